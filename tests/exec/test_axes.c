@@ -1,6 +1,6 @@
-/* Every plan of the corpus with experts, and every one whose sequences are shared out, computes
- * what one rank computes: in fp64 on loopback, per tensor, on every rank; whoever holds which
- * experts, whoever is dropped. */
+/* Every plan of the corpus with experts or with sequences shared over cp computes the result of one
+ * rank: in fp64 on loopback, per tensor, on every rank. It does not matter which ranks hold which
+ * experts, or which tokens are dropped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static void check(void *self, const Tiny *t)
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
     Tiny one = tiny_one_rank(t);
-    one.use_float8 = false; /* in fp64 nothing is lost */
+    one.use_float8 = false; /* in fp64, 8-bit scaling loses nothing */
     const Plan *plan = tiny_plan(t, true, arena, &d);
     const Plan *reference = plan ? tiny_plan(&one, true, arena, &d) : NULL;
     const DataSource *data = data_ragged(count->n, t->vocab, arena);

@@ -1,7 +1,7 @@
-/* The gradient norm over every axis that shards gradients, each replicated element once: HSDP,
- * tensor and pipeline ranks, ZeRO and buckets together clip as one rank does. And what the proofs
- * say when a norm counts wrongly, when moments are exchanged, and when a copy of the weights goes
- * stale. */
+/* The gradient norm over every axis that shards gradients counts each replicated element once.
+ * HSDP, tensor and pipeline ranks, ZeRO and buckets together clip as one rank does. Also the
+ * proofs' reports when a norm counts wrongly, when moments are swapped, and when a copy of the
+ * weights is stale. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,8 +27,8 @@ static Tiny tiny_of(const Row *r)
     t.layers = 2 * r->pp, t.microbatches = r->pp > 1 ? 2 * r->pp : 2;
     t.use_zero = r->zero >= 0;
     t.zero = r->zero >= 0 ? (ZeroStrategy)r->zero : ZERO_no_shard;
-    t.zero_options.bucket_size = 300; /* the root in several units */
-    t.clip = 0.02;                    /* far below the norm: the coefficient acts */
+    t.zero_options.bucket_size = 300; /* the root has several units */
+    t.clip = 0.02;                    /* far below the norm, so clipping acts */
     return t;
 }
 
@@ -62,8 +62,8 @@ static void clips_as_one_rank_does(void **state)
         diag_print(&d, &s);
         if (!fine) fail_msg("row %zu: %s", i, str_text(&s));
         assert_true(result.norm_error < 1e-12);
-        assert_true(result.worst_state < 1e-10); /* moments are of the clipped gradient */
-        unclipped.clip = 0;                      /* and clipping did something */
+        assert_true(result.worst_state < 1e-10); /* moments are made from the clipped gradient */
+        unclipped.clip = 0;                      /* the result differs, so clipping acted */
         const Plan *free = tiny_plan(&unclipped, true, arena, &d);
         assert_false(exec_verify(plan, free, data, &options, 1e-10, arena, &result, &d));
         arena_free(arena);
@@ -101,7 +101,7 @@ static Plan *hybrid(Tiny *t)
     return plan;
 }
 
-/* The n-th instruction of `op` (n from 0); 0: there are fewer. */
+/* Returns the n-th instruction of `op` (n from 0); 0 if there are fewer. */
 static Pc nth(const Plan *plan, OpKind op, uint32_t n)
 {
     const Program *p = &plan->programs.at[0];
@@ -120,7 +120,8 @@ static void named(const Plan *plan, const char *rule, const char *text)
     fail_msg("no %s with '%s':\n%s", rule, text, str_text(&all));
 }
 
-/* Two segments that are summed over the same axes: the second is made to count the first's. */
+/* Two segments are summed over the same axes; the second one is made to count the first one's
+ * elements. */
 static void a_double_count_is_named(void **state)
 {
     (void)state;
@@ -150,8 +151,8 @@ static void a_double_count_is_named(void **state)
     fail_msg("no two segments of one account");
 }
 
-/* A norm weight is whole on every tensor rank: in the account of what tp splits, it counts tp
- * times. */
+/* A norm weight is whole on every tensor rank. In the account of tensors that tp splits, it would
+ * count tp times. */
 static void replicas_in_the_account_of_parts_are_named(void **state)
 {
     (void)state;
@@ -192,7 +193,7 @@ static void exchanged_moments_are_named(void **state)
     named(plan, "verify-coverage", "input 1 is not the state of the parameters that it updates");
 }
 
-/* gather = "eager": the copy that the next step reads must be of this step's update. */
+/* gather = "eager": the copy that the next step reads must come from this step's update. */
 static void a_stale_copy_is_named(void **state)
 {
     (void)state;
@@ -212,7 +213,7 @@ static void a_stale_copy_is_named(void **state)
     named(plan, "verify-coverage", "where the next step reads it gathered");
 }
 
-/* ... and of these weights: two blocks of equal size are easily taken for each other. */
+/* ... and from these weights: two blocks of equal size are easily confused. */
 static void a_copy_of_another_unit_is_named(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What the loss of a step is divided by: runs of small plans in fp64 on loopback, and counts of the
- * labels that they read. */
+/* The divisor of a step's loss: small plans run in fp64 on loopback, and their labels are
+ * counted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +66,8 @@ static bool near(double a, double b)
     return fabs(a - b) <= 1e-12 * fabs(b);
 }
 
-/* Ragged labels: the same sum over another number; and a mean of means is neither. */
+/* Ragged labels: `kept` and `all` divide the same sum by different numbers; a mean of means differs
+ * from both. */
 static void kept_and_all(void **state)
 {
     (void)state;
@@ -86,7 +87,7 @@ static void kept_and_all(void **state)
     arena_free(arena);
 }
 
-/* Nothing is ignored: all three are the same, the first two to the last bit. */
+/* No label is ignored: all three are equal, the first two to the last bit. */
 static void everything_kept(void **state)
 {
     (void)state;
@@ -103,7 +104,7 @@ static void everything_kept(void **state)
     arena_free(arena);
 }
 
-/* A step without a label is a step of nothing, not of 0 / 0. */
+/* A step without labels has loss 0, not 0 / 0. */
 static void nothing_kept(void **state)
 {
     (void)state;
@@ -116,7 +117,7 @@ static void nothing_kept(void **state)
         Diag d = diag_in(arena);
         VerifyResult result;
         const Plan *plan = tiny_plan(&t, true, arena, &d);
-        Tiny whole = tiny_one_rank(&t); /* nor is it a comparison */
+        Tiny whole = tiny_one_rank(&t); /* nor is it a valid comparison */
         const Plan *one = tiny_plan(&whole, true, arena, &d);
         assert_false(exec_verify(plan, one, data, NULL, 1e-10, arena, &result, &d));
         assert_string_equal(d.items.at[0].rule, "verify-nothing");
@@ -124,7 +125,7 @@ static void nothing_kept(void **state)
     arena_free(arena);
 }
 
-/* The labels of padded texts: micro-batches and samples without any are among them. */
+/* The labels of padded texts include micro-batches and samples without any. */
 static void ragged_is_ragged(void **state)
 {
     (void)state;

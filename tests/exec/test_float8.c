@@ -1,6 +1,6 @@
-/* 8-bit products are rounded alike on many ranks and on one: a largest magnitude is the largest
- * over all ranks, so every scale is the same. With all else in fp64 the two agree as closely as if
- * nothing were rounded; what is not the same stands out. */
+/* 8-bit products are rounded equally on many ranks and on one: a largest magnitude is taken over
+ * all ranks, so every scale is the same. With everything else in fp64, the two agree as closely as
+ * without rounding; any difference in scales is visible. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -85,7 +85,8 @@ static void ranks_round_as_one_does(void **state)
         t.tp = (uint32_t)r[3], t.tp_options.sequence = r[4], t.pp = (uint32_t)r[5];
         t.ac = (AcMode)r[6], t.microbatches = (uint32_t)r[7];
         t.float8.recipe = (Float8Recipe)(i % 2);
-        t.float8.fsdp_gather = i % 4 == 2; /* of scales of whole tensors */
+        /* with gathers of 8-bit weights, which need scales of whole tensors */
+        t.float8.fsdp_gather = i % 4 == 2;
         check(&t, i + 1);
     }
 }
@@ -137,7 +138,7 @@ static void gradients_of_another_size_are_seen(void **state)
     }
 }
 
-/* The scale of each rank's own part: right numbers, rounded otherwise. */
+/* Each rank uses the scale of its own part: the numbers are right but rounded differently. */
 static void a_missing_maximum_is_seen(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* The full state: gathered programs are proven like any other, and run on loopback; what arrives on
- * rank 0 is, to the last bit, the initial value of each element of each tensor. What they move
- * follows from the units. */
+/* The full state: gather programs pass the same proofs, and run on loopback. Rank 0 receives, to
+ * the last bit, the initial value of each element of each tensor. The bytes that they move follow
+ * from the units. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,7 +54,7 @@ static void require(bool fine, Diag *d, Arena *arena)
 {
     Str s = str_in(arena);
     diag_print(d, &s);
-    if (!fine || d->n_errors) fail_msg("%s", str_text(&s)); /* options may be not-applied */
+    if (!fine || d->n_errors) fail_msg("%s", str_text(&s)); /* warnings "not-applied" are allowed */
 }
 
 static uint32_t n_params(const Plan *plan)
@@ -121,7 +121,7 @@ static void arrives_as_it_was_made(void **state)
 static void proven(void *self, const Tiny *t)
 {
     uint32_t *n = self;
-    if (++*n % 7) return; /* a part of the corpus */
+    if (++*n % 7) return; /* only a part of the corpus */
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
     gather_of(t, STATE_param, arena, &d);
@@ -140,7 +140,8 @@ static void every_gather_is_proven(void **state)
     assert_true(n > 300);
 }
 
-/* One all_gather a unit over the shards, one a split tensor over tp; two units on the device. */
+/* One all_gather for each unit over the shards, and one for each split tensor over tp; two units on
+ * the device. */
 static void what_it_costs(void **state)
 {
     (void)state;
@@ -163,7 +164,7 @@ static void what_it_costs(void **state)
         if (at->role != ROLE_param || !layout_axes_split(&at->use, -1)) continue;
         uint64_t n = 4;
         for (int i = 0; i < at->n_dims; i++) n *= (uint64_t)(at->dim[i] + (at->dim[i] == 29));
-        want_split += n; /* 29 of the vocabulary over 2 ranks: 30 with padding */
+        want_split += n; /* a vocabulary of 29 over 2 ranks: 30 with padding */
     }
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = program_instr(p, pc);
@@ -177,7 +178,7 @@ static void what_it_costs(void **state)
     assert_int_equal(n_split, 6 * 7 + 2); /* q, k, v, o, w1, w2, w3; embedding and head */
     assert_int_equal(split_bytes, want_split);
     assert_int_equal(n_copies, n_params(plan));
-    /* shards at rest, and two units at most: flat, packed and whole (twice the local part) */
+    /* shards at rest, and at most two units: flat, packed and whole (twice the local part) */
     assert_true(p->bytes <= 4 * (padded / 4 + 2 * (1 + 2 + 2) * largest));
     Cluster cluster = {.device = {.hbm_bytes_per_s = 1e12, .peak_flops = {[DT_f32] = 1e12}},
                        .nodes = 1,

@@ -1,6 +1,6 @@
-/* A tiny Llama and a tiny GPT-2 against what PyTorch computed for the same weights and tokens (see
- * tests/data/golden/make_golden.py): loss, every gradient, the gradient norm, and every weight
- * after three steps of clipped AdamW, all in fp64. */
+/* A tiny Llama and a tiny GPT-2 against PyTorch's results for the same weights and tokens
+ * (tests/data/golden/make_golden.py). Compared are the loss, every gradient, the gradient norm, and
+ * every weight after three steps of clipped AdamW, all in fp64. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ static double largest(const GoldenTensor *t)
     return top;
 }
 
-/* Largest difference against the largest magnitude, of which `floor` is the least. */
+/* Returns the largest difference, relative to the largest magnitude but at least to `floor`. */
 static double difference(const Value *mine, const GoldenTensor *theirs, double floor)
 {
     double worst = 0;
@@ -81,8 +81,8 @@ static double difference(const Value *mine, const GoldenTensor *theirs, double f
     return worst / fmax(floor, largest(theirs));
 }
 
-/* Per tensor. A thousandth of the group's largest value is the least scale: without rotary
- * positions the gradient of a key bias is zero but for rounding. */
+/* Compares tensor by tensor. The scale is at least a thousandth of the group's largest value:
+ * without rotary positions, the gradient of a key bias is zero apart from rounding. */
 static void check_group(const Eval *e, const Golden *golden, const char *group, const Value *of)
 {
     double worst = 0, floor = 0;
@@ -107,13 +107,13 @@ static void check_scalar(const Golden *golden, const char *name, double mine)
     assert_true(fabs(mine - theirs) <= TOLERANCE * fabs(theirs));
 }
 
-/* Flat views of tensors, as the update kernels take them. */
+/* Returns flat views of tensors, as the update kernels take them. */
 static Value flat(const Value *v)
 {
     return (Value){.dtype = v->dtype, .n_dims = 1, .dim = {value_elements(v)}, .at = v->at};
 }
 
-/* {norm, coefficient} of all parameters' gradients */
+/* returns {norm, coefficient} of all parameters' gradients */
 static Value clip_gradients(Eval *e)
 {
     Value table = value_new(e->arena, DT_f64, 1, (const int64_t[]){1});
@@ -127,7 +127,7 @@ static Value clip_gradients(Eval *e)
         attrs.accumulate = 1;
     }
     Value factor = value_new(e->arena, DT_f64, 0, NULL);
-    value_set(&factor, 0, 1); /* the loss of the graph is a mean already */
+    value_set(&factor, 0, 1); /* the graph's loss is already a mean */
     Value args[3] = {table, factor, out};
     eval_op(OP_clip_coef, &attrs, args, 2, 1, NULL, &e->control, 0);
     return out;
@@ -174,7 +174,7 @@ static void check_model(const char *file, void (*build)(Graph *, Arena *, int64_
             check_scalar(&golden, "loss", value_get(&e.value[g.loss], 0));
             check_scalar(&golden, "norm", value_get(&norm, 0));
             check_group(&e, &golden, "grad/", e.grad);
-            assert_true(value_get(&norm, 1) < 1); /* clipping is at work */
+            assert_true(value_get(&norm, 1) < 1); /* clipping acts */
         }
         update(&e, m, v, &norm);
     }
@@ -182,13 +182,13 @@ static void check_model(const char *file, void (*build)(Graph *, Arena *, int64_
     arena_free(arena);
 }
 
-/* ---- the same through the passes and the executor, on one rank and on several */
+/* ---- the same through the passes and the executor, on one rank and on several ranks */
 
 typedef struct Visit {
     const Plan *plan;
     const Golden *golden;
     const char *group;
-    double *at; /* of the buffer that is walked */
+    double *at; /* memory of the current buffer */
     bool load;
     double floor, worst;
     uint64_t n; /* elements seen */
@@ -212,7 +212,8 @@ static void visit_run(void *self, const FlatRun *run)
     v->n += run->n;
 }
 
-/* Every buffer of `category` that lives between steps, on every rank, with golden tensors. */
+/* Visits every buffer of `category` that lives between steps, on every rank, with its golden
+ * tensors. */
 static void visit_buffers(Visit *v, Backend *backend, Category category)
 {
     Arena *scratch = arena_new();
@@ -240,7 +241,7 @@ static void visit_buffers(Visit *v, Backend *backend, Category category)
     arena_free(scratch);
     if (!v->load) print_message("%s worst relative difference %g\n", v->group, v->worst);
     assert_true(v->worst <= TOLERANCE);
-    assert_true(v->n >= n); /* every element, on as many ranks as hold it */
+    assert_true(v->n >= n); /* every element was seen, on all ranks that hold it */
 }
 
 static void zero_moments(const Plan *plan, Backend *backend)
@@ -253,7 +254,7 @@ static void zero_moments(const Plan *plan, Backend *backend)
     }
 }
 
-/* {norm, coefficient}, or the loss, of rank 0 */
+/* Returns {norm, coefficient}, or the loss, of rank 0. */
 static const double *report_of(const Plan *plan, Backend *backend, bool loss)
 {
     const Program *p = plan_program(plan, 0);
@@ -360,7 +361,7 @@ static void check_program(const char *file, void (*build)(Graph *, Arena *, int6
     arena_free(arena);
 }
 
-/* The whole way: a script of the shipped model, with `set` changes, against the golden tensors. */
+/* Compares a script of the shipped model, with the settings `set`, with the golden tensors. */
 static void check_script(const char *name, const char *const *set, uint32_t n_set)
 {
     Arena *arena = arena_new();
@@ -390,7 +391,8 @@ static void test_scripts(void **state)
     (void)state;
     static const char *const llama_one[] = {"mesh.dp_shard=1", "mesh.tp=1", "batch.micro=3"};
     static const char *const gpt2_one[] = {"mesh.dp_shard=1", "mesh.tp=1", "batch.micro=2"};
-    static const char *const accumulate[] = {"mesh.dp_shard=1"}; /* one sequence a micro-step */
+    /* one sequence for each micro-step */
+    static const char *const accumulate[] = {"mesh.dp_shard=1"};
     check_script("llama", NULL, 0);
     check_script("llama", llama_one, 3);
     check_script("llama", accumulate, 1);

@@ -1,6 +1,6 @@
-/* The loopback backend on hand-made programs: what each collective does, the order of sums, launch
- * groups, deadlocks that name who waits for what, races that some interleaving shows, and what is
- * measured in the poisoned arena. */
+/* The loopback backend on hand-made programs: the result of each collective, the order of sums,
+ * launch groups, reports of deadlocks, races that some interleaving shows, and measurements in the
+ * poisoned arena. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -117,7 +117,8 @@ static void what_collectives_do(void **state)
         number_inputs(b, in, 4);
         assert_true(step(b));
         for (Rank r = 0; r < 4; r++) {
-            Rank t0 = r / 2 * 2, d0 = r % 2; /* first of my tp group, of my dp group */
+            /* first rank of this rank's tp group; of its dp group */
+            Rank t0 = r / 2 * 2, d0 = r % 2;
             for (int64_t i = 0; i < 16; i++)
                 assert_true(out(b, r, gathered, i) == 10.0 * (double)(i / 4) + (double)(i % 4));
             for (int64_t i = 0; i < 2; i++)
@@ -126,7 +127,7 @@ static void what_collectives_do(void **state)
             for (int64_t i = 0; i < 4; i++) {
                 assert_true(out(b, r, sum, i) == 10.0 * (d0 + d0 + 2) + 2.0 * (double)i);
                 assert_true(out(b, r, most, i) == 30.0 + (double)i);
-                /* my block of each member: of rank d0, then of rank d0 + 2 */
+                /* this rank's block of each member: of rank d0, then of rank d0 + 2 */
                 assert_true(out(b, r, swapped, i) ==
                             10.0 * (double)(d0 + 2 * (i / 2)) + (double)(2 * (r / 2) + i % 2));
             }
@@ -136,7 +137,7 @@ static void what_collectives_do(void **state)
     }
 }
 
-/* A ring of sends: each to its next. */
+/* A ring of sends: each rank sends to its next. */
 static void sends_meet_receives(void **state)
 {
     (void)state;
@@ -163,7 +164,8 @@ static void sends_meet_receives(void **state)
     b->close(b);
 }
 
-/* On one stream a send before the receive: everybody waits for everybody (sends are rendezvous). */
+/* A send before the receive on one stream: all ranks wait for each other, because sends are
+ * rendezvous. */
 static void ring_of_sends_on_one_stream(void **state)
 {
     (void)state;
@@ -190,7 +192,7 @@ static void ring_of_sends_on_one_stream(void **state)
     b->close(b);
 }
 
-/* Sums are ((a + b) + c) + d: these four give another result in any other order of additions. */
+/* Sums are ((a + b) + c) + d: these four numbers give another result in any other order. */
 static void sums_are_in_rank_order(void **state)
 {
     (void)state;
@@ -227,7 +229,7 @@ static void sums_are_in_rank_order(void **state)
     b->close(b);
 }
 
-/* Rank 0 starts A then B, rank 1 B then A. */
+/* Rank 0 starts A then B; rank 1 starts B then A. */
 static void crossed(uint32_t launch)
 {
     make_mesh(&syn, 2, 1);
@@ -271,7 +273,7 @@ static void launch_groups_start_together(void **state)
     b->close(b);
 }
 
-/* One program has a communication that the other lacks. */
+/* One program has a communication that the other one lacks. */
 static void a_missing_member_is_named(void **state)
 {
     (void)state;
@@ -299,7 +301,8 @@ static void a_missing_member_is_named(void **state)
     b->close(b);
 }
 
-/* The communication reads what the kernel writes; without the wait some interleaving shows it. */
+/* The communication reads the kernel's output; without the wait, some interleaving gives a wrong
+ * result. */
 static uint32_t wrong_results(bool waits)
 {
     make_mesh(&syn, 2, 1);
@@ -332,7 +335,7 @@ static void some_interleaving_shows_a_race(void **state)
     assert_true(wrong > 8 && wrong < 64);
 }
 
-/* The bytes of a reused buffer are written while a communication still reads the old one. */
+/* The bytes of a reused buffer are written while a communication still reads the old value. */
 static void a_reader_under_way_is_disturbed(void **state)
 {
     (void)state;
@@ -368,13 +371,13 @@ static void dead_buffers_are_poisoned(void **state)
     BufferId x = buffer(&syn, 5, DT_f32, false), y = buffer(&syn, 5, DT_f32, true);
     Pc first = make(&syn, (Make){.op = OP_fill, .stream = STREAM_compute, .out = x, .scale = 2});
     make(&syn, (Make){.op = OP_copy, .stream = STREAM_compute, .in = x, .out = y, .after = first});
-    synthetic_program(&syn)->bytes += 100; /* nobody touches these */
+    synthetic_program(&syn)->bytes += 100; /* no instruction touches these */
     Backend *b = open_plan((BackendOptions){.poison = true});
     assert_true(step(b));
     const float *dead = b->memory(b, 0, x), *alive = b->memory(b, 0, y);
     for (int i = 0; i < 5; i++) assert_true(isnan(dead[i]) && alive[i] == 2);
     assert_int_equal(b->highest_touched(b, 0, SPACE_device), synthetic_program(&syn)->bytes - 100);
-    /* A byte behind the arena is noticed. */
+    /* A write of one byte behind the arena is reported. */
     ((char *)b->memory(b, 0, x))[synthetic_program(&syn)->bytes + 3] = 1;
     assert_false(step(b));
     assert_true(has("error[arena-overrun]: rank 0 wrote up to byte"));
@@ -424,7 +427,7 @@ static void refused(void **state)
     assert_false(opens());
     assert_true(has("its output is not the sum of its parts"));
     make_mesh(&syn, 2, 1);
-    for (uint32_t k = 0; k < 2; k++) { /* they meet, but to do different things */
+    for (uint32_t k = 0; k < 2; k++) { /* they meet, but with different operations */
         make_program(&syn);
         BufferId x = buffer(&syn, 4, DT_f32, true), y = buffer(&syn, 4, DT_f32, true);
         make(&syn, (Make){.op = OP_all_reduce,

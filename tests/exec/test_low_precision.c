@@ -1,6 +1,6 @@
-/* Plans in bf16 and f16, as they are: what each rank holds after a step is about as far from fp64
- * as what one rank in the same precision holds; the highest byte that was written is the last that
- * was planned, scratch included; and a planted bug is seen through the rounding. */
+/* Plans in bf16 and f16 as they are. The state of each rank after a step is about as far from fp64
+ * as that of one rank in the same precision. The highest written byte is the last planned one,
+ * including scratch. A planted bug is visible in spite of rounding. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static Plans plans_of(const Tiny *t, Arena *arena, Diag *d)
 {
     Tiny one = tiny_one_rank(t);
     if (t->fsdp2.mp.param) one.compute = t->fsdp2.mp.param;
-    if (t->fsdp2.copy) one.reduce = one.compute; /* gradients are made in it */
+    if (t->fsdp2.copy) one.reduce = one.compute; /* gradients are made in that dtype */
     return (Plans){tiny_plan(t, false, arena, d), tiny_plan(&one, false, arena, d),
                    tiny_plan(&one, true, arena, d)};
 }
@@ -55,13 +55,13 @@ static RoundingResult check(const Tiny *t, uint64_t seed)
                  (unsigned long long)result.predicted_bytes, str_text(&s));
     }
     assert_true(result.n_tensors > 10);
-    result.worst_tensor = NULL; /* it ends with the arena */
+    result.worst_tensor = NULL; /* it is part of a buffer that is freed */
     arena_free(arena);
     return result;
 }
 
-/* Data, tensor and sequence parallelism, each way of checkpointing, both models, both optimizers:
- * rows of { gpt2, dp_shard, dp_replicate, tp, sequence, ac, micro-batches }. */
+/* Data, tensor and sequence parallelism, all kinds of checkpointing, both models, both optimizers.
+ * Rows are { gpt2, dp_shard, dp_replicate, tp, sequence, ac, micro-batches }. */
 static const int rows[][7] = {
     {0, 1, 1, 1, 0, AC_none, 1},      {1, 1, 1, 1, 0, AC_full, 2}, {0, 2, 1, 1, 0, AC_none, 2},
     {1, 1, 2, 1, 0, AC_selective, 3}, {0, 1, 1, 2, 1, AC_none, 1}, {1, 1, 1, 2, 0, AC_none, 1},
@@ -88,7 +88,7 @@ static void bf16_compute(void **state)
     for (uint32_t i = 0; i < ROWS; i++) {
         Tiny t = tiny_of(i, DT_bf16);
         RoundingResult r = check(&t, i + 1);
-        assert_true(r.largest_error > 1e-4); /* it was rounded */
+        assert_true(r.largest_error > 1e-4); /* rounding took place */
     }
 }
 
@@ -101,7 +101,7 @@ static void f16_compute(void **state)
     }
 }
 
-/* Gradients and weights in bf16 too, alone and together. */
+/* Gradients and weights in bf16 too, separately and together. */
 static void everything_bf16(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void pipelines(void **state)
     check(&t, 301);
 }
 
-/* 8-bit products, both recipes: a wrong or local scale would double the error. */
+/* 8-bit products with both recipes: a wrong or local scale would double the error. */
 static void float8_products(void **state)
 {
     (void)state;
@@ -145,7 +145,7 @@ static void float8_products(void **state)
     check(&t, 501);
 }
 
-/* FSDP2's policy computes what `precision` of the same dtypes computes. */
+/* FSDP2's policy gives the same results as `precision` with the same dtypes. */
 static void fsdp2_policy(void **state)
 {
     (void)state;
@@ -154,14 +154,14 @@ static void fsdp2_policy(void **state)
         if (t.dp_shard == 1) continue;
         t.fsdp2.mp.param = DT_bf16;
         t.fsdp2.copy = i % 2;
-        t.sgd = t.sgd || t.fsdp2.copy; /* AdamW makes a step of the smallest gradient */
+        t.sgd = t.sgd || t.fsdp2.copy; /* AdamW turns the smallest gradient into a full step */
         t.fsdp2.mp.output = i % 3 ? DT_bf16 : DT_f32;
         RoundingResult r = check(&t, 400 + i);
         assert_true(r.largest_error > 1e-4);
     }
 }
 
-/* The same plan, the same bits, in whatever order ranks go. */
+/* The same plan gives the same bits, whatever the order of ranks. */
 typedef struct Bits {
     const Plan *plan;
     Arena *arena;
@@ -219,7 +219,7 @@ static void order_changes_no_bit(void **state)
     arena_free(arena);
 }
 
-/* A sum over ranks that becomes a maximum is seen, though everything is rounded. */
+/* A sum over ranks that becomes a maximum is visible in spite of rounding. */
 static void a_wrong_sum_is_seen(void **state)
 {
     (void)state;
@@ -271,7 +271,7 @@ static void coarser_rounding_is_seen_on_most_draws(void **state)
     }
 }
 
-/* A program that was planned without scratch is refused, with the reason. */
+/* A program that was planned without scratch is refused with the reason. */
 static void scratch_is_asked_for(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* Any legal plan computes what one rank computes: every mesh of data and tensor parallelism up to 8
- * ranks, with and without sequence parallelism, each way of checkpointing, one and three
- * micro-batches, odd sizes. In fp64 on loopback, per tensor, on every rank; and the highest byte
- * that was written in the poisoned arena is the last byte that was planned. */
+/* Any legal plan computes the result of one rank: every mesh of data and tensor parallelism up to 8
+ * ranks, with and without sequence parallelism, all kinds of checkpointing, one and three
+ * micro-batches, odd sizes. It is compared in fp64 on loopback, per tensor, on every rank. The
+ * highest byte written in the poisoned arena is the last planned byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 #define TOLERANCE 1e-10
 
-/* The seed decides the interleaving too: it is printed with a failure. */
+/* The seed also decides the interleaving, so it is printed with a failure. */
 static void check(const Tiny *t, uint64_t seed)
 {
     Arena *arena = arena_new();
@@ -74,7 +74,8 @@ static void each(bool gpt2, bool shard)
                         t.tp_options.sequence = sequence;
                         t.ac = (AcMode)ac;
                         t.microbatches = m;
-                        t.micro = 1 + seed % 2; /* with 2, a split sequence is not outermost */
+                        /* with 2, a split sequence is not the outermost dimension */
+                        t.micro = 1 + seed % 2;
                         t.repeat = 1 + seed / 2 % 2;
                         check(&t, seed++);
                     }
@@ -116,7 +117,7 @@ static void hsdp(void **state)
         }
 }
 
-/* Numbers of ranks that are no power of two: nothing divides evenly. */
+/* Numbers of ranks that are no power of two, so nothing divides evenly. */
 static void odd_meshes(void **state)
 {
     (void)state;
@@ -135,7 +136,7 @@ static void odd_meshes(void **state)
     check(&t, 300);
 }
 
-/* Every option that changes which collectives there are. */
+/* Every option that changes the set of collectives. */
 static void options(void **state)
 {
     (void)state;
@@ -167,7 +168,7 @@ static void reshard_to_a_part(void **state)
     check(&t, 4);
 }
 
-/* Many interleavings of one plan with everything in it. */
+/* Many interleavings of one plan that uses every feature. */
 static void interleavings(void **state)
 {
     (void)state;

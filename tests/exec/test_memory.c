@@ -1,5 +1,5 @@
-/* A step allocates nothing: malloc and its kin are counted over whole steps, for every mesh. And
- * the arena is all there is: the highest byte written is the last that was planned. */
+/* A step allocates nothing: calls of malloc and similar functions are counted over whole steps, for
+ * every mesh. The arena is all the memory: the highest byte written is the last planned one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,11 +12,12 @@
 #include "exec/exec.h"
 #include "tests/support/plans/tiny.h"
 
-/* The C library's allocator under its other name. The sanitizers bring one of their own: there the
- * steps run uncounted. */
+/* The C library's allocator under its internal name. The sanitizers bring an allocator of their
+ * own; with them the steps run uncounted. */
 #ifdef __SANITIZE_ADDRESS__
 #define COUNTS 0
-static volatile uint64_t n_calls; /* read anew: the compiler knows too much about malloc */
+/* volatile, because the compiler may optimise calls of malloc away */
+static volatile uint64_t n_calls;
 #else
 #define COUNTS 1
 void *__libc_malloc(size_t bytes);
@@ -24,7 +25,8 @@ void *__libc_calloc(size_t n, size_t bytes);
 void *__libc_realloc(void *at, size_t bytes);
 void *__libc_memalign(size_t align, size_t bytes);
 
-static volatile uint64_t n_calls; /* read anew: the compiler knows too much about malloc */
+/* volatile, because the compiler may optimise calls of malloc away */
+static volatile uint64_t n_calls;
 
 void *malloc(size_t bytes)
 {
@@ -124,8 +126,8 @@ static void nothing_is_allocated_in_a_step(void **state)
                         }
 }
 
-/* What is measured is what was written, not what was planned: with room that nobody uses behind it,
- * the arena is as high as before. */
+/* The measurement shows what was written, not what was planned: with unused room behind it, the
+ * arena's highest byte stays the same. */
 static void memory_is_measured(void **state)
 {
     (void)state;
@@ -154,7 +156,7 @@ static void memory_is_measured(void **state)
     arena_free(arena);
 }
 
-/* The counter does count: or the test above would show nothing. */
+/* The counter does count; otherwise the test above would prove nothing. */
 static void allocations_are_seen(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Processes under a real MPI: the same bits as loopback for the same plan, and an end in time, with
- * a name, when a rank dies, stops or goes astray. The test starts itself under mpirun; as a rank it
- * does what its arguments say. */
+/* Processes under a real MPI give the same bits as loopback for the same plan. When a rank dies,
+ * stops or leaves, the run ends in time and names it. The test starts itself under mpirun; as a
+ * rank it does what its arguments say. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,8 +23,8 @@
 
 enum { STEPS = 3 };
 
-/* Chosen so that every pair of values of two columns occurs: what shards the data, how many ranks,
- * sequence parallelism, checkpointing, micro-batches. */
+/* Chosen so that every pair of values of two columns occurs. The columns are data sharding, number
+ * of ranks, sequence parallelism, checkpointing, micro-batches. */
 static const struct Case {
     bool gpt2;
     uint32_t shard, replicate, tp;
@@ -41,7 +41,7 @@ static const struct Case {
     {false, 1, 4, 2, false, AC_full, 1},      {true, 2, 1, 4, true, AC_selective, 1},
     {false, 4, 1, 2, true, AC_none, 3},       {true, 1, 1, 8, true, AC_full, 1},
 };
-/* All of them in fp64, then every third once more in fp32, and in bf16 (gradients too). */
+/* All cases run in fp64, then every third again in fp32, and in bf16 (with bf16 gradients). */
 enum {
     N_FP64 = sizeof cases / sizeof cases[0],
     N_THIRD = (N_FP64 + 2) / 3,
@@ -63,7 +63,7 @@ static Tiny tiny_of(uint32_t index)
     t.tp_options.sequence = c->sequence;
     t.ac = c->ac;
     t.microbatches = c->microbatches;
-    t.fsdp2.offload = (c - cases) % 2 == 0; /* the host's arena too */
+    t.fsdp2.offload = (c - cases) % 2 == 0; /* with an arena on the host too */
     if (index >= N_FP64 + N_THIRD) t.compute = t.reduce = DT_bf16;
     return t;
 }
@@ -74,11 +74,11 @@ static Plan *plan_of(uint32_t index, Arena *arena, Diag *d)
     return tiny_plan(&t, index < N_FP64, arena, d);
 }
 
-/* ---- what a run leaves behind ---- */
+/* ---- the results of a run ---- */
 
 typedef struct Dump {
     const Plan *plan;
-    const char *path; /* of the ranks' files, without the rank */
+    const char *path; /* path of the ranks' files, without the rank */
     Arena *arena;
 } Dump;
 
@@ -124,7 +124,7 @@ static uint32_t ranks_of(uint32_t index)
     return case_of(index)->shard * case_of(index)->replicate * case_of(index)->tp;
 }
 
-/* Two steps of the program with every transfer; `native`: MPI sums in its own order. */
+/* Runs two steps of the program with every transfer; `native`: MPI sums in its own order. */
 static bool run_transfers(Backend *b, DType dtype, bool native, const char *path, Arena *arena,
                           Diag *d)
 {
@@ -144,7 +144,7 @@ static bool run_transfers(Backend *b, DType dtype, bool native, const char *path
     return fine;
 }
 
-/* What is transferred; the last two with MPI's own sums, which bf16 has none of. */
+/* dtypes to transfer; the last two use MPI's own sums, which bf16 does not have */
 static const DType transfer_types[] = {DT_f32, DT_f64, DT_bf16, DT_e4m3, DT_f64, DT_bf16};
 enum { TRANSFER_KINDS = sizeof transfer_types / sizeof transfer_types[0] };
 
@@ -170,7 +170,7 @@ static int rank_transfers(const char *where)
     return fine ? 0 : 1;
 }
 
-/* Spoils the rank in the middle of a step: "kill", "stop", "exit", "abort". */
+/* Kills or stops the rank in the middle of a step: "kill", "stop", "exit", "abort". */
 typedef struct Spoil {
     const char *how;
     uint32_t rank;
@@ -192,9 +192,9 @@ static void spoiled_fill(void *self, int64_t step, uint32_t microbatch, int64_t 
     if (strcmp(s->how, "abort") == 0) raise(SIGSEGV);
 }
 
-/* How long the others wait for rank 1, in seconds. A stopped rank is only found by waiting, long
- * enough for a busy machine to bring all ranks there; a death is seen at once, however long a crash
- * takes to be written down. */
+/* How long the other ranks wait for rank 1, in seconds. A stopped rank is only found by waiting,
+ * long enough for a busy machine to bring all ranks there. A death is seen at once, however long
+ * writing a core file takes. */
 static double patience_s(const char *how)
 {
     return strcmp(how, "stop") == 0 ? 6 : 200;
@@ -225,7 +225,8 @@ static int rank_spoiled(const char *how, uint32_t case_index)
     return code;
 }
 
-/* Rows of all ranks have come to the first, and the arena was filled to its end. */
+/* True if the rows of all ranks have reached the first one, and the arena was written to its
+ * end. */
 static bool is_complete(const Plan *plan, const ExecResult *result)
 {
     uint64_t rows = 0;
@@ -235,7 +236,7 @@ static bool is_complete(const Plan *plan, const ExecResult *result)
            result->host_touched == plan->programs.at[0].host_bytes;
 }
 
-/* ... run FOLDER RANKS: every case of so many ranks, one after the other in one process */
+/* ... run FOLDER RANKS: runs every case with that many ranks, one after the other in one process */
 static int rank_cases(const char *where, uint32_t ranks)
 {
     int code = 0;
@@ -315,7 +316,7 @@ static void assert_launched(int code, const Diag *d, Arena *arena)
     if (code != 0) fail_msg("exit code %d: %s", code, str_text(&s));
 }
 
-/* The plan that both backends have run computes what one rank computes. */
+/* The plan that both backends ran gives the result of one rank. */
 static void check_against_one_rank(uint32_t index, Arena *arena, Diag *d)
 {
     Tiny t = tiny_of(index), one = tiny_one_rank(&t);
@@ -357,7 +358,7 @@ static void mpich_bits(void **state)
     same_bits("mpich");
 }
 
-/* MPI's own sums differ in rounding only. */
+/* MPI's own sums differ only by rounding. */
 static void assert_near_file(const char *a, const char *b)
 {
     FILE *x = fopen(a, "rb"), *y = fopen(b, "rb");
@@ -407,7 +408,7 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Rank 1 is spoiled in step 2: exit code 6 in time, and the diagnostic names it. */
+/* Rank 1 is spoiled in step 2: exit code 6 comes in time, and the diagnostic names the rank. */
 static void spoiled(const char *flavour, const char *how, const char *rule, const char *word)
 {
     if (is_missing(flavour)) skip();
@@ -420,7 +421,7 @@ static void spoiled(const char *flavour, const char *how, const char *rule, cons
     diag_print(&d, &s);
     print_message("%s %s: %.1f s\n%s", flavour, how, took, str_text(&s));
     assert_int_equal(code, 6);
-    assert_true(took < 150); /* before the survivors' patience ends: the death itself was seen */
+    assert_true(took < 150); /* before the survivors' patience ends, so the death itself was seen */
     assert_int_equal(d.items.n, 1);
     assert_string_equal(d.items.at[0].rule, rule);
     assert_non_null(strstr(str_text(&s), word));
@@ -457,7 +458,7 @@ static void a_rank_stops(void **state)
     spoiled("mpich", "stop", "timeout", "stopped) is at step 2, instruction");
 }
 
-/* Ranks of another version, and another number of them than the mesh has, are refused. */
+/* Ranks of another version, or a number of ranks that is not the mesh's, are refused. */
 static void mismatches(void **state)
 {
     (void)state;

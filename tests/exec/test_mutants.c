@@ -1,8 +1,8 @@
-/* A checker that cannot fail is worthless. Every mutant of every plan of the corpus must be
- * rejected by the proofs, or by the fp64 comparison with one rank; mutants proven equal are counted
- * apart; survivors are printed and fail the test. By default a seeded sample; TANDEM_MUTANTS=all:
- * all of them. TANDEM_MUTANTS_SEED chooses another sample, TANDEM_MUTANTS_OF the plans of the
- * corpus whose name has these words in it. */
+/* Every checker must be able to fail. Every mutant of every plan of the corpus must be rejected by
+ * the proofs, or by the fp64 comparison with one rank. Mutants proven equal are counted separately.
+ * Survivors are printed and fail the test. The default is a seeded sample; TANDEM_MUTANTS=all tries
+ * all. TANDEM_MUTANTS_SEED chooses another sample. TANDEM_MUTANTS_OF selects plans of the corpus
+ * whose name contains these words. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ typedef struct Tally {
     uint32_t n_survivors;
 } Tally;
 
-/* fp64 on loopback in several legal orders, against one rank. */
+/* Runs fp64 on loopback in several legal orders, and compares with one rank. */
 static bool exec_rejects(const Tiny *t, const Plan *mutant)
 {
     Arena *arena = arena_new();
@@ -57,8 +57,8 @@ static bool exec_rejects(const Tiny *t, const Plan *mutant)
     return rejected;
 }
 
-/* Whether programs that meet come to an end does not depend on the interleaving: one run shows it.
- */
+/* Whether programs that communicate come to an end does not depend on the interleaving, so one run
+ * suffices. */
 static int judge(const Tiny *t, const Plan *plan, const Plan *mutant, uint32_t program,
                  Arena *arena)
 {
@@ -104,7 +104,7 @@ static void visit(void *self, const Tiny *t)
         uint64_t k = tally->all ? i : rng_below(tally->seed, tally->n_plans, i, all.at.n);
         try_one(tally, t, plan, all.at.at[k], scratch);
     }
-    for (uint32_t i = 0; i < all.at.n; i++) /* a sample may miss what is rare */
+    for (uint32_t i = 0; i < all.at.n; i++) /* a sample may miss rare kinds */
         if (is_untried(tally, all.at.at[i].kind)) try_one(tally, t, plan, all.at.at[i], scratch);
     tally->n_plans++;
     arena_free(scratch);
@@ -140,7 +140,7 @@ static void no_mutant_survives(void **state)
     assert_true(tally.n_plans > (tally.of ? 0 : 300));
     assert_int_equal(tally.n_survivors, 0);
     if (tally.of) return;
-    /* each kind was tried, and each but the renaming changes something somewhere */
+    /* each kind was tried, and each one except the renaming changes something in some plan */
     for (int k = 0; k < MUTATION_KINDS; k++) {
         const uint32_t *f = tally.fate[k];
         assert_true(f[BY_VERIFY] + f[BY_EXEC] + f[EQUAL] > 0);

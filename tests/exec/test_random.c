@@ -1,6 +1,6 @@
-/* Plans drawn by seed over meshes, passes, schedules and options: each must pass every proof and
- * compute, in fp64 on loopback, what one rank computes. A failure is shrunk to the smallest plan
- * that still fails. TANDEM_SEED and TANDEM_PLANS choose another draw. */
+/* Plans drawn by seed over meshes, passes, schedules and options. Each one must pass every proof
+ * and, in fp64 on loopback, compute the result of one rank. A failure is shrunk to the smallest
+ * plan that still fails. TANDEM_SEED and TANDEM_PLANS choose another draw. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #include "tests/support/plans/tiny.h"
 
 #ifdef __SANITIZE_ADDRESS__
-enum { N_PLANS = 100, SEED = 20261124 }; /* slower, and others */
+enum { N_PLANS = 100, SEED = 20261124 }; /* slower builds draw fewer */
 #else
 enum { N_PLANS = 300, SEED = 20261121 };
 #endif
@@ -41,7 +41,7 @@ static uint32_t draw(Draw *d, uint32_t n)
     return (uint32_t)rng_below(d->seed, d->stream, d->n++, n);
 }
 
-/* What zero{} may have beside its strategy. */
+/* Draws options of zero{} that go with its strategy. */
 static void draw_zero(Draw *d, Tiny *t)
 {
     ZeroOptions *o = &t->zero_options;
@@ -77,21 +77,22 @@ static void draw_pipeline(Draw *d, Tiny *t)
     t->microbatches = t->pp * (1 + twice + draw(d, 2)) + (divides ? 0 : draw(d, 2));
     uint32_t n_stages = t->pp * t->pp_options.chunks;
     t->layers = n_stages + draw(d, 3);
-    if (draw(d, 2)) { /* the extra blocks on any stages */
+    if (draw(d, 2)) { /* the additional blocks go to any stages */
         t->pp_options.n_split = n_stages;
         for (uint32_t s = 0; s < n_stages; s++) t->pp_options.split[s] = 1;
         for (uint32_t i = n_stages; i < t->layers; i++) t->pp_options.split[draw(d, n_stages)]++;
     }
 }
 
-/* Drawn last: what was drawn before stays what it was. */
+/* Drawn last, so that the earlier draws keep their values. */
 static void draw_fsdp2(Draw *d, Tiny *t)
 {
     t->fsdp2.reshard_last = draw(d, 2);
     t->fsdp2.keep_gathered = draw(d, 5) == 0;
     t->fsdp2.copy = draw(d, 3) == 0;
     t->fsdp2.offload = draw(d, 3) == 0;
-    if (t->pp > 1 && t->gpt2) t->fsdp2.offload = false; /* tied across stages: refused */
+    /* refused for a table that is tied across stages */
+    if (t->pp > 1 && t->gpt2) t->fsdp2.offload = false;
     if (draw(d, 4) == 0) t->fsdp2.mp.param = DT_bf16, t->fsdp2.mp.output = DT_f32;
     if (t->fsdp2.keep_gathered) {
         t->fsdp2.reshard_root = false;
@@ -99,7 +100,7 @@ static void draw_fsdp2(Draw *d, Tiny *t)
     }
 }
 
-/* What is not linear in tokens. */
+/* Draws options that are not linear in tokens. */
 static void draw_loss(Draw *d, Tiny *t)
 {
     t->denominator = draw(d, 2) ? DENOMINATOR_kept : (Denominator)draw(d, DENOMINATOR_COUNT);
@@ -108,7 +109,8 @@ static void draw_loss(Draw *d, Tiny *t)
     t->z_loss = draw(d, 3) == 0 ? 0.01 : 0;
 }
 
-/* KV heads may be fewer than the ranks of tp: those of one share its query heads. */
+/* There may be fewer KV heads than ranks of tp; the ranks of one head then share its query
+ * heads. */
 static void draw_heads(Draw *d, Tiny *t)
 {
     t->groups = 1 << draw(d, 3);
@@ -119,7 +121,7 @@ static void draw_heads(Draw *d, Tiny *t)
     t->fused = draw(d, 3) == 0;
 }
 
-/* On the ranks that are left. */
+/* Uses the ranks that are left. */
 static void draw_experts(Draw *d, Tiny *t)
 {
     static const uint32_t sizes[] = {1, 2, 2, 3, 4};
@@ -133,18 +135,18 @@ static void draw_experts(Draw *d, Tiny *t)
     t->top_k = 1 + draw(d, t->experts < 3 ? (uint32_t)t->experts : 3);
     t->capacity = draw(d, 2) ? 1 + draw(d, (uint32_t)t->seq) : 0;
     t->normalise = draw(d, 2);
-    while (t->dim % t->tp) t->dim++; /* the experts' sums are scattered by features */
+    while (t->dim % t->tp) t->dim++; /* the sums of experts are scattered by features */
     t->use_ddp = draw(d, 3) == 0;
     t->aux_loss = draw(d, 2) ? 0.1 : 0;
     t->fsdp2.over_ep = t->ep == 1 || draw(d, 3) > 0;
     if (!t->use_zero || t->ep == 1 || t->dp_shard > 1) return;
-    t->zero = (ZeroStrategy)draw(d, ZERO_COUNT); /* ep alone can shard, too */
+    t->zero = (ZeroStrategy)draw(d, ZERO_COUNT); /* ep alone can also shard */
     t->zero_options = (ZeroOptions){0};
     draw_zero(d, t);
     if (t->use_float8) t->float8.fsdp_gather = false;
 }
 
-/* Sequences shared out: where heads are whole, and positions are not a table. */
+/* Draws sequences shared over cp, for models with whole heads and without a table of positions. */
 static void draw_context(Draw *d, Tiny *t)
 {
     const uint32_t n_ranks = t->pp * t->dp_replicate * t->dp_shard * t->tp;
@@ -206,7 +208,8 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     if (t.use_float8 && t.float8.fsdp_gather) {                       /* refused together */
         t.fsdp2.copy = t.fsdp2.offload = false;
         t.zero_options.gather = ZERO_GATHER_lazy;
-        if (t.fsdp2.prefetch) t.zero_options.fsdp_double_buffer = false; /* a module is two units */
+        /* a module consists of two units */
+        if (t.fsdp2.prefetch) t.zero_options.fsdp_double_buffer = false;
     }
     if (t.ac == AC_full && draw(&d, 2)) t.ac_ops = draw(&d, 1U << TINY_AC_OPS);
     t.whole_table = draw(&d, 4) == 0;
@@ -221,7 +224,7 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
 
 /* ---- one plan ---- */
 
-/* 8-bit products rounded, all else in fp64: the scales are those of one rank. */
+/* With 8-bit products rounded and everything else in fp64, the scales must be those of one rank. */
 static bool rounds_alike(const Tiny *t, const DataSource *data, const BackendOptions *options,
                          Arena *arena, VerifyResult *result, Diag *d)
 {
@@ -233,12 +236,13 @@ static bool rounds_alike(const Tiny *t, const DataSource *data, const BackendOpt
            exec_verify(plan, reference, data, options, tolerance, arena, result, d);
 }
 
-/* "" or what is wrong, in `arena`. */
+/* Returns "", or the fault, in `arena`. */
 static const char *fault_of(const Tiny *t, uint64_t order_seed, Arena *arena)
 {
     Diag d = diag_in(arena);
     Tiny one = tiny_one_rank(t);
-    one.use_float8 = false; /* in fp64 nothing is lost: the gradient must go straight through */
+    /* fp64 loses nothing, so this tests that the gradient goes straight through */
+    one.use_float8 = false;
     Str s = str_in(arena);
     const Plan *plan = tiny_plan(t, true, arena, &d), *reference = tiny_plan(&one, true, arena, &d);
     VerifyResult result = {0};
@@ -271,7 +275,7 @@ static bool fails(const Tiny *t, uint64_t order_seed)
     return bad;
 }
 
-/* Tries one simplification after the other, keeps those under which the plan still fails. */
+/* Tries one simplification after the other, and keeps those with which the plan still fails. */
 static Tiny shrink(Tiny t, uint64_t order_seed)
 {
     for (bool smaller = true; smaller;) {

@@ -1,5 +1,5 @@
-/* Runs: the learning rate, data that every sharding reads alike, bits that do not depend on the
- * interleaving, numbers that go bad and are named, and an oracle that can say no. */
+/* Runs: the learning rate, data that every sharding reads equally, bits that do not depend on the
+ * interleaving, reports of numbers that are not finite, and an oracle that can reject. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static void learning_rate(void **state)
     ExecOptions o = {.lr = 2, .warmup_steps = 4, .total_steps = 14, .min_lr_ratio = 0.1};
     const double expected[] = {0.5, 1, 1.5, 2, 2};
     for (int i = 0; i < 5; i++) assert_true(fabs(exec_lr(&o, i) - expected[i]) < 1e-15);
-    assert_true(fabs(exec_lr(&o, 9) - 1.1) < 1e-15); /* half of the way: the middle of 2 and 0.2 */
+    assert_true(fabs(exec_lr(&o, 9) - 1.1) < 1e-15); /* half way: the middle of 2 and 0.2 */
     assert_true(fabs(exec_lr(&o, 14) - 0.2) < 1e-15);
     assert_true(fabs(exec_lr(&o, 1000) - 0.2) < 1e-15);
     for (int i = 4; i < 14; i++) assert_true(exec_lr(&o, i + 1) < exec_lr(&o, i));
@@ -205,7 +205,7 @@ static void rows_join_the_program(void **state)
     }
 }
 
-/* ---- numbers that go bad ---- */
+/* ---- numbers that are not finite ---- */
 
 static void spoil_fill(void *self, int64_t step, uint32_t microbatch, int64_t first, int64_t n,
                        int64_t seq, int32_t *tokens, int32_t *labels)
@@ -239,12 +239,11 @@ static void the_first_bad_tensor_is_named(void **state)
     const char *text = diag.items.at[0].text;
     assert_non_null(strstr(text, "step 0: the first bad number is inf"));
     assert_non_null(
-        strstr(text, "all_gather")); /* the weights are bad as soon as they are gathered */
+        strstr(text, "all_gather")); /* the weights are already bad when they are gathered */
     assert_non_null(strstr(text, "layers.1"));
 }
 
-/* A learning rate that blows up: found in the step where it shows, and no weight is spoilt by it.
- */
+/* A learning rate that diverges is found in the step where it shows, and spoils no weight. */
 static void a_run_that_diverges_stops(void **state)
 {
     (void)state;
@@ -270,7 +269,7 @@ static bool verify(const Plan *plan, const Plan *reference, uint64_t seed)
                        &result, &own);
 }
 
-/* Nine ways to be wrong; each alone must be seen. */
+/* Nine faults; each one alone must be found. */
 static void the_oracle_says_no(void **state)
 {
     (void)state;
@@ -302,7 +301,7 @@ static void the_oracle_says_no(void **state)
     assert_true(n_reduces == 3 && n_scales == 3 && n_accumulates == 3);
 }
 
-/* The only thing that the oracle says is `text`. */
+/* The oracle must report `text` and nothing else. */
 static void says_only(const Plan *plan, const Plan *reference, const char *text)
 {
     VerifyResult result;
@@ -314,8 +313,8 @@ static void says_only(const Plan *plan, const Plan *reference, const char *text)
     if (!strstr(own.items.at[0].text, text)) fail_msg("%s", own.items.at[0].text);
 }
 
-/* Nothing but a reported scalar is wrong: without clipping the norm has no effect, and the loss
- * never has. */
+/* Only a reported scalar is wrong: without clipping the norm has no effect, and the loss never has
+ * one. */
 static void scalars_are_compared(void **state)
 {
     (void)state;
@@ -329,13 +328,14 @@ static void scalars_are_compared(void **state)
     uint32_t n_planted = 0;
     for (Pc pc = 1; pc < n; pc++) {
         Instr *in = &norm->programs.at[0].code.at[pc];
-        if (in->op == OP_sumsq && !n_planted++) { /* half of what the first one counts */
+        /* half of the elements that the first one counts */
+        if (in->op == OP_sumsq && !n_planted++) {
             Attrs attrs = *graph_attrs_at(&norm->graph, in->attrs);
             attrs.hi = attrs.lo + (attrs.hi - attrs.lo) / 2;
             in->attrs = graph_attrs(&norm->graph, arena, &attrs);
         }
         in = &loss->programs.at[0].code.at[pc];
-        if (in->op == OP_step_mean) { /* the count instead of the loss, over the count */
+        if (in->op == OP_step_mean) { /* the mean becomes the count divided by the count */
             BufferId *arg = &loss->programs.at[0].args.at[in->args.first];
             arg[0] = arg[1];
         }
@@ -345,7 +345,7 @@ static void scalars_are_compared(void **state)
     says_only(loss, reference, "the loss");
 }
 
-/* A replica whose weights differ is seen, although the first one is right. */
+/* A replica with different weights is found although the first replica is right. */
 static void every_replica_is_looked_at(void **state)
 {
     (void)state;
@@ -354,7 +354,7 @@ static void every_replica_is_looked_at(void **state)
     Tiny one = tiny_one_rank(&t);
     const Plan *reference = tiny_plan(&one, true, arena, &diag);
     Plan *plan = tiny_plan(&t, true, arena, &diag);
-    /* Rank 1 gets a program of its own, which updates with another weight decay. */
+    /* Rank 1 gets a program of its own that updates with another weight decay. */
     uint32_t id = (uint32_t)list_add(arena, &plan->programs);
     Program *p = &plan->programs.at[id];
     *p = plan->programs.at[0];

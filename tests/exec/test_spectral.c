@@ -1,7 +1,7 @@
-/* Spectral norm: its gradient against central differences with u and v held; the state against
- * power iteration done by hand, once a step, alike on every rank of every mesh; what the proofs say
- * of state that is advanced twice, never, or by recomputation; its dtype and its place in the
- * state that a checkpoint holds. */
+/* Spectral norm. Its gradient is compared with central differences while u and v are held. Its
+ * state is compared with power iteration by hand: updated once a step, and equal on every rank of
+ * every mesh. The proofs must reject a state that is updated twice, never, or by recomputation. A
+ * checkpoint must hold it in its dtype. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,8 @@ static Tiny normed(void)
 
 /* ---- power iteration by hand */
 
-/* w [rows,columns]: inputs come first in every weight of these models; u of columns, v of rows */
+/* w [rows,columns]: in these models the inputs come first in every weight; u belongs to columns, v
+ * to rows */
 typedef struct Matrix {
     double *w, *u, *v;
     int64_t rows, columns;
@@ -89,7 +90,7 @@ static int64_t elements(const Tensor *t)
     return n;
 }
 
-/* Of the weight of state `t`, "NAME_u" or "NAME_v". */
+/* Returns the weight that state `t`, "NAME_u" or "NAME_v", belongs to. */
 static Matrix matrix_of(const Plan *plan, const Tensor *t)
 {
     const Graph *g = &plan->graph;
@@ -109,7 +110,7 @@ static void normalise(double *x, int64_t n)
     for (int64_t i = 0; i < n; i++) x[i] /= sqrt(sum);
 }
 
-/* u = W v, v = W^T u, each over its length, where W maps inputs to outputs. */
+/* u = W v, v = W^T u, each divided by its length, where W maps inputs to outputs. */
 static void iterate(Matrix *m, int n_steps)
 {
     for (int s = 0; s < n_steps; s++) {
@@ -187,7 +188,7 @@ static uint32_t check_gradients(const Graph *g, Eval *e)
         }
         bool flat = fabs(dot(grad, w)) <= 1e-12 * fmax(length * size, 1e-6);
         if (!is_normed(g, t)) continue;
-        n_normed++; /* W / sigma(W) does not change with W's length, so neither does the loss */
+        n_normed++; /* W / sigma(W) does not depend on W's length, so neither does the loss */
         if (!flat) fail_msg("%s: the loss depends on its length", p->name);
     }
     return n_normed;
@@ -201,7 +202,7 @@ static uint32_t n_states(const Graph *g)
     return n;
 }
 
-/* sigma is u^T W v after one iteration, and what the weight made is divided by it. */
+/* sigma must be u^T W v after one iteration, and the weight's output must be divided by it. */
 static void check_norms(const Plan *plan, const Eval *e)
 {
     const Graph *g = &plan->graph;
@@ -243,7 +244,7 @@ static void the_gradient_goes_through_the_norm(void **state)
     }
 }
 
-/* ---- the state, step by step */
+/* ---- the state after each step */
 
 typedef struct Look {
     const Plan *plan;
@@ -275,12 +276,12 @@ static bool look(void *self, Backend *backend, Diag *d)
     return true;
 }
 
-/* Three steps that leave the weights where they are. */
+/* Three steps that do not change the weights. */
 static void the_state_is_advanced_once_a_step(void **state)
 {
     (void)state;
     static const struct {
-        uint32_t pp, replicate, shard, tp, n_state; /* on all ranks */
+        uint32_t pp, replicate, shard, tp, n_state; /* n_state: on all ranks */
         AcMode ac;
     } rows[] = {{1, 1, 1, 1, 30, AC_none},
                 {1, 1, 2, 2, 120, AC_full},
@@ -307,7 +308,7 @@ static void the_state_is_advanced_once_a_step(void **state)
     }
 }
 
-/* ---- what is planted is named */
+/* ---- planted faults are reported */
 
 static Plan *planted(bool recomputed)
 {
@@ -344,7 +345,7 @@ static void recomputation_writes_no_state(void **state)
     (void)state;
     Plan *plan = planted(true);
     const Program *p = &plan->programs.at[0];
-    for (Pc pc = 1; pc < p->code.n; pc++) /* nor does the planner let it */
+    for (Pc pc = 1; pc < p->code.n; pc++) /* the planner does not allow it either */
         if (op_info(p->code.at[pc].op)->flags & OP_ONCE)
             assert_int_equal(p->code.at[pc].phase, PHASE_forward);
     p->code.at[find(p, OP_normalise, 0)].phase = PHASE_recompute;
@@ -357,7 +358,7 @@ static void each_is_advanced_by_one_node(void **state)
     Plan *plan = planted(false);
     Graph *g = &plan->graph;
     NodeId of[2] = {0, 0};
-    for (NodeId id = 1; id < g->nodes.n; id++) { /* wk and wv are of one shape */
+    for (NodeId id = 1; id < g->nodes.n; id++) { /* wk and wv have the same shape */
         const char *name = g->tensors.at[g->nodes.at[id].in[0]].name;
         if (g->nodes.at[id].op != OP_normalise) continue;
         if (strstr(name, "wk.weight_u") && !of[0]) of[0] = id;
@@ -373,12 +374,12 @@ static void a_second_iteration_is_seen(void **state)
     (void)state;
     Plan *plan = planted(false);
     const Program *p = &plan->programs.at[0];
-    Pc pc = find(p, OP_normalise, 0), other = find(p, OP_normalise, 1); /* u, v of one weight */
+    Pc pc = find(p, OP_normalise, 0), other = find(p, OP_normalise, 1); /* u and v of one weight */
     p->args.at[p->code.at[other].args.first] = program_arg(p, &p->code.at[pc], 0);
     is_named(plan, "verify-structure", "must be the same buffer");
     plan = planted(false);
     p = &plan->programs.at[0];
-    pc = find(p, OP_project_over_first, 0); /* u = W v; reads v before it is advanced */
+    pc = find(p, OP_project_over_first, 0); /* u = W v must read v before v is updated */
     plan->graph.nodes.at[p->code.at[pc].origin].in[1] =
         plan->graph.nodes.at[p->code.at[find(p, OP_normalise, 1)].origin].out[0];
     is_named(plan, "verify-layout", "which nothing produced");
@@ -402,7 +403,8 @@ static void what_is_done_once_reads_no_batch(void **state)
     (void)state;
     Plan *plan = planted(false);
     Graph *g = &plan->graph;
-    for (NodeId id = 1; id < g->nodes.n; id++) { /* sigma of an activation instead of W v */
+    /* sigma is computed from an activation instead of W v */
+    for (NodeId id = 1; id < g->nodes.n; id++) {
         Node *n = &g->nodes.at[id];
         if (n->op != OP_inner_product || n->in[0] != n->in[1]) continue;
         n->in[0] = n->in[1] = g->nodes.at[g->tensors.at[g->loss].producer].in[0];
@@ -412,12 +414,12 @@ static void what_is_done_once_reads_no_batch(void **state)
     for (NodeId id = 1; id < g->nodes.n; id++) {
         Node *n = &g->nodes.at[id];
         if (n->op != OP_inner_product || n->in[0] != n->in[1]) continue;
-        n->in[0] = n->in[1] = g->nodes.at[1].out[0]; /* the batch is there before all */
+        n->in[0] = n->in[1] = g->nodes.at[1].out[0]; /* the batch exists before all other tensors */
     }
     is_named(plan, "verify-purity", "depends on which micro-batch");
 }
 
-/* ---- precision and the state of a checkpoint */
+/* ---- precision, and the state of a checkpoint */
 
 static void state_is_fp32_whatever_the_precision(void **state)
 {
@@ -468,7 +470,7 @@ static void a_checkpoint_holds_it_once(void **state)
         StateSlices slices = {0};
         for (Rank r = 0; r < plan->mesh.n_ranks; r++)
             state_of_rank(state_of(plan, arena), r, arena, &slices);
-        uint32_t kept = 0; /* a checkpoint without one vector is told */
+        uint32_t kept = 0; /* a checkpoint without one of the vectors is reported */
         for (uint32_t i = 0; i < slices.n; i++)
             if (slices.at[i].kind != STATE_buffer || slices.at[i].rank || kept++ % 5)
                 continue;
@@ -480,7 +482,7 @@ static void a_checkpoint_holds_it_once(void **state)
     }
 }
 
-/* ---- against one rank */
+/* ---- compared with one rank */
 
 static void every_mesh_agrees_with_one_rank(void **state)
 {

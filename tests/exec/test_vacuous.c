@@ -1,6 +1,6 @@
-/* What `--verify` compares must be able to differ: batches always count something, a reference
- * without a gradient or without what is compared is an error and no pass, and so is a run in low
- * precision of which rounding leaves nothing. */
+/* `--verify` must be able to fail. Batches always count some token. A reference without gradients,
+ * or without the compared values, is an error. So is a low-precision run of which rounding leaves
+ * nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static int64_t kept(const DataSource *data, int64_t step, uint32_t microbatch, i
     return count;
 }
 
-/* Whatever the seed; and the later ones are as ragged as texts are. */
+/* For every seed; later micro-batches are as ragged as texts. */
 static void the_first_two_micro_batches_count(void **state)
 {
     (void)state;
@@ -63,8 +63,8 @@ static void the_first_two_micro_batches_count(void **state)
                 n_empty += kept(data, 0, 2, n, seqs[k]) == 0;
                 n_full += a == n * seqs[k];
             }
-    assert_true(n_empty > 1000);               /* of 8000: an empty micro-batch is seen too */
-    assert_true(n_full > 10 && n_full < 1600); /* few have all */
+    assert_true(n_empty > 1000);               /* of 8000: empty micro-batches occur too */
+    assert_true(n_full > 10 && n_full < 1600); /* only a few are full */
 }
 
 static void ignore_all(void *self, int64_t step, uint32_t microbatch, int64_t first, int64_t n,
@@ -139,13 +139,13 @@ static void what_the_reference_lacks_is_not_equal(void **state)
 {
     (void)state;
     Pair p = pair_of(sharded());
-    hide(p.plan, CATEGORY_gradient); /* that of the plan alone was seen before, too */
+    hide(p.plan, CATEGORY_gradient); /* a missing gradient in the plan alone was already reported */
     assert_false(verify(&p, &diag));
     hide(p.reference, CATEGORY_gradient);
     is_vacuous(&p, "no gradient of");
 }
 
-/* Both may be as far off as another model is: then neither says anything of the other. */
+/* If both are as far off as another model would be, neither proves anything about the other. */
 static void a_run_that_is_all_error(void **state)
 {
     (void)state;

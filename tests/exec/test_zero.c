@@ -1,6 +1,6 @@
 /* Options of zero{} that change when and where weights are gathered, but no number: several steps
- * of each end with the same losses and norms, to the last bit. What a step reads that its
- * predecessor left gathered is what the predecessor's update wrote. */
+ * with each of them end with the same losses and norms, to the last bit. Weights that stay gathered
+ * for the next step are those that the update wrote. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

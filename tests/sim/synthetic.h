@@ -1,6 +1,5 @@
-/* Tiny plans made by hand for the simulator's tests: instructions whose duration is written in them
- * (microbatch: picoseconds), communications of a given size, and models that take them at their
- * word. */
+/* Tiny hand-made plans for the simulator's tests. An instruction contains its duration (microbatch:
+ * picoseconds), communications have a given size, and the models use both directly. */
 #ifndef TANDEM_TESTS_SIM_SYNTHETIC_H
 #define TANDEM_TESTS_SIM_SYNTHETIC_H
 
@@ -28,7 +27,7 @@ static inline Plan *synthetic_plan(Arena *arena, uint32_t pp, uint32_t dp, uint3
         list_add(arena, &p->buffers);
         p->stage = i;
     }
-    /* Programs by pipeline coordinate when there are as many, else one for all. */
+    /* One program for each pipeline coordinate if there are as many, else one for all ranks. */
     plan->program_of = arena_array(arena, plan->mesh.n_ranks, sizeof *plan->program_of);
     for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
         if (n_programs > 1) plan->program_of[r] = r / (plan->mesh.n_ranks / n_programs);
@@ -92,7 +91,7 @@ static inline Ps synthetic_cost_compute(const void *self, const Plan *plan, cons
 }
 static const CostModel synthetic_cost = {.name = "as written", .compute = synthetic_cost_compute};
 
-/* Every transfer takes `bytes` picoseconds, whatever else goes on. */
+/* Every transfer takes `bytes` picoseconds, whatever other transfers run. */
 typedef struct FixedNet {
     Arena *arena;
     struct {
@@ -146,8 +145,8 @@ static inline bool run_fixed(const Plan *plan, bool unfolded, uint32_t steps, Ar
     return engine_run(plan, &options, arena, result, d);
 }
 
-/* ---- random plans ---- all ranks of a pipeline stage run one program; stages pass on to the next.
- * Made in one global order, so that nothing can deadlock. */
+/* ---- random plans ---- all ranks of a pipeline stage run one program; stages send to the next
+ * stage. They are made in one global order, so that nothing can deadlock. */
 typedef struct Random {
     uint64_t seed, at;
 } Random;

@@ -1,5 +1,5 @@
 /* The cost of flash attention: by hand where its structure decides, and against published rates as
- * a whole (no row is looked at alone). */
+ * a whole (no single row decides). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #include "sim/compute/kernels.h"
 
-/* 10 multiprocessors of 1 TFLOP/s; memory that costs nothing. */
+/* 10 multiprocessors of 1 TFLOP/s; memory costs nothing. */
 static Device small_device(void)
 {
     Device d = {.name = "small", .arch = "Hopper", .sms = 10, .hbm_bytes_per_s = 1e30};
@@ -24,7 +24,7 @@ static Device small_device(void)
     return d;
 }
 
-/* Whole products at the peak, nothing between them: tiles of 128 by 64, one block a
+/* Whole products at the peak without gaps: tiles of 128 by 64, one block for each
  * multiprocessor. */
 static const AttentionFit plain = {
     .own = 128, .step = 64, .resident = 1, .part = 1, .wide = 1, .alone = 1, .eight = 1};
@@ -41,7 +41,7 @@ static double us(const AttentionWork *w, const AttentionFit *fit)
     return 1e6 * kernel_attention_s(&d, w, fit);
 }
 
-/* 4 blocks a head of 512 tokens, each 8 steps of 128 x 64 x 512 FLOPs: 33.554 us. */
+/* 4 blocks for a head of 512 tokens, each 8 steps of 128 x 64 x 512 FLOPs: 33.554 us. */
 static void blocks_come_in_waves(void **state)
 {
     (void)state;
@@ -51,38 +51,41 @@ static void blocks_come_in_waves(void **state)
     assert_true(fabs(us(&one, &plain) - block_us) < 1e-6);
     assert_true(fabs(us(&two, &plain) - block_us) < 1e-6);
     assert_true(fabs(us(&three, &plain) - 2 * block_us) < 1e-6);
-    AttentionFit pair = plain; /* two at a time, one of them alone at half the rate */
+    AttentionFit pair = plain; /* two blocks at a time; one alone runs at half the rate */
     pair.resident = 2;
     pair.alone = .5;
     assert_true(fabs(us(&one, &pair) - 2 * block_us) < 1e-6);
     assert_true(fabs(us(&three, &pair) - 2 * block_us) < 1e-6);
 }
 
-/* Steps beyond the diagonal are left out, whole tiles on it are not: 2 + 4 + 6 + 8 of 8 each. */
+/* Steps beyond the diagonal are skipped, but tiles on it count fully: 2 + 4 + 6 + 8 steps instead
+ * of 8 each. */
 static void masked_steps_are_skipped(void **state)
 {
     (void)state;
     double step_us = 128. * 64 * 4 * 128 / 1e12 * 1e6;
     AttentionWork few = work_of(1, 512, true, false), many = work_of(1000, 512, true, false);
-    assert_true(fabs(us(&few, &plain) - 8 * step_us) < 1e-6); /* the longest block */
+    assert_true(fabs(us(&few, &plain) - 8 * step_us) < 1e-6); /* the longest block decides */
     double even = 1000 * 20 * step_us / 10;
-    assert_true(fabs(us(&many, &plain) - even - 2.5 * step_us) < 1e-6); /* and half a mean one */
+    /* half a mean block in addition */
+    assert_true(fabs(us(&many, &plain) - even - 2.5 * step_us) < 1e-6);
     AttentionFit blind = plain;
     blind.unskipped = 1;
-    assert_true(fabs(us(&many, &blind) - us(&many, &plain)) < 1e-9); /* of 8 bits only */
+    /* `unskipped` only applies to 8 bits */
+    assert_true(fabs(us(&many, &blind) - us(&many, &plain)) < 1e-9);
     many.dtype = DT_e4m3;
     assert_true(us(&many, &blind) > 1.5 * us(&many, &plain));
 }
 
-/* A tile of 128 queries and a window of 100 keys lie on no more than 4 steps of 64, be they 64 or
- * 1,024 tokens away from the first; a window that is wider than all keys changes nothing. */
+/* A tile of 128 queries with a window of 100 keys covers at most 4 steps of 64, whether they are 64
+ * or 1,024 tokens from the start. A window wider than all keys changes nothing. */
 static void a_window_bounds_the_steps(void **state)
 {
     (void)state;
     double step_us = 128. * 64 * 4 * 128 / 1e12 * 1e6;
     AttentionWork w = work_of(1000, 2048, true, false), all = w;
     w.window = 100;
-    double even = 1000 * (2 + 15 * 4) * step_us / 10; /* 16 tiles, the first sees 2 steps */
+    double even = 1000 * (2 + 15 * 4) * step_us / 10; /* 16 tiles; the first one covers 2 steps */
     assert_true(fabs(us(&w, &plain) - even - 62. / 16 / 2 * step_us) < 1e-6);
     w.window = 4096;
     assert_true(fabs(us(&w, &plain) - us(&all, &plain)) < 1e-9);
@@ -90,7 +93,7 @@ static void a_window_bounds_the_steps(void **state)
     assert_true(us(&w, &plain) < .5 * us(&all, &plain));
 }
 
-/* Five products a score for two; gradients of shared keys are added up in a pass of their own. */
+/* Five products a score instead of two; a separate pass adds up the gradients of shared keys. */
 static void backward_computes_scores_again(void **state)
 {
     (void)state;
@@ -100,7 +103,7 @@ static void backward_computes_scores_again(void **state)
     backward.head = 192; /* 3 x 192 + 2 x 128 for 192 + 128 */
     forward.head = 192;
     assert_true(fabs(us(&backward, &plain) / us(&forward, &plain) - 832. / 320) < 1e-6);
-    forward.kernel = ATTENTION_flash2; /* pads values to 192 */
+    forward.kernel = ATTENTION_flash2; /* pads the width of values to 192 */
     assert_true(fabs(us(&forward, &plain) / us(&backward, &plain) - 384. / 832) < 1e-6);
     Device d = small_device();
     d.hbm_bytes_per_s = 1e12;
@@ -110,12 +113,12 @@ static void backward_computes_scores_again(void **state)
     shared.kv_heads = 8;
     double more = kernel_attention_s(&d, &shared, &plain) - alone;
     assert_true(fabs(more - 32. * 1024 * 256 * 4 / 1e12) < 1e-12);
-    d.kernel_floor_s = 0; /* the passes before and after */
+    d.kernel_floor_s = 0; /* without the passes before and after */
     shared.kv_heads = 32;
     assert_true(fabs(alone - kernel_attention_s(&d, &shared, &plain) - 6e-6) < 1e-12);
 }
 
-/* What is not products weighs more where heads are narrow, and in 8 bits. */
+/* Work other than products weighs more for narrow heads, and in 8 bits. */
 static void softmax_is_beside_products(void **state)
 {
     (void)state;
@@ -130,8 +133,8 @@ static void softmax_is_beside_products(void **state)
     assert_true(fabs(us(&w, &fit) / us(&w, &plain) - 3) < 1e-9);
 }
 
-/* FlashAttention-2's instructions are as fast on a multiprocessor of Blackwell as on Hopper's; what
- * has no rows otherwise goes with its large products. */
+/* FlashAttention-2's instructions are as fast on a multiprocessor of Blackwell as on one of Hopper.
+ * An architecture without fitted rows is scaled by its large products. */
 static void relatives_lend_their_part(void **state)
 {
     (void)state;
@@ -149,7 +152,7 @@ static void relatives_lend_their_part(void **state)
     assert_true(fabs(kernel_attention_s(&blackwell, &w, &fit) / on_hopper - 1) < .01);
     w.kernel = ATTENTION_flash2;
     assert_true(fabs(kernel_attention_s(&blackwell, &w, &fit) / on_hopper - 1) < .01);
-    blackwell.gemm_efficiency = .806; /* large products count for its own kernels alone */
+    blackwell.gemm_efficiency = .806; /* large products only scale its own kernels */
     assert_true(fabs(kernel_attention_s(&blackwell, &w, &fit) / on_hopper - 1) < .01);
     w.kernel = ATTENTION_cudnn;
     assert_true(fabs(kernel_attention_s(&blackwell, &w, &fit) / on_hopper - .5) < .01);

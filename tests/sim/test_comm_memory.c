@@ -1,7 +1,7 @@
-/* What communicators take of a device, against NCCL's own sizes and what was read of it on
- * machines: 24 channels x 12 MiB of an H100's ring, 32 of a B200's; the switch's 256 and 384
- * MiB, 1.5 GiB on NVL72; 384 MiB a peer that messages are exchanged with, so 2.63 GiB after an
- * all-to-all of 8 (NCCL's issue 1685: 3.3 GB more, of such blocks). */
+/* Device memory of communicators, against NCCL's own sizes and readings on machines. An H100's ring
+ * has 24 channels x 12 MiB, a B200's 32. The switch takes 256 and 384 MiB, 1.5 GiB on NVL72.
+ * Messages take 384 MiB for each peer, so 2.63 GiB after an all-to-all of 8 (NCCL's issue 1685: 3.3
+ * GB more, of such blocks). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static Cluster machine(const char *arch, uint32_t nodes, uint32_t per_node)
 
 static const Runtime framework = {.name = "test"};
 
-/* The one communicator of `n` ranks in a node that one op of that size makes. */
+/* Returns the single communicator of `n` ranks in a node that one op of that size creates. */
 static CommMemory alone(const Cluster *cluster, OpKind op, uint32_t n, uint64_t bytes)
 {
     Arena *arena = arena_new();
@@ -67,7 +67,8 @@ static void sizes_are_nccls(void **state)
     assert_int_equal(m.message_bytes, 7 * 384 * MIB);
 }
 
-/* One rank a node: all of a ring goes by NICs, with two protocols' buffers at both ends. */
+/* One rank on each node: all of a ring goes through NICs, with buffers of two protocols at both
+ * ends. */
 static void nics_have_their_own(void **state)
 {
     (void)state;
@@ -84,14 +85,14 @@ static void nics_have_their_own(void **state)
     assert_int_equal(m->n_nodes, 8);
     assert_true(m->channels > 0);
     assert_int_equal(m->ring_bytes, m->channels * 2 * (4 * MIB + 4915200));
-    assert_int_equal(m->n_peers, 7); /* who share what goes by the NIC */
+    assert_int_equal(m->n_peers, 7); /* the ranks that share the NIC's traffic */
     assert_true(m->message_bytes >= m->channels * 4 * MIB);
     assert_true(m->message_bytes < m->channels * 8 * MIB);
     arena_free(arena);
 }
 
-/* Four stages: forward and backward are two communicators of Tandem's executor, on all ranks, in
- * each of which a stage sends one way; one group of a framework. */
+/* Four stages. In Tandem's executor, forward and backward are two communicators on all ranks, and
+ * in each of them a stage sends one way. A framework has one group. */
 static void stages_have_neighbours(void **state)
 {
     (void)state;
@@ -132,7 +133,7 @@ static void stages_have_neighbours(void **state)
     arena_free(arena);
 }
 
-/* What neither sends nor is more than one rank or on a device, takes nothing. */
+/* A plan that sends nothing, has one rank, or uses no device needs no memory. */
 static void nothing_takes_nothing(void **state)
 {
     (void)state;

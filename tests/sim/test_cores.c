@@ -32,7 +32,8 @@ static void run_cores(const Plan *plan, const Cluster *cluster, Store *store, Ar
     assert_true(engine_run(plan, &options, arena, result, &d));
 }
 
-/* Four ranks, two cores, the same work: twice as long. With cores for all: as long as alone. */
+/* Four ranks with equal work on two cores take twice as long. With a core for each rank they take
+ * as long as alone. */
 static void alike_ranks_share_evenly(void **state)
 {
     (void)state;
@@ -50,8 +51,8 @@ static void alike_ranks_share_evenly(void **state)
     }
 }
 
-/* Two ranks on one core, 100 and 300: both run at one half until 200, then the second has 200 left
- * at full speed: 400 in all. */
+/* Two ranks on one core, 100 and 300: both run at half speed until 200, then the second finishes
+ * its remaining 200 at full speed, at 400. */
 static void the_longer_one_speeds_up(void **state)
 {
     (void)state;
@@ -99,7 +100,7 @@ static void measured_collectives(void **state)
     EngineResult result;
     run_cores(plan, &c, store, arena, &result);
     assert_int_equal(result.step_ps, 60000);
-    /* Work of 30000 a rank for each of two tasks; four ranks on two cores: 4 * 60000 / 2. */
+    /* Each rank has two tasks of 30000; four ranks on two cores: 4 * 60000 / 2. */
     synthetic_compute(plan, 0, STREAM_compute, 30000);
     run_cores(plan, &c, store, arena, &result);
     assert_int_equal(result.step_ps, 120000);
@@ -108,8 +109,8 @@ static void measured_collectives(void **state)
     arena_free(arena);
 }
 
-/* The cores can do no more than all of them all the time, and n cores are at most n times as fast
- * as one. */
+/* The cores cannot do more work than they have time for, and n cores are at most n times as fast as
+ * one. */
 static void work_is_conserved(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* The compute model against published timings, by shape: the whole table's mean error is bounded,
- * no row is looked at alone. And keys, the cache, and memory-bound instructions in closed form. */
+/* The compute model against published timings by shape: the mean error of the whole table is
+ * bounded (no single row decides). Also keys, the cache, and memory-bound instructions in closed
+ * form. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,7 +82,7 @@ static void waves_quantise(void **state)
     double full = cost_gemm_s(&d, DT_bf16, 1, 128 * 12, 256 * 11, 8192, NULL); /* 132 tiles */
     double over =
         cost_gemm_s(&d, DT_bf16, 1, 128 * 12, 256 * 12, 8192, NULL); /* 144: another wave */
-    assert_true(over > 1.2 * full); /* smaller tiles save a part of it */
+    assert_true(over > 1.2 * full); /* smaller tiles save part of it */
 }
 
 static ShapeId shape_of(Plan *plan, int64_t a, int64_t b, int64_t c)
@@ -186,9 +187,9 @@ static void named_kernels_in_closed_form(void **state)
     arena_free(arena);
 }
 
-/* An operand of 8 bits that does not lie along what is summed is read and written once more, but on
- * Blackwell: the weight forward, nothing for the input's gradient, both operands for the weight's.
- */
+/* Before Blackwell, an 8-bit operand that is not contiguous along the summed index is read and
+ * written once more. That is the weight in forward, nothing for the input's gradient, and both
+ * operands for the weight's gradient. */
 static void turned_operands_in_closed_form(void **state)
 {
     (void)state;
@@ -223,8 +224,8 @@ static void turned_operands_in_closed_form(void **state)
     arena_free(arena);
 }
 
-/* Between host and device by the link; on the host by its memory; each as the cluster says, or by
- * the defaults. */
+/* Transfers between host and device use the link; work on the host uses its memory. Rates come from
+ * the cluster or from defaults. */
 static void host_memory_in_closed_form(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The critical path: hand-made programs with known paths, and random ones, whose stretches must add
- * up to the step exactly. */
+/* The critical path of hand-made programs with known paths, and of random ones. Its stretches must
+ * add up to the step exactly. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static void explain(const Plan *plan, bool unfolded, Arena *arena, SimReport *re
     explain_costs(plan, &synthetic_cost, unfolded, arena, report);
 }
 
-/* In order of time, without gaps or overlaps, from 0 to the end. */
+/* Stretches are in order of time, without gaps or overlaps, from 0 to the end. */
 static void check_whole(const SimReport *report)
 {
     Ps at = 0, sum = 0;
@@ -54,7 +54,8 @@ static void check_whole(const SimReport *report)
     }
 }
 
-/* gather 0..45 beside two kernels; c awaits it: 45..50; the reduction of c's result 50..100. */
+/* The gather runs 0..45 beside two kernels; c waits for it and runs 45..50; the reduction of c's
+ * result runs 50..100. */
 static void compute_and_communication(void **state)
 {
     (void)state;
@@ -82,8 +83,8 @@ static void compute_and_communication(void **state)
     arena_free(arena);
 }
 
-/* Rank 0 of a pipeline computes 30 and sends 7; rank 1, which had computed 10, goes on for 20: the
- * path leaves rank 1 where it waited, and the first kernel of rank 1 is not on it. */
+/* Rank 0 of a pipeline computes 30 and sends 7. Rank 1 has computed 10 and continues for 20. The
+ * path leaves rank 1 where it waited, so rank 1's first kernel is not on it. */
 static void from_rank_to_rank(void **state)
 {
     (void)state;
@@ -110,7 +111,8 @@ static void from_rank_to_rank(void **state)
     assert_int_equal(report.stages.n, 2);
     assert_int_equal(report.stages.at[0].compute_ps, 30);
     assert_int_equal(report.stages.at[1].compute_ps, 30);
-    assert_int_equal(report.stages.at[1].exposed_ps, 7); /* 30..37 on the wire; 10..30 it waits */
+    /* 30..37 on the wire; during 10..30 it only waits */
+    assert_int_equal(report.stages.at[1].exposed_ps, 7);
     assert_int_equal(report.stages.at[1].bubble_ps, 20);
     arena_free(arena);
 }
@@ -121,9 +123,9 @@ static Ps nine_each(const void *self, const Plan *plan, const Program *p, const 
     return 9;
 }
 
-/* A host that issues from 4 on, 9 an instruction: gather 13..18, a kernel at 22..24 because it was
- * not issued before, another at 31..36. Time in which the host was late is neither the gather's nor
- * other ranks'. */
+/* A host that issues from 4 on, 9 for each instruction: a gather runs 13..18; a kernel 22..24,
+ * because it was not issued earlier; another kernel 31..36. Time in which the host was late belongs
+ * neither to the gather nor to other ranks. */
 static void the_host_is_late(void **state)
 {
     (void)state;
@@ -191,8 +193,8 @@ static void random_programs_add_up(void **state)
     if (crossings < 8) fail_msg("only %u changes of rank", crossings);
 }
 
-/* What takes no time leaves the rest of the step as it is: 45 of the first test are gone, c begins
- * when the kernels before it end. */
+/* A communication that takes no time does not change the rest of the step: 45 of the first test
+ * disappear, and c begins when the kernels before it end. */
 static void without_a_communication(void **state)
 {
     (void)state;

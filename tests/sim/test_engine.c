@@ -40,7 +40,7 @@ static void empty_program_takes_no_time(void **state)
     arena_free(arena);
 }
 
-/* compute: a(10) c(5, after b) d(7); other stream: b(20, after a). c waits: 10 + 20. */
+/* compute: a(10) c(5, after b) d(7); other stream: b(20, after a). c waits for 10 + 20. */
 static void streams_overlap_and_wait(void **state)
 {
     (void)state;
@@ -62,8 +62,8 @@ static void streams_overlap_and_wait(void **state)
     arena_free(arena);
 }
 
-/* Two stages: stage 1 computes longer before the same all_reduce would be legal: the group is tp.
- */
+/* Two stages. Stage 1 computes longer before its all_reduce, but the group is tp, so stage 0 does
+ * not wait for it. */
 static void communication_starts_when_all_have_come(void **state)
 {
     (void)state;
@@ -90,8 +90,8 @@ static void communication_starts_when_all_have_come(void **state)
     arena_free(arena);
 }
 
-/* A launch of three: they start together when the last one's wait is over; the next on the stream
- * waits for the longest. Alone they would have run one after the other. */
+/* A launch of three starts together when the last member's wait is over; the next instruction of
+ * the stream waits for the longest. Without the launch they would run one after the other. */
 static void launch_groups_start_together(void **state)
 {
     (void)state;
@@ -116,7 +116,7 @@ static void launch_groups_start_together(void **state)
     arena_free(arena);
 }
 
-/* The same number again later on the stream is another launch. */
+/* The same number later on the stream is another launch. */
 static void launch_numbers_join_only_neighbours(void **state)
 {
     (void)state;
@@ -134,7 +134,7 @@ static void launch_numbers_join_only_neighbours(void **state)
     arena_free(arena);
 }
 
-/* Three stages, one send each: 5 + 10 | 10 + 7 + 10 ... the last one ends at 5+10+7+10+9. */
+/* Three stages with one send each: 5 + 10 | 10 + 7 + 10 ...; the last one ends at 5+10+7+10+9. */
 static void sends_chain_along_the_pipeline(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static const char *only_error(const Diag *d, const char *rule)
     return d->items.at[0].text;
 }
 
-/* Rank 0 issues 1 then 2, rank 1 the other way round. */
+/* Rank 0 issues 1 then 2; rank 1 issues 2 then 1. */
 static void crossed_order_names_both(void **state)
 {
     (void)state;
@@ -208,7 +208,7 @@ static void send_without_receiver_is_named(void **state)
     arena_free(arena);
 }
 
-/* A member of a launch that awaits another member of it can never begin. */
+/* A launch whose member waits for another member can never begin. */
 static void launch_that_awaits_itself_is_named(void **state)
 {
     (void)state;
@@ -269,8 +269,8 @@ static bool in_launch(const Program *p, Pc pc, Pc with)
            p->code.at[pc].launch == p->code.at[with].launch;
 }
 
-/* When rank r has its turn at pc: everything it awaits has ended (-1: not known yet). Random plans
- * number launches uniquely, so a launch is all instructions of that number. */
+/* Returns when rank r is ready for pc: everything it waits for has ended (-1: not known yet).
+ * Random plans number launches uniquely, so a launch is all instructions with that number. */
 static Ps turn(const Plan *plan, const Oracle *o, Rank r, Pc pc)
 {
     const Program *p = plan_program(plan, r);
@@ -292,7 +292,7 @@ static Ps turn(const Plan *plan, const Oracle *o, Rank r, Pc pc)
     return at;
 }
 
-/* Start of (r, pc) if all it needs is known, else -1. */
+/* Returns the start of (r, pc) if all its inputs are known, else -1. */
 static Ps start_of(const Plan *plan, const Oracle *o, Rank r, Pc pc)
 {
     const Instr *in = &plan_program(plan, r)->code.at[pc];

@@ -1,4 +1,4 @@
-/* Failures against closed forms, and devices that are not alike. */
+/* Failures against closed forms; and devices that differ. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,8 +41,8 @@ static void dalys_interval_is_the_best(void **state)
     }
 }
 
-/* Without failures only checkpoints cost; with them goodput falls as 1 - d/w - w/2m - r/m at first.
- */
+/* Without failures only checkpoints cost time; with failures, goodput falls as 1 - d/w - w/2m - r/m
+ * at first. */
 static void limits_of_goodput(void **state)
 {
     (void)state;
@@ -67,7 +67,7 @@ static void drawn_runs_agree(void **state)
     }
 }
 
-/* A kernel of 100 us, an all-reduce that all wait for, another kernel of 50 us. */
+/* A kernel of 100 us, an all-reduce over all ranks, another kernel of 50 us. */
 static Ps step_with(const Unevenness *how, Ps *alone)
 {
     Arena *arena = arena_new();
@@ -111,7 +111,7 @@ static void all_wait_for_the_slowest(void **state)
     Ps first = step_with(&jitter, &reduce);
     assert_int_equal(first, step_with(&jitter, &reduce));
     assert_int_not_equal(first, step_with(&other, &reduce));
-    /* the largest of four lognormals, twice: a step is longer than without jitter, nearly always */
+    /* the largest of four lognormals, twice: nearly always longer than without jitter */
     double sum = 0;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         jitter.seed = seed;

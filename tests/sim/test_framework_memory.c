@@ -1,6 +1,6 @@
-/* What other frameworks hold, against their own closed forms: activations a layer (Korthikanti et
- * al., arXiv 2205.05198), bytes a parameter, micro-batches in flight. Two plans that differ in one
- * thing are subtracted, so that what the forms leave out is in both. */
+/* Memory of other frameworks, against their own closed forms: activations of a layer (Korthikanti
+ * et al., arXiv 2205.05198), bytes of a parameter, micro-batches in flight. Two plans that differ
+ * in one thing are subtracted, so that terms outside the forms cancel out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static const Plan *plan_of(const char *code, Config *config, Arena *arena)
     return plan;
 }
 
-/* A GPT under Megatron: allocated bytes of the rank that has most, or of the first stage. */
+/* A GPT under Megatron: allocated bytes of the rank with the most, or of the first stage. */
 static double allocated(const Case *c, bool first)
 {
     Arena *arena = arena_new();
@@ -63,7 +63,7 @@ static double allocated(const Case *c, bool first)
 
 static void near(const char *what, double is, double form, double within)
 {
-    if (fabs(is - form) > within * form + .7 * 1048576) /* state that the form leaves out */
+    if (fabs(is - form) > within * form + .7 * 1048576) /* state that the form does not count */
         fail_msg("%s: %.2f MiB, the form says %.2f", what, is / 1048576, form / 1048576);
 }
 
@@ -76,8 +76,8 @@ static double layer_parameters(const Case *c)
 static const char NO_SCORES[] = "(function() local r = require 'runtimes.megatron2022'\n"
                                 "  r.ops.attention.scores = 0 return r end)()";
 
-/* A layer's activations: nothing computed again, without and with sequence parallelism; the
- * attention core again; all of it again. */
+/* Activations of a layer: nothing recomputed, without and with sequence parallelism; only the
+ * attention core recomputed; everything recomputed. */
 static void activations_are_those_of_the_formulas(void **state)
 {
     (void)state;
@@ -105,8 +105,8 @@ static void activations_are_those_of_the_formulas(void **state)
     }
 }
 
-/* Megatron's bytes a parameter: 18 alone; with the distributed optimizer 6 + 12 / dp, or 4 + 12 /
- * dp where gradients are reduced and summed in bf16. */
+/* Megatron's bytes for each parameter: 18 alone; with the distributed optimizer 6 + 12 / dp, or 4 +
+ * 12 / dp if gradients are reduced and summed in bf16. */
 static void states_are_so_many_bytes_a_parameter(void **state)
 {
     (void)state;
@@ -133,8 +133,8 @@ static void states_are_so_many_bytes_a_parameter(void **state)
         }
 }
 
-/* The first stage keeps min(p, m) micro-batches of its L / p layers; interleaved with v chunks
- * L (1 + (p - 1) / (p v)). */
+/* The first stage keeps min(p, m) micro-batches of its L / p layers; interleaved with v chunks it
+ * keeps L (1 + (p - 1) / (p v)). */
 static void the_first_stage_keeps_what_is_in_flight(void **state)
 {
     (void)state;
@@ -147,14 +147,15 @@ static void the_first_stage_keeps_what_is_in_flight(void **state)
         Case c = {L, h, a, s, b, 2, p, 1, 16, pass, SCORES};
         double full = allocated(&c, true);
         c.pp = 1, c.layers = L / p, c.microbatches = 1, c.passes = "tp { sequence = true }";
-        double one = allocated(&c, true); /* and its head: a little, with so small a vocabulary */
+        double one = allocated(&c, true); /* also its head: little, with so small a vocabulary */
         double layers = v > 1 ? L * (1 + (p - 1) / (p * v)) : L;
         near(pass, full - one, (layers - L / p) * layer, .002);
     }
 }
 
-/* Copies of the logits in fp32 that a loss has at once, beside a compiled one with none, where the
- * peak is: PyTorch's own three, DTensor's parallel one four; Megatron's works in place on one. */
+/* The number of fp32 copies of the logits at the peak, compared with a compiled loss without
+ * copies. PyTorch's own loss has three, DTensor's parallel one four. Megatron's works in place on
+ * one. */
 static void a_loss_has_so_many_copies_of_the_logits(void **state)
 {
     (void)state;
@@ -185,7 +186,7 @@ static void a_loss_has_so_many_copies_of_the_logits(void **state)
     }
 }
 
-/* A Llama under DeepSpeed with Liger. `edit`: what is changed of its profile r. */
+/* A Llama under DeepSpeed with Liger. `edit` changes its profile r. */
 static const Plan *deepspeed_plan(int layers, int seq, const char *passes, const char *edit,
                                   Config *config, Arena *arena)
 {
@@ -216,11 +217,11 @@ static double deepspeed_bytes(int layers, int seq, const char *passes, const cha
 #define ZERO2 "zero 'optim_grads'"
 static const double llama_layer = 1024 * (2 * 1024 + 2 * 256 + 3 * 3584) + 2 * 1024;
 
-/* Bytes a parameter: weights and the optimizer's own in fp32 (2 + 12, with gradients 2 and, in the
- * step, 4 more), in stage 3 all of it shared, on the host all but 2; in stage 2 the weights are
- * whole and gradients are there twice. Within what the allocator leaves unsplit. In stage 3 a layer
- * keeps its input, too, which the step, where the peak is, does not have.
- */
+/* Bytes for each parameter: weights and the optimizer's own in fp32 (2 + 12, with gradients 2 and,
+ * during the step, 4 more). In stage 3 all of it is sharded; on the host all but 2 is moved away.
+ * In stage 2 the weights are whole and gradients exist twice. The tolerance is what the allocator
+ * leaves unsplit. In stage 3, a layer also keeps its input, but not during the step, where the peak
+ * is. */
 static void zero_is_so_many_bytes_a_parameter(void **state)
 {
     (void)state;
@@ -245,8 +246,8 @@ static void zero_is_so_many_bytes_a_parameter(void **state)
     near("on the host", layers, 4 * (llama_layer * 2 / 8 + 128 * 1024 * 2), .04);
 }
 
-/* What Liger's kernels in a Llama keep of a layer: the input of each norm and what it writes, q, k,
- * v and attention's output with a number a head, and gate, up and their product. */
+/* Liger's kernels in a Llama keep of a layer: the input and output of each norm; q, k, v;
+ * attention's output with one number for each head; gate, up and their product. */
 static void liger_keeps_no_silu(void **state)
 {
     (void)state;
@@ -286,9 +287,9 @@ static double gathered_most(const ZeroMemory *zero, const Program *p)
     return most;
 }
 
-/* Without a bucket to prefetch into and nothing kept for its next use, a weight is there while its
- * own module runs, beside the head's, which stays. With reuse as far as the model all weights end
- * up there, once each; prefetching alone adds at most its bucket, and the copies out of it. */
+/* Without a prefetch bucket and without reuse, a weight exists only while its module runs, beside
+ * the head's, which stays. With reuse over the whole model, all weights stay in the end, once each.
+ * Prefetching alone adds at most its bucket and the copies out of it. */
 static void weights_are_fetched_and_kept_as_told(void **state)
 {
     (void)state;
@@ -308,7 +309,8 @@ static void weights_are_fetched_and_kept_as_told(void **state)
         zero_of("r.prefetch_elements, r.live_elements, r.reuse_elements = 8e6, 16e6, 0\n"
                 "r.persist_elements = 1024",
                 &p, arena);
-    double most = gathered_most(&ahead, p); /* what is there, and what it was gathered into */
+    /* the weights, and the tensor that they were gathered into */
+    double most = gathered_most(&ahead, p);
     assert_true(most > head + head);
     assert_true(most <= 2 * (2 * 16e6 + head));
     ZeroMemory none = zero_of("r.bucket_elements = 0", &p, arena);
@@ -316,8 +318,8 @@ static void weights_are_fetched_and_kept_as_told(void **state)
     arena_free(arena);
 }
 
-/* Each gradient is there until the reduction that takes it: with a bucket for three of the largest
- * the stream of reductions flattens no more than the bucket, or one that is larger. */
+/* Each gradient exists until it is reduced. With a bucket for three of the largest gradients, the
+ * reduction stream flattens at most the bucket, or one larger gradient. */
 static void gradients_wait_for_their_reduction(void **state)
 {
     (void)state;
@@ -365,10 +367,11 @@ static void rocm_has_no_expandable_segments(void **state)
         reserved[i] = sim_held(plan, &config.cluster, &config.runtime).reserved_bytes;
         arena_free(arena);
     }
-    assert_true(reserved[0] > reserved[1]); /* segments of 20 MiB each, not pages of one */
+    /* separate segments of 20 MiB, not pages of one segment */
+    assert_true(reserved[0] > reserved[1]);
 }
 
-/* What the first or the last of two stages has allocated in a step of `n` micro-batches. */
+/* Bytes that the first or the last of two stages allocates in a step of `n` micro-batches. */
 static double staged_bytes(int n, MemoryRank rank, bool keeps_sent, bool keeps_received)
 {
     Arena *arena = arena_new();
@@ -395,9 +398,10 @@ static double staged_bytes(int n, MemoryRank rank, bool keeps_sent, bool keeps_r
     return bytes;
 }
 
-/* PyTorch's schedules keep what the last stage returns: its logits of each micro-batch. Its stages
- * receive each into a tensor of its own: the first one gradients, the last one activations, of
- * which it keeps the gradients, too. Until 2025 all stages kept what they returned. */
+/* PyTorch's schedules keep the last stage's outputs: the logits of each micro-batch. A stage
+ * receives each micro-batch into a tensor of its own: the first stage receives gradients. The last
+ * stage receives activations, and keeps their gradients too. Until 2025 all stages kept their
+ * outputs. */
 static void a_schedule_keeps_the_outputs(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Experts that are not chosen equally: what is computed on their rows and the exchange of tokens
- * take longer, nothing else does. And what of a model one token meets. */
+/* Experts that are chosen unevenly: computation on their rows and the exchange of tokens take
+ * longer, and nothing else does. Also the part of a model that one token uses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +67,7 @@ static Ps stream_ps(const SimReport *r, Stream stream)
     return 0;
 }
 
-/* One picosecond a kernel is lost to rounding. */
+/* Rounding loses one picosecond for each kernel. */
 static void assert_times(Ps longer, Ps time, double factor)
 {
     enum { KERNELS = 64 };
@@ -104,8 +104,8 @@ static void without_experts_nothing_changes(void **state)
     arena_free(arena);
 }
 
-/* Each of 64 tokens chooses 2 of 8 experts, on 2 ranks, and all of them may choose one rank's: 256
- * of the 512 places that rooms for all have go through the exchange. Nothing else takes less. */
+/* Each of 64 tokens chooses 2 of 8 experts, on 2 ranks; all tokens may choose experts of one rank.
+ * Thus 256 of the 512 slots go through the exchange. No other communication becomes shorter. */
 static void padding_is_not_exchanged(void **state)
 {
     (void)state;
@@ -131,7 +131,7 @@ static void padding_is_not_exchanged(void **state)
     arena_free(arena);
 }
 
-/* Of three weights of 64 x 256 in each of two layers, a token meets those of 2 of 4 experts. */
+/* Each of two layers has three weights of 64 x 256; a token uses those of 2 of 4 experts. */
 static void a_token_meets_a_part_of_the_model(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* The cost of kernels that move memory and of products of groups: by hand where their structure
- * decides, and by every published row of a sample. */
+ * decides, and on every published row of a sample. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,8 +27,8 @@ static bool close_to(double a, double b)
     return fabs(a - b) <= 1e-9 * fabs(b);
 }
 
-/* 3 us to start; 1,000 rows of 50 ns on 10 multiprocessors: 5 us; 100 MB at half the rate: 200 us,
- * of which the cache takes half of a quarter (25 of 100 MB). */
+/* 3 us to start; 1,000 rows of 50 ns on 10 multiprocessors: 5 us; 100 MB at half the rate: 200 us.
+ * The cache serves half of a quarter (25 of 100 MB). */
 static void traffic_has_a_start_rows_and_bytes(void **state)
 {
     (void)state;
@@ -38,13 +38,13 @@ static void traffic_has_a_start_rows_and_bytes(void **state)
     assert_true(close_to(kernel_traffic_s(&d, &work, &fit), 208e-6));
     fit.near = .5;
     assert_true(close_to(kernel_traffic_s(&d, &work, &fit), 8e-6 + 200e-6 * .875));
-    work.bytes = 10e6; /* no more than all of it is near */
+    work.bytes = 10e6; /* at most all of it comes from the cache */
     assert_true(close_to(kernel_traffic_s(&d, &work, &fit), 8e-6 + 20e-6 * .5));
     d.arch = "cpu";
     assert_true(close_to(kernel_traffic_s(&d, &work, &fit), 10e-6));
 }
 
-/* Every kernel has numbers on every device, and more bytes or rows never take less. */
+/* Every kernel has constants on every device, and more bytes or rows never take less time. */
 static void every_kernel_has_numbers(void **state)
 {
     (void)state;
@@ -64,8 +64,8 @@ static void every_kernel_has_numbers(void **state)
     }
 }
 
-/* Groups of one size are a batch. Of 8 tiles and 10 multiprocessors one more group is a second
- * wave; an uneven deal of the same rows costs the tiles that are not full. */
+/* Groups of one size cost as much as a batch. With 8 tiles on 10 multiprocessors, one more group
+ * needs a second wave. Uneven groups of the same rows pay for tiles that are not full. */
 static void groups_are_tiles_of_each(void **state)
 {
     (void)state;
@@ -86,8 +86,8 @@ static void groups_are_tiles_of_each(void **state)
                          2. * 512 * 512 * 4096 / 10e12));
 }
 
-/* Scores that stay in registers cost their softmax alone: as many FLOPs at the peak as were fitted
- * to flash attention. */
+/* Scores that stay in registers only cost their softmax: as many FLOPs at the peak as were fitted
+ * for flash attention. */
 static void a_softmax_goes_along(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Sharing of links: closed forms of small cases, and folded runs equal to unfolded ones to the
- * picosecond where groups lie on nodes evenly and unevenly. */
+/* Sharing of links: closed forms of small cases. Also folded runs that equal unfolded ones to the
+ * picosecond, where groups lie on nodes evenly and unevenly. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,8 +72,8 @@ static void alone_is_the_model(void **state)
     }
 }
 
-/* Two alike all_gathers at once on one node: each rings at 360 GB/s alone, a port carries 370.8, so
- * both take the time of all their bytes through one port. */
+/* Two equal all_gathers at once on one node: each runs at 360 GB/s alone, and a port carries 370.8,
+ * so both take the time of all their bytes through one port. */
 static void two_share_a_port(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void two_share_a_port(void **state)
     arena_free(arena);
 }
 
-/* When the shorter one of two ends, the other goes on at full speed: no byte is lost. */
+/* When the shorter transfer ends, the other continues at full speed: no bytes are lost. */
 static void what_is_freed_is_used(void **state)
 {
     (void)state;
@@ -113,8 +113,8 @@ static void what_is_freed_is_used(void **state)
     NcclChoice l = nccl_choose(&c, OP_all_gather, 1, 8, large);
     NcclChoice s = nccl_choose(&c, OP_all_gather, 1, 8, small);
     double port = nccl_port_bytes_per_s(&c);
-    /* The small one alone while the other still fills its pipeline, then both at half a port until
-     * it is through, then the ring's own rate. */
+    /* The small one runs alone while the other still fills its pipeline. Then both get half a port
+     * until the small one ends. The rest runs at the ring's own rate. */
     double alone = s.port_bytes * (double)(l.latency_ps - s.latency_ps) / (double)s.fluid_ps;
     double both = s.port_bytes - alone, shared = 2 * both / port;
     double rest = (l.port_bytes - both) / (l.port_bytes * 1e12 / (double)l.fluid_ps);
@@ -123,14 +123,15 @@ static void what_is_freed_is_used(void **state)
     arena_free(arena);
 }
 
-/* Tensor parallel groups inside nodes and data parallel ones across share nothing but ports. */
+/* Tensor-parallel groups inside nodes and data-parallel groups across nodes share only ports. */
 static void different_rails_do_not_disturb(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
     Cluster c = hopper(2, 8);
-    Plan *plan = synthetic_plan(arena, 1, 2, 8, 1); /* dp pairs: one rank a node, own NIC each */
+    /* dp pairs: one rank on each node, each with its own NIC */
+    Plan *plan = synthetic_plan(arena, 1, 2, 8, 1);
     AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
     synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, dp, 0, 1, 1 << 28);
     EngineResult result;
@@ -138,7 +139,7 @@ static void different_rails_do_not_disturb(void **state)
         assert_true(run_net(plan, &c, unfolded == 1, arena, &result, &d));
         assert_int_equal(result.step_ps, nccl_choose(&c, OP_all_gather, 2, 1, 1 << 28).time_ps);
     }
-    /* With half the uplink per node the eight pairs together are held to it. */
+    /* With half the uplink, the eight pairs of a node together are limited by it. */
     c.oversubscription = 2;
     assert_true(run_net(plan, &c, false, arena, &result, &d));
     NcclChoice alone = nccl_choose(&c, OP_all_gather, 2, 1, 1 << 28);
@@ -149,9 +150,9 @@ static void different_rails_do_not_disturb(void **state)
     arena_free(arena);
 }
 
-/* Four nodes in pods of two whose way out is a quarter of what they have. A ring of all 32 leaves a
- * pod by one node's worth, of which half a node's is there; an exchange sends half of all bytes
- * out. */
+/* Four nodes in pods of two, whose uplink is a quarter of the nodes' rate. A ring of all 32 ranks
+ * sends one node's worth out of a pod, of which the uplink carries half a node's. An exchange sends
+ * half of all bytes out. */
 static void pods_have_less_between_them(void **state)
 {
     (void)state;
@@ -179,8 +180,8 @@ static void pods_have_less_between_them(void **state)
     }
 }
 
-/* What `tandem net` prints of one group is what a plan takes that has nothing else: also where ways
- * out of nodes and pods are thinner than NICs, also where the last pod is not full. */
+/* `tandem net` prints for one group the time that it takes alone in a plan. This also holds if
+ * uplinks of nodes and pods are thinner than NICs, and if the last pod is not full. */
 static void one_group_is_as_in_a_plan(void **state)
 {
     (void)state;
@@ -215,7 +216,7 @@ static void one_group_is_as_in_a_plan(void **state)
     assert_true(thinned > 20);
 }
 
-/* A measurement of 8 ranks is one of a node's: it says nothing of 8 ranks on 8 nodes. */
+/* A measurement of 8 ranks on one node tells nothing about 8 ranks on 8 nodes. */
 static void measured_groups_lie_on_few_nodes(void **state)
 {
     (void)state;
@@ -249,7 +250,7 @@ static void measured_groups_lie_on_few_nodes(void **state)
     arena_free(arena);
 }
 
-/* A send and a receive of one pair go opposite ways and do not slow each other. */
+/* A send and a receive of one pair go in opposite directions and do not slow each other. */
 static void opposite_directions_are_free(void **state)
 {
     (void)state;
@@ -294,21 +295,22 @@ static void alike_ranks_fold(void **state)
     assert_int_equal(classes_of(1, 8, 2, 8), 1);
     assert_int_equal(classes_of(1, 2, 8, 8), 1);
     assert_int_equal(classes_of(2, 8, 2, 8), 2);    /* one a stage */
-    assert_int_equal(classes_of(1, 1, 3, 4), 1);    /* three of a node's four */
+    assert_int_equal(classes_of(1, 1, 3, 4), 1);    /* three of a node's four devices */
     assert_int_equal(classes_of(1, 2048, 8, 8), 1); /* and quickly */
     assert_int_equal(classes_of(16, 128, 8, 8), 16);
-    /* Threes on nodes of four: {0,1,2} {3|4,5} {6,7|8} {9,10,11}: inside a node, alone on one,
-     * in two on one; ranks 0-2 share their node with 3, as 9-11 with 8. */
+    /* Groups of three on nodes of four: {0,1,2} {3|4,5} {6,7|8} {9,10,11}. There are groups inside
+     * a node and groups over two nodes, and a rank that is alone on its node; ranks 0-2 share their
+     * node with 3, as 9-11 do with 8. */
     uint32_t n = classes_of(1, 4, 3, 4);
     assert_true(n > 2);
     assert_true(n < 12);
 }
 
-/* Random programs over meshes that straddle nodes in every way. */
+/* Random programs over meshes whose groups straddle nodes in every way. */
 static void folded_is_unfolded(void **state)
 {
     (void)state;
-    static const uint32_t shapes[][5] = {/* pp, dp, tp, devices, NICs a node */
+    static const uint32_t shapes[][5] = {/* pp, dp, tp, devices of a node, NICs of a node */
                                          {1, 8, 2, 8, 8}, {1, 4, 3, 4, 4},  {2, 4, 2, 8, 4},
                                          {1, 2, 8, 8, 8}, {3, 2, 2, 4, 4},  {1, 6, 2, 4, 2},
                                          {2, 3, 3, 6, 3}, {1, 16, 1, 4, 8}, {2, 1, 6, 4, 1}};
@@ -325,7 +327,7 @@ static void folded_is_unfolded(void **state)
         c.nodes_per_group = seed % 4 == 0 ? 0 : (uint32_t)(seed % 4);
         c.group_oversubscription = 1 + (double)(seed % 5);
         Plan *plan = random_plan(arena, s[0], s[1], s[2], 120, seed);
-        for (uint32_t i = 0; i < plan->programs.n; i++) { /* sizes that matter to links */
+        for (uint32_t i = 0; i < plan->programs.n; i++) { /* sizes for which links matter */
             Program *p = &plan->programs.at[i];
             for (BufferId b = 1; b < p->buffers.n; b++) p->buffers.at[b].bytes <<= 6;
             for (Pc pc = 1; pc < p->code.n; pc++) p->code.at[pc].microbatch *= 1000;
@@ -348,7 +350,7 @@ static void folded_is_unfolded(void **state)
     assert_true(folded_away > 300);
 }
 
-/* Never faster than without sharing, never slower than one transfer after another. */
+/* Never faster than without sharing; never slower than one transfer after another. */
 static void sharing_lies_between_bounds(void **state)
 {
     (void)state;
@@ -375,7 +377,7 @@ static void sharing_lies_between_bounds(void **state)
     }
 }
 
-/* A kernel beside a gather of 24 channels loses 24 of 132 SMs while the gather runs, no longer. */
+/* A kernel beside a gather with 24 channels loses 24 of 132 SMs exactly while the gather runs. */
 static void collectives_take_sms(void **state)
 {
     (void)state;

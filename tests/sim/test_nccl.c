@@ -1,5 +1,6 @@
-/* NCCL's model against numbers worked out from its source, and against published measurements
- * (tests/data/measured_collectives.csv, each row with its source; all of them were fitted). */
+/* NCCL's model against numbers computed from its source, and against published measurements
+ * (tests/data/measured_collectives.csv, each row with its source; all of them were used for
+ * fitting). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,7 +63,7 @@ static void check_worked(const Cluster *c, Collective kind, const Worked *w)
     if (w->protocol != NULL) assert_string_equal(protocols[protocol], w->protocol);
 }
 
-/* DGX H100, N nodes of 8, all_reduce: the tuner alone. */
+/* DGX H100, N nodes of 8, all_reduce: only the tuner. */
 static void all_reduce_between_nodes(void **state)
 {
     (void)state;
@@ -94,9 +95,9 @@ static void all_gather_between_nodes(void **state)
     }
 }
 
-/* Large messages in one node: bus bandwidths by hand from the parts of nccl_fit.def, and who wins.
- * A ring of n: 240 or 360 GB/s as the search counts them, times `ring`, over 1 + steps / 2 (n - 1);
- * NVLS: n ports of 370.8 / (n + 1), times `nvls`, 2 (n - 1) / n. */
+/* Large messages in one node: bus bandwidths by hand from the terms of nccl_fit.def, and the
+ * fastest algorithm. A ring of n: 240 or 360 GB/s as the search assumes, times `ring`, divided by 1
+ * + steps / 2 (n - 1). NVLS: n ports of 370.8 / (n + 1), times `nvls`, times 2 (n - 1) / n. */
 static void bus_bandwidth_in_a_node(void **state)
 {
     (void)state;
@@ -127,7 +128,7 @@ static void bus_bandwidth_in_a_node(void **state)
     }
 }
 
-/* 8 H200: Ring with LL up to 1 MiB, NVLS from 2 MiB on, as NCCL's own log says. */
+/* 8 H200: Ring with LL up to 1 MiB, NVLS from 2 MiB on, as in NCCL's own log. */
 static void switch_point_of_one_node(void **state)
 {
     (void)state;
@@ -139,7 +140,7 @@ static void switch_point_of_one_node(void **state)
     assert_int_equal(large.channels, 16);
 }
 
-/* One rank a node (data parallel across tensor parallel nodes): its own NIC is the limit. */
+/* One rank on each node (data parallel across tensor-parallel nodes): its own NIC is the limit. */
 static void one_rank_a_node_uses_its_nic(void **state)
 {
     (void)state;
@@ -169,10 +170,10 @@ static void more_bytes_never_take_less_time(void **state)
     }
 }
 
-/* ---- what is beside the tuner, by hand ---- */
+/* ---- terms outside the tuner, by hand ---- */
 
-/* Two nodes of H100 on a network whose configuration leaves rings and trees with Simple: the
- * smallest all-reduce is a tree of 8.4 + 2 (7 x 4 + 14) us, the launch, and two messages. */
+/* Two nodes of H100 on a network that only allows rings and trees with Simple: the smallest
+ * all-reduce is a tree of 8.4 + 2 (7 x 4 + 14) us, plus the launch and two messages. */
 static void a_network_may_rule_protocols_out(void **state)
 {
     (void)state;
@@ -188,8 +189,8 @@ static void a_network_may_rule_protocols_out(void **state)
     assert_string_equal(choice.algorithm, "Tree"); /* no NVLSTree */
 }
 
-/* A tree of nodes: two nodes send a buffer's worth through all their NICs, three one and a half
- * times that, more of them twice; the slower of that and the port decides. */
+/* In a tree, two nodes send one buffer's worth through all their NICs, three nodes one and a half
+ * times that, more nodes twice. The slower of that and the port decides. */
 static void trees_load_the_busiest_node(void **state)
 {
     (void)state;
@@ -211,7 +212,7 @@ static void trees_load_the_busiest_node(void **state)
     }
 }
 
-/* Four rails of 100 Gbit/s for each GPU are one NIC of 400 to NCCL. */
+/* NCCL sees four rails of 100 Gbit/s for each GPU as one NIC of 400. */
 static void rails_of_a_device_are_one_nic(void **state)
 {
     (void)state;
@@ -226,8 +227,8 @@ static void rails_of_a_device_are_one_nic(void **state)
     }
 }
 
-/* The hybrid cube mesh: 6 rings over one link each of 20 GB/s counted, all 8 GPUs; two GPUs have
- * one. */
+/* The hybrid cube mesh: all 8 GPUs have 6 rings over one link each, counted as 20 GB/s; two GPUs
+ * have one ring. */
 static void rings_of_a_cube_mesh(void **state)
 {
     (void)state;
@@ -246,8 +247,8 @@ static void rings_of_a_cube_mesh(void **state)
     assert_true(fabs(choice.bus_bytes_per_s / 1e9 / six - 1) < .005);
 }
 
-/* Reductions in the switches: each NIC carries its share once, so a large one beats the trees, and
- * its latency does not grow with the nodes. */
+/* Reductions in the switches: each NIC carries its share only once, so a large reduction beats the
+ * trees, and its latency does not grow with the number of nodes. */
 static void switches_that_reduce(void **state)
 {
     (void)state;
@@ -263,8 +264,9 @@ static void switches_that_reduce(void **state)
     assert_int_equal(few.latency_ps, many.latency_ps);
 }
 
-/* Windows: a copy engine takes no SM and (n - 1) / n of the bytes at .83 of the links; kernels of a
- * window are for one NVLink domain, and beat the plain ones where latency counts. */
+/* Windows: a copy engine takes no SM and moves (n - 1) / n of the bytes at .83 of the links.
+ * Kernels for windows exist inside one NVLink domain, and beat the plain ones where latency
+ * matters. */
 static void windows_that_all_ranks_map(void **state)
 {
     (void)state;
@@ -283,7 +285,7 @@ static void windows_that_all_ranks_map(void **state)
     NcclChoice window = nccl_answer(&c, &q);
     NcclChoice plain = nccl_choose(&c, OP_all_reduce, 1, 8, 1 << 16);
     assert_true(window.time_ps < plain.time_ps);
-    /* ... and move no more than a port lets through, and no more than the switch reduces */
+    /* ... and move no more than a port carries, nor more than the switch reduces */
     q.bytes = UINT64_C(1) << 32;
     window = nccl_answer(&c, &q);
     assert_true(window.port_bytes / (double)window.fluid_ps * 1e12 < nccl_port_bytes_per_s(&c));
@@ -300,8 +302,8 @@ static void windows_that_all_ranks_map(void **state)
     assert_false(nccl_buffers_possible(&old, &q));
 }
 
-/* A call that is waited for costs 14 us more; sends of eight devices from one process 8.2 us each.
- */
+/* A call that is awaited costs 14 us more; sends for eight devices from one process cost 8.2 us
+ * each. */
 static void how_a_call_is_made(void **state)
 {
     (void)state;
@@ -315,14 +317,14 @@ static void how_a_call_is_made(void **state)
     assert_int_equal(nccl_answer(&c, &q).time_ps - piped, 14000000 + 8 * 8200000);
 }
 
-/* ---- published sweeps: tests/data/measured_collectives.csv, dev-cal only, with their bounds ----
- */
+/* ---- published sweeps: tests/data/measured_collectives.csv, only dev-cal rows, with bounds
+ * ---- */
 
 typedef struct Sweep {
     const char *name;
     bool hopper;
     NcclIssue issue;
-    double mean_bound; /* of the error, from `from` bytes on */
+    double mean_bound; /* bound on the mean error, from `from` bytes on */
     uint64_t from;
     double sum, worst;
     uint32_t n;
@@ -392,7 +394,7 @@ static void published_measurements(void **state)
     assert_true(ok);
 }
 
-/* Of registered buffers, through a switch: megatron-fsdp's table of SMs. */
+/* For registered buffers through a switch: megatron-fsdp's table of SMs. */
 static void registered_buffers_take_fewer_sms(void **state)
 {
     (void)state;
@@ -412,7 +414,7 @@ static NcclChoice asked(const Cluster *c, OpKind op, uint32_t nodes, uint64_t by
     return nccl_choose_as(c, &s, op, nodes, 8, bytes);
 }
 
-/* What a plan asks of NCCL: windows and copy engines where NCCL has them, else as ever. */
+/* Requests of a plan to NCCL: windows and copy engines where NCCL has them, otherwise no change. */
 static void a_plan_asks(void **state)
 {
     (void)state;
@@ -423,7 +425,7 @@ static void a_plan_asks(void **state)
     NcclChoice copies = asked(&h, OP_all_gather, 1, 1 << 26, zero);
     assert_string_equal(copies.algorithm, "CopyEngine");
     assert_int_equal(copies.channels, 0);
-    /* Copy engines do not add; no window kernels between nodes, nor on older devices. */
+    /* Copy engines cannot add; window kernels do not exist between nodes, nor on older devices. */
     assert_string_equal(asked(&h, OP_reduce_scatter, 1, 1 << 26, zero).algorithm, "Symmetric");
     assert_string_equal(asked(&h, OP_all_gather, 4, 1 << 26, zero).algorithm, "Ring");
     assert_string_equal(asked(&a, OP_all_gather, 1, 1 << 26, window).algorithm, "Ring");
@@ -434,8 +436,8 @@ static void a_plan_asks(void **state)
     assert_int_equal(plain.channels, buffers.channels);
 }
 
-/* Fewer thread blocks than NCCL would take carry less; as many as it would take change nothing;
- * more only take more SMs. */
+/* Fewer thread blocks than NCCL would take carry less. As many change nothing. More only take more
+ * SMs. */
 static void thread_blocks_carry_their_part(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Boxes of PCIe link by link, domains wider than a board, and the channels of messages: worked out
- * by hand from NCCL's numbers and rules, and one published log. */
+/* Boxes of PCIe link by link, domains wider than a board, and the channels of messages: by hand
+ * from NCCL's numbers and rules, and one published log. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,9 +32,10 @@ static void assert_rate(double rate, double expected)
         fail_msg("%.3f GB/s, by hand %.3f", rate / 1e9, expected / 1e9);
 }
 
-/* nccl-tests' issue 307: 8 RTX 4090, four behind a switch of each of two Xeons; its log says one
- * channel of 5 GB/s, paths of 24 in a socket and of 10 between them. A ring goes up from a switch
- * four times: three times to come down again, a sixth dearer, and once to the other socket. */
+/* nccl-tests' issue 307: 8 RTX 4090, with two Xeons that have a switch of four each. Its log shows
+ * one channel of 5 GB/s, paths of 24 inside a socket and of 10 between sockets. A ring leaves a
+ * switch upwards four times: three times to come down again, which costs a sixth more, and once to
+ * the other socket. */
 static void a_published_log(void **state)
 {
     (void)state;
@@ -53,7 +54,7 @@ static void a_published_log(void **state)
 static void rings_by_hand(void **state)
 {
     (void)state;
-    /* Each device's own way to its processor: nothing is shared but the way between processors. */
+    /* Each device has its own link to its processor: only the link between processors is shared. */
     Cluster c = box(2, 0, PEER_auto, false);
     assert_rate(pcie_ring_bytes_per_s(&c, 8), link);
     c.pcie.socket_bytes_per_s = 16e9;
@@ -61,14 +62,14 @@ static void rings_by_hand(void **state)
     assert_rate(pcie_ring_bytes_per_s(&c, 4), link); /* one socket's */
     c.pcie.intel = true;
     assert_rate(pcie_ring_bytes_per_s(&c, 4), link / 1.2);
-    /* Devices of a switch that write to each other leave its way up to the one hop that goes out;
-     * those that may not send all four hops up. */
+    /* If devices below a switch write to each other, its uplink only carries the one hop that
+     * leaves. If they may not, all four hops use it. */
     c = box(2, 2, PEER_auto, false);
     assert_rate(pcie_ring_bytes_per_s(&c, 8), link);
     c.pcie.peer = PEER_off;
     assert_rate(pcie_ring_bytes_per_s(&c, 8), link / 4);
     assert_rate(pcie_ring_bytes_per_s(&c, 2), link / 2);
-    /* What meets in the host's memory is written and read there: 8 flows of 16 x 4 GB/s. */
+    /* Data that passes through host memory is written and read there: 8 flows of 16 x 4 GB/s. */
     c = box(1, 0, PEER_off, false);
     c.host_bytes_per_s = 4e9;
     assert_rate(pcie_ring_bytes_per_s(&c, 8), 8 * 4e9 / 16);
@@ -76,8 +77,8 @@ static void rings_by_hand(void **state)
     assert_rate(pcie_ring_bytes_per_s(&c, 8), link);
 }
 
-/* All to all of 8 in two sockets: 16 of the 56 flows, each a seventh of what a device sends, cross
- * each way. */
+/* All to all of 8 in two sockets: 16 of the 56 flows, each a seventh of a device's data, cross in
+ * each direction. */
 static void exchanges_by_hand(void **state)
 {
     (void)state;
@@ -91,8 +92,8 @@ static void exchanges_by_hand(void **state)
     assert_rate(pcie_exchange_bytes_per_s(&c, 8), link / 4);
 }
 
-/* What a large collective reaches is what its busiest link leaves it, and 128-byte stores are not
- * for PCIe. */
+/* A large collective is as fast as its busiest link allows; stores of 128 bytes do not work over
+ * PCIe. */
 static void collectives_in_a_box(void **state)
 {
     (void)state;
@@ -107,8 +108,8 @@ static void collectives_in_a_box(void **state)
         assert_string_not_equal(nccl_choose(&c, OP_all_reduce, 1, 8, bytes).protocol, "LL128");
 }
 
-/* Published of 72 GB200, seen but fitted to nothing (one peak of 32 is): bus bandwidths at 512 MiB
- * to 4 GiB. 32 heads have four times the bytes of a board's 8 under way. */
+/* Published for 72 GB200, and not used for fitting (except one peak of 32): bus bandwidths at 512
+ * MiB to 4 GiB. 32 heads have four times as many bytes under way as a board's 8. */
 static void a_domain_of_many_boards(void **state)
 {
     (void)state;
@@ -142,9 +143,10 @@ static Cluster hopper(uint32_t nodes)
 }
 
 /* A communicator of 24 channels has 32 for messages. 8 ranks: 4 channels a peer, 7 rounds that
- * begin at 16, 8, 24, 4, 20, 12, 28: 28 channels. 4 ranks: 8 a peer from 16, 8, 24: 24. Two: 16 of
- * one peer, all 32 of parts above 16 MiB. Between nodes 16, of which a NIC of 48 GB/s fills 4; 2
- * nodes are two batches of peers (from 0 and 8), 8 nodes have all. */
+ * begin at 16, 8, 24, 4, 20, 12, 28: 28 channels. 4 ranks: 8 a peer, from 16, 8, 24: 24 channels.
+ * Two ranks: 16 channels for one peer, all 32 for parts above 16 MiB. Between nodes 16 channels, of
+ * which a NIC of 48 GB/s fills 4. 2 nodes are two batches of peers (from 0 and 8); 8 nodes use
+ * all. */
 static void channels_of_messages(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Lowered pipelines in virtual time, where every forward, input gradient and weight gradient of a
- * stage takes one unit and transfers take none: each schedule must take as long as its closed form
- * says. What the passes made of a schedule is as good as the schedule. */
+/* Lowered pipelines in virtual time. Every forward, input gradient and weight gradient of a stage
+ * takes one unit, and transfers take none. Each schedule must take as long as its closed form. The
+ * passes must not make a schedule slower. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +14,8 @@
 
 static const Ps UNIT = 1000;
 
-/* One block a stage: its attention stands for the forward, the attention's gradient for the input
- * gradients, the output projection's weight gradient for the weight gradients. */
+/* With one block for each stage, attention stands for the forward, attention's gradient for the
+ * input gradients, and the output projection's weight gradient for the weight gradients. */
 static Ps unit_cost(const void *self, const Plan *plan, const Program *p, const Instr *in)
 {
     (void)self, (void)plan, (void)p;
@@ -59,7 +59,7 @@ static uint64_t simulated(ScheduleKind schedule, uint32_t p, uint32_t chunks, ui
     return step / (uint64_t)UNIT;
 }
 
-/* In units of a chunk: F + B = 3 units a chunk, so a step without a bubble takes 3 m chunks. */
+/* In units of a chunk: F + B = 3, so a step without a bubble takes 3 m chunks. */
 static void closed_forms(void **state)
 {
     (void)state;
@@ -86,7 +86,7 @@ static void published(void **state)
     assert_int_equal(simulated(SCHEDULE_zb_v, 4, 2, 8, 0), 51);
 }
 
-/* Schedules drawn at random take as long as they take when they are played. */
+/* Schedules drawn at random take as long as the player says. */
 static void as_played(void **state)
 {
     (void)state;

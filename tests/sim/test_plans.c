@@ -1,5 +1,5 @@
-/* The shipped plans, from their scripts: folded equal to unfolded to the picosecond, the same bytes
- * ten times, and bounds that any schedule must keep. */
+/* The shipped plans from their scripts: folded equals unfolded to the picosecond, ten runs give the
+ * same bytes, and bounds hold that any schedule must keep. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +57,7 @@ static void check_report(const Loaded *l, const SimReport *r)
     }
     assert_true(r->compute_ps <= r->step_ps);
     assert_true(r->step_ps == r->compute_ps + r->idle_ps);
-    /* Where all ranks do the same, none waits for another. */
+    /* If all ranks do the same, none waits for another. */
     if (l->plan->programs.n == 1) assert_true(r->step_ps <= r->compute_ps + comm);
     assert_true(r->exposed_ps <= r->idle_ps);
     assert_true(r->mfu > 0);
@@ -106,7 +106,7 @@ static void folded_equals_unfolded(void **state)
         assert_int_equal(folded.step_ps, whole.step_ps);
         assert_int_equal(folded.compute_ps, whole.compute_ps);
         assert_int_equal(folded.exposed_ps, whole.exposed_ps);
-        /* Row by row for the ranks that the folded run kept. */
+        /* Compares row by row for the ranks that the folded run kept. */
         uint32_t k = 0;
         for (uint32_t j = 0; j < folded.trace.rows.n; j++) {
             const TraceRow *row = &folded.trace.rows.at[j];
@@ -168,7 +168,7 @@ static void worse_hardware_is_slower(void **state)
     arena_free(l.arena);
 }
 
-/* Four ranks of this machine: with one core all of their work is done one after the other. */
+/* Four ranks of this machine: with one core, all their work runs one after the other. */
 static void local_ranks_share_cores(void **state)
 {
     (void)state;

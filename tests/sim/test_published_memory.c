@@ -1,16 +1,16 @@
-/* Memory of KempnerForge's published runs, term by term: what its closed form says a rank needs,
- * and what a plan with its options needs. Where the two differ is told by the term that differs:
+/* Memory of KempnerForge's published runs, term by term: the need of a rank by its closed form, and
+ * the need of a plan with its options. Where the two differ, the table names the term:
  *
  *   parameters and moments   6 P / dp             bf16 each; the same
  *   gradients                4 P                  unsharded fp32 sums over micro-batches; the same
  *   logits                   4 x b s V 2          ours: 1 (tp: 2), the gradient over them, bf16
  *   saved inputs             b s d 2 L / tp       one a block, full recomputation; the same
  *   gathered                 0                    ours: embedding, head; without tp a block too
- *   a block at work, holes   0.2 to 1.4 GiB       ours: looked at apart
+ *   a block at work, holes   0.2 to 1.4 GiB       ours: computed separately
  *
- * With tp logits are gathered from all ranks: there they lie twice, as they came and in order.
+ * With tp, logits are gathered from all ranks. They exist twice there: as received, and in order.
  * The peak is at the loss: reduced gradients (4 P / dp) take their bytes only after it.
- * P: what a rank holds of the model, of which the embedding is not cut by tp. */
+ * P: parameters that a rank holds; tp does not cut the embedding. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@
 typedef struct Row {
     const char *name;
     uint32_t layers, dim, heads, hidden, micro, accumulate, dp, tp, pp;
-    double measured_gib; /* the run's, by torch.cuda.max_memory_reserved; of rank 0 */
+    double measured_gib; /* torch.cuda.max_memory_reserved of the run's rank 0 */
 } Row;
 
 static const Row rows[] = {
@@ -161,7 +161,7 @@ static void term_by_term(void **state)
     }
 }
 
-/* Of a pipeline's stage: neither embedding nor head is cut by tp there. */
+/* Parameters of a pipeline's stage, where tp cuts neither embedding nor head. */
 static double stage_parameters(const Row *r, uint32_t stage)
 {
     double d = r->dim, attention = 2 * d * d + 2 * d * kv_heads * head_dim, mlp = 3 * d * r->hidden;
@@ -169,9 +169,9 @@ static double stage_parameters(const Row *r, uint32_t stage)
     return p + (stage == 0 ? vocab * d : 0) + (stage == r->pp - 1 ? vocab * d + d : 0);
 }
 
-/* Their form: as above, weights stay gathered (2 P), and inputs are saved, not cut by tp, of as
- * many micro-batches as there are stages from here on. Logits only where the last stage is. They
- * saw rank 0 alone, where the form says less than for the last stage; the worst stage is what must
+/* Their form: as above, but weights stay gathered (2 P). Saved inputs are not cut by tp and belong
+ * to as many micro-batches as there are stages from here on. Only the last stage has logits. They
+ * measured only rank 0, for which the form gives less than for the last stage; the worst stage must
  * fit. */
 static double stage_published(const Row *r, uint32_t stage)
 {

@@ -1,4 +1,4 @@
-/* The report: what is exposed and to whom, memory at the peak, MFU; and sim_run's refusals. */
+/* The report: exposed time and its owner, memory at the peak, MFU; also sim_run's refusals. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,8 +30,8 @@ static const AxisTime *row_of(const SimReport *report, Stream stream)
     return NULL;
 }
 
-/* gather(30) | a(10) b(20) hidden; c awaits the gather; reduce(50) of c's result runs under e(20);
- * the rest of it runs past the end of the compute stream. */
+/* gather(30) | a(10) b(20) hidden; c waits for the gather; reduce(50) of c's result runs under
+ * e(20), and its rest runs past the end of the compute stream. */
 static void hidden_and_exposed(void **state)
 {
     (void)state;
@@ -63,8 +63,8 @@ static void hidden_and_exposed(void **state)
     arena_free(arena);
 }
 
-/* A wait for one stream may really be a wait for what that stream waited for: 40 of the 60 belong
- * to the tensor-parallel reduction before the gather. */
+/* A wait for one stream may really be a wait for another one that it waited for: 40 of the 60
+ * belong to the tensor-parallel reduction before the gather. */
 static void causes_are_followed_back(void **state)
 {
     (void)state;
@@ -150,7 +150,7 @@ static Cluster one_node(void)
     return c;
 }
 
-/* Llama-3.1-8B's default: 6 x 7,504,924,672 + 6 x 32 x 4096 x 8192 a token. */
+/* Llama-3.1-8B's default: 6 x 7,504,924,672 + 6 x 32 x 4096 x 8192 for each token. */
 static void utilisation_by_its_formula(void **state)
 {
     (void)state;

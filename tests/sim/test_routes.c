@@ -1,5 +1,5 @@
-/* Networks with routes: paths on tori and dragonflies, collectives worked out by hand, and folded
- * runs equal to unfolded ones to the picosecond. */
+/* Networks with routes: paths on tori and dragonflies, collectives computed by hand, and folded
+ * runs that equal unfolded ones to the picosecond. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +64,8 @@ static uint32_t apart(uint32_t a, uint32_t b, uint32_t size)
     return up < size - up ? up : size - up;
 }
 
-/* As many hops as the axes' distances together; each link begins where the one before ended. */
+/* A path has as many hops as the distances along its axes add up to; each link begins where the one
+ * before ended. */
 static void paths_on_a_torus(void **state)
 {
     (void)state;
@@ -82,7 +83,7 @@ static void paths_on_a_torus(void **state)
             for (uint32_t h = 0; h < n; h++) {
                 uint32_t a = path[h] / 2 % MOST_TORUS_AXES, down = path[h] % 2;
                 assert_int_equal(path[h] / 2 / MOST_TORUS_AXES, at);
-                assert_true(a >= axis); /* axis after axis */
+                assert_true(a >= axis); /* one axis after the other */
                 axis = a;
                 uint32_t x = at / strides[a] % sizes[a];
                 uint32_t next = (x + (down ? sizes[a] - 1 : 1)) % sizes[a];
@@ -93,8 +94,9 @@ static void paths_on_a_torus(void **state)
     }
 }
 
-/* One way out of a group at least, at most one link before and one after it; what leaves where B's
- * messages to A arrive comes from there. Each link is used by somebody, each within its group. */
+/* There is at least one link out of a group, and a path uses at most one link before it and one
+ * after it. B's messages to A arrive where A's link to B leaves. Each link is used by some path,
+ * each inside its group. */
 static void paths_on_a_dragonfly(void **state)
 {
     (void)state;
@@ -124,7 +126,7 @@ static void paths_on_a_dragonfly(void **state)
                         continue;
                     }
                     assert_int_equal((link - inside) / t.ways_out, at % routers);
-                    /* the way back of the same pair of groups, the same of its links */
+                    /* the way back: the same pair of groups, the same one of its links */
                     uint32_t pairs = t.groups - 1, port = link - inside;
                     uint32_t other = (group + 1 + port % pairs) % t.groups;
                     uint32_t back = port / pairs * pairs + (t.groups - 2 - port % pairs);
@@ -159,15 +161,15 @@ static void edges_of_trees(void **state)
     }
 }
 
-/* 4 x 4 nodes, rings of four along the first axis (`inner`) or the second: each has its own links
- * and goes at their full rate; not half of it, nor more. */
+/* 4 x 4 nodes with rings of four along the first axis (`inner`) or the second: each ring has its
+ * own links and uses exactly their full rate. */
 static void rings_along_an_axis(void **state)
 {
     (void)state;
     for (uint32_t inner = 0; inner < 2; inner++) {
         Arena *arena = arena_new();
         Cluster c = cluster_on(torus(4, 4, 1, 10e9), 16, 1);
-        Plan *plan = synthetic_plan(arena, 1, 4, 4, 1); /* tp is the inner one */
+        Plan *plan = synthetic_plan(arena, 1, 4, 4, 1); /* tp is the inner axis */
         AxisSet axis = synthetic_axis(plan, inner ? AXIS_tp : AXIS_dp_shard);
         synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, axis, 0, 1, 1 << 30);
         NcclChoice alone = nccl_choose(&c, OP_all_gather, 4, 1, 1 << 30);
@@ -183,8 +185,9 @@ static void rings_along_an_axis(void **state)
     }
 }
 
-/* A ring of 8 nodes: each sends an eighth to each other; over a link go 1 + 2 + 3 hops of what goes
- * one way, and of what goes half way round, by even nodes up and odd ones down, 2: 8 in all. */
+/* A ring of 8 nodes, each of which sends an eighth to each other. A link carries 1 + 2 + 3 hops of
+ * the messages that go one way. Messages that go half way round add 2 (even nodes send up, odd ones
+ * down): 8 in all. */
 static void an_exchange_on_a_ring(void **state)
 {
     (void)state;
@@ -207,9 +210,10 @@ static void an_exchange_on_a_ring(void **state)
     arena_free(arena);
 }
 
-/* Two groups of four routers that send each to its partner in the other: the worst for routes that
- * are the shortest. All four messages of a direction share the way out of their group; inside a
- * group the same exchange has links of its own. With as many ways as routers each has one. */
+/* Two groups of four routers, each of which sends to its partner in the other group: the worst case
+ * for shortest routes. All four messages of a direction share the one link out of their group.
+ * Inside a group, the same exchange has links of its own. With as many links as routers, each
+ * message has its own. */
 static void a_dragonfly_has_few_ways_out(void **state)
 {
     (void)state;
@@ -238,7 +242,8 @@ static void a_dragonfly_has_few_ways_out(void **state)
     }
 }
 
-/* In a group of the same: links of 40 GB/s, each of one pair, of an exchange a quarter of all. */
+/* Inside one group: links of 40 GB/s, one for each pair, which in an exchange carry a quarter of
+ * all bytes each. */
 static void a_group_is_linked_all_to_all(void **state)
 {
     (void)state;
@@ -276,11 +281,11 @@ static void check_folded(const Plan *plan, const Cluster *c, Arena *arena, uint3
     }
 }
 
-/* Random programs over tori and dragonflies that they fill, or not. */
+/* Random programs over tori and dragonflies, filled wholly or partly. */
 static void folded_is_unfolded(void **state)
 {
     (void)state;
-    static const uint32_t shapes[][4] = {/* pp, dp, tp, devices a node */
+    static const uint32_t shapes[][4] = {/* pp, dp, tp, devices of a node */
                                          {1, 8, 2, 2}, {1, 4, 4, 1}, {2, 4, 2, 1}, {1, 16, 1, 2},
                                          {2, 2, 4, 2}, {3, 2, 2, 1}, {1, 3, 4, 2}};
     uint32_t folded_away = 0;
@@ -292,7 +297,7 @@ static void folded_is_unfolded(void **state)
                            dragonfly(4, 2, 2, 2), dragonfly(2, 8, 1, 1), dragonfly(5, 4, 1, 1)};
         Cluster c = cluster_on(each[seed % 6], nodes, s[3]);
         Plan *plan = random_plan(arena, s[0], s[1], s[2], 80, seed);
-        for (uint32_t i = 0; i < plan->programs.n; i++) { /* sizes that matter to links */
+        for (uint32_t i = 0; i < plan->programs.n; i++) { /* sizes for which links matter */
             Program *p = &plan->programs.at[i];
             for (BufferId b = 1; b < p->buffers.n; b++) p->buffers.at[b].bytes <<= 6;
             for (Pc pc = 1; pc < p->code.n; pc++) p->code.at[pc].microbatch *= 1000;

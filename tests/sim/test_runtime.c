@@ -1,5 +1,5 @@
-/* Another system's execution: what the host issues and when, what eager ops cost, and the memory
- * that a short program takes, worked out by hand. */
+/* Execution by another system: when the host issues instructions, the cost of eager ops, and the
+ * memory of a short program, all by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static Ps issue_15(const void *self, const Plan *plan, const Program *p, const I
 }
 
 /* Two kernels of 10, then one of 40 and one of 10, issued at 5 + 15, 35, 50, 65: the first two wait
- * for the host, the last for the third. */
+ * for the host, the last one for the third. */
 static void nothing_starts_before_it_is_issued(void **state)
 {
     (void)state;
@@ -46,7 +46,7 @@ static void nothing_starts_before_it_is_issued(void **state)
     arena_free(arena);
 }
 
-/* A launch group goes when its last member is issued: at 30, not 15. */
+/* A launch group starts when its last member is issued: at 30, not 15. */
 static void a_launch_group_is_issued_as_one(void **state)
 {
     (void)state;
@@ -77,8 +77,8 @@ static bool leaves_out_first(const void *self, const Plan *plan, const Program *
     return in->match == 1;
 }
 
-/* What the modelled system does not do takes no time, waits for nobody, and its peers need not
- * come. */
+/* A communication that the modelled system does not do takes no time and waits for nobody; its
+ * peers need not come. */
 static void what_is_left_out_takes_no_time(void **state)
 {
     (void)state;
@@ -130,8 +130,8 @@ static double float8_step_s(const char *profile, uint32_t microbatches)
     return s;
 }
 
-/* Delayed scaling: no kernels and collectives for maxima, weights in 8 bits made once a step. The
- * host issues nothing for them either; times of the host alone are left, 5 us a kernel. */
+/* Delayed scaling: no kernels or collectives for maxima; weights are quantised once a step. The
+ * host issues nothing for them either. Only the host's time is left, 5 us for each kernel. */
 static void delayed_scaling_makes_weights_once(void **state)
 {
     (void)state;
@@ -175,7 +175,7 @@ static double step_s(const char *runtime, const char *passes, const char *set, H
     return s;
 }
 
-/* No kind of kernel moves or computes more than the device can, fused or in many passes. */
+/* No kind of kernel moves or computes more than the device can, whether fused or in many passes. */
 static void no_kind_is_above_the_roofs(void **state)
 {
     (void)state;
@@ -211,8 +211,8 @@ static void no_kind_is_above_the_roofs(void **state)
     }
 }
 
-/* A host that takes a millisecond a kernel bounds the step by the number of kernels; compiled
- * regions have fewer, and another price. Tandem's own executor knows neither. */
+/* If a host takes a millisecond for each kernel, the number of kernels bounds the step. Compiled
+ * regions have fewer kernels at another price. Tandem's own executor has neither cost. */
 static void the_host_may_be_the_limit(void **state)
 {
     (void)state;
@@ -231,8 +231,8 @@ static void the_host_may_be_the_limit(void **state)
     assert_true(compiled < eager / 2);
 }
 
-/* Automodel with Liger's kernels launches fewer of them than under tensor parallelism, where it has
- * none: a host that is the limit shows it, and so does a device. */
+/* Automodel with Liger's kernels launches fewer kernels than under tensor parallelism, where it
+ * does not use them. This shows if the host is the limit, and if the device is. */
 static void ligers_kernels_are_fewer(void **state)
 {
     (void)state;
@@ -247,9 +247,9 @@ static void ligers_kernels_are_fewer(void **state)
     }
 }
 
-/* cuBLAS's 8,519,680 bytes and 30 MiB of weights stay. Instruction 1 writes 40 MiB that live to 3,
- * 2 has 24 MiB of scratch in two tensors, 3 begins a gradient of 50 MiB which lives to the end, 4
- * is the end. At 3: weights + 40 + 50. */
+/* cuBLAS's 8,519,680 bytes and 30 MiB of weights are permanent. Instruction 1 writes 40 MiB that
+ * live until 3. Instruction 2 has 24 MiB of scratch in two tensors. Instruction 3 begins a gradient
+ * of 50 MiB, which lives to the end, instruction 4. At 3: weights + 40 + 50. */
 static void a_short_program_takes_what_it_takes(void **state)
 {
     (void)state;
@@ -274,7 +274,7 @@ static void a_short_program_takes_what_it_takes(void **state)
     assert_int_equal(s.peak_reserved, (20 + 30 + 40 + 12 + 12 + 50) * MIB);
     assert_int_equal(s.n_segments, 6);
     runtime.op[OP_silu].scratch =
-        6; /* two of 60 MiB: now 2 is the peak; 50 then lie in one of them */
+        6; /* two of 60 MiB: now 2 is the peak; the 50 later reuse one of them */
     s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
     assert_int_equal(s.peak_allocated, stays + 160 * MIB);
     assert_int_equal(s.peak_reserved, (20 + 30 + 40 + 120) * MIB);
@@ -283,8 +283,8 @@ static void a_short_program_takes_what_it_takes(void **state)
     arena_free(arena);
 }
 
-/* What an op saves lives to the last use of what it read or wrote; in a region that is computed
- * again the first pass saves nothing. */
+/* The tensors that an op saves live until the last use of its inputs or outputs. In a recomputed
+ * region, the first pass saves nothing. */
 static void what_is_saved_lives_to_its_gradient(void **state)
 {
     (void)state;
@@ -317,8 +317,8 @@ static void what_is_saved_lives_to_its_gradient(void **state)
 }
 
 /* A unit that the plan gathers before the loss, for the backward pass, is gathered by a hook that
- * runs after it: 100 MiB of the loss and 80 of the unit never lie side by side. For a forward pass
- * that reads it before the loss it is there at once. */
+ * runs after it. The loss's 100 MiB and the unit's 80 therefore never exist together. For a forward
+ * pass that reads it before the loss, it is gathered at once. */
 static void no_hook_gathers_before_the_loss_has_its_gradient(void **state)
 {
     (void)state;
@@ -340,14 +340,14 @@ static void no_hook_gathers_before_the_loss_has_its_gradient(void **state)
     list_push(arena, &p->args, unit);
     TorchStats s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
     assert_int_equal(s.peak_allocated, 8519680 + 100 * MIB);
-    p->code.at[loss].args = in->args, p->code.at[loss].n_in = 1; /* read by the loss itself */
+    p->code.at[loss].args = in->args, p->code.at[loss].n_in = 1; /* the loss itself reads it */
     s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
     assert_int_equal(s.peak_allocated, 8519680 + 180 * MIB);
     arena_free(arena);
 }
 
-/* 40 MiB of silu's output, read forward at 2 and backward at 4; 50 at 3. Made again, they need not
- * be kept for the backward pass. */
+/* 40 MiB of silu's output, read forward at 2 and backward at 4; another 50 at 3. If they are
+ * recomputed, they need not be kept for the backward pass. */
 static void what_is_made_again_is_not_kept(void **state)
 {
     (void)state;
@@ -373,7 +373,8 @@ static void what_is_made_again_is_not_kept(void **state)
     arena_free(arena);
 }
 
-/* Scores that are written cost more than a flash kernel at any length, and grow with its square. */
+/* Scores that are written to memory cost more than a flash kernel at any length, and their cost
+ * grows with the square of the length. */
 static void unfused_attention_writes_its_scores(void **state)
 {
     (void)state;

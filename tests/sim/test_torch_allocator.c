@@ -1,4 +1,4 @@
-/* PyTorch's caching allocator: traces short enough to be worked out by hand. */
+/* PyTorch's caching allocator: traces short enough to compute by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,9 +29,9 @@ static void sizes_are_rounded_by_pool(void **state)
     expect(a, 512 + MIB, 2 * MIB);
     torch_allocate(a, MIB + 1, 0); /* a large segment of 20 MiB */
     expect(a, 512 + MIB + MIB + 512, 22 * MIB);
-    torch_allocate(a, 9 * MIB, 0); /* out of its rest: 20 - 1 - 9 */
+    torch_allocate(a, 9 * MIB, 0); /* from the rest of it: 20 - 1 - 9 */
     expect(a, 2 * 512 + 11 * MIB, 22 * MIB);
-    torch_allocate(a, 10 * MIB, 0); /* the rest is too small: 10 MiB have a segment of their own */
+    torch_allocate(a, 10 * MIB, 0); /* the rest is too small: 10 MiB get a segment of their own */
     expect(a, 2 * 512 + 21 * MIB, 32 * MIB);
     torch_allocate(a, 11 * MIB + 1,
                    0); /* ... rounded up to 2 MiB; the rest below 1 MiB stays in it */
@@ -39,7 +39,7 @@ static void sizes_are_rounded_by_pool(void **state)
     arena_free(arena);
 }
 
-/* What remains above 1 MiB is split off, exactly 1 MiB is not. */
+/* A rest above 1 MiB is split off; a rest of exactly 1 MiB is not. */
 static void large_blocks_are_split_above_a_mebibyte(void **state)
 {
     (void)state;
@@ -65,7 +65,7 @@ static void the_smallest_block_that_fits_is_taken(void **state)
     torch_release(a, fit);
     uint32_t again = torch_allocate(a, 30 * MIB, 0);
     assert_int_equal(again, fit);
-    torch_allocate(a, 60 * MIB, 0); /* out of the 100 */
+    torch_allocate(a, 60 * MIB, 0); /* from the 100 */
     expect(a, 90 * MIB, 130 * MIB);
     torch_allocate(a, 40 * MIB, 0); /* its rest */
     expect(a, 130 * MIB, 130 * MIB);
@@ -83,10 +83,10 @@ static void free_neighbours_are_merged(void **state)
     expect(a, 90 * MIB, 90 * MIB);
     torch_release(a, b[0]);
     torch_release(a, b[2]);
-    torch_allocate(a, 40 * MIB, 0); /* two holes of 30: neither will do */
+    torch_allocate(a, 40 * MIB, 0); /* two holes of 30, neither of which is large enough */
     expect(a, 70 * MIB, 130 * MIB);
     torch_release(a, b[1]);
-    torch_allocate(a, 90 * MIB, 0); /* the three are one again */
+    torch_allocate(a, 90 * MIB, 0); /* the three are joined again */
     expect(a, 130 * MIB, 130 * MIB);
     arena_free(arena);
 }
@@ -110,7 +110,7 @@ static void free_segments_make_room_before_it_fails(void **state)
     Arena *arena = arena_new();
     TorchAllocator *a = torch_allocator_new(100 * MIB, false, arena);
     torch_release(a, torch_allocate(a, 60 * MIB, 0));
-    uint32_t kept = torch_allocate(a, 70 * MIB, 0); /* 60 + 70 > 100: the 60 are given back */
+    uint32_t kept = torch_allocate(a, 70 * MIB, 0); /* 60 + 70 > 100, so the 60 are given back */
     expect(a, 70 * MIB, 70 * MIB);
     assert_int_equal(torch_stats(a).n_retries, 1);
     assert_false(torch_stats(a).failed);
@@ -127,19 +127,19 @@ static void expandable_segments_grow_at_their_end(void **state)
     TorchAllocator *a = torch_allocator_new(200 * MIB, true, arena);
     uint32_t one = torch_allocate(a, 30 * MIB, 0); /* two pages of 20 */
     expect(a, 30 * MIB, 40 * MIB);
-    uint32_t two = torch_allocate(a, 15 * MIB, 0); /* 10 are there, one more page */
+    uint32_t two = torch_allocate(a, 15 * MIB, 0); /* 10 are there; one more page */
     expect(a, 45 * MIB, 60 * MIB);
     torch_release(a, one);
     torch_release(a, two);
-    torch_allocate(a, 60 * MIB, 0); /* all of it in one piece: nothing is lost to its parts */
+    torch_allocate(a, 60 * MIB, 0); /* all of it in one piece: no bytes are lost at the borders */
     expect(a, 60 * MIB, 60 * MIB);
     assert_int_equal(torch_stats(a).n_segments, 1);
-    torch_allocate(a, 100, 0); /* small ones have pages of 2 */
+    torch_allocate(a, 100, 0); /* small requests use pages of 2 */
     expect(a, 60 * MIB + 512, 62 * MIB);
     arena_free(arena);
 }
 
-/* Of an expandable segment all that remains is split off, be it less than 1 MiB. */
+/* From an expandable segment, any rest is split off, even one below 1 MiB. */
 static void expandable_blocks_are_split_to_the_last_piece(void **state)
 {
     (void)state;
@@ -148,14 +148,14 @@ static void expandable_blocks_are_split_to_the_last_piece(void **state)
     torch_release(a, torch_allocate(a, 40 * MIB, 0));
     torch_allocate(a, 39 * MIB, 0);
     expect(a, 39 * MIB, 40 * MIB);
-    torch_allocate(a, 20 * MIB + 512, 0); /* the free MiB is a part of it: one more page */
+    torch_allocate(a, 20 * MIB + 512, 0); /* the free MiB becomes part of it: one more page */
     expect(a, 59 * MIB + 512, 60 * MIB);
-    torch_allocate(a, 80 * MIB, 0); /* 1 MiB less 512 B are there */
+    torch_allocate(a, 80 * MIB, 0); /* 1 MiB less 512 B are free */
     expect(a, 139 * MIB + 512, 140 * MIB);
     arena_free(arena);
 }
 
-/* The end of a segment that can grow counts as large as it may become, so a hole comes first. */
+/* The end of a segment that can grow counts as large as it may become, so a hole is taken first. */
 static void the_end_of_an_expandable_segment_is_taken_last(void **state)
 {
     (void)state;
@@ -164,7 +164,7 @@ static void the_end_of_an_expandable_segment_is_taken_last(void **state)
     uint32_t hole = torch_allocate(a, 30 * MIB, 0);
     torch_allocate(a, 5 * MIB, 0); /* 5 MiB are free behind it */
     torch_release(a, hole);
-    torch_allocate(a, 4 * MIB, 0); /* fits both, goes into the hole, of which 26 remain */
+    torch_allocate(a, 4 * MIB, 0); /* fits both; goes into the hole, of which 26 remain */
     torch_allocate(a, 28 * MIB, 0);
     expect(a, 37 * MIB, 80 * MIB); /* 5 + two pages */
     arena_free(arena);
@@ -177,7 +177,7 @@ static void expandable_pages_are_given_back_and_taken_again(void **state)
     TorchAllocator *a = torch_allocator_new(100 * MIB, true, arena);
     uint32_t one = torch_allocate(a, 60 * MIB, 1);
     torch_release(a, one);
-    torch_allocate(a, 80 * MIB, 2); /* another stream's: the free 60 are unmapped */
+    torch_allocate(a, 80 * MIB, 2); /* another stream's request: the free 60 are unmapped */
     expect(a, 80 * MIB, 80 * MIB);
     torch_allocate(a, 20 * MIB, 1); /* ... and a part of them is mapped again */
     expect(a, 100 * MIB, 100 * MIB);
@@ -185,8 +185,8 @@ static void expandable_pages_are_given_back_and_taken_again(void **state)
     arena_free(arena);
 }
 
-/* Whatever is asked and freed: reserved is never below allocated, all is given back in the end, and
- * a trace that comes twice takes no more the second time. */
+/* For any trace of requests and frees: reserved is never below allocated, everything is given back
+ * at the end, and the same trace again takes no more memory. */
 static void any_trace_adds_up(void **state)
 {
     (void)state;

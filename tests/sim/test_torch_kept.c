@@ -1,5 +1,5 @@
-/* What PyTorch, and what runs on it, keeps beyond its last use: programs of a few instructions,
- * their peaks worked out by hand. */
+/* Tensors that PyTorch, or software on top of it, keeps after their last use: programs of a few
+ * instructions with peaks computed by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,8 @@ static BufferId tensor(Short *s, uint64_t mib, Pc first, Pc last)
     return synthetic_buffer(s->plan, mib * MIB, first, last, CATEGORY_activation, false);
 }
 
-/* Instruction pc is `op`, comes from node `origin` and reads and writes these; 0 ends the list. */
+/* Instruction pc is `op`, from node `origin`; it reads and writes the listed buffers (a list ends
+ * with 0). */
 static void instr(Short *s, Pc pc, OpKind op, Phase phase, NodeId origin, const BufferId *reads,
                   const BufferId *writes)
 {
@@ -63,7 +64,7 @@ static TensorId value(Short *s)
     return list_add(s->arena, &s->plan->graph.tensors);
 }
 
-/* MiB at the peak, without cuBLAS's. */
+/* MiB at the peak, without cuBLAS's workspace. */
 static uint64_t peak_mib(const Short *s)
 {
     const Device device = {.arch = "Ampere"};
@@ -72,9 +73,9 @@ static uint64_t peak_mib(const Short *s)
     return (t.peak_allocated - 8519680) / MIB;
 }
 
-/* Both gradients of one product, at 2 and 4: what the first reads is there until the second is
- * made, beside 100 MiB at 3. Two nodes of autograd give back each their own, and so does what is
- * compiled; what is made again was not there to be kept. */
+/* Both gradients of one product are made, at 2 and 4. The input of the first one stays until the
+ * second is made, beside 100 MiB at 3. Two autograd nodes each release their own inputs, and so
+ * does compiled code. A recomputed tensor did not exist, so it is not kept. */
 static void a_node_gives_back_all_at_once(void **state)
 {
     (void)state;
@@ -96,12 +97,13 @@ static void a_node_gives_back_all_at_once(void **state)
     assert_int_equal(peak_mib(&s), 108);
     s.runtime.is_compiled = false;
     s.p->code.at[1].op = OP_silu;
-    s.runtime.op[OP_silu].remade = true; /* y too: both are there at 1 alone */
+    s.runtime.op[OP_silu].remade = true; /* y too: both exist only at 1 */
     assert_int_equal(peak_mib(&s), 100);
     arena_free(s.arena);
 }
 
-/* Logits of 30 MiB at 1, read by the loss at 2; 100 at 3; the next ones from 4 to 5; 110 at 6. */
+/* Logits of 30 MiB at 1, which the loss reads at 2; 100 at 3; the next logits from 4 to 5; 110 at
+ * 6. */
 static void a_loop_holds_its_logits(void **state)
 {
     (void)state;
@@ -114,14 +116,15 @@ static void a_loop_holds_its_logits(void **state)
     assert_int_equal(peak_mib(&s), 110);
     s.runtime.holds_logits = true;
     assert_int_equal(peak_mib(&s), 140);
-    s.p->buffers.at[second].first = 5; /* at 6 the first ones are long gone */
+    s.p->buffers.at[second].first = 5; /* at 6 the first logits are long freed */
     assert_int_equal(peak_mib(&s), 140);
     arena_free(s.arena);
 }
 
-/* A region: x -> norm -> balance, and x -> silu, made again at 1 and 2, read backward at 3 and 4;
- * 100 MiB at 5. The module keeps what balance says: the norm's output and what it saved, half of
- * it, stay; silu's does not, nor what is made a third time. */
+/* A region: x -> norm -> balance, and x -> silu, recomputed at 1 and 2, read backward at 3 and 4;
+ * 100 MiB at 5. The module keeps balance's result. The norm's output and its saved tensors, half as
+ * large, therefore stay. silu's output does not, nor does a tensor that is recomputed a third
+ * time. */
 static void a_module_keeps_a_graph(void **state)
 {
     (void)state;
@@ -151,9 +154,9 @@ static void a_module_keeps_a_graph(void **state)
     arena_free(s.arena);
 }
 
-/* Four query heads for each of keys and values, which have 10 MiB: repeated they are 60 more,
- * however many tokens the queries have (40 MiB of as many). And experts' weights of 24 MiB are
- * stacked. Both until their gradients, at 2, have run. */
+/* Four query heads for each head of keys and values, which have 10 MiB: the repeated copies are 60
+ * more, however many tokens the queries have (40 MiB for as many). Experts' weights of 24 MiB are
+ * stacked. Both live until their gradients, at 2, have run. */
 static void copies_that_are_saved(void **state)
 {
     (void)state;
@@ -168,7 +171,7 @@ static void copies_that_are_saved(void **state)
     assert_int_equal(peak_mib(&s), 124);
     s.runtime.expands_kv = true;
     assert_int_equal(peak_mib(&s), 184);
-    s.p->buffers.at[q].bytes = 10 * MIB; /* a quarter of the queries, of all keys */
+    s.p->buffers.at[q].bytes = 10 * MIB; /* a quarter of the queries, for all keys */
     assert_int_equal(peak_mib(&s), 154);
     s.p->buffers.at[q].bytes = 40 * MIB;
     instr(&s, 1, OP_linear_experts, PHASE_forward, 1, IDS(q, w, 0), IDS(o, 0));
@@ -178,7 +181,7 @@ static void copies_that_are_saved(void **state)
     arena_free(s.arena);
 }
 
-/* 64 MiB of fp32 gradients as they leave a reduction, for parameters that rest in bf16. */
+/* 64 MiB of fp32 gradients after a reduction, for parameters that rest in bf16. */
 static void gradients_become_of_the_parameters_type(void **state)
 {
     (void)state;
@@ -196,7 +199,7 @@ static void gradients_become_of_the_parameters_type(void **state)
     arena_free(s.arena);
 }
 
-/* 1024 x 512 x 100 parameters of bf16, 100 MiB, of which this rank has 10. */
+/* 1024 x 512 x 100 parameters of bf16 are 100 MiB, of which this rank holds 10. */
 static void a_model_is_made_whole_first(void **state)
 {
     (void)state;
@@ -214,7 +217,7 @@ static void a_model_is_made_whole_first(void **state)
     t = torch_memory(s.plan, s.p, &s.runtime, &device, 110 * MIB);
     assert_false(t.failed);
     uint32_t sizes[AXIS_NAMES] = {0};
-    sizes[AXIS_tp] = 2; /* made on the meta device, piece by piece */
+    sizes[AXIS_tp] = 2; /* built on the meta device, piece by piece */
     s.plan->mesh = mesh_make(sizes);
     t = torch_memory(s.plan, s.p, &s.runtime, &device, 90 * MIB);
     assert_true(t.peak_allocated < 30 * MIB && !t.failed);

@@ -1,5 +1,5 @@
-/* What options of zero{} cost in virtual time: a collective that computation waits for is exposed
- * in full; one that overlaps is not; registered buffers leave SMs to computation. */
+/* The cost of zero{}'s options in virtual time. A collective that computation waits for is fully
+ * exposed; one that overlaps is not; registered buffers leave SMs to computation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static Tiny large(void)
     return t;
 }
 
-/* Traffic that the compute stream is idle for, and in all. */
+/* Sums the traffic during which the compute stream idles, and all traffic. */
 static void traffic(const SimReport *r, Ps *exposed, Ps *all)
 {
     *exposed = *all = 0;

@@ -18,7 +18,7 @@ static bool holds_slots(OpKind op, uint32_t arg)
 
 bool choices_fill(OpKind op, uint32_t arg, const Attrs *attrs, Value *v)
 {
-    enum { STRIDE = 19 }; /* has no factor in common with the slots there are */
+    enum { STRIDE = 19 }; /* coprime to the number of slots */
     if (!holds_ids(op, arg) && !holds_slots(op, arg)) return false;
     assert(v->n_dims == 3);
     const int64_t k = v->dim[2], in_sequence = v->dim[1] * k;

@@ -1,5 +1,5 @@
-/* A child in a process group of its own, both of its outputs read as they come, killed as a group
- * when its time is up: a test can neither hang nor leave ranks behind. */
+/* Runs a child in its own process group, reads both of its outputs as they come, and kills the
+ * whole group when its time is up. A test can then neither hang nor leave ranks behind. */
 #undef _XOPEN_SOURCE
 #define _XOPEN_SOURCE 700 /* nftw, realpath */
 #include "tests/support/command.h"
@@ -63,7 +63,7 @@ static int spawn(const char *const *argv, const int out[2], const int err[2], pi
     return code;
 }
 
-/* Moves what is there from `fd` to `text`; closes at the end of file. */
+/* Moves the available bytes from `fd` to `text`; closes `fd` at the end of file. */
 static void drain(int *fd, Str *text)
 {
     char bytes[65536];
@@ -75,8 +75,9 @@ static void drain(int *fd, Str *text)
     }
 }
 
-/* Reads until the child has gone and its pipes are empty, or the time is up. A grandchild that
- * keeps a pipe open is not waited for: what the child wrote is in the pipe before it goes. */
+/* Reads until the child has ended and its pipes are empty, or until the time is up. It does not
+ * wait for a grandchild that keeps a pipe open: the child's own output is in the pipe before it
+ * ends. */
 static bool collect(pid_t child, int fds[2], Str text[2], double end_s, int *status)
 {
     bool is_gone = false;
@@ -110,7 +111,7 @@ CommandResult command_run_program(Arena *arena, double timeout_s, const char *co
         str_print(&text[1], "cannot start %s: %s", argv[0], strerror(code));
     } else {
         result.timed_out = !collect(child, fds, text, start_s + timeout_s, &status);
-        /* Nothing of the group outlives the call, whether it was in time or not. */
+        /* No process of the group outlives the call, whether it ended in time or not. */
         kill(-child, SIGKILL);
         if (result.timed_out) must(waitpid(child, &status, 0) == child, "waitpid");
         if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
@@ -135,7 +136,8 @@ CommandResult command_run(Arena *arena, double timeout_s, const char *const *arg
 }
 
 enum { MOST_FOLDERS = 256, MOST_PATH = 4096 };
-static char *folders[MOST_FOLDERS]; /* whole paths: a test may change its working directory */
+/* absolute paths, because a test may change its working directory */
+static char *folders[MOST_FOLDERS];
 static size_t n_folders;
 static pid_t owner;
 
@@ -147,7 +149,7 @@ static int remove_one(const char *path, const struct stat *about, int kind, stru
     return remove(path);
 }
 
-/* A child that a test forked leaves its parent's folders alone. */
+/* A forked child must not remove its parent's folders. */
 static void remove_folders(void)
 {
     for (size_t i = 0; i < n_folders; i++) {

@@ -1,4 +1,4 @@
-/* Runs a command as a person would and keeps what it printed. For tests. */
+/* Runs a command as a person would, and keeps its output. It is for tests. */
 #ifndef TANDEM_TESTS_SUPPORT_COMMAND_H
 #define TANDEM_TESTS_SUPPORT_COMMAND_H
 
@@ -8,9 +8,9 @@
 
 typedef struct CommandResult {
     int exit_code;         /* -1: it was ended by a signal, or could not be started */
-    int signal;            /* that signal; 0 if it left by itself */
-    bool timed_out;        /* it, and its process group, were killed */
-    const char *out, *err; /* all it wrote, ending in 0 */
+    int signal;            /* that signal; 0 if it exited */
+    bool timed_out;        /* the command and its process group were killed */
+    const char *out, *err; /* its whole output, ending in 0 */
     size_t n_out, n_err;
     double seconds; /* wall clock */
 } CommandResult;
@@ -25,12 +25,13 @@ CommandResult command_run_program(Arena *arena, double timeout_s, const char *co
 #define COMMAND(arena, timeout_s, ...)                                                             \
     command_run((arena), (timeout_s), (const char *const[]){__VA_ARGS__, NULL})
 
-/* A new folder under the test's working directory; the name ends without a slash. */
+/* Returns a new folder under the test's working directory; the name ends without a slash. */
 const char *command_new_folder(Arena *arena);
-/* Writes a text file (ends the test on failure) and reads one whole (NULL if it cannot). */
+/* Writes a text file (ends the test on failure); the second function reads one whole (NULL if it
+ * cannot). */
 void command_write_file(const char *path, const char *text);
 const char *command_read_file(Arena *arena, const char *path, size_t *bytes);
-/* A CSV file with this text, in a folder of its own. */
+/* Writes a CSV file with this text in a new folder. */
 const char *command_table(Arena *arena, const char *text);
 
 #endif

@@ -1,10 +1,10 @@
-/* Tiny models compiled for tests of passes, each test with an arena of its own. */
+/* Tiny models compiled for tests of passes; each test has its own arena. */
 #ifndef TANDEM_TESTS_COMPILED_H
 #define TANDEM_TESTS_COMPILED_H
 
 #include "tests/support/plans/tiny.h"
 
-/* For cmocka: the arena begins and ends with the test. */
+/* For cmocka: creates and frees the arena with the test. */
 int compile_setup(void **state);
 int compile_teardown(void **state);
 Arena *compile_arena(void);
@@ -12,7 +12,8 @@ Diag *compile_diag(void);
 
 /* Ends the test when the passes refuse. */
 Plan *compile(const Tiny *t);
-/* The first that they say of a config they must refuse; compile_diag has all of it. */
+/* Returns the passes' first error for a config that they must refuse; compile_diag has all of
+ * them. */
 const Diagnostic *compile_refused(const Tiny *t, void (*change)(Config *));
 
 typedef struct CommCount {
@@ -21,6 +22,6 @@ typedef struct CommCount {
 } CommCount;
 /* Collectives of one op on one axis name, outside the update, in program 0. */
 CommCount comm_count(const Plan *plan, OpKind op, AxisName axis);
-uint64_t padded_elements(const Plan *plan); /* of all units */
+uint64_t padded_elements(const Plan *plan); /* over all units */
 
 #endif

@@ -1,4 +1,4 @@
-/* A store in a folder of its own, for tests of the SQLite wrapper. */
+/* A store in a new folder, for tests of the SQLite wrapper. */
 #ifndef TANDEM_TESTS_DB_FIXTURE_H
 #define TANDEM_TESTS_DB_FIXTURE_H
 
@@ -7,16 +7,18 @@
 typedef struct DbFixture {
     Arena *arena;
     Diag d;
-    const char *path; /* of a store that is not there yet */
+    const char *path; /* path of a store that does not exist yet */
 } DbFixture;
 
-extern const char *const db_fixture_schema[2]; /* migrations: a table `item`, one more column */
+/* migrations: a table `item`, then one more column */
+extern const char *const db_fixture_schema[2];
 
 int db_fixture_setup(void **state);
 int db_fixture_teardown(void **state);
 Db *db_fixture_open(DbFixture *f);
-void db_fixture_fine(DbFixture *f);                   /* nothing was said */
-void db_fixture_rule(DbFixture *f, const char *rule); /* this was, alone; then it is forgotten */
+void db_fixture_fine(DbFixture *f); /* asserts that nothing was reported */
+/* asserts that only this rule was reported, then clears it */
+void db_fixture_rule(DbFixture *f, const char *rule);
 int64_t db_fixture_count(DbFixture *f, Db *db, const char *sql);
 
 #endif

@@ -1,5 +1,5 @@
-/* One-rank evaluation of graphs with the CPU kernels, and reverse-mode gradients from the wiring of
- * the op table. */
+/* Evaluates graphs on one rank with the CPU kernels, and derives reverse-mode gradients from the
+ * wiring of the op table. */
 #include "tests/support/eval.h"
 
 #include <assert.h>
@@ -211,7 +211,7 @@ Value *eval_seed(Eval *e, TensorId t)
     return &e->grad[t];
 }
 
-/* Adds `from` to the gradient of t, or makes it that. */
+/* Adds `from` to the gradient of t, or sets it if there is none. */
 static void add_gradient(Eval *e, TensorId t, const Value *from)
 {
     bool first = e->grad[t].at == NULL;
@@ -220,7 +220,7 @@ static void add_gradient(Eval *e, TensorId t, const Value *from)
     eval_op(OP_pass, &attrs, args, 1, 1, NULL, &e->control, 0);
 }
 
-/* One backward row of one node. Its outputs accumulate in place where the op can. */
+/* Runs one backward row of one node. Its outputs accumulate in place if the op can. */
 static void run_backward(Eval *e, const Node *n, const Backward *w)
 {
     Value args[MAX_ARGS], fresh[MAX_OUT];

@@ -1,13 +1,13 @@
-/* A graph on one rank, evaluated node by node with the CPU kernels: every tensor has memory of its
- * own and gradients are derived here from the op table, independently of the backward pass and of
- * the executor. The oracle for both, and the subject of central differences. */
+/* Evaluates a graph on one rank, node by node, with the CPU kernels. Every tensor has its own
+ * memory. Gradients are derived here from the op table, independently of the backward pass and of
+ * the executor. It is the oracle for both, and is itself tested by central differences. */
 #ifndef TANDEM_TESTS_SUPPORT_EVAL_H
 #define TANDEM_TESTS_SUPPORT_EVAL_H
 
 #include "kernels/kernel.h"
 #include "planner/ir/graph.h"
 
-/* An argument of a kernel: dims of what lies at `at`, row-major. */
+/* An argument of a kernel: row-major memory at `at` with these dims. */
 typedef struct Value {
     DType dtype;
     uint8_t n_dims;
@@ -17,10 +17,10 @@ typedef struct Value {
 
 enum { PART_EMPTY = -1 };
 
-/* Which part of each index the arguments hold. NULL to eval_op: all of it. */
+/* The part of each index that the arguments hold. NULL for eval_op: all of it. */
 typedef struct Part {
     int64_t start['z' + 1];
-    int64_t second['z' + 1]; /* of a part in two chunks; 0: start and half the local size */
+    int64_t second['z' + 1]; /* for a part in two chunks; 0: start and half the local size */
     int64_t valid['z' + 1];  /* 0: the whole local size; PART_EMPTY: nothing */
     const Binding *global;   /* of the unsplit op */
 } Part;
@@ -29,11 +29,11 @@ int64_t value_elements(const Value *v);
 Value value_new(Arena *arena, DType dtype, uint32_t n_dims, const int64_t *dim);
 double value_get(const Value *v, int64_t i);
 void value_set(Value *v, int64_t i, double x);
-/* Fills with NaN (floats) or -1: what a kernel reads before it writes shows. */
+/* Fills with NaN (floats) or -1, so that a read before the first write shows. */
 void value_poison(Value *v);
 
-/* What the kernel of `op` is called with, on arguments (inputs, then outputs): all but the scratch,
- * the control and the micro-batch. Aborts if they do not fit it. *local is theirs to point into. */
+/* Returns the arguments for the kernel of `op` (inputs, then outputs), without scratch, control and
+ * micro-batch. Aborts if they do not fit the op. The result points into *local. */
 KernelArgs eval_args(OpKind op, const Attrs *attrs, const Value *args, uint32_t n_in,
                      uint32_t n_out, const Part *part, Binding *local);
 /* Calls the kernel of `op` on arguments (inputs, then outputs). Aborts if they do not fit it. */
@@ -42,7 +42,7 @@ void eval_op(OpKind op, const Attrs *attrs, const Value *args, uint32_t n_in, ui
 /* The same with scratch; NULL: none. */
 void eval_op_scratch(OpKind op, const Attrs *attrs, const Value *args, uint32_t n_in,
                      uint32_t n_out, const Value *scratch, const Control *control);
-/* RESHAPE ops; extents as in KernelArgs. */
+/* For RESHAPE ops: extents as in KernelArgs. */
 typedef struct Extents {
     int64_t outer, middle, inner, part_start, part_size;
 } Extents;
@@ -53,27 +53,28 @@ typedef struct Eval {
     Arena *arena;
     const Graph *graph;
     Value *value; /* [graph->tensors.n] */
-    Value *grad;  /* of floating-point tensors; at NULL: none arrived */
+    Value *grad;  /* for floating-point tensors; at NULL: no gradient arrived */
     Control control;
     uint32_t microbatch;
-    bool frozen; /* state is not advanced again: what was made of it stays */
+    bool frozen; /* state is not updated again; values made from it stay */
 } Eval;
 
 /* Memory for every tensor of the graph; floating-point ones are `real` (DT_f64 or DT_f32). Aborts
  * if a node's shapes do not bind. The graph may hold backward nodes; they are ignored. */
 Eval eval_new(Arena *arena, const Graph *graph, DType real, const DataSource *data);
-/* Parameters and state from their initialisers. */
+/* Sets parameters and state by their initialisers. */
 void eval_init(Eval *e, uint64_t seed);
 void eval_forward(Eval *e);
-/* Adds to the gradients of everything that the loss, or a tensor whose gradient was seeded, depends
+/* Adds to the gradients of all tensors that the loss, or a tensor with a seeded gradient, depends
  * on. */
 void eval_backward(Eval *e);
-/* Forgets gradients: those of activations only (between micro-batches), or all. */
+/* Forgets gradients: only those of activations (between micro-batches), or all. */
 void eval_clear(Eval *e, bool parameters_too);
 /* Sets dL/d(tensor) before eval_backward. */
 Value *eval_seed(Eval *e, TensorId t);
 
-/* Runs the graph's own backward nodes (after the backward pass): the gradient tensors' values. */
+/* Runs the graph's own backward nodes (after the backward pass), which give the gradient tensors'
+ * values. */
 void eval_graph_backward(Eval *e);
 
 #endif

@@ -1,4 +1,5 @@
-/* The safetensors reader of the tests: 8 bytes of header length, a JSON header, then raw data. */
+/* The tests' reader of safetensors files: 8 bytes of header length, a JSON header, then raw
+ * data. */
 #include "tests/support/golden.h"
 
 #include <jansson.h>

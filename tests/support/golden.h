@@ -1,4 +1,4 @@
-/* Reads golden tensors (the safetensors format) that PyTorch wrote once: tests/data/golden. */
+/* Reads golden tensors (safetensors format) that PyTorch wrote once: tests/data/golden. */
 #ifndef TANDEM_TESTS_SUPPORT_GOLDEN_H
 #define TANDEM_TESTS_SUPPORT_GOLDEN_H
 
@@ -20,7 +20,7 @@ typedef struct Golden {
 /* `name` without folder, e.g. "llama.safetensors". False, with a line on stderr, if it cannot be
  * read or is not well formed. */
 bool golden_read(const char *name, Arena *arena, Golden *golden);
-/* "grad/" + "norm.weight"; NULL if there is none. */
+/* Finds "grad/" + "norm.weight"; NULL if there is none. */
 const GoldenTensor *golden_find(const Golden *golden, const char *group, const char *name);
 
 #endif

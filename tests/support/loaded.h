@@ -13,10 +13,10 @@ typedef struct Loaded {
 } Loaded;
 
 Loaded load_file(const char *path, const FrontOptions *options);
-Loaded load_text(const char *script, const FrontOptions *options); /* by way of script.lua */
-/* A plan of that model alone; ends the test where it is refused. `model` is what stands between
- * require 'models. and the comma: llama' '3.1-8b' */
+Loaded load_text(const char *script, const FrontOptions *options); /* loads it through script.lua */
+/* Loads a plan of that model alone; ends the test if it is refused. `model` is the text between
+ * "require 'models." and the comma: llama' '3.1-8b' */
 Loaded load_model(const char *model, int seq);
-TensorId loaded_tensor(const Graph *g, const char *name); /* ends the test where there is none */
+TensorId loaded_tensor(const Graph *g, const char *name); /* ends the test if there is none */
 
 #endif

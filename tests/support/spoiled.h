@@ -1,4 +1,4 @@
-/* Good plans that a test spoils, for tests of what the verifier must see in them. */
+/* Good plans that a test spoils, to check that the verifier finds the fault. */
 #ifndef TANDEM_TESTS_SPOILED_H
 #define TANDEM_TESTS_SPOILED_H
 
@@ -6,8 +6,8 @@
 #include "tests/support/plans/tiny.h"
 
 typedef struct Spoiled {
-    Arena *arena; /* goes with the verdict */
-    Plan *plan;   /* in which anything may be overwritten */
+    Arena *arena; /* freed after the verdict */
+    Plan *plan;   /* all of it may be overwritten */
     Program *p;   /* its first */
     Diag d;
 } Spoiled;
@@ -17,13 +17,13 @@ Spoiled spoiled_of(const Tiny *t, bool fp64);
 Spoiled spoiled_sharded(void);
 Spoiled spoiled_replicated(void);
 
-/* The first such instruction; ends the test where there is none. */
+/* Returns the first such instruction; ends the test if there is none. */
 Pc spoiled_find(const Spoiled *s, OpKind op, Stream stream, Phase phase, uint32_t mb);
 void spoil(Spoiled *s, MutationKind kind, Pc pc, uint32_t choice);
 Attrs spoiled_attrs(const Spoiled *s, Pc pc);
 void spoil_attrs(Spoiled *s, Pc pc, Attrs a);
 
-/* Some report must be of that rule and say `text`, and the plan be called wrong, not its user. */
+/* Some report must have that rule and contain `text`, and must blame the plan, not its user. */
 void spoiled_rejected(Spoiled *s, const char *rule, const char *text);
 void spoiled_accepted(Spoiled *s);
 

@@ -1,4 +1,4 @@
-/* The longest common subsequence by the textbook's table, of lines and, within a changed line, of
+/* The longest common subsequence by the textbook's table: of lines and, within a changed line, of
  * words. */
 #include "tests/support/text_diff.h"
 
@@ -14,7 +14,8 @@ typedef struct Pieces {
     uint32_t n;
 } Pieces;
 
-/* Lines (end = '\n') or words (' '); runs of the separator make no empty pieces of words. */
+/* Splits into lines (end = '
+ * ') or words (' '); repeated spaces make no empty words. */
 static Pieces split(const char *text, size_t n, char end, Arena *arena)
 {
     uint32_t most = 1;
@@ -34,7 +35,7 @@ static bool same(Piece a, Piece b)
     return a.n == b.n && memcmp(a.at, b.at, a.n) == 0;
 }
 
-/* lengths[i * (b->n + 1) + k]: of the longest common subsequence of a[i..] and b[k..]. */
+/* lengths[i * (b->n + 1) + k]: length of the longest common subsequence of a[i..] and b[k..]. */
 static uint32_t *table(const Pieces *a, const Pieces *b, Arena *arena)
 {
     size_t width = (size_t)b->n + 1;
@@ -74,7 +75,7 @@ static void word_diff(const Pieces *a, const Pieces *b, Str *out)
     str_add(out, "\n");
 }
 
-/* A run of lines that are gone and lines that are new: those that begin alike are one change. */
+/* Writes a run of deleted and new lines; lines that begin alike become one change. */
 static void hunk(const Piece *gone, uint32_t n_gone, const Piece *fresh, uint32_t n_fresh, Str *out)
 {
     uint32_t k = 0;

@@ -1,5 +1,5 @@
-/* The difference of two texts in a form that is committed: a change to one line stays a change to
- * one line, wherever it stands. */
+/* The difference of two texts, in a form that is committed: a change to one line stays a change to
+ * one line, wherever the line is. */
 #ifndef TANDEM_TESTS_SUPPORT_TEXT_DIFF_H
 #define TANDEM_TESTS_SUPPORT_TEXT_DIFF_H
 

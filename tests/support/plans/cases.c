@@ -1,4 +1,4 @@
-/* Reads the rows and scripts of the seed cases, plans them and compares diagnostics. */
+/* Reads the rows and scripts of the seed cases, plans them, and compares diagnostics. */
 #include "tests/support/plans/cases.h"
 #include "planner/lower/compile.h"
 
@@ -45,7 +45,7 @@ CaseRows cases_read(const char *path, Arena *arena)
     return rows;
 }
 
-/* "a | b": each without spaces around it. */
+/* Splits "a | b" into parts without surrounding spaces. */
 static void add_parts(Arena *arena, const char *text, Expectation *e)
 {
     while (*text != 0) {
@@ -152,7 +152,7 @@ static int check_diagnostics(const CaseScript *script, const Diag *d)
     return failed;
 }
 
-/* Diagnostics point into the script of the case: a person must see where. */
+/* Diagnostics must point into the script of the case. */
 static int check_places(const CaseScript *script, const Diag *d)
 {
     for (uint32_t i = 0; i < d->items.n; i++) {

@@ -1,6 +1,6 @@
-/* Seed cases: configurations of other systems and what becomes of them. tests/data/seed_cases.csv
- * has the rows (what the systems themselves do), tests/seed_cases/ID.lua and ID.NAME.lua the
- * scripts of a row, each with what is expected of it in the comments that it begins with:
+/* Seed cases: configurations of other systems, and their results here. tests/data/seed_cases.csv
+ * has the rows (the behaviour of the systems), tests/seed_cases/ID.lua and ID.NAME.lua the scripts
+ * of a row. A script begins with comments that state what is expected:
  *
  *   -- expect: error[RULE] TEXT | TEXT      a diagnostic of that rule, with all of the texts in it
  *   -- expect: warning[RULE] TEXT           (warning and note likewise)
@@ -35,10 +35,10 @@ typedef struct CaseScript {
     LIST(Expectation) expect;
     LIST(const char *) set;
 } CaseScript;
-/* What a script says is expected of it; false, with a line on stderr, if it says nothing sensible.
- */
+/* Reads the expectations that a script states; false, with a line on stderr, if they make no
+ * sense. */
 bool cases_script(const char *path, Arena *arena, CaseScript *script);
-/* 0 if all is as expected; else prints what is not. */
+/* Returns 0 if everything is as expected; else prints the differences. */
 int cases_run(const CaseScript *script);
 
 /* ---- cases_fact.c */
@@ -48,7 +48,7 @@ typedef struct CaseResult {
     const Plan *plan;
     Arena *arena;
 } CaseResult;
-/* Does it hold? If not, `seen` says what there is instead. */
+/* Returns true if the fact holds. If not, `seen` describes the actual state. */
 bool cases_fact(const CaseResult *result, const char *fact, Str *seen);
 
 /* ---- cases_run.c */

@@ -9,21 +9,21 @@
  *   stages 4,3,3              blocks that each pipeline rank computes
  *   holder NAME 1             the pipeline rank that has this parameter
  *   local NAME 4096,2,4       its shape in use on one rank
- *   initial NAME zeros        how it begins: none, zeros, ones, normal, uniform
- *   weights 28                so many parameters are split over tp
- *   experts 4                 so many of each layer of experts are on each rank
+ *   initial NAME zeros        its initialiser: none, zeros, ones, normal, uniform
+ *   weights 28                this many parameters are split over tp
+ *   experts 4                 this many experts of each layer are on each rank
  *   moe-layers 1,3            the layers that have experts
  *   plan-entries 9            patterns of the tp plan that name something in blocks
  *   count tp all_gather 28    collectives of a step that rank 0 takes part in
  *   count tp all_gather 140 in 5 steps
- *   data 0/2 0/2 1/2 1/2      for each rank: which share of the batch it reads, of how many
+ *   data 0/2 0/2 1/2 1/2      for each rank: its share of the batch, and the number of shares
  *   original automodel        it reproduces that system's mistakes, so it is never run
- *   recomputed norm 4/8, attention 2/10     the modules of which rank 0 computes something again,
- *                             in so many instructions; `recomputed nothing`
+ *   recomputed norm 4/8, attention 2/10     the number of modules that rank 0 recomputes in part,
+ *                             and of instructions for that; `recomputed nothing`
  *   float8 15 of 15           forward matrix products of rank 0 that read 8-bit numbers
- *   rest bf16                 the types of the parameters that live between steps
- * and, of the plan made small and run in fp64 (cases_run.c):
- *   equal                     it computes what one rank does, to 1e-10
+ *   rest bf16                 the dtypes of the parameters between steps
+ * and, of the plan scaled down and run in fp64 (cases_run.c):
+ *   equal                     it computes the result of one rank, to 1e-10
  *   norm 8 eps                the gradient norm is within 8 eps of that of one rank, and is clipped
  *   start equal               every rank begins with the weights that one rank begins with
  *   replicas alike            after a step ranks of dp_replicate have the same bits
@@ -113,7 +113,7 @@ static const Tensor *find_param(const Graph *g, const char *name, size_t n, Tens
     return NULL;
 }
 
-/* Which rank along pp has the weight in its memory: read off the programs. */
+/* Finds in the programs which rank along pp has the weight in its memory. */
 static bool is_holder(const CaseResult *r, const char *rest, Str *seen)
 {
     size_t n = strcspn(rest, " ");
@@ -187,7 +187,7 @@ static bool is_weights(const CaseResult *r, const char *rest, Str *seen)
     return is_number(n, rest, seen);
 }
 
-/* Read off the programs: what the products of experts take. */
+/* Finds the number in the programs' products of experts. */
 static bool is_experts(const CaseResult *r, const char *rest, Str *seen)
 {
     const Plan *plan = r->plan;
@@ -220,7 +220,7 @@ static bool is_moe_layers(const CaseResult *r, const char *rest, Str *seen)
     return strcmp(str_text(seen), rest) == 0;
 }
 
-/* Patterns that reach into a block: "layers.*.mlp.up_proj". */
+/* Counts patterns that reach into a block: "layers.*.mlp.up_proj". */
 static bool is_plan_entries(const CaseResult *r, const char *rest, Str *seen)
 {
     uint64_t n = 0;
@@ -260,8 +260,7 @@ static bool is_data(const CaseResult *r, const char *rest, Str *seen)
     return strcmp(str_text(seen), rest) == 0;
 }
 
-/* Of which modules something is computed again on rank 0, by the class of the whole that is: how
- * many, in how many instructions. */
+/* Counts the modules that rank 0 recomputes, by class of module, and their instructions. */
 static bool is_recomputed(const CaseResult *r, const char *rest, Str *seen)
 {
     const Graph *g = &r->plan->graph;
@@ -269,7 +268,7 @@ static bool is_recomputed(const CaseResult *r, const char *rest, Str *seen)
     uint32_t *n = arena_array(r->arena, g->modules.n + 1, sizeof *n);
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
-        bool gathers = in->unit != 0; /* the weights that it needs for that */
+        bool gathers = in->unit != 0; /* the weights needed for the recomputation */
         if (in->phase == PHASE_recompute && !gathers) n[g->nodes.at[in->origin].region]++;
     }
     bool *told = arena_array(r->arena, g->modules.n + 1, sizeof *told);
@@ -291,7 +290,7 @@ static bool is_recomputed(const CaseResult *r, const char *rest, Str *seen)
     return strcmp(str_text(seen), rest) == 0;
 }
 
-/* "15 of 15": of the forward matrix products with an 8-bit form that rank 0 runs. */
+/* "15 of 15": counts the forward matrix products of rank 0 that have an 8-bit form. */
 static bool is_float8(const CaseResult *r, const char *rest, Str *seen)
 {
     const Program *p = plan_program(r->plan, 0);
@@ -310,7 +309,7 @@ static bool is_float8(const CaseResult *r, const char *rest, Str *seen)
     return strcmp(str_text(seen), rest) == 0;
 }
 
-/* The types of the parameters that live between steps, on all ranks. */
+/* Finds the dtypes of the parameters that live between steps, on all ranks. */
 static bool is_rest(const CaseResult *r, const char *rest, Str *seen)
 {
     bool has[DT_COUNT] = {false};

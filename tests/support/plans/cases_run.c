@@ -1,4 +1,4 @@
-/* Facts that are seen by running the plan, made small, in fp64: see cases_fact.c. */
+/* Facts that are found by running the plan, scaled down, in fp64: see cases_fact.c. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static Plan *small_plan(const CaseResult *r, const Plan *parent, Diag *d)
     Graph graph;
     memset(&graph, 0, sizeof graph);
     if (!front_load(r->script->path, &front, r->arena, config, &graph, d)) return NULL;
-    if (parent != NULL) { /* one rank: the same micro-steps, and no pass */
+    if (parent != NULL) { /* one rank: the same micro-steps, without passes */
         config->micro_batch = parent->step.micro_batch;
         for (uint32_t i = 0; i < AXIS_NAMES; i++) config->axis_size[i] = 1;
         config->n_passes = 0;
@@ -35,7 +35,7 @@ static const DataSource *data_of(const Plan *plan, Arena *arena)
     return data_synthetic(plan->step.seed, plan->graph.info.vocab, 0.125, arena);
 }
 
-/* As `tandem run --verify` does. */
+/* Compares as `tandem run --verify` does. */
 bool cases_equal(const CaseResult *r, const char *rest, Str *seen)
 {
     (void)rest;
@@ -54,7 +54,7 @@ bool cases_equal(const CaseResult *r, const char *rest, Str *seen)
     return equal && plan->mesh.n_ranks > 1;
 }
 
-/* One step at a learning rate of zero: what is in memory at its end is what the run began with. */
+/* Runs one step at a learning rate of zero, so that memory at its end holds the initial values. */
 static bool run_once(const CaseResult *r, const Plan *plan,
                      bool (*at_end)(void *, Backend *, Diag *), void *self, double *norm, Diag *d)
 {
@@ -87,16 +87,16 @@ bool cases_norm(const CaseResult *r, const char *rest, Str *seen)
     return fine && plan->mesh.n_ranks > 1 && clip > 0 && of_one > clip && apart <= most;
 }
 
-/* ---- what the run begins with ---- */
+/* ---- the initial values of a run ---- */
 
 typedef struct Start {
-    const Graph *graph; /* of the one rank */
-    double **value;     /* [tensor of the one rank][element] */
+    const Graph *graph; /* of the one-rank plan */
+    double **value;     /* [tensor of the one-rank plan][element] */
     const Plan *plan;
     const void *at;
     DType dtype;
     bool is_one;
-    uint64_t n_values, n_other; /* that were compared; that differ */
+    uint64_t n_values, n_other; /* number compared; number that differ */
     const char *other;
 } Start;
 
@@ -143,7 +143,8 @@ static bool read_start(void *self, Backend *backend, Diag *d)
     return true;
 }
 
-/* Every weight on every rank is what it is on one rank, bit by bit, and no rank misses its part. */
+/* Every weight on every rank must equal that of one rank, bit by bit, and no rank may miss its
+ * part. */
 bool cases_start(const CaseResult *r, const char *rest, Str *seen)
 {
     (void)rest;
@@ -176,12 +177,12 @@ bool cases_start(const CaseResult *r, const char *rest, Str *seen)
            s.n_values >= replicas * plan->graph.info.n_params;
 }
 
-/* ---- what replicas hold ---- */
+/* ---- the state of replicas ---- */
 
 typedef struct Replicas {
     const Plan *plan;
     Str *seen;
-    uint32_t n_buffers, n_moments; /* that were compared; moments among them that are not zero */
+    uint32_t n_buffers, n_moments; /* number compared; moments among them that are not zero */
     bool apart;
 } Replicas;
 
@@ -192,8 +193,8 @@ static bool is_zero(const unsigned char *at, uint64_t n)
     return true;
 }
 
-/* Ranks apart along dp_replicate alone run one program: what lives between steps is the same bytes.
- */
+/* Ranks that differ only along dp_replicate run one program and must have the same bytes between
+ * steps. */
 static bool compare_replicas(void *self, Backend *backend, Diag *d)
 {
     (void)d;
@@ -235,10 +236,10 @@ bool cases_replicas(const CaseResult *r, const char *rest, Str *seen)
     return fine && c.n_moments > 0 && !c.apart;
 }
 
-/* ---- what it draws ---- */
+/* ---- its random draws ---- */
 
-/* Which elements the dropouts of a rank's first step keep, one after the other: each is run alone,
- * as the runtime prepared it, on ones. */
+/* Finds the elements that the dropouts of a rank's first step keep. Each dropout runs alone on
+ * ones, as the runtime prepared it. */
 static const char *draws_of(const Plan *plan, Rank rank, Arena *arena, Diag *d)
 {
     const Program *p = plan_program(plan, rank);
@@ -263,7 +264,7 @@ static const char *draws_of(const Plan *plan, Rank rank, Arena *arena, Diag *d)
     return str_text(&kept);
 }
 
-/* Ranks that read other data drop other elements; all drop some. */
+/* Ranks that read other data must drop other elements; all ranks must drop some. */
 bool cases_draws(const CaseResult *r, const char *rest, Str *seen)
 {
     Diag d = diag_in(r->arena);

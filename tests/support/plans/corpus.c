@@ -1,4 +1,4 @@
-/* Meshes up to 8 ranks, ways of checkpointing, micro-batches, options, pipelines, ZeRO. */
+/* Meshes up to 8 ranks, kinds of checkpointing, micro-batches, options, pipelines, ZeRO. */
 #include "tests/support/plans/corpus.h"
 
 #include "planner/base/str.h"
@@ -76,7 +76,7 @@ static void each_loss(const Visit *v)
 static void each_option(const Visit *v)
 {
     for (uint32_t bits = 0; bits < 256; bits++) {
-        if (bits * 2654435761u >> 28 > 3) continue; /* a sample of them */
+        if (bits * 2654435761u >> 28 > 3) continue; /* only a sample of them */
         Tiny t = sizes(bits & 1);
         t.dp_shard = 2, t.tp = 2, t.microbatches = bits & 2 ? 3 : 2, t.layers = bits & 4 ? 3 : 1;
         t.tp_options.sequence = bits & 8;
@@ -119,7 +119,7 @@ static void each_option(const Visit *v)
     }
 }
 
-/* In a V a stage hands its cast result to the next one on the same rank. */
+/* In a V schedule, a stage passes its cast result to the next stage on the same rank. */
 static void each_cast_between_stages(const Visit *v)
 {
     for (int copy = 0; copy < 2; copy++) {
@@ -132,7 +132,7 @@ static void each_cast_between_stages(const Visit *v)
     }
 }
 
-/* Each schedule on two and four stages, with data and tensor parallelism inside of them. */
+/* Each schedule on two and four stages, with data and tensor parallelism inside. */
 static void each_pipeline(const Visit *v)
 {
     for (int schedule = 0; schedule < SCHEDULE_COUNT; schedule++)
@@ -172,7 +172,7 @@ static void each_zero(const Visit *v)
             }
 }
 
-/* The options of zero{} that change the program, each where it may stand. */
+/* The options of zero{} that change the program, each in a plan that allows it. */
 static void each_zero_option(const Visit *v)
 {
     for (uint32_t k = 0; k < 9; k++) {
@@ -191,7 +191,7 @@ static void each_zero_option(const Visit *v)
         o->disable_bucketing = k % 4 == 0;
         v->visit(v->self, &t);
     }
-    for (uint32_t k = 0; k < 3; k++) { /* one parameter that fills its bucket to the last element */
+    for (uint32_t k = 0; k < 3; k++) { /* one parameter fills its bucket to the last element */
         Tiny t = sizes(false);
         t.dim = 128, t.layers = 1, t.microbatches = 2, t.use_zero = true;
         t.zero_options.bucket_size = 1;
@@ -221,7 +221,7 @@ static void each_variant(const Visit *v)
         }
 }
 
-/* Fewer KV heads than ranks, down to one; biases and norms of heads. */
+/* Fewer KV heads than ranks, down to one; biases, and norms of heads. */
 static void each_grouping(const Visit *v)
 {
     for (int64_t groups = 1; groups <= 2; groups++)
@@ -251,15 +251,16 @@ static void each_fused(const Visit *v)
             t.tp = t.dp_shard = t.microbatches = 2;
             t.tp_options.sequence = sequence;
             v->visit(v->self, &t);
-            t.groups = 2, t.repeat = gpt2 ? 4 : 2; /* fewer KV heads than heads, */
+            t.groups = 2, t.repeat = gpt2 ? 4 : 2; /* fewer KV heads than query heads, */
             t.unequal = true;
             v->visit(v->self, &t);
-            t.tp = 4, t.qk_norm = true, t.dp_shard = 1; /* and than ranks */
+            t.tp = 4, t.qk_norm = true, t.dp_shard = 1; /* ... and fewer than ranks */
             v->visit(v->self, &t);
         }
 }
 
-/* Both recipes of 8-bit products, over each way in which their scales are shared and made again. */
+/* Both recipes of 8-bit products, with every way in which their scales are shared and
+ * recomputed. */
 static void each_float8(const Visit *v)
 {
     for (int recipe = 0; recipe < FLOAT8_RECIPE_COUNT; recipe++)
@@ -281,7 +282,7 @@ static void each_float8(const Visit *v)
         }
 }
 
-/* Blocks that keep what some of their ops write, over meshes, pipelines and 8-bit products. */
+/* Blocks that keep the outputs of some of their ops, over meshes, pipelines and 8-bit products. */
 static void each_kept_op(const Visit *v)
 {
     static const uint32_t ops[] = {1, 3, 2, 0x155, 0x2aa, (1 << TINY_AC_OPS) - 1};
@@ -300,7 +301,8 @@ static void each_kept_op(const Visit *v)
         }
 }
 
-/* Norms of weights, whole and cut, over micro-batches, recomputation, stages, 8-bit products. */
+/* Spectral norms of weights, whole and cut, over micro-batches, recomputation, stages, 8-bit
+ * products. */
 static void each_spectral(const Visit *v)
 {
     for (uint32_t k = 0; k < 12; k++) {
@@ -326,8 +328,8 @@ static void each_spectral(const Visit *v)
     }
 }
 
-/* The head and the loss in pieces, even and uneven, over whatever the pieces meet: ways to cut and
- * to gather their weight, biases and norms of it, losses, stages, 8-bit products elsewhere. */
+/* The head and the loss in even and uneven pieces. They are combined with ways to cut and gather
+ * the head's weight, its bias and norm, losses, stages, and 8-bit products elsewhere. */
 static void each_tile(const Visit *v)
 {
     for (uint32_t k = 0; k < 24; k++) {
@@ -340,7 +342,7 @@ static void each_tile(const Visit *v)
         t.tp_options.loss_parallel = k % 7 != 1;
         t.tp_options.share_gathers = k % 7 != 3;
         t.whole_table = k == 6 || k == 10 || k == 15;
-        if (t.whole_table) t.tp_options.sequence = false; /* its gradient is gathered twice */
+        if (t.whole_table) t.tp_options.sequence = false; /* its gradient would be gathered twice */
         t.fsdp2.reshard_root = k & 4, t.fsdp2.copy = k % 8 == 5, t.fsdp2.offload = k % 8 == 1;
         t.use_zero = k % 6 == 4, t.zero = t.dp_shard > 1 ? ZERO_optim : ZERO_no_shard;
         t.denominator = (Denominator)(k % DENOMINATOR_COUNT);

@@ -1,5 +1,5 @@
-/* The plans that every proof must accept, and of which the mutation test changes one thing at a
- * time: each mesh and each option that changes which communications there are. */
+/* Plans that every proof must accept, and to which the mutation test makes single changes: each
+ * mesh, and each option that changes the set of communications. */
 #ifndef TANDEM_TESTS_CORPUS_H
 #define TANDEM_TESTS_CORPUS_H
 
@@ -7,9 +7,9 @@
 
 /* Calls `visit` for each member. */
 void corpus_each(void (*visit)(void *self, const Tiny *t), void *self);
-/* Those of them whose feed-forward is a mixture of experts. */
+/* Only members whose feed-forward is a mixture of experts. */
 void corpus_experts(void (*visit)(void *self, const Tiny *t), void *self);
-/* Those whose sequences are shared out over cp. */
+/* Only members whose sequences are shared over cp. */
 void corpus_context(void (*visit)(void *self, const Tiny *t), void *self);
 /* "llama dp_shard 2 tp 2 sequence ac full ..." */
 const char *corpus_name(const Tiny *t, Arena *arena);

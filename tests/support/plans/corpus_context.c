@@ -1,4 +1,4 @@
-/* Sequences shared out over cp, beside whatever else is on the mesh. */
+/* Sequences shared over cp, together with other axes of the mesh. */
 #include "tests/support/plans/corpus.h"
 
 typedef struct Visit {
@@ -29,7 +29,8 @@ static void give(Visit *v, const Tiny *t)
     v->n++;
 }
 
-/* cp alone, inside of dp_shard, of dp_replicate, of both; with whatever sums gradients there. */
+/* cp alone, inside dp_shard, inside dp_replicate, inside both; with every way of summing
+ * gradients. */
 static void each_mesh(Visit *v, CpMode mode)
 {
     for (uint32_t cp = 2; cp <= 4; cp++)
@@ -60,7 +61,7 @@ static void each_zero(Visit *v, CpMode mode)
         }
 }
 
-/* Stages, 8-bit products, losses, dropout, what blocks keep. */
+/* Stages, 8-bit products, losses, dropout, kept outputs of blocks. */
 static void each_other(Visit *v, CpMode mode)
 {
     for (uint32_t k = 0; k < 12; k++) {
@@ -87,8 +88,8 @@ static void each_other(Visit *v, CpMode mode)
     }
 }
 
-/* Keys and values gathered where tp has cut the heads, with sequences cut over tp, too, and not;
- * few KV heads, a head of tokens of its own. */
+/* Keys and values are gathered where tp has cut the heads. The sequence is cut over tp too, or not.
+ * There may be few KV heads, or a head of their own for each token. */
 static void each_tp(Visit *v)
 {
     for (uint32_t k = 0; k < 16; k++) {

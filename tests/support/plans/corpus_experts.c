@@ -1,4 +1,4 @@
-/* Mixtures of experts, shared over ep or not, beside whatever else is on the mesh. */
+/* Mixtures of experts, shared over ep or not, together with other axes of the mesh. */
 #include "tests/support/plans/corpus.h"
 
 typedef struct Visit {
@@ -7,8 +7,8 @@ typedef struct Visit {
     uint32_t n;
 } Visit;
 
-/* Routing varies with the number of the plan: one expert a token or several, room for all or for so
- * few that tokens are dropped, weights relative to the chosen ones or to all. */
+/* Routing varies with the number of the plan: one expert for each token or several; room for all
+ * tokens or so little that some are dropped; weights relative to the chosen experts or to all. */
 static Tiny sizes(const Visit *v, uint32_t ep)
 {
     static const int64_t capacity[] = {0, 3, 2};
@@ -32,7 +32,7 @@ static void give(Visit *v, const Tiny *t)
     v->n++;
 }
 
-/* The same experts are held by nobody else, by ranks of dp_shard, of dp_replicate, of both. */
+/* The same experts are held by no other rank, by ranks of dp_shard, of dp_replicate, or of both. */
 static void each_mesh(Visit *v)
 {
     for (uint32_t ep = 1; ep <= 4; ep *= 2)
@@ -85,7 +85,7 @@ static void each_pipeline(Visit *v)
         }
 }
 
-/* What gathers weights, cuts them, or makes again what was computed. */
+/* Options that gather weights, cut them, or recompute. */
 static void each_option(Visit *v)
 {
     for (uint32_t k = 0; k < 20; k++) {

@@ -1,4 +1,4 @@
-/* Builds the tiny models of the tests through the graph's own functions. */
+/* Builds the tests' tiny models through the graph's own functions. */
 #include "tests/support/plans/models.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ typedef struct Builder {
     Diag diag;
     double spread; /* of weights */
     TensorId labels;
-    ModuleId root, module; /* of what is being built */
+    ModuleId root, module; /* the root, and the module that is being built */
 } Builder;
 
 #define DIMS(...)                                                                                  \
@@ -23,13 +23,13 @@ typedef struct Builder {
         __VA_ARGS__                                                                                \
     }
 
-/* How tensor parallelism may cut a parameter, by the last part of its path. */
+/* Sets how tensor parallelism may cut a parameter, by the last part of its path. */
 static void set_style(Tensor *p)
 {
     static const struct {
         const char *path;
         TpStyle weight, bias;
-        uint8_t dim; /* of the weight, which is cut */
+        uint8_t dim; /* the dimension of the weight that is cut */
     } styles[] = {{".wq.", TP_column, TP_column, 1},     {".wk.", TP_column, TP_column, 1},
                   {".wv.", TP_column, TP_column, 1},     {".w1.", TP_column, TP_column, 1},
                   {".w3.", TP_column, TP_column, 1},     {".up.", TP_column, TP_column, 1},
@@ -50,7 +50,7 @@ static TensorId param(Builder *m, const char *name, double mean, uint32_t n, con
     Tensor *p = &m->g->tensors.at[t];
     p->rest_dtype = p->reduce_dtype = DT_f64;
     p->init = (Init){INIT_normal, mean, m->spread};
-    p->init_stream = t; /* any number of its own */
+    p->init_stream = t; /* any number that no other tensor has */
     p->module = m->module;
     set_style(p);
     return t;
@@ -86,7 +86,7 @@ static TensorId op2(Builder *m, OpKind kind, TensorId x, TensorId y)
     return op(m, kind, (const TensorId[]){x, y}, 2, NULL);
 }
 
-/* op with a bias of dims `n`, `dim` */
+/* Adds an op with a bias of dims `n`, `dim`. */
 static TensorId biased(Builder *m, OpKind kind, TensorId x, TensorId w, const char *path,
                        const char *name, uint32_t n, const int64_t *dim)
 {
@@ -103,7 +103,7 @@ static ModuleId module(Builder *m, const char *path, const char *class_, ModuleI
     return (ModuleId)list_push(m->arena, &m->g->modules, made);
 }
 
-/* From here on nodes and parameters belong to the attention of the block at hand. */
+/* From here on, nodes and parameters belong to the attention of the current block. */
 static ModuleId enter_attention(Builder *m)
 {
     ModuleId block = m->module;
@@ -132,7 +132,7 @@ static void cross_entropy(Builder *m, TensorId logits, double global_tokens)
     TensorId top = op1(m, OP_xent_max, logits);
     TensorId picked = op2(m, OP_xent_pick, logits, m->labels);
     TensorId total = op2(m, OP_xent_sumexp, logits, top);
-    /* as the golden tensors were made */
+    /* as when the golden tensors were made */
     Attrs attrs = {.scale = 1 / global_tokens, .count_all = 1};
     m->g->loss = op(m, OP_xent_loss, (const TensorId[]){top, total, picked, m->labels}, 4, &attrs);
     m->g->tensors.at[m->g->loss].role = ROLE_loss;

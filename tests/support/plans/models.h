@@ -1,6 +1,6 @@
-/* Tiny models as graphs, made node by node: a Llama and a GPT-2 of the same shapes as the golden
- * tensors, whose parameters carry the golden names. Blocks are modules, and weights know how tensor
- * parallelism may cut them. */
+/* Tiny models as graphs, made node by node: a Llama and a GPT-2 with the shapes and parameter names
+ * of the golden tensors. Blocks are modules, and weights state how tensor parallelism may cut
+ * them. */
 #ifndef TANDEM_TESTS_SUPPORT_MODELS_H
 #define TANDEM_TESTS_SUPPORT_MODELS_H
 

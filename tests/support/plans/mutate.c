@@ -36,7 +36,7 @@ static bool is_alike(const Program *p, BufferId a, BufferId b)
     return a != b && x->bytes == y->bytes && x->dtype == y->dtype && from != to;
 }
 
-/* The choice-th of the nearest such buffers before and behind; 0: none. */
+/* Returns the choice-th of the nearest similar buffers before and behind; 0: none. */
 static BufferId other_buffer(const Program *p, BufferId b, uint32_t choice)
 {
     if (choice == 0) {
@@ -163,9 +163,9 @@ Mutations mutate_all(const Plan *plan, Arena *arena)
 
 /* ---- applying ---- */
 
-/* Puts instructions into the order `source` (pcs of the old program), and renames waits; a wait for
- * one that is no longer there becomes a wait for all that it waited for, and for its predecessor on
- * its stream: only what it did is gone, not the order. */
+/* Puts instructions into the order `source` (pcs of the old program) and renames waits. A wait for
+ * a deleted instruction becomes a wait for everything that it waited for, and for its predecessor
+ * on its stream. Only its effect is gone, not the order. */
 static void add_wait(Program *to, Arena *arena, Instr *in, Pc before, Pc self)
 {
     if (!before || before >= self) return;
@@ -193,7 +193,7 @@ static void add_waits(const Program *from, Program *to, Arena *arena, const Pc *
 static void reorder(const Program *from, Program *to, Arena *arena, const Pc *source, uint32_t n)
 {
     Pc *now = arena_array(arena, from->code.n, sizeof *now);
-    for (Pc pc = n; pc-- > 1;) now[source[pc]] = pc; /* the first copy */
+    for (Pc pc = n; pc-- > 1;) now[source[pc]] = pc; /* the first copy counts */
     to->code.at = arena_array(arena, n, sizeof *to->code.at);
     to->code.n = to->code.room = n;
     to->after.at = NULL;
@@ -301,11 +301,12 @@ static void change_attrs(const Plan *plan, Plan *out, Arena *arena, Mutation m)
         if (m.choice == 1) a.hi -= half;
         if (m.choice == 2) a.hi += 2 * half, a.lo -= half > a.lo ? a.lo : half;
     }
-    in->attrs =
-        (AttrsId)list_push(arena, &out->graph.attrs, a); /* not interned: tables are shared */
+    in->attrs = (AttrsId)list_push(arena, &out->graph.attrs,
+                                   a); /* not interned, because tables are shared */
 }
 
-/* Graph and program agree on the other mask: only that it is the forward's is no longer said. */
+/* Graph and program agree on another mask. Only the statement that it is the forward node's mask is
+ * lost. */
 static void change_forward(Plan *out, Arena *arena, NodeId id)
 {
     Node *n = &out->graph.nodes.at[id];
@@ -328,7 +329,7 @@ static void change_launch(Program *p, Pc pc)
     for (Pc k = 1; k < p->code.n; k++)
         if (p->code.at[k].launch > top) top = p->code.at[k].launch;
     if (in->launch) {
-        uint32_t was = in->launch; /* those behind it get a number of their own */
+        uint32_t was = in->launch; /* the members behind it get a number of their own */
         in->launch = 0;
         for (Pc k = pc + 1; k < p->code.n; k++)
             if (p->code.at[k].launch == was) p->code.at[k].launch = top + 1;
@@ -337,7 +338,7 @@ static void change_launch(Program *p, Pc pc)
     in->launch = p->code.at[next_comm(p, pc)].launch = top + 1;
 }
 
-/* Several numbers may have been one kernel's: a new one is the safe name for a mutant. */
+/* Several parts may share the kernel's number, so a new number is a safe one for a mutant. */
 static void change_kernel(Program *p, Pc pc)
 {
     Instr *in = &p->code.at[pc], *before = in - 1;
@@ -346,7 +347,8 @@ static void change_kernel(Program *p, Pc pc)
         return;
     }
     while (before > p->code.at && before->stream != STREAM_compute) before--;
-    if (!before->fuse) before->fuse = p->code.n; /* free: there are fewer kernels */
+    /* unused, because there are fewer kernels than instructions */
+    if (!before->fuse) before->fuse = p->code.n;
     in->fuse = before->fuse;
 }
 
@@ -389,7 +391,7 @@ Plan *mutate(const Plan *plan, Mutation m, Arena *arena)
     switch (m.kind) {
     case MUTATE_delete:
     case MUTATE_swap: change_order(was, p, arena, m); break;
-    case MUTATE_duplicate: /* with a number of its own */
+    case MUTATE_duplicate: /* it gets a number of its own */
         change_order(was, p, arena, m);
         p->code.at[m.pc + 1].match = out->n_match++;
         break;

@@ -1,5 +1,5 @@
-/* Mutations of a plan: one collective, wait, scale or launch deleted, duplicated, swapped,
- * retargeted or rescaled. And an independent proof that a mutant is no mutant at all. */
+/* Mutations of a plan: one collective, wait, scale or launch is deleted, duplicated, swapped,
+ * retargeted or rescaled. Also an independent proof that a mutant is equivalent to the plan. */
 #ifndef TANDEM_TESTS_MUTATE_H
 #define TANDEM_TESTS_MUTATE_H
 
@@ -42,7 +42,7 @@ typedef struct Mutation {
     MutationKind kind;
     uint32_t program;
     Pc pc;
-    uint32_t choice; /* which axis, buffer, wait, output */
+    uint32_t choice; /* number of the axis, buffer, wait or output */
 } Mutation;
 typedef struct Mutations {
     LIST(Mutation) at;
@@ -52,13 +52,13 @@ typedef struct Mutations {
 Mutations mutate_all(const Plan *plan, Arena *arena);
 /* A copy of all arrays, in which anything may be overwritten. */
 Plan *mutate_copy(const Plan *plan, Arena *arena);
-/* The mutant; shares with the plan what does not change. */
+/* Returns the mutant; it shares unchanged parts with the plan. */
 Plan *mutate(const Plan *plan, Mutation m, Arena *arena);
 const char *mutation_text(const Plan *plan, Mutation m, Arena *arena);
-/* Proves, from the programs alone, that the mutant computes bit for bit what the plan does, if it
- * ends: every two instructions of `program`, the one that was changed, that touch the same bytes,
- * one writing, are ordered (exact reachability), and in that order what lives between steps, and
- * what is sent to other programs, gets the same history. False: no proof. */
+/* Proves, from the programs alone, that the mutant computes bit for bit the same as the plan, if it
+ * ends. In the changed `program`, every two instructions that touch the same bytes, one of them
+ * writing, must be ordered (exact reachability). In that order, all that lives between steps or is
+ * sent to other programs must get the same history. Returns false if there is no proof. */
 bool mutate_proves_equal(const Plan *plan, const Plan *mutant, uint32_t program, Arena *scratch);
 
 #endif

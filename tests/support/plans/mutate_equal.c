@@ -1,8 +1,9 @@
-/* Proof that a mutant is equal, from the two programs alone; shares nothing with the verifier.
- * Order: for each instruction the set of all that have finished when it starts, as bits. Values:
- * each byte range has a history, a hash of the instruction that wrote it and of the histories of
- * all it read. What comes from another program is named by its match; what goes there is compared.
- * All ranks of a program do the same, so equal histories are equal bytes on each. */
+/* Proves that a mutant is equivalent, from the two programs alone; shares no code with the
+ * verifier. Order: for each instruction, the set of all instructions that have finished when it
+ * starts, as bits. Values: each byte range has a history, a hash of the instruction that wrote it
+ * and of the histories of everything it read. Values from another program are named by their match;
+ * values sent to another program are compared. All ranks of a program do the same, so equal
+ * histories mean equal bytes on each of them. */
 #include <assert.h>
 #include <string.h>
 
@@ -33,7 +34,7 @@ static Reach find_order(const Program *p, Arena *arena)
         const Instr *in = &p->code.at[pc];
         for (uint32_t k = 0; k < in->after.n; k++)
             add_done(&r, pc, p->after.at[in->after.first + k]);
-        uint32_t group = 0; /* the launch of the nearest predecessor that is not launched with us */
+        uint32_t group = 0; /* launch number of the nearest predecessor outside this launch */
         for (Pc k = pc - 1; k > 0; k--) {
             const Instr *other = &p->code.at[k];
             if (other->stream != in->stream || (in->launch && other->launch == in->launch))
@@ -47,7 +48,7 @@ static Reach find_order(const Program *p, Arena *arena)
     return r;
 }
 
-/* Host memory lies behind all device memory. */
+/* Host memory has addresses behind all device memory. */
 static uint64_t address(const Program *p, BufferId b)
 {
     uint64_t offset;
@@ -92,11 +93,11 @@ static bool has_race(const Program *p, Arena *arena)
 /* ---- histories ---- */
 
 typedef struct Range {
-    uint64_t lo, hi, base; /* base: where the write began */
+    uint64_t lo, hi, base; /* base: address at which the write began */
     Hash128 history;
 } Range;
 typedef struct Bytes {
-    LIST(Range) ranges; /* by lo, not overlapping */
+    LIST(Range) ranges; /* sorted by lo, not overlapping */
 } Bytes;
 
 static Hash128 read_bytes(const Bytes *m, uint64_t lo, uint64_t hi)
@@ -136,15 +137,15 @@ static void write_bytes(Bytes *m, Arena *arena, uint64_t lo, uint64_t hi, Hash12
     m->ranges.room = kept.room;
 }
 
-/* Elements of a flat unit that belong to no parameter are zero: whether a range has them or not is
- * the same. */
+/* Elements of a flat unit that belong to no parameter are zero, so it does not matter whether a
+ * range contains them. */
 static void counted_range(const Plan *plan, const Program *p, const Instr *in, Attrs *attrs)
 {
     uint64_t offset;
     UnitId u = p->buffers.at[program_root(p, program_arg(p, in, 0), &offset)].unit;
     if (!u) return;
     const Unit *unit = &plan->graph.units.at[u];
-    int64_t lo = INT64_MAX, hi = 0; /* of what is counted */
+    int64_t lo = INT64_MAX, hi = 0; /* of the elements that count */
     for (uint32_t i = 0; i < unit->params.n; i++) {
         const Tensor *t = &plan->graph.tensors.at[unit->params.at[i]];
         Shape s = {.n_dims = t->n_dims, .layout = t->use};
@@ -178,7 +179,7 @@ static Hash128 instruction_key(const Plan *plan, const Program *p, Pc pc)
     return hash_bytes(both, sizeof both);
 }
 
-/* Do members of the group run different programs? */
+/* True if members of the group run different programs. */
 static bool crosses(const Plan *plan, AxisSet axes)
 {
     for (Rank r = 0; axes && r < plan->mesh.n_ranks; r++)
@@ -191,7 +192,7 @@ typedef struct History {
     uint32_t program;
     Arena *arena;
     Bytes bytes;
-    Hash128 *sent; /* [match]: what this program gives to others */
+    Hash128 *sent; /* [match]: the values that this program sends to others */
 } History;
 
 static void start(History *h)
@@ -206,7 +207,7 @@ static void start(History *h)
     }
 }
 
-/* The mean of what all hold alike is what they hold. (Of anything else, the proofs reject it.) */
+/* The mean of equal values is that value. (The proofs reject the mean of anything else.) */
 static bool pins_in_place(const Plan *plan, const Instr *in, const Access at[2])
 {
     return in->op == OP_all_reduce && at[0].lo == at[1].lo &&

@@ -1,4 +1,4 @@
-/* Tiny plans made by hand, instruction by instruction: for tests of what reads plans. */
+/* Tiny plans made by hand, instruction by instruction, for tests of code that reads plans. */
 #ifndef TANDEM_TESTS_PLANS_H
 #define TANDEM_TESTS_PLANS_H
 
@@ -6,7 +6,7 @@
 
 /* An empty plan; sizes[AXIS_tp] = 2 and so on; NULL: one rank. */
 Plan *plans_new(Arena *arena, const uint32_t *sizes);
-/* Every rank runs it. Programs move as more are added. */
+/* Adds a program that every rank runs. Programs move when more are added. */
 Program *plans_program(Plan *plan);
 /* A whole (unsplit) root buffer of `n` elements. */
 BufferId plans_flat(Plan *plan, Program *p, int64_t n, DType dtype, Category category);
@@ -26,14 +26,15 @@ typedef struct PlansInstr {
 } PlansInstr;
 Pc plans_instr(Plan *plan, Program *p, const PlansInstr *instr);
 
-/* A plan in which every field of every record is set somewhere: not a sensible one. 8 ranks, two
- * programs, deals of all kinds, names that need escapes. */
+/* A plan in which every field of every record is set somewhere. It makes no sense as a plan: 8
+ * ranks, two programs, deals of all kinds, names that need escapes. */
 Plan *plans_everything(Arena *arena);
 /* tensor-parallel linear on tp 2: x [4,8,16] f32, w [16,32] SPLIT(1), y, all_reduce of a row-cut
  * second linear with its weight's gradient accumulated. */
 Plan *plans_linear(Arena *arena);
 
-/* Equal in every list and number, names by their text. The first difference is printed. */
+/* True if they are equal in every list and number, with names compared by text. It prints the first
+ * difference. */
 bool plans_equal(const Plan *a, const Plan *b);
 
 #endif

@@ -1,4 +1,4 @@
-/* Draws a schedule by running one: at each step a rank does something that it could do. */
+/* Draws a schedule by running one: at each step, some rank does an action that is possible. */
 #include "tests/support/plans/schedules.h"
 
 #include "planner/base/rng.h"
@@ -27,7 +27,7 @@ static void place(Run *r, uint32_t chunks)
     }
 }
 
-/* What can be done for a micro-batch on a stage; ACTION_COUNT: nothing. */
+/* Returns a possible action for a micro-batch on a stage; ACTION_COUNT: none. */
 static ActionKind possible(Run *r, uint32_t stage, uint32_t mb)
 {
     uint32_t m = r->n_microbatches;

@@ -4,8 +4,8 @@
 
 #include "planner/front/config.h"
 
-/* `chunks` stages a rank, dealt out at random; each rank does what it can in random order, with
- * whole backwards and split ones mixed. */
+/* `chunks` stages for each rank, dealt out at random. Each rank does possible actions in random
+ * order, mixing whole and split backwards. */
 OwnSchedule schedule_random(uint64_t seed, uint32_t n_ranks, uint32_t chunks,
                             uint32_t n_microbatches, Arena *arena);
 

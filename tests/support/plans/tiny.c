@@ -1,4 +1,4 @@
-/* Builds Llama- and GPT-2-shaped graphs the way the front does, node by node. */
+/* Builds graphs shaped like Llama and GPT-2, node by node as the front does. */
 #include "tests/support/plans/tiny.h"
 
 #include <assert.h>
@@ -117,7 +117,7 @@ static TensorId op(Build *b, OpKind kind, uint32_t n, TensorId x, TensorId y, Te
         graph_op(b->g, b->arena, kind, in, n, b->t->compute, attrs, b->module, here(b), &b->diag);
     assert(out);
     const Node *node = &b->g->nodes.at[b->g->tensors.at[out].producer];
-    for (uint32_t j = 0; j < node->n_out; j++) /* as the front has them */
+    for (uint32_t j = 0; j < node->n_out; j++) /* as in the front */
         if (b->t->compute != DT_f64 && graph_is_statistic(b->g, node->out[j]))
             b->g->tensors.at[node->out[j]].dtype = DT_f32;
     return out;
@@ -145,7 +145,7 @@ static TensorId state(Build *b, TensorId w, const char *suffix, uint32_t n, cons
     return id;
 }
 
-/* y over the norm of w, n_in dimensions of which are summed. */
+/* Divides y by the spectral norm of w, n_in dimensions of which are summed. */
 static TensorId over_norm(Build *b, TensorId y, TensorId w, uint32_t n_in)
 {
     if (!b->t->spectral) return y;
@@ -154,7 +154,7 @@ static TensorId over_norm(Build *b, TensorId y, TensorId w, uint32_t n_in)
     Attrs eps = {.eps = 1e-12};
     TensorId v = state(b, w, "_v", n_in, t.dim),
              u = state(b, w, "_u", t.n_dims - n_in, t.dim + n_in), made = 0;
-    b->g->tensors.at[u].order = t.order; /* of its outputs */
+    b->g->tensors.at[u].order = t.order; /* of its output dimension */
     TensorId *const next[] = {&u, &v}, *const by[] = {&v, &u};
     const OpKind product[] = {first ? OP_project_over_first : OP_project_of_last,
                               first ? OP_project_of_first : OP_project_over_last};
@@ -186,8 +186,9 @@ static TensorId dropped(Build *b, TensorId x)
     return op(b, OP_dropout, 1, x, 0, 0, &attrs);
 }
 
-/* Dimension 1 of the weight, 0 of the bias, are segments, and what is cut comes behind it; or they
- * are groups, which are cut, of which each has each[k] of segment k. */
+/* For equal segments, dimension 1 of the weight (0 of the bias) is the segments, and the cut
+ * dimension follows. For unequal ones that dimension is the groups, which are cut; each group has
+ * each[k] features of segment k. */
 static TensorId project_fused(Build *b, OpKind kind, const char *name, TensorId x, uint32_t n,
                               const int64_t *dim, TpStyle tp, uint32_t n_each, const int64_t *each)
 {
@@ -263,7 +264,7 @@ static TensorId of_experts(Build *b, const char *name, TensorId rows, uint32_t n
     return op(b, OP_linear_experts, 2, rows, w, 0, NULL);
 }
 
-/* nn.moe; of gpt2, experts with one weight before a gelu. */
+/* nn.moe; for gpt2, experts with one weight before a gelu. */
 static TensorId experts(Build *b, TensorId x, TpStyle column, TpStyle row)
 {
     const Tiny *t = b->t;

@@ -1,4 +1,4 @@
-/* Small models built in C, without Lua: graphs and configs for tests of everything behind the
+/* Small models built in C, without Lua: graphs and configs for tests of all code behind the
  * front. */
 #ifndef TANDEM_TESTS_TINY_H
 #define TANDEM_TESTS_TINY_H
@@ -10,8 +10,9 @@ typedef enum TinyVariant {
     TINY_plain,
     TINY_parallel,    /* attention and feed-forward read the same residual (GPT-NeoX) */
     TINY_doubled,     /* x + x after each block: one value read twice by one op */
-    TINY_column_only, /* feed-forward: column linears without the row linear */
-    TINY_row_only,    /* ... and the other way round: their activations change dimension */
+    TINY_column_only, /* feed-forward: column linears without a row linear */
+    /* ... a row linear without column linears: their activations change dimension */
+    TINY_row_only,
     TINY_VARIANTS
 } TinyVariant;
 
@@ -20,29 +21,33 @@ typedef struct Tiny {
     bool gpt2;    /* layernorm, gelu, learned positions, biases, tied head; else Llama */
     bool fused;   /* q, k, v and gate, up are one weight each */
     bool unequal; /* feed-forward: two MLPs that are added, one twice as wide (fused: one weight) */
-    bool whole_table;     /* the embedding, and a tied head, are not cut by the vocabulary */
-    bool spectral;        /* linears, but a tied head, are divided by their weights' norm */
-    bool biases, qk_norm; /* of all linears also in Llama; of each query's and key's head */
-    int64_t experts;      /* 0: none; else feed-forward is a mixture of them (then neither fused nor
-                             unequal), of which a token goes to top_k, */
-    int64_t top_k, capacity; /* each with room for so many tokens of a sequence (0: all); */
-    bool normalise;          /* their weights sum to 1 */
-    double aux_loss;         /* how unevenly sequences choose, times this, is added to the loss */
+    bool whole_table; /* the embedding, and a tied head, are not cut by the vocabulary */
+    bool spectral;    /* linears, except a tied head, are divided by their weights' norm */
+    /* biases of all linears, also in Llama; norms of each query and key head */
+    bool biases, qk_norm;
+    /* 0: none; else feed-forward is a mixture of them (then neither fused nor unequal). A token
+     * goes to top_k of them, */
+    int64_t experts;
+    /* ... each of which has room for `capacity` tokens of a sequence (0: all); */
+    int64_t top_k, capacity;
+    bool normalise;  /* their weights sum to 1 */
+    double aux_loss; /* this times the unevenness of the choices is added to the loss */
     uint32_t layers;
     int64_t dim, groups, repeat, head_dim, hidden, vocab, seq;
-    int64_t micro; /* sequences per data rank and micro-step */
+    int64_t micro; /* sequences of a data rank in a micro-step */
     uint32_t microbatches;
     uint32_t dp_shard, dp_replicate, cp, ep, tp, pp;
-    bool use_ddp; /* over ep and cp, too: fsdp2 if dp_shard > 1, or ep or cp > 1 without this; else
-                     ddp */
+    /* ddp, also over ep and cp. Without it: fsdp2 if dp_shard, ep or cp > 1, else ddp */
+    bool use_ddp;
     CpOptions cp_options;
     PpOptions pp_options;
-    uint64_t own_seed; /* not 0: the schedule is drawn by it, pp_options.chunks stages a rank */
+    /* not 0: seed of a random schedule with pp_options.chunks stages for each rank */
+    uint64_t own_seed;
     TpOptions tp_options;
     bool use_float8;
     Float8Options float8;
     AcMode ac;
-    uint32_t ac_ops; /* bits: what regions keep, of tiny_ac_ops */
+    uint32_t ac_ops; /* bits of tiny_ac_ops: the op outputs that regions keep */
     bool ac_alternate;
     Fsdp2Options fsdp2;
     bool use_zero; /* zero{} instead of fsdp2{} */
@@ -50,24 +55,26 @@ typedef struct Tiny {
     bool compile; /* at the end of the list */
     CompilePer compile_per;
     uint32_t tile;            /* pieces of the head and the loss; 0: not cut */
-    ZeroOptions zero_options; /* all others of them; prefetch is fsdp2's */
+    ZeroOptions zero_options; /* all other options of zero{}; prefetch is that of fsdp2 */
     bool sgd;
-    DType state;       /* of the moments; DT_none: as parameters at rest */
-    Rounding rounding; /* of bf16 weights */
+    DType state;       /* dtype of the moments; DT_none: that of parameters at rest */
+    Rounding rounding; /* rounding of bf16 weights */
     double clip;       /* global-norm bound; 0: none */
     Denominator denominator;
-    int64_t group;                /* microbatch_mean; 0: micro */
-    double smoothing, z_loss;     /* of the loss */
-    double deviation, scale;      /* of weights, of attention's scores; 0: 0.3, 0.5 */
-    double dropout;               /* after the embedding, attention's scores, and each residual */
-    DType compute, param, reduce; /* DT_f32 unless set; at rest; of gradients */
+    int64_t group;            /* microbatch_mean; 0: micro */
+    double smoothing, z_loss; /* of the loss */
+    /* standard deviation of weights; scale of attention's scores; 0: 0.3, 0.5 */
+    double deviation, scale;
+    /* after the embedding, in attention's scores, and on each residual */
+    double dropout;
+    DType compute, param, reduce; /* DT_f32 unless set; param: at rest; reduce: of gradients */
 } Tiny;
 
-/* Op families of its blocks; those that a model has not are left out in silence. */
+/* Op families of its blocks; families that a model does not have are skipped. */
 enum { TINY_AC_OPS = 15 };
 extern const char *const tiny_ac_ops[TINY_AC_OPS];
 
-/* Ranks with samples of their own. */
+/* Number of ranks that read samples of their own. */
 int64_t tiny_data_ranks(const Tiny *t);
 void tiny_config(const Tiny *t, Arena *arena, Config *config);
 /* Llama: 2 layers, dim 12, 4 groups of 1 head of 4, hidden 16, vocab 29, seq 8, one rank. */

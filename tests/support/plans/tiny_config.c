@@ -82,16 +82,17 @@ void tiny_config(const Tiny *t, Arena *arena, Config *config)
     config->param = t->param;
     config->reduce = t->reduce;
     config->compute = t->compute;
-    config->optimizer = (Optimizer){
-        .kind = t->sgd ? OPTIMIZER_sgd : OPTIMIZER_adamw,
-        .lr = 1e-2,
-        .beta1 = 0.9,
-        .beta2 = 0.95,
-        .eps = 1e-6, /* a key bias has no gradient but rounding: 1e-8 would make steps of it */
-        .weight_decay = 0.1,
-        .state = t->state,
-        .rounding = t->rounding,
-        .clip_norm = t->clip};
+    config->optimizer = (Optimizer){.kind = t->sgd ? OPTIMIZER_sgd : OPTIMIZER_adamw,
+                                    .lr = 1e-2,
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.95,
+                                    /* a key bias has only rounding as gradient, and with 1e-8 Adam
+                                     * would turn that into steps */
+                                    .eps = 1e-6,
+                                    .weight_decay = 0.1,
+                                    .state = t->state,
+                                    .rounding = t->rounding,
+                                    .clip_norm = t->clip};
     config->seed = 7;
     add_passes(t, arena, config);
 }

@@ -1,4 +1,5 @@
-/* Arenas: zeroed and aligned whatever is asked, again after a reset, and a way out when full. */
+/* Arenas: zeroed and aligned for any size, again after a reset, and a way out when memory is
+ * full. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +51,7 @@ static void allocations_do_not_overlap(void **state)
     }
     for (unsigned i = 0; i < 200; i++)
         for (unsigned j = 0; j < i; j++) assert_int_equal(at[i][j], i);
-    /* Even empty ones have addresses of their own. */
+    /* Even empty allocations have addresses of their own. */
     assert_ptr_not_equal(arena_alloc(arena, 0), arena_alloc(arena, 0));
     arena_free(arena);
 }
@@ -101,13 +102,13 @@ static void calls_on_full(void **state)
     arena_on_full(arena, leave, &out);
     if (setjmp(out.back) == 0) arena_alloc(arena, SIZE_MAX);
     assert_int_equal(out.n, 1);
-    /* The product wraps to a small number: it must be seen as the large one it is. */
+    /* The product wraps to a small number; it must be treated as the large one that it is. */
     if (setjmp(out.back) == 0) arena_array(arena, SIZE_MAX / 16 + 2, 16);
     assert_int_equal(out.n, 2);
-    /* More than the address space of any machine has. */
+    /* More than the address space of any machine. */
     if (setjmp(out.back) == 0) arena_alloc(arena, SIZE_MAX / 2 - 4096);
     assert_int_equal(out.n, 3);
-    /* And the arena is still good. */
+    /* The arena is still usable. */
     assert_string_equal(arena_dup(arena, "fine"), "fine");
     arena_free(arena);
 }

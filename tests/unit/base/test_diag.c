@@ -1,4 +1,4 @@
-/* Diagnostics: how they look to people and to machines, and which exit code they give. */
+/* Diagnostics: their form for people and for machines, and their exit codes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,7 +83,7 @@ static void the_lowest_exit_code_wins(void **state)
         Diag one = diag_in(*state);
         diag_error(&one, expected[i].fault, "r", nowhere, "x");
         assert_int_equal(diag_exit_code(&one), expected[i].code);
-        /* Added from the mildest to the worst: each new one decides. */
+        /* Added from the mildest to the worst, so each new one decides the exit code. */
         diag_error(&all, expected[i].fault, "r", nowhere, "x");
         assert_int_equal(diag_exit_code(&all), expected[i].code);
     }

@@ -1,4 +1,4 @@
-/* XXH3-128 as the specification has it, and as the system's library computes it. */
+/* XXH3-128 against its specification and against the system's library. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,7 @@ static void writes_hex(void **state)
     Arena *arena = arena_new();
     assert_string_equal(hash_hex(arena, (Hash128){.hi = 0x12, .lo = 0xABCDEF}),
                         "00000000000000120000000000abcdef");
-    /* What `xxhsum -H128 /dev/null` prints. */
+    /* The output of `xxhsum -H128 /dev/null`. */
     assert_string_equal(hash_hex(arena, hash_bytes(NULL, 0)), "99aa06d3014798d86001c324468d497f");
     arena_free(arena);
 }

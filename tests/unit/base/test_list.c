@@ -18,7 +18,7 @@ static void adds_zeroed_elements(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
-    /* Old bytes in the memory that the list will get. */
+    /* Old bytes in the memory that the list will use. */
     memset(arena_alloc(arena, 12000), 0xFF, 12000);
     arena_reset(arena);
     LIST(Item) items = {0};
@@ -40,7 +40,7 @@ static void pushes_values(void **state)
     (void)state;
     Arena *arena = arena_new();
     LIST(uint32_t) one = {0}, two = {0};
-    /* Two lists in turn: neither may grow where the other lies. */
+    /* Two lists grow in turn: neither may grow into the other. */
     for (uint32_t i = 0; i < 5000; i++) {
         assert_int_equal(list_push(arena, &one, i), i);
         assert_int_equal(list_push(arena, &two, 2 * i), i);
@@ -62,7 +62,7 @@ static void grows_in_place_when_newest(void **state)
     for (uint32_t i = 1; i < 256; i++) list_push(arena, &list, (uint64_t)i);
     assert_ptr_equal(list.at, before);
     assert_int_equal(list.at[0], 7);
-    /* Nothing is wasted by it. */
+    /* This wastes no memory. */
     assert_int_equal(arena_bytes(arena), list.room * sizeof(uint64_t));
     arena_free(arena);
 }
@@ -82,7 +82,7 @@ static void room_ahead_is_zero(void **state)
     assert_true(room >= 1100);
     assert_int_equal(at[99], 5);
     for (uint32_t i = 100; i < room; i++) assert_int_equal(at[i], 0);
-    /* Room that is there already moves nothing. */
+    /* If there is already room, nothing moves. */
     assert_ptr_equal(list_grow(arena, at, 100, &room, 5, sizeof *at), at);
     arena_free(arena);
 }

@@ -1,4 +1,5 @@
-/* Notes on stderr: which level is heard, who is named, and that one note is one line. */
+/* Notes on stderr: the level that is printed, the rank in the prefix, and one line for each
+ * note. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +19,7 @@ typedef struct Heard {
     char text[4096];
 } Heard;
 
-/* Speaks in a child, whose level nobody has set yet. */
+/* Logs in a child, whose level is still unset. */
 static Heard listen_to(const char *environment, bool configures, LogLevel level, int rank,
                        const char *word)
 {

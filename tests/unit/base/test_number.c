@@ -1,5 +1,5 @@
 /* Low-precision formats against their definition: a table of every value, made from the sign,
- * exponent and mantissa of each code, in which the nearest is looked up. */
+ * exponent and mantissa of each code, in which the nearest value is looked up. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static uint32_t n_codes(const Format *f)
     return 1u << (f->exponent + f->mantissa); /* without the sign */
 }
 
-/* The value of a code without sign; NAN and INFINITY by the format's rules. */
+/* Returns the value of a code without sign; NAN and INFINITY by the format's rules. */
 static double value_of(const Format *f, uint32_t code)
 {
     uint32_t m = code & ((1u << f->mantissa) - 1), e = code >> f->mantissa;
@@ -77,11 +77,12 @@ static Table *table_of(const Format *f)
     return t;
 }
 
-/* The code of |x| by the definition: the nearest, of two equally near the even one. */
+/* Returns the code of |x| by the definition: the nearest, and of two equally near ones the even
+ * one. */
 static uint32_t nearest(const Format *f, const Table *t, double x)
 {
     uint32_t lo = 0, hi = t->n - 1;
-    double beyond = 2 * t->at[hi] - t->at[hi - 1]; /* the next value, had it a code */
+    double beyond = 2 * t->at[hi] - t->at[hi - 1]; /* the value that the next code would have */
     if (x >= (t->at[hi] + beyond) / 2) return hi + f->has_infinity;
     if (x >= t->at[hi]) return hi;
     while (hi - lo > 1) {
@@ -121,7 +122,7 @@ static void every_code_returns(void **state)
             number_widen(f->type, &in, &x, 1);
             number_round(f->type, &x, &out, 1);
             assert_int_equal(signbit(x) != 0, code >= n_codes(f));
-            if (isnan(value)) { /* stays one, of its sign; the quiet bit may be set */
+            if (isnan(value)) { /* stays NaN with its sign; the quiet bit may be set */
                 uint32_t quiet = f->has_infinity ? 1u << (f->mantissa - 1) : 0;
                 assert_true(isnan(x));
                 assert_int_equal(code_at(f, &out), code | quiet);
@@ -139,7 +140,8 @@ static void floats_go_to_the_nearest(void **state)
     (void)state;
     for (int i = 0; i < 4; i++) {
         Table *t = table_of(&formats[i]);
-        for (uint64_t u = 0; u <= UINT32_MAX; u += 2039) { /* of all floats, subnormals too */
+        /* a sample of all floats, also subnormal ones */
+        for (uint64_t u = 0; u <= UINT32_MAX; u += 2039) {
             uint32_t bits = (uint32_t)u;
             float x;
             memcpy(&x, &bits, sizeof x);
@@ -149,7 +151,7 @@ static void floats_go_to_the_nearest(void **state)
     }
 }
 
-/* Between any two neighbours: half way, and the floats beside that. */
+/* Between any two neighbours: the middle, and the floats next to it. */
 static void ties_go_to_even(void **state)
 {
     (void)state;
@@ -170,7 +172,8 @@ static void ties_go_to_even(void **state)
     }
 }
 
-/* Doubles a little beside a tie, which as floats are the tie: rounded once, not twice. */
+/* Doubles slightly beside a tie, which become the tie as floats: they must be rounded once, not
+ * twice. */
 static void doubles_are_rounded_once(void **state)
 {
     (void)state;
@@ -224,7 +227,7 @@ static void beyond_the_largest(void **state)
         }
 }
 
-/* Any two types, any length: by way of doubles. */
+/* Any two types and any length, by way of doubles. */
 static void casts(void **state)
 {
     (void)state;

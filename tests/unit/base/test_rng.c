@@ -1,5 +1,4 @@
-/* Philox4x32-10 against its authors' known answers, and that the distributions are what they say.
- */
+/* Philox4x32-10 against its authors' known answers, and statistical tests of the distributions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +29,7 @@ static void equals_known_answers(void **state)
         rng_philox(expected[i].counter, expected[i].key, out);
         for (size_t j = 0; j < 4; j++) assert_int_equal(out[j], expected[i].out[j]);
     }
-    /* seed, stream and index go where the header says. */
+    /* seed, stream and index have the positions that the header states */
     assert_int_equal(rng_u64(UINT64_C(0x299f31d0a4093822), UINT64_C(0x0370734413198a2e),
                              UINT64_C(0x85a308d3243f6a88)),
                      UINT64_C(0x94fdccebd16cfe09));
@@ -50,7 +49,7 @@ static void uniform_is_uniform(void **state)
         bucket[(unsigned)(u * 16)]++;
     }
     double mean = sum / DRAWS, variance = squares / DRAWS - mean * mean;
-    /* Five standard errors of each. */
+    /* Within five standard errors. */
     assert_true(fabs(mean - 0.5) < 5 * sqrt(1.0 / 12 / DRAWS));
     assert_true(fabs(variance - 1.0 / 12) < 5 * sqrt(1.0 / 180 / DRAWS));
     double chi2 = 0, share = DRAWS / 16.0;
@@ -99,7 +98,7 @@ static void streams_and_seeds_differ(void **state)
         equal += rng_u64(1, 1, i) == rng_u64(1, 2, i);
         equal += rng_u64(1, 1, i) == rng_u64(2, 1, i);
         equal += rng_u64(1, 1, i) == rng_u64(1, 1, i + 1);
-        /* A high half counts like a low one. */
+        /* A high half counts as much as a low one. */
         equal += rng_u64(1, 1, i) == rng_u64(1, 1, i + (UINT64_C(1) << 32));
         equal += rng_u64(1, 1, i) == rng_u64(1 + (UINT64_C(1) << 32), 1, i);
         assert_int_equal(rng_u64(9, 8, i), rng_u64(9, 8, i));

@@ -1,4 +1,4 @@
-/* Strings: what grows, what reads back, what people read, and what a misspelt word is near to. */
+/* Strings: growing, reading back, texts for people, and the nearest word to a misspelt one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ static void grows(void **state)
     long_text[sizeof long_text - 1] = 0;
     Str t = str_in(*state);
     str_add(&t, "<");
-    str_print(&t, "%s>", long_text); /* more than the room at hand */
+    str_print(&t, "%s>", long_text); /* more than the room left */
     assert_int_equal(t.n, sizeof long_text + 1);
     assert_int_equal(t.at[0], '<');
     assert_int_equal(t.at[t.n - 1], '>');
@@ -134,12 +134,12 @@ static void finds_the_nearest_word(void **state)
         {"modle", "model"},    /* neighbours swapped: one edit */
         {"model", "model"},    /* itself */
         {"cluser", "cluster"}, /* one missing */
-        {"batchh", "batch"},   /* one too many */
+        {"batchh", "batch"},   /* one letter too many */
         {"mush", "mesh"},      /* another letter */
         {"paralel", "parallel"},
         {"dpshrad", "dp_shard"}, /* two edits of seven letters */
         {"moder", "model"},      /* model and mode are equally near: the first */
-        {"tq", NULL},            /* a third of two letters is no edit */
+        {"tq", NULL},            /* one third of two letters allows no edit */
         {"hd", NULL},
         {"learning_rate", NULL},
         {"clxyter", "cluster"},
@@ -172,7 +172,7 @@ static void sizes_for_people(void **state)
         {1536, "1.5 KiB"},
         {134217728, "128 MiB"},
         {UINT64_C(44238372864), "41.2 GiB"},
-        {1048575, "1.0 MiB"}, /* not 1024.0 KiB; the .0 says that it is rounded */
+        {1048575, "1.0 MiB"}, /* not 1024.0 KiB; the .0 shows that it is rounded */
         {UINT64_C(1) << 50, "1 PiB"},
         {UINT64_MAX, "16.0 EiB"},
     };

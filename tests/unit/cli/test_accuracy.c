@@ -1,6 +1,5 @@
-/* tandem accuracy: tables are read as spreadsheets write them, errors are summed up as worked out
- * by hand, rows that cannot be built are counted by reason, and the number of processes changes
- * nothing. */
+/* tandem accuracy: reads tables as spreadsheets write them. Sums of errors equal those by hand.
+ * Rows that cannot be planned are counted by reason. The number of processes changes nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,7 +67,7 @@ static json_t *accuracy(Arena *arena, const char *option, const char *file, cons
     return root;
 }
 
-/* Rows of `list` whose `key` has `text` in it. */
+/* Number of items of `list` whose `key` contains `text`. */
 static json_int_t n_with(const json_t *list, const char *key, const char *text)
 {
     json_int_t n = 0;
@@ -83,7 +82,8 @@ static json_int_t n_with(const json_t *list, const char *key, const char *text)
     return n;
 }
 
-/* A small Llama in three rows that can be built, and rows that cannot, each for its own reason. */
+/* Three rows of a small Llama that can be planned, and rows that cannot, each for its own
+ * reason. */
 static const char *reasons_table(Arena *arena)
 {
     static const char head[] =
@@ -161,8 +161,8 @@ static void rows_are_counted_by_reason(void **state)
     arena_free(arena);
 }
 
-/* a takes p of 1 ms, b p of 1e6 s: errors and ratios follow from p alone. The row of an oom fits in
- * truth: "not" is counted wrong. */
+/* a takes p of 1 ms, b p of 1e6 s: errors and ratios follow from p alone. The row that ran out of
+ * memory does fit: "not" counts as a wrong verdict. */
 static void errors_are_those_worked_out_by_hand(void **state)
 {
     (void)state;
@@ -196,12 +196,12 @@ static void errors_are_those_worked_out_by_hand(void **state)
             assert_int_equal(json_integer_value(json_object_get(g, "not_right")), 0);
         }
     }
-    assert_int_equal(n_seen, 4); /* each of both for all and for the one source */
+    assert_int_equal(n_seen, 4); /* four of each: for all rows and for the one source */
     json_decref(root);
     arena_free(arena);
 }
 
-/* A size and a bandwidth are a time; a size that is none is no peak. */
+/* A size and a bandwidth give a time; a size that is no number is not a peak. */
 static void collectives_may_state_a_bandwidth(void **state)
 {
     (void)state;
@@ -252,7 +252,7 @@ static void kernels_are_scored_and_drawn(void **state)
 }
 
 /* Families and frameworks that no row of the sample has: a Nemotron under Megatron, and Automodel
- * with and without tensor parallelism, which takes Liger's kernels away. */
+ * with and without tensor parallelism, which switches Liger's kernels off. */
 static void other_families_are_built(void **state)
 {
     (void)state;
@@ -276,8 +276,8 @@ static void other_families_are_built(void **state)
     arena_free(arena);
 }
 
-/* All kernels of the sample are predicted but those of a GPU that the library does not have, and
- * what may be fitted within a factor of 1.7: a mistake in reading a row is larger. */
+/* All kernels of the sample are predicted, except those of a GPU that the library lacks. Rows that
+ * may be fitted are within a factor of 1.7: a mistake in reading a row would be larger. */
 static void every_kind_of_kernel_is_predicted(void **state)
 {
     (void)state;
@@ -311,8 +311,8 @@ static void every_kind_of_kernel_is_predicted(void **state)
             n++;
             double ratio = json_number_value(json_object_get(s, "predicted")) /
                            json_number_value(json_object_get(s, "measured"));
-            bool loose =
-                strstr(kinds[k], "four") != NULL; /* docs/explanation/accuracy.md: what misses */
+            bool loose = strstr(kinds[k], "four") !=
+                         NULL; /* docs/explanation/accuracy.md lists the misses */
             if (!loose && (ratio < 1 / 1.7 || ratio > 1.75))
                 fail_msg("%s: %g of what was measured", kinds[k], ratio);
         }
@@ -322,7 +322,7 @@ static void every_kind_of_kernel_is_predicted(void **state)
     arena_free(arena);
 }
 
-/* The published runs' head, and every twelfth of them. */
+/* The head of the published runs, and every twelfth row. */
 static const char *sample_of_runs(Arena *arena)
 {
     const char *text = command_read_file(arena, runs_file, NULL);
@@ -337,7 +337,7 @@ static const char *sample_of_runs(Arena *arena)
     return command_table(arena, str_text(&s));
 }
 
-/* Bands as wide as the worst of the rows that may be fitted: a prediction that leaves them is a
+/* The bands are as wide as the worst row that may be fitted: a prediction outside them shows a
  * mistake in a plan, not in a constant. */
 static void the_sample_stays_in_its_bands(void **state)
 {
@@ -363,7 +363,7 @@ static void the_sample_stays_in_its_bands(void **state)
     arena_free(arena);
 }
 
-/* 40 micro-batches on four stages: what follows from 8 and 12 is what all of them take. */
+/* 40 micro-batches on four stages: extrapolating from 8 and 12 gives the time of all of them. */
 static void many_microbatches_follow_from_few(void **state)
 {
     (void)state;

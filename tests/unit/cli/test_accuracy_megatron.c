@@ -1,5 +1,5 @@
-/* tandem accuracy: rows of Megatron. Cells that a row states are honoured, and each term of memory
- * is worth its closed form. */
+/* tandem accuracy: Megatron's rows. Cells that a row states are used, and each term of memory
+ * equals its closed form. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "cli/accuracy/accuracy.h"
 #include "tests/support/command.h"
 
-/* What a row differs in from the small GPT below. */
+/* Differences between a row and the small GPT below. */
 typedef struct Row {
     const char *framework, *zero, *dropout, *attention, *env, *impl, *vocab, *gpu, *n_gpus, *batch;
     const char *per_node, *fusions_off, *flag;
@@ -78,7 +78,8 @@ static void is_about(double is, double wanted)
         fail_msg("%.4g, and %.4g were expected", is, wanted);
 }
 
-/* Scores: 5 bytes each with dropout, 2 without (Korthikanti et al., 4.1), per head and layer. */
+/* Scores take 5 bytes each with dropout, 2 without (Korthikanti et al., 4.1), for each head and
+ * layer. */
 static void attention_that_is_named_writes_its_scores(void **state)
 {
     (void)state;
@@ -86,14 +87,14 @@ static void attention_that_is_named_writes_its_scores(void **state)
     const double scores = (double)layers * micro * heads * seq * seq;
     Row row = plain, unfused = plain;
     unfused.attention = "unfused";
-    /* Flash attention keeps a number of four bytes a query and head. */
+    /* Flash attention keeps a four-byte number for each query and head. */
     is_about(allocated(unfused, arena) - allocated(row, arena), 2 * scores);
     row.dropout = unfused.dropout = "0.1";
     is_about(allocated(unfused, arena) - allocated(row, arena), 5 * scores);
     Row local = row;
     local.attention = "", local.impl = "local";
     is_about(allocated(local, arena), allocated(unfused, arena));
-    /* An image of before flash attention's deterministic backward pass falls back. */
+    /* An image from before flash attention's deterministic backward pass uses other kernels. */
     Row old = row;
     old.attention = "", old.env = "NVTE_ALLOW_NONDETERMINISTIC_ALGO=0";
     is_about(allocated(old, arena), allocated(row, arena));
@@ -102,7 +103,7 @@ static void attention_that_is_named_writes_its_scores(void **state)
     arena_free(arena);
 }
 
-/* A mask of a byte for each of a layer's two sums. */
+/* A mask of one byte for each element of a layer's two sums. */
 static void hidden_dropout_keeps_masks(void **state)
 {
     (void)state;
@@ -113,7 +114,7 @@ static void hidden_dropout_keeps_masks(void **state)
     arena_free(arena);
 }
 
-/* cuBLAS's workspace comes from the allocator: 8 of 4 MiB instead of 8.125 MiB. The forward thread
+/* The allocator gives cuBLAS's workspace: 8 times 4 MiB instead of 8.125 MiB. The forward thread
  * and autograd's thread have one each. */
 static void a_workspace_may_be_asked_for(void **state)
 {
@@ -122,12 +123,12 @@ static void a_workspace_may_be_asked_for(void **state)
     Row row = plain, asks = plain;
     asks.env = "NCCL_ALGO=Ring; CUBLAS_WORKSPACE_CONFIG=:4096:8";
     const double more = allocated(asks, arena) - allocated(row, arena);
-    /* A block keeps what is left of its segment where that is less than 1 MiB. */
+    /* A block keeps the rest of its segment if that is less than 1 MiB. */
     assert_true(fabs(more - 2 * (32 * 1048576. - 8519680)) < 1.1 * 1048576);
     arena_free(arena);
 }
 
-/* On Hopper Transformer Engine's own workspace has 32 MiB instead of 4, and both of PyTorch's have
+/* On Hopper, Transformer Engine's own workspace is 32 MiB instead of 4, and both of PyTorch's are
  * 32 MiB instead of 8.125. */
 static void a_newer_gpu_has_larger_workspaces(void **state)
 {
@@ -152,7 +153,7 @@ static void fused_gradients_keep_a_tensor_a_size(void **state)
     arena_free(arena);
 }
 
-/* LoRA: of 18 bytes a weight only its own 2 remain. Inputs of products are not kept either. */
+/* LoRA: of 18 bytes for a weight, only its own 2 remain. Inputs of products are not kept either. */
 static void a_frozen_base_has_no_states(void **state)
 {
     (void)state;
@@ -165,8 +166,8 @@ static void a_frozen_base_has_no_states(void **state)
     arena_free(arena);
 }
 
-/* Stages 1 to 3 over eight ranks: moments and fp32 weights, then gradients, then weights are dealt
- * out. A row without a stage has its framework's default: Megatron-LM's is 0. */
+/* Stages 1 to 3 over eight ranks shard moments and fp32 weights, then gradients, then weights. A
+ * row without a stage has its framework's default: 0 for Megatron-LM. */
 static void a_stated_stage_is_honoured(void **state)
 {
     (void)state;
@@ -190,7 +191,7 @@ static void a_stated_stage_is_honoured(void **state)
     arena_free(arena);
 }
 
-/* 18 bytes a parameter of the embedding, and the loss's 6 bytes a logit. */
+/* 18 bytes for each parameter of the embedding, and the loss's 6 bytes for each logit. */
 static void a_stated_vocabulary_is_honoured(void **state)
 {
     (void)state;

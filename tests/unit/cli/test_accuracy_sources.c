@@ -1,4 +1,4 @@
-/* tandem accuracy: what a row leaves open and its source says, and what is known to hold of
+/* tandem accuracy: facts that a row leaves open but its source states, and known facts of the
  * sources' runs. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include "cli/accuracy/accuracy.h"
 #include "tests/support/command.h"
 
-/* What is predicted of the file's only row. */
+/* The prediction for the file's only row. */
 static double predicted_of(const char *file, const char *what, Arena *arena)
 {
     CommandResult r = COMMAND(arena, 60, "accuracy", "--runs", file, "--json");
@@ -31,7 +31,8 @@ static double predicted_of(const char *file, const char *what, Arena *arena)
     return predicted;
 }
 
-/* Allocated bytes of a small Llama on eight GPUs, 4,096 tokens each, a vocabulary of 65,536. */
+/* Allocated bytes of a small Llama on eight GPUs with 4,096 tokens each and a vocabulary of
+ * 65,536. */
 static double allocated_of(const char *source, const char *gpu, const char *rest, Arena *arena)
 {
     const char *file = command_table(
@@ -48,11 +49,12 @@ static double allocated_of(const char *source, const char *gpu, const char *rest
     return predicted_of(file, "memory allocated", arena);
 }
 
-/* torchao's page says that its H100s ran a torchtitan whose loss was eager: three copies of the
- * logits in fp32 more; on Blackwell attention's output, 2 bytes an element, and a number a head are
- * not kept; that of the upgrade of GPUs, that stage 3 had the optimizer on the host, 14 bytes a
- * parameter over the ranks while gradients come, less 10 of the largest for its part's norm; and
- * that a layer's weights are released sooner, since its host waits at each reduction. */
+/* torchao's page says that its H100s ran a torchtitan with an eager loss: three more fp32 copies of
+ * the logits. On Blackwell, attention's output (2 bytes an element) and one number for each head
+ * are not kept. The page on upgrading GPUs says that stage 3 had the optimizer on the host: 14
+ * bytes for each parameter over the ranks while gradients come, less 10 of the largest for its
+ * part's norm. A layer's weights are then released sooner, because its host waits at each
+ * reduction. */
 static void what_ran_is_what_the_source_says(void **state)
 {
     (void)state;
@@ -74,8 +76,8 @@ static void what_ran_is_what_the_source_says(void **state)
     arena_free(arena);
 }
 
-/* A local batch of 16 on four stages, two a rank: torchtitan of 2024 cuts it by four, of the
- * January after by eight, and since its micro-batches are what is said. */
+/* A local batch of 16 on four stages, two for each rank. torchtitan of 2024 cuts it by four, of
+ * January 2025 by eight; later versions state their micro-batches. */
 static void a_local_batch_is_cut_as_torchtitan_did(void **state)
 {
     (void)state;
@@ -107,20 +109,20 @@ static void a_local_batch_is_cut_as_torchtitan_did(void **state)
     arena_free(arena);
 }
 
-/* KempnerForge's mixtures: 24 layers of 2048, experts of 7168, 4,096 tokens a sequence, H200s. What
- * each took, in GiB; 0: it ran out of memory. */
+/* KempnerForge's mixtures: 24 layers of 2048, experts of 7168, 4,096 tokens in a sequence, H200s.
+ * Measured memory of each, in GiB; 0: it ran out of memory. */
 static const struct Mixture {
     const char *experts, *n_gpus, *tp, *ep, *shard, *micro, *rate, *step_s;
     double gib;
 } mixtures[] = {
     {"8", "8", "1", "1", "8", "4", "6065.12", "2.7", 50.2},
     {"16", "8", "1", "1", "8", "4", "3374.25", "4.86", 71.9},
-    /* All 64 experts are made on each device before ep takes 16 of them. */
+    /* All 64 experts are created on each device before ep takes 16 of them. */
     {"64", "8", "1", "4", "2", "1", "224.5", "4.57", 127.5},
     {"8", "32", "4", "2", "4", "8", "756.25", "5.4", 74.7},
     {"8", "32", "4", "2", "4", "12", "843.75", "7.4", 106.7},
     {"8", "32", "4", "2", "4", "16", "", "", 0},
-    /* Its rate tells of four micro-batches, whose gradients are summed whole in fp32. */
+    /* Its rate implies four micro-batches, whose gradients are summed whole in fp32. */
     {"8", "32", "4", "2", "4", "2", "443.75", "9.5", 57.9},
 };
 enum { N_MIXTURES = sizeof mixtures / sizeof *mixtures };
@@ -146,7 +148,7 @@ static const char *mixtures_table(Arena *arena)
     return command_table(arena, str_text(&s));
 }
 
-/* Within 4 % of what was measured. What each term is worth is in tests/sim/test_torch_kept.c. */
+/* Within 4 % of the measurements. tests/sim/test_torch_kept.c tests each term. */
 static void mixtures_take_what_they_took(void **state)
 {
     (void)state;
@@ -193,8 +195,8 @@ static double on_network(const char *gpu, const char *network, Arena *arena)
         "step time", arena);
 }
 
-/* An A100's node has eight NICs of 200 Gb/s unless the row says otherwise, an H100's eight of 400.
- */
+/* A node of A100s has eight NICs of 200 Gb/s unless the row says otherwise; a node of H100s eight
+ * of 400. */
 static void a_row_may_state_its_network(void **state)
 {
     (void)state;

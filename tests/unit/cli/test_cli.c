@@ -1,4 +1,4 @@
-/* The command as a person meets it: verbs, options, help, hints, exit codes, streams. */
+/* The command as a person sees it: verbs, options, help, hints, exit codes, streams. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,7 +84,7 @@ static void every_verb_helps_with_an_example_and_the_exit_codes(void **state)
         assert_non_null(strstr(r.out, arena_print(arena, "Example\n  tandem %s", verb->name)));
         assert_non_null(strstr(r.out, "Exit status\n  0  done"));
         assert_non_null(strstr(r.out, "--json"));
-        /* help of narrow terminals: no line over 110 columns */
+        /* help fits narrow terminals: no line over 110 columns */
         for (const char *line = r.out; *line != 0;) {
             size_t n = strcspn(line, "\n");
             assert_true(n <= 110);
@@ -101,7 +101,7 @@ static void every_verb_helps_with_an_example_and_the_exit_codes(void **state)
     arena_free(arena);
 }
 
-/* Each option that a verb's help lists is taken by that verb's parser, and no other. */
+/* Each option that a verb's help lists is accepted by that verb, and no other option is. */
 static void help_and_parser_agree(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void help_and_parser_agree(void **state)
             options_parse(&cli, 3, argv);
             bool unknown =
                 cli.diag.items.n > 0 && strcmp(cli.diag.items.at[0].rule, "unknown-option") == 0;
-            /* getopt takes what begins an option's name for it, where only one is meant. */
+            /* getopt accepts an unambiguous beginning of an option's name. */
             if (strstr(str_text(&own), names.at[k]) == NULL && !unknown)
                 fail_msg("%s takes %s", verbs[i].name, names.at[k]);
             const char *alone = arena_print(arena, "%s ", names.at[k]);
@@ -185,7 +185,7 @@ static void a_full_disk_is_noticed(void **state)
     arena_free(arena);
 }
 
-/* `| head -1`: nobody is there to read the rest, which is no error. */
+/* `| head -1`: the reader leaves before the end, which is no error. */
 static void a_reader_may_leave_early(void **state)
 {
     (void)state;
@@ -234,7 +234,7 @@ static void rates_are_of_what_runs(void **state)
     arena_free(arena);
 }
 
-/* Published runs are other frameworks': they vouch for predictions under a profile only. */
+/* Published runs are other frameworks', so they only vouch for predictions under a profile. */
 static void a_prediction_says_how_far_it_is_known(void **state)
 {
     (void)state;
@@ -248,7 +248,7 @@ static void a_prediction_says_how_far_it_is_known(void **state)
     arena_free(arena);
 }
 
-/* Failures that leave nothing of the speed are said, not drawn for ever. */
+/* If failures leave nothing of the speed, that is said; no runs are drawn for ever. */
 static void what_cannot_be_said_is_not(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The way of a plan through the command, each step with its own store: check, sim (stored once),
- * show and its text, run on loopback, compare, trace, runs; and what does not fit. */
+/* A plan's way through the command, each test with its own store: check, sim (stored once), show
+ * and its text, run on loopback, compare, trace, runs; and a plan that does not fit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,11 +81,11 @@ static void predictions_are_made_once(void **state)
     assert_true(rate * step_s / tokens > 0.999 && rate * step_s / tokens < 1.001);
     double busy = number(first, "compute_ps") + number(first, "exposed_ps");
     assert_true(busy <= number(first, "step_ps") * 1.0001);
-    /* Another cluster and another seed are other predictions. */
+    /* Another cluster or another seed gives another prediction. */
     json_t *other = DOCUMENT(arena, 0, "sim", llama, "--db", db, "--cluster", "hgx_h200");
     assert_true(json_is_false(json_object_get(other, "found")));
     assert_true(number(other, "run") != number(first, "run"));
-    /* The first one is still found, though it is not the newest. */
+    /* The first prediction is still found although it is not the newest. */
     json_t *again = DOCUMENT(arena, 0, "sim", llama, "--db", db);
     assert_true(json_is_true(json_object_get(again, "found")));
     assert_true(number(again, "run") == number(first, "run"));
@@ -172,7 +172,8 @@ static void texts_are_read_back(void **state)
     arena_free(arena);
 }
 
-/* --cluster and --nodes: the mesh is judged against what they name, not what the script names. */
+/* --cluster and --nodes: the mesh is checked against the cluster that they name, not the
+ * script's. */
 static void a_named_cluster_is_judged(void **state)
 {
     (void)state;
@@ -199,7 +200,7 @@ static void a_named_cluster_is_judged(void **state)
     root = DOCUMENT(arena, 0, "check", llama, "--cluster", "dgx_a100", "--set", "mesh.dp_shard=32");
     assert_true(number(root, "ranks") == 64);
     json_decref(root);
-    /* The text of a plan, too. */
+    /* It also works for the text of a plan. */
     const char *path = arena_print(arena, "%s/l.plan", command_new_folder(arena));
     r = COMMAND(arena, 60, "show", llama, "--text");
     command_write_file(path, r.out);
@@ -247,7 +248,7 @@ static void loopback_runs_are_compared(void **state)
     r = COMMAND(arena, 60, "compare", "--db", db);
     assert_int_equal(r.exit_code, 0);
     assert_non_null(strstr(r.out, "all compute"));
-    /* A prediction is not a measured run. */
+    /* A prediction is no measured run. */
     const char *other = arena_print(arena, "%.0f", number(run, "prediction"));
     r = COMMAND(arena, 60, "compare", other, "--db", db);
     assert_int_equal(r.exit_code, 2);
@@ -258,8 +259,8 @@ static void loopback_runs_are_compared(void **state)
     arena_free(arena);
 }
 
-/* In bf16, and with all of it in bf16: as planned, as well as in fp32, in less memory. */
-/* Nothing is measured for a store that cannot be written. */
+/* Loopback runs the plan in bf16 as planned, as well as in fp32, with less memory. */
+/* Nothing is measured if the store cannot be written. */
 static void the_store_comes_first(void **state)
 {
     (void)state;
@@ -303,8 +304,8 @@ static void low_precision_trains(void **state)
     arena_free(arena);
 }
 
-/* A plan that reproduces another system's mistakes: its findings are told, it is simulated, and no
- * way of running it is open. */
+/* A plan that reproduces another system's mistakes: its findings are reported and it is simulated,
+ * but every way of running it is refused. */
 static void originals_are_looked_at_and_never_run(void **state)
 {
     (void)state;
@@ -359,7 +360,8 @@ static CommandResult verify_of(Arena *arena, const char *what, const char *mesh,
     return COMMAND(arena, 60, "run", plan, "--verify", "--db", "none");
 }
 
-/* What is scaled down is another plan: with fewer stages, other sizes, patterns that may miss. */
+/* The scaled-down plan is another one, with fewer stages, other sizes and patterns that may match
+ * nothing; it must not hide errors of the whole plan. */
 static void verify_refuses_what_check_refuses(void **state)
 {
     (void)state;
@@ -381,8 +383,9 @@ static void verify_refuses_what_check_refuses(void **state)
     }
 }
 
-/* Low precision is found whoever asked for it, and right plans hold their bounds in it: biases,
- * which Adam's first step moves by one size whatever their gradient, too. */
+/* Low precision is found whether the precision, a pass or the optimizer asks for it, and right
+ * plans stay within their bounds. That includes biases, which Adam's first step moves by one size
+ * whatever their gradient. */
 static void low_precision_is_verified(void **state)
 {
     (void)state;
@@ -405,8 +408,8 @@ static void low_precision_is_verified(void **state)
     }
 }
 
-/* On the first draw of this seed's data the plan is 2.3 times as far off as one rank; on most draws
- * it is not. */
+/* On the first draw of this seed's data, the plan is 2.3 times as far off as one rank; on most
+ * draws it is not. */
 static void one_draw_of_data_condemns_no_plan(void **state)
 {
     (void)state;
@@ -418,7 +421,8 @@ static void one_draw_of_data_condemns_no_plan(void **state)
     arena_free(arena);
 }
 
-/* A pattern of layers that the small model has not: the verdict says so, and of which part. */
+/* A pattern names layers that the small model lacks: the verdict says so, and which part it
+ * concerns. */
 static void what_is_scaled_away_is_said(void **state)
 {
     (void)state;
@@ -441,7 +445,7 @@ static void what_is_scaled_away_is_said(void **state)
     }
 }
 
-/* show --mesh answers for a mesh that no pass can use yet; --state of one rank and of all. */
+/* show --mesh works for a mesh that no pass can use yet; --state for one rank and for all. */
 static void a_mesh_and_a_state_are_shown(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What a person or another program may hand the command by mistake: each is told, names what would
- * work, and neither crashes nor loses what the store holds. */
+/* Mistaken or hostile input to the command: each is reported with a working alternative, and
+ * neither crashes the command nor damages the store. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
 static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
 
-/* The exit code, and words on standard error; NULL: nothing must stand there. */
+/* Expects this exit code, and these words on standard error; NULL: standard error must be empty. */
 static void expect(Arena *arena, int code, const char *words, const char *const *arguments)
 {
     CommandResult r = command_run(arena, 60, arguments);
@@ -80,7 +80,7 @@ static void files_that_are_not_what_they_should(void **state)
     arena_free(arena);
 }
 
-/* Two plans' texts that once ended the command by an assertion. */
+/* Two texts of plans that once ended the command by an assertion. */
 static void texts_that_lie(void **state)
 {
     (void)state;
@@ -117,7 +117,7 @@ static void no_store_is_wanted(void **state)
     arena_free(arena);
 }
 
-/* The prediction is shown, the exit code tells that it was not kept. */
+/* The prediction is shown, and the exit code tells that it was not stored. */
 static void a_store_that_takes_nothing(void **state)
 {
     (void)state;
@@ -139,7 +139,8 @@ static void a_store_that_takes_nothing(void **state)
     arena_free(arena);
 }
 
-/* What is no file is written to, never replaced: a link to a device, which takes nothing. */
+/* Outputs that are no regular files are written to, never replaced: here a link to a device that
+ * accepts nothing. */
 static void outputs_that_are_no_files(void **state)
 {
     (void)state;
@@ -173,7 +174,7 @@ static void outputs_that_are_no_files(void **state)
     arena_free(arena);
 }
 
-/* A full disk behind standard output, with and without a document: said, and code 1. */
+/* A full disk behind standard output, with and without a document: it is reported, with code 1. */
 static void a_full_standard_output(void **state)
 {
     (void)state;
@@ -197,7 +198,7 @@ static void a_full_standard_output(void **state)
     arena_free(arena);
 }
 
-/* TANDEM_DB=none stands for all verbs: only those that live on a store refuse. */
+/* TANDEM_DB=none applies to all verbs: only those that need a store refuse. */
 static void without_a_store_by_the_environment(void **state)
 {
     (void)state;
@@ -213,7 +214,7 @@ static void without_a_store_by_the_environment(void **state)
     arena_free(arena);
 }
 
-/* A value that a model refuses is shown, and --set of the whole list says what to write instead. */
+/* A value that a model refuses is shown, and --set of a whole list says what to write instead. */
 static void values_are_named(void **state)
 {
     (void)state;

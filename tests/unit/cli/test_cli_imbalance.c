@@ -1,5 +1,4 @@
-/* sim --imbalance: for whom it is, how far it goes, and that a prediction says that it was asked
- * for. */
+/* sim --imbalance: the plans that accept it, its upper limit, and that a prediction states it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +41,7 @@ static void only_what_can_be(void **state)
     (void)state;
     refused("", EIGHT, "1.5", "uneven choices drop tokens and take no longer");
     refused(DROPS_NOBODY, "dp_shard = 8", "1.5", "no experts that ranks share");
-    /* one of 4 experts a rank: a token, of 2, sends it one */
+    /* each rank has one of 4 experts, and a token with 2 choices sends it at most one */
     refused(DROPS_NOBODY, EIGHT, "2.5", "to 2, one of 4 ranks");
     refused(DROPS_NOBODY, EIGHT, "0.5", "from 1");
     refused(DROPS_NOBODY, EIGHT, "nan", "a positive number");

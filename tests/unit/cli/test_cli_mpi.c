@@ -1,4 +1,4 @@
-/* tandem run under a real mpirun: what the newcomer's demonstration does, and its exit codes. */
+/* tandem run under a real mpirun: the demonstration for newcomers, and exit codes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,8 +29,8 @@ static json_t *parse(const CommandResult *r)
     return root;
 }
 
-/* 4 ranks as dp_shard 2 x tp 2; the text is learnt: the mean of the last 10 losses is under 0.6 of
- * the first. The prediction comes from this machine's own measurements. */
+/* 4 ranks as dp_shard 2 x tp 2 learn the text: the mean of the last 10 losses is under 0.6 of the
+ * first. The prediction uses this machine's own measurements. */
 static void a_text_is_learnt_on_four_ranks(void **state)
 {
     (void)state;
@@ -54,10 +54,10 @@ static void a_text_is_learnt_on_four_ranks(void **state)
     assert_true(number(compared, "unjoined_rows") == 0);
     assert_true(number(compared, "joined_rows") > 0);
     double step = number(compared, "step_ratio");
-    assert_true(step > 0 && step < HUGE_VAL); /* how good it is, a busy machine cannot say */
+    assert_true(step > 0 && step < HUGE_VAL); /* a busy machine cannot show how accurate it is */
     print_message("predicted / measured step %.2f\n", step);
     json_decref(compared);
-    /* Everything is measured now: nothing is missing, and a second run measures nothing. */
+    /* Everything is measured now, so a second run measures nothing. */
     r = COMMAND(arena, 60, "calibrate", tiny, "--db", db);
     if (r.exit_code != 0) fail_msg("%s", r.err);
     assert_null(strstr(r.err, "measuring"));
@@ -77,7 +77,7 @@ static void both_backends_give_the_same_losses(void **state)
     json_t *mpi = parse(&a), *loopback = parse(&b);
     assert_true(number(mpi, "first_loss") == number(loopback, "first_loss"));
     assert_true(number(mpi, "last_loss") == number(loopback, "last_loss"));
-    /* One document, whoever runs the ranks. */
+    /* There is one document, whichever process runs the ranks. */
     const char *key;
     json_t *value;
     json_object_foreach(loopback, key, value) if (json_object_get(mpi, key) == NULL)
@@ -90,7 +90,7 @@ static void both_backends_give_the_same_losses(void **state)
         json_t *one = json_object_get(mpi, same[i]), *other = json_object_get(loopback, same[i]);
         if (one == NULL || !json_equal(one, other)) fail_msg("'%s' differs", same[i]);
     }
-    /* Memory is measured without --poison, of the worst rank, and is what was planned. */
+    /* Memory is measured without --poison, for the worst rank, and equals the plan. */
     assert_true(number(mpi, "highest_byte_touched") == number(loopback, "highest_byte_touched"));
     assert_true(number(mpi, "highest_byte_touched") == number(mpi, "arena_bytes"));
     CommandResult c = COMMAND(arena, 60, "compare", arena_print(arena, "%.0f", number(mpi, "run")),
@@ -103,7 +103,7 @@ static void both_backends_give_the_same_losses(void **state)
     arena_free(arena);
 }
 
-/* The newest row of the store. */
+/* The newest row of the store must have this kind and status. */
 static void newest(Arena *arena, const char *db, const char *kind, const char *status)
 {
     CommandResult r = COMMAND(arena, 60, "runs", "--db", db, "--limit", "1", "--json");
@@ -114,7 +114,7 @@ static void newest(Arena *arena, const char *db, const char *kind, const char *s
     json_decref(root);
 }
 
-/* A rank is killed: that the run was tried is kept. */
+/* A rank is killed: the store keeps a row for the run. */
 static void a_run_that_dies_leaves_a_row(void **state)
 {
     (void)state;
@@ -122,7 +122,8 @@ static void a_run_that_dies_leaves_a_row(void **state)
     const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
     CommandResult r = COMMAND(arena, 300, "run", tiny, "--steps", "2", "--db", db);
     if (r.exit_code != 0) fail_msg("%s", r.err);
-    /* What has `run` for its first word and no children is a rank; in step 2 all are there. */
+    /* A process whose first argument is `run` and that has no children is a rank; in step 2 all
+     * ranks are there. */
     const char *script = arena_print(
         arena,
         "%s run %s --steps 1000000 -v --db %s >%s.out & run=$!\n"
@@ -137,7 +138,7 @@ static void a_run_that_dies_leaves_a_row(void **state)
     if (r.exit_code != 6) fail_msg("code %d\n%s", r.exit_code, r.err);
     assert_non_null(strstr(r.err, "error[rank-died]"));
     newest(arena, db, "measured", "failed");
-    r = COMMAND(arena, 60, "compare", "--db", db); /* of the one that went well */
+    r = COMMAND(arena, 60, "compare", "--db", db); /* of the run that succeeded */
     assert_int_equal(r.exit_code, 0);
     r = COMMAND(arena, 60, "runs", "--db", db);
     assert_non_null(strstr(r.out, "failed"));
@@ -156,13 +157,13 @@ static void mistakes_have_their_codes(void **state)
     r = COMMAND(arena, 60, "run", tiny, "--data", "no-such-file.txt", "--db", db);
     assert_int_equal(r.exit_code, 3);
     assert_non_null(strstr(r.err, "error[data-file]"));
-    /* A learning rate that blows up ends the run with the first bad number. */
+    /* A learning rate that diverges ends the run with the first bad number. */
     r = COMMAND(arena, 300, "run", tiny, "--steps", "30", "--set", "optimizer.lr=900", "--set",
                 "optimizer.warmup_steps=0", "--db", db);
     assert_int_equal(r.exit_code, 6);
     const char *said = strstr(r.err, "error[not-finite]");
     assert_non_null(said);
-    assert_null(strstr(said + 1, "error[not-finite]")); /* once, not by every rank */
+    assert_null(strstr(said + 1, "error[not-finite]")); /* reported once, not by every rank */
     newest(arena, db, "measured", "failed");
     r = COMMAND(arena, 60, "compare", "--db", db);
     assert_int_equal(r.exit_code, 7); /* no run measured anything */

@@ -1,5 +1,5 @@
-/* tandem run that is interrupted: it ends its ranks, says in one line where it was and what is left
- * of it, and leaves with 128 + the signal. */
+/* An interrupted tandem run ends its ranks, reports in one line where it was and what is left of
+ * it, and exits with 128 + the signal. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
 typedef struct Session {
     Arena *arena;
     const char *folder, *db, *out, *err;
-    int code; /* as it left; -1: a signal ended it */
+    int code; /* its exit code; -1: a signal ended it */
 } Session;
 
 static void pause_ms(long ms)
@@ -38,7 +38,7 @@ static const char *text_of(const Session *s, const char *path)
     return text != NULL ? text : "";
 }
 
-/* Processes, other than this one, whose command line names the folder. */
+/* Number of processes, without this one, whose command line names the folder. */
 static uint32_t n_processes(const Session *s)
 {
     uint32_t n = 0;
@@ -77,7 +77,7 @@ static pid_t start(const Session *s, const char *json)
     _exit(127);
 }
 
-/* Sends the signal when `file` says `word`, and waits. */
+/* Sends the signal when `file` contains `word`, and waits. */
 static void interrupt(Session *s, int number, const char *json, const char *file, const char *word)
 {
     pid_t child = start(s, json);
@@ -120,7 +120,7 @@ static RunRecord measured(const Session *s)
     return record;
 }
 
-/* The line that tells it; there is one. */
+/* Returns the one line that reports it. */
 static const char *told(const Session *s)
 {
     static const char begins[] = "error[run-interrupted]: ";
@@ -178,7 +178,7 @@ static void the_document_is_written_all_the_same(void **state)
     arena_free(s.arena);
 }
 
-/* Ranks measure collectives before the run begins. */
+/* Ranks measure collectives before the run begins; this can be interrupted too. */
 static void measuring_is_interrupted_too(void **state)
 {
     (void)state;

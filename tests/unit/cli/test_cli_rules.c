@@ -1,7 +1,6 @@
-/* Every rule id that a diagnostic in the sources carries has a row in cli/rules/rules.def, every
- * row is raised somewhere, and is told in full. The ids are found by reading the sources, not by a
- * list that could be forgotten.
- */
+/* Every rule id of a diagnostic in the sources has a row in cli/rules/rules.def. Every row is
+ * raised somewhere and has a full story. The test finds the ids by reading the sources; it needs no
+ * list. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +37,8 @@ static bool is_kebab(const char *id)
     return id[strlen(id) - 1] != '-';
 }
 
-/* Is the literal at `quote` the rule of diag_error(d, FAULT_x, "rule" or diag_warning(d, "rule"? */
+/* True if the literal at `quote` is the rule in diag_error(d, FAULT_x, "rule" or diag_warning(d,
+ * "rule". */
 static bool follows_fault(const char *text, const char *quote)
 {
     const char *at = quote;
@@ -51,7 +51,7 @@ static bool follows_fault(const char *text, const char *quote)
 }
 
 static uint32_t n_found;
-static bool raised[1024]; /* [row] its id stands in quotes in a source */
+static bool raised[1024]; /* [row]: its id is quoted in a source */
 
 static void mark(const char *id)
 {
@@ -74,7 +74,7 @@ static void check_file(Arena *arena, const char *path)
         }
         const char *id = arena_copy(arena, at + 1, (size_t)(end - at - 1));
         mark(id);
-        if (strncmp(id, "error[", 6) == 0) /* said without memory for a diagnostic */
+        if (strncmp(id, "error[", 6) == 0) /* printed without memory for a diagnostic */
             mark(arena_copy(arena, id + 6, strcspn(id + 6, "]")));
         bool sure = follows_fault(text, at);
         if (id[0] != 0 && is_kebab(id) && (sure || strchr(id, '-') != NULL) && !is_listed(id)) {
@@ -86,7 +86,8 @@ static void check_file(Arena *arena, const char *path)
     }
 }
 
-/* The library in Lua reports by core.fail("rule", ...) and the like, dialects by d:error("rule". */
+/* The Lua library reports by core.fail("rule", ...) and similar functions, dialects by
+ * d:error("rule". */
 static void check_lua_calls(Arena *arena, const char *path, const char *text, const char *call)
 {
     for (const char *at = text; (at = strstr(at, call)) != NULL;) {
@@ -139,7 +140,7 @@ static void every_rule_of_the_sources_is_explained(void **state)
     n_found = 0;
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
         walk(arena, arena_print(arena, "%s/%s", TANDEM_SOURCE_DIR, folders[i]));
-    assert_true(n_found > 50); /* or the search itself is broken */
+    assert_true(n_found > 50); /* else the search itself is broken */
     for (uint32_t i = 0; i < n_rules; i++)
         if (!raised[i]) fail_msg("cli/rules/rules.def: no source raises \"%s\"", rules[i].id);
     arena_free(arena);

@@ -25,7 +25,7 @@ static void keeps_both_outputs(void **state)
     assert_false(r.timed_out);
     assert_string_equal(r.out, "out\n");
     assert_string_equal(r.err, "err\n");
-    /* More than a pipe holds, on both at once. */
+    /* More than a pipe holds, on both outputs at once. */
     r = shell(arena, 30, "yes | head -c 300000; yes | head -c 200000 >&2");
     assert_int_equal(r.exit_code, 0);
     assert_int_equal(r.n_out, 300000);
@@ -56,7 +56,7 @@ static void ends_what_hangs(void **state)
     assert_int_equal(r.signal, SIGKILL);
     assert_string_equal(r.out, "started\n");
     assert_true(r.seconds < 100);
-    /* A grandchild that keeps the pipes open does not hold up the result. */
+    /* A grandchild that keeps the pipes open does not delay the result. */
     r = shell(arena, 200, "sleep 300 & echo gone");
     assert_false(r.timed_out);
     assert_int_equal(r.exit_code, 0);

@@ -1,5 +1,5 @@
-/* Who had the cores: the arithmetic by hand, and a run beside processes that keep every core busy,
- * which must be said where its times stand. */
+/* Other users of the cores: the arithmetic by hand, and a run beside processes that keep every core
+ * busy, which must be reported beside its times. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static void processes_are_summed_and_machines_counted_once(void **state)
     assert_int_equal(cores_use(unknown, 2).cores, 0);
 }
 
-/* What is too short for the machine's counters is not known. */
+/* A period too short for the machine's counters gives no result. */
 static void a_moment_says_nothing(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
-/* The error bars that predictions are printed with are those of the predictions beside them
- * (tests/data/predicted_runs.csv), and those are what is predicted today; tests/bench/error_bar.py
- * makes both again. */
+/* The error bars printed with predictions are those of tests/data/predicted_runs.csv, and today's
+ * predictions equal that file. tests/bench/error_bar.py makes both again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +72,7 @@ static uint32_t errors_of(const Row *rows, uint32_t n, ErrorOf of, const char *p
     return n_errors;
 }
 
-/* As the rule says, from the rows: the nearest class with five. */
+/* By the rule, from the rows: the nearest class with five rows. */
 static void expect_bar(const Row *rows, uint32_t n, ErrorOf of, const char *profile,
                        const char *gpu)
 {
@@ -120,7 +119,7 @@ static void expect_said(Arena *arena, const char *wanted, const char *runtime, c
     if (strstr(r.out, wanted) == NULL) fail_msg("no '%s' in\n%s", wanted, r.out);
 }
 
-/* Which rows a prediction's bars are of, it says; and how many of its own there are. */
+/* A prediction says which rows its bars come from, and how many rows of its own there are. */
 static void a_prediction_says_whose_bars_it_has(void **state)
 {
     (void)state;
@@ -151,7 +150,8 @@ static void a_prediction_says_whose_bars_it_has(void **state)
     arena_free(arena);
 }
 
-/* Half of the sample's rows must be predicted within 3 % of what the bar was made of. */
+/* Half of the sample's rows must be predicted within 3 % of the value that the bar was made
+ * from. */
 static void the_predictions_are_todays(void **state)
 {
     (void)state;

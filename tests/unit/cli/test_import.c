@@ -1,5 +1,5 @@
-/* tandem import: files as nccl-tests, PyTorch's profiler and nsys write them; damaged ones; and a
- * long trace in little memory. */
+/* tandem import: files of nccl-tests, PyTorch's profiler and nsys; damaged ones; and a long trace
+ * in little memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,7 +61,7 @@ static void text_of_nccl_tests(void **state)
     assert_string_equal(text.rows.at[0].type, "float");
     assert_true(text.rows.at[0].us == 10.5 && text.rows.at[0].in_place_us == 9.75);
     assert_true(text.rows.at[1].us == 25 && text.rows.at[1].in_place_us == 0);
-    /* What it measured stands in a command line, where there is one. */
+    /* The collective is found in a command line, if there is one. */
     command_write_file(path, arena_print(arena, "$ ./build/all_reduce_perf -b 8\n%s", all_reduce));
     assert_true(nccl_tests_read(path, arena, &text, &d));
     assert_true(text.known);
@@ -162,7 +162,7 @@ static void trace_of_pytorch(void **state)
     assert_int_equal(gather->bytes, 16384);
     assert_true(gather->alone);
     assert_int_equal(samples_time(gather), 30000000);
-    /* One that breaks off is read as far as it goes; one that is no trace is refused. */
+    /* A file that breaks off is read as far as it goes; a file that is no trace is refused. */
     command_write_file(path,
                        arena_copy(arena, trace, (size_t)(strstr(trace, "{\"ph\": \"i\"") - trace)));
     sink = sink_new(arena);
@@ -232,7 +232,7 @@ static void export_of_nsys(void **state)
     assert_int_equal(r.exit_code, 0);
     assert_non_null(strstr(r.out, "left out    2 kernels, 100 % of their time: nsys records no"));
     assert_non_null(strstr(r.out, "use         none"));
-    /* Cut in the middle, or with bytes changed: an error or fewer rows. */
+    /* Cut in the middle, or with changed bytes: an error, or fewer rows. */
     size_t n = 0;
     const char *bytes = command_read_file(arena, path, &n);
     Draws rng = {3, 0};
@@ -251,7 +251,7 @@ static void export_of_nsys(void **state)
     arena_free(arena);
 }
 
-/* A payload of NCCL's domain, 3, as it lies in an export; ranks follow the communicator. */
+/* A payload of NCCL's domain, 3, as stored in an export; ranks follow the communicator. */
 static const char *payload(Arena *arena, uint32_t schema, uint64_t communicator, uint64_t second)
 {
     unsigned char bytes[48] = {3};
@@ -263,8 +263,8 @@ static const char *payload(Arena *arena, uint32_t schema, uint64_t communicator,
     return str_text(&s);
 }
 
-/* Process 7 calls an all-gather, two in a group, a message and an all-reduce; process 8 the first
- * all-gather, for which it waits less. */
+/* Process 7 calls an all-gather, two in a group, a message and an all-reduce; process 8 calls the
+ * first all-gather, for which it waits less. */
 static const char *calls_of_nccl(Arena *arena)
 {
     const char *init = payload(arena, 1, 77, 4), *gather = payload(arena, 2, 77, 1 << 20);
@@ -290,7 +290,7 @@ static const char *calls_of_nccl(Arena *arena)
         "(5,'ncclSend'),(6,'ncclDevKernel_SendRecv'),(7,'ncclCommInitRank'),(8,'ncclGroupEnd');");
     const struct {
         int64_t at, process;
-        int kind; /* 'r': a range, of this name and payload; 'k': a kernel, that takes so many us */
+        int kind; /* 'r': a range with this name and payload; 'k': a kernel of that many us */
         int name, us;
         const char *payload;
     } events[] = {{1, first, 'r', 7, 0, init},     {10, first, 'r', 3, 0, gather},
@@ -329,12 +329,12 @@ static void payloads_of_nccl(void **state)
     assert_true(nsys_read(path, sink, arena, &d));
     meet_all(sink);
     assert_int_equal(sink->events, 6);
-    assert_int_equal(sink->n_sizeless, 3); /* the group's, the message's, and one of no call */
+    assert_int_equal(sink->n_sizeless, 3); /* the group's, the message's, and one without a call */
     assert_int_equal(sink->all.n, 2);
     const Samples *gather = sink->all.at[0], *reduce = sink->all.at[1];
     assert_int_equal(gather->kind, COLLECTIVE_all_gather);
     assert_int_equal(gather->n_ranks, 4);
-    assert_int_equal(gather->bytes, 4 << 20); /* of all ranks */
+    assert_int_equal(gather->bytes, 4 << 20); /* bytes of all ranks */
     assert_false(gather->alone);
     assert_int_equal(samples_time(gather), 60000000);
     assert_int_equal(reduce->kind, COLLECTIVE_all_reduce);
@@ -348,7 +348,7 @@ static void payloads_of_nccl(void **state)
     arena_free(arena);
 }
 
-/* Medians of a reservoir: of many equal draws the middle stays in the middle. */
+/* Medians of a reservoir: with many equal draws the median stays in the middle. */
 static void many_samples_few_kept(void **state)
 {
     (void)state;
@@ -367,7 +367,7 @@ static void many_samples_few_kept(void **state)
     arena_free(arena);
 }
 
-/* Some 50 MB of events, imported by the command: its memory stays near that of a small one. */
+/* The command imports some 50 MB of events; its memory stays near that of a small import. */
 static void a_long_trace_in_little_memory(void **state)
 {
     (void)state;
@@ -386,7 +386,7 @@ static void a_long_trace_in_little_memory(void **state)
             "float const*, float*, int)\", \"pid\": 0, \"tid\": 7, \"ts\": %u, \"dur\": %u, "
             "\"args\": {\"External id\": %u, \"grid\": [%u, 1, 1], \"block\": [256, 1, 1]}}\n",
             i > 0 ? "," : "", i % 40, i * 10, 5 + i % 9, 1 + i % 4000, 1 + i % 40);
-    for (uint32_t i = 1; i <= 2000; i++) /* every other kernel's operator; forty shapes */
+    for (uint32_t i = 1; i <= 2000; i++) /* the operator of every other kernel; forty shapes */
         fprintf(
             file,
             ",{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::silu\", \"ts\": 1, \"dur\": "
@@ -410,7 +410,7 @@ static void a_long_trace_in_little_memory(void **state)
     arena_free(arena);
 }
 
-/* Imported collectives change a prediction that asks for them, and no other. */
+/* Imported collectives change a prediction that requests them, and no other. */
 static void imported_collectives_are_used(void **state)
 {
     (void)state;
@@ -426,7 +426,7 @@ static void imported_collectives_are_used(void **state)
                   (unsigned long long)(bytes >> 10)); /* 1 GB/s */
     command_write_file(text, str_text(&rows));
     CommandResult r = COMMAND(arena, 60, "import", text, "--machine", "slow", "--db", db);
-    assert_int_equal(r.exit_code, 3); /* how many ranks? */
+    assert_int_equal(r.exit_code, 3); /* the number of ranks is missing */
     assert_non_null(strstr(r.err, "import-format"));
     r = COMMAND(arena, 60, "import", text, "--ranks", "2", "--machine", "slow", "--db", db);
     assert_int_equal(r.exit_code, 0);
@@ -435,12 +435,12 @@ static void imported_collectives_are_used(void **state)
     CommandResult other = COMMAND(arena, 60, "sim", plan, "--db", db, "--machine", "unknown");
     CommandResult slow = COMMAND(arena, 60, "sim", plan, "--db", db, "--machine", "slow");
     assert_int_equal(plain.exit_code + slow.exit_code, 0);
-    assert_int_equal(other.exit_code, 2); /* not silently without what was asked for */
+    assert_int_equal(other.exit_code, 2); /* an error instead of silently ignoring the request */
     assert_non_null(strstr(other.err, "it has what was measured on 'slow'"));
     const char *a = strstr(plain.out, "step  "), *c = strstr(slow.out, "step  ");
     assert_true(a != NULL && c != NULL);
     assert_true(strncmp(a, c, strcspn(a, "\n")) != 0);
-    /* What is explained is that very prediction: its path ends where the step does. */
+    /* The explained prediction is the same one: its path ends where the step does. */
     r = COMMAND(arena, 60, "sim", plan, "--db", db, "--machine", "slow", "--explain", "--json");
     assert_int_equal(r.exit_code, 0);
     json_t *root = json_loads(r.out, 0, NULL);

@@ -1,5 +1,5 @@
-/* Traces of PyTorch's profiler: operators with shapes as kernels of plans, collectives as several
- * ranks saw them. */
+/* Traces of PyTorch's profiler: operators with shapes become kernels of plans; collectives combine
+ * the views of several ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ static ImportSink *sink_new(Arena *arena)
     return sink;
 }
 
-/* "name|type dims|type dims|word": operands of a call */
+/* "name|type dims|type dims|word": the operands of a call */
 static const char *key_of(Arena *arena, const char *text)
 {
     OpCall call = {0};
@@ -59,7 +59,7 @@ static void calls_as_work(void **state)
     } cases[] = {
         {"aten::mm|" B "8192x4096|" B "4096x1024",
          "work product bf16 batch=1 sides=8192x1024 k=4096"},
-        {"aten::mm|" B "1024x8192|" B "8192x4096", /* the same sides the other way around */
+        {"aten::mm|" B "1024x8192|" B "8192x4096", /* the same sides in the other order */
          "work product bf16 batch=1 sides=4096x1024 k=8192"},
         {"aten::addmm|" B "7|" B "5x6|" B "6x7", "work product bf16 batch=1 sides=7x5 k=6"},
         {"aten::bmm|float 3x5x6|float 3x6x7", "work product f32 batch=3 sides=7x5 k=6"},
@@ -78,7 +78,7 @@ static void calls_as_work(void **state)
          "work attention bf16 batch=2 heads=32 kv=8 queries=512 keys=512 head=128"},
         {"aten::_flash_attention_backward|" Q "|" Q "|" K "|" K "|" Q "|x|x|x|512|512|0.|True|x",
          "work attention_grad bf16 batch=2 heads=32 kv=8 queries=512 keys=512 head=128 causal"},
-        /* with dropout; where nothing says whether it is causal */
+        /* with dropout; without a statement whether it is causal */
         {"aten::_flash_attention_forward|" Q "|" K "|" K "|x|x|512|512|0.1|True|False", NULL},
         {"aten::_flash_attention_forward|" Q "|" K "|" K "|x|x|512|512|0.|x|False", NULL},
         {"aten::_flash_attention_forward|" Q "|" K "|" K, NULL},
@@ -107,8 +107,9 @@ static void calls_as_work(void **state)
     arena_free(arena);
 }
 
-/* The kernels of Llama-3.1-8B under tp = 2: up-projection of one micro-batch and attention. One
- * comes before its operator, one in two kernels; one belongs to no operator with a shape. */
+/* The kernels of Llama-3.1-8B under tp = 2: the up-projection of one micro-batch, and attention.
+ * One kernel comes before its operator; one operator has two kernels; one kernel belongs to no
+ * operator with a shape. */
 static const char with_shapes[] =
     "{\"traceEvents\": [\n"
     "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"a\",\"ts\":2,\"dur\":1000,"
@@ -132,7 +133,7 @@ static const char with_shapes[] =
     "\"args\":{\"External id\":11}},\n"
     "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"e\",\"ts\":6,\"dur\":100,\"args\":{}}]}\n";
 
-/* Durations of an op on rank 0 in the trace of a run: how many there are of `us`. */
+/* In the trace of a run, counts the instructions of an op on rank 0 that take `us`. */
 static uint32_t count_ops(Arena *arena, const char *path, const char *name, double us)
 {
     size_t n = 0;
@@ -181,7 +182,7 @@ static void shapes_are_used(void **state)
     r = COMMAND(arena, 60, "trace", "1", "--db", db, "-o", out);
     assert_int_equal(r.exit_code, 0);
     assert_int_equal(count_ops(arena, out, "linear", 1234.5), 0);
-    /* Measured anew, it is predicted anew: what the store knows is in the calibration. */
+    /* A new measurement gives a new prediction, because the calibration depends on the store. */
     char *changed = arena_dup(arena, with_shapes);
     memcpy(strstr(changed, "\"dur\":1000"), "\"dur\":1500", 10);
     command_write_file(path, changed);
@@ -189,7 +190,7 @@ static void shapes_are_used(void **state)
     assert_int_equal(r.exit_code, 0);
     r = COMMAND(arena, 60, "sim", plan, "--db", db, "--machine", "m");
     assert_non_null(strstr(r.out, "run         3"));
-    /* Without shapes: nothing to use, and it says so. */
+    /* Without shapes nothing is usable, and the command says so. */
     command_write_file(path, "[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"a\",\"dur\":1000}]");
     r = COMMAND(arena, 60, "import", path, "--machine", "n", "--db", db);
     assert_int_equal(r.exit_code, 0);
@@ -200,7 +201,7 @@ static void shapes_are_used(void **state)
     arena_free(arena);
 }
 
-/* One rank's trace of as many all-gathers as there are durations (us, 0 ends). */
+/* One rank's trace with one all-gather for each duration (us; 0 ends the list). */
 static const char *gathers(Arena *arena, int rank, const double *us)
 {
     Str s = str_in(arena);
@@ -248,13 +249,14 @@ static void the_last_to_come_tells(void **state)
     assert_int_equal(s->n, 4);
     assert_int_equal(samples_time(s), 25500000);
     assert_int_equal(sink->n_met, 4);
-    /* One rank: it was last in one of two cases; the median of those is the lowest quarter's end */
+    /* One rank: it was last in one of two cases, whose median is the end of the lowest quarter. */
     sink = sink_new(arena);
     s = gathered(arena, folder, both, 1, sink);
     assert_true(s->alone);
     assert_int_equal(samples_time(s), 31000000);
     assert_int_equal(sink->n_alone, 4);
-    /* Of traces that differ in number, or of the same rank, nobody knows what met what. */
+    /* If traces have different numbers of collectives, or come from the same rank, they cannot be
+     * matched. */
     const char *const uneven[] = {gathers(arena, 0, first), gathers(arena, 1, fewer)};
     s = gathered(arena, folder, uneven, 2, sink_new(arena));
     assert_true(s->alone);
@@ -265,7 +267,7 @@ static void the_last_to_come_tells(void **state)
     const char *const nobody[] = {gathers(arena, -1, first), gathers(arena, -1, second)};
     s = gathered(arena, folder, nobody, 2, sink_new(arena));
     assert_true(s->alone);
-    /* Two steps of two ranks: each with its own. */
+    /* Two steps of two ranks: each step is matched with its own counterpart. */
     const char *const steps[] = {both[0], both[1], gathers(arena, 0, later),
                                  gathers(arena, 1, later)};
     s = gathered(arena, folder, steps, 4, sink_new(arena));

@@ -1,5 +1,5 @@
-/* The streaming reader of JSON: what it tells, where it finds faults, and that no bytes whatever,
- * cut or changed at any place, do more than that. */
+/* The streaming JSON reader: the values that it reports, and the places of faults. Arbitrary bytes,
+ * cut or changed anywhere, must do no more harm than that. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -127,7 +127,7 @@ static void nesting_has_a_bound(void **state)
     arena_free(arena);
 }
 
-/* Long texts are cut, not refused; blocks of the file end anywhere in them. */
+/* Long texts are cut, not refused; file blocks may end anywhere in them. */
 static void long_texts_are_cut(void **state)
 {
     (void)state;
@@ -157,7 +157,7 @@ static void what_breaks_off_may(void **state)
         Arena *arena = arena_new();
         Told told, strict;
         Diag d;
-        /* cut anywhere: an error that says where, or, where that is allowed, what was there */
+        /* cut anywhere: an error with its place or, where that is allowed, the values so far */
         assert_false(read_bytes(whole, n, false, arena, &strict, &d));
         assert_non_null(strstr(d.items.at[0].text, "the file ends here"));
         assert_int_equal(read_bytes(whole, n, true, arena, &told, &d), n > 0);

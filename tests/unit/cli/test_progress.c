@@ -1,4 +1,4 @@
-/* How far a verb is: which pieces have a line, and what is written over. */
+/* Progress of a verb: which pieces have a line, and the line that is overwritten. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "cli/report/progress.h"
 #include "planner/base/clock.h"
 
-/* All that was written; closes the file. */
+/* Returns everything that was written; closes the file. */
 static const char *written(FILE *file, char text[static 512])
 {
     rewind(file);
@@ -30,7 +30,8 @@ static void some_pieces_have_lines(void **state)
     for (int i = 0; i < 8; i++) progress_add(&p, 1, progress_shows(&p) ? line[i] : NULL);
     progress_end(&p);
     assert_int_equal(p.done, 8);
-    assert_string_equal(written(file, text), "a\nd\ng\nh\n"); /* the last, whatever its number */
+    /* the last piece, whatever its number */
+    assert_string_equal(written(file, text), "a\nd\ng\nh\n");
 }
 
 static void one_line_is_written_over(void **state)
@@ -42,7 +43,7 @@ static void one_line_is_written_over(void **state)
     assert_false(progress_shows(&p));
     progress_add(&p, 3, NULL);
     progress_add(&p, 1, NULL);
-    progress_add(&p, 1, NULL); /* a byte too many in the pipe is not told */
+    progress_add(&p, 1, NULL); /* a surplus byte in the pipe is not counted */
     progress_end(&p);
     assert_string_equal(written(file, text), "\rsweep: 3 of 4 done, some 0 s left \033[K"
                                              "\rsweep: 4 of 4 done, some 0 s left \033[K"
@@ -59,7 +60,7 @@ static void nobody_is_told(void **state)
     assert_int_equal(p.done, 1);
 }
 
-/* With --json standard output is one document; a test's standard error is no terminal. */
+/* With --json, standard output is one document; the standard error of a test is no terminal. */
 static void options_say_where(void **state)
 {
     (void)state;

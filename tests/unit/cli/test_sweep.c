@@ -1,5 +1,5 @@
-/* tandem sweep: every combination is what `sim` says of it, in order of what was asked for, with a
- * reason for each loser; and a sweep that is killed loses nothing that it had found. */
+/* tandem sweep: every combination gives the result of `sim`, in the requested order, with a reason
+ * for each point that does not fit. A killed sweep loses none of its results. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,8 @@ static const char *word(const json_t *row, const char *key)
     return json_string_value(json_object_get(row, key));
 }
 
-/* A plan that names another system fits where that system does: its arena of 61 GiB would. */
+/* A plan that names another system must fit in that system's memory; its own arena of 61 GiB would
+ * fit. */
 static void another_system_must_fit_itself(void **state)
 {
     (void)state;
@@ -114,7 +115,7 @@ static void rows_are_ranked_and_losers_have_reasons(void **state)
     arena_free(arena);
 }
 
-/* By memory the order is another one; by dollars it needs a price, which --price gives. */
+/* By memory the order is different; by dollars it needs a price, which --price gives. */
 static void the_order_is_what_was_asked_for(void **state)
 {
     (void)state;
@@ -210,7 +211,7 @@ static void a_found_point_is_looked_up(void **state)
                                    "SELECT count(*) FROM sweep_point WHERE status = 'ok' AND "
                                    "json_extract(settings, '$.\"mesh.dp_shard\"') = '8'"),
                      2);
-    /* An answer that somebody changes in the store shows that it is the one that is printed. */
+    /* A changed answer in the store shows that the stored one is printed. */
     Diag d = diag_in(arena);
     Store *store = store_open(db, false, &d);
     assert_true(db_exec(store_db(store),
@@ -223,7 +224,7 @@ static void a_found_point_is_looked_up(void **state)
     again = command_run(arena, 120, arguments);
     assert_null(strstr(again.out, "\"step_ps\": 7,"));
     assert_int_equal(stored_number(arena, db, "SELECT count(*) FROM run"), 4);
-    /* A script beside the plan hides the library's of the same name. */
+    /* A script beside the plan hides the library's script of the same name. */
     again = command_run(arena, 120, arguments);
     const char *hidden = arena_print(arena, "%s/clusters", folder);
     assert_int_equal(mkdir(hidden, 0777), 0);
@@ -299,7 +300,7 @@ static void mistakes_are_told_before_anything_runs(void **state)
     arena_free(arena);
 }
 
-/* On a terminal it says how far it is, and takes that away again; in a pipe it says nothing. */
+/* On a terminal it shows its progress and removes it again; in a pipe it shows nothing. */
 static void progress_is_for_terminals(void **state)
 {
     (void)state;
@@ -323,7 +324,8 @@ static void progress_is_for_terminals(void **state)
     arena_free(arena);
 }
 
-/* A store that takes the first predictions and not the rest; files may not grow beyond it. */
+/* The store takes the first predictions but not the rest, because files may not grow beyond a
+ * limit. */
 static void what_was_not_stored_is_named(void **state)
 {
     (void)state;
@@ -347,14 +349,14 @@ static int64_t stored(Arena *arena, const char *db)
 {
     Diag d = diag_in(arena);
     Store *store = store_open(db, true, &d);
-    if (store == NULL) return 0; /* not there yet */
+    if (store == NULL) return 0; /* it does not exist yet */
     DbStatement *st = db_prepare(store_db(store), &d, "SELECT count(*) FROM run", "");
     int64_t n = db_step(st, &d) ? db_int(st, 0) : 0;
     store_close(store);
     return n;
 }
 
-/* In a process group of its own, two predictions far. */
+/* Starts a sweep in its own process group and waits until two predictions are stored. */
 static pid_t start_sweep(Arena *arena, int n, const char *db)
 {
     Str seeds = str_in(arena);
@@ -380,7 +382,7 @@ static pid_t start_sweep(Arena *arena, int n, const char *db)
     return child;
 }
 
-/* Processes of the group that have not ended. */
+/* Number of processes of the group that have not ended. */
 static uint32_t n_running(Arena *arena, pid_t group)
 {
     uint32_t n = 0;
@@ -390,7 +392,8 @@ static uint32_t n_running(Arena *arena, pid_t group)
         const char *path = arena_print(arena, "/proc/%s/stat", one->d_name);
         const char *text =
             isdigit((unsigned char)one->d_name[0]) ? command_read_file(arena, path, NULL) : NULL;
-        const char *end = text != NULL ? strrchr(text, ')') : NULL; /* the name may hold anything */
+        /* the process name may contain anything, also ')' */
+        const char *end = text != NULL ? strrchr(text, ')') : NULL;
         char state, *after = NULL;
         if (end == NULL || strlen(end) < 4) continue;
         state = end[2];
@@ -401,7 +404,7 @@ static uint32_t n_running(Arena *arena, pid_t group)
     return n;
 }
 
-/* `kill` reaches one process alone; the others have nobody left to work for. */
+/* `kill` reaches only one process; the others must end too. */
 static void who_ends_a_sweep_ends_its_processes(void **state)
 {
     (void)state;
@@ -416,7 +419,7 @@ static void who_ends_a_sweep_ends_its_processes(void **state)
     uint32_t left = n_running(arena, child);
     kill(-child, SIGKILL);
     assert_int_equal(left, 0);
-    assert_in_range(stored(arena, db), 2, 199); /* not because they were done */
+    assert_in_range(stored(arena, db), 2, 199); /* they ended before all the work was done */
     arena_free(arena);
 }
 
@@ -433,11 +436,11 @@ static void a_killed_sweep_goes_on_where_it_was(void **state)
     assert_int_equal(r.exit_code, 0);
     r = COMMAND(arena, 300, "sweep", llama, "--try", "seed=1,2,3,4,5,6,7,8", "--db", db);
     assert_int_equal(r.exit_code, 0);
-    assert_int_equal(stored(arena, db), 8); /* each once: what was there is found again */
+    assert_int_equal(stored(arena, db), 8); /* each one once: existing ones are found again */
     arena_free(arena);
 }
 
-/* Before and after a change: values are those of the two predictions. */
+/* Before and after a change: the values are those of the two predictions. */
 static void two_runs_are_put_side_by_side(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* The corpus of broken scripts in tests/bad_input: each NAME.lua has a NAME.expect with the
- * diagnostics that people must see, word for word. Lines that begin with `# ` say how it is run:
- * `# set key=value`, `# cpu seconds`, `# command` (only the whole command finds this mistake).
+ * diagnostics that people must see, word for word. Lines that begin with `# ` say how it is run: `#
+ * set key=value`, `# cpu seconds`, `# command` (only the whole command finds this mistake).
  * TANDEM_UPDATE=1 writes the expectations anew; read the difference before committing it. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -94,7 +94,7 @@ static void write_expectation(Arena *arena, const Case *c, const char *text)
     command_write_file(arena_print(arena, "%s.expect", c->name), str_text(&all));
 }
 
-/* 0 if all is as expected. */
+/* Returns 0 if everything is as expected. */
 static int run_front(const Case *c)
 {
     Arena *arena = arena_new();
@@ -121,8 +121,8 @@ static int run_front(const Case *c)
         print_error("%s: expected\n%sgot\n%s", c->name, c->expected, str_text(&text));
         failed = 1;
     }
-    /* Most scripts end at once, and those that never would by their processor time; a busy machine
-     * gives none for seconds. */
+    /* Most scripts end at once, and endless ones by their processor time. A busy machine may give a
+     * process no time for seconds. */
     if (took > 60 + 10 * c->cpu_s) {
         print_error("%s: took %g s\n", c->name, took);
         failed = 1;
@@ -140,7 +140,7 @@ static void every_script_is_told_what_is_wrong(void **state)
         if (!corpus->at[i].command_only) failed += run_front(&corpus->at[i]);
     assert_int_equal(failed, 0);
     assert_int_not_equal(access("owned", F_OK),
-                         0); /* what forbidden_os and forbidden_io would make */
+                         0); /* the files that forbidden_os and forbidden_io would create */
 }
 
 static int run_command(const Case *c)

@@ -1,5 +1,5 @@
-/* Every cluster of the library loads, is what its file is called, and has collectives that take
- * longer the more bytes and the farther they go. */
+/* Every cluster of the library loads, has its file's name, and has collectives that take longer for
+ * more bytes and longer distances. */
 #include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
@@ -33,14 +33,14 @@ static void check_collectives(const Cluster *c)
             for (q.bytes = 64; q.bytes <= UINT64_C(1) << 34; q.bytes *= 2) {
                 NcclChoice choice = nccl_answer(c, &q);
                 assert_true(choice.time_ps > 0);
-                /* the tuner may change its algorithm too early: never by much */
+                /* the tuner may change its algorithm slightly too early */
                 assert_true((double)choice.time_ps >= .6 * (double)last);
                 assert_true(choice.nic_bytes <= 0 || nodes > 1);
                 last = choice.time_ps;
             }
             double seconds = (double)last / (double)PS_PER_S;
             if (nodes > 1 && c->nics_per_node > 0) {
-                /* no faster than all NICs of the node could carry what must leave it */
+                /* no faster than all NICs of the node can carry the bytes that must leave it */
                 double share = kind == COLLECTIVE_sendrecv ? 1. : 1. / 4;
                 double nics = c->nics_per_node * c->nic_bytes_per_s;
                 assert_true(seconds > share * 0x1p34 / nics * .9);
@@ -85,8 +85,9 @@ static NetworkFabric fabric_of(const char *cluster, Arena *arena)
     return c.fabric;
 }
 
-/* What no row was fitted to fills its pipeline with as many bytes a NIC as those that were: NICs of
- * 12.5 GB/s take twice as long as those of 25, and buffers of twice the size twice again. */
+/* Networks without fitted rows fill their pipeline with as many bytes for each NIC as the fitted
+ * ones. NICs of 12.5 GB/s take twice as long as those of 25, and buffers of twice the size twice as
+ * long again. */
 static void pipelines_fill_by_bytes(void **state)
 {
     (void)state;
@@ -123,8 +124,8 @@ static bool has_cluster(const char *expression, Cluster *out, Arena *arena, Diag
     return true;
 }
 
-/* A limit of power takes of the products' rate what limits took of measured ones; ways out may be
- * thinner than the library's; what a cluster does not know is refused, with what it knows. */
+/* A power limit reduces the rate of products as measured limits did. Uplinks may be thinner than
+ * the library's. Unknown options of a cluster are refused with the known ones. */
 static void what_may_be_said_of_a_cluster(void **state)
 {
     (void)state;
@@ -159,8 +160,8 @@ static void what_may_be_said_of_a_cluster(void **state)
     arena_free(arena);
 }
 
-/* A network with routes must have a place for each node, links that carry something, and a way
- * from each group to each other. */
+/* A network with routes must have a place for each node, links with a rate, and a route between any
+ * two groups. */
 static void places_of_a_topology(void **state)
 {
     (void)state;

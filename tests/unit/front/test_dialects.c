@@ -1,6 +1,6 @@
-/* Configurations of other systems drawn by seed: whatever the keys say, a dialect either refuses
- * them with lines and rules of its own, or gives a plan that holds. It never fails as a script
- * does. TANDEM_DIALECTS=n draws more. */
+/* Configurations of other systems drawn by seed: a dialect either refuses them with lines and rules
+ * of its own, or gives a valid plan. It never fails with a script error. TANDEM_DIALECTS=n draws
+ * more. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,12 +19,12 @@
 
 enum { MOST_CHOICES = 10, SEED = 20260819 };
 
-/* One key of a section, and what may stand there; each is left out more often than not. */
+/* One key of a section and its possible values; each key is left out more often than not. */
 typedef struct Key {
     const char *name, *choice[MOST_CHOICES];
 } Key;
 typedef struct Section {
-    const char *name; /* NULL: of the configuration itself */
+    const char *name; /* NULL: the key belongs to the configuration itself */
     Key keys[24];
 } Section;
 
@@ -135,7 +135,7 @@ static void add_keys(Draw *d, const Section *section, Str *out)
         bool needed = section->name == NULL || strcmp(key->name, "parallelism") == 0;
         needed = needed && strcmp(key->name, "as") != 0 && strcmp(key->name, "api") != 0;
         if (!needed && draw(d, 7) != 0) continue;
-        /* the first choices are the sensible ones */
+        /* the first values are the sensible ones */
         uint32_t pick = draw(d, 6) ? draw(d, n / 2 + 1) % n : draw(d, n);
         str_print(out, "%s = %s, ", key->name, key->choice[pick]);
     }
@@ -156,7 +156,8 @@ static const char *script_of(Arena *arena, const char *dialect, const Section *s
     return str_text(&s);
 }
 
-/* Does it plan? Aborts the test where it does neither this nor that. */
+/* Returns true if it gives a plan. Ends the test if it neither gives a plan nor is refused
+ * properly. */
 static bool judge(const char *script)
 {
     Arena *arena = arena_new();
@@ -212,8 +213,8 @@ static const Tensor *named(const Plan *plan, const char *name)
     return NULL;
 }
 
-/* Automodel's plans name fused projections beside separate ones: each model has the one or the
- * other. Columns are cut by heads; Phi-3's q, k, v by their inputs, summed at once. */
+/* Automodel's plans name fused projections beside separate ones; a model has one or the other.
+ * Columns are cut by heads; Phi-3's q, k, v are cut by their inputs and summed at once. */
 static void automodel_plans_name_fused_projections(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* From script to Config: what a plan says, its defaults, --set, a cluster by its name; and that the
- * same script gives the same bytes. */
+/* From script to Config: a plan's values, defaults, --set, a cluster by name; and the same script
+ * always gives the same bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -142,7 +142,8 @@ static Hash128 fingerprint(const Loaded *l)
     return hash_bytes(text.at, text.n);
 }
 
-/* Run in a process of its own: a fork has its parent's addresses, and with them Lua's order. */
+/* Runs in a new process: a forked one would share its parent's addresses, and with them Lua's
+ * order. */
 static int print_fingerprint(void)
 {
     FrontOptions none = {0};

@@ -1,4 +1,4 @@
-/* What a model's script traces to, exactly: parameters, graphs, dtypes, modules. */
+/* The exact trace of a model's script: parameters, graphs, dtypes, modules. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* tandem.nn as people use it for models of their own: what each module and function traces to. */
+/* tandem.nn as people use it for their own models: the trace of each module and function. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ typedef struct Traced {
     Config config;
 } Traced;
 
-/* The body of a plan's build function, with nn in reach. */
+/* Traces the body of a plan's build function, with nn available. */
 static Traced trace(const char *body)
 {
     Traced t = {.arena = arena_new()};

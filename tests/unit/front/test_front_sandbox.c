@@ -1,5 +1,5 @@
-/* What a script cannot do: reach files outside its folder and the library, outlive its budget,
- * leave processes or descriptors behind, or break us with what it sends. */
+/* A script cannot reach files outside its folder and the library, outlive its budget, leave
+ * processes or descriptors behind, or crash the parent with its records. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,8 @@ static const char *in_folder(Arena *arena, const char *folder, const char *name)
     return arena_print(arena, "%s/%s", folder, name);
 }
 
-/* The library's dialects have the core functions; what a script's folder calls so has not. */
+/* The library's dialects have the core functions; a script with a dialect's name in the script's
+ * folder does not. */
 static void dialects_come_from_the_library_alone(void **state)
 {
     (void)state;
@@ -169,7 +170,7 @@ static void nothing_is_left_behind(void **state)
     arena_free(arena);
 }
 
-/* The budget is of processor time; a hostile script may not need more memory than its cap. */
+/* The budget is processor time; a hostile script must also stay below its memory cap. */
 static void memory_stays_within_its_cap(void **state)
 {
     (void)state;
@@ -186,8 +187,8 @@ static void memory_stays_within_its_cap(void **state)
     arena_free(arena);
 }
 
-/* Where almost all memory is in use, collecting what is not takes the time: it is memory that is
- * lacking, and that is what is said. */
+/* If almost all memory is in use, garbage collection takes the time. The reported cause must then
+ * be memory. */
 static void memory_that_is_lacking_is_not_called_time(void **state)
 {
     (void)state;
@@ -203,7 +204,7 @@ static void memory_that_is_lacking_is_not_called_time(void **state)
     arena_free(arena);
 }
 
-/* How many would do is said with it, and it is true. */
+/* The message says how many blocks fit, and that number is right. */
 static void a_model_of_too_many_blocks_says_how_many_fit(void **state)
 {
     (void)state;
@@ -235,7 +236,7 @@ static uint32_t roll(Dice *dice, uint32_t n)
     return (uint32_t)rng_below(dice->seed, 1, dice->n++, n);
 }
 
-/* Mostly small, so that many fit; now and then anything. */
+/* Mostly small numbers, so that many are valid; sometimes any number. */
 static uint32_t roll_number(Dice *dice, uint32_t most)
 {
     return roll(dice, 40) == 0 ? (uint32_t)rng_u64(dice->seed, 2, dice->n++) : roll(dice, most);
@@ -271,7 +272,7 @@ static void put_roll_place(StreamWriter *w, Dice *dice)
     put_u32(w, roll_number(dice, 9));
 }
 
-/* A record of the right form whose numbers are anybody's. */
+/* A well-formed record with arbitrary numbers. */
 static void put_roll_record(StreamWriter *w, Dice *dice, RecordKind kind)
 {
     record_begin(w, kind);
@@ -312,7 +313,7 @@ static void put_roll_record(StreamWriter *w, Dice *dice, RecordKind kind)
         if (kind == RECORD_text || kind == RECORD_other) put_roll_text(w, dice);
     }
     record_end(w);
-    if (roll(dice, 8) == 0 && w->bytes.n > 8) /* one byte off */
+    if (roll(dice, 8) == 0 && w->bytes.n > 8) /* the length is wrong by one byte */
         w->bytes.at[8 + roll(dice, (uint32_t)(w->bytes.n - 8))] = (char)roll(dice, 256);
     if (roll(dice, 16) == 0) w->bytes.n -= roll(dice, (uint32_t)w->bytes.n);
 }
@@ -358,7 +359,7 @@ static void garbage_records_are_refused(void **state)
     arena_free(arena);
 }
 
-/* The other end of the channel may send anything and go away at any time. */
+/* The other end of the channel may send anything and may close it at any time. */
 static void broken_streams_end(void **state)
 {
     (void)state;

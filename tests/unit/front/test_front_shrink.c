@@ -1,4 +1,4 @@
-/* Plans scaled down for --verify: sizes that still divide, and the structure kept. */
+/* Plans scaled down for --verify: sizes still divide evenly, and the structure is kept. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "tests/support/loaded.h"
 
-/* Sizes that nobody makes anew: tp becomes what divides it, so that it divides them still. */
+/* If sizes cannot be chosen anew, tp becomes one of its own divisors, which still divides them. */
 static void shrinking_keeps_sizes_divisible(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
-/* A hint that names values names values that work: each hint of tests/bad_input that can be applied
- * by a setting, or by putting the proposed word in the place of the wrong one, is applied, and what
- * it was given for must not be said again. */
+/* A hint must name values that work. Each hint of tests/bad_input that can be applied is applied,
+ * by a setting or by replacing the wrong word. Its error must then be gone. */
 #undef _XOPEN_SOURCE
 #define _XOPEN_SOURCE 700 /* realpath */
 #include <setjmp.h>
@@ -30,7 +29,7 @@ typedef struct Case {
 } Case;
 
 static uint32_t n_applied;
-static char home[4096]; /* where folders are made: the corpus is not to be written to */
+static char home[4096]; /* where folders are created: the corpus must not be written to */
 
 static const char *check(const Case *c, const char *script, const char *set)
 {
@@ -44,7 +43,7 @@ static const char *check(const Case *c, const char *script, const char *set)
     return r.err;
 }
 
-/* "error[rule]: first words": the same complaint, with another value perhaps. */
+/* "error[rule]: first words" is the same error, possibly with another value. */
 static bool complains(const Case *c, const char *err)
 {
     size_t rule = strcspn(c->error, "]") + 2;
@@ -60,7 +59,7 @@ static void try_setting(const Case *c, const char *key, const char *value, size_
         fail_msg("%s: %s\n%s\nwith %s:\n%s", c->script, c->error, c->hint, set, err);
 }
 
-/* "what would fit: dp_shard = 8, or tp = 4, or nodes = 1" */
+/* Tries the values of "what would fit: dp_shard = 8, or tp = 4, or nodes = 1". */
 static void try_fitting(const Case *c, const char *at)
 {
     for (const char *equals; (equals = strstr(at, " = ")) != NULL; at = equals + 3) {
@@ -73,7 +72,7 @@ static void try_fitting(const Case *c, const char *at)
     }
 }
 
-/* "tp may be 1, 2, 4" and "seq may be 60 or 64; or ..." */
+/* Tries the values of "tp may be 1, 2, 4" and "seq may be 60 or 64; or ..." */
 static void try_values(const Case *c, const char *key, const char *at)
 {
     for (; *at != 0 && *at != ';'; at++) {
@@ -84,7 +83,7 @@ static void try_values(const Case *c, const char *key, const char *at)
     }
 }
 
-/* The wrong word stands in quotes in the error, and in the script. */
+/* The wrong word is quoted in the error and occurs in the script. */
 static void try_word(const Case *c, const char *right)
 {
     const char *quote = strchr(c->error, '\'');
@@ -93,7 +92,7 @@ static void try_word(const Case *c, const char *right)
     right = arena_copy(c->arena, right, strcspn(right, "'"));
     const char *text =
         command_read_file(c->arena, arena_print(c->arena, "%s.lua", c->script), NULL);
-    if (strstr(text, wrong) == NULL) return; /* given by --set */
+    if (strstr(text, wrong) == NULL) return; /* it was given by --set */
     Str mended = str_in(c->arena);
     for (const char *at = text, *next; *at != 0; at = next) {
         next = strstr(at, wrong);
@@ -140,7 +139,7 @@ static void read_case(Arena *arena, const char *script)
     }
 }
 
-/* Scripts of dialects have another system's keys, which --set does not reach. */
+/* Scripts of dialects have another system's keys, which --set cannot reach. */
 static void hints_work_when_they_are_followed(void **state)
 {
     (void)state;

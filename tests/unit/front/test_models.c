@@ -1,5 +1,5 @@
-/* The library's model families: published parameter counts, exactly; what makes each family itself;
- * and that a tensor- and sequence-parallel, sharded plan of each computes what one rank does. */
+/* The library's model families: published parameter counts, exactly; the features of each family;
+ * and a tensor- and sequence-parallel, sharded plan of each computes the result of one rank. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,8 +50,9 @@ static uint32_t count_ops(const Graph *g, OpKind op)
     return n;
 }
 
-/* As their model cards and weight files say; Gemma 3 from 4b on without the vision tower
- * (416866032) and the projector behind it (1152 x dim + 1152) that the published totals include. */
+/* As stated by their model cards and weight files. Gemma 3 from 4b on is without the vision tower
+ * (416866032) and the projector behind it (1152 x dim + 1152), which the published totals
+ * include. */
 static void counts_are_the_published_ones(void **state)
 {
     (void)state;
@@ -109,7 +110,7 @@ static void qwen_has_biases_or_head_norms(void **state)
     assert_non_null(param(&two.graph, "layers.1.attention.wk.bias"));
     assert_null(param(&two.graph, "layers.1.attention.wo.bias"));
     assert_null(param(&two.graph, "layers.1.attention.q_norm.weight"));
-    assert_null(param(&two.graph, "output.weight")); /* shares the embedding's */
+    assert_null(param(&two.graph, "output.weight")); /* it shares the embedding's weight */
     assert_null(param(&three.graph, "layers.1.attention.wk.bias"));
     assert_non_null(param(&three.graph, "output.weight"));
     const Tensor *norm = param(&three.graph, "layers.1.attention.q_norm.weight");
@@ -117,7 +118,7 @@ static void qwen_has_biases_or_head_norms(void **state)
     assert_int_equal(norm->n_dims, 1); /* one weight for all heads */
     assert_int_equal(norm->dim[0], 16);
     assert_int_equal(count_ops(&three.graph, OP_rmsnorm_heads), 4);
-    for (NodeId id = 1; id < three.graph.nodes.n; id++) /* before they turn, not after */
+    for (NodeId id = 1; id < three.graph.nodes.n; id++) /* before RoPE, not after it */
         if (three.graph.nodes.at[id].op == OP_rope) {
             const Tensor *x = &three.graph.tensors.at[three.graph.nodes.at[id].in[0]];
             assert_int_equal(three.graph.nodes.at[x->producer].op, OP_rmsnorm_heads);
@@ -162,7 +163,7 @@ static void phi_2_adds_attention_and_mlp_of_one_norm(void **state)
     arena_free(three.arena);
 }
 
-/* Replicated weights whose gradients are partial on tp are among them: q_norm, and all norms. */
+/* This includes replicated weights whose gradients are partial on tp: q_norm, and all norms. */
 static void plans_compute_what_one_rank_does(void **state)
 {
     (void)state;

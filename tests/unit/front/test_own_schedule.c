@@ -1,6 +1,6 @@
-/* Schedules that a script writes itself: every built-in schedule written out as a file, and as a
- * function, compiles to the same plan; files with communications too. Refusals are in
- * tests/bad_input, schedules drawn at random in tests/exec/test_random. */
+/* Schedules that a script writes itself: every built-in schedule, written as a file and as a
+ * function, compiles to the same plan; so do files with communications. tests/bad_input has the
+ * refusals, tests/exec/test_random the schedules drawn at random. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -143,7 +143,7 @@ static void built_ins_written_out(void **state)
         }
 }
 
-/* Overlapped pairs are read as two actions; spaces, quotes and a byte-order mark as nothing. */
+/* Overlapped pairs are read as two actions; spaces, quotes and a byte-order mark are ignored. */
 static void overlapped(void **state)
 {
     (void)state;
@@ -158,8 +158,8 @@ static void overlapped(void **state)
     assert_true(same(l.id, load(folder, "csv = 'own.csv'", 2, 3).id));
 }
 
-/* A file keeps its ranks and micro-batches when a plan is made small; a function gets smaller ones.
- */
+/* When a plan is scaled down, a file keeps its ranks and micro-batches; a function is called with
+ * smaller ones. */
 static void made_small(void **state)
 {
     (void)state;

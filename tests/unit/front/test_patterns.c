@@ -1,5 +1,5 @@
-/* Plans by path patterns: what they mark, and that whatever they ask for computes what one rank
- * does. Refusals are in tests/bad_input. */
+/* Plans by path patterns: the marks that they set; and any such plan computes the result of one
+ * rank. tests/bad_input has the refusals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ typedef struct Compiled {
     const Graph *graph;
 } Compiled;
 
-/* The graph after `pass`. */
+/* Returns the graph after `pass`. */
 static Compiled compile(const char *model, const char *mesh, const char *parallel, const char *pass)
 {
     Compiled c = {.arena = arena_new()};
@@ -81,13 +81,14 @@ static void styles_cut_what_they_say(void **state)
     assert_int_equal(output_of(g, "tok_embeddings")->use.on[0], SPLIT(2));
     assert_int_equal(output_of(g, "layers.1.ffn_norm")->use.on[0], SPLIT(1));
     assert_int_equal(param(g, "layers.1.ffn_norm.weight")->use.on[0], WHOLE);
-    for (NodeId id = 1; id < g->nodes.n; id++) { /* computed in parts, not computed whole and cut */
+    /* computed in parts, instead of computed whole and cut */
+    for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         if (is_of(g, n, "layers.1.ffn_norm")) assert_int_equal(n->split[0], 's');
         if (is_of(g, n, "layers.1.feed_forward.w2"))
             assert_int_equal(g->tensors.at[n->in[0]].use.on[0], WHOLE);
     }
-    /* what no pattern names stays as the model says */
+    /* tensors that no pattern names follow the model */
     assert_int_equal(param(g, "layers.0.attention.wq.weight")->use.on[0], SPLIT(1));
     assert_int_equal(param(g, "layers.0.feed_forward.w1.weight")->use.on[0], SPLIT(1));
     assert_int_equal(output_of(g, "layers.0.attention_norm")->use.on[0], WHOLE);
@@ -139,8 +140,8 @@ static void every_style_computes_what_one_rank_does(void **state)
     arena_free(arena);
 }
 
-/* tp in two parts (KV heads, and query heads of one): what a pattern asks for changes parts of one
- * dimension that lie within each other. */
+/* tp has two parts (KV heads, and query heads of one): a pattern's layout changes nested parts of
+ * one dimension. */
 static void styles_fit_more_ranks_than_kv_heads(void **state)
 {
     (void)state;
@@ -162,8 +163,8 @@ static void styles_fit_more_ranks_than_kv_heads(void **state)
     arena_free(arena);
 }
 
-/* Only the feed-forward is cut: the tied table is read whole by the embedding, and for a part of
- * the sequence by the head. One contribution to its gradient is whole, the other a partial sum. */
+/* Only the feed-forward is cut. The embedding reads the tied table whole; the head reads it for a
+ * part of the sequence. One contribution to its gradient is whole, the other is a partial sum. */
 static void a_tied_head_that_is_not_cut_reads_a_part_of_the_sequence(void **state)
 {
     (void)state;
@@ -187,7 +188,7 @@ static void a_tied_head_that_is_not_cut_reads_a_part_of_the_sequence(void **stat
     arena_free(arena);
 }
 
-/* A head left split over the sequence: the loss is a sum over tp too. */
+/* A head that stays split over the sequence: the loss is then a sum over tp too. */
 static void the_loss_is_summed_where_the_sequence_is_split(void **state)
 {
     (void)state;
@@ -201,9 +202,9 @@ static void the_loss_is_summed_where_the_sequence_is_split(void **state)
     arena_free(arena);
 }
 
-/* Units that the proofs once got wrong: one norm's weight alone, flat and in its own shape alike;
- * and an embedding, whose backward reads no weights: what is gathered ahead of it then is for the
- * next micro-batch. */
+/* Units that the proofs once got wrong. One is a single norm weight, which is flat and in its own
+ * shape at once. The other is an embedding, whose backward reads no weights: a gather ahead of it
+ * is for the next micro-batch. */
 static void units_of_one_tensor_are_planned_without_complaint(void **state)
 {
     (void)state;

@@ -1,8 +1,9 @@
-/* What KempnerForge, miles-credit and NeMo Automodel make of a configuration, and what Tandem does:
- * one test for each row of tests/data/seed_cases.csv and seed_cases_more.csv (what their sources
- * say beyond it), named by its id. A row whose verdict is an error has a script that is refused and
- * a neighbour that is not, or says why it is not refused. Rows without a script stand in
- * tests/seed_cases/not_covered.txt with the reason, and are printed: none is skipped in silence. */
+/* The behaviour of KempnerForge, miles-credit and NeMo Automodel for a configuration, and Tandem's.
+ * There is one test for each row of tests/data/seed_cases.csv and seed_cases_more.csv (more facts
+ * from their sources), named by its id. A row whose verdict is an error has a script that is
+ * refused and a similar one that is not, or says why it is not refused. Rows without a script are
+ * listed with the reason in tests/seed_cases/not_covered.txt and printed: no row is skipped
+ * silently. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +22,7 @@ enum { MOST_SCRIPTS = 600, MOST_ROWS = 400 };
 
 typedef struct Case {
     CaseRow row;
-    const char *reason; /* of not being covered; NULL: it is */
+    const char *reason; /* why it is not covered; NULL: it is covered */
 } Case;
 
 static Arena *arena;
@@ -53,7 +54,7 @@ static void read_scripts(void)
     qsort(scripts, n_scripts, sizeof scripts[0], by_text);
 }
 
-/* "ID reason" a line. */
+/* Each line is "ID reason". */
 static void read_uncovered(void)
 {
     const char *at = command_read_file(arena, "not_covered.txt", NULL);
@@ -135,7 +136,7 @@ static void every_script_has_a_row_and_every_gap_a_reason(void **state)
         if (n > 0 && cases[k].reason != NULL)
             fail_msg("%s has a script: take it out of not_covered.txt", cases[k].row.id);
     }
-    assert_int_equal(gaps, n_uncovered); /* none is named twice */
+    assert_int_equal(gaps, n_uncovered); /* no row is named twice */
     print_message("%u of %u rows are covered\n", n_cases - gaps, n_cases);
 }
 

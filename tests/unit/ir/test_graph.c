@@ -1,4 +1,4 @@
-/* The graph: built, interned, bound, printed. */
+/* The graph: building, interning, binding, printing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,11 +78,11 @@ static void refuses(void **state)
     assert_int_equal(d.n_errors, 1);
     assert_string_equal(d.items.at[0].rule, "shape-mismatch");
     assert_string_equal(d.items.at[0].loc.file, "model.lua");
-    assert_int_equal(g.tensors.n, n_tensors); /* nothing half-made stays behind */
+    assert_int_equal(g.tensors.n, n_tensors); /* no half-made node stays behind */
     assert_int_equal(g.nodes.n, n_nodes);
 }
 
-/* A gradient has several producers; the first is where it begins. */
+/* A gradient has several producers; the first one is where it begins. */
 static void producer_is_the_first(void **state)
 {
     Graph g;
@@ -116,7 +116,7 @@ static void attributes_are_interned(void **state)
         assert_true(graph_attrs_at(&g, id[i])->scale == a.scale);
     }
     assert_int_equal(g.attrs.n, 2001);
-    /* the index is only a help: a list that was filled without it is searched all the same */
+    /* the index is optional: a list that was filled without it is still searched */
     Intern none = {NULL, 0, 0};
     g.attrs_index = none;
     assert_int_equal(graph_attrs(&g, *state, &a), id[0]);

@@ -34,11 +34,11 @@ static void dtypes(void **state)
     DTypeMap all = dtype_map_all(DT_f64), same = dtype_map_identity();
     assert_int_equal(all.to[DT_bf16], DT_f64);
     assert_int_equal(all.to[DT_e5m2], DT_f64);
-    assert_int_equal(all.to[DT_i32], DT_i32); /* token ids stay what they are */
+    assert_int_equal(all.to[DT_i32], DT_i32); /* token ids keep their dtype */
     assert_int_equal(same.to[DT_e4m3], DT_e4m3);
 }
 
-/* The table of the design, cell by cell. */
+/* The design's table, cell by cell. */
 static void the_one_rule(void **state)
 {
     (void)state;
@@ -70,7 +70,7 @@ static void layout_sets(void **state)
     assert_string_equal(layout_text(*state, &m, &zero), "whole");
 }
 
-/* Counts how often each global index is held by some part. */
+/* Counts how many parts hold each global index. */
 static void owns_each_once(const Deals *deals, DealId id, int64_t size, uint32_t n_parts)
 {
     uint8_t seen[64] = {0};
@@ -111,7 +111,7 @@ static void deals_cover(void **state)
     owns_each_once(&deals, z, 32, 4);
     assert_int_equal(deal_zigzag(&deals, *state, 32, 4), z);
     assert_true(deal_is_zigzag(&deals, z));
-    const DealId inner = deal_cut(&deals, *state, z, 4); /* each part over four more ranks */
+    const DealId inner = deal_cut(&deals, *state, z, 4); /* each part is cut over four more ranks */
     owns_each_once(&deals, inner, 32, 16);
     for (uint32_t part = 0; part < 16; part++)
         for (int64_t i = 0; i < 2; i++)
@@ -119,8 +119,10 @@ static void deals_cover(void **state)
                              deal_index(&deals, z, 32, 4, part / 4, part % 4 * 2 + i));
     const DealId odd = deal_cut(&deals, *state, deal_zigzag(&deals, *state, 36, 2), 3);
     owns_each_once(&deals, odd, 36, 6);
-    assert_int_equal(deal_index(&deals, odd, 36, 6, 1, 2), 8);  /* the last of the first chunk */
-    assert_int_equal(deal_index(&deals, odd, 36, 6, 1, 3), 27); /* and the first of the other */
+    /* the last index of the first chunk */
+    assert_int_equal(deal_index(&deals, odd, 36, 6, 1, 2), 8);
+    /* the first index of the second chunk */
+    assert_int_equal(deal_index(&deals, odd, 36, 6, 1, 3), 27);
     assert_false(deal_is_zigzag(&deals, inner));
     const Interval crop[] = {{0, 5}, {0, 0}, {5, 7}, {0, 0}};
     DealId c = deal_listed(&deals, *state, 7, 2, 2, crop);
@@ -144,7 +146,7 @@ static void empty_parts(void **state)
     assert_int_equal(deal_valid(&deals, id, 9, 4, 3), 0);
 }
 
-/* Over all ranks, the local boxes of a shape tile the global one as often as it is replicated. */
+/* Over all ranks, the local boxes of a shape cover the global one exactly once for each replica. */
 static void shapes_tile(void **state)
 {
     uint32_t sizes[AXIS_NAMES] = {0};

@@ -38,7 +38,7 @@ static void row_major(void **state)
     assert_int_equal(m.n_ranks, 24);
     assert_int_equal(m.axis[0].stride, 12);
     assert_int_equal(m.axis[1].stride, 4);
-    assert_int_equal(m.axis[2].stride, 1); /* tp is innermost: its peers are neighbours */
+    assert_int_equal(m.axis[2].stride, 1); /* tp is innermost, so its peers are neighbours */
     assert_int_equal(mesh_coordinate(&m, 23, 0), 1);
     assert_int_equal(mesh_coordinate(&m, 17, 1), 1);
     assert_int_equal(mesh_coordinate(&m, 17, 2), 1);
@@ -49,7 +49,7 @@ static void row_major(void **state)
     assert_int_equal(mesh_axes(&one, AXIS_tp), 0);
 }
 
-/* For every set of axes: groups are disjoint, cover all ranks, and are numbered consistently. */
+/* For every set of axes, groups are disjoint, cover all ranks, and are numbered consistently. */
 static void groups_partition(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Answers of a mesh: where ranks are, who reads the same samples, which submesh shards; and experts
- * folded into a stage. */
+/* Questions to a mesh: where ranks are, which ranks read the same samples, which submesh shards;
+ * and experts folded into a stage. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static Mesh draw(uint64_t i)
     for (uint32_t a = 0; a < AXIS_NAMES; a++) sizes[a] = 1 + (uint32_t)rng_below(7, i, a, 3);
     sizes[AXIS_dp_shard] *= 2;
     Mesh mesh = mesh_make(sizes);
-    if (i % 2 && sizes[AXIS_dp_shard] > 2) /* refined: still one axis to whoever asks */
+    if (i % 2 && sizes[AXIS_dp_shard] > 2) /* refined, but still one axis for callers */
         for (uint32_t a = 0; a < mesh.n_axes; a++)
             if (mesh.axis[a].name == AXIS_dp_shard) {
                 mesh_refine(&mesh, arena, a, 2);
@@ -57,8 +57,9 @@ static void places_are_inverse(void **state)
     }
 }
 
-/* dp_rank = replica * shards + shard, and ranks that share experts are shards; dp_size = world /
- * (all other axes); two ranks read the same samples exactly if they differ in no data axis. */
+/* dp_rank = replica * shards + shard, where ranks that share experts count as shards; dp_size =
+ * world / (all other axes). Two ranks read the same samples exactly if they differ in no data
+ * axis. */
 static void samples(void **state)
 {
     (void)state;
@@ -114,7 +115,8 @@ static void data_meshes(void **state)
     assert_true(mesh_dp(&replicate, arena, none, &diag, &dp));
     assert_string_equal(dp.name[0], "replicate"); /* replicas: nothing is sharded over it */
     Mesh experts = mesh_make((uint32_t[AXIS_NAMES]){[AXIS_ep] = 2, [AXIS_tp] = 2});
-    assert_true(mesh_dp(&experts, arena, none, &diag, &dp)); /* all but experts is sharded there */
+    /* all parameters but the experts are sharded there */
+    assert_true(mesh_dp(&experts, arena, none, &diag, &dp));
     assert_string_equal(dp.name[0], "shard");
     assert_int_equal(dp.axes[0], mesh_axes(&experts, AXIS_ep));
     assert_true(mesh_has_dp(&replicate));
@@ -150,7 +152,7 @@ static void groups_reach_over_nodes(void **state)
     assert_int_equal(mesh_nodes_of_groups(&mesh, mesh_axes(&mesh, AXIS_tp), 3), 2);
 }
 
-/* ep innermost in a stage of dp x cp x tp: consecutive ranks share a layer's experts. */
+/* ep is innermost in a stage of dp x cp x tp: consecutive ranks share a layer's experts. */
 static void folded_experts(void **state)
 {
     (void)state;

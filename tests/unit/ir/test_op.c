@@ -1,4 +1,4 @@
-/* The op table: the grammar of signatures, what is derived from them, binding to shapes. */
+/* The op table: the grammar of signatures, the facts derived from them, binding to shapes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -167,7 +167,7 @@ static void binds_and_infers(void **state)
     const Dims loss[] = {DIMS(2, 16), DIMS(2, 16), DIMS(2, 16), DIMS(2, 16)};
     assert_true(bind(OP_xent_loss, loss, 4, &b, &d));
     assert_int_equal(op_output_dims(OP_xent_loss, &b, 0, dim), 0);
-    /* the vocabulary of a pick's gradient is in no input */
+    /* no input has the vocabulary of a pick's gradient */
     assert_true(bind(OP_xent_pick_grad, loss, 2, &b, &d));
     assert_int_equal(op_output_dims(OP_xent_pick_grad, &b, 0, dim), -1);
     Loc loc = {NULL, 0};
@@ -185,7 +185,7 @@ static void ellipsis(void **state)
     int64_t dim[MAX_DIMS];
     const Dims rope[] = {DIMS(2, 16, 4, 3, 8)};
     assert_true(bind(OP_rope, rope, 1, &b, &d));
-    assert_string_equal(b.ellipsis, "ac"); /* b and s are taken */
+    assert_string_equal(b.ellipsis, "ac"); /* b and s are already used */
     assert_int_equal(b.letter[0][2], 'a');
     assert_int_equal(b.letter[0][3], 'c');
     assert_int_equal(b.letter[1][4], 'E');
@@ -241,7 +241,7 @@ static bool bind_text(const char *text, const Dims *in, uint32_t n_in, const Dim
     return sig_bind(sig, "test", text, in, n_in, out, out ? sig->n_out : 0, b, loc, NULL);
 }
 
-/* A convolution: `h~` has the rows that h reads, whose size is that of H. */
+/* A convolution: `h~` has the rows that h reads, as many as H. */
 static void windows_of_signatures(void **state)
 {
     (void)state;
@@ -256,7 +256,7 @@ static void windows_of_signatures(void **state)
     assert_int_equal(b.letter[0][2], 'h');
     assert_true(b.reads[0][2] && !b.reads[2][2]);
     for (uint32_t i = 0; i < b.n_letters; i++) assert_int_not_equal(b.letters[i], 'H');
-    assert_true(bind_text(conv, in, 2, NULL, &s, &b)); /* the window alone tells h */
+    assert_true(bind_text(conv, in, 2, NULL, &s, &b)); /* the window alone gives h */
     assert_int_equal(b.size['h'], 0);
     assert_int_equal(sig_output_dims(&s, &b, 0, dim), -1);
     assert_true(sig_may_split(&s, 'h'));
@@ -268,7 +268,7 @@ static void windows_of_signatures(void **state)
     assert_memory_equal(dim, ((int64_t[]){2, 3, 17, 8}), 32);
 }
 
-/* Rows read and written, against a walk over all taps. */
+/* Rows read and written, compared with a walk over all taps. */
 static void windows(void **state)
 {
     (void)state;
@@ -342,7 +342,7 @@ static void splits(void **state)
     assert_true(op_may_split(OP_attention, 's'));
     assert_false(op_may_split(OP_attention, 'E'));
     assert_false(op_may_split(OP_attention, 'T'));
-    assert_false(op_may_split(OP_attention, 'q')); /* not of this row */
+    assert_false(op_may_split(OP_attention, 'q')); /* not a letter of this row */
     assert_true(op_may_split(OP_add, 'q'));        /* `...` may stand for it */
     assert_false(op_may_split(OP_all_reduce, 'a'));
     assert_false(op_may_split(OP_attention, 0));
@@ -363,7 +363,7 @@ static void layouts(void **state)
     const Dims logits[] = {DIMS(2, 3, 50)};
     assert_true(bind(OP_xent_max, logits, 1, &b, &d));
     assert_int_equal(op_axis_layout(OP_xent_max, &b, 1, 'v'), PARTIAL_MAX);
-    /* made from nothing: the other outputs of a source are whole */
+    /* an op without inputs: the other outputs of a source are whole */
     Loc loc = {NULL, 0};
     const Dims x[] = {DIMS(2, 3), DIMS(2, 3)};
     assert_true(op_bind(OP_batch, NULL, 0, x, 2, &b, loc, &d));

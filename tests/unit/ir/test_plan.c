@@ -1,4 +1,4 @@
-/* Plans: interned shapes, views, and what an instruction moves, computes and binds on a rank. */
+/* Plans: interned shapes, views, and the bytes, FLOPs and bindings of an instruction on a rank. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static void shapes_are_interned(void **state)
     ShapeId id[500];
     for (int i = 0; i < 500; i++) {
         Shape s;
-        memset(&s, i, sizeof s); /* what unused fields and padding hold must not matter */
+        memset(&s, i, sizeof s); /* the contents of unused fields and padding must not matter */
         memset(&s.layout, 0, sizeof s.layout);
         s.n_dims = 2;
         s.dim[0] = i;
@@ -85,12 +85,12 @@ static void binds_per_rank(void **state)
     assert_int_equal(size['k'], 16);
     assert_int_equal(start['k'], 0);
     assert_true(plan_bind(plan, p, &p->code.at[2], 1, NULL, size, start, NULL));
-    assert_int_equal(size['k'], 16); /* the reduced index is the split one */
+    assert_int_equal(size['k'], 16); /* the summed index is the split one */
     assert_int_equal(start['k'], 16);
     assert_false(plan_bind(plan, p, &p->code.at[3], 1, &b, size, start, valid)); /* a collective */
 }
 
-/* Where the second half of a part begins: right behind the first, but for a part of two chunks. */
+/* The second half of a part begins right behind the first, except in a part of two chunks. */
 static void binds_chunks(void **state)
 {
     static const Interval zigzag[] = {{0, 8}, {24, 32}, {8, 16}, {16, 24}};
@@ -131,7 +131,7 @@ static void costs(void **state)
     assert_int_equal(plan_comm_bytes(plan, p, &p->code.at[1]), 0);
 }
 
-/* NCCL counts the whole buffer of every collective: 1/n of it is what a rank holds. */
+/* NCCL counts the whole buffer of every collective, of which a rank holds 1/n. */
 static void comm_bytes(void **state)
 {
     uint32_t sizes[AXIS_NAMES] = {0};
@@ -164,7 +164,7 @@ static void comm_bytes(void **state)
     }
 }
 
-/* A lookup reads the rows it names, not the table. */
+/* A lookup reads only the rows that it names. */
 static void lookups_touch_rows(void **state)
 {
     Plan *plan = plans_new(*state, NULL);

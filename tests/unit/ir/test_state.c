@@ -1,6 +1,6 @@
-/* What ranks hold between steps: every plan of the corpus writes each element of its weights and
- * moments exactly once; slices by hand; and the two ways in which sharded checkpoints lose parts.
- */
+/* The state of ranks between steps: every plan of the corpus writes each element of its weights and
+ * moments exactly once; slices by hand; and the two ways in which sharded checkpoints lose
+ * parts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,7 @@ static void every_element_is_written_once(void **state)
     print_message("%u plans, %llu slices\n", c.n_plans, (unsigned long long)c.n_slices);
 }
 
-/* ---- one plan, looked at ---- */
+/* ---- one plan, inspected ---- */
 
 static Arena *arena;
 static Diag diag;
@@ -98,8 +98,8 @@ static StateSlices all_slices(const Plan *plan)
     return slices;
 }
 
-/* wq of [12, 4, 1, 4] over tp 2 and 3 shards: each tp rank has [12, 2, 1, 4], 96 elements; the cuts
- * of the flat unit fall where they fall, so a part is ends of rows and whole rows. */
+/* wq of [12, 4, 1, 4] over tp 2 and 3 shards: each tp rank has [12, 2, 1, 4], 96 elements. The flat
+ * unit is cut anywhere, so a part consists of ends of rows and whole rows. */
 static void slices_of_a_cut_tensor(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void slices_of_a_cut_tensor(void **state)
     assert_true(boxes >= 2);
 }
 
-/* Norm weights are whole on every tp rank, everything is on every replica: one writes. */
+/* Norm weights are whole on every tp rank, and every replica holds everything: one rank writes. */
 static void replicas_have_one_writer(void **state)
 {
     (void)state;
@@ -143,7 +143,7 @@ static void replicas_have_one_writer(void **state)
     assert_int_equal(written, 1);
 }
 
-/* The keys (name, kind, offset, size) and files that follow from a rank's slices: contiguous. */
+/* The keys (name, kind, offset, size) and files of a rank's slices: contiguous. */
 static void files_have_no_holes(void **state)
 {
     (void)state;
@@ -166,8 +166,8 @@ static void files_have_no_holes(void **state)
     }
 }
 
-/* A mesh says who holds a part, not what it is called: the union of the keys' elements is the same
- * (that is every_element_is_written_once), and no name tells a rank or a stage. */
+/* A mesh says which rank holds a part, not its name. The union of the keys' elements is the same
+ * (every_element_is_written_once shows that), and no name contains a rank or a stage. */
 static void names_do_not_depend_on_the_mesh(void **state)
 {
     (void)state;
@@ -184,7 +184,7 @@ static void names_do_not_depend_on_the_mesh(void **state)
     }
 }
 
-/* What no gradient reaches has moments, and they are zero: a checkpoint may leave them out. */
+/* Parameters that no gradient reaches have moments of zero, which a checkpoint may leave out. */
 static void moments_without_a_gradient(void **state)
 {
     (void)state;
@@ -213,7 +213,7 @@ static const Diagnostic *refused(const Plan *plan, const StateSlices *slices)
     return &diag.items.at[0];
 }
 
-/* Experts numbered from zero on every rank: two tensors under one name. */
+/* Experts numbered from zero on every rank would be two tensors with one name. */
 static void experts_renumbered_on_each_rank(void **state)
 {
     (void)state;
@@ -232,9 +232,9 @@ static void experts_renumbered_on_each_rank(void **state)
     assert_string_equal(d->rule, "state-duplicate");
     assert_string_equal(d->text,
                         "experts.0.w1.weight, param [0:4, 0:6]: written by rank 0 and by rank 1");
-    assert_int_equal(diag.n_errors, 2); /* both names, not the first alone */
+    assert_int_equal(diag.n_errors, 2); /* both names, not only the first */
     diag = diag_in(arena);
-    for (uint32_t i = 0; i < slices.n; i++) /* numbered globally, all is well */
+    for (uint32_t i = 0; i < slices.n; i++) /* with global numbers there is no error */
         slices.at[i].name =
             arena_print(arena, "experts.%u.w1.weight", 2 * slices.at[i].rank + i % 2);
     assert_true(state_check_slices(NULL, &slices, &diag));
@@ -264,7 +264,7 @@ static void a_part_that_nobody_writes(void **state)
     StateSlices slices = all_slices(plan);
     uint32_t i = 0;
     while (strcmp(slices.at[i].name, "head.weight") || slices.at[i].kind != STATE_v) i++;
-    slices.at[i].size[0]--; /* the last row of one part */
+    slices.at[i].size[0]--; /* the last row of one part is missing */
     const Diagnostic *d = refused(plan, &slices);
     assert_string_equal(d->rule, "state-gap");
     assert_non_null(strstr(d->text, "head.weight, v ["));

@@ -1,4 +1,4 @@
-/* Plans as text: exact both ways, an id that names and places do not change, and no input that
+/* Plans as text: exact in both directions; an id that names and places do not change; and no input
  * crashes the parser: 20,000 damaged texts by seed. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,7 +71,7 @@ static void round_trips(void **state)
                            "\nnccl min_ctas=2 max_ctas=8 register=window cta_policy=zero\n"));
 }
 
-/* Plans as the passes make them: every mesh and mode once. */
+/* Plans from the passes: every mesh and mode once. */
 static void compiled_plans_round_trip(void **state)
 {
     for (int i = 0; i < 12; i++) {
@@ -89,7 +89,7 @@ static void compiled_plans_round_trip(void **state)
     }
 }
 
-/* The exact text of the smallest plan: what people and other programs may rely on. */
+/* The exact text of the smallest plan, on which people and other programs may rely. */
 static void exact_text(void **state)
 {
     Plan *plan = plans_new(*state, NULL);
@@ -127,7 +127,7 @@ static void ids(void **state)
     again = text_plan_id(plan, *state);
     assert_memory_not_equal(&id, &again, sizeof id);
     plan->programs.at[1].buffers.at[1].offset = 0;
-    plan->nccl.max_ctas = 8; /* it is another run, with another prediction */
+    plan->nccl.max_ctas = 8; /* another run with another prediction */
     again = text_plan_id(plan, *state);
     assert_memory_not_equal(&id, &again, sizeof id);
     plan->nccl.max_ctas = 0;
@@ -143,7 +143,7 @@ static const char *plain(const Plan *plan, Arena *arena)
     return str_text(&out);
 }
 
-/* Flips each byte of each number of `record`: the id changes exactly where the text does. */
+/* Flips each byte of each number of `record`: the id must change exactly where the text does. */
 static void check_fields(Plan *plan, RecordKind kind, void *record, Arena *arena)
 {
     const Record *r = text_record(kind);
@@ -188,7 +188,7 @@ static void id_says_what_the_text_says(void **state)
     check_fields(plan, RECORD_buffer, &p->buffers.at[1], *state);
     check_fields(plan, RECORD_instr, &p->code.at[1], *state);
     for (uint32_t i = 0; i < p->code.n; i++)
-        if (p->code.at[i].args.n > 1) { /* the same arguments, another number of inputs */
+        if (p->code.at[i].args.n > 1) { /* the same arguments, but another number of inputs */
             const Hash128 id = text_plan_id(plan, *state);
             p->code.at[i].n_in ^= 1;
             const Hash128 again = text_plan_id(plan, *state);
@@ -232,8 +232,8 @@ static size_t field_bytes(const TextField *f, char *covered, size_t size)
     return n;
 }
 
-/* A field that somebody adds to a record but not to its table would be lost silently: every byte of
- * a record is in the table, or padding, or known here to follow from others. */
+/* A field that is added to a record but not to its table would be lost silently. So every byte of a
+ * record must be in the table, be padding, or be listed here as derived from others. */
 static void tables_are_complete(void **state)
 {
     (void)state;
@@ -345,7 +345,7 @@ static void bad_plans(void **state)
     assert_int_equal(d.n_errors, 2);
 }
 
-/* Everything that only looks at a plan must be safe on whatever the parser accepts. */
+/* Functions that read a plan must be safe for whatever the parser accepts. */
 static void look_at(const Plan *plan, Arena *arena)
 {
     Str out = str_in(arena);
@@ -389,7 +389,7 @@ static size_t damage(char *text, size_t n, size_t room, uint64_t stream)
         } else if (kind == 3) { /* delete */
             memmove(text + at, text + at + length, n - at - length);
             n -= length;
-        } else if (n + length <= room) { /* repeat what is here, there or a little later */
+        } else if (n + length <= room) { /* repeats these bytes here or a little later */
             size_t to = kind == 4 ? at : below(stream, &draw, n);
             char piece[64];
             memcpy(piece, text + at, length);
@@ -416,7 +416,8 @@ static void survives_damage(void **state)
         assert_true(n < 8192);
         memcpy(text, sources[i & 1], n);
         n = damage(text, n, 16384, i);
-        char *exact = malloc(n ? n : 1); /* no byte behind the end: a read past it is found */
+        /* no byte behind the end, so that a read past it is found */
+        char *exact = malloc(n ? n : 1);
         memcpy(exact, text, n);
         Plan *plan = text_parse("damaged.plan", exact, n, arena, &d);
         free(exact);
@@ -433,7 +434,7 @@ static void survives_damage(void **state)
     free(text);
     arena_free(arena);
     assert_true(n_accepted > 200 &&
-                n_accepted < 15000); /* damage that is neither nothing nor all */
+                n_accepted < 15000); /* the damage is neither always harmless nor always fatal */
 }
 
 static void friendly_form(void **state)
@@ -493,7 +494,7 @@ static void large_plans(void **state)
     assert_true(plans_equal(plan, back));
     print_message("%zu bytes: printed in %.3f s, parsed in %.3f s\n", strlen(text), printed - start,
                   parsed - printed);
-    assert_true(parsed - start < 10); /* a quarter of a second as built for release */
+    assert_true(parsed - start < 10); /* a release build takes a quarter of a second */
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* The form in which golden files keep what a pass changed. */
+/* The form in which golden files keep the changes of a pass. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

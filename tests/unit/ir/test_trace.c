@@ -1,4 +1,4 @@
-/* Traces as Chrome JSON: valid, one event a row, only the ranks asked for, names escaped. */
+/* Traces as Chrome JSON: valid, one event for each row, only the requested ranks, names escaped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -125,7 +125,7 @@ static void names_are_escaped(void **state)
     json_decref(root);
 }
 
-/* A store may hold rows of anything. */
+/* A store may hold rows that do not fit the plan. */
 static void foreign_rows_are_left_out(void **state)
 {
     Plan *plan = plans_linear(*state);

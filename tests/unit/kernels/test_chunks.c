@@ -1,5 +1,5 @@
-/* Ops on parts that are two chunks of a sequence, as a zigzag deals them: what the parts compute
- * is, element by element and in sums over them, what the whole does. */
+/* Ops on parts that are two chunks of a sequence, as in a zigzag. The results of the parts must
+ * equal the whole's, element by element and in sums over the parts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ typedef struct Heads {
     double drop;
 } Heads;
 
-/* Element of the whole's sequence that is the i-th of part p of n: chunks p and 2 n - 1 - p. */
+/* Returns the place in the whole sequence of element i of part p of n: chunks p and 2 n - 1 - p. */
 static int64_t zigzag(int64_t whole, int64_t n, int64_t p, int64_t i)
 {
     const int64_t chunk = whole / (2 * n);
@@ -41,7 +41,7 @@ static Value random_value(Arena *arena, uint64_t stream, uint32_t n_dims, const 
     return v;
 }
 
-/* The part's rows of a value [b,s,...]. */
+/* Returns the part's rows of a value [b,s,...]. */
 static Value rows_of(Arena *arena, const Value *whole, int64_t n, int64_t p)
 {
     int64_t dim[MAX_DIMS], row = 1;
@@ -140,7 +140,7 @@ static void check_attention(const Heads *h, int64_t n)
     arena_free(arena);
 }
 
-/* Chunks that end inside a tile of queries, at its end, and in the one after. */
+/* Chunks that end inside a tile of queries, at its end, and in the next tile. */
 static void attention_in_two_chunks(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static void dropout_in_two_chunks(void **state)
     }
 }
 
-/* ---- the loss: labels of whole sequences, of which a part has some tokens */
+/* ---- the loss: labels of whole sequences, of which a part holds some tokens */
 
 static void loss_in_two_chunks(void **state)
 {

@@ -1,5 +1,5 @@
-/* Every op that has a gradient, against differences in fp64. The gradient is wired exactly as the
- * op table says (through a graph of one node), so the wiring is tested with the kernels.
+/* Every op that has a gradient, against differences in fp64. The gradient is wired exactly as in
+ * the op table (through a graph of one node), so the wiring is tested together with the kernels.
  * Differences are central, of fourth order: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ typedef struct Case {
     Arena *arena;
     Graph graph;
     Eval eval;
-    Value weight[MAX_OUT]; /* the scalar is the sum over outputs of weight * output */
+    Value weight[MAX_OUT]; /* the scalar is the sum of weight * output over all outputs */
     bool large;
 } Case;
 
@@ -37,8 +37,8 @@ static bool is_ids(OpKind op, uint32_t arg)
     return op_index_args(op) >> arg & 1;
 }
 
-/* Inputs that are constants by design: no gradient flows to the maximum, which cancels out; that
- * of a norm goes straight to its weight. */
+/* Inputs that are constants by design. No gradient flows to the maximum, because it cancels out.
+ * The gradient of a spectral norm goes directly to its weight. */
 static bool is_constant(OpKind op, uint32_t arg)
 {
     return (op == OP_xent_sumexp && arg == 1) || (is_loss(op) && arg == 0) ||
@@ -83,13 +83,13 @@ static void fill_input(Case *c, uint32_t arg, Value *v)
             x = (double)rng_below(SEED, arg, (uint64_t)i, (uint64_t)size_of('v', c->large));
             if (c->op != OP_embed && i % 3 == 1) x = -1;
         } else if (is_loss(c->op) && arg == 1) {
-            x = 0.5 + fabs(x); /* a sum of exponentials */
+            x = 0.5 + fabs(x); /* a sum of exponentials is positive */
         }
         value_set(v, i, x);
     }
 }
 
-/* A graph of one node, its inputs filled, its outputs' weights drawn. */
+/* A graph of one node, with filled inputs and random weights for its outputs. */
 static void make_case(Case *c, OpKind op, bool large, bool causal)
 {
     const Signature *sig = &op_info(op)->sig;
@@ -132,7 +132,8 @@ static void make_case(Case *c, OpKind op, bool large, bool causal)
     }
 }
 
-/* Does any backward row read the gradient of output j? Others are statistics, constants to it. */
+/* True if any backward row reads the gradient of output j. Other outputs are statistics and count
+ * as constants. */
 static bool output_counts(OpKind op, uint32_t j)
 {
     const OpInfo *info = op_info(op);
@@ -169,7 +170,7 @@ static double difference(Case *c, Value *x, int64_t i)
     return sum / (12 * STEP);
 }
 
-/* Gradients of all inputs by the table's wiring; with `accumulate` they start from random values,
+/* Gradients of all inputs by the table's wiring. With `accumulate` they start from random values,
  * which are subtracted again. */
 static void analytic(Case *c, bool accumulate, Value *gradient)
 {
@@ -193,7 +194,8 @@ static void analytic(Case *c, bool accumulate, Value *gradient)
     }
 }
 
-/* The worst difference over (a sample of) an input's elements, against its largest gradient. */
+/* Returns the worst difference over (a sample of) an input's elements, relative to its largest
+ * gradient. */
 static double worst_of(Case *c, Value *x, const Value *gradient)
 {
     int64_t n = value_elements(x), step = n > SAMPLE ? n / SAMPLE | 1 : 1;
@@ -250,73 +252,23 @@ static void test_every_gradient(void **state)
 }
 
 /* Ops through which no gradient may flow. */
-static const OpKind without_gradient[] = {OP_batch,
-                                          OP_embed_grad,
-                                          OP_position_grad,
-                                          OP_bias_grad,
-                                          OP_rmsnorm_grad,
-                                          OP_rmsnorm_heads_grad,
-                                          OP_layernorm_grad,
-                                          OP_rope_grad,
-                                          OP_attention_grad,
-                                          OP_silu_grad,
-                                          OP_gelu_grad,
-                                          OP_pass,
-                                          OP_segment_grad,
-                                          OP_topk,
-                                          OP_slots,
-                                          OP_route_grad,
-                                          OP_dispatch_grad,
-                                          OP_combine_grad,
-                                          OP_combine_weights,
-                                          OP_balance_grad,
-                                          OP_charge_grad,
-                                          OP_part_grad,
-                                          OP_part_heads_grad,
-                                          OP_part_head_grad,
-                                          OP_tokens_grad,
-                                          OP_xent_max,
-                                          OP_xent_loss_grad,
-                                          OP_xent_loss_mean_grad,
-                                          OP_xent_smooth_grad,
-                                          OP_xent_sumexp_grad,
-                                          OP_xent_pick_grad,
-                                          OP_amax,
-                                          OP_amax_of_tokens,
-                                          OP_amax_over_tokens,
-                                          OP_amax_of_first,
-                                          OP_amax_over_first,
-                                          OP_amax_of_last,
-                                          OP_amax_over_last,
-                                          OP_quantise,
-                                          OP_quantise_of_tokens,
-                                          OP_quantise_over_tokens,
-                                          OP_quantise_of_first,
-                                          OP_quantise_over_first,
-                                          OP_quantise_of_last,
-                                          OP_quantise_over_last,
-                                          OP_turn_tokens,
-                                          OP_turn_first,
-                                          OP_turn_last,
-                                          OP_amax_range,
-                                          OP_quantise_range,
-                                          OP_project_of_first, /* through the norm: test_spectral */
-                                          OP_project_over_first,
-                                          OP_project_of_last,
-                                          OP_project_over_last,
-                                          OP_inner_product,
-                                          OP_normalise,
-                                          OP_divide_dot,
-                                          OP_outer_first,
-                                          OP_outer_last,
-                                          OP_fill,
-                                          OP_sumsq,
-                                          OP_step_mean,
-                                          OP_clip_coef,
-                                          OP_adamw,
-                                          OP_sgd};
+static const OpKind without_gradient[] = {
+    OP_batch, OP_embed_grad, OP_position_grad, OP_bias_grad, OP_rmsnorm_grad, OP_rmsnorm_heads_grad,
+    OP_layernorm_grad, OP_rope_grad, OP_attention_grad, OP_silu_grad, OP_gelu_grad, OP_pass,
+    OP_segment_grad, OP_topk, OP_slots, OP_route_grad, OP_dispatch_grad, OP_combine_grad,
+    OP_combine_weights, OP_balance_grad, OP_charge_grad, OP_part_grad, OP_part_heads_grad,
+    OP_part_head_grad, OP_tokens_grad, OP_xent_max, OP_xent_loss_grad, OP_xent_loss_mean_grad,
+    OP_xent_smooth_grad, OP_xent_sumexp_grad, OP_xent_pick_grad, OP_amax, OP_amax_of_tokens,
+    OP_amax_over_tokens, OP_amax_of_first, OP_amax_over_first, OP_amax_of_last, OP_amax_over_last,
+    OP_quantise, OP_quantise_of_tokens, OP_quantise_over_tokens, OP_quantise_of_first,
+    OP_quantise_over_first, OP_quantise_of_last, OP_quantise_over_last, OP_turn_tokens,
+    OP_turn_first, OP_turn_last, OP_amax_range, OP_quantise_range,
+    /* its gradient goes through the norm: test_spectral */
+    OP_project_of_first, OP_project_over_first, OP_project_of_last, OP_project_over_last,
+    OP_inner_product, OP_normalise, OP_divide_dot, OP_outer_first, OP_outer_last, OP_fill, OP_sumsq,
+    OP_step_mean, OP_clip_coef, OP_adamw, OP_sgd};
 
-/* Ops without a gradient are exactly those through which none may flow. */
+/* The ops without a gradient are exactly those through which none may flow. */
 static void test_ops_without_gradient(void **state)
 {
     (void)state;
@@ -331,7 +283,7 @@ static void test_ops_without_gradient(void **state)
     }
 }
 
-/* One tensor read twice, by one op and by two: contributions add up. */
+/* One tensor is read twice, by one op and by two: the contributions must add up. */
 static void test_contributions_add(void **state)
 {
     (void)state;

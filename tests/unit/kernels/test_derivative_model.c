@@ -1,6 +1,6 @@
-/* Whole tiny models against central differences in fp64: a Llama and a GPT-2, two micro-batches
- * whose gradients accumulate. Every parameter tensor is probed element by element in a sample, and
- * along one random direction that moves all of its elements at once. */
+/* Whole tiny models against central differences in fp64: a Llama and a GPT-2, with two
+ * micro-batches whose gradients accumulate. A sample of elements of every parameter tensor is
+ * tested, and one random direction that moves all of its elements at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ static void gradients_of(Eval *e)
     }
 }
 
-/* dL/dh of x + h * direction; direction NULL: of element i alone. */
+/* Returns dL/dh of x + h * direction; direction NULL: of element i alone. */
 static double slope(Eval *e, Value *x, const double *direction, int64_t i, double *backup)
 {
     static const double shift[] = {1, -1, 2, -2}, factor[] = {8, -8, -1, 1};
@@ -75,7 +75,7 @@ static double largest(const Value *v)
     return top;
 }
 
-/* Relative to the tensor's largest gradient, of which `floor` is the least. */
+/* The scale is the tensor's largest gradient, but at least `floor`. */
 static double check_parameter(Eval *e, TensorId t, double floor)
 {
     Value *x = &e->value[t], *gradient = &e->grad[t];
@@ -103,7 +103,7 @@ static void check_model(void (*build)(Graph *, Arena *, int64_t, double))
     Eval e = eval_new(arena, &g, DT_f64, &data);
     eval_init(&e, SEED);
     gradients_of(&e);
-    double worst = 0, floor = 0; /* a key bias without rotary positions has no gradient at all */
+    double worst = 0, floor = 0; /* without rotary positions, a key bias has no gradient at all */
     for (TensorId t = 1; t < g.tensors.n; t++)
         if (g.tensors.at[t].role == ROLE_param) floor = fmax(floor, 1e-3 * largest(&e.grad[t]));
     for (TensorId t = 1; t < g.tensors.n; t++) {
@@ -117,8 +117,8 @@ static void check_model(void (*build)(Graph *, Arena *, int64_t, double))
     arena_free(arena);
 }
 
-/* The gradient nodes that the backward pass adds to the graph compute what the op table's wiring,
- * followed directly, gives: the same contributions, each tensor's in its own order. */
+/* The gradient nodes that the backward pass adds give the same result as following the op table's
+ * wiring directly: the same contributions, each tensor's in its own order. */
 static void check_pass(void (*build)(Graph *, Arena *, int64_t, double))
 {
     Arena *arena = arena_new();

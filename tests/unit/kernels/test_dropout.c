@@ -1,5 +1,4 @@
-/* Dropout: how much it drops, that nothing is lost on average, and what its mask is a function of.
- */
+/* Dropout: how much it drops, that the mean is kept, and which key its mask depends on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +52,8 @@ static void rate_and_mean(void **state)
     }
 }
 
-/* Any part of the key makes another mask: half of the elements agree, as of any two coins. */
+/* Changing any part of the key gives another mask: half of the elements agree, as for two
+ * independent coins. */
 static void every_part_of_the_key_counts(void **state)
 {
     (void)state;
@@ -73,8 +73,8 @@ static void every_part_of_the_key_counts(void **state)
     arena_free(arena);
 }
 
-/* With all values alike, what attention drops is a part of the sum of its probabilities: on average
- * nothing is lost, and the log-sum-exp does not know of it. */
+/* If all values are equal, dropping scores in attention drops a part of the sum of probabilities.
+ * The mean is kept, and the log-sum-exp is not affected. */
 static void attention_drops_scores(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Routing by hand: which experts a token goes to, with what weight, in which slot; what its slots
- * then hold, and what comes back from them. */
+/* Routing by hand: the experts of each token, with their weights and slots; the contents of the
+ * slots; and the results that come back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +60,7 @@ static void the_largest_logits_are_chosen(void **state)
     }
 }
 
-/* Logits that are large do no harm: weights are of their differences. */
+/* Large logits do no harm, because weights only depend on differences. */
 static void weights_are_a_softmax(void **state)
 {
     (void)state;
@@ -77,8 +77,8 @@ static void weights_are_a_softmax(void **state)
         }
 }
 
-/* Two sequences of three tokens, two experts each of three, two slots an expert and sequence: the
- * third choice of an expert is dropped, and the other sequence does not count. */
+/* Two sequences of three tokens, two choices each among three experts, two slots for each expert
+ * and sequence. The third choice of an expert is dropped; the other sequence does not count. */
 static const double ids_of[] = {0, 1, 0, 2, 0, 1, 2, 0, 2, 1, 2, 0};
 static const double slots_of[] = {0, 2, 1, 4, -1, 3, 4, 0, 5, 2, -1, 1};
 
@@ -100,7 +100,7 @@ static void slots_go_to_who_comes_first(void **state)
     }
 }
 
-/* Rows [e,b,C,k]: of token t of sequence b the features are 100 b + 10 t + {1, 2}. */
+/* Rows [e,b,C,k]: the features of token t of sequence b are 100 b + 10 t + {1, 2}. */
 static void tokens_lie_in_their_slots(void **state)
 {
     (void)state;
@@ -111,11 +111,11 @@ static void tokens_lie_in_their_slots(void **state)
     const Attrs attrs = {.top_k = 2, .experts = 3, .capacity = 2};
     call(OP_dispatch, &attrs, (Value[]){x, slots, rows}, 2);
     assert_values(&rows, NUMBERS(1, 2, 11, 12, 101, 102, 121, 122, /* expert 0 */
-                                 1, 2, 21, 22, 111, 112, 0, 0,     /* 1: nobody is in the last */
+                                 1, 2, 21, 22, 111, 112, 0, 0,     /* 1: its last slot is empty */
                                  11, 12, 0, 0, 101, 102, 111, 112));
 }
 
-/* Each rank of an axis that shares experts has those of its own, in the order of their ids. */
+/* Each rank of an axis that shares experts holds its own, in the order of their ids. */
 static void a_rank_takes_what_goes_to_its_experts(void **state)
 {
     (void)state;
@@ -144,7 +144,7 @@ static void a_token_gets_the_weighted_sum(void **state)
     assert_values(&y, NUMBERS(0.75 * 4 + 0.25 * 12, 0.75 * 8 + 0.25 * 16, 10, -1, 0, 0));
 }
 
-/* What is dropped gets no gradient, nor does who dropped it; a slot that nobody is in, neither. */
+/* A dropped choice gets no gradient and gives none to its token; neither does an empty slot. */
 static void gradients_of_what_is_dropped_are_zero(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
-/* The CPU kernels against definitions written out loop by loop: contractions over all their
- * indices, attention with its whole score matrix, norms, rotations, cross-entropy; in fp64 and
- * fp32. */
+/* The CPU kernels against definitions written out as loops: contractions over all their indices,
+ * attention with its whole score matrix, norms, rotations, cross-entropy; in fp64 and fp32. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +58,7 @@ static void assert_near(double is, double expected, double scale, DType real)
 
 /* ---- contractions */
 
-typedef struct Walk { /* over all values of all letters of a binding */
+typedef struct Walk { /* visits all values of all letters of a binding */
     const Binding *b;
     int64_t at['z' + 1];
 } Walk;
@@ -129,7 +128,8 @@ static void test_contractions(void **state)
     (void)state;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
         if (op_info(op)->class_ != OP_CLASS_contract) continue;
-        if (op_info(op)->scaling != SCALING_none) continue; /* test_kernel_low: bit for bit */
+        /* test_kernel_low tests these bit for bit */
+        if (op_info(op)->scaling != SCALING_none) continue;
         for (int k = 0; k < 8; k++)
             check_contraction(op, (k & 1) ? DT_f32 : DT_f64, (k & 2) != 0, (k & 4) != 0);
     }
@@ -152,7 +152,7 @@ static double score(const Heads *h, const Value *q, const Value *k, int64_t b, i
     return scale * sum;
 }
 
-/* One query row against the definition. */
+/* Compares one query row with the definition. */
 static void check_row(const Heads *h, const Value *args, const double *p, double lse, int64_t b,
                       int64_t s, int64_t g, int64_t r, DType real)
 {
@@ -200,7 +200,7 @@ static void test_attention(void **state)
     (void)state;
     static const Heads heads[] = {
         {1, 1, 1, 1, 1, 2, 0, true},    {2, 7, 7, 2, 3, 4, 0, true},
-        {1, 33, 66, 1, 2, 5, 20, true}, /* a later part of the queries, tiles that do not fill */
+        {1, 33, 66, 1, 2, 5, 20, true}, /* a later part of the queries; tiles that are not full */
         {1, 64, 64, 2, 1, 8, 0, true},  {1, 40, 130, 2, 2, 3, 0, false},
         {1, 5, 9, 1, 1, 4, 100, true}, /* all keys are in the past */
     };
@@ -262,7 +262,8 @@ static void test_norms(void **state)
 
 /* ---- rotations */
 
-/* The three bands of Llama 3.1's scaling, for a pair that turns `frequency` a position. */
+/* The three bands of Llama 3.1's scaling, for a pair that rotates by `frequency` for each
+ * position. */
 static double scaled(double frequency, const Attrs *a)
 {
     double wavelength = 2 * acos(-1.0) / frequency, context = (double)a->rope_context;
@@ -285,7 +286,7 @@ static void check_rope(const Attrs *attrs, DType real, int64_t E, bool in_place)
     eval_op(OP_rope, attrs, args, 1, 1, &part, &no_control, 0);
     int64_t turned = attrs->rope_dims ? attrs->rope_dims : E, half = turned / 2;
     for (int64_t i = 0; i < B * S * H; i++) {
-        for (int64_t e = turned; e < E; e++) /* those beyond are left alone */
+        for (int64_t e = turned; e < E; e++) /* elements beyond are unchanged */
             assert_true(value_get(&y, i * E + e) == value_get(&before, i * E + e));
         for (int64_t e = 0; e < half; e++) {
             double position = (double)(START + i / H % S);
@@ -297,7 +298,7 @@ static void check_rope(const Attrs *attrs, DType real, int64_t E, bool in_place)
                         real);
         }
     }
-    Value back[2] = {y, y}; /* turning back gives what there was */
+    Value back[2] = {y, y}; /* rotating back gives the original */
     eval_op(OP_rope_grad, attrs, back, 1, 1, &part, &no_control, 0);
     for (int64_t i = 0; i < value_elements(&y); i++)
         assert_near(value_get(&y, i), value_get(&before, i), 4, real);
@@ -315,7 +316,7 @@ static void test_rope(void **state)
         DType real = (k & 1) ? DT_f32 : DT_f64;
         check_rope(&part, real, (k & 4) ? 18 : 6, k % 3 == 0);
         check_rope((k & 2) ? &llama : &plain, real, (k & 4) ? 128 : 6, k % 3 == 0);
-        check_rope(&llama, real, 260, false); /* more pairs than are turned at a time */
+        check_rope(&llama, real, 260, false); /* more pairs than are rotated at a time */
     }
 }
 
@@ -325,7 +326,7 @@ static Value padded_logits(Arena *arena, DType real, int64_t n, int64_t V, int64
 {
     Value z = filled(arena, real, 9, DIMS(1, n, V));
     for (int64_t i = 0; i < n * V; i++)
-        if (i % V >= valid) value_set(&z, i, 50); /* would drown everything if it counted */
+        if (i % V >= valid) value_set(&z, i, 50); /* would dominate everything if it counted */
     return z;
 }
 
@@ -383,7 +384,7 @@ static void test_cross_entropy(void **state)
     }
 }
 
-/* Logits far apart neither overflow nor lose the answer. */
+/* Logits far apart neither overflow nor give a wrong result. */
 static void test_cross_entropy_extremes(void **state)
 {
     (void)state;
@@ -436,7 +437,8 @@ static void test_activations(void **state)
     arena_free(arena);
 }
 
-/* The vectorisable fp32 exponential: two units in the last place, ends that saturate, NaN kept. */
+/* The vectorisable fp32 exponential: two units in the last place, saturation at the ends, NaN
+ * kept. */
 static void test_exponential(void **state)
 {
     (void)state;
@@ -452,7 +454,7 @@ static void test_exponential(void **state)
     assert_true(isnan(exponential_f32(NAN)));
 }
 
-/* Ops that may write over their first input give the same bits there as elsewhere. */
+/* Ops that may overwrite their first input give the same bits there as elsewhere. */
 static void test_in_place(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Kernels on low-precision arguments are the fp32 kernels on the widened ones, each output rounded
- * once: bit for bit, for every op that computes, in each format, accumulating or not. */
+/* Kernels on low-precision arguments equal the fp32 kernels on the widened arguments, with each
+ * output rounded once. This holds bit for bit, for every op that computes, in each format, with and
+ * without accumulation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,12 +32,12 @@ static int teardown(void **state)
 
 enum { B = 2, S = 5, K = 9, N = 7, G = 2, R = 2, E = 4, C = 3, V = 11, X = 700 };
 
-/* Arguments by their dtype and dims: f f32 or low; F always f32; d f64; i ids below V. */
+/* Arguments by dtype and dims: f: f32 or low; F: always f32; d: f64; i: ids below V. */
 typedef struct Case {
     OpKind op;
     const char *types;
     int64_t dim[MAX_ARGS][MAX_DIMS];
-    uint32_t accumulates; /* which outputs may */
+    uint32_t accumulates; /* outputs that may accumulate */
 } Case;
 
 static const Case cases[] = {
@@ -186,7 +187,7 @@ static uint32_t n_dims(const int64_t *dim)
     return n;
 }
 
-/* Positive, about 1: statistics and second moments too. */
+/* Positive numbers around 1, also valid for statistics and second moments. */
 static void fill(Value *v, uint32_t arg)
 {
     for (int64_t i = 0; i < value_elements(v); i++) {
@@ -198,7 +199,7 @@ static void fill(Value *v, uint32_t arg)
     }
 }
 
-/* Runs the case on `value`, with scratch where it is needed. */
+/* Runs the case on `value`, with scratch if it needs any. */
 static void run(const Case *c, const Attrs *attrs, Value *value, uint32_t n_in, uint32_t n)
 {
     Control control = {.step = 3, .lr = 0.01};
@@ -281,7 +282,7 @@ static void every_op(void **state)
         }
 }
 
-/* Ops that compute and are not in the list above have a test of their own here, or no floating
+/* Ops that compute and are missing in the list above have their own test here, or no floating
  * point. */
 static void none_is_forgotten(void **state)
 {
@@ -297,7 +298,7 @@ static void none_is_forgotten(void **state)
     }
 }
 
-/* Sums in doubles, over tiles as over the whole, of the part that counts. */
+/* Sums in doubles, by tiles and as a whole, of the part that counts. */
 static void sums_of_squares(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The kernels around the arithmetic: tables looked up in parts, the update and its norm, ops that
+/* Kernels other than arithmetic: lookups in parts of a table, the update and its norm, ops that
  * only move data, initial values, and the table of kernels itself. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -105,7 +105,7 @@ static void test_embedding_parts(void **state)
     arena_free(arena);
 }
 
-/* Three steps of AdamW as its paper states it. */
+/* Three steps of AdamW as its paper defines it. */
 static void test_adamw(void **state)
 {
     (void)state;
@@ -173,26 +173,27 @@ static void test_norm_and_clip(void **state)
         eval_op(OP_sumsq, &attrs, (Value[]){piece, table}, 1, 1, &p, NULL, 0);
     }
     assert_true(fabs(value_get(&table, 0) - expected) < 1e-12 * expected);
-    assert_true(value_get(&table, 1) == 4); /* another account is left alone */
+    assert_true(value_get(&table, 1) == 4); /* another account is unchanged */
     eval_op(OP_clip_coef, &attrs, (Value[]){table, factor, out}, 2, 1, NULL, NULL, 0);
     double norm = sqrt(expected + 4);
     assert_true(fabs(value_get(&out, 0) - norm) < 1e-12);
     assert_true(fabs(value_get(&out, 1) - 2 / (norm + 1e-6)) < 1e-12);
-    attrs.clip = 1000; /* longer than the gradient: leaves it alone; so does 0 */
+    /* above the gradient's norm, so it changes nothing; 0 changes nothing either */
+    attrs.clip = 1000;
     eval_op(OP_clip_coef, &attrs, (Value[]){table, factor, out}, 2, 1, NULL, NULL, 0);
     assert_true(value_get(&out, 1) == 1);
     attrs.clip = 0;
     eval_op(OP_clip_coef, &attrs, (Value[]){table, factor, out}, 2, 1, NULL, NULL, 0);
     assert_true(value_get(&out, 1) == 1);
-    attrs.clip = 2; /* a gradient that is not a number is not silently clipped to one that is */
+    attrs.clip = 2; /* a gradient that is NaN must not be clipped silently to a number */
     value_set(&table, 1, NAN);
     eval_op(OP_clip_coef, &attrs, (Value[]){table, factor, out}, 2, 1, NULL, NULL, 0);
     assert_true(isnan(value_get(&out, 0)) && isnan(value_get(&out, 1)));
     arena_free(arena);
 }
 
-/* pack is all slices one after the other, unpack its inverse, padding zero, for any element size.
- */
+/* pack gives all slices one after the other, unpack inverts it, and padding is zero, for any
+ * element size. */
 static void check_moves(DType dtype, int64_t outer, int64_t middle, int64_t inner, int64_t parts)
 {
     Arena *arena = arena_new();
@@ -240,7 +241,7 @@ static void test_moves(void **state)
     }
 }
 
-/* Of a zigzag: part p of n has chunks p and 2n - 1 - p of 2n. */
+/* In a zigzag, part p of n has chunks p and 2n - 1 - p of 2n. */
 static void test_moves_of_chunks(void **state)
 {
     (void)state;

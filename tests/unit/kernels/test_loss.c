@@ -1,5 +1,5 @@
-/* The loss by PyTorch's definitions, over a vocabulary that is whole or dealt out unevenly; what it
- * divides by; and the classic bugs of both, put in on purpose. */
+/* The loss by PyTorch's definitions, over a vocabulary that is whole or dealt out unevenly; its
+ * divisor; and the classic bugs of both, planted on purpose. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,11 +63,11 @@ static const Golden golden[] = {
        -0.22295348232959555}}},
 };
 
-/* What a rank does wrong. */
+/* A rank's planted mistake. */
 typedef enum Bug {
     BUG_none,
-    BUG_gathered,    /* reads all logits as if they were its part, and adds up over ranks */
-    BUG_local_vocab, /* smooths over the rows that it has */
+    BUG_gathered,    /* takes all logits as its own part, and sums over ranks */
+    BUG_local_vocab, /* smooths over its local rows only */
 } Bug;
 
 typedef struct Split {
@@ -101,7 +101,7 @@ static void cut_logits(Split *s)
     }
 }
 
-/* One op on every part; what it makes of [b,s] is summed, or its maximum taken. */
+/* Runs one op on every part; its results [b,s] are summed, or their maximum is taken. */
 static void reduce(Split *s, OpKind op, const Value *second, Value *sum)
 {
     *sum = value_new(s->arena, DT_f64, DIMS(1, N));
@@ -126,7 +126,7 @@ static double loss_of(Split *s)
     cut_logits(s);
     reduce(s, OP_xent_max, NULL, &s->top);
     reduce(s, s->attrs.smoothing > 0 ? OP_xent_smooth : OP_xent_pick, &s->label, &s->picked);
-    if (s->bug == BUG_gathered) /* the label is found on every rank, but counted once by start */
+    if (s->bug == BUG_gathered) /* every rank finds the label, but `start` makes it count once */
         for (int64_t i = 0; i < N; i++)
             value_set(&s->picked, i, value_get(&s->picked, i) / s->n_parts);
     reduce(s, OP_xent_sumexp, &s->top, &s->total);
@@ -137,7 +137,7 @@ static double loss_of(Split *s)
     return value_get(&loss, 0) / value_get(&count, 0);
 }
 
-/* Largest difference from the golden gradient, of all parts. */
+/* Returns the largest difference from the golden gradient over all parts. */
 static double gradient_error(Split *s, const Golden *g)
 {
     Value dtotal = value_new(s->arena, DT_f64, DIMS(1, N));
@@ -199,13 +199,13 @@ static void planted_bugs_show(void **state)
     arena_free(arena);
 }
 
-/* Four sequences in two groups: the tokens of a group weigh one together, wherever s is cut. */
+/* Four sequences in two groups: the tokens of a group together weigh one, wherever s is cut. */
 static void mean_of_means(void **state)
 {
     (void)state;
     enum { B = 4, S = 6, HALF = S / 2, GROUP = 2 };
     static const int kept[B] = {5, 2, 0, 1};
-    for (int empty = 0; empty < 2; empty++) { /* a group without a label counts nothing */
+    for (int empty = 0; empty < 2; empty++) { /* a group without a label counts as nothing */
         Arena *arena = arena_new();
         Value label = value_new(arena, DT_i32, DIMS(B, S));
         double expected = 0, sum[2] = {0}, n[2] = {0}, loss = 0, count = 0;

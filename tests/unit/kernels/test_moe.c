@@ -1,5 +1,5 @@
-/* nn.moe as people write them, and ep{}: what they trace to, how much room an expert
- * has, what is exchanged, which mistakes are told. */
+/* nn.moe and ep{} as people write them: their traces, the room of an expert, the exchanges, and the
+ * mistakes that are reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -210,7 +210,7 @@ static void what_ep_cannot_be_is_told(void **state)
         fail_msg("%s", told(&r));
 }
 
-/* Carved out of dp_shard alone it is an axis beside what is left: the same plan. */
+/* If ep is carved only out of dp_shard, it is an axis beside the rest: the plan is the same. */
 static void folded_is_an_axis_of_its_own(void **state)
 {
     (void)state;
@@ -225,7 +225,7 @@ static void folded_is_an_axis_of_its_own(void **state)
 }
 
 typedef struct Exchanges {
-    uint32_t n, other; /* all_to_all on stream ep along ep alone; any other */
+    uint32_t n, other; /* all_to_all on stream ep along ep alone; all others */
     uint64_t bytes;
 } Exchanges;
 
@@ -245,8 +245,8 @@ static Exchanges exchanges(const Plan *plan)
     return x;
 }
 
-/* To the experts and back, forward and backward: 4 a layer and micro-batch, 6 where a block is
- * computed again. Each moves the rows of all experts. */
+/* To the experts and back, forward and backward: 4 for each layer and micro-batch, 6 if a block is
+ * recomputed. Each one moves the rows of all experts. */
 static void tokens_go_there_and_back(void **state)
 {
     (void)state;
@@ -269,8 +269,8 @@ static void tokens_go_there_and_back(void **state)
                 }
 }
 
-/* Experts are summed over the ranks that hold the same ones, all else over all that have samples.
- */
+/* Gradients of experts are summed over the ranks that hold the same experts, all others over all
+ * ranks with samples. */
 static void experts_are_a_unit_of_their_own(void **state)
 {
     (void)state;
@@ -300,7 +300,7 @@ static void experts_are_a_unit_of_their_own(void **state)
     }
 }
 
-/* By path patterns as by the model's own notes: each expert is cut, not shared out. */
+/* With path patterns as with the model's own notes, each expert is cut, not shared out. */
 static void a_plan_by_paths_cuts_each_expert(void **state)
 {
     (void)state;
@@ -335,14 +335,14 @@ static void what_a_token_meets(void **state)
     assert_int_equal(experts_active_params(&once.plan->graph), all - 3 * 8 * 4 * (6 - 2));
     if (!twice.plan) fail_msg("%s", told(&twice));
     assert_int_equal(experts_active_params(&twice.plan->graph), all - 3 * 8 * 4 * (6 - 2));
-    const Graph *g = &twice.plan->graph; /* a text may say anything before it is proven */
+    const Graph *g = &twice.plan->graph; /* before it is proven, a text may contain anything */
     for (NodeId id = 1; id < g->nodes.n; id++)
         if (g->nodes.at[id].op == OP_dispatch)
             twice.plan->graph.attrs.at[g->nodes.at[id].attrs].experts = 0;
     assert_int_equal(experts_active_params(g), all);
 }
 
-/* reshard_last = false: the last block's experts stay gathered with the rest of it. */
+/* reshard_last = false: the last block's experts stay gathered together with the rest of it. */
 static void the_last_block_is_both_its_units(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Stochastic rounding of bf16 weights: right on average, one of the two neighbours, and a function
- * of (seed, step, unit, element of the unit) alone. */
+/* Stochastic rounding of bf16 weights: right on average, always one of the two neighbours, and a
+ * function of only (seed, step, unit, element of the unit). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ typedef struct Run {
     bool nearest;
 } Run;
 
-/* Weights of 1, each moved by -lr: what they are rounded to. */
+/* Rounds weights of 1 that were each moved by -lr. */
 static void update(Run run, double lr, int64_t n, uint16_t *weights)
 {
     Arena *arena = arena_new();
@@ -51,7 +51,8 @@ static void right_on_average(void **state)
 {
     (void)state;
     static uint16_t weights[N];
-    const double lr = 0x1p-11, below = 1 - 0x1p-8; /* an eighth of the way to the next below 1 */
+    /* an eighth of the way to the next number below 1 */
+    const double lr = 0x1p-11, below = 1 - 0x1p-8;
     uint32_t n_below = 0;
     update((Run){.seed = 5, .step = 2, .site = 1}, lr, N, weights);
     for (uint64_t i = 0; i < N; i++) {
@@ -89,7 +90,7 @@ static void draws_belong_to_elements(void **state)
 
 /* ---- the proofs ---- */
 
-/* The update of the n-th unit, in a plan of bf16 weights; NULL: the plan has fewer. */
+/* The update of the n-th unit in a plan of bf16 weights; NULL: the plan has fewer. */
 static Attrs *update_of(Plan *plan, uint32_t n, Instr **instr)
 {
     Program *p = &plan->programs.at[0];
@@ -102,7 +103,7 @@ static Attrs *update_of(Plan *plan, uint32_t n, Instr **instr)
 
 typedef enum Plant { NOTHING, OTHER_SITE, NEAREST, NO_FLAG, FP32_FLAG } Plant;
 
-/* What the verifier says of a plan with this planted in its second update; "": it passes. */
+/* The verifier's report on a plan with this fault planted in its second update; "": it passes. */
 static const char *verdict(Plant plant, Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -147,7 +148,7 @@ static void wrong_draws_are_seen(void **state)
     arena_free(arena);
 }
 
-/* All in fp64, to be compared, nothing is drawn. */
+/* With everything in fp64 for a comparison, nothing is drawn. */
 static void fp64_rounds_nothing(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* The op table must not be able to vouch for itself: for every row and every index that may be
- * split, split the inputs as op_axis_layout says, run the kernel on each part, combine the outputs
- * as op_axis_layout claims, and compare with the unsplit run. Also: indices that must be whole
- * really must. */
+/* A wrong row of the op table must not be able to vouch for itself. For every row and every
+ * splittable index, the inputs are split as op_axis_layout says, the kernel runs on each part, and
+ * the outputs are combined as op_axis_layout claims. The result must equal the unsplit run. Also,
+ * indices that must be whole really must be. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ static const char ellipsis[] = "yz";
 
 typedef struct Case {
     OpKind op;
-    char letter; /* of the binding */
+    char letter; /* in the binding */
     uint32_t n_parts;
     int64_t size['z' + 1]; /* global */
     Attrs attrs;
@@ -74,7 +74,7 @@ static bool is_ids(OpKind op, uint32_t arg)
     return op_index_args(op) >> arg & 1;
 }
 
-/* Tables of scalars are fp64 whatever the rest is. */
+/* Tables of scalars are always fp64. */
 static bool is_table(OpKind op, uint32_t arg)
 {
     return op == OP_clip_coef || op == OP_step_mean || (op == OP_sumsq && arg == 1) ||
@@ -87,7 +87,7 @@ static DType dtype_of(const Case *c, uint32_t arg)
     return is_table(c->op, arg) || c->real == DT_none ? DT_f64 : c->real;
 }
 
-/* Inputs that are positive by what they mean: deviations, sums of exponentials, second moments. */
+/* Inputs that must be positive: deviations, sums of exponentials, second moments. */
 static bool is_positive(OpKind op, uint32_t arg)
 {
     return ((op == OP_rmsnorm_grad || op == OP_rmsnorm_heads_grad) && arg == 3) ||
@@ -174,7 +174,7 @@ static void case_sizes(Case *c, char named, int64_t size)
                  {'S', 5},          {'K', 2}, {'C', 7}};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         c->size[(unsigned char)small[i].letter] = small[i].size;
-    if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9; /* more than is taken */
+    if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9; /* more than are taken */
     if (size != 0) c->size[(unsigned char)named] = size;
 }
 
@@ -221,7 +221,8 @@ static void make_case(Case *c, bool causal)
 /* ---- cutting and joining along one dimension */
 
 typedef struct Cut {
-    int64_t outer, size, inner, part, start, valid; /* of a dimension: valid real ones from start */
+    /* of a dimension: `valid` real elements from `start` */
+    int64_t outer, size, inner, part, start, valid;
 } Cut;
 
 static Cut cut_of(const Value *whole, int d, uint32_t n_parts, uint32_t i)
@@ -237,7 +238,7 @@ static Cut cut_of(const Value *whole, int d, uint32_t n_parts, uint32_t i)
     return c;
 }
 
-/* The index, in the whole, of element i of a part; -1 for padding. */
+/* Returns the index in the whole of element i of a part; -1 for padding. */
 static int64_t whole_index(const Cut *c, int64_t i)
 {
     int64_t inner = i % c->inner, at = i / c->inner % c->part, outer = i / c->inner / c->part;
@@ -264,7 +265,7 @@ static Value local_value(const Case *c, const Value *whole, int8_t on, uint32_t 
     return v;
 }
 
-/* Gradients of padding must be zero: they lie in sums over ranks and in norms. */
+/* Gradients of padding must be zero, because they take part in sums over ranks and in norms. */
 static bool padding_is_zero(OpKind op)
 {
     return op_info(op)->class_ == OP_CLASS_contract || op == OP_embed_grad ||
@@ -290,7 +291,7 @@ static void join(const Case *c, Value *joined, const Value *local, int8_t on, ui
     }
 }
 
-/* Largest difference of two values, against the largest magnitude. */
+/* Returns the largest difference of two values, relative to the largest magnitude. */
 static double difference(const Value *a, const Value *b)
 {
     double worst = 0, top = 1e-30;
@@ -302,7 +303,8 @@ static double difference(const Value *a, const Value *b)
     return worst / top;
 }
 
-/* What the signature alone says; compared with op_axis_layout for every claim. */
+/* The layout that follows from the signature alone; compared with op_axis_layout for every
+ * claim. */
 static int8_t expected_layout(const Case *c, uint32_t arg)
 {
     for (int d = 0; d < c->binding.n_dims[arg]; d++)
@@ -311,7 +313,7 @@ static int8_t expected_layout(const Case *c, uint32_t arg)
     return op_info(c->op)->reduce == REDUCE_max ? PARTIAL_MAX : PARTIAL_SUM;
 }
 
-/* The worst difference between split and unsplit over the outputs. */
+/* Returns the worst difference between split and unsplit over the outputs. */
 static double split_run(const Case *c)
 {
     unsigned char l = (unsigned char)c->letter;
@@ -342,8 +344,8 @@ static double split_run(const Case *c)
     return worst;
 }
 
-/* Does the kernel take a short last part of this index? Vocabularies do, and so does whatever the
- * padding passes through harmlessly: contractions (of zeros), elements, updates. */
+/* True if the kernel accepts a short last part of this index. Vocabularies do. So do ops through
+ * which padding passes harmlessly: contractions (of zeros), element-wise ops, updates. */
 static bool may_be_uneven(OpKind op, char letter)
 {
     const OpInfo *info = op_info(op);
@@ -351,7 +353,7 @@ static bool may_be_uneven(OpKind op, char letter)
     return letter == 'v' || info->class_ == OP_CLASS_contract || elements || op == OP_batch;
 }
 
-/* `letter` as the binding calls it; `named` as case_sizes does. */
+/* `letter` as in the binding; `named` as in case_sizes. */
 static void check_split(OpKind op, char letter, char named, int64_t size, uint32_t n_parts,
                         bool causal)
 {
@@ -378,7 +380,7 @@ static uint32_t check_letter(OpKind op, char letter, char named)
             if (!may_be_uneven(op, letter)) continue;
             check_split(op, letter, named, 7, parts, causal);
             check_split(op, letter, named, 4, parts,
-                        causal); /* in three parts: the last is empty */
+                        causal); /* in three parts, of which the last is empty */
             n += 2;
         }
     return n;
@@ -410,7 +412,7 @@ static void test_every_row(void **state)
 }
 
 /* An index in capitals must be whole: splitting it and combining as the signature would suggest
- * gives something else. This is also the proof that the comparison above can fail. */
+ * gives another result. This also proves that the comparison above can fail. */
 static void test_capitals_must_be_whole(void **state)
 {
     (void)state;
@@ -435,7 +437,7 @@ static void test_capitals_must_be_whole(void **state)
         }
 }
 
-/* out[j] is added to where bit j says so, and set (over NaN) where not. */
+/* out[j] is added to if bit j is set, and otherwise set (over NaN). */
 static void check_accumulates(OpKind op, uint32_t bits)
 {
     Case c = {.op = op, .arena = arena_new()};
@@ -468,7 +470,7 @@ static void test_accumulates(void **state)
     (void)state;
     uint32_t n = 0;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
-        /* The loss is a sum over micro-batches too. */
+        /* The loss is also a sum over micro-batches. */
         if (!(op_info(op)->flags & OP_ACCUMULATES) && !is_loss(op)) continue;
         n++;
         for (uint32_t bits = 0; bits < 1u << op_info(op)->sig.n_out; bits++)
@@ -477,7 +479,7 @@ static void test_accumulates(void **state)
     assert_true(n > 20);
 }
 
-/* fp32 computes what fp64 does. */
+/* fp32 gives the result of fp64. */
 static void test_precisions(void **state)
 {
     (void)state;

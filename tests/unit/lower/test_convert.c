@@ -1,5 +1,5 @@
-/* The one rule over several axes: from every layout to every other that it can become, and no step
- * cuts, gathers or moves parts of one axis around parts of another that lie within them. */
+/* The one rule over several axes: from every layout to every reachable one. No step may cut, gather
+ * or move parts of one axis around nested parts of another. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ static Plan *new_plan(Arena *arena)
     return plan;
 }
 
-/* Nothing else may lie on that dimension inside of the first axis that changes. */
+/* No other axis may cut that dimension inside the first axis that changes. */
 static bool is_innermost(const Layout *l, AxisSet changed, int8_t on)
 {
     for (int a = __builtin_ctz(changed); a < AXES && layout_is_split(on); a++)
@@ -108,7 +108,7 @@ static void parts_nest_at_every_step(void **state)
             convert(plan, &from, &to);
             n++;
         }
-    assert_int_equal(n, 21 * 21 * 21); /* of one axis: 4 x 4 without sums, 5 from a sum */
+    assert_int_equal(n, 21 * 21 * 21); /* for one axis: 4 x 4 without sums, 5 from a sum */
     arena_free(arena);
 }
 

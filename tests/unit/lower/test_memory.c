@@ -1,6 +1,6 @@
-/* The memory pass against an oracle of its own: happens-before as plain reachability. Two buffers
- * may share bytes only if everything that touches the one ends before anything touches the other
- * begins. */
+/* The memory pass against an independent oracle: happens-before as plain reachability. Two buffers
+ * may share bytes only if every instruction that touches one of them ends before any that touches
+ * the other begins. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,8 +39,8 @@ static void place(Plan *plan)
     arena_free(scratch);
 }
 
-/* before[a * n + b]: a has finished when b starts. Closed over stream order, launches and `after`.
- */
+/* before[a * n + b]: a has finished when b starts. It is closed over stream order, launches and
+ * `after`. */
 static bool *reachability(const Program *p)
 {
     const uint32_t n = p->code.n;
@@ -70,8 +70,8 @@ static bool touches(const Program *p, Pc pc, BufferId root)
     return false;
 }
 
-/* Everything that touches a ends before anything that touches b begins. `handed`: they meet in one
- * instruction that turns a into b in place. */
+/* True if everything that touches a ends before anything that touches b begins. `handed`: one
+ * instruction turns a into b in place. */
 static bool ends_before(const Program *p, const bool *before, BufferId a, BufferId b)
 {
     for (Pc i = 1; i < p->code.n; i++) {
@@ -157,11 +157,11 @@ static void persistent_lie_at_the_bottom(void **state)
     assert_int_equal(p->buffers.at[b].offset, 512);
     assert_int_equal(p->buffers.at[t].offset, 1024);
     assert_int_equal(p->bytes, 1024 + 40);
-    assert_int_equal(p->host_bytes, 512 + 400); /* an arena of its own */
+    assert_int_equal(p->host_bytes, 512 + 400); /* its own arena */
     assert_int_equal(p->buffers.at[never].first, 0);
 }
 
-/* Another stream may still read: only an edge makes the bytes free. */
+/* Another stream may still read: only an edge frees the bytes. */
 static void edges_decide(void **state)
 {
     for (int edge = 0; edge < 2; edge++) {
@@ -184,8 +184,7 @@ static void edges_decide(void **state)
     }
 }
 
-/* Members of a launch end at different times: waiting for one does not free what the other reads.
- */
+/* Members of a launch end at different times: waiting for one does not free another's bytes. */
 static void launches(void **state)
 {
     for (int n_awaited = 1; n_awaited <= 2; n_awaited++) {
@@ -242,7 +241,7 @@ static void views_keep_their_root(void **state)
     check_program(p);
     assert_int_equal(p->buffers.at[a].last, last);
     assert_int_equal(p->buffers.at[v].first, last);
-    assert_int_equal(p->buffers.at[v].offset, 128); /* from its parent, as before */
+    assert_int_equal(p->buffers.at[v].offset, 128); /* counted from its parent, as before */
     assert_int_not_equal(p->buffers.at[a].offset, p->buffers.at[b].offset);
 }
 
@@ -276,8 +275,8 @@ static void in_place(void **state)
     }
 }
 
-/* Random programs on four streams with launches, random edges that always order a buffer's writer
- * before its readers. The oracle finds any overlap. */
+/* Random programs on four streams, with launches and random edges that always order a buffer's
+ * writer before its readers. The oracle finds any overlap. */
 static void random_programs(void **state)
 {
     static const Stream streams[] = {STREAM_compute, STREAM_tp, STREAM_dp_gather, STREAM_dp_reduce};
@@ -320,11 +319,11 @@ static void random_programs(void **state)
         shared += p->bytes < sum;
         arena_reset(*state);
     }
-    assert_int_equal(shared, 150); /* every one of them found something to reuse */
+    assert_int_equal(shared, 150); /* every program reused some bytes */
 }
 
-/* Gathers ahead on their own stream, blocks forward and backward, a reduction, an accumulator: like
- * training. */
+/* Like training: gathers ahead on their own stream, blocks forward and backward, a reduction, an
+ * accumulator. */
 static uint32_t micro_batch(Plan *plan, Program *p, uint32_t m, uint32_t n_layers, BufferId home,
                             BufferId rest)
 {
@@ -388,7 +387,7 @@ static Plan *periodic(Arena *arena, uint32_t n_microbatches, uint32_t n_layers, 
     return plan;
 }
 
-/* Interior micro-batches get the same offsets: a backend may capture one and replay it. */
+/* Interior micro-batches get the same offsets, so a backend may capture one and replay it. */
 static void interior_micro_batches_repeat(void **state)
 {
     for (uint32_t n_layers = 1; n_layers <= 24; n_layers += 3) {
@@ -408,7 +407,7 @@ static void interior_micro_batches_repeat(void **state)
     }
 }
 
-/* The same of plans: a backend that captures an inner micro-batch replays it for all others. */
+/* The same for plans: a backend replays one captured inner micro-batch for all others. */
 static void interior_micro_batches_of_plans_repeat(void **state)
 {
     for (uint32_t k = 0; k < 96; k++) {
@@ -436,8 +435,8 @@ static void interior_micro_batches_of_plans_repeat(void **state)
     (void)state;
 }
 
-/* What is in flight in a pipeline does not grow with the number of micro-batches: neither do
- * arenas, but for other holes: transfers must not keep bytes that would be free. */
+/* The work in flight in a pipeline does not grow with the number of micro-batches. Neither do
+ * arenas, apart from other holes: transfers must not keep bytes that would be free. */
 static void pipelines_do_not_grow(void **state)
 {
     static const ScheduleKind kinds[] = {SCHEDULE_1f1b, SCHEDULE_zb_h1, SCHEDULE_interleaved_1f1b,
@@ -504,7 +503,7 @@ static void large_programs(void **state)
     double took = seconds() - start;
     print_message("%u instructions, %u buffers placed in %.3f s\n", p->code.n, p->buffers.n, took);
     assert_true(p->code.n > 150000 && p->buffers.n >= 300000);
-    assert_true(took < 5); /* a tenth of a second as built for release */
+    assert_true(took < 5); /* a release build takes a tenth of a second */
 }
 
 int main(void)

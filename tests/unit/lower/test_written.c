@@ -1,5 +1,6 @@
-/* Where what is written in any case ends: below scratch, which a library need not fill, and below
- * what a kernel's parts only pass on; and where there is neither, at the arena's end. */
+/* The end of the bytes that every step writes. It lies below scratch, which a library need not
+ * fill, and below buffers that only the parts of a kernel pass on. Without both it is the arena's
+ * end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +46,7 @@ static void scratch_need_not_be_filled(void **state)
     const Program *plain = program_of(false, none, arena);
     assert_int_equal(plan_written_bytes(plain), plain->bytes);
     const Program *with = program_of(false, for_products, arena);
-    assert_true(with->bytes >= SCRATCH); /* of which nothing else is as large */
+    assert_true(with->bytes >= SCRATCH); /* no other buffer is as large */
     assert_true(plan_written_bytes(with) <= with->bytes);
     for (BufferId b = 1; b < with->buffers.n; b++) {
         const Buffer *at = &with->buffers.at[b];
@@ -55,7 +56,7 @@ static void scratch_need_not_be_filled(void **state)
     arena_free(arena);
 }
 
-/* Some of what is passed on lies above what stays: only without it the end is lower. */
+/* Some passed-on buffers lie above the others: the end is lower only without them. */
 static void what_is_passed_on_need_not_be_written(void **state)
 {
     (void)state;

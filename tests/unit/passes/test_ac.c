@@ -1,5 +1,5 @@
-/* Regions that keep what some of their ops write: how often each op runs, what memory it costs, and
- * what is refused. */
+/* Regions that keep the outputs of some of their ops: how often each op runs, the memory, and the
+ * refusals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static Plan *compile(const Tiny *t, Arena *arena)
     return plan;
 }
 
-/* Forward ops of the family; how often they run, forward and again. */
+/* Counts forward ops of the family: how often they run, in forward and in recomputation. */
 static uint32_t count(const Plan *plan, const char *family)
 {
     const Program *p = &plan->programs.at[0];
@@ -58,8 +58,8 @@ static uint32_t count_again(const Plan *plan)
     return n;
 }
 
-/* Of the seven linears of a block, what w2 writes is of no use to the backward pass; the head is
- * in no block. */
+/* Of the seven linears of a block, the backward pass does not need w2's output; the head is in no
+ * block. */
 static void what_is_kept_runs_once(void **state)
 {
     (void)state;
@@ -79,7 +79,7 @@ static void what_is_kept_runs_once(void **state)
             assert_int_equal(count(plan, "attention"), 2 * L * m);
             assert_int_equal(count(plan, "linear"), 7 * L * m + m);
             t.ac_alternate =
-                true; /* of q, k, v, o, 1, 3, 2 the second, fourth and sixth run again */
+                true; /* of q, k, v, o, 1, 3, 2, the second, fourth and sixth run again */
             plan = compile(&t, arena);
             assert_int_equal(count(plan, "linear"), (7 + 3) * L * m + m);
             t.ac_alternate = false;
@@ -92,7 +92,7 @@ static void what_is_kept_runs_once(void **state)
     arena_free(arena);
 }
 
-/* More that is kept: more memory, and less to do. (With many samples, so that what is kept decides
+/* Keeping more takes more memory and less work. (With many samples, so that the kept tensors decide
  * the peak.) */
 static void memory_lies_between_full_and_none(void **state)
 {
@@ -110,7 +110,7 @@ static void memory_lies_between_full_and_none(void **state)
     arena_free(arena);
 }
 
-/* A region that keeps all is none: instruction for instruction, byte for byte. */
+/* A region that keeps everything equals no region: instruction for instruction, byte for byte. */
 static void all_kept_is_no_checkpointing(void **state)
 {
     (void)state;
@@ -134,7 +134,7 @@ static void all_kept_is_no_checkpointing(void **state)
     arena_free(arena);
 }
 
-/* Scaled forms are of the family too; quantised weights are made again like gathered ones. */
+/* Scaled forms belong to the family too; quantised weights are recomputed like gathered ones. */
 static void forms_on_eight_bits_are_kept(void **state)
 {
     (void)state;
@@ -149,7 +149,7 @@ static void forms_on_eight_bits_are_kept(void **state)
     arena_free(arena);
 }
 
-/* A plan that says that attention is kept, and recomputes it. */
+/* A plan that claims to keep attention's output, but recomputes it. */
 static void the_verifier_counts_for_itself(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Ops that become one kernel: which ones, what that saves, and what the verifier refuses. */
+/* Ops that become one kernel: which ones, the savings, and what the verifier refuses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +41,7 @@ static Pc find(const Program *p, OpKind op, Phase phase)
     return 0;
 }
 
-/* Derived from the signatures; these are what one expects of them. */
+/* They are derived from the signatures; this is the expected list. */
 static void rowwise_ops_are_those_without_sums(void **state)
 {
     (void)state;
@@ -56,7 +56,8 @@ static void rowwise_ops_are_those_without_sums(void **state)
     for (size_t i = 0; i < sizeof no / sizeof *no; i++) assert_false(op_is_rowwise(no[i]));
 }
 
-/* silu(w1 x) * (w3 x): reads both, writes the product; silu's own result stays in the kernel. */
+/* silu(w1 x) * (w3 x): reads both inputs and writes the product; silu's own result stays in the
+ * kernel. */
 static void a_kernel_saves_what_stays_inside(void **state)
 {
     (void)state;
@@ -86,8 +87,8 @@ static void a_kernel_of_the_model_may_cross_blocks(void **state)
     arena_free(arena);
 }
 
-/* The loss's sums over a row of logits: one read for all three, compiled or not. Where tp splits
- * the vocabulary, the maximum of all ranks stands between them. */
+/* The loss's sums over a row of logits: one read for all three, compiled or not. If tp splits the
+ * vocabulary, the maximum over all ranks comes between them. */
 static void the_loss_reads_its_logits_once(void **state)
 {
     (void)state;
@@ -113,7 +114,7 @@ static void the_loss_reads_its_logits_once(void **state)
             assert_int_equal(plan_kernel_bytes(plan, p, max), one + rows);
             assert_int_equal(plan_kernel_bytes(plan, p, sum), rows);
             assert_int_equal(plan_kernel_bytes(plan, p, pick),
-                             2 * rows); /* labels, what it picks */
+                             2 * rows); /* labels, and the picked logits */
         } else {
             assert_int_not_equal(max->fuse != 0 && max->fuse == sum->fuse, 1);
             assert_int_equal(plan_kernel_bytes(plan, p, sum), one + 2 * rows);
@@ -123,8 +124,8 @@ static void the_loss_reads_its_logits_once(void **state)
     }
 }
 
-/* The largest magnitude of what a norm or a gated feed-forward makes, and of a norm's gradient, is
- * found by the kernel that makes it; what it is needed for comes after. */
+/* The kernel that makes a norm's or a gated feed-forward's output, or a norm's gradient, also finds
+ * its largest magnitude; the ops that need it come later. */
 static Plan *compiled_float8(Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -148,7 +149,7 @@ static void a_largest_magnitude_is_found_where_it_is_made(void **state)
     for (Pc pc = 2; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc], *before = in;
         if (in->op != OP_amax || !in->fuse) continue;
-        do before--; /* one of the parts before it makes what it reads */
+        do before--; /* one of the parts before it makes its input */
         while (before->fuse == in->fuse &&
                program_arg(p, in, 0) != program_arg(p, before, before->n_in));
         assert_int_equal(in->fuse, before->fuse);
@@ -172,7 +173,8 @@ static void assert_refused(Plan *bad, const char *rule, const char *text)
     assert_non_null(strstr(d.items.at[0].text, text));
 }
 
-/* What quantises reads the maximum of all rows: in one kernel with it, it would read a part. */
+/* Quantising reads the maximum of all rows; in one kernel with the maximum, it would read a partial
+ * one. */
 static void sums_over_rows_are_nobody_elses(void **state)
 {
     (void)state;
@@ -212,7 +214,7 @@ static void false_kernels_are_refused(void **state)
     list_push(arena, &p->after, 1);
     assert_refused(bad, "verify-structure", "waits for another stream in the middle");
 
-    bad = mutate_copy(plan, arena); /* somebody waits for a part that is not the last */
+    bad = mutate_copy(plan, arena); /* an instruction waits for a part that is not the last */
     p = &bad->programs.at[0];
     for (Pc pc = mul + 1; pc < p->code.n; pc++)
         if (p->code.at[pc].stream == STREAM_tp) {
@@ -222,7 +224,7 @@ static void false_kernels_are_refused(void **state)
         }
     assert_refused(bad, "verify-structure", "the middle of kernel");
 
-    bad = mutate_copy(plan, arena); /* the same rows, of other lengths */
+    bad = mutate_copy(plan, arena); /* the same number of rows, with other lengths */
     p = &bad->programs.at[0];
     Pc gate_pc = 0;
     for (Pc pc = 2; pc < p->code.n && !gate_pc; pc++) {
@@ -237,7 +239,7 @@ static void false_kernels_are_refused(void **state)
     p->code.at[gate_pc - 1].fuse = p->code.at[gate_pc].fuse = p->code.n - 1;
     assert_refused(bad, "verify-structure", "parts of different sizes");
 
-    bad = mutate_copy(plan, arena); /* one number for two kernels */
+    bad = mutate_copy(plan, arena); /* two kernels with one number */
     p = &bad->programs.at[0];
     Pc other = find(p, OP_silu_grad, PHASE_backward);
     for (Pc pc = 1; pc < p->code.n; pc++)
@@ -245,7 +247,7 @@ static void false_kernels_are_refused(void **state)
             p->code.at[pc].fuse = p->code.at[silu].fuse;
     assert_refused(bad, "verify-structure", "not one run");
 
-    bad = mutate_copy(plan, arena); /* the product over the gate, half a row further */
+    bad = mutate_copy(plan, arena); /* the product with the gate, half a row further */
     p = &bad->programs.at[0];
     BufferId gate = program_arg(p, &p->code.at[silu], 0);
     BufferId product = program_arg(p, &p->code.at[mul], 2);

@@ -1,5 +1,5 @@
-/* Kernels that begin with a product: which there are, in which order their parts stand, what they
- * save and cost, and what the verifier refuses. */
+/* Kernels that begin with a product: which ones exist, the order of their parts, their savings and
+ * costs, and what the verifier refuses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static Plan *plan_of(const Tiny *t, const char *runtime, Arena *arena)
     return plan;
 }
 
-/* The kernels that begin with a product, by their ops: "linear bias; linear_o bias add; ". */
+/* Lists the kernels that begin with a product by their ops: "linear bias; linear_o bias add; ". */
 static const char *kernels_of(const Plan *plan, Arena *arena)
 {
     const Program *p = &plan->programs.at[0];
@@ -54,8 +54,8 @@ static const char *kernels_of(const Plan *plan, Arena *arena)
     return str_text(&s);
 }
 
-/* Of one block: biases with their products, GELU, residuals; then, backwards, the sums of biases'
- * gradients with the weights', and GELU's gradient with the product before it. */
+/* For one block: biases with their products, GELU, residuals. Backward: the sums for biases'
+ * gradients with those of the weights, and GELU's gradient with the product before it. */
 static void every_form_of_a_block(void **state)
 {
     (void)state;
@@ -72,8 +72,8 @@ static void every_form_of_a_block(void **state)
     arena_free(arena);
 }
 
-/* A partial sum goes to its collective at once, and is nothing to add to; rows of 6 are none for
- * GELU; another framework's products are alone; and so is everything without compile. */
+/* Not fused: a partial sum, which its collective takes at once; GELU on rows of 6; products of
+ * another framework; everything without compile. */
 static void where_nothing_goes_along(void **state)
 {
     (void)state;
@@ -95,8 +95,8 @@ static void where_nothing_goes_along(void **state)
     arena_free(arena);
 }
 
-/* What the library reads in vectors of 16 bytes begins at a multiple of them, in 16 bits too,
- * behind whatever lies before it in its unit. */
+/* Parameters that the library reads in vectors of 16 bytes begin at a multiple of 16 bytes, in 16
+ * bits too, whatever precedes them in their unit. */
 static void parameters_are_aligned(void **state)
 {
     (void)state;
@@ -120,8 +120,8 @@ static void parameters_are_aligned(void **state)
     arena_free(arena);
 }
 
-/* Biases are 16-bit and sums of their gradients fp32 where gradients are: GELU's kept input is of
- * the output's type. */
+/* Biases are 16-bit, and sums for their gradients are fp32 like the gradients; GELU's kept input
+ * has the output's type. */
 static void types_go_together(void **state)
 {
     (void)state;
@@ -141,8 +141,8 @@ static Pc find(const Program *p, OpKind op, Phase phase)
     return 0;
 }
 
-/* What goes along is launched with the product, is never written where only passed on, and costs
- * its arithmetic; the product costs no less than alone. */
+/* A fused op is launched with the product. It writes no buffer that is only passed on, and it costs
+ * its arithmetic. The product costs no less than alone. */
 static void one_launch_and_fewer_bytes(void **state)
 {
     (void)state;
@@ -199,7 +199,7 @@ static void false_kernels_are_refused(void **state)
     Pc gelu = find(good, OP_gelu, PHASE_forward), sums = find(good, OP_bias_grad, PHASE_backward);
     Pc norm = find(good, OP_layernorm, PHASE_forward);
 
-    Plan *bad = mutate_copy(plan, arena); /* the next product joins: of the down projection */
+    Plan *bad = mutate_copy(plan, arena); /* the next product joins: that of the down projection */
     Program *p = &bad->programs.at[0];
     p->code.at[gelu + 1].fuse = p->code.at[gelu].fuse;
     assert_refused(bad, "does not go with the product");
@@ -209,18 +209,18 @@ static void false_kernels_are_refused(void **state)
     p->code.at[norm].fuse = p->code.at[norm + 1].fuse;
     assert_refused(bad, "yet is part of kernel");
 
-    bad = mutate_copy(plan, arena); /* GELU of something else of that size */
+    bad = mutate_copy(plan, arena); /* GELU of another buffer of that size */
     p = &bad->programs.at[0];
     Pc product = (Pc)(plan_kernel(p, &p->code.at[gelu]) - p->code.at);
     p->args.at[p->code.at[gelu].args.first] = program_arg(p, &p->code.at[product], 2);
     assert_refused(bad, "does not go on with what");
 
-    bad = mutate_copy(plan, arena); /* the sums of what the product does not read */
+    bad = mutate_copy(plan, arena); /* the sums of a tensor that the product does not read */
     p = &bad->programs.at[0];
     p->args.at[p->code.at[sums].args.first] = program_arg(p, &p->code.at[norm], 3);
     assert_refused(bad, "sums what the product");
 
-    bad = mutate_copy(plan, arena); /* GELU's output where the product's operand lies */
+    bad = mutate_copy(plan, arena); /* GELU's output overwrites the product's operand */
     p = &bad->programs.at[0];
     BufferId out = program_arg(p, &p->code.at[gelu], 1);
     p->buffers.at[out].offset = p->buffers.at[program_arg(p, &p->code.at[product], 0)].offset;

@@ -1,5 +1,5 @@
-/* Sequences shared out over cp: what is exchanged where, who holds and who sums what, and what goes
- * wrong, planted in plans that are right. Each fault must be named. */
+/* Sequences shared over cp: the exchanges, the ranks that hold and sum each tensor, and faults
+ * planted in good plans. Each fault must be reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static uint32_t n_exchanges(const Plan *plan, Phase phase)
     return n;
 }
 
-/* q, k, v and the output; attention's own gradient reads what is kept of them. */
+/* q, k, v and the output; attention's gradient reads the kept forms of them. */
 static void four_exchanges_a_layer_and_direction(void **state)
 {
     (void)state;
@@ -59,7 +59,8 @@ static void four_exchanges_a_layer_and_direction(void **state)
     assert_int_equal(n_exchanges(plan, PHASE_recompute), 4 * 3);
 }
 
-/* Whole sequences and a part of the heads in attention; a part of the tokens everywhere else. */
+/* Attention has whole sequences and a part of the heads; all other ops have a part of the
+ * tokens. */
 static void attention_sees_whole_sequences(void **state)
 {
     (void)state;
@@ -83,7 +84,7 @@ static void attention_sees_whole_sequences(void **state)
     assert_int_equal(n, 2 * t.layers);
 }
 
-/* Ranks of cp read the same samples, and share states and sums as those of dp_shard do. */
+/* Ranks of cp read the same samples, and share states and sums as ranks of dp_shard do. */
 static void states_are_shared_over_cp(void **state)
 {
     (void)state;
@@ -113,7 +114,8 @@ static uint32_t n_of(const Plan *plan, OpKind op, Phase phase, Stream stream)
     return n;
 }
 
-/* A unit of sixteen ranks of which each two keep a copy: two of dp_shard, whatever cp is. */
+/* A unit over sixteen ranks of which every two keep a copy: two ranks of dp_shard, whatever cp
+ * is. */
 static void a_part_that_is_kept_is_of_dp_shard(void **state)
 {
     (void)state;
@@ -137,7 +139,7 @@ static void a_part_that_is_kept_is_of_dp_shard(void **state)
 static void keys_and_values_are_gathered(void **state)
 {
     (void)state;
-    for (uint32_t tp = 1; tp <= 2; tp++) { /* which shares out the heads, and cuts tokens again */
+    for (uint32_t tp = 1; tp <= 2; tp++) { /* tp shares the heads and cuts the tokens again */
         Tiny t = tiny_context();
         t.cp_options.mode = CP_all_gather, t.tp = tp, t.layers = 3;
         const Plan *plan = right_plan(&t);
@@ -149,7 +151,8 @@ static void keys_and_values_are_gathered(void **state)
     }
 }
 
-/* Rank r of n has chunks r and 2n - 1 - r: as many keys before its tokens as any other. */
+/* Rank r of n has chunks r and 2n - 1 - r, so that its tokens see as many keys as any other
+ * rank's. */
 static void chunks_of_each_rank(void **state)
 {
     (void)state;
@@ -210,7 +213,7 @@ static void output_stays(Plan *bad)
     in->match = 0;
 }
 
-/* Keys go where values should. */
+/* Keys are sent in place of values. */
 static void keys_for_values(Plan *bad)
 {
     Program *p = &bad->programs.at[0];
@@ -224,7 +227,7 @@ static void read_before_it_is_there(Plan *bad)
     code(bad, OP_attention, PHASE_forward, 0)->after.n = 0;
 }
 
-/* Every rank trains on its part of the sequence alone. */
+/* Every rank trains only on its part of the sequence. */
 static void gradients_stay(Plan *bad)
 {
     Program *p = &bad->programs.at[0];
@@ -238,13 +241,13 @@ static void gradients_stay(Plan *bad)
     fail_msg("no sum");
 }
 
-/* As if ranks of cp had samples of their own. */
+/* The loss counts as if ranks of cp had samples of their own. */
 static void loss_counted_by_samples(Plan *bad)
 {
     bad->step.global_tokens /= 2;
 }
 
-/* Chunks put side by side as ranks have them, not as they lie in the sequence. */
+/* Chunks stay in the order of ranks instead of the sequence's order. */
 static void out_of_order(Plan *bad)
 {
     Instr *in = code(bad, OP_unpack, PHASE_forward, 0);
@@ -261,7 +264,7 @@ static void gradients_out_of_order(Plan *bad)
     in->attrs = graph_attrs(&bad->graph, arena, &attrs);
 }
 
-/* Equal parts where a zigzag was gathered: positions and masks of other tokens. */
+/* Equal parts are used where a zigzag was gathered: positions and masks belong to other tokens. */
 static void dealt_out_otherwise(Plan *bad)
 {
     Program *p = &bad->programs.at[0];

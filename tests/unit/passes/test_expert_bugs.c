@@ -1,6 +1,6 @@
-/* What goes wrong in mixtures of experts that are shared over ranks, planted in plans that are
- * right: tokens at the wrong experts, gradients summed over the wrong ranks, and the two backward
- * exchanges with a reduction between them. Each must be named. */
+/* Faults of mixtures of experts that are shared over ranks, planted in good plans: tokens at the
+ * wrong experts, gradients summed over the wrong ranks, and the two backward exchanges with a
+ * reduction between them. Each fault must be reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 
 /* ---- right plans ---- */
 
-/* Two layers, six experts over two ranks, two tokens of a sequence an expert. */
+/* Two layers, six experts over two ranks, room for two tokens of a sequence at each expert. */
 static Tiny tiny_experts(void)
 {
     Tiny t = tiny_default();
@@ -34,7 +34,7 @@ static Plan *right_plan(const Tiny *t)
     return plan;
 }
 
-/* The n-th exchange of the forward or backward pass. */
+/* Returns the n-th exchange of the forward or backward pass. */
 static Pc exchange(const Plan *plan, Phase phase, uint32_t n)
 {
     const Program *p = &plan->programs.at[0];
@@ -45,7 +45,7 @@ static Pc exchange(const Plan *plan, Phase phase, uint32_t n)
     return 0;
 }
 
-/* Where the gradient of a parameter is summed. */
+/* Returns the instruction that sums the gradient of a parameter. */
 static Pc sum_of(const Plan *plan, OpKind op, const char *param)
 {
     const Program *p = &plan->programs.at[0];
@@ -66,7 +66,7 @@ static Instr *code(Plan *plan, Pc pc)
 
 /* ---- the bugs ---- */
 
-/* Copied instead of exchanged, all waits as they were. */
+/* Copied instead of exchanged, with all waits unchanged. */
 static void never_sent(Plan *bad, Phase phase, uint32_t n)
 {
     Instr *in = code(bad, exchange(bad, phase, n));
@@ -90,7 +90,7 @@ static void gradients_stay(Plan *bad)
     never_sent(bad, PHASE_backward, 1);
 }
 
-/* The second layer's exchange carries what the first has. */
+/* The second layer's exchange carries the first layer's tokens. */
 static void tokens_of_another_layer(Plan *bad)
 {
     Program *p = &bad->programs.at[0];
@@ -128,7 +128,7 @@ static void read_before_they_are_there(Plan *bad)
     }
 }
 
-/* Whoever sums them with all other gradients adds experts that are not the same. */
+/* Summing experts together with all other gradients adds different experts. */
 static void experts_summed_over_ep(Plan *bad)
 {
     Instr *in = code(bad, sum_of(bad, OP_all_reduce, "layers.1.feed_forward.w2.weight"));
@@ -136,7 +136,7 @@ static void experts_summed_over_ep(Plan *bad)
     in->axes |= mesh_axes(&bad->mesh, AXIS_ep);
 }
 
-/* ... and says that this is what they were to be: only what the products made speaks against it. */
+/* ... and declares that they were meant to be: only the products' outputs contradict it. */
 static void experts_said_to_be_parts_of_a_sum(Plan *bad)
 {
     Program *p = &bad->programs.at[0];
@@ -149,7 +149,7 @@ static void experts_said_to_be_parts_of_a_sum(Plan *bad)
     from->shape = (ShapeId)list_push(arena, &bad->shapes, s);
 }
 
-/* The router is everybody's: each rank has other samples. */
+/* All ranks share the router, and each has other samples. */
 static void router_not_summed_over_ep(Plan *bad)
 {
     Instr *in = code(bad, sum_of(bad, OP_all_reduce, "layers.1.feed_forward.router.weight"));
@@ -185,7 +185,7 @@ static void change_attribute(Plan *bad, OpKind op, size_t n)
     fail_msg("no %s", op_info(op)->name);
 }
 
-/* Tokens are dropped that were to have room. */
+/* Tokens are dropped although the plan gives them room. */
 static void less_room_than_was_said(Plan *bad)
 {
     change_attribute(bad, OP_slots, 0);
@@ -200,9 +200,9 @@ static void weights_of_another_softmax(Plan *bad)
 
 typedef struct Bug {
     const char *name;
-    bool ddp; /* else fsdp2 over dp_shard */
+    bool ddp; /* false: fsdp2 over dp_shard */
     void (*plant)(Plan *bad);
-    const char *rule; /* one of the proofs that must name it */
+    const char *rule; /* one of the proofs that must report it */
 } Bug;
 
 static const Bug bugs[] = {
@@ -252,12 +252,11 @@ static void each_planted_bug_is_named(void **state)
     assert_int_equal(n_missed, 0);
 }
 
-/* ---- a reduction between the two backward exchanges ----
- * Ranks 00 01 / 10 11 of dp_shard x ep. Where both go through one queue, 00 reduces first, for
- * which it waits for 10, which exchanges first, for which it waits for 11, which reduces first, for
- * which it waits for 01, which exchanges first, for which it waits for 00: hooks that run when a
- * gradient is there have shipped this. Here each kind of communication has a stream of its own, and
- * one order on all ranks. */
+/* ---- a reduction between the two backward exchanges ---- Ranks 00 01 / 10 11 of dp_shard x ep. If
+ * both use one queue, 00 reduces first and waits for 10, which exchanges first and waits for 11.
+ * That one reduces first and waits for 01, which exchanges first and waits for 00. Hooks that run
+ * when a gradient arrives have shipped this deadlock. Here each kind of communication has its own
+ * stream, and the same order on all ranks. */
 
 typedef struct Trap {
     Plan *plan; /* dp_shard 2 x ep 2 */
@@ -280,7 +279,7 @@ static Trap find_trap(void)
     return trap;
 }
 
-/* The reduction comes behind the exchange. */
+/* Moves the reduction behind the exchange. */
 static void turn_round(Program *p, Pc reduce, Pc to)
 {
     const Instr moved = p->code.at[reduce];
@@ -292,7 +291,7 @@ static void turn_round(Program *p, Pc reduce, Pc to)
     }
 }
 
-/* Every second rank, as on a chessboard, runs a program of its own. */
+/* Gives every second rank, as on a chessboard, a program of its own. */
 static void give_every_second(Trap *trap, bool turned)
 {
     Plan *other = mutate_copy(trap->plan, arena);

@@ -1,5 +1,5 @@
-/* What experts compute, told by what has none: a mixture of one is the plain MLP, in the loss and
- * in every gradient; a mixture of several is plain MLPs, one token after the other. */
+/* Experts compared with dense models. A mixture of one expert equals the plain MLP, in the loss and
+ * in every gradient. A mixture of several equals plain MLPs, token by token. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,7 +68,7 @@ static double most_apart(const Value *a, const Value *b)
     return apart / most;
 }
 
-/* Weights of the same name begin alike, so the two models are the same one but for the router. */
+/* Weights of the same name start equal, so the two models only differ by the router. */
 static void one_expert_is_the_plain_mlp(void **state)
 {
     (void)state;
@@ -112,7 +112,7 @@ static void add_expert(const Eval *e, int64_t expert, double weight, const doubl
     }
 }
 
-/* Of the mixture whose router reads `in`: each token through its two likeliest experts. */
+/* Sends each token of the mixture whose router reads `in` through its two most likely experts. */
 static void route_token(const Eval *e, int64_t n_experts, const double *x, double *y)
 {
     const Value *router = &e->value[tensor_named(e->graph, "mlp.router.weight")];

@@ -1,5 +1,6 @@
-/* The pass: what it covers, what it leaves out and says so, what is shared and saved; and the bugs
- * of 8-bit scaling, each put into a good plan: the proof that sees it. */
+/* The pass: the modules that it covers, those that it leaves out with a warning, sharing and
+ * saving. Also the bugs of 8-bit scaling, each planted in a good plan, and the proof that finds
+ * it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +54,7 @@ static uint32_t count_scaled(const Plan *plan, Scaling scaling)
     return n;
 }
 
-/* Seven linears of a block: x of q, k, v is quantised once, and that of w1 and w3. */
+/* Seven linears of a block: the input of q, k, v is quantised once, and so is that of w1 and w3. */
 static void tensorwise(void **state)
 {
     (void)state;
@@ -74,7 +75,7 @@ static void tensorwise(void **state)
         n_wide += backward;
     }
     assert_int_equal(n_wide, 7);
-    assert_int_equal(d.items.n, 0); /* a scaled-down plan says nothing of what is left out */
+    assert_int_equal(d.items.n, 0); /* a scaled-down plan does not report what is left out */
 }
 
 static void rowwise(void **state)
@@ -85,7 +86,7 @@ static void rowwise(void **state)
     const Plan *plan = tiny_plan(&t, false, arena, &d);
     assert_non_null(plan);
     assert_int_equal(count_scaled(plan, SCALING_rowwise), 7 * 3);
-    /* 4 inputs and 7 gradients of tokens; 7 gradients and 4 inputs over them */
+    /* 4 inputs and 7 gradients "of tokens"; 7 gradients and 4 inputs "over tokens" */
     assert_int_equal(count(plan, OP_quantise_of_tokens), 4 + 7);
     assert_int_equal(count(plan, OP_quantise_over_tokens), 7 + 4);
     for (NodeId id = 1; id < plan->graph.nodes.n; id++) {
@@ -95,7 +96,7 @@ static void rowwise(void **state)
     }
 }
 
-/* The first diagnostic of that rule says `text`. */
+/* The first diagnostic of that rule contains `text`. */
 static void says(const Diag *d, const char *rule, const char *text)
 {
     for (uint32_t i = 0; i < d->items.n; i++) {
@@ -116,7 +117,7 @@ static Tiny sized(void)
     return t;
 }
 
-/* Multiples of 16 of what is on a rank: 64 hidden over 4 are 16, over 8 they are not. */
+/* Local sizes must be multiples of 16: 64 hidden over 4 ranks are 16, over 8 they are not. */
 static void local_sizes(void **state)
 {
     (void)state;
@@ -128,7 +129,7 @@ static void local_sizes(void **state)
     t.groups = t.tp = 8;
     assert_null(tiny_plan(&t, false, arena, &d));
     says(&d, "float8-divides", "feed_forward.w1.weight is 32 x 8 on each rank (tp = 8)");
-    assert_int_equal(d.n_errors, 2); /* w1 and w3 are alike, w2 lies the other way */
+    assert_int_equal(d.n_errors, 2); /* w1 and w3 are alike; w2 is transposed */
     Diag again = diag_in(arena);
     t.float8.skip_indivisible = true;
     const Plan *plan = tiny_plan(&t, false, arena, &again);
@@ -245,8 +246,8 @@ static Tiny gathering(void)
     return t;
 }
 
-/* Covered weights in a unit of their own, one byte a value on the wire; one maximum of all a step.
- */
+/* Covered weights in a unit of their own, one byte a value on the wire; one reduction of all maxima
+ * in a step. */
 static void gathers_bytes(void **state)
 {
     (void)state;
@@ -266,7 +267,7 @@ static void gathers_bytes(void **state)
             assert_int_equal(first->dtype, DT_e4m3);
             n_gathers++;
         }
-        /* nobody quantises a weight after it was gathered */
+        /* no op quantises a weight after it was gathered */
         if (in->op == OP_amax || in->op == OP_quantise)
             assert_int_equal(graph_weight(&plan->graph, first->tensor), 0);
     }
@@ -294,7 +295,8 @@ static Pc next(const Case *c, OpKind op, Pc after)
     return pc;
 }
 
-/* Each rank would scale with the maximum of its own part; with another weight's; two at once. */
+/* Faults: each rank scales with the maximum of its own part; with another weight's; with two at
+ * once. */
 static void gathered_wrongly(void **state)
 {
     (void)state;
@@ -350,8 +352,8 @@ static Case square_rowwise(void)
     return c;
 }
 
-/* Makes the maxima that node id scales a square matrix by those of its columns instead of its rows,
- * or the reverse; false: it is no such node. */
+/* Replaces the maxima with which node id scales a square matrix by those of its columns instead of
+ * its rows, or the reverse; false: it is no such node. */
 static bool maxima_along_the_other_index(Case *c, NodeId id)
 {
     Graph *g = &c->plan->graph;
@@ -368,14 +370,14 @@ static bool maxima_along_the_other_index(Case *c, NodeId id)
     return true;
 }
 
-/* The graph itself may be wrong: the program would follow it. */
+/* The graph itself may be wrong, and the program would follow it. */
 static void scales_that_do_not_fit(void **state)
 {
     (void)state;
     Case c = split(FLOAT8_tensorwise);
     first(&c, OP_quantise)->in[1] = first(&c, OP_linear_tensorwise_along)->in[3];
     rejected(&c, "verify-scale", "is scaled by the largest magnitude of another tensor");
-    c = square_rowwise(); /* a row's maxima, of a tensor whose rows and columns are as many */
+    c = square_rowwise(); /* a row's maxima, for a tensor with as many columns as rows */
     NodeId id = 1;
     while (!maxima_along_the_other_index(&c, id)) assert_true(++id < c.plan->graph.nodes.n);
     rejected(&c, "verify-scale", "is scaled by maxima along another index");
@@ -406,7 +408,7 @@ static void order(void **state)
     Graph graph;
     LowerOptions options = lower_options_default();
     tiny_build(&t, arena, &config, &graph);
-    PassConfig swap = config.passes[0]; /* before tp: weights are cut all the same */
+    PassConfig swap = config.passes[0]; /* before tp: weights are cut nevertheless */
     config.passes[0] = config.passes[1], config.passes[1] = swap;
     assert_non_null(plan_compile(&config, &graph, &options, NULL, arena, &d));
     tiny_build(&t, arena, &config, &graph);

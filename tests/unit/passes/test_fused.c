@@ -1,6 +1,6 @@
-/* Fused projections: segments of one weight, cut each on its own; unequal ones lie by groups, in an
- * order that first weights, the state and what is taken must agree on. Each mistake that the proofs
- * must name, planted. */
+/* Fused projections: segments of one weight, each cut by itself. Unequal ones are stored by groups,
+ * in an order on which first weights, the state and the ops that take a segment must agree. Each
+ * mistake that the proofs must report is planted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -72,7 +72,7 @@ static Tiny fused(uint32_t tp)
     return t;
 }
 
-/* ---- where features lie ---- */
+/* ---- where features are stored ---- */
 
 static void projections_are_cut_between_groups(void **state)
 {
@@ -100,7 +100,7 @@ static void projections_are_cut_between_groups(void **state)
     }
 }
 
-/* Where element (row, group, feature, e) of wqkv is when q, k, v lie side by side, by hand. */
+/* The place of element (row, group, feature, e) of wqkv if q, k, v lay side by side, by hand. */
 static uint64_t by_hand(const Tiny *t, int64_t row, int64_t group, int64_t feature, int64_t e)
 {
     int64_t heads = t->groups * t->repeat, r = t->repeat;
@@ -113,7 +113,7 @@ static uint64_t by_hand(const Tiny *t, int64_t row, int64_t group, int64_t featu
 typedef struct Seen {
     const Tiny *t;
     const Plan *plan;
-    const double *at; /* the buffer that was filled */
+    const double *at; /* the filled buffer */
     const char *name;
     uint64_t n;
 } Seen;
@@ -135,7 +135,7 @@ static void check_run(void *self, const FlatRun *run)
     }
 }
 
-/* Whatever the mesh, each weight begins as that of its place in the original order would. */
+/* On every mesh, each weight starts as the one at its place in the original order. */
 static void first_weights_are_those_of_the_original_order(void **state)
 {
     (void)state;
@@ -164,7 +164,7 @@ static void first_weights_are_those_of_the_original_order(void **state)
     }
 }
 
-/* A rank of tp has its query heads, its keys and its values: three boxes of [k, 8 heads, e]. */
+/* A rank of tp has its query heads, keys and values: three boxes of [k, 8 heads, e]. */
 static void the_state_is_in_the_original_order(void **state)
 {
     (void)state;
@@ -194,7 +194,7 @@ static void the_state_is_in_the_original_order(void **state)
     arena_free(c.arena);
 }
 
-/* Cut anywhere by shards, it is still written once, element by element. */
+/* Wherever shards cut it, each element is written once. */
 static void each_element_of_the_state_is_written_once(void **state)
 {
     (void)state;
@@ -234,8 +234,8 @@ static TensorId named(const Model *m, const char *name)
     return 0;
 }
 
-/* Puts what `whole` calls parts[0], parts[1], ... side by side, then into `fused`'s own in its
- * order, for each of the rows of inputs (a bias has one). */
+/* Puts the weights parts[0], parts[1], ... of `whole` side by side, then into the order of `fused`,
+ * for each row of inputs (a bias has one). */
 static void fuse(Model *fused, const Model *whole, Arena *arena, const char *module,
                  const char *own, const char *const *parts, uint32_t n_parts, const char *kind,
                  int64_t rows)
@@ -257,8 +257,8 @@ static void fuse(Model *fused, const Model *whole, Arena *arena, const char *mod
         value_set(to, i, side[graph_original(&fused->graph, id, (uint64_t)i)]);
 }
 
-/* The same weights side by side in one: the same function, to the last bit but for order of sums.
- */
+/* The same weights side by side in one give the same function, to the last bit except for the order
+ * of sums. */
 static void fused_and_separate_are_the_same_function(void **state)
 {
     (void)state;
@@ -293,7 +293,7 @@ static void fused_and_separate_are_the_same_function(void **state)
     }
 }
 
-/* Four ranks of two KV heads: each takes its query head out of the groups that it shares. */
+/* Four ranks share two KV heads: each takes its query head out of the shared groups. */
 static void shared_groups_leave_each_rank_its_query_heads(void **state)
 {
     (void)state;
@@ -317,7 +317,7 @@ static void shared_groups_leave_each_rank_its_query_heads(void **state)
     arena_free(c.arena);
 }
 
-/* ... and what comes back of q, k and v is summed over them, once a layer. */
+/* ... and the gradients of q, k and v are summed over these ranks, once a layer. */
 static void the_sum_over_shared_groups_cannot_be_left_out(void **state)
 {
     (void)state;
@@ -341,9 +341,9 @@ static void the_sum_over_shared_groups_cannot_be_left_out(void **state)
     arena_free(c.arena);
 }
 
-/* ---- what the proofs name ---- */
+/* ---- faults that the proofs report ---- */
 
-/* The node (and whatever instructions do its work) takes other features. */
+/* The node, and the instructions that do its work, take other features. */
 static void take_other(Case *c, OpKind op, int64_t first)
 {
     Graph *g = &c->plan->graph;
@@ -377,7 +377,7 @@ static void another_segment_is_named(void **state)
     arena_free(c.arena);
 }
 
-/* One query head and the key, in the graph itself: all ranks agree, and are wrong alike. */
+/* One query head and the key, in the graph itself: all ranks agree, and all are wrong. */
 static void half_of_another_segment_is_named(void **state)
 {
     (void)state;
@@ -393,7 +393,7 @@ static void half_of_another_segment_is_named(void **state)
     arena_free(c.arena);
 }
 
-/* The weights as a checkpoint has them, cut as one matrix: a rank has q and half of k. */
+/* The weights of a checkpoint, cut as one matrix: a rank has q and half of k. */
 static void features_in_their_own_order_are_named(void **state)
 {
     (void)state;
@@ -431,7 +431,7 @@ static void an_order_that_is_none_is_named(void **state)
     arena_free(c.arena);
 }
 
-/* Cut within the groups, or within equal segments, as if it were one matrix. */
+/* Cut within the groups, or within equal segments, like a single matrix. */
 static void segments_are_never_dealt_out(void **state)
 {
     (void)state;
@@ -467,7 +467,7 @@ static void segments_are_never_dealt_out(void **state)
 
 /* ---- deals ---- */
 
-/* Lengths that add up are no proof: index 1 twice and index 2 never. */
+/* Lengths that add up prove nothing: index 1 may occur twice and index 2 never. */
 static void an_index_that_is_dealt_twice_hides_none(void **state)
 {
     (void)state;
@@ -491,8 +491,8 @@ static void an_index_that_is_dealt_twice_hides_none(void **state)
     }
 }
 
-/* The batch over two ranks, the first and the last sequence to one: ops that ask where theirs
- * begins would be told of the first alone. */
+/* The batch over two ranks, with the first and the last sequence on one: an op that asks where its
+ * part begins would only learn about the first. */
 static void ops_that_go_by_places_take_one_interval(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What a plan asks for and does not get is said: options that nothing of the plan reads. Each is
- * also tried where it is read: then there is nothing to say. */
+/* Requests of a plan without effect are reported: options that the rest of the plan never uses.
+ * Each is also tried in a plan that uses it, where nothing is reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 typedef struct Case {
     const char *said; /* NULL: nothing */
     PassConfig pass;
-    AxisName axis; /* that has two ranks; cp: none */
+    AxisName axis; /* the axis that has two ranks; cp: none */
 } Case;
 
 #define FSDP2(...)                                                                                 \

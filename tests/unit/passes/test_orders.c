@@ -1,7 +1,7 @@
-/* The order in which each system applies its parallelisms is accepted; each hard edge of it, turned
- * round, is refused with the list that would be right. And what holds of every plan: passes that
- * would do nothing are refused, all violations are told at once, the ranks that read one batch are
- * exactly those along the other axes, parameters have the same names on every mesh. */
+/* The order in which each system applies its parallelisms is accepted. Each hard edge, reversed, is
+ * refused with the right list. For every plan: passes without effect are refused, and all
+ * violations are reported at once. The ranks that read one batch are exactly those along the other
+ * axes. Parameters have the same names on every mesh. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,8 +99,8 @@ static void each_hard_edge_is_refused_with_the_right_list(void **state)
     (void)state;
     static const struct {
         const char *mesh, *parallel, *rule;
-        uint32_t n;        /* how many edges are broken */
-        const char *right; /* in the hint */
+        uint32_t n;        /* number of broken edges */
+        const char *right; /* the list in the hint */
     } cases[] = {
         {"dp_shard = 2, tp = 2", "fsdp2 {}, tp {}", "pass-order", 1, "{ tp{...}, fsdp2{...} }"},
         {"dp_shard = 2, tp = 2", "zero 'optim', tp {}", "pass-order", 1, "{ tp{...}, zero{...} }"},
@@ -138,7 +138,7 @@ static void each_hard_edge_is_refused_with_the_right_list(void **state)
     }
 }
 
-/* A model of two linears with neither block nor attention, where every pass has nothing to do. */
+/* A model of two linears without block or attention, in which no pass has anything to do. */
 static const char bare[] =
     "local nn = require 'tandem.nn'\n"
     "local model = nn.module { e = nn.embedding(12, 8), a = nn.linear(8, 8), h = nn.linear(8, "
@@ -181,7 +181,7 @@ static void a_pass_that_would_do_nothing_is_refused(void **state)
     }
 }
 
-/* One run tells every violation of a layer, each with an id of its own. */
+/* One run reports every violation of a layer, each with its own id. */
 static void all_violations_are_told_at_once(void **state)
 {
     (void)state;
@@ -225,7 +225,7 @@ static const char *const meshes[][2] = {
     {"tp = 2", "tp {}"},
 };
 
-/* Tensor and pipeline peers see the same samples, data peers never do. */
+/* Tensor and pipeline peers see the same samples; data peers never do. */
 static void ranks_of_one_batch_are_those_along_the_other_axes(void **state)
 {
     (void)state;
@@ -256,7 +256,7 @@ static void ranks_of_one_batch_are_those_along_the_other_axes(void **state)
     }
 }
 
-/* What a checkpoint calls a parameter does not depend on who holds it, and no two are alike. */
+/* A parameter's name in a checkpoint does not depend on its holder, and no two names are equal. */
 static void parameters_have_the_same_names_on_every_mesh(void **state)
 {
     (void)state;
@@ -297,8 +297,8 @@ static uint32_t count_instr(const Plan *plan, OpKind op, Phase phase, AxisName a
     return n;
 }
 
-/* What people forget: the gradient of a column linear's input is a partial sum on every rank, and
- * so is that of a norm's weight where the sequence is split. Both follow from the layouts. */
+/* Sums that people forget: the gradient of a column linear's input is a partial sum on every rank,
+ * and so is that of a norm's weight if the sequence is split. Both follow from the layouts. */
 static void sums_that_are_forgotten_are_there(void **state)
 {
     (void)state;
@@ -308,7 +308,7 @@ static void sums_that_are_forgotten_are_there(void **state)
     /* q, k, v, gate and up of each layer, and the head */
     assert_int_equal(count_instr(r.plan, OP_all_reduce, PHASE_backward, AXIS_tp),
                      MICRO_BATCHES * (5 * LAYERS + 1));
-    /* o and down of each layer, the embedding, and three scalars of the loss a token */
+    /* o and down of each layer, the embedding, and three scalars of the loss for each token */
     assert_int_equal(count_instr(r.plan, OP_all_reduce, PHASE_forward, AXIS_tp),
                      MICRO_BATCHES * (2 * LAYERS + 1 + 3));
     arena_free(r.arena);

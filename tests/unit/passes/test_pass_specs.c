@@ -1,6 +1,6 @@
-/* Every pass says everything that the loops over the passes rely on: each option has its type,
- * bounds, a default within them and a sentence; each edge names another pass and a reason; each
- * pass can be printed and shrunk. */
+/* Every pass has everything that the loops over passes rely on. Each option has its type, bounds, a
+ * default within them, and a sentence. Each edge names another pass and a reason. Each pass can be
+ * printed and shrunk. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,8 +81,8 @@ static void check_edges(PassName own, const PassEdge *edges, bool own_first)
     }
 }
 
-/* The right order passes, the other is refused with the edge's own words. So no edge is said twice
- * in both directions. */
+/* The right order passes; the other is refused with the edge's own words. No edge may be stated
+ * twice, in both directions. */
 static void every_edge_has_a_reason(void **state)
 {
     (void)state;
@@ -92,7 +92,7 @@ static void every_edge_has_a_reason(void **state)
     }
 }
 
-/* As a plan has it that names the pass alone. */
+/* For a plan that names only this pass. */
 static void every_pass_is_printed_and_shrunk(void **state)
 {
     (void)state;
@@ -114,7 +114,7 @@ static void every_pass_is_printed_and_shrunk(void **state)
     }
 }
 
-/* Defaults arrive in the configuration: those of the table, and no others. */
+/* Defaults in the configuration are those of the table, and no others. */
 static void defaults_are_the_tables(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* Tensor and sequence parallelism: collectives counted and weighed against Megatron's closed forms,
- * with recomputation too; and what passes refuse: orders and sizes. */
+ * also with recomputation; and orders and sizes that passes refuse. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,10 +10,10 @@
 
 #include "tests/support/compiled.h"
 
-/* Sequence parallel: 6 all_gathers and 4 reduce_scatters a layer (4 and 4 with the gathered input
- * kept), and around them the embedding (reduce_scatter; backward all_gather) and the head
- * (all_gather, again in backward unless kept; backward reduce_scatter). Each moves micro x seq x
- * dim. */
+/* Sequence parallel: 6 all_gathers and 4 reduce_scatters for each layer (4 and 4 if the gathered
+ * input is kept). Around them are the embedding (reduce_scatter; backward all_gather) and the head
+ * (all_gather, again in backward unless kept; backward reduce_scatter). Each one moves micro x seq
+ * x dim. */
 static void sequence_parallel_counts(void **state)
 {
     (void)state;
@@ -48,14 +48,14 @@ static void plain_tensor_parallel_counts(void **state)
         const Plan *plan = compile(&t);
         assert_int_equal(comm_count(plan, OP_all_gather, AXIS_tp).n, 0);
         assert_int_equal(comm_count(plan, OP_reduce_scatter, AXIS_tp).n, 0);
-        /* o and down forward, qkv and gate-up backward; embedding forward, head backward; the loss
-         */
+        /* o and down forward, qkv and gate-up backward; embedding forward, head backward; the
+         * loss */
         assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_tp).n, 4 * L + 2 + 3);
     }
 }
 
-/* Full recomputation repeats both gathers and o's scatter, not down's; the recomputed gathers serve
- * wgrad. */
+/* Full recomputation repeats both gathers and o's scatter, but not down's; the recomputed gathers
+ * serve wgrad. */
 static void full_recompute_counts(void **state)
 {
     (void)state;
@@ -68,7 +68,8 @@ static void full_recompute_counts(void **state)
     }
 }
 
-/* KempnerForge's DTensor plan gathers for q, k, v, gate and up each: 7 and 7 a layer. */
+/* KempnerForge's DTensor plan gathers separately for q, k, v, gate and up: 7 and 7 for each
+ * layer. */
 static void unshared_gathers(void **state)
 {
     (void)state;
@@ -114,7 +115,7 @@ static void refusals(void **state)
     assert_non_null(strstr(d->hint, "tp{...}, fsdp2{...}"));
     assert_string_equal(compile_refused(&t, tp_twice)->rule, "pass-twice");
     assert_string_equal(compile_refused(&t, no_passes)->rule, "axis-unused");
-    assert_int_equal(compile_diag()->n_errors, 2); /* tp and dp_shard: all at once */
+    assert_int_equal(compile_diag()->n_errors, 2); /* tp and dp_shard, both at once */
     assert_string_equal(compile_refused(&t, with_cp)->rule, "axis-unused");
     t = tiny_default();
     t.groups = 25, t.tp = 2;

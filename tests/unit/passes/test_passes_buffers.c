@@ -1,5 +1,5 @@
-/* What plans move and keep beside their collectives: copies, state on the host, moments, scratch,
- * and the same offsets for each interior micro-batch. */
+/* Memory traffic and buffers of plans other than their collectives: copies, state on the host,
+ * moments, scratch, and the same offsets for each interior micro-batch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,9 +24,9 @@ static uint64_t copied_bytes(const Plan *plan, UnitId u, Stream stream)
     return bytes;
 }
 
-/* FSDP2's order moves 14 bytes a parameter, unit and micro-batch that flat units need not: twice
- * out of the gathered buffer (read 2, write 2), once into that of the reduction (read 2, write 4).
- * The shard is cast in both. */
+/* FSDP2's order moves 14 bytes for each parameter, unit and micro-batch that flat units save. Twice
+ * it copies out of the gathered buffer (read 2, write 2), once into the reduction's (read 2, write
+ * 4). Both cast the shard. */
 static void copies_cost_what_they_move(void **state)
 {
     (void)state;
@@ -63,9 +63,10 @@ static void copies_cost_what_they_move(void **state)
     }
 }
 
-/* Offloaded, nothing of a parameter is on the device between steps; the host holds 16 bytes an
- * element of my part of each unit (fp32 weight, gradient, two moments), one part of a gradient on
- * its way into the sum at a time (two, with the next one arriving), and the scalars. */
+/* With offload, no part of a parameter is on the device between steps. The host holds 16 bytes for
+ * each element of the rank's part of each unit (fp32 weight, gradient, two moments). It also holds
+ * one part of a gradient on its way into the sum (two, while the next one arrives), and the
+ * scalars. */
 static void offloaded_state(void **state)
 {
     (void)state;
@@ -109,7 +110,7 @@ static void offloaded_state(void **state)
     }
 }
 
-/* Moments are as parameters at rest, or as the optimizer says. */
+/* Moments have the dtype of parameters at rest, or the one that the optimizer states. */
 static void moments_in_their_dtype(void **state)
 {
     (void)state;
@@ -132,8 +133,8 @@ static void moments_in_their_dtype(void **state)
     }
 }
 
-/* Interior micro-batches use the same offsets: a backend may capture one and replay it. The
- * reduction of the first unit is accumulated a micro-batch later, so the interior begins at the
+/* Interior micro-batches use the same offsets, so a backend may capture one and replay it. The
+ * reduction of the first unit is accumulated one micro-batch later, so the interior begins at the
  * third. */
 static void interior_microbatches_repeat(void **state)
 {
@@ -161,7 +162,7 @@ static void interior_microbatches_repeat(void **state)
     }
 }
 
-/* A backend that wants scratch for attention: bytes by the local sizes. */
+/* A backend that needs scratch for attention: bytes by the local sizes. */
 static uint64_t scratch_bytes(OpKind op, const DType *dtype, const int64_t *elements,
                               uint32_t n_args)
 {

@@ -1,5 +1,5 @@
 /* Data parallelism: the collectives of FSDP2, ZeRO, DDP and HSDP counted and weighed against closed
- * forms, what they keep gathered, and in which types they move it. */
+ * forms, the tensors that they keep gathered, and the dtypes that they move. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static void fsdp2_counts(void **state)
             }
 }
 
-/* FSDP2's choices of what stays gathered, all with L blocks and m micro-batches. */
+/* FSDP2's choices of which weights stay gathered, with L blocks and m micro-batches. */
 static void what_stays_gathered(void **state)
 {
     (void)state;
@@ -60,7 +60,7 @@ static void what_stays_gathered(void **state)
             }
 }
 
-/* Bytes of flat gathered weights and of whole unsharded gradients at their highest. */
+/* Peak bytes of flat gathered weights and of whole unsharded gradients. */
 static uint64_t peak_of(const Plan *plan, Category category)
 {
     const Program *p = &plan->programs.at[0];
@@ -78,8 +78,8 @@ static uint64_t peak_of(const Plan *plan, Category category)
     return peak;
 }
 
-/* One gather and one reduction a unit and step, whatever the micro-batches; all of the weights and
- * of their gradients lie there whole for it. In a pipeline each rank does so with its stage. */
+/* One gather and one reduction for each unit and step, whatever the micro-batches; all weights and
+ * their gradients are whole meanwhile. In a pipeline, each rank does this for its stage. */
 static void kept_for_the_step(void **state)
 {
     (void)state;
@@ -121,9 +121,9 @@ static uint32_t count_op(const Plan *plan, OpKind op, DType from, DType to)
     return n;
 }
 
-/* The policy decides what is gathered, reduced and computed in, whatever `precision` says. With
- * another output than param every block's result is cast on its way out and on its way into the
- * next unit, the logits on their way into the loss, and all their gradients back. */
+/* The policy decides the dtypes of gathers, reductions and computation, whatever `precision` says.
+ * If output differs from param, every block's result is cast on its way out and into the next unit,
+ * the logits are cast on their way into the loss, and all their gradients back. */
 static void mixed_precision_policy(void **state)
 {
     (void)state;
@@ -155,7 +155,7 @@ static void mixed_precision_policy(void **state)
     assert_non_null(strstr(d->text, "in f32 and layers.1.attention_norm.weight in bf16"));
 }
 
-/* Without other data ranks a data pass does nothing: it is said, and `precision` decides. */
+/* Without other data ranks a data pass does nothing: this is reported, and `precision` decides. */
 static void data_passes_without_ranks(void **state)
 {
     (void)state;
@@ -188,7 +188,7 @@ static void data_passes_without_ranks(void **state)
     }
 }
 
-/* reshard_after_forward = 2 of 4: the backward gathers go over 2 ranks only. */
+/* reshard_after_forward = 2 of 4: backward gathers use only 2 ranks. */
 static void reshard_to_a_part(void **state)
 {
     (void)state;
@@ -210,7 +210,7 @@ static void reshard_to_a_part(void **state)
     assert_int_equal(n_slices, 3);
 }
 
-/* ZeRO-1: one gather and one scatter a unit and step. ZeRO-2 scatters every micro-batch. */
+/* ZeRO-1: one gather and one scatter for each unit and step. ZeRO-2 scatters every micro-batch. */
 static void zero_counts(void **state)
 {
     (void)state;

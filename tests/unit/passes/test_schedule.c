@@ -1,5 +1,5 @@
 /* Pipeline schedules: makespans and activation peaks against their closed forms (F = 1, B = 2 = I +
- * W, shared between a rank's chunks), and schedules that must be refused. */
+ * W, shared between a rank's chunks); and schedules that must be refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,10 +26,11 @@ static int teardown(void **state)
     return 0;
 }
 
-/* End of each action's F, and of its input gradient, in quarters of a unit: exact for 1, 2 and 4
+/* The end of each action's F and of its input gradient, in quarters of a unit: exact for 1, 2 and 4
  * chunks. */
 typedef struct Played {
-    uint32_t *forward, *backward, *first, *last; /* [cell]; [rank]: its first start, its last end */
+    /* [cell]; first, last: [rank], its first start and last end */
+    uint32_t *forward, *backward, *first, *last;
     uint32_t makespan;
 } Played;
 
@@ -38,7 +39,7 @@ static uint32_t quarters(ActionKind kind, uint32_t chunks)
     return (kind == ACTION_B ? 8 : 4) / chunks;
 }
 
-/* When everything that the action needs is there; UINT32_MAX: not yet. */
+/* Returns when all inputs of the action exist; UINT32_MAX: not yet. */
 static uint32_t ready(const Schedule *s, const Played *p, const Action *a)
 {
     uint32_t m = s->n_microbatches, at = a->stage * m + a->microbatch, when = 0;
@@ -123,8 +124,8 @@ static void closed_forms(void **state)
         }
 }
 
-/* ZB-V: between its first and its last action no rank is ever idle. The makespan is longer only by
- * the time until the first micro-batch has come down to it. */
+/* ZB-V: no rank ever idles between its first and its last action. The makespan is only longer by
+ * the time until the first micro-batch reaches the rank. */
 static void zero_bubble(void **state)
 {
     (void)state;
@@ -141,8 +142,7 @@ static void zero_bubble(void **state)
         }
 }
 
-/* Forwards whose backward (or weight gradient, where it is apart) has not come: at most, in chunks.
- */
+/* The most forwards, in chunks, whose backward (or separate weight gradient) has not run. */
 static uint32_t most_alive(const Schedule *s, uint32_t rank)
 {
     uint32_t alive = 0, most = 0;
@@ -181,7 +181,7 @@ static void activation_peaks(void **state)
     }
 }
 
-/* Each runs under its published cap, and not under one less. */
+/* Each runs under its published cap, and not under a cap of one less. */
 static void published_caps(void **state)
 {
     (void)state;
@@ -208,7 +208,7 @@ static void published_caps(void **state)
     }
 }
 
-/* Half of 1F1B's activations, and 0.4 to 0.75 of its bubble, however many micro-batches. */
+/* Half of 1F1B's activations, and 0.4 to 0.75 of its bubble, for any number of micro-batches. */
 static void half_memory(void **state)
 {
     (void)state;
@@ -220,7 +220,7 @@ static void half_memory(void **state)
         }
 }
 
-/* The greedy rule stands still with p or p + 2 activations of half a stage; with 2p it ends. */
+/* The greedy rule gets stuck with p or p + 2 activations of half a stage; with 2p it ends. */
 static void greedy_deadlocks(void **state)
 {
     (void)state;
@@ -274,7 +274,7 @@ static void bad_schedules(void **state)
     assert_false(schedule_check(&s, here, arena, &d));
     assert_string_equal(d.items.at[1].rule, "schedule-incomplete");
     schedule_make(&s, SCHEDULE_gpipe, 2, 1, 2, arena);
-    s.of[0].at[1] = s.of[0].at[0]; /* twice the same */
+    s.of[0].at[1] = s.of[0].at[0]; /* the same action twice */
     assert_false(schedule_check(&s, here, arena, &d));
     assert_string_equal(d.items.at[2].rule, "schedule-incomplete");
 }

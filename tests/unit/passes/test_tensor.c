@@ -1,5 +1,5 @@
-/* Tensor parallelism: biases, KV heads that ranks share and pinned replicas; each mistake that the
- * proofs must name, planted. */
+/* Tensor parallelism: biases, KV heads that ranks share, and pinned replicas. Each mistake that the
+ * proofs must report is planted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,7 @@ static const Attrs *attrs_of(const Case *c, Pc pc)
     return graph_attrs_at(&c->plan->graph, c->p->code.at[pc].attrs);
 }
 
-/* The first all_reduce over tp of a unit's gradient by `reduce`; 0: none. */
+/* Returns the first all_reduce over tp of a unit's gradient by `reduce`; 0: none. */
 static Pc gradient_reduction(const Case *c, Reduce reduce)
 {
     AxisSet tp = mesh_axes(&c->plan->mesh, AXIS_tp);
@@ -113,7 +113,7 @@ static void biases_are_cut_with_columns_and_whole_with_rows(void **state)
     arena_free(c.arena);
 }
 
-/* The bias added to each rank's part of the sum would be added tp times. */
+/* A bias added to each rank's part of the sum would be added tp times. */
 static void a_row_bias_inside_the_partial_sum_is_named(void **state)
 {
     (void)state;
@@ -157,7 +157,7 @@ static void shared_kv_heads_refine_tp(void **state)
     }
 }
 
-/* K's gradient is partial over the ranks that share it: the sum cannot be forgotten. */
+/* K's gradient is partial over the ranks that share K, so its sum cannot be left out. */
 static void the_sum_of_shared_kv_gradients_cannot_be_left_out(void **state)
 {
     (void)state;
@@ -175,7 +175,7 @@ static void the_sum_of_shared_kv_gradients_cannot_be_left_out(void **state)
         broken.p = &broken.plan->programs.at[0];
         assert_string_not_equal(verdict(&broken), "");
     }
-    assert_int_equal(n, 2 * t.layers); /* of K and of V, in each layer */
+    assert_int_equal(n, 2 * t.layers); /* for K and for V, in each layer */
     arena_free(c.arena);
 }
 
@@ -211,7 +211,7 @@ static void pinning_is_no_substitute_for_the_sum(void **state)
     dropped.plan = mutate(c.plan, (Mutation){MUTATE_delete, 0, sum, 0}, c.arena);
     dropped.p = &dropped.plan->programs.at[0];
     rejects(&dropped, "still partial on tp");
-    /* ... nor when the sum itself is turned into a mean */
+    /* ... nor if the sum itself becomes a mean */
     Attrs a = *attrs_of(&c, sum);
     a.reduce = REDUCE_mean;
     c.p->code.at[sum].attrs = (AttrsId)list_push(c.arena, &c.plan->graph.attrs, a);
@@ -219,7 +219,7 @@ static void pinning_is_no_substitute_for_the_sum(void **state)
     arena_free(c.arena);
 }
 
-/* A mean over what tp cuts would mix different parameters. */
+/* A mean over parts that tp cuts would mix different parameters. */
 static void pinning_what_is_cut_is_named(void **state)
 {
     (void)state;

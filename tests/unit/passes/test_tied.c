@@ -1,5 +1,5 @@
-/* A table tied across pipeline ranks: where it lives, and that the verifier names what others have
- * got wrong about it: the sum dropped, taken of slices that do not lie alike, counted twice. */
+/* A table tied across pipeline ranks: where it is stored. The verifier must report the known
+ * mistakes: the sum left out, taken over slices that do not match, or counted twice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +60,8 @@ static TensorId table_of(const Plan *plan)
     return 0;
 }
 
-/* The first instruction of a program with this op for the table's unit, at the end of the step. */
+/* Returns the first instruction of a program with this op for the table's unit, at the end of the
+ * step. */
 static Pc find(const Plan *plan, uint32_t program, OpKind op)
 {
     UnitId unit = plan->graph.tensors.at[table_of(plan)].unit;
@@ -83,8 +84,8 @@ static void names(const Plan *plan, const char *rule, const char *text)
     fail_msg("not %s \"%s\" but\n%s", rule, text, str_text(&all));
 }
 
-/* Both ranks hold it, in a unit of its own; one send and one receive each; one of them counts its
- * squares; both update it. */
+/* Both ranks hold it, in a unit of its own, with one send and one receive each. One of them counts
+ * its squares; both update it. */
 static void two_homes(void **state)
 {
     (void)state;
@@ -102,7 +103,7 @@ static void two_homes(void **state)
     }
 }
 
-/* In a V the first and the last stage are on one rank: nothing to sum. */
+/* In a V, one rank holds the first and the last stage, so there is nothing to sum. */
 static void one_home_in_a_v(void **state)
 {
     (void)state;
@@ -125,7 +126,7 @@ static void refused(void **state)
     assert_non_null(tiny_plan(&t, true, arena, &d));
 }
 
-/* The peer's part set instead of added: each rank trains on the other's gradient. */
+/* The peer's part is set instead of added: each rank trains on the other's gradient. */
 static void a_dropped_sum(void **state)
 {
     (void)state;
@@ -135,7 +136,7 @@ static void a_dropped_sum(void **state)
     names(plan, "verify-scale", "updates embedding.weight by a gradient that is not the step's");
 }
 
-/* One rank sends its slice over the data ranks, the other takes it for a slice of another cut. */
+/* One rank sends its slice over the data ranks; the other takes it for a slice of another cut. */
 static void slices_that_do_not_lie_alike(void **state)
 {
     (void)state;
@@ -150,7 +151,7 @@ static void slices_that_do_not_lie_alike(void **state)
     names(plan, "verify-layout", "receives f64 [384] {dp_shard:0} as f64 [384] {pp:0}");
 }
 
-/* Puts an instruction at `pc`. */
+/* Inserts an instruction at `pc`. */
 static void insert(Program *p, Pc pc, Instr in)
 {
     list_push(arena, &p->code, in);
@@ -163,7 +164,7 @@ static void insert(Program *p, Pc pc, Instr in)
     }
 }
 
-/* Both homes count the table's squares: its norm is too large by the square root of 2. */
+/* Both homes count the table's squares, so its norm is too large by the square root of 2. */
 static void counted_twice(void **state)
 {
     (void)state;
@@ -188,7 +189,7 @@ static void counted_twice(void **state)
     names(plan, "verify-scale", "counts twice embedding.weight");
 }
 
-/* A stage whose parameters are no parameters any more. */
+/* The parameters of a stage are no longer parameters. */
 static void lives_nowhere(void **state)
 {
     (void)state;

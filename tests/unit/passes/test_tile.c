@@ -1,6 +1,6 @@
-/* The head and the loss in pieces along the tokens: that no whole logits exist, that each piece's
- * backward pass follows its forward pass, what is gathered and reduced how often, what memory it
- * saves, and that wrong pieces are rejected. */
+/* The head and the loss in pieces along the tokens: no whole logits exist, and each piece's
+ * backward pass follows its forward pass. Gathers, reductions and saved memory are counted. Wrong
+ * pieces are rejected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static Tiny sizes(uint32_t pieces)
 typedef struct Case {
     Arena *arena;
     Plan *plan;
-    const Program *p; /* of the last stage */
+    const Program *p; /* the last stage's program */
     Graph *g;
 } Case;
 
@@ -72,7 +72,7 @@ static UnitId unit_of(const Case *c, const char *param)
     return 0;
 }
 
-/* Tokens of the largest buffer with an index of the vocabulary that is no weight. */
+/* Tokens of the largest buffer other than a weight that has an index of the vocabulary. */
 static int64_t most_logits(const Case *c)
 {
     int64_t most = 0;
@@ -100,7 +100,7 @@ static void no_whole_logits(void **state)
     arena_free(c.arena);
 }
 
-/* Piece after piece, each one forward and backward; only then the blocks' backward pass. */
+/* Piece after piece, each one forward and backward; only then comes the blocks' backward pass. */
 static void backward_follows_forward(void **state)
 {
     (void)state;
@@ -124,8 +124,8 @@ static void backward_follows_forward(void **state)
     arena_free(c.arena);
 }
 
-/* The head's weight is gathered once a micro-batch and its gradient reduced once, whatever the
- * unit's rule for blocks is. */
+/* The head's weight is gathered once and its gradient reduced once for each micro-batch, whatever
+ * the unit's rule for blocks. */
 static void one_gather_one_reduction(void **state)
 {
     (void)state;
@@ -147,7 +147,7 @@ static void one_gather_one_reduction(void **state)
         }
 }
 
-/* With sequence parallelism the head's input is gathered once, not by piece. */
+/* With sequence parallelism, the head's input is gathered once, not for each piece. */
 static void one_gather_of_tokens(void **state)
 {
     (void)state;
@@ -163,7 +163,7 @@ static void one_gather_of_tokens(void **state)
     assert_int_equal(n[0], n[1]);
 }
 
-/* Logits, where their gradient lies too, are 1 / pieces of what they were. */
+/* Logits, and their gradient in the same buffer, are 1 / pieces of their former size. */
 static void saves_memory(void **state)
 {
     (void)state;
@@ -171,13 +171,13 @@ static void saves_memory(void **state)
     whole.microbatches = tiled.microbatches = 1;
     Case a = case_of(&whole), b = case_of(&tiled);
     const uint64_t saved = (uint64_t)SEQ * VOCAB * sizeof(float) * 4 / 5;
-    assert_true(a.p->bytes > b.p->bytes + saved * 9 / 10); /* pieces of the input lie beside */
+    assert_true(a.p->bytes > b.p->bytes + saved * 9 / 10); /* pieces of the input need memory too */
     arena_free(a.arena);
     arena_free(b.arena);
 }
 
-/* Where forward actions follow each other, units of which only a part comes with them are reduced
- * once a step; a unit that all comes with them, each time. */
+/* If forward actions follow each other, a unit that only partly belongs to them is reduced once a
+ * step; a unit that wholly belongs to them, each time. */
 static void mixed_micro_batches_are_deferred(void **state)
 {
     (void)state;
@@ -209,8 +209,8 @@ static NodeId nth(const Case *c, OpKind op, uint32_t tile, uint32_t n)
     return 0;
 }
 
-/* The plan as the graph has it now: what instructions say follows their nodes, so that only what
- * the graph says of tokens is wrong. */
+/* Makes the plan follow the changed graph: instructions follow their nodes, so that only the
+ * graph's tokens are wrong. */
 static void follow(Case *c)
 {
     for (uint32_t i = 0; i < c->plan->programs.n; i++)
@@ -236,15 +236,16 @@ static void wrong_pieces(void **state)
 {
     (void)state;
     Tiny t = sizes(3); /* tokens 0-3, 3-6, 6-10 */
-    t.gpt2 = true;     /* tied: the head's weight has another contribution besides */
+    t.gpt2 = true;     /* tied: the head's weight has another contribution too */
     Case c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens, 2, 0), 1, 0, 1);
-    rejects(&c, "reads other tokens at once"); /* inputs of other tokens than labels */
+    rejects(&c, "reads other tokens at once"); /* inputs of other tokens than the labels */
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens, 2, 0), -3, 0, 1);
     set_attrs(&c, nth(&c, OP_tokens, 2, 1), -3, 0, 1);
     set_attrs(&c, nth(&c, OP_tokens_grad, 2, 0), -3, 0, 1);
-    rejects(&c, "not summed over all 10 tokens once"); /* the first piece twice, and no second */
+    /* the first piece twice, and no second one */
+    rejects(&c, "not summed over all 10 tokens once");
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens_grad, 3, 0), -1, 0, 1);
     rejects(&c, "gives gradients back to other tokens");
@@ -259,7 +260,7 @@ static void wrong_pieces(void **state)
     rejects(&c, "said to be of a piece, and is of all tokens");
 }
 
-/* What a mean of means counts by. */
+/* Labels that a mean of means counts. */
 static void wrong_labels(void **state)
 {
     (void)state;
@@ -273,8 +274,7 @@ static void wrong_labels(void **state)
     rejects(&c, "counts by the labels of other tokens");
 }
 
-/* A piece whose share of the loss, or of a gradient, is left out of the graph and of the program.
- */
+/* A piece's share of the loss, or of a gradient, is missing in the graph and in the program. */
 static void missing_share(void **state)
 {
     (void)state;
@@ -284,7 +284,7 @@ static void missing_share(void **state)
         Case c = case_of(&t);
         NodeId id = nth(&c, left_out[k], 2, 0);
         Node *n = &c.g->nodes.at[id];
-        TensorId other = n->out[0]; /* it goes nowhere */
+        TensorId other = n->out[0]; /* no later op reads it */
         Tensor lost = c.g->tensors.at[other];
         lost.name = "lost";
         n->out[0] = (TensorId)list_push(c.arena, &c.g->tensors, lost);

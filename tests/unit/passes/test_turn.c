@@ -1,6 +1,6 @@
-/* Transposed copies of 8-bit operands: every product reads its operands along what it sums, one
- * copy serves all readers, what is kept is what the backward pass reads; and kernels that are no
- * such pair, each put into a good plan. */
+/* Transposed copies of 8-bit operands. Every product reads operands contiguous along its summed
+ * index, one copy serves all readers, and the backward pass reads the kept copies. Invalid pairs of
+ * ops in a kernel are planted in good plans. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,21 +84,21 @@ static void operands_lie_along_what_is_summed(void **state)
     }
 }
 
-/* A block's weights, forward: 7 copies; inputs, of which q, k, v share one and w1, w3 another: 4;
- * and the gradients of 7 outputs. */
+/* A block in forward: 7 copies of weights, 4 of inputs (q, k, v share one, w1, w3 another); and
+ * those of the gradients of 7 outputs. */
 static void one_copy_for_all_readers(void **state)
 {
     (void)state;
     Tiny t = with(FLOAT8_tensorwise);
     assert_int_equal(count_turns(&made(&t)->graph), 7 + 4 + 7);
-    t = with(FLOAT8_rowwise); /* the inputs' forms of the backward pass are its own */
+    t = with(FLOAT8_rowwise); /* the backward pass has its own forms of the inputs */
     assert_int_equal(count_turns(&made(&t)->graph), 7 + 4 + 7);
     t.tp = t.dp_shard = 2;
     assert_int_equal(count_turns(&made(&t)->graph), 7 + 4 + 7);
 }
 
-/* Copies of what the forward pass quantises are made with it, in one kernel, and kept in its place:
- * what was not transposed ends with the forward products. */
+/* A copy of a tensor that the forward pass quantises is made with it, in one kernel, and kept in
+ * its place. The untransposed form ends with the forward products. */
 static void what_is_kept(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static void what_is_kept(void **state)
     assert_int_equal(n_kept, 4);
 }
 
-/* What is recomputed is transposed when it is, and not in vain before. */
+/* A recomputed tensor is transposed at its recomputation, and not uselessly before. */
 static void what_is_made_again(void **state)
 {
     (void)state;
@@ -138,12 +138,13 @@ static void what_is_made_again(void **state)
         assert_int_equal(p->code.at[to->last].phase == PHASE_forward, in->phase == PHASE_forward);
         n += in->phase != PHASE_forward;
     }
-    /* weights that are read forward again, inputs, gradients: wo's and w2's output is not needed */
+    /* weights that forward reads again, inputs, gradients; the outputs of wo and w2 are not
+     * needed */
     assert_true(n >= 4 + 7 && n <= 7 + 4 + 7);
 }
 
-/* Of what sequence parallelism gathers for the backward pass a part is kept, as without copies; it
- * is transposed when it is whole. */
+/* If sequence parallelism gathers a tensor for the backward pass, a part is kept, as without
+ * copies; it is transposed after the gather. */
 static void what_is_gathered_again(void **state)
 {
     (void)state;
@@ -159,14 +160,14 @@ static void what_is_gathered_again(void **state)
         n_apart += g->tensors.at[n->in[0]].producer + 1 != id;
     }
     assert_int_equal(n_late, 2);      /* the inputs of wq, wk, wv and of w1, w3; */
-    assert_int_equal(n_apart, 2 + 2); /* and the gradients of what wo and w2 made */
+    assert_int_equal(n_apart, 2 + 2); /* and the gradients of the outputs of wo and w2 */
 }
 
 typedef struct Case {
     Plan *plan;
     Program *p;
     Diag d;
-    Pc pair; /* what quantises; the copy is behind it */
+    Pc pair; /* the op that quantises; the copy follows it */
 } Case;
 
 static Case pair_of(const Tiny *t)
@@ -196,20 +197,21 @@ static void what_is_no_pair(void **state)
     Case c = pair_of(&t); /* the copy alone */
     c.p->code.at[c.pair].fuse = 0;
     rejected(&c, "behind nothing that quantises");
-    c = pair_of(&t); /* the next instruction, too */
+    c = pair_of(&t); /* the next instruction too */
     c.p->code.at[c.pair + 2].fuse = c.p->code.at[c.pair].fuse;
     rejected(&c, "follows a transposed copy");
-    c = pair_of(&t); /* of another tensor: one of the same shape is what was quantised before */
+    c = pair_of(&t); /* a copy of another tensor: one of the same shape that was quantised before */
     c.p->args.at[c.p->code.at[c.pair + 1].args.first] = program_arg(c.p, &c.p->code.at[c.pair], 0);
     rejected(&c, "does not transpose what kernel");
 }
 
-/* A product that reads the operand itself where its form wants the copy, or the copy of another. */
+/* A product that reads the operand itself although its form needs the copy, or that reads the copy
+ * of another. */
 static void operands_that_are_not_copies(void **state)
 {
     (void)state;
     Tiny t = with(FLOAT8_tensorwise);
-    t.hidden = t.dim; /* of one shape, whichever way */
+    t.hidden = t.dim; /* one shape in both orders */
     Case c = {mutate_copy(made(&t), arena), NULL, diag_in(arena), 0};
     c.p = &c.plan->programs.at[0];
     for (Pc pc = c.p->code.n; pc-- > 1 && !c.pair;) {

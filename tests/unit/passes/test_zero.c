@@ -1,6 +1,6 @@
-/* DDP, ZeRO-1, 2, 3 and hybrid sharding against their closed forms: what each moves a step and what
- * each holds between steps, over micro-batches and group sizes that are prime; then each option of
- * zero{} for what it changes. P: padded elements, D: shards, m: micro-batches, L: blocks. */
+/* DDP, ZeRO-1, 2, 3 and hybrid sharding against closed forms of the bytes moved in a step and held
+ * between steps, for micro-batches and group sizes that are prime. Then the effect of each option
+ * of zero{}. P: padded elements, D: shards, m: micro-batches, L: blocks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ typedef struct Moved {
     uint64_t bytes;
 } Moved;
 
-/* Collectives that serve units: weights gathered, gradients reduced. */
+/* Collectives for units: gathers of weights, reductions of gradients. */
 static Moved moved(const Plan *plan, OpKind op, AxisName axis)
 {
     const Program *p = &plan->programs.at[0];
@@ -94,7 +94,7 @@ static uint64_t padded_of(const Plan *plan, const char *name)
 
 enum { LAYERS = 4 };
 
-/* Weights in use bf16, at rest fp32, gradients summed in fp32: 2, 4 and 4 bytes. */
+/* Weights are bf16 in use and fp32 at rest, gradients are summed in fp32: 2, 4 and 4 bytes. */
 static Tiny mixed(uint32_t m)
 {
     Tiny t = tiny_default();
@@ -148,7 +148,8 @@ static void optimizer_and_gradients(void **state)
             }
 }
 
-/* Weights forward and backward, the root once; gradients every micro-batch. */
+/* Weights are gathered forward and backward, the root once; gradients are reduced every
+ * micro-batch. */
 static void everything_sharded(void **state)
 {
     (void)state;
@@ -168,7 +169,7 @@ static void everything_sharded(void **state)
         }
 }
 
-/* Shards over D, replicas over R: what ZeRO moves, and the shard of the gradient over R once. */
+/* Shards over D, replicas over R: the bytes of ZeRO, and the gradient's shard over R once. */
 static void hybrid(void **state)
 {
     (void)state;
@@ -218,7 +219,7 @@ static Pc next_computation(const Program *p, Pc pc)
     return 0;
 }
 
-/* How many collectives of units hold up the next computation, and how many do not. */
+/* Counts the collectives of units that hold up the next computation, and those that do not. */
 static void count_waits(const Plan *plan, OpKind op, uint32_t *waited, uint32_t *free)
 {
     const Program *p = &plan->programs.at[0];
@@ -271,13 +272,14 @@ static void dtypes(void **state)
     assert_int_equal(held(compile(&t), CATEGORY_parameter), 2 * P / 3);
 }
 
-/* Buckets of what is in no unit: by size, or one. */
+/* Buckets of parameters outside any unit: by size, or one. */
 static void buckets(void **state)
 {
     (void)state;
     Tiny t = mixed(1);
     t.dp_shard = 2, t.zero = ZERO_optim_grads_params;
-    assert_int_equal(compile(&t)->graph.units.n - 1, LAYERS + 1); /* 40M: larger than all of it */
+    /* 40M: larger than the whole model */
+    assert_int_equal(compile(&t)->graph.units.n - 1, LAYERS + 1);
     t.zero_options.bucket_size = 100;
     assert_int_equal(compile(&t)->graph.units.n - 1, LAYERS + 3); /* embedding, norm, head */
     t.zero_options.bucket_size = 29 * 12 + 12;
@@ -293,8 +295,8 @@ static void buckets(void **state)
     assert_int_equal(moved(compile(&t), OP_all_reduce, AXIS_dp_replicate).n, LAYERS + 1);
 }
 
-/* Two buffers of a block each for weights and gradients, always there. The two blocks that end a
- * forward or a backward pass are still there when the next begins. */
+/* Two permanent buffers, each the size of a block, for weights and for gradients. The two blocks
+ * that end a forward or a backward pass are still there when the next one begins. */
 static void double_buffer(void **state)
 {
     (void)state;
@@ -321,13 +323,13 @@ static void double_buffer(void **state)
     Tiny t = mixed(2);
     t.dp_shard = 3, t.zero = ZERO_optim_grads;
     t.zero_options.fsdp_double_buffer = true;
-    const Plan *plan = compile(&t); /* weights stay gathered: gradients alone take turns */
+    const Plan *plan = compile(&t); /* weights stay gathered, so only gradients take turns */
     assert_int_equal(held(plan, CATEGORY_gathered), 0);
     assert_int_equal(held(plan, CATEGORY_gradient),
                      4 * padded(plan) / 3 + 2 * 4 * padded_of(plan, "layers.0"));
 }
 
-/* A schedule that mixes the weight gradients of several micro-batches holds them all whole. */
+/* A schedule that mixes the weight gradients of several micro-batches holds all of them whole. */
 static void double_buffer_and_zb_h1(void **state)
 {
     (void)state;
@@ -336,7 +338,7 @@ static void double_buffer_and_zb_h1(void **state)
     t.pp_options.schedule = SCHEDULE_zb_h1;
     t.zero_options.fsdp_double_buffer = true;
     assert_null(tiny_plan(&t, false, arena, &diag));
-    assert_int_equal(diag.n_errors, 1); /* once, not for each rank */
+    assert_int_equal(diag.n_errors, 1); /* reported once, not for each rank */
     assert_string_equal(diag.items.at[0].rule, "zero-option");
 }
 

@@ -1,4 +1,4 @@
-/* libtandem as a program outside this project uses it: only its header, only its archive. */
+/* Uses libtandem as an outside program would: only its header and its archive. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,7 +77,7 @@ static void settings_change_the_plan_and_texts_are_read_back(void **state)
     arena_free(arena);
 }
 
-/* The number that `sim --json` gives for `key`. */
+/* Returns the number that `sim --json` gives for `key`. */
 static double told(const char *json, const char *key)
 {
     const char *at = strstr(json, key);
@@ -121,8 +121,8 @@ static void equals_sim_for_every_shipped_plan(void **state)
         for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
             size_t length = strlen(e->d_name);
             if (length < 5 || strcmp(e->d_name + length - 4, ".lua") != 0) continue;
-            if (strcmp(e->d_name, "h200.lua") == 0) continue; /* a part of its neighbours */
-            /* Its costs are measured on this machine, and kept in a store. */
+            if (strcmp(e->d_name, "h200.lua") == 0) continue; /* only a part of its neighbours */
+            /* Its costs are measured on this machine and kept in a store. */
             if (strcmp(e->d_name, "tiny_text.lua") == 0) continue;
             check_shipped(arena,
                           arena_print(arena, "%s%.*s", folders[i], (int)length - 4, e->d_name));
@@ -134,7 +134,7 @@ static void equals_sim_for_every_shipped_plan(void **state)
     assert_true(n >= 15);
 }
 
-/* A runtime profile was dropped here once. */
+/* The runtime profile must count; it was once dropped here. */
 static void the_runtime_counts(void **state)
 {
     (void)state;
@@ -166,8 +166,8 @@ static void mistakes_are_diagnostics(void **state)
     tandem_free(NULL);
 }
 
-/* A program whose numbers have decimal commas: the library's have not, and its own stay as they
- * are. */
+/* In a program with decimal commas, the library still uses points, and the program's locale is
+ * unchanged. */
 static void a_locale_with_commas_changes_nothing(void **state)
 {
     (void)state;
@@ -183,7 +183,7 @@ static void a_locale_with_commas_changes_nothing(void **state)
     if (made.exit_code != 0 || setlocale(LC_ALL, "de_DE.UTF-8") == NULL) {
         tandem_free(plain);
         arena_free(arena);
-        skip(); /* a system without the sources of locales */
+        skip(); /* the system has no sources of locales */
     }
     TandemPlan *plan = tandem_load(llama, settings, 1);
     if (tandem_status(plan) != 0) fail_msg("%s", tandem_diagnostics(plan));

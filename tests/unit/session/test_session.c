@@ -1,5 +1,5 @@
-/* The key of a prediction and the one pipeline. The tests of the key are generated from the table
- * that reads a plan: a field that is added there is tried here. */
+/* The key of a prediction and the one pipeline. Tests of the key are generated from the table that
+ * reads a plan, so a new field is tested automatically. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

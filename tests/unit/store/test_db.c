@@ -1,5 +1,5 @@
-/* The SQLite wrapper: values go in and come out, failures are told, transactions hold, and several
- * processes may create and write at once. */
+/* The SQLite wrapper: values are stored and read back, failures are reported, transactions hold,
+ * and several processes may create and write at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +41,7 @@ static void values_come_back(void **state)
     assert_true(db_is_null(st, 2));
     assert_false(db_is_null(st, 3));
     assert_false(db_step(st, &f->d));
-    /* At its end it has been reset: it can be stepped from the start. */
+    /* At its end it has been reset, so it can be stepped from the start. */
     assert_true(db_step(st, &f->d));
     db_reset(st);
     db_close(db);
@@ -52,7 +52,7 @@ static void null_text_is_null(void **state)
 {
     DbFixture *f = *state;
     Db *db = db_fixture_open(f);
-    /* NOT NULL: so SQLite must see NULL and refuse it. */
+    /* NOT NULL: SQLite must see NULL and refuse it. */
     assert_false(db_run(db, &f->d, "INSERT INTO item (name) VALUES (?)", "s", (const char *)NULL));
     db_fixture_rule(f, "store-error");
     db_close(db);
@@ -92,7 +92,7 @@ static void a_statement_in_use_is_left_alone(void **state)
         while (db_step(inner, &f->d)) pairs++;
     }
     assert_int_equal(pairs, 6); /* (1,1) (1,2) (1,3) (2,2) (2,3) (3,3) */
-    /* When nobody reads it, the same one is used again. */
+    /* When nobody reads it, the same statement is used again. */
     assert_ptr_equal(db_prepare(db, &f->d, sql, "i", (int64_t)1),
                      db_prepare(db, &f->d, sql, "i", (int64_t)2));
     db_close(db);
@@ -115,7 +115,7 @@ static void transactions_hold(void **state)
     assert_int_equal(db_fixture_count(f, db, "SELECT count(*) FROM item WHERE name = 'kept'"), 1);
     assert_int_equal(db_fixture_count(f, db, "SELECT count(*) FROM item"), 1);
     assert_false(db_run(db, &f->d, "INSERT INTO item (name) VALUES ('x')", ""));
-    db_fixture_rule(f, "store-error"); /* opened for reading only */
+    db_fixture_rule(f, "store-error"); /* opened read-only */
     db_close(db);
 }
 
@@ -194,7 +194,7 @@ static void many_create_and_write_at_once(void **state)
     }
     Db *db = db_fixture_open(f);
     assert_int_equal(db_fixture_count(f, db, "SELECT count(*) FROM item"), WRITERS * ROWS);
-    /* Each transaction saw all before it: no number twice. */
+    /* Each transaction saw all earlier ones: no number occurs twice. */
     assert_int_equal(db_fixture_count(f, db, "SELECT count(DISTINCT more) FROM item"),
                      WRITERS * ROWS);
     db_close(db);
@@ -240,8 +240,8 @@ static void write_part(const char *path, const char *bytes, size_t n)
     fclose(file);
 }
 
-/* The log goes back into the file from its first page on, which says how long the file is to be.
- * Who is killed in between leaves a file that is too short, and the log that has the rest. */
+/* The log is copied into the file from its first page on, which states the file's future length. A
+ * process that is killed meanwhile leaves a file that is too short, and a log with the rest. */
 static void a_log_half_put_back_is_read(void **state)
 {
     DbFixture *f = *state;
@@ -268,7 +268,7 @@ static void a_log_half_put_back_is_read(void **state)
             unlink(wal);
             unlink(arena_print(f->arena, "%s-shm", f->path));
         }
-    write_part(f->path, whole, 4096 * 3); /* and no log: lost */
+    write_part(f->path, whole, 4096 * 3); /* without its log it is lost */
     write_part(wal, "", 0);
     assert_null(db_fixture_open(f));
     db_fixture_rule(f, "store-damaged");

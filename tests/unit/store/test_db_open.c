@@ -1,5 +1,5 @@
-/* Which files the SQLite wrapper opens: what is not ours is refused with its bytes untouched, and
- * what may not be written is read, or refused at once. */
+/* Files that the SQLite wrapper opens. A foreign file is refused and its bytes stay untouched. A
+ * read-only file is read, or refused at once for writing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static void memory_stores_are_private(void **state)
     db_fixture_fine(f);
 }
 
-/* Writes `bytes` to the path, asks for the store, and expects the rule and the same bytes. */
+/* Writes `bytes` to the path, opens the store, and expects the rule and unchanged bytes. */
 static void assert_refused(DbFixture *f, const void *bytes, size_t n, const char *rule)
 {
     FILE *file = fopen(f->path, "wb");
@@ -86,11 +86,11 @@ static void refuses_what_is_not_ours(void **state)
     memset(bad + 4096 * 2 + 100, 0x5A, 300); /* inside a page of the table */
     assert_refused(f, bad, n, "store-damaged");
     memcpy(bad, good, n);
-    memset(bad + 100, 0xFF, 8); /* the schema's page */
+    memset(bad + 100, 0xFF, 8); /* the page of the schema */
     assert_refused(f, bad, n, "store-damaged");
 }
 
-/* A log without its store may hold what was stored last: it is kept until somebody decides. */
+/* A log without its store may hold the last stored data, so it is kept until a person decides. */
 static void keeps_a_log_without_its_store(void **state)
 {
     DbFixture *f = *state;
@@ -120,8 +120,8 @@ static void refuses_what_is_no_file(void **state)
     db_fixture_rule(f, "store-open");
 }
 
-/* What a user sees to whom folder and file are as they are to nobody in particular: 0 fine, 1 not
- * so, 2 the folders above are closed to others. */
+/* The result for a user who only has the permissions of others: 0: fine; 1: wrong; 2: the folders
+ * above are closed to others. */
 static int seen_by_another(DbFixture *f, mode_t folder_mode, mode_t file_mode,
                            bool (*look)(DbFixture *))
 {
@@ -153,8 +153,7 @@ static bool one_row_is_read(DbFixture *f)
     return mine != NULL && db_fixture_count(f, mine, "SELECT count(*) FROM item") == 1;
 }
 
-/* On a shared disk, of a user who may read it only: there is no place for SQLite's shared memory.
- */
+/* On a shared disk, for a user with read permission only: SQLite's shared memory has no place. */
 static void reads_where_nothing_may_be_written(void **state)
 {
     DbFixture *f = *state;
@@ -175,8 +174,8 @@ static bool writing_is_refused(DbFixture *f)
            strstr(why->hint, "--db FILE");
 }
 
-/* Known when it is opened, not by the first row: between the two, kernels are measured. SQLite
- * itself opens a file that may not be written, and writes one whose folder takes no log. */
+/* The refusal comes at opening, not with the first row: kernels are measured in between. SQLite
+ * itself opens a read-only file, and writes one whose folder allows no log. */
 static void writing_is_refused_at_once(void **state)
 {
     DbFixture *f = *state;

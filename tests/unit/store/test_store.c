@@ -1,4 +1,5 @@
-/* The store: what is written comes back, equal predictions are made once, views answer. */
+/* The store: data is read back as written, equal predictions are stored once, and views give
+ * results. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -169,7 +170,7 @@ static void equal_predictions_are_made_once(void **state)
     assert_int_equal(store_run(f->store, &again, &f->diag), one);
     assert_true(store_load_run(f->store, one, f->arena, &q, NULL, &f->diag));
     assert_true(q.step_ps == r.step_ps); /* nothing was replaced */
-    /* each part of the key makes another */
+    /* each part of the key makes another prediction */
     RunRecord other[6] = {r, r, r, r, r, r};
     other[0].cluster = "x";
     other[1].scenario = "x";
@@ -185,7 +186,7 @@ static void equal_predictions_are_made_once(void **state)
     }
     assert_int_equal(store_find_run(f->store, RUN_predicted, r.plan, &f->diag), last);
     assert_int_equal(store_find_run(f->store, RUN_measured, r.plan, &f->diag), 0);
-    /* measurements are never the same */
+    /* measurements are always new rows */
     RunRecord m = record(f, RUN_measured, NULL);
     int64_t first = store_run(f->store, &m, &f->diag), second = store_run(f->store, &m, &f->diag);
     assert_true(first > last && second > first);
@@ -218,7 +219,7 @@ static int64_t number(Fixture *f, const char *sql)
     return n;
 }
 
-/* Half of a run is worse than none. */
+/* A failed write must not leave half of a run. */
 static void a_failure_leaves_nothing(void **state)
 {
     Fixture *f = *state;
@@ -233,7 +234,7 @@ static void a_failure_leaves_nothing(void **state)
                                "(SELECT count(*) FROM trace) + (SELECT count(*) FROM memory)"),
                      0);
     r.trace = NULL;
-    assert_true(store_run(f->store, &r, &f->diag) > 0); /* and the store still works */
+    assert_true(store_run(f->store, &r, &f->diag) > 0); /* the store still works */
 }
 
 static void roles_are_read_off_the_plan(void **state)
@@ -262,7 +263,7 @@ static void views(void **state)
     assert_int_equal(number(f, "SELECT step_ms FROM v_run WHERE kind = 'measured'"), 4000);
     assert_int_equal(number(f, "SELECT measured FROM v_compare"), mid);
     assert_int_equal(number(f, "SELECT predicted FROM v_compare WHERE ratio = 1.25"), pid);
-    assert_int_equal(number(f, "SELECT count(*) FROM v_instruction"), 6); /* rows of both */
+    assert_int_equal(number(f, "SELECT count(*) FROM v_instruction"), 6); /* rows of both runs */
     assert_int_equal(number(f, "SELECT count(*) FROM v_instruction WHERE predicted_us > 2 * "
                                "measured_us"),
                      1);
@@ -321,13 +322,13 @@ static void collectives(void **state)
     assert_true(cost(f, 1024) == 8000);
     assert_true(cost(f, 2000) == 8000);     /* latency rules */
     assert_true(cost(f, 16384) == 32000);   /* time is proportional to bytes here */
-    assert_true(cost(f, 10) == 8000);       /* never less than the smallest */
-    assert_true(cost(f, 131072) == 256000); /* beyond the largest: in proportion */
+    assert_true(cost(f, 10) == 8000);       /* never less than at the smallest size */
+    assert_true(cost(f, 131072) == 256000); /* beyond the largest size: in proportion */
     no_errors(f);
 }
 
-/* A reader that closes last leaves SQLite's log beside the file; the log of an older store must not
- * be taken for that of a new one under the same name. */
+/* A reader that closes last leaves SQLite's log beside the file. The log of an old store must not
+ * be used for a new one of the same name. */
 static void remove_store(const char *path)
 {
     Arena *arena = arena_new();
@@ -337,7 +338,7 @@ static void remove_store(const char *path)
     arena_free(arena);
 }
 
-/* The file is read by others while it is written, and opened again. */
+/* Others read the file while it is written, and it is opened again. */
 static void on_disk(void **state)
 {
     Fixture *f = *state;
@@ -353,13 +354,13 @@ static void on_disk(void **state)
     Store *again = store_open(path, true, &f->diag);
     assert_non_null(again);
     assert_int_equal(store_latest_run(again, RUN_measured, &f->diag), id);
-    assert_int_equal(store_run(again, &r, &f->diag), 0); /* for reading only */
+    assert_int_equal(store_run(again, &r, &f->diag), 0); /* read-only */
     assert_int_equal(f->diag.n_errors, 1);
     store_close(again);
     remove_store(path);
 }
 
-/* What a foreign hand wrote is told, not believed. */
+/* Rows that were edited outside are reported, not trusted. */
 static void damaged_rows(void **state)
 {
     Fixture *f = *state;
@@ -375,7 +376,7 @@ static void damaged_rows(void **state)
     assert_int_equal(f->diag.n_errors, 1);
 }
 
-/* A store of before: texts as they were written. They are packed, and read back the same. */
+/* An older store holds texts as written. They are packed, and read back the same. */
 static void old_texts_are_packed(void **state)
 {
     Fixture *f = *state;
@@ -453,12 +454,12 @@ static void recipes_and_answers_come_back(void **state)
     assert_true(store_prune(f->store, "a later engine", "build 1", false, &p, &f->diag));
     assert_int_equal(p.runs, 1);
     assert_int_equal(p.plans, 1);
-    assert_int_equal(p.scripts, 2); /* the answer went with its run */
+    assert_int_equal(p.scripts, 2); /* the answer was removed with its run */
     assert_false(store_find_answer(f->store, key, f->arena, &found, &f->diag));
     no_errors(f);
 }
 
-/* What one store has the other one gets, once. */
+/* One store receives the rows of the other, once. */
 static void stores_merge(void **state)
 {
     Fixture *f = *state;

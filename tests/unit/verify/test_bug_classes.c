@@ -1,5 +1,5 @@
-/* Bugs that trainers have shipped, planted one by one in plans that are right; each must be named.
- * Behind every row stands a public report of a silent error or a hang; the row says what it was. */
+/* Bugs that trainers have shipped, planted one by one in good plans; each must be reported. Every
+ * row stands for a public report of a silent error or a hang, and describes it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,8 +18,8 @@
 typedef struct Want {
     OpKind op;
     Stream stream;      /* STREAM_none: any */
-    const char *unit;   /* of this unit; NULL: any */
-    const char *module; /* its node is of a module whose path ends like this; NULL: any */
+    const char *unit;   /* for this unit; NULL: any */
+    const char *module; /* its node belongs to a module whose path ends so; NULL: any */
     Phase phase;        /* PHASE_none: any */
     uint32_t microbatch, nth;
 } Want;
@@ -52,7 +52,7 @@ static Pc find(const Plan *plan, uint32_t program, Want w)
 
 /* ---- planting ---- */
 
-static Arena *arena; /* of the test that runs */
+static Arena *arena; /* of the running test */
 
 static Attrs *own_attrs(Plan *bad, uint32_t program, Pc pc)
 {
@@ -73,7 +73,7 @@ static BufferId spare(Program *p, BufferId like)
     return b;
 }
 
-/* The collective is left out: its result is what went in, and everybody waits as before. */
+/* Leaves the collective out: its result is its input, and all waits stay. */
 static Plan *without(const Plan *plan, uint32_t program, Pc pc)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -82,7 +82,8 @@ static Plan *without(const Plan *plan, uint32_t program, Pc pc)
     BufferId *arg = &p->args.at[in->args.first];
     uint64_t from, to;
     BufferId a = program_root(p, arg[0], &from), b = program_root(p, arg[1], &to);
-    if (a == b && from == to) arg[1] = spare(p, arg[0]); /* in place: copied aside, to no end */
+    /* in place: copied elsewhere without effect */
+    if (a == b && from == to) arg[1] = spare(p, arg[0]);
     in->op = OP_copy;
     in->axes = 0;
     in->match = in->launch = in->attrs = 0;
@@ -120,7 +121,7 @@ static Plan *gather_backward_is_a_slice(const Plan *plan)
     return bad;
 }
 
-/* Behind pc, on the same stream's turn. */
+/* Inserts it behind pc on the same stream. */
 static Instr *insert(Program *p, Pc pc, Instr in)
 {
     list_add(arena, &p->code);
@@ -134,7 +135,7 @@ static Instr *insert(Program *p, Pc pc, Instr in)
     return &p->code.at[pc + 1];
 }
 
-/* The logits are whole, and the loss that wants them split sums over the ranks all the same. */
+/* The logits are whole, but the loss, which expects split ones, still sums over the ranks. */
 static Plan *gathered_logits_into_split_loss(const Plan *plan)
 {
     Want w = {OP_xent_sumexp, STREAM_none, NULL, NULL, PHASE_forward, 0, 0};
@@ -192,7 +193,7 @@ static Plan *one_unit_never_reduced(const Plan *plan)
     return without(plan, 0, find(plan, 0, w));
 }
 
-/* The second micro-batch sets what it should add to. */
+/* The second micro-batch sets the accumulator instead of adding to it. */
 static Plan *accumulated_gradients_wiped(const Plan *plan)
 {
     uint32_t last = plan->programs.n - 1;
@@ -204,7 +205,7 @@ static Plan *accumulated_gradients_wiped(const Plan *plan)
     return bad;
 }
 
-/* The sum that the clip coefficient is made of. */
+/* Returns the sum from which the clip coefficient is computed. */
 static Pc find_norm(const Plan *plan, uint32_t program, AxisName over)
 {
     const Program *p = &plan->programs.at[program];
@@ -264,7 +265,7 @@ static Plan *recomputation_draws_a_new_batch(const Plan *plan)
     return bad;
 }
 
-/* HSDP: the shard's buffer goes back before the sum over the replicas has read it. */
+/* HSDP: the shard's buffer is reused before the sum over the replicas has read it. */
 static Plan *reduced_shard_freed_early(const Plan *plan)
 {
     Want w = {OP_all_reduce, STREAM_dp_replicate,           NULL, NULL,
@@ -307,7 +308,8 @@ static Plan *all_ranks_read_the_same_samples(const Plan *plan)
     Plan *bad = mutate_copy(plan, arena);
     Program *p = &bad->programs.at[0];
     const Instr *in = &p->code.at[find(plan, 0, w)];
-    for (uint32_t i = 0; i < 2; i++) { /* all samples are there; everybody takes the first ones */
+    /* all samples are there, but every rank takes the first ones */
+    for (uint32_t i = 0; i < 2; i++) {
         BufferId part = program_arg(p, in, i), all = spare(p, part);
         Shape s = *plan_shape_at(plan, p->buffers.at[part].shape);
         uint32_t n = mesh_size(&plan->mesh, layout_axes_split(&s.layout, 0));
@@ -322,7 +324,7 @@ static Plan *all_ranks_read_the_same_samples(const Plan *plan)
     return bad;
 }
 
-/* sizeof(float) where a count of elements was meant. */
+/* sizeof(float) in place of a count of elements. */
 static Plan *four_elements_for_one(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -341,7 +343,7 @@ static Plan *four_elements_for_one(const Plan *plan)
     return bad;
 }
 
-/* Two programs, two orders: what an unordered set of buckets does. */
+/* Two programs with two orders: the effect of an unordered set of buckets. */
 static Plan *buckets_in_another_order(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -356,7 +358,7 @@ static Plan *buckets_in_another_order(const Plan *plan)
     return bad;
 }
 
-/* Both directions on one communicator, and the first stage listens before it has spoken. */
+/* Both directions use one communicator, and the first stage receives before it has sent. */
 static Plan *first_stage_listens_first(const Plan *plan)
 {
     Want send = {OP_send, STREAM_pp_forward, NULL, NULL, PHASE_none, 0, 0};
@@ -388,7 +390,7 @@ static Tensor *fused_weight(Plan *bad)
     return NULL;
 }
 
-/* What a checkpoint has, cut in halves: nothing says any more that groups come first. */
+/* A checkpoint's weight, cut in halves: nothing says any more that groups come first. */
 static Plan *fused_cut_as_one_matrix(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -409,7 +411,7 @@ static Plan *fused_cut_within_groups(const Plan *plan)
     return bad;
 }
 
-/* In the graph, so that every rank and every micro-batch does the same. */
+/* Planted in the graph, so that every rank and every micro-batch does the same. */
 static Plan *key_for_value(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -426,7 +428,7 @@ typedef struct Bug {
     const char *name;
     Where where;
     Plan *(*plant)(const Plan *plan);
-    const char *rule; /* one of the proofs that must name it */
+    const char *rule; /* one of the proofs that must report it */
 } Bug;
 
 static const Bug bugs[] = {

@@ -1,5 +1,5 @@
-/* The classic silent bugs of where values lie, when they are there and how often, each put into a
- * good plan: the proof that must see it, and what it must say. */
+/* The classic silent bugs of where values lie, when they exist and how often, each planted in a
+ * good plan; and the proof that must find it, with its message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,14 +28,14 @@ static void user_plan(void **state)
     assert_false(verify_plan(c.plan, VERIFY_all, true, &c.d));
     assert_int_equal(diag_exit_code(&c.d), 3);
     assert_non_null(c.d.items.at[0].loc.file);
-    Diag none = diag_in(c.arena); /* not asked for: not reported */
+    Diag none = diag_in(c.arena); /* not requested, so not reported */
     assert_true(verify_plan(c.plan, VERIFY_races | VERIFY_deadlock, true, &none));
     arena_free(c.arena);
 }
 
 /* ---- layouts ---- */
 
-/* The sum over tp of norm-weight gradients under sequence parallelism. */
+/* The missing sum over tp of norm-weight gradients under sequence parallelism. */
 static void forgotten_norm_gradient_sum(void **state)
 {
     (void)state;
@@ -71,7 +71,7 @@ static void summed_over_the_wrong_ranks(void **state)
     spoiled_rejected(&c, "verify-layout", "");
 }
 
-/* Right shape, wrong tensor: the view of one weight moved onto its neighbour. */
+/* Right shape, wrong tensor: the view of one weight is moved onto its neighbour. */
 static void wrong_weight_of_the_right_shape(void **state)
 {
     (void)state;
@@ -232,7 +232,7 @@ static void gather_of_the_wrong_size(void **state)
     spoiled_rejected(&c, "verify-structure", "in a group of 4");
 }
 
-/* Host memory is reached by copies, one stream each way, and by the host's own stream. */
+/* Only copies (one stream for each direction) and the host's own stream may access host memory. */
 static void spaces(void **state)
 {
     (void)state;

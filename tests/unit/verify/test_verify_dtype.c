@@ -1,4 +1,4 @@
-/* Values in another dtype than the graph says: a plan of 8-bit and 16-bit numbers, edited. */
+/* Values in another dtype than the graph's: a plan of 8-bit and 16-bit numbers, edited. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +51,7 @@ static void good_plans_pass(void **state)
     spoiled_accepted(&b);
 }
 
-/* All gradients in e4m3: the same bytes, and the graph still scales them for e5m2. */
+/* All gradients in e4m3: as many bytes, but the graph still scales them for e5m2. */
 static void gradients_in_the_other_eight_bits(void **state)
 {
     (void)state;
@@ -80,7 +80,7 @@ static void gradients_as_integers(void **state)
     arena_free(c.arena);
 }
 
-/* The graph asks for sums in bf16, the program sums in f32: another answer than the plan's. */
+/* The graph asks for sums in bf16, but the program sums in f32: another result than the plan's. */
 static void sums_in_another_dtype(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static TensorId first_param(const Spoiled *c)
     return 0;
 }
 
-/* A parameter says otherwise than its unit, a gradient otherwise than its parameter. */
+/* A parameter contradicts its unit; a gradient contradicts its parameter. */
 static void unit_and_parameter_disagree(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Plans that need more memory than there is: of a device, of a node's host. */
+/* Plans that need more memory than a device, or a node's host, has. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static void does_not_fit(void **state)
     arena_free(c.arena);
 }
 
-/* What holds most of a mixture is shared by ep; a plan without experts has no use for it. */
+/* ep can share the largest part of a mixture; a plan without experts has no use for it. */
 static void experts_may_be_shared(void **state)
 {
     (void)state;
@@ -72,7 +72,7 @@ static void host_does_not_fit(void **state)
         assert_non_null(strstr(c.d.items.at[0].text, "node 0"));
         assert_non_null(strstr(c.d.items.at[0].hint, "dp_shard = "));
     }
-    Capacity both = {10, 0, 10, 0}; /* and both are told at once */
+    Capacity both = {10, 0, 10, 0}; /* both are reported at once */
     c.d.items.n = c.d.n_errors = 0;
     assert_false(verify_fit(c.plan, &both, &c.d));
     assert_int_equal(c.d.items.n, 2);

@@ -1,5 +1,5 @@
-/* Nothing crashes the verifier: plans in which any field of any record says anything, and plans
- * parsed from damaged text. */
+/* Nothing crashes the verifier: neither plans whose fields hold arbitrary values, nor plans parsed
+ * from damaged text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static uint64_t draw(Random *r, uint64_t below)
     return rng_below(SEED, r->stream, r->index++, below);
 }
 
-/* What tends to be wrong with a number. */
+/* Returns a likely wrong value for a number. */
 static uint64_t bad_number(Random *r, uint64_t was)
 {
     static const uint64_t often[] = {0, 1, 2, 3, 4, 5, 7, 8, 16, 64, 255, 256, 65535};
@@ -152,7 +152,8 @@ static void damage_unit(Random *r, Unit *u)
     case 4: DAMAGE(r, u->params.n); break;
     default: DAMAGE(r, u->params.at[draw(r, u->params.n)]); break;
     }
-    if (u->params.n > u->params.room) u->params.n = u->params.room; /* a parser cannot say more */
+    /* a parser cannot produce more */
+    if (u->params.n > u->params.room) u->params.n = u->params.room;
 }
 
 static void damage_attrs(Random *r, Attrs *a)
@@ -292,7 +293,7 @@ static void damaged_fields(void **state)
     arena_free(arena);
 }
 
-/* Numbers in the text are replaced, lines are taken out, doubled and exchanged. */
+/* Numbers in the text are replaced; lines are removed, doubled and exchanged. */
 static void damage_text(Random *r, char *text, size_t n)
 {
     for (uint64_t k = 1 + draw(r, 3); k > 0; k--) {

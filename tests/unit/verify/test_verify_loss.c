@@ -1,5 +1,5 @@
-/* Bugs of what is random or not linear in tokens, each put into a good plan: the proof that must
- * see it, and what it must say. */
+/* Bugs of random or non-linear parts of the loss, each planted in a good plan; and the proof that
+ * must find it, with its message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +10,8 @@
 #include "planner/verify/verify.h"
 #include "tests/support/spoiled.h"
 
-/* Data parallel 2 x tp 2, two micro-batches, everything recomputed, dropout in four kinds of place.
- */
+/* Data parallel 2 x tp 2, two micro-batches, everything recomputed, dropout in four kinds of
+ * places. */
 static Spoiled plan_with(Denominator denominator)
 {
     Tiny t = tiny_default();
@@ -69,7 +69,7 @@ static void good_plans_pass(void **state)
     }
 }
 
-/* A generator that goes on: what is recomputed gets another mask. */
+/* A generator that continues: recomputation gets another mask. */
 static void recomputation_draws_anew(void **state)
 {
     (void)state;
@@ -95,7 +95,7 @@ static void gradient_draws_anew(void **state)
     spoiled_rejected(&c, "verify-purity", "another mask");
 }
 
-/* The gradient's node draws a mask of its own: it names no forward node, or another. */
+/* The gradient's node draws a mask of its own, because it names no forward node, or another one. */
 static void gradient_without_its_forward(void **state)
 {
     (void)state;
@@ -127,7 +127,7 @@ static void no_initialiser(void **state)
     spoiled_rejected(&c, "verify-coverage", "has no initialiser");
 }
 
-/* Keys from a counter that does not know which micro-batch it serves. */
+/* Keys come from a counter that does not know its micro-batch. */
 static void key_of_another_microbatch(void **state)
 {
     (void)state;
@@ -160,7 +160,7 @@ static void evaluation_drops(void **state)
     spoiled_rejected(&c, "verify-purity", "an evaluation must not drop");
 }
 
-/* ---- what the loss is divided by ---- */
+/* ---- the divisor of the loss ---- */
 
 static Pc sum_of(const Spoiled *c, BufferId root)
 {
@@ -230,7 +230,7 @@ static void another_denominator(void **state)
     spoiled_rejected(&c, "verify-scale", "averages groups of 4 sequences, of which a rank has 2");
 }
 
-/* Logits that are whole on every rank, summed over tp all the same: the loss grows by log tp. */
+/* Logits that are whole on every rank are still summed over tp: the loss grows by log tp. */
 static void gathered_logits_in_a_split_loss(void **state)
 {
     (void)state;

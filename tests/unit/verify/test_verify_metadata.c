@@ -1,5 +1,5 @@
-/* What a plan says of itself beside what it does: each field is changed on its own, in plans that
- * are all right before, and must be told by its rule and its words. */
+/* A plan's description of itself. Each field is changed alone, in good plans, and must be reported
+ * with its rule and words. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 enum { SHARDED, PIPELINE, REPLICAS, FLOAT8, OFFLOAD, KINDS };
 
-/* `p` is the last stage. */
+/* Sets `p` to the last stage's program. */
 static Spoiled make(int kind)
 {
     Tiny t = tiny_default();
@@ -41,7 +41,7 @@ static void sizes_of_a_step(void **state)
     Spoiled c = make(SHARDED); /* twice the sequences, half as long: as many tokens */
     c.plan->step.micro_batch *= 2, c.plan->step.global_batch *= 2, c.plan->step.seq /= 2;
     tells(&c, "a micro-step has");
-    c = make(SHARDED); /* nothing to compare with a batch; more micro-steps than there are */
+    c = make(SHARDED); /* no batch to compare with; more micro-steps than there are */
     c.plan->step.micro_batch = 0;
     c.plan->step.n_microbatches++;
     tells(&c, "instructions are of 4 micro-batches, the step says 5");
@@ -92,7 +92,7 @@ static void lengths_of_units(void **state)
     }
 }
 
-/* Memory curves, and which bytes a kernel of several ops keeps to itself, follow from these. */
+/* Memory curves depend on these, and so do the bytes that a kernel of several ops keeps inside. */
 static void lives_of_buffers(void **state)
 {
     (void)state;
@@ -108,7 +108,8 @@ static void lives_of_buffers(void **state)
     }
 }
 
-/* Each communication of each program, told to be of the next or the last micro-batch but one. */
+/* Each communication of each program is moved to the next micro-batch, or to the one before the
+ * last. */
 static void micro_batches_of_communications(void **state)
 {
     (void)state;
@@ -130,9 +131,8 @@ static void micro_batches_of_communications(void **state)
     }
 }
 
-/* Every root that the program touches, called by every other name: only what is made on the way
- * from one layout to another, or for a unit, leaves a choice (activation, communication, gradient).
- */
+/* Every root buffer that the program uses gets every other category. Only buffers made between two
+ * layouts, or for a unit, have a choice (activation, communication, gradient). */
 static void categories_of_buffers(void **state)
 {
     (void)state;

@@ -81,7 +81,7 @@ static Program *random_program(Plan *plan, uint64_t seed)
     return p;
 }
 
-/* done[b][a]: a has finished when b starts, by the words of plan.h. */
+/* done[b][a]: a has finished when b starts, by the definition in plan.h. */
 static void reach(const Program *p, bool done[N_RANDOM][N_RANDOM])
 {
     for (Pc b = 1; b < p->code.n; b++) {
@@ -146,7 +146,7 @@ static const char *all_text(Case *c)
     return str_text(&s);
 }
 
-/* Buffers one behind the other in the arena. */
+/* Places buffers one after the other in the arena. */
 static void place(Plan *plan)
 {
     for (uint32_t i = 0; i < plan->programs.n; i++) {
@@ -187,7 +187,7 @@ static Program *fill_and_copy(Case *c, bool wait, bool share)
                               .out = {y},
                               .after = {wait ? fill : 0}});
     place(c->plan);
-    if (share) { /* y lies over the second half of x */
+    if (share) { /* y overlaps the second half of x */
         p->buffers.at[y].offset = 32;
     }
     return p;
@@ -253,7 +253,7 @@ static void left_by_another(void **state)
     ends(&c, VERIFY_races, "verify-read-before-write", "hold what was written to buffer 1");
 }
 
-/* y takes the first half of x while somebody still reads the second half of it. */
+/* y takes the first half of x while another instruction still reads the second half. */
 static void half_given_away(void **state)
 {
     (void)state;
@@ -303,7 +303,7 @@ static void used_after_it_was_given_away(void **state)
     ends(&c, VERIFY_races, "verify-race", "uses buffer 1, bytes of which were given to buffer 3");
 }
 
-/* Members of a launch group start together: the second must not need the first. */
+/* Members of a launch group start together, so the second must not need the first. */
 static void chain_in_one_launch(void **state)
 {
     (void)state;
@@ -373,7 +373,7 @@ static Case two(const Move *first, uint32_t n, const Move *second, uint32_t m)
 
 #define TWO(a, b) two(a, sizeof a / sizeof a[0], b, sizeof b / sizeof b[0])
 
-/* Sends are rendezvous: two that face each other never meet. */
+/* Sends are rendezvous: two ranks that send to each other first never meet. */
 static void sends_face_each_other(void **state)
 {
     (void)state;
@@ -437,7 +437,8 @@ static void other_order_on_one_communicator(void **state)
     ends(&again, VERIFY_deadlock, "verify-deadlock", "do not reach match");
 }
 
-/* The known trap: a reduction of one stream between two of another, in another order elsewhere. */
+/* The known trap: a reduction on one stream between two on another, in another order on other
+ * ranks. */
 static void cycle_over_two_streams(void **state)
 {
     (void)state;
@@ -468,7 +469,8 @@ static void match_used_twice(void **state)
     ends(&c, VERIFY_deadlock, "verify-sequence", "match 1 was used before");
 }
 
-/* Every rank runs the same program, along an axis with ends: the last one's peer is not there. */
+/* Every rank runs the same program along a non-periodic axis: the last rank's peer does not
+ * exist. */
 static void ring_without_an_end(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* Every plan that the passes make passes every proof, in the dtypes it was written for and all in
- * fp64. */
+/* Every plan from the passes passes every proof, in its own dtypes and with all fp64. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,10 +21,10 @@ static void visit(void *self, const Tiny *t)
         Arena *arena = arena_new();
         Diag d = diag_in(arena);
         const Plan *plan = tiny_plan(t, fp64, arena, &d);
-        uint32_t said = d.items.n; /* by the passes, of options that do not apply */
+        uint32_t said = d.items.n; /* by the passes, about options that do not apply */
         bool ok = plan && verify_plan(plan, VERIFY_all, false, &d);
         count->n++;
-        bool warns = d.items.n > said + d.n_errors; /* only about gathers that were asked for */
+        bool warns = d.items.n > said + d.n_errors; /* only about gathers that were requested */
         if (!ok || d.n_errors || (warns && t->tp_options.share_gathers)) {
             Str s = str_in(arena);
             diag_print(&d, &s);

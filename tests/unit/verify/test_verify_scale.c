@@ -1,5 +1,5 @@
-/* The classic silent bugs of by what values are multiplied, divided and summed: of the loss, of
- * gradients and their norm, of the update. Each in a good plan. */
+/* The classic silent bugs of factors, divisors and sums: in the loss, in gradients and their norm,
+ * in the update. Each is planted in a good plan. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,7 +74,7 @@ static void micro_steps_and_tokens(void **state)
     Spoiled c = spoiled_sharded();
     StepInfo *s = &c.plan->step;
     const double was = s->global_tokens;
-    s->global_tokens = 2 * was; /* of twice the sequences; the loss is scaled for them */
+    s->global_tokens = 2 * was; /* for twice the sequences; the loss is scaled for them */
     s->global_batch *= 2, s->micro_batch *= 2;
     for (AttrsId i = 1; i < c.plan->graph.attrs.n; i++) {
         Attrs *a = &c.plan->graph.attrs.at[i];
@@ -134,7 +134,7 @@ static void set_all_updates(Spoiled *c, Attrs a)
         if (op_info(c->p->code.at[pc].op)->flags & OP_UPDATES) spoil_attrs(c, pc, a);
 }
 
-/* Rules that no optimizer has, alike everywhere; and another rule for one unit. */
+/* Rules that no optimizer has, equal everywhere; and another rule for one unit. */
 static void optimizers_attributes(void **state)
 {
     (void)state;
@@ -174,7 +174,7 @@ static void optimizers_attributes(void **state)
     spoiled_rejected(&c, "verify-scale", "which is no bound");
 }
 
-/* Each pipeline rank has its own clip_coef and its own updates: all must be alike. */
+/* Each pipeline rank has its own clip_coef and its own updates; all must be equal. */
 static void ranks_of_a_pipeline_disagree(void **state)
 {
     (void)state;

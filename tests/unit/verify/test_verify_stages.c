@@ -1,5 +1,5 @@
-/* Values that cross programs: what one stage sends is what the next computes with. Two stages of a
- * forward pass, made by hand: embed on the first, silu on the second. */
+/* Values that cross programs: the next stage computes with the value that the previous stage sent.
+ * Two stages of a forward pass by hand: embed on the first, silu on the second. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,8 @@ enum { B = 2, S = 4, K = 6, V = 10 };
 typedef struct Stages {
     Arena *arena;
     Plan *plan;
-    BufferId x, other, received; /* of program 0: embedded, another of that shape; of program 1 */
+    /* of program 0: embedded, another of that shape; received: of program 1 */
+    BufferId x, other, received;
     Pc send, receive, silu;
     NodeId node[5];
 } Stages;
@@ -182,7 +183,7 @@ static void stages_meet_with_different_values(void **state)
     (void)state;
     Stages s = stages();
     const int64_t act[] = {B, S, K};
-    for (uint32_t i = 0; i < 2; i++) { /* parts of different tensors make no whole */
+    for (uint32_t i = 0; i < 2; i++) { /* parts of different tensors do not form a whole */
         Program *p = &s.plan->programs.at[i];
         BufferId whole = buffer(s.plan, p, 3, act, DT_f32);
         Shape split = {.n_dims = 3, .dim = {B, S, K}};
