@@ -1,4 +1,4 @@
-# NCCL::nccl: CMake's CUDA package does not know it.
+# Defines NCCL::nccl, because CMake's CUDA package does not know NCCL.
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}
   PATH_SUFFIXES lib lib64)

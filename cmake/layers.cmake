@@ -1,5 +1,5 @@
 # tandem_layer(NAME FOLDERS ... [WITHOUT file...] LINK ...): library tandem_NAME of the folders' .c
-# files. A layer that has none yet is an interface that only passes on what it links.
+# files. A layer without sources yet is an interface that only passes on its libraries.
 function(tandem_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 layer "" "" "FOLDERS;WITHOUT;LINK")
   set(sources)
@@ -46,7 +46,7 @@ function(tandem_options name)
   endif()
 endfunction()
 
-# Gives the target all objects of a layer, also those that nothing in it calls.
+# Gives the target all objects of a layer, also those that it does not call.
 function(tandem_add_objects target name)
   tandem_has_code(${name} has_code)
   if(has_code)

@@ -27,7 +27,7 @@ function(tandem_mpi_modules)
     endif()
     tandem_module(tandem_mpi_${flavour} ${sources})
     target_compile_definitions(tandem_mpi_${flavour} PRIVATE TANDEM_MPI_FLAVOUR="${flavour}")
-    # Its includes are a system's: MPI's own macros need not pass our warnings.
+    # MPI's headers count as system headers, so its macros need not pass our warnings.
     target_include_directories(tandem_mpi_${flavour} SYSTEM PRIVATE
       ${MPI_${upper}_INCLUDE_DIRS})
     target_link_directories(tandem_mpi_${flavour} PRIVATE ${MPI_${upper}_LIBRARY_DIRS})
@@ -39,10 +39,11 @@ function(tandem_mpi_modules)
   endforeach()
 endfunction()
 
-# Real code for Ampere, Hopper (with what only it has) and Blackwell, and PTX for what comes later.
-# a * b + c is never contracted, as in C: a sum that is written out has one value everywhere. A kernel
-# at memory speed that spills registers does not compile, nor does Hopper's attention; others that
-# hold tiles are only told of. What ptxas says of each kernel is kept beside the object.
+# Machine code for Ampere, Hopper (with its special instructions) and Blackwell, and PTX for later
+# architectures. a * b + c is never contracted, as in C, so that a written-out sum has one value
+# everywhere. A memory-bound kernel that spills registers is an error, and so is Hopper's attention
+# if it does. Other kernels with tiles only give a warning. The messages of ptxas for each kernel
+# are kept beside the object.
 function(tandem_cuda_kernels)
   add_library(tandem_cuda_kernels OBJECT ${ARGN})
   target_include_directories(tandem_cuda_kernels PRIVATE ${CMAKE_SOURCE_DIR})
@@ -59,8 +60,9 @@ function(tandem_cuda_kernels)
     CUDA_COMPILER_LAUNCHER "${launcher}")
 endfunction()
 
-# A macro: a language must be enabled in the scope of the whole project. The kernels are compiled
-# wherever there is nvcc; the module needs NCCL too. The sanitizers have the kernels as C instead.
+# This is a macro because a language must be enabled in the scope of the whole project. The kernels
+# are compiled wherever there is nvcc; the module also needs NCCL. The sanitizer builds use the
+# kernels as C instead.
 macro(tandem_cuda_module)
   file(GLOB cuda_c_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/exec/cuda/*.c)
   file(GLOB cuda_kernel_c_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.c
@@ -85,7 +87,7 @@ macro(tandem_cuda_module)
       message(STATUS "nvcc not found: no CUDA kernels")
     endif()
     if(cuda_c_sources AND CMAKE_CUDA_COMPILER AND CUDAToolkit_FOUND AND NCCL_FOUND)
-      # The objects also make the programs that need a GPU: see tests/CMakeLists.txt.
+      # Programs that need a GPU use these objects too: see tests/CMakeLists.txt.
       add_library(tandem_cuda_objects OBJECT ${cuda_c_sources} ${cuda_kernel_c_sources})
       target_include_directories(tandem_cuda_objects PRIVATE ${CMAKE_SOURCE_DIR})
       target_link_libraries(tandem_cuda_objects PRIVATE CUDA::cudart CUDA::cublasLt NCCL::nccl)

@@ -1,5 +1,5 @@
-# tandem_openblas: the serial library where it is installed (a rank is one core; the threaded one
-# starts its threads when loaded), else the one that pkg-config names.
+# tandem_openblas: the serial library if it is installed, else the one that pkg-config names. (A
+# rank uses one core, and the threaded library starts its threads when it is loaded.)
 add_library(tandem_openblas INTERFACE)
 find_library(OPENBLAS_SERIAL NAMES openblas NO_DEFAULT_PATH
   PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-serial)

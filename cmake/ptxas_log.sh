@@ -1,7 +1,7 @@
 #!/bin/sh
-# Compiles a file of kernels (all arguments: the command, with `-o OBJECT`) and keeps what ptxas says
-# of each kernel, its registers, memory and spills, as OBJECT.log for tests/cuda/test_resources.c.
-# The rest of what the compiler says is passed on.
+# Compiles a file of kernels (all arguments: the command, with `-o OBJECT`). It keeps the messages
+# of ptxas for each kernel (registers, memory, spills) as OBJECT.log for
+# tests/cuda/test_resources.c. All other compiler messages are passed on.
 object= before=
 for word in "$@"; do
     [ "$before" = -o ] && object=$word

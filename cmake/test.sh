@@ -4,11 +4,11 @@
 # A preset that does not build or has no tests counts as one failure.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-jobs=$(($(nproc 2>/dev/null || echo 2) + 1)) # some tests wait most of their time
+jobs=$(($(nproc 2>/dev/null || echo 2) + 1)) # some tests mostly wait
 passed=0
 failed=0
 
-# The number that attribute $1 has in the head of ctest's JUnit file $2.
+# Prints attribute $1 from the head of ctest's JUnit file $2.
 attribute() {
     awk -v name="$1" '{
         while (match($0, /[a-z]+="[^"]*"/)) {
@@ -44,7 +44,7 @@ suite() {
     echo "$preset: built in $((built - start)) s, tested in $(($(date +%s) - built)) s"
 }
 
-# Kernels that no compiler has seen are not tested: to do without is to be said.
+# Without nvcc the kernels are not compiled, so the user must say that this is meant.
 if [ -n "${TANDEM_NO_CUDA:-}" ]; then
     cuda="CUDA: left out, TANDEM_NO_CUDA is set; its kernels ran as C alone"
 elif nvcc=$(command -v nvcc); then

@@ -21,15 +21,16 @@ add_compile_options(
   $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes> $<$<COMPILE_LANGUAGE:C>:-Wundef>
   $<$<COMPILE_LANGUAGE:C>:-Wformat=2>
   $<$<COMPILE_LANGUAGE:C>:-ffp-contract=off>
-  # A checkout elsewhere gives the same binary but for the scripts folder.
+  # A checkout in another folder gives the same binary, except for the scripts folder.
   $<$<COMPILE_LANGUAGE:C>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
 
-# Clang warns where it cannot vectorise a loop that asks for it: a matter of speed, not of meaning.
+# Clang warns if it cannot vectorise a loop that asks for it; that only affects speed.
 if(CMAKE_C_COMPILER_ID MATCHES "Clang")
   add_compile_options($<$<COMPILE_LANGUAGE:C>:-Wno-pass-failed>)
 endif()
 
-# A warning stops our own builds (the presets), never a user's: another compiler has other warnings.
+# Warnings are errors in our own builds (the presets), never in a user's, whose compiler may have
+# other warnings.
 if(TANDEM_WERROR)
   add_compile_options($<$<COMPILE_LANGUAGE:C>:-Werror>)
 endif()

@@ -1,6 +1,6 @@
-/* How long a whole process takes: runs a command n times, its output thrown away, and prints the
- * least and the median wall time, and the least processor time (children included). Arguments: n,
- * file to remove before each run ("-": none), the command. */
+/* Times a whole process: runs a command n times without its output, and prints the least and the
+ * median wall time, and the least processor time (children included). Arguments: n, file to remove
+ * before each run ("-": none), the command. */
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>

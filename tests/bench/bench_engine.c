@@ -12,7 +12,8 @@
 
 enum { LAYERS = 64, MICROBATCHES = 8, KERNELS = 12 };
 
-/* Each layer: wait for its weights, kernels with two reductions among them, reduce its gradient. */
+/* Each layer waits for its weights, runs kernels with two reductions among them, and reduces its
+ * gradient. */
 static void add_layer(Plan *plan, uint32_t *match, Pc *last_gather)
 {
     AxisSet dp = synthetic_axis(plan, AXIS_dp_shard), tp = synthetic_axis(plan, AXIS_tp);

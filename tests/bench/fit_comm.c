@@ -1,9 +1,9 @@
 /* Fits the network model to published collectives: `fit_comm FILE` reads the columns of
- * measured_comm.csv and uses the rows marked dev-cal, and no others. One set of numbers for a
- * generation of devices (the lines of sim/net/nccl_fit.def) and one for a network that has rows
- * (lines of scripts/clusters/fabrics.lua); coordinate descent on the mean of |log(predicted /
- * measured)| of each sweep, so that a source with many sizes does not outvote the others. Prints
- * the lines to copy, and the errors by group before and after. */
+ * measured_comm.csv and uses only rows marked dev-cal. There is one set of numbers for each
+ * generation of devices (the lines of sim/net/nccl_fit.def) and one for each network with rows
+ * (lines of scripts/clusters/fabrics.lua). Coordinate descent minimises the mean of |log(predicted
+ * / measured)| of each sweep, so that a source with many sizes does not outvote the others. It
+ * prints the lines to copy, and the errors by group before and after. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,8 +61,8 @@ static uint32_t sweep_of(const char *name)
     return i;
 }
 
-/* A row that took a quarter longer than a larger one of the same sweep says nothing; nor do the
- * others below 1 MiB of a sweep that has such rows. */
+/* If a row took a quarter longer than a larger one of the same sweep, the row was disturbed. The
+ * sweep's other rows below 1 MiB then count as disturbed too. */
 static bool is_disturbed(const Row *r)
 {
     for (uint32_t i = 0; i < n_rows; i++) {
@@ -106,14 +106,14 @@ static bool read_rows(const char *path, Arena *arena, Diag *d)
         if (strcmp(csv_cell(&csv, i, "split"), "dev-cal") != 0) continue;
         Row *r = &rows[n_rows];
         if (comm_row(&clusters, &csv, i, &r->row) != NULL) continue;
-        /* Peaks are read off bars: scored, not fitted. Of domains wider than a board there is
-         * nothing else. */
+        /* Peaks are read off bar charts: they are scored, but not fitted. For domains wider than a
+         * board there are only peaks. */
         bool wide = r->row.question.ranks_per_node > 8 && !r->row.cluster.fabric.no_nvls;
         if (r->row.measured_us <= 0 && !wide) continue;
         if (strstr(csv_cell(&csv, i, "notes"), "OLDER SOFTWARE") != NULL) continue;
         if (strstr(csv_cell(&csv, i, "notes"), "rounding") != NULL &&
             csv_number(&csv, i, "busbw_GBps") < .1)
-            continue; /* 0.01 GB/s, rounded to two places: half of it is rounding */
+            continue; /* rounded to two places, 0.01 GB/s may be half rounding */
         r->fabric = r->row.question.n_nodes > 1 ? r->row.cluster.fabric.name : "";
         r->generation = generation_of(&r->row.cluster);
         r->source = csv_cell(&csv, i, "source");
@@ -133,7 +133,8 @@ static double error_of(const Row *r)
         log(comm_row_predicted(&r->row, &fit.of[r->generation]) / comm_row_measured(&r->row)));
 }
 
-/* Mean over sweeps of the mean error of one; of a generation or network only (NULL: all). */
+/* Returns the mean over sweeps of each one's mean error; for one generation or network only (NULL:
+ * all). */
 static double loss(uint32_t generation, const char *fabric)
 {
     double sum[256] = {0}, total = 0;
@@ -216,7 +217,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Errors |predicted / measured - 1|, all sizes and above 1 MiB; `table` NULL: none is written. */
+/* Errors |predicted / measured - 1| over all sizes and above 1 MiB; `table` NULL: no table is
+ * written. */
 static void report(const char *title, bool detail, FILE *table)
 {
     printf("%s\n%-44s %5s %8s %8s %10s %8s\n", title, "group", "rows", "median", "p90", "mean > 1M",
@@ -267,7 +269,7 @@ static FILE *opened(const char *path, const char *mode)
     return f;
 }
 
-/* The comment of the file stays; its numbers are replaced. */
+/* The file's comment stays; its numbers are replaced. */
 static void write_fits(void)
 {
     static char head[8192];

@@ -1,11 +1,12 @@
-/* Fits the constants of products, attention and kernels that move memory to published ones:
- * `fit_kernels FILE` reads the columns of measured_kernels.csv and uses the rows marked dev-cal,
- * and no others. One set of numbers for an architecture, and for a kernel in one direction on it.
- * Coordinate descent on the mean over sources of the mean of |log(predicted / measured)|, so that a
- * source with many rows does not outvote the others; products of fewer than 1,024 rows count a
- * fifth, and the best of a search only for how 8 bits compare with 16. Writes
+/* Fits the constants of products, attention and kernels that move memory to published kernels:
+ * `fit_kernels FILE` reads the columns of measured_kernels.csv and uses only rows marked dev-cal.
+ * There is one set of numbers for each architecture, and for each kernel and direction on it.
+ * Coordinate descent minimises the mean over sources of the mean of |log(predicted / measured)|, so
+ * that a source with many rows does not outvote the others. Products of fewer than 1,024 rows count
+ * a fifth. The best results of searches are only used to compare 8 bits with 16. Writes
  * sim/compute/kernels_fit.def, scripts/tandem/fitted_kernels.lua and docs/reference/fit_kernels.md
- * (in the folder it runs in). A source is also predicted by what the other sources alone give. */
+ * (in the folder it runs in). Each source is also predicted with numbers fitted to the other
+ * sources alone. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ typedef struct Group {
     const char *name, *arch;
     KernelRowKind kind;
     int kernel;             /* AttentionKernel or TrafficKernel */
-    double at[N_ATTENTION]; /* GemmFit; attention: part .. unskipped, twice; TrafficFit */
+    double at[N_ATTENTION]; /* GemmFit; or for attention: part .. unskipped, twice; or TrafficFit */
     uint32_t rows[MOST_ROWS], n;
 } Group;
 
@@ -84,7 +85,7 @@ enum {
 };
 static Group groups[MOST_GROUPS];
 static uint32_t n_groups;
-/* of attention's numbers after own, step, resident: which are moved, and how far */
+/* attention's numbers after own, step, resident: which ones are fitted, and their bounds */
 static const double low[N_ATTENTION] = {.1, 0, .3, 0, .3, .4, 0, .1, 0, .3, 0, .3, .4, 0};
 static const double high[N_ATTENTION] = {1.3, 1500, 1.1, 20, 1, 1.1, 1,
                                          1.3, 3000, 1.1, 20, 1, 1.1, 1};
@@ -93,7 +94,7 @@ static const double traffic_high[N_TRAFFIC] = {30, 1, 10, .6};
 static const double gemm_low[N_GEMM] = {.5, .6, .6, 0, 0, .5, .5, .4, .3};
 static const double gemm_high[N_GEMM] = {.95, 1.2, 1.2, 10, 10, 1, 1, 1, 1};
 
-/* The best product of a search, in 16 and in 8 bits, by device: what 8 bits reach beside 16. */
+/* The best product of a search, in 16 and in 8 bits, by device: the relative speed of 8 bits. */
 static double found_tflops[KERNEL_ROW_DEVICES][2];
 
 static void best_found(const KernelRow *r)
@@ -166,7 +167,7 @@ static double predicted_s(const Group *g, const KernelRow *row)
     return kernel_row_predicted_s(row, &(KernelFit){.attention = {&fit[0], &fit[1]}});
 }
 
-/* Mean over sources; of all but one, or of one only. */
+/* Mean over sources: over all but one, or of one only. */
 static double loss(const Group *g, int without, int only)
 {
     double sum[MOST_SOURCES] = {0}, total = 0;
@@ -177,7 +178,7 @@ static double loss(const Group *g, int without, int only)
         if ((int)r->source == without || (only != ALL && (int)r->source != only)) continue;
         double weight = g->kind == KERNEL_ROW_products && r->row.product[0][0] < 1024
                             ? .2
-                            : 1; /* training has more */
+                            : 1; /* training weighs more */
         sum[r->source] += weight * fabs(log(predicted_s(g, &r->row) / r->row.measured_s));
         n[r->source] += weight;
     }
@@ -252,7 +253,7 @@ static void make_groups(void)
                      .kernel = (int)traffic[i].kernel};
         memcpy(g->at, &traffic[i].fit, sizeof traffic[i].fit);
         for (int k = 0; k < N_TRAFFIC; k++)
-            g->at[k] = fmax(g->at[k], 1e-3); /* nothing grows from 0 */
+            g->at[k] = fmax(g->at[k], 1e-3); /* so that no number starts from 0 */
     }
 }
 
@@ -336,7 +337,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of one kind of row ("attention backward") of one source: number, median, ninth decile, bias. */
+/* Writes the errors of one kind of row ("attention backward") of one source: number, median, ninth
+ * decile, bias. */
 static void report_line(FILE *f, const Group *g, const char *what, int source, double without)
 {
     static double errors[MOST_ROWS];
@@ -371,7 +373,7 @@ static void report_group(FILE *f, Group *g)
     for (uint32_t s = 0; s < n_sources; s++) {
         if (!(loss(g, ALL, (int)s) > 0)) continue;
         double without = NAN;
-        if (n > 1) { /* what the others alone give */
+        if (n > 1) { /* the prediction from the other sources alone */
             static Group other;
             other = *g;
             descend(&other, (int)s);

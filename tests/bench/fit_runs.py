@@ -30,11 +30,11 @@ PROFILES = [
     ("megatron", "NeMo", {"kernel_s": HOST, "collective_s": COMM}),
     ("megatron2022", "Megatron-DeepSpeed", {"kernel_s": HOST, "collective_s": COMM, "step_s": STEP}),
 ]
-# what lasts of a GPU's peak: by the beginning of `gpu`, from the rows of all profiles but vTrain's, which
-# are bound by the host
+# sustained part of a GPU's peak: by the beginning of `gpu`, from the rows of all profiles except
+# vTrain's, which are bound by the host
 DEVICES = [("Ampere", "A100"), ("Hopper", "H100-SXM"), ("H100 at 500 W", "H100-96GB")]
 POWER_RATIO = 500 / 700
-LEAST_GAIN = 1e-3  # a parameter that matters less stays where it was
+LEAST_GAIN = 1e-3  # a parameter that matters less keeps its value
 EVERY = {"composer": 12, "NeMo": 4, "Megatron-DeepSpeed": 96}
 
 
@@ -61,7 +61,7 @@ def descend(evaluate, grids, start):
         before = dict(best)
         for key, grid in grids.items():
             at = min(range(len(grid)), key=lambda i: abs(grid[i] - best[key]))
-            for step in (1, -1):  # walk while it gets better
+            for step in (1, -1):  # walk while the error falls
                 i = at + step
                 while 0 <= i < len(grid):
                     now = evaluate(dict(best, **{key: grid[i]}))
@@ -77,7 +77,7 @@ def descend(evaluate, grids, start):
 def rows_for(cal, at, framework, gpu=""):
     """The rows that a profile is fitted to."""
     found = [r for r in cal if r[at["framework"]].startswith(framework) and r[at["gpu"]].startswith(gpu)]
-    # a pipeline that does not say how many stages a rank has may have had several
+    # a pipeline that does not state the number of stages of a rank may have had several
     found = [r for r in found if r[at["pp"]] in ("", "1") or r[at["vp"]] != ""]
     return found[:: EVERY.get(framework, 1)]
 
@@ -114,7 +114,7 @@ def main():
         else:
             power = max(0.0, math.log(best["s"] / sustained["Hopper"]) / math.log(POWER_RATIO))
         print(report[-1], flush=True)
-    write(fitted, sustained, power, old)  # what follows uses it
+    write(fitted, sustained, power, old)  # the later steps use it
     for name, framework, grids in PROFILES:
         start = {key: old_value(name, key, grid[len(grid) // 2]) for key, grid in grids.items()}
         rows = rows_of(framework)
@@ -130,7 +130,7 @@ def main():
         write(fitted, sustained, power, old)
         print(report[-1], flush=True)
     with open(os.path.join(ROOT, "docs/reference/fit.md")) as f:
-        rest = f.read().partition("\n## ")  # leave_out.py's part
+        rest = f.read().partition("\n## ")  # leave_out.py writes this part
     with open(os.path.join(ROOT, "docs/reference/fit.md"), "w") as f:
         f.write("# What was fitted\n\nWritten by `tests/bench/fit_runs.py` from the rows marked dev-cal of the table of\n"
                 "published runs (of llm-foundry's each 12th, of NeMo's each 4th, of vTrain's single-node ones each\n"

@@ -18,7 +18,7 @@ from gpu_judge import THROUGHPUT, Deadline, busy, exit_code, finite, fractions, 
 
 PLANS = ["gpt2_124m", "gpt2_1_5b", "llama_8b", "llama_8b_fp8", "llama_8b_bf16", "llama_1b"]  # targets' first
 LIMIT_S, LEAST_S, CHILD_S = 450, 15, 150
-STEPS = 6  # two warm up and one is traced: three are left, as many as PyTorch's
+STEPS = 6  # two steps warm up and one is traced: three are left, as many as PyTorch's
 NO_TORCH = {"llama_8b_fp8": "no comparison: PyTorch has no 8-bit linear of its own, and torchao is not used"}
 
 
@@ -118,7 +118,7 @@ def measure(row, path, tandem, db, ceilings, deadline):
     row["arena_bytes"], row["written_bytes"] = run["arena_bytes"], run["written_bytes"]
     row["touched_bytes"], row["outside_bytes"] = run["highest_byte_touched"], run["outside_bytes"]
     row["total_bytes"] = run["arena_bytes"] + run["outside_bytes"]
-    row["step_s"] = run["step_ps"] / 1e12  # from here on it has run
+    row["step_s"] = run["step_ps"] / 1e12  # from here on, the plan has run
     why = busy(ceilings.get("held_bytes"))
     if why:
         row["why_no_memory"] = why

@@ -3,7 +3,7 @@ here starts a program or looks at a GPU: test_gpu_judge.py runs it on made-up re
 import math
 import re
 
-FAMILIES = {  # kind: pattern of ops, what bounds it
+FAMILIES = {  # kind: pattern of ops, its limit
     "GEMM in 8 bits": (r"linear\w*_(tensor|row)wise", "flops_fp8"),
     "GEMM": (r"linear", "flops"),
     "attention's gradient": (r"attention_grad", "flops"),
@@ -12,14 +12,14 @@ FAMILIES = {  # kind: pattern of ops, what bounds it
     "AdamW": (r"adamw", "bytes"),
     "cross-entropy": (r"xent", "bytes"),
 }
-THROUGHPUT = [  # target, over PyTorch's tokens/s of which plan, ours of which plans, at least
+THROUGHPUT = [  # target: plans of ours, PyTorch's plan, and the least ratio of tokens/s
     ("124M against PyTorch", "gpt2_124m", ["gpt2_124m"], 1.10),
     ("1.5B against PyTorch", "gpt2_1_5b", ["gpt2_1_5b"], 1.05),
     ("8B against PyTorch, same plan", "llama_8b", ["llama_8b"], 1.00),
     ("8B, best plan, against PyTorch's 8B", "llama_8b", ["llama_8b", "llama_8b_bf16", "llama_8b_fp8"], 1.20),
 ]
 STEP_ERROR, MEMORY_ERROR = 0.05, 0.03
-CONTEXT_MOST = 2 << 30  # bytes of a device that holds a context and nothing else
+CONTEXT_MOST = 2 << 30  # bytes of a device that only holds a context
 MET, MISSED, UNKNOWN = "met", "missed", "not measured"
 
 
@@ -87,12 +87,12 @@ def throughput(rows, name, base, ours, least):
         return verdict(name, None, False, "no run of " + ", ".join(ours))
     value = max(mine) / torch["tokens_per_s"]
     out = [plan for plan in ours if plan not in rows or not ran(rows[plan])]
-    if value < least and out:  # one that did not run might have met it
+    if value < least and out:  # a plan that did not run might have met it
         return verdict(name, None, False, "%.2f without %s" % (value, ", ".join(out)))
     row = dict(verdict(name, value, value >= least), least=least)
     beside = [rows[plan]["torch"]["tokens_per_s"] for plan in ours
               if plan in rows and rows[plan].get("torch", {}).get("run")]
-    if len(ours) > 1 and beside:  # as long as PyTorch's own plans are measured, against the fastest of them too
+    if len(ours) > 1 and beside:  # if PyTorch's own plans were measured, also against the fastest of them
         row["against_best"] = max(mine) / max(beside)
     return row
 

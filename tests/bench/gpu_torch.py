@@ -11,7 +11,7 @@ import re
 import sys
 import time
 
-OLDEST = (2, 5)  # grouped queries in scaled_dot_product_attention, one compilation for all blocks
+OLDEST = (2, 5)  # has grouped queries in scaled_dot_product_attention and one compilation for all blocks
 
 
 def end(why):
@@ -29,7 +29,7 @@ except ModuleNotFoundError as error:
     if error.name == "torch":
         end("PyTorch is not installed")
     end("PyTorch cannot be loaded: %s" % error)
-except Exception as error:  # a library that it links is missing, or another one's version
+except Exception as error:  # a library that it links is missing or has another version
     end("PyTorch cannot be loaded: %s" % str(error).split("\n")[0])
 if tuple(int(n) for n in re.findall(r"\d+", torch.__version__)[:2]) < OLDEST:
     end("PyTorch %s: %d.%d or newer is needed" % (torch.__version__, *OLDEST))
@@ -85,7 +85,7 @@ class Block(nn.Module):
 
     def forward(self, x, cos, sin, recompute_attention=False):
         y = self.norm1(x)
-        if recompute_attention:  # the module with its projections, as ac "selective" has it
+        if recompute_attention:  # the module with its projections, like ac "selective"
             x = x + checkpoint(self.attention, y, cos, sin, use_reentrant=False)
         else:
             x = x + self.attention(y, cos, sin)
@@ -158,7 +158,7 @@ def run(o):
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    for _ in range(2):  # the first compiles
+    for _ in range(2):  # the first one compiles
         step()
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
@@ -187,7 +187,7 @@ def main():
     o = a.parse_args()
     try:
         result = run(o) if torch.cuda.is_available() else {"run": False, "why": "PyTorch sees no GPU"}
-    except Exception as error:  # no memory, no compiler for what is compiled, a mistake here: all is told
+    except Exception as error:  # no memory, no compiler, or a mistake here: everything is reported
         text = [line for line in str(error).split("\n") if line.strip()]
         result = {"run": False, "why": "PyTorch %s: %s: %s" % (torch.__version__, type(error).__name__,
                                                                 text[0] if text else "no reason")}

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Speed of the engine and of the whole command, and instruction counts, into tests/bench/results.md.
-# Argument: the build folder (default build/release).
+# Measures the speed of the engine and of the whole command, and counts instructions, into
+# tests/bench/results.md. Argument: the build folder (default build/release).
 set -eu
 build=${1:-build/release}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -21,14 +21,14 @@ $cc $flags tests/bench/bench_command.c -o "$work/command"
 tandem=$build/tandem
 plan=scripts/plans/llama3_8b.lua
 
-# The best of five: other processes can only slow it.
+# The best of five runs, because other processes can only slow it down.
 best() {
     for _ in 1 2 3 4 5; do "$@"; done | awk '
         { split($0, f, "s: "); split(f[2], g, " "); if (g[1] > most) { most = g[1]; line = $0 } }
         END { print line }'
 }
 
-# Instructions of the process and of the child that evaluates the script.
+# Counts the instructions of the process and of the child that evaluates the script.
 counts() {
     if ! command -v valgrind >/dev/null 2>&1; then
         echo "valgrind is not installed"

@@ -66,11 +66,11 @@ class Judging(unittest.TestCase):
     def test_plans_that_do_not_run(self):
         dead = {"plan": "llama_8b_fp8", "why": "left out: the time is up"}
         rows = ALL[:4] + [dead]
-        self.assertEqual(verdicts(rows)[BEST], "not measured")  # 1.15 as it is: who knows
+        self.assertEqual(verdicts(rows)[BEST], "not measured")  # with 1.15 the verdict is open
         self.assertEqual(verdicts([dict(ALL[2], tokens_per_s=1300), dead])[BEST], "met")
         self.assertEqual(exit_code(rows), 1)
         got = verdicts(rows)
-        for target in (STEP, ARENA, MEMORY, LOSS):  # nor what that one's step, memory and loss would be
+        for target in (STEP, ARENA, MEMORY, LOSS):  # nor does it know that plan's step, memory and loss
             self.assertEqual(got[target], "not measured", target)
         self.assertEqual(verdicts([dict(ALL[0], predicted_s=1.2), dead])[STEP], "missed")
         self.assertEqual(verdicts([dict(ALL[0], last_loss=11.0), dead])[LOSS], "missed")
@@ -113,7 +113,8 @@ class Ceilings(unittest.TestCase):
                {"op": "adamw", "n": 3, "measured_ps": 2 * 10**12, "flops": 1.0, "bytes": 10}]
         got = fractions(ops, {"flops": 50.0, "flops_fp8": 200.0, "bytes": 10.0})
         self.assertEqual(got, {"GEMM in 8 bits": 0.5, "GEMM": 0.8, "AdamW": 0.5})
-        # A row is the sum over its n instructions, as `compare` gives it: n counts no second time.
+        # A row is the sum over its n instructions, as in `compare`, so n must not multiply it
+        # again.
         ops[2:3] = [dict(ops[2], n=9), dict(ops[2], op="linear_t", measured_ps=10**13)]
         self.assertAlmostEqual(fractions(ops, {"flops": 50.0})["GEMM"], 2 * 40 / 11 / 50)
         self.assertNotIn("GEMM in 8 bits", fractions(ops, {"flops": 50.0, "bytes": 10.0}))
@@ -184,7 +185,7 @@ class WholeRuns(unittest.TestCase):
                 os.environ.pop("PYTHONPATH")
                 if path is not None:
                     os.environ["PYTHONPATH"] = path
-            self.assertFalse(os.path.exists(os.path.join(build, "gpu-bench.db")))  # of another day
+            self.assertFalse(os.path.exists(os.path.join(build, "gpu-bench.db")))  # left from another day
             with open(os.path.join(build, "gpu-bench.json")) as f:
                 return ended.exception.code, said.getvalue(), json.load(f, parse_constant=self.fail)
 
@@ -243,7 +244,7 @@ class WholeRuns(unittest.TestCase):
             self.assertFalse(result["plans"][0]["torch"]["run"])
 
 
-# As much of it as is reached before the first allocation, which fails.
+# Only the part that is reached before the first allocation, which fails.
 FAKE_TORCH = """
 import sys, types
 __version__ = "%s"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# same.sh gcc-O0|clang-O2 COMMAND FOLDER: builds Tandem in FOLDER with the other compiler, warnings being
-# errors, and compares it with COMMAND: the exact text of every shipped plan, and its simulation. C
-# leaves the order of arguments' side effects open, so a plan could depend on the compiler.
-# Exit 77, "skipped", where the compiler is not installed.
+# same.sh gcc-O0|clang-O2 COMMAND FOLDER: builds Tandem in FOLDER with another compiler, with
+# warnings as errors. It compares the result with COMMAND: the exact text of every shipped plan, and
+# its simulation. C does not order the side effects of arguments, so a plan could depend on the
+# compiler. Exit code 77, "skipped", if the compiler is not installed.
 other=${1:?gcc-O0 or clang-O2} command=${2:?the path of the command} folder=${3:?a folder to build in}
 source=$(realpath "$(dirname "$0")/../..")
 case $other in
@@ -23,7 +23,7 @@ cd "$source" || exit 1
 compared=0 differ=0
 for plan in scripts/plans/*.lua scripts/plans/*/*.lua; do
     for verb in "show $plan --text" "sim $plan --json --db none"; do
-        # The exit code is part of the answer: some plans do not fit.
+        # The exit code is part of the comparison: some plans do not fit.
         "$command" $verb >"$build/ours" 2>&1
         echo "exit $?" >>"$build/ours"
         "$build/tandem" $verb >"$build/theirs" 2>&1

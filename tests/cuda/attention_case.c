@@ -1,4 +1,4 @@
-/* What tests of attention run: see attention_case.h. */
+/* Cases for tests of attention: see attention_case.h. */
 #include "tests/cuda/attention_case.h"
 
 #include <assert.h>
@@ -34,10 +34,10 @@ static int64_t elements_of(const AttentionCase *c, const char *dims)
     return n;
 }
 
-/* Memory for argument i of both runs, with the same numbers; what is written first is NaN. */
+/* Memory for argument i of both runs, with the same numbers; outputs start as NaN. */
 static void add(AttentionRun *run, uint32_t i, const char *dims, DType dtype, bool filled)
 {
-    /* The gradient's first input is not to be the forward pass's, which is the queries. */
+    /* The gradient's first input must differ from the forward pass's, which is the queries. */
     const uint64_t seed = SEED + (run->op == OP_attention_grad);
     int64_t n = elements_of(run->c, dims);
     size_t bytes = (size_t)n * dtype_bytes(dtype);
@@ -78,7 +78,7 @@ static void set_common(AttentionRun *run, KernelArgs *a, const Control *control)
     }
     a->start['s'] = c->start_s;
     run->binding->size['s'] = c->start_s + c->s + 3;
-    if (c->drop > 0) { /* local parts begin anywhere */
+    if (c->drop > 0) { /* local parts may begin anywhere */
         a->start['b'] = 1;
         a->start['g'] = 2;
         a->start['r'] = 1;
@@ -92,7 +92,7 @@ static void set_common(AttentionRun *run, KernelArgs *a, const Control *control)
     }
     if (c->second_s == 0) return;
     a->second['s'] = c->second_s;
-    run->binding->size['s'] = c->T + 3; /* as a run with all of them has it */
+    run->binding->size['s'] = c->T + 3; /* as in a run with all of them */
 }
 
 AttentionRun attention_run(Arena *arena, const AttentionCase *c, const Control *control)
@@ -105,7 +105,7 @@ AttentionRun attention_run(Arena *arena, const AttentionCase *c, const Control *
     return run;
 }
 
-/* dout, q, k, v, out, lse -> dq, dk, dv; out and lse as the forward run's fp64 result has them. */
+/* dout, q, k, v, out, lse -> dq, dk, dv; out and lse come from the forward run's fp64 result. */
 AttentionRun gradient_run(Arena *arena, const AttentionCase *c, const Control *control,
                           const AttentionRun *forward)
 {

@@ -1,5 +1,5 @@
-/* Instructions of attention and its gradient, with numbers of their own: as a target's kernels get
- * them, and for the CPU kernels in fp64. */
+/* Instructions of attention and its gradient, with their data: in the types of the target's
+ * kernels, and in fp64 for the CPU kernels. */
 #ifndef TANDEM_TESTS_CUDA_ATTENTION_CASE_H
 #define TANDEM_TESTS_CUDA_ATTENTION_CASE_H
 
@@ -9,32 +9,33 @@
 typedef struct AttentionCase {
     DType dtype;
     int64_t b, s, T, g, r, E;
-    int64_t start_s; /* queries are [start_s, start_s + s) of the whole */
+    int64_t start_s; /* queries are [start_s, start_s + s) of the whole sequence */
     bool causal;
     double drop;
     bool accumulate;
-    int64_t second_s; /* but for 0: from query s / 2 on [second_s, second_s + s / 2) */
+    int64_t second_s; /* if not 0: from query s / 2 on they are [second_s, second_s + s / 2) */
 } AttentionCase;
 
 typedef struct AttentionRun {
     Arena *arena;
     const AttentionCase *c;
     OpKind op;
-    Binding *binding; /* of the whole */
+    Binding *binding; /* of the whole sequence */
     KernelArgs device, cpu;
     uint32_t n_in, n_out;
 } AttentionRun;
 
-/* Arguments in the target's memory, between guards: compare.h. */
+/* Makes arguments in the target's memory, between guards: compare.h. */
 AttentionRun attention_run(Arena *arena, const AttentionCase *c, const Control *control);
-/* From the forward run's results, which its CPU side holds. */
+/* Takes the forward run's results from its CPU side. */
 AttentionRun gradient_run(Arena *arena, const AttentionCase *c, const Control *control,
                           const AttentionRun *forward);
 
-/* Argument i of a run with some of the queries has the numbers of one with all of them. */
+/* Argument i of a run with some of the queries gets the numbers of the run with all of them. */
 void attention_take_rows(const AttentionRun *run, const AttentionRun *whole, uint32_t i);
 
-/* Is output i (an argument) as near to the CPU's as its type lets it be? *why tells if not. */
+/* True if output i (an argument) is as near to the CPU's as its type allows; otherwise *why says
+ * more. */
 enum { ATTENTION_WHY = 128 };
 bool attention_is_near(const AttentionRun *run, uint32_t i, char why[ATTENTION_WHY]);
 

@@ -68,9 +68,9 @@ typedef struct Bench {
     Arena *arena;
     uint32_t n_in, n;
     uint32_t accumulate;
-    Value exact[MAX_ARGS];  /* fp64: what the CPU is given */
-    Value device[MAX_ARGS]; /* what the device is given */
-    void *before[MAX_ARGS]; /* what it was given */
+    Value exact[MAX_ARGS];  /* fp64: the CPU's input */
+    Value device[MAX_ARGS]; /* the device's input */
+    void *before[MAX_ARGS]; /* a copy of the device's input */
     Value scratch;
 } Bench;
 
@@ -100,7 +100,7 @@ static DType type_of(char c, DType real, DType eight)
     }
 }
 
-/* Normal numbers, from a table whose size shares no factor with those of tensors. */
+/* Returns normal numbers from a table whose size is coprime to tensor sizes. */
 static double draw(char type, uint32_t arg, int64_t i)
 {
     enum { N = 4099 };
@@ -116,7 +116,7 @@ static int64_t common_factor(int64_t a, int64_t b)
     return b == 0 ? a : common_factor(b, a % b);
 }
 
-/* Slots of a sequence are distinct: they step through all of them. */
+/* The slots of a sequence are distinct: the function steps through all of them. */
 static int32_t draw_slot(const Bench *b, int64_t i)
 {
     const Value *slots = &b->exact[b->c->op == OP_combine ? 0 : 1];
@@ -143,7 +143,7 @@ static Ids ids_of(OpKind op)
     return IDS_some_ignored;
 }
 
-/* Of the whole vocabulary, or of all experts. One is frequent. */
+/* Ids are from the whole vocabulary, or from all experts. One id is frequent. */
 static int32_t draw_id(const Bench *b, uint32_t arg, int64_t i, int64_t n_ids)
 {
     const Ids ids = ids_of(b->c->op);
@@ -153,7 +153,7 @@ static int32_t draw_id(const Bench *b, uint32_t arg, int64_t i, int64_t n_ids)
     return (int32_t)(rng_u64(12, arg, (uint64_t)i) % (uint64_t)n_ids);
 }
 
-/* Numbers that the device's type holds, in both. */
+/* Fills both with numbers that the device's type can hold. */
 static void fill(Bench *b, uint32_t arg, char type, int64_t n_ids)
 {
     Value *v = &b->device[arg], *x = &b->exact[arg];
@@ -169,13 +169,13 @@ static void fill(Bench *b, uint32_t arg, char type, int64_t n_ids)
     }
 }
 
-/* Of what are there so many ids? */
+/* Returns the number of different ids that the case may use. */
 static int64_t ids_in_all(const CudaCase *c, const Sizes *sizes)
 {
     if (c->op == OP_slots) return c->attrs.experts;
     if (ids_of(c->op) == IDS_experts) return sizes->size['N'];
     int64_t n = c->part != NULL ? c->part->global->size['v'] : sizes->size['v'];
-    return n != 0 ? n : 50; /* labels alone: any will do */
+    return n != 0 ? n : 50; /* labels alone: any number will do */
 }
 
 static bool is_fresh(const Bench *b, uint32_t arg)
@@ -183,7 +183,8 @@ static bool is_fresh(const Bench *b, uint32_t arg)
     return arg >= b->n_in && !(b->accumulate >> (arg - b->n_in) & 1);
 }
 
-/* Whose memory is an output's? That of an input that it updates; else its own. */
+/* Returns the argument whose memory holds an output. That is an input which the op updates, else
+ * the output itself. */
 static uint32_t home_of(const Bench *b, uint32_t arg)
 {
     bool updates = (op_info(b->c->op)->flags & OP_UPDATES) != 0;
@@ -277,7 +278,7 @@ static void run_exact(Bench *b, const Attrs *attrs)
 
 /* ---- verdicts ---- */
 
-/* Half a unit in the last place, relative; the smallest step of the format. */
+/* Returns half a unit in the last place, relative; or the smallest step of the format. */
 static double half_unit(DType t)
 {
     int mantissa_bits = t == DT_bf16   ? 7

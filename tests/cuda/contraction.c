@@ -1,4 +1,4 @@
-/* See contraction.h. The definition is a loop over all values of all letters: it knows nothing of
+/* See contraction.h. The definition is a loop over all values of all letters and knows nothing of
  * matrices. */
 #include "tests/cuda/contraction.h"
 
@@ -11,7 +11,7 @@
 
 enum { SEED = 5, SCRATCH_BYTES = 64 << 20 };
 
-/* 8-bit numbers are turned four at a time. */
+/* 8-bit numbers are transposed four at a time. */
 static int64_t letter_size(OpKind op, char letter, uint64_t draw)
 {
     static const int64_t any[] = {1, 2, 3, 5, 7, 16}, fours[] = {4, 8, 12, 4, 8, 4};
@@ -97,7 +97,7 @@ static uint64_t walk_index(const Walk *w, uint32_t arg)
     return (uint64_t)i;
 }
 
-/* The definition: the sum over all letters, each term times its operands' scales. */
+/* The definition: the sum over all letters of each term times its operands' scales. */
 double *contraction_expected(const Contraction *c)
 {
     Walk w = {.b = c->binding};
@@ -120,7 +120,7 @@ void contraction_add_scratch(Contraction *c, WorkspaceBytes workspace)
 {
     uint32_t last = c->args.n_in + 1;
     uint64_t bytes = workspace(c->op, c->args.dtype, c->args.elements, last);
-    static void *all; /* what is never touched costs nothing */
+    static void *all; /* memory that is never touched costs nothing */
     if (all == NULL) all = target_alloc(SCRATCH_BYTES);
     assert(bytes <= SCRATCH_BYTES);
     memset(all, 0xff, bytes < 1 << 20 ? bytes : 1 << 20);

@@ -1,4 +1,4 @@
-/* Contractions with random numbers, and what their signatures say of them. */
+/* Contractions with random numbers, and their results by the signature. */
 #ifndef TANDEM_TESTS_CUDA_CONTRACTION_H
 #define TANDEM_TESTS_CUDA_CONTRACTION_H
 
@@ -16,15 +16,15 @@ typedef struct Contraction {
     KernelArgs args;
 } Contraction;
 
-/* Arguments in the target's memory, two inputs of type `in`, scales fp32 (some are 0), the output
- * `out`; sizes and numbers by `draw`, an odd draw accumulates. Sizes of scaled ops are such that
- * 8-bit operands can be turned, with an odd draw multiples of 16. */
+/* Makes arguments in the target's memory: two inputs of type `in`, scales in fp32 (some are 0), the
+ * output of type `out`. `draw` decides sizes and numbers; an odd draw accumulates. Scaled ops have
+ * sizes with which 8-bit operands can be transposed; with an odd draw they are multiples of 16. */
 Contraction contraction_of(OpKind op, uint64_t draw, DType in, DType out);
 void contraction_free(Contraction *c);
-/* A last argument of as many bytes as the workspace table asks for, its first ones full of NaNs.
+/* Adds a last argument with the bytes that the workspace table asks for; its first bytes are NaNs.
  * All contractions share its memory. */
 void contraction_add_scratch(Contraction *c, WorkspaceBytes workspace);
-/* The output as the signature defines it, from the arguments as they are. */
+/* Returns the output that the signature defines for the current arguments. */
 double *contraction_expected(const Contraction *c);
 
 #endif

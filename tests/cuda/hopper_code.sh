@@ -1,8 +1,9 @@
 #!/bin/sh
-# What ptxas makes of Hopper's attention and its gradient: no spilled registers, as many registers as
-# a block of three warpgroups begins with, no product waited for where the source does not (its C75xx
-# remarks), and the instructions that the kernels are written for. Then kernels that read a product
-# under way, which must be seen. Arguments: nvcc, where to work.
+# Checks what ptxas makes of Hopper's attention and its gradient. There must be no spilled
+# registers, and as many registers as a block of three warpgroups begins with. No product may be
+# awaited earlier than in the source (its C75xx remarks). The intended instructions must be there.
+# Then it compiles kernels that read a running product, which must be reported. Arguments: nvcc, a
+# working folder.
 set -u
 nvcc=$1
 work=$2
@@ -29,7 +30,7 @@ count()
     grep -c -E "$1" "$2"
 }
 
-# hasty SOURCE N: without its N-th wait for a product of two.
+# hasty SOURCE N: the source without its N-th wait for a product.
 hasty()
 {
     awk -v nth="$2" '/^        products_wait\(1\);|^    products_wait\(1\);/ && ++n == nth { next } { print }' \

@@ -68,7 +68,7 @@ static double gelu(double x, bool derivative)
                       : .5 * x * (1 + t);
 }
 
-/* Behind what is at `value` [m,n] in fp64. */
+/* Adds the bias's part to the expected result `value` [m,n] in fp64. */
 static void add_rows(Chain *ch, OpKind op, const Form *f, DType t)
 {
     KernelArgs *a = &ch->args[ch->n];
@@ -114,7 +114,7 @@ static void add_sums(Chain *ch, const Form *f)
         for (int64_t j = 0; j < k; j++)
             ch->must_sums[i] += number_read(in, a->ptr[0], (uint64_t)(j * n + i));
     }
-    set_arg(a, 2, array(ch, DT_f32, 1 << 16, 25), DT_u8, 1 << 18); /* its kernel's scratch */
+    set_arg(a, 2, array(ch, DT_f32, 1 << 16, 25), DT_u8, 1 << 18); /* scratch of its kernel */
     ch->part[ch->n++] = (CudaChainPart){OP_bias_grad, a, 0};
 }
 
@@ -137,7 +137,7 @@ Chain chain_of(const Form *f, uint64_t draw, DType in, DType out)
     return ch;
 }
 
-/* In a chain that was moved to where it was made, parts point to its own arguments. */
+/* After a chain was moved, its parts must point to its own arguments. */
 void chain_point(Chain *ch)
 {
     for (uint32_t i = 0; i < ch->n; i++) ch->part[i].args = &ch->args[i];
@@ -183,7 +183,7 @@ static const Form *form(const char *name)
     return NULL;
 }
 
-/* With n a multiple of 8. */
+/* Returns a chain with n a multiple of 8. */
 Chain chain_of_eights(const char *name)
 {
     for (uint64_t draw = 0;; draw++) {
@@ -200,7 +200,7 @@ CudaContext chain_open_products(const CudaProductOptions *options)
     CudaError error;
     CudaContext cuda = *target_context();
     CudaProductOptions mine = *options;
-    if (cuda.products == NULL) cuda.compute_capability = 90; /* no device's: the double */
+    if (cuda.products == NULL) cuda.compute_capability = 90; /* no device: the double */
     mine.compute_capability = cuda.compute_capability;
     cuda.products = cuda_products_open(&mine, &error);
     assert_non_null(cuda.products);

@@ -1,4 +1,4 @@
-/* Products with what goes along with them, in memory of a test, and what they must give in fp64. */
+/* Products with fused ops in a test's memory, and their expected results in fp64. */
 #ifndef TANDEM_TESTS_CUDA_PRODUCT_CHAIN_H
 #define TANDEM_TESTS_CUDA_PRODUCT_CHAIN_H
 
@@ -10,13 +10,13 @@ enum { PARTS = 3 };
 
 typedef struct Form {
     const char *name;
-    OpKind op[PARTS]; /* OP_none: no more */
+    OpKind op[PARTS]; /* OP_none: there are no more */
     uint32_t epilogue;
-    bool reads_input; /* GELU's input is read by others */
-    bool adds;        /* the bias's gradient is added to what is there */
+    bool reads_input; /* others read GELU's input */
+    bool adds;        /* the bias's gradient is added to existing values */
 } Form;
 
-/* A product and the parts behind it, in memory of the test. */
+/* A product and the parts behind it, in the test's memory. */
 typedef struct Chain {
     Contraction c;
     Product p;
@@ -25,24 +25,24 @@ typedef struct Chain {
     uint32_t n;
     void *block[8]; /* the target's */
     uint32_t n_blocks;
-    double *must;      /* of the last part's first output */
-    double *must_kept; /* of GELU's input */
+    double *must;      /* expected first output of the last part */
+    double *must_kept; /* expected input of GELU */
     double *must_sums;
 } Chain;
 
 extern const Form product_forms[];
 extern const uint32_t product_n_forms;
-/* Letters' sizes are drawn. chain_point: once it lies where it stays, parts find their arguments.
- */
+/* Draws the sizes of letters. Call chain_point once the chain is at its final place, so that its
+ * parts find their arguments. */
 Chain chain_of(const Form *f, uint64_t draw, DType in, DType out);
 void chain_point(Chain *ch);
 void chain_free(Chain *ch);
-/* The form of that name in bf16, with rows of a multiple of 8. */
+/* Returns the form of that name in bf16, with rows of a multiple of 8. */
 Chain chain_of_eights(const char *name);
-/* NULL: all is as it must be; else what is not. */
+/* NULL: everything is as expected; else the difference. */
 const char *chain_wrong(const Chain *ch, const Form *f);
 
-/* ---- products on the target, or on the double as on a Hopper */
+/* ---- products on the target, or on the double with a Hopper's properties */
 extern const CudaProductOptions chain_hopper;
 CudaContext chain_open_products(const CudaProductOptions *options);
 uint32_t chain_length(const Chain *ch, uint32_t n, const CudaContext *cuda);

@@ -1,4 +1,4 @@
-/* Starts ranks, waits for them, keeps what they say. */
+/* Starts ranks, waits for them, and keeps their output. */
 #define _DEFAULT_SOURCE
 #include "tests/cuda/ranks.h"
 
@@ -17,7 +17,7 @@
 #include "planner/base/clock.h"
 #include "tests/cuda/double/double.h"
 
-/* The processes of a run that is under way. */
+/* The processes of a current run. */
 typedef struct Live {
     RanksRun *run; /* NULL: none */
     pid_t child[RANKS_MOST];
@@ -58,7 +58,7 @@ static bool keep_bits(void *self, Backend *backend, Diag *d)
     return true;
 }
 
-/* A stream does one thing after another, and so must its rows say. */
+/* A stream does one thing after another, and its rows must show that. */
 static uint32_t count_overlaps(const Plan *plan, const Trace *trace)
 {
     Ps ended[RANKS_MOST][STREAM_COUNT] = {{0}};
@@ -116,8 +116,8 @@ static void run_double(RanksRun *run, RankReport *report, Arena *arena)
     report->n_unread = double_calls("unread");
 }
 
-/* Bound, and not listening: with SO_REUSEADDR on both, another socket may be bound there too. That
- * is set after the choice, so that what is chosen is nobody's. */
+/* The socket is bound but not listening: with SO_REUSEADDR on both, another socket may bind the
+ * same port. The option is set after the port is chosen, so that nobody else gets the port. */
 int ranks_hold_port(int *port)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -170,7 +170,7 @@ static void start(Live *live, RanksRun *run, Arena *arena)
     for (Rank r = 0; r < n; r++) live->child[r] = start_rank(run, r, n, port, live->err);
 }
 
-/* Takes note of who has ended; kills the others where it is time. */
+/* Records which ranks have ended; kills the others when their time is up. */
 static void reap(Live *live)
 {
     RanksRun *run = live->run;
@@ -182,7 +182,7 @@ static void reap(Live *live)
         live->done[r] = true;
         live->left--;
     }
-    /* A rank that was stopped on purpose ends by our hand. */
+    /* A rank that was stopped on purpose must be killed by this test. */
     bool stops = run->script && strstr(run->script, "=stop");
     bool late = clock_s() > live->start + (run->patience_s > 0 ? run->patience_s : 400);
     late = late || (stops && live->left == 1 && live->n > 1);
@@ -218,7 +218,7 @@ void ranks_run_all(RanksRun *runs, uint32_t n, Arena *arena)
 
 void ranks_run(RanksRun *run, Arena *arena)
 {
-#ifdef TANDEM_GPU /* CUDA does not survive a fork: this process never starts it */
+#ifdef TANDEM_GPU /* CUDA does not survive a fork, so this process never starts it */
     run->options.cuda.share_device = run->plan->mesh.n_ranks > 1;
 #else
     if (run->plan->mesh.n_ranks == 1) {

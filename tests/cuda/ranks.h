@@ -1,4 +1,4 @@
-/* Ranks as processes that this test forks: they meet over TCP, as under torchrun. */
+/* Ranks as processes that the test forks: they meet over TCP, as under torchrun. */
 #ifndef TANDEM_TESTS_CUDA_RANKS_H
 #define TANDEM_TESTS_CUDA_RANKS_H
 
@@ -6,43 +6,44 @@
 
 enum { RANKS_MOST = 4, RANKS_STEPS = 5, RANKS_AT_ONCE = 8 };
 
-/* A rank's results, in memory that it shares with the test. */
+/* The results of a rank, in memory shared with the test. */
 typedef struct RankReport {
     bool fine;
     int exit_code, signal;
     uint32_t n_steps;
     double loss[RANKS_STEPS], norm[RANKS_STEPS];
-    Hash128 bits; /* of all that lives between steps */
+    Hash128 bits; /* hash of all state between steps */
     uint64_t highest, host_highest, outside;
-    uint32_t n_rows;             /* of the trace, on the first rank */
-    uint32_t n_overlaps;         /* rows of it that begin before the one before them on their
-                                  * stream has ended */
+    uint32_t n_rows; /* rows of the trace, on the first rank */
+    /* rows of it that begin before their predecessor on the stream has ended */
+    uint32_t n_overlaps;
     uint32_t launches, captures; /* of graphs */
     uint32_t n_unread;           /* outputs that a chain need not have written, as issued */
-    char said[4096];             /* diagnostics, and what the double found not released */
+    char said[4096];             /* diagnostics, and objects that the double found unreleased */
 } RankReport;
 
 typedef struct RanksRun {
     const Plan *plan;
     BackendOptions options;
     const DataSource *data;
-    const char *script; /* of the double */
+    const char *script; /* the double's script */
     double lr;
     uint32_t steps; /* 0: 3 */
     bool trace;
-    double patience_s; /* after that the ranks are killed; 0: 400 */
-    RankReport *rank;  /* [RANKS_MOST], written; as is what follows */
+    double patience_s; /* time limit after which the ranks are killed; 0: 400 */
+    RankReport *rank;  /* [RANKS_MOST]: results, as are the fields below */
     char *errors;      /* standard error of the forked ranks */
     double took_s;
 } RanksRun;
 
-/* Runs the plan on the CUDA backend over the double: one rank in this process, several forked. */
+/* Runs the plan on the CUDA backend over the double: one rank in this process, several in forked
+ * ones. */
 void ranks_run(RanksRun *run, Arena *arena);
-/* Several runs of more than one rank, RANKS_AT_ONCE at a time: for those that mostly wait. */
+/* Several runs with more than one rank, RANKS_AT_ONCE at a time: for runs that mostly wait. */
 void ranks_run_all(RanksRun *runs, uint32_t n, Arena *arena);
-/* A port of this machine that stays ours until the socket is closed: neither who asks for any port
- * nor who connects gets it, but a rank that is told of it may listen there. */
+/* Reserves a port of this machine until the socket is closed. Callers that ask for any port, or
+ * that connect, do not get it, but a rank that is told the number may listen there. */
 int ranks_hold_port(int *port);
-/* The same on loopback, in fp32 as it is: into rank[0]. */
+/* The same on loopback in the plan's own fp32, into rank[0]. */
 void ranks_loopback(RanksRun *run, Arena *arena);
 #endif

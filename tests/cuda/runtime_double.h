@@ -1,6 +1,5 @@
-/* A test double of the few calls of the CUDA runtime that timing kernels takes: memory is the
- * host's, work is done when it is launched, and time is what the test says. Includes no CUDA
- * header. */
+/* A test double of the few CUDA runtime calls for timing kernels: memory is the host's, work is
+ * done at launch, and the test sets the time. It includes no CUDA header. */
 #ifndef TANDEM_TESTS_CUDA_RUNTIME_DOUBLE_H
 #define TANDEM_TESTS_CUDA_RUNTIME_DOUBLE_H
 
@@ -9,10 +8,11 @@
 
 typedef struct RuntimeDouble {
     double now_ms;
-    int64_t objects; /* made and not released: memory, events */
+    int64_t objects; /* memory and events made and not released */
     bool no_memory;  /* cudaMalloc fails */
-    uint32_t waits;  /* for events, so far; the device is lost from the lost_at-th on; 0: never */
-    uint32_t lost_at, hangs_at; /* what is waited for does not end from then on */
+    /* waits for events so far; the device is lost from the lost_at-th on; 0: never */
+    uint32_t waits;
+    uint32_t lost_at, hangs_at; /* from this wait on, waits never end */
 } RuntimeDouble;
 extern RuntimeDouble runtime_double;
 

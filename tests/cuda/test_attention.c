@@ -1,8 +1,8 @@
-/* Attention and its gradient on the target against the CPU kernels in fp64 on the same numbers:
- * types, head sizes, groups, ragged sizes, parts of the whole, in one piece or in two, causal or
- * not, dropout, accumulation; in two orders, to the same bits; by our own kernels, of the smallest
- * device and of the target's, by Hopper's instructions, and by a library, where the target has one
- * that takes the case. */
+/* Attention and its gradient on the target, against the CPU kernels in fp64 on the same numbers.
+ * Cases cover types, head sizes, groups, ragged sizes, parts of the whole in one piece or two,
+ * causal masks, dropout and accumulation. Two orders must give the same bits. The kernels are our
+ * own for the smallest device and for the target's, those with Hopper's instructions, and a
+ * library's if the target has one that accepts the case. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 enum { SMALLEST = 86, HOPPER = 90, MAX_CASE_ARGS = 10 };
 
 static const AttentionCase cases[] = {
-    /* head sizes of each tile, whole tiles and ragged ones */
+    /* head sizes of each tile, full and partial tiles */
     {DT_bf16, 1, 64, 64, 1, 1, 64, 0, true, 0, false, 0},
     {DT_bf16, 2, 37, 37, 2, 2, 64, 0, true, 0, false, 0},
     {DT_bf16, 1, 200, 200, 1, 1, 32, 0, true, 0, true, 0},
@@ -31,28 +31,28 @@ static const AttentionCase cases[] = {
     {DT_f16, 1, 65, 65, 2, 1, 104, 0, true, 0, false, 0},
     {DT_f16, 1, 20, 35, 1, 1, 248, 0, false, 0, false, 0},
     {DT_bf16, 1, 1, 1, 1, 1, 8, 0, true, 0, false, 0},
-    /* a part of the sequence, all keys */
+    /* a part of the sequence, with all keys */
     {DT_bf16, 1, 40, 160, 1, 2, 64, 120, true, 0, false, 0},
     {DT_bf16, 1, 40, 160, 1, 1, 128, 60, true, 0, true, 0},
     {DT_bf16, 1, 24, 96, 1, 1, 256, 30, true, 0, false, 0},
-    /* dropout, of a part of the whole */
+    /* dropout in a part of the whole */
     {DT_bf16, 2, 40, 81, 2, 2, 64, 41, true, 0.25, false, 0},
     {DT_f16, 1, 33, 66, 1, 1, 128, 33, true, 0.1, true, 0},
     {DT_bf16, 1, 20, 41, 1, 1, 200, 0, false, 0.5, false, 0},
-    /* row by row: fp32, and what tiles do not hold */
+    /* row by row: fp32, and sizes that tiles cannot hold */
     {DT_f32, 2, 19, 37, 2, 2, 24, 18, true, 0, true, 0},
     {DT_f32, 1, 40, 40, 1, 3, 5, 0, true, 0.2, false, 0},
     {DT_f32, 1, 35, 70, 1, 1, 300, 0, false, 0, false, 0},
     {DT_bf16, 1, 21, 21, 1, 2, 20, 0, true, 0, true, 0},
     {DT_bf16, 1, 9, 9, 1, 1, 264, 0, true, 0, false, 0},
-    /* tiles of 128, the ring of Hopper's kernel more than once around */
+    /* tiles of 128; the ring of Hopper's kernel goes round more than once */
     {DT_bf16, 1, 128, 128, 1, 1, 128, 0, true, 0, false, 0},
     {DT_f16, 1, 129, 129, 1, 2, 128, 0, true, 0, false, 0},
     {DT_bf16, 1, 70, 520, 1, 1, 64, 450, true, 0, false, 0},
     {DT_f16, 1, 70, 450, 1, 1, 128, 0, false, 0, false, 0},
 };
 
-/* As a library that takes what Hopper's kernel takes. */
+/* A library that accepts the cases of Hopper's kernel. */
 static bool by_hopper(void *self, OpKind op, const KernelArgs *args, const CudaContext *cuda,
                       bool *taken, CudaError *error)
 {
@@ -82,7 +82,7 @@ static void check_output(const AttentionRun *run, uint32_t i)
                  cuda->attention ? ", by a library" : "", why);
 }
 
-/* Runs it in two orders, from the same memory: the same bits. */
+/* Runs it in two orders from the same memory: the bits must be equal. */
 static void run_twice(const AttentionRun *run, void *const *before)
 {
     void *first[MAX_CASE_ARGS];
@@ -104,7 +104,7 @@ static void run_twice(const AttentionRun *run, void *const *before)
     }
 }
 
-/* By our own kernels, those of Hopper too, and by the library. */
+/* Runs our own kernels, Hopper's too, and the library's. */
 static void run_and_compare(const AttentionRun *run)
 {
     void *before[MAX_CASE_ARGS];
@@ -143,7 +143,7 @@ static void check_case(const AttentionCase *c)
 }
 
 #ifdef __SANITIZE_ADDRESS__
-enum { EVERY = 2 }; /* the numbers of all are compared without */
+enum { EVERY = 2 }; /* without dropout all results are compared */
 #else
 enum { EVERY = 1 };
 #endif
@@ -151,12 +151,13 @@ enum { EVERY = 1 };
 static void each_case(void **state)
 {
     (void)state;
-    /* Under compute-sanitizer, which takes a hundred times as long, a fifth of them. */
+    /* Under compute-sanitizer, which takes a hundred times as long, only a fifth of the cases
+     * run. */
     const size_t every = getenv("TANDEM_FEW_CASES") ? 5 : EVERY;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i += every) check_case(&cases[i]);
 }
 
-/* ---- queries in two chunks: of 2 n, part p has the chunks p and 2 n - 1 - p, and all keys */
+/* ---- queries in two chunks: part p of n has chunks p and 2 n - 1 - p of 2 n, and all keys */
 
 static const AttentionCase wholes[] = {
     {.dtype = DT_bf16, .b = 1, .T = 160, .g = 1, .r = 2, .E = 64, .causal = true},
@@ -172,7 +173,7 @@ typedef struct Whole {
     Arena *arena;
     Control control;
     AttentionRun forward, gradient;
-    double *sum[2]; /* dK, dV: of all parts so far */
+    double *sum[2]; /* dK, dV summed over the parts so far */
 } Whole;
 
 static void run_part(Whole *w, int64_t n, int64_t p)
@@ -193,7 +194,7 @@ static void run_part(Whole *w, int64_t n, int64_t p)
             w->sum[o][k] += number_read(c.dtype, gradient.device.ptr[7 + o], (uint64_t)k);
 }
 
-/* The parts' gradients of keys and values are together the whole's. */
+/* The sum of the parts' gradients of keys and values must equal the whole's. */
 static void check_sum(const Whole *w, uint32_t o)
 {
     const AttentionRun *run = &w->gradient;

@@ -1,5 +1,5 @@
-/* Which way carries attention and its gradient out: what is timed, compared, kept, found again and
- * agreed on. Kernels are the emulated ones; time passes as it says for each. */
+/* The choice of the kernel for attention and its gradient: what is timed, compared, stored, found
+ * again and agreed on. Kernels are the emulated ones; the test sets the time of each. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static struct Device {
 static void launched(void *self, void *stream, const DeviceLaunch *launch)
 {
     (void)self, (void)stream;
-    /* Of the gradient's kernels one counts. */
+    /* Only one of the gradient's kernels counts. */
     bool hopper = strstr(launch->name, "attention_hopper") != NULL;
     if (hopper) device_hopper_fault(the.hopper_is_wrong ? HOPPER_wrong_stride : HOPPER_sound);
     if (hopper && strstr(launch->name, "_dkv") == NULL) {
@@ -57,7 +57,7 @@ static CudaKernel_function *kernel_of(OpKind op)
     return op == OP_attention ? cuda_attention : cuda_attention_grad;
 }
 
-/* A library that computes as mma.sync's kernel does. */
+/* A library that gives the results of mma.sync's kernel. */
 static bool by_library(void *self, OpKind op, const KernelArgs *args, const CudaContext *cuda,
                        bool *taken, CudaError *error)
 {
@@ -76,7 +76,7 @@ static bool by_library(void *self, OpKind op, const KernelArgs *args, const Cuda
 }
 static const CudaAttentionLibrary library = {NULL, by_library};
 
-/* ---- what is kept ---- */
+/* ---- stored choices ---- */
 
 static struct Kept {
     char call[ATTENTION_NAME_BYTES], device[160];
@@ -156,7 +156,7 @@ static void close_session(Session *s)
     arena_free(s->arena);
 }
 
-/* As one rank, then: which way carries the call out? */
+/* Returns the kernel that carries out the call on a single rank. */
 static AttentionWay carried_out(Session *s)
 {
     AttentionChoice own[4];
@@ -228,11 +228,11 @@ static void what_is_kept_is_not_timed(void **state)
     assert_int_equal(carried_out(&s), ATTENTION_WAY_hopper);
     assert_int_equal(kept.n, 1);
     close_session(&s);
-    kept.way = ATTENTION_WAYS; /* nothing that is known: timed again */
+    kept.way = ATTENTION_WAYS; /* an unknown choice: timed again */
     s = session(NULL, 90);
     assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
     close_session(&s);
-    kept.way = ATTENTION_WAY_library; /* which is not here */
+    kept.way = ATTENTION_WAY_library; /* a library that does not exist here */
     s = session(NULL, 90);
     assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
     close_session(&s);
@@ -250,9 +250,9 @@ static void what_differs_is_not_used(void **state)
     close_session(&s);
 }
 
-/* Of one key the probability is 1 whatever the query is: from the true output, the gradients of
- * queries and keys would be zero but for rounding, of which no two ways have the same. (The wrong
- * stride is that of the eighth row and later ones: of queries, then, in the gradient of keys.) */
+/* With one key, the probability is 1 whatever the query is. From the true output, the gradients of
+ * queries and keys would be zero apart from rounding, which differs between kernels. (The wrong
+ * stride concerns the eighth row and later ones: queries, in the gradient of keys.) */
 static void one_key_is_compared(void **state)
 {
     (void)state;
@@ -277,7 +277,7 @@ static void one_key_is_compared(void **state)
     }
 }
 
-/* What is timed is not added to anything, and what is kept is the gradient's. */
+/* Timing adds to no memory, and the stored choice belongs to the gradient. */
 static void the_gradient_has_a_choice_of_its_own(void **state)
 {
     (void)state;
@@ -314,7 +314,7 @@ static void the_gradient_has_a_choice_of_its_own(void **state)
     close_session(&s);
 }
 
-/* Two parts that begin alike and go on elsewhere see other keys. */
+/* Two parts that begin alike and continue differently see other keys. */
 static void a_second_chunk_is_a_call_of_its_own(void **state)
 {
     (void)state;
@@ -347,14 +347,14 @@ static void other_devices_have_no_choice(void **state)
     assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
     close_session(&s);
     the.hopper_ms = 5;
-    s = session(&library, 90); /* a library that refuses is not among the ways */
+    s = session(&library, 90); /* a library that refuses is no candidate */
     assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
     assert_int_equal(the.hopper, 7);
     close_session(&s);
 }
 
-/* The wait after mma.sync's is Hopper's first. Nothing is freed, since that would wait for the
- * kernel: a process of its own is left so. */
+/* The wait after mma.sync's is Hopper's first. Nothing is freed, because freeing would wait for the
+ * kernel; a separate process is left in this state. */
 static void a_kernel_that_does_not_end_is_told(void **state)
 {
     (void)state;
@@ -394,7 +394,7 @@ static void without_memory_nothing_is_timed(void **state)
     close_session(&s);
 }
 
-/* Another call first, then ours as rank 0 has it, then our own. */
+/* First another call, then this one as rank 0 has it, then our own. */
 static void ranks_agree(void **state)
 {
     (void)state;
@@ -410,7 +410,7 @@ static void ranks_agree(void **state)
     all[1].way = ATTENTION_WAY_hopper;
     attention_ways_adopt(s.ways, all, 3);
     assert_int_equal(carried_out(&s), ATTENTION_WAY_hopper);
-    all[2].wrong = 1; /* on whatever rank */
+    all[2].wrong = 1; /* on any rank */
     attention_ways_adopt(s.ways, all, 3);
     assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
     close_session(&s);

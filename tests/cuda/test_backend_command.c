@@ -1,5 +1,5 @@
-/* The command with the CUDA module of the double in place of the real one: a run of one rank, of
- * four under mpirun, under torchrun's variables; calibration, doctor, and failures. */
+/* The command with the double's CUDA module in place of the real one: a run of one rank, of four
+ * under mpirun, with torchrun's variables; calibration, doctor, and failures. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 static Arena *arena;
 
 #define PLAN TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua"
-/* For a command that hangs: none is expected to. */
+/* Time limit for a command that hangs; none should. */
 enum { MOST_S = 300 };
 
 #define ONE "--set", "mesh.dp_shard=1", "--set", "mesh.tp=1", "--quiet"
@@ -66,8 +66,8 @@ static void one_rank_trains_and_is_compared(void **state)
     }
 }
 
-/* Each rank keeps a file of its own, whose every line says whose it is. `last`: the rank that did
- * not come to the end; 4: all did. */
+/* Each rank keeps a file of its own, in which every line names the rank. `last`: the rank that did
+ * not reach the end; 4: all did. */
 static void check_record(uint32_t last)
 {
     for (uint32_t r = 0; r < 4; r++) {
@@ -107,7 +107,7 @@ static void four_ranks_under_mpirun(void **state)
           "error[device-shared]");
 }
 
-/* What a run of five steps says of its last loss. */
+/* Returns the last loss that a run of five steps prints. */
 static const char *last_loss(const char *plan, const char *backend, const char *via,
                              const char *graph)
 {
@@ -121,7 +121,7 @@ static const char *last_loss(const char *plan, const char *backend, const char *
     return arena_copy(arena, at, strcspn(at, ",\n"));
 }
 
-/* tiny_text as a pipeline with offload: sends, receives, and communications of the pinned arena. */
+/* tiny_text as a pipeline with offload: sends, receives, and communications in the pinned arena. */
 static const char *pipeline(void)
 {
     static const char text[] =
@@ -138,7 +138,8 @@ static const char *pipeline(void)
     return "pipeline.lua";
 }
 
-/* MPI sums in rank order, and so does the double's NCCL: the same bits, in every way. */
+/* MPI sums in rank order, and so does the double's NCCL: the bits must be equal in every way of
+ * running. */
 static void four_ranks_through_the_host(void **state)
 {
     (void)state;
@@ -150,7 +151,7 @@ static void four_ranks_through_the_host(void **state)
         for (int m = k == 0 ? 0 : 2; m < 3; m++)
             assert_string_equal(last_loss(plans[k], "cuda", "host", modes[m]), cpu);
     }
-    /* Neither NCCL nor, by default, graphs. */
+    /* It uses neither NCCL nor, by default, graphs. */
     setenv("TANDEM_DOUBLE",
            "uuid=same ncclCommInitRankConfig@1=fail:3 ncclMemAlloc@1=fail:1 "
            "cudaGraphLaunch@1=fail:1",
@@ -172,7 +173,7 @@ static void four_ranks_through_the_host(void **state)
     unsetenv("TANDEM_DOUBLE");
 }
 
-/* One rank or several: the process ends, though nothing may wait for the device. */
+/* With one rank or several, the process ends although nothing may wait for the device. */
 static void a_kernel_that_hangs_while_it_is_timed(void **state)
 {
     (void)state;
@@ -184,7 +185,7 @@ static void a_kernel_that_hangs_while_it_is_timed(void **state)
     unsetenv("TANDEM_DOUBLE");
 }
 
-/* Without LOCAL_RANK every rank would silently take device 0. */
+/* Without LOCAL_RANK every rank would silently use device 0. */
 static void ranks_without_a_local_number(void **state)
 {
     (void)state;
@@ -226,7 +227,7 @@ static void ranks_of_torchrun(void **state)
     close(port_socket);
     check(r, 0, "done        5 steps", NULL);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    /* Other backends do not meet that way. */
+    /* Other backends cannot meet in this way. */
     check(COMMAND(arena, MOST_S, "run", PLAN, "--steps", "5", "--set", "mesh.dp_shard=2", "--set",
                   "mesh.tp=1"),
           6, NULL, "error[module-missing]: these ranks were started without an MPI");
@@ -247,13 +248,13 @@ static void calibration_fills_the_tables(void **state)
     /* The CPU's tables are not touched. */
     check(COMMAND(arena, MOST_S, "calibrate", PLAN, "--dry-run", ONE), 0,
           "to measure    59 kernels", NULL);
-    /* A prediction for the backend uses them. */
+    /* A prediction for the backend uses the tables. */
     r = COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--steps", "3", ONE);
     check(r, 0, "done        3 steps", NULL);
     assert_null(strstr(r.err, "not-calibrated"));
 }
 
-/* Kernels by other libraries or in other ways have other costs: each way has tables of its own. */
+/* Kernels of other libraries or in other ways have other costs, so each way has its own tables. */
 static void calibration_of_each_way(void **state)
 {
     (void)state;
@@ -265,7 +266,7 @@ static void calibration_of_each_way(void **state)
     r = COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--tf32", "--steps", "3", "--set",
                 "mesh.dp_shard=1", "--set", "mesh.tp=1");
     check(r, 0, "done        3 steps", "59 of 59 kernels are not measured");
-    /* With several ranks: those that measure collectives are told the way too. */
+    /* With several ranks, those that measure collectives must know the way too. */
     r = COMMAND(arena, MOST_S, "calibrate", PLAN, "--backend", "cuda", "--tf32");
     check(r, 0, "machine     cuda:Double tf32\n", NULL);
     check(r, 0, "0 kernels, 0 collectives", NULL);

@@ -1,6 +1,6 @@
-/* The double itself: it must show what it is there to show. A race gives different results for
- * different seeds, a missing wait in a plan changes its numbers, the host cannot touch device
- * memory, and what CUDA forbids is refused. */
+/* Tests of the double itself: it must find the faults that it is made for. A race gives different
+ * results for different seeds, a missing wait in a plan changes its numbers, the host cannot touch
+ * device memory, and calls that CUDA forbids are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static void end(void)
     arena_free(arena);
 }
 
-/* host[0] goes to the device on one stream and comes back as host[1] on another. */
+/* host[0] is copied to the device on one stream and back to host[1] on another. */
 static int through(const char *script, bool waits)
 {
     begin(script);
@@ -82,7 +82,7 @@ static void a_race_shows(void **state)
     assert_true(right > 0 && wrong > 0);
 }
 
-/* What the host writes without a stream comes when it may, and no stream of ours waits for it. */
+/* Writes of the host without a stream arrive at any time, and no stream of ours waits for them. */
 static void the_default_stream_is_late(void **state)
 {
     (void)state;
@@ -99,7 +99,7 @@ static void the_default_stream_is_late(void **state)
     end();
 }
 
-/* A word that the host clears as soon as it reads it may be there once more. */
+/* A word that the host clears as soon as it reads it may appear once more. */
 static void a_copy_may_write_again(void **state)
 {
     (void)state;
@@ -142,15 +142,15 @@ static void the_host_cannot_touch_device_memory(void **state)
     end();
 }
 
-/* What a capture holds runs at each launch and not before; an unjoined stream, and a call that a
- * capture forbids, spoil it. */
+/* Captured work runs at each launch and not before. An unjoined stream, or a call that a capture
+ * forbids, spoils the capture. */
 static void captures(void **state)
 {
     (void)state;
     begin("seed=3");
     cudaGraph_t graph = NULL;
     cudaGraphExec_t exec = NULL;
-    for (int how = 0; how < 3; how++) { /* joined, not joined, an allocation in it */
+    for (int how = 0; how < 3; how++) { /* joined, not joined, with an allocation inside */
         host[0] = 7;
         cudaMemset(device, 0, 64);
         cudaStreamSynchronize(cudaStreamLegacy);
@@ -185,7 +185,7 @@ static void captures(void **state)
     end();
 }
 
-/* ---- plans with a wait less ---- */
+/* ---- plans with one wait removed ---- */
 
 static Plan *tensor_plan(Arena *arena)
 {
@@ -223,7 +223,7 @@ static void a_missing_wait_shows(void **state)
     ranks_loopback(&right, arena);
     Plan *plan = tensor_plan(arena);
     assert_false(differs(plan, arena, &right.rank[0]));
-    /* Four of them, spread over the program: each must show. */
+    /* Four waits, spread over the program: each one must show. */
     const Program *p = &plan->programs.at[0];
     uint32_t n_tried = 0;
     for (Pc pc = p->code.n / 5; pc < p->code.n && n_tried < 4; pc++) {
@@ -240,9 +240,8 @@ static void a_missing_wait_shows(void **state)
     arena_free(arena);
 }
 
-/* Branches that wait for other ranks, one at a time in an order of the device's own: ranks wait for
- * each other. In the order of the capture, which is that of issue, they do not
- * (docs/explanation/gpus.md). */
+/* If branches run one at a time in an order of each device's own, ranks wait for each other. In the
+ * order of the capture, which is the order of issue, they do not (docs/explanation/gpus.md). */
 static void branches_in_any_order_wait_for_each_other(void **state)
 {
     (void)state;
@@ -258,8 +257,7 @@ static void branches_in_any_order_wait_for_each_other(void **state)
     run.script = "seed=12 branches=serial";
     ranks_run(&run, arena);
     if (!run.rank[0].fine || !run.rank[1].fine) fail_msg("%s", run.rank[0].said);
-    /* How often the device draws depends on the machine's load, so the step that is stuck is any.
-     */
+    /* How often the device draws depends on the machine's load, so any step may get stuck. */
     run.options.timeout_s = 6;
     run.steps = 50;
     run.script = "seed=12 branches=drawn";

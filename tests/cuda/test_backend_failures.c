@@ -1,6 +1,6 @@
-/* Every call of CUDA and NCCL that the backend makes is told to fail, one at a time: the run ends
- * with code 6 and a diagnostic that names the call, and leaves nothing behind. And what happens to
- * the others when a rank fails, hangs, stops or dies. */
+/* Every CUDA and NCCL call of the backend is made to fail, one at a time. The run must end with
+ * code 6 and a diagnostic that names the call, and leave nothing behind. Also the reaction of other
+ * ranks when a rank fails, hangs, stops or dies. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static Plan *registered(Plan *plan)
     return plan;
 }
 
-/* Of two stages, which send each other messages. */
+/* Two stages that send each other messages. */
 static Plan *pipeline(void)
 {
     Diag d = diag_in(arena);
@@ -61,7 +61,7 @@ static RanksRun run_of(Plan *plan)
 static const struct Call {
     const char *name;
     int code;
-    const char *rule; /* NULL: what fails there is not told, for it only releases */
+    const char *rule; /* NULL: a failure there is not reported, because the call only releases */
 } calls[] = {
     {"cudaGetDeviceCount", 100, "cuda-no-device"},
     {"cudaGetDeviceCount", 35, "cuda-driver"},
@@ -109,8 +109,8 @@ static uint32_t fail_at(RanksRun *run, const struct Call *c, uint32_t nth)
     if (run->rank[0].fine || strstr(said, arena_print(arena, "error[%s]", c->rule)) == NULL ||
         strstr(said, c->name) == NULL || strstr(said, "not released") != NULL)
         fail_msg("%s: %s", script, *said ? said : "it went well");
-    /* The place in the sources. A kernel's place is its instruction; where a wait for the device
-     * fails, the step is told. */
+    /* The place in the sources. A kernel's place is its instruction; if a wait for the device
+     * fails, the step is named. */
     const char *place = strcmp(c->name, "kernel") == 0           ? "instruction"
                         : strcmp(c->name, "cudaEventQuery") == 0 ? "step "
                                                                  : "exec/cuda/";
@@ -169,8 +169,8 @@ static void what_a_machine_lacks_is_told(void **state)
 
 /* ---- two ranks ---- */
 
-/* What is seen at once is seen long before the deadline; what must wait for one has time to get
- * where it hangs, however many processes share the cores. */
+/* Immediate reports come long before the deadline. Reports at the deadline need time to get to the
+ * hang, however many processes share the cores. */
 #define FAR_S  900
 #define SOON_S 100
 #define HANG_S 8
@@ -230,7 +230,7 @@ static void a_rank_that_fails_ends_the_others(void **state)
     ranks_run_all(runs, N, arena);
     for (size_t i = 0; i < N; i++) {
         told(&runs[i], runs[i].script, cases[i].told);
-        /* The others need not wait for a deadline to know. */
+        /* The other ranks need not wait for a deadline to know. */
         if (runs[i].took_s > SOON_S) fail_msg("%s: it took %g s", runs[i].script, runs[i].took_s);
     }
 }
@@ -253,7 +253,7 @@ static void windows_and_devices(void **state)
     ranks_run(&run, arena);
     told(&run, run.script, "error[device-mismatch]");
     run.script = "devices=1 rank=1 uuid=same";
-    run.options.cuda.share_device = true; /* both are number 0, and that is what was asked for */
+    run.options.cuda.share_device = true; /* both are number 0, as was requested */
     ranks_run(&run, arena);
     if (!run.rank[0].fine || !run.rank[1].fine) fail_msg("shared: %s", run.rank[0].said);
     run.options.cuda.share_device = false;
@@ -262,7 +262,7 @@ static void windows_and_devices(void **state)
     told(&run, run.script, "no CUDA");
 }
 
-/* What the plan asks for is what NCCL is told, of every communicator. */
+/* The plan's settings must reach NCCL for every communicator. */
 static void the_plan_says_what_nccl_is_asked(void **state)
 {
     (void)state;
@@ -287,7 +287,7 @@ static void the_plan_says_what_nccl_is_asked(void **state)
         }
 }
 
-/* What hangs is found by the deadline, what dies at once; the message names the instruction. */
+/* A hang is found at the deadline, a death at once; the message names the instruction. */
 static void hanging_stopping_dying(void **state)
 {
     (void)state;
@@ -300,10 +300,11 @@ static void hanging_stopping_dying(void **state)
         {"ncclCommSplit@1=hang", "did not end within 8 s", "", HANG_S},
         {"ncclAllGather@3=hang", "error[timeout]: step 0: rank ", "all_gather", HANG_S},
         {"ncclReduceScatter@3=hang", "error[timeout]: step ", "reduce_scatter", HANG_S},
-        /* The device's queue is full, so the caller of CUDA itself hangs. */
+        /* The device's queue is full, so the calling thread itself hangs in CUDA. */
         {"queue=4 ncclAllGather@2=hang", "error[timeout]: step 0: rank ", "all_gather", HANG_S},
         {"ncclAllGather@4=stop", "its process is stopped", "the plan expects it to reach", HANG_S},
-        /* What ends NCCL may hang too: all is told before, and nobody waits for it for ever. */
+        /* Aborting NCCL may hang too: everything is reported before, and nobody waits for it for
+         * ever. */
         {"ncclReduceScatter@3=fail:3 ncclCommAbort@1=hang", "ncclReduceScatter: internal error", "",
          FAR_S},
         {"ncclCommSplit@2=fail:3 ncclCommAbort@1=hang", "ncclCommSplit: internal error", "", FAR_S},
@@ -369,7 +370,7 @@ static void a_token_beyond_the_vocabulary_is_told(void **state)
                            "does not have, in instruction"));
 }
 
-/* torchrun's ranks have no MPI to go over. */
+/* torchrun's ranks have no MPI for this. */
 static void through_the_host_without_mpi(void **state)
 {
     (void)state;

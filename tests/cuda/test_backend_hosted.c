@@ -1,6 +1,6 @@
-/* Communications through the host, on a transport that answers for the other rank and keeps the
- * order in which transfers are posted. Ranks see their streams' requests at times of their own: the
- * order on a communicator must not depend on them. */
+/* Communications through the host, on a transport that answers for the other rank and records the
+ * order in which transfers are posted. Ranks see their streams' requests at different times; the
+ * order on a communicator must not depend on that. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,8 +17,8 @@
 
 enum { STEPS = 60, GROUPS = 3, ROOM = 64 * STEPS, LAUNCH = 77, LARGE = 16384 };
 
-/* One character a transfer, of each group: pieces go to their owners (x), sums are gathered (g),
- * all goes to all (s). Group 0 is that of all ranks, by which they meet. */
+/* One character for each transfer of each group: pieces go to their owners (x), sums are gathered
+ * (g), everything goes to all (s). Group 0 contains all ranks, which meet through it. */
 typedef struct Posted {
     char text[ROOM];
     uint32_t n;
@@ -65,7 +65,7 @@ static int group(void *self, uint32_t color, uint32_t key)
     return ++n_groups;
 }
 
-/* The other rank has what this one has; the sums that it owns are zeros. */
+/* The other rank has the same data; the sums that it owns are zeros. */
 static bool all_gather(void *self, int of, const void *in, int n, void *out, const int *counts,
                        const int *displs, int bytes, TransportRequest *request)
 {
@@ -110,8 +110,8 @@ static bool is_large(const Program *p, const Instr *in)
     return p->buffers.at[program_arg(p, in, 0)].bytes > LARGE;
 }
 
-/* Two ranks with a sum of gradients a weight. The last two that are large enough to take two turns
- * start together. `order`: the transfers of a step. */
+/* Two ranks with a sum of gradients for each weight. The last two that are large enough for two
+ * rounds start together. `order`: the transfers of a step. */
 static Plan *plan_of(Str *order)
 {
     Diag d = diag_in(arena);
@@ -162,7 +162,7 @@ static void what_starts_together_is_posted_together(void **state)
         fail_msg("%s", str_text(&s));
     }
     assert_int_equal(result.trace.steps.n, STEPS);
-    const Posted *all = &posted[2]; /* of (dp_reduce, dp_replicate), the second stream */
+    const Posted *all = &posted[2]; /* the group of (dp_reduce, dp_replicate), the second stream */
     assert_int_equal(all->n, STEPS * order.n);
     for (uint32_t k = 0; k < STEPS; k++) {
         const char *step = arena_copy(arena, all->text + k * order.n, order.n);

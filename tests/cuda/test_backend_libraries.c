@@ -1,5 +1,5 @@
-/* What libraries are told before the first step (every product of the program, the last instruction
- * too where it is one), and what the driver is asked. */
+/* Libraries must see every product of the program before the first step, also if it is the last
+ * instruction. Also the questions to the driver. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static bool is_product(const Program *p, Pc pc)
     return op_info(p->code.at[pc].op)->class_ == OP_CLASS_contract;
 }
 
-/* Opens and closes; what there was to say. */
+/* Opens and closes the backend; returns its messages. */
 static const char *opened(const char *script, bool mma, Plan *plan, Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -56,7 +56,7 @@ static void every_product_is_prepared(void **state)
     arena_free(arena);
 }
 
-/* Once, however many kernels are launched, and only where there are kernels that need it. */
+/* The driver is asked once, however many kernels are launched, and only if some kernel needs it. */
 static void the_driver_is_asked_once(void **state)
 {
     (void)state;

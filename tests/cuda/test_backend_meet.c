@@ -56,7 +56,7 @@ static void be_rank(unsigned rank, unsigned n)
 
 typedef bool Work(Meet *m, unsigned rank);
 
-/* Each of `n` ranks meets, works and leaves; those in `absent` never come. */
+/* Each of `n` ranks meets, works and leaves; ranks in `absent` never come. */
 static Told run(unsigned n, unsigned absent, double timeout_s, Work *work)
 {
     Told *told =
@@ -122,7 +122,7 @@ static void who_does_not_come_is_named(void **state)
     assert_non_null(strstr(t.why[1], "rank 0 does not answer at localhost port "));
 }
 
-/* Rank 1 leaves without a word; the others look, and then wait for it. */
+/* Rank 1 leaves without a message; the others poll, and then wait for it. */
 static bool one_leaves(Meet *m, unsigned rank)
 {
     char all[RANKS];
@@ -156,7 +156,7 @@ static void another_exchange_is_refused(void **state)
     if (!t.fine[1] || !strstr(t.why[1], "rank 1 is at another exchange")) fail_msg("%s", t.why[1]);
 }
 
-/* Strangers that connect, with and without noise, are shut out and keep nobody waiting for long. */
+/* Strangers that connect, with and without data, are rejected and delay nobody for long. */
 static void strangers(void **state)
 {
     (void)state;
@@ -212,12 +212,12 @@ static void what_the_environment_lacks(void **state)
     be_rank(5, 2);
     assert_null(meet_open(arena, NULL, 1, why, sizeof why));
     assert_non_null(strstr(why, "do not agree"));
-    /* Without an address two such words mean nothing. */
+    /* Without an address, the other two variables mean nothing. */
     unsetenv("MASTER_ADDR");
     assert_false(launch_inside(NULL, NULL, NULL));
     Meet *m = meet_open(arena, NULL, 1, why, sizeof why);
     assert_true(m != NULL && m->n_ranks == 1);
-    /* Slurm: the first node of the step, a port from the job. */
+    /* Slurm: the first node of the step, and a port from the job's number. */
     unsetenv("RANK");
     unsetenv("MASTER_PORT");
     setenv("SLURM_STEP_NUM_TASKS", "2", 1);

@@ -1,7 +1,7 @@
-/* The order of issue, and where steps are cut, on plans of all kinds: an instruction stands behind
- * all it waits for, streams keep their order, what starts together stands together, and segments
- * cover the step. A wait that points behind the first member of a launch is the case that the order
- * of the program itself would get wrong. */
+/* The order of issue and the cuts of a step, on plans of all kinds. An instruction comes after
+ * everything it waits for, streams keep their order, communications that start together are
+ * adjacent, and segments cover the step. The program's own order would be wrong if a wait points
+ * behind the first member of a launch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,7 +88,8 @@ static void of_plans(void **state)
                 check_segments(&order);
                 assert_int_equal(order.n_segments, 4);
                 for (uint32_t k = 0; k < 4; k++) n_shared += order.segment[k].shared;
-                assert_false(order.segment[0].shared); /* the first sets what others add to */
+                /* the first one sets values that others add to */
+                assert_false(order.segment[0].shared);
             }
             order_whole(&order, arena);
             check_segments(&order);
@@ -99,7 +100,7 @@ static void of_plans(void **state)
     assert_true(n_shared > 0);
 }
 
-/* 1 and 4 start together; 4 waits for 2, which must therefore be issued before 1; 3 waits for 1. */
+/* 1 and 4 start together; 4 waits for 2, so 2 must be issued before 1; 3 waits for 1. */
 static void of_a_launch_that_waits_in_its_middle(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Whole plans on the CUDA backend over the double: the losses and norms of loopback, the same bits
- * with and without graphs, in whatever legal order streams run, nothing left behind. */
+/* Whole plans on the CUDA backend over the double. They must give the losses and norms of loopback,
+ * and the same bits with and without graphs, in any legal order of streams, and leave nothing
+ * behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,9 +15,9 @@
 #include "tests/cuda/ranks.h"
 #include "tests/support/plans/tiny.h"
 
-/* Kernels of the double are those of loopback, and sums are rank by rank: what differs is nothing
- * but order. A GPU's add up in an order of their own: the first step, before any update, is where
- * fp32 differs by 5e-7 and the smallest of the classic mistakes by 4e-5; updates blow up both. */
+/* The double's kernels are those of loopback, and sums go rank by rank, so only the order can
+ * differ. A GPU adds in its own order. In the first step, before any update, fp32 differs by 5e-7,
+ * and the smallest classic mistake by 4e-5; updates amplify both. */
 #ifdef TANDEM_GPU
 static const double tolerance[RANKS_STEPS] = {1e-5, 2e-4, 2e-4, 2e-4, 2e-4};
 #else
@@ -31,8 +32,8 @@ static const struct Case {
     AcMode ac;
     double dropout;
     uint32_t tile; /* pieces of the head and its loss */
-    uint32_t ep;   /* of 4 experts, of which a token goes to 2, with the loss of their balance */
-    bool bf16;     /* products and activations */
+    uint32_t ep;   /* of 4 experts, of which a token uses 2, with their balance loss */
+    bool bf16;     /* dtype of products and activations */
     uint32_t cp;   /* 0: sequences are whole */
     CpMode cp_mode;
     TinyVariant variant;
@@ -65,9 +66,10 @@ static const struct Case {
 };
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
-/* On a GPU the branches are the driver's. */
+/* On a GPU the driver runs the branches. */
 #ifdef TANDEM_GPU
-enum { N_MODES = 3, N_MODES_RANKS = 2 }; /* NCCL takes seconds to start: none, and one by turns */
+/* NCCL takes seconds to start, so only "none" and one other mode in turn */
+enum { N_MODES = 3, N_MODES_RANKS = 2 };
 #else
 enum { N_MODES = 5, N_MODES_RANKS = 5 };
 #endif
@@ -96,7 +98,7 @@ static Tiny tiny_of(const struct Case *c)
     return t;
 }
 
-/* As it is lowered for a machine, whose kernels want scratch of their own. */
+/* As lowered for a machine whose kernels need scratch of their own. */
 static Plan *plan_of(const struct Case *c, WorkspaceBytes workspace, Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -122,8 +124,8 @@ static void check_fine(const RanksRun *run, uint32_t n, const char *name, const 
                      run->rank[r].exit_code, run->rank[r].signal, run->rank[r].said, run->errors);
 }
 
-/* What experts add to the loss is carried out in every program, none of it as a part of a kernel of
- * several ops, from what is made in the precision of the case to sums in fp32. */
+/* The balance loss of experts runs in every program, never as a part of a kernel of several ops,
+ * from the case's precision to sums in fp32. */
 static void balances_alone(const struct Case *c, const Plan *plan)
 {
     static const OpKind ops[] = {OP_balance, OP_balance_grad, OP_charge, OP_charge_grad};
@@ -175,7 +177,7 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
 #ifndef TANDEM_GPU
         assert_int_equal(run.rank[0].launches > 0, m > 0);
         assert_int_equal(run.rank[0].n_unread > 0, c->compile);
-        /* A graph a micro-batch for the traced step; for the others, some share one. */
+        /* The traced step has a graph for each micro-batch; other steps share some. */
         if (c->microbatches == 5 && modes[m] == CUDA_GRAPHS_cut)
             assert_in_range(run.rank[0].captures, 5 + 3, 5 + 4);
 #endif

@@ -1,6 +1,6 @@
-/* Whole plans whose products go through the library's calls (on its double, on the double of CUDA),
- * with what goes along with them: the losses and norms of loopback, the same bits with and without
- * graphs; and ranks that measure the opposite, yet carry out alike what they hold alike. */
+/* Whole plans whose products use the library's calls (its double on the double of CUDA), with fused
+ * ops. They must give the losses and norms of loopback, and the same bits with and without graphs.
+ * Ranks that measure opposite times must still run calls on replicated data alike. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,7 +52,7 @@ static Plan *plan_of(const Tiny *t, const char *arch, Arena *arena)
     return NULL;
 }
 
-/* What each rank has launched, in memory that all share: written when it asks for data. */
+/* Each rank's launches, in memory that all share; written when it asks for data. */
 typedef struct Launched {
     uint32_t products, with_epilogue, eight_bit, rowwise;
 } Launched;
@@ -87,8 +87,8 @@ static void check_fine(const RanksRun *run, const char *name, uint32_t n)
                      run->rank[r].signal, run->rank[r].said, run->errors);
 }
 
-/* The least that each rank launches: products with an epilogue, of 8-bit operands, and of these
- * with a scale a row. */
+/* Each rank must launch at least these: products with an epilogue, products of 8-bit operands, and
+ * 8-bit products with a scale for each row. */
 static void check_launched(const char *name, const Launched *at, const Launched *least)
 {
     if (at->with_epilogue < least->with_epilogue || at->products <= least->with_epilogue ||
@@ -97,15 +97,15 @@ static void check_launched(const char *name, const Launched *at, const Launched 
                  at->products, at->with_epilogue, at->eight_bit, at->rowwise);
 }
 
-/* What is summed in another order, and with what goes along rounded once where loopback rounds
- * twice. An 8-bit number that falls to the other side is a sixteenth off: that takes some steps. */
+/* Sums have another order, and fused ops are rounded once where loopback rounds twice. An 8-bit
+ * number that rounds the other way is off by a sixteenth; that takes some steps. */
 static double tolerance_of(const Tiny *t, int step)
 {
     if (t->use_float8) return step < 3 ? 2e-5 : 5e-2;
     return t->compute == DT_bf16 ? 2e-2 : 2e-5;
 }
 
-/* The device that the plan is made for, and the one that it runs on. */
+/* The device that the plan is made for, and the one that runs it. */
 typedef struct Devices {
     const char *arch;
     int capability; /* 0: 90 */
@@ -158,8 +158,8 @@ static void equals_loopback(const char *name, const Tiny *t, Devices on, Launche
 static void plans(void **state)
 {
     (void)state;
-    /* At least what graphs launch once, when they are captured: of each block 4 products of
-     * attention and 2 of the feed-forward, and of their gradients 6 with the sums of a bias and 1
+    /* At least the launches of graphs while they are captured. Each block has 4 products of
+     * attention and 2 of the feed-forward. Their gradients have 6 with the sums of a bias and 1
      * with GELU's. */
     Tiny t = gpt2();
     equals_loopback("GPT-2", &t, (Devices){0}, (Launched){.with_epilogue = 13 * t.layers});
@@ -187,9 +187,10 @@ static Tiny eight_bits(void)
     return t;
 }
 
-/* Products of 8 bits: of each block 7 (GPT-2: 6), and twice as many for their gradients. What lies
- * across the sum is turned by the plan, or, where the plan was made for a device that does not
- * mind, in the scratch; on such a device not at all. */
+/* Each block has 7 products of 8 bits (GPT-2: 6), and twice as many for their gradients. The plan
+ * transposes operands that are not contiguous along the summed index. If the plan was made for a
+ * device that needs no such order, the product does it in its scratch; on such a device nothing is
+ * transposed. */
 static void plans_of_eight_bits(void **state)
 {
     (void)state;
@@ -227,20 +228,21 @@ static void plans_of_eight_bits(void **state)
         t.gpt2 = c->gpt2;
         t.ac = c->ac;
         if (c->in_bf16) t.compute = DT_bf16;
-        t.compile = !c->in_bf16; /* one rounding less, where a residual goes along, is much here */
+        /* with a fused residual, one rounding fewer makes a visible difference here */
+        t.compile = !c->in_bf16;
         const uint32_t n = (c->gpt2 ? 6u : 7u) * 3 * t.layers;
         const bool rows = c->recipe == FLOAT8_rowwise;
         equals_loopback(c->name, &t, c->on, (Launched){.eight_bit = n, .rowwise = rows ? n : 0});
     }
 }
 
-/* ---- ranks that measure the opposite ---- */
+/* ---- ranks that measure opposite times ---- */
 
 typedef struct Speeds {
     bool disagree;
 } Speeds;
 
-/* Asked for before anything is timed: the place to say how fast this rank's device is. */
+/* This is called before anything is timed, so the test sets this rank's speeds here. */
 static bool speeds_get(void *self, const char *device, const char *call, void *choice, size_t bytes)
 {
     const Speeds *speeds = self;
@@ -258,9 +260,9 @@ static void speeds_put(void *self, const char *device, const char *call, const v
     (void)self, (void)device, (void)call, (void)choice, (void)bytes, (void)median_ps;
 }
 
-/* Both ranks of tp hold the whole table and multiply by it alike: they never compare or add its
- * gradients. Were they to carry that out in two ways, their tables would drift apart. What rank 1
- * holds at the end is what it holds where both measure the same as rank 0. */
+/* Both ranks of tp hold the whole table and multiply by it: they never compare or add its
+ * gradients. With different algorithms their tables would drift apart. Rank 1's final state must
+ * equal that of a run in which both ranks measure rank 0's times. */
 static void ranks_choose_alike(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
 /* Whole plans in bf16 and with 8-bit products, with heads of 64 and 128, for which attention has
- * its kernels: on the CUDA backend, judged as `run --verify` judges rounding, each gradient and
- * moment of each tensor by how far it is from fp64, against the CPU's in the same precision. On the
- * double the device's own kernels run, thread by thread, and products go through the library's
- * calls. With `compile` products take along what is behind them: that they did is counted. A
- * planted fault must be seen. */
+ * kernels, on the CUDA backend. They are judged as `run --verify` judges rounding: each gradient
+ * and moment of each tensor by its distance from fp64, against the CPU's in the same precision. On
+ * the double, the device's own kernels run thread by thread, and products use the library's calls.
+ * With `compile`, the number of products with fused ops is counted. A planted fault must be
+ * found. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,8 +28,8 @@ static const struct Case {
     bool gpt2, compile;
     Eight eight;
     AcMode ac;
-    DType compute, rest; /* rest: of weights, gradients and moments between uses */
-    bool timed;          /* the ways of products and of attention, as `run` times them */
+    DType compute, rest; /* rest: dtype of weights, gradients and moments between uses */
+    bool timed;          /* products' and attention's kernels are timed, as in `run` */
     int64_t experts, top_k;
 } cases[] = {
     {"Llama, heads of 64", 64, .compute = DT_bf16},
@@ -49,12 +49,12 @@ static const struct Case {
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
 #ifdef __SANITIZE_ADDRESS__
-enum { HEADS_MOST = 64 }; /* slower, and attention of 128 has a test of its own */
+enum { HEADS_MOST = 64 }; /* larger is slower, and attention of 128 has its own test */
 #else
 enum { HEADS_MOST = 128 };
 #endif
 
-/* Sizes that 8-bit products and attention's kernels take: two kernels' blocks of queries. */
+/* Sizes that 8-bit products and attention's kernels accept: two blocks of queries. */
 static Tiny tiny_of(const struct Case *c)
 {
     Tiny t = tiny_default();
@@ -75,7 +75,7 @@ static Tiny tiny_of(const struct Case *c)
     return t;
 }
 
-/* ---- how many products took something along ---- */
+/* ---- number of products with fused ops ---- */
 
 static uint32_t n_along;
 bool __real_cuda_products_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
@@ -114,7 +114,7 @@ static Plan *device_plan(const Tiny *t, Arena *arena, Diag *d)
     return plan_compile(config, &graph, &options, NULL, arena, d);
 }
 
-/* The reference in the same precision knows nothing of compile, tiles or recomputation. */
+/* The reference in the same precision has no compile, tile or recomputation. */
 static bool holds(const struct Case *c, const char *script, CudaGraphs graphs, Arena *arena,
                   RoundingResult *result, Diag *d)
 {
@@ -156,14 +156,15 @@ static void plans(void **state)
                c->name, r.gradient, r.gradient_of_one_rank, r.worst_excess, r.worst_tensor,
                n_along);
         assert_true(r.n_tensors > 8);
-        assert_true(r.largest_error > (c->compute == DT_f32 ? 0 : 1e-4));    /* it was rounded */
+        /* rounding took place */
+        assert_true(r.largest_error > (c->compute == DT_f32 ? 0 : 1e-4));
         if (c->gpt2 && c->compute == DT_bf16) assert_true(n_along >= 2 * 6); /* biases alone */
         arena_free(arena);
     }
 }
 
 #ifndef TANDEM_GPU
-/* What every fourth number being half as large does to the gradients, whichever kernel is wrong. */
+/* Half of every fourth number shows in the gradients, whichever kernel is wrong. */
 static void a_wrong_kernel_is_seen(void **state)
 {
     (void)state;

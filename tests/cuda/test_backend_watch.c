@@ -1,6 +1,6 @@
-/* When a run is ended for waiting, and when not: what only takes long (opening, poison, capturing,
- * data) is no hang, however short the timeout; what hangs is told within the timeout and some
- * seconds, with the instruction, the communicator and who is not there. */
+/* When a run ends for waiting, and when it must not. Work that only takes long (opening, poison,
+ * capturing, data) is no hang, however short the timeout. A hang is reported within the timeout and
+ * some seconds, with the instruction, the communicator and the missing ranks. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@
 #include "tests/support/plans/tiny.h"
 #include "tests/support/test_arena.h"
 
-#define HANG_ALONE_S 2.0 /* one process: nobody else delays it */
+#define HANG_ALONE_S 2.0 /* one process: no other one delays it */
 
 static RanksRun run_of(uint32_t shard, double timeout_s)
 {
@@ -42,15 +42,15 @@ static bool is_rank(const char *rank)
     return mine != NULL && strcmp(mine, rank) == 0;
 }
 
-/* What is seen at once is seen long before the deadline; what must wait for one has time to get
- * where it hangs, however many processes share the cores. What only takes long takes longer than
- * the deadline. */
+/* Immediate reports come long before the deadline. Reports at the deadline need time to get to the
+ * hang, however many processes share the cores. Work that only takes long takes longer than the
+ * deadline. */
 #define FAR_S  900
 #define SOON_S 100
 #define HANG_S 8
 #define SLOW_S 4
 
-/* ---- what only takes long ---- */
+/* ---- work that only takes long ---- */
 
 static void late_fill(void *self, int64_t step, uint32_t microbatch, int64_t first, int64_t n,
                       int64_t seq, int32_t *tokens, int32_t *labels)
@@ -73,7 +73,8 @@ static void what_takes_long_is_no_hang(void **state)
         {"ncclCommInitRankConfig@1=slow:6000", CUDA_GRAPHS_none, false, false},
         {"ncclCommWindowRegister@1=slow:6000", CUDA_GRAPHS_none, false, false},
         {"cudaGraphInstantiate@1=slow:6000", CUDA_GRAPHS_whole, false, false},
-        {"cudaEventCreate@3=slow:6000", CUDA_GRAPHS_cut, false, false}, /* of the traced step */
+        /* events of the traced step */
+        {"cudaEventCreate@3=slow:6000", CUDA_GRAPHS_cut, false, false},
         {"cudaEventElapsedTime@3=slow:6000", CUDA_GRAPHS_cut, false, false},
         {"cudaMemcpy@9=slow:6000", CUDA_GRAPHS_none, true, false},
         {"", CUDA_GRAPHS_none, false, true},
@@ -96,7 +97,7 @@ static void what_takes_long_is_no_hang(void **state)
                          runs[i].errors);
 }
 
-/* ---- what hangs, faults or dies ---- */
+/* ---- hangs, faults and deaths ---- */
 
 static void dying_fill(void *self, int64_t step, uint32_t microbatch, int64_t first, int64_t n,
                        int64_t seq, int32_t *tokens, int32_t *labels)
@@ -129,19 +130,20 @@ static void what_cannot_go_on_is_told_in_time(void **state)
          false, FAR_S},
         {"cudaGraphInstantiate@1=kill", "rank 1 has closed its connection", "", CUDA_GRAPHS_whole,
          false, FAR_S},
-        /* The device of one is lost while the others wait for it. */
+        /* One rank's device is lost while the others wait for it. */
         {"kernel@9=fault:700", "step 0: rank 1: cudaEventQuery: ", "\n  compute: at or after instr",
          CUDA_GRAPHS_none, false, FAR_S},
         {"kernel@60=fault:719", ": rank 1: cudaEventQuery: ", ": at or after instruction",
          CUDA_GRAPHS_cut, false, FAR_S},
-        /* Who does not arrive is named, with what it should have reached. */
+        /* The rank that does not arrive is named, with the instruction that it should have
+         * reached. */
         {"ncclAllReduce@2=hang", "error[timeout]: rank ", "to open dp_shard on dp_reduce of 2",
          CUDA_GRAPHS_none, false, HANG_S},
         {"ncclAllReduce@4=hang", "error[timeout]: step 0: rank ", "all_reduce dp_shard",
          CUDA_GRAPHS_none, false, HANG_S},
         {"ncclReduceScatter@6=hang", "error[timeout]: step 1: rank ", "dp_reduce reduce_scatter",
          CUDA_GRAPHS_whole, false, HANG_S},
-        /* What NCCL cannot end on the device: nobody waits for it after all is told. */
+        /* NCCL cannot abort this on the device: nobody waits for it after the report. */
         {"ncclAllGather@3=stays ncclReduceScatter@2=fail:3", "ncclReduceScatter: internal error",
          "error[nccl]", CUDA_GRAPHS_none, false, FAR_S},
         {"ncclAllGather@3=stays", "error[timeout]: step 0: rank ", "all_gather dp_shard",
@@ -150,7 +152,7 @@ static void what_cannot_go_on_is_told_in_time(void **state)
          CUDA_GRAPHS_none, false, HANG_S},
         {"ncclAllReduce@2=stays ncclCommAbort@1=hang", "to open dp_shard on dp_reduce of 2",
          "error[timeout]: rank ", CUDA_GRAPHS_none, false, HANG_S},
-        /* A host that does not come back is told as such. */
+        /* A host that does not come back is reported as such. */
         {"cudaGraphInstantiate@1=stop", "its process is stopped) is busy on its host with step 1",
          "error[timeout]", CUDA_GRAPHS_whole, false, HANG_S},
     };
@@ -174,7 +176,7 @@ static void what_cannot_go_on_is_told_in_time(void **state)
     }
 }
 
-/* What a run of one rank that ends its process says on standard error; its exit code. */
+/* Returns the exit code and the standard error of a run of one rank that ends its process. */
 static int told_at_the_end(RanksRun *run, char *text, size_t room)
 {
     FILE *errors = tmpfile();
@@ -194,7 +196,7 @@ static int told_at_the_end(RanksRun *run, char *text, size_t room)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* A rank alone has nobody who misses it: the run itself must end, and say where the device is. */
+/* No other rank misses a single rank: the run itself must end, and say where the device is. */
 static void a_kernel_of_one_rank_that_never_ends_is_told(void **state)
 {
     (void)state;
@@ -219,7 +221,7 @@ static void a_kernel_of_one_rank_that_never_ends_is_told(void **state)
     }
 }
 
-/* Kernels and all_gathers of a step. */
+/* Counts kernels and all_gathers of a step. */
 static uint32_t count(const Program *p, bool gathers)
 {
     uint32_t n = 0;
@@ -231,8 +233,8 @@ static uint32_t count(const Program *p, bool gathers)
     return n;
 }
 
-/* One rank stops in the step that is run again to find a bad number, and the other fails there: its
- * streams wait for what will not come, and so would who frees the pinned memory of the search. */
+/* One rank stops in the step that is run again to find a bad number, and the other fails there. Its
+ * streams wait for ever, and so would any code that frees the search's pinned memory. */
 static void an_error_is_told_before_anything_that_waits(void **state)
 {
     (void)state;
@@ -263,7 +265,7 @@ static const char *take_file(const char *folder, Rank r)
     return text;
 }
 
-/* The lines of both files that speak of a match number, side by side. */
+/* Compares the lines of both files that mention a match number. */
 static void each_rank_keeps_a_record(void **state)
 {
     (void)state;

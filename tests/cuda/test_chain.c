@@ -1,5 +1,5 @@
-/* Runs of fused ops as one launch give the bits of the ops one by one: chosen cases, and runs that
- * are drawn by seed. */
+/* Runs of fused ops as one launch give the bits of the single ops: chosen cases, and runs drawn by
+ * seed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +15,8 @@
 enum { BUFFERS = 10, VECTORS = 2, MAXIMA = CUDA_CHAIN_MAX + 2, ALL = BUFFERS + VECTORS + MAXIMA };
 enum { ROWS_MOST = 40, ROW_MOST = 264, MOST = ROWS_MOST * ROW_MOST };
 
-/* Buffers of [rows, row], a few rows, and what largest magnitudes are written to, in memory that
- * every run starts from alike. */
+/* Buffers of [rows, row], a few rows, and memory for largest magnitudes; every run starts from the
+ * same contents. */
 typedef struct Pool {
     int64_t rows, row;
     DType dtype[ALL];
@@ -111,7 +111,7 @@ static KernelArgs args_of(Pool *p, const Op *op, const int *arg, uint32_t n_in)
     return a;
 }
 
-/* latest: the buffer of the part before, -1: none. A largest magnitude is nobody else's. */
+/* latest: the buffer of the part before; -1: none. No other part uses a largest magnitude. */
 static KernelArgs draw_part(Pool *p, const Op *op, uint32_t i_part, int latest)
 {
     uint32_t n_in = op_info(op->op)->sig.n_in;
@@ -135,8 +135,8 @@ static bool same_as_alone(const Pool *p, const bool *unread)
     return true;
 }
 
-/* May part k's output stay unwritten? If no later part, fused or not, has to do with its buffer but
- * as a reader within the run. */
+/* True if part k's output may stay unwritten. That is so if no later part, fused or not, uses its
+ * buffer except as a reader inside the run. */
 static bool may_stay_unread(const CudaChainPart *part, uint32_t k, uint32_t length, uint32_t n)
 {
     const KernelArgs *mine = part[k].args;
@@ -149,9 +149,9 @@ static bool may_stay_unread(const CudaChainPart *part, uint32_t k, uint32_t leng
     return true;
 }
 
-static uint32_t n_dropped, n_largest; /* of parts that were fused */
+static uint32_t n_dropped, n_largest; /* counted over fused parts */
 
-/* Runs the parts one by one, then by chains; true if something was fused. */
+/* Runs the parts one by one, then by chains; returns true if something was fused. */
 static bool check_run(Pool *p, CudaChainPart *part, const Op *const *op, uint32_t n, uint64_t order)
 {
     CudaError error;
@@ -186,7 +186,7 @@ static bool check_run(Pool *p, CudaChainPart *part, const Op *const *op, uint32_
         at += length;
         fused = true;
     }
-    for (int i = 0; i < ALL; i++) /* what nobody reads is left as it was */
+    for (int i = 0; i < ALL; i++) /* unread buffers stay as they were */
         if (unread[i]) assert_memory_equal(p->at[i], p->start[i], p->bytes[i]);
     assert_true(same_as_alone(p, unread));
     compare_check();
@@ -216,7 +216,7 @@ static void drawn_runs(void **state)
         n_fused += check_run(&pool, part, op, n, 1 + seed_now % 3);
         compare_free();
     }
-    assert_true(n_fused > 280); /* a run may begin with what joins nothing */
+    assert_true(n_fused > 280); /* a run may begin with a part that cannot be fused */
     assert_true(n_dropped > 50 && n_largest > 50);
 }
 
@@ -283,7 +283,7 @@ static void sums_and_their_norms(void **state)
                 check_sum_and_norm(dtypes[t], w > 2 ? 2 : 7, width[w], k % 2 != 0, k / 2 != 0);
 }
 
-/* What must not become one launch. */
+/* Ops that must not become one launch. */
 static void what_does_not_join(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* cuDNN's graphs of attention, made for a device that is described instead of present: the library,
- * where it is installed, must find a way to carry out each shape that we hand to it; and what its
- * graphs do not express must not be handed to it. Numbers are not computed here. */
+/* cuDNN's graphs of attention, made for a described device. If the library is installed, it must be
+ * able to carry out each shape that we pass to it; shapes that its graphs cannot express must not
+ * be passed. No numbers are computed here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 
-/* An H100 as cuDNN describes it. */
+/* An H100 in cuDNN's description. */
 static const char device[] =
     "{\"deviceVer\":900,\"driverVer\":13000,\"cudaDeviceId\":0,\"totalGlobalMem\":85899345920,"
     "\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],"
@@ -31,7 +31,7 @@ typedef struct Case {
     bool causal;
     double drop;
     int64_t accumulate;
-    bool forward, gradient; /* are to be taken */
+    bool forward, gradient; /* whether the library should accept them */
 } Case;
 
 static const Case cases[] = {
@@ -82,7 +82,7 @@ static void each_shape(void **state)
             if (!cudnn_attention_prepare(cudnn, op, &a, &taken, &error)) fail_msg("%s", error.text);
             if (taken != (gradient ? c->gradient : c->forward))
                 fail_msg("case %d, %s: %s", (int)i, op_info(op)->name, taken ? "taken" : "refused");
-            /* again: as before, without another graph */
+            /* again: the same call, without another graph */
             bool again = !taken;
             assert_true(cudnn_attention_prepare(cudnn, op, &a, &again, &error));
             assert_int_equal(again, taken);
@@ -90,7 +90,7 @@ static void each_shape(void **state)
     assert_int_equal(cudnn_attention_bytes(cudnn), 0);
 }
 
-/* Its mask begins with the first key, and goes on from query to query. */
+/* cuDNN's mask begins with the first key and advances with each query. */
 static void two_chunks_are_refused(void **state)
 {
     CudnnAttention *cudnn = *state;
@@ -115,7 +115,7 @@ static void a_bad_description_is_told(void **state)
     assert_true(strlen(error.text) > 0);
 }
 
-/* The library wants the driver's library to be there; the toolkit's stub of it is enough. */
+/* The library needs the driver's library; the toolkit's stub of it is enough. */
 static int open_library(void **state)
 {
     CudaError error = {""};

@@ -1,4 +1,4 @@
-/* Threads on the CPU: barriers, shuffles and orders are a device's, and what races is seen. */
+/* Threads on the CPU: barriers, shuffles and orders work as on a device, and races are found. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -123,7 +123,7 @@ KERNEL(hang, HangArgs, 64, 1)
     __syncthreads();
 }
 
-/* Does this launch end the process? */
+/* True if this launch ends the process. */
 static bool dies(bool too_far)
 {
     pid_t child = fork();
@@ -142,8 +142,8 @@ static bool dies(bool too_far)
 static void mistakes_end_the_test(void **state)
 {
     (void)state;
-    assert_true(dies(false)); /* a thread that never comes to the barrier */
-    assert_true(dies(true));  /* more shared memory than was asked for */
+    assert_true(dies(false)); /* one thread never comes to the barrier */
+    assert_true(dies(true));  /* more shared memory than was requested */
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* Kernels of several ops. The one that does not give the bits of the ops one by one against the
- * CPU's ops in fp64; the others against the ops one by one. */
+/* Kernels of several ops. Cross-entropy does not give the bits of the single ops, so it is compared
+ * with the CPU's ops in fp64. The others are compared with the single ops. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ typedef struct Logits {
     double scale;
 } Logits;
 
-/* Which numbers a row has in place of its largest: 0: nothing special. */
+/* A row's special number in place of its largest; 0: nothing special. */
 typedef enum Special {
     SPECIAL_none,
     SPECIAL_nan,
@@ -62,11 +62,11 @@ static Row rows_new(const Logits *l, Special special, Arena *arena)
     r.exact_z = value_new(arena, DT_f64, 3, wide);
     for (int64_t i = 0; i < l->rows * l->width; i++) {
         double x = l->scale * rng_normal(3, (uint64_t)l->width, (uint64_t)i);
-        bool all = special == SPECIAL_minus_inf; /* the row has no other */
+        bool all = special == SPECIAL_minus_inf; /* the row has no other number */
         int64_t row = i / l->width, v = i % l->width;
         if (special != SPECIAL_none && row == 1 && (all || v == l->valid / 2))
             x = special_number(special);
-        if (v >= l->valid) x = (double)NAN; /* padding: never read */
+        if (v >= l->valid) x = (double)NAN; /* padding is never read */
         number_write(l->real, r.z.at, (uint64_t)i, x);
         value_set(&r.exact_z, i, number_read(l->real, r.z.at, (uint64_t)i));
     }
@@ -96,7 +96,7 @@ static void check_sum(const Logits *l, const Row *r, int which, double room)
     }
 }
 
-/* In which order the plan has the two behind the maximum; with one of them alone. */
+/* The plan's order of the two sums behind the maximum, or only one of them. */
 typedef enum Order { PICK_FIRST, SUM_FIRST, SUM_ALONE, PICK_ALONE, ORDERS } Order;
 
 static void run_fused(const Logits *l, Row *r, const Part *part, const Attrs *attrs, Order order,
@@ -176,7 +176,7 @@ static void sums_over_whole_vocabularies(void **state)
             }
 }
 
-/* A part of a vocabulary; one that is padded; one that has nothing but padding. */
+/* A part of a vocabulary; a padded one; one of nothing but padding. */
 static void sums_over_parts_of_vocabularies(void **state)
 {
     (void)state;
@@ -199,7 +199,7 @@ static void sums_over_parts_of_vocabularies(void **state)
             }
 }
 
-/* What is not a number shows; rows of minus infinity have no sum; large ones do not overflow. */
+/* NaN shows; rows of minus infinity have no sum; large numbers do not overflow. */
 static void sums_of_what_is_not_finite(void **state)
 {
     (void)state;
@@ -212,8 +212,8 @@ static void sums_of_what_is_not_finite(void **state)
             }
 }
 
-/* Runs that must stay apart: other logits, the maximum of others, two of a kind, no maximum first.
- */
+/* Runs that must stay separate: other logits, the maximum of others, two of a kind, no maximum
+ * first. */
 static void what_is_no_such_run(void **state)
 {
     (void)state;
@@ -241,7 +241,7 @@ static void what_is_no_such_run(void **state)
     arena_free(arena);
 }
 
-/* The gradient of the logits over the logits: the bits that it has elsewhere. */
+/* The gradient of the logits, written over the logits, has the same bits as elsewhere. */
 static void a_gradient_in_the_place_of_the_logits(void **state)
 {
     (void)state;
@@ -273,7 +273,7 @@ static void a_gradient_in_the_place_of_the_logits(void **state)
         }
 }
 
-/* ---- the largest magnitude of what a norm or its gradient makes: the bits of the parts alone */
+/* ---- the largest magnitude of the output of a norm or its gradient: the bits of the single ops */
 
 enum { MOST_VALUES = 16, MOST_PARTS = 3 };
 
@@ -293,7 +293,7 @@ static uint64_t bytes_of(const Value *v)
     return (uint64_t)value_elements(v) * dtype_bytes(v->dtype);
 }
 
-/* A value of the run, drawn; what is there before is part of it where an output accumulates. */
+/* A random value of the run; if an output accumulates, its old contents are part of the run. */
 static Value drawn(Parts *p, DType t, uint32_t n_dims, int64_t rows, int64_t width, bool odd)
 {
     Value v = value_at(t, n_dims, rows, width, odd);
@@ -383,7 +383,7 @@ static void check_norm(const NormCase *c)
 static void check_norm_grad(const NormCase *c)
 {
     Parts p = {.arena = arena_new()};
-    const Attrs attrs = {.accumulate = c->adds ? 7 : 0}; /* the residual's gradient is there */
+    const Attrs attrs = {.accumulate = c->adds ? 7 : 0}; /* the residual's gradient exists */
     Value dy = drawn(&p, c->t, 3, c->rows, c->width, c->odd);
     Value x = drawn(&p, c->t, 3, c->rows, c->width, c->odd);
     Value w = drawn(&p, c->t, 1, 0, c->width, c->odd);
@@ -399,7 +399,7 @@ static void check_norm_grad(const NormCase *c)
         add_part(&p, OP_rmsnorm_grad, cuda_rmsnorm_grad, &attrs,
                  (const Value[]){dy, x, w, r, dx, dw});
     add_amax(&p, c, dx);
-    check_parts(&p, c->layer ? 3 : 2); /* and the sums over rows, a second stage each */
+    check_parts(&p, c->layer ? 3 : 2); /* and the sums over rows, each with a second stage */
 }
 
 static void norms_and_the_largest_they_make(void **state)
@@ -418,8 +418,8 @@ static void norms_and_the_largest_they_make(void **state)
             }
 }
 
-/* A NaN is the largest; another tensor's maximum, one of other rows or in fewer bits stays apart.
- */
+/* A NaN is the largest. Another tensor's maximum, or one of other rows or in fewer bits, is not
+ * fused. */
 static void what_is_no_largest_of_a_norm(void **state)
 {
     (void)state;

@@ -1,8 +1,7 @@
-/* What a product is described as to the library: each row of ops.def, both gradients, all scalings,
- * executed as described, column-major with those leading dimensions, by a loop, must give what the
- * signature says, summed over its letters. The same of the kernels of our own: what the library
- * wants done to 8-bit operands, and products of any types; and of what the backend calls, which on
- * a device is the library. */
+/* The library's description of a product: each row of ops.def, both gradients, all scalings. A loop
+ * executes the description, column-major with its leading dimensions; the result must equal the
+ * signature's sum over its letters. The same for our own kernels, which prepare 8-bit operands and
+ * compute products of any types; and for the backend's call, which on a device uses the library. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,11 +20,11 @@ enum { GUARD = CONTRACTION_GUARD };
 static const GemmRules hopper = {.eight_bit = true, .eight_bit_k_major = true};
 static const GemmRules blackwell = {.eight_bit = true};
 
-/* Shapes of a case; one under compute-sanitizer, which takes a hundred times as long. */
+/* Number of shapes of a case; one under compute-sanitizer, which takes a hundred times as long. */
 static uint64_t n_draws(void)
 {
 #ifdef __SANITIZE_ADDRESS__
-    const uint64_t all = 3; /* slower, and the same numbers */
+    const uint64_t all = 3; /* larger is slower with the same numbers */
 #else
     const uint64_t all = 8;
 #endif
@@ -54,7 +53,7 @@ static void prepare(Contraction *c, const Gemm *g)
     assert_true(
         TARGET_RUN(0, product_prepare_eight_bit(g, &c->args, target_context(), &error), &error));
     const uint8_t *scratch = c->args.ptr[c->args.n_args - 1];
-    for (uint32_t i = 0; i < GUARD; i++) /* where the library's own begins */
+    for (uint32_t i = 0; i < GUARD; i++) /* the library's own scratch begins here */
         assert_int_equal(scratch[gemm_scratch(g, &c->args).library + i], 0xff);
 }
 
@@ -86,8 +85,8 @@ static void run_described(Contraction *c, const Gemm *g, double *d)
             }
 }
 
-/* By our own kernel, or as the backend calls it: by a library where the target has one and it takes
- * the call. In two orders, to the same bits. */
+/* Runs our own kernel, or the backend's call: a library's, if the target has one that accepts the
+ * call. It runs in two orders, which must give the same bits. */
 static void run_kernel(Contraction *c, CudaKernel kernel, double *d)
 {
     uint32_t z = c->args.n_in;
@@ -119,7 +118,7 @@ static CudaKernel called(Contraction *c)
     return kernel_cuda(c->op);
 }
 
-/* How many products it is. */
+/* Returns the number of products. */
 static int64_t check(OpKind op, uint64_t draw, const GemmRules *rules, DType in, DType out, Way way)
 {
     Contraction c = contraction_of(op, draw, in, out);
@@ -166,11 +165,11 @@ static void each_row(void **state)
         n_rows++;
     }
     assert_true(n_rows >= 7 * 9);
-    /* A device whose library takes none of them would be a test of our own kernel alone. */
+    /* On a device whose library accepts none of them, only our own kernel would be tested. */
     assert_true(target_library_calls() != 0 || target_context()->products == NULL);
 }
 
-/* One product for each expert: set and added to, each way. */
+/* One product for each expert: set and added to, in each way. */
 static void products_of_several(void **state)
 {
     (void)state;
@@ -186,7 +185,8 @@ static void products_of_several(void **state)
         }
 }
 
-/* The library takes 8-bit operands along k only, before 10.0: what is not stored so is turned. */
+/* Before 10.0, the library only takes 8-bit operands that are contiguous along k; others are
+ * transposed. */
 static void eight_bit_operands_lie_along_k(void **state)
 {
     (void)state;
@@ -239,7 +239,8 @@ static void scratch_is_enough(void **state)
     }
 }
 
-/* Equal calls compare equal byte by byte; what the library may choose by differs in name too. */
+/* Equal calls compare equal byte by byte; properties on which the library's choice may depend also
+ * change the name. */
 static void names_tell_calls_apart(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* Attention and its gradient by the instructions of compute capability 9.0, on their emulator:
- * against the CPU kernels in fp64; in several orders of threads, with boxes and products that come
- * early and late, to the same bits; and each rule of those instructions broken once, which must be
- * seen. */
+/* Attention and its gradient with the instructions of compute capability 9.0, on their emulator,
+ * against the CPU kernels in fp64. Several orders of threads, with early and late boxes and
+ * products, must give the same bits. Each rule of those instructions is broken once, which must be
+ * found. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
 #include "tests/cuda/emulator/mma_on_cpu.h"
 
 static const AttentionCase cases[] = {
-    /* whole tiles; ragged ones; groups of heads; several sequences */
+    /* full and partial tiles; groups of heads; several sequences */
     {.dtype = DT_bf16, .b = 1, .s = 128, .T = 128, .g = 1, .r = 1, .E = 128, .causal = true},
     {.dtype = DT_bf16, .b = 2, .s = 37, .T = 37, .g = 2, .r = 2, .E = 64, .causal = true},
     {.dtype = DT_f16, .b = 1, .s = 200, .T = 333, .g = 2, .r = 1, .E = 64},
@@ -31,7 +31,7 @@ static const AttentionCase cases[] = {
     {.dtype = DT_bf16, .b = 1, .s = 130, .T = 130, .g = 1, .r = 3, .E = 72, .causal = true},
     {.dtype = DT_f16, .b = 1, .s = 65, .T = 65, .g = 2, .r = 1, .E = 40, .causal = true},
     {.dtype = DT_bf16, .b = 1, .s = 1, .T = 1, .g = 1, .r = 1, .E = 8, .causal = true},
-    /* the ring more than once around */
+    /* the ring goes round more than once */
     {.dtype = DT_bf16,
      .b = 1,
      .s = 70,
@@ -53,7 +53,7 @@ static const AttentionCase cases[] = {
      .start_s = 60,
      .causal = true,
      .accumulate = true},
-    /* a part in two chunks: one that ends inside a tile of 128 queries, and in one of 64 */
+    /* a part in two chunks: one chunk ends inside a tile of 128 queries, and inside one of 64 */
     {.dtype = DT_bf16,
      .b = 1,
      .s = 260,
@@ -75,7 +75,7 @@ static const AttentionCase cases[] = {
      .causal = true,
      .accumulate = true},
     {.dtype = DT_bf16, .b = 1, .s = 90, .T = 180, .g = 1, .r = 1, .E = 128, .second_s = 135},
-    /* heads of a group after each other, through the ring */
+    /* heads of a group pass through the ring one after another */
     {.dtype = DT_f16, .b = 1, .s = 200, .T = 70, .g = 1, .r = 3, .E = 64, .accumulate = true},
 };
 
@@ -84,7 +84,7 @@ static CudaContext context(void)
     return (CudaContext){.n_sms = 2, .compute_capability = 90};
 }
 
-/* Bit 0: boxes arrive early; bit 1: products read early. An odd seed lets warps run far. */
+/* Bit 0: boxes arrive early; bit 1: products read early. With an odd seed warps run far ahead. */
 static void launch(const AttentionRun *run, uint32_t when, uint64_t seed)
 {
     CudaError error = {""};
@@ -103,7 +103,7 @@ static size_t out_bytes(const AttentionRun *run, uint32_t o)
     return (size_t)a->elements[run->n_in + o] * dtype_bytes(a->dtype[run->n_in + o]);
 }
 
-/* Four times, from the same memory: the same bits, near the CPU's. */
+/* Runs four times from the same memory: the bits must be equal, and near the CPU's. */
 static void run_and_compare(const AttentionRun *run)
 {
     const CudaContext cuda = context();
@@ -148,8 +148,8 @@ static void each_case(void **state)
     }
 }
 
-/* Of output i: are Hopper's numbers mma.sync's, but for rounding, and exactly 0 (the log of sums:
- * minus infinity) where a query sees nothing? */
+/* For output i: Hopper's numbers must equal mma.sync's apart from rounding, and be exactly 0 (the
+ * log of sums: minus infinity) if a query sees nothing. */
 static void compare_ways(const AttentionRun *run, const AttentionRun *other, uint32_t i,
                          int64_t see_nothing)
 {
@@ -164,7 +164,8 @@ static void compare_ways(const AttentionRun *run, const AttentionRun *other, uin
     }
 }
 
-/* Queries before the first key, which the CPU kernel has no result for: as mma.sync's kernels. */
+/* Queries before the first key have no result in the CPU kernel; they must equal mma.sync's
+ * kernels. */
 static void queries_may_see_nothing(void **state)
 {
     (void)state;
@@ -199,7 +200,8 @@ static void queries_may_see_nothing(void **state)
     arena_free(arena);
 }
 
-/* What is no key has a score of 0: where all others are far below, exp(0 - lse) is infinite. */
+/* A position without a key has a score of 0; if all others are far below, exp(0 - lse) is
+ * infinite. */
 static void scores_may_be_far_below_zero(void **state)
 {
     (void)state;
@@ -257,7 +259,7 @@ static void others_are_refused(void **state)
     arena_free(arena);
 }
 
-/* ---- rules broken once each ---- */
+/* ---- each rule is broken once ---- */
 
 static const char *const fault_names[HOPPER_n_faults] = {
     "sound",
@@ -277,13 +279,13 @@ static const char *const fault_names[HOPPER_n_faults] = {
     "no mask of the tail",
 };
 
-/* What a fault is in: the forward pass, or one of the gradient's kernels; and a case in which the
- * ring goes around. */
+/* The kernel with the fault: the forward pass, or one of the gradient's kernels; and a case in
+ * which the ring goes round. */
 typedef struct Subject {
     const char *kernel;
     bool of_gradient;
-    uint32_t first_out, last_out; /* what this kernel computes */
-    AttentionCase c;              /* but for E; heads of 64 */
+    uint32_t first_out, last_out; /* outputs of this kernel */
+    AttentionCase c;              /* with heads of 64 instead of its E */
 } Subject;
 
 static const Subject subjects[] = {
@@ -316,10 +318,10 @@ static void launch_with_fault(void *self, void *stream, const DeviceLaunch *laun
     if (!here && strstr(launch->name, "attention_hopper") != NULL) return; /* another subject */
     device_hopper_fault(here ? planted.fault : HOPPER_sound);
     device_run(launch);
-    device_hopper_fault(planted.fault); /* of tensors, too */
+    device_hopper_fault(planted.fault); /* for tensors too */
 }
 
-/* Does the test of these numbers fail? */
+/* True if the test of these numbers fails. */
 static bool fails_with(HopperFault fault, const Subject *subject, int head)
 {
     static const DeviceQueue queue = {.launch = launch_with_fault};
@@ -328,7 +330,7 @@ static bool fails_with(HopperFault fault, const Subject *subject, int head)
     char why[ATTENTION_WHY];
     AttentionCase c = subject->c;
     c.E = head;
-    if (subject->of_gradient && head == 128) /* whose tiles have half the rows */
+    if (subject->of_gradient && head == 128) /* its tiles have half the rows */
         c.s = (c.s + 1) / 2, c.T = (c.T + 1) / 2;
     AttentionRun run = attention_run(arena_new(), &c, NULL);
     kernel_cpu(run.op)(&run.cpu);
@@ -336,7 +338,7 @@ static bool fails_with(HopperFault fault, const Subject *subject, int head)
         run = gradient_run(run.arena, &c, NULL, &run);
         kernel_cpu(run.op)(&run.cpu);
     }
-    /* The kernel believes in keys that the tensor does not have: they are zero, not hidden. */
+    /* The kernel expects keys that the tensor lacks: they are zero, not masked. */
     if (fault == HOPPER_no_tail_mask) run.device.size['T'] += HOPPER_TAIL;
     device_hopper_tail((uint64_t)run.device.size['T']);
     planted = (struct Planted){subject->kernel, fault};
@@ -349,7 +351,7 @@ static bool fails_with(HopperFault fault, const Subject *subject, int head)
     return fails;
 }
 
-/* In a process of its own. */
+/* Runs it in a separate process. */
 static bool is_seen(HopperFault fault, const Subject *subject, int head, uint32_t when,
                     uint64_t seed)
 {
@@ -376,13 +378,14 @@ static bool is_seen(HopperFault fault, const Subject *subject, int head, uint32_
 }
 
 #ifdef __SANITIZE_ADDRESS__
-enum { MOST_FAULTS = HOPPER_sound + 1 }; /* what shows the others are numbers, not addresses */
+enum { MOST_FAULTS = HOPPER_sound + 1 }; /* the other faults show in numbers, not addresses */
 #else
 enum { MOST_FAULTS = HOPPER_n_faults };
 #endif
 
-/* Four ways for boxes and products to come; a fault need be seen in one of them. (The gradients
- * need no mask of the tail where exp(0 - lse) is finite: what is no key is multiplied with 0.) */
+/* There are four ways for boxes and products to arrive; a fault need only show in one of them. (The
+ * gradients need no mask for the tail if exp(0 - lse) is finite, because positions without a key
+ * are multiplied by 0.) */
 static void each_fault_is_seen(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Every CUDA kernel of ops.def but contractions and attention, on the target, against the CPU's
- * kernels in fp64: each precision, sizes that fill no vector and no block, sizes that do, rows
- * wider than a block holds, memory that allows no wide access, and parts of split tensors. */
+/* Every CUDA kernel of ops.def except contractions and attention, on the target, against the CPU's
+ * kernels in fp64. Cases cover each precision, sizes that do and do not fill vectors and blocks,
+ * rows wider than a block holds, memory that allows no wide access, and parts of split tensors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -246,7 +246,7 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
     return c;
 }
 
-/* Logits of experts have as many as there are. */
+/* Logits of experts have as many entries as there are experts. */
 static Sizes sizes_of(OpKind op, const Sizes *sizes)
 {
     static const OpKind of_logits[] = {OP_topk, OP_route, OP_route_grad, OP_balance,
@@ -292,7 +292,8 @@ static void wide_rows(void **state)
     each(&wide, DT_f32, LIE_odd);
 }
 
-/* Rows that do not fit registers, nor shared memory: that of every device, of some, of none. */
+/* Rows that fit neither registers nor shared memory: that of every device, of some devices, of
+ * none. */
 static void the_widest_rows(void **state)
 {
     (void)state;
@@ -320,7 +321,7 @@ static void many_rows(void **state)
     each(&tall, DT_f32, LIE_aligned);
 }
 
-/* More than all threads of a grid take at once, and a tail. */
+/* More work than all threads of a grid take at once, and a tail. */
 static void more_than_a_grid(void **state)
 {
     (void)state;
@@ -335,8 +336,8 @@ static void more_than_a_grid(void **state)
         }
 }
 
-/* Sequences whose choices a block does not look through at once, and whose tokens are more than
- * those of its parts; an expert whose slots are more than one block's. */
+/* Sequences with more choices than a block searches at once, and with more tokens than their parts
+ * have; an expert with more slots than one block handles. */
 static void experts_of_long_sequences(void **state)
 {
     (void)state;
@@ -352,7 +353,7 @@ static void experts_of_long_sequences(void **state)
         }
 }
 
-/* Each 16-bit number becomes the 8-bit one that the definition says: ties, the ends of the range,
+/* Each 16-bit number must become the 8-bit one of the definition: ties, the ends of the range,
  * numbers below the smallest. */
 static void every_number_is_rounded(void **state)
 {

@@ -1,5 +1,5 @@
-/* The real CUDA module, as it was built, with all GPUs hidden: it loads whole (every symbol bound
- * at once), misses no kernel, and refuses politely. */
+/* The real CUDA module, as built, with all GPUs hidden: it loads completely (every symbol bound at
+ * once), lacks no kernel, and refuses to run with a proper message. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ static int setup(void **state)
     arena = arena_new();
     setenv("TANDEM_MODULE_DIR", TANDEM_REAL_MODULE_DIR, 1);
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
-    setenv("LD_BIND_NOW", "1", 1); /* whatever the command asks of dlopen: RTLD_NOW */
+    setenv("LD_BIND_NOW", "1", 1); /* whatever the command passes to dlopen: RTLD_NOW */
     assert_int_equal(chdir(command_new_folder(arena)), 0);
     return 0;
 }

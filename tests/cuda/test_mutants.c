@@ -1,15 +1,15 @@
-/* What the emulators prove of the CUDA kernels is worth what faults in them they see. Each record
- * of mutants.txt is a kernel with one fault: the file is compiled with it, linked before the others
- * into the programs that the record names (PROGRAM=OPS: its cases of ops with these words in their
- * names; watched_*: with loads and stores watched), and each of those must fail. It is a failure
- * when one does not (or runs to its end), when a mutant does not compile, and when its text no
- * longer stands in the file, once. So that a kill means something, programs linked with the same
- * file, unchanged, must pass.
+/* The emulators' tests of the CUDA kernels are worth only as much as the faults that they find.
+ * Each record of mutants.txt is a kernel with one fault. The file is compiled with it and linked
+ * before the others into the programs that the record names. (PROGRAM=OPS: its cases of ops whose
+ * names contain these words; watched_*: with loads and stores watched.) Each of those programs must
+ * fail. The test fails if one does not fail (or runs to its end), if a mutant does not compile, or
+ * if its text is not exactly once in the file. To make a kill meaningful, programs linked with the
+ * same unchanged file must pass.
  *
- * By default the table is read, and a seeded sample is run; TANDEM_MUTANTS=all: all of it.
- * TANDEM_MUTANTS_SEED chooses another sample, TANDEM_MUTANTS_OF the records whose heading has these
- * words in it, TANDEM_MUTANTS_PART=i/n every n-th of these, from the i-th on: for several at once.
- */
+ * The default reads the whole table and runs a seeded sample; TANDEM_MUTANTS=all runs all.
+ * TANDEM_MUTANTS_SEED chooses another sample. TANDEM_MUTANTS_OF selects the records whose heading
+ * contains these words. TANDEM_MUTANTS_PART=i/n runs every n-th of these from the i-th on, for
+ * several processes at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,11 +28,11 @@
 
 enum { SAMPLE = 6, MAX_PROGRAMS = 4, AT_LEAST = 40, TIMEOUT_S = 400 };
 #define KERNELS "kernels/cuda/"
-#define WHERE   "at"   /* the folder in which a mutated file is found before the sound one */
-#define NEVER   "none" /* a file that no kernel has */
+#define WHERE   "at"   /* the folder in which a mutated file is found before the original */
+#define NEVER   "none" /* a file that no kernel uses */
 
 typedef struct Mutant {
-    uint32_t line; /* of the table */
+    uint32_t line; /* line of the table */
     const char *heading, *file, *source, *program[MAX_PROGRAMS];
     uint32_t n_programs;
     const char *old, *fresh, *why;
@@ -104,8 +104,8 @@ static Mutants read_table(Arena *arena)
 
 /* ---- a mutated file ---- */
 
-/* The end of `pattern` in `text`, from its beginning; any white space is like any other. NULL: it
- * does not begin so. */
+/* Matches `pattern` at the start of `text`, where any white space equals any other, and returns its
+ * end. NULL: it does not match. */
 static const char *match(const char *text, const char *pattern)
 {
     while (*pattern != '\0') {
@@ -120,7 +120,8 @@ static const char *match(const char *text, const char *pattern)
     return text;
 }
 
-/* The file with the fault; NULL, and why, where the old text does not stand there once. */
+/* Returns the file with the fault; NULL and the reason if the old text is not there exactly
+ * once. */
 static const char *mutated(Arena *arena, const Mutant *m, const char **why)
 {
     const char *path = arena_print(arena, "%s/" KERNELS "%s", TANDEM_SOURCE_DIR, m->file);
@@ -147,7 +148,7 @@ static CommandResult shell(Arena *arena, double timeout_s, const char *script)
     return command_run_program(arena, timeout_s, argv);
 }
 
-/* The command that compiles a kernel's file for the CPU, up to its output. */
+/* Returns the command that compiles a kernel's file for the CPU, without its output. */
 static const char *compile_command(Arena *arena, const char *source, bool watched)
 {
     const char *folder =
@@ -173,7 +174,7 @@ static const char *compile_command(Arena *arena, const char *source, bool watche
     return found;
 }
 
-/* To WHERE/kernel.o: the source as it is found with the mutated file, if there is one, first. */
+/* Compiles WHERE/kernel.o; the mutated file, if there is one, is found first. */
 static bool compile(Arena *arena, const Mutant *m, const char *text, bool watched, const char **why)
 {
     const char *command = compile_command(arena, m->source, watched),
@@ -195,7 +196,7 @@ static bool compile(Arena *arena, const Mutant *m, const char *text, bool watche
     return r.exit_code == 0;
 }
 
-/* WHERE/program: as the build links it, but for the object. */
+/* Links WHERE/program as the build does, except for this object. */
 static bool link_program(Arena *arena, const char *program, const char **why)
 {
     CommandResult r = shell(arena, TIMEOUT_S,
@@ -230,7 +231,8 @@ static bool is_watched(const char *name)
     return strncmp(name, "watched_", 8) == 0 || strcmp(name, "test_sectors") == 0;
 }
 
-/* PROGRAM or PROGRAM=OPS, with one file of kernels compiled anew: of the text, if there is one. */
+/* Runs PROGRAM or PROGRAM=OPS with one file of kernels compiled anew, from the text if there is
+ * one. */
 static Fate run_program(Arena *arena, const Mutant *m, const char *text, const char *program,
                         const char **why, double *seconds)
 {
@@ -284,7 +286,7 @@ static void table_is_whole(void **state)
     arena_free(arena);
 }
 
-/* The same way, with nothing changed: the program must run to its end. */
+/* The same without a change: the program must run to its end. */
 static void without_a_fault_nothing_fails(void **state)
 {
     (void)state;

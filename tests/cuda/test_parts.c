@@ -1,6 +1,6 @@
-/* CUDA kernels on parts of split tensors, where global indices count: a vocabulary's part with
- * padding, positions that begin somewhere, draws by global element, ranges of a flat unit. And what
- * only some devices' programs do: faults, a step that is left out, moves between layouts. */
+/* CUDA kernels on parts of split tensors, where global indices matter: a vocabulary's part with
+ * padding, positions that begin anywhere, draws by global element, ranges of a flat unit. Also work
+ * that only some programs have: faults, a skipped step, moves between layouts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 static const DType precisions[] = {DT_f32, DT_bf16, DT_f16};
 
-/* Every precision and both ways to lie in memory. */
+/* Every precision, and both alignments in memory. */
 static void each(CudaCase c, const Sizes *local, const Sizes *whole, Part part)
 {
     Binding global;
@@ -52,7 +52,7 @@ static void parts_of_a_vocabulary(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         each(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 0}});
         each(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 40}});
-        /* the id that is frequent, 50, is the first of this part, and of the next */
+        /* id 50, which is frequent, is the first of this part, then of the next */
         each(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 50}});
         each(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 10}});
         each(cases[i], &local_vocabulary, &whole_vocabulary,
@@ -99,7 +99,7 @@ static void draws_by_global_element(void **state)
     each(c, &local, &whole, (Part){.start = {0}});
     each(c, &local, &whole, lower);
     each(c, &odd, &wide, corner);
-    /* rows in two chunks, of whole columns and of some */
+    /* rows in two chunks, of whole columns and of parts */
     const Sizes four = {{0}, {4, 24}};
     Part two = {.start = {0}}, two_of = {.start = {0}};
     two.start[rows] = 2, two.second[rows] = 8;
@@ -147,7 +147,7 @@ static void ranges_of_a_flat_unit(void **state)
     }
 }
 
-/* Query heads of a group that is split, and parts that begin inside an eight. */
+/* Query heads of a split group, and parts that begin inside a group of eight. */
 static void parts_of_groups(void **state)
 {
     (void)state;
@@ -170,7 +170,7 @@ static void parts_of_groups(void **state)
     }
 }
 
-/* Slots of other ranks' experts are nobody's here, and those of experts that only pad are empty. */
+/* Slots of other ranks' experts belong to nobody here, and those of padding experts are empty. */
 static void parts_of_the_experts(void **state)
 {
     (void)state;
@@ -195,7 +195,7 @@ static void parts_of_the_experts(void **state)
     }
 }
 
-/* Where it counts: it is as large as the root that it is added to. */
+/* eps matters here: it is as large as the root that it is added to. */
 static void a_large_eps(void **state)
 {
     (void)state;
@@ -205,7 +205,7 @@ static void a_large_eps(void **state)
          (Part){.start = {0}});
 }
 
-/* ---- what the device alone does ---- */
+/* ---- work of the device alone ---- */
 
 static void unknown_ids_are_faults(void **state)
 {
@@ -234,7 +234,7 @@ static void unknown_ids_are_faults(void **state)
     compare_free();
 }
 
-/* Labels below 0 are ignored; those that the vocabulary does not have are told. */
+/* Labels below 0 are ignored; labels outside the vocabulary are reported. */
 static void unknown_labels_are_faults(void **state)
 {
     (void)state;
@@ -272,7 +272,7 @@ static void unknown_labels_are_faults(void **state)
     compare_free();
 }
 
-/* A norm that is not finite: parameters and moments stay as they were. */
+/* If the norm is not finite, parameters and moments stay unchanged. */
 static void a_bad_norm_changes_nothing(void **state)
 {
     (void)state;
@@ -303,7 +303,7 @@ static void a_bad_norm_changes_nothing(void **state)
     compare_free();
 }
 
-/* Rounded by draws, bf16 weights are the CPU's bit for bit, wherever the part begins. */
+/* bf16 weights that are rounded by draws equal the CPU's bit for bit, wherever the part begins. */
 static void draws_of_rounding(void **state)
 {
     (void)state;
@@ -312,7 +312,7 @@ static void draws_of_rounding(void **state)
     const Control control = {.step = now->step, .lr = now->lr, .seed = now->seed};
     const Attrs attrs = {.beta1 = .9, .beta2 = .95, .eps = 1e-8, .stochastic = 1, .site = 7};
     for (int64_t start = 0; start < 6; start++) {
-        Value v[2][5]; /* the CPU's, the device's: param, m, v, grad, clip */
+        Value v[2][5]; /* the CPU's; the device's: param, m, v, grad, clip */
         for (int side = 0; side < 2; side++)
             for (int i = 0; i < 5; i++) {
                 v[side][i] = (Value){i == 4 ? DT_f64 : i == 3 ? DT_f32 : DT_bf16, 1, {N}, NULL};
@@ -399,7 +399,7 @@ static void moves_between_layouts(void **state)
             }
 }
 
-/* Dealt out in a zigzag: tokens of cp = 2, 3, 4, on their way to the keys of all and back. */
+/* In a zigzag: tokens of cp = 2, 3, 4, on their way to the keys of all ranks and back. */
 static void moves_of_chunks(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Contractions through the library's calls, on its double: every row as the signature says, what is
- * chosen, timed, kept and found again, and what happens when calls fail. */
+/* Contractions through the library's calls, on its double: every row gives the signature's result;
+ * choices are timed, stored and found again; and failing calls are handled. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 #include "tests/cuda/cublas/cublas_double.h"
 #include "tests/cuda/runtime_double.h"
 
-/* Choices that are kept in the test's memory. */
+/* Choices stored in the test's memory. */
 enum { MAX_KEPT = 32, CHOICE_BYTES = 64 };
 typedef struct Kept {
     uint32_t n, gets;
@@ -70,7 +70,7 @@ static void close_products(Session *s)
     assert_int_equal(cublas_double.objects + runtime_double.objects, 0);
 }
 
-/* As one rank does once all is prepared. */
+/* Settles the choices as a single rank does after preparation. */
 static void settle_alone(Session *s)
 {
     CudaProductChoice all[8];
@@ -92,7 +92,7 @@ static void assert_result(Contraction *c, const double *must, double tolerance)
     }
 }
 
-/* How many products the library carried out in one call; 0: it did not. */
+/* Returns how many products the library carried out in one call; 0: none. */
 static int64_t check_row(OpKind op, uint64_t draw, DType in, DType out, uint32_t capability)
 {
     CudaProductOptions options = hopper;
@@ -130,11 +130,11 @@ static void each_row(void **state)
             by_library += cublas_double.products;
         }
     }
-    assert_true(by_library > 4 * 7 * 9); /* not all went round it, */
-    assert_true(several >= 3 * 4);       /* nor all where each expert has a product */
+    assert_true(by_library > 4 * 7 * 9); /* the library carried out most of them, */
+    assert_true(several >= 3 * 4);       /* ... some of them with a product for each expert */
 }
 
-/* What is timed: the fastest of the repeatable ways; the one that is not is never run. */
+/* The fastest repeatable algorithm is chosen; the one that is not repeatable is never run. */
 static void fastest_is_kept_and_found(void **state)
 {
     (void)state;
@@ -171,7 +171,7 @@ static void fastest_is_kept_and_found(void **state)
     }
 }
 
-/* Another device, another version of the library, another call: a choice of its own. */
+/* Another device, another library version or another call has its own choice. */
 static void choices_belong_to_their_device(void **state)
 {
     (void)state;
@@ -195,7 +195,7 @@ static void choices_belong_to_their_device(void **state)
     }
 }
 
-/* Kept bytes that the library refuses, or that are not repeatable, are not used. */
+/* Stored bytes that the library refuses, or that are not repeatable, are not used. */
 static void bad_choices_are_refused(void **state)
 {
     (void)state;
@@ -227,7 +227,8 @@ static void bad_choices_are_refused(void **state)
     }
 }
 
-/* No memory to time in: the library's first repeatable way, and nothing is kept. */
+/* Without memory for timing, the library's first repeatable algorithm is used, and nothing is
+ * stored. */
 static void no_memory_to_time_in(void **state)
 {
     (void)state;
@@ -250,9 +251,8 @@ static void no_memory_to_time_in(void **state)
     runtime_double.no_memory = false;
 }
 
-/* A device that fails while ways are timed is told with what was timed, and is no call without
- * room.
- */
+/* A device that fails during timing is reported with what was being timed, and is not taken for a
+ * lack of memory. */
 static void a_device_lost_in_timing(void **state)
 {
     (void)state;
@@ -274,7 +274,7 @@ static void a_device_lost_in_timing(void **state)
         assert_false(cuda_products_prepare(c.op, &c.args, &s.cuda, &s.error));
         gemm_of(c.op, &c.args, &(GemmRules){.eight_bit = true, .eight_bit_k_major = true}, &g);
         gemm_name(&g, name);
-        name[100] = 0; /* of a long one, the beginning */
+        name[100] = 0; /* only the beginning of a long name */
         assert_non_null(strstr(s.error.text, cases[i].way));
         assert_non_null(strstr(s.error.text, name));
         assert_non_null(strstr(s.error.text, ": cudaEventSynchronize: an illegal address"));
@@ -284,7 +284,8 @@ static void a_device_lost_in_timing(void **state)
     }
 }
 
-/* A call is chosen for once, however often it comes, and alike whether it was prepared or not. */
+/* A call is chosen for once, however often it comes, and in the same way whether or not it was
+ * prepared. */
 static void chosen_once(void **state)
 {
     (void)state;

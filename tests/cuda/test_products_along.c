@@ -1,5 +1,5 @@
-/* Products with what goes along with them, through the library's calls, on its double or on a
- * device: every form against fp64; and what is no form. */
+/* Products with fused ops through the library's calls, on its double or on a device: every form
+ * against fp64; and ops that form no such call. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 #include "tests/cuda/product_chain.h"
 #include "tests/cuda/runtime_double.h"
 
-/* What the double alone can say. */
+/* Checks that only the double allows. */
 #ifdef TANDEM_GPU
 static void assert_one_call(const Form *f)
 {
@@ -29,7 +29,8 @@ static void assert_one_call(const Form *f)
 }
 #endif
 
-/* Is it one call of the library? Launched at once, or from a captured graph. */
+/* Returns true if it is one call of the library. It is launched at once, or from a captured
+ * graph. */
 static bool check_form(const Form *f, uint64_t draw, DType in, DType out)
 {
     cublas_double_reset();
@@ -48,7 +49,7 @@ static bool check_form(const Form *f, uint64_t draw, DType in, DType out)
         if (wrong) fail_msg("%s, draw %u: %s", f->name, (unsigned)draw, wrong);
         assert_one_call(f);
     }
-    assert_true(taken <= must); /* else a bias alone may go along */
+    assert_true(taken <= must); /* else only a bias may be fused */
     if (target_context()->products == NULL) assert_true(taken == must);
     cuda_products_close(cuda.products);
     assert_int_equal(cublas_double.objects + runtime_double.objects, 0);
@@ -56,8 +57,8 @@ static bool check_form(const Form *f, uint64_t draw, DType in, DType out)
     return taken;
 }
 
-/* The double takes what its manual says. A device's library need not have a repeatable way for each
- * (the backend then goes part by part), but it has some for bf16. */
+/* The double accepts what its manual says. A device's library need not have a repeatable algorithm
+ * for each form (the backend then goes part by part), but it must have some for bf16. */
 static void every_form(void **state)
 {
     (void)state;
@@ -80,7 +81,7 @@ static void every_form(void **state)
 }
 
 #ifndef TANDEM_GPU
-/* A library that forgets what is to go along: each form's numbers tell. */
+/* A library that forgets a fused op: each form's numbers show it. */
 static void a_wrong_epilogue_is_seen(void **state)
 {
     (void)state;
@@ -101,14 +102,14 @@ static void a_wrong_epilogue_is_seen(void **state)
 }
 #endif
 
-#ifndef TANDEM_GPU /* what the rules of our own say, whatever the library */
-/* ---- what is no form ---- */
+#ifndef TANDEM_GPU /* our own rules, whatever the library */
+/* ---- ops that form no such call ---- */
 
 typedef void Spoil(Chain *ch);
 
 static void spoil_unread(Chain *ch)
 {
-    ch->part[0].unread = 0; /* somebody else reads what only goes through */
+    ch->part[0].unread = 0; /* another instruction reads a value that should only be passed on */
 }
 static void spoil_bias_address(Chain *ch)
 {
@@ -148,7 +149,7 @@ static void spoil_product(Chain *ch)
 }
 static void spoil_hidden(Chain *ch)
 {
-    ch->args[2].ptr[0] = ch->args[0].ptr[2]; /* x w, of which only x w + bias is there */
+    ch->args[2].ptr[0] = ch->args[0].ptr[2]; /* x w, although only x w + bias exists */
 }
 static void spoil_sums_type(Chain *ch)
 {
@@ -173,7 +174,7 @@ static void what_is_no_form(void **state)
                  {"bias", spoil_accumulates, 0},
                  {"bias", spoil_product, 0},
                  {"bias", spoil_value, 0},
-                 {"bias, gelu, kept", spoil_input_address, 2}, /* the bias alone */
+                 {"bias, gelu, kept", spoil_input_address, 2}, /* only the bias is fused */
                  {"bias, gelu, kept", spoil_bias_type, 0},
                  {"other", spoil_other, 0},
                  {"other", spoil_out, 0},
@@ -198,7 +199,7 @@ static void what_is_no_form(void **state)
 
 #endif
 
-/* 8-bit operands take another term along, and nothing else. */
+/* With 8-bit operands only another term may be fused. */
 static void eight_bits(void **state)
 {
     (void)state;
@@ -225,7 +226,7 @@ static void eight_bits(void **state)
 }
 
 #ifndef TANDEM_GPU
-/* The library's own refusals, each a call that ends with an error. */
+/* The library's own refusals, each one a call that ends with an error. */
 static void the_library_refuses(void **state)
 {
     (void)state;

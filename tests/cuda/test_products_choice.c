@@ -1,5 +1,5 @@
-/* How a product and what could go along with it are carried out: as one call or one by one, by what
- * is faster, as the first rank that chose, and again as it was kept. */
+/* A product and its possible fused ops run as one call or one by one: whichever is faster, or the
+ * choice of the first rank that has one, or the stored choice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,7 +58,7 @@ static uint32_t choices_of(const CudaContext *cuda, CudaProductChoice all[4])
     return n;
 }
 
-/* Whichever is faster, one call or one by one; and found again, also that it was one by one. */
+/* The faster way is stored and found again, also if it is one by one. */
 static void the_faster_is_kept(void **state)
 {
     (void)state;
@@ -92,8 +92,7 @@ static void the_faster_is_kept(void **state)
     }
 }
 
-/* Two ranks that have measured the opposite choose what the first has chosen, and the first keeps
- * it. */
+/* Two ranks that measured the opposite follow the first rank's choice, and the first stores it. */
 static void ranks_choose_alike(void **state)
 {
     (void)state;
@@ -134,7 +133,7 @@ static void ranks_choose_alike(void **state)
     }
 }
 
-/* What another rank has chosen, and the library does not take here, ends the run. */
+/* If another rank's choice is not accepted by the library here, the run ends. */
 static void a_choice_that_does_not_fit(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* What each kernel takes of a processor, by what ptxas said when the build compiled it (OBJECT.log,
- * kept by cmake/ptxas_log.sh): as many blocks fit as its definition promises, static shared memory
- * is within what every block has, and registers are spilled only where the table below has it. */
+/* A kernel's use of a processor, by the messages of ptxas in the build (OBJECT.log, kept by
+ * cmake/ptxas_log.sh). As many blocks must fit as its definition promises. Static shared memory
+ * must be within every block's limit. Only kernels in the table below may spill registers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,9 +19,9 @@ enum { N_ARCHS = 3, REGISTERS = 65536, STATIC_SHARED_BYTES = 48 * 1024 };
 
 static const char *const archs[N_ARCHS] = {"sm_80", "sm_90a", "sm_100"};
 
-/* Bytes that a thread stores when registers are spilled, by architecture; any other kernel: none.
- * Gradients for heads of 256 hold more than 255 registers' worth; smaller ones spill a few words
- * once, outside their loops' products. The numbers are those of one nvcc. */
+/* Bytes that a thread stores when registers are spilled, by architecture; all other kernels: none.
+ * Gradients for heads of 256 need more than 255 registers; smaller ones spill a few words once,
+ * outside their product loops. The numbers are for one version of nvcc. */
 #define TABLE_NVCC "13.0.88"
 typedef struct Spill {
     const char *kernel;
@@ -36,8 +36,7 @@ static const Spill spills[] = {
 };
 enum { N_SPILLS = sizeof spills / sizeof spills[0], MAX_KERNELS = 256 };
 
-/* A kernel's name is at `at` of the mangled one: _Z, perhaps L, the length of the name, the name.
- */
+/* Finds a kernel's name in a mangled one: _Z, perhaps L, the length of the name, the name. */
 static bool is_called(const char *mangled, const char *name)
 {
     if (strncmp(mangled, "_Z", 2) != 0) return false;
@@ -62,7 +61,7 @@ static uint32_t allowed(const DeviceKernel *kernel, int arch)
     return 0;
 }
 
-/* Registers are given to warps, 8 a thread at a time. */
+/* Registers are allocated to warps, 8 for each thread at a time. */
 static uint32_t block_registers(const DeviceKernel *kernel, uint32_t each)
 {
     return (each + 7) / 8 * 8 * ((kernel->threads + 31) / 32 * 32);
@@ -129,8 +128,7 @@ static void look_at_log(const char *log, Seen *seen, Str *wrong)
     }
 }
 
-/* Every kernel must have been seen for every architecture, and every row of the table have a
- * kernel. */
+/* Every kernel must occur for every architecture, and every row of the table must have a kernel. */
 static void look_for_missing(const Seen *seen, Str *wrong)
 {
     int at = 0;
@@ -159,7 +157,8 @@ static char *read_log(const char *object, size_t n, Arena *arena)
     return text;
 }
 
-/* What is wrong with the build's logs, in each of which `from` (if any) has become `to`. */
+/* Returns the faults in the build's logs, after `from` (if given) has been replaced by `to` in
+ * each. */
 static const char *verdict(const char *from, const char *to, Arena *arena)
 {
     Seen seen;
@@ -186,7 +185,7 @@ static void kernels_take_what_they_may(void **state)
     arena_free(arena);
 }
 
-/* Planted in what ptxas said: each must be seen. */
+/* Faults planted in the messages of ptxas: each must be found. */
 static void what_is_wrong_is_seen(void **state)
 {
     (void)state;
@@ -214,7 +213,7 @@ static void what_is_wrong_is_seen(void **state)
         if (strstr(wrong, cases[i].seen) == NULL)
             fail_msg("case %zu: no \"%s\" in \"%s\"", i, cases[i].seen, wrong);
     }
-    /* A row of the table that the kernel has outgrown. */
+    /* A row of the table that the kernel has exceeded. */
     if (strcmp(TANDEM_NVCC, TABLE_NVCC) == 0) {
         const char *wrong = verdict("frame, 100 bytes spill stores, 100 bytes spill loads\n",
                                     "frame, 4 bytes spill stores, 4 bytes spill loads\n", arena);

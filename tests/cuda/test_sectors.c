@@ -1,7 +1,7 @@
-/* How kernels of aligned tensors ask for memory: the 32-byte sectors that each warp's request
- * touches against the fewest that would hold its bytes, and the passes that shared memory needs
- * against those without bank conflicts (watch.h). What no GPU has measured, but a bad layout would
- * show here. TANDEM_WATCH=print prints the table. */
+/* How kernels with aligned tensors access memory. It compares the 32-byte sectors of each warp's
+ * requests with the fewest that hold their bytes, and the passes of shared memory with those
+ * without bank conflicts (watch.h). No GPU has measured this, but a bad layout would show here.
+ * TANDEM_WATCH=print prints the table. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -127,7 +127,7 @@ static void attention(DType dtype, int64_t E, bool hopper)
     arena_free(arena);
 }
 
-/* One kernel that makes 8-bit numbers and lays them both ways. */
+/* One kernel that makes 8-bit numbers and stores them in both orders. */
 static void quantised_and_turned(void)
 {
     static const int64_t dim[] = {1, 128, 256}, turned[] = {256, 1, 128};
@@ -168,21 +168,21 @@ static void run_all(void)
     watch_count(false);
 }
 
-/* What may be more than the rest, and why. */
+/* Kernels that may exceed the limit, with the reason. */
 static const struct {
     const char *kernel;
     double sectors;
 } others[] = {
-    /* eights of fp32: a lane's two requests touch the same sector, a half each */
+    /* groups of eight fp32: a lane's two requests touch the same sector, half of it each */
     {"column_sums", 1.8},
     {"spectral_rows", 1.7},
     {"adamw_unit", 1.7},
     {"amax_of_columns", 1.7},
     {"amax_end", 2},
     {"pick_rows", 4},          /* one number of each row */
-    {"sort_scatter", 2},       /* an entry goes where its digit does */
-    {"slots_of_experts", 1.5}, /* a choice is numbered where it lies, by its expert's warp */
-    /* lse and delta of one of four heads that lie side by side; boxes are not counted */
+    {"sort_scatter", 2},       /* an entry goes to its digit's place */
+    {"slots_of_experts", 1.5}, /* each choice is numbered in place by its expert's warp */
+    /* lse and delta of one of four neighbouring heads; boxes are not counted */
     {"attention_hopper_dq_f16_64", 1.2},
     {"attention_hopper_dkv_f16_64", 1.2},
 };

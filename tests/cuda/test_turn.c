@@ -1,6 +1,6 @@
-/* What quantises and the transposed copy of what it makes, as one kernel: to the bits of the two
- * one by one, whatever the scales, the sizes and how the arguments lie; and what is no such pair.
- */
+/* Quantisation and the transposed copy of its output as one kernel: the bits equal those of the two
+ * single ops, for any scales, sizes and alignment of arguments. Also pairs that must not be
+ * fused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 typedef struct Pair {
     OpKind quantise, turn;
     CudaKernel first, second;
-    char scales; /* 'a': one of all, 'r': of rows, 'c': of columns */
+    char scales; /* 'a': one for all, 'r': one for each row, 'c': one for each column */
 } Pair;
 
 #define PAIR(how, what, scales)                                                                    \
@@ -54,7 +54,7 @@ static Value value_of(DType t, uint32_t n, const int64_t *dim, bool odd)
     return v;
 }
 
-/* Numbers up to and beyond the largest magnitudes, which are drawn on their own; a few are none. */
+/* Numbers up to and beyond the largest magnitudes, which are drawn separately; a few are NaN. */
 static void fill(Run *r)
 {
     const Value *x = &r->value[X], *amax = &r->value[AMAX];
@@ -108,7 +108,7 @@ static void check(const Pair *p, int64_t rows, int64_t columns, DType real, DTyp
     assert_true(TARGET_RUN(0, p->second(&r.args[1], target_context(), &error), &error));
     memcpy(straight, r.value[EIGHT_BIT].at, n);
     memcpy(turned, r.value[TURNED].at, n);
-    for (int64_t i = 0; i < rows; i++) /* what a transposed copy is */
+    for (int64_t i = 0; i < rows; i++) /* the definition of a transposed copy */
         for (int64_t j = 0; j < columns; j++)
             assert_int_equal(turned[j * rows + i], straight[i * columns + j]);
     for (uint32_t unread = 0; unread < 2; unread++) {
@@ -141,7 +141,7 @@ static void one_kernel_both_ways(void **state)
                       (p + s + (size_t)k) % 4 == 3);
 }
 
-/* Another tensor's copy, scales of another matrix, numbers of more than 8 bits: each is launched
+/* Another tensor's copy, scales of another matrix, numbers of more than 8 bits: each op is launched
  * alone. */
 static void what_is_no_pair(void **state)
 {
@@ -164,7 +164,7 @@ static void what_is_no_pair(void **state)
     last = run_of(&pairs[2], 32, 16, DT_bf16, DT_e4m3, false);
     fix(&rows), fix(&last);
     last.args[1].ptr[0] = rows.args[0].ptr[2];
-    last.args[1].rows = 8, last.args[1].size['n'] = 64; /* the same elements, other rows */
+    last.args[1].rows = 8, last.args[1].size['n'] = 64; /* the same elements in other rows */
     CudaChainPart mixed[2] = {rows.part[0], last.part[1]};
     assert_int_equal(kernel_cuda_chain_length(mixed, 2), 0);
     compare_free();

@@ -1,5 +1,5 @@
-/* What is watched of kernels (watch.h) is seen: races that no order of threads shows, bytes that a
- * kernel was not given, and how many sectors and passes its accesses take. */
+/* The watching of kernels (watch.h) finds races that no order of threads shows, bytes that a kernel
+ * was not given, and the number of sectors and passes of its accesses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,11 +24,11 @@ enum { THREADS = 64, BLOCKS = 2, N = THREADS * BLOCKS };
 
 typedef enum Wrong {
     WRONG_none,
-    WRONG_no_barrier,     /* a thread reads what one of another warp writes */
-    WRONG_shuffle_orders, /* ... or one of its own, after a shuffle alone */
-    WRONG_no_second,      /* it writes again while that one may still read */
+    WRONG_no_barrier,     /* a thread reads a number that one of another warp writes */
+    WRONG_shuffle_orders, /* ... or one of its own warp, after only a shuffle */
+    WRONG_no_second,      /* it writes again while another thread may still read */
     WRONG_two_blocks,     /* two blocks write one number */
-    WRONG_no_atomic,      /* all threads raise one */
+    WRONG_no_atomic,      /* all threads raise one number */
     WRONG_reads_beyond,
     WRONG_writes_beyond,
     WRONGS
@@ -41,7 +41,7 @@ typedef struct TurnArgs {
     int32_t fault;
 } TurnArgs;
 
-/* Each block's numbers of even threads change places with those of odd ones; twice. */
+/* In each block, numbers of even threads change places with those of odd ones, twice. */
 KERNEL(turn_pairs, TurnArgs, THREADS, 1)
 {
     SHARED(float, held);
@@ -96,7 +96,7 @@ static bool dies(Wrong fault, uint64_t seed)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
-/* In the plainest order too, where most of them do no harm. */
+/* Also in the plainest order, where most faults do no harm. */
 static void each_fault_is_seen(void **state)
 {
     (void)state;
@@ -108,14 +108,14 @@ static void each_fault_is_seen(void **state)
     }
 }
 
-/* ---- boxes and products: what ordinary stores have made, they see behind a fence ---- */
+/* ---- boxes and products see ordinary stores only behind a fence ---- */
 
 typedef enum Fence {
     FENCE_between, /* after the stores, before the barrier */
     FENCE_none,
     FENCE_before, /* the stores */
     FENCE_behind, /* the barrier */
-    FENCE_of_one, /* by one of those that stored */
+    FENCE_of_one, /* by one of the threads that stored */
     FENCES
 } Fence;
 
@@ -123,7 +123,7 @@ typedef struct StoredArgs {
     TensorMap map;
     float *y;
     int32_t fence;
-    bool box; /* over what is stored; else a product of it */
+    bool box; /* a box over the stored data; else a product of it */
 } StoredArgs;
 
 enum { ROWS = 64, TILE_BYTES = ROWS * 128 };
@@ -211,7 +211,7 @@ static void a_fence_is_between_the_proxies(void **state)
     }
 }
 
-/* What one kernel wrote the next may read; and memory that came back is nobody's. */
+/* A kernel may read what the previous one wrote; freed memory belongs to nobody. */
 static void kernels_follow_each_other(void **state)
 {
     (void)state;
@@ -266,7 +266,7 @@ static void accesses_are_counted(void **state)
     assert_int_equal(c.sectors, 4);
     assert_int_equal(c.fewest_sectors, 4);
     assert_int_equal(c.passes, 1);
-    c = counts_of(false, 8, WARP); /* a sector and a bank for each lane alone */
+    c = counts_of(false, 8, WARP); /* a separate sector and bank for each lane */
     assert_int_equal(c.sectors, 32);
     assert_int_equal(c.fewest_sectors, 4);
     assert_int_equal(c.passes, 32);

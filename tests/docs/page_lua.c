@@ -1,5 +1,5 @@
-/* docs/reference/lua.md: tandem.nn from the table that nn.lua reads, and the files of the library
- * by the first sentence of each. */
+/* docs/reference/lua.md: tandem.nn from the table that nn.lua reads, and the library's files with
+ * the first sentence of each. */
 #include <assert.h>
 #include <ctype.h>
 #include <dirent.h>

@@ -47,7 +47,7 @@ static const char *type_text(Arena *arena, const Field *f)
     return str_text(&out);
 }
 
-/* The value of a field that nobody set, where the default says something. */
+/* Returns the value of an unset field, if the default says something. */
 static const char *default_text(Arena *arena, const Field *f, const char *from)
 {
     const void *at = from + f->offset;
@@ -103,8 +103,8 @@ static const char *default_text(Arena *arena, const Field *f, const char *from)
 typedef struct PlanPage {
     Arena *arena;
     Str out;
-    const char *from; /* a plan, or a pass, of which nothing was set */
-    const char *last; /* the pattern of the last row: its other keys are named once */
+    const char *from; /* a plan, or a pass, with nothing set */
+    const char *last; /* the pattern of the last row; its other keys are named once */
     bool in_table;
 } PlanPage;
 
@@ -131,7 +131,7 @@ static void add_row(PlanPage *w, const Field *f, const FieldDoc *doc)
               page_cell(w->arena, type_text(w->arena, f)), value, unit, page_cell(w->arena, text));
 }
 
-/* Is it a table of its own: "batch" but not "cluster.pcie"? */
+/* True for a table of its own: "batch" but not "cluster.pcie". */
 static bool is_section(const Field *f)
 {
     return f->kind == FIELD_table && strchr(f->path, '.') == NULL;
@@ -152,7 +152,7 @@ static void add_plan(PlanPage *w)
                                                  strcmp(f->path, "parallel") == 0);
             if (alone != (section == 0)) continue;
             if (strncmp(f->path, "runtime.ops.", 12) ==
-                0) { /* the keys of the first op stand for all */
+                0) { /* the keys of the first op stand for all ops */
                 const char *op = f->path + 12;
                 if (first_op == NULL) first_op = op, op_length = strcspn(op, ".");
                 if (strncmp(op, first_op, op_length) != 0 || strcspn(op, ".") != op_length)

@@ -1,4 +1,4 @@
-/* The list of pages, and the ones that follow from the command's own tables. */
+/* The list of pages, and the pages that follow from the command's own tables. */
 #include "tests/docs/pages.h"
 
 #include <assert.h>
@@ -89,7 +89,7 @@ static void add_option(Str *out, const Option *option)
     str_print(out, "` | %s |\n", page_cell(out->arena, option->help));
 }
 
-/* The options of a verb; groups 0: those of every verb. */
+/* Writes the options of a verb; groups 0: those of every verb. */
 static void add_options(Str *out, uint32_t groups)
 {
     bool any = false;

@@ -20,27 +20,27 @@ const char *page_store(Arena *arena);
 const char *page_lua(Arena *arena);
 const char *page_picture(Arena *arena);
 
-/* The first lines of a page: its title and who wrote it. */
+/* Writes the first lines of a page: its title and its generator. */
 Str page_begin(Arena *arena, const char *title, const char *source);
-/* Words, wrapped at 100 columns. */
+/* Writes words, wrapped at 100 columns. */
 void page_text(Str *out, const char *text);
-/* A cell of a table: `|` would end it. */
+/* Escapes a table cell, in which `|` would end the cell. */
 const char *page_cell(Arena *arena, const char *text);
-/* `a`, `b`: names that stand apart by spaces. */
+/* Turns names separated by spaces into `a`, `b`. */
 const char *page_names(Arena *arena, const char *names);
 
-/* One row of cli/documents.def and of store/columns.def. */
+/* One row of cli/documents.def or of store/columns.def. */
 typedef struct DocumentRow {
     const char *verbs, *keys, *text;
 } DocumentRow;
 extern const DocumentRow document_rows[];
 extern const uint32_t n_document_rows;
 typedef struct ColumnRow {
-    const char *table, *columns, *text; /* columns NULL: of the table itself */
+    const char *table, *columns, *text; /* columns NULL: the text describes the table itself */
 } ColumnRow;
 extern const ColumnRow column_rows[];
 extern const uint32_t n_column_rows;
-/* Is `word` one of the words of `words`? */
+/* True if `word` is one of the words of `words`. */
 bool page_has_word(const char *words, const char *word);
 
 #endif

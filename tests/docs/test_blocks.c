@@ -1,9 +1,8 @@
-/* What README.md, docs/tutorial and docs/how-to show is what the program prints. Each document has
- * a folder of its own. A block ```lua whose first line is `-- NAME.lua` becomes that file. In a
- * block
- * ```console each line `$ COMMAND` is run by the shell, and the lines below it are its output:
- * `...` stands for any lines, a number behind `≈` for any number. A block that begins with
- * `# needs ...` is not run but counted. TANDEM_UPDATE_GOLDEN=1 renews blocks without ≈. */
+/* The blocks of README.md, docs/tutorial and docs/how-to show the program's real output. Each
+ * document has a folder of its own. A block ```lua whose first line is `-- NAME.lua` becomes that
+ * file. In a block ```console each line `$ COMMAND` is run by the shell, and the lines below it are
+ * its output: `...` stands for any lines, a number behind `≈` for any number. A block that begins
+ * with `# needs ...` is not run but counted. TANDEM_UPDATE_GOLDEN=1 renews blocks without ≈. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +45,8 @@ static Lines lines_of(Arena *arena, const char *text)
     return lines;
 }
 
-/* The command of a prompt; `make demo` echoes commands of its own. NULL: a line of output. */
+/* Returns the command of a prompt; `make demo` echoes commands of its own. NULL: the line is
+ * output. */
 static const char *command_of(const char *line)
 {
     if (starts(line, "$ ")) return line + 2;
@@ -70,8 +70,8 @@ static size_t number_at(const char *at)
     return n;
 }
 
-/* Rounding differs between processors and costs age: 2.04e-15, `ratio 1.24`, the tensor that is
- * worst and `N days old` fit any. */
+/* Rounding and costs' age differ between processors: 2.04e-15, `ratio 1.24`, the worst tensor and
+ * `N days old` match any. */
 static size_t loose_at(const char *start, const char *at)
 {
     static const char worst[] = " tensors (";
@@ -125,7 +125,7 @@ static bool fits(const Lines *doc, uint32_t from, uint32_t to, const Lines *got)
     return gap || g == got->n;
 }
 
-/* The new output: a gap reaches to the line that begins with the same word as before. */
+/* Makes the new output: a gap reaches to the line that begins with the same word as before. */
 static void renew(const Lines *doc, uint32_t from, uint32_t to, const Lines *got, Str *out)
 {
     uint32_t g = 0;
@@ -146,7 +146,7 @@ static void renew(const Lines *doc, uint32_t from, uint32_t to, const Lines *got
     for (; !open && g < got->n; g++) str_print(out, "%s\n", got->at[g]);
 }
 
-/* One ```console block, of the lines from..to; it is copied to `out` as it is or renewed. */
+/* Handles one ```console block, lines from..to; it is copied to `out` unchanged or renewed. */
 static void console(Arena *arena, const char *path, const Lines *doc, uint32_t from, uint32_t to,
                     Counts *counts, Str *out)
 {
@@ -184,10 +184,10 @@ static void in_a_fresh_folder(Arena *arena, const char *home)
     assert_int_equal(chdir(command_new_folder(arena)), 0);
     assert_int_equal(symlink(TANDEM_SOURCE_DIR "/scripts", "scripts"), 0);
     assert_int_equal(symlink(TANDEM_SOURCE_DIR "/tests", "tests"), 0);
-    assert_int_equal(mkdir("build", 0777), 0); /* make demo has its store there */
+    assert_int_equal(mkdir("build", 0777), 0); /* make demo keeps its store there */
 }
 
-/* models/mine.lua: in a folder below the document's. */
+/* models/mine.lua: in a folder below the document's folder. */
 static void write_script(Arena *arena, const char *path, const char *text)
 {
     const char *slash = strchr(path, '/');
@@ -234,7 +234,7 @@ static void add_counts(Counts *all, Counts more)
     all->run += more.run, all->not_run += more.not_run, all->wrong += more.wrong;
 }
 
-/* Every document of a folder has a block that is run, or one that says what it needs. */
+/* Every document of a folder must have a block that is run, or one that says what it needs. */
 static void folder(Arena *arena, const char *home, const char *name, Counts *all)
 {
     const char *path = arena_print(arena, TANDEM_SOURCE_DIR "/%s", name);
@@ -275,7 +275,7 @@ static void tutorials_and_how_tos_show_what_is_printed(void **state)
     arena_free(arena);
 }
 
-/* The comparison itself: what it lets through, and what it does not. */
+/* Tests the comparison itself: what it accepts, and what it does not. */
 static void only_marked_numbers_are_loose(void **state)
 {
     (void)state;

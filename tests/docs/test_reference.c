@@ -1,5 +1,5 @@
-/* The pages that `make docs` writes are those of the source tree, and the tables that they are made
- * of leave nothing out. */
+/* The pages that `make docs` writes must equal those of the source tree, and their tables must be
+ * complete. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,13 +83,13 @@ static void every_column_of_the_store_is_told(void **state)
         }
     }
     assert_true(n > 100);
-    assert_int_equal(n, told); /* ... and of no others */
+    assert_int_equal(n, told); /* ... and no others */
     store_close(store);
     arena_free(arena);
 }
 
-/* nn.lua reads the names of options from the table and refuses to load where the table lacks one of
- * its functions; here: the table names no function that nn lacks. */
+/* nn.lua reads the names of options from the table, and refuses to load if the table lacks one of
+ * its functions. Here: the table names no function that nn lacks. */
 static void every_function_of_nn_is_told(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
-/* What the GPU can do at best, measured: bytes a second of copies within its memory (read and
- * written), and FLOPs a second of a large product by cuBLASLt, in bf16 and, where the GPU has them,
- * in 8 bits. Operands are random: equal bytes cost less power, and so time. Also what of its memory
- * is in use when there is a context and nothing more of ours. One JSON object; code 6 and the
- * reason where there is no GPU. */
+/* Measures what the GPU can do at best: bytes a second of copies within its memory (read and
+ * written), and FLOPs a second of a large product by cuBLASLt, in bf16 and, if the GPU has them, in
+ * 8 bits. Operands are random, because equal bytes cost less power and so less time. It also
+ * reports the memory in use with only a context of ours. The output is one JSON object; without a
+ * GPU, exit code 6 and the reason. */
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
@@ -42,7 +42,7 @@ static bool run_product(Product *p)
                                   p->c, p->out, p->c, p->out, &p->found.algo, p->space, SPACE, 0));
 }
 
-/* The shortest of several runs, in seconds; 0 on failure. */
+/* Returns the shortest of several runs, in seconds; 0 on failure. */
 static double shortest(Product *p, bool (*run)(Product *p))
 {
     cudaEvent_t from, to;
@@ -52,7 +52,7 @@ static double shortest(Product *p, bool (*run)(Product *p))
         float ms = 0;
         ok = CHECK(cudaEventRecord, (from, 0)) && run(p) && CHECK(cudaEventRecord, (to, 0)) &&
              CHECK(cudaEventSynchronize, (to)) && CHECK(cudaEventElapsedTime, (&ms, from, to));
-        if (i > 2 && (best <= 0 || ms < best)) best = ms; /* the first warm up */
+        if (i > 2 && (best <= 0 || ms < best)) best = ms; /* the first runs warm up */
     }
     return ok ? (double)best / 1e3 : 0;
 }
@@ -87,12 +87,13 @@ static bool fill(Product *p, cudaDataType_t type)
     return ok;
 }
 
-/* Seconds of one product with operands of this type; 0: the library has none here. */
+/* Returns seconds of one product with operands of this type; 0: the library has none here. */
 static double product(Product *p, cudaDataType_t type)
 {
     cublasLtMatmulPreference_t preference;
     const uint64_t space = SPACE;
-    const cublasOperation_t transposed = CUBLAS_OP_T; /* 8-bit products want the first so */
+    /* 8-bit products need the first operand transposed */
+    const cublasOperation_t transposed = CUBLAS_OP_T;
     int n = 0;
     bool ok =
         fill(p, type) &&

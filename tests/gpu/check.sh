@@ -1,8 +1,9 @@
 #!/bin/sh
-# check.sh BUILD: what needs a GPU, on one GPU: a line a check, and BUILD/gpu-check.json. A check
-# that cannot run here, or for which no time is left of 450 s, is skipped, which is counted apart.
-# What a program that passes says in lines that begin with "told: " stands below its line, and in the JSON.
-# Exit code 0: some passed, none failed; 1: one failed, or nothing was checked; 6: there is no GPU here.
+# check.sh BUILD: the checks that need a GPU, on one GPU: one line for each check, and
+# BUILD/gpu-check.json. A check that cannot run here, or for which no time is left of 450 s, is
+# skipped and counted separately. Lines that a passing program prints with "told: " appear below its
+# line, and in the JSON. Exit code 0: some passed, none failed; 1: one failed, or nothing was
+# checked; 6: there is no GPU here.
 build=$(realpath "${1:?the build folder}") || exit 2
 source=$(realpath "$(dirname "$0")/../..")
 tandem=$build/tandem
@@ -12,8 +13,8 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 passed=0 failures=0 skipped=0 rows='' total=$(date +%s)
-limit=450 most=120 # seconds: of all checks, of one
-cannot=77          # what a check ends with that cannot run here; its last line says why
+limit=450 most=120 # seconds for all checks; for one check
+cannot=77          # exit code of a check that cannot run here; its last line says why
 
 refuse() {
     echo "gpu-check: not run: $1" >&2
@@ -45,13 +46,13 @@ left() {
     if [ $spare -lt $most ]; then echo $spare; else echo $most; fi
 }
 
-# limited COMMAND...: ended, with its children, when a check's time or all time is over.
+# limited COMMAND...: ends it, with its children, when the check's time or all time is over.
 limited() {
     if [ "$(left)" -lt 1 ]; then return 124; fi
     timeout -k 2 "$(left)" "$@"
 }
 
-# check NAME COMMAND...: its output is shown when it fails.
+# check NAME COMMAND...: shows its output if it fails.
 check() {
     name=$1
     shift
@@ -75,7 +76,7 @@ check() {
     if [ $code -ne 0 ] && [ $code -ne $cannot ]; then tail -15 out.txt | sed 's/^/    /'; fi
 }
 
-# loss NAME ARGUMENT...: trains the tiny plan and keeps the loss of the last steps in NAME.
+# loss NAME ARGUMENT...: trains the tiny plan and stores the loss of the last steps in NAME.
 loss() {
     to=$1
     shift
@@ -90,15 +91,15 @@ near() { # A B: within 1e-3 of each other
 }
 
 one='--set mesh.dp_shard=1 --set mesh.tp=1 --steps 12'
-# Each way to run a step gives one loss, to the last digit; and the run is repeatable.
+# Each way to run a step must give the same loss, to the last digit, and the run must be repeatable.
 # shellcheck disable=SC2086
 same_with_and_without_graphs() {
     for how in none whole cut; do loss "$how" --backend cuda --graph $how $one || return; done
     cmp none whole && cmp none cut && loss again --backend cuda --graph none $one && cmp none again
 }
-# The ways of ranks that share the GPU, to the last digit, and that of the CPU. Where branches of a graph do
-# not run at once, which CUDA does not promise, what waits for the host in one may never see what another
-# waits for: with several axes that is no failure.
+# Ranks that share the GPU must give the same loss in every way, to the last digit, and the CPU's.
+# CUDA does not promise that branches of a graph run at once. If they do not, a branch that waits
+# for the host may never see what another branch waits for; with several axes that is no failure.
 shared='--backend cuda --share-device --timeout 40 --steps 6'
 # shellcheck disable=SC2086
 ranks_that_share_the_gpu() { # VIA AXES ARGUMENT...
@@ -167,5 +168,5 @@ total=$(($(date +%s) - total))
 printf '{ "schema": "tandem.gpu-check/1", "run": true, "passed": %d, "failures": %d, "skipped": %d, "seconds": %d, "checks": [%s\n] }\n' \
     "$passed" "$failures" "$skipped" "$total" "$rows" >"$json"
 echo "gpu-check: $passed passed, $failures failed, $skipped skipped, $total s, $json"
-# What checked nothing has not shown that anything works.
+# If nothing was checked, nothing was shown to work.
 [ "$failures" -eq 0 ] && [ "$passed" -gt 0 ]

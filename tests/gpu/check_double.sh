@@ -1,6 +1,7 @@
 #!/bin/sh
-# check_double.sh COMMAND FOLDER: check.sh with the command itself, on the double of CUDA and NCCL (the module in
-# FOLDER) instead of a GPU: whole plans, graphs and ranks pass; and with a kernel that is wrong they fail.
+# check_double.sh COMMAND FOLDER: runs check.sh with the command itself on the double of CUDA and
+# NCCL (the module in FOLDER) instead of a GPU. Whole plans, graphs and ranks must pass; with a
+# wrong kernel they must fail.
 here=$(realpath "$(dirname "$0")")
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT

@@ -1,11 +1,12 @@
 #!/bin/sh
-# check_fake.sh: check.sh on a made-up build: what passes, fails, hangs or cannot run is counted as such.
+# check_fake.sh: runs check.sh on a made-up build: checks that pass, fail, hang or cannot run must
+# be counted as such.
 here=$(realpath "$(dirname "$0")")
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/build/tests" "$work/tests/gpu" "$work/scripts/plans" "$work/bin" || exit 1
 touch "$work/build/tandem_cuda.so"
-# Shorter limits, and no tool but those named: no mpirun, no compute-sanitizer.
+# Shorter limits, and only the named tools: no mpirun, no compute-sanitizer.
 sed 's/^limit=450 most=120/limit=900 most=8/' "$here/check.sh" >"$work/tests/gpu/check.sh"
 for tool in sh realpath dirname mktemp rm date grep sed tail basename timeout awk cmp cat sleep paste; do
     ln -s "$(command -v $tool)" "$work/bin/$tool" || exit 1
@@ -41,11 +42,11 @@ wants '^gpu-check: [0-9]+ passed, 2 failed, 12 skipped, '
 [ "$(grep -c '"verdict": "skipped", "seconds": 0, "why": "there is no ' "$work/build/gpu-check.json")" -eq 12 ] || exit 1
 grep -q '"failures": 2, "skipped": 12' "$work/build/gpu-check.json" || exit 1
 
-# What ranks of one GPU may get wrong: graphs with other bits, losses that are not the CPU's, graphs through
-# the host that never end, which with one axis is a failure.
+# Possible faults of ranks on one GPU: graphs with other bits, losses that differ from the CPU's,
+# and graphs through the host that never end, which with one axis is a failure.
 rm "$work"/build/tests/*
 ln -s "$work/bin/sh" "$work/bin/mpirun.openmpi"
-ranks() { # what the command does with arguments "$*" of which a run has some
+ranks() { # result of the command if "$*" contains some of a run's arguments
     program tandem "case \"\$*\" in doctor) echo 'ok gpu 0' ;; $1 *) echo '{ \"last_loss\": 2.5 }' ;; esac"
     said=$(PATH=$work/bin sh "$work/tests/gpu/check.sh" "$work/build" 2>&1)
     echo "$said" | grep ' ranks on\|graphs'
@@ -69,12 +70,12 @@ ranks "*nccl*cut*) echo 'error[timeout]: step 0' >&2; exit 6 ;;"
 is "$nccl" FAILED && is "$two" passed && is "$four" passed
 ranks "*cuda*whole*dp_shard=1*) echo '{ \"last_loss\": 2.4 }' ;;"
 wants '^FAILED .* graphs or none: the same bits, twice'
-# Nothing but the GPU hides behind these names.
+# These names exist only with a GPU.
 program tests/gpu_test_broken 'exit 3'
 program tests/gpu_test_fine 'exit 0'
 program tests/gpu_test_hangs 'sleep 600'
 
-# No time at all: nothing passes, nothing fails, all is told.
+# Without any time, nothing passes, nothing fails, and everything is reported.
 sed 's/^limit=450 most=120/limit=1 most=1/' "$here/check.sh" >"$work/tests/gpu/check.sh"
 said=$(PATH=$work/bin sh "$work/tests/gpu/check.sh" "$work/build" 2>&1)
 code=$?

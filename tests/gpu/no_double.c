@@ -1,4 +1,4 @@
-/* Where the real libraries are linked: nothing is scripted, counted or looked after. */
+/* For programs with the real libraries: nothing is scripted, counted or checked. */
 #include "tests/cuda/cublas/cublas_double.h"
 #include "tests/cuda/double/double.h"
 #include "tests/cuda/runtime_double.h"

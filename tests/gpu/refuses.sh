@@ -1,6 +1,6 @@
 #!/bin/sh
-# refuses.sh PROGRAM [ARGUMENT]: with all GPUs hidden it starts, says why it does not run, and ends
-# with code 6. (check.sh also writes that into its JSON.)
+# refuses.sh PROGRAM [ARGUMENT]: with all GPUs hidden, the program starts, says why it does not run,
+# and ends with code 6. (check.sh also writes that into its JSON.)
 program=$1
 shift
 case $program in

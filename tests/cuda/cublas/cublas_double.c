@@ -192,15 +192,15 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return CUBLAS_STATUS_INVALID_VALUE;
 }
 
-/* ---- what it can do ---- */
+/* ---- its restrictions ---- */
 
 static bool is_aligned(const void *at)
 {
     return at != NULL && (uintptr_t)at % 16 == 0;
 }
 
-/* A pointer too few, or one too many; GELU's input in rows of eights; nothing with 8-bit operands
- * or batches. */
+/* Refuses a missing or surplus pointer, GELU's input in rows that are no multiple of eight, and any
+ * epilogue with 8-bit operands or batches. */
 static bool has_epilogue(const Operation *o, const Described *a, const Described *d)
 {
     uint32_t e = o->epilogue;

@@ -1,4 +1,4 @@
-/* The products of the double, done where the stream gets to them. */
+/* The products of the double, which run when the stream reaches them. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static uint64_t summed(const Launch *x)
     return x->o.a == CUBLAS_OP_T ? x->a.rows : x->a.columns;
 }
 
-/* Of a row of A and a column of B: of floats at most, so that a product is rounded once. */
+/* Sums a row of A with a column of B, in floats at most, so that a product is rounded once. */
 static float one_sum(const Launch *x, const float *row, const float *column)
 {
     float part[2] = {0, 0};
@@ -89,7 +89,7 @@ static double gelu(double x, bool derivative)
                       : .5 * x * (1 + t);
 }
 
-/* What the epilogue makes of a sum in fp32; it is rounded once, when it is written. */
+/* Applies the epilogue to a sum in fp32; it is rounded once, when it is written. */
 static double finish(const Launch *x, double sum, uint64_t i, uint64_t j)
 {
     uint32_t e = x->o.epilogue;
@@ -128,7 +128,7 @@ static bool are_apart(const void *x, uint64_t x_bytes, const void *y, uint64_t y
     return (uintptr_t)x + x_bytes <= (uintptr_t)y || (uintptr_t)y + y_bytes <= (uintptr_t)x;
 }
 
-/* Blocks run in any order: what one of them writes, no other may read. */
+/* Blocks run in any order, so no block may read memory that another one writes. */
 static void check_apart(const Launch *x)
 {
     uint64_t d = bytes_of(&x->d), a = bytes_of(&x->a), b = bytes_of(&x->b);

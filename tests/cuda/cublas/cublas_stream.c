@@ -1,5 +1,5 @@
-/* The double of cublasLt on the double of CUDA: products run where their stream gets to them, on
- * the double's view of device memory; everything else that products.c calls is the CPU's. */
+/* The double of cublasLt on the double of CUDA. Products run when their stream reaches them, on the
+ * double's view of device memory. All other functions that products.c calls are the CPU's. */
 #include <string.h>
 
 #include "kernels/cuda/product/product.h"
@@ -56,7 +56,7 @@ static uint64_t workspace(OpKind op, const DType *dtype, const int64_t *elements
 
 const DoubleProducts double_products = {contraction, cuda_contract_accepts, workspace};
 
-/* ---- what products.c calls of the device's kernels ---- */
+/* ---- device kernels that products.c calls ---- */
 
 bool product_plain(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
@@ -65,7 +65,7 @@ bool product_plain(OpKind op, const KernelArgs *args, const CudaContext *cuda, C
     return double_kernel(op)(&own, cuda, error);
 }
 
-/* What is done to 8-bit operands before the library gets them, number by number. */
+/* Prepares 8-bit operands for the library, number by number. */
 typedef struct EightBit {
     Gemm gemm;
     KernelArgs args;

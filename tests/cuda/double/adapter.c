@@ -1,6 +1,6 @@
-/* The kernels of the double: those of the CPU, run when the stream gets to them, on the double's
- * view of device memory. What the device's kernels do by themselves, the adapter does: it reads the
- * control block, leaves updates out when the norm is not finite, and notes ids out of range. */
+/* The kernels of the double are the CPU's, run when the stream reaches them, on the double's view
+ * of device memory. The adapter does the device kernels' other work: it reads the control block,
+ * skips updates if the norm is not finite, and reports ids out of range. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ static void spoil_some(OpKind op, const KernelArgs *a)
 
 static void run(void *self)
 {
-    Launch copy = *(const Launch *)self; /* a graph runs it again */
+    Launch copy = *(const Launch *)self; /* a graph may run it again */
     const Launch *l = &copy;
     KernelArgs *a = &copy.args;
     const CudaControl *block = double_translate(l->control);
@@ -97,8 +97,8 @@ static bool launch(OpKind op, const KernelArgs *args, const CudaContext *cuda, C
                  s.code);
         return false;
     }
-    /* To load a kernel the driver may wait for what runs: a communication that waits for a rank
-     * that loads a kernel. */
+    /* To load a kernel, the driver may wait for running work, such as a communication that waits
+     * for a rank that is loading a kernel. */
     if (world()->loads_lazily && world()->live[OBJECT_comm] > 0)
         double_misuse("kernels are loaded while communications may run");
     if (double_default_is_busy())
@@ -142,7 +142,7 @@ CudaKernel kernel_cuda(OpKind op)
     return is_product && double_products.run ? double_products.run(op) : double_kernel(op);
 }
 
-/* Scratch is the adapter's own: programs have none for it, but for products of the library's
+/* Scratch is the adapter's own; programs have none for it, except for products of the library's
  * double. */
 bool kernel_cuda_accepts(OpKind op, const DType *dtype, uint32_t n_args)
 {
@@ -175,7 +175,7 @@ typedef struct Spoiled {
     uint64_t bytes;
 } Spoiled;
 
-/* Every number a NaN. */
+/* Makes every number NaN. */
 static void spoil(void *self)
 {
     const Spoiled *s = self;
@@ -188,7 +188,7 @@ static Spoiled output_of(const KernelArgs *a, uint32_t j)
     return (Spoiled){a->ptr[arg], (uint64_t)a->elements[arg] * dtype_bytes(a->dtype[arg])};
 }
 
-/* Does a part behind part i make something of the same bytes? */
+/* True if a part behind part i writes the same bytes. */
 static bool is_taken_over(const CudaChainPart *part, uint32_t n, uint32_t i, Spoiled mine)
 {
     for (uint32_t k = i + 1; k < n; k++)
@@ -199,8 +199,8 @@ static bool is_taken_over(const CudaChainPart *part, uint32_t n, uint32_t i, Spo
     return false;
 }
 
-/* What is said to be unread is spoiled when the last part is done: a device would not have written
- * it. */
+/* Outputs that are declared unread are spoiled after the last part, because a device would not have
+ * written them. */
 bool kernel_cuda_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                        CudaError *error)
 {

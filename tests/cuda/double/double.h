@@ -1,7 +1,7 @@
-/* A test double of the CUDA runtime and of NCCL: the calls that the backend makes, with what CUDA
- * promises of them and no more. Streams run as late as they may, in one of the orders that are
- * legal, drawn by a seed; device memory faults when the host touches it; ranks are processes that
- * share a file; and any call can be told to fail. Includes no CUDA header. */
+/* A test double of the CUDA runtime and of NCCL: the calls that the backend makes, with exactly the
+ * guarantees of CUDA. Streams run as late as they may, in a legal order that a seed draws. Device
+ * memory faults when the host touches it. Ranks are processes that share a file. Any call can be
+ * made to fail. It includes no CUDA header. */
 #ifndef TANDEM_TESTS_CUDA_DOUBLE_H
 #define TANDEM_TESTS_CUDA_DOUBLE_H
 
@@ -30,10 +30,10 @@
  *   wrong=OP          every fourth number that kernels of this op make is halved
  *   CALL@N=kill       the process dies of SIGKILL in it; CALL@N=stop: it is stopped */
 void double_begin(const char *script);   /* forgets all calls and objects; NULL: $TANDEM_DOUBLE */
-uint32_t double_calls(const char *call); /* how often it was called since */
-/* Objects that were made and not released, one line each kind; false if there are any. */
+uint32_t double_calls(const char *call); /* number of its calls since then */
+/* Lists objects that were made and not released, one line for each kind; false if there are any. */
 bool double_is_clean(Str *out);
-/* Is the address in device memory? */
+/* True if the address is in device memory. */
 bool double_is_device(const void *at);
 
 #endif

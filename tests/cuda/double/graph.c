@@ -1,11 +1,11 @@
-/* Captured graphs: nodes with what they follow. A launch is one task of its stream, which runs
- * nodes whose forerunners have, in an order that luck draws. */
+/* Captured graphs: nodes with their predecessors. A launch is one task of its stream. It runs nodes
+ * whose predecessors have run, in a random order. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/cuda/double/private.h"
 
-static cudaGraph_t capturing; /* at most one at a time here */
+static cudaGraph_t capturing; /* there is at most one capture at a time here */
 
 bool double_is_capturing(void)
 {
@@ -53,7 +53,7 @@ static void release(cudaGraph_t graph)
     free(graph);
 }
 
-/* Is every node one that the origin's last one follows? */
+/* True if the origin's last node follows every other node. */
 static bool is_joined(const struct CUgraph_st *g, uint32_t last)
 {
     bool *seen = calloc((size_t)g->nodes.n + 1, 1), all = true;
@@ -132,7 +132,7 @@ typedef struct Launched {
     bool *done; /* [node] */
     void **state;
     uint32_t n_done;
-    uint32_t at; /* 1 + the node that runs, where only one may; 0: none */
+    uint32_t at; /* 1 + the running node, if only one may run; 0: none */
 } Launched;
 
 static bool may_run(const Launched *l, uint32_t i)
@@ -158,7 +158,7 @@ static Progress run_node(Launched *l, uint32_t i)
     return l->n_done == l->graph->nodes.n ? PROGRESS_done : PROGRESS_some;
 }
 
-/* The node that has begun keeps all others waiting. */
+/* The running node keeps all others waiting. */
 static Progress run_serial(Launched *l)
 {
     uint32_t n = l->graph->nodes.n;

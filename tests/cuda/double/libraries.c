@@ -1,5 +1,5 @@
-/* The double's kernels are the CPU's (adapter.c): the library that products call has nothing to do.
- * It has a double of its own (cublas_double.c), with which other tests link instead of this. */
+/* The double's kernels are the CPU's (adapter.c), so the library that products call has nothing to
+ * do. It has a double of its own (cublas_double.c), with which other tests link. */
 #include "kernels/cuda/product/products.h"
 #include "tests/cuda/double/private.h"
 
@@ -21,7 +21,7 @@ CudaProducts *cuda_products_open(const CudaProductOptions *options, CudaError *e
     return NULL;
 }
 
-/* Every contraction is to come here, with the scratch that the workspace table gave it. */
+/* Every contraction must come here, with the scratch from the workspace table. */
 bool cuda_products_prepare(OpKind op, const KernelArgs *args, const CudaContext *cuda,
                            CudaError *error)
 {
@@ -31,7 +31,7 @@ bool cuda_products_prepare(OpKind op, const KernelArgs *args, const CudaContext 
            args->binding != NULL && cuda->stream != NULL;
 }
 
-/* What the plan fuses with a product goes along with it. */
+/* All ops that the plan fuses with a product run with it. */
 bool cuda_products_prepare_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                                  CudaError *error)
 {

@@ -1,5 +1,5 @@
-/* Device memory: a file that is mapped twice, once where CUDA's pointers point and nobody may touch
- * it, once for the double. What is new holds NaNs. Devices, versions, errors. */
+/* Device memory is a file that is mapped twice: once where CUDA's pointers point and nobody may
+ * touch it, once for the double. New memory holds NaNs. Also devices, versions, errors. */
 #define _DEFAULT_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -121,7 +121,7 @@ cudaError_t cudaMalloc(void **at, size_t bytes)
     return world()->last = allocate(at, bytes, ALIGN) ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
-/* As CUDA: waits for what was asked of the device before. */
+/* Like CUDA, it waits for all earlier work of the device. */
 cudaError_t cudaFree(void *at)
 {
     CUDA_CALL(cudaFree);
@@ -142,7 +142,7 @@ cudaError_t cudaMallocHost(void **at, size_t bytes)
     return cudaSuccess;
 }
 
-/* As the driver: waits for the device, as cudaFree does. */
+/* Like the driver, it waits for the device, as cudaFree does. */
 cudaError_t cudaFreeHost(void *at)
 {
     CUDA_CALL(cudaFreeHost);

@@ -33,8 +33,8 @@ static Arena *group_arena;
     Scripted scripted = double_script(#name);                                                      \
     if (scripted.kind == SCRIPT_fail) return (ncclResult_t)scripted.code
 
-/* What ranks share has no name that could outlive them, or meet another's: it is a file of the rank
- * that made the id, which the others open through its process. */
+/* The shared file has no name, which could outlive the ranks or collide with another's. It belongs
+ * to the rank that made the id; the others open it through that process. */
 static int id_file = -1;
 
 static void close_id(void)
@@ -74,7 +74,7 @@ static Shared *map_shared(const char *path)
     return at;
 }
 
-/* The communicator of that key in the file: the first to come makes it. */
+/* Finds the communicator of that key in the file; the first rank to come makes it. */
 static SharedComm *find(Shared *file, uint64_t key)
 {
     for (int i = 0; i < MOST_COMMS; i++) {
@@ -107,11 +107,11 @@ static bool is_open(ncclComm_t c)
 {
     if (c->is_open) return true;
     c->is_open = !c->hangs && (int)atomic_load(&c->shared->n_joined) == c->n;
-    if (c->is_open && c->made_id) close_id(); /* all have it open */
+    if (c->is_open && c->made_id) close_id(); /* all ranks have opened it */
     return c->is_open;
 }
 
-/* The communicator may be asked for something now. */
+/* The communicator must be ready for a call. */
 static void check_ready(ncclComm_t c)
 {
     if (!is_open(c) || c->pending > 0 || c->child || c->is_final)
@@ -126,7 +126,7 @@ static ncclResult_t end_call(ncclComm_t c)
     return c->pending > 0 || !is_open(c) ? ncclInProgress : ncclSuccess;
 }
 
-/* Some calls say ncclSuccess before they have ended. */
+/* Some calls return ncclSuccess before they have ended. */
 static ncclResult_t end_later(ncclComm_t c)
 {
     if (!c->blocking) c->pending = 1 + (uint32_t)double_draw(4);
@@ -144,7 +144,7 @@ static bool is_asked(int value, int wanted)
     return value == (wanted > 0 ? wanted : NCCL_CONFIG_UNDEF_INT);
 }
 
-/* What the plan says of thread blocks has come here. */
+/* Checks that the plan's settings for thread blocks have arrived here. */
 static bool asks_as_scripted(const ncclConfig_t *config)
 {
     const World *w = world();
@@ -162,7 +162,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, in
     if (config->magic != fresh.magic || config->size != fresh.size) return ncclInvalidArgument;
     if (!asks_as_scripted(config)) return ncclInvalidUsage;
     Shared *file = map_shared(id.internal);
-    if (file == NULL) return ncclSystemError; /* what NCCL makes of a refused connection */
+    if (file == NULL) return ncclSystemError; /* NCCL's result for a refused connection */
     *comm = join(file, 1, rank, n, config->blocking != 0, scripted.kind == SCRIPT_hang);
     if (scripted.kind == SCRIPT_async) (*comm)->async = (ncclResult_t)scripted.code;
     (*comm)->made_id = rank == 0;
@@ -175,8 +175,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
     NCCL_CALL(ncclCommSplit);
     check_ready(comm);
     if (!asks_as_scripted(config)) return ncclInvalidUsage;
-    /* Ranks of a color are given by the mesh: the key is the place in it. How many there are is
-     * told by the name, which the plan's groups share. */
+    /* The mesh decides which ranks have a color; the key is the place among them. Their number
+     * follows from the name, which the plan's groups share. */
     int n = 0;
     const char *of = config->commName ? strstr(config->commName, " of ") : NULL;
     if (of) n = (int)strtol(of + 4, NULL, 10);
@@ -189,7 +189,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
     return end_later(comm);
 }
 
-/* The thread of the library has done its part: the child and the window can be seen. */
+/* The library's thread has finished its part: the child and the window become visible. */
 static void end_pending(ncclComm_t comm)
 {
     if (comm->child && is_open(comm->child)) {
@@ -215,7 +215,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
 
 static void release(ncclComm_t comm)
 {
-    if (comm->child) release(comm->child); /* NCCL's job of the split ends with its parent */
+    if (comm->child) release(comm->child); /* NCCL's split job ends with its parent */
     for (int r = 0; r < comm->n; r++)
         if (comm->peer[r]) munmap(comm->peer[r], DEVICE_RANGE);
     world()->live[OBJECT_registration] -= comm->n_registered;
@@ -273,7 +273,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
     return ncclSuccess;
 }
 
-/* Collective, and of one size on all ranks. */
+/* A collective call, with the same size on all ranks. */
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *at, size_t bytes, ncclWindow_t *window,
                                     int flags)
 {
@@ -282,7 +282,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *at, size_t bytes, ncc
     if (flags != NCCL_WIN_COLL_SYMMETRIC) return ncclInvalidArgument;
     if (double_memory_offset(at) % NCCL_WIN_REQUIRED_ALIGNMENT != 0) return ncclInvalidArgument;
     *window = NULL;
-    if (world()->no_windows) return ncclSuccess; /* nothing is done, and the window stays NULL */
+    if (world()->no_windows) return ncclSuccess; /* nothing happens, and the window stays NULL */
     atomic_store(&comm->shared->slot[comm->rank].window, bytes);
     for (int r = 0; r < comm->n; r++) {
         uint64_t its = atomic_load(&comm->shared->slot[r].window);
@@ -352,8 +352,8 @@ ncclResult_t ncclGroupEnd()
     return result;
 }
 
-/* NCCL connects a pair at its first message, for which the hosts of both must come: in the middle
- * of a step others may wait for one of them. */
+/* NCCL connects a pair at its first message, and both hosts must take part. In the middle of a
+ * step, others may be waiting for one of them. */
 static void connect(const Op *op, int way, int peer)
 {
     bool *connected = &op->comm->connected[way][peer];

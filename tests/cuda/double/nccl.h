@@ -1,4 +1,4 @@
-/* Shared by the two halves of the double's NCCL: communicators, and what runs on streams. */
+/* Shared by the two files of the double's NCCL: communicators, and operations on streams. */
 #ifndef TANDEM_TESTS_CUDA_DOUBLE_NCCL_H
 #define TANDEM_TESTS_CUDA_DOUBLE_NCCL_H
 
@@ -17,14 +17,15 @@ typedef enum Kind {
     KIND_recv
 } Kind;
 
-/* ---- in the file that ranks share ---- */
+/* ---- in the file that the ranks share ---- */
 typedef struct Slot {
-    _Atomic int32_t pid, fd;        /* whose device memory */
+    _Atomic int32_t pid, fd;        /* the process whose device memory it is */
     _Atomic uint64_t arrived, read; /* sequence numbers of collectives */
-    int32_t kind, type, op;         /* of the one that has arrived */
-    uint64_t count, from;           /* elements; place of the input in the device memory */
-    uint64_t in_window[2];          /* ... of input and output in the window */
-    _Atomic uint64_t window;        /* bytes that were registered */
+    int32_t kind, type, op;         /* of the operation that has arrived */
+    /* number of elements; place of the input in the device memory */
+    uint64_t count, from;
+    uint64_t in_window[2];   /* ... of input and output in the window */
+    _Atomic uint64_t window; /* number of registered bytes */
 } Slot;
 typedef struct Channel { /* from one rank to another */
     _Atomic uint64_t posted, taken;
@@ -43,26 +44,28 @@ typedef struct Shared {
 /* ---- in this process ---- */
 struct ncclComm {
     Buried buried;
-    bool is_gone; /* destroyed or aborted: what streams hold of it ends */
+    bool is_gone; /* destroyed or aborted; operations that streams still hold end */
     SharedComm *shared;
     Shared *file;
     uint64_t key;
     int rank, n;
     bool blocking, is_open, hangs, is_final;
-    uint32_t kernels; /* that were launched before it was made */
+    uint32_t kernels; /* kernels launched before it was made */
     uint32_t n_splits, pending;
-    bool made_id;                 /* rank 0 of the first communicator: the file of all is its */
-    ncclComm_t child, *child_out; /* being split from it; where it will be told */
-    ncclWindow_t *window_out;     /* where a window that is being registered will be told */
+    bool made_id; /* rank 0 of the first communicator, which owns the shared file */
+    /* a communicator being split from it; where its handle is to be stored */
+    ncclComm_t child, *child_out;
+    /* where the handle of a window being registered is to be stored */
+    ncclWindow_t *window_out;
     ncclResult_t async;
     uint64_t sequence;
-    char *peer[MOST_RANKS];        /* their device memory */
-    bool connected[2][MOST_RANKS]; /* to send there, to receive from there */
+    char *peer[MOST_RANKS];        /* device memory of the other ranks */
+    bool connected[2][MOST_RANKS]; /* for sending to a rank; for receiving from it */
     bool used[KIND_recv + 1];      /* which collectives */
     void *temp;
     size_t temp_bytes;
     int n_registered;
-    const char *window; /* where it begins; NULL: there is none */
+    const char *window; /* its start; NULL: there is none */
     size_t window_bytes;
 };
 
@@ -73,11 +76,11 @@ typedef struct Op {
     void *to;
     uint64_t count;
     int type, op, peer;
-    bool hangs, stays; /* stays: an abort does not end it either */
+    bool hangs, stays; /* stays: even an abort does not end it */
 } Op;
 
 size_t nccl_type_bytes(int type);
-/* Once with its first call, then until it is done. */
+/* Called once at its first use, then until it is done. */
 Task *nccl_task(const Op *ops, uint32_t n);
 
 #endif

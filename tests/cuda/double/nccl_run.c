@@ -1,4 +1,4 @@
-/* NCCL's operations, when a stream gets to them: all members arrive, each reads the others' device
+/* NCCL's operations when a stream reaches them: all members arrive, each reads the others' device
  * memory, and none writes before all have read. */
 #define _DEFAULT_SOURCE
 #include <fcntl.h>
@@ -49,14 +49,14 @@ static const char *peer_memory(ncclComm_t c, int rank)
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd/%d", atomic_load(&slot->pid), atomic_load(&slot->fd));
     int fd = open(path, O_RDWR);
-    if (fd < 0) return NULL; /* it is gone */
+    if (fd < 0) return NULL; /* the process is gone */
     void *at = mmap(NULL, DEVICE_RANGE, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
     close(fd);
     if (at == MAP_FAILED) double_misuse("cannot map a peer's memory");
     return c->peer[rank] = at;
 }
 
-/* Where the input of member r is. */
+/* Returns the input of member r. */
 static const char *input_of(const Op *op, int r)
 {
     ncclComm_t c = op->comm;
@@ -70,7 +70,7 @@ static void reduce(const Op *op, char *out, const char *const *part, uint64_t fr
     const void *piece[MOST_RANKS];
     size_t element = nccl_type_bytes(op->type);
     for (int r = 0; r < op->comm->n; r++) piece[r] = part[r] + from * element;
-    if (op->type == ncclUint32) { /* a maximum, by which communicators are warmed up */
+    if (op->type == ncclUint32) { /* a maximum, with which communicators are warmed up */
         uint32_t most = 0, x;
         for (int r = 0; r < op->comm->n; r++) {
             memcpy(&x, piece[r], sizeof x);
@@ -83,7 +83,8 @@ static void reduce(const Op *op, char *out, const char *const *part, uint64_t fr
     reduce_in_order(dtype_of(op->type), how, out, piece, (uint32_t)op->comm->n, n);
 }
 
-/* The result, beside the memory that others still read. False: a peer's memory is gone. */
+/* Computes the result beside the memory that others still read. Returns false if a peer's memory is
+ * gone. */
 static bool compute(const Op *op)
 {
     ncclComm_t c = op->comm;
@@ -204,8 +205,8 @@ static Progress run_end(const Op *op, OpState *s)
     return PROGRESS_done;
 }
 
-/* Operations of a group go side by side, but for those of one communicator that are collective, and
- * for messages of one channel: in order. */
+/* Operations of a group run side by side. Exceptions, which run in order, are collectives of one
+ * communicator and messages of one channel. */
 static bool must_wait(const GroupTask *g, const OpState *s, uint32_t i)
 {
     const Op *op = &g->op[i];

@@ -1,4 +1,4 @@
-/* The double has no cuDNN: opening it tells so. */
+/* The double has no cuDNN; opening it reports so. */
 #include <stdio.h>
 
 #include "kernels/cuda/cudnn/cudnn_attention.h"

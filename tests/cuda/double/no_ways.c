@@ -1,5 +1,5 @@
-/* The double's attention is not chosen for: its kernels are the CPU's (adapter.c). The script may
- * have a kernel hang that is timed: attention_ways@N=fail:1. */
+/* The double has only one attention kernel, the CPU's (adapter.c), so nothing is chosen. The script
+ * may make a timed kernel hang: attention_ways@N=fail:1. */
 #include "kernels/cuda/ways/attention_ways.h"
 
 #include <assert.h>
@@ -42,7 +42,7 @@ void attention_ways_close(AttentionWays *w)
     (void)w;
 }
 
-/* One choice each, of which all ranks say the same: at least one must come back. */
+/* Each rank reports one choice, all of them equal; at least one must come back. */
 uint32_t attention_ways_n(const AttentionWays *w)
 {
     (void)w;

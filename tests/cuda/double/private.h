@@ -37,36 +37,40 @@ typedef enum ObjectKind {
 typedef struct World {
     Arena *arena;
     uint64_t seed, n_draws, memory;
-    uint32_t queue;     /* what a stream holds at most; 0: as a device */
-    int64_t n_queues;   /* of the device, by CUDA_DEVICE_MAX_CONNECTIONS at the first call */
-    bool loads_lazily;  /* CUDA_MODULE_LOADING, at the first call */
-    bool connects_late; /* NCCL_RUNTIME_CONNECT, likewise: a collective connects when it is used */
-    bool serial;        /* branches of a graph run one node at a time, as they were captured */
-    bool serial_drawn;  /* ... in an order that luck draws */
-    int min_ctas, max_ctas, policy; /* that communicators must ask for */
+    uint32_t queue; /* the most that a stream holds; 0: as many as a device */
+    /* queues of the device, from CUDA_DEVICE_MAX_CONNECTIONS at the first call */
+    int64_t n_queues;
+    bool loads_lazily; /* from CUDA_MODULE_LOADING at the first call */
+    /* from NCCL_RUNTIME_CONNECT at the first call: a collective connects at its first use */
+    bool connects_late;
+    bool serial;                    /* branches of a graph run one node at a time, as captured */
+    bool serial_drawn;              /* ... in a random order */
+    int min_ctas, max_ctas, policy; /* settings that communicators must ask for */
     bool must_ask;
     bool no_windows; /* NCCL has no symmetric memory between these devices */
     int n_devices, capability, driver, current;
     bool same_uuid;
     const char *wrong; /* an op */
     int64_t live[OBJECT_KINDS];
-    cudaError_t last, lost; /* lost: a kernel has faulted; nothing runs any more */
-    double now_ms;          /* of the devices' clock */
+    cudaError_t last, lost; /* lost: a kernel has faulted, and nothing runs any more */
+    double now_ms;          /* time on the devices' clock */
 } World;
 World *world(void);
-Scripted double_script(const char *call); /* counts the call */
-const char *double_wrong_op(void);        /* whose results are to be wrong; NULL: none */
+Scripted double_script(const char *call); /* counts the call and returns its script */
+const char *double_wrong_op(void);        /* the op whose results are to be wrong; NULL: none */
 uint64_t double_draw(uint64_t below);     /* the next random number */
 void *double_new(ObjectKind kind, size_t bytes);
 void double_delete(ObjectKind kind, void *at);
-/* What streams still hold may be destroyed: it is gone once they are done with it, here never. */
+/* Objects that streams still hold may be destroyed. They would be freed once the streams are done;
+ * here they never are. */
 typedef struct Buried {
     struct Buried *next;
 } Buried;
 void double_bury(ObjectKind kind, Buried *at);
-_Noreturn void double_misuse(const char *what); /* what CUDA leaves undefined */
+/* reports a use that CUDA leaves undefined, and ends the test */
+_Noreturn void double_misuse(const char *what);
 
-/* Every function begins with it. */
+/* Every function begins with this. */
 #define CUDA_CALL(name)                                                                            \
     do {                                                                                           \
         Scripted scripted_ = double_script(#name);                                                 \
@@ -75,10 +79,10 @@ _Noreturn void double_misuse(const char *what); /* what CUDA leaves undefined */
     } while (0)
 
 /* ---- memory.c ---- */
-void *double_translate(const void *at); /* where the double itself may touch that address */
-/* The file that holds this process's device memory, and an address's place in it. */
+void *double_translate(const void *at); /* returns an address that the double itself may touch */
+/* Returns the file that holds this process's device memory, and an address's place in it. */
 bool double_is_pinned(const void *at);
-void double_finish_all(void); /* what all streams hold runs */
+void double_finish_all(void); /* runs all work that streams hold */
 bool double_default_is_busy(void);
 int double_memory_file(void);
 uint64_t double_memory_offset(const void *at);
@@ -92,26 +96,26 @@ typedef enum Progress {
     PROGRESS_some,
     PROGRESS_done
 } Progress;
-/* What a stream does next, again and again until it is done. `state` is zeroed room that each run
- * of a captured task has anew. */
+/* A task of a stream, called again and again until it is done. `state` is zeroed room, new for each
+ * run of a captured task. */
 typedef struct Task {
     Progress (*run)(struct Task *task, void *state);
-    void (*release)(struct Task *task); /* before the task itself is freed; NULL: nothing */
+    void (*release)(struct Task *task); /* called before the task itself is freed; NULL: nothing */
     size_t state_bytes;
     struct Task *next;
 } Task;
 void *double_task(size_t bytes, Progress (*run)(Task *task, void *state));
 void double_free_task(Task *task);
 void double_enqueue(cudaStream_t stream, Task *task); /* or captures it */
-/* Lets streams run until `done` says so. Aborts when it never will. */
+/* Lets streams run until `done` returns true. Aborts if that can never happen. */
 void double_run_until(bool (*done)(void *self), void *self);
-void double_run_some(void); /* a few tasks, by luck */
-/* A kernel, or whatever runs at its place in the stream, on a copy of `args`. */
+void double_run_some(void); /* runs a few random tasks */
+/* A kernel, or other work at its place in the stream, on a copy of `args`. */
 typedef void (*DoubleFunction)(void *args);
 void double_launch(cudaStream_t stream, DoubleFunction run, const void *args, size_t bytes);
 void double_streams_reset(void);
 bool double_is_capturing(void);
-cudaError_t double_spoil_capture(void); /* a call that a capture forbids */
+cudaError_t double_spoil_capture(void); /* reports a call that a capture forbids */
 
 struct CUevent_st {
     Buried buried;
@@ -126,9 +130,9 @@ struct CUstream_st {
     Task *head, *tail;
     uint32_t n_held;
     int priority;
-    bool is_gone;                /* destroyed; what it holds runs all the same */
+    bool is_gone;                /* destroyed, but its work still runs */
     void *state;                 /* of the head, once it has begun */
-    cudaGraph_t graph;           /* it is being captured */
+    cudaGraph_t graph;           /* the stream is being captured */
     uint32_t last;               /* 1 + the last node of this stream */
     uint32_t waits[16], n_waits; /* nodes that its next node follows */
     struct CUstream_st *next;
@@ -136,16 +140,16 @@ struct CUstream_st {
 
 /* ---- adapter.c ---- */
 #ifdef TANDEM_KERNELS_CUDA_CUDA_H
-CudaKernel double_kernel(OpKind op); /* that of the CPU, where the stream gets to it */
-/* Products through the library's double (cublas_stream.c), or by the CPU's kernels (libraries.c):
- * then all are NULL. */
+CudaKernel double_kernel(OpKind op); /* the CPU's kernel, run when the stream reaches it */
+/* Products through the library's double (cublas_stream.c); all NULL if the CPU's kernels compute
+ * them (libraries.c). */
 typedef struct DoubleProducts {
     CudaKernel (*run)(OpKind op);
     bool (*accepts)(OpKind op, const DType *dtype, uint32_t n_args);
     WorkspaceBytes workspace;
 } DoubleProducts;
 extern const DoubleProducts double_products;
-/* What a kernel does when its stream gets to it, on addresses that the host may use: the CPU's
+/* The work of a kernel when its stream reaches it, on addresses that the host may use: the CPU's
  * kernels (kernels.c), or the device's own, thread by thread (kernels_emulated.c). */
 typedef struct DoubleKernels {
     WorkspaceBytes scratch;
@@ -157,16 +161,16 @@ extern const DoubleKernels double_kernels;
 /* ---- graph.c ---- */
 typedef struct GraphNode {
     Task *task;
-    uint32_t n_before, before[17]; /* nodes that it follows, 1 + index */
+    uint32_t n_before, before[17]; /* nodes that it follows: 1 + index */
 } GraphNode;
 struct CUgraph_st {
     Arena *arena;
     LIST(GraphNode) nodes;
     cudaStream_t origin;
-    bool is_spoilt, has_priorities; /* its kernels come from streams of several */
-    uint32_t users;                 /* the graph and its execs */
+    bool is_spoilt, has_priorities; /* its kernels come from streams with several priorities */
+    uint32_t users;                 /* the graph and its executables */
 };
-void double_leave_capture(cudaGraph_t graph);         /* all streams that are in it */
-void double_capture(cudaStream_t stream, Task *task); /* NULL: a mark, as for an event */
+void double_leave_capture(cudaGraph_t graph);         /* ends the capture of all its streams */
+void double_capture(cudaStream_t stream, Task *task); /* NULL: only a mark, as for an event */
 
 #endif

@@ -1,4 +1,4 @@
-/* What the double was told to do, and how often it was called. */
+/* The double's script, and counts of its calls. */
 #define _DEFAULT_SOURCE
 #include <assert.h>
 #include <signal.h>
@@ -138,7 +138,7 @@ uint32_t double_calls(const char *call)
     return 0;
 }
 
-/* As the driver does when it is first called. */
+/* Reads variables as the driver does at its first call. */
 static void read_environment(void)
 {
     const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS");

@@ -1,5 +1,5 @@
-/* Streams and events. Nothing runs when it is asked for: what streams hold runs while the host
- * waits or looks, in an order that luck draws among those that streams and events allow. */
+/* Streams and events. No work runs when it is requested. It runs while the host waits or polls, in
+ * a random order that streams and events allow. */
 #define _DEFAULT_SOURCE
 #include <sched.h>
 #include <stdlib.h>
@@ -11,15 +11,15 @@
 
 enum { STUCK_S = 120 };
 
-/* What a stream holds at most, as a device's queue does: who asks for more waits. */
+/* The most work that a stream holds, like a device's queue; a caller with more must wait. */
 enum { QUEUE = 1024 };
 
-static cudaStream_t streams;        /* all that there are */
-static struct CUstream_st standard; /* the default stream: the calls without a stream use it */
+static cudaStream_t streams;        /* all existing streams */
+static struct CUstream_st standard; /* the default stream, for calls without a stream */
 
 void double_streams_reset(void)
 {
-    streams = NULL; /* what was not released is leaked, and has been told */
+    streams = NULL; /* unreleased streams are leaked, and were reported */
     memset(&standard, 0, sizeof standard);
 }
 
@@ -106,13 +106,13 @@ static Progress run_head(cudaStream_t s)
     return p;
 }
 
-/* With an odd seed the default stream comes last, as late as it may. */
+/* With an odd seed, the default stream runs last. */
 static bool may_draw(cudaStream_t s)
 {
     return s->head != NULL && (s != &standard || world()->seed % 2 == 0);
 }
 
-/* One task of one stream, by luck; false: all of them wait. */
+/* Runs one random task; false: all streams wait. */
 static bool run_one(void)
 {
     uint32_t n = 0;
@@ -151,7 +151,7 @@ void double_run_until(bool (*done)(void *self), void *self)
             moved_s = clock_now_s();
             continue;
         }
-        /* Other processes may be what it waits for. */
+        /* Streams may be waiting for other processes. */
         if (clock_now_s() - moved_s > STUCK_S) double_misuse("the streams wait for each other");
         usleep(20);
     }
@@ -218,7 +218,7 @@ typedef struct CopyTask {
     Copy copy;
 } CopyTask;
 
-/* CUDA says when a copy is done, not how often it writes a byte until then: the C library's own
+/* CUDA says when a copy is done, but a copy may write a byte several times: the C library's own
  * memmove writes four bytes twice. */
 static Progress run_copy_task(Task *task, void *state)
 {
@@ -287,9 +287,9 @@ static void run_staged(void *args)
     free(s->copy);
 }
 
-/* The synchronous calls use the default stream, which does not wait for nonblocking streams, nor
- * they for it: what they hold runs, or does not, by luck. A copy from memory that is not pinned
- * returns when it has been read; when it arrives is another matter. */
+/* Synchronous calls use the default stream. It does not wait for nonblocking streams, nor they for
+ * it; whether their work has run is random. A copy from pageable memory returns once it has been
+ * read, possibly before it arrives. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     CUDA_CALL(cudaMemcpy);
@@ -418,7 +418,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 typedef struct OfEvent {
     Task task;
     cudaEvent_t event;
-    uint64_t generation; /* 0: whatever it is when it runs (a graph's) */
+    uint64_t generation; /* 0: the event's current one when it runs (in a graph) */
 } OfEvent;
 
 static Progress run_record(Task *task, void *state)
@@ -474,7 +474,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     CUDA_CALL(cudaStreamWaitEvent);
     (void)flags;
     if (event->graph) {
-        if (stream->graph == NULL) { /* it joins the capture */
+        if (stream->graph == NULL) { /* the stream joins the capture */
             stream->graph = event->graph;
             stream->last = 0;
             stream->n_waits = 0;

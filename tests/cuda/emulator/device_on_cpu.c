@@ -1,5 +1,5 @@
-/* Threads of a device as fibers of this process: see device_on_cpu.h. One block runs at a time; of
- * its threads, each runs until it comes to a barrier or ends. */
+/* Runs threads of a device as fibers of this process: see device_on_cpu.h. One block runs at a
+ * time; of its threads, each runs until it comes to a barrier or ends. */
 #include "tests/cuda/emulator/device_on_cpu.h"
 
 #include <stdlib.h>
@@ -14,9 +14,9 @@ typedef struct Fiber {
     void *stack_pointer;
     FiberState state;
     uint32_t mask;               /* of the warp barrier */
-    bool orders;                 /* it: what lanes do with memory */
+    bool orders;                 /* it orders the lanes' memory accesses */
     uint64_t given;              /* to a shuffle */
-    bool (*is_over)(void *what); /* what a WAITING one waits for */
+    bool (*is_over)(void *what); /* what a WAITING thread waits for */
     void *what;
 } Fiber;
 
@@ -89,7 +89,7 @@ static uint64_t random_next(void)
     return random_state;
 }
 
-/* A way through 0 .. n - 1: from `first` by steps of `stride`, which has no factor in common. */
+/* A way through 0 .. n - 1: from `first` in steps of `stride`, which is coprime to n. */
 typedef struct Order {
     uint64_t first, stride;
 } Order;
@@ -124,7 +124,7 @@ void __syncthreads(void)
 static void meet(uint32_t mask, bool orders)
 {
     uint32_t lane = running % 32, n = device_block_size.x - running / 32 * 32;
-    if (n < 32) mask &= (1u << n) - 1; /* a warp that is not full */
+    if (n < 32) mask &= (1u << n) - 1; /* an incomplete warp */
     assert(mask >> lane & 1);
     fibers[running].mask = mask;
     fibers[running].orders = orders;
@@ -206,7 +206,7 @@ uint32_t atomicAdd(uint32_t *p, uint32_t x)
     return old;
 }
 
-/* Of the warp that begins with thread `first`: lets those go on whose barrier is complete, or whose
+/* In the warp that begins with thread `first`: releases threads whose barrier is complete, or whose
  * wait is over. */
 static bool release_warp(uint32_t first, uint32_t n)
 {
@@ -228,7 +228,7 @@ static bool release_warp(uint32_t first, uint32_t n)
     return any;
 }
 
-/* True when all threads have ended. */
+/* Returns true when all threads have ended. */
 static bool release(uint32_t n)
 {
     uint32_t count[ENDED + 1] = {0};
@@ -252,7 +252,7 @@ static bool release(uint32_t n)
 
 /* ---- launches ---- */
 
-/* Every thread up to its next barrier, of whatever kind. */
+/* Runs every thread up to its next barrier of any kind. */
 static void run_all_a_little(uint32_t n)
 {
     Order order = draw_order(n);
@@ -262,7 +262,8 @@ static void run_all_a_little(uint32_t n)
     }
 }
 
-/* One warp after the other as far as it can go: what a warp may overtake, it does. */
+/* Runs one warp after the other as far as possible, so that warps overtake each other where they
+ * may. */
 static void run_warps_far(uint32_t n)
 {
     uint32_t n_warps = (n + 31) / 32;
@@ -352,8 +353,8 @@ uint64_t device_n_launches(void)
     return n_launches;
 }
 
-/* Bytes that a block may ask for. (CUDA C++ Programming Guide, technical specifications per compute
- * capability.) */
+/* Bytes of shared memory that a block may request. (CUDA C++ Programming Guide, technical
+ * specifications per compute capability.) */
 static uint64_t most_shared(uint32_t compute_capability)
 {
     static const struct {

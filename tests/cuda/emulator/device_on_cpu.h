@@ -1,8 +1,8 @@
-/* The words of kernels/cuda/device.cuh for the CPU: kernels are compiled as C, with this file
- * included first, and run thread by thread. Every thread is a fiber; at a barrier or shuffle it
- * lets the others of its block or warp run, in an order drawn from a seed. Shared memory is full of
- * NaNs when a block begins. A wide load that is not aligned, a barrier that some threads of a block
- * never reach and more shared memory than a device has are errors: the test ends. */
+/* The names of kernels/cuda/device.cuh for the CPU: kernels are compiled as C, with this file
+ * included first, and run thread by thread. Every thread is a fiber. At a barrier or shuffle it
+ * lets other threads of its block or warp run, in an order drawn from a seed. Shared memory is full
+ * of NaNs when a block begins. Errors that end the test are a wide load that is not aligned, a
+ * barrier that some threads of a block never reach, and more shared memory than a device has. */
 #ifndef TANDEM_TESTS_CUDA_DEVICE_ON_CPU_H
 #define TANDEM_TESTS_CUDA_DEVICE_ON_CPU_H
 
@@ -24,17 +24,16 @@ typedef struct DeviceLaunch {
     const char *name;
     uint64_t blocks, threads, shared_bytes;
     uint64_t args_bytes;
-    unsigned char args[4096]; /* what a launch may pass, as on a device */
+    unsigned char args[4096]; /* the bytes that a launch may pass, as on a device */
 } DeviceLaunch;
 
-/* Runs all threads of a launch now. */
+/* Runs all threads of a launch at once. */
 void device_run(const DeviceLaunch *launch);
-/* Orders of blocks, and of threads at each barrier; 0: ascending. Odd ones let each warp run as far
- * as it can before the next does anything. */
+/* Sets the order of blocks, and of threads at each barrier; 0: ascending. With an odd seed, each
+ * warp runs as far as it can before the next one starts. */
 void device_set_seed(uint64_t seed);
-/* Instead of running it at once, a launch, memset or copy is handed to this (a test double's
- * stream): `bytes` of memory at `to` become those at `from`, or 0 where that is NULL. NULL: none.
- */
+/* Receives launches, memsets and copies (a test double's stream) instead of running them at once.
+ * `bytes` of memory at `to` become those at `from`, or 0 if that is NULL. NULL: there is none. */
 typedef struct DeviceQueue {
     void *self;
     void (*launch)(void *self, void *stream, const DeviceLaunch *launch);
@@ -69,7 +68,7 @@ typedef struct float4 {
     float x, y, z, w;
 } float4;
 
-/* Every kernel of the program, with what its definition promises: test_resources looks at it. */
+/* Every kernel of the program, with the promises of its definition: test_resources checks them. */
 typedef struct DeviceKernel {
     const char *name;
     uint32_t threads, blocks_per_sm;
@@ -113,8 +112,8 @@ bool device_copy(void *to, const void *from, uint64_t bytes, const CudaContext *
 #define ALIGNED(type, p) ((type *)device_aligned((uintptr_t)(p), sizeof(type), __FILE__, __LINE__))
 void *device_aligned(uintptr_t p, size_t bytes, const char *file, int line);
 
-/* Barriers: of the block, and of the warp's lanes in `mask`; and a place where lanes meet, but
- * which does not order what they do with memory, as those of shuffles and products do not. */
+/* Barriers of the block, and of the warp's lanes in `mask`. The third is a meeting of lanes that
+ * does not order their memory accesses, like shuffles and products. */
 void __syncthreads(void);
 void device_warp_barrier(uint32_t mask);
 void device_warp_meets(uint32_t mask);
@@ -123,13 +122,13 @@ static inline void __syncwarp(void)
     device_warp_barrier(0xffffffffu);
 }
 void __threadfence(void);
-/* For what else a thread may wait: the others run until `is_over`. Never: the test ends. */
+/* Another kind of wait: other threads run until `is_over`. If that never happens, the test ends. */
 void device_wait_until(bool (*is_over)(void *what), void *what);
 void device_stall(void);            /* lets others run first, as if this thread were slow */
 uint64_t device_shared_bytes(void); /* of this launch */
-uint64_t device_block_serial(void); /* of all blocks so far, from 1 */
+uint64_t device_block_serial(void); /* number of the block since the start, from 1 */
 
-/* What lane `from(lane)` of the warp holds. */
+/* Returns the value of lane `from(lane)` of the warp. */
 uint64_t device_shuffle(uint32_t mask, uint64_t bits, uint32_t from);
 uint32_t __ballot_sync(uint32_t mask, int predicate);
 #define DEVICE_SHUFFLE(type, name)                                                                 \

@@ -1,5 +1,5 @@
-/* Barriers in shared memory, boxes of tensors and registers that warps hand each other, on the CPU:
- * see hopper_on_cpu.h. Products are in products_on_hopper.c. */
+/* Barriers in shared memory, boxes of tensors, and registers that warps hand to each other, on the
+ * CPU: see hopper_on_cpu.h. products_on_hopper.c has the products. */
 #include <stdlib.h>
 
 #include "tests/cuda/emulator/hopper_private.h"
@@ -12,9 +12,9 @@ static const unsigned char barrier_mark[BARRIER_BYTES] = "mbarrier";
 
 typedef struct Barrier {
     unsigned char *at;
-    uint32_t arrivals, pending, parity; /* of the phase under way */
-    int64_t bytes;                      /* expected, and not yet here */
-    bool ready, async;                  /* there for other threads, for boxes */
+    uint32_t arrivals, pending, parity; /* of the current phase */
+    int64_t bytes;                      /* bytes expected and not yet arrived */
+    bool ready, async;                  /* visible to other threads; visible to boxes */
     uint32_t by;                        /* the thread that made it */
 } Barrier;
 
@@ -25,7 +25,7 @@ typedef struct Box {
     int64_t first[4];
 } Box;
 
-/* Of the block that runs. */
+/* State of the running block. */
 static struct Block {
     uint64_t serial;
     Barrier barrier[MAX_BARRIERS];
@@ -93,8 +93,8 @@ uint32_t device_hopper_under_way(void)
     return n;
 }
 
-/* ---- addresses: what a kernel asks for begins behind what the system keeps, and in the middle of
- * a pattern ---- */
+/* ---- addresses: a kernel's memory begins behind the system's part, in the middle of a pattern
+ * ---- */
 
 enum { WINDOW = 1024 + 128 };
 
@@ -173,7 +173,7 @@ static void arrive(Barrier *b)
     end_phase(b);
 }
 
-/* Who waited for this arrival may be faster than this thread is. */
+/* Threads that wait for this arrival may run before this thread continues. */
 void barrier_arrive(Shared at)
 {
     arrive(barrier_at(at));
@@ -189,7 +189,7 @@ void barrier_expect(Shared at, uint32_t bytes)
 
 /* ---- boxes ---- */
 
-/* Chunk by chunk of 16 bytes: E is a multiple of eight numbers. */
+/* Copies in chunks of 16 bytes: E is a multiple of eight numbers. */
 static void deliver(const Box *x)
 {
     const TensorMap *m = &x->map;
@@ -235,7 +235,7 @@ typedef struct Wait {
     uint32_t parity;
 } Wait;
 
-/* The latest box first: they come in no order. */
+/* The latest box arrives first, because boxes have no order. */
 static bool phase_is_over(void *what)
 {
     const Wait *w = what;
@@ -298,7 +298,7 @@ void device_registers(uint32_t n, bool grow)
     assert(n % 8 == 0 && n >= 24 && n <= 256 && (grow ? n >= *mine : n <= *mine));
     uint32_t more = grow ? n - *mine : 0;
     device_wait_until(pool_has, &more);
-    b->pool += *mine - n; /* wraps back where it grows */
+    b->pool += *mine - n; /* wraps back if it grows */
     *mine = n;
 }
 

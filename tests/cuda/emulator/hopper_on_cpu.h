@@ -1,8 +1,8 @@
-/* The words of kernels/cuda/attention/hopper/hopper.cuh for the CPU, by the rules that stand there.
- * A product writes its registers when it is waited for; until then they are a NaN of one pattern,
- * and the test ends if they are anything else by then. Its shared operands are read when it is
- * issued or when it is waited for, as the test says, found by the descriptor; boxes arrive when
- * they are fetched, or only when a thread finds that it must wait for them. */
+/* The names of kernels/cuda/attention/hopper/hopper.cuh for the CPU, by the rules stated there. A
+ * product writes its registers when it is awaited. Until then they hold a NaN of one pattern, and
+ * the test ends if they have changed by then. Its shared operands are found by the descriptor, and
+ * read at issue or at the wait, as the test says. Boxes arrive when they are fetched, or only when
+ * a thread must wait for them. */
 #ifndef TANDEM_TESTS_CUDA_HOPPER_ON_CPU_H
 #define TANDEM_TESTS_CUDA_HOPPER_ON_CPU_H
 
@@ -10,34 +10,37 @@
 
 /* ---- for tests ---- */
 
-/* When products read shared memory, and boxes arrive; a device does both, and anything between. */
+/* Sets when products read shared memory and boxes arrive; a device may do both, and anything
+ * between. */
 void device_products_read_early(bool early);
 void device_boxes_arrive_early(bool early);
-/* Products, boxes and phases that nobody waited for, of all blocks since this was called last. */
+/* Returns the number of products, boxes and phases that nobody waited for, in all blocks since the
+ * last call. */
 uint32_t device_hopper_under_way(void);
 
-/* What a word does wrong from now on, as a kernel would that lacks it: tests of the tests. */
+/* A fault of an instruction from now on, as if a kernel lacked it: for tests of the tests. */
 typedef enum HopperFault {
     HOPPER_sound,
-    HOPPER_no_wait_for_boxes,    /* a full slot is not waited for */
-    HOPPER_no_wait_for_slots,    /* nor is an empty one, by thread 0 */
-    HOPPER_wrong_phase,          /* the other parity is waited for */
+    HOPPER_no_wait_for_boxes,    /* no wait for a full slot */
+    HOPPER_no_wait_for_slots,    /* no wait for an empty slot, by thread 0 */
+    HOPPER_wrong_phase,          /* a wait for the other parity */
     HOPPER_no_wait_for_products, /* at all */
-    HOPPER_one_group_too_many,   /* one more group is left under way */
+    HOPPER_one_group_too_many,   /* one group too many is left running */
     HOPPER_no_products_fence,
     HOPPER_no_barriers_ready,
     HOPPER_no_shared_to_async,
-    HOPPER_one_arrival_too_few, /* barriers let go before all have come */
+    HOPPER_one_arrival_too_few, /* barriers release threads before all have arrived */
     HOPPER_half_the_bytes,      /* are expected */
     HOPPER_map_not_swizzled,
     HOPPER_matrix_not_swizzled,
-    HOPPER_wrong_stride, /* of a matrix in shared memory */
-    HOPPER_no_tail_mask, /* tensors of some rows end before what is not masked */
+    HOPPER_wrong_stride, /* wrong stride of a matrix in shared memory */
+    HOPPER_no_tail_mask, /* tensors end before the last unmasked rows */
     HOPPER_n_faults
 } HopperFault;
-enum { HOPPER_TAIL = 60 }; /* rows that a tensor lacks, by the last of them */
+enum { HOPPER_TAIL = 60 }; /* number of rows that such a tensor lacks */
 void device_hopper_fault(HopperFault fault);
-void device_hopper_tail(uint64_t rows); /* which tensors lack them: those of so many rows */
+/* selects the tensors that lack rows: those with this many rows */
+void device_hopper_tail(uint64_t rows);
 
 /* ---- for kernels ---- */
 
@@ -70,7 +73,7 @@ void products_fence(void);
 void products_commit(void);
 void products_wait(uint32_t groups);
 
-/* A: by descriptor, or, where that is 0, four registers. */
+/* A: by descriptor or, if that is 0, in four registers. */
 typedef struct DeviceProduct {
     DType dtype;
     uint32_t n; /* columns */

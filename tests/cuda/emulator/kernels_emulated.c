@@ -1,5 +1,5 @@
-/* The double's kernels are the device's own, thread by thread (device_on_cpu.h); contractions,
- * which a library carries out on a device, are the CPU's. */
+/* The double's kernels are the device's own, thread by thread (device_on_cpu.h). Contractions,
+ * which a library computes on a device, are the CPU's. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
 
 enum { WARPS = 32, MAX_COPIES = 256 };
 
-/* What each lane of each warp gives to an instruction of all lanes. */
+/* The operands that each lane of each warp gives to an instruction of all lanes. */
 typedef struct Given {
     float a[8], b[4];
     const unsigned char *row;
@@ -15,7 +15,7 @@ static Given given[WARPS][32];
 static Given *meet(const Given *mine)
 {
     Given *warp = given[threadIdx.x / 32];
-    assert(blockDim.x % 32 == 0); /* such instructions are for whole warps */
+    assert(blockDim.x % 32 == 0); /* such instructions need whole warps */
     warp[threadIdx.x % 32] = *mine;
     device_warp_meets(0xffffffffu);
     return warp;
@@ -31,7 +31,7 @@ static void unpack(DType t, const uint32_t *word, uint32_t n, float *number)
     number_widen(t, half, number, 2 * n);
 }
 
-/* Two neighbours along k: of row `row` of A, of column `column` of B. */
+/* Two neighbours along k: of row `row` of A, or of column `column` of B. */
 static const float *read_a(const Given *warp, uint32_t row, uint32_t k)
 {
     return &warp[row % 8 * 4 + k % 8 / 2].a[(row / 8 + k / 8 * 2) * 2];
@@ -90,7 +90,7 @@ typedef struct Copy {
 } Copy;
 static struct Copies {
     Copy copy[MAX_COPIES];
-    uint32_t n, group; /* the group that is open */
+    uint32_t n, group; /* the open group */
 } copies[WARPS * 32];
 
 static bool is_early;
@@ -123,7 +123,7 @@ void copies_commit(void)
     copies[threadIdx.x].group++;
 }
 
-/* With 0 groups left the thread starts anew: a kernel ends with nothing under way. */
+/* With 0 groups left the thread starts anew: at a kernel's end no copy may be running. */
 void copies_wait(uint32_t groups)
 {
     struct Copies *mine = &copies[threadIdx.x];

@@ -1,4 +1,4 @@
-/* Contractions of the emulated device where there is no library: all by the plain kernel. */
+/* Contractions of the emulated device without a library: all by the plain kernel. */
 #include "kernels/cuda/product/product.h"
 #include "kernels/cuda/product/products.h"
 

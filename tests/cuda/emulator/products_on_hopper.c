@@ -1,22 +1,21 @@
-/* Products of a warpgroup on the CPU: see hopper_on_cpu.h. Each lane computes its own elements, out
- * of shared memory as the descriptors say, and the registers of its warp's other lanes. */
+/* Products of a warpgroup on the CPU: see hopper_on_cpu.h. Each lane computes its own elements from
+ * shared memory, as the descriptors say, and from the registers of its warp's other lanes. */
 #include <stdlib.h>
 
 #include "tests/cuda/emulator/hopper_private.h"
 #include "tests/cuda/emulator/watch.h"
 
 enum { MAX_THREADS = 1024, MAX_PRODUCTS = 32, MAX_HELD = 4, MAX_RESULTS = 64, DEPTH = 16 };
-static const uint32_t under_way =
-    0x7fc0dead; /* what registers of D are until they are waited for */
+static const uint32_t under_way = 0x7fc0dead; /* contents of D's registers until they are awaited */
 
 typedef struct Issued {
     DeviceProduct p;
-    uint32_t a[4]; /* what A's registers were */
+    uint32_t a[4]; /* contents of A's registers at issue */
     uint32_t group;
     bool computed;
 } Issued;
 
-/* A D under way: what it will be. */
+/* A running D: its future result. */
 typedef struct Held {
     float *d;
     uint32_t n, products;
@@ -26,7 +25,7 @@ typedef struct Held {
 static struct Thread {
     Issued issued[MAX_PRODUCTS];
     Held held[MAX_HELD];
-    uint32_t n_issued, n_held, group; /* the group that is open */
+    uint32_t n_issued, n_held, group; /* the open group */
     bool fenced;
 } threads[MAX_THREADS];
 
@@ -47,7 +46,7 @@ uint32_t hopper_products_under_way(void)
 
 /* ---- operands ---- */
 
-/* Most of the time of the tests goes by here. hopper_memory() knows what belongs to the block. */
+/* Most of the tests' time is spent here. hopper_memory() knows what belongs to the block. */
 #define INNER_LOOP __attribute__((no_sanitize("address", "undefined")))
 
 INNER_LOOP static float widen(DType t, uint16_t bits)
@@ -63,8 +62,8 @@ INNER_LOOP static float widen(DType t, uint16_t bits)
     return half[bits];
 }
 
-/* The offset of number k of row mn: the PTX manual's layouts, in bytes, without and with the
- * swizzle of 128 bytes. */
+/* Returns the offset of number k of row mn by the PTX manual's layouts, in bytes, without and with
+ * the swizzle of 128 bytes. */
 INNER_LOOP static uint32_t offset_of(bool swizzled, bool columns, uint32_t leading, uint32_t stride,
                                      uint32_t mn, uint32_t k)
 {
@@ -74,7 +73,8 @@ INNER_LOOP static uint32_t offset_of(bool swizzled, bool columns, uint32_t leadi
     return mn / 8 * stride + mn % 8 * 16 + k / 8 * leading + k % 8 * 2;
 }
 
-/* Row mn of a matrix in shared memory. Along k, 16 bytes lie together, but for columns. */
+/* Reads row mn of a matrix in shared memory. Along k, 16 bytes are contiguous, except for
+ * columns. */
 INNER_LOOP static void shared_row(DType t, uint64_t matrix, bool columns, uint32_t mn,
                                   float number[DEPTH])
 {
@@ -107,7 +107,8 @@ static void check_matrix(uint64_t matrix, bool columns)
 
 /* ---- computing ---- */
 
-/* Number k of row lane / 4 + 8 `lower`, from the registers of the four lanes that hold the row. */
+/* Returns number k of row lane / 4 + 8 `lower`, from the registers of the four lanes that hold the
+ * row. */
 static float register_number(const struct Thread *warp, uint32_t index, uint32_t lower, uint32_t k)
 {
     const Issued *i = &warp[threadIdx.x % 32 / 4 * 4 + k % 8 / 2].issued[index];
@@ -178,7 +179,7 @@ static void check_alike(uint32_t index)
     }
 }
 
-/* Of `rows` of 16 numbers each, 16 bytes at a time. */
+/* Watches `rows` of 16 numbers each, 16 bytes at a time. */
 static void watch_matrix(uint64_t matrix, bool columns, uint32_t rows)
 {
     const uint32_t leading = (uint32_t)(matrix >> 16 & 0x3fff) << 4;
@@ -226,8 +227,8 @@ void products_commit(void)
     threads[threadIdx.x].group++;
 }
 
-/* The rows of A belong to the whole warpgroup until each of its warps has waited: as read by now.
- */
+/* The rows of A belong to the whole warpgroup until each of its warps has waited; they count as
+ * read now. */
 static void note_rows_of_a(const DeviceProduct *p)
 {
     uint32_t stride = (uint32_t)(p->a >> 32 & 0x3fff) << 4;
@@ -253,7 +254,7 @@ static void finish(struct Thread *t, const Issued *i)
     *h = t->held[--t->n_held];
 }
 
-/* All lanes compute before any goes on and writes its registers. */
+/* All lanes compute before any continues and writes its registers. */
 void products_wait(uint32_t groups)
 {
     struct Thread *t = &threads[threadIdx.x];

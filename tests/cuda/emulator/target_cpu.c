@@ -1,4 +1,4 @@
-/* See target.h: threads run by the CPU, no libraries. */
+/* See target.h: the CPU runs the threads, without libraries. */
 #include "tests/cuda/target.h"
 
 #include <stdlib.h>
@@ -62,7 +62,7 @@ bool target_has(uint32_t compute_capability)
     return compute_capability >= 80;
 }
 
-/* There are emulators for Hopper's words. */
+/* Hopper's instructions have emulators. */
 bool target_is(uint32_t compute_capability)
 {
     return compute_capability == 80 || compute_capability == 90;

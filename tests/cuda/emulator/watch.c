@@ -1,10 +1,10 @@
-/* See watch.h: the order of accesses, and what may be touched. Counting is in watch_count.c.
+/* See watch.h: the order of accesses, and the memory that may be touched. watch_count.c counts.
  *
- * Time is a counter that every barrier moves on. An access at time t by one thread is before what
- * another does now if t is older than the block's last barrier, than the last barrier of the warp
- * they share, or than what the other's warp has learnt of the first one's. Of each four bytes the
- * last write is kept, and three reads: the last one, the last of another thread of that one's warp,
- * the last of another warp. */
+ * Time is a counter that every barrier advances. An access at time t by one thread precedes another
+ * thread's current one in three cases. t is before the block's last barrier, or before the last
+ * barrier of the warp that they share, or within what the other's warp has learnt of the first
+ * one's warp. For every four bytes the last write and three reads are kept: the last read, the last
+ * by another thread of the same warp, and the last by another warp. */
 #define _GNU_SOURCE
 #include "tests/cuda/emulator/watch_private.h"
 
@@ -22,12 +22,12 @@ enum {
     MOST_SHARED = 256 << 10,
     READS = 3
 };
-#define ARENA (UINT64_C(4) << 30) /* of addresses; pages come as they are touched */
+#define ARENA (UINT64_C(4) << 30) /* bytes of addresses; pages are allocated when touched */
 
 typedef struct Access {
     uint32_t time, block; /* block: its serial number */
     uint16_t thread;
-    uint8_t bytes; /* of the word: a bit each */
+    uint8_t bytes; /* bytes of the word, one bit each */
     bool atomic;
 } Access;
 
@@ -35,8 +35,8 @@ typedef struct Word {
     Access write, read[READS];
 } Word;
 
-/* Of a barrier in shared memory: up to what of each warp its arrivals of this phase know, and of
- * those that are over. */
+/* Of a barrier in shared memory: for each warp, up to which time its arrivals know that warp's
+ * accesses, in this phase and in the completed ones. */
 typedef struct Phases {
     uint32_t arrived[MAX_WARPS], over[MAX_WARPS];
 } Phases;
@@ -45,19 +45,19 @@ static struct Watch {
     const char *kernel;
     unsigned char *shared;
     uint64_t shared_bytes;
-    uint32_t time, launched, begun; /* when this kernel began, this block */
-    uint32_t since;                 /* of these, what the memory at hand goes back to */
+    uint32_t time, launched, begun; /* when this kernel began; when this block began */
+    uint32_t since;                 /* of these: the start of the current memory */
     uint32_t block_at, warp_at[MAX_WARPS], learnt[MAX_WARPS][MAX_WARPS];
     bool has_learnt;
-    uint32_t to_async_at[MAX_THREADS]; /* when a thread said so last */
+    uint32_t to_async_at[MAX_THREADS]; /* [thread]: when it last called the fence */
     Phases phases[MAX_PHASES];
     Word of_shared[MOST_SHARED / WORD];
-    unsigned char *arena, *allowed; /* a byte for each */
+    unsigned char *arena, *allowed; /* one byte for each */
     Word *of_arena;
     uint64_t used, live;
 } watch = {.time = 1};
 
-/* ---- memory that kernels are given ---- */
+/* ---- memory of kernels ---- */
 
 static void *reserve(uint64_t bytes)
 {
@@ -82,7 +82,7 @@ void *watch_alloc(uint64_t bytes)
     return watch.arena + at;
 }
 
-/* Space comes back when none of it is in use. */
+/* Space is reused when none of it is in use. */
 void watch_free(void *at)
 {
     if (at == NULL || --watch.live > 0) return;
@@ -130,7 +130,7 @@ void watch_block_barrier(void)
     watch.block_at = ++watch.time;
 }
 
-/* Of all lanes: kernels have no other. */
+/* A barrier of all lanes: kernels have no other. */
 void watch_warp_barrier(uint32_t warp, uint32_t mask)
 {
     assert((mask & (mask + 1)) == 0);
@@ -155,7 +155,7 @@ void watch_warps_barrier(uint32_t warps)
             watch.learnt[w][of] = warps >> of & 1 ? watch.time : all[of];
 }
 
-/* One lane arrives for its warp: with what is before the warp's last barrier. */
+/* One lane arrives for its warp, with everything before the warp's last barrier. */
 void watch_arrive(uint32_t barrier, uint32_t warp)
 {
     assert(barrier < MAX_PHASES);

@@ -1,16 +1,16 @@
-/* What the threads of a kernel do with memory, watched: the compiler calls in before every load and
- * store (-fsanitize=thread, with the functions below instead of its library). A test ends when a
- * kernel touches what it was not given, or when two threads touch the same bytes of shared or
- * global memory, one of them writing, and nothing orders the two: no barrier of the block,
- * __syncwarp, named barrier, barrier in shared memory, or end of the kernel. (Shuffles, ballots and
- * products of a warp order nothing.) Nor may Hopper's boxes and products touch what was stored
- * without the fence that is between the two. Whether orders of threads that are tried would show it
- * does not matter.
+/* Watches the memory accesses of a kernel's threads: the compiler inserts a call before every load
+ * and store (-fsanitize=thread, with the functions below instead of its library). A test ends when
+ * a kernel touches memory that it was not given. It also ends when two threads touch the same bytes
+ * of shared or global memory, one of them writing, and nothing orders them. Accesses are ordered by
+ * a barrier of the block, __syncwarp, a named barrier, a barrier in shared memory, or the end of
+ * the kernel. (Shuffles, ballots and products of a warp order nothing.) Hopper's boxes and products
+ * must not touch data that was stored without a fence between. It does not matter whether any tried
+ * order of threads would show the race.
  *
- * TANDEM_WATCH=print counts what each kernel asks of the memory system, and prints a table when the
- * program ends: 32-byte sectors that warps touch in global memory, against the fewest that hold the
- * bytes they want; passes that shared memory needs for them, against those without bank conflicts.
- * What a warp's lanes do at one place in the code for the n-th time is one request. */
+ * TANDEM_WATCH=print counts each kernel's requests to the memory system and prints a table at the
+ * end. For global memory it compares the 32-byte sectors that warps touch with the fewest that hold
+ * their bytes. For shared memory it compares the passes with those without bank conflicts. The
+ * accesses of a warp's lanes at one place in the code, for the n-th time, are one request. */
 #ifndef TANDEM_TESTS_CUDA_WATCH_H
 #define TANDEM_TESTS_CUDA_WATCH_H
 
@@ -34,29 +34,30 @@ void watch_block_end(void);
 void watch_block_barrier(void);
 void watch_warp_barrier(uint32_t warp, uint32_t mask);
 void watch_warps_barrier(uint32_t warps); /* bit w: warp w */
-/* Barriers in shared memory, by number, of a block. */
+/* Barriers in shared memory, by their number in the block. */
 void watch_arrive(uint32_t barrier, uint32_t warp);
 void watch_phase_over(uint32_t barrier);
 void watch_waited(uint32_t barrier, uint32_t warp);
 void watch_read(const void *at, uint64_t bytes);
 void watch_write(void *at, uint64_t bytes);
 void watch_atomic(void *at, uint64_t bytes);
-void watch_arrival(void *at, uint64_t bytes); /* of a write that was counted when it began */
-void watch_late_read(const void *at, uint64_t bytes); /* ... and of a read, that is not counted */
-void watch_wide(const void *at, uint64_t bytes);      /* what follows there is one access */
-/* Boxes and products are of another proxy: what was stored there is theirs only when who stored it
- * has said so since, before this thread. `replaced`: by them, from now on. */
+void watch_arrival(void *at, uint64_t bytes); /* for a write that was counted when it began */
+void watch_late_read(const void *at, uint64_t bytes); /* ... for a read that is not counted */
+void watch_wide(const void *at, uint64_t bytes);      /* the next accesses there are one access */
+/* Boxes and products use another proxy. They may read stored data only if the storing thread has
+ * called the fence since, before this thread. `replaced`: they write the memory from now on. */
 void watch_to_async(void);
 void watch_async(const void *at, uint64_t bytes, bool replaced);
-/* Memory that kernels may be given. None of it may be touched before it is allowed. */
+/* Returns memory for kernels. No byte of it may be touched before it is allowed. */
 void *watch_alloc(uint64_t bytes);
 void watch_free(void *at);
 void watch_allow(const void *at, uint64_t bytes, bool allowed);
 void watch_count(bool on);
-/* Of a kernel, since the last call. */
+/* Returns a kernel's counts since the last call. */
 WatchCounts watch_counts(const char *kernel);
 WatchCounts watch_counts_so_far(const char *kernel);
-const char *watch_kernel(uint32_t i); /* the i-th that was counted; NULL: there are no more */
+/* the i-th kernel that was counted; NULL: there are no more */
+const char *watch_kernel(uint32_t i);
 #else
 static inline bool watch_is_on(void)
 {

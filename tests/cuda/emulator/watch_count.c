@@ -1,4 +1,4 @@
-/* What each kernel asks of the memory system: see watch.h. */
+/* Counts each kernel's requests to the memory system: see watch.h. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 
@@ -6,8 +6,8 @@
 
 enum {
     MAX_KERNELS = 256,
-    PLACES = 1 << 16,   /* of (thread, place in the code) */
-    REQUESTS = 1 << 15, /* that are gathered at once */
+    PLACES = 1 << 16,   /* number of (thread, place in the code) */
+    REQUESTS = 1 << 15, /* number of requests gathered at once */
     LANES = 32,
     BANKS = 32,
     BANK_BYTES = 4,
@@ -19,7 +19,7 @@ typedef struct CountedKernel {
     WatchCounts counts;
 } CountedKernel;
 
-/* How often a thread has come to a place. */
+/* Counts how often a thread has come to a place. */
 typedef struct Visits {
     const void *from;
     uint32_t thread, n;
@@ -47,7 +47,7 @@ static int compare_addresses(const void *x, const void *y)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Different numbers among n; sorts them. */
+/* Sorts the numbers and returns how many are different. */
 static uint32_t different(uintptr_t *x, uint32_t n)
 {
     uint32_t found = n > 0;
@@ -56,7 +56,7 @@ static uint32_t different(uintptr_t *x, uint32_t n)
     return found;
 }
 
-/* Words of 4 bytes that lanes [from, from + n) want; shorter accesses want a whole one. */
+/* Lists the 4-byte words that lanes [from, from + n) want; a shorter access wants a whole word. */
 static uint32_t words_of(const Request *r, uint32_t from, uint32_t n, uintptr_t word[LANES * 4])
 {
     uint32_t found = 0;
@@ -82,8 +82,8 @@ static void count_global(const Request *r, WatchCounts *c)
     c->fewest_sectors += (different(piece, pieces) + SECTOR_BYTES - 1) / SECTOR_BYTES;
 }
 
-/* 8 bytes are for half a warp at once, 16 for a quarter. Lanes that want the same word share it;
- * different words of a bank come one after the other. */
+/* Accesses of 8 bytes serve half a warp at once, of 16 bytes a quarter. Lanes that want the same
+ * word share it; different words of one bank need separate passes. */
 static void count_shared(const Request *r, WatchCounts *c)
 {
     uint32_t at_once = r->bytes > 8 ? 8 : r->bytes > 4 ? 16 : LANES;
@@ -164,7 +164,7 @@ void count_block_end(void)
     n_visits = 0;
 }
 
-/* ---- wide accesses: compilers take them apart, a device does not ---- */
+/* ---- wide accesses: compilers split them, a device does not ---- */
 
 enum { WIDES = 16 };
 static struct Wide {
@@ -181,7 +181,7 @@ void watch_wide(const void *at, uint64_t bytes)
                                              (uint32_t)device_block_serial(), false};
 }
 
-/* The latest of this thread that has the access in it; NULL: none. */
+/* Returns the thread's latest wide access that contains this one; NULL: none. */
 static struct Wide *wide_of(const void *at)
 {
     for (uint32_t i = 1; i <= WIDES && i <= n_wides; i++) {

@@ -1,5 +1,5 @@
-/* What a compiler calls before loads and stores where it is told -fsanitize=thread: its library's
- * functions, here our own. See watch.h. */
+/* The functions that a compiler calls before loads and stores with -fsanitize=thread: its library's
+ * names, with our own code. See watch.h. */
 #include "tests/cuda/emulator/watch_private.h"
 
 #define HOOK(name, bytes, kind)                                                                    \

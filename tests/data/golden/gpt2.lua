@@ -1,4 +1,4 @@
--- The GPT-2 of make_golden.py, through the library's own model. PyTorch computed what it must give.
+-- The GPT-2 of make_golden.py, through the library's own model. PyTorch computed the results.
 return plan {
   model = require "models.gpt2" { size = "tiny", dim = 12, heads = 3, head_dim = 4, vocab = 31,
     positions = 9 },

@@ -1,4 +1,4 @@
--- The Llama of make_golden.py, through the library's own model. PyTorch computed what it must give.
+-- The Llama of make_golden.py, through the library's own model. PyTorch computed the results.
 return plan {
   model = require "models.llama" { size = "tiny", dim = 16, heads = 4, kv_heads = 2, head_dim = 8,
     hidden = 24, vocab = 29, rope_scaling = { factor = 8, low = 1, high = 4, context = 100 } },
