@@ -206,6 +206,7 @@ int cli_main(int argc, char **argv)
     /* A reader that leaves early (`| head`) must not end this process by a signal, so that results
      * still reach the store. */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file at its limit is an error of the write, as a full disk is */
     setlocale(LC_ALL, "C");
     Arena *arena = arena_new();
     arena_on_full(arena, out_of_memory, NULL);

@@ -5,10 +5,10 @@
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@
 
 extern char **environ;
 
-enum { EXIT_RUN_FAILED = 6, EXIT_OWN_MAX = 7, LOOK_NS = 20000000 };
+enum { EXIT_RUN_FAILED = 6, EXIT_OWN_MAX = 7, EXIT_NO_MPIRUN = 127, LOOK_NS = 20000000 };
 
 /* After a verdict, mpirun gets this long to end the ranks; then this process does. */
 static const double patience_s = 4, kill_s = 2;
@@ -168,6 +168,10 @@ typedef struct Watch {
     double verdict_s;
     int escalation;
     bool hung; /* no rank made progress, and none reported it */
+    /* last time when no rank was stopped, and last look: a gap means that this process stopped too
+     */
+    double running_s, look_s;
+    uint32_t stopped; /* 1 + a rank that stayed stopped; 0: none */
 } Watch;
 
 static bool is_gone(int32_t pid)
@@ -250,6 +254,23 @@ static void look_at_progress(Watch *w, double timeout_s)
     if (clock_s() - w->progress_s > timeout_s + slack_s) w->hung = true;
 }
 
+/* A rank that a signal stopped says nothing, before the first step no less than in it. */
+static void look_for_stopped(Watch *w, double timeout_s)
+{
+    double now = clock_s();
+    if (now - w->look_s > 1) w->running_s = now;
+    w->look_s = now;
+    uint32_t stopped = 0;
+    for (uint32_t r = 0; r < w->n_ranks && stopped == 0; r++) {
+        int32_t pid = atomic_load(&w->status->slots[r].pid);
+        if (pid != 0 && status_process(pid) == 'T') stopped = r + 1;
+    }
+    if (stopped == 0) w->running_s = now;
+    if (now - w->running_s <= timeout_s + slack_s) return;
+    w->stopped = stopped;
+    w->hung = true;
+}
+
 static void kill_all(const Watch *w, int number)
 {
     for (uint32_t r = 0; number == SIGKILL && r < w->n_ranks; r++) {
@@ -278,13 +299,14 @@ static void escalate(Watch *w)
 
 static void watch(Watch *w, const sigset_t *signals, double timeout_s)
 {
-    w->progress_s = w->lost_s = w->left_s = w->came_s = clock_s();
+    w->progress_s = w->lost_s = w->left_s = w->came_s = w->running_s = w->look_s = clock_s();
     for (;;) {
         pid_t ended = waitpid(w->mpirun, &w->exit_status, WNOHANG);
         bool is_over = ended == w->mpirun || (ended < 0 && errno != EINTR);
         look_for_dead(w, is_over);
         if (is_over) return;
         look_at_progress(w, timeout_s);
+        if (!w->hung) look_for_stopped(w, timeout_s);
         escalate(w);
         struct timespec t = {0, LOOK_NS};
         int number = sigtimedwait(signals, NULL, &t);
@@ -339,6 +361,13 @@ static int verdict(Watch *w, Diag *d)
                    str_text(&w->dead), code);
         return EXIT_RUN_FAILED;
     }
+    if (w->hung && w->stopped != 0) {
+        const StatusSlot *slot = &w->status->slots[w->stopped - 1];
+        diag_error(d, FAULT_run, "run-stuck", nowhere,
+                   "rank %u (pid %d, step %u) was stopped by a signal and did not go on",
+                   w->stopped - 1, (int)atomic_load(&slot->pid), atomic_load(&slot->step));
+        return EXIT_RUN_FAILED;
+    }
     if (w->hung) {
         diag_error(d, FAULT_run, "run-stuck", nowhere,
                    "no rank made progress, and none could say why");
@@ -349,17 +378,21 @@ static int verdict(Watch *w, Diag *d)
     return EXIT_RUN_FAILED;
 }
 
+/* mpirun gets SIGTERM when this process ends in any way, so that it ends the ranks. */
 static bool spawn(char **argv, char **env, const sigset_t *mask, pid_t *child, Diag *d)
 {
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setsigmask(&attributes, mask);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    pid_t self = getpid();
     fflush(NULL);
-    int error = posix_spawn(child, argv[0], NULL, &attributes, argv, env);
-    posix_spawnattr_destroy(&attributes);
-    return error == 0 || diag_error(d, FAULT_run, "mpirun-missing", nowhere, "cannot start %s: %s",
-                                    argv[0], strerror(error));
+    *child = fork();
+    if (*child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() != self) _exit(EXIT_RUN_FAILED);
+        sigprocmask(SIG_SETMASK, mask, NULL);
+        execve(argv[0], argv, env);
+        _exit(EXIT_NO_MPIRUN);
+    }
+    return *child > 0 || diag_error(d, FAULT_run, "mpirun-missing", nowhere, "cannot start %s: %s",
+                                    argv[0], strerror(errno));
 }
 
 int exec_launch(const char *const *argv, const LaunchOptions *options, LaunchEnd *end, Arena *arena,

@@ -32,6 +32,7 @@ Status *status_create(uint32_t n_ranks, char *path, size_t room, Diag *d)
     if (fd >= 0 && ftruncate(fd, (off_t)size_of(n_ranks)) == 0) s = map(fd, n_ranks);
     if (s != NULL) {
         s->n_ranks = n_ranks;
+        s->launcher = (int32_t)getpid();
     } else {
         Loc none = {NULL, 0};
         diag_error(d, FAULT_run, "rank-status", none, "cannot make a file in %s: %s", folder,

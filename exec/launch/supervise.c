@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "exec/launch/launch.h"
@@ -13,13 +14,32 @@
 
 #define SUPERVISED_VARIABLE "TANDEM_SUPERVISED"
 
-enum { EXIT_RUN_FAILED = 6 };
+enum { EXIT_RUN_FAILED = 6, LOOK_NS = 500000000 };
 
-static _Noreturn void supervise(Status *status, StatusSlot *slot, pid_t child)
+static bool is_there(int32_t pid)
+{
+    return kill(pid, 0) == 0 || errno != ESRCH;
+}
+
+/* Nobody reads the results of a run whose command is gone (kill -9, say): the rank ends. */
+static _Noreturn void end_without_launcher(pid_t child)
+{
+    kill(child, SIGKILL);
+    unlink(getenv(STATUS_VARIABLE)); /* the command would have done it */
+    _exit(EXIT_RUN_FAILED);
+}
+
+/* `news` holds SIGCHLD, which is blocked: a rank's end is seen at once. */
+static _Noreturn void supervise(Status *status, StatusSlot *slot, pid_t child, const sigset_t *news)
 {
     int how = 0;
-    while (waitpid(child, &how, 0) < 0)
-        if (errno != EINTR) _exit(EXIT_RUN_FAILED);
+    for (;;) {
+        pid_t ended = waitpid(child, &how, WNOHANG);
+        if (ended == child) break;
+        if (ended < 0 && errno != EINTR) _exit(EXIT_RUN_FAILED);
+        if (!is_there(status->launcher)) end_without_launcher(child);
+        sigtimedwait(news, NULL, &(struct timespec){0, LOOK_NS});
+    }
     bool died = WIFSIGNALED(how) || atomic_load(&slot->state) > STATUS_begun;
     if (died) {
         atomic_store(&slot->wait_status, how);
@@ -38,9 +58,14 @@ void launch_supervise(void)
     Status *status = status_join(n_ranks);
     if (status == NULL || rank >= n_ranks) return;
     fflush(NULL);
+    sigset_t news, before;
+    sigemptyset(&news);
+    sigaddset(&news, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &news, &before);
     pid_t supervisor = getpid(), child = fork();
+    if (child > 0) supervise(status, &status->slots[rank], child, &news);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     if (child < 0) return; /* then without */
-    if (child > 0) supervise(status, &status->slots[rank], child);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != supervisor) _exit(EXIT_RUN_FAILED);
     setenv(SUPERVISED_VARIABLE, "1", 1);

@@ -1,5 +1,6 @@
 /* An interrupted tandem run ends its ranks, reports in one line where it was and what is left of
- * it, and exits with 128 + the signal. */
+ * it, and exits with 128 + the signal. A command that is killed leaves no process behind. A rank
+ * that is stopped before its first step ends the run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +17,8 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "exec/launch/status.h"
+#include "exec/modules.h"
 #include "store/store.h"
 #include "tests/support/command.h"
 
@@ -38,31 +41,47 @@ static const char *text_of(const Session *s, const char *path)
     return text != NULL ? text : "";
 }
 
-/* Number of processes, without this one, whose command line names the folder. */
+/* Does the command line of process `id` name this run's store? */
+static bool is_of_run(const Session *s, const char *id)
+{
+    char line[4096] = "";
+    FILE *file = fopen(arena_print(s->arena, "/proc/%s/cmdline", id), "r");
+    if (file == NULL) return false;
+    size_t length = fread(line, 1, sizeof line - 1, file);
+    fclose(file);
+    for (size_t i = 0; i < length; i++)
+        if (line[i] == 0) line[i] = ' ';
+    return strstr(line, s->db) != NULL;
+}
+
+/* Number of processes, without this one, whose command line names the store. */
 static uint32_t n_processes(const Session *s)
 {
     uint32_t n = 0;
     DIR *all = opendir("/proc");
     assert_non_null(all);
-    for (struct dirent *one; (one = readdir(all)) != NULL;) {
-        char line[4096] = "";
-        FILE *file = fopen(arena_print(s->arena, "/proc/%s/cmdline", one->d_name), "r");
-        if (file == NULL) continue;
-        size_t length = fread(line, 1, sizeof line - 1, file);
-        fclose(file);
-        for (size_t i = 0; i < length; i++)
-            if (line[i] == 0) line[i] = ' ';
-        n += strstr(line, s->db) != NULL;
-    }
+    for (struct dirent *one; (one = readdir(all)) != NULL;) n += is_of_run(s, one->d_name);
     closedir(all);
     return n;
 }
 
-static pid_t start(const Session *s, const char *json)
+static pid_t start(const Session *s, const char *more, const char *value)
 {
-    const char *const argv[] = {
-        TANDEM_COMMAND, "run",     tiny, "-n",   "2",   "--set", "mesh.dp_shard=1",
-        "--steps",      "1000000", "-v", "--db", s->db, json,    NULL};
+    const char *const argv[] = {TANDEM_COMMAND,
+                                "run",
+                                tiny,
+                                "-n",
+                                "2",
+                                "--set",
+                                "mesh.dp_shard=1",
+                                "--steps",
+                                "1000000",
+                                "-v",
+                                "--db",
+                                s->db,
+                                more,
+                                value,
+                                NULL};
     union {
         const char *const *read_only;
         char *const *plain;
@@ -80,7 +99,7 @@ static pid_t start(const Session *s, const char *json)
 /* Sends the signal when `file` contains `word`, and waits. */
 static void interrupt(Session *s, int number, const char *json, const char *file, const char *word)
 {
-    pid_t child = start(s, json);
+    pid_t child = start(s, json, NULL);
     for (int i = 0; i < 3000 && strstr(text_of(s, file), word) == NULL; i++) pause_ms(100);
     assert_int_equal(kill(child, number), 0);
     int status = 0;
@@ -193,12 +212,96 @@ static void measuring_is_interrupted_too(void **state)
     arena_free(s.arena);
 }
 
+/* Waits until `file` says `word`, or 300 s. */
+static void wait_for(const Session *s, const char *file, const char *word)
+{
+    for (int i = 0; i < 3000 && strstr(text_of(s, file), word) == NULL; i++) pause_ms(100);
+    if (!strstr(text_of(s, file), word)) fail_msg("no '%s' in:\n%s", word, text_of(s, file));
+}
+
+static void nothing_outlives_a_killed_command(void **state)
+{
+    (void)state;
+    static const char *const flavours[] = {"openmpi", "mpich"};
+    uint32_t n = 0;
+    for (size_t i = 0; i < sizeof flavours / sizeof flavours[0]; i++) {
+        Session s = session();
+        if (module_path(flavours[i], NULL, s.arena) == NULL) continue;
+        setenv("TANDEM_MPI", flavours[i], 1);
+        pid_t child = start(&s, NULL, NULL);
+        wait_for(&s, s.out, "step    2 ");
+        assert_true(n_processes(&s) > 2);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        /* 5 s on a machine with free cores; more, so that a busy one does not fail the test */
+        for (int k = 0; k < 300 && n_processes(&s) > 0; k++) pause_ms(100);
+        assert_int_equal(n_processes(&s), 0);
+        unsetenv("TANDEM_MPI");
+        arena_free(s.arena);
+        n++;
+    }
+    assert_true(n > 0);
+}
+
+/* Maps the memory in which the ranks of the run tell where they are; its path is in the environment
+ * of each of its processes. NULL: not made yet. */
+static Status *status_of(const Session *s)
+{
+    DIR *all = opendir("/proc");
+    Status *status = NULL;
+    assert_non_null(all);
+    for (struct dirent *one; (one = readdir(all)) != NULL && status == NULL;) {
+        size_t n = 0;
+        const char *line =
+            command_read_file(s->arena, arena_print(s->arena, "/proc/%s/environ", one->d_name), &n);
+        for (size_t at = 0; line != NULL && at < n; at += strlen(line + at) + 1)
+            if (strncmp(line + at, STATUS_VARIABLE "=", strlen(STATUS_VARIABLE "=")) == 0) {
+                setenv(STATUS_VARIABLE, line + at + strlen(STATUS_VARIABLE "="), 1);
+                status = status_join(2);
+                break;
+            }
+    }
+    closedir(all);
+    unsetenv(STATUS_VARIABLE);
+    return status;
+}
+
+static void a_rank_stopped_before_its_first_step_is_named(void **state)
+{
+    (void)state;
+    Session s = session();
+    pid_t child = start(&s, "--timeout", "3");
+    Status *status = NULL;
+    for (int i = 0; i < 3000 && status == NULL; i++, pause_ms(10)) {
+        status = status_of(&s);
+        if (status != NULL && atomic_load(&status->slots[1].pid) == 0) {
+            status_unmap(status);
+            status = NULL;
+        }
+    }
+    assert_non_null(status);
+    int32_t pid = atomic_load(&status->slots[1].pid);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    assert_int_equal(atomic_load(&status->slots[1].count), 0);
+    status_unmap(status);
+    int how = 0;
+    waitpid(child, &how, 0);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 6);
+    const char *said = arena_print(s.arena, "rank 1 (pid %d, step 0) was stopped", (int)pid);
+    if (!strstr(text_of(&s, s.err), said)) fail_msg("%s", text_of(&s, s.err));
+    assert_int_equal(n_processes(&s), 0);
+    arena_free(s.arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_step_and_what_is_kept_are_told),
         cmocka_unit_test(the_document_is_written_all_the_same),
         cmocka_unit_test(measuring_is_interrupted_too),
+        cmocka_unit_test(nothing_outlives_a_killed_command),
+        cmocka_unit_test(a_rank_stopped_before_its_first_step_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
