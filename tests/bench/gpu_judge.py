@@ -12,7 +12,7 @@ FAMILIES = {  # kind: pattern of ops, its limit
     "AdamW": (r"adamw", "bytes"),
     "cross-entropy": (r"xent", "bytes"),
 }
-THROUGHPUT = [  # target: plans of ours, PyTorch's plan, and the least ratio of tokens/s
+THROUGHPUT = [  # target, PyTorch's plan, our plans, least ratio of our tokens/s to PyTorch's
     ("124M against PyTorch", "gpt2_124m", ["gpt2_124m"], 1.10),
     ("1.5B against PyTorch", "gpt2_1_5b", ["gpt2_1_5b"], 1.05),
     ("8B against PyTorch, same plan", "llama_8b", ["llama_8b"], 1.00),
