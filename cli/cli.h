@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "exec/options.h"
 #include "planner/base/diag.h"
 #include "session/session.h"
 
@@ -16,15 +17,14 @@ typedef struct Options {
     const char *db, *color, *after, *backend, *data, *output, *cluster, *nodes, *ranks;
     const char *runs, *kernels, *comm, *plot, *jobs_text; /* accuracy */
     const char *seed_text, *role_text, *n_text, *steps_text, *every_text, *limit_text,
-        *timeout_text, *rank_text, *graph, *via, *device_text, *record, *collective, *min_text,
-        *max_text, *issue, *buffers, *compare, *per_node_text, *machine, *by, *price_text,
-        *tokens_text, *mtbf_text, *checkpoint_text, *restart_text, *interval_text, *jitter_text,
-        *straggler_text, *imbalance_text;
+        *timeout_text, *rank_text, *collective, *min_text, *max_text, *issue, *buffers, *compare,
+        *per_node_text, *machine, *by, *price_text, *tokens_text, *mtbf_text, *checkpoint_text,
+        *restart_text, *interval_text, *jitter_text, *straggler_text, *imbalance_text;
     bool json, quiet, verbose, help, dry_run, no_store, text, trace, unfolded, verify, poison,
-        native, state, mesh, csv, share_device, tf32, cudnn, mma, explain, exact;
+        native, state, mesh, csv, explain, exact;
     /* the checked values of the texts above */
     uint64_t seed;
-    uint32_t device;
+    BackendValue backend_values[BACKEND_OPTION_COUNT];
     uint32_t role, rank, n, steps, every, limit, jobs, n_nodes,
         per_node;                        /* 0 when not given; role, rank: UINT32_MAX */
     double timeout_s, price_usd, tokens; /* price_usd < 0: not given */

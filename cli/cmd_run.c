@@ -87,7 +87,7 @@ static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
     options->backend_options.measure = true;
     options->backend_options.poison = cli->options.poison;
     options->backend_options.native_reductions = cli->options.native;
-    run_cuda_options(cli, &options->backend_options.cuda);
+    run_backend_options(cli, &options->backend_options);
 }
 
 /* Returns the facts that are known of a run before it begins. */

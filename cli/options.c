@@ -11,6 +11,15 @@
 #include "cli/cli.h"
 
 #define FIELD(name) offsetof(Options, name)
+/* How the options of backends are read: the kind, and the member of BackendValue. */
+#define OPTION_OF_flag   OPTION_flag
+#define OPTION_OF_word   OPTION_text
+#define OPTION_OF_number OPTION_text
+#define OPTION_OF_text   OPTION_text
+#define VALUE_OF_flag    is_set
+#define VALUE_OF_word    text
+#define VALUE_OF_number  text
+#define VALUE_OF_text    text
 static const Option option_table[] = {
     {"set", 's', OPTION_list, "KEY=VALUE", FIELD(set), OPTIONS_plan | OPTIONS_accuracy,
      "change a value of the plan, as in --set mesh.tp=4; repeatable"},
@@ -85,22 +94,17 @@ static const Option option_table[] = {
      "the number of processes; must equal the product of the plan's mesh"},
     {"backend", 0, OPTION_text, "NAME", FIELD(backend), OPTIONS_run | OPTIONS_calibrate,
      "mpi: one process a rank (default); cuda: GPUs; loopback: one process for all"},
-    {"graph", 0, OPTION_text, "HOW", FIELD(graph), OPTIONS_run,
-     "cuda: one CUDA graph a step (whole), one a kind of micro-batch (cut), or none"},
-    {"device", 0, OPTION_text, "N", FIELD(device_text), OPTIONS_run | OPTIONS_calibrate,
-     "cuda: use this GPU, instead of the one with the local rank's number"},
-    {"share-device", 0, OPTION_flag, NULL, FIELD(share_device), OPTIONS_run | OPTIONS_calibrate,
-     "cuda: let ranks share a GPU (slow; for tests of results, not of speed)"},
-    {"via", 0, OPTION_text, "HOW", FIELD(via), OPTIONS_run,
-     "cuda: communicate over nccl (default), or over MPI through the host (slow)"},
-    {"tf32", 0, OPTION_flag, NULL, FIELD(tf32), OPTIONS_run | OPTIONS_calibrate,
-     "cuda: round operands of fp32 products to 19 bits, for the tensor cores"},
-    {"cudnn", 0, OPTION_flag, NULL, FIELD(cudnn), OPTIONS_run | OPTIONS_calibrate,
-     "cuda: compute attention with cuDNN where it can, else with our own kernels"},
-    {"mma", 0, OPTION_flag, NULL, FIELD(mma), OPTIONS_run,
-     "cuda: compute attention without the instructions that only Hopper has"},
-    {"record", 0, OPTION_text, "FOLDER", FIELD(record), OPTIONS_run,
-     "cuda: write the position of each rank to a file in FOLDER, to look into a hang"},
+#define BACKEND_OPTION(backend, type, id, name, kind, member, value, words, least, most, uses,     \
+                       help)                                                                       \
+    {name,                                                                                         \
+     0,                                                                                            \
+     OPTION_OF_##kind,                                                                             \
+     value,                                                                                        \
+     FIELD(backend_values[BACKEND_OPTION_##id].VALUE_OF_##kind),                                   \
+     ((uses)&BACKEND_RUNS ? OPTIONS_run : 0) |                                                     \
+         ((uses)&BACKEND_CALIBRATES ? OPTIONS_calibrate : 0),                                      \
+     help},
+#include "exec/options.def"
     {"steps", 0, OPTION_text, "N", FIELD(steps_text), OPTIONS_run,
      "how many training steps, instead of the plan's"},
     {"data", 0, OPTION_text, "FILE", FIELD(data), OPTIONS_run,
@@ -268,7 +272,6 @@ static bool check_values(Cli *cli)
     fine = read_small(cli, "limit", o->limit_text, 1, &o->limit) && fine;
     fine = read_small(cli, "nodes", o->nodes, 1, &o->n_nodes) && fine;
     fine = read_small(cli, "per-node", o->per_node_text, 1, &o->per_node) && fine;
-    fine = read_small(cli, "device", o->device_text, 0, &o->device) && fine;
     if (o->timeout_text != NULL) {
         char *end = NULL;
         o->timeout_s = strtod(o->timeout_text, &end);

@@ -3,37 +3,9 @@
 #ifndef TANDEM_EXEC_BACKEND_H
 #define TANDEM_EXEC_BACKEND_H
 
+#include "kernels/choices.h"
 #include "kernels/kernel.h"
 #include "planner/ir/trace.h"
-
-/* How the cuda backend turns a step into CUDA graphs. */
-typedef enum CudaGraphs {
-    /* whole for short programs, else cut; none if communication goes through the host */
-    CUDA_GRAPHS_auto,
-    CUDA_GRAPHS_whole, /* the step is one graph */
-    CUDA_GRAPHS_cut,   /* one each for the first, the inner and the last micro-batches */
-    CUDA_GRAPHS_none
-} CudaGraphs;
-
-/* Zero is the default of each field. */
-typedef struct CudaOptions {
-    CudaGraphs graphs;
-    uint32_t device; /* 1 + the device's number; 0: the local rank's device */
-    /* several ranks use one GPU, and NCCL is told that they are on different hosts */
-    bool share_device;
-    bool host_comm;        /* communications go through the host, over MPI, instead of NCCL */
-    uint32_t whole_length; /* auto: longer programs are cut; 0: 4000 instructions */
-    bool tf32;             /* products of fp32 numbers may round them to 19 bits */
-    bool cudnn;            /* attention by cuDNN where it accepts the call and is fastest */
-    /* never use the attention kernels that need Hopper */
-    bool mma;
-    const char *record; /* a folder where each rank records its position; NULL: none */
-    /* limit for a rank's work on its host; 0: the larger of 120 s and timeout_s */
-    double patience_s;
-    const struct CudaChoices
-        *choices; /* of algorithms for products, kept from run to run
-                     (kernels/cuda/product/products.h); NULL: none, nothing is timed */
-} CudaOptions;
 
 typedef struct BackendOptions {
     double timeout_s; /* a communication that takes longer ends the run; 0: 60 s */
@@ -44,10 +16,11 @@ typedef struct BackendOptions {
     /* launch each instruction by itself, so that its own time is measured instead of a fused
      * kernel's */
     bool alone;
-    uint64_t order_seed;    /* loopback: selects a legal interleaving; 0: the plain order */
-    bool native_reductions; /* mpi: MPI_Op instead of rank-ordered sums */
-    const char *module_dir; /* NULL: beside the command, or ../lib/tandem */
-    CudaOptions cuda;
+    uint64_t order_seed;          /* loopback: selects a legal interleaving; 0: the plain order */
+    bool native_reductions;       /* mpi: MPI_Op instead of rank-ordered sums */
+    const char *module_dir;       /* NULL: beside the command, or ../lib/tandem */
+    const KernelChoices *choices; /* of earlier runs; NULL: none, and nothing is timed */
+    const void *own; /* the backend's own options (exec/options.h); NULL: the defaults */
 } BackendOptions;
 
 /* The first instruction whose output has a number that is not finite. */

@@ -5,6 +5,7 @@
 
 #include "cli/run/run.h"
 #include "exec/cuda/module.h"
+#include "exec/cuda/options.h"
 #include "exec/modules.h"
 
 const char *run_backend(const Cli *cli)
@@ -38,9 +39,57 @@ static bool choose(Cli *cli, const char *option, const char *word, const char *c
     return false;
 }
 
-/* In the order of CudaGraphs; NULL: the default has no word. */
-static const char *const graphs[] = {NULL, "whole", "cut", "none"};
-static const char *const vias[] = {"nccl", "host"};
+static bool is_given(const Cli *cli, int id)
+{
+    const BackendValue *value = &cli->options.backend_values[id];
+    return value->is_set || value->text != NULL;
+}
+
+/* The options that only this backend has: "--graph, --via and --tf32". */
+static const char *options_of(Cli *cli, const char *backend)
+{
+    Str all = str_in(cli->arena);
+    uint32_t left = 0;
+    for (int id = 0; id < BACKEND_OPTION_COUNT; id++)
+        left += strcmp(backend_options[id].backend, backend) == 0;
+    for (int id = 0; id < BACKEND_OPTION_COUNT; id++) {
+        if (strcmp(backend_options[id].backend, backend) != 0) continue;
+        left--;
+        str_print(&all, "--%s%s", backend_options[id].name,
+                  left > 1    ? ", "
+                  : left == 1 ? " and "
+                              : "");
+    }
+    return str_text(&all);
+}
+
+/* Reads a given option into the backend's own options; false after a diagnostic. */
+static bool read_own(Cli *cli, int id, void *own)
+{
+    const BackendOption *option = &backend_options[id];
+    const BackendValue *value = &cli->options.backend_values[id];
+    uint32_t unused, n = 0;
+    if (backend_set_option(option, value, own)) return true;
+    if (option->kind == BACKEND_KIND_word) {
+        while (option->words[n] != NULL) n++;
+        const char **words = arena_array(cli->arena, n, sizeof *words);
+        for (uint32_t i = 0; i < n; i++) words[i] = option->words[i][0] ? option->words[i] : NULL;
+        return choose(cli, option->name, value->text, words, n, &unused);
+    }
+    return cli_error(cli, FAULT_usage, "option-value",
+                     "--%s %s: a whole number from %" PRIu32 " to %" PRIu32 " is expected",
+                     option->name, value->text, option->least, option->most);
+}
+
+static void *read_own_options(Cli *cli, const char *backend, bool *fine)
+{
+    void *own = backend_own_options(backend, cli->arena);
+    *fine = true;
+    for (int id = 0; id < BACKEND_OPTION_COUNT && own != NULL; id++)
+        if (strcmp(backend_options[id].backend, backend) == 0)
+            *fine = read_own(cli, id, own) && *fine;
+    return own;
+}
 
 bool run_check_backend(Cli *cli)
 {
@@ -49,31 +98,34 @@ bool run_check_backend(Cli *cli)
     while (backend_name(n) != NULL) n++;
     const char **names = arena_array(cli->arena, n, sizeof *names);
     for (uint32_t i = 0; i < n; i++) names[i] = backend_name(i);
-    if (!choose(cli, "backend", o->backend, names, n, &unused) ||
-        !choose(cli, "graph", o->graph, graphs, 4, &unused) ||
-        !choose(cli, "via", o->via, vias, 2, &unused))
-        return false;
-    bool cuda = o->graph || o->via || o->device_text || o->share_device || o->tf32 || o->cudnn ||
-                o->mma || o->record;
-    return !cuda || run_on(cli, "cuda") ||
-           cli_error(cli, FAULT_usage, "option-value",
-                     "--graph, --via, --device, --share-device, --tf32, --cudnn, --mma and "
-                     "--record go with --backend cuda");
+    if (!choose(cli, "backend", o->backend, names, n, &unused)) return false;
+    for (int id = 0; id < BACKEND_OPTION_COUNT; id++) {
+        const char *backend = backend_options[id].backend;
+        if (!is_given(cli, id)) continue;
+        if (!read_own(cli, id, backend_own_options(backend, cli->arena))) return false;
+        if (!run_on(cli, backend))
+            return cli_error(cli, FAULT_usage, "option-value", "%s go with --backend %s",
+                             options_of(cli, backend), backend);
+    }
+    return true;
 }
 
-void run_cuda_options(Cli *cli, CudaOptions *cuda)
+void run_backend_options(Cli *cli, BackendOptions *options)
 {
-    const Options *o = &cli->options;
-    uint32_t choice = 0;
-    if (choose(cli, "graph", o->graph, graphs, 4, &choice)) cuda->graphs = (CudaGraphs)choice;
-    if (choose(cli, "via", o->via, vias, 2, &choice)) cuda->host_comm = choice == 1;
-    cuda->device = o->device_text ? o->device + 1 : 0;
-    cuda->share_device = o->share_device;
-    cuda->tf32 = o->tf32;
-    cuda->cudnn = o->cudnn;
-    cuda->mma = o->mma;
-    cuda->record = o->record;
-    cuda->choices = run_choices(cli);
+    bool fine;
+    options->own = read_own_options(cli, run_backend(cli), &fine);
+    if (options->own != NULL) options->choices = run_choices(cli);
+}
+
+void run_repeat_options(Cli *cli, uint32_t uses, TextList *argv)
+{
+    for (int id = 0; id < BACKEND_OPTION_COUNT; id++) {
+        const BackendOption *option = &backend_options[id];
+        if (!(option->uses & uses) || !is_given(cli, id)) continue;
+        list_push(cli->arena, argv, arena_print(cli->arena, "--%s", option->name));
+        if (option->kind != BACKEND_KIND_flag)
+            list_push(cli->arena, argv, cli->options.backend_values[id].text);
+    }
 }
 
 bool run_plan_options(Cli *cli, PlanOptions *options)
@@ -92,14 +144,19 @@ const char *run_machine(Cli *cli)
 {
     if (!run_on(cli, "cuda")) return machine_key(cli->arena);
     const CudaModule *module = module_cuda(cli->arena, NULL, &cli->diag);
-    uint32_t device = cli->options.device_text ? cli->options.device : 0;
+    bool fine;
+    const CudaOptions *own = read_own_options(cli, "cuda", &fine);
+    uint32_t device = own->device ? own->device - 1 : 0;
     const char *name = module ? module->device_name(cli->arena, device) : NULL;
     return arena_print(cli->arena, "cuda:%s", name ? name : "none");
 }
 
 const char *run_costs(Cli *cli)
 {
-    const Options *o = &cli->options;
-    return arena_print(cli->arena, "%s%s%s", run_machine(cli), o->tf32 ? " tf32" : "",
-                       o->cudnn ? " cudnn" : "");
+    Str costs = str_in(cli->arena);
+    str_add(&costs, run_machine(cli));
+    for (int id = 0; id < BACKEND_OPTION_COUNT; id++)
+        if (backend_options[id].uses & BACKEND_CHANGES_COSTS && is_given(cli, id))
+            str_print(&costs, " %s", backend_options[id].name);
+    return str_text(&costs);
 }

@@ -26,9 +26,9 @@ static void put(void *self, const char *device, const char *call, const void *ch
     store_close(store);
 }
 
-const CudaChoices *run_choices(Cli *cli)
+const KernelChoices *run_choices(Cli *cli)
 {
-    CudaChoices *choices = arena_alloc(cli->arena, sizeof *choices);
-    *choices = (CudaChoices){cli, get, put};
+    KernelChoices *choices = arena_alloc(cli->arena, sizeof *choices);
+    *choices = (KernelChoices){cli, get, put};
     return choices;
 }

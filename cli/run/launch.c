@@ -80,7 +80,7 @@ static MeasureOn measure_on(Cli *cli, const char *backend)
 {
     MeasureOn on = {.backend = backend, .machine = run_costs(cli)};
     on.options.timeout_s = 60;
-    run_cuda_options(cli, &on.options.cuda);
+    run_backend_options(cli, &on.options);
     return on;
 }
 
@@ -112,7 +112,7 @@ static bool calibrate_collectives(Cli *cli, const PlanFile *file, const Needs *n
     if (needs->missing_collectives == 0) return true;
     log_info("measuring %" PRIu32 " collectives on %" PRIu32 " ranks", needs->missing_collectives,
              file->plan->mesh.n_ranks);
-    LIST(const char *) argv = {NULL, 0, 0};
+    TextList argv = {NULL, 0, 0};
     const char *const head[] = {"tandem", "calibrate", file->path, "--db", cli->options.db};
     for (uint32_t i = 0; i < 5; i++) list_push(cli->arena, &argv, head[i]);
     for (uint32_t i = 0; i < cli->options.set.n; i++) {
@@ -123,9 +123,7 @@ static bool calibrate_collectives(Cli *cli, const PlanFile *file, const Needs *n
     if (run_on(cli, "cuda")) {
         list_push(cli->arena, &argv, "--backend");
         list_push(cli->arena, &argv, "cuda");
-        if (cli->options.share_device) list_push(cli->arena, &argv, "--share-device");
-        if (cli->options.tf32) list_push(cli->arena, &argv, "--tf32");
-        if (cli->options.cudnn) list_push(cli->arena, &argv, "--cudnn");
+        run_repeat_options(cli, BACKEND_CALIBRATES, &argv);
     }
     list_push(cli->arena, &argv, NULL);
     json_t *document = cli->json;

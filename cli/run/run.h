@@ -11,9 +11,12 @@
 const char *run_backend(const Cli *cli); /* "mpi" unless --backend says otherwise */
 bool run_on(const Cli *cli, const char *backend);
 bool run_check_backend(Cli *cli); /* checks its name, and that the given options apply to it */
-void run_cuda_options(Cli *cli, CudaOptions *cuda);
+/* Fills in the backend's own options, and the choices that it keeps from run to run. */
+void run_backend_options(Cli *cli, BackendOptions *options);
+/* Appends the given options of backends that have one of these uses, as the user wrote them. */
+void run_repeat_options(Cli *cli, uint32_t uses, TextList *argv);
 /* choices.c: timed algorithms for products, in the store. */
-const struct CudaChoices *run_choices(Cli *cli);
+const KernelChoices *run_choices(Cli *cli);
 /* Sets the options for lowering to the backend's kernels; false if its module is missing. */
 bool run_plan_options(Cli *cli, PlanOptions *options);
 /* The name of this machine and backend, for people, and the name under which their measured costs

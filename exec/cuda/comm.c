@@ -142,8 +142,8 @@ static bool register_arena(Cuda *c, CudaComm *comm)
     ncclComm_t of = comm->comm;
     if (how == NCCL_REGISTER_none) return true;
     if (how == NCCL_REGISTER_auto)
-        how = are_alike(c, comm) && !c->options.cuda.share_device ? NCCL_REGISTER_window
-                                                                  : NCCL_REGISTER_buffer;
+        how = are_alike(c, comm) && !c->own.share_device ? NCCL_REGISTER_window
+                                                         : NCCL_REGISTER_buffer;
     if (how == NCCL_REGISTER_buffer)
         return CHECK_NCCL(c, &of, ncclCommRegister,
                           (of, c->state.device, c->gpu.arena_bytes, &comm->registered));
@@ -165,7 +165,7 @@ bool comm_open(Cuda *c)
     const Program *p = c->state.info->p;
     c->comms.comm_of = arena_array(c->arena, p->code.n, sizeof *c->comms.comm_of);
     if (c->n_ranks == 1) return true;
-    if (c->options.cuda.host_comm) return hosted_open(c);
+    if (c->own.via == CUDA_VIA_host) return hosted_open(c);
     groups_collect(c->plan, true, c->arena, &keys);
     c->comms.of = arena_array(c->arena, keys.all.n, sizeof *c->comms.of);
     if (!open_world(c)) return false;

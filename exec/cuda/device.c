@@ -14,20 +14,20 @@ enum { OLDEST_CAPABILITY = 80 };
  * shows each rank only one device shows it as number 0. */
 static bool choose_number(Cuda *c, int n)
 {
-    if (c->options.cuda.device > 0) {
-        c->gpu.device = (int)c->options.cuda.device - 1;
+    if (c->own.device > 0) {
+        c->gpu.device = (int)c->own.device - 1;
         return c->gpu.device < n ||
                cuda_fail(c, "cuda-device", "there is no device %d: this machine shows %d, from 0",
                          c->gpu.device, n);
     }
-    if (n > 1 && c->n_ranks > 1 && !c->meet->knows_local && !c->options.cuda.share_device)
+    if (n > 1 && c->n_ranks > 1 && !c->meet->knows_local && !c->own.share_device)
         return cuda_fail(
             c, "cuda-device",
             "rank %u does not know its number on this machine, which shows %d devices: "
             "all ranks would take device 0. Set LOCAL_RANK beside RANK and WORLD_SIZE, "
             "as torchrun does, or give each rank --device",
             c->rank, n);
-    c->gpu.device = n == 1 || c->options.cuda.share_device ? 0 : (int)c->meet->local_rank;
+    c->gpu.device = n == 1 || c->own.share_device ? 0 : (int)c->meet->local_rank;
     return c->gpu.device < n ||
            cuda_fail(c, "cuda-device",
                      "rank %u is number %u of this machine, which shows %d devices", c->rank,
@@ -73,7 +73,7 @@ bool device_choose(Cuda *c)
     size_t total = 0, unused = 0;
     if (!CHECK_CUDA(c, cudaGetDeviceCount, (&n))) return false;
     if (n == 0) return cuda_fail(c, "cuda-no-device", "this machine shows no CUDA device");
-    if (c->options.cuda.share_device) share_device(c);
+    if (c->own.share_device) share_device(c);
     if (!choose_number(c, n) || !CHECK_CUDA(c, cudaSetDevice, (c->gpu.device)) ||
         !CHECK_CUDA(c, cudaGetDeviceProperties, (&p, c->gpu.device)) ||
         !CHECK_CUDA(c, cudaMemGetInfo, (&unused, &total)))
@@ -134,7 +134,7 @@ static bool compare(Cuda *c, Rank a, Rank b)
     char uuid[48];
     bool same_device = x->host == y->host && memcmp(x->uuid, y->uuid, sizeof x->uuid) == 0;
     uuid_text(x, uuid);
-    if (same_device && !c->options.cuda.share_device) {
+    if (same_device && !c->own.share_device) {
         cuda_fail(c, "device-shared", "ranks %u and %u are both on %s (%s)", a, b, uuid, x->name);
         diag_hint(c->d, "give each rank a device of its own, or say --share-device (slow: "
                         "for tests of what is computed)");

@@ -44,9 +44,8 @@ static bool open_ways(Cuda *c)
                        "by which Hopper's kernels read tensors: --mma leaves them out",
                        &c->gpu.context.tensor_encode))
         return false;
-    const CudaOptions *o = &c->options.cuda;
-    const AttentionWaysOptions ways = {.tune = o->choices != NULL,
-                                       .kept = o->choices,
+    const AttentionWaysOptions ways = {.tune = c->options.choices != NULL,
+                                       .kept = c->options.choices,
                                        .device = c->comms.mine.name,
                                        .library = c->kernels.cudnn ? &c->kernels.attention : NULL,
                                        .patience_s = c->options.timeout_s};
@@ -72,10 +71,10 @@ static bool prepare_kernel(Cuda *c, uint32_t at)
 
 bool libraries_open(Cuda *c)
 {
-    const CudaOptions *o = &c->options.cuda;
+    const CudaOptions *o = &c->own;
     const CudaProductOptions products = {.tf32 = o->tf32,
-                                         .tune = o->choices != NULL,
-                                         .kept = o->choices,
+                                         .tune = c->options.choices != NULL,
+                                         .kept = c->options.choices,
                                          .device = c->comms.mine.name,
                                          .compute_capability = c->gpu.context.compute_capability};
     CudaError error = {""};

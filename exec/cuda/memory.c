@@ -43,7 +43,7 @@ static bool open_device(Cuda *c, uint64_t bytes)
 {
     void *at = NULL;
     c->gpu.arena_bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN + ARENA_SLACK;
-    c->gpu.arena_of_nccl = c->n_ranks > 1 && !c->options.cuda.host_comm;
+    c->gpu.arena_of_nccl = c->n_ranks > 1 && c->own.via != CUDA_VIA_host;
     bool fine = c->gpu.arena_of_nccl ? CHECK_NCCL(c, NULL, ncclMemAlloc, (&at, c->gpu.arena_bytes))
                                      : CHECK_CUDA(c, cudaMalloc, (&at, c->gpu.arena_bytes));
     if (!fine) {
@@ -225,7 +225,7 @@ void memory_outside(Cuda *c)
 {
     size_t unused = 0, total = 0;
     if (!CHECK_CUDA(c, cudaMemGetInfo, (&unused, &total))) return;
-    uint64_t before = c->options.cuda.share_device ? c->gpu.free_before : total;
+    uint64_t before = c->own.share_device ? c->gpu.free_before : total;
     uint64_t used = before > unused ? before - unused : 0;
     c->gpu.outside = used > c->gpu.arena_bytes ? used - c->gpu.arena_bytes : 0;
 }

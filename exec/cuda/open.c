@@ -88,8 +88,8 @@ static void close_blocks(Cuda *c)
 
 static void choose_segments(Cuda *c)
 {
-    uint32_t most = c->options.cuda.whole_length ? c->options.cuda.whole_length : WHOLE_LENGTH;
-    CudaGraphs how = c->options.cuda.graphs;
+    uint32_t most = c->own.whole_length ? c->own.whole_length : WHOLE_LENGTH;
+    CudaGraphs how = c->own.graphs;
     bool cuts = how == CUDA_GRAPHS_cut || (how == CUDA_GRAPHS_auto && c->launches.order.n > most);
     if (!cuts || !order_cut(&c->state, &c->launches.order, c->arena))
         order_whole(&c->launches.order, c->arena);
@@ -111,9 +111,10 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
 {
     c->plan = plan;
     c->options = *options;
+    if (options->own) c->own = *(const CudaOptions *)options->own;
     c->n_ranks = 1;
     if (c->options.timeout_s <= 0) c->options.timeout_s = 60;
-    c->watch.patience_s = options->cuda.patience_s;
+    c->watch.patience_s = c->own.patience_s;
     if (c->watch.patience_s <= 0)
         c->watch.patience_s = c->options.timeout_s > PATIENCE_S ? c->options.timeout_s : PATIENCE_S;
     device_environment(); /* before MPI starts, because a CUDA-aware MPI may call the driver */
@@ -121,8 +122,8 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
     c->watch.here = arena_array(c->arena, c->n_ranks, 1);
     /* The branches of a graph need not run at the same time. Here they could wait for the host,
      * which waits for other ranks, which wait for another branch of this graph. */
-    CudaGraphs *graphs = &c->options.cuda.graphs;
-    if (options->cuda.host_comm && c->n_ranks > 1 && *graphs == CUDA_GRAPHS_auto)
+    CudaGraphs *graphs = &c->own.graphs;
+    if (c->own.via == CUDA_VIA_host && c->n_ranks > 1 && *graphs == CUDA_GRAPHS_auto)
         *graphs = CUDA_GRAPHS_none;
     bool fine = device_choose(c);
     if (!all_are_fine(c, fine) || !device_identify(c) || !watch_open(c)) return false;

@@ -9,6 +9,7 @@
 
 #include "exec/cuda/meet.h"
 #include "exec/cuda/module.h"
+#include "exec/cuda/options.h"
 #include "exec/cuda/order.h"
 #include "exec/ending.h"
 #include "exec/groups.h"
@@ -166,6 +167,7 @@ typedef struct Cuda {
     Meet *meet;
     const Plan *plan;
     BackendOptions options;
+    CudaOptions own;
     Control control; /* settings that kernels on the host read */
     RankState state;
     Rank rank;

@@ -18,7 +18,7 @@
 
 bool record_open(Cuda *c)
 {
-    const char *folder = c->options.cuda.record;
+    const char *folder = c->own.record;
     if (folder == NULL) return true;
     if (gethostname(c->report.record_host, sizeof c->report.record_host - 1) != 0)
         c->report.record_host[0] = 0;

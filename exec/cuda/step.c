@@ -65,8 +65,8 @@ static bool give(Cuda *c, bool by_graphs, bool traced)
 
 bool step_run(Cuda *c, const Control *control, Trace *trace)
 {
-    bool by_graphs = c->options.cuda.graphs != CUDA_GRAPHS_none && c->launches.n_steps > 0 &&
-                     c->findings.scans == NULL;
+    bool by_graphs =
+        c->own.graphs != CUDA_GRAPHS_none && c->launches.n_steps > 0 && c->findings.scans == NULL;
     c->control = *control;
     atomic_store(&c->report.slot->step, (uint32_t)control->step);
     for (int s = 0; s < STREAM_COUNT; s++)

@@ -89,6 +89,7 @@ static void run_here(RanksRun *run, Backend *made, RankReport *report, Arena *ar
                            .backend_options = run->options,
                            .at_end = keep_bits,
                            .self = &keep};
+    options.backend_options.own = &run->cuda;
     if (options.backend_options.timeout_s <= 0) options.backend_options.timeout_s = 60;
     report->fine = exec_run(run->plan, &options, arena, &result, &d);
     for (uint32_t i = 0; i < result.trace.steps.n && i < RANKS_STEPS; i++) {
@@ -219,7 +220,7 @@ void ranks_run_all(RanksRun *runs, uint32_t n, Arena *arena)
 void ranks_run(RanksRun *run, Arena *arena)
 {
 #ifdef TANDEM_GPU /* CUDA does not survive a fork, so this process never starts it */
-    run->options.cuda.share_device = run->plan->mesh.n_ranks > 1;
+    run->cuda.share_device = run->plan->mesh.n_ranks > 1;
 #else
     if (run->plan->mesh.n_ranks == 1) {
         run->errors = "";

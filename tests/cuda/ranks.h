@@ -2,6 +2,7 @@
 #ifndef TANDEM_TESTS_CUDA_RANKS_H
 #define TANDEM_TESTS_CUDA_RANKS_H
 
+#include "exec/cuda/options.h"
 #include "exec/exec.h"
 
 enum { RANKS_MOST = 4, RANKS_STEPS = 5, RANKS_AT_ONCE = 8 };
@@ -25,6 +26,7 @@ typedef struct RankReport {
 typedef struct RanksRun {
     const Plan *plan;
     BackendOptions options;
+    CudaOptions cuda;
     const DataSource *data;
     const char *script; /* the double's script */
     double lr;

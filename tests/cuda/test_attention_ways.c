@@ -105,7 +105,7 @@ static void kept_put(void *self, const char *device, const char *call, const voi
     kept.median_ps = median_ps;
     kept.n++;
 }
-static const CudaChoices choices = {NULL, kept_get, kept_put};
+static const KernelChoices choices = {NULL, kept_get, kept_put};
 
 /* ---- runs ---- */
 

@@ -253,7 +253,7 @@ static void branches_in_any_order_wait_for_each_other(void **state)
     RanksRun run = {.plan = tiny_plan(&t, false, arena, &d),
                     .data = data_synthetic(3, 29, 0.1, arena)};
     assert_non_null(run.plan);
-    run.options.cuda.graphs = CUDA_GRAPHS_whole;
+    run.cuda.graphs = CUDA_GRAPHS_whole;
     run.script = "seed=12 branches=serial";
     ranks_run(&run, arena);
     if (!run.rank[0].fine || !run.rank[1].fine) fail_msg("%s", run.rank[0].said);

@@ -52,7 +52,7 @@ static Plan *pipeline(void)
 static RanksRun run_of(Plan *plan)
 {
     RanksRun run = {.plan = plan, .data = data_synthetic(3, 11, 0, arena), .trace = true};
-    run.options.cuda.graphs = CUDA_GRAPHS_cut;
+    run.cuda.graphs = CUDA_GRAPHS_cut;
     return run;
 }
 
@@ -159,7 +159,7 @@ static void what_a_machine_lacks_is_told(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         RanksRun run = run_of(plan_of(1, false));
         run.script = cases[i].script;
-        run.options.cuda.device = cases[i].device;
+        run.cuda.device = cases[i].device;
         ranks_run(&run, arena);
         if (run.rank[0].fine || !strstr(run.rank[0].said, cases[i].told) ||
             strstr(run.rank[0].said, "not released"))
@@ -224,7 +224,7 @@ static void a_rank_that_fails_ends_the_others(void **state)
                        ? registered(pipeline())
                        : registered(plan_of(2, true)));
         run.script = arena_print(arena, "seed=3 %s%s", by_first ? "" : "rank=1 ", cases[i].script);
-        run.options.timeout_s = run.options.cuda.patience_s = FAR_S;
+        run.options.timeout_s = run.cuda.patience_s = FAR_S;
         runs[i] = run;
     }
     ranks_run_all(runs, N, arena);
@@ -253,10 +253,10 @@ static void windows_and_devices(void **state)
     ranks_run(&run, arena);
     told(&run, run.script, "error[device-mismatch]");
     run.script = "devices=1 rank=1 uuid=same";
-    run.options.cuda.share_device = true; /* both are number 0, as was requested */
+    run.cuda.share_device = true; /* both are number 0, as was requested */
     ranks_run(&run, arena);
     if (!run.rank[0].fine || !run.rank[1].fine) fail_msg("shared: %s", run.rank[0].said);
-    run.options.cuda.share_device = false;
+    run.cuda.share_device = false;
     run.script = "devices=0";
     ranks_run(&run, arena);
     told(&run, run.script, "no CUDA");
@@ -318,8 +318,8 @@ static void hanging_stopping_dying(void **state)
     for (size_t i = 0; i < N; i++) {
         runs[i] = run_of(plan_of(2, false));
         runs[i].script = arena_print(arena, "seed=3 rank=1 %s", cases[i].script);
-        runs[i].options.timeout_s = runs[i].options.cuda.patience_s = cases[i].timeout_s;
-        runs[i].options.cuda.graphs = CUDA_GRAPHS_none;
+        runs[i].options.timeout_s = runs[i].cuda.patience_s = cases[i].timeout_s;
+        runs[i].cuda.graphs = CUDA_GRAPHS_none;
     }
     ranks_run_all(runs, N, arena);
     for (size_t i = 0; i < N; i++) {
@@ -375,7 +375,7 @@ static void through_the_host_without_mpi(void **state)
 {
     (void)state;
     RanksRun run = run_of(plan_of(2, false));
-    run.options.cuda.host_comm = true;
+    run.cuda.via = CUDA_VIA_host;
     ranks_run(&run, arena);
     for (Rank r = 0; r < 2; r++) {
         assert_int_equal(run.rank[r].exit_code, 6);

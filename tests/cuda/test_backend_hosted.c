@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "exec/cuda/module.h"
+#include "exec/cuda/options.h"
 #include "exec/exec.h"
 #include "tests/cuda/double/double.h"
 #include "tests/support/plans/tiny.h"
@@ -154,8 +155,8 @@ static void what_starts_together_is_posted_together(void **state)
     double_begin("seed=5");
     options.made = tandem_cuda_module.backend(arena, &other_rank);
     options.backend_options.timeout_s = 20;
-    options.backend_options.cuda.host_comm = true;
-    options.backend_options.cuda.share_device = true;
+    const CudaOptions own = {.via = CUDA_VIA_host, .share_device = true};
+    options.backend_options.own = &own;
     if (!exec_run(plan_of(&order), &options, arena, &result, &d)) {
         Str s = str_in(arena);
         diag_print(&d, &s);

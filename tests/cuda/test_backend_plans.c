@@ -169,8 +169,8 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
         char what[96];
         snprintf(script, sizeof script, "seed=%u%s", seed, m < 3 ? "" : " branches=serial");
         bool by_turns = N_MODES_RANKS == 2 && plan->mesh.n_ranks > 1 && m == 1;
-        run.options.cuda.graphs = modes[by_turns ? 1 + seed % 2 : (uint32_t)m];
-        snprintf(what, sizeof what, "graphs %d, %s", run.options.cuda.graphs, script);
+        run.cuda.graphs = modes[by_turns ? 1 + seed % 2 : (uint32_t)m];
+        snprintf(what, sizeof what, "graphs %d, %s", run.cuda.graphs, script);
         ranks_run(&run, arena);
         check_fine(&run, plan->mesh.n_ranks, c->name, what);
         assert_int_equal(run.rank[0].n_steps, RANKS_STEPS);

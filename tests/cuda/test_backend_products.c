@@ -133,7 +133,7 @@ static void equals_loopback(const char *name, const Tiny *t, Devices on, Launche
     for (int m = 0; m < 3; m++) {
         cublas_double_reset();
         cublas_double.any_order = capability >= 100;
-        run.options.cuda.graphs = modes[m];
+        run.cuda.graphs = modes[m];
         ranks_run(&run, arena);
         check_fine(&run, name, plan->mesh.n_ranks);
         for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
@@ -275,11 +275,11 @@ static void ranks_choose_alike(void **state)
     const DataSource data = {&w, watch_fill};
     for (int k = 0; k < 2; k++) {
         Speeds speeds = {.disagree = k == 1};
-        const CudaChoices choices = {&speeds, speeds_get, speeds_put};
+        const KernelChoices choices = {&speeds, speeds_get, speeds_put};
         RanksRun run = {.plan = plan_of(&t, NULL, arena), .data = &data};
         run.script = "seed=5 memory=1073741824";
-        run.options.cuda.graphs = CUDA_GRAPHS_none;
-        run.options.cuda.choices = &choices;
+        run.cuda.graphs = CUDA_GRAPHS_none;
+        run.options.choices = &choices;
         run.options.timeout_s = 60;
         run.patience_s = 200;
         cublas_double_reset();

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "exec/cuda/module.h"
+#include "exec/cuda/options.h"
 #include "exec/exec.h"
 #include "kernels/cuda/product/products.h"
 #include "tests/cuda/cublas/cublas_double.h"
@@ -124,9 +125,10 @@ static bool holds(const struct Case *c, const char *script, CudaGraphs graphs, A
     const Plan *plan = device_plan(&t, arena, d), *cpu = tiny_plan(&one, false, arena, d);
     one.use_float8 = false;
     const Plan *exact = tiny_plan(&one, true, arena, d);
-    static const CudaChoices choices = {NULL, get_nothing, put_nowhere};
-    BackendOptions options = {.timeout_s = 60, .cuda = {.graphs = graphs}};
-    if (c->timed) options.cuda.choices = &choices;
+    static const KernelChoices choices = {NULL, get_nothing, put_nowhere};
+    const CudaOptions own = {.graphs = graphs};
+    BackendOptions options = {.timeout_s = 60, .own = &own};
+    if (c->timed) options.choices = &choices;
     if (plan == NULL || cpu == NULL || exact == NULL) return false;
     double_begin(script);
     n_along = 0;

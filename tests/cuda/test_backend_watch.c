@@ -84,7 +84,7 @@ static void what_takes_long_is_no_hang(void **state)
     for (size_t i = 0; i < N; i++) {
         runs[i] = run_of(2, SLOW_S);
         runs[i].script = arena_print(arena, "seed=3 rank=1 %s", cases[i].script);
-        runs[i].options.cuda.graphs = cases[i].graphs;
+        runs[i].cuda.graphs = cases[i].graphs;
         runs[i].options.poison = cases[i].poison;
         runs[i].trace = true;
         if (cases[i].is_late) runs[i].data = &late;
@@ -161,8 +161,8 @@ static void what_cannot_go_on_is_told_in_time(void **state)
     for (size_t i = 0; i < N; i++) {
         runs[i] = run_of(2, cases[i].timeout_s);
         runs[i].script = arena_print(arena, "seed=3 rank=1 %s", cases[i].script);
-        runs[i].options.cuda.graphs = cases[i].graphs;
-        runs[i].options.cuda.patience_s = cases[i].timeout_s;
+        runs[i].cuda.graphs = cases[i].graphs;
+        runs[i].cuda.patience_s = cases[i].timeout_s;
         if (cases[i].dies) runs[i].data = &dying;
     }
     ranks_run_all(runs, N, arena);
@@ -211,7 +211,7 @@ static void a_kernel_of_one_rank_that_never_ends_is_told(void **state)
         char text[4096];
         RanksRun run = run_of(1, HANG_ALONE_S);
         run.script = arena_print(arena, "seed=3 %s", cases[i].script);
-        run.options.cuda.graphs = cases[i].graphs;
+        run.cuda.graphs = cases[i].graphs;
         const char *told = arena_print(
             arena, "error[timeout]: step %u: the device has not gone on for ", cases[i].step);
         int code = told_at_the_end(&run, text, sizeof text);
@@ -241,7 +241,7 @@ static void an_error_is_told_before_anything_that_waits(void **state)
     RanksRun run = run_of(2, FAR_S);
     const Program *p = &run.plan->programs.at[0];
     run.lr = 1e38; /* the second step overflows */
-    run.options.cuda.graphs = CUDA_GRAPHS_none;
+    run.cuda.graphs = CUDA_GRAPHS_none;
     run.script = arena_print(arena, "seed=3 rank=0 kernel@%u=fail:719 rank=1 ncclAllGather@%u=stop",
                              3 * count(p, false) - 1, 2 * count(p, true) + 1);
     ranks_run(&run, arena);
@@ -288,21 +288,21 @@ static void each_rank_keeps_a_record(void **state)
         assert_non_null(mkdtemp(folder));
         runs[i] = run_of(2, HANG_S);
         runs[i].script = arena_print(arena, "seed=3 %s", cases[i].script);
-        runs[i].options.cuda.record = folder;
-        runs[i].options.cuda.graphs = CUDA_GRAPHS_none;
+        runs[i].cuda.record = folder;
+        runs[i].cuda.graphs = CUDA_GRAPHS_none;
     }
     ranks_run_all(runs, N, arena);
     for (size_t i = 0; i < N; i++)
         for (Rank r = 0; r < 2; r++) {
-            const char *text = take_file(runs[i].options.cuda.record, r);
+            const char *text = take_file(runs[i].cuda.record, r);
             const char *who = arena_print(arena, "rank %u on %s: of 2 ranks, pid ", r, host);
             if (strncmp(text, who, strlen(who)) != 0 || !strstr(text, cases[i].in[r]))
                 fail_msg("%s: rank %u: %s| %s| %s", runs[i].script, r, text, runs[i].rank[r].said,
                          runs[i].errors);
         }
-    for (size_t i = 0; i < N; i++) assert_int_equal(rmdir(runs[i].options.cuda.record), 0);
+    for (size_t i = 0; i < N; i++) assert_int_equal(rmdir(runs[i].cuda.record), 0);
     RanksRun run = run_of(1, 2);
-    run.options.cuda.record = "/proc/nowhere";
+    run.cuda.record = "/proc/nowhere";
     ranks_run(&run, arena);
     assert_non_null(
         strstr(run.rank[0].said, "error[rank-record]: cannot make the folder /proc/no"));

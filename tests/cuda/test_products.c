@@ -144,7 +144,7 @@ static void fastest_is_kept_and_found(void **state)
                                   DOUBLE_WAY_split};
     for (uint32_t i = 0; i < 4; i++) {
         Kept kept = {0};
-        const CudaChoices choices = {&kept, kept_get, kept_put};
+        const KernelChoices choices = {&kept, kept_get, kept_put};
         CudaProductOptions options = hopper;
         options.kept = &choices;
         options.tune = true;
@@ -176,7 +176,7 @@ static void choices_belong_to_their_device(void **state)
 {
     (void)state;
     Kept kept = {0};
-    const CudaChoices choices = {&kept, kept_get, kept_put};
+    const KernelChoices choices = {&kept, kept_get, kept_put};
     CudaProductOptions options = hopper;
     options.kept = &choices;
     options.tune = true;
@@ -201,7 +201,7 @@ static void bad_choices_are_refused(void **state)
     (void)state;
     for (uint32_t i = 0; i < 2; i++) {
         Kept kept = {0};
-        const CudaChoices choices = {&kept, kept_get, kept_put};
+        const KernelChoices choices = {&kept, kept_get, kept_put};
         CudaProductOptions options = hopper;
         options.kept = &choices;
         options.tune = true;
@@ -233,7 +233,7 @@ static void no_memory_to_time_in(void **state)
 {
     (void)state;
     Kept kept = {0};
-    const CudaChoices choices = {&kept, kept_get, kept_put};
+    const KernelChoices choices = {&kept, kept_get, kept_put};
     CudaProductOptions options = hopper;
     options.kept = &choices;
     options.tune = true;

@@ -64,7 +64,7 @@ static void the_faster_is_kept(void **state)
     (void)state;
     for (int slow = 0; slow < 2; slow++) {
         Kept kept = {0};
-        const CudaChoices choices = {&kept, kept_get, kept_put};
+        const KernelChoices choices = {&kept, kept_get, kept_put};
         CudaProductOptions options = chain_hopper;
         options.kept = &choices;
         options.tune = true;
@@ -98,7 +98,7 @@ static void ranks_choose_alike(void **state)
     (void)state;
     for (int slow = 0; slow < 2; slow++) {
         Kept kept[2] = {{0}, {0}};
-        CudaChoices choices[2];
+        KernelChoices choices[2];
         CudaContext cuda[2];
         CudaProductChoice all[8];
         CudaError error = {""};
@@ -106,7 +106,7 @@ static void ranks_choose_alike(void **state)
         chain_point(&ch);
         cublas_double_reset();
         for (int rank = 0; rank < 2; rank++) {
-            choices[rank] = (CudaChoices){&kept[rank], kept_get, kept_put};
+            choices[rank] = (KernelChoices){&kept[rank], kept_get, kept_put};
             CudaProductOptions options = chain_hopper;
             options.kept = &choices[rank];
             options.tune = true;

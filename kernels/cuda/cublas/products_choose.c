@@ -191,7 +191,7 @@ bool product_takes(CudaProducts *p, const ProductCall *call, const cublasLtMatmu
 static bool use_kept(CudaProducts *p, ProductCall *call, const char *name, bool is_alone)
 {
     cublasLtMatmulAlgo_t algo;
-    const CudaChoices *kept = p->options.kept;
+    const KernelChoices *kept = p->options.kept;
     if (kept == NULL || !kept->get(kept->self, p->device, name, &algo, sizeof algo)) return false;
     bool is_none = product_is_none(&algo);
     if (is_none ? is_alone : !product_takes(p, call, &algo)) return false;

@@ -57,7 +57,7 @@ static bool follow(CudaProducts *p, ProductCall *call, const CudaProductChoice *
 static void keep(const CudaProducts *p, const ProductCall *call)
 {
     char name[GEMM_NAME_BYTES];
-    const CudaChoices *kept = p->options.kept;
+    const KernelChoices *kept = p->options.kept;
     CudaProductChoice c = choice_of(call);
     if (!call->timed || kept == NULL) return;
     gemm_name(&call->gemm, name);

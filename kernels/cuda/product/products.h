@@ -3,6 +3,7 @@
 #ifndef TANDEM_KERNELS_CUDA_PRODUCT_PRODUCTS_H
 #define TANDEM_KERNELS_CUDA_PRODUCT_PRODUCTS_H
 
+#include "kernels/choices.h"
 #include "kernels/cuda/cuda.h"
 #include "planner/base/str.h"
 
@@ -13,20 +14,11 @@ extern "C" {
 /* The part of a contraction's trailing scratch argument that the library may use. */
 #define CUDA_PRODUCT_LIBRARY_BYTES (UINT64_C(32) << 20)
 
-/* The store of choices that were measured once. `device` names the device and the library's
- * version, `call` the sizes, layouts and types; a choice is a few opaque bytes. */
-typedef struct CudaChoices {
-    void *self;
-    bool (*get)(void *self, const char *device, const char *call, void *choice, size_t bytes);
-    void (*put)(void *self, const char *device, const char *call, const void *choice, size_t bytes,
-                int64_t median_ps);
-} CudaChoices;
-
 typedef struct CudaProductOptions {
-    bool tf32;               /* round fp32 operands to 19 bits: faster, and not fp32 */
-    bool tune;               /* time the algorithms for a call that has no stored choice */
-    const CudaChoices *kept; /* NULL: nothing is stored */
-    const char *device;      /* its name, for stored choices; copied */
+    bool tf32;                 /* round fp32 operands to 19 bits: faster, and not fp32 */
+    bool tune;                 /* time the algorithms for a call that has no stored choice */
+    const KernelChoices *kept; /* NULL: nothing is stored */
+    const char *device;        /* its name, for stored choices; copied */
     uint32_t compute_capability;
 } CudaProductOptions;
 

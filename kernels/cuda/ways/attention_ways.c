@@ -103,7 +103,7 @@ static Call *find(const AttentionWays *w, const char *name)
 
 static bool use_kept(const AttentionWays *w, Call *call)
 {
-    const CudaChoices *kept = w->options.kept;
+    const KernelChoices *kept = w->options.kept;
     uint32_t way;
     if (kept == NULL || !kept->get(kept->self, w->device, call->choice.call, &way, sizeof way))
         return false;
@@ -183,7 +183,7 @@ void attention_ways_tell(const AttentionWays *w, AttentionChoice *choice)
 
 void attention_ways_adopt(AttentionWays *w, const AttentionChoice *all, uint32_t n)
 {
-    const CudaChoices *kept = w->options.kept;
+    const KernelChoices *kept = w->options.kept;
     for (uint32_t i = 0; i < w->n_calls; i++) {
         Call *call = &w->calls[i];
         bool found = false, wrong = false;

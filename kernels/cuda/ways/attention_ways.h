@@ -22,7 +22,7 @@ typedef enum AttentionWay {
 typedef struct AttentionWaysOptions {
     /* time calls without a stored choice; otherwise they use mma.sync */
     bool tune;
-    const CudaChoices *kept;             /* NULL: nothing is stored */
+    const KernelChoices *kept;           /* NULL: nothing is stored */
     const char *device;                  /* its name, for stored choices; copied */
     const CudaAttentionLibrary *library; /* NULL: none */
     double patience_s;                   /* time limit for a kernel that is timed */

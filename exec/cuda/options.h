@@ -1,0 +1,36 @@
+/* The cuda backend's own options: BackendOptions.own of a run on it. options.def has those that a
+ * person can give. */
+#ifndef TANDEM_EXEC_CUDA_OPTIONS_H
+#define TANDEM_EXEC_CUDA_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How the backend turns a step into CUDA graphs. */
+typedef enum CudaGraphs {
+    /* whole for short programs, else cut; none if communication goes through the host */
+    CUDA_GRAPHS_auto,
+    CUDA_GRAPHS_whole, /* the step is one graph */
+    CUDA_GRAPHS_cut,   /* one each for the first, the inner and the last micro-batches */
+    CUDA_GRAPHS_none
+} CudaGraphs;
+
+typedef enum CudaVia { CUDA_VIA_nccl, CUDA_VIA_host } CudaVia;
+
+/* Zero is the default of each field. */
+typedef struct CudaOptions {
+    CudaGraphs graphs;
+    uint32_t device; /* 1 + the device's number; 0: the local rank's device */
+    /* several ranks on one GPU; NCCL is told that they are on different hosts */
+    bool share_device;
+    CudaVia via;           /* host: communications go through the host, over MPI, instead of NCCL */
+    uint32_t whole_length; /* auto: longer programs are cut; 0: 4000 instructions */
+    bool tf32;             /* products of fp32 numbers may round them to 19 bits */
+    bool cudnn;            /* attention by cuDNN where it accepts the call and is fastest */
+    bool mma;              /* never use the Hopper-only attention kernels */
+    const char *record;    /* a folder where each rank records its position; NULL: none */
+    /* limit for a rank's work on its host; 0: the larger of 120 s and timeout_s */
+    double patience_s;
+} CudaOptions;
+
+#endif

@@ -1,0 +1,61 @@
+/* The options that each backend brings. The command's parser and help, and the reference, are made
+ * from this table. A row:
+ *
+ *   BACKEND_OPTION(backend, type, id, name, kind, member, value, words, least, most, uses, help)
+ *
+ * `type` is the struct behind BackendOptions.own, `member` its field, `name` the long option,
+ * `value` its value's name in the help. Not given: the field stays zero, which is the default. */
+#ifndef TANDEM_EXEC_OPTIONS_H
+#define TANDEM_EXEC_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "planner/base/arena.h"
+
+typedef enum BackendOptionKind {
+    BACKEND_KIND_flag,   /* bool */
+    BACKEND_KIND_word,   /* enum in the order of `words`; "": its default has no word */
+    BACKEND_KIND_number, /* uint32_t in [least, most]; stored plus 1, for 0 says that none was given
+                          */
+    BACKEND_KIND_text
+} BackendOptionKind;
+
+enum { /* BackendOption.uses */
+       BACKEND_RUNS = 1,
+       BACKEND_CALIBRATES = 2, /* `tandem calibrate` takes it, too */
+       BACKEND_CHANGES_COSTS =
+           4 /* kernels take other times: their measurements have another name */
+};
+
+typedef enum BackendOptionId {
+#define BACKEND_OPTION(backend, type, id, ...) BACKEND_OPTION_##id,
+#include "exec/options.def"
+    BACKEND_OPTION_COUNT
+} BackendOptionId;
+
+typedef struct BackendOption {
+    const char *backend, *name;
+    BackendOptionKind kind;
+    size_t field;
+    const char *value;
+    const char *const *words; /* ends in NULL */
+    uint32_t least, most;
+    uint32_t uses;
+    const char *help;
+} BackendOption;
+extern const BackendOption backend_options[BACKEND_OPTION_COUNT];
+
+/* One option as a person gave it. */
+typedef struct BackendValue {
+    const char *text; /* NULL: it was not given, or is a flag */
+    bool is_set;      /* of a flag */
+} BackendValue;
+
+/* Zeroed own options of a backend (BackendOptions.own); NULL if it has none. */
+void *backend_own_options(const char *backend, Arena *arena);
+/* Stores a value in its field. False if it is no word of the list, or no number in the bounds. */
+bool backend_set_option(const BackendOption *option, const BackendValue *value, void *own);
+
+#endif
