@@ -63,6 +63,7 @@ void db_close(Db *db)
     for (DbStatement *st = db->statements; st != NULL; st = st->next) sqlite3_finalize(st->sqlite);
     int code = sqlite3_close(db->sqlite);
     assert(code == SQLITE_OK);
+    if (db->limits_heap) sqlite3_hard_heap_limit64(0);
     arena_free(db->arena);
 }
 

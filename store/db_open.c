@@ -3,10 +3,13 @@
  * complete. No process ever sees half a store, and of two processes that create it at once, the
  * first one wins. */
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -348,6 +351,26 @@ static bool create(const Opening *o)
     return is_named;
 }
 
+/* Removes the drafts NAME.new-PID of processes that are gone: they were killed while they built the
+ * store. A draft of a process id in use stays, be it another program's. */
+static void remove_stray_drafts(const Opening *o)
+{
+    Arena *arena = arena_new();
+    const char *folder = folder_of(o->path, arena), *slash = strrchr(o->path, '/');
+    const char *begin = arena_print(arena, "%s.new-", slash == NULL ? o->path : slash + 1);
+    DIR *all = opendir(folder);
+    for (const struct dirent *one; all != NULL && (one = readdir(all)) != NULL;) {
+        if (strncmp(one->d_name, begin, strlen(begin)) != 0) continue;
+        char *end;
+        long pid = strtol(one->d_name + strlen(begin), &end, 10);
+        if (pid <= 0 || (*end != 0 && strcmp(end, "-journal") != 0)) continue;
+        if (kill((pid_t)pid, 0) == 0 || errno != ESRCH) continue;
+        unlinkat(dirfd(all), one->d_name, 0);
+    }
+    if (all != NULL) closedir(all);
+    arena_free(arena);
+}
+
 static Db *open_existing(const Opening *o)
 {
     struct stat about;
@@ -385,13 +408,38 @@ Db *db_open(const char *path, bool read_only, const char *const *migrations, uin
         return NULL;
     }
     if (!read_only && !may_be_written(&o)) return NULL;
+    if (!read_only) remove_stray_drafts(&o);
     if (!read_only && !is_there(path) && errno == ENOENT && (refuses_stray_log(&o) || !create(&o)))
         return NULL;
     return open_existing(&o);
 }
 
+enum { FOREIGN_LOOK_OPS = 100000, FOREIGN_OPS = 100000000, FOREIGN_OPS_A_BYTE = 200 };
+static const sqlite3_int64 foreign_heap_bytes = 512 << 20;
+
+static int count_ops(void *self)
+{
+    Db *db = self;
+    db->ops_left -= FOREIGN_LOOK_OPS;
+    return db->ops_left <= 0;
+}
+
+/* Somebody else wrote the schema, perhaps to do harm: it may run nothing of its own, and reading
+ * ends after more work and memory than an honest file of this length takes. */
 Db *db_open_foreign(const char *path, Diag *d)
 {
     const Opening o = {path, true, NULL, 0, d};
-    return connect(&o, path, SQLITE_OPEN_READONLY);
+    struct stat about;
+    Db *db = connect(&o, path, SQLITE_OPEN_READONLY);
+    if (db == NULL) return NULL;
+    db->ops_left = FOREIGN_OPS;
+    if (stat(path, &about) == 0) db->ops_left += FOREIGN_OPS_A_BYTE * (int64_t)about.st_size;
+    sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+    sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    sqlite3_progress_handler(db->sqlite, FOREIGN_LOOK_OPS, count_ops, db);
+    sqlite3_hard_heap_limit64(foreign_heap_bytes); /* of the process, until db_close */
+    db->limits_heap = true;
+    return db;
 }

@@ -18,6 +18,9 @@ struct Db {
     sqlite3 *sqlite;
     const char *path;
     DbStatement *statements;
+    /* of a foreign file */
+    int64_t ops_left; /* of SQLite's virtual machine */
+    bool limits_heap;
 };
 
 /* Adds SQLite's newest error as a diagnostic: "cannot <doing>: ...". */

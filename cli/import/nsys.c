@@ -25,6 +25,20 @@ static bool has_tables(Db *db, Diag *d)
     return both;
 }
 
+/* nsys writes tables. A view of such a name could be a query without an end. */
+static const char *view_in_place_of_table(Db *db, Arena *arena, Diag *d)
+{
+    DbStatement *st =
+        db_prepare(db, d,
+                   "SELECT name FROM sqlite_master WHERE type = 'view' AND name IN "
+                   "('CUPTI_ACTIVITY_KIND_KERNEL', 'CUPTI_ACTIVITY_KIND_RUNTIME', 'StringIds', "
+                   "'NVTX_EVENTS', 'NVTX_PAYLOAD_SCHEMA_ENTRIES') LIMIT 1",
+                   "");
+    const char *name = db_step(st, d) ? arena_dup(arena, db_text(st, 0)) : NULL;
+    db_reset(st);
+    return name;
+}
+
 static void read_kernels(Db *db, ImportSink *sink, Diag *d)
 {
     DbStatement *st = db_prepare(db, d, kernels_query, "");
@@ -232,6 +246,12 @@ bool nsys_read(const char *path, ImportSink *sink, Arena *arena, Diag *d)
 {
     Diag own = diag_in(arena); /* SQLite's messages become faults of the input, not of our store */
     Db *db = db_open_foreign(path, &own);
+    const char *view = db != NULL ? view_in_place_of_table(db, arena, &own) : NULL;
+    if (view != NULL) {
+        db_close(db);
+        return diag_error(d, FAULT_input, "import-syntax", (Loc){path, 0},
+                          "%s is a view; nsys writes a table", view);
+    }
     bool tables = db != NULL && has_tables(db, &own);
     if (tables) read_kernels(db, sink, &own);
     if (tables && has_payloads(db, &own)) read_ranges(db, sink, arena, &own);

@@ -315,6 +315,34 @@ static const char *calls_of_nccl(Arena *arena)
     return str_text(&s);
 }
 
+/* A file may hold any schema: a table that is a view without an end is refused, not read. */
+static void a_schema_that_never_ends_is_refused(void **state)
+{
+    (void)state;
+    static const char *const endless[] = {
+        "CREATE TABLE StringIds(id INTEGER PRIMARY KEY, value TEXT NOT NULL);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INTEGER, \"end\" INTEGER, demangledName "
+        "INTEGER, globalPid INTEGER, correlationId INTEGER);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME(start INTEGER, globalTid INTEGER, "
+        "correlationId INTEGER);"
+        "CREATE TABLE NVTX_PAYLOAD_SCHEMA_ENTRIES(domainId INTEGER, schemaId INTEGER, idx "
+        "INTEGER, name TEXT, offset INTEGER);"
+        "CREATE VIEW NVTX_EVENTS(start, text, textId, globalTid, binaryData) AS WITH RECURSIVE "
+        "n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, 'x', 1, i, x'00' FROM n;",
+    };
+    Arena *arena = arena_new();
+    const char *path = arena_print(arena, "%s/v.sqlite", command_new_folder(arena));
+    Diag d = diag_in(arena);
+    Db *db = db_open(path, false, endless, 1, &d);
+    assert_non_null(db);
+    db_close(db);
+    CommandResult r = COMMAND(arena, 60, "import", path, "--dry-run");
+    assert_int_equal(r.exit_code, 3);
+    if (!strstr(r.err, "import-syntax") || !strstr(r.err, "NVTX_EVENTS is a view"))
+        fail_msg("%s", r.err);
+    arena_free(arena);
+}
+
 static void payloads_of_nccl(void **state)
 {
     (void)state;
@@ -461,6 +489,7 @@ int main(void)
         cmocka_unit_test(trace_of_pytorch),
         cmocka_unit_test(damaged_traces),
         cmocka_unit_test(export_of_nsys),
+        cmocka_unit_test(a_schema_that_never_ends_is_refused),
         cmocka_unit_test(payloads_of_nccl),
         cmocka_unit_test(many_samples_few_kept),
         cmocka_unit_test(a_long_trace_in_little_memory),

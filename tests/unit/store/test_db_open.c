@@ -26,6 +26,24 @@ static void reading_never_creates(void **state)
     db_fixture_rule(f, "store-open");
 }
 
+static void drafts_of_killed_processes_are_removed(void **state)
+{
+    DbFixture *f = *state;
+    pid_t gone = fork();
+    if (gone == 0) _exit(0);
+    assert_int_equal(waitpid(gone, NULL, 0), gone);
+    const char *stray = arena_print(f->arena, "%s.new-%d", f->path, (int)gone);
+    const char *mine = arena_print(f->arena, "%s.new-%d", f->path, (int)getpid());
+    const char *other = arena_print(f->arena, "%s.new-notes", f->path);
+    const char *const all[] = {stray, mine, other};
+    for (size_t i = 0; i < 3; i++) fclose(fopen(all[i], "w"));
+    db_close(db_fixture_open(f));
+    assert_int_equal(access(stray, F_OK), -1);
+    assert_int_equal(access(other, F_OK), 0);
+    unlink(other);
+    unlink(mine);
+}
+
 static void memory_stores_are_private(void **state)
 {
     DbFixture *f = *state;
@@ -215,10 +233,15 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, db_fixture_setup, db_fixture_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(reading_never_creates),      TEST(memory_stores_are_private),
-        TEST(refuses_what_is_not_ours),   TEST(keeps_a_log_without_its_store),
-        TEST(refuses_what_is_no_file),    TEST(reads_where_nothing_may_be_written),
-        TEST(writing_is_refused_at_once), TEST(a_link_is_followed),
+        TEST(reading_never_creates),
+        TEST(drafts_of_killed_processes_are_removed),
+        TEST(memory_stores_are_private),
+        TEST(refuses_what_is_not_ours),
+        TEST(keeps_a_log_without_its_store),
+        TEST(refuses_what_is_no_file),
+        TEST(reads_where_nothing_may_be_written),
+        TEST(writing_is_refused_at_once),
+        TEST(a_link_is_followed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
