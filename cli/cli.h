@@ -154,6 +154,12 @@ void plan_file_report(Cli *cli, const PlanFile *file);
 /* Reports the worst rank's arena, reserved bytes and the device's memory, as text and JSON. */
 uint64_t host_bytes_of(const Plan *plan); /* host memory of the rank that needs most */
 void plan_file_memory(Cli *cli, const PlanFile *file);
+/* The options of PLAN on the command line, over `options` (NULL: none). */
+PlanOptions plan_file_options(Cli *cli, const PlanOptions *options);
+/* Reports the process memory under the plan's runtime, or, where the plan names none, under each
+ * framework that could run it; `timed`: also their step times. A plan's text and a plan for this
+ * machine have none. */
+void plan_file_whose(Cli *cli, const PlanFile *file, bool timed);
 
 /* The configuration and the mesh of PLAN, before any pass; false after diagnostics. */
 bool plan_file_mesh(Cli *cli, const char *path, Config *config, Mesh *mesh);

@@ -79,6 +79,7 @@ void cmd_check(Cli *cli)
     if (file == NULL) return;
     plan_file_report(cli, file);
     plan_file_memory(cli, file);
+    plan_file_whose(cli, file, false);
     report_start(cli, file->plan);
     bool proven = only_infeasible(&cli->diag);
     if (cli->json != NULL) {

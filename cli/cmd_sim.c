@@ -74,6 +74,7 @@ void cmd_sim(Cli *cli)
     plan_file_report(cli, file);
     plan_file_memory(cli, file);
     if (!is_sound(&cli->diag)) return;
+    plan_file_whose(cli, file, true);
     bool dry = cli->options.dry_run;
     Store *store = dry ? NULL : store_open(cli->options.db, false, &cli->diag);
     if (store == NULL && !dry) return;

@@ -9,7 +9,7 @@
 #include "planner/passes/passes.h"
 #include "sim/sim.h"
 
-static PlanOptions with_settings(Cli *cli, const PlanOptions *options)
+PlanOptions plan_file_options(Cli *cli, const PlanOptions *options)
 {
     PlanOptions o = options != NULL ? *options : (PlanOptions){.shrink = false};
     o.set = cli->options.set.at;
@@ -22,13 +22,13 @@ static PlanOptions with_settings(Cli *cli, const PlanOptions *options)
 
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
 {
-    const PlanOptions o = with_settings(cli, options);
+    const PlanOptions o = plan_file_options(cli, options);
     return session_load(path, &o, cli->arena, &cli->diag);
 }
 
 bool plan_file_mesh(Cli *cli, const char *path, Config *config, Mesh *mesh)
 {
-    const PlanOptions o = with_settings(cli, NULL);
+    const PlanOptions o = plan_file_options(cli, NULL);
     return session_mesh(path, &o, cli->arena, config, mesh, &cli->diag);
 }
 

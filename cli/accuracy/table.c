@@ -178,6 +178,7 @@ static void json_report(Cli *cli, const char *name, const Scores *scores, const 
         json_t *object = json_object();
         json_text(object, "row", s->label);
         json_text(object, "split", s->split);
+        json_text(object, "source", s->source);
         json_text(object, "what", s->what);
         json_text(object, "profile", s->profile);
         json_text(object, "gpu", s->gpu);

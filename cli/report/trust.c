@@ -2,8 +2,8 @@
  * from, their date, and the errors of predictions of that kind. It is printed with every prediction
  * and stored with the run.
  *
- * Under a profile, the errors are those of the nearest class of published runs that has enough
- * rows: of its profile on its GPU, else of its profile, else on its GPU, else all. */
+ * Under a profile, the errors are those of published runs of this profile on this GPU. With too few
+ * of them the error is unknown: errors of other runs would say nothing about this one. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "cli/predict.h"
 #include "sim/runtime/runtime.h"
 
-/* The rows of a class; NULL: any value. They come from the `tandem accuracy` report that belongs to
+/* The rows of a class. They come from the `tandem accuracy` report that belongs to
  * the costs of this version (tests/bench/error_bar.py). */
 typedef struct Class {
     ErrorOf of;
@@ -22,8 +22,8 @@ typedef struct Class {
     double p50, p90;
 } Class;
 static const Class classes[] = {
-#define ANY NULL
 #define MADE(day)
+#define WIDER(of, p50, p90)
 #define BAR(of, profile, gpu, n, p50, p90) {ERROR_##of, profile, gpu, n, p50, p90},
 #include "cli/report/error_bar.def"
 #undef MADE
@@ -34,11 +34,10 @@ static const char made[] =
 #define BAR(of, profile, gpu, n, p50, p90)
 #include "cli/report/error_bar.def"
 #undef MADE
+#undef WIDER
 #undef BAR
-#undef ANY
     ;
-/* Rows: a smaller class says less about itself than a wider class with more rows does. */
-enum { ENOUGH = 5 };
+enum { ENOUGH = 5 }; /* rows: a smaller class says nothing about itself */
 
 typedef struct Fit {
     const char *made; /* the day */
@@ -97,41 +96,58 @@ const char *trust_gpu(Arena *arena, const char *device)
     return device == NULL ? "" : arena_copy(arena, device, strcspn(device, "-"));
 }
 
-static bool same(const char *a, const char *b)
-{
-    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
-}
-
 static const Class *class_of(ErrorOf of, const char *profile, const char *gpu)
 {
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
         const Class *c = &classes[i];
-        if (c->of == of && same(c->profile, profile) && same(c->gpu, gpu)) return c;
+        if (c->of == of && strcmp(c->profile, profile) == 0 && strcmp(c->gpu, gpu) == 0) return c;
     }
     return NULL;
 }
 
+/* Counts the rows of the profile and of the GPU; NULL: of any. */
 static uint32_t rows_of(ErrorOf of, const char *profile, const char *gpu)
 {
-    const Class *c = class_of(of, profile, gpu);
-    return c == NULL ? 0 : c->n;
+    uint32_t n = 0;
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
+        const Class *c = &classes[i];
+        const bool counts = (profile == NULL || strcmp(c->profile, profile) == 0) &&
+                            (gpu == NULL || strcmp(c->gpu, gpu) == 0);
+        if (c->of == of && counts) n += c->n;
+    }
+    return n;
+}
+
+/* Finds the largest class with the same profile, else with the same GPU; NULL: there is none. */
+static const Class *nearest(ErrorOf of, const char *profile, const char *gpu)
+{
+    const Class *best = NULL;
+    for (int by_gpu = 0; by_gpu < 2 && best == NULL; by_gpu++)
+        for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
+            const Class *c = &classes[i];
+            const bool near = by_gpu ? strcmp(c->gpu, gpu) == 0 : strcmp(c->profile, profile) == 0;
+            if (c->of == of && near && c->n >= ENOUGH && (best == NULL || c->n > best->n)) best = c;
+        }
+    return best;
 }
 
 ErrorBar trust_bar(ErrorOf of, const char *profile, const char *gpu)
 {
-    const char *const wider[][2] = {{profile, gpu}, {profile, NULL}, {NULL, gpu}, {NULL, NULL}};
-    ErrorBar bar = {.n_both = rows_of(of, profile, gpu),
+    const Class *own = class_of(of, profile, gpu);
+    ErrorBar bar = {.n_both = own == NULL ? 0 : own->n,
                     .n_profile = rows_of(of, profile, NULL),
                     .n_gpu = rows_of(of, NULL, gpu)};
-    for (int i = 0; i < 4; i++) {
-        const Class *c = class_of(of, wider[i][0], wider[i][1]);
-        if (c == NULL || (c->n < ENOUGH && i < 3)) continue;
-        bar.profile = c->profile;
-        bar.gpu = c->gpu;
-        bar.n = c->n;
-        bar.p50 = c->p50;
-        bar.p90 = c->p90;
-        break;
+    const Class *other = bar.n_both >= ENOUGH ? NULL : nearest(of, profile, gpu);
+    if (bar.n_both >= ENOUGH) {
+        bar.profile = own->profile;
+        bar.gpu = own->gpu;
+        bar.n = own->n;
+        bar.p50 = own->p50;
+        bar.p90 = own->p90;
+    } else if (other != NULL) {
+        bar.near_profile = other->profile;
+        bar.near_gpu = other->gpu;
+        bar.n_near = other->n;
     }
     return bar;
 }
@@ -207,6 +223,14 @@ static void text_or_null(json_t *root, const char *key, const char *text)
     json_put(root, key, text == NULL ? json_null() : json_string(text));
 }
 
+/* Names the nearest rows, as "31 published runs of torchtitan on H100", or "none". */
+static const char *near_text(Arena *arena, const ErrorBar *bar)
+{
+    if (bar->near_profile == NULL) return "none";
+    return arena_print(arena, "%" PRIu32 " published runs of %s on %s", bar->n_near,
+                       bar->near_profile, bar->near_gpu);
+}
+
 static void bar_json(json_t *root, const Trust *trust, const ErrorBar *bar)
 {
     json_count(root, "n", bar->n);
@@ -215,6 +239,8 @@ static void bar_json(json_t *root, const Trust *trust, const ErrorBar *bar)
     if (trust->profile == NULL) return;
     text_or_null(root, "profile", bar->profile);
     text_or_null(root, "gpu", bar->gpu);
+    text_or_null(root, "nearest_profile", bar->near_profile);
+    text_or_null(root, "nearest_gpu", bar->near_gpu);
     json_count(root, "n_profile", bar->n_profile);
     json_count(root, "n_gpu", bar->n_gpu);
     json_count(root, "n_both", bar->n_both);
@@ -262,39 +288,19 @@ void trust_load_counts(Store *store, int64_t run, Trust *trust, Diag *d)
     db_reset(st);
 }
 
-/* Returns "3 on H200: half within 2.5 %" or "no measured run on L4". */
-static const char *rows_text(Arena *arena, const Class *c, const char *how, const char *whom)
-{
-    if (c == NULL) return arena_print(arena, "no measured run %s %s", how, whom);
-    return arena_print(arena, "%" PRIu32 " %s %s: half within %.1f %%", c->n, how, whom,
-                       100 * c->p50);
-}
-
-/* Describes the rows used; if they are a wider class's, also how many nearer ones there are. */
-static const char *class_text(Arena *arena, const Trust *trust, ErrorOf of)
-{
-    const char *profile = trust->profile, *gpu = trust->gpu;
-    const ErrorBar *bar = &trust->bar[of];
-    if (bar->profile != NULL && bar->gpu != NULL)
-        return arena_print(arena, "published runs of %s on %s", profile, gpu);
-    if (bar->profile != NULL)
-        return arena_print(arena, "published runs of %s on any GPU (%s)", profile,
-                           rows_text(arena, class_of(of, profile, gpu), "on", gpu));
-    if (bar->gpu != NULL)
-        return arena_print(arena, "published runs of any profile on %s (%s)", gpu,
-                           rows_text(arena, class_of(of, profile, gpu), "of", profile));
-    return arena_print(arena, "published runs of any profile on any GPU (%s, %s)",
-                       rows_text(arena, class_of(of, profile, NULL), "of", profile),
-                       rows_text(arena, class_of(of, NULL, gpu), "on", gpu));
-}
-
 static const char *bar_text(Arena *arena, const Trust *trust, ErrorOf of)
 {
     static const char *const names[] = {"step time", "memory allocated", "memory reserved"};
     const ErrorBar *bar = &trust->bar[of];
-    return arena_print(arena, "%s half within %.1f %%, 9 of 10 within %.1f %% of %" PRIu32 " %s",
-                       names[of], 100 * bar->p50, 100 * bar->p90, bar->n,
-                       class_text(arena, trust, of));
+    if (bar->n > 0)
+        return arena_print(arena,
+                           "%s half within %.1f %%, 9 of 10 within %.1f %% of %" PRIu32
+                           " published runs of %s on %s",
+                           names[of], 100 * bar->p50, 100 * bar->p90, bar->n, bar->profile,
+                           bar->gpu);
+    return arena_print(arena, "%s error unknown: %s published runs of %s on %s; nearest: %s",
+                       names[of], bar->n_both > 0 ? "too few" : "no", trust->profile, trust->gpu,
+                       near_text(arena, bar));
 }
 
 const char *trust_text(Arena *arena, const Trust *trust)
@@ -305,11 +311,11 @@ const char *trust_text(Arena *arena, const Trust *trust)
         int64_t days = ((int64_t)time(NULL) - trust->made_at) / 86400;
         age = arena_print(arena, "%" PRId64 " days old", days > 0 ? days : 0);
     }
+    if (trust->profile != NULL)
+        return arena_print(arena, "costs %s; %s", age, bar_text(arena, trust, ERROR_step));
     if (bar->n == 0)
         return arena_print(arena, "costs %s; error not known: no %s to compare with", age,
                            trust->basis);
-    if (trust->profile != NULL)
-        return arena_print(arena, "costs %s; %s", age, bar_text(arena, trust, ERROR_step));
     return arena_print(arena,
                        "costs %s; of %" PRIu32 " %s half within %.1f %%, 9 of 10 within %.1f %%",
                        age, bar->n, trust->basis, 100 * bar->p50, 100 * bar->p90);

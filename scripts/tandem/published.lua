@@ -2,83 +2,8 @@
 -- row's cells as texts. If the planner lacks something, or the row does not state it, that is an error of rule
 -- published-row; its text is the counted reason.
 local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published_cells", require "tandem.published_megatron"
+local model = require "tandem.published_models"
 local refuse, count, has = cells.refuse, cells.count, cells.has
-
--- ---- the model: its family by its name
-
-local function llama(row)
-  return require "models.llama" { size = "3.1-8b", layers = count(row, "n_layers"), dim = count(row, "d_model"),
-    heads = count(row, "n_heads"), kv_heads = count(row, "n_kv_heads"), hidden = count(row, "d_ff"),
-    vocab = count(row, "vocab") }
-end
-local function qwen3(row)
-  return require "models.qwen" { size = "3-8b", layers = count(row, "n_layers"), dim = count(row, "d_model"),
-    heads = count(row, "n_heads"), kv_heads = count(row, "n_kv_heads"), hidden = count(row, "d_ff"),
-    vocab = count(row, "vocab") }
-end
--- GPT with learned positions and biases; MPT has no biases.
-local function gpt(row, how)
-  local vocab = how.vocab or count(row, "vocab")
-  return require "models.gpt2" { size = "124m", layers = count(row, "n_layers"), dim = count(row, "d_model"),
-    heads = count(row, "n_heads"), hidden = count(row, "d_ff"), positions = count(row, "seq"),
-    vocab = (vocab + 127) // 128 * 128, bias = how.bias }
-end
-
--- Nemotron-4: layer norms, RoPE on half of each head, an MLP without a gate, an untied head. Its squared ReLU is no
--- op here. GELU stands for it, because it reads and writes as much; such a plan is only for time and memory.
-local function nemotron(row)
-  local nn = require "tandem.nn"
-  local dim, heads, hidden = count(row, "d_model"), count(row, "n_heads"), count(row, "d_ff")
-  local vocab, layers = count(row, "vocab"), count(row, "n_layers")
-  local function block()
-    return nn.block {
-      attention_norm = nn.layernorm(dim), mlp_norm = nn.layernorm(dim),
-      attention = nn.attention { dim = dim, heads = heads, kv_heads = count(row, "n_kv_heads"), rope_theta = 10000.0,
-        rope_dims = dim // heads // 2 },
-      up = nn.linear(dim, hidden), down = nn.linear(hidden, dim),
-      tp_col = { "attention.wq", "attention.wk", "attention.wv", "up" }, tp_row = { "attention.wo", "down" },
-      forward = function(m, x)
-        local h = x + m.attention(m.attention_norm(x))
-        return h + m.down(nn.gelu(m.up(m.mlp_norm(h))))
-      end,
-    }
-  end
-  return nn.module {
-    embed = nn.embedding(vocab, dim), layers = nn.list(layers, block), norm = nn.layernorm(dim),
-    head = nn.linear(dim, vocab), tp_vocab = { "embed", "head" },
-    forward = function(m, tokens, labels)
-      return nn.cross_entropy(m.head(m.norm(m.layers(m.embed(tokens)))), labels)
-    end,
-  }
-end
-
--- A family in the terms of Megatron's columns.
-local blocks = { mixtral = { activation = "swiglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "1" },
-  santacoder = { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } }
-local function stated_blocks(row)
-  local family = has(row, "model", "^mixtral") and blocks.mixtral or blocks.santacoder
-  for key, value in pairs(family) do
-    if (row[key] or "") == "" then row[key] = value end
-  end
-  return megatrons.model(row, false)
-end
-
-local families = {
-  { "moe", function() refuse("experts of this family are not modelled") end },
-  { "^llama", llama }, { "^yi", llama }, { "^mistral", llama }, { "^powerlm", llama }, { "^granite", llama }, { "^codellama", llama },
-  { "^smollm", llama }, { "^internlm", llama }, { "^vicuna", llama },
-  { "^mixtral", stated_blocks }, { "santacoder", stated_blocks }, { "^qwen3", qwen3 }, { "^tinyllama", llama },
-  { "^nemotron%-%d", nemotron },
-  { "^mpt", function(row) return gpt(row, { bias = false }) end },
-  { "^gpt", gpt }, { "^megatron", gpt }, { "^turing", gpt },
-}
-local function model(row, how)
-  if how.is_megatron and megatrons.states_blocks(row) then return megatrons.model(row, megatrons.cuts_experts(row, how.ep)) end
-  for _, family in ipairs(families) do
-    if has(row, "model", family[1]) then return family[2](row, how) end
-  end
-  refuse("no model of this family: %s", row.model)
-end
 
 -- ---- parallelism
 
@@ -96,6 +21,9 @@ local function checkpointing(row, how)
   -- Flash attention computes its scores again in any case; if scores are written, the profile keeps none of them.
   if has(row, "ac", "^none") or has(row, "ac", "^selective%(attention core%)") or has(row, "ac", "^selective%(core_attn%)") then return nil end
   if has(row, "ac", "^selective with empty list") then return nil end
+  -- Megatron's modules (--recompute-modules): a whole MLP, beside it or not the attention's scores, stands for its products alone.
+  if has(row, "ac", "^selective%(mlp") then return ac { mode = "full", ops = { "attention", "linear_q", "linear_kv", "linear_o" } } end
+  if has(row, "ac", "^selective%(core_attn layernorm%)") or has(row, "ac", "^selective%(layernorm") then return nil end
   if has(row, "ac", "selective%(layer, every 2nd") then return ac { mode = "full", every = 2 } end
   if has(row, "ac", "selective%(op%)") then
     return ac { mode = "full", ops = how and how.forgets_attention and { "linear" } or { "attention", "linear" }, alternate = true }
@@ -126,7 +54,9 @@ local function sharers(row)
   if has(row, "framework", "^torchtitan") then return n end
   -- A ring of Transformer Engine moves as many bytes as the gather of keys and values that stands for it, and
   -- overlaps equally well. It holds two parts of them at a time instead of all.
-  if has(row, "framework", "megatron") or has(row, "framework", "nemo") then return n end
+  for _, name in ipairs { "megatron", "nemo", "nvidia", "rocm", "llmboost", "nanotron", "internevo" } do
+    if has(row, "framework", name) then return n end
+  end
   if not has(row, "sp", "^ulysses " .. n .. "$") then refuse("context parallelism by rings is not in this version") end
   if count(row, "n_kv_heads") % n ~= 0 then refuse("%d KV heads over %d ranks of a sequence", count(row, "n_kv_heads"), n) end
   return n
@@ -341,7 +271,7 @@ local function megatron(row)
   local told = cells.flag(row, "grad_reduce_in_bf16")
   if told ~= nil then half = told end
   local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = at.cp, ep = at.ep > 1 and at.ep or nil }
-  axes[(stage > 0 or at.ep > 1) and "dp_shard" or "dp_replicate"] = at.data // at.ep
+  axes[stage > 0 and "dp_shard" or "dp_replicate"] = at.data // at.ep
   local shared = at.data * at.cp
   local how = { runtime = "megatron", is_megatron = true, lora = lora, param = lora and "bf16" or nil,
     frees_gradients = stage > 1, ops = (row.transformer_impl or "") ~= "" and megatrons.ops(row) or nil,
@@ -482,7 +412,9 @@ end
 function m.plan(row)
   local how = framework(row)
   cells.take_defaults(row)
-  if row.moe_experts ~= "" and not how.plan and not (how.is_megatron and megatrons.states_blocks(row)) and not has(row, "model", "^mixtral") then refuse("experts of this framework are not modelled") end
+  local builds_experts = how.plan or how.is_megatron and megatrons.states_blocks(row) or has(row, "model", "^mixtral") or
+    has(row, "model", "^qwen3.*a%d+b")
+  if row.moe_experts ~= "" and not builds_experts then refuse("experts of this framework are not modelled") end
   if row.missing ~= "" then refuse("not stated: %s", row.missing) end
   if how.plan then return how.plan end
   local half = (has(row, "precision", "fp16") or how.half == "fp16") and "fp16" or "bf16"

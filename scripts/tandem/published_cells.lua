@@ -61,13 +61,19 @@ function m.default(row, key)
   return nil
 end
 
+-- BERT's published vocabulary, padded as Megatron pads it: to a multiple of 128 x tp.
+local function bert(row)
+  local multiple = 128 * m.count(row, "tp")
+  return tostring(-(-30522 // multiple) * multiple)
+end
+
 -- Fills the cells of `missing` for which the framework has a default, and a vocabulary that the
 -- row's own words name. All other cells stay missing.
 function m.take_defaults(row)
   local left = {}
   for key in row.missing:gmatch "%S+" do
     local own = m.default(row, key)
-    local named = key == "vocab" and (row.vocab_from or ""):match "default (%d+)%)"
+    local named = key == "vocab" and ((row.vocab_from or ""):match "default (%d+)%)" or m.has(row, "model", "^bert") and bert(row)) or nil
     if key == "zero_stage" and own then
       own = nil
     elseif key == "ac" and own then

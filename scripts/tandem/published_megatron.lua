@@ -79,7 +79,7 @@ function m.place(row, data, shared)
   local at = { data = data, cp = shared, micro = count(row, "micro_batch"), ep = 1 }
   local ep = count(row, "ep", 1)
   if ep == 1 then return at end
-  if data % ep ~= 0 and shared > 1 and at.micro % shared == 0 then
+  if shared > 1 and at.micro % shared == 0 then
     at.data, at.cp, at.micro = data * shared, 1, at.micro // shared
   end
   at.ep = gcd(at.data, ep)
@@ -129,6 +129,7 @@ function m.model(row, cut_experts)
   local function block(i)
     return nn.block { ln_1 = norm(dim), ln_2 = norm(dim),
       attention = nn.attention { dim = dim, heads = heads, kv_heads = kv_heads, head_dim = head_dim, bias = bias,
+        causal = not has(row, "model", "^bert"),
         rope_theta = rope and 10000.0 or nil },
       mlp = has_experts[i] and mixture(row, dim, cut_experts) or mlp(row, dim, count(row, "d_ff"), bias),
       tp_col = { "attention.wq", "attention.wk", "attention.wv" }, tp_row = { "attention.wo" },

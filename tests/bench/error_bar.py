@@ -2,26 +2,41 @@
 """The error bars that are printed with predictions: writes cli/report/error_bar.def, and the predictions they come from to
 tests/data/predicted_runs.csv, from the scores of `tandem accuracy`; of collectives, cli/report/error_bar_net.def. Of runs only
 rows of split dev-val count, which nothing was fitted to. tests/unit/cli/test_error_bar.c holds the files against each other,
-and against predictions of today. All of it, in one command that takes some 5 minutes:
+and against predictions of today. All of it, in one command that takes some 5 minutes a table:
 
-    make error-bar RUNS=RUNS.csv COMM=COMM.csv
+    make error-bar RUNS=RUNS.csv MORE=MORE.csv COMM=COMM.csv
 
 which is
-    build/release/tandem accuracy --runs RUNS.csv --comm COMM.csv --json | tests/bench/error_bar.py [DAY]
+    tests/bench/error_bar.py [--day DAY] SCORES.json...      of `tandem accuracy --runs ... --json`
+    tests/bench/error_bar.py --check SCORES.json...          do the bars cover what they say?
+
+A bar is of one profile on one GPU. Each source of rows weighs the same in it. A person's run is of another source than these,
+so the bar of rows that one source gave is widened by what leaving a source out costs: every source is predicted by the bar
+that the other sources of its profile give, and the factors WIDER(kind, p50, p90) are what covers one half and 9 of 10 of the
+rows left out, each source weighing the same.
+
+The command fails where the printed bars cover less than they say (by more than 5 points) of rows of a source that is not in
+them. --check takes any scores, and leaves out rows of the sources that the bars are of.
 
 DAY is the day of the costs, as 2026-11-22; without one, today. Collectives are those of dev-cal, and those of dev-val,
 all of which are between nodes."""
+import csv
 import datetime
-import itertools
 import json
 import os
+import re
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DEF = os.path.join(ROOT, "cli/report/error_bar.def")
+ROWS = os.path.join(ROOT, "tests/data/predicted_runs.csv")
 HEAD = """/* Errors of predictions against published runs that no number was fitted to (dev-val), by profile and GPU: rows, median,
- * ninth decile. Profiles of frameworks that have no other rows were completed because of them (docs/explanation/accuracy.md).
+ * ninth decile. Each source of rows weighs the same. Bars of one source are widened by WIDER: what leaving a source out costs.
  * Written by tests/bench/error_bar.py from the scores of `tandem accuracy`. */
 """
+GRID = 20      # quantiles that stand for a source
+ENOUGH = 5     # rows of a class
+SLACK = .05    # of coverage
 NET_HEAD = """/* Errors of predicted times of collectives: in a node (dev-cal, most of them fitted to), between nodes
  * (dev-val, nothing was fitted to them): day, rows, median, ninth decile. By tests/bench/error_bar.py. */
 """
@@ -53,34 +68,140 @@ def quoted(text):
     return "ANY" if text is None else f'"{text}"'
 
 
+def pooled(by_source):
+    """Errors in which each source weighs the same."""
+    return [at(sorted(errors), (i + .5) / GRID) for errors in by_source.values() for i in range(GRID)]
+
+
+def sources_of(rows):
+    by_source = {}
+    for r in rows:
+        by_source.setdefault(r["source"], []).append(r["error"])
+    return by_source
+
+
+def wider(rows):
+    """Factors of the median and of the ninth decile that cover rows of a source that was left out."""
+    left_out = {}
+    for source in sorted({r["source"] for r in rows}):
+        for r in rows:
+            others = [x for x in rows if x["profile"] == r["profile"] and x["source"] != source]
+            if r["source"] == source and len(others) >= ENOUGH:
+                errors = sorted(pooled(sources_of(others)))
+                left_out.setdefault(source, []).append((r["error"] / at(errors, .5), r["error"] / at(errors, .9)))
+    if not left_out:
+        return 1., 1.
+    return tuple(max(1., at(sorted(pooled({s: [e[k] for e in errors] for s, errors in left_out.items()})), part))
+                 for k, part in enumerate((.5, .9)))
+
+
+def bar_of(rows, factors):
+    by_source = sources_of(rows)
+    errors, alone = sorted(pooled(by_source)), len(by_source) == 1
+    return tuple(at(errors, part) * (factor if alone else 1) for part, factor in zip((.5, .9), factors))
+
+
+def read_scores(paths):
+    """Scores of runs, with the source of each row from its table (the JSON names no source)."""
+    scores, comm = [], []
+    for path in paths:
+        with open(path) as f:
+            document = json.load(f)
+        comm += document.get("comm", {}).get("scores", [])
+        for s in document.get("runs", {}).get("scores", []):
+            if s["what"] in KINDS:
+                scores.append({**s, "what": KINDS[s["what"]], "error": abs(s["predicted"] / s["measured"] - 1),
+                               "source": s["source"].replace(",", ";").replace(" ", "_")[:60]})
+    return scores, comm
+
+
 def write_runs(scores, day):
-    scores = [s for s in scores if s["what"] in KINDS and s["split"] == "dev-val"]
-    for what in KINDS:
-        if not any(s["what"] == what for s in scores):
-            sys.exit(f"error_bar: no {what} of split dev-val was predicted")
-    with open(os.path.join(ROOT, "cli/report/error_bar.def"), "w") as f:
+    rows = [s for s in scores if s["split"] == "dev-val"]
+    kinds = list(dict.fromkeys(KINDS.values()))
+    with open(DEF, "w") as f:
         f.write(HEAD + f'MADE("{day}")\n')
-        profiles = [None] + sorted({s["profile"] for s in scores})
-        gpus = [None] + sorted({s["gpu"] for s in scores})
-        for what, profile, gpu in itertools.product(KINDS, profiles, gpus):
-            rows = [s for s in scores if s["what"] == what and profile in (None, s["profile"]) and gpu in (None, s["gpu"])]
-            if rows:
-                f.write(f"BAR({KINDS[what]}, {quoted(profile)}, {quoted(gpu)}, {summary(rows)})\n")
-    with open(os.path.join(ROOT, "tests/data/predicted_runs.csv"), "w") as f:
-        f.write("id,what,profile,gpu,measured,predicted\n")
-        f.writelines(f"{s['row']},{KINDS[s['what']]},{s['profile']},{s['gpu']},{s['measured']:.6g},{s['predicted']:.6g}\n"
-                     for s in scores)
+        for what in kinds:
+            own = [s for s in rows if s["what"] == what]
+            if not own:
+                sys.exit(f"error_bar: no {what} of split dev-val was predicted")
+            # to what is printed: the test makes bars of the printed factors
+            factors = tuple(round(factor, 3) for factor in wider(own))
+            f.write(f"WIDER({what}, {factors[0]:.3f}, {factors[1]:.3f})\n")
+            for profile, gpu in sorted({(s["profile"], s["gpu"]) for s in own}):
+                own_class = [s for s in own if (s["profile"], s["gpu"]) == (profile, gpu)]
+                p50, p90 = bar_of(own_class, factors)
+                f.write(f"BAR({what}, {quoted(profile)}, {quoted(gpu)}, {len(own_class)}, {p50:.3f}, {p90:.3f})\n")
+    with open(ROWS, "w") as f:
+        f.write("id,what,profile,gpu,source,measured,predicted\n")
+        f.writelines(f"{s['row']},{s['what']},{s['profile']},{s['gpu']},{s['source']},{s['measured']:.6g},{s['predicted']:.6g}\n"
+                     for s in rows)
+
+
+def printed():
+    bars = {}
+    with open(DEF) as f:
+        for what, profile, gpu, n, p50, p90 in re.findall(r'BAR\((\w+), "(.*?)", "(.*?)", (\d+), ([\d.]+), ([\d.]+)\)', f.read()):
+            if int(n) >= ENOUGH:
+                bars[what, profile, gpu] = float(p50), float(p90)
+    return bars
+
+
+def coverage(name, inside):
+    """False where the bars cover less than they say; `inside`: pairs of truths, of the half and of 9 of 10."""
+    parts = [sum(each[k] for each in inside) / len(inside) for k in range(2)]
+    good = parts[0] >= .5 - SLACK and parts[1] >= .9 - SLACK
+    print(f"{name}: {len(inside)} rows, {100 * parts[0]:.0f} % within the half, {100 * parts[1]:.0f} % within 9 of 10"
+          + ("" if good else ": LESS THAN THE BARS SAY"))
+    return good
+
+
+def check(scores, known):
+    """Rows of sources that are not in the bars, against the printed bars."""
+    bars, good = printed(), True
+    for what in dict.fromkeys(KINDS.values()):
+        rows = [s for s in scores if s["what"] == what and s["source"] not in known]
+        inside = [tuple(s["error"] <= p for p in bars[what, s["profile"], s["gpu"]]) for s in rows
+                  if (what, s["profile"], s["gpu"]) in bars]
+        print(f"{what}: {len(rows) - len(inside)} rows of other sources have no bar (unknown)")
+        good = (not inside or coverage(what, inside)) and good
+    return good
+
+
+def check_left_out(scores):
+    """Each source against bars made without it, as wide as they are printed."""
+    good = True
+    with open(DEF) as f:
+        factors = {what: (float(a), float(b)) for what, a, b in re.findall(r"WIDER\((\w+), ([\d.]+), ([\d.]+)\)", f.read())}
+    for what in dict.fromkeys(KINDS.values()):
+        rows = [s for s in scores if s["what"] == what and s["split"] == "dev-val"]
+        by_source = {}
+        for r in rows:
+            others = [x for x in rows if x["profile"] == r["profile"] and x["source"] != r["source"]]
+            if len(others) >= ENOUGH:
+                bar = at(sorted(pooled(sources_of(others))), .5) * factors[what][0], \
+                    at(sorted(pooled(sources_of(others))), .9) * factors[what][1]
+                by_source.setdefault(r["source"], []).append(tuple(r["error"] <= p for p in bar))
+        weighed = [each[i * len(each) // GRID] for each in by_source.values() for i in range(GRID)]
+        good = (not weighed or coverage(f"{what}, each of {len(by_source)} sources left out", weighed)) and good
+    return good
 
 
 def main():
-    if len(sys.argv) > 2 or sys.stdin.isatty():
+    args = sys.argv[1:]
+    if not args or args[0].startswith("--h"):
         sys.exit(__doc__)
-    day = sys.argv[1] if len(sys.argv) == 2 else datetime.date.today().isoformat()
-    document = json.load(sys.stdin)
-    if "comm" in document:
-        write_net(document["comm"]["scores"], day)
-    if "runs" in document:
-        write_runs(document["runs"]["scores"], day)
+    if args[0] == "--check":
+        scores, _ = read_scores(args[1:])
+        with open(ROWS) as f:
+            known = {r["source"] for r in csv.DictReader(f)}
+        sys.exit(0 if check(scores, known) else 5)
+    day = args[1] if args[0] == "--day" else datetime.date.today().isoformat()
+    scores, comm = read_scores(args[2:] if args[0] == "--day" else args)
+    if comm:
+        write_net(comm, day)
+    if scores:
+        write_runs(scores, day)
+        sys.exit(0 if check_left_out(scores) else 5)
 
 
 if __name__ == "__main__":

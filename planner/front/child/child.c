@@ -301,6 +301,7 @@ static int evaluate(lua_State *L)
     child_named_runtime(c);
     child_apply_sets(c);
     child_named_runtime(c); /* --set runtime=NAME */
+    child_runtime_defaults(c);
     child_flatten(c);
     child_schedule_file(c);
     child_ask(c);

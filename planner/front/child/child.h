@@ -144,7 +144,8 @@ void child_open_plan(Child *c);
 void child_flatten(Child *c);
 void child_default_cluster(Child *c);
 void child_named_runtime(Child *c);
-void child_apply_sets(Child *c); /* applies them to the plan table on top of the stack */
+void child_runtime_defaults(Child *c); /* of passes, after the settings */
+void child_apply_sets(Child *c);       /* applies them to the plan table on top of the stack */
 /* Returns where `--set` wrote this flattened path; source 0: it did not. */
 Place child_set_place(Child *c, const char *path);
 /* Returns the word ("plan", "tp", "adamw", ...) whose call made this table, and its place; NULL for

@@ -230,6 +230,38 @@ void child_named_runtime(Child *c)
     lua_pop(L, 1);
 }
 
+static bool is_true(lua_State *L, int table, const char *key)
+{
+    lua_getfield(L, table, key);
+    const bool yes = lua_isboolean(L, -1) && lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return yes;
+}
+
+/* Gives tp{ sequence = true } the runtime's own default of keep_gathered, unless the plan says it.
+ */
+void child_runtime_defaults(Child *c)
+{
+    lua_State *L = c->L;
+    const int plan = lua_gettop(L);
+    const bool keeps = lua_getfield(L, plan, "runtime") == LUA_TTABLE &&
+                       is_true(L, lua_gettop(L), "keeps_gathered");
+    if (keeps && lua_getfield(L, plan, "parallel") == LUA_TTABLE) {
+        for (lua_Integer i = 1; lua_rawgeti(L, plan + 2, i) == LUA_TTABLE; i++, lua_pop(L, 1)) {
+            Place place;
+            const char *kind = child_kind(L, -1, &place);
+            if (kind == NULL || strcmp(kind, "tp") != 0 || !is_true(L, plan + 3, "sequence"))
+                continue;
+            if (lua_getfield(L, plan + 3, "keep_gathered") == LUA_TNIL) {
+                lua_pushboolean(L, true);
+                lua_setfield(L, plan + 3, "keep_gathered");
+            }
+            lua_pop(L, 1);
+        }
+    }
+    lua_settop(L, plan);
+}
+
 /* A plan that names no cluster is planned for this machine. */
 void child_default_cluster(Child *c)
 {

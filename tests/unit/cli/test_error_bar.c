@@ -21,7 +21,7 @@ static const char *const kinds[] = {"step", "allocated", "reserved"};
 static const char *const names[] = {"step time", "memory allocated", "memory reserved"};
 
 typedef struct Row {
-    char id[64], what[16], profile[32], gpu[32];
+    char id[64], what[16], profile[32], gpu[32], source[64];
     double measured, predicted;
 } Row;
 
@@ -35,9 +35,10 @@ static uint32_t read_rows(Row *rows)
     for (; fgets(line, sizeof line, f) != NULL; n++) {
         assert_true(n < MOST);
         Row *r = &rows[n];
-        assert_int_equal(sscanf(line, "%63[^,],%15[^,],%31[^,],%31[^,],%lf,%lf", r->id, r->what,
-                                r->profile, r->gpu, &r->measured, &r->predicted),
-                         6);
+        assert_int_equal(sscanf(line, "%63[^,],%15[^,],%31[^,],%31[^,],%63[^,],%lf,%lf", r->id,
+                                r->what, r->profile, r->gpu, r->source, &r->measured,
+                                &r->predicted),
+                         7);
     }
     fclose(f);
     return n;
@@ -62,36 +63,64 @@ static bool is(const char *wanted, const char *what)
     return wanted == NULL || strcmp(wanted, what) == 0;
 }
 
-static uint32_t errors_of(const Row *rows, uint32_t n, ErrorOf of, const char *profile,
-                          const char *gpu, double *errors)
+/* The errors of a class, of one source or of any (NULL). */
+static uint32_t errors_of(const Row *rows, uint32_t n, ErrorOf of, const Row *like,
+                          const char *source, double *errors)
 {
     uint32_t n_errors = 0;
     for (uint32_t i = 0; i < n; i++)
-        if (is(kinds[of], rows[i].what) && is(profile, rows[i].profile) && is(gpu, rows[i].gpu))
+        if (is(kinds[of], rows[i].what) && is(like->profile, rows[i].profile) &&
+            is(like->gpu, rows[i].gpu) && is(source, rows[i].source))
             errors[n_errors++] = fabs(rows[i].predicted / rows[i].measured - 1);
     return n_errors;
 }
 
-/* By the rule, from the rows: the nearest class with five rows. */
-static void expect_bar(const Row *rows, uint32_t n, ErrorOf of, const char *profile,
-                       const char *gpu)
+/* True for the first row of its source in the class. */
+static bool begins_source(const Row *rows, uint32_t i, ErrorOf of)
 {
-    static double errors[MOST];
-    const char *const wider[][2] = {{profile, gpu}, {profile, NULL}, {NULL, gpu}, {NULL, NULL}};
-    ErrorBar bar = trust_bar(of, profile, gpu);
-    assert_int_equal(bar.n_both, errors_of(rows, n, of, profile, gpu, errors));
-    assert_int_equal(bar.n_profile, errors_of(rows, n, of, profile, NULL, errors));
-    assert_int_equal(bar.n_gpu, errors_of(rows, n, of, NULL, gpu, errors));
-    int i = 0;
-    uint32_t n_errors = 0;
-    for (; i < 4 && n_errors < 5; i++)
-        n_errors = errors_of(rows, n, of, wider[i][0], wider[i][1], errors);
-    assert_true(n_errors >= 5);
-    assert_int_equal(bar.n, n_errors);
-    assert_true((bar.profile != NULL) == (wider[i - 1][0] != NULL));
-    assert_true((bar.gpu != NULL) == (wider[i - 1][1] != NULL));
-    assert_true(fabs(bar.p50 - quantile(errors, n_errors, .5)) < .00051);
-    assert_true(fabs(bar.p90 - quantile(errors, n_errors, .9)) < .00051);
+    for (uint32_t k = 0; k < i; k++)
+        if (is(kinds[of], rows[k].what) && is(rows[i].profile, rows[k].profile) &&
+            is(rows[i].gpu, rows[k].gpu) && is(rows[i].source, rows[k].source))
+            return false;
+    return true;
+}
+
+/* Factors for a bar of one source, as error_bar.def prints them. */
+static const double wider[][2] = {
+#define MADE(day)
+#define WIDER(of, p50, p90) [ERROR_##of] = {p50, p90},
+#define BAR(of, profile, gpu, n, p50, p90)
+#include "cli/report/error_bar.def"
+#undef MADE
+#undef WIDER
+#undef BAR
+};
+
+/* Each source stands for 20 of its quantiles, so that all weigh the same. */
+static void expect_bar(const Row *rows, uint32_t n, ErrorOf of, const Row *like)
+{
+    enum { GRID = 20 };
+    static double errors[MOST], all[GRID * MOST];
+    ErrorBar bar = trust_bar(of, like->profile, like->gpu);
+    assert_int_equal(bar.n_both, errors_of(rows, n, of, like, NULL, errors));
+    uint32_t n_all = 0, n_sources = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const bool in_class = is(kinds[of], rows[i].what) && is(like->profile, rows[i].profile) &&
+                              is(like->gpu, rows[i].gpu);
+        if (!in_class || !begins_source(rows, i, of)) continue;
+        uint32_t n_errors = errors_of(rows, n, of, like, rows[i].source, errors);
+        for (int k = 0; k < GRID; k++) all[n_all++] = quantile(errors, n_errors, (k + .5) / GRID);
+        n_sources++;
+    }
+    if (bar.n_both < 5) {
+        assert_int_equal(bar.n, 0);
+        assert_null(bar.profile);
+        return;
+    }
+    const double factor[] = {n_sources == 1 ? wider[of][0] : 1, n_sources == 1 ? wider[of][1] : 1};
+    assert_int_equal(bar.n, bar.n_both);
+    assert_true(fabs(bar.p50 - factor[0] * quantile(all, n_all, .5)) < .00051);
+    assert_true(fabs(bar.p90 - factor[1] * quantile(all, n_all, .9)) < .00051);
 }
 
 static void bars_are_of_these_predictions(void **state)
@@ -100,14 +129,22 @@ static void bars_are_of_these_predictions(void **state)
     static Row rows[MOST];
     uint32_t n = read_rows(rows);
     assert_true(n > 100);
-    for (ErrorOf of = 0; of < ERROR_COUNT; of++) {
-        for (uint32_t i = 0; i < n; i++) {
-            expect_bar(rows, n, of, rows[i].profile, rows[i].gpu);
-            expect_bar(rows, n, of, rows[i].profile, "none");
-            expect_bar(rows, n, of, "none", rows[i].gpu);
-        }
-        expect_bar(rows, n, of, "none", "none");
-    }
+    for (ErrorOf of = 0; of < ERROR_COUNT; of++)
+        for (uint32_t i = 0; i < n; i++) expect_bar(rows, n, of, &rows[i]);
+}
+
+/* A profile or a GPU without rows of its own has no bar, whatever others have. */
+static void what_was_never_left_out_is_unknown(void **state)
+{
+    (void)state;
+    const ErrorBar other_gpu = trust_bar(ERROR_step, "torchtitan", "L40S"),
+                   other_profile = trust_bar(ERROR_step, "maxtext", "H100"),
+                   neither = trust_bar(ERROR_step, "maxtext", "L40S");
+    assert_int_equal(other_gpu.n + other_profile.n + neither.n, 0);
+    assert_string_equal(other_gpu.near_profile, "torchtitan");
+    assert_string_equal(other_gpu.near_gpu, "H100");
+    assert_string_equal(other_profile.near_gpu, "H100");
+    assert_null(neither.near_profile);
 }
 
 static void expect_said(Arena *arena, const char *wanted, const char *runtime, const char *cluster)
@@ -125,13 +162,12 @@ static void a_prediction_says_whose_bars_it_has(void **state)
     (void)state;
     Arena *arena = arena_new();
     expect_said(arena, " published runs of kempnerforge on H200\n", "kempnerforge", "hgx_h200");
-    expect_said(arena, " published runs of kempnerforge on any GPU (no measured run on H100)\n",
-                "kempnerforge", "dgx_h100");
-    expect_said(arena, " published runs of any profile on H200 (no measured run of automodel)\n",
-                "automodel", "hgx_h200");
     expect_said(arena,
-                " published runs of any profile on any GPU (no measured run of automodel, no "
-                "measured run on H20)\n",
+                "step time error unknown: no published runs of kempnerforge on H100; nearest: 23 "
+                "published runs of kempnerforge on H200\n",
+                "kempnerforge", "dgx_h100");
+    expect_said(arena,
+                "step time error unknown: no published runs of automodel on H20; nearest: none\n",
                 "automodel", "hgx_h20");
     expect_said(arena, "measured    0 of the costs of ", "automodel", "hgx_h20");
     CommandResult r =
@@ -188,6 +224,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bars_are_of_these_predictions),
+        cmocka_unit_test(what_was_never_left_out_is_unknown),
         cmocka_unit_test(a_prediction_says_whose_bars_it_has),
         cmocka_unit_test(the_predictions_are_todays),
     };

@@ -1,0 +1,78 @@
+-- The model of a row of published training runs: its family by its name. A row with Megatron's own columns states its
+-- blocks itself.
+local cells, megatrons = require "tandem.published_cells", require "tandem.published_megatron"
+local refuse, count, has = cells.refuse, cells.count, cells.has
+
+local function llama(row)
+  return require "models.llama" { size = "3.1-8b", layers = count(row, "n_layers"), dim = count(row, "d_model"),
+    heads = count(row, "n_heads"), kv_heads = count(row, "n_kv_heads"), hidden = count(row, "d_ff"),
+    vocab = count(row, "vocab") }
+end
+local function qwen3(row)
+  return require "models.qwen" { size = "3-8b", layers = count(row, "n_layers"), dim = count(row, "d_model"),
+    heads = count(row, "n_heads"), kv_heads = count(row, "n_kv_heads"), hidden = count(row, "d_ff"),
+    vocab = count(row, "vocab") }
+end
+-- GPT with learned positions and biases; MPT has no biases.
+local function gpt(row, how)
+  local vocab = how.vocab or count(row, "vocab")
+  return require "models.gpt2" { size = "124m", layers = count(row, "n_layers"), dim = count(row, "d_model"),
+    heads = count(row, "n_heads"), hidden = count(row, "d_ff"), positions = count(row, "seq"),
+    vocab = (vocab + 127) // 128 * 128, bias = how.bias }
+end
+
+-- Nemotron-4: layer norms, RoPE on half of each head, an MLP without a gate, an untied head. Its squared ReLU is no
+-- op here. GELU stands for it, because it reads and writes as much; such a plan is only for time and memory.
+local function nemotron(row)
+  local nn = require "tandem.nn"
+  local dim, heads, hidden = count(row, "d_model"), count(row, "n_heads"), count(row, "d_ff")
+  local vocab, layers = count(row, "vocab"), count(row, "n_layers")
+  local function block()
+    return nn.block {
+      attention_norm = nn.layernorm(dim), mlp_norm = nn.layernorm(dim),
+      attention = nn.attention { dim = dim, heads = heads, kv_heads = count(row, "n_kv_heads"), rope_theta = 10000.0,
+        rope_dims = dim // heads // 2 },
+      up = nn.linear(dim, hidden), down = nn.linear(hidden, dim),
+      tp_col = { "attention.wq", "attention.wk", "attention.wv", "up" }, tp_row = { "attention.wo", "down" },
+      forward = function(m, x)
+        local h = x + m.attention(m.attention_norm(x))
+        return h + m.down(nn.gelu(m.up(m.mlp_norm(h))))
+      end,
+    }
+  end
+  return nn.module {
+    embed = nn.embedding(vocab, dim), layers = nn.list(layers, block), norm = nn.layernorm(dim),
+    head = nn.linear(dim, vocab), tp_vocab = { "embed", "head" },
+    forward = function(m, tokens, labels)
+      return nn.cross_entropy(m.head(m.norm(m.layers(m.embed(tokens)))), labels)
+    end,
+  }
+end
+
+-- A family in the terms of Megatron's columns.
+local blocks = { qwen3 = { activation = "swiglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "1" }, mixtral = { activation = "swiglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "1" },
+  santacoder = { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } }
+local function stated_blocks(row, how)
+  local family = has(row, "model", "^mixtral") and blocks.mixtral or has(row, "model", "^qwen3") and blocks.qwen3 or blocks.santacoder
+  for key, value in pairs(family) do
+    if (row[key] or "") == "" then row[key] = value end
+  end
+  return megatrons.model(row, how.is_megatron and megatrons.cuts_experts(row, how.ep))
+end
+
+local families = {
+  { "^qwen3.*a%d+b", stated_blocks }, { "moe", function() refuse("experts of this family are not modelled") end },
+  { "^llama", llama }, { "^yi", llama }, { "^mistral", llama }, { "^powerlm", llama }, { "^granite", llama }, { "^codellama", llama },
+  { "^smollm", llama }, { "^internlm", llama }, { "^vicuna", llama },
+  { "^mixtral", stated_blocks }, { "santacoder", stated_blocks }, { "^qwen3", qwen3 }, { "^tinyllama", llama },
+  { "^nemotron%-%d", nemotron },
+  { "^mpt", function(row) return gpt(row, { bias = false }) end },
+  { "^gpt", gpt }, { "^megatron", gpt }, { "^turing", gpt },
+}
+return function(row, how)
+  if how.is_megatron and megatrons.states_blocks(row) then return megatrons.model(row, megatrons.cuts_experts(row, how.ep)) end
+  for _, family in ipairs(families) do
+    if has(row, "model", family[1]) then return family[2](row, how) end
+  end
+  refuse("no model of this family: %s", row.model)
+end

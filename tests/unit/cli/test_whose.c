@@ -1,0 +1,131 @@
+/* Whose run is predicted: a plan that names no runtime is answered for each framework that could
+ * run it, and a runtime sets defaults of passes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "tests/support/command.h"
+
+#define PLAN TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua"
+
+static json_t *document_of(CommandResult r)
+{
+    assert_int_equal(r.exit_code, 0);
+    json_t *root = json_loads(r.out, 0, NULL);
+    assert_non_null(root);
+    return root;
+}
+
+static json_int_t bytes_of(const json_t *framework, const char *key)
+{
+    return json_integer_value(json_object_get(framework, key));
+}
+
+static const json_t *framework(const json_t *root, const char *name)
+{
+    size_t i;
+    const json_t *each;
+    json_array_foreach(json_object_get(root, "frameworks"), i, each)
+    {
+        if (strcmp(json_string_value(json_object_get(each, "runtime")), name) == 0) return each;
+    }
+    return NULL;
+}
+
+/* FSDP2 is torchtitan's and NeMo Automodel's; neither of them is Megatron. */
+static void frameworks_that_could_run_it_are_tried(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    json_t *root = document_of(COMMAND(arena, 60, "check", PLAN, "--json"));
+    assert_int_equal(json_array_size(json_object_get(root, "frameworks")), 2);
+    assert_null(framework(root, "megatron_core"));
+    const json_t *torchtitan = framework(root, "torchtitan");
+    assert_non_null(torchtitan);
+    assert_non_null(framework(root, "automodel"));
+    assert_true(bytes_of(torchtitan, "process_bytes") > bytes_of(torchtitan, "reserved_bytes"));
+    assert_true(bytes_of(torchtitan, "reserved_bytes") >= bytes_of(torchtitan, "allocated_bytes"));
+    /* Its eager blocks keep more than Tandem's arena has. */
+    assert_true(bytes_of(torchtitan, "allocated_bytes") > bytes_of(root, "peak_bytes"));
+    json_decref(root);
+    arena_free(arena);
+}
+
+/* What is printed for a plan without a runtime is what the plan with that runtime needs. */
+static void a_tried_framework_is_as_a_named_one(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    json_t *tried = document_of(COMMAND(arena, 60, "check", PLAN, "--json"));
+    json_t *named =
+        document_of(COMMAND(arena, 60, "check", PLAN, "--json", "--set", "runtime=torchtitan"));
+    assert_int_equal(json_array_size(json_object_get(named, "frameworks")), 1);
+    assert_true(json_equal(framework(tried, "torchtitan"), framework(named, "torchtitan")));
+    json_decref(tried);
+    json_decref(named);
+    arena_free(arena);
+}
+
+/* A plan may fit under Tandem and not under torchtitan. */
+static void a_framework_may_need_more_than_there_is(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    CommandResult r = COMMAND(arena, 60, "check", PLAN, "--set", "batch.micro=2", "--set",
+                              "batch.global=32", "--set", "parallel.ac.mode=none");
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.out, " reserved: fits 79.1 GiB\n"));
+    const char *line = strstr(r.out, "under       torchtitan: ");
+    assert_non_null(line);
+    assert_non_null(strstr(line, "DOES NOT FIT\n"));
+    arena_free(arena);
+}
+
+/* Collectives over tp in one step. */
+static json_int_t over_tp(Arena *arena, const char *runtime, const char *keep)
+{
+    json_t *root = document_of(
+        COMMAND(arena, 60, "sim", PLAN, "--json", "--dry-run", "--set", runtime, "--set", keep));
+    json_int_t n = 0;
+    size_t i;
+    const json_t *row;
+    json_array_foreach(json_object_get(root, "communication"), i, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, "axis")), "tp") == 0)
+            n += json_integer_value(json_object_get(row, "collectives"));
+    }
+    json_decref(root);
+    return n;
+}
+
+/* PyTorch's sequence parallelism keeps the gathered input of column linears: in each of 8
+ * micro-batches 2 gathers fewer in each of 32 blocks, and 1 fewer at the head. */
+static void a_runtime_sets_defaults_of_passes(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *seed = "seed=0";
+    const json_int_t kept = over_tp(arena, "runtime=torchtitan", seed),
+                     again =
+                         over_tp(arena, "runtime=torchtitan", "parallel.tp.keep_gathered=false");
+    assert_true(kept > 0);
+    assert_int_equal(again - kept, 8 * (2 * 32 + 1));
+    assert_int_equal(over_tp(arena, "runtime=kempnerforge", seed), again);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frameworks_that_could_run_it_are_tried),
+        cmocka_unit_test(a_tried_framework_is_as_a_named_one),
+        cmocka_unit_test(a_framework_may_need_more_than_there_is),
+        cmocka_unit_test(a_runtime_sets_defaults_of_passes),
+    };
+    return cmocka_run_group_tests_name("whose run", tests, NULL, NULL);
+}
