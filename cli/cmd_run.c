@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/run/run.h"
+#include "exec/data_field.h"
 #include "planner/front/front.h"
 
 static bool is_loopback(const Cli *cli)
@@ -29,6 +30,8 @@ const DataSource *run_data(Cli *cli, const PlanFile *file)
 {
     const char *path = cli->options.data != NULL ? cli->options.data : file->config.data_file;
     uint64_t seed = file->plan->step.seed;
+    if (path != NULL && data_reads_fields(&file->plan->graph))
+        return data_grid(path, &file->plan->graph, seed, cli->arena, &cli->diag);
     if (path != NULL) return data_bytes(path, seed, cli->arena, &cli->diag);
     return data_synthetic(seed, file->plan->graph.info.vocab, 0, cli->arena);
 }

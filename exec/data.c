@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "exec/exec.h"
+#include "exec/data_field.h"
 #include "planner/base/rng.h"
 
 enum {
@@ -82,7 +82,7 @@ DataSource *data_bytes(const char *path, uint64_t seed, Arena *arena, Diag *d)
         return NULL;
     }
     DataSource *source = arena_alloc(arena, sizeof *source);
-    *source = (DataSource){b, fill_bytes};
+    *source = (DataSource){.self = b, .fill = fill_bytes};
     return source;
 }
 
@@ -106,14 +106,24 @@ static void fill_synthetic(void *self, int64_t step, uint32_t microbatch, int64_
     }
 }
 
+static void wave(void *self, const FieldLine *line, double *values)
+{
+    data_wave_line(((const Synthetic *)self)->seed, line, values);
+}
+
+static void noise(void *self, const FieldLine *line, double *values)
+{
+    data_noise_line(((const Synthetic *)self)->seed, line, values);
+}
+
 DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction, Arena *arena)
 {
-    assert(vocab > 0 && vocab <= INT32_MAX);
+    assert(vocab >= 0 && vocab <= INT32_MAX);
     assert(ignored_fraction >= 0 && ignored_fraction <= 1);
     Synthetic *y = arena_alloc(arena, sizeof *y);
-    *y = (Synthetic){seed, (uint64_t)vocab, ignored_fraction};
+    *y = (Synthetic){seed, vocab > 0 ? (uint64_t)vocab : 1, ignored_fraction};
     DataSource *source = arena_alloc(arena, sizeof *source);
-    *source = (DataSource){y, fill_synthetic};
+    *source = (DataSource){.self = y, .fill = fill_synthetic, .line = wave};
     return source;
 }
 
@@ -158,5 +168,6 @@ DataSource *data_ragged(uint64_t seed, int64_t vocab, Arena *arena)
 {
     DataSource *source = data_synthetic(seed, vocab, 0.1, arena);
     source->fill = fill_ragged;
+    source->line = noise;
     return source;
 }

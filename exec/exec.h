@@ -50,11 +50,11 @@ double exec_lr(const ExecOptions *options, int64_t step);
  * a ring. Reports data-file. */
 DataSource *data_bytes(const char *path, uint64_t seed, Arena *arena, Diag *d);
 /* A seeded synthetic source: tokens in [0, vocab), and labels in the same range, except a fraction
- * that is -1 (ignored). */
+ * that is -1 (ignored). A model without a vocabulary (0) reads fields: a travelling wave. */
 DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction, Arena *arena);
 /* The same with labels as in padded texts. Every sequence ends at another place; every fourth pair
  * of sequences and every fourth micro-batch has no label. The first two micro-batches always have
- * labels, and (seq 2 or more) different numbers of them. */
+ * labels, and (seq 2 or more) different numbers of them. Fields are noise. */
 DataSource *data_ragged(uint64_t seed, int64_t vocab, Arena *arena);
 
 /* The parallel oracle. Runs `plan` and `reference` (the same model on one rank, same micro-steps)

@@ -9,10 +9,21 @@
 /* A source of micro-batches. `fill` writes tokens and labels [n_samples, seq] of the global
  * samples from first_sample on, for micro-step `microbatch` of `step`. It must be a pure
  * function of its arguments. */
+/* A part of one row of a sample's input or target field: columns [column, column + n) of a channel.
+ */
+typedef struct FieldLine {
+    int64_t step, sample; /* sample: global, in its micro-step */
+    uint32_t microbatch;
+    bool is_target;
+    int64_t channel, channels, row, rows, column, columns, n;
+} FieldLine;
+
 typedef struct DataSource {
     void *self;
     void (*fill)(void *self, int64_t step, uint32_t microbatch, int64_t first_sample,
                  int64_t n_samples, int64_t seq, int32_t *tokens, int32_t *labels);
+    /* Of fields: n values. Pure too. */
+    void (*line)(void *self, const FieldLine *line, double *values);
 } DataSource;
 
 /* Values that change from step to step; programs are static. */

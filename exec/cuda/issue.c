@@ -254,7 +254,7 @@ static bool compute(Cuda *c, Pc pc, uint32_t n_parts, bool shared)
     Ready *at = &c->state.at[pc];
     cudaStream_t stream = c->streams.of[in->stream];
     CudaError error = {""};
-    if (in->op == OP_batch) return stage_issue(c, pc, shared);
+    if (op_info(in->op)->flags & OP_SOURCE) return stage_issue(c, pc, shared);
     if (in->stream == STREAM_host)
         return CHECK_CUDA(
             c, cudaLaunchHostFunc,

@@ -37,8 +37,9 @@ typedef struct CudaComm {
 /* The data of one micro-batch, for one instruction. */
 typedef struct Staged {
     Pc pc;
-    KernelArgs host; /* of kernel_cpu(OP_batch): points into `back` */
-    char *front[2];  /* pinned, copied to the device: [tokens, labels] */
+    KernelArgs host; /* of the CPU's kernel: points into `back` */
+    uint32_t n;      /* outputs of the source: 1 or 2 */
+    char *front[2];  /* pinned, copied to the device: [tokens, labels], or fields */
     char *back[2];   /* data of the next step, filled while this step runs */
     uint64_t bytes[2];
     char *slot[2]; /* in device memory, if several micro-batches share a graph; else NULL */

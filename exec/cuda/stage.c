@@ -11,9 +11,10 @@
 static bool open_one(Cuda *c, Staged *s)
 {
     const KernelArgs *a = c->state.at[s->pc].args;
-    assert(a->n_args == 2);
+    assert(a->n_args <= 2);
+    s->n = a->n_args;
     s->host = *a;
-    for (int k = 0; k < 2; k++) {
+    for (uint32_t k = 0; k < s->n; k++) {
         s->bytes[k] = (uint64_t)a->elements[k] * dtype_bytes(a->dtype[k]);
         s->back[k] = arena_alloc(c->arena, s->bytes[k]);
         s->host.ptr[k] = s->back[k];
@@ -30,7 +31,7 @@ bool stage_open(Cuda *c)
     c->launches.next_filled = -1;
     c->launches.staged_of = arena_array(c->arena, p->code.n, sizeof *c->launches.staged_of);
     for (Pc pc = 1; pc < p->code.n; pc++)
-        if (program_instr(p, pc)->op == OP_batch)
+        if (op_info(program_instr(p, pc)->op)->flags & OP_SOURCE)
             c->launches.staged_of[pc] = ++c->launches.n_staged;
     c->launches.staged = arena_array(c->arena, c->launches.n_staged, sizeof *c->launches.staged);
     for (Pc pc = 1; pc < p->code.n; pc++) {
@@ -45,7 +46,7 @@ bool stage_open(Cuda *c)
 void stage_close(Cuda *c)
 {
     for (uint32_t i = 0; i < c->launches.n_staged; i++)
-        for (int k = 0; k < 2; k++) {
+        for (uint32_t k = 0; k < c->launches.staged[i].n; k++) {
             Staged *s = &c->launches.staged[i];
             if (s->front[k] != NULL) cudaFreeHost(s->front[k]);
             if (s->slot[k] != NULL) cudaFree(s->slot[k]);
@@ -58,7 +59,7 @@ static void fill_back(Cuda *c, const Control *control)
     for (uint32_t i = 0; i < c->launches.n_staged; i++) {
         Staged *s = &c->launches.staged[i];
         s->host.control = control;
-        kernel_cpu(OP_batch)(&s->host);
+        kernel_cpu(program_instr(c->state.info->p, s->pc)->op)(&s->host);
     }
     c->launches.next_filled = control->step;
 }
@@ -67,7 +68,7 @@ void stage_fill(Cuda *c)
 {
     if (c->launches.next_filled != c->control.step) fill_back(c, &c->control);
     for (uint32_t i = 0; i < c->launches.n_staged; i++)
-        for (int k = 0; k < 2; k++)
+        for (uint32_t k = 0; k < c->launches.staged[i].n; k++)
             memcpy(c->launches.staged[i].front[k], c->launches.staged[i].back[k],
                    c->launches.staged[i].bytes[k]);
 }
@@ -82,7 +83,7 @@ void stage_prepare(Cuda *c)
 /* A shared segment uses the slots of the segment that has the graph. */
 static bool make_slots(Cuda *c, Staged *s)
 {
-    for (int k = 0; k < 2; k++) {
+    for (uint32_t k = 0; k < s->n; k++) {
         void *at = NULL;
         if (s->slot[k] == NULL && !CHECK_CUDA(c, cudaMalloc, (&at, s->bytes[k]))) return false;
         if (s->slot[k] == NULL) s->slot[k] = at;
@@ -111,7 +112,7 @@ bool stage_to_slot(Cuda *c, const Segment *segment)
         if (c->launches.staged_of[pc] == 0) continue;
         const Staged *from = &c->launches.staged[c->launches.staged_of[pc] - 1];
         const Staged *to = &c->launches.staged[c->launches.staged_of[its] - 1];
-        for (int k = 0; k < 2; k++)
+        for (uint32_t k = 0; k < from->n; k++)
             if (!CHECK_CUDA(c, cudaMemcpyAsync,
                             (to->slot[k], from->front[k], from->bytes[k], cudaMemcpyHostToDevice,
                              c->streams.of[STREAM_compute])))
@@ -125,7 +126,7 @@ bool stage_issue(Cuda *c, Pc pc, bool shared)
     Staged *s = &c->launches.staged[c->launches.staged_of[pc] - 1];
     const KernelArgs *a = c->state.at[pc].args;
     cudaStream_t stream = c->streams.of[program_instr(c->state.info->p, pc)->stream];
-    for (int k = 0; k < 2; k++)
+    for (uint32_t k = 0; k < s->n; k++)
         if (!CHECK_CUDA(c, cudaMemcpyAsync,
                         (a->ptr[k], shared ? s->slot[k] : s->front[k], s->bytes[k],
                          cudaMemcpyDefault, stream)))

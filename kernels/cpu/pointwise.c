@@ -1,4 +1,4 @@
-/* Element-wise ops: sums, products, multiples, SiLU and GELU (tanh form), and their
+/* Element-wise ops: sums, products, multiples, SiLU, GELU (tanh form), sigmoid, ReLU, and their
  * gradients. Any of these may write over its first input. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/pointwise.c"
@@ -11,6 +11,10 @@ BOTH(silu)
 BOTH(silu_grad)
 BOTH(gelu)
 BOTH(gelu_grad)
+BOTH(sigmoid)
+BOTH(sigmoid_grad)
+BOTH(relu)
+BOTH(relu_grad)
 BOTH(pass)
 
 #else
@@ -53,20 +57,44 @@ static void F(pass)(const KernelArgs *a)
     EACH(x[i]);
 }
 
-static inline REAL F(sigmoid)(REAL x)
+static inline REAL F(logistic)(REAL x)
 {
     return (REAL)1 / ((REAL)1 + F(exponential)(-x));
+}
+
+static void F(sigmoid)(const KernelArgs *a)
+{
+    const REAL *x = a->ptr[0];
+    EACH(F(logistic)(x[i]));
+}
+
+static void F(sigmoid_grad)(const KernelArgs *a)
+{
+    const REAL *dy = a->ptr[0], *y1 = a->ptr[1];
+    EACH(dy[i] * y1[i] * ((REAL)1 - y1[i]));
+}
+
+static void F(relu)(const KernelArgs *a)
+{
+    const REAL *x = a->ptr[0];
+    EACH(x[i] > 0 ? x[i] : 0);
+}
+
+static void F(relu_grad)(const KernelArgs *a)
+{
+    const REAL *dy = a->ptr[0], *y1 = a->ptr[1];
+    EACH(y1[i] > 0 ? dy[i] : 0);
 }
 
 static void F(silu)(const KernelArgs *a)
 {
     const REAL *x = a->ptr[0];
-    EACH(x[i] * F(sigmoid)(x[i]));
+    EACH(x[i] * F(logistic)(x[i]));
 }
 
 static inline REAL F(silu_slope)(REAL x)
 {
-    REAL s = F(sigmoid)(x);
+    REAL s = F(logistic)(x);
     return s * ((REAL)1 + x * ((REAL)1 - s));
 }
 

@@ -143,6 +143,13 @@ bool cuda_copy(const KernelArgs *args, const CudaContext *cuda, CudaError *error
                        (uint64_t)args->elements[0] * dtype_bytes(args->dtype[0]), cuda, error);
 }
 
+bool cuda_field(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    (void)args, (void)cuda;
+    snprintf(error->text, sizeof error->text, "field: data comes from the host, by a copy");
+    return false;
+}
+
 bool cuda_batch(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     (void)args, (void)cuda;

@@ -14,6 +14,10 @@
     X(scale, scale *x0[k])                                                                         \
     X(silu, x0[k] * point_sigmoid(x0[k]))                                                          \
     X(silu_grad, x0[k] * point_silu_slope(x1[k]))                                                  \
+    X(sigmoid, point_sigmoid(x0[k]))                                                               \
+    X(sigmoid_grad, x0[k] * x1[k] * (1.0f - x1[k]))                                                \
+    X(relu, x0[k] > 0 ? x0[k] : 0)                                                                 \
+    X(relu_grad, x1[k] > 0 ? x0[k] : 0)                                                            \
     X(gelu, 0.5f * x0[k] * (1.0f + point_gelu_tanh(x0[k])))                                        \
     X(gelu_grad, x0[k] * point_gelu_slope(x1[k]))
 

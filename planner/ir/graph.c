@@ -166,7 +166,13 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
     assert(n_in <= MAX_IN);
     list_reserve_none(arena, &g->nodes);
     for (uint32_t i = 0; i < n_in; i++) dims[i] = graph_dims(g, in[i]);
-    if (!op_bind(op, dims, n_in, NULL, 0, &b, loc, d)) return 0;
+    static const Attrs none;
+    if (!op_infer(op, dims, n_in, attrs ? attrs : &none, &b, loc, d)) return 0;
+    if (!op_grouped(op, &b, attrs ? attrs : &none)) {
+        diag_error(d, FAULT_input, "shape-mismatch", loc, "%s (%s): these shapes do not fit",
+                   op_info(op)->name, op_info(op)->signature);
+        return 0;
+    }
     if (op_info(op)->flags & OP_TAKES && !take_part(op, &b, attrs, loc, d)) return 0;
     if (op_info(op)->flags & OP_SIZED && !size_indices(op, &b, attrs, loc, d)) return 0;
     if (op_info(op)->flags & OP_WINDOWED && !fit_windows(op, &b, attrs, loc, d)) return 0;

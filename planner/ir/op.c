@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "planner/ir/op_private.h"
+#include "planner/ir/window.h"
 
 typedef struct OpTableRow {
     OpKind op;
@@ -196,7 +197,7 @@ bool op_bind(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t
     if (info->class_ != OP_CLASS_compute && info->class_ != OP_CLASS_contract)
         return d && diag_error(d, FAULT_input, "shape-mismatch", loc, "%s has no indices to bind",
                                info->name);
-    return sig_bind(&info->sig, info->name, info->signature, in, n_in, out, n_out, b, loc, d);
+    return sig_bind(&info->sig, info->name, info->signature, in, n_in, out, n_out, NULL, b, loc, d);
 }
 
 int op_output_dims(OpKind op, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS])
@@ -226,7 +227,7 @@ bool op_is_rowwise(OpKind op)
     const Signature *sig = &info->sig;
     if (info->class_ != OP_CLASS_compute || info->reduce != REDUCE_none || info->flags & other)
         return false;
-    if (sig->n_in == 0) return false;
+    if (sig->n_in == 0 || sig_uses(sig, 'h')) return false; /* fields have no rows of features */
     for (uint32_t i = 0; i < sig->n_in; i++)
         for (int d = 0; d < sig->in[i].n_dims; d++) {
             const SigDim *dim = &sig->in[i].dim[d];
@@ -314,6 +315,58 @@ bool op_sized(Binding *b, const Attrs *attrs)
             if (*size != said[i].size) return false;
         }
     return true;
+}
+
+static bool is_windowed_attention(OpKind op)
+{
+    return sig_uses(&op_info(op)->sig, 'X') && sig_uses(&op_info(op)->sig, 'M');
+}
+
+/* Sizes that the attributes tell, before the inputs do. */
+static void known_sizes(OpKind op, const Attrs *attrs, int64_t size['z' + 1])
+{
+    const Signature *sig = &op_info(op)->sig;
+    if (sig_uses(sig, 'G')) size['G'] = attrs->group;
+    if (op == OP_pixel_shuffle) size['I'] = attrs->h_kernel, size['J'] = attrs->w_kernel;
+    if (op == OP_resize) size['h'] = attrs->rows, size['w'] = attrs->columns;
+    if (!is_windowed_attention(op)) return;
+    size['X'] = size['L'] = attrs->h_kernel, size['Y'] = size['M'] = attrs->w_kernel;
+    if (op == OP_window_bias_grad) size['R'] = (2 * size['X'] - 1) * (2 * size['Y'] - 1);
+    if (sig_uses(sig, 'g')) size['g'] = attrs->group;
+}
+
+bool op_infer(OpKind op, const Dims *in, uint32_t n_in, const Attrs *attrs, Binding *b, Loc loc,
+              Diag *d)
+{
+    const OpInfo *info = op_info(op);
+    int64_t size['z' + 1] = {0};
+    known_sizes(op, attrs, size);
+    for (int l = 0; l <= 'z'; l++)
+        if (size[l] < 0 || size[l] > 1 << 30)
+            return diag_error(d, FAULT_input, "shape-mismatch", loc,
+                              "%s (%s): index %c cannot have %lld elements", info->name,
+                              info->signature, l, (long long)size[l]);
+    if (!sig_bind(&info->sig, info->name, info->signature, in, n_in, NULL, 0, size, b, loc, d))
+        return false;
+    if (op == OP_concat) b->size['Z'] = b->size['X'] + b->size['Y'];
+    if (op == OP_pixel_shuffle) b->size['N'] = b->size['C'] / (b->size['I'] * b->size['J']);
+    return true;
+}
+
+bool op_grouped(OpKind op, const Binding *b, const Attrs *attrs)
+{
+    const int64_t *size = b->size;
+    if (sig_uses(&op_info(op)->sig, 'G')) return size['G'] >= 1 && size['C'] % size['G'] == 0;
+    if (op == OP_concat) return size['Z'] == size['X'] + size['Y'];
+    if (op == OP_pixel_shuffle || op == OP_pixel_unshuffle)
+        return size['N'] * size['I'] * size['J'] == size['C'];
+    if (!is_windowed_attention(op)) return true;
+    if (size['X'] != attrs->h_kernel || size['Y'] != attrs->w_kernel) return false;
+    if (op == OP_window_bias || op == OP_window_bias_grad)
+        return size['R'] == (2 * size['X'] - 1) * (2 * size['Y'] - 1);
+    return size['L'] == size['X'] && size['M'] == size['Y'] && size['g'] == attrs->group &&
+           size['X'] * size['Y'] <= WINDOW_MOST_POINTS &&
+           size['X'] * size['Y'] * size['E'] <= WINDOW_MOST_FEATURES;
 }
 
 uint32_t op_index_args(OpKind op)

@@ -5,9 +5,9 @@
  * ranks; an UPPER-CASE one must be whole on each rank; one missing on the right is reduced, so
  * splitting it leaves a partial result. `...` stands for any number (also 0) of splittable indices,
  * the same in every term. `(hp)` is one dimension made of two indices, the first outermost (it
- * carries the split). `h~` is the dimension of the rows that output rows h read (window.h): where h
- * is split, a part of it has a halo of rows that other parts own. Only h and w may have windows.
- * Letters are local to the row. */
+ * carries the split; if it is UPPER-CASE, neither may be split). `h~` is the dimension of the rows
+ * that output rows h read (window.h): where h is split, a part of it has a halo of rows that other
+ * parts own. Only h and w may have windows. Letters are local to the row. */
 #ifndef TANDEM_IR_OP_H
 #define TANDEM_IR_OP_H
 
@@ -263,6 +263,10 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool c
     X(int64_t, w_before)                                                                           \
     X(int64_t, w_after)                                                                            \
     X(int64_t, w_mode)                                                                             \
+    X(int64_t, rows) /* resize: the sizes of the output */                                         \
+    X(int64_t, columns)                                                                            \
+    X(int64_t, nearest)  /* resize: the nearest point, else bilinear */                            \
+    X(int64_t, latitude) /* mse_loss: rows count as the cosine of their latitude */                \
     X(int64_t,                                                                                     \
       stochastic) /* adamw: parameters are bf16, rounded by a draw of (seed, step, site) */        \
     X(int64_t, registered) /* collective: its buffers are registered with the network */
@@ -278,6 +282,12 @@ bool op_takes(OpKind op, const Binding *b, const Attrs *attrs);
 /* For OP_SIZED: true if the sizes fit the attributes. An index whose size no argument gives gets
  * its size from the attributes. */
 bool op_sized(Binding *b, const Attrs *attrs);
+/* op_bind for inputs alone. Attributes give indices their sizes that no input has: the groups of
+ * channels, the points of a window, the rows of a resized field. */
+bool op_infer(OpKind op, const Dims *in, uint32_t n_in, const Attrs *attrs, Binding *b, Loc loc,
+              Diag *d);
+/* True if the sizes of channels, groups and points of a window fit the attributes. */
+bool op_grouped(OpKind op, const Binding *b, const Attrs *attrs);
 /* Returns the arguments that are ids, labels or slots (i32), as bits i. */
 uint32_t op_index_args(OpKind op);
 /* The largest number of experts whose tokens the routing can count. */

@@ -159,10 +159,12 @@ static bool bind_all(const Binder *k, const Dims *in, const Dims *out,
 }
 
 bool sig_bind(const Signature *sig, const char *name, const char *text, const Dims *in,
-              uint32_t n_in, const Dims *out, uint32_t n_out, Binding *b, Loc loc, Diag *d)
+              uint32_t n_in, const Dims *out, uint32_t n_out, const int64_t *known, Binding *b,
+              Loc loc, Diag *d)
 {
     Binder k = {sig, name, text, b, loc, d};
     memset(b, 0, sizeof *b);
+    if (known) memcpy(b->size, known, sizeof b->size);
     if (n_in != sig->n_in || (n_out && n_out != sig->n_out)) {
         if (!d) return false;
         return diag_error(d, FAULT_input, "shape-mismatch", loc,

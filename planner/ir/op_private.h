@@ -31,9 +31,11 @@ bool sig_uses(const Signature *sig, char letter);
 bool sig_has_ellipsis(const Signature *sig);
 bool sig_is_windowed(const Signature *sig); /* does it have an index h~? */
 
-/* op_bind for any signature; name and text are for messages. */
+/* op_bind for any signature; known: NULL, or sizes of letters ['z' + 1] that are known before; name
+ * and text are for messages. */
 bool sig_bind(const Signature *sig, const char *name, const char *text, const Dims *in,
-              uint32_t n_in, const Dims *out, uint32_t n_out, Binding *b, Loc loc, Diag *d);
+              uint32_t n_in, const Dims *out, uint32_t n_out, const int64_t *known, Binding *b,
+              Loc loc, Diag *d);
 int sig_output_dims(const Signature *sig, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS]);
 bool sig_may_split(const Signature *sig, char letter);
 

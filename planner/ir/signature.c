@@ -31,7 +31,7 @@ static bool fail(const Parser *p, const char *what)
 /* After "(": "hp)". */
 static bool parse_group(Parser *p, SigDim *dim)
 {
-    if (!lower(*p->at)) return fail(p, "expected a lower-case index");
+    if (!lower(*p->at) && !upper(*p->at)) return fail(p, "expected an index");
     dim->letter = *p->at++;
     if (!lower(*p->at) && !upper(*p->at)) return fail(p, "expected an index");
     dim->inner = *p->at++;
@@ -113,16 +113,6 @@ static bool check_reads(Parser *p, const Signature *sig)
     return true;
 }
 
-/* h of (hp) may be split, but p may not: a dimension that p leads would be cut in another way. */
-static bool check_inner(Parser *p, const Signature *sig)
-{
-    for (uint32_t a = 0; a < (uint32_t)sig->n_in + sig->n_out; a++)
-        for (uint32_t i = 0; i < sig_term(sig, a)->n_dims; i++)
-            if (upper(sig_term(sig, a)->dim[i].letter) && sig_term(sig, a)->dim[i].inner)
-                return fail(p, "a whole index cannot lead a composite one");
-    return true;
-}
-
 bool op_parse_signature(const char *text, Signature *sig, Diag *d)
 {
     Parser p = {text, text, d};
@@ -132,7 +122,7 @@ bool op_parse_signature(const char *text, Signature *sig, Diag *d)
     p.at += 2;
     if (!parse_terms(&p, sig->out, &sig->n_out, MAX_OUT)) return false;
     if (*p.at) return fail(&p, "unexpected text");
-    return check_inner(&p, sig) && check_reads(&p, sig);
+    return check_reads(&p, sig);
 }
 
 bool sig_uses(const Signature *sig, char letter)

@@ -12,10 +12,32 @@ Window window_of(const Attrs *a, char letter)
 {
     assert(letter == 'h' || letter == 'w');
     if (letter == 'h')
-        return (Window){a->h_kernel, a->h_stride, a->h_dilation,
-                        a->h_before, a->h_after,  (WindowMode)a->h_mode};
-    return (Window){a->w_kernel, a->w_stride, a->w_dilation,
-                    a->w_before, a->w_after,  (WindowMode)a->w_mode};
+        return (Window){.kernel = a->h_kernel,
+                        .stride = a->h_stride,
+                        .dilation = a->h_dilation,
+                        .before = a->h_before,
+                        .after = a->h_after,
+                        .mode = (WindowMode)a->h_mode};
+    return (Window){.kernel = a->w_kernel,
+                    .stride = a->w_stride,
+                    .dilation = a->w_dilation,
+                    .before = a->w_before,
+                    .after = a->w_after,
+                    .mode = (WindowMode)a->w_mode};
+}
+
+static bool resizes(OpKind op)
+{
+    return op == OP_resize || op == OP_resize_grad;
+}
+
+Window op_window(OpKind op, const Binding *b, const Attrs *attrs, char letter)
+{
+    if (!resizes(op)) return window_of(attrs, letter);
+    return (Window){.mode = WINDOW_edge,
+                    .from = b->size[(int)window_reach(letter)],
+                    .to = b->size[(int)letter],
+                    .nearest = attrs->nearest != 0};
 }
 
 static int64_t extent(const Window *w)
@@ -34,9 +56,19 @@ int64_t window_inputs(const Window *w, int64_t outputs)
     return (outputs - 1) * w->stride + extent(w) - w->before - w->after;
 }
 
+static int64_t floor_div(int64_t n, int64_t by)
+{
+    return n >= 0 ? n / by : -((-n + by - 1) / by);
+}
+
 Interval window_reads(const Window *w, int64_t lo, int64_t hi)
 {
     if (lo >= hi) return (Interval){0, 0};
+    if (w->from && w->nearest)
+        return (Interval){lo * w->from / w->to, (hi - 1) * w->from / w->to + 1};
+    if (w->from) /* from the lower row of the first to the upper one of the last */
+        return (Interval){floor_div((2 * lo + 1) * w->from - w->to, 2 * w->to),
+                          floor_div((2 * hi - 1) * w->from - w->to, 2 * w->to) + 2};
     return (Interval){lo * w->stride - w->before, (hi - 1) * w->stride - w->before + extent(w)};
 }
 
@@ -45,6 +77,7 @@ int64_t window_row(const Window *w, int64_t size, int64_t row)
     if (row >= 0 && row < size) return row;
     if (w->mode == WINDOW_periodic) return (row % size + size) % size;
     if (w->mode == WINDOW_reflect) return row < 0 ? -row : 2 * (size - 1) - row;
+    if (w->mode == WINDOW_edge) return row < 0 ? 0 : size - 1;
     return -1;
 }
 
@@ -56,8 +89,8 @@ static bool in_bounds(int64_t x, int64_t least)
 static bool is_sound(const Window *w)
 {
     return in_bounds(w->kernel, 1) && in_bounds(w->stride, 1) && in_bounds(w->dilation, 1) &&
-           in_bounds(w->before, 0) && in_bounds(w->after, -MOST_ROWS) && w->mode >= WINDOW_zero &&
-           w->mode < WINDOW_MODES;
+           in_bounds(w->before, -MOST_ROWS) && in_bounds(w->after, -MOST_ROWS) &&
+           w->mode >= WINDOW_zero && w->mode < WINDOW_edge;
 }
 
 /* A mirror shows each row once; the opposite edge is there once. */
@@ -91,6 +124,11 @@ bool op_windowed(OpKind op, Binding *b, const Attrs *attrs)
         for (uint32_t d = 0; d < sig_term(sig, a)->n_dims; d++) {
             const SigDim *dim = &sig_term(sig, a)->dim[d];
             if (!dim->reads) continue;
+            if (resizes(op)) { /* any size may become any other */
+                if (!b->size[(int)dim->letter] || !b->size[(int)window_reach(dim->letter)])
+                    return false;
+                continue;
+            }
             const Window w = window_of(attrs, dim->letter);
             if (!solve(b, dim->letter, &w) || !kernel_fits(b, dim->letter, &w)) return false;
         }

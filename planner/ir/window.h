@@ -7,14 +7,27 @@
 #include "planner/ir/op.h"
 
 /* The edge of the grid: beyond it lie zeros, the mirrored rows (without the edge row itself), or
- * the opposite edge (longitude). */
-typedef enum WindowMode { WINDOW_zero, WINDOW_reflect, WINDOW_periodic, WINDOW_MODES } WindowMode;
+ * the opposite edge (longitude). A resize repeats the edge row. */
+typedef enum WindowMode {
+    WINDOW_zero,
+    WINDOW_reflect,
+    WINDOW_periodic,
+    WINDOW_edge,
+    WINDOW_MODES
+} WindowMode;
+
+/* Attention's windows: the points of one, and points times features of a head. */
+enum { WINDOW_MOST_POINTS = 144, WINDOW_MOST_FEATURES = 16384 };
 
 /* Output row o reads rows o * stride - before + k * dilation, k < kernel. `before` and `after` are
- * the rows of padding at the two edges; `after` may be negative (rows that no window reads). */
+ * the rows of padding at the two edges; both may be negative (rows that no window reads). A resize
+ * of `from` rows to `to` has no kernel: bilinear, output row o is made of the two rows around
+ * (o + 1/2) from / to - 1/2; nearest, of row floor(o from / to). */
 typedef struct Window {
     int64_t kernel, stride, dilation, before, after;
     WindowMode mode;
+    int64_t from, to; /* 0: no resize */
+    bool nearest;
 } Window;
 
 /* The letter of the rows that index `letter` reads: H for h~, W for w~. It has a size, a start and
@@ -23,8 +36,10 @@ static inline char window_reach(char letter)
 {
     return (char)(letter - 'a' + 'A');
 }
-/* The window of a node for letter h or w. */
+/* The window of a node for letter h or w, which is no resize. */
 Window window_of(const Attrs *attrs, char letter);
+/* The same for any op. b: bound to the global sizes. */
+Window op_window(OpKind op, const Binding *b, const Attrs *attrs, char letter);
 /* The number of output rows of `size` input rows; 0: the window does not fit. */
 int64_t window_outputs(const Window *w, int64_t size);
 /* The fewest input rows that give `outputs` output rows. */

@@ -81,7 +81,9 @@ static uint32_t dims_of(const SigTerm *term, const Sizes *sizes, int64_t dim[MAX
         if (d == term->ellipsis)
             for (int k = 0; k < 2; k++) dim[n++] = sizes->ellipsis[k];
         if (d == term->n_dims) continue;
-        dim[n] = sizes->size[(unsigned char)term->dim[d].letter];
+        int letter = term->dim[d].letter;
+        if (term->dim[d].reads) letter += 'A' - 'a';
+        dim[n] = sizes->size[letter];
         if (term->dim[d].inner) dim[n] *= sizes->size[(unsigned char)term->dim[d].inner];
         n++;
     }

@@ -12,6 +12,7 @@
 
 #include "kernels/number.h"
 #include "tests/cuda/compare.h"
+#include "tests/support/fields.h"
 
 #define ATTRS                                                                                      \
     {                                                                                              \
@@ -30,6 +31,10 @@ static const CudaCase cases[] = {
     CASE(scale, "ff", 1),
     CASE(silu, "ff", 0),
     CASE(silu_grad, "fff", 1),
+    CASE(sigmoid, "ff", 0),
+    CASE(sigmoid_grad, "fff", 1),
+    CASE(relu, "ff", 0),
+    CASE(relu_grad, "fff", 1),
     CASE(gelu, "ff", 0),
     CASE(gelu_grad, "fff", 1),
     CASE(pass, "fF", 1),
@@ -104,6 +109,48 @@ static const CudaCase cases[] = {
     CASE(xent_sumexp_grad, "fFPf", 1),
     CASE(xent_pick_grad, "Fif", 1),
     CASE(xent_smooth_grad, "Fif", 1),
+    CASE(conv2d, "fff", 1),
+    CASE(conv2d, "FfF", 1),
+    CASE(conv_transpose2d, "fff", 1),
+    CASE(conv2d_weight, "ffF", 1),
+    CASE(conv2d_groups, "fff", 1),
+    CASE(conv_transpose2d_groups, "fff", 1),
+    CASE(conv2d_groups_weight, "fff", 1),
+    CASE(channel_bias, "fff", 0),
+    CASE(channel_bias_grad, "fF", 1),
+    CASE(channel_norm, "ffffFF", 0),
+    CASE(channel_norm_grad, "fffFPfFF", 7),
+    CASE(group_sum, "fF", 0),
+    CASE(group_sum_grad, "Ff", 1),
+    CASE(group_spread, "fFF", 0),
+    CASE(group_spread_grad, "FfFf", 1),
+    CASE(group_norm, "fFPfff", 0),
+    CASE(group_norm_grad, "ffFPffFF", 7),
+    CASE(group_norm_weight, "ffFPfF", 3),
+    CASE(avg_pool2d, "ff", 0),
+    CASE(avg_pool2d_grad, "ff", 1),
+    CASE(max_pool2d, "ff", 0),
+    CASE(max_pool2d_grad, "fff", 1),
+    CASE(resize, "ff", 0),
+    CASE(resize_grad, "ff", 1),
+    CASE(pixel_shuffle, "ff", 0),
+    CASE(pixel_unshuffle, "ff", 1),
+    CASE(concat, "fff", 0),
+    CASE(concat_first, "ff", 1),
+    CASE(concat_last, "ff", 1),
+    CASE(channels, "ff", 0),
+    CASE(channels_grad, "ff", 1),
+    CASE(sum_features, "fF", 0),
+    CASE(sum_features_grad, "Ff", 1),
+    CASE(window_bias, "ff", 0),
+    CASE(window_bias_grad, "fF", 1),
+    CASE(window_attention, "fffffF", 0),
+    CASE(strided_attention, "fffffF", 0),
+    CASE(window_attention_grad, "ffffffFfffF", 15),
+    CASE(strided_attention_grad, "ffffffFfffF", 15),
+    CASE(mse_loss, "fFdd", 3),
+    CASE(mse_loss, "fFFF", 3),
+    CASE(mse_loss_grad, "fFf", 0),
     CASE(amax, "fF", 0),
     CASE(amax, "qf", 0),
     CASE(amax_of_tokens, "fF", 0),
@@ -230,6 +277,19 @@ static const Sizes tall = {{['b'] = 13,
                             ['M'] = 2},
                            {1, 16}};
 
+/* Fields are as small as the table's other sizes let them be. */
+static void set_field(OpKind op, const Sizes *sizes, Sizes *own, Attrs *attrs)
+{
+    int64_t most = sizes == &wide ? 33 : 13;
+    own->size['h'] = sizes->size['s'] > most ? most : sizes->size['s'] + 1;
+    own->size['w'] = sizes->size['E'] > most ? most : sizes->size['E'];
+    own->size['c'] = sizes->size['X'], own->size['n'] = 3, own->size['u'] = 2, own->size['t'] = 3;
+    if (op_info(op)->flags & OP_TAKES) own->size['F'] = 4;
+    if (own->size['E'] > 24) own->size['E'] = 24;
+    attrs->scale = 0.2;
+    fields_set(op, sizes == &even || sizes == &tall, own->size, attrs);
+}
+
 static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
 {
     CudaCase c = cases[i];
@@ -243,6 +303,8 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
     c.attrs.top_k = sizes->size['K'], c.attrs.experts = sizes->size['e'];
     c.attrs.capacity = sizes->size['C'];
     c.attrs.normalise = strchr(c.types, 'F') != NULL; /* route: one of two cases */
+    Sizes own = *sizes;
+    if (fields_has(c.op)) set_field(c.op, sizes, &own, &c.attrs);
     return c;
 }
 
@@ -254,6 +316,8 @@ static Sizes sizes_of(OpKind op, const Sizes *sizes)
     Sizes own = *sizes;
     for (size_t i = 0; i < sizeof of_logits / sizeof of_logits[0]; i++)
         if (op == of_logits[i]) own.size['N'] = own.size['e'];
+    Attrs ignored = {0};
+    if (fields_has(op)) set_field(op, sizes, &own, &ignored);
     return own;
 }
 
@@ -383,7 +447,8 @@ static void every_number_is_rounded(void **state)
 static void none_is_forgotten(void **state)
 {
     (void)state;
-    static const OpKind others[] = {OP_batch, OP_attention, OP_attention_grad};
+    static const OpKind others[] = {OP_batch, OP_field, OP_offsets, OP_attention,
+                                    OP_attention_grad};
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
         bool found = op_info(op)->class_ != OP_CLASS_compute;
         for (uint32_t i = 0; i < N_CASES; i++) found |= cases[i].op == op;

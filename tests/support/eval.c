@@ -98,6 +98,11 @@ KernelArgs eval_args(OpKind op, const Attrs *attrs, const Value *args, uint32_t 
         if (part->valid[letter] > 0) a.valid[letter] = part->valid[letter];
         if (part->valid[letter] == PART_EMPTY) a.valid[letter] = 0;
     }
+    for (const char *l = "HW"; *l && op_info(op)->flags & OP_WINDOWED; l++) { /* rows of h~, w~ */
+        const unsigned char rows = (unsigned char)*l;
+        a.size[rows] = a.valid[rows] = local->size[rows];
+        if (part != NULL) a.start[rows] = part->start[rows];
+    }
     for (const char *l = local->ellipsis; *l; l++) a.rows *= local->size[(unsigned char)*l];
     return a;
 }

@@ -13,6 +13,7 @@
 #include "planner/base/rng.h"
 #include "tests/support/choices.h"
 #include "tests/support/eval.h"
+#include "tests/support/fields.h"
 
 enum { SEED = 77, SAMPLE = 60 };
 #define TOLERANCE 1e-8
@@ -25,11 +26,12 @@ typedef struct Case {
     Eval eval;
     Value weight[MAX_OUT]; /* the scalar is the sum of weight * output over all outputs */
     bool large;
+    int64_t size['z' + 1];
 } Case;
 
 static bool is_loss(OpKind op)
 {
-    return op == OP_xent_loss || op == OP_xent_loss_mean;
+    return op == OP_xent_loss || op == OP_xent_loss_mean || op == OP_mse_loss;
 }
 
 static bool is_ids(OpKind op, uint32_t arg)
@@ -38,11 +40,13 @@ static bool is_ids(OpKind op, uint32_t arg)
 }
 
 /* Inputs that are constants by design. No gradient flows to the maximum, because it cancels out.
- * The gradient of a spectral norm goes directly to its weight. */
+ * The gradient of a spectral norm goes directly to its weight. A target is given. Distances from a
+ * mean sum to zero, whatever the mean. */
 static bool is_constant(OpKind op, uint32_t arg)
 {
+    if (op == OP_mse_loss) return arg == 1;
     return (op == OP_xent_sumexp && arg == 1) || (is_loss(op) && arg == 0) ||
-           (op == OP_divide && arg == 1);
+           (op == OP_divide && arg == 1) || (op == OP_group_spread && arg == 1);
 }
 
 static int64_t size_of(char letter, bool large)
@@ -50,10 +54,11 @@ static int64_t size_of(char letter, bool large)
     static const struct {
         char letter;
         int64_t small, large;
-    } sizes[] = {{'b', 2, 2}, {'s', 3, 37}, {'k', 5, 9}, {'n', 4, 8},  {'g', 2, 2},
-                 {'r', 3, 2}, {'e', 2, 3},  {'v', 7, 7}, {'T', 5, 71}, {'D', 11, 19},
-                 {'E', 4, 6}, {'y', 3, 3},  {'z', 5, 5}, {'F', 3, 3},  {'f', 3, 2},
-                 {'c', 3, 5}, {'S', 4, 9},  {'K', 2, 3}, {'C', 5, 9},  {'N', 5, 7}};
+    } sizes[] = {{'b', 2, 2}, {'s', 3, 37}, {'k', 5, 9},  {'n', 4, 8},   {'g', 2, 2}, {'r', 3, 2},
+                 {'e', 2, 3}, {'v', 7, 7},  {'T', 5, 71}, {'D', 11, 19}, {'E', 4, 6}, {'y', 3, 3},
+                 {'z', 5, 5}, {'F', 3, 3},  {'f', 3, 2},  {'c', 3, 5},   {'S', 4, 9}, {'K', 2, 3},
+                 {'C', 5, 9}, {'N', 5, 7},  {'h', 4, 7},  {'w', 3, 6},   {'u', 2, 3}, {'t', 2, 1},
+                 {'X', 2, 2}, {'d', 2, 3},  {'p', 3, 2},  {'q', 3, 2}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].letter == letter) return large ? sizes[i].large : sizes[i].small;
     fail_msg("no size for index %c", letter);
@@ -68,7 +73,12 @@ static uint32_t term_dims(const Case *c, const SigTerm *term, int64_t dim[MAX_DI
             dim[n++] = size_of('y', c->large);
             dim[n++] = size_of('z', c->large);
         }
-        if (d < term->n_dims) dim[n++] = size_of(term->dim[d].letter, c->large);
+        if (d == term->n_dims) continue;
+        int letter = term->dim[d].letter, inner = term->dim[d].inner;
+        if (term->dim[d].reads) letter += 'A' - 'a';
+        dim[n] = c->size[letter] ? c->size[letter] : size_of((char)letter, c->large);
+        if (inner) dim[n] *= c->size[inner] ? c->size[inner] : size_of((char)inner, c->large);
+        n++;
     }
     return n;
 }
@@ -82,7 +92,7 @@ static void fill_input(Case *c, uint32_t arg, Value *v)
         if (is_ids(c->op, arg)) {
             x = (double)rng_below(SEED, arg, (uint64_t)i, (uint64_t)size_of('v', c->large));
             if (c->op != OP_embed && i % 3 == 1) x = -1;
-        } else if (is_loss(c->op) && arg == 1) {
+        } else if ((is_loss(c->op) && arg == 1) || (c->op == OP_group_norm && arg == 2)) {
             x = 0.5 + fabs(x); /* a sum of exponentials is positive */
         }
         value_set(v, i, x);
@@ -95,13 +105,6 @@ static void make_case(Case *c, OpKind op, bool large, bool causal)
     const Signature *sig = &op_info(op)->sig;
     *c = (Case){.op = op, .arena = arena_new(), .large = large};
     graph_init(&c->graph, c->arena);
-    TensorId in[MAX_IN];
-    for (uint32_t i = 0; i < sig->n_in; i++) {
-        int64_t dim[MAX_DIMS];
-        uint32_t n = term_dims(c, &sig->in[i], dim);
-        in[i] = graph_tensor(&c->graph, c->arena, arena_print(c->arena, "in%u", i), ROLE_input,
-                             is_ids(op, i) ? DT_i32 : DT_f64, n, dim, (Loc){0});
-    }
     Attrs attrs = {.scale = 0.6,
                    .eps = 1e-3,
                    .theta = 50,
@@ -116,6 +119,18 @@ static void make_case(Case *c, OpKind op, bool large, bool causal)
     attrs.capacity = size_of('C', large);
     attrs.normalise = causal;
     if (op_info(op)->flags & OP_TAKES) attrs.first = 1, attrs.count = op == OP_part_head ? 1 : 2;
+    if (fields_has(op)) {
+        static const char given[] = "bcnghwut";
+        for (const char *l = given; *l; l++) c->size[(int)*l] = size_of(*l, large);
+        fields_set(op, causal, c->size, &attrs);
+    }
+    TensorId in[MAX_IN];
+    for (uint32_t i = 0; i < sig->n_in; i++) {
+        int64_t dim[MAX_DIMS];
+        uint32_t n = term_dims(c, &sig->in[i], dim);
+        in[i] = graph_tensor(&c->graph, c->arena, arena_print(c->arena, "in%u", i), ROLE_input,
+                             is_ids(op, i) ? DT_i32 : DT_f64, n, dim, (Loc){0});
+    }
     Diag diag = diag_in(c->arena);
     TensorId out =
         graph_op(&c->graph, c->arena, op, in, sig->n_in, DT_f64, &attrs, 0, (Loc){0}, &diag);
@@ -243,7 +258,7 @@ static void test_every_gradient(void **state)
         n++;
         for (int k = 0; k < 8; k++) {
             bool causal = (k & 4) != 0;
-            if (causal && op != OP_attention && op != OP_route) continue;
+            if (causal && op != OP_attention && op != OP_route && !fields_has(op)) continue;
             worst = fmax(worst, check_op(op, (k & 1) != 0, causal, (k & 2) != 0));
         }
     }
@@ -253,16 +268,22 @@ static void test_every_gradient(void **state)
 
 /* Ops through which no gradient may flow. */
 static const OpKind without_gradient[] = {
-    OP_batch, OP_embed_grad, OP_position_grad, OP_bias_grad, OP_rmsnorm_grad, OP_rmsnorm_heads_grad,
-    OP_layernorm_grad, OP_rope_grad, OP_attention_grad, OP_silu_grad, OP_gelu_grad, OP_pass,
-    OP_segment_grad, OP_topk, OP_slots, OP_route_grad, OP_dispatch_grad, OP_combine_grad,
-    OP_combine_weights, OP_balance_grad, OP_charge_grad, OP_part_grad, OP_part_heads_grad,
-    OP_part_head_grad, OP_tokens_grad, OP_xent_max, OP_xent_loss_grad, OP_xent_loss_mean_grad,
-    OP_xent_smooth_grad, OP_xent_sumexp_grad, OP_xent_pick_grad, OP_amax, OP_amax_of_tokens,
-    OP_amax_over_tokens, OP_amax_of_first, OP_amax_over_first, OP_amax_of_last, OP_amax_over_last,
-    OP_quantise, OP_quantise_of_tokens, OP_quantise_over_tokens, OP_quantise_of_first,
-    OP_quantise_over_first, OP_quantise_of_last, OP_quantise_over_last, OP_turn_tokens,
-    OP_turn_first, OP_turn_last, OP_amax_range, OP_quantise_range,
+    OP_batch, OP_sigmoid_grad, OP_relu_grad, OP_field, OP_conv2d_weight, OP_conv2d_groups_weight,
+    OP_channel_bias_grad, OP_channel_norm_grad, OP_group_sum_grad, OP_group_spread_grad,
+    OP_group_norm_grad, OP_group_norm_weight, OP_avg_pool2d_grad, OP_max_pool2d_grad,
+    OP_resize_grad, OP_pixel_unshuffle, OP_concat_first, OP_concat_last, OP_mse_loss_grad,
+    OP_offsets, OP_sum_features_grad, OP_window_bias_grad, OP_window_attention_grad,
+    OP_strided_attention_grad, OP_channels_grad, OP_embed_grad, OP_position_grad, OP_bias_grad,
+    OP_rmsnorm_grad, OP_rmsnorm_heads_grad, OP_layernorm_grad, OP_rope_grad, OP_attention_grad,
+    OP_silu_grad, OP_gelu_grad, OP_pass, OP_segment_grad, OP_topk, OP_slots, OP_route_grad,
+    OP_dispatch_grad, OP_combine_grad, OP_combine_weights, OP_balance_grad, OP_charge_grad,
+    OP_part_grad, OP_part_heads_grad, OP_part_head_grad, OP_tokens_grad, OP_xent_max,
+    OP_xent_loss_grad, OP_xent_loss_mean_grad, OP_xent_smooth_grad, OP_xent_sumexp_grad,
+    OP_xent_pick_grad, OP_amax, OP_amax_of_tokens, OP_amax_over_tokens, OP_amax_of_first,
+    OP_amax_over_first, OP_amax_of_last, OP_amax_over_last, OP_quantise, OP_quantise_of_tokens,
+    OP_quantise_over_tokens, OP_quantise_of_first, OP_quantise_over_first, OP_quantise_of_last,
+    OP_quantise_over_last, OP_turn_tokens, OP_turn_first, OP_turn_last, OP_amax_range,
+    OP_quantise_range,
     /* its gradient goes through the norm: test_spectral */
     OP_project_of_first, OP_project_over_first, OP_project_of_last, OP_project_over_last,
     OP_inner_product, OP_normalise, OP_divide_dot, OP_outer_first, OP_outer_last, OP_fill, OP_sumsq,

@@ -11,8 +11,10 @@
 #include <string.h>
 
 #include "kernels/number.h"
+#include "planner/ir/op_private.h"
 #include "tests/support/choices.h"
 #include "tests/support/eval.h"
+#include "tests/support/fields.h"
 
 static Arena *arena;
 
@@ -127,6 +129,12 @@ static const Case cases[] = {
     {OP_mul, "fff", {{B, S, K, N}, {B, S, K, N}, {B, S, K, N}}, 1},
     {OP_silu, "ff", {{B, S, K, N}, {B, S, K, N}}, 0},
     {OP_silu_grad, "fff", {{B, S, K, N}, {B, S, K, N}, {B, S, K, N}}, 1},
+    {OP_sigmoid, "ff", {{B, S, K, N}, {B, S, K, N}}, 0},
+    {OP_sigmoid_grad, "fff", {{B, S, K, N}, {B, S, K, N}, {B, S, K, N}}, 1},
+    {OP_relu, "ff", {{B, S, K, N}, {B, S, K, N}}, 0},
+    {OP_relu_grad, "fff", {{B, S, K, N}, {B, S, K, N}, {B, S, K, N}}, 1},
+    {OP_sum_features, "fF", {{B, S, K}, {B, S}}, 0},
+    {OP_sum_features_grad, "Ff", {{B, S}, {B, S, K}}, 1},
     {OP_gelu, "ff", {{B, S, K, N}, {B, S, K, N}}, 0},
     {OP_gelu_grad, "fff", {{B, S, K, N}, {B, S, K, N}, {B, S, K, N}}, 1},
     {OP_dropout, "ff", {{B, S, K, N}, {B, S, K, N}}, 1},
@@ -214,6 +222,16 @@ static void run(const Case *c, const Attrs *attrs, Value *value, uint32_t n_in, 
     eval_op_scratch(c->op, attrs, value, n_in, n - n_in, bytes > 0 ? &value[n] : NULL, &control);
 }
 
+static void field_sizes(OpKind op, int64_t size['z' + 1], Attrs *attrs)
+{
+    static const char letters[] = "bcnghwutskEFX";
+    static const int64_t sizes[] = {2, 3, 2, 2, 4, 5, 2, 2, 5, 3, 4, 5, 2};
+    for (size_t i = 0; letters[i]; i++) size[(int)letters[i]] = sizes[i];
+    attrs->first = op == OP_channels || op == OP_channels_grad;
+    attrs->count = size['X'];
+    fields_set(op, 0, size, attrs);
+}
+
 static void check(const Case *c, DType low, uint32_t accumulate)
 {
     uint32_t n = (uint32_t)strlen(c->types), n_in = op_info(c->op)->sig.n_in;
@@ -238,6 +256,8 @@ static void check(const Case *c, DType low, uint32_t accumulate)
     bool scores = c->op == OP_topk || c->op == OP_route || c->op == OP_route_grad ||
                   c->op == OP_balance || c->op == OP_balance_grad;
     attrs.experts = scores ? N : E;
+    int64_t size['z' + 1] = {0};
+    if (fields_has(c->op)) field_sizes(c->op, size, &attrs);
     assert_int_equal(n, n_in + op_info(c->op)->sig.n_out);
     for (uint32_t i = 0; i < n; i++) {
         DType t = type_of(c->types[i], low);
@@ -282,16 +302,48 @@ static void every_op(void **state)
         }
 }
 
+static bool is_of_fields(OpKind op)
+{
+    const OpInfo *info = op_info(op);
+    return fields_has(op) && info->sig.n_in > 0 && info->class_ == OP_CLASS_compute;
+}
+
+/* Ops of fields have the sizes that fit their attributes. */
+static void every_op_of_fields(void **state)
+{
+    (void)state;
+    uint32_t n = 0;
+    for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
+        const OpInfo *info = op_info(op);
+        char types[MAX_ARGS + 1] = "ffffffffffff";
+        Case c = {.op = op, .types = types};
+        int64_t size['z' + 1] = {0};
+        Attrs ignored = {0};
+        if (!is_of_fields(op)) continue;
+        n++;
+        field_sizes(op, size, &ignored);
+        types[info->sig.n_in + info->sig.n_out] = 0;
+        if (op == OP_mse_loss) types[2] = types[3] = 'd';
+        for (uint32_t i = 0; types[i]; i++)
+            (void)fields_dims(sig_term(&info->sig, i), size, c.dim[i]);
+        for (int k = 0; k < 2; k++) {
+            check(&c, k ? DT_bf16 : DT_f16, 0);
+            if (info->flags & OP_ACCUMULATES) check(&c, k ? DT_bf16 : DT_f16, 1);
+        }
+    }
+    assert_true(n > 30);
+}
+
 /* Ops that compute and are missing in the list above have their own test here, or no floating
  * point. */
 static void none_is_forgotten(void **state)
 {
     (void)state;
-    static const OpKind others[] = {OP_batch, OP_cast,      OP_fill,
-                                    OP_sumsq, OP_step_mean, OP_clip_coef};
+    static const OpKind others[] = {OP_batch, OP_field, OP_offsets,   OP_cast,
+                                    OP_fill,  OP_sumsq, OP_step_mean, OP_clip_coef};
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
         OpClass class_ = op_info(op)->class_;
-        bool found = class_ != OP_CLASS_compute;
+        bool found = class_ != OP_CLASS_compute || is_of_fields(op);
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) found |= cases[i].op == op;
         for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) found |= others[i] == op;
         if (!found) fail_msg("%s", op_info(op)->name);
@@ -340,6 +392,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_op, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_op_of_fields, setup, teardown),
         cmocka_unit_test_setup_teardown(none_is_forgotten, setup, teardown),
         cmocka_unit_test_setup_teardown(sums_of_squares, setup, teardown),
         cmocka_unit_test_setup_teardown(casts_and_fills, setup, teardown),

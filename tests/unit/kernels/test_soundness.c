@@ -17,6 +17,7 @@
 #include "planner/ir/graph.h"
 #include "tests/support/choices.h"
 #include "tests/support/eval.h"
+#include "tests/support/fields.h"
 
 enum { SEED = 20240607, MAX_PARTS = 3, UPPER_SIZE = 12 };
 
@@ -56,12 +57,20 @@ static void fill_data(void *self, int64_t step, uint32_t microbatch, int64_t fir
     }
 }
 
-static const DataSource data = {.fill = fill_data};
+static void fill_line(void *self, const FieldLine *line, double *values)
+{
+    (void)self;
+    for (int64_t i = 0; i < line->n; i++)
+        values[i] = (double)line->sample + 0.1 * (double)line->channel + 7 * (double)line->row +
+                    31 * (double)(line->column + i) + (line->is_target ? 0.5 : 0);
+}
+
+static const DataSource data = {.fill = fill_data, .line = fill_line};
 static const Control control = {.step = 2, .lr = 0.1, .data = &data};
 
 static bool is_loss(OpKind op)
 {
-    return op == OP_xent_loss || op == OP_xent_loss_mean;
+    return op == OP_xent_loss || op == OP_xent_loss_mean || op == OP_mse_loss;
 }
 
 static bool is_loss_grad(OpKind op)
@@ -91,10 +100,13 @@ static DType dtype_of(const Case *c, uint32_t arg)
 static bool is_positive(OpKind op, uint32_t arg)
 {
     return ((op == OP_rmsnorm_grad || op == OP_rmsnorm_heads_grad) && arg == 3) ||
-           (op == OP_layernorm_grad && arg == 4) || (is_loss(op) && arg == 1) ||
-           (is_loss_grad(op) && arg == 1) || (op == OP_adamw && arg == 2) || op == OP_clip_coef ||
-           op == OP_step_mean || (op == OP_normalise && arg == 2) ||
-           (op == OP_divide && arg == 1) || (op == OP_divide_dot && arg == 2) ||
+           ((op == OP_layernorm_grad || op == OP_channel_norm_grad) && arg == 4) ||
+           (op == OP_group_norm && arg == 2) ||
+           ((op == OP_group_norm_grad || op == OP_group_norm_weight) && arg == 3) ||
+           (is_loss(op) && arg == 1) || (is_loss_grad(op) && arg == 1) ||
+           (op == OP_adamw && arg == 2) || op == OP_clip_coef || op == OP_step_mean ||
+           (op == OP_normalise && arg == 2) || (op == OP_divide && arg == 1) ||
+           (op == OP_divide_dot && arg == 2) ||
            ((op_info(op)->flags & OP_QUANTISES || op == OP_quantise_range) && arg == 1) ||
            (op_info(op)->scaling != SCALING_none && arg >= 2);
 }
@@ -107,9 +119,9 @@ static void term_dims(const Case *c, const SigTerm *term, Value *v)
                 v->dim[v->n_dims++] = c->size[(unsigned char)*e];
         if (d == term->n_dims) break;
         unsigned char inner = (unsigned char)term->dim[d].inner;
-        assert_false(term->dim[d].reads);
-        v->dim[v->n_dims++] =
-            c->size[(unsigned char)term->dim[d].letter] * (inner ? c->size[inner] : 1);
+        int letter = term->dim[d].letter;
+        if (term->dim[d].reads) letter += 'A' - 'a';
+        v->dim[v->n_dims++] = c->size[letter] * (inner ? c->size[inner] : 1);
     }
 }
 
@@ -171,7 +183,8 @@ static void case_sizes(Case *c, char named, int64_t size)
                  {'r', 3},          {'e', 2}, {'v', 9}, {'x', 11},         {'y', 3},
                  {'z', 2},          {'N', 4}, {'M', 2}, {'T', UPPER_SIZE}, {'D', UPPER_SIZE},
                  {'E', UPPER_SIZE}, {'F', 3}, {'X', 2}, {'f', 3},          {'c', 3},
-                 {'S', 5},          {'K', 2}, {'C', 7}};
+                 {'S', 5},          {'K', 2}, {'C', 7}, {'h', 6},          {'w', 4},
+                 {'u', 2},          {'t', 3}, {'d', 2}, {'p', 3},          {'q', 3}};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         c->size[(unsigned char)small[i].letter] = small[i].size;
     if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9; /* more than are taken */
@@ -207,6 +220,7 @@ static void make_case(Case *c, bool causal)
     c->n_in = sig->n_in;
     c->n_out = sig->n_out;
     c->attrs = attrs_of(c, causal);
+    fields_set(c->op, causal, c->size, &c->attrs);
     for (uint32_t i = 0; i < c->n_in + c->n_out; i++) {
         Value shape = {.dtype = dtype_of(c, i)};
         term_dims(c, i < c->n_in ? &sig->in[i] : &sig->out[i - c->n_in], &shape);
@@ -225,6 +239,14 @@ typedef struct Cut {
     int64_t outer, size, inner, part, start, valid;
 } Cut;
 
+/* Does dimension d of the argument hold the rows that windows read? */
+static bool has_windows(const Case *c, uint32_t arg, int d)
+{
+    const Signature *sig = &op_info(c->op)->sig;
+    const SigTerm *t = arg < c->n_in ? &sig->in[arg] : &sig->out[arg - c->n_in];
+    return t->ellipsis < 0 && t->dim[d].reads;
+}
+
 static Cut cut_of(const Value *whole, int d, uint32_t n_parts, uint32_t i)
 {
     Cut c = {.outer = 1, .size = whole->dim[d], .inner = 1};
@@ -238,23 +260,38 @@ static Cut cut_of(const Value *whole, int d, uint32_t n_parts, uint32_t i)
     return c;
 }
 
+/* The rows that the part's windows read: they overlap those of other parts. */
+static Cut cut_for(const Case *c, uint32_t arg, const Value *whole, int d, uint32_t i)
+{
+    Cut cut = cut_of(whole, d, c->n_parts, i);
+    if (!has_windows(c, arg, d)) return cut;
+    int64_t all = c->binding.size[(int)c->letter], lo, hi;
+    int64_t part = (all + c->n_parts - 1) / c->n_parts;
+    fields_rows(c->op, &c->binding, &c->attrs, c->letter, part * i, part * (i + 1), &lo, &hi);
+    cut.start = lo;
+    cut.part = cut.valid = hi - lo;
+    return cut;
+}
+
 /* Returns the index in the whole of element i of a part; -1 for padding. */
 static int64_t whole_index(const Cut *c, int64_t i)
 {
     int64_t inner = i % c->inner, at = i / c->inner % c->part, outer = i / c->inner / c->part;
     if (at >= c->valid) return -1;
-    return (outer * c->size + c->start + at) * c->inner + inner;
+    return (outer * c->size + (c->start + at + c->size) % c->size) * c->inner + inner;
 }
 
-static Value local_value(const Case *c, const Value *whole, int8_t on, uint32_t part, bool copy)
+static Value local_value(const Case *c, uint32_t arg, int8_t on, uint32_t part)
 {
+    const Value *whole = &c->args[arg];
+    const bool copy = arg < c->n_in;
     Value v = {.dtype = whole->dtype, .n_dims = whole->n_dims};
     memcpy(v.dim, whole->dim, sizeof v.dim);
     if (!layout_is_split(on)) {
         if (copy) return *whole;
         return new_output(c, v.n_dims, v.dim, v.dtype);
     }
-    Cut cut = cut_of(whole, layout_dim(on), c->n_parts, part);
+    Cut cut = cut_for(c, arg, whole, layout_dim(on), part);
     v.dim[layout_dim(on)] = cut.part;
     v = new_output(c, v.n_dims, v.dim, v.dtype);
     if (!copy) return v;
@@ -272,10 +309,13 @@ static bool padding_is_zero(OpKind op)
            op == OP_xent_sumexp_grad || op == OP_xent_pick_grad || op == OP_xent_smooth_grad;
 }
 
-static void join(const Case *c, Value *joined, const Value *local, int8_t on, uint32_t part)
+static void join(const Case *c, uint32_t arg, Value *joined, const Value *local, int8_t on,
+                 uint32_t part)
 {
     Cut cut = {0};
-    if (layout_is_split(on)) cut = cut_of(joined, layout_dim(on), c->n_parts, part);
+    const bool adds = layout_is_split(on) && has_windows(c, arg, layout_dim(on));
+    if (layout_is_split(on)) cut = cut_for(c, arg, joined, layout_dim(on), part);
+    if (adds && part == 0) zero(joined);
     for (int64_t i = 0; i < value_elements(local); i++) {
         double x = value_get(local, i);
         int64_t to = layout_is_split(on) ? whole_index(&cut, i) : i;
@@ -284,7 +324,7 @@ static void join(const Case *c, Value *joined, const Value *local, int8_t on, ui
             continue;
         }
         double old = value_get(joined, to);
-        if (on == PARTIAL_SUM && part > 0) x += old;
+        if ((on == PARTIAL_SUM && part > 0) || adds) x += old;
         if (on == PARTIAL_MAX && part > 0) x = fmax(x, old);
         if (on == WHOLE && part > 0) assert_true(memcmp(&x, &old, sizeof x) == 0);
         value_set(joined, to, x);
@@ -309,7 +349,7 @@ static int8_t expected_layout(const Case *c, uint32_t arg)
 {
     for (int d = 0; d < c->binding.n_dims[arg]; d++)
         if (c->binding.letter[arg][d] == c->letter) return SPLIT(d);
-    if (arg < c->n_in) return WHOLE;
+    if (arg < c->n_in || c->n_in == 0) return WHOLE; /* of nothing each rank makes all */
     return op_info(c->op)->reduce == REDUCE_max ? PARTIAL_MAX : PARTIAL_SUM;
 }
 
@@ -326,16 +366,22 @@ static double split_run(const Case *c)
     for (uint32_t part = 0; part < c->n_parts; part++) {
         Value local[MAX_ARGS];
         for (uint32_t i = 0; i < c->n_in + c->n_out; i++)
-            local[i] = local_value(c, &c->args[i], expected_layout(c, i), part, i < c->n_in);
+            local[i] = local_value(c, i, expected_layout(c, i), part);
         int64_t all = c->binding.size[l], size = (all + c->n_parts - 1) / c->n_parts;
         int64_t start = size * part;
         Part p = {.global = &c->binding};
         p.start[l] = start;
         p.valid[l] = all - start < size ? all - start : size;
         if (p.valid[l] <= 0) p.valid[l] = PART_EMPTY;
+        if (c->binding.size[l - 'a' + 'A'] && op_info(c->op)->flags & OP_WINDOWED) {
+            int64_t end;
+            fields_rows(c->op, &c->binding, &c->attrs, c->letter, start, start + size,
+                        &p.start[l - 'a' + 'A'], &end);
+        }
         eval_op(c->op, &c->attrs, local, c->n_in, c->n_out, &p, &control, 1);
         for (uint32_t j = 0; j < c->n_out; j++)
-            join(c, &joined[j], &local[c->n_in + j], expected_layout(c, c->n_in + j), part);
+            join(c, c->n_in + j, &joined[j], &local[c->n_in + j], expected_layout(c, c->n_in + j),
+                 part);
     }
     for (uint32_t j = 0; j < c->n_out; j++) {
         double d = difference(&joined[j], &c->args[c->n_in + j]);
@@ -419,10 +465,20 @@ static void test_capitals_must_be_whole(void **state)
     static const struct {
         OpKind op;
         char letter;
-    } capitals[] = {{OP_rmsnorm, 'D'},       {OP_layernorm, 'D'},          {OP_rope, 'E'},
-                    {OP_attention, 'T'},     {OP_attention, 'E'},          {OP_rmsnorm_grad, 'D'},
-                    {OP_rope_grad, 'E'},     {OP_layernorm_grad, 'D'},     {OP_attention_grad, 'E'},
-                    {OP_rmsnorm_heads, 'E'}, {OP_rmsnorm_heads_grad, 'E'}, {OP_slots, 'S'}};
+    } capitals[] = {{OP_rmsnorm, 'D'},
+                    {OP_layernorm, 'D'},
+                    {OP_rope, 'E'},
+                    {OP_attention, 'T'},
+                    {OP_attention, 'E'},
+                    {OP_rmsnorm_grad, 'D'},
+                    {OP_rope_grad, 'E'},
+                    {OP_layernorm_grad, 'D'},
+                    {OP_attention_grad, 'E'},
+                    {OP_rmsnorm_heads, 'E'},
+                    {OP_rmsnorm_heads_grad, 'E'},
+                    {OP_slots, 'S'},
+                    {OP_channel_norm, 'C'},
+                    {OP_conv2d, 'I'}};
     for (size_t i = 0; i < sizeof capitals / sizeof *capitals; i++)
         for (uint32_t parts = 2; parts <= MAX_PARTS; parts++) {
             assert_false(op_may_split(capitals[i].op, capitals[i].letter));

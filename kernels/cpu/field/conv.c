@@ -1,0 +1,192 @@
+/* Convolutions and their gradients, as products of the weight with tiles of columns: column p of a
+ * tile holds what the windows of output point p read, one row a tap. A convolution of single points
+ * needs no tile. */
+#ifndef REAL
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/field/field.h"
+
+enum { TILE_POINTS = 128, TILE_TAPS = 192 };
+
+/* Of one sample and group: x [c,H,W], weight [n,c,I,J], y [n,h,w]. */
+typedef struct Conv {
+    Along h, w;
+    int64_t batch, groups, c, n, taps_h, taps_w;
+    int64_t points, taps, plane; /* of y; of a window; of x */
+    bool single;                 /* the columns are x itself */
+} Conv;
+
+/* The tile: points [point, point + n_points) of taps [tap, tap + n_taps). */
+typedef struct Tile {
+    int64_t point, n_points, tap, n_taps;
+} Tile;
+
+static Conv conv_of(OpKind op, const KernelArgs *a)
+{
+    Conv v = {.h = field_along(op, a, 'h'),
+              .w = field_along(op, a, 'w'),
+              .batch = a->size['b'],
+              .groups = a->size['g'] ? a->size['g'] : 1,
+              .c = a->size['c'],
+              .n = a->size['n'],
+              .taps_h = a->size['I'],
+              .taps_w = a->size['J']};
+    v.points = v.h.n * v.w.n;
+    v.taps = v.c * v.taps_h * v.taps_w;
+    v.plane = v.h.rows * v.w.rows;
+    const Window *h = &v.h.window, *w = &v.w.window;
+    v.single = v.taps_h * v.taps_w == 1 && h->stride == 1 && w->stride == 1 && h->before == 0 &&
+               w->before == 0 && v.h.rows == v.h.n && v.w.rows == v.w.n;
+    return v;
+}
+
+static bool next_tile(const Conv *v, Tile *t)
+{
+    t->tap += t->n_taps;
+    if (t->n_points == 0 || t->tap >= v->taps) {
+        t->tap = 0;
+        t->point += t->n_points;
+    }
+    if (t->point >= v->points) return false;
+    t->n_points = v->points - t->point < TILE_POINTS ? v->points - t->point : TILE_POINTS;
+    t->n_taps = v->taps - t->tap < TILE_TAPS ? v->taps - t->tap : TILE_TAPS;
+    if (v->single) t->n_points = v->points, t->n_taps = v->taps;
+    return true;
+}
+
+#define KERNEL_FILE "kernels/cpu/field/conv.c"
+#include "kernels/cpu/real.h"
+
+BOTH(conv2d)
+BOTH(conv_transpose2d)
+BOTH(conv2d_weight)
+BOTH(conv2d_groups)
+BOTH(conv_transpose2d_groups)
+BOTH(conv2d_groups_weight)
+
+#else
+
+/* What one tap reads for the tile's points, or (back) the sums that go there. */
+static void F(move_tap)(const Conv *v, const Tile *t, int64_t tap, REAL *x, REAL *column, bool back)
+{
+    const Window *w = &v->w.window;
+    int64_t j = tap % v->taps_w, i = tap / v->taps_w % v->taps_h;
+    REAL *plane = x + tap / v->taps_w / v->taps_h * v->plane;
+    for (int64_t p = 0; p < t->n_points;) {
+        int64_t o = (t->point + p) / v->w.n, from = (t->point + p) % v->w.n;
+        int64_t n = v->w.n - from < t->n_points - p ? v->w.n - from : t->n_points - p;
+        int64_t row = field_row(&v->h, o, i);
+        if (row < 0 && !back) memset(column + p, 0, (size_t)n * sizeof *column);
+        REAL *line = plane + row * v->w.rows;
+        int64_t first = (v->w.start + from) * w->stride - w->before + j * w->dilation - v->w.first;
+        bool inside =
+            first >= 0 && first + (n - 1) * w->stride < v->w.held && from + n <= v->w.valid;
+        for (int64_t k = 0; row >= 0 && k < n; k++) {
+            int64_t at = inside ? first + k * w->stride : field_row(&v->w, from + k, j);
+            if (back && at >= 0) line[at] += column[p + k];
+            if (!back) column[p + k] = at < 0 ? 0 : line[at];
+        }
+        p += n;
+    }
+}
+
+/* The tile's columns [n_taps, n_points], and the distance between two of their rows. */
+static const REAL *F(columns)(const Conv *v, const Tile *t, const REAL *x, REAL *tile,
+                              int64_t *pitch)
+{
+    *pitch = v->single ? v->plane : TILE_POINTS;
+    if (v->single) return x;
+    for (int64_t k = 0; k < t->n_taps; k++)
+        F(move_tap)(v, t, t->tap + k, (REAL *)(uintptr_t)x, tile + k * TILE_POINTS, false);
+    return tile;
+}
+
+/* y [n, points] = weight [n, taps] columns [taps, points] */
+static void F(forward)(const Conv *v, const REAL *x, const REAL *weight, REAL *y, bool adds)
+{
+    REAL tile[TILE_TAPS * TILE_POINTS];
+    Tile t = {0, 0, 0, 0};
+    while (next_tile(v, &t)) {
+        int64_t pitch;
+        const REAL *columns = F(columns)(v, &t, x, tile, &pitch);
+        F(gemm)
+        (false, false, v->n, t.n_points, t.n_taps, 1, weight + t.tap, v->taps, columns, pitch,
+         adds || t.tap > 0 ? 1 : 0, y + t.point, v->points);
+    }
+}
+
+/* Into x, which is zero or added to: columns [taps, points] = weight^T [taps, n] y [n, points] */
+static void F(transposed)(const Conv *v, REAL *x, const REAL *weight, const REAL *y)
+{
+    REAL tile[TILE_TAPS * TILE_POINTS];
+    Tile t = {0, 0, 0, 0};
+    while (next_tile(v, &t)) {
+        F(gemm)
+        (true, false, t.n_taps, t.n_points, v->n, 1, weight + t.tap, v->taps, y + t.point,
+         v->points, v->single ? 1 : 0, v->single ? x : tile, v->single ? v->plane : TILE_POINTS);
+        for (int64_t k = 0; !v->single && k < t.n_taps; k++)
+            F(move_tap)(v, &t, t.tap + k, x, tile + k * TILE_POINTS, true);
+    }
+}
+
+/* weight [n, taps] += y [n, points] columns^T [points, taps] */
+static void F(of_weight)(const Conv *v, const REAL *x, const REAL *y, REAL *weight)
+{
+    REAL tile[TILE_TAPS * TILE_POINTS];
+    Tile t = {0, 0, 0, 0};
+    while (next_tile(v, &t)) {
+        int64_t pitch;
+        const REAL *columns = F(columns)(v, &t, x, tile, &pitch);
+        F(gemm)
+        (false, true, v->n, t.n_taps, t.n_points, 1, y + t.point, v->points, columns, pitch, 1,
+         weight + t.tap, v->taps);
+    }
+}
+
+/* x [b,(g c),H,W], weight [g,n,c,I,J] -> y [b,(g n),h,w] */
+static void F(conv2d_groups)(const KernelArgs *a)
+{
+    const Conv v = conv_of(OP_conv2d_groups, a);
+    const REAL *x = a->ptr[0], *weight = a->ptr[1];
+    REAL *y = a->ptr[2];
+    for (int64_t i = 0; i < v.batch * v.groups; i++) F(forward)
+    (&v, x + i * v.c * v.plane, weight + i % v.groups * v.n * v.taps, y + i * v.n * v.points,
+     cpu_accumulates(a, 0));
+}
+
+/* y [b,(g n),h,w], weight [g,n,c,I,J] -> x [b,(g c),H,W] */
+static void F(conv_transpose2d_groups)(const KernelArgs *a)
+{
+    const Conv v = conv_of(OP_conv_transpose2d_groups, a);
+    const REAL *y = a->ptr[0], *weight = a->ptr[1];
+    REAL *x = F(summed)(a, 0, v.batch * v.groups * v.c * v.plane);
+    for (int64_t i = 0; i < v.batch * v.groups; i++) F(transposed)
+    (&v, x + i * v.c * v.plane, weight + i % v.groups * v.n * v.taps, y + i * v.n * v.points);
+}
+
+/* x [b,(g c),H,W], y [b,(g n),h,w] -> weight [g,n,c,I,J] */
+static void F(conv2d_groups_weight)(const KernelArgs *a)
+{
+    const Conv v = conv_of(OP_conv2d_groups_weight, a);
+    const REAL *x = a->ptr[0], *y = a->ptr[1];
+    REAL *weight = F(summed)(a, 0, v.groups * v.n * v.taps);
+    for (int64_t i = 0; i < v.batch * v.groups; i++) F(of_weight)
+    (&v, x + i * v.c * v.plane, y + i * v.n * v.points, weight + i % v.groups * v.n * v.taps);
+}
+
+/* A dense convolution is one group. */
+static void F(conv2d)(const KernelArgs *a)
+{
+    F(conv2d_groups)(a);
+}
+
+static void F(conv_transpose2d)(const KernelArgs *a)
+{
+    F(conv_transpose2d_groups)(a);
+}
+
+static void F(conv2d_weight)(const KernelArgs *a)
+{
+    F(conv2d_groups_weight)(a);
+}
+
+#endif

@@ -1,0 +1,65 @@
+/* Fields [b,c,h,w]: which element of an input a window's tap reads. Shared by both precisions. */
+#ifndef TANDEM_KERNELS_CPU_FIELD_H
+#define TANDEM_KERNELS_CPU_FIELD_H
+
+#include "kernels/kernel.h"
+#include "planner/ir/window.h"
+
+/* One direction of a field with windows: `n` output rows from global row `start` on, `rows` input
+ * rows from global row `first` on (below 0: what came from the other end), of `all` in the field.
+ */
+typedef struct Along {
+    Window window;
+    int64_t n, valid, start, rows, held, first, all;
+} Along;
+
+static inline Along field_along(OpKind op, const KernelArgs *a, char letter)
+{
+    const int outer = letter, rows = window_reach(letter);
+    return (Along){.window = op_window(op, a->binding, &a->attrs, letter),
+                   .n = a->size[outer],
+                   .valid = a->valid[outer],
+                   .start = a->start[outer],
+                   .rows = a->size[rows],
+                   .held = a->valid[rows],
+                   .first = a->start[rows],
+                   .all = a->binding->size[rows]};
+}
+
+/* Where the global row r lies among those held; -1: it is zero padding. */
+static inline int64_t field_held(const Along *x, int64_t r)
+{
+    if (r < x->first || r >= x->first + x->held) {
+        r = window_row(&x->window, x->all, r);
+        if (r < 0) return -1;
+    }
+    return r - x->first;
+}
+
+/* The row that tap i of output row o reads; -1: none. */
+static inline int64_t field_row(const Along *x, int64_t o, int64_t i)
+{
+    if (o >= x->valid) return -1;
+    const Window *w = &x->window;
+    return field_held(x, (x->start + o) * w->stride - w->before + i * w->dilation);
+}
+
+/* One output row of a resize is `low` times row `row[0]` and `high` times row `row[1]`. */
+typedef struct Mix {
+    int64_t row[2];
+    double share[2];
+} Mix;
+
+static inline Mix field_mix(const Along *x, int64_t o)
+{
+    const Window *w = &x->window;
+    const Interval reads = window_reads(w, x->start + o, x->start + o + 1);
+    Mix m = {{field_held(x, reads.lo), field_held(x, reads.hi - 1)}, {1, 0}};
+    if (w->nearest) return m;
+    double at = ((double)(x->start + o) + 0.5) * (double)w->from / (double)w->to - 0.5;
+    m.share[1] = at - (double)reads.lo;
+    m.share[0] = 1 - m.share[1];
+    return m;
+}
+
+#endif

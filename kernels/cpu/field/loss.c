@@ -1,0 +1,89 @@
+/* Batches of fields, and the mean squared error that weighs rows by their latitude. Rows lie evenly
+ * between the poles: the centre of row r of H is at latitude pi ((r + 1/2) / H - 1/2). */
+#ifndef REAL
+#include "kernels/cpu/cpu.h"
+#include "kernels/latitude.h"
+#include "kernels/number.h"
+
+/* What a row of the local part counts, by its global place. */
+static double row_weight(const KernelArgs *a, int64_t row)
+{
+    if (!a->attrs.latitude) return 1;
+    return latitude_weight(a->start['h'] + row, a->binding->size['h']);
+}
+
+static void put_number(const KernelArgs *a, uint32_t j, double x)
+{
+    const uint32_t arg = a->n_in + j;
+    if (cpu_accumulates(a, j)) x += number_read(a->dtype[arg], a->ptr[arg], 0);
+    number_write(a->dtype[arg], a->ptr[arg], 0, x);
+}
+
+#define KERNEL_FILE "kernels/cpu/field/loss.c"
+#include "kernels/cpu/real.h"
+
+BOTH(field)
+BOTH(mse_loss)
+BOTH(mse_loss_grad)
+
+#else
+
+/* -> input [b,c,h,w], target [b,n,h,w] */
+static void F(field)(const KernelArgs *a)
+{
+    enum { MOST = 512 };
+    double line[MOST];
+    const DataSource *data = a->control->data;
+    for (int k = 0; k < 2; k++) {
+        const int channel = k == 0 ? 'c' : 'n';
+        REAL *to = a->ptr[k];
+        FieldLine f = {.step = a->control->step,
+                       .microbatch = a->microbatch,
+                       .is_target = k == 1,
+                       .channels = a->binding->size[channel],
+                       .rows = a->binding->size['h'],
+                       .columns = a->binding->size['w']};
+        for (int64_t i = 0; i < a->size['b'] * a->size[channel] * a->size['h']; i++) {
+            f.row = a->start['h'] + i % a->size['h'];
+            f.channel = a->start[channel] + i / a->size['h'] % a->size[channel];
+            f.sample = a->start['b'] + i / a->size['h'] / a->size[channel];
+            for (int64_t at = 0; at < a->size['w']; at += f.n) {
+                f.column = a->start['w'] + at;
+                f.n = a->size['w'] - at < MOST ? a->size['w'] - at : MOST;
+                data->line(data->self, &f, line);
+                for (int64_t j = 0; j < f.n; j++) *to++ = (REAL)line[j];
+            }
+        }
+    }
+}
+
+/* prediction, target [b,C,h,w] -> loss, points */
+static void F(mse_loss)(const KernelArgs *a)
+{
+    const REAL *x = a->ptr[0], *target = a->ptr[1];
+    const int64_t columns = a->size['w'], lines = a->size['b'] * a->size['C'] * a->size['h'];
+    double loss = 0;
+    for (int64_t i = 0; i < lines; i++, x += columns, target += columns) {
+        double sum = 0;
+        for (int64_t k = 0; k < columns; k++) {
+            double away = (double)x[k] - (double)target[k];
+            sum += away * away;
+        }
+        loss += sum * row_weight(a, i % a->size['h']);
+    }
+    put_number(a, 0, loss * a->attrs.scale / (double)a->size['C']);
+    put_number(a, 1, (double)(a->size['b'] * a->size['h'] * columns));
+}
+
+static void F(mse_loss_grad)(const KernelArgs *a)
+{
+    const REAL *x = a->ptr[0], *target = a->ptr[1];
+    const int64_t columns = a->size['w'], lines = a->size['b'] * a->size['C'] * a->size['h'];
+    REAL *dx = a->ptr[2];
+    for (int64_t i = 0; i < lines; i++)
+        for (int64_t k = i * columns; k < (i + 1) * columns; k++)
+            dx[k] = (x[k] - target[k]) * (REAL)(2 * a->attrs.scale / (double)a->size['C'] *
+                                                row_weight(a, i % a->size['h']));
+}
+
+#endif

@@ -1,0 +1,200 @@
+/* Fields on other grids: pooling, resizing, points to channels and back; and channels put
+ * together. */
+#ifndef REAL
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/field/field.h"
+
+/* The window's element [i,j] of output point [h,w] in a plane of the input; -1: padding. */
+static int64_t tap_at(const Along *h, const Along *w, int64_t point, int64_t tap)
+{
+    int64_t row = field_row(h, point / w->n, tap / w->window.kernel);
+    int64_t column = field_row(w, point % w->n, tap % w->window.kernel);
+    return row < 0 || column < 0 ? -1 : row * w->rows + column;
+}
+
+#define KERNEL_FILE "kernels/cpu/field/sample.c"
+#include "kernels/cpu/real.h"
+
+BOTH(avg_pool2d)
+BOTH(avg_pool2d_grad)
+BOTH(max_pool2d)
+BOTH(max_pool2d_grad)
+BOTH(resize)
+BOTH(resize_grad)
+BOTH(pixel_shuffle)
+BOTH(pixel_unshuffle)
+BOTH(concat)
+BOTH(concat_first)
+BOTH(concat_last)
+
+#else
+
+static void F(avg_pool2d)(const KernelArgs *a)
+{
+    const Along h = field_along(OP_avg_pool2d, a, 'h'), w = field_along(OP_avg_pool2d, a, 'w');
+    const int64_t taps = h.window.kernel * w.window.kernel, points = h.n * w.n;
+    const REAL *x = a->ptr[0];
+    REAL *y = a->ptr[1];
+    for (int64_t i = 0; i < a->size['b'] * a->size['c']; i++, x += h.rows * w.rows)
+        for (int64_t p = 0; p < points; p++) {
+            REAL sum = 0;
+            for (int64_t t = 0; t < taps; t++) {
+                int64_t at = tap_at(&h, &w, p, t);
+                if (at >= 0) sum += x[at];
+            }
+            y[i * points + p] = sum / (REAL)taps;
+        }
+}
+
+static void F(avg_pool2d_grad)(const KernelArgs *a)
+{
+    const Along h = field_along(OP_avg_pool2d_grad, a, 'h');
+    const Along w = field_along(OP_avg_pool2d_grad, a, 'w');
+    const int64_t taps = h.window.kernel * w.window.kernel, points = h.n * w.n;
+    const int64_t planes = a->size['b'] * a->size['c'];
+    const REAL *dy = a->ptr[0];
+    REAL *dx = F(summed)(a, 0, planes * h.rows * w.rows);
+    for (int64_t i = 0; i < planes; i++, dx += h.rows * w.rows)
+        for (int64_t p = 0; p < points; p++)
+            for (int64_t t = 0; t < taps; t++) {
+                int64_t at = tap_at(&h, &w, p, t);
+                if (at >= 0) dx[at] += dy[i * points + p] / (REAL)taps;
+            }
+}
+
+/* The element of the window that is largest; of equal ones, and of NaNs, the first. -1: all of the
+ * window is padding, which is never the maximum. */
+static int64_t F(largest)(const Along *h, const Along *w, const REAL *x, int64_t point)
+{
+    int64_t best = -1;
+    for (int64_t t = 0; t < h->window.kernel * w->window.kernel; t++) {
+        int64_t at = tap_at(h, w, point, t);
+        if (at < 0) continue;
+        bool larger = best < 0 || x[at] > x[best] || (x[at] != x[at] && x[best] == x[best]);
+        if (larger) best = at;
+    }
+    return best;
+}
+
+static void F(max_pool2d)(const KernelArgs *a)
+{
+    const Along h = field_along(OP_max_pool2d, a, 'h'), w = field_along(OP_max_pool2d, a, 'w');
+    const int64_t points = h.n * w.n;
+    const REAL *x = a->ptr[0];
+    REAL *y = a->ptr[1];
+    for (int64_t i = 0; i < a->size['b'] * a->size['c']; i++, x += h.rows * w.rows)
+        for (int64_t p = 0; p < points; p++) {
+            int64_t at = F(largest)(&h, &w, x, p);
+            y[i * points + p] = at < 0 ? 0 : x[at];
+        }
+}
+
+static void F(max_pool2d_grad)(const KernelArgs *a)
+{
+    const Along h = field_along(OP_max_pool2d_grad, a, 'h');
+    const Along w = field_along(OP_max_pool2d_grad, a, 'w');
+    const int64_t points = h.n * w.n, planes = a->size['b'] * a->size['c'];
+    const REAL *dy = a->ptr[0], *x = a->ptr[1];
+    REAL *dx = F(summed)(a, 0, planes * h.rows * w.rows);
+    for (int64_t i = 0; i < planes; i++, x += h.rows * w.rows, dx += h.rows * w.rows)
+        for (int64_t p = 0; p < points; p++) {
+            int64_t at = F(largest)(&h, &w, x, p);
+            if (at >= 0) dx[at] += dy[i * points + p];
+        }
+}
+
+static void F(resize)(const KernelArgs *a)
+{
+    const Along h = field_along(OP_resize, a, 'h'), w = field_along(OP_resize, a, 'w');
+    const REAL *x = a->ptr[0];
+    REAL *y = a->ptr[1];
+    for (int64_t i = 0; i < a->size['b'] * a->size['c']; i++, x += h.rows * w.rows)
+        for (int64_t o = 0; o < h.n; o++) {
+            const Mix down = field_mix(&h, o);
+            const REAL *top = x + down.row[0] * w.rows, *bottom = x + down.row[1] * w.rows;
+            for (int64_t k = 0; k < w.n; k++) {
+                const Mix across = field_mix(&w, k);
+                const REAL left = (REAL)across.share[0], right = (REAL)across.share[1];
+                *y++ =
+                    (REAL)down.share[0] * (left * top[across.row[0]] + right * top[across.row[1]]) +
+                    (REAL)down.share[1] *
+                        (left * bottom[across.row[0]] + right * bottom[across.row[1]]);
+            }
+        }
+}
+
+static void F(resize_grad)(const KernelArgs *a)
+{
+    const Along h = field_along(OP_resize_grad, a, 'h'), w = field_along(OP_resize_grad, a, 'w');
+    const int64_t planes = a->size['b'] * a->size['c'];
+    const REAL *dy = a->ptr[0];
+    REAL *dx = F(summed)(a, 0, planes * h.rows * w.rows);
+    for (int64_t i = 0; i < planes; i++, dx += h.rows * w.rows)
+        for (int64_t o = 0; o < h.n; o++) {
+            const Mix down = field_mix(&h, o);
+            for (int64_t k = 0; k < w.n; k++, dy++) {
+                const Mix across = field_mix(&w, k);
+                for (int u = 0; u < 4; u++)
+                    dx[down.row[u / 2] * w.rows + across.row[u % 2]] +=
+                        *dy * (REAL)(down.share[u / 2] * across.share[u % 2]);
+            }
+        }
+}
+
+/* The element of [b,N I J,h,w] that element `at` of [b,N,h I,w J] is. */
+static int64_t F(unshuffled)(const KernelArgs *a, int64_t at)
+{
+    const int64_t down = a->size['I'], across = a->size['J'], h = a->size['h'], w = a->size['w'];
+    int64_t column = at % (w * across), row = at / (w * across) % (h * down);
+    int64_t plane = at / (w * across) / (h * down);
+    int64_t channel = (plane * down + row % down) * across + column % across;
+    return (channel * h + row / down) * w + column / across;
+}
+
+static void F(pixel_shuffle)(const KernelArgs *a)
+{
+    const REAL *x = a->ptr[0];
+    REAL *y = a->ptr[1];
+    for (int64_t i = 0; i < a->elements[1]; i++) y[i] = x[F(unshuffled)(a, i)];
+}
+
+static void F(pixel_unshuffle)(const KernelArgs *a)
+{
+    const REAL *dy = a->ptr[0];
+    REAL *dx = F(summed)(a, 0, a->elements[1]);
+    for (int64_t i = 0; i < a->elements[0]; i++) dx[F(unshuffled)(a, i)] += dy[i];
+}
+
+static void F(concat)(const KernelArgs *a)
+{
+    const int64_t points = a->size['h'] * a->size['w'];
+    const int64_t first = a->size['X'] * points, last = a->size['Y'] * points;
+    REAL *y = a->ptr[2];
+    for (int64_t b = 0; b < a->size['b']; b++, y += first + last) {
+        memcpy(y, (const REAL *)a->ptr[0] + b * first, (size_t)first * sizeof *y);
+        memcpy(y + first, (const REAL *)a->ptr[1] + b * last, (size_t)last * sizeof *y);
+    }
+}
+
+/* Channels [from, from + n) of each sample. */
+static void F(take_channels)(const KernelArgs *a, int64_t from, int64_t n)
+{
+    const int64_t points = a->size['h'] * a->size['w'], all = a->size['Z'] * points;
+    const REAL *dy = a->ptr[0];
+    REAL *dx = F(summed)(a, 0, a->size['b'] * n * points);
+    for (int64_t b = 0; b < a->size['b']; b++)
+        for (int64_t i = 0; i < n * points; i++)
+            dx[b * n * points + i] += dy[b * all + from * points + i];
+}
+
+static void F(concat_first)(const KernelArgs *a)
+{
+    F(take_channels)(a, 0, a->size['X']);
+}
+
+static void F(concat_last)(const KernelArgs *a)
+{
+    F(take_channels)(a, a->size['Z'] - a->size['Y'], a->size['Y']);
+}
+
+#endif

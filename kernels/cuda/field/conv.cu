@@ -1,0 +1,74 @@
+/* Convolutions and their gradients: sums over taps, over windows that read a point, over points. */
+#include "kernels/cuda/field/field.cuh"
+
+/* Output [b,(g n),h,w]; a term is a tap [c,I,J] of x [b,(g c),H,W] and weight [g,n,c,I,J]. */
+DEVICE float conv(const FieldArgs *a, int64_t i, int64_t t)
+{
+    int64_t p = i % a->points, plane = i / a->points, g = plane / a->n % a->groups;
+    int64_t at = field_tap(a, p, t % a->taps), b = plane / a->n / a->groups;
+    if (at < 0) return 0;
+    int64_t of_x = (b * a->groups + g) * a->c + t / a->taps;
+    return read_one(a->in[0], of_x * a->h.rows * a->w.rows + at) *
+           read_one(a->in[1], plane % (a->groups * a->n) * a->terms + t);
+}
+FIELD_SUM(conv)
+
+/* x [b,(g c),H,W]; a term is [n,I,J]: y [b,(g n),h,w] of the points whose tap reads this element.
+ */
+DEVICE float conv_back(const FieldArgs *a, int64_t i, int64_t t)
+{
+    int64_t plane = i / (a->h.rows * a->w.rows), at = i % (a->h.rows * a->w.rows);
+    int64_t c = plane % a->c, g = plane / a->c % a->groups, b = plane / a->c / a->groups;
+    int64_t tap = t % a->taps, n = t / a->taps;
+    float y = field_back(a, a->in[0], ((b * a->groups + g) * a->n + n) * a->points, at, tap);
+    return y * read_one(a->in[1], ((g * a->n + n) * a->c + c) * a->taps + tap);
+}
+FIELD_SUM(conv_back)
+
+/* weight [g,n,c,I,J]; a term is a point of a sample. */
+DEVICE float conv_weight(const FieldArgs *a, int64_t i, int64_t t)
+{
+    int64_t tap = i % a->taps, c = i / a->taps % a->c, n = i / a->taps / a->c % a->n;
+    int64_t g = i / a->taps / a->c / a->n, p = t % a->points, b = t / a->points;
+    int64_t at = field_tap(a, p, tap);
+    if (at < 0) return 0;
+    return read_one(a->in[0], ((b * a->groups + g) * a->c + c) * a->h.rows * a->w.rows + at) *
+           read_one(a->in[1], ((b * a->groups + g) * a->n + n) * a->points + p);
+}
+FIELD_SUM(conv_weight)
+
+static bool forward(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    FieldArgs p = field_args(args, 0);
+    field_windows(op, args, &p);
+    p.terms = p.c * p.taps;
+    return conv_launch(p, cuda, error);
+}
+
+static bool transposed(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    FieldArgs p = field_args(args, 0);
+    field_windows(op, args, &p);
+    p.terms = p.n * p.taps;
+    return conv_back_launch(p, cuda, error);
+}
+
+static bool of_weight(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    FieldArgs p = field_args(args, 0);
+    field_windows(op, args, &p);
+    p.terms = p.batch * p.points;
+    return conv_weight_launch(p, cuda, error);
+}
+
+#define CONV(op, how)                                                                              \
+    bool cuda_##op(const KernelArgs *args, const CudaContext *cuda, CudaError *error)              \
+    {                                                                                              \
+        return how(OP_##op, args, cuda, error);                                                    \
+    }
+CONV(conv2d, forward)
+CONV(conv2d_groups, forward)
+CONV(conv_transpose2d, transposed)
+CONV(conv_transpose2d_groups, transposed)
+CONV(conv2d_weight, of_weight)
+CONV(conv2d_groups_weight, of_weight)

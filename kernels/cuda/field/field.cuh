@@ -1,0 +1,186 @@
+/* Kernels of fields [b,c,h,w], plain ones: each number of an output is a sum of terms, which one
+ * thread adds in order where terms are few, and one block where they are many. A file says what a
+ * term is; nothing is written by two threads, so no sum depends on their order. */
+#ifndef TANDEM_KERNELS_CUDA_FIELD_CUH
+#define TANDEM_KERNELS_CUDA_FIELD_CUH
+
+#ifdef __CUDACC__
+extern "C" {
+#endif
+#include "planner/ir/window.h"
+#ifdef __CUDACC__
+}
+#endif
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/number.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/latitude.h"
+
+enum { FIELD_THREADS = 256, FIELD_INPUTS = 5, FIELD_FEW = 4096 };
+
+/* One direction: n output rows, `valid` of them real, from global row `start` on; `rows` input
+ * rows, `held` of them real, from `first` on. */
+typedef struct FieldAlong {
+    int64_t kernel, stride, dilation, before, from, to;
+    int64_t n, valid, start, rows, held, first, all;
+    int32_t mode;
+} FieldAlong;
+
+typedef struct FieldArgs {
+    Array in[FIELD_INPUTS], out;
+    FieldAlong h, w;
+    int64_t outputs, terms;
+    int64_t batch, groups, c, n; /* channels: of x and of y, of one group */
+    int64_t points, taps;        /* of y; of a window */
+    double all;                  /* elements of a group on all ranks */
+    double scale, eps;
+    bool adds, nearest, latitude;
+} FieldArgs;
+
+static inline FieldAlong field_along(OpKind op, const KernelArgs *args, char letter)
+{
+    const int outer = letter, rows = window_reach(letter);
+    const Window w = op_window(op, args->binding, &args->attrs, letter);
+    FieldAlong x;
+    x.kernel = w.kernel, x.stride = w.stride, x.dilation = w.dilation, x.before = w.before;
+    x.from = w.from, x.to = w.to, x.mode = (int32_t)w.mode;
+    x.n = args->size[outer], x.valid = args->valid[outer], x.start = args->start[outer];
+    x.rows = args->size[rows], x.held = args->valid[rows], x.first = args->start[rows],
+    x.all = args->binding->size[rows];
+    return x;
+}
+
+static inline FieldArgs field_args(const KernelArgs *args, uint32_t j)
+{
+    FieldArgs p;
+    memset(&p, 0, sizeof p);
+    for (uint32_t i = 0; i < args->n_in && i < FIELD_INPUTS; i++) p.in[i] = array_of(args, i, 1);
+    p.out = array_of(args, args->n_in + j, 1);
+    p.outputs = args->elements[args->n_in + j];
+    p.terms = 1;
+    p.batch = args->size['b'];
+    p.groups = args->size['g'] ? args->size['g'] : 1;
+    p.c = args->size[args->size['C'] ? 'C' : 'c'];
+    p.n = args->size['n'];
+    p.points = args->size['h'] * args->size['w'];
+    p.scale = args->attrs.scale, p.eps = args->attrs.eps;
+    p.adds = accumulates(args, j);
+    return p;
+}
+
+static inline void field_windows(OpKind op, const KernelArgs *args, FieldArgs *p)
+{
+    p->h = field_along(op, args, 'h');
+    p->w = field_along(op, args, 'w');
+    p->taps = p->h.kernel * p->w.kernel;
+    p->nearest = args->attrs.nearest != 0;
+}
+
+/* Where the global row r lies among those held; -1: it is zero padding. */
+DEVICE int64_t field_held(const FieldAlong *x, int64_t r)
+{
+    if (r < x->first || r >= x->first + x->held) {
+        if (x->mode == WINDOW_periodic)
+            r = (r % x->all + x->all) % x->all;
+        else if (x->mode == WINDOW_reflect)
+            r = r < 0 ? -r : 2 * (x->all - 1) - r;
+        else if (x->mode == WINDOW_edge)
+            r = r < 0 ? 0 : x->all - 1;
+        else
+            return -1;
+    }
+    return r - x->first;
+}
+
+DEVICE int64_t field_row(const FieldAlong *x, int64_t o, int64_t i)
+{
+    if (o >= x->valid) return -1;
+    return field_held(x, (x->start + o) * x->stride - x->before + i * x->dilation);
+}
+
+/* The element of a plane of x that tap t of output point p reads; -1: padding. */
+DEVICE int64_t field_tap(const FieldArgs *a, int64_t p, int64_t t)
+{
+    int64_t row = field_row(&a->h, p / a->w.n, t / a->w.kernel);
+    int64_t column = field_row(&a->w, p % a->w.n, t % a->w.kernel);
+    return row < 0 || column < 0 ? -1 : row * a->w.rows + column;
+}
+
+/* The output row that reads row v of the field, ends or not, by tap i and holds row r there: is
+ * there one? */
+DEVICE bool field_reader(const FieldAlong *x, int64_t v, int64_t i, int64_t r, int64_t *o)
+{
+    int64_t at = v + x->before - i * x->dilation;
+    if (at < 0 || at % x->stride != 0) return false;
+    *o = at / x->stride - x->start;
+    return *o >= 0 && *o < x->n && field_row(x, *o, i) == r;
+}
+
+/* Image k of row r: itself, and the rows beyond either end that it stands for. */
+DEVICE bool field_image(const FieldAlong *x, int64_t r, int k, int64_t *v)
+{
+    int64_t last = x->all - 1;
+    *v = x->first + r;
+    if (k == 0) return true;
+    if (x->mode == WINDOW_periodic) {
+        *v += k == 1 ? x->all : -x->all;
+        return true;
+    }
+    if (x->mode != WINDOW_reflect || *v == (k == 1 ? 0 : last)) return false;
+    *v = k == 1 ? -*v : 2 * last - *v;
+    return true;
+}
+
+/* Of element `at` of a plane of x: the sum of the points of a plane of y whose tap reads it. */
+DEVICE float field_back(const FieldArgs *a, const Array y, int64_t of_y, int64_t at, int64_t tap)
+{
+    int64_t row = at / a->w.rows, column = at % a->w.rows, v, o, p;
+    float sum = 0;
+    for (int k = 0; k < 3; k++) {
+        if (!field_image(&a->h, row, k, &v)) continue;
+        if (!field_reader(&a->h, v, tap / a->w.kernel, row, &o)) continue;
+        for (int m = 0; m < 3; m++)
+            if (field_image(&a->w, column, m, &v) &&
+                field_reader(&a->w, v, tap % a->w.kernel, column, &p))
+                sum += read_one(y, of_y + o * a->w.n + p);
+    }
+    return sum;
+}
+
+DEVICE void field_put(const FieldArgs *a, int64_t i, float x)
+{
+    if (a->adds) x += read_one(a->out, i);
+    write_one(a->out, i, x);
+}
+
+/* KERNELs name_few (a thread for each output) and name_many (a block for each) of
+ * `float name(const FieldArgs *a, int64_t output, int64_t term)`, and how they are launched. */
+#define FIELD_SUM(name)                                                                            \
+    KERNEL(name##_few, FieldArgs, FIELD_THREADS, 1)                                                \
+    {                                                                                              \
+        int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;                                \
+        float sum = 0;                                                                             \
+        if (i >= a.outputs) return;                                                                \
+        for (int64_t t = 0; t < a.terms; t++) sum += name(&a, i, t);                               \
+        field_put(&a, i, sum);                                                                     \
+    }                                                                                              \
+    KERNEL(name##_many, FieldArgs, FIELD_THREADS, 1)                                               \
+    {                                                                                              \
+        SHARED(float, held);                                                                       \
+        float sum = 0;                                                                             \
+        for (int64_t t = threadIdx.x; t < a.terms; t += blockDim.x)                                \
+            sum += name(&a, blockIdx.x, t);                                                        \
+        sum = block_sum(sum, held);                                                                \
+        if (threadIdx.x == 0) field_put(&a, blockIdx.x, sum);                                      \
+    }                                                                                              \
+    static bool name##_launch(FieldArgs p, const CudaContext *cuda, CudaError *error)              \
+    {                                                                                              \
+        if (p.outputs >= FIELD_FEW || p.terms <= FIELD_THREADS / 4)                                \
+            return LAUNCH(name##_few, ceil_div(p.outputs, FIELD_THREADS), FIELD_THREADS, 0, p,     \
+                          cuda, error);                                                            \
+        return LAUNCH(name##_many, p.outputs, FIELD_THREADS, MAX_WARPS * sizeof(float), p, cuda,   \
+                      error);                                                                      \
+    }
+
+#endif

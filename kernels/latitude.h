@@ -1,0 +1,17 @@
+/* How much a row of a latitude-longitude grid weighs: its cosine of latitude, over the mean of all
+ * rows. Rows lie evenly between the poles: row r of n has its centre at pi ((r + 1/2) / n - 1/2).
+ */
+#ifndef TANDEM_KERNELS_LATITUDE_H
+#define TANDEM_KERNELS_LATITUDE_H
+
+#include <math.h>
+#include <stdint.h>
+
+/* The cosines of all rows sum to 1 / sin(pi / 2n). */
+static inline double latitude_weight(int64_t row, int64_t rows)
+{
+    const double pi = 3.14159265358979323846, n = (double)rows;
+    return sin(pi * ((double)row + 0.5) / n) * sin(pi / (2 * n)) * n;
+}
+
+#endif
