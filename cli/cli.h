@@ -20,8 +20,8 @@ typedef struct Options {
         *timeout_text, *rank_text, *collective, *min_text, *max_text, *issue, *buffers, *compare,
         *per_node_text, *machine, *by, *price_text, *tokens_text, *mtbf_text, *checkpoint_text,
         *restart_text, *interval_text, *jitter_text, *straggler_text, *imbalance_text;
-    bool json, quiet, verbose, help, dry_run, no_store, text, trace, unfolded, verify, poison,
-        native, state, mesh, csv, explain, exact;
+    bool json, quiet, verbose, help, dry_run, no_store, exhaustive, text, trace, unfolded, verify,
+        poison, native, state, mesh, csv, explain, exact;
     /* the checked values of the texts above */
     uint64_t seed;
     BackendValue backend_values[BACKEND_OPTION_COUNT];
@@ -73,6 +73,7 @@ enum { /* groups of options; an option without a group goes with every verb */
        OPTIONS_accuracy = 256,
        OPTIONS_sweep = 2048,
        OPTIONS_db = 8192,
+       OPTIONS_search = 16384,
        NEEDS_STORE = 4096 /* no options, but a mark: without a store the verb can do nothing */
 };
 
@@ -144,6 +145,9 @@ void table_print(const Table *t, Str *out);
 /* ---- planfile.c ---- */
 /* Calls session_load with the command's options, on top of `options`, which may be NULL. */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
+/* Returns the options of a load as the command line gives them, over `options`, which may be
+ * NULL. */
+PlanOptions plan_file_options(Cli *cli, const PlanOptions *options);
 /* Refuses to run a plan that reproduces another system's mistakes; such a plan may only be looked
  * at. */
 bool plan_may_run(Cli *cli, const PlanFile *file);
@@ -192,6 +196,8 @@ void cmd_check(Cli *cli);
 void cmd_show(Cli *cli);
 void cmd_sim(Cli *cli);
 void cmd_sweep(Cli *cli);
+void cmd_search(Cli *cli);
+void cmd_fit(Cli *cli);
 void cmd_run(Cli *cli);
 void cmd_compare(Cli *cli);
 void cmd_calibrate(Cli *cli);

@@ -33,6 +33,19 @@ static const Verb verb_table[] = {
      "command goes on where it was stopped. --set holds for all combinations.",
      "tandem sweep scripts/plans/llama3_8b.lua --set mesh.dp_shard=-1 --try mesh.tp=1,2,4,8",
      PLAN_GROUPS | OPTIONS_sweep, cmd_sweep},
+    {"search", "PLAN", 1, 1, "Find the fastest way to lay this model on this cluster",
+     "Proposes the space itself: pipeline, tensor, context, expert and data ranks, micro-batch,\n"
+     "recomputation and sharding, as far as sizes divide. Lower bounds reject points before they\n"
+     "are compiled; the rest is simulated; the ten best are proven in full. --set fixes a setting.",
+     "tandem search scripts/plans/llama3_8b.lua --set batch.micro=1", PLAN_GROUPS | OPTIONS_search,
+     cmd_search},
+    {"fit", "PLAN", 1, 1, "Find the smallest change of a plan that fits its cluster",
+     "Tries single changes, then pairs: recomputation, micro-batch, sharding, tensor and pipeline\n"
+     "ranks, moments in bf16, host memory. Prints those that fit, the fastest first, and the "
+     "largest\n"
+     "micro-batch and sequence that fit.",
+     "tandem fit scripts/plans/llama3_8b.lua --set batch.micro=4", PLAN_GROUPS | OPTIONS_search,
+     cmd_fit},
     {"run", "PLAN", 1, 1, "Train: execute that very plan, and compare with the prediction",
      "With the mpi backend the command starts itself under mpirun, one process a rank. Under\n"
      "mpirun or srun it joins. It first measures costs of this machine that the store lacks.",

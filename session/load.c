@@ -116,16 +116,28 @@ PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions 
     return file->plan != NULL ? file : NULL;
 }
 
-bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d)
+void session_fit(const PlanFile *file, Arena *arena, Diag *d)
 {
-    bool proven = verify_plan(file->plan, VERIFY_all, file->is_text, d);
-    if (!proven || file->plan->programs.n == 0 || !file->has_cluster || unfitted) return proven;
+    if (file->plan->programs.n == 0 || !file->has_cluster) return;
     const Cluster *cluster = &file->config.cluster;
     CommMemories communicators;
     const Capacity capacity = cluster_capacity(
         cluster, comm_memory_most(file->plan, cluster, NULL, arena, &communicators));
     verify_fit(file->plan, &capacity, d);
-    return true;
+}
+
+bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d)
+{
+    bool proven = verify_plan(file->plan, VERIFY_all, file->is_text, d);
+    if (proven && !unfitted) session_fit(file, arena, d);
+    return proven;
+}
+
+void session_identify(PlanFile *file)
+{
+    Arena *scratch = arena_new();
+    file->id = text_plan_id(file->plan, scratch);
+    arena_free(scratch);
 }
 
 /* Proofs, fit and id of a plan that is made. */
@@ -135,9 +147,7 @@ static PlanFile *judge(PlanFile *file, const PlanOptions *o, Arena *arena, Diag 
     session_prove(file, o->unfitted, arena, d);
     if (file->plan->programs.n == 0)
         return NULL; /* a text without programs: that is told already */
-    Arena *scratch = arena_new();
-    file->id = text_plan_id(file->plan, scratch);
-    arena_free(scratch);
+    session_identify(file);
     return file;
 }
 

@@ -61,6 +61,11 @@ PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions 
 /* The exact text of a plan, with script locations. */
 const char *session_text(const PlanFile *file, Arena *arena);
 
+/* Asks whether the plan fits its cluster; not fitting is an error in `d`. */
+void session_fit(const PlanFile *file, Arena *arena, Diag *d);
+/* Gives an unproven plan its id. */
+void session_identify(PlanFile *file);
+
 /* session_compile, then proofs, fit and id, as session_load does it. */
 PlanFile *session_finish(const Config *config, Graph *graph, const PlanOptions *options,
                          Arena *arena, Diag *d);

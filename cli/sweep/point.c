@@ -7,12 +7,14 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <malloc.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/predict.h"
 #include "cli/sweep/jobs.h"
 #include "planner/base/log.h"
+#include "session/bound.h"
 
 /* A process that decides points. */
 typedef struct Decider {
@@ -59,13 +61,69 @@ static void put_status(json_t *row, SweepStatus status, const Diagnostic *error)
     json_text(row, "reason", error != NULL ? error->text : NULL);
 }
 
+/* Keeps the best speed of all processes. */
+static void raise_best(_Atomic uint64_t *best, double tokens_per_s)
+{
+    if (best == NULL) return;
+    uint64_t old = *best;
+    while ((double)old < tokens_per_s &&
+           !atomic_compare_exchange_weak(best, &old, (uint64_t)tokens_per_s)) {
+    }
+}
+
+/* True if a lower bound says that the point cannot fit, or cannot be the best; the row names it. */
+static bool is_rejected(const PointJob *job, Cli *one, const Config *config, const Graph *graph,
+                        json_t *row)
+{
+    const Bounds b = bounds_of(config, graph);
+    const Device *device = &config->cluster.device;
+    const uint64_t need = b.state_bytes + b.kept_bytes;
+    const uint64_t usable = device->memory_bytes > device->reserved_bytes
+                                ? device->memory_bytes - device->reserved_bytes
+                                : 0;
+    Diagnostic why = {.rule = NULL};
+    if (device->memory_bytes > 0 && need > usable) {
+        why.rule = "bound-memory";
+        why.text = arena_print(one->arena,
+                               "needs at least %s (state %s, kept block inputs %s); %s are usable",
+                               str_bytes(one->arena, need), str_bytes(one->arena, b.state_bytes),
+                               str_bytes(one->arena, b.kept_bytes), str_bytes(one->arena, usable));
+    } else if (job->best != NULL && b.step_ps > 0) {
+        const double tokens = (double)config->global_batch * (double)config->seq,
+                     most = tokens * PS_PER_S / (double)b.step_ps;
+        if (most >= (double)*job->best) return false;
+        why.rule = "bound-time";
+        why.text =
+            arena_print(one->arena,
+                        "takes at least %s a step, so at most %s tokens/s: another point is "
+                        "faster",
+                        format_time(one->arena, b.step_ps), str_count(one->arena, (uint64_t)most));
+    }
+    if (why.rule == NULL) return false;
+    put_status(row, SWEEP_bounded, &why);
+    json_count(row, "peak_bytes", need);
+    return true;
+}
+
 /* Makes the answer of a point: loads, compiles, proves and simulates it as `sim` would. `recipe`
  * gets what it was made of; `unstored` is true where the store took nothing. */
 static json_t *answer_of(const Decider *decider, Cli *one, Recipe *recipe, bool *unstored)
 {
     json_t *row = json_object();
-    const PlanOptions load = {.made_of = recipe};
-    PlanFile *file = plan_file_load(one, decider->job->path, &load);
+    const PlanOptions given = {.made_of = recipe, .unproven = decider->job->unproven},
+                      load = plan_file_options(one, &given);
+    Config *config = arena_alloc(one->arena, sizeof *config);
+    Graph graph;
+    PlanFile *file = NULL;
+    if (session_read(decider->job->path, &load, one->arena, config, &graph, &one->diag)) {
+        if (decider->job->bounded && is_rejected(decider->job, one, config, &graph, row))
+            return row;
+        file = session_finish(config, &graph, &load, one->arena, &one->diag);
+        if (file != NULL && decider->job->unproven) {
+            session_fit(file, one->arena, &one->diag);
+            session_identify(file);
+        }
+    }
     const Diagnostic *error = first_error(&one->diag, false);
     PredictOptions options;
     Prediction prediction;
@@ -76,6 +134,9 @@ static json_t *answer_of(const Decider *decider, Cli *one, Recipe *recipe, bool 
         const Held held = predict_held(one, file);
         if (held.process_bytes > 0) prediction.record.peak_bytes = held.process_bytes;
         put_prediction(row, one, file, &prediction);
+        if (first_error(&one->diag, true) == NULL)
+            raise_best(decider->job->best,
+                       prediction.record.tokens_per_s_per_device * prediction.record.n_ranks);
         *unstored = failure != NULL;
         if (failure != NULL) json_text(row, "unstored", failure->text);
     } else if (!refused) {
@@ -142,9 +203,14 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
         Recipe recipe = {.head = ""};
         bool unstored = false;
         row = answer_of(decider, &one, &recipe, &unstored);
+        /* The time bound depends on what other points gave: such an answer is not kept. */
+        const char *rule = json_string_value(json_object_get(row, "rule"));
+        if (rule != NULL && strcmp(rule, "bound-time") == 0) unstored = true;
         if (stored && !unstored) keep_answer(decider, &one, key, &recipe, row);
     } else {
         json_put(row, "found", json_true());
+        if (json_integer_value(json_object_get(row, "status")) == SWEEP_fits)
+            raise_best(job->best, json_number_value(json_object_get(row, "tokens_per_s")));
     }
     json_count(row, "index", index);
     if (job->sweep != 0 && stored)
@@ -167,7 +233,9 @@ static const char *context_of(const Decider *decider, Diag *d)
                        decider->build, o->machine != NULL ? o->machine : "",
                        o->price_text != NULL ? o->price_text : "", machine_key(decider->kept),
                        hash_hex(decider->kept, measured_state(decider->store, d)),
-                       decider->job->unproven ? "unproven" : "");
+                       decider->job->bounded    ? "bounded"
+                       : decider->job->unproven ? "unproven"
+                                                : "");
 }
 
 static void work(void *self, const Worker *worker)

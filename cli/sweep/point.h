@@ -11,7 +11,11 @@ typedef struct PointJob {
     uint32_t n;
     TextList *settings; /* [n] "mesh.tp=4", after those of --set */
     int64_t sweep;      /* its number in the store; 0: none */
-    bool unproven;      /* leave the proofs out: a search proves what wins */
+    bool unproven;      /* leave the proofs out: a search proves the winners */
+    bool bounded;       /* let lower bounds reject points before they are compiled */
+    /* The best speed so far [tokens/s], shared by the processes: the bound of a step rejects points
+     * that cannot reach it. NULL: that bound is not used. */
+    _Atomic uint64_t *best;
 } PointJob;
 
 /* Decides all points in several processes. `rows` gets one a point, in order, without values. False

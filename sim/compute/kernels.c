@@ -78,6 +78,15 @@ static double gemm_peak(const Device *device, DType dtype, const GemmFit *fit)
     return kernel_peak(device, dtype) * eta * (dtype_bytes(dtype) == 1 ? fit->eight : 1);
 }
 
+double kernel_gemm_most(const Device *device, DType dtype)
+{
+    const GemmFit *fit = kernel_gemm_fit(device);
+    double most = 1;
+    for (size_t i = 0; i + 2 < N_TILES; i++) most = fmax(most, fit->efficiency[i]);
+    return fmax(1, fit->eight) * most * kernel_peak(device, dtype) *
+           (device->gemm_efficiency > 0 ? device->gemm_efficiency : .78);
+}
+
 double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                      const GemmFit *fit)
 {

@@ -63,10 +63,30 @@ static void use_algorithm(GroupUse *use, const Plan *plan, const Cluster *cluste
     use->nvls |= strstr(choice.algorithm, "NVLS") != NULL;
 }
 
+/* Sizes that were asked for: a plan repeats few of them in each layer and micro-batch. */
+typedef struct AskedSizes {
+    uint32_t n;
+    struct {
+        OpKind op;
+        uint64_t bytes;
+    } at[64];
+} AskedSizes;
+
+static bool is_asked(AskedSizes *asked, OpKind op, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < asked->n; i++)
+        if (asked->at[i].op == op && asked->at[i].bytes == bytes) return true;
+    if (asked->n == sizeof asked->at / sizeof *asked->at) return false; /* asked again each time */
+    asked->at[asked->n].op = op;
+    asked->at[asked->n++].bytes = bytes;
+    return false;
+}
+
 static void use_of(const Plan *plan, const Program *p, Rank rank, const Cluster *cluster,
                    bool by_stream, const CommMemory *m, GroupUse *use)
 {
     uint32_t part = mesh_part(&plan->mesh, rank, m->axes);
+    AskedSizes asked = {.n = 0};
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = program_instr(p, pc);
         if (op_info(in->op)->class_ != OP_CLASS_comm || in->axes != m->axes) continue;
@@ -78,7 +98,9 @@ static void use_of(const Plan *plan, const Program *p, Rank rank, const Cluster 
             memset(use->to, 1, m->n_ranks);
             memset(use->from, 1, m->n_ranks);
         } else {
-            use_algorithm(use, plan, cluster, m, in->op, plan_comm_bytes(plan, p, in));
+            const uint64_t bytes = plan_comm_bytes(plan, p, in);
+            if (!is_asked(&asked, in->op, bytes))
+                use_algorithm(use, plan, cluster, m, in->op, bytes);
         }
     }
 }

@@ -132,6 +132,8 @@ static void documents_are_as_described(void **state)
     const char *folder = command_new_folder(arena);
     const char *db = arena_print(arena, "%s/t.db", folder);
     const char *file = arena_print(arena, "%s/t.json", folder);
+    const char *exported = arena_print(arena, "%s/x", folder);
+    const char *other = arena_print(arena, "%s/o.db", folder);
     const char *measured = arena_print(arena, "%s/m.txt", folder);
     CHECK(arena, "check", llama);
     check(
@@ -155,7 +157,15 @@ static void documents_are_as_described(void **state)
     CHECK(arena, "runs", "--db", db);
     check(arena, ARGUMENTS("trace", "3", "--db", db, "-o", file),
           OTHERS(ARGUMENTS("trace", "3", "--db", db)));
-    CHECK(arena, "db", "info", "--db", db);
+    check(arena, ARGUMENTS("db", "info", "--db", db),
+          OTHERS(ARGUMENTS("db", "prune", "--dry-run", "--db", db),
+                 ARGUMENTS("db", "merge", other, "--db", db),
+                 ARGUMENTS("db", "export", "v_run", "--db", db),
+                 ARGUMENTS("db", "export", "1", "--db", db, "-o", exported)));
+    CHECK(arena, "search", llama, "--db", db, "--set", "mesh.pp=1", "--set", "mesh.tp=8", "--set",
+          "batch.seq=65536");
+    check(arena, ARGUMENTS("fit", llama, "--db", db, "--set", "batch.seq=524288"),
+          OTHERS(ARGUMENTS("fit", llama, "--db", db, "--set", "batch.seq=1048576")));
     CHECK(arena, "calibrate", tiny, "--dry-run", "--db", db);
     CHECK(arena, "explain", "pass-order");
     CHECK(arena, "doctor");

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "planner/front/child/child.h"
+#include "planner/front/pass_spec.h"
 
 enum { MOST_PARTS = 6 };
 
@@ -118,9 +119,64 @@ static void enter_tables(Child *c, const Setting *s, uint32_t first)
     }
 }
 
+static int pass_place(const char *name)
+{
+    for (int i = 0; i < PASS_NAME_COUNT; i++)
+        if (strcmp(pass_specs[i]->name, name) == 0) return i;
+    return -1;
+}
+
+/* The place in passes.def of element i of the list of passes; -1: it is no pass. */
+static int listed_place(lua_State *L, int list, lua_Integer i)
+{
+    Place ignored;
+    lua_rawgeti(L, list, i);
+    const char *kind = child_kind(L, -1, &ignored);
+    lua_pop(L, 1);
+    return kind != NULL ? pass_place(kind) : -1;
+}
+
+static void take_out(lua_State *L, int list, lua_Integer at)
+{
+    lua_Integer n = (lua_Integer)lua_rawlen(L, list);
+    for (lua_Integer i = at; i <= n; i++) {
+        lua_rawgeti(L, list, i + 1);
+        lua_rawseti(L, list, i);
+    }
+}
+
+/* Puts a pass with its defaults into the list, before the passes that run after it; returns its
+ * index. The data pass of a plan is one: a new one takes the old one's place. */
+static lua_Integer put_in(lua_State *L, int list, const char *name)
+{
+    const int place = pass_place(name);
+    lua_Integer n = (lua_Integer)lua_rawlen(L, list), at = n + 1;
+    for (lua_Integer i = n; i >= 1; i--) {
+        int other = listed_place(L, list, i);
+        if (other < 0) continue;
+        if (pass_specs[place]->is_data && pass_specs[other]->is_data) {
+            take_out(L, list, i);
+            n--;
+            at = i;
+        } else if (other > place) {
+            at = i;
+        }
+    }
+    for (lua_Integer i = n; i >= at; i--) {
+        lua_rawgeti(L, list, i);
+        lua_rawseti(L, list, i + 1);
+    }
+    lua_getglobal(L, name); /* tp{}, ac{}, ...: it marks the table */
+    lua_newtable(L);
+    lua_call(L, 1, 1);
+    lua_rawseti(L, list, at);
+    return at;
+}
+
 /* parallel.tp.sequence: finds the pass of that name in the list. It leaves the pass's table on top
- * of the stack. */
-static void enter_parallel(Child *c, Setting *s)
+ * of the stack. `none` takes the pass out; a pass that is not there is put in. Returns false where
+ * nothing is left to be set. */
+static bool enter_parallel(Child *c, Setting *s, const char *value)
 {
     lua_State *L = c->L;
     const char *wanted = s->n > 1 ? s->part[1] : "";
@@ -128,6 +184,8 @@ static void enter_parallel(Child *c, Setting *s)
     if (type != LUA_TTABLE) {
         lua_pop(L, 1);
         lua_newtable(L);
+        lua_pushvalue(L, -1);
+        lua_setfield(L, -3, "parallel");
     }
     lua_newtable(L);
     int names = lua_gettop(L), list = names - 1;
@@ -144,22 +202,31 @@ static void enter_parallel(Child *c, Setting *s)
     if (found == 0 && wanted[0] == 0)
         child_raise(L, "unknown-key", s->place, "for example --set parallel.tp.sequence=false",
                     "parallel is a list of passes: name one and its option");
+    const bool out = s->n == 2 && strcmp(value, "none") == 0, known = pass_place(wanted) >= 0;
+    if (out && known) {
+        if (found > 0) take_out(L, list, found);
+        return false;
+    }
+    if (found == 0 && known) found = put_in(L, list, wanted);
     if (found == 0) {
         const char *near = child_near(L, wanted, names);
         child_raise(L, "unknown-key", s->place,
-                    near != NULL ? near : "--set changes passes that the plan lists",
+                    near != NULL ? near
+                                 : "--set changes and adds passes; `tandem help plans` names them",
                     "the plan's parallel list has no '%s'", wanted);
     }
     lua_pop(L, 1);
     lua_rawgeti(L, list, found);
     lua_remove(L, list);
-    const char *rest = s->n == 2 && strcmp(wanted, "ac") == 0 ? "mode" : NULL;
+    const char *rest = s->n == 2 && known ? pass_specs[pass_place(wanted)]->short_key : NULL;
+    if (s->n == 2 && strcmp(value, "true") == 0) return false; /* in, as it is */
     if (rest != NULL) s->part[s->n++] = rest;
     Str path = str_in(c->arena);
     str_print(&path, "parallel.%lld", (long long)found);
     for (uint32_t i = 2; i < s->n; i++) str_print(&path, ".%s", s->part[i]);
     s->path = str_text(&path);
     if (s->n > 3) enter_tables(c, s, 2);
+    return true;
 }
 
 static void apply(Child *c, const char *text)
@@ -180,15 +247,18 @@ static void apply(Child *c, const char *text)
         part = dot;
     }
     int top = lua_gettop(L);
+    bool holds = true;
     if (strcmp(s.part[0], "model") == 0)
         enter_model(c, &s);
     else if (strcmp(s.part[0], "parallel") == 0)
-        enter_parallel(c, &s);
+        holds = enter_parallel(c, &s, equals + 1);
     else
         enter_tables(c, &s, 0);
-    push_part(L, s.part[s.n - 1]);
-    push_value(L, equals + 1);
-    lua_rawset(L, -3);
+    if (holds) {
+        push_part(L, s.part[s.n - 1]);
+        push_value(L, equals + 1);
+        lua_rawset(L, -3);
+    }
     lua_settop(L, top);
     c->set[c->n_sets].path = s.path;
     c->set[c->n_sets++].source = source;

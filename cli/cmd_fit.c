@@ -1,0 +1,306 @@
+/* tandem fit: the smallest change of a plan that fits its cluster, and how far micro-batch and
+ * sequence can grow. Each answer is a point that was simulated under the plan's own runtime. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/sweep/point.h"
+
+enum { MOST_CHANGES = 64, MOST_POINTS = 4096, MOST_TOKENS = 1 << 21, MOST_MICRO = 256 };
+
+/* A change: one idea, which may take more than one setting. */
+typedef struct FitChange {
+    const char *words;
+    TextList settings;
+} FitChange;
+
+typedef struct Fit {
+    Cli *cli;
+    Config config;
+    FitChange change[MOST_CHANGES];
+    uint32_t n_changes;
+    SweepRow base;
+} Fit;
+
+/* Points of one question, and what each was. */
+typedef struct FitPoints {
+    TextList settings[MOST_POINTS];
+    const char *words[MOST_POINTS];
+    uint32_t n;
+    SweepRows rows;
+} FitPoints;
+
+static const PassConfig *pass_of(const Config *c, PassName name)
+{
+    for (uint32_t i = 0; i < c->n_passes; i++)
+        if (c->passes[i].name == name) return &c->passes[i];
+    return NULL;
+}
+
+static FitChange *add(Fit *fit, const char *words)
+{
+    FitChange *change = &fit->change[fit->n_changes++];
+    *change = (FitChange){.words = words};
+    return change;
+}
+
+static void with(Fit *fit, FitChange *change, const char *key, int64_t value)
+{
+    Arena *arena = fit->cli->arena;
+    list_push(arena, &change->settings, arena_print(arena, "%s=%" PRId64, key, value));
+}
+
+static void with_text(Fit *fit, FitChange *change, const char *setting)
+{
+    list_push(fit->cli->arena, &change->settings, setting);
+}
+
+static AxisName shards_axis(void)
+{
+    return axes_first(axes_with(AXIS_UNITS));
+}
+
+static const char *mesh_key(Fit *fit, AxisName axis)
+{
+    return arena_print(fit->cli->arena, "mesh.%s", axis_name_text(axis));
+}
+
+/* A part of the data ranks become ranks of the axis that `pass` uses. */
+static void add_axis(Fit *fit, const char *words, const char *pass, const char *setting)
+{
+    const AxisName axis = axes_first(axes_of_pass(pass));
+    const uint32_t shards = fit->config.axis_size[shards_axis()], now = fit->config.axis_size[axis];
+    for (uint32_t by = 2; by <= 8 && shards % by == 0; by *= 2) {
+        FitChange *change =
+            add(fit, arena_print(fit->cli->arena, "%" PRIu32 " times the %s", by, words));
+        with(fit, change, mesh_key(fit, axis), (int64_t)(now > 1 ? now : 1) * by);
+        with(fit, change, mesh_key(fit, shards_axis()), shards / by);
+        if (now <= 1) with_text(fit, change, setting);
+    }
+}
+
+static void list_changes(Fit *fit)
+{
+    const Config *c = &fit->config;
+    const PassConfig *ac = pass_of(c, PASS_ac), *fsdp = pass_of(c, PASS_fsdp2);
+    if (ac == NULL || ac->ac == AC_none)
+        with_text(fit, add(fit, "recompute attention and cheap ops"), "parallel.ac=selective");
+    if (ac == NULL || ac->ac != AC_full)
+        with_text(fit, add(fit, "recompute whole blocks"), "parallel.ac=full");
+    for (int64_t micro = c->micro_batch / 2; micro >= 1; micro /= 2)
+        with(fit, add(fit, "a smaller micro-batch"), "batch.micro", micro);
+    if (fsdp == NULL)
+        with_text(fit, add(fit, "shard weights, gradients and moments"), "parallel.fsdp2=true");
+    const AxisName copies = axes_first(axes_cutting(INDEX_samples) & ~axes_with(AXIS_STATES));
+    if (fsdp != NULL && c->axis_size[copies] > 1) {
+        FitChange *change = add(fit, "shard over the replicas, too");
+        with(fit, change, mesh_key(fit, copies), 1);
+        with(fit, change, mesh_key(fit, shards_axis()),
+             (int64_t)c->axis_size[copies] * c->axis_size[shards_axis()]);
+    }
+    add_axis(fit, "tensor ranks", "tp", "parallel.tp.sequence=true");
+    add_axis(fit, "pipeline stages", "pp", "parallel.pp=1f1b");
+    if (c->seq >= 8192) add_axis(fit, "context ranks", "cp", "parallel.cp=true");
+    if (pass_of(c, PASS_tile) == NULL)
+        with_text(fit, add(fit, "compute head and loss in pieces"), "parallel.tile=true");
+    if (c->optimizer.kind == OPTIMIZER_adamw && c->optimizer.state != DT_bf16)
+        with_text(fit, add(fit, "moments in bf16"), "optimizer.state=bf16");
+    if (fsdp != NULL && !fsdp->fsdp2.offload)
+        with_text(fit, add(fit, "weights and moments in host memory"),
+                  "parallel.fsdp2.offload=true");
+}
+
+static void push(Fit *fit, FitPoints *points, const char *words, const TextList *a,
+                 const TextList *b)
+{
+    if (points->n == MOST_POINTS) return;
+    TextList *to = &points->settings[points->n];
+    const TextList *all[] = {a, b};
+    *to = (TextList){NULL, 0, 0};
+    for (uint32_t l = 0; l < 2; l++)
+        for (uint32_t i = 0; all[l] != NULL && i < all[l]->n; i++)
+            list_push(fit->cli->arena, to, all[l]->at[i]);
+    points->words[points->n++] = words;
+}
+
+static bool decide(Fit *fit, FitPoints *points)
+{
+    const PointJob job = {.cli = fit->cli,
+                          .path = fit->cli->args[0],
+                          .n = points->n,
+                          .settings = points->settings,
+                          .bounded = true};
+    return points->n == 0 || points_decide(&job, &points->rows);
+}
+
+static const SweepRows *sorted; /* of the one question that is answered: qsort has no argument */
+
+static int by_speed(const void *a, const void *b)
+{
+    const SweepRow *x = &sorted->at[*(const uint32_t *)a], *y = &sorted->at[*(const uint32_t *)b];
+    if (x->tokens_per_s != y->tokens_per_s) return x->tokens_per_s > y->tokens_per_s ? -1 : 1;
+    return x->index < y->index ? -1 : 1;
+}
+
+static uint32_t fitting(const FitPoints *points, Arena *arena, uint32_t **order)
+{
+    uint32_t n = 0;
+    *order = arena_array(arena, points->n + 1, sizeof **order);
+    for (uint32_t i = 0; i < points->rows.n; i++)
+        if (points->rows.at[i].status == SWEEP_fits) (*order)[n++] = i;
+    sorted = &points->rows;
+    qsort(*order, n, sizeof **order, by_speed);
+    return n;
+}
+
+static json_t *row_json(const Fit *fit, const FitPoints *points, uint32_t i)
+{
+    const SweepRow *row = &points->rows.at[i];
+    json_t *out = json_object();
+    json_text(out, "change", points->words[i]);
+    json_text(out, "settings", point_text(fit->cli->arena, &points->settings[i], "--set "));
+    json_count(out, "step_ps", (uint64_t)row->step_ps);
+    json_number(out, "tokens_per_s", row->tokens_per_s);
+    json_count(out, "peak_bytes", row->peak_bytes);
+    return out;
+}
+
+/* The changes that fit, the fastest first. The index of the first, UINT32_MAX where none fits. */
+static uint32_t report_changes(Fit *fit, const FitPoints *points, const char *title)
+{
+    Cli *cli = fit->cli;
+    static const char *const heads[] = {">  tokens/s", ">memory", "change", "settings"};
+    uint32_t *order;
+    const uint32_t n = fitting(points, cli->arena, &order), limit = n < 10 ? n : 10;
+    if (n == 0) return UINT32_MAX;
+    str_print(&cli->out, "%s\n", title);
+    Table t = table_in(cli->arena, 4, heads);
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < limit; i++) {
+        const SweepRow *row = &points->rows.at[order[i]];
+        table_cell(&t, "  %s", str_count(cli->arena, (uint64_t)(row->tokens_per_s + .5)));
+        table_cell(&t, "%s", str_bytes(cli->arena, row->peak_bytes));
+        table_cell(&t, "%s", points->words[order[i]]);
+        table_cell(&t, "%s", point_text(cli->arena, &points->settings[order[i]], "--set "));
+        json_array_append_new(rows, row_json(fit, points, order[i]));
+    }
+    table_print(&t, &cli->out);
+    if (cli->json != NULL)
+        json_put(cli->json, "changes", rows);
+    else
+        json_decref(rows);
+    return order[0];
+}
+
+/* The largest value of a setting that fits, of those that were tried, on top of `also`. */
+static bool report_most(Fit *fit, const char *title, const char *key, const TextList *also,
+                        int64_t from, int64_t to)
+{
+    Cli *cli = fit->cli;
+    FitPoints *points = arena_alloc(cli->arena, sizeof *points);
+    int64_t values[MOST_CHANGES];
+    for (int64_t v = from; v <= to && points->n < MOST_CHANGES; v *= 2) {
+        TextList one = {NULL, 0, 0};
+        list_push(cli->arena, &one, arena_print(cli->arena, "%s=%" PRId64, key, v));
+        values[points->n] = v;
+        push(fit, points, title, also, &one);
+    }
+    if (!decide(fit, points)) return false;
+    int64_t most = 0, fastest = 0;
+    double speed = 0;
+    for (uint32_t i = 0; i < points->rows.n; i++) {
+        const SweepRow *row = &points->rows.at[i];
+        if (row->status != SWEEP_fits) continue;
+        most = values[i];
+        if (row->tokens_per_s > speed) speed = row->tokens_per_s, fastest = values[i];
+    }
+    if (most == 0)
+        str_print(&cli->out, "%s none from %" PRId64 " to %" PRId64 " fits\n", title, from, to);
+    else
+        str_print(&cli->out, "%s %" PRId64 " fits; %" PRId64 " is the fastest, %s tokens/s\n",
+                  title, most, fastest, str_count(cli->arena, (uint64_t)(speed + .5)));
+    if (cli->json == NULL) return true;
+    json_t *out = json_object();
+    json_count(out, "most", (uint64_t)most);
+    json_count(out, "fastest", (uint64_t)fastest);
+    json_put(cli->json, strchr(key, '.') + 1, out);
+    return true;
+}
+
+static bool read_base(Fit *fit)
+{
+    Cli *cli = fit->cli;
+    if (session_is_text(cli->args[0]))
+        return cli_error(cli, FAULT_usage, "needs-script",
+                         "%s is a plan's text: this needs the script", cli->args[0]);
+    if (!cli->options.no_store && !store_ready(cli->options.db, &cli->diag)) return false;
+    const PlanOptions options = plan_file_options(cli, NULL);
+    Graph graph;
+    if (!session_read(cli->args[0], &options, cli->arena, &fit->config, &graph, &cli->diag))
+        return false;
+    FitPoints *points = arena_alloc(cli->arena, sizeof *points);
+    push(fit, points, "as it is", NULL, NULL);
+    if (!decide(fit, points)) return false;
+    fit->base = points->rows.at[0];
+    if (fit->base.status == SWEEP_refused)
+        return cli_error(cli, FAULT_input, fit->base.rule, "%s", fit->base.reason);
+    const bool fits = fit->base.status == SWEEP_fits;
+    str_print(&cli->out, "fit         %s %s%s%s\n", cli->args[0],
+              fits ? "fits: " : "does not fit: ",
+              fits ? str_bytes(cli->arena, fit->base.peak_bytes) : fit->base.reason,
+              fits ? arena_print(cli->arena, ", %s tokens/s",
+                                 str_count(cli->arena, (uint64_t)(fit->base.tokens_per_s + .5)))
+                   : "");
+    if (cli->json == NULL) return true;
+    json_text(cli->json, "file", cli->args[0]);
+    json_put(cli->json, "fits", json_boolean(fits));
+    return true;
+}
+
+/* Single changes; where none fits, pairs of them. NULL: nothing fits. */
+static const TextList *find_change(Fit *fit, bool *fine)
+{
+    FitPoints *one = arena_alloc(fit->cli->arena, sizeof *one);
+    for (uint32_t i = 0; i < fit->n_changes; i++)
+        push(fit, one, fit->change[i].words, &fit->change[i].settings, NULL);
+    *fine = decide(fit, one);
+    if (!*fine) return NULL;
+    uint32_t best = report_changes(fit, one, "one change that fits, the fastest first");
+    if (best != UINT32_MAX) return &one->settings[best];
+    FitPoints *two = arena_alloc(fit->cli->arena, sizeof *two);
+    for (uint32_t i = 0; i < fit->n_changes; i++)
+        for (uint32_t k = i + 1; k < fit->n_changes; k++)
+            push(fit, two,
+                 arena_print(fit->cli->arena, "%s; %s", fit->change[i].words, fit->change[k].words),
+                 &fit->change[i].settings, &fit->change[k].settings);
+    *fine = decide(fit, two);
+    if (!*fine) return NULL;
+    best = report_changes(fit, two, "no single change fits; two that do, the fastest first");
+    return best != UINT32_MAX ? &two->settings[best] : NULL;
+}
+
+void cmd_fit(Cli *cli)
+{
+    Fit *fit = arena_alloc(cli->arena, sizeof *fit);
+    fit->cli = cli;
+    if (!read_base(fit)) return;
+    const TextList none = {NULL, 0, 0}, *also = &none;
+    bool fine = true;
+    list_changes(fit);
+    if (fit->base.status != SWEEP_fits) also = find_change(fit, &fine);
+    if (!fine) return;
+    if (also == NULL) {
+        cli_error(cli, FAULT_infeasible, "nothing-fits",
+                  "no change and no two changes make it fit");
+        diag_hint(&cli->diag, "more nodes: `tandem fit PLAN --cluster NAME --nodes N`");
+        return;
+    }
+    if (also->n > 0)
+        str_print(&cli->out, "with        %s\n", point_text(cli->arena, also, "--set "));
+    const int64_t data = config_data_ranks(&fit->config);
+    const int64_t most = fit->config.global_batch / data;
+    if (!report_most(fit, "micro-batch", "batch.micro", also, 1,
+                     most < MOST_MICRO ? most : MOST_MICRO))
+        return;
+    report_most(fit, "sequence   ", "batch.seq", also, fit->config.seq, MOST_TOKENS);
+}

@@ -1,0 +1,272 @@
+/* tandem search: proposes the space itself, lets bounds and simulations decide its points, proves
+ * the winners in full, and says why the others lost. */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "cli/sweep/space.h"
+
+enum { N_WINNERS = 10, MOST_REASONS = 32 };
+
+typedef struct Search {
+    Cli *cli;
+    SearchSpace space;
+    SweepRows rows;   /* of the space, in its order */
+    uint32_t *ranked; /* points with numbers that fit, the fastest first */
+    uint32_t n_ranked;
+} Search;
+
+static const SweepRows *sorted; /* of the one search of a process: qsort has no argument for it */
+
+static int by_speed(const void *a, const void *b)
+{
+    const SweepRow *x = &sorted->at[*(const uint32_t *)a], *y = &sorted->at[*(const uint32_t *)b];
+    if (x->step_ps != y->step_ps) return x->step_ps < y->step_ps ? -1 : 1;
+    if (x->peak_bytes != y->peak_bytes) return x->peak_bytes < y->peak_bytes ? -1 : 1;
+    return x->index < y->index ? -1 : 1;
+}
+
+static void rank(Search *s)
+{
+    s->ranked = arena_array(s->cli->arena, s->rows.n + 1, sizeof *s->ranked);
+    for (uint32_t i = 0; i < s->rows.n; i++)
+        if (s->rows.at[i].status == SWEEP_fits) s->ranked[s->n_ranked++] = i;
+    sorted = &s->rows;
+    qsort(s->ranked, s->n_ranked, sizeof *s->ranked, by_speed);
+}
+
+/* Loads, proves and simulates the winners as `sim` does; one that fails its proofs is no winner. */
+static bool prove(Search *s)
+{
+    const uint32_t n = s->n_ranked < N_WINNERS ? s->n_ranked : N_WINNERS;
+    PointJob job = {.cli = s->cli, .path = s->cli->args[0], .n = n};
+    job.settings = arena_array(s->cli->arena, n + 1, sizeof *job.settings);
+    for (uint32_t i = 0; i < n; i++) job.settings[i] = s->space.settings[s->ranked[i]];
+    SweepRows proven = {NULL, 0, 0};
+    if (n > 0 && !points_decide(&job, &proven)) return false;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < s->n_ranked; i++) {
+        if (i < n) {
+            const uint32_t index = s->ranked[i];
+            s->rows.at[index] = proven.at[i];
+            s->rows.at[index].index = index;
+            if (proven.at[i].status != SWEEP_fits) continue;
+        }
+        s->ranked[kept++] = s->ranked[i];
+    }
+    s->n_ranked = kept;
+    return true;
+}
+
+/* ---- the report ---- */
+
+typedef struct LossReason {
+    const char *rule, *example;
+    SweepStatus status;
+    uint32_t n;
+} LossReason;
+
+static int by_number(const void *a, const void *b)
+{
+    const LossReason *x = a, *y = b;
+    if (x->n != y->n) return x->n > y->n ? -1 : 1;
+    return strcmp(x->rule, y->rule);
+}
+
+static uint32_t reasons_of(const Search *s, LossReason reasons[MOST_REASONS])
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->rows.n; i++) {
+        const SweepRow *row = &s->rows.at[i];
+        if (row->status == SWEEP_fits || row->rule == NULL) continue;
+        uint32_t k = 0;
+        while (k < n && strcmp(reasons[k].rule, row->rule) != 0) k++;
+        if (k == MOST_REASONS) continue;
+        if (k == n) reasons[n++] = (LossReason){row->rule, row->reason, row->status, 0};
+        reasons[k].n++;
+    }
+    qsort(reasons, n, sizeof *reasons, by_number);
+    return n;
+}
+
+static uint32_t count(const Search *s, SweepStatus status, const char *rule)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->rows.n; i++)
+        n += s->rows.at[i].status == status &&
+             (rule == NULL || strcmp(s->rows.at[i].rule, rule) == 0);
+    return n;
+}
+
+/* On the front of time against memory: nothing faster needs less. `least` is what faster ones need.
+ */
+static bool is_on_front(const SweepRow *row, uint64_t *least)
+{
+    if (row->peak_bytes >= *least) return false;
+    *least = row->peak_bytes;
+    return true;
+}
+
+static void row_text(Cli *cli, Table *t, const SweepRow *row, const TextList *settings)
+{
+    table_cell(t, "  %s", format_time(cli->arena, row->step_ps));
+    table_cell(t, "%s", str_count(cli->arena, (uint64_t)(row->tokens_per_s + .5)));
+    table_cell(t, "%.1f %%", 100 * row->mfu);
+    table_cell(t, "%s", str_bytes(cli->arena, row->peak_bytes));
+    table_cell(t, "%s", point_text(cli->arena, settings, ""));
+}
+
+static void report_text(const Search *s)
+{
+    Cli *cli = s->cli;
+    static const char *const heads[] = {">  step", ">tokens/s", ">MFU", ">memory", "settings"};
+    LossReason reasons[MOST_REASONS];
+    const uint32_t n = s->n_ranked < N_WINNERS ? s->n_ranked : N_WINNERS;
+    str_print(&cli->out,
+              "search      %" PRIu32 " plans of %s on %" PRIu32 " ranks: %" PRIu32
+              " rejected by memory bound, %" PRIu32 " by time bound, %" PRIu32
+              " simulated (%" PRIu32 " fit), %" PRIu32 " refused\n",
+              s->rows.n, cli->args[0], s->space.n_ranks, count(s, SWEEP_bounded, "bound-memory"),
+              count(s, SWEEP_bounded, "bound-time"),
+              count(s, SWEEP_fits, NULL) + count(s, SWEEP_too_large, NULL),
+              count(s, SWEEP_fits, NULL), count(s, SWEEP_refused, NULL));
+    if (n > 0) str_print(&cli->out, "best, proven in full\n");
+    Table t = table_in(cli->arena, 5, heads), front = t;
+    for (uint32_t i = 0; i < n; i++)
+        row_text(cli, &t, &s->rows.at[s->ranked[i]], &s->space.settings[s->ranked[i]]);
+    if (n > 0) table_print(&t, &cli->out);
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < s->n_ranked; i++)
+        if (is_on_front(&s->rows.at[s->ranked[i]], &least))
+            row_text(cli, &front, &s->rows.at[s->ranked[i]], &s->space.settings[s->ranked[i]]);
+    if (n > 0) {
+        str_print(&cli->out, "front of time against memory\n");
+        table_print(&front, &cli->out);
+    }
+    const uint32_t n_reasons = reasons_of(s, reasons);
+    if (n_reasons > 0) str_print(&cli->out, "why others lost\n");
+    for (uint32_t i = 0; i < n_reasons; i++)
+        str_print(&cli->out, "  %" PRIu32 " [%s], for example: %s\n", reasons[i].n, reasons[i].rule,
+                  reasons[i].example);
+    if (n == 0) return;
+    str_print(&cli->out, "best        %s\n",
+              point_text(cli->arena, &s->space.settings[s->ranked[0]], "--set "));
+    str_print(&cli->out, "trust       %s\n", s->rows.at[s->ranked[0]].trust);
+}
+
+static json_t *row_json(const Search *s, uint32_t index)
+{
+    const SweepRow *row = &s->rows.at[index];
+    json_t *out = json_object();
+    json_text(out, "settings", point_text(s->cli->arena, &s->space.settings[index], "--set "));
+    json_text(out, "plan_id", row->plan_id);
+    json_count(out, "step_ps", (uint64_t)row->step_ps);
+    json_number(out, "tokens_per_s", row->tokens_per_s);
+    json_number(out, "mfu", row->mfu);
+    json_count(out, "peak_bytes", row->peak_bytes);
+    json_count(out, "run", row->run);
+    return out;
+}
+
+static void report_json(const Search *s)
+{
+    json_t *best = json_array(), *front = json_array(), *lost = json_array();
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < s->n_ranked; i++) {
+        if (i < N_WINNERS) json_array_append_new(best, row_json(s, s->ranked[i]));
+        if (is_on_front(&s->rows.at[s->ranked[i]], &least))
+            json_array_append_new(front, row_json(s, s->ranked[i]));
+    }
+    LossReason reasons[MOST_REASONS];
+    const uint32_t n = reasons_of(s, reasons);
+    for (uint32_t i = 0; i < n; i++) {
+        json_t *row = json_object();
+        json_text(row, "rule", reasons[i].rule);
+        json_count(row, "points", reasons[i].n);
+        json_text(row, "example", reasons[i].example);
+        json_array_append_new(lost, row);
+    }
+    json_t *out = s->cli->json;
+    json_text(out, "file", s->cli->args[0]);
+    json_count(out, "points", s->rows.n);
+    json_count(out, "bound_memory", count(s, SWEEP_bounded, "bound-memory"));
+    json_count(out, "bound_time", count(s, SWEEP_bounded, "bound-time"));
+    json_count(out, "simulated", count(s, SWEEP_fits, NULL) + count(s, SWEEP_too_large, NULL));
+    json_count(out, "refused", count(s, SWEEP_refused, NULL));
+    json_put(out, "best", best);
+    json_put(out, "front", front);
+    json_put(out, "lost", lost);
+}
+
+static bool make_space(Search *s)
+{
+    Cli *cli = s->cli;
+    if (session_is_text(cli->args[0]))
+        return cli_error(cli, FAULT_usage, "needs-script",
+                         "%s is a plan's text: this needs the script", cli->args[0]);
+    PlanOptions options = plan_file_options(cli, NULL);
+    /* The script's own data ranks need not fit the axes that were fixed. */
+    const char **set = arena_array(cli->arena, options.n_set + 2, sizeof *set);
+    bool cuts = false, says = false;
+    for (uint32_t i = 0; i < options.n_set; i++) {
+        set[i] = options.set[i];
+        cuts = cuts || strncmp(set[i], "mesh.", 5) == 0;
+        says = says || strncmp(set[i], "mesh.dp_shard=", 14) == 0;
+    }
+    options.set = set;
+    if (cuts && !says) set[options.n_set++] = "mesh.dp_shard=-1";
+    Config config;
+    Graph graph;
+    if (!session_read(cli->args[0], &options, cli->arena, &config, &graph, &cli->diag))
+        return false;
+    space_of(cli, &config, &graph, &s->space);
+    if (s->space.n > 0) return true;
+    return cli_error(cli, FAULT_input, "nothing-fits",
+                     "no sizes of the mesh divide this model, batch and cluster");
+}
+
+static void list_space(Search *s)
+{
+    for (uint32_t i = 0; i < s->space.n; i++)
+        str_print(&s->cli->out, "%s\n", point_text(s->cli->arena, &s->space.settings[i], "--set "));
+}
+
+void cmd_search(Cli *cli)
+{
+    Search s = {.cli = cli};
+    if (!make_space(&s)) return;
+    if (cli->options.dry_run) {
+        list_space(&s);
+        return;
+    }
+    if (!cli->options.no_store && !store_ready(cli->options.db, &cli->diag)) return;
+    void *shared = mmap(NULL, sizeof(_Atomic uint64_t), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) {
+        cli_error(cli, FAULT_internal, "out-of-memory", "no memory to share");
+        return;
+    }
+    const bool all = cli->options.exhaustive;
+    const PointJob job = {.cli = cli,
+                          .path = cli->args[0],
+                          .n = s.space.n,
+                          .settings = s.space.settings,
+                          .unproven = true,
+                          .bounded = !all,
+                          .best = all ? NULL : shared};
+    bool fine = points_decide(&job, &s.rows);
+    munmap(shared, sizeof(_Atomic uint64_t));
+    if (!fine) return;
+    rank(&s);
+    if (!prove(&s)) return;
+    if (cli->json != NULL)
+        report_json(&s);
+    else
+        report_text(&s);
+    if (s.n_ranked == 0)
+        cli_error(cli, FAULT_infeasible, "nothing-fits", "none of %" PRIu32 " plans fits",
+                  s.rows.n);
+}

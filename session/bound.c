@@ -1,0 +1,250 @@
+/* Each bound is an average over ranks: the fullest and the slowest rank are never below it. What
+ * the graph alone cannot tell (copies for tensor parallelism, workspace, bubbles, communication)
+ * counts as nothing. */
+#include "session/bound.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "sim/compute/kernels.h"
+
+static const PassConfig *pass_of(const Config *c, PassName name)
+{
+    for (uint32_t i = 0; i < c->n_passes; i++)
+        if (c->passes[i].name == name) return &c->passes[i];
+    return NULL;
+}
+
+/* The product of the sizes of these axes. */
+static double size_over(const Config *c, AxisNames axes)
+{
+    double n = 1;
+    for (uint32_t a = 0; a < AXIS_NAMES; a++)
+        if (axes_have(axes, (AxisName)a) && c->axis_size[a] > 1) n *= c->axis_size[a];
+    return n;
+}
+
+static double ranks_of(const Config *c)
+{
+    return size_over(c, ~(AxisNames)0);
+}
+
+static double stages_of(const Config *c)
+{
+    return size_over(c, axes_with(AXIS_STAGES));
+}
+
+static double fewer_bytes(DType a, DType b)
+{
+    return a == DT_none                      ? dtype_bytes(b)
+           : dtype_bytes(a) < dtype_bytes(b) ? dtype_bytes(a)
+                                             : dtype_bytes(b);
+}
+
+/* How many ranks surely hold a copy of each weight, and of each moment. Experts may be carved out
+ * of the data axes; then nothing is known to be copied. */
+typedef struct Copies {
+    double weights, states;
+} Copies;
+
+static Copies copies_of(const Config *c)
+{
+    const PassConfig *zero = pass_of(c, PASS_zero);
+    const AxisNames sharing = axes_with(AXIS_STATES);
+    const double replicas = size_over(c, axes_cutting(INDEX_samples) & ~sharing);
+    const double shards = size_over(c, axes_with(AXIS_UNITS));
+    if (c->ep_folded > 1) return (Copies){1, 1};
+    if (pass_of(c, PASS_fsdp2) != NULL) return (Copies){replicas, replicas};
+    if (zero == NULL || zero->zero.strategy == ZERO_no_shard)
+        return (Copies){replicas * shards, replicas * shards};
+    const bool whole = zero->zero.strategy != ZERO_optim_grads_params;
+    return (Copies){whole ? replicas * shards : replicas, replicas};
+}
+
+static double param_elements(const Graph *g, bool blocks_only)
+{
+    double n = 0;
+    for (TensorId t = 1; t < g->tensors.n; t++) {
+        const Tensor *tensor = &g->tensors.at[t];
+        double elements = tensor->role == ROLE_param;
+        if (blocks_only && g->modules.at[tensor->module].layer == 0) continue;
+        for (uint8_t d = 0; d < tensor->n_dims; d++) elements *= (double)tensor->dim[d];
+        n += elements;
+    }
+    return n;
+}
+
+static uint64_t state_bytes(const Config *c, const Graph *g, bool blocks_only)
+{
+    const PassConfig *fsdp = pass_of(c, PASS_fsdp2), *zero = pass_of(c, PASS_zero);
+    if (fsdp != NULL && fsdp->fsdp2.offload) return 0; /* all of it lies in host memory */
+    const Copies copies = copies_of(c);
+    const double n = param_elements(g, blocks_only) / ranks_of(c);
+    /* A plan may keep weights at rest as they are computed with (zero's preserve_fp32_weights). */
+    const double weight = zero != NULL ? fewer_bytes(c->param, c->compute) : dtype_bytes(c->param);
+    double moments = 0, gradient = 0;
+    if (c->optimizer.kind == OPTIMIZER_adamw)
+        moments = 2 * (c->optimizer.state != DT_none ? dtype_bytes(c->optimizer.state) : weight);
+    /* The norm that clips them needs all gradients at one time. */
+    if (c->optimizer.clip_norm > 0)
+        gradient = fmin(fewer_bytes(c->reduce, c->compute), dtype_bytes(c->param));
+    return (uint64_t)(n * (copies.weights * weight + copies.states * (moments + gradient)));
+}
+
+enum { MOST_LAYERS = 4096 };
+
+static double elements_of(const Tensor *t)
+{
+    double n = 1;
+    for (uint8_t d = 0; d < t->n_dims; d++) n *= (double)t->dim[d];
+    return n;
+}
+
+/* The largest activation that enters the block of node n from outside, in elements. */
+static void note_input(const Graph *g, const Node *n, double *most)
+{
+    for (uint8_t i = 0; i < n->n_in; i++) {
+        const Tensor *t = &g->tensors.at[n->in[i]];
+        if (t->role != ROLE_activation || t->producer == 0) continue;
+        if (g->nodes.at[t->producer].layer == n->layer) continue;
+        if (elements_of(t) > most[n->layer]) most[n->layer] = elements_of(t);
+    }
+}
+
+static bool is_product(const Graph *g, const Node *n)
+{
+    return op_info(n->op)->class_ == OP_CLASS_contract && n->n_in >= 2 &&
+           g->tensors.at[n->in[1]].role == ROLE_param;
+}
+
+/* Elements that a micro-step surely keeps from forward to backward, inside blocks: where nothing is
+ * computed again, the input of each product, for the gradient of its weight; else the input of each
+ * block. */
+static double kept_elements(const Config *c, const Graph *g, Arena *scratch)
+{
+    const PassConfig *ac = pass_of(c, PASS_ac);
+    const bool plain = (ac == NULL || ac->ac == AC_none) && pass_of(c, PASS_compile) == NULL;
+    double *most = arena_array(scratch, MOST_LAYERS, sizeof *most), sum = 0;
+    bool *seen = arena_array(scratch, g->tensors.n + 1, sizeof *seen);
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (n->layer == 0 || n->layer >= MOST_LAYERS) continue;
+        if (!plain) {
+            note_input(g, n, most);
+        } else if (is_product(g, n) && !seen[n->in[0]]) {
+            seen[n->in[0]] = true;
+            if (g->tensors.at[n->in[0]].role == ROLE_activation)
+                sum += elements_of(&g->tensors.at[n->in[0]]);
+        }
+    }
+    for (uint32_t i = 0; i < MOST_LAYERS; i++) sum += most[i];
+    return sum;
+}
+
+/* How many micro-batches the first rank of a pipeline holds at one time. */
+static double in_flight(const Config *c, double steps)
+{
+    const PassConfig *pp = pass_of(c, PASS_pp);
+    const double stages = stages_of(c);
+    if (pp == NULL || stages < 2 || pp->pp.is_own || pp->pp.has_split || pp->pp.round != 0)
+        return 1;
+    if (pp->pp.schedule == SCHEDULE_gpipe) return steps;
+    return pp->pp.schedule == SCHEDULE_1f1b ? fmin(stages, steps) : 1;
+}
+
+static double steps_of(const Config *c)
+{
+    return (double)c->global_batch / ((double)c->micro_batch * (double)config_data_ranks(c));
+}
+
+static uint64_t kept_bytes(const Config *c, const Graph *g)
+{
+    const PassConfig *ac = pass_of(c, PASS_ac);
+    if (ac != NULL && ac->ac == AC_modules) return 0; /* a region may be larger than a block */
+    Arena *scratch = arena_new();
+    const double sum = kept_elements(c, g, scratch);
+    arena_free(scratch);
+    const double bytes = pass_of(c, PASS_float8) != NULL ? 1 : dtype_bytes(c->compute);
+    return (uint64_t)(sum * bytes * in_flight(c, steps_of(c)) / ranks_of(c));
+}
+
+/* FLOPs of products with weights and of attention, of one micro-step on all ranks. */
+typedef struct Products {
+    double all;       /* forward, and as much of the backward pass as there surely is */
+    double blocks;    /* forward, inside blocks */
+    double outside;   /* behind the blocks (the head): forward and backward */
+    double attention; /* of all attention, both ways */
+} Products;
+
+static Products products_of(const Graph *g)
+{
+    Products p = {0};
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        const Attrs *attrs = graph_attrs_at(g, n->attrs);
+        Binding b;
+        const bool attention = n->op == OP_attention;
+        if ((!attention && !is_product(g, n)) || !graph_bind(g, n, &b, NULL)) continue;
+        const double flops = op_flops(n->op, &b, b.size, attrs->causal != 0);
+        if (attention) { /* two products forward, and five backward */
+            p.attention += 3 * flops;
+            continue;
+        }
+        const double both = flops * (g->tensors.at[n->in[0]].role == ROLE_activation ? 3 : 2);
+        p.all += both;
+        if (n->layer > 0)
+            p.blocks += flops;
+        else if (p.blocks > 0) /* nodes stand in the order of execution */
+            p.outside += both;
+    }
+    return p;
+}
+
+/* The last rank of a pipeline waits until the first micro-batch has passed all other stages, and
+ * the first rank ends after the last micro-batch has come back. Only where each rank has one stage
+ * of equally many blocks. */
+static double pipeline_flops(const Config *c, const Products *p, double steps)
+{
+    const PassConfig *pp = pass_of(c, PASS_pp);
+    const double stages = stages_of(c);
+    if (pp == NULL || stages < 2 || pp->pp.is_own || pp->pp.has_split || pp->pp.round != 0)
+        return 0;
+    if (pp->pp.schedule != SCHEDULE_1f1b && pp->pp.schedule != SCHEDULE_gpipe) return 0;
+    const double filling = 2 * p->blocks * (stages - 1) / stages;
+    return stages * (steps * (3 * p->blocks / stages + p->outside) + filling);
+}
+
+static Ps step_ps(const Config *c, const Graph *g)
+{
+    const Device *device = &c->cluster.device;
+    const bool eight = pass_of(c, PASS_float8) != NULL, single = c->compute == DT_f32;
+    double rate = 0, peak = 0;
+    if (device->peak_flops[c->compute] <= 0) return 0;
+    for (uint32_t t = 1; t < DT_COUNT; t++) { /* 8-bit products, or TF32 in place of fp32 */
+        if (t != c->compute && !eight && !single) continue;
+        if (device->peak_flops[t] <= 0) continue;
+        peak = fmax(peak, device->peak_flops[t]);
+        rate = fmax(rate, kernel_gemm_most(device, (DType)t));
+    }
+    /* A framework's own kernels may be better than the library's. */
+    if (c->runtime.name != NULL || eight || single) rate = fmax(rate, peak);
+    const double steps = steps_of(c);
+    const PassConfig *ac = pass_of(c, PASS_ac);
+    Products p = products_of(g);
+    double again = 0; /* whole blocks are computed twice, but for products that ac.ops keeps */
+    if (ac != NULL && ac->ac == AC_full && ac->ac_every <= 1 && ac->ac_ops.n == 0) again = p.blocks;
+    const double even = (p.all + again) * steps / rate + p.attention * steps / peak,
+                 piped = pipeline_flops(c, &p, steps) / rate;
+    return (Ps)(fmax(even, piped) / ranks_of(c) * PS_PER_S);
+}
+
+Bounds bounds_of(const Config *config, const Graph *graph)
+{
+    Bounds b = {.state_bytes = state_bytes(config, graph, false)};
+    if (graph->tensors.n < 2) return b;
+    b.kept_bytes = kept_bytes(config, graph);
+    /* What is in flight lies on the first rank of a pipeline, which has blocks and no head. */
+    if (in_flight(config, steps_of(config)) > 1) b.state_bytes = state_bytes(config, graph, true);
+    if (!config->cluster.is_local) b.step_ps = step_ps(config, graph);
+    return b;
+}

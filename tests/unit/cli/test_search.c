@@ -1,0 +1,168 @@
+/* tandem search finds the winner of an exhaustive search; tandem fit finds a change that fits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/base/str.h"
+#include "tests/support/command.h"
+
+static json_t *document(Arena *arena, int code, const char *command)
+{
+    CommandResult r = command_run_program(
+        arena, 400,
+        (const char *const[]){"sh", "-c",
+                              arena_print(arena, "'%s' %s --json", TANDEM_COMMAND, command), NULL});
+    if (r.exit_code != code) fail_msg("%s\ncode %d\n%s\n%s", command, r.exit_code, r.err, r.out);
+    json_t *root = json_loads(r.out, 0, NULL);
+    assert_non_null(root);
+    return root;
+}
+
+static json_int_t number(const json_t *row, const char *key)
+{
+    const json_t *value = json_object_get(row, key);
+    if (!json_is_integer(value)) fail_msg("no number '%s'", key);
+    return json_integer_value(value);
+}
+
+static const char *write_plan(Arena *arena, const char *folder, const char *name,
+                              const char *cluster, int64_t layers, int64_t batch, int64_t seq)
+{
+    const char *plan = arena_print(arena, "%s/%s.lua", folder, name);
+    command_write_file(
+        plan, arena_print(arena,
+                          "local m = require 'models.llama' '3.1-8b'\n"
+                          "return plan { model = m, cluster = require 'clusters.%s' { nodes = 1 "
+                          "}, batch = { global = %lld, micro = 1, seq = %lld }, mesh = { dp_shard "
+                          "= -1 }, parallel = { ac 'selective', fsdp2 {} }, precision = { param "
+                          "= 'fp32', compute = 'bf16', reduce = 'fp32' }, optimizer = adamw {} }"
+                          "-- %lld layers\n",
+                          cluster, (long long)batch, (long long)seq, (long long)layers));
+    return plan;
+}
+
+/* Ten spaces: models of other depths, batches, sequences and GPUs, where memory, pipeline bubbles
+ * and recomputation decide differently. */
+static void finds_the_exhaustive_winner(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *cluster;
+        int layers, batch, seq;
+        const char *fixed;
+    } spaces[] = {
+        {"dgx_h100", 2, 8, 2048, ""},
+        {"dgx_h100", 2, 16, 8192, ""},
+        {"dgx_h100", 4, 16, 4096, "--set parallel.ac=full"},
+        {"dgx_h100", 4, 32, 2048, "--set mesh.tp=2"},
+        {"dgx_a100", 2, 8, 4096, ""},
+        {"dgx_a100", 4, 16, 16384, "--set parallel.fsdp2=true"},
+        {"dgx_a100", 8, 16, 8192, "--set mesh.pp=4 --set parallel.pp=1f1b"},
+        {"dgx_a100", 8, 64, 2048, "--set mesh.tp=1"},
+        {"dgx_h100", 8, 16, 16384, "--set batch.micro=1"},
+        {"dgx_h100", 16, 16, 32768, "--set mesh.tp=8 --set mesh.dp_shard=1 --set mesh.pp=1"},
+    };
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    json_int_t points = 0, bounded = 0;
+    for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++) {
+        const char *plan =
+            write_plan(arena, folder, arena_print(arena, "p%zu", i), spaces[i].cluster,
+                       spaces[i].layers, spaces[i].batch, spaces[i].seq);
+        const char *command = arena_print(arena, "search %s --db none --set model.layers=%d %s",
+                                          plan, spaces[i].layers, spaces[i].fixed);
+        json_t *pruned = document(arena, 0, command),
+               *all = document(arena, 0, arena_print(arena, "%s --exhaustive", command));
+        const json_t *a = json_array_get(json_object_get(pruned, "best"), 0),
+                     *b = json_array_get(json_object_get(all, "best"), 0);
+        assert_int_equal(number(a, "step_ps"), number(b, "step_ps"));
+        assert_string_equal(json_string_value(json_object_get(a, "settings")),
+                            json_string_value(json_object_get(b, "settings")));
+        assert_int_equal(number(pruned, "points"), number(all, "points"));
+        assert_int_equal(number(all, "bound_memory") + number(all, "bound_time"), 0);
+        points += number(pruned, "points");
+        bounded += number(pruned, "bound_memory") + number(pruned, "bound_time");
+        json_decref(pruned);
+        json_decref(all);
+    }
+    printf("%lld points, %lld decided by a bound\n", (long long)points, (long long)bounded);
+    assert_true(bounded > 0);
+    arena_free(arena);
+}
+
+/* What search says of its winner, `sim` says, too. */
+static void the_winner_is_what_sim_says(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena),
+               *plan = write_plan(arena, folder, "p", "dgx_h100", 2, 8, 2048),
+               *db = arena_print(arena, "%s/t.db", folder);
+    json_t *found =
+        document(arena, 0, arena_print(arena, "search %s --db %s --set model.layers=2", plan, db));
+    const json_t *best = json_array_get(json_object_get(found, "best"), 0);
+    json_t *sim = document(arena, 0,
+                           arena_print(arena, "sim %s --db %s --set model.layers=2 %s", plan, db,
+                                       json_string_value(json_object_get(best, "settings"))));
+    assert_int_equal(number(sim, "step_ps"), number(best, "step_ps"));
+    assert_int_equal(number(sim, "run"), number(best, "run"));
+    const json_t *front = json_object_get(found, "front");
+    for (size_t i = 1; i < json_array_size(front); i++) {
+        assert_true(number(json_array_get(front, i), "step_ps") >=
+                    number(json_array_get(front, i - 1), "step_ps"));
+        assert_true(number(json_array_get(front, i), "peak_bytes") <
+                    number(json_array_get(front, i - 1), "peak_bytes"));
+    }
+    json_decref(found);
+    json_decref(sim);
+    arena_free(arena);
+}
+
+static void fit_changes_one_thing(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena),
+               *plan = write_plan(arena, folder, "p", "dgx_h100", 8, 32, 8192);
+    json_t *out =
+        document(arena, 0, arena_print(arena, "fit %s --db none --set model.layers=8", plan));
+    assert_true(json_is_true(json_object_get(out, "fits")));
+    const json_int_t most = number(json_object_get(out, "micro"), "most");
+    assert_true(most >= 1);
+    json_decref(out);
+    if (most < 4) { /* one more doubling does not fit: fit must find its way back */
+        const char *larger =
+            arena_print(arena, "fit %s --db none --set model.layers=8 --set batch.micro=%lld", plan,
+                        (long long)most * 2);
+        out = document(arena, 0, larger);
+        assert_true(json_is_false(json_object_get(out, "fits")));
+        const json_t *changes = json_object_get(out, "changes");
+        assert_true(json_array_size(changes) > 0);
+        const char *settings =
+            json_string_value(json_object_get(json_array_get(changes, 0), "settings"));
+        json_t *sim = document(arena, 0,
+                               arena_print(arena,
+                                           "sim %s --db none --set model.layers=8 --set "
+                                           "batch.micro=%lld %s",
+                                           plan, (long long)most * 2, settings));
+        assert_true(json_is_true(json_object_get(sim, "fits")));
+        json_decref(sim);
+        json_decref(out);
+    }
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(finds_the_exhaustive_winner),
+                                       cmocka_unit_test(the_winner_is_what_sim_says),
+                                       cmocka_unit_test(fit_changes_one_thing)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

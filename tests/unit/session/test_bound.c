@@ -1,0 +1,104 @@
+/* No plan of the corpus needs less memory, or takes a shorter step, than its bounds say. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session/bound.h"
+#include "session/session.h"
+
+typedef struct Tally {
+    uint32_t plans, near; /* near: a bound that is at least a third of the truth */
+} Tally;
+
+static void check(const char *path, const char *const *set, uint32_t n_set, Tally *tally)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    const PlanOptions o = {.set = set, .n_set = n_set, .unproven = true};
+    Config config;
+    Graph graph;
+    if (!session_read(path, &o, arena, &config, &graph, &d) || config.cluster.is_local) {
+        arena_free(arena);
+        return; /* a part of the corpus is there to be refused */
+    }
+    const Bounds b = bounds_of(&config, &graph);
+    PlanFile *file = session_finish(&config, &graph, &o, arena, &d);
+    if (file != NULL && d.n_errors == 0) {
+        uint64_t most = 0;
+        for (uint32_t i = 0; i < file->plan->programs.n; i++)
+            if (file->plan->programs.at[i].bytes > most) most = file->plan->programs.at[i].bytes;
+        SimReport report;
+        const SimOptions how = {.steps = 1};
+        assert_true(session_simulate(file, &config.cluster, &how, arena, &report, &d));
+        if (b.state_bytes + b.kept_bytes > most)
+            fail_msg("%s %s: bound %" PRIu64 " + %" PRIu64 " bytes, needs %" PRIu64, path,
+                     n_set > 0 ? set[n_set - 1] : "", b.state_bytes, b.kept_bytes, most);
+        if (b.step_ps > report.step_ps)
+            fail_msg("%s %s: bound %lld ps, takes %lld", path, n_set > 0 ? set[n_set - 1] : "",
+                     (long long)b.step_ps, (long long)report.step_ps);
+        tally->plans++;
+        tally->near += 3 * (b.state_bytes + b.kept_bytes) > most || 3 * b.step_ps > report.step_ps;
+    }
+    arena_free(arena);
+}
+
+static void check_folder(const char *folder, Tally *tally)
+{
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
+        const size_t n = strlen(e->d_name);
+        char path[4096];
+        if (n < 5 || strcmp(e->d_name + n - 4, ".lua") != 0) continue;
+        if (strstr(e->d_name, "405b") != NULL) continue; /* as 70b, and slow */
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        check(path, NULL, 0, tally);
+    }
+    closedir(dir);
+}
+
+static void bounds_are_never_above_the_truth(void **state)
+{
+    (void)state;
+    Tally tally = {0, 0};
+    check_folder(TANDEM_SOURCE_DIR "/scripts/plans", &tally);
+    check_folder(TANDEM_SOURCE_DIR "/tests/golden", &tally);
+    /* The ways of sharding, each on the plan that people begin with. */
+    static const char *const ways[][3] = {
+        {"parallel.ac=none", "mesh.tp=1", "mesh.dp_shard=16"},
+        {"parallel.ac=full", "mesh.tp=8", "mesh.dp_shard=2"},
+        {"parallel.ddp=true", "mesh.tp=8", "mesh.dp_shard=2"},
+        {"parallel.zero.strategy=optim", "mesh.tp=2", "mesh.dp_shard=8"},
+        {"parallel.zero.strategy=optim_grads", "mesh.tp=2", "mesh.dp_shard=8"},
+        {"parallel.fsdp2.offload=true", "mesh.tp=2", "mesh.dp_shard=8"},
+        {"parallel.float8=true", "mesh.tp=2", "mesh.dp_shard=8"},
+        {"parallel.pp=1f1b", "mesh.pp=4", "mesh.dp_shard=2"},
+        {"parallel.pp=gpipe", "mesh.pp=8", "mesh.dp_shard=1"},
+        {"parallel.pp.schedule=interleaved_1f1b", "mesh.pp=2", "mesh.dp_shard=4"},
+        {"optimizer.clip_norm=0", "mesh.dp_replicate=2", "mesh.dp_shard=4"},
+        {"precision.param=bf16", "precision.reduce=bf16", "mesh.tp=2"},
+    };
+    const uint32_t before = tally.plans;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        check(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", ways[i], 3, &tally);
+    printf("%" PRIu32 " plans, %" PRIu32 " of the ways; a bound within 3 of the truth on %" PRIu32
+           "\n",
+           tally.plans, tally.plans - before, tally.near);
+    assert_true(tally.plans - before >= 9);
+    assert_true(tally.plans > 30);
+    assert_true(tally.near >= 10); /* else they decide nothing */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bounds_are_never_above_the_truth)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
