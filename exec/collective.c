@@ -113,6 +113,18 @@ static void all_to_all(const Comm *const *member, uint32_t n)
             memcpy(member[to]->out + from * bytes, member[from]->in + to * bytes, bytes);
 }
 
+/* Strip 0 of each input goes to the next member, strip 1 to the previous one. */
+static void exchange_strips(const Comm *const *member, uint32_t n)
+{
+    const uint64_t bytes = member[0]->in_bytes / 2;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t next = (i + 1) % n, previous = (i + n - 1) % n;
+        if (next || member[0]->wraps) memcpy(member[next]->out, member[i]->in, bytes);
+        if (i || member[0]->wraps)
+            memcpy(member[previous]->out + bytes, member[i]->in + bytes, bytes);
+    }
+}
+
 void collective_move(const Comm *const *member, uint32_t n)
 {
     const Comm *one = member[0];
@@ -126,6 +138,8 @@ void collective_move(const Comm *const *member, uint32_t n)
         all_reduce(member, n);
     } else if (one->op == OP_all_to_all) {
         all_to_all(member, n);
+    } else if (one->op == OP_halo_exchange) {
+        exchange_strips(member, n);
     } else {
         assert(n == 2 && one->op == OP_send);
         memmove(member[1]->out, one->in, one->in_bytes);

@@ -64,6 +64,40 @@ static bool set_extents(const RankState *r, const Instr *in, KernelArgs *a)
            a->elements[in->op == OP_pack ? 0 : 1] == row * a->middle;
 }
 
+static int64_t rows_of(const RankState *r, const Shape *s, int d)
+{
+    return shape_local_dim(s, &r->plan->mesh, &r->plan->graph.deals, d);
+}
+
+/* The same of halo_pack and the others: both forms of the dimension, and this rank's rows. */
+static bool set_halo(const RankState *r, const Instr *in, KernelArgs *a)
+{
+    const Deals *deals = &r->plan->graph.deals;
+    const int d = (int)a->attrs.dim;
+    const Shape *held = arg_shape(r, in, in->op == OP_halo_join ? 2 : in->op == OP_halo_pack);
+    if (d < 0 || d >= held->n_dims || !deal_is_around(deals, held->deal[d])) return false;
+    Shape own = *held;
+    own.deal[d] = 0;
+    const uint32_t parts = shape_parts(held, &r->plan->mesh, d);
+    if (parts < 2 ||
+        !halo_find(deals, held->dim[d], parts, shape_part(held, &r->plan->mesh, d, r->rank),
+                   held->deal[d], &a->halo))
+        return false;
+    a->outer = a->inner = 1;
+    for (int i = 0; i < held->n_dims; i++)
+        *(i < d ? &a->outer : &a->inner) *= i == d ? 1 : rows_of(r, held, i);
+    a->middle = rows_of(r, &own, d);
+    a->part_size = rows_of(r, held, d);
+    const int64_t row = a->outer * a->inner, strips = 2 * row * a->halo.strip;
+    const int64_t of_own = row * a->middle, of_held = row * a->part_size;
+    if (in->op == OP_halo_pack) return a->elements[0] == of_own && a->elements[1] == strips;
+    if (in->op == OP_halo_cut) return a->elements[0] == of_held && a->elements[1] == strips;
+    const bool joins = in->op == OP_halo_join;
+    return a->n_args == 3 && a->elements[1] == strips &&
+           a->elements[0] == (joins ? of_own : of_held) &&
+           a->elements[2] == (joins ? of_held : of_own);
+}
+
 static bool bind(const RankState *r, Pc pc, KernelArgs *a)
 {
     const Program *p = r->info->p;
@@ -134,7 +168,8 @@ static bool ready_compute(const RankState *r, Pc pc, const Control *control, Are
         return diag_error(d, FAULT_input, "exec-program", instr_loc(r->plan, in),
                           "sequences of %lld tokens, of which ranks read parts: at most %d can be",
                           (long long)a->binding->size[tokens], KERNEL_MOST_SPLIT_SEQ);
-    if (moves && in->op != OP_copy && !set_extents(r, in, a))
+    if (moves && in->op != OP_copy &&
+        !(op_is_halo(in->op) ? set_halo(r, in, a) : set_extents(r, in, a)))
         return fail(r, pc, arena, d, "its parts and sizes do not agree");
     r->at[pc] = (Ready){.kernel = kernel, .args = a};
     return true;
@@ -157,6 +192,19 @@ static void find_peers(const RankState *r, const Instr *in, Comm *c)
     c->peer = in->op == OP_send ? peer : r->rank;
 }
 
+/* Do the first and the last member exchange strips too? */
+static bool set_neighbours(const RankState *r, const Instr *in, Comm *c)
+{
+    const Deals *deals = &r->plan->graph.deals;
+    const Shape *s = arg_shape(r, in, 0);
+    const int d = halo_dim(s, deals, in->axes);
+    Halo halo;
+    if (d < 0 || !halo_find(deals, s->dim[d], c->n_members, c->part, s->deal[d], &halo))
+        return false;
+    c->wraps = halo.wraps;
+    return true;
+}
+
 /* Returns NULL, or the fault in the sizes and types. */
 static const char *check_comm(const Comm *c)
 {
@@ -170,7 +218,9 @@ static const char *check_comm(const Comm *c)
     if (c->op == OP_reduce_scatter && in != out * n) return "its input is not the sum of its parts";
     if (c->op == OP_all_reduce && in != out) return "its input and output differ in size";
     if (c->op == OP_all_to_all && (in != out || in % n != 0)) return "its parts differ in size";
-    if (c->op == OP_all_to_all && c->in == c->out) return "it cannot work in place";
+    if (c->op == OP_halo_exchange && (in != out || in % 2 != 0)) return "its strips differ in size";
+    if ((c->op == OP_all_to_all || c->op == OP_halo_exchange) && c->in == c->out)
+        return "it cannot work in place";
     return NULL;
 }
 
@@ -198,6 +248,8 @@ static bool ready_comm(const RankState *r, Pc pc, Arena *arena, Diag *d)
             c->out = at, c->out_bytes = b->bytes;
     }
     find_peers(r, in, c);
+    if (c->op == OP_halo_exchange && !set_neighbours(r, in, c))
+        return fail(r, pc, arena, d, "its buffers have no halo along its axes");
     const char *wrong = check_comm(c);
     if (wrong) return fail(r, pc, arena, d, wrong);
     bool reduces = c->op == OP_all_reduce || c->op == OP_reduce_scatter;

@@ -38,6 +38,7 @@ typedef struct Comm {
     Rank leader, peer;
     char *in, *out; /* NULL: the receiver has no input, the sender no output */
     uint64_t in_bytes, out_bytes;
+    bool wraps; /* halo_exchange: the first and the last member are neighbours */
 } Comm;
 
 typedef struct Ready {

@@ -4,6 +4,7 @@
 #ifndef TANDEM_KERNELS_KERNEL_H
 #define TANDEM_KERNELS_KERNEL_H
 
+#include "planner/ir/layout/halo.h"
 #include "planner/ir/op.h"
 
 /* A source of micro-batches. `fill` writes tokens and labels [n_samples, seq] of the global
@@ -59,6 +60,9 @@ typedef struct KernelArgs {
      * chunks p and 2 parts - 1 - p. parts * part_size may exceed middle (ceil deals): elements
      * beyond it are zero in a part, and unpack drops them. copy reads elements[0] only. */
     int64_t outer, middle, inner, part_start, part_size;
+    /* halo_*: `middle` are the rows of a buffer of own rows, `part_size` those of a buffer with a
+     * halo, strips [2, outer, halo.strip, inner]. */
+    Halo halo;
     uint32_t microbatch;
     Attrs attrs;
     /* Global sizes and the letters of each dimension. Needed by kernels for any signature

@@ -90,6 +90,8 @@ static const unsigned char *find_peers(const Cuda *c, const GroupKey *key)
             bool is_message = in->op == OP_send || in->op == OP_recv;
             if (in->axes != key->axes || in->stream != key->stream) continue;
             if (in->op == OP_all_to_all) memset(peers, SENDS_TO | RECEIVES_FROM, n);
+            if (in->op == OP_halo_exchange)
+                peers[(mine + 1) % n] = peers[(mine + n - 1) % n] = SENDS_TO | RECEIVES_FROM;
             for (uint32_t i = 0; is_message && i < n; i++)
                 if (c->plan->program_of[mesh_member(mesh, c->rank, key->axes, i)] == k)
                     add_peers(in, i, n, mine, peers);
@@ -323,6 +325,26 @@ static bool all_to_all(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t st
 #endif
 }
 
+/* Strip 0 of my input goes to the next member, strip 1 to the previous one. */
+static bool exchange_strips(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t stream)
+{
+    const uint64_t strip = comm->in_bytes / 2;
+    const uint32_t n = comm->n_members, me = comm->part;
+    bool fine = CHECK_NCCL(c, &of, ncclGroupStart, ());
+    const bool first = me == 0 && !comm->wraps, last = me + 1 == n && !comm->wraps;
+    const int next = (int)((me + 1) % n), previous = (int)((me + n - 1) % n);
+    /* Between two members that wrap, messages pair up in this order. */
+    if (fine && !last)
+        fine = CHECK_NCCL(c, &of, ncclSend, (comm->in, strip, ncclInt8, next, of, stream));
+    if (fine && !first)
+        fine =
+            CHECK_NCCL(c, &of, ncclRecv, (comm->out, strip, ncclInt8, previous, of, stream)) &&
+            CHECK_NCCL(c, &of, ncclSend, (comm->in + strip, strip, ncclInt8, previous, of, stream));
+    if (fine && !last)
+        fine = CHECK_NCCL(c, &of, ncclRecv, (comm->out + strip, strip, ncclInt8, next, of, stream));
+    return CHECK_NCCL(c, &of, ncclGroupEnd, ()) && fine;
+}
+
 bool comm_issue(Cuda *c, Pc pc)
 {
     const Comm *comm = c->state.at[pc].comm;
@@ -339,6 +361,7 @@ bool comm_issue(Cuda *c, Pc pc)
         return CHECK_NCCL(c, &of, ncclAllGather,
                           (comm->in, comm->out, comm->in_bytes, ncclInt8, of, stream));
     if (comm->op == OP_all_to_all) return all_to_all(c, comm, of, stream);
+    if (comm->op == OP_halo_exchange) return exchange_strips(c, comm, of, stream);
     if (comm->op == OP_all_reduce)
         return CHECK_NCCL(c, &of, ncclAllReduce,
                           (comm->in, comm->out, comm->in_bytes / element, type_of(comm->dtype),

@@ -111,7 +111,7 @@ static bool same_comm(const Comm *a, const Comm *b)
     return a->op == b->op && a->reduce == b->reduce && a->dtype == b->dtype &&
            a->stream == b->stream && a->axes == b->axes && a->leader == b->leader &&
            a->peer == b->peer && a->in == b->in && a->out == b->out && a->in_bytes == b->in_bytes &&
-           a->out_bytes == b->out_bytes;
+           a->out_bytes == b->out_bytes && a->wraps == b->wraps;
 }
 
 static bool same_args(const KernelArgs *a, const KernelArgs *b)
@@ -127,7 +127,7 @@ static bool same_args(const KernelArgs *a, const KernelArgs *b)
            memcmp(a->second, b->second, sizeof a->second) == 0 &&
            memcmp(a->valid, b->valid, sizeof a->valid) == 0 && a->outer == b->outer &&
            a->middle == b->middle && a->inner == b->inner && a->part_start == b->part_start &&
-           a->part_size == b->part_size;
+           a->part_size == b->part_size && memcmp(&a->halo, &b->halo, sizeof a->halo) == 0;
 }
 
 /* True if instruction i waits for the same instructions within its segment s as its counterpart

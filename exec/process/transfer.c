@@ -23,6 +23,7 @@ static Way way_of(const Process *p, const Comm *c)
     if (c->n_members == 1) return WAY_none;
     if (c->op == OP_all_gather) return WAY_gather;
     if (c->op == OP_all_to_all) return WAY_exchange;
+    if (c->op == OP_halo_exchange) return WAY_strips;
     if (c->op == OP_send) return WAY_send;
     if (c->op == OP_recv) return WAY_recv;
     if (c->op == OP_reduce_scatter)
@@ -59,6 +60,21 @@ static void arrive(Process *p, PreparedTransfer *w, int n)
     w->staging_bytes = (uint64_t)n * members * (uint64_t)w->bytes;
 }
 
+/* Strip 0 goes to the next member and comes from the previous one; strip 1 the other way. Of two
+ * members that wrap, both strips go to and come from the same one. */
+static void cut_strips(Process *p, PreparedTransfer *w, int strip)
+{
+    const uint32_t n = w->comm->n_members, me = w->comm->part;
+    const bool first = me == 0 && !w->comm->wraps, last = me + 1 == n && !w->comm->wraps;
+    int **lists[] = {&w->counts, &w->displs, &w->in_counts, &w->in_displs};
+    for (int k = 0; k < 4; k++) *lists[k] = arena_array(p->arena, n, sizeof(int));
+    const uint32_t next = (me + 1) % n, previous = (me + n - 1) % n;
+    if (!first) w->displs[previous] = strip, w->counts[previous] = strip;
+    if (!last) w->in_displs[next] = strip, w->in_counts[next] = strip;
+    if (!last) w->displs[next] = 0, w->counts[next] += strip;
+    if (!first) w->in_displs[previous] = 0, w->in_counts[previous] += strip;
+}
+
 bool transfer_prepare(Process *p, PreparedTransfer *w, Diag *d)
 {
     const Comm *c = w->comm;
@@ -86,6 +102,7 @@ bool transfer_prepare(Process *p, PreparedTransfer *w, Diag *d)
         arrive(p, w, w->n);
         break;
     case WAY_exchange: cut(p, w, w->n); break;
+    case WAY_strips: cut_strips(p, w, w->n / 2); break;
     }
     return true;
 }
@@ -134,6 +151,10 @@ void transfer_post(Process *p, PreparedTransfer *w)
     case WAY_exchange:
         fine = t->all_to_all(p->mpi, w->group, c->in, w->counts, w->displs, c->out, w->counts,
                              w->displs, w->bytes, r);
+        break;
+    case WAY_strips:
+        fine = t->all_to_all(p->mpi, w->group, c->in, w->counts, w->displs, c->out, w->in_counts,
+                             w->in_displs, w->bytes, r);
         break;
     case WAY_native_all_reduce:
         fine = t->all_reduce(p->mpi, w->group, c->in == c->out ? NULL : c->in, c->out, w->n,

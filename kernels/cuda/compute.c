@@ -61,10 +61,19 @@ static bool accepts(OpKind op, uint32_t arg, DType t)
     return false;
 }
 
+static bool accepts_halo(OpKind op, const DType *dtype, uint32_t n_args)
+{
+    const uint32_t n = op == OP_halo_join || op == OP_halo_fold ? 3 : 2;
+    for (uint32_t i = 0; i < n_args; i++)
+        if (dtype[i] != dtype[0] || dtype[i] == DT_f64 || !number_is_real(dtype[i])) return false;
+    return n_args == n;
+}
+
 bool cuda_compute_accepts(OpKind op, const DType *dtype, uint32_t n_args)
 {
     const OpInfo *info = op_info(op);
     uint32_t n = (uint32_t)info->sig.n_in + info->sig.n_out;
+    if (op_is_halo(op)) return accepts_halo(op, dtype, n_args);
     if (info->class_ == OP_CLASS_reshape) return n_args == 2 && dtype[0] == dtype[1];
     if (op == OP_cast && n_args == 2 && dtype[0] == dtype[1]) return true;
     if ((op == OP_tokens || info->flags & OP_TURNS) && dtype[0] != dtype[1]) return false;

@@ -134,6 +134,11 @@ typedef struct OpInfo {
 /* The table row of `op`, built once from ops.def; a malformed row is a bug and aborts. For
  * OP_none all fields are 0. */
 const OpInfo *op_info(OpKind op);
+/* True for the local ops between a split dimension and its halo. */
+static inline bool op_is_halo(OpKind op)
+{
+    return op == OP_halo_pack || op == OP_halo_join || op == OP_halo_cut || op == OP_halo_fold;
+}
 /* The op of that name, or OP_none. */
 OpKind op_find(const char *name);
 

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "planner/ir/window.h"
+
 const char *stream_name(Stream s)
 {
     static const char *const names[STREAM_COUNT] = {
@@ -142,7 +144,7 @@ bool plan_bind(const Plan *plan, const Program *p, const Instr *in, Rank rank, B
         if (!layout_axes_split(&s->layout, -1)) continue;
         for (int d = 0; d < s->n_dims; d++) {
             if (!layout_axes_split(&s->layout, d)) continue;
-            const char l = b->letter[i][d];
+            const char l = b->reads[i][d] ? window_reach(b->letter[i][d]) : b->letter[i][d];
             const int64_t dim = s->dim[d];
             if (size) size[(int)l] = leading(b, l, dim, shape_local_dim(s, mesh, deals, d));
             if (start) start[(int)l] = leading(b, l, dim, shape_start(s, mesh, deals, d, rank));

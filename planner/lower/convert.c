@@ -3,6 +3,7 @@
  * collective. */
 #include <assert.h>
 
+#include "planner/ir/layout/halo.h"
 #include "planner/lower/lower.h"
 
 /* Local elements before dimension d: 1 means d is outermost, and parts are contiguous. */
@@ -291,7 +292,13 @@ BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin,
 static void add_version(Lower *l, TensorId t, BufferId buffer, NodeId consumer)
 {
     list_reserve_none(l->scratch, &l->value.versions);
-    Version v = {buffer, lower_shape(l, buffer)->layout, consumer, l->value.versions_of[t]};
+    const Shape *s = lower_shape(l, buffer);
+    Version v = {.buffer = buffer,
+                 .layout = s->layout,
+                 .consumer = consumer,
+                 .next = l->value.versions_of[t]};
+    for (int d = 0; d < s->n_dims; d++)
+        v.around = v.around || deal_is_around(&l->g->deals, s->deal[d]);
     l->value.versions_of[t] = (uint32_t)list_push(l->scratch, &l->value.versions, v);
 }
 
@@ -304,7 +311,7 @@ static BufferId find_version(const Lower *l, TensorId t, const Layout *layout, N
 {
     for (uint32_t i = l->value.versions_of[t]; i; i = l->value.versions.at[i].next) {
         const Version *v = &l->value.versions.at[i];
-        if (v->consumer && v->consumer != consumer) continue;
+        if ((v->consumer && v->consumer != consumer) || v->around) continue;
         if (!layout || layout_equal(&v->layout, layout)) return v->buffer;
     }
     return 0;

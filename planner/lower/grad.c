@@ -37,7 +37,9 @@ static Version *find_sum(Lower *l, TensorId grad, const Layout *layout)
 static void add_sum(Lower *l, TensorId grad, BufferId buffer)
 {
     list_reserve_none(l->scratch, &l->value.versions);
-    Version v = {buffer, lower_shape(l, buffer)->layout, 0, state_of(l, grad)->sums};
+    Version v = {.buffer = buffer,
+                 .layout = lower_shape(l, buffer)->layout,
+                 .next = state_of(l, grad)->sums};
     state_of(l, grad)->sums = (uint32_t)list_push(l->scratch, &l->value.versions, v);
 }
 
@@ -153,6 +155,14 @@ static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *mad
         *accumulate = false;
         return grad_buffer(l, grad, made);
     }
+    if (lower_arg_around(l, id, n->n_in + j)) { /* shares of neighbours' rows: folded, merged */
+        const Shape s = lower_arg_shape(l, id, n->n_in + j);
+        *temporary = true;
+        const BufferId out =
+            lower_buffer(l, &s, lower_dtype(l, l->g->tensors.at[grad].dtype), CATEGORY_activation);
+        l->p->buffers.at[out].tensor = grad;
+        return out;
+    }
     Version *sum = l->job->share_gathers ? find_sum(l, grad, made) : NULL;
     *temporary = !l->job->share_gathers;
     if (sum &&
@@ -172,6 +182,7 @@ static void finish_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool te
         param_contribution(l, of, temporary ? out : 0, id);
         return;
     }
+    if (lower_arg_around(l, id, l->g->nodes.at[id].n_in + j)) out = lower_fold(l, out, id);
     if (!l->job->share_gathers) {
         Layout use = l->g->tensors.at[grad].use;
         out = lower_convert(l, out, &use, id, CATEGORY_activation);
@@ -193,7 +204,7 @@ static void prepare_sibling(Lower *l, NodeId id)
     if (op_info(n.op)->class_ != OP_CLASS_contract) return;
     for (uint32_t i = 0; i < n.n_in; i++) {
         if (l->g->tensors.at[n.in[i]].role != ROLE_activation) continue;
-        lower_want(l, n.in[i], lower_arg_layout(l, id + 1, i), id + 1);
+        lower_want_arg(l, id + 1, i);
     }
 }
 
@@ -207,8 +218,7 @@ void lower_backward_node(Lower *l, NodeId id)
               .n_in = n.n_in,
               .n_out = n.n_out,
               .attrs = *graph_attrs_at(l->g, n.attrs)};
-    for (uint32_t i = 0; i < n.n_in; i++)
-        e.arg[i] = lower_want(l, n.in[i], lower_arg_layout(l, id, i), id);
+    for (uint32_t i = 0; i < n.n_in; i++) e.arg[i] = lower_want_arg(l, id, i);
     used(l, &n); /* the outputs of this node may overwrite its inputs only after it */
     bool accumulate[MAX_OUT], temporary[MAX_OUT];
     for (uint32_t j = 0; j < n.n_out; j++) {

@@ -59,7 +59,7 @@ static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
 {
     const Node *n = &l->g->nodes.at[id];
     const Tensor *t = &l->g->tensors.at[n->out[j]];
-    Shape s = lower_value(l, t, lower_arg_layout(l, id, n->n_in + j));
+    Shape s = lower_arg_shape(l, id, n->n_in + j);
     if (is_of_step(l, n->out[j])) { /* summed over the micro-batches of the step */
         if (l->scalar.n_losses) attrs->accumulate |= 1 << j;
         return lower_view(l, n->out[j] == l->g->loss ? l->scalar.loss_sum : l->scalar.count, &s,
@@ -93,8 +93,7 @@ void lower_forward_node(Lower *l, NodeId id)
               .n_in = n.n_in,
               .n_out = n.n_out,
               .attrs = *graph_attrs_at(l->g, n.attrs)};
-    for (uint32_t i = 0; i < n.n_in; i++)
-        e.arg[i] = lower_want(l, n.in[i], lower_arg_layout(l, id, i), id);
+    for (uint32_t i = 0; i < n.n_in; i++) e.arg[i] = lower_want_arg(l, id, i);
     for (uint32_t j = 0; j < n.n_out; j++)
         e.arg[n.n_in + j] =
             op_info(n.op)->flags & OP_UPDATES ? e.arg[j] : forward_output(l, id, j, &e.attrs);
@@ -104,6 +103,7 @@ void lower_forward_node(Lower *l, NodeId id)
     for (uint32_t j = 0; j < n.n_out; j++) {
         BufferId out = e.arg[n.n_in + j];
         if (is_of_step(l, n.out[j])) continue;
+        if (lower_arg_around(l, id, n.n_in + j)) out = lower_fold(l, out, id);
         lower_add_version(l, n.out[j], out);
         Layout use = l->g->tensors.at[n.out[j]].use;
         bool at_once = l->phase == PHASE_forward || op_info(n.op)->reduce == REDUCE_max;

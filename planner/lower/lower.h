@@ -28,6 +28,7 @@ typedef struct Access {
 typedef struct Version {
     BufferId buffer;
     Layout layout;
+    bool around;     /* it has a halo: only nodes that want that read it */
     NodeId consumer; /* 0: any node may use it; else made for this forward node alone (unshared
                         gathers) */
     uint32_t next;   /* in Values.versions; 0: end */
@@ -104,12 +105,13 @@ typedef struct Values {
     uint32_t *versions_of; /* [tensor]: versions for the current micro-batch */
     uint32_t **by_microbatch;
     uint32_t tensor_room;
-    bool *keep;          /* [tensor]: kept from the forward to the backward pass */
-    bool *again;         /* [node]: runs again in the backward pass (recomputation) */
-    BufferId *of_step;   /* [tensor]: made once a step, or state between steps */
-    Layout *arg_layouts; /* the layouts of all arguments of all nodes */
-    uint32_t *arg_first; /* [node]: its first entry in arg_layouts */
-    uint64_t *workspace; /* [node]: scratch bytes for the backend's kernel */
+    bool *keep;            /* [tensor]: kept from the forward to the backward pass */
+    bool *again;           /* [node]: runs again in the backward pass (recomputation) */
+    BufferId *of_step;     /* [tensor]: made once a step, or state between steps */
+    Layout *arg_layouts;   /* the layouts of all arguments of all nodes */
+    uint32_t *arg_first;   /* [node]: its first entry in arg_layouts, and in `around`: */
+    const DealId **around; /* the deals of the dimensions with a halo; NULL: none has */
+    uint64_t *workspace;   /* [node]: scratch bytes for the backend's kernel */
 } Values;
 
 /* unit.c, turns.c, offload.c, copy.c, float8.c: parameters, unit by unit. */
@@ -322,6 +324,18 @@ void lower_plan_uses(Lower *l);
 void lower_count_contributions(Lower *l);
 bool lower_is_mine(const Lower *l, uint32_t stage);
 bool lower_unit_is_mine(const Lower *l, UnitId u);
+
+/* ---- halo.c ---- */
+/* Finds the halos of the arguments of a node, whose layouts are known. */
+void lower_find_halos(Lower *l, NodeId id, const Binding *b);
+/* [MAX_DIMS]: the deals of the dimensions with a halo or an overlap; NULL: none has. */
+const DealId *lower_arg_around(const Lower *l, NodeId n, uint32_t arg);
+/* The shape in which argument `arg` is wanted or made. */
+Shape lower_arg_shape(const Lower *l, NodeId n, uint32_t arg);
+/* Input i of node n as the node reads it, with its halo. */
+BufferId lower_want_arg(Lower *l, NodeId n, uint32_t i);
+/* The rows of `from` that a rank owns, with the shares that its neighbours made of them added. */
+BufferId lower_fold(Lower *l, BufferId from, NodeId origin);
 
 /* ---- stage.c ---- */
 void lower_find_crossing(Lower *l);

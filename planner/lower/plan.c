@@ -32,7 +32,7 @@ static uint64_t find_workspace(const Lower *l, NodeId id)
     if (!l->job->options.workspace) return 0;
     for (uint32_t arg = 0; arg < n_args; arg++) {
         const Tensor *t = &l->g->tensors.at[node_arg(n, arg)];
-        Shape s = lower_value(l, t, lower_arg_layout(l, id, arg));
+        Shape s = lower_arg_shape(l, id, arg);
         bool of_param = t->grad_of && l->g->tensors.at[t->grad_of].role == ROLE_param;
         UnitId u = of_param ? l->g->tensors.at[t->grad_of].unit : 0;
         dtype[arg] = lower_dtype(l, of_param ? lower_grad_dtype(l, u) : t->dtype);
@@ -52,6 +52,7 @@ void lower_find_layouts(Lower *l)
         n_args += (uint32_t)l->g->nodes.at[id].n_in + l->g->nodes.at[id].n_out;
     }
     l->value.arg_layouts = arena_array(l->scratch, n_args, sizeof *l->value.arg_layouts);
+    l->value.around = arena_array(l->scratch, n_args, sizeof *l->value.around);
     for (NodeId id = 1; id < l->g->nodes.n; id++) {
         const Node *n = &l->g->nodes.at[id];
         Binding b;
@@ -60,6 +61,7 @@ void lower_find_layouts(Lower *l)
             for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
                 l->value.arg_layouts[l->value.arg_first[id] + arg].on[a] =
                     op_axis_layout(n->op, &b, arg, n->split[a]);
+        lower_find_halos(l, id, &b);
         l->value.workspace[id] = find_workspace(l, id);
     }
 }

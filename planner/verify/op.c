@@ -86,6 +86,34 @@ static bool check_axis(const Step *s, uint32_t axis)
     return true;
 }
 
+static bool deals_otherwise(const Step *s, uint32_t arg, int letter)
+{
+    verify_report(s->v, "verify-layout", s->pc,
+                  "argument %u deals out index %c otherwise than those before", arg, letter);
+    return false;
+}
+
+/* Of an index that is split, each part holds the rows that its window reads. */
+static bool check_windows(const Step *s)
+{
+    if (!(op_info(s->in->op)->flags & OP_WINDOWED)) return true;
+    for (uint32_t i = 0; i < s->n_args; i++) {
+        const Shape *at = value_shape_at(s->v, s->shape[i]);
+        for (int d = 0; d < at->n_dims; d++) {
+            const char letter = s->b->letter[i][d];
+            if (!s->b->reads[i][d] || !layout_axes_split(&at->layout, d)) continue;
+            const Window w = window_of(verify_attrs(s->v, s->pc), letter);
+            const char *fault =
+                value_window_fault(s->v, &w, at, d, s->b->size[(int)letter], i >= s->in->n_in);
+            if (!fault) continue;
+            verify_report(s->v, "verify-layout", s->pc, "argument %u %s: %s (index %c)", i,
+                          value_shape_text(s->v, s->shape[i]), fault, letter);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* An index must have the same deal in every argument that it splits. */
 static bool check_deals(const Step *s)
 {
@@ -97,6 +125,18 @@ static bool check_deals(const Step *s)
             AxisSet split = layout_axes_split(&at->layout, d);
             int c = s->b->letter[i][d];
             if (!split) continue;
+            if (s->b->reads[i][d]) { /* rows that the index reads: see check_windows */
+                if (axes[c] && axes[c] != split) return deals_otherwise(s, i, c);
+                axes[c] = split;
+                continue;
+            }
+            if (deal_is_around(&s->v->g->deals, at->deal[d])) {
+                verify_report(s->v, "verify-layout", s->pc,
+                              "argument %u has the rows of neighbours too, and is read as if they "
+                              "were its own",
+                              i);
+                return false;
+            }
             const uint32_t flags = op_info(s->in->op)->flags;
             const bool tokens =
                 op_role(s->in->op, (char)c) == INDEX_tokens || strchr(s->b->ellipsis, c);
@@ -108,11 +148,8 @@ static bool check_deals(const Step *s)
                               op_info(s->in->op)->name, i, c);
                 return false;
             }
-            if (axes[c] && (axes[c] != split || deal[c] != at->deal[d])) {
-                verify_report(s->v, "verify-layout", s->pc,
-                              "argument %u deals out index %c otherwise than those before", i, c);
-                return false;
-            }
+            if (axes[c] && (axes[c] != split || deal[c] != at->deal[d]))
+                return deals_otherwise(s, i, c);
             axes[c] = split;
             deal[c] = at->deal[d];
         }
@@ -246,6 +283,7 @@ void value_compute(Verifier *v, Pc pc)
             old[j] = value_read(v, pc, program_arg(v->p, in, in->n_in + j), "sum", j);
     if (!bad && !bound->layouts_are_fine) bad = !check_layouts(&s);
     if (!bad) bound->layouts_are_fine = true;
+    if (!bad) bad = !check_windows(&s); /* windows are attributes, which `bound` does not know */
     bool ok = bad || check_origin(&s, from, &is_node);
     if (bad && in->origin) is_node = v->g->nodes.at[in->origin].op == in->op;
     bad = bad || !ok;

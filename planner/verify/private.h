@@ -19,6 +19,7 @@
  *   state.c      state between steps other than parameters
  *   start.c      the memory that a step begins with
  *   value.c      abstract memory: the value in each byte range of the arena
+ *   halo.c       strips of neighbours, and the rows that windows read
  *   range.c      one parameter of a flat buffer, and its 8-bit form
  *   nest.c       parts of parts
  *   op.c         computations
@@ -27,6 +28,8 @@
 #ifndef TANDEM_VERIFY_PRIVATE_H
 #define TANDEM_VERIFY_PRIVATE_H
 
+#include "planner/ir/layout/halo.h"
+#include "planner/ir/window.h"
 #include "planner/verify/map.h"
 #include "planner/verify/verify.h"
 
@@ -302,8 +305,17 @@ void value_move(Verifier *v, Pc pc);
 bool value_meet_stages(Verifier *v, Pc pc,
                        Pc *brought);     /* move.c: pass, cast, fill, RESHAPE, COMM */
 bool value_exchange(Verifier *v, Pc pc); /* send, recv: false: the peer has not come yet */
-void value_sumsq(Verifier *v, Pc pc);    /* verify_update.c */
-void value_mean(Verifier *v, Pc pc);     /* step_mean */
+/* ---- halo.c ---- */
+void value_halo(Verifier *v, Pc pc);
+/* Bytes of a rank's two strips of dimension d; 0: it has no halo there. */
+uint64_t value_strip_bytes(const Verifier *v, const Shape *held, int d, DType dtype);
+/* NULL, or what is wrong with the rows of dimension d of `read`, which `outputs` rows read through
+ * w (is_output: which they add to). */
+const char *value_window_fault(const Verifier *v, const Window *w, const Shape *read, int d,
+                               int64_t outputs, bool is_output);
+
+void value_sumsq(Verifier *v, Pc pc); /* verify_update.c */
+void value_mean(Verifier *v, Pc pc);  /* step_mean */
 void value_clip_coef(Verifier *v, Pc pc);
 void value_update(Verifier *v, Pc pc);
 void value_amax_range(Verifier *v, Pc pc); /* verify_range.c */

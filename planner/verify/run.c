@@ -18,8 +18,10 @@ static bool step(Verifier *v, ProgramState *r, Pc pc)
         return false;
     if (verify_is_p2p(in)) return value_exchange(v, pc);
     OpClass class_ = op_info(in->op)->class_;
-    if (class_ == OP_CLASS_comm || class_ == OP_CLASS_reshape || in->op == OP_pass ||
-        in->op == OP_cast || in->op == OP_fill)
+    if (op_is_halo(in->op) || in->op == OP_halo_exchange)
+        value_halo(v, pc);
+    else if (class_ == OP_CLASS_comm || class_ == OP_CLASS_reshape || in->op == OP_pass ||
+             in->op == OP_cast || in->op == OP_fill)
         value_move(v, pc);
     else if (in->op == OP_sumsq)
         value_sumsq(v, pc);

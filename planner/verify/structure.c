@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "planner/ir/window.h"
 #include "planner/verify/private.h"
 
 #define RULE "verify-structure"
@@ -71,13 +70,24 @@ static bool are_side_by_side(const Verifier *v, const Deal *d)
     return end == d->size;
 }
 
+/* Intervals of a halo may overlap and may reach over an edge, once around at most. */
+static bool reaches_once(const Verifier *v, const Deal *d)
+{
+    for (uint32_t k = 0; k < d->n; k++) {
+        const Interval at = v->g->deals.intervals.at[d->first + k];
+        if (at.hi < at.lo || at.lo < -d->size || at.hi > 2 * d->size) return false;
+        if (at.hi - at.lo > 2 * d->size) return false;
+    }
+    return d->per_part == 1;
+}
+
 static void check_deals(Verifier *v)
 {
     const Deals *deals = &v->g->deals;
     for (DealId i = 1; i < deals->deals.n; i++) {
         const Deal *d = &deals->deals.at[i];
         bool ok =
-            d->kind <= DEAL_segments && d->n_parts > 0 && d->size >= 0 && d->size <= MAX_ELEMENTS;
+            d->kind <= DEAL_overlap && d->n_parts > 0 && d->size >= 0 && d->size <= MAX_ELEMENTS;
         if (ok && d->kind >= DEAL_listed)
             ok = d->per_part > 0 && deal_table(d) == d->n &&
                  (uint64_t)d->first + d->n <= deals->intervals.n;
@@ -86,6 +96,10 @@ static void check_deals(Verifier *v)
         else if (d->kind == DEAL_listed && !tiles(v, d))
             verify_report(v, "verify-coverage", 0,
                           "deal %u does not hand out each of its %lld indices once", i,
+                          (long long)d->size);
+        else if (d->kind >= DEAL_halo && !reaches_once(v, d))
+            verify_report(v, "verify-coverage", 0,
+                          "deal %u reaches more than once around its %lld indices", i,
                           (long long)d->size);
         else if (d->kind == DEAL_segments && !are_side_by_side(v, d))
             verify_report(v, "verify-coverage", 0,

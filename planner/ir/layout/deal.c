@@ -17,7 +17,7 @@ static DealId find_deal(const Deals *deals, const Deal *want, const Interval *in
     return 0;
 }
 
-static DealId intern_deal(Deals *deals, Arena *arena, Deal deal, const Interval *intervals)
+DealId deal_intern(Deals *deals, Arena *arena, Deal deal, const Interval *intervals)
 {
     list_reserve_none(arena, &deals->deals);
     DealId found = find_deal(deals, &deal, intervals);
@@ -33,7 +33,7 @@ DealId deal_ceil(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts)
     assert(size >= 0);
     if (size % n_parts == 0) return 0;
     Deal deal = {.kind = DEAL_ceil, .n_parts = n_parts, .size = size};
-    return intern_deal(deals, arena, deal, NULL);
+    return deal_intern(deals, arena, deal, NULL);
 }
 
 DealId deal_listed(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, uint32_t per_part,
@@ -46,7 +46,7 @@ DealId deal_listed(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, u
                  .size = size,
                  .n = n_parts * per_part,
                  .per_part = per_part};
-    return intern_deal(deals, arena, deal, intervals);
+    return deal_intern(deals, arena, deal, intervals);
 }
 
 static Interval chunk(int64_t each, uint32_t i)
@@ -118,12 +118,12 @@ DealId deal_segments(Deals *deals, Arena *arena, uint32_t n_parts, uint32_t n_se
         at[k] = (Interval){deal.size, deal.size + each[k] * n_parts};
         deal.size = at[k].hi;
     }
-    return intern_deal(deals, arena, deal, at);
+    return deal_intern(deals, arena, deal, at);
 }
 
 uint64_t deal_table(const Deal *d)
 {
-    if (d->kind == DEAL_listed) return (uint64_t)d->n_parts * d->per_part;
+    if (d->kind == DEAL_listed || d->kind >= DEAL_halo) return (uint64_t)d->n_parts * d->per_part;
     return d->kind == DEAL_segments ? d->per_part : 0;
 }
 
@@ -138,7 +138,7 @@ static const Deal *listed(const Deals *deals, DealId id)
 
 static Interval entry(const Deals *deals, const Deal *d, uint32_t part, uint32_t k)
 {
-    if (d->kind == DEAL_listed) return deals->intervals.at[d->first + part * d->per_part + k];
+    if (d->kind != DEAL_segments) return deals->intervals.at[d->first + part * d->per_part + k];
     Interval all = deals->intervals.at[d->first + k];
     int64_t each = (all.hi - all.lo) / d->n_parts, lo = all.lo + part * each;
     return (Interval){lo, lo + each};
@@ -167,7 +167,7 @@ int64_t deal_index(const Deals *deals, DealId id, int64_t size, uint32_t n_parts
 {
     Interval i = {0, 0};
     for (uint32_t k = 0; deal_interval(deals, id, size, n_parts, part, k, &i); k++) {
-        if (at < i.hi - i.lo) return i.lo + at;
+        if (at < i.hi - i.lo) return ((i.lo + at) % size + size) % size; /* a halo may wrap */
         at -= i.hi - i.lo;
     }
     assert(0 && "an element of the part");

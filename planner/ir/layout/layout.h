@@ -57,7 +57,16 @@ const char *layout_text(Arena *arena, const Mesh *mesh, const Layout *l);
 
 /* ---- deals ---- interned; 0 is the equal deal (the part count divides the size). */
 typedef uint32_t DealId;
-typedef enum DealKind { DEAL_equal, DEAL_ceil, DEAL_listed, DEAL_segments } DealKind;
+/* halo: parts overlap; each holds, beside its own indices, copies of its neighbours' (halo.h).
+ * overlap: the same, but where parts overlap each holds only its share of a sum. */
+typedef enum DealKind {
+    DEAL_equal,
+    DEAL_ceil,
+    DEAL_listed,
+    DEAL_segments,
+    DEAL_halo,
+    DEAL_overlap
+} DealKind;
 typedef struct Interval {
     int64_t lo, hi;
 } Interval; /* of the global index */
@@ -91,6 +100,8 @@ DealId deal_cut(Deals *deals, Arena *arena, DealId id, uint32_t k);
  * the i-th each[0] indices of the first segment, the i-th each[1] of the second, and so on. */
 DealId deal_segments(Deals *deals, Arena *arena, uint32_t n_parts, uint32_t n_segments,
                      const int64_t *each);
+/* Finds or adds a deal with its table of `deal.n` intervals. */
+DealId deal_intern(Deals *deals, Arena *arena, Deal deal, const Interval *intervals);
 /* The number of intervals in the deal's table; 0 if the deal needs no table. */
 uint64_t deal_table(const Deal *d);
 /* Size of one part's buffer: the element count of the largest part. */

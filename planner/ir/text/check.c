@@ -59,7 +59,8 @@ static bool check_deals(const Checker *c)
             return bad(c, "deal", i, "not as many intervals as parts need");
         for (uint32_t k = 0; k < d->n; k++) {
             const Interval *part = &deals->intervals.at[d->first + k];
-            if (part->lo < 0 || part->hi < part->lo || part->hi > d->size)
+            const int64_t beyond = d->kind >= DEAL_halo ? d->size : 0; /* a halo may wrap */
+            if (part->lo < -beyond || part->hi < part->lo || part->hi > d->size + beyond)
                 return bad(c, "deal", i, "an interval out of range");
         }
     }

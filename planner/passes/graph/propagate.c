@@ -48,7 +48,7 @@ static DealId deal_of_letter(const Graph *g, const Node *n, const Binding *b, ch
 {
     for (uint32_t i = 0; i < n->n_in; i++)
         for (int d = 0; d < b->n_dims[i]; d++)
-            if (b->letter[i][d] == letter && g->tensors.at[n->in[i]].deal[d])
+            if (b->letter[i][d] == letter && !b->reads[i][d] && g->tensors.at[n->in[i]].deal[d])
                 return g->tensors.at[n->in[i]].deal[d];
     return 0;
 }

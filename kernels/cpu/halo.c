@@ -1,0 +1,112 @@
+/* A split dimension and its halo: the rows that neighbours need, or their shares of sums, go into
+ * strips and come out of strips. */
+#include <assert.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/number.h"
+
+/* Rows [from, from + n) of the dimension of `a` buffer [outer, rows, inner]. */
+typedef struct Rows {
+    char *at;
+    int64_t rows, from;
+} Rows;
+
+static Rows strip_rows(const KernelArgs *a, void *strips, int which, int64_t from)
+{
+    const size_t bytes = (size_t)(a->outer * a->halo.strip * a->inner) * dtype_bytes(a->dtype[0]);
+    return (Rows){(char *)strips + (size_t)which * bytes, a->halo.strip, from};
+}
+
+static void zero(const KernelArgs *a, uint32_t arg)
+{
+    memset(a->ptr[arg], 0, (size_t)a->elements[arg] * dtype_bytes(a->dtype[arg]));
+}
+
+static void copy_rows(const KernelArgs *a, Rows from, Rows to, int64_t n)
+{
+    const size_t step = (size_t)a->inner * dtype_bytes(a->dtype[0]);
+    for (int64_t o = 0; n > 0 && o < a->outer; o++)
+        memcpy(to.at + (size_t)(o * to.rows + to.from) * step,
+               from.at + (size_t)(o * from.rows + from.from) * step, (size_t)n * step);
+}
+
+/* to += from, element by element: in the type of the buffers. */
+static void add_rows(const KernelArgs *a, Rows from, Rows to, int64_t n)
+{
+    const DType t = a->dtype[0];
+    for (int64_t o = 0; n > 0 && o < a->outer; o++) {
+        const int64_t x = (o * from.rows + from.from) * a->inner;
+        const int64_t y = (o * to.rows + to.from) * a->inner;
+        for (int64_t i = 0; i < n * a->inner; i++)
+            number_write(t, to.at, (uint64_t)(y + i),
+                         number_read(t, to.at, (uint64_t)(y + i)) +
+                             number_read(t, from.at, (uint64_t)(x + i)));
+    }
+}
+
+static int64_t length(Interval at)
+{
+    return at.hi - at.lo;
+}
+
+/* The rows that a part owns and holds. */
+static Interval common(const Halo *h)
+{
+    Interval at = {h->own.lo > h->held.lo ? h->own.lo : h->held.lo,
+                   h->own.hi < h->held.hi ? h->own.hi : h->held.hi};
+    if (at.hi < at.lo) at.hi = at.lo;
+    return at;
+}
+
+void cpu_halo_pack(const KernelArgs *a)
+{
+    const Halo *h = &a->halo;
+    char *own = a->ptr[0];
+    zero(a, 1);
+    copy_rows(a, (Rows){own, a->middle, length(h->own) - h->to_next},
+              strip_rows(a, a->ptr[1], 0, 0), h->to_next);
+    copy_rows(a, (Rows){own, a->middle, 0}, strip_rows(a, a->ptr[1], 1, 0), h->to_previous);
+}
+
+/* A part may hold fewer rows than come: a window with a stride leaves out some. */
+void cpu_halo_join(const KernelArgs *a)
+{
+    const Halo *h = &a->halo;
+    const Interval both = common(h);
+    char *held = a->ptr[2];
+    zero(a, 2);
+    copy_rows(a, (Rows){a->ptr[0], a->middle, both.lo - h->own.lo},
+              (Rows){held, a->part_size, both.lo - h->held.lo}, length(both));
+    const int64_t before = h->before < length(h->held) ? h->before : length(h->held);
+    const int64_t after = h->after < length(h->held) ? h->after : length(h->held);
+    copy_rows(a, strip_rows(a, a->ptr[1], 0, 0), (Rows){held, a->part_size, 0}, before);
+    copy_rows(a, strip_rows(a, a->ptr[1], 1, h->after - after),
+              (Rows){held, a->part_size, length(h->held) - after}, after);
+}
+
+void cpu_halo_cut(const KernelArgs *a)
+{
+    const Halo *h = &a->halo;
+    char *held = a->ptr[0];
+    const int64_t before = h->before < length(h->held) ? h->before : length(h->held);
+    const int64_t after = h->after < length(h->held) ? h->after : length(h->held);
+    zero(a, 1);
+    copy_rows(a, (Rows){held, a->part_size, length(h->held) - after},
+              strip_rows(a, a->ptr[1], 0, h->after - after), after);
+    copy_rows(a, (Rows){held, a->part_size, 0}, strip_rows(a, a->ptr[1], 1, 0), before);
+}
+
+void cpu_halo_fold(const KernelArgs *a)
+{
+    const Halo *h = &a->halo;
+    const Interval both = common(h);
+    char *own = a->ptr[2];
+    assert(number_is_real(a->dtype[0]));
+    zero(a, 2);
+    copy_rows(a, (Rows){a->ptr[0], a->part_size, both.lo - h->held.lo},
+              (Rows){own, a->middle, both.lo - h->own.lo}, length(both));
+    add_rows(a, strip_rows(a, a->ptr[1], 0, 0), (Rows){own, a->middle, 0}, h->to_previous);
+    add_rows(a, strip_rows(a, a->ptr[1], 1, 0), (Rows){own, a->middle, length(h->own) - h->to_next},
+             h->to_next);
+}

@@ -1,0 +1,190 @@
+/* Halos: what a window reads beyond a rank's own rows is fetched from the neighbours, and what it
+ * adds to their rows goes back to them. Two dimensions follow one another: the strips of the second
+ * one are as wide as the first one's halo, so corners come along. */
+#include <assert.h>
+
+#include "planner/ir/layout/halo.h"
+#include "planner/ir/window.h"
+#include "planner/lower/lower.h"
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The rows of the grid that output rows [out.lo, out.hi) read: clipped at the edges, and with the
+ * rows that a mirror shows. Behind the edge of a periodic dimension they go on. */
+static Interval rows_read(const Window *w, int64_t size, Interval out)
+{
+    const Interval all = window_reads(w, out.lo, out.hi);
+    Interval at = all;
+    if (w->mode == WINDOW_periodic || all.lo >= all.hi) return at;
+    at.lo = most(all.lo, 0);
+    at.hi = least(all.hi, size);
+    if (w->mode != WINDOW_reflect) return at;
+    if (all.lo < 0) at.hi = most(at.hi, least(-all.lo + 1, size));
+    if (all.hi > size) at.lo = least(at.lo, most(2 * (size - 1) - (all.hi - 1), 0));
+    return at;
+}
+
+static DealId halo_deal(Deals *deals, Arena *arena, DealKind kind, const Window *w, int64_t size,
+                        int64_t outputs, uint32_t n_parts)
+{
+    Interval *held = arena_array(arena, n_parts, sizeof *held);
+    bool reaches = false;
+    for (uint32_t p = 0; p < n_parts; p++) {
+        Interval own, out;
+        if (!deal_interval(deals, 0, size, n_parts, p, 0, &own)) own = (Interval){size, size};
+        held[p] = own;
+        if (!deal_interval(deals, 0, outputs, n_parts, p, 0, &out)) continue;
+        const Interval read = rows_read(w, size, out);
+        if (read.lo >= read.hi) continue;
+        held[p] = (Interval){least(own.lo, read.lo), most(own.hi, read.hi)};
+        reaches = reaches || held[p].lo < own.lo || held[p].hi > own.hi;
+    }
+    return reaches ? deal_around(deals, arena, kind, size, n_parts, held) : 0;
+}
+
+void lower_find_halos(Lower *l, NodeId id, const Binding *b)
+{
+    const Node *n = &l->g->nodes.at[id];
+    if (!(op_info(n->op)->flags & OP_WINDOWED)) return;
+    for (uint32_t arg = 0; arg < (uint32_t)n->n_in + n->n_out; arg++) {
+        const Shape s = {.n_dims = b->n_dims[arg], .layout = *lower_arg_layout(l, id, arg)};
+        DealId *around = NULL;
+        for (int d = 0; d < b->n_dims[arg]; d++) {
+            const char letter = b->letter[arg][d];
+            const uint32_t parts = shape_parts(&s, &l->plan->mesh, d);
+            if (!b->reads[arg][d] || parts == 1) continue;
+            const Window w = window_of(graph_attrs_at(l->g, n->attrs), letter);
+            const DealId deal =
+                halo_deal(&l->g->deals, l->arena, arg < n->n_in ? DEAL_halo : DEAL_overlap, &w,
+                          b->size[(int)window_reach(letter)], b->size[(int)letter], parts);
+            if (deal && !around) around = arena_array(l->scratch, MAX_DIMS, sizeof *around);
+            if (deal) around[d] = deal;
+        }
+        l->value.around[l->value.arg_first[id] + arg] = around;
+    }
+}
+
+const DealId *lower_arg_around(const Lower *l, NodeId n, uint32_t arg)
+{
+    return l->value.around[l->value.arg_first[n] + arg];
+}
+
+Shape lower_arg_shape(const Lower *l, NodeId id, uint32_t arg)
+{
+    const Node *n = &l->g->nodes.at[id];
+    const TensorId t = arg < n->n_in ? n->in[arg] : n->out[arg - n->n_in];
+    const DealId *around = lower_arg_around(l, id, arg);
+    Shape s = lower_value(l, &l->g->tensors.at[t], lower_arg_layout(l, id, arg));
+    for (int d = 0; around && d < s.n_dims; d++)
+        if (around[d]) s.deal[d] = around[d];
+    return s;
+}
+
+static BufferId strips_buffer(Lower *l, BufferId like, const Shape *held, int d)
+{
+    Halo halo;
+    const uint32_t parts = shape_parts(held, &l->plan->mesh, d);
+    const bool fits = halo_find(&l->g->deals, held->dim[d], parts, 0, held->deal[d], &halo);
+    assert(fits); /* the domain pass has checked it */
+    (void)fits;
+    BufferId b = lower_buffer(l, held, l->p->buffers.at[like].dtype, CATEGORY_communication);
+    Buffer *at = &l->p->buffers.at[b];
+    const uint64_t rows = (uint64_t)shape_local_dim(held, &l->plan->mesh, &l->g->deals, d);
+    at->bytes = at->bytes / rows * 2 * (uint64_t)halo.strip;
+    at->packed = true;
+    at->tensor = l->p->buffers.at[like].tensor;
+    return b;
+}
+
+static BufferId local(Lower *l, OpKind op, int d, BufferId from, BufferId strips, BufferId out,
+                      NodeId origin)
+{
+    const Shape *s = lower_shape(l, out);
+    Emit e = {.op = op,
+              .stream = STREAM_compute,
+              .origin = origin,
+              .n_in = strips ? 2 : 1,
+              .n_out = 1,
+              .arg = {from, strips ? strips : out, out}};
+    e.attrs.dim = d;
+    e.attrs.parts = shape_parts(s, &l->plan->mesh, d);
+    lower_emit(l, &e);
+    return out;
+}
+
+/* Strips of `from`, to both neighbours; returns theirs. */
+static BufferId exchange(Lower *l, OpKind take, BufferId from, const Shape *held, int d,
+                         NodeId origin)
+{
+    const BufferId mine = strips_buffer(l, from, held, d);
+    local(l, take, d, from, 0, mine, origin);
+    const BufferId theirs = strips_buffer(l, from, held, d);
+    Emit e = {.op = OP_halo_exchange,
+              .stream = STREAM_domain,
+              .axes = layout_axes_split(&held->layout, d),
+              .origin = origin,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {mine, theirs}};
+    lower_emit(l, &e);
+    return theirs;
+}
+
+static BufferId like(Lower *l, BufferId from, const Shape *shape)
+{
+    BufferId b =
+        lower_buffer(l, shape, l->p->buffers.at[from].dtype, l->p->buffers.at[from].category);
+    l->p->buffers.at[b].tensor = l->p->buffers.at[from].tensor;
+    return b;
+}
+
+static BufferId find_held(const Lower *l, TensorId t, const Shape *held)
+{
+    for (uint32_t i = l->value.versions_of[t]; i; i = l->value.versions.at[i].next) {
+        const Version *v = &l->value.versions.at[i];
+        if (v->around && shape_equal(lower_shape(l, v->buffer), held)) return v->buffer;
+    }
+    return 0;
+}
+
+BufferId lower_want_arg(Lower *l, NodeId id, uint32_t i)
+{
+    const TensorId t = l->g->nodes.at[id].in[i];
+    const DealId *around = lower_arg_around(l, id, i);
+    BufferId from;
+    if (around) {
+        const Shape held = lower_arg_shape(l, id, i);
+        if ((from = find_held(l, t, &held))) return from;
+    }
+    from = lower_want(l, t, lower_arg_layout(l, id, i), id);
+    for (int d = MAX_DIMS - 1; around && d >= 0; d--) {
+        if (!around[d]) continue;
+        Shape held = *lower_shape(l, from);
+        held.deal[d] = around[d];
+        const BufferId strips = exchange(l, OP_halo_pack, from, &held, d, id);
+        from = local(l, OP_halo_join, d, from, strips, like(l, from, &held), id);
+    }
+    if (around) lower_add_version(l, t, from);
+    return from;
+}
+
+BufferId lower_fold(Lower *l, BufferId from, NodeId origin)
+{
+    for (int d = 0; d < lower_shape(l, from)->n_dims; d++) {
+        const Shape held = *lower_shape(l, from);
+        if (!deal_is_around(&l->g->deals, held.deal[d])) continue;
+        const BufferId strips = exchange(l, OP_halo_cut, from, &held, d, origin);
+        Shape own = held;
+        own.deal[d] = 0;
+        from = local(l, OP_halo_fold, d, from, strips, like(l, from, &own), origin);
+    }
+    return from;
+}

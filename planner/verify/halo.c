@@ -1,0 +1,195 @@
+/* A split dimension and its halo: strips that neighbours exchange, and which rows a window reads of
+ * the parts. A strip belongs to one dimension of one value, and says whether it has travelled. */
+#include "planner/verify/private.h"
+
+/* Val.packed_chunks of a value in strips, beside 0 and 2 of packed parts. */
+enum { STRIPS_to_send = 4, STRIPS_received = 5 };
+
+typedef struct Strips {
+    Verifier *v;
+    Pc pc;
+    const Instr *in;
+    int d;
+} Strips;
+
+static bool complain(const Strips *s, const char *what)
+{
+    verify_report(s->v, "verify-layout", s->pc, "%s", what);
+    return false;
+}
+
+static uint32_t shape_of(const Verifier *v, BufferId b)
+{
+    return v->canon[v->p->buffers.at[b].shape];
+}
+
+uint64_t value_strip_bytes(const Verifier *v, const Shape *held, int d, DType dtype)
+{
+    const Deals *deals = &v->g->deals;
+    const uint32_t parts = shape_parts(held, &v->plan->mesh, d);
+    Halo halo;
+    if (parts < 2 || !deal_is_around(deals, held->deal[d]) ||
+        !halo_find(deals, held->dim[d], parts, 0, held->deal[d], &halo))
+        return 0;
+    uint64_t n = 2 * (uint64_t)halo.strip * dtype_bytes(dtype);
+    for (int i = 0; i < held->n_dims; i++)
+        if (i != d) n *= (uint64_t)shape_local_dim(held, &v->plan->mesh, deals, i);
+    return n;
+}
+
+/* Are `own` and `held` the same but for the halo of dimension d? */
+static bool check_pair(const Strips *s, uint32_t own, uint32_t held, DealKind kind)
+{
+    const Shape *a = value_shape_at(s->v, own), *b = value_shape_at(s->v, held);
+    const Deals *deals = &s->v->g->deals;
+    if (a->n_dims != b->n_dims || !layout_equal(&a->layout, &b->layout))
+        return complain(s, "the form with a halo is of another shape or layout");
+    for (int d = 0; d < a->n_dims; d++) {
+        if (a->dim[d] != b->dim[d]) return complain(s, "the form with a halo has another size");
+        if (d != s->d && a->deal[d] != b->deal[d])
+            return complain(s, "deals out another dimension anew");
+    }
+    if (a->deal[s->d] || deals->deals.at[b->deal[s->d]].kind != kind)
+        return complain(s, kind == DEAL_halo ? "joins no halo to rows of its own"
+                                             : "folds no shares of sums into rows of its own");
+    return true;
+}
+
+/* The dimension that a local instruction names is split over so many parts, and has a halo. */
+static bool check_dim(Strips *s, uint32_t held)
+{
+    const Shape *b = value_shape_at(s->v, held);
+    const Attrs *attrs = verify_attrs(s->v, s->pc);
+    s->d = (int)attrs->dim;
+    const uint32_t parts = shape_parts(b, &s->v->plan->mesh, s->d);
+    Halo halo;
+    if (!deal_is_around(&s->v->g->deals, b->deal[s->d]) || parts < 2 || attrs->parts != parts)
+        return complain(s, "names a dimension without a halo, or another number of parts");
+    if (!halo_find(&s->v->g->deals, b->dim[s->d], parts, 0, b->deal[s->d], &halo))
+        return complain(s, "needs rows from beyond its neighbours");
+    return true;
+}
+
+static bool is_strips(const Strips *s, const Val *val, uint8_t state)
+{
+    return val->packed_dim == s->d + 1 && val->packed_parts == 2 && val->packed_chunks == state;
+}
+
+/* pack, cut: a value into strips. */
+static bool take_strips(Strips *s, Val *val)
+{
+    const BufferId to = program_arg(s->v->p, s->in, 1);
+    const uint32_t held = shape_of(s->v, to);
+    if (!check_dim(s, held)) return false;
+    if (val->packed_dim) return complain(s, "takes strips of what is packed");
+    if (s->in->op == OP_halo_pack && !check_pair(s, val->shape, held, DEAL_halo)) return false;
+    if (s->in->op == OP_halo_cut &&
+        (val->shape != held ||
+         s->v->g->deals.deals.at[value_shape_at(s->v, held)->deal[s->d]].kind != DEAL_overlap))
+        return complain(s, "cuts shares of sums out of what holds none");
+    val->packed_dim = (int8_t)(s->d + 1);
+    val->packed_parts = 2;
+    val->packed_chunks = STRIPS_to_send;
+    return true;
+}
+
+/* join, fold: a value and the strips of the same value. */
+static bool put_strips(Strips *s, Val *val, const Val *strips)
+{
+    const BufferId to = program_arg(s->v->p, s->in, 2);
+    const bool joins = s->in->op == OP_halo_join;
+    const uint32_t out = shape_of(s->v, to), held = joins ? out : val->shape;
+    if (!check_dim(s, held)) return false;
+    if (val->packed_dim) return complain(s, "puts strips to what is packed");
+    if (!is_strips(s, strips, STRIPS_received) || strips->shape != held)
+        return complain(s, "its strips are not the neighbours' of this dimension");
+    if (!value_same(strips->vn, val->vn))
+        return complain(s, arena_print(s->v->arena, "its strips are of %s, its own rows of %s",
+                                       value_name(s->v, strips->vn), value_name(s->v, val->vn)));
+    return joins ? check_pair(s, val->shape, held, DEAL_halo)
+                 : check_pair(s, out, held, DEAL_overlap);
+}
+
+static bool send_strips(Strips *s, Val *val)
+{
+    const Shape *held = value_shape_at(s->v, val->shape);
+    s->d = halo_dim(held, &s->v->g->deals, s->in->axes);
+    if (s->d < 0 || !is_strips(s, val, STRIPS_to_send))
+        return complain(s, "exchanges what are no strips along its group");
+    if (shape_of(s->v, program_arg(s->v->p, s->in, 1)) != val->shape)
+        return complain(s, "receives strips of another shape");
+    if (verify_attrs(s->v, s->pc)->reduce) return complain(s, "reduces strips");
+    val->packed_chunks = STRIPS_received;
+    return true;
+}
+
+void value_halo(Verifier *v, Pc pc)
+{
+    Strips s = {.v = v, .pc = pc, .in = &v->p->code.at[pc]};
+    const BufferId to = program_arg(v->p, s.in, s.in->args.n - 1u);
+    Val val = value_read(v, pc, program_arg(v->p, s.in, 0), "input", 0), strips = {0};
+    if (s.in->n_in > 1) strips = value_read(v, pc, program_arg(v->p, s.in, 1), "input", 1);
+    bool fine = !val.bad && !strips.bad;
+    if (fine && (val.list || strips.list)) fine = complain(&s, "moves rows of a flat buffer");
+    if (fine && (verify_attrs(v, pc)->scale != 0 || verify_accumulates(v, s.in, 0)))
+        fine = complain(&s, "scales or adds, which the graph does not say");
+    if (fine)
+        fine = s.in->op == OP_halo_exchange ? send_strips(&s, &val)
+               : s.in->n_in > 1             ? put_strips(&s, &val, &strips)
+                                            : take_strips(&s, &val);
+    const bool packed = v->p->buffers.at[to].packed;
+    if (fine && packed != (s.in->n_in == 1))
+        fine = complain(&s, "the output says wrongly whether it is packed");
+    if (s.in->n_in > 1) val.packed_dim = 0, val.packed_parts = val.packed_chunks = 0;
+    if (fine && packed &&
+        v->p->buffers.at[to].bytes != value_strip_bytes(v, value_shape_at(v, shape_of(v, to)), s.d,
+                                                        v->p->buffers.at[to].dtype))
+        fine = complain(&s, "its strips have not the size of the widest halo");
+    val.bad = !fine;
+    val.shape = shape_of(v, to);
+    val.dtype = (uint8_t)v->p->buffers.at[to].dtype;
+    BufferId where;
+    if (fine && s.in->op == OP_halo_exchange && value_present(v, pc, &val, &where))
+        verify_warn(v, pc, "its result is in buffer %u already", where);
+    value_write(v, pc, to, val);
+}
+
+/* The rows of the grid that output rows [lo, hi) read, as one interval: rows beyond an edge are the
+ * other edge's (and stay where they are), mirrored ones, or none. */
+static Interval rows_needed(const Window *w, int64_t size, Interval out)
+{
+    Interval at = {0, 0};
+    bool any = false;
+    for (int64_t o = out.lo; o < out.hi; o++)
+        for (int64_t k = 0; k < w->kernel; k++) {
+            int64_t row = o * w->stride - w->before + k * w->dilation;
+            if (w->mode != WINDOW_periodic) row = window_row(w, size, row);
+            if (w->mode != WINDOW_periodic && row < 0) continue; /* a zero */
+            if (!any || row < at.lo) at.lo = row;
+            if (!any || row >= at.hi) at.hi = row + 1;
+            any = true;
+        }
+    return at;
+}
+
+const char *value_window_fault(const Verifier *v, const Window *w, const Shape *read, int d,
+                               int64_t outputs, bool is_output)
+{
+    const Deals *deals = &v->g->deals;
+    const DealId deal = read->deal[d];
+    const DealKind kind = deals->deals.at[deal].kind;
+    const uint32_t parts = shape_parts(read, &v->plan->mesh, d);
+    if (deal && kind != (is_output ? DEAL_overlap : DEAL_halo))
+        return is_output ? "makes rows that neighbours make too, and does not say so"
+                         : "is dealt out otherwise than by the rows that are read";
+    for (uint32_t p = 0; p < parts; p++) {
+        Interval out, held;
+        if (!deal_interval(deals, 0, outputs, parts, p, 0, &out)) continue;
+        const Interval needed = rows_needed(w, read->dim[d], out);
+        if (!deal_interval(deals, deal, read->dim[d], parts, p, 0, &held)) held.lo = held.hi = 0;
+        if (needed.hi > needed.lo && (held.lo > needed.lo || held.hi < needed.hi))
+            return is_output ? "has no room for rows of neighbours that it adds to"
+                             : "lacks rows of neighbours that the window reads";
+    }
+    return NULL;
+}
