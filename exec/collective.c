@@ -113,10 +113,15 @@ static void all_to_all(const Comm *const *member, uint32_t n)
             memcpy(member[to]->out + from * bytes, member[from]->in + to * bytes, bytes);
 }
 
-/* Strip 0 of each input goes to the next member, strip 1 to the previous one. */
+/* Strip 0 of each input goes to the next member, strip 1 to the previous one. Where there is no
+ * neighbour, the strip is zero. */
 static void exchange_strips(const Comm *const *member, uint32_t n)
 {
     const uint64_t bytes = member[0]->in_bytes / 2;
+    if (!member[0]->wraps) {
+        memset(member[0]->out, 0, bytes);
+        memset(member[n - 1]->out + bytes, 0, bytes);
+    }
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t next = (i + 1) % n, previous = (i + n - 1) % n;
         if (next || member[0]->wraps) memcpy(member[next]->out, member[i]->in, bytes);

@@ -325,13 +325,17 @@ static bool all_to_all(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t st
 #endif
 }
 
-/* Strip 0 of my input goes to the next member, strip 1 to the previous one. */
+/* Strip 0 of my input goes to the next member, strip 1 to the previous one. Where there is no
+ * neighbour, the strip is zero. */
 static bool exchange_strips(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t stream)
 {
     const uint64_t strip = comm->in_bytes / 2;
     const uint32_t n = comm->n_members, me = comm->part;
-    bool fine = CHECK_NCCL(c, &of, ncclGroupStart, ());
     const bool first = me == 0 && !comm->wraps, last = me + 1 == n && !comm->wraps;
+    bool fine = true;
+    if (first) fine = CHECK_CUDA(c, cudaMemsetAsync, (comm->out, 0, strip, stream));
+    if (fine && last) fine = CHECK_CUDA(c, cudaMemsetAsync, (comm->out + strip, 0, strip, stream));
+    if (!fine || !CHECK_NCCL(c, &of, ncclGroupStart, ())) return false;
     const int next = (int)((me + 1) % n), previous = (int)((me + n - 1) % n);
     /* Between two members that wrap, messages pair up in this order. */
     if (fine && !last)

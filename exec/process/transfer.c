@@ -152,7 +152,10 @@ void transfer_post(Process *p, PreparedTransfer *w)
         fine = t->all_to_all(p->mpi, w->group, c->in, w->counts, w->displs, c->out, w->counts,
                              w->displs, w->bytes, r);
         break;
-    case WAY_strips:
+    case WAY_strips: /* where there is no neighbour, the strip is zero */
+        if (c->part == 0 && !c->wraps) memset(c->out, 0, c->out_bytes / 2);
+        if (c->part + 1 == c->n_members && !c->wraps)
+            memset(c->out + c->out_bytes / 2, 0, c->out_bytes / 2);
         fine = t->all_to_all(p->mpi, w->group, c->in, w->counts, w->displs, c->out, w->in_counts,
                              w->in_displs, w->bytes, r);
         break;

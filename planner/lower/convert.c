@@ -364,3 +364,25 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin)
     add_version(l, t, made, consumer);
     return made;
 }
+
+static BufferId find_held(const Lower *l, TensorId t, const Shape *held)
+{
+    for (uint32_t i = l->value.versions_of[t]; i; i = l->value.versions.at[i].next) {
+        const Version *v = &l->value.versions.at[i];
+        if (v->around && shape_equal(lower_shape(l, v->buffer), held)) return v->buffer;
+    }
+    return 0;
+}
+
+BufferId lower_want_arg(Lower *l, NodeId id, uint32_t i)
+{
+    const TensorId t = l->g->nodes.at[id].in[i];
+    const DealId *around = lower_arg_around(l, id, i);
+    if (!around) return lower_want(l, t, lower_arg_layout(l, id, i), id);
+    const Shape held = lower_arg_shape(l, id, i);
+    BufferId found = find_held(l, t, &held);
+    if (found) return found;
+    found = lower_hold(l, lower_want(l, t, lower_arg_layout(l, id, i), id), around, id);
+    lower_add_version(l, t, found);
+    return found;
+}

@@ -146,33 +146,15 @@ static BufferId like(Lower *l, BufferId from, const Shape *shape)
     return b;
 }
 
-static BufferId find_held(const Lower *l, TensorId t, const Shape *held)
+BufferId lower_hold(Lower *l, BufferId from, const DealId *around, NodeId origin)
 {
-    for (uint32_t i = l->value.versions_of[t]; i; i = l->value.versions.at[i].next) {
-        const Version *v = &l->value.versions.at[i];
-        if (v->around && shape_equal(lower_shape(l, v->buffer), held)) return v->buffer;
-    }
-    return 0;
-}
-
-BufferId lower_want_arg(Lower *l, NodeId id, uint32_t i)
-{
-    const TensorId t = l->g->nodes.at[id].in[i];
-    const DealId *around = lower_arg_around(l, id, i);
-    BufferId from;
-    if (around) {
-        const Shape held = lower_arg_shape(l, id, i);
-        if ((from = find_held(l, t, &held))) return from;
-    }
-    from = lower_want(l, t, lower_arg_layout(l, id, i), id);
-    for (int d = MAX_DIMS - 1; around && d >= 0; d--) {
+    for (int d = MAX_DIMS - 1; d >= 0; d--) {
         if (!around[d]) continue;
         Shape held = *lower_shape(l, from);
         held.deal[d] = around[d];
-        const BufferId strips = exchange(l, OP_halo_pack, from, &held, d, id);
-        from = local(l, OP_halo_join, d, from, strips, like(l, from, &held), id);
+        const BufferId strips = exchange(l, OP_halo_pack, from, &held, d, origin);
+        from = local(l, OP_halo_join, d, from, strips, like(l, from, &held), origin);
     }
-    if (around) lower_add_version(l, t, from);
     return from;
 }
 

@@ -6,11 +6,6 @@
 
 #include "planner/lower/lower.h"
 
-const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg)
-{
-    return &l->value.arg_layouts[l->value.arg_first[n] + arg];
-}
-
 void lower_add_workspace(Lower *l, NodeId n, Emit *e)
 {
     if (!l->value.workspace[n]) return;

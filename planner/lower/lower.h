@@ -217,6 +217,8 @@ Stream lower_value_stream(const Lower *l, AxisSet axes, OpKind op);
 BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin, Category category);
 /* Returns the value of tensor t in `layout`; converts, gathers or recomputes it if necessary. */
 BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin);
+/* Input i of node n as the node reads it, with its halo. */
+BufferId lower_want_arg(Lower *l, NodeId n, uint32_t i);
 void lower_add_version(Lower *l, TensorId t, BufferId buffer);
 BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout); /* 0: none */
 
@@ -307,7 +309,10 @@ void lower_add_workspace(Lower *l, NodeId n, Emit *e);
 void lower_add_scratch(Lower *l, Emit *e);
 /* Layout of argument `arg` (inputs, then outputs): the wanted one of an input, the resulting one of
  * an output. */
-const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg);
+static inline const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg)
+{
+    return &l->value.arg_layouts[l->value.arg_first[n] + arg];
+}
 
 /* ---- plan.c ---- */
 /* Walks the nodes of an action in order. It begins with the action's stage and kind. */
@@ -332,8 +337,8 @@ void lower_find_halos(Lower *l, NodeId id, const Binding *b);
 const DealId *lower_arg_around(const Lower *l, NodeId n, uint32_t arg);
 /* The shape in which argument `arg` is wanted or made. */
 Shape lower_arg_shape(const Lower *l, NodeId n, uint32_t arg);
-/* Input i of node n as the node reads it, with its halo. */
-BufferId lower_want_arg(Lower *l, NodeId n, uint32_t i);
+/* `from` with the halos that `around` names. */
+BufferId lower_hold(Lower *l, BufferId from, const DealId *around, NodeId origin);
 /* The rows of `from` that a rank owns, with the shares that its neighbours made of them added. */
 BufferId lower_fold(Lower *l, BufferId from, NodeId origin);
 

@@ -94,6 +94,10 @@ static void use_of(const Plan *plan, const Program *p, Rank rank, const Cluster 
         if (in->op == OP_send || in->op == OP_recv) {
             uint8_t *peers = in->op == OP_send ? use->to : use->from;
             peers[mesh_hop(part, in->hop, m->n_ranks)] = 1;
+        } else if (in->op == OP_halo_exchange) {
+            const uint32_t next = (part + 1) % m->n_ranks;
+            const uint32_t previous = (part + m->n_ranks - 1) % m->n_ranks;
+            use->to[next] = use->to[previous] = use->from[next] = use->from[previous] = 1;
         } else if (in->op == OP_all_to_all) {
             memset(use->to, 1, m->n_ranks);
             memset(use->from, 1, m->n_ranks);
