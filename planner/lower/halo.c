@@ -61,7 +61,7 @@ void lower_find_halos(Lower *l, NodeId id, const Binding *b)
             const char letter = b->letter[arg][d];
             const uint32_t parts = shape_parts(&s, &l->plan->mesh, d);
             if (!b->reads[arg][d] || parts == 1) continue;
-            const Window w = window_of(graph_attrs_at(l->g, n->attrs), letter);
+            const Window w = op_window(n->op, b, graph_attrs_at(l->g, n->attrs), letter);
             const DealId deal =
                 halo_deal(&l->g->deals, l->arena, arg < n->n_in ? DEAL_halo : DEAL_overlap, &w,
                           b->size[(int)window_reach(letter)], b->size[(int)letter], parts);

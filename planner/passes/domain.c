@@ -11,8 +11,9 @@ typedef struct Cut {
     Job *job;
     const char *axis; /* "domain" */
     uint32_t n;       /* ranks along it */
-    char letter;      /* the index that it cuts */
-    bool *is_cut;     /* [tensor] */
+    IndexRole role;   /* the index that it cuts */
+    const char *lines;
+    bool *is_cut; /* [tensor] */
 } Cut;
 
 static bool fits(const Window *w, int64_t inputs, int64_t outputs, uint32_t n)
@@ -42,8 +43,9 @@ static const char *legal(const Cut *c, const Window *w, int64_t inputs, int64_t 
 static void check_window(const Cut *c, const Node *n, const Binding *b)
 {
     const Attrs *attrs = graph_attrs_at(&c->job->plan->graph, n->attrs);
-    const Window w = window_of(attrs, c->letter);
-    const int64_t inputs = b->size[(int)window_reach(c->letter)], outputs = b->size[(int)c->letter];
+    const char letter = op_letter(n->op, c->role);
+    const Window w = op_window(n->op, b, attrs, letter);
+    const int64_t inputs = b->size[(int)window_reach(letter)], outputs = b->size[(int)letter];
     if (fits(&w, inputs, outputs, c->n)) return;
     const bool divides = inputs % c->n == 0 && outputs % c->n == 0;
     diag_error(c->job->diag, FAULT_input, divides ? "domain-halo" : "domain-divides", n->loc,
@@ -51,9 +53,8 @@ static void check_window(const Cut *c, const Node *n, const Binding *b)
                          "%lld, dilation %lld) would reach beyond the neighbouring rank's part"
                        : "%s of %lld %s, made %lld, over %s = %u: parts would differ in size "
                          "(window %lld wide, stride %lld, dilation %lld)",
-               op_info(n->op)->name, (long long)inputs, c->letter == 'h' ? "rows" : "columns",
-               (long long)outputs, c->axis, c->n, (long long)w.kernel, (long long)w.stride,
-               (long long)w.dilation);
+               op_info(n->op)->name, (long long)inputs, c->lines, (long long)outputs, c->axis, c->n,
+               (long long)w.kernel, (long long)w.stride, (long long)w.dilation);
     diag_hint(c->job->diag, "%s may be %s", c->axis, legal(c, &w, inputs, outputs));
 }
 
@@ -61,17 +62,19 @@ static void check_window(const Cut *c, const Node *n, const Binding *b)
  * whole. */
 static bool follows(const Cut *c, const Node *n, const Binding *b, bool *windowed)
 {
+    const char letter = op_letter(n->op, c->role);
     bool reads = op_info(n->op)->flags & OP_SOURCE;
+    if (!letter) return false;
     for (uint32_t i = 0; i < n->n_in; i++)
         for (int d = 0; d < b->n_dims[i]; d++) {
-            if (b->letter[i][d] != c->letter || !c->is_cut[n->in[i]]) continue;
+            if (b->letter[i][d] != letter || !c->is_cut[n->in[i]]) continue;
             reads = true;
             *windowed = *windowed || b->reads[i][d];
         }
     for (uint32_t j = 0; reads && j < n->n_out; j++)
         for (int d = 0; d < b->n_dims[n->n_in + j]; d++)
             *windowed = *windowed || b->reads[n->n_in + j][d];
-    return reads && op_may_split(n->op, c->letter);
+    return reads && op_may_split(n->op, letter);
 }
 
 static bool cut_fields(Job *job, AxisName axis)
@@ -80,7 +83,8 @@ static bool cut_fields(Job *job, AxisName axis)
     Cut c = {.job = job,
              .axis = axis_name_text(axis),
              .n = mesh_size(&job->plan->mesh, mesh_axes(&job->plan->mesh, axis)),
-             .letter = axis_info(axis)->cuts == INDEX_height ? 'h' : 'w',
+             .role = axis_info(axis)->cuts,
+             .lines = axis_info(axis)->cuts == INDEX_height ? "rows" : "columns",
              .is_cut = arena_array(job->scratch, g->tensors.n, sizeof *c.is_cut)};
     uint32_t n_cut = 0;
     const uint32_t before = job->diag->n_errors;
@@ -94,14 +98,15 @@ static bool cut_fields(Job *job, AxisName axis)
         if (windowed && op_info(n->op)->flags & OP_WINDOWED) check_window(&c, n, &b);
         for (uint32_t j = 0; j < n->n_out; j++)
             for (int d = 0; d < b.n_dims[n->n_in + j]; d++)
-                if (b.letter[n->n_in + j][d] == c.letter) c.is_cut[n->out[j]] = true;
+                if (b.letter[n->n_in + j][d] == op_letter(n->op, c.role))
+                    c.is_cut[n->out[j]] = true;
         n_cut++;
     }
     if (n_cut == 0) {
         diag_error(job->diag, FAULT_input, "domain-matched-nothing",
                    pass_config(job, PASS_domain)->loc,
                    "%s = %u but the model reads no fields: there are no %s to share out", c.axis,
-                   c.n, c.letter == 'h' ? "rows" : "columns");
+                   c.n, c.lines);
         diag_hint(job->diag, "make %s a part of dp_shard", c.axis);
     }
     return job->diag->n_errors == before;

@@ -174,6 +174,7 @@ static void check_denominator(Verifier *v, const Node *n)
     const StepInfo *step = &v->plan->step;
     const Attrs *a = graph_attrs_at(v->g, n->attrs);
     bool groups = step->denominator == DENOMINATOR_microbatch_mean;
+    if (n->op == OP_mse_loss && !groups) return; /* no point of a field is left out */
     const Tensor *t = &v->g->tensors.at[n->in[0]];
     if (groups != (n->op == OP_xent_loss_mean) ||
         (a->count_all != 0) != (step->denominator == DENOMINATOR_all))
@@ -194,9 +195,9 @@ static void check_loss(Verifier *v, const Node *n, int64_t *tokens)
     double units = loss_units(v), product = scale * units;
     if (!(product > 1 - 1e-9 && product < 1 + 1e-9))
         verify_report(v, "verify-scale", 0, "the loss is scaled by %.17g, 1 / %s is %.17g", scale,
-                      n->op == OP_xent_loss ? "global tokens" : "groups", 1 / units);
+                      n->op == OP_xent_loss_mean ? "groups" : "global tokens", 1 / units);
     const Tensor *t = &v->g->tensors.at[n->in[0]];
-    *tokens += t->dim[0] * t->dim[1];
+    *tokens += n->op == OP_mse_loss ? t->dim[0] * t->dim[2] * t->dim[3] : t->dim[0] * t->dim[1];
 }
 
 /* The loss must count each token of the step once (scale = 1 / tokens), or each group (1 /
@@ -208,8 +209,9 @@ static void check_loss_scale(Verifier *v)
     for (NodeId id = v->g->loss ? v->g->tensors.at[v->g->loss].producer : 0;
          id && id < v->g->nodes.n; id++) {
         const Node *n = &v->g->nodes.at[id];
-        if ((n->op == OP_xent_loss || n->op == OP_xent_loss_mean) && n->out[0] == v->g->loss)
-            check_loss(v, n, &tokens);
+        const bool is_loss =
+            n->op == OP_xent_loss || n->op == OP_xent_loss_mean || n->op == OP_mse_loss;
+        if (is_loss && n->out[0] == v->g->loss) check_loss(v, n, &tokens);
     }
     if (!tokens) return;
     double all = (double)tokens * step->n_microbatches;

@@ -154,15 +154,25 @@ void value_halo(Verifier *v, Pc pc)
     value_write(v, pc, to, val);
 }
 
+/* Row k that output row o reads, which may lie beyond an edge. */
+static int64_t row_read(const Window *w, int64_t o, int64_t k)
+{
+    if (!w->from) return o * w->stride - w->before + k * w->dilation;
+    if (w->nearest) return o * w->from / w->to;
+    const int64_t twice = (2 * o + 1) * w->from - w->to; /* 2 to times the place between rows */
+    return (twice >= 0 ? twice / (2 * w->to) : -1) + k;
+}
+
 /* The rows of the grid that output rows [lo, hi) read, as one interval: rows beyond an edge are the
- * other edge's (and stay where they are), mirrored ones, or none. */
+ * other edge's (and stay where they are), mirrored ones, the edge's, or none. */
 static Interval rows_needed(const Window *w, int64_t size, Interval out)
 {
     Interval at = {0, 0};
     bool any = false;
+    const int64_t n = !w->from ? w->kernel : w->nearest ? 1 : 2;
     for (int64_t o = out.lo; o < out.hi; o++)
-        for (int64_t k = 0; k < w->kernel; k++) {
-            int64_t row = o * w->stride - w->before + k * w->dilation;
+        for (int64_t k = 0; k < n; k++) {
+            int64_t row = row_read(w, o, k);
             if (w->mode != WINDOW_periodic) row = window_row(w, size, row);
             if (w->mode != WINDOW_periodic && row < 0) continue; /* a zero */
             if (!any || row < at.lo) at.lo = row;

@@ -102,7 +102,7 @@ static bool check_windows(const Step *s)
         for (int d = 0; d < at->n_dims; d++) {
             const char letter = s->b->letter[i][d];
             if (!s->b->reads[i][d] || !layout_axes_split(&at->layout, d)) continue;
-            const Window w = window_of(verify_attrs(s->v, s->pc), letter);
+            const Window w = op_window(s->in->op, s->b, verify_attrs(s->v, s->pc), letter);
             const char *fault =
                 value_window_fault(s->v, &w, at, d, s->b->size[(int)letter], i >= s->in->n_in);
             if (!fault) continue;

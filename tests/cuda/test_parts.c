@@ -417,16 +417,83 @@ static void moves_of_chunks(void **state)
             }
 }
 
+static void halo(OpKind op, CudaKernel kernel, DType t, Halo h, uint64_t odd)
+{
+    enum { OUTER = 3, INNER = 5 };
+    const int64_t row = OUTER * INNER, rows = h.own.hi - h.own.lo + 2; /* two of padding */
+    const int64_t own = row * rows, held = row * (h.held.hi - h.held.lo + 1);
+    const bool of_held = op == OP_halo_cut || op == OP_halo_fold;
+    const bool joins = op == OP_halo_join || op == OP_halo_fold;
+    const uint32_t last = joins ? 2 : 1;
+    KernelArgs a = {.n_in = last,
+                    .n_args = last + 1,
+                    .outer = OUTER,
+                    .inner = INNER,
+                    .middle = rows,
+                    .part_size = held / row,
+                    .halo = h};
+    a.elements[0] = of_held ? held : own;
+    a.elements[1] = 2 * row * h.strip;
+    if (joins) a.elements[2] = of_held ? own : held;
+    void *cpu[3], *device[3];
+    for (uint32_t i = 0; i <= last; i++) {
+        const uint64_t bytes = (uint64_t)a.elements[i] * dtype_bytes(t);
+        cpu[i] = compare_alloc(bytes, 0), device[i] = compare_alloc(bytes, odd * dtype_bytes(t));
+        a.dtype[i] = t;
+        for (int64_t k = 0; k < a.elements[i]; k++)
+            number_write(t, cpu[i], (uint64_t)k, (double)((k * 37 + i) % 101) - 50);
+        memcpy(device[i], cpu[i], bytes);
+    }
+    memcpy(a.ptr, cpu, sizeof cpu);
+    kernel_cpu(op)(&a);
+    memcpy(a.ptr, device, sizeof device);
+    CudaError error;
+    const uint64_t bytes = (uint64_t)a.elements[last] * dtype_bytes(t);
+    memset(device[last], 0xff, bytes);
+    assert_true(cuda_compute_accepts(op, a.dtype, a.n_args));
+    assert_true(TARGET_RUN(0, kernel(&a, target_context(), &error), &error));
+    assert_memory_equal(device[last], cpu[last], bytes);
+    compare_free();
+}
+
+/* An interior part, both edges, one that wraps, and one that its neighbours hold whole. */
+static void halos(void **state)
+{
+    (void)state;
+    const Halo at[] = {{{8, 16}, {6, 17}, 2, 1, 2, 1, 2, false},
+                       {{0, 8}, {0, 9}, 0, 1, 2, 0, 2, false},
+                       {{16, 22}, {14, 22}, 2, 0, 0, 1, 2, false},
+                       {{0, 8}, {-1, 10}, 1, 2, 1, 2, 2, true},
+                       {{4, 6}, {2, 8}, 2, 2, 1, 1, 2, false}};
+    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
+        for (int t = 0; t < 3; t++)
+            for (uint64_t odd = 0; odd < 2; odd++) {
+                const DType type = precisions[t];
+                halo(OP_halo_pack, cuda_halo_pack, type, at[i], odd);
+                halo(OP_halo_join, cuda_halo_join, type, at[i], odd);
+                halo(OP_halo_cut, cuda_halo_cut, type, at[i], odd);
+                halo(OP_halo_fold, cuda_halo_fold, type, at[i], odd);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_of_a_vocabulary),     cmocka_unit_test(positions_begin_somewhere),
-        cmocka_unit_test(draws_by_global_element),   cmocka_unit_test(labels_of_whole_sequences),
-        cmocka_unit_test(ranges_of_a_flat_unit),     cmocka_unit_test(unknown_ids_are_faults),
-        cmocka_unit_test(unknown_labels_are_faults), cmocka_unit_test(parts_of_groups),
-        cmocka_unit_test(parts_of_the_experts),      cmocka_unit_test(a_large_eps),
-        cmocka_unit_test(draws_of_rounding),         cmocka_unit_test(a_bad_norm_changes_nothing),
-        cmocka_unit_test(moves_between_layouts),     cmocka_unit_test(moves_of_chunks),
+        cmocka_unit_test(parts_of_a_vocabulary),
+        cmocka_unit_test(positions_begin_somewhere),
+        cmocka_unit_test(draws_by_global_element),
+        cmocka_unit_test(labels_of_whole_sequences),
+        cmocka_unit_test(ranges_of_a_flat_unit),
+        cmocka_unit_test(unknown_ids_are_faults),
+        cmocka_unit_test(unknown_labels_are_faults),
+        cmocka_unit_test(parts_of_groups),
+        cmocka_unit_test(parts_of_the_experts),
+        cmocka_unit_test(a_large_eps),
+        cmocka_unit_test(draws_of_rounding),
+        cmocka_unit_test(a_bad_norm_changes_nothing),
+        cmocka_unit_test(moves_between_layouts),
+        cmocka_unit_test(moves_of_chunks),
+        cmocka_unit_test(halos),
     };
     return cmocka_run_group_tests_name("CUDA kernels on parts", tests, NULL, NULL);
 }

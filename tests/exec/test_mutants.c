@@ -141,7 +141,7 @@ static void no_mutant_survives(void **state)
     assert_int_equal(tally.n_survivors, 0);
     if (tally.of) return;
     /* each kind was tried, and each one except the renaming changes something in some plan */
-    for (int k = 0; k < MUTATION_KINDS; k++) {
+    for (int k = 0; k < MUTATIONS_OF_HALOS; k++) {
         const uint32_t *f = tally.fate[k];
         assert_true(f[BY_VERIFY] + f[BY_EXEC] + f[EQUAL] > 0);
         assert_true(k == MUTATE_rename || f[BY_VERIFY] + f[BY_EXEC] > 0);

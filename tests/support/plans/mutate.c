@@ -4,6 +4,9 @@
 #include <assert.h>
 #include <string.h>
 
+#include "planner/ir/layout/halo.h"
+#include "planner/ir/window.h"
+
 static const char *const names[MUTATION_KINDS] = {
 #define X(name) #name,
     MUTATIONS(X)
@@ -135,6 +138,42 @@ static void list_scale(Lister *l, Pc pc)
     for (uint32_t j = 0; j < op_info(in->op)->sig.n_out; j++) add(l, MUTATE_accumulate, pc, j);
 }
 
+/* The end (choice % 2) of the first part that has a halo there, in deal choice / 2. */
+static int64_t *halo_end(const Deals *deals, uint32_t choice)
+{
+    const Deal *d = &deals->deals.at[choice / 2];
+    for (uint32_t p = 0; p < d->n_parts; p++) {
+        Interval own, *held = &deals->intervals.at[d->first + p];
+        if (!deal_interval(deals, 0, d->size, d->n_parts, p, 0, &own)) continue;
+        if (choice % 2 ? held->hi > own.hi : held->lo < own.lo)
+            return choice % 2 ? &held->hi : &held->lo;
+    }
+    return NULL;
+}
+
+static void list_halo(Lister *l, Pc pc)
+{
+    const Instr *in = &l->p->code.at[pc];
+    for (uint32_t k = 0; k < 2 && in->n_in == 2; k++)
+        if (other_buffer(l->p, program_arg(l->p, in, 1), k)) add(l, MUTATE_strips, pc, k);
+    add(l, MUTATE_adjoint, pc, 0);
+    add(l, MUTATE_dimension, pc, 0), add(l, MUTATE_dimension, pc, 1);
+    list_args(l, pc);
+    const Shape *held = plan_shape_at(
+        l->plan, l->p->buffers.at[program_arg(l->p, in, in->op == OP_halo_join ? 2 : 0)].shape);
+    for (int d = 0; d < held->n_dims; d++)
+        if (deal_is_around(&l->plan->graph.deals, held->deal[d]))
+            for (uint32_t end = 0; end < 2; end++)
+                if (halo_end(&l->plan->graph.deals, 2 * held->deal[d] + end))
+                    add(l, MUTATE_narrow, pc, 2 * held->deal[d] + end);
+}
+
+/* The windows of a convolution or a pooling: moved by a row, another edge. */
+static void list_window(Lister *l, Pc pc)
+{
+    for (uint32_t k = 14; k < 18; k++) add(l, MUTATE_attribute, pc, k);
+}
+
 static void list_program(Lister *l)
 {
     for (Pc pc = 1; pc < l->p->code.n; pc++) {
@@ -143,6 +182,8 @@ static void list_program(Lister *l)
             list_comm(l, pc);
         else
             list_scale(l, pc);
+        if (op_is_halo(in->op)) list_halo(l, pc);
+        if (op_info(in->op)->flags & OP_WINDOWED) list_window(l, pc);
         if (in->stream == STREAM_compute && pc > 1) add(l, MUTATE_kernel, pc, 0);
         for (uint32_t k = 0; k < in->after.n; k++) {
             add(l, MUTATE_drop_wait, pc, k);
@@ -293,7 +334,13 @@ static void change_attrs(const Plan *plan, Plan *out, Arena *arena, Mutation m)
         if (m.choice == 11) a.capacity++;
         if (m.choice == 12) a.experts++;
         if (m.choice == 13) a.normalise = !a.normalise;
+        if (m.choice == 14) a.h_before++, a.h_after--;
+        if (m.choice == 15) a.w_before++, a.w_after--;
+        if (m.choice == 16) a.h_mode = (a.h_mode + 1) % WINDOW_edge;
+        if (m.choice == 17) a.w_mode = (a.w_mode + 1) % WINDOW_edge;
     }
+    if (m.kind == MUTATE_dimension && m.choice == 0) a.dim = a.dim == 2 ? 3 : 2;
+    if (m.kind == MUTATE_dimension && m.choice == 1) a.parts++;
     if (m.kind == MUTATE_reduce) a.reduce = a.reduce == REDUCE_sum ? REDUCE_max : REDUCE_sum;
     if (m.kind == MUTATE_accumulate) a.accumulate ^= INT64_C(1) << m.choice;
     if (m.kind == MUTATE_count) {
@@ -381,6 +428,13 @@ static void change_match(Program *p, Mutation m)
     if (m.kind == MUTATE_rename) next->match = was;
 }
 
+static OpKind adjoint(OpKind op)
+{
+    if (op == OP_halo_pack || op == OP_halo_cut)
+        return op == OP_halo_pack ? OP_halo_cut : OP_halo_pack;
+    return op == OP_halo_join ? OP_halo_fold : OP_halo_join;
+}
+
 Plan *mutate(const Plan *plan, Mutation m, Arena *arena)
 {
     Plan *out = mutate_copy(plan, arena);
@@ -401,11 +455,15 @@ Plan *mutate(const Plan *plan, Mutation m, Arena *arena)
     case MUTATE_shift_in: shift_view(p, arena, m.pc, 0); break;
     case MUTATE_shift_out: shift_view(p, arena, m.pc, in->n_in); break;
     case MUTATE_hop: in->hop = -in->hop; break;
+    case MUTATE_strips: arg[1] = other_buffer(p, arg[1], m.choice); break;
+    case MUTATE_adjoint: in->op = adjoint(in->op); break;
+    case MUTATE_narrow: *halo_end(&out->graph.deals, m.choice) += m.choice % 2 ? -1 : 1; break;
     case MUTATE_restream: in->stream = (Stream)m.choice; break;
     case MUTATE_reduce:
     case MUTATE_rescale:
     case MUTATE_clip:
     case MUTATE_attribute:
+    case MUTATE_dimension:
     case MUTATE_accumulate:
     case MUTATE_count: change_attrs(plan, out, arena, m); break;
     case MUTATE_forward: change_forward(out, arena, in->origin); break;

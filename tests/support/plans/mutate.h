@@ -29,13 +29,19 @@
     X(match)      /* the number of the next communication */                                       \
     X(rename)     /* the numbers of two communications exchanged */                                \
     X(kernel)     /* one kernel with the computation before, or no longer */                       \
-    X(hop)        /* a send or receive names the peer on the other side */
+    X(hop)        /* a send or receive names the peer on the other side */                         \
+    X(strips)     /* joins or folds the strips that it sent, or others of the same size */         \
+    X(adjoint)    /* exchanges rows as values where they are shares of sums, and the reverse */    \
+    X(dimension)  /* the halo of the other direction, or of another number of parts */             \
+    X(narrow)     /* a halo of a row less, on one side of a part */
 typedef enum MutationKind {
 #define X(name) MUTATE_##name,
     MUTATIONS(X)
 #undef X
         MUTATION_KINDS
 } MutationKind;
+/* From here on: mutations of halos, which only plans of fields have. */
+enum { MUTATIONS_OF_HALOS = MUTATE_strips };
 const char *mutation_name(MutationKind kind);
 
 typedef struct Mutation {

@@ -1,0 +1,231 @@
+/* Fields whose rows and columns are shared out: each plan must pass every proof and compute, in
+ * fp64 on loopback, what one rank computes. First the kinds one by one, then plans drawn by seed.
+ * TANDEM_SEED and TANDEM_PLANS choose another draw. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/exec.h"
+#include "planner/base/rng.h"
+#include "planner/verify/verify.h"
+#include "tests/support/plans/nets.h"
+
+enum { N_PLANS = 200, SEED = 20261125, MOST_RANKS = 12 };
+static const double tolerance = 1e-10;
+
+/* "" or what is wrong, in `arena`. */
+static const char *fault_of(const Net *n, uint64_t order_seed, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    const Net one = net_one_rank(n);
+    Str s = str_in(arena);
+    const Plan *plan = net_plan(n, true, arena, &d), *reference = net_plan(&one, true, arena, &d);
+    VerifyResult result = {0};
+    BackendOptions options = {.poison = true, .order_seed = order_seed, .timeout_s = 20};
+    const DataSource *data = data_ragged(order_seed, 0, arena);
+    bool ok = plan && reference && verify_plan(plan, VERIFY_all, false, &d) &&
+              exec_verify(plan, reference, data, &options, tolerance, arena, &result, &d);
+    if (ok && result.highest_touched != result.predicted_bytes)
+        str_print(&s, "touched %llu bytes, predicted %llu",
+                  (unsigned long long)result.highest_touched,
+                  (unsigned long long)result.predicted_bytes);
+    if (!ok) {
+        str_print(&s, "gradient %g of %s: ", result.worst_gradient,
+                  result.worst_tensor ? result.worst_tensor : "-");
+        diag_print(&d, &s);
+    }
+    return str_text(&s);
+}
+
+static void check(const Net *n, uint64_t order_seed)
+{
+    Arena *arena = arena_new();
+    const char *fault = fault_of(n, order_seed, arena);
+    if (fault[0]) fail_msg("%s: %s", net_name(n, arena), fault);
+    arena_free(arena);
+}
+
+static Net with(uint32_t domain, uint32_t domain_w, uint32_t n_layers, const NetLayer *layer)
+{
+    Net n = net_default();
+    n.domain = domain;
+    n.domain_w = domain_w;
+    n.n_layers = n_layers;
+    memcpy(n.layer, layer, n_layers * sizeof *layer);
+    return n;
+}
+
+/* Two convolutions: the gradient of the second goes back through the first one's halo. */
+static void kernels_and_edges(void **state)
+{
+    (void)state;
+    for (int mode = 0; mode <= WINDOW_periodic; mode++)
+        for (int64_t kernel = 1; kernel <= 5; kernel++)
+            for (int64_t dilation = 1; dilation <= 2; dilation++) {
+                if ((kernel - 1) * dilation > 6) continue;
+                const Window h = net_window(kernel, 1, dilation, (WindowMode)mode);
+                const Window w = net_window(3, 1, 1, WINDOW_periodic);
+                const NetLayer twice[] = {{NET_conv, h, w}, {NET_residual, h, w}};
+                for (uint32_t domain = 2; domain <= 3; domain++) {
+                    const Net n = with(domain, 1, 2, twice);
+                    check(&n, (uint64_t)kernel);
+                }
+            }
+}
+
+static void strides(void **state)
+{
+    (void)state;
+    for (int mode = 0; mode <= WINDOW_periodic; mode++)
+        for (int64_t kernel = 2; kernel <= 4; kernel++) {
+            const Window same = net_window(3, 1, 1, (WindowMode)mode);
+            const Window half = net_window(kernel, 2, 1, (WindowMode)mode);
+            const NetLayer net[] = {{NET_conv, same, same},
+                                    {NET_conv, half, half},
+                                    {NET_residual, same, same},
+                                    {NET_transpose, half, half},
+                                    {NET_conv, same, same}};
+            for (uint32_t k = 0; k < 3; k++) {
+                const Net n = with(k == 1 ? 1 : 2, k == 0 ? 1 : 2, 5, net);
+                check(&n, (uint64_t)kernel);
+            }
+        }
+}
+
+static void statistics_and_pools(void **state)
+{
+    (void)state;
+    const Window same = net_window(3, 1, 1, WINDOW_zero),
+                 ring = net_window(3, 1, 1, WINDOW_periodic);
+    const Window half = net_window(2, 2, 1, WINDOW_zero),
+                 wide = net_window(4, 2, 1, WINDOW_periodic);
+    const NetLayer net[] = {{NET_conv, same, ring}, {NET_norm, same, same},
+                            {NET_pool, half, half}, {NET_conv, same, ring},
+                            {NET_norm, same, same}, {NET_transpose, wide, wide}};
+    for (uint32_t k = 0; k < 3; k++) {
+        Net n = with(k == 1 ? 1 : 2, k == 0 ? 1 : 2, 6, net);
+        n.latitude = true;
+        check(&n, k);
+    }
+}
+
+/* Halos under data parallelism, recomputation and micro-batches. */
+static void with_data_ranks(void **state)
+{
+    (void)state;
+    const Window same = net_window(3, 1, 1, WINDOW_reflect),
+                 ring = net_window(3, 1, 1, WINDOW_periodic);
+    const NetLayer net[] = {
+        {NET_conv, same, ring}, {NET_norm, same, ring}, {NET_residual, same, ring}};
+    for (uint32_t k = 0; k < 16; k++) {
+        Net n = with(2, k & 1 ? 2 : 1, 3, net);
+        n.dp_shard = k & 2 ? 2 : 1;
+        n.dp_replicate = k & 4 ? 2 : 1;
+        n.use_ddp = k & 8;
+        n.use_zero = k == 10;
+        n.zero = ZERO_optim_grads;
+        n.ac = k % 3 == 0 ? AC_full : AC_none;
+        n.microbatches = 1 + k % 3;
+        check(&n, k);
+    }
+}
+
+/* ---- drawn ---- */
+
+typedef struct Draw {
+    uint64_t seed, stream, n;
+} Draw;
+
+static uint32_t draw(Draw *d, uint32_t n)
+{
+    return (uint32_t)rng_below(d->seed, d->stream, d->n++, n);
+}
+
+static Window draw_window(Draw *d, int64_t stride)
+{
+    const int64_t kernel = stride + draw(d, 4);
+    const int64_t dilation = kernel <= 3 && stride == 1 ? 1 + draw(d, 2) : 1;
+    Window w = net_window(kernel, stride, dilation, (WindowMode)draw(d, 3));
+    const int64_t moved = w.before > 0 && draw(d, 3) == 0; /* lopsided padding */
+    w.before -= moved;
+    w.after += moved;
+    return w;
+}
+
+static Net draw_net(uint64_t seed, uint64_t index)
+{
+    Draw d = {seed, index, 0};
+    Net n = net_default();
+    do {
+        n.domain = 1 + draw(&d, 4), n.domain_w = 1 + draw(&d, 3);
+        n.dp_shard = 1 + draw(&d, 2), n.dp_replicate = 1 + draw(&d, 2);
+    } while (n.domain * n.domain_w * n.dp_shard * n.dp_replicate > MOST_RANKS ||
+             n.domain * n.domain_w == 1);
+    const bool deep = draw(&d, 2);
+    n.height = n.domain * (deep ? 2 : 1) * (4 + draw(&d, 4));
+    n.width = n.domain_w * (deep ? 2 : 1) * (4 + draw(&d, 3));
+    n.channels = 2 * (1 + draw(&d, 2));
+    n.n_layers = 0;
+    const NetLayer down = {draw(&d, 3) ? NET_conv : NET_pool, draw_window(&d, 2),
+                           draw_window(&d, 2)};
+    if (draw(&d, 2))
+        n.layer[n.n_layers++] = (NetLayer){NET_conv, draw_window(&d, 1), draw_window(&d, 1)};
+    if (deep) n.layer[n.n_layers++] = down;
+    const uint32_t body = 1 + draw(&d, 2);
+    for (uint32_t i = 0; i < body; i++) {
+        const NetKind kinds[] = {NET_conv, NET_residual, NET_norm, NET_transpose};
+        n.layer[n.n_layers++] =
+            (NetLayer){kinds[draw(&d, 4)], draw_window(&d, 1), draw_window(&d, 1)};
+    }
+    if (deep)
+        n.layer[n.n_layers++] = (NetLayer){NET_transpose, draw_window(&d, 2), draw_window(&d, 2)};
+    n.layer[n.n_layers++] = (NetLayer){NET_conv, draw_window(&d, 1), draw_window(&d, 1)};
+    n.latitude = draw(&d, 2);
+    n.micro = 1 + draw(&d, 2);
+    n.microbatches = 1 + draw(&d, 2);
+    n.use_ddp = draw(&d, 2);
+    n.use_zero = draw(&d, 3) == 0;
+    n.zero = (ZeroStrategy)(1 + draw(&d, 3));
+    n.ac = (AcMode)(draw(&d, 3) == 0 ? AC_full : AC_none);
+    return n;
+}
+
+static uint64_t number_of(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static void every_plan_computes_the_same(void **state)
+{
+    (void)state;
+    uint64_t seed = number_of("TANDEM_SEED", SEED), n = number_of("TANDEM_PLANS", N_PLANS);
+    uint64_t n_both = 0, n_rings = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const Net net = draw_net(seed, i);
+        n_both += net.domain > 1 && net.domain_w > 1;
+        for (uint32_t k = 0; k < net.n_layers; k++)
+            n_rings += net.domain > 1 && net.layer[k].h.mode == WINDOW_periodic;
+        check(&net, seed + i);
+    }
+    print_message("%llu plans of seed %llu, %llu of them cut in both directions\n",
+                  (unsigned long long)n, (unsigned long long)seed, (unsigned long long)n_both);
+    assert_true(n < 200 || (n_both > n / 4 && n_rings > n / 4));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels_and_edges),
+        cmocka_unit_test(strides),
+        cmocka_unit_test(statistics_and_pools),
+        cmocka_unit_test(with_data_ranks),
+        cmocka_unit_test(every_plan_computes_the_same),
+    };
+    return cmocka_run_group_tests_name("domain", tests, NULL, NULL);
+}

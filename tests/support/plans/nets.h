@@ -1,0 +1,52 @@
+/* Small models of fields built in C, without Lua: convolutions of every kind, one after the other,
+ * on a mesh of domains and data ranks. */
+#ifndef TANDEM_TESTS_NETS_H
+#define TANDEM_TESTS_NETS_H
+
+#include "planner/ir/window.h"
+#include "planner/lower/compile.h"
+
+enum { NET_MOST_LAYERS = 8 };
+
+typedef enum NetKind {
+    NET_conv,      /* with a bias and gelu */
+    NET_transpose, /* a transposed convolution with a bias */
+    NET_residual,  /* x + silu(conv(x)): keeps the shape */
+    NET_norm,      /* group norm in two groups */
+    NET_pool,      /* average */
+    NET_KINDS
+} NetKind;
+
+typedef struct NetLayer {
+    NetKind kind;
+    Window h, w;
+} NetLayer;
+
+typedef struct Net {
+    int64_t channels, height, width;
+    uint32_t n_layers;
+    NetLayer layer[NET_MOST_LAYERS];
+    bool latitude; /* the loss weighs rows by latitude */
+    int64_t micro; /* samples per data rank and micro-step */
+    uint32_t microbatches;
+    uint32_t domain, domain_w, dp_shard, dp_replicate, tp;
+    bool use_ddp; /* else fsdp2 */
+    bool use_zero;
+    ZeroStrategy zero;
+    AcMode ac;
+    double clip;
+    DType compute;
+} Net;
+
+/* 3 x 3, stride 1, zeros, 12 x 8 points, 4 channels, one rank. */
+Net net_default(void);
+/* A window that keeps the size (stride 1), or divides it by `stride` if that divides it. */
+Window net_window(int64_t kernel, int64_t stride, int64_t dilation, WindowMode mode);
+Net net_one_rank(const Net *n);
+void net_build(const Net *n, Arena *arena, Config *config, Graph *graph);
+/* net_build and plan_compile, for the CPU; NULL with diagnostics. */
+Plan *net_plan(const Net *n, bool fp64, Arena *arena, Diag *d);
+/* "12 x 8: conv 3/1 ..., domain 2 ..." */
+const char *net_name(const Net *n, Arena *arena);
+
+#endif

@@ -1,0 +1,237 @@
+/* Bugs of halos and domains that trainers have shipped, planted one by one in a plan that is right;
+ * each must be named by a proof. Behind each row stands a public report or a defect that was read
+ * in a public source. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/verify/verify.h"
+#include "tests/support/plans/mutate.h"
+#include "tests/support/plans/nets.h"
+
+static Arena *arena; /* of the test that runs */
+
+/* Convolutions with strides, dilation and an even kernel, a group norm, domain 3. */
+static const Plan *right_plan(void)
+{
+    const Window same = net_window(3, 1, 1, WINDOW_zero), odd = net_window(3, 2, 1, WINDOW_zero);
+    const Window even = net_window(2, 1, 1, WINDOW_zero), wide = net_window(3, 1, 2, WINDOW_zero);
+    const Window back = net_window(4, 2, 1, WINDOW_zero);
+    Net n = net_default();
+    n.height = 24;
+    n.domain = 3;
+    n.use_ddp = true;
+    n.n_layers = 6;
+    n.layer[0] = (NetLayer){NET_conv, same, same};
+    n.layer[1] = (NetLayer){NET_norm, same, same};
+    n.layer[2] = (NetLayer){NET_conv, odd, odd};
+    n.layer[3] = (NetLayer){NET_conv, even, even};
+    n.layer[4] = (NetLayer){NET_residual, wide, wide};
+    n.layer[5] = (NetLayer){NET_transpose, back, back};
+    Diag d = diag_in(arena);
+    const Plan *plan = net_plan(&n, true, arena, &d);
+    assert_non_null(plan);
+    assert_true(verify_plan(plan, VERIFY_all, false, &d));
+    return plan;
+}
+
+static Instr *at(const Plan *plan, Pc pc)
+{
+    return &plan->programs.at[0].code.at[pc];
+}
+
+/* The nth instruction of `op` whose node has op `of` (OP_none: any). */
+static Pc find(const Plan *plan, OpKind op, OpKind of, Phase phase, uint32_t nth)
+{
+    for (Pc pc = 1; pc < plan->programs.at[0].code.n; pc++) {
+        const Instr *in = at(plan, pc);
+        const OpKind is = plan->graph.nodes.at[in->origin].op;
+        if (in->op == op && (of == OP_none || is == of) && in->phase == phase && nth-- == 0)
+            return pc;
+    }
+    fail_msg("no %s in the plan", op_info(op)->name);
+    return 0;
+}
+
+static BufferId *arg(Plan *plan, Pc pc, uint32_t i)
+{
+    return &plan->programs.at[0].args.at[at(plan, pc)->args.first + i];
+}
+
+/* A convolution reads its own rows alone: zeros stand at the edge between two ranks. */
+static Plan *no_exchange(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    const Pc join = find(plan, OP_halo_join, OP_conv2d, PHASE_forward, 0);
+    const Pc conv = find(plan, OP_conv2d, OP_conv2d, PHASE_forward, 0);
+    *arg(bad, conv, 0) = *arg(bad, join, 0);
+    return bad;
+}
+
+/* The last part holds a row less before its own in the nth deal of a kind. Buffers stay as large:
+ * an inner part has halos on both sides. */
+static Plan *row_less(const Plan *plan, DealKind kind, uint32_t nth)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    const Deals *deals = &bad->graph.deals;
+    for (DealId i = 1; i < deals->deals.n; i++) {
+        const Deal *d = &deals->deals.at[i];
+        if (d->kind != kind || nth-- > 0) continue;
+        deals->intervals.at[d->first + d->n_parts - 1].lo++;
+        return bad;
+    }
+    fail_msg("no such deal");
+    return bad;
+}
+
+/* halo = (k - s) / 2, rounded down: 0 for kernel 3 with stride 2. */
+static Plan *halo_too_narrow(const Plan *plan)
+{
+    return row_less(plan, DEAL_halo, 1);
+}
+
+/* Of an even kernel, the padding of one side is forgotten. */
+static Plan *halo_of_even_kernel(const Plan *plan)
+{
+    return row_less(plan, DEAL_halo, 2);
+}
+
+/* (k - 1) / 2 rows, whatever the dilation. */
+static Plan *halo_without_dilation(const Plan *plan)
+{
+    return row_less(plan, DEAL_halo, 3);
+}
+
+/* The backward pass keeps its own rows of the input's gradient and drops the neighbours' shares. */
+static Plan *backward_without_exchange(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    const Pc fold = find(plan, OP_halo_fold, OP_conv_transpose2d, PHASE_backward, 0);
+    Instr *in = at(bad, fold);
+    in->op = OP_copy; /* what it held goes on as if it were whole */
+    in->n_in = 1;
+    *arg(bad, fold, 1) = *arg(bad, fold, 2);
+    in->args.n = 2;
+    return bad;
+}
+
+/* The strips that are added are the rank's own: they never travelled. */
+static Plan *own_strips_added(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    const Pc fold = find(plan, OP_halo_fold, OP_none, PHASE_backward, 0);
+    const Pc cut = find(plan, OP_halo_cut, OP_none, PHASE_backward, 0);
+    *arg(bad, fold, 1) = *arg(bad, cut, 1);
+    return bad;
+}
+
+/* Halo rows of the gradient are exchanged like values: copied where they should be added. */
+static Plan *gradient_exchanged_as_a_value(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    at(bad, find(plan, OP_halo_cut, OP_none, PHASE_backward, 0))->op = OP_halo_pack;
+    return bad;
+}
+
+static Plan *without(const Plan *plan, Pc pc)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    Instr *in = at(bad, pc);
+    in->op = OP_copy;
+    in->axes = 0;
+    in->match = in->launch = in->attrs = 0;
+    return bad;
+}
+
+/* Each rank normalises by the statistics of its own rows. */
+static Plan *local_statistics(const Plan *plan)
+{
+    return without(plan, find(plan, OP_all_reduce, OP_group_sum, PHASE_forward, 0));
+}
+
+/* The sum is global, the gradients of the statistics are not: the all_reduce is outside autograd.
+ */
+static Plan *statistics_without_backward(const Plan *plan)
+{
+    return without(plan, find(plan, OP_all_reduce, OP_group_norm_grad, PHASE_backward, 0));
+}
+
+/* Weights train on the gradient of a rank's own rows. */
+static Plan *weights_not_summed(const Plan *plan)
+{
+    for (Pc pc = 1; pc < plan->programs.at[0].code.n; pc++) {
+        const Instr *in = at(plan, pc);
+        if (in->op == OP_all_reduce && in->unit) return without(plan, pc);
+    }
+    fail_msg("no reduction of a bucket");
+    return NULL;
+}
+
+/* They are averaged: right for a mean of equal parts, but this loss is summed. */
+static Plan *weights_averaged(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    for (Pc pc = 1; pc < plan->programs.at[0].code.n; pc++) {
+        Instr *in = at(bad, pc);
+        if (in->op != OP_all_reduce || !in->unit) continue;
+        Attrs a = *graph_attrs_at(&bad->graph, in->attrs);
+        a.reduce = REDUCE_mean;
+        in->attrs = (AttrsId)list_push(arena, &bad->graph.attrs, a);
+        return bad;
+    }
+    return bad;
+}
+
+static const struct {
+    const char *name, *where;
+    Plan *(*plant)(const Plan *plan);
+    const char *rule;
+} bugs[] = {
+    {"zero padding at interior edges", "NCAR/miles-credit#475", no_exchange, "verify-layout"},
+    {"halo of kernel 3, stride 2", "miles-credit 5e14b83, halo width", halo_too_narrow,
+     "verify-layout"},
+    {"halo of an even kernel", "miles-credit 5e14b83, halo width", halo_of_even_kernel,
+     "verify-layout"},
+    {"halo without dilation", "miles-credit 5e14b83, halo width", halo_without_dilation,
+     "verify-layout"},
+    {"adjoint lacks exchanges", "stfc/PSyclone#3005", backward_without_exchange, "verify-layout"},
+    {"own strips added", "distdl/distdl#35", own_strips_added, "verify-layout"},
+    {"gradient exchanged as a value", "NVIDIA/physicsnemo#1892", gradient_exchanged_as_a_value,
+     "verify-layout"},
+    {"group norm of local rows", "NVIDIA/physicsnemo#1393", local_statistics, "verify-layout"},
+    {"group norm without its backward", "miles-credit 5e14b83, GroupNorm",
+     statistics_without_backward, "verify-layout"},
+    {"weight gradients not summed", "miles-credit 9251b4f, domain sync", weights_not_summed,
+     "verify-layout"},
+    {"weight gradients averaged", "miles-credit 5e14b83, sync_domain_gradients", weights_averaged,
+     "verify-layout"},
+};
+
+static void every_bug_is_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof bugs / sizeof *bugs; i++) {
+        arena = arena_new();
+        const Plan *bad = bugs[i].plant(right_plan());
+        Diag d = diag_in(arena);
+        if (verify_plan(bad, VERIFY_all, false, &d))
+            fail_msg("%s (%s) passes", bugs[i].name, bugs[i].where);
+        bool named = false;
+        Str said = str_in(arena);
+        for (uint32_t k = 0; k < d.items.n; k++)
+            named = named || strcmp(d.items.at[k].rule, bugs[i].rule) == 0;
+        diag_print(&d, &said);
+        if (!named) fail_msg("%s: no %s in\n%s", bugs[i].name, bugs[i].rule, str_text(&said));
+        arena_free(arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_bug_is_named)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
