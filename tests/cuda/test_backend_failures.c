@@ -359,7 +359,7 @@ static void bad_fill(void *self, int64_t step, uint32_t microbatch, int64_t firs
 static void a_token_beyond_the_vocabulary_is_told(void **state)
 {
     (void)state;
-    const DataSource data = {NULL, bad_fill};
+    const DataSource data = {.self = NULL, .fill = bad_fill};
     RanksRun run = run_of(plan_of(1, false));
     run.data = &data;
     run.script = "";

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "exec/cuda/module.h"
+#include "exec/cuda/options.h"
 #include "tests/cuda/double/double.h"
 #include "tests/support/plans/tiny.h"
 
@@ -21,7 +22,8 @@ static bool is_product(const Program *p, Pc pc)
 static const char *opened(const char *script, bool mma, Plan *plan, Arena *arena)
 {
     Diag d = diag_in(arena);
-    BackendOptions options = {.timeout_s = 5, .cuda.mma = mma};
+    CudaOptions own = {.mma = mma};
+    BackendOptions options = {.timeout_s = 5, .own = &own};
     Str s = str_in(arena);
     double_begin(script);
     Backend *backend = tandem_cuda_module.backend(arena, NULL);

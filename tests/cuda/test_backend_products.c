@@ -121,7 +121,7 @@ static void equals_loopback(const char *name, const Tiny *t, Devices on, Launche
     Diag d = diag_in(arena);
     Plan *cpu = tiny_plan(t, false, arena, &d);
     Watch w = watch(arena);
-    const DataSource data = {&w, watch_fill};
+    const DataSource data = {.self = &w, .fill = watch_fill};
     RanksRun reference = {.plan = cpu, .data = &data}, run = {.plan = plan, .data = &data};
     run.script = script;
     if (t->use_float8) reference.lr = run.lr = 1e-3;
@@ -272,7 +272,7 @@ static void ranks_choose_alike(void **state)
     t.tp = 2, t.whole_table = true;
     Hash128 bits[2];
     Watch w = watch(arena);
-    const DataSource data = {&w, watch_fill};
+    const DataSource data = {.self = &w, .fill = watch_fill};
     for (int k = 0; k < 2; k++) {
         Speeds speeds = {.disagree = k == 1};
         const KernelChoices choices = {&speeds, speeds_get, speeds_put};

@@ -63,7 +63,7 @@ static void late_fill(void *self, int64_t step, uint32_t microbatch, int64_t fir
 static void what_takes_long_is_no_hang(void **state)
 {
     (void)state;
-    static const DataSource late = {NULL, late_fill};
+    static const DataSource late = {.self = NULL, .fill = late_fill};
     static const struct {
         const char *script;
         CudaGraphs graphs;
@@ -117,7 +117,7 @@ static bool is_told(const RanksRun *run, const char *what)
 static void what_cannot_go_on_is_told_in_time(void **state)
 {
     (void)state;
-    static const DataSource dying = {NULL, dying_fill};
+    static const DataSource dying = {.self = NULL, .fill = dying_fill};
     static const struct {
         const char *script, *told, *too;
         CudaGraphs graphs;

@@ -205,7 +205,7 @@ static int rank_spoiled(const char *how, uint32_t case_index)
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
     Spoil spoil = {how, 1, 2};
-    DataSource data = {&spoil, spoiled_fill};
+    DataSource data = {.self = &spoil, .fill = spoiled_fill};
     ExecResult result;
     ExecOptions options = {.backend = "mpi",
                            .steps = 5,

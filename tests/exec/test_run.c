@@ -228,7 +228,7 @@ static void the_first_bad_tensor_is_named(void **state)
             tensor->init = (Init){INIT_normal, INFINITY, 0.1}, bad = k;
     }
     assert_int_not_equal(bad, 0);
-    const DataSource data = {NULL, spoil_fill};
+    const DataSource data = {.self = NULL, .fill = spoil_fill};
     ExecOptions o = options_of(3, 5);
     o.data = &data;
     o.backend_options.poison = false;

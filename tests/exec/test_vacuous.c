@@ -121,7 +121,7 @@ static void zeros_agree_with_zeros(void **state)
     (void)state;
     Pair p = pair_of(sharded());
     assert_true(verify(&p, &diag));
-    DataSource none = {(void *)(uintptr_t)p.data, ignore_all};
+    DataSource none = {.self = (void *)(uintptr_t)p.data, .fill = ignore_all};
     p.data = &none;
     is_vacuous(&p, "every gradient of the one-rank run is zero");
 }
