@@ -1,0 +1,166 @@
+/* Laws that every prediction keeps, whatever the constants: a kernel cannot move its bytes faster
+ * than memory does, a message cannot leave a node faster than it crosses it, a tree is as deep as
+ * NCCL builds it, and a peak is the largest value that was seen. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "planner/base/rng.h"
+#include "session/session.h"
+#include "sim/memory/torch_allocator.h"
+#include "sim/net/nccl.h"
+
+static Cluster dgx(const char *name, uint32_t nodes, Arena *arena)
+{
+    Cluster c;
+    Diag d = diag_in(arena);
+    if (!front_cluster(name, nodes, arena, &c, &d)) fail_msg("%s", d.items.at[0].text);
+    return c;
+}
+
+/* The time of each kernel, its fused parts included, is at least that of its bytes at the memory's
+ * full rate. Fused ops beside products of few sums are where the bytes decide. */
+static void no_kernel_beats_its_memory(void **state)
+{
+    (void)state;
+    static const char *const plans[][2] = {
+        {"one_gpu/gpt2_124m.lua", NULL},
+        {"gpt2_124m.lua", NULL},
+        {"gpt2_124m.lua", "batch.micro=1"},
+        {"llama3_8b.lua", NULL},
+    };
+    uint32_t n_kernels = 0, n_fused = 0;
+    for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        const char *path =
+            arena_print(arena, "%s/scripts/plans/%s", TANDEM_SOURCE_DIR, plans[i][0]);
+        PlanOptions options = {.unproven = true, .unfitted = true};
+        options.set = plans[i] + 1;
+        options.n_set = plans[i][1] != NULL;
+        PlanFile *file = session_load(path, &options, arena, &d);
+        if (file == NULL) fail_msg("%s: %s", path, d.items.at[0].text);
+        const Device *device = &file->config.cluster.device;
+        Cost *cost = cost_new(&file->config.cluster, &file->config.runtime, NULL, NULL, arena, &d);
+        CostModel model = cost_model(cost);
+        const Program *p = &file->plan->programs.at[0];
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            const Instr *in = &p->code.at[pc];
+            if (in->stream != STREAM_compute || op_info(in->op)->class_ == OP_CLASS_comm) continue;
+            if (!plan_begins_kernel(p, in)) continue;
+            double bytes = (double)plan_kernel_bytes(file->plan, p, in);
+            Ps time = model.compute(model.self, file->plan, p, in);
+            uint32_t n_parts = 1;
+            for (const Instr *part = plan_next_part(p, in); part; part = plan_next_part(p, part)) {
+                bytes += (double)plan_kernel_bytes(file->plan, p, part);
+                time += model.compute(model.self, file->plan, p, part);
+                n_parts++;
+            }
+            double least_ps = bytes / device->hbm_bytes_per_s * (double)PS_PER_S;
+            if ((double)time < least_ps * (1 - 1e-9))
+                fail_msg("%s: instruction %u (%s, %u parts) takes %lld ps, its bytes alone %.0f ps",
+                         plans[i][0], pc, op_info(in->op)->name, n_parts, (long long)time,
+                         least_ps);
+            n_kernels++;
+            n_fused += n_parts > 1;
+        }
+        arena_free(arena);
+    }
+    assert_true(n_kernels > 1000);
+    assert_true(n_fused > 50);
+}
+
+/* NCCL's tree over n nodes has floor(log2 n) levels below its root: what the network adds to each
+ * message is paid that often on the way up and again on the way down. */
+static void a_tree_pays_for_each_of_its_levels(void **state)
+{
+    (void)state;
+    static const uint32_t nodes[] = {2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 17, 31, 33, 64};
+    static const uint32_t levels[] = {1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 6};
+    uint32_t n_trees = 0;
+    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
+        Arena *arena = arena_new();
+        Cluster c = dgx("dgx_h100", nodes[i], arena);
+        c.fabric.message_s = 0;
+        NcclChoice plain = nccl_choose(&c, OP_all_reduce, nodes[i], 8, 64 << 10);
+        c.fabric.message_s = 1e-9; /* too little to change the choice */
+        NcclChoice late = nccl_choose(&c, OP_all_reduce, nodes[i], 8, 64 << 10);
+        assert_string_equal(plain.algorithm, late.algorithm);
+        if (strcmp(plain.algorithm, "Tree") == 0) {
+            assert_int_equal((late.time_ps - plain.time_ps + 500) / 1000, 2 * levels[i]);
+            n_trees++;
+        }
+        arena_free(arena);
+    }
+    assert_true(n_trees >= 8);
+}
+
+static void a_message_is_not_faster_between_nodes(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"dgx_h100", "dgx_a100"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        for (uint64_t bytes = 1; bytes <= UINT64_C(1) << 30; bytes *= 8) {
+            Arena *arena = arena_new();
+            Cluster near = dgx(names[i], 1, arena), far = dgx(names[i], 2, arena);
+            NcclQuestion question = {.kind = COLLECTIVE_sendrecv, .bytes = bytes};
+            question.n_nodes = 1, question.ranks_per_node = 2;
+            NcclChoice inside = nccl_answer(&near, &question);
+            question.n_nodes = 2, question.ranks_per_node = 1;
+            NcclChoice between = nccl_answer(&far, &question);
+            if (between.latency_ps < inside.latency_ps || between.time_ps < inside.time_ps)
+                fail_msg("%s, %llu bytes: %lld ps between nodes, %lld ps in one", names[i],
+                         (unsigned long long)bytes, (long long)between.time_ps,
+                         (long long)inside.time_ps);
+            arena_free(arena);
+        }
+}
+
+/* Requests and releases by seed; a list of what was seen knows the peaks. */
+static void peaks_are_the_largest_values_seen(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 40, STEPS = 400, MOST_HELD = 64 };
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        Arena *arena = arena_new();
+        TorchAllocator *a = torch_allocator_new(UINT64_C(4) << 30, round % 2 == 1, arena);
+        uint32_t held[MOST_HELD], n = 0;
+        uint64_t allocated = 0, reserved = 0;
+        for (uint64_t step = 0; step < STEPS; step++) {
+            uint64_t draw = rng_u64(round, 0, step);
+            if (n == MOST_HELD || (n > 0 && draw % 3 == 0)) {
+                uint32_t at = (uint32_t)(draw >> 8) % n;
+                torch_release(a, held[at]);
+                held[at] = held[--n];
+            } else {
+                uint64_t bytes = UINT64_C(1) << (draw >> 8) % 27;
+                held[n++] = torch_allocate(a, bytes + (draw >> 16) % bytes, (uint32_t)(draw % 2));
+            }
+            TorchStats s = torch_stats(a);
+            allocated = s.allocated > allocated ? s.allocated : allocated;
+            reserved = s.reserved > reserved ? s.reserved : reserved;
+            assert_int_equal(s.peak_allocated, allocated);
+            assert_int_equal(s.peak_reserved, reserved);
+            assert_true(s.allocated <= s.reserved);
+        }
+        torch_reset_peaks(a);
+        assert_int_equal(torch_stats(a).peak_reserved, torch_stats(a).reserved);
+        arena_free(arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_kernel_beats_its_memory),
+        cmocka_unit_test(a_tree_pays_for_each_of_its_levels),
+        cmocka_unit_test(a_message_is_not_faster_between_nodes),
+        cmocka_unit_test(peaks_are_the_largest_values_seen),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
