@@ -154,6 +154,15 @@ static void score_need(const Csv *csv, const RowRun *run, const RowOut *out, boo
     row_score(out, "memory needed", gib * GIB, (double)run->report.held.allocated_bytes);
 }
 
+/* A run that ended without any number, for a cause that nobody states, says nothing. */
+static bool was_run(const Csv *csv, uint32_t row, bool oom)
+{
+    static const char *const numbers[] = {"step_time_s", "tokens_per_s_per_gpu", "peak_mem"};
+    for (uint32_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (csv_cell(csv, row, numbers[i])[0] != 0) return true;
+    return oom;
+}
+
 static void score_row(const Csv *csv, RowOut *out)
 {
     Arena *arena = arena_new();
@@ -171,7 +180,10 @@ static void score_row(const Csv *csv, RowOut *out)
         score_memory(csv, runtime, &run.report, out);
         bool fits = !oom;
         score_need(csv, &run, out, &fits);
-        row_verdict(out, "fits", fits, run.report.fits);
+        if (was_run(csv, out->row, oom))
+            row_verdict(out, "fits", fits, run.report.fits);
+        else
+            row_reason(out, "the run has no result: whether it fitted is not known");
     } else {
         row_reason(out, first_error(&run.diag));
     }

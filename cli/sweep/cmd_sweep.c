@@ -109,6 +109,21 @@ static bool decide_stored(Cli *cli, PointJob *job, SweepRows *rows)
     return true;
 }
 
+/* The ranking is of one executor. The best plan is also answered for the frameworks that could run
+ * it. */
+static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
+{
+    if (cli->json != NULL || cli->options.csv || rows->n == 0) return;
+    if (rows->at[0].status != SWEEP_fits) return;
+    const TextList *own = &job->settings[rows->at[0].index];
+    for (uint32_t i = 0; i < own->n; i++) list_push(cli->arena, &cli->options.set, own->at[i]);
+    const PlanOptions quick = {.unproven = true};
+    const PlanOptions options = plan_file_options(cli, &quick);
+    Diag told = diag_in(cli->arena); /* the point has told its warnings already */
+    const PlanFile *file = session_load(job->path, &options, cli->arena, &told);
+    if (file != NULL) plan_file_whose(cli, file, true);
+}
+
 void cmd_sweep(Cli *cli)
 {
     Sweep sweep = {.cli = cli};
@@ -123,4 +138,5 @@ void cmd_sweep(Cli *cli)
     if (!decide_stored(cli, &job, &rows)) return;
     for (uint32_t i = 0; i < rows.n; i++) rows.at[i].values = values_of(&sweep.keys, i, cli->arena);
     sweep_report(cli, &sweep.keys, &rows);
+    whose_of_best(cli, &job, &rows);
 }

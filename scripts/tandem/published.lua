@@ -17,7 +17,8 @@ local function checkpointing(row, how)
     local each = (count(row, "n_layers") // count(row, "pp") + some // 2) // some
     return ac { mode = "full", every = each > 1 and each or nil }
   end
-  if has(row, "ac", "^full") then return ac "full" end
+  if has(row, "ac", "^full") or cells.switch(row.ac) then return ac "full" end
+  if cells.switch(row.ac) == false then return nil end
   -- Flash attention computes its scores again in any case; if scores are written, the profile keeps none of them.
   if has(row, "ac", "^none") or has(row, "ac", "^selective%(attention core%)") or has(row, "ac", "^selective%(core_attn%)") then return nil end
   if has(row, "ac", "^selective with empty list") then return nil end
@@ -28,6 +29,11 @@ local function checkpointing(row, how)
   if has(row, "ac", "selective%(op%)") then
     return ac { mode = "full", ops = how and how.forgets_attention and { "linear" } or { "attention", "linear" }, alternate = true }
   end
+  -- The bare word: Megatron's recomputes the attention core, torchtitan's is its policy of ops.
+  if has(row, "ac", "^selective$") and has(row, "framework", "^torchtitan") then
+    return ac { mode = "full", ops = how and how.forgets_attention and { "linear" } or { "attention", "linear" }, alternate = true }
+  end
+  if has(row, "ac", "^selective$") and (has(row, "framework", "megatron") or has(row, "framework", "nemo")) then return nil end
   refuse("recomputation is not stated: %s", row.ac == "" and "nothing" or row.ac)
 end
 
@@ -35,14 +41,15 @@ local function is_float8(row)
   return has(row, "precision", "float8") or has(row, "precision", "fp8") or has(row, "precision", "wise")
 end
 local function gathers_bytes(row)
-  return is_float8(row) and not has(row, "precision", "rowwise") and not has(row, "precision", "bfloat16 all%-gather")
+  return is_float8(row) and not has(row, "precision", "rowwise") and not has(row, "precision", "mxfp8") and not has(row, "precision", "bfloat16 all%-gather")
 end
 local function eight_bits(row, byte_gather)
-  if has(row, "precision", "mxfp8") or has(row, "precision", "nvfp4") then
-    refuse("block formats (%s) are not in this version", row.precision)
+  if has(row, "precision", "nvfp4") or has(row, "precision", "fp4") then
+    refuse("4-bit formats (%s) are not in this version", row.precision)
   end
   if not is_float8(row) then return nil end
-  return float8 { recipe = has(row, "precision", "rowwise") and "rowwise" or "tensorwise", skip_indivisible = true,
+  -- MXFP8 has a scale for 32 elements of a row; rowwise scales stand for it. Its products are as fast, and its bytes 3 % more.
+  return float8 { recipe = (has(row, "precision", "rowwise") or has(row, "precision", "mxfp8")) and "rowwise" or "tensorwise", skip_indivisible = true,
     fsdp_gather = byte_gather and gathers_bytes(row) or nil }
 end
 
@@ -54,7 +61,7 @@ local function sharers(row)
   if has(row, "framework", "^torchtitan") then return n end
   -- A ring of Transformer Engine moves as many bytes as the gather of keys and values that stands for it, and
   -- overlaps equally well. It holds two parts of them at a time instead of all.
-  for _, name in ipairs { "megatron", "nemo", "nvidia", "rocm", "llmboost", "nanotron", "internevo" } do
+  for _, name in ipairs { "megatron", "nemo", "nvidia", "rocm", "llmboost", "nanotron", "internevo", "fsdp2" } do
     if has(row, "framework", name) then return n end
   end
   if not has(row, "sp", "^ulysses " .. n .. "$") then refuse("context parallelism by rings is not in this version") end
@@ -75,7 +82,7 @@ local function passes(row, how)
     if split and #split ~= n_pp then split = nil end
     add(list, pp { schedule = vp > 1 and "interleaved_1f1b" or "1f1b", chunks = vp > 1 and vp or nil, split = split })
   end
-  if n_tp > 1 then add(list, tp { sequence = row.sp == "1", keep_gathered = how.keep_gathered }) end
+  if n_tp > 1 then add(list, tp { sequence = cells.sequence(row), keep_gathered = how.keep_gathered }) end
   if (how.ep or count(row, "ep", 1)) > 1 then add(list, ep {}) end
   if (how.cp or sharers(row)) > 1 then add(list, cp { mode = has(row, "sp", "^ulysses") and "all_to_all" or "all_gather" }) end
   add(list, eight_bits(row, how.byte_gather))
@@ -299,7 +306,9 @@ local function megatron_deepspeed(row)
   local stage, data = cells.stage(row) or 0, ranks(row)
   if has(row, "zero_stage", "^unstated") then stage = 0 end
   local multiple = 128 * count(row, "tp")
-  return { runtime = "megatron2022", mesh = mesh(row, stage > 0), vocab = -(-count(row, "vocab") // multiple) * multiple,
+  local year = row.framework:match "20%d%d"
+  local flash = has(row, "framework", "flash") or has(row, "flag", "flash") or has(row, "attention_backend", "flash")
+  return { runtime = (flash or year and tonumber(year) >= 2024) and "megatron_core" or "megatron2022", mesh = mesh(row, stage > 0), frees_gradients = stage > 1, vocab = -(-count(row, "vocab") // multiple) * multiple,
     data = data > 1 and (stage == 0 and ddp {} or zero(zero_names[stage])) or nil }
 end
 
@@ -314,11 +323,11 @@ end
 
 local function deepspeed(row)
   local liger = has(row, "framework", "liger") or has(row, "peak_mem_kind", "liger")
-  local stage = row.zero_stage:match "^%d"
-  local names = { ["1"] = "optim", ["2"] = "optim_grads", ["3"] = "optim_grads_params" }
-  if not names[stage] then refuse("ZeRO stage is not stated") end
-  return { runtime = liger and "deepspeed_liger" or "deepspeed", mesh = mesh(row, true), reduce = "bf16", data = zero(names[stage]),
-    host_optimizer = said(row, "offload") == "optimizer", pieces = liger and liger_pieces(row) or nil }
+  local stage = cells.stage(row)
+  if not stage then refuse("ZeRO stage is not stated") end
+  return { runtime = liger and "deepspeed_liger" or "deepspeed", mesh = mesh(row, stage > 0), reduce = "bf16",
+    data = ranks(row) > 1 and (stage == 0 and ddp {} or zero(zero_names[stage])) or nil,
+    host_optimizer = said(row, "offload") == "optimizer" or cells.offloads(row) == "optimizer", pieces = liger and liger_pieces(row) or nil }
 end
 
 -- Weights and moments are bf16, as in Hugging Face's configurations; gradients are summed in fp32. Liger's kernels
@@ -359,8 +368,12 @@ local frameworks = {
   { "automodel", automodel }, { "^torchtitan", torchtitan }, { "^kempnerforge", kempnerforge }, { "^composer", foundry },
   { "^pytorch fsdp1", fms }, { "^megatron%-deepspeed", megatron_deepspeed }, { "^megatron%-lm", megatron_lm },
   { "^megatron%-core", megatron_lm }, { "^megatron", megatron }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", deepspeed },
-  { "^nanotron", nanotron }, { "^internevo", nanotron }, { "^maxtext", maxtext },
-  { "hf trainer", trainer }, { "^hf", trainer }, { "hugging ?face", trainer }, { "^accelerate", trainer }, { "^transformers", trainer },
+  { "nanotron", nanotron }, { "internevo", nanotron }, { "maxtext", maxtext }, { "neox", megatron_deepspeed },
+  { "llm%-foundry", foundry }, { "deepspeed", deepspeed },
+  -- FSDP2 by other names, and Colossal-AI's tensor and pipeline parallelism.
+  { "fsdp2", torchtitan }, { "torchtune", torchtitan }, { "vescale", torchtitan }, { "colossal", nanotron },
+  { "hf trainer", trainer }, { "^hf", trainer }, { "hugging ?face", trainer }, { "accelerate", trainer }, { "transformers", trainer },
+  { "axolotl", trainer }, { "lightning", trainer }, { "llama%-factory", trainer },
   -- Submitters to MLPerf name the containers of NVIDIA and AMD, which contain NeMo and Megatron.
   { "nemo", megatron }, { "^nvidia", megatron }, { "nvidia release", megatron }, { "rocm", megatron }, { "^llmboost", megatron },
 }
@@ -417,6 +430,7 @@ function m.plan(row)
   if row.moe_experts ~= "" and not builds_experts then refuse("experts of this framework are not modelled") end
   if row.missing ~= "" then refuse("not stated: %s", row.missing) end
   if how.plan then return how.plan end
+  if cells.offloads(row) and not how.host_optimizer then refuse("offload to host memory (%s) is not modelled for this framework", cells.offloads(row)) end
   local half = (has(row, "precision", "fp16") or how.half == "fp16") and "fp16" or "bf16"
   if has(row, "precision", "^fp32") then refuse("precision is not known: %s", row.precision:sub(1, 40)) end
   local micro, seq = how.micro or count(row, "micro_batch"), count(row, "seq")

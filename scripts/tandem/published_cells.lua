@@ -49,9 +49,11 @@ local defaults = {
   { "^megatron%-lm", zero_stage = 0, ac = "none" }, { "^megatron%-core", zero_stage = 0, ac = "none" },
   { "^megatron%-bridge", zero_stage = 1, ac = "none" }, { "nemo", zero_stage = 1, ac = "none" },
   { "nvidia", zero_stage = 1, ac = "none" }, { "rocm", zero_stage = 1, ac = "none" }, { "llmboost", zero_stage = 1, ac = "none" },
-  { "^megatron", zero_stage = 0, ac = "none" }, { "^nanotron", zero_stage = 0, ac = "none" }, { "^internevo", zero_stage = 1, ac = "none" },
+  { "^megatron", zero_stage = 0, ac = "none" }, { "nanotron", zero_stage = 0, ac = "none" }, { "internevo", zero_stage = 1, ac = "none" },
   { "^torchtitan", zero_stage = 3, ac = "selective(op)" }, { "automodel", zero_stage = 3, ac = "none" },
-  { "^maxtext", zero_stage = 3, ac = "full" }, { "^hf", zero_stage = 0, ac = "none" }, { "hf trainer", zero_stage = 0, ac = "none" },
+  { "maxtext", zero_stage = 3, ac = "full" }, { "fsdp2", zero_stage = 3, ac = "none" }, { "fsdp", zero_stage = 3, ac = "none" },
+  { "vescale", zero_stage = 3, ac = "none" }, { "torchtune", zero_stage = 3, ac = "none" }, { "^hf", zero_stage = 0, ac = "none" },
+  { "hugging", zero_stage = 0, ac = "none" }, { "colossal", zero_stage = 0, ac = "none" }, { "neox", zero_stage = 0, ac = "none" }, { "hf trainer", zero_stage = 0, ac = "none" },
 }
 
 function m.default(row, key)
@@ -85,6 +87,28 @@ function m.take_defaults(row)
     end
   end
   row.missing = table.concat(left, " ")
+end
+
+-- A word that switches something on (true) or off (false); nil: another word, or none.
+function m.switch(cell)
+  local word = (cell or ""):lower():match "^%s*([%w]*)%s*$"
+  if word == "yes" or word == "true" or word == "on" or word == "1" then return true end
+  if word == "no" or word == "false" or word == "off" or word == "0" then return false end
+  return nil
+end
+
+-- True if tp goes with sequence parallelism.
+function m.sequence(row) return m.switch(row.sp) == true end
+
+-- Returns which state lies in host memory by the row's own words: "optimizer", "parameters", or nil.
+function m.offloads(row)
+  for _, key in ipairs { "zero_stage", "flag", "framework" } do
+    local cell = (row[key] or ""):lower()
+    if cell:find "offload" and not cell:find "no[%s_-]*offload" and not cell:find "without[%s_-]*offload" then
+      return (cell:find "param" or cell:find "weights") and "parameters" or "optimizer"
+    end
+  end
+  return nil
 end
 
 return m

@@ -204,7 +204,7 @@ end
 function m.overlaps(row)
   local told = flag(row, "overlap_tp")
   if told == nil then told = has(row, "framework", "nemo") or has(row, "framework", "^megatron%-bridge") end
-  return told and row.sp == "1" and count(row, "tp") > 1 or nil
+  return told and cells.sequence(row) and count(row, "tp") > 1 or nil
 end
 
 -- A step that was captured as one CUDA graph starts at once; the host takes about a microsecond for

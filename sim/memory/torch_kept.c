@@ -49,7 +49,11 @@ static void forget_untrained(const Keeper *k)
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         if (runtime_leaves_out(k->runtime, k->plan, p, in)) continue;
-        for (uint32_t i = 0; i < in->args.n; i++) keep_until(k, root_of(p, in, i), pc);
+        for (uint32_t i = 0; i < in->args.n; i++) {
+            const BufferId id = root_of(p, in, i);
+            const bool remade = k->runtime->op[p->code.at[p->buffers.at[id].first].op].remade;
+            if (!remade || in->phase != PHASE_backward) keep_until(k, id, pc);
+        }
     }
 }
 

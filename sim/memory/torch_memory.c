@@ -108,9 +108,31 @@ static void prepare_zero(Replay *r)
         torch_allocate(r->allocator, zero->resident_bytes[i], STREAM_compute);
 }
 
+/* The bytes of the weights, as a part of their bytes in 16 bits. A frozen base with 8-bit products
+ * has its blocks' weights in 8 bits alone (Transformer Engine's fp8_model_init). */
+static double weight_part(const Replay *r)
+{
+    const Program *p = r->program;
+    const Graph *g = &r->plan->graph;
+    bool has_copies = false;
+    double wide = 0, all = 0;
+    for (Pc pc = 1; r->runtime->frozen_base && !has_copies && pc < p->code.n; pc++)
+        has_copies = runtime_quantises_weight(p, &p->code.at[pc]);
+    for (TensorId t = 1; has_copies && t < g->tensors.n; t++) {
+        const Tensor *x = &g->tensors.at[t];
+        double elements = 1;
+        for (int d = 0; d < x->n_dims; d++) elements *= (double)x->dim[d];
+        if (x->role != ROLE_param) continue;
+        all += elements;
+        if (g->modules.at[x->module].layer == 0) wide += elements;
+    }
+    return all > 0 ? (wide + all) / (2 * all) : 1;
+}
+
 static void prepare(Replay *r)
 {
     const Program *p = r->program;
+    const double part = weight_part(r);
     r->first = arena_array(r->arena, (size_t)p->code.n + 1, sizeof *r->first);
     r->last = arena_array(r->arena, (size_t)p->code.n + 1, sizeof *r->last);
     r->next_buffer = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *r->next_buffer);
@@ -123,7 +145,9 @@ static void prepare(Replay *r)
         const Buffer *b = &p->buffers.at[id];
         if (!is_had(r, id)) continue;
         if (stays(r, b) || r->kept.received[id]) {
-            torch_allocate(r->allocator, b->bytes, STREAM_compute);
+            const bool weight = b->persistent && b->category == CATEGORY_parameter;
+            torch_allocate(r->allocator, (uint64_t)((double)b->bytes * (weight ? part : 1)),
+                           STREAM_compute);
         } else {
             Pc at = had_at(r, b);
             r->next_buffer[id] = r->first[at];

@@ -40,6 +40,13 @@ static bool is_training(const Program *p, const Instr *in)
     return made->category == CATEGORY_gradient && made->unit != 0;
 }
 
+bool runtime_quantises_weight(const Program *p, const Instr *in)
+{
+    if (strncmp(op_info(in->op)->name, "quantise", 8) != 0 || in->n_in == 0) return false;
+    Category of = p->buffers.at[program_arg(p, in, 0)].category;
+    return of == CATEGORY_parameter || of == CATEGORY_gathered;
+}
+
 bool runtime_leaves_out(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in)
 {
     if (runtime_is_own(runtime)) return false;
@@ -47,9 +54,8 @@ bool runtime_leaves_out(const Runtime *runtime, const Plan *plan, const Program 
     if (!runtime->delayed) return false;
     const char *name = op_info(in->op)->name;
     if (strncmp(name, "amax", 4) == 0 || is_scale(plan, p, in)) return true;
-    if (strncmp(name, "quantise", 8) != 0 || in->microbatch == 0) return false;
-    Category of = p->buffers.at[program_arg(p, in, 0)].category;
-    return of == CATEGORY_parameter || of == CATEGORY_gathered;
+    const bool once = in->microbatch == 0 && !runtime->frozen_base;
+    return !once && runtime_quantises_weight(p, in);
 }
 
 AttentionKernel runtime_attention(const Runtime *runtime, const Device *device)

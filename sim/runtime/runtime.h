@@ -19,9 +19,11 @@ bool runtime_compiles(const Runtime *runtime, const Plan *plan, const Instr *in)
 
 /* True if the system does not run the instruction at all. With scales of past steps (`delayed`), a
  * kernel that writes 8 bits also takes the maximum. All maxima are reduced together once a step.
- * The first micro-batch quantises the weights for all of them. */
+ * The first micro-batch quantises the weights for all of them; a frozen base has them in 8 bits. */
 bool runtime_leaves_out(const Runtime *runtime, const Plan *plan, const Program *p,
                         const Instr *in);
+
+bool runtime_quantises_weight(const Program *p, const Instr *in);
 
 /* Returns the kernel that computes attention on the device. Our own executor chooses its kernel at
  * run time. It is charged for cuDNN's kernels from Hopper on and FlashAttention-2's before, because

@@ -119,9 +119,24 @@ static void a_runtime_sets_defaults_of_passes(void **state)
     arena_free(arena);
 }
 
+/* A sweep's best plan is answered for the frameworks too. */
+static void the_best_of_a_sweep_is_answered_for_all(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    CommandResult r = COMMAND(arena, 60, "sweep", PLAN, "--set", "mesh.dp_shard=-1", "--try",
+                              "mesh.tp=1,2", "--db", "none");
+    assert_int_equal(r.exit_code, 0);
+    const char *best = strstr(r.out, "best        --set mesh.tp=");
+    assert_non_null(best);
+    assert_non_null(strstr(best, "under       torchtitan: "));
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_best_of_a_sweep_is_answered_for_all),
         cmocka_unit_test(frameworks_that_could_run_it_are_tried),
         cmocka_unit_test(a_tried_framework_is_as_a_named_one),
         cmocka_unit_test(a_framework_may_need_more_than_there_is),
