@@ -11,7 +11,7 @@ cd "$root"
 
 cc=${CC:-cc}
 flags="-std=c11 -D_POSIX_C_SOURCE=200809L -O2 -ffp-contract=off -I."
-libraries="-Wl,--start-group $build/libtandem_sim.a $build/libtandem_ir.a $build/libtandem_base.a"
+libraries="-Wl,--start-group $build/libtandem_sim.a $build/libtandem_store.a $build/libtandem_ir.a $build/libtandem_base.a"
 libraries="$libraries -Wl,--end-group -lsqlite3 -lz -lm"
 # shellcheck disable=SC2086
 $cc $flags tests/bench/bench_engine.c $libraries -o "$work/engine"
@@ -41,6 +41,14 @@ counts() {
     rm -f "$work"/callgrind.*
 }
 
+# Bytes that a point adds to a store: an empty store has its tables, too.
+stored_bytes() {
+    rm -f "$work/e.db"
+    "$tandem" db prune --db "$work/e.db" >/dev/null
+    empty=$(stat -c %s "$work/e.db")
+    echo $((($(stat -c %s "$1") - empty) / 27))
+}
+
 {
     echo "# Measured by \`make bench\`"
     echo
@@ -64,6 +72,24 @@ counts() {
         rm -f "$work/t.db"
         echo "| instructions (callgrind) of \`tandem sim\` (script's child + planner), new store |" \
             "$(counts "$tandem" sim "$plan" --db "$work/t.db") | |"
+        sweep="sweep $plan --set mesh.dp_shard=-1 --try mesh.tp=1,2,4 --try batch.micro=1,2,4"
+        sweep="$sweep --try parallel.ac=none,selective,full -j 1 --db $work/s.db"
+        # shellcheck disable=SC2086
+        echo "| \`tandem sweep\` of 27 plans of 8B, simulated and stored, one process |" \
+            "$("$work/command" 3 "$work/s.db" "$tandem" $sweep) | 90 ms of processor time |"
+        # shellcheck disable=SC2086
+        echo "| the same again: 27 look-ups | $("$work/command" 5 - "$tandem" $sweep) | 27 ms |"
+        # shellcheck disable=SC2086
+        echo "| instructions (callgrind) of the look-ups | $(counts "$tandem" $sweep) | |"
+        echo "| stored bytes of a point: the 27 plans' store, less an empty one, divided by 27 |" \
+            "$(stored_bytes "$work/s.db") | 8192 |"
+        echo "| \`tandem search\` of 8B with one micro-batch size, bounds on, one process |" \
+            "$("$work/command" 1 - "$tandem" search "$plan" --set batch.micro=1 -j 1 --db none) | |"
+        pipe="sweep scripts/plans/llama3_70b_pp.lua --set cluster.nodes=64 --set mesh.dp_shard=-1"
+        # shellcheck disable=SC2086
+        echo "| \`tandem sweep\` of one plan of 70B on 512 GPUs, 16 stages, 64 micro-batches |" \
+            "$("$work/command" 3 - "$tandem" $pipe --set batch.global=256 --try mesh.pp=16 -j 1 \
+                --db none) | 20 ms of processor time |"
         echo "| instructions (callgrind) of the engine, 2 steps | $(counts "$work/engine" 2 fixed) | |"
     fi
 } >"$work/results.md"
