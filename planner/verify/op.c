@@ -130,6 +130,11 @@ static bool check_deals(const Step *s)
                 axes[c] = split;
                 continue;
             }
+            const int64_t pieces = s->b->size[c]; /* of (hp), h is shared out: whole pieces of p */
+            if (!at->deal[d] && pieces && pieces < at->dim[d] &&
+                pieces % mesh_size(&s->v->plan->mesh, split))
+                return complain(s, (uint32_t)__builtin_ctz(split), i,
+                                "is cut within pieces that the op reads whole, on axis");
             if (deal_is_around(&s->v->g->deals, at->deal[d])) {
                 verify_report(s->v, "verify-layout", s->pc,
                               "argument %u has the rows of neighbours too, and is read as if they "

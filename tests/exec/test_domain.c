@@ -135,6 +135,50 @@ static void with_data_ranks(void **state)
     }
 }
 
+/* A rank's rows are its neighbours' halos as a whole. */
+static void one_row_a_rank(void **state)
+{
+    (void)state;
+    for (int mode = 0; mode <= WINDOW_periodic; mode++)
+        for (uint32_t domain = 2; domain <= 4; domain++) {
+            const Window h = net_window(3, 1, 1, (WindowMode)mode);
+            const Window w = net_window(3, 1, 1, WINDOW_periodic);
+            const NetLayer twice[] = {{NET_conv, h, w}, {NET_residual, h, w}};
+            Net n = with(domain, 1, 2, twice);
+            n.height = domain;
+            check(&n, domain);
+        }
+}
+
+static void refused(const Net *n, const char *rule)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    assert_null(net_plan(n, true, arena, &d));
+    bool named = false;
+    for (uint32_t i = 0; i < d.items.n; i++)
+        named = named || (strcmp(d.items.at[i].rule, rule) == 0 && d.items.at[i].loc.line > 0);
+    if (!named) fail_msg("%s is not refused by %s", net_name(n, arena), rule);
+    arena_free(arena);
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    const Window same = net_window(3, 1, 1, WINDOW_zero), wide = net_window(5, 1, 2, WINDOW_zero);
+    const Window half = net_window(2, 2, 1, WINDOW_zero);
+    const NetLayer conv[] = {{NET_conv, same, same}}, far[] = {{NET_conv, wide, same}};
+    const NetLayer deep[] = {{NET_conv, half, half}, {NET_transpose, half, half}};
+    Net n = with(5, 1, 1, conv); /* 12 rows over 5 */
+    refused(&n, "domain-divides");
+    n = with(4, 1, 1, far); /* 3 rows a rank, a halo of 4 */
+    refused(&n, "domain-halo");
+    n = with(1, 3, 1, conv); /* 8 columns over 3 */
+    refused(&n, "domain-divides");
+    n = with(4, 1, 2, deep); /* 6 rows over 4 behind the stride */
+    refused(&n, "domain-divides");
+}
+
 /* ---- drawn ---- */
 
 typedef struct Draw {
@@ -225,6 +269,8 @@ int main(void)
         cmocka_unit_test(strides),
         cmocka_unit_test(statistics_and_pools),
         cmocka_unit_test(with_data_ranks),
+        cmocka_unit_test(one_row_a_rank),
+        cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(every_plan_computes_the_same),
     };
     return cmocka_run_group_tests_name("domain", tests, NULL, NULL);

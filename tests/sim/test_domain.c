@@ -1,0 +1,98 @@
+/* A halo exchange in virtual time, against its closed form: both strips of B C halo W elements
+ * leave a rank at the speed of its port, whatever the number of ranks along the axis. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "planner/front/front.h"
+#include "sim/sim.h"
+#include "tests/support/plans/nets.h"
+
+static void load_cluster(Config *config, Arena *arena, Diag *d)
+{
+    Graph graph;
+    memset(&graph, 0, sizeof graph);
+    const char *path = arena_print(arena, "%s/scripts/plans/llama3_8b.lua", TANDEM_SOURCE_DIR);
+    const FrontOptions front = {.n_set = 0};
+    assert_true(front_load(path, &front, arena, config, &graph, d));
+}
+
+/* The trace rows of the exchanges of rank 0 last `ps` each and carry `bytes`. */
+typedef struct Exchanges {
+    uint32_t n;
+    uint64_t bytes;
+    Ps ps;
+} Exchanges;
+
+static Exchanges exchanges_of(uint32_t domain, int64_t width, int64_t kernel, bool unfolded)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Config config;
+    load_cluster(&config, arena, &d);
+    const Window h = net_window(kernel, 1, 1, WINDOW_zero), w = net_window(3, 1, 1, WINDOW_zero);
+    Net n = net_default();
+    n.channels = 16;
+    n.height = 64 * domain;
+    n.width = width;
+    n.domain = domain;
+    n.use_ddp = true;
+    n.n_layers = 2;
+    n.layer[0] = n.layer[1] = (NetLayer){NET_conv, h, w};
+    const Plan *plan = net_plan(&n, false, arena, &d);
+    assert_non_null(plan);
+    SimOptions options = {.unfolded = unfolded, .trace = true};
+    SimReport report;
+    memset(&report, 0, sizeof report);
+    assert_true(sim_run(plan, &config.cluster, &options, arena, &report, &d));
+    Exchanges all = {0, 0, 0};
+    const Program *p = plan_program(plan, 0);
+    for (uint32_t i = 0; i < report.trace.rows.n; i++) {
+        const TraceRow *row = &report.trace.rows.at[i];
+        if (row->rank != report.slowest || p->code.at[row->pc].op != OP_halo_exchange) continue;
+        const Ps took = row->end_ps - row->start_ps;
+        if (all.n++ == 0) all.bytes = row->bytes, all.ps = took;
+        assert_int_equal(row->bytes, all.bytes);
+        assert_int_equal(took, all.ps);
+    }
+    arena_free(arena);
+    return all;
+}
+
+static void an_exchange_takes_its_closed_form(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Config config;
+    load_cluster(&config, arena, &d);
+    for (uint32_t domain = 2; domain <= 8; domain *= 2)
+        for (int64_t kernel = 3; kernel <= 5; kernel += 2) {
+            const Exchanges narrow = exchanges_of(domain, 1024, kernel, false);
+            const Exchanges wide = exchanges_of(domain, 4096, kernel, false);
+            /* each convolution's input, once forward and once for the weight's gradient; and the
+             * gradient of the second one's input */
+            assert_int_equal(narrow.n, 5);
+            assert_int_equal(narrow.bytes, 2 * 16 * (kernel / 2) * 1024 * 4);
+            assert_int_equal(wide.bytes, 4 * narrow.bytes);
+            for (int k = 0; k < 2; k++) {
+                const Exchanges *e = k ? &wide : &narrow;
+                const NcclChoice message = nccl_choose(&config.cluster, OP_send, 1, 2, e->bytes);
+                assert_int_equal(e->ps, message.time_ps);
+            }
+            const Exchanges whole = exchanges_of(domain, 1024, kernel, true);
+            assert_int_equal(whole.ps, narrow.ps);
+            assert_int_equal(whole.n, narrow.n);
+        }
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_exchange_takes_its_closed_form)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
