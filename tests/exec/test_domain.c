@@ -12,11 +12,24 @@
 
 #include "exec/exec.h"
 #include "planner/base/rng.h"
+#include "planner/ir/text/text.h"
 #include "planner/verify/verify.h"
 #include "tests/support/plans/nets.h"
 
 enum { N_PLANS = 200, SEED = 20261125, MOST_RANKS = 12 };
 static const double tolerance = 1e-10;
+
+/* Does the plan's text say all of it, halos that wrap included? */
+static bool is_told_in_full(const Plan *plan, Arena *arena, Diag *d)
+{
+    Str text = str_in(arena);
+    text_print(plan, 0, &text);
+    const Plan *again = text_parse("net.plan", str_text(&text), text.n, arena, d);
+    if (!again) return false;
+    const Hash128 a = text_plan_id(plan, arena), b = text_plan_id(again, arena);
+    if (a.lo == b.lo && a.hi == b.hi && verify_plan(again, VERIFY_all, false, d)) return true;
+    return diag_error(d, FAULT_internal, "plan-syntax", (Loc){NULL, 0}, "its text is another plan");
+}
 
 /* "" or what is wrong, in `arena`. */
 static const char *fault_of(const Net *n, uint64_t order_seed, Arena *arena)
@@ -29,6 +42,7 @@ static const char *fault_of(const Net *n, uint64_t order_seed, Arena *arena)
     BackendOptions options = {.poison = true, .order_seed = order_seed, .timeout_s = 20};
     const DataSource *data = data_ragged(order_seed, 0, arena);
     bool ok = plan && reference && verify_plan(plan, VERIFY_all, false, &d) &&
+              is_told_in_full(plan, arena, &d) &&
               exec_verify(plan, reference, data, &options, tolerance, arena, &result, &d);
     if (ok && result.highest_touched != result.predicted_bytes)
         str_print(&s, "touched %llu bytes, predicted %llu",
