@@ -28,6 +28,7 @@ static void check_missing(Draft *draft)
     };
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         const char *path = needed[i][0], *dot = strrchr(path, '.');
+        if (strcmp(path, "batch.seq") == 0 && draft_has_fields(draft)) continue;
         if (draft_has(draft, path)) continue;
         if (dot != NULL && !draft_has(draft, arena_copy(draft->arena, path, (size_t)(dot - path))))
             continue; /* the table itself is missing, which is already reported */
@@ -237,6 +238,8 @@ static void check_batch(Draft *draft)
     Config *c = &draft->config;
     int64_t data = config_data_ranks(c);
     int64_t step = c->micro_batch * data; /* both below 2^30 */
+    if (c->height && c->denominator == DENOMINATOR_microbatch_mean)
+        c->denominator = DENOMINATOR_kept; /* all points count: means of them are one mean */
     if (c->denominator == DENOMINATOR_microbatch_mean) {
         diag_warning(draft->d, "mean-of-means", draft_loc(draft, "batch.denominator"),
                      "the loss is the mean of %lld-sequence means: it differs from one large batch "
@@ -456,6 +459,7 @@ bool draft_finish(Draft *draft)
     c->precision_loc = draft_loc(draft, "precision");
     draft_take_named(draft);
     check_missing(draft);
+    draft_check_fields(draft);
     check_passes(draft);
     draft_check_lists(draft);
     check_optimizer(draft);

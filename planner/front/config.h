@@ -396,8 +396,9 @@ typedef struct Config {
     Loc mesh_loc, batch_loc, precision_loc;
     Loc axis_loc[AXIS_NAMES];
     int64_t global_batch, micro_batch,
-        seq;                 /* micro_batch: sequences of a data rank in a micro-step */
-    Denominator denominator; /* of the loss; default kept */
+        seq; /* micro_batch: sequences of a data rank in a micro-step */
+    int64_t channels, targets, height, width; /* of a batch of fields; 0: tokens */
+    Denominator denominator;                  /* of the loss; default kept */
     /* microbatch_mean: number of sequences averaged as one group; else 0 */
     int64_t group;
     /* dtypes at rest; in use; for accumulating and reducing gradients */

@@ -64,6 +64,10 @@ static const Field plan_fields[] = {
     {"batch.global", FIELD_i64, IN(config.global_batch), 1, 1 << 30, NULL},
     {"batch.micro", FIELD_i64, IN(config.micro_batch), 1, 1 << 20, NULL},
     {"batch.seq", FIELD_i64, IN(config.seq), 1, 1 << 26, NULL},
+    {"batch.channels", FIELD_i64, IN(config.channels), 1, 1 << 16, NULL},
+    {"batch.targets", FIELD_i64, IN(config.targets), 1, 1 << 16, NULL},
+    {"batch.height", FIELD_i64, IN(config.height), 1, 1 << 13, NULL},
+    {"batch.width", FIELD_i64, IN(config.width), 1, 1 << 13, NULL},
     {"batch.denominator", FIELD_word, IN(config.denominator), 0, 0, denominators},
 
     {"mesh", FIELD_table, 0, 0, 0, NULL},

@@ -131,6 +131,8 @@ static bool answer(Script *s, Draft *draft, bool shrink, bool can_shrink)
     c->group = c->denominator == DENOMINATOR_microbatch_mean ? c->micro_batch : 0;
     a.batch = c->micro_batch * config_data_ranks(c);
     a.seq = c->seq;
+    a.channels = c->channels, a.targets = c->targets;
+    a.height = c->height, a.width = c->width;
     memcpy(a.axis_size, c->axis_size, sizeof a.axis_size);
     a.stages = config_ranks(c, axes_with(AXIS_STAGES));
     a.microbatches = (uint32_t)(c->global_batch / a.batch);
@@ -141,6 +143,19 @@ static bool answer(Script *s, Draft *draft, bool shrink, bool can_shrink)
     }
     a.shrink = shrink;
     return send(s->fd, &a, sizeof a, MSG_NOSIGNAL) == (ssize_t)sizeof a;
+}
+
+static bool shrunk_field(Draft *draft, Reader *r, bool shrink)
+{
+    int64_t size[4];
+    for (int i = 0; i < 4; i++) size[i] = get_i64(r);
+    if (!reader_finished(r) || !shrink || !draft->config.height) return false;
+    for (int i = 0; i < 4; i++)
+        if (size[i] < 1 || size[i] > 1 << 13) return false;
+    draft->config.channels = size[0], draft->config.targets = size[1];
+    draft->config.height = size[2], draft->config.width = size[3];
+    draft->config.seq = size[2] * size[3];
+    return true;
 }
 
 static bool shrunk_seq(Draft *draft, Reader *r, bool shrink)
@@ -173,6 +188,7 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
         b->varied = shrink || draft->init == 1;
         can_shrink = get_u32(r) != 0;
         return reader_finished(r) && !*damaged && answer(s, draft, shrink, can_shrink);
+    case RECORD_field: fine = *asked && shrunk_field(draft, r, shrink); break;
     case RECORD_seq: fine = *asked && shrunk_seq(draft, r, shrink); break;
     case RECORD_name:
     case RECORD_module:

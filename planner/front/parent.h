@@ -52,6 +52,10 @@ Loc draft_loc(const Draft *draft, const char *path);
 bool draft_has(const Draft *draft, const char *path);
 /* Reports empty lists of modules: "empty-list". */
 void draft_check_lists(Draft *draft);
+/* True if the plan names a size of a batch of fields. */
+bool draft_has_fields(const Draft *draft);
+/* Reports what is missing of these sizes; the points of the grid become the sequence. */
+void draft_check_fields(Draft *draft);
 /* Reports missing keys, checks ranges that depend on each other, resolves mesh and batch, and
  * completes the configuration. */
 bool draft_finish(Draft *draft);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "planner/front/parent.h"
+#include "planner/ir/window.h"
 
 enum { MOST_ELEMENTS_SHRUNK = 20000000 };
 
@@ -161,29 +162,55 @@ static void set_dtypes(Rebuild *b, const Node *n)
         Tensor *t = &g->tensors.at[n->out[j]];
         if (graph_is_statistic(g, n->out[j])) t->dtype = wide(b);
     }
-    if (n->op != OP_xent_loss && n->op != OP_xent_loss_mean) return;
+    if (n->op != OP_xent_loss && n->op != OP_xent_loss_mean && n->op != OP_mse_loss) return;
     g->tensors.at[n->out[0]].role = ROLE_loss;
     for (uint32_t j = 0; j < n->n_out; j++) g->tensors.at[n->out[j]].dtype = DT_f64;
 }
 
-static TensorId add_batch(Rebuild *b, Loc loc)
+static TensorId add_input(Rebuild *b, const char *name, DType dtype, uint32_t n_dims,
+                          const int64_t *dim, Loc loc)
+{
+    return graph_tensor(b->graph, b->arena, name, ROLE_input, dtype, n_dims, dim, loc);
+}
+
+/* Data of a micro-batch: tokens, fields, or the offsets of a window's points. 0: no such source. */
+static TensorId add_source(Rebuild *b, OpKind op, const Attrs *attrs, Loc loc)
 {
     const Config *c = &b->draft->config;
-    int64_t data = config_data_ranks(c);
-    const int64_t dim[] = {c->micro_batch * data, c->seq};
+    const int64_t n = c->micro_batch * config_data_ranks(c);
+    const int64_t tokens[] = {n, c->seq};
+    const int64_t input[] = {n, c->channels, c->height, c->width};
+    const int64_t target[] = {n, c->targets, c->height, c->width};
+    const int64_t down = attrs->h_kernel, across = attrs->w_kernel;
+    const int64_t offsets[] = {n, (2 * down - 1) * (2 * across - 1), 2};
     static const Attrs none;
     TensorId out[2];
-    out[0] = graph_tensor(b->graph, b->arena, "tokens", ROLE_input, DT_i32, 2, dim, loc);
-    out[1] = graph_tensor(b->graph, b->arena, "labels", ROLE_input, DT_i32, 2, dim, loc);
-    graph_node(b->graph, b->arena, OP_batch, NULL, 0, out, 2, &none, 0, loc);
+    if (op == OP_batch && !c->height) {
+        out[0] = add_input(b, "tokens", DT_i32, 2, tokens, loc);
+        out[1] = add_input(b, "labels", DT_i32, 2, tokens, loc);
+    } else if (op == OP_field && c->height) {
+        out[0] = add_input(b, "input", wide(b), 4, input, loc);
+        out[1] = add_input(b, "target", wide(b), 4, target, loc);
+    } else if (op == OP_offsets && down > 0 && across > 0 && down <= WINDOW_MOST_POINTS &&
+               across <= WINDOW_MOST_POINTS) {
+        const char *name =
+            arena_print(b->arena, "offsets.%lldx%lld", (long long)down, (long long)across);
+        out[0] = add_input(b, name, wide(b), 3, offsets, loc);
+        graph_node(b->graph, b->arena, op, NULL, 0, out, 1, attrs, 0, loc);
+        return out[0];
+    } else {
+        return 0;
+    }
+    graph_node(b->graph, b->arena, op, NULL, 0, out, 2, &none, 0, loc);
     return out[0];
 }
 
 /* The plan, not the model, decides the loss's divisor. */
-static OpKind set_denominator(const Config *c, Attrs *attrs)
+static OpKind set_denominator(const Config *c, OpKind op, Attrs *attrs)
 {
     attrs->scale = 1.0 / ((double)c->global_batch * (double)c->seq);
     attrs->count_all = c->denominator == DENOMINATOR_all;
+    if (op == OP_mse_loss) return op; /* every point counts */
     attrs->group = 0;
     if (c->denominator != DENOMINATOR_microbatch_mean) return OP_xent_loss;
     attrs->group = c->group;
@@ -203,7 +230,7 @@ static TensorId add_node(Rebuild *b, OpKind op, const TensorId *in, uint32_t n_i
 {
     const Config *c = &b->draft->config;
     Graph *g = b->graph;
-    if (op == OP_xent_loss) op = set_denominator(c, attrs);
+    if (op == OP_xent_loss || op == OP_mse_loss) op = set_denominator(c, op, attrs);
     if (!set_site(b, attrs)) return 0;
     Diag ignored = diag_in(b->arena);
     TensorId out = graph_op(g, b->arena, op, in, n_in, c->compute, attrs, module, loc, &ignored);
@@ -240,11 +267,12 @@ static bool add_op(Rebuild *b, Reader *r)
     if (!reader_finished(r) || (module != 0 && module >= g->modules.n)) return false;
     OpClass class_ = op_info((OpKind)op)->class_;
     if (class_ != OP_CLASS_compute && class_ != OP_CLASS_contract) return false;
-    if ((n_in == 0) != (op == OP_batch) || first != next_tensor(g)) return false;
+    const bool source = (op_info((OpKind)op)->flags & OP_SOURCE) != 0;
+    if ((n_in == 0) != source || first != next_tensor(g)) return false;
     if (op_info((OpKind)op)->flags & OP_UPDATES && g->tensors.at[in[0]].role != ROLE_state)
         return false;
-    TensorId out =
-        op == OP_batch ? add_batch(b, loc) : add_node(b, (OpKind)op, in, n_in, &attrs, module, loc);
+    TensorId out = source ? add_source(b, (OpKind)op, &attrs, loc)
+                          : add_node(b, (OpKind)op, in, n_in, &attrs, module, loc);
     return out == first;
 }
 

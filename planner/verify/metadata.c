@@ -11,19 +11,28 @@
 
 /* ---- the step ---- */
 
+/* Fields have the points of their grid where sequences have tokens. */
+static int64_t points_of(const Node *n, const int64_t *dim)
+{
+    const int tokens = op_dim(n->op, n->n_in, INDEX_tokens);
+    const int height = op_dim(n->op, n->n_in, INDEX_height);
+    const int width = op_dim(n->op, n->n_in, INDEX_width);
+    if (tokens >= 0) return dim[tokens];
+    return height >= 0 && width >= 0 ? dim[height] * dim[width] : 0;
+}
+
 static void check_batch(Verifier *v)
 {
     const StepInfo *s = &v->plan->step;
     for (NodeId id = 1; id < v->g->nodes.n && s->micro_batch; id++) {
         const Node *n = &v->g->nodes.at[id];
-        const int samples = op_dim(n->op, n->n_in, INDEX_samples),
-                  tokens = op_dim(n->op, n->n_in, INDEX_tokens);
-        if (!(op_info(n->op)->flags & OP_SOURCE) || samples < 0 || tokens < 0) continue;
-        const int64_t *is = v->g->tensors.at[n->out[0]].dim;
-        if (is[samples] != s->micro_batch || is[tokens] != s->seq)
+        const int samples = op_dim(n->op, n->n_in, INDEX_samples);
+        if (!(op_info(n->op)->flags & OP_SOURCE) || samples < 0) continue;
+        const int64_t *is = v->g->tensors.at[n->out[0]].dim, points = points_of(n, is);
+        if (points && (is[samples] != s->micro_batch || points != s->seq))
             verify_report(v, RULE, 0,
                           "a micro-step has %lld sequences of %lld, the step says %lld of %lld",
-                          (long long)is[samples], (long long)is[tokens], (long long)s->micro_batch,
+                          (long long)is[samples], (long long)points, (long long)s->micro_batch,
                           (long long)s->seq);
     }
 }

@@ -5,7 +5,7 @@ local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 
 local top_keys = { as = true, name = true, steps = true, data = true, cluster = true, model = true, trainer = true,
-  seed = true, seq_length = true, tp_function = true, world_size = true }
+  seed = true, seq_length = true, field = true, tp_function = true, world_size = true }
 local trainer_keys = {
   parallelism = { "any" }, mode = { "any" }, domain_parallel_size = { "integer", 1 }, type = { "text" },
   train_batch_size = { "integer", 1 }, grad_accum_every = { "integer", 1 }, amp = { "boolean", false },
@@ -250,6 +250,13 @@ local function share_of(cluster, dp)
   return own
 end
 
+-- Tokens of seq_length, or fields: field = { channels, targets, height, width }.
+local function batch_of(config, global, micro)
+  local batch, field = { global = global, micro = micro, seq = config.seq_length }, config.field
+  for key, value in pairs(type(field) == "table" and field or {}) do batch[key] = value end
+  return batch
+end
+
 return dialect.wrap(function(config)
   local d = dialect.new("miles-credit", config)
   d:known_keys(config, top_keys, "", "the configuration")
@@ -279,7 +286,7 @@ return dialect.wrap(function(config)
   return plan {
     name = config.name, model = model, cluster = share_of(config.cluster, dp // replicas * repeated), data = config.data, seed = config.seed,
     steps = config.steps, original = d.original and d.system or nil,
-    batch = { global = micro * replicas * steps, micro = micro, seq = config.seq_length },
+    batch = batch_of(config, micro * replicas * steps, micro),
     mesh = mesh, precision = precision, optimizer = optimizer,
     parallel = values.passes(3, mesh.tp > 1 and tp { share_gathers = false, sync_replicated_gradients = true }, trainer.activation_checkpoint and ac "full", pass),
   }

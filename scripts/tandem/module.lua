@@ -222,6 +222,7 @@ local function add_bias(x, info)
   return own and op("bias", nil, tensors[x], use(own)) or x
 end
 
+m.offsets = {} -- the offsets of windows that were asked for, by their size
 m.balance = false  -- the balance losses of mixtures of experts, for each token: a tensor [b]
 m.tensor, m.op, m.new_module, m.place_module = tensor, op, new_module, place_module
 m.param, m.use, m.state, m.add_bias, m.bias_style = param, use, state, add_bias, bias_style

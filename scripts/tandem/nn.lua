@@ -8,6 +8,7 @@ local kind_of, shape_text, words = check.kind_of, check.shape_text, check.words
 local module = require "tandem.module"
 local segments = require "tandem.segments"
 local experts = require "tandem.experts"
+local fields = require "tandem.fields"
 local known = require("tandem.nn_reference").known
 require "tandem.trace"
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
@@ -56,7 +57,7 @@ end
 -- divided by its length; sigma = u^T W v. One side of the matrix is the weight's first index
 -- (in_first) or its last; the other side is the rest. A module that is called twice has one norm.
 local unit = { eps = 1e-12 }
-local function over_norm(x, info, weight, in_dims, out_dims, each)
+local function over_norm(x, info, weight, in_dims, out_dims, each, outputs_first)
   if not info.sigma then
     local in_first = #in_dims == 1
     local function node(name, attrs, ...) return tensors[op(name, attrs, ...)] end
@@ -66,8 +67,10 @@ local function over_norm(x, info, weight, in_dims, out_dims, each)
     end
     local u, v = state(info, "weight_u", out_dims, segments.order(0, each)), state(info, "weight_v", in_dims)
     local made
-    made, u = next_of(u, v, in_first and "project_over_first" or "project_of_last")
-    made, v = next_of(v, u, in_first and "project_of_first" or "project_over_last")
+    local of_u = outputs_first and "project_of_first" or in_first and "project_over_first" or "project_of_last"
+    local of_v = outputs_first and "project_over_first" or in_first and "project_of_first" or "project_over_last"
+    made, u = next_of(u, v, of_u)
+    made, v = next_of(v, u, of_v)
     info.sigma = node("inner_product", nil, made, v)
   end
   return op("divide", nil, tensors[x], info.sigma)
@@ -222,6 +225,7 @@ local function activation(name)
   return core.wrap(function(x) return op(name, nil, check.tensor("nn." .. name, "the input", x)) end)
 end
 nn.silu, nn.gelu = activation "silu", activation "gelu"
+nn.sigmoid, nn.relu = activation "sigmoid", activation "relu"
 nn.scale = core.wrap(function(x, factor)
   local id = check.tensor("nn.scale", "the input", x)
   factor = check.number("nn.scale", "the factor", factor)
@@ -385,6 +389,10 @@ end)
 -- ---- mixture of experts
 
 nn.moe = experts.moe(nn, standard)
+
+-- ---- fields
+
+fields.add(nn, known, standard, check_norm, over_norm)
 
 -- A family of models: returns the config of one size with the plan's changes. what: "3.1-8b" or {
 -- size = "3.1-8b", layers = 4 }. Mistakes are the plan's, so they are reported at its line.

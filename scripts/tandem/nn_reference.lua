@@ -69,6 +69,64 @@ local list = {
       { "out_init", "init", "First values of w2." } } },
   { name = "nn.silu", call = "nn.silu(x)", doc = "x * sigmoid(x)." },
   { name = "nn.gelu", call = "nn.gelu(x)", doc = "GELU, in its tanh form." },
+  { name = "nn.sigmoid", call = "nn.sigmoid(x)", doc = "1 / (1 + exp(-x))." },
+  { name = "nn.relu", call = "nn.relu(x)", doc = "x, and 0 where x is negative." },
+  { name = "nn.conv2d", call = "nn.conv2d(in_channels, out_channels, options)",
+    shape = "[b, in, h, w] -> [b, out, h, w]", doc = "A convolution of fields. A plain 1x1 convolution may be split over tp "
+      .. "by tp_col or tp_row. Numbers for both directions, or { height, width }.", options = {
+      { "kernel", "1", "Rows and columns of the window." }, { "stride", "1", "The distance between windows." },
+      { "padding", "0", "Rows and columns added at each edge." },
+      { "dilation", "1", "The distance between the rows of a window." },
+      { "groups", "1", "Groups of channels that do not see each other; in_channels: depthwise." },
+      { "padding_mode", "zeros", "zeros, reflect or circular; or { height, width }." },
+      { "bias", "true", "Add a bias to each channel." }, { "init", "nn.normal(0, 0.02)", "First values of the weight." },
+      { "spectral_norm", "false", "Divide the output by the largest singular value of the weight." } } },
+  { name = "nn.conv_transpose2d", call = "nn.conv_transpose2d(in_channels, out_channels, options)",
+    shape = "[b, in, h, w] -> [b, out, h, w]", doc = "A transposed convolution.", options = {
+      { "kernel", "1", "Rows and columns of the window." }, { "stride", "1", "How far apart input points lie in the output." },
+      { "padding", "0", "Rows and columns taken away at each edge." },
+      { "output_padding", "0", "Rows and columns added at the last edge." },
+      { "dilation", "1", "The distance between the rows of a window." }, { "groups", "1", "Groups of channels." },
+      { "padding_mode", "zeros", "Only zeros." }, { "bias", "true", "Add a bias to each channel." },
+      { "init", "nn.normal(0, 0.02)", "First values of the weight." } } },
+  { name = "nn.group_norm", call = "nn.group_norm(groups, channels, options)", shape = "[b, channels, h, w] -> same",
+    doc = "Normalises each group of channels over the whole grid.", options = {
+      { "eps", "1e-5", "Added to the variance." }, { "init", "nn.ones", "First values of the weight." } } },
+  { name = "nn.channel_norm", call = "nn.channel_norm(channels, options)", shape = "[b, channels, h, w] -> same",
+    doc = "Layer normalisation of each point over its channels.", options = {
+      { "eps", "1e-5", "Added to the variance." }, { "init", "nn.ones", "First values of the weight." } } },
+  { name = "nn.avg_pool2d", call = "nn.avg_pool2d(x, options)", doc = "The mean of each window; padding counts.", options = {
+      { "kernel", "1", "Rows and columns of the window." }, { "stride", "kernel", "The distance between windows." },
+      { "padding", "0", "Rows and columns added at each edge." },
+      { "dilation", "1", "The distance between the rows of a window." },
+      { "padding_mode", "zeros", "zeros, reflect or circular." } } },
+  { name = "nn.max_pool2d", call = "nn.max_pool2d(x, options)", doc = "The largest point of each window.", options = {
+      { "kernel", "1", "Rows and columns of the window." }, { "stride", "kernel", "The distance between windows." },
+      { "padding", "0", "Rows and columns added at each edge; never the maximum." },
+      { "dilation", "1", "The distance between the rows of a window." }, { "padding_mode", "zeros", "Only zeros." } } },
+  { name = "nn.pad", call = "nn.pad(x, options)", doc = "Adds rows and columns at the edges, or takes them away.", options = {
+      { "rows", "0", "{ top, bottom }; negative numbers crop." },
+      { "columns", "0", "{ left, right }; negative numbers crop." },
+      { "mode", "zeros", "zeros, reflect or circular; or { height, width }." } } },
+  { name = "nn.resize", call = "nn.resize(x, options)", doc = "The field on another grid.", options = {
+      { "height", "as it is", "Rows of the result." }, { "width", "as it is", "Columns of the result." },
+      { "mode", "bilinear", "bilinear, or nearest." } } },
+  { name = "nn.pixel_shuffle", call = "nn.pixel_shuffle(x, factor)",
+    shape = "[b, c f f, h, w] -> [b, c, f h, f w]", doc = "Channels become points." },
+  { name = "nn.concat", call = "nn.concat(a, b)", doc = "The channels of a, then those of b." },
+  { name = "nn.channels", call = "nn.channels(x, first, count)", doc = "Some channels of a field; first counts from 0." },
+  { name = "nn.mse_loss", call = "nn.mse_loss(prediction, target, options)", shape = "[b, c, h, w] twice -> loss",
+    doc = "The mean squared error over channels and points.", options = {
+      { "latitude", "false", "Rows count as the cosine of their latitude, with mean 1." } } },
+  { name = "nn.window_offsets", call = "nn.window_offsets(rows, columns)",
+    shape = "-> [b, (2 rows - 1)(2 columns - 1), 2]", doc = "The differences of two points of a window, for each sample." },
+  { name = "nn.window_attention", call = "nn.window_attention(q, k, v, options)", shape = "[b, heads x d, h, w] thrice -> same",
+    doc = "Attention among the points of each window.", options = {
+      { "heads", "required", "Heads; they divide the channels." },
+      { "window", "required", "Rows and columns of a window, which divide the field." },
+      { "strided", "false", "The points of a window lie apart, as far as there are windows." },
+      { "bias", "required", "[b, n, 1]: a bias for each difference of two points (nn.window_offsets)." },
+      { "scale", "(channels / heads)^-0.5", "The factor of the scores." } } },
   { name = "nn.scale", call = "nn.scale(x, factor)", doc = "x times a constant. Sums and products of equal shapes are x + y and x * y." },
   { name = "nn.rope", call = "nn.rope(x, options)", shape = "[b, s, heads, d] -> [b, s, heads, d]",
     doc = "Rotates pairs of features by the token's position.", options = {

@@ -81,6 +81,8 @@ local function build(model, mesh, shrink, seq, place)
       core.fail("wrong-type", "the model's shrink must return a config", nil, place)
     end
     if config.seq then core.seq(check.count("shrink", "seq", config.seq)) end
+    local field = config.field
+    if type(field) == "table" then core.field(field.channels, field.targets, field.height, field.width) end
   end
   local root = model.build(config)
   if not modules[root] then

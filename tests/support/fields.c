@@ -57,7 +57,6 @@ void fields_set(OpKind op, int variant, int64_t size['z' + 1], Attrs *attrs)
         if (!size['u']) size['u'] = 2;
         if (!size['t']) size['t'] = 3;
     }
-    if (op == OP_offsets) size['s'] = size['R'];
     if (!fields_has(op)) return;
     if (is_resize(op)) {
         attrs->rows = size['h'], attrs->columns = size['w'], attrs->nearest = variant;

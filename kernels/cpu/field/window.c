@@ -56,14 +56,14 @@ BOTH(channels_grad)
 
 #else
 
-/* -> [b,s,K]: the difference in rows, then in columns, of two points of a window */
+/* -> [b,R,K]: the difference in rows, then in columns, of two points of a window */
 static void F(offsets)(const KernelArgs *a)
 {
     const int64_t rows = a->attrs.h_kernel, columns = a->attrs.w_kernel, across = 2 * columns - 1;
     REAL *y = a->ptr[0];
     assert(a->size['K'] == 2);
-    for (int64_t i = 0; i < a->size['b'] * a->size['s']; i++) {
-        int64_t at = a->start['s'] + i % a->size['s'];
+    for (int64_t i = 0; i < a->size['b'] * a->size['R']; i++) {
+        int64_t at = i % a->size['R'];
         y[2 * i] = (REAL)(at / across - (rows - 1));
         y[2 * i + 1] = (REAL)(at % across - (columns - 1));
     }

@@ -4,23 +4,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "planner/front/child/child.h"
-
-typedef struct Tracer {
-    Graph graph;
-    bool has_batch;
-    uint32_t n_blocks; /* blocks begun so far */
-} Tracer;
+#include "planner/front/child/tracer.h"
 
 enum { MOST_DIM = 1 << 30, MOST_NAME = 256 };
 static const char core_key[] = "tandem.core";
 
-static Loc loc_of(const Child *c, Place place)
+Loc tracer_loc(const Child *c, Place place)
 {
     return (Loc){place.source != 0 ? c->source[place.source].name : NULL, place.line};
 }
 
-static Tracer *tracer(Child *c)
+Tracer *tracer(Child *c)
 {
     if (c->tracer == NULL)
         child_raise(c->L, "trace-order", child_place(c, true),
@@ -192,7 +186,7 @@ static int core_param(lua_State *L)
     int64_t dim[MAX_DIMS];
     int n_dims = read_dims(c, 12, name, place, dim);
     TensorId id = graph_tensor(g, c->arena, arena_dup(c->arena, name), ROLE_param, DT_f32,
-                               (uint32_t)n_dims, dim, loc_of(c, place));
+                               (uint32_t)n_dims, dim, tracer_loc(c, place));
     child_send_files(c);
     record_begin(&c->out, RECORD_param);
     put_u32(&c->out, id);
@@ -229,7 +223,7 @@ static int core_state(lua_State *L)
     int64_t dim[MAX_DIMS];
     int n_dims = read_dims(c, 5, name, place, dim);
     TensorId id = graph_tensor(g, c->arena, arena_dup(c->arena, name), ROLE_state, DT_f32,
-                               (uint32_t)n_dims, dim, loc_of(c, place));
+                               (uint32_t)n_dims, dim, tracer_loc(c, place));
     child_send_files(c);
     record_begin(&c->out, RECORD_state);
     put_u32(&c->out, id);
@@ -273,7 +267,7 @@ static Attrs read_attrs(lua_State *L, int table)
 
 #define put_double  put_f64
 #define put_int64_t put_i64
-static void put_op(Child *c, OpKind op, TensorId out, ModuleId module, Place place,
+void tracer_put_op(Child *c, OpKind op, TensorId out, ModuleId module, Place place,
                    const TensorId *in, uint32_t n_in, const Attrs *attrs)
 {
     static const Attrs none;
@@ -302,7 +296,7 @@ static int core_op(lua_State *L)
     Graph *g = &tracer(c)->graph;
     OpKind op = op_find(luaL_checkstring(L, 1));
     ModuleId module = check_module(L, g, 2);
-    luaL_argcheck(L, op != OP_none && op != OP_batch, 1, "no such op");
+    luaL_argcheck(L, op != OP_none && !(op_info(op)->flags & OP_SOURCE), 1, "no such op");
     int n_in = lua_gettop(L) - 3;
     luaL_argcheck(L, n_in >= 1 && n_in <= MAX_IN, 4, "1 to 8 inputs");
     Place place = child_place(c, true);
@@ -315,38 +309,16 @@ static int core_op(lua_State *L)
     }
     Attrs attrs = read_attrs(L, 3);
     Diag d = diag_in(c->arena);
-    TensorId out =
-        graph_op(g, c->arena, op, in, (uint32_t)n_in, DT_f32, &attrs, module, loc_of(c, place), &d);
+    TensorId out = graph_op(g, c->arena, op, in, (uint32_t)n_in, DT_f32, &attrs, module,
+                            tracer_loc(c, place), &d);
     if (out == 0 || d.n_errors > 0) {
         const Diagnostic *item = d.items.n > 0 ? &d.items.at[0] : NULL;
         child_raise(L, "shape-mismatch", place, item != NULL ? item->hint : NULL, "%s",
                     item != NULL ? item->text : "these shapes do not fit");
     }
-    put_op(c, op, out, module, place, in, (uint32_t)n_in, &attrs);
+    tracer_put_op(c, op, out, module, place, in, (uint32_t)n_in, &attrs);
     lua_pushinteger(L, out);
     return 1;
-}
-
-/* batch(place) -> tokens, labels */
-static int core_batch(lua_State *L)
-{
-    Child *c = child_of(L);
-    Tracer *t = tracer(c);
-    if (t->has_batch) return luaL_error(L, "the batch is there already");
-    t->has_batch = true;
-    Place place = child_unpack_place(c, luaL_checkinteger(L, 1));
-    const int64_t dim[] = {c->answer.batch, c->answer.seq};
-    TensorId out[2];
-    out[0] =
-        graph_tensor(&t->graph, c->arena, "tokens", ROLE_input, DT_i32, 2, dim, loc_of(c, place));
-    out[1] =
-        graph_tensor(&t->graph, c->arena, "labels", ROLE_input, DT_i32, 2, dim, loc_of(c, place));
-    static const Attrs none;
-    graph_node(&t->graph, c->arena, OP_batch, NULL, 0, out, 2, &none, 0, loc_of(c, place));
-    put_op(c, OP_batch, out[0], 0, place, NULL, 0, &none);
-    lua_pushinteger(L, out[0]);
-    lua_pushinteger(L, out[1]);
-    return 2;
 }
 
 static int core_loss(lua_State *L)
@@ -373,31 +345,16 @@ static int core_name(lua_State *L)
     return 0;
 }
 
-/* seq(n): sets a shrunk model's sequence length, before the batch is made */
-static int core_seq(lua_State *L)
-{
-    Child *c = child_of(L);
-    lua_Integer seq = luaL_checkinteger(L, 1);
-    luaL_argcheck(L, seq > 0 && seq <= MOST_DIM, 1, "out of range");
-    luaL_argcheck(L, !tracer(c)->has_batch && c->answer.shrink, 1, "too late");
-    c->answer.seq = seq;
-    record_begin(&c->out, RECORD_seq);
-    put_i64(&c->out, seq);
-    record_end(&c->out);
-    return 0;
-}
-
 void child_push_core(Child *c)
 {
     static const luaL_Reg functions[] = {
-        {"wrap", core_wrap},   {"fail", core_fail},   {"place", core_place},
-        {"near", core_near},   {"dims", core_dims},   {"param", core_param},
-        {"op", core_op},       {"batch", core_batch}, {"module", core_module},
-        {"loss", core_loss},   {"name", core_name},   {"seq", core_seq},
-        {"state", core_state}, {NULL, NULL}};
+        {"wrap", core_wrap}, {"fail", core_fail},   {"place", core_place}, {"near", core_near},
+        {"dims", core_dims}, {"param", core_param}, {"op", core_op},       {"module", core_module},
+        {"loss", core_loss}, {"name", core_name},   {"state", core_state}, {NULL, NULL}};
     lua_State *L = c->L;
     if (!luaL_newmetatable(L, core_key)) return;
     luaL_setfuncs(L, functions, 0);
+    tracer_add_data(L);
     lua_pushinteger(L, CHILD_MOST_NODES);
     lua_setfield(L, -2, "most");
     lua_pushinteger(L, MOST_EXPERTS);

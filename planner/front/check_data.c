@@ -1,0 +1,32 @@
+/* The sizes of a batch of fields. */
+#include "planner/front/parent.h"
+
+bool draft_has_fields(const Draft *draft)
+{
+    return draft_has(draft, "batch.channels") || draft_has(draft, "batch.height") ||
+           draft_has(draft, "batch.width");
+}
+
+/* Of fields all sizes are needed; a sample has as many points as the grid. */
+void draft_check_fields(Draft *draft)
+{
+    static const char *const needed[] = {"batch.channels", "batch.height", "batch.width"};
+    Config *c = &draft->config;
+    if (!draft_has_fields(draft)) return;
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        if (draft_has(draft, needed[i])) continue;
+        diag_error(draft->d, FAULT_input, "missing-key", draft_loc(draft, "batch"),
+                   "the plan has no %s: a batch of fields has channels, height and width",
+                   needed[i]);
+        diag_hint(draft->d,
+                  "batch = { global = 8, micro = 1, channels = 4, height = 32, width = 64 }");
+        draft->unsure = true;
+    }
+    if (draft_has(draft, "batch.seq")) {
+        diag_error(draft->d, FAULT_input, "wrong-type", draft_loc(draft, "batch.seq"),
+                   "a batch holds tokens (seq) or fields (channels, height, width), not both");
+        diag_hint(draft->d, "leave out batch.seq: the points of the grid are counted");
+    }
+    if (!c->targets) c->targets = c->channels;
+    c->seq = c->height * c->width;
+}

@@ -1,0 +1,112 @@
+/* The data of a micro-batch while a model is traced: tokens, fields, offsets in windows; and the
+ * sizes that a shrunk model asks for. */
+#include <string.h>
+
+#include "planner/front/child/tracer.h"
+#include "planner/ir/window.h"
+
+enum { MOST_SEQ = 1 << 30 };
+
+/* A node without inputs; its outputs are given. */
+static void add_source(Child *c, OpKind op, const TensorId *out, uint32_t n, ModuleId module,
+                       Place place, const Attrs *attrs)
+{
+    graph_node(&tracer(c)->graph, c->arena, op, NULL, 0, out, n, attrs, module,
+               tracer_loc(c, place));
+    tracer_put_op(c, op, out[0], module, place, NULL, 0, attrs);
+}
+
+static TensorId add_input(Child *c, const char *name, DType dtype, uint32_t n_dims,
+                          const int64_t *dim, Place place)
+{
+    return graph_tensor(&tracer(c)->graph, c->arena, name, ROLE_input, dtype, n_dims, dim,
+                        tracer_loc(c, place));
+}
+
+/* batch(place) -> tokens, labels; or the input and the target field */
+static int core_batch(lua_State *L)
+{
+    Child *c = child_of(L);
+    Tracer *t = tracer(c);
+    if (t->has_batch) return luaL_error(L, "the batch is there already");
+    t->has_batch = true;
+    Place place = child_unpack_place(c, luaL_checkinteger(L, 1));
+    const Answer *a = &c->answer;
+    const int64_t tokens[] = {a->batch, a->seq};
+    const int64_t input[] = {a->batch, a->channels, a->height, a->width};
+    const int64_t target[] = {a->batch, a->targets, a->height, a->width};
+    TensorId out[2];
+    static const Attrs none;
+    if (a->height) {
+        out[0] = add_input(c, "input", DT_f32, 4, input, place);
+        out[1] = add_input(c, "target", DT_f32, 4, target, place);
+        add_source(c, OP_field, out, 2, 0, place, &none);
+    } else {
+        out[0] = add_input(c, "tokens", DT_i32, 2, tokens, place);
+        out[1] = add_input(c, "labels", DT_i32, 2, tokens, place);
+        add_source(c, OP_batch, out, 2, 0, place, &none);
+    }
+    lua_pushinteger(L, out[0]);
+    lua_pushinteger(L, out[1]);
+    return 2;
+}
+
+/* offsets(rows, columns) -> the differences of two points of a window, for each sample */
+static int core_offsets(lua_State *L)
+{
+    Child *c = child_of(L);
+    lua_Integer rows = luaL_checkinteger(L, 1), columns = luaL_checkinteger(L, 2);
+    luaL_argcheck(L, rows > 0 && rows <= WINDOW_MOST_POINTS, 1, "out of range");
+    luaL_argcheck(L, columns > 0 && columns <= WINDOW_MOST_POINTS, 2, "out of range");
+    Attrs attrs;
+    memset(&attrs, 0, sizeof attrs);
+    attrs.h_kernel = rows, attrs.w_kernel = columns;
+    Place place = child_place(c, true);
+    const int64_t dim[] = {c->answer.batch, (2 * rows - 1) * (2 * columns - 1), 2};
+    TensorId out = add_input(c, "offsets", DT_f32, 3, dim, place);
+    add_source(c, OP_offsets, &out, 1, 0, place, &attrs); /* of no block: nothing makes it again */
+    lua_pushinteger(L, out);
+    return 1;
+}
+
+/* seq(n): sets a shrunk model's sequence length, before the batch is made */
+static int core_seq(lua_State *L)
+{
+    Child *c = child_of(L);
+    lua_Integer seq = luaL_checkinteger(L, 1);
+    luaL_argcheck(L, seq > 0 && seq <= MOST_SEQ, 1, "out of range");
+    luaL_argcheck(L, !tracer(c)->has_batch && c->answer.shrink, 1, "too late");
+    c->answer.seq = seq;
+    record_begin(&c->out, RECORD_seq);
+    put_i64(&c->out, seq);
+    record_end(&c->out);
+    return 0;
+}
+
+/* field(channels, targets, height, width): a shrunk model's own fields, before the batch is made */
+static int core_field(lua_State *L)
+{
+    Child *c = child_of(L);
+    int64_t size[4];
+    for (int i = 0; i < 4; i++) {
+        size[i] = luaL_checkinteger(L, i + 1);
+        luaL_argcheck(L, size[i] > 0 && size[i] <= 1 << 13, i + 1, "out of range");
+    }
+    luaL_argcheck(L, !tracer(c)->has_batch && c->answer.shrink && c->answer.height, 1, "too late");
+    c->answer.channels = size[0], c->answer.targets = size[1];
+    c->answer.height = size[2], c->answer.width = size[3];
+    record_begin(&c->out, RECORD_field);
+    for (int i = 0; i < 4; i++) put_i64(&c->out, size[i]);
+    record_end(&c->out);
+    return 0;
+}
+
+void tracer_add_data(lua_State *L)
+{
+    static const luaL_Reg functions[] = {{"batch", core_batch},
+                                         {"offsets", core_offsets},
+                                         {"seq", core_seq},
+                                         {"field", core_field},
+                                         {NULL, NULL}};
+    luaL_setfuncs(L, functions, 0);
+}

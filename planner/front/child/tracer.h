@@ -1,0 +1,22 @@
+/* Shared by the functions of tandem.core that trace a model. */
+#ifndef TANDEM_FRONT_CHILD_TRACER_H
+#define TANDEM_FRONT_CHILD_TRACER_H
+
+#include "planner/front/child/child.h"
+
+typedef struct Tracer {
+    Graph graph;
+    bool has_batch;
+    uint32_t n_blocks; /* blocks begun so far */
+} Tracer;
+
+Loc tracer_loc(const Child *c, Place place);
+/* Returns the tracer; raises "trace-order" if no model is being traced. */
+Tracer *tracer(Child *c);
+/* Sends the record of a node whose first output is `out`. */
+void tracer_put_op(Child *c, OpKind op, TensorId out, ModuleId module, Place place,
+                   const TensorId *in, uint32_t n_in, const Attrs *attrs);
+/* Adds to the table on the stack what makes the data of a micro-batch (child_data.c). */
+void tracer_add_data(lua_State *L);
+
+#endif

@@ -1,0 +1,168 @@
+-- WXFormer (miles-credit's crossformer) on its grid: four levels of cross-scale embedding and attention in
+-- windows (points side by side, then points apart), and up-blocks back to the grid. models.wxformer is the same
+-- stack on tokens. require "models.wxformer_grid" "1deg", or { size = "tiny", depth = { 1, 1, 1, 1 } }.
+-- The published model has one layer for q, k and v; here they are three, as tensor parallelism needs them. Its
+-- padding of the grid is mirrored in latitude and periodic in longitude (mode "mirror"; "earth" is not there).
+local nn = require "tandem.nn"
+
+local published = { levels = 16, channels = 4, surface_channels = 7, input_only_channels = 3, output_only_channels = 0,
+  frames = 1, dim = { 128, 256, 512, 1024 }, depth = { 2, 2, 8, 2 }, dim_head = 32, local_window_size = 10,
+  global_window_size = { 10, 5, 2, 1 }, cross_embed_kernel_sizes = { { 4, 8, 16, 32 }, { 2, 4 }, { 2, 4 }, { 2, 4 } },
+  cross_embed_strides = { 2, 2, 2, 2 }, pad_lat = 80, pad_lon = 80, image_height = 640, image_width = 1280 }
+
+local sizes = {
+  ["tiny"] = nn.with(published, { levels = 1, channels = 2, surface_channels = 1, input_only_channels = 1,
+    dim = { 8, 8, 16, 16 }, depth = { 1, 1, 1, 1 }, dim_head = 4, local_window_size = 2,
+    global_window_size = { 4, 2, 1, 1 }, cross_embed_kernel_sizes = { { 4, 8 }, { 2, 4 }, { 2, 4 }, { 2, 4 } },
+    pad_lat = 0, pad_lon = 0, image_height = 32, image_width = 64 }),
+  ["0.25deg"] = published, -- config/arXiv_2024/wxformer_6h_single_step.yml
+}
+local defaults = { mult = 4, ff_dropout = 0.0, eps = 1e-5, interp = true, latitude = true, use_spectral_norm = false,
+  field = false }
+
+local function cross_embed(c, n_in, n_out, kernels, stride)
+  local convs, left = {}, n_out
+  for i, kernel in ipairs(kernels) do
+    local made = i < #kernels and n_out // 2 ^ i // 1 | 0 or left
+    left = left - made
+    convs[i] = nn.conv2d(n_in, made, { kernel = kernel, stride = stride, padding = (kernel - stride) // 2,
+      spectral_norm = c.use_spectral_norm })
+  end
+  return nn.module { convs = nn.list(convs), forward = function(m, x)
+    local all = m.convs[1](x)
+    for i = 2, #convs do all = nn.concat(all, m.convs[i](x)) end
+    return all
+  end }
+end
+
+-- A bias for each difference of two points of a window.
+local function position_bias(c, dim, window)
+  local function layer(n_in)
+    return nn.module { linear = nn.linear(n_in, dim, { bias = true }), norm = nn.layernorm(dim, { eps = c.eps }),
+      forward = function(m, x) return nn.relu(m.norm(m.linear(x))) end }
+  end
+  return nn.module { layers = nn.list { layer(2), layer(dim), layer(dim) }, last = nn.linear(dim, 1, { bias = true }),
+    forward = function(m) return m.last(m.layers(nn.window_offsets(window))) end }
+end
+
+local function attention(c, dim, window, strided)
+  local heads = dim // c.dim_head
+  local inner, how = heads * c.dim_head, { bias = false, spectral_norm = c.use_spectral_norm }
+  return nn.module {
+    norm = nn.channel_norm(dim, { eps = c.eps }),
+    to_q = nn.conv2d(dim, inner, how), to_k = nn.conv2d(dim, inner, how), to_v = nn.conv2d(dim, inner, how),
+    to_out = nn.conv2d(inner, dim, { spectral_norm = c.use_spectral_norm }),
+    dpb = position_bias(c, math.max(dim // 4, 1), window),
+    tp_col = { "to_q", "to_k", "to_v" }, tp_row = "to_out",
+    forward = function(m, x)
+      x = m.norm(x)
+      return m.to_out(nn.window_attention(m.to_q(x), m.to_k(x), m.to_v(x), { heads = heads, window = window,
+        strided = strided, bias = m.dpb() }))
+    end,
+  }
+end
+
+local function feed_forward(c, dim)
+  return nn.module {
+    norm = nn.channel_norm(dim, { eps = c.eps }),
+    up = nn.conv2d(dim, c.mult * dim, { spectral_norm = c.use_spectral_norm }),
+    down = nn.conv2d(c.mult * dim, dim, { spectral_norm = c.use_spectral_norm }),
+    tp_col = "up", tp_row = "down",
+    forward = function(m, x) return m.down(nn.dropout(nn.gelu(m.up(m.norm(x))), c.ff_dropout)) end,
+  }
+end
+
+local function transformer(c, level)
+  local dim = c.dim[level]
+  return nn.block {
+    layers = nn.list(c.depth[level], function()
+      return nn.module {
+        short = attention(c, dim, c.local_window_size, false), short_ff = feed_forward(c, dim),
+        long = attention(c, dim, c.global_window_size[level], true), long_ff = feed_forward(c, dim),
+        forward = function(m, x)
+          x = m.short(x) + x
+          x = m.short_ff(x) + x
+          x = m.long(x) + x
+          return m.long_ff(x) + x
+        end,
+      }
+    end),
+    fsdp2_shard = true,
+    forward = function(m, x) return m.layers(x) end,
+  }
+end
+
+local function up_block(c, n_in, n_out)
+  local function layer()
+    return nn.module {
+      conv = nn.conv2d(n_out, n_out, { kernel = 3, padding = 1, spectral_norm = c.use_spectral_norm }),
+      norm = nn.group_norm(math.min(c.dim[1], n_out), n_out),
+      forward = function(m, x) return nn.silu(m.norm(m.conv(x))) end,
+    }
+  end
+  return nn.block {
+    grow = nn.conv_transpose2d(n_in, n_out, { kernel = 2, stride = 2 }), layers = nn.list { layer(), layer() },
+    fsdp2_shard = true,
+    forward = function(m, x)
+      x = m.grow(x)
+      return m.layers(x) + x
+    end,
+  }
+end
+
+local function counts(c)
+  local state = c.channels * c.levels + c.surface_channels
+  return (state + c.input_only_channels) * c.frames, state + c.output_only_channels
+end
+
+local function build(c)
+  local n_in, n_out = counts(c)
+  local last = c.dim[4]
+  return nn.module {
+    embeds = nn.list(4, function(i)
+      return cross_embed(c, i == 0 and n_in or c.dim[i], c.dim[i + 1], c.cross_embed_kernel_sizes[i + 1],
+        c.cross_embed_strides[i + 1])
+    end),
+    levels = nn.list(4, function(i) return transformer(c, i + 1) end),
+    up1 = up_block(c, last, last // 2), up2 = up_block(c, last // 2 + c.dim[3], last // 4),
+    up3 = up_block(c, last // 4 + c.dim[2], last // 8),
+    up4 = nn.conv_transpose2d(last // 8 + c.dim[1], n_out, { kernel = 4, stride = 2, padding = 1 }),
+    forward = function(m, x, target)
+      local lat, lon, seen = c.pad_lat, c.pad_lon, {}
+      if lat + lon > 0 then
+        x = nn.pad(x, { rows = { lat, lat }, columns = { lon, lon }, mode = { "reflect", "circular" } })
+      end
+      for i = 1, 4 do
+        x = m.levels[i](m.embeds[i](x))
+        seen[i] = x
+      end
+      x = nn.concat(m.up1(x), seen[3])
+      x = nn.concat(m.up2(x), seen[2])
+      x = nn.concat(m.up3(x), seen[1])
+      x = m.up4(x)
+      if lat + lon > 0 then x = nn.pad(x, { rows = { -lat, -lat }, columns = { -lon, -lon } }) end
+      if c.interp and (x.shape[3] ~= target.shape[3] or x.shape[4] ~= target.shape[4]) then
+        x = nn.resize(x, { height = target.shape[3], width = target.shape[4] })
+      end
+      return nn.mse_loss(x, target, { latitude = c.latitude })
+    end,
+  }
+end
+
+-- Each level halves the grid; the last one is a window of each kind.
+local function shrink(c, mesh)
+  local dim = {}
+  for i = 1, 4 do dim[i] = 8 * mesh.tp end
+  local small = nn.with(c, { levels = 1, channels = 1, surface_channels = 1, input_only_channels = 1, dim = dim,
+    depth = { 1, 1, 1, 1 }, dim_head = 2, local_window_size = 2, global_window_size = { 2, 2, 2, 1 },
+    cross_embed_kernel_sizes = { { 4, 8 }, { 2, 4 }, { 2, 4 }, { 2, 4 } }, cross_embed_strides = { 2, 2, 2, 2 },
+    pad_lat = c.pad_lat > 0 and 8 or 0, pad_lon = c.pad_lon > 0 and 8 or 0 })
+  local n_in, n_out = counts(small)
+  small.field = { channels = n_in, targets = n_out, height = 32 - 2 * small.pad_lat, width = 64 - 2 * small.pad_lon }
+  return small
+end
+
+return function(what)
+  local name, config = nn.family("wxformer_grid", what, sizes, defaults)
+  return { name = name, config = config, build = build, shrink = shrink }
+end
