@@ -163,9 +163,9 @@ static void documents_are_as_described(void **state)
                  ARGUMENTS("db", "export", "v_run", "--db", db),
                  ARGUMENTS("db", "export", "1", "--db", db, "-o", exported)));
     CHECK(arena, "search", llama, "--db", db, "--set", "mesh.pp=1", "--set", "mesh.tp=8", "--set",
-          "batch.seq=65536");
-    check(arena, ARGUMENTS("fit", llama, "--db", db, "--set", "batch.seq=524288"),
-          OTHERS(ARGUMENTS("fit", llama, "--db", db, "--set", "batch.seq=1048576")));
+          "batch.seq=262144", "--set", "model.layers=1");
+    CHECK(arena, "fit", llama, "--db", db, "--set", "batch.seq=1048576", "--set", "batch.micro=8",
+          "--set", "model.layers=1");
     CHECK(arena, "calibrate", tiny, "--dry-run", "--db", db);
     CHECK(arena, "explain", "pass-order");
     CHECK(arena, "doctor");
