@@ -90,9 +90,9 @@ local function data_size(d, p)
 end
 
 -- The rows of the padded grid must be whole windows on every domain rank.
-local function check_domain(d, p, c)
+local function check_domain(d, p, c, field)
   if p.domain <= 1 then return end
-  local height, at = c.image_height, "trainer.parallelism.domain"
+  local height, at = c.image_height or (type(field) == "table" and field.height), "trainer.parallelism.domain"
   local uneven = height and height % p.domain ~= 0
   if uneven then
     d:error("divides-domain", at, ("image_height = %d is not divisible by domain = %d"):format(height, p.domain),
@@ -106,8 +106,8 @@ local function check_domain(d, p, c)
       ("%d padded rows %% (domain %d x window %d x strides) = %d: windows would straddle ranks"):format(rows, p.domain,
         c.local_window_size or 1, divisor), ("rows must be a multiple of %d"):format(divisor))
   end
-  if d.n_errors == 0 then
-    d:error("axis-unsupported", at, ("domain = %d: this version has no pass that splits the grid"):format(p.domain),
+  if d.n_errors == 0 and not field then
+    d:error("axis-unsupported", at, ("domain = %d: a model of tokens has no grid to split"):format(p.domain),
       "domain = 1")
   end
 end
@@ -267,7 +267,7 @@ return dialect.wrap(function(config)
   if type(c) ~= "table" then c = {} end
   local spectral = trainer.use_spectral_norm or c.use_spectral_norm
   check_tp_function(d, config.tp_function)
-  check_domain(d, p, c)
+  check_domain(d, p, c, config.field)
   local dp = data_size(d, p)
   if not dp then d:stop() end
   local repeated = check_tensor(d, p, c, spectral)
@@ -281,6 +281,7 @@ return dialect.wrap(function(config)
   local model = spectral and normed(d, config.model, c) or config.model
   d:stop()
   mesh.tp = p.tensor // repeated
+  if p.domain > 1 then mesh.domain = p.domain end
   local micro, steps = trainer.train_batch_size, trainer.grad_accum_every
   local replicas = pass and dp or 1
   return plan {
@@ -288,6 +289,6 @@ return dialect.wrap(function(config)
     steps = config.steps, original = d.original and d.system or nil,
     batch = batch_of(config, micro * replicas * steps, micro),
     mesh = mesh, precision = precision, optimizer = optimizer,
-    parallel = values.passes(3, mesh.tp > 1 and tp { share_gathers = false, sync_replicated_gradients = true }, trainer.activation_checkpoint and ac "full", pass),
+    parallel = values.passes(4, mesh.domain and domain {}, mesh.tp > 1 and tp { share_gathers = false, sync_replicated_gradients = true }, trainer.activation_checkpoint and ac "full", pass),
   }
 end)
