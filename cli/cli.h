@@ -81,7 +81,7 @@ enum { /* groups of options; an option without a group goes with every verb */
 extern const Verb *const verbs;
 extern const uint32_t n_verbs;
 const Verb *verb_find(const char *name);
-/* For a verb of the design that this version lacks: what it would do; else NULL. */
+/* Returns the purpose of a designed verb that this version lacks, or NULL. */
 const char *verb_absent(const char *name);
 int cli_main(int argc, char **argv);
 

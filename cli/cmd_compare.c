@@ -237,13 +237,13 @@ static void compare_runs(Cli *cli, Store *store, int64_t id)
     if (!load_side(cli, store, id, &measured)) return;
     if (measured.record.kind != RUN_measured) {
         cli_error(cli, FAULT_usage, "not-measured", "run %" PRId64 " is a prediction", id);
-        diag_hint(&cli->diag, "`tandem run PLAN` measures; `tandem runs` lists what there is");
+        diag_hint(&cli->diag, "`tandem run PLAN` measures; `tandem runs` lists all runs");
         return;
     }
     if (strcmp(measured.record.status, "failed") == 0) {
         cli_error(cli, FAULT_usage, "not-measured", "run %" PRId64 " failed: it measured nothing",
                   id);
-        diag_hint(&cli->diag, "`tandem runs` lists what there is");
+        diag_hint(&cli->diag, "`tandem runs` lists all runs");
         return;
     }
     int64_t other = find_prediction(cli, store, &measured.record);

@@ -1,5 +1,4 @@
-/* tandem db: where the store is, what is in it, whether it is sound; removing, merging, exporting.
- */
+/* tandem db: reports the store's place, content and soundness; removes, merges and exports. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,7 +18,7 @@ static void db_path(Cli *cli)
     if (cli->json != NULL) json_text(cli->json, "path", path);
 }
 
-/* Names come from the file's own catalogue and are quoted, so no user input gets into a
+/* Table names come from the file's own catalogue and are quoted, so no user input gets into a
  * statement. */
 static int64_t count_rows(Cli *cli, Db *db, const char *table)
 {
@@ -131,7 +130,7 @@ static void db_merge(Cli *cli)
     store_close(store);
 }
 
-/* `FOLDER/NAME`, with the folders on the way. */
+/* Writes `FOLDER/NAME`, and creates missing folders. */
 static bool write_below(Cli *cli, const char *folder, const RecipeScript *s)
 {
     char *path = arena_print(cli->arena, "%s/%s", folder, s->name);
@@ -145,7 +144,7 @@ static bool write_below(Cli *cli, const char *folder, const RecipeScript *s)
     return cli_write_file(cli, path, s->text, s->bytes);
 }
 
-/* The command that makes the plan again, of its recipe's lines. */
+/* Returns the command that makes the plan again, from its recipe's lines. */
 static const char *command_of(Cli *cli, const char *head, const char *folder, const char *script)
 {
     Str out = str_in(cli->arena);
@@ -163,7 +162,8 @@ static const char *command_of(Cli *cli, const char *head, const char *folder, co
     return str_text(&out);
 }
 
-/* The scripts of a run's plan into a folder: the plan's own beside each other, and the library. */
+/* Writes the scripts of a run's plan into a folder: the plan's own in one subfolder, the library's
+ * in another. */
 static void export_run(Cli *cli, Store *store, int64_t run)
 {
     const char *folder = cli->options.output;
@@ -215,7 +215,7 @@ static void db_export(Cli *cli, Store *store)
 }
 
 typedef struct DbWord {
-    const char *name, *needs; /* what follows it; NULL: nothing */
+    const char *name, *needs; /* arguments of the command; NULL: none */
 } DbWord;
 static const DbWord db_words[] = {{"path", NULL},  {"info", NULL},    {"check", NULL},
                                   {"prune", NULL}, {"merge", "FILE"}, {"export", "NAME|RUN"}};

@@ -154,7 +154,7 @@ static void left_out_text(Cli *cli, ImportFormat format, const ImportSink *sink,
                   str_count(arena, sink->dropped));
 }
 
-/* Says what a prediction will use of the file. */
+/* Reports which costs of the file a prediction will use. */
 static void use_text(Cli *cli, const char *machine, const ImportSink *sink, const Stored *stored)
 {
     Arena *arena = cli->arena;

@@ -31,7 +31,7 @@ static bool is_measured(Cli *cli, Store *store, const char *machine)
     if (near != NULL)
         diag_hint(&cli->diag, "did you mean '%s'?", near);
     else if (names.n > 0)
-        diag_hint(&cli->diag, "it has what was measured on '%s'", names.at[0]);
+        diag_hint(&cli->diag, "it has measurements of '%s'", names.at[0]);
     else
         diag_hint(&cli->diag, "`tandem import FILE --machine %s` stores them", machine);
     return false;

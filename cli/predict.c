@@ -38,7 +38,7 @@ Held predict_held(Cli *cli, const PlanFile *file)
     Held held = sim_held(file->plan, &file->config.cluster, runtime);
     if (held.fits || is_infeasible(&cli->diag)) return held;
     cli_error(cli, FAULT_infeasible, "does-not-fit",
-              "%s would need %s, with what lies outside its allocator; the device has %s",
+              "%s would need %s, including memory outside its allocator; the device has %s",
               runtime->name, str_bytes(cli->arena, held.process_bytes),
               str_bytes(cli->arena, device->memory_bytes));
     return held;

@@ -124,7 +124,7 @@ static void unknown_verb(Cli *cli, const char *name)
     if (verb_absent(name) != NULL) {
         cli_error(cli, FAULT_usage, "absent-verb", "'%s' is not in this version (%s)", name,
                   TANDEM_VERSION);
-        diag_hint(&cli->diag, "`tandem help` lists what is");
+        diag_hint(&cli->diag, "`tandem help` lists all verbs");
         return;
     }
     const char **names = arena_array(cli->arena, n_verbs, sizeof *names);

@@ -145,7 +145,7 @@ bool session_predict(const PlanFile *file, Store *store, const PredictOptions *o
     if (store != NULL && find_stored(store, options->trace, arena, out, d)) return true;
     if (!simulate(file, store, options, arena, out, d)) return false;
     if (store == NULL || !options->keep) return true;
-    /* A text has no recipe; who reads a trace needs every instruction. */
+    /* A text has no recipe, and readers of a trace need every instruction. */
     if (file->is_text || options->trace) record->plan_text = session_text(file, arena);
     record->program = file->plan;
     Recipe recipe = file->recipe;

@@ -1,4 +1,4 @@
-/* What makes a plan again, and whether an answer that was made before still holds. */
+/* Recipes: they make a plan again, and show whether an earlier answer still holds. */
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #include <elf.h>
 #include <inttypes.h>
@@ -37,7 +37,7 @@ Recipe recipe_of(const Config *config, const PlanOptions *o, Arena *arena)
     for (uint32_t i = 0; i < config->scripts.n; i++) {
         const ScriptFile *s = &config->scripts.at[i];
         RecipeScript script = {.name = s->name, .shipped = s->shipped, .hash = s->hash};
-        bool twice = false; /* the scripts of a named cluster may be the plan's own, too */
+        bool twice = false; /* the scripts of a named cluster may also be the plan's own */
         for (uint32_t k = 0; k < recipe.scripts.n; k++)
             twice = twice || (strcmp(recipe.scripts.at[k].name, s->name) == 0 &&
                               recipe.scripts.at[k].shipped == s->shipped);
@@ -51,7 +51,7 @@ static const char *place_of(const char *name, bool shipped, Arena *arena)
     return shipped ? arena_print(arena, "%s/%s", front_scripts_dir(), name) : name;
 }
 
-/* NULL: it cannot be read. */
+/* Returns NULL if the file cannot be read. */
 static const char *read_script(const char *path, Arena *arena, size_t *bytes)
 {
     FILE *file = fopen(path, "rb");
@@ -75,7 +75,7 @@ void recipe_read_scripts(Recipe *recipe, Store *store, Arena *arena, Diag *d)
     }
 }
 
-/* ---- answers that were made before ---- */
+/* ---- earlier answers ---- */
 
 static bool among(const Hash128 *list, uint32_t n, Hash128 hash)
 {
@@ -84,8 +84,8 @@ static bool among(const Hash128 *list, uint32_t n, Hash128 hash)
     return false;
 }
 
-/* A script beside the plan comes before one of the library, so a new file may hide that. The
- * library's own parts cannot be hidden. */
+/* A script beside the plan has precedence over one of the library, so a new file may hide that one.
+ * The library's own parts cannot be hidden. */
 static bool is_hidden(const char *name, const char *plan, Arena *arena)
 {
     if (strncmp(name, "tandem/", 7) == 0 || strncmp(name, "dialects/", 9) == 0) return false;
@@ -94,7 +94,8 @@ static bool is_hidden(const char *name, const char *plan, Arena *arena)
     return access(arena_print(arena, "%.*s%s", folder, plan, name), F_OK) == 0;
 }
 
-/* "library HASH NAME" or "own HASH NAME": has that file these bytes now? */
+/* Returns true if the file of the line "library HASH NAME" or "own HASH NAME" still has these
+ * bytes. */
 static bool line_is_fresh(const char *line, size_t n, const char *plan, Arena *arena)
 {
     const bool shipped = strncmp(line, "library ", 8) == 0;
@@ -130,11 +131,11 @@ bool recipe_is_fresh(KnownScripts *known, const FoundAnswer *found, const char *
 /* ---- the program ---- */
 
 typedef struct BuildNote {
-    uintptr_t inside; /* an address of the object that is looked for */
+    uintptr_t inside; /* an address in the searched object */
     Str *out;
 } BuildNote;
 
-/* The linker's note of an object: a hash of all that it holds. */
+/* Reads the linker's note of an object: a hash of its whole content. */
 static void read_notes(const ElfW(Nhdr) * note, size_t bytes, Str *out)
 {
     const char *at = (const char *)note, *end = at + bytes;

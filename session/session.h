@@ -35,13 +35,13 @@ typedef struct PlanOptions {
     double cpu_seconds;     /* CPU time that the script may take; 0: the front's default */
     bool shrink;            /* scaled down, with all dtypes fp64 */
     const DTypeMap *dtypes; /* ... with other dtypes; NULL: fp64 */
-    /* lower for these kernels, whatever the cluster; NULL: for the cluster's */
+    /* these kernels' scratch on any cluster; NULL: the cluster's kernels */
     WorkspaceBytes workspace;
     Hash128 parent;         /* the plan that this one was scaled down from; zero: none */
     const char *stop_after; /* a pass */
     bool unproven;          /* skip the proofs */
     bool unfitted;          /* skip the check that it fits the plan's cluster */
-    Recipe *made_of;        /* gets the recipe, also of a script that is refused; NULL: not asked */
+    Recipe *made_of;        /* receives the recipe, even of a refused script; NULL: not wanted */
 } PlanOptions;
 
 bool session_is_text(const char *path); /* true for .plan and .txt, which hold a plan's text */
@@ -118,15 +118,16 @@ void hash_to_bytes(Hash128 id, unsigned char bytes[16]);
 const char *hash_short(Arena *arena, Hash128 id); /* 12 hex digits */
 
 /* ---- recipe.c ---- */
-/* The options that shape a plan, a `key value` a line: with the scripts they make the plan again.
- */
+/* Returns the options that shape a plan, one `key value` in each line. With the scripts they make
+ * the plan again. */
 const char *recipe_head(const char *path, const PlanOptions *options, Arena *arena);
-/* The recipe of a configuration, without the scripts' text. */
+/* Returns the recipe of a configuration, without the scripts' text. */
 Recipe recipe_of(const Config *config, const PlanOptions *options, Arena *arena);
-/* Reads the text of the scripts that the store lacks; one that changed meanwhile stays NULL. */
+/* Reads the text of the scripts that the store lacks. A script that has changed meanwhile stays
+ * NULL. */
 void recipe_read_scripts(Recipe *recipe, Store *store, Arena *arena, Diag *d);
-/* True if each script of a stored list would be found and has the same bytes now. `known` keeps
- * what was looked at; it begins zeroed. */
+/* Returns true if each script of a stored list would be found and still has the same bytes. `known`
+ * caches the files that were read; it begins zeroed. */
 typedef struct KnownScripts {
     LIST(Hash128) fresh, stale; /* lists */
 } KnownScripts;

@@ -171,11 +171,12 @@ static const char *unchanging(const char *path, Arena *arena)
     return str_text(&uri);
 }
 
-/* tandem_pack(TEXT): what pack.c makes of it. Migrations move old texts with it. */
+/* Implements tandem_pack(TEXT): returns the text as pack.c packs it. Migrations move old texts with
+ * it. */
 static void pack_function(sqlite3_context *context, int n, sqlite3_value **values)
 {
     const void *text = n == 1 ? sqlite3_value_text(values[0]) : NULL;
-    if (text == NULL) return; /* NULL of NULL */
+    if (text == NULL) return; /* NULL stays NULL */
     Arena *arena = arena_new();
     size_t packed = 0;
     const void *bytes = pack_bytes(arena, text, (size_t)sqlite3_value_bytes(values[0]), &packed);

@@ -1,4 +1,4 @@
-/* Tables as CSV, and what makes a stored plan again. */
+/* Exports tables as CSV, and the recipe of a stored plan. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static void add_field(Str *out, const char *text)
     if (quoted) str_add(out, "\"");
 }
 
-/* The columns' names, and the expression that prints each: a blob as hexadecimal digits. */
+/* Lists the columns' names and the expression that prints each: a blob as hexadecimal digits. */
 static uint32_t list_columns(Db *db, const char *name, Str *heads, Str *query, Diag *d)
 {
     uint32_t n = 0;

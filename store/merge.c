@@ -1,5 +1,6 @@
-/* One store takes what another one has. Plans, scripts and answers are named by their content, so
- * equal ones meet; runs get new numbers, and the temporary table `moved` knows them. */
+/* Takes over the rows of another store. Plans, scripts and answers are keyed by their content, so
+ * equal ones coincide. Runs get new numbers; the temporary table `moved` maps old numbers to new
+ * ones. */
 #include <inttypes.h>
 
 #include "store/private.h"
@@ -15,7 +16,7 @@ static const char contents[] =
     " n_instructions, n_buffers) SELECT plan, program, purpose, stage, first_rank, n_ranks, bytes,"
     " n_instructions, n_buffers FROM other.role;\n";
 
-/* A prediction is the same by its key, a measurement by when it was made and what it took. */
+/* Predictions are equal if their keys are. Measurements are equal if their time and results are. */
 static const char runs[] =
     "CREATE TEMP TABLE moved(old INTEGER PRIMARY KEY, new INTEGER NOT NULL, fresh INTEGER NOT "
     "NULL);\n"
@@ -51,7 +52,7 @@ static const char details[] =
     "INSERT INTO cores SELECT m.new, cores, running, ready, others FROM other.cores JOIN moved m"
     " ON m.old = run WHERE m.fresh;\n";
 
-/* Of two measurements of one cost the newer one stays. */
+/* Of two measurements of one cost, the newer one is kept. */
 static const char costs[] =
     "INSERT INTO kernel_cost(machine, key, median_ps, spread, n, made_at) SELECT machine, key,"
     " median_ps, spread, n, made_at FROM other.kernel_cost WHERE true ON CONFLICT DO UPDATE SET"
@@ -101,8 +102,7 @@ static bool take(Db *db, Merged *merged, Diag *d)
 bool store_merge(Store *store, const char *path, Merged *merged, Diag *d)
 {
     *merged = (Merged){0};
-    /* Opened once on its own: a file that is no store is refused, an older one brought up to date.
-     */
+    /* Opened once on its own, so that a foreign file is refused and an older store is migrated. */
     Store *other = store_open(path, false, d);
     if (other == NULL) return false;
     store_close(other);

@@ -15,9 +15,10 @@ extern const uint32_t store_n_migrations;
 enum { STORE_HASH_BYTES = 16 };
 void store_hash_bytes(Hash128 h, unsigned char bytes[STORE_HASH_BYTES]);
 
-Hash128 store_hash_of(DbStatement *st, int column); /* of a blob; 0 where it is none */
+Hash128 store_hash_of(DbStatement *st, int column); /* of a blob; 0 if it is not a hash */
 
-/* Keeps the scripts of a recipe that the store lacks, and their list; inside a transaction. */
+/* Stores the list of a recipe's scripts, and the scripts that the store lacks; call it inside a
+ * transaction. */
 bool store_put_scripts(Db *db, const Recipe *recipe, Hash128 *list, Diag *d);
 
 static inline const char *store_kind(RunKind kind)

@@ -1,4 +1,4 @@
-/* Removing what no command can find any more. */
+/* Removes rows that no command can find any more. */
 #include "store/private.h"
 
 static int64_t changes(Db *db, Diag *d)

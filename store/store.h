@@ -34,14 +34,14 @@ typedef struct CollectiveRow {
 
 /* A script that a plan was made of. */
 typedef struct RecipeScript {
-    const char *name; /* as diagnostics name it: its path, or its place in the library */
+    const char *name; /* the name in diagnostics: its path, or its place in the library */
     bool shipped;     /* of the library */
     Hash128 hash;     /* of its bytes */
     const char *text; /* NULL: the store has it, or nobody could read it again */
     size_t bytes;
 } RecipeScript;
 
-/* Makes a plan again: what the command was told, a `key value` a line, and the scripts. */
+/* Makes a plan again: the command's options (one `key value` in each line) and the scripts. */
 typedef struct Recipe {
     const char *head;
     LIST(RecipeScript) scripts;
@@ -83,19 +83,20 @@ bool store_load_run(Store *store, int64_t id, Arena *arena, RunRecord *run, Trac
 const char *store_plan_text(Store *store, Hash128 plan, Arena *arena, Diag *d);
 bool store_has_script(Store *store, Hash128 hash, Diag *d);
 
-/* An answer that was made before: all that it depends on, but for the scripts, is in the key. */
+/* An answer of an earlier command. Its key holds everything that it depends on, except the
+ * scripts. */
 typedef struct FoundAnswer {
     Hash128 scripts;  /* of their list */
     int64_t run;      /* 0: there were no numbers */
-    const char *list; /* the scripts: `library|own HASH NAME` a line */
+    const char *list; /* the scripts: a line `library|own HASH NAME` for each */
     const char *answer;
 } FoundAnswer;
-/* False: there is none, or an error in `d`. */
+/* Returns false if there is none, or after an error in `d`. */
 bool store_find_answer(Store *store, Hash128 key, Arena *arena, FoundAnswer *found, Diag *d);
 /* Replaces an older answer of the same key. `build` names the program that made it. */
 bool store_put_answer(Store *store, Hash128 key, const Recipe *recipe, int64_t run,
                       const char *build, const char *answer, Diag *d);
-/* The list of a recipe's scripts as it is kept. */
+/* Returns the list of a recipe's scripts in the stored form. */
 const char *store_script_list(const Recipe *recipe, Arena *arena);
 
 /* ---- prune.c, merge.c ---- */
@@ -112,13 +113,14 @@ typedef struct Merged {
 } Merged;
 /* Takes everything of the store `path` that this one lacks. Runs get new numbers. */
 bool store_merge(Store *store, const char *path, Merged *merged, Diag *d);
-/* A table or view as CSV; false after "option-value" where there is none of that name. */
+/* Prints a table or view as CSV. Returns false after "option-value" if no table has that name. */
 bool store_csv(Store *store, const char *name, Str *out, Diag *d);
-/* The recipe of a run's plan with the text of its scripts; false: it has none, or an error. */
+/* Reads the recipe of a run's plan, with the text of its scripts. Returns false if it has none, or
+ * after an error. */
 bool store_recipe(Store *store, int64_t run, Arena *arena, Recipe *recipe, Diag *d);
 
-/* Measured costs. `machine` names what was measured ("local:<cpu model>:<cores>"), key e.g. "linear
- * f32 bsk,kn s=256 k=64 n=128". */
+/* Measured costs. `machine` names the measured machine ("local:<cpu model>:<cores>"), key e.g.
+ * "linear f32 bsk,kn s=256 k=64 n=128". */
 bool store_put_kernel(Store *store, const char *machine, const char *key, Ps median_ps,
                       double spread, uint32_t n, Diag *d);
 Ps store_get_kernel(Store *store, const char *machine, const char *key, Diag *d); /* -1: none */

@@ -157,7 +157,7 @@ bool jobs_run(const Csv *csv, uint32_t n_jobs, const char *label_column, RowWork
     bool fine = jobs_fork(cli, n, csv->n_rows, work_rows, &rows, file);
     for (uint32_t i = 0; i < n; i++) {
         if (fine && !listen_to(file[i], cli->arena, &said[i]))
-            fine = cli_error(cli, FAULT_internal, "job-process", "what a process wrote is lost");
+            fine = cli_error(cli, FAULT_internal, "job-process", "the output of a process is lost");
         if (file[i] != NULL) fclose(file[i]);
     }
     if (fine) sort_out(csv, label_column, cli->arena, said, n, scores);

@@ -14,7 +14,7 @@ static const char *read_elementwise(const Csv *csv, uint32_t row, const char *ke
     double tokens = kernel_row_number(shape, "tokens", 0), d = kernel_row_number(shape, "d", 0);
     double ff = kernel_row_number(shape, "ff", 0);
     bool norm = strstr(kernel, "norm") != NULL, gated = strstr(kernel, "act") != NULL;
-    if (!norm && !gated && strstr(kernel, "add") == NULL) return "what it reads is not known";
+    if (!norm && !gated && strstr(kernel, "add") == NULL) return "its inputs are not known";
     /* 16-bit numbers; a norm reads and writes, a sum or a gate reads two inputs */
     out->traffic.bytes = 2 * tokens * (norm ? 2 * d : 3 * (gated ? ff : d));
     out->traffic.rows = norm || gated ? tokens : 0;

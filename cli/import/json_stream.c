@@ -266,7 +266,7 @@ bool json_stream(const JsonReader *reader, bool may_break_off, Diag *d)
     bool whole = read_all(s);
     if (s->broke_off) {
         diag_warning(d, "import-cut-off", (Loc){reader->path, s->line},
-                     "the file ends in the middle, at byte %llu: what lies before is read",
+                     "the file ends in the middle, at byte %llu: the part before it is read",
                      (unsigned long long)offset_of(s));
         diag_hint(d,
                   "a profiler that was killed leaves such a file; a copy may have stopped early");

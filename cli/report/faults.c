@@ -181,7 +181,7 @@ double imbalance_of(Cli *cli, const PlanFile *file)
     if (file->config.runtime.name == NULL) {
         cli_error(cli, FAULT_usage, "option-value",
                   "--imbalance %s: Tandem's executor gives each expert the room of its capacity, "
-                  "whoever is chosen: uneven choices drop tokens and take no longer",
+                  "for any choice: uneven choices drop tokens and take no longer",
                   text);
         diag_hint(&cli->diag, "it is for systems that drop nobody: a plan with runtime = "
                               "\"megatron\" and capacity_factor = 1.0, for example");

@@ -68,7 +68,7 @@ static bool can_start(Cli *cli)
            store_ready(cli->options.db, &cli->diag);
 }
 
-/* The settings of every combination, in order. */
+/* Lists the settings of every combination, in order. */
 static TextList *all_settings(const Sweep *sweep)
 {
     Arena *arena = sweep->cli->arena;
@@ -93,16 +93,17 @@ static void list_points(Cli *cli, const PointJob *job)
     if (rows != NULL) json_put(cli->json, "points", rows);
 }
 
-/* The sweep's row in the store, around its points. */
+/* Creates the sweep's row in the store, then decides its points. */
 static bool decide_stored(Cli *cli, PointJob *job, SweepRows *rows)
 {
     if (cli->options.no_store) return points_decide(job, rows);
     Store *store = store_open(cli->options.db, false, &cli->diag);
     if (store == NULL) return false;
     job->sweep = sweep_begin(cli, store, job->path, job->settings, job->n);
-    store_close(store); /* the processes open it anew: SQLite does not cross a fork */
+    /* the processes open it again, because SQLite connections do not survive a fork */
+    store_close(store);
     if (job->sweep == 0 || !points_decide(job, rows)) return false;
-    Diag unseen = diag_in(cli->arena); /* a full disk has been told of by the points */
+    Diag unseen = diag_in(cli->arena); /* the points have already reported a full disk */
     store = store_open(cli->options.db, false, &unseen);
     if (store != NULL) sweep_end(store, job->sweep, &unseen);
     store_close(store);

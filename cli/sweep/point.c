@@ -20,7 +20,7 @@
 typedef struct Decider {
     const PointJob *job;
     Store *store; /* NULL: nothing is stored or found */
-    Arena *kept;  /* what outlives a point */
+    Arena *kept;  /* outlives a point */
     KnownScripts scripts;
     const char *context; /* the part of a key that all points share */
     const char *build;
@@ -106,7 +106,7 @@ static bool is_rejected(const PointJob *job, Cli *one, const Config *config, con
 }
 
 /* Makes the answer of a point: loads, compiles, proves and simulates it as `sim` would. `recipe`
- * gets what it was made of; `unstored` is true where the store took nothing. */
+ * gets the settings and scripts that it used; `unstored` is true if the store refused it. */
 static json_t *answer_of(const Decider *decider, Cli *one, Recipe *recipe, bool *unstored)
 {
     json_t *row = json_object();
@@ -148,7 +148,7 @@ static json_t *answer_of(const Decider *decider, Cli *one, Recipe *recipe, bool 
     return row;
 }
 
-/* All that an answer depends on beside the scripts. */
+/* Returns the hash of everything that an answer depends on, except the scripts. */
 static Hash128 key_of(const Decider *decider, const Cli *one)
 {
     const PlanOptions told = {.set = one->options.set.at,
@@ -167,10 +167,11 @@ static json_t *found_answer(Decider *decider, const Cli *one, Hash128 key, Diag 
     FoundAnswer found;
     if (!store_find_answer(decider->store, key, one->arena, &found, d)) return NULL;
     if (!recipe_is_fresh(&decider->scripts, &found, decider->job->path, decider->kept)) return NULL;
-    return json_loads(found.answer, 0, NULL); /* NULL where a foreign hand wrote it */
+    return json_loads(found.answer, 0, NULL); /* NULL if another program wrote it */
 }
 
-/* An answer without a list of scripts (they never ended) is not kept: nothing would date it. */
+/* Stores an answer. An answer without a list of scripts (they never ended) is not stored: its age
+ * could not be checked. */
 static void keep_answer(const Decider *decider, Cli *one, Hash128 key, Recipe *recipe,
                         const json_t *row)
 {
@@ -182,7 +183,7 @@ static void keep_answer(const Decider *decider, Cli *one, Hash128 key, Recipe *r
     free(text);
 }
 
-/* One point; its answer is one line of JSON. */
+/* Decides one point and writes its answer as one line of JSON. */
 static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
 {
     const PointJob *job = decider->job;
@@ -225,7 +226,7 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
     json_decref(row);
 }
 
-/* What all keys of this process share. */
+/* Returns the part of the key that all points of this process share. */
 static const char *context_of(const Decider *decider, Diag *d)
 {
     const Options *o = &decider->job->cli->options;
@@ -244,7 +245,8 @@ static void work(void *self, const Worker *worker)
     Arena *kept = arena_new(), *arena = arena_new();
     Diag diag = diag_in(kept);
     Decider decider = {.job = job, .kept = kept, .build = build_name(kept)};
-    /* Points need the same memory one after the other: what one frees the next one takes. */
+    /* Points need the same memory one after the other, so each reuses the memory of the one
+     * before. */
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     const Options *o = &job->cli->options;

@@ -26,7 +26,7 @@ typedef struct SweepRow {
     Ps step_ps, exposed_ps;
     double tokens_per_s, tokens_per_s_per_device, mfu;
     double usd_per_token; /* 0: the price is unknown */
-    const char *unstored; /* why the store did not take it; NULL: it did */
+    const char *unstored; /* why the store refused it; NULL: it is stored */
 } SweepRow;
 typedef LIST(SweepRow) SweepRows;
 
@@ -34,9 +34,9 @@ typedef LIST(SweepRow) SweepRows;
 /* Returns "mesh.tp=2 batch.micro=1", with `before` in front of each setting. */
 const char *sweep_settings(Arena *arena, const SweepKeys *keys, const char *const *values,
                            const char *before);
-/* The same of a point's own settings. */
+/* Returns the settings of one point in the same form. */
 const char *point_text(Arena *arena, const TextList *settings, const char *before);
-bool sweep_order(Cli *cli); /* reads --by; before anything is predicted */
+bool sweep_order(Cli *cli); /* reads --by; called before any prediction */
 /* Ranks the rows and prints them as text, CSV or JSON. */
 void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows);
 

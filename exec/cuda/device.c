@@ -137,7 +137,7 @@ static bool compare(Cuda *c, Rank a, Rank b)
     if (same_device && !c->own.share_device) {
         cuda_fail(c, "device-shared", "ranks %u and %u are both on %s (%s)", a, b, uuid, x->name);
         diag_hint(c->d, "give each rank a device of its own, or say --share-device (slow: "
-                        "for tests of what is computed)");
+                        "for tests of results)");
         return false;
     }
     if (x->nccl != y->nccl)

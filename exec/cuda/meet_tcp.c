@@ -122,7 +122,8 @@ static bool read_failure(Star *s, uint32_t rank, const Head *h)
 {
     char text[MEET_WHY / 2] = "";
     if (h->kind != FAILED || h->bytes >= sizeof text) {
-        snprintf(s->meet->why, MEET_WHY, "rank %u sent what no rank of this run sends", rank);
+        snprintf(s->meet->why, MEET_WHY, "rank %u sent a message that no rank of this run sends",
+                 rank);
         return false;
     }
     if (!receive_all(s, rank, text, (size_t)h->bytes)) return false;

@@ -1,5 +1,5 @@
-/* Parts of each group's features, of fused projections of unequal segments: taken, and given back.
- */
+/* Takes features of each group out of a fused projection of unequal segments, and puts their
+ * gradients back. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/part.c"
 #include "kernels/cpu/real.h"
@@ -13,7 +13,8 @@ BOTH(part_head_grad)
 
 #else
 
-/* Rows, one a group of a token, of `all` elements, of which `n` from `from` on are taken. */
+/* One row for each group of a token. Each has `all` elements; the op takes `n` of them, from `from`
+ * on. */
 typedef struct F(Rows) {
     int64_t n_rows, all, from, n;
 } F(Rows);

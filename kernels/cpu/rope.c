@@ -10,8 +10,8 @@
 #include "kernels/cpu/cpu.h"
 
 /* Returns the angle for each position of pair `e` of E/2. Llama 3.1: wavelengths under context /
- * rope_high keep their frequency. Those over context / rope_low are divided by rope_factor. Those
- * between are blended. */
+ * rope_high keep their frequency. Wavelengths over context / rope_low have their frequency divided
+ * by rope_factor. Wavelengths between the two limits get a blend of both. */
 static double rope_frequency(const Attrs *attrs, int64_t e, int64_t E)
 {
     const double two_pi = 6.283185307179586476925286766559;

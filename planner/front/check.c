@@ -100,7 +100,7 @@ static void hint_mesh(Draft *draft, uint64_t world)
     if (c->devices_per_node > 0 && all % c->devices_per_node == 0)
         str_print(&s, "%snodes = %llu", s.n > 0 ? ", or " : "",
                   (unsigned long long)(all / c->devices_per_node));
-    if (s.n > 0) diag_hint(draft->d, "what would fit: %s", str_text(&s));
+    if (s.n > 0) diag_hint(draft->d, "these would fit: %s", str_text(&s));
 }
 
 /* Replaces -1 by the size that is left. */

@@ -266,7 +266,7 @@ static bool listen_to(Script *s, Draft *draft, Rebuild *b, bool shrink)
     }
     if (damaged)
         diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){draft->config.file, 0},
-                   "the process that evaluates the script sent what cannot be understood");
+                   "the process that evaluates the script sent a record that cannot be understood");
     else if (!s->done && draft->d->n_errors == before)
         explain_end(s, draft, status, state);
     close(s->words);

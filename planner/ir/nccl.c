@@ -37,7 +37,7 @@ const char *nccl_settings_wrong(const NcclSettings *s, const char **hint)
     bool copies = s->registration == NCCL_REGISTER_buffer || s->registration == NCCL_REGISTER_none;
     if (s->cta_policy == NCCL_CTAS_zero && copies) {
         *hint = "register = \"window\"";
-        return "cta_policy zero: copy engines move only what lies in windows";
+        return "cta_policy zero: copy engines only move data in windows";
     }
     if (s->cta_policy == NCCL_CTAS_efficiency && s->registration == NCCL_REGISTER_none) {
         *hint = "register = \"buffer\" or \"window\"";

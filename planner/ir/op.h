@@ -231,7 +231,7 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool c
     X(double, beta2)                                                                               \
     X(double, weight_decay)                                                                        \
     X(double, clip)          /* global-norm bound; 0: no clipping */                               \
-    X(double, smoothing)     /* of labels */                                                       \
+    X(double, smoothing)     /* label smoothing */                                                 \
     X(double, z_loss)        /* coefficient of the squared log-sum-exp */                          \
     X(double, drop)          /* probability of dropping an element; above 0: draws numbers */      \
     X(int64_t, site)         /* of dropout: a part of the key, one for each place in the model */  \
@@ -239,11 +239,11 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool c
     X(int64_t, count_all)    /* xent_loss: count ignored tokens too */                             \
     X(int64_t, rope_context) /* original context length of the scaling */                          \
     X(int64_t, rope_dims)    /* leading elements of E that turn; 0: all */                         \
-    X(int64_t, segment)      /* of a fused projection of equal ones */                             \
-    X(int64_t, first)        /* of a group's features, those that are taken */                     \
+    X(int64_t, segment)      /* which part of a fused projection of equal parts */                 \
+    X(int64_t, first)        /* the first of a group's features that are taken */                  \
     X(int64_t, count)                                                                              \
-    X(int64_t, top_k)     /* experts that a token goes to */                                       \
-    X(int64_t, experts)   /* how many there are */                                                 \
+    X(int64_t, top_k)     /* number of experts of a token */                                       \
+    X(int64_t, experts)   /* number of all experts */                                              \
     X(int64_t, capacity)  /* tokens of a sequence that an expert takes */                          \
     X(int64_t, normalise) /* route: the weights of the chosen experts sum to 1 */                  \
     X(int64_t, lo)        /* range [lo, hi) of a flat buffer, in global elements */                \

@@ -89,7 +89,7 @@ static void refuse_op(Job *job, const Pattern *op)
     }
     if (is_known(op->path))
         diag_error(job->diag, FAULT_input, "ac-matched-nothing", op->loc,
-                   "ac.ops: no '%s' in what is recomputed: nothing would be kept", op->path);
+                   "ac.ops: no '%s' in the recomputed regions: nothing would be kept", op->path);
     else
         diag_error(job->diag, FAULT_input, "ac-unknown-op", op->loc, "ac.ops: '%s' is no op",
                    op->path);
@@ -171,7 +171,7 @@ static const PassOption options[] = {
               "full recomputes each block, selective each attention module. `ac \"full\"` is short "
               "for it."),
     OPTION_AS("ac.every", u32, ac_every, 1, 65536, NULL, 1, "regions",
-              "Recompute only every so-manyth region. Default: each."),
+              "Recompute only every Nth region. Default: each."),
     OPTION_AS("ac.alternate", bool, ac_alternate, 0, 1, NULL, 0, "",
               "true: of a region's products that ops names, only the first, third, ... are kept."),
     OPTION_LIST("ac.modules", modules, ac_modules, 0,
@@ -184,7 +184,7 @@ static const PassOption options[] = {
 };
 
 #define GATHERS_AGAIN                                                                              \
-    "checkpointing applied to what is sharded already breaks the unit boundaries and gathers "     \
+    "checkpointing applied to sharded modules breaks the unit boundaries and gathers "             \
     "inside the recomputation"
 static const PassEdge before[] = {
     {PASS_fsdp2, GATHERS_AGAIN},

@@ -201,12 +201,11 @@ static const PassOption options[] = {
     "gradients would be summed over ranks with other samples only: those that hold the rest of a " \
     "sequence would train a model of their own, each on its part"
 static const PassEdge before[] = {
-    {PASS_float8,
-     "what is converted before sequences are shared out is scaled by whole sequences, of which a "
-     "rank has a part"},
+    {PASS_float8, "linears converted before sequences are shared out use the scales of whole "
+                  "sequences, of which a rank has a part"},
     {PASS_ac,
-     "a region marked before sequences are shared out saves whole ones, and its recomputation "
-     "leaves out the exchange around attention"},
+     "a region marked before sequences are shared out saves whole sequences, and its recomputation "
+     "omits the exchange around attention"},
     {PASS_fsdp2, SUMMED_APART},
     {PASS_zero, SUMMED_APART},
     {PASS_ddp, SUMMED_APART},

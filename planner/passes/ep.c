@@ -50,7 +50,7 @@ static bool pass_ep(Job *job)
     "gradients of experts would be summed over ranks that hold different ones, and come out ep "   \
     "times too large (only ranks with the same experts may share their states and their sums)"
 static const PassEdge before[] = {
-    {PASS_float8, "what is converted before experts are shared out is converted for all of them"},
+    {PASS_float8, "linears converted before experts are shared out are converted for all experts"},
     {PASS_ac,
      "a region marked before experts are shared out saves inputs that other ranks will hold, and "
      "its recomputation leaves out the exchange of tokens"},

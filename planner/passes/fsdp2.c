@@ -197,8 +197,8 @@ static void check_float8(Job *job, const PassConfig *pass)
     if (!float8) return;
     if (o->mp.param || o->mp.reduce || o->mp.output) {
         diag_error(job->diag, FAULT_input, "fsdp2-conflict", pass->loc,
-                   "fsdp2.mp with float8{}: both decide what linears read and make");
-        diag_hint(job->diag, "leave out mp: precision says what float8{} does not");
+                   "fsdp2.mp with float8{}: both decide the types of linears");
+        diag_hint(job->diag, "leave out mp: precision gives the other types");
         return;
     }
     if (!float8->float8.fsdp_gather || (!o->copy && !o->offload)) return;

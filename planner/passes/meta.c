@@ -53,7 +53,7 @@ bool pass_initialise(Job *job)
 }
 
 #define NO_STORAGE                                                                                 \
-    "building without storage afterwards throws away what was made of the parameters until then"
+    "building without storage afterwards throws away all that was done to the parameters"
 static const PassEdge meta_before[] = {
     {PASS_tp, NO_STORAGE},   {PASS_fsdp2, NO_STORAGE},       {PASS_ddp, NO_STORAGE},
     {PASS_zero, NO_STORAGE}, {PASS_materialize, NO_STORAGE}, {PASS_ep, NO_STORAGE},

@@ -106,7 +106,7 @@ static bool find_region(Tile *t)
         for (uint32_t i = 0; i < g->nodes.at[id].n_in && !t->inside[id]; i++)
             if (t->wanted[g->nodes.at[id].in[i]])
                 return refuse(t, &g->nodes.at[id], "tile-region",
-                              "reads what lies between the head and the loss",
+                              "reads a tensor between the head and the loss",
                               "logits that something else needs are needed whole: leave out tile");
     return true;
 }

@@ -83,9 +83,10 @@ static const char *const strategies[] = {
 #define OPTION_CHOICE(member, open, unit, doc)                                                     \
     OPTION_OPEN(choice, member, 0, 1, NULL, open, unit, doc)
 static const PassOption options[] = {
-    OPTION_WORD(zero.strategy, strategies, ZERO_optim_grads_params, "",
-                "What dp_shard shares out: no_shard nothing, optim the optimizer's state (ZeRO-1), "
-                "optim_grads also gradients (ZeRO-2), optim_grads_params also weights (ZeRO-3)."),
+    OPTION_WORD(
+        zero.strategy, strategies, ZERO_optim_grads_params, "",
+        "The state that dp_shard shards: no_shard nothing, optim the optimizer's state (ZeRO-1), "
+        "optim_grads also gradients (ZeRO-2), optim_grads_params also weights (ZeRO-3)."),
     OPTION(u32, zero.prefetch, 0, 64, 1, "units", "Units that are gathered ahead of their use."),
     OPTION_LIST("zero.units", modules, zero.units, offsetof(PassConfig, zero.has_units), NULL,
                 "the blocks", "",
@@ -106,7 +107,7 @@ static const PassOption options[] = {
     OPTION_CHOICE(zero.average_in_collective, "false", "",
                   "Refused: the loss is already divided by the tokens of the whole step."),
     OPTION_CHOICE(zero.calculate_per_token_loss, "true", "",
-                  "true is what Tandem always does: gradients are sums, the loss is divided by the "
+                  "true is Tandem's only behaviour: gradients are sums, the loss is divided by the "
                   "tokens of the step."),
     OPTION_FLAG(zero.fsdp_double_buffer, 0, "",
                 "true: units of equal size take turns in two fixed buffers."),

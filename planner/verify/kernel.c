@@ -60,7 +60,8 @@ static void check_turn(Verifier *v, Pc pc, const Instr *before, bool is_second)
         verify_report(v, RULE, pc, "%s stands in kernel %u behind nothing that quantises",
                       op_info(in->op)->name, in->fuse);
     else if (program_arg(p, in, 0) != program_arg(p, before, before->n_in))
-        verify_report(v, RULE, pc, "does not transpose what kernel %u quantises", in->fuse);
+        verify_report(v, RULE, pc, "does not transpose the tensor that kernel %u quantises",
+                      in->fuse);
 }
 
 /* No other part may touch bytes that an earlier part sums over rows. */
@@ -76,8 +77,8 @@ static void check_sums(Verifier *v, Pc first, Pc pc)
                 if (verify_overlap(p, program_arg(p, part, part->n_in + j), program_arg(p, in, i)))
                     verify_report(
                         v, RULE, pc,
-                        "has to do with what %s (%u) sums over the rows of kernel %u, and "
-                        "which is whole only when it ends",
+                        "uses a sum of %s (%u) over the rows of kernel %u, which is whole "
+                        "only when the kernel ends",
                         op_info(part->op)->name, at, in->fuse);
     }
 }

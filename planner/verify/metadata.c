@@ -227,7 +227,7 @@ static void check_communications(Verifier *v)
         if (is_message && !in->unit) {
             want = of_message(v, writer, pc);
             if (want != UINT32_MAX && want != in->microbatch)
-                verify_report(v, RULE, pc, "carries what is of micro-batch %u", want);
+                verify_report(v, RULE, pc, "carries data of micro-batch %u", want);
         } else if (verify_is_comm(in)) {
             neighbours(p, pc, &before, &behind);
             if (in->microbatch != before && in->microbatch != behind)
@@ -299,7 +299,7 @@ static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, b
     const bool weight = at->tensor && v->g->tensors.at[at->tensor].role == ROLE_param;
     if (use & USE_weight) return c == CATEGORY_parameter ? NULL : "is updated as a parameter";
     if (use & USE_moment) return c == CATEGORY_optimizer ? NULL : "is updated as a moment";
-    if (use & USE_gradient) return c == CATEGORY_gradient ? NULL : "is what an update reads";
+    if (use & USE_gradient) return c == CATEGORY_gradient ? NULL : "is read by an update";
     if (use & USE_scalar) return c == CATEGORY_state ? NULL : "is state, or a number of the step";
     if (use & USE_input) return c == CATEGORY_input ? NULL : "is drawn from the data";
     if (use & USE_gathered) return c == CATEGORY_gathered ? NULL : "is gathered weights";

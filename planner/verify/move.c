@@ -162,13 +162,14 @@ static bool check_gather(Move *m)
 {
     AxisSet axes = m->in->axes;
     int8_t on = m->a.layout.on[__builtin_ctz(axes)];
-    if (!layout_is_split(on)) return complain(m, "gathers what is not split over its group");
+    if (!layout_is_split(on))
+        return complain(m, "gathers a tensor that is not split over its group");
     int d = layout_dim(on);
     AxisSet all = layout_axes_split(&m->a.layout, d);
     if (!same_dims(m) || !keeps_deals(m, d)) return false;
     if (!changes(m, axes, on, WHOLE, "gathers other axes than its group")) return false;
     if (!innermost(axes, all)) return complain(m, "gathers outer parts before inner ones");
-    if (m->val.packed_dim) return complain(m, "gathers what is packed");
+    if (m->val.packed_dim) return complain(m, "gathers a packed tensor");
     const bool nested = nests(m, &m->b, &m->a, d, axes);
     const uint8_t chunks = chunks_of(m, &m->a, d, axes);
     if (m->v->p->buffers.at[m->to].packed) {
@@ -223,7 +224,7 @@ static bool check_mean(Move *m)
     if (layout_axes_partial(&m->a.layout) & axes)
         return complain(m, "averages partial sums: that is no substitute for their sum");
     if (!same_dims(m) || !keeps_deals(m, -1)) return false;
-    if (!changes(m, axes, WHOLE, WHOLE, "averages what its members do not hold alike"))
+    if (!changes(m, axes, WHOLE, WHOLE, "averages a tensor that its members do not hold alike"))
         return false;
     const Piece *p = value_pieces(m->v, &m->val, &single, &n);
     for (uint32_t i = 0; i < n; i++)
@@ -238,7 +239,8 @@ static bool check_all_reduce(Move *m)
     AxisSet axes = m->in->axes;
     int8_t on = m->a.layout.on[__builtin_ctz(axes)];
     if (verify_attrs(m->v, m->pc)->reduce == REDUCE_mean) return check_mean(m);
-    if (!layout_is_partial(on)) return complain(m, "reduces what is not partial on its group");
+    if (!layout_is_partial(on))
+        return complain(m, "reduces a tensor that is not partial on its group");
     if (!same_dims(m) || !keeps_deals(m, -1)) return false;
     if (!changes(m, axes, on, WHOLE, "reduces other axes than its group")) return false;
     if (verify_attrs(m->v, m->pc)->reduce != (on == PARTIAL_MAX ? REDUCE_max : REDUCE_sum))
@@ -275,20 +277,20 @@ static bool check_same(Move *m)
 {
     return same_dims(m) && keeps_deals(m, -1) &&
            changes(m, 0, WHOLE, WHOLE, "changes the layout") &&
-           (!m->val.packed_dim || m->in->op == OP_copy || complain(m, "reads what is packed"));
+           (!m->val.packed_dim || m->in->op == OP_copy || complain(m, "reads a packed tensor"));
 }
 
 static bool check(Move *m)
 {
     OpKind op = m->in->op;
     if (op == OP_slice)
-        return !m->val.packed_dim ? check_slice(m) : complain(m, "cuts what is packed");
+        return !m->val.packed_dim ? check_slice(m) : complain(m, "cuts a packed tensor");
     if (op == OP_pack || op == OP_unpack) return check_pack(m, op == OP_pack);
     if (op == OP_all_gather) return check_gather(m);
     if (op == OP_reduce_scatter) return check_scatter(m);
     if (op == OP_all_to_all) return check_all_to_all(m);
     if (op == OP_all_reduce)
-        return !m->val.packed_dim ? check_all_reduce(m) : complain(m, "reduces what is packed");
+        return !m->val.packed_dim ? check_all_reduce(m) : complain(m, "reduces a packed tensor");
     return check_same(m);
 }
 

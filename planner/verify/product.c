@@ -45,15 +45,16 @@ void verify_product_part(Verifier *v, Pc pc, const Instr *product, const Instr *
     } else if (before->op == OP_bias_grad) {
         verify_report(v, RULE, pc, "%s follows a sum in kernel %u", name, in->fuse);
     } else if (sums && (before != product || !reads(v, product, program_arg(p, in, 0)))) {
-        verify_report(v, RULE, pc, "sums what the product of kernel %u does not read", in->fuse);
+        verify_report(v, RULE, pc, "sums a buffer that the product of kernel %u does not read",
+                      in->fuse);
     } else if (!sums && !op_is_rowwise(in->op)) {
         verify_report(v, RULE, pc, "%s does not go with the product of kernel %u", name, in->fuse);
     } else if (!sums && !reads(v, in, made_by(v, before))) {
-        verify_report(v, RULE, pc, "does not go on with what kernel %u has made", in->fuse);
+        verify_report(v, RULE, pc, "does not use the result of kernel %u", in->fuse);
     } else if (!sums &&
                elements[all[made_by(v, in)].shape] != elements[all[made_by(v, product)].shape]) {
         verify_report(v, RULE, pc, "kernel %u has parts of different sizes", in->fuse);
     } else if (overwrites_operand(v, product, in)) {
-        verify_report(v, RULE, pc, "writes over what the product of kernel %u reads", in->fuse);
+        verify_report(v, RULE, pc, "overwrites an input of the product of kernel %u", in->fuse);
     }
 }

@@ -171,7 +171,7 @@ static void check_comm(Verifier *v, Pc pc)
     if (!in->match || in->match >= v->plan->n_match)
         verify_report(v, RULE, pc, "match %u of %u", in->match, v->plan->n_match);
     if (verify_attrs(v, pc)->dim || verify_attrs(v, pc)->parts)
-        verify_report(v, RULE, pc, "names a dimension: what it changes, its buffers say");
+        verify_report(v, RULE, pc, "names a dimension, which its buffers already state");
     if (in->stream == STREAM_compute || in->stream == STREAM_host)
         verify_report(v, RULE, pc, "a communication cannot run on stream %s",
                       stream_name(in->stream));

@@ -101,7 +101,8 @@ void verify_values(Verifier *v)
         all = all && runs[v->program].ended;
         trains = trains && v->p->purpose == PURPOSE_train;
         if (!runs[v->program].ended)
-            verify_report(v, "verify-layout", runs[v->program].pc, "receives what nobody sends");
+            verify_report(v, "verify-layout", runs[v->program].pc,
+                          "receives a message that nobody sends");
     }
     v->p = NULL;
     if (all && trains) value_homes_of_state(v);

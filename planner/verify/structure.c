@@ -271,8 +271,9 @@ static void check_units(Verifier *v)
             times[t]++;
             const Tensor *p = &g->tensors.at[t];
             if (p->flat_offset < end || p->flat_offset > unit->elements)
-                verify_report(v, "verify-coverage", 0, "%s overlaps what lies before it in unit %s",
-                              p->name, unit->name);
+                verify_report(v, "verify-coverage", 0,
+                              "%s overlaps the parameter before it in unit %s", p->name,
+                              unit->name);
             if (p->rest_dtype != unit->rest_dtype || p->reduce_dtype != unit->reduce_dtype ||
                 (p->dtype != unit->dtype && unit->dtype != DT_e4m3))
                 verify_report(v, "verify-dtype", 0,

@@ -121,7 +121,7 @@ static void add_outputs(Tiles *t, NodeId id, Part part)
         }
         const bool again = t->of[out].hi != 0;
         if (again && !same_tokens(t->of[out], part))
-            report(t, id, "adds to what is of other tokens", part, t->of[out]);
+            report(t, id, "adds to a value of other tokens", part, t->of[out]);
         t->made[out] = again ? value_add(t->made[out], made) : made;
         t->of[out] = part;
     }
@@ -170,7 +170,8 @@ void verify_tiles(Verifier *v)
         const TensorId from = g->nodes.at[id].in[0];
         const int dim = roles_dim(&t.roles[from], INDEX_tokens);
         if (dim < 0) {
-            report(&t, id, "takes tokens of what has none", (Part){0, 0, 0}, (Part){0, 0, 0});
+            report(&t, id, "takes tokens of a tensor that has none", (Part){0, 0, 0},
+                   (Part){0, 0, 0});
             continue;
         }
         const int64_t all = g->tensors.at[from].dim[dim];

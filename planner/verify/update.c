@@ -157,7 +157,7 @@ void value_mean(Verifier *v, Pc pc)
     }
     if (!(product > 1 - 1e-9 && product < 1 + 1e-9))
         verify_report(v, "verify-scale", pc,
-                      "multiplies by %.17g what was scaled by %.17g: not 1 in all",
+                      "multiplies by %.17g a value scaled by %.17g: the product is not 1",
                       verify_attrs(v, pc)->scale, v->loss_scale);
     for (uint32_t j = 0; j < 2; j++) {
         Val out = {.bad = bad || !of[1]};
@@ -298,7 +298,7 @@ static const char *fault_of_rule(const Instr *in, const Attrs *a)
         return "decays its moments by factors that are not in [0, 1)";
     if (!(a->eps >= 0 && a->eps < INFINITY)) return "adds an eps that is negative or not finite";
     if (!(a->weight_decay >= 0 && a->weight_decay < INFINITY))
-        return "decays weights by what is negative or not finite";
+        return "decays weights by a number that is negative or not finite";
     if (in->op == OP_sgd && (a->beta1 != 0 || a->beta2 != 0 || a->eps != 0))
         return "has the attributes of another rule";
     return memcmp(&rest, &none, sizeof rest) == 0 ? NULL : "has the attributes of another op";
@@ -457,7 +457,7 @@ static void end_of_gather(Verifier *v)
         bool its = value_same(val.vn, value_of_tensor(v, t, 0)) ||
                    value_same(val.vn, value_moment(1, t)) || value_same(val.vn, value_moment(2, t));
         if (!its)
-            verify_report(v, "verify-coverage", 0, "what is gathered as %s is %s",
+            verify_report(v, "verify-coverage", 0, "the tensor gathered as %s is %s",
                           v->g->tensors.at[t].name, value_name(v, val.vn));
         const Layout whole = {{0}};
         if (!layout_equal(&value_shape_at(v, val.shape)->layout, &whole))

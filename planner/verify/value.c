@@ -302,7 +302,7 @@ static void report_reading(Reading *r, const char *fault)
         AxisSet unsummed = layout_axes_partial(&value_shape_at(v, x->shape)->layout);
         unsummed &= (AxisSet)~layout_axes_partial(&value_shape_at(v, r->shape)->layout);
         if (unsummed)
-            fault = arena_print(v->arena, "holds what is still partial on %s",
+            fault = arena_print(v->arena, "holds a value that is still partial on %s",
                                 mesh_axes_text(v->arena, &v->plan->mesh, unsummed));
         Piece single;
         uint32_t n;

@@ -21,7 +21,7 @@ void verify_purity(Verifier *v)
         if (flags & (OP_STATE | OP_ONCE | OP_SOURCE))
             verify_report(v, "verify-purity", pc, "recomputation must not %s",
                           flags & OP_SOURCE ? "draw new samples"
-                                            : "touch what lives between steps");
+                                            : "touch state that lives between steps");
         for (uint32_t i = in->n_in; i < in->args.n; i++) {
             uint64_t offset;
             BufferId root = program_root(v->p, program_arg(v->p, in, i), &offset);

@@ -1,5 +1,5 @@
--- Mixtral 8x7B on 32 H100: a layer's experts over eight pairs of ranks, each cut in two by tp; what is no expert is sharded
--- over all 16 data ranks.
+-- Mixtral 8x7B on 32 H100: a layer's experts lie on eight pairs of ranks, each expert cut in two by tp. All other
+-- parameters are sharded over all 16 data ranks.
 return plan {
   model = require "models.mixtral" "8x7b",
   cluster = require "clusters.dgx_h100" { nodes = 4 },

@@ -33,7 +33,7 @@ local function read_factor(who, value)
   if value == "all" then return value end
   if type(value) == "string" then
     core.fail("unknown-word", ("%s: capacity_factor = '%s'"):format(who, value),
-      "a number, or \"all\": no token is dropped, whoever chooses what")
+      "a number, or \"all\": no token is dropped, for any choice of experts")
   end
   local factor = check.number(who, "capacity_factor", value, 1.25)
   if factor <= 0 then

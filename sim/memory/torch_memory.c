@@ -28,10 +28,11 @@ typedef struct Replay {
     LIST(Pending) pending;            /* [0] none */
     LIST(uint64_t) returned;          /* sizes of which a tensor is kept */
     Pc update_first, update_last;     /* the optimizer's instructions; 0: it makes nothing */
-    uint64_t update_bytes;            /* ... and what it makes for all of them */
+    uint64_t update_bytes;            /* ... and the bytes that it allocates for all of them */
 } Replay;
 
-/* Of a weight that is not trained: its gradient, or the optimizer's state of it. */
+/* True for a buffer of a weight that is not trained: its gradient, or the optimizer's state of
+ * it. */
 static bool is_frozen(const Replay *r, const Buffer *b)
 {
     return r->runtime->frozen_base && b->unit != 0 &&

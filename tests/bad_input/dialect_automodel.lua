@@ -1,4 +1,4 @@
--- Everything that is wrong is told at once, each with its line.
+-- All mistakes are reported at once, each with its line.
 return require "dialects.automodel" {
   world_size = 8,
   seq_length = 64,

@@ -1,4 +1,4 @@
--- What miles-credit refuses and what it lets pass, together.
+-- Mistakes that miles-credit refuses, together with mistakes that it accepts.
 return require "dialects.credit" {
   world_size = 8,
   seq_length = 64,

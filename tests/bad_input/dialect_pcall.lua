@@ -1,4 +1,4 @@
--- An error that a library reported is not undone by catching what follows it.
+-- An error that a library reported stays, even if the script catches the error that follows it.
 local nn = require "tandem.nn"
 local kf = require "dialects.kempnerforge"
 local fine = pcall(kf, { world = 3, model = { dim = 65 } })

@@ -1,4 +1,4 @@
--- One parameter starts with whatever its memory held.
+-- One parameter has no initialiser, so it would start with the old content of its memory.
 local nn = require "tandem.nn"
 return plan {
   model = nn.module {

@@ -1,4 +1,4 @@
--- The whole model on every device.
+-- Materialised before it is sharded, the whole model would be on every device.
 return plan {
   model = require "models.llama" "tiny",
   cluster = require "clusters.dgx_h100" { nodes = 1 },

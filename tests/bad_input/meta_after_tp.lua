@@ -1,4 +1,4 @@
--- What tensor parallelism made is thrown away.
+-- The result of tensor parallelism would be thrown away.
 return plan {
   model = require "models.llama" "tiny",
   cluster = require "clusters.dgx_h100" { nodes = 1 },

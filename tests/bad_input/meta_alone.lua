@@ -1,4 +1,4 @@
--- Built without storage, and never given any.
+-- The model is built without storage, and no pass gives it any.
 return plan {
   model = require "models.llama" "tiny",
   cluster = require "clusters.dgx_h100" { nodes = 1 },

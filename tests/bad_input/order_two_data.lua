@@ -1,4 +1,4 @@
--- The list that a hint advises has one data pass: two are refused.
+-- Two data passes are refused, so the list in the hint has one.
 return plan {
   model = require "models.llama" { size = "tiny" },
   batch = { global = 16, micro = 2, seq = 64 },

@@ -1,4 +1,4 @@
--- Each pass has a mistake of its own: all are told, not only the first one's.
+-- Each pass has a mistake of its own, and all are reported, not only the first.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 4, heads = 6, kv_heads = 6, dim = 96 },
   cluster = require "clusters.local_cpu" {},

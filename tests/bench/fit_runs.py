@@ -6,7 +6,7 @@ made least is the mean of |ln(predicted / measured)|, which no single bad row mo
 
     tests/bench/fit_runs.py build/release/tandem RUNS.csv
 
-Of frameworks with many rows each so-many-th is used (EVERY)."""
+Of frameworks with many rows, every Nth row is used (EVERY)."""
 import csv
 import json
 import math

@@ -236,7 +236,7 @@ static void check_sum_and_norm(DType t, int64_t rows, int64_t width, bool layer,
 {
     Value x = value_of(t, 3, rows, width, 1), more = value_of(t, 3, rows, width, 2);
     Value weight = value_of(t, 1, 0, width, 3), bias = value_of(t, 1, 0, width, 4);
-    Value out[2][4]; /* sum, y, mean or r, r */
+    Value out[2][4]; /* sum and y of a norm with a sum, mean or r, r */
     CudaError error;
     for (int fused = 0; fused < 2; fused++) {
         for (int k = 0; k < 2; k++) out[fused][k] = value_of(t, 3, rows, width, 6);

@@ -1,5 +1,5 @@
-/* CUDA kernels of routing where numbers are equal, infinite or none: what tests of random numbers
- * do not meet. */
+/* CUDA kernels of routing with equal, infinite or NaN logits, which tests with random numbers do
+ * not meet. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,8 @@
 #include "kernels/cuda/workspace.h"
 #include "tests/cuda/compare.h"
 
-/* Of equal logits the first, 0 and -0 being equal; all negative; more experts than a warp. */
+/* Of equal logits the first wins, and 0 equals -0. Covers all negative logits, and more experts
+ * than a warp has lanes. */
 static void ties_go_to_the_first(void **state)
 {
     (void)state;
@@ -44,8 +45,8 @@ static void ties_go_to_the_first(void **state)
     compare_free();
 }
 
-/* Where logits are not numbers the ids are still distinct, and what is not comes first: as the CPU
- * has it, wherever it stands, and whatever else is infinite. */
+/* If logits are NaN the ids must still be distinct, and a NaN comes first, as on the CPU: at any
+ * place, and beside infinite logits. */
 static void routing_keeps_what_is_no_number(void **state)
 {
     (void)state;
@@ -80,8 +81,8 @@ static void routing_keeps_what_is_no_number(void **state)
     compare_free();
 }
 
-/* The balance of a sequence with one logit that is no number is none; another sequence's stays, and
- * so does what all others are charged. */
+/* The balance of a sequence with a NaN logit is NaN. The balance of another sequence stays, and so
+ * do the charges of all others. */
 static void a_balance_of_no_number_is_seen(void **state)
 {
     (void)state;

@@ -349,7 +349,7 @@ static void recomputation_writes_no_state(void **state)
         if (op_info(p->code.at[pc].op)->flags & OP_ONCE)
             assert_int_equal(p->code.at[pc].phase, PHASE_forward);
     p->code.at[find(p, OP_normalise, 0)].phase = PHASE_recompute;
-    is_named(plan, "verify-purity", "recomputation must not touch what lives between steps");
+    is_named(plan, "verify-purity", "recomputation must not touch state that lives between steps");
 }
 
 static void each_is_advanced_by_one_node(void **state)

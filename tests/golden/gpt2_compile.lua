@@ -1,4 +1,4 @@
--- Products with what goes along with them: biases, GELU and residuals, the sums of biases' gradients.
+-- Products fused with other ops: biases, GELU and residuals, and the sums of biases' gradients.
 return plan {
   model = require "models.gpt2" { size = "tiny", layers = 1 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

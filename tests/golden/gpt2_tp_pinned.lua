@@ -1,5 +1,5 @@
--- Biases cut with columns and whole with rows; gradients of what both ranks hold alike are averaged over
--- tp, after the sums of those that come in parts.
+-- Biases are cut with columns and whole with rows. Gradients of parameters that both ranks hold alike are
+-- averaged over tp, after partial gradients are summed.
 return plan {
   model = require "models.gpt2" { size = "tiny", layers = 1 },
   cluster = require "clusters.local_cpu" {},

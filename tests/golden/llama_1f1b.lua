@@ -1,4 +1,4 @@
--- Two pipeline stages under 1F1B, FSDP2 over 2 on each: what a stage receives, sends and holds.
+-- Two pipeline stages under 1F1B, FSDP2 over 2 on each: the messages and buffers of a stage.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 3 },
   cluster = require "clusters.local_cpu" {},

@@ -1,4 +1,4 @@
--- Kernels of ops by rows, made before the blocks are sharded; silu goes down to the product.
+-- Rowwise ops joined to kernels before the blocks are sharded; silu moves down to its product.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 2 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

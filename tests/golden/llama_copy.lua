@@ -1,4 +1,4 @@
--- FSDP2's own order: cast and pack, gather, a buffer each weight; gradients packed, then reduced.
+-- FSDP2's own order: shards are cast, packed and gathered to a buffer for each weight; gradients packed, then reduced.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 2 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

@@ -1,6 +1,6 @@
 -- Tensorwise 8-bit products in sequence parallel pairs over 2 and FSDP2 over 4: the largest magnitude
--- of each tensor over all who hold a part of it, gathers of one byte a value, weights quantised again
--- in the backward pass.
+-- of each tensor is taken over all ranks that hold a part, gathers move one byte a value, and weights are
+-- quantised again in the backward pass.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 1 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

@@ -1,5 +1,5 @@
--- llama_float8 compiled: the largest magnitude of what a norm, its gradient or a gated feed-forward makes
--- is found by the kernel that makes it.
+-- llama_float8 compiled: the kernel of a norm, its gradient or a gated feed-forward also finds the largest
+-- magnitude of its output.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 1 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

@@ -1,5 +1,5 @@
--- 8-bit products of Hopper read operands along what they sum: the transposed copy is made in the kernel
--- that quantises, kept in the place of what it is a copy of, and made again where attention is.
+-- 8-bit products of Hopper need operands stored along the summed index. The quantising kernel makes the
+-- transposed copy, which is kept instead of the original, and recomputed where attention is.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 1 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },

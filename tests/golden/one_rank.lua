@@ -1,4 +1,4 @@
--- No parallelism: what every other plan must agree with.
+-- No parallelism: every other plan must give the same result.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 1 },
   cluster = require "clusters.local_cpu" {},

@@ -18,7 +18,7 @@ static struct Target {
     bool captures;
     uint32_t n_launches;
     uint32_t n_shared_most; /* bytes that a block may ask for */
-    uint32_t capability;    /* the device's, whatever a test says in the context */
+    uint32_t capability;    /* of the device, for any value in a test's context */
     CudnnAttention *cudnn;  /* NULL: not installed */
     CudaAttentionLibrary attention;
 } the;
@@ -98,8 +98,8 @@ CudaControl *target_control(void)
     return the.control;
 }
 
-/* Its blocks may ask for what those of that capability may. (CUDA C++ Programming Guide, technical
- * specifications per compute capability.) */
+/* Returns true if the device's blocks may use all that blocks of that capability may use. (CUDA C++
+ * Programming Guide, technical specifications per compute capability.) */
 bool target_has(uint32_t compute_capability)
 {
     uint32_t kib = compute_capability == 80 || compute_capability == 87             ? 163
@@ -136,7 +136,7 @@ static uint32_t kernels_of(cudaGraph_t graph)
     return n_kernels;
 }
 
-/* What was captured, as a step of the backend runs it. */
+/* Runs the captured launches in the way of a backend's step. */
 static void launch_captured(bool launched)
 {
     cudaGraph_t graph = NULL;

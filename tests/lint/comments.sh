@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tables in comments whose columns the formatter has run together: a row that begins where sentences
-# begin, with a gap of columns behind it; or a brace that closes what no line of it opened. Rows that
-# are indented by three spaces stay as they are written.
+# Finds tables in comments whose columns the formatter has joined. Such a row begins at the column
+# of sentences and has a gap of several spaces, or has a closing brace without its opening one. Rows
+# that are indented by three spaces stay as they are written.
 lint=$(dirname "$(realpath "$0")")
 cd "${1:-.}" || exit 1
 sh "$lint/files.sh" '*.c' '*.h' '*.cu' '*.cuh' | xargs -r awk '

@@ -1,6 +1,6 @@
 -- expect: ok mesh tp=4
 -- expect: warning[not-applied] fsdp2{} is asked for but mesh.dp_shard is 1: parameters stay whole
--- instead: a mesh without data axes is a legal mesh; that fsdp2{} then does nothing is said, not silent
+-- instead: a mesh without data axes is legal, and a warning says that fsdp2{} then does nothing
 return plan {
   model = require "models.llama" { size = "tiny", kv_heads = 4 },
   batch = { global = 1, micro = 1, seq = 64 },

@@ -1,5 +1,5 @@
 -- expect: ok local output_head.weight 64,12565 | parameters 6498624 | equal
--- instead: a vocabulary that tp does not divide is dealt unevenly, with padding that enters no sum
+-- instead: a vocabulary that tp does not divide is split unevenly, with padding that no sum includes
 return require "dialects.kempnerforge" {
   world = 4,
   model = { dim = 64, n_layers = 1, n_heads = 8, vocab_size = 50257 },

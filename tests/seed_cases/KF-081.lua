@@ -1,5 +1,5 @@
 -- expect: ok experts 3 | local layers.0.mlp.w1.weight 3,64,256
--- Experts are packed, asked for or not; that the product of all is that of one after the other:
+-- Experts are always packed, on request or not. Their joint product equals one product after the other:
 -- tests/unit/test_experts_dense.c.
 return require "dialects.kempnerforge" {
   world = 1,

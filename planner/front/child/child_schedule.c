@@ -188,8 +188,8 @@ static void check_comm(const Csv *csv, const Cells *cells, uint32_t i)
     uint32_t compute = forward ? own->forward : own->backward;
     if (!compute || csv->tokens.at[compute - 1].row != t->row)
         bad_comm(csv, t, "is not on the line of its stage's action");
-    if (send && compute > i + 1) bad_comm(csv, t, "comes before what it sends is made");
-    if (!send && compute < i + 1) bad_comm(csv, t, "comes after what it brings was read");
+    if (send && compute > i + 1) bad_comm(csv, t, "comes before the action that makes its data");
+    if (!send && compute < i + 1) bad_comm(csv, t, "comes after the action that reads its data");
     bool up = forward == send; /* the peer is the next stage */
     if (up ? t->stage + 1 == cells->n_stages : t->stage == 0)
         bad_comm(csv, t, "has no stage at its other end");

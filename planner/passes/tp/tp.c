@@ -265,8 +265,8 @@ static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
     const TpOptions *o = &pass->tp;
     if (pass_ranks(config, PASS_tp) > 1 && o->keep_gathered && !o->sequence && !o->plan.n)
         diag_warning(d, "not-applied", pass->loc,
-                     "tp{}: keep_gathered = true without sequence: what column linears read "
-                     "is whole and is not gathered");
+                     "tp{}: keep_gathered = true without sequence: the inputs of column "
+                     "linears are whole and not gathered");
 }
 
 const PassSpec pass_spec_tp = {

@@ -464,7 +464,7 @@ static void imported_collectives_are_used(void **state)
     CommandResult slow = COMMAND(arena, 60, "sim", plan, "--db", db, "--machine", "slow");
     assert_int_equal(plain.exit_code + slow.exit_code, 0);
     assert_int_equal(other.exit_code, 2); /* an error instead of silently ignoring the request */
-    assert_non_null(strstr(other.err, "it has what was measured on 'slow'"));
+    assert_non_null(strstr(other.err, "it has measurements of 'slow'"));
     const char *a = strstr(plain.out, "step  "), *c = strstr(slow.out, "step  ");
     assert_true(a != NULL && c != NULL);
     assert_true(strncmp(a, c, strcspn(a, "\n")) != 0);

@@ -235,7 +235,7 @@ static void a_found_point_is_looked_up(void **state)
     arena_free(arena);
 }
 
-/* What makes a plan again is in the store: exported, it gives the same plan. */
+/* The store has the recipe of a plan. The exported recipe must give the same plan. */
 static void a_stored_plan_is_made_again(void **state)
 {
     (void)state;

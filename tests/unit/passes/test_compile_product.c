@@ -224,7 +224,7 @@ static void false_kernels_are_refused(void **state)
     p = &bad->programs.at[0];
     BufferId out = program_arg(p, &p->code.at[gelu], 1);
     p->buffers.at[out].offset = p->buffers.at[program_arg(p, &p->code.at[product], 0)].offset;
-    assert_refused(bad, "writes over what the product");
+    assert_refused(bad, "overwrites an input of the product");
 
     bad = mutate_copy(plan, arena); /* a part that waits for another stream */
     p = &bad->programs.at[0];

@@ -202,7 +202,7 @@ static void what_is_no_pair(void **state)
     rejected(&c, "follows a transposed copy");
     c = pair_of(&t); /* a copy of another tensor: one of the same shape that was quantised before */
     c.p->args.at[c.p->code.at[c.pair + 1].args.first] = program_arg(c.p, &c.p->code.at[c.pair], 0);
-    rejected(&c, "does not transpose what kernel");
+    rejected(&c, "does not transpose the tensor that kernel");
 }
 
 /* A product that reads the operand itself although its form needs the copy, or that reads the copy

@@ -390,7 +390,8 @@ static Tensor *fused_weight(Plan *bad)
     return NULL;
 }
 
-/* A checkpoint's weight, cut in halves: nothing says any more that groups come first. */
+/* The weight of a checkpoint, cut in halves. Without `order`, nothing records that its features are
+ * stored by groups. */
 static Plan *fused_cut_as_one_matrix(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);

@@ -300,7 +300,7 @@ static void used_after_it_was_given_away(void **state)
     plans_instr(c.plan, p,
                 &(PlansInstr){.op = OP_fill, .stream = STREAM_compute, .out = {y}, .after = {2}});
     plans_instr(c.plan, p, &(PlansInstr){.op = OP_fill, .stream = STREAM_compute, .out = {1}});
-    ends(&c, VERIFY_races, "verify-race", "uses buffer 1, bytes of which were given to buffer 3");
+    ends(&c, VERIFY_races, "verify-race", "uses buffer 1 after bytes of it passed to buffer 3");
 }
 
 /* Members of a launch group start together, so the second must not need the first. */

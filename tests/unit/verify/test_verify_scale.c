@@ -108,7 +108,7 @@ static void norm_over_replicas(void **state)
     Pc pc = spoiled_find(&c, OP_all_reduce, STREAM_dp_reduce, PHASE_update, 2);
     while (c.p->code.at[pc].axes != mesh_axes(&c.plan->mesh, AXIS_tp)) pc++;
     c.p->code.at[pc].axes |= mesh_axes(&c.plan->mesh, AXIS_dp_replicate);
-    spoiled_rejected(&c, "verify-layout", "reduces what is not partial on its group");
+    spoiled_rejected(&c, "verify-layout", "reduces a tensor that is not partial on its group");
 }
 
 static void norm_of_one_rank(void **state)
