@@ -170,8 +170,8 @@ NodeId graph_product(const Graph *g, TensorId t);
 bool graph_is_statistic(const Graph *g, TensorId t);
 bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d);
 Dims graph_dims(const Graph *g, TensorId t);
-/* The role of each dimension of each tensor [tensor]: by the rows of the ops that touch it, and
- * through `...` from their inputs. */
+/* The roles of a tensor's dimensions; graph_roles returns one for each tensor. They come from the
+ * rows of the ops that touch it. Dimensions behind `...` have the roles of the op's input. */
 typedef struct DimRoles {
     uint8_t of[MAX_DIMS]; /* IndexRole */
 } DimRoles;

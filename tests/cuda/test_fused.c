@@ -212,8 +212,8 @@ static void sums_of_what_is_not_finite(void **state)
             }
 }
 
-/* Runs that must stay separate: other logits, the maximum of others, two of a kind, no maximum
- * first. */
+/* Runs that must not become one kernel: with other logits, with the maximum of other logits, with
+ * two ops of one kind, or without the maximum in front. */
 static void what_is_no_such_run(void **state)
 {
     (void)state;

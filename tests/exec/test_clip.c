@@ -127,7 +127,8 @@ static void a_double_count_is_named(void **state)
     (void)state;
     Row row = {1, 2, 2, 2, ZERO_optim};
     Tiny t = tiny_of(&row);
-    t.zero_options = (ZeroOptions){.has_units = true, .bucket_size = 1}; /* a unit a parameter */
+    t.zero_options =
+        (ZeroOptions){.has_units = true, .bucket_size = 1}; /* one unit for each parameter */
     Plan *plan = tiny_plan(&t, false, arena, &diag);
     assert_non_null(plan);
     assert_true(verify_plan(plan, VERIFY_all, false, &diag));

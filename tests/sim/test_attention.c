@@ -1,5 +1,5 @@
-/* The cost of flash attention: by hand where its structure decides, and against published rates as
- * a whole (no single row decides). */
+/* The cost of flash attention, computed by hand where its structure determines it, and compared
+ * with all published rates together (no single row decides). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* The cost of kernels that move memory and of products of groups: by hand where their structure
- * decides, and on every published row of a sample. */
+/* The cost of kernels that move memory and of products of groups, computed by hand where their
+ * structure determines it, and compared with every published row of a sample. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,7 +81,7 @@ static void groups_are_tiles_of_each(void **state)
     assert_true(close_to(kernel_grouped_gemm_s(&d, DT_bf16, 6, more, 512, 4096, &fit), 2 * tile_s));
     assert_true(
         close_to(kernel_grouped_gemm_s(&d, DT_bf16, 4, uneven, 512, 4096, &fit), 2 * tile_s));
-    d.arch = "cpu"; /* rows are rows */
+    d.arch = "cpu"; /* the CPU has no tiles, so only the number of rows counts */
     assert_true(close_to(kernel_grouped_gemm_s(&d, DT_bf16, 4, uneven, 512, 4096, &fit),
                          2. * 512 * 512 * 4096 / 10e12));
 }

@@ -1,5 +1,5 @@
-/* Boxes of PCIe link by link, domains wider than a board, and the channels of messages: by hand
- * from NCCL's numbers and rules, and one published log. */
+/* PCIe boxes link by link, domains wider than a board, and the channels of messages. Expected
+ * values follow by hand from NCCL's numbers and rules, and from one published log. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -108,8 +108,9 @@ static void collectives_in_a_box(void **state)
         assert_string_not_equal(nccl_choose(&c, OP_all_reduce, 1, 8, bytes).protocol, "LL128");
 }
 
-/* Published for 72 GB200, and not used for fitting (except one peak of 32): bus bandwidths at 512
- * MiB to 4 GiB. 32 heads have four times as many bytes under way as a board's 8. */
+/* Bus bandwidths of 72 GB200 at 512 MiB to 4 GiB are published, and not used for fitting (except
+ * one peak of 32 GPUs). With 32 heads, four times as many bytes are in flight as on a board with
+ * 8. */
 static void a_domain_of_many_boards(void **state)
 {
     (void)state;

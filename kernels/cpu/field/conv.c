@@ -7,11 +7,11 @@
 
 enum { TILE_POINTS = 128, TILE_TAPS = 192 };
 
-/* Of one sample and group: x [c,H,W], weight [n,c,I,J], y [n,h,w]. */
+/* The sizes for one sample and group: x [c,H,W], weight [n,c,I,J], y [n,h,w]. */
 typedef struct Conv {
     Along h, w;
     int64_t batch, groups, c, n, taps_h, taps_w;
-    int64_t points, taps, plane; /* of y; of a window; of x */
+    int64_t points, taps, plane; /* of y; of a window; of a plane of x */
     bool single;                 /* the columns are x itself */
 } Conv;
 
@@ -65,7 +65,8 @@ BOTH(conv2d_groups_weight)
 
 #else
 
-/* What one tap reads for the tile's points, or (back) the sums that go there. */
+/* Copies the inputs that one tap reads for the tile's points, or (back) adds the tile's values to
+ * them. */
 static void F(move_tap)(const Conv *v, const Tile *t, int64_t tap, REAL *x, REAL *column, bool back)
 {
     const Window *w = &v->w.window;
@@ -89,7 +90,7 @@ static void F(move_tap)(const Conv *v, const Tile *t, int64_t tap, REAL *x, REAL
     }
 }
 
-/* The tile's columns [n_taps, n_points], and the distance between two of their rows. */
+/* Returns the tile's columns [n_taps, n_points]. Sets the distance between two of their rows. */
 static const REAL *F(columns)(const Conv *v, const Tile *t, const REAL *x, REAL *tile,
                               int64_t *pitch)
 {
@@ -114,7 +115,7 @@ static void F(forward)(const Conv *v, const REAL *x, const REAL *weight, REAL *y
     }
 }
 
-/* Into x, which is zero or added to: columns [taps, points] = weight^T [taps, n] y [n, points] */
+/* Writes or adds to x: columns [taps, points] = weight^T [taps, n] y [n, points] */
 static void F(transposed)(const Conv *v, REAL *x, const REAL *weight, const REAL *y)
 {
     REAL tile[TILE_TAPS * TILE_POINTS];

@@ -1,11 +1,12 @@
-/* Batches of fields, and the mean squared error that weighs rows by their latitude. Rows lie evenly
- * between the poles: the centre of row r of H is at latitude pi ((r + 1/2) / H - 1/2). */
+/* Batches of fields, and the mean squared error with rows weighted by their latitude. Rows are
+ * evenly spaced between the poles: the centre of row r of H is at latitude pi ((r + 1/2) / H -
+ * 1/2). */
 #ifndef REAL
 #include "kernels/cpu/cpu.h"
 #include "kernels/latitude.h"
 #include "kernels/number.h"
 
-/* What a row of the local part counts, by its global place. */
+/* Returns the weight of a row of the local part, which depends on its global position. */
 static double row_weight(const KernelArgs *a, int64_t row)
 {
     if (!a->attrs.latitude) return 1;

@@ -90,7 +90,7 @@ static void F(channel_norm)(const KernelArgs *a)
     }
 }
 
-/* One point: dx, and what it adds to dweight and dbias. */
+/* Computes dx of one point, and adds the point's terms to dweight and dbias. */
 static void F(point_norm_grad)(const Planes *p, const REAL *dy, const REAL *x, const REAL *weight,
                                REAL mean, REAL r, REAL *dx, REAL *dweight, REAL *dbias)
 {

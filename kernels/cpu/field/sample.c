@@ -1,10 +1,10 @@
-/* Fields on other grids: pooling, resizing, points to channels and back; and channels put
- * together. */
+/* Fields on other grids: pooling, resizing, moving points to channels and back, and joining
+ * channels. */
 #ifndef REAL
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/field/field.h"
 
-/* The window's element [i,j] of output point [h,w] in a plane of the input; -1: padding. */
+/* Returns the plane element that the window of output point [h,w] reads at [i,j]; -1: padding. */
 static int64_t tap_at(const Along *h, const Along *w, int64_t point, int64_t tap)
 {
     int64_t row = field_row(h, point / w->n, tap / w->window.kernel);
@@ -62,8 +62,8 @@ static void F(avg_pool2d_grad)(const KernelArgs *a)
             }
 }
 
-/* The element of the window that is largest; of equal ones, and of NaNs, the first. -1: all of the
- * window is padding, which is never the maximum. */
+/* Returns the largest element of the window; of equal elements, or of NaNs, the first. -1: the
+ * whole window is padding, which is never the maximum. */
 static int64_t F(largest)(const Along *h, const Along *w, const REAL *x, int64_t point)
 {
     int64_t best = -1;
@@ -141,7 +141,7 @@ static void F(resize_grad)(const KernelArgs *a)
         }
 }
 
-/* The element of [b,N I J,h,w] that element `at` of [b,N,h I,w J] is. */
+/* Returns the element of [b,N I J,h,w] that becomes element `at` of [b,N,h I,w J]. */
 static int64_t F(unshuffled)(const KernelArgs *a, int64_t at)
 {
     const int64_t down = a->size['I'], across = a->size['J'], h = a->size['h'], w = a->size['w'];
@@ -176,7 +176,7 @@ static void F(concat)(const KernelArgs *a)
     }
 }
 
-/* Channels [from, from + n) of each sample. */
+/* Copies channels [from, from + n) of each sample. */
 static void F(take_channels)(const KernelArgs *a, int64_t from, int64_t n)
 {
     const int64_t points = a->size['h'] * a->size['w'], all = a->size['Z'] * points;

@@ -5,10 +5,10 @@
 #include "planner/ir/window.h"
 #include "kernels/cpu/cpu.h"
 
-/* Windows of heads; a part may hold some of the windows or of the heads. */
+/* The windows of some heads. A rank's part may have only some windows, or only some heads. */
 typedef struct Windows {
     int64_t batch, heads, features, n; /* n: points of a window */
-    int64_t across, points_w;          /* windows in a row of them; columns of a window */
+    int64_t across, points_w;          /* windows side by side; columns of a window */
     int64_t windows, width, plane;
     int64_t down;
     bool strided;
@@ -30,7 +30,7 @@ static Windows windows_of(const KernelArgs *a, bool strided)
                      .strided = strided};
 }
 
-/* Where point i of window w lies in a plane. */
+/* Returns the position in a plane of point i of window w. */
 static int64_t point_at(const Windows *v, int64_t w, int64_t i)
 {
     const int64_t x = i / v->points_w, y = i % v->points_w;
@@ -85,7 +85,7 @@ static void F(sum_features_grad)(const KernelArgs *a)
     for (int64_t i = 0; i < n * k; i++) dx[i] += dy[i / k];
 }
 
-/* Which of R differences those of element [x,y,l,m] are. */
+/* Returns which of the R differences element [x,y,l,m] has. */
 static int64_t F(difference)(const KernelArgs *a, int64_t i)
 {
     const int64_t Y = a->size['Y'], L = a->size['L'], M = a->size['M'];
@@ -114,7 +114,8 @@ static void F(window_bias_grad)(const KernelArgs *a)
             table[b * a->size['R'] + F(difference)(a, i)] += dbias[b * n + i];
 }
 
-/* Window w of a head's planes x [E,H,W] -> tile [E,n], or (back) added to them. */
+/* Copies window w of a head's planes x [E,H,W] to tile [E,n], or (back) adds the tile to the
+ * planes. */
 static void F(move_window)(const Windows *v, int64_t w, REAL *x, REAL *tile, bool back)
 {
     for (int64_t i = 0; i < v->n; i++) {
@@ -142,7 +143,7 @@ static void F(scores)(const KernelArgs *a, const Windows *v, REAL *q, REAL *k, c
     (true, false, v->n, v->n, v->features, (REAL)a->attrs.scale, q, v->n, k, v->n, 1, scores, v->n);
 }
 
-/* Rows of scores become probabilities; returns the log of their sum. */
+/* Turns rows of scores into probabilities; returns the log of their sum. */
 static REAL F(softmax)(REAL *row, int64_t n)
 {
     REAL most = row[0], sum = 0;
@@ -176,8 +177,8 @@ static void F(attend)(const KernelArgs *a, bool strided)
         }
 }
 
-/* One window: adds to dq, dk, dv [E,H,W] of its head and to dbias [n,n]. at: its head's dy, q, k,
- * v, y and log-sum-exp. */
+/* For one window, adds to dq, dk, dv [E,H,W] of its head and to dbias [n,n]. at: its head's dy, q,
+ * k, v, y and log-sum-exp. */
 static void F(window_grad)(const KernelArgs *a, const Windows *v, int64_t w,
                            const REAL *const at[6], const REAL *bias, REAL *const d[3], REAL *dbias)
 {

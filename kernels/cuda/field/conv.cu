@@ -1,4 +1,5 @@
-/* Convolutions and their gradients: sums over taps, over windows that read a point, over points. */
+/* Convolutions and their gradients: sums over taps, over the windows that read a point, and over
+ * points. */
 #include "kernels/cuda/field/field.cuh"
 
 /* Output [b,(g n),h,w]; a term is a tap [c,I,J] of x [b,(g c),H,W] and weight [g,n,c,I,J]. */
@@ -13,8 +14,8 @@ DEVICE float conv(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(conv)
 
-/* x [b,(g c),H,W]; a term is [n,I,J]: y [b,(g n),h,w] of the points whose tap reads this element.
- */
+/* An element of x [b,(g c),H,W]. Its terms are [n,I,J]: elements of y [b,(g n),h,w] whose tap reads
+ * it. */
 DEVICE float conv_back(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t plane = i / (a->h.rows * a->w.rows), at = i % (a->h.rows * a->w.rows);

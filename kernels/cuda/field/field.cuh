@@ -1,6 +1,6 @@
-/* Kernels of fields [b,c,h,w], plain ones: each number of an output is a sum of terms, which one
- * thread adds in order where terms are few, and one block where they are many. A file says what a
- * term is; nothing is written by two threads, so no sum depends on their order. */
+/* Simple kernels of fields [b,c,h,w]. Each number of an output is a sum of terms: one thread adds
+ * few terms in order, and one block adds many. Each file defines its terms. No two threads write
+ * one number, so no sum depends on their order. */
 #ifndef TANDEM_KERNELS_CUDA_FIELD_CUH
 #define TANDEM_KERNELS_CUDA_FIELD_CUH
 
@@ -19,8 +19,8 @@ extern "C" {
 
 enum { FIELD_THREADS = 256, FIELD_INPUTS = 5, FIELD_FEW = 4096 };
 
-/* One direction: n output rows, `valid` of them real, from global row `start` on; `rows` input
- * rows, `held` of them real, from `first` on. */
+/* The sizes along one direction: n output rows, `valid` of them real, from global row `start` on;
+ * `rows` input rows, `held` of them real, from `first` on. */
 typedef struct FieldAlong {
     int64_t kernel, stride, dilation, before, from, to;
     int64_t n, valid, start, rows, held, first, all;
@@ -77,7 +77,7 @@ static inline void field_windows(OpKind op, const KernelArgs *args, FieldArgs *p
     p->nearest = args->attrs.nearest != 0;
 }
 
-/* Where the global row r lies among those held; -1: it is zero padding. */
+/* Returns the local index of global row r; -1: the row is zero padding. */
 DEVICE int64_t field_held(const FieldAlong *x, int64_t r)
 {
     if (r < x->first || r >= x->first + x->held) {
@@ -99,7 +99,7 @@ DEVICE int64_t field_row(const FieldAlong *x, int64_t o, int64_t i)
     return field_held(x, (x->start + o) * x->stride - x->before + i * x->dilation);
 }
 
-/* The element of a plane of x that tap t of output point p reads; -1: padding. */
+/* Returns the element of a plane of x that tap t of output point p reads; -1: padding. */
 DEVICE int64_t field_tap(const FieldArgs *a, int64_t p, int64_t t)
 {
     int64_t row = field_row(&a->h, p / a->w.n, t / a->w.kernel);
@@ -107,8 +107,8 @@ DEVICE int64_t field_tap(const FieldArgs *a, int64_t p, int64_t t)
     return row < 0 || column < 0 ? -1 : row * a->w.rows + column;
 }
 
-/* The output row that reads row v of the field, ends or not, by tap i and holds row r there: is
- * there one? */
+/* Finds the output row whose tap i reads row v of the field (v may lie beyond an end) in local row
+ * r. Returns false if there is none. */
 DEVICE bool field_reader(const FieldAlong *x, int64_t v, int64_t i, int64_t r, int64_t *o)
 {
     int64_t at = v + x->before - i * x->dilation;
@@ -117,7 +117,7 @@ DEVICE bool field_reader(const FieldAlong *x, int64_t v, int64_t i, int64_t r, i
     return *o >= 0 && *o < x->n && field_row(x, *o, i) == r;
 }
 
-/* Image k of row r: itself, and the rows beyond either end that it stands for. */
+/* Finds image k of row r: the row itself, and the rows beyond either end that have its values. */
 DEVICE bool field_image(const FieldAlong *x, int64_t r, int k, int64_t *v)
 {
     int64_t last = x->all - 1;
@@ -132,7 +132,8 @@ DEVICE bool field_image(const FieldAlong *x, int64_t r, int k, int64_t *v)
     return true;
 }
 
-/* Of element `at` of a plane of x: the sum of the points of a plane of y whose tap reads it. */
+/* Returns the sum, for element `at` of a plane of x, over the points of a plane of y whose tap
+ * reads it. */
 DEVICE float field_back(const FieldArgs *a, const Array y, int64_t of_y, int64_t at, int64_t tap)
 {
     int64_t row = at / a->w.rows, column = at % a->w.rows, v, o, p;
@@ -154,8 +155,8 @@ DEVICE void field_put(const FieldArgs *a, int64_t i, float x)
     write_one(a->out, i, x);
 }
 
-/* KERNELs name_few (a thread for each output) and name_many (a block for each) of
- * `float name(const FieldArgs *a, int64_t output, int64_t term)`, and how they are launched. */
+/* Defines KERNELs name_few (a thread for each output) and name_many (a block for each) of `float
+ * name(const FieldArgs *a, int64_t output, int64_t term)`, and their launch. */
 #define FIELD_SUM(name)                                                                            \
     KERNEL(name##_few, FieldArgs, FIELD_THREADS, 1)                                                \
     {                                                                                              \

@@ -1,7 +1,7 @@
 /* Norms of fields, and the bias of a channel: see kernels/cpu/field/norm.c for the formulas. */
 #include "kernels/cuda/field/field.cuh"
 
-/* The group of plane b C + c. */
+/* Returns the group of plane b C + c. */
 DEVICE int64_t norm_group(const FieldArgs *a, int64_t plane)
 {
     return plane / (a->c / a->groups);
@@ -24,7 +24,7 @@ DEVICE float bias_one(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(bias_one)
 
-/* Of a channel: a term is a point of a sample. */
+/* The terms of a channel are the points of all samples. */
 DEVICE int64_t norm_point(const FieldArgs *a, int64_t c, int64_t t)
 {
     return (t / a->points * a->c + c) * a->points + t % a->points;
@@ -38,7 +38,7 @@ FIELD_SUM(bias_sum)
 
 /* ---- of each point over its channels ---- */
 
-/* Element of channel c at point k of all samples' points. */
+/* Returns the element of channel c at point k of all samples' points. */
 DEVICE int64_t norm_at(const FieldArgs *a, int64_t k, int64_t c)
 {
     return (k / a->points * a->c + c) * a->points + k % a->points;
@@ -50,7 +50,7 @@ DEVICE float channels_mean(const FieldArgs *a, int64_t k, int64_t c)
 }
 FIELD_SUM(channels_mean)
 
-/* in[1]: the mean. One term: it is no sum, but a number made of all channels. */
+/* in[1]: the mean. There is one term, which uses all channels. */
 DEVICE float channels_r(const FieldArgs *a, int64_t k, int64_t t)
 {
     float sum = 0, mean = read_one(a->in[1], k);

@@ -187,7 +187,7 @@ static void case_sizes(Case *c, char named, int64_t size)
                  {'u', 2},          {'t', 3}, {'d', 2}, {'p', 3},          {'q', 3}};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         c->size[(unsigned char)small[i].letter] = small[i].size;
-    if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9; /* more than are taken */
+    if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9; /* more tokens than the op takes */
     if (size != 0) c->size[(unsigned char)named] = size;
 }
 

@@ -213,12 +213,12 @@ static void false_kernels_are_refused(void **state)
     p = &bad->programs.at[0];
     Pc product = (Pc)(plan_kernel(p, &p->code.at[gelu]) - p->code.at);
     p->args.at[p->code.at[gelu].args.first] = program_arg(p, &p->code.at[product], 2);
-    assert_refused(bad, "does not go on with what");
+    assert_refused(bad, "does not use the result");
 
     bad = mutate_copy(plan, arena); /* the sums of a tensor that the product does not read */
     p = &bad->programs.at[0];
     p->args.at[p->code.at[sums].args.first] = program_arg(p, &p->code.at[norm], 3);
-    assert_refused(bad, "sums what the product");
+    assert_refused(bad, "sums a buffer that the product");
 
     bad = mutate_copy(plan, arena); /* GELU's output overwrites the product's operand */
     p = &bad->programs.at[0];

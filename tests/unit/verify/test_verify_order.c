@@ -250,7 +250,7 @@ static void left_by_another(void **state)
     plans_instr(c.plan, p,
                 &(PlansInstr){
                     .op = OP_copy, .stream = STREAM_copy_in, .in = {z}, .out = {2}, .after = {1}});
-    ends(&c, VERIFY_races, "verify-read-before-write", "hold what was written to buffer 1");
+    ends(&c, VERIFY_races, "verify-read-before-write", "hold data of buffer 1");
 }
 
 /* y takes the first half of x while another instruction still reads the second half. */
