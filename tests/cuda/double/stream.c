@@ -243,6 +243,27 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     return cudaSuccess;
 }
 
+typedef struct Fill {
+    void *to;
+    int value;
+    size_t bytes;
+} Fill;
+
+static void run_fill(void *args)
+{
+    const Fill *f = args;
+    memset(f->to, f->value, f->bytes);
+}
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
+{
+    CUDA_CALL(cudaMemsetAsync);
+    if (!double_is_device(to)) return world()->last = cudaErrorInvalidValue;
+    Fill f = {to, value, bytes};
+    double_launch(stream, run_fill, &f, sizeof f);
+    return cudaSuccess;
+}
+
 typedef struct HostCall {
     cudaHostFn_t run;
     void *self;
