@@ -30,7 +30,7 @@
 
 #include "planner/ir/layout/halo.h"
 #include "planner/ir/window.h"
-#include "planner/verify/map.h"
+#include "planner/verify/value/map.h"
 #include "planner/verify/verify.h"
 
 /* For each lane, the newest instruction known to have finished. A lane is a stream, or a position

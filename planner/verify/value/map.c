@@ -1,5 +1,5 @@
 /* Address ranges in blocks of sorted arrays: two binary searches find one. */
-#include "planner/verify/map.h"
+#include "planner/verify/value/map.h"
 
 #include <assert.h>
 #include <string.h>
