@@ -90,11 +90,12 @@ static double host_s(const Cluster *cluster, const Plan *plan, const Program *p,
     return crosses ? (double)last->bytes / link : (double)plan_hbm_bytes(plan, p, in) / memory;
 }
 
-/* Before Blackwell, 8-bit products need operands that are contiguous along the summed index
+/* Except on Blackwell, 8-bit products need operands that are contiguous along the summed index
  * (cuBLAS' documentation, 8-bit data types). For each other operand, a kernel transposes it first:
  * it reads and writes one byte a number, and clamps the scales. */
 static double turned_s(const Device *device, const Binding *b, const int64_t size['z' + 1])
 {
+    /* not on compute capability 12, which is another arch */
     bool turns = device->arch == NULL || strcmp(device->arch, "Blackwell") != 0;
     double bytes = 0;
     for (uint32_t arg = 0; arg < 2 && turns; arg++) {
@@ -108,6 +109,16 @@ static double turned_s(const Device *device, const Binding *b, const int64_t siz
         if (!summed) bytes += 2 * elements;
     }
     return device->kernel_floor_s + kernel_memory_s(device, bytes);
+}
+
+/* Only Hopper's products take a scale for each row (cuBLAS' documentation, scaling modes; an
+ * unknown device counts as a Hopper). Elsewhere the product is written in fp32, and a kernel reads
+ * it and applies the scales. */
+static double scaled_after_s(const Device *device, const ProductWork *w)
+{
+    if (device->arch == NULL || strcmp(device->arch, "Hopper") == 0) return 0;
+    double numbers = (double)w->batch * (double)w->m * (double)w->n;
+    return device->kernel_floor_s + kernel_memory_s(device, 2 * sizeof(float) * numbers);
 }
 
 static bool is_attention(OpKind op)
@@ -173,6 +184,9 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
         if (info->scaling != SCALING_none && runtime_is_own(c->runtime) &&
             !kernel_on_processor(device))
             floor_s += turned_s(device, &b, size);
+        if (info->scaling == SCALING_rowwise && runtime_is_own(c->runtime) &&
+            !kernel_on_processor(device))
+            floor_s += scaled_after_s(device, &work);
     } else if (is_attention(in->op)) {
         compute = attention_s(c, dtype, in, causal, size);
     } else {

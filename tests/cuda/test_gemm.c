@@ -17,8 +17,9 @@
 #include "tests/cuda/contraction.h"
 
 enum { GUARD = CONTRACTION_GUARD };
-static const GemmRules hopper = {.eight_bit = true, .eight_bit_k_major = true};
-static const GemmRules blackwell = {.eight_bit = true};
+static const GemmRules hopper = {
+    .eight_bit = true, .eight_bit_k_major = true, .outer_scales = true};
+static const GemmRules blackwell = {.eight_bit = true, .outer_scales = true}; /* in layout alone */
 
 /* Number of shapes of a case; one under compute-sanitizer, which takes a hundred times as long. */
 static uint64_t n_draws(void)
@@ -225,7 +226,11 @@ static void scratch_is_enough(void **state)
             assert_true(s.library + 1000 <= all);
             assert_int_equal(s.library % GEMM_ALIGN, 0);
             if (scaled) {
-                if (op_info(op)->along == op) /* no room for copies that are never made */
+                Gemm after; /* where the scales are applied after the product */
+                const GemmRules ada = gemm_rules(89, false);
+                gemm_of(op, &c.args, &ada, &after);
+                assert_true(gemm_scratch(&after, &c.args).library + 1000 <= all);
+                if (op_info(op)->along == op && !after.scaled_after) /* no copies are made */
                     assert_int_equal(all, s.turned_a + 1000);
                 assert_true(s.scale_a + 4 * (uint64_t)c.args.elements[2 + g.a.arg] <= s.scale_b);
                 assert_true(s.scale_b + 4 * (uint64_t)c.args.elements[2 + g.b.arg] <= s.turned_a);
@@ -262,6 +267,26 @@ static void names_tell_calls_apart(void **state)
     gemm_name(&other, changed);
     assert_string_not_equal(name, changed);
     contraction_free(&c);
+}
+
+/* By the library's tables: 8-bit numbers from 8.9 on, along k alone on all but 10 and 11, a scale
+ * for each row on 9.0 alone. */
+static void rules_of_each_device(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t capability;
+        bool eight_bit, k_major, outer;
+    } rows[] = {{80, false, true, false},  {86, false, true, false},  {89, true, true, false},
+                {90, true, true, true},    {100, true, false, false}, {103, true, false, false},
+                {110, true, false, false}, {120, true, true, false},  {121, true, true, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        GemmRules r = gemm_rules(rows[i].capability, i % 2);
+        assert_int_equal(r.eight_bit, rows[i].eight_bit);
+        assert_int_equal(r.eight_bit_k_major, rows[i].k_major);
+        assert_int_equal(r.outer_scales, rows[i].outer);
+        assert_int_equal(r.tf32, i % 2);
+    }
 }
 
 static void what_the_library_takes(void **state)
@@ -307,6 +332,7 @@ int main(void)
         cmocka_unit_test(eight_bit_operands_lie_along_k),
         cmocka_unit_test(scratch_is_enough),
         cmocka_unit_test(names_tell_calls_apart),
+        cmocka_unit_test(rules_of_each_device),
         cmocka_unit_test(what_the_library_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,8 +97,9 @@ static int64_t check_row(OpKind op, uint64_t draw, DType in, DType out, uint32_t
 {
     CudaProductOptions options = hopper;
     options.compute_capability = capability;
+    options.unscaled_bytes = draw & 2 ? 4096 : 0; /* draws of several chunks, and of one */
     cublas_double_reset();
-    cublas_double.any_order = capability >= 100;
+    cublas_double.capability = capability;
     Session s = open_products(&options);
     Contraction c = contraction_of(op, draw, in, out);
     contraction_add_scratch(&c, cuda_contract_workspace);
@@ -132,6 +133,32 @@ static void each_row(void **state)
     }
     assert_true(by_library > 4 * 7 * 9); /* the library carried out most of them, */
     assert_true(several >= 3 * 4);       /* ... some of them with a product for each expert */
+}
+
+/* Outside 9.0 the library has no scale for each row, and outside 10 and 11 it reads 8-bit operands
+ * only along k. It still carries out every product that it carries out on 9.0: in chunks, and a
+ * kernel of our own applies the scales. */
+static void rowwise_on_every_device(void **state)
+{
+    (void)state;
+    static const uint32_t others[] = {89, 100, 103, 120, 121};
+    uint32_t of_chunks = 0, inside = 0;
+    for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
+        const OpInfo *info = op_info(op);
+        if (info->class_ != OP_CLASS_contract || info->scaling != SCALING_rowwise) continue;
+        for (uint64_t draw = 0; draw < 4; draw++) {
+            const DType out = draw & 2 ? DT_f32 : DT_bf16;
+            const int64_t n = check_row(op, draw, DT_e4m3, out, 90);
+            assert_int_equal(cublas_double.rowwise, cublas_double.products);
+            inside += cublas_double.rowwise;
+            for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+                assert_int_equal(check_row(op, draw, DT_e4m3, out, others[i]), n);
+                assert_int_equal(cublas_double.rowwise, 0);
+                of_chunks += cublas_double.products > 1;
+            }
+        }
+    }
+    assert_true(inside > 0 && of_chunks > 0);
 }
 
 /* The fastest repeatable algorithm is chosen; the one that is not repeatable is never run. */
@@ -343,6 +370,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_row),
+        cmocka_unit_test(rowwise_on_every_device),
         cmocka_unit_test(fastest_is_kept_and_found),
         cmocka_unit_test(choices_belong_to_their_device),
         cmocka_unit_test(bad_choices_are_refused),

@@ -224,6 +224,45 @@ static void turned_operands_in_closed_form(void **state)
     arena_free(arena);
 }
 
+/* Only Hopper applies a scale for each row inside the product. Elsewhere the product is written and
+ * read once more in fp32, by one kernel more. */
+static void rowwise_scales_in_closed_form(void **state)
+{
+    (void)state;
+    enum { S = 2048, K = 4096, N = 8192 };
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
+    Cluster hopper = {.device = device_of(true)}, ada = hopper;
+    hopper.device.arch = NULL, ada.device.arch = "Ada";
+    hopper.device.kernel_floor_s = ada.device.kernel_floor_s = 3e-6;
+    Shape scalar = {.n_dims = 0};
+    ShapeId x = shape_of(plan, 1, S, K), w = shape_of(plan, K, N, 0), y = shape_of(plan, 1, S, N);
+    ShapeId one = plan_shape(plan, &scalar), rows = shape_of(plan, 1, S, 0);
+    ShapeId columns = shape_of(plan, N, 0, 0);
+    const struct {
+        OpKind op;
+        ShapeId shapes[5];
+        double more_s;
+    } products[] = {
+        {OP_linear_tensorwise, {x, w, one, one, y}, 0},
+        {OP_linear_rowwise,
+         {x, w, rows, columns, y},
+         3e-6 + 2 * 4 * (double)S * N / (.8 * 3.35e12)},
+    };
+    CostModel inside = cost_model(cost_new(&hopper, NULL, NULL, NULL, arena, &d));
+    CostModel after = cost_model(cost_new(&ada, NULL, NULL, NULL, arena, &d));
+    for (int i = 0; i < 2; i++) {
+        Pc pc = add_op(plan, products[i].op, 4, products[i].shapes, 5, DT_e4m3);
+        const Program *p = &plan->programs.at[0];
+        const Instr *in = program_instr(p, pc);
+        Ps more = after.compute(after.self, plan, p, in) - inside.compute(inside.self, plan, p, in);
+        assert_in_range(more + 2, llround(products[i].more_s * 1e12),
+                        llround(products[i].more_s * 1e12) + 4);
+    }
+    arena_free(arena);
+}
+
 /* Transfers between host and device use the link; work on the host uses its memory. Rates come from
  * the cluster or from defaults. */
 static void host_memory_in_closed_form(void **state)
@@ -289,6 +328,7 @@ int main(void)
         cmocka_unit_test(memory_bound_in_closed_form),
         cmocka_unit_test(named_kernels_in_closed_form),
         cmocka_unit_test(turned_operands_in_closed_form),
+        cmocka_unit_test(rowwise_scales_in_closed_form),
         cmocka_unit_test(host_memory_in_closed_form),
         cmocka_unit_test(measured_kernels_win),
     };

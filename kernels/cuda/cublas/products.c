@@ -25,9 +25,8 @@ CudaProducts *cuda_products_open(const CudaProductOptions *options, CudaError *e
     }
     p->options = *options;
     p->options.device = p->device;
-    p->rules = (GemmRules){.tf32 = options->tf32,
-                           .eight_bit = options->compute_capability >= 89,
-                           .eight_bit_k_major = options->compute_capability < 100};
+    p->rules = gemm_rules(options->compute_capability, options->tf32);
+    p->rules.unscaled_bytes = options->unscaled_bytes;
     (void)snprintf(p->device, sizeof p->device, "%s, cublasLt %zu",
                    options->device != NULL ? options->device : "", cublasLtGetVersion());
     if (!product_fine("cublasLtCreate", cublasLtCreate(&p->handle), error)) {
@@ -125,6 +124,27 @@ static bool add_sums(const Gemm *g, void *sums, void *to, const CudaContext *cud
     return cuda_pass(&a, cuda, error);
 }
 
+/* Multiplies chunk by chunk into the scratch, and applies the scales to each chunk. */
+static bool run_chunks(const ProductCall *call, const KernelArgs *args, const GemmScratch *s,
+                       const void *a, const char *b, const CudaContext *cuda, CudaError *error)
+{
+    const Gemm *g = &call->gemm;
+    char *scratch = args->ptr[args->n_args - 1], *d = scratch + s->unscaled;
+    const int64_t step = g->b.transposed ? g->chunk : g->chunk * g->b.leading; /* bytes */
+    const float alpha = 1, beta = 0;
+    if (!product_prepare_eight_bit(g, args, cuda, error)) return false;
+    for (int64_t first = 0; first < g->n; first += g->chunk, b += step)
+        if (!product_fine("cublasLtMatmul",
+                          cublasLtMatmul(cuda->products->handle, call->desc, &alpha, a, call->a, b,
+                                         call->b, &beta, d, call->d, d, call->d, &call->algo,
+                                         scratch + s->library, product_library_bytes(g),
+                                         (cudaStream_t)cuda->stream),
+                          error) ||
+            !product_scale_rows(g, args, first, cuda, error))
+            return false;
+    return true;
+}
+
 /* The scratch holds transposed copies of operands, scales, and sums that are still to be added. */
 bool product_run(const ProductCall *call, const CudaChainPart *part, const GemmPlaces *at,
                  const CudaContext *cuda, CudaError *error)
@@ -139,6 +159,7 @@ bool product_run(const ProductCall *call, const CudaChainPart *part, const GemmP
     assert((uint64_t)args->elements[last] >= s.library + CUDA_PRODUCT_LIBRARY_BYTES);
     const void *a = g->a.turned ? scratch + s.turned_a : args->ptr[g->a.arg];
     const void *b = g->b.turned ? scratch + s.turned_b : args->ptr[g->b.arg];
+    if (g->scaled_after) return run_chunks(call, args, &s, a, b, cuda, error);
     void *d = at != NULL ? at->out : args->ptr[g->d.arg];
     const void *other = g->along.other ? at->other : d;
     void *sums = g->along.adds_sums ? scratch + s.library + room : at != NULL ? at->sums : NULL;

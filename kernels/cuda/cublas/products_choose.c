@@ -87,6 +87,8 @@ static bool describe_operation(ProductCall *call, CudaError *error)
                                             ? CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F
                                             : CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
     int8_t fast = call->fast;
+    if (g->scaled_after) /* without pointers the library's scales are 1 */
+        return set(call->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast, error);
     /* The suggestions depend on whether there are scales, not on their address, which a launch
      * sets. */
     const void *anywhere = (const void *)(uintptr_t)GEMM_ALIGN;
@@ -204,9 +206,11 @@ static bool use_kept(CudaProducts *p, ProductCall *call, const char *name, bool 
 static bool describe(ProductCall *call, CudaError *error)
 {
     const Gemm *g = &call->gemm;
+    GemmMatrix b = g->b; /* its columns of one chunk */
+    *(b.transposed ? &b.rows : &b.columns) = g->chunk;
     return describe_operation(call, error) && describe_along(call, error) &&
            describe_matrix(&call->a, &g->a, g->batch, error) &&
-           describe_matrix(&call->b, &g->b, g->batch, error) &&
+           describe_matrix(&call->b, &b, g->batch, error) &&
            describe_matrix(&call->d, &g->d, g->batch, error);
 }
 

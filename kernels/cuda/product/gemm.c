@@ -57,6 +57,53 @@ static void turn(GemmMatrix *g, int64_t batch)
     g->turned_bytes = (uint64_t)(rows * columns * batch);
 }
 
+GemmRules gemm_rules(uint32_t compute_capability, bool tf32)
+{
+    /* cuBLAS' documentation: 8-bit data types, and the table of scaling modes */
+    return (GemmRules){.tf32 = tf32,
+                       .eight_bit = compute_capability >= 89,
+                       .eight_bit_k_major = compute_capability < 100 || compute_capability >= 120,
+                       .outer_scales = compute_capability == 90};
+}
+
+static uint64_t unscaled_bytes(uint64_t elements)
+{
+    uint64_t bytes = elements * sizeof(float);
+    return aligned(bytes < GEMM_UNSCALED_BYTES ? bytes : GEMM_UNSCALED_BYTES);
+}
+
+/* The most columns of D, a divisor of n, that fit into the workspace in fp32 and keep 8-bit
+ * operands aligned; 0: none. */
+static int64_t chunk_of(const Gemm *g, const GemmRules *rules)
+{
+    const uint64_t most = rules->unscaled_bytes ? rules->unscaled_bytes : GEMM_UNSCALED_BYTES;
+    const uint64_t column = (uint64_t)(g->m * g->batch) * sizeof(float);
+    for (int64_t parts = 1; parts <= g->n / EIGHT_BIT_MULTIPLE; parts++) {
+        int64_t chunk = g->n / parts;
+        if (g->n % parts == 0 && chunk % EIGHT_BIT_MULTIPLE == 0 &&
+            (uint64_t)chunk * column <= most)
+            return chunk;
+    }
+    return 0;
+}
+
+/* Describes the product without its scales, as fp32 numbers in the workspace. */
+static void scale_after(Gemm *g, const GemmRules *rules)
+{
+    g->scaled_after = true;
+    g->accumulate = false;
+    g->chunk = chunk_of(g, rules);
+    g->d.dtype = DT_f32;
+    g->d.rows = g->m;
+    g->d.columns = g->chunk;
+    g->d.leading = g->m > 0 ? g->m : 1;
+    g->d.stride = g->batch > 1 ? g->m * g->chunk : 0;
+    g->d.align = GEMM_ALIGN;
+    /* every chunk of B begins on its alignment */
+    uint32_t align = gemm_alignment(NULL, g->b.transposed ? g->chunk : g->chunk * g->b.leading);
+    if (align < g->b.align) g->b.align = align;
+}
+
 void gemm_of(OpKind op, const KernelArgs *args, const GemmRules *rules, Gemm *g)
 {
     assert(op_info(op)->class_ == OP_CLASS_contract);
@@ -72,9 +119,11 @@ void gemm_of(OpKind op, const KernelArgs *args, const GemmRules *rules, Gemm *g)
     describe(&g->b, args, p.left, &p.x, p.m, p.k);
     describe(&g->d, args, args->binding->n_in, &p.z, p.m, p.n);
     g->tf32 = rules->tf32 && g->a.dtype == DT_f32 && g->b.dtype == DT_f32;
-    if (!is_eight_bit(g->a.dtype) || !is_eight_bit(g->b.dtype) || !rules->eight_bit_k_major) return;
-    if (!g->a.transposed) turn(&g->a, g->batch);
-    if (g->b.transposed) turn(&g->b, g->batch);
+    g->chunk = g->n;
+    if (!is_eight_bit(g->a.dtype) || !is_eight_bit(g->b.dtype)) return;
+    if (rules->eight_bit_k_major && !g->a.transposed) turn(&g->a, g->batch);
+    if (rules->eight_bit_k_major && g->b.transposed) turn(&g->b, g->batch);
+    if (g->scaling == SCALING_rowwise && !rules->outer_scales) scale_after(g, rules);
 }
 
 /* The library's table of types, as far as plans use them. */
@@ -91,10 +140,10 @@ bool gemm_is_for_library(const Gemm *g, const GemmRules *rules)
 {
     if (!has_types(g)) return false;
     if (!is_eight_bit(g->a.dtype)) return g->scaling == SCALING_none;
-    return rules->eight_bit && g->m % EIGHT_BIT_MULTIPLE == 0 && g->n % EIGHT_BIT_MULTIPLE == 0 &&
-           g->k % EIGHT_BIT_MULTIPLE == 0 && g->a.leading % EIGHT_BIT_MULTIPLE == 0 &&
-           g->b.leading % EIGHT_BIT_MULTIPLE == 0 && g->a.align >= EIGHT_BIT_MULTIPLE &&
-           g->b.align >= EIGHT_BIT_MULTIPLE;
+    return rules->eight_bit && g->chunk > 0 && g->m % EIGHT_BIT_MULTIPLE == 0 &&
+           g->n % EIGHT_BIT_MULTIPLE == 0 && g->k % EIGHT_BIT_MULTIPLE == 0 &&
+           g->a.leading % EIGHT_BIT_MULTIPLE == 0 && g->b.leading % EIGHT_BIT_MULTIPLE == 0 &&
+           g->a.align >= EIGHT_BIT_MULTIPLE && g->b.align >= EIGHT_BIT_MULTIPLE;
 }
 
 GemmScratch gemm_scratch(const Gemm *g, const KernelArgs *args)
@@ -104,7 +153,9 @@ GemmScratch gemm_scratch(const Gemm *g, const KernelArgs *args)
     s.scale_b = s.scale_a + aligned((uint64_t)args->elements[2 + g->a.arg] * sizeof(float));
     s.turned_a = s.scale_b + aligned((uint64_t)args->elements[2 + g->b.arg] * sizeof(float));
     s.turned_b = s.turned_a + aligned(g->a.turned_bytes);
-    s.library = s.turned_b + aligned(g->b.turned_bytes);
+    s.unscaled = s.turned_b + aligned(g->b.turned_bytes);
+    s.library = s.unscaled;
+    if (g->scaled_after) s.library += unscaled_bytes((uint64_t)(g->m * g->chunk * g->batch));
     return s;
 }
 
@@ -117,6 +168,7 @@ uint64_t gemm_scratch_bytes(OpKind op, const DType *dtype, const int64_t *elemen
     for (uint32_t i = 0; i < 2; i++)
         if (is_eight_bit(dtype[i]) && !op_lies_along(op, i))
             bytes += aligned((uint64_t)elements[i]);
+    if (op_info(op)->scaling == SCALING_rowwise) bytes += unscaled_bytes((uint64_t)elements[4]);
     return bytes;
 }
 
@@ -165,8 +217,9 @@ void gemm_name(const Gemm *g, char name[GEMM_NAME_BYTES])
     append(name, &at, &g->a);
     append(name, &at, &g->b);
     append(name, &at, &g->d);
-    n = snprintf(name + at, GEMM_NAME_BYTES - at, "%s%s%s", scalings[g->scaling],
-                 g->accumulate ? " accumulate" : "", g->tf32 ? " tf32" : "");
+    n = snprintf(name + at, GEMM_NAME_BYTES - at, "%s%s%s%s", scalings[g->scaling],
+                 g->scaled_after ? " after" : "", g->accumulate ? " accumulate" : "",
+                 g->tf32 ? " tf32" : "");
     assert(n >= 0 && at + (size_t)n < GEMM_NAME_BYTES);
     append_along(name, at + (size_t)n, &g->along);
 }

@@ -16,6 +16,8 @@ extern "C" {
 enum { GEMM_SUMS_BYTES = 1 << 20 };
 /* bytes: alignment of parts of the workspace, and the largest alignment of a pointer that counts */
 enum { GEMM_ALIGN = 256 };
+/* bytes: the largest fp32 product that waits in the workspace for its scales */
+enum { GEMM_UNSCALED_BYTES = 64 << 20 };
 
 /* As stored: column-major [rows, columns]; op says whether the product reads its transpose. */
 typedef struct GemmMatrix {
@@ -47,16 +49,25 @@ typedef struct Gemm {
     GemmMatrix a, b, d;
     Scaling scaling;
     bool accumulate;
-    bool tf32;       /* fp32 operands may be rounded to 19 bits */
+    bool tf32; /* fp32 operands may be rounded to 19 bits */
+    /* The library multiplies without scales into d, a dense fp32 matrix in the workspace. A kernel
+     * of our own then applies the scales, and adds if the instruction accumulates. */
+    bool scaled_after;
+    int64_t chunk;   /* columns of D that one call computes; it divides n. 0: no chunk fits */
     GemmAlong along; /* zeroed: nothing */
 } Gemm;
 
 typedef struct GemmRules {
     bool tf32;
     bool eight_bit; /* the device can multiply 8-bit numbers, */
-    /* ... but only if they are contiguous along k (before compute capability 10.0) */
+    /* ... but only if they are contiguous along k (all but compute capabilities 10 and 11) */
     bool eight_bit_k_major;
+    bool outer_scales;       /* the library takes a scale for each row (compute capability 9.0) */
+    uint64_t unscaled_bytes; /* limit of a chunk; 0: GEMM_UNSCALED_BYTES. Tests lower it. */
 } GemmRules;
+
+/* Returns the library's rules on a device of this compute capability (90: 9.0). */
+GemmRules gemm_rules(uint32_t compute_capability, bool tf32);
 
 /* Every byte of *g follows from the arguments, so that equal calls compare equal. */
 void gemm_of(OpKind op, const KernelArgs *args, const GemmRules *rules, Gemm *g);
@@ -65,14 +76,14 @@ void gemm_of(OpKind op, const KernelArgs *args, const GemmRules *rules, Gemm *g)
 bool gemm_is_for_library(const Gemm *g, const GemmRules *rules);
 
 /* Contents of the trailing scratch argument. For an 8-bit product: scales in fp32, transposed
- * operands, then the library's own scratch. For any other product: only the library's scratch.
- * Offsets in bytes. */
+ * operands, the product that waits for its scales, then the library's own scratch. For any other
+ * product: only the library's scratch. Offsets in bytes. */
 typedef struct GemmScratch {
-    uint64_t scale_a, scale_b, turned_a, turned_b, library;
+    uint64_t scale_a, scale_b, turned_a, turned_b, unscaled, library;
 } GemmScratch;
 GemmScratch gemm_scratch(const Gemm *g, const KernelArgs *args);
-/* Enough for any layout of these arguments: a copy of each operand that is not contiguous along the
- * summed index. */
+/* Enough for any layout of these arguments on any device: a copy of each operand that is not
+ * contiguous along the summed index, and a product that waits for its scales. */
 uint64_t gemm_scratch_bytes(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args,
                             uint64_t library_bytes);
 

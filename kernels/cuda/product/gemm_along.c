@@ -74,6 +74,7 @@ static bool is_for_library(const Gemm *g, const GemmRules *rules)
     bool only_other = !a->bias && !a->sums && a->gelu == EPILOGUE_GELU_none;
     int64_t n_sums = a->sums == 'A' ? g->m : g->n;
     if (!gemm_is_for_library(g, rules) || (g->scaling != SCALING_none && !only_other)) return false;
+    if (g->scaled_after) return false; /* the library's output is not the instruction's */
     if (a->adds_sums && (uint64_t)n_sums * dtype_bytes(g->d.dtype) > GEMM_SUMS_BYTES) return false;
     return is_aligned(a->bias, a->bias_align) && is_aligned(a->input, a->input_align) &&
            is_aligned(a->sums != 0, a->sums_align) &&

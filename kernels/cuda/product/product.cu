@@ -117,6 +117,60 @@ bool product_prepare_eight_bit(const Gemm *g, const KernelArgs *args, const Cuda
                   e, cuda, error);
 }
 
+/* ---- scales after the product ---- */
+
+enum { SCALE_THREADS = 256, SCALE_COLUMNS = 4 * SCALE_THREADS };
+
+/* z [batch][row][columns] (+)= product [batch][rows][columns] with a scale for each row and each
+ * column. */
+typedef struct ScaleArgs {
+    const float *product, *scale_row, *scale_column; /* scale_row: from the first row on */
+    Array z;
+    int64_t rows, columns;
+    int64_t z_at, z_row, z_batch; /* elements: of the first row; between rows; between batches */
+    float factor;
+    bool accumulate;
+} ScaleArgs;
+
+/* Blocks: parts of a row, the inner dimension first. */
+KERNEL(product_scale, ScaleArgs, SCALE_THREADS, 4)
+{
+    const int64_t across = (a.columns + SCALE_COLUMNS - 1) / SCALE_COLUMNS;
+    const int64_t row = blockIdx.x / across, batch = row / a.rows, i = row % a.rows;
+    const int64_t z = a.z_at + batch * a.z_batch + i * a.z_row;
+    const float scale = a.factor * a.scale_row[i];
+    UNROLL for (int k = 0; k < 4; k++)
+    {
+        int64_t j = blockIdx.x % across * SCALE_COLUMNS + k * SCALE_THREADS + threadIdx.x;
+        if (j < a.columns) {
+            float sum = a.product[row * a.columns + j] * scale * a.scale_column[j];
+            if (a.accumulate) sum += read_any(KINDS_all, a.z, z + j);
+            write_any(KINDS_all, a.z, z + j, sum);
+        }
+    }
+}
+
+bool product_scale_rows(const Gemm *g, const KernelArgs *args, int64_t first,
+                        const CudaContext *cuda, CudaError *error)
+{
+    const GemmScratch s = gemm_scratch(g, args);
+    const Product p = product_of(args->binding, args->size);
+    char *scratch = (char *)args->ptr[args->n_args - 1];
+    ScaleArgs x;
+    x.product = (const float *)(scratch + s.unscaled);
+    x.scale_row = (const float *)(scratch + s.scale_b) + first;
+    x.scale_column = (const float *)(scratch + s.scale_a);
+    x.z = array_of(args, g->d.arg, 1);
+    x.rows = g->chunk, x.columns = g->m;
+    x.z_at = first * p.z.leading;
+    x.z_row = p.z.leading;
+    x.z_batch = p.z.batch_stride;
+    x.factor = (float)args->attrs.scale;
+    x.accumulate = accumulates(args, 0);
+    int64_t blocks = ceil_div(x.columns, SCALE_COLUMNS) * x.rows * g->batch;
+    return LAUNCH(product_scale, blocks, SCALE_THREADS, 0, x, cuda, error);
+}
+
 /* ---- random numbers ---- */
 
 typedef struct FillArgs {

@@ -14,6 +14,10 @@ extern "C" {
  * launch. */
 bool product_prepare_eight_bit(const Gemm *g, const KernelArgs *args, const CudaContext *cuda,
                                CudaError *error);
+/* Applies both scales to the fp32 product in the scratch: columns `first` to first + g->chunk of D.
+ * Writes them to the instruction's output, or adds them. It is one launch. */
+bool product_scale_rows(const Gemm *g, const KernelArgs *args, int64_t first,
+                        const CudaContext *cuda, CudaError *error);
 /* Fills x [bytes] with random numbers of type t from -1 to 1; another `which` gives other
  * numbers. */
 bool product_fill(DType t, void *x, uint64_t bytes, uint32_t which, const CudaContext *cuda,

@@ -20,6 +20,7 @@ typedef struct CudaProductOptions {
     const KernelChoices *kept; /* NULL: nothing is stored */
     const char *device;        /* its name, for stored choices; copied */
     uint32_t compute_capability;
+    uint64_t unscaled_bytes; /* see GemmRules */
 } CudaProductOptions;
 
 typedef struct CudaProducts CudaProducts;

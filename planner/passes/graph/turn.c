@@ -1,10 +1,11 @@
-/* Transposed 8-bit operands. Before Blackwell, 8-bit operands must be contiguous along the summed
- * index (cuBLAS' documentation, 8-bit data types). A product with another operand takes the form
- * that reads contiguous operands. It reads a transposed copy, which is made once for all readers.
- * If the copy is made right after the 8-bit numbers, pass_fuse makes both in one kernel. The
- * untransposed form is then not written if nobody reads it. Tensors that the backward pass reads
- * transposed are kept transposed. If it gathers or recomputes them, they are transposed after that.
- * Products of other frameworks transpose by themselves; their profiles charge for it. */
+/* Transposed 8-bit operands. Except on compute capabilities 10 and 11 ("Blackwell"), 8-bit operands
+ * must be contiguous along the summed index (cuBLAS' documentation, 8-bit data types). A product
+ * with another operand takes the form that reads contiguous operands. It reads a transposed copy,
+ * which is made once for all readers. If the copy is made right after the 8-bit numbers, pass_fuse
+ * makes both in one kernel. The untransposed form is then not written if nobody reads it. Tensors
+ * that the backward pass reads transposed are kept transposed. If it gathers or recomputes them,
+ * they are transposed after that. Products of other frameworks transpose by themselves; their
+ * profiles charge for it. */
 #include <assert.h>
 #include <string.h>
 

@@ -212,6 +212,18 @@ static bool has_epilogue(const Operation *o, const Described *a, const Described
     return is_aligned(o->aux) && o->aux_leading % 8 == 0 && o->aux_leading >= (int64_t)d->rows;
 }
 
+/* The library's tables: 8-bit operands that are not contiguous along k need compute capability 10
+ * or 11; a scale for each row needs 9.0. Without a pointer the scale is 1. */
+static bool fits_device(const Operation *o)
+{
+    const uint32_t on = cublas_double.capability ? cublas_double.capability : 90;
+    const bool rows = o->mode_a == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    const bool along_k = o->a == CUBLAS_OP_T && o->b == CUBLAS_OP_N;
+    if (o->mode_a != o->mode_b || (o->scale_a == NULL) != (o->scale_b == NULL)) return false;
+    if (rows && (on != 90 || o->scale_a == NULL)) return false;
+    return along_k || (on >= 100 && on < 120);
+}
+
 static bool fits(const Operation *o, const Described *a, const Described *b, const Described *d)
 {
     if (!has_epilogue(o, a, d)) return false;
@@ -223,10 +235,9 @@ static bool fits(const Operation *o, const Described *a, const Described *b, con
     assert(a->batch == d->batch && b->batch == d->batch);
     if (cublas_is_eight(ta) != cublas_is_eight(tb)) return false;
     if (!cublas_is_eight(ta)) return ta == tb && (td == ta || td == DT_f32);
-    bool along_k = o->a == CUBLAS_OP_T && o->b == CUBLAS_OP_N;
-    return (along_k || cublas_double.any_order) && !(ta == DT_e5m2 && tb == DT_e5m2) &&
-           !cublas_is_eight(td) && a->rows % 16 == 0 && a->leading % 16 == 0 && b->rows % 16 == 0 &&
-           b->leading % 16 == 0 && d->rows % 16 == 0 && o->scale_a != NULL && o->scale_b != NULL;
+    return fits_device(o) && !(ta == DT_e5m2 && tb == DT_e5m2) && !cublas_is_eight(td) &&
+           a->rows % 16 == 0 && a->leading % 16 == 0 && b->rows % 16 == 0 && b->leading % 16 == 0 &&
+           d->rows % 16 == 0;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,

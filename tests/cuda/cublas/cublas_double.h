@@ -1,6 +1,7 @@
 /* A test double of cublasLt: multiplies matrices by the described layouts. It refuses calls as the
  * library's manual says. For products these are 8-bit operands that are not contiguous along k,
- * types that cannot be combined, unaligned sizes and addresses, and too little scratch. For
+ * types that cannot be combined, scales that the device has no mode for, unaligned sizes and
+ * addresses, and too little scratch. For
  * epilogues these are a vector or GELU's input that is missing, surplus, unaligned, in rows that
  * are no multiple of 8, or overlapping memory that others read. runtime_double.c, or the backend's
  * double, has the calls of the runtime. */
@@ -20,7 +21,7 @@ typedef struct CublasDouble {
     double ms[DOUBLE_WAYS];       /* time of a product; below 0: it fails */
     double epilogue_ms;           /* additional time with an epilogue or another C */
     bool forgets;                 /* the epilogue's work is left out of the results */
-    bool any_order;               /* 8-bit operands may have any order (compute capability 10) */
+    uint32_t capability;          /* the device's compute capability; 0: 90 */
     const char *fails;            /* this call fails */
     uint32_t suggested, products; /* numbers of calls so far */
     uint32_t with_epilogue;       /* products that had one */

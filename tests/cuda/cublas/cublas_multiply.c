@@ -75,7 +75,7 @@ static float one_sum(const Launch *x, const float *row, const float *column)
 
 static float scale_of(const Operation *o, DType t, uint64_t i, uint64_t j)
 {
-    if (!cublas_is_eight(t)) return 1;
+    if (!cublas_is_eight(t) || o->scale_a == NULL) return 1;
     bool rows = o->mode_a == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
     assert(o->mode_a == o->mode_b);
     return o->scale_a[rows ? i : 0] * o->scale_b[rows ? j : 0];

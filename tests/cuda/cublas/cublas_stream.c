@@ -117,6 +117,45 @@ bool product_prepare_eight_bit(const Gemm *g, const KernelArgs *args, const Cuda
     return true;
 }
 
+/* Applies both scales to a product that waits in the scratch, number by number. */
+typedef struct Scale {
+    EightBit of;
+    int64_t first;
+} Scale;
+
+static void scale(void *self)
+{
+    const Scale *x = self;
+    const Gemm *g = &x->of.gemm;
+    const KernelArgs *args = &x->of.args;
+    const GemmScratch s = gemm_scratch(g, args);
+    const Product p = product_of(args->binding, args->size);
+    const char *scratch = double_translate(args->ptr[args->n_args - 1]);
+    const float *sum = (const float *)(const void *)(scratch + s.unscaled);
+    const float *a = (const float *)(const void *)(scratch + s.scale_a);
+    const float *b = (const float *)(const void *)(scratch + s.scale_b);
+    void *z = double_translate(args->ptr[g->d.arg]);
+    const DType t = args->dtype[g->d.arg];
+    for (int64_t k = 0; k < g->batch; k++)
+        for (int64_t j = 0; j < g->chunk; j++)
+            for (int64_t i = 0; i < g->m; i++) {
+                uint64_t at = (uint64_t)(k * p.z.batch_stride + (x->first + j) * p.z.leading + i);
+                float row = (float)args->attrs.scale * b[x->first + j];
+                float scaled = sum[(k * g->chunk + j) * g->m + i] * row * a[i];
+                double old = args->attrs.accumulate & 1 ? number_read(t, z, at) : 0;
+                number_write(t, z, at, old + (double)scaled);
+            }
+}
+
+bool product_scale_rows(const Gemm *g, const KernelArgs *args, int64_t first,
+                        const CudaContext *cuda, CudaError *error)
+{
+    const Scale x = {{*g, *args}, first};
+    (void)error;
+    double_launch(cuda->stream, scale, &x, sizeof x);
+    return true;
+}
+
 typedef struct Fill {
     DType dtype;
     void *at;
