@@ -178,26 +178,6 @@ bool product_fill(DType t, void *x, uint64_t bytes, uint32_t which, const CudaCo
     return true;
 }
 
-typedef struct Set {
-    void *at;
-    int value;
-    size_t bytes;
-} Set;
-
-static void set(void *args)
-{
-    const Set *s = args;
-    memset(double_translate(s->at), s->value, s->bytes);
-}
-
-cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t stream)
-{
-    CUDA_CALL(cudaMemsetAsync);
-    Set s = {at, value, bytes};
-    double_launch(stream, set, &s, sizeof s);
-    return cudaSuccess;
-}
-
 bool cuda_pass(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     return double_kernel(OP_pass)(args, cuda, error);

@@ -352,6 +352,14 @@ cudaError_t cudaMemset(void *at, int value, size_t bytes)
     return cudaSuccess;
 }
 
+cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t stream)
+{
+    CUDA_CALL(cudaMemsetAsync);
+    Set s = {at, value, bytes};
+    double_launch(stream, run_set, &s, sizeof s);
+    return cudaSuccess;
+}
+
 bool double_default_is_busy(void)
 {
     return standard.head != NULL;
