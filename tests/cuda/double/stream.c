@@ -252,7 +252,7 @@ typedef struct Fill {
 static void run_fill(void *args)
 {
     const Fill *f = args;
-    memset(f->to, f->value, f->bytes);
+    memset(double_translate(f->to), f->value, f->bytes);
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
@@ -330,33 +330,13 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     return cudaSuccess;
 }
 
-typedef struct Set {
-    void *at;
-    int value;
-    size_t bytes;
-} Set;
-
-static void run_set(void *args)
-{
-    const Set *s = args;
-    memset(double_translate(s->at), s->value, s->bytes);
-}
-
 /* The host does not wait for it. */
 cudaError_t cudaMemset(void *at, int value, size_t bytes)
 {
     CUDA_CALL(cudaMemset);
     if (double_is_capturing()) return double_spoil_capture();
-    Set s = {at, value, bytes};
-    double_launch(default_stream(), run_set, &s, sizeof s);
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t stream)
-{
-    CUDA_CALL(cudaMemsetAsync);
-    Set s = {at, value, bytes};
-    double_launch(stream, run_set, &s, sizeof s);
+    Fill f = {at, value, bytes};
+    double_launch(default_stream(), run_fill, &f, sizeof f);
     return cudaSuccess;
 }
 
