@@ -159,10 +159,10 @@ static void idle_fields_exist(void **state)
 static Ps step_of(const char *script, const char *db, const char *setting)
 {
     CommandResult r = COMMAND(arena, 60, "sim", script, "--db", db, "--json", "--set", setting);
-    const char *at = strstr(r.out, "\"step_ps\":");
+    const char *at = strstr(r.out, "\n  \"step_ps\":");
     if (r.exit_code != 0 && r.exit_code != 4) fail_msg("%s: %s", setting, r.err);
     assert_non_null(at);
-    return strtoll(at + strlen("\"step_ps\":"), NULL, 10);
+    return strtoll(at + strlen("\n  \"step_ps\":"), NULL, 10);
 }
 
 /* With one store the second used to be told the first one's number. */
