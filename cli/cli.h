@@ -145,8 +145,8 @@ void table_print(const Table *t, Str *out);
 /* ---- planfile.c ---- */
 /* Calls session_load with the command's options, on top of `options`, which may be NULL. */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
-/* Returns the options of a load as the command line gives them, over `options`, which may be
- * NULL. */
+/* Returns the load options that the command line gives. They start as a copy of `options`, which
+ * may be NULL. */
 PlanOptions plan_file_options(Cli *cli, const PlanOptions *options);
 /* Refuses to run a plan that reproduces another system's mistakes; such a plan may only be looked
  * at. */

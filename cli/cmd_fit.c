@@ -1,5 +1,5 @@
-/* tandem fit: the smallest change of a plan that fits its cluster, and how far micro-batch and
- * sequence can grow. Each answer is a point that was simulated under the plan's own runtime. */
+/* tandem fit: finds the smallest change with which a plan fits its cluster, and how far micro-batch
+ * and sequence can grow. Each answer is a point that was simulated under the plan's own runtime. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum { MOST_CHANGES = 64, MOST_POINTS = 4096, MOST_TOKENS = 1 << 21, MOST_MICRO = 256 };
 
-/* A change: one idea, which may take more than one setting. */
+/* A change is one idea. It may take more than one setting. */
 typedef struct FitChange {
     const char *words;
     TextList settings;
@@ -22,7 +22,7 @@ typedef struct Fit {
     SweepRow base;
 } Fit;
 
-/* Points of one question, and what each was. */
+/* The points of one question, and the result of each. */
 typedef struct FitPoints {
     TextList settings[MOST_POINTS];
     const char *words[MOST_POINTS];
@@ -65,7 +65,7 @@ static const char *mesh_key(Fit *fit, AxisName axis)
     return arena_print(fit->cli->arena, "mesh.%s", axis_name_text(axis));
 }
 
-/* A part of the data ranks become ranks of the axis that `pass` uses. */
+/* Turns a part of the data ranks into ranks of the axis that `pass` uses. */
 static void add_axis(Fit *fit, const char *words, const char *pass, const char *setting)
 {
     const AxisName axis = axes_first(axes_of_pass(pass));
@@ -133,7 +133,8 @@ static bool decide(Fit *fit, FitPoints *points)
     return points->n == 0 || points_decide(&job, &points->rows);
 }
 
-static const SweepRows *sorted; /* of the one question that is answered: qsort has no argument */
+static const SweepRows
+    *sorted; /* the points of the question being answered; global because qsort has no argument */
 
 static int by_speed(const void *a, const void *b)
 {
@@ -165,7 +166,8 @@ static json_t *row_json(const Fit *fit, const FitPoints *points, uint32_t i)
     return out;
 }
 
-/* The changes that fit, the fastest first. The index of the first, UINT32_MAX where none fits. */
+/* Reports the changes that fit, the fastest first. Returns the index of the first, or UINT32_MAX if
+ * none fits. */
 static uint32_t report_changes(Fit *fit, const FitPoints *points, const char *title)
 {
     Cli *cli = fit->cli;
@@ -192,7 +194,7 @@ static uint32_t report_changes(Fit *fit, const FitPoints *points, const char *ti
     return order[0];
 }
 
-/* The largest value of a setting that fits, of those that were tried, on top of `also`. */
+/* Reports the largest tried value of a setting that fits on top of the settings `also`. */
 static bool report_most(Fit *fit, const char *title, const char *key, const TextList *also,
                         int64_t from, int64_t to)
 {
@@ -257,7 +259,8 @@ static bool read_base(Fit *fit)
     return true;
 }
 
-/* Single changes; where none fits, pairs of them. NULL: nothing fits. */
+/* Tries single changes, then pairs of them if no single change fits. Returns NULL if nothing fits.
+ */
 static const TextList *find_change(Fit *fit, bool *fine)
 {
     FitPoints *one = arena_alloc(fit->cli->arena, sizeof *one);

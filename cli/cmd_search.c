@@ -1,5 +1,5 @@
-/* tandem search: proposes the space itself, lets bounds and simulations decide its points, proves
- * the winners in full, and says why the others lost. */
+/* tandem search: proposes the space of plans and decides its points by bounds and simulations. It
+ * proves the winners in full, and says why the others lost. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -14,12 +14,13 @@ enum { N_WINNERS = 10, MOST_REASONS = 32 };
 typedef struct Search {
     Cli *cli;
     SearchSpace space;
-    SweepRows rows;   /* of the space, in its order */
+    SweepRows rows;   /* all points, in the order of the space */
     uint32_t *ranked; /* points with numbers that fit, the fastest first */
     uint32_t n_ranked;
 } Search;
 
-static const SweepRows *sorted; /* of the one search of a process: qsort has no argument for it */
+static const SweepRows
+    *sorted; /* the one search of a process; global because qsort has no argument */
 
 static int by_speed(const void *a, const void *b)
 {
@@ -38,7 +39,8 @@ static void rank(Search *s)
     qsort(s->ranked, s->n_ranked, sizeof *s->ranked, by_speed);
 }
 
-/* Loads, proves and simulates the winners as `sim` does; one that fails its proofs is no winner. */
+/* Loads, proves and simulates the winners as `sim` does. A point that fails its proofs is no
+ * winner. */
 static bool prove(Search *s)
 {
     const uint32_t n = s->n_ranked < N_WINNERS ? s->n_ranked : N_WINNERS;
@@ -101,8 +103,8 @@ static uint32_t count(const Search *s, SweepStatus status, const char *rule)
     return n;
 }
 
-/* On the front of time against memory: nothing faster needs less. `least` is what faster ones need.
- */
+/* True if the point is on the front of time against memory: no faster point needs less memory.
+ * `least` is the least memory of the faster points. */
 static bool is_on_front(const SweepRow *row, uint64_t *least)
 {
     if (row->peak_bytes >= *least) return false;
@@ -208,7 +210,7 @@ static bool make_space(Search *s)
         return cli_error(cli, FAULT_usage, "needs-script",
                          "%s is a plan's text: this needs the script", cli->args[0]);
     PlanOptions options = plan_file_options(cli, NULL);
-    /* The script's own data ranks need not fit the axes that were fixed. */
+    /* The script's own data ranks may not fit the axes that the command line fixed. */
     const char **set = arena_array(cli->arena, options.n_set + 2, sizeof *set);
     bool cuts = false, says = false;
     for (uint32_t i = 0; i < options.n_set; i++) {

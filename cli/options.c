@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 
 #define FIELD(name) offsetof(Options, name)
-/* How the options of backends are read: the kind, and the member of BackendValue. */
+/* How the parser reads a backend's option: the option's kind, and the member of BackendValue. */
 #define OPTION_OF_flag   OPTION_flag
 #define OPTION_OF_word   OPTION_text
 #define OPTION_OF_number OPTION_text

@@ -10,7 +10,7 @@ typedef enum ErrorOf { ERROR_step, ERROR_allocated, ERROR_reserved, ERROR_COUNT 
 /* Quantiles of |predicted / measured - 1| over the rows of one class. */
 typedef struct ErrorBar {
     const char *profile, *gpu; /* profile and GPU of the rows; NULL: the error is unknown */
-    /* of the nearest rows, if the error is unknown; NULL: there are none */
+    /* profile and GPU of the nearest rows, if the error is unknown; NULL: there are none */
     const char *near_profile, *near_gpu;
     uint32_t n_near;
     uint32_t n; /* 0: errors are unknown */

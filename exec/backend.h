@@ -16,10 +16,11 @@ typedef struct BackendOptions {
     /* launch each instruction by itself, so that its own time is measured instead of a fused
      * kernel's */
     bool alone;
-    uint64_t order_seed;          /* loopback: selects a legal interleaving; 0: the plain order */
-    bool native_reductions;       /* mpi: MPI_Op instead of rank-ordered sums */
-    const char *module_dir;       /* NULL: beside the command, or ../lib/tandem */
-    const KernelChoices *choices; /* of earlier runs; NULL: none, and nothing is timed */
+    uint64_t order_seed;    /* loopback: selects a legal interleaving; 0: the plain order */
+    bool native_reductions; /* mpi: MPI_Op instead of rank-ordered sums */
+    const char *module_dir; /* NULL: beside the command, or ../lib/tandem */
+    const KernelChoices
+        *choices;    /* choices of earlier runs; NULL: there are none, and no algorithm is timed */
     const void *own; /* the backend's own options (exec/options.h); NULL: the defaults */
 } BackendOptions;
 

@@ -113,8 +113,8 @@ static void all_to_all(const Comm *const *member, uint32_t n)
             memcpy(member[to]->out + from * bytes, member[from]->in + to * bytes, bytes);
 }
 
-/* Strip 0 of each input goes to the next member, strip 1 to the previous one. Where there is no
- * neighbour, the strip is zero. */
+/* Strip 0 of each input goes to the next member, strip 1 to the previous one. A strip without a
+ * neighbour is zero. */
 static void exchange_strips(const Comm *const *member, uint32_t n)
 {
     const uint64_t bytes = member[0]->in_bytes / 2;

@@ -1,5 +1,5 @@
-/* Fields: those of a gridded file, a wave that travels eastward, and noise. All are pure functions
- * of the sample's global position. */
+/* Sources of fields: a gridded file, a wave that travels eastward, and noise. All are pure
+ * functions of the sample's global position. */
 #include "exec/data_field.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 enum { STREAM_TIME = 6, STREAM_NOISE = 7, WAVE_TIMES = 1 << 12, WAVE_PERIOD = 24 };
 
-/* A stream of its own for each step and micro-batch. */
+/* Each step and micro-batch has its own stream of random numbers. */
 static uint64_t stream_of(uint64_t use, const FieldLine *f)
 {
     return use << 60 ^ (uint64_t)f->step << 24 ^ f->microbatch;
@@ -104,7 +104,7 @@ static bool read_header(Grid *g, const char *text, const char *path, Diag *d)
 
 enum { PREFIX = 10, MOST_HEADER = 4096 };
 
-/* The file behind its header, which says how many bytes follow. */
+/* Reads the grid behind the header. The header says how many bytes follow. */
 static bool read_grid(Grid *g, FILE *f, const char *path, Arena *arena, Diag *d)
 {
     unsigned char prefix[PREFIX];
@@ -139,7 +139,8 @@ bool data_reads_fields(const Graph *graph)
     return field_of(graph, 0) != NULL;
 }
 
-/* The model's channels are the first ones of the file; its grid is the file's. */
+/* Checks that the file has the model's grid and enough channels. The model reads the first
+ * channels. */
 static bool fits_model(const Grid *g, const Graph *graph, const char *path, Diag *d)
 {
     for (uint32_t j = 0; j < 2; j++) {

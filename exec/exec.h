@@ -16,7 +16,7 @@ typedef struct ExecOptions {
     const DataSource *data;
     /* the step whose rows are kept; must be steady (>= 2); beyond `steps`: none */
     uint32_t trace_step;
-    /* of this command; ranks with different versions refuse to run; may be NULL */
+    /* version of this command; ranks with different versions refuse to run; may be NULL */
     const char *version;
     BackendOptions backend_options;
     /* called on the first process after each step; NULL: none */

@@ -1,4 +1,4 @@
-/* The backends' option tables in one, and how a value becomes a field. */
+/* Joins the backends' option tables, and stores an option's value in its field. */
 #include "exec/options.h"
 
 #include <stdlib.h>

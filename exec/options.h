@@ -22,11 +22,11 @@ typedef enum BackendOptionKind {
     BACKEND_KIND_text
 } BackendOptionKind;
 
-enum { /* BackendOption.uses */
+enum { /* values of BackendOption.uses */
        BACKEND_RUNS = 1,
-       BACKEND_CALIBRATES = 2, /* `tandem calibrate` takes it, too */
+       BACKEND_CALIBRATES = 2, /* `tandem calibrate` takes the option, too */
        BACKEND_CHANGES_COSTS =
-           4 /* kernels take other times: their measurements have another name */
+           4 /* the option changes the times of kernels, so their measurements get another name */
 };
 
 typedef enum BackendOptionId {
@@ -47,15 +47,16 @@ typedef struct BackendOption {
 } BackendOption;
 extern const BackendOption backend_options[BACKEND_OPTION_COUNT];
 
-/* One option as a person gave it. */
+/* One option as the user gave it. */
 typedef struct BackendValue {
-    const char *text; /* NULL: it was not given, or is a flag */
-    bool is_set;      /* of a flag */
+    const char *text; /* NULL: the option was not given, or is a flag */
+    bool is_set;      /* value of a flag */
 } BackendValue;
 
-/* Zeroed own options of a backend (BackendOptions.own); NULL if it has none. */
+/* Returns zeroed own options of a backend (BackendOptions.own); NULL if it has none. */
 void *backend_own_options(const char *backend, Arena *arena);
-/* Stores a value in its field. False if it is no word of the list, or no number in the bounds. */
+/* Stores a value in its field. Returns false if the value is not in the list of words, or lies
+ * outside the bounds. */
 bool backend_set_option(const BackendOption *option, const BackendValue *value, void *own);
 
 #endif

@@ -69,7 +69,8 @@ static int64_t rows_of(const RankState *r, const Shape *s, int d)
     return shape_local_dim(s, &r->plan->mesh, &r->plan->graph.deals, d);
 }
 
-/* The same of halo_pack and the others: both forms of the dimension, and this rank's rows. */
+/* Fills in the same for halo_pack and the other local halo ops: both shapes of the dimension, and
+ * this rank's rows. */
 static bool set_halo(const RankState *r, const Instr *in, KernelArgs *a)
 {
     const Deals *deals = &r->plan->graph.deals;
@@ -192,7 +193,7 @@ static void find_peers(const RankState *r, const Instr *in, Comm *c)
     c->peer = in->op == OP_send ? peer : r->rank;
 }
 
-/* Do the first and the last member exchange strips too? */
+/* Finds out whether the first and the last member exchange strips, too. */
 static bool set_neighbours(const RankState *r, const Instr *in, Comm *c)
 {
     const Deals *deals = &r->plan->graph.deals;

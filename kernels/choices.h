@@ -1,5 +1,4 @@
-/* The store of choices that were measured once: which algorithm computes a call fastest on a
- * device. */
+/* A store of measured choices: the algorithm that computes a call fastest on a device. */
 #ifndef TANDEM_KERNELS_CHOICES_H
 #define TANDEM_KERNELS_CHOICES_H
 
@@ -7,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* `device` names the device and the library's version, `call` the sizes, layouts and types; a
+/* `device` names the device and the library's version. `call` names sizes, layouts and types. A
  * choice is a few opaque bytes. */
 typedef struct KernelChoices {
     void *self;

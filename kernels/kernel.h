@@ -23,7 +23,7 @@ typedef struct DataSource {
     void *self;
     void (*fill)(void *self, int64_t step, uint32_t microbatch, int64_t first_sample,
                  int64_t n_samples, int64_t seq, int32_t *tokens, int32_t *labels);
-    /* Of fields: n values. Pure too. */
+    /* Fills the n values of a line of a field. Must be a pure function, too. */
     void (*line)(void *self, const FieldLine *line, double *values);
 } DataSource;
 
@@ -60,8 +60,8 @@ typedef struct KernelArgs {
      * chunks p and 2 parts - 1 - p. parts * part_size may exceed middle (ceil deals): elements
      * beyond it are zero in a part, and unpack drops them. copy reads elements[0] only. */
     int64_t outer, middle, inner, part_start, part_size;
-    /* halo_*: `middle` are the rows of a buffer of own rows, `part_size` those of a buffer with a
-     * halo, strips [2, outer, halo.strip, inner]. */
+    /* halo_*: `middle` is the number of rows of a buffer of own rows, `part_size` that of a buffer
+     * with a halo. Strips are [2, outer, halo.strip, inner]. */
     Halo halo;
     uint32_t microbatch;
     Attrs attrs;

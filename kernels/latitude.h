@@ -1,6 +1,6 @@
-/* How much a row of a latitude-longitude grid weighs: its cosine of latitude, over the mean of all
- * rows. Rows lie evenly between the poles: row r of n has its centre at pi ((r + 1/2) / n - 1/2).
- */
+/* The weight of a row of a latitude-longitude grid: the cosine of its latitude, over the mean
+ * cosine of all rows. Rows are spaced evenly from pole to pole: row r of n has its centre at pi ((r
+ * + 1/2) / n - 1/2). */
 #ifndef TANDEM_KERNELS_LATITUDE_H
 #define TANDEM_KERNELS_LATITUDE_H
 

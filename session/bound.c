@@ -1,6 +1,6 @@
-/* Each bound is an average over ranks: the fullest and the slowest rank are never below it. What
- * the graph alone cannot tell (copies for tensor parallelism, workspace, bubbles, communication)
- * counts as nothing. */
+/* Lower bounds of memory and time. Each bound is an average over ranks, which the fullest or
+ * slowest rank reaches or exceeds. Costs that the graph alone cannot tell count as nothing: copies
+ * for tensor parallelism, workspace, bubbles, communication. */
 #include "session/bound.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static const PassConfig *pass_of(const Config *c, PassName name)
     return NULL;
 }
 
-/* The product of the sizes of these axes. */
+/* Returns the product of the sizes of these axes. */
 static double size_over(const Config *c, AxisNames axes)
 {
     double n = 1;
@@ -41,8 +41,8 @@ static double fewer_bytes(DType a, DType b)
                                              : dtype_bytes(b);
 }
 
-/* How many ranks surely hold a copy of each weight, and of each moment. Experts may be carved out
- * of the data axes; then nothing is known to be copied. */
+/* Counts the ranks that surely hold a copy of each weight, and of each moment. Experts may be
+ * carved out of the data axes; then no copy is certain. */
 typedef struct Copies {
     double weights, states;
 } Copies;
@@ -80,12 +80,12 @@ static uint64_t state_bytes(const Config *c, const Graph *g, bool blocks_only)
     if (fsdp != NULL && fsdp->fsdp2.offload) return 0; /* all of it lies in host memory */
     const Copies copies = copies_of(c);
     const double n = param_elements(g, blocks_only) / ranks_of(c);
-    /* A plan may keep weights at rest as they are computed with (zero's preserve_fp32_weights). */
+    /* A plan may store weights between steps in the compute type (zero's preserve_fp32_weights). */
     const double weight = zero != NULL ? fewer_bytes(c->param, c->compute) : dtype_bytes(c->param);
     double moments = 0, gradient = 0;
     if (c->optimizer.kind == OPTIMIZER_adamw)
         moments = 2 * (c->optimizer.state != DT_none ? dtype_bytes(c->optimizer.state) : weight);
-    /* The norm that clips them needs all gradients at one time. */
+    /* Clipping by the norm needs all gradients at one time. */
     if (c->optimizer.clip_norm > 0)
         gradient = fmin(fewer_bytes(c->reduce, c->compute), dtype_bytes(c->param));
     return (uint64_t)(n * (copies.weights * weight + copies.states * (moments + gradient)));
@@ -117,9 +117,9 @@ static bool is_product(const Graph *g, const Node *n)
            g->tensors.at[n->in[1]].role == ROLE_param;
 }
 
-/* Elements that a micro-step surely keeps from forward to backward, inside blocks: where nothing is
- * computed again, the input of each product, for the gradient of its weight; else the input of each
- * block. */
+/* Counts elements that a micro-step surely keeps from forward to backward, inside blocks. Without
+ * recomputation it keeps the input of each product, for the gradient of its weight. Otherwise it
+ * keeps the input of each block. */
 static double kept_elements(const Config *c, const Graph *g, Arena *scratch)
 {
     const PassConfig *ac = pass_of(c, PASS_ac);
@@ -141,7 +141,7 @@ static double kept_elements(const Config *c, const Graph *g, Arena *scratch)
     return sum;
 }
 
-/* How many micro-batches the first rank of a pipeline holds at one time. */
+/* Returns the number of micro-batches that the first rank of a pipeline holds at one time. */
 static double in_flight(const Config *c, double steps)
 {
     const PassConfig *pp = pass_of(c, PASS_pp);
@@ -168,7 +168,7 @@ static uint64_t kept_bytes(const Config *c, const Graph *g)
     return (uint64_t)(sum * bytes * in_flight(c, steps_of(c)) / ranks_of(c));
 }
 
-/* FLOPs of products with weights and of attention, of one micro-step on all ranks. */
+/* FLOPs of one micro-step on all ranks, in products with weights and in attention. */
 typedef struct Products {
     double all;       /* forward, and as much of the backward pass as there surely is */
     double blocks;    /* forward, inside blocks */
@@ -200,9 +200,9 @@ static Products products_of(const Graph *g)
     return p;
 }
 
-/* The last rank of a pipeline waits until the first micro-batch has passed all other stages, and
- * the first rank ends after the last micro-batch has come back. Only where each rank has one stage
- * of equally many blocks. */
+/* The last rank of a pipeline waits until the first micro-batch has passed all other stages. The
+ * first rank ends after the last micro-batch has come back. This holds only if each rank has one
+ * stage and all stages have equally many blocks. */
 static double pipeline_flops(const Config *c, const Products *p, double steps)
 {
     const PassConfig *pp = pass_of(c, PASS_pp);
@@ -231,7 +231,7 @@ static Ps step_ps(const Config *c, const Graph *g)
     const double steps = steps_of(c);
     const PassConfig *ac = pass_of(c, PASS_ac);
     Products p = products_of(g);
-    double again = 0; /* whole blocks are computed twice, but for products that ac.ops keeps */
+    double again = 0; /* whole blocks are computed twice, except products that ac.ops keeps */
     if (ac != NULL && ac->ac == AC_full && ac->ac_every <= 1 && ac->ac_ops.n == 0) again = p.blocks;
     const double even = (p.all + again) * steps / rate + p.attention * steps / peak,
                  piped = pipeline_flops(c, &p, steps) / rate;
@@ -243,7 +243,7 @@ Bounds bounds_of(const Config *config, const Graph *graph)
     Bounds b = {.state_bytes = state_bytes(config, graph, false)};
     if (graph->tensors.n < 2) return b;
     b.kept_bytes = kept_bytes(config, graph);
-    /* What is in flight lies on the first rank of a pipeline, which has blocks and no head. */
+    /* Micro-batches in flight lie on the first rank of a pipeline, which has blocks and no head. */
     if (in_flight(config, steps_of(config)) > 1) b.state_bytes = state_bytes(config, graph, true);
     if (!config->cluster.is_local) b.step_ps = step_ps(config, graph);
     return b;

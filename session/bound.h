@@ -1,6 +1,6 @@
-/* Lower bounds of a plan, from its configuration and its graph, before anything is lowered. A plan
- * never needs less memory and never takes a shorter step than they say, so a search may reject by
- * them. They are loose where the truth needs the program. */
+/* Lower bounds of a plan's memory and step time, from its configuration and graph, before lowering.
+ * A plan never needs less memory or time than its bounds, so a search may reject points by them.
+ * Where the truth depends on the program, the bounds are loose. */
 #ifndef TANDEM_SESSION_BOUND_H
 #define TANDEM_SESSION_BOUND_H
 

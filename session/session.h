@@ -61,7 +61,7 @@ PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions 
 /* The exact text of a plan, with script locations. */
 const char *session_text(const PlanFile *file, Arena *arena);
 
-/* Asks whether the plan fits its cluster; not fitting is an error in `d`. */
+/* Checks that the plan fits its cluster. If it does not fit, that is an error in `d`. */
 void session_fit(const PlanFile *file, Arena *arena, Diag *d);
 /* Gives an unproven plan its id. */
 void session_identify(PlanFile *file);

@@ -14,7 +14,7 @@ typedef struct Need {
     AxisSet axes;
     int32_t hop; /* send/recv; 0 with `group` */
     bool group;
-    /* of a group: a tree also stands for a ring, since its size decides which one is used */
+    /* kind of the group; a tree also stands for a ring, since its size decides which one is used */
     EdgeKind kind;
 } Need;
 typedef LIST(Need) Needs;

@@ -352,8 +352,8 @@ static bool create(const Opening *o)
     return is_named;
 }
 
-/* Removes the drafts NAME.new-PID of processes that are gone: they were killed while they built the
- * store. A draft of a process id in use stays, be it another program's. */
+/* Removes the drafts NAME.new-PID of killed processes that were building the store. A draft stays
+ * while any process has its id, even another program. */
 static void remove_stray_drafts(const Opening *o)
 {
     Arena *arena = arena_new();
@@ -425,8 +425,8 @@ static int count_ops(void *self)
     return db->ops_left <= 0;
 }
 
-/* Somebody else wrote the schema, perhaps to do harm: it may run nothing of its own, and reading
- * ends after more work and memory than an honest file of this length takes. */
+/* Another program wrote the schema, perhaps to do harm, so it may run nothing of its own. Reading
+ * also ends at a limit of work and memory, which an honest file of this length stays below. */
 Db *db_open_foreign(const char *path, Diag *d)
 {
     const Opening o = {path, true, NULL, 0, d};

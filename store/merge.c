@@ -52,7 +52,7 @@ static const char details[] =
     "INSERT INTO cores SELECT m.new, cores, running, ready, others FROM other.cores JOIN moved m"
     " ON m.old = run WHERE m.fresh;\n";
 
-/* Of two measurements of one cost, the newer one is kept. */
+/* Keeps the newer one of two measurements of one cost. */
 static const char costs[] =
     "INSERT INTO kernel_cost(machine, key, median_ps, spread, n, made_at) SELECT machine, key,"
     " median_ps, spread, n, made_at FROM other.kernel_cost WHERE true ON CONFLICT DO UPDATE SET"

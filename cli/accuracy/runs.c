@@ -154,7 +154,7 @@ static void score_need(const Csv *csv, const RowRun *run, const RowOut *out, boo
     row_score(out, "memory needed", gib * GIB, (double)run->report.held.allocated_bytes);
 }
 
-/* A run that ended without any number, for a cause that nobody states, says nothing. */
+/* A run that ended without a number and without a stated cause gives no information. */
 static bool was_run(const Csv *csv, uint32_t row, bool oom)
 {
     static const char *const numbers[] = {"step_time_s", "tokens_per_s_per_gpu", "peak_mem"};

@@ -25,7 +25,7 @@ static bool has_tables(Db *db, Diag *d)
     return both;
 }
 
-/* nsys writes tables. A view of such a name could be a query without an end. */
+/* nsys writes tables. A view of the same name could be a query that never ends. */
 static const char *view_in_place_of_table(Db *db, Arena *arena, Diag *d)
 {
     DbStatement *st =

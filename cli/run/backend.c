@@ -45,7 +45,7 @@ static bool is_given(const Cli *cli, int id)
     return value->is_set || value->text != NULL;
 }
 
-/* The options that only this backend has: "--graph, --via and --tf32". */
+/* Lists the options that only this backend has, as in "--graph, --via and --tf32". */
 static const char *options_of(Cli *cli, const char *backend)
 {
     Str all = str_in(cli->arena);
@@ -63,7 +63,7 @@ static const char *options_of(Cli *cli, const char *backend)
     return str_text(&all);
 }
 
-/* Reads a given option into the backend's own options; false after a diagnostic. */
+/* Stores a given option in the backend's own options. Returns false after a diagnostic. */
 static bool read_own(Cli *cli, int id, void *own)
 {
     const BackendOption *option = &backend_options[id];

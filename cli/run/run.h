@@ -11,9 +11,9 @@
 const char *run_backend(const Cli *cli); /* "mpi" unless --backend says otherwise */
 bool run_on(const Cli *cli, const char *backend);
 bool run_check_backend(Cli *cli); /* checks its name, and that the given options apply to it */
-/* Fills in the backend's own options, and the choices that it keeps from run to run. */
+/* Fills in the backend's own options, and the algorithm choices that it keeps between runs. */
 void run_backend_options(Cli *cli, BackendOptions *options);
-/* Appends the given options of backends that have one of these uses, as the user wrote them. */
+/* Appends the given backend options that have one of these uses, as the user wrote them. */
 void run_repeat_options(Cli *cli, uint32_t uses, TextList *argv);
 /* choices.c: timed algorithms for products, in the store. */
 const KernelChoices *run_choices(Cli *cli);
@@ -61,11 +61,11 @@ bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv, LaunchEnd *
 const char *run_signal_name(int number); /* name of a signal that can end a launch */
 /* Silences ranks other than the first. */
 void run_silence(Cli *cli);
-/* Computes from the rows of a measured step the slowest rank's compute and exposed time, and its
- * collectives by kind. Exposed means that no kernel of that rank ran meanwhile. */
+/* Computes the times of the slowest rank of a measured step from the rows of its trace: compute,
+ * exposed time, and collectives by kind. Exposed means that no kernel of that rank ran meanwhile.
+ */
 void measured_times(Arena *arena, const Plan *plan, const Trace *trace, RunRecord *record);
-/* ---- cores.c: other users of the cores during the measurement, as a line, as a document, in the
- * store */
+/* ---- cores.c: prints, stores and reads the use of cores by other programs during a measurement */
 void cores_text(const CoreUse *use, uint32_t n_ranks, Str *out);
 json_t *cores_json(const CoreUse *use);
 bool cores_store(Store *store, int64_t run, const CoreUse *use, Diag *d);

@@ -110,8 +110,8 @@ static bool decide_stored(Cli *cli, PointJob *job, SweepRows *rows)
     return true;
 }
 
-/* The ranking is of one executor. The best plan is also answered for the frameworks that could run
- * it. */
+/* The ranking holds for one executor. The best plan is also simulated for each framework that could
+ * run it. */
 static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
 {
     if (cli->json != NULL || cli->options.csv || rows->n == 0) return;
@@ -120,7 +120,7 @@ static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
     for (uint32_t i = 0; i < own->n; i++) list_push(cli->arena, &cli->options.set, own->at[i]);
     const PlanOptions quick = {.unproven = true};
     const PlanOptions options = plan_file_options(cli, &quick);
-    Diag told = diag_in(cli->arena); /* the point has told its warnings already */
+    Diag told = diag_in(cli->arena); /* the point has printed its warnings already */
     const PlanFile *file = session_load(job->path, &options, cli->arena, &told);
     if (file != NULL) plan_file_whose(cli, file, true);
 }

@@ -61,7 +61,7 @@ static void put_status(json_t *row, SweepStatus status, const Diagnostic *error)
     json_text(row, "reason", error != NULL ? error->text : NULL);
 }
 
-/* Keeps the best speed of all processes. */
+/* Raises the best speed of all processes to tokens_per_s, if that is higher. */
 static void raise_best(_Atomic uint64_t *best, double tokens_per_s)
 {
     if (best == NULL) return;
@@ -71,7 +71,8 @@ static void raise_best(_Atomic uint64_t *best, double tokens_per_s)
     }
 }
 
-/* True if a lower bound says that the point cannot fit, or cannot be the best; the row names it. */
+/* Returns true if a lower bound shows that the point cannot fit or cannot be the best. The row then
+ * names the bound. */
 static bool is_rejected(const PointJob *job, Cli *one, const Config *config, const Graph *graph,
                         json_t *row)
 {
@@ -204,7 +205,8 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
         Recipe recipe = {.head = ""};
         bool unstored = false;
         row = answer_of(decider, &one, &recipe, &unstored);
-        /* The time bound depends on what other points gave: such an answer is not kept. */
+        /* The time bound depends on the results of other points, so such an answer is not stored.
+         */
         const char *rule = json_string_value(json_object_get(row, "rule"));
         if (rule != NULL && strcmp(rule, "bound-time") == 0) unstored = true;
         if (stored && !unstored) keep_answer(decider, &one, key, &recipe, row);

@@ -11,10 +11,10 @@ typedef struct PointJob {
     uint32_t n;
     TextList *settings; /* [n] "mesh.tp=4", after those of --set */
     int64_t sweep;      /* its number in the store; 0: none */
-    bool unproven;      /* leave the proofs out: a search proves the winners */
-    bool bounded;       /* let lower bounds reject points before they are compiled */
-    /* The best speed so far [tokens/s], shared by the processes: the bound of a step rejects points
-     * that cannot reach it. NULL: that bound is not used. */
+    bool unproven;      /* leaves the proofs out: a search proves only the winners */
+    bool bounded;       /* lets lower bounds reject points before they are compiled */
+    /* The best speed so far [tokens/s], shared by the processes. The time bound rejects points that
+     * cannot reach it. NULL: the time bound is not used. */
     _Atomic uint64_t *best;
 } PointJob;
 

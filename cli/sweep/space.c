@@ -1,5 +1,5 @@
-/* Sizes that divide make points; everything else is left to the passes, whose refusal is an answer
- * like any other. */
+/* Makes a point of every combination of sizes that divide evenly. All other conditions are left to
+ * the passes: a refusal is an answer, too. */
 #include "cli/sweep/space.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 
 enum { MOST_POINTS = 100000, MOST_STAGES = 16, MOST_MICRO = 16, LONG_TOKENS = 32768 };
 
-/* What of the model and the script shapes the space. */
+/* The facts about the model and the script that shape the space. */
 typedef struct SpaceFacts {
     uint32_t n_ranks, per_node, layers, heads, kv_heads, experts;
     int64_t batch, seq;
@@ -73,7 +73,7 @@ static bool is_fixed(const Cli *cli, const char *key)
     return false;
 }
 
-/* The command line fixes another value of this size. */
+/* True if the command line fixes another value of this size. */
 static bool is_other(const Cli *cli, const char *key, uint32_t value)
 {
     const size_t n = strlen(key);
@@ -123,7 +123,7 @@ static void push(Cli *cli, SearchSpace *space, const TextList *list)
         space->settings = more;
         space->room = room;
     }
-    for (uint32_t i = 0; i < space->n; i++) { /* fixed settings make points meet */
+    for (uint32_t i = 0; i < space->n; i++) { /* fixed settings can make two points equal */
         const TextList *other = &space->settings[i];
         bool same = other->n == list->n;
         for (uint32_t k = 0; same && k < list->n; k++)
@@ -133,14 +133,15 @@ static void push(Cli *cli, SearchSpace *space, const TextList *list)
     space->settings[space->n++] = *list;
 }
 
-/* Micro-batch, recomputation and sharding of one mesh. */
+/* Adds the points of one mesh: micro-batches, recomputation and sharding. */
 static void add_points(Cli *cli, SearchSpace *space, const SpaceFacts *f, const MeshWay *way)
 {
     static const char *const recompute[] = {"none", "selective", "full"};
     const int64_t data = (int64_t)way->replicas * way->shards * way->ep;
     for (int64_t micro = 1; micro <= MOST_MICRO; micro *= 2) {
         if (f->batch % (micro * data) != 0) break;
-        if (way->pp > 1 && f->batch / (micro * data) < way->pp) break; /* mostly bubble */
+        if (way->pp > 1 && f->batch / (micro * data) < way->pp)
+            break; /* the pipeline would be mostly bubble */
         for (uint32_t r = 0; r < 3; r++)
             for (uint32_t shard = 0; shard < 2; shard++) {
                 TextList list = {NULL, 0, 0};
@@ -164,7 +165,7 @@ static void add_data_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, Mes
     way.shards = data;
     way.replicas = 1;
     if (!is_other(cli, "mesh.dp_shard", data)) add_points(cli, space, f, &way);
-    /* Sharded within a node and copied between nodes. */
+    /* Weights are sharded within a node and copied between nodes. */
     const uint32_t local = f->per_node / (way.tp * way.cp * way.ep);
     if (local < 2 || local >= data || data % local != 0) return;
     way.shards = local;

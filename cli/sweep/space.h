@@ -1,5 +1,5 @@
-/* The space of a search: legal ways to lay this model on this cluster, as settings of the script.
- */
+/* The space of a search: the legal ways to lay this model on this cluster, as settings of the
+ * script. */
 #ifndef TANDEM_CLI_SWEEP_SPACE_H
 #define TANDEM_CLI_SWEEP_SPACE_H
 
@@ -11,9 +11,8 @@ typedef struct SearchSpace {
     uint32_t n_ranks;
 } SearchSpace;
 
-/* Every combination of pipeline stages, tensor, context, expert and data ranks, replicas,
- * micro-batch, recomputation and sharding that the sizes of model, batch and cluster allow. Where
- * the script has its own value of a setting in `--set`, only that one is tried. */
+/* Makes every combination of mesh axes, micro-batch, recomputation and sharding that the sizes of
+ * model, batch and cluster allow. If `--set` fixes a setting, only that value is tried. */
 void space_of(Cli *cli, const Config *config, const Graph *graph, SearchSpace *space);
 
 #endif

@@ -12,7 +12,7 @@ typedef struct SweepKey {
 typedef LIST(SweepKey) SweepKeys;
 
 /* Refused: it cannot be compiled or proven, so it has no numbers. */
-/* Bounded: a lower bound decided it before it was compiled, so it has no numbers. */
+/* Bounded: a lower bound decided the point before it was compiled, so it has no numbers. */
 typedef enum SweepStatus { SWEEP_fits, SWEEP_too_large, SWEEP_refused, SWEEP_bounded } SweepStatus;
 
 typedef struct SweepRow {

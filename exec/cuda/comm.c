@@ -325,8 +325,8 @@ static bool all_to_all(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t st
 #endif
 }
 
-/* Strip 0 of my input goes to the next member, strip 1 to the previous one. Where there is no
- * neighbour, the strip is zero. */
+/* Strip 0 of my input goes to the next member, strip 1 to the previous one. A strip without a
+ * neighbour is zero. */
 static bool exchange_strips(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t stream)
 {
     const uint64_t strip = comm->in_bytes / 2;
@@ -337,7 +337,7 @@ static bool exchange_strips(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream
     if (fine && last) fine = CHECK_CUDA(c, cudaMemsetAsync, (comm->out + strip, 0, strip, stream));
     if (!fine || !CHECK_NCCL(c, &of, ncclGroupStart, ())) return false;
     const int next = (int)((me + 1) % n), previous = (int)((me + n - 1) % n);
-    /* Between two members that wrap, messages pair up in this order. */
+    /* Messages between two members that wrap pair up in this order. */
     if (fine && !last)
         fine = CHECK_NCCL(c, &of, ncclSend, (comm->in, strip, ncclInt8, next, of, stream));
     if (fine && !first)

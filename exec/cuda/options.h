@@ -1,5 +1,5 @@
-/* The cuda backend's own options: BackendOptions.own of a run on it. options.def has those that a
- * person can give. */
+/* The cuda backend's own options, to which BackendOptions.own points. A user can give those that
+ * options.def lists. */
 #ifndef TANDEM_EXEC_CUDA_OPTIONS_H
 #define TANDEM_EXEC_CUDA_OPTIONS_H
 

@@ -41,7 +41,7 @@ typedef struct Loopback {
     LegalStep *ready;      /* events that may happen next */
     uint32_t n_ready, room;
     Pc *next;
-    /* of the step in progress */
+    /* counters of the step in progress */
     uint64_t n_left, n_draws, n_steps;
     Trace *trace;
     BadNumber *bad;

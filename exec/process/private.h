@@ -14,7 +14,7 @@ typedef enum Way {
     WAY_exchange_sum,        /* reduce_scatter: each piece goes to its owner, which sums */
     WAY_exchange_sum_gather, /* large all_reduce: the same, then the sums are gathered */
     WAY_exchange,            /* all_to_all */
-    WAY_strips,              /* halo_exchange: an exchange with the two neighbours alone */
+    WAY_strips,              /* halo_exchange: exchanges messages only with the two neighbours */
     WAY_native_all_reduce,
     WAY_native_reduce_scatter,
     WAY_send,

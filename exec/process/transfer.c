@@ -60,8 +60,8 @@ static void arrive(Process *p, PreparedTransfer *w, int n)
     w->staging_bytes = (uint64_t)n * members * (uint64_t)w->bytes;
 }
 
-/* Strip 0 goes to the next member and comes from the previous one; strip 1 the other way. Of two
- * members that wrap, both strips go to and come from the same one. */
+/* Strip 0 goes to the next member and comes from the previous one. Strip 1 goes the other way. With
+ * two members that wrap, both strips go to and come from the same peer. */
 static void cut_strips(Process *p, PreparedTransfer *w, int strip)
 {
     const uint32_t n = w->comm->n_members, me = w->comm->part;
@@ -152,7 +152,7 @@ void transfer_post(Process *p, PreparedTransfer *w)
         fine = t->all_to_all(p->mpi, w->group, c->in, w->counts, w->displs, c->out, w->counts,
                              w->displs, w->bytes, r);
         break;
-    case WAY_strips: /* where there is no neighbour, the strip is zero */
+    case WAY_strips: /* a strip without a neighbour is zero */
         if (c->part == 0 && !c->wraps) memset(c->out, 0, c->out_bytes / 2);
         if (c->part + 1 == c->n_members && !c->wraps)
             memset(c->out + c->out_bytes / 2, 0, c->out_bytes / 2);

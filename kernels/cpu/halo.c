@@ -1,5 +1,5 @@
-/* A split dimension and its halo: the rows that neighbours need, or their shares of sums, go into
- * strips and come out of strips. */
+/* A split dimension and its halo. Kernels copy the rows that neighbours need (or shares of sums)
+ * into strips, and take them out again. */
 #include <assert.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static void copy_rows(const KernelArgs *a, Rows from, Rows to, int64_t n)
                from.at + (size_t)(o * from.rows + from.from) * step, (size_t)n * step);
 }
 
-/* to += from, element by element: in the type of the buffers. */
+/* Adds `from` to `to`, element by element, in the type of the buffers. */
 static void add_rows(const KernelArgs *a, Rows from, Rows to, int64_t n)
 {
     const DType t = a->dtype[0];
@@ -69,7 +69,7 @@ void cpu_halo_pack(const KernelArgs *a)
     copy_rows(a, (Rows){own, a->middle, 0}, strip_rows(a, a->ptr[1], 1, 0), h->to_previous);
 }
 
-/* A part may hold fewer rows than come: a window with a stride leaves out some. */
+/* A part may hold fewer rows than arrive: a window with a stride skips some rows. */
 void cpu_halo_join(const KernelArgs *a)
 {
     const Halo *h = &a->halo;

@@ -1,16 +1,17 @@
-/* A split dimension and its halo: strips for the neighbours, and what came from them. Each element
- * of the output is a sum of at most three elements, mostly of one. */
+/* A split dimension and its halo: makes strips for the neighbours, and puts received strips into
+ * place. An output element is the sum of at most three elements, mostly of one. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 
 enum { HALO_THREADS = 256, HALO_BLOCKS_PER_SM = 8, HALO_SOURCES = 3 };
 
-/* Rows [to, to + n) of the output get rows from `from` on of buffer x, which has `rows` of them. */
+/* Rows [to, to + n) of the output get the rows of buffer x from `from` on. Buffer x has `rows`
+ * rows. */
 typedef struct HaloSource {
     Array x;
-    int64_t offset; /* elements before the first row of x: the second strip */
+    int64_t offset; /* elements before the first row of x; not 0 for the second strip */
     int64_t rows, from, to, n;
-    int64_t strip; /* of the output: 0 or 1; -1: the output is no strips */
+    int64_t strip; /* strip of the output: 0 or 1; -1: the output is no strip */
 } HaloSource;
 
 typedef struct HaloArgs {

@@ -239,7 +239,8 @@ static void check_batch(Draft *draft)
     int64_t data = config_data_ranks(c);
     int64_t step = c->micro_batch * data; /* both below 2^30 */
     if (c->height && c->denominator == DENOMINATOR_microbatch_mean)
-        c->denominator = DENOMINATOR_kept; /* all points count: means of them are one mean */
+        c->denominator =
+            DENOMINATOR_kept; /* all points count, so the mean of their means is the mean */
     if (c->denominator == DENOMINATOR_microbatch_mean) {
         diag_warning(draft->d, "mean-of-means", draft_loc(draft, "batch.denominator"),
                      "the loss is the mean of %lld-sequence means: it differs from one large batch "

@@ -1,4 +1,4 @@
-/* The sizes of a batch of fields. */
+/* Checks the sizes of a batch of fields. */
 #include "planner/front/parent.h"
 
 bool draft_has_fields(const Draft *draft)
@@ -7,7 +7,7 @@ bool draft_has_fields(const Draft *draft)
            draft_has(draft, "batch.width");
 }
 
-/* Of fields all sizes are needed; a sample has as many points as the grid. */
+/* A batch of fields must state all sizes. A sample has as many points as the grid. */
 void draft_check_fields(Draft *draft)
 {
     static const char *const needed[] = {"batch.channels", "batch.height", "batch.width"};

@@ -356,7 +356,7 @@ typedef struct Cluster {
     uint32_t rings[MOST_RING_DEVICES + 1];
     /* launch time of a collective among others, or in a graph */
     double collective_launch_s;
-    /* of a local CPU cluster, whose ranks share them; 0 elsewhere */
+    /* cores of a local CPU cluster, whose ranks share them; 0 elsewhere */
     uint32_t cores_per_node;
     bool is_local; /* this machine: costs come from measuring it */
 } Cluster;
@@ -397,7 +397,7 @@ typedef struct Config {
     Loc axis_loc[AXIS_NAMES];
     int64_t global_batch, micro_batch,
         seq; /* micro_batch: sequences of a data rank in a micro-step */
-    int64_t channels, targets, height, width; /* of a batch of fields; 0: tokens */
+    int64_t channels, targets, height, width; /* sizes of a batch of fields; 0: tokens */
     Denominator denominator;                  /* of the loss; default kept */
     /* microbatch_mean: number of sequences averaged as one group; else 0 */
     int64_t group;

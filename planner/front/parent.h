@@ -54,7 +54,8 @@ bool draft_has(const Draft *draft, const char *path);
 void draft_check_lists(Draft *draft);
 /* True if the plan names a size of a batch of fields. */
 bool draft_has_fields(const Draft *draft);
-/* Reports what is missing of these sizes; the points of the grid become the sequence. */
+/* Reports each of these sizes that is missing. The number of grid points becomes the sequence
+ * length. */
 void draft_check_fields(Draft *draft);
 /* Reports missing keys, checks ranges that depend on each other, resolves mesh and batch, and
  * completes the configuration. */

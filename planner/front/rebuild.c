@@ -173,7 +173,8 @@ static TensorId add_input(Rebuild *b, const char *name, DType dtype, uint32_t n_
     return graph_tensor(b->graph, b->arena, name, ROLE_input, dtype, n_dims, dim, loc);
 }
 
-/* Data of a micro-batch: tokens, fields, or the offsets of a window's points. 0: no such source. */
+/* Makes the data of a micro-batch: tokens, fields, or the offsets of a window's points. Returns 0
+ * if there is no such source. */
 static TensorId add_source(Rebuild *b, OpKind op, const Attrs *attrs, Loc loc)
 {
     const Config *c = &b->draft->config;

@@ -116,7 +116,7 @@ void draft_shrink(Draft *draft, bool sizes_follow)
         n_micro = 3;
     c->global_batch = c->micro_batch * data * n_micro;
     const int64_t seq = least_tokens(c);
-    if (c->seq > seq && !c->height) c->seq = seq; /* a field's grid is the model's to shrink */
+    if (c->seq > seq && !c->height) c->seq = seq; /* a shrunk model may choose another grid */
     uint32_t ranks = 1;
     for (int a = 0; a < AXIS_NAMES; a++) ranks *= c->axis_size[a];
     c->cluster.nodes = 1;

@@ -21,7 +21,7 @@ typedef enum RecordKind {
     RECORD_ask,
     RECORD_name,   /* text: the model's name */
     RECORD_seq,    /* i64: tokens of a sequence that a shrunk model wants */
-    RECORD_field,  /* 4 i64: channels, targets, height and width that a shrunk model wants */
+    RECORD_field,  /* 4 i64: the channels, targets, height and width that a shrunk model asks for */
     RECORD_module, /* text path, text class, u32 parent, is_block, fsdp2_shard, layer, place */
     RECORD_param,  /* see trace_param */
     RECORD_state,  /* u32 id, text name, u32 module, place, dims, order: see core_state */

@@ -322,7 +322,7 @@ static bool is_windowed_attention(OpKind op)
     return sig_uses(&op_info(op)->sig, 'X') && sig_uses(&op_info(op)->sig, 'M');
 }
 
-/* Sizes that the attributes tell, before the inputs do. */
+/* Sizes that the attributes give, whatever the inputs are. */
 static void known_sizes(OpKind op, const Attrs *attrs, int64_t size['z' + 1])
 {
     const Signature *sig = &op_info(op)->sig;

@@ -134,7 +134,7 @@ typedef struct OpInfo {
 /* The table row of `op`, built once from ops.def; a malformed row is a bug and aborts. For
  * OP_none all fields are 0. */
 const OpInfo *op_info(OpKind op);
-/* True for the local ops between a split dimension and its halo. */
+/* True for the local ops that add or remove the halo of a split dimension. */
 static inline bool op_is_halo(OpKind op)
 {
     return op == OP_halo_pack || op == OP_halo_join || op == OP_halo_cut || op == OP_halo_fold;
@@ -287,11 +287,11 @@ bool op_takes(OpKind op, const Binding *b, const Attrs *attrs);
 /* For OP_SIZED: true if the sizes fit the attributes. An index whose size no argument gives gets
  * its size from the attributes. */
 bool op_sized(Binding *b, const Attrs *attrs);
-/* op_bind for inputs alone. Attributes give indices their sizes that no input has: the groups of
- * channels, the points of a window, the rows of a resized field. */
+/* op_bind for inputs alone. Attributes give the sizes that no input has: groups of channels, points
+ * of a window, rows of a resized field. */
 bool op_infer(OpKind op, const Dims *in, uint32_t n_in, const Attrs *attrs, Binding *b, Loc loc,
               Diag *d);
-/* True if the sizes of channels, groups and points of a window fit the attributes. */
+/* True if the numbers of channels, groups and window points fit the attributes. */
 bool op_grouped(OpKind op, const Binding *b, const Attrs *attrs);
 /* Returns the arguments that are ids, labels or slots (i32), as bits i. */
 uint32_t op_index_args(OpKind op);

@@ -31,8 +31,8 @@ bool sig_uses(const Signature *sig, char letter);
 bool sig_has_ellipsis(const Signature *sig);
 bool sig_is_windowed(const Signature *sig); /* does it have an index h~? */
 
-/* op_bind for any signature; known: NULL, or sizes of letters ['z' + 1] that are known before; name
- * and text are for messages. */
+/* op_bind for any signature. known: sizes of letters ['z' + 1] that are known before, or NULL.
+ * `name` and `text` appear in messages. */
 bool sig_bind(const Signature *sig, const char *name, const char *text, const Dims *in,
               uint32_t n_in, const Dims *out, uint32_t n_out, const int64_t *known, Binding *b,
               Loc loc, Diag *d);

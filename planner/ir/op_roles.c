@@ -1,4 +1,5 @@
-/* What the indices of a row are for: its letters against the roles at the head of ops.def. */
+/* Finds the roles of a row's indices: compares its letters with the roles at the head of ops.def.
+ */
 #include <assert.h>
 #include <string.h>
 

@@ -16,13 +16,13 @@ typedef enum WindowMode {
     WINDOW_MODES
 } WindowMode;
 
-/* Attention's windows: the points of one, and points times features of a head. */
+/* The limits of attention's windows: points of a window, and points times features of a head. */
 enum { WINDOW_MOST_POINTS = 144, WINDOW_MOST_FEATURES = 16384 };
 
 /* Output row o reads rows o * stride - before + k * dilation, k < kernel. `before` and `after` are
- * the rows of padding at the two edges; both may be negative (rows that no window reads). A resize
- * of `from` rows to `to` has no kernel: bilinear, output row o is made of the two rows around
- * (o + 1/2) from / to - 1/2; nearest, of row floor(o from / to). */
+ * the rows of padding at the two edges. Both may be negative: then no window reads these rows. A
+ * resize of `from` rows to `to` has no kernel. Bilinear, output row o is made of the two rows
+ * around (o + 1/2) from / to - 1/2. By the nearest point, it is row floor(o from / to). */
 typedef struct Window {
     int64_t kernel, stride, dilation, before, after;
     WindowMode mode;
@@ -36,9 +36,9 @@ static inline char window_reach(char letter)
 {
     return (char)(letter - 'a' + 'A');
 }
-/* The window of a node for letter h or w, which is no resize. */
+/* The window of a node for letter h or w; the node must not be a resize. */
 Window window_of(const Attrs *attrs, char letter);
-/* The same for any op. b: bound to the global sizes. */
+/* The window of any op. b: bound to the global sizes. */
 Window op_window(OpKind op, const Binding *b, const Attrs *attrs, char letter);
 /* The number of output rows of `size` input rows; 0: the window does not fit. */
 int64_t window_outputs(const Window *w, int64_t size);

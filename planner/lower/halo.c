@@ -1,6 +1,6 @@
-/* Halos: what a window reads beyond a rank's own rows is fetched from the neighbours, and what it
- * adds to their rows goes back to them. Two dimensions follow one another: the strips of the second
- * one are as wide as the first one's halo, so corners come along. */
+/* Halos. A rank fetches from its neighbours the rows that a window reads beyond its own rows. It
+ * returns the sums that the window adds to their rows. The exchange of the second dimension follows
+ * that of the first. Its strips are as wide as the first one's halo, so corners are included. */
 #include <assert.h>
 
 #include "planner/ir/layout/halo.h"
@@ -17,8 +17,9 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* The rows of the grid that output rows [out.lo, out.hi) read: clipped at the edges, and with the
- * rows that a mirror shows. Behind the edge of a periodic dimension they go on. */
+/* Returns the rows of the grid that output rows [out.lo, out.hi) read. Rows are clipped at the
+ * edges, and include the rows that a mirror shows. In a periodic dimension they continue beyond the
+ * edges. */
 static Interval rows_read(const Window *w, int64_t size, Interval out)
 {
     const Interval all = window_reads(w, out.lo, out.hi);
@@ -120,7 +121,7 @@ static BufferId local(Lower *l, OpKind op, int d, BufferId from, BufferId strips
     return out;
 }
 
-/* Strips of `from`, to both neighbours; returns theirs. */
+/* Sends strips of `from` to both neighbours; returns the strips of the neighbours. */
 static BufferId exchange(Lower *l, OpKind take, BufferId from, const Shape *held, int d,
                          NodeId origin)
 {

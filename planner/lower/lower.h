@@ -28,7 +28,7 @@ typedef struct Access {
 typedef struct Version {
     BufferId buffer;
     Layout layout;
-    bool around;     /* it has a halo: only nodes that want that read it */
+    bool around;     /* it has a halo: only nodes that want this halo read it */
     NodeId consumer; /* 0: any node may use it; else made for this forward node alone (unshared
                         gathers) */
     uint32_t next;   /* in Values.versions; 0: end */
@@ -203,13 +203,13 @@ BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
 const Shape *lower_shape(const Lower *l, BufferId b);
 DType lower_dtype(const Lower *l, DType t); /* applies the dtype map */
 Shape tensor_shape(const Tensor *t, const Layout *layout);
-/* ... of a value. Its tokens may have been dealt out for another layout; this gives the deal for
- * this one. */
+/* Shape of a value in this layout. If its tokens were dealt out for another layout, the shape has
+ * the deal for this layout. */
 Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout);
 /* True if tokens are dealt out this way, over ranks of cp, perhaps of tp within them. */
 bool lower_is_sequence(const Lower *l, DealId deal);
 Stream lower_stream(const Lower *l, AxisSet axes, OpKind op);
-/* ... that changes the layout of an activation or of its gradient. */
+/* Stream of a collective that changes the layout of an activation or of its gradient. */
 Stream lower_value_stream(const Lower *l, AxisSet axes, OpKind op);
 
 /* ---- convert.c ---- */
@@ -217,7 +217,7 @@ Stream lower_value_stream(const Lower *l, AxisSet axes, OpKind op);
 BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin, Category category);
 /* Returns the value of tensor t in `layout`; converts, gathers or recomputes it if necessary. */
 BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin);
-/* Input i of node n as the node reads it, with its halo. */
+/* Returns input i of node n in the form that the node reads, with its halo. */
 BufferId lower_want_arg(Lower *l, NodeId n, uint32_t i);
 void lower_add_version(Lower *l, TensorId t, BufferId buffer);
 BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout); /* 0: none */
@@ -331,15 +331,16 @@ bool lower_is_mine(const Lower *l, uint32_t stage);
 bool lower_unit_is_mine(const Lower *l, UnitId u);
 
 /* ---- halo.c ---- */
-/* Finds the halos of the arguments of a node, whose layouts are known. */
+/* Finds the halos of the arguments of a node. Their layouts must be known. */
 void lower_find_halos(Lower *l, NodeId id, const Binding *b);
-/* [MAX_DIMS]: the deals of the dimensions with a halo or an overlap; NULL: none has. */
+/* Returns the deals [MAX_DIMS] of the dimensions with a halo or an overlap; NULL: there is none. */
 const DealId *lower_arg_around(const Lower *l, NodeId n, uint32_t arg);
-/* The shape in which argument `arg` is wanted or made. */
+/* Returns the shape that node n needs for argument `arg`, or gives to it. */
 Shape lower_arg_shape(const Lower *l, NodeId n, uint32_t arg);
-/* `from` with the halos that `around` names. */
+/* Returns the value of `from` with the halos that `around` names. */
 BufferId lower_hold(Lower *l, BufferId from, const DealId *around, NodeId origin);
-/* The rows of `from` that a rank owns, with the shares that its neighbours made of them added. */
+/* Returns the rows of `from` that a rank owns, after adding the shares of these rows that its
+ * neighbours computed. */
 BufferId lower_fold(Lower *l, BufferId from, NodeId origin);
 
 /* ---- stage.c ---- */

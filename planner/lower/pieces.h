@@ -38,10 +38,10 @@ void pieces_reach(Pieces *m, uint64_t end);
 /* Returns the lowest offset where `size` bytes may be written at `now` and that overlaps none of
  * `others` (by offset), which are taken later. The arena grows if necessary. */
 uint64_t pieces_take(Pieces *m, uint64_t size, const Clock *now, const Extent *others, uint32_t n);
-/* ... in the smallest hole that fits; at the upper end of the highest hole. */
+/* Take the smallest hole that fits, or the upper end of the highest hole. */
 uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Clock *now);
 uint64_t pieces_take_highest(Pieces *m, uint64_t size, const Clock *now);
-/* ... at a given place; false if it is not free. */
+/* Takes a given place; false if it is not free. */
 bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Clock *now);
 /* Gives bytes back; `busy` is the clock of their last users. */
 void pieces_give(Pieces *m, uint64_t offset, uint64_t size, const Clock *busy, const Clock *now);

@@ -1,7 +1,7 @@
-/* Spatial domain parallelism: the rows of each field are shared out over domain, its columns over
- * domain_w. The batch is read in these parts, and layouts follow from there. A window that reads
- * rows of a neighbour wants them with a halo, so the change of layout becomes an exchange of
- * strips; its gradient takes the shares of these rows back to their owner. */
+/* Spatial domain parallelism: shares the rows of each field over domain, and its columns over
+ * domain_w. The batch is read in these parts, and the other layouts follow. A window that reads a
+ * neighbour's rows needs them as a halo. The change of layout then becomes an exchange of strips.
+ * The gradient sends the shares of these rows back to their owner. */
 #include <assert.h>
 
 #include "planner/ir/window.h"
@@ -31,7 +31,7 @@ static bool fits(const Window *w, int64_t inputs, int64_t outputs, uint32_t n)
     return true;
 }
 
-/* The numbers of ranks from 1 to `most` that would do. */
+/* Lists the numbers of ranks from 1 to 16 that fit the window. */
 static const char *legal(const Cut *c, const Window *w, int64_t inputs, int64_t outputs)
 {
     Str s = str_in(c->job->scratch);
@@ -58,8 +58,8 @@ static void check_window(const Cut *c, const Node *n, const Binding *b)
     diag_hint(c->job->diag, "%s may be %s", c->axis, legal(c, &w, inputs, outputs));
 }
 
-/* Is the index cut in what the node reads? Then also in what it makes, unless the op needs it
- * whole. */
+/* Returns whether the index is cut in an input of the node. Then it is also cut in the outputs,
+ * unless the op needs it whole. */
 static bool follows(const Cut *c, const Node *n, const Binding *b, bool *windowed)
 {
     const char letter = op_letter(n->op, c->role);

@@ -11,7 +11,7 @@
 
 /* ---- the step ---- */
 
-/* Fields have the points of their grid where sequences have tokens. */
+/* Fields have the points of their grid in place of a sequence's tokens. */
 static int64_t points_of(const Node *n, const int64_t *dim)
 {
     const int tokens = op_dim(n->op, n->n_in, INDEX_tokens);

@@ -307,10 +307,10 @@ bool value_meet_stages(Verifier *v, Pc pc,
 bool value_exchange(Verifier *v, Pc pc); /* send, recv: false: the peer has not come yet */
 /* ---- halo.c ---- */
 void value_halo(Verifier *v, Pc pc);
-/* Bytes of a rank's two strips of dimension d; 0: it has no halo there. */
+/* Returns the bytes of a rank's two strips of dimension d; 0: it has no halo there. */
 uint64_t value_strip_bytes(const Verifier *v, const Shape *held, int d, DType dtype);
-/* NULL, or what is wrong with the rows of dimension d of `read`, which `outputs` rows read through
- * w (is_output: which they add to). */
+/* Returns NULL, or the fault in the rows of dimension d of `read`. Window w connects them with
+ * `outputs` rows, which read them, or add to them if is_output. */
 const char *value_window_fault(const Verifier *v, const Window *w, const Shape *read, int d,
                                int64_t outputs, bool is_output);
 

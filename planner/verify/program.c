@@ -11,7 +11,7 @@ static bool is_real(DType t)
     return t >= DT_f64 && t <= DT_e5m2;
 }
 
-/* Strips of a halo are fewer rows than the value has. */
+/* The strips of a halo have fewer rows than the value. */
 static bool is_strips(const Verifier *v, const Buffer *b)
 {
     const Shape *s = &v->plan->shapes.at[b->shape];

@@ -70,7 +70,7 @@ static bool are_side_by_side(const Verifier *v, const Deal *d)
     return end == d->size;
 }
 
-/* Intervals of a halo may overlap and may reach over an edge, once around at most. */
+/* Intervals of a halo may overlap. They may reach over an edge, at most once around. */
 static bool reaches_once(const Verifier *v, const Deal *d)
 {
     for (uint32_t k = 0; k < d->n; k++) {

@@ -18,7 +18,7 @@ local fill = 0
 for name, bytes_per_s in pairs { efa1 = 12.5e9, efa2 = 50e9, efa4 = 50e9 } do
   fill = fill + fitted[name].ramp_s * fitted[name].achieved * bytes_per_s / 3
 end
--- ... for NICs of gb_per_s GB/s, with `buffers` times NCCL's own buffers
+-- Returns the ramp of NICs of gb_per_s GB/s, with `buffers` times NCCL's own buffers.
 local function ramp_s(gb_per_s, buffers) return (buffers or 1) * fill / (gb_per_s * 1e9) end
 
 local fabrics = {

@@ -149,7 +149,7 @@ local function build(c)
   }
 end
 
--- Each level halves the grid; the last one is a window of each kind.
+-- Each level halves the grid. The last level has one window of each kind.
 local function shrink(c, mesh)
   local dim = {}
   for i = 1, 4 do dim[i] = 8 * mesh.tp end

@@ -9,7 +9,7 @@ local op, param, use, new_module = module.op, module.param, module.use, module.n
 local fields = {}
 local modes = { zeros = 0, reflect = 1, circular = 2 }
 
--- A number for both directions, or { height, width }; least: 1, or 0 for padding.
+-- Takes one number for both directions, or { height, width }. least: 1, or 0 for padding.
 local function pair(who, what, value, default, least)
   if value == nil then value = default end
   local list = type(value) == "table" and value or { value, value }
@@ -56,7 +56,7 @@ local function field(who, x, channels)
   return id
 end
 
--- The windows of a dimension must find at least one place, and the padding of a mirror rows to show.
+-- A window must fit into its dimension at least once. Mirrored padding needs as many rows to mirror.
 local function check_fit(who, x, how)
   for i = 1, 2 do
     local size, what = x.shape[2 + i], i == 1 and "height" or "width"
@@ -73,7 +73,7 @@ local function check_fit(who, x, how)
   end
 end
 
--- The channels of a 1x1 convolution are a linear's features: it may be split by columns or rows.
+-- A 1x1 convolution is a linear over channels, so it may be split by columns or rows.
 local function is_plain(how)
   for i = 1, 2 do
     if how.kernel[i] ~= 1 or how.stride[i] ~= 1 or how.before[i] ~= 0 or how.dilation[i] ~= 1 then return false end
@@ -110,7 +110,7 @@ local function read_conv(who, known, normal, n_in, n_out, options)
   return n_in, n_out, options, how
 end
 
--- read: the channels that the weight's second index counts; made: those of its first.
+-- read: the number of channels in the weight's second index; made: that in its first.
 local function weight_of(info, how, made, read, plain)
   local dims = { made // how.groups, read // how.groups, how.kernel[1], how.kernel[2] }
   if how.groups > 1 then table.insert(dims, 1, how.groups) end
@@ -293,8 +293,8 @@ function fields.add(nn, known, normal, check_norm, over_norm)
     return op("mse_loss", { latitude = latitude and 1 or 0 }, x, y)
   end)
 
-  -- The differences of two points of a window, [b, (2 rows - 1)(2 columns - 1), 2]: what a network of
-  -- nn.linear makes of them, [b, n, 1], is the bias of nn.window_attention.
+  -- The differences of two points of a window, [b, (2 rows - 1)(2 columns - 1), 2]. A network of nn.linear
+  -- turns them into [b, n, 1], which is the bias of nn.window_attention.
   nn.window_offsets = core.wrap(function(rows, columns)
     local who = "nn.window_offsets"
     rows = check.count(who, "rows", rows)

@@ -29,7 +29,7 @@ local function checkpointing(row, how)
   if has(row, "ac", "selective%(op%)") then
     return ac { mode = "full", ops = how and how.forgets_attention and { "linear" } or { "attention", "linear" }, alternate = true }
   end
-  -- The bare word: Megatron's recomputes the attention core, torchtitan's is its policy of ops.
+  -- The word alone: Megatron recomputes the attention core, torchtitan applies its policy of ops.
   if has(row, "ac", "^selective$") and has(row, "framework", "^torchtitan") then
     return ac { mode = "full", ops = how and how.forgets_attention and { "linear" } or { "attention", "linear" }, alternate = true }
   end
@@ -370,7 +370,7 @@ local frameworks = {
   { "^megatron%-core", megatron_lm }, { "^megatron", megatron }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", deepspeed },
   { "nanotron", nanotron }, { "internevo", nanotron }, { "maxtext", maxtext }, { "neox", megatron_deepspeed },
   { "llm%-foundry", foundry }, { "deepspeed", deepspeed },
-  -- FSDP2 by other names, and Colossal-AI's tensor and pipeline parallelism.
+  -- Other names of FSDP2, and Colossal-AI's tensor and pipeline parallelism.
   { "fsdp2", torchtitan }, { "torchtune", torchtitan }, { "vescale", torchtitan }, { "colossal", nanotron },
   { "hf trainer", trainer }, { "^hf", trainer }, { "hugging ?face", trainer }, { "accelerate", trainer }, { "transformers", trainer },
   { "axolotl", trainer }, { "lightning", trainer }, { "llama%-factory", trainer },

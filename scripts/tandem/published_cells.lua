@@ -89,7 +89,7 @@ function m.take_defaults(row)
   row.missing = table.concat(left, " ")
 end
 
--- A word that switches something on (true) or off (false); nil: another word, or none.
+-- Returns whether a word switches something on (true) or off (false); nil: another word, or none.
 function m.switch(cell)
   local word = (cell or ""):lower():match "^%s*([%w]*)%s*$"
   if word == "yes" or word == "true" or word == "on" or word == "1" then return true end
@@ -97,10 +97,10 @@ function m.switch(cell)
   return nil
 end
 
--- True if tp goes with sequence parallelism.
+-- Returns whether the row uses sequence parallelism with tp.
 function m.sequence(row) return m.switch(row.sp) == true end
 
--- Returns which state lies in host memory by the row's own words: "optimizer", "parameters", or nil.
+-- Returns the state that the row keeps in host memory: "optimizer", "parameters", or nil.
 function m.offloads(row)
   for _, key in ipairs { "zero_stage", "flag", "framework" } do
     local cell = (row[key] or ""):lower()

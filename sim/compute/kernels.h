@@ -16,7 +16,7 @@ typedef struct GemmFit {
     double large, eight, block, fill_us, split_us, efficiency[4];
 } GemmFit;
 const GemmFit *kernel_gemm_fit(const Device *device);
-/* The rate that no product exceeds [FLOP/s]: tiles and waves only lower it. */
+/* The rate that no product exceeds [FLOP/s]. Tiles and waves only lower it. */
 double kernel_gemm_most(const Device *device, DType dtype);
 /* Seconds of a product's arithmetic alone, without launch and memory traffic. fit NULL: the
  * device's own. */

@@ -63,7 +63,7 @@ static void use_algorithm(GroupUse *use, const Plan *plan, const Cluster *cluste
     use->nvls |= strstr(choice.algorithm, "NVLS") != NULL;
 }
 
-/* Sizes that were asked for: a plan repeats few of them in each layer and micro-batch. */
+/* Sizes that were computed before. A plan repeats few sizes in each layer and micro-batch. */
 typedef struct AskedSizes {
     uint32_t n;
     struct {

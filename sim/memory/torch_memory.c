@@ -109,8 +109,8 @@ static void prepare_zero(Replay *r)
         torch_allocate(r->allocator, zero->resident_bytes[i], STREAM_compute);
 }
 
-/* The bytes of the weights, as a part of their bytes in 16 bits. A frozen base with 8-bit products
- * has its blocks' weights in 8 bits alone (Transformer Engine's fp8_model_init). */
+/* Returns the bytes of the weights, as a part of their bytes in 16 bits. If a frozen base has 8-bit
+ * products, its blocks' weights exist in 8 bits alone (Transformer Engine's fp8_model_init). */
 static double weight_part(const Replay *r)
 {
     const Program *p = r->program;

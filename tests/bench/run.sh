@@ -41,7 +41,7 @@ counts() {
     rm -f "$work"/callgrind.*
 }
 
-# Bytes that a point adds to a store: an empty store has its tables, too.
+# Counts the bytes that a point adds to a store. An empty store has its tables already.
 stored_bytes() {
     rm -f "$work/e.db"
     "$tandem" db prune --db "$work/e.db" >/dev/null

@@ -277,7 +277,7 @@ static const Sizes tall = {{['b'] = 13,
                             ['M'] = 2},
                            {1, 16}};
 
-/* Fields are as small as the table's other sizes let them be. */
+/* Sizes of fields are as small as the other sizes of the table allow. */
 static void set_field(OpKind op, const Sizes *sizes, Sizes *own, Attrs *attrs)
 {
     int64_t most = sizes == &wide ? 33 : 13;

@@ -456,7 +456,8 @@ static void halo(OpKind op, CudaKernel kernel, DType t, Halo h, uint64_t odd)
     compare_free();
 }
 
-/* An interior part, both edges, one that wraps, and one that its neighbours hold whole. */
+/* Tests an interior part, both edges, a part that wraps, and a part that its neighbours hold whole.
+ */
 static void halos(void **state)
 {
     (void)state;

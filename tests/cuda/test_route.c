@@ -12,8 +12,8 @@
 #include "kernels/cuda/workspace.h"
 #include "tests/cuda/compare.h"
 
-/* Of equal logits the first wins, and 0 equals -0. Covers all negative logits, and more experts
- * than a warp has lanes. */
+/* The first of several equal logits wins, and 0 equals -0. The test covers all negative logits, and
+ * more experts than a warp has lanes. */
 static void ties_go_to_the_first(void **state)
 {
     (void)state;

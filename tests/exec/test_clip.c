@@ -214,7 +214,7 @@ static void a_stale_copy_is_named(void **state)
     named(plan, "verify-coverage", "where the next step reads it gathered");
 }
 
-/* ... and from these weights: two blocks of equal size are easily confused. */
+/* Copies another unit from these weights: two blocks of equal size are easily confused. */
 static void a_copy_of_another_unit_is_named(void **state)
 {
     (void)state;

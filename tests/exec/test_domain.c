@@ -1,6 +1,6 @@
-/* Fields whose rows and columns are shared out: each plan must pass every proof and compute, in
- * fp64 on loopback, what one rank computes. First the kinds one by one, then plans drawn by seed.
- * TANDEM_SEED and TANDEM_PLANS choose another draw. */
+/* Plans share the rows and columns of fields over ranks. Each plan must pass every proof, and
+ * compute in fp64 on loopback the numbers of one rank. First come the kinds one by one, then plans
+ * drawn by seed. TANDEM_SEED and TANDEM_PLANS choose another draw. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 enum { N_PLANS = 200, SEED = 20261125, MOST_RANKS = 12 };
 static const double tolerance = 1e-10;
 
-/* Does the plan's text say all of it, halos that wrap included? */
+/* Returns whether the plan's text holds the whole plan, including halos that wrap. */
 static bool is_told_in_full(const Plan *plan, Arena *arena, Diag *d)
 {
     Str text = str_in(arena);
@@ -31,7 +31,7 @@ static bool is_told_in_full(const Plan *plan, Arena *arena, Diag *d)
     return diag_error(d, FAULT_internal, "plan-syntax", (Loc){NULL, 0}, "its text is another plan");
 }
 
-/* "" or what is wrong, in `arena`. */
+/* Returns "" or the fault, in `arena`. */
 static const char *fault_of(const Net *n, uint64_t order_seed, Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -149,7 +149,7 @@ static void with_data_ranks(void **state)
     }
 }
 
-/* A rank's rows are its neighbours' halos as a whole. */
+/* The neighbours' halos contain all rows of a rank. */
 static void one_row_a_rank(void **state)
 {
     (void)state;
@@ -189,7 +189,7 @@ static void what_does_not_fit_is_refused(void **state)
     refused(&n, "domain-halo");
     n = with(1, 3, 1, conv); /* 8 columns over 3 */
     refused(&n, "domain-divides");
-    n = with(4, 1, 2, deep); /* 6 rows over 4 behind the stride */
+    n = with(4, 1, 2, deep); /* 6 rows over 4 after the stride */
     refused(&n, "domain-divides");
 }
 

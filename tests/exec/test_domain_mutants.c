@@ -1,6 +1,6 @@
-/* Mutants of plans of fields: every one must be rejected by the proofs, or by the fp64 comparison
- * with one rank; those proven equal are counted apart; a survivor fails the test. By default a
- * seeded sample; TANDEM_MUTANTS=all: all of them. */
+/* Mutants of plans of fields. The proofs, or the fp64 comparison with one rank, must reject each. A
+ * mutant that is proven equal is counted apart. Any other survivor fails the test. The test draws a
+ * seeded sample; TANDEM_MUTANTS=all takes all mutants. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static bool exec_rejects(const Net *n, const Plan *mutant)
     return rejected;
 }
 
-/* The proof of equality reads programs alone: a deal is no part of them. */
+/* The proof of equality reads programs alone, and a deal is no part of a program. */
 static int judge(const Net *n, const Plan *plan, const Plan *mutant, MutationKind kind,
                  Arena *scratch)
 {

@@ -236,7 +236,8 @@ static bool is_complete(const Plan *plan, const ExecResult *result)
            result->host_touched == plan->programs.at[0].host_bytes;
 }
 
-/* ... run FOLDER RANKS: runs every case with that many ranks, one after the other in one process */
+/* The arguments `run FOLDER RANKS` run every case with that many ranks, one after the other in one
+ * process. */
 static int rank_cases(const char *where, uint32_t ranks)
 {
     int code = 0;

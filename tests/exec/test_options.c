@@ -1,5 +1,5 @@
-/* The options that backends bring: every row of the table is complete, and a value becomes the
- * field that the row names. */
+/* The options of backends: each row of the table is complete, and a value goes into the field that
+ * the row names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static void every_row_is_complete(void **state)
         assert_true(is_backend(o->backend));
         assert_non_null(backend_own_options(o->backend, arena));
         assert_int_equal(strncmp(o->help, o->backend, strlen(o->backend)),
-                         0); /* says whose it is */
+                         0); /* the help names the backend first */
         assert_int_equal(o->kind == BACKEND_KIND_flag, o->value == NULL);
         assert_int_equal(o->kind == BACKEND_KIND_word, o->words != NULL);
         if (o->kind == BACKEND_KIND_number) assert_true(o->least < o->most);

@@ -21,7 +21,7 @@ static void load_cluster(Config *config, Arena *arena, Diag *d)
     assert_true(front_load(path, &front, arena, config, &graph, d));
 }
 
-/* The trace rows of the exchanges of rank 0 last `ps` each and carry `bytes`. */
+/* The trace of the slowest rank has `n` exchanges. Each takes `ps` and carries `bytes`. */
 typedef struct Exchanges {
     uint32_t n;
     uint64_t bytes;

@@ -1,6 +1,6 @@
-/* Laws that every prediction keeps, whatever the constants: a kernel cannot move its bytes faster
- * than memory does, a message cannot leave a node faster than it crosses it, a tree is as deep as
- * NCCL builds it, and a peak is the largest value that was seen. */
+/* Laws that every prediction keeps, whatever the constants are. A kernel cannot move its bytes
+ * faster than memory does. A message cannot leave a node faster than it crosses it. A tree is as
+ * deep as NCCL builds it. A peak is the largest value that occurred. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,8 +23,8 @@ static Cluster dgx(const char *name, uint32_t nodes, Arena *arena)
     return c;
 }
 
-/* The time of each kernel, its fused parts included, is at least that of its bytes at the memory's
- * full rate. Fused ops beside products of few sums are where the bytes decide. */
+/* Each kernel, with its fused parts, takes at least the time of its bytes at the memory's full
+ * rate. Bytes decide in fused ops beside products of few sums. */
 static void no_kernel_beats_its_memory(void **state)
 {
     (void)state;
@@ -75,8 +75,8 @@ static void no_kernel_beats_its_memory(void **state)
     assert_true(n_fused > 50);
 }
 
-/* NCCL's tree over n nodes has floor(log2 n) levels below its root: what the network adds to each
- * message is paid that often on the way up and again on the way down. */
+/* NCCL's tree over n nodes has floor(log2 n) levels below its root. The network adds its time to
+ * each message once a level on the way up, and again on the way down. */
 static void a_tree_pays_for_each_of_its_levels(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void a_message_is_not_faster_between_nodes(void **state)
         }
 }
 
-/* Requests and releases by seed; a list of what was seen knows the peaks. */
+/* Draws requests and releases by seed. A list of all values gives the true peaks. */
 static void peaks_are_the_largest_values_seen(void **state)
 {
     (void)state;

@@ -285,7 +285,7 @@ static void windows_that_all_ranks_map(void **state)
     NcclChoice window = nccl_answer(&c, &q);
     NcclChoice plain = nccl_choose(&c, OP_all_reduce, 1, 8, 1 << 16);
     assert_true(window.time_ps < plain.time_ps);
-    /* ... and move no more than a port carries, nor more than the switch reduces */
+    /* The switch moves no more than a port carries, and no more than it reduces. */
     q.bytes = UINT64_C(1) << 32;
     window = nccl_answer(&c, &q);
     assert_true(window.port_bytes / (double)window.fluid_ps * 1e12 < nccl_port_bytes_per_s(&c));

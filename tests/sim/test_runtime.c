@@ -22,8 +22,8 @@ static Ps issue_15(const void *self, const Plan *plan, const Program *p, const I
     return 15;
 }
 
-/* Two kernels of 10, then one of 40 and one of 10, issued at 5 + 15, 35, 50, 65: the first two wait
- * for the host, the last one for the third. */
+/* Four kernels take 10, 10, 40 and 10 and are issued at 20, 35, 50 and 65. The first two wait for
+ * the host. The last one waits for the third. */
 static void nothing_starts_before_it_is_issued(void **state)
 {
     (void)state;

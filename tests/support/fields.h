@@ -1,5 +1,5 @@
-/* Sizes and attributes that fit each other, for ops of fields: windows with strides, dilation and
- * every kind of padding; groups; channels put together. */
+/* Sizes and attributes that fit each other, for ops of fields. They cover windows with strides,
+ * dilation and every kind of padding, groups, and concatenated channels. */
 #ifndef TANDEM_TESTS_SUPPORT_FIELDS_H
 #define TANDEM_TESTS_SUPPORT_FIELDS_H
 
@@ -7,15 +7,16 @@
 
 enum { FIELD_VARIANTS = 2 };
 
-/* True if the op reads or makes fields [b,c,h,w], or what windows of attention need. */
+/* True if the op reads or makes fields [b,c,h,w], or data for attention in windows. */
 bool fields_has(OpKind op);
-/* Sets what the op needs beyond b, c, n, g, h, w, u and t, which size tells. Variants differ in
- * padding, way of resizing and weights of rows. */
+/* Sets the sizes and attributes that the op needs beyond b, c, n, g, h, w, u and t; `size` gives
+ * those. Variants differ in padding, kind of resizing and weights of rows. */
 void fields_set(OpKind op, int variant, int64_t size['z' + 1], Attrs *attrs);
-/* The dimensions of a term without an ellipsis, by the sizes of its letters. Returns how many. */
+/* Fills in the dimensions of a term without an ellipsis from the sizes of its letters. Returns
+ * their number. */
 uint32_t fields_dims(const SigTerm *term, const int64_t size['z' + 1], int64_t dim[MAX_DIMS]);
-/* The part of the rows of h~ (or w~) that output rows [a, b) read: *lo may be negative where the
- * padding is periodic. */
+/* Finds the rows of h~ (or w~) that output rows [a, b) read. *lo may be negative if the padding is
+ * periodic. */
 void fields_rows(OpKind op, const Binding *b, const Attrs *attrs, char letter, int64_t from,
                  int64_t to, int64_t *lo, int64_t *hi);
 

@@ -1,4 +1,4 @@
-/* Fields [b,c,h,w]: which element of an input a window's tap reads. Shared by both precisions. */
+/* Fields [b,c,h,w]: finds the input element that a window's tap reads. Both precisions use it. */
 #ifndef TANDEM_KERNELS_CPU_FIELD_H
 #define TANDEM_KERNELS_CPU_FIELD_H
 
@@ -26,7 +26,7 @@ static inline Along field_along(OpKind op, const KernelArgs *a, char letter)
                    .all = a->binding->size[rows]};
 }
 
-/* Where the global row r lies among those held; -1: it is zero padding. */
+/* Returns the place of global row r among the rows held; -1: the row is zero padding. */
 static inline int64_t field_held(const Along *x, int64_t r)
 {
     if (r < x->first || r >= x->first + x->held) {
@@ -36,7 +36,7 @@ static inline int64_t field_held(const Along *x, int64_t r)
     return r - x->first;
 }
 
-/* The row that tap i of output row o reads; -1: none. */
+/* Returns the row that tap i of output row o reads; -1: none. */
 static inline int64_t field_row(const Along *x, int64_t o, int64_t i)
 {
     if (o >= x->valid) return -1;

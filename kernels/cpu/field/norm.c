@@ -6,7 +6,7 @@
 #ifndef REAL
 #include "kernels/cpu/cpu.h"
 
-/* Planes of a field, and the groups of its channels. */
+/* The planes of a field, and its groups of channels. */
 typedef struct Planes {
     int64_t batch, channels, points, groups, each; /* each: channels of a group */
     double all;                                    /* elements of a group, on all ranks */

@@ -1,6 +1,7 @@
-/* Attention in windows of a field: q, k, v [b,(g E),H,W], bias [b,X,Y,L,M]. The points of a window
- * lie side by side or, strided, u rows and t columns apart. Each window is gathered into matrices
- * of E rows, so that scores and sums are products. Also the tables of bias. */
+/* Attention in windows of a field: q, k, v [b,(g E),H,W], bias [b,X,Y,L,M]. A window's points lie
+ * side by side or, if strided, u rows and t columns apart. Each window is gathered into matrices of
+ * E rows, so that scores and sums are matrix products. This file also makes the tables of biases.
+ */
 #ifndef REAL
 #include "planner/ir/window.h"
 #include "kernels/cpu/cpu.h"

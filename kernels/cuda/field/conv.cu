@@ -2,7 +2,8 @@
  * points. */
 #include "kernels/cuda/field/field.cuh"
 
-/* Output [b,(g n),h,w]; a term is a tap [c,I,J] of x [b,(g c),H,W] and weight [g,n,c,I,J]. */
+/* Sums an output [b,(g n),h,w]. A term is a tap [c,I,J] of x [b,(g c),H,W] and weight [g,n,c,I,J].
+ */
 DEVICE float conv(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t p = i % a->points, plane = i / a->points, g = plane / a->n % a->groups;
@@ -26,7 +27,7 @@ DEVICE float conv_back(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(conv_back)
 
-/* weight [g,n,c,I,J]; a term is a point of a sample. */
+/* Sums the gradient of a weight [g,n,c,I,J]. A term is a point of a sample. */
 DEVICE float conv_weight(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t tap = i % a->taps, c = i / a->taps % a->c, n = i / a->taps / a->c % a->n;

@@ -36,7 +36,7 @@ DEVICE float bias_sum(const FieldArgs *a, int64_t c, int64_t t)
 }
 FIELD_SUM(bias_sum)
 
-/* ---- of each point over its channels ---- */
+/* ---- norm of each point over its channels ---- */
 
 /* Returns the element of channel c at point k of all samples' points. */
 DEVICE int64_t norm_at(const FieldArgs *a, int64_t k, int64_t c)
@@ -99,7 +99,7 @@ DEVICE float channels_weight(const FieldArgs *a, int64_t c, int64_t t)
 }
 FIELD_SUM(channels_weight)
 
-/* ---- of groups of channels over the grid ---- */
+/* ---- norm of groups of channels over the grid ---- */
 
 DEVICE float groups_sum(const FieldArgs *a, int64_t g, int64_t t)
 {
@@ -150,7 +150,7 @@ DEVICE float groups_norm_grad(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(groups_norm_grad)
 
-/* What element t of group g adds to the sum of dy w. */
+/* The term that element t of group g adds to the sum of dy w. */
 DEVICE float groups_g(const FieldArgs *a, int64_t i)
 {
     return read_one(a->in[0], i) * read_one(a->in[4], i / a->points % a->c);

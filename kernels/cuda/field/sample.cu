@@ -1,7 +1,7 @@
 /* Pooling, resizing, points to channels and back, channels put together, and the squared error. */
 #include "kernels/cuda/field/field.cuh"
 
-/* The element of x [b c,H,W] that tap t of output i [b c,h,w] reads; -1: padding. */
+/* Returns the element of x [b c,H,W] that tap t of output i [b c,h,w] reads; -1: padding. */
 DEVICE int64_t pool_at(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t at = field_tap(a, i % a->points, t);
@@ -15,7 +15,7 @@ DEVICE float pool_mean(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(pool_mean)
 
-/* Of an element of x: a term is a tap. */
+/* Sums the gradient of an element of x. A term is a tap. */
 DEVICE float pool_mean_grad(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t all = a->h.rows * a->w.rows;
@@ -23,7 +23,7 @@ DEVICE float pool_mean_grad(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(pool_mean_grad)
 
-/* The first of the largest of a window of x; -1: all is padding. */
+/* Returns the first of the largest elements in a window of x; -1: the window is all padding. */
 DEVICE int64_t pool_largest(const FieldArgs *a, const Array x, int64_t i)
 {
     int64_t best = -1;
@@ -56,7 +56,7 @@ DEVICE float pool_max_grad(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(pool_max_grad)
 
-/* The two rows of x of which output row o is made, and the share of the second. */
+/* Finds the two rows of x that make output row o, and the share of the second. */
 DEVICE float resize_rows(const FieldArgs *a, const FieldAlong *x, int64_t o, int64_t row[2])
 {
     int64_t at = x->start + o;
@@ -80,7 +80,7 @@ DEVICE float resize_one(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(resize_one)
 
-/* The share of output row o in row r. */
+/* Returns the share of row r in output row o. */
 DEVICE float resize_share(const FieldArgs *a, const FieldAlong *x, int64_t o, int64_t r)
 {
     int64_t row[2];
@@ -88,7 +88,7 @@ DEVICE float resize_share(const FieldArgs *a, const FieldAlong *x, int64_t o, in
     return (row[0] == r ? 1 - high : 0) + (row[1] == r ? high : 0);
 }
 
-/* Output rows that may read row r of those held are `span` from here on. */
+/* The output rows that may read row r of the rows held: `span` rows from the returned row on. */
 DEVICE int64_t resize_from(const FieldAlong *x, int64_t r)
 {
     int64_t o = (2 * (x->first + r) - 1) * x->to;
@@ -185,7 +185,7 @@ DEVICE float error_slope(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(error_slope)
 
-/* One block adds all in double: losses are compared to many places. */
+/* One block adds all terms in double, because losses are compared to many places. */
 typedef struct ErrorArgs {
     FieldArgs of;
     void *loss, *count;

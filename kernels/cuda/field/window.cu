@@ -1,5 +1,5 @@
-/* Attention in windows of a field, plainly: each number of an output is made by one thread or one
- * block, from the inputs alone. */
+/* Attention in windows of a field, by plain kernels. One thread or one block makes each output
+ * number from the inputs alone. */
 #include "kernels/cuda/field/field.cuh"
 
 /* FieldArgs here: groups heads of c features; taps points of a window, w.kernel of them in a row;
@@ -17,7 +17,8 @@ DEVICE int64_t window_point(const FieldArgs *a, int64_t window, int64_t i)
     return (p * (a->taps / a->w.kernel) + x) * width + q * a->w.kernel + y;
 }
 
-/* Of element i of [b,g,...,plane], where `above` lies between head and plane. */
+/* Returns the place of element i of [b,g,...,plane]. `above` is the product of the sizes between
+ * head and plane. */
 DEVICE WindowPlace window_place(const FieldArgs *a, int64_t i, int64_t above)
 {
     WindowPlace at;
@@ -34,13 +35,13 @@ DEVICE WindowPlace window_place(const FieldArgs *a, int64_t i, int64_t above)
     return at;
 }
 
-/* Feature 0 of point i of the window. */
+/* Returns feature 0 of point i of the window. */
 DEVICE int64_t window_first(const FieldArgs *a, WindowPlace at, int64_t i)
 {
     return at.head * a->c * a->points + window_point(a, at.window, i);
 }
 
-/* The sum over features of input x at point i times input y at point j. */
+/* Returns the sum over features of input x at point i times input y at point j. */
 DEVICE float window_inner(const FieldArgs *a, const Array x, const Array y, WindowPlace at,
                           int64_t i, int64_t j)
 {
@@ -100,7 +101,7 @@ DEVICE float window_p(const WindowGrad *g, WindowPlace at, int64_t i, int64_t j)
     return expf(window_score(a, a->in[1], a->in[2], a->in[4], at, i, j) - lse);
 }
 
-/* The gradient of the score of query i and key j. */
+/* Returns the gradient of the score of query i and key j. */
 DEVICE float window_ds(const WindowGrad *g, WindowPlace at, int64_t i, int64_t j)
 {
     const FieldArgs *a = &g->of;

@@ -63,7 +63,8 @@ DEVICE void row_amax(Amax amax, Rows rows, int64_t row, int lane, uint32_t most,
     if (lane == 0 && row < rows.n) amax.out[row] = most;
 }
 
-/* ... and raises the tensor's maximum to the block's. */
+/* Raises the tensor's maximum to the block's largest magnitude. All threads of the block must call
+ * this. */
 DEVICE void block_amax(Amax amax, uint32_t most, uint32_t *held)
 {
     most = block_largest(most, held);

@@ -59,8 +59,8 @@ typedef struct Gemm {
 
 typedef struct GemmRules {
     bool tf32;
-    bool eight_bit; /* the device can multiply 8-bit numbers, */
-    /* ... but only if they are contiguous along k (all but compute capabilities 10 and 11) */
+    bool eight_bit; /* the device can multiply 8-bit numbers */
+    /* true if 8-bit operands must be contiguous along k (all but compute capabilities 10 and 11) */
     bool eight_bit_k_major;
     bool outer_scales;       /* the library takes a scale for each row (compute capability 9.0) */
     uint64_t unscaled_bytes; /* limit of a chunk; 0: GEMM_UNSCALED_BYTES. Tests lower it. */

@@ -56,7 +56,7 @@ DEVICE void load_matrices(uint32_t r[4], Shared row)
                  : "memory");
 }
 
-/* ... or their transposes. */
+/* Loads the transposes of four such matrices. */
 DEVICE void load_matrices_transposed(uint32_t r[4], Shared row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"

@@ -1,5 +1,5 @@
-/* The data of a micro-batch while a model is traced: tokens, fields, offsets in windows; and the
- * sizes that a shrunk model asks for. */
+/* The data of a micro-batch while a model is traced: tokens, fields, and offsets in windows. Also
+ * takes the sizes that a shrunk model asks for. */
 #include <string.h>
 
 #include "planner/front/child/tracer.h"
@@ -23,7 +23,7 @@ static TensorId add_input(Child *c, const char *name, DType dtype, uint32_t n_di
                         tracer_loc(c, place));
 }
 
-/* batch(place) -> tokens, labels; or the input and the target field */
+/* batch(place) returns tokens and labels, or the input and the target field. */
 static int core_batch(lua_State *L)
 {
     Child *c = child_of(L);
@@ -51,7 +51,8 @@ static int core_batch(lua_State *L)
     return 2;
 }
 
-/* offsets(rows, columns) -> the differences of two points of a window, for each sample */
+/* offsets(rows, columns) returns the differences of each two points of a window, for each sample.
+ */
 static int core_offsets(lua_State *L)
 {
     Child *c = child_of(L);
@@ -64,7 +65,8 @@ static int core_offsets(lua_State *L)
     Place place = child_place(c, true);
     const int64_t dim[] = {c->answer.batch, (2 * rows - 1) * (2 * columns - 1), 2};
     TensorId out = add_input(c, "offsets", DT_f32, 3, dim, place);
-    add_source(c, OP_offsets, &out, 1, 0, place, &attrs); /* of no block: nothing makes it again */
+    add_source(c, OP_offsets, &out, 1, 0, place,
+               &attrs); /* it belongs to no block: recomputation never makes it again */
     lua_pushinteger(L, out);
     return 1;
 }

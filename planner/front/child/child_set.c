@@ -126,7 +126,8 @@ static int pass_place(const char *name)
     return -1;
 }
 
-/* The place in passes.def of element i of the list of passes; -1: it is no pass. */
+/* Returns the place in passes.def of element i of the list of passes; -1: the element is no pass.
+ */
 static int listed_place(lua_State *L, int list, lua_Integer i)
 {
     Place ignored;
@@ -145,8 +146,8 @@ static void take_out(lua_State *L, int list, lua_Integer at)
     }
 }
 
-/* Puts a pass with its defaults into the list, before the passes that run after it; returns its
- * index. The data pass of a plan is one: a new one takes the old one's place. */
+/* Inserts a pass with its defaults before the passes that run after it. Returns its index. A plan
+ * has one data pass, so a new data pass replaces the old one. */
 static lua_Integer put_in(lua_State *L, int list, const char *name)
 {
     const int place = pass_place(name);

@@ -1,4 +1,4 @@
-/* Shared by the functions of tandem.core that trace a model. */
+/* Declarations that the functions of tandem.core share to trace a model. */
 #ifndef TANDEM_FRONT_CHILD_TRACER_H
 #define TANDEM_FRONT_CHILD_TRACER_H
 
@@ -16,7 +16,7 @@ Tracer *tracer(Child *c);
 /* Sends the record of a node whose first output is `out`. */
 void tracer_put_op(Child *c, OpKind op, TensorId out, ModuleId module, Place place,
                    const TensorId *in, uint32_t n_in, const Attrs *attrs);
-/* Adds to the table on the stack what makes the data of a micro-batch (child_data.c). */
+/* Adds the functions that make a micro-batch's data to the table on the stack (child_data.c). */
 void tracer_add_data(lua_State *L);
 
 #endif

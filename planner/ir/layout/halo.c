@@ -1,4 +1,4 @@
-/* Halos: which rows a part sends to its neighbours, and which it gets from them. */
+/* Halos: computes the rows that a part sends to its neighbours, and the rows that it receives. */
 #include "planner/ir/layout/halo.h"
 
 #include <assert.h>
@@ -16,7 +16,7 @@ DealId deal_around(Deals *deals, Arena *arena, DealKind kind, int64_t size, uint
     return deal_intern(deals, arena, deal, held);
 }
 
-/* Rows that a part owns; an empty part lies behind the ones before it. */
+/* Returns the rows that a part owns. An empty part lies behind the others. */
 static Interval own_rows(const Deals *deals, int64_t size, uint32_t n_parts, uint32_t part)
 {
     Interval at;

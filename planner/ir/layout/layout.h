@@ -57,8 +57,8 @@ const char *layout_text(Arena *arena, const Mesh *mesh, const Layout *l);
 
 /* ---- deals ---- interned; 0 is the equal deal (the part count divides the size). */
 typedef uint32_t DealId;
-/* halo: parts overlap; each holds, beside its own indices, copies of its neighbours' (halo.h).
- * overlap: the same, but where parts overlap each holds only its share of a sum. */
+/* halo: parts overlap. Each part holds its own indices and copies of its neighbours' (halo.h).
+ * overlap: parts overlap, too, but there each part holds only its share of a sum. */
 typedef enum DealKind {
     DEAL_equal,
     DEAL_ceil,

@@ -73,7 +73,7 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     int d = layout_dim(on);
     Shape s = {.n_dims = out->n_dims, .layout = out->use};
     uint32_t parts = shape_parts(&s, &job->plan->mesh, d);
-    const int64_t pieces = b->size[(int)b->letter[n->n_in + j][d]]; /* of (hp), h is shared out */
+    const int64_t pieces = b->size[(int)b->letter[n->n_in + j][d]]; /* h of (hp) is shared out */
     const bool whole_pieces = b->reads[n->n_in + j][d] || pieces == 0 || pieces % parts == 0;
     if (out->deal[d] || (out->dim[d] % parts == 0 && whole_pieces)) return true;
     diag_error(job->diag, FAULT_input, "divides-activation", n->loc,

@@ -174,7 +174,7 @@ static void check_denominator(Verifier *v, const Node *n)
     const StepInfo *step = &v->plan->step;
     const Attrs *a = graph_attrs_at(v->g, n->attrs);
     bool groups = step->denominator == DENOMINATOR_microbatch_mean;
-    if (n->op == OP_mse_loss && !groups) return; /* no point of a field is left out */
+    if (n->op == OP_mse_loss && !groups) return; /* every point of a field counts */
     const Tensor *t = &v->g->tensors.at[n->in[0]];
     if (groups != (n->op == OP_xent_loss_mean) ||
         (a->count_all != 0) != (step->denominator == DENOMINATOR_all))

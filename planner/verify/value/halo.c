@@ -1,8 +1,8 @@
-/* A split dimension and its halo: strips that neighbours exchange, and which rows a window reads of
- * the parts. A strip belongs to one dimension of one value, and says whether it has travelled. */
+/* A split dimension and its halo: checks the strips that neighbours exchange, and the rows that a
+ * window reads. A strip belongs to one dimension of one value. It records whether it was sent. */
 #include "planner/verify/private.h"
 
-/* Val.packed_chunks of a value in strips, beside 0 and 2 of packed parts. */
+/* Values of Val.packed_chunks for strips; packed parts use 0 and 2. */
 enum { STRIPS_to_send = 4, STRIPS_received = 5 };
 
 typedef struct Strips {
@@ -37,7 +37,7 @@ uint64_t value_strip_bytes(const Verifier *v, const Shape *held, int d, DType dt
     return n;
 }
 
-/* Are `own` and `held` the same but for the halo of dimension d? */
+/* Checks that `own` and `held` differ only in the halo of dimension d. */
 static bool check_pair(const Strips *s, uint32_t own, uint32_t held, DealKind kind)
 {
     const Shape *a = value_shape_at(s->v, own), *b = value_shape_at(s->v, held);
@@ -55,7 +55,8 @@ static bool check_pair(const Strips *s, uint32_t own, uint32_t held, DealKind ki
     return true;
 }
 
-/* The dimension that a local instruction names is split over so many parts, and has a halo. */
+/* Checks that the dimension named by a local instruction has a halo, and as many parts as the
+ * instruction says. */
 static bool check_dim(Strips *s, uint32_t held)
 {
     const Shape *b = value_shape_at(s->v, held);
@@ -75,7 +76,7 @@ static bool is_strips(const Strips *s, const Val *val, uint8_t state)
     return val->packed_dim == s->d + 1 && val->packed_parts == 2 && val->packed_chunks == state;
 }
 
-/* pack, cut: a value into strips. */
+/* Checks pack and cut: they put a value into strips. */
 static bool take_strips(Strips *s, Val *val)
 {
     const BufferId to = program_arg(s->v->p, s->in, 1);
@@ -93,7 +94,7 @@ static bool take_strips(Strips *s, Val *val)
     return true;
 }
 
-/* join, fold: a value and the strips of the same value. */
+/* Checks join and fold: they combine a value with strips of the same value. */
 static bool put_strips(Strips *s, Val *val, const Val *strips)
 {
     const BufferId to = program_arg(s->v->p, s->in, 2);
@@ -154,17 +155,19 @@ void value_halo(Verifier *v, Pc pc)
     value_write(v, pc, to, val);
 }
 
-/* Row k that output row o reads, which may lie beyond an edge. */
+/* Returns row k of the rows that output row o reads. It may lie beyond an edge. */
 static int64_t row_read(const Window *w, int64_t o, int64_t k)
 {
     if (!w->from) return o * w->stride - w->before + k * w->dilation;
     if (w->nearest) return o * w->from / w->to;
-    const int64_t twice = (2 * o + 1) * w->from - w->to; /* 2 to times the place between rows */
+    const int64_t twice =
+        (2 * o + 1) * w->from - w->to; /* twice the position between two rows, times `to` */
     return (twice >= 0 ? twice / (2 * w->to) : -1) + k;
 }
 
-/* The rows of the grid that output rows [lo, hi) read, as one interval: rows beyond an edge are the
- * other edge's (and stay where they are), mirrored ones, the edge's, or none. */
+/* Returns the rows of the grid that output rows [lo, hi) read, as one interval. The mode decides
+ * about rows beyond an edge: they stand for the opposite edge's rows (and keep their index), for
+ * mirrored rows, for the edge row, or for zeros. */
 static Interval rows_needed(const Window *w, int64_t size, Interval out)
 {
     Interval at = {0, 0};

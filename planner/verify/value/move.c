@@ -92,7 +92,8 @@ static bool keeps_deals(const Move *m, int except)
     return true;
 }
 
-/* Checks tokens of which each rank of cp has two chunks, and which ranks of tp cut again. */
+/* Checks a cut of tokens inside cp's deal. Each rank of cp has two chunks of the tokens. Ranks of
+ * tp cut these chunks again. */
 static bool nests(const Move *m, const Shape *whole, const Shape *cut, int d, AxisSet axes)
 {
     return innermost(axes, layout_axes_split(&cut->layout, d)) &&

@@ -93,7 +93,7 @@ static bool deals_otherwise(const Step *s, uint32_t arg, int letter)
     return false;
 }
 
-/* Of an index that is split, each part holds the rows that its window reads. */
+/* Checks that each part of a split index holds the rows that its window reads. */
 static bool check_windows(const Step *s)
 {
     if (!(op_info(s->in->op)->flags & OP_WINDOWED)) return true;
@@ -125,12 +125,13 @@ static bool check_deals(const Step *s)
             AxisSet split = layout_axes_split(&at->layout, d);
             int c = s->b->letter[i][d];
             if (!split) continue;
-            if (s->b->reads[i][d]) { /* rows that the index reads: see check_windows */
+            if (s->b->reads[i][d]) { /* the rows that the index reads; check_windows checks them */
                 if (axes[c] && axes[c] != split) return deals_otherwise(s, i, c);
                 axes[c] = split;
                 continue;
             }
-            const int64_t pieces = s->b->size[c]; /* of (hp), h is shared out: whole pieces of p */
+            const int64_t pieces =
+                s->b->size[c]; /* h of (hp) is shared out: ranks hold whole pieces of p */
             if (!at->deal[d] && pieces && pieces < at->dim[d] &&
                 pieces % mesh_size(&s->v->plan->mesh, split))
                 return complain(s, (uint32_t)__builtin_ctz(split), i,
@@ -288,7 +289,8 @@ void value_compute(Verifier *v, Pc pc)
             old[j] = value_read(v, pc, program_arg(v->p, in, in->n_in + j), "sum", j);
     if (!bad && !bound->layouts_are_fine) bad = !check_layouts(&s);
     if (!bad) bound->layouts_are_fine = true;
-    if (!bad) bad = !check_windows(&s); /* windows are attributes, which `bound` does not know */
+    if (!bad)
+        bad = !check_windows(&s); /* `bound` does not know the windows, which are attributes */
     bool ok = bad || check_origin(&s, from, &is_node);
     if (bad && in->origin) is_node = v->g->nodes.at[in->origin].op == in->op;
     bad = bad || !ok;

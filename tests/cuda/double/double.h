@@ -7,8 +7,8 @@
 
 #include "planner/base/str.h"
 
-/* What a script does to the nth call (from 1) of a function. Written as text, also in the variable
- * TANDEM_DOUBLE, words apart by spaces:
+/* The effects of a script on the nth call (from 1) of a function. A script is text of words with
+ * spaces between them, also in the variable TANDEM_DOUBLE:
  *   seed=N            which legal order
  *   devices=N         how many there are (default 4); memory=BYTES of each (default 256 MiB)
  *   queue=N           what a stream holds before its caller must wait (default 1024)

@@ -35,8 +35,8 @@ typedef struct Word {
     Access write, read[READS];
 } Word;
 
-/* Of a barrier in shared memory: for each warp, up to which time its arrivals know that warp's
- * accesses, in this phase and in the completed ones. */
+/* The state of a barrier in shared memory. For each warp it says up to which time the arrivals know
+ * that warp's accesses, in this phase and in the completed ones. */
 typedef struct Phases {
     uint32_t arrived[MAX_WARPS], over[MAX_WARPS];
 } Phases;

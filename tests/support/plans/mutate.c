@@ -138,7 +138,8 @@ static void list_scale(Lister *l, Pc pc)
     for (uint32_t j = 0; j < op_info(in->op)->sig.n_out; j++) add(l, MUTATE_accumulate, pc, j);
 }
 
-/* The end (choice % 2) of the first part that has a halo there, in deal choice / 2. */
+/* Returns the start or the end (choice % 2) of the first part with a halo there, in deal choice /
+ * 2. */
 static int64_t *halo_end(const Deals *deals, uint32_t choice)
 {
     const Deal *d = &deals->deals.at[choice / 2];
@@ -168,7 +169,7 @@ static void list_halo(Lister *l, Pc pc)
                     add(l, MUTATE_narrow, pc, 2 * held->deal[d] + end);
 }
 
-/* The windows of a convolution or a pooling: moved by a row, another edge. */
+/* Changes the windows of a convolution or a pooling: moves them by a row, or takes another edge. */
 static void list_window(Lister *l, Pc pc)
 {
     for (uint32_t k = 14; k < 18; k++) add(l, MUTATE_attribute, pc, k);

@@ -13,7 +13,7 @@ typedef enum NetKind {
     NET_transpose, /* a transposed convolution with a bias */
     NET_residual,  /* x + silu(conv(x)): keeps the shape */
     NET_norm,      /* group norm in two groups */
-    NET_pool,      /* average */
+    NET_pool,      /* average pooling */
     NET_KINDS
 } NetKind;
 
@@ -30,7 +30,7 @@ typedef struct Net {
     int64_t micro; /* samples per data rank and micro-step */
     uint32_t microbatches;
     uint32_t domain, domain_w, dp_shard, dp_replicate, tp;
-    bool use_ddp; /* else fsdp2 */
+    bool use_ddp; /* true: ddp; false: fsdp2 */
     bool use_zero;
     ZeroStrategy zero;
     AcMode ac;
@@ -38,9 +38,10 @@ typedef struct Net {
     DType compute;
 } Net;
 
-/* 3 x 3, stride 1, zeros, 12 x 8 points, 4 channels, one rank. */
+/* Returns a net with windows of 3 x 3, stride 1, zeros, 12 x 8 points, 4 channels, one rank. */
 Net net_default(void);
-/* A window that keeps the size (stride 1), or divides it by `stride` if that divides it. */
+/* Returns a window that keeps the size (stride 1), or divides it by `stride` if it divides evenly.
+ */
 Window net_window(int64_t kernel, int64_t stride, int64_t dilation, WindowMode mode);
 Net net_one_rank(const Net *n);
 void net_build(const Net *n, Arena *arena, Config *config, Graph *graph);

@@ -11,7 +11,7 @@ typedef enum TinyVariant {
     TINY_parallel,    /* attention and feed-forward read the same residual (GPT-NeoX) */
     TINY_doubled,     /* x + x after each block: one value read twice by one op */
     TINY_column_only, /* feed-forward: column linears without a row linear */
-    /* ... a row linear without column linears: their activations change dimension */
+    /* feed-forward: a row linear without column linears, whose activations change dimension */
     TINY_row_only,
     TINY_VARIANTS
 } TinyVariant;
@@ -25,13 +25,13 @@ typedef struct Tiny {
     bool spectral;    /* linears, except a tied head, are divided by their weights' norm */
     /* biases of all linears, also in Llama; norms of each query and key head */
     bool biases, qk_norm;
-    /* 0: none; else feed-forward is a mixture of them (then neither fused nor unequal). A token
-     * goes to top_k of them, */
+    /* number of experts; 0: the feed-forward is no mixture. A mixture is neither fused nor unequal.
+     */
     int64_t experts;
-    /* ... each of which has room for `capacity` tokens of a sequence (0: all); */
+    /* A token goes to top_k experts. Each has room for `capacity` tokens of a sequence (0: all). */
     int64_t top_k, capacity;
-    bool normalise;  /* their weights sum to 1 */
-    double aux_loss; /* this times the unevenness of the choices is added to the loss */
+    bool normalise;  /* the chosen experts' weights sum to 1 */
+    double aux_loss; /* the loss adds this times the unevenness of the choices */
     uint32_t layers;
     int64_t dim, groups, repeat, head_dim, hidden, vocab, seq;
     int64_t micro; /* sequences of a data rank in a micro-step */

@@ -315,7 +315,7 @@ static const char *calls_of_nccl(Arena *arena)
     return str_text(&s);
 }
 
-/* A file may hold any schema: a table that is a view without an end is refused, not read. */
+/* A file may hold any schema. An endless view in place of a table is refused before it is read. */
 static void a_schema_that_never_ends_is_refused(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* tandem search finds the winner of an exhaustive search; tandem fit finds a change that fits. */
+/* `tandem search` finds the winner of an exhaustive search. `tandem fit` finds a change that fits.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,8 +49,8 @@ static const char *write_plan(Arena *arena, const char *folder, const char *name
     return plan;
 }
 
-/* Ten spaces: models of other depths, batches, sequences and GPUs, where memory, pipeline bubbles
- * and recomputation decide differently. */
+/* Ten spaces with different depths, batches, sequences and GPUs. Memory, pipeline bubbles and
+ * recomputation decide differently in each. */
 static void finds_the_exhaustive_winner(void **state)
 {
     (void)state;
@@ -97,7 +98,7 @@ static void finds_the_exhaustive_winner(void **state)
     arena_free(arena);
 }
 
-/* What search says of its winner, `sim` says, too. */
+/* `sim` gives the same numbers for the winner as `search`. */
 static void the_winner_is_what_sim_says(void **state)
 {
     (void)state;
@@ -137,7 +138,7 @@ static void fit_changes_one_thing(void **state)
     const json_int_t most = number(json_object_get(out, "micro"), "most");
     assert_true(most >= 1);
     json_decref(out);
-    if (most < 4) { /* one more doubling does not fit: fit must find its way back */
+    if (most < 4) { /* one more doubling does not fit, so fit must go back */
         const char *larger =
             arena_print(arena, "fit %s --db none --set model.layers=8 --set batch.micro=%lld", plan,
                         (long long)most * 2);

@@ -56,7 +56,7 @@ static void frameworks_that_could_run_it_are_tried(void **state)
     arena_free(arena);
 }
 
-/* What is printed for a plan without a runtime is what the plan with that runtime needs. */
+/* A plan without a runtime gets the same report as the plan with the runtime that fits it. */
 static void a_tried_framework_is_as_a_named_one(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void a_runtime_sets_defaults_of_passes(void **state)
     arena_free(arena);
 }
 
-/* A sweep's best plan is answered for the frameworks too. */
+/* The best plan of a sweep is simulated for the frameworks, too. */
 static void the_best_of_a_sweep_is_answered_for_all(void **state)
 {
     (void)state;

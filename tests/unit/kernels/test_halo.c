@@ -1,5 +1,5 @@
-/* Halos: which rows a part gets and gives, the kernels that take strips and put them together, and
- * the exchange, against the whole dimension. */
+/* Compares halos with the whole dimension: the rows that a part receives and sends, the kernels
+ * that fill and read strips, and the exchange. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static int64_t draw(uint64_t seed, uint64_t stream, int64_t below)
     return (int64_t)rng_below(seed, stream, 0, (uint64_t)below);
 }
 
-/* Random halos, none wider than a neighbour. */
+/* Draws random halos, none wider than a neighbour. */
 static void make_case(Case *c, Arena *arena, uint64_t seed, DealKind kind)
 {
     memset(c, 0, sizeof *c);
@@ -107,7 +107,8 @@ static double *element(double *rows, int64_t n_rows, int64_t o, int64_t row, int
     return &rows[(o * n_rows + row) * INNER + i];
 }
 
-/* A part holds its own rows and its neighbours', each the row of the whole that the deal says. */
+/* A part holds its own rows and its neighbours'. Each equals the row of the whole that the deal
+ * names. */
 static void halos_come_from_neighbours(void **state)
 {
     (void)state;
@@ -135,7 +136,8 @@ static void halos_come_from_neighbours(void **state)
                     for (int64_t i = 0; i < INNER; i++) {
                         const double is = *element(c->held[p], c->held_rows, o, k, i);
                         if (k >= h.held.hi - h.held.lo) {
-                            assert_true(is == 0); /* padding of a part below the largest */
+                            assert_true(is ==
+                                        0); /* padding of a part that is smaller than the largest */
                             continue;
                         }
                         int64_t row = deal_index(&c->deals, c->id, c->size, c->n_parts, p, k);

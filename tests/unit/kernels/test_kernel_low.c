@@ -308,7 +308,7 @@ static bool is_of_fields(OpKind op)
     return fields_has(op) && info->sig.n_in > 0 && info->class_ == OP_CLASS_compute;
 }
 
-/* Ops of fields have the sizes that fit their attributes. */
+/* Ops of fields get sizes that fit their attributes. */
 static void every_op_of_fields(void **state)
 {
     (void)state;

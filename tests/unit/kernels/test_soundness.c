@@ -239,7 +239,7 @@ typedef struct Cut {
     int64_t outer, size, inner, part, start, valid;
 } Cut;
 
-/* Does dimension d of the argument hold the rows that windows read? */
+/* Returns whether dimension d of the argument holds the rows that windows read. */
 static bool has_windows(const Case *c, uint32_t arg, int d)
 {
     const Signature *sig = &op_info(c->op)->sig;
@@ -260,7 +260,7 @@ static Cut cut_of(const Value *whole, int d, uint32_t n_parts, uint32_t i)
     return c;
 }
 
-/* The rows that the part's windows read: they overlap those of other parts. */
+/* Returns the rows that the part's windows read. They overlap the rows of other parts. */
 static Cut cut_for(const Case *c, uint32_t arg, const Value *whole, int d, uint32_t i)
 {
     Cut cut = cut_of(whole, d, c->n_parts, i);
@@ -349,7 +349,8 @@ static int8_t expected_layout(const Case *c, uint32_t arg)
 {
     for (int d = 0; d < c->binding.n_dims[arg]; d++)
         if (c->binding.letter[arg][d] == c->letter) return SPLIT(d);
-    if (arg < c->n_in || c->n_in == 0) return WHOLE; /* of nothing each rank makes all */
+    if (arg < c->n_in || c->n_in == 0)
+        return WHOLE; /* an op without inputs makes its whole output on each rank */
     return op_info(c->op)->reduce == REDUCE_max ? PARTIAL_MAX : PARTIAL_SUM;
 }
 

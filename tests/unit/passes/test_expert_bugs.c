@@ -136,7 +136,8 @@ static void experts_summed_over_ep(Plan *bad)
     in->axes |= mesh_axes(&bad->mesh, AXIS_ep);
 }
 
-/* ... and declares that they were meant to be: only the products' outputs contradict it. */
+/* Sums experts over ep and declares them parts of a sum. Only the products' outputs contradict it.
+ */
 static void experts_said_to_be_parts_of_a_sum(Plan *bad)
 {
     Program *p = &bad->programs.at[0];

@@ -317,7 +317,7 @@ static void shared_groups_leave_each_rank_its_query_heads(void **state)
     arena_free(c.arena);
 }
 
-/* ... and the gradients of q, k and v are summed over these ranks, once a layer. */
+/* The gradients of q, k and v are summed over the ranks that share a group, once a layer. */
 static void the_sum_over_shared_groups_cannot_be_left_out(void **state)
 {
     (void)state;

@@ -211,7 +211,7 @@ static void pinning_is_no_substitute_for_the_sum(void **state)
     dropped.plan = mutate(c.plan, (Mutation){MUTATE_delete, 0, sum, 0}, c.arena);
     dropped.p = &dropped.plan->programs.at[0];
     rejects(&dropped, "still partial on tp");
-    /* ... nor if the sum itself becomes a mean */
+    /* The plan is also rejected if the sum becomes a mean. */
     Attrs a = *attrs_of(&c, sum);
     a.reduce = REDUCE_mean;
     c.p->code.at[sum].attrs = (AttrsId)list_push(c.arena, &c.plan->graph.attrs, a);

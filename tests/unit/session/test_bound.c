@@ -15,7 +15,7 @@
 #include "session/session.h"
 
 typedef struct Tally {
-    uint32_t plans, near; /* near: a bound that is at least a third of the truth */
+    uint32_t plans, near; /* near: bounds that are at least a third of the truth */
 } Tally;
 
 static void check(const char *path, const char *const *set, uint32_t n_set, Tally *tally)
@@ -27,7 +27,7 @@ static void check(const char *path, const char *const *set, uint32_t n_set, Tall
     Graph graph;
     if (!session_read(path, &o, arena, &config, &graph, &d) || config.cluster.is_local) {
         arena_free(arena);
-        return; /* a part of the corpus is there to be refused */
+        return; /* some plans of the corpus exist to be refused */
     }
     const Bounds b = bounds_of(&config, &graph);
     PlanFile *file = session_finish(&config, &graph, &o, arena, &d);
@@ -71,7 +71,7 @@ static void bounds_are_never_above_the_truth(void **state)
     Tally tally = {0, 0};
     check_folder(TANDEM_SOURCE_DIR "/scripts/plans", &tally);
     check_folder(TANDEM_SOURCE_DIR "/tests/golden", &tally);
-    /* The ways of sharding, each on the plan that people begin with. */
+    /* The kinds of sharding, each applied to the usual first plan. */
     static const char *const ways[][3] = {
         {"parallel.ac=none", "mesh.tp=1", "mesh.dp_shard=16"},
         {"parallel.ac=full", "mesh.tp=8", "mesh.dp_shard=2"},
@@ -94,7 +94,7 @@ static void bounds_are_never_above_the_truth(void **state)
            tally.plans, tally.plans - before, tally.near);
     assert_true(tally.plans - before >= 9);
     assert_true(tally.plans > 30);
-    assert_true(tally.near >= 10); /* else they decide nothing */
+    assert_true(tally.near >= 10); /* smaller bounds would decide nothing */
 }
 
 int main(void)

@@ -146,7 +146,8 @@ static void whole_floats_have_the_bounds_of_integers(void **state)
     assert_true(n > 40); /* or the tables were not found */
 }
 
-/* What the key leaves out must be a field: a misspelt one would excuse nothing, or all. */
+/* Each name that the key leaves out must be a field. A misspelt name would excuse nothing, or all.
+ */
 static void idle_fields_exist(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Bugs of halos and domains that trainers have shipped, planted one by one in a plan that is right;
- * each must be named by a proof. Behind each row stands a public report or a defect that was read
- * in a public source. */
+/* Bugs of halos and domains that trainers have shipped. Each is planted in a correct plan, and a
+ * proof must name it. Behind each row stands a public report, or a defect found in a public source.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include "tests/support/plans/mutate.h"
 #include "tests/support/plans/nets.h"
 
-static Arena *arena; /* of the test that runs */
+static Arena *arena; /* arena of the running test */
 
 /* Convolutions with strides, dilation and an even kernel, a group norm, domain 3. */
 static const Plan *right_plan(void)
@@ -44,7 +44,7 @@ static Instr *at(const Plan *plan, Pc pc)
     return &plan->programs.at[0].code.at[pc];
 }
 
-/* The nth instruction of `op` whose node has op `of` (OP_none: any). */
+/* Finds the nth instruction of `op` whose node has op `of` (OP_none: any). */
 static Pc find(const Plan *plan, OpKind op, OpKind of, Phase phase, uint32_t nth)
 {
     for (Pc pc = 1; pc < plan->programs.at[0].code.n; pc++) {
@@ -62,7 +62,8 @@ static BufferId *arg(Plan *plan, Pc pc, uint32_t i)
     return &plan->programs.at[0].args.at[at(plan, pc)->args.first + i];
 }
 
-/* A convolution reads its own rows alone: zeros stand at the edge between two ranks. */
+/* A convolution reads its own rows alone. Zeros take the neighbours' place at the edge between two
+ * ranks. */
 static Plan *no_exchange(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -72,8 +73,8 @@ static Plan *no_exchange(const Plan *plan)
     return bad;
 }
 
-/* The last part holds a row less before its own in the nth deal of a kind. Buffers stay as large:
- * an inner part has halos on both sides. */
+/* In the nth deal of a kind, the last part holds one row less before its own. Buffers keep their
+ * size, because an inner part has halos on both sides. */
 static Plan *row_less(const Plan *plan, DealKind kind, uint32_t nth)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -88,19 +89,19 @@ static Plan *row_less(const Plan *plan, DealKind kind, uint32_t nth)
     return bad;
 }
 
-/* halo = (k - s) / 2, rounded down: 0 for kernel 3 with stride 2. */
+/* The halo has (k - s) / 2 rows, rounded down: 0 for kernel 3 with stride 2. */
 static Plan *halo_too_narrow(const Plan *plan)
 {
     return row_less(plan, DEAL_halo, 1);
 }
 
-/* Of an even kernel, the padding of one side is forgotten. */
+/* The padding of an even kernel is left out on one side. */
 static Plan *halo_of_even_kernel(const Plan *plan)
 {
     return row_less(plan, DEAL_halo, 2);
 }
 
-/* (k - 1) / 2 rows, whatever the dilation. */
+/* The halo has (k - 1) / 2 rows, whatever the dilation is. */
 static Plan *halo_without_dilation(const Plan *plan)
 {
     return row_less(plan, DEAL_halo, 3);
@@ -112,14 +113,14 @@ static Plan *backward_without_exchange(const Plan *plan)
     Plan *bad = mutate_copy(plan, arena);
     const Pc fold = find(plan, OP_halo_fold, OP_conv_transpose2d, PHASE_backward, 0);
     Instr *in = at(bad, fold);
-    in->op = OP_copy; /* what it held goes on as if it were whole */
+    in->op = OP_copy; /* the fold's own rows continue as if they were whole */
     in->n_in = 1;
     *arg(bad, fold, 1) = *arg(bad, fold, 2);
     in->args.n = 2;
     return bad;
 }
 
-/* The strips that are added are the rank's own: they never travelled. */
+/* A rank adds its own strips, which were never sent. */
 static Plan *own_strips_added(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -129,7 +130,7 @@ static Plan *own_strips_added(const Plan *plan)
     return bad;
 }
 
-/* Halo rows of the gradient are exchanged like values: copied where they should be added. */
+/* Halo rows of the gradient are exchanged like values: they are copied instead of added. */
 static Plan *gradient_exchanged_as_a_value(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -153,8 +154,8 @@ static Plan *local_statistics(const Plan *plan)
     return without(plan, find(plan, OP_all_reduce, OP_group_sum, PHASE_forward, 0));
 }
 
-/* The sum is global, the gradients of the statistics are not: the all_reduce is outside autograd.
- */
+/* The sum is global, but the gradients of the statistics are not: the all_reduce is outside
+ * autograd. */
 static Plan *statistics_without_backward(const Plan *plan)
 {
     return without(plan, find(plan, OP_all_reduce, OP_group_norm_grad, PHASE_backward, 0));
@@ -171,7 +172,8 @@ static Plan *weights_not_summed(const Plan *plan)
     return NULL;
 }
 
-/* They are averaged: right for a mean of equal parts, but this loss is summed. */
+/* Weight gradients are averaged. That is right for a mean of equal parts, but this loss is a sum.
+ */
 static Plan *weights_averaged(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
