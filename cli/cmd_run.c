@@ -177,6 +177,15 @@ static bool was_started(const Cli *cli)
     return true;
 }
 
+/* Number of diagnostics of this rule. */
+static uint32_t told(const Cli *cli, const char *rule)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < cli->diag.items.n; i++)
+        n += strcmp(cli->diag.items.at[i].rule, rule) == 0;
+    return n;
+}
+
 static void summary(Cli *cli, const PlanFile *file, Steps *s, const ExecResult *result, int64_t id,
                     const Prediction *prediction)
 {
@@ -194,6 +203,7 @@ static void summary(Cli *cli, const PlanFile *file, Steps *s, const ExecResult *
         json_count(cli->json, "highest_byte_touched", touched);
         json_count(cli->json, "host_byte_touched", result->host_touched);
         json_count(cli->json, "outside_bytes", result->outside_bytes);
+        json_count(cli->json, "plain_products", told(cli, "product-plain"));
         json_put(cli->json, "cores", cores_json(&result->cores));
         json_put(cli->json, "run", json_integer(id));
         json_put(cli->json, "prediction", json_integer(prediction->id));

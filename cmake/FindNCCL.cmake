@@ -1,6 +1,18 @@
-# Defines NCCL::nccl, because CMake's CUDA package does not know NCCL.
-find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}
+# Defines NCCL::nccl, because CMake's CUDA package does not know NCCL. Also finds the NCCL that pip
+# installs (with PyTorch, for example), in Python's packages. It has libnccl.so.2 alone, without the
+# name that a linker looks for.
+find_program(NCCL_PYTHON python3)
+mark_as_advanced(NCCL_PYTHON)
+if(NCCL_PYTHON)
+  execute_process(COMMAND ${NCCL_PYTHON} -c "import sysconfig; print(sysconfig.get_paths()['purelib'])"
+    OUTPUT_VARIABLE NCCL_PIP OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
+set(NCCL_HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}
+  ${CUDAToolkit_LIBRARY_ROOT}/../nccl)
+set(NCCL_PATHS ${NCCL_PIP}/nvidia/nccl)
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_HINTS}
+  PATHS ${NCCL_PATHS} PATH_SUFFIXES include)
+find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${NCCL_HINTS} PATHS ${NCCL_PATHS}
   PATH_SUFFIXES lib lib64)
 if(NCCL_INCLUDE_DIR)
   file(STRINGS ${NCCL_INCLUDE_DIR}/nccl.h NCCL_LINE REGEX "#define NCCL_(MAJOR|MINOR|PATCH) ")

@@ -161,9 +161,20 @@ static bool settle_attention(Cuda *c)
     return true;
 }
 
+/* The plain kernel uses no tensor cores, and the prediction is of the library's kernels. */
+static void tell_plain(Cuda *c)
+{
+    char text[640];
+    for (uint32_t i = 0; cuda_products_plain(c->gpu.context.products, i, text, sizeof text); i++)
+        diag_warning(c->d, "product-plain", nowhere,
+                     "rank %u: the plain kernel computes this product: %s", c->rank, text);
+}
+
 bool libraries_settle(Cuda *c)
 {
-    return settle_products(c) && settle_attention(c);
+    if (!settle_products(c) || !settle_attention(c)) return false;
+    tell_plain(c);
+    return true;
 }
 
 void libraries_close(Cuda *c)

@@ -84,9 +84,31 @@ static void the_driver_is_asked_once(void **state)
     arena_free(arena);
 }
 
+/* A product that the library refuses is a warning when the backend opens. */
+static void refused_products_are_told(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena), said = diag_in(arena);
+    Tiny t = tiny_default();
+    Plan *plan = tiny_plan(&t, false, arena, &d);
+    BackendOptions options = {.timeout_s = 5};
+    double_begin("cuda_products_plain@1=fail:7");
+    Backend *backend = tandem_cuda_module.backend(arena, NULL);
+    assert_true(backend->open(backend, plan, &options, &said));
+    backend->close(backend);
+    assert_int_equal(said.items.n, 1);
+    assert_int_equal(said.n_errors, 0);
+    assert_string_equal(said.items.at[0].rule, "product-plain");
+    assert_non_null(strstr(said.items.at[0].text, "rank 0: the plain kernel computes this product: "
+                                                  "product 0: 7"));
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_product_is_prepared),
-                                       cmocka_unit_test(the_driver_is_asked_once)};
+                                       cmocka_unit_test(the_driver_is_asked_once),
+                                       cmocka_unit_test(refused_products_are_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,6 +161,44 @@ static void rowwise_on_every_device(void **state)
     assert_true(inside > 0 && of_chunks > 0);
 }
 
+/* A product that the library refuses is told with its sizes, types and the reason. */
+static void refused_products_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *why;
+        OpKind op;
+        uint64_t draw;
+        DType in, out;
+        bool no_algorithm;
+    } rows[] = {
+        {NULL, OP_linear, 5, DT_bf16, DT_bf16, false},
+        {"its types, sizes or alignment", OP_linear, 5, DT_f32, DT_bf16, false},
+        {"its types, sizes or alignment", OP_linear_rowwise, 0, DT_e4m3, DT_bf16, false},
+        {"cublasLt does not support it", OP_linear, 5, DT_bf16, DT_bf16, true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[640] = "";
+        cublas_double_reset();
+        cublas_double.refuses = rows[i].no_algorithm;
+        Session s = open_products(&hopper);
+        Contraction c = contraction_of(rows[i].op, rows[i].draw, rows[i].in, rows[i].out);
+        contraction_add_scratch(&c, cuda_contract_workspace);
+        assert_true(cuda_products_prepare(c.op, &c.args, &s.cuda, &s.error));
+        assert_int_equal(cuda_products_plain(s.cuda.products, 0, text, sizeof text),
+                         rows[i].why != NULL);
+        if (rows[i].why) {
+            assert_non_null(strstr(text, rows[i].why));
+            assert_non_null(strstr(text, dtype_name(rows[i].in)));
+            assert_non_null(strstr(text, " batch 1 "));
+        }
+        assert_false(cuda_products_plain(s.cuda.products, 1, text, sizeof text));
+        assert_int_equal(cublas_double.products, 0);
+        close_products(&s);
+        contraction_free(&c);
+    }
+}
+
 /* The fastest repeatable algorithm is chosen; the one that is not repeatable is never run. */
 static void fastest_is_kept_and_found(void **state)
 {
@@ -371,6 +409,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_row),
         cmocka_unit_test(rowwise_on_every_device),
+        cmocka_unit_test(refused_products_are_told),
         cmocka_unit_test(fastest_is_kept_and_found),
         cmocka_unit_test(choices_belong_to_their_device),
         cmocka_unit_test(bad_choices_are_refused),

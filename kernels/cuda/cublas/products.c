@@ -56,6 +56,21 @@ CudaProductCounts cuda_products_counts(const CudaProducts *p)
     return n;
 }
 
+bool cuda_products_plain(const CudaProducts *p, uint32_t i, char *text, size_t bytes)
+{
+    char name[GEMM_NAME_BYTES];
+    for (uint32_t k = 0; k < p->n_calls; k++) {
+        const ProductCall *call = &p->calls[k];
+        bool is_empty = call->gemm.m == 0 || call->gemm.n == 0 || call->gemm.k == 0;
+        if (call->for_library || !call->alone || call->refused == NULL || is_empty) continue;
+        if (i-- > 0) continue;
+        gemm_name(&call->gemm, name);
+        (void)snprintf(text, bytes, "%s: %s", name, call->refused);
+        return true;
+    }
+    return false;
+}
+
 static bool is_forward(OpKind op)
 {
     return op_info(op_info(op)->scaled[SCALING_none])->n_backward > 0;
@@ -98,7 +113,7 @@ static ProductCall *call_of(const CudaChainPart *part, uint32_t n, ProductCall c
 static ProductCall *call_alone(const CudaChainPart *part, const CudaContext *cuda, bool may_time,
                                CudaError *error)
 {
-    ProductCall call = {0};
+    ProductCall call = {.alone = true};
     gemm_of(part->op, part->args, &cuda->products->rules, &call.gemm);
     return call_of(part, 1, call, cuda, may_time, error);
 }

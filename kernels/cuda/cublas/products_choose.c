@@ -155,7 +155,7 @@ static bool describe_limits(const Gemm *g, cublasLtMatmulPreference_t limits, Cu
 
 /* Lists the library's suggestions that give repeatable results, the best first. None: the library
  * has no algorithm for this call. */
-static bool suggest(CudaProducts *p, const ProductCall *call, ProductWay way[MAX_WAYS], uint32_t *n,
+static bool suggest(CudaProducts *p, ProductCall *call, ProductWay way[MAX_WAYS], uint32_t *n,
                     CudaError *error)
 {
     cublasLtMatmulPreference_t limits = NULL;
@@ -172,12 +172,17 @@ static bool suggest(CudaProducts *p, const ProductCall *call, ProductWay way[MAX
                                                call->d, limits, MAX_WAYS, found, &n_found);
     (void)cublasLtMatmulPreferenceDestroy(limits);
     if (!fine) return false;
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return true;
+    call->refused = status == CUBLAS_STATUS_NOT_SUPPORTED   ? "cublasLt does not support it"
+                    : status == CUBLAS_STATUS_INVALID_VALUE ? "cublasLt calls a value invalid"
+                                                            : NULL;
+    if (call->refused) return true;
     if (!product_fine("cublasLtMatmulAlgoGetHeuristic", status, error)) return false;
     for (int i = 0; i < n_found; i++)
         if (found[i].state == CUBLAS_STATUS_SUCCESS && is_repeatable(&found[i].algo) &&
             found[i].workspaceSize <= product_library_bytes(&call->gemm))
             way[(*n)++] = (ProductWay){found[i].algo, found[i].workspaceSize};
+    if (n_found == 0) call->refused = "cublasLt has no algorithm";
+    if (n_found > 0 && *n == 0) call->refused = "cublasLt has no repeatable algorithm";
     return true;
 }
 
@@ -222,7 +227,10 @@ bool product_choose(CudaProducts *p, ProductCall *call, const CudaChainPart *par
     ProductWay way[MAX_WAYS];
     uint32_t n = 0, best = 0;
     call->for_library = gemm_is_for_library(g, &p->rules) && g->m > 0 && g->n > 0 && g->k > 0;
-    if (!call->for_library) return true;
+    if (!call->for_library) {
+        call->refused = "its types, sizes or alignment are not those that cublasLt takes";
+        return true;
+    }
     if (!describe(call, error)) return false;
     gemm_name(g, name);
     if (use_kept(p, call, name, n_parts == 1)) return true;

@@ -9,9 +9,11 @@
 
 typedef struct ProductCall {
     Gemm gemm;
-    bool for_library; /* else: the plain kernel; for several parts: each by itself */
-    bool fast;        /* 8-bit products of the forward pass may use less exact sums */
-    bool timed, kept; /* how it was chosen */
+    bool for_library;    /* else: the plain kernel; for several parts: each by itself */
+    bool alone;          /* a product without fused ops */
+    bool fast;           /* 8-bit products of the forward pass may use less exact sums */
+    bool timed, kept;    /* how it was chosen */
+    const char *refused; /* why the library does not carry out a product alone; NULL: it may */
     int64_t median_ps;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d;

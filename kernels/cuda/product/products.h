@@ -59,6 +59,10 @@ void cuda_products_choices(const CudaProducts *products, CudaProductChoice *all)
 bool cuda_products_settle(CudaProducts *products, const CudaProductChoice *all, uint32_t n,
                           uint32_t n_before, CudaError *error);
 
+/* Describes the i-th product (from 0) that the plain kernel carries out because the library refuses
+ * it: sizes, types and the reason. Returns false if there are not so many. */
+bool cuda_products_plain(const CudaProducts *products, uint32_t i, char *text, size_t bytes);
+
 /* Numbers of calls so far: distinct ones, those that the library carries out, those with a stored
  * choice, those that were timed. They are for reports and tests. */
 typedef struct CudaProductCounts {

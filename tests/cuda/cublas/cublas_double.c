@@ -226,7 +226,7 @@ static bool fits_device(const Operation *o)
 
 static bool fits(const Operation *o, const Described *a, const Described *b, const Described *d)
 {
-    if (!has_epilogue(o, a, d)) return false;
+    if (cublas_double.refuses || !has_epilogue(o, a, d)) return false;
     DType ta = cublas_type(a->type), tb = cublas_type(b->type), td = cublas_type(d->type);
     uint64_t k = o->a == CUBLAS_OP_T ? a->rows : a->columns;
     assert((o->a == CUBLAS_OP_T ? a->columns : a->rows) == d->rows);

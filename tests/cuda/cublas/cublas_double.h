@@ -22,6 +22,7 @@ typedef struct CublasDouble {
     double epilogue_ms;           /* additional time with an epilogue or another C */
     bool forgets;                 /* the epilogue's work is left out of the results */
     uint32_t capability;          /* the device's compute capability; 0: 90 */
+    bool refuses;                 /* no call is supported */
     const char *fails;            /* this call fails */
     uint32_t suggested, products; /* numbers of calls so far */
     uint32_t with_epilogue;       /* products that had one */

@@ -59,6 +59,15 @@ CudaProductCounts cuda_products_counts(const CudaProducts *p)
     return (CudaProductCounts){0};
 }
 
+bool cuda_products_plain(const CudaProducts *p, uint32_t i, char *text, size_t bytes)
+{
+    (void)p;
+    Scripted s = double_script("cuda_products_plain"); /* a failure: one more product is refused */
+    if (s.kind != SCRIPT_fail) return false;
+    snprintf(text, bytes, "product %u: %d", i, s.code);
+    return true;
+}
+
 void cuda_products_choices(const CudaProducts *p, CudaProductChoice *all)
 {
     (void)p, (void)all;
