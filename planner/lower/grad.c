@@ -127,15 +127,50 @@ static void used(Lower *l, const Node *n)
         if (l->g->tensors.at[n->in[i]].role == ROLE_gradient) l->grad.of[n->in[i]].n_uses--;
 }
 
+/* What all ranks of an axis have made alike, where a sum over them follows: each gives an equal
+ * share of it. (Attention's bias by position, over ranks with parts of a field.) */
+static BufferId share_out(Lower *l, BufferId from, const Layout *home, NodeId origin)
+{
+    Shape s = *lower_shape(l, from);
+    AxisSet axes = 0;
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+        if (s.layout.on[a] == WHOLE && home->on[a] == PARTIAL_SUM) axes = (AxisSet)(axes | 1u << a);
+    if (!axes) return from;
+    lower_set_axes(l, &s.layout, axes, PARTIAL_SUM);
+    const TensorId tensor = l->p->buffers.at[from].tensor;
+    const BufferId out =
+        lower_buffer(l, &s, l->p->buffers.at[from].dtype, l->p->buffers.at[from].category);
+    l->p->buffers.at[out].tensor = tensor;
+    Emit e = {.op = OP_scale,
+              .stream = STREAM_compute,
+              .origin = origin,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {from, out}};
+    e.attrs.scale = 1.0 / mesh_size(&l->plan->mesh, axes);
+    lower_emit(l, &e);
+    return out;
+}
+
 static void param_contribution(Lower *l, TensorId param, BufferId temporary, NodeId origin)
 {
     if (temporary) {
         Layout home;
         BufferId view = lower_grad_home(l, param, &home);
+        temporary = share_out(l, temporary, &home, origin);
         BufferId made = lower_convert(l, temporary, &home, origin, CATEGORY_communication);
         emit_pass(l, made, view, l->grad.arrived[param] > 0, origin);
     }
     lower_grad_arrived(l, param);
+}
+
+/* True if the node makes several parts of this gradient: window_attention(x, x, x). Each then has a
+ * buffer of its own, and they are added afterwards. */
+static bool makes_twice(const Node *n, TensorId grad)
+{
+    uint32_t times = 0;
+    for (uint32_t j = 0; j < n->n_out; j++) times += n->out[j] == grad;
+    return times > 1;
 }
 
 /* Returns the buffer that output j is written to. *temporary: it must be converted (parameter) or
@@ -163,8 +198,9 @@ static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *mad
         l->p->buffers.at[out].tensor = grad;
         return out;
     }
-    Version *sum = l->job->share_gathers ? find_sum(l, grad, made) : NULL;
-    *temporary = !l->job->share_gathers;
+    const bool in_place = l->job->share_gathers && !makes_twice(n, grad);
+    Version *sum = in_place ? find_sum(l, grad, made) : NULL;
+    *temporary = !in_place;
     if (sum &&
         (op_info(n->op)->flags & OP_ACCUMULATES || op_info(n->op)->class_ == OP_CLASS_contract)) {
         *accumulate = true;

@@ -158,7 +158,8 @@ local function shrink(c, mesh)
     cross_embed_kernel_sizes = { { 4, 8 }, { 2, 4 }, { 2, 4 }, { 2, 4 } }, cross_embed_strides = { 2, 2, 2, 2 },
     pad_lat = c.pad_lat > 0 and 8 or 0, pad_lon = c.pad_lon > 0 and 8 or 0 })
   local n_in, n_out = counts(small)
-  small.field = { channels = n_in, targets = n_out, height = 32 - 2 * small.pad_lat, width = 64 - 2 * small.pad_lon }
+  small.field = { channels = n_in, targets = n_out, height = 32 * mesh.domain - 2 * small.pad_lat,
+    width = 64 * mesh.domain_w - 2 * small.pad_lon }
   return small
 end
 

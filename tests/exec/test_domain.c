@@ -128,6 +128,27 @@ static void statistics_and_pools(void **state)
     }
 }
 
+/* The bias by position is the same on all ranks, and so are the gradients of its weights: each rank
+ * gives a share of them to the sum over parts of the field. */
+static void attention_in_windows(void **state)
+{
+    (void)state;
+    const Window same = net_window(3, 1, 1, WINDOW_zero), two = net_window(2, 2, 1, WINDOW_zero);
+    const NetLayer net[] = {
+        {NET_conv, same, same}, {NET_attention, two, two}, {NET_conv, same, same}};
+    for (uint32_t k = 0; k < 24; k++) {
+        Net n = with(k % 3 == 0 ? 3 : 2, k % 3 == 2 ? 2 : 1, 3, net);
+        n.dp_shard = k & 1 ? 2 : 1;
+        n.dp_replicate = k & 4 ? 2 : 1;
+        n.use_ddp = k & 2;
+        n.use_zero = k >= 20;
+        n.zero = ZERO_optim_grads;
+        n.ac = k & 8 ? AC_full : AC_none;
+        n.microbatches = 1 + k % 2;
+        check(&n, k);
+    }
+}
+
 /* Halos under data parallelism, recomputation and micro-batches. */
 static void with_data_ranks(void **state)
 {
@@ -282,6 +303,7 @@ int main(void)
         cmocka_unit_test(kernels_and_edges),
         cmocka_unit_test(strides),
         cmocka_unit_test(statistics_and_pools),
+        cmocka_unit_test(attention_in_windows),
         cmocka_unit_test(with_data_ranks),
         cmocka_unit_test(one_row_a_rank),
         cmocka_unit_test(what_does_not_fit_is_refused),

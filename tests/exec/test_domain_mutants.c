@@ -54,12 +54,12 @@ static int judge(const Net *n, const Plan *plan, const Plan *mutant, MutationKin
     return exec_rejects(n, mutant) ? BY_EXEC : SURVIVED;
 }
 
-/* One and two directions, every edge, strides, statistics, data ranks. */
+/* One and two directions, every edge, strides, statistics, attention, data ranks. */
 static Net net_of(uint32_t i)
 {
     const WindowMode mode = (WindowMode)(i % 3);
     const Window same = net_window(3, 1, 1, mode), half = net_window(4, 2, 1, mode);
-    const Window even = net_window(2, 1, 1, mode);
+    const Window even = net_window(2, 1, 1, mode), pair = net_window(2, 2, 1, mode);
     Net n = net_default();
     n.domain = i & 1 ? 2 : 3;
     n.domain_w = i & 2 ? 2 : 1;
@@ -74,6 +74,7 @@ static Net net_of(uint32_t i)
     n.layer[1] = (NetLayer){i & 1 ? NET_norm : NET_residual, same, same};
     n.layer[2] = (NetLayer){NET_conv, half, half};
     n.layer[3] = (NetLayer){NET_transpose, half, half};
+    if (i % 5 == 4) n.layer[n.n_layers++] = (NetLayer){NET_attention, pair, pair};
     return n;
 }
 
@@ -89,6 +90,7 @@ static void no_mutant_survives(void **state)
         const Net n = net_of(i);
         const Plan *plan = net_plan(&n, true, arena, &d);
         assert_non_null(plan);
+        assert_true(verify_plan(plan, VERIFY_all, false, &d)); /* so that a mutant is what fails */
         const Mutations list = mutate_all(plan, arena);
         for (uint32_t k = 0; k < (all ? list.at.n : SAMPLE_PER_PLAN); k++) {
             const uint64_t pick = all ? k : rng_below(20261125, i, k, list.at.n);

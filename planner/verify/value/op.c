@@ -211,6 +211,23 @@ static bool check_draw(const Step *s, const Node *n, const Val *in)
     return true;
 }
 
+/* A value that all ranks of some axes hold alike, divided by their number: their partial sums of
+ * that value. */
+static bool shares_out(const Step *s)
+{
+    if (s->in->op != OP_scale || verify_accumulates(s->v, s->in, 0)) return false;
+    const Shape *from = value_shape_at(s->v, s->shape[0]), *to = value_shape_at(s->v, s->shape[1]);
+    Shape shared = *from;
+    AxisSet axes = 0;
+    for (uint32_t a = 0; a < s->v->plan->mesh.n_axes; a++) {
+        if (from->layout.on[a] != WHOLE || to->layout.on[a] != PARTIAL_SUM) continue;
+        shared.layout.on[a] = PARTIAL_SUM;
+        axes = (AxisSet)(axes | 1u << a);
+    }
+    if (!axes || !shape_equal(&shared, to)) return false;
+    return verify_attrs(s->v, s->pc)->scale == 1.0 / mesh_size(&s->v->plan->mesh, axes);
+}
+
 /* If the instruction carries out a graph node, its inputs and outputs must be the node's. */
 static bool check_origin(const Step *s, const Val *in, bool *is_node)
 {
@@ -287,8 +304,9 @@ void value_compute(Verifier *v, Pc pc)
     for (uint32_t j = 0; in->n_in + j < s.n_args; j++)
         if (verify_accumulates(v, in, j))
             old[j] = value_read(v, pc, program_arg(v->p, in, in->n_in + j), "sum", j);
-    if (!bad && !bound->layouts_are_fine) bad = !check_layouts(&s);
-    if (!bad) bound->layouts_are_fine = true;
+    const bool shares = shares_out(&s);
+    if (!bad && !shares && !bound->layouts_are_fine) bad = !check_layouts(&s);
+    if (!bad && !shares) bound->layouts_are_fine = true;
     if (!bad)
         bad = !check_windows(&s); /* `bound` does not know the windows, which are attributes */
     bool ok = bad || check_origin(&s, from, &is_node);
@@ -298,7 +316,7 @@ void value_compute(Verifier *v, Pc pc)
         BufferId b = program_arg(v->p, in, in->n_in + j);
         const Buffer *at = &v->p->buffers.at[b];
         Val out = {.bad = bad && !is_node, .bytes = at->bytes, .dtype = (uint8_t)at->dtype};
-        if (!out.bad) out.vn = output_value(&s, from, j, bad);
+        if (!out.bad) out.vn = shares ? from[0].vn : output_value(&s, from, j, bad);
         if (at->packed) {
             verify_report(v, "verify-layout", pc, "output %u is packed, which only pack makes", j);
             out.bad = true;

@@ -152,6 +152,22 @@ static TensorId norm(Build *b, TensorId x)
     return op(b, OP_group_norm, (TensorId[]){x, sum, spread, weight, bias}, 5, &attrs);
 }
 
+/* The bias of two points is linear in their differences, which all ranks have alike. */
+static TensorId attention(Build *b, const NetLayer *l, TensorId x)
+{
+    const int64_t batch = b->net->micro * data_ranks(b->net), rows = l->h.kernel,
+                  columns = l->w.kernel;
+    const Attrs attrs = {.h_kernel = rows, .w_kernel = columns, .group = 2, .scale = 0.7};
+    TensorId offsets = graph_tensor(b->g, b->arena, "offsets", ROLE_input, b->net->compute,
+                                    DIMS(batch, (2 * rows - 1) * (2 * columns - 1), 2), here(b));
+    graph_node(b->g, b->arena, OP_offsets, NULL, 0, &offsets, 1, &attrs, 0, here(b));
+    TensorId weight = param(b, "bias_weight", 0, 0.5, DIMS(2, 1));
+    TensorId bias = op(b, OP_linear, (TensorId[]){offsets, weight}, 2, NULL);
+    bias = op(b, OP_window_bias, (TensorId[]){op(b, OP_sum_features, &bias, 1, NULL)}, 1, &attrs);
+    TensorId y = op(b, OP_window_attention, (TensorId[]){x, x, x, bias}, 4, &attrs);
+    return op(b, OP_add, (TensorId[]){x, y}, 2, NULL);
+}
+
 static TensorId layer(Build *b, const NetLayer *l, TensorId x)
 {
     const Attrs attrs = windows(l);
@@ -164,6 +180,7 @@ static TensorId layer(Build *b, const NetLayer *l, TensorId x)
         return op(b, OP_add, (TensorId[]){x, y}, 2, NULL);
     case NET_norm: return norm(b, x);
     case NET_pool: return op(b, OP_avg_pool2d, &x, 1, &attrs);
+    case NET_attention: return attention(b, l, x);
     case NET_KINDS: break;
     }
     assert(0 && "a kind of layer");
@@ -261,7 +278,8 @@ static void print_window(Str *s, const Window *w)
 
 const char *net_name(const Net *n, Arena *arena)
 {
-    static const char *const kinds[] = {"conv", "transpose", "residual", "norm", "pool"};
+    static const char *const kinds[] = {"conv", "transpose", "residual",
+                                        "norm", "pool",      "attention"};
     Str s = str_in(arena);
     str_print(&s, "%lld x %lld x %lld:", (long long)n->channels, (long long)n->height,
               (long long)n->width);

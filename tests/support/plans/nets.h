@@ -14,6 +14,7 @@ typedef enum NetKind {
     NET_residual,  /* x + silu(conv(x)): keeps the shape */
     NET_norm,      /* group norm in two groups */
     NET_pool,      /* average pooling */
+    NET_attention, /* x + attention in windows of h.kernel x w.kernel points, biased by position */
     NET_KINDS
 } NetKind;
 

@@ -20,22 +20,26 @@ static const Plan *right_plan(void)
 {
     const Window same = net_window(3, 1, 1, WINDOW_zero), odd = net_window(3, 2, 1, WINDOW_zero);
     const Window even = net_window(2, 1, 1, WINDOW_zero), wide = net_window(3, 1, 2, WINDOW_zero);
-    const Window back = net_window(4, 2, 1, WINDOW_zero);
+    const Window back = net_window(4, 2, 1, WINDOW_zero), pair = net_window(2, 2, 1, WINDOW_zero);
     Net n = net_default();
     n.height = 24;
     n.domain = 3;
     n.use_ddp = true;
-    n.n_layers = 6;
+    n.n_layers = 7;
     n.layer[0] = (NetLayer){NET_conv, same, same};
     n.layer[1] = (NetLayer){NET_norm, same, same};
     n.layer[2] = (NetLayer){NET_conv, odd, odd};
     n.layer[3] = (NetLayer){NET_conv, even, even};
     n.layer[4] = (NetLayer){NET_residual, wide, wide};
     n.layer[5] = (NetLayer){NET_transpose, back, back};
+    n.layer[6] = (NetLayer){NET_attention, pair, pair};
     Diag d = diag_in(arena);
     const Plan *plan = net_plan(&n, true, arena, &d);
     assert_non_null(plan);
-    assert_true(verify_plan(plan, VERIFY_all, false, &d));
+    const bool holds = verify_plan(plan, VERIFY_all, false, &d);
+    Str said = str_in(arena);
+    diag_print(&d, &said);
+    if (!holds) fail_msg("%s", str_text(&said));
     return plan;
 }
 
@@ -188,6 +192,28 @@ static Plan *weights_averaged(const Plan *plan)
     return bad;
 }
 
+static Plan *shared_by(const Plan *plan, double scale)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    Instr *in = at(bad, find(plan, OP_scale, OP_none, PHASE_backward, 0));
+    Attrs a = *graph_attrs_at(&bad->graph, in->attrs);
+    a.scale = scale;
+    in->attrs = (AttrsId)list_push(arena, &bad->graph.attrs, a);
+    return bad;
+}
+
+/* A gradient that all ranks have whole enters the sum over them once for each rank. */
+static Plan *whole_gradient_summed(const Plan *plan)
+{
+    return shared_by(plan, 1);
+}
+
+/* Each gives a half of it, but there are three. */
+static Plan *share_of_other_ranks(const Plan *plan)
+{
+    return shared_by(plan, 0.5);
+}
+
 static const struct {
     const char *name, *where;
     Plan *(*plant)(const Plan *plan);
@@ -210,6 +236,10 @@ static const struct {
     {"weight gradients not summed", "miles-credit 9251b4f, domain sync", weights_not_summed,
      "verify-layout"},
     {"weight gradients averaged", "miles-credit 5e14b83, sync_domain_gradients", weights_averaged,
+     "verify-layout"},
+    {"whole gradients summed", "bias by position, over parts of a field", whole_gradient_summed,
+     "verify-layout"},
+    {"share of other ranks", "bias by position, over parts of a field", share_of_other_ranks,
      "verify-layout"},
 };
 

@@ -199,7 +199,7 @@ static void factor_of_another_scale(void **state)
     (void)state;
     Spoiled c = dropped();
     spoil(&c, MUTATE_rescale, find(&c, OP_step_mean, PHASE_update, 1), 0);
-    spoiled_rejected(&c, "verify-scale", "not 1 in all");
+    spoiled_rejected(&c, "verify-scale", "the product is not 1");
 }
 
 static void no_factor(void **state)
