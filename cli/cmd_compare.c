@@ -18,8 +18,8 @@ typedef struct Line {
     AxisSet axes;
     uint64_t n; /* joined rows */
     Ps predicted_ps, measured_ps;
-    double flops;   /* of the joined rows, */
-    uint64_t bytes; /* ... and their bytes, for readers who know the machine's ceilings */
+    double flops;   /* FLOPs of the joined rows */
+    uint64_t bytes; /* their bytes, for readers who know the machine's ceilings */
 } Line;
 
 typedef struct Comparison {

@@ -1,4 +1,4 @@
-/* tandem doctor: what this machine can do, checked before anything fails for lack of it. */
+/* tandem doctor: checks what this machine can do, before a run fails for lack of it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

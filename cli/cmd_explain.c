@@ -1,5 +1,5 @@
-/* tandem explain: what a rule means, why it is there, how to satisfy it. The stories are rows of
- * rules.def. */
+/* tandem explain: prints a rule's meaning, its reason, and a way to satisfy it. The stories are
+ * rows of rules.def. */
 #include <string.h>
 
 #include "cli/cli.h"

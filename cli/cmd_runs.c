@@ -1,4 +1,4 @@
-/* tandem runs: what the store holds, newest first. */
+/* tandem runs: lists the runs in the store, newest first. */
 #include <inttypes.h>
 
 #include "cli/cli.h"

@@ -1,4 +1,5 @@
-/* tandem show: the program of each role for people, its exact text, or what a pass left behind. */
+/* tandem show: prints each role's program in a form for people, the plan's exact text, or the state
+ * after a pass. */
 #include <inttypes.h>
 #include <string.h>
 

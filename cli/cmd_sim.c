@@ -1,4 +1,5 @@
-/* tandem sim: what a plan would cost. The prediction is stored even if the plan does not fit. */
+/* tandem sim: predicts the costs of a plan. The prediction is stored even if the plan does not fit.
+ */
 #include <string.h>
 
 #include "cli/predict.h"

@@ -21,9 +21,10 @@ typedef struct ErrorBar {
 
 /* How far off predictions of this kind were, and how old their costs are. */
 typedef struct Trust {
-    const char *basis;         /* the measurements that they were compared with */
-    int64_t made_at;           /* of the oldest cost, in seconds since 1970; 0: none was measured */
-    const char *profile, *gpu; /* those of the prediction; NULL: bars are not by profile and GPU */
+    const char *basis; /* the measurements that they were compared with */
+    int64_t made_at;   /* date of the oldest cost, in seconds since 1970; 0: none was measured */
+    /* profile and GPU of the prediction; NULL: bars are not by profile and GPU */
+    const char *profile, *gpu;
     ErrorBar bar[ERROR_COUNT];
     CostCounts counts; /* zero: unknown */
 } Trust;

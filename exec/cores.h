@@ -9,7 +9,7 @@
 /* Counters of this process and of its machine, in nanoseconds. */
 typedef struct CoreTime {
     int64_t at, ran, waited; /* waited: ready to run, but without a core */
-    int64_t busy;            /* of all cores of the machine, for any process */
+    int64_t busy;            /* busy time of all cores of the machine, for any process */
 } CoreTime;
 
 /* Core use of one process over a period; all zero if the system does not report it. */
@@ -21,7 +21,7 @@ typedef struct CoreShare {
 
 /* Means over the period, in cores. */
 typedef struct CoreUse {
-    uint32_t cores; /* of all machines; 0: unknown */
+    uint32_t cores; /* cores of all machines; 0: unknown */
     double running; /* by our processes */
     double ready;   /* demand of our processes if each had cores of its own */
     double others;  /* by other processes */

@@ -72,7 +72,7 @@ typedef struct VerifyResult {
     /* parameters whose gradient is zero everywhere: equal, but that proves nothing */
     uint32_t n_unmoved;
     const char *unmoved;                       /* name of one of them; NULL: none */
-    uint64_t highest_touched, predicted_bytes; /* of the rank on which the two differ most */
+    uint64_t highest_touched, predicted_bytes; /* bytes of the rank on which the two differ most */
     uint64_t host_touched, host_predicted;     /* the same for host memory */
 } VerifyResult;
 bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data,

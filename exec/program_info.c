@@ -8,7 +8,7 @@ typedef struct Build {
     const Program *p;
     Arena *scratch;
     ProgramInfo *info;
-    LIST(Pc) before; /* of one instruction */
+    LIST(Pc) before; /* predecessors of one instruction */
     Pc *previous;    /* [pc]: its predecessor on the stream */
 } Build;
 

@@ -33,7 +33,8 @@ typedef struct Comm {
     Stream stream;
     AxisSet axes;
     uint32_t match, launch;
-    uint32_t n_members, part; /* of the group; a sender is part 0, its receiver part 1 */
+    /* size of the group, and place in it; a sender is part 0, its receiver part 1 */
+    uint32_t n_members, part;
     /* smallest rank of the group, or the sender; the receiver (send, recv) */
     Rank leader, peer;
     char *in, *out; /* NULL: the receiver has no input, the sender no output */
@@ -64,7 +65,7 @@ typedef struct RankState {
     uint64_t highest[2]; /* [space] with poison: end of the highest byte found written */
     Ready *at;           /* [pc] */
     const RankMachine *machine;
-    /* of the step in progress */
+    /* state of the step in progress */
     uint32_t *n_before, *n_touches;
     uint32_t n_left;
     bool not_finite; /* the gradient norm is not finite: updates are skipped */

@@ -45,8 +45,8 @@ typedef struct KernelArgs {
      * otherwise this is start + size/2. Element i is start + i, and from size/2 on second + (i -
      * size/2). Only `s` may be in two chunks, and never where it also is the keys' T. */
     int64_t second['z' + 1];
-    int64_t valid['z' + 1];     /* how many local elements are real; the rest is zero padding */
-    int64_t rows;               /* product of the sizes of the `...` indices; 1 if none */
+    int64_t valid['z' + 1]; /* numbers of local elements that are real; the rest is zero padding */
+    int64_t rows;           /* product of the sizes of the `...` indices; 1 if none */
     int64_t elements[MAX_ARGS]; /* local elements of each argument */
     /* RESHAPE ops have no signature. outer, middle and inner describe the buffer that is whole and
      * not packed (input of slice and pack, output of unpack), in local sizes: the product of the

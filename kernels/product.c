@@ -8,7 +8,8 @@ typedef enum IndexKind { KIND_row, KIND_column, KIND_summed, KIND_batch, KIND_CO
 /* One argument, with all letters of each kind as one index. */
 typedef struct Operand {
     int64_t size[KIND_COUNT];   /* 1 if the kind does not occur */
-    int64_t stride[KIND_COUNT]; /* of its innermost letter; 0 if the kind does not occur */
+    int64_t stride[KIND_COUNT]; /* stride of each kind's innermost letter; 0 if the kind does not
+                                   occur */
     /* dimension of its innermost letter; -1 if the kind does not occur */
     int depth[KIND_COUNT];
 } Operand;

@@ -22,7 +22,7 @@ typedef struct ProductMatrix {
 /* z [m,n] = x [m,k] y [k,n], `batch` times. z is never transposed: x is the input that shares
  * the output's outer letters. Sizes may be 0. */
 typedef struct Product {
-    uint32_t left, right; /* which arguments x and y are: 0 and 1, or 1 and 0 */
+    uint32_t left, right; /* the arguments that are x and y: 0 and 1, or 1 and 0 */
     int64_t m, n, k, batch;
     ProductMatrix x, y, z;
 } Product;

@@ -173,7 +173,7 @@ typedef struct Products {
     double all;       /* forward, and as much of the backward pass as there surely is */
     double blocks;    /* forward, inside blocks */
     double outside;   /* behind the blocks (the head): forward and backward */
-    double attention; /* of all attention, both ways */
+    double attention; /* FLOPs of all attention, forward and backward */
 } Products;
 
 static Products products_of(const Graph *g)

@@ -29,7 +29,7 @@ typedef struct PlanOptions {
     const char *const *set; /* "mesh.tp=4": settings that change a script */
     uint32_t n_set;
     const char *cluster;    /* a library cluster in place of the script's; NULL: the script's */
-    uint32_t nodes;         /* of that cluster; 0: as many as the ranks need */
+    uint32_t nodes;         /* nodes of that cluster; 0: as many as the ranks need */
     const uint64_t *seed;   /* in place of the script's; NULL: the script's */
     const char *code;       /* the script's text, which `path` only names; NULL: `path` is read */
     double cpu_seconds;     /* CPU time that the script may take; 0: the front's default */
@@ -92,7 +92,7 @@ typedef struct PredictOptions {
     const char *machine;        /* the machine whose measured costs are used; NULL: only models */
     bool trace, unfolded, keep; /* keep: store the prediction */
     const Unevenness *uneven;   /* NULL: all devices are alike; else ranks are not folded */
-    double imbalance;           /* of the experts' choices; 1: even */
+    double imbalance;           /* unevenness of the experts' choices; 1: even */
 } PredictOptions;
 
 typedef struct Predicted {

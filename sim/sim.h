@@ -85,7 +85,8 @@ typedef struct SimOptions {
     OpKind free_op;
     const Unevenness *uneven; /* NULL: all alike; needs `unfolded` */
     AxisSet free_axes;
-    double imbalance; /* of routing: the busiest rank's rows divided by the mean; <= 1: even */
+    double imbalance; /* unevenness of routing: the busiest rank's rows divided by the mean; <= 1:
+                         even */
     uint64_t seed;
     const Runtime *runtime; /* the system that executes it; NULL or without a name: Tandem itself */
     uint32_t steps;         /* default 1: all steps are alike; the last one is reported */
@@ -157,10 +158,10 @@ typedef struct StageRow { /* one role, as its slowest rank; the three times add 
 } StageRow;
 typedef struct KindRow { /* kernels of one op on the slowest rank */
     OpKind op;
-    DType dtype; /* of the first argument */
+    DType dtype; /* dtype of the first argument */
     uint32_t n;
     Ps time_ps;
-    double flops, bytes;       /* of device memory */
+    double flops, bytes;       /* FLOPs, and bytes of device memory */
     double of_peak, of_memory; /* achieved parts of the device's rates */
 } KindRow;
 
@@ -173,12 +174,12 @@ typedef struct SimReport {
                                 4096 x 8192 per token" */
     const char *peak_name;   /* "989.4 TFLOP/s dense bf16 H100-SXM5-80GB" */
     Rank slowest;            /* the first rank whose program ends last */
-    Ps compute_ps;           /* of the slowest rank's compute stream */
+    Ps compute_ps;           /* busy time of the slowest rank's compute stream */
     Ps idle_ps;              /* step_ps - compute_ps */
     /* part of idle_ps in which communications are in flight (the sum over `axes`). The rest is
      * waiting for other ranks, as in a pipeline's bubble */
     Ps exposed_ps;
-    /* of the slowest rank; exposed: its compute stream is idle and waits for it */
+    /* times of the slowest rank; exposed: its compute stream is idle and waits for it */
     LIST(AxisTime) axes;
     LIST(CollectiveRow) collectives;
     uint64_t peak_bytes;  /* arena of the worst rank's program */
@@ -382,7 +383,7 @@ DeviceModel slow_device_model(SlowDevice *device);
 /* ---- failures ---- */
 
 typedef struct Faults {
-    double mtbf_s;                  /* of the whole machine */
+    double mtbf_s;                  /* mean time between failures of the whole machine */
     double checkpoint_s, restart_s; /* to write a checkpoint; to resume work after a failure */
 } Faults;
 /* The fraction of time that is useful work, with a checkpoint after every `interval_s` of it. */

@@ -440,7 +440,7 @@ Db *db_open_foreign(const char *path, Diag *d)
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
     sqlite3_progress_handler(db->sqlite, FOREIGN_LOOK_OPS, count_ops, db);
-    sqlite3_hard_heap_limit64(foreign_heap_bytes); /* of the process, until db_close */
+    sqlite3_hard_heap_limit64(foreign_heap_bytes); /* limits the whole process, until db_close */
     db->limits_heap = true;
     return db;
 }

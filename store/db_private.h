@@ -18,8 +18,8 @@ struct Db {
     sqlite3 *sqlite;
     const char *path;
     DbStatement *statements;
-    /* of a foreign file */
-    int64_t ops_left; /* of SQLite's virtual machine */
+    /* state of reading a foreign file */
+    int64_t ops_left; /* steps of SQLite's virtual machine that are left */
     bool limits_heap;
 };
 

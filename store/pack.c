@@ -6,7 +6,8 @@
 #include <zlib.h>
 
 enum { LENGTH_BYTES = 8 };
-static const uint64_t most_bytes = UINT64_C(1) << 32; /* of a text: a damaged length is refused */
+static const uint64_t most_bytes = UINT64_C(1)
+                                   << 32; /* limit of a text: a damaged length is refused */
 
 const void *pack_bytes(Arena *arena, const void *bytes, size_t n, size_t *packed)
 {

@@ -15,7 +15,8 @@ extern const uint32_t store_n_migrations;
 enum { STORE_HASH_BYTES = 16 };
 void store_hash_bytes(Hash128 h, unsigned char bytes[STORE_HASH_BYTES]);
 
-Hash128 store_hash_of(DbStatement *st, int column); /* of a blob; 0 if it is not a hash */
+Hash128 store_hash_of(DbStatement *st,
+                      int column); /* reads a hash from a blob; 0 if it is not a hash */
 
 /* Stores the list of a recipe's scripts, and the scripts that the store lacks; call it inside a
  * transaction. */

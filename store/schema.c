@@ -155,7 +155,7 @@ static const char views[] =
     " FROM run m LEFT JOIN run p ON p.id ="
     "  (SELECT max(id) FROM run q WHERE q.plan = m.plan AND q.kind = 'predicted')"
     " WHERE m.kind = 'measured' ORDER BY m.id;\n"
-    /* the same instruction of the same rank, predicted and measured */
+    /* joins the same instruction of the same rank, predicted and measured */
     "CREATE VIEW v_instruction AS SELECT c.measured AS run, m.rank, m.pc,"
     " (p.end_ps - p.start_ps) / 1e6 AS predicted_us, (m.end_ps - m.start_ps) / 1e6 AS measured_us,"
     " p.start_ps / 1e6 AS predicted_start_us, m.start_ps / 1e6 AS measured_start_us, m.bytes"

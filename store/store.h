@@ -58,7 +58,7 @@ typedef struct RunRecord {
     uint64_t seed;
     uint32_t n_ranks;
     const char *status;                 /* "ok", "infeasible", "failed" */
-    Ps step_ps, compute_ps, exposed_ps; /* of the slowest rank */
+    Ps step_ps, compute_ps, exposed_ps; /* times of the slowest rank */
     uint64_t peak_bytes;
     Rank peak_rank;
     double tokens_per_s_per_device, mfu;

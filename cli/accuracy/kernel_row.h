@@ -44,11 +44,11 @@ typedef struct KernelRow {
     double groups, repeats;                 /* products in one kernel; repetitions of the kernel */
     double scores;            /* scores of a softmax that is computed along with a product */
     AttentionWork attention;  /* heads 0: none */
-    bool forward, backward;   /* which passes of attention the time includes */
+    bool forward, backward;   /* the passes of attention that the time includes */
     double times, times_full; /* number of such attentions; number without a mask */
     double full_keys;         /* keys of those without a mask, as a part of `attention`'s */
     TrafficWork traffic;      /* bytes 0: none */
-    double bytes, n_kernels;  /* of separate passes over memory */
+    double bytes, n_kernels;  /* bytes and kernels of separate passes over memory */
 } KernelRow;
 
 /* Returns NULL, or why the row cannot be predicted, such as "no such GPU in the library". */

@@ -9,8 +9,8 @@ typedef struct Group {
     const char *what, *split, *source; /* source NULL: all sources of the split */
     uint32_t n;
     bool verdict;
-    double median, p90, mean;                      /* of |predicted / measured - 1| */
-    double least, middle, most;                    /* of predicted / measured */
+    double median, p90, mean;                      /* quantiles of |predicted / measured - 1| */
+    double least, middle, most;                    /* quantiles of predicted / measured */
     uint32_t n_yes, n_yes_right, n_no, n_no_right; /* verdicts */
 } Group;
 

@@ -15,7 +15,7 @@ enum { MOST_SAMPLES = 128, MOST_IMPORT_KEYS = 1 << 16, MOST_MEETINGS = 1 << 22 }
  * median. */
 typedef struct Samples {
     const char *key; /* work_key of a kernel; NULL: a collective */
-    Collective kind; /* ... with group size and bytes as nccl-tests counts them */
+    Collective kind; /* kind, with group size and bytes as nccl-tests counts them */
     uint32_t n_ranks;
     uint64_t bytes;
     /* only one rank's view is known, and most of its samples include waiting for peers */
@@ -45,10 +45,10 @@ typedef struct ImportSink {
     uint32_t ranks_told;     /* --ranks, for files that do not say the number; 0: not given */
     bool shapes;             /* at least one operator recorded its shapes */
     uint64_t n_used;         /* kernels stored under a key of their work */
-    uint64_t n_unused;       /* ... and kernels that have no such key */
+    uint64_t n_unused;       /* kernels without such a key */
     uint64_t n_sizeless;     /* collectives whose bytes or ranks are unknown */
     uint64_t n_met, n_alone; /* collectives that several ranks saw; that only one rank saw */
-    Ps used_ps, unused_ps;   /* of kernels */
+    Ps used_ps, unused_ps;   /* times of kernels */
 } ImportSink;
 
 void sink_init(ImportSink *sink, Arena *arena);

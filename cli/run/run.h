@@ -33,7 +33,7 @@ typedef struct Steps {
     Cli *cli;
     Progress progress;
     Ps predicted_ps;  /* 0: no prediction */
-    uint64_t bytes;   /* of the arena */
+    uint64_t bytes;   /* bytes of the arena */
     uint64_t written; /* end of the part that every step writes */
     double first_loss, last[10];
     double seconds;

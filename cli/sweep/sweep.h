@@ -20,7 +20,7 @@ typedef struct SweepRow {
     const char **values; /* one a key */
     SweepStatus status;
     bool found;                /* decided before: it was looked up */
-    const char *rule, *reason; /* of the first error; NULL if it fits */
+    const char *rule, *reason; /* rule and text of the first error; NULL if the point fits */
     const char *plan_id, *trust;
     uint64_t ranks, peak_bytes, run; /* run 0: not stored */
     Ps step_ps, exposed_ps;

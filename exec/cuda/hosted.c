@@ -35,7 +35,7 @@ struct Hosted {
     Process process; /* the CPU backend, with communications only and its memory on the host */
     char *pinned;    /* inputs and outputs; each stream uses its part in turn */
     uint32_t *words; /* pinned [2, n_starts]: request; answer */
-    Pc *order;       /* of all communications, by stream, then in the order of issue */
+    Pc *order;       /* pcs of all communications, by stream, then in the order of issue */
     Start *start;    /* likewise */
     uint32_t n_starts;
     uint32_t *start_of; /* [pc] */

@@ -37,7 +37,7 @@ typedef struct CudaComm {
 /* The data of one micro-batch, for one instruction. */
 typedef struct Staged {
     Pc pc;
-    KernelArgs host; /* of the CPU's kernel: points into `back` */
+    KernelArgs host; /* arguments of the CPU's kernel; its pointers lead into `back` */
     uint32_t n;      /* outputs of the source: 1 or 2 */
     char *front[2];  /* pinned, copied to the device: [tokens, labels], or fields */
     char *back[2];   /* data of the next step, filled while this step runs */

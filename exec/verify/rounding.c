@@ -30,7 +30,7 @@ typedef struct Rounding {
     RoundingResult *result;
     double largest[KINDS]; /* root mean square of the largest tensor, for each kind */
     double gradient;       /* sum of squares of the exact gradient, */
-    double off[2];         /* ... and of the errors of the plan and of one rank */
+    double off[2];         /* sums of squares of the errors of the plan and of one rank */
 } Rounding;
 
 static void judge_error(const Rounding *r, const char *what, double times, double more, double plan,

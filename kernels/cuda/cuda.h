@@ -25,7 +25,7 @@ extern "C" {
 typedef struct CudaControl {
     int64_t step; /* from 0 */
     double lr;
-    uint64_t seed; /* of every random draw */
+    uint64_t seed; /* seed of every random draw */
 } CudaControl;
 
 /* A fault found by a kernel, in the device word CudaContext.fault: the kind in the bits above

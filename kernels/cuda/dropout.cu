@@ -11,7 +11,7 @@ enum { DROPOUT_THREADS = 256, DROPOUT_BLOCKS_PER_SM = 4 };
 typedef struct DropoutArgs {
     Array x, y;
     CudaDraw draw;
-    /* of each index: its local size, its start in the whole tensor, its step */
+    /* for each index: its local size, its start in the whole tensor, its step */
     int64_t local[MAX_DIMS], start[MAX_DIMS], step[MAX_DIMS];
     int64_t half[MAX_DIMS], jump[MAX_DIMS];
     int32_t n_dims;

@@ -17,7 +17,7 @@ typedef struct HaloSource {
 typedef struct HaloArgs {
     HaloSource source[HALO_SOURCES];
     Array out;
-    int64_t outer, rows, inner, n; /* of the output; elements of all of it */
+    int64_t outer, rows, inner, n; /* sizes of the output; n: all its elements */
 } HaloArgs;
 
 DEVICE float halo_element(const HaloArgs *a, int64_t t)

@@ -343,7 +343,7 @@ typedef struct Cluster {
     double intra_bytes_per_s; /* per device and direction */
     uint32_t nics_per_node;
     double host_link_bytes_per_s; /* host to device and back, per device and direction; 0: PCIe 5 */
-    uint64_t host_memory_bytes;   /* of a node; 0: unknown, no limit */
+    uint64_t host_memory_bytes;   /* host memory of a node; 0: unknown, no limit */
     double host_bytes_per_s;      /* a device's share of host memory's bandwidth; 0: 2 x DDR5 */
     double nic_bytes_per_s;       /* per NIC and direction */
     double oversubscription;      /* ratio for a node's uplink; 1.0: none */
@@ -381,8 +381,8 @@ typedef enum EpMode {
 /* A script that the configuration was read from. */
 typedef struct ScriptFile {
     const char *name;
-    bool shipped; /* of the library; else a path as people gave it */
-    Hash128 hash; /* of its bytes */
+    bool shipped; /* a file of the library; else a path as the user gave it */
+    Hash128 hash; /* hash of the file's bytes */
 } ScriptFile;
 
 typedef struct Config {
@@ -398,7 +398,7 @@ typedef struct Config {
     int64_t global_batch, micro_batch,
         seq; /* micro_batch: sequences of a data rank in a micro-step */
     int64_t channels, targets, height, width; /* sizes of a batch of fields; 0: tokens */
-    Denominator denominator;                  /* of the loss; default kept */
+    Denominator denominator;                  /* denominator of the loss; default kept */
     /* microbatch_mean: number of sequences averaged as one group; else 0 */
     int64_t group;
     /* dtypes at rest; in use; for accumulating and reducing gradients */

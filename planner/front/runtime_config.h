@@ -99,7 +99,7 @@ typedef struct Runtime {
     double unit_s;       /* additional time for each gather and each reduction of sharded units */
     double update_s;     /* to issue the update of a unit */
     double step_s;       /* time between steps, during which the device idles */
-    CompilePer compiled; /* how far the model is compiled; read only if is_compiled */
+    CompilePer compiled; /* the extent of compilation; read only if is_compiled */
     bool is_compiled;    /* the plan has compile{} */
     /* compile{} then also compiles the loss, which is a function outside the model */
     bool compiles_loss;
@@ -136,7 +136,7 @@ typedef struct Runtime {
     bool holds_gradients; /* gradients lie in one buffer from the start, also between steps */
     /* cuBLAS's workspace, taken from the allocator; 0: PyTorch's default for the device */
     double workspace_bytes;
-    double n_workspaces;  /* how many of them: each thread that multiplies has its own; 0: one */
+    double n_workspaces; /* number of workspaces: each thread that multiplies has its own; 0: one */
     double library_bytes; /* workspace of another library, also taken from the allocator */
     /* a product of a weight's gradient adds to the gradient's buffer, and makes a tensor as well */
     bool makes_gradients;

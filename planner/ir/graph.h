@@ -45,7 +45,7 @@ typedef struct Tensor {
     DType dtype; /* in use: activations, gathered weights */
     uint8_t n_dims;
     int64_t dim[MAX_DIMS];  /* global */
-    DealId deal[MAX_DIMS];  /* of split dimensions, while in use */
+    DealId deal[MAX_DIMS];  /* deals of split dimensions, while in use */
     Layout use, kept;       /* while used; between forward and backward */
     bool use_is_fixed;      /* a pass set `use`; propagation keeps it */
     NodeId producer;        /* 0: parameter or input */
@@ -113,7 +113,7 @@ typedef struct Unit {
     uint64_t elements; /* includes inner gaps, excludes the final padding */
     uint64_t padded;   /* a multiple of the shard count (and of the alignment) */
     DType dtype, rest_dtype, reduce_dtype;
-    DType state_dtype; /* of the optimizer's moments; DT_none: no moments */
+    DType state_dtype; /* dtype of the optimizer's moments; DT_none: no moments */
 } Unit;
 
 typedef struct ModelInfo { /* for reports and MFU; names are not part of the plan's identity */

@@ -71,7 +71,7 @@ enum {                     /* OpInfo.flags */
        OP_WIDE = 32768,      /* its first output is a statistic, so it also has the widest type */
        OP_WINDOWED = 131072, /* derived: the row has an index h~ or w~ */
        OP_CHUNKED = 65536,  /* as OP_PLACED, but tokens may lie in two chunks (KernelArgs.second) */
-       OP_OF_LOSS = 262144, /* of the loss over logits, or of its gradient */
+       OP_OF_LOSS = 262144, /* an op of the loss over logits, or of its gradient */
        OP_AFFINE = 524288   /* each element of its first input times a number, plus a number */
 };
 

@@ -30,10 +30,10 @@ typedef struct StateWalk {
     StateSlices *slices;
     StateSlice base; /* all fields but the box */
     const Tensor *t;
-    Shape shape; /* of the tensor as the rank has it in use */
+    Shape shape; /* shape of the tensor in the rank's use layout */
     int64_t local[MAX_DIMS];
     Interval box[MAX_DIMS]; /* local */
-    Interval at[MAX_DIMS];  /* the same in global terms */
+    Interval at[MAX_DIMS];  /* the box in global indices */
     uint64_t written;       /* bytes of the rank's file so far */
 } StateWalk;
 

@@ -42,7 +42,7 @@ void state_of_rank(const State *state, Rank rank, Arena *arena, StateSlices *sli
 
 typedef struct StateTotal {
     uint64_t n_slices, held_bytes, written_bytes;                /* summed over all ranks */
-    uint64_t most_held, least_held, most_written, least_written; /* of one rank */
+    uint64_t most_held, least_held, most_written, least_written; /* bytes of one rank */
     uint64_t kind_bytes[STATE_KIND_COUNT];                       /* written */
 } StateTotal;
 StateTotal state_total(const State *state);

@@ -12,7 +12,7 @@ typedef struct Check {
     const StateSlice *at; /* all slices that are written, sorted by tensor */
     Diag *d;
     Arena *arena;
-    Interval where[MAX_DIMS]; /* of the dimensions before this one */
+    Interval where[MAX_DIMS]; /* intervals of the dimensions before this one */
 } Check;
 
 static const Loc none = {NULL, 0};

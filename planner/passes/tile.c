@@ -20,7 +20,7 @@ typedef struct Tile {
     bool *wanted;          /* [tensor]: made inside the region */
     TensorId *piece;       /* [tensor of the whole region]: its counterpart in the current piece */
     const DimRoles *roles; /* [tensor of the whole region] */
-    uint32_t n_tensors;    /* of the whole region */
+    uint32_t n_tensors;    /* number of tensors in the whole region */
     int64_t seq;
     /* the size of a piece is a multiple of this many tokens, which ranks share evenly */
     int64_t step;

@@ -36,8 +36,8 @@ bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d);
  * its host memory. Reports FAULT_infeasible "does-not-fit" with the worst rank, "host-does-not-fit"
  * with the worst node. */
 typedef struct Capacity {
-    uint64_t device_bytes, reserved_bytes; /* of a device; the part of it that no plan may use */
-    uint64_t host_bytes;                   /* of a node; 0: unknown, no limit */
+    uint64_t device_bytes, reserved_bytes; /* of a device; the part that no plan may use */
+    uint64_t host_bytes;                   /* host memory of a node; 0: unknown, no limit */
     uint32_t devices_per_node;             /* 0: all ranks on one node */
 } Capacity;
 bool verify_fit(const Plan *plan, const Capacity *c, Diag *d);

@@ -51,7 +51,7 @@ typedef struct NcclCase {
 } NcclCase;
 
 typedef struct NcclEstimate {
-    double latency_us, bytes_per_us; /* of the tuner at this size; 0: not possible */
+    double latency_us, bytes_per_us; /* the tuner's numbers at this size; 0: not possible */
 } NcclEstimate;
 
 Generation nccl_generation(const Cluster *cluster);

@@ -20,7 +20,7 @@ typedef struct AttentionRun {
     Arena *arena;
     const AttentionCase *c;
     OpKind op;
-    Binding *binding; /* of the whole sequence */
+    Binding *binding; /* binding of the whole sequence */
     KernelArgs device, cpu;
     uint32_t n_in, n_out;
 } AttentionRun;

@@ -32,7 +32,7 @@ static const struct Case {
     AcMode ac;
     double dropout;
     uint32_t tile; /* pieces of the head and its loss */
-    uint32_t ep;   /* of 4 experts, of which a token uses 2, with their balance loss */
+    uint32_t ep;   /* ranks over 4 experts, of which a token uses 2, with their balance loss */
     bool bf16;     /* dtype of products and activations */
     uint32_t cp;   /* 0: sequences are whole */
     CpMode cp_mode;

@@ -18,8 +18,8 @@ static struct Target {
     bool captures;
     uint32_t n_launches;
     uint32_t n_shared_most; /* bytes that a block may ask for */
-    uint32_t capability;    /* of the device, for any value in a test's context */
-    CudnnAttention *cudnn;  /* NULL: not installed */
+    uint32_t capability;   /* compute capability of the device, for any value in a test's context */
+    CudnnAttention *cudnn; /* NULL: not installed */
     CudaAttentionLibrary attention;
 } the;
 

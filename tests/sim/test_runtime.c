@@ -266,7 +266,7 @@ static void a_short_program_takes_what_it_takes(void **state)
     p->code.at[2].args = (Span){p->args.n, 1};
     p->code.at[2].n_in = 1;
     list_push(arena, &p->args, x);
-    runtime.op[OP_silu] = (RuntimeOp){.scratch = 1.2, .tensors = 2}; /* of 20 Mi elements */
+    runtime.op[OP_silu] = (RuntimeOp){.scratch = 1.2, .tensors = 2}; /* for 20 Mi elements */
     uint64_t stays = 8519680 + 30 * MIB;
     TorchStats s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
     assert_int_equal(s.peak_allocated, stays + 90 * MIB);

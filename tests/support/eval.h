@@ -22,7 +22,7 @@ typedef struct Part {
     int64_t start['z' + 1];
     int64_t second['z' + 1]; /* for a part in two chunks; 0: start and half the local size */
     int64_t valid['z' + 1];  /* 0: the whole local size; PART_EMPTY: nothing */
-    const Binding *global;   /* of the unsplit op */
+    const Binding *global;   /* binding of the unsplit op */
 } Part;
 
 int64_t value_elements(const Value *v);

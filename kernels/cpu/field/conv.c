@@ -11,7 +11,7 @@ enum { TILE_POINTS = 128, TILE_TAPS = 192 };
 typedef struct Conv {
     Along h, w;
     int64_t batch, groups, c, n, taps_h, taps_w;
-    int64_t points, taps, plane; /* of y; of a window; of a plane of x */
+    int64_t points, taps, plane; /* points of y; taps of a window; points of x */
     bool single;                 /* the columns are x itself */
 } Conv;
 

@@ -12,7 +12,7 @@ typedef struct ProductCall {
     bool for_library;    /* else: the plain kernel; for several parts: each by itself */
     bool alone;          /* a product without fused ops */
     bool fast;           /* 8-bit products of the forward pass may use less exact sums */
-    bool timed, kept;    /* how it was chosen */
+    bool timed, kept;    /* the choice was timed; it was kept from an earlier run */
     const char *refused; /* why the library does not carry out a product alone; NULL: it may */
     int64_t median_ps;
     cublasLtMatmulDesc_t desc;

@@ -32,7 +32,7 @@ typedef struct Bench {
     Stand stand[BUFFERS];
     void *cache;
     cudaEvent_t begin, end;
-    /* what is being timed; the call at which the device failed, and the error */
+    /* the call being timed; the call at which the device failed, and the error */
     const char *what, *broke;
     cudaError_t status;
 } Bench;

@@ -32,7 +32,7 @@ typedef struct FieldArgs {
     FieldAlong h, w;
     int64_t outputs, terms;
     int64_t batch, groups, c, n; /* channels: of x and of y, of one group */
-    int64_t points, taps;        /* of y; of a window */
+    int64_t points, taps;        /* points of y; taps of a window */
     double all;                  /* elements of a group on all ranks */
     double scale, eps;
     bool adds, nearest, latitude;

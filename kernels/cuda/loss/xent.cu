@@ -117,7 +117,8 @@ typedef struct PickArgs {
     Array z, picked; /* logits, or their gradient, [rows, width]; [rows] */
     const int32_t *labels;
     int64_t rows, width, valid, start, all;
-    float each, keep; /* of the gradient; each: the value that every element of the row gets */
+    /* parts of the gradient; each: the value that every element of the row gets */
+    float each, keep;
     bool back;
     bool accumulate;
     uint32_t *fault, fault_code;

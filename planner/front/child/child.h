@@ -40,7 +40,7 @@ typedef struct Source {
 /* The parent's answer after it has read the configuration. */
 typedef struct Answer {
     int64_t batch, seq; /* sequences of a global micro-step; tokens of a sequence */
-    int64_t channels, targets, height, width; /* of fields; 0: tokens */
+    int64_t channels, targets, height, width; /* sizes of fields; 0: tokens */
     uint32_t axis_size[AXIS_NAMES];
     uint32_t stages; /* stages of the pipeline: ranks times chunks */
     uint32_t microbatches;

@@ -73,7 +73,7 @@ typedef struct Interval {
 typedef struct Deal {
     DealKind kind;
     uint32_t n_parts;
-    int64_t size;      /* of the dimension */
+    int64_t size;      /* size of the dimension */
     uint32_t first, n; /* DEAL_listed: `n` (part-major) intervals from deals.intervals[first], */
     /* per_part of them for each part, unused ones empty. DEAL_segments: `n` = per_part intervals
      * side by side; each is shared equally by all parts */

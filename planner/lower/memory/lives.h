@@ -19,7 +19,7 @@ typedef struct Lives {
     Pc *kernel, *kernel_end; /* [pc]: the first and the last part of its kernel */
     Space space;             /* the space whose buffers are listed by */
     uint32_t *starts, *next_start; /* [pc], [buffer]: transient buffers by first pc, linked */
-    uint32_t *ends, *next_end;     /* the same by last pc; results of the step have no end */
+    uint32_t *ends, *next_end;     /* lists by last pc; results of the step have no end */
 } Lives;
 
 /* Sets Buffer.first and last of every buffer. */

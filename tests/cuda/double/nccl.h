@@ -21,7 +21,7 @@ typedef enum Kind {
 typedef struct Slot {
     _Atomic int32_t pid, fd;        /* the process whose device memory it is */
     _Atomic uint64_t arrived, read; /* sequence numbers of collectives */
-    int32_t kind, type, op;         /* of the operation that has arrived */
+    int32_t kind, type, op;         /* properties of the operation that has arrived */
     /* number of elements; place of the input in the device memory */
     uint64_t count, from;
     uint64_t in_window[2];   /* ... of input and output in the window */

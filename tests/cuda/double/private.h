@@ -131,7 +131,7 @@ struct CUstream_st {
     uint32_t n_held;
     int priority;
     bool is_gone;                /* destroyed, but its work still runs */
-    void *state;                 /* of the head, once it has begun */
+    void *state;                 /* state of the queue's head, once it has begun */
     cudaGraph_t graph;           /* the stream is being captured */
     uint32_t last;               /* 1 + the last node of this stream */
     uint32_t waits[16], n_waits; /* nodes that its next node follows */

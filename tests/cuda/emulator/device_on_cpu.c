@@ -13,10 +13,10 @@ typedef enum FiberState { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, WAITING, END
 typedef struct Fiber {
     void *stack_pointer;
     FiberState state;
-    uint32_t mask;               /* of the warp barrier */
+    uint32_t mask;               /* lanes of the warp barrier */
     bool orders;                 /* it orders the lanes' memory accesses */
     uint64_t given;              /* to a shuffle */
-    bool (*is_over)(void *what); /* what a WAITING thread waits for */
+    bool (*is_over)(void *what); /* the condition that ends the wait of a WAITING thread */
     void *what;
 } Fiber;
 

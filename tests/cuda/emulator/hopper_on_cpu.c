@@ -12,7 +12,7 @@ static const unsigned char barrier_mark[BARRIER_BYTES] = "mbarrier";
 
 typedef struct Barrier {
     unsigned char *at;
-    uint32_t arrivals, pending, parity; /* of the current phase */
+    uint32_t arrivals, pending, parity; /* counts of the current phase */
     int64_t bytes;                      /* bytes expected and not yet arrived */
     bool ready, async;                  /* visible to other threads; visible to boxes */
     uint32_t by;                        /* the thread that made it */

@@ -46,7 +46,7 @@ static struct Watch {
     unsigned char *shared;
     uint64_t shared_bytes;
     uint32_t time, launched, begun; /* when this kernel began; when this block began */
-    uint32_t since;                 /* of these: the start of the current memory */
+    uint32_t since;                 /* time at which the current memory began */
     uint32_t block_at, warp_at[MAX_WARPS], learnt[MAX_WARPS][MAX_WARPS];
     bool has_learnt;
     uint32_t to_async_at[MAX_THREADS]; /* [thread]: when it last called the fence */

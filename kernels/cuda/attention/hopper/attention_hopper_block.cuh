@@ -14,7 +14,7 @@ enum {
     HOPPER_THREADS = 3 * WARPGROUP,
     HOPPER_CONSUMER_WARPS = 8,
     HOPPER_BARRIER_BYTES = SWIZZLE_BYTES, /* the data after them begins a swizzle pattern */
-    /* of 65,536 for 384 threads: registers that each thread starts with */
+    /* registers that each thread starts with; 384 threads share 65,536 */
     HOPPER_REGISTERS = 168,
     HOPPER_PRODUCER_REGISTERS = 24,
     HOPPER_CONSUMER_REGISTERS = 240
