@@ -19,7 +19,7 @@ typedef struct ErrorBar {
     double p50, p90;
 } ErrorBar;
 
-/* How far off predictions of this kind were, and how old their costs are. */
+/* The size of the errors of such predictions, and the age of their costs. */
 typedef struct Trust {
     const char *basis; /* the measurements that they were compared with */
     int64_t made_at;   /* date of the oldest cost, in seconds since 1970; 0: none was measured */

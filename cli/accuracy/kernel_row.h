@@ -46,7 +46,7 @@ typedef struct KernelRow {
     AttentionWork attention;  /* heads 0: none */
     bool forward, backward;   /* the passes of attention that the time includes */
     double times, times_full; /* number of such attentions; number without a mask */
-    double full_keys;         /* keys of those without a mask, as a part of `attention`'s */
+    double full_keys;         /* keys without a mask, as a part of `attention`'s */
     TrafficWork traffic;      /* bytes 0: none */
     double bytes, n_kernels;  /* bytes and kernels of separate passes over memory */
 } KernelRow;

@@ -1,6 +1,6 @@
-/* Algorithms that were timed for a device's products, kept in the store between runs. The store is
- * opened for each of them; there are some dozens, all before the first step. An algorithm that
- * cannot be read or written is timed again, which is no error of the run. */
+/* Keeps the algorithms that were timed for a device's products in the store, between runs. Each
+ * access opens the store; there are some dozens, all before the first step. If an algorithm cannot
+ * be read or written, it is timed again; this is no error of the run. */
 #include "cli/run/run.h"
 #include "kernels/cuda/product/products.h"
 

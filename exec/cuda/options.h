@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How the backend turns a step into CUDA graphs. */
+/* The ways to turn a step into CUDA graphs. */
 typedef enum CudaGraphs {
     /* whole for short programs, else cut; none if communication goes through the host */
     CUDA_GRAPHS_auto,

@@ -128,7 +128,7 @@ typedef struct CudaComms {
     struct Hosted *hosted; /* communications through the host; NULL: through NCCL */
 } CudaComms;
 
-/* order.c, stage.c, graph.c: what is launched together, and captured. */
+/* Instructions that are launched together, and captured: order.c, stage.c, graph.c. */
 typedef struct CudaLaunches {
     IssueOrder order;
     uint32_t *chain;  /* [pc] number of instructions in the launch that begins at pc; 1: alone */

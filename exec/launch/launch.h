@@ -25,7 +25,7 @@ typedef struct LaunchOptions {
     double timeout_s;       /* the run ends if no rank makes progress for this long */
 } LaunchOptions;
 
-/* How the ranks ended, if they did not end by themselves. */
+/* The end of the ranks, if they did not end by themselves. */
 typedef struct LaunchEnd {
     int signal;    /* signal that this process received and passed on; 0: none */
     bool stepped;  /* every rank had begun its first step */

@@ -5,8 +5,8 @@
 #include "exec/ending.h"
 #include "exec/process/transport.h"
 
-/* How a communication travels. Ordered sums send the pieces to one rank, which adds them in rank
- * order, so that all backends produce the same bits. */
+/* The transport of a communication. Ordered sums send the pieces to one rank, which adds them in
+ * rank order, so that all backends produce the same bits. */
 typedef enum Way {
     WAY_none, /* a group of one: a copy */
     WAY_gather,

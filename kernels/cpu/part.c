@@ -13,13 +13,14 @@ BOTH(part_head_grad)
 
 #else
 
-/* One row for each group of a token. Each has `all` elements; the op takes `n` of them, from `from`
- * on. */
+/* The rows: one for each group of a token. Each row has `all` elements. The op takes `n` elements
+ * from `from` on. */
 typedef struct F(Rows) {
     int64_t n_rows, all, from, n;
 } F(Rows);
 
-/* heads: how many of the group's are here; first: the first of them among those taken. */
+/* heads: the number of the group's heads that are here; first: the first of these heads that is
+ * taken. */
 static inline F(Rows) F(rows_of)(const KernelArgs *a, char group, int64_t heads, int64_t first)
 {
     const int64_t *n = a->size, e = n['E'] ? n['E'] : 1;

@@ -360,7 +360,7 @@ DEVICE void store_any(const Kinds kinds, Array y, int64_t i, int n, const float 
     put_any(kinds, y, i, n, &r);
 }
 
-/* The same for fp32, bf16 and fp16 alone. */
+/* The same for fp32, bf16 and fp16 only. */
 DEVICE Raw fetch(Array x, int64_t i, int n)
 {
     return fetch_any(KINDS_real, x, i, n);

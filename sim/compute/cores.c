@@ -37,7 +37,7 @@ struct Cores {
     Diag *diag;
     LIST(Task) tasks; /* [0] none */
     uint32_t free_task;
-    LIST(uint32_t) task_of[2]; /* by the engine's id: of jobs; of transfers */
+    LIST(uint32_t) task_of[2]; /* tasks of jobs, and of transfers, by the engine's id */
     LIST(uint32_t) active;
     LIST(uint32_t) members;
     LIST(Known) known;

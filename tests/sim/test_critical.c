@@ -123,9 +123,9 @@ static Ps nine_each(const void *self, const Plan *plan, const Program *p, const 
     return 9;
 }
 
-/* A host that issues from 4 on, 9 for each instruction: a gather runs 13..18; a kernel 22..24,
- * because it was not issued earlier; another kernel 31..36. Time in which the host was late belongs
- * neither to the gather nor to other ranks. */
+/* A host issues instructions from 4 on and needs 9 for each. A gather runs 13..18, a kernel 22..24
+ * because it was not issued earlier, and another kernel 31..36. Time in which the host was late
+ * belongs neither to the gather nor to other ranks. */
 static void the_host_is_late(void **state)
 {
     (void)state;

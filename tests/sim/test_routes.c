@@ -242,8 +242,8 @@ static void a_dragonfly_has_few_ways_out(void **state)
     }
 }
 
-/* Inside one group: links of 40 GB/s, one for each pair, which in an exchange carry a quarter of
- * all bytes each. */
+/* Links of 40 GB/s inside one group, one for each pair. In an exchange each carries a quarter of
+ * all bytes. */
 static void a_group_is_linked_all_to_all(void **state)
 {
     (void)state;

@@ -5,9 +5,9 @@
 #include "kernels/kernel.h"
 #include "planner/ir/window.h"
 
-/* One direction of a field with windows: `n` output rows from global row `start` on, `rows` input
- * rows from global row `first` on (below 0: what came from the other end), of `all` in the field.
- */
+/* One direction of a field with windows. There are `n` output rows from global row `start` on, and
+ * `rows` input rows from global row `first` on. `first` is below 0 if rows came from the other end.
+ * The field has `all` rows. */
 typedef struct Along {
     Window window;
     int64_t n, valid, start, rows, held, first, all;

@@ -176,7 +176,7 @@ bool cuda_balance_grad(const KernelArgs *args, const CudaContext *cuda, CudaErro
                   BALANCE_THREADS, 0, p, cuda, error);
 }
 
-/* ---- each token's share of it ---- */
+/* ---- each token's share of the balance loss ---- */
 
 typedef struct ChargeArgs {
     Array dy, dbalance; /* [sequences, tokens], [sequences] */

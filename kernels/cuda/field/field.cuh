@@ -19,8 +19,8 @@ extern "C" {
 
 enum { FIELD_THREADS = 256, FIELD_INPUTS = 5, FIELD_FEW = 4096 };
 
-/* The sizes along one direction: n output rows, `valid` of them real, from global row `start` on;
- * `rows` input rows, `held` of them real, from `first` on. */
+/* The sizes along one direction. There are n output rows from global row `start` on, of which
+ * `valid` are real. There are `rows` input rows from `first` on, of which `held` are real. */
 typedef struct FieldAlong {
     int64_t kernel, stride, dilation, before, from, to;
     int64_t n, valid, start, rows, held, first, all;

@@ -232,7 +232,7 @@ static void export_of_nsys(void **state)
     assert_int_equal(r.exit_code, 0);
     assert_non_null(strstr(r.out, "left out    2 kernels, 100 % of their time: nsys records no"));
     assert_non_null(strstr(r.out, "use         none"));
-    /* Cut in the middle, or with changed bytes: an error, or fewer rows. */
+    /* A file that is cut in the middle, or has changed bytes, gives an error or fewer rows. */
     size_t n = 0;
     const char *bytes = command_read_file(arena, path, &n);
     Draws rng = {3, 0};

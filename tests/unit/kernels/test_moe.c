@@ -109,7 +109,7 @@ static void capacity_is_of_a_sequence(void **state)
     (void)state;
     static const struct {
         const char *factor;
-        int64_t top_k, experts, capacity; /* of the 6 tokens */
+        int64_t top_k, experts, capacity; /* capacity: tokens of an expert, out of 6 */
     } cases[] = {{"nil", 2, 4, 4},   {"1.25", 2, 4, 4}, {"1", 2, 4, 3},    {"1.0", 1, 4, 2},
                  {"'all'", 2, 4, 6}, {"1.1", 1, 5, 2},  {"0.01", 2, 4, 1}, {"100", 2, 4, 6},
                  {"1.0", 4, 4, 6},   {"0.5", 3, 3, 3},  {"1.0", 1, 24, 1}};

@@ -235,7 +235,7 @@ static void make_case(Case *c, bool causal)
 /* ---- cutting and joining along one dimension */
 
 typedef struct Cut {
-    /* of a dimension: `valid` real elements from `start` */
+    /* part of a dimension: `valid` real elements from `start` */
     int64_t outer, size, inner, part, start, valid;
 } Cut;
 

@@ -58,8 +58,8 @@ static uint32_t count_again(const Plan *plan)
     return n;
 }
 
-/* Of the seven linears of a block, the backward pass does not need w2's output; the head is in no
- * block. */
+/* A block has seven linears. The backward pass does not need the output of w2, so w2 does not run
+ * again. The head is in no block. */
 static void what_is_kept_runs_once(void **state)
 {
     (void)state;

@@ -44,7 +44,8 @@ static uint32_t n_exchanges(const Plan *plan, Phase phase)
     return n;
 }
 
-/* q, k, v and the output; attention's gradient reads the kept forms of them. */
+/* Four tensors are exchanged: q, k, v and the output. Attention's gradient reads the copies that
+ * were kept. */
 static void four_exchanges_a_layer_and_direction(void **state)
 {
     (void)state;

@@ -352,8 +352,8 @@ static Case square_rowwise(void)
     return c;
 }
 
-/* Replaces the maxima with which node id scales a square matrix by those of its columns instead of
- * its rows, or the reverse; false: it is no such node. */
+/* Node id scales a square matrix by the maxima of its rows or of its columns. Swaps the two.
+ * Returns false if there is no such node. */
 static bool maxima_along_the_other_index(Case *c, NodeId id)
 {
     Graph *g = &c->plan->graph;

@@ -114,7 +114,7 @@ static void every_pass_is_printed_and_shrunk(void **state)
     }
 }
 
-/* Defaults in the configuration are those of the table, and no others. */
+/* The configuration has exactly the defaults of the table. */
 static void defaults_are_the_tables(void **state)
 {
     (void)state;

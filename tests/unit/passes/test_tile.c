@@ -209,8 +209,8 @@ static NodeId nth(const Case *c, OpKind op, uint32_t tile, uint32_t n)
     return 0;
 }
 
-/* Makes the plan follow the changed graph: instructions follow their nodes, so that only the
- * graph's tokens are wrong. */
+/* Makes the plan follow the changed graph. Instructions follow their nodes, so only the graph's
+ * tokens are wrong. */
 static void follow(Case *c)
 {
     for (uint32_t i = 0; i < c->plan->programs.n; i++)

@@ -52,7 +52,7 @@ static Pc find(const Plan *plan, uint32_t program, Want w)
 
 /* ---- planting ---- */
 
-static Arena *arena; /* of the running test */
+static Arena *arena; /* arena of the running test */
 
 static Attrs *own_attrs(Plan *bad, uint32_t program, Pc pc)
 {

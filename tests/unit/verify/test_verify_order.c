@@ -373,7 +373,7 @@ static Case two(const Move *first, uint32_t n, const Move *second, uint32_t m)
 
 #define TWO(a, b) two(a, sizeof a / sizeof a[0], b, sizeof b / sizeof b[0])
 
-/* Sends are rendezvous: two ranks that send to each other first never meet. */
+/* A send waits for its receive. Two ranks that send to each other first never meet. */
 static void sends_face_each_other(void **state)
 {
     (void)state;

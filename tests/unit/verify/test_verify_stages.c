@@ -16,7 +16,7 @@ enum { B = 2, S = 4, K = 6, V = 10 };
 typedef struct Stages {
     Arena *arena;
     Plan *plan;
-    /* of program 0: embedded, another of that shape; received: of program 1 */
+    /* program 0 has x (embedded) and other (of its shape); program 1 has received */
     BufferId x, other, received;
     Pc send, receive, silu;
     NodeId node[5];
