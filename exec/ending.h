@@ -21,8 +21,8 @@ typedef struct Ending {
 
 /* Records why the run ends (the first rank to fail wins) and ends all ranks with code 6. */
 _Noreturn void ending_tell(const Ending *e, const char *rule, const char *text);
-/* The same after waiting too long for instruction `pc`, which is communication `c` (0 and NULL:
- * an exchange). Reports where every rank is and where the plan expects it. */
+/* Ends all ranks after one waited too long for instruction `pc`, which is communication `c` (0 and
+ * NULL: an exchange). Reports where every rank is and where the plan expects it. */
 _Noreturn void ending_timeout(const Ending *e, const Comm *c, Pc pc, double waited_s);
 
 #endif

@@ -52,9 +52,10 @@ DataSource *data_bytes(const char *path, uint64_t seed, Arena *arena, Diag *d);
 /* A seeded synthetic source: tokens in [0, vocab), and labels in the same range, except a fraction
  * that is -1 (ignored). A model without a vocabulary (0) reads fields: a travelling wave. */
 DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction, Arena *arena);
-/* The same with labels as in padded texts. Every sequence ends at another place; every fourth pair
- * of sequences and every fourth micro-batch has no label. The first two micro-batches always have
- * labels, and (seq 2 or more) different numbers of them. Fields are noise. */
+/* A seeded source as above, with labels as in padded texts. Every sequence ends at another place;
+ * every fourth pair of sequences and every fourth micro-batch has no label. The first two
+ * micro-batches always have labels, and (seq 2 or more) different numbers of them. Fields are
+ * noise. */
 DataSource *data_ragged(uint64_t seed, int64_t vocab, Arena *arena);
 
 /* The parallel oracle. Runs `plan` and `reference` (the same model on one rank, same micro-steps)
@@ -79,7 +80,7 @@ bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data
                  const BackendOptions *options, double tolerance, Arena *arena,
                  VerifyResult *result, Diag *d);
 
-/* The same for a plan in low precision, judged by its errors. `plan` and `one_rank` (the same model
+/* Compares a plan in low precision by its errors. `plan` and `one_rank` (the same model
  * on one rank, in the same precision) are each compared with `exact` (one rank, fp64). An error is
  * the root mean square of the differences, relative to that of the exact values. If several ranks
  * hold an element, its largest difference counts. Second moments are compared by their roots, as
@@ -104,16 +105,16 @@ typedef struct RoundingResult {
 bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *exact,
                           const DataSource *data, const BackendOptions *options, Arena *arena,
                           RoundingResult *result, Diag *d);
-/* The same comparison on data drawn from the plan's seed. The effect of rounding on a gradient
- * depends on the data. On one draw, a legal plan may be twice as far off as one rank, because the
- * two sum in different orders. A plan that rounds once too often is further off on every draw. If
- * the first draw exceeds a bound, ROUNDING_DRAWS draws decide. Only a quantity that exceeds its
- * bound on most of them is a mismatch. */
+/* Compares as exec_verify_rounding does, on data drawn from the plan's seed. The effect of rounding
+ * on a gradient depends on the data. On one draw, a legal plan may be twice as far off as one rank,
+ * because the two sum in different orders. A plan that rounds once too often is further off on
+ * every draw. If the first draw exceeds a bound, ROUNDING_DRAWS draws decide. Only a quantity that
+ * exceeds its bound on most of them is a mismatch. */
 enum { ROUNDING_DRAWS = 5 };
 bool exec_verify_rounding_draws(const Plan *plan, const Plan *one_rank, const Plan *exact,
                                 const BackendOptions *options, Arena *arena, RoundingResult *result,
                                 Diag *d);
-/* The same for a plan of one rank on another backend, which it closes afterwards; NULL:
+/* exec_verify_rounding for a plan of one rank on the backend `made`, which the call closes. NULL:
  * loopback. */
 bool exec_verify_rounding_on(Backend *made, const Plan *plan, const Plan *one_rank,
                              const Plan *exact, const DataSource *data,

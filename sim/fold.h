@@ -75,7 +75,7 @@ typedef struct FoldPlaces {
 
 /* Folds the ranks of a plan. `unfolded`: every rank is its own class. */
 Fold *fold_ranks_on(const Plan *plan, FoldPlaces places, bool unfolded, Arena *arena);
-/* The same with all nodes in one pod. */
+/* fold_ranks_on with all nodes in one pod. */
 Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
                  Arena *arena);
 /* The links of a pattern; NULL if none of its messages leaves a node. */

@@ -318,14 +318,14 @@ typedef struct NcclChoice {
     double port_bytes, nic_bytes;
 } NcclChoice;
 NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *question);
-/* The same for a group on the first nodes of the cluster, filled in order, with the network to
+/* nccl_answer for a group that fills the first nodes of the cluster in order, with the network to
  * itself. Uplinks of nodes and pods may be thinner than their NICs; net_maxmin.c accounts for that
  * in plans. */
 NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *question);
-/* The same for an op of a plan, pipelined. */
+/* Answers for an op of a plan, pipelined. */
 NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint32_t ranks_per_node,
                        uint64_t bytes);
-/* The same with the plan's NCCL settings. Buffers in windows have kernels of their own. Copy
+/* nccl_choose with the plan's NCCL settings. Buffers in windows have kernels of their own. Copy
  * engines serve them if the settings ask for it and NCCL can. */
 NcclChoice nccl_choose_as(const Cluster *cluster, const NcclSettings *settings, OpKind op,
                           uint32_t n_nodes, uint32_t ranks_per_node, uint64_t bytes);

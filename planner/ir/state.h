@@ -50,7 +50,7 @@ StateTotal state_total(const State *state);
 /* Checks that over all ranks each element of every weight and moment is written exactly once.
  * Reports "state-duplicate" and "state-gap" with tensor, part and ranks, once for each tensor. */
 bool state_check(const State *state, Diag *d);
-/* The same check for slices from any source. `plan` lists the tensors that must be there; NULL:
+/* state_check for slices from any source. `plan` lists the tensors that must be there; NULL:
  * the tensors that the slices name. */
 bool state_check_slices(const Plan *plan, const StateSlices *slices, Diag *d);
 

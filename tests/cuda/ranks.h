@@ -46,6 +46,6 @@ void ranks_run_all(RanksRun *runs, uint32_t n, Arena *arena);
 /* Reserves a port of this machine until the socket is closed. Callers that ask for any port, or
  * that connect, do not get it, but a rank that is told the number may listen there. */
 int ranks_hold_port(int *port);
-/* The same on loopback in the plan's own fp32, into rank[0]. */
+/* Runs the plan on loopback in its own fp32, and stores the results in rank[0]. */
 void ranks_loopback(RanksRun *run, Arena *arena);
 #endif

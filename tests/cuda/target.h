@@ -26,8 +26,9 @@ bool target_is(uint32_t compute_capability);
 
 /* Everything launched between the two calls has run when the second returns true. Each `order` runs
  * the work in another way. On the CPU it selects the order of threads and the time when copies
- * arrive; 0 is the plainest. On a device 0 launches at once, others capture a graph and launch
- * that. `launched`: the result of the kernel function; false ends the test with its error. */
+ * arrive; 0 is the plainest. On a device, order 0 launches at once; any other order captures
+ * a graph and launches it. `launched`: the result of the kernel function; false ends the test with
+ * its error. */
 void target_begin(uint64_t order);
 bool target_end(bool launched, CudaError *error);
 #define TARGET_RUN(order, call, error) (target_begin(order), target_end((call), (error)))

@@ -202,7 +202,7 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
             if (plan_written_bytes(p) > least) least = plan_written_bytes(p);
         }
         assert_int_equal(run.rank[0].n_rows, rows);
-#ifndef TANDEM_GPU /* its chains write everything, and it takes no scratch */
+#ifndef TANDEM_GPU /* the double's chains write every byte, without scratch */
         least = most;
 #endif
         assert_in_range(run.rank[0].highest, least, most);

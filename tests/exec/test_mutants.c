@@ -20,7 +20,7 @@
 #include "tests/support/plans/mutate.h"
 
 #ifdef __SANITIZE_ADDRESS__
-enum { SAMPLE_PER_PLAN = 6 }; /* slower, and the same code */
+enum { SAMPLE_PER_PLAN = 6 }; /* the sanitizer makes tests slower */
 #else
 enum { SAMPLE_PER_PLAN = 24 };
 #endif

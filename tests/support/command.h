@@ -18,7 +18,7 @@ typedef struct CommandResult {
 /* The `tandem` that this build made, with arguments up to a NULL. Standard input is empty, the
  * environment and the working directory are the test's own. */
 CommandResult command_run(Arena *arena, double timeout_s, const char *const *arguments);
-/* The same for any program; argv[0] is searched in PATH if it has no slash. */
+/* Runs any program; argv[0] is searched in PATH if it has no slash. */
 CommandResult command_run_program(Arena *arena, double timeout_s, const char *const *argv);
 
 /* COMMAND(arena, 10, "check", "plan.lua") */

@@ -33,7 +33,7 @@ CudaProducts *cuda_products_open(const CudaProductOptions *options, CudaError *e
  * capture. */
 bool cuda_products_prepare(OpKind op, const KernelArgs *args, const CudaContext *cuda,
                            CudaError *error);
-/* The same for a product and the parts behind it. It decides whether one call of the library
+/* Prepares a product and the parts behind it. Decides whether one call of the library
  * carries out the leading parts, or each runs by itself. The results differ in the last bits,
  * because fused ops work in fp32 before the sum is rounded. Prepare the product alone first. */
 bool cuda_products_prepare_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,

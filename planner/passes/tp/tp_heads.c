@@ -16,7 +16,8 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* In argument `arg` of a product, behind its first `from` dimensions. */
+/* Finds the dimensions of heads in argument `arg` of a product, after its first `from` dimensions.
+ */
 static HeadDims dims_with(OpKind op, uint32_t arg, int from)
 {
     const int groups = op_dim(op, arg, INDEX_groups), heads = op_dim(op, arg, INDEX_heads);
