@@ -305,8 +305,8 @@ static const PassEdge before[] = {
     {PASS_ac,
      "linears converted inside a checkpoint region after it was marked save tensors that the "
      "region does not know, and the recomputed forward rounds otherwise than the first"},
-    {PASS_fsdp2, "a unit that is sharded already is gathered as it was: in 16 bits"},
-    {PASS_zero, "a unit that is sharded already is gathered as it was: in 16 bits"},
+    {PASS_fsdp2, "a unit that is already sharded is still gathered in 16 bits"},
+    {PASS_zero, "a unit that is already sharded is still gathered in 16 bits"},
     {PASS_compile,
      "kernels compiled for 16 bits are compiled again, or the conversion is left out of them"},
     {0, NULL},

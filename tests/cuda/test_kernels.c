@@ -277,6 +277,12 @@ static const Sizes tall = {{['b'] = 13,
                             ['M'] = 2},
                            {1, 16}};
 
+/* attrs.first of ops that take a part: wide, or not. */
+static int64_t first_taken(const Sizes *sizes)
+{
+    return sizes == &even ? 8 : 1;
+}
+
 /* Sizes of fields are as small as the other sizes of the table allow. */
 static void set_field(OpKind op, const Sizes *sizes, Sizes *own, Attrs *attrs)
 {
@@ -284,7 +290,8 @@ static void set_field(OpKind op, const Sizes *sizes, Sizes *own, Attrs *attrs)
     own->size['h'] = sizes->size['s'] > most ? most : sizes->size['s'] + 1;
     own->size['w'] = sizes->size['E'] > most ? most : sizes->size['E'];
     own->size['c'] = sizes->size['X'], own->size['n'] = 3, own->size['u'] = 2, own->size['t'] = 3;
-    if (op_info(op)->flags & OP_TAKES) own->size['F'] = 4;
+    /* more channels than the op takes and leaves out in front */
+    if (op_info(op)->flags & OP_TAKES) own->size['F'] = own->size['X'] + first_taken(sizes) + 1;
     if (own->size['E'] > 24) own->size['E'] = 24;
     attrs->scale = 0.2;
     fields_set(op, sizes == &even || sizes == &tall, own->size, attrs);
@@ -293,7 +300,7 @@ static void set_field(OpKind op, const Sizes *sizes, Sizes *own, Attrs *attrs)
 static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
 {
     CudaCase c = cases[i];
-    if (op_info(c.op)->flags & OP_TAKES) c.attrs.first = sizes == &even ? 8 : 1; /* wide, or not */
+    if (op_info(c.op)->flags & OP_TAKES) c.attrs.first = first_taken(sizes);
     if (c.op == OP_xent_loss_mean || c.op == OP_xent_loss_mean_grad) /* a piece of the labels */
         c.attrs.first = sizes->size['T'] - sizes->size['s'];
     if (op_info(c.op)->flags & OP_QUANTISES || c.op == OP_quantise_range)

@@ -415,7 +415,7 @@ static void order(void **state)
     swap = config.passes[1];
     config.passes[1] = config.passes[2], config.passes[2] = swap;
     assert_null(plan_compile(&config, &graph, &options, NULL, arena, &d));
-    says(&d, "pass-order", "weights go on in 16 bits");
+    says(&d, "pass-order", "still gathered in 16 bits");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
