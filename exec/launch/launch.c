@@ -356,16 +356,16 @@ static int verdict(Watch *w, Diag *d)
                    w->status->text);
         return EXIT_RUN_FAILED;
     }
-    if (w->is_dead_known) {
-        diag_error(d, FAULT_run, "rank-died", nowhere, "%s; mpirun ended with %d",
-                   str_text(&w->dead), code);
-        return EXIT_RUN_FAILED;
-    }
     if (w->hung && w->stopped != 0) {
         const StatusSlot *slot = &w->status->slots[w->stopped - 1];
         diag_error(d, FAULT_run, "run-stuck", nowhere,
                    "rank %u (pid %d, step %u) was stopped by a signal and did not go on",
                    w->stopped - 1, (int)atomic_load(&slot->pid), atomic_load(&slot->step));
+        return EXIT_RUN_FAILED;
+    }
+    if (w->is_dead_known) {
+        diag_error(d, FAULT_run, "rank-died", nowhere, "%s; mpirun ended with %d",
+                   str_text(&w->dead), code);
         return EXIT_RUN_FAILED;
     }
     if (w->hung) {

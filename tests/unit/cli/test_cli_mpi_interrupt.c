@@ -67,21 +67,11 @@ static uint32_t n_processes(const Session *s)
 
 static pid_t start(const Session *s, const char *more, const char *value)
 {
-    const char *const argv[] = {TANDEM_COMMAND,
-                                "run",
-                                tiny,
-                                "-n",
-                                "2",
-                                "--set",
-                                "mesh.dp_shard=1",
-                                "--steps",
-                                "1000000",
-                                "-v",
-                                "--db",
-                                s->db,
-                                more,
-                                value,
-                                NULL};
+    const char *layers = value != NULL ? "model.layers=60" : "model.layers=2"; /* slow to plan */
+    const char *const argv[] = {
+        TANDEM_COMMAND, "run",  tiny,      "-n",      "2",  "--set", "mesh.dp_shard=1",
+        "--set",        layers, "--steps", "1000000", "-v", "--db",  s->db,
+        more,           value,  NULL};
     union {
         const char *const *read_only;
         char *const *plain;
