@@ -160,8 +160,8 @@ static void check_fields(Plan *plan, RecordKind kind, void *record, Arena *arena
         for (size_t k = 0; k < bytes; k++) {
             unsigned char *at = (unsigned char *)record + f->offset + k;
             const unsigned char old = *at;
-            *at = f->type == FIELD_word ? (unsigned char)((old + 1) % f->room)
-                                        : (unsigned char)(old ^ 1);
+            const unsigned fresh = f->type == FIELD_word ? (old + 1U) % f->room : old ^ 1U;
+            *at = (unsigned char)fresh;
             const Hash128 again = text_plan_id(plan, arena);
             const bool same_text = strcmp(plain(plan, arena), text) == 0;
             if ((memcmp(&id, &again, sizeof id) == 0) != same_text)
