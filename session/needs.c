@@ -122,7 +122,12 @@ void needs_find(const Plan *plan, Store *store, const char *machine, const char 
     }
     for (uint32_t i = 0; i < needs->collectives.n; i++) {
         CollectiveNeed *need = &needs->collectives.at[i];
-        if (store != NULL) need->known_ps = exact_collective(store, machine, backend, need, d);
+        need->used_ps = -1;
+        if (store != NULL) {
+            need->known_ps = exact_collective(store, machine, backend, need, d);
+            need->used_ps = store_get_collective(store, machine, backend, need->op, need->n_ranks,
+                                                 need->bytes, d);
+        }
         needs->missing_collectives += need->known_ps < 0;
     }
 }
@@ -138,7 +143,7 @@ const char *calibration_id(const Cluster *cluster, const Runtime *runtime, const
     for (uint32_t i = 0; needs != NULL && i < needs->collectives.n; i++) {
         const CollectiveNeed *need = &needs->collectives.at[i];
         str_print(&s, "%d %u %llu %lld\n", (int)need->op, need->n_ranks,
-                  (unsigned long long)need->bytes, (long long)need->known_ps);
+                  (unsigned long long)need->bytes, (long long)need->used_ps);
     }
     return hash_short(arena, hash_bytes(str_text(&s), s.n));
 }

@@ -21,7 +21,8 @@ typedef struct CollectiveNeed {
     Pc pc;
     uint64_t bytes; /* plan_comm_bytes */
     DType dtype;
-    Ps known_ps;
+    Ps known_ps; /* measured at this very size; -1: not in the store */
+    Ps used_ps;  /* the time that the simulator takes, perhaps between two measured sizes; -1 */
 } CollectiveNeed;
 
 typedef struct Needs {

@@ -157,6 +157,33 @@ static void idle_fields_exist(void **state)
     assert_int_equal(n, 2);
 }
 
+/* The simulator interpolates between measured sizes, so a measurement beside a size that the plan
+ * needs changes the key. */
+static void a_neighbouring_measurement_changes_the_key(void **state)
+{
+    (void)state;
+    static const char path[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
+    Diag d = diag_in(arena);
+    const PlanOptions options = {.unproven = true, .unfitted = true};
+    PlanFile *file = session_load(path, &options, arena, &d);
+    assert_non_null(file);
+    Store *store = store_open(":memory:", false, &d);
+    assert_non_null(store);
+    Needs needs;
+    needs_find(file->plan, store, "here", "mpi", arena, &needs, &d);
+    assert_true(needs.collectives.n > 0);
+    const CollectiveNeed need = needs.collectives.at[0];
+    const Config *c = &file->config;
+    const char *before = calibration_id(&c->cluster, &c->runtime, &needs, arena);
+    assert_true(store_put_collective(store, "here", "mpi", need.op, need.n_ranks, 2 * need.bytes,
+                                     12345, &d));
+    needs_find(file->plan, store, "here", "mpi", arena, &needs, &d);
+    assert_int_equal(needs.collectives.at[0].known_ps, -1);
+    const char *after = calibration_id(&c->cluster, &c->runtime, &needs, arena);
+    assert_string_not_equal(before, after);
+    store_close(store);
+}
+
 static Ps step_of(const char *script, const char *db, const char *setting)
 {
     CommandResult r = COMMAND(arena, 60, "sim", script, "--db", db, "--json", "--set", setting);
@@ -292,6 +319,7 @@ int main(void)
         TEST(every_field_of_hardware_and_runtime_is_in_the_key),
         TEST(idle_fields_exist),
         TEST(whole_floats_have_the_bounds_of_integers),
+        TEST(a_neighbouring_measurement_changes_the_key),
         TEST(a_store_tells_fields_apart),
         TEST(settings_go_over_a_named_cluster),
         TEST(rates_have_bounds),
