@@ -189,7 +189,7 @@ static void sums_over_rows_are_nobody_elses(void **state)
             amax = pc;
     assert_int_not_equal(amax, 0);
     p->code.at[amax + 1].fuse = p->code.at[amax].fuse;
-    assert_refused(bad, "verify-structure", "whole only when it ends");
+    assert_refused(bad, "verify-structure", "whole only when the kernel ends");
     arena_free(arena);
 }
 
