@@ -41,7 +41,7 @@ typedef struct Cli {
     const char *program; /* argv[0] */
     const char *const *argv;
     int argc;
-    const char *const *args; /* arguments that are neither verb nor option */
+    const char *const *args; /* the arguments besides the verb and the options */
     uint32_t n_args;
     Str out;       /* the result as text; printed at the end, unless --json */
     json_t *json;  /* the result as a document, if --json is given */
@@ -55,7 +55,7 @@ struct Verb {
     const char *summary; /* one line */
     const char *about;   /* one or two paragraphs */
     const char *example; /* a real command */
-    uint32_t options;    /* groups of options that it takes: OPTIONS_... */
+    uint32_t options;    /* the verb takes these groups of options: OPTIONS_... */
     void (*run)(Cli *cli);
 };
 

@@ -59,7 +59,7 @@ static void needs_json(Cli *cli, const Needs *needs)
 static void report(Cli *cli, const PlanFile *file)
 {
     const char *machine = run_costs(cli);
-    /* A store that does not exist yet has no costs; for a dry run that is no error. */
+    /* A dry run may name a store that does not exist yet: it has no costs. */
     Diag own = diag_in(cli->arena);
     Store *store = store_open(cli->options.db, true, cli->options.dry_run ? &own : &cli->diag);
     if (store == NULL && !cli->options.dry_run) return;

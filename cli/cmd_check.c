@@ -13,7 +13,7 @@ static bool only_infeasible(const Diag *d)
 typedef struct Start {
     uint32_t n_tensors, n_initialised;
     uint64_t own_bytes;   /* parameters at rest on the rank that holds most */
-    uint64_t whole_bytes; /* bytes that it would hold if it first built its whole stage */
+    uint64_t whole_bytes; /* bytes of the whole stage, if a rank built it before it is cut */
 } Start;
 
 static uint64_t whole_unit(const Graph *g, UnitId u)

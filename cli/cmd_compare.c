@@ -26,7 +26,7 @@ typedef struct Comparison {
     LIST(Line) lines;
     Line compute, communication;
     uint64_t joined, only_measured;
-    uint32_t n_ranks; /* number of ranks that have joined rows */
+    uint32_t n_ranks; /* ranks with at least one joined row */
 } Comparison;
 
 static int by_place(const void *a, const void *b)

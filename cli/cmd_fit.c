@@ -1,5 +1,5 @@
 /* tandem fit: finds the smallest change with which a plan fits its cluster, and how far micro-batch
- * and sequence can grow. Each answer is a point that was simulated under the plan's own runtime. */
+ * and sequence can grow. Each answer was simulated under the plan's own runtime. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -305,5 +305,6 @@ void cmd_fit(Cli *cli)
     if (!report_most(fit, "micro-batch", "batch.micro", also, 1,
                      most < MOST_MICRO ? most : MOST_MICRO))
         return;
+    if (fit->config.height > 0) return; /* a grid has its own size */
     report_most(fit, "sequence   ", "batch.seq", also, fit->config.seq, MOST_TOKENS);
 }

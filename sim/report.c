@@ -20,6 +20,32 @@ typedef struct Reporter {
     uint32_t *row_of; /* [pc] 1 + its row in report->collectives */
 } Reporter;
 
+/* True for a model of fields: its batch has rows of a grid instead of tokens. */
+static bool is_of_fields(const Graph *g)
+{
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (op_info(g->nodes.at[id].op)->flags & OP_SOURCE)
+            return op_letter(g->nodes.at[id].op, INDEX_height) != 0;
+    return false;
+}
+
+/* A weight of a field model works on grids of several sizes, so the graph's own products count. */
+static double flops_of_products(const Graph *g)
+{
+    double flops = 0;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        Binding b;
+        const OpInfo *op = op_info(n->op);
+        /* a convolution multiplies and adds; pooling does not */
+        const bool convolves = op->flags & OP_WINDOWED && op->flops_per_point == 2;
+        if ((op->class_ != OP_CLASS_contract && !convolves) || !graph_bind(g, n, &b, NULL))
+            continue;
+        flops += op_flops(n->op, &b, b.size, false);
+    }
+    return flops;
+}
+
 double mfu_flops_per_token(const Graph *g)
 {
     const ModelInfo *info = &g->info;
@@ -170,16 +196,22 @@ static void report_utilisation(const Plan *plan, const Cluster *cluster, Arena *
     double peak = cluster->device.peak_flops[dtype];
     double seconds = (double)report->step_ps / (double)PS_PER_S;
     double tokens = (double)plan->step.global_batch * (double)plan->step.seq;
-    report->model_flops_per_token = mfu_flops_per_token(&plan->graph);
+    const bool fields = is_of_fields(&plan->graph);
+    report->model_flops_per_token =
+        fields ? flops_of_products(&plan->graph) * plan->step.n_microbatches / tokens
+               : mfu_flops_per_token(&plan->graph);
     report->tokens_per_s = seconds > 0 ? tokens / seconds : 0;
     report->tokens_per_s_per_device = report->tokens_per_s / plan->mesh.n_ranks;
     double flops_per_s = report->tokens_per_s_per_device * report->model_flops_per_token;
     report->mfu = peak > 0 ? flops_per_s / peak : 0;
     const uint64_t active = experts_active_params(&plan->graph);
-    report->mfu_formula = arena_print(
-        arena, "6 x %s %sparams (no input embedding) + 6 x %u layers x %u x %u per token",
-        str_count(arena, active), active < info->n_params_no_embedding ? "active " : "",
-        info->n_layers, info->d_model, info->seq);
+    report->mfu_formula =
+        fields
+            ? "products and convolutions, forward and backward, per point of the grid"
+            : arena_print(
+                  arena, "6 x %s %sparams (no input embedding) + 6 x %u layers x %u x %u per token",
+                  str_count(arena, active), active < info->n_params_no_embedding ? "active " : "",
+                  info->n_layers, info->d_model, info->seq);
     report->peak_name =
         arena_print(arena, "%.4g TFLOP/s dense %s %s", peak / 1e12, dtype_name(dtype),
                     cluster->device.name == NULL ? "device" : cluster->device.name);

@@ -13,7 +13,7 @@ typedef struct CommRow {
     double bus_bytes_per_s;
 } CommRow;
 
-/* Library clusters that were loaded, by name: each load starts a process. */
+/* The library clusters loaded so far, by name. A load starts a process, so each is loaded once. */
 typedef struct CommClusters {
     Arena *arena;
     struct CommCluster {

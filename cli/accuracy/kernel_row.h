@@ -42,13 +42,13 @@ typedef struct KernelRow {
     bool block;                             /* 8-bit numbers with scales by blocks */
     double product[KERNEL_ROW_PRODUCTS][3]; /* m, n, k; 0: none */
     double groups, repeats;                 /* products in one kernel; repetitions of the kernel */
-    double scores;            /* scores of a softmax that is computed along with a product */
-    AttentionWork attention;  /* heads 0: none */
-    bool forward, backward;   /* the passes of attention that the time includes */
-    double times, times_full; /* number of such attentions; number without a mask */
-    double full_keys;         /* keys without a mask, as a part of `attention`'s */
-    TrafficWork traffic;      /* bytes 0: none */
-    double bytes, n_kernels;  /* bytes and kernels of separate passes over memory */
+    double scores;                          /* scores of the softmax that a product computes, too */
+    AttentionWork attention;                /* heads 0: none */
+    bool forward, backward;                 /* the passes of attention that the time includes */
+    double times, times_full;               /* number of such attentions; number without a mask */
+    double full_keys;                       /* keys without a mask, as a part of `attention`'s */
+    TrafficWork traffic;                    /* bytes 0: none */
+    double bytes, n_kernels;                /* bytes and kernels of separate passes over memory */
 } KernelRow;
 
 /* Returns NULL, or why the row cannot be predicted, such as "no such GPU in the library". */

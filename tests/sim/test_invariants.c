@@ -75,6 +75,40 @@ static void no_kernel_beats_its_memory(void **state)
     assert_true(n_fused > 50);
 }
 
+/* A model of fields: the FLOPs behind its MFU are those that its ranks' programs execute, since
+ * nothing is recomputed. */
+static void grids_count_the_flops_that_ranks_do(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    const char *path = arena_print(arena, "%s/scripts/plans/unet_wave.lua", TANDEM_SOURCE_DIR);
+    PlanOptions options = {.unproven = true, .unfitted = true};
+    PlanFile *file = session_load(path, &options, arena, &d);
+    if (file == NULL) fail_msg("%s", d.items.at[0].text);
+    const Plan *plan = file->plan;
+    SimReport report;
+    SimOptions how = {0};
+    assert_true(session_simulate(file, &file->config.cluster, &how, arena, &report, &d));
+    double flops = 0;
+    for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
+        const Program *p = plan_program(plan, r);
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            const Instr *in = &p->code.at[pc];
+            const char *name = op_info(in->op)->name;
+            bool convolves = strncmp(name, "conv", 4) == 0 || strncmp(name, "linear", 6) == 0;
+            if (convolves) flops += plan_flops(plan, p, in);
+        }
+    }
+    double points = (double)plan->step.global_batch * (double)plan->step.seq;
+    assert_true(flops > 0);
+    if (!(fabs(report.model_flops_per_token * points / flops - 1) < 1e-9))
+        fail_msg("%g FLOPs by the graph, %g by the programs", report.model_flops_per_token * points,
+                 flops);
+    assert_true(report.mfu > 0 && report.mfu < 1);
+    arena_free(arena);
+}
+
 /* NCCL's tree over n nodes has floor(log2 n) levels below its root. The network adds its time to
  * each message once a level on the way up, and again on the way down. */
 static void a_tree_pays_for_each_of_its_levels(void **state)
@@ -158,6 +192,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_kernel_beats_its_memory),
+        cmocka_unit_test(grids_count_the_flops_that_ranks_do),
         cmocka_unit_test(a_tree_pays_for_each_of_its_levels),
         cmocka_unit_test(a_message_is_not_faster_between_nodes),
         cmocka_unit_test(peaks_are_the_largest_values_seen),

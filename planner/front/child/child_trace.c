@@ -166,6 +166,52 @@ static void put_order(Child *c, int arg)
     }
 }
 
+/* A parameter or a state while its record is written. */
+typedef struct Named {
+    TensorId id;
+    int n_dims;
+    int64_t dim[MAX_DIMS];
+} Named;
+
+/* Makes the tensor of the arguments name, module and place, and begins its record. The arguments
+ * from `dims` on are its sizes. */
+static Named begin_tensor(lua_State *L, RecordKind kind, Role role, int dims)
+{
+    Child *c = child_of(L);
+    Graph *g = &tracer(c)->graph;
+    Named t;
+    size_t n_name;
+    const char *name = luaL_checklstring(L, 1, &n_name);
+    ModuleId module = check_module(L, g, 2);
+    Place place = child_unpack_place(c, luaL_checkinteger(L, 3));
+    luaL_argcheck(L, n_name <= MOST_NAME, 1, "longer than 256 bytes");
+    child_check_text(c, "a tensor's name", name, n_name, place);
+    check_size(c, g, place);
+    t.n_dims = read_dims(c, dims, name, place, t.dim);
+    t.id = graph_tensor(g, c->arena, arena_dup(c->arena, name), role, DT_f32, (uint32_t)t.n_dims,
+                        t.dim, tracer_loc(c, place));
+    child_send_files(c);
+    record_begin(&c->out, kind);
+    put_u32(&c->out, t.id);
+    put_text(&c->out, name, n_name);
+    put_u32(&c->out, module);
+    child_put_place(c, place);
+    return t;
+}
+
+/* Ends the record with the sizes and the order of argument `order`; returns the id to the script.
+ */
+static int end_tensor(lua_State *L, const Named *t, int order)
+{
+    Child *c = child_of(L);
+    put_u32(&c->out, (uint32_t)t->n_dims);
+    for (int i = 0; i < t->n_dims; i++) put_i64(&c->out, t->dim[i]);
+    put_order(c, order);
+    record_end(&c->out);
+    lua_pushinteger(L, t->id);
+    return 1;
+}
+
 /* param(name, module, place, tp, column_dim, row_dim, init, a, b, input_embedding, order or nil,
  * dims...) -> id */
 static int core_param(lua_State *L)
@@ -173,69 +219,26 @@ static int core_param(lua_State *L)
     static const char *const styles[] = {"none", "column", "row", "vocab", NULL};
     static const char *const inits[] = {"none", "zeros", "ones", "normal", "uniform", NULL};
     Child *c = child_of(L);
-    Graph *g = &tracer(c)->graph;
-    size_t n_name;
-    const char *name = luaL_checklstring(L, 1, &n_name);
-    ModuleId module = check_module(L, g, 2);
-    Place place = child_unpack_place(c, luaL_checkinteger(L, 3));
     uint32_t tp = (uint32_t)luaL_checkoption(L, 4, "none", styles);
+    uint32_t column = (uint32_t)luaL_checkinteger(L, 5), row = (uint32_t)luaL_checkinteger(L, 6);
     uint32_t init = (uint32_t)luaL_checkoption(L, 7, "none", inits);
-    luaL_argcheck(L, n_name <= MOST_NAME, 1, "longer than 256 bytes");
-    child_check_text(c, "a tensor's name", name, n_name, place);
-    check_size(c, g, place);
-    int64_t dim[MAX_DIMS];
-    int n_dims = read_dims(c, 12, name, place, dim);
-    TensorId id = graph_tensor(g, c->arena, arena_dup(c->arena, name), ROLE_param, DT_f32,
-                               (uint32_t)n_dims, dim, tracer_loc(c, place));
-    child_send_files(c);
-    record_begin(&c->out, RECORD_param);
-    put_u32(&c->out, id);
-    put_text(&c->out, name, n_name);
-    put_u32(&c->out, module);
-    child_put_place(c, place);
+    double a = luaL_checknumber(L, 8), b = luaL_checknumber(L, 9);
+    Named t = begin_tensor(L, RECORD_param, ROLE_param, 12);
     put_u32(&c->out, tp);
-    put_u32(&c->out, (uint32_t)luaL_checkinteger(L, 5));
-    put_u32(&c->out, (uint32_t)luaL_checkinteger(L, 6));
+    put_u32(&c->out, column);
+    put_u32(&c->out, row);
     put_u32(&c->out, init);
-    put_f64(&c->out, luaL_checknumber(L, 8));
-    put_f64(&c->out, luaL_checknumber(L, 9));
+    put_f64(&c->out, a);
+    put_f64(&c->out, b);
     put_u32(&c->out, (uint32_t)lua_toboolean(L, 10));
-    put_u32(&c->out, (uint32_t)n_dims);
-    for (int i = 0; i < n_dims; i++) put_i64(&c->out, dim[i]);
-    put_order(c, 11);
-    record_end(&c->out);
-    lua_pushinteger(L, id);
-    return 1;
+    return end_tensor(L, &t, 11);
 }
 
 /* state(name, module, place, order or nil, dims...) -> id: a tensor that lives between steps */
 static int core_state(lua_State *L)
 {
-    Child *c = child_of(L);
-    Graph *g = &tracer(c)->graph;
-    size_t n_name;
-    const char *name = luaL_checklstring(L, 1, &n_name);
-    ModuleId module = check_module(L, g, 2);
-    Place place = child_unpack_place(c, luaL_checkinteger(L, 3));
-    luaL_argcheck(L, n_name <= MOST_NAME, 1, "longer than 256 bytes");
-    child_check_text(c, "a tensor's name", name, n_name, place);
-    check_size(c, g, place);
-    int64_t dim[MAX_DIMS];
-    int n_dims = read_dims(c, 5, name, place, dim);
-    TensorId id = graph_tensor(g, c->arena, arena_dup(c->arena, name), ROLE_state, DT_f32,
-                               (uint32_t)n_dims, dim, tracer_loc(c, place));
-    child_send_files(c);
-    record_begin(&c->out, RECORD_state);
-    put_u32(&c->out, id);
-    put_text(&c->out, name, n_name);
-    put_u32(&c->out, module);
-    child_put_place(c, place);
-    put_u32(&c->out, (uint32_t)n_dims);
-    for (int i = 0; i < n_dims; i++) put_i64(&c->out, dim[i]);
-    put_order(c, 4);
-    record_end(&c->out);
-    lua_pushinteger(L, id);
-    return 1;
+    Named t = begin_tensor(L, RECORD_state, ROLE_state, 5);
+    return end_tensor(L, &t, 4);
 }
 
 static double double_attribute(lua_State *L, int table, const char *name)
