@@ -248,6 +248,14 @@ Hash128 hash_bytes(const void *bytes, size_t n)
     return (Hash128){.hi = h.high64, .lo = h.low64};
 }
 
+const char *str_divisors(Arena *arena, int64_t size)
+{
+    Str s = str_in(arena);
+    for (int64_t k = 1; k <= size && k <= 1024; k++)
+        if (size % k == 0) str_print(&s, "%s%lld", s.n ? ", " : "", (long long)k);
+    return str_text(&s);
+}
+
 struct Hasher {
     XXH3_state_t state;
 };

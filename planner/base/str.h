@@ -46,6 +46,9 @@ const char *str_nearest(const char *word, const char *const *candidates, size_t 
 const char *str_bytes(Arena *arena, uint64_t bytes);
 const char *str_count(Arena *arena, uint64_t n);
 
+/* Returns the divisors of `size` up to 1024, as hints list them: "1, 2, 3, 6". */
+const char *str_divisors(Arena *arena, int64_t size);
+
 /* XXH3-128 of bytes, and its 32 hex digits. */
 typedef struct Hash128 {
     uint64_t hi, lo;

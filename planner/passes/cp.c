@@ -14,14 +14,6 @@
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
-static const char *divisors(Arena *arena, int64_t size)
-{
-    Str s = str_in(arena);
-    for (int64_t k = 1; k <= size && k <= 1024; k++)
-        if (size % k == 0) str_print(&s, "%s%lld", s.n ? ", " : "", (long long)k);
-    return str_text(&s);
-}
-
 static void check_seq(const Job *job, const PassConfig *pass, int64_t parts)
 {
     const int64_t seq = job->config->seq, below = seq / parts * parts;
@@ -53,7 +45,7 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
         "cp { mode = \"all_to_all\" }: heads = %lld with kv_heads = %lld cannot be shared out "
         "over cp = %u: ranks would hold fractions of a KV head (%s)",
         (long long)heads, (long long)groups, size, g->modules.at[n->module].path);
-    diag_hint(job->diag, "cp may be %s", divisors(job->scratch, groups));
+    diag_hint(job->diag, "cp may be %s", str_divisors(job->scratch, groups));
     return false;
 }
 

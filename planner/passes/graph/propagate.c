@@ -79,6 +79,12 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     diag_error(job->diag, FAULT_input, "divides-activation", n->loc,
                "%s: dimension %d = %lld cannot be split over %u ranks", out->name, d,
                (long long)out->dim[d], parts);
+    if (pieces == 0 || pieces == out->dim[d])
+        diag_hint(job->diag, "it may be split over %s ranks",
+                  str_divisors(job->scratch, out->dim[d]));
+    else
+        diag_hint(job->diag, "it has %lld pieces that stay whole: it may be split over %s ranks",
+                  (long long)pieces, str_divisors(job->scratch, pieces));
     return false;
 }
 

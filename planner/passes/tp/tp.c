@@ -27,14 +27,6 @@ static bool report_once(Tp *tp, int64_t size)
     return true;
 }
 
-static const char *divisors(Arena *arena, int64_t size)
-{
-    Str s = str_in(arena);
-    for (int64_t k = 1; k <= size && k <= 1024; k++)
-        if (size % k == 0) str_print(&s, "%s%lld", s.n ? ", " : "", (long long)k);
-    return str_text(&s);
-}
-
 static const char *segments(const Tp *tp, DealId order)
 {
     const Deals *deals = &tp->job->plan->graph.deals;
@@ -65,7 +57,7 @@ static void refuse(Tp *tp, const Tensor *t, int dim)
         diag_error(d, FAULT_input, "divides-features", loc,
                    "%s: dimension %d = %lld cannot be split over tp = %u", t->name, dim,
                    (long long)size, tp->size);
-    diag_hint(d, "tp may be %s", divisors(tp->job->scratch, size));
+    diag_hint(d, "tp may be %s", str_divisors(tp->job->scratch, size));
 }
 
 static void refuse_heads(Tp *tp, const Tensor *t, HeadDims heads, uint32_t rest)
