@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "store/seals.h"
 
 static void db_path(Cli *cli)
 {
@@ -81,6 +82,7 @@ static void db_check(Cli *cli, Store *store)
                       text != NULL ? text : "?");
         }
     }
+    seals_hold(store_db(store), &cli->diag);
     bool sound = cli->diag.n_errors == 0;
     str_print(&cli->out, "%s: %s\n", cli->options.db,
               sound ? paint(cli, PAINT_good, "sound") : paint(cli, PAINT_bad, "DAMAGED"));

@@ -142,7 +142,9 @@ bool session_predict(const PlanFile *file, Store *store, const PredictOptions *o
     record->calibration = calibration_id(options->cluster, &file->config.runtime, &needs, arena);
     record->seed = file->config.seed;
     record->n_ranks = file->plan->mesh.n_ranks;
+    const uint32_t before = d->n_errors;
     if (store != NULL && find_stored(store, options->trace, arena, out, d)) return true;
+    if (d->n_errors > before) return false; /* the stored prediction is damaged */
     if (!simulate(file, store, options, arena, out, d)) return false;
     if (store == NULL || !options->keep) return true;
     /* A text has no recipe, and readers of a trace need every instruction. */

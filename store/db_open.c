@@ -17,7 +17,6 @@
 
 #include "planner/base/log.h"
 #include "store/db_private.h"
-#include "store/pack.h"
 
 enum {
     BUSY_MS = 10000,
@@ -171,19 +170,6 @@ static const char *unchanging(const char *path, Arena *arena)
     return str_text(&uri);
 }
 
-/* Implements tandem_pack(TEXT): returns the text as pack.c packs it. Migrations move old texts with
- * it. */
-static void pack_function(sqlite3_context *context, int n, sqlite3_value **values)
-{
-    const void *text = n == 1 ? sqlite3_value_text(values[0]) : NULL;
-    if (text == NULL) return; /* NULL stays NULL */
-    Arena *arena = arena_new();
-    size_t packed = 0;
-    const void *bytes = pack_bytes(arena, text, (size_t)sqlite3_value_bytes(values[0]), &packed);
-    sqlite3_result_blob64(context, bytes, packed, SQLITE_TRANSIENT);
-    arena_free(arena);
-}
-
 static Db *connect(const Opening *o, const char *path, int flags)
 {
     Arena *arena = arena_new();
@@ -200,8 +186,7 @@ static Db *connect(const Opening *o, const char *path, int flags)
         return NULL;
     }
     sqlite3_busy_timeout(db->sqlite, BUSY_MS);
-    sqlite3_create_function_v2(db->sqlite, "tandem_pack", 1, SQLITE_UTF8 | SQLITE_DETERMINISTIC,
-                               NULL, pack_function, NULL, NULL, NULL);
+    db_add_functions(db->sqlite);
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     /* Until the file is accepted, closing must not move the log into it. */

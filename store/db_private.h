@@ -23,6 +23,9 @@ struct Db {
     bool limits_heap;
 };
 
+/* Adds the SQL functions of db_functions.c to a connection. */
+void db_add_functions(sqlite3 *sqlite);
+
 /* Adds SQLite's newest error as a diagnostic: "cannot <doing>: ...". */
 void db_fail(Db *db, Diag *d, const char *doing);
 

@@ -5,6 +5,7 @@
 
 #include "store/pack.h"
 #include "store/private.h"
+#include "store/seals.h"
 
 static bool is_table(Db *db, const char *name, Diag *d)
 {
@@ -80,7 +81,11 @@ static bool read_script(Store *store, RecipeScript *s, Arena *arena, Diag *d)
         s->text = unpack_text(arena, packed, n, &s->bytes);
     }
     db_reset(st);
-    return s->text != NULL;
+    if (s->text == NULL) return false;
+    Hash128 hash_now = hash_bytes(s->text, s->bytes);
+    if (hash_now.lo == s->hash.lo && hash_now.hi == s->hash.hi) return true;
+    return diag_error(d, FAULT_store, "store-damaged", (Loc){NULL, 0},
+                      "the script %s changed since it was stored", s->name);
 }
 
 /* "own HASH NAME" or "library HASH NAME" */
@@ -98,6 +103,7 @@ static bool read_line(const char *line, size_t n, Arena *arena, RecipeScript *s)
 bool store_recipe(Store *store, int64_t run, Arena *arena, Recipe *recipe, Diag *d)
 {
     *recipe = (Recipe){.head = NULL};
+    if (!run_seals_hold(store_db(store), run, false, d)) return false;
     DbStatement *st = db_prepare(store_db(store), d,
                                  "SELECT p.recipe, l.list FROM run r JOIN plan p ON p.id = r.plan "
                                  "JOIN script_list l ON l.hash = p.scripts WHERE r.id = ?",

@@ -4,10 +4,12 @@
 #include <inttypes.h>
 
 #include "store/private.h"
+#include "store/seals.h"
 
 static const char contents[] =
-    "INSERT OR IGNORE INTO script SELECT hash, bytes, packed FROM other.script;\n"
-    "INSERT OR IGNORE INTO script_list SELECT hash, list FROM other.script_list;\n"
+    "INSERT OR IGNORE INTO script(hash, bytes, packed) SELECT hash, bytes, packed FROM "
+    "other.script;\n"
+    "INSERT OR IGNORE INTO script_list(hash, list) SELECT hash, list FROM other.script_list;\n"
     "INSERT OR IGNORE INTO plan(id, name, n_ranks, recipe, scripts, packed)"
     " SELECT id, name, n_ranks, recipe, scripts, packed FROM other.plan;\n"
     "UPDATE plan SET packed = (SELECT o.packed FROM other.plan o WHERE o.id = plan.id)"
@@ -49,7 +51,8 @@ static const char details[] =
     " calibrated_at, n, error_p50, error_p90, kernels_measured, kernels_modelled,"
     " collectives_measured, collectives_modelled FROM other.trust JOIN moved m ON m.old = run"
     " WHERE m.fresh;\n"
-    "INSERT INTO cores SELECT m.new, cores, running, ready, others FROM other.cores JOIN moved m"
+    "INSERT INTO cores(run, cores, running, ready, others) SELECT m.new, cores, running, ready, "
+    "others FROM other.cores JOIN moved m"
     " ON m.old = run WHERE m.fresh;\n";
 
 /* Keeps the newer one of two measurements of one cost. */
@@ -62,7 +65,8 @@ static const char costs[] =
     " machine, backend, op, n_ranks, bytes, median_ps, made_at FROM other.collective_cost WHERE"
     " true ON CONFLICT DO UPDATE SET median_ps = excluded.median_ps, made_at = excluded.made_at"
     " WHERE excluded.made_at > made_at;\n"
-    "INSERT OR IGNORE INTO product_choice SELECT device, call, choice, median_ps FROM"
+    "INSERT OR IGNORE INTO product_choice(device, call, choice, median_ps) SELECT device, call, "
+    "choice, median_ps FROM"
     " other.product_choice;\n";
 
 static const char sweeps[] =
@@ -84,6 +88,14 @@ static int64_t one_number(Db *db, const char *sql, Diag *d)
     return n;
 }
 
+static bool seal_moved(Db *db, Diag *d)
+{
+    DbStatement *st = db_prepare(db, d, "SELECT new FROM moved WHERE fresh", "");
+    bool fine = true;
+    while (db_step(st, d)) fine = fine && seal_details(db, db_int(st, 0), d);
+    return fine;
+}
+
 static bool take(Db *db, Merged *merged, Diag *d)
 {
     static const char n_costs[] =
@@ -96,7 +108,7 @@ static bool take(Db *db, Merged *merged, Diag *d)
     merged->known = one_number(db, "SELECT count(*) FROM moved WHERE NOT fresh", d);
     merged->costs = one_number(db, n_costs, d) - before;
     merged->points = one_number(db, "SELECT count(*) FROM other.sweep_point", d);
-    return db_exec(db, "DROP TABLE moved", d);
+    return seal_moved(db, d) && db_exec(db, "DROP TABLE moved", d);
 }
 
 bool store_merge(Store *store, const char *path, Merged *merged, Diag *d)
@@ -105,7 +117,9 @@ bool store_merge(Store *store, const char *path, Merged *merged, Diag *d)
     /* Opened once on its own, so that a foreign file is refused and an older store is migrated. */
     Store *other = store_open(path, false, d);
     if (other == NULL) return false;
+    const bool sound = seals_hold(store_db(other), d);
     store_close(other);
+    if (!sound) return diag_hint(d, "%s is not taken: remove those rows there first", path), false;
     Db *db = store_db(store);
     if (!db_run(db, d, "ATTACH ? AS other", "s", path)) return false;
     bool fine = db_begin(db, d);

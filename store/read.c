@@ -6,6 +6,7 @@
 
 #include "store/pack.h"
 #include "store/private.h"
+#include "store/seals.h"
 
 static const char *column(DbStatement *st, int i, Arena *arena)
 {
@@ -67,10 +68,12 @@ const char *store_plan_text(Store *store, Hash128 plan, Arena *arena, Diag *d)
 {
     unsigned char bytes[STORE_HASH_BYTES];
     store_hash_bytes(plan, bytes);
-    DbStatement *st = db_prepare(store_db(store), d, "SELECT packed FROM plan WHERE id = ?", "b",
-                                 bytes, sizeof bytes);
+    DbStatement *st = db_prepare(store_db(store), d,
+                                 "SELECT packed, " INTACT(SEALED_plan) " FROM plan WHERE id = ?",
+                                 "b", bytes, sizeof bytes);
     const char *text = NULL;
-    if (db_step(st, d) && !db_is_null(st, 0)) {
+    if (db_step(st, d) && !db_is_null(st, 0) &&
+        seal_intact(st, 1, "plan", hash_hex(arena, plan), d)) {
         size_t n = 0;
         const void *packed = db_blob(st, 0, &n);
         text = unpack_text(arena, packed, n, NULL);
@@ -192,6 +195,7 @@ bool store_load_run(Store *store, int64_t id, Arena *arena, RunRecord *run, Trac
     const uint32_t before = d->n_errors;
     uint32_t trace_step = 0;
     memset(run, 0, sizeof *run);
+    if (!run_seals_hold(store_db(store), id, trace != NULL, d)) return false;
     if (!read_run(store, id, arena, run, &trace_step, d)) return false;
     if (!read_memory(store, id, arena, run, d)) return false;
     if (!read_collectives(store, id, arena, run, d)) return false;

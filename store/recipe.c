@@ -3,6 +3,7 @@
 
 #include "store/pack.h"
 #include "store/private.h"
+#include "store/seals.h"
 
 bool store_has_script(Store *store, Hash128 hash, Diag *d)
 {
@@ -52,15 +53,27 @@ bool store_put_scripts(Db *db, const Recipe *recipe, Hash128 *hash, Diag *d)
     return fine;
 }
 
+/* A list's key is the hash of its text. */
+static bool is_list(const char *list, Hash128 key, Diag *d)
+{
+    if (list == NULL) return false;
+    Hash128 hash = hash_bytes(list, strlen(list));
+    if (hash.lo == key.lo && hash.hi == key.hi) return true;
+    return diag_error(d, FAULT_store, "store-damaged", (Loc){NULL, 0},
+                      "a list of scripts changed since it was written");
+}
+
 bool store_find_answer(Store *store, Hash128 key, Arena *arena, FoundAnswer *found, Diag *d)
 {
     unsigned char bytes[STORE_HASH_BYTES];
     store_hash_bytes(key, bytes);
-    DbStatement *st = db_prepare(store_db(store), d,
-                                 "SELECT f.scripts, f.run, f.answer, l.list FROM found f "
-                                 "JOIN script_list l ON l.hash = f.scripts WHERE f.key = ?",
-                                 "b", bytes, sizeof bytes);
-    bool there = db_step(st, d);
+    DbStatement *st =
+        db_prepare(store_db(store), d,
+                   "SELECT scripts, run, answer, (SELECT list FROM script_list WHERE "
+                   "hash = scripts), " INTACT(SEALED_found) " FROM found WHERE key = ?",
+                   "b", bytes, sizeof bytes);
+    bool there = db_step(st, d) && seal_intact(st, 4, "found", hash_hex(arena, key), d) &&
+                 is_list(db_text(st, 3), store_hash_of(st, 0), d);
     if (there) {
         *found = (FoundAnswer){.scripts = store_hash_of(st, 0),
                                .run = db_is_null(st, 1) ? 0 : db_int(st, 1),

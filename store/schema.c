@@ -235,7 +235,26 @@ static const char recipes[] =
     "CREATE INDEX found_run ON found(run);\n"
     "CREATE INDEX sweep_point_run ON sweep_point(run);\n";
 
-static const char *const migrations[] = {runs,  costs, views,       choices,
-                                         trust, cores, cost_counts, recipes};
+/* Digests of rows, and in their owners the sums of the digests of details (seals.h). */
+static const char digests[] = "ALTER TABLE plan ADD COLUMN digest INTEGER;\n"
+                              "ALTER TABLE run ADD COLUMN digest INTEGER;\n"
+                              "ALTER TABLE script ADD COLUMN digest INTEGER;\n"
+                              "ALTER TABLE script_list ADD COLUMN digest INTEGER;\n"
+                              "ALTER TABLE found ADD COLUMN digest INTEGER;\n"
+                              "ALTER TABLE kernel_cost ADD COLUMN digest INTEGER;\n"
+                              "ALTER TABLE collective_cost ADD COLUMN digest INTEGER;\n"
+                              "ALTER TABLE product_choice ADD COLUMN digest INTEGER;\n"
+                              "ALTER TABLE sweep ADD COLUMN digest INTEGER;\n"
+                              "ALTER TABLE sweep_point ADD COLUMN digest INTEGER;\n"
+                              "ALTER TABLE trust ADD COLUMN digest INTEGER;\n"
+                              "ALTER TABLE cores ADD COLUMN digest INTEGER;\n"
+                              "ALTER TABLE plan ADD COLUMN role_sum INTEGER;\n"
+                              "ALTER TABLE run ADD COLUMN memory_sum INTEGER;\n"
+                              "ALTER TABLE run ADD COLUMN collective_sum INTEGER;\n"
+                              "ALTER TABLE run ADD COLUMN step_sum INTEGER;\n"
+                              "ALTER TABLE run ADD COLUMN trace_sum INTEGER;\n";
+
+static const char *const migrations[] = {runs,  costs,       views,   choices, trust,
+                                         cores, cost_counts, recipes, digests};
 const char *const *const store_migrations = migrations;
 const uint32_t store_n_migrations = sizeof migrations / sizeof migrations[0];

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "store/private.h"
+#include "store/seals.h"
 
 struct Store {
     Db *db;
@@ -16,6 +17,10 @@ Store *store_open(const char *path, bool read_only, Diag *d)
 {
     Db *db = db_open(path, read_only, store_migrations, store_n_migrations, d);
     if (!db) return NULL;
+    if (!read_only && !seal_rows(db, d)) {
+        db_close(db);
+        return NULL;
+    }
     Arena *arena = arena_new();
     Store *store = arena_alloc(arena, sizeof *store);
     *store = (Store){db, arena};
@@ -63,9 +68,12 @@ bool store_put_kernel(Store *store, const char *machine, const char *key, Ps med
 Ps store_get_kernel(Store *store, const char *machine, const char *key, Diag *d)
 {
     DbStatement *st =
-        db_prepare(store->db, d, "SELECT median_ps FROM kernel_cost WHERE machine = ? AND key = ?",
+        db_prepare(store->db, d,
+                   "SELECT median_ps, " INTACT(
+                       SEALED_kernel_cost) " FROM kernel_cost WHERE machine = ? AND key = ?",
                    "ss", machine, key);
-    Ps ps = db_step(st, d) ? db_int(st, 0) : -1;
+    Ps ps = -1;
+    if (db_step(st, d) && seal_intact(st, 1, "kernel_cost", key, d)) ps = db_int(st, 0);
     db_reset(st);
     return ps;
 }
@@ -84,10 +92,13 @@ bool store_get_choice(Store *store, const char *device, const char *call, void *
                       size_t bytes, Diag *d)
 {
     DbStatement *st =
-        db_prepare(store->db, d, "SELECT choice FROM product_choice WHERE device = ? AND call = ?",
+        db_prepare(store->db, d,
+                   "SELECT choice, " INTACT(
+                       SEALED_product_choice) " FROM product_choice WHERE device = ? AND call = ?",
                    "ss", device, call);
     size_t n = 0;
-    const void *kept = db_step(st, d) ? db_blob(st, 0, &n) : NULL;
+    const void *kept = NULL;
+    if (db_step(st, d) && seal_intact(st, 1, "product_choice", call, d)) kept = db_blob(st, 0, &n);
     bool found = kept != NULL && n == bytes;
     if (found) memcpy(choice, kept, bytes);
     db_reset(st);
@@ -116,15 +127,16 @@ typedef struct Point {
 static bool neighbour(Store *store, bool below, const char *machine, const char *backend, OpKind op,
                       uint32_t n_ranks, uint64_t bytes, Point *out, Diag *d)
 {
-    const char *sql = below ? "SELECT bytes, median_ps FROM collective_cost WHERE machine = ? AND "
-                              "backend = ? AND op = ? AND n_ranks = ? AND bytes <= ? "
-                              "ORDER BY bytes DESC LIMIT 1"
-                            : "SELECT bytes, median_ps FROM collective_cost WHERE machine = ? AND "
-                              "backend = ? AND op = ? AND n_ranks = ? AND bytes >= ? "
-                              "ORDER BY bytes LIMIT 1";
+#define KNOWN                                                                                      \
+    "SELECT bytes, median_ps, " INTACT(SEALED_collective_cost) " FROM collective_cost WHERE "      \
+                                                               "machine = ? AND backend = ? AND "  \
+                                                               "op = ? AND n_ranks = ? AND bytes "
+    const char *sql =
+        below ? KNOWN "<= ? ORDER BY bytes DESC LIMIT 1" : KNOWN ">= ? ORDER BY bytes LIMIT 1";
+#undef KNOWN
     DbStatement *st = db_prepare(store->db, d, sql, "sssii", machine, backend, op_info(op)->name,
                                  (int64_t)n_ranks, (int64_t)bytes);
-    bool found = db_step(st, d);
+    bool found = db_step(st, d) && seal_intact(st, 2, "collective_cost", op_info(op)->name, d);
     if (found) *out = (Point){(double)db_int(st, 0), (double)db_int(st, 1)};
     db_reset(st);
     return found;

@@ -4,6 +4,7 @@
 
 #include "store/pack.h"
 #include "store/private.h"
+#include "store/seals.h"
 
 static const char *some(const char *text)
 {
@@ -110,8 +111,8 @@ static bool put_trace_rows(Db *db, Diag *d, int64_t id, const Trace *trace)
                     (int64_t)r->start_ps, (int64_t)r->end_ps, (int64_t)r->bytes))
             return false;
     }
-    return db_run(db, d, "UPDATE run SET trace_step = ? WHERE id = ?", "ii", (int64_t)trace->step,
-                  id);
+    return db_run(db, d, "UPDATE run SET trace_step = ?, trace_sum = NULL WHERE id = ?", "ii",
+                  (int64_t)trace->step, id);
 }
 
 static bool put_details(Db *db, Diag *d, int64_t id, const RunRecord *run)
@@ -168,6 +169,7 @@ static int64_t put_all(Db *db, Diag *d, const unsigned char *plan, const RunReco
     if (!put_plan(db, d, plan, run)) return 0;
     int64_t id = run->kind == RUN_predicted ? find_prediction(db, d, plan, run) : 0;
     const bool old = id != 0;
+    if (old && !run_seals_hold(db, id, false, d)) return 0;
     if (!old) id = put_run(db, d, plan, run);
     if (!id) return 0;
     if (!old && !put_details(db, d, id, run)) return 0;
@@ -175,6 +177,7 @@ static int64_t put_all(Db *db, Diag *d, const unsigned char *plan, const RunReco
     if (run->trace && run->trace->rows.n && !(old && has_trace_rows(db, d, id)) &&
         !put_trace_rows(db, d, id, run->trace))
         return 0;
+    if (!seal_details(db, id, d)) return 0;
     return d->n_errors == before ? id : 0;
 }
 

@@ -1,0 +1,71 @@
+/* SQL functions of our own, which migrations and seals use. */
+#include "planner/base/str.h"
+#include "store/db_private.h"
+#include "store/pack.h"
+
+/* Implements tandem_pack(TEXT): returns the text as pack.c packs it. Migrations move old texts with
+ * it. */
+static void pack_function(sqlite3_context *context, int n, sqlite3_value **values)
+{
+    const void *text = n == 1 ? sqlite3_value_text(values[0]) : NULL;
+    if (text == NULL) return; /* NULL stays NULL */
+    Arena *arena = arena_new();
+    size_t packed = 0;
+    const void *bytes = pack_bytes(arena, text, (size_t)sqlite3_value_bytes(values[0]), &packed);
+    sqlite3_result_blob64(context, bytes, packed, SQLITE_TRANSIENT);
+    arena_free(arena);
+}
+
+/* A value enters a digest with its type and length, so that two neighbours cannot trade bytes. Each
+ * link of the chain also hashes the link before it, so that the order counts. */
+static uint64_t add_value(uint64_t before, sqlite3_value *value)
+{
+    struct {
+        uint64_t before, content;
+        int64_t type, bytes, integer;
+        double real;
+    } link = {.before = before, .type = sqlite3_value_type(value)};
+    const void *bytes = NULL;
+    if (link.type == SQLITE_INTEGER) link.integer = sqlite3_value_int64(value);
+    if (link.type == SQLITE_FLOAT) link.real = sqlite3_value_double(value);
+    if (link.type == SQLITE_TEXT) bytes = sqlite3_value_text(value);
+    if (link.type == SQLITE_BLOB) bytes = sqlite3_value_blob(value);
+    if (bytes != NULL) {
+        link.bytes = sqlite3_value_bytes(value);
+        link.content = hash_bytes(bytes, (size_t)link.bytes).lo;
+    }
+    return hash_bytes(&link, sizeof link).lo;
+}
+
+/* Implements tandem_digest(VALUE, ...): 64 bits that depend on each value and on their order. */
+static void digest_function(sqlite3_context *context, int n, sqlite3_value **values)
+{
+    uint64_t digest = 0;
+    for (int i = 0; i < n; i++) digest = add_value(digest, values[i]);
+    sqlite3_result_int64(context, (sqlite3_int64)digest);
+}
+
+/* Implements the aggregate tandem_total(INTEGER): the sum modulo 2^64. The order of rows does not
+ * matter, and no sum overflows. */
+static void total_step(sqlite3_context *context, int n, sqlite3_value **values)
+{
+    uint64_t *sum = sqlite3_aggregate_context(context, sizeof *sum);
+    if (sum != NULL && n == 1) *sum += (uint64_t)sqlite3_value_int64(values[0]);
+}
+
+static void total_end(sqlite3_context *context)
+{
+    const uint64_t *sum = sqlite3_aggregate_context(context, 0);
+    sqlite3_result_int64(context, sum != NULL ? (sqlite3_int64)*sum : 0);
+}
+
+void db_add_functions(sqlite3 *sqlite)
+{
+    const int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC;
+    sqlite3_create_function_v2(sqlite, "tandem_pack", 1, flags, NULL, pack_function, NULL, NULL,
+                               NULL);
+    sqlite3_create_function_v2(sqlite, "tandem_digest", -1, flags, NULL, digest_function, NULL,
+                               NULL, NULL);
+    sqlite3_create_function_v2(sqlite, "tandem_total", 1, flags, NULL, NULL, total_step, total_end,
+                               NULL);
+}

@@ -1,0 +1,173 @@
+/* Writes and checks the digests of rows; seals.h says what they are for. */
+#include "store/seals.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "store/private.h"
+
+enum { MOST_NAMED = 20 }; /* damaged rows of a table that are named */
+
+typedef struct Seal {
+    const char *table, *keys, *columns;
+} Seal;
+typedef struct Detail {
+    const char *table, *owner, *link, *columns;
+} Detail;
+
+#define SEAL(table, keys, columns)          {#table, keys, columns},
+#define DETAIL(table, owner, link, columns) {#table, #owner, link, columns},
+static const Seal seals[] = {SEALS(SEAL)};
+static const Detail details[] = {DETAILS(DETAIL)};
+enum { N_SEALS = sizeof seals / sizeof *seals, N_DETAILS = sizeof details / sizeof *details };
+
+/* Prints `prefix` before each name of a list such as "machine, key". */
+static void add_names(Str *out, const char *names, const char *prefix)
+{
+    while (*names != 0) {
+        size_t n = strcspn(names, ",");
+        str_print(out, "%s%.*s", prefix, (int)n, names);
+        names += n + strspn(names + n, ", ");
+        if (*names != 0) str_add(out, ", ");
+    }
+}
+
+/* Triggers live in this connection only, since they call functions that other programs lack. */
+bool seal_rows(Db *db, Diag *d)
+{
+    static const char *const events[] = {"INSERT", "UPDATE"};
+    Arena *arena = arena_new();
+    Str sql = str_in(arena);
+    for (uint32_t i = 0; i < N_SEALS; i++) {
+        const Seal *s = &seals[i];
+        for (uint32_t e = 0; e < 2; e++) {
+            str_print(&sql, "CREATE TEMP TRIGGER seal_%s_%s AFTER %s%s%s ON main.%s BEGIN UPDATE ",
+                      s->table, events[e], events[e], e == 1 ? " OF " : "",
+                      e == 1 ? s->columns : "", s->table);
+            str_print(&sql, "%s SET digest = tandem_digest(%s) WHERE (", s->table, s->columns);
+            add_names(&sql, s->keys, "");
+            str_add(&sql, ") = (");
+            add_names(&sql, s->keys, "NEW.");
+            str_add(&sql, "); END;\n");
+        }
+    }
+    bool fine = db_exec(db, str_text(&sql), d);
+    arena_free(arena);
+    return fine;
+}
+
+/* The sum of the digests of all details that belong to the row of the owner in the query. */
+static void add_sum(Str *sql, const Detail *t)
+{
+    str_print(sql, "(SELECT tandem_total(tandem_digest(%s)) FROM %s t WHERE t.%s = %s.id)",
+              t->columns, t->table, t->link, t->owner);
+}
+
+/* A sum that is there stays: making it anew would hide a change. */
+bool seal_details(Db *db, int64_t run, Diag *d)
+{
+    bool fine = true;
+    Arena *arena = arena_new();
+    for (uint32_t i = 0; fine && i < N_DETAILS; i++) {
+        const Detail *t = &details[i];
+        const bool of_run = strcmp(t->owner, "run") == 0;
+        Str sql = str_in(arena);
+        str_print(&sql, "UPDATE %s SET %s_sum = ", t->owner, t->table);
+        add_sum(&sql, t);
+        str_print(&sql, " WHERE %s_sum ISNULL AND id = %s", t->table,
+                  of_run ? "?" : "(SELECT plan FROM run WHERE id = ?)");
+        fine = db_run(db, d, str_text(&sql), "i", run);
+    }
+    arena_free(arena);
+    return fine;
+}
+
+/* Prints a row's name for messages: "id = 3", blobs as hexadecimal digits. */
+static void add_name(Str *sql, const char *keys)
+{
+    for (const char *sep = ""; *keys != 0; sep = ", ") {
+        int n = (int)strcspn(keys, ",");
+        str_print(
+            sql,
+            "%s'%s%.*s = ' || CASE typeof(%.*s) WHEN 'blob' THEN lower(hex(%.*s)) ELSE %.*s END",
+            *sep != 0 ? " || " : "", sep, n, keys, n, keys, n, keys, n, keys);
+        keys += n + (int)strspn(keys + n, ", ");
+    }
+}
+
+/* Reports each row of the query: `table`, then the row's name, then `what` changed. */
+static bool report(Db *db, const char *table, const char *what, const char *sql, int64_t run,
+                   Diag *d)
+{
+    bool fine = true;
+    DbStatement *st = run != 0 ? db_prepare(db, d, sql, "i", run) : db_prepare(db, d, sql, "");
+    while (db_step(st, d)) {
+        fine = diag_error(d, FAULT_store, "store-damaged", (Loc){NULL, 0},
+                          "table %s, %s: %s since Tandem wrote it", table, db_text(st, 0), what);
+        diag_hint(d,
+                  "other rows can be read; restore the file from a copy, or use another --db FILE");
+    }
+    return fine;
+}
+
+static bool check_seal(Db *db, const Seal *s, const char *where, int64_t run, Diag *d)
+{
+    Arena *arena = arena_new();
+    Str sql = str_in(arena);
+    str_add(&sql, "SELECT ");
+    add_name(&sql, s->keys);
+    str_print(&sql, " FROM %s WHERE digest <> tandem_digest(%s)%s LIMIT %d", s->table, s->columns,
+              where, MOST_NAMED);
+    bool fine = report(db, s->table, "a value changed", str_text(&sql), run, d);
+    arena_free(arena);
+    return fine;
+}
+
+static bool check_details(Db *db, const Detail *t, const char *where, int64_t run, Diag *d)
+{
+    Arena *arena = arena_new();
+    Str sql = str_in(arena);
+    str_add(&sql, "SELECT ");
+    add_name(&sql, "id");
+    str_print(&sql, " FROM %s WHERE %s_sum <> ", t->owner, t->table);
+    add_sum(&sql, t);
+    str_print(&sql, "%s LIMIT %d", where, MOST_NAMED);
+    bool fine = report(db, t->owner, arena_print(arena, "its rows in table %s changed", t->table),
+                       str_text(&sql), run, d);
+    arena_free(arena);
+    return fine;
+}
+
+bool seals_hold(Db *db, Diag *d)
+{
+    bool fine = true;
+    for (uint32_t i = 0; i < N_SEALS; i++) fine = check_seal(db, &seals[i], "", 0, d) && fine;
+    for (uint32_t i = 0; i < N_DETAILS; i++)
+        fine = check_details(db, &details[i], "", 0, d) && fine;
+    return fine;
+}
+
+bool run_seals_hold(Db *db, int64_t run, bool with_trace, Diag *d)
+{
+    static const char this_run[] = " AND id = ?";
+    static const char this_plan[] = " AND id = (SELECT plan FROM run WHERE id = ?)";
+    bool fine = true;
+    for (uint32_t i = 0; i < N_SEALS; i++) {
+        const bool of_run = strcmp(seals[i].table, "run") == 0;
+        if (of_run || strcmp(seals[i].table, "plan") == 0)
+            fine = check_seal(db, &seals[i], of_run ? this_run : this_plan, run, d) && fine;
+    }
+    for (uint32_t i = 0; i < N_DETAILS; i++) {
+        const bool of_run = strcmp(details[i].owner, "run") == 0;
+        if (!with_trace && strcmp(details[i].table, "trace") == 0) continue;
+        fine = check_details(db, &details[i], of_run ? this_run : this_plan, run, d) && fine;
+    }
+    return fine;
+}
+
+bool seal_intact(DbStatement *st, int column, const char *table, const char *name, Diag *d)
+{
+    if (db_int(st, column) != 0) return true;
+    return diag_error(d, FAULT_store, "store-damaged", (Loc){NULL, 0},
+                      "table %s, %s: a value changed since Tandem wrote it", table, name);
+}

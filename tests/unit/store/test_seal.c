@@ -1,0 +1,295 @@
+/* Seals: in every table each changed value is found, and what was not changed can still be read. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "store/private.h"
+#include "store/seals.h"
+#include "tests/support/plans/plans.h"
+
+typedef struct Fixture {
+    Arena *arena;
+    Diag diag;
+    char path[64];
+    Store *store;
+} Fixture;
+
+/* A row of each table that store_run does not write. */
+static const char others[] =
+    "INSERT INTO sweep(script, space, seed, n_points, status) VALUES('a.lua', zeroblob(16) , 1, 2, "
+    "'done');"
+    "INSERT INTO sweep_point VALUES(1, 1, '{}', 1, 'ok', NULL);"
+    "INSERT INTO trust VALUES(1, 'b', 2, 3, 0.5, 0.25, 4, 5, 6, 7, NULL);"
+    "INSERT INTO cores VALUES(1, 2, 0.5, 0.25, 0.125, NULL);"
+    "INSERT INTO collective_cost VALUES('m', 'mpi', 'all_reduce', 4, 1024, 99, 5, NULL);"
+    "INSERT INTO kernel_cost VALUES('m', 'k', 12, 0.5, 3, 5, NULL);"
+    "INSERT INTO product_choice VALUES('d', 'c', x'0102', 44, NULL);";
+
+static int64_t put_run(Fixture *f, uint64_t seed)
+{
+    static const RecipeScript script = {"a.lua", false, {1, 2}, "return 1", 8};
+    Recipe recipe = {.head = "cluster x"};
+    RecipeScript s = script;
+    s.hash = hash_bytes(s.text, s.bytes);
+    list_push(f->arena, &recipe.scripts, s);
+    Trace trace;
+    memset(&trace, 0, sizeof trace);
+    TraceRow row = {.rank = 1, .step = 2, .pc = 3, .start_ps = 4, .end_ps = 5, .bytes = 6};
+    StepRow step = {0, 5.5, 1.25, PS_PER_S};
+    list_push(f->arena, &trace.rows, row);
+    list_push(f->arena, &trace.steps, step);
+    RunRecord r = {.kind = RUN_predicted,
+                   .plan = {seed, 7},
+                   .plan_name = "a.lua",
+                   .plan_text = "text of a plan",
+                   .program = plans_everything(f->arena),
+                   .recipe = &recipe,
+                   .cluster = "c",
+                   .backend = "mpi",
+                   .engine = "1",
+                   .seed = seed,
+                   .n_ranks = 8,
+                   .status = "ok",
+                   .step_ps = 5,
+                   .mfu = 0.25,
+                   .trace = &trace};
+    MemoryRow m = {0, CATEGORY_parameter, 1000};
+    CollectiveRow c = {OP_all_reduce, "tp", "tp", 1 << 10, 128, 9000, 9000};
+    list_push(f->arena, &r.memory, m);
+    list_push(f->arena, &r.collectives, c);
+    int64_t id = store_run(f->store, &r, &f->diag);
+    assert_true(id > 0);
+    Hash128 key = {seed, 9};
+    assert_true(store_put_answer(f->store, key, &recipe, id, "build", "{}", &f->diag));
+    return id;
+}
+
+static int setup(void **state)
+{
+    Arena *arena = arena_new();
+    Fixture *f = arena_alloc(arena, sizeof *f);
+    static const char name[] = "/tmp/tandem_seal_XXXXXX";
+    *f = (Fixture){.arena = arena, .diag = diag_in(arena)};
+    memcpy(f->path, name, sizeof name);
+    int fd = mkstemp(f->path);
+    if (fd < 0) return -1;
+    close(fd);
+    unlink(f->path);
+    f->store = store_open(f->path, false, &f->diag);
+    if (f->store == NULL) return -1;
+    put_run(f, 1);
+    put_run(f, 2);
+    *state = f;
+    return db_exec(store_db(f->store), others, &f->diag) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    Fixture *f = *state;
+    store_close(f->store);
+    unlink(f->path);
+    arena_free(f->arena);
+    return 0;
+}
+
+/* Opens the store as another program would: nothing seals what it writes. */
+static Db *open_raw(Fixture *f)
+{
+    store_close(f->store);
+    f->store = NULL;
+    Db *db = db_open(f->path, false, store_migrations, store_n_migrations, &f->diag);
+    assert_non_null(db);
+    assert_true(
+        db_exec(db, "PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON", &f->diag));
+    return db;
+}
+
+typedef struct Column {
+    const char *table, *name, *type;
+} Column;
+typedef LIST(Column) ColumnList;
+
+static ColumnList all_columns(Fixture *f, Db *db)
+{
+    ColumnList list = {NULL, 0, 0};
+    DbStatement *st = db_prepare(db, &f->diag,
+                                 "SELECT m.name, c.name, c.type FROM sqlite_master m, "
+                                 "pragma_table_info(m.name) c WHERE m.type = 'table' AND "
+                                 "m.name NOT LIKE 'sqlite_%'",
+                                 "");
+    while (db_step(st, &f->diag)) {
+        Column c = {arena_dup(f->arena, db_text(st, 0)), arena_dup(f->arena, db_text(st, 1)),
+                    arena_dup(f->arena, db_text(st, 2))};
+        list_push(f->arena, &list, c);
+    }
+    return list;
+}
+
+/* The number of a run or sweep is no content: merging gives it another one. */
+static bool is_free(const Column *c)
+{
+    static const char *const free_columns[] = {"run.id",          "sweep.id",  "sweep_point.sweep",
+                                               "sweep_point.run", "trust.run", "cores.run"};
+    char name[64];
+    snprintf(name, sizeof name, "%s.%s", c->table, c->name);
+    for (size_t i = 0; i < sizeof free_columns / sizeof *free_columns; i++)
+        if (strcmp(name, free_columns[i]) == 0) return true;
+    return false;
+}
+
+static const char *changed(const Column *c, Arena *arena)
+{
+    if (strcmp(c->type, "TEXT") == 0) return arena_print(arena, "ifnull(%s, '') || 'x'", c->name);
+    if (strcmp(c->type, "BLOB") == 0)
+        return arena_print(arena, "CAST(ifnull(%s, x'') || x'33' AS BLOB)", c->name);
+    return arena_print(arena, "ifnull(%s, 0) + 1000003", c->name);
+}
+
+static bool says(const Diag *d, const char *text)
+{
+    Str all = str_in(d->arena);
+    diag_print(d, &all);
+    return strstr(str_text(&all), text) != NULL;
+}
+
+static void every_changed_value_is_found(void **state)
+{
+    Fixture *f = *state;
+    Db *db = open_raw(f);
+    ColumnList all = all_columns(f, db);
+    uint32_t n_changed = 0;
+    assert_true(seals_hold(db, &f->diag));
+    for (uint32_t i = 0; i < all.n; i++) {
+        const Column *c = &all.at[i];
+        Diag found = diag_in(f->arena);
+        if (is_free(c)) continue;
+        assert_true(db_begin(db, &f->diag));
+        const char *sql =
+            arena_print(f->arena, "UPDATE %s SET %s = %s", c->table, c->name, changed(c, f->arena));
+        assert_true(db_exec(db, sql, &f->diag));
+        if (seals_hold(db, &found)) fail_msg("a change of %s.%s was not found", c->table, c->name);
+        if (!says(&found, arena_print(f->arena, "table %s", c->table)))
+            fail_msg("a change of %s.%s was blamed on another table", c->table, c->name);
+        db_rollback(db);
+        n_changed++;
+    }
+    assert_true(n_changed > 90);
+    assert_true(seals_hold(db, &f->diag));
+    db_close(db);
+}
+
+static void a_lost_or_added_detail_is_found(void **state)
+{
+    static const char *const details[] = {"role", "memory", "collective", "step", "trace"};
+    Fixture *f = *state;
+    Db *db = open_raw(f);
+    for (uint32_t i = 0; i < 5; i++) {
+        Diag found = diag_in(f->arena);
+        assert_true(db_begin(db, &f->diag));
+        assert_true(db_exec(db, arena_print(f->arena, "DELETE FROM %s", details[i]), &f->diag));
+        assert_false(seals_hold(db, &found));
+        db_rollback(db);
+    }
+    db_close(db);
+}
+
+static void damage_of_one_run_leaves_the_other(void **state)
+{
+    Fixture *f = *state;
+    Db *db = open_raw(f);
+    assert_true(db_exec(db,
+                        "UPDATE plan SET packed = (SELECT packed FROM script) WHERE id = "
+                        "(SELECT plan FROM run WHERE id = 1); UPDATE kernel_cost SET "
+                        "median_ps = 1",
+                        &f->diag));
+    db_close(db);
+    f->store = store_open(f->path, true, &f->diag);
+    assert_non_null(f->store);
+    RunRecord run;
+    Trace trace;
+    Diag bad = diag_in(f->arena);
+    assert_false(store_load_run(f->store, 1, f->arena, &run, &trace, &bad));
+    assert_true(says(&bad, "store-damaged") && says(&bad, "table plan"));
+    assert_int_equal(diag_exit_code(&bad), 7);
+    Diag text = diag_in(f->arena);
+    assert_null(store_plan_text(f->store, (Hash128){1, 7}, f->arena, &text));
+    assert_int_equal(text.n_errors, 1);
+    Diag cost = diag_in(f->arena);
+    assert_true(store_get_kernel(f->store, "m", "k", &cost) == -1);
+    assert_int_equal(cost.n_errors, 1);
+    assert_true(store_load_run(f->store, 2, f->arena, &run, &trace, &f->diag));
+    assert_string_equal(store_plan_text(f->store, (Hash128){2, 7}, f->arena, &f->diag),
+                        "text of a plan");
+    assert_int_equal(f->diag.n_errors, 0);
+}
+
+/* Storing the same prediction again must not seal what was changed meanwhile. */
+static void a_change_stays_a_change(void **state)
+{
+    Fixture *f = *state;
+    Db *db = open_raw(f);
+    assert_true(db_exec(db, "UPDATE memory SET bytes = 7 WHERE run = 1", &f->diag));
+    db_close(db);
+    f->store = store_open(f->path, false, &f->diag);
+    RunRecord again = {.kind = RUN_predicted,
+                       .plan = {1, 7},
+                       .cluster = "c",
+                       .backend = "mpi",
+                       .engine = "1",
+                       .seed = 1};
+    Diag bad = diag_in(f->arena);
+    assert_true(store_run(f->store, &again, &bad) == 0);
+    assert_true(says(&bad, "table run, id = 1: its rows in table memory changed"));
+    assert_false(seals_hold(store_db(f->store), &bad));
+}
+
+static void a_damaged_store_is_not_merged(void **state)
+{
+    Fixture *f = *state;
+    Db *db = open_raw(f);
+    assert_true(db_exec(db, "UPDATE run SET step_ps = 6 WHERE id = 2", &f->diag));
+    db_close(db);
+    Store *to = store_open(":memory:", false, &f->diag);
+    Merged merged;
+    Diag bad = diag_in(f->arena);
+    assert_false(store_merge(to, f->path, &merged, &bad));
+    assert_true(says(&bad, "id = 2"));
+    store_close(to);
+}
+
+static void merged_rows_are_sealed(void **state)
+{
+    Fixture *f = *state;
+    Store *to = store_open(":memory:", false, &f->diag);
+    Merged merged;
+    assert_true(store_merge(to, f->path, &merged, &f->diag));
+    assert_true(seals_hold(store_db(to), &f->diag));
+    DbStatement *st = db_prepare(store_db(to), &f->diag,
+                                 "SELECT count(*) FROM run WHERE digest NOTNULL AND trace_sum "
+                                 "NOTNULL AND trace_sum <> 0",
+                                 "");
+    assert_true(db_step(st, &f->diag));
+    assert_int_equal(db_int(st, 0), 2);
+    db_reset(st);
+    store_close(to);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_changed_value_is_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_lost_or_added_detail_is_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(damage_of_one_run_leaves_the_other, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_change_stays_a_change, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_damaged_store_is_not_merged, setup, teardown),
+        cmocka_unit_test_setup_teardown(merged_rows_are_sealed, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
