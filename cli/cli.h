@@ -43,10 +43,11 @@ typedef struct Cli {
     int argc;
     const char *const *args; /* the arguments besides the verb and the options */
     uint32_t n_args;
-    Str out;       /* the result as text; printed at the end, unless --json */
-    json_t *json;  /* the result as a document, if --json is given */
-    bool color;    /* colour on standard output */
-    int exit_code; /* 0: the exit code follows from the diagnostics */
+    Str out;             /* the result as text; printed at the end, unless --json */
+    json_t *json;        /* the result as a document, if --json is given */
+    FrontScript *script; /* PLAN's script, held open for further loads; NULL: it is not */
+    bool color;          /* colour on standard output */
+    int exit_code;       /* 0: the exit code follows from the diagnostics */
 } Cli;
 
 struct Verb {
@@ -145,6 +146,10 @@ void table_print(const Table *t, Str *out);
 /* ---- planfile.c ---- */
 /* Calls session_load with the command's options, on top of `options`, which may be NULL. */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
+/* The same, with no further options. The script stays open, as cli->script, until plan_file_close.
+ */
+PlanFile *plan_file_open(Cli *cli, const char *path);
+void plan_file_close(Cli *cli);
 /* Returns the load options that the command line gives. They start as a copy of `options`, which
  * may be NULL. */
 PlanOptions plan_file_options(Cli *cli, const PlanOptions *options);
@@ -162,8 +167,8 @@ void plan_file_memory(Cli *cli, const PlanFile *file);
 PlanOptions plan_file_options(Cli *cli, const PlanOptions *options);
 /* Reports the process memory under the plan's runtime, or, where the plan names none, under each
  * framework that could run it; `timed`: also their step times. A plan's text and a plan for this
- * machine have none. */
-void plan_file_whose(Cli *cli, const PlanFile *file, bool timed);
+ * machine have none. The answers are looked up and kept in `store`, which may be NULL. */
+void plan_file_whose(Cli *cli, const PlanFile *file, bool timed, Store *store);
 
 /* The configuration and the mesh of PLAN, before any pass; false after diagnostics. */
 bool plan_file_mesh(Cli *cli, const char *path, Config *config, Mesh *mesh);

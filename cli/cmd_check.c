@@ -75,11 +75,12 @@ static void report_start(Cli *cli, const Plan *plan)
 
 void cmd_check(Cli *cli)
 {
-    PlanFile *file = plan_file_load(cli, cli->args[0], NULL);
+    PlanFile *file = plan_file_open(cli, cli->args[0]);
     if (file == NULL) return;
     plan_file_report(cli, file);
     plan_file_memory(cli, file);
-    plan_file_whose(cli, file, false);
+    plan_file_whose(cli, file, false, NULL);
+    plan_file_close(cli);
     report_start(cli, file->plan);
     bool proven = only_infeasible(&cli->diag);
     if (cli->json != NULL) {

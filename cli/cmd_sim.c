@@ -64,7 +64,7 @@ bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOption
 
 void cmd_sim(Cli *cli)
 {
-    PlanFile *file = plan_file_load(cli, cli->args[0], NULL);
+    PlanFile *file = plan_file_open(cli, cli->args[0]);
     if (file == NULL) return;
     if (!file->has_cluster) {
         cli_error(cli, FAULT_usage, "no-cluster", "%s is a plan's text and names no hardware",
@@ -75,10 +75,11 @@ void cmd_sim(Cli *cli)
     plan_file_report(cli, file);
     plan_file_memory(cli, file);
     if (!is_sound(&cli->diag)) return;
-    plan_file_whose(cli, file, true);
     bool dry = cli->options.dry_run;
     Store *store = dry ? NULL : store_open(cli->options.db, false, &cli->diag);
     if (store == NULL && !dry) return;
+    plan_file_whose(cli, file, true, store);
+    plan_file_close(cli);
     PredictOptions options;
     Prediction prediction;
     if (predict_options(cli, file, store, &options) &&

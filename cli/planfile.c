@@ -26,6 +26,19 @@ PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
     return session_load(path, &o, cli->arena, &cli->diag);
 }
 
+PlanFile *plan_file_open(Cli *cli, const char *path)
+{
+    if (!session_is_text(path)) cli->script = front_open(path, NULL, 0, cli->arena);
+    const PlanOptions options = {.script = cli->script};
+    return plan_file_load(cli, path, &options);
+}
+
+void plan_file_close(Cli *cli)
+{
+    front_close(cli->script);
+    cli->script = NULL;
+}
+
 bool plan_file_mesh(Cli *cli, const char *path, Config *config, Mesh *mesh)
 {
     const PlanOptions o = plan_file_options(cli, NULL);

@@ -35,7 +35,7 @@ Held predict_held(Cli *cli, const PlanFile *file)
     const Runtime *runtime = &file->config.runtime;
     const Device *device = &file->config.cluster.device;
     if (runtime->name == NULL) return (Held){0};
-    Held held = sim_held(file->plan, &file->config.cluster, runtime);
+    Held held = session_held(file);
     if (held.fits || is_infeasible(&cli->diag)) return held;
     cli_error(cli, FAULT_infeasible, "does-not-fit",
               "%s would need %s, including memory outside its allocator; the device has %s",

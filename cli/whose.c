@@ -1,6 +1,7 @@
 /* Whose run is predicted: Tandem's own executor, the plan's runtime, or, where the plan names none,
  * each framework that could run it. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -33,46 +34,45 @@ static bool could_run(const Config *c, const Profile *profile)
     return false;
 }
 
+/* The question that all answers belong to. */
+typedef struct Question {
+    Cli *cli;
+    const PlanFile *file;
+    bool timed;   /* step times are wanted, too */
+    Store *store; /* keeps the answers; NULL: nothing does */
+    KnownScripts scripts;
+} Question;
+
 static Ps step_of(const PlanFile *file, const Runtime *runtime, Arena *arena)
 {
     Diag ignored = diag_in(arena);
     SimReport report;
-    const SimOptions how = {.steps = 1, .runtime = runtime};
+    const SimOptions how = {.steps = 1, .runtime = runtime, .no_memory = true};
     if (!session_simulate(file, &file->config.cluster, &how, arena, &report, &ignored)) return 0;
     return report.step_ps;
 }
 
-/* The plan again, under another profile: a profile sets defaults of passes too. */
-static bool answer_of(Cli *cli, const PlanFile *file, const char *name, bool timed, Answer *out)
+/* Answers by compiling and simulating the plan under another profile. A profile sets defaults of
+ * passes too, but mostly the program stays the same, and is used again. */
+static bool make_answer(const Question *q, const PlanOptions *o, Recipe *recipe, Answer *out)
 {
-    Arena *arena = cli->arena;
+    Arena *arena = q->cli->arena;
     Diag ignored = diag_in(arena);
-    Config config;
+    Config *config = arena_alloc(arena, sizeof *config);
     Graph graph;
-    PlanOptions o = plan_file_options(cli, NULL);
-    const char **set = arena_array(arena, o.n_set + 1, sizeof *set);
-    for (uint32_t i = 0; i < o.n_set; i++) set[i] = o.set[i];
-    set[o.n_set] = arena_print(arena, "runtime=%s", name);
-    o.set = set;
-    o.n_set++;
-    o.unproven = true;
-    if (!session_read(file->path, &o, arena, &config, &graph, &ignored)) return false;
-    const PlanFile *other = session_compile(&config, &graph, &o, arena, &ignored);
+    PlanOptions own = *o;
+    own.unproven = own.unplaced = true;
+    own.made_of = recipe;
+    if (!session_read(q->file->path, &own, arena, config, &graph, &ignored)) return false;
+    PlanFile same = {
+        .path = q->file->path, .has_cluster = true, .config = *config, .plan = q->file->plan};
+    const PlanFile *other = session_same_program(config, &q->file->config)
+                                ? &same
+                                : session_compile(config, &graph, &own, arena, &ignored);
     if (other == NULL) return false;
-    *out = (Answer){.name = name,
-                    .held = sim_held(other->plan, &config.cluster, &config.runtime),
-                    .step_ps = timed ? step_of(other, &config.runtime, arena) : 0};
+    out->held = sim_held(other->plan, &config->cluster, &config->runtime);
+    out->step_ps = q->timed ? step_of(other, &config->runtime, arena) : 0;
     return true;
-}
-
-static void print_answer(Cli *cli, const Answer *a)
-{
-    Arena *arena = cli->arena;
-    str_print(&cli->out, "under       %s: %s, %s", a->name, str_bytes(arena, a->held.process_bytes),
-              a->held.fits ? paint(cli, PAINT_good, "fits")
-                           : paint(cli, PAINT_bad, "DOES NOT FIT"));
-    if (a->step_ps > 0) str_print(&cli->out, ", step %s", format_time(arena, a->step_ps));
-    str_add(&cli->out, "\n");
 }
 
 static json_t *answer_json(const Answer *a)
@@ -87,32 +87,105 @@ static json_t *answer_json(const Answer *a)
     return root;
 }
 
+static uint64_t count_of(const json_t *row, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(row, key));
+}
+
+/* Reads a stored answer. Returns false if there is none, or if its scripts have changed. */
+static bool find_answer(Question *q, Hash128 key, Answer *out, bool *could)
+{
+    Arena *arena = q->cli->arena;
+    Diag ignored = diag_in(arena); /* without the store the answer is made again */
+    FoundAnswer found;
+    if (q->store == NULL || !store_find_answer(q->store, key, arena, &found, &ignored))
+        return false;
+    if (!recipe_is_fresh(&q->scripts, &found, q->file->path, arena)) return false;
+    json_t *row = json_loads(found.answer, 0, NULL);
+    if (row == NULL) return false;
+    *could = json_object_get(row, "fits") != NULL;
+    out->held = (Held){.allocated_bytes = count_of(row, "allocated_bytes"),
+                       .reserved_bytes = count_of(row, "reserved_bytes"),
+                       .process_bytes = count_of(row, "process_bytes"),
+                       .fits = json_is_true(json_object_get(row, "fits"))};
+    out->step_ps = (Ps)count_of(row, "step_ps");
+    json_decref(row);
+    return true;
+}
+
+static void keep_answer(const Question *q, Hash128 key, Recipe *recipe, const Answer *a, bool could)
+{
+    Arena *arena = q->cli->arena;
+    Diag ignored = diag_in(arena);
+    if (q->store == NULL || q->cli->options.dry_run || recipe->scripts.n == 0) return;
+    recipe_read_scripts(recipe, q->store, arena, &ignored);
+    json_t *row = could ? answer_json(a) : json_object();
+    char *text = json_dumps(row, JSON_COMPACT);
+    store_put_answer(q->store, key, recipe, 0, build_name(arena), text, &ignored);
+    free(text);
+    json_decref(row);
+}
+
+/* Answers for one profile. Returns false if the framework cannot run the plan. */
+static bool answer_of(Question *q, const char *name, Answer *out)
+{
+    Arena *arena = q->cli->arena;
+    PlanOptions o = plan_file_options(q->cli, NULL);
+    const char **set = arena_array(arena, o.n_set + 1, sizeof *set);
+    for (uint32_t i = 0; i < o.n_set; i++) set[i] = o.set[i];
+    set[o.n_set] = arena_print(arena, "runtime=%s", name);
+    o.set = set;
+    o.n_set++;
+    o.script = q->cli->script;
+    const char *asked =
+        arena_print(arena, "%s\nwhose %s\n%s", build_name(arena), q->timed ? "time" : "memory",
+                    recipe_head(q->file->path, &o, arena));
+    const Hash128 key = hash_bytes(asked, strlen(asked));
+    bool could = false;
+    out->name = name;
+    if (find_answer(q, key, out, &could)) return could;
+    Recipe recipe = {.head = ""};
+    could = make_answer(q, &o, &recipe, out);
+    keep_answer(q, key, &recipe, out, could);
+    return could;
+}
+
+static void print_answer(Cli *cli, const Answer *a)
+{
+    Arena *arena = cli->arena;
+    str_print(&cli->out, "under       %s: %s, %s", a->name, str_bytes(arena, a->held.process_bytes),
+              a->held.fits ? paint(cli, PAINT_good, "fits")
+                           : paint(cli, PAINT_bad, "DOES NOT FIT"));
+    if (a->step_ps > 0) str_print(&cli->out, ", step %s", format_time(arena, a->step_ps));
+    str_add(&cli->out, "\n");
+}
+
 typedef LIST(Answer) Answers;
 
 /* With a runtime: it alone, and for `sim` Tandem's own executor. Else all that could run the plan.
  */
-static Answers answers(Cli *cli, const PlanFile *file, bool timed)
+static Answers answers(Question *q)
 {
     Answers all = {NULL, 0, 0};
-    const Runtime *named = &file->config.runtime;
-    if (named->name != NULL) {
-        const Held held = sim_held(file->plan, &file->config.cluster, named);
-        list_push(cli->arena, &all, ((Answer){named->name, held, 0}));
+    const PlanFile *file = q->file;
+    Arena *arena = q->cli->arena;
+    if (file->config.runtime.name != NULL) {
+        list_push(arena, &all, ((Answer){file->config.runtime.name, session_held(file), 0}));
         return all;
     }
     for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++) {
         Answer a;
-        if (could_run(&file->config, &profiles[i]) &&
-            answer_of(cli, file, profiles[i].name, timed, &a))
-            list_push(cli->arena, &all, a);
+        if (could_run(&file->config, &profiles[i]) && answer_of(q, profiles[i].name, &a))
+            list_push(arena, &all, a);
     }
     return all;
 }
 
-void plan_file_whose(Cli *cli, const PlanFile *file, bool timed)
+void plan_file_whose(Cli *cli, const PlanFile *file, bool timed, Store *store)
 {
     if (!file->has_cluster || file->is_text || file->config.cluster.is_local) return;
-    const Answers all = answers(cli, file, timed);
+    Question question = {.cli = cli, .file = file, .timed = timed, .store = store};
+    const Answers all = answers(&question);
     const Runtime own = {.name = NULL};
     const Ps step =
         timed && file->config.runtime.name != NULL ? step_of(file, &own, cli->arena) : 0;

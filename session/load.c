@@ -93,7 +93,9 @@ bool session_read(const char *path, const PlanOptions *o, Arena *arena, Config *
     memset(graph, 0, sizeof *graph);
     memset(config, 0, sizeof *config);
     config->file = path;
-    bool fine = front_load_text(path, o->code, &front, arena, config, graph, d);
+    const bool held = o->script != NULL && !o->shrink;
+    bool fine = held ? front_load_held(o->script, &front, arena, config, graph, d)
+                     : front_load_text(path, o->code, &front, arena, config, graph, d);
     if (o->made_of != NULL) *o->made_of = recipe_of(config, o, arena);
     if (!fine) return false;
     if (o->seed != NULL) config->seed = *o->seed;
@@ -105,6 +107,7 @@ PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions 
 {
     PlanFile *file = arena_alloc(arena, sizeof *file);
     *file = (PlanFile){.path = config->file, .has_cluster = true, .config = *config};
+    file->memory = arena_alloc(arena, sizeof *file->memory);
     LowerOptions lower = lower_options_default();
     if (o->workspace != NULL)
         lower.workspace = o->workspace;
@@ -112,8 +115,27 @@ PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions 
         lower.workspace = kernel_cpu_workspace;
     if (o->shrink) lower.dtypes = o->dtypes != NULL ? *o->dtypes : dtype_map_all(DT_f64);
     lower.parent = o->parent;
+    lower.unplaced = o->unplaced;
+    Graph own;
+    if (o->script != NULL && !o->shrink) {
+        own = graph_copy(graph, arena);
+        graph = &own;
+    }
     file->plan = plan_compile(&file->config, graph, &lower, o->stop_after, arena, d);
     return file->plan != NULL ? file : NULL;
+}
+
+/* A profile sets keep_gathered where the plan does not say it (child_runtime_defaults). The passes
+ * float8 and compile ask whether the plan names a runtime. Nothing else of the planner reads it. */
+bool session_same_program(const Config *a, const Config *b)
+{
+    if (a->n_passes != b->n_passes) return false;
+    for (uint32_t i = 0; i < a->n_passes; i++) {
+        const PassConfig *x = &a->passes[i], *y = &b->passes[i];
+        if (x->name != y->name || x->tp.keep_gathered != y->tp.keep_gathered) return false;
+        if (x->name == PASS_float8 || x->name == PASS_compile) return false;
+    }
+    return true;
 }
 
 void session_fit(const PlanFile *file, Arena *arena, Diag *d)

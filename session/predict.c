@@ -26,6 +26,15 @@ const char *hash_short(Arena *arena, Hash128 id)
     return arena_copy(arena, hash_hex(arena, id), 12);
 }
 
+Held session_held(const PlanFile *file)
+{
+    KnownHeld *memory = file->memory;
+    if (memory != NULL && memory->known) return memory->held;
+    const Held held = sim_held(file->plan, &file->config.cluster, &file->config.runtime);
+    if (memory != NULL) *memory = (KnownHeld){true, held};
+    return held;
+}
+
 bool session_simulate(const PlanFile *file, const Cluster *cluster, const SimOptions *how,
                       Arena *arena, SimReport *report, Diag *d)
 {
@@ -33,6 +42,12 @@ bool session_simulate(const PlanFile *file, const Cluster *cluster, const SimOpt
     if (sim.runtime == NULL) sim.runtime = &file->config.runtime;
     if (sim.steps == 0) sim.steps = 1;
     if (sim.seed == 0) sim.seed = file->config.seed;
+    Held held;
+    if (sim.runtime == &file->config.runtime && sim.runtime->name != NULL && !sim.no_memory &&
+        cluster == &file->config.cluster) {
+        held = session_held(file);
+        sim.held = &held;
+    }
     memset(report, 0, sizeof *report);
     return sim_run(file->plan, cluster, &sim, arena, report, d);
 }

@@ -14,6 +14,12 @@
 #define TANDEM_VERSION "0.1.0"
 
 /* ---- load.c ---- */
+/* Memory under the plan's runtime, computed when somebody first asks. */
+typedef struct KnownHeld {
+    bool known;
+    Held held;
+} KnownHeld;
+
 typedef struct PlanFile {
     const char *path;
     bool is_text;     /* a .plan, not a .lua */
@@ -21,7 +27,8 @@ typedef struct PlanFile {
     Config config;    /* for a text: only the cluster, the seed and the file */
     Plan *plan;
     Hash128 id;
-    Recipe recipe; /* makes the plan again; a plan's text has none */
+    Recipe recipe;     /* makes the plan again; a plan's text has none */
+    KnownHeld *memory; /* NULL: it is computed each time */
 } PlanFile;
 
 /* The default of each field is zero. */
@@ -32,6 +39,7 @@ typedef struct PlanOptions {
     uint32_t nodes;         /* nodes of that cluster; 0: as many as the ranks need */
     const uint64_t *seed;   /* in place of the script's; NULL: the script's */
     const char *code;       /* the script's text, which `path` only names; NULL: `path` is read */
+    FrontScript *script;    /* the script, held open; NULL: a process is started for this load */
     double cpu_seconds;     /* CPU time that the script may take; 0: the front's default */
     bool shrink;            /* scaled down, with all dtypes fp64 */
     const DTypeMap *dtypes; /* ... with other dtypes; NULL: fp64 */
@@ -40,8 +48,11 @@ typedef struct PlanOptions {
     Hash128 parent;         /* the plan that this one was scaled down from; zero: none */
     const char *stop_after; /* a pass */
     bool unproven;          /* skip the proofs */
-    bool unfitted;          /* skip the check that it fits the plan's cluster */
-    Recipe *made_of;        /* receives the recipe, even of a refused script; NULL: not wanted */
+    /* buffers get no offsets: the plan is only simulated for times, and for the memory of other
+     * frameworks */
+    bool unplaced;
+    bool unfitted;   /* skip the check that it fits the plan's cluster */
+    Recipe *made_of; /* receives the recipe, even of a refused script; NULL: not wanted */
 } PlanOptions;
 
 bool session_is_text(const char *path); /* true for .plan and .txt, which hold a plan's text */
@@ -50,11 +61,12 @@ bool session_is_text(const char *path); /* true for .plan and .txt, which hold a
  * it does not fit or a proof failed, returns the plan and adds errors to `d`. */
 PlanFile *session_load(const char *path, const PlanOptions *options, Arena *arena, Diag *d);
 
-/* The first half, for scripts: reads the configuration and the graph, before any pass. */
+/* The first half, for scripts: reads the configuration and the graph, before any pass. With
+ * `options->script` other loads may share the graph, so only session_compile may change it. */
 bool session_read(const char *path, const PlanOptions *options, Arena *arena, Config *config,
                   Graph *graph, Diag *d);
-/* The second half: compiles them, without proofs and without an id. The plan takes over the graph.
- * Returns NULL after diagnostics. */
+/* The second half: compiles them, without proofs and without an id. The plan takes over the graph,
+ * or with `options->script` a copy. Returns NULL after diagnostics. */
 PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions *options,
                           Arena *arena, Diag *d);
 
@@ -80,7 +92,13 @@ bool session_mesh(const char *path, const PlanOptions *options, Arena *arena, Co
  * proof. */
 bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d);
 
+/* True if two configurations of one script under different runtimes surely compile to equal
+ * programs. */
+bool session_same_program(const Config *a, const Config *b);
+
 /* ---- predict.c ---- */
+/* Returns the memory under the plan's runtime, which must have a name. */
+Held session_held(const PlanFile *file);
 /* Simulates the plan on `cluster` under its own runtime profile. `how` may leave steps, seed and
  * runtime at zero: one step, the plan's seed, the plan's profile. */
 bool session_simulate(const PlanFile *file, const Cluster *cluster, const SimOptions *how,

@@ -282,8 +282,8 @@ Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime)
     return held;
 }
 
-void report_memory(const Plan *plan, const Cluster *cluster, const Runtime *runtime, Arena *arena,
-                   SimReport *report)
+void report_memory(const Plan *plan, const Cluster *cluster, const SimOptions *options,
+                   Arena *arena, SimReport *report)
 {
     uint32_t worst = 0;
     for (uint32_t i = 0; i < plan->programs.n; i++) {
@@ -318,8 +318,9 @@ void report_memory(const Plan *plan, const Cluster *cluster, const Runtime *runt
     const uint64_t host = plan_host_bytes(plan, cluster->devices_per_node, &node);
     const bool host_fits = !cluster->host_memory_bytes || host <= cluster->host_memory_bytes;
     report->fits = host_fits && report->total_bytes <= cluster->device.memory_bytes;
-    if (runtime_is_own(runtime)) return;
-    report->held = sim_held(plan, cluster, runtime);
+    if (runtime_is_own(options->runtime)) return;
+    report->held =
+        options->held != NULL ? *options->held : sim_held(plan, cluster, options->runtime);
     report->total_bytes = report->held.process_bytes;
     report->fits = host_fits && report->held.fits;
 }

@@ -14,8 +14,8 @@ void report_class(const Plan *plan, const Fold *fold, const EngineResult *result
  * report_time. */
 void report_explain(const Plan *plan, const Fold *fold, const EngineResult *result,
                     const Cluster *cluster, const CostModel *cost, Arena *arena, SimReport *report);
-void report_memory(const Plan *plan, const Cluster *cluster, const Runtime *runtime, Arena *arena,
-                   SimReport *report);
+void report_memory(const Plan *plan, const Cluster *cluster, const SimOptions *options,
+                   Arena *arena, SimReport *report);
 /* Rows of all simulated ranks, in order of rank and pc. */
 void report_trace(const Plan *plan, const Fold *fold, const EngineResult *result, Arena *arena,
                   Trace *trace);

@@ -90,7 +90,7 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
         report->counts = counts;
         report_time(plan, fold, &result, cluster, arena, report);
         if (!runtime_is_own(options->runtime)) report->host_bound = false; /* part of the times */
-        report_memory(plan, cluster, options->runtime, arena, report);
+        if (!options->no_memory) report_memory(plan, cluster, options, arena, report);
         if (options->explain) report_explain(plan, fold, &result, cluster, &model, arena, report);
         if (options->trace) report_trace(plan, fold, &result, arena, &report->trace);
     }

@@ -93,6 +93,8 @@ typedef struct SimOptions {
     Store *store;           /* measured kernels and collectives; NULL: none */
     const char *machine;    /* key of the measurements */
     const char *backend;
+    bool no_memory;          /* the report's memory is not wanted */
+    const struct Held *held; /* sim_held of this plan and runtime; NULL: not known yet */
 } SimOptions;
 
 /* Device memory under another system's profile (SimOptions.runtime): the maximum over ranks, and

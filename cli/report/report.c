@@ -94,7 +94,7 @@ static void held_text(Cli *cli, const PlanFile *file)
 {
     const Runtime *runtime = &file->config.runtime;
     if (runtime->name == NULL) return;
-    Held held = sim_held(file->plan, &file->config.cluster, runtime);
+    Held held = session_held(file);
     str_print(&cli->out, "runtime     %s: %s allocated, %s reserved, %s the process: %s\n",
               runtime->name, str_bytes(cli->arena, held.allocated_bytes),
               str_bytes(cli->arena, held.reserved_bytes), str_bytes(cli->arena, held.process_bytes),
@@ -167,7 +167,7 @@ static void report_json(Cli *cli, const PlanFile *file, const Prediction *p)
     }
     json_put(root, "memory", list);
     if (file->config.runtime.name != NULL) {
-        Held held = sim_held(file->plan, &file->config.cluster, &file->config.runtime);
+        Held held = session_held(file);
         json_text(root, "runtime", file->config.runtime.name);
         json_count(root, "allocated_bytes", held.allocated_bytes);
         json_count(root, "held_bytes", held.reserved_bytes);

@@ -118,11 +118,13 @@ static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
     if (rows->at[0].status != SWEEP_fits) return;
     const TextList *own = &job->settings[rows->at[0].index];
     for (uint32_t i = 0; i < own->n; i++) list_push(cli->arena, &cli->options.set, own->at[i]);
-    const PlanOptions quick = {.unproven = true};
+    cli->script = front_open(job->path, NULL, 0, cli->arena);
+    const PlanOptions quick = {.unproven = true, .script = cli->script};
     const PlanOptions options = plan_file_options(cli, &quick);
     Diag told = diag_in(cli->arena); /* the point has printed its warnings already */
     const PlanFile *file = session_load(job->path, &options, cli->arena, &told);
-    if (file != NULL) plan_file_whose(cli, file, true);
+    if (file != NULL) plan_file_whose(cli, file, true, NULL);
+    plan_file_close(cli);
 }
 
 void cmd_sweep(Cli *cli)

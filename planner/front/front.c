@@ -2,7 +2,6 @@
 #include "planner/front/front.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,14 +15,6 @@
 #include "planner/base/clock.h"
 #include "planner/front/child/child.h"
 #include "planner/front/parent.h"
-
-typedef struct Script {
-    pid_t pid;
-    int fd, words;
-    Channel channel;
-    double cpu_s;
-    bool done;
-} Script;
 
 /* A buffer that is written once, before any caller reads it. */
 const char *front_scripts_dir(void)
@@ -51,7 +42,7 @@ const char *front_scripts_dir(void)
 }
 
 static _Noreturn void be_child(const char *path, const char *code, const FrontOptions *options,
-                               const Script *script)
+                               const Script *script, bool held)
 {
     Arena *arena = arena_new();
     Child *c = arena_alloc(arena, sizeof *c);
@@ -63,6 +54,7 @@ static _Noreturn void be_child(const char *path, const char *code, const FrontOp
     c->code = code;
     c->options = options;
     c->cpu_s = script->cpu_s;
+    c->held = held;
     for (int fd = 3; fd < 256; fd++)
         if (fd != c->fd && fd != c->words) close(fd);
     const char *slash = strrchr(path, '/');
@@ -72,8 +64,8 @@ static _Noreturn void be_child(const char *path, const char *code, const FrontOp
     child_run(c);
 }
 
-static bool start(Script *s, const char *path, const char *code, const FrontOptions *options,
-                  Diag *d)
+bool script_start(Script *s, const char *path, const char *code, const FrontOptions *options,
+                  bool held, Diag *d)
 {
     Loc here = {path, 0};
     int pair[2], words[2];
@@ -91,12 +83,13 @@ static bool start(Script *s, const char *path, const char *code, const FrontOpti
         Script own = *s;
         own.fd = pair[1];
         own.words = words[1];
-        be_child(path, code, options, &own);
+        be_child(path, code, options, &own, held);
     }
     close(pair[1]);
     close(words[1]);
     s->fd = s->channel.fd = pair[0];
     s->words = words[0];
+    fcntl(s->words, F_SETFL, O_NONBLOCK); /* the writer may live on without a word */
     if (s->pid < 0)
         return diag_error(d, FAULT_internal, "front-process", here, "fork: %s", strerror(errno));
     return true;
@@ -119,8 +112,9 @@ static bool take_error(Draft *draft, Reader *r)
     return true;
 }
 
-/* can_shrink: the model can choose its sizes anew for a smaller mesh. */
-static bool answer(Script *s, Draft *draft, bool shrink, bool can_shrink)
+/* can_shrink: the model can choose its sizes anew for a smaller mesh. shares: the trace of this
+ * model serves all settings with the same answer. */
+static bool answer(Script *s, Draft *draft, Rebuild *b, bool shrink, bool can_shrink, bool shares)
 {
     if (!draft_finish(draft)) return false;
     Answer a;
@@ -142,6 +136,7 @@ static bool answer(Script *s, Draft *draft, bool shrink, bool can_shrink)
         if (c->passes[i].tp.plan.n > 0) a.multiple = config_ranks(c, axes_with(AXIS_WEIGHTS));
     }
     a.shrink = shrink;
+    if (s->traces != NULL) a.no_model = traces_find(s->traces, draft, shares && !shrink, b);
     return send(s->fd, &a, sizeof a, MSG_NOSIGNAL) == (ssize_t)sizeof a;
 }
 
@@ -171,7 +166,7 @@ static bool shrunk_seq(Draft *draft, Reader *r, bool shrink)
 static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind kind, Reader *r,
                  bool shrink, bool *damaged)
 {
-    bool fine = true, can_shrink;
+    bool fine = true, can_shrink, shares;
     switch (kind) {
     case RECORD_file: fine = draft_file(draft, r); break;
     case RECORD_error: fine = take_error(draft, r); break;
@@ -187,7 +182,8 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
         *asked = true;
         b->varied = shrink || draft->init == 1;
         can_shrink = get_u32(r) != 0;
-        return reader_finished(r) && !*damaged && answer(s, draft, shrink, can_shrink);
+        shares = get_u32(r) != 0;
+        return reader_finished(r) && !*damaged && answer(s, draft, b, shrink, can_shrink, shares);
     case RECORD_field: fine = *asked && shrunk_field(draft, r, shrink); break;
     case RECORD_seq: fine = *asked && shrunk_seq(draft, r, shrink); break;
     case RECORD_name:
@@ -200,6 +196,11 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
     case RECORD_done:
         draft->config.source_lines = get_u32(r);
         s->done = reader_finished(r);
+        return s->done && s->traces != NULL; /* a script that is held open says how it ended */
+    case RECORD_ended:
+        s->status = (int)get_u32(r);
+        s->ended = reader_finished(r) && s->traces != NULL;
+        *damaged = !s->ended;
         return false;
     case RECORD_none:
     case RECORD_KIND_COUNT: fine = false; break;
@@ -245,8 +246,7 @@ static void explain_end(Script *s, Draft *draft, int status, StreamState state)
                    "the process that evaluates the script ended unexpectedly (status %d)", status);
 }
 
-/* Listens until the end; returns true if every record was understood. */
-static bool listen_to(Script *s, Draft *draft, Rebuild *b, bool shrink)
+bool script_listen(Script *s, Draft *draft, Rebuild *b, bool shrink)
 {
     uint32_t before = draft->d->n_errors;
     double deadline = clock_s() + 20 + 4 * s->cpu_s;
@@ -259,22 +259,27 @@ static bool listen_to(Script *s, Draft *draft, Rebuild *b, bool shrink)
         if (state != STREAM_record) break;
         if (!take(s, draft, b, &asked, kind, &r, shrink, &damaged)) break;
     }
-    close(s->fd);
-    if (state == STREAM_late || damaged) kill(s->pid, SIGKILL);
-    int status = 0;
-    while (waitpid(s->pid, &status, 0) < 0 && errno == EINTR) {
+    int status = s->status;
+    if (!s->ended) {
+        close(s->fd);
+        if (state == STREAM_late || damaged) kill(s->pid, SIGKILL);
+        while (waitpid(s->pid, &status, 0) < 0 && errno == EINTR) {
+        }
     }
     if (damaged)
         diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){draft->config.file, 0},
                    "the process that evaluates the script sent a record that cannot be understood");
     else if (!s->done && draft->d->n_errors == before)
         explain_end(s, draft, status, state);
-    close(s->words);
-    channel_free(&s->channel);
+    if (!s->ended) {
+        close(s->words);
+        channel_free(&s->channel);
+        s->pid = -1;
+    }
     return draft->d->n_errors == before;
 }
 
-static bool sets_are_fine(const FrontOptions *options, Diag *d)
+bool front_sets_are_fine(const FrontOptions *options, Diag *d)
 {
     uint32_t before = d->n_errors;
     if (options->n_set > CHILD_MOST_SETS)
@@ -296,28 +301,27 @@ static bool sets_are_fine(const FrontOptions *options, Diag *d)
     return d->n_errors == before;
 }
 
-static bool read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *config, Diag *d);
-
 static bool load(const char *path, const char *code, const FrontOptions *options, Draft *draft,
                  Graph *graph)
 {
     static const FrontOptions none = {.cpu_seconds = 0};
     if (options == NULL) options = &none;
-    if (!sets_are_fine(options, draft->d)) return false;
+    if (!front_sets_are_fine(options, draft->d)) return false;
     graph_init(graph, draft->arena);
     draft->config.file = arena_dup(draft->arena, path);
     Config *named = NULL;
     if (options->cluster != NULL) {
         uint32_t nodes = options->nodes > 0 ? options->nodes : 1;
         named = arena_alloc(draft->arena, sizeof *named);
-        if (!read_cluster(options->cluster, nodes, draft->arena, named, draft->d)) return false;
+        if (!front_read_cluster(options->cluster, nodes, draft->arena, named, draft->d))
+            return false;
         draft->named = &named->cluster;
         draft->named_nodes = options->nodes;
     }
     Script s = {.pid = -1};
-    if (!start(&s, draft->config.file, code, options, draft->d)) return false;
+    if (!script_start(&s, draft->config.file, code, options, false, draft->d)) return false;
     Rebuild b = {.graph = graph, .draft = draft, .arena = draft->arena};
-    bool heard = listen_to(&s, draft, &b, options->shrink);
+    bool heard = script_listen(&s, draft, &b, options->shrink);
     for (uint32_t i = 0; named != NULL && i < named->scripts.n; i++)
         list_push(draft->arena, &draft->config.scripts, named->scripts.at[i]);
     if (!heard) return false;
@@ -343,65 +347,4 @@ bool front_load(const char *path, const FrontOptions *options, Arena *arena, Con
                 Graph *graph, Diag *d)
 {
     return front_load_text(path, NULL, options, arena, config, graph, d);
-}
-
-static const char *nearest_cluster(const char *name, Arena *arena)
-{
-    DIR *dir = opendir(arena_print(arena, "%s/clusters", front_scripts_dir()));
-    if (dir == NULL) return NULL;
-    const char *names[64];
-    size_t n = 0;
-    for (const struct dirent *e = readdir(dir); e != NULL && n < 64; e = readdir(dir)) {
-        size_t length = strlen(e->d_name);
-        if (length > 4 && strcmp(e->d_name + length - 4, ".lua") == 0)
-            names[n++] = arena_copy(arena, e->d_name, length - 4);
-    }
-    closedir(dir);
-    return str_nearest(name, names, n);
-}
-
-/* A configuration with nothing but a cluster of the library. */
-static bool read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *config, Diag *d)
-{
-    const char *file = arena_print(arena, "%s/clusters/%s.lua", front_scripts_dir(), name);
-    bool fine = name[0] != 0 && strlen(name) < 64 &&
-                strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(name);
-    if (!fine || access(file, R_OK) != 0) {
-        diag_error(d, FAULT_usage, "unknown-cluster", (Loc){NULL, 0}, "there is no cluster '%.64s'",
-                   name);
-        /* Some scripts of that folder are only parts of clusters, so a proposal must load. */
-        const char *near = nearest_cluster(name, arena);
-        Diag unseen = diag_in(arena);
-        Cluster other;
-        if (near != NULL && front_cluster(near, nodes, arena, &other, &unseen))
-            diag_hint(d, "did you mean '%s'?", near);
-        else
-            diag_hint(d, "clusters lie in %s/clusters", front_scripts_dir());
-        return false;
-    }
-    /* The smallest plan possible, on one device, only to read the cluster. */
-    const char *code = arena_print(
-        arena,
-        "local nn = require 'tandem.nn'\n"
-        "local c = require 'clusters.%s' { nodes = %u }\n"
-        "local shards = c.nodes * c.devices_per_node\n"
-        "local e = nn.embedding(2, 2)\n"
-        "return plan { cluster = c, batch = { seq = 1 }, mesh = { dp_shard = shards > 0 and "
-        "shards or 1 },\n"
-        "precision = { compute = 'fp32' }, model = nn.module { e = e,\n"
-        "forward = function(m, x, y) return nn.cross_entropy(m.e(x), y) end } }\n",
-        name, nodes);
-    Graph graph;
-    memset(config, 0, sizeof *config);
-    memset(&graph, 0, sizeof graph);
-    return front_load_text(name, code, NULL, arena, config, &graph, d);
-}
-
-bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *cluster, Diag *d)
-{
-    Config config;
-    memset(&config, 0, sizeof config);
-    bool loaded = read_cluster(name, nodes, arena, &config, d);
-    *cluster = config.cluster;
-    return loaded;
 }

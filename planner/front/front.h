@@ -27,6 +27,17 @@ bool front_load(const char *path, const FrontOptions *options, Arena *arena, Con
  * messages. */
 bool front_load_text(const char *name, const char *code, const FrontOptions *options, Arena *arena,
                      Config *config, Graph *graph, Diag *d);
+/* A script that is held open: it runs once, in one process, and is then loaded under many settings.
+ * Each distinct model is traced once. Every load gives what front_load gives. */
+typedef struct FrontScript FrontScript;
+/* `code`: as for front_load_text, or NULL. The script and all graphs live in `arena`. The process
+ * starts with the first load. */
+FrontScript *front_open(const char *path, const char *code, double cpu_seconds, Arena *arena);
+void front_close(FrontScript *script); /* ends the process; NULL is fine */
+/* Loads the script under these settings, which may not ask to shrink. Other loads may share the
+ * graph: a caller that changes it makes a copy (graph_copy). */
+bool front_load_held(FrontScript *script, const FrontOptions *options, Arena *arena, Config *config,
+                     Graph *graph, Diag *d);
 /* Loads a cluster by library name with its nodes, such as "dgx_h100"; for plans given as text. */
 bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *cluster, Diag *d);
 const char *front_scripts_dir(void); /* where the tandem Lua library lies */

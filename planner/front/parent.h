@@ -2,6 +2,8 @@
 #ifndef TANDEM_FRONT_PARENT_H
 #define TANDEM_FRONT_PARENT_H
 
+#include <sys/types.h>
+
 #include "planner/front/front.h"
 #include "planner/front/stream.h"
 
@@ -75,12 +77,41 @@ typedef struct Rebuild {
     const Draft *draft;
     Arena *arena;
     bool varied;
-    uint32_t n_sites; /* places in the model that draw random numbers */
+    uint32_t n_sites;       /* places in the model that draw random numbers */
+    bool known;             /* the graph was there already, complete */
+    struct KeptTrace *kept; /* the graph is kept for later requests; NULL: it is not */
 } Rebuild;
 
 /* Returns false if the record is damaged. */
 bool rebuild_record(Rebuild *b, RecordKind kind, Reader *r);
 /* Fills in ModelInfo and the facts that need the whole graph. */
 bool rebuild_finish(Rebuild *b, Diag *d);
+
+/* ---- the process that evaluates a script (front.c) */
+typedef struct Traces Traces;
+typedef struct Script {
+    pid_t pid; /* -1: there is none */
+    int fd, words;
+    Channel channel;
+    double cpu_s;
+    bool done;      /* the last record of a request has come */
+    Traces *traces; /* of a script that is held open; NULL: it answers once and ends */
+    bool ended;     /* a script that is held open has ended the request */
+    int status;     /* ... the status of the process that answered */
+} Script;
+
+/* Starts the process. `held`: it waits for requests. */
+bool script_start(Script *s, const char *path, const char *code, const FrontOptions *options,
+                  bool held, Diag *d);
+/* Listens until the end of the request, or of the process; true if all records were understood. */
+bool script_listen(Script *s, Draft *draft, Rebuild *b, bool shrink);
+bool front_sets_are_fine(const FrontOptions *options, Diag *d);
+/* Reads a configuration with nothing but a cluster of the library. */
+bool front_read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *config, Diag *d);
+
+/* ---- the models that a script that is held open has traced (held.c) */
+/* Returns true if the model under this configuration is known: `b` then has its graph. Otherwise
+ * `b` is made ready for a graph to be kept, if `shares`. */
+bool traces_find(Traces *traces, const Draft *draft, bool shares, Rebuild *b);
 
 #endif

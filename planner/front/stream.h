@@ -17,7 +17,8 @@ typedef enum RecordKind {
     RECORD_other,  /* text path, place, text; a Lua type that is no data */
     /* place, u32 n, then n times u32 kind, stage, micro-batch; the list of one pipeline rank */
     RECORD_actions,
-    /* u32: whether the model can shrink; the child waits for an Answer, then sends the model */
+    /* u32: whether the model can shrink; u32: whether its trace may serve other settings. The child
+     * waits for an Answer, then sends the model */
     RECORD_ask,
     RECORD_name,   /* text: the model's name */
     RECORD_seq,    /* i64: tokens of a sequence that a shrunk model wants */
@@ -30,6 +31,7 @@ typedef enum RecordKind {
     RECORD_error,  /* u32 is_warning, text rule, place, text text, text hint */
     RECORD_source, /* text name, u32 shipped, i64 and i64 hash: a file that was read */
     RECORD_done,   /* u32 lines of source read */
+    RECORD_ended,  /* u32 status: the end of one request to a script that is held open */
     RECORD_KIND_COUNT
 } RecordKind;
 

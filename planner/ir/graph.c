@@ -20,6 +20,30 @@ void graph_init(Graph *g, Arena *arena)
     list_reserve_none(arena, &g->deals.deals);
 }
 
+#define COPY_LIST(arena, list)                                                                     \
+    do {                                                                                           \
+        const void *old = (list)->at;                                                              \
+        const uint32_t n = (list)->n;                                                              \
+        (list)->at = NULL, (list)->room = 0;                                                       \
+        if (n == 0) break;                                                                         \
+        (list)->at = list_grow((arena), NULL, 0, &(list)->room, n, sizeof *(list)->at);            \
+        memcpy((list)->at, old, n * sizeof *(list)->at);                                           \
+    } while (0)
+
+Graph graph_copy(const Graph *g, Arena *arena)
+{
+    Graph copy = *g;
+    COPY_LIST(arena, &copy.tensors);
+    COPY_LIST(arena, &copy.nodes);
+    COPY_LIST(arena, &copy.modules);
+    COPY_LIST(arena, &copy.units);
+    COPY_LIST(arena, &copy.attrs);
+    COPY_LIST(arena, &copy.deals.deals);
+    COPY_LIST(arena, &copy.deals.intervals);
+    copy.attrs_index = (Intern){NULL, 0, 0}; /* it is found again from the list */
+    return copy;
+}
+
 AttrsId graph_attrs(Graph *g, Arena *arena, const Attrs *attrs)
 {
     static const Attrs none;

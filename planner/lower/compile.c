@@ -34,7 +34,7 @@ const char *compile_name(uint32_t i)
 
 LowerOptions lower_options_default(void)
 {
-    return (LowerOptions){dtype_map_identity(), NULL, {0, 0}};
+    return (LowerOptions){.dtypes = dtype_map_identity()};
 }
 
 static bool wanted(const Config *config, const Pass *pass)

@@ -10,6 +10,8 @@ typedef struct LowerOptions {
     DTypeMap dtypes;
     WorkspaceBytes workspace; /* the backend's table; NULL: none */
     Hash128 parent;           /* recorded in the plan; zero: none */
+    /* buffers get no offsets: enough for times, and for the memory of other frameworks */
+    bool unplaced;
 } LowerOptions;
 
 typedef struct Job {

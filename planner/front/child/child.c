@@ -1,5 +1,5 @@
-/* The life of the process that evaluates a script: load, run, flatten the plan, ask the parent,
- * trace the model, end. Every failure is a record with a source line. */
+/* What all parts of the child need: places in sources, and errors. Every failure is a record with a
+ * source line. */
 #include "planner/front/child/child.h"
 
 #include <assert.h>
@@ -162,6 +162,16 @@ static int error_text(lua_State *L)
     return 1;
 }
 
+void child_open_errors(lua_State *L)
+{
+    luaL_newmetatable(L, error_key);
+    lua_pushcfunction(L, error_text);
+    lua_setfield(L, -2, "__tostring");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    lua_pop(L, 1);
+}
+
 /* Splits "3:14: text" into the place and the text behind it. A rethrown message has several places;
  * the innermost comes last. */
 static const char *strip_places(const Child *c, const char *text, Place *place)
@@ -198,7 +208,7 @@ static const char *nil_hint(Child *c, const char *text)
 }
 
 /* Turns any error into a table with a place, before the stack that raised it unwinds. */
-static int on_error(lua_State *L)
+int child_on_error(lua_State *L)
 {
     Child *c = child_of(L);
     if (is_error(L, 1)) return 1;
@@ -279,43 +289,13 @@ void child_load_text(Child *c, const Source *source)
     child_raise(c->L, "lua-syntax", place, syntax_hint(c, message, place), "%s", message);
 }
 
-/* Loads, runs, flattens, asks and traces in one protected call. */
-static int evaluate(lua_State *L)
-{
-    Child *c = child_of(L);
-    child_open_library(c);
-    child_open_require(c);
-    child_open_plan(c);
-    if (c->code != NULL)
-        child_load_text(c, &(Source){.name = c->script, .text = c->code, .n = strlen(c->code)});
-    else
-        child_load_file(c, c->script);
-    lua_call(L, 0, 1);
-    Place place;
-    const char *kind = child_kind(L, -1, &place);
-    if (kind == NULL || strcmp(kind, "plan") != 0)
-        child_raise(L, "no-plan", (Place){1, 0}, "end the script with `return plan { ... }`",
-                    "the script returns %s, not a plan",
-                    kind != NULL ? kind : luaL_typename(L, -1));
-    child_default_cluster(c);
-    child_named_runtime(c);
-    child_apply_sets(c);
-    child_named_runtime(c); /* --set runtime=NAME */
-    child_runtime_defaults(c);
-    child_flatten(c);
-    child_schedule_file(c);
-    child_ask(c);
-    child_schedule_call(c);
-    child_trace(c);
-    return 0;
-}
-
 void child_send_sources(Child *c)
 {
     while (c->n_sources_sent < c->n_sources) {
-        const Source *s = &c->source[++c->n_sources_sent];
+        Source *s = &c->source[++c->n_sources_sent];
         if (s->text == NULL || s->text == c->code) continue;
-        Hash128 hash = hash_bytes(s->text, s->n);
+        if (s->hash.lo == 0 && s->hash.hi == 0) s->hash = hash_bytes(s->text, s->n);
+        const Hash128 hash = s->hash;
         record_begin(&c->out, RECORD_source);
         put_text(&c->out, s->name, strlen(s->name));
         put_u32(&c->out, s->shipped);
@@ -334,24 +314,8 @@ static uint32_t source_lines(const Child *c)
     return lines;
 }
 
-_Noreturn void child_run(Child *c)
+bool child_finish(Child *c, int status)
 {
-    lua_State *L = lua_newstate(child_allocate, c);
-    if (L == NULL) _exit(1);
-    c->L = L;
-    memcpy(lua_getextraspace(L), &c, sizeof(Child *));
-    /* scripts are short, so collect rarely; at the memory cap Lua collects anyway */
-    lua_gc(L, LUA_GCINC, 800, 0, 0);
-    luaL_newmetatable(L, error_key);
-    lua_pushcfunction(L, error_text);
-    lua_setfield(L, -2, "__tostring");
-    lua_pushboolean(L, 0);
-    lua_setfield(L, -2, "__metatable");
-    lua_pop(L, 1);
-    child_limit(c);
-    lua_pushcfunction(L, on_error);
-    lua_pushcfunction(L, evaluate);
-    int status = lua_pcall(L, 0, 0, 1);
     if (status != LUA_OK)
         report(c, status);
     else if (c->fired > 0)
@@ -361,6 +325,5 @@ _Noreturn void child_run(Child *c)
     record_begin(&c->out, RECORD_done);
     put_u32(&c->out, source_lines(c));
     record_end(&c->out);
-    bool sent = writer_send(&c->out, c->fd);
-    _exit(sent ? 0 : 1);
+    return writer_send(&c->out, c->fd);
 }

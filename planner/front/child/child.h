@@ -7,6 +7,7 @@
 #include <lauxlib.h>
 #include <lua.h>
 #include <signal.h>
+#include <time.h>
 
 #include "planner/front/front.h"
 #include "planner/front/stream.h"
@@ -31,6 +32,7 @@ typedef struct Source {
     const char *name; /* name in messages: "plans/a.lua", "models/llama.lua" */
     const char *text; /* NULL: no script, but a setting such as "--set mesh.tp=4" */
     size_t n;
+    Hash128 hash; /* of the text, once it was sent; zero: not yet */
     bool shipped,
         /* the file is from the library folder; the file is from its tandem/ or dialects/, whose
          * lines are never shown as the user's */
@@ -48,6 +50,7 @@ typedef struct Answer {
                           may cut them */
     uint32_t full_tp;  /* tp before the plan was shrunk */
     bool shrink;
+    bool no_model; /* the parent has this model already: it is not traced again */
 } Answer;
 
 typedef struct Child {
@@ -72,14 +75,38 @@ typedef struct Child {
     bool collected;   /* memory was just refused; Lua collects garbage and asks again */
     uint32_t n_tight; /* number of collections in a row that freed next to nothing */
     Place memory_place, stop_place;
+    timer_t timer;
     volatile sig_atomic_t expired, fired, fired_before;
     bool failed; /* an error record has been written */
     struct Tracer *tracer;
     Answer answer;
+    bool held;   /* it answers many requests: child_serve.c */
+    bool shares; /* its model does not see the tables that settings change */
+    /* of a script that is held open: the plan's tables have no metatables; references to the plan
+     * and to its tables; the sources of its own run */
+    bool is_plain;
+    int kept_plan, kept_tables;
+    uint32_t n_held_sources;
 } Child;
 
-/* ---- child.c */
+/* ---- child_run.c */
 _Noreturn void child_run(Child *c);
+/* Expects the plan on top of the stack. Applies the settings, sends the configuration, and waits
+ * for the parent's answer. */
+void child_settle(Child *c);
+void child_model(Child *c); /* then sends the model that the parent asks for */
+
+/* ---- child_serve.c: a script that is held open */
+void child_keep_plan(Child *c); /* remembers the plan on top of the stack as it is now */
+_Noreturn void child_serve(Child *c);
+
+/* ---- child.c */
+void child_open_errors(lua_State *L);
+/* Sends the last records of one evaluation: the error of `status` on top of the stack, the files.
+ */
+bool child_finish(Child *c, int status);
+/* A message handler for lua_pcall: turns any error into a table with a place. */
+int child_on_error(lua_State *L);
 Child *child_of(lua_State *L);
 /* Returns the innermost line that runs; with `user` the innermost one outside tandem/. */
 Place child_place(Child *c, bool user);
@@ -106,6 +133,7 @@ const char *child_near(lua_State *L, const char *word, int list);
 
 /* ---- child_limits.c: processor time, memory */
 void child_limit(Child *c);
+void child_limit_again(Child *c); /* the next request has as much processor time as the first */
 void *child_allocate(void *self, void *at, size_t old, size_t size); /* a lua_Alloc */
 
 /* ---- child_library.c: the functions that a script may call; child_pairs.c: pairs and next in a

@@ -122,10 +122,12 @@ static uint64_t address_space_bytes(void)
 }
 #endif
 
+/* The processor time of a script that is held open grows with each request. The timer begins anew
+ * for each, so only the kernel's own limit is left out. */
 void child_limit(Child *c)
 {
     rlim_t seconds = (rlim_t)c->cpu_s + 4;
-    lower_limit(RLIMIT_CPU, seconds, seconds + 1);
+    if (!c->held) lower_limit(RLIMIT_CPU, seconds, seconds + 1);
     lower_limit(RLIMIT_CORE, 0, 0);
     lower_limit(RLIMIT_NOFILE, 32, 32);
 /* AddressSanitizer's shadow memory alone is larger than any limit */
@@ -145,16 +147,20 @@ void child_limit(Child *c)
     event.sigev_notify = SIGEV_SIGNAL;
     event.sigev_signo = SIGALRM;
     event.sigev_value.sival_ptr = c;
-    timer_t timer;
-    long whole = (long)c->cpu_s;
-    struct itimerspec when = {.it_interval = {0, 200000000},
-                              .it_value = {whole, (long)((c->cpu_s - (double)whole) * 1e9)}};
     sigset_t alarm_only;
     sigemptyset(&alarm_only);
     sigaddset(&alarm_only, SIGALRM);
     sigprocmask(SIG_UNBLOCK, &alarm_only, NULL);
     if (sigaction(SIGALRM, &action, NULL) != 0 ||
-        timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &timer) != 0 ||
-        timer_settime(timer, 0, &when, NULL) != 0)
+        timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &c->timer) != 0)
         _exit(1); /* without a limit no script is evaluated */
+    child_limit_again(c);
+}
+
+void child_limit_again(Child *c)
+{
+    const long whole = (long)c->cpu_s;
+    const struct itimerspec when = {.it_interval = {0, 200000000},
+                                    .it_value = {whole, (long)((c->cpu_s - (double)whole) * 1e9)}};
+    if (timer_settime(c->timer, 0, &when, NULL) != 0) _exit(1);
 }

@@ -76,6 +76,11 @@ void child_open_plan(Child *c)
 {
     lua_State *L = c->L;
     luaL_newmetatable(L, places_key);
+    /* A script that is held open makes tables for each request, and forgets them. */
+    lua_createtable(L, 0, 1);
+    lua_pushliteral(L, "k");
+    lua_setfield(L, -2, "__mode");
+    lua_setmetatable(L, -2);
     lua_pop(L, 1);
     for (int i = 0; i < N_WORDS; i++) {
         lua_pushinteger(L, i);

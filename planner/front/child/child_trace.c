@@ -379,12 +379,21 @@ static bool can_shrink(lua_State *L)
     return can;
 }
 
+/* True if the settings loaded a script of the user, whose functions may change anything. */
+static bool loaded_own(const Child *c)
+{
+    for (uint32_t i = c->n_held_sources + 1; i <= c->n_sources; i++)
+        if (c->source[i].text != NULL && !c->source[i].shipped) return true;
+    return false;
+}
+
 void child_ask(Child *c)
 {
     child_send_files(c);
     child_send_sources(c); /* the parent may have heard enough: it knows what it refuses */
     record_begin(&c->out, RECORD_ask);
     put_u32(&c->out, can_shrink(c->L));
+    put_u32(&c->out, c->shares && !loaded_own(c));
     record_end(&c->out);
     if (!writer_send(&c->out, c->fd)) _exit(1);
     unsigned char *at = (unsigned char *)&c->answer;

@@ -22,12 +22,13 @@ static uint64_t place_space(Lives *l, Space space)
     return placement_choose(l, bottom);
 }
 
-static void place_program(Program *p, Arena *scratch)
+static void place_program(Program *p, bool unplaced, Arena *scratch)
 {
     Lives l;
     bool host = false;
     if (!p->code.n) return;
     lives_find(&l, p, scratch);
+    if (unplaced) return;
     for (BufferId b = 1; b < p->buffers.n; b++) host |= p->buffers.at[b].space == SPACE_host;
     p->bytes = place_space(&l, SPACE_device);
     p->host_bytes = host ? place_space(&l, SPACE_host) : 0;
@@ -36,6 +37,6 @@ static void place_program(Program *p, Arena *scratch)
 bool pass_memory(Job *job)
 {
     for (uint32_t i = 0; i < job->plan->programs.n; i++)
-        place_program(&job->plan->programs.at[i], job->scratch);
+        place_program(&job->plan->programs.at[i], job->options.unplaced, job->scratch);
     return true;
 }

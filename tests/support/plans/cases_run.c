@@ -26,7 +26,7 @@ static Plan *small_plan(const CaseResult *r, const Plan *parent, Diag *d)
         for (uint32_t i = 0; i < AXIS_NAMES; i++) config->axis_size[i] = 1;
         config->n_passes = 0;
     }
-    LowerOptions lower = {dtype_map_all(DT_f64), kernel_cpu_workspace, {0, 0}};
+    const LowerOptions lower = {.dtypes = dtype_map_all(DT_f64), .workspace = kernel_cpu_workspace};
     return plan_compile(config, &graph, &lower, NULL, r->arena, d);
 }
 

@@ -1,0 +1,69 @@
+/* The life of the process that evaluates a script: load, run, flatten the plan, ask the parent,
+ * trace the model, end. A script that is held open does the middle part many times. */
+#include <string.h>
+#include <unistd.h>
+
+#include "planner/front/child/child.h"
+
+void child_settle(Child *c)
+{
+    child_apply_sets(c);
+    child_named_runtime(c); /* --set runtime=NAME */
+    child_runtime_defaults(c);
+    child_flatten(c);
+    child_schedule_file(c);
+    child_ask(c);
+}
+
+void child_model(Child *c)
+{
+    child_schedule_call(c);
+    child_trace(c);
+}
+
+/* Loads and runs the script. A script that is held open then waits for requests. Any other sends
+ * its configuration and its model in the same protected call. */
+static int evaluate(lua_State *L)
+{
+    Child *c = child_of(L);
+    child_open_library(c);
+    child_open_require(c);
+    child_open_plan(c);
+    if (c->code != NULL)
+        child_load_text(c, &(Source){.name = c->script, .text = c->code, .n = strlen(c->code)});
+    else
+        child_load_file(c, c->script);
+    lua_call(L, 0, 1);
+    Place place;
+    const char *kind = child_kind(L, -1, &place);
+    if (kind == NULL || strcmp(kind, "plan") != 0)
+        child_raise(L, "no-plan", (Place){1, 0}, "end the script with `return plan { ... }`",
+                    "the script returns %s, not a plan",
+                    kind != NULL ? kind : luaL_typename(L, -1));
+    child_default_cluster(c);
+    child_named_runtime(c);
+    if (c->held) {
+        child_keep_plan(c);
+        return 0;
+    }
+    child_settle(c);
+    child_model(c);
+    return 0;
+}
+
+_Noreturn void child_run(Child *c)
+{
+    lua_State *L = lua_newstate(child_allocate, c);
+    if (L == NULL) _exit(1);
+    c->L = L;
+    memcpy(lua_getextraspace(L), &c, sizeof(Child *));
+    /* scripts are short, so collect rarely; at the memory cap Lua collects anyway */
+    lua_gc(L, LUA_GCINC, 800, 0, 0);
+    child_open_errors(L);
+    child_limit(c);
+    lua_pushcfunction(L, child_on_error);
+    lua_pushcfunction(L, evaluate);
+    const int status = lua_pcall(L, 0, 0, 1);
+    if (c->held && status == LUA_OK && c->fired == 0) child_serve(c);
+    _exit(child_finish(c, status) ? 0 : 1);
+}

@@ -1,0 +1,67 @@
+/* Reads a cluster of the library by its name: through the smallest plan that names it. */
+#include <dirent.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "planner/front/parent.h"
+
+static const char *nearest_cluster(const char *name, Arena *arena)
+{
+    DIR *dir = opendir(arena_print(arena, "%s/clusters", front_scripts_dir()));
+    if (dir == NULL) return NULL;
+    const char *names[64];
+    size_t n = 0;
+    for (const struct dirent *e = readdir(dir); e != NULL && n < 64; e = readdir(dir)) {
+        size_t length = strlen(e->d_name);
+        if (length > 4 && strcmp(e->d_name + length - 4, ".lua") == 0)
+            names[n++] = arena_copy(arena, e->d_name, length - 4);
+    }
+    closedir(dir);
+    return str_nearest(name, names, n);
+}
+
+/* A configuration with nothing but a cluster of the library. */
+bool front_read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *config, Diag *d)
+{
+    const char *file = arena_print(arena, "%s/clusters/%s.lua", front_scripts_dir(), name);
+    bool fine = name[0] != 0 && strlen(name) < 64 &&
+                strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(name);
+    if (!fine || access(file, R_OK) != 0) {
+        diag_error(d, FAULT_usage, "unknown-cluster", (Loc){NULL, 0}, "there is no cluster '%.64s'",
+                   name);
+        /* Some scripts of that folder are only parts of clusters, so a proposal must load. */
+        const char *near = nearest_cluster(name, arena);
+        Diag unseen = diag_in(arena);
+        Cluster other;
+        if (near != NULL && front_cluster(near, nodes, arena, &other, &unseen))
+            diag_hint(d, "did you mean '%s'?", near);
+        else
+            diag_hint(d, "clusters lie in %s/clusters", front_scripts_dir());
+        return false;
+    }
+    /* The smallest plan possible, on one device, only to read the cluster. */
+    const char *code = arena_print(
+        arena,
+        "local nn = require 'tandem.nn'\n"
+        "local c = require 'clusters.%s' { nodes = %u }\n"
+        "local shards = c.nodes * c.devices_per_node\n"
+        "local e = nn.embedding(2, 2)\n"
+        "return plan { cluster = c, batch = { seq = 1 }, mesh = { dp_shard = shards > 0 and "
+        "shards or 1 },\n"
+        "precision = { compute = 'fp32' }, model = nn.module { e = e,\n"
+        "forward = function(m, x, y) return nn.cross_entropy(m.e(x), y) end } }\n",
+        name, nodes);
+    Graph graph;
+    memset(config, 0, sizeof *config);
+    memset(&graph, 0, sizeof graph);
+    return front_load_text(name, code, NULL, arena, config, &graph, d);
+}
+
+bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *cluster, Diag *d)
+{
+    Config config;
+    memset(&config, 0, sizeof config);
+    bool loaded = front_read_cluster(name, nodes, arena, &config, d);
+    *cluster = config.cluster;
+    return loaded;
+}

@@ -1,0 +1,227 @@
+/* The parent's side of a script that is held open: one process for many settings, and one trace for
+ * each distinct model. */
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "planner/front/parent.h"
+
+/* All that a trace and its graph depend on, besides the script. */
+typedef struct TraceKey {
+    int64_t batch, seq, channels, targets, height, width, global_batch;
+    int64_t group;
+    DType compute, param, reduce;
+    uint32_t init;
+    Denominator denominator;
+} TraceKey;
+
+typedef struct KeptTrace {
+    TraceKey key;
+    const char *model; /* the settings of the model's config */
+    Graph graph;
+    bool complete;
+} KeptTrace;
+
+struct Traces {
+    Arena *arena;
+    LIST(KeptTrace *) list;
+    LIST(const char *) files; /* names of sources, each once */
+    const char *model;        /* those settings, of the request under way */
+};
+
+typedef struct NamedCluster {
+    const char *name;
+    uint32_t nodes;
+    Config *config;
+} NamedCluster;
+
+struct FrontScript {
+    const char *path, *code;
+    double cpu_s;
+    Script script;
+    Traces traces;
+    LIST(NamedCluster) clusters;
+};
+
+static TraceKey key_of(const Config *c, const Draft *draft)
+{
+    TraceKey key;
+    memset(&key, 0, sizeof key);
+    key.batch = c->micro_batch * config_data_ranks(c);
+    key.seq = c->seq;
+    key.channels = c->channels, key.targets = c->targets;
+    key.height = c->height, key.width = c->width;
+    key.global_batch = c->global_batch;
+    key.group = c->group;
+    key.compute = c->compute, key.param = c->param, key.reduce = c->reduce;
+    key.init = draft->init;
+    key.denominator = c->denominator;
+    return key;
+}
+
+bool traces_find(Traces *traces, const Draft *draft, bool shares, Rebuild *b)
+{
+    const Config *c = &draft->config;
+    for (uint32_t i = 0; i < c->n_passes; i++)
+        if (c->passes[i].name == PASS_pp && c->passes[i].pp.is_own) shares = false;
+    if (!shares) return false;
+    const TraceKey key = key_of(c, draft);
+    for (uint32_t i = 0; i < traces->list.n; i++) {
+        const KeptTrace *t = traces->list.at[i];
+        if (!t->complete || memcmp(&t->key, &key, sizeof key) != 0) continue;
+        if (strcmp(t->model, traces->model) != 0) continue;
+        *b->graph = t->graph;
+        b->known = true;
+        return true;
+    }
+    b->kept = arena_alloc(traces->arena, sizeof *b->kept);
+    b->kept->key = key;
+    b->kept->model = arena_dup(traces->arena, traces->model);
+    b->arena = traces->arena;
+    graph_init(b->graph, b->arena);
+    return false;
+}
+
+/* Returns the same name in memory that outlives the request. */
+static const char *kept_name(Traces *traces, const char *name)
+{
+    if (name == NULL) return NULL;
+    for (uint32_t i = traces->files.n; i > 0; i--) {
+        const char *known = traces->files.at[i - 1];
+        if (known == name || strcmp(known, name) == 0) return known;
+    }
+    const char *own = arena_dup(traces->arena, name);
+    list_push(traces->arena, &traces->files, own);
+    return own;
+}
+
+/* Keeps a graph that was just built, for requests to come. */
+static void keep(Traces *traces, Rebuild *b)
+{
+    Graph *g = b->graph;
+    for (TensorId i = 1; i < g->tensors.n; i++)
+        g->tensors.at[i].loc.file = kept_name(traces, g->tensors.at[i].loc.file);
+    for (NodeId i = 1; i < g->nodes.n; i++)
+        g->nodes.at[i].loc.file = kept_name(traces, g->nodes.at[i].loc.file);
+    for (ModuleId i = 1; i < g->modules.n; i++)
+        g->modules.at[i].loc.file = kept_name(traces, g->modules.at[i].loc.file);
+    b->kept->graph = *g;
+    b->kept->complete = true;
+    list_push(traces->arena, &traces->list, b->kept);
+}
+
+FrontScript *front_open(const char *path, const char *code, double cpu_seconds, Arena *arena)
+{
+    FrontScript *s = arena_alloc(arena, sizeof *s);
+    s->path = arena_dup(arena, path);
+    s->code = code;
+    s->cpu_s = cpu_seconds;
+    s->script.pid = -1;
+    s->traces.arena = arena;
+    return s;
+}
+
+void front_close(FrontScript *s)
+{
+    if (s == NULL || s->script.pid < 0) return;
+    close(s->script.fd);
+    close(s->script.words);
+    channel_free(&s->script.channel);
+    kill(s->script.pid, SIGKILL); /* it holds nothing of ours */
+    while (waitpid(s->script.pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    s->script.pid = -1;
+}
+
+/* The cluster that replaces the script's, read once. */
+static const Config *named_cluster(FrontScript *s, const FrontOptions *o, Diag *d)
+{
+    const uint32_t nodes = o->nodes > 0 ? o->nodes : 1;
+    for (uint32_t i = 0; i < s->clusters.n; i++) {
+        const NamedCluster *c = &s->clusters.at[i];
+        if (c->nodes == nodes && strcmp(c->name, o->cluster) == 0) return c->config;
+    }
+    Arena *arena = s->traces.arena;
+    NamedCluster c = {arena_dup(arena, o->cluster), nodes, arena_alloc(arena, sizeof *c.config)};
+    if (!front_read_cluster(o->cluster, nodes, arena, c.config, d)) return NULL;
+    list_push(arena, &s->clusters, c);
+    return c.config;
+}
+
+static void send_request(const Script *s, const FrontOptions *o, Arena *arena)
+{
+    StreamWriter w = {.bytes = str_in(arena)};
+    put_u32(&w, o->n_set);
+    for (uint32_t i = 0; i < o->n_set; i++) put_text(&w, o->set[i], strlen(o->set[i]));
+    writer_send(&w, s->fd);
+}
+
+/* The settings of the model's config, one a line. */
+static const char *model_settings(const FrontOptions *o, Arena *arena)
+{
+    Str text = str_in(arena);
+    for (uint32_t i = 0; i < o->n_set; i++)
+        if (strncmp(o->set[i], "model", 5) == 0) str_print(&text, "%s\n", o->set[i]);
+    return str_text(&text);
+}
+
+/* Asks the script, which is started if it is not there. */
+static bool ask(FrontScript *s, const FrontOptions *o, Draft *draft, Rebuild *b)
+{
+    Script *script = &s->script;
+    if (script->pid < 0) {
+        *script = (Script){.pid = -1, .traces = &s->traces};
+        FrontOptions own = {.cpu_seconds = s->cpu_s};
+        if (!script_start(script, s->path, s->code, &own, true, draft->d)) return false;
+    }
+    script->done = script->ended = false;
+    script->status = 0;
+    script->channel.total = 0;
+    s->traces.model = model_settings(o, draft->arena);
+    send_request(script, o, draft->arena); /* if it ended before this request, it has said why */
+    return script_listen(script, draft, b, false);
+}
+
+static bool load(FrontScript *s, const FrontOptions *o, Draft *draft, Graph *graph)
+{
+    if (!front_sets_are_fine(o, draft->d)) return false;
+    graph_init(graph, draft->arena);
+    draft->config.file = s->path;
+    const Config *named = NULL;
+    if (o->cluster != NULL) {
+        named = named_cluster(s, o, draft->d);
+        if (named == NULL) return false;
+        draft->named = &named->cluster;
+        draft->named_nodes = o->nodes;
+    }
+    Rebuild b = {.graph = graph, .draft = draft, .arena = draft->arena};
+    const uint32_t n_before = draft->d->items.n;
+    const bool heard = ask(s, o, draft, &b);
+    for (uint32_t i = 0; named != NULL && i < named->scripts.n; i++)
+        list_push(draft->arena, &draft->config.scripts, named->scripts.at[i]);
+    if (!heard) return false;
+    if (b.known) return true;
+    b.varied = false;
+    if (!rebuild_finish(&b, draft->d))
+        return diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){s->path, 0},
+                          "the script's model is not complete");
+    /* A trace with warnings is not kept: the next one says them again. */
+    if (b.kept != NULL && draft->d->items.n == n_before) keep(&s->traces, &b);
+    return draft->d->n_errors == 0;
+}
+
+bool front_load_held(FrontScript *s, const FrontOptions *options, Arena *arena, Config *config,
+                     Graph *graph, Diag *d)
+{
+    assert(!options->shrink);
+    Draft *draft = arena_alloc(arena, sizeof *draft);
+    *draft = draft_new(arena, d);
+    const uint32_t before = d->n_errors;
+    load(s, options, draft, graph);
+    *config = draft->config;
+    return d->n_errors == before;
+}

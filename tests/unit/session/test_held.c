@@ -1,0 +1,224 @@
+/* A script that is held open gives the same plans and messages as one that is run anew for each
+ * load. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "session/session.h"
+#include "tests/support/command.h"
+
+enum { MOST_SETS = 4 };
+typedef struct Case {
+    const char *set[MOST_SETS];
+} Case;
+
+static uint32_t n_sets(const Case *c)
+{
+    uint32_t n = 0;
+    while (n < MOST_SETS && c->set[n] != NULL) n++;
+    return n;
+}
+
+/* The plan's id and scripts, every message, and the lines of the script that nodes name. */
+static const char *answer(const char *path, const Case *c, FrontScript *script, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    Recipe recipe = {.head = ""};
+    const PlanOptions o = {.set = c->set,
+                           .n_set = n_sets(c),
+                           .script = script,
+                           .unproven = true,
+                           .cpu_seconds = .4,
+                           .made_of = &recipe};
+    PlanFile *file = session_load(path, &o, arena, &d);
+    Str out = str_in(arena);
+    if (file != NULL) session_identify(file);
+    str_print(&out, "%s\n%s", file != NULL ? hash_hex(arena, file->id) : "refused",
+              store_script_list(&recipe, arena));
+    for (uint32_t i = 0; i < d.items.n; i++) {
+        const Diagnostic *item = &d.items.at[i];
+        str_print(&out, "%s:%u %s %s %s\n", item->loc.file != NULL ? item->loc.file : "",
+                  item->loc.line, item->rule, item->text, item->hint != NULL ? item->hint : "");
+    }
+    for (NodeId i = 1; file != NULL && i < file->plan->graph.nodes.n; i++) {
+        const Loc loc = file->plan->graph.nodes.at[i].loc;
+        str_print(&out, "%s:%u\n", loc.file != NULL ? loc.file : "", loc.line);
+    }
+    return str_text(&out);
+}
+
+/* Loads the cases one after the other, so that each could leave something to the next. */
+static void compare(const char *path, const Case *cases, uint32_t n)
+{
+    Arena *kept = arena_new(), *arena = arena_new();
+    FrontScript *script = front_open(path, NULL, .4, kept);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *anew = answer(path, &cases[i], NULL, arena);
+        assert_string_equal(answer(path, &cases[i], script, arena), anew);
+        arena_reset(arena);
+    }
+    front_close(script);
+    arena_free(arena);
+    arena_free(kept);
+}
+
+#define COMPARE(path, cases) compare(path, cases, sizeof(cases) / sizeof *(cases))
+
+static void test_settings(void **state)
+{
+    (void)state;
+    static const Case cases[] = {{{NULL}},
+                                 {{"mesh.tp=4", "mesh.dp_shard=4"}},
+                                 {{"parallel.ac=none"}},
+                                 {{NULL}},
+                                 {{"batch.micro=2"}},
+                                 {{"runtime=torchtitan"}},
+                                 {{"parallel.zero.strategy=optim"}},
+                                 {{"model.layers=2"}},
+                                 {{"model.layers=2", "batch.micro=2"}},
+                                 {{"runtime=automodel", "batch.micro=2"}},
+                                 {{"mesh.tp=3"}},
+                                 {{"mesh.nothing=3"}},
+                                 {{"runtime=nothing"}},
+                                 {{"precision.compute=fp32"}},
+                                 {{"optimizer.clip_norm=0"}},
+                                 {{"batch.global=128"}},
+                                 {{"batch.seq=1024"}},
+                                 {{NULL}}};
+    COMPARE(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", cases);
+}
+
+static void test_other_plans(void **state)
+{
+    (void)state;
+    static const Case cases[] = {{{NULL}}, {{"batch.micro=2"}}, {{"parallel.ac=full"}}, {{NULL}}};
+    COMPARE(TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua", cases);
+    COMPARE(TANDEM_SOURCE_DIR "/scripts/plans/wxformer_domain.lua", cases);
+    COMPARE(TANDEM_SOURCE_DIR "/scripts/plans/automodel_llama3_8b.lua", cases);
+}
+
+static const char model_code[] =
+    "local nn = require 'tandem.nn'\n"
+    "local n, batch = 0, { seq = 8, global = 4 }\n"
+    "local function build()\n"
+    "  n = n + 1\n"
+    "  if batch.loops then while true do end end\n"
+    "  return nn.module { e = nn.embedding(16 * n, batch.wide or 8),\n"
+    "    h = nn.linear(batch.wide or 8, 16),\n"
+    "    forward = function(m, x, y) return nn.cross_entropy(m.h(m.e(x)), y) end }\n"
+    "end\n"
+    "return plan { batch = batch, precision = { compute = 'fp32' }, mesh = { dp_shard = 1 },\n"
+    "  model = { config = {}, build = build } }\n";
+
+/* The model counts its own calls, and reads the plan's table. */
+static void test_model_that_sees_the_plan(void **state)
+{
+    (void)state;
+    static const Case cases[] = {{{NULL}},
+                                 {{"batch.micro=2"}},
+                                 {{"batch.wide=32"}},
+                                 {{"batch.loops=true"}},
+                                 {{"batch.micro=4"}},
+                                 {{NULL}}};
+    command_write_file("sees.lua", model_code);
+    COMPARE("sees.lua", cases);
+}
+
+static const char broken_code[] = "local nn = require 'tandem.nn'\nerror 'no plan today'\n";
+static const char endless_code[] = "while true do end\n";
+
+static void test_scripts_that_fail(void **state)
+{
+    (void)state;
+    static const Case cases[] = {{{NULL}}, {{"batch.micro=2"}}};
+    command_write_file("broken.lua", broken_code);
+    command_write_file("endless.lua", endless_code);
+    COMPARE("broken.lua", cases);
+    compare("endless.lua", cases, 1);
+    COMPARE("there_is_none.lua", cases);
+}
+
+static const Tensor *first_tensor(FrontScript *script, const char *set, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    Config config;
+    Graph graph;
+    const FrontOptions o = {.set = &set, .n_set = set != NULL};
+    assert_true(front_load_held(script, &o, arena, &config, &graph, &d));
+    return graph.tensors.at;
+}
+
+/* Settings that a model cannot see share its graph. */
+static void test_one_trace(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    FrontScript *script =
+        front_open(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", NULL, 0, arena);
+    const Tensor *first = first_tensor(script, NULL, arena);
+    assert_ptr_equal(first_tensor(script, "parallel.ac=full", arena), first);
+    assert_ptr_equal(first_tensor(script, "runtime=automodel", arena), first);
+    assert_ptr_equal(first_tensor(script, "optimizer.lr=1", arena), first);
+    const Tensor *other = first_tensor(script, "batch.micro=2", arena);
+    assert_ptr_not_equal(other, first);
+    assert_ptr_not_equal(first_tensor(script, "model.layers=2", arena), first);
+    assert_ptr_not_equal(first_tensor(script, "precision.compute=fp32", arena), first);
+    assert_ptr_equal(first_tensor(script, "batch.micro=2", arena), other);
+    front_close(script);
+    command_write_file("sees.lua", model_code);
+    script = front_open("sees.lua", NULL, 0, arena);
+    first = first_tensor(script, NULL, arena);
+    assert_ptr_not_equal(first_tensor(script, NULL, arena), first);
+    front_close(script);
+    arena_free(arena);
+}
+
+static const Case shipped_sets[] = {{{"runtime=torchtitan"}}, {{"runtime=automodel"}}};
+
+/* session_same_program promises equal programs. */
+static void check_same(const char *path, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    const PlanOptions plain = {.unproven = true};
+    PlanFile *file = session_load(path, &plain, arena, &d);
+    assert_non_null(file);
+    session_identify(file);
+    for (uint32_t i = 0; i < 2; i++) {
+        const PlanOptions o = {.unproven = true, .set = shipped_sets[i].set, .n_set = 1};
+        PlanFile *other = session_load(path, &o, arena, &d);
+        assert_non_null(other);
+        session_identify(other);
+        const bool equal = memcmp(&file->id, &other->id, sizeof file->id) == 0;
+        if (session_same_program(&file->config, &other->config)) assert_true(equal);
+        if (i == 1) assert_true(equal);
+    }
+}
+
+static void test_same_program(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"llama3_8b", "llama3_70b_pp", "mixtral_8x7b"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        Arena *arena = arena_new();
+        check_same(arena_print(arena, TANDEM_SOURCE_DIR "/scripts/plans/%s.lua", names[i]), arena);
+        arena_free(arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_other_plans),
+        cmocka_unit_test(test_model_that_sees_the_plan),
+        cmocka_unit_test(test_scripts_that_fail),
+        cmocka_unit_test(test_one_trace),
+        cmocka_unit_test(test_same_program),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
