@@ -126,14 +126,14 @@ static void memory_at_the_peak(void **state)
     assert_int_equal(curve.at[5][CATEGORY_gathered], 0);
     Cluster cluster = {.device = {.memory_bytes = 3000, .reserved_bytes = 900}};
     SimReport report = {0};
-    report_memory(plan, &cluster, NULL, arena, &report);
+    report_memory(plan, &cluster, &(SimOptions){0}, arena, &report);
     assert_int_equal(report.peak_bytes, 2050);
     assert_int_equal(report.total_bytes, 2950);
     assert_int_equal(report.memory[CATEGORY_activation], 300);
     assert_int_equal(report.memory_holes, 2050 - 1350);
     assert_true(report.fits);
     cluster.device.reserved_bytes = 951;
-    report_memory(plan, &cluster, NULL, arena, &report);
+    report_memory(plan, &cluster, &(SimOptions){0}, arena, &report);
     assert_false(report.fits);
     arena_free(arena);
 }
