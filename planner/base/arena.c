@@ -1,10 +1,12 @@
 /* Arenas: a chain of blocks filled from the front. A block that is used again after a reset is
- * zeroed only up to the highest byte ever written. Under AddressSanitizer, all bytes that are not
- * handed out are poisoned, with a gap behind each allocation. It therefore finds overruns as it
- * does with malloc. */
+ * zeroed only up to the highest byte ever written. Freed blocks wait in a pool for the next arena,
+ * because the kernel takes longer to map a fresh page than a program takes to fill it. Under
+ * AddressSanitizer, all bytes that are not handed out are poisoned, with a gap behind each
+ * allocation. It therefore finds overruns as it does with malloc. There the pool stays empty. */
 #include "planner/base/arena.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdalign.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -16,7 +18,7 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
-enum { GAP = 16 };
+enum { GAP = 16, POOLS_BLOCKS = 0 };
 static void hide(const void *at, size_t bytes)
 {
     ASAN_POISON_MEMORY_REGION(at, bytes);
@@ -26,7 +28,7 @@ static void show(const void *at, size_t bytes)
     ASAN_UNPOISON_MEMORY_REGION(at, bytes);
 }
 #else
-enum { GAP = 0 };
+enum { GAP = 0, POOLS_BLOCKS = 1 };
 static void hide(const void *at, size_t bytes)
 {
     (void)at, (void)bytes;
@@ -61,6 +63,66 @@ static _Noreturn void full(Arena *arena)
     abort();
 }
 
+/* ---- the pool of blocks, one list for each size ---- */
+
+enum { SIZES = 11, MOST_POOLED = 256 << 20 };
+static_assert(FIRST_BLOCK << (SIZES - 1) == LARGEST_STEP, "one list for each size of block");
+static struct {
+    pthread_mutex_t lock;
+    Block *free[SIZES];
+    size_t bytes;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Returns the list for blocks of this size; SIZES: they are not pooled. */
+static int pool_index(size_t size)
+{
+    for (int i = 0; POOLS_BLOCKS && i < SIZES; i++)
+        if (size + sizeof(Block) == (size_t)FIRST_BLOCK << i) return i;
+    return SIZES;
+}
+
+/* Returns a block with `size` bytes of data, of which those beyond `dirty` are zero; NULL: out of
+ * memory. */
+static Block *block_get(size_t size)
+{
+    const int index = pool_index(size);
+    Block *block = NULL;
+    if (index < SIZES) {
+        pthread_mutex_lock(&pool.lock);
+        block = pool.free[index];
+        if (block != NULL) {
+            pool.free[index] = block->next;
+            pool.bytes -= size;
+        }
+        pthread_mutex_unlock(&pool.lock);
+    }
+    if (block != NULL) return block;
+    block = calloc(1, sizeof *block + size);
+    if (block != NULL) block->size = size;
+    return block;
+}
+
+static void block_free(Block *block)
+{
+    const int index = pool_index(block->size);
+    if (index < SIZES) {
+        pthread_mutex_lock(&pool.lock);
+        const bool keeps = pool.bytes + block->size <= MOST_POOLED;
+        if (keeps) {
+            if (block->used > block->dirty) block->dirty = block->used;
+            block->used = 0;
+            block->next = pool.free[index];
+            pool.free[index] = block;
+            pool.bytes += block->size;
+        }
+        pthread_mutex_unlock(&pool.lock);
+        if (keeps) return;
+    }
+    free(block);
+}
+
+/* ---- arenas ---- */
+
 Arena *arena_new(void)
 {
     Arena *arena = calloc(1, sizeof *arena);
@@ -75,7 +137,7 @@ void arena_free(Arena *arena)
     for (Block *block = arena->first, *next; block != NULL; block = next) {
         next = block->next;
         show(block->data, block->size);
-        free(block);
+        block_free(block);
     }
     free(arena);
 }
@@ -113,14 +175,13 @@ static void next_block(Arena *arena, size_t room)
         arena->now = next;
         return;
     }
-    size_t size = arena->next_size;
+    size_t size = arena->next_size - sizeof(Block);
     if (size < room)
         size = room;
     else if (arena->next_size < LARGEST_STEP)
         arena->next_size *= 2;
-    Block *block = calloc(1, sizeof *block + size);
+    Block *block = block_get(size);
     if (block == NULL) full(arena);
-    block->size = size;
     block->next = next;
     hide(block->data, size);
     if (now != NULL)

@@ -45,6 +45,7 @@ static struct {
     char name[OP_COUNT][MAX_TEXT], signature[OP_COUNT][MAX_TEXT]; /* of derived ops */
 } table;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+const OpInfo *op_rows;
 
 static OpKind find_name(const char *name, size_t n)
 {
@@ -177,16 +178,16 @@ static void build(void)
     }
 }
 
-const OpInfo *op_info(OpKind op)
+const OpInfo *op_rows_build(void)
 {
     pthread_once(&once, build);
-    assert((int)op >= 0 && op < OP_COUNT);
-    return &table.info[op];
+    __atomic_store_n(&op_rows, table.info, __ATOMIC_RELEASE);
+    return table.info;
 }
 
 OpKind op_find(const char *name)
 {
-    pthread_once(&once, build);
+    op_rows_build();
     return find_name(name, strlen(name));
 }
 

@@ -11,6 +11,8 @@
 #ifndef TANDEM_IR_OP_H
 #define TANDEM_IR_OP_H
 
+#include <assert.h>
+
 #include "planner/base/diag.h"
 #include "planner/ir/layout/layout.h"
 
@@ -131,9 +133,18 @@ typedef struct OpInfo {
                      they already are */
 } OpInfo;
 
-/* The table row of `op`, built once from ops.def; a malformed row is a bug and aborts. For
- * OP_none all fields are 0. */
-const OpInfo *op_info(OpKind op);
+/* The table's rows; NULL until op_rows_build has built them from ops.def. A malformed row is a bug
+ * and aborts. */
+extern const OpInfo *op_rows;
+const OpInfo *op_rows_build(void);
+/* The table row of `op`. For OP_none all fields are 0. Inline, because every walk over a program
+ * asks it of every instruction. */
+static inline const OpInfo *op_info(OpKind op)
+{
+    const OpInfo *rows = __atomic_load_n(&op_rows, __ATOMIC_ACQUIRE);
+    assert((int)op >= 0 && op < OP_COUNT);
+    return (rows != NULL ? rows : op_rows_build()) + op;
+}
 /* True for the local ops that add or remove the halo of a split dimension. */
 static inline bool op_is_halo(OpKind op)
 {

@@ -330,6 +330,10 @@ bool pass_lower(Job *job)
         l.p->stage = r;
         lower_program(&l);
         first.emit.match = l.emit.match;
+        first.value.arg_layouts = l.value.arg_layouts;
+        first.value.arg_first = l.value.arg_first;
+        first.value.around = l.value.around;
+        first.value.workspace = l.value.workspace;
     }
     plan->n_match = first.emit.match;
     plan->program_of = arena_array(job->arena, plan->mesh.n_ranks, sizeof *plan->program_of);

@@ -120,7 +120,10 @@ typedef struct Units {
     bool *takes_turns; /* [unit]: uses the two pairs of buffers below; NULL: no unit does */
     Turns turns_weights, turns_grads;
     NodeId *last_forward, *last_backward; /* [unit]: the last nodes that read its weights */
-    bool *is_last;                        /* [unit]: it is the last block of its stage */
+    /* sharded units whose last reader is this node, in order: [node] the first one, [unit] the
+       next; 0: end */
+    UnitId *forward_ends, *next_forward_end, *backward_ends, *next_backward_end;
+    bool *is_last;     /* [unit]: it is the last block of its stage */
     bool *sums_pieces; /* [unit]: some of its gradients are sums over pieces of the tokens */
     bool *is_mixed;    /* [unit]: gradients of several micro-batches arrive interleaved */
     LIST(UnitUse) uses;

@@ -45,6 +45,11 @@ static uint64_t find_workspace(const Lower *l, NodeId id)
 void lower_find_layouts(Lower *l)
 {
     uint32_t n_args = 0;
+    if (l->value.arg_first) { /* another stage's program has found them for the whole graph */
+        for (NodeId id = 1; id < l->g->nodes.n && l->job->options.workspace; id++)
+            l->value.workspace[id] = find_workspace(l, id);
+        return;
+    }
     l->value.arg_first = arena_array(l->scratch, l->g->nodes.n, sizeof *l->value.arg_first);
     l->value.workspace = arena_array(l->scratch, l->g->nodes.n, sizeof *l->value.workspace);
     for (NodeId id = 1; id < l->g->nodes.n; id++) {
@@ -168,6 +173,24 @@ static void find_last_readers(Lower *l)
     }
 }
 
+/* Lists the units that end with each node, so that a node need not ask all units. */
+static void list_ends(Lower *l)
+{
+    const uint32_t n_nodes = l->g->nodes.n, n_units = l->g->units.n;
+    l->unit.forward_ends = arena_array(l->scratch, n_nodes, sizeof(UnitId));
+    l->unit.backward_ends = arena_array(l->scratch, n_nodes, sizeof(UnitId));
+    l->unit.next_forward_end = arena_array(l->scratch, n_units, sizeof(UnitId));
+    l->unit.next_backward_end = arena_array(l->scratch, n_units, sizeof(UnitId));
+    for (UnitId u = n_units; u-- > 1;) {
+        if (!l->g->units.at[u].shard) continue;
+        UnitId *forward = &l->unit.forward_ends[l->unit.last_forward[u]];
+        UnitId *backward = &l->unit.backward_ends[l->unit.last_backward[u]];
+        l->unit.next_forward_end[u] = *forward;
+        l->unit.next_backward_end[u] = *backward;
+        *forward = *backward = u;
+    }
+}
+
 static uint32_t stage_of(const Lower *l, UnitId u)
 {
     TensorId first = l->g->units.at[u].params.at[0];
@@ -243,6 +266,7 @@ void lower_plan_uses(Lower *l)
     const Actions *actions = &l->job->schedule->of[l->stage.rank];
     bool *resident = arena_array(l->scratch, l->g->units.n, sizeof *resident);
     find_last_readers(l);
+    list_ends(l);
     find_last_blocks(l);
     for (uint32_t i = 0; i < actions->n; i++)
         if (actions->at[i].kind != ACTION_W) plan_action(l, &actions->at[i], resident);

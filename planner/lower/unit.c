@@ -221,18 +221,23 @@ static void release(Lower *l, UnitId u, bool keep)
         gather(l, u, l->unit.uses.at[l->unit.next_use].backward);
 }
 
+/* Its backward pass, if it has one, runs in the same action. */
+static bool ends_in_forward(const Lower *l, UnitId u)
+{
+    const bool at_all = !l->unit.last_backward[u] && !l->job->resident;
+    return at_all || !lower_stays_gathered(l, u);
+}
+
 void lower_after_node(Lower *l, NodeId n)
 {
-    bool forward = n <= l->g->n_forward || l->g->nodes.at[n].tile;
-    for (UnitId u = 1; u < l->g->units.n; u++) {
-        if (!l->g->units.at[u].shard) continue;
-        bool at_all = !l->unit.last_backward[u] &&
-                      !l->job->resident; /* its backward pass ran in the same action */
-        if (forward && l->unit.last_forward[u] == n && (at_all || !lower_stays_gathered(l, u)))
-            release(l, u, l->unit.last_backward[u] != 0);
-        /* a unit gathered ahead but not begun is for the next micro-batch (an embedding's backward
-         * reads no weights) */
-        bool ends = !forward && l->unit.last_backward[u] == n && l->unit.of[u].begun;
-        if (ends && !l->job->resident) release(l, u, false);
+    if (n <= l->g->n_forward || l->g->nodes.at[n].tile) {
+        for (UnitId u = l->unit.forward_ends[n]; u; u = l->unit.next_forward_end[u])
+            if (ends_in_forward(l, u)) release(l, u, l->unit.last_backward[u] != 0);
+        return;
     }
+    if (l->job->resident) return;
+    /* a unit gathered ahead but not begun is for the next micro-batch (an embedding's backward
+     * reads no weights) */
+    for (UnitId u = l->unit.backward_ends[n]; u; u = l->unit.next_backward_end[u])
+        if (l->unit.of[u].begun) release(l, u, false);
 }

@@ -36,12 +36,14 @@ static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMe
     uint32_t last = UINT32_MAX;
     m->n_nodes = *here = 0;
     m->n_ranks = mesh_size(&plan->mesh, m->axes);
+    const uint32_t own = devices_per_node == 0 ? 0 : rank / devices_per_node;
+    Rank member = mesh_group(&plan->mesh, rank, m->axes);
     for (uint32_t i = 0; i < m->n_ranks; i++) { /* members ascend */
-        uint32_t member = mesh_member(&plan->mesh, rank, m->axes, i);
         uint32_t node = devices_per_node == 0 ? 0 : member / devices_per_node;
         m->n_nodes += node != last;
         last = node;
-        *here += node == (devices_per_node == 0 ? 0 : rank / devices_per_node);
+        *here += node == own;
+        member = mesh_next(&plan->mesh, member, m->axes);
     }
 }
 
@@ -63,48 +65,63 @@ static void use_algorithm(GroupUse *use, const Plan *plan, const Cluster *cluste
     use->nvls |= strstr(choice.algorithm, "NVLS") != NULL;
 }
 
-/* Sizes that were computed before. A plan repeats few sizes in each layer and micro-batch. */
-typedef struct AskedSizes {
-    uint32_t n;
-    struct {
-        OpKind op;
-        uint64_t bytes;
-    } at[64];
-} AskedSizes;
+/* The communications of a program that differ. A plan repeats few of them in each layer and
+ * micro-batch, so one walk over the program finds them for all communicators. */
+typedef struct Demand {
+    OpKind op;
+    AxisSet axes;
+    Stream stream;
+    int32_t hop;
+    uint64_t bytes;
+} Demand;
+typedef LIST(Demand) Demands;
 
-static bool is_asked(AskedSizes *asked, OpKind op, uint64_t bytes)
+static bool same_demand(const Demand *a, const Demand *b)
 {
-    for (uint32_t i = 0; i < asked->n; i++)
-        if (asked->at[i].op == op && asked->at[i].bytes == bytes) return true;
-    if (asked->n == sizeof asked->at / sizeof *asked->at) return false; /* asked again each time */
-    asked->at[asked->n].op = op;
-    asked->at[asked->n++].bytes = bytes;
-    return false;
+    return a->bytes == b->bytes && a->op == b->op && a->axes == b->axes && a->stream == b->stream &&
+           a->hop == b->hop;
 }
 
-static void use_of(const Plan *plan, const Program *p, Rank rank, const Cluster *cluster,
+static void find_demands(const Plan *plan, const Program *p, Arena *arena, Demands *list)
+{
+    enum { RECENT = 256 };
+    uint32_t recent[RECENT] = {0}; /* [hash]: 1 + the newest demand with this hash */
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = program_instr(p, pc);
+        if (op_info(in->op)->class_ != OP_CLASS_comm) continue;
+        const bool message = in->op == OP_send || in->op == OP_recv;
+        const Demand d = {in->op, in->axes, in->stream, in->hop,
+                          message ? 0 : plan_comm_bytes(plan, p, in)};
+        const uint64_t hash = (d.bytes ^ (uint64_t)d.op << 7 ^ d.axes ^ (uint64_t)d.stream << 17) *
+                              UINT64_C(0x9E3779B97F4A7C15);
+        uint32_t *known = &recent[hash >> 56];
+        if (*known && same_demand(&list->at[*known - 1], &d)) continue;
+        uint32_t i = 0;
+        while (i < list->n && !same_demand(&list->at[i], &d)) i++;
+        if (i == list->n) list_push(arena, list, d);
+        *known = i + 1;
+    }
+}
+
+static void use_of(const Plan *plan, const Demands *demands, Rank rank, const Cluster *cluster,
                    bool by_stream, const CommMemory *m, GroupUse *use)
 {
     uint32_t part = mesh_part(&plan->mesh, rank, m->axes);
-    AskedSizes asked = {.n = 0};
-    for (Pc pc = 1; pc < p->code.n; pc++) {
-        const Instr *in = program_instr(p, pc);
-        if (op_info(in->op)->class_ != OP_CLASS_comm || in->axes != m->axes) continue;
-        if (by_stream && in->stream != m->stream) continue;
-        if (in->op == OP_send || in->op == OP_recv) {
-            uint8_t *peers = in->op == OP_send ? use->to : use->from;
-            peers[mesh_hop(part, in->hop, m->n_ranks)] = 1;
-        } else if (in->op == OP_halo_exchange) {
+    for (uint32_t i = 0; i < demands->n; i++) {
+        const Demand *d = &demands->at[i];
+        if (d->axes != m->axes || (by_stream && d->stream != m->stream)) continue;
+        if (d->op == OP_send || d->op == OP_recv) {
+            uint8_t *peers = d->op == OP_send ? use->to : use->from;
+            peers[mesh_hop(part, d->hop, m->n_ranks)] = 1;
+        } else if (d->op == OP_halo_exchange) {
             const uint32_t next = (part + 1) % m->n_ranks;
             const uint32_t previous = (part + m->n_ranks - 1) % m->n_ranks;
             use->to[next] = use->to[previous] = use->from[next] = use->from[previous] = 1;
-        } else if (in->op == OP_all_to_all) {
+        } else if (d->op == OP_all_to_all) {
             memset(use->to, 1, m->n_ranks);
             memset(use->from, 1, m->n_ranks);
         } else {
-            const uint64_t bytes = plan_comm_bytes(plan, p, in);
-            if (!is_asked(&asked, in->op, bytes))
-                use_algorithm(use, plan, cluster, m, in->op, bytes);
+            use_algorithm(use, plan, cluster, m, d->op, d->bytes);
         }
     }
 }
@@ -118,7 +135,7 @@ static void count_messages(const Plan *plan, Rank rank, uint32_t devices_per_nod
     bool leaves = false, enters = false;
     while (channels < m->channels) channels *= 2;
     for (uint32_t i = 0; i < m->n_ranks; i++) {
-        if (i == part || (!use->to[i] && !use->from[i])) continue;
+        if ((!use->to[i] && !use->from[i]) || i == part) continue;
         Rank peer = mesh_member(&plan->mesh, rank, m->axes, i);
         m->n_peers++;
         if (devices_per_node != 0 && peer / devices_per_node != rank / devices_per_node) {
@@ -148,36 +165,32 @@ static void count_collectives(const Plan *plan, const Cluster *cluster, const Gr
     if (use->nvls) m->switch_bytes = switch_bytes * by_switch * (use->here < 32 ? use->here : 32);
 }
 
-static void collect(const Plan *plan, const Program *p, bool by_stream, Arena *arena,
+/* Adds a row for each communicator that these demands need. */
+static void collect(const Plan *plan, const Demands *demands, bool by_stream, Arena *arena,
                     CommMemories *list)
 {
-    for (Pc pc = 1; pc < p->code.n; pc++) {
-        const Instr *in = program_instr(p, pc);
-        if (op_info(in->op)->class_ != OP_CLASS_comm) continue;
-        if (mesh_size(&plan->mesh, in->axes) < 2) continue;
+    for (uint32_t k = 0; k < demands->n; k++) {
+        const Demand *d = &demands->at[k];
+        if (mesh_size(&plan->mesh, d->axes) < 2) continue;
         uint32_t i = 0;
         while (i < list->n &&
-               (list->at[i].axes != in->axes || (by_stream && list->at[i].stream != in->stream)))
+               (list->at[i].axes != d->axes || (by_stream && list->at[i].stream != d->stream)))
             i++;
         if (i == list->n)
-            list_push(arena, list, ((CommMemory){.axes = in->axes, .stream = in->stream}));
+            list_push(arena, list, ((CommMemory){.axes = d->axes, .stream = d->stream}));
     }
 }
 
-uint64_t comm_memory(const Plan *plan, uint32_t program, const Cluster *cluster,
-                     const Runtime *runtime, Arena *arena, CommMemories *list)
+/* `demands`: [program]; under another system's profile, only that of `program` is looked at. */
+static uint64_t bytes_of(const Plan *plan, uint32_t program, const Demands *demands,
+                         const Cluster *cluster, bool own, Arena *arena, CommMemories *list)
 {
-    *list = (CommMemories){NULL, 0, 0};
-    if (cluster->is_local || kernel_on_processor(&cluster->device)) return 0;
-    const bool own = runtime_is_own(runtime);
     const uint32_t devices = cluster->devices_per_node;
     Rank rank = 0;
     while (plan->program_of[rank] != program) rank++;
-    if (own)
-        for (uint32_t i = 0; i < plan->programs.n; i++)
-            collect(plan, &plan->programs.at[i], true, arena, list);
-    else
-        collect(plan, &plan->programs.at[program], false, arena, list);
+    *list = (CommMemories){NULL, 0, 0};
+    for (uint32_t i = 0; i < plan->programs.n; i++)
+        if (own || i == program) collect(plan, &demands[i], own, arena, list);
     /* the work queue of each communicator of all ranks */
     uint64_t bytes = own && plan->mesh.n_ranks > 1 ? NCCL_FIFO_BYTES : 0;
     for (uint32_t i = 0; i < list->n; i++) {
@@ -187,7 +200,7 @@ uint64_t comm_memory(const Plan *plan, uint32_t program, const Cluster *cluster,
         use.to = arena_array(arena, m->n_ranks, 1);
         use.from = arena_array(arena, m->n_ranks, 1);
         m->channels = nccl_settings_ctas(&plan->nccl, nccl_channels(cluster, m->n_nodes, use.here));
-        use_of(plan, &plan->programs.at[program], rank, cluster, own, m, &use);
+        use_of(plan, &demands[program], rank, cluster, own, m, &use);
         if (own) use_algorithm(&use, plan, cluster, m, OP_all_reduce, 4);
         count_messages(plan, rank, devices, &use, m);
         count_collectives(plan, cluster, &use, m);
@@ -198,14 +211,41 @@ uint64_t comm_memory(const Plan *plan, uint32_t program, const Cluster *cluster,
     return bytes;
 }
 
+static bool has_none(const Cluster *cluster)
+{
+    return cluster->is_local || kernel_on_processor(&cluster->device);
+}
+
+static Demands *demands_of(const Plan *plan, uint32_t from, uint32_t to, Arena *arena)
+{
+    Demands *demands = arena_array(arena, plan->programs.n, sizeof *demands);
+    for (uint32_t i = from; i < to; i++)
+        find_demands(plan, &plan->programs.at[i], arena, &demands[i]);
+    return demands;
+}
+
+uint64_t comm_memory(const Plan *plan, uint32_t program, const Cluster *cluster,
+                     const Runtime *runtime, Arena *arena, CommMemories *list)
+{
+    *list = (CommMemories){NULL, 0, 0};
+    if (has_none(cluster)) return 0;
+    const bool own = runtime_is_own(runtime);
+    const Demands *demands = own ? demands_of(plan, 0, plan->programs.n, arena)
+                                 : demands_of(plan, program, program + 1, arena);
+    return bytes_of(plan, program, demands, cluster, own, arena, list);
+}
+
 uint64_t comm_memory_most(const Plan *plan, const Cluster *cluster, const Runtime *runtime,
                           Arena *arena, CommMemories *list)
 {
     uint64_t most = 0;
     *list = (CommMemories){NULL, 0, 0};
+    if (has_none(cluster)) return 0;
+    const bool own = runtime_is_own(runtime);
+    const Demands *demands = demands_of(plan, 0, plan->programs.n, arena);
     for (uint32_t i = 0; i < plan->programs.n; i++) {
         CommMemories of_program;
-        uint64_t bytes = comm_memory(plan, i, cluster, runtime, arena, &of_program);
+        uint64_t bytes = bytes_of(plan, i, demands, cluster, own, arena, &of_program);
         if (bytes <= most) continue;
         most = bytes;
         *list = of_program;

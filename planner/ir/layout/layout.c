@@ -75,9 +75,12 @@ bool layout_equal(const Layout *a, const Layout *b)
 AxisSet layout_axes_split(const Layout *l, int d)
 {
     AxisSet set = 0;
-    for (uint32_t a = 0; a < MAX_AXES; a++)
-        if (layout_is_split(l->on[a]) && (d < 0 || layout_dim(l->on[a]) == d))
-            set = (AxisSet)(set | 1u << a);
+    uint64_t any[MAX_AXES / 8]; /* most layouts are whole on eight axes at a time */
+    memcpy(any, l->on, sizeof any);
+    for (uint32_t part = 0; part < MAX_AXES / 8; part++)
+        for (uint32_t a = 8 * part; any[part] != 0 && a < 8 * part + 8; a++)
+            if (layout_is_split(l->on[a]) && (d < 0 || layout_dim(l->on[a]) == d))
+                set = (AxisSet)(set | 1u << a);
     return set;
 }
 

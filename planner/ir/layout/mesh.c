@@ -105,6 +105,17 @@ Rank mesh_member(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i)
     return member;
 }
 
+Rank mesh_next(const Mesh *mesh, Rank member, AxisSet axes)
+{
+    for (uint32_t a = mesh->n_axes; a-- > 0;) {
+        if (!(axes >> a & 1)) continue;
+        const uint32_t at = mesh_coordinate(mesh, member, a), stride = mesh->axis[a].stride;
+        if (at + 1 < mesh->axis[a].size) return member + stride;
+        member -= at * stride;
+    }
+    return member;
+}
+
 const char *mesh_axes_text(Arena *arena, const Mesh *mesh, AxisSet axes)
 {
     Str s = str_in(arena);
