@@ -191,14 +191,83 @@ OpKind op_find(const char *name)
     return find_name(name, strlen(name));
 }
 
+/* ---- binding ---- */
+
+/* What was bound before. Equal layers bind one op to the same dimensions, after every pass. */
+typedef struct Bound {
+    OpKind op; /* OP_none: empty */
+    uint32_t n_in, n_out;
+    uint32_t n[MAX_ARGS];
+    int64_t dim[MAX_ARGS][MAX_DIMS];
+    Binding binding;
+} Bound;
+enum { BOUNDS = 128 };
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ hash >> 32;
+}
+
+static uint64_t mix_dims(uint64_t hash, const Dims *dims, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        hash = mix(hash, dims[i].n);
+        for (uint32_t d = 0; dims[i].at && d < dims[i].n; d++)
+            hash = mix(hash, (uint64_t)dims[i].at[d]);
+    }
+    return hash;
+}
+
+static bool has_dims(const Bound *bound, uint32_t first, const Dims *dims, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (bound->n[first + i] != dims[i].n ||
+            (dims[i].n && memcmp(bound->dim[first + i], dims[i].at, dims[i].n * sizeof(int64_t))))
+            return false;
+    return true;
+}
+
+static void keep_dims(Bound *bound, uint32_t first, const Dims *dims, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        bound->n[first + i] = dims[i].n;
+        if (dims[i].n) memcpy(bound->dim[first + i], dims[i].at, dims[i].n * sizeof(int64_t));
+    }
+}
+
+/* False if a bound entry could not hold these dimensions, or could not tell them apart. */
+static bool can_keep(const Dims *dims, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (dims[i].n > MAX_DIMS || !dims[i].at) return false;
+    return true;
+}
+
 bool op_bind(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t n_out, Binding *b,
              Loc loc, Diag *d)
 {
+    static _Thread_local Bound bounds[BOUNDS];
     const OpInfo *info = op_info(op);
     if (info->class_ != OP_CLASS_compute && info->class_ != OP_CLASS_contract)
         return d && diag_error(d, FAULT_input, "shape-mismatch", loc, "%s has no indices to bind",
                                info->name);
-    return sig_bind(&info->sig, info->name, info->signature, in, n_in, out, n_out, NULL, b, loc, d);
+    const bool keeps = n_in + n_out <= MAX_ARGS && can_keep(in, n_in) && can_keep(out, n_out);
+    uint64_t hash = mix_dims(mix(mix(1, (uint64_t)op), n_in), in, n_in);
+    hash = mix_dims(mix(hash, n_out), out, n_out);
+    Bound *bound = &bounds[hash % BOUNDS];
+    if (keeps && bound->op == op && bound->n_in == n_in && bound->n_out == n_out &&
+        has_dims(bound, 0, in, n_in) && has_dims(bound, n_in, out, n_out)) {
+        *b = bound->binding;
+        return true;
+    }
+    if (!sig_bind(&info->sig, info->name, info->signature, in, n_in, out, n_out, NULL, b, loc, d))
+        return false;
+    if (!keeps) return true;
+    *bound = (Bound){.op = op, .n_in = n_in, .n_out = n_out, .binding = *b};
+    keep_dims(bound, 0, in, n_in);
+    keep_dims(bound, n_in, out, n_out);
+    return true;
 }
 
 int op_output_dims(OpKind op, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS])

@@ -4,22 +4,27 @@
 
 #include "planner/ir/plan.h"
 
-/* For each stream, the newest pc that is known to have finished. */
+/* For each stream, the newest pc that is known to have finished. Entries behind the last stream
+ * stay 0: whole vectors of them are joined and compared without branches. */
+enum { CLOCK_ROOM = (STREAM_COUNT + 3) / 4 * 4 };
 typedef struct Clock {
-    Pc at[STREAM_COUNT];
+    Pc at[CLOCK_ROOM];
 } Clock;
 
 static inline void clock_join(Clock *into, const Clock *from)
 {
-    for (int s = 0; s < STREAM_COUNT; s++)
-        if (from->at[s] > into->at[s]) into->at[s] = from->at[s];
+    for (int s = 0; s < CLOCK_ROOM; s++) {
+        const int32_t a = (int32_t)into->at[s], b = (int32_t)from->at[s];
+        into->at[s] = (Pc)(a > b ? a : b);
+    }
 }
 
+/* A program has fewer than 2^31 instructions, so a difference is negative where `busy` is newer. */
 static inline bool clock_passed(const Clock *busy, const Clock *now)
 {
-    for (int s = 0; s < STREAM_COUNT; s++)
-        if (busy->at[s] > now->at[s]) return false;
-    return true;
+    int32_t late = 0;
+    for (int s = 0; s < CLOCK_ROOM; s++) late |= (int32_t)(now->at[s] - busy->at[s]);
+    return late >= 0;
 }
 
 #endif

@@ -40,6 +40,16 @@ Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout)
     return s;
 }
 
+/* Counts the elements of each shape once. */
+static int64_t local_elements(Lower *l, ShapeId id)
+{
+    while (l->emit.elements.n <= id) list_add(l->scratch, &l->emit.elements);
+    int64_t *known = &l->emit.elements.at[id];
+    if (!*known)
+        *known = 1 + shape_local_elements(plan_shape_at(l->plan, id), &l->plan->mesh, &l->g->deals);
+    return *known - 1;
+}
+
 BufferId lower_buffer(Lower *l, const Shape *shape, DType dtype, Category category)
 {
     list_reserve_none(l->arena, &l->p->buffers);
@@ -49,8 +59,7 @@ BufferId lower_buffer(Lower *l, const Shape *shape, DType dtype, Category catego
     b->dtype = dtype;
     b->category = category;
     b->microbatch = l->microbatch;
-    b->bytes =
-        (uint64_t)shape_local_elements(shape, &l->plan->mesh, &l->g->deals) * dtype_bytes(dtype);
+    b->bytes = (uint64_t)local_elements(l, b->shape) * dtype_bytes(dtype);
     while (l->emit.access.n <= id) list_add(l->scratch, &l->emit.access);
     return id;
 }
@@ -110,41 +119,32 @@ Stream lower_value_stream(const Lower *l, AxisSet axes, OpKind op)
     return lower_stream(l, axes, op);
 }
 
-static void need(Pc dep[STREAM_COUNT], const Pc from[STREAM_COUNT])
-{
-    for (int s = 0; s < STREAM_COUNT; s++)
-        if (from[s] > dep[s]) dep[s] = from[s];
-}
-
-static void join(Clock *into, const Clock *from)
-{
-    for (int s = 0; s < STREAM_COUNT; s++)
-        if (from->at[s] > into->at[s]) into->at[s] = from->at[s];
-}
-
 static BufferId root_of(const Lower *l, BufferId b)
 {
     BufferId parent = l->p->buffers.at[b].parent;
     return parent ? parent : b;
 }
 
-static void collect(const Lower *l, const Emit *e, Pc dep[STREAM_COUNT])
+static void need_pc(const Lower *l, Pc pc, Clock *dep)
+{
+    if (!pc) return;
+    Pc *newest = &dep->at[l->p->code.at[pc].stream];
+    if (pc > *newest) *newest = pc;
+}
+
+static void collect(const Lower *l, const Emit *e, Clock *dep)
 {
     for (uint32_t i = 0; i < e->n_in + e->n_out; i++) {
         const Access *a = &l->emit.access.at[root_of(l, e->arg[i])];
-        need(dep, a->written);
-        if (i >= e->n_in) need(dep, a->read);
+        clock_join(dep, &a->written);
+        if (i >= e->n_in) clock_join(dep, &a->read);
     }
-    for (int k = 0; k < 4; k++) {
-        Pc pc = e->after[k];
-        if (pc && pc > dep[l->p->code.at[pc].stream]) dep[l->p->code.at[pc].stream] = pc;
-    }
-    if (l->emit.floor && l->emit.floor > dep[l->p->code.at[l->emit.floor].stream])
-        dep[l->p->code.at[l->emit.floor].stream] = l->emit.floor;
-    const Pc waits[] = {l->emit.compute_waits, l->emit.send_waits[0], l->emit.send_waits[1]};
-    for (int k = 0; k < 3 && e->stream == STREAM_compute; k++)
-        if (waits[k] && waits[k] > dep[l->p->code.at[waits[k]].stream])
-            dep[l->p->code.at[waits[k]].stream] = waits[k];
+    for (int k = 0; k < 4; k++) need_pc(l, e->after[k], dep);
+    need_pc(l, l->emit.floor, dep);
+    if (e->stream != STREAM_compute) return;
+    need_pc(l, l->emit.compute_waits, dep);
+    need_pc(l, l->emit.send_waits[0], dep);
+    need_pc(l, l->emit.send_waits[1], dep);
 }
 
 /* Waits for `pc` and for all members of its launch group, because waiting for the newest member
@@ -157,21 +157,20 @@ static void wait_for(Lower *l, Pc pc, Clock *clock)
         if (in->stream != last->stream) continue;
         if (member != pc && (!last->launch || in->launch != last->launch)) break;
         list_push(l->arena, &l->p->after, member);
-        join(clock, &l->emit.clocks.at[member]);
+        clock_join(clock, &l->emit.clocks.at[member]);
     }
 }
 
 /* Adds the edges that the clock of the stream's predecessor does not imply, newest first. */
-static void add_edges(Lower *l, Instr *in, Clock *clock, Pc dep[STREAM_COUNT])
+static void add_edges(Lower *l, Instr *in, Clock *clock, const Clock *dep)
 {
     in->after.first = l->p->after.n;
-    for (;;) {
+    while (!clock_passed(dep, clock)) {
         int best = -1;
         for (int s = 0; s < STREAM_COUNT; s++)
-            if (dep[s] > clock->at[s] && (best < 0 || dep[s] > dep[best])) best = s;
-        if (best < 0) break;
-        wait_for(l, dep[best], clock);
-        clock->at[best] = dep[best];
+            if (dep->at[s] > clock->at[s] && (best < 0 || dep->at[s] > dep->at[best])) best = s;
+        wait_for(l, dep->at[best], clock);
+        clock->at[best] = dep->at[best];
     }
     in->after.n = l->p->after.n - in->after.first;
 }
@@ -196,14 +195,14 @@ static void join_launch_group(const Lower *l, Stream stream, Clock *clock)
         if (in->stream != stream) continue;
         if (!launch) launch = in->launch;
         if (in->launch != launch || !launch) break;
-        join(clock, &l->emit.clocks.at[pc]);
+        clock_join(clock, &l->emit.clocks.at[pc]);
     }
 }
 
 Pc lower_emit(Lower *l, const Emit *e)
 {
-    Pc dep[STREAM_COUNT] = {0};
-    collect(l, e, dep);
+    Clock dep = {{0}};
+    collect(l, e, &dep);
     if (e->stream == STREAM_compute)
         l->emit.compute_waits = l->emit.send_waits[0] = l->emit.send_waits[1] = 0;
     Instr in = {.op = e->op,
@@ -228,18 +227,18 @@ Pc lower_emit(Lower *l, const Emit *e)
         if (before == l->emit.stream_end[e->stream] && l->p->code.at[before].launch)
             join_launch_group(l, e->stream, &clock);
     }
-    if (dep[e->stream] > before)
-        dep[e->stream] = before; /* members of a launch group touch disjoint bytes */
-    add_edges(l, &in, &clock, dep);
+    if (dep.at[e->stream] > before)
+        dep.at[e->stream] = before; /* members of a launch group touch disjoint bytes */
+    add_edges(l, &in, &clock, &dep);
     Pc pc = (Pc)list_push(l->arena, &l->p->code, in);
     list_push(l->scratch, &l->emit.clocks, clock);
     l->emit.stream_end[e->stream] = pc;
     for (uint32_t i = 0; i < in.args.n; i++) {
         Access *a = &l->emit.access.at[root_of(l, e->arg[i])];
         if (i < e->n_in)
-            a->read[e->stream] = pc;
+            a->read.at[e->stream] = pc;
         else
-            a->written[e->stream] = pc;
+            a->written.at[e->stream] = pc;
     }
     return pc;
 }

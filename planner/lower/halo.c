@@ -66,7 +66,7 @@ void lower_find_halos(Lower *l, NodeId id, const Binding *b)
             const DealId deal =
                 halo_deal(&l->g->deals, l->arena, arg < n->n_in ? DEAL_halo : DEAL_overlap, &w,
                           b->size[(int)window_reach(letter)], b->size[(int)letter], parts);
-            if (deal && !around) around = arena_array(l->scratch, MAX_DIMS, sizeof *around);
+            if (deal && !around) around = arena_array(l->job->scratch, MAX_DIMS, sizeof *around);
             if (deal) around[d] = deal;
         }
         l->value.around[l->value.arg_first[id] + arg] = around;

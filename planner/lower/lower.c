@@ -308,6 +308,27 @@ static void lower_program(Lower *l)
     lower_update(l);
 }
 
+#define RESERVE(arena, list, wanted)                                                               \
+    (list)->at =                                                                                   \
+        list_grow((arena), (list)->at, (list)->n, &(list)->room, wanted, sizeof *(list)->at)
+
+/* Makes room for a program as long as the one of the stage before, so that lists which grow by
+ * turns are not copied again and again. `before`: NULL: there is none, so the graph tells. */
+static void reserve(Lower *l, const Program *before)
+{
+    const uint32_t stages = l->job->schedule->n_ranks;
+    const uint32_t guess = (l->g->nodes.n / stages + 1) * l->n_microbatches;
+    const uint32_t code = before != NULL ? before->code.n : guess;
+    const uint32_t buffers = before != NULL ? before->buffers.n : guess;
+    RESERVE(l->arena, &l->p->code, code + code / 16);
+    RESERVE(l->arena, &l->p->args,
+            before != NULL ? before->args.n + before->args.n / 16 : 3 * code);
+    RESERVE(l->arena, &l->p->after, before != NULL ? before->after.n + before->after.n / 16 : code);
+    RESERVE(l->arena, &l->p->buffers, buffers + buffers / 16);
+    RESERVE(l->scratch, &l->emit.clocks, code + code / 16);
+    RESERVE(l->scratch, &l->emit.access, buffers + buffers / 16);
+}
+
 bool pass_lower(Job *job)
 {
     Plan *plan = job->plan;
@@ -321,11 +342,14 @@ bool pass_lower(Job *job)
                    .value.tensor_room = plan->graph.tensors.n,
                    .emit.match = 1};
     lower_find_crossing(&first);
+    Arena *scratch = arena_new(); /* for one program; what all programs share is in job->scratch */
     for (uint32_t r = 0; r < job->schedule->n_ranks; r++) list_add(job->arena, &plan->programs);
     for (uint32_t r = 0; r < job->schedule->n_ranks; r++) {
         Lower l = first;
         l.stage.rank = r;
+        l.scratch = scratch;
         l.p = &plan->programs.at[r];
+        reserve(&l, r > 0 ? l.p - 1 : NULL);
         l.p->purpose = PURPOSE_train;
         l.p->stage = r;
         lower_program(&l);
@@ -334,7 +358,9 @@ bool pass_lower(Job *job)
         first.value.arg_first = l.value.arg_first;
         first.value.around = l.value.around;
         first.value.workspace = l.value.workspace;
+        arena_reset(scratch);
     }
+    arena_free(scratch);
     plan->n_match = first.emit.match;
     plan->program_of = arena_array(job->arena, plan->mesh.n_ranks, sizeof *plan->program_of);
     for (Rank rank = 0; rank < plan->mesh.n_ranks; rank++)

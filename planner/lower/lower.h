@@ -21,7 +21,7 @@
 
 /* Newest access of a root buffer by each stream. */
 typedef struct Access {
-    Pc read[STREAM_COUNT], written[STREAM_COUNT];
+    Clock read, written;
 } Access;
 
 /* A copy of a tensor's value, for the current micro-batch, in one layout. */
@@ -90,8 +90,9 @@ typedef struct Pending {
 
 /* emit.c: the order of instructions on streams, and the dependences of the next one. */
 typedef struct Emitter {
-    LIST(Clock) clocks;  /* [pc] */
-    LIST(Access) access; /* [buffer]: root buffers only */
+    LIST(Clock) clocks;     /* [pc] */
+    LIST(Access) access;    /* [buffer]: root buffers only */
+    LIST(int64_t) elements; /* [shape]: 1 + its local elements; 0: not counted yet */
     Pc stream_end[STREAM_COUNT];
     Pc floor;         /* every instruction from here on waits for this one; 0: none */
     Pc compute_waits; /* the next computation waits for this */

@@ -50,14 +50,14 @@ void lower_find_layouts(Lower *l)
             l->value.workspace[id] = find_workspace(l, id);
         return;
     }
-    l->value.arg_first = arena_array(l->scratch, l->g->nodes.n, sizeof *l->value.arg_first);
-    l->value.workspace = arena_array(l->scratch, l->g->nodes.n, sizeof *l->value.workspace);
+    l->value.arg_first = arena_array(l->job->scratch, l->g->nodes.n, sizeof *l->value.arg_first);
+    l->value.workspace = arena_array(l->job->scratch, l->g->nodes.n, sizeof *l->value.workspace);
     for (NodeId id = 1; id < l->g->nodes.n; id++) {
         l->value.arg_first[id] = n_args;
         n_args += (uint32_t)l->g->nodes.at[id].n_in + l->g->nodes.at[id].n_out;
     }
-    l->value.arg_layouts = arena_array(l->scratch, n_args, sizeof *l->value.arg_layouts);
-    l->value.around = arena_array(l->scratch, n_args, sizeof *l->value.around);
+    l->value.arg_layouts = arena_array(l->job->scratch, n_args, sizeof *l->value.arg_layouts);
+    l->value.around = arena_array(l->job->scratch, n_args, sizeof *l->value.around);
     for (NodeId id = 1; id < l->g->nodes.n; id++) {
         const Node *n = &l->g->nodes.at[id];
         Binding b;

@@ -5,17 +5,6 @@
 
 #include "sim/net/net_private.h"
 
-static void freeze(MaxMin *m, Flow *f, double level)
-{
-    const FlowShape *shape = &m->shapes.at[f->shape];
-    f->level = level;
-    for (uint32_t i = 0; i < shape->n; i++) {
-        const LinkUse *use = &m->uses.at[shape->first + i];
-        m->frozen[use->link] += (int64_t)((double)use->rate * level) * use->count;
-        m->rising[use->link] -= use->weight * use->count;
-    }
-}
-
 /* Returns the common rate at which a link becomes full. */
 static double fills_at(const MaxMin *m, uint32_t link)
 {
@@ -24,11 +13,23 @@ static double fills_at(const MaxMin *m, uint32_t link)
     return (double)room * 0x1p20 / (double)m->rising[link];
 }
 
+static void freeze(MaxMin *m, Flow *f, double level)
+{
+    const FlowShape *shape = &m->shapes.at[f->shape];
+    f->level = level;
+    for (uint32_t i = 0; i < shape->n; i++) {
+        const LinkUse *use = &m->uses.at[shape->first + i];
+        m->frozen[use->link] += (int64_t)((double)use->rate * level) * use->count;
+        m->rising[use->link] -= use->weight * use->count;
+        if (m->rising[use->link] > 0) m->full[use->link] = fills_at(m, use->link);
+    }
+}
+
 static double lowest(const MaxMin *m, const FlowShape *shape)
 {
     double rate = (double)shape->rate;
     for (uint32_t i = 0; i < shape->n; i++) {
-        double at = fills_at(m, m->uses.at[shape->first + i].link);
+        double at = m->full[m->uses.at[shape->first + i].link];
         if (at < rate) rate = at;
     }
     return rate;
@@ -52,16 +53,20 @@ void maxmin_fill(MaxMin *m)
             n_rising--;
         }
     }
+    for (uint32_t link = 0; link < m->n_links; link++)
+        if (m->rising[link] > 0) m->full[link] = fills_at(m, link);
     while (n_rising > 0) {
         double rate = INFINITY;
         for (uint32_t k = 0; k < m->active.n; k++) {
-            const Flow *f = &m->flows.at[m->active.at[k]];
-            if (f->level < 0) rate = fmin(rate, lowest(m, &m->shapes.at[f->shape]));
+            Flow *f = &m->flows.at[m->active.at[k]];
+            if (f->level >= 0) continue;
+            f->limit = lowest(m, &m->shapes.at[f->shape]);
+            rate = fmin(rate, f->limit);
         }
         /* Decide which flows are limited before fixing any rate, so that order does not matter. */
         for (uint32_t k = 0; k < m->active.n; k++) {
             Flow *f = &m->flows.at[m->active.at[k]];
-            if (f->level >= 0 || lowest(m, &m->shapes.at[f->shape]) > rate) continue;
+            if (f->level >= 0 || f->limit > rate) continue;
             f->level = -2;
         }
         for (uint32_t k = 0; k < m->active.n; k++) {

@@ -55,6 +55,7 @@ MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena)
     m->wanted = arena_array(arena, m->n_links, sizeof *m->wanted);
     m->frozen = arena_array(arena, m->n_links, sizeof *m->frozen);
     m->rising = arena_array(arena, m->n_links, sizeof *m->rising);
+    m->full = arena_array(arena, m->n_links, sizeof *m->full);
     double port = nccl_port_bytes_per_s(cluster), nic = nccl_nic_bytes_per_s(cluster);
     double nics = cluster->nics_per_node, devices = cluster->devices_per_node;
     double thinned = cluster->oversubscription > 1 ? cluster->oversubscription : 1;

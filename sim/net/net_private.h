@@ -35,6 +35,7 @@ typedef struct Flow {
     double left;             /* remaining picoseconds at full speed */
     double speed;            /* fraction of full speed */
     double level;            /* the speed while rates are worked out; < 0: still rising */
+    double limit;            /* the rate at which it is limited, in this round */
     Ps ends;
 } Flow;
 
@@ -59,6 +60,7 @@ struct MaxMin {
     uint32_t *on_routed;        /* [link of the network] used while a shape is built */
     int64_t *capacity, *wanted; /* [link]: bytes/s; demand of all running flows at full speed */
     int64_t *frozen, *rising;   /* [link] while filling */
+    double *full;               /* [link] the common rate at which it is full; only while rising */
     uint32_t n_overloaded;
     /* flows came or went since rates were computed; some flow is below full speed */
     bool changed, slowed;

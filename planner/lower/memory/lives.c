@@ -119,24 +119,6 @@ static void find_kernels(Lives *l)
     }
 }
 
-/* Lists the transient buffers of the space by their first and by their last instruction. */
-static void list_lives(Lives *l)
-{
-    const Program *p = l->p;
-    memset(l->starts, 0, p->code.n * sizeof *l->starts);
-    memset(l->ends, 0, p->code.n * sizeof *l->ends);
-    for (BufferId b = (BufferId)p->buffers.n; b-- > 1;) {
-        const Buffer *at = &p->buffers.at[b];
-        if (at->parent || at->persistent || !at->first || at->space != l->space) continue;
-        const Pc first = l->kernel[at->first], last = l->kernel_end[l->kernel[at->last]];
-        l->next_start[b] = l->starts[first];
-        l->starts[first] = b;
-        if (at->result) continue; /* its memory is never reused */
-        l->next_end[b] = l->ends[last];
-        l->ends[last] = b;
-    }
-}
-
 static BufferId root_of(const Program *p, BufferId b)
 {
     return p->buffers.at[b].parent ? p->buffers.at[b].parent : b;
@@ -162,6 +144,25 @@ BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out)
     return fits && clock_passed(&others, &l->clocks[pc]) ? from : 0;
 }
 
+/* Lists the transient buffers of the space by their first and by their last instruction. */
+static void list_lives(Lives *l)
+{
+    const Program *p = l->p;
+    memset(l->starts, 0, p->code.n * sizeof *l->starts);
+    memset(l->ends, 0, p->code.n * sizeof *l->ends);
+    for (BufferId b = (BufferId)p->buffers.n; b-- > 1;) {
+        const Buffer *at = &p->buffers.at[b];
+        if (at->parent || at->persistent || !at->first || at->space != l->space) continue;
+        const Pc first = l->kernel[at->first], last = l->kernel_end[l->kernel[at->last]];
+        l->taken_over[b] = lives_taken_over(l, at->first, b);
+        l->next_start[b] = l->starts[first];
+        l->starts[first] = b;
+        if (at->result) continue; /* its memory is never reused */
+        l->next_end[b] = l->ends[last];
+        l->ends[last] = b;
+    }
+}
+
 void lives_of_space(Lives *l, Space space)
 {
     l->space = space;
@@ -179,6 +180,7 @@ void lives_find(Lives *l, Program *p, Arena *scratch)
     l->starts = arena_array(scratch, p->code.n, sizeof *l->starts);
     l->ends = arena_array(scratch, p->code.n, sizeof *l->ends);
     l->next_start = arena_array(scratch, p->buffers.n, sizeof *l->next_start);
+    l->taken_over = arena_array(scratch, p->buffers.n, sizeof *l->taken_over);
     l->next_end = arena_array(scratch, p->buffers.n, sizeof *l->next_end);
     find_launches(l);
     find_clocks(l);

@@ -20,14 +20,15 @@ typedef struct Lives {
     Space space;             /* the space whose buffers are listed by */
     uint32_t *starts, *next_start; /* [pc], [buffer]: transient buffers by first pc, linked */
     uint32_t *ends, *next_end;     /* lists by last pc; results of the step have no end */
+    BufferId *taken_over;          /* [buffer]: lives_taken_over where it begins */
 } Lives;
 
 /* Sets Buffer.first and last of every buffer. */
 void lives_find(Lives *l, Program *p, Arena *scratch);
 /* Lists the buffers of one space that begin and end at each instruction. */
-void lives_of_space(Lives *l, Space space);
-/* Returns the buffer, the first input, that dies at pc and whose memory the output `out` takes
- * over; 0: none. */
+void lives_of_space(Lives *l,
+                    Space space); /* Returns the buffer, the first input, that dies at pc and whose
+                                   * memory the output `out` takes over; 0: none. */
 BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out);
 
 /* the first pc of the kernel that touches it first */

@@ -36,7 +36,9 @@ static void place_program(Program *p, bool unplaced, Arena *scratch)
 
 bool pass_memory(Job *job)
 {
-    for (uint32_t i = 0; i < job->plan->programs.n; i++)
+    for (uint32_t i = 0; i < job->plan->programs.n; i++) {
         place_program(&job->plan->programs.at[i], job->options.unplaced, job->scratch);
+        arena_reset(job->scratch); /* the next program uses the same pages */
+    }
     return true;
 }

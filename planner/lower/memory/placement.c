@@ -135,7 +135,7 @@ static bool place_all(Placing *m)
     for (Pc pc = 1; pc < p->code.n; pc++) {
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
             Buffer *at = &p->buffers.at[b];
-            BufferId from = lives_taken_over(l, at->first, b);
+            BufferId from = l->taken_over[b];
             if (from && !is_placed[from]) from = 0; /* a later part of the same kernel makes it */
             is_placed[b] = true;
             at->offset = from ? p->buffers.at[from].offset : place(m, b, pc);
@@ -194,8 +194,7 @@ static uint64_t most_live(const Lives *l, uint64_t bottom)
     uint64_t now = bottom, most = bottom;
     for (Pc pc = 1; pc < p->code.n; pc++) {
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b])
-            if (!lives_taken_over(l, p->buffers.at[b].first, b))
-                now += pieces_round(p->buffers.at[b].bytes);
+            if (!l->taken_over[b]) now += pieces_round(p->buffers.at[b].bytes);
         if (now > most) most = now;
         for (BufferId b = l->ends[pc]; b; b = l->next_end[b]) {
             const Instr *in = &p->code.at[p->buffers.at[b].last];

@@ -59,7 +59,7 @@ static bool collect(Rocks *r, uint64_t least, uint32_t n_microbatches)
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
             const Buffer *at = &l->p->buffers.at[b];
             if (at->bytes < least || !at->bytes) continue;
-            const BufferId from = lives_taken_over(l, at->first, b);
+            const BufferId from = l->taken_over[b];
             if (from && r->of[from]) {
                 r->of[b] = r->of[from];
                 r->list.at[r->of[b] - 1].last = b;
