@@ -117,11 +117,19 @@ static bool predict_row(const RowOut *out, RowRun *run)
     return true;
 }
 
-static void score_step(const Csv *csv, const SimReport *report, const RowOut *out)
+/* True if the row's script noted something of this rule. */
+static bool has_note(const Diag *d, const char *rule)
+{
+    for (uint32_t i = 0; i < d->items.n; i++)
+        if (strcmp(d->items.at[i].rule, rule) == 0) return true;
+    return false;
+}
+
+static void score_step(const Csv *csv, const Diag *d, const SimReport *report, const RowOut *out)
 {
     double step_s = csv_number(csv, out->row, "step_time_s");
-    if (!(step_s > 0)) return;
-    bool assumed = csv_cell(csv, out->row, "missing")[0] != 0;
+    if (!(step_s > 0) || has_note(d, "untimed-row")) return;
+    bool assumed = csv_cell(csv, out->row, "missing")[0] != 0 || has_note(d, "assumed-cell");
     row_score(out, assumed ? "step time, not all stated" : "step time", step_s,
               (double)report->step_ps / (double)PS_PER_S);
 }
@@ -176,7 +184,7 @@ static void score_row(const Csv *csv, RowOut *out)
         out->profile = runtime->name;
         out->gpu = trust_gpu(arena, run.config.cluster.device.name);
         bool oom = strcmp(csv_cell(csv, out->row, "oom"), "1") == 0;
-        score_step(csv, &run.report, out);
+        score_step(csv, &run.diag, &run.report, out);
         score_memory(csv, runtime, &run.report, out);
         bool fits = !oom;
         score_need(csv, &run, out, &fits);

@@ -20,7 +20,7 @@ local arch = {
   CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper },
 }
 
--- memory: MiB that the driver leaves. hbm: nominal GB/s. bf16, fp8, fp32: dense TFLOP/s. link: GB/s
+-- memory: MiB that the driver leaves. hbm: nominal GB/s. bf16, fp8, fp4, fp32: dense TFLOP/s. link: GB/s
 -- of NVLink or xGMI each way. pcie: GB/s each way. mem: measured part of hbm. watts: the power
 -- limit; `full_watts`: the chip's usual limit if it differs.
 local gpus = {
@@ -43,17 +43,17 @@ local gpus = {
   ["H800-SXM-80GB"] = { arch = "Hopper", sms = 132, memory = 81000, hbm = 3350, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 200, pcie = 63, watts = 700 },
   ["H20-96GB"] = { arch = "Hopper", sms = 78, memory = 97871, hbm = 4000, bf16 = 148, fp8 = 296, fp32 = 44, link = 450, pcie = 63, watts = 400 },
   ["GH200-96GB"] = { arch = "Hopper", sms = 132, memory = 97280, hbm = 4000, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 450, watts = 900 },
-  ["B200-SXM-180GB"] = { arch = "Blackwell", sms = 148, memory = 183359, hbm = 8000, bf16 = 2250, fp8 = 4500, fp32 = 80, link = 900, pcie = 63, watts = 1000 },
-  ["B300-SXM-288GB"] = { arch = "Blackwell", sms = 148, memory = 275040, hbm = 8000, bf16 = 2250, fp8 = 4500, fp32 = 80, link = 900, pcie = 121, watts = 1300 },
-  ["GB200-186GB"] = { arch = "Blackwell", sms = 152, memory = 189471, hbm = 8000, bf16 = 2500, fp8 = 5000, fp32 = 80, link = 900, pcie = 450, watts = 1200 },
-  ["GB300-279GB"] = { arch = "Blackwell", sms = 152, memory = 284208, hbm = 8000, bf16 = 2500, fp8 = 5000, fp32 = 80, link = 900, pcie = 450, watts = 1400 },
+  ["B200-SXM-180GB"] = { arch = "Blackwell", sms = 148, memory = 183359, hbm = 8000, bf16 = 2250, fp8 = 4500, fp4 = 9000, fp32 = 80, link = 900, pcie = 63, watts = 1000 },
+  ["B300-SXM-288GB"] = { arch = "Blackwell", sms = 148, memory = 275040, hbm = 8000, bf16 = 2250, fp8 = 4500, fp4 = 12600, fp32 = 80, link = 900, pcie = 121, watts = 1300 },
+  ["GB200-186GB"] = { arch = "Blackwell", sms = 152, memory = 189471, hbm = 8000, bf16 = 2500, fp8 = 5000, fp4 = 10000, fp32 = 80, link = 900, pcie = 450, watts = 1200 },
+  ["GB300-279GB"] = { arch = "Blackwell", sms = 152, memory = 284208, hbm = 8000, bf16 = 2500, fp8 = 5000, fp4 = 15000, fp32 = 80, link = 900, pcie = 450, watts = 1400 },
   ["L4-24GB"] = { arch = "Ada", sms = 58, memory = 23034, hbm = 300, bf16 = 121, fp8 = 242, fp32 = 30.3, pcie = 31.5, watts = 72 },
   ["L40-48GB"] = { arch = "Ada", sms = 142, memory = 46068, hbm = 864, bf16 = 181, fp8 = 362, fp32 = 90.5, pcie = 31.5, watts = 300 },
   ["L40S-48GB"] = { arch = "Ada", sms = 142, memory = 46068, hbm = 864, bf16 = 362, fp8 = 733, fp32 = 91.6, pcie = 31.5, watts = 350 },
   ["RTX4090-24GB"] = { arch = "Ada", sms = 128, memory = 24564, hbm = 1008, bf16 = 165.2, fp8 = 330.3, fp32 = 82.6, pcie = 31.5, watts = 450 },
   ["MI300X-192GB"] = { arch = "CDNA3", sms = 304, memory = 196592, hbm = 5300, bf16 = 1307.4, fp8 = 2614.9, fp32 = 163.4, link = 448, pcie = 63, watts = 750 },
   ["MI325X-256GB"] = { arch = "CDNA3", sms = 304, memory = 262128, hbm = 6000, bf16 = 1307.4, fp8 = 2614.9, fp32 = 163.4, link = 448, pcie = 63, watts = 1000 },
-  ["MI355X-288GB"] = { arch = "CDNA4", sms = 256, memory = 294896, hbm = 8000, bf16 = 2516.6, fp8 = 5000, fp32 = 157.3, link = 535, pcie = 63, watts = 1400 },
+  ["MI355X-288GB"] = { arch = "CDNA4", sms = 256, memory = 294896, hbm = 8000, bf16 = 2516.6, fp8 = 5000, fp4 = 10100, fp32 = 157.3, link = 535, pcie = 63, watts = 1400 },
 }
 
 -- Patterns of names in sources, in upper case; the first match counts.
@@ -65,7 +65,8 @@ local aliases = {
   { "A800", "A800-SXM4-80GB" }, { "A40", "A40-48GB" }, { "A6000", "A6000-48GB" }, { "3090", "RTX3090-24GB" },
   { "GB300", "GB300-279GB" }, { "B300", "B300-SXM-288GB" }, { "GB200", "GB200-186GB" }, { "B200", "B200-SXM-180GB" },
   { "V100", "V100-SXM2-32GB" }, { "L40S", "L40S-48GB" }, { "L40", "L40-48GB" }, { "L4", "L4-24GB" }, { "4090", "RTX4090-24GB" },
-  { "MI300X", "MI300X-192GB" }, { "MI325X", "MI325X-256GB" }, { "MI355X", "MI355X-288GB" },
+  { "MI30[0A8]", "MI300X-192GB" }, { "MI325", "MI325X-256GB" }, { "MI35[05]", "MI355X-288GB" },
+  { "BLACKWELL ULTRA", "B300-SXM-288GB" }, { "BLACKWELL", "B200-SXM-180GB" }, { "HOPPER", "H100-SXM5-80GB" },
 }
 
 local m = { gpus = gpus, arch = arch }

@@ -2,54 +2,61 @@
 -- row's cells as texts. If the planner lacks something, or the row does not state it, that is an error of rule
 -- published-row; its text is the counted reason.
 local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published_cells", require "tandem.published_megatron"
-local model = require "tandem.published_models"
+local model, defaults = require "tandem.published_models", require "tandem.published_defaults"
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
 -- ---- parallelism
 
 -- full: all blocks. (op): torchtitan's policy keeps attention and every second product of a block. (layer): every
 -- second block. The attention core alone: flash attention recomputes it in any case.
+local function some_blocks(row, n)
+  local each = (count(row, "n_layers") // count(row, "pp") + n // 2) // n
+  return ac { mode = "full", every = each > 1 and each or nil }
+end
+
+-- Megatron's modules (--recompute-modules): a whole MLP or mixture stands for its products. Norms, activations and
+-- MLA's up-projections are small beside them. The attention core alone is recomputed by flash attention in any
+-- case; if scores are written, the profile keeps none of them.
+local function some_modules(row)
+  if has(row, "ac", "[%(%[ ]mlp") or has(row, "ac", "[%(%[ ]moe[%]%) ]") then
+    return ac { mode = "full", ops = { "attention", "linear_q", "linear_kv", "linear_o" } }
+  end
+  return nil
+end
+
+local function policy_of_ops(how)
+  return ac { mode = "full", ops = how and how.forgets_attention and { "linear" } or { "attention", "linear" }, alternate = true }
+end
+
 local function checkpointing(row, how)
-  if has(row, "ac", "^full %(block, %d+ layers") then refuse("recomputation of some blocks of a stage") end
   -- "full block 21": 21 blocks of each stage; recomputing every n-th block stands for them.
-  local some = tonumber((row.ac or ""):match "^full block (%d+)")
-  if some then
-    local each = (count(row, "n_layers") // count(row, "pp") + some // 2) // some
-    return ac { mode = "full", every = each > 1 and each or nil }
-  end
+  local some = tonumber((row.ac or ""):match "^full block (%d+)" or (row.ac or ""):match "^full %(block, (%d+) layers")
+  if some then return some_blocks(row, some) end
   if has(row, "ac", "^full") or cells.switch(row.ac) then return ac "full" end
-  if cells.switch(row.ac) == false then return nil end
-  -- Flash attention computes its scores again in any case; if scores are written, the profile keeps none of them.
-  if has(row, "ac", "^none") or has(row, "ac", "^selective%(attention core%)") or has(row, "ac", "^selective%(core_attn%)") then return nil end
-  if has(row, "ac", "^selective with empty list") then return nil end
-  -- Megatron's modules (--recompute-modules): a whole MLP, beside it or not the attention's scores, stands for its products alone.
-  if has(row, "ac", "^selective%(mlp") then return ac { mode = "full", ops = { "attention", "linear_q", "linear_kv", "linear_o" } } end
-  if has(row, "ac", "^selective%(core_attn layernorm%)") or has(row, "ac", "^selective%(layernorm") then return nil end
+  if cells.switch(row.ac) == false or has(row, "ac", "^none") then return nil end
   if has(row, "ac", "selective%(layer, every 2nd") then return ac { mode = "full", every = 2 } end
-  if has(row, "ac", "selective%(op%)") then
-    return ac { mode = "full", ops = how and how.forgets_attention and { "linear" } or { "attention", "linear" }, alternate = true }
-  end
   -- The word alone: Megatron recomputes the attention core, torchtitan applies its policy of ops.
-  if has(row, "ac", "^selective$") and has(row, "framework", "^torchtitan") then
-    return ac { mode = "full", ops = how and how.forgets_attention and { "linear" } or { "attention", "linear" }, alternate = true }
-  end
-  if has(row, "ac", "^selective$") and (has(row, "framework", "megatron") or has(row, "framework", "nemo")) then return nil end
-  refuse("recomputation is not stated: %s", row.ac == "" and "nothing" or row.ac)
+  local titan = has(row, "framework", "^torchtitan") or has(row, "framework", "torchtune") or has(row, "framework", "vescale")
+  if has(row, "ac", "selective%(op%)") or titan and has(row, "ac", "^selective$") then return policy_of_ops(how) end
+  if has(row, "ac", "^selective") then return some_modules(row) end
+  cells.note("recomputation is not known (%s); none is assumed", row.ac)
+  return nil
 end
 
 local function is_float8(row)
-  return has(row, "precision", "float8") or has(row, "precision", "fp8") or has(row, "precision", "wise")
+  return has(row, "precision", "float8") or has(row, "precision", "fp8") or has(row, "precision", "wise") or has(row, "precision", "e4m3")
 end
 local function gathers_bytes(row)
   return is_float8(row) and not has(row, "precision", "rowwise") and not has(row, "precision", "mxfp8") and not has(row, "precision", "bfloat16 all%-gather")
 end
+local function is_float4(row) return has(row, "precision", "fp4") end
+-- NVFP4 has a scale for 16 elements. Its products are planned with rowwise 8-bit operands at the 4-bit peak
+-- (`cluster`); memory counts twice the bytes of those operands.
 local function eight_bits(row, byte_gather)
-  if has(row, "precision", "nvfp4") or has(row, "precision", "fp4") then
-    refuse("4-bit formats (%s) are not in this version", row.precision)
-  end
-  if not is_float8(row) then return nil end
+  if not is_float8(row) and not is_float4(row) then return nil end
   -- MXFP8 has a scale for 32 elements of a row; rowwise scales stand for it. Its products are as fast, and its bytes 3 % more.
-  return float8 { recipe = (has(row, "precision", "rowwise") or has(row, "precision", "mxfp8")) and "rowwise" or "tensorwise", skip_indivisible = true,
+  local by_row = is_float4(row) or has(row, "precision", "rowwise") or has(row, "precision", "mx")
+  return float8 { recipe = by_row and "rowwise" or "tensorwise", skip_indivisible = true,
     fsdp_gather = byte_gather and gathers_bytes(row) or nil }
 end
 
@@ -61,12 +68,11 @@ local function sharers(row)
   if has(row, "framework", "^torchtitan") then return n end
   -- A ring of Transformer Engine moves as many bytes as the gather of keys and values that stands for it, and
   -- overlaps equally well. It holds two parts of them at a time instead of all.
-  for _, name in ipairs { "megatron", "nemo", "nvidia", "rocm", "llmboost", "nanotron", "internevo", "fsdp2" } do
-    if has(row, "framework", name) then return n end
-  end
-  if not has(row, "sp", "^ulysses " .. n .. "$") then refuse("context parallelism by rings is not in this version") end
-  if count(row, "n_kv_heads") % n ~= 0 then refuse("%d KV heads over %d ranks of a sequence", count(row, "n_kv_heads"), n) end
-  return n
+  if not has(row, "sp", "ulysses") then return n end
+  local said = math.tointeger(tonumber(row.sp:match "(%d+)")) or n
+  -- DeepSpeed repeats KV heads for more ranks than it has.
+  if count(row, "n_kv_heads") % said ~= 0 and count(row, "n_heads") % said == 0 then row.n_kv_heads = tostring(said) end
+  return said
 end
 
 local function add(list, pass) if pass then list[#list + 1] = pass end end
@@ -179,8 +185,11 @@ function m.cluster(row)
     per_node = domain
   end
   if n < per_node then per_node, nics = n, nil end
-  return require "clusters.gpu" { gpu = name, nodes = (n + per_node - 1) // per_node, devices_per_node = per_node,
+  local cluster = require "clusters.gpu" { gpu = name, nodes = (n + per_node - 1) // per_node, devices_per_node = per_node,
     nics_per_node = nics, nic_gb_per_s = nic_gb_per_s }
+  local four = is_float4(row) and gpus.gpus[name].fp4
+  if four then cluster.device.peak_flops.e4m3 = four * 1e12 end
+  return cluster
 end
 
 -- ---- frameworks, by the beginning of the cell `framework`
@@ -212,8 +221,7 @@ end
 -- none; the script that measured mixtures takes micro-batches until each rank has 8 sequences
 -- (benchmarks/moe_expert_parallel/moe_ep_bench.sh).
 local function kempnerforge_batch(row, at_once)
-  if row.missing ~= "global_batch_seqs" then return count(row, "global_batch_seqs", at_once) end
-  row.missing = ""
+  if not cells.is_open(row.global_batch_seqs) then return count(row, "global_batch_seqs") end
   local rate, step_s = tonumber(row.tokens_per_s_per_gpu), tonumber(row.step_time_s)
   local micro = count(row, "micro_batch")
   local pieces = rate and step_s and rate * count(row, "n_gpus") * step_s / count(row, "seq") / at_once or 8 // micro
@@ -268,8 +276,7 @@ local zero_names = { "optim", "optim_grads", "optim_grads_params" }
 -- Its distributed optimizer shards over the ranks of dp x cp, which all hold the same weights. Stages 2 and 3 are those of
 -- Megatron-FSDP (--data-parallel-sharding-strategy). LoRA (NeMo's, Megatron-Bridge's) keeps the base in 16 bits, without gradients.
 local function megatron(row)
-  local stage = cells.stage(row) or cells.default(row, "zero_stage")
-  if not stage then refuse("ZeRO stage is not stated") end
+  local stage = cells.stage(row) or 0
   local lora = cells.is_lora(row)
   if lora then stage = 0 end
   local at = megatrons.place(row, ranks(row), sharers(row))
@@ -302,7 +309,6 @@ end
 -- A row that does not state the stage counts as plain data parallelism, as in its source. Its vocabulary is
 -- Megatron's, padded to a multiple of 128 times tp.
 local function megatron_deepspeed(row)
-  row.missing = row.missing:gsub("zero_stage", ""):gsub("%s+", "")
   local stage, data = cells.stage(row) or 0, ranks(row)
   if has(row, "zero_stage", "^unstated") then stage = 0 end
   local multiple = 128 * count(row, "tp")
@@ -323,8 +329,7 @@ end
 
 local function deepspeed(row)
   local liger = has(row, "framework", "liger") or has(row, "peak_mem_kind", "liger")
-  local stage = cells.stage(row)
-  if not stage then refuse("ZeRO stage is not stated") end
+  local stage = cells.stage(row) or 0
   return { runtime = liger and "deepspeed_liger" or "deepspeed", mesh = mesh(row, stage > 0), reduce = "bf16",
     data = ranks(row) > 1 and (stage == 0 and ddp {} or zero(zero_names[stage])) or nil,
     host_optimizer = said(row, "offload") == "optimizer" or cells.offloads(row) == "optimizer", pieces = liger and liger_pieces(row) or nil }
@@ -355,10 +360,10 @@ end
 
 -- Hugging Face's Trainer: one GPU, DDP, or FSDP1 through accelerate. Weights and moments are as the model was loaded.
 local function trainer(row)
-  local stage, data = cells.stage(row) or cells.default(row, "zero_stage"), ranks(row)
+  local stage, data = cells.stage(row) or 0, ranks(row)
   local pure = has(row, "precision", "pure") or has(row, "precision", "autocast")
   local lora = cells.is_lora(row)
-  local sharded = (stage or 0) > 0
+  local sharded = stage > 0
   return { runtime = has(row, "framework", "fast%-kernels") and "hf_trainer_kernels" or "hf_trainer", mesh = mesh(row, sharded), lora = lora,
     param = (pure or lora) and "bf16" or nil, reduce = (pure or lora) and "bf16" or nil,
     data = data > 1 and (sharded and fsdp2 { reshard_after_forward = stage == 3 } or ddp {}) or nil }
@@ -419,24 +424,20 @@ local function framework(row)
       return how
     end
   end
-  refuse("no profile of this framework: %s", row.framework)
+  -- An unknown name: FSDP2's profile where all weights are sharded, Megatron's otherwise.
+  return (cells.stage(row) == 3 and count(row, "pp") == 1 and torchtitan or megatron)(row)
 end
 
 function m.plan(row)
+  defaults.fill(row)
   local how = framework(row)
-  cells.take_defaults(row)
-  local builds_experts = how.plan or how.is_megatron and megatrons.states_blocks(row) or has(row, "model", "^mixtral") or
-    has(row, "model", "^qwen3.*a%d+b")
-  if row.moe_experts ~= "" and not builds_experts then refuse("experts of this framework are not modelled") end
-  if row.missing ~= "" then refuse("not stated: %s", row.missing) end
   if how.plan then return how.plan end
   if cells.offloads(row) and not how.host_optimizer then refuse("offload to host memory (%s) is not modelled for this framework", cells.offloads(row)) end
   local half = (has(row, "precision", "fp16") or how.half == "fp16") and "fp16" or "bf16"
   if has(row, "precision", "^fp32") then refuse("precision is not known: %s", row.precision:sub(1, 40)) end
-  local micro, seq = how.micro or count(row, "micro_batch"), count(row, "seq")
   return plan {
     name = row.id, runtime = profile(row, how), model = model(row, how), cluster = m.cluster(row), mesh = how.mesh,
-    batch = { global = count(row, "global_batch_seqs"), micro = micro, seq = seq },
+    batch = { global = count(row, "global_batch_seqs"), micro = how.micro or count(row, "micro_batch"), seq = count(row, "seq") },
     parallel = passes(row, how),
     precision = { param = how.param or "fp32", compute = half, reduce = how.reduce or "fp32" },
     optimizer = adamw {},

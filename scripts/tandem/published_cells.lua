@@ -4,27 +4,37 @@ local _, core = ...
 local m = {}
 
 function m.refuse(...) core.fail("published-row", string.format(...)) end
+-- Says that something stands for what the row does not state.
+function m.note(...) core.note("assumed-cell", string.format(...)) end
 
--- Returns the cell as a count; `default`, if given, for an empty cell.
+-- True if a cell says nothing: it is empty, or a word for that.
+function m.is_open(cell)
+  local word = (cell or ""):lower():match "^%s*(.-)%s*$"
+  return word == "" or word == "?" or word == "-" or word == "nan" or word == "null" or word:find "^n/a" ~= nil or
+    word:find "^unstated" ~= nil or word:find "^not stated" ~= nil or word:find "^unknown" ~= nil
+end
+
+-- Returns the cell as a count. An open cell, and a degree of 0, give `default` if there is one.
+-- Words after the number are ignored: "50257 (padded; ...)", "8,192", "8k".
 function m.count(row, key, default)
   local cell = row[key] or ""
-  if cell == "" and default then return default end
-  if cell == "" then m.refuse("%s is not stated", key) end
-  -- "50257 (padded; ...)": the number comes first
-  local value = math.tointeger(tonumber(cell) or tonumber(cell:match "^%s*(%d+)%s"))
-  if not value or value < 1 then m.refuse("%s is no number", key) end
+  if m.is_open(cell) then return default or m.refuse("%s is not stated", key) end
+  local digits, unit = cell:match "^%s*(%d[%d,]*)([kK]?)"
+  local value = tonumber(cell) or digits and tonumber((digits:gsub(",", ""))) * (unit ~= "" and 1024 or 1)
+  value = math.tointeger(value)
+  if default and (value == 0 or cell:lower():find "^%s*no") then return default end
+  if not value or value < 1 then m.refuse("%s is no number: %s", key, cell:sub(1, 40)) end
   return value
 end
 
 function m.has(row, key, pattern) return (row[key] or ""):lower():find(pattern) ~= nil end
 
--- Reads a switch: true, false, or nil if the cell is empty.
+-- Reads a switch: true, false, or nil if the cell is open. Another word ("deepep") names how it is
+-- on.
 function m.flag(row, key)
-  local cell = (row[key] or ""):lower():match "^%s*([%w]*)"
-  if cell == "" then return nil end
-  if cell == "1" or cell == "yes" or cell == "true" or cell == "on" then return true end
-  if cell == "0" or cell == "no" or cell == "false" or cell == "off" or cell == "none" then return false end
-  m.refuse("%s is neither on nor off: %s", key, row[key])
+  if m.is_open(row[key]) then return nil end
+  local word = row[key]:lower():match "^%s*([%w]*)"
+  return not (word == "0" or word == "no" or word == "false" or word == "off" or word == "none" or word == "disabled")
 end
 
 -- Returns the ZeRO stage that the row states, 0 to 3; nil if it states none.
@@ -40,54 +50,6 @@ end
 
 -- True if weights are frozen and small matrices beside them are trained.
 function m.is_lora(row) return m.has(row, "flag", "lora") or m.has(row, "model", "lora") or m.has(row, "framework", "lora") end
-
--- Documented defaults of a framework for cells that a row leaves open. Rows with such cells are
--- scored separately. Megatron-LM shards the optimizer only on request
--- (--use-distributed-optimizer); recipes of NeMo and Megatron-Bridge request it. None of them
--- recomputes by default. nanotron's ZeRO stage is 0, and torchtitan's recomputation is "selective".
-local defaults = {
-  { "^megatron%-lm", zero_stage = 0, ac = "none" }, { "^megatron%-core", zero_stage = 0, ac = "none" },
-  { "^megatron%-bridge", zero_stage = 1, ac = "none" }, { "nemo", zero_stage = 1, ac = "none" },
-  { "nvidia", zero_stage = 1, ac = "none" }, { "rocm", zero_stage = 1, ac = "none" }, { "llmboost", zero_stage = 1, ac = "none" },
-  { "^megatron", zero_stage = 0, ac = "none" }, { "nanotron", zero_stage = 0, ac = "none" }, { "internevo", zero_stage = 1, ac = "none" },
-  { "^torchtitan", zero_stage = 3, ac = "selective(op)" }, { "automodel", zero_stage = 3, ac = "none" },
-  { "maxtext", zero_stage = 3, ac = "full" }, { "fsdp2", zero_stage = 3, ac = "none" }, { "fsdp", zero_stage = 3, ac = "none" },
-  { "vescale", zero_stage = 3, ac = "none" }, { "torchtune", zero_stage = 3, ac = "none" }, { "^hf", zero_stage = 0, ac = "none" },
-  { "hugging", zero_stage = 0, ac = "none" }, { "colossal", zero_stage = 0, ac = "none" }, { "neox", zero_stage = 0, ac = "none" }, { "hf trainer", zero_stage = 0, ac = "none" },
-}
-
-function m.default(row, key)
-  for _, known in ipairs(defaults) do
-    if m.has(row, "framework", known[1]) then return known[key] end
-  end
-  return nil
-end
-
--- BERT's published vocabulary, padded as Megatron pads it: to a multiple of 128 x tp.
-local function bert(row)
-  local multiple = 128 * m.count(row, "tp")
-  return tostring(-(-30522 // multiple) * multiple)
-end
-
--- Fills the cells of `missing` for which the framework has a default, and a vocabulary that the
--- row's own words name. All other cells stay missing.
-function m.take_defaults(row)
-  local left = {}
-  for key in row.missing:gmatch "%S+" do
-    local own = m.default(row, key)
-    local named = key == "vocab" and ((row.vocab_from or ""):match "default (%d+)%)" or m.has(row, "model", "^bert") and bert(row)) or nil
-    if key == "zero_stage" and own then
-      own = nil
-    elseif key == "ac" and own then
-      row.ac = own
-    elseif named then
-      row.vocab = named
-    else
-      left[#left + 1] = key
-    end
-  end
-  row.missing = table.concat(left, " ")
-end
 
 -- Returns whether a word switches something on (true) or off (false); nil: another word, or none.
 function m.switch(cell)

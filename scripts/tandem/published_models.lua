@@ -49,30 +49,53 @@ local function nemotron(row)
   }
 end
 
--- A family in the terms of Megatron's columns.
-local blocks = { qwen3 = { activation = "swiglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "1" }, mixtral = { activation = "swiglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "1" },
-  santacoder = { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } }
+-- Families in the terms of Megatron's columns; the first match counts. A name without a family is a decoder like Llama.
+local llama_like = { activation = "swiglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "1" }
+local blocks = {
+  { "santacoder", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
+  { "starcoder2", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "0" } },
+  { "gemma", { activation = "geglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "0" } },
+  { "^nemotron", { activation = "squared-relu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
+  { "^gpt%-?3", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
+}
 local function stated_blocks(row, how)
-  local family = has(row, "model", "^mixtral") and blocks.mixtral or has(row, "model", "^qwen3") and blocks.qwen3 or blocks.santacoder
-  for key, value in pairs(family) do
-    if (row[key] or "") == "" then row[key] = value end
+  local family
+  for _, known in ipairs(blocks) do
+    if not family and has(row, "model", known[1]) then family = known[2] end
+  end
+  for key, value in pairs(family or llama_like) do
+    if cells.is_open(row[key]) then row[key] = value end
   end
   return megatrons.model(row, how.is_megatron and megatrons.cuts_experts(row, how.ep))
 end
 
 local families = {
-  { "^qwen3.*a%d+b", stated_blocks }, { "moe", function() refuse("experts of this family are not modelled") end },
   { "^llama", llama }, { "^yi", llama }, { "^mistral", llama }, { "^powerlm", llama }, { "^granite", llama }, { "^codellama", llama },
-  { "^smollm", llama }, { "^internlm", llama }, { "^vicuna", llama },
-  { "^mixtral", stated_blocks }, { "santacoder", stated_blocks }, { "^qwen3", qwen3 }, { "^tinyllama", llama },
+  { "^smollm", llama }, { "^internlm", llama }, { "^vicuna", llama }, { "^qwen3", qwen3 }, { "^tinyllama", llama },
   { "^nemotron%-%d", nemotron },
   { "^mpt", function(row) return gpt(row, { bias = false }) end },
-  { "^gpt", gpt }, { "^megatron", gpt }, { "^turing", gpt },
+  { "^gpt%-oss", stated_blocks }, { "^gpt", gpt }, { "^megatron", gpt }, { "^turing", gpt }, { "^opt", gpt },
 }
+
+-- True if a family's own function cannot say all that the row states.
+local function is_special(row)
+  local dim, heads = count(row, "d_model"), count(row, "n_heads")
+  return not cells.is_open(row.moe_experts) or not cells.is_open(row.mla) or not cells.is_open(row.hybrid_pattern) or
+    count(row, "head_dim", dim // heads) ~= dim // heads or has(row, "model", "santacoder")
+end
+
+-- Families that no decoder of attention and MLPs stands for.
+local others = { "rwkv", "mamba", "jamba", "hyena", "retnet", "diffusion", "^vit", "resnet", "whisper", "dlrm", "^flux" }
+
 return function(row, how)
+  for _, other in ipairs(others) do
+    if has(row, "model", other) then refuse("no model of this family: %s", row.model) end
+  end
+  if has(row, "model", "^t5") then refuse("an encoder beside the decoder is not in this version") end
   if how.is_megatron and megatrons.states_blocks(row) then return megatrons.model(row, megatrons.cuts_experts(row, how.ep)) end
+  if is_special(row) then return stated_blocks(row, how) end
   for _, family in ipairs(families) do
     if has(row, "model", family[1]) then return family[2](row, how) end
   end
-  refuse("no model of this family: %s", row.model)
+  return stated_blocks(row, how)
 end

@@ -101,21 +101,21 @@ static const char *reasons_table(Arena *arena)
         "c,s,llama3,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,torchtitan,1,0,1,1,1,1,8,1,3,1,8,512,"
         "bf16,"
         "full,no,,,,1,,dev-cal\n",
-        "d,s,llama3,2,256,4,2,512,1024,8,H100-SXM-80GB,8,8,torchtitan,1,0,1,1,1,1,8,1,3,1,8,512,"
+        "d,s,t5,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,torchtitan,1,0,1,1,1,1,8,1,3,1,8,512,"
         "bf16,"
         "full,no,1,,,,,dev-cal\n",
         "e,s,llama3,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,composer,1,0,1,1,2,1,4,1,3,1,4,512,"
-        "bf16,"
+        "fp32,"
         "full,no,1,,,,,dev-cal\n",
         "f,s,rwkv,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,torchtitan,1,0,1,1,1,1,8,1,3,1,8,512,bf16,"
         "full,no,1,,,,,dev-cal\n",
         "g,s,llama3,2,256,4,2,512,1024,,TPU "
         "v5,8,8,torchtitan,1,0,1,1,1,1,8,1,3,1,8,512,bf16,full,no,"
         "1,,,,,dev-cal\n",
-        "h,s,llama3,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,torchtitan,1,0,1,1,1,1,8,1,3,1,8,512,"
-        "bf16,"
+        "h,s,llama3,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,torchtitan,1,0,1,1,1,1,8,1,3 + "
+        "offload,1,8,512,bf16,"
         "full,no,1,,,,micro_batch,dev-cal\n",
-        "i,s,llama3,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,own "
+        "i,s,ours,,256,4,2,512,1024,,H100-SXM-80GB,8,8,own "
         "trainer,1,0,1,1,1,1,8,1,3,1,8,512,bf16,"
         "full,no,1,,,,,dev-cal\n",
         "j,s,llama3,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,torchtitan,1,0,1,1,1,1,8,1,3,1,8,512,"
@@ -140,8 +140,8 @@ static void rows_are_counted_by_reason(void **state)
 {
     (void)state;
     static const char *const reasons[] = {
-        "experts",     "context parallelism",     "no model of this family: rwkv",
-        "no such GPU", "not stated: micro_batch", "no profile of this framework",
+        "encoder",     "precision is not known", "no model of this family: rwkv",
+        "no such GPU", "offload to host memory", "no public configuration is known: ours",
         "aux"};
     Arena *arena = arena_new();
     const char *file = reasons_table(arena);

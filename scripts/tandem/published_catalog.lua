@@ -1,0 +1,118 @@
+-- Public configurations of models (each model's config.json, or its paper), for rows that give only
+-- a name. A cell that the row states always wins. Patterns match the name in lower case with "-"
+-- for blanks and underscores; the first match counts.
+
+-- l: layers, d: width, h: heads, kv: KV heads, ff: width of an MLP, v: vocabulary, hd: width of a
+-- head, e / k: experts and experts a token, me: width of an expert, sh: width of shared experts,
+-- first: layers without experts, mla: DeepSeek's latent attention, tied: one matrix for embedding
+-- and head, hybrid: Megatron's letters of a hybrid's layers.
+local mla3 = "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
+local mla2 = "q_lora=0 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
+local known = {
+  { "deepseek.*v2.*lite", l = 27, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
+  { "moonlight", l = 27, d = 2048, h = 16, kv = 16, ff = 11264, v = 163840, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
+  { "deepseek.*v2", l = 60, d = 5120, h = 128, kv = 128, ff = 12288, v = 102400, e = 160, k = 6, me = 1536, sh = 3072, first = 1, mla = mla3 },
+  { "deepseek.*[vr][31]", l = 61, d = 7168, h = 128, kv = 128, ff = 18432, v = 129280, e = 256, k = 8, me = 2048, sh = 2048, first = 3, mla = mla3 },
+  { "kimi.*k2", l = 61, d = 7168, h = 64, kv = 64, ff = 18432, v = 163840, e = 384, k = 8, me = 2048, sh = 2048, first = 1, mla = mla3 },
+  { "gpt%-oss.*120", l = 36, d = 2880, h = 64, kv = 8, ff = 2880, v = 201088, hd = 64, e = 128, k = 4, me = 2880 },
+  { "gpt%-oss", l = 24, d = 2880, h = 64, kv = 8, ff = 2880, v = 201088, hd = 64, e = 32, k = 4, me = 2880 },
+  { "qwen3.*30b", l = 48, d = 2048, h = 32, kv = 4, ff = 6144, v = 151936, hd = 128, e = 128, k = 8, me = 768 },
+  { "qwen3.*235b", l = 94, d = 4096, h = 64, kv = 4, ff = 12288, v = 151936, hd = 128, e = 128, k = 8, me = 1536 },
+  { "qwen3.*0%.6b", l = 28, d = 1024, h = 16, kv = 8, ff = 3072, v = 151936, hd = 128, tied = true },
+  { "qwen3.*1%.7b", l = 28, d = 2048, h = 16, kv = 8, ff = 6144, v = 151936, hd = 128, tied = true },
+  { "qwen3.*14b", l = 40, d = 5120, h = 40, kv = 8, ff = 17408, v = 151936, hd = 128 },
+  { "qwen3.*4b", l = 36, d = 2560, h = 32, kv = 8, ff = 9728, v = 151936, hd = 128, tied = true },
+  { "qwen3.*8b", l = 36, d = 4096, h = 32, kv = 8, ff = 12288, v = 151936, hd = 128 },
+  { "qwen3.*32b", l = 64, d = 5120, h = 64, kv = 8, ff = 25600, v = 151936, hd = 128 },
+  { "qwen2?%.?5?%-0%.5b", l = 24, d = 896, h = 14, kv = 2, ff = 4864, v = 151936, tied = true },
+  { "qwen2?%.?5?%-1%.5b", l = 28, d = 1536, h = 12, kv = 2, ff = 8960, v = 151936, tied = true },
+  { "qwen2?%.?5?%-3b", l = 36, d = 2048, h = 16, kv = 2, ff = 11008, v = 151936, tied = true },
+  { "qwen2%.?5?%-7b", l = 28, d = 3584, h = 28, kv = 4, ff = 18944, v = 152064 },
+  { "qwen2?%.?5?%-14b", l = 48, d = 5120, h = 40, kv = 8, ff = 13824, v = 152064 },
+  { "qwen2?%.?5?%-32b", l = 64, d = 5120, h = 40, kv = 8, ff = 27648, v = 152064 },
+  { "qwen2?%.?5?%-72b", l = 80, d = 8192, h = 64, kv = 8, ff = 29568, v = 152064 },
+  { "qwen%-7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 151936 },
+  { "glm%-?4%.5.*air", l = 46, d = 4096, h = 96, kv = 8, ff = 10944, v = 151552, hd = 128, e = 128, k = 8, me = 1408, sh = 1408, first = 1 },
+  { "glm%-?4%.5", l = 92, d = 5120, h = 96, kv = 8, ff = 12288, v = 151552, hd = 128, e = 160, k = 8, me = 1536, sh = 1536, first = 3 },
+  { "nemotron.*3.*nano", l = 52, d = 2688, h = 32, kv = 2, ff = 1856, v = 131072, hd = 128, e = 128, k = 6, me = 1856, sh = 3712,
+    hybrid = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME" },
+  { "nemotron.*h.*8b", l = 52, d = 4096, h = 32, kv = 8, ff = 21504, v = 131072, hd = 128 },
+  { "nemotron.*15b", l = 32, d = 6144, h = 48, kv = 8, ff = 24576, v = 256000 },
+  { "nemotron.*22b", l = 40, d = 6144, h = 48, kv = 8, ff = 24576, v = 256000 },
+  { "nemotron.*340b", l = 96, d = 18432, h = 96, kv = 8, ff = 73728, v = 256000 },
+  { "llama.*405b", l = 126, d = 16384, h = 128, kv = 8, ff = 53248, v = 128256 },
+  { "llama.*3%.2.*1b", l = 16, d = 2048, h = 32, kv = 8, ff = 8192, v = 128256, tied = true },
+  { "llama.*3%.2.*3b", l = 28, d = 3072, h = 24, kv = 8, ff = 8192, v = 128256, tied = true },
+  { "llama%-?3.*70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 128256 },
+  { "llama%-?3.*8b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 128256 },
+  { "llama.*70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 32000 },
+  { "llama.*65b", l = 80, d = 8192, h = 64, kv = 64, ff = 22016, v = 32000 },
+  { "llama.*3[34]b", l = 60, d = 6656, h = 52, kv = 52, ff = 17920, v = 32000 },
+  { "llama.*13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 32000 },
+  { "llama.*7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32000 },
+  { "tinyllama", l = 22, d = 2048, h = 32, kv = 4, ff = 5632, v = 32000 },
+  { "llama%-?4.*scout", l = 48, d = 5120, h = 40, kv = 8, ff = 8192, v = 202048, e = 16, k = 1, me = 8192, sh = 8192 },
+  { "llama%-?4.*maverick", l = 48, d = 5120, h = 40, kv = 8, ff = 16384, v = 202048, e = 128, k = 1, me = 8192, sh = 8192, every = 2 },
+  { "mixtral.*8x22b", l = 56, d = 6144, h = 48, kv = 8, ff = 16384, v = 32768, e = 8, k = 2, me = 16384 },
+  { "mixtral", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32000, e = 8, k = 2, me = 14336 },
+  { "mistral.*nemo", l = 40, d = 5120, h = 32, kv = 8, ff = 14336, v = 131072, hd = 128 },
+  { "mistral", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32000 },
+  { "gemma.*27b", l = 46, d = 4608, h = 32, kv = 16, ff = 36864, v = 256000, hd = 128, tied = true },
+  { "gemma.*9b", l = 42, d = 3584, h = 16, kv = 8, ff = 14336, v = 256000, hd = 256, tied = true },
+  { "gemma.*7b", l = 28, d = 3072, h = 16, kv = 16, ff = 24576, v = 256000, hd = 256, tied = true },
+  { "gemma.*2b", l = 18, d = 2048, h = 8, kv = 1, ff = 16384, v = 256000, hd = 256, tied = true },
+  { "phi%-?4", l = 40, d = 5120, h = 40, kv = 10, ff = 17920, v = 100352 },
+  { "phi%-?3.*mini", l = 32, d = 3072, h = 32, kv = 32, ff = 8192, v = 32064 },
+  { "internlm2.*20b", l = 48, d = 6144, h = 48, kv = 8, ff = 16384, v = 92544 },
+  { "internlm2", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 92544 },
+  { "internlm.*20b", l = 60, d = 5120, h = 40, kv = 40, ff = 13824, v = 103168 },
+  { "internlm", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 103168 },
+  { "baichuan2?.*13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13696, v = 125696 },
+  { "baichuan2?.*7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 125696 },
+  { "starcoder2.*15b", l = 40, d = 6144, h = 48, kv = 4, ff = 24576, v = 49152 },
+  { "starcoder2.*7b", l = 32, d = 4608, h = 36, kv = 4, ff = 18432, v = 49152 },
+  { "starcoder2.*3b", l = 30, d = 3072, h = 24, kv = 2, ff = 12288, v = 49152 },
+  { "granite.*8b", l = 40, d = 4096, h = 32, kv = 8, ff = 12800, v = 49152 },
+  { "olmo.*7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 100352 },
+  { "gpt%-?3.*175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200 },
+  { "gpt%-?3.*20b", l = 44, d = 6144, h = 48, kv = 48, ff = 24576, v = 51200 },
+  { "gpt%-?3.*5b", l = 24, d = 4096, h = 32, kv = 32, ff = 16384, v = 51200 },
+}
+
+-- Vocabularies by the tokenizer that a family has, where only that is left open. MLPerf's 405B uses
+-- the tokenizer of Mixtral 8x22B; its GPT-3 has 50,257 entries (the benchmark's README), as has the
+-- tokenizer of GPT-2. T5 of Megatron has BERT's cased vocabulary and 100 sentinels. `of` is the
+-- pattern of the cell vocab_from.
+local vocabularies = {
+  { "", of = "mixtral 8x22b", v = 32768 }, { "t5", v = 28996 + 100 }, { "bert", v = 30522 },
+  { "gpt", v = 50257 }, { "opt", v = 50272 }, { "mpt", v = 50432 }, { "bloom", v = 250880 },
+}
+
+local column = { l = "n_layers", d = "d_model", h = "n_heads", kv = "n_kv_heads", ff = "d_ff", v = "vocab" }
+local options = { hd = "head_dim", e = "moe_experts", k = "moe_topk", me = "moe_ffn", sh = "moe_shared_ffn", mla = "mla", hybrid = "hybrid_pattern" }
+
+local m = { columns = column, options = options }
+
+-- Returns the configuration of a model's name; nil: unknown. `take_defaults` fills cells from it.
+function m.find(name)
+  local plain = name:lower():gsub("[%s_]", "-")
+  for _, entry in ipairs(known) do
+    if plain:find(entry[1]) then return entry end
+  end
+  return nil
+end
+
+-- Returns the vocabulary that a name or the words on the tokenizer imply; nil: none.
+function m.vocabulary(name, from)
+  local entry = m.find(name)
+  for _, known_one in ipairs(vocabularies) do
+    if known_one.of and from:lower():find(known_one.of) then return known_one.v end
+  end
+  if entry then return entry.v end
+  for _, known_one in ipairs(vocabularies) do
+    if not known_one.of and name:lower():find(known_one[1]) then return known_one.v end
+  end
+  return nil
+end
+
+return m

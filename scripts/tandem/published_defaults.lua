@@ -1,0 +1,224 @@
+-- Fills the cells that a row of published training runs leaves open: with the documented default of
+-- its framework, the public configuration of its model, or the least that its other cells allow.
+-- Each filled cell is a note of rule assumed-cell. Rows with such cells are scored apart.
+local _, core = ...
+local cells, catalog, gpus = require "tandem.published_cells", require "tandem.published_catalog", require "tandem.gpus"
+local count, has, is_open, refuse = cells.count, cells.has, cells.is_open, cells.refuse
+local m = {}
+
+-- Documented defaults of frameworks. Megatron-LM shards the optimizer only on request
+-- (--use-distributed-optimizer); recipes of NeMo and Megatron-Bridge request it. None of them
+-- recomputes by default. nanotron's ZeRO stage is 0, and torchtitan's recomputation is "selective".
+-- `whole`: a rank's samples are one micro-batch, because the framework does not accumulate
+-- gradients by default.
+local frameworks = {
+  { "^megatron%-lm", zero_stage = "0" }, { "^megatron%-core", zero_stage = "0" },
+  { "^megatron%-bridge", zero_stage = "1" }, { "nemo", zero_stage = "1" },
+  { "automodel", zero_stage = "3", whole = true }, { "nvidia", zero_stage = "1" }, { "rocm", zero_stage = "1" },
+  { "llmboost", zero_stage = "1" }, { "^megatron", zero_stage = "0" }, { "nanotron", zero_stage = "0" },
+  { "internevo", zero_stage = "1" }, { "^torchtitan", zero_stage = "3", ac = "selective(op)", whole = true },
+  { "maxtext", zero_stage = "3", ac = "full", whole = true }, { "paddle", zero_stage = "1" },
+  { "deepspeed", zero_stage = "0", whole = true }, { "fsdp", zero_stage = "3", whole = true },
+  { "vescale", zero_stage = "3", whole = true }, { "torchtune", zero_stage = "3", whole = true },
+  { "composer", zero_stage = "3", whole = true }, { "foundry", zero_stage = "3", whole = true },
+}
+
+function m.of(row)
+  for _, known in ipairs(frameworks) do
+    if has(row, "framework", known[1]) then return known end
+  end
+  return { zero_stage = (tonumber(row.dp_shard or "") or 1) > 1 and "3" or "0" }
+end
+
+-- Writes `value` into an open cell and says so.
+local function assume(row, key, value, why)
+  row[key] = tostring(value)
+  row.assumed[#row.assumed + 1] = key
+  cells.note("%s is not stated; %s is assumed: %s", key, value, why)
+end
+
+local function assume_open(row, key, value, why)
+  if is_open(row[key]) and value ~= nil then assume(row, key, value, why) end
+end
+
+-- ---- the model
+
+-- Layers with experts, as Megatron writes them.
+local function layers_with_experts(entry)
+  if entry.first then return ("([0]*%d+[1]*%d)"):format(entry.first, entry.l - entry.first) end
+  return entry.every and tostring(entry.every) or nil
+end
+
+-- The options of a known model come from its configuration even if the table has no such column.
+local function fill_model(row)
+  local entry = catalog.find(row.model or "")
+  local shaped = not is_open(row.d_model) and not is_open(row.n_layers)
+  local same = entry and (not shaped or tonumber(row.d_model) == entry.d)
+  if same then
+    for short, key in pairs(catalog.columns) do
+      if short ~= "v" then assume_open(row, key, entry[short], "the model's public configuration") end
+    end
+    for short, key in pairs(catalog.options) do
+      if is_open(row[key]) and entry[short] ~= nil then row[key] = tostring(entry[short]) end
+    end
+    if is_open(row.moe_layer_freq) then row.moe_layer_freq = layers_with_experts(entry) or "" end
+    if entry.tied and is_open(row.untie_embeddings) then row.untie_embeddings = "0" end
+  end
+  if is_open(row.d_model) or is_open(row.n_layers) then
+    refuse("the model's width and layers are not stated, and no public configuration is known: %s", row.model or "")
+  end
+  local dim = count(row, "d_model")
+  assume_open(row, "n_heads", math.max(1, dim // 128), "heads of 128")
+  assume_open(row, "n_kv_heads", count(row, "n_heads"), "a key head for each head")
+  assume_open(row, "d_ff", 4 * dim, "four times the width")
+end
+
+-- Megatron pads a vocabulary to a multiple of 128 x tp.
+local function fill_vocabulary(row)
+  if not is_open(row.vocab) then return end
+  local from = row.vocab_from or ""
+  local size = tonumber(from:match "default (%d+)%)") or catalog.vocabulary(row.model or "", from)
+  local why = size and "the vocabulary of the model's public configuration or tokenizer" or "no tokenizer is named"
+  local multiple = (has(row, "framework", "megatron") or has(row, "framework", "nemo")) and 128 * count(row, "tp", 1) or 1
+  assume(row, "vocab", -(-(size or 50257) // multiple) * multiple, why)
+end
+
+-- ---- precision, recomputation, states
+
+-- MLPerf's runs of large models train in 8 bits on each GPU that has them. NVIDIA's containers train
+-- in 4 bits on Blackwell since 25.09 (Transformer Engine 2.8: NVFP4BlockScaling).
+local function fill_precision(row)
+  if not is_open(row.precision) then return end
+  local gpu = gpus.gpus[gpus.find(row.gpu) or ""]
+  local contest = has(row, "model", "mlperf") or has(row, "source", "mlperf")
+  local release = row.framework:match "Release (2%d%.%d%d)[^%d]*$"
+  local four = contest and gpu and gpu.fp4 and release and release >= "25.09" and not cells.is_lora(row)
+  if four then return assume(row, "precision", "nvfp4", "the fastest precision of its container") end
+  local eight = contest and gpu and gpu.fp8
+  local half = gpu and gpu.arch == "Volta" and "fp16" or "bf16"
+  assume(row, "precision", eight and "fp8" or half, eight and "the fastest precision of its benchmark's runs" or "mixed precision of this GPU")
+end
+
+local function fill_states(row)
+  local default = m.of(row)
+  if cells.stage(row) == nil then assume(row, "zero_stage", default.zero_stage, "the framework's default") end
+  if is_open(row.ac) or has(row, "ac", "^see recipe") or has(row, "ac", "^selective %(ratio") then
+    assume(row, "ac", default.ac or "none", "the framework's default")
+  end
+end
+
+-- ---- the mesh and the batch
+
+-- Returns bytes of weights and states, and of saved activations of one sequence, on all ranks of a
+-- replica together: 16-bit weights, fp32 gradients and three fp32 copies; 34 bytes an element of a
+-- block's input (Korthikanti et al., arXiv 2205.05198), 20 if products save 8 bits. A frozen base
+-- has weights alone.
+local function bytes_of(row)
+  local params = tonumber(row.params_b)
+  local dim, layers, ff = count(row, "d_model"), count(row, "n_layers"), count(row, "d_ff")
+  local n = params and params * 1e9 or layers * (4.0 * dim * dim + 3 * dim * ff) + 2.0 * count(row, "vocab", 50257) * dim
+  local eight = has(row, "precision", "fp[84]")
+  local states = cells.is_lora(row) and (eight and 1 or 2) or has(row, "zero_stage", "^[123]") and 8 or 18
+  local kept = has(row, "ac", "^full") and 2 or eight and 20 or 34
+  return n * states, kept * 1.0 * count(row, "seq", 4096) * dim * layers
+end
+
+-- Returns the least power of two of ranks that hold the model in 9 tenths of their memory, and
+-- leave each group of them a sample.
+local function replica(row, n_gpus, gpu)
+  local states, kept = bytes_of(row)
+  local ranks, most = 1, gpu.memory * 1048576 * 0.9
+  local batch = is_open(row.global_batch_seqs) and n_gpus or count(row, "global_batch_seqs")
+  while ranks < n_gpus and n_gpus % (2 * ranks) == 0 and ((states + kept) / ranks > most or n_gpus // ranks > batch) do
+    ranks = 2 * ranks
+  end
+  return ranks
+end
+
+local function product(row)
+  return count(row, "tp", 1) * count(row, "pp", 1) * count(row, "cp", 1)
+end
+
+-- With all weights sharded, no rank needs another axis. Otherwise tp takes the ranks of a node, and
+-- pp the rest.
+local function fill_mesh(row)
+  local gpu = gpus.gpus[gpus.find(row.gpu) or ""] or refuse("no such GPU in the library: %s", row.gpu)
+  local open = is_open(row.tp) and is_open(row.pp)
+  if open and not is_open(row.n_gpus) and (cells.stage(row) or 0) < 3 then
+    local ranks = replica(row, count(row, "n_gpus"), gpu) // count(row, "cp", 1)
+    local tp = math.max(1, math.min(ranks, count(row, "gpus_per_node", 8), 8))
+    assume(row, "tp", tp, "the fewest ranks that hold the model")
+    assume(row, "pp", math.max(1, ranks // tp), "the fewest ranks that hold the model")
+    assume_open(row, "cp", 1, "the fewest ranks that hold the model")
+    if tp > 1 and is_open(row.sp) then row.sp = "1" end
+  end
+  for _, key in ipairs { "tp", "pp", "cp" } do assume_open(row, key, 1, "the axis is not named") end
+  if not is_open(row.n_gpus) then return end
+  -- As many data ranks as leave each four micro-batches for each stage (GPipe, arXiv 1811.06965: the
+  -- bubble is then negligible), on whole nodes. A step time would depend on them.
+  local need, per_node = product(row), count(row, "gpus_per_node", gpus.find(row.gpu):find "^GB" and 4 or 8)
+  need = math.max(need, count(row, "pp", 1) * count(row, "ep", 1) * count(row, "etp", 1))
+  local data = count(row, "dp_shard", 1) * count(row, "dp_replicate", 1)
+  if data == 1 then
+    local pieces = count(row, "global_batch_seqs", 1) // count(row, "micro_batch", 1)
+    while pieces >= 8 * data * count(row, "pp", 1) do data = 2 * data end
+    row.no_time = "the number of GPUs"
+  end
+  need = math.max(need, product(row) * data)
+  if need > per_node then need = -(-need // per_node) * per_node end
+  assume(row, "n_gpus", -(-need // product(row)) * product(row), "the whole nodes that its mesh needs")
+end
+
+-- Megatron's global batch is a micro-batch for each data rank if not given (arguments.py). A step's
+-- tokens, if stated, give it exactly.
+local function fill_batch(row)
+  local data = math.max(1, count(row, "n_gpus") // product(row))
+  local each = (row.global_batch_seqs or ""):match "^%s*(%d+)%s+per DP"
+  if each then row.global_batch_seqs = tostring(math.tointeger(tonumber(each)) * data) end
+  assume_open(row, "seq", (row.model or ""):find "^bert" and 512 or 4096, "the framework's default length")
+  if is_open(row.micro_batch) then
+    local own = not is_open(row.global_batch_seqs) and count(row, "global_batch_seqs") // data or 1
+    assume(row, "micro_batch", m.of(row).whole and math.max(1, own) or 1,
+      m.of(row).whole and "the framework does not accumulate gradients by default" or "one sequence at a time")
+  end
+  if is_open(row.global_batch_seqs) then
+    local micro, rate, step_s = count(row, "micro_batch"), tonumber(row.tokens_per_s_per_gpu), tonumber(row.step_time_s)
+    local pieces = rate and step_s and rate * count(row, "n_gpus") * step_s / count(row, "seq") / (micro * data) or 1
+    if not (rate and step_s) then row.no_time = "the sequences of a step" end
+    assume(row, "global_batch_seqs", math.max(1, math.floor(pieces + .5)) * micro * data,
+      rate and step_s and "the tokens of a step" or "a micro-batch for each data rank")
+  end
+end
+
+-- Makes the batch a multiple of micro-batch x data ranks: fewer sequences at once, or a few more.
+local function even_batch(row)
+  local data, micro, batch = math.max(1, count(row, "n_gpus") // product(row)), count(row, "micro_batch"), count(row, "global_batch_seqs")
+  if batch % (micro * data) == 0 then return end
+  if batch % data == 0 then
+    while batch // data % micro ~= 0 do micro = micro - 1 end
+    assume(row, "micro_batch", micro, ("%d sequences on %d data ranks are no multiple of the stated one"):format(batch, data))
+  else
+    assume(row, "global_batch_seqs", -(-batch // (micro * data)) * micro * data,
+      ("%d sequences do not divide over %d data ranks"):format(batch, data))
+  end
+end
+
+function m.fill(row)
+  row.assumed = {}
+  for _, key in ipairs { "gpu", "framework", "model", "sp", "compile", "moe_experts", "ep" } do row[key] = row[key] or "" end
+  local open_seq = is_open(row.seq)
+  fill_model(row)
+  fill_precision(row)
+  fill_states(row)
+  fill_mesh(row)
+  fill_vocabulary(row)
+  if not has(row, "framework", "^kempnerforge") then  -- its own batch follows from its script
+    fill_batch(row)
+    even_batch(row)
+  end
+  if open_seq and has(row, "flag", "variable") then row.no_time = "the length of its sequences" end
+  if row.no_time then core.note("untimed-row", ("the step time depends on %s, which the row does not state"):format(row.no_time)) end
+  row.missing = ""
+end
+
+return m
