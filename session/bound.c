@@ -183,9 +183,10 @@ static Products products_of(const Graph *g)
         const Node *n = &g->nodes.at[id];
         const Attrs *attrs = graph_attrs_at(g, n->attrs);
         Binding b;
-        const bool attention = n->op == OP_attention;
+        const bool attention = op_mixes_tokens(n->op) && !op_is_gradient(n->op);
         if ((!attention && !is_product(g, n)) || !graph_bind(g, n, &b, NULL)) continue;
-        const double flops = op_flops(n->op, &b, b.size, attrs->causal != 0);
+        const double flops =
+            op_flops(n->op, &b, b.size, attention ? op_seen(attrs, b.size['T']) : 1);
         if (attention) { /* two products forward, and five backward */
             p.attention += 3 * flops;
             continue;

@@ -41,7 +41,7 @@ static double flops_of_products(const Graph *g)
         const bool convolves = op->flags & OP_WINDOWED && op->flops_per_point == 2;
         if ((op->class_ != OP_CLASS_contract && !convolves) || !graph_bind(g, n, &b, NULL))
             continue;
-        flops += op_flops(n->op, &b, b.size, false);
+        flops += op_flops(n->op, &b, b.size, 1);
     }
     return flops;
 }

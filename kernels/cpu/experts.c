@@ -8,6 +8,8 @@
 BOTH(topk)
 BOTH(route)
 BOTH(route_grad)
+BOTH(route_sigmoid)
+BOTH(route_sigmoid_grad)
 BOTH(dispatch)
 BOTH(dispatch_grad)
 BOTH(combine)
@@ -45,6 +47,42 @@ static inline bool F(is_larger)(REAL x, REAL than)
     return x > than || (x != x && than == than);
 }
 
+static inline REAL F(sigmoid_of)(REAL x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+/* Returns how good a group of `n` experts is. */
+static REAL F(group_score)(const KernelArgs *a, const REAL *logits, int64_t n)
+{
+    REAL first = -(REAL)INFINITY, second = first;
+    for (int64_t e = 0; e < n; e++) {
+        if (logits[e] > first)
+            second = first, first = logits[e];
+        else if (logits[e] > second)
+            second = logits[e];
+    }
+    return a->attrs.sigmoid ? F(sigmoid_of)(first) + F(sigmoid_of)(second) : first;
+}
+
+/* Marks the experts that are not in one of the best groups; among equal groups the first is best.
+ */
+static void F(leave_out)(const KernelArgs *a, const REAL *logits, bool *out)
+{
+    const int64_t groups = a->attrs.expert_groups, n = groups ? a->size['N'] / groups : 0;
+    REAL score[MOST_EXPERT_GROUPS];
+    bool taken[MOST_EXPERT_GROUPS] = {false};
+    for (int64_t g = 0; g < groups; g++) score[g] = F(group_score)(a, logits + g * n, n);
+    for (int64_t j = 0; groups && j < a->attrs.top_groups; j++) {
+        int64_t best = -1;
+        for (int64_t g = 0; g < groups; g++)
+            if (!taken[g] && (best < 0 || F(is_larger)(score[g], score[best]))) best = g;
+        taken[best] = true;
+    }
+    for (int64_t g = 0; g < groups; g++)
+        for (int64_t e = 0; e < n; e++) out[g * n + e] = !taken[g];
+}
+
 /* logits [b,s,N] -> ids [b,s,K] i32, the largest first; among equals the first */
 static void F(topk)(const KernelArgs *a)
 {
@@ -53,6 +91,7 @@ static void F(topk)(const KernelArgs *a)
     const int64_t n = a->size['N'], k = a->size['K'], rows = a->size['b'] * a->size['s'];
     for (int64_t i = 0; i < rows; i++, logits += n, ids += k) {
         bool chosen[MOST_EXPERTS] = {false};
+        F(leave_out)(a, logits, chosen);
         for (int64_t j = 0; j < k; j++) {
             int64_t best = -1;
             for (int64_t e = 0; e < n; e++)
@@ -107,6 +146,40 @@ static void F(route_grad)(const KernelArgs *a)
                                (dweights[j] - (a->attrs.normalise ? mean : 0));
         for (int64_t e = 0; e < n && !a->attrs.normalise; e++)
             dlogits[e] -= exp(logits[e] - largest) / sum * mean;
+    }
+}
+
+/* logits [b,s,N], ids [b,s,K] i32 -> weights [b,s,K] */
+static void F(route_sigmoid)(const KernelArgs *a)
+{
+    const REAL *logits = a->ptr[0];
+    const int32_t *ids = a->ptr[1];
+    REAL *weights = a->ptr[2];
+    const int64_t n = a->size['N'], k = a->size['K'], rows = a->size['b'] * a->size['s'];
+    for (int64_t i = 0; i < rows; i++, logits += n, ids += k, weights += k) {
+        REAL sum = 0;
+        for (int64_t j = 0; j < k; j++) sum += weights[j] = F(sigmoid_of)(logits[ids[j]]);
+        for (int64_t j = 0; a->attrs.normalise && j < k; j++) weights[j] /= sum;
+    }
+}
+
+/* dweights [b,s,K], logits [b,s,N], ids [b,s,K] i32 -> dlogits [b,s,N]. With sigmoids y and their
+ * sum Y, the weights y / Y have dy = (dw - sum_j dw_j y_j / Y) / Y; and dlogit = dy y (1 - y). */
+static void F(route_sigmoid_grad)(const KernelArgs *a)
+{
+    const REAL *dweights = a->ptr[0], *logits = a->ptr[1];
+    const int32_t *ids = a->ptr[2];
+    const int64_t n = a->size['N'], k = a->size['K'], rows = a->size['b'] * a->size['s'];
+    REAL *dlogits = F(summed)(a, 0, rows * n);
+    for (int64_t i = 0; i < rows; i++, dweights += k, logits += n, ids += k, dlogits += n) {
+        REAL sum = 0, mean = 0;
+        for (int64_t j = 0; j < k; j++) sum += F(sigmoid_of)(logits[ids[j]]);
+        for (int64_t j = 0; j < k; j++) mean += dweights[j] * F(sigmoid_of)(logits[ids[j]]) / sum;
+        if (!a->attrs.normalise) sum = 1, mean = 0;
+        for (int64_t j = 0; j < k; j++) {
+            const REAL y = F(sigmoid_of)(logits[ids[j]]);
+            dlogits[ids[j]] += (dweights[j] - mean) / sum * y * (1 - y);
+        }
     }
 }
 

@@ -47,7 +47,7 @@ static bool is_elementwise(OpKind op)
 static bool converts_itself(OpKind op)
 {
     return op_info(op)->class_ == OP_CLASS_reshape || op_info(op)->flags & OP_TURNS ||
-           op == OP_cast || op == OP_fill || op == OP_tokens;
+           op == OP_cast || op == OP_fill || op_takes_tokens(op);
 }
 
 static bool is_scaled(OpKind op)

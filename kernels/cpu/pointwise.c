@@ -1,5 +1,5 @@
-/* Element-wise ops: sums, products, multiples, SiLU, GELU (tanh form), sigmoid, ReLU, and their
- * gradients. Any of these may write over its first input. */
+/* Element-wise ops: sums, products, multiples, SiLU, GELU (tanh form), sigmoid, ReLU, squared
+ * ReLU, soft cap, and their gradients. Any of these may write over its first input. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/pointwise.c"
 #include "kernels/cpu/real.h"
@@ -15,6 +15,10 @@ BOTH(sigmoid)
 BOTH(sigmoid_grad)
 BOTH(relu)
 BOTH(relu_grad)
+BOTH(relu2)
+BOTH(relu2_grad)
+BOTH(soft_cap)
+BOTH(soft_cap_grad)
 BOTH(pass)
 
 #else
@@ -84,6 +88,30 @@ static void F(relu_grad)(const KernelArgs *a)
 {
     const REAL *dy = a->ptr[0], *y1 = a->ptr[1];
     EACH(y1[i] > 0 ? dy[i] : 0);
+}
+
+static void F(relu2)(const KernelArgs *a)
+{
+    const REAL *x = a->ptr[0];
+    EACH(x[i] > 0 ? x[i] * x[i] : 0);
+}
+
+static void F(relu2_grad)(const KernelArgs *a)
+{
+    const REAL *dy = a->ptr[0], *x = a->ptr[1];
+    EACH(x[i] > 0 ? 2 * x[i] * dy[i] : 0);
+}
+
+static void F(soft_cap)(const KernelArgs *a)
+{
+    const REAL *x = a->ptr[0], cap = (REAL)a->attrs.scale;
+    EACH(cap * tanh(x[i] / cap));
+}
+
+static void F(soft_cap_grad)(const KernelArgs *a)
+{
+    const REAL *dy = a->ptr[0], *y1 = a->ptr[1], cap = (REAL)a->attrs.scale;
+    EACH(dy[i] * ((REAL)1 - y1[i] / cap * (y1[i] / cap)));
 }
 
 static void F(silu)(const KernelArgs *a)

@@ -60,7 +60,7 @@ bool kernel_cpu_accepts(OpKind op, const DType *dtype, uint32_t n_args)
         return dtype[0] == dtype[1] || (number_is_real(dtype[0]) && number_is_real(dtype[1]));
     if (info->flags & OP_TURNS)
         return n_args == 2 && dtype[0] == dtype[1] && number_is_real(dtype[0]);
-    if (op == OP_tokens)
+    if (op_takes_tokens(op))
         return n_args == 2 && dtype[0] == dtype[1] &&
                (dtype[0] == DT_i32 || number_is_real(dtype[0]));
     uint32_t n = (uint32_t)info->sig.n_in + info->sig.n_out;

@@ -15,7 +15,13 @@ void cpu_tokens(const KernelArgs *a)
     for (int64_t b = 0; b < a->size['b']; b++, x += all, y += piece) memcpy(y, x, piece);
 }
 
+void cpu_span(const KernelArgs *a)
+{
+    cpu_tokens(a);
+}
+
 BOTH(tokens_grad)
+BOTH(span_grad)
 
 #else
 
@@ -29,6 +35,11 @@ static void F(tokens_grad)(const KernelArgs *a)
     dx += a->attrs.first * a->rows;
     for (int64_t b = 0; b < a->size['b']; b++, dx += all, dy += piece)
         for (int64_t i = 0; i < piece; i++) dx[i] += dy[i];
+}
+
+static void F(span_grad)(const KernelArgs *a)
+{
+    F(tokens_grad)(a);
 }
 
 #endif

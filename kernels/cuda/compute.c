@@ -76,7 +76,7 @@ bool cuda_compute_accepts(OpKind op, const DType *dtype, uint32_t n_args)
     if (op_is_halo(op)) return accepts_halo(op, dtype, n_args);
     if (info->class_ == OP_CLASS_reshape) return n_args == 2 && dtype[0] == dtype[1];
     if (op == OP_cast && n_args == 2 && dtype[0] == dtype[1]) return true;
-    if ((op == OP_tokens || info->flags & OP_TURNS) && dtype[0] != dtype[1]) return false;
+    if ((op_takes_tokens(op) || info->flags & OP_TURNS) && dtype[0] != dtype[1]) return false;
     if (n_args < n || n_args > n + 1 || (n_args == n + 1 && dtype[n] != DT_u8)) return false;
     for (uint32_t i = 0; i < n; i++)
         if (!accepts(op, i, dtype[i])) return false;

@@ -137,6 +137,11 @@ bool cuda_tokens(const KernelArgs *args, const CudaContext *cuda, CudaError *err
     return move_launch(&slice, false, 1, args->attrs.first, cuda, error);
 }
 
+bool cuda_span(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return cuda_tokens(args, cuda, error);
+}
+
 bool cuda_copy(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     return device_copy(args->ptr[1], args->ptr[0],

@@ -18,6 +18,10 @@
     X(sigmoid_grad, x0[k] * x1[k] * (1.0f - x1[k]))                                                \
     X(relu, x0[k] > 0 ? x0[k] : 0)                                                                 \
     X(relu_grad, x1[k] > 0 ? x0[k] : 0)                                                            \
+    X(relu2, x0[k] > 0 ? x0[k] * x0[k] : 0)                                                        \
+    X(relu2_grad, x1[k] > 0 ? 2.0f * x1[k] * x0[k] : 0)                                            \
+    X(soft_cap, scale *tanhf(x0[k] / scale))                                                       \
+    X(soft_cap_grad, x0[k] * (1.0f - x1[k] / scale * (x1[k] / scale)))                             \
     X(gelu, 0.5f * x0[k] * (1.0f + point_gelu_tanh(x0[k])))                                        \
     X(gelu_grad, x0[k] * point_gelu_slope(x1[k]))
 

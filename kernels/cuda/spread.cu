@@ -146,6 +146,11 @@ bool cuda_tokens_grad(const KernelArgs *args, const CudaContext *cuda, CudaError
                 args->size['X'] * token, cuda, error);
 }
 
+bool cuda_span_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return cuda_tokens_grad(args, cuda, error);
+}
+
 PART(part_heads, 0, 'g', args->start['r'], args->size['r'])
 PART(part_heads_grad, 1, 'g', args->start['r'], args->size['r'])
 PART(part_head, 0, 'g', 0, 1)

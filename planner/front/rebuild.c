@@ -207,9 +207,9 @@ static TensorId add_source(Rebuild *b, OpKind op, const Attrs *attrs, Loc loc)
 }
 
 /* The plan, not the model, decides the loss's divisor. */
-static OpKind set_denominator(const Config *c, OpKind op, Attrs *attrs)
+static OpKind set_denominator(const Config *c, OpKind op, int64_t seq, Attrs *attrs)
 {
-    attrs->scale = 1.0 / ((double)c->global_batch * (double)c->seq);
+    attrs->scale = 1.0 / ((double)c->global_batch * (double)seq);
     attrs->count_all = c->denominator == DENOMINATOR_all;
     if (op == OP_mse_loss) return op; /* every point counts */
     attrs->group = 0;
@@ -231,7 +231,10 @@ static TensorId add_node(Rebuild *b, OpKind op, const TensorId *in, uint32_t n_i
 {
     const Config *c = &b->draft->config;
     Graph *g = b->graph;
-    if (op == OP_xent_loss || op == OP_mse_loss) op = set_denominator(c, op, attrs);
+    if (op == OP_xent_loss && n_in == 4 && g->tensors.at[in[3]].n_dims == 2)
+        op = set_denominator(c, op, g->tensors.at[in[3]].dim[1], attrs);
+    else if (op == OP_mse_loss)
+        op = set_denominator(c, op, c->seq, attrs);
     if (!set_site(b, attrs)) return 0;
     Diag ignored = diag_in(b->arena);
     TensorId out = graph_op(g, b->arena, op, in, n_in, c->compute, attrs, module, loc, &ignored);

@@ -201,6 +201,7 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
     if (op_info(op)->flags & OP_SIZED && !size_indices(op, &b, attrs, loc, d)) return 0;
     if (op_info(op)->flags & OP_WINDOWED && !fit_windows(op, &b, attrs, loc, d)) return 0;
     if (op_info(op)->flags & OP_INDEXES) dtype = DT_i32;
+    if (op_takes_tokens(op) && g->tensors.at[in[0]].dtype == DT_i32) dtype = DT_i32;
     for (uint32_t j = 0; j < b.n_out; j++) {
         int64_t dim[MAX_DIMS];
         int n = op_output_dims(op, &b, j, dim);
@@ -216,6 +217,13 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
     }
     graph_node(g, arena, op, in, n_in, out, b.n_out, attrs, module, loc);
     return b.n_out ? out[0] : 0;
+}
+
+int64_t graph_labels(const Graph *g)
+{
+    const Node *n = &g->nodes.at[g->loss ? g->tensors.at[g->loss].producer : 0];
+    if (n->op != OP_xent_loss && n->op != OP_xent_loss_mean) return 0;
+    return g->tensors.at[n->in[3]].dim[1];
 }
 
 TensorId graph_count(const Graph *g)

@@ -2,6 +2,7 @@
 #include "planner/ir/op.h"
 
 #include <assert.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -377,6 +378,13 @@ bool op_sized(Binding *b, const Attrs *attrs)
         attrs->capacity > INT32_MAX / attrs->experts)
         return false;
     if (b->size['N'] && b->size['N'] != attrs->experts) return false;
+    const int64_t groups = attrs->expert_groups;
+    if (groups < 0 || groups > MOST_EXPERT_GROUPS ||
+        (groups > 0 &&
+         (attrs->experts % groups != 0 || attrs->top_groups < 1 || attrs->top_groups > groups ||
+          attrs->experts / groups * attrs->top_groups < attrs->top_k ||
+          (attrs->sigmoid && attrs->experts / groups < 2))))
+        return false;
     for (size_t i = 0; i < sizeof said / sizeof *said; i++)
         for (uint32_t k = 0; k < b->n_letters; k++) {
             int64_t *size = &b->size[(int)said[i].letter];
@@ -419,6 +427,7 @@ bool op_infer(OpKind op, const Dims *in, uint32_t n_in, const Attrs *attrs, Bind
     if (!sig_bind(&info->sig, info->name, info->signature, in, n_in, NULL, 0, size, b, loc, d))
         return false;
     if (op == OP_concat) b->size['Z'] = b->size['X'] + b->size['Y'];
+    if (op == OP_join_heads) b->size['Z'] = b->size['X'] + b->size['U'];
     if (op == OP_pixel_shuffle) b->size['N'] = b->size['C'] / (b->size['I'] * b->size['J']);
     return true;
 }
@@ -428,6 +437,7 @@ bool op_grouped(OpKind op, const Binding *b, const Attrs *attrs)
     const int64_t *size = b->size;
     if (sig_uses(&op_info(op)->sig, 'G')) return size['G'] >= 1 && size['C'] % size['G'] == 0;
     if (op == OP_concat) return size['Z'] == size['X'] + size['Y'];
+    if (op == OP_join_heads) return size['Z'] == size['X'] + size['U'];
     if (op == OP_pixel_shuffle || op == OP_pixel_unshuffle)
         return size['N'] * size['I'] * size['J'] == size['C'];
     if (!is_windowed_attention(op)) return true;
@@ -458,6 +468,8 @@ uint32_t op_index_args(OpKind op)
         [OP_slots] = IN0 | OUT_OF_1,
         [OP_route] = IN1,
         [OP_route_grad] = IN2,
+        [OP_route_sigmoid] = IN1,
+        [OP_route_sigmoid_grad] = IN2,
         [OP_dispatch] = IN1,
         [OP_dispatch_grad] = IN1,
         [OP_combine] = IN0,
@@ -469,7 +481,28 @@ uint32_t op_index_args(OpKind op)
     return ids[op];
 }
 
-double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool causal)
+double op_seen(const Attrs *attrs, int64_t keys)
+{
+    if (!attrs->causal) return 1;
+    if (attrs->window == 0 || 2 * attrs->window >= keys) return 0.5;
+    /* the first queries see fewer than a window */
+    const double window = (double)attrs->window, all = (double)keys;
+    return window * (1 - (window - 1) / (2 * all)) / all;
+}
+
+/* Where values have another size than keys, a product of attention counts either size. The gradient
+ * has three products with keys and two with values. */
+static double share_of_products(OpKind op, const int64_t size['z' + 1])
+{
+    const char value = op_whole_letter(op, INDEX_value);
+    if (!value || !op_mixes_tokens(op)) return 1;
+    const double products = op_info(op)->flops_per_point / 2, with_values = floor(products / 2);
+    const double V = (double)size[(int)value],
+                 E = (double)size[(int)op_whole_letter(op, INDEX_head)];
+    return ((products - with_values) / V + with_values / E) / products;
+}
+
+double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double seen)
 {
     double points = 1;
     for (uint32_t i = 0; i < b->n_letters; i++) points *= (double)size[(int)b->letters[i]];
@@ -477,5 +510,6 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool c
         char chosen = op_looked_up(op, b, arg);
         if (chosen) points /= (double)size[(int)chosen];
     }
-    return op_info(op)->flops_per_point * points * (causal ? 0.5 : 1);
+    if (op == OP_attention_table || op == OP_attention_table_grad) points /= (double)size['N'];
+    return op_info(op)->flops_per_point * points * share_of_products(op, size) * seen;
 }

@@ -196,9 +196,14 @@ int op_dim(OpKind op, uint32_t arg, IndexRole role);
 bool op_is_whole(OpKind op, uint32_t arg, IndexRole role); /* it has one, and needs it whole */
 /* True if each token reads all tokens of its sequence, head by head: attention and its gradient. */
 bool op_mixes_tokens(OpKind op);
+/* True if the op is that of a backward row; for attention: true of its gradient alone. */
+bool op_is_gradient(OpKind op);
+/* True if the op takes tokens of each sequence; its argument may be ids, too. */
+bool op_takes_tokens(OpKind op);
+bool op_attends(OpKind op); /* attention of any kind, forward */
 /* The sizes of the roles of such an op, in `size` [letter]. */
 typedef struct HeadsSizes {
-    int64_t samples, groups, heads, queries, keys, head;
+    int64_t samples, groups, heads, queries, keys, head, value;
 } HeadsSizes;
 HeadsSizes op_heads_sizes(OpKind op, const int64_t size['z' + 1]);
 /* True if input `arg` is the labels of all tokens, where a mean counts them. */
@@ -225,8 +230,8 @@ int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter);
 char op_looked_up(OpKind op, const Binding *b, uint32_t arg);
 
 /* Returns the FLOPs over all points. A lookup counts only the entry that it chooses. `size` may be
- * global or local. `causal` halves attention. */
-double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool causal);
+ * global or local. `seen` is the share of keys that attention works on (op_seen), or 1. */
+double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double seen);
 
 /* ---- attributes ---- one table of all attributes; an op reads those that it knows. Zero is the
  * default. */
@@ -243,6 +248,7 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool c
     X(double, weight_decay)                                                                        \
     X(double, clip)          /* global-norm bound; 0: no clipping */                               \
     X(double, smoothing)     /* label smoothing */                                                 \
+    X(double, cap)           /* soft cap; 0: none */                                               \
     X(double, z_loss)        /* coefficient of the squared log-sum-exp */                          \
     X(double, drop)          /* probability of dropping an element; above 0: draws numbers */      \
     X(int64_t, site)         /* of dropout: a part of the key, one for each place in the model */  \
@@ -250,14 +256,19 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool c
     X(int64_t, count_all)    /* xent_loss: count ignored tokens too */                             \
     X(int64_t, rope_context) /* original context length of the scaling */                          \
     X(int64_t, rope_dims)    /* leading elements of E that turn; 0: all */                         \
+    X(int64_t, window)       /* attention: keys that a query sees; 0: all */                       \
+    X(int64_t, distance)     /* attention_table: the last bucket begins here */                    \
     X(int64_t, segment)      /* which part of a fused projection of equal parts */                 \
     X(int64_t, first)        /* the first of a group's features that are taken */                  \
     X(int64_t, count)                                                                              \
-    X(int64_t, top_k)     /* number of experts of a token */                                       \
-    X(int64_t, experts)   /* number of all experts */                                              \
-    X(int64_t, capacity)  /* tokens of a sequence that an expert takes */                          \
-    X(int64_t, normalise) /* route: the weights of the chosen experts sum to 1 */                  \
-    X(int64_t, lo)        /* range [lo, hi) of a flat buffer, in global elements */                \
+    X(int64_t, top_k)         /* number of experts of a token */                                   \
+    X(int64_t, experts)       /* number of all experts */                                          \
+    X(int64_t, capacity)      /* tokens of a sequence that an expert takes */                      \
+    X(int64_t, expert_groups) /* topk: groups of experts; 0: experts are chosen from all */        \
+    X(int64_t, top_groups)    /* topk: groups that a token may choose from */                      \
+    X(int64_t, sigmoid)       /* topk: a group is as good as its two best sigmoids */              \
+    X(int64_t, normalise)     /* route: the weights of the chosen experts sum to 1 */              \
+    X(int64_t, lo)            /* range [lo, hi) of a flat buffer, in global elements */            \
     X(int64_t, hi)                                                                                 \
     X(int64_t, parts)      /* pack, unpack: number of parts */                                     \
     X(int64_t, dim)        /* pack, unpack, slice: which dimension */                              \
@@ -293,6 +304,9 @@ typedef struct Attrs {
 #undef X
 } Attrs;
 
+/* Returns the share of all `keys` that a query sees on average: half if attention is causal, less
+ * with a window; 1 for any other op. */
+double op_seen(const Attrs *attrs, int64_t keys);
 /* For OP_TAKES: true if the sizes fit the attributes `first` and `count`. */
 bool op_takes(OpKind op, const Binding *b, const Attrs *attrs);
 /* For OP_SIZED: true if the sizes fit the attributes. An index whose size no argument gives gets
@@ -307,6 +321,6 @@ bool op_grouped(OpKind op, const Binding *b, const Attrs *attrs);
 /* Returns the arguments that are ids, labels or slots (i32), as bits i. */
 uint32_t op_index_args(OpKind op);
 /* The largest number of experts whose tokens the routing can count. */
-enum { MOST_EXPERTS = 1024 };
+enum { MOST_EXPERTS = 1024, MOST_EXPERT_GROUPS = 64 };
 
 #endif

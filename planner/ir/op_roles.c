@@ -65,15 +65,33 @@ bool op_mixes_tokens(OpKind op)
            op_whole_letter(op, INDEX_tokens);
 }
 
+bool op_is_gradient(OpKind op)
+{
+    return op_info(op)->n_backward == 0;
+}
+
+bool op_takes_tokens(OpKind op)
+{
+    return op == OP_tokens || op == OP_span;
+}
+
+bool op_attends(OpKind op)
+{
+    return op_mixes_tokens(op) && !op_is_gradient(op);
+}
+
 HeadsSizes op_heads_sizes(OpKind op, const int64_t size['z' + 1])
 {
     assert(op_mixes_tokens(op));
+    const int64_t head = size[(int)op_whole_letter(op, INDEX_head)];
+    const char value = op_whole_letter(op, INDEX_value);
     return (HeadsSizes){.samples = size[(int)op_letter(op, INDEX_samples)],
                         .groups = size[(int)op_letter(op, INDEX_groups)],
                         .heads = size[(int)op_letter(op, INDEX_heads)],
                         .queries = size[(int)op_letter(op, INDEX_tokens)],
                         .keys = size[(int)op_whole_letter(op, INDEX_tokens)],
-                        .head = size[(int)op_whole_letter(op, INDEX_head)]};
+                        .head = head,
+                        .value = value ? size[(int)value] : head};
 }
 
 bool op_reads_whole_labels(OpKind op, uint32_t arg)

@@ -180,7 +180,9 @@ double plan_flops(const Plan *plan, const Program *p, const Instr *in)
     Binding b;
     int64_t size['z' + 1];
     if (!plan_bind(plan, p, in, 0, &b, size, NULL, NULL)) return 0;
-    return op_flops(in->op, &b, size, graph_attrs_at(&plan->graph, in->attrs)->causal != 0);
+    const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
+    const double seen = op_mixes_tokens(in->op) ? op_seen(attrs, b.size['T']) : 1;
+    return op_flops(in->op, &b, size, seen);
 }
 
 /* Returns the number of table elements that lookups touch: one for every point of all other

@@ -45,14 +45,15 @@ static bool wanted(const Config *config, const Pass *pass)
     return false;
 }
 
-static void step_info(const Config *config, StepInfo *step)
+static void step_info(const Config *config, const Graph *g, StepInfo *step)
 {
     int64_t data = config_data_ranks(config);
     step->micro_batch = config->micro_batch * data;
     step->global_batch = config->global_batch;
     step->seq = config->seq;
     step->n_microbatches = (uint32_t)(config->global_batch / step->micro_batch);
-    step->global_tokens = (double)config->global_batch * (double)config->seq;
+    const int64_t labels = graph_labels(g);
+    step->global_tokens = (double)config->global_batch * (double)(labels ? labels : config->seq);
     step->denominator = config->denominator;
     step->group = config->group;
     step->seed = config->seed;
@@ -144,7 +145,7 @@ Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *optio
     plan->arena = arena;
     plan->graph = *graph;
     plan->parent = options->parent;
-    step_info(config, &plan->step);
+    step_info(config, &plan->graph, &plan->step);
     plan->nccl = config->nccl;
     Job job = {.config = config,
                .plan = plan,

@@ -71,6 +71,14 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
         diag_hint(job->diag, "make cp a part of dp_shard or of tp");
         return false;
     }
+    if (n->op == OP_span) {
+        diag_error(job->diag, FAULT_input, "cp-span", pass->loc,
+                   "cp = %u with a model that takes a span of each sequence (%s): the span lies on "
+                   "some ranks of cp, and all would wait for those",
+                   pass_ranks(job->config, PASS_cp), path);
+        diag_hint(job->diag, "make cp a part of dp_shard or of tp");
+        return false;
+    }
     if (has_param_of(&job->plan->graph, n, INDEX_tokens)) {
         diag_error(job->diag, FAULT_input, "cp-positions", pass->loc,
                    "cp = %u with learned positions (%s): a rank trains those of its tokens alone, "

@@ -97,7 +97,7 @@ static void check_dtypes(Verifier *v, Pc pc)
         }
         if (in->op == OP_cast || in->op == OP_fill || in->op == OP_pass) continue;
         /* the dtypes of the graph are checked by verify-dtype */
-        if (in->op == OP_tokens && t == DT_i32) continue;
+        if (op_takes_tokens(in->op) && t == DT_i32) continue;
         bool integer = op_index_args(in->op) >> i & 1;
         if (integer ? t != DT_i32 : !is_real(t))
             verify_report(v, RULE, pc, "argument %u is %s, expected %s", i, dtype_name(t),

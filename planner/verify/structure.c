@@ -1,6 +1,7 @@
 /* The plan's frame: mesh, deals, shapes, graph, units. Every index, size and count is checked, so
  * that the other proofs can rely on them even if the plan comes from untrusted text. */
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "planner/verify/private.h"
@@ -314,7 +315,8 @@ static void check_step(Verifier *v)
     if (s->micro_batch && s->global_batch / s->micro_batch != (int64_t)s->n_microbatches)
         verify_report(v, RULE, 0, "%u micro-steps of %lld sequences are not %lld",
                       s->n_microbatches, (long long)s->micro_batch, (long long)s->global_batch);
-    if (s->seq && (double)s->global_batch * (double)s->seq != s->global_tokens)
+    const double labels = s->global_batch ? s->global_tokens / (double)s->global_batch : 0;
+    if (s->seq && !(labels >= 1 && labels <= (double)s->seq && labels == floor(labels)))
         verify_report(v, RULE, 0, "%lld sequences of %lld are not %.0f tokens",
                       (long long)s->global_batch, (long long)s->seq, s->global_tokens);
     if (info->n_params && (info->n_params != n_params || info->n_params_no_embedding > n_params))

@@ -2,8 +2,8 @@
 -- parts of it. A norm before and after attention and MLP, a gated GELU, a tied head, embeddings
 -- times sqrt(dim); Gemma 3 normalises each query and key head. Norm weights start at 1 and are used
 -- as they are: Gemma's w with 1 + w is the same function, but weight decay pulls to another place.
--- Left out for lack of ops: sliding windows (here all layers attend to the whole sequence, at a
--- higher cost), and Gemma 2's soft caps of scores and logits.
+-- Local layers see a window of keys: every second layer of Gemma 2, five of six of Gemma 3. Gemma 2
+-- also caps scores and logits.
 local nn = require "tandem.nn"
 
 -- https://huggingface.co/google: config.json of each. scalar: the scores are divided by its root.
@@ -12,20 +12,25 @@ local sizes = {
   ["2-9b"] = { dim = 3584, layers = 42, heads = 16, kv_heads = 8, hidden = 14336, scalar = 256 },
   ["2-27b"] = { dim = 4608, layers = 46, heads = 32, kv_heads = 16, head_dim = 128, hidden = 36864,
     scalar = 144 },
-  ["3-1b"] = { dim = 1152, layers = 26, heads = 4, kv_heads = 1, hidden = 6912, vocab = 262144, scalar = 256 },
+  ["3-1b"] = { dim = 1152, layers = 26, heads = 4, kv_heads = 1, hidden = 6912, vocab = 262144, scalar = 256,
+    window = 512 },
   ["3-4b"] = { dim = 2560, layers = 34, heads = 8, kv_heads = 4, hidden = 10240, scalar = 256, factor = 8.0 },
   ["3-12b"] = { dim = 3840, layers = 48, heads = 16, kv_heads = 8, hidden = 15360, scalar = 256, factor = 8.0 },
   ["3-27b"] = { dim = 5376, layers = 62, heads = 32, kv_heads = 16, head_dim = 128, hidden = 21504,
     scalar = 168, factor = 8.0 },
   ["3-tiny"] = { dim = 64, layers = 6, heads = 4, kv_heads = 2, head_dim = 16, hidden = 160, vocab = 256,
-    scalar = 16 },
+    scalar = 16, window = 8 },
+  ["2-tiny"] = { dim = 64, layers = 4, heads = 4, kv_heads = 2, head_dim = 16, hidden = 160, vocab = 256,
+    scalar = 16, window = 8 },
 }
 for name, size in pairs(sizes) do
   local is_3 = name:sub(1, 2) == "3-"
   size.qk_norm = is_3
   size.vocab = size.vocab or is_3 and 262208 or 256000
   -- in Gemma 3, five of six layers are local and keep the old RoPE base
-  size.theta, size.local_theta, size.every = is_3 and 1e6 or 1e4, 1e4, is_3 and 6 or 1
+  size.theta, size.local_theta, size.every = is_3 and 1e6 or 1e4, 1e4, is_3 and 6 or 2
+  size.window = size.window or is_3 and 1024 or 4096
+  size.score_cap, size.logit_cap = not is_3 and 50.0, not is_3 and 30.0
 end
 local defaults = { head_dim = 256, eps = 1e-6, factor = false }
 
@@ -53,7 +58,8 @@ local function block(c, index)
     attention = nn.attention {
       dim = c.dim, heads = c.heads, kv_heads = c.kv_heads, head_dim = c.head_dim,
       scale = 1 / math.sqrt(c.scalar), qk_norm = c.qk_norm and { eps = c.eps },
-      rope_theta = theta, rope_scaling = scaling, out_init = out_init,
+      rope_theta = theta, rope_scaling = scaling, out_init = out_init, cap = c.score_cap or nil,
+      window = (index + 1) % c.every ~= 0 and c.window or nil,
     },
     mlp = mlp(c, out_init),
     tp_col = { "attention.wq", "attention.wk", "attention.wv", "mlp.gate", "mlp.up" },
@@ -75,14 +81,15 @@ local function build(c)
     tp_vocab = { "embed", "head" },
     forward = function(m, tokens, labels)
       local x = nn.scale(m.embed(tokens), math.sqrt(c.dim))
-      return nn.cross_entropy(m.head(m.norm(m.layers(x))), labels)
+      local logits = m.head(m.norm(m.layers(x)))
+      return nn.cross_entropy(c.logit_cap and nn.soft_cap(logits, c.logit_cap) or logits, labels)
     end,
   }
 end
 
 -- The smallest model of the same structure. The second layer uses the sixth layer's RoPE, so both kinds are there.
 local function shrink(c, mesh)
-  return nn.small(c, mesh, { scalar = 5, every = math.min(c.every, 2) })
+  return nn.small(c, mesh, { scalar = 5, every = math.min(c.every, 2), window = 3 })
 end
 
 return function(what)

@@ -43,6 +43,18 @@ local function read_factor(who, value)
   return factor
 end
 
+-- Groups of experts; a token chooses from the best groups only.
+local function read_groups(who, options, c)
+  c.groups = check.count(who, "groups", options.groups, 1)
+  c.top_groups = check.count(who, "top_groups", options.top_groups, c.groups)
+  local each = c.experts // c.groups
+  if c.groups > 64 or c.experts % c.groups ~= 0 or c.top_groups > c.groups or each * c.top_groups < c.top_k
+    or (c.sigmoid and c.groups > 1 and each < 2) then
+    core.fail("out-of-range", ("%s: top_k = %d from %d of %d groups of %d experts"):format(who, c.top_k, c.top_groups,
+      c.groups, c.experts), "groups divide experts, and the chosen groups have at least top_k experts")
+  end
+end
+
 local function read(who, options)
   local c = { dim = check.count(who, "dim", options.dim), hidden = check.count(who, "hidden", options.hidden),
     experts = check.count(who, "experts", options.experts), top_k = check.count(who, "top_k", options.top_k, 2) }
@@ -58,6 +70,12 @@ local function read(who, options)
   if c.aux < 0 then core.fail("out-of-range", who .. ": aux_loss must not be negative", "0 leaves it out") end
   c.gated = check.flag(who, "gated", options.gated, true)
   c.normalise = check.flag(who, "normalise", options.normalise, true) and 1 or 0
+  c.scaling = check.number(who, "scaling", options.scaling, 1.0)
+  c.sigmoid = check.flag(who, "sigmoid", options.sigmoid, false)
+  if c.sigmoid and c.aux > 0 then
+    core.fail("out-of-range", who .. ": aux_loss is defined for the softmax of logits, and sigmoid has none", "aux_loss = 0")
+  end
+  read_groups(who, options, c)
   return c
 end
 
@@ -90,8 +108,10 @@ function experts.moe(nn, standard)
       local id = check.tensor(who, "the input", x, 3)
       local sizes = { top_k = c.top_k, experts = c.experts, capacity = capacity_of(c, x.shape[2]) }
       local logits = tensors[m.router(x)]
+      if c.groups > 1 then sizes.expert_groups, sizes.top_groups, sizes.sigmoid = c.groups, c.top_groups, c.sigmoid and 1 or 0 end
       local ids = tensors[op("topk", sizes, logits)]
-      local weights = tensors[op("route", { normalise = c.normalise }, logits, ids)]
+      local weights = tensors[op(c.sigmoid and "route_sigmoid" or "route", { normalise = c.normalise }, logits, ids)]
+      if c.scaling ~= 1 then weights = tensors[op("scale", { scale = c.scaling }, weights)] end
       if c.aux > 0 then add_balance(op("balance", { scale = c.aux }, logits, ids)) end
       local slots = tensors[op("slots", sizes, ids)]
       local rows = op("dispatch", sizes, id, slots)

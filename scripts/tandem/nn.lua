@@ -9,6 +9,7 @@ local module = require "tandem.module"
 local segments = require "tandem.segments"
 local experts = require "tandem.experts"
 local fields = require "tandem.fields"
+local attention = require "tandem.attention"
 local known = require("tandem.nn_reference").known
 require "tandem.trace"
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
@@ -225,12 +226,31 @@ local function activation(name)
   return core.wrap(function(x) return op(name, nil, check.tensor("nn." .. name, "the input", x)) end)
 end
 nn.silu, nn.gelu = activation "silu", activation "gelu"
-nn.sigmoid, nn.relu = activation "sigmoid", activation "relu"
+nn.sigmoid, nn.relu, nn.relu2 = activation "sigmoid", activation "relu", activation "relu2"
 nn.scale = core.wrap(function(x, factor)
   local id = check.tensor("nn.scale", "the input", x)
   factor = check.number("nn.scale", "the factor", factor)
   if not factor then core.fail("missing-key", "nn.scale: the factor is missing", "nn.scale(x, 2.0)") end
   return op("scale", { scale = factor }, id)
+end)
+
+nn.soft_cap = core.wrap(function(x, cap)
+  local id = check.tensor("nn.soft_cap", "the input", x)
+  cap = check.number("nn.soft_cap", "the cap", cap)
+  if not cap or cap <= 0 then core.fail("out-of-range", "nn.soft_cap: the cap must be positive", "nn.soft_cap(x, 30.0)") end
+  return op("soft_cap", { scale = cap }, id)
+end)
+
+-- Tokens [first, first + count) of each sequence, from 0: of ids, labels or activations.
+nn.span = core.wrap(function(x, first, count)
+  local who = "nn.span"
+  local id = check.tensor(who, "the input", x)
+  first, count = math.tointeger(first) or -1, check.count(who, "count", count)
+  if first < 0 or #x.shape < 2 or first + count > x.shape[2] then
+    core.fail("out-of-range", ("%s: tokens %s to %s of shape %s"):format(who, first, first + count, shape_text(x.shape)),
+      "first counts from 0; first + count is at most the tokens of a sequence")
+  end
+  return op("span", { first = first, count = count }, id)
 end)
 
 -- Llama 3.1 stretches frequencies that are low for the original context by `factor`.
@@ -316,75 +336,10 @@ nn.cross_entropy = core.wrap(function(logits, labels, options)
   return op("xent_loss", { z_loss = z_loss }, tensors[max], tensors[sum], tensors[pick], y)
 end)
 
--- ---- attention: heads are dimensions of their own, grouped for GQA: q [b,s,g,r,e], k and v [b,s,g,e]
+-- ---- attention
 
--- qk_norm = true or { eps = 1e-6 }: RMSNorm of each query and key head before RoPE.
-local function head_norms(who, fields, want, size)
-  if not want then return end
-  if type(want) ~= "boolean" then check.options(who .. " qk_norm", want, { eps = true }) end
-  local how = { eps = type(want) == "table" and want.eps or 1e-6 }
-  fields.q_norm, fields.k_norm = nn.rmsnorm(size, how), nn.rmsnorm(size, how)
-end
-
-nn.attention = core.wrap(function(options)
-  local who = "nn.attention"
-  if type(options) ~= "table" then
-    core.fail("wrong-type", who .. " needs a table, not " .. kind_of(options),
-      "nn.attention { dim = 512, heads = 8 }")
-  end
-  check.options(who, options, known[who])
-  local dim, heads = check.count(who, "dim", options.dim), check.count(who, "heads", options.heads)
-  local groups = check.count(who, "kv_heads", options.kv_heads, heads)
-  if heads % groups ~= 0 then
-    core.fail("divides-heads", ("%s: heads = %d must be a multiple of kv_heads = %d"):format(who, heads,
-      groups))
-  end
-  if options.head_dim == nil and dim % heads ~= 0 then
-    core.fail("divides-heads", ("%s: dim = %d cannot be divided into %d heads"):format(who, dim, heads),
-      "name head_dim, or choose heads that divide dim")
-  end
-  local size = check.count(who, "head_dim", options.head_dim, dim // heads)
-  local causal = check.flag(who, "causal", options.causal, true)
-  local how = { bias = check.flag(who, "bias", options.bias, false),
-    init = check.init(who, options.init, standard) }
-  local out = { bias = check.flag(who, "out_bias", options.out_bias, how.bias),
-    init = check.init(who, options.out_init, options.init or standard) }
-  how.spectral, out.spectral = check_norm(who, options, how.init), check_norm(who, options, out.init)
-  local turn = options.rope_theta and rope_attrs(who, options.rope_theta, options.rope_scaling)
-  if turn and size % 2 ~= 0 then
-    core.fail("out-of-range", ("%s: head_dim = %d must be even to be rotated"):format(who, size))
-  end
-  if turn then turn.rope_dims = rope_dims(who, options.rope_dims, size) end
-  local scale = check.number(who, "scale", options.scale, 1 / math.sqrt(size))
-  local attrs = { scale = scale, causal = causal and 1 or 0, drop = check_drop(who, options.dropout) }
-  local fields = { wo = linear(who, "linear_o", { groups, heads // groups, size }, { dim }, 3, out) }
-  local fused, repeats = check.flag(who, "fused", options.fused, false), heads // groups
-  if fused then
-    how.each = { repeats, 1, 1 }
-    fields.wqkv = linear(who, "linear_heads", { dim }, { groups, repeats + 2, size }, 1, how)
-  else
-    fields.wq = linear(who, "linear_q", { dim }, { groups, heads // groups, size }, 1, how)
-    fields.wk = linear(who, "linear_kv", { dim }, { groups, size }, 1, how)
-    fields.wv = linear(who, "linear_kv", { dim }, { groups, size }, 1, how)
-  end
-  head_norms(who, fields, options.qk_norm, size)
-  local normed = rawget(fields, "q_norm") ~= nil
-  return new_module("attention", function(m, x)
-    check_last(who, x, dim)
-    local q, k, v
-    if fused then
-      local all = tensors[m.wqkv(x)]
-      q = op("part_heads", { first = 0, count = repeats }, all)
-      k = op("part_head", { first = repeats, count = 1 }, all)
-      v = op("part_head", { first = repeats + 1, count = 1 }, all)
-    else
-      q, k, v = m.wq(x), m.wk(x), m.wv(x)
-    end
-    if normed then q, k = m.q_norm(q), m.k_norm(k) end
-    if turn then q, k = rope(who, q, turn), rope(who, k, turn) end
-    return m.wo(op("attention", attrs, tensors[q], tensors[k], tensors[v]))
-  end, fields)
-end)
+attention.add(nn, { linear = linear, rope = rope, rope_attrs = rope_attrs, rope_dims = rope_dims, check_drop = check_drop,
+  check_last = check_last, check_norm = check_norm, check_eps = check_eps, standard = standard })
 
 -- ---- mixture of experts
 

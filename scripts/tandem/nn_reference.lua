@@ -34,7 +34,8 @@ local list = {
     doc = "Layer normalisation, with weight and bias.", options = {
       { "eps", "1e-5", "Added to the variance." }, { "init", "nn.ones", "First values of the weight." } } },
   { name = "nn.attention", call = "nn.attention { dim = ..., heads = ..., ... }", shape = "[b, s, dim] -> [b, s, dim]",
-    doc = "Multi-head attention. Its children are wq, wk, wv and wo.", options = {
+    doc = "Multi-head attention. Its children are wq, wk, wv and wo. "
+      .. "attention(x, { memory = y }) reads keys and values of y; { table = t } adds a table of distances to the scores.", options = {
       { "dim", "required", "Features of the input." },
       { "heads", "required", "Query heads." },
       { "kv_heads", "heads", "Key and value heads; a divisor of heads." },
@@ -46,12 +47,38 @@ local list = {
       { "rope_scaling", "", "Llama 3.1's stretching of the rotation: { factor, low, high, context }." },
       { "rope_dims", "head_dim", "Only the first elements of a head turn." },
       { "scale", "head_dim^-0.5", "The factor of the scores." },
+      { "window", "", "A query sees this many keys; its own is the last." },
+      { "cap", "", "A score x becomes cap * tanh(x / cap)." },
+      { "sinks", "false", "Each head has one more score, which takes its share of the softmax and has no value. Child sinks." },
       { "dropout", "0", "The probability of dropping a score after the softmax." },
       { "qk_norm", "false", "RMS-normalise each query and key head: true or { eps }. Children q_norm and k_norm." },
       { "fused", "false", "One child wqkv instead of wq, wk and wv, cut by heads all the same." },
       { "init", "nn.normal(0, 0.02)", "First values of the weights." },
       { "out_init", "init", "First values of wo." },
       { "spectral_norm", "false", "Spectral norm of all its linears." } } },
+  { name = "nn.latent_attention", call = "nn.latent_attention { dim = ..., heads = ..., kv_rank = ..., ... }",
+    shape = "[b, s, dim] -> [b, s, dim]",
+    doc = "Attention whose keys and values are made from one small projection (DeepSeek). Children: wkv_a, kv_norm, wk_b, "
+      .. "wv_b, wk_rope, wq, wo; with q_rank also wq_a and q_norm.", options = {
+      { "dim", "required", "Features of the input." }, { "heads", "required", "Heads." },
+      { "kv_rank", "required", "Features that keys and values are made from." },
+      { "q_rank", "", "Features that queries are made from. Without it they are made from the input." },
+      { "nope_dim", "required", "Features of a head that do not turn." },
+      { "rope_dim", "required", "Features of a head that turn. All heads share them in the keys." },
+      { "value_dim", "nope_dim", "Features of a value." },
+      { "rope_theta", "10000", "The base of the rotation." },
+      { "rope_scaling", "", "Llama 3.1's stretching of the rotation." },
+      { "scale", "(nope_dim + rope_dim)^-0.5", "The factor of the scores." },
+      { "causal", "true", "A token attends only to itself and earlier ones." },
+      { "eps", "1e-5", "Of the two norms." },
+      { "init", "nn.normal(0, 0.02)", "First values of the weights." }, { "out_init", "init", "First values of wo." } } },
+  { name = "nn.distance_table", call = "nn.distance_table { heads = ..., ... }", shape = "-> [buckets, kv_heads, heads / kv_heads]",
+    doc = "Numbers that attention adds to its scores by the distance of key and query (T5). Its call gives the table.", options = {
+      { "heads", "required", "Query heads." }, { "kv_heads", "heads", "Key and value heads." },
+      { "buckets", "32", "Numbers of each head." }, { "distance", "128", "The last bucket begins here." },
+      { "init", "nn.normal(0, 0.02)", "First values of the table." } } },
+  { name = "nn.span", call = "nn.span(x, first, count)", shape = "[b, s, ...] -> [b, count, ...]",
+    doc = "Some tokens of each sequence; first counts from 0. It takes ids and labels, too." },
   { name = "nn.moe", call = "nn.moe { dim = ..., hidden = ..., experts = ..., ... }",
     shape = "[b, s, dim] -> [b, s, dim]",
     doc = "A mixture of experts: each token goes to the top_k experts with the largest router logits. "
@@ -64,6 +91,11 @@ local list = {
       { "capacity_factor", "1.25", "Room in an expert, as a multiple of an even share of one sequence's tokens. "
         .. "\"all\": no token is dropped." },
       { "normalise", "true", "Weights of the chosen experts add up to 1." },
+      { "scaling", "1", "The factor of the weights." },
+      { "sigmoid", "false", "Weights are sigmoids of the logits, not their softmax. It goes with aux_loss = 0." },
+      { "groups", "1", "Groups of experts, of which a token uses the best. A group is as good as its largest logit, "
+        .. "or with sigmoid as the sum of its two largest sigmoids." },
+      { "top_groups", "groups", "Groups that a token may choose from." },
       { "aux_loss", "0.01", "The factor of the loss that balances the experts. 0 leaves it out." },
       { "init", "nn.normal(0, 0.02)", "First values of router, w1 and w3." },
       { "out_init", "init", "First values of w2." } } },
@@ -71,6 +103,8 @@ local list = {
   { name = "nn.gelu", call = "nn.gelu(x)", doc = "GELU, in its tanh form." },
   { name = "nn.sigmoid", call = "nn.sigmoid(x)", doc = "1 / (1 + exp(-x))." },
   { name = "nn.relu", call = "nn.relu(x)", doc = "x, and 0 where x is negative." },
+  { name = "nn.relu2", call = "nn.relu2(x)", doc = "The square of nn.relu(x)." },
+  { name = "nn.soft_cap", call = "nn.soft_cap(x, cap)", doc = "cap * tanh(x / cap)." },
   { name = "nn.conv2d", call = "nn.conv2d(in_channels, out_channels, options)",
     shape = "[b, in, h, w] -> [b, out, h, w]", doc = "A convolution of fields. A plain 1x1 convolution may be split over tp "
       .. "by tp_col or tp_row. Numbers for both directions, or { height, width }.", options = {

@@ -71,6 +71,7 @@ const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena 
     }
     if (attrs->accumulate != 0) str_print(&s, " accumulate=%lld", (long long)attrs->accumulate);
     if (attrs->causal != 0) str_add(&s, " causal");
+    if (attrs->window != 0) str_print(&s, " window=%lld", (long long)attrs->window);
     return str_text(&s);
 }
 
@@ -126,7 +127,7 @@ static bool is_attention(OpKind op)
     return op_mixes_tokens(op);
 }
 
-static double attention_s(const Cost *c, DType dtype, const Instr *in, bool causal,
+static double attention_s(const Cost *c, DType dtype, const Instr *in, const Attrs *attrs,
                           const int64_t size['z' + 1])
 {
     const Device *device = &c->cluster.device;
@@ -137,9 +138,11 @@ static double attention_s(const Cost *c, DType dtype, const Instr *in, bool caus
     work.heads = groups * (double)is.heads;
     work.queries = (double)is.queries;
     work.keys = (double)is.keys;
-    work.head = work.value = head;
-    work.causal = causal;
-    work.backward = in->op == OP_attention_grad;
+    work.head = head;
+    work.value = (double)is.value;
+    work.causal = attrs->causal != 0;
+    work.window = (double)attrs->window;
+    work.backward = op_is_gradient(in->op);
     if (work.kernel != ATTENTION_unfused) return kernel_attention_s(device, &work, NULL);
     return runtime_unfused_s(device, dtype, work.heads, work.queries, work.keys, head,
                              work.backward);
@@ -176,8 +179,9 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
         return floor_s + memory;
     }
     DType dtype = p->buffers.at[program_arg(p, in, 0)].dtype;
-    bool causal = graph_attrs_at(&plan->graph, in->attrs)->causal != 0;
-    double flops = op_flops(in->op, &b, size, causal);
+    const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
+    double seen = is_attention(in->op) ? op_seen(attrs, b.size['T']) : 1;
+    double flops = op_flops(in->op, &b, size, seen);
     if (info->class_ == OP_CLASS_contract) {
         ProductWork work = work_of_product(&b, size);
         compute = kernel_gemm_s(device, dtype, work.batch, work.m, work.n, work.k, NULL);
@@ -188,7 +192,7 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
             !kernel_on_processor(device))
             floor_s += scaled_after_s(device, &work);
     } else if (is_attention(in->op)) {
-        compute = attention_s(c, dtype, in, causal, size);
+        compute = attention_s(c, dtype, in, attrs, size);
     } else {
         /* General cores reach at best half of their peak: not every instruction is a fused
          * multiply-add. */

@@ -171,7 +171,7 @@ static double most_elements(const Program *p, const Instr *in)
 /* Number of scores of an attention: sequences times heads, queries and keys. */
 static double scores_of(const Plan *plan, const Program *p, const Instr *in)
 {
-    if (in->op != OP_attention) return 0;
+    if (!op_attends(in->op)) return 0;
     Binding b;
     int64_t size['z' + 1] = {0};
     Rank rank = 0;
@@ -196,7 +196,7 @@ static double saved_of(const Replay *r, const Instr *in)
     const Program *p = r->program;
     double saved = as->saved > 0 ? as->saved * most_elements(p, in) : 0;
     if (as->scores > 0) saved += as->scores * scores_of(r->plan, p, in);
-    if (how->expands_kv && in->op == OP_attention) { /* also the repeated keys and values */
+    if (how->expands_kv && op_attends(in->op)) { /* also the repeated keys and values */
         const Graph *g = &r->plan->graph;
         const Tensor *queries = &g->tensors.at[g->nodes.at[in->origin].in[0]]; /* [b,s,g,r,E] */
         saved += 2. * (double)p->buffers.at[program_arg(p, in, 1)].bytes *

@@ -215,7 +215,7 @@ static bool used_again_soon(const Zero *z, uint32_t i)
 static void find_waits(Zero *z)
 {
     z->waits = arena_array(z->arena, (size_t)z->p->code.n + 1, sizeof *z->waits);
-    for (Pc pc = 1; pc < z->p->code.n; pc++) z->waits[pc] = z->p->code.at[pc].op == OP_attention;
+    for (Pc pc = 1; pc < z->p->code.n; pc++) z->waits[pc] = op_attends(z->p->code.at[pc].op);
     for (uint32_t i = 1; z->runtime->host_optimizer && i < z->out->tensors.n; i++)
         if (z->out->tensors.at[i].stream == STREAM_dp_reduce)
             z->waits[z->out->tensors.at[i].from] = true;

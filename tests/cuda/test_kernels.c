@@ -35,6 +35,19 @@ static const CudaCase cases[] = {
     CASE(sigmoid_grad, "fff", 1),
     CASE(relu, "ff", 0),
     CASE(relu_grad, "fff", 1),
+    CASE(relu2, "ff", 0),
+    CASE(relu2_grad, "fff", 1),
+    CASE(soft_cap, "ff", 0),
+    CASE(soft_cap_grad, "fff", 1),
+    CASE(attention_wide, "ffffF", 0),
+    CASE(attention_wide_grad, "fffffFfff", 7),
+    CASE(attention_sink, "fffffF", 0),
+    CASE(sink_grad, "ffFfF", 1),
+    CASE(attention_table, "fffffF", 0),
+    CASE(attention_table_grad, "ffffffFfffF", 15),
+    CASE(join_heads, "fff", 0),
+    CASE(join_heads_shared, "ff", 1),
+    CASE(join_heads_own, "ff", 1),
     CASE(gelu, "ff", 0),
     CASE(gelu_grad, "fff", 1),
     CASE(pass, "fF", 1),
@@ -62,11 +75,18 @@ static const CudaCase cases[] = {
     CASE(tokens, "ff", 0),
     CASE(tokens, "ii", 0), /* of ids */
     CASE(tokens_grad, "ff", 1),
+    CASE(span, "ff", 0),
+    CASE(span, "ii", 0),
+    CASE(span_grad, "ff", 1),
     CASE(topk, "fi", 0),
     CASE(route, "fif", 0),
     CASE(route, "fiF", 0),
     CASE(route_grad, "ffif", 1),
     CASE(route_grad, "FfiF", 1),
+    CASE(route_sigmoid, "fif", 0),
+    CASE(route_sigmoid, "fiF", 0),
+    CASE(route_sigmoid_grad, "ffif", 1),
+    CASE(route_sigmoid_grad, "FFiF", 1),
     CASE(slots, "ii", 0),
     CASE(dispatch, "fif", 0),
     CASE(dispatch_grad, "fif", 1),
@@ -196,86 +216,29 @@ static const CudaCase cases[] = {
 
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
-static const Sizes odd = {{['b'] = 2,
-                           ['s'] = 5,
-                           ['k'] = 9,
-                           ['D'] = 13,
-                           ['E'] = 6,
-                           ['v'] = 11,
-                           ['x'] = 701,
-                           ['T'] = 5,
-                           ['F'] = 3,
-                           ['X'] = 2,
-                           ['g'] = 2,
-                           ['r'] = 2,
-                           ['n'] = 7,
-                           ['N'] = 5,
-                           ['S'] = 5,
-                           ['K'] = 2,
-                           ['C'] = 3,
-                           ['e'] = 5,
-                           ['M'] = 2},
-                          {3, 5}};
-static const Sizes even = {{['b'] = 2,
-                            ['s'] = 4,
-                            ['k'] = 16,
-                            ['D'] = 64,
-                            ['E'] = 16,
-                            ['v'] = 40,
-                            ['x'] = 4096,
-                            ['T'] = 4,
-                            ['F'] = 24,
-                            ['X'] = 16,
-                            ['g'] = 2,
-                            ['r'] = 4,
-                            ['n'] = 24,
-                            ['N'] = 3,
-                            ['S'] = 4,
-                            ['K'] = 4,
-                            ['C'] = 4,
-                            ['e'] = 8,
-                            ['M'] = 2},
-                           {2, 8}};
-static const Sizes wide = {{['b'] = 1,
-                            ['s'] = 3,
-                            ['k'] = 2056,
-                            ['D'] = 8200,
-                            ['E'] = 264,
-                            ['v'] = 4101,
-                            ['x'] = 9001,
-                            ['T'] = 3,
-                            ['F'] = 4,
-                            ['X'] = 2,
-                            ['g'] = 2,
-                            ['r'] = 2,
-                            ['n'] = 1032,
-                            ['N'] = 40,
-                            ['S'] = 3,
-                            ['K'] = 9,
-                            ['C'] = 2,
-                            ['e'] = 72,
-                            ['M'] = 2},
-                           {3, 24}};
-static const Sizes tall = {{['b'] = 13,
-                            ['s'] = 61,
-                            ['k'] = 8,
-                            ['D'] = 24,
-                            ['E'] = 8,
-                            ['v'] = 300,
-                            ['x'] = 12000,
-                            ['T'] = 73,
-                            ['F'] = 3,
-                            ['X'] = 2,
-                            ['g'] = 1,
-                            ['r'] = 2,
-                            ['n'] = 8,
-                            ['N'] = 3,
-                            ['S'] = 61,
-                            ['K'] = 3,
-                            ['C'] = 33,
-                            ['e'] = 6,
-                            ['M'] = 2},
-                           {1, 16}};
+static const Sizes odd = {
+    {['b'] = 2, ['s'] = 5, ['k'] = 9, ['D'] = 13, ['E'] = 6, ['v'] = 11, ['x'] = 701, ['T'] = 5,
+     ['F'] = 3, ['X'] = 2, ['g'] = 2, ['r'] = 2,  ['n'] = 7, ['N'] = 5,  ['S'] = 5,   ['K'] = 2,
+     ['C'] = 3, ['e'] = 5, ['M'] = 2, ['V'] = 7,  ['U'] = 3, ['Z'] = 5},
+    {3, 5}};
+static const Sizes even = {
+    {['b'] = 2,    ['s'] = 4,  ['k'] = 16, ['D'] = 64, ['E'] = 16, ['v'] = 40,
+     ['x'] = 4096, ['T'] = 4,  ['F'] = 24, ['X'] = 16, ['g'] = 2,  ['r'] = 4,
+     ['n'] = 24,   ['N'] = 3,  ['S'] = 4,  ['K'] = 4,  ['C'] = 4,  ['e'] = 8,
+     ['M'] = 2,    ['V'] = 16, ['U'] = 24, ['Z'] = 40},
+    {2, 8}};
+static const Sizes wide = {
+    {['b'] = 1,    ['s'] = 3,  ['k'] = 2056, ['D'] = 8200, ['E'] = 264, ['v'] = 4101,
+     ['x'] = 9001, ['T'] = 3,  ['F'] = 4,    ['X'] = 2,    ['g'] = 2,   ['r'] = 2,
+     ['n'] = 1032, ['N'] = 40, ['S'] = 3,    ['K'] = 9,    ['C'] = 2,   ['e'] = 72,
+     ['M'] = 2,    ['V'] = 40, ['U'] = 6,    ['Z'] = 8},
+    {3, 24}};
+static const Sizes tall = {
+    {['b'] = 13,    ['s'] = 61, ['k'] = 8,  ['D'] = 24, ['E'] = 8,  ['v'] = 300,
+     ['x'] = 12000, ['T'] = 73, ['F'] = 3,  ['X'] = 2,  ['g'] = 1,  ['r'] = 2,
+     ['n'] = 8,     ['N'] = 3,  ['S'] = 61, ['K'] = 3,  ['C'] = 33, ['e'] = 6,
+     ['M'] = 2,     ['V'] = 12, ['U'] = 5,  ['Z'] = 7},
+    {1, 16}};
 
 /* attrs.first of ops that take a part: wide, or not. */
 static int64_t first_taken(const Sizes *sizes)
@@ -310,6 +273,17 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
     c.attrs.top_k = sizes->size['K'], c.attrs.experts = sizes->size['e'];
     c.attrs.capacity = sizes->size['C'];
     c.attrs.normalise = strchr(c.types, 'F') != NULL; /* route: one of two cases */
+    if (op_mixes_tokens(c.op)) {
+        const bool causal = sizes == &even || sizes == &tall;
+        c.attrs.causal = causal, c.attrs.window = causal ? 3 : 0, c.attrs.cap = causal ? 2 : 0;
+        c.attrs.distance = 6, c.tolerance = 400; /* sums of products, twice in a row */
+    }
+    if (c.op == OP_topk &&
+        c.attrs.experts % 2 == 0) { /* not of odd sizes: all groups are one there */
+        c.attrs.expert_groups = c.attrs.experts / 2, c.attrs.sigmoid = 1;
+        c.attrs.top_groups = (c.attrs.experts / 2 + 1) / 2;
+        while (2 * c.attrs.top_groups < c.attrs.top_k) c.attrs.top_groups++;
+    }
     Sizes own = *sizes;
     if (fields_has(c.op)) set_field(c.op, sizes, &own, &c.attrs);
     return c;
@@ -318,8 +292,9 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
 /* Logits of experts have as many entries as there are experts. */
 static Sizes sizes_of(OpKind op, const Sizes *sizes)
 {
-    static const OpKind of_logits[] = {OP_topk, OP_route, OP_route_grad, OP_balance,
-                                       OP_balance_grad};
+    static const OpKind of_logits[] = {
+        OP_topk,    OP_route,       OP_route_grad, OP_route_sigmoid, OP_route_sigmoid_grad,
+        OP_balance, OP_balance_grad};
     Sizes own = *sizes;
     for (size_t i = 0; i < sizeof of_logits / sizeof of_logits[0]; i++)
         if (op == of_logits[i]) own.size['N'] = own.size['e'];

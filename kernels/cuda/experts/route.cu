@@ -11,7 +11,8 @@ typedef struct RouteArgs {
     Array logits, weights, dlogits; /* [rows, n], [rows, k], [rows, n] */
     int32_t *ids;                   /* [rows, k] */
     int64_t rows, n, k;
-    bool normalise, accumulate;
+    int64_t groups, top_groups; /* groups of experts; 0: all are one */
+    bool normalise, accumulate, sigmoid;
 } RouteArgs;
 
 /* ---- which experts ---- */
@@ -26,11 +27,54 @@ DEVICE uint64_t topk_key(float x, int64_t e)
     return (uint64_t)ordered << 32 | (uint32_t) ~(uint32_t)e;
 }
 
-/* Returns the largest key below `below` among a lane's experts; 0 if none is left. */
-DEVICE uint64_t topk_own(const RouteArgs *a, int64_t row, uint64_t below)
+DEVICE float route_sigmoid_of(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+
+/* Returns how good a group is. */
+DEVICE float topk_group_score(const RouteArgs *a, int64_t row, int64_t group)
+{
+    const int64_t n = a->n / a->groups, at = row * a->n + group * n;
+    float first = -INFINITY, second = -INFINITY;
+    for (int64_t e = 0; e < n; e++) {
+        float x = read_one(a->logits, at + e);
+        if (x > first)
+            second = first, first = x;
+        else if (x > second)
+            second = x;
+    }
+    return a->sigmoid ? route_sigmoid_of(first) + route_sigmoid_of(second) : first;
+}
+
+/* Returns the best groups as bits; each lane scores up to two groups. */
+DEVICE uint64_t topk_groups(const RouteArgs *a, int64_t row)
+{
+    uint64_t own[2], taken = 0;
+    if (a->groups == 0) return UINT64_MAX;
+    for (int i = 0; i < 2; i++) {
+        int64_t g = threadIdx.x % WARP + i * WARP;
+        own[i] = g < a->groups ? topk_key(topk_group_score(a, row, g), g) : 0;
+    }
+    for (int64_t j = 0; j < a->top_groups; j++) {
+        uint64_t x = own[0] > own[1] ? own[0] : own[1];
+        for (int lanes = WARP / 2; lanes > 0; lanes /= 2) {
+            uint64_t other = __shfl_xor_sync(FULL, x, lanes);
+            x = other > x ? other : x;
+        }
+        taken |= 1ull << (uint32_t) ~(uint32_t)x;
+        for (int i = 0; i < 2; i++)
+            if (own[i] == x) own[i] = 0;
+    }
+    return taken;
+}
+
+/* Returns the largest key below `below` among a lane's experts of the groups; 0 if none is left. */
+DEVICE uint64_t topk_own(const RouteArgs *a, int64_t row, uint64_t groups, uint64_t below)
 {
     uint64_t best = 0;
     for (int64_t e = threadIdx.x % WARP; e < a->n; e += WARP) {
+        if (a->groups > 0 && !(groups >> (e / (a->n / a->groups)) & 1)) continue;
         uint64_t key = topk_key(read_one(a->logits, row * a->n + e), e);
         if (key < below && key > best) best = key;
     }
@@ -42,7 +86,8 @@ KERNEL(topk_rows, RouteArgs, ROUTE_THREADS, 4)
 {
     int64_t row = (int64_t)blockIdx.x * ROUTE_WARPS + threadIdx.x / WARP;
     if (row >= a.rows) return;
-    uint64_t own = topk_own(&a, row, UINT64_MAX);
+    const uint64_t groups = topk_groups(&a, row);
+    uint64_t own = topk_own(&a, row, groups, UINT64_MAX);
     for (int64_t j = 0; j < a.k; j++) {
         uint64_t x = own;
         UNROLL for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
@@ -51,7 +96,7 @@ KERNEL(topk_rows, RouteArgs, ROUTE_THREADS, 4)
             x = other > x ? other : x;
         }
         if (threadIdx.x % WARP == 0) a.ids[row * a.k + j] = (int32_t) ~(uint32_t)x;
-        if (own == x) own = topk_own(&a, row, x);
+        if (own == x) own = topk_own(&a, row, groups, x);
     }
 }
 
@@ -113,6 +158,50 @@ KERNEL(route_grad_rows, RouteArgs, ROUTE_THREADS, 4)
     }
 }
 
+/* Returns the sigmoid of a chosen logit. */
+DEVICE float route_chosen(const RouteArgs *a, int64_t row, int64_t j)
+{
+    return route_sigmoid_of(read_one(a->logits, row * a->n + a->ids[row * a->k + j]));
+}
+
+KERNEL(route_sigmoid_rows, RouteArgs, ROUTE_THREADS, 4)
+{
+    int64_t row = (int64_t)blockIdx.x * ROUTE_WARPS + threadIdx.x / WARP;
+    if (row >= a.rows) return;
+    float sum = 0;
+    for (int64_t j = threadIdx.x % WARP; j < a.k; j += WARP) sum += route_chosen(&a, row, j);
+    sum = warp_sum(sum);
+    for (int64_t j = threadIdx.x % WARP; j < a.k; j += WARP) {
+        float y = route_chosen(&a, row, j);
+        write_one(a.weights, row * a.k + j, a.normalise ? y / sum : y);
+    }
+}
+
+KERNEL(route_sigmoid_grad_rows, RouteArgs, ROUTE_THREADS, 4)
+{
+    int64_t row = (int64_t)blockIdx.x * ROUTE_WARPS + threadIdx.x / WARP;
+    if (row >= a.rows) return;
+    float sum = 0, mean = 0;
+    for (int64_t j = threadIdx.x % WARP; j < a.k; j += WARP) {
+        float y = route_chosen(&a, row, j);
+        sum += y;
+        mean += y * read_one(a.weights, row * a.k + j);
+    }
+    sum = warp_sum(sum);
+    mean = warp_sum(mean) / sum;
+    if (!a.normalise) sum = 1, mean = 0;
+    for (int64_t e = threadIdx.x % WARP; e < a.n; e += WARP) {
+        float d = 0;
+        for (int64_t j = 0; j < a.k; j++) {
+            if (a.ids[row * a.k + j] != e) continue;
+            float y = route_chosen(&a, row, j);
+            d += (read_one(a.weights, row * a.k + j) - mean) / sum * y * (1 - y);
+        }
+        int64_t at = row * a.n + e;
+        write_one(a.dlogits, at, a.accumulate ? read_one(a.dlogits, at) + d : d);
+    }
+}
+
 static RouteArgs route_args(const KernelArgs *args, uint32_t logits, uint32_t ids)
 {
     RouteArgs p;
@@ -121,6 +210,8 @@ static RouteArgs route_args(const KernelArgs *args, uint32_t logits, uint32_t id
     p.logits = array_of(args, logits, p.n);
     p.ids = (int32_t *)args->ptr[ids];
     p.normalise = args->attrs.normalise != 0;
+    p.groups = args->attrs.expert_groups, p.top_groups = args->attrs.top_groups;
+    p.sigmoid = args->attrs.sigmoid != 0;
     return p;
 }
 
@@ -146,6 +237,25 @@ bool cuda_route_grad(const KernelArgs *args, const CudaContext *cuda, CudaError 
     p.weights = array_of(args, 0, p.k), p.dlogits = array_of(args, 3, p.n);
     p.accumulate = accumulates(args, 0);
     return LAUNCH(route_grad_rows, ceil_div(p.rows, ROUTE_WARPS), ROUTE_THREADS, 0, p, cuda, error);
+}
+
+/* as cuda_route */
+bool cuda_route_sigmoid(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    RouteArgs p = route_args(args, 0, 1);
+    p.weights = array_of(args, 2, p.k);
+    return LAUNCH(route_sigmoid_rows, ceil_div(p.rows, ROUTE_WARPS), ROUTE_THREADS, 0, p, cuda,
+                  error);
+}
+
+/* as cuda_route_grad */
+bool cuda_route_sigmoid_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    RouteArgs p = route_args(args, 1, 2);
+    p.weights = array_of(args, 0, p.k), p.dlogits = array_of(args, 3, p.n);
+    p.accumulate = accumulates(args, 0);
+    return LAUNCH(route_sigmoid_grad_rows, ceil_div(p.rows, ROUTE_WARPS), ROUTE_THREADS, 0, p, cuda,
+                  error);
 }
 
 /* ---- the slot of each choice ---- */

@@ -75,6 +75,7 @@ void verify_segments(Verifier *v)
     if (v->n_reported) return;
     NodeId last = g->n_forward ? g->n_forward : (NodeId)(g->nodes.n - 1);
     for (NodeId id = 1; id <= last; id++)
-        if (op_info(g->nodes.at[id].op)->flags & OP_TAKES && g->nodes.at[id].op != OP_tokens)
+        if (op_info(g->nodes.at[id].op)->flags & OP_TAKES && g->nodes.at[id].op != OP_tokens &&
+            g->nodes.at[id].op != OP_span)
             check_taken(v, id);
 }

@@ -25,7 +25,7 @@ static Loaded load(const char *family, const char *size)
     command_write_file(
         "script.lua",
         arena_print(l.arena,
-                    "return plan { model = require 'models.%s' '%s', batch = { seq = 8 } }\n",
+                    "return plan { model = require 'models.%s' '%s', batch = { seq = 640 } }\n",
                     family, size));
     bool fine = front_load("script.lua", NULL, l.arena, &config, &l.graph, &d);
     Str text = str_in(l.arena);
@@ -103,6 +103,34 @@ static void counts_are_the_published_ones(void **state)
     }
 }
 
+/* tests/data/model_parameters.csv: what is published, less the parameters that the family leaves
+ * out. */
+static void counts_are_those_of_the_sources(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    FILE *file = fopen(TANDEM_SOURCE_DIR "/tests/data/model_parameters.csv", "r");
+    char line[512];
+    uint32_t n = 0;
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file)); /* the names of the columns */
+    while (fgets(line, sizeof line, file)) {
+        char family[64], size[64];
+        unsigned long long all, left_out;
+        assert_int_equal(sscanf(line, "%63[^,],%63[^,],%llu,%llu,", family, size, &all, &left_out),
+                         4);
+        Loaded l = load(family, size);
+        if (l.graph.info.n_params != all - left_out)
+            print_error("%s %s: %llu\n", family, size, (unsigned long long)l.graph.info.n_params);
+        assert_int_equal(l.graph.info.n_params, all - left_out);
+        arena_free(l.arena);
+        n++;
+    }
+    fclose(file);
+    arena_free(arena);
+    assert_true(n >= 20);
+}
+
 static void qwen_has_biases_or_head_norms(void **state)
 {
     (void)state;
@@ -169,7 +197,8 @@ static void plans_compute_what_one_rank_does(void **state)
     (void)state;
     static const char *const models[][2] = {
         {"qwen", "2.5-7b"}, {"qwen", "2.5-0.5b"}, {"qwen", "3-8b"},    {"gemma", "2-2b"},
-        {"gemma", "3-12b"}, {"phi", "2"},         {"phi", "3-medium"},
+        {"gemma", "3-12b"}, {"phi", "2"},         {"phi", "3-medium"}, {"deepseek", "v2-lite"},
+        {"deepseek", "v2"}, {"deepseek", "v3"},
     };
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         Arena *arena = arena_new();
@@ -183,6 +212,33 @@ static void plans_compute_what_one_rank_does(void **state)
                 models[i][0], models[i][1]));
         CommandResult r = COMMAND(arena, 60, "run", "verify.lua", "--verify", "--db", "none");
         if (r.exit_code != 0) print_error("%s %s\n%s%s", models[i][0], models[i][1], r.out, r.err);
+        assert_int_equal(r.exit_code, 0);
+        assert_non_null(strstr(r.out, "PASS (tolerance 1e-10)"));
+        arena_free(arena);
+    }
+}
+
+/* An encoder's tokens have no labels. Two tables of distances are read by all layers. */
+static void encoder_and_decoder_compute_what_one_rank_does(void **state)
+{
+    (void)state;
+    static const char *const plans[][2] = {
+        {"base", "mesh = { dp_shard = 2, tp = 2 }, parallel = { tp { sequence = true }, ac "
+                 "'selective', fsdp2 {} }"},
+        {"v1.1-base",
+         "mesh = { dp_replicate = 2, tp = 4 }, parallel = { tp {}, ac 'full', ddp {} }"},
+        {"v1.1-large", "mesh = { pp = 2, dp_shard = 2 }, parallel = { pp {}, fsdp2 {} }"},
+        {"small", "mesh = { dp_shard = 4 }, parallel = { zero 'optim_grads', compile {} }"},
+    };
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        Arena *arena = arena_new();
+        command_write_file("t5.lua",
+                           arena_print(arena,
+                                       "return plan { model = require 'models.t5' '%s',\n"
+                                       "  batch = { global = 8, micro = 2, seq = 640 }, %s }\n",
+                                       plans[i][0], plans[i][1]));
+        CommandResult r = COMMAND(arena, 60, "run", "t5.lua", "--verify", "--db", "none");
+        if (r.exit_code != 0) print_error("%s, %s\n%s%s", plans[i][0], plans[i][1], r.out, r.err);
         assert_int_equal(r.exit_code, 0);
         assert_non_null(strstr(r.out, "PASS (tolerance 1e-10)"));
         arena_free(arena);
@@ -240,10 +296,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_are_the_published_ones),
+        cmocka_unit_test(counts_are_those_of_the_sources),
         cmocka_unit_test(qwen_has_biases_or_head_norms),
         cmocka_unit_test(gemma_scales_its_embeddings),
         cmocka_unit_test(phi_2_adds_attention_and_mlp_of_one_norm),
         cmocka_unit_test(plans_compute_what_one_rank_does),
+        cmocka_unit_test(encoder_and_decoder_compute_what_one_rank_does),
         cmocka_unit_test(fused_plans_compute_what_one_rank_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,7 +58,7 @@ static int64_t size_of(char letter, bool large)
                  {'e', 2, 3}, {'v', 7, 7},  {'T', 5, 71}, {'D', 11, 19}, {'E', 4, 6}, {'y', 3, 3},
                  {'z', 5, 5}, {'F', 3, 3},  {'f', 3, 2},  {'c', 3, 5},   {'S', 4, 9}, {'K', 2, 3},
                  {'C', 5, 9}, {'N', 5, 7},  {'h', 4, 7},  {'w', 3, 6},   {'u', 2, 3}, {'t', 2, 1},
-                 {'X', 2, 2}, {'d', 2, 3},  {'p', 3, 2},  {'q', 3, 2}};
+                 {'X', 2, 2}, {'d', 2, 3},  {'V', 3, 5},  {'U', 3, 4},   {'p', 3, 2}, {'q', 3, 2}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].letter == letter) return large ? sizes[i].large : sizes[i].small;
     fail_msg("no size for index %c", letter);
@@ -113,9 +113,13 @@ static void make_case(Case *c, OpKind op, bool large, bool causal)
                    .z_loss = 0.03,
                    .drop = causal || op == OP_dropout ? 0.3 : 0,
                    .site = 1,
-                   .group = 2};
+                   .group = 2,
+                   .cap = causal ? 2 : 0,
+                   .window = causal ? 3 : 0,
+                   .distance = 6};
     attrs.top_k = size_of('K', large);
-    attrs.experts = size_of(op == OP_route || op == OP_balance ? 'N' : 'e', large);
+    attrs.experts =
+        size_of(op == OP_route || op == OP_route_sigmoid || op == OP_balance ? 'N' : 'e', large);
     attrs.capacity = size_of('C', large);
     attrs.normalise = causal;
     if (op_info(op)->flags & OP_TAKES) attrs.first = 1, attrs.count = op == OP_part_head ? 1 : 2;
@@ -258,7 +262,9 @@ static void test_every_gradient(void **state)
         n++;
         for (int k = 0; k < 8; k++) {
             bool causal = (k & 4) != 0;
-            if (causal && op != OP_attention && op != OP_route && !fields_has(op)) continue;
+            if (causal && !op_attends(op) && op != OP_route && op != OP_route_sigmoid &&
+                !fields_has(op))
+                continue;
             worst = fmax(worst, check_op(op, (k & 1) != 0, causal, (k & 2) != 0));
         }
     }
@@ -274,10 +280,12 @@ static const OpKind without_gradient[] = {
     OP_resize_grad, OP_pixel_unshuffle, OP_concat_first, OP_concat_last, OP_mse_loss_grad,
     OP_offsets, OP_sum_features_grad, OP_window_bias_grad, OP_window_attention_grad,
     OP_strided_attention_grad, OP_channels_grad, OP_embed_grad, OP_position_grad, OP_bias_grad,
-    OP_rmsnorm_grad, OP_rmsnorm_heads_grad, OP_layernorm_grad, OP_rope_grad, OP_attention_grad,
-    OP_silu_grad, OP_gelu_grad, OP_pass, OP_segment_grad, OP_topk, OP_slots, OP_route_grad,
-    OP_dispatch_grad, OP_combine_grad, OP_combine_weights, OP_balance_grad, OP_charge_grad,
-    OP_part_grad, OP_part_heads_grad, OP_part_head_grad, OP_tokens_grad, OP_xent_max,
+    OP_relu2_grad, OP_soft_cap_grad, OP_attention_wide_grad, OP_attention_table_grad, OP_sink_grad,
+    OP_join_heads_shared, OP_join_heads_own, OP_rmsnorm_grad, OP_rmsnorm_heads_grad,
+    OP_layernorm_grad, OP_rope_grad, OP_attention_grad, OP_silu_grad, OP_gelu_grad, OP_pass,
+    OP_segment_grad, OP_topk, OP_slots, OP_route_grad, OP_route_sigmoid_grad, OP_dispatch_grad,
+    OP_combine_grad, OP_combine_weights, OP_balance_grad, OP_charge_grad, OP_part_grad,
+    OP_part_heads_grad, OP_part_head_grad, OP_tokens_grad, OP_span_grad, OP_xent_max,
     OP_xent_loss_grad, OP_xent_loss_mean_grad, OP_xent_smooth_grad, OP_xent_sumexp_grad,
     OP_xent_pick_grad, OP_amax, OP_amax_of_tokens, OP_amax_over_tokens, OP_amax_of_first,
     OP_amax_over_first, OP_amax_of_last, OP_amax_over_last, OP_quantise, OP_quantise_of_tokens,

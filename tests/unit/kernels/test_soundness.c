@@ -154,6 +154,9 @@ static Attrs attrs_of(const Case *c, bool causal)
                .smoothing = 0.2,
                .z_loss = 0.03,
                .drop = 0.4,
+               .cap = causal ? 2 : 0,
+               .window = causal ? 3 : 0,
+               .distance = 6,
                .site = 3,
                .group = 1,
                .slot = 1,
@@ -163,9 +166,11 @@ static Attrs attrs_of(const Case *c, bool causal)
                .top_k = c->size['K'],
                .capacity = c->size['C']};
     const bool scores = c->op == OP_topk || c->op == OP_route || c->op == OP_route_grad ||
+                        c->op == OP_route_sigmoid || c->op == OP_route_sigmoid_grad ||
                         c->op == OP_balance || c->op == OP_balance_grad;
     a.experts = c->size[scores ? 'N' : 'e'];
     if (c->op == OP_sumsq || op_info(c->op)->flags & OP_RANGE) a.lo = 2, a.hi = c->size['x'] - 1;
+    if (c->op == OP_topk && causal) a.expert_groups = 2, a.top_groups = 1, a.sigmoid = 1;
     if (!(op_info(c->op)->flags & OP_TAKES)) return a;
     bool one = c->op == OP_part_head || c->op == OP_part_head_grad;
     bool heads = c->op == OP_part_heads || c->op == OP_part_heads_grad;
@@ -184,7 +189,8 @@ static void case_sizes(Case *c, char named, int64_t size)
                  {'z', 2},          {'N', 4}, {'M', 2}, {'T', UPPER_SIZE}, {'D', UPPER_SIZE},
                  {'E', UPPER_SIZE}, {'F', 3}, {'X', 2}, {'f', 3},          {'c', 3},
                  {'S', 5},          {'K', 2}, {'C', 7}, {'h', 6},          {'w', 4},
-                 {'u', 2},          {'t', 3}, {'d', 2}, {'p', 3},          {'q', 3}};
+                 {'u', 2},          {'t', 3}, {'d', 2}, {'p', 3},          {'q', 3},
+                 {'V', 4},          {'U', 3}, {'Z', 5}};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         c->size[(unsigned char)small[i].letter] = small[i].size;
     if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9; /* more tokens than the op takes */
@@ -466,19 +472,14 @@ static void test_capitals_must_be_whole(void **state)
     static const struct {
         OpKind op;
         char letter;
-    } capitals[] = {{OP_rmsnorm, 'D'},
-                    {OP_layernorm, 'D'},
-                    {OP_rope, 'E'},
-                    {OP_attention, 'T'},
-                    {OP_attention, 'E'},
-                    {OP_rmsnorm_grad, 'D'},
-                    {OP_rope_grad, 'E'},
-                    {OP_layernorm_grad, 'D'},
-                    {OP_attention_grad, 'E'},
-                    {OP_rmsnorm_heads, 'E'},
-                    {OP_rmsnorm_heads_grad, 'E'},
-                    {OP_slots, 'S'},
-                    {OP_channel_norm, 'C'},
+    } capitals[] = {{OP_rmsnorm, 'D'},        {OP_layernorm, 'D'},
+                    {OP_rope, 'E'},           {OP_attention, 'T'},
+                    {OP_attention, 'E'},      {OP_attention_wide, 'V'},
+                    {OP_attention_sink, 'E'}, {OP_attention_table, 'T'},
+                    {OP_rmsnorm_grad, 'D'},   {OP_rope_grad, 'E'},
+                    {OP_layernorm_grad, 'D'}, {OP_attention_grad, 'E'},
+                    {OP_rmsnorm_heads, 'E'},  {OP_rmsnorm_heads_grad, 'E'},
+                    {OP_slots, 'S'},          {OP_channel_norm, 'C'},
                     {OP_conv2d, 'I'}};
     for (size_t i = 0; i < sizeof capitals / sizeof *capitals; i++)
         for (uint32_t parts = 2; parts <= MAX_PARTS; parts++) {

@@ -1,0 +1,31 @@
+/* Buckets of distances between key and query, for attention with a table (T5). Distances below half
+ * of a direction's buckets have a bucket each. The others share the rest, by the logarithm of the
+ * distance; the last bucket begins at `most`. Causal attention has one direction. Otherwise the
+ * second half of the buckets is for keys behind the query. All kernels read the bounds from here,
+ * so that no rounding of a logarithm can move a distance to another bucket. */
+#ifndef TANDEM_KERNELS_BUCKETS_H
+#define TANDEM_KERNELS_BUCKETS_H
+
+#include <math.h>
+#include <stdint.h>
+
+enum { MOST_BUCKETS = 64 };
+
+typedef struct Buckets {
+    int64_t first[MOST_BUCKETS]; /* smallest distance of each bucket of a direction */
+    int32_t n, both; /* n: buckets of a direction; both: 1 if there are two directions */
+} Buckets;
+
+static inline Buckets buckets_of(int64_t n_buckets, int64_t most, int causal)
+{
+    Buckets b = {{0}, (int32_t)(causal ? n_buckets : n_buckets / 2), !causal};
+    const int32_t exact = b.n / 2;
+    for (int32_t i = 0; i < b.n && i < MOST_BUCKETS; i++) {
+        const double power = i > exact ? (double)(i - exact) / (b.n - exact) : 0;
+        const double from = exact * pow((double)most / exact, power);
+        b.first[i] = i <= exact ? i : (int64_t)ceil(from - 1e-9);
+    }
+    return b;
+}
+
+#endif
