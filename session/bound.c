@@ -185,8 +185,7 @@ static Products products_of(const Graph *g)
         Binding b;
         const bool attention = op_mixes_tokens(n->op) && !op_is_gradient(n->op);
         if ((!attention && !is_product(g, n)) || !graph_bind(g, n, &b, NULL)) continue;
-        const double flops =
-            op_flops(n->op, &b, b.size, attention ? op_seen(attrs, b.size['T']) : 1);
+        const double flops = op_flops(n->op, &b, b.size, op_seen(n->op, &b, attrs));
         if (attention) { /* two products forward, and five backward */
             p.attention += 3 * flops;
             continue;

@@ -154,8 +154,8 @@ NodeId graph_node(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
  * match, reports "shape-mismatch" and returns 0. */
 TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_t n_in, DType dtype,
                   const Attrs *attrs, ModuleId module, Loc loc, Diag *d);
-/* Returns how many tokens of each sequence the loss counts; 0 if it counts the points of fields. It may be
- * fewer than a sequence has, because an encoder's tokens have no labels. */
+/* Returns how many tokens of each sequence the loss counts; 0 if it counts the points of fields.
+ * It may be fewer than a sequence has, because an encoder's tokens have no labels. */
 int64_t graph_labels(const Graph *g);
 /* The number of tokens that the loss counts: the second output of its node. 0 if there is no
  * loss. */

@@ -481,9 +481,10 @@ uint32_t op_index_args(OpKind op)
     return ids[op];
 }
 
-double op_seen(const Attrs *attrs, int64_t keys)
+double op_seen(OpKind op, const Binding *b, const Attrs *attrs)
 {
-    if (!attrs->causal) return 1;
+    if (!attrs->causal || !op_mixes_tokens(op)) return 1;
+    const int64_t keys = b->size[(int)op_whole_letter(op, INDEX_tokens)];
     if (attrs->window == 0 || 2 * attrs->window >= keys) return 0.5;
     /* the first queries see fewer than a window */
     const double window = (double)attrs->window, all = (double)keys;

@@ -304,9 +304,9 @@ typedef struct Attrs {
 #undef X
 } Attrs;
 
-/* Returns the share of all `keys` that a query sees on average: half if attention is causal, less
+/* Returns the share of all keys that a query sees on average: half if attention is causal, less
  * with a window; 1 for any other op. */
-double op_seen(const Attrs *attrs, int64_t keys);
+double op_seen(OpKind op, const Binding *b, const Attrs *attrs);
 /* For OP_TAKES: true if the sizes fit the attributes `first` and `count`. */
 bool op_takes(OpKind op, const Binding *b, const Attrs *attrs);
 /* For OP_SIZED: true if the sizes fit the attributes. An index whose size no argument gives gets

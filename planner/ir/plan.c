@@ -181,8 +181,7 @@ double plan_flops(const Plan *plan, const Program *p, const Instr *in)
     int64_t size['z' + 1];
     if (!plan_bind(plan, p, in, 0, &b, size, NULL, NULL)) return 0;
     const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
-    const double seen = op_mixes_tokens(in->op) ? op_seen(attrs, b.size['T']) : 1;
-    return op_flops(in->op, &b, size, seen);
+    return op_flops(in->op, &b, size, op_seen(in->op, &b, attrs));
 }
 
 /* Returns the number of table elements that lookups touch: one for every point of all other

@@ -180,8 +180,7 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
     }
     DType dtype = p->buffers.at[program_arg(p, in, 0)].dtype;
     const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
-    double seen = is_attention(in->op) ? op_seen(attrs, b.size['T']) : 1;
-    double flops = op_flops(in->op, &b, size, seen);
+    double flops = op_flops(in->op, &b, size, op_seen(in->op, &b, attrs));
     if (info->class_ == OP_CLASS_contract) {
         ProductWork work = work_of_product(&b, size);
         compute = kernel_gemm_s(device, dtype, work.batch, work.m, work.n, work.k, NULL);

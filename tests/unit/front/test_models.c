@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <string.h>
 
 #include "planner/front/front.h"
@@ -25,7 +26,7 @@ static Loaded load(const char *family, const char *size)
     command_write_file(
         "script.lua",
         arena_print(l.arena,
-                    "return plan { model = require 'models.%s' '%s', batch = { seq = 640 } }\n",
+                    "return plan { model = require 'models.%s' '%s', batch = { seq = 1024 } }\n",
                     family, size));
     bool fine = front_load("script.lua", NULL, l.arena, &config, &l.graph, &d);
     Str text = str_in(l.arena);

@@ -296,7 +296,7 @@ static void each_bug_is_named(void **state)
                 {keys_for_values, "verify-layout", CP_all_to_all},
                 {read_before_it_is_there, "verify-race", CP_all_to_all},
                 {gradients_stay, "verify-layout", CP_all_to_all},
-                {loss_counted_by_samples, "verify-structure", CP_all_to_all},
+                {loss_counted_by_samples, "verify-scale", CP_all_to_all},
                 {out_of_order, "verify-layout", CP_all_gather},
                 {gradients_out_of_order, "verify-layout", CP_all_gather},
                 {dealt_out_otherwise, "verify-layout", CP_all_gather},
