@@ -1,0 +1,38 @@
+/* Derives FLOPs from a row of the op table and the sizes of its indices. */
+#include <math.h>
+
+#include "planner/ir/op_private.h"
+
+double op_seen(OpKind op, const Binding *b, const Attrs *attrs)
+{
+    if (!attrs->causal || !op_mixes_tokens(op)) return 1;
+    const int64_t keys = b->size[(int)op_whole_letter(op, INDEX_tokens)];
+    if (attrs->window == 0 || 2 * attrs->window >= keys) return 0.5;
+    /* the first queries see fewer than a window */
+    const double window = (double)attrs->window, all = (double)keys;
+    return window * (1 - (window - 1) / (2 * all)) / all;
+}
+
+/* Where values have another size than keys, a product of attention counts either size. The gradient
+ * has three products with keys and two with values. */
+static double share_of_products(OpKind op, const int64_t size['z' + 1])
+{
+    const char value = op_whole_letter(op, INDEX_value);
+    if (!value || !op_mixes_tokens(op)) return 1;
+    const double products = op_info(op)->flops_per_point / 2, with_values = floor(products / 2);
+    const double V = (double)size[(int)value],
+                 E = (double)size[(int)op_whole_letter(op, INDEX_head)];
+    return ((products - with_values) / V + with_values / E) / products;
+}
+
+double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double seen)
+{
+    double points = 1;
+    for (uint32_t i = 0; i < b->n_letters; i++) points *= (double)size[(int)b->letters[i]];
+    for (uint32_t arg = 0; arg < (uint32_t)b->n_in + b->n_out; arg++) {
+        char chosen = op_looked_up(op, b, arg);
+        if (chosen) points /= (double)size[(int)chosen];
+    }
+    if (op == OP_attention_table || op == OP_attention_table_grad) points /= (double)size['N'];
+    return op_info(op)->flops_per_point * points * share_of_products(op, size) * seen;
+}
