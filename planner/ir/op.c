@@ -201,7 +201,7 @@ typedef struct Bound {
     int64_t dim[MAX_ARGS][MAX_DIMS];
     Binding binding;
 } Bound;
-enum { BOUNDS = 128 };
+enum { BOUNDS = 1024 };
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {

@@ -21,7 +21,7 @@ Shape tensor_shape(const Tensor *t, const Layout *layout)
     Shape s = {.n_dims = t->n_dims, .layout = *layout};
     for (int d = 0; d < t->n_dims; d++) {
         s.dim[d] = t->dim[d];
-        s.deal[d] = layout_axes_split(layout, d) ? t->deal[d] : 0;
+        s.deal[d] = t->deal[d] && layout_axes_split(layout, d) ? t->deal[d] : 0;
     }
     return s;
 }

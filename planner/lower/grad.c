@@ -17,12 +17,27 @@ static bool needed_later(const Lower *l, TensorId grad)
     return s->n_uses > 0 || s->n_arrived < s->n_expected;
 }
 
+/* Returns 1 + the newest share of a buffer; 0: it has none since shares were last forgotten. */
+static uint32_t newest_share(const Lower *l, BufferId buffer)
+{
+    const Gradients *g = &l->grad;
+    const uint32_t at = buffer < g->share_of.n ? g->share_of.at[buffer] : 0;
+    return at && at <= g->shares.n && g->shares.at[at - 1].buffer == buffer ? at : 0;
+}
+
+static void add_share(Lower *l, BufferId buffer, TensorId tensor)
+{
+    const Share share = {buffer, tensor, newest_share(l, buffer)};
+    while (l->grad.share_of.n <= buffer) list_add(l->scratch, &l->grad.share_of);
+    l->grad.share_of.at[buffer] = 1 + list_push(l->scratch, &l->grad.shares, share);
+}
+
 /* True if writing `buffer`, a sum of `grad`, spoils no other gradient that lies there too. */
 static bool is_safe(const Lower *l, BufferId buffer, TensorId grad)
 {
-    for (uint32_t i = 0; i < l->grad.shares.n; i++) {
-        const Share *s = &l->grad.shares.at[i];
-        if (s->buffer == buffer && s->tensor != grad && needed_later(l, s->tensor)) return false;
+    for (uint32_t i = newest_share(l, buffer); i; i = l->grad.shares.at[i - 1].next) {
+        const Share *s = &l->grad.shares.at[i - 1];
+        if (s->tensor != grad && needed_later(l, s->tensor)) return false;
     }
     return true;
 }
@@ -288,9 +303,8 @@ void lower_pass_node(Lower *l, NodeId id)
         merge(l, grad, from, id);
     } else {
         add_sum(l, grad, from);
-        Share a = {from, n.in[0]}, b = {from, grad};
-        list_push(l->scratch, &l->grad.shares, a);
-        list_push(l->scratch, &l->grad.shares, b);
+        add_share(l, from, n.in[0]);
+        add_share(l, from, grad);
     }
     settle(l, grad, id);
 }

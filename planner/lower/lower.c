@@ -312,21 +312,23 @@ static void lower_program(Lower *l)
     (list)->at =                                                                                   \
         list_grow((arena), (list)->at, (list)->n, &(list)->room, wanted, sizeof *(list)->at)
 
-/* Makes room for a program as long as the one of the stage before, so that lists which grow by
- * turns are not copied again and again. `before`: NULL: there is none, so the graph tells. */
+/* Makes room for a program as long as that of the stage before, so that lists which grow by turns
+ * are not copied again and again. `before`: NULL: there is none. Then a node is taken for two
+ * instructions a micro-batch. Room that stays unused is never touched, and costs nothing. */
 static void reserve(Lower *l, const Program *before)
 {
-    const uint32_t stages = l->job->schedule->n_ranks;
-    const uint32_t guess = (l->g->nodes.n / stages + 1) * l->n_microbatches;
-    const uint32_t code = before != NULL ? before->code.n : guess;
-    const uint32_t buffers = before != NULL ? before->buffers.n : guess;
-    RESERVE(l->arena, &l->p->code, code + code / 16);
-    RESERVE(l->arena, &l->p->args,
-            before != NULL ? before->args.n + before->args.n / 16 : 3 * code);
-    RESERVE(l->arena, &l->p->after, before != NULL ? before->after.n + before->after.n / 16 : code);
-    RESERVE(l->arena, &l->p->buffers, buffers + buffers / 16);
-    RESERVE(l->scratch, &l->emit.clocks, code + code / 16);
-    RESERVE(l->scratch, &l->emit.access, buffers + buffers / 16);
+    const uint32_t nodes = (l->g->nodes.n / l->job->schedule->n_ranks + 1) * l->n_microbatches;
+    Program like = {.code.n = 2 * nodes, .args.n = 6 * nodes, .after.n = 2 * nodes};
+    like.buffers.n = 3 * nodes;
+    if (before != NULL) like = *before;
+    const uint32_t code = like.code.n + like.code.n / 16;
+    const uint32_t buffers = like.buffers.n + like.buffers.n / 16;
+    RESERVE(l->arena, &l->p->code, code);
+    RESERVE(l->arena, &l->p->args, like.args.n + like.args.n / 16);
+    RESERVE(l->arena, &l->p->after, like.after.n + like.after.n / 16);
+    RESERVE(l->arena, &l->p->buffers, buffers);
+    RESERVE(l->scratch, &l->emit.clocks, code);
+    RESERVE(l->scratch, &l->emit.access, buffers);
 }
 
 bool pass_lower(Job *job)

@@ -67,6 +67,7 @@ typedef struct UnitUse {
 typedef struct Share {
     BufferId buffer;
     TensorId tensor;
+    uint32_t next; /* 1 + an older share of the same buffer; 0: end */
 } Share;
 
 /* A message between `stage` and stage + 1: an activation forward, or its gradient backward. */
@@ -143,7 +144,8 @@ typedef struct Gradients {
     GradState **by_microbatch;
     uint32_t *arrived; /* [param]: contributions that have arrived in this accumulation window */
     LIST(Share) shares;
-    Pc after; /* the first writer of a new gradient buffer waits for this */
+    LIST(uint32_t) share_of; /* [buffer]: 1 + its newest share, if that still names this buffer */
+    Pc after;                /* the first writer of a new gradient buffer waits for this */
 } Gradients;
 
 /* stage.c: messages between pipeline stages. */

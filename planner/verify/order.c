@@ -90,6 +90,8 @@ typedef struct ClockSweep {
     unsigned char *fresh; /* a payload */
     Pc *newest;           /* [root * lanes]: the newest touch anywhere in a buffer */
     BufferId *heir;       /* [root]: the buffer that got its bytes */
+    uint64_t *lo;         /* [buffer]: its address */
+    BufferId *root;       /* [buffer] */
 } ClockSweep;
 
 static Pc *readers(Touch *t)
@@ -138,13 +140,11 @@ static void inherit(ClockSweep *s, Pc pc, BufferId from, BufferId root)
 
 static void read_range(ClockSweep *s, Pc pc, BufferId b)
 {
-    uint64_t lo = verify_address(s->v->p, b), hi = lo + s->v->p->buffers.at[b].bytes;
+    const uint64_t lo = s->lo[b], hi = lo + s->v->p->buffers.at[b].bytes;
     if (lo == hi) return;
-    uint64_t offset;
-    BufferId root = program_root(s->v->p, b, &offset);
+    const BufferId root = s->root[b];
     touch_root(s, pc, root);
-    range_split(&s->map, hi);
-    RangeAt at = range_split(&s->map, lo);
+    RangeAt at = range_cut(&s->map, lo, hi);
     Pc reported = 0;
     bool empty = false;
     do {
@@ -170,10 +170,9 @@ static void read_range(ClockSweep *s, Pc pc, BufferId b)
 static void write_range(ClockSweep *s, Pc pc, BufferId b)
 {
     const HappensBefore *o = &s->v->order;
-    uint64_t lo = verify_address(s->v->p, b), hi = lo + s->v->p->buffers.at[b].bytes;
+    const uint64_t lo = s->lo[b], hi = lo + s->v->p->buffers.at[b].bytes;
     if (lo == hi) return;
-    uint64_t offset;
-    BufferId root = program_root(s->v->p, b, &offset), from = root;
+    BufferId root = s->root[b], from = root;
     RangeAt at = range_find(&s->map, lo);
     Pc reported = 0;
     touch_root(s, pc, root);
@@ -196,32 +195,32 @@ static void write_range(ClockSweep *s, Pc pc, BufferId b)
 }
 
 /* An output may share an input's bytes only exactly, and only if the op allows it. */
-static bool may_share(const Verifier *v, const Instr *in, uint32_t i, uint32_t j)
+static bool may_share(const ClockSweep *s, const Instr *in, uint32_t i, uint32_t j)
 {
-    const Buffer *a = &v->p->buffers.at[program_arg(v->p, in, i)],
-                 *b = &v->p->buffers.at[program_arg(v->p, in, in->n_in + j)];
-    uint64_t lo_a = verify_address(v->p, program_arg(v->p, in, i)),
-             lo_b = verify_address(v->p, program_arg(v->p, in, in->n_in + j));
-    if (lo_a != lo_b || a->bytes != b->bytes) return false;
+    const Verifier *v = s->v;
+    const BufferId a = program_arg(v->p, in, i), b = program_arg(v->p, in, in->n_in + j);
+    if (s->lo[a] != s->lo[b] || v->p->buffers.at[a].bytes != v->p->buffers.at[b].bytes)
+        return false;
     uint32_t flags = op_info(in->op)->flags;
     if (flags & OP_UPDATES) return i == j;
     if (verify_accumulates(v, in, j)) return false;
     return in->op == OP_all_reduce || (flags & OP_IN_PLACE && i == 0 && j == 0);
 }
 
-static void check_overlap_within(Verifier *v, Pc pc)
+static void check_overlap_within(const ClockSweep *s, Pc pc)
 {
+    Verifier *v = s->v;
     const Instr *in = &v->p->code.at[pc];
     uint64_t lo[MAX_ARGS], hi[MAX_ARGS];
     for (uint32_t i = 0; i < in->args.n; i++) {
         BufferId b = program_arg(v->p, in, i);
-        lo[i] = verify_address(v->p, b);
+        lo[i] = s->lo[b];
         hi[i] = lo[i] + v->p->buffers.at[b].bytes;
     }
     for (uint32_t j = in->n_in; j < in->args.n; j++)
         for (uint32_t i = 0; i < j; i++) {
             if (lo[i] >= hi[j] || lo[j] >= hi[i]) continue;
-            if (i < in->n_in && may_share(v, in, i, j - in->n_in)) continue;
+            if (i < in->n_in && may_share(s, in, i, j - in->n_in)) continue;
             verify_report(v, "verify-race", pc, "%s %u and output %u overlap",
                           i < in->n_in ? "input" : "output", i < in->n_in ? i : i - in->n_in,
                           j - in->n_in);
@@ -237,6 +236,13 @@ void verify_races(Verifier *v)
     s.fresh = arena_alloc(v->arena, size);
     s.newest = arena_array(v->arena, (size_t)p->buffers.n * v->order.n_lanes + 1, sizeof *s.newest);
     s.heir = arena_array(v->arena, p->buffers.n, sizeof *s.heir);
+    s.lo = arena_array(v->arena, p->buffers.n, sizeof *s.lo);
+    s.root = arena_array(v->arena, p->buffers.n, sizeof *s.root);
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        uint64_t offset;
+        s.lo[b] = verify_address(p, b);
+        s.root[b] = program_root(p, b, &offset);
+    }
     for (BufferId b = 1; b < p->buffers.n; b++) {
         const Buffer *at = &p->buffers.at[b];
         if (at->parent || !at->persistent || !at->bytes) continue;
@@ -258,6 +264,6 @@ void verify_races(Verifier *v)
             if (i < in->n_in || verify_accumulates(v, in, i - in->n_in))
                 read_range(&s, pc, program_arg(p, in, i));
         for (uint32_t i = in->n_in; i < in->args.n; i++) write_range(&s, pc, program_arg(p, in, i));
-        check_overlap_within(v, pc);
+        check_overlap_within(&s, pc);
     }
 }

@@ -1,5 +1,9 @@
 /* Progressive filling: all rates rise together until a link is full or a flow has all that it can
- * use. Those flows keep their rate, and the others rise further. */
+ * use. Those flows keep their rate, and the others rise further.
+ *
+ * A link that has enough for the full speed of all its flows never fills, because a flow that some
+ * other link slows only leaves it more. So the other links alone limit rates, and a flow that uses
+ * none of them runs at full speed. */
 #include <math.h>
 #include <string.h>
 
@@ -35,42 +39,53 @@ static double lowest(const MaxMin *m, const FlowShape *shape)
     return rate;
 }
 
-void maxmin_fill(MaxMin *m)
+static bool is_overloaded(const MaxMin *m, uint32_t link)
 {
-    uint32_t n_rising = m->active.n;
-    memset(m->frozen, 0, m->n_links * sizeof *m->frozen);
-    memset(m->rising, 0, m->n_links * sizeof *m->rising);
+    return m->wanted[link] > m->capacity[link];
+}
+
+/* Lists the flows that use an overloaded link; all others have their full speed. */
+static void find_rising(MaxMin *m)
+{
+    m->risers.n = 0;
     for (uint32_t k = 0; k < m->active.n; k++) {
         Flow *f = &m->flows.at[m->active.at[k]];
         const FlowShape *shape = &m->shapes.at[f->shape];
-        f->level = -1;
+        bool rises = false;
         for (uint32_t i = 0; i < shape->n; i++) {
             const LinkUse *use = &m->uses.at[shape->first + i];
+            if (!is_overloaded(m, use->link)) continue;
             m->rising[use->link] += use->weight * use->count;
+            rises = true;
         }
-        if (shape->n == 0) {
-            f->level = 1;
-            n_rising--;
-        }
+        f->level = rises ? -1 : 1;
+        if (rises) list_push(m->arena, &m->risers, m->active.at[k]);
     }
+}
+
+void maxmin_fill(MaxMin *m)
+{
+    memset(m->frozen, 0, m->n_links * sizeof *m->frozen);
+    memset(m->rising, 0, m->n_links * sizeof *m->rising);
+    find_rising(m);
     for (uint32_t link = 0; link < m->n_links; link++)
-        if (m->rising[link] > 0) m->full[link] = fills_at(m, link);
-    while (n_rising > 0) {
+        m->full[link] = m->rising[link] > 0 ? fills_at(m, link) : INFINITY;
+    for (uint32_t n_rising = m->risers.n; n_rising > 0;) {
         double rate = INFINITY;
-        for (uint32_t k = 0; k < m->active.n; k++) {
-            Flow *f = &m->flows.at[m->active.at[k]];
+        for (uint32_t k = 0; k < m->risers.n; k++) {
+            Flow *f = &m->flows.at[m->risers.at[k]];
             if (f->level >= 0) continue;
             f->limit = lowest(m, &m->shapes.at[f->shape]);
             rate = fmin(rate, f->limit);
         }
         /* Decide which flows are limited before fixing any rate, so that order does not matter. */
-        for (uint32_t k = 0; k < m->active.n; k++) {
-            Flow *f = &m->flows.at[m->active.at[k]];
+        for (uint32_t k = 0; k < m->risers.n; k++) {
+            Flow *f = &m->flows.at[m->risers.at[k]];
             if (f->level >= 0 || f->limit > rate) continue;
             f->level = -2;
         }
-        for (uint32_t k = 0; k < m->active.n; k++) {
-            Flow *f = &m->flows.at[m->active.at[k]];
+        for (uint32_t k = 0; k < m->risers.n; k++) {
+            Flow *f = &m->flows.at[m->risers.at[k]];
             if (f->level > -1.5) continue;
             double full = (double)m->shapes.at[f->shape].rate;
             freeze(m, f, fmax(fmin(rate / full, 1), 1e-6));

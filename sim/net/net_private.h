@@ -55,6 +55,7 @@ struct MaxMin {
     LIST(Flow) flows;      /* by transfer id */
     LIST(uint32_t) active; /* ids that run */
     LIST(uint32_t) place;  /* [id] index in active */
+    LIST(uint32_t) risers; /* active flows on overloaded links, while filling */
     Heap heap;             /* a: flow id, b: version */
     uint32_t n_links, first_routed;
     uint32_t *on_routed;        /* [link of the network] used while a shape is built */

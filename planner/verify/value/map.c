@@ -18,6 +18,7 @@ void range_map_init(RangeMap *m, Arena *arena, size_t payload_size)
     RangeBlock *b = new_block(m);
     b->n = 1;
     list_push(arena, &m->blocks, b);
+    list_push(arena, &m->starts, 0);
 }
 
 RangeAt range_find(const RangeMap *m, uint64_t address)
@@ -25,7 +26,7 @@ RangeAt range_find(const RangeMap *m, uint64_t address)
     uint32_t lo = 0, hi = m->blocks.n; /* the last block that begins at or before the address */
     while (hi - lo > 1) {
         uint32_t middle = lo + (hi - lo) / 2;
-        if (m->blocks.at[middle]->lo[0] <= address)
+        if (m->starts.at[middle] <= address)
             lo = middle;
         else
             hi = middle;
@@ -49,6 +50,10 @@ static void insert_block(RangeMap *m, uint32_t at, RangeBlock *b)
     memmove(m->blocks.at + at + 1, m->blocks.at + at,
             (m->blocks.n - 1 - at) * sizeof *m->blocks.at);
     m->blocks.at[at] = b;
+    list_push(m->arena, &m->starts, 0);
+    memmove(m->starts.at + at + 1, m->starts.at + at,
+            (m->starts.n - 1 - at) * sizeof *m->starts.at);
+    m->starts.at[at] = b->lo[0];
 }
 
 static void copy_ranges(const RangeMap *m, RangeBlock *to, uint32_t i, const RangeBlock *from,
@@ -83,14 +88,24 @@ static void remove_block(RangeMap *m, uint32_t at)
     list_push(m->arena, &m->spare, m->blocks.at[at]);
     m->blocks.n--;
     memmove(m->blocks.at + at, m->blocks.at + at + 1, (m->blocks.n - at) * sizeof *m->blocks.at);
+    m->starts.n--;
+    memmove(m->starts.at + at, m->starts.at + at + 1, (m->starts.n - at) * sizeof *m->starts.at);
+}
+
+RangeAt range_cut(RangeMap *m, uint64_t lo, uint64_t hi)
+{
+    assert(lo < hi);
+    RangeAt at = range_find(m, lo);
+    if (range_lo(m, at) == lo && range_hi(m, at) == hi) return at;
+    range_split(m, hi);
+    return range_split(m, lo);
 }
 
 void range_assign(RangeMap *m, uint64_t lo, uint64_t hi, const void *payload)
 {
-    assert(lo < hi);
-    range_split(m, hi);
-    RangeAt at = range_split(m, lo);
+    RangeAt at = range_cut(m, lo, hi);
     memcpy(range_payload(m, at), payload, m->size);
+    if (range_hi(m, at) == hi) return;
     RangeAt next = {at.block, at.i + 1};
     for (;;) {
         if (next.block < m->blocks.n && next.i == m->blocks.at[next.block]->n)
@@ -102,6 +117,7 @@ void range_assign(RangeMap *m, uint64_t lo, uint64_t hi, const void *payload)
         if (end == next.i) return;
         copy_ranges(m, b, next.i, b, end, b->n - end);
         b->n -= end - next.i;
+        if (next.i == 0 && b->n > 0) m->starts.at[next.block] = b->lo[0];
         if (b->n == 0)
             remove_block(m, next.block);
         else if (next.i < b->n)

@@ -19,6 +19,7 @@ typedef struct RangeMap {
     Arena *arena;
     size_t size; /* of a payload */
     LIST(RangeBlock *) blocks;
+    LIST(uint64_t) starts; /* [block]: the address at which it begins; searched before blocks */
     LIST(RangeBlock *) spare;
 } RangeMap;
 
@@ -29,6 +30,9 @@ typedef struct RangeAt {
 void range_map_init(RangeMap *m, Arena *arena, size_t payload_size); /* one range, payload zero */
 RangeAt range_find(const RangeMap *m, uint64_t address);
 RangeAt range_split(RangeMap *m, uint64_t address); /* the range that now begins there */
+/* The range that begins at lo, after splits that make some range end at hi. Most accesses lie as an
+ * earlier one, and split nothing. */
+RangeAt range_cut(RangeMap *m, uint64_t lo, uint64_t hi);
 void range_assign(RangeMap *m, uint64_t lo, uint64_t hi, const void *payload);
 static inline void *range_payload(const RangeMap *m, RangeAt at)
 {
