@@ -13,11 +13,42 @@ local top_keys = { as = true, name = true, seed = true, steps = true, data = tru
   hf = true, distributed = true, step_scheduler = true, seq_length = true, optimizer = true,
   lr_scheduler = true, clip_grad_norm = true, fp8 = true, world_size = true, api = true }
 
+local sections = { "distributed", "step_scheduler", "optimizer", "lr_scheduler", "fp8", "hf" }
 local hf_keys = { class = { "text" }, num_attention_heads = { "integer" }, num_key_value_heads = { "integer" },
   num_hidden_layers = { "integer" }, tie_word_embeddings = { "boolean" }, tp_plan = { "list" },
   remote_code = { "boolean", false }, torch_dtype = { "any" } }
 
-local scheduler_keys = { global_batch_size = { "integer" }, local_batch_size = { "integer", 1 }, max_steps = { "integer" } }
+local scheduler_keys = { global_batch_size = { "integer" }, local_batch_size = { "integer", 1 }, max_steps = { "integer" },
+  ckpt_every_steps = { "integer" }, val_every_steps = { "integer" }, num_epochs = { "integer" }, gc_every_steps = { "integer" } }
+
+-- Kinds of models that are no decoders of text, by a part of their class.
+local other_kinds = {
+  { "ForConditionalGeneration", "an encoder and a decoder, or a model of images and text" },
+  { "ForImageTextToText", "a model of images and text" }, { "VL", "a model of images and text" },
+  { "Llava", "a model of images and text" }, { "Vision", "a model of images" }, { "CLIP", "a model of images and text" },
+  { "Mamba", "a state-space model" }, { "Jamba", "a hybrid of attention and state spaces" },
+  { "NemotronH", "a hybrid of attention and state spaces" }, { "FalconH1", "a hybrid of attention and state spaces" },
+  { "Bamba", "a hybrid of attention and state spaces" }, { "Zamba", "a hybrid of attention and state spaces" },
+  { "Seq2Seq", "an encoder and a decoder" }, { "ForMaskedLM", "an encoder" }, { "ForSequenceClassification", "a classifier" },
+  { "Whisper", "a model of sound" }, { "RWKV", "a recurrent model" },
+}
+
+-- A class that is no decoder is refused by name. One that Tandem does not know is planned by the model that
+-- stands beside it, and the report says so.
+local function check_class(d, class, family)
+  if not class then return end
+  for _, kind in ipairs(other_kinds) do
+    if class:find(kind[1], 1, true) then
+      d:error("model-class", "hf.class", ("hf.class = '%s' is %s; this dialect plans decoders of text"):format(class, kind[2]),
+        "the class of a decoder, or leave hf out and give the model's own plan: models.t5 is an encoder and a decoder")
+      return
+    end
+  end
+  if not tensor.knows(class) and not (family and family.class == class) then
+    d:note("model-class", "hf.class", ("hf.class = '%s' is not known: the plan is that of the decoder %s, split as "
+      .. "Automodel splits a class without a plan of its own"):format(class, family and family.class or "in model"))
+  end
+end
 
 -- Facts that Hugging Face's configuration would contain; for the library's models they are known.
 local function about_model(d, family)
@@ -25,6 +56,7 @@ local function about_model(d, family)
   local config = type(d.config.model) == "table" and rawget(d.config.model, "config")
   if type(config) ~= "table" then config = {} end
   local always_tied = tostring(d.config.model and rawget(d.config.model, "name")):match "^g[ep][mt][m2]"
+  check_class(d, hf.class, family)
   hf.class = hf.class or (family and family.class) or "a model of your own"
   hf.num_attention_heads = hf.num_attention_heads or config.heads
   hf.num_key_value_heads = hf.num_key_value_heads or config.kv_heads or hf.num_attention_heads
@@ -42,6 +74,16 @@ local function size_of(d, given, key, default)
     return default
   end
   return value > 0 and math.tointeger(value) or default
+end
+
+-- Automodel's loader reads the words none and None as null, and a key that is null as one that is left out.
+local function drop_null(t)
+  local null = {}
+  for key, value in pairs(t) do
+    if value == "none" or value == "None" then null[#null + 1] = key
+    elseif type(value) == "table" then drop_null(value) end
+  end
+  for _, key in ipairs(null) do t[key] = nil end
 end
 
 local function read_sizes(d, given)
@@ -231,6 +273,9 @@ end
 return dialect.wrap(function(config)
   local d = dialect.new("automodel", config)
   d:known_keys(config, top_keys, "", "the recipe")
+  for _, name in ipairs(sections) do
+    if type(config[name]) == "table" then drop_null(config[name]) end
+  end
   local given = type(config.distributed) == "table" and config.distributed or {}
   local strategy, options = options_of.strategy(d, given)
   local s = read_sizes(d, given)

@@ -322,7 +322,12 @@ function options_of.float8(d, family)
 end
 
 local optimizer_keys = { _target_ = { "text", "torch.optim.AdamW" }, lr = { "number", 1e-3 }, betas = { "list" },
-  eps = { "number", 1e-8 }, weight_decay = { "number", 0.01 }, momentum = { "number", 0 } }
+  eps = { "number", 1e-8 }, weight_decay = { "number", 0.01 }, momentum = { "number", 0 },
+  adam_w_mode = { "boolean", true }, bias_correction = { "boolean", true }, master_weights = { "boolean", false },
+  store_param_remainders = { "boolean", false }, exp_avg_dtype = { "any" }, exp_avg_sq_dtype = { "any" },
+  foreach = { "boolean", false }, fused = { "boolean", false } }
+-- The words of optimizers that compute AdamW: Adam's decay differs in where it is added, FusedAdam's is AdamW's.
+local as_adamw = { AdamW = true, Adam = true, FusedAdam = true }
 local schedule_keys = { lr_warmup_steps = { "integer" }, lr_decay_steps = { "integer" }, min_lr = { "number" },
   lr_decay_style = { "word", "cosine", { "cosine" } } }
 
@@ -334,7 +339,14 @@ function options_of.optimizer(d)
     total_steps = s.lr_decay_steps, min_lr_ratio = s.min_lr and s.min_lr / o.lr or nil }
   local name = o._target_:match "[%w_]+$"
   if name == "SGD" and o.momentum == 0 then return sgd(options) end
-  if name ~= "AdamW" then
+  if name == "Adam" and o.weight_decay ~= 0 then
+    d:note("dialect-differs", "optimizer._target_", ("Adam adds weight_decay = %s to the gradient; here it shrinks the weight, "
+      .. "as in AdamW: memory and time are equal, the trained weights are not"):format(o.weight_decay))
+  end
+  if o.master_weights then
+    d:note("dialect-differs", "optimizer.master_weights", "master_weights: here weights at rest have the type of hf.torch_dtype")
+  end
+  if not as_adamw[name] then
     d:error("unknown-word", "optimizer._target_",
       ("optimizer '%s': AdamW, and SGD without momentum, are there"):format(o._target_), "torch.optim.AdamW")
   end

@@ -153,6 +153,10 @@ local registered = {
   Gemma3ForCausalLM = { llama_plan, gemma_sequence, false },
   PhiForCausalLM = { phi_plan }, Phi3ForCausalLM = { phi3_plan },
 }
+-- True for classes with a plan of their own, and for those that the base plan is made for.
+local of_base = { MistralForCausalLM = true, MixtralForCausalLM = true, Qwen3MoeForCausalLM = true, GPT2LMHeadModel = true,
+  Gemma2ForCausalLM = true }
+function tensor.knows(class) return registered[class] ~= nil or of_base[class] == true end
 local named = { llama_nemotron_super_tp_plan = registered.LlamaForCausalLM }
 local base = { llama_plan, llama_sequence, true }
 

@@ -35,11 +35,40 @@ local function check_world(d, c, world)
   return nil
 end
 
-local function check_heads(d, c, m)
-  for _, key in ipairs(m.n_heads == m.n_kv_heads and { "n_heads" } or { "n_heads", "n_kv_heads" }) do
-    if m[key] % c.tp ~= 0 then
-      d:error("divides-heads", "distributed.tp", ("%s (%d) must be divisible by tp (%d)"):format(key, m[key],
-        c.tp), ("tp may be %s"):format(dialect.divisors(m.n_kv_heads)))
+local function is_moe(m) return m.num_experts > 0 end
+-- True if any layer keeps a plain MLP.
+local function has_dense(m)
+  return not is_moe(m) or m.moe_frequency > 1 or m.n_layers < m.moe_frequency
+end
+
+-- 256 * ceil(int(4 * dim * 2/3 * multiplier) / 256)
+local function hidden_of(m)
+  if m.ffn_hidden_dim then return m.ffn_hidden_dim end
+  local raw = math.tointeger(math.floor(4 * m.dim * (2 / 3) * m.ffn_dim_multiplier))
+  return 256 * ((raw + 255) // 256)
+end
+
+-- True where activations between linears are split along the sequence.
+local function splits_sequence(c, m) return c.pp == 1 and not m.tie_embeddings and not is_moe(m) end
+
+local function common_divisor(a, b) return b == 0 and a or common_divisor(b, a % b) end
+
+-- Each size that tp cuts. The hint names values that fit all of them at once.
+local function check_tp(d, c, m, t)
+  local sizes = { { "divides-heads", "n_heads", m.n_heads } }
+  if m.n_kv_heads ~= m.n_heads then sizes[2] = { "divides-heads", "n_kv_heads", m.n_kv_heads } end
+  if has_dense(m) then
+    local named = m.ffn_hidden_dim and "ffn_hidden_dim" or "the FFN size of dim and ffn_dim_multiplier"
+    sizes[#sizes + 1] = { "divides-features", named, hidden_of(m) }
+  end
+  if splits_sequence(c, m) then sizes[#sizes + 1] = { "divides-seq", "train.seq_len", t.seq_len } end
+  local common = 0
+  for _, size in ipairs(sizes) do common = common_divisor(common, size[3]) end
+  for _, size in ipairs(sizes) do
+    if size[3] % c.tp ~= 0 then
+      d:error(size[1], "distributed.tp", ("%s (%d) must be divisible by tp (%d)"):format(size[2], size[3], c.tp),
+        ("%stp may be %s"):format(size[1] ~= "divides-seq" and "" or ("seq_len may be %d or %d; "):format(
+          size[3] // c.tp * c.tp, (size[3] // c.tp + 1) * c.tp), dialect.divisors(common, 64)))
     end
   end
 end
@@ -60,7 +89,11 @@ local function check_job(d, job)
     d:error("eval-without-data", "eval.enabled", "eval.enabled is true but no eval data source is configured",
       "set eval.dataset_path or eval.hf_dataset_name")
   end
-  if c.tp > 1 then check_heads(d, c, m) end
+  if c.tp > 1 then check_tp(d, c, m, t) end
+  if c.pp > m.n_layers then
+    d:error("pp-layers", "distributed.pp", ("pp (%d) is more than n_layers (%d): a stage would have no layer"):format(
+      c.pp, m.n_layers), ("pp may be 1 to %d"):format(m.n_layers))
+  end
   if t.mixed_precision == "fp8" and c.tp > 1 then
     d:error("float8-with-tp", "train.mixed_precision", ("FP8 + Tensor Parallelism (tp = %d) is not supported: "
       .. "the float8 gather of FSDP does not compose with weights cut by tp"):format(c.tp),
@@ -129,21 +162,8 @@ end
 
 -- ---- the plan
 
--- 256 * ceil(int(4 * dim * 2/3 * multiplier) / 256)
-local function hidden_of(m)
-  if m.ffn_hidden_dim then return m.ffn_hidden_dim end
-  local raw = math.tointeger(math.floor(4 * m.dim * (2 / 3) * m.ffn_dim_multiplier))
-  return 256 * ((raw + 255) // 256)
-end
-
 local function expert_hidden_of(m)
   return math.max(16, 16 * math.tointeger(math.floor(hidden_of(m) * m.moe_expert_ffn_multiplier / 16 + .5)))
-end
-
-local function is_moe(m) return m.num_experts > 0 end
--- True if any layer keeps a plain MLP.
-local function has_dense(m)
-  return not is_moe(m) or m.moe_frequency > 1 or m.n_layers < m.moe_frequency
 end
 
 -- The embedding stays whole; without sequence parallelism so does the head.
@@ -172,7 +192,7 @@ local function passes(job, mesh)
   if c.pp > 1 then list[#list + 1] = pp { schedule = c.pp_schedule } end
   if c.tp > 1 then
     list[#list + 1] = meta {}
-    list[#list + 1] = tp_pass(m, c.pp == 1 and not m.tie_embeddings and not is_moe(m))
+    list[#list + 1] = tp_pass(m, splits_sequence(c, m))
   end
   if c.ep > 1 then list[#list + 1] = ep {} end
   if t.mixed_precision == "fp8" then -- every Linear, including the head; one-byte gathers are its default
@@ -219,7 +239,9 @@ local function plan_of(job, d)
     optimizer = adamw { lr = o.lr, beta1 = o.betas[1], beta2 = o.betas[2], eps = o.eps,
       weight_decay = o.weight_decay, clip_norm = t.grad_clip_norm,
       warmup_steps = s.name == "none" and 0 or s.warmup_steps,
-      total_steps = constant and 0 or s.decay_steps and s.warmup_steps + s.decay_steps or t.max_steps,
+      -- a warm-up may be longer than the run, which then ends within it
+      total_steps = constant and 0 or s.decay_steps and s.warmup_steps + s.decay_steps
+        or math.max(t.max_steps, s.warmup_steps),
       min_lr_ratio = s.min_lr_ratio },
     seed = t.seed, steps = t.max_steps,
   }
@@ -270,6 +292,11 @@ local function refuse_later(d, job)
     if d.config[key] ~= nil then
       d:error("dialect-unsupported", key, ("[%s]: vision and language models are not in this version"):format(key))
     end
+  end
+  if job.checkpoint.load_path then
+    d:error("dialect-unsupported", "checkpoint.load_path", ("load_path = '%s': Tandem does not read KempnerForge's "
+      .. "checkpoints, and the run would begin with new weights"):format(job.checkpoint.load_path),
+      "leave load_path out: memory and time of the plan do not depend on it")
   end
   if is_moe(m) then refuse_experts(d, job) end
   if o.name ~= "adamw" then

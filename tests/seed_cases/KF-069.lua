@@ -1,4 +1,4 @@
--- expect: error[divides-seq] seq = 4098 cannot be split over tp = 4 | seq may be 4096 or 4100
+-- expect: error[divides-seq] train.seq_len (4098) must be divisible by tp (4) | seq_len may be 4096 or 4100
 return require "dialects.kempnerforge" {
   world = 4,
   model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256, max_seq_len = 8192 },

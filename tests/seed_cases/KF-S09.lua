@@ -1,4 +1,4 @@
--- expect: error[divides-features] layers.0.mlp.gate_proj.weight: dimension 1 = 130 cannot be split over tp = 4
+-- expect: error[divides-features] ffn_hidden_dim (130) must be divisible by tp (4) | tp may be 1, 2
 return require "dialects.kempnerforge" {
   world = 4,
   model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256, ffn_hidden_dim = 130 },

@@ -1,0 +1,19 @@
+-- expect: ok ranks 12
+return require "dialects.kempnerforge" {
+  world = 12,
+   model = { dim = 4096, n_layers = 32, n_heads = 32, n_kv_heads = 8, vocab_size = 128256, ffn_dim_multiplier =
+    1.3, norm_type = "rmsnorm", activation = "silu", max_seq_len = 4096, rope_theta = 500000.0, tie_embeddings =
+    false },
+   train = { batch_size = 4, seq_len = 4096, max_steps = 500, grad_accum_steps = 8, grad_clip_norm = 1.0, seed =
+    42, compile_model = true, activation_checkpointing = "full" },
+   optimizer = { name = "adamw", lr = 0.0003, weight_decay = 0.1, betas = { 0.9, 0.95 }, eps = 1e-08, fused =
+    true },
+   scheduler = { name = "cosine", warmup_steps = 50, min_lr_ratio = 0.1 },
+   data = { dataset_path = "/path/to/tokenized/dataset", file_pattern = "tokenized_*.bin", num_workers = 4,
+    pin_memory = true, prefetch_factor = 2 },
+   distributed = { dp_shard = 3, dp_replicate = 1, tp = 4, pp = 1, nccl_timeout_sec = 600 },
+   checkpoint = { dir = "checkpoints/7b_12gpu_tp4", interval = 100, async_mode = "async_with_pinned_mem",
+    keep_last_n = 3 },
+   metrics = { log_interval = 1, enable_wandb = false },
+   profiling = { enable = false },
+}
