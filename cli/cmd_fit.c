@@ -4,9 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/sweep/point.h"
+#include "cli/sweep/space.h"
+#include "planner/front/pass_spec.h"
+#include "planner/ir/experts.h"
 
-enum { MOST_CHANGES = 64, MOST_POINTS = 4096, MOST_TOKENS = 1 << 21, MOST_MICRO = 256 };
+enum {
+    MOST_CHANGES = 64,
+    MOST_POINTS = 4096,
+    MOST_TOKENS = 1 << 21,
+    MOST_MICRO = 256,
+    LONG_TOKENS = 8192
+};
 
 /* A change is one idea. It may take more than one setting. */
 typedef struct FitChange {
@@ -29,13 +37,6 @@ typedef struct FitPoints {
     uint32_t n;
     SweepRows rows;
 } FitPoints;
-
-static const PassConfig *pass_of(const Config *c, PassName name)
-{
-    for (uint32_t i = 0; i < c->n_passes; i++)
-        if (c->passes[i].name == name) return &c->passes[i];
-    return NULL;
-}
 
 static FitChange *add(Fit *fit, const char *words)
 {
@@ -65,24 +66,34 @@ static const char *mesh_key(Fit *fit, AxisName axis)
     return arena_print(fit->cli->arena, "mesh.%s", axis_name_text(axis));
 }
 
-/* Turns a part of the data ranks into ranks of the axis that `pass` uses. */
-static void add_axis(Fit *fit, const char *words, const char *pass, const char *setting)
+/* Turns a part of the data ranks into ranks of this axis, and lists its pass. */
+static void add_axis(Fit *fit, const Graph *graph, AxisName axis)
 {
-    const AxisName axis = axes_first(axes_of_pass(pass));
+    const AxisInfo *info = axis_info(axis);
     const uint32_t shards = fit->config.axis_size[shards_axis()], now = fit->config.axis_size[axis];
-    for (uint32_t by = 2; by <= 8 && shards % by == 0; by *= 2) {
+    const int64_t size = space_size(&fit->config, experts_most(graph), axis);
+    const PassSpec *spec = pass_spec_of(info->pass);
+    const bool is_short = info->cuts == INDEX_tokens && size < LONG_TOKENS;
+    for (uint32_t by = 2; by <= 8 && shards % by == 0 && size > 0 && !is_short; by *= 2) {
+        const int64_t ranks = (int64_t)(now > 1 ? now : 1) * by;
+        if (size != INT64_MAX && size % ranks != 0) break;
         FitChange *change =
-            add(fit, arena_print(fit->cli->arena, "%" PRIu32 " times the %s", by, words));
-        with(fit, change, mesh_key(fit, axis), (int64_t)(now > 1 ? now : 1) * by);
+            add(fit, arena_print(fit->cli->arena, "%" PRIu32 " times the ranks of mesh.%s", by,
+                                 info->name));
+        with(fit, change, mesh_key(fit, axis), ranks);
         with(fit, change, mesh_key(fit, shards_axis()), shards / by);
-        if (now <= 1) with_text(fit, change, setting);
+        if (config_ranks(&fit->config, axes_of_pass(spec->name)) <= 1)
+            with_text(fit, change,
+                      spec->proposal != NULL
+                          ? spec->proposal
+                          : arena_print(fit->cli->arena, "parallel.%s=true", spec->name));
     }
 }
 
-static void list_changes(Fit *fit)
+static void list_changes(Fit *fit, const Graph *graph)
 {
     const Config *c = &fit->config;
-    const PassConfig *ac = pass_of(c, PASS_ac), *fsdp = pass_of(c, PASS_fsdp2);
+    const PassConfig *ac = config_pass(c, PASS_ac), *fsdp = config_pass(c, PASS_fsdp2);
     if (ac == NULL || ac->ac == AC_none)
         with_text(fit, add(fit, "recompute attention and cheap ops"), "parallel.ac=selective");
     if (ac == NULL || ac->ac != AC_full)
@@ -98,10 +109,9 @@ static void list_changes(Fit *fit)
         with(fit, change, mesh_key(fit, shards_axis()),
              (int64_t)c->axis_size[copies] * c->axis_size[shards_axis()]);
     }
-    add_axis(fit, "tensor ranks", "tp", "parallel.tp.sequence=true");
-    add_axis(fit, "pipeline stages", "pp", "parallel.pp=1f1b");
-    if (c->seq >= 8192) add_axis(fit, "context ranks", "cp", "parallel.cp=true");
-    if (pass_of(c, PASS_tile) == NULL)
+    for (uint32_t a = 0; a < AXIS_NAMES; a++)
+        if (axis_info((AxisName)a)->pass != NULL) add_axis(fit, graph, (AxisName)a);
+    if (config_pass(c, PASS_tile) == NULL)
         with_text(fit, add(fit, "compute head and loss in pieces"), "parallel.tile=true");
     if (c->optimizer.kind == OPTIMIZER_adamw && c->optimizer.state != DT_bf16)
         with_text(fit, add(fit, "moments in bf16"), "optimizer.state=bf16");
@@ -229,7 +239,7 @@ static bool report_most(Fit *fit, const char *title, const char *key, const Text
     return true;
 }
 
-static bool read_base(Fit *fit)
+static bool read_base(Fit *fit, Graph *graph)
 {
     Cli *cli = fit->cli;
     if (session_is_text(cli->args[0]))
@@ -237,8 +247,7 @@ static bool read_base(Fit *fit)
                          "%s is a plan's text: this needs the script", cli->args[0]);
     if (!cli->options.no_store && !store_ready(cli->options.db, &cli->diag)) return false;
     const PlanOptions options = plan_file_options(cli, NULL);
-    Graph graph;
-    if (!session_read(cli->args[0], &options, cli->arena, &fit->config, &graph, &cli->diag))
+    if (!session_read(cli->args[0], &options, cli->arena, &fit->config, graph, &cli->diag))
         return false;
     FitPoints *points = arena_alloc(cli->arena, sizeof *points);
     push(fit, points, "as it is", NULL, NULL);
@@ -286,10 +295,11 @@ void cmd_fit(Cli *cli)
 {
     Fit *fit = arena_alloc(cli->arena, sizeof *fit);
     fit->cli = cli;
-    if (!read_base(fit)) return;
+    Graph graph;
+    if (!read_base(fit, &graph)) return;
     const TextList none = {NULL, 0, 0}, *also = &none;
     bool fine = true;
-    list_changes(fit);
+    list_changes(fit, &graph);
     if (fit->base.status != SWEEP_fits) also = find_change(fit, &fine);
     if (!fine) return;
     if (also == NULL) {

@@ -34,7 +34,7 @@ static const Verb verb_table[] = {
      "tandem sweep scripts/plans/llama3_8b.lua --set mesh.dp_shard=-1 --try mesh.tp=1,2,4,8",
      PLAN_GROUPS | OPTIONS_sweep, cmd_sweep},
     {"search", "PLAN", 1, 1, "Find the fastest way to lay this model on this cluster",
-     "Proposes the space itself: pipeline, tensor, context, expert and data ranks, micro-batch,\n"
+     "Proposes the space itself: ranks of every axis that can serve the model, micro-batch,\n"
      "recomputation and sharding, as far as sizes divide. Lower bounds reject points before they\n"
      "are compiled; the rest is simulated; the ten best are proven in full. --set fixes a setting.",
      "tandem search scripts/plans/llama3_8b.lua --set batch.micro=1", PLAN_GROUPS | OPTIONS_search,

@@ -5,31 +5,13 @@
 #include <string.h>
 
 #include "cli/predict.h"
+#include "planner/front/pass_spec.h"
 
-/* Settings to try, each belonging to a pass, or to NCCL (NULL). Each is loaded, compiled, checked
- * for fit and simulated. */
-static const struct Experiment {
-    const char *pass, *set;
-} experiments[] = {{"fsdp2", "parallel.fsdp2.prefetch=2"},
-                   {"fsdp2", "parallel.fsdp2.reshard_after_forward=false"},
-                   {"fsdp2", "parallel.fsdp2.keep_gathered=true"},
-                   {"fsdp2", "parallel.fsdp2.defer_grad_sync=true"},
-                   {"zero", "parallel.zero.prefetch=2"},
-                   {"ddp", "parallel.ddp.bucket_mib=100"},
-                   {NULL, "nccl.register=window"},
-                   {NULL, "nccl.max_ctas=4"},
-                   {"tp", "parallel.tp.sequence=true"},
-                   {"tp", "parallel.tp.keep_gathered=true"},
-                   {"ac", "parallel.ac=none"},
-                   {"ac", "parallel.ac=selective"},
-                   {"pp", "parallel.pp.schedule=zb_h1"},
-                   {"pp", "parallel.pp.schedule=zb_v"}};
-enum { N_EXPERIMENTS = sizeof experiments / sizeof *experiments, MOST_FREED = 4 };
+/* Settings of NCCL to try where it carries the communication. Those of passes are in their
+ * PassSpecs. Each is loaded, compiled, checked for fit and simulated. */
+static const char *const nccl_trials[] = {"nccl.register=window", "nccl.max_ctas=4", NULL};
 
-static const char *const pass_names[] = {
-#define PASS(name) #name,
-#include "planner/front/passes.def"
-};
+enum { MOST_FREED = 4 };
 
 static const double LEAST_GAIN = .0005; /* a smaller gain would print as 0.0 % */
 
@@ -63,14 +45,6 @@ static bool simulate(Cli *cli, const PlanFile *file, const SimOptions *options, 
     return session_simulate(file, &file->config.cluster, options, cli->arena, report, &cli->diag);
 }
 
-static bool has_pass(const PlanFile *file, const char *name)
-{
-    if (name == NULL) return !file->config.cluster.is_local && file->config.runtime.name == NULL;
-    for (uint32_t i = 0; i < file->config.n_passes; i++)
-        if (strcmp(pass_names[file->config.passes[i].name], name) == 0) return true;
-    return false;
-}
-
 /* Tries the same script with one more setting; its diagnostics are not shown. */
 static void try_setting(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how,
                         const char *set, Explained *out)
@@ -91,6 +65,20 @@ static void try_setting(Cli *cli, const PlanFile *file, Store *store, const Pred
     cli->diag = kept;
 }
 
+static void try_settings(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how,
+                         Explained *out)
+{
+    const Config *c = &file->config;
+    for (uint32_t name = 0; name < PASS_NAME_COUNT; name++) {
+        const char *const *set = pass_specs[name]->trials;
+        for (; set != NULL && *set != NULL && config_pass(c, (PassName)name) != NULL; set++)
+            try_setting(cli, file, store, how, *set, out);
+    }
+    const bool on_nccl = !c->cluster.is_local && c->runtime.name == NULL;
+    for (const char *const *set = nccl_trials; on_nccl && *set != NULL; set++)
+        try_setting(cli, file, store, how, *set, out);
+}
+
 static bool gather(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how,
                    Explained *out)
 {
@@ -109,9 +97,7 @@ static bool gather(Cli *cli, const PlanFile *file, Store *store, const PredictOp
         if (!simulate(cli, file, &options, &without)) return false;
         out->without_ps[n++] = without.step_ps;
     }
-    for (uint32_t i = 0; i < N_EXPERIMENTS && !file->is_text; i++)
-        if (has_pass(file, experiments[i].pass))
-            try_setting(cli, file, store, how, experiments[i].set, out);
+    if (!file->is_text) try_settings(cli, file, store, how, out);
     const char *larger =
         arena_print(cli->arena, "batch.micro=%" PRId64, 2 * file->config.micro_batch);
     if (!file->is_text) try_setting(cli, file, store, how, larger, out);

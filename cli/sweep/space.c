@@ -6,61 +6,103 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_POINTS = 100000, MOST_STAGES = 16, MOST_MICRO = 16, LONG_TOKENS = 32768 };
+#include "planner/front/pass_spec.h"
+#include "planner/ir/experts.h"
+
+enum { MOST_POINTS = 100000, MOST_STAGES = 16, MOST_MICRO = 16, MOST_SPLIT = 8 };
+enum { LONG_TOKENS = 32768 };
 
 /* The facts about the model and the script that shape the space. */
 typedef struct SpaceFacts {
-    uint32_t n_ranks, per_node, layers, heads, kv_heads, experts;
-    int64_t batch, seq;
-    bool has_pp, has_tp, has_cp, has_ep, replicates;
+    const Config *config;
+    uint32_t n_ranks, per_node, layers, heads, kv_heads;
+    int64_t experts;
 } SpaceFacts;
 
 /* One way to use the ranks. */
 typedef struct MeshWay {
-    uint32_t pp, tp, cp, ep, replicas, shards;
+    uint32_t size[AXIS_NAMES];
 } MeshWay;
 
-static bool has_pass(const Config *c, PassName name)
+static AxisName shards_axis(void)
 {
-    for (uint32_t i = 0; i < c->n_passes; i++)
-        if (c->passes[i].name == name) return true;
-    return false;
+    return axes_first(axes_with(AXIS_UNITS));
 }
 
-static uint32_t experts_of(const Graph *g)
+static AxisNames copies_axes(void)
 {
-    uint32_t most = 0;
-    for (NodeId id = 1; id < g->nodes.n; id++) {
-        const Node *n = &g->nodes.at[id];
-        if (n->op != OP_linear_experts || n->n_in < 2) continue;
-        const int64_t experts = g->tensors.at[n->in[1]].dim[0];
-        if (experts > most) most = (uint32_t)experts;
-    }
-    return most;
+    return axes_cutting(INDEX_samples) & ~axes_with(AXIS_STATES);
+}
+
+/* The axes that a pass of their own uses; the data axes take the ranks that these leave over. */
+static bool is_of_model(AxisName axis)
+{
+    return axis_info(axis)->pass != NULL;
+}
+
+static uint32_t ranks_of(const MeshWay *way, AxisNames names)
+{
+    uint32_t n = 1;
+    for (uint32_t a = 0; a < AXIS_NAMES; a++)
+        if (axes_have(names, (AxisName)a)) n *= way->size[a];
+    return n;
 }
 
 static SpaceFacts facts_of(const Config *c, const Graph *g)
 {
     const ModelInfo *info = &g->info;
-    uint64_t replicas = 1;
-    const AxisNames copies = axes_cutting(INDEX_samples) & ~axes_with(AXIS_STATES);
-    for (uint32_t a = 0; a < AXIS_NAMES; a++)
-        if (axes_have(copies, (AxisName)a) && c->axis_size[a] > 1) replicas *= c->axis_size[a];
-    SpaceFacts f = {.n_ranks = c->cluster.nodes * c->cluster.devices_per_node,
+    SpaceFacts f = {.config = c,
+                    .n_ranks = c->cluster.nodes * c->cluster.devices_per_node,
                     .per_node = c->cluster.devices_per_node,
                     .layers = info->n_layers,
                     .heads = info->n_heads,
                     .kv_heads = info->n_kv_heads,
-                    .experts = experts_of(g),
-                    .batch = c->global_batch,
-                    .seq = c->seq,
-                    .has_pp = has_pass(c, PASS_pp),
-                    .has_tp = has_pass(c, PASS_tp),
-                    .has_cp = has_pass(c, PASS_cp),
-                    .has_ep = has_pass(c, PASS_ep),
-                    .replicates = replicas > 1};
+                    .experts = experts_most(g)};
     if (f.kv_heads == 0) f.kv_heads = f.heads;
     return f;
+}
+
+int64_t space_size(const Config *c, int64_t experts, AxisName axis)
+{
+    const AxisInfo *info = axis_info(axis);
+    if (info->trades == INDEX_experts) return experts;
+    if (info->cuts == INDEX_tokens) return c->height > 0 ? 0 : c->seq;
+    if (info->cuts == INDEX_height) return c->height;
+    return info->cuts == INDEX_width ? c->width : INT64_MAX;
+}
+
+static bool divides(int64_t part, int64_t whole)
+{
+    return whole == 0 ? part == 1 : whole % part == 0;
+}
+
+static bool is_listed(const SpaceFacts *f, AxisName axis)
+{
+    const char *pass = axis_info(axis)->pass;
+    for (uint32_t i = 0; pass != NULL && i < f->config->n_passes; i++)
+        if (strcmp(pass_specs[f->config->passes[i].name]->name, pass) == 0) return true;
+    return false;
+}
+
+/* True if the sizes of model and batch allow n ranks along the axis. */
+static bool may_have(const SpaceFacts *f, AxisName axis, uint32_t n)
+{
+    const AxisInfo *info = axis_info(axis);
+    const int64_t size = space_size(f->config, f->experts, axis);
+    if (n == 1) return true;
+    if (info->flags & AXIS_STAGES) return divides(n, f->layers) && divides(n, f->n_ranks);
+    if (info->flags & AXIS_WEIGHTS) return divides(n, f->kv_heads) && divides(n, f->heads);
+    if (info->cuts == INDEX_tokens && size < LONG_TOKENS && !is_listed(f, axis)) return false;
+    return size > 0 && (size == INT64_MAX || divides(n, size));
+}
+
+/* The largest number of ranks that is tried along the axis. */
+static uint32_t most_ranks(const SpaceFacts *f, AxisName axis)
+{
+    const AxisInfo *info = axis_info(axis);
+    if (info->flags & AXIS_STAGES) return f->n_ranks < MOST_STAGES ? f->n_ranks : MOST_STAGES;
+    if (info->flags & AXIS_WEIGHTS || info->trades != INDEX_none) return f->per_node;
+    return MOST_SPLIT;
 }
 
 /* A setting that the command line fixes is no dimension of the space. */
@@ -96,21 +138,42 @@ static void add_count(Cli *cli, TextList *list, const char *key, int64_t value)
     add(cli, list, key, arena_print(cli->arena, "%" PRId64, value));
 }
 
+/* Lists the pass of these ranks, or takes it out where each of its axes has one rank. The script's
+ * pipeline schedule may need another number of stages, so the proposal replaces it. */
+static void add_pass(Cli *cli, TextList *list, const SpaceFacts *f, const MeshWay *way,
+                     AxisName axis)
+{
+    const PassSpec *spec = pass_spec_of(axis_info(axis)->pass);
+    const AxisNames all = axes_of_pass(spec->name);
+    const bool listed = is_listed(f, axis), stages = axis_info(axis)->flags & AXIS_STAGES;
+    const char *key = arena_print(cli->arena, "parallel.%s", spec->name);
+    if (axes_first(all) != axis) return; /* once for each pass */
+    if (ranks_of(way, all) == 1) {
+        if (listed) add(cli, list, key, "none");
+    } else if (spec->proposal != NULL && (!listed || stages)) {
+        const char *equals = strchr(spec->proposal, '=');
+        add(cli, list, arena_copy(cli->arena, spec->proposal, (size_t)(equals - spec->proposal)),
+            equals + 1);
+    } else if (!listed) {
+        add(cli, list, key, "true");
+    }
+}
+
+static const char *mesh_key(Cli *cli, AxisName axis)
+{
+    return arena_print(cli->arena, "mesh.%s", axis_name_text(axis));
+}
+
 static void add_mesh(Cli *cli, TextList *list, const SpaceFacts *f, const MeshWay *way)
 {
-    add_count(cli, list, "mesh.pp", way->pp);
-    if (f->has_pp || way->pp > 1) add(cli, list, "parallel.pp", way->pp > 1 ? "1f1b" : "none");
-    add_count(cli, list, "mesh.tp", way->tp);
-    if (way->tp == 1 && f->has_tp) add(cli, list, "parallel.tp", "none");
-    if (way->tp > 1 && !f->has_tp) add(cli, list, "parallel.tp.sequence", "true");
-    if (f->has_cp || way->cp > 1) add_count(cli, list, "mesh.cp", way->cp);
-    if (way->cp == 1 && f->has_cp) add(cli, list, "parallel.cp", "none");
-    if (way->cp > 1 && !f->has_cp) add(cli, list, "parallel.cp", "true");
-    if (f->has_ep) add_count(cli, list, "mesh.ep", way->ep);
-    if (way->ep == 1 && f->has_ep) add(cli, list, "parallel.ep", "none");
-    add_count(cli, list, "mesh.dp_shard", way->shards);
-    if (f->replicates || way->replicas > 1)
-        add_count(cli, list, "mesh.dp_replicate", way->replicas);
+    for (uint32_t a = 0; a < AXIS_NAMES; a++) {
+        const AxisName axis = (AxisName)a;
+        const bool shards = axis == shards_axis();
+        const bool said = f->config->axis_size[a] > 1 || is_listed(f, axis);
+        if (shards || said || way->size[a] > 1)
+            add_count(cli, list, mesh_key(cli, axis), way->size[a]);
+        if (is_of_model(axis)) add_pass(cli, list, f, way, axis);
+    }
 }
 
 static void push(Cli *cli, SearchSpace *space, const TextList *list)
@@ -137,10 +200,12 @@ static void push(Cli *cli, SearchSpace *space, const TextList *list)
 static void add_points(Cli *cli, SearchSpace *space, const SpaceFacts *f, const MeshWay *way)
 {
     static const char *const recompute[] = {"none", "selective", "full"};
-    const int64_t data = (int64_t)way->replicas * way->shards * way->ep;
+    const int64_t data = ranks_of(way, axes_cutting(INDEX_samples));
+    const uint32_t stages = ranks_of(way, axes_with(AXIS_STAGES));
+    const int64_t batch = f->config->global_batch;
     for (int64_t micro = 1; micro <= MOST_MICRO; micro *= 2) {
-        if (f->batch % (micro * data) != 0) break;
-        if (way->pp > 1 && f->batch / (micro * data) < way->pp)
+        if (batch % (micro * data) != 0) break;
+        if (stages > 1 && batch / (micro * data) < stages)
             break; /* the pipeline would be mostly bubble */
         for (uint32_t r = 0; r < 3; r++)
             for (uint32_t shard = 0; shard < 2; shard++) {
@@ -157,46 +222,49 @@ static void add_points(Cli *cli, SearchSpace *space, const SpaceFacts *f, const 
     }
 }
 
+/* Shares the ranks that the model's axes leave over between shards and copies. */
 static void add_data_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, MeshWay way)
 {
-    const uint32_t model = way.pp * way.tp * way.cp * way.ep;
+    const AxisName shards = shards_axis(), copies = axes_first(copies_axes());
+    const uint32_t model = ranks_of(&way, ~(AxisNames)0);
     if (f->n_ranks % model != 0) return;
     const uint32_t data = f->n_ranks / model;
-    way.shards = data;
-    way.replicas = 1;
-    if (!is_other(cli, "mesh.dp_shard", data)) add_points(cli, space, f, &way);
+    way.size[shards] = data;
+    if (!is_other(cli, mesh_key(cli, shards), data)) add_points(cli, space, f, &way);
     /* Weights are sharded within a node and copied between nodes. */
-    const uint32_t local = f->per_node / (way.tp * way.cp * way.ep);
+    const uint32_t local = f->per_node / ranks_of(&way, ~(axes_with(AXIS_STAGES | AXIS_UNITS)));
     if (local < 2 || local >= data || data % local != 0) return;
-    way.shards = local;
-    way.replicas = data / local;
-    if (!is_other(cli, "mesh.dp_shard", local)) add_points(cli, space, f, &way);
+    way.size[shards] = local;
+    way.size[copies] = data / local;
+    if (!is_other(cli, mesh_key(cli, shards), local)) add_points(cli, space, f, &way);
 }
 
-static bool divides(uint32_t part, uint32_t whole)
+/* Tries the sizes of this axis of the mesh, and then of those inside it. */
+static void add_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, uint32_t a, MeshWay *way)
 {
-    return whole == 0 ? part == 1 : whole % part == 0;
+    const AxisName axis = (AxisName)a;
+    if (a == AXIS_NAMES) {
+        add_data_ways(cli, space, f, *way);
+        return;
+    }
+    way->size[a] = 1;
+    if (!is_of_model(axis)) {
+        add_ways(cli, space, f, a + 1, way);
+        return;
+    }
+    const bool stages = axis_info(axis)->flags & AXIS_STAGES;
+    for (uint32_t n = 1; n <= most_ranks(f, axis); n = stages ? n + 1 : n * 2)
+        if (may_have(f, axis, n) && !is_other(cli, mesh_key(cli, axis), n)) {
+            way->size[a] = n;
+            add_ways(cli, space, f, a + 1, way);
+        }
+    way->size[a] = 1;
 }
 
 void space_of(Cli *cli, const Config *config, const Graph *graph, SearchSpace *space)
 {
     const SpaceFacts f = facts_of(config, graph);
+    MeshWay way;
     *space = (SearchSpace){.n_ranks = f.n_ranks};
-    for (uint32_t pp = 1; pp <= MOST_STAGES && pp <= f.n_ranks; pp++) {
-        if (!divides(pp, f.layers) || f.n_ranks % pp != 0) continue;
-        if (is_other(cli, "mesh.pp", pp)) continue;
-        for (uint32_t tp = 1; tp <= f.per_node; tp *= 2) {
-            if (!divides(tp, f.kv_heads) || !divides(tp, f.heads)) continue;
-            if (is_other(cli, "mesh.tp", tp)) continue;
-            for (uint32_t cp = 1; cp <= 8; cp *= 2) {
-                if (cp > 1 && !f.has_cp && f.seq < LONG_TOKENS) break;
-                if (is_other(cli, "mesh.cp", cp)) continue;
-                for (uint32_t ep = 1; ep <= f.per_node; ep *= 2) {
-                    if (ep > 1 && (!f.has_ep || !divides(ep, f.experts))) break;
-                    if (is_other(cli, "mesh.ep", ep)) continue;
-                    add_data_ways(cli, space, &f, (MeshWay){pp, tp, cp, ep, 1, 1});
-                }
-            }
-        }
-    }
+    add_ways(cli, space, &f, 0, &way);
 }

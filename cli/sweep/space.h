@@ -11,6 +11,10 @@ typedef struct SearchSpace {
     uint32_t n_ranks;
 } SearchSpace;
 
+/* Returns the size of the index that an axis shares out: tokens, rows, columns, experts. 0: the
+ * model has none, so the axis cannot serve it. INT64_MAX: the axis shares out something else. */
+int64_t space_size(const Config *config, int64_t experts, AxisName axis);
+
 /* Makes every combination of mesh axes, micro-batch, recomputation and sharding that the sizes of
  * model, batch and cluster allow. If `--set` fixes a setting, only that value is tried. */
 void space_of(Cli *cli, const Config *config, const Graph *graph, SearchSpace *space);

@@ -416,6 +416,14 @@ typedef struct Config {
     const char *original;
 } Config;
 
+/* The user's options for a pass; NULL if not asked for. */
+static inline const PassConfig *config_pass(const Config *c, PassName name)
+{
+    for (uint32_t i = 0; i < c->n_passes; i++)
+        if (c->passes[i].name == name) return &c->passes[i];
+    return NULL;
+}
+
 /* Returns the product of the sizes of these axes. */
 static inline uint32_t config_ranks(const Config *c, AxisNames names)
 {

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "planner/front/fields.h"
 
@@ -51,6 +52,12 @@ typedef struct PassSpec {
     /* a data pass: true if its units live in shards; NULL: they never do */
     bool (*shards)(const PassConfig *pass);
     bool (*run)(struct Job *job);
+    /* the setting with which a search lists the pass, "parallel.pp=1f1b"; NULL: the pass as it is
+     */
+    const char *proposal;
+    /* the settings that `sim --explain` tries where the pass is listed; ends with NULL; NULL: none
+     */
+    const char *const *trials;
     /* prints the pass for `check` */
     void (*print)(const PassConfig *pass, Str *out);
     /* NULL: the options stay as they are */
@@ -62,6 +69,14 @@ typedef struct PassSpec {
 /* Defined by planner/passes/passes.c. The linker joins them, so that front does not depend on
  * passes. */
 extern const PassSpec *const pass_specs[PASS_NAME_COUNT];
+
+/* The pass of that name; NULL: there is none. */
+static inline const PassSpec *pass_spec_of(const char *name)
+{
+    for (uint32_t i = 0; i < PASS_NAME_COUNT; i++)
+        if (strcmp(pass_specs[i]->name, name) == 0) return pass_specs[i];
+    return NULL;
+}
 
 /* Rows of an option table. `member` is the field of PassConfig that has the key's name. */
 #define OPTION_AS(path_, kind_, member, least_, most_, words_, preset_, unit_, doc_)               \

@@ -41,3 +41,17 @@ uint64_t experts_active_params(const Graph *g)
     arena_free(scratch);
     return active;
 }
+
+int64_t experts_most(const Graph *g)
+{
+    int64_t most = 0;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            const Tensor *t = &g->tensors.at[n->in[i]];
+            const int dim = op_dim(n->op, i, INDEX_experts);
+            if (t->role == ROLE_param && dim >= 0 && t->dim[dim] > most) most = t->dim[dim];
+        }
+    }
+    return most;
+}

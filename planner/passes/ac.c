@@ -226,6 +226,7 @@ const PassSpec pass_spec_ac = {
     .before = before,
     .reports = true,
     .run = pass_ac,
+    .trials = OPTION_WORDS("parallel.ac=none", "parallel.ac=selective"),
     .print = print,
     .shrink = shrink,
     .warn_options = warn_options,

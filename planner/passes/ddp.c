@@ -67,6 +67,7 @@ const PassSpec pass_spec_ddp = {
     .reports = true,
     .is_data = true,
     .run = pass_ddp,
+    .trials = OPTION_WORDS("parallel.ddp.bucket_mib=100"),
     .print = print,
     .warn_axes = warn_axes,
 };

@@ -366,6 +366,9 @@ const PassSpec pass_spec_fsdp2 = {
     .is_data = true,
     .shards = shards,
     .run = pass_fsdp2,
+    .trials =
+        OPTION_WORDS("parallel.fsdp2.prefetch=2", "parallel.fsdp2.reshard_after_forward=false",
+                     "parallel.fsdp2.keep_gathered=true", "parallel.fsdp2.defer_grad_sync=true"),
     .print = print,
     .shrink = shrink,
     .warn_axes = warn_axes,

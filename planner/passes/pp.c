@@ -414,6 +414,8 @@ const PassSpec pass_spec_pp = {
     .always = true,
     .reports = true,
     .run = pass_pp,
+    .proposal = "parallel.pp=1f1b",
+    .trials = OPTION_WORDS("parallel.pp.schedule=zb_h1", "parallel.pp.schedule=zb_v"),
     .print = print,
     .shrink = shrink,
 };

@@ -85,7 +85,7 @@ static bool find_region(Tile *t)
     Graph *g = t->g;
     const Node *loss = &g->nodes.at[g->loss ? g->tensors.at[g->loss].producer : 0];
     uint32_t n_heads = 0;
-    if (!(op_info(loss->op)->flags & OP_OF_LOSS))
+    if (!(op_info(loss->op)->flags & OP_OF_LOSS) || op_dim(loss->op, 0, INDEX_tokens) < 0)
         return diag_error(t->job->diag, FAULT_input, "tile-region", t->pass->loc,
                           "tile: the model's loss is no nn.cross_entropy");
     t->wanted[g->loss] = true;

@@ -182,6 +182,7 @@ const PassSpec pass_spec_zero = {
     .is_data = true,
     .shards = shards,
     .run = pass_zero,
+    .trials = OPTION_WORDS("parallel.zero.prefetch=2"),
     .print = print,
     .warn_axes = warn_axes,
     .warn_options = warn_options,

@@ -268,6 +268,8 @@ const PassSpec pass_spec_tp = {
     .before = before,
     .reports = true,
     .run = pass_tp,
+    .proposal = "parallel.tp.sequence=true",
+    .trials = OPTION_WORDS("parallel.tp.sequence=true", "parallel.tp.keep_gathered=true"),
     .print = print,
     .warn_options = warn_options,
 };

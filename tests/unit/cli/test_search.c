@@ -167,10 +167,64 @@ static void fit_changes_one_thing(void **state)
     arena_free(arena);
 }
 
+/* A field model: rows and columns are shared out, and tokens are not. The shipped plan lists no
+ * domain{}. */
+static void a_field_model_is_searched_over_its_rows_and_columns(void **state)
+{
+    (void)state;
+    static const char *const axes[] = {"domain", "domain_w"};
+    Arena *arena = arena_new();
+    const char *plan = TANDEM_SOURCE_DIR "/scripts/plans/unet_wave.lua";
+    for (size_t a = 0; a < 2; a++) {
+        json_t *found = document(
+            arena, 0,
+            arena_print(arena, "search %s --db none --cluster dgx_a100 --nodes 1 --set mesh.%s=2",
+                        plan, axes[a]));
+        const json_t *best = json_array_get(json_object_get(found, "best"), 0);
+        const char *settings = json_string_value(json_object_get(best, "settings"));
+        assert_non_null(settings);
+        assert_non_null(strstr(settings, "parallel.domain=true"));
+        assert_null(strstr(settings, "mesh.cp"));
+        json_t *sim = document(
+            arena, 0,
+            arena_print(arena, "sim %s --db none --cluster dgx_a100 --nodes 1 --set mesh.%s=2 %s",
+                        plan, axes[a], settings));
+        const json_t *mesh = json_object_get(sim, "mesh");
+        assert_int_equal(number(mesh, axes[a]), 2);
+        assert_int_equal(number(sim, "step_ps"), number(best, "step_ps"));
+        json_decref(sim);
+        json_decref(found);
+    }
+    arena_free(arena);
+}
+
+static void fit_proposes_to_share_rows(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    json_t *out = document(arena, 0,
+                           "fit " TANDEM_SOURCE_DIR "/scripts/plans/wxformer_domain.lua --db none "
+                           "--set cluster.device.memory_bytes=13e9 --set parallel.ac=none "
+                           "--set mesh.domain=1 --set parallel.domain=none --set mesh.dp_shard=8");
+    const json_t *changes = json_object_get(out, "changes");
+    bool rows = false;
+    assert_true(json_is_false(json_object_get(out, "fits")));
+    for (size_t i = 0; i < json_array_size(changes); i++) {
+        const char *settings =
+            json_string_value(json_object_get(json_array_get(changes, i), "settings"));
+        rows = rows || strstr(settings, "mesh.domain=2") != NULL;
+    }
+    assert_true(rows);
+    json_decref(out);
+    arena_free(arena);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(finds_the_exhaustive_winner),
-                                       cmocka_unit_test(the_winner_is_what_sim_says),
-                                       cmocka_unit_test(fit_changes_one_thing)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_the_exhaustive_winner),
+        cmocka_unit_test(the_winner_is_what_sim_says), cmocka_unit_test(fit_changes_one_thing),
+        cmocka_unit_test(a_field_model_is_searched_over_its_rows_and_columns),
+        cmocka_unit_test(fit_proposes_to_share_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
