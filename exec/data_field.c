@@ -129,7 +129,8 @@ static bool read_grid(Grid *g, FILE *f, const char *path, Arena *arena, Diag *d)
 static const Tensor *field_of(const Graph *graph, uint32_t j)
 {
     for (NodeId id = 1; id < graph->nodes.n; id++)
-        if (graph->nodes.at[id].op == OP_field)
+        if (op_info(graph->nodes.at[id].op)->flags & OP_SOURCE &&
+            op_dim(graph->nodes.at[id].op, 0, INDEX_height) >= 0)
             return &graph->tensors.at[graph->nodes.at[id].out[j]];
     return NULL;
 }

@@ -183,7 +183,7 @@ static Products products_of(const Graph *g)
         const Node *n = &g->nodes.at[id];
         const Attrs *attrs = graph_attrs_at(g, n->attrs);
         Binding b;
-        const bool attention = op_mixes_tokens(n->op) && !op_is_gradient(n->op);
+        const bool attention = op_attends(n->op);
         if ((!attention && !is_product(g, n)) || !graph_bind(g, n, &b, NULL)) continue;
         const double flops = op_flops(n->op, &b, b.size, op_seen(n->op, &b, attrs));
         if (attention) { /* two products forward, and five backward */

@@ -25,7 +25,7 @@ static bool prepare(Cuda *c, Pc pc)
     if (op_info(in->op)->class_ == OP_CLASS_contract)
         return cuda_products_prepare(in->op, args, &c->gpu.context, &error) ||
                failed(c, pc, &error);
-    if (in->op != OP_attention && in->op != OP_attention_grad) return true;
+    if (!op_mixes_tokens(in->op)) return true;
     if (c->kernels.cudnn &&
         !cudnn_attention_prepare(c->kernels.cudnn, in->op, args, &taken, &error))
         return failed(c, pc, &error);

@@ -285,3 +285,13 @@ const char *hash_hex(Arena *arena, Hash128 h)
 {
     return arena_print(arena, "%016" PRIx64 "%016" PRIx64, h.hi, h.lo);
 }
+
+const char *str_exact(Arena *arena, double number)
+{
+    const char *text = NULL;
+    for (int digits = 1; digits <= 17; digits++) {
+        text = arena_print(arena, "%.*g", digits, number);
+        if (strtod(text, NULL) == number) break;
+    }
+    return text;
+}

@@ -45,6 +45,8 @@ const char *str_nearest(const char *word, const char *const *candidates, size_t 
 /* 134217728 -> "128 MiB", 8030261248 -> "8,030,261,248"; written in the arena. */
 const char *str_bytes(Arena *arena, uint64_t bytes);
 const char *str_count(Arena *arena, uint64_t n);
+/* The shortest decimal text that reads back as exactly this number: "0.1". */
+const char *str_exact(Arena *arena, double number);
 
 /* Returns the divisors of `size` up to 1024, as hints list them: "1, 2, 3, 6". */
 const char *str_divisors(Arena *arena, int64_t size);

@@ -162,7 +162,7 @@ static void set_dtypes(Rebuild *b, const Node *n)
         Tensor *t = &g->tensors.at[n->out[j]];
         if (graph_is_statistic(g, n->out[j])) t->dtype = wide(b);
     }
-    if (n->op != OP_xent_loss && n->op != OP_xent_loss_mean && n->op != OP_mse_loss) return;
+    if (!op_makes_loss(n->op)) return;
     g->tensors.at[n->out[0]].role = ROLE_loss;
     for (uint32_t j = 0; j < n->n_out; j++) g->tensors.at[n->out[j]].dtype = DT_f64;
 }
@@ -186,14 +186,15 @@ static TensorId add_source(Rebuild *b, OpKind op, const Attrs *attrs, Loc loc)
     const int64_t offsets[] = {n, (2 * down - 1) * (2 * across - 1), 2};
     static const Attrs none;
     TensorId out[2];
-    if (op == OP_batch && !c->height) {
+    if (!(op_info(op)->flags & OP_SOURCE)) return 0;
+    if (op_dim(op, 0, INDEX_tokens) >= 0 && !c->height) {
         out[0] = add_input(b, "tokens", DT_i32, 2, tokens, loc);
         out[1] = add_input(b, "labels", DT_i32, 2, tokens, loc);
-    } else if (op == OP_field && c->height) {
+    } else if (op_dim(op, 0, INDEX_height) >= 0 && c->height) {
         out[0] = add_input(b, "input", wide(b), 4, input, loc);
         out[1] = add_input(b, "target", wide(b), 4, target, loc);
-    } else if (op == OP_offsets && down > 0 && across > 0 && down <= WINDOW_MOST_POINTS &&
-               across <= WINDOW_MOST_POINTS) {
+    } else if (op_info(op)->sig.n_out == 1 && down > 0 && across > 0 &&
+               down <= WINDOW_MOST_POINTS && across <= WINDOW_MOST_POINTS) {
         const char *name =
             arena_print(b->arena, "offsets.%lldx%lld", (long long)down, (long long)across);
         out[0] = add_input(b, name, wide(b), 3, offsets, loc);
@@ -211,7 +212,7 @@ static OpKind set_denominator(const Config *c, OpKind op, int64_t seq, Attrs *at
 {
     attrs->scale = 1.0 / ((double)c->global_batch * (double)seq);
     attrs->count_all = c->denominator == DENOMINATOR_all;
-    if (op == OP_mse_loss) return op; /* every point counts */
+    if (op_dim(op, 0, INDEX_tokens) < 0) return op; /* every point counts */
     attrs->group = 0;
     if (c->denominator != DENOMINATOR_microbatch_mean) return OP_xent_loss;
     attrs->group = c->group;
@@ -226,15 +227,21 @@ static bool set_site(Rebuild *b, Attrs *attrs)
     return attrs->drop >= 0 && attrs->drop < 1;
 }
 
+/* The tokens of a sequence that the loss reads: as many as its labels are. */
+static int64_t sequence_of_loss(const Rebuild *b, OpKind op, const TensorId *in, uint32_t n_in)
+{
+    enum { LABELS = 3 };
+    const int d = op_dim(op, LABELS, INDEX_tokens);
+    const Tensor *labels = d >= 0 && n_in > LABELS ? &b->graph->tensors.at[in[LABELS]] : NULL;
+    return labels != NULL && labels->n_dims > d ? labels->dim[d] : b->draft->config.seq;
+}
+
 static TensorId add_node(Rebuild *b, OpKind op, const TensorId *in, uint32_t n_in, Attrs *attrs,
                          ModuleId module, Loc loc)
 {
     const Config *c = &b->draft->config;
     Graph *g = b->graph;
-    if (op == OP_xent_loss && n_in == 4 && g->tensors.at[in[3]].n_dims == 2)
-        op = set_denominator(c, op, g->tensors.at[in[3]].dim[1], attrs);
-    else if (op == OP_mse_loss)
-        op = set_denominator(c, op, c->seq, attrs);
+    if (op_makes_loss(op)) op = set_denominator(c, op, sequence_of_loss(b, op, in, n_in), attrs);
     if (!set_site(b, attrs)) return 0;
     Diag ignored = diag_in(b->arena);
     TensorId out = graph_op(g, b->arena, op, in, n_in, c->compute, attrs, module, loc, &ignored);
@@ -309,7 +316,8 @@ static void count_params(Graph *g)
 {
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
-        if (n->op == OP_linear_t) g->tensors.at[n->in[1]].input_embedding = false;
+        if (op_info(n->op)->class_ == OP_CLASS_contract)
+            g->tensors.at[n->in[1]].input_embedding = false;
     }
     for (TensorId id = 1; id < g->tensors.n; id++) {
         const Tensor *t = &g->tensors.at[id];
@@ -317,6 +325,12 @@ static void count_params(Graph *g)
         g->info.n_params += elements(t);
         if (!t->input_embedding) g->info.n_params_no_embedding += elements(t);
     }
+}
+
+/* The size of a weight, in[1] of the op. */
+static uint32_t weight_size(OpKind op, const Tensor *w, IndexRole role)
+{
+    return (uint32_t)w->dim[op_dim(op, 1, role)];
 }
 
 bool rebuild_finish(Rebuild *b, Diag *d)
@@ -333,14 +347,14 @@ bool rebuild_finish(Rebuild *b, Diag *d)
         const Node *n = &g->nodes.at[id];
         if (n->n_in < 2) continue;
         const Tensor *w = &g->tensors.at[n->in[1]];
-        if (n->op == OP_embed && g->info.vocab == 0) {
-            g->info.vocab = (uint32_t)w->dim[0];
-            g->info.d_model = (uint32_t)w->dim[1];
+        if (op_info(n->op)->flags & OP_LOOKS_UP && g->info.vocab == 0) {
+            g->info.vocab = weight_size(n->op, w, INDEX_vocab);
+            g->info.d_model = weight_size(n->op, w, INDEX_features);
         }
-        if (n->op == OP_linear_o && g->info.n_heads == 0) {
-            g->info.n_kv_heads = (uint32_t)w->dim[0];
-            g->info.n_heads = (uint32_t)(w->dim[0] * w->dim[1]);
-            g->info.head_dim = (uint32_t)w->dim[2];
+        if (op_joins_heads(n->op) && g->info.n_heads == 0) {
+            g->info.n_kv_heads = weight_size(n->op, w, INDEX_groups);
+            g->info.n_heads = g->info.n_kv_heads * weight_size(n->op, w, INDEX_heads);
+            g->info.head_dim = weight_size(n->op, w, INDEX_head);
         }
     }
     if (b->varied && g->info.n_params > MOST_ELEMENTS_SHRUNK) {

@@ -74,7 +74,15 @@ enum {                     /* OpInfo.flags */
        OP_WINDOWED = 131072, /* derived: the row has an index h~ or w~ */
        OP_CHUNKED = 65536,  /* as OP_PLACED, but tokens may lie in two chunks (KernelArgs.second) */
        OP_OF_LOSS = 262144, /* an op of the loss over logits, or of its gradient */
-       OP_AFFINE = 524288   /* each element of its first input times a number, plus a number */
+       OP_AFFINE = 524288,  /* each element of its first input times a number, plus a number */
+       OP_LOOKS_UP = 1 << 20,  /* ids choose entries of a table of weights, or its gradient */
+       OP_MAGNITUDE = 1 << 21, /* its output is the largest magnitude: a scale */
+       OP_ADDS = 1 << 22,      /* linear in all its inputs together, so it may add partial sums */
+       OP_SCALES = 1 << 23,    /* its input times attrs.scale, and nothing else */
+       OP_DRAWS = 1 << 24,     /* may draw random numbers (attrs.drop, attrs.site) */
+       OP_TAKES_TOKENS = 1 << 25, /* takes tokens of each sequence, or puts their gradient back */
+       OP_OF_TILE = 1 << 26,      /* the same for a piece of tile{} */
+       OP_IN_PRODUCT = 1 << 27    /* a product's kernel may compute it from its own result */
 };
 
 /* One term dimension after parsing. */
@@ -208,6 +216,36 @@ typedef struct HeadsSizes {
 HeadsSizes op_heads_sizes(OpKind op, const int64_t size['z' + 1]);
 /* True if input `arg` is the labels of all tokens, where a mean counts them. */
 bool op_reads_whole_labels(OpKind op, uint32_t arg);
+
+/* ---- the meaning of a row, derived from its columns (op_meaning.c). Code outside the table asks
+ * for a meaning, never for an op by its name. ---- */
+/* Adds in[1], which has the trailing dimensions of in[0]; sums the gradient of such a bias. */
+bool op_adds_bias(OpKind op);
+bool op_sums_bias(OpKind op);
+/* in[1] is one number for the whole of in[0]. */
+bool op_is_by_scalar(OpKind op);
+/* Finds or applies one scale for a whole tensor, to quantise it. */
+bool op_scales_whole(OpKind op);
+/* Of the loss over a vocabulary: reads logits; is the first to read them (their maximum). */
+bool op_reads_logits(OpKind op);
+bool op_starts_loss(OpKind op);
+/* out[0] is the loss, out[1] the number of points that it counts; weighs groups of sequences
+ * alike. */
+bool op_makes_loss(OpKind op);
+bool op_means_groups(OpKind op);
+/* Copies tokens into the slots of experts; sums a token's slots. */
+bool op_sends_tokens(OpKind op);
+bool op_collects_tokens(OpKind op);
+/* Takes the tokens of a piece of tile{}; puts their gradient back. */
+bool op_takes_piece(OpKind op);
+bool op_returns_piece(OpKind op);
+/* Attention, or its gradient, of the plain kind: values are as wide as keys. */
+bool op_is_plain_attention(OpKind op);
+/* For OP_TAKES: the dimension of in[0] that it takes entries of, or of out[0] for a gradient; else
+ * -1. */
+int op_taken_dim(OpKind op);
+/* A product that sums over heads: attention's output projection. */
+bool op_joins_heads(OpKind op);
 
 /* For a scaled contraction: true if the last indices of operand i are the summed ones. */
 bool op_lies_along(OpKind op, uint32_t i);

@@ -70,16 +70,6 @@ bool op_is_gradient(OpKind op)
     return op_info(op)->n_backward == 0;
 }
 
-bool op_takes_tokens(OpKind op)
-{
-    return op == OP_tokens || op == OP_span;
-}
-
-bool op_attends(OpKind op)
-{
-    return op_mixes_tokens(op) && !op_is_gradient(op);
-}
-
 HeadsSizes op_heads_sizes(OpKind op, const int64_t size['z' + 1])
 {
     assert(op_mixes_tokens(op));

@@ -15,7 +15,7 @@ bool lower_gathers_bytes(const Lower *l, UnitId u)
 bool lower_done_by_gather(const Lower *l, NodeId id)
 {
     const Node *n = &l->g->nodes.at[id];
-    if (n->op != OP_amax && n->op != OP_quantise) return false;
+    if (!op_scales_whole(n->op)) return false;
     const Tensor *t = &l->g->tensors.at[n->in[0]];
     return t->role == ROLE_param && lower_gathers_bytes(l, t->unit);
 }
@@ -115,7 +115,7 @@ BufferId lower_quantised_weight(Lower *l, TensorId t)
     NodeId by = l->g->tensors.at[t].producer;
     if (l->g->tensors.at[t].role != ROLE_activation || !lower_done_by_gather(l, by)) return 0;
     TensorId param = l->g->nodes.at[by].in[0];
-    if (l->g->nodes.at[by].op == OP_amax) return l->unit.maximum[param];
+    if (op_info(l->g->nodes.at[by].op)->flags & OP_MAGNITUDE) return l->unit.maximum[param];
     BufferId view = lower_weight(l, param);
     l->p->buffers.at[view].tensor = t;
     return view;

@@ -156,12 +156,16 @@ static bool is_made_here(const Fuser *f, BufferId b)
     return false;
 }
 
+static bool finds_magnitude(OpKind op)
+{
+    return op_info(op)->flags & OP_MAGNITUDE && op_info(op)->flags & OP_IN_KERNEL;
+}
+
 /* A largest magnitude joins only the kernel that makes its numbers. Gradients of norms may only be
  * followed by such a magnitude. They visit rows in an order of their own, in order to sum them. */
 static bool is_alone(const Fuser *f, const Instr *before, const Instr *in)
 {
-    if (in->op == OP_amax || in->op == OP_amax_of_tokens)
-        return !is_made_here(f, program_arg(f->p, in, 0));
+    if (finds_magnitude(in->op)) return !is_made_here(f, program_arg(f->p, in, 0));
     return !op_is_rowwise(in->op) || !op_is_rowwise(before->op);
 }
 
@@ -173,7 +177,7 @@ static bool needs_sum(const Fuser *f, const Instr *in)
         const Instr *part = &f->p->code.at[pc];
         if (part->stream != STREAM_compute) continue;
         for (uint32_t j = 0; j < op_info(part->op)->sig.n_out; j++) {
-            if (part->op != OP_amax_of_tokens && !op_sums_rows(part->op, j)) continue;
+            if (!finds_magnitude(part->op) && !op_sums_rows(part->op, j)) continue;
             const BufferId sum = program_root(f->p, program_arg(f->p, part, part->n_in + j), NULL);
             for (uint32_t i = 0; i < in->args.n; i++)
                 if (program_root(f->p, program_arg(f->p, in, i), NULL) == sum) return true;
@@ -186,7 +190,7 @@ static bool needs_sum(const Fuser *f, const Instr *in)
 static bool shares_logits(const Fuser *f, const Instr *before, const Instr *in)
 {
     return reads_row_of_logits(before) && reads_row_of_logits(in) &&
-           f->p->code.at[f->first].op == OP_xent_max && in->op != OP_xent_max &&
+           op_starts_loss(f->p->code.at[f->first].op) && !op_starts_loss(in->op) &&
            program_arg(f->p, before, 0) == program_arg(f->p, in, 0);
 }
 

@@ -80,7 +80,7 @@ static NodeId same_sum(const Graph *g, NodeId n)
 static void sink_bias_gradients(Graph *g)
 {
     for (NodeId n = (NodeId)g->nodes.n; n-- > g->n_forward + 1;) {
-        if (g->nodes.at[n].op != OP_bias_grad) continue;
+        if (!op_sums_bias(g->nodes.at[n].op)) continue;
         NodeId to = same_sum(g, n);
         if (to && may_go(g, n, to)) compile_move(g, n, to);
     }
@@ -92,7 +92,9 @@ static void sink_into_gelu(Plan *plan)
     for (NodeId n = (NodeId)g->nodes.n; n-- > g->n_forward + 1;) {
         const Node *node = &g->nodes.at[n];
         NodeId reader = is_product(node->op) ? compile_first_reader(g, n) : 0;
-        if (!reader || g->nodes.at[reader].op != OP_gelu_grad || is_partial(plan, node)) continue;
+        if (!reader || !(op_info(g->nodes.at[reader].op)->flags & OP_IN_PRODUCT) ||
+            is_partial(plan, node))
+            continue;
         if (may_go(g, n, reader - 1)) compile_move(g, n, reader - 1);
     }
 }

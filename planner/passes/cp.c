@@ -71,7 +71,7 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
         diag_hint(job->diag, "make cp a part of dp_shard or of tp");
         return false;
     }
-    if (n->op == OP_span) {
+    if (op_takes_tokens(n->op)) {
         diag_error(job->diag, FAULT_input, "cp-span", pass->loc,
                    "cp = %u with a model that takes a span of each sequence (%s): the span lies on "
                    "some ranks of cp, and all would wait for those",

@@ -66,8 +66,8 @@ static void find_logits(Float8 *f)
     f->logits = arena_array(f->job->scratch, g->tensors.n, sizeof *f->logits);
     for (NodeId id = g->nodes.n; id-- > 1;) {
         const Node *n = &g->nodes.at[id];
-        bool follows = n->op == OP_bias || n->op == OP_scale || n->op == OP_divide;
-        if (n->op == OP_xent_max || (follows && f->logits[n->out[0]])) f->logits[n->in[0]] = true;
+        const bool follows = op_info(n->op)->flags & OP_AFFINE;
+        if (op_starts_loss(n->op) || (follows && f->logits[n->out[0]])) f->logits[n->in[0]] = true;
     }
 }
 

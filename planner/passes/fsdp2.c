@@ -41,9 +41,10 @@ static bool *find_quantised(Job *job)
     bool *plain = arena_array(job->scratch, g->tensors.n, sizeof *plain);
     for (NodeId id = 1; id < g->nodes.n && job->gathers_bytes; id++) {
         const Node *n = &g->nodes.at[id];
+        const bool whole = op_scales_whole(n->op), quantises = op_info(n->op)->flags & OP_QUANTISES;
         for (uint32_t i = 0; i < n->n_in; i++) {
-            is[n->in[i]] = is[n->in[i]] || n->op == OP_quantise;
-            plain[n->in[i]] = plain[n->in[i]] || (n->op != OP_quantise && n->op != OP_amax);
+            is[n->in[i]] = is[n->in[i]] || (whole && quantises);
+            plain[n->in[i]] = plain[n->in[i]] || !whole;
         }
     }
     for (TensorId t = 1; t < g->tensors.n; t++) is[t] = is[t] && !plain[t];

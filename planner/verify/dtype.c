@@ -159,7 +159,8 @@ static void check_instr(const Typing *y, Pc pc)
         check_change(y, pc, in);
     else if (in->op == OP_fill)
         check_fill(y, pc, in);
-    else if (in->op == OP_quantise_range && unit_of(y, program_arg(y->p, in, 2)))
+    else if (info->flags & OP_RANGE && op_is_by_scalar(in->op) &&
+             unit_of(y, program_arg(y->p, in, 2)))
         expect(y, pc, program_arg(y->p, in, 2), "in use, unit",
                unit_of(y, program_arg(y->p, in, 2))->name,
                unit_of(y, program_arg(y->p, in, 2))->dtype, DT_none);

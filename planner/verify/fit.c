@@ -2,6 +2,8 @@
  * is known to the byte. */
 #include "planner/verify/verify.h"
 
+#include "planner/ir/experts.h"
+
 uint64_t plan_host_bytes(const Plan *plan, uint32_t devices_per_node, uint32_t *node)
 {
     uint64_t most = 0, here = 0;
@@ -14,13 +16,6 @@ uint64_t plan_host_bytes(const Plan *plan, uint32_t devices_per_node, uint32_t *
         *node = devices_per_node ? r / devices_per_node : 0;
     }
     return most;
-}
-
-static bool has_experts(const Graph *g)
-{
-    for (NodeId id = 1; id < g->nodes.n; id++)
-        if (g->nodes.at[id].op == OP_linear_experts) return true;
-    return false;
 }
 
 static bool fits_devices(const Plan *plan, uint64_t device_bytes, uint64_t reserved_bytes, Diag *d)
@@ -57,7 +52,7 @@ static bool fits_devices(const Plan *plan, uint64_t device_bytes, uint64_t reser
             "%s live between steps, most of it %s: shard over more ranks (larger dp_shard%s or "
             "tp), or sgd{} instead of adamw{}",
             str_bytes(d->arena, resident), category_name((Category)most),
-            has_experts(&plan->graph) ? ", ep" : "");
+            experts_most(&plan->graph) > 0 ? ", ep" : "");
     else
         diag_hint(d,
                   "%s live between steps, the rest is used within one: a smaller micro-batch, "

@@ -17,7 +17,8 @@ static bool step(Verifier *v, ProgramState *r, Pc pc)
     if (in->op == OP_all_reduce && (in->axes & v->stages) && !value_meet_stages(v, pc, &r->brought))
         return false;
     if (verify_is_p2p(in)) return value_exchange(v, pc);
-    OpClass class_ = op_info(in->op)->class_;
+    const OpInfo *info = op_info(in->op);
+    const OpClass class_ = info->class_;
     if (op_is_halo(in->op) || in->op == OP_halo_exchange)
         value_halo(v, pc);
     else if (class_ == OP_CLASS_comm || class_ == OP_CLASS_reshape || in->op == OP_pass ||
@@ -27,13 +28,13 @@ static bool step(Verifier *v, ProgramState *r, Pc pc)
         value_sumsq(v, pc);
     else if (in->op == OP_step_mean)
         value_mean(v, pc);
-    else if (in->op == OP_amax_range)
+    else if (info->flags & OP_RANGE && info->flags & OP_MAGNITUDE)
         value_amax_range(v, pc);
-    else if (in->op == OP_quantise_range)
+    else if (info->flags & OP_RANGE && op_is_by_scalar(in->op))
         value_quantise_range(v, pc);
     else if (in->op == OP_clip_coef)
         value_clip_coef(v, pc);
-    else if (op_info(in->op)->flags & OP_UPDATES && !(op_info(in->op)->flags & OP_ONCE))
+    else if (info->flags & OP_UPDATES && !(info->flags & OP_ONCE))
         value_update(v, pc);
     else
         value_compute(v, pc);

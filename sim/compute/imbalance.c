@@ -81,6 +81,16 @@ static void finish(void *self, uint32_t id, Ps now)
     b->net.finish(b->net.self, id, now);
 }
 
+/* The elements of an argument for each sample and each feature. */
+static double size_without(const Tensor *t, OpKind op, uint32_t arg)
+{
+    double n = 1;
+    for (int d = 0; d < t->n_dims; d++)
+        if (d != op_dim(op, arg, INDEX_samples) && d != op_dim(op, arg, INDEX_features))
+            n *= (double)t->dim[d];
+    return n;
+}
+
 double imbalance_exchanged(const Plan *plan, const Runtime *runtime)
 {
     const Graph *g = &plan->graph;
@@ -91,11 +101,11 @@ double imbalance_exchanged(const Plan *plan, const Runtime *runtime)
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         const Attrs *a = graph_attrs_at(g, n->attrs);
-        if (n->op != OP_dispatch || a->experts < 1 || n->n_out < 1) continue;
+        if (!op_sends_tokens(n->op) || a->experts < 1 || n->n_out < 1) continue;
         const Tensor *rows = &g->tensors.at[n->out[0]], *tokens = &g->tensors.at[n->in[0]];
-        /* rows [experts, b, capacity, d] of tokens [b, s, d] */
-        const double rooms = (double)rows->dim[0] * (double)rows->dim[2];
-        const double chosen = (double)tokens->dim[1] * (double)a->top_k;
+        /* of one sequence: the slots of all experts, and the choices of all tokens */
+        const double rooms = size_without(rows, n->op, n->n_in);
+        const double chosen = size_without(tokens, n->op, 0) * (double)a->top_k;
         most = fmax(most, fmin(1, chosen * ep / rooms));
     }
     return most > 0 ? most : 1;

@@ -140,7 +140,7 @@ const char *work_key(const Plan *plan, const Program *p, const Instr *in, Arena 
         Binding b;
         int64_t size['z' + 1] = {0};
         if (!plan_bind(plan, p, in, work_rank(plan, p), &b, size, NULL, NULL)) return NULL;
-        const bool plain = in->op == OP_attention || in->op == OP_attention_grad; /* as in traces */
+        const bool plain = op_is_plain_attention(in->op); /* as in traces */
         if (heads) return plain ? heads_key(p, in, size, attrs->causal != 0, arena) : NULL;
         ProductWork work = work_of_product(&b, size);
         return work_product_key(arena, argument(p, in, 0)->dtype, &work);

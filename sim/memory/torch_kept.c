@@ -95,7 +95,7 @@ static void keep_what_is_sent(const Keeper *k)
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         const bool forward = in->phase == PHASE_forward;
-        const bool returned = how->keeps_outputs && in->op == OP_xent_max && forward;
+        const bool returned = how->keeps_outputs && op_starts_loss(in->op) && forward;
         const bool sent = in->op == OP_send && (forward ? how->keeps_sent : how->keeps_received);
         if (returned || sent) keep_until(k, root_of(p, in, 0), p->code.n - 1);
         if (how->keeps_received && in->op == OP_recv)
@@ -153,7 +153,7 @@ static void hold_logits(const Keeper *k)
     BufferId before = 0;
     for (Pc pc = 1; k->runtime->holds_logits && pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
-        if (in->op != OP_xent_max || in->phase != PHASE_forward) continue;
+        if (!op_starts_loss(in->op) || in->phase != PHASE_forward) continue;
         BufferId id = root_of(p, in, 0);
         if (before != 0) keep_until(k, before, p->buffers.at[id].first);
         before = id;

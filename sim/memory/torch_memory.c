@@ -202,7 +202,7 @@ static double saved_of(const Replay *r, const Instr *in)
         saved += 2. * (double)p->buffers.at[program_arg(p, in, 1)].bytes *
                  (double)(queries->dim[op_dim(in->op, 0, INDEX_heads)] - 1);
     }
-    if (as->stacks && in->op == OP_linear_experts)
+    if (as->stacks && op_dim(in->op, 1, INDEX_experts) >= 0)
         saved += (double)p->buffers.at[program_arg(p, in, 1)].bytes;
     return saved;
 }

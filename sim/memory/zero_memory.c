@@ -90,7 +90,8 @@ static void add_use(Zero *z, const Buffer *b, TensorId param, Pc pc)
 static void add_table(Zero *z, const Instr *in, Pc pc)
 {
     const Buffer *grad = &z->p->buffers.at[program_arg(z->p, in, in->n_in)];
-    if (strcmp(op_info(in->op)->name, "embed_grad") != 0 || grad->tensor == 0) return;
+    const OpInfo *info = op_info(in->op);
+    if (!(info->flags & OP_LOOKS_UP) || info->n_backward > 0 || grad->tensor == 0) return;
     TensorId param = z->plan->graph.tensors.at[grad->tensor].grad_of;
     if (param != 0) add_use(z, grad, param, pc);
 }

@@ -124,7 +124,9 @@ static bool differentiate(Job *job, NodeId id, const bool *needs, Quantised *aga
     if (info->scaling != SCALING_none && (needs[in[0]] || needs[in[1]]) &&
         !float8_backward(job, id, needs[in[0]], needs[in[1]], again))
         return false;
-    if (info == op_info(OP_divide) && !spectral_backward(job, id)) return false;
+    if (op_is_by_scalar(g->nodes.at[id].op) && info->flags & OP_AFFINE &&
+        !spectral_backward(job, id))
+        return false;
     for (uint32_t k = 0; k < info->n_backward; k++) {
         bool any = false;
         for (uint32_t j = 0; j < info->backward[k].n_of; j++)

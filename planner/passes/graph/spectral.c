@@ -14,17 +14,23 @@ typedef struct Norm {
     bool last;
 } Norm;
 
+/* True for the products of the power iteration: they sum what is known once a step. */
+static bool sums_once(OpKind op)
+{
+    return op_info(op)->flags & OP_ONCE && op_info(op)->reduce == REDUCE_sum;
+}
+
 /* Matches sigma = (W^T u) . v. The product node names W and u, and shows which indices belong to
  * each. */
 static bool find_norm(const Graph *g, TensorId sigma, Norm *norm)
 {
     const Node *dot = &g->nodes.at[g->tensors.at[sigma].producer];
-    if (dot->op != OP_inner_product) return false;
+    if (!sums_once(dot->op)) return false;
     const Node *project = &g->nodes.at[g->tensors.at[dot->in[0]].producer];
-    bool first = project->op == OP_project_of_first || project->op == OP_project_over_first;
-    bool last = project->op == OP_project_of_last || project->op == OP_project_over_last;
-    if (!first && !last) return false;
-    bool keeps_rows = project->op == OP_project_of_first || project->op == OP_project_over_last;
+    if (!sums_once(project->op)) return false;
+    const Signature *sig = &op_info(project->op)->sig;
+    const bool last = sig->in[0].ellipsis == 0; /* "...n": the ellipsis is the first part */
+    const bool keeps_rows = (sig->out[0].ellipsis >= 0) == last;
     norm->weight = project->in[0];
     norm->of_rows = keeps_rows ? dot->in[1] : project->in[1];
     norm->of_columns = keeps_rows ? project->in[1] : dot->in[1];

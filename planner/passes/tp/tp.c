@@ -123,12 +123,12 @@ static void place_param(Tp *tp, Tensor *t)
 
 static int row_dim_of(const Graph *g, const Node *n)
 {
-    if (n->op == OP_combine) return 0;
+    if (op_collects_tokens(n->op)) return 0;
     for (uint32_t i = 0; i < n->n_in; i++) {
         const Tensor *t = &g->tensors.at[n->in[i]];
         if (t->role != ROLE_param) continue;
         if (t->tp == TP_row) return t->row_dim;
-        if (t->tp == TP_vocab && n->op == OP_embed) return t->column_dim;
+        if (t->tp == TP_vocab && op_info(n->op)->flags & OP_LOOKS_UP) return t->column_dim;
     }
     return -1;
 }
@@ -140,10 +140,11 @@ static void place_activations(Tp *tp)
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         Tensor *out = n->n_out ? &g->tensors.at[n->out[0]] : NULL;
+        const bool looks_up = op_info(n->op)->flags & OP_LOOKS_UP;
         bool head = false;
         for (uint32_t i = 0; i < n->n_in; i++) {
             const Tensor *t = &g->tensors.at[n->in[i]];
-            head = head || (t->role == ROLE_param && t->tp == TP_vocab && n->op != OP_embed);
+            head = head || (t->role == ROLE_param && t->tp == TP_vocab && !looks_up);
         }
         if (head && !tp->pass->tp.loss_parallel) out->use_is_fixed = true; /* logits WHOLE on tp */
         if (row_dim_of(g, n) < 0 || op_info(n->op)->flags & OP_ONCE) continue;

@@ -39,7 +39,7 @@ static bool takes_heads(OpKind op)
 static void fused_params(const Graph *g, const Node *taken, TensorId *weight, TensorId *bias)
 {
     const Node *made = &g->nodes.at[g->tensors.at[taken->in[0]].producer];
-    *bias = made->op == OP_bias ? made->in[1] : 0;
+    *bias = op_adds_bias(made->op) ? made->in[1] : 0;
     if (*bias) made = &g->nodes.at[g->tensors.at[made->in[0]].producer];
     *weight = op_info(made->op)->class_ == OP_CLASS_contract ? made->in[1] : 0;
 }
@@ -63,7 +63,7 @@ const HeadDims *tp_head_dims(Job *job)
         const Node *made = &g->nodes.at[graph_product(g, n->in[0])];
         if (op_info(n->op)->class_ == OP_CLASS_contract)
             of[n->in[1]] = dims_with(n->op, 1, 0);
-        else if (n->op == OP_bias && op_info(made->op)->class_ == OP_CLASS_contract)
+        else if (op_adds_bias(n->op) && op_info(made->op)->class_ == OP_CLASS_contract)
             of[n->in[1]] =
                 dims_with(made->op, made->n_in,
                           g->tensors.at[n->in[0]].n_dims - g->tensors.at[n->in[1]].n_dims);

@@ -30,8 +30,8 @@ static bool feeds_loss(const Graph *g, TensorId t)
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         if (n->n_in == 0 || n->in[0] != t) continue;
-        if (n->op == OP_xent_max) return true;
-        if ((n->op == OP_bias || n->op == OP_divide) && feeds_loss(g, n->out[0])) return true;
+        if (op_starts_loss(n->op)) return true;
+        if (op_info(n->op)->flags & OP_AFFINE && feeds_loss(g, n->out[0])) return true;
     }
     return false;
 }
@@ -73,6 +73,7 @@ static void cut_weight(Asked *a, const Node *n, uint32_t pattern)
 {
     Graph *g = &a->job->plan->graph;
     bool column = is_column((TpPlanStyle)a->options->plan.at[pattern].style);
+    const bool looks_up = op_info(n->op)->flags & OP_LOOKS_UP;
     TensorId id = n->in[1];
     Tensor *t = &g->tensors.at[id];
     int dim = dim_to_cut(a->job, n, column);
@@ -89,9 +90,9 @@ static void cut_weight(Asked *a, const Node *n, uint32_t pattern)
     a->of_param[id] = pattern + 1;
     a->dim[id] = (int8_t)dim;
     if (column) {
-        t->tp = n->op != OP_embed && feeds_loss(g, n->out[0]) ? TP_vocab : TP_column;
+        t->tp = !looks_up && feeds_loss(g, n->out[0]) ? TP_vocab : TP_column;
         t->column_dim = (uint8_t)dim;
-    } else if (n->op == OP_embed) {
+    } else if (looks_up) {
         t->tp = TP_vocab;
         t->column_dim = (uint8_t)dim;
     } else {
@@ -115,7 +116,8 @@ static void cut_bias(Asked *a, const Node *n, uint32_t pattern)
 
 static bool is_weighted(const Graph *g, const Node *n)
 {
-    bool weighs = op_info(n->op)->class_ == OP_CLASS_contract || n->op == OP_embed;
+    const OpInfo *info = op_info(n->op);
+    const bool weighs = info->class_ == OP_CLASS_contract || info->flags & OP_LOOKS_UP;
     return weighs && g->tensors.at[n->in[1]].role == ROLE_param;
 }
 
@@ -158,13 +160,14 @@ static NodeId last_node(const Graph *g, ModuleId module)
 }
 
 /* True if the module has an output of its own of shape [batch, seq, ...]. */
-static bool leaves_sequence(const Job *job, ModuleId module)
+static bool leaves_sequence(const Job *job, const DimRoles *roles, ModuleId module)
 {
     const Graph *g = &job->plan->graph;
     NodeId last = last_node(g, module);
     if (!last || g->nodes.at[last].n_out == 0) return false;
     const Tensor *out = &g->tensors.at[g->nodes.at[last].out[0]];
-    return out->role == ROLE_activation && out->n_dims >= 3 && out->dim[1] == job->config->seq;
+    return out->role == ROLE_activation && out->n_dims >= 3 &&
+           roles_dim(&roles[g->nodes.at[last].out[0]], INDEX_tokens) >= 0;
 }
 
 /* A module to be cut must have a weight; one whose output stays split must have an output. */
@@ -172,6 +175,7 @@ static void check_styles(Job *job, const Patterns *patterns, const TpPlan *plan)
 {
     const Graph *g = &job->plan->graph;
     bool *has = arena_array(job->scratch, g->modules.n + 1, sizeof *has);
+    const DimRoles *roles = graph_roles(g, job->scratch);
     bool *told = arena_array(job->scratch, patterns->n + 1, sizeof *told);
     for (NodeId id = 1; id < g->nodes.n; id++)
         has[g->nodes.at[id].module] |= is_weighted(g, &g->nodes.at[id]);
@@ -179,7 +183,7 @@ static void check_styles(Job *job, const Patterns *patterns, const TpPlan *plan)
         uint32_t i = plan->of_module[m];
         if (!i || told[i]) continue;
         bool sequence = patterns->at[i - 1].style == TP_PLAN_sequence_parallel;
-        if (sequence ? leaves_sequence(job, m) : has[m]) continue;
+        if (sequence ? leaves_sequence(job, roles, m) : has[m]) continue;
         told[i] = true; /* one message for each pattern, not for each layer */
         diag_error(job->diag, FAULT_input, "tp-style", patterns->at[i - 1].loc,
                    "'%s' = \"%s\": nn.%s (%s) cannot be split that way", patterns->at[i - 1].path,
@@ -213,7 +217,7 @@ uint32_t tp_plan_params(Job *job, const TpOptions *options, TpPlan *plan)
             }
         } else if (is_weighted(g, node)) {
             cut_weight(&a, node, i - 1);
-        } else if (node->op == OP_bias && g->tensors.at[node->in[1]].role == ROLE_param) {
+        } else if (op_adds_bias(node->op) && g->tensors.at[node->in[1]].role == ROLE_param) {
             cut_bias(&a, node, i - 1);
         }
     }

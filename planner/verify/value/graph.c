@@ -174,13 +174,13 @@ static void check_denominator(Verifier *v, const Node *n)
     const StepInfo *step = &v->plan->step;
     const Attrs *a = graph_attrs_at(v->g, n->attrs);
     bool groups = step->denominator == DENOMINATOR_microbatch_mean;
-    if (n->op == OP_mse_loss && !groups) return; /* every point of a field counts */
-    const Tensor *t = &v->g->tensors.at[n->in[0]];
-    if (groups != (n->op == OP_xent_loss_mean) ||
+    if (!groups && op_dim(n->op, 0, INDEX_tokens) < 0) return; /* every point of a field counts */
+    const int64_t samples = v->g->tensors.at[n->in[0]].dim[op_dim(n->op, 0, INDEX_samples)];
+    if (groups != op_means_groups(n->op) ||
         (a->count_all != 0) != (step->denominator == DENOMINATOR_all))
         verify_report(v, "verify-scale", 0,
                       "the loss divides by another count than the step asks for");
-    if (groups && (step->group < 1 || a->group != step->group || t->dim[0] % step->group != 0))
+    if (groups && (step->group < 1 || a->group != step->group || samples % step->group != 0))
         verify_report(v, "verify-scale", 0,
                       "the loss averages groups of %lld sequences, the step asks for %lld",
                       (long long)a->group, (long long)step->group);
@@ -195,9 +195,14 @@ static void check_loss(Verifier *v, const Node *n, int64_t *tokens)
     double units = loss_units(v), product = scale * units;
     if (!(product > 1 - 1e-9 && product < 1 + 1e-9))
         verify_report(v, "verify-scale", 0, "the loss is scaled by %.17g, 1 / %s is %.17g", scale,
-                      n->op == OP_xent_loss_mean ? "groups" : "global tokens", 1 / units);
-    const Tensor *t = &v->g->tensors.at[n->in[0]];
-    *tokens += n->op == OP_mse_loss ? t->dim[0] * t->dim[2] * t->dim[3] : t->dim[0] * t->dim[1];
+                      op_means_groups(n->op) ? "groups" : "global tokens", 1 / units);
+    static const IndexRole of_points[] = {INDEX_samples, INDEX_tokens, INDEX_height, INDEX_width};
+    int64_t points = 1;
+    for (uint32_t i = 0; i < sizeof of_points / sizeof *of_points; i++) {
+        const int d = op_dim(n->op, 0, of_points[i]);
+        if (d >= 0) points *= v->g->tensors.at[n->in[0]].dim[d];
+    }
+    *tokens += points;
 }
 
 /* The loss must count each token of the step once (scale = 1 / tokens), or each group (1 /
@@ -209,9 +214,7 @@ static void check_loss_scale(Verifier *v)
     for (NodeId id = v->g->loss ? v->g->tensors.at[v->g->loss].producer : 0;
          id && id < v->g->nodes.n; id++) {
         const Node *n = &v->g->nodes.at[id];
-        const bool is_loss =
-            n->op == OP_xent_loss || n->op == OP_xent_loss_mean || n->op == OP_mse_loss;
-        if (is_loss && n->out[0] == v->g->loss) check_loss(v, n, &tokens);
+        if (op_makes_loss(n->op) && n->out[0] == v->g->loss) check_loss(v, n, &tokens);
     }
     if (!tokens) return;
     double all = (double)tokens * step->n_microbatches;
@@ -225,7 +228,7 @@ static void check_loss_scale(Verifier *v)
 
 static bool may_draw(OpKind op)
 {
-    return op == OP_dropout || op == OP_attention || op == OP_attention_grad;
+    return op_info(op)->flags & OP_DRAWS;
 }
 
 /* A backward node uses the random draws of the forward node whose output gradient it reads. */

@@ -37,7 +37,7 @@ static bool letter_in_inputs(const Step *s, char letter)
 /* Partial sums may be added, because add is linear in all its inputs. */
 static bool all_partial(const Step *s, uint32_t axis)
 {
-    if (s->in->op != OP_add) return false;
+    if (!(op_info(s->in->op)->flags & OP_ADDS)) return false;
     for (uint32_t i = 0; i < s->n_args; i++)
         if (value_shape_at(s->v, s->shape[i])->layout.on[axis] != PARTIAL_SUM) return false;
     return true;
@@ -215,7 +215,8 @@ static bool check_draw(const Step *s, const Node *n, const Val *in)
  * that value. */
 static bool shares_out(const Step *s)
 {
-    if (s->in->op != OP_scale || verify_accumulates(s->v, s->in, 0)) return false;
+    if (!(op_info(s->in->op)->flags & OP_SCALES) || verify_accumulates(s->v, s->in, 0))
+        return false;
     const Shape *from = value_shape_at(s->v, s->shape[0]), *to = value_shape_at(s->v, s->shape[1]);
     Shape shared = *from;
     AxisSet axes = 0;

@@ -39,10 +39,10 @@ void verify_product_part(Verifier *v, Pc pc, const Instr *product, const Instr *
     const char *name = op_info(in->op)->name;
     const uint64_t *elements = v->local_elements;
     const Buffer *all = p->buffers.at;
-    bool sums = in->op == OP_bias_grad;
+    const bool sums = op_sums_bias(in->op);
     if (in->after.n) {
         verify_report(v, RULE, pc, "waits for another stream in the middle of kernel %u", in->fuse);
-    } else if (before->op == OP_bias_grad) {
+    } else if (op_sums_bias(before->op)) {
         verify_report(v, RULE, pc, "%s follows a sum in kernel %u", name, in->fuse);
     } else if (sums && (before != product || !reads(v, product, program_arg(p, in, 0)))) {
         verify_report(v, RULE, pc, "sums a buffer that the product of kernel %u does not read",

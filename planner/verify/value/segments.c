@@ -53,9 +53,10 @@ static void check_taken(Verifier *v, NodeId id)
 {
     const Graph *g = v->g;
     const Node *n = &g->nodes.at[id];
-    int64_t groups = g->tensors.at[n->in[0]].dim[2];
+    /* the features of a group lie behind the index of the groups */
+    const int64_t groups = g->tensors.at[n->in[0]].dim[op_taken_dim(n->op) - 1];
     const Node *made = &g->nodes.at[graph_product(g, n->in[0])];
-    if (made->op == OP_bias) {
+    if (op_adds_bias(made->op)) {
         const Tensor *bias = &g->tensors.at[made->in[1]];
         check_param(v, id, bias->name, bias->order, groups);
         made = &g->nodes.at[graph_product(g, made->in[0])];
@@ -74,8 +75,9 @@ void verify_segments(Verifier *v)
                           g->tensors.at[t].name);
     if (v->n_reported) return;
     NodeId last = g->n_forward ? g->n_forward : (NodeId)(g->nodes.n - 1);
-    for (NodeId id = 1; id <= last; id++)
-        if (op_info(g->nodes.at[id].op)->flags & OP_TAKES && g->nodes.at[id].op != OP_tokens &&
-            g->nodes.at[id].op != OP_span)
-            check_taken(v, id);
+    for (NodeId id = 1; id <= last; id++) {
+        const OpKind op = g->nodes.at[id].op;
+        /* others take channels, or tokens themselves: no features of a projection */
+        if (op_taken_dim(op) > 0 && op_dim(op, 0, INDEX_tokens) >= 0) check_taken(v, id);
+    }
 }

@@ -72,12 +72,12 @@ static bool find_part(const Tiles *t, NodeId id, Part *part)
     }
     /* A mean needs whole labels to count groups; `first` says where the part's labels begin. */
     const bool whole = n->n_in && op_reads_whole_labels(n->op, n->n_in - 1u) && part->hi;
-    const Part taken = {a->first, a->first + (n->op == OP_tokens_grad ? a->count : 0), n->tile};
+    const Part taken = {a->first, a->first + (op_returns_piece(n->op) ? a->count : 0), n->tile};
     if (whole && (t->of[n->in[n->n_in - 1]].hi || a->first != part->lo))
         return report(t, id, "counts by the labels of other tokens", *part, taken);
-    if (n->op == OP_tokens_grad && !same_tokens(taken, *part))
+    if (op_returns_piece(n->op) && !same_tokens(taken, *part))
         return report(t, id, "gives gradients back to other tokens", *part, taken);
-    if (n->op == OP_tokens) {
+    if (op_takes_piece(n->op)) {
         if (part->hi) return report(t, id, "takes tokens out of a part", *part, taken);
         *part = (Part){a->first, a->first + a->count, n->tile};
     }
@@ -105,7 +105,7 @@ static bool is_of_part(const Tiles *t, const Node *n, TensorId out)
 {
     const TensorId of = t->g->tensors.at[out].grad_of;
     if (of) return t->of[of].hi != 0;
-    return n->op == OP_tokens || has_tokens(t, out);
+    return op_takes_piece(n->op) || has_tokens(t, out);
 }
 
 static void add_outputs(Tiles *t, NodeId id, Part part)
@@ -165,7 +165,7 @@ void verify_tiles(Verifier *v)
     const Graph *g = v->g;
     Tiles t = {.v = v, .g = g};
     for (NodeId id = 1; id < g->nodes.n; id++) {
-        if (g->nodes.at[id].op != OP_tokens) continue;
+        if (!op_takes_piece(g->nodes.at[id].op)) continue;
         if (!t.roles) t.roles = graph_roles(g, v->arena);
         const TensorId from = g->nodes.at[id].in[0];
         const int dim = roles_dim(&t.roles[from], INDEX_tokens);
