@@ -55,15 +55,16 @@ static bool predict_here(Cli *cli, const PlanFile *file, Prediction *prediction)
     Cluster *cluster = arena_alloc(cli->arena, sizeof *cluster);
     Store *store = store_open(cli->options.db, false, &cli->diag);
     if (store == NULL) return false;
-    PredictOptions options = {.cluster = cluster,
-                              .backend = run_backend(cli),
-                              .trace = true,
-                              .unfolded = true,
-                              .keep = true};
-    bool fine = run_cluster(cli, file, cluster);
-    if (fine && (cluster->is_local || run_on(cli, "cuda"))) options.machine = run_costs(cli);
+    PredictOptions options = {.cluster = cluster, .trace = true, .unfolded = true, .keep = true};
+    if (!run_cluster(cli, file, cluster)) {
+        store_close(store);
+        return false;
+    }
+    const CostsOf costs = session_costs(cluster, run_costs(cli), NULL, run_backend(cli));
+    options.backend = costs.backend;
+    options.machine = costs.machine;
     if (is_loopback(cli)) cluster->cores_per_node = 1; /* all ranks in one thread */
-    fine = fine && predict(cli, file, store, &options, false, prediction);
+    const bool fine = predict(cli, file, store, &options, false, prediction);
     store_close(store);
     return fine;
 }

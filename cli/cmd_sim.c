@@ -45,15 +45,13 @@ bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOption
     Unevenness *uneven = arena_alloc(cli->arena, sizeof *uneven);
     bool is_uneven = unevenness_of(cli, file->plan->mesh.n_ranks, uneven);
     uneven->seed = file->config.seed;
-    bool imported = !cluster->is_local && cli->options.machine != NULL;
-    if (imported) is_measured(cli, store, cli->options.machine);
+    if (!cluster->is_local && cli->options.machine != NULL)
+        is_measured(cli, store, cli->options.machine);
+    const CostsOf costs = session_costs(cluster, cluster->is_local ? machine_key(cli->arena) : NULL,
+                                        cli->options.machine, NULL);
     *options = (PredictOptions){.cluster = cluster,
-                                .backend = cluster->is_local ? "mpi"
-                                           : imported        ? "nccl"
-                                                             : "",
-                                .machine = cluster->is_local ? machine_key(cli->arena)
-                                           : imported        ? cli->options.machine
-                                                             : NULL,
+                                .backend = costs.backend,
+                                .machine = costs.machine,
                                 .trace = cli->options.trace,
                                 .unfolded = cli->options.unfolded || is_uneven,
                                 .uneven = is_uneven ? uneven : NULL,

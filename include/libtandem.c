@@ -134,11 +134,12 @@ bool tandem_check(TandemPlan *plan)
 static bool simulate(TandemPlan *p, const TandemSimOptions *options, Store *store)
 {
     const Cluster *cluster = &p->file->config.cluster;
+    const CostsOf costs = session_costs(cluster, options->machine, options->machine, NULL);
     SimOptions sim = {.unfolded = options->unfolded,
                       .seed = options->seed,
-                      .store = cluster->is_local ? store : NULL,
-                      .machine = options->machine,
-                      .backend = cluster->is_local ? "mpi" : ""};
+                      .store = costs.machine != NULL ? store : NULL,
+                      .machine = costs.machine,
+                      .backend = costs.backend};
     if (setjmp(p->full) != 0) return false;
     p->simulated = session_simulate(p->file, cluster, &sim, p->arena, &p->report, &p->diag);
     return p->simulated;

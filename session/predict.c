@@ -130,10 +130,11 @@ static const char *scenario_text(Arena *arena, const PredictOptions *options)
     Str s = str_in(arena);
     if (options->unfolded || u != NULL) str_add(&s, "unfolded");
     if (u != NULL)
-        str_print(&s, ", jitter %g, rank %" PRIu32 " x %g", u->jitter, u->straggler,
-                  u->straggler_factor > 1 ? u->straggler_factor : 1.);
+        str_print(&s, ", jitter %s, rank %" PRIu32 " x %s", str_exact(arena, u->jitter),
+                  u->straggler,
+                  str_exact(arena, u->straggler_factor > 1 ? u->straggler_factor : 1.));
     if (options->imbalance > 1)
-        str_print(&s, "%sexperts x %g", s.n > 0 ? ", " : "", options->imbalance);
+        str_print(&s, "%sexperts x %s", s.n > 0 ? ", " : "", str_exact(arena, options->imbalance));
     return str_text(&s);
 }
 

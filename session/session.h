@@ -96,6 +96,17 @@ bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d);
  * programs. */
 bool session_same_program(const Config *a, const Config *b);
 
+/* ---- costs.c ---- */
+typedef struct CostsOf {
+    const char *backend; /* whose collectives count; "": none was measured */
+    const char *machine; /* NULL: models alone */
+} CostsOf;
+/* A plan of this machine uses the costs of `here`, this machine's key, and the collectives of the
+ * backend `ran` (NULL: mpi). A plan of another cluster uses the costs that were imported from the
+ * machine `imported` (NULL: models alone). */
+CostsOf session_costs(const Cluster *cluster, const char *here, const char *imported,
+                      const char *ran);
+
 /* ---- predict.c ---- */
 /* Returns the memory under the plan's runtime, which must have a name. */
 Held session_held(const PlanFile *file);

@@ -184,6 +184,33 @@ static void a_neighbouring_measurement_changes_the_key(void **state)
     store_close(store);
 }
 
+/* Two scenarios that differ in the ninth digit are two keys. */
+static void a_scenario_is_told_with_all_digits(void **state)
+{
+    (void)state;
+    static const char path[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
+    Diag d = diag_in(arena);
+    const PlanOptions load = {.unproven = true, .unfitted = true};
+    PlanFile *file = session_load(path, &load, arena, &d);
+    Store *store = store_open(":memory:", false, &d);
+    assert_true(file != NULL && store != NULL);
+    const double factors[] = {1.10000001, 1.10000002, 1.10000001}, jitters[] = {.1, .1, .1};
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+        const Unevenness uneven = {
+            .jitter = jitters[i], .straggler_factor = factors[i], .seed = file->config.seed};
+        const PredictOptions options = {.cluster = &file->config.cluster,
+                                        .backend = "mpi",
+                                        .keep = true,
+                                        .unfolded = true,
+                                        .imbalance = 1,
+                                        .uneven = &uneven};
+        Predicted out;
+        assert_true(session_predict(file, store, &options, arena, &out, &d));
+        assert_int_equal(out.found, i == 2);
+    }
+    store_close(store);
+}
+
 static Ps step_of(const char *script, const char *db, const char *setting)
 {
     CommandResult r = COMMAND(arena, 60, "sim", script, "--db", db, "--json", "--set", setting);
@@ -320,6 +347,7 @@ int main(void)
         TEST(idle_fields_exist),
         TEST(whole_floats_have_the_bounds_of_integers),
         TEST(a_neighbouring_measurement_changes_the_key),
+        TEST(a_scenario_is_told_with_all_digits),
         TEST(a_store_tells_fields_apart),
         TEST(settings_go_over_a_named_cluster),
         TEST(rates_have_bounds),

@@ -1,0 +1,13 @@
+/* Whose measured costs a prediction uses. The command and libtandem ask here, so that they cannot
+ * give different numbers for one plan. */
+#include <string.h>
+
+#include "session/session.h"
+
+CostsOf session_costs(const Cluster *cluster, const char *here, const char *imported,
+                      const char *ran)
+{
+    if (cluster->is_local) return (CostsOf){ran != NULL ? ran : "mpi", here};
+    if (imported != NULL) return (CostsOf){"nccl", imported};
+    return (CostsOf){"", NULL};
+}
