@@ -385,6 +385,7 @@ static void check_lives(Verifier *v)
 void verify_metadata(Verifier *v)
 {
     if (!(v->proofs & VERIFY_metadata)) return;
+    verify_stated(v);
     check_batch(v);
     check_microbatches(v);
     check_axes(v);

@@ -24,7 +24,9 @@
  *   nest.c       parts of parts
  *   op.c         computations
  *   move.c       data in motion
- *   update.c     the end of the step */
+ *   update.c     the end of the step
+ *   metadata.c   what the plan says of itself: the step, axes, units, uses of buffers
+ *   stated.c     sizes and settings that other fields decide */
 #ifndef TANDEM_VERIFY_PRIVATE_H
 #define TANDEM_VERIFY_PRIVATE_H
 
@@ -215,8 +217,10 @@ void verify_scales(Verifier *v);
 void verify_tiles(Verifier *v);
 void verify_values(Verifier *v); /* all programs */
 void verify_purity(Verifier *v);
-/* ---- verify_metadata.c ---- */
+/* ---- metadata.c ---- */
 void verify_metadata(Verifier *v);
+/* ---- stated.c: part of verify_metadata ---- */
+void verify_stated(Verifier *v);
 void verify_dtypes(Verifier *v);
 
 /* ---- verify_nest.c ---- */

@@ -128,6 +128,10 @@ static void check_compute(Verifier *v, Pc pc)
         if (in->args.n > in->n_in + j &&
             program_arg(v->p, in, j) != program_arg(v->p, in, in->n_in + j))
             verify_report(v, RULE, pc, "output %u must be the same buffer as input %u", j, j);
+    const int64_t turned = verify_attrs(v, pc)->rope_dims;
+    if (turned < 0 || turned % 2 != 0)
+        verify_report(v, RULE, pc, "turns pairs of elements, but rope_dims is %lld",
+                      (long long)turned);
     if (in->axes || in->match || in->hop)
         verify_report(v, RULE, pc, "a computation cannot name a group, match or hop");
 }

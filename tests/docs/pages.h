@@ -17,6 +17,7 @@ const char *page_rules(Arena *arena);
 const char *page_json(Arena *arena);
 const char *page_plan(Arena *arena);
 const char *page_store(Arena *arena);
+const char *page_plan_text(Arena *arena);
 const char *page_lua(Arena *arena);
 const char *page_picture(Arena *arena);
 

@@ -26,188 +26,193 @@ static const char *const styles[] = {"none", "column", "row", "vocab"};
 static const char *const deals[] = {"equal", "ceil", "listed", "segments", "halo", "overlap"};
 
 #define AT(record, member) (uint16_t) offsetof(record, member)
-#define FIELD(record, member, type)                                                                \
+#define FIELD(record, member, type, trust)                                                         \
     {                                                                                              \
-#member, FIELD_##type, AT(record, member), 0, 0, NULL                                      \
+#member, FIELD_##type, AT(record, member), 0, 0, NULL, TRUST_##trust                       \
     }
-#define KEY(key, record, member, type)                                                             \
+#define KEY(key, record, member, type, trust)                                                      \
     {                                                                                              \
-        key, FIELD_##type, AT(record, member), 0, 0, NULL                                          \
+        key, FIELD_##type, AT(record, member), 0, 0, NULL, TRUST_##trust                           \
     }
-#define WORD(key, record, member, names)                                                           \
+#define WORD(key, record, member, names, trust)                                                    \
     {                                                                                              \
-        key, FIELD_word, AT(record, member), 0, sizeof names / sizeof names[0], names              \
+        key, FIELD_word, AT(record, member), 0, sizeof names / sizeof names[0], names,             \
+            TRUST_##trust                                                                          \
     }
-#define MANY(key, record, member, type, count, room)                                               \
+#define MANY(key, record, member, type, count, room, trust)                                        \
     {                                                                                              \
-        key, FIELD_##type, AT(record, member), AT(record, count), room, NULL                       \
+        key, FIELD_##type, AT(record, member), AT(record, count), room, NULL, TRUST_##trust        \
     }
 
-static const TextField plan_fields[] = {FIELD(Plan, n_match, u32), FIELD(Plan, parent, hash)};
+static const TextField plan_fields[] = {FIELD(Plan, n_match, u32, proven),
+                                        FIELD(Plan, parent, hash, label)};
 
 static const TextField step_fields[] = {
-    KEY("microbatches", StepInfo, n_microbatches, u32),
-    WORD("denominator", StepInfo, denominator, denominators),
-    FIELD(StepInfo, global_batch, i64),
-    FIELD(StepInfo, micro_batch, i64),
-    FIELD(StepInfo, seq, i64),
-    KEY("tokens", StepInfo, global_tokens, f64),
-    FIELD(StepInfo, group, i64),
-    FIELD(StepInfo, seed, u64),
+    KEY("microbatches", StepInfo, n_microbatches, u32, proven),
+    WORD("denominator", StepInfo, denominator, denominators, proven),
+    FIELD(StepInfo, global_batch, i64, proven),
+    FIELD(StepInfo, micro_batch, i64, proven),
+    FIELD(StepInfo, seq, i64, proven),
+    KEY("tokens", StepInfo, global_tokens, f64, proven),
+    FIELD(StepInfo, group, i64, open),
+    FIELD(StepInfo, seed, u64, given),
 };
 
 static const TextField nccl_fields[] = {
-    KEY("min_ctas", NcclSettings, min_ctas, u32),
-    KEY("max_ctas", NcclSettings, max_ctas, u32),
-    WORD("register", NcclSettings, registration, registers),
-    WORD("cta_policy", NcclSettings, cta_policy, cta_policies),
+    KEY("min_ctas", NcclSettings, min_ctas, u32, given),
+    KEY("max_ctas", NcclSettings, max_ctas, u32, given),
+    WORD("register", NcclSettings, registration, registers, given),
+    WORD("cta_policy", NcclSettings, cta_policy, cta_policies, given),
 };
 
 /* The name comes first, so that the plan's id can leave it out. */
 static const TextField model_fields[] = {
-    FIELD(ModelInfo, name, text),
-    KEY("params", ModelInfo, n_params, u64),
-    KEY("params_no_embedding", ModelInfo, n_params_no_embedding, u64),
-    KEY("layers", ModelInfo, n_layers, u32),
-    FIELD(ModelInfo, d_model, u32),
-    KEY("heads", ModelInfo, n_heads, u32),
-    KEY("kv_heads", ModelInfo, n_kv_heads, u32),
-    FIELD(ModelInfo, head_dim, u32),
-    FIELD(ModelInfo, vocab, u32),
-    FIELD(ModelInfo, seq, u32),
+    FIELD(ModelInfo, name, text, given),
+    KEY("params", ModelInfo, n_params, u64, proven),
+    KEY("params_no_embedding", ModelInfo, n_params_no_embedding, u64, given),
+    KEY("layers", ModelInfo, n_layers, u32, given),
+    FIELD(ModelInfo, d_model, u32, given),
+    KEY("heads", ModelInfo, n_heads, u32, given),
+    KEY("kv_heads", ModelInfo, n_kv_heads, u32, given),
+    FIELD(ModelInfo, head_dim, u32, given),
+    FIELD(ModelInfo, vocab, u32, given),
+    FIELD(ModelInfo, seq, u32, given),
 };
 
 static const TextField axis_fields[] = {
-    FIELD(Axis, text, text),
-    WORD("of", Axis, name, axis_names),
-    FIELD(Axis, size, u32),
+    FIELD(Axis, text, text, proven),
+    WORD("of", Axis, name, axis_names, proven),
+    FIELD(Axis, size, u32, proven),
 };
 
 static const TextField deal_fields[] = {
-    WORD(NULL, Deal, kind, deals), KEY("parts", Deal, n_parts, u32),         FIELD(Deal, size, i64),
-    FIELD(Deal, per_part, u32),    KEY("intervals", Deal, first, intervals),
+    WORD(NULL, Deal, kind, deals, proven),
+    KEY("parts", Deal, n_parts, u32, proven),
+    FIELD(Deal, size, i64, proven),
+    FIELD(Deal, per_part, u32, free),
+    KEY("intervals", Deal, first, intervals, proven),
 };
 
-#define ATTRIBUTE_double(name)  {#name, FIELD_f64, AT(Attrs, name), 0, 0, NULL},
-#define ATTRIBUTE_int64_t(name) {#name, FIELD_i64, AT(Attrs, name), 0, 0, NULL},
+#define ATTRIBUTE_double(name)  {#name, FIELD_f64, AT(Attrs, name), 0, 0, NULL, TRUST_given},
+#define ATTRIBUTE_int64_t(name) {#name, FIELD_i64, AT(Attrs, name), 0, 0, NULL, TRUST_given},
 #define X(type, name)           ATTRIBUTE_##type(name)
 static const TextField attrs_fields[] = {ATTRIBUTES(X)};
 #undef X
 
 static const TextField shape_fields[] = {
-    MANY("dims", Shape, dim, dims, n_dims, MAX_DIMS),
-    KEY("layout", Shape, layout, layout),
-    MANY("deals", Shape, deal, deals, n_dims, MAX_DIMS),
+    MANY("dims", Shape, dim, dims, n_dims, MAX_DIMS, proven),
+    KEY("layout", Shape, layout, layout, proven),
+    MANY("deals", Shape, deal, deals, n_dims, MAX_DIMS, free),
 };
 
 static const TextField module_fields[] = {
-    FIELD(Module, path, text),
-    KEY("class", Module, class_, text),
-    FIELD(Module, parent, u32),
-    FIELD(Module, layer, u32),
-    KEY("block", Module, is_block, bool),
-    FIELD(Module, fsdp2_shard, bool),
-    KEY("at", Module, loc, loc),
+    FIELD(Module, path, text, label),
+    KEY("class", Module, class_, text, label),
+    FIELD(Module, parent, u32, label),
+    FIELD(Module, layer, u32, label),
+    KEY("block", Module, is_block, bool, label),
+    FIELD(Module, fsdp2_shard, bool, label),
+    KEY("at", Module, loc, loc, label),
 };
 
 static const TextField tensor_fields[] = {
-    FIELD(Tensor, name, text),
-    WORD("role", Tensor, role, roles),
-    WORD("dtype", Tensor, dtype, dtypes),
-    MANY("dims", Tensor, dim, dims, n_dims, MAX_DIMS),
-    MANY("deals", Tensor, deal, deals, n_dims, MAX_DIMS),
-    FIELD(Tensor, use, layout),
-    FIELD(Tensor, kept, layout),
-    KEY("fixed", Tensor, use_is_fixed, bool),
-    FIELD(Tensor, producer, u32),
-    FIELD(Tensor, grad, u32),
-    FIELD(Tensor, grad_of, u32),
-    FIELD(Tensor, module, u32),
-    WORD("rest", Tensor, rest_dtype, dtypes),
-    WORD("reduce", Tensor, reduce_dtype, dtypes),
-    WORD("tp", Tensor, tp, styles),
-    KEY("column", Tensor, column_dim, u8),
-    KEY("row", Tensor, row_dim, u8),
-    FIELD(Tensor, order, u32),
-    FIELD(Tensor, order_dim, u8),
-    WORD("init", Tensor, init.kind, inits),
-    KEY("init_a", Tensor, init.a, f64),
-    KEY("init_b", Tensor, init.b, f64),
-    KEY("stream", Tensor, init_stream, u64),
-    FIELD(Tensor, unit, u32),
-    KEY("flat", Tensor, flat_offset, u64),
-    FIELD(Tensor, partial, axes),
-    FIELD(Tensor, input_embedding, bool),
-    KEY("at", Tensor, loc, loc),
+    FIELD(Tensor, name, text, given),
+    WORD("role", Tensor, role, roles, open),
+    WORD("dtype", Tensor, dtype, dtypes, open),
+    MANY("dims", Tensor, dim, dims, n_dims, MAX_DIMS, proven),
+    MANY("deals", Tensor, deal, deals, n_dims, MAX_DIMS, free),
+    FIELD(Tensor, use, layout, open),
+    FIELD(Tensor, kept, layout, proven),
+    KEY("fixed", Tensor, use_is_fixed, bool, label),
+    FIELD(Tensor, producer, u32, open),
+    FIELD(Tensor, grad, u32, open),
+    FIELD(Tensor, grad_of, u32, open),
+    FIELD(Tensor, module, u32, label),
+    WORD("rest", Tensor, rest_dtype, dtypes, open),
+    WORD("reduce", Tensor, reduce_dtype, dtypes, open),
+    WORD("tp", Tensor, tp, styles, label),
+    KEY("column", Tensor, column_dim, u8, label),
+    KEY("row", Tensor, row_dim, u8, label),
+    FIELD(Tensor, order, u32, given),
+    FIELD(Tensor, order_dim, u8, given),
+    WORD("init", Tensor, init.kind, inits, given),
+    KEY("init_a", Tensor, init.a, f64, given),
+    KEY("init_b", Tensor, init.b, f64, given),
+    KEY("stream", Tensor, init_stream, u64, given),
+    FIELD(Tensor, unit, u32, open),
+    KEY("flat", Tensor, flat_offset, u64, open),
+    FIELD(Tensor, partial, axes, open),
+    FIELD(Tensor, input_embedding, bool, label),
+    KEY("at", Tensor, loc, loc, label),
 };
 
 static const TextField node_fields[] = {
-    {NULL, FIELD_op, AT(Node, op), 0, 0, NULL},
-    MANY("in", Node, in, ids, n_in, MAX_IN),
-    MANY("out", Node, out, ids, n_out, MAX_OUT),
-    FIELD(Node, attrs, u32),
-    FIELD(Node, module, u32),
-    FIELD(Node, layer, u32),
-    FIELD(Node, stage, u32),
-    FIELD(Node, region, u32),
-    FIELD(Node, tile, u32),
-    FIELD(Node, forward, u32),
-    FIELD(Node, split, split),
-    FIELD(Node, keep, bool),
-    KEY("at", Node, loc, loc),
+    {NULL, FIELD_op, AT(Node, op), 0, 0, NULL, TRUST_proven},
+    MANY("in", Node, in, ids, n_in, MAX_IN, proven),
+    MANY("out", Node, out, ids, n_out, MAX_OUT, proven),
+    FIELD(Node, attrs, u32, given),
+    FIELD(Node, module, u32, label),
+    FIELD(Node, layer, u32, open),
+    FIELD(Node, stage, u32, open),
+    FIELD(Node, region, u32, open),
+    FIELD(Node, tile, u32, open),
+    FIELD(Node, forward, u32, open),
+    FIELD(Node, split, split, open),
+    FIELD(Node, keep, bool, open),
+    KEY("at", Node, loc, loc, label),
 };
 
 static const TextField unit_fields[] = {
-    FIELD(Unit, name, text),
-    FIELD(Unit, params, list),
-    FIELD(Unit, shard, axes),
-    FIELD(Unit, replicate, axes),
-    FIELD(Unit, elements, u64),
-    FIELD(Unit, padded, u64),
-    WORD("dtype", Unit, dtype, dtypes),
-    WORD("rest", Unit, rest_dtype, dtypes),
-    WORD("reduce", Unit, reduce_dtype, dtypes),
-    WORD("moments", Unit, state_dtype, dtypes),
+    FIELD(Unit, name, text, label),
+    FIELD(Unit, params, list, proven),
+    FIELD(Unit, shard, axes, proven),
+    FIELD(Unit, replicate, axes, open),
+    FIELD(Unit, elements, u64, proven),
+    FIELD(Unit, padded, u64, proven),
+    WORD("dtype", Unit, dtype, dtypes, proven),
+    WORD("rest", Unit, rest_dtype, dtypes, proven),
+    WORD("reduce", Unit, reduce_dtype, dtypes, proven),
+    WORD("moments", Unit, state_dtype, dtypes, proven),
 };
 
 static const TextField graph_fields[] = {
-    KEY("forward", Graph, n_forward, u32),
-    FIELD(Graph, loss, u32),
+    KEY("forward", Graph, n_forward, u32, open),
+    FIELD(Graph, loss, u32, proven),
 };
 
 static const TextField program_fields[] = {
-    WORD(NULL, Program, purpose, purposes),
-    FIELD(Program, stage, u32),
-    FIELD(Program, bytes, u64),
-    FIELD(Program, host_bytes, u64),
+    WORD(NULL, Program, purpose, purposes, proven),
+    FIELD(Program, stage, u32, open),
+    FIELD(Program, bytes, u64, proven),
+    FIELD(Program, host_bytes, u64, proven),
 };
 
 static const TextField buffer_fields[] = {
-    WORD(NULL, Buffer, dtype, dtypes),  WORD(NULL, Buffer, category, categories),
-    FIELD(Buffer, shape, u32),          FIELD(Buffer, bytes, u64),
-    FIELD(Buffer, offset, u64),         KEY("in", Buffer, parent, u32),
-    FIELD(Buffer, first, u32),          FIELD(Buffer, last, u32),
-    FIELD(Buffer, tensor, u32),         FIELD(Buffer, unit, u32),
-    KEY("mb", Buffer, microbatch, u32), WORD("space", Buffer, space, spaces),
-    FIELD(Buffer, persistent, bool),    FIELD(Buffer, result, bool),
-    FIELD(Buffer, packed, bool),
+    WORD(NULL, Buffer, dtype, dtypes, proven), WORD(NULL, Buffer, category, categories, open),
+    FIELD(Buffer, shape, u32, proven),         FIELD(Buffer, bytes, u64, proven),
+    FIELD(Buffer, offset, u64, free),          KEY("in", Buffer, parent, u32, proven),
+    FIELD(Buffer, first, u32, proven),         FIELD(Buffer, last, u32, proven),
+    FIELD(Buffer, tensor, u32, open),          FIELD(Buffer, unit, u32, open),
+    KEY("mb", Buffer, microbatch, u32, open),  WORD("space", Buffer, space, spaces, proven),
+    FIELD(Buffer, persistent, bool, open),     FIELD(Buffer, result, bool, open),
+    FIELD(Buffer, packed, bool, open),
 };
 
 static const TextField instr_fields[] = {
-    WORD(NULL, Instr, stream, streams),
-    {NULL, FIELD_op, AT(Instr, op), 0, 0, NULL},
-    KEY("args", Instr, args, args),
-    KEY("after", Instr, after, after),
-    FIELD(Instr, axes, axes),
-    FIELD(Instr, hop, i32),
-    FIELD(Instr, match, u32),
-    FIELD(Instr, launch, u32),
-    KEY("mb", Instr, microbatch, u32),
-    WORD("phase", Instr, phase, phases),
-    FIELD(Instr, attrs, u32),
-    FIELD(Instr, origin, u32),
-    FIELD(Instr, unit, u32),
-    FIELD(Instr, fuse, u32),
+    WORD(NULL, Instr, stream, streams, free),
+    {NULL, FIELD_op, AT(Instr, op), 0, 0, NULL, TRUST_proven},
+    KEY("args", Instr, args, args, proven),
+    KEY("after", Instr, after, after, free),
+    FIELD(Instr, axes, axes, proven),
+    FIELD(Instr, hop, i32, proven),
+    FIELD(Instr, match, u32, proven),
+    FIELD(Instr, launch, u32, free),
+    KEY("mb", Instr, microbatch, u32, open),
+    WORD("phase", Instr, phase, phases, open),
+    FIELD(Instr, attrs, u32, open),
+    FIELD(Instr, origin, u32, open),
+    FIELD(Instr, unit, u32, open),
+    FIELD(Instr, fuse, u32, open),
 };
 
 _Static_assert(sizeof(Stream) == 4 && sizeof(OpKind) == 4,

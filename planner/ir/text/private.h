@@ -1,6 +1,6 @@
 /* The exact text of a plan is a list of records, one a line: a word, an index, then key=value for
  * every field that is not zero. One table a record serves printer and parser, so they cannot
- * disagree. Only the files of planner/ir/text include this. */
+ * disagree. Only the files of planner/ir/text and tests include this. */
 #ifndef TANDEM_IR_TEXT_PRIVATE_H
 #define TANDEM_IR_TEXT_PRIVATE_H
 
@@ -33,12 +33,29 @@ typedef enum FieldType {
     FIELD_after      /* Instr.after in Program.after */
 } FieldType;
 
+/* If somebody changes a field's value in the text, the proofs may or may not refuse the plan. Each
+ * field promises one of these; a test holds it to that. */
+#define TRUSTS(X)                                                                                  \
+    X(proven, "A change is refused.")                                                              \
+    X(given, "It says what is to be computed. Nothing else in the text could contradict it.")      \
+    X(free, "Another legal program that computes the same. Its time may differ.")                  \
+    X(label, "It changes no number of the executor or the simulator, and no proof.")               \
+    X(open, "A change can pass. The executor then computes the same, but a prediction's tables "   \
+            "may count something elsewhere.")
+typedef enum TextTrust {
+#define X(name, meaning) TRUST_##name,
+    TRUSTS(X)
+#undef X
+        TRUST_COUNT
+} TextTrust;
+
 typedef struct TextField {
     const char *key; /* NULL: a bare word at its place, always printed */
     FieldType type;
     uint16_t offset, count; /* places in the record */
     uint32_t room;          /* FIELD_word: number of names; FIELD_ids: size of the array */
     const char *const *names;
+    TextTrust trust;
 } TextField;
 
 typedef enum RecordKind {

@@ -1,0 +1,180 @@
+/* Numbers that a plan's text states although other fields decide them, and settings that several
+ * instructions share: sizes of arenas, the count of matches, names, the optimizer's settings, flags
+ * of buffers. An executor uses them as they stand, so a wrong one would do harm. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "planner/verify/private.h"
+
+#define RULE "verify-metadata"
+
+/* ---- tensors have different names ---- */
+
+/* Weights are compared and stored by name. */
+static void check_names(Verifier *v)
+{
+    const Graph *g = v->g;
+    uint32_t n_slots = 16;
+    while (n_slots < 2 * g->tensors.n) n_slots *= 2;
+    TensorId *slots = arena_array(v->arena, n_slots, sizeof *slots);
+    for (TensorId t = 1; t < g->tensors.n; t++) {
+        const char *name = g->tensors.at[t].name;
+        uint32_t s = (uint32_t)hash_bytes(name, strlen(name)).lo & (n_slots - 1);
+        while (slots[s] && strcmp(g->tensors.at[slots[s]].name, name) != 0)
+            s = (s + 1) & (n_slots - 1);
+        if (slots[s])
+            verify_report(v, RULE, 0, "tensors %" PRIu32 " and %" PRIu32 " are both called %s",
+                          slots[s], t, name);
+        slots[s] = t;
+    }
+}
+
+/* ---- counts and sizes ---- */
+
+static void check_matches(Verifier *v)
+{
+    uint32_t newest = 0;
+    for (uint32_t i = 0; i < v->plan->programs.n; i++) {
+        const Program *p = &v->plan->programs.at[i];
+        for (Pc pc = 1; pc < p->code.n; pc++)
+            if (p->code.at[pc].match > newest) newest = p->code.at[pc].match;
+    }
+    if (v->plan->n_match != newest + 1)
+        verify_report(v, RULE, 0, "the plan says n_match=%" PRIu32 ", its last match is %" PRIu32,
+                      v->plan->n_match, newest);
+}
+
+/* An arena ends where its last buffer does. */
+static void check_arenas(Verifier *v)
+{
+    static const char *const field[] = {[SPACE_device] = "bytes", [SPACE_host] = "host_bytes"};
+    uint64_t end[2] = {0, 0};
+    for (BufferId b = 1; b < v->p->buffers.n; b++) {
+        const Buffer *at = &v->p->buffers.at[b];
+        if (!at->parent && at->offset + at->bytes > end[at->space])
+            end[at->space] = at->offset + at->bytes;
+    }
+    const uint64_t said[] = {[SPACE_device] = v->p->bytes, [SPACE_host] = v->p->host_bytes};
+    for (int space = 0; space < 2; space++)
+        if (said[space] != end[space])
+            verify_report(v, RULE, 0,
+                          "the program says %s=%" PRIu64 ", its buffers end at %" PRIu64,
+                          field[space], said[space], end[space]);
+}
+
+/* ---- the end of a step ---- */
+
+/* Settings that all updates of a plan share. */
+static bool same_settings(const Attrs *a, const Attrs *b)
+{
+    return a->eps == b->eps && a->beta1 == b->beta1 && a->beta2 == b->beta2 &&
+           a->weight_decay == b->weight_decay && a->stochastic == b->stochastic;
+}
+
+static const Attrs *settings_of(const Plan *plan, const Instr *in)
+{
+    return &plan->graph.attrs.at[in->attrs];
+}
+
+/* One optimizer updates all parameters, and one bound clips all gradients. */
+static void check_optimizer(Verifier *v)
+{
+    const Instr *update = NULL, *clip = NULL;
+    for (v->program = 0; v->program < v->plan->programs.n; v->program++) {
+        v->p = &v->plan->programs.at[v->program];
+        for (Pc pc = 1; pc < v->p->code.n; pc++) {
+            const Instr *in = &v->p->code.at[pc];
+            const uint32_t flags = op_info(in->op)->flags;
+            const Attrs *now = settings_of(v->plan, in);
+            if (flags & OP_UPDATES && !(flags & OP_ONCE)) {
+                if (in->op == OP_adamw && !(now->eps > 0))
+                    verify_report(v, RULE, pc, "divides by the root of a moment plus eps=%g",
+                                  now->eps);
+                if (!update) update = in;
+                if (in->op != update->op || !same_settings(now, settings_of(v->plan, update)))
+                    verify_report(v, RULE, pc, "updates with other settings than the first update");
+            }
+            if (in->op != OP_clip_coef) continue;
+            if (!clip) clip = in;
+            if (!(now->clip > 0)) verify_report(v, RULE, pc, "clips at %g", now->clip);
+            if (now->clip != settings_of(v->plan, clip)->clip)
+                verify_report(v, RULE, pc, "clips at %g, another program at %g", now->clip,
+                              settings_of(v->plan, clip)->clip);
+        }
+    }
+    v->p = NULL;
+}
+
+/* ---- flags of buffers ---- */
+
+/* Weights and moments live between steps. A gradient that an update reads lives as long, or is
+ * marked as a result, whose memory the step does not use again. */
+static const char *flag_fault(const Buffer *b, bool is_updated_from)
+{
+    const bool lives = b->category == CATEGORY_parameter || b->category == CATEGORY_optimizer;
+    if (b->persistent && b->result) return "lives between steps, so it is no result";
+    if (b->result && (b->category != CATEGORY_gradient || !is_updated_from))
+        return "is no gradient that an update reads, so it is no result";
+    if (b->category == CATEGORY_optimizer && !b->persistent) return "must live between steps";
+    if (is_updated_from && !b->persistent && !b->result)
+        return "is read by an update, so it is a result or lives between steps";
+    const bool may_live =
+        lives || b->category == CATEGORY_gradient || b->category == CATEGORY_state ||
+        b->category == CATEGORY_gathered; /* the weights of a step, or room for them */
+    if (b->persistent && !may_live) return "is nothing that lives between steps";
+    return NULL;
+}
+
+/* A run reports the norm after the step. */
+static void check_scalars(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    const BufferId b = program_root(v->p, program_arg(v->p, in, in->n_in), NULL);
+    if (!v->p->buffers.at[b].persistent)
+        verify_report(
+            v, RULE, pc,
+            "writes the step's norm to buffer %" PRIu32 ", which does not live between steps", b);
+}
+
+static void check_flags(Verifier *v)
+{
+    const Program *p = v->p;
+    bool *updated_from = arena_array(v->arena, p->buffers.n, sizeof *updated_from);
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        const uint32_t flags = op_info(in->op)->flags;
+        if (in->op == OP_clip_coef) check_scalars(v, pc);
+        if (!(flags & OP_UPDATES) || flags & OP_ONCE) continue;
+        /* all inputs but the last, the step's scalars, are of the unit; the gradient is the last of
+         * those */
+        for (uint32_t i = 0; i + 1u < in->n_in; i++) {
+            const BufferId b = program_root(p, program_arg(p, in, i), NULL);
+            if (p->buffers.at[b].unit != in->unit)
+                verify_report(v, RULE, pc,
+                              "updates unit %" PRIu32 " with buffer %" PRIu32 " of unit %" PRIu32,
+                              in->unit, b, p->buffers.at[b].unit);
+        }
+        updated_from[program_root(p, program_arg(p, in, in->n_in - 2u), NULL)] = true;
+    }
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        if (at->parent) continue;
+        const char *fault = flag_fault(at, updated_from[b]);
+        if (fault)
+            verify_report(v, RULE, 0, "buffer %" PRIu32 " (%s) %s", b, category_name(at->category),
+                          fault);
+    }
+}
+
+void verify_stated(Verifier *v)
+{
+    check_names(v);
+    check_matches(v);
+    check_optimizer(v);
+    for (v->program = 0; v->program < v->plan->programs.n; v->program++) {
+        v->p = &v->plan->programs.at[v->program];
+        check_arenas(v);
+        if (v->p->purpose == PURPOSE_train) check_flags(v);
+    }
+    v->p = NULL;
+}

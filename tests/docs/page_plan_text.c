@@ -1,0 +1,54 @@
+/* docs/reference/plan-text.md: the records of a plan's text, and what the proofs say of each field.
+ */
+#include <string.h>
+
+#include "planner/ir/text/private.h"
+#include "tests/docs/pages.h"
+
+#define X(name, meaning) {#name, meaning},
+static const struct {
+    const char *name, *meaning;
+} trusts[] = {TRUSTS(X)};
+#undef X
+
+static void add_record(Str *out, const Record *record)
+{
+    str_print(out, "| `%s` ", record->word);
+    for (int t = 0; t < TRUST_COUNT; t++) {
+        const char *separator = "";
+        str_add(out, "| ");
+        for (uint32_t i = 0; i < record->n_fields; i++) {
+            const TextField *f = &record->fields[i];
+            if (f->trust != (TextTrust)t) continue;
+            if (f->key != NULL)
+                str_print(out, "%s`%s`", separator, f->key);
+            else
+                str_print(out, "%sword %u", separator, i + 1);
+            separator = " ";
+        }
+        str_add(out, " ");
+    }
+    str_add(out, "|\n");
+}
+
+const char *page_plan_text(Arena *arena)
+{
+    Str out = page_begin(arena, "The text of a plan", "planner/ir/text/fields.c");
+    str_add(&out, "```\ntandem show PLAN --text > plan.txt\ntandem check plan.txt\n```\n\n");
+    page_text(&out,
+              "The text is a list of records, one a line: a word, a number, then key=value for "
+              "every field that is not zero. Reading it gives the same plan. Anybody may have "
+              "edited it, so `check` proves it again. What that means for a changed field:");
+    str_add(&out, "\n| | |\n|---|---|\n");
+    for (int t = 0; t < TRUST_COUNT; t++)
+        str_print(&out, "| %s | %s |\n", trusts[t].name, page_cell(arena, trusts[t].meaning));
+    str_add(&out, "\n");
+    page_text(&out,
+              "The test exec/test_plan_fields changes single fields of many plans and holds each "
+              "field to this table.");
+    str_add(&out, "\n| record ");
+    for (int t = 0; t < TRUST_COUNT; t++) str_print(&out, "| %s ", trusts[t].name);
+    str_add(&out, "|\n|---|---|---|---|---|---|\n");
+    for (int k = 0; k < RECORD_ranks; k++) add_record(&out, text_record((RecordKind)k));
+    return str_text(&out);
+}

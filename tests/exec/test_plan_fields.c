@@ -1,0 +1,360 @@
+/* planner/ir/text/fields.c says of every field of a plan's text whether it is proven, given, free,
+ * a label, or open. This test changes single fields of the plans of the corpus and holds each to
+ * its promise. A change of a proven field is refused. A change of a free or open field that is
+ * accepted gives the results of one rank. A label changes neither results nor prediction. No change
+ * at all ends the executor. The default is a seeded sample; TANDEM_FIELDS=all tries more, and
+ * TANDEM_FIELDS_SEED chooses another one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "exec/exec.h"
+#include "planner/base/rng.h"
+#include "planner/front/front.h"
+#include "planner/ir/text/private.h"
+#include "planner/verify/verify.h"
+#include "sim/sim.h"
+#include "tests/support/plans/corpus.h"
+
+#define TOLERANCE 1e-10
+
+/* One field of one line of a text: where its value stands, and the line's end. */
+typedef struct Place {
+    RecordKind kind;
+    uint32_t field;
+    const char *at, *end; /* the value; empty: the field is not written */
+    const char *line_end;
+} Place;
+typedef LIST(Place) Places;
+
+enum { MAX_FIELDS = 64 };
+#ifdef __SANITIZE_ADDRESS__
+enum { EVERY = 200, PER_FIELD = 1 }; /* the sanitizer makes tests slower */
+#else
+enum { EVERY = 60, PER_FIELD = 2 };
+#endif
+
+typedef struct Tally {
+    uint64_t seed;
+    uint32_t every, per_field; /* of the plans; changes of a field of a plan, about */
+    uint32_t n_seen, n_broken;
+    uint32_t n[TRUST_COUNT][2]; /* refused, accepted */
+    uint32_t accepted[RECORD_COUNT][MAX_FIELDS];
+} Tally;
+
+static const char *trust_name(TextTrust trust)
+{
+#define X(name, meaning) #name,
+    static const char *const names[] = {TRUSTS(X)};
+#undef X
+    return names[trust];
+}
+
+static const char *token_end(const char *at)
+{
+    bool quoted = false;
+    for (; *at != 0 && *at != '\n' && (quoted || *at != ' '); at++) {
+        if (*at == '\\' && quoted && at[1] != 0)
+            at++;
+        else if (*at == '"')
+            quoted = !quoted;
+    }
+    return at;
+}
+
+static bool find_record(const char *line, RecordKind *kind, const char **fields)
+{
+    const char *end = token_end(line);
+    const char *next = *end == ' ' ? end + 1 : end;
+    if (*line == '%') {
+        *kind = RECORD_buffer;
+        *fields = next;
+        return true;
+    }
+    if (*line >= '0' && *line <= '9') {
+        *kind = RECORD_instr;
+        *fields = next;
+        return true;
+    }
+    for (int k = 0; k < RECORD_ranks; k++) {
+        const char *word = text_record((RecordKind)k)->word;
+        if (strlen(word) != (size_t)(end - line) || strncmp(word, line, strlen(word)) != 0)
+            continue;
+        *kind = (RecordKind)k;
+        *fields = next;
+        if (*next >= '0' && *next <= '9') {
+            end = token_end(next);
+            *fields = *end == ' ' ? end + 1 : end;
+        }
+        return true;
+    }
+    return false;
+}
+
+static void add_places(Arena *arena, const char *fields, RecordKind kind, Places *places)
+{
+    const Record *record = text_record(kind);
+    const char *line_end = fields + strcspn(fields, "\n");
+    for (uint32_t i = 0; i < record->n_fields; i++) {
+        const char *key = record->fields[i].key;
+        Place p = {kind, i, line_end, line_end, line_end};
+        uint32_t word = 0;
+        for (const char *at = fields; at < line_end;) {
+            const char *end = token_end(at);
+            if (key == NULL ? word == i
+                            : strncmp(at, key, strlen(key)) == 0 && at[strlen(key)] == '=') {
+                p.at = key == NULL ? at : at + strlen(key) + 1;
+                p.end = end;
+            }
+            word++;
+            at = *end == ' ' ? end + 1 : end;
+        }
+        list_push(arena, places, p);
+    }
+}
+
+static Places find_places(const char *text, Arena *arena)
+{
+    Places places = {NULL, 0, 0};
+    for (const char *line = text; *line != 0;) {
+        RecordKind kind;
+        const char *fields;
+        if (find_record(line, &kind, &fields)) add_places(arena, fields, kind, &places);
+        line += strcspn(line, "\n");
+        line += *line == '\n';
+    }
+    return places;
+}
+
+/* A changed value: the value of the same field in another line, or a number that is one more. NULL:
+ * there is none. */
+static const char *other_value(const Places *all, const Place *p, uint64_t draw, Arena *arena)
+{
+    const char *now = arena_copy(arena, p->at, (size_t)(p->end - p->at));
+    const FieldType type = text_record(p->kind)->fields[p->field].type;
+    const bool number = type <= FIELD_f64;
+    if (number && draw % 2 == 0)
+        return type == FIELD_f64 ? arena_print(arena, "%g", 2 * strtod(now, NULL) + 1)
+                                 : arena_print(arena, "%lld", strtoll(now, NULL, 10) + 1);
+    if (type == FIELD_bool) return *now != 0 ? "" : "1";
+    for (uint32_t k = 0; k < all->n; k++) {
+        const Place *q = &all->at[(draw + k) % all->n];
+        if (q->kind != p->kind || q->field != p->field) continue;
+        const char *value = arena_copy(arena, q->at, (size_t)(q->end - q->at));
+        if (strcmp(value, now) != 0) return value;
+    }
+    return NULL;
+}
+
+static const char *edit(const char *text, const Place *p, const char *value, Arena *arena)
+{
+    const char *key = text_record(p->kind)->fields[p->field].key;
+    Str out = str_in(arena);
+    const char *from = p->at;
+    if (p->at == p->end) {
+        if (key == NULL || *value == 0) return NULL;
+        str_print(&out, "%.*s %s=%s%s", (int)(p->line_end - text), text, key, value, p->line_end);
+        return str_text(&out);
+    }
+    if (*value == 0) {
+        if (key == NULL) return NULL;
+        from -= strlen(key) + 2;
+    }
+    str_print(&out, "%.*s%s%s", (int)(from - text), text, value, p->end);
+    return str_text(&out);
+}
+
+static bool exec_differs(const Tiny *t, const Plan *mutant)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Tiny one = tiny_one_rank(t);
+    const Plan *reference = tiny_plan(&one, true, arena, &d);
+    const DataSource *data = data_synthetic(7, t->vocab, 0.1, arena);
+    BackendOptions options = {.order_seed = 0, .poison = true};
+    VerifyResult result = {.n_tensors = 0};
+    bool differs = !exec_verify(mutant, reference, data, &options, TOLERANCE, arena, &result, &d);
+    arena_free(arena);
+    return differs;
+}
+
+enum { AGREES, DIFFERS, CRASHES };
+
+/* In a process of its own: a wrong plan may end it. */
+static int exec_ends(const Tiny *t, const Plan *mutant)
+{
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) _exit(exec_differs(t, mutant) ? DIFFERS : AGREES);
+    int status = 0;
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : CRASHES;
+}
+
+/* The simulator's numbers on eight H100: the step's time, and each category of memory. */
+typedef struct Predicted {
+    bool works;
+    Ps step_ps;
+    uint64_t bytes[CATEGORY_COUNT];
+} Predicted;
+
+static Predicted predict(const Plan *plan, const Cluster *cluster)
+{
+    Predicted p;
+    memset(&p, 0, sizeof p);
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    SimReport report;
+    SimOptions options = {.steps = 1};
+    p.works = sim_run(plan, cluster, &options, arena, &report, &d);
+    if (p.works) {
+        p.step_ps = report.step_ps;
+        for (uint32_t i = 0; i < report.memory_rows.n; i++)
+            p.bytes[report.memory_rows.at[i].category] += report.memory_rows.at[i].bytes;
+    }
+    arena_free(arena);
+    return p;
+}
+
+static const char *line_of(const char *text, const char *at, Arena *arena)
+{
+    const char *begin = at;
+    while (begin > text && begin[-1] != '\n') begin--;
+    return arena_copy(arena, begin, strcspn(begin, "\n"));
+}
+
+/* A plan of the corpus, with what it predicts as it stands. */
+typedef struct Subject {
+    const Tiny *tiny;
+    const char *text;
+    const Cluster *cluster;
+    Predicted predicted;
+} Subject;
+
+/* Returns NULL if the field keeps its promise, or the way in which it does not. */
+static const char *broken(const Subject *s, TextTrust trust, const Plan *changed)
+{
+    if (trust == TRUST_proven) return "is accepted";
+    const int ends = exec_ends(s->tiny, changed);
+    if (ends == CRASHES) return "ends the executor";
+    if (trust == TRUST_given) return NULL;
+    if (ends == DIFFERS) return "gives other results";
+    if (trust != TRUST_label) return NULL;
+    Predicted now = predict(changed, s->cluster);
+    return memcmp(&now, &s->predicted, sizeof now) == 0 ? NULL : "gives another prediction";
+}
+
+static void try_one(Tally *tally, const Subject *s, const Place *p, const char *value, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    const TextField *field = &text_record(p->kind)->fields[p->field];
+    const char *changed = edit(s->text, p, value, arena);
+    if (changed == NULL || strcmp(changed, s->text) == 0) return;
+    Plan *plan = text_parse("changed", changed, strlen(changed), arena, &d);
+    bool accepted = plan != NULL && verify_plan(plan, VERIFY_all & ~VERIFY_redundant, true, &d);
+    tally->n[field->trust][accepted]++;
+    tally->accepted[p->kind][p->field] += accepted;
+    const char *fault = accepted ? broken(s, field->trust, plan) : NULL;
+    if (fault == NULL) return;
+    if (tally->n_broken++ < 40)
+        print_error("%s.%s, called %s, changed to '%s' %s: %s\n    %.150s\n",
+                    text_record(p->kind)->word, field->key ? field->key : "(word)",
+                    trust_name(field->trust), value, fault, corpus_name(s->tiny, arena),
+                    line_of(s->text, p->at, arena));
+}
+
+/* Zeros have every layout, so a shape whose buffers are only filled with zeros has no wrong one. */
+static bool is_of_zeros(const Plan *plan, ShapeId shape)
+{
+    for (uint32_t k = 0; k < plan->programs.n; k++) {
+        const Program *p = &plan->programs.at[k];
+        for (Pc pc = 1; pc < p->code.n; pc++)
+            for (uint32_t i = 0; i < p->code.at[pc].args.n; i++)
+                if (p->buffers.at[program_arg(p, &p->code.at[pc], i)].shape == shape &&
+                    p->code.at[pc].op != OP_fill)
+                    return false;
+    }
+    return true;
+}
+
+static bool says_nothing(const Plan *plan, const char *text, const Place *p, Arena *arena)
+{
+    if (p->kind != RECORD_shape) return false;
+    const char *line = line_of(text, p->at, arena);
+    return is_of_zeros(plan, (ShapeId)strtoul(line + strlen("shape "), NULL, 10));
+}
+
+/* Tries a few changes of each field of each record. */
+static void visit(void *self, const Tiny *t)
+{
+    Tally *tally = self;
+    if (tally->n_seen++ % tally->every != 0) return;
+    Arena *arena = arena_new(), *scratch = arena_new();
+    Diag d = diag_in(arena);
+    const Plan *plan = tiny_plan(t, true, arena, &d);
+    assert_non_null(plan);
+    Str text = str_in(arena);
+    text_print(plan, 0, &text);
+    Cluster cluster;
+    assert_true(front_cluster("dgx_h100", 8, arena, &cluster, &d));
+    Subject s = {t, str_text(&text), &cluster, predict(plan, &cluster)};
+    if (!s.predicted.works) fail_msg("%s is not simulated", corpus_name(t, arena));
+    Places all = find_places(s.text, arena);
+    uint32_t count[RECORD_COUNT][MAX_FIELDS] = {{0}};
+    for (uint32_t i = 0; i < all.n; i++) count[all.at[i].kind][all.at[i].field]++;
+    for (uint32_t i = 0; i < all.n; i++) {
+        const Place *p = &all.at[i];
+        const uint64_t draw = rng_below(tally->seed, tally->n_seen, i, 1u << 30);
+        const uint64_t pick =
+            rng_below(tally->seed + 1, tally->n_seen, i, count[p->kind][p->field]);
+        const char *value = other_value(&all, p, draw, scratch);
+        if (pick < tally->per_field && value != NULL && !says_nothing(plan, s.text, p, scratch))
+            try_one(tally, &s, p, value, scratch);
+        arena_reset(scratch);
+    }
+    arena_free(scratch);
+    arena_free(arena);
+}
+
+static void print_open(const Tally *tally)
+{
+    for (int k = 0; k < RECORD_ranks; k++)
+        for (uint32_t i = 0; i < text_record((RecordKind)k)->n_fields; i++) {
+            const TextField *f = &text_record((RecordKind)k)->fields[i];
+            if (f->trust == TRUST_open)
+                print_message("%s.%s is open; %u changes passed\n",
+                              text_record((RecordKind)k)->word, f->key ? f->key : "(word)",
+                              tally->accepted[k][i]);
+        }
+}
+
+static void every_field_keeps_its_promise(void **state)
+{
+    (void)state;
+    const char *which = getenv("TANDEM_FIELDS"), *seed = getenv("TANDEM_FIELDS_SEED");
+    const bool all = which != NULL && strcmp(which, "all") == 0;
+    Tally tally = {.seed = seed ? strtoull(seed, NULL, 10) : 5,
+                   .every = all ? 1 : EVERY,
+                   .per_field = all ? 8 : PER_FIELD};
+    corpus_each(visit, &tally);
+    for (int t = 0; t < TRUST_COUNT; t++)
+        print_message("%-7s %6u changes refused, %6u accepted\n", trust_name((TextTrust)t),
+                      tally.n[t][0], tally.n[t][1]);
+    print_open(&tally);
+    assert_true(tally.n[TRUST_proven][0] > 500);
+    assert_int_equal(tally.n_broken, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_field_keeps_its_promise)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
