@@ -324,6 +324,29 @@ static bool is_rest(const CaseResult *r, const char *rest, Str *seen)
     return strcmp(str_text(seen), rest) == 0;
 }
 
+/* The most rows that a rank needs of a neighbour, over all fields that are cut. */
+static bool is_halo(const CaseResult *r, const char *rest, Str *seen)
+{
+    const Plan *plan = r->plan;
+    const Deals *deals = &plan->graph.deals;
+    const AxisSet all = (AxisSet)((1u << plan->mesh.n_axes) - 1);
+    int64_t most = 0;
+    for (uint32_t i = 0; i < plan->programs.n; i++)
+        for (BufferId b = 1; b < plan->programs.at[i].buffers.n; b++) {
+            const Shape *s = plan_shape_at(plan, plan->programs.at[i].buffers.at[b].shape);
+            const int d = s != NULL ? halo_dim(s, deals, all) : -1;
+            const uint32_t parts = d >= 0 ? shape_parts(s, &plan->mesh, d) : 0;
+            for (uint32_t part = 0; part < parts; part++) {
+                Halo halo;
+                if (!halo_find(deals, s->dim[d], parts, part, s->deal[d], &halo)) continue;
+                if (halo.before > most) most = halo.before;
+                if (halo.after > most) most = halo.after;
+            }
+        }
+    str_print(seen, "%" PRId64, most);
+    return strcmp(str_text(seen), rest) == 0;
+}
+
 bool cases_fact(const CaseResult *result, const char *fact, Str *seen)
 {
     static const struct {
@@ -349,6 +372,7 @@ bool cases_fact(const CaseResult *result, const char *fact, Str *seen)
                  {"recomputed", is_recomputed},
                  {"float8", is_float8},
                  {"rest", is_rest},
+                 {"halo", is_halo},
                  {"equal", cases_equal},
                  {"norm", cases_norm},
                  {"start", cases_start},

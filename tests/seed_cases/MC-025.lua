@@ -1,0 +1,7 @@
+-- expect: ok mesh domain=2 | halo 1 | equal
+-- A field has four dimensions here; times are channels of it.
+return require "dialects.credit" {
+  world_size = 2, field = { channels = 2, height = 8, width = 6 },
+  model = require "parts.conv_grid" { kernel = 3 },
+  trainer = { parallelism = { data = "none", tensor = 1, domain = 2 } },
+}

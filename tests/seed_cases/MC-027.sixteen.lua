@@ -1,0 +1,6 @@
+-- expect: ok halo 7 | equal
+return require "dialects.credit" {
+  world_size = 2, field = { channels = 2, height = 32, width = 6 },
+  model = require "parts.conv_grid" { kernel = 16, stride = 2 },
+  trainer = { parallelism = { data = "none", tensor = 1, domain = 2 } },
+}
