@@ -145,6 +145,9 @@ void collective_move(const Comm *const *member, uint32_t n)
         all_to_all(member, n);
     } else if (one->op == OP_halo_exchange) {
         exchange_strips(member, n);
+    } else if (one->op == OP_rotate) {
+        for (uint32_t i = 0; i < n; i++)
+            memcpy(member[(i + 1) % n]->out, member[i]->in, one->in_bytes);
     } else {
         assert(n == 2 && one->op == OP_send);
         memmove(member[1]->out, one->in, one->in_bytes);

@@ -220,7 +220,9 @@ static const char *check_comm(const Comm *c)
     if (c->op == OP_all_reduce && in != out) return "its input and output differ in size";
     if (c->op == OP_all_to_all && (in != out || in % n != 0)) return "its parts differ in size";
     if (c->op == OP_halo_exchange && (in != out || in % 2 != 0)) return "its strips differ in size";
-    if ((c->op == OP_all_to_all || c->op == OP_halo_exchange) && c->in == c->out)
+    if (c->op == OP_rotate && in != out) return "its input and output differ in size";
+    if ((c->op == OP_all_to_all || c->op == OP_halo_exchange || c->op == OP_rotate) &&
+        c->in == c->out)
         return "it cannot work in place";
     return NULL;
 }

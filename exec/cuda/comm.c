@@ -92,6 +92,10 @@ static const unsigned char *find_peers(const Cuda *c, const GroupKey *key)
             if (in->op == OP_all_to_all) memset(peers, SENDS_TO | RECEIVES_FROM, n);
             if (in->op == OP_halo_exchange)
                 peers[(mine + 1) % n] = peers[(mine + n - 1) % n] = SENDS_TO | RECEIVES_FROM;
+            if (in->op == OP_rotate) {
+                peers[(mine + 1) % n] |= SENDS_TO;
+                peers[(mine + n - 1) % n] |= RECEIVES_FROM;
+            }
             for (uint32_t i = 0; is_message && i < n; i++)
                 if (c->plan->program_of[mesh_member(mesh, c->rank, key->axes, i)] == k)
                     add_peers(in, i, n, mine, peers);
@@ -349,6 +353,19 @@ static bool exchange_strips(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream
     return CHECK_NCCL(c, &of, ncclGroupEnd, ()) && fine;
 }
 
+/* My input goes to the next member. */
+static bool rotate(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t stream)
+{
+    const uint32_t n = comm->n_members, me = comm->part;
+    const int next = (int)((me + 1) % n), previous = (int)((me + n - 1) % n);
+    bool fine = CHECK_NCCL(c, &of, ncclGroupStart, ());
+    fine =
+        fine &&
+        CHECK_NCCL(c, &of, ncclSend, (comm->in, comm->in_bytes, ncclInt8, next, of, stream)) &&
+        CHECK_NCCL(c, &of, ncclRecv, (comm->out, comm->out_bytes, ncclInt8, previous, of, stream));
+    return CHECK_NCCL(c, &of, ncclGroupEnd, ()) && fine;
+}
+
 bool comm_issue(Cuda *c, Pc pc)
 {
     const Comm *comm = c->state.at[pc].comm;
@@ -366,6 +383,7 @@ bool comm_issue(Cuda *c, Pc pc)
                           (comm->in, comm->out, comm->in_bytes, ncclInt8, of, stream));
     if (comm->op == OP_all_to_all) return all_to_all(c, comm, of, stream);
     if (comm->op == OP_halo_exchange) return exchange_strips(c, comm, of, stream);
+    if (comm->op == OP_rotate) return rotate(c, comm, of, stream);
     if (comm->op == OP_all_reduce)
         return CHECK_NCCL(c, &of, ncclAllReduce,
                           (comm->in, comm->out, comm->in_bytes / element, type_of(comm->dtype),

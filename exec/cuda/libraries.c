@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "exec/cuda/private.h"
+#include "kernels/cuda/attention/attention_part.h"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 #include "kernels/cuda/product/products.h"
 #include "kernels/cuda/ways/attention_ways.h"
@@ -16,24 +17,37 @@ static bool failed(Cuda *c, Pc pc, const CudaError *error)
                      instr_text(c->plan, c->state.info->p, pc, c->arena), error->text);
 }
 
+static bool prepare_attention(Cuda *c, Pc pc, OpKind op, const KernelArgs *args)
+{
+    CudaError error = {""};
+    bool taken;
+    if (c->kernels.cudnn && !cudnn_attention_prepare(c->kernels.cudnn, op, args, &taken, &error))
+        return failed(c, pc, &error);
+    if (c->kernels.ways == NULL ||
+        attention_ways_prepare(c->kernels.ways, op, args, &c->gpu.context, &error))
+        return true;
+    c->watch.stuck = attention_ways_hang(c->kernels.ways);
+    return failed(c, pc, &error);
+}
+
 static bool prepare(Cuda *c, Pc pc)
 {
     const Instr *in = program_instr(c->state.info->p, pc);
     const KernelArgs *args = c->state.at[pc].args;
     CudaError error = {""};
-    bool taken;
     if (op_info(in->op)->class_ == OP_CLASS_contract)
         return cuda_products_prepare(in->op, args, &c->gpu.context, &error) ||
                failed(c, pc, &error);
-    if (!op_mixes_tokens(in->op)) return true;
-    if (c->kernels.cudnn &&
-        !cudnn_attention_prepare(c->kernels.cudnn, in->op, args, &taken, &error))
-        return failed(c, pc, &error);
-    if (c->kernels.ways == NULL ||
-        attention_ways_prepare(c->kernels.ways, in->op, args, &c->gpu.context, &error))
-        return true;
-    c->watch.stuck = attention_ways_hang(c->kernels.ways);
-    return failed(c, pc, &error);
+    if (op_whole(in->op) == OP_none)
+        return !op_mixes_tokens(in->op) || prepare_attention(c, pc, in->op, args);
+    PartCalls at;
+    attention_part_calls(&at, op_whole(in->op), args);
+    while (attention_part_next(&at)) {
+        KernelArgs call = at.call;
+        if (op_is_gradient(in->op)) call.n_args = args->n_args; /* with its scratch */
+        if (!prepare_attention(c, pc, op_whole(in->op), &call)) return false;
+    }
+    return true;
 }
 
 static bool open_ways(Cuda *c)

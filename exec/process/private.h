@@ -15,6 +15,7 @@ typedef enum Way {
     WAY_exchange_sum_gather, /* large all_reduce: the same, then the sums are gathered */
     WAY_exchange,            /* all_to_all */
     WAY_strips,              /* halo_exchange: exchanges messages only with the two neighbours */
+    WAY_turn,                /* rotate: sends to the next member, receives from the previous one */
     WAY_native_all_reduce,
     WAY_native_reduce_scatter,
     WAY_send,

@@ -24,6 +24,7 @@ static Way way_of(const Process *p, const Comm *c)
     if (c->op == OP_all_gather) return WAY_gather;
     if (c->op == OP_all_to_all) return WAY_exchange;
     if (c->op == OP_halo_exchange) return WAY_strips;
+    if (c->op == OP_rotate) return WAY_turn;
     if (c->op == OP_send) return WAY_send;
     if (c->op == OP_recv) return WAY_recv;
     if (c->op == OP_reduce_scatter)
@@ -60,14 +61,27 @@ static void arrive(Process *p, PreparedTransfer *w, int n)
     w->staging_bytes = (uint64_t)n * members * (uint64_t)w->bytes;
 }
 
+static void prepare_lists(Process *p, PreparedTransfer *w)
+{
+    int **lists[] = {&w->counts, &w->displs, &w->in_counts, &w->in_displs};
+    for (int k = 0; k < 4; k++) *lists[k] = arena_array(p->arena, w->comm->n_members, sizeof(int));
+}
+
+/* All goes to the next member and comes from the previous one. */
+static void turn(Process *p, PreparedTransfer *w)
+{
+    const uint32_t n = w->comm->n_members, me = w->comm->part;
+    prepare_lists(p, w);
+    w->counts[(me + 1) % n] = w->in_counts[(me + n - 1) % n] = w->n;
+}
+
 /* Strip 0 goes to the next member and comes from the previous one. Strip 1 goes the other way. With
  * two members that wrap, both strips go to and come from the same peer. */
 static void cut_strips(Process *p, PreparedTransfer *w, int strip)
 {
     const uint32_t n = w->comm->n_members, me = w->comm->part;
     const bool first = me == 0 && !w->comm->wraps, last = me + 1 == n && !w->comm->wraps;
-    int **lists[] = {&w->counts, &w->displs, &w->in_counts, &w->in_displs};
-    for (int k = 0; k < 4; k++) *lists[k] = arena_array(p->arena, n, sizeof(int));
+    prepare_lists(p, w);
     const uint32_t next = (me + 1) % n, previous = (me + n - 1) % n;
     if (!first) w->displs[previous] = strip, w->counts[previous] = strip;
     if (!last) w->in_displs[next] = strip, w->in_counts[next] = strip;
@@ -103,6 +117,7 @@ bool transfer_prepare(Process *p, PreparedTransfer *w, Diag *d)
         break;
     case WAY_exchange: cut(p, w, w->n); break;
     case WAY_strips: cut_strips(p, w, w->n / 2); break;
+    case WAY_turn: turn(p, w); break;
     }
     return true;
 }
@@ -156,6 +171,10 @@ void transfer_post(Process *p, PreparedTransfer *w)
         if (c->part == 0 && !c->wraps) memset(c->out, 0, c->out_bytes / 2);
         if (c->part + 1 == c->n_members && !c->wraps)
             memset(c->out + c->out_bytes / 2, 0, c->out_bytes / 2);
+        fine = t->all_to_all(p->mpi, w->group, c->in, w->counts, w->displs, c->out, w->in_counts,
+                             w->in_displs, w->bytes, r);
+        break;
+    case WAY_turn:
         fine = t->all_to_all(p->mpi, w->group, c->in, w->counts, w->displs, c->out, w->in_counts,
                              w->in_displs, w->bytes, r);
         break;

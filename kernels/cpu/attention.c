@@ -3,6 +3,8 @@
  *             global position.
  *   backward: delta = rowsum(dO O), dV = P^T dO, dS = P (dO V^T - delta), dQ = scale dS K,
  *             dK = scale dS^T Q, summed over the query heads of a group.
+ *   part:     the same for a part of the keys. Merging begins with the outputs of the parts before:
+ *             their log-sum-exp is the maximum so far, and their sum of exponentials is 1.
  *   dropout:  O = (P m) V with m = mask / (1 - drop); dV = (P m)^T dO, dS = P (m dO V^T - delta).
  */
 #ifndef REAL
@@ -14,8 +16,13 @@
 
 enum { ROWS = 64, KEYS = 64 }; /* rows of a tile: queries; keys */
 
+/* Keys that are neighbours in the whole sequence. */
+typedef struct Keys {
+    int64_t first, n, start; /* index of the first one here, number, index in the whole */
+} Keys;
+
 typedef struct Tile {
-    int64_t position; /* global position of the first query */
+    int64_t position; /* global position of the first query, minus that of the first of the keys */
     int64_t n_rows, first_key, n_keys;
     int64_t q_stride, k_stride; /* distance between neighbouring queries; keys */
     int64_t E;
@@ -31,19 +38,31 @@ static int64_t next_row(const KernelArgs *a, int64_t row)
     return row + ROWS < end ? row + ROWS : end;
 }
 
+/* Returns chunk i of the keys; false if there is none. */
+static bool keys_of(const KernelArgs *a, int64_t i, Keys *keys)
+{
+    const int64_t T = a->size['T'], half = T / 2;
+    const bool in_two = a->second['T'] != a->start['T'] + half;
+    *keys = (Keys){.first = i * half, .n = half, .start = i ? a->second['T'] : a->start['T']};
+    if (!in_two) keys->n = T;
+    return i < 1 + in_two;
+}
+
 #include "kernels/cpu/real.h"
 
 BOTH(attention)
 BOTH(attention_grad)
+BOTH(attention_part)
+BOTH(attention_part_grad)
 
 #else
 
-/* Returns how many keys the queries up to the tile's last may see. */
-static int64_t F(visible)(const KernelArgs *a, int64_t last_position)
+/* Returns how many of the keys the tile's queries may see; last_position: of the last query, minus
+ * that of the first key. */
+static int64_t F(visible)(const KernelArgs *a, const Keys *keys, int64_t last_position)
 {
-    int64_t T = a->size['T'];
-    if (a->attrs.causal && last_position + 1 < T) return last_position + 1;
-    return T;
+    if (a->attrs.causal && last_position + 1 < keys->n) return last_position + 1;
+    return keys->n;
 }
 
 /* Returns the index of the score of query `row`, local head `h` and key 0 among the scores
@@ -57,17 +76,18 @@ static int64_t F(place_of)(const KernelArgs *a, int64_t b, int64_t row, int64_t 
     return (place * n['r'] + a->start['r'] + h % R) * n['T'];
 }
 
-static Tile F(tile_of)(const KernelArgs *a, int64_t row, int64_t key, int64_t n_keys, int64_t place)
+static Tile F(tile_of)(const KernelArgs *a, const Keys *keys, int64_t row, int64_t key,
+                       int64_t n_keys, int64_t place)
 {
     int64_t E = a->size['E'];
-    return (Tile){.position = cpu_whole_index(a, 's', row),
+    return (Tile){.position = cpu_whole_index(a, 's', row) - keys->start,
                   .n_rows = next_row(a, row) - row,
                   .first_key = key,
                   .n_keys = n_keys - key < KEYS ? n_keys - key : KEYS,
                   .q_stride = a->size['g'] * a->size['r'] * E,
                   .k_stride = a->size['g'] * E,
                   .E = E,
-                  .place = place};
+                  .place = place + keys->start};
 }
 
 /* Returns how many of the tile's keys the query in row i may see. */
@@ -111,6 +131,8 @@ static void F(attend_tile)(const KernelArgs *a, const Tile *t, const REAL *q, co
     for (int64_t i = 0; i < t->n_rows; i++) {
         REAL *row = p + i * KEYS, *y = out + i * t->q_stride, new_top = top[i];
         int64_t seen = F(seen)(a, t, i);
+        for (int64_t j = 0; j < t->n_keys && !seen; j++) row[j] = 0;
+        if (!seen) continue;
         for (int64_t j = 0; j < seen; j++) new_top = row[j] > new_top ? row[j] : new_top;
         REAL shrink = F(exponential)(top[i] - new_top); /* for the first tile exp(-infinity) = 0 */
         for (int64_t j = 0; j < seen; j++) row[j] = F(exponential)(row[j] - new_top);
@@ -125,23 +147,37 @@ static void F(attend_tile)(const KernelArgs *a, const Tile *t, const REAL *q, co
     (false, false, t->n_rows, t->E, t->n_keys, 1, p, KEYS, v, t->k_stride, 1, out, t->q_stride);
 }
 
-/* Processes all keys for the queries from `row` on of one head. */
+/* Sets the running maximum and sum of n rows: of no keys, or of the parts before. */
+static void F(begin_rows)(const KernelArgs *a, int64_t n, REAL *out, int64_t out_stride,
+                          const REAL *lse, int64_t lse_stride, REAL *top, REAL *total)
+{
+    for (int64_t i = 0; i < n; i++) {
+        top[i] = a->attrs.accumulate ? lse[i * lse_stride] : -(REAL)INFINITY;
+        total[i] = top[i] > -(REAL)INFINITY;
+        if (total[i] == 0) memset(out + i * out_stride, 0, (size_t)a->size['E'] * sizeof *out);
+    }
+}
+
+/* Processes all keys for the queries from `row` on of one head. A query that has seen no key has an
+ * output of zero and a log-sum-exp of minus infinity. */
 static void F(attend_rows)(const KernelArgs *a, int64_t row, int64_t place, const REAL *q,
                            const REAL *k, const REAL *v, REAL *out, REAL *lse, int64_t lse_stride)
 {
-    REAL top[ROWS], total[ROWS] = {0};
-    Tile t = F(tile_of)(a, row, 0, 0, place);
-    for (int64_t i = 0; i < t.n_rows; i++) {
-        top[i] = -(REAL)INFINITY;
-        memset(out + i * t.q_stride, 0, (size_t)t.E * sizeof *out);
+    REAL top[ROWS], total[ROWS];
+    Keys keys;
+    const int64_t n = next_row(a, row) - row, stride = a->size['g'] * a->size['r'] * a->size['E'];
+    F(begin_rows)(a, n, out, stride, lse, lse_stride, top, total);
+    for (int64_t c = 0; keys_of(a, c, &keys); c++) {
+        Tile t = F(tile_of)(a, &keys, row, 0, 0, place);
+        const int64_t n_keys = F(visible)(a, &keys, t.position + n - 1);
+        for (int64_t key = 0; key < n_keys; key += KEYS) {
+            t = F(tile_of)(a, &keys, row, key, n_keys, place);
+            const int64_t at = (keys.first + key) * t.k_stride;
+            F(attend_tile)(a, &t, q, k + at, v + at, out, top, total);
+        }
     }
-    int64_t n_keys = F(visible)(a, t.position + t.n_rows - 1);
-    for (int64_t key = 0; key < n_keys; key += KEYS) {
-        t = F(tile_of)(a, row, key, n_keys, place);
-        F(attend_tile)(a, &t, q, k + key * t.k_stride, v + key * t.k_stride, out, top, total);
-    }
-    for (int64_t i = 0; i < t.n_rows; i++) {
-        for (int64_t e = 0; e < t.E; e++) out[i * t.q_stride + e] /= total[i];
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t e = 0; e < a->size['E'] && total[i] > 0; e++) out[i * stride + e] /= total[i];
         lse[i * lse_stride] = top[i] + log(total[i]);
     }
 }
@@ -199,6 +235,24 @@ static void F(attend_tile_grad)(const KernelArgs *a, const Tile *t, const F(Grad
      t->k_stride);
 }
 
+/* Processes all keys for the queries from `row` on of one head. */
+static void F(attend_rows_grad)(const KernelArgs *a, int64_t row, int64_t place,
+                                const F(Gradients) * g, const REAL *delta)
+{
+    Keys keys;
+    for (int64_t c = 0; keys_of(a, c, &keys); c++) {
+        Tile t = F(tile_of)(a, &keys, row, 0, 0, place);
+        const int64_t n_keys = F(visible)(a, &keys, t.position + t.n_rows - 1);
+        F(Gradients) of = *g;
+        const int64_t at = keys.first * t.k_stride;
+        of.k += at, of.v += at, of.dk += at, of.dv += at;
+        for (int64_t key = 0; key < n_keys; key += KEYS) {
+            t = F(tile_of)(a, &keys, row, key, n_keys, place);
+            F(attend_tile_grad)(a, &t, &of, delta, a->size['g'] * a->size['r']);
+        }
+    }
+}
+
 /* dout, q, k, v, out, lse -> dq [b,s,g,r,E], dk [b,T,g,E], dv [b,T,g,E] */
 static void F(attention_grad)(const KernelArgs *a)
 {
@@ -220,17 +274,22 @@ static void F(attention_grad)(const KernelArgs *a)
                  .dq = dq + at * E,
                  .dk = dk + at_k,
                  .dv = dv + at_k};
-            int64_t place = F(place_of)(a, b, row, h);
-            Tile t = F(tile_of)(a, row, 0, 0, place);
-            for (int64_t j = 0; j < t.n_rows; j++)
-                delta[j] = F(dot)(g.dout + j * t.q_stride, g.out + j * t.q_stride, E);
-            int64_t n_keys = F(visible)(a, t.position + t.n_rows - 1);
-            for (int64_t key = 0; key < n_keys; key += KEYS) {
-                t = F(tile_of)(a, row, key, n_keys, place);
-                F(attend_tile_grad)(a, &t, &g, delta, heads);
-            }
+            const int64_t n_rows = next_row(a, row) - row;
+            for (int64_t j = 0; j < n_rows; j++)
+                delta[j] = F(dot)(g.dout + j * heads * E, g.out + j * heads * E, E);
+            F(attend_rows_grad)(a, row, F(place_of)(a, b, row, h), &g, delta);
         }
     }
+}
+
+static void F(attention_part)(const KernelArgs *a)
+{
+    F(attention)(a);
+}
+
+static void F(attention_part_grad)(const KernelArgs *a)
+{
+    F(attention_grad)(a);
 }
 
 #endif

@@ -111,6 +111,8 @@ uint64_t cuda_contract_workspace(OpKind op, const DType *dtype, const int64_t *e
                                  uint32_t n_args);
 uint64_t cuda_attention_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                                   uint32_t n_args);
+uint64_t cuda_attention_part_workspace(OpKind op, const DType *dtype, const int64_t *elements,
+                                       uint32_t n_args);
 
 #ifdef __cplusplus
 }

@@ -44,6 +44,8 @@ uint64_t kernel_cuda_workspace(OpKind op, const DType *dtype, const int64_t *ele
 {
     if (op_info(op)->class_ == OP_CLASS_contract)
         return cuda_contract_workspace(op, dtype, elements, n_args);
+    if (op == OP_attention_part || op == OP_attention_part_grad)
+        return cuda_attention_part_workspace(op, dtype, elements, n_args);
     if (is_attention(op)) return cuda_attention_workspace(op, dtype, elements, n_args);
     return cuda_compute_workspace(op, dtype, elements, n_args);
 }

@@ -213,7 +213,7 @@ typedef struct TileOptions {
 } TileOptions;
 
 /* How attention gets the tokens that other ranks of cp hold. */
-#define CP_MODES(X) X(all_gather) X(all_to_all)
+#define CP_MODES(X) X(all_gather) X(all_to_all) X(ring)
 typedef enum CpMode {
 #define X(name) CP_##name,
     CP_MODES(X)

@@ -82,7 +82,9 @@ enum {                     /* OpInfo.flags */
        OP_DRAWS = 1 << 24,     /* may draw random numbers (attrs.drop, attrs.site) */
        OP_TAKES_TOKENS = 1 << 25, /* takes tokens of each sequence, or puts their gradient back */
        OP_OF_TILE = 1 << 26,      /* the same for a piece of tile{} */
-       OP_IN_PRODUCT = 1 << 27    /* a product's kernel may compute it from its own result */
+       OP_IN_PRODUCT = 1 << 27,   /* a product's kernel may compute it from its own result */
+       /* honours attrs.accumulate, as attention over more keys: not a sum */
+       OP_MERGES = 1 << 28
 };
 
 /* One term dimension after parsing. */
@@ -209,6 +211,13 @@ bool op_is_gradient(OpKind op);
 /* True if the op takes tokens of each sequence; its argument may be ids, too. */
 bool op_takes_tokens(OpKind op);
 bool op_attends(OpKind op); /* attention of any kind, forward */
+/* The op that does this op's work for a part of the keys, or whose work this op does in part;
+ * OP_none: there is none. */
+OpKind op_part(OpKind op);
+OpKind op_whole(OpKind op);
+/* The dimension of argument `arg` that holds the keys' tokens, which the op needs whole; -1: none.
+ */
+int op_keys_dim(OpKind op, uint32_t arg);
 /* The sizes of the roles of such an op, in `size` [letter]. */
 typedef struct HeadsSizes {
     int64_t samples, groups, heads, queries, keys, head, value;

@@ -67,7 +67,30 @@ bool op_mixes_tokens(OpKind op)
 
 bool op_is_gradient(OpKind op)
 {
-    return op_info(op)->n_backward == 0;
+    return op_info(op_whole(op) ? op_whole(op) : op)->n_backward == 0;
+}
+
+OpKind op_part(OpKind op)
+{
+    static const OpKind part_of[OP_COUNT] = {
+#define IN_PARTS(op, part) [OP_##op] = OP_##part,
+#include "planner/ir/ops.def"
+    };
+    return part_of[op];
+}
+
+OpKind op_whole(OpKind op)
+{
+    static const OpKind whole_of[OP_COUNT] = {
+#define IN_PARTS(op, part) [OP_##part] = OP_##op,
+#include "planner/ir/ops.def"
+    };
+    return whole_of[op];
+}
+
+int op_keys_dim(OpKind op, uint32_t arg)
+{
+    return op_is_whole(op, arg, INDEX_tokens) ? op_dim(op, arg, INDEX_tokens) : -1;
 }
 
 HeadsSizes op_heads_sizes(OpKind op, const int64_t size['z' + 1])

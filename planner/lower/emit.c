@@ -242,3 +242,16 @@ Pc lower_emit(Lower *l, const Emit *e)
     }
     return pc;
 }
+
+void lower_pass(Lower *l, BufferId from, BufferId to, bool accumulate, Pc after, NodeId origin)
+{
+    Emit e = {.op = OP_pass,
+              .stream = STREAM_compute,
+              .origin = origin,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {from, to},
+              .after = {after}};
+    e.attrs.accumulate = accumulate;
+    lower_emit(l, &e);
+}

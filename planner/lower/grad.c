@@ -69,16 +69,8 @@ static BufferId grad_buffer(Lower *l, TensorId grad, const Layout *layout)
 
 static void emit_pass(Lower *l, BufferId from, BufferId to, bool accumulate, NodeId origin)
 {
-    Emit e = {.op = OP_pass,
-              .stream = STREAM_compute,
-              .origin = origin,
-              .n_in = 1,
-              .n_out = 1,
-              .arg = {from, to}};
-    e.attrs.accumulate = accumulate;
-    e.after[0] = l->grad.after;
+    lower_pass(l, from, to, accumulate, l->grad.after, origin);
     l->grad.after = 0;
-    lower_emit(l, &e);
 }
 
 /* Returns the sum's buffer, copied first if it must not be written. */
@@ -272,15 +264,22 @@ void lower_backward_node(Lower *l, NodeId id)
     for (uint32_t i = 0; i < n.n_in; i++) e.arg[i] = lower_want_arg(l, id, i);
     used(l, &n); /* the outputs of this node may overwrite its inputs only after it */
     bool accumulate[MAX_OUT], temporary[MAX_OUT];
+    const bool rings = lower_rings(l, id);
     for (uint32_t j = 0; j < n.n_out; j++) {
         const Layout *made = lower_arg_layout(l, id, n.n_in + j);
+        accumulate[j] = false;
+        temporary[j] = true;
+        if (rings && op_keys_dim(n.op, n.n_in + j) >= 0) continue;
         e.arg[n.n_in + j] = output_buffer(l, id, j, made, &accumulate[j], &temporary[j]);
         if (accumulate[j]) e.attrs.accumulate |= 1 << j;
     }
     lower_add_workspace(l, id, &e);
     e.after[0] = l->grad.after;
     l->grad.after = 0;
-    lower_emit(l, &e);
+    if (rings)
+        lower_ring_backward(l, &e);
+    else
+        lower_emit(l, &e);
     for (uint32_t j = 0; j < n.n_out; j++)
         finish_output(l, id, j, e.arg[n.n_in + j], temporary[j], accumulate[j]);
 }

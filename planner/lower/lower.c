@@ -93,7 +93,10 @@ void lower_forward_node(Lower *l, NodeId id)
         e.arg[n.n_in + j] =
             op_info(n.op)->flags & OP_UPDATES ? e.arg[j] : forward_output(l, id, j, &e.attrs);
     lower_add_workspace(l, id, &e);
-    lower_emit(l, &e);
+    if (lower_rings(l, id))
+        lower_ring_forward(l, &e);
+    else
+        lower_emit(l, &e);
     l->scalar.n_losses += n.n_out > 0 && n.out[0] == l->g->loss;
     for (uint32_t j = 0; j < n.n_out; j++) {
         BufferId out = e.arg[n.n_in + j];

@@ -8,6 +8,7 @@
  *   offload.c  state in host memory
  *   copy.c     FSDP2's copies around gathers and reductions
  *   grad.c     contributions to gradient tensors
+ *   ring.c     attention with the keys of other ranks, one rank after the other
  *   lower.c    nodes, forward and backward; the programs
  *   plan.c     the kept tensors, the order of units, the number of contributions
  *   stage.c    tensors that cross from stage to stage
@@ -203,6 +204,8 @@ typedef struct Emit {
     Pc after[4]; /* dependences beyond those of the buffers; 0: none */
 } Emit;
 Pc lower_emit(Lower *l, const Emit *e);
+/* Adds the value of `from` to `to`, or copies it there, after instruction `after`. */
+void lower_pass(Lower *l, BufferId from, BufferId to, bool accumulate, Pc after, NodeId origin);
 BufferId lower_buffer(Lower *l, const Shape *shape, DType dtype, Category category);
 BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
                     uint64_t offset_bytes);
@@ -227,6 +230,16 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin);
 BufferId lower_want_arg(Lower *l, NodeId n, uint32_t i);
 void lower_add_version(Lower *l, TensorId t, BufferId buffer);
 BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout); /* 0: none */
+
+/* ---- ring.c ---- */
+/* True if node n is computed with one part of its keys after the other. */
+bool lower_rings(const Lower *l, NodeId n);
+/* The keys, the values and their gradients stay cut along their tokens. */
+void lower_ring_layouts(Lower *l, NodeId n);
+/* Emits the hops of a node's ring. `e` has its arguments. */
+void lower_ring_forward(Lower *l, Emit *e);
+/* Does the same for the gradient. Its outputs for keys and values are made here, in new buffers. */
+void lower_ring_backward(Lower *l, Emit *e);
 
 /* ---- unit.c ---- */
 void lower_units_start(Lower *l);

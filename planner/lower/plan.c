@@ -38,7 +38,8 @@ static uint64_t find_workspace(const Lower *l, NodeId id)
         dtype[arg] = lower_dtype(l, of_param ? lower_grad_dtype(l, u) : t->dtype);
         elements[arg] = shape_local_elements(&s, &l->plan->mesh, &l->g->deals);
     }
-    return l->job->options.workspace(n->op, dtype, elements, n_args);
+    return l->job->options.workspace(lower_rings(l, id) ? op_part(n->op) : n->op, dtype, elements,
+                                     n_args);
 }
 
 /* Finds layouts once for each node, not for each micro-batch. */
@@ -66,6 +67,7 @@ void lower_find_layouts(Lower *l)
             for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
                 l->value.arg_layouts[l->value.arg_first[id] + arg].on[a] =
                     op_axis_layout(n->op, &b, arg, n->split[a]);
+        if (lower_rings(l, id)) lower_ring_layouts(l, id);
         lower_find_halos(l, id, &b);
         l->value.workspace[id] = find_workspace(l, id);
     }

@@ -5,6 +5,8 @@
  *   all_gather   sequences in a zigzag, so that all ranks have equal work under a causal mask;
  *                the keys and values of all tokens are gathered where attention is computed, and
  *                their gradients scattered
+ *   ring         sequences in a zigzag; attention is computed with the keys and values of one rank
+ *                after the other, which travel from rank to rank
  *   all_to_all   sequences in equal parts, and heads instead of tokens where attention is computed:
  *                SPLIT(seq) -> SPLIT(heads) and back
  *
@@ -77,6 +79,14 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
                    "some ranks of cp, and all would wait for those",
                    pass_ranks(job->config, PASS_cp), path);
         diag_hint(job->diag, "make cp a part of dp_shard or of tp");
+        return false;
+    }
+    if (pass->cp.mode == CP_ring && op_mixes_tokens(n->op) && op_part(n->op) == OP_none) {
+        diag_error(job->diag, FAULT_input, "cp-ring", pass->loc,
+                   "cp { mode = \"ring\" } with %s (%s): only plain attention can be computed with "
+                   "the keys of one rank after the other",
+                   op_info(n->op)->name, path);
+        diag_hint(job->diag, "use mode = \"all_gather\"");
         return false;
     }
     if (has_param_of(&job->plan->graph, n, INDEX_tokens)) {
@@ -181,6 +191,7 @@ static bool pass_cp(Job *job)
         diag_hint(job->diag, "make cp a part of dp_shard");
     }
     if (exchanges) job->heads_axes = axes;
+    if (pass->cp.mode == CP_ring) job->ring_axes = axes;
     return job->diag->n_errors == before;
 }
 
@@ -193,7 +204,7 @@ static const char *const modes[] = {
 static const PassOption options[] = {
     OPTION_WORD(cp.mode, modes, CP_all_gather, "",
                 "all_gather: keys and values are gathered. all_to_all: tokens are exchanged for "
-                "heads (Ulysses)."),
+                "heads (Ulysses). ring: keys and values travel from rank to rank."),
     OPTION_END,
 };
 

@@ -40,6 +40,8 @@ typedef struct Job {
     AxisSet data_axes;   /* these and cp: their ranks have different tokens and sum gradients */
     /* set by cp: attention is computed with heads, not tokens, split on these axes */
     AxisSet heads_axes;
+    /* set by cp: attention reads the keys of the ranks of these axes one after the other */
+    AxisSet ring_axes;
     DealId seq_deal; /* set by cp: how ranks of cp share a sequence; 0: equal parts */
 } Job;
 

@@ -148,7 +148,7 @@ static void check_instr(const Typing *y, Pc pc)
     const Instr *in = &y->p->code.at[pc];
     const OpInfo *info = op_info(in->op);
     const Node *n = in->origin ? &y->v->g->nodes.at[in->origin] : NULL;
-    bool is_node = n && n->op == in->op && in->op != OP_pass;
+    bool is_node = n && verify_is_of_node(in, n) && in->op != OP_pass;
     if (info->class_ == OP_CLASS_comm)
         check_comm(y, pc, in);
     else if (is_node)

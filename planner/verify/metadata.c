@@ -266,7 +266,7 @@ static bool is_state(const Graph *g, TensorId t)
 static uint32_t use_of(const Verifier *v, const Instr *in, uint32_t i)
 {
     const Node *n = in->origin ? &v->g->nodes.at[in->origin] : NULL;
-    const bool is_node = n && n->op == in->op && in->op != OP_pass, out = i >= in->n_in;
+    const bool is_node = n && verify_is_of_node(in, n) && in->op != OP_pass, out = i >= in->n_in;
     const uint32_t flags = op_info(in->op)->flags, n_args = verify_n_args(in);
     if (i >= n_args) return 0; /* scratch */
     if (flags & OP_UPDATES && !(flags & OP_ONCE)) {

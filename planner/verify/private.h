@@ -21,7 +21,8 @@
  *   value.c      abstract memory: the value in each byte range of the arena
  *   halo.c       strips of neighbours, and the rows that windows read
  *   range.c      one parameter of a flat buffer, and its 8-bit form
- *   nest.c       parts of parts
+ *   nest.c       parts of parts, parts of other ranks
+ *   ring.c       attention with a part of the keys
  *   op.c         computations
  *   move.c       data in motion
  *   update.c     the end of the step
@@ -193,6 +194,11 @@ static inline bool verify_accumulates(const Verifier *v, const Instr *in, uint32
 {
     return graph_attrs_at(v->g, in->attrs)->accumulate >> j & 1;
 }
+/* True if the instruction does the work of its graph node, or a part of this work. */
+static inline bool verify_is_of_node(const Instr *in, const Node *n)
+{
+    return n->op == in->op || (n->op != OP_none && n->op == op_whole(in->op));
+}
 static inline const Attrs *verify_attrs(const Verifier *v, Pc pc)
 {
     return graph_attrs_at(v->g, v->p->code.at[pc].attrs);
@@ -227,6 +233,22 @@ void verify_dtypes(Verifier *v);
 /* True if each rank's part of dimension d in `cut` is its own of the equal parts over `axes` of its
  * part in `whole`. It works for dimensions whose parts are at most two intervals. */
 bool verify_nests(const Verifier *v, const Shape *whole, const Shape *cut, int d, AxisSet axes);
+/* True if part i of dimension d in `b` has the indices of part i - by in `a`, for all parts. */
+bool verify_turned(const Verifier *v, const Shape *a, const Shape *b, int d, uint32_t by);
+
+/* ---- ring.c ---- */
+/* One hop of a ring: an op with a part of its keys. */
+typedef struct Hop {
+    uint32_t n, i; /* number of hops; this hop's number is its distance along the ring */
+} Hop;
+/* Finds the hop of instruction pc, whose arguments have these shapes. Rewrites the shapes to those
+ * of the same op with all keys. Returns false, with a report, if the parts do not fit. */
+bool value_hop(Verifier *v, Pc pc, uint32_t *shape, Hop *hop);
+/* Returns the value of output j after hop i alone. The values of all hops add up to the graph's. */
+Hash128 value_of_hop(const Verifier *v, Pc pc, const Hop *hop, uint32_t i, const Val *in,
+                     uint32_t j);
+/* An output of a hop that merges must hold the hops before this one, and no others. */
+bool value_merges(Verifier *v, Pc pc, const Hop *hop, const Val *in, const Val *old);
 
 /* ---- verify_bind.c ---- */
 Bound *verify_bound(Verifier *v, Pc pc);

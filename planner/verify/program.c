@@ -227,7 +227,7 @@ static void check_instr(Verifier *v, Pc pc)
     }
     const OpInfo *info = op_info(in->op);
     const Attrs *attrs = verify_attrs(v, pc);
-    bool sums = (info->flags & OP_ACCUMULATES) != 0;
+    bool sums = (info->flags & (OP_ACCUMULATES | OP_MERGES)) != 0;
     if (attrs->accumulate >> (verify_n_args(in) - in->n_in) || attrs->accumulate < 0 ||
         (attrs->accumulate && !sums))
         verify_report(v, RULE, pc, "cannot accumulate into these outputs");

@@ -75,7 +75,8 @@ static Ps generic_ps(const Cluster *cluster, OpKind op, uint32_t n_ranks, uint64
 {
     double n = n_ranks, part = (n - 1) / n, rate = fmax(cluster->intra_bytes_per_s, 1e9);
     if (op == OP_all_reduce) part *= 2;
-    const bool message = op == OP_send || op == OP_recv, strips = op == OP_halo_exchange;
+    const bool message = op == OP_send || op == OP_recv || op == OP_rotate;
+    const bool strips = op == OP_halo_exchange;
     if (message || strips) part = 1;
     double messages = message ? 1 : strips ? 2 : ceil(log2(n)) + 1;
     return ps_of((3e-6 * messages + 2 * part * (double)bytes / rate) * (double)PS_PER_S);

@@ -117,6 +117,9 @@ static void use_of(const Plan *plan, const Demands *demands, Rank rank, const Cl
             const uint32_t next = (part + 1) % m->n_ranks;
             const uint32_t previous = (part + m->n_ranks - 1) % m->n_ranks;
             use->to[next] = use->to[previous] = use->from[next] = use->from[previous] = 1;
+        } else if (d->op == OP_rotate) {
+            use->to[(part + 1) % m->n_ranks] = 1;
+            use->from[(part + m->n_ranks - 1) % m->n_ranks] = 1;
         } else if (d->op == OP_all_to_all) {
             memset(use->to, 1, m->n_ranks);
             memset(use->from, 1, m->n_ranks);

@@ -1,5 +1,5 @@
 return plan {
   model = require "models.llama" { size = "tiny" },
   batch = { global = 12, seq = 64 }, mesh = { cp = 2 },
-  parallel = { cp { mode = "ring" } },
+  parallel = { cp { mode = "gather" } },
 }

@@ -62,6 +62,12 @@ static const struct Case {
     {"gathered keys of 2, tensor", 1, 1, 2, 1, 2, .sequence = true, .cp = 2},
     {"gathered keys of 2 x FSDP, bf16", 2, 1, 1, 1, 3, .ac = AC_full, .bf16 = true, .cp = 2},
     {"heads for tokens of 2", 1, 1, 1, 1, 2, .cp = 2, .cp_mode = CP_all_to_all},
+    {"ring of 2, tensor", 1, 1, 2, 1, 2, .sequence = true, .cp = 2, .cp_mode = CP_ring},
+    {"ring of 2 x FSDP, bf16", 2, 1, 1, 1, 3, .ac = AC_full, .bf16 = true, .cp = 2,
+     .cp_mode = CP_ring},
+#ifndef TANDEM_GPU
+    {"ring of 4", 1, 1, 1, 1, 2, .cp = 4, .cp_mode = CP_ring},
+#endif
     {"experts of 2 x FSDP, bf16", 2, 1, 1, 1, 2, .ep = 2, .bf16 = true, .compile = true},
 };
 enum { N_CASES = sizeof cases / sizeof cases[0] };

@@ -31,15 +31,17 @@ static const struct Case {
     bool sequence;
     AcMode ac;
     uint32_t microbatches;
+    uint32_t cp; /* ranks of a ring; 0: sequences are whole */
 } cases[] = {
-    {false, 2, 1, 1, false, AC_none, 1},      {true, 1, 2, 1, false, AC_full, 3},
-    {false, 1, 1, 2, true, AC_selective, 3},  {true, 1, 1, 2, false, AC_none, 1},
-    {false, 2, 1, 2, true, AC_full, 1},       {true, 1, 2, 2, true, AC_none, 3},
-    {false, 4, 1, 1, false, AC_selective, 3}, {true, 1, 4, 1, false, AC_selective, 1},
-    {false, 1, 1, 4, true, AC_none, 1},       {true, 1, 1, 4, false, AC_full, 3},
-    {false, 2, 2, 1, false, AC_full, 3},      {true, 8, 1, 1, false, AC_none, 3},
-    {false, 1, 4, 2, false, AC_full, 1},      {true, 2, 1, 4, true, AC_selective, 1},
-    {false, 4, 1, 2, true, AC_none, 3},       {true, 1, 1, 8, true, AC_full, 1},
+    {false, 2, 1, 1, false, AC_none, 1, 0},      {true, 1, 2, 1, false, AC_full, 3, 0},
+    {false, 1, 1, 2, true, AC_selective, 3, 0},  {true, 1, 1, 2, false, AC_none, 1, 0},
+    {false, 2, 1, 2, true, AC_full, 1, 0},       {true, 1, 2, 2, true, AC_none, 3, 0},
+    {false, 4, 1, 1, false, AC_selective, 3, 0}, {true, 1, 4, 1, false, AC_selective, 1, 0},
+    {false, 1, 1, 4, true, AC_none, 1, 0},       {true, 1, 1, 4, false, AC_full, 3, 0},
+    {false, 2, 2, 1, false, AC_full, 3, 0},      {true, 8, 1, 1, false, AC_none, 3, 0},
+    {false, 1, 4, 2, false, AC_full, 1, 0},      {true, 2, 1, 4, true, AC_selective, 1, 0},
+    {false, 4, 1, 2, true, AC_none, 3, 0},       {true, 1, 1, 8, true, AC_full, 1, 0},
+    {false, 1, 1, 2, true, AC_full, 3, 2},       {false, 2, 1, 1, true, AC_none, 1, 4},
 };
 /* All cases run in fp64, then every third again in fp32, and in bf16 (with bf16 gradients). */
 enum {
@@ -61,6 +63,7 @@ static Tiny tiny_of(uint32_t index)
     t.groups = 8, t.head_dim = 2, t.dim = 15, t.hidden = 24, t.vocab = 37;
     t.dp_shard = c->shard, t.dp_replicate = c->replicate, t.tp = c->tp;
     t.tp_options.sequence = c->sequence;
+    if (c->cp) t.cp = c->cp, t.cp_options.mode = CP_ring, t.seq = 4 * c->cp * c->tp;
     t.ac = c->ac;
     t.microbatches = c->microbatches;
     t.fsdp2.offload = (c - cases) % 2 == 0; /* with an arena on the host too */
@@ -121,7 +124,8 @@ static bool run_case(uint32_t index, const char *backend, const char *path, bool
 
 static uint32_t ranks_of(uint32_t index)
 {
-    return case_of(index)->shard * case_of(index)->replicate * case_of(index)->tp;
+    const struct Case *c = case_of(index);
+    return c->shard * c->replicate * c->tp * (c->cp ? c->cp : 1);
 }
 
 /* Runs two steps of the program with every transfer; `native`: MPI sums in its own order. */

@@ -151,7 +151,8 @@ static void draw_context(Draw *d, Tiny *t)
 {
     const uint32_t n_ranks = t->pp * t->dp_replicate * t->dp_shard * t->tp;
     if (draw(d, 2) != 0 || t->gpt2 || t->experts || t->tile) return;
-    t->cp_options.mode = t->tp > 1 ? CP_all_gather : (CpMode)draw(d, CP_MODE_COUNT);
+    t->cp_options.mode = (CpMode)draw(d, CP_MODE_COUNT);
+    if (t->tp > 1 && t->cp_options.mode == CP_all_to_all) t->cp_options.mode = CP_all_gather;
     t->cp = 2 + draw(d, 3);
     if (t->cp * n_ranks > MOST_RANKS) t->cp = 1;
     if (t->cp == 1) return;

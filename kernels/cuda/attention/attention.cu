@@ -64,7 +64,7 @@ static AttentionArgs attention_args(const KernelArgs *args, const CudaContext *c
     a.place_s = size['g'] * a.place_g;
     a.place_b = size['s'] * a.place_s;
     a.place = args->start['b'] * a.place_b + args->start['s'] * a.place_s +
-              args->start['g'] * a.place_g + args->start['r'] * a.place_r;
+              args->start['g'] * a.place_g + args->start['r'] * a.place_r + args->start['T'];
     return a;
 }
 

@@ -162,6 +162,21 @@ bool deal_interval(const Deals *deals, DealId id, int64_t size, uint32_t n_parts
     return out->hi > out->lo;
 }
 
+DealId deal_turn(Deals *deals, Arena *arena, DealId id, int64_t size, uint32_t n_parts)
+{
+    const Deal *d = listed(deals, id);
+    const uint32_t per_part = d ? d->per_part : 1;
+    Interval *at = arena_array(arena, (size_t)n_parts * per_part, sizeof *at), own;
+    bool in_order = per_part == 1;
+    for (uint32_t p = 0; p < n_parts; p++)
+        for (uint32_t k = 0; k < per_part; k++)
+            if (deal_interval(deals, id, size, n_parts, (p + n_parts - 1) % n_parts, k, &own))
+                at[p * per_part + k] = own;
+    for (uint32_t p = 0; p < n_parts && in_order; p++)
+        in_order = at[p].lo == size / n_parts * p && at[p].hi == size / n_parts * (p + 1);
+    return in_order ? 0 : deal_listed(deals, arena, size, n_parts, per_part, at);
+}
+
 int64_t deal_index(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part,
                    int64_t at)
 {

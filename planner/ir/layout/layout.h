@@ -96,6 +96,9 @@ bool deal_is_zigzag(const Deals *deals, DealId id);
 /* Cuts each part of a listed deal into k equal parts, in the order in which the part's elements
  * lie. */
 DealId deal_cut(Deals *deals, Arena *arena, DealId id, uint32_t k);
+/* The deal in which part i holds what part i - 1 holds in deal `id`, and part 0 what the last part
+ * holds. n such turns give `id` again. */
+DealId deal_turn(Deals *deals, Arena *arena, DealId id, int64_t size, uint32_t n_parts);
 /* A deal of segments that lie side by side, such as query heads, keys and values. Part i holds
  * the i-th each[0] indices of the first segment, the i-th each[1] of the second, and so on. */
 DealId deal_segments(Deals *deals, Arena *arena, uint32_t n_parts, uint32_t n_segments,

@@ -274,6 +274,21 @@ static bool check_all_to_all(Move *m)
     return true;
 }
 
+/* Each rank's part goes to the next rank of the group. */
+static bool check_rotate(Move *m)
+{
+    const AxisSet axes = m->in->axes;
+    const int8_t on = m->a.layout.on[__builtin_ctz(axes)];
+    if (!layout_is_split(on)) return complain(m, "rotates parts that its group does not have");
+    const int d = layout_dim(on);
+    if (!same_dims(m) || !keeps_deals(m, d)) return false;
+    if (!changes(m, 0, WHOLE, WHOLE, "changes the layout")) return false;
+    if (layout_axes_split(&m->a.layout, d) != axes || m->val.packed_dim)
+        return complain(m, "rotates parts of parts");
+    return verify_turned(m->v, &m->a, &m->b, d, 1) ||
+           complain(m, "receives another part than that of the rank before");
+}
+
 static bool check_same(Move *m)
 {
     return same_dims(m) && keeps_deals(m, -1) &&
@@ -290,6 +305,7 @@ static bool check(Move *m)
     if (op == OP_all_gather) return check_gather(m);
     if (op == OP_reduce_scatter) return check_scatter(m);
     if (op == OP_all_to_all) return check_all_to_all(m);
+    if (op == OP_rotate) return check_rotate(m);
     if (op == OP_all_reduce)
         return !m->val.packed_dim ? check_all_reduce(m) : complain(m, "reduces a packed tensor");
     return check_same(m);

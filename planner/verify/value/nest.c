@@ -1,5 +1,5 @@
-/* Parts of parts. A dimension is dealt out in intervals; is a rank's part the right piece of its
- * group's part? The indices themselves are compared. */
+/* Parts of parts, and parts of other ranks. A dimension is dealt out in intervals; is a rank's part
+ * the right piece of its group's part? The indices themselves are compared. */
 #include "planner/verify/private.h"
 
 enum { MOST_INTERVALS = 2 }; /* with more intervals, equal ends could be a coincidence */
@@ -34,6 +34,23 @@ bool verify_nests(const Verifier *v, const Shape *whole, const Shape *cut, int d
             at = last + 1;
         }
         if (at != part % k * n + n) return false;
+    }
+    return true;
+}
+
+bool verify_turned(const Verifier *v, const Shape *a, const Shape *b, int d, uint32_t by)
+{
+    const Deals *deals = &v->g->deals;
+    const uint32_t n = shape_parts(b, &v->plan->mesh, d);
+    for (uint32_t part = 0; part < n; part++) {
+        const uint32_t of = (part + n - by % n) % n;
+        Interval x, y;
+        for (uint32_t k = 0;; k++) {
+            const bool more = deal_interval(deals, a->deal[d], a->dim[d], n, of, k, &x);
+            if (deal_interval(deals, b->deal[d], b->dim[d], n, part, k, &y) != more) return false;
+            if (!more) break;
+            if (x.lo != y.lo || x.hi != y.hi) return false;
+        }
     }
     return true;
 }

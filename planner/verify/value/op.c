@@ -13,6 +13,8 @@ typedef struct Step {
     uint32_t n_args; /* without scratch */
     const Binding *b;
     uint32_t shape[MAX_ARGS]; /* shapes that the buffers claim; inputs hold exactly these */
+    bool has_part;            /* it works with a part of the keys: */
+    Hop hop;
 } Step;
 
 static bool complain(const Step *s, uint32_t axis, uint32_t arg, const char *what)
@@ -236,7 +238,7 @@ static bool check_origin(const Step *s, const Val *in, bool *is_node)
     *is_node = false;
     if (!s->in->origin) return true;
     const Node *n = &v->g->nodes.at[s->in->origin];
-    if (n->op != s->in->op) return true;
+    if (!verify_is_of_node(s->in, n)) return true;
     *is_node = true;
     if (!check_draw(s, n, in)) return false;
     for (uint32_t i = 0; i < n->n_in; i++) {
@@ -272,6 +274,7 @@ static Hash128 output_value(const Step *s, const Val *in, uint32_t j, bool recov
 {
     Verifier *v = s->v;
     Hash128 vn[MAX_IN];
+    if (s->has_part) return value_of_hop(v, s->pc, &s->hop, s->hop.i, in, j);
     if (recovered) return value_contribution(v, s->in->origin, j, s->in->microbatch);
     for (uint32_t i = 0; i < s->in->n_in; i++) vn[i] = in[i].vn;
     const bool source = op_info(s->in->op)->flags & OP_SOURCE;
@@ -305,6 +308,10 @@ void value_compute(Verifier *v, Pc pc)
     for (uint32_t j = 0; in->n_in + j < s.n_args; j++)
         if (verify_accumulates(v, in, j))
             old[j] = value_read(v, pc, program_arg(v->p, in, in->n_in + j), "sum", j);
+    s.has_part = op_whole(in->op) != OP_none;
+    if (s.has_part && !bad) bad = !value_hop(v, pc, s.shape, &s.hop);
+    if (s.has_part && !bad && op_info(in->op)->flags & OP_MERGES)
+        bad = !value_merges(v, pc, &s.hop, from, old);
     const bool shares = shares_out(&s);
     if (!bad && !shares && !bound->layouts_are_fine) bad = !check_layouts(&s);
     if (!bad && !shares) bound->layouts_are_fine = true;
@@ -312,6 +319,7 @@ void value_compute(Verifier *v, Pc pc)
         bad = !check_windows(&s); /* `bound` does not know the windows, which are attributes */
     bool ok = bad || check_origin(&s, from, &is_node);
     if (bad && in->origin) is_node = v->g->nodes.at[in->origin].op == in->op;
+    if (bad && s.has_part) is_node = false;
     bad = bad || !ok;
     for (uint32_t j = 0; in->n_in + j < s.n_args; j++) {
         BufferId b = program_arg(v->p, in, in->n_in + j);
@@ -323,7 +331,7 @@ void value_compute(Verifier *v, Pc pc)
             out.bad = true;
         }
         if (verify_accumulates(v, in, j)) {
-            out.shape = s.shape[in->n_in + j];
+            out.shape = v->canon[at->shape];
             out = value_sum(v, pc, &old[j], &out);
         }
         value_write(v, pc, b, out);

@@ -88,12 +88,12 @@ static void each_other(Visit *v, CpMode mode)
     }
 }
 
-/* Keys and values are gathered where tp has cut the heads. The sequence is cut over tp too, or not.
- * There may be few KV heads, or a head of their own for each token. */
-static void each_tp(Visit *v)
+/* Keys and values are gathered, or go round a ring, where tp has cut the heads. The sequence is cut
+ * over tp too, or not. There may be few KV heads, or a head of their own for each token. */
+static void each_tp(Visit *v, CpMode mode)
 {
     for (uint32_t k = 0; k < 16; k++) {
-        Tiny t = sizes(v, 2 + k / 4 % 2, CP_all_gather);
+        Tiny t = sizes(v, 2 + k / 4 % 2, mode);
         t.tp = k % 5 == 4 ? 3 : k % 5 == 3 ? 4 : 2;
         t.groups = k % 5 == 2 ? 1 : t.tp, t.repeat = k % 5 == 2 ? 4 : 1 + k % 2;
         t.hidden = 24, t.fused = t.fused && t.tp <= t.groups;
@@ -121,5 +121,6 @@ void corpus_context(void (*visit)(void *self, const Tiny *t), void *self)
         each_zero(&v, (CpMode)mode);
         each_other(&v, (CpMode)mode);
     }
-    each_tp(&v);
+    each_tp(&v, CP_all_gather);
+    each_tp(&v, CP_ring);
 }

@@ -134,7 +134,7 @@ static void list_scale(Lister *l, Pc pc)
         add(l, MUTATE_forward, pc, 0);
     if (in->op == OP_sumsq)
         for (uint32_t k = 0; k < 3; k++) add(l, MUTATE_count, pc, k);
-    if (!(op_info(in->op)->flags & OP_ACCUMULATES)) return;
+    if (!(op_info(in->op)->flags & (OP_ACCUMULATES | OP_MERGES))) return;
     for (uint32_t j = 0; j < op_info(in->op)->sig.n_out; j++) add(l, MUTATE_accumulate, pc, j);
 }
 

@@ -111,6 +111,18 @@ static void deals_cover(void **state)
     owns_each_once(&deals, z, 32, 4);
     assert_int_equal(deal_zigzag(&deals, *state, 32, 4), z);
     assert_true(deal_is_zigzag(&deals, z));
+    const DealId turned = deal_turn(&deals, *state, z, 32, 4);
+    for (uint32_t p = 0; p < 4; p++)
+        for (int64_t i = 0; i < 8; i++)
+            assert_int_equal(deal_index(&deals, turned, 32, 4, (p + 1) % 4, i),
+                             deal_index(&deals, z, 32, 4, p, i));
+    DealId again = turned, equal = 0;
+    for (int k = 1; k < 4; k++) again = deal_turn(&deals, *state, again, 32, 4);
+    assert_int_equal(again, z);
+    for (int k = 0; k < 4; k++) {
+        equal = deal_turn(&deals, *state, equal, 32, 4);
+        assert_int_equal(equal == 0, k == 3);
+    }
     const DealId inner = deal_cut(&deals, *state, z, 4); /* each part is cut over four more ranks */
     owns_each_once(&deals, inner, 32, 16);
     for (uint32_t part = 0; part < 16; part++)

@@ -152,6 +152,125 @@ static void attention_in_two_chunks(void **state)
         for (int64_t n = 1; n <= 4; n *= 2) check_attention(&shapes[i], n);
 }
 
+/* ---- a part of the keys: queries of part p meet keys of part p, then of part p - 1, ... */
+
+static Part part_with_keys(int64_t whole, int64_t n, int64_t p, int64_t k, const Binding *global)
+{
+    Part part = part_of(whole, n, p, global);
+    part.start['T'] = zigzag(whole, n, k, 0);
+    part.second['T'] = zigzag(whole, n, k, whole / (2 * n));
+    return part;
+}
+
+static Value zeros(Arena *arena, uint32_t n_dims, const int64_t *dim)
+{
+    Value v = value_new(arena, DT_f64, n_dims, dim);
+    for (int64_t i = 0; i < value_elements(&v); i++) value_set(&v, i, 0);
+    return v;
+}
+
+/* All hops of the queries of part p; sums of keys' gradients in sum [2 * n]. */
+static void run_hops(Arena *arena, const Attrs *plain, const Value whole[N_VALUES],
+                     const Binding *global, int64_t n, int64_t p, Value *sum)
+{
+    const int64_t S = whole[Q].dim[1];
+    Attrs attrs = *plain;
+    Value v[N_VALUES];
+    static const int of_rows[] = {OUT, LSE, DQ};
+    for (int k = 0; k < N_VALUES; k++) v[k] = rows_of(arena, &whole[k], n, p);
+    for (int k = 0; k < 3; k++) value_poison(&v[of_rows[k]]);
+    for (int64_t hop = 0; hop < n; hop++) {
+        const int64_t from = (p + n - hop) % n;
+        const Part part = part_with_keys(S, n, p, from, global);
+        const Value keys = rows_of(arena, &whole[K], n, from),
+                    values = rows_of(arena, &whole[V], n, from);
+        attrs.accumulate = hop ? 3 : 0;
+        eval_op(OP_attention_part, &attrs, (Value[]){v[Q], keys, values, v[OUT], v[LSE]}, 3, 2,
+                &part, &control, 1);
+    }
+    for (int64_t hop = 0; hop < n; hop++) {
+        const int64_t from = (p + n - hop) % n;
+        const Part part = part_with_keys(S, n, p, from, global);
+        const Value keys = rows_of(arena, &whole[K], n, from),
+                    values = rows_of(arena, &whole[V], n, from);
+        attrs.accumulate = hop ? 7 : 6;
+        eval_op(OP_attention_part_grad, &attrs,
+                (Value[]){v[DOUT], v[Q], keys, values, v[OUT], v[LSE], v[DQ], sum[2 * from],
+                          sum[2 * from + 1]},
+                6, 3, &part, &control, 1);
+    }
+    for (int k = 0; k < 3; k++) {
+        const Value expected = rows_of(arena, &whole[of_rows[k]], n, p);
+        check_same(&v[of_rows[k]], &expected);
+    }
+}
+
+static void check_hops(const Heads *h, int64_t n)
+{
+    Arena *arena = arena_new();
+    const Attrs attrs = {.scale = 0.3, .causal = h->causal, .drop = h->drop, .site = 3};
+    Value whole[N_VALUES], sum[16];
+    Binding global;
+    make_values(arena, h, whole);
+    const Value forward[] = {whole[Q], whole[K], whole[V], whole[OUT], whole[LSE]};
+    (void)eval_args(OP_attention, &attrs, forward, 3, 2, NULL, &global);
+    run_attention(&attrs, whole, NULL);
+    const int64_t dim[] = {h->b, h->s / n, h->g, h->E};
+    for (int64_t i = 0; i < 2 * n; i++) sum[i] = zeros(arena, 4, dim);
+    for (int64_t p = 0; p < n; p++) run_hops(arena, &attrs, whole, &global, n, p, sum);
+    for (int64_t i = 0; i < 2 * n; i++) {
+        const Value expected = rows_of(arena, &whole[i % 2 ? DV : DK], n, i / 2);
+        check_same(&sum[i], &expected);
+    }
+    arena_free(arena);
+}
+
+static void attention_by_parts_of_the_keys(void **state)
+{
+    (void)state;
+    static const Heads shapes[] = {
+        {1, 8, 1, 1, 2, true, 0},   {2, 48, 2, 3, 4, true, 0},  {1, 520, 1, 2, 3, true, 0},
+        {1, 512, 1, 1, 4, true, 0}, {2, 88, 1, 2, 5, false, 0}, {2, 168, 2, 2, 3, true, 0.3},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (int64_t n = 1; n <= 4; n *= 2) check_hops(&shapes[i], n);
+}
+
+/* Queries that see no key of a part: nothing to merge leaves them as they were, and alone they have
+ * an output of zero. */
+static void no_key_is_seen(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const Heads h = {1, 6, 1, 2, 3, true, 0};
+    Value v[N_VALUES];
+    Binding global;
+    make_values(arena, &h, v);
+    Attrs attrs = {.scale = 0.3, .causal = 1};
+    const Value args[] = {v[Q], v[K], v[V], v[OUT], v[LSE]};
+    (void)eval_args(OP_attention, &attrs, args, 3, 2, NULL, &global);
+    Part behind = {.global = &global};
+    behind.start['T'] = h.s;
+    eval_op(OP_attention_part, &attrs, args, 3, 2, &behind, &control, 1);
+    for (int64_t i = 0; i < value_elements(&v[OUT]); i++) assert_true(value_get(&v[OUT], i) == 0);
+    for (int64_t i = 0; i < value_elements(&v[LSE]); i++)
+        assert_true(value_get(&v[LSE], i) == -INFINITY);
+    attrs.accumulate = 3; /* the first keys that they see */
+    eval_op(OP_attention_part, &attrs, args, 3, 2, NULL, &control, 1);
+    Value expected[N_VALUES];
+    make_values(arena, &h, expected);
+    attrs.accumulate = 0;
+    eval_op(OP_attention, &attrs, (Value[]){v[Q], v[K], v[V], expected[OUT], expected[LSE]}, 3, 2,
+            NULL, &control, 1);
+    check_same(&v[OUT], &expected[OUT]);
+    check_same(&v[LSE], &expected[LSE]);
+    attrs.accumulate = 3;
+    eval_op(OP_attention_part, &attrs, args, 3, 2, &behind, &control, 1);
+    check_same(&v[OUT], &expected[OUT]);
+    check_same(&v[LSE], &expected[LSE]);
+    arena_free(arena);
+}
+
 /* ---- positions */
 
 static void rope_in_two_chunks(void **state)
@@ -256,7 +375,8 @@ static void loss_in_two_chunks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_in_two_chunks), cmocka_unit_test(rope_in_two_chunks),
-        cmocka_unit_test(dropout_in_two_chunks), cmocka_unit_test(loss_in_two_chunks)};
+        cmocka_unit_test(attention_in_two_chunks), cmocka_unit_test(attention_by_parts_of_the_keys),
+        cmocka_unit_test(no_key_is_seen),          cmocka_unit_test(rope_in_two_chunks),
+        cmocka_unit_test(dropout_in_two_chunks),   cmocka_unit_test(loss_in_two_chunks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -472,15 +472,13 @@ static void test_capitals_must_be_whole(void **state)
     static const struct {
         OpKind op;
         char letter;
-    } capitals[] = {{OP_rmsnorm, 'D'},        {OP_layernorm, 'D'},
-                    {OP_rope, 'E'},           {OP_attention, 'T'},
-                    {OP_attention, 'E'},      {OP_attention_wide, 'V'},
-                    {OP_attention_sink, 'E'}, {OP_attention_table, 'T'},
-                    {OP_rmsnorm_grad, 'D'},   {OP_rope_grad, 'E'},
-                    {OP_layernorm_grad, 'D'}, {OP_attention_grad, 'E'},
-                    {OP_rmsnorm_heads, 'E'},  {OP_rmsnorm_heads_grad, 'E'},
-                    {OP_slots, 'S'},          {OP_channel_norm, 'C'},
-                    {OP_conv2d, 'I'}};
+    } capitals[] = {
+        {OP_rmsnorm, 'D'},        {OP_layernorm, 'D'},      {OP_rope, 'E'},
+        {OP_attention, 'T'},      {OP_attention, 'E'},      {OP_attention_part, 'T'},
+        {OP_attention_wide, 'V'}, {OP_attention_sink, 'E'}, {OP_attention_table, 'T'},
+        {OP_rmsnorm_grad, 'D'},   {OP_rope_grad, 'E'},      {OP_layernorm_grad, 'D'},
+        {OP_attention_grad, 'E'}, {OP_rmsnorm_heads, 'E'},  {OP_rmsnorm_heads_grad, 'E'},
+        {OP_slots, 'S'},          {OP_channel_norm, 'C'},   {OP_conv2d, 'I'}};
     for (size_t i = 0; i < sizeof capitals / sizeof *capitals; i++)
         for (uint32_t parts = 2; parts <= MAX_PARTS; parts++) {
             assert_false(op_may_split(capitals[i].op, capitals[i].letter));

@@ -182,6 +182,68 @@ static void chunks_of_each_rank(void **state)
     assert_int_equal(n, 1 + 6 * t.layers);
 }
 
+/* Keys and values make n - 1 hops. Their gradients make n: the last one brings them home. No other
+ * communication is of cp. */
+static void parts_go_round_the_ring(void **state)
+{
+    (void)state;
+    for (uint32_t tp = 1; tp <= 2; tp++)
+        for (uint32_t n = 2; n <= 4; n++) {
+            Tiny t = tiny_context();
+            t.cp_options.mode = CP_ring, t.cp = n, t.tp = tp, t.layers = 3;
+            t.seq = 4 * n * tp, t.hidden = 24;
+            const Plan *plan = right_plan(&t);
+            const Program *p = &plan->programs.at[0];
+            assert_int_equal(n_of(plan, OP_rotate, PHASE_forward, STREAM_cp), 2 * (n - 1) * 3);
+            assert_int_equal(n_of(plan, OP_rotate, PHASE_backward, STREAM_cp),
+                             (2 * (n - 1) + 2 * n) * 3);
+            assert_int_equal(n_of(plan, OP_attention_part, PHASE_forward, STREAM_compute), n * 3);
+            assert_int_equal(n_of(plan, OP_attention_part_grad, PHASE_backward, STREAM_compute),
+                             n * 3);
+            for (Pc pc = 1; pc < p->code.n; pc++) {
+                const Instr *in = &p->code.at[pc];
+                assert_true(in->op != OP_attention && in->op != OP_attention_grad);
+                assert_true(in->stream != STREAM_cp || in->op == OP_rotate);
+                if (in->op != OP_rotate) continue;
+                const Shape *s = plan_shape_at(plan, p->buffers.at[program_arg(p, in, 0)].shape);
+                assert_int_equal(shape_local_dim(s, &plan->mesh, &plan->graph.deals, 1), 4 * tp);
+            }
+            t.ac = AC_full;
+            plan = right_plan(&t);
+            assert_int_equal(n_of(plan, OP_rotate, PHASE_recompute, STREAM_cp), 2 * (n - 1) * 3);
+        }
+}
+
+/* Hop i of rank r works with the keys of rank r - i. */
+static void keys_of_each_hop(void **state)
+{
+    (void)state;
+    enum { RANKS = 4 };
+    Tiny t = tiny_context();
+    t.cp_options.mode = CP_ring, t.cp = RANKS, t.seq = 4 * RANKS, t.layers = 1;
+    const Plan *plan = right_plan(&t);
+    const Program *p = &plan->programs.at[0];
+    uint32_t hop = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (in->op != OP_attention_part && in->op != OP_attention_part_grad) continue;
+        for (Rank r = 0; r < RANKS; r++) {
+            Binding b;
+            int64_t size['z' + 1], start['z' + 1], second['z' + 1];
+            assert_true(plan_bind(plan, p, in, r, &b, size, start, NULL));
+            plan_second(plan, p, in, r, &b, size, start, second);
+            const uint32_t of = (r + RANKS - hop % RANKS) % RANKS;
+            assert_int_equal(size['s'], 4);
+            assert_int_equal(size['T'], 4);
+            assert_int_equal(start['s'], 2 * r);
+            assert_int_equal(start['T'], 2 * of);
+            assert_int_equal(second['T'], 2 * (2 * RANKS - 1 - of));
+        }
+        hop++;
+    }
+    assert_int_equal(hop, 2 * RANKS);
+}
+
 /* ---- the bugs ---- */
 
 static Pc find(const Plan *plan, OpKind op, Phase phase, uint32_t n)
@@ -269,7 +331,8 @@ static void gradients_out_of_order(Plan *bad)
 static void dealt_out_otherwise(Plan *bad)
 {
     Program *p = &bad->programs.at[0];
-    const Instr *in = code(bad, OP_attention, PHASE_forward, 0);
+    const bool rings = bad->mesh.n_ranks == 4;
+    const Instr *in = code(bad, rings ? OP_attention_part : OP_attention, PHASE_forward, 0);
     Buffer *query = &p->buffers.at[program_arg(p, in, 0)];
     Shape s = *plan_shape_at(bad, query->shape);
     s.deal[1] = 0;
@@ -282,6 +345,76 @@ static void values_stay(Plan *bad)
     const Instr *keys = code(bad, OP_all_gather, PHASE_forward, 0);
     in->match = keys->match;
     bad->programs.at[0].args.at[in->args.first] = bad->programs.at[0].args.at[keys->args.first];
+}
+
+static void set_accumulate(Plan *bad, Instr *in, int64_t accumulate)
+{
+    Attrs attrs = *graph_attrs_at(&bad->graph, in->attrs);
+    attrs.accumulate = accumulate;
+    in->attrs = graph_attrs(&bad->graph, arena, &attrs);
+}
+
+/* A rank works with its own keys twice. */
+static void own_keys_again(Plan *bad)
+{
+    Program *p = &bad->programs.at[0];
+    const Instr *first = code(bad, OP_attention_part, PHASE_forward, 0),
+                *second = code(bad, OP_attention_part, PHASE_forward, 1);
+    p->args.at[second->args.first + 1] = p->args.at[first->args.first + 1];
+    p->args.at[second->args.first + 2] = p->args.at[first->args.first + 2];
+}
+
+static void values_of_another_hop(Plan *bad)
+{
+    Program *p = &bad->programs.at[0];
+    const Instr *first = code(bad, OP_attention_part, PHASE_forward, 0),
+                *second = code(bad, OP_attention_part, PHASE_forward, 1);
+    p->args.at[second->args.first + 2] = p->args.at[first->args.first + 2];
+}
+
+static void forgets_the_first_hop(Plan *bad)
+{
+    set_accumulate(bad, code(bad, OP_attention_part, PHASE_forward, 1), 0);
+}
+
+static void merges_the_output_alone(Plan *bad)
+{
+    set_accumulate(bad, code(bad, OP_attention_part, PHASE_forward, 1), 1);
+}
+
+static void share_is_lost(Plan *bad)
+{
+    set_accumulate(bad, code(bad, OP_attention_part_grad, PHASE_backward, 1), 0);
+}
+
+/* The gradients end on another rank than their keys. */
+static void gradients_do_not_come_home(Plan *bad)
+{
+    const Program *p = &bad->programs.at[0];
+    Pc last = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        if (p->code.at[pc].op == OP_rotate && p->code.at[pc].phase == PHASE_backward) last = pc;
+    bad->programs.at[0].code.at[last].op = OP_copy;
+    bad->programs.at[0].code.at[last].axes = 0;
+    bad->programs.at[0].code.at[last].match = 0;
+    bad->programs.at[0].code.at[last].launch = 0;
+}
+
+static void reads_a_part_on_its_way(Plan *bad)
+{
+    code(bad, OP_attention_part, PHASE_forward, 1)->after.n = 0;
+}
+
+/* Keys of the next rank, where the deal says those of the rank before. */
+static void goes_the_other_way(Plan *bad)
+{
+    Program *p = &bad->programs.at[0];
+    const Instr *in = code(bad, OP_rotate, PHASE_forward, 0);
+    Buffer *to = &p->buffers.at[program_arg(p, in, 1)];
+    Shape s = *plan_shape_at(bad, to->shape);
+    for (int k = 0; k < 2; k++)
+        s.deal[1] = deal_turn(&bad->graph.deals, arena, s.deal[1], s.dim[1], 4);
+    to->shape = plan_shape(bad, &s);
 }
 
 static void each_bug_is_named(void **state)
@@ -300,11 +433,22 @@ static void each_bug_is_named(void **state)
                 {out_of_order, "verify-layout", CP_all_gather},
                 {gradients_out_of_order, "verify-layout", CP_all_gather},
                 {dealt_out_otherwise, "verify-layout", CP_all_gather},
-                {values_stay, "verify-layout", CP_all_gather}};
+                {values_stay, "verify-layout", CP_all_gather},
+                {own_keys_again, "verify-layout", CP_ring},
+                {values_of_another_hop, "verify-layout", CP_ring},
+                {forgets_the_first_hop, "verify-layout", CP_ring},
+                {merges_the_output_alone, "verify-layout", CP_ring},
+                {share_is_lost, "verify-layout", CP_ring},
+                {gradients_do_not_come_home, "verify-layout", CP_ring},
+                {reads_a_part_on_its_way, "verify-race", CP_ring},
+                {goes_the_other_way, "verify-layout", CP_ring},
+                {dealt_out_otherwise, "verify-layout", CP_ring}};
     Tiny t = tiny_context();
     t.use_ddp = true;
     for (size_t i = 0; i < sizeof bugs / sizeof *bugs; i++) {
         t.cp_options.mode = bugs[i].mode;
+        t.cp = bugs[i].mode == CP_ring ? 4 : 2;
+        t.seq = 4 * t.cp;
         Plan *bad = right_plan(&t);
         Diag d = diag_in(arena);
         bugs[i].plant(bad);
@@ -332,6 +476,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(keys_and_values_are_gathered, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(chunks_of_each_rank, test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(parts_go_round_the_ring, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(keys_of_each_hop, test_arena_setup, test_arena_teardown),
         cmocka_unit_test_setup_teardown(each_bug_is_named, test_arena_setup, test_arena_teardown),
     };
     return cmocka_run_group_tests_name("context", tests, NULL, NULL);

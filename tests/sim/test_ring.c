@@ -1,0 +1,142 @@
+/* A ring of attention in virtual time, against its closed form. Keys and values of b T / n tokens,
+ * g heads of E numbers, leave a rank together in each of n - 1 hops. Going back, their gradients
+ * leave with them, one hop behind. A hop takes the time of a message that carries all of them, and
+ * runs under the attention of the part before it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "planner/front/front.h"
+#include "sim/sim.h"
+#include "tests/support/plans/tiny.h"
+
+enum { SEQ = 16384, HEADS = 4, HEAD = 64 };
+
+typedef struct Ran {
+    const Plan *plan;
+    Config config;
+    SimReport report;
+} Ran;
+
+static void run(Arena *arena, uint32_t cp, bool unfolded, Ran *r)
+{
+    Diag d = diag_in(arena);
+    Graph graph;
+    memset(r, 0, sizeof *r);
+    memset(&graph, 0, sizeof graph);
+    const char *path = arena_print(arena, "%s/scripts/plans/llama3_8b.lua", TANDEM_SOURCE_DIR);
+    const FrontOptions front = {.n_set = 0};
+    assert_true(front_load(path, &front, arena, &r->config, &graph, &d));
+    Tiny t = tiny_default();
+    t.cp = cp, t.cp_options.mode = CP_ring;
+    t.seq = SEQ, t.groups = HEADS, t.head_dim = HEAD, t.dim = 64, t.hidden = 64;
+    t.layers = t.microbatches = 1, t.micro = 1, t.repeat = 2;
+    t.compute = DT_bf16;
+    r->plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(r->plan);
+    const SimOptions options = {.unfolded = unfolded, .trace = true};
+    assert_true(sim_run(r->plan, &r->config.cluster, &options, arena, &r->report, &d));
+}
+
+static const Instr *instr_of(const Ran *r, const TraceRow *row)
+{
+    return &plan_program(r->plan, 0)->code.at[row->pc];
+}
+
+/* Returns the n-th row of the slowest rank with this op and phase. */
+static const TraceRow *row_of(const Ran *r, OpKind op, Phase phase, uint32_t n)
+{
+    const TraceRow *first = NULL;
+    Pc last = 0;
+    for (;; n--) {
+        first = NULL;
+        for (uint32_t i = 0; i < r->report.trace.rows.n; i++) {
+            const TraceRow *row = &r->report.trace.rows.at[i];
+            const Instr *in = instr_of(r, row);
+            if (row->rank != r->report.slowest || in->op != op || in->phase != phase) continue;
+            if (row->pc > last && (!first || row->pc < first->pc)) first = row;
+        }
+        if (!first || n == 0) return first;
+        last = first->pc;
+    }
+}
+
+/* All messages of a hop share a port. One alone does not fill it. */
+static Ps closed_form(const Ran *r, uint64_t bytes, uint32_t n_messages)
+{
+    const NcclChoice one = nccl_choose(&r->config.cluster, OP_send, 1, 2, bytes);
+    const double full = n_messages * (double)bytes / nccl_port_bytes_per_s(&r->config.cluster);
+    const Ps all = (Ps)(full * (double)PS_PER_S);
+    return one.latency_ps + (all > one.fluid_ps ? all : one.fluid_ps);
+}
+
+static void check_near(Ps is, Ps want)
+{
+    if (llabs((long long)(is - want)) > want / 1000 + 2)
+        fail_msg("%lld ps, not %lld", (long long)is, (long long)want);
+}
+
+static void a_hop_takes_its_closed_form(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 8; n *= 2)
+        for (int unfolded = 0; unfolded < 2; unfolded++) {
+            Arena *arena = arena_new();
+            Ran r;
+            run(arena, n, unfolded, &r);
+            const uint64_t bytes = (uint64_t)SEQ / n * HEADS * HEAD * 2;
+            uint32_t forward = 0, backward = 0;
+            for (const TraceRow *row; (row = row_of(&r, OP_rotate, PHASE_forward, forward)) != NULL;
+                 forward++) {
+                assert_int_equal(row->bytes, bytes);
+                check_near(row->end_ps - row->start_ps, closed_form(&r, bytes, 2));
+            }
+            assert_int_equal(forward, 2 * (n - 1));
+            for (const TraceRow *row;
+                 (row = row_of(&r, OP_rotate, PHASE_backward, backward)) != NULL; backward++) {
+                /* keys and values alone, with the gradients of the part before, these alone */
+                const bool first = backward < 2, lone = backward + 4 >= 2 * (2 * n - 1);
+                assert_int_equal(row->bytes, bytes);
+                check_near(row->end_ps - row->start_ps,
+                           closed_form(&r, bytes, first || lone ? 2 : 4));
+            }
+            assert_int_equal(backward, 2 * (2 * n - 1));
+            arena_free(arena);
+        }
+}
+
+/* The part for the next hop is on its way as soon as a hop begins, and the next hop begins as soon
+ * as both have ended. */
+static void a_hop_runs_under_attention(void **state)
+{
+    (void)state;
+    enum { RANKS = 4 };
+    Arena *arena = arena_new();
+    Ran r;
+    run(arena, RANKS, false, &r);
+    for (uint32_t hop = 0; hop + 1 < RANKS; hop++) {
+        const TraceRow *part = row_of(&r, OP_attention_part, PHASE_forward, hop),
+                       *next = row_of(&r, OP_attention_part, PHASE_forward, hop + 1),
+                       *keys = row_of(&r, OP_rotate, PHASE_forward, 2 * hop);
+        assert_non_null(part);
+        assert_non_null(next);
+        assert_non_null(keys);
+        assert_true(keys->start_ps <= part->start_ps);
+        assert_true(keys->end_ps > part->start_ps);
+        const Ps ready = keys->end_ps > part->end_ps ? keys->end_ps : part->end_ps;
+        assert_int_equal(next->start_ps, ready);
+    }
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_hop_takes_its_closed_form),
+                                       cmocka_unit_test(a_hop_runs_under_attention)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
