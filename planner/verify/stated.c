@@ -96,7 +96,8 @@ static void check_optimizer(Verifier *v)
             }
             if (in->op != OP_clip_coef) continue;
             if (!clip) clip = in;
-            if (!(now->clip > 0)) verify_report(v, RULE, pc, "clips at %g", now->clip);
+            if (!(now->clip >= 0)) /* 0: no clipping */
+                verify_report(v, RULE, pc, "clips at %g", now->clip);
             if (now->clip != settings_of(v->plan, clip)->clip)
                 verify_report(v, RULE, pc, "clips at %g, another program at %g", now->clip,
                               settings_of(v->plan, clip)->clip);
