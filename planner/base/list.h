@@ -11,15 +11,18 @@
         uint32_t n, room;                                                                          \
     }
 
+/* The list's array with room for one more element. Most lists have it, so this is not a call. */
+#define list_room(arena, list)                                                                     \
+    ((list)->n < (list)->room                                                                      \
+         ? (void *)(list)->at                                                                      \
+         : list_grow((arena), (list)->at, (list)->n, &(list)->room, 1, sizeof *(list)->at))
+
 /* Appends a zeroed element, returns its index. */
-#define list_add(arena, list)                                                                      \
-    ((list)->at = list_grow((arena), (list)->at, (list)->n, &(list)->room, 1, sizeof *(list)->at), \
-     (list)->n++)
+#define list_add(arena, list) ((list)->at = list_room(arena, list), (list)->n++)
 
 /* Appends a copy of `value`, returns its index. */
 #define list_push(arena, list, value)                                                              \
-    ((list)->at = list_grow((arena), (list)->at, (list)->n, &(list)->room, 1, sizeof *(list)->at), \
-     (list)->at[(list)->n] = (value), (list)->n++)
+    ((list)->at = list_room(arena, list), (list)->at[(list)->n] = (value), (list)->n++)
 
 /* Index 0 is none. */
 #define list_reserve_none(arena, list) ((void)((list)->n == 0 ? list_add(arena, list) : 0))

@@ -181,8 +181,15 @@ void pieces_give(Pieces *m, uint64_t offset, uint64_t size, const Clock *busy, c
 {
     Piece piece = {offset, size, list_push(m->arena, &m->busy, *busy)};
     list_push(m->arena, &m->list, piece);
-    uint32_t i = m->list.n - 1;
-    for (; i > 0 && m->list.at[i - 1].offset > offset; i--) m->list.at[i] = m->list.at[i - 1];
-    m->list.at[i] = piece;
+    uint32_t lo = 0, hi = m->list.n - 1; /* its place by offset */
+    while (lo < hi) {
+        const uint32_t i = lo + (hi - lo) / 2;
+        if (m->list.at[i].offset > offset)
+            hi = i;
+        else
+            lo = i + 1;
+    }
+    memmove(&m->list.at[lo + 1], &m->list.at[lo], (m->list.n - 1 - lo) * sizeof(Piece));
+    m->list.at[lo] = piece;
     if (m->list.n > m->many) compact(m, now);
 }

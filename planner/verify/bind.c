@@ -34,9 +34,19 @@ Bound *verify_bound(Verifier *v, Pc pc)
     const Instr *in = &v->p->code.at[pc];
     uint32_t key[2 + MAX_ARGS] = {0}, n = bound_key(v, in, key);
     list_reserve_none(v->arena, &v->bounds);
+    /* micro-batches repeat, so mostly the node was bound to these shapes before */
+    if (!v->bound_of_node)
+        v->bound_of_node = arena_array(v->arena, v->g->nodes.n + 1, sizeof *v->bound_of_node);
+    Bound **newest = in->origin < v->g->nodes.n ? &v->bound_of_node[in->origin] : NULL;
+    if (newest && *newest && (*newest)->n_key == n && !memcmp((*newest)->key, key, n * sizeof *key))
+        return *newest;
     if (2 * v->bounds.n >= v->n_bound_slots) grow_bound_slots(v);
     uint32_t slot = bound_slot(v, key, n);
-    if (v->bound_slots[slot]) return v->bounds.at[v->bound_slots[slot]];
+    if (v->bound_slots[slot]) {
+        Bound *found = v->bounds.at[v->bound_slots[slot]];
+        if (newest) *newest = found;
+        return found;
+    }
     Bound *made = arena_alloc(v->arena, sizeof *made);
     memcpy(made->key, key, sizeof key);
     made->n_key = n;
@@ -50,5 +60,6 @@ Bound *verify_bound(Verifier *v, Pc pc)
                  (Loc){NULL, 0}, &why))
         made->fault = why.items.n ? why.items.at[0].text : op_info(in->op)->signature;
     v->bound_slots[slot] = (uint32_t)list_push(v->arena, &v->bounds, made);
+    if (newest) *newest = made;
     return made;
 }

@@ -37,13 +37,21 @@ static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMe
     m->n_nodes = *here = 0;
     m->n_ranks = mesh_size(&plan->mesh, m->axes);
     const uint32_t own = devices_per_node == 0 ? 0 : rank / devices_per_node;
-    Rank member = mesh_group(&plan->mesh, rank, m->axes);
-    for (uint32_t i = 0; i < m->n_ranks; i++) { /* members ascend */
-        uint32_t node = devices_per_node == 0 ? 0 : member / devices_per_node;
-        m->n_nodes += node != last;
-        last = node;
-        *here += node == own;
-        member = mesh_next(&plan->mesh, member, m->axes);
+    Rank outer = mesh_group(&plan->mesh, rank, m->axes);
+    uint32_t inner = 0; /* the innermost of the axes: its ranks lie at equal distances */
+    for (uint32_t a = 0; a < plan->mesh.n_axes; a++)
+        if (m->axes >> a & 1) inner = a;
+    const Axis *row = &plan->mesh.axis[inner];
+    const AxisSet others = (AxisSet)(m->axes & ~(1u << inner));
+    for (uint32_t i = 0; i < m->n_ranks; i += row->size) { /* members ascend */
+        Rank member = outer;
+        for (uint32_t k = 0; k < row->size && i + k < m->n_ranks; k++, member += row->stride) {
+            uint32_t node = devices_per_node == 0 ? 0 : member / devices_per_node;
+            m->n_nodes += node != last;
+            last = node;
+            *here += node == own;
+        }
+        outer = mesh_next(&plan->mesh, outer, others);
     }
 }
 

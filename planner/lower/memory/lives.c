@@ -103,6 +103,22 @@ static void find_lives(Lives *l)
     }
 }
 
+void lives_mark(Program *p)
+{
+    for (BufferId b = 1; b < p->buffers.n; b++) p->buffers.at[b].first = p->buffers.at[b].last = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        for (uint32_t i = 0; i < in->args.n; i++) {
+            const BufferId b = program_arg(p, in, i), pair[2] = {b, p->buffers.at[b].parent};
+            for (int k = 0; k < 2 && pair[k]; k++) {
+                Buffer *at = &p->buffers.at[pair[k]];
+                if (!at->first) at->first = pc;
+                at->last = pc;
+            }
+        }
+    }
+}
+
 /* Parts of a kernel process rows in any order, so a buffer that one part touches is in use for the
  * whole kernel. */
 static void find_kernels(Lives *l)

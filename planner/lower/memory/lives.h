@@ -23,7 +23,9 @@ typedef struct Lives {
     BufferId *taken_over;          /* [buffer]: lives_taken_over where it begins */
 } Lives;
 
-/* Sets Buffer.first and last of every buffer. */
+/* Sets Buffer.first and last of every buffer, and nothing else: for a plan that is not placed. */
+void lives_mark(Program *p);
+/* Sets them too, and finds what placement needs. */
 void lives_find(Lives *l, Program *p, Arena *scratch);
 /* Lists the buffers of one space that begin and end at each instruction. */
 void lives_of_space(Lives *l,

@@ -27,8 +27,11 @@ static void place_program(Program *p, bool unplaced, Arena *scratch)
     Lives l;
     bool host = false;
     if (!p->code.n) return;
+    if (unplaced) {
+        lives_mark(p);
+        return;
+    }
     lives_find(&l, p, scratch);
-    if (unplaced) return;
     for (BufferId b = 1; b < p->buffers.n; b++) host |= p->buffers.at[b].space == SPACE_host;
     p->bytes = place_space(&l, SPACE_device);
     p->host_bytes = host ? place_space(&l, SPACE_host) : 0;

@@ -21,26 +21,24 @@ void range_map_init(RangeMap *m, Arena *arena, size_t payload_size)
     list_push(arena, &m->starts, 0);
 }
 
+/* Returns the index of the last of n ascending addresses, n > 0, that is at most `address`; 0 if
+ * all are above. Both halves are equally likely, so the choice is made without a branch. */
+static uint32_t last_at_most(const uint64_t *at, uint32_t n, uint64_t address)
+{
+    uint32_t first = 0;
+    while (n > 1) {
+        const uint32_t half = n / 2;
+        first = at[first + half] <= address ? first + half : first;
+        n -= half;
+    }
+    return first;
+}
+
 RangeAt range_find(const RangeMap *m, uint64_t address)
 {
-    uint32_t lo = 0, hi = m->blocks.n; /* the last block that begins at or before the address */
-    while (hi - lo > 1) {
-        uint32_t middle = lo + (hi - lo) / 2;
-        if (m->starts.at[middle] <= address)
-            lo = middle;
-        else
-            hi = middle;
-    }
-    const RangeBlock *b = m->blocks.at[lo];
-    uint32_t first = 0, last = b->n;
-    while (last - first > 1) {
-        uint32_t middle = first + (last - first) / 2;
-        if (b->lo[middle] <= address)
-            first = middle;
-        else
-            last = middle;
-    }
-    return (RangeAt){lo, first};
+    const uint32_t block = last_at_most(m->starts.at, m->starts.n, address);
+    const RangeBlock *b = m->blocks.at[block];
+    return (RangeAt){block, last_at_most(b->lo, b->n, address)};
 }
 
 /* Makes room for a block at index `at` of the list. */
