@@ -19,8 +19,9 @@
 /* A process that decides points. */
 typedef struct Decider {
     const PointJob *job;
-    Store *store; /* NULL: nothing is stored or found */
-    Arena *kept;  /* outlives a point */
+    Store *store;        /* NULL: nothing is stored or found */
+    Arena *kept;         /* outlives a point */
+    FrontScript *script; /* held open for all points */
     KnownScripts scripts;
     const char *context; /* the part of a key that all points share */
     const char *build;
@@ -111,7 +112,9 @@ static bool is_rejected(const PointJob *job, Cli *one, const Config *config, con
 static json_t *answer_of(const Decider *decider, Cli *one, Recipe *recipe, bool *unstored)
 {
     json_t *row = json_object();
-    const PlanOptions given = {.made_of = recipe, .unproven = decider->job->unproven},
+    const PlanOptions given = {.made_of = recipe,
+                               .unproven = decider->job->unproven,
+                               .script = decider->script},
                       load = plan_file_options(one, &given);
     Config *config = arena_alloc(one->arena, sizeof *config);
     Graph graph;
@@ -252,6 +255,7 @@ static void work(void *self, const Worker *worker)
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     const Options *o = &job->cli->options;
+    decider.script = front_open(job->path, NULL, 0, kept);
     if (!o->no_store) decider.store = store_open(o->db, false, &diag);
     if (decider.store != NULL) decider.context = context_of(&decider, &diag);
     for (uint32_t i = worker->index; i < job->n; i += worker->n_jobs) {
@@ -261,6 +265,7 @@ static void work(void *self, const Worker *worker)
     }
     if (diag.n_errors > 0) /* the parent has already opened the store, so this is rare */
         fprintf(stderr, "error[%s]: %s\n", diag.items.at[0].rule, diag.items.at[0].text);
+    front_close(decider.script);
     store_close(decider.store);
     arena_free(arena);
     arena_free(kept);
