@@ -13,20 +13,22 @@ typedef LIST(const char *) TextList;
 
 /* Every option of every verb has its field here; options.c says which verb takes which option. */
 typedef struct Options {
-    TextList set, try_; /* KEY=VALUE; KEY=VALUE,VALUE,... */
+    TextList set, try_, where; /* KEY=VALUE; KEY=VALUE,VALUE,...; conditions */
     const char *db, *color, *after, *backend, *data, *output, *cluster, *nodes, *ranks;
     const char *runs, *kernels, *comm, *plot, *jobs_text; /* accuracy */
     const char *seed_text, *role_text, *n_text, *steps_text, *every_text, *limit_text,
         *timeout_text, *rank_text, *collective, *min_text, *max_text, *issue, *buffers, *compare,
         *per_node_text, *machine, *by, *price_text, *tokens_text, *mtbf_text, *checkpoint_text,
-        *restart_text, *interval_text, *jitter_text, *straggler_text, *imbalance_text;
+        *restart_text, *interval_text, *jitter_text, *straggler_text, *imbalance_text, *shard,
+        *slurm_text;
     bool json, quiet, verbose, help, dry_run, no_store, exhaustive, text, trace, unfolded, verify,
         poison, native, state, mesh, csv, explain, exact;
     /* the checked values of the texts above */
     uint64_t seed;
     BackendValue backend_values[BACKEND_OPTION_COUNT];
-    uint32_t role, rank, n, steps, every, limit, jobs, n_nodes,
+    uint32_t role, rank, n, steps, every, limit, jobs, n_nodes, slurm,
         per_node;                        /* 0 when not given; role, rank: UINT32_MAX */
+    uint32_t shard_index, n_shards;      /* --shard 2/8: 1, 8; 0, 1 when not given */
     double timeout_s, price_usd, tokens; /* price_usd < 0: not given */
 } Options;
 

@@ -1,5 +1,6 @@
 /* tandem fit: finds the smallest change with which a plan fits its cluster, and how far micro-batch
  * and sequence can grow. Each answer was simulated under the plan's own runtime. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,7 @@ typedef struct FitPoints {
 
 static FitChange *add(Fit *fit, const char *words)
 {
+    assert(fit->n_changes < MOST_CHANGES); /* list_changes has fewer */
     FitChange *change = &fit->change[fit->n_changes++];
     *change = (FitChange){.words = words};
     return change;
@@ -123,7 +125,7 @@ static void list_changes(Fit *fit, const Graph *graph)
 static void push(Fit *fit, FitPoints *points, const char *words, const TextList *a,
                  const TextList *b)
 {
-    if (points->n == MOST_POINTS) return;
+    assert(points->n < MOST_POINTS); /* all pairs of changes are fewer */
     TextList *to = &points->settings[points->n];
     const TextList *all[] = {a, b};
     *to = (TextList){NULL, 0, 0};

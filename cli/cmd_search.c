@@ -1,15 +1,12 @@
 /* tandem search: proposes the space of plans and decides its points by bounds and simulations. It
  * proves the winners in full, and says why the others lost. */
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "cli/sweep/space.h"
 
-enum { N_WINNERS = 10, MOST_REASONS = 32 };
+enum { N_WINNERS = N_BEST, MOST_REASONS = 32 };
 
 typedef struct Search {
     Cli *cli;
@@ -135,6 +132,11 @@ static void report_text(const Search *s)
               count(s, SWEEP_bounded, "bound-time"),
               count(s, SWEEP_fits, NULL) + count(s, SWEEP_too_large, NULL),
               count(s, SWEEP_fits, NULL), count(s, SWEEP_refused, NULL));
+    if (s->space.n_left_out > 0)
+        str_print(&cli->out,
+                  "left out    %" PRIu32 " plans, which were not tried; --set fixes a "
+                  "setting and makes the space smaller\n",
+                  s->space.n_left_out);
     if (n > 0) str_print(&cli->out, "best, proven in full\n");
     Table t = table_in(cli->arena, 5, heads), front = t;
     for (uint32_t i = 0; i < n; i++)
@@ -145,7 +147,7 @@ static void report_text(const Search *s)
         if (is_on_front(&s->rows.at[s->ranked[i]], &least))
             row_text(cli, &front, &s->rows.at[s->ranked[i]], &s->space.settings[s->ranked[i]]);
     if (n > 0) {
-        str_print(&cli->out, "front of time against memory\n");
+        str_print(&cli->out, "front of time against memory, of the plans that were simulated\n");
         table_print(&front, &cli->out);
     }
     const uint32_t n_reasons = reasons_of(s, reasons);
@@ -194,6 +196,7 @@ static void report_json(const Search *s)
     json_t *out = s->cli->json;
     json_text(out, "file", s->cli->args[0]);
     json_count(out, "points", s->rows.n);
+    json_count(out, "left_out", s->space.n_left_out);
     json_count(out, "bound_memory", count(s, SWEEP_bounded, "bound-memory"));
     json_count(out, "bound_time", count(s, SWEEP_bounded, "bound-time"));
     json_count(out, "simulated", count(s, SWEEP_fits, NULL) + count(s, SWEEP_too_large, NULL));
@@ -225,6 +228,16 @@ static bool make_space(Search *s)
     if (!session_read(cli->args[0], &options, cli->arena, &config, &graph, &cli->diag))
         return false;
     space_of(cli, &config, &graph, &s->space);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->space.n; i++) {
+        bool holds;
+        if (!where_holds(cli, &s->space.settings[i], &holds)) return false;
+        if (holds) s->space.settings[n++] = s->space.settings[i];
+    }
+    if (n == 0 && s->space.n > 0)
+        return cli_error(cli, FAULT_usage, "option-value",
+                         "--where leaves none of %" PRIu32 " plans", s->space.n);
+    s->space.n = n;
     if (s->space.n > 0) return true;
     return cli_error(cli, FAULT_input, "nothing-fits",
                      "no sizes of the mesh divide this model, batch and cluster");
@@ -245,12 +258,6 @@ void cmd_search(Cli *cli)
         return;
     }
     if (!cli->options.no_store && !store_ready(cli->options.db, &cli->diag)) return;
-    void *shared = mmap(NULL, sizeof(_Atomic uint64_t), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) {
-        cli_error(cli, FAULT_internal, "out-of-memory", "no memory to share");
-        return;
-    }
     const bool all = cli->options.exhaustive;
     const PointJob job = {.cli = cli,
                           .path = cli->args[0],
@@ -258,10 +265,8 @@ void cmd_search(Cli *cli)
                           .settings = s.space.settings,
                           .unproven = true,
                           .bounded = !all,
-                          .best = all ? NULL : shared};
-    bool fine = points_decide(&job, &s.rows);
-    munmap(shared, sizeof(_Atomic uint64_t));
-    if (!fine) return;
+                          .ranked = !all};
+    if (!points_decide(&job, &s.rows)) return;
     rank(&s);
     if (!prove(&s)) return;
     if (cli->json != NULL)

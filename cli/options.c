@@ -25,6 +25,12 @@ static const Option option_table[] = {
      "change a value of the plan, as in --set mesh.tp=4; repeatable"},
     {"try", 't', OPTION_list, "KEY=V1,V2,...", FIELD(try_), OPTIONS_sweep,
      "try these values of a setting, as in mesh.tp=1,2,4; repeated: all combinations"},
+    {"where", 0, OPTION_list, "CONDITION", FIELD(where), OPTIONS_sweep | OPTIONS_search,
+     "keep only these combinations, as in \"tp*pp <= 64 and micro > 1\"; repeated: all hold"},
+    {"shard", 0, OPTION_text, "I/N", FIELD(shard), OPTIONS_sweep,
+     "decide only the I-th of N equal parts, as one of N machines"},
+    {"slurm", 0, OPTION_text, "N", FIELD(slurm_text), OPTIONS_sweep,
+     "print a Slurm array job of N parts instead; db merge joins their stores"},
     {"by", 0, OPTION_text, "WHAT", FIELD(by), OPTIONS_sweep,
      "rank by tokens (a second; default), gpu (tokens a second and GPU), memory or usd"},
     {"exhaustive", 0, OPTION_flag, NULL, FIELD(exhaustive), OPTIONS_search,
@@ -34,7 +40,7 @@ static const Option option_table[] = {
     {"price", 0, OPTION_text, "USD", FIELD(price_text),
      OPTIONS_sim | OPTIONS_sweep | OPTIONS_search,
      "the price of a GPU for an hour, instead of the library's"},
-    {"tokens", 0, OPTION_text, "N", FIELD(tokens_text), OPTIONS_sim,
+    {"tokens", 0, OPTION_text, "N", FIELD(tokens_text), OPTIONS_sim | OPTIONS_sweep,
      "predict days, GPU hours and cost of a training on 300B or 15T tokens"},
     {"seed", 0, OPTION_text, "N", FIELD(seed_text), OPTIONS_plan,
      "the seed of initial weights and data, instead of the plan's"},
@@ -237,6 +243,21 @@ static bool read_tokens(Cli *cli, const char *text, double *value)
     return bad_value(cli, "tokens", text, "a number, as in 300B or 15T,");
 }
 
+/* Reads 2/8: the second of eight parts. */
+static bool read_shard(Cli *cli, const char *text, uint32_t *index, uint32_t *n)
+{
+    char *end = NULL;
+    *index = 0, *n = 1;
+    if (text == NULL) return true;
+    const unsigned long at = strtoul(text, &end, 10);
+    const bool first = end != text && *end == '/' && end[1] >= '0' && end[1] <= '9';
+    const unsigned long of = first ? strtoul(end + 1, &end, 10) : 0;
+    if (!first || *end != 0 || at < 1 || at > of || of > INT32_MAX)
+        return bad_value(cli, "shard", text, "I/N, as in 2/8,");
+    *index = (uint32_t)at - 1, *n = (uint32_t)of;
+    return true;
+}
+
 /* Refuses an option that has no effect without another one. */
 static bool goes_with(Cli *cli)
 {
@@ -271,6 +292,8 @@ static bool check_values(Cli *cli)
     fine = read_small(cli, "rank", o->rank_text, 0, &o->rank) && fine;
     fine = read_small(cli, is_net ? "gpus" : "ranks", o->n_text, 1, &o->n) && fine;
     fine = read_small(cli, "jobs", o->jobs_text, 1, &o->jobs) && fine;
+    fine = read_small(cli, "slurm", o->slurm_text, 1, &o->slurm) && fine;
+    fine = read_shard(cli, o->shard, &o->shard_index, &o->n_shards) && fine;
     fine = read_small(cli, "steps", o->steps_text, 1, &o->steps) && fine;
     fine = read_small(cli, "every", o->every_text, 1, &o->every) && fine;
     fine = read_small(cli, "limit", o->limit_text, 1, &o->limit) && fine;

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "session/bound_kernels.h"
 #include "sim/compute/kernels.h"
 
 static const PassConfig *pass_of(const Config *c, PassName name)
@@ -74,21 +75,39 @@ static double param_elements(const Graph *g, bool blocks_only)
     return n;
 }
 
+/* Clipping by the norm needs all gradients at one time. */
+static double gradient_of(const Config *c)
+{
+    if (c->optimizer.clip_norm <= 0) return 0;
+    return fmin(fewer_bytes(c->reduce, c->compute), dtype_bytes(c->param));
+}
+
+static bool is_offloaded(const Config *c)
+{
+    const PassConfig *fsdp = pass_of(c, PASS_fsdp2);
+    return fsdp != NULL && fsdp->fsdp2.offload;
+}
+
+static uint64_t gradient_bytes(const Config *c, const Graph *g, bool blocks_only)
+{
+    if (is_offloaded(c)) return 0;
+    const double n = param_elements(g, blocks_only) / ranks_of(c);
+    return (uint64_t)(n * copies_of(c).states * gradient_of(c));
+}
+
 static uint64_t state_bytes(const Config *c, const Graph *g, bool blocks_only)
 {
-    const PassConfig *fsdp = pass_of(c, PASS_fsdp2), *zero = pass_of(c, PASS_zero);
-    if (fsdp != NULL && fsdp->fsdp2.offload) return 0; /* all of it lies in host memory */
+    const PassConfig *zero = pass_of(c, PASS_zero);
+    if (is_offloaded(c)) return 0; /* all of it lies in host memory */
     const Copies copies = copies_of(c);
     const double n = param_elements(g, blocks_only) / ranks_of(c);
-    /* A plan may store weights between steps in the compute type (zero's preserve_fp32_weights). */
+    /* Weights that all ranks hold may have the compute type. */
     const double weight = zero != NULL ? fewer_bytes(c->param, c->compute) : dtype_bytes(c->param);
-    double moments = 0, gradient = 0;
+    double moments = 0, rest = dtype_bytes(c->param); /* moments: in the type of weights at rest */
+    if (zero != NULL && zero->zero.preserve_fp32_weights == CHOICE_no) rest = weight;
     if (c->optimizer.kind == OPTIMIZER_adamw)
-        moments = 2 * (c->optimizer.state != DT_none ? dtype_bytes(c->optimizer.state) : weight);
-    /* Clipping by the norm needs all gradients at one time. */
-    if (c->optimizer.clip_norm > 0)
-        gradient = fmin(fewer_bytes(c->reduce, c->compute), dtype_bytes(c->param));
-    return (uint64_t)(n * (copies.weights * weight + copies.states * (moments + gradient)));
+        moments = 2 * (c->optimizer.state != DT_none ? dtype_bytes(c->optimizer.state) : rest);
+    return (uint64_t)(n * (copies.weights * weight + copies.states * (moments + gradient_of(c))));
 }
 
 enum { MOST_LAYERS = 4096 };
@@ -115,6 +134,54 @@ static bool is_product(const Graph *g, const Node *n)
 {
     return op_info(n->op)->class_ == OP_CLASS_contract && n->n_in >= 2 &&
            g->tensors.at[n->in[1]].role == ROLE_param;
+}
+
+void bound_mark_needed(const Node *n, bool *needed)
+{
+    const OpInfo *op = op_info(n->op);
+    for (uint8_t b = 0; b < op->n_backward; b++)
+        for (uint8_t i = 0; i < op->backward[b].n_in; i++) {
+            const Wire *w = &op->backward[b].in[i];
+            if (w->kind == WIRE_i) needed[n->in[w->index]] = true;
+            if (w->kind == WIRE_o) needed[n->out[w->index]] = true;
+        }
+}
+
+bool bound_in_region(const Config *c, const Graph *g, const Node *n)
+{
+    const PassConfig *ac = pass_of(c, PASS_ac);
+    if (ac == NULL || ac->ac == AC_none) return false;
+    if (ac->ac == AC_full) return n->layer > 0;
+    for (ModuleId m = n->module; m != 0; m = g->modules.at[m].parent)
+        if (ac->ac == AC_modules || strcmp(g->modules.at[m].class_, "attention") == 0) return true;
+    return false;
+}
+
+/* A slice of a tensor may lie in that tensor's memory. */
+static bool may_alias(const Graph *g, TensorId t)
+{
+    const NodeId by = g->tensors.at[t].producer;
+    if (by == 0) return true;
+    const OpInfo *op = op_info(g->nodes.at[by].op);
+    return op->class_ == OP_CLASS_reshape || (op->flags & (OP_SCATTERS | OP_TAKES)) != 0;
+}
+
+/* Bytes that a micro-step keeps from forward to backward, on all ranks: the tensors that gradients
+ * need, unless a region computes them again. */
+static double needed_bytes(const Config *c, const Graph *g, Arena *scratch)
+{
+    bool *needed = arena_array(scratch, g->tensors.n + 1, sizeof *needed);
+    const bool head = stages_of(c) < 2; /* the fullest rank of a pipeline may lack it */
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (head || g->nodes.at[id].layer > 0) bound_mark_needed(&g->nodes.at[id], needed);
+    double sum = 0;
+    for (TensorId t = 1; t < g->tensors.n; t++) {
+        const Tensor *tensor = &g->tensors.at[t];
+        if (!needed[t] || tensor->role != ROLE_activation || may_alias(g, t)) continue;
+        if (!bound_in_region(c, g, &g->nodes.at[tensor->producer]))
+            sum += elements_of(tensor) * dtype_bytes(tensor->dtype);
+    }
+    return sum;
 }
 
 /* Counts elements that a micro-step surely keeps from forward to backward, inside blocks. Without
@@ -162,10 +229,14 @@ static uint64_t kept_bytes(const Config *c, const Graph *g)
     const PassConfig *ac = pass_of(c, PASS_ac);
     if (ac != NULL && ac->ac == AC_modules) return 0; /* a region may be larger than a block */
     Arena *scratch = arena_new();
-    const double sum = kept_elements(c, g, scratch);
+    const bool eight = pass_of(c, PASS_float8) != NULL;
+    double bytes = kept_elements(c, g, scratch) * (eight ? 1 : dtype_bytes(c->compute));
+    /* A profile's kernels, and passes that fuse or cut ops, may keep other tensors. */
+    if (!eight && c->runtime.name == NULL && pass_of(c, PASS_compile) == NULL &&
+        pass_of(c, PASS_tile) == NULL && pass_of(c, PASS_domain) == NULL)
+        bytes = fmax(bytes, needed_bytes(c, g, scratch));
     arena_free(scratch);
-    const double bytes = pass_of(c, PASS_float8) != NULL ? 1 : dtype_bytes(c->compute);
-    return (uint64_t)(sum * bytes * in_flight(c, steps_of(c)) / ranks_of(c));
+    return (uint64_t)(bytes * in_flight(c, steps_of(c)) / ranks_of(c));
 }
 
 /* FLOPs of one micro-step on all ranks, in products with weights and in attention. */
@@ -200,23 +271,47 @@ static Products products_of(const Graph *g)
     return p;
 }
 
-/* The last rank of a pipeline waits until the first micro-batch has passed all other stages. The
- * first rank ends after the last micro-batch has come back. This holds only if each rank has one
- * stage and all stages have equally many blocks. */
-static double pipeline_flops(const Config *c, const Products *p, double steps)
+/* True if each rank has one stage, all stages have equally many blocks, and the first stage gets
+ * its last gradient after the last stage has computed it. */
+static bool is_plain_pipeline(const Config *c)
 {
     const PassConfig *pp = pass_of(c, PASS_pp);
+    if (pp == NULL || stages_of(c) < 2 || pp->pp.is_own || pp->pp.has_split || pp->pp.round != 0)
+        return false;
+    return pp->pp.schedule == SCHEDULE_1f1b || pp->pp.schedule == SCHEDULE_gpipe;
+}
+
+/* The last rank of a pipeline waits until the first micro-batch has passed all other stages. The
+ * first rank ends after the last micro-batch has come back. */
+static double pipeline_flops(const Config *c, const Products *p, double steps)
+{
     const double stages = stages_of(c);
-    if (pp == NULL || stages < 2 || pp->pp.is_own || pp->pp.has_split || pp->pp.round != 0)
-        return 0;
-    if (pp->pp.schedule != SCHEDULE_1f1b && pp->pp.schedule != SCHEDULE_gpipe) return 0;
+    if (!is_plain_pipeline(c)) return 0;
     const double filling = 2 * p->blocks * (stages - 1) / stages;
     return stages * (steps * (3 * p->blocks / stages + p->outside) + filling);
 }
 
+static bool computes_twice(const Config *c)
+{
+    const PassConfig *ac = pass_of(c, PASS_ac);
+    return ac != NULL && ac->ac == AC_full && ac->ac_every <= 1 && ac->ac_ops.n == 0;
+}
+
+/* The sum of the kernels of one rank, in seconds; 0 if their sizes are not known. */
+static double kernels_s(const Config *c, const Graph *g, double steps)
+{
+    KernelTimes t;
+    if (!bound_kernels(c, g, &t)) return 0;
+    const double stages = stages_of(c), blocks = (t.blocks_s + t.again_s) / stages,
+                 even = steps * (blocks + t.head_s / stages);
+    if (!is_plain_pipeline(c)) return even;
+    const double filling = (t.forward_s + t.input_s) * (stages - 1) / stages;
+    return fmax(even, steps * (blocks + t.head_s) + filling);
+}
+
 static Ps step_ps(const Config *c, const Graph *g)
 {
-    const Device *device = &c->cluster.device;
+    const Device lasting = kernel_sustained(&c->cluster.device), *device = &lasting;
     const bool eight = pass_of(c, PASS_float8) != NULL, single = c->compute == DT_f32;
     double rate = 0, peak = 0;
     if (device->peak_flops[c->compute] <= 0) return 0;
@@ -229,13 +324,12 @@ static Ps step_ps(const Config *c, const Graph *g)
     /* A framework's own kernels may be better than the library's. */
     if (c->runtime.name != NULL || eight || single) rate = fmax(rate, peak);
     const double steps = steps_of(c);
-    const PassConfig *ac = pass_of(c, PASS_ac);
     Products p = products_of(g);
-    double again = 0; /* whole blocks are computed twice, except products that ac.ops keeps */
-    if (ac != NULL && ac->ac == AC_full && ac->ac_every <= 1 && ac->ac_ops.n == 0) again = p.blocks;
+    const double again = computes_twice(c) ? p.blocks : 0; /* without attention */
     const double even = (p.all + again) * steps / rate + p.attention * steps / peak,
                  piped = pipeline_flops(c, &p, steps) / rate;
-    return (Ps)(fmax(even, piped) / ranks_of(c) * PS_PER_S);
+    const double seconds = fmax(fmax(even, piped) / ranks_of(c), kernels_s(c, g, steps));
+    return (Ps)(seconds * PS_PER_S);
 }
 
 Bounds bounds_of(const Config *config, const Graph *graph)
@@ -244,7 +338,12 @@ Bounds bounds_of(const Config *config, const Graph *graph)
     if (graph->tensors.n < 2) return b;
     b.kept_bytes = kept_bytes(config, graph);
     /* Micro-batches in flight lie on the first rank of a pipeline, which has blocks and no head. */
-    if (in_flight(config, steps_of(config)) > 1) b.state_bytes = state_bytes(config, graph, true);
+    const bool blocks = in_flight(config, steps_of(config)) > 1;
+    if (blocks) b.state_bytes = state_bytes(config, graph, true);
+    /* In a single micro-step gradients take the place of what was kept. */
+    const uint64_t gradients = gradient_bytes(config, graph, blocks);
+    if (steps_of(config) < 2)
+        b.kept_bytes = b.kept_bytes > gradients ? b.kept_bytes - gradients : 0;
     if (!config->cluster.is_local) b.step_ps = step_ps(config, graph);
     return b;
 }

@@ -14,4 +14,10 @@ typedef struct Bounds {
 } Bounds;
 Bounds bounds_of(const Config *config, const Graph *graph);
 
+/* ---- for the parts of the bounds */
+/* Marks the tensors that the gradients of a node need. */
+void bound_mark_needed(const Node *n, bool *needed);
+/* True if ac computes this node in a region, so that its results may be computed again. */
+bool bound_in_region(const Config *c, const Graph *g, const Node *n);
+
 #endif

@@ -78,16 +78,30 @@ static bool has_price(const SweepRows *rows)
     return false;
 }
 
+static double days_of(const Cli *cli, const SweepRow *r)
+{
+    return r->tokens_per_s > 0 ? cli->options.tokens / r->tokens_per_s / 86400 : 0;
+}
+
+static double usd_of(const Cli *cli, const SweepRow *r)
+{
+    return cli->options.tokens * r->usd_per_token;
+}
+
 static void ranking_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, uint32_t n_fit)
 {
-    static const char *const numbers[] = {">ranks",   ">step",   ">tokens/s", ">per GPU",   ">MFU",
-                                          ">exposed", ">memory", ">run",      ">USD/Mtoken"};
-    const bool priced = has_price(rows);
-    const uint32_t n_numbers = priced ? 9 : 8, limit = cli->options.limit ? cli->options.limit : 20;
-    const char **heads = arena_array(cli->arena, keys->n + 10, sizeof *heads);
+    static const char *const numbers[] = {">ranks", ">step",    ">tokens/s", ">per GPU",
+                                          ">MFU",   ">exposed", ">memory",   ">run"};
+    const bool priced = has_price(rows), days = cli->options.tokens > 0;
+    uint32_t n_numbers = 8;
+    const uint32_t limit = cli->options.limit ? cli->options.limit : 20;
+    const char **heads = arena_array(cli->arena, keys->n + 12, sizeof *heads);
     for (uint32_t k = 0; k < keys->n; k++)
         heads[k] = arena_print(cli->arena, ">%s%s", k == 0 ? "  " : "", keys->at[k].key);
     for (uint32_t i = 0; i < n_numbers; i++) heads[keys->n + i] = numbers[i];
+    if (priced) heads[keys->n + n_numbers++] = ">USD/Mtoken";
+    if (days) heads[keys->n + n_numbers++] = ">days";
+    if (days && priced) heads[keys->n + n_numbers++] = ">USD";
     Table t = table_in(cli->arena, keys->n + n_numbers, heads);
     for (uint32_t i = 0; i < n_fit && i < limit; i++) {
         const SweepRow *r = &rows->at[i];
@@ -101,6 +115,9 @@ static void ranking_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows,
         table_cell(&t, "%s", str_bytes(cli->arena, r->peak_bytes));
         table_cell(&t, "%s", r->run > 0 ? arena_print(cli->arena, "%" PRIu64, r->run) : "-");
         if (priced) table_cell(&t, "%.3f", 1e6 * r->usd_per_token);
+        if (days) table_cell(&t, "%.1f", days_of(cli, r));
+        if (days && priced)
+            table_cell(&t, "%s", str_count(cli->arena, (uint64_t)(usd_of(cli, r) + .5)));
     }
     table_print(&t, &cli->out);
     if (n_fit > limit)
@@ -151,14 +168,16 @@ static void csv_field(Str *out, const char *text)
 
 static const char *const status_names[] = {"fits", "does-not-fit", "refused"};
 
-static void report_csv(Str *out, const SweepKeys *keys, const SweepRows *rows)
+static void report_csv(const Cli *cli, Str *out, const SweepKeys *keys, const SweepRows *rows)
 {
+    const bool days = cli->options.tokens > 0;
     for (uint32_t k = 0; k < keys->n; k++) {
         csv_field(out, keys->at[k].key);
         str_add(out, ",");
     }
     str_add(out, "status,ranks,step_s,tokens_per_s,tokens_per_s_per_device,mfu,exposed_s,"
-                 "peak_bytes,usd_per_token,run,plan_id,rule,reason\n");
+                 "peak_bytes,usd_per_token,run,plan_id,rule,reason");
+    str_add(out, days ? ",days,usd\n" : "\n");
     for (uint32_t i = 0; i < rows->n; i++) {
         const SweepRow *r = &rows->at[i];
         for (uint32_t k = 0; k < keys->n; k++) {
@@ -176,11 +195,14 @@ static void report_csv(Str *out, const SweepKeys *keys, const SweepRows *rows)
         csv_field(out, r->rule != NULL ? r->rule : "");
         str_add(out, ",");
         csv_field(out, r->reason != NULL ? r->reason : "");
+        if (days && r->status == SWEEP_refused) str_add(out, ",,");
+        if (days && r->status != SWEEP_refused)
+            str_print(out, ",%.6g,%.9g", days_of(cli, r), usd_of(cli, r));
         str_add(out, "\n");
     }
 }
 
-static json_t *row_json(const SweepKeys *keys, const SweepRow *r)
+static json_t *row_json(const Cli *cli, const SweepKeys *keys, const SweepRow *r)
 {
     json_t *row = json_object(), *settings = json_object();
     for (uint32_t k = 0; k < keys->n; k++) json_text(settings, keys->at[k].key, r->values[k]);
@@ -199,6 +221,10 @@ static json_t *row_json(const SweepKeys *keys, const SweepRow *r)
     json_count(row, "peak_bytes", r->peak_bytes);
     json_put(row, "usd_per_token",
              r->usd_per_token > 0 ? json_real(r->usd_per_token) : json_null());
+    if (cli->options.tokens > 0) {
+        json_number(row, "days", days_of(cli, r));
+        json_put(row, "usd", r->usd_per_token > 0 ? json_real(usd_of(cli, r)) : json_null());
+    }
     json_put(row, "run", r->run > 0 ? json_integer((json_int_t)r->run) : json_null());
     return row;
 }
@@ -210,13 +236,13 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
     if (cli->json != NULL) {
         json_t *list = json_array();
         for (uint32_t i = 0; i < rows->n; i++)
-            json_array_append_new(list, row_json(keys, &rows->at[i]));
+            json_array_append_new(list, row_json(cli, keys, &rows->at[i]));
         json_text(cli->json, "file", cli->args[0]);
         json_text(cli->json, "by", by_names[by]);
         json_count(cli->json, "fit", count(rows, SWEEP_fits));
         json_put(cli->json, "rows", list);
     } else if (cli->options.csv) {
-        report_csv(&cli->out, keys, rows);
+        report_csv(cli, &cli->out, keys, rows);
     } else {
         report_text(cli, keys, rows, by);
     }

@@ -9,9 +9,10 @@
 enum { MOST_PLANS = 10000 };
 
 typedef struct Sweep {
-    const Cli *cli;
+    Cli *cli;
     SweepKeys keys;
     uint32_t n_plans;
+    uint32_t *combination; /* [plan] its number among all combinations of --try */
 } Sweep;
 
 static bool read_keys(Cli *cli, Sweep *sweep)
@@ -64,22 +65,81 @@ static bool can_start(Cli *cli)
         return false;
     }
     if (!sweep_order(cli)) return false;
-    return cli->options.dry_run || cli->options.no_store ||
+    return cli->options.dry_run || cli->options.no_store || cli->options.slurm > 0 ||
            store_ready(cli->options.db, &cli->diag);
 }
 
-/* Lists the settings of every combination, in order. */
-static TextList *all_settings(const Sweep *sweep)
+static TextList settings_of(const Sweep *sweep, uint32_t combination)
 {
     Arena *arena = sweep->cli->arena;
-    TextList *all = arena_array(arena, sweep->n_plans + 1, sizeof *all);
+    TextList list = {NULL, 0, 0};
+    const char **values = values_of(&sweep->keys, combination, arena);
+    for (uint32_t k = 0; k < sweep->keys.n; k++)
+        list_push(arena, &list, arena_print(arena, "%s=%s", sweep->keys.at[k].key, values[k]));
+    return list;
+}
+
+/* Lists the settings of every combination that --where keeps and that belongs to this shard, in
+ * order. Returns NULL after diagnostics. */
+static TextList *all_settings(Sweep *sweep)
+{
+    Cli *cli = sweep->cli;
+    TextList *all = arena_array(cli->arena, sweep->n_plans + 1, sizeof *all);
+    sweep->combination = arena_array(cli->arena, sweep->n_plans + 1, sizeof *sweep->combination);
+    uint32_t n = 0, n_kept = 0;
     for (uint32_t i = 0; i < sweep->n_plans; i++) {
-        const char **values = values_of(&sweep->keys, i, arena);
-        for (uint32_t k = 0; k < sweep->keys.n; k++)
-            list_push(arena, &all[i],
-                      arena_print(arena, "%s=%s", sweep->keys.at[k].key, values[k]));
+        const TextList list = settings_of(sweep, i);
+        bool holds;
+        if (!where_holds(cli, &list, &holds)) return NULL;
+        if (!holds || n_kept++ % cli->options.n_shards != cli->options.shard_index) continue;
+        sweep->combination[n] = i;
+        all[n++] = list;
     }
-    return all;
+    if (n == 0)
+        cli_error(cli, FAULT_usage, "option-value", "%s leaves none of %" PRIu32 " combinations",
+                  cli->options.where.n > 0 ? "--where" : "--shard", sweep->n_plans);
+    sweep->n_plans = n;
+    return n > 0 ? all : NULL;
+}
+
+/* Quotes a word for the shell. */
+static void quote(Str *out, const char *word)
+{
+    if (word[0] != 0 && word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                          "0123456789_-+=.,/:@%")] == 0) {
+        str_add(out, word);
+        return;
+    }
+    str_add(out, "'");
+    for (; *word != 0; word++) str_print(out, *word == '\'' ? "'\\''" : "%c", *word);
+    str_add(out, "'");
+}
+
+/* Prints the same command as an array job. Each part writes a store of its own, because a store on
+ * a network's file system cannot be shared. */
+static void slurm_script(Cli *cli)
+{
+    Str *out = &cli->out;
+    str_print(out,
+              "#!/bin/sh\n#SBATCH --job-name=tandem-sweep\n#SBATCH --array=1-%" PRIu32
+              "\n#SBATCH --ntasks=1\n#SBATCH --cpus-per-task=4\n"
+              "# Afterwards: for store in tandem-sweep-*.db; do tandem db merge \"$store\"; done\n"
+              "exec tandem",
+              cli->options.slurm);
+    for (int i = 1; i < cli->argc; i++) {
+        const char *word = cli->argv[i];
+        if (strcmp(word, "--slurm") == 0) {
+            i++;
+            continue;
+        }
+        if (strncmp(word, "--slurm=", 8) == 0) continue;
+        str_add(out, " ");
+        quote(out, word);
+    }
+    str_print(out,
+              " --shard \"$SLURM_ARRAY_TASK_ID/%" PRIu32 "\" \\\n    --jobs 4 --db "
+              "\"tandem-sweep-$SLURM_ARRAY_TASK_ID.db\"\n",
+              cli->options.slurm);
 }
 
 static void list_points(Cli *cli, const PointJob *job)
@@ -131,15 +191,21 @@ void cmd_sweep(Cli *cli)
 {
     Sweep sweep = {.cli = cli};
     if (!can_start(cli) || !read_keys(cli, &sweep)) return;
-    PointJob job = {
-        .cli = cli, .path = cli->args[0], .n = sweep.n_plans, .settings = all_settings(&sweep)};
+    PointJob job = {.cli = cli, .path = cli->args[0], .settings = all_settings(&sweep)};
+    if (job.settings == NULL) return;
+    job.n = sweep.n_plans;
+    if (cli->options.slurm > 0) {
+        slurm_script(cli);
+        return;
+    }
     if (cli->options.dry_run) {
         list_points(cli, &job);
         return;
     }
     SweepRows rows = {NULL, 0, 0};
     if (!decide_stored(cli, &job, &rows)) return;
-    for (uint32_t i = 0; i < rows.n; i++) rows.at[i].values = values_of(&sweep.keys, i, cli->arena);
+    for (uint32_t i = 0; i < rows.n; i++)
+        rows.at[i].values = values_of(&sweep.keys, sweep.combination[i], cli->arena);
     sweep_report(cli, &sweep.keys, &rows);
     whose_of_best(cli, &job, &rows);
 }

@@ -20,6 +20,41 @@ uint32_t jobs_number(uint32_t wanted, uint32_t n_work)
     return n > 0 ? n : 1;
 }
 
+/* ---- an interruption */
+static const char *kept_text; /* a signal handler has no argument */
+static volatile sig_atomic_t interrupted;
+
+void jobs_on_interrupt(const char *kept)
+{
+    kept_text = kept;
+}
+
+static void on_interrupt(int number)
+{
+    interrupted = number;
+}
+
+/* The processes get the terminal's signal themselves. This one waits for them, and then ends. */
+static void watch(struct sigaction old[2])
+{
+    static const int numbers[] = {SIGINT, SIGTERM};
+    const struct sigaction action = {.sa_handler = on_interrupt};
+    interrupted = 0;
+    for (int i = 0; i < 2; i++) {
+        sigaction(numbers[i], NULL, &old[i]);
+        if (kept_text != NULL && old[i].sa_handler != SIG_IGN) sigaction(numbers[i], &action, NULL);
+    }
+}
+
+static void end_if_interrupted(const struct sigaction old[2])
+{
+    sigaction(SIGINT, &old[0], NULL);
+    sigaction(SIGTERM, &old[1], NULL);
+    if (interrupted == 0) return;
+    fprintf(stderr, "interrupted: %s\n", kept_text);
+    raise(interrupted);
+}
+
 static pid_t start(const Worker *job, JobWork work, void *self)
 {
     fflush(NULL);
@@ -44,7 +79,7 @@ static void follow(Progress *progress, int count)
 {
     char bytes[64];
     ssize_t n;
-    while ((n = read(count, bytes, sizeof bytes)) > 0 || (n < 0 && errno == EINTR))
+    while ((n = read(count, bytes, sizeof bytes)) > 0 || (n < 0 && errno == EINTR && !interrupted))
         if (n > 0) progress_add(progress, (uint32_t)n, NULL);
 }
 
@@ -55,6 +90,7 @@ bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *s
     int count[2] = {-1, -1};
     Progress progress = progress_by_count(cli, n_work);
     bool fine = true, watched = progress.to != NULL && pipe(count) == 0;
+    struct sigaction old[2];
     for (uint32_t i = 0; i < n_jobs; i++) {
         file[i] = tmpfile();
         Worker job = {i, n_jobs, file[i], count[1]};
@@ -63,6 +99,7 @@ bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *s
             fine = cli_error(cli, FAULT_internal, "job-process", "cannot start a process: %s",
                              strerror(errno));
     }
+    watch(old); /* after the processes were started: they end as they would without it */
     if (watched) {
         close(count[1]);
         follow(&progress, count[0]);
@@ -71,12 +108,15 @@ bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *s
     progress_end(&progress);
     for (uint32_t i = 0; i < n_jobs; i++) {
         int status = 0;
-        while (pid[i] > 0 && waitpid(pid[i], &status, 0) < 0 && errno == EINTR) {
+        for (;;) {
+            if (interrupted != 0 && pid[i] > 0) kill(pid[i], interrupted);
+            if (pid[i] <= 0 || waitpid(pid[i], &status, 0) >= 0 || errno != EINTR) break;
         }
         if (pid[i] > 0 && status != 0)
             fine = cli_error(cli, FAULT_internal, "job-process",
                              "a process that predicts rows ended unexpectedly (status %d)", status);
         if (file[i] != NULL) rewind(file[i]);
     }
+    end_if_interrupted(old);
     return fine;
 }

@@ -2,6 +2,7 @@
  * that is ended loses nothing, and the same command finds them again. A point that was decided
  * before is a look-up: its key is made of the settings, the build and the measured costs, and the
  * scripts are compared by content. No script runs for it. */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "cli/sweep/point.h"
 
 #include <assert.h>
@@ -10,11 +11,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "cli/predict.h"
 #include "cli/sweep/jobs.h"
 #include "planner/base/log.h"
-#include "session/bound.h"
 
 /* A process that decides points. */
 typedef struct Decider {
@@ -55,56 +56,11 @@ static void put_prediction(json_t *row, const Cli *cli, const PlanFile *file, co
     json_number(row, "usd_per_token", speed > 0 ? usd_per_s / speed : 0);
 }
 
-static void put_status(json_t *row, SweepStatus status, const Diagnostic *error)
+void point_status(json_t *row, SweepStatus status, const Diagnostic *error)
 {
     json_count(row, "status", status);
     json_text(row, "rule", error != NULL ? error->rule : NULL);
     json_text(row, "reason", error != NULL ? error->text : NULL);
-}
-
-/* Raises the best speed of all processes to tokens_per_s, if that is higher. */
-static void raise_best(_Atomic uint64_t *best, double tokens_per_s)
-{
-    if (best == NULL) return;
-    uint64_t old = *best;
-    while ((double)old < tokens_per_s &&
-           !atomic_compare_exchange_weak(best, &old, (uint64_t)tokens_per_s)) {
-    }
-}
-
-/* Returns true if a lower bound shows that the point cannot fit or cannot be the best. The row then
- * names the bound. */
-static bool is_rejected(const PointJob *job, Cli *one, const Config *config, const Graph *graph,
-                        json_t *row)
-{
-    const Bounds b = bounds_of(config, graph);
-    const Device *device = &config->cluster.device;
-    const uint64_t need = b.state_bytes + b.kept_bytes;
-    const uint64_t usable = device->memory_bytes > device->reserved_bytes
-                                ? device->memory_bytes - device->reserved_bytes
-                                : 0;
-    Diagnostic why = {.rule = NULL};
-    if (device->memory_bytes > 0 && need > usable) {
-        why.rule = "bound-memory";
-        why.text = arena_print(one->arena,
-                               "needs at least %s (state %s, kept block inputs %s); %s are usable",
-                               str_bytes(one->arena, need), str_bytes(one->arena, b.state_bytes),
-                               str_bytes(one->arena, b.kept_bytes), str_bytes(one->arena, usable));
-    } else if (job->best != NULL && b.step_ps > 0) {
-        const double tokens = (double)config->global_batch * (double)config->seq,
-                     most = tokens * PS_PER_S / (double)b.step_ps;
-        if (most >= (double)*job->best) return false;
-        why.rule = "bound-time";
-        why.text =
-            arena_print(one->arena,
-                        "takes at least %s a step, so at most %s tokens/s: another point is "
-                        "faster",
-                        format_time(one->arena, b.step_ps), str_count(one->arena, (uint64_t)most));
-    }
-    if (why.rule == NULL) return false;
-    put_status(row, SWEEP_bounded, &why);
-    json_count(row, "peak_bytes", need);
-    return true;
 }
 
 /* Makes the answer of a point: loads, compiles, proves and simulates it as `sim` would. `recipe`
@@ -120,7 +76,7 @@ static json_t *answer_of(const Decider *decider, Cli *one, Recipe *recipe, bool 
     Graph graph;
     PlanFile *file = NULL;
     if (session_read(decider->job->path, &load, one->arena, config, &graph, &one->diag)) {
-        if (decider->job->bounded && is_rejected(decider->job, one, config, &graph, row))
+        if (decider->job->bounded && bounds_decide(decider->job, one, config, &graph, row))
             return row;
         file = session_finish(config, &graph, &load, one->arena, &one->diag);
         if (file != NULL && decider->job->unproven) {
@@ -139,7 +95,7 @@ static json_t *answer_of(const Decider *decider, Cli *one, Recipe *recipe, bool 
         if (held.process_bytes > 0) prediction.record.peak_bytes = held.process_bytes;
         put_prediction(row, one, file, &prediction);
         if (first_error(&one->diag, true) == NULL)
-            raise_best(decider->job->best,
+            best_enter(decider->job->best,
                        prediction.record.tokens_per_s_per_device * prediction.record.n_ranks);
         *unstored = failure != NULL;
         if (failure != NULL) json_text(row, "unstored", failure->text);
@@ -148,7 +104,11 @@ static json_t *answer_of(const Decider *decider, Cli *one, Recipe *recipe, bool 
         error = first_error(&one->diag, false);
     }
     if (!refused) error = first_error(&one->diag, true);
-    put_status(row, refused ? SWEEP_refused : error != NULL ? SWEEP_too_large : SWEEP_fits, error);
+    point_status(row,
+                 refused         ? SWEEP_refused
+                 : error != NULL ? SWEEP_too_large
+                                 : SWEEP_fits,
+                 error);
     return row;
 }
 
@@ -212,11 +172,12 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
          */
         const char *rule = json_string_value(json_object_get(row, "rule"));
         if (rule != NULL && strcmp(rule, "bound-time") == 0) unstored = true;
+        if (json_integer_value(json_object_get(row, "status")) == SWEEP_open) unstored = true;
         if (stored && !unstored) keep_answer(decider, &one, key, &recipe, row);
     } else {
         json_put(row, "found", json_true());
         if (json_integer_value(json_object_get(row, "status")) == SWEEP_fits)
-            raise_best(job->best, json_number_value(json_object_get(row, "tokens_per_s")));
+            best_enter(job->best, json_number_value(json_object_get(row, "tokens_per_s")));
     }
     json_count(row, "index", index);
     if (job->sweep != 0 && stored)
@@ -258,8 +219,9 @@ static void work(void *self, const Worker *worker)
     decider.script = front_open(job->path, NULL, 0, kept);
     if (!o->no_store) decider.store = store_open(o->db, false, &diag);
     if (decider.store != NULL) decider.context = context_of(&decider, &diag);
-    for (uint32_t i = worker->index; i < job->n; i += worker->n_jobs) {
-        decide(&decider, i, arena, worker->file);
+    for (uint32_t i = atomic_fetch_add(job->next, 1); i < job->n_order;
+         i = atomic_fetch_add(job->next, 1)) {
+        decide(&decider, job->order[i], arena, worker->file);
         arena_reset(arena);
         job_piece_done(worker);
     }
@@ -317,19 +279,72 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
     }
 }
 
-bool points_decide(const PointJob *job, SweepRows *rows)
+/* Decides the points of job->order; each process takes the next one that nobody has taken. */
+static bool decide_order(PointJob *job, SweepRows *rows)
 {
-    Cli *cli = job->cli;
     FILE *file[MOST_JOBS] = {NULL};
-    uint32_t n_jobs = jobs_number(cli->options.jobs, job->n);
-    for (uint32_t i = 0; i < job->n; i++)
-        list_push(cli->arena, rows, ((SweepRow){.index = UINT32_MAX}));
-    PointJob own = *job;
-    bool fine = jobs_fork(cli, n_jobs, job->n, work, &own, file);
+    Cli *cli = job->cli;
+    const uint32_t n_jobs = jobs_number(cli->options.jobs, job->n_order);
+    atomic_store(job->next, 0);
+    jobs_on_interrupt(cli->options.no_store
+                          ? "nothing is kept (--db none)"
+                          : arena_print(cli->arena,
+                                        "the points decided so far are kept in %s; the same "
+                                        "command goes on from there",
+                                        cli->options.db));
+    const bool fine = jobs_fork(cli, n_jobs, job->n_order, work, job, file);
+    jobs_on_interrupt(NULL);
     for (uint32_t i = 0; i < n_jobs && file[i] != NULL; i++) {
         hear(file[i], cli->arena, rows);
         fclose(file[i]);
     }
+    return fine;
+}
+
+static const SweepRows *bounded; /* of the one search of a process: qsort has no argument */
+
+static int by_bound(const void *a, const void *b)
+{
+    const uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
+    const Ps x = bounded->at[i].step_ps, y = bounded->at[k].step_ps;
+    if (x != y) return x < y ? -1 : 1;
+    return i < k ? -1 : 1;
+}
+
+/* First bounds every point. The others then come in the order of their bounds, because the best
+ * ones are soon found that way, and reject the rest. */
+static bool decide_by_bounds(PointJob *job, SweepRows *rows)
+{
+    job->bounds_only = true;
+    if (!decide_order(job, rows)) return false;
+    job->bounds_only = false;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < rows->n; i++)
+        if (rows->at[i].index == i && rows->at[i].status == SWEEP_open) job->order[n++] = i;
+    bounded = rows;
+    qsort(job->order, n, sizeof *job->order, by_bound);
+    job->n_order = n;
+    return n == 0 || decide_order(job, rows);
+}
+
+bool points_decide(const PointJob *job, SweepRows *rows)
+{
+    Cli *cli = job->cli;
+    PointJob own = *job;
+    PointShared *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return cli_error(cli, FAULT_internal, "out-of-memory", "no memory to share");
+    own.next = &shared->next;
+    own.best = job->ranked ? &shared->best : NULL;
+    own.order = arena_array(cli->arena, job->n + 1, sizeof *own.order);
+    own.n_order = job->n;
+    for (uint32_t i = 0; i < job->n; i++) {
+        own.order[i] = i;
+        list_push(cli->arena, rows, ((SweepRow){.index = UINT32_MAX}));
+    }
+    const bool fine = own.ranked ? decide_by_bounds(&own, rows) : decide_order(&own, rows);
+    munmap(shared, sizeof *shared);
     if (!fine) return false;
     for (uint32_t i = 0; i < rows->n; i++) {
         const SweepRow *row = &rows->at[i];

@@ -2,7 +2,21 @@
 #ifndef TANDEM_CLI_SWEEP_POINT_H
 #define TANDEM_CLI_SWEEP_POINT_H
 
+#include <stdatomic.h>
+
 #include "cli/sweep/sweep.h"
+
+enum { N_BEST = 10 };
+/* The best speeds so far, fastest first; shared by the processes. */
+typedef struct BestSpeeds {
+    atomic_flag busy;
+    double tokens_per_s[N_BEST];
+} BestSpeeds;
+
+typedef struct PointShared {
+    _Atomic uint32_t next; /* in the order of points: the first that no process has taken */
+    BestSpeeds best;
+} PointShared;
 
 /* A question about all points of one script. */
 typedef struct PointJob {
@@ -13,14 +27,28 @@ typedef struct PointJob {
     int64_t sweep;      /* its number in the store; 0: none */
     bool unproven;      /* leaves the proofs out: a search proves only the winners */
     bool bounded;       /* lets lower bounds reject points before they are compiled */
-    /* The best speed so far [tokens/s], shared by the processes. The time bound rejects points that
-     * cannot reach it. NULL: the time bound is not used. */
-    _Atomic uint64_t *best;
+    bool ranked;        /* only the N_BEST fastest points matter: the time bound rejects, too */
+
+    /* ---- filled in by points_decide */
+    BestSpeeds *best; /* NULL: the time bound is not used */
+    bool bounds_only; /* points that no bound rejects are left open */
+    _Atomic uint32_t *next;
+    uint32_t *order, n_order; /* the points to decide */
 } PointJob;
 
 /* Decides all points in several processes. `rows` gets one a point, in order, without values. False
  * after diagnostics: a process failed, or the store takes nothing. */
 bool points_decide(const PointJob *job, SweepRows *rows);
+
+/* ---- point.c, for reject.c */
+void point_status(json_t *row, SweepStatus status, const Diagnostic *error);
+
+/* ---- reject.c */
+void best_enter(BestSpeeds *best, double tokens_per_s); /* NULL is fine */
+/* Returns true if a lower bound shows that the point cannot fit or cannot be among the best. The
+ * row then names the bound. With job->bounds_only it returns true for every point. */
+bool bounds_decide(const PointJob *job, Cli *one, const Config *config, const Graph *graph,
+                   json_t *row);
 
 /* ---- stored.c: sweeps in the store */
 /* Begins or resumes the sweep of these settings; its number, 0 after diagnostics. */

@@ -115,14 +115,14 @@ static bool is_fixed(const Cli *cli, const char *key)
     return false;
 }
 
-/* True if the command line fixes another value of this size. */
+/* True if the command line fixes another value of this size. -1 means whatever is left. */
 static bool is_other(const Cli *cli, const char *key, uint32_t value)
 {
     const size_t n = strlen(key);
     for (uint32_t i = 0; i < cli->options.set.n; i++) {
         const char *set = cli->options.set.at[i];
-        if (strncmp(set, key, n) == 0 && set[n] == '=' && strtoul(set + n + 1, NULL, 10) != value)
-            return true;
+        if (strncmp(set, key, n) != 0 || set[n] != '=' || set[n + 1] == '-') continue;
+        if (strtoul(set + n + 1, NULL, 10) != value) return true;
     }
     return false;
 }
@@ -178,7 +178,10 @@ static void add_mesh(Cli *cli, TextList *list, const SpaceFacts *f, const MeshWa
 
 static void push(Cli *cli, SearchSpace *space, const TextList *list)
 {
-    if (space->n == MOST_POINTS) return;
+    if (space->n == MOST_POINTS) {
+        space->n_left_out++;
+        return;
+    }
     if (space->n == space->room) {
         const uint32_t room = space->room * 2 + 64;
         TextList *more = arena_array(cli->arena, room, sizeof *more);
@@ -186,7 +189,8 @@ static void push(Cli *cli, SearchSpace *space, const TextList *list)
         space->settings = more;
         space->room = room;
     }
-    for (uint32_t i = 0; i < space->n; i++) { /* fixed settings can make two points equal */
+    /* Only fixed settings can make two points equal. */
+    for (uint32_t i = 0; cli->options.set.n > 0 && i < space->n; i++) {
         const TextList *other = &space->settings[i];
         bool same = other->n == list->n;
         for (uint32_t k = 0; same && k < list->n; k++)

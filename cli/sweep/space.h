@@ -8,7 +8,7 @@
 typedef struct SearchSpace {
     TextList *settings; /* [n] */
     uint32_t n, room;
-    uint32_t n_ranks;
+    uint32_t n_ranks, n_left_out; /* points beyond the most that are tried */
 } SearchSpace;
 
 /* Returns the size of the index that an axis shares out: tokens, rows, columns, experts. 0: the

@@ -52,7 +52,7 @@ static const char *settings_json(const TextList *settings, Arena *arena)
 bool sweep_put_point(Store *store, int64_t sweep, uint32_t point, const TextList *settings,
                      int64_t run, SweepStatus status, Arena *arena, Diag *d)
 {
-    static const char *const words[] = {"ok", "infeasible", "invalid", "infeasible"};
+    static const char *const words[] = {"ok", "infeasible", "invalid", "infeasible", "open"};
     return db_run(store_db(store), d,
                   "INSERT OR REPLACE INTO sweep_point(sweep, point, settings, run, status) "
                   "VALUES(?,?,?,nullif(?, 0),?)",

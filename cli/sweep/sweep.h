@@ -13,7 +13,14 @@ typedef LIST(SweepKey) SweepKeys;
 
 /* Refused: it cannot be compiled or proven, so it has no numbers. */
 /* Bounded: a lower bound decided the point before it was compiled, so it has no numbers. */
-typedef enum SweepStatus { SWEEP_fits, SWEEP_too_large, SWEEP_refused, SWEEP_bounded } SweepStatus;
+/* Open: no bound decided it, and it is not simulated yet. */
+typedef enum SweepStatus {
+    SWEEP_fits,
+    SWEEP_too_large,
+    SWEEP_refused,
+    SWEEP_bounded,
+    SWEEP_open
+} SweepStatus;
 
 typedef struct SweepRow {
     uint32_t index;      /* number of the combination; the last key varies fastest */
@@ -29,6 +36,10 @@ typedef struct SweepRow {
     const char *unstored; /* why the store refused it; NULL: it is stored */
 } SweepRow;
 typedef LIST(SweepRow) SweepRows;
+
+/* ---- where.c */
+/* Returns false after diagnostics. `holds`: every --where is true for these settings. */
+bool where_holds(Cli *cli, const TextList *settings, bool *holds);
 
 /* ---- sweep_table.c */
 /* Returns "mesh.tp=2 batch.micro=1", with `before` in front of each setting. */

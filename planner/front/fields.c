@@ -2,6 +2,7 @@
  * keys of a pass are rows of its PassSpec. */
 #include <assert.h>
 #include <math.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -386,10 +387,32 @@ const Field *field_at(bool of_pass, uint32_t i)
     return i + 1 < N_PLAN_FIELDS ? &plan_fields[i + 1] : NULL;
 }
 
+enum { N_SLOTS = 8192 }; /* of the index, a power of two */
+static_assert(2 * N_PLAN_FIELDS <= N_SLOTS, "the index would be slow");
+static uint16_t slots[N_SLOTS]; /* 1 + a field of the plan, by its path's hash; made once */
+static pthread_once_t indexed = PTHREAD_ONCE_INIT;
+
+static uint32_t slot_of(const char *path)
+{
+    uint32_t hash = 2166136261U;
+    for (; *path != 0; path++) hash = (hash ^ (unsigned char)*path) * 16777619U;
+    return hash % N_SLOTS;
+}
+
+static void make_index(void)
+{
+    for (uint16_t i = 0; i < N_PLAN_FIELDS; i++) {
+        uint32_t at = slot_of(plan_fields[i].path);
+        while (slots[at] != 0) at = (at + 1) % N_SLOTS;
+        slots[at] = (uint16_t)(i + 1);
+    }
+}
+
 const Field *field_of_plan(const char *path)
 {
-    for (size_t i = 0; i < N_PLAN_FIELDS; i++)
-        if (strcmp(plan_fields[i].path, path) == 0) return &plan_fields[i];
+    pthread_once(&indexed, make_index);
+    for (uint32_t at = slot_of(path); slots[at] != 0; at = (at + 1) % N_SLOTS)
+        if (strcmp(plan_fields[slots[at] - 1].path, path) == 0) return &plan_fields[slots[at] - 1];
     return NULL;
 }
 

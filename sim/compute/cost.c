@@ -208,9 +208,7 @@ Cost *cost_new(const Cluster *cluster, const Runtime *runtime, Store *store, con
     Cost *c = arena_alloc(arena, sizeof *c);
     *c = (Cost){.cluster = *cluster, .runtime = runtime, .store = store, .machine = machine};
     c->arena = arena;
-    Device *device = &c->cluster.device;
-    for (int t = 0; t < DT_COUNT; t++) /* memory-bound kernels need less power */
-        if (device->sustained > 0 && t != DT_f32) device->peak_flops[t] *= device->sustained;
+    c->cluster.device = kernel_sustained(&cluster->device);
     c->diag = d;
     c->room = 1024;
     c->table = arena_array(arena, c->room, sizeof *c->table);

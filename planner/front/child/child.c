@@ -305,12 +305,16 @@ void child_send_sources(Child *c)
     }
 }
 
-static uint32_t source_lines(const Child *c)
+static uint32_t source_lines(Child *c)
 {
     uint32_t lines = 0;
-    for (uint32_t i = 1; i <= c->n_sources; i++)
-        for (size_t k = 0; c->source[i].text != NULL && k < c->source[i].n; k++)
-            lines += c->source[i].text[k] == '\n';
+    for (uint32_t i = 1; i <= c->n_sources; i++) {
+        Source *s = &c->source[i];
+        const bool counted = s->n_lines > 0;
+        for (size_t k = 0; !counted && s->text != NULL && k < s->n; k++)
+            s->n_lines += s->text[k] == '\n';
+        lines += s->n_lines;
+    }
     return lines;
 }
 

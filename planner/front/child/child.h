@@ -32,7 +32,8 @@ typedef struct Source {
     const char *name; /* name in messages: "plans/a.lua", "models/llama.lua" */
     const char *text; /* NULL: no script, but a setting such as "--set mesh.tp=4" */
     size_t n;
-    Hash128 hash; /* of the text, once it was sent; zero: not yet */
+    Hash128 hash;     /* of the text, once it was sent; zero: not yet */
+    uint32_t n_lines; /* of the text, once they were counted; 0: not yet */
     bool shipped,
         /* the file is from the library folder; the file is from its tandem/ or dialects/, whose
          * lines are never shown as the user's */

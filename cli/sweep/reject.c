@@ -1,0 +1,69 @@
+/* Rejects points by lower bounds, before they are compiled. */
+#include <inttypes.h>
+#include <sched.h>
+#include <string.h>
+
+#include "cli/sweep/point.h"
+#include "session/bound.h"
+
+void best_enter(BestSpeeds *best, double tokens_per_s)
+{
+    if (best == NULL) return;
+    while (atomic_flag_test_and_set(&best->busy)) sched_yield();
+    uint32_t at = N_BEST;
+    while (at > 0 && best->tokens_per_s[at - 1] < tokens_per_s) at--;
+    for (uint32_t i = N_BEST; i-- > at + 1;) best->tokens_per_s[i] = best->tokens_per_s[i - 1];
+    if (at < N_BEST) best->tokens_per_s[at] = tokens_per_s;
+    atomic_flag_clear(&best->busy);
+}
+
+static double least_of_best(BestSpeeds *best)
+{
+    while (atomic_flag_test_and_set(&best->busy)) sched_yield();
+    const double least = best->tokens_per_s[N_BEST - 1];
+    atomic_flag_clear(&best->busy);
+    return least;
+}
+
+static bool reject(json_t *row, const Bounds *b, const char *rule, const char *text)
+{
+    const Diagnostic why = {.rule = rule, .text = text};
+    point_status(row, SWEEP_bounded, &why);
+    json_count(row, "peak_bytes", b->state_bytes + b->kept_bytes);
+    return true;
+}
+
+bool bounds_decide(const PointJob *job, Cli *one, const Config *config, const Graph *graph,
+                   json_t *row)
+{
+    const Bounds b = bounds_of(config, graph);
+    const Device *device = &config->cluster.device;
+    Arena *arena = one->arena;
+    const uint64_t need = b.state_bytes + b.kept_bytes;
+    const uint64_t usable = device->memory_bytes > device->reserved_bytes
+                                ? device->memory_bytes - device->reserved_bytes
+                                : 0;
+    if (device->memory_bytes > 0 && need > usable)
+        return reject(row, &b, "bound-memory",
+                      arena_print(arena,
+                                  "needs at least %s (state %s, activations kept for gradients "
+                                  "%s); %s are usable",
+                                  str_bytes(arena, need), str_bytes(arena, b.state_bytes),
+                                  str_bytes(arena, b.kept_bytes), str_bytes(arena, usable)));
+    /* Measured kernels may be faster than the models that the time bound is made of. */
+    if (job->best != NULL && b.step_ps > 0 && one->options.machine == NULL) {
+        const double tokens = (double)config->global_batch * (double)config->seq,
+                     most = tokens * PS_PER_S / (double)b.step_ps;
+        if (most < least_of_best(job->best))
+            return reject(row, &b, "bound-time",
+                          arena_print(arena,
+                                      "takes at least %s a step, so at most %s tokens/s: %d other "
+                                      "points are faster",
+                                      format_time(arena, b.step_ps),
+                                      str_count(arena, (uint64_t)most), N_BEST));
+    }
+    if (!job->bounds_only) return false;
+    point_status(row, SWEEP_open, NULL);
+    json_count(row, "step_ps", (uint64_t)b.step_ps);
+    return true;
+}

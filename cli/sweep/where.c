@@ -1,0 +1,211 @@
+/* --where: a condition over the settings of a point. `tp*pp <= 64 and micro ~= 2` keeps the points
+ * for which it is true. Words and operators are Lua's. A name is a setting's key, or its last part.
+ */
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/sweep/sweep.h"
+
+/* A number; or a text, which can only be compared. */
+typedef struct Value {
+    double number;
+    const char *text; /* NULL: a number */
+} Value;
+
+typedef struct Condition {
+    Cli *cli;
+    const char *whole, *at;
+    const TextList *lists[2]; /* settings; the last one with a key counts */
+    bool failed;
+} Condition;
+
+static Value number_of(double x)
+{
+    return (Value){x, NULL};
+}
+
+static Value fail(Condition *c, const char *what)
+{
+    if (!c->failed)
+        cli_error(c->cli, FAULT_usage, "option-value", "--where \"%s\": %s at '%.20s'", c->whole,
+                  what, *c->at != 0 ? c->at : "the end");
+    c->failed = true;
+    return number_of(0);
+}
+
+static void skip_space(Condition *c)
+{
+    while (isspace((unsigned char)*c->at)) c->at++;
+}
+
+static bool is_word(char letter)
+{
+    return isalnum((unsigned char)letter) || letter == '_';
+}
+
+/* Takes the sign or word if it comes next. */
+static bool take(Condition *c, const char *sign)
+{
+    const size_t n = strlen(sign);
+    skip_space(c);
+    if (strncmp(c->at, sign, n) != 0 || (is_word(sign[0]) && is_word(c->at[n]))) return false;
+    c->at += n;
+    return true;
+}
+
+static Value value_of(const char *text, Arena *arena)
+{
+    char *end;
+    const double number = strtod(text, &end);
+    if (end != text && *end == 0) return number_of(number);
+    if (strcmp(text, "true") == 0) return number_of(1);
+    if (strcmp(text, "false") == 0) return number_of(0);
+    return (Value){0, arena_dup(arena, text)};
+}
+
+/* True if `name` is the key of the setting, or the last part of the key. */
+static bool is_key(const char *setting, const char *name, size_t n)
+{
+    const size_t key = strcspn(setting, "=");
+    if (key < n || strncmp(setting + key - n, name, n) != 0) return false;
+    return key == n || setting[key - n - 1] == '.';
+}
+
+static Value name_value(Condition *c)
+{
+    const char *name = c->at;
+    size_t n = 0;
+    while (is_word(name[n]) || (name[n] == '.' && is_word(name[n + 1]))) n++;
+    for (uint32_t l = 2; l-- > 0;)
+        for (uint32_t i = c->lists[l]->n; i-- > 0;) {
+            const char *setting = c->lists[l]->at[i];
+            if (!is_key(setting, name, n)) continue;
+            c->at += n;
+            return value_of(setting + strcspn(setting, "=") + 1, c->cli->arena);
+        }
+    return fail(c, "no --set or --try names this setting,");
+}
+
+static Value any_of(Condition *c);
+
+static Value primary(Condition *c)
+{
+    skip_space(c);
+    if (take(c, "(")) {
+        const Value v = any_of(c);
+        return take(c, ")") ? v : fail(c, "')' is expected");
+    }
+    if (take(c, "-")) {
+        const Value v = primary(c);
+        return v.text == NULL ? number_of(-v.number) : fail(c, "a text has no sign");
+    }
+    if (*c->at == '\'' || *c->at == '"') {
+        const char *end = strchr(c->at + 1, *c->at);
+        if (end == NULL) return fail(c, "a text without an end");
+        const Value v = {0, arena_copy(c->cli->arena, c->at + 1, (size_t)(end - c->at) - 1)};
+        c->at = end + 1;
+        return v;
+    }
+    if (isdigit((unsigned char)*c->at) || *c->at == '.') {
+        char *end;
+        const double x = strtod(c->at, &end);
+        if (end == c->at) return fail(c, "a number is expected");
+        c->at = end;
+        return number_of(x);
+    }
+    return is_word(*c->at) ? name_value(c) : fail(c, "a value is expected");
+}
+
+static Value product(Condition *c)
+{
+    Value v = primary(c);
+    for (;;) {
+        const char sign = take(c, "*") ? '*' : take(c, "/") ? '/' : take(c, "%") ? '%' : 0;
+        if (sign == 0 || c->failed) return v;
+        const Value w = primary(c);
+        if (v.text != NULL || w.text != NULL) return fail(c, "a text is no number");
+        v.number = sign == '*'   ? v.number * w.number
+                   : sign == '/' ? v.number / w.number
+                                 : fmod(v.number, w.number);
+    }
+}
+
+static Value sum(Condition *c)
+{
+    Value v = product(c);
+    for (;;) {
+        const char sign = take(c, "+") ? '+' : take(c, "-") ? '-' : 0;
+        if (sign == 0 || c->failed) return v;
+        const Value w = product(c);
+        if (v.text != NULL || w.text != NULL) return fail(c, "a text is no number");
+        v.number += sign == '+' ? w.number : -w.number;
+    }
+}
+
+static Value comparison(Condition *c)
+{
+    static const char *const signs[] = {"<=", ">=", "==", "~=", "!=", "<", ">"};
+    const Value v = sum(c);
+    uint32_t s = 0;
+    while (s < 7 && !take(c, signs[s])) s++;
+    if (s == 7 || c->failed) return v;
+    const Value w = sum(c);
+    const bool texts = v.text != NULL && w.text != NULL;
+    if (!texts && (v.text != NULL || w.text != NULL)) /* a text never equals a number */
+        return s >= 2 && s <= 4 ? number_of(s != 2) : fail(c, "a text is no number");
+    const int order = texts                 ? strcmp(v.text, w.text)
+                      : v.number < w.number ? -1
+                                            : v.number > w.number;
+    const bool holds[] = {order <= 0, order >= 0, order == 0,
+                          order != 0, order != 0, order<0, order> 0};
+    return number_of(holds[s]);
+}
+
+static bool is_true(Value v)
+{
+    return v.text != NULL || v.number != 0;
+}
+
+static Value negation(Condition *c)
+{
+    return take(c, "not") ? number_of(!is_true(negation(c))) : comparison(c);
+}
+
+static Value all_of(Condition *c)
+{
+    Value v = negation(c);
+    while (!c->failed && take(c, "and")) {
+        const Value w = negation(c);
+        v = number_of(is_true(v) && is_true(w));
+    }
+    return v;
+}
+
+static Value any_of(Condition *c)
+{
+    Value v = all_of(c);
+    while (!c->failed && take(c, "or")) {
+        const Value w = all_of(c);
+        v = number_of(is_true(v) || is_true(w));
+    }
+    return v;
+}
+
+bool where_holds(Cli *cli, const TextList *settings, bool *holds)
+{
+    *holds = true;
+    for (uint32_t i = 0; i < cli->options.where.n; i++) {
+        Condition c = {.cli = cli, .whole = cli->options.where.at[i]};
+        c.at = c.whole;
+        c.lists[0] = &cli->options.set;
+        c.lists[1] = settings;
+        const Value v = any_of(&c);
+        skip_space(&c);
+        if (!c.failed && *c.at != 0) fail(&c, "the condition goes on");
+        if (c.failed) return false;
+        *holds = *holds && is_true(v);
+    }
+    return true;
+}

@@ -1,0 +1,159 @@
+/* The least time that a rank's products and attention take, from the kernels of their local sizes.
+ * Mostly a rank computes them one after the other on one stream, so their sum bounds the step. A
+ * pass may cut a product along tokens, rows or columns: the fastest of these cuts counts. */
+#include "session/bound_kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "session/bound.h"
+#include "sim/compute/kernels.h"
+#include "sim/runtime/runtime.h"
+
+enum { MOST_SHAPES = 64 };
+
+/* Times of one product of a micro-step on one rank. */
+typedef struct ProductTimes {
+    double n, k, forward_s, input_s, weight_s; /* input: the gradient of its input */
+} ProductTimes;
+
+typedef struct Local {
+    const Device *device;
+    DType dtype;
+    double tokens, tp; /* tokens of a micro-step on one rank */
+    ProductTimes known[MOST_SHAPES];
+    uint32_t n_known;
+} Local;
+
+/* The fastest way to do this product if a pass may cut any one of its sizes in `tp` parts. */
+static double fastest_s(const Local *l, double m, double n, double k)
+{
+    double s = cost_gemm_s(l->device, l->dtype, 1, m, n, k, NULL);
+    if (l->tp == 1) return s;
+    s = fmin(s, cost_gemm_s(l->device, l->dtype, 1, ceil(m / l->tp), n, k, NULL));
+    s = fmin(s, cost_gemm_s(l->device, l->dtype, 1, m, ceil(n / l->tp), k, NULL));
+    return fmin(s, cost_gemm_s(l->device, l->dtype, 1, m, n, ceil(k / l->tp), NULL));
+}
+
+static ProductTimes product_s(Local *l, double n, double k)
+{
+    for (uint32_t i = 0; i < l->n_known; i++)
+        if (l->known[i].n == n && l->known[i].k == k) return l->known[i];
+    const ProductTimes t = {n, k, fastest_s(l, l->tokens, n, k), fastest_s(l, l->tokens, k, n),
+                            fastest_s(l, k, n, l->tokens)};
+    if (l->n_known < MOST_SHAPES) l->known[l->n_known++] = t;
+    return t;
+}
+
+static double elements_of(const Tensor *t)
+{
+    double n = 1;
+    for (uint8_t d = 0; d < t->n_dims; d++) n *= (double)t->dim[d];
+    return n;
+}
+
+static bool is_plain_product(OpKind op)
+{
+    return op == OP_linear || op == OP_linear_t || op == OP_linear_q || op == OP_linear_kv ||
+           op == OP_linear_o;
+}
+
+static double attention_s(const Config *c, const Local *l, const Graph *g, const Node *n,
+                          bool backward)
+{
+    const Tensor *q = &g->tensors.at[n->in[0]], *k = &g->tensors.at[n->in[1]];
+    const double samples = (double)c->micro_batch, groups = (double)q->dim[2],
+                 heads = (double)q->dim[3];
+    AttentionWork work = {.kernel = runtime_attention(&c->runtime, l->device), .dtype = l->dtype};
+    work.kv_heads = samples * fmax(groups / l->tp, 1);
+    work.heads = samples * groups * heads / l->tp;
+    work.queries = (double)q->dim[1];
+    work.keys = (double)k->dim[1];
+    work.head = work.value = (double)q->dim[4];
+    work.causal = graph_attrs_at(g, n->attrs)->causal != 0;
+    work.backward = backward;
+    return kernel_attention_s(l->device, &work, NULL);
+}
+
+/* Times of the nodes that recomputation runs again: those whose results gradients need, and those
+ * that lead to them inside a region. */
+static double again_s(const Config *c, const Graph *g, const double *forward_s, Arena *scratch)
+{
+    for (uint32_t i = 0; i < c->n_passes; i++) {
+        const PassConfig *ac = &c->passes[i];
+        if (ac->name == PASS_ac && (ac->ac_every > 1 || ac->ac_ops.n > 0 || ac->ac == AC_modules))
+            return 0;
+    }
+    bool *needed = arena_array(scratch, g->tensors.n + 1, sizeof *needed);
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (bound_in_region(c, g, &g->nodes.at[id])) bound_mark_needed(&g->nodes.at[id], needed);
+    double sum = 0;
+    for (NodeId id = g->nodes.n; id-- > 1;) {
+        const Node *n = &g->nodes.at[id];
+        bool wanted = false;
+        for (uint8_t i = 0; i < n->n_out; i++) wanted = wanted || needed[n->out[i]];
+        if (!wanted || !bound_in_region(c, g, n)) continue;
+        sum += forward_s[id];
+        for (uint8_t i = 0; i < n->n_in; i++) { /* a block's input is kept */
+            const NodeId by = g->tensors.at[n->in[i]].producer;
+            if (by != 0 && g->nodes.at[by].layer == n->layer) needed[n->in[i]] = true;
+        }
+    }
+    return sum;
+}
+
+/* True if nothing but these passes and axes decides the sizes of kernels. */
+static bool applies(const Config *c)
+{
+    const AxisNames known =
+        axes_cutting(INDEX_samples) | axes_with(AXIS_STAGES) | axes_with(AXIS_WEIGHTS);
+    for (uint32_t a = 0; a < AXIS_NAMES; a++)
+        if (c->axis_size[a] > 1 && !axes_have(known, (AxisName)a)) return false;
+    for (uint32_t i = 0; i < c->n_passes; i++) {
+        const PassName name = c->passes[i].name;
+        if (name != PASS_pp && name != PASS_tp && name != PASS_ac && name != PASS_fsdp2 &&
+            name != PASS_ddp && name != PASS_zero)
+            return false;
+    }
+    return c->runtime.name == NULL && (c->compute == DT_bf16 || c->compute == DT_f16) &&
+           c->ep_folded <= 1 && c->height == 0;
+}
+
+bool bound_kernels(const Config *c, const Graph *g, KernelTimes *out)
+{
+    *out = (KernelTimes){0};
+    if (!applies(c)) return false;
+    const Device device = kernel_sustained(&c->cluster.device);
+    Local l = {.device = &device,
+               .dtype = c->compute,
+               .tp = config_ranks(c, axes_with(AXIS_WEIGHTS)),
+               .tokens = (double)c->micro_batch * (double)c->seq};
+    Arena *scratch = arena_new();
+    double *forward_s = arena_array(scratch, g->nodes.n + 1, sizeof *forward_s);
+    const double all = l.tokens * (double)config_data_ranks(c);
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        double forward = 0, input = 0, weight = 0;
+        if (n->op == OP_attention) {
+            forward = attention_s(c, &l, g, n, false);
+            input = attention_s(c, &l, g, n, true);
+        } else if (is_plain_product(n->op) && g->tensors.at[n->in[1]].role == ROLE_param) {
+            const Tensor *in = &g->tensors.at[n->in[0]], *to = &g->tensors.at[n->out[0]];
+            const ProductTimes t = product_s(&l, elements_of(to) / all, elements_of(in) / all);
+            forward = t.forward_s;
+            input = in->role == ROLE_activation ? t.input_s : 0;
+            weight = t.weight_s;
+        }
+        forward_s[id] = forward;
+        if (n->layer > 0) {
+            out->forward_s += forward;
+            out->input_s += input;
+            out->blocks_s += forward + input + weight;
+        } else if (out->forward_s > 0) { /* nodes stand in the order of execution */
+            out->head_s += forward + input + weight;
+        }
+    }
+    out->again_s = again_s(c, g, forward_s, scratch);
+    arena_free(scratch);
+    return out->forward_s > 0;
+}

@@ -1,0 +1,18 @@
+/* Times of kernels for the lower bound of a step. */
+#ifndef TANDEM_SESSION_BOUND_KERNELS_H
+#define TANDEM_SESSION_BOUND_KERNELS_H
+
+#include "planner/front/config.h"
+
+/* Least seconds of one micro-step's kernels, each on one rank that does all layers. */
+typedef struct KernelTimes {
+    double forward_s; /* blocks, forward */
+    double input_s;   /* blocks, gradients of inputs: the chain of the backward pass */
+    double blocks_s;  /* blocks, forward and backward, nothing computed twice */
+    double again_s;   /* kernels that recomputation runs again */
+    double head_s;    /* behind the blocks, forward and backward */
+} KernelTimes;
+/* Returns false if a pass, an axis or a profile decides kernels' sizes or times in other ways. */
+bool bound_kernels(const Config *config, const Graph *graph, KernelTimes *out);
+
+#endif

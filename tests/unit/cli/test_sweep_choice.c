@@ -1,0 +1,160 @@
+/* The choice of a sweep's points: --where, --shard, --slurm; and the columns of --tokens. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "planner/base/str.h"
+#include "tests/support/command.h"
+#include "tests/support/test_arena.h"
+
+static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+
+#define SWEEP(...)                                                                                 \
+    COMMAND(arena, 120, "sweep", llama, "--set", "mesh.dp_shard=-1", "--try", "mesh.tp=1,2,4",     \
+            "--try", "batch.micro=1,2", "--db", "none", __VA_ARGS__)
+
+typedef struct Choice {
+    const char *where;
+    const char *kept; /* "tp.micro" of each point that is kept */
+} Choice;
+
+static const char *kept(const char *where)
+{
+    CommandResult r = SWEEP("--where", where, "--dry-run");
+    if (r.exit_code != 0) fail_msg("%s: %s", where, r.err);
+    Str out = str_in(arena);
+    for (const char *line = r.out; *line != 0; line += strcspn(line, "\n") + 1) {
+        int tp, micro;
+        assert_int_equal(sscanf(line, "--set mesh.tp=%d --set batch.micro=%d", &tp, &micro), 2);
+        str_print(&out, "%s%d.%d", out.n > 0 ? " " : "", tp, micro);
+    }
+    return str_text(&out);
+}
+
+static void conditions_choose_points(void **state)
+{
+    (void)state;
+    static const Choice choices[] = {
+        {"tp*micro <= 4", "1.1 1.2 2.1 2.2 4.1"},
+        {"mesh.tp == 2", "2.1 2.2"},
+        {"tp > 1 and micro == 2", "2.2 4.2"},
+        {"tp == 1 or micro ~= 1", "1.1 1.2 2.2 4.2"},
+        {"not (tp < 4)", "4.1 4.2"},
+        {"-tp + 2 * micro % 4 >= 0", "1.1 2.1"},
+        {"tp / micro == 1", "1.1 2.2"},
+        {"dp_shard == -1 and tp != 'two' and tp - 1 - 1 > 0", "4.1 4.2"},
+    };
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+        assert_string_equal(kept(choices[i].where), choices[i].kept);
+}
+
+static void mistakes_in_conditions_are_told(void **state)
+{
+    (void)state;
+    static const char *const wrong[][2] = {
+        {"tp*micr <= 4", "no --set or --try names this setting, at 'micr <= 4'"},
+        {"tp <= ", "a value is expected at 'the end'"},
+        {"(tp <= 4", "')' is expected"},
+        {"tp 4", "the condition goes on at '4'"},
+        {"tp * 'x'", "a text is no number"},
+        {"tp > 100", "--where leaves none of 6 combinations"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CommandResult r = SWEEP("--where", wrong[i][0], "--dry-run");
+        assert_int_equal(r.exit_code, 2);
+        if (strstr(r.err, wrong[i][1]) == NULL) fail_msg("%s: %s", wrong[i][0], r.err);
+    }
+    CommandResult r = SWEEP("--shard", "5/4", "--dry-run");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "--shard 5/4: I/N, as in 2/8, is expected"));
+}
+
+/* Shards have no point in common, and together all points. */
+static void shards_cover_all_points(void **state)
+{
+    (void)state;
+    const char *all = SWEEP("--dry-run").out;
+    size_t n = 0;
+    for (int i = 1; i <= 4; i++) {
+        CommandResult r = SWEEP("--shard", arena_print(arena, "%d/4", i), "--dry-run");
+        assert_int_equal(r.exit_code, 0);
+        for (const char *line = r.out; *line != 0; line += strcspn(line, "\n") + 1) {
+            const char *text = arena_copy(arena, line, strcspn(line, "\n") + 1);
+            assert_non_null(strstr(all, text));
+            n += strlen(text);
+        }
+    }
+    assert_int_equal(n, strlen(all));
+}
+
+static void slurm_gets_the_same_command(void **state)
+{
+    (void)state;
+    CommandResult r = SWEEP("--where", "tp > 1", "--slurm", "3");
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.out, "#SBATCH --array=1-3\n"));
+    assert_non_null(strstr(r.out, "--try mesh.tp=1,2,4"));
+    assert_non_null(strstr(r.out, "--where 'tp > 1'"));
+    assert_non_null(strstr(r.out, "--shard \"$SLURM_ARRAY_TASK_ID/3\""));
+    assert_null(strstr(r.out, "--slurm"));
+}
+
+static void tokens_give_days_and_dollars(void **state)
+{
+    (void)state;
+    CommandResult r = SWEEP("--where", "tp == 2", "--set", "model.layers=2", "--tokens", "1T",
+                            "--price", "2", "--json");
+    assert_int_equal(r.exit_code, 0);
+    json_t *root = json_loads(r.out, 0, NULL), *row;
+    size_t i;
+    assert_int_equal(json_array_size(json_object_get(root, "rows")), 2);
+    json_array_foreach(json_object_get(root, "rows"), i, row)
+    {
+        const double speed = json_number_value(json_object_get(row, "tokens_per_s")),
+                     days = json_number_value(json_object_get(row, "days")),
+                     usd = json_number_value(json_object_get(row, "usd"));
+        assert_true(fabs(days - 1e12 / speed / 86400) < 1e-9 * days);
+        assert_true(fabs(usd - days * 24 * 16 * 2) < 1e-6 * usd);
+    }
+    json_decref(root);
+}
+
+/* A signal that ends the command says what is kept. */
+static void an_interruption_says_what_is_kept(void **state)
+{
+    (void)state;
+    const char *script = arena_print(
+        arena,
+        "'%s' sweep %s --set mesh.dp_shard=-1 --try mesh.tp=1,2,4,8 --try batch.micro=1,2,4,8 "
+        "--try parallel.ac=none,full --db kept.db -j 1 & pid=$!; sleep 2; kill -TERM $pid; wait "
+        "$pid; echo code $?",
+        TANDEM_COMMAND, llama);
+    const char *const argv[] = {"sh", "-c", script, NULL};
+    CommandResult r = command_run_program(arena, 60, argv);
+    assert_non_null(strstr(r.err, "interrupted: the points decided so far are kept in kept.db; the "
+                                  "same command goes on from there\n"));
+    assert_non_null(strstr(r.out, "code 143\n"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(conditions_choose_points),     TEST(mistakes_in_conditions_are_told),
+        TEST(shards_cover_all_points),      TEST(slurm_gets_the_same_command),
+        TEST(tokens_give_days_and_dollars), TEST(an_interruption_says_what_is_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
