@@ -295,6 +295,12 @@ static const Field plan_fields[] = {
          0,                                                                                        \
          0,                                                                                        \
          NULL},                                                                                    \
+        {"runtime.ops." #row ".keeps_bytes",                                                       \
+         FIELD_bool,                                                                               \
+         IN(config.runtime.op[OP_##row].keeps_bytes),                                              \
+         0,                                                                                        \
+         0,                                                                                        \
+         NULL},                                                                                    \
         {"runtime.ops." #row ".stacks",                                                            \
          FIELD_bool,                                                                               \
          IN(config.runtime.op[OP_##row].stacks),                                                   \

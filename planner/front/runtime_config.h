@@ -75,6 +75,7 @@ typedef struct RuntimeOp {
     /* experts: it multiplies by a stacked copy of their weights, which is also saved */
     bool stacks;
     bool remade; /* its output is not saved: the backward ops that read it compute it again */
+    bool keeps_bytes; /* its inputs are saved in 8 bits */
     /* its output is never a tensor: the op that reads it computes it inside its kernel */
     bool folded;
     /* a module keeps its output with its autograd graph until the next step. In a recomputed

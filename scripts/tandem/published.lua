@@ -85,7 +85,7 @@ local function passes(row, how)
     local n_micro = how.n_micro or n_pp
     -- With fewer blocks than stages, or micro-batch groups of another size than pp, one stage a rank stands for it.
     if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 or count(row, "n_layers") < n_pp * vp then vp = 1 end
-    if split and #split ~= n_pp then split = nil end
+    if split and #split ~= n_pp * vp then split = nil end
     add(list, pp { schedule = vp > 1 and "interleaved_1f1b" or "1f1b", chunks = vp > 1 and vp or nil, split = split })
   end
   if n_tp > 1 then add(list, tp { sequence = cells.sequence(row), keep_gathered = how.keep_gathered }) end
@@ -401,6 +401,7 @@ local function profile(row, how)
   own.workspace_bytes = how.is_megatron and megatrons.workspace(row) or nil
   own.library_bytes = how.is_megatron and megatrons.library(row, gpus.gpus[gpus.find(row.gpu) or ""]) or nil
   own.frozen_base = how.lora or nil
+  if how.lora and is_float8(row) then own.ops = megatrons.keeps_bytes(own.ops) end
   if how.is_megatron then
     own.overlaps_tp = megatrons.overlaps(row)
     megatrons.graph(row, own)

@@ -9,14 +9,15 @@ local m = {}
 -- Documented defaults of frameworks. Megatron-LM shards the optimizer only on request
 -- (--use-distributed-optimizer); recipes of NeMo and Megatron-Bridge request it. None of them
 -- recomputes by default. nanotron's ZeRO stage is 0, and torchtitan's recomputation is "selective".
--- `whole`: a rank's samples are one micro-batch, because the framework does not accumulate
+-- Recipes of NeMo and Megatron-Bridge use sequence parallelism with tp (sp); their overlap of
+-- communication over tp needs it. `whole`: a rank's samples are one micro-batch, because the framework does not accumulate
 -- gradients by default.
 local frameworks = {
   { "^megatron%-lm", zero_stage = "0" }, { "^megatron%-core", zero_stage = "0" },
-  { "^megatron%-bridge", zero_stage = "1" }, { "nemo", zero_stage = "1" },
-  { "automodel", zero_stage = "3", whole = true }, { "nvidia", zero_stage = "1" }, { "rocm", zero_stage = "1" },
-  { "llmboost", zero_stage = "1" }, { "^megatron", zero_stage = "0" }, { "nanotron", zero_stage = "0" },
-  { "internevo", zero_stage = "1" }, { "^torchtitan", zero_stage = "3", ac = "selective(op)", whole = true },
+  { "^megatron%-bridge", zero_stage = "1", sp = "1" }, { "nemo", zero_stage = "1", sp = "1" },
+  { "automodel", zero_stage = "3", whole = true }, { "nvidia", zero_stage = "1", sp = "1" }, { "rocm", zero_stage = "1", sp = "1" },
+  { "llmboost", zero_stage = "1", sp = "1" }, { "^megatron", zero_stage = "0" }, { "nanotron", zero_stage = "0" },
+  { "internevo", zero_stage = "1", sp = "1" }, { "^torchtitan", zero_stage = "3", ac = "selective(op)", whole = true },
   { "maxtext", zero_stage = "3", ac = "full", whole = true }, { "paddle", zero_stage = "1" },
   { "deepspeed", zero_stage = "0", whole = true }, { "fsdp", zero_stage = "3", whole = true },
   { "vescale", zero_stage = "3", whole = true }, { "torchtune", zero_stage = "3", whole = true },
@@ -112,14 +113,14 @@ end
 -- Returns bytes of weights and states, and of saved activations of one sequence, on all ranks of a
 -- replica together: 16-bit weights, fp32 gradients and three fp32 copies; 34 bytes an element of a
 -- block's input (Korthikanti et al., arXiv 2205.05198), 20 if products save 8 bits. A frozen base
--- has weights alone.
+-- has weights alone, and saves 16.
 local function bytes_of(row)
   local params = tonumber(row.params_b)
   local dim, layers, ff = count(row, "d_model"), count(row, "n_layers"), count(row, "d_ff")
   local n = params and params * 1e9 or layers * (4.0 * dim * dim + 3 * dim * ff) + 2.0 * count(row, "vocab", 50257) * dim
   local eight = has(row, "precision", "fp[84]")
   local states = cells.is_lora(row) and (eight and 1 or 2) or has(row, "zero_stage", "^[123]") and 8 or 18
-  local kept = has(row, "ac", "^full") and 2 or eight and 20 or 34
+  local kept = has(row, "ac", "^full") and 2 or eight and (cells.is_lora(row) and 16 or 20) or 34
   return n * states, kept * 1.0 * count(row, "seq", 4096) * dim * layers
 end
 
@@ -150,9 +151,10 @@ local function fill_mesh(row)
     assume(row, "tp", tp, "the fewest ranks that hold the model")
     assume(row, "pp", math.max(1, ranks // tp), "the fewest ranks that hold the model")
     assume_open(row, "cp", 1, "the fewest ranks that hold the model")
-    if tp > 1 and is_open(row.sp) then row.sp = "1" end
   end
   for _, key in ipairs { "tp", "pp", "cp" } do assume_open(row, key, 1, "the axis is not named") end
+  local split = cells.flag(row, "overlap_tp") and "1" or m.of(row).sp
+  if count(row, "tp") > 1 and is_open(row.sp) and split then row.sp = split end
   if not is_open(row.n_gpus) then return end
   -- As many data ranks as leave each four micro-batches for each stage (GPipe, arXiv 1811.06965: the
   -- bubble is then negligible), on whole nodes. A step time would depend on them.

@@ -92,21 +92,26 @@ function m.cuts_experts(row, ep)
   return tp > 1 and count(row, "ep", 1) * expert_tp(row) >= ep * tp
 end
 
--- Returns the blocks of each stage, if the row states those of the first and the last, or counts
--- the embedding and the loss as blocks; nil: evenly.
+-- Returns the blocks of each part of the pipeline (of each chunk if a rank has several), if the row
+-- states those of the first and the last, or counts the embedding and the loss as blocks (MLPerf's
+-- ASYM_PP_EMBED and ASYM_PP_LOSS); nil: evenly.
 function m.split(row)
-  local stages, layers, notes = count(row, "pp"), count(row, "n_layers"), row.notes or ""
+  local layers, notes = count(row, "n_layers"), row.notes or ""
   local first = tonumber(notes:match "decoder%-first%-pipeline%-num%-layers=(%d+)")
   local last = tonumber(notes:match "decoder%-last%-pipeline%-num%-layers=(%d+)")
-  if notes:find "account%-for%-embedding" or has(row, "model", "account_for_embedding") then
-    local each = (layers + 2) // stages
-    first, last = each - 1, each - 1
+  local parts = count(row, "pp")
+  local both = notes:find "account%-for%-embedding" or has(row, "model", "account_for_embedding")
+  local asymmetric = notes:find "ASYM_PP_EMBED=True" and notes:find "ASYM_PP_LOSS=True"
+  if asymmetric then parts = parts * count(row, "vp", 1) end
+  if both or asymmetric then
+    if (layers + 2) % parts ~= 0 then return nil end
+    first, last = (layers + 2) // parts - 1, (layers + 2) // parts - 1
   end
   if not first and not last then return nil end
-  local between = stages - (first and 1 or 0) - (last and 1 or 0)
+  local between = parts - (first and 1 or 0) - (last and 1 or 0)
   local rest, split = layers - (first or 0) - (last or 0), {}
   if between > 0 and rest % between ~= 0 then refuse("%d blocks are not shared out over %d stages", rest, between) end
-  for i = 1, stages do split[i] = i == 1 and first or i == stages and last or rest // between end
+  for i = 1, parts do split[i] = i == 1 and first or i == parts and last or rest // between end
   return split
 end
 
@@ -178,6 +183,19 @@ function m.ops(row)
   if number(row, "hidden_dropout") > 0 then ops.add = { kernels = 1, passes = 1.7, saved = 1 } end
   ops.layernorm = { kernels = 1, passes = 1 }
   return ops
+end
+
+-- Megatron can store the inputs of an MLP's activation in 8 bits (activation_func_fp8_input_store).
+-- NeMo's recipe for LoRA with 8-bit weights switches it on.
+function m.keeps_bytes(ops)
+  local own = {}
+  for name, op in pairs(ops) do own[name] = op end
+  for _, name in ipairs { "silu", "mul" } do
+    local op = { keeps_bytes = true }
+    for key, value in pairs(ops[name] or { kernels = 1, passes = 1 }) do op[key] = value end
+    own[name] = op
+  end
+  return own
 end
 
 -- Transformer Engine takes its own cuBLAS workspace from PyTorch: 32 MiB since Hopper and 4 MiB

@@ -57,6 +57,27 @@ static void forget_untrained(const Keeper *k)
     }
 }
 
+/* Inputs that an op of the profile saves in 8 bits. A tensor that any other op keeps stays wide. */
+static void narrow_inputs(const Keeper *k)
+{
+    const Program *p = k->program;
+    for (int others = 0; others < 2; others++)
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            const Instr *in = &p->code.at[pc];
+            const NodeId of = in->origin == 0 ? 0 : k->plan->graph.nodes.at[in->origin].forward;
+            const OpKind op = of == 0 ? in->op : k->plan->graph.nodes.at[of].op;
+            const bool reads = k->runtime->op[op].keeps_bytes;
+            if (others ? reads || in->phase != PHASE_backward || op == OP_none
+                       : !reads || in->phase != PHASE_forward)
+                continue;
+            for (uint32_t i = 0; i < in->n_in; i++) {
+                const BufferId id = root_of(p, in, i);
+                if (others && k->kept->needed[id] < pc) continue;
+                k->kept->narrow[id] = !others && p->buffers.at[id].category == CATEGORY_activation;
+            }
+        }
+}
+
 /* A node of autograd releases its inputs when all of its gradients exist; in our plans each
  * gradient is an instruction of its own. Compiled code plans its own buffers. */
 static void hold_nodes(const Keeper *k)
@@ -201,6 +222,7 @@ TorchKept torch_kept(const Plan *plan, const Program *p, const Runtime *runtime,
 {
     TorchKept kept = {
         .needed = arena_array(arena, (size_t)p->buffers.n + 1, sizeof *kept.needed),
+        .narrow = arena_array(arena, (size_t)p->buffers.n + 1, sizeof *kept.narrow),
         .received = arena_array(arena, (size_t)p->buffers.n + 1, sizeof *kept.received),
         .in_graph = arena_array(arena, (size_t)p->code.n + 1, sizeof *kept.in_graph),
     };
@@ -210,6 +232,7 @@ TorchKept torch_kept(const Plan *plan, const Program *p, const Runtime *runtime,
         forget_untrained(&k);
     else
         hold_nodes(&k);
+    narrow_inputs(&k);
     hold_arguments(&k);
     keep_what_is_sent(&k);
     hold_logits(&k);

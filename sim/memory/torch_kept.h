@@ -9,6 +9,7 @@
 
 typedef struct TorchKept {
     Pc *needed;     /* [buffer]: the last instruction that it is kept for */
+    bool *narrow;   /* [buffer]: the backward pass keeps it in 8 bits */
     bool *received; /* [buffer]: a stage's permanent tensor for received values */
     bool *in_graph; /* [pc]: it is recomputed, and a module keeps the graph that contains it */
 } TorchKept;

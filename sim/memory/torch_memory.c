@@ -274,7 +274,9 @@ static void have_buffers(Replay *r, Pc pc, const Instr *in)
         const Buffer *b = &p->buffers.at[id];
         if (is_folded(r, pc, b)) continue;
         uint32_t block = take_over(r, pc, in, b);
-        if (block == 0) block = torch_allocate(r->allocator, bytes_of(r, in, b), in->stream);
+        const uint64_t wide = bytes_of(r, in, b);
+        const uint64_t bytes = r->kept.narrow[id] ? wide / dtype_bytes(b->dtype) : wide;
+        if (block == 0) block = torch_allocate(r->allocator, bytes, in->stream);
         r->block[id] = block;
         give_back_after(r, b->persistent ? p->code.n - 1 : r->kept.needed[id], block);
     }

@@ -4,9 +4,10 @@
 dropped before anything is predicted. One parameter at a time, along a fixed grid while it gets better, twice around; what is
 made least is the mean of |ln(predicted / measured)|, which no single bad row moves far.
 
-    tests/bench/fit_runs.py build/release/tandem RUNS.csv
+    tests/bench/fit_runs.py build/release/tandem RUNS.csv [MORE.csv] [--only NAME...]
 
-Of frameworks with many rows, every Nth row is used (EVERY)."""
+MORE is the second table; without it, its constants stay. --only fits the named parameters alone ("Blackwell",
+"megatron_core"). Of frameworks with many rows, every Nth row is used (EVERY)."""
 import csv
 import json
 import math
@@ -29,19 +30,28 @@ PROFILES = [
     ("torchtitan", "torchtitan", {"kernel_s": HOST, "compiled_s": HOST, "tensor_s": [0] + COMM}),
     ("megatron", "NeMo", {"kernel_s": HOST, "collective_s": COMM}),
     ("megatron2022", "Megatron-DeepSpeed", {"kernel_s": HOST, "collective_s": COMM, "step_s": STEP}),
+    ("megatron_core", "Megatron-Core", {
+        "kernel_s": [u * US for u in (40, 50, 60, 70, 80, 100)], "collective_s": [u * US for u in (15, 30, 60, 120)],
+        "tensor_s": [u * US for u in (0, 15, 33, 60)], "message_s": [u * US for u in (100, 250, 500, 1000)],
+        "pass_s": [u * US for u in (0, 400, 900, 1800)], "step_s": [u * 1e-3 for u in (5, 10, 20, 31, 45)]}),
 ]
+# profiles whose rows are in the second table
+IN_MORE = ("megatron_core",)
 # sustained part of a GPU's peak: by the beginning of `gpu`, from the rows of all profiles except
 # vTrain's, which are bound by the host
 DEVICES = [("Ampere", "A100"), ("Hopper", "H100-SXM"), ("H100 at 500 W", "H100-96GB")]
+# ... and from the second table's runs of large models whose precision is stated
+MORE_DEVICES = [("Blackwell", "NVIDIA Blackwell")]
+MOST_GPUS = 64  # of those: larger ones say more of the network
 POWER_RATIO = 500 / 700
 LEAST_GAIN = 1e-3  # a parameter that matters less keeps its value
-EVERY = {"composer": 12, "NeMo": 4, "Megatron-DeepSpeed": 96}
+EVERY = {"composer": 12, "NeMo": 4, "Megatron-DeepSpeed": 96, "Megatron-Core": 3}
 
 
 def errors(tandem, rows, head, sets):
     with tempfile.NamedTemporaryFile("w", suffix=".csv", delete=False) as f:
         csv.writer(f).writerows([head] + rows)
-    command = [tandem, "accuracy", "--runs", f.name, "--json"]
+    command = [tandem, "accuracy", "--runs", f.name, "--json", "--jobs", "2"]
     for key, value in sets.items():
         command += ["--set", f"{key}={value:.9g}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -82,31 +92,53 @@ def rows_for(cal, at, framework, gpu=""):
     return found[:: EVERY.get(framework, 1)]
 
 
-def main():
-    tandem, path = sys.argv[1], sys.argv[2]
-    with open(path, newline="") as f:
-        table = list(csv.reader(f))
-    head, at = table[0], {name: i for i, name in enumerate(table[0])}
-    cal = [r for r in table[1:] if r[at["split"]] == "dev-cal"]
+class Table:
+    """A table's dev-cal rows; empty without a path."""
 
-    def rows_of(framework, gpu=""):
-        return rows_for(cal, at, framework, gpu)
+    def __init__(self, path):
+        self.head, self.cal, self.at = [], [], {}
+        if path is None:
+            return
+        with open(path, newline="") as f:
+            table = list(csv.reader(f))
+        self.head, self.at = table[0], {name: i for i, name in enumerate(table[0])}
+        self.cal = [r for r in table[1:] if r[self.at["split"]] == "dev-cal"]
 
-    with open(os.path.join(ROOT, "scripts/tandem/fitted.lua")) as f:
-        old = f.read()
+    def rows(self, framework, gpu=""):
+        return rows_for(self.cal, self.at, framework, gpu)
 
-    def old_value(block, key, default):
-        line = re.search(rf"{block} = {{([^}}]*)}}", old)
-        found = re.search(rf"\b{key} = ([0-9.e-]+)", line.group(1)) if line else None
-        return float(found.group(1)) if found else default
+    def small_megatron(self, framework):
+        """Runs of 12 layers of 512 on H100s, whose step the host sets and whose repeats agree."""
+        at, found = self.at, []
+        for r in self.cal:
+            small = (r[at["n_layers"]], r[at["d_model"]]) == ("12", "512")
+            if r[at["framework"]].startswith(framework) and r[at["gpu"]].startswith("H100") and small and r[at["flag"]] == "":
+                found.append(r)
+        return found[:: EVERY[framework]]
 
-    fitted, report = {}, []
-    sustained = {arch: old_value("sustained", arch, 0.9) for arch in ("Ampere", "Hopper")}
+    def large(self, gpu):
+        at = self.at
+        return [r for r in self.cal if r[at["gpu"]].startswith(gpu) and r[at["precision"]] == "fp8" and
+                0 < int(r[at["n_gpus"]] or 0) <= MOST_GPUS and int(r[at["d_model"]] or 0) >= 4096]
+
+
+def old_value(old, block, key, default):
+    line = re.search(rf"{block} = {{([^}}]*)}}", old)
+    found = re.search(rf"\b{key} = ([0-9.e-]+)", line.group(1)) if line else None
+    return float(found.group(1)) if found else default
+
+
+def fit_devices(tandem, runs, more, old, wanted):
+    """What lasts of each architecture's peak, the power's exponent, and lines of the report."""
+    report, sustained = [], {arch: old_value(old, "sustained", arch, 0.9) for arch in ("Ampere", "Hopper", "Blackwell")}
     power = float(re.search(r"power = ([0-9.]+)", old).group(1))
-    for label, gpu in DEVICES:
-        own = [r for name, framework, _ in PROFILES if name != "megatron2022"
-               for r in rows_of(framework, gpu)]
-        best, least = descend(lambda v: loss(errors(tandem, own, head, {"cluster.device.sustained": v["s"]})),
+    todo = [(label, runs, [r for name, framework, _ in PROFILES if name not in ("megatron2022",) + IN_MORE
+                           for r in runs.rows(framework, gpu)]) for label, gpu in DEVICES]
+    todo += [(label, more, more.large(gpu)) for label, gpu in MORE_DEVICES]
+    for label, table, own in todo:
+        if not own or not wanted(label):
+            continue
+        best, least = descend(lambda v: loss(errors(tandem, own, table.head, {"cluster.device.sustained": v["s"]})),
                               {"s": SUSTAINED}, {"s": sustained.get(label, 0.75)})
         report.append(f"| what lasts: {label} | {len(own)} | {best['s']:g} | {math.expm1(least):.1%} |")
         if label in sustained:
@@ -114,29 +146,62 @@ def main():
         else:
             power = max(0.0, math.log(best["s"] / sustained["Hopper"]) / math.log(POWER_RATIO))
         print(report[-1], flush=True)
+    return sustained, power, report
+
+
+def fit_profile(tandem, table, rows, name, grids, old):
+    start = {key: old_value(old, name, key, grid[len(grid) // 2]) for key, grid in grids.items()}
+
+    def evaluate(values):
+        return loss(errors(tandem, rows, table.head, {f"runtime.{k}": v for k, v in values.items()}))
+
+    before = evaluate(start)
+    best, least = descend(evaluate, grids, start)
+    text = ", ".join(f"{k} {v * 1e6:g} us" for k, v in best.items())
+    line = f"| {name} | {len(rows)} | {text} | {math.expm1(before):.1%} -> {math.expm1(least):.1%} |"
+    print(line, flush=True)
+    return dict(kept(old, name), **best), line
+
+
+def main():
+    names = sys.argv[sys.argv.index("--only") + 1:] if "--only" in sys.argv else []
+    paths = sys.argv[2:sys.argv.index("--only")] if names else sys.argv[2:]
+    tandem, runs, more = sys.argv[1], Table(paths[0]), Table(paths[1] if len(paths) > 1 else None)
+    with open(os.path.join(ROOT, "scripts/tandem/fitted.lua")) as f:
+        old = f.read()
+
+    def wanted(name):
+        return not names or name in names
+
+    sustained, power, report = fit_devices(tandem, runs, more, old, wanted)
+    fitted = {}
     write(fitted, sustained, power, old)  # the later steps use it
     for name, framework, grids in PROFILES:
-        start = {key: old_value(name, key, grid[len(grid) // 2]) for key, grid in grids.items()}
-        rows = rows_of(framework)
-
-        def evaluate(values, subset=rows):
-            return loss(errors(tandem, subset, head, {f"runtime.{k}": v for k, v in values.items()}))
-
-        before = evaluate(start)
-        fitted[name], least = descend(evaluate, grids, start)
-        text = ", ".join(f"{k} {v * 1e6:g} us" for k, v in fitted[name].items())
-        fitted[name] = dict(kept(old, name), **fitted[name])
-        report.append(f"| {name} | {len(rows)} | {text} | {math.expm1(before):.1%} -> {math.expm1(least):.1%} |")
+        table = more if name in IN_MORE else runs
+        rows = table.small_megatron(framework) if name in IN_MORE else table.rows(framework)
+        if not rows or not wanted(name):
+            continue
+        fitted[name], line = fit_profile(tandem, table, rows, name, grids, old)
+        report.append(line)
         write(fitted, sustained, power, old)
-        print(report[-1], flush=True)
-    with open(os.path.join(ROOT, "docs/reference/fit.md")) as f:
-        rest = f.read().partition("\n## ")  # leave_out.py writes this part
-    with open(os.path.join(ROOT, "docs/reference/fit.md"), "w") as f:
-        f.write("# What was fitted\n\nWritten by `tests/bench/fit_runs.py` from the rows marked dev-cal of the table of\n"
+    write_report(report, power)
+
+
+def write_report(report, power):
+    """Lines of parameters that were not fitted this time stay."""
+    path = os.path.join(ROOT, "docs/reference/fit.md")
+    with open(path) as f:
+        before, mark, after = f.read().partition("\n## ")  # leave_out.py writes what follows
+    lines = {line.split("|")[1]: line for line in before.splitlines() if line.startswith("| ") and "---" not in line}
+    lines.pop(" parameter ", None)
+    lines.update({line.split("|")[1]: line for line in report})
+    with open(path, "w") as f:
+        f.write("# What was fitted\n\nWritten by `tests/bench/fit_runs.py` from the rows marked dev-cal of the tables of\n"
                 "published runs (of llm-foundry's each 12th, of NeMo's each 4th, of vTrain's single-node ones each\n"
-                "96th). The error is the mean of |ln(predicted / measured)| of step times, as a percentage. `power` = %.3g.\n\n| parameter | rows | value | error |\n|---|---|---|---|\n"
-                % power)
-        f.write("\n".join(report) + "\n" + "".join(rest[1:]))
+                "96th; of the second table the small Megatron-Core runs on H100, and runs of large models on\n"
+                "Blackwell). The error is the mean of |ln(predicted / measured)| of step times, as a percentage.\n"
+                "`power` = %.3g.\n\n| parameter | rows | value | error |\n|---|---|---|---|\n" % power)
+        f.write("\n".join(lines.values()) + "\n" + mark + after)
 
 
 def kept(old, name):

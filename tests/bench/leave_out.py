@@ -60,7 +60,7 @@ def main():
     power = float(re.search(r"power = ([0-9.]+)", old).group(1))
     now = {arch: float(re.search(rf"{arch} = ([0-9.]+)", old).group(1)) for arch in ARCHS.values()}
     host = {name: fit.kept(old, name) for name, _, _ in fit.PROFILES}
-    rows = {name: fit.rows_for(cal, at, framework) for name, framework, _ in fit.PROFILES}
+    rows = {name: [] if name in fit.IN_MORE else fit.rows_for(cal, at, framework) for name, framework, _ in fit.PROFILES}
     profile_of = {r[0]: name for name, found in rows.items() for r in found}
     every = [r for found in rows.values() for r in found]
     steady = [r for name, found in rows.items() if name != "megatron2022" for r in found]
