@@ -2,6 +2,7 @@
 -- they move, as a multiple of reading the inputs and writing the outputs once; and the bytes, for
 -- each element of the largest argument, that live longer or while the op runs. Profiles start from
 -- this table and override what differs; their host times are fitted (tandem/fitted.lua).
+-- kind: source; PyTorch's eager kernels, counted in its source
 local fitted = require "tandem.fitted"
 
 local nn_ops = {
@@ -26,6 +27,7 @@ return function(how)
   local ops = {}
   for name, op in pairs(nn_ops) do ops[name] = op end
   for name, op in pairs(how.ops or {}) do ops[name] = op end
+  -- kind: assumed; host times of a profile without fitted ones
   local profile = { attention = "flash2", kernel_s = 6e-6, compiled_s = 4e-6, tensor_s = 0, collective_s = 30e-6,
     unit_s = 200e-6, update_s = 100e-6, step_s = 5e-3, delayed = false, expandable = false, reports = "reserved" }
   for key, value in pairs(fitted[how.fitted or how.name] or {}) do profile[key] = value end

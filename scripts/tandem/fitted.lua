@@ -1,5 +1,6 @@
 -- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/reference/fit.md is its report.
 return {
+  -- kind: fitted; dev-cal rows by framework and GPU, as docs/reference/fit.md lists them
   -- part of the peak of short measurements that lasts in a run, by architecture
   sustained = { Ampere = 0.9, Hopper = 0.78 },
   -- sustained goes with (limit of power / the chip's usual limit) to this

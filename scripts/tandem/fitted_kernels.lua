@@ -1,5 +1,6 @@
 -- Written by tests/bench/fit_kernels.sh from rows marked dev-cal alone; docs/reference/fit_kernels.md is its report.
 return {
+  -- kind: fitted; dev-cal rows of published products (docs/reference/fit_kernels.md)
   Ampere = { gemm_efficiency = 0.783 },
   Hopper = { gemm_efficiency = 0.806 },
 }

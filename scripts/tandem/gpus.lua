@@ -1,6 +1,7 @@
 -- The GPUs that the cluster library knows: published specifications, measurements, and other names
 -- for them. A cluster of any of them: require "clusters.gpu".
 local fitted, fitted_kernels = require "tandem.fitted", require "tandem.fitted_kernels"
+-- kind: documented; units
 local MiB, GB = 1 << 20, 1e9
 
 -- By architecture. gemm_efficiency: part of the dense peak that large products reach.
@@ -9,6 +10,7 @@ local MiB, GB = 1 << 20, 1e9
 -- fitted_kernels. CDNA's and Ada's are assumed. Blackwell's is cuBLAS' 1,610 TFLOP/s for 8192 cubed
 -- on a B200; its sustained part is Hopper's. (SimuMax's machine sustained 1,100 under a power limit
 -- of its own.)
+-- kind: assumed; by hand from dev-cal rows of published kernels, or the related architecture's
 local arch = {
   Volta = { gemm_efficiency = 0.75, memory_efficiency = 0.83, kernel_floor_s = 3e-6 },
   Ampere = { memory_efficiency = 0.78, kernel_floor_s = 3e-6 },
@@ -23,6 +25,7 @@ local arch = {
 -- memory: MiB that the driver leaves. hbm: nominal GB/s. bf16, fp8, fp4, fp32: dense TFLOP/s. link: GB/s
 -- of NVLink or xGMI each way. pcie: GB/s each way. mem: measured part of hbm. watts: the power
 -- limit; `full_watts`: the chip's usual limit if it differs.
+-- kind: datasheet; the maker's page of each GPU
 local gpus = {
   ["V100-SXM2-32GB"] = { arch = "Volta", sms = 80, memory = 32510, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
   ["A10"] = { arch = "Ampere", sms = 72, memory = 22731, hbm = 600, bf16 = 125, fp32 = 31.2, pcie = 31.5, watts = 150 },
@@ -83,6 +86,7 @@ end
 -- How much longer the CPU of a GPU's system takes to issue an op than an 8480C (DGX H100): the EPYC
 -- 7742 of DGX A100, and Grace. They are medians of dev-cal's small Megatron-Core runs with the same
 -- script and size.
+-- kind: fitted; medians of dev-cal's small Megatron-Core runs on each CPU
 local hosts = { Ampere = 1.27, Grace = 1.27 }
 
 function m.host_factor(name)

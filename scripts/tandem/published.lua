@@ -189,6 +189,7 @@ function m.cluster(row)
     nics_per_node = nics, nic_gb_per_s = nic_gb_per_s }
   local four = is_float4(row) and gpus.gpus[name].fp4
   if four then cluster.device.peak_flops.e4m3 = four * 1e12 end
+  if megatrons.is_graph(row) then cluster.device.kernel_floor_s = math.max(2e-6, cluster.device.kernel_floor_s - 2e-6) end
   return cluster
 end
 
@@ -401,7 +402,7 @@ local function profile(row, how)
   own.workspace_bytes = how.is_megatron and megatrons.workspace(row) or nil
   own.library_bytes = how.is_megatron and megatrons.library(row, gpus.gpus[gpus.find(row.gpu) or ""]) or nil
   own.frozen_base = how.lora or nil
-  if how.lora and is_float8(row) then own.ops = megatrons.keeps_bytes(own.ops) end
+  if how.lora and is_float8(row) then own.ops = megatrons.keeps_bytes(row, own.ops) end
   if how.is_megatron then
     own.overlaps_tp = megatrons.overlaps(row)
     megatrons.graph(row, own)
@@ -438,7 +439,7 @@ function m.plan(row)
   if has(row, "precision", "^fp32") then refuse("precision is not known: %s", row.precision:sub(1, 40)) end
   return plan {
     name = row.id, runtime = profile(row, how), model = model(row, how), cluster = m.cluster(row), mesh = how.mesh,
-    batch = { global = count(row, "global_batch_seqs"), micro = how.micro or count(row, "micro_batch"), seq = count(row, "seq") },
+    batch = { global = count(row, "global_batch_seqs"), micro = how.micro or count(row, "micro_batch"), seq = megatrons.tokens(row) },
     parallel = passes(row, how),
     precision = { param = how.param or "fp32", compute = half, reduce = how.reduce or "fp32" },
     optimizer = adamw {},

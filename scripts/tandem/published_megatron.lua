@@ -115,37 +115,132 @@ function m.split(row)
   return split
 end
 
+-- Reads "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128".
+local function latent(row, key) return tonumber((row.mla or ""):match(key .. "=(%d+)")) or 0 end
+
 -- Megatron's default width of an attention head is d_model / heads.
-function m.model(row, cut_experts)
-  if (row.mla or "") ~= "" then refuse("latent attention (MLA) is not in this version") end
-  if (row.hybrid_pattern or "") ~= "" then refuse("blocks of Mamba are not in this version") end
-  if (row.mtp_layers or "") ~= "" and row.mtp_layers ~= "0" then refuse("prediction of several tokens (MTP) is not in this version") end
-  if has(row, "notes", "encoder") then refuse("an encoder beside the decoder is not in this version") end
-  local dim, heads, layers, vocab = count(row, "d_model"), count(row, "n_heads"), count(row, "n_layers"), count(row, "vocab")
-  local kv_heads, head_dim = count(row, "n_kv_heads", heads), count(row, "head_dim", dim // heads)
-  local norm, tied = norm_of(row), flag(row, "untie_embeddings") == false
-  local rope = has(row, "position_embedding", "^rope")
-  -- A table of positions cannot be trained here by ranks that share sequences: 1 / 50 of the
-  -- embedding is left out.
-  local learned = has(row, "position_embedding", "^learned") and count(row, "cp", 1) == 1
-  -- Llama-like recipes switch biases off (--disable-bias-linear); GPT's keep them.
-  local bias = not is_gated(row) and has(row, "normalization", "^layer")
-  local has_experts = (row.moe_experts or "") ~= "" and mixture_layers(row, layers) or {}
-  local function block(i)
-    return nn.block { ln_1 = norm(dim), ln_2 = norm(dim),
-      attention = nn.attention { dim = dim, heads = heads, kv_heads = kv_heads, head_dim = head_dim, bias = bias,
-        causal = not has(row, "model", "^bert"),
-        rope_theta = rope and 10000.0 or nil },
-      mlp = has_experts[i] and mixture(row, dim, cut_experts) or mlp(row, dim, count(row, "d_ff"), bias),
-      tp_col = { "attention.wq", "attention.wk", "attention.wv" }, tp_row = { "attention.wo" },
-      forward = function(self, x)
-        local h = x + self.attention(self.ln_1(x))
+local function attention_of(row, shape)
+  local dim, heads = count(row, "d_model"), count(row, "n_heads")
+  local rank = latent(row, "q_lora")
+  if latent(row, "kv_lora") > 0 then
+    return nn.latent_attention { dim = dim, heads = heads, kv_rank = latent(row, "kv_lora"), q_rank = rank > 0 and rank or nil,
+      nope_dim = latent(row, "qk_head"), rope_dim = latent(row, "qk_pos"), value_dim = latent(row, "v_head") },
+      { "wq", "wk_b", "wv_b" }
+  end
+  return nn.attention { dim = dim, heads = heads, kv_heads = count(row, "n_kv_heads", heads),
+    head_dim = count(row, "head_dim", dim // heads), bias = shape.bias, causal = shape.causal,
+    rope_theta = shape.rope and 10000.0 or nil }, { "wq", "wk", "wv" }
+end
+
+-- A block with one mixer, or with attention and an MLP. `second` is nil for the former.
+local function block_of(norm, dim, first, columns, second)
+  local cut = {}
+  for i, name in ipairs(columns) do cut[i] = "first." .. name end
+  return nn.block { ln_1 = norm(dim), first = first, ln_2 = second and norm(dim) or nil, second = second,
+    tp_col = cut, tp_row = #columns > 0 and { "first.wo" } or {},
+    forward = function(self, x)
+      local h = x + self.first(self.ln_1(x))
+      return second and h + self.second(self.ln_2(h)) or h
+    end }
+end
+
+-- A mixer of Mamba-2 is planned as a gated MLP with as many weights: z and x are its gate and its
+-- input, and B, C and dt widen it. Its scan and convolution are left out. Defaults are Megatron's
+-- (mamba_state_dim, mamba_head_dim, mamba_num_groups; the inner width is twice the model's).
+local function mamba(row, dim)
+  local notes = row.notes or ""
+  local function option(name, default) return tonumber(notes:match("mamba%-" .. name .. "=(%d+)")) or default end
+  local head = option("head%-dim", 64)
+  local heads = option("num%-heads", 2 * dim // head)
+  local rest = 2 * option("num%-groups", 8) * option("state%-dim", 128) + heads
+  local hidden = heads * head + rest // 3 // 128 * 128
+  return nn.module { gate = nn.linear(dim, hidden), up = nn.linear(dim, hidden), down = nn.linear(hidden, dim),
+    tp_col = { "gate", "up" }, tp_row = { "down" },
+    forward = function(self, x) return self.down(nn.silu(self.gate(x)) * self.up(x)) end }
+end
+
+-- The layers of a hybrid's pattern: M Mamba, * attention, - MLP, E experts. Parts behind "/" are
+-- prediction heads of further tokens.
+local function hybrid_layers(row, shape)
+  local layers, dim = {}, count(row, "d_model")
+  for letter in row.hybrid_pattern:match("^[^/]*"):gmatch "[M*%-E]" do
+    local first, columns = nil, {}
+    if letter == "*" then first, columns = attention_of(row, shape)
+    elseif letter == "M" then first = mamba(row, dim)
+    elseif letter == "E" then first = mixture(row, dim, shape.cut_experts)
+    else first = mlp(row, dim, count(row, "d_ff"), shape.bias) end
+    layers[#layers + 1] = function() return block_of(shape.norm, dim, first, columns) end
+  end
+  return layers
+end
+
+local function plain_layers(row, shape)
+  local layers, dim, n = {}, count(row, "d_model"), count(row, "n_layers")
+  local has_experts = not cells.is_open(row.moe_experts) and mixture_layers(row, n) or {}
+  for i = 1, n do
+    layers[i] = function()
+      local first, columns = attention_of(row, shape)
+      return block_of(shape.norm, dim, first, columns,
+        has_experts[i] and mixture(row, dim, shape.cut_experts) or mlp(row, dim, count(row, "d_ff"), shape.bias))
+    end
+  end
+  return layers
+end
+
+-- T5: the encoder's tokens (the row's), then the decoder's (--decoder-seq-length: 128 in Megatron's
+-- examples and tests). Distances between tokens, if any, are left out.
+local decoder_tokens = 128
+function m.tokens(row) return count(row, "seq") + (has(row, "model", "^t5") and decoder_tokens or 0) end
+
+local function encoder_and_decoder(row, shape)
+  local dim, vocab, seq = count(row, "d_model"), count(row, "vocab"), count(row, "seq")
+  local n, target = count(row, "n_layers"), decoder_tokens
+  local embed, bidirectional = nn.embedding(vocab, dim), {}
+  for key, value in pairs(shape) do bidirectional[key] = value end
+  bidirectional.causal = false
+  local function encodes()
+    local first, columns = attention_of(row, bidirectional)
+    return block_of(shape.norm, dim, first, columns, mlp(row, dim, count(row, "d_ff"), shape.bias))
+  end
+  local function decodes()
+    local first, columns = attention_of(row, shape)
+    local own = block_of(shape.norm, dim, first, columns)
+    return nn.block { own = own, ln = shape.norm(dim), cross = attention_of(row, bidirectional), ln_2 = shape.norm(dim),
+      mlp = mlp(row, dim, count(row, "d_ff"), shape.bias), tp_col = { "cross.wq", "cross.wk", "cross.wv" }, tp_row = { "cross.wo" },
+      forward = function(self, x, memory)
+        local h = self.own(x)
+        h = h + self.cross(self.ln(h), { memory = memory })
         return h + self.mlp(self.ln_2(h))
       end }
   end
+  return nn.module { embed = embed, encoder = nn.list(n, encodes), decoder = nn.list(n, decodes), norm = shape.norm(dim),
+    head = nn.linear(dim, vocab, { weight = embed }), tp_vocab = { "embed", "head" },
+    forward = function(self, tokens, labels)
+      local memory, x = self.embed(nn.span(tokens, 0, seq)), self.embed(nn.span(tokens, seq, target))
+      for _, layer in ipairs(self.encoder) do memory = layer(memory) end
+      for _, layer in ipairs(self.decoder) do x = layer(x, memory) end
+      return nn.cross_entropy(self.head(self.norm(x)), nn.span(labels, seq, target))
+    end }
+end
+
+function m.model(row, cut_experts)
+  if has(row, "notes", "encoder") and not has(row, "model", "^t5") then refuse("an encoder beside the decoder is not in this version") end
+  local dim, vocab, tied = count(row, "d_model"), count(row, "vocab"), flag(row, "untie_embeddings") == false
+  local shape = { norm = norm_of(row), rope = has(row, "position_embedding", "^rope"), causal = not has(row, "model", "^bert"),
+    cut_experts = cut_experts,
+    -- Llama-like recipes switch biases off (--disable-bias-linear); GPT's keep them.
+    bias = not is_gated(row) and has(row, "normalization", "^layer") }
+  if has(row, "model", "^t5") then return encoder_and_decoder(row, shape) end
+  -- A table of positions cannot be trained here by ranks that share sequences: 1 / 50 of the
+  -- embedding is left out.
+  local learned = has(row, "position_embedding", "^learned") and count(row, "cp", 1) == 1
+  local layers = cells.is_open(row.hybrid_pattern) and plain_layers(row, shape) or hybrid_layers(row, shape)
+  -- Each head that predicts a further token is a block of its own and the head again (MTP); the
+  -- product that joins two tokens' vectors is left out.
+  for _ = 1, count(row, "mtp_layers", 0) do layers[#layers + 1] = layers[#layers] end
   local embed = nn.embedding(vocab, dim)
   return nn.module { embed = embed, position = learned and nn.position(count(row, "seq"), dim) or nil,
-    layers = nn.list(layers, block), norm = norm(dim),
+    layers = nn.list(#layers, function(i) return layers[i + 1]() end), norm = shape.norm(dim),
     head = nn.linear(dim, vocab, tied and { weight = embed } or nil), tp_vocab = { "embed", "head" },
     forward = function(self, tokens, labels)
       local x = self.embed(tokens)
@@ -179,6 +274,7 @@ function m.ops(row)
   if m.writes_scores(row) then
     ops.attention = { kernels = 6, passes = 1, scores = number(row, "attention_dropout") > 0 and 5 or 2 }
     ops.attention_grad = { kernels = 9, passes = 1 }
+    ops.attention_wide, ops.attention_wide_grad = ops.attention, ops.attention_grad  -- MLA's
   end
   if number(row, "hidden_dropout") > 0 then ops.add = { kernels = 1, passes = 1.7, saved = 1 } end
   ops.layernorm = { kernels = 1, passes = 1 }
@@ -186,11 +282,14 @@ function m.ops(row)
 end
 
 -- Megatron can store the inputs of an MLP's activation in 8 bits (activation_func_fp8_input_store).
--- NeMo's recipe for LoRA with 8-bit weights switches it on.
-function m.keeps_bytes(ops)
+-- NeMo's recipe for LoRA with 8-bit weights switches it on. With 8-bit attention (FP8_DPA), Transformer
+-- Engine also saves queries, keys and values in 8 bits.
+function m.keeps_bytes(row, ops)
   local own = {}
   for name, op in pairs(ops) do own[name] = op end
-  for _, name in ipairs { "silu", "mul" } do
+  local names = { "silu", "mul" }
+  if has(row, "notes", "fp8_dpa=[1t]") or has(row, "env", "nvte_fp8_dpa_bwd=1") then names[3] = "attention" end
+  for _, name in ipairs(names) do
     local op = { keeps_bytes = true }
     for key, value in pairs(ops[name] or { kernels = 1, passes = 1 }) do op[key] = value end
     own[name] = op
@@ -225,10 +324,12 @@ function m.overlaps(row)
   return told and cells.sequence(row) and count(row, "tp") > 1 or nil
 end
 
--- A step that was captured as one CUDA graph starts at once; the host takes about a microsecond for
--- each node.
+-- A step or a layer that was captured as a CUDA graph starts at once; the host takes about a
+-- microsecond for each node. A node starts without a doorbell of the host: this is assumed to save 2
+-- of the microseconds that a kernel's start takes.
+function m.is_graph(row) return has(row, "cuda_graph", "cuda_graph=[1t]") end
 function m.graph(row, own)
-  if not has(row, "cuda_graph", "full_cuda_graph=[1t]") then return end
+  if not m.is_graph(row) then return end
   own.kernel_s, own.collective_s, own.message_s, own.pass_s, own.tensor_s = 1e-6, 1e-6, 0, 0, 0
 end
 

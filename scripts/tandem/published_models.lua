@@ -56,10 +56,11 @@ local blocks = {
   { "starcoder2", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "0" } },
   { "gemma", { activation = "geglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "0" } },
   { "^nemotron", { activation = "squared-relu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
+  { "^t5", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
   { "^gpt%-?3", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
 }
 local function stated_blocks(row, how)
-  local family
+  local family  -- of its name
   for _, known in ipairs(blocks) do
     if not family and has(row, "model", known[1]) then family = known[2] end
   end
@@ -91,7 +92,7 @@ return function(row, how)
   for _, other in ipairs(others) do
     if has(row, "model", other) then refuse("no model of this family: %s", row.model) end
   end
-  if has(row, "model", "^t5") then refuse("an encoder beside the decoder is not in this version") end
+  if has(row, "model", "^t5") then return stated_blocks(row, how) end
   if how.is_megatron and megatrons.states_blocks(row) then return megatrons.model(row, megatrons.cuts_experts(row, how.ep)) end
   if is_special(row) then return stated_blocks(row, how) end
   for _, family in ipairs(families) do

@@ -212,6 +212,7 @@ def kept(old, name):
 
 def write(fitted, sustained, power, old):
     lines = ["-- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/reference/fit.md is its report.", "return {",
+             "  -- kind: fitted; dev-cal rows by framework and GPU, as docs/reference/fit.md lists them",
              "  -- part of the peak of short measurements that lasts in a run, by architecture",
              "  sustained = { %s }," % ", ".join(f"{k} = {v:g}" for k, v in sorted(sustained.items())),
              "  -- sustained goes with (limit of power / the chip's usual limit) to this", f"  power = {power:.3g},",

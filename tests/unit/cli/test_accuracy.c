@@ -101,7 +101,7 @@ static const char *reasons_table(Arena *arena)
         "c,s,llama3,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,torchtitan,1,0,1,1,1,1,8,1,3,1,8,512,"
         "bf16,"
         "full,no,,,,1,,dev-cal\n",
-        "d,s,t5,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,torchtitan,1,0,1,1,1,1,8,1,3,1,8,512,"
+        "d,s,llama3,2,256,4,2,512,1024,,Gaudi 2,8,8,torchtitan,1,0,1,1,1,1,8,1,3,1,8,512,"
         "bf16,"
         "full,no,1,,,,,dev-cal\n",
         "e,s,llama3,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,composer,1,0,1,1,2,1,4,1,3,1,4,512,"
@@ -140,8 +140,8 @@ static void rows_are_counted_by_reason(void **state)
 {
     (void)state;
     static const char *const reasons[] = {
-        "encoder",     "precision is not known", "no model of this family: rwkv",
-        "no such GPU", "offload to host memory", "no public configuration is known: ours",
+        "Gaudi 2", "precision is not known", "no model of this family: rwkv",
+        "TPU",     "offload to host memory", "no public configuration is known: ours",
         "aux"};
     Arena *arena = arena_new();
     const char *file = reasons_table(arena);

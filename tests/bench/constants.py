@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Writes docs/reference/constants.md: every constant of the library's tables with its kind, from the tables that hold
+them. A line `-- kind: KIND; WHERE FROM` in a table holds for the lines below it, up to the next such line.
+
+    tests/bench/constants.py           writes the page
+    tests/bench/constants.py --check   fails if the page is old, or a table has a number without a kind"""
+import glob
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PAGE = "docs/reference/constants.md"
+TABLES = ["scripts/tandem/gpus.lua", "scripts/tandem/fitted.lua", "scripts/tandem/fitted_kernels.lua",
+          "scripts/tandem/fitted_fabrics.lua", "scripts/tandem/published_catalog.lua"]
+KINDS = ("datasheet", "documented", "source", "fitted", "assumed", "measured")
+NUMBER = re.compile(r"\b([a-z_][a-z_0-9]*) = (-?[0-9][0-9.eEx+-]*(?: [*<]+ [0-9]+)*)", re.I)
+NAME = re.compile(r'^\s*(?:\["([^"]+)"\]|\{ "([^"]+)"|(\w+)) ?(?:=|,)')
+
+
+def constants_of(path):
+    """(kind, where, name, [(key, value)]) of each line with numbers; kind is "" without one."""
+    found, kind, where = [], "", ""
+    with open(os.path.join(ROOT, path)) as f:
+        for line in f:
+            said = re.match(r"\s*-- kind: (\w+); (.*)", line)
+            if said:
+                kind, where = said.groups()
+            code = re.split(r"(?:^|\s)--(?!\d)", line)[0]
+            if code.lstrip().startswith(("local function", "function", "if ", "for ", "return function")):
+                kind = "code" if path == "scripts/tandem/gpus.lua" and "function m." in code else kind
+            if kind == "code":
+                continue
+            numbers = NUMBER.findall(code)
+            name = NAME.match(code)
+            if numbers:
+                found.append((kind, where, next((n for n in name.groups() if n), "") if name else "", numbers))
+    return found
+
+
+def tables():
+    return TABLES + sorted(os.path.relpath(p, ROOT) for p in glob.glob(os.path.join(ROOT, "scripts/runtimes/*.lua")))
+
+
+def rows():
+    for path in tables():
+        for kind, where, name, numbers in constants_of(path):
+            if kind not in KINDS:
+                sys.exit(f"{path}: {name or numbers[0][0]} = ... has no kind: write '-- kind: KIND; WHERE FROM' above it")
+            yield path, kind, where, name, numbers
+
+
+def page():
+    out = ["<!-- Written by tests/bench/constants.py from the tables that hold the constants. -->",
+           "# Constants and their kinds", "",
+           "A constant is of one of these kinds: datasheet (the maker's), documented (by a framework or a",
+           "library), source (read in its source code), measured (here), fitted (to rows of the tables that",
+           "are marked dev-cal), assumed (nothing says so).", ""]
+    groups = {}
+    for path, kind, where, name, numbers in rows():
+        groups.setdefault((path, kind, where), []).append((name, numbers))
+    for kind in KINDS:
+        mine = {key: value for key, value in groups.items() if key[1] == kind}
+        if not mine:
+            continue
+        out += [f"## {kind.capitalize()}", "", "| table | constants | from |", "|---|---|---|"]
+        for (path, _, where), found in mine.items():
+            if len(found) > 12:
+                keys = sorted({k for _, numbers in found for k, _ in numbers})
+                text = f"{len(found)} rows of {', '.join(keys)}"
+            else:
+                text = "; ".join((f"{name}: " if name and name != numbers[0][0] else "") +
+                                 ", ".join(f"{k} {v}" for k, v in numbers) for name, numbers in found)
+            out.append(f"| {path} | {text} | {where} |")
+        out.append("")
+    return "\n".join(out)
+
+
+def main():
+    text, path = page(), os.path.join(ROOT, PAGE)
+    if "--check" in sys.argv:
+        with open(path) as f:
+            if f.read() != text:
+                sys.exit(f"{PAGE} is old: run tests/bench/constants.py")
+        return
+    with open(path, "w") as f:
+        f.write(text)
+
+
+if __name__ == "__main__":
+    main()
