@@ -74,7 +74,7 @@ typedef struct RuntimeOp {
     double scores;  /* attention: bytes saved for each score, alive as long as `saved` */
     /* experts: it multiplies by a stacked copy of their weights, which is also saved */
     bool stacks;
-    bool remade; /* its output is not saved: the backward ops that read it compute it again */
+    bool remade;      /* its output is not saved: the backward ops that read it compute it again */
     bool keeps_bytes; /* its inputs are saved in 8 bits */
     /* its output is never a tensor: the op that reads it computes it inside its kernel */
     bool folded;

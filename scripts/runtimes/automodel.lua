@@ -4,6 +4,7 @@
 -- inputs and computes silu again. The model is called without labels, so Liger's fused loss is not
 -- used: logits are cast to fp32 (loss/masked_ce.py: fp32_upcast). FSDP2 and DTensor have
 -- torchtitan's host times. No published run was compared with it.
+
 -- kind: source; the framework's modules and kernels, as the comment above names them
 local one = { kernels = 1, passes = 1 }
 return require "runtimes.eager" { name = "automodel", fitted = "torchtitan", casts_gradients = true,

@@ -1,6 +1,7 @@
 -- DeepSpeed ZeRO with Hugging Face's models: hooks gather the parameters of each module. Its sizes
 -- are the defaults of deepspeed/runtime/zero/config.py, under their names there; gradients are bf16
 -- like the weights. No row of it may be used for fitting, so it has FSDP1's host times.
+
 -- kind: documented; defaults of deepspeed/runtime/zero/config.py
 return require "runtimes.eager" { name = "deepspeed", fitted = "fsdp1",
   bucket_elements = 5e8,    -- reduce_bucket_size

@@ -3,6 +3,7 @@
 -- that stores no silu and writes both gradients over its inputs. The loss writes the gradient over
 -- each chunk of logits. The loss reads the head's weight (fused_linear_cross_entropy) and adds each
 -- chunk's product to its gradient through an fp32 copy.
+
 -- kind: source; the framework's modules and kernels, as the comment above names them
 local zero = require "runtimes.deepspeed"
 local one, none = { kernels = 1, passes = 1 }, { kernels = 0, passes = 0 }

@@ -2,6 +2,7 @@
 -- they move, as a multiple of reading the inputs and writing the outputs once; and the bytes, for
 -- each element of the largest argument, that live longer or while the op runs. Profiles start from
 -- this table and override what differs; their host times are fitted (tandem/fitted.lua).
+
 -- kind: source; PyTorch's eager kernels, counted in its source
 local fitted = require "tandem.fitted"
 

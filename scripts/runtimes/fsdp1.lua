@@ -1,6 +1,7 @@
 -- FSDP1 of composer and llm-foundry: flat units; attention by Triton's kernels (MPT's default of
 -- that time); a layer norm is one kernel; a fused cross-entropy writes its gradient over the
 -- logits.
+
 -- kind: source; the framework's modules and kernels, as the comment above names them
 local one = { kernels = 1, passes = 1 }
 return require "runtimes.eager" { name = "fsdp1", attention = "triton",

@@ -3,6 +3,7 @@
 -- works on lists of tensors, so the square roots of all second moments exist at once
 -- (torch/optim/adamw.py, _multi_tensor_adamw). It has FSDP1's host times, and reports allocated
 -- memory.
+
 -- kind: source; the framework's modules and kernels, as the comment above names them
 return require "runtimes.eager" { name = "hf_trainer", fitted = "fsdp1", reports = "allocated", casts_gradients = true, holds_arguments = true,
   update_bytes = 2,

@@ -1,6 +1,7 @@
 -- Hugging Face's Trainer with fused kernels for norms, rope, SwiGLU and the loss
 -- (fms-acceleration's foak plugin, from Unsloth and Liger). The model still casts its logits to
 -- fp32, and the loss writes its gradient over them.
+
 -- kind: source; the framework's modules and kernels, as the comment above names them
 local base, ops, one = require "runtimes.hf_trainer", {}, { kernels = 1, passes = 1 }
 for name, op in pairs(base.ops) do ops[name] = op end

@@ -4,6 +4,7 @@
 -- (model/norm.py). Keys and values are repeated for each query head (model/attention.py). The
 -- training loop keeps the logits during the backward pass (scripts/train.py). Parameters at rest
 -- and gradients are bf16.
+
 -- kind: source; the framework's modules and kernels, as the comment above names them
 return require "runtimes.eager" { name = "kempnerforge", fitted = "torchtitan", reports = "allocated",
   reports_rank = "first", keeps_outputs = true, keeps_received = true,  -- PyTorch's stages

@@ -5,6 +5,7 @@
 -- saved therefore stay until the next step. Without tp, each device first creates all experts
 -- before ep takes its own. It is a separate profile because its predictions are less accurate
 -- (docs/explanation/accuracy.md).
+
 -- kind: source; the framework's modules and kernels, as the comment above names them
 local profile, ops = {}, {}
 for key, value in pairs(require "runtimes.kempnerforge") do profile[key] = value end

@@ -1,5 +1,6 @@
 -- MaxText: XLA compiles one program, which the host starts as a whole; attention is cuDNN's. It was
 -- not fitted to any published run.
+
 -- kind: assumed; XLA starts a whole program
 return require "runtimes.eager" { name = "maxtext", fitted = "torchtitan", attention = "cudnn", compiles_loss = true,
   kernel_s = 1e-6, compiled_s = 1e-6, tensor_s = 0, collective_s = 1e-6, unit_s = 0 }

@@ -7,6 +7,7 @@
 -- already write three of a block's four operands in 8 bits. Four of seven gradients are quantised
 -- separately, some by swiglu, each with its transpose. That is half of the plan's kernels and
 -- bytes.
+
 -- kind: source; the framework's modules and kernels, as the comment above names them
 local one, half = { kernels = 1, passes = 1 }, { kernels = 0.5, passes = 0.5 }
 return require "runtimes.eager" { name = "megatron", attention = "cudnn",

@@ -2,6 +2,7 @@
 -- norm, GELU, softmax and bias + dropout + residual are fused kernels. It trains with dropout: one
 -- mask byte for each element after attention and after the MLP. Each score takes 5 bytes: the
 -- softmax, its mask and the masked softmax (Korthikanti et al., arXiv 2205.05198, 4.1).
+
 -- kind: source; the framework's modules and kernels, as the comment above names them
 local one = { kernels = 1, passes = 1 }
 return require "runtimes.eager" { name = "megatron2022", attention = "unfused",

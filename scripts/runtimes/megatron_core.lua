@@ -2,6 +2,7 @@
 -- `megatron`. Its host runs Python modules for every product, norm and attention. Rank n - 1 prints
 -- torch.cuda.max_memory_allocated (training.py: report_memory of the last rank). Host times:
 -- tandem/fitted.lua, from dev-cal rows of small models, whose steps are bound by the host.
+
 -- kind: source; the framework's modules and kernels, as the comment above names them
 local megatron = require "runtimes.megatron"
 local ops = {}

@@ -1,6 +1,7 @@
 -- nanotron, and InternEvo, which has the same states: FlashAttention-2, fused norms, gradients
 -- summed in an fp32 buffer (optim/gradient_accumulator.py). It was not fitted to any published run,
 -- and has Megatron's host times.
+
 -- kind: source; the framework's modules and kernels, as the comment above names them
 local one = { kernels = 1, passes = 1 }
 return require "runtimes.eager" { name = "nanotron", fitted = "megatron", holds_gradients = true, makes_gradients = true,

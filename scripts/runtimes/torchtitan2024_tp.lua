@@ -1,6 +1,7 @@
 -- torchtitan of 2024 under tensor parallelism. Its loss is DTensor's parallel one
 -- (tensor/parallel/loss.py). Its backward pass holds log-softmax, a scatter of -1, the exponential
 -- and their sum at once, each in fp32.
+
 -- kind: source; the framework's modules and kernels, as the comment above names them
 return require "runtimes.eager" { name = "torchtitan2024_tp", fitted = "torchtitan", casts_gradients = true, keeps_gathered = true, expandable = true,
   keeps_outputs = true, keeps_sent = true, keeps_received = true,
