@@ -114,10 +114,14 @@ static void ranking_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows,
         table_cell(&t, "%s", format_time(cli->arena, r->exposed_ps));
         table_cell(&t, "%s", str_bytes(cli->arena, r->peak_bytes));
         table_cell(&t, "%s", r->run > 0 ? arena_print(cli->arena, "%" PRIu64, r->run) : "-");
-        if (priced) table_cell(&t, "%.3f", 1e6 * r->usd_per_token);
+        const bool known = r->usd_per_token > 0;
+        if (priced)
+            table_cell(&t, "%s",
+                       known ? arena_print(cli->arena, "%.3f", 1e6 * r->usd_per_token) : "-");
         if (days) table_cell(&t, "%.1f", days_of(cli, r));
         if (days && priced)
-            table_cell(&t, "%s", str_count(cli->arena, (uint64_t)(usd_of(cli, r) + .5)));
+            table_cell(&t, "%s",
+                       known ? str_count(cli->arena, (uint64_t)(usd_of(cli, r) + .5)) : "-");
     }
     table_print(&t, &cli->out);
     if (n_fit > limit)

@@ -87,9 +87,6 @@ static void enter_model(Child *c, Setting *s)
     if (lua_getfield(L, -1, "model") != LUA_TTABLE || lua_getfield(L, -1, "config") != LUA_TTABLE)
         child_raise(L, "unknown-key", s->place, NULL, "the plan's model has no config to change");
     lua_remove(L, -2);
-    if (s->n < 2)
-        child_raise(L, "unknown-key", s->place, "as in --set model.layers=2",
-                    "a model as a whole cannot be set, only what its config has");
     push_part(L, s->part[1]);
     lua_rawget(L, -2);
     bool there = !lua_isnil(L, -1);
@@ -230,6 +227,65 @@ static bool enter_parallel(Child *c, Setting *s, const char *value)
     return true;
 }
 
+/* Calls require for a script of the library, or beside the plan if the name has a folder. */
+static void push_script(Child *c, const char *folder, const char *name)
+{
+    lua_getglobal(c->L, "require");
+    lua_pushstring(c->L,
+                   strchr(name, '.') != NULL ? name : arena_print(c->arena, "%s.%s", folder, name));
+    lua_call(c->L, 1, 1);
+}
+
+static lua_Integer count_in(lua_State *L, const char *key)
+{
+    lua_getfield(L, -1, key);
+    const lua_Integer n = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
+    lua_pop(L, 1);
+    return n > 0 ? n : 1;
+}
+
+/* cluster=dgx_h200: a cluster of the library with as many devices as the plan's own. */
+static void set_cluster(Child *c, const char *name)
+{
+    lua_State *L = c->L;
+    const int plan = lua_gettop(L);
+    lua_Integer devices = 1, nodes = 1;
+    if (lua_getfield(L, plan, "cluster") == LUA_TTABLE) {
+        nodes = count_in(L, "nodes");
+        devices = nodes * count_in(L, "devices_per_node");
+    }
+    lua_settop(L, plan);
+    for (int again = 0; again < 2; again++) {
+        push_script(c, "clusters", name);
+        lua_createtable(L, 0, 1);
+        lua_pushinteger(L, nodes);
+        lua_setfield(L, -2, "nodes");
+        lua_call(L, 1, 1);
+        if (!lua_istable(L, -1)) break; /* it is reported as a wrong type */
+        const lua_Integer each = count_in(L, "devices_per_node");
+        if (nodes == (devices + each - 1) / each) break;
+        nodes = (devices + each - 1) / each;
+    }
+    lua_setfield(L, plan, "cluster");
+    lua_settop(L, plan);
+}
+
+/* model=llama:3.1-8b: a model of the library, in one of its sizes. */
+static void set_model(Child *c, const char *name)
+{
+    lua_State *L = c->L;
+    const int plan = lua_gettop(L);
+    const char *colon = strchr(name, ':');
+    push_script(c, "models",
+                colon != NULL ? arena_copy(c->arena, name, (size_t)(colon - name)) : name);
+    if (colon != NULL || lua_isfunction(L, -1)) {
+        lua_pushstring(L, colon != NULL ? colon + 1 : NULL);
+        lua_call(L, 1, 1);
+    }
+    lua_setfield(L, plan, "model");
+    lua_settop(L, plan);
+}
+
 static void apply(Child *c, const char *text)
 {
     lua_State *L = c->L;
@@ -249,7 +305,13 @@ static void apply(Child *c, const char *text)
     }
     int top = lua_gettop(L);
     bool holds = true;
-    if (strcmp(s.part[0], "model") == 0)
+    if (s.n == 1 && strcmp(s.part[0], "cluster") == 0) {
+        set_cluster(c, equals + 1);
+        holds = false;
+    } else if (s.n == 1 && strcmp(s.part[0], "model") == 0) {
+        set_model(c, equals + 1);
+        holds = false;
+    } else if (strcmp(s.part[0], "model") == 0)
         enter_model(c, &s);
     else if (strcmp(s.part[0], "parallel") == 0)
         holds = enter_parallel(c, &s, equals + 1);
