@@ -28,7 +28,8 @@ best() {
         END { print line }'
 }
 
-# Counts the instructions of the process and of the child that evaluates the script.
+# Counts the instructions of the command, then those of the processes that it forked. Each of these
+# counts from the command's start, so it includes what the command had done when it forked.
 counts() {
     if ! command -v valgrind >/dev/null 2>&1; then
         echo "valgrind is not installed"
@@ -36,9 +37,19 @@ counts() {
     fi
     valgrind --tool=callgrind --callgrind-out-file="$work/callgrind.%p" "$@" 2>"$work/log" \
         >/dev/null || true
-    grep -h '^summary:' "$work"/callgrind.* | awk '{ printf "%s%.1f million", sep, $2 / 1e6; sep = " + " }
-        END { print "" }'
+    grep -h '^summary:' "$work"/callgrind.* | sort -k2 -rn |
+        awk '{ printf "%s%.1f million", sep, $2 / 1e6; sep = "; forked: " } END { print "" }'
     rm -f "$work"/callgrind.*
+}
+
+# Prints the most resident memory of a command, in MiB; GNU time knows it.
+most_memory() {
+    if [ ! -x /usr/bin/time ]; then
+        echo "GNU time is not installed"
+        return
+    fi
+    /usr/bin/time -f %M -o "$work/memory" "$@" >/dev/null 2>&1 || true
+    awk '{ printf "%.0f MiB\n", $1 / 1024 }' "$work/memory"
 }
 
 # Counts the bytes that a point adds to a store. An empty store has its tables already.
@@ -70,8 +81,12 @@ stored_bytes() {
         echo "| \`tandem check\` of Llama-3.1-405B on 16,384 GPUs (pp 16, tp 8, 16 micro-batches), proofs" \
             "included | $("$work/command" 5 - "$tandem" check scripts/plans/llama3_405b.lua) | 1000 ms |"
         rm -f "$work/t.db"
-        echo "| instructions (callgrind) of \`tandem sim\` (script's child + planner), new store |" \
+        echo "| instructions (callgrind) of \`tandem sim\` of 8B, new store |" \
             "$(counts "$tandem" sim "$plan" --db "$work/t.db") | |"
+        echo "| instructions (callgrind) of \`tandem sim\` of 405B on 16,384 GPUs |" \
+            "$(counts "$tandem" sim scripts/plans/llama3_405b.lua --db none) | |"
+        echo "| most memory of \`tandem sim\` of 405B on 16,384 GPUs |" \
+            "$(most_memory "$tandem" sim scripts/plans/llama3_405b.lua --db none) | 300 MiB |"
         sweep="sweep $plan --set mesh.dp_shard=-1 --try mesh.tp=1,2,4 --try batch.micro=1,2,4"
         sweep="$sweep --try parallel.ac=none,selective,full -j 1 --db $work/s.db"
         # shellcheck disable=SC2086
@@ -90,6 +105,9 @@ stored_bytes() {
         echo "| \`tandem sweep\` of one plan of 70B on 512 GPUs, 16 stages, 64 micro-batches |" \
             "$("$work/command" 3 - "$tandem" $pipe --set batch.global=256 --try mesh.pp=16 -j 1 \
                 --db none) | 20 ms of processor time |"
+        # shellcheck disable=SC2086
+        echo "| instructions (callgrind) of the same |" \
+            "$(counts "$tandem" $pipe --set batch.global=256 --try mesh.pp=16 -j 1 --db none) | |"
         echo "| instructions (callgrind) of the engine, 2 steps | $(counts "$work/engine" 2 fixed) | |"
     fi
 } >"$work/results.md"

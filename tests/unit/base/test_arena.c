@@ -40,6 +40,22 @@ static void is_zeroed_and_aligned(void **state)
     arena_free(NULL);
 }
 
+/* The blocks of a freed arena serve the next one, whatever was written to them. */
+static void a_new_arena_hides_what_a_freed_one_held(void **state)
+{
+    (void)state;
+    for (uint64_t round = 0; round < 3; round++) {
+        Arena *arena = arena_new();
+        for (uint64_t i = 0; i < 40; i++) {
+            size_t n = (size_t)rng_below(round, 2, i, i % 8 == 0 ? 3000000 : 5000);
+            unsigned char *at = arena_alloc(arena, n);
+            assert_zero(at, n);
+            memset(at, 0x5A, n);
+        }
+        arena_free(arena);
+    }
+}
+
 static void allocations_do_not_overlap(void **state)
 {
     (void)state;
@@ -116,9 +132,12 @@ static void calls_on_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_zeroed_and_aligned),  cmocka_unit_test(allocations_do_not_overlap),
-        cmocka_unit_test(reset_keeps_the_memory), cmocka_unit_test(copies_text),
+        cmocka_unit_test(is_zeroed_and_aligned),
+        cmocka_unit_test(allocations_do_not_overlap),
+        cmocka_unit_test(reset_keeps_the_memory),
+        cmocka_unit_test(copies_text),
         cmocka_unit_test(calls_on_full),
+        cmocka_unit_test(a_new_arena_hides_what_a_freed_one_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,6 +111,20 @@ static void refining(void **state)
         assert_int_equal(mesh_part(&m, r, 7), mesh_part(&coarse, r, shard));
 }
 
+/* Walking a group visits the members in their order, and begins again behind the last one. */
+static void a_walk_visits_members_in_order(void **state)
+{
+    (void)state;
+    Mesh m = make(3, 4, 2);
+    for (AxisSet axes = 0; axes < 8; axes++)
+        for (Rank r = 0; r < m.n_ranks; r++) {
+            const uint32_t n = mesh_size(&m, axes);
+            Rank at = mesh_group(&m, r, axes);
+            for (uint32_t i = 0; i < 2 * n; i++, at = mesh_next(&m, at, axes))
+                assert_int_equal(at, mesh_member(&m, r, axes, i % n));
+        }
+}
+
 static void texts(void **state)
 {
     Mesh m = make(2, 8, 2);
@@ -125,6 +139,7 @@ int main(void)
         cmocka_unit_test(row_major),
         cmocka_unit_test(groups_partition),
         cmocka_unit_test(outermost_counts_first),
+        cmocka_unit_test(a_walk_visits_members_in_order),
         cmocka_unit_test_setup_teardown(refining, setup, teardown),
         cmocka_unit_test_setup_teardown(texts, setup, teardown),
     };

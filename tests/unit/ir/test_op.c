@@ -388,6 +388,24 @@ static void lookups(void **state)
     assert_int_equal(op_looked_up(OP_linear, &b, 1), 0);
 }
 
+/* Bindings are kept and found again. Other sizes, or a mismatch, must not find them. */
+static void binding_again(void **state)
+{
+    Diag d = diag_in(*state);
+    Binding first, again, other;
+    for (int64_t size = 4; size < 4000; size++) {
+        const Dims dims[] = {DIMS(2, 3, size), DIMS(size, 6)},
+                   bad[] = {DIMS(2, 3, size), DIMS(size + 1, 6)};
+        assert_true(bind(OP_linear, dims, 2, &first, &d));
+        assert_true(bind(OP_linear, dims, 2, &again, &d));
+        assert_memory_equal(&first, &again, sizeof first);
+        assert_int_equal(again.size['k'] + again.size['n'], size + 6);
+        assert_false(bind(OP_linear, bad, 2, &other, NULL));
+        assert_false(bind(OP_linear, dims, 1, &other, NULL));
+    }
+    assert_int_equal(d.n_errors, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,6 +417,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(binds_and_infers, setup, teardown),
         cmocka_unit_test_setup_teardown(ellipsis, setup, teardown),
         cmocka_unit_test_setup_teardown(mismatches, setup, teardown),
+        cmocka_unit_test_setup_teardown(binding_again, setup, teardown),
         cmocka_unit_test(windows_of_signatures),
         cmocka_unit_test(windows),
         cmocka_unit_test(composite),
