@@ -46,11 +46,60 @@ static double flops_of_products(const Graph *g)
     return flops;
 }
 
+/* One attention: 12 x (heads x width of a head) x keys for each query, 6 if it is causal. */
+static double attention_factor(const Graph *g, const Node *n)
+{
+    return graph_attrs_at(g, n->attrs)->causal ? 6 : 12;
+}
+
+typedef struct AttentionSum {
+    double flops; /* of all, for a token */
+    /* of the last one; `alike` if all are equal and have as many queries as the sequence has tokens
+     */
+    double factor;
+    int64_t width, keys;
+    uint32_t n;
+    bool alike;
+} AttentionSum;
+
+static AttentionSum attention_sum(const Graph *g)
+{
+    AttentionSum sum = {.alike = true};
+    const NodeId end = g->n_forward > 0 ? g->n_forward : g->nodes.n;
+    for (NodeId id = 1; id < end; id++) {
+        const Node *n = &g->nodes.at[id];
+        Binding b;
+        if (!op_attends(n->op) || !graph_bind(g, n, &b, NULL)) continue;
+        const HeadsSizes is = op_heads_sizes(n->op, b.size);
+        const int64_t width = is.groups * is.heads * (is.head + is.value) / 2;
+        const double factor = attention_factor(g, n), part = (double)is.queries / g->info.seq;
+        sum.flops += factor * (double)width * (double)is.keys * part;
+        const bool same =
+            sum.n == 0 || (factor == sum.factor && width == sum.width && is.keys == sum.keys);
+        sum.alike = sum.alike && same && part == 1;
+        sum.factor = factor, sum.width = width, sum.keys = is.keys;
+        sum.n++;
+    }
+    if (g->nodes.n <= 1) { /* a plan without its graph: causal attention as wide as the model */
+        sum.n = g->info.n_layers, sum.factor = 6, sum.width = g->info.d_model;
+        sum.keys = g->info.seq;
+        sum.flops = 6 * (double)sum.n * (double)sum.width * (double)sum.keys;
+    }
+    return sum;
+}
+
 double mfu_flops_per_token(const Graph *g)
 {
-    const ModelInfo *info = &g->info;
-    return 6 * (double)experts_active_params(g) +
-           6 * (double)info->n_layers * (double)info->d_model * (double)info->seq;
+    return 6 * (double)experts_active_params(g) + attention_sum(g).flops;
+}
+
+static const char *attention_words(const Graph *g, Arena *arena)
+{
+    const AttentionSum sum = attention_sum(g);
+    if (sum.n == 0) return "";
+    if (!sum.alike) return arena_print(arena, " + %.4g of %u attentions", sum.flops, sum.n);
+    return arena_print(arena, " + %g x %u layers x %lld x %lld", sum.factor, sum.n,
+                       (long long)sum.width, (long long)sum.keys);
 }
 
 static bool is_comm(const Instr *in)
@@ -206,12 +255,11 @@ static void report_utilisation(const Plan *plan, const Cluster *cluster, Arena *
     report->mfu = peak > 0 ? flops_per_s / peak : 0;
     const uint64_t active = experts_active_params(&plan->graph);
     report->mfu_formula =
-        fields
-            ? "products and convolutions, forward and backward, per point of the grid"
-            : arena_print(
-                  arena, "6 x %s %sparams (no input embedding) + 6 x %u layers x %u x %u per token",
-                  str_count(arena, active), active < info->n_params_no_embedding ? "active " : "",
-                  info->n_layers, info->d_model, info->seq);
+        fields ? "products and convolutions, forward and backward, per point of the grid"
+               : arena_print(arena, "6 x %s %sparams (no input embedding)%s per token",
+                             str_count(arena, active),
+                             active < info->n_params_no_embedding ? "active " : "",
+                             attention_words(&plan->graph, arena));
     report->peak_name =
         arena_print(arena, "%.4g TFLOP/s dense %s %s", peak / 1e12, dtype_name(dtype),
                     cluster->device.name == NULL ? "device" : cluster->device.name);

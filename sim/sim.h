@@ -415,8 +415,9 @@ void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve 
 /* Memory under the profile `runtime`, which must have a name. */
 Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime);
 
-/* Default MFU, FLOPs per token: 6 x (parameters without input embedding) + 6 x layers x d_model
- * x seq (causal). Only experts that a token uses count. */
+/* Default MFU, FLOPs per token: 6 x (parameters without input embedding) + 6 x layers x
+ * (heads x width of a head) x seq, 12 instead of 6 where attention is not causal. Only experts that
+ * a token uses count. */
 double mfu_flops_per_token(const Graph *g);
 
 #endif

@@ -405,6 +405,7 @@ local function profile(row, how)
   if how.lora and is_float8(row) then own.ops = megatrons.keeps_bytes(row, own.ops) end
   if how.is_megatron then
     own.overlaps_tp = megatrons.overlaps(row)
+    own.exchange_part = megatrons.exchange_part(row, how.per_node, how.n_micro)
     megatrons.graph(row, own)
   end
   if how.is_megatron and not how.lora then megatrons.gradients(row, own) end
@@ -432,13 +433,14 @@ end
 
 function m.plan(row)
   defaults.fill(row)
-  local how = framework(row)
+  local how, cluster = framework(row), m.cluster(row)
+  how.per_node = cluster.devices_per_node
   if how.plan then return how.plan end
   if cells.offloads(row) and not how.host_optimizer then refuse("offload to host memory (%s) is not modelled for this framework", cells.offloads(row)) end
   local half = (has(row, "precision", "fp16") or how.half == "fp16") and "fp16" or "bf16"
   if has(row, "precision", "^fp32") then refuse("precision is not known: %s", row.precision:sub(1, 40)) end
   return plan {
-    name = row.id, runtime = profile(row, how), model = model(row, how), cluster = m.cluster(row), mesh = how.mesh,
+    name = row.id, runtime = profile(row, how), model = model(row, how), cluster = cluster, mesh = how.mesh,
     batch = { global = count(row, "global_batch_seqs"), micro = how.micro or count(row, "micro_batch"), seq = megatrons.tokens(row) },
     parallel = passes(row, how),
     precision = { param = how.param or "fp32", compute = half, reduce = how.reduce or "fp32" },

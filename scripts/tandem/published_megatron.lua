@@ -324,6 +324,22 @@ function m.overlaps(row)
   return told and cells.sequence(row) and count(row, "tp") > 1 or nil
 end
 
+-- Returns the part of an exchange between the ranks of experts that products wait for. DeepEP and
+-- HybridEP (--moe-token-dispatcher-type flex) send a token once to each node that has one of its
+-- experts, at 43 GB/s a NIC of 48 (DeepEP's README, EP16). Megatron-Bridge's recipes use them if the
+-- row does not say. With --overlap-moe-expert-parallel-comm another micro-batch computes meanwhile,
+-- except at the begin and end of a step.
+function m.exchange_part(row, per_node, n_micro)
+  local ep, k = count(row, "ep", 1), count(row, "moe_topk", 1)
+  if ep == 1 then return nil end
+  local nodes, part = math.max(1, count(row, "ep", 1) * expert_tp(row) // per_node), 1
+  local flex = has(row, "moe_dispatcher", "flex") or has(row, "moe_dispatcher", "deepep") or has(row, "moe_dispatcher", "hybridep") or
+    cells.is_open(row.moe_dispatcher) and has(row, "framework", "^megatron%-bridge")
+  if flex and nodes > 1 then part = math.min(1, (1 - (1 - 1 / nodes) ^ k) * nodes / k * 48 / 43) end
+  if flag(row, "overlap_ep") then part = part * math.max(0.05, 1 / math.max(1, n_micro)) end
+  return part
+end
+
 -- A step or a layer that was captured as a CUDA graph starts at once; the host takes about a
 -- microsecond for each node. A node starts without a doorbell of the host: this is assumed to save 2
 -- of the microseconds that a kernel's start takes.

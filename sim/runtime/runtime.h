@@ -39,7 +39,8 @@ double runtime_unfused_s(const Device *device, DType dtype, double heads, double
 
 /* The part of a communication that products wait for, in (0, 1]. With `overlaps_tp` a product
  * beside a gather or a reduction over tp is cut into as many pieces as there are ranks. It waits
- * for one piece; the others move while it computes. */
+ * for one piece; the others move while it computes. An exchange between the ranks of experts has
+ * the profile's `exchange_part`. */
 double runtime_waited(const Runtime *runtime, const Plan *plan, const Instr *in);
 /* The host's time to issue an instruction. All kernels of one fused run (`fuse`) are issued with
  * the first. */

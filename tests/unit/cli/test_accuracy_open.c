@@ -46,6 +46,9 @@ static const char *const columns[][2] = {{"id", "a"},
                                          {"peak_mem", "1"},
                                          {"peak_mem_kind", "peak_mem_alloc GiB"},
                                          {"moe_experts", ""},
+                                         {"moe_topk", ""},
+                                         {"moe_dispatcher", ""},
+                                         {"overlap_ep", ""},
                                          {"notes", ""},
                                          {"flag", ""},
                                          {"missing", ""},
@@ -211,6 +214,32 @@ static void a_frozen_base_keeps_bytes(void **state)
     arena_free(arena);
 }
 
+/* DeepEP sends a token once to each node, so an exchange between nodes takes less time than NCCL's.
+ * Within a node nothing changes. With overlap most of an exchange is hidden. */
+static void an_exchange_sends_a_token_once_to_each_node(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char two[] =
+        "moe_experts=16;moe_topk=8;tp=1;sp=0;ep=16;n_gpus=16;global_batch_seqs=64;seq=8192;"
+        "n_layers=8;framework=NVIDIA NeMo;ac=full";
+    static const char one[] =
+        "moe_experts=16;moe_topk=8;tp=1;sp=0;ep=8;global_batch_seqs=32;seq=8192;n_layers=8;"
+        "framework=NVIDIA NeMo;ac=full";
+    const char *flex = "moe_dispatcher=flex deepep", *nccl = "moe_dispatcher=alltoall";
+    double s[2][2];
+    for (int i = 0; i < 2; i++) {
+        const char *rest = i == 0 ? two : one;
+        s[i][0] = predicted(arena, arena_print(arena, "%s;%s", rest, flex), stated);
+        s[i][1] = predicted(arena, arena_print(arena, "%s;%s", rest, nccl), stated);
+    }
+    assert_true(s[0][0] > 0 && s[0][0] < .9 * s[0][1]);
+    assert_true(s[1][0] > 0 && s[1][0] == s[1][1]);
+    assert_true(predicted(arena, arena_print(arena, "%s;%s;overlap_ep=1", two, nccl), stated) <
+                s[0][0]);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +250,7 @@ int main(void)
         cmocka_unit_test(odd_cells_are_predicted_with_a_stand_in),
         cmocka_unit_test(the_embedding_and_the_loss_count_as_blocks),
         cmocka_unit_test(a_frozen_base_keeps_bytes),
+        cmocka_unit_test(an_exchange_sends_a_token_once_to_each_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
