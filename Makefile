@@ -5,7 +5,7 @@ PLAN_8B = scripts/plans/llama3_8b.lua
 PLAN_TINY = scripts/plans/tiny_text.lua
 DEMO_DB = build/demo.db
 
-.PHONY: build demo test docs lint format bench gpu-check gpu-bench accuracy error-bar mutants asan deps install clean
+.PHONY: build demo test docs lint format bench gpu-check gpu-bench accuracy error-bar mutants fuzz asan deps install clean
 
 build: deps
 	@cmake --preset release --log-level=NOTICE
@@ -79,6 +79,14 @@ mutants: build
 	@cmake --preset release --log-level=NOTICE && cmake --build --preset release
 	TANDEM_MUTANTS=all build/release/tests/exec_test_mutants
 	cd build/release/tests/run/cuda_test_mutants && TANDEM_MUTANTS=all ../../cuda_test_mutants
+
+# Each fuzz target for SECONDS; needs clang. The tests replay the corpora.
+SECONDS = 60
+fuzz:
+	@sh cmake/deps.sh test
+	@cmake --preset fuzz --log-level=NOTICE
+	@cmake --build --preset fuzz --target fuzz_targets
+	@sh tests/fuzz/run.sh build/fuzz $(SECONDS)
 
 deps:
 	@sh cmake/deps.sh build

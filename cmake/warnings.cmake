@@ -41,3 +41,7 @@ if(TANDEM_SANITIZE)
     $<$<COMPILE_LANGUAGE:C>:-fno-sanitize-recover=all>)
   add_link_options(-fsanitize=address,undefined)
 endif()
+
+if(TANDEM_FUZZ)
+  add_compile_options($<$<COMPILE_LANGUAGE:C>:-fsanitize=fuzzer-no-link>)
+endif()
