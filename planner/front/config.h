@@ -222,6 +222,7 @@ typedef enum CpMode {
 } CpMode;
 typedef struct CpOptions {
     CpMode mode;
+    uint32_t all_to_all; /* in a ring: neighbours that exchange tokens for heads; 1: none do */
 } CpOptions;
 
 typedef struct PassConfig {

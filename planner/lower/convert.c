@@ -151,6 +151,16 @@ static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin)
     return local_step(l, OP_slice, from, &to, d, parts, false, origin, 0);
 }
 
+/* True if parts of dimension d over `axes` are equal parts, in order, of the parts over the other
+ * axes that cut it: equal parts of everything, or cuts of a rank's part of the tokens. */
+static bool follow(const Lower *l, BufferId from, const Shape *cut, AxisSet axes, int d)
+{
+    const AxisSet others = (AxisSet)(layout_axes_split(&cut->layout, d) & ~axes);
+    if (cut->dim[d] % mesh_size(&l->plan->mesh, axes) != 0) return false;
+    if (!is_sequence(l, from, d)) return cut->deal[d] == 0;
+    return others && (axes & (0u - axes)) > others;
+}
+
 /* SPLIT(c) -> SPLIT(d): every rank sends each peer its part of d, and receives its own part of all
  * of c. Uneven parts do not fit into equal messages, so they are gathered and cut instead. */
 static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, NodeId origin,
@@ -158,11 +168,16 @@ static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, No
 {
     Shape to = *lower_shape(l, from);
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
-    if (to.deal[c] || to.deal[d] || is_sequence(l, from, d) || to.dim[d] % parts != 0)
+    Shape made = to;
+    set_axes(l, &made.layout, axes, SPLIT(d));
+    if (!follow(l, from, &to, axes, c) || !follow(l, from, &made, axes, d))
         return cut(l, gather(l, from, axes, c, origin, category), axes, d, origin);
     if (outer_elements(l, &to, d) != 1)
         from = local_step(l, OP_pack, from, &to, d, parts, true, origin, 0);
-    set_axes(l, &to.layout, axes, SPLIT(d));
+    to = made;
+    for (int k = 0; k < 2; k++)
+        if (is_sequence(l, from, k ? d : c))
+            to.deal[k ? d : c] = sequence_deal(l->job, shape_parts(&to, &l->plan->mesh, k ? d : c));
     bool direct = outer_elements(l, &to, c) == 1;
     BufferId out = like(l, from, &to, direct ? category : CATEGORY_communication);
     l->p->buffers.at[out].packed = !direct;

@@ -7,6 +7,8 @@
  *                their gradients scattered
  *   ring         sequences in a zigzag; attention is computed with the keys and values of one rank
  *                after the other, which travel from rank to rank
+ *                of the ranks of cp, neighbours may exchange tokens for heads first; the ring then
+ *                goes over these groups
  *   all_to_all   sequences in equal parts, and heads instead of tokens where attention is computed:
  *                SPLIT(seq) -> SPLIT(heads) and back
  *
@@ -15,6 +17,12 @@
 
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
+
+static const char *const modes[] = {
+#define X(name) #name,
+    CP_MODES(X)
+#undef X
+        NULL};
 
 static void check_seq(const Job *job, const PassConfig *pass, int64_t parts)
 {
@@ -42,12 +50,14 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
     const int64_t groups = g->tensors.at[n->in[1]].dim[op_dim(n->op, 1, INDEX_groups)];
     const int64_t heads = groups * g->tensors.at[n->in[0]].dim[op_dim(n->op, 0, INDEX_heads)];
     if (groups % size == 0) return true;
-    diag_error(
-        job->diag, FAULT_input, "divides-heads", pass->loc,
-        "cp { mode = \"all_to_all\" }: heads = %lld with kv_heads = %lld cannot be shared out "
-        "over cp = %u: ranks would hold fractions of a KV head (%s)",
-        (long long)heads, (long long)groups, size, g->modules.at[n->module].path);
-    diag_hint(job->diag, "cp may be %s", str_divisors(job->scratch, groups));
+    diag_error(job->diag, FAULT_input, "divides-heads", pass->loc,
+               "cp { %s }: heads = %lld with kv_heads = %lld cannot be shared out "
+               "over %s%u: ranks would hold fractions of a KV head (%s)",
+               pass->cp.mode == CP_ring ? "all_to_all" : "mode = \"all_to_all\"", (long long)heads,
+               (long long)groups, pass->cp.mode == CP_ring ? "" : "cp = ", size,
+               g->modules.at[n->module].path);
+    diag_hint(job->diag, "%s may be %s", pass->cp.mode == CP_ring ? "all_to_all" : "cp",
+              str_divisors(job->scratch, groups));
     return false;
 }
 
@@ -100,16 +110,64 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
     return true;
 }
 
+/* Ranks that exchange tokens for heads; 1: none. */
+static uint32_t n_exchanging(const Job *job, const PassConfig *pass)
+{
+    if (pass->cp.mode == CP_all_to_all) return pass_ranks(job->config, PASS_cp);
+    return pass->cp.mode == CP_ring && pass->cp.all_to_all > 1 ? pass->cp.all_to_all : 1;
+}
+
+/* Half of a rank's tokens lie early in the sequence, half late. Cut for an even number of ranks,
+ * each part lies in one piece. */
+static bool may_refine(const Job *job, const PassConfig *pass)
+{
+    const uint32_t size = pass_ranks(job->config, PASS_cp), n = pass->cp.all_to_all;
+    return n % 2 == 0 && n < size && size % n == 0;
+}
+
+void cp_refine(Job *job)
+{
+    const PassConfig *pass = pass_config(job, PASS_cp);
+    const AxisSet axes = pass_axes(job, PASS_cp);
+    if (axes && pass->cp.mode == CP_ring && n_exchanging(job, pass) > 1 && may_refine(job, pass))
+        mesh_refine(&job->plan->mesh, job->arena, (uint32_t)__builtin_ctz(axes),
+                    pass->cp.all_to_all);
+}
+
+/* The ranks that exchange tokens for heads must be an even part of cp. */
+static void check_groups(const Job *job, const PassConfig *pass)
+{
+    const uint32_t size = pass_ranks(job->config, PASS_cp), n = pass->cp.all_to_all;
+    if (n <= 1 || (pass->cp.mode == CP_ring && may_refine(job, pass))) return;
+    if (pass->cp.mode != CP_ring) {
+        diag_error(job->diag, FAULT_input, "cp-groups", pass->loc,
+                   "cp { mode = \"%s\", all_to_all = %u }: only a ring goes over groups of ranks",
+                   modes[pass->cp.mode], n);
+        diag_hint(job->diag, "use mode = \"ring\", or leave out all_to_all");
+        return;
+    }
+    Str legal = str_in(job->scratch);
+    for (uint32_t k = 2; k < size; k += 2)
+        if (size % k == 0) str_print(&legal, "%s%u", legal.n ? ", " : "", k);
+    diag_error(job->diag, FAULT_input, "cp-groups", pass->loc,
+               "cp { all_to_all = %u } with cp = %u: the ring goes over groups of so many ranks; "
+               "their number must be even, divide cp and be less than it",
+               n, size);
+    diag_hint(job->diag, "all_to_all may be %s", legal.n ? str_text(&legal) : "1");
+}
+
 /* tp must lie inside cp: heads that tp has already cut cannot be cut again from outside. */
 static void check_axes(const Job *job, const PassConfig *pass)
 {
     const uint32_t tp = pass_ranks(job->config, PASS_tp);
-    if (tp > 1 && pass->cp.mode == CP_all_to_all) {
+    const bool all = pass->cp.mode == CP_all_to_all;
+    if (tp > 1 && n_exchanging(job, pass) > 1) {
         diag_error(job->diag, FAULT_input, "cp-tp", pass->loc,
-                   "cp { mode = \"all_to_all\" } with tp = %u: both share out the heads, and parts "
+                   "cp { %s } with tp = %u: both share out the heads, and parts "
                    "of cp would not lie within those of tp",
-                   tp);
-        diag_hint(job->diag, "use mode = \"all_gather\", or set tp = 1");
+                   all ? "mode = \"all_to_all\"" : "all_to_all", tp);
+        diag_hint(job->diag, "%s, or set tp = 1",
+                  all ? "use mode = \"all_gather\"" : "leave out all_to_all");
     }
     if (pass_config(job, PASS_tile)) {
         diag_error(job->diag, FAULT_input, "cp-tile", pass_config(job, PASS_tile)->loc,
@@ -122,10 +180,11 @@ static void check_axes(const Job *job, const PassConfig *pass)
 
 DealId sequence_deal(const Job *job, uint32_t parts)
 {
-    const uint32_t cp = pass_ranks(job->config, PASS_cp);
-    if (!job->seq_deal || parts < cp) return 0;
-    if (parts == cp) return job->seq_deal;
-    return deal_cut(&job->plan->graph.deals, job->arena, job->seq_deal, parts / cp);
+    const Deals *deals = &job->plan->graph.deals;
+    const uint32_t n = deals->deals.at[job->seq_deal].n_parts;
+    if (!job->seq_deal || parts < n) return 0;
+    if (parts == n) return job->seq_deal;
+    return deal_cut(&job->plan->graph.deals, job->arena, job->seq_deal, parts / n);
 }
 
 void sequence_fit(const Job *job, Tensor *t)
@@ -154,11 +213,13 @@ static void deal_out(Job *job, const PassConfig *pass, uint32_t size)
     check_seq(job, pass,
               least_multiple(2 * size, both ? size * pass_ranks(job->config, PASS_tp) : 1));
     if (job->diag->n_errors > before) return;
-    job->seq_deal = deal_zigzag(&g->deals, job->arena, job->config->seq, size);
+    const uint32_t exchanging = n_exchanging(job, pass);
+    job->seq_deal = deal_zigzag(&g->deals, job->arena, job->config->seq, size / exchanging);
+    const DealId deal = sequence_deal(job, size);
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         for (uint32_t j = 0; op_info(n->op)->flags & OP_SOURCE && j < n->n_out; j++)
-            g->tensors.at[n->out[j]].deal[op_dim(n->op, n->n_in + j, INDEX_tokens)] = job->seq_deal;
+            g->tensors.at[n->out[j]].deal[op_dim(n->op, n->n_in + j, INDEX_tokens)] = deal;
     }
 }
 
@@ -173,8 +234,10 @@ static bool pass_cp(Job *job)
     assert(pass);
     if (size == 1) return true;
     check_axes(job, pass);
-    const bool exchanges = pass->cp.mode == CP_all_to_all;
-    if (exchanges)
+    check_groups(job, pass);
+    const uint32_t exchanging = n_exchanging(job, pass);
+    if (job->diag->n_errors > before) return false;
+    if (pass->cp.mode == CP_all_to_all)
         check_seq(job, pass, size);
     else
         deal_out(job, pass, size);
@@ -183,28 +246,26 @@ static bool pass_cp(Job *job)
         rest_fits = rest_fits && check_node(job, pass, n);
         if (!op_mixes_tokens(n->op)) continue;
         n_attention++;
-        heads_fit = heads_fit && (!exchanges || check_heads(job, pass, n, size));
+        heads_fit = heads_fit && (exchanging == 1 || check_heads(job, pass, n, exchanging));
     }
     if (n_attention == 0) {
         diag_error(job->diag, FAULT_input, "cp-matched-nothing", pass->loc,
                    "cp = %u but the model has no attention: sequences are independent of it", size);
         diag_hint(job->diag, "make cp a part of dp_shard");
     }
-    if (exchanges) job->heads_axes = axes;
-    if (pass->cp.mode == CP_ring) job->ring_axes = axes;
+    const AxisSet outer = (AxisSet)(axes & (0u - axes)); /* the outermost axis of cp */
+    if (exchanging > 1) job->heads_axes = exchanging == size ? axes : (AxisSet)(axes & ~outer);
+    if (pass->cp.mode == CP_ring) job->ring_axes = (AxisSet)(axes & ~job->heads_axes);
     return job->diag->n_errors == before;
 }
-
-static const char *const modes[] = {
-#define X(name) #name,
-    CP_MODES(X)
-#undef X
-        NULL};
 
 static const PassOption options[] = {
     OPTION_WORD(cp.mode, modes, CP_all_gather, "",
                 "all_gather: keys and values are gathered. all_to_all: tokens are exchanged for "
                 "heads (Ulysses). ring: keys and values travel from rank to rank."),
+    OPTION(u32, cp.all_to_all, 1, 1024, 1, "ranks",
+           "In a ring: so many neighbours exchange tokens for heads; the ring goes over groups of "
+           "them. 1: it goes over all ranks."),
     OPTION_END,
 };
 
@@ -226,7 +287,19 @@ static const PassEdge before[] = {
 
 static void print(const PassConfig *pass, Str *out)
 {
-    str_print(out, "cp(%s)", modes[pass->cp.mode]);
+    str_print(out, "cp(%s", modes[pass->cp.mode]);
+    if (pass->cp.all_to_all > 1) str_print(out, ", all_to_all %u", pass->cp.all_to_all);
+    str_add(out, ")");
+}
+
+/* Groups shrink to pairs, in a ring of two. */
+static void shrink(PassConfig *pass, Shrink *s)
+{
+    const AxisName tokens = axes_first(axes_cutting(INDEX_tokens));
+    if (pass->cp.mode != CP_ring || pass->cp.all_to_all <= 1) return;
+    pass->cp.all_to_all = 2;
+    s->config->axis_size[tokens] = 4;
+    s->stays[tokens] = true;
 }
 
 const PassSpec pass_spec_cp = {
@@ -237,4 +310,5 @@ const PassSpec pass_spec_cp = {
     .reports = true,
     .run = pass_cp,
     .print = print,
+    .shrink = shrink,
 };

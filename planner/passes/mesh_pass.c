@@ -1,6 +1,6 @@
 /* Builds the mesh from the config. Refines an axis where only a part of it is needed: dp_shard
  * where reshard_after_forward names a number, tp where it has more ranks than there are KV
- * heads. */
+ * heads, cp where a ring goes over groups of ranks. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
@@ -39,6 +39,7 @@ bool pass_mesh(Job *job)
     bool ok = !fsdp2 || fsdp2->fsdp2.reshard_after_forward != RESHARD_to ||
               refine_for_reshard(job, fsdp2);
     if (pass_config(job, PASS_tp)) tp_refine(job);
+    if (pass_config(job, PASS_cp)) cp_refine(job);
     job->sample_axes = mesh_data_axes(&job->plan->mesh);
     job->data_axes = mesh_axes_of(&job->plan->mesh, axes_cutting_batch());
     return ok; /* other passes still report when an axis could not be refined */

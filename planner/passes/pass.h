@@ -63,6 +63,8 @@ typedef struct HeadDims {
     int64_t fused;
 } HeadDims;
 const HeadDims *tp_head_dims(Job *job); /* [tensor] */
+/* Refines cp where a ring goes over groups of its ranks. */
+void cp_refine(Job *job);
 /* Refines tp, before any placement, where its ranks outnumber the KV heads of an attention. */
 void tp_refine(Job *job);
 /* Assigns SPLIT(groups) on the outer axes of tp, as far as there are groups, and SPLIT(repeat) or

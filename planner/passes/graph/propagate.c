@@ -115,6 +115,7 @@ static void exchange(Job *job, TensorId t, AxisSet axes)
         int8_t on = wanted_by_all(job, t, a);
         if (layout_is_split(on)) at->use.on[a] = on;
     }
+    sequence_fit(job, at);
 }
 
 /* A tensor exchanged on its way to or from the experts, or to attention, has the same size before

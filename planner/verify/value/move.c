@@ -258,7 +258,12 @@ static bool check_all_to_all(Move *m)
     int c = layout_dim(x), d = layout_dim(y);
     uint32_t parts = mesh_size(&m->v->plan->mesh, axes);
     if (!same_dims(m) || !changes(m, axes, x, y, "moves other axes than its group")) return false;
-    if (uneven(m, &m->a, c) || uneven(m, &m->b, d) ||
+    for (int i = 0; i < m->a.n_dims; i++)
+        if (i != c && i != d && m->a.deal[i] != m->b.deal[i])
+            return complain(m, "deals a dimension out anew");
+    const bool leaves = nests(m, &m->b, &m->a, c, axes), enters = nests(m, &m->a, &m->b, d, axes);
+    if ((!leaves && (uneven(m, &m->a, c) || m->b.deal[c])) ||
+        (!enters && (uneven(m, &m->b, d) || m->a.deal[d])) ||
         !innermost(axes, layout_axes_split(&m->a.layout, c)) ||
         !innermost(axes, layout_axes_split(&m->b.layout, d)))
         return complain(m, "moves parts that do not nest");

@@ -412,6 +412,7 @@ static const char *context_words(const Tiny *t, Arena *arena)
     if (t->cp == 1) return "";
     return arena_print(arena, " cp %u %s%s", t->cp,
                        t->cp_options.mode == CP_all_gather ? "gathered"
+                       : t->cp_options.all_to_all > 1      ? "in a ring of groups"
                        : t->cp_options.mode == CP_ring     ? "in a ring"
                                                            : "exchanged",
                        t->use_ddp ? " ddp" : "");

@@ -113,6 +113,24 @@ static void each_tp(Visit *v, CpMode mode)
     }
 }
 
+/* A ring over groups of ranks, which exchange tokens for heads. */
+static void each_group(Visit *v)
+{
+    for (uint32_t k = 0; k < 10; k++) {
+        Tiny t = sizes(v, k < 7 ? 4 : 8, CP_ring);
+        t.cp_options.all_to_all = k < 8 ? 2 : 4;
+        t.seq = 2 * t.cp * (1 + k % 2);
+        t.dp_shard = k % 3 == 1 ? 2 : 1;
+        t.dp_replicate = k % 3 == 2 && t.cp == 4 ? 2 : 1;
+        t.use_ddp = k == 3 || k == 9;
+        t.ac = (AcMode)(k % 3);
+        t.use_float8 = k == 4;
+        t.dropout = k == 5 ? 0.25 : 0;
+        if (k == 6) t.pp = 2, t.layers = 2, t.microbatches = 4;
+        give(v, &t);
+    }
+}
+
 void corpus_context(void (*visit)(void *self, const Tiny *t), void *self)
 {
     Visit v = {visit, self, 0};
@@ -123,4 +141,5 @@ void corpus_context(void (*visit)(void *self, const Tiny *t), void *self)
     }
     each_tp(&v, CP_all_gather);
     each_tp(&v, CP_ring);
+    each_group(&v);
 }
