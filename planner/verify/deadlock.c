@@ -277,9 +277,111 @@ static bool play_stream(Replay *r, uint32_t player, uint32_t stream)
     return true;
 }
 
+/* ---- the circle ---- */
+
+typedef struct Waiting { /* an instruction that cannot finish */
+    uint32_t player;
+    Pc pc;
+} Waiting;
+
+static bool is_issued(const Player *at, Pc pc)
+{
+    const Head *h = &at->head[at->p->code.at[pc].stream];
+    for (Pc k = h->first; h->issued && k && k != h->next; k = at->next_on_stream[k])
+        if (k == pc) return true;
+    return false;
+}
+
+/* Finds a member of a communication's group that has not reached it; false: none is missing. */
+static bool find_missing(const Replay *r, Waiting at, Waiting *missing)
+{
+    const Mesh *mesh = &r->v->plan->mesh;
+    const Player *own = &r->players[at.player];
+    const Instr *in = &own->p->code.at[at.pc];
+    const Rank group = mesh_group(mesh, own->rank, in->axes);
+    for (uint32_t i = 0; i < r->n; i++) {
+        const Player *other = &r->players[i];
+        if (i == at.player || mesh_group(mesh, other->rank, in->axes) != group) continue;
+        if (verify_is_p2p(in) && other->rank != peer_of(mesh, own->rank, in)) continue;
+        for (Pc pc = 1; pc < other->p->code.n; pc++) {
+            const Instr *its = &other->p->code.at[pc];
+            if (!verify_is_comm(its) || its->match != in->match || other->done[pc]) continue;
+            *missing = (Waiting){i, pc};
+            if (!is_issued(other, pc)) return true;
+        }
+    }
+    return false;
+}
+
+/* Goes on to the instruction that `at` waits for; false: it is not known. */
+static bool follow_wait(const Replay *r, Waiting *at)
+{
+    const Player *own = &r->players[at->player];
+    const Instr *in = &own->p->code.at[at->pc];
+    if (verify_is_comm(in) && is_issued(own, at->pc)) return find_missing(r, *at, at);
+    for (uint32_t k = 0; k < in->after.n; k++) {
+        const Pc before = own->p->after.at[in->after.first + k];
+        if (own->done[before]) continue;
+        at->pc = before;
+        return true;
+    }
+    Pc head = own->head[in->stream].first;
+    while (head && own->done[head]) head = own->next_on_stream[head];
+    if (!head || head == at->pc) return false;
+    at->pc = head;
+    return true;
+}
+
+/* Reports the circle that a stuck instruction leads to: each rank of it, the communication that it
+ * stands in, and the rank that it waits for. */
+static void report_circle(Replay *r, Waiting start)
+{
+    enum { MOST_STEPS = 256 };
+    Waiting seen[MOST_STEPS];
+    Verifier *v = r->v;
+    uint32_t n = 0, first = 0;
+    for (Waiting at = start;; n++) {
+        for (first = 0; first < n; first++)
+            if (seen[first].player == at.player && seen[first].pc == at.pc) break;
+        if (first < n) break;
+        if (n == MOST_STEPS) return;
+        seen[n] = at;
+        if (!follow_wait(r, &at)) return;
+    }
+    Str text = str_in(v->arena);
+    for (uint32_t i = first; i < n; i++) {
+        const Player *own = &r->players[seen[i].player];
+        const Waiting next = seen[i + 1 < n ? i + 1 : first];
+        const Instr *in = &own->p->code.at[seen[i].pc];
+        if (next.player == seen[i].player) continue;
+        str_print(&text, "%srank %u in %u %s %s waits for rank %u", text.n ? ", " : "", own->rank,
+                  seen[i].pc, stream_name(in->stream), op_info(in->op)->name,
+                  r->players[next.player].rank);
+    }
+    v->program = v->plan->program_of[r->players[seen[first].player].rank];
+    v->p = r->players[seen[first].player].p;
+    if (text.n)
+        verify_report(v, "verify-deadlock", seen[first].pc, "ranks wait in a circle: %s",
+                      str_text(&text));
+}
+
+static void report_first_circle(Replay *r)
+{
+    for (uint32_t i = 0; i < r->n; i++)
+        for (int s = 0; s < STREAM_COUNT; s++) {
+            const Player *at = &r->players[i];
+            Pc pc = at->head[s].first;
+            while (pc && at->done[pc]) pc = at->next_on_stream[pc];
+            if (!pc) continue;
+            report_circle(r, (Waiting){i, pc});
+            return;
+        }
+}
+
 static void report_stuck(Replay *r)
 {
     Verifier *v = r->v;
+    report_first_circle(r);
     for (uint32_t i = 0; i < r->n; i++) {
         Player *at = &r->players[i];
         for (int s = 0; s < STREAM_COUNT; s++) {

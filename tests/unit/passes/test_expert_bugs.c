@@ -317,7 +317,12 @@ static void reduction_between_exchanges(void **state)
         const bool ends = verify_plan(trap.plan, VERIFY_deadlock, false, &d);
         if (ends != !(one_stream && turned))
             fail_msg("one stream %d turned %d", one_stream, turned);
-        if (!ends) assert_string_equal(d.items.at[0].rule, "verify-deadlock");
+        if (ends) continue;
+        const char *circle = d.items.at[0].text; /* each rank, and the rank that it waits for */
+        assert_string_equal(d.items.at[0].rule, "verify-deadlock");
+        assert_non_null(strstr(circle, "ranks wait in a circle: "));
+        assert_non_null(strstr(circle, "reduce_scatter waits for rank "));
+        assert_non_null(strstr(circle, "all_to_all waits for rank "));
     }
 }
 

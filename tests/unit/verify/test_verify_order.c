@@ -447,7 +447,8 @@ static void cycle_over_two_streams(void **state)
                b[] = {{OP_all_reduce, STREAM_dp_reduce, 2, 0, 0, 0},
                       {OP_all_reduce, STREAM_ep, 1, 0, 0, 1}};
     Case c = TWO(a, b);
-    ends(&c, VERIFY_deadlock, "verify-deadlock", "rank 0 is stuck");
+    ends(&c, VERIFY_deadlock, "verify-deadlock",
+         "rank 0 in 1 ep all_reduce waits for rank 1, rank 1 in 1");
 }
 
 static void one_more_on_one_side(void **state)
