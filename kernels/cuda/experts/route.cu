@@ -53,7 +53,7 @@ DEVICE uint64_t topk_groups(const RouteArgs *a, int64_t row)
     uint64_t own[2], taken = 0;
     if (a->groups == 0) return UINT64_MAX;
     for (int i = 0; i < 2; i++) {
-        int64_t g = threadIdx.x % WARP + i * WARP;
+        const int64_t g = (int64_t)(threadIdx.x % WARP) + i * WARP;
         own[i] = g < a->groups ? topk_key(topk_group_score(a, row, g), g) : 0;
     }
     for (int64_t j = 0; j < a->top_groups; j++) {
