@@ -47,6 +47,25 @@ typedef struct Verify {
     TensorId *twin;
 } Verify;
 
+/* One compared quantity on one draw of data, such as "gradient of wq.weight". */
+typedef struct RoundingError {
+    const char *what;
+    double plan, one_rank; /* errors of the two, relative to fp64 */
+    double times, more;    /* the bound of the plan's error: times * one_rank + more */
+    double excess;         /* the plan's error / its bound */
+} RoundingError;
+typedef LIST(RoundingError) RoundingErrors;
+
+/* Runs the three plans of exec_verify_rounding_on and lists the errors, always of the same
+ * quantities in the same order. Returns false after diagnostics if a run fails or nothing can be
+ * compared. Judges no error. */
+bool verify_rounding_measure(Backend *made, const Plan *plan, const Plan *one_rank,
+                             const Plan *exact, const DataSource *data,
+                             const BackendOptions *options, Arena *arena, RoundingResult *result,
+                             RoundingErrors *errors, Diag *d);
+/* Reports an error beyond its bound; `more` is added to the message. */
+bool verify_rounding_report(const RoundingError *e, const char *more, Diag *d);
+
 /* Lower limit of the divisor of a gradient's error, as a fraction of the largest gradient of all:
  * some gradients (such as a bias of attention keys) are zero apart from rounding. For second
  * moments, its square. */

@@ -28,18 +28,19 @@ static double rms(const double *x, uint64_t n)
 typedef struct Rounding {
     Verify plan, one_rank; /* each against the exact run */
     RoundingResult *result;
+    RoundingErrors *errors;
     double largest[KINDS]; /* root mean square of the largest tensor, for each kind */
     double gradient;       /* sum of squares of the exact gradient, */
     double off[2];         /* sums of squares of the errors of the plan and of one rank */
 } Rounding;
 
-static void judge_error(const Rounding *r, const char *what, double times, double more, double plan,
-                        double one_rank)
+static void note_error(const Rounding *r, const char *what, double times, double plan,
+                       double one_rank)
 {
-    Loc none = {NULL, 0};
     RoundingResult *result = r->result;
-    double bound = times * one_rank + more;
-    double excess = isfinite(plan) && isfinite(one_rank) ? plan / bound : INFINITY;
+    const double bound = times * one_rank + most_more;
+    const double excess = isfinite(plan) && isfinite(one_rank) ? plan / bound : INFINITY;
+    const RoundingError e = {what, plan, one_rank, times, most_more, excess};
     result->largest_error = fmax(result->largest_error, plan);
     if (excess > result->worst_excess || result->worst_tensor == NULL) {
         result->worst_excess = excess;
@@ -47,11 +48,15 @@ static void judge_error(const Rounding *r, const char *what, double times, doubl
         result->its_one_rank_error = one_rank;
         result->worst_tensor = what;
     }
-    if (excess <= 1) return;
-    diag_error(r->plan.d, FAULT_threshold, "verify-mismatch", none,
-               "%s is off by %.3g, relative to fp64; one rank in the same precision by %.3g (at "
-               "most %g times that + %g)",
-               what, plan, one_rank, times, more);
+    list_push(r->plan.arena, r->errors, e);
+}
+
+bool verify_rounding_report(const RoundingError *e, const char *more, Diag *d)
+{
+    return diag_error(d, FAULT_threshold, "verify-mismatch", (Loc){NULL, 0},
+                      "%s is off by %.3g, relative to fp64; one rank in the same precision by %.3g "
+                      "(at most %g times that + %g)%s",
+                      e->what, e->plan, e->one_rank, e->times, e->more, more);
 }
 
 /* Returns the divisor for errors of one kind of values. */
@@ -72,7 +77,7 @@ static void add_gradient(Rounding *r, TensorId t)
     }
 }
 
-static void judge_tensor(Rounding *r, TensorId t)
+static void note_tensor(Rounding *r, TensorId t)
 {
     const Whole *plan = &r->plan.whole[t], *one_rank = &r->one_rank.whole[t];
     bool is_state = r->plan.reference.plan->graph.tensors.at[t].role == ROLE_state;
@@ -81,9 +86,9 @@ static void judge_tensor(Rounding *r, TensorId t)
         double size = size_of(r, t, (Kind)k);
         double error = rms(plan->of[k].apart, plan->n);
         double of_one = rms(one_rank->of[k].apart, plan->n);
-        judge_error(r, arena_print(r->plan.arena, "%s of %s", verify_kinds[k], plan->name),
-                    times_of(plan->n), most_more, error == 0 ? 0 : error / size,
-                    of_one == 0 ? 0 : of_one / size);
+        note_error(r, arena_print(r->plan.arena, "%s of %s", verify_kinds[k], plan->name),
+                   times_of(plan->n), error == 0 ? 0 : error / size,
+                   of_one == 0 ? 0 : of_one / size);
     }
     verify_seen(&r->plan, plan);
 }
@@ -100,7 +105,8 @@ static void check_noise(const Rounding *r, double of_one_rank)
     diag_hint(r->plan.d, "a wider dtype");
 }
 
-static bool judge(Rounding *r)
+/* Returns false if the two cannot be compared. */
+static bool note_all(Rounding *r)
 {
     const Side *exact = &r->plan.reference, *plan = &r->plan.plan, *one = &r->one_rank.plan;
     const Graph *g = &exact->plan->graph;
@@ -112,7 +118,7 @@ static bool judge(Rounding *r)
     for (TensorId t = 1; t < g->tensors.n; t++)
         if (r->plan.whole[t].name) add_gradient(r, t);
     for (TensorId t = 1; t < g->tensors.n; t++)
-        if (r->plan.whole[t].name) judge_tensor(r, t);
+        if (r->plan.whole[t].name) note_tensor(r, t);
     /* A single number may be right by chance on one rank. It may therefore be as far off as the
      * gradient is. (In fp64, where the same plan is compared to 1e-10, this hides nothing.) */
     RoundingResult *result = r->result;
@@ -120,12 +126,11 @@ static bool judge(Rounding *r)
     result->gradient = sqrt(r->off[0]) / size;
     result->gradient_of_one_rank = whole;
     if (!(whole < 1)) check_noise(r, whole);
-    judge_error(r, "the gradient", ROUNDING_TIMES, most_more, result->gradient, whole);
-    judge_error(r, "the gradient norm", ROUNDING_TIMES, most_more,
-                verify_relative(plan->norm, exact->norm),
-                fmax(verify_relative(one->norm, exact->norm), whole));
-    judge_error(r, "the loss", ROUNDING_TIMES, most_more, verify_relative(plan->loss, exact->loss),
-                fmax(verify_relative(one->loss, exact->loss), whole));
+    note_error(r, "the gradient", ROUNDING_TIMES, result->gradient, whole);
+    note_error(r, "the gradient norm", ROUNDING_TIMES, verify_relative(plan->norm, exact->norm),
+               fmax(verify_relative(one->norm, exact->norm), whole));
+    note_error(r, "the loss", ROUNDING_TIMES, verify_relative(plan->loss, exact->loss),
+               fmax(verify_relative(one->loss, exact->loss), whole));
     return r->plan.d->n_errors == errors;
 }
 
@@ -136,17 +141,18 @@ bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *ex
     return exec_verify_rounding_on(NULL, plan, one_rank, exact, data, options, arena, result, d);
 }
 
-bool exec_verify_rounding_on(Backend *made, const Plan *plan, const Plan *one_rank,
+bool verify_rounding_measure(Backend *made, const Plan *plan, const Plan *one_rank,
                              const Plan *exact, const DataSource *data,
                              const BackendOptions *options, Arena *arena, RoundingResult *result,
-                             Diag *d)
+                             RoundingErrors *errors, Diag *d)
 {
     assert(made == NULL || plan->mesh.n_ranks == 1);
     VerifyResult of_plan = {.worst_tensor = ""}, of_one_rank = {.worst_tensor = ""};
     *result = (RoundingResult){.worst_tensor = NULL};
     Rounding r = {.plan = {.plan = {.plan = plan, .made = made}, .result = &of_plan},
                   .one_rank = {.plan = {.plan = one_rank}, .result = &of_one_rank},
-                  .result = result};
+                  .result = result,
+                  .errors = errors};
     Verify *both[] = {&r.plan, &r.one_rank};
     for (int i = 0; i < 2; i++) {
         both[i]->reference.plan = exact;
@@ -158,5 +164,20 @@ bool exec_verify_rounding_on(Backend *made, const Plan *plan, const Plan *one_ra
     result->n_tensors = of_plan.n_tensors;
     result->highest_touched = of_plan.highest_touched;
     result->predicted_bytes = of_plan.predicted_bytes;
-    return judge(&r);
+    return note_all(&r);
+}
+
+bool exec_verify_rounding_on(Backend *made, const Plan *plan, const Plan *one_rank,
+                             const Plan *exact, const DataSource *data,
+                             const BackendOptions *options, Arena *arena, RoundingResult *result,
+                             Diag *d)
+{
+    RoundingErrors errors = {NULL, 0, 0};
+    if (!verify_rounding_measure(made, plan, one_rank, exact, data, options, arena, result, &errors,
+                                 d))
+        return false;
+    bool fine = true;
+    for (uint32_t i = 0; i < errors.n; i++)
+        if (!(errors.at[i].excess <= 1)) fine = verify_rounding_report(&errors.at[i], "", d);
+    return fine;
 }

@@ -247,13 +247,92 @@ static void a_wrong_sum_is_seen(void **state)
     Diag drawn = diag_in(arena);
     assert_false(
         exec_verify_rounding_draws(p.plan, p.one_rank, p.exact, NULL, arena, &result, &drawn));
-    assert_int_equal(result.draws, ROUNDING_DRAWS);
+    assert_true(result.draws > 10);
     assert_string_equal(drawn.items.at[0].rule, "verify-mismatch");
     arena_free(arena);
 }
 
+/* Sets the seed of weights and data. */
+static void set_seed(const Plans *p, uint64_t seed)
+{
+    const Plan *const all[] = {p->plan, p->one_rank, p->exact};
+    for (size_t i = 0; i < 3; i++) ((Plan *)all[i])->step.seed = seed;
+}
+
+/* Compares on one draw of data, from the seed of the plan. */
+static bool passes_one_draw(const Plans *p, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    RoundingResult result;
+    const DataSource *data =
+        data_synthetic(p->plan->step.seed, p->plan->graph.info.vocab, 0.125, arena);
+    return exec_verify_rounding(p->plan, p->one_rank, p->exact, data, NULL, arena, &result, &d);
+}
+
+static bool passes_draws(const Plans *p, Arena *arena, uint32_t *draws)
+{
+    Diag d = diag_in(arena);
+    RoundingResult result;
+    bool fine =
+        exec_verify_rounding_draws(p->plan, p->one_rank, p->exact, NULL, arena, &result, &d);
+    assert_true(fine == (d.n_errors == 0));
+    if (!fine) assert_string_equal(d.items.at[0].rule, "verify-mismatch");
+    *draws = result.draws;
+    return fine;
+}
+
+/* A legal plan in bf16, so small that one draw in fourteen is off by more than 1.5 times the error
+ * of one rank. With seed 146 even three of the first five draws are. */
+static void a_legal_plan_is_not_refused_by_chance(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Tiny t = tiny_of(5, DT_bf16);
+    t.groups = 4, t.head_dim = 2, t.dim = 8, t.hidden = 8, t.vocab = 13, t.seq = 8;
+    Plans p = plans_of(&t, arena, &d);
+    uint32_t n_first = 0;
+    assert_true(verify_plan(p.plan, VERIFY_all, false, &d));
+    for (uint64_t seed = 130; seed < 170; seed++) {
+        Arena *own = arena_new();
+        uint32_t draws;
+        set_seed(&p, seed);
+        const bool first = passes_one_draw(&p, own);
+        if (seed == 146) assert_false(first);
+        n_first += !first;
+        if (!passes_draws(&p, own, &draws)) fail_msg("seed %llu", (unsigned long long)seed);
+        assert_true(draws > 1 && draws < ROUNDING_DRAWS);
+        arena_free(own);
+    }
+    assert_true(n_first > 1); /* one draw would refuse a legal plan */
+    arena_free(arena);
+}
+
+/* A plan that accumulates gradients over micro-batches in bf16 where it should in fp32. Now and
+ * then a single draw does not show it. */
+static void coarse_accumulation_is_seen_on_any_seed(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Tiny t = tiny_of(5, DT_f16);
+    t.head_dim = 2, t.vocab = 13, t.seq = 8;
+    t.microbatches = 16;
+    Plans p = plans_of(&t, arena, &d);
+    t.reduce = DT_bf16;
+    p.plan = plans_of(&t, arena, &d).plan;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        Arena *own = arena_new();
+        uint32_t draws;
+        set_seed(&p, seed);
+        if (passes_draws(&p, own, &draws)) fail_msg("seed %llu", (unsigned long long)seed);
+        arena_free(own);
+    }
+    arena_free(arena);
+}
+
 /* A plan that rounds to 8 bits where one rank rounds to 11 is too far off on every draw of data. */
-static void coarser_rounding_is_seen_on_most_draws(void **state)
+static void coarser_rounding_is_seen(void **state)
 {
     (void)state;
     for (uint32_t seed = 1; seed <= 4; seed++) {
@@ -265,7 +344,6 @@ static void coarser_rounding_is_seen_on_most_draws(void **state)
         RoundingResult result;
         assert_false(
             exec_verify_rounding_draws(p.plan, p.one_rank, p.exact, NULL, arena, &result, &d));
-        assert_int_equal(result.draws, ROUNDING_DRAWS);
         assert_true(result.gradient > 2 * result.gradient_of_one_rank);
         arena_free(arena);
     }
@@ -304,7 +382,9 @@ int main(void)
         cmocka_unit_test(fsdp2_policy),
         cmocka_unit_test(order_changes_no_bit),
         cmocka_unit_test(a_wrong_sum_is_seen),
-        cmocka_unit_test(coarser_rounding_is_seen_on_most_draws),
+        cmocka_unit_test(coarser_rounding_is_seen),
+        cmocka_unit_test(a_legal_plan_is_not_refused_by_chance),
+        cmocka_unit_test(coarse_accumulation_is_seen_on_any_seed),
         cmocka_unit_test(scratch_is_asked_for),
     };
     return cmocka_run_group_tests_name("low precision", tests, NULL, NULL);
