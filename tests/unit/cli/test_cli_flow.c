@@ -416,7 +416,7 @@ static void one_draw_of_data_condemns_no_plan(void **state)
     Arena *arena = arena_new();
     CommandResult r = COMMAND(arena, 120, "run", TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua",
                               "--verify", "--seed", "18");
-    if (r.exit_code != 0 || strstr(r.out, "the median of 5 draws of data") == NULL)
+    if (r.exit_code != 0 || strstr(r.out, " draws of data") == NULL)
         fail_msg("code %d\n%s%s", r.exit_code, r.out, r.err);
     arena_free(arena);
 }
