@@ -10,11 +10,11 @@ static bool only_infeasible(const Diag *d)
 }
 
 /* The memory cost of starting, where each rank creates its own parts of the weights in place. */
-typedef struct Start {
+typedef struct StartMemory {
     uint32_t n_tensors, n_initialised;
     uint64_t own_bytes;   /* parameters at rest on the rank that holds most */
     uint64_t whole_bytes; /* bytes of the whole stage, if a rank built it before it is cut */
-} Start;
+} StartMemory;
 
 static uint64_t whole_unit(const Graph *g, UnitId u)
 {
@@ -28,10 +28,10 @@ static uint64_t whole_unit(const Graph *g, UnitId u)
     return bytes;
 }
 
-static Start start_of(Cli *cli, const Plan *plan)
+static StartMemory start_of(Cli *cli, const Plan *plan)
 {
     const Graph *g = &plan->graph;
-    Start s = {0};
+    StartMemory s = {0};
     for (TensorId t = 1; t < g->tensors.n; t++) {
         s.n_tensors += g->tensors.at[t].role == ROLE_param;
         s.n_initialised +=
@@ -56,7 +56,7 @@ static Start start_of(Cli *cli, const Plan *plan)
 
 static void report_start(Cli *cli, const Plan *plan)
 {
-    Start s = start_of(cli, plan);
+    StartMemory s = start_of(cli, plan);
     if (cli->json != NULL) {
         json_count(cli->json, "parameter_tensors", s.n_tensors);
         json_count(cli->json, "initialised_tensors", s.n_initialised);

@@ -7,11 +7,11 @@
 #include "cli/report/compare.h"
 #include "cli/run/run.h"
 
-typedef struct Side {
+typedef struct ComparedRun {
     RunRecord record;
     Trace trace;
     int64_t id;
-} Side;
+} ComparedRun;
 
 typedef struct Line {
     OpKind op;
@@ -110,8 +110,8 @@ static const char *line_name(Arena *arena, const Plan *plan, const Line *line)
                        mesh_axes_text(arena, &plan->mesh, line->axes));
 }
 
-static void report_text(Cli *cli, const Plan *plan, const Side *predicted, const Side *measured,
-                        const Comparison *c, const CoreUse *cores)
+static void report_text(Cli *cli, const Plan *plan, const ComparedRun *predicted,
+                        const ComparedRun *measured, const Comparison *c, const CoreUse *cores)
 {
     static const char *const heads[] = {"a step, mean of the ranks", ">n", ">predicted",
                                         ">measured", ">ratio"};
@@ -163,8 +163,8 @@ static json_t *line_json(const char *name, const Line *line, uint32_t n_ranks)
     return row;
 }
 
-static void report_json(Cli *cli, const Plan *plan, const Side *predicted, const Side *measured,
-                        const Comparison *c)
+static void report_json(Cli *cli, const Plan *plan, const ComparedRun *predicted,
+                        const ComparedRun *measured, const Comparison *c)
 {
     const RunRecord *m = &measured->record, *p = &predicted->record;
     json_put(cli->json, "measured_run", json_integer(measured->id));
@@ -187,7 +187,7 @@ static void report_json(Cli *cli, const Plan *plan, const Side *predicted, const
     json_count(cli->json, "unjoined_rows", c->only_measured);
 }
 
-static bool load_side(Cli *cli, Store *store, int64_t id, Side *side)
+static bool load_side(Cli *cli, Store *store, int64_t id, ComparedRun *side)
 {
     memset(side, 0, sizeof *side);
     side->id = id;
@@ -233,7 +233,7 @@ static int64_t find_prediction(Cli *cli, Store *store, const RunRecord *measured
 
 static void compare_runs(Cli *cli, Store *store, int64_t id)
 {
-    Side measured, predicted;
+    ComparedRun measured, predicted;
     if (!load_side(cli, store, id, &measured)) return;
     if (measured.record.kind != RUN_measured) {
         cli_error(cli, FAULT_usage, "not-measured", "run %" PRId64 " is a prediction", id);

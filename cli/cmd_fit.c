@@ -23,13 +23,13 @@ typedef struct FitChange {
     TextList settings;
 } FitChange;
 
-typedef struct Fit {
+typedef struct FitSearch {
     Cli *cli;
     Config config;
     FitChange change[MOST_CHANGES];
     uint32_t n_changes;
     SweepRow base;
-} Fit;
+} FitSearch;
 
 /* The points of one question, and the result of each. */
 typedef struct FitPoints {
@@ -39,7 +39,7 @@ typedef struct FitPoints {
     SweepRows rows;
 } FitPoints;
 
-static FitChange *add(Fit *fit, const char *words)
+static FitChange *add(FitSearch *fit, const char *words)
 {
     assert(fit->n_changes < MOST_CHANGES); /* list_changes has fewer */
     FitChange *change = &fit->change[fit->n_changes++];
@@ -47,13 +47,13 @@ static FitChange *add(Fit *fit, const char *words)
     return change;
 }
 
-static void with(Fit *fit, FitChange *change, const char *key, int64_t value)
+static void with(FitSearch *fit, FitChange *change, const char *key, int64_t value)
 {
     Arena *arena = fit->cli->arena;
     list_push(arena, &change->settings, arena_print(arena, "%s=%" PRId64, key, value));
 }
 
-static void with_text(Fit *fit, FitChange *change, const char *setting)
+static void with_text(FitSearch *fit, FitChange *change, const char *setting)
 {
     list_push(fit->cli->arena, &change->settings, setting);
 }
@@ -63,13 +63,13 @@ static AxisName shards_axis(void)
     return axes_first(axes_with(AXIS_UNITS));
 }
 
-static const char *mesh_key(Fit *fit, AxisName axis)
+static const char *mesh_key(FitSearch *fit, AxisName axis)
 {
     return arena_print(fit->cli->arena, "mesh.%s", axis_name_text(axis));
 }
 
 /* Turns a part of the data ranks into ranks of this axis, and lists its pass. */
-static void add_axis(Fit *fit, const Graph *graph, AxisName axis)
+static void add_axis(FitSearch *fit, const Graph *graph, AxisName axis)
 {
     const AxisInfo *info = axis_info(axis);
     const uint32_t shards = fit->config.axis_size[shards_axis()], now = fit->config.axis_size[axis];
@@ -92,7 +92,7 @@ static void add_axis(Fit *fit, const Graph *graph, AxisName axis)
     }
 }
 
-static void list_changes(Fit *fit, const Graph *graph)
+static void list_changes(FitSearch *fit, const Graph *graph)
 {
     const Config *c = &fit->config;
     const PassConfig *ac = config_pass(c, PASS_ac), *fsdp = config_pass(c, PASS_fsdp2);
@@ -122,7 +122,7 @@ static void list_changes(Fit *fit, const Graph *graph)
                   "parallel.fsdp2.offload=true");
 }
 
-static void push(Fit *fit, FitPoints *points, const char *words, const TextList *a,
+static void push(FitSearch *fit, FitPoints *points, const char *words, const TextList *a,
                  const TextList *b)
 {
     assert(points->n < MOST_POINTS); /* all pairs of changes are fewer */
@@ -135,7 +135,7 @@ static void push(Fit *fit, FitPoints *points, const char *words, const TextList 
     points->words[points->n++] = words;
 }
 
-static bool decide(Fit *fit, FitPoints *points)
+static bool decide(FitSearch *fit, FitPoints *points)
 {
     const PointJob job = {.cli = fit->cli,
                           .path = fit->cli->args[0],
@@ -166,7 +166,7 @@ static uint32_t fitting(const FitPoints *points, Arena *arena, uint32_t **order)
     return n;
 }
 
-static json_t *row_json(const Fit *fit, const FitPoints *points, uint32_t i)
+static json_t *row_json(const FitSearch *fit, const FitPoints *points, uint32_t i)
 {
     const SweepRow *row = &points->rows.at[i];
     json_t *out = json_object();
@@ -180,7 +180,7 @@ static json_t *row_json(const Fit *fit, const FitPoints *points, uint32_t i)
 
 /* Reports the changes that fit, the fastest first. Returns the index of the first, or UINT32_MAX if
  * none fits. */
-static uint32_t report_changes(Fit *fit, const FitPoints *points, const char *title)
+static uint32_t report_changes(FitSearch *fit, const FitPoints *points, const char *title)
 {
     Cli *cli = fit->cli;
     static const char *const heads[] = {">  tokens/s", ">memory", "change", "settings"};
@@ -207,7 +207,7 @@ static uint32_t report_changes(Fit *fit, const FitPoints *points, const char *ti
 }
 
 /* Reports the largest tried value of a setting that fits on top of the settings `also`. */
-static bool report_most(Fit *fit, const char *title, const char *key, const TextList *also,
+static bool report_most(FitSearch *fit, const char *title, const char *key, const TextList *also,
                         int64_t from, int64_t to)
 {
     Cli *cli = fit->cli;
@@ -241,7 +241,7 @@ static bool report_most(Fit *fit, const char *title, const char *key, const Text
     return true;
 }
 
-static bool read_base(Fit *fit, Graph *graph)
+static bool read_base(FitSearch *fit, Graph *graph)
 {
     Cli *cli = fit->cli;
     if (session_is_text(cli->args[0]))
@@ -272,7 +272,7 @@ static bool read_base(Fit *fit, Graph *graph)
 
 /* Tries single changes, then pairs of them if no single change fits. Returns NULL if nothing fits.
  */
-static const TextList *find_change(Fit *fit, bool *fine)
+static const TextList *find_change(FitSearch *fit, bool *fine)
 {
     FitPoints *one = arena_alloc(fit->cli->arena, sizeof *one);
     for (uint32_t i = 0; i < fit->n_changes; i++)
@@ -295,7 +295,7 @@ static const TextList *find_change(Fit *fit, bool *fine)
 
 void cmd_fit(Cli *cli)
 {
-    Fit *fit = arena_alloc(cli->arena, sizeof *fit);
+    FitSearch *fit = arena_alloc(cli->arena, sizeof *fit);
     fit->cli = cli;
     Graph graph;
     if (!read_base(fit, &graph)) return;

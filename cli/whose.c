@@ -19,11 +19,11 @@ static const Profile profiles[] = {
 };
 
 /* One framework's answer. */
-typedef struct Answer {
+typedef struct FrameworkAnswer {
     const char *name;
     Held held;
     Ps step_ps; /* 0: not asked for */
-} Answer;
+} FrameworkAnswer;
 
 static bool could_run(const Config *c, const Profile *profile)
 {
@@ -54,7 +54,8 @@ static Ps step_of(const PlanFile *file, const Runtime *runtime, Arena *arena)
 
 /* Answers by compiling and simulating the plan under another profile. A profile sets defaults of
  * passes too, but mostly the program stays the same, and is used again. */
-static bool make_answer(const Question *q, const PlanOptions *o, Recipe *recipe, Answer *out)
+static bool make_answer(const Question *q, const PlanOptions *o, Recipe *recipe,
+                        FrameworkAnswer *out)
 {
     Arena *arena = q->cli->arena;
     Diag ignored = diag_in(arena);
@@ -75,7 +76,7 @@ static bool make_answer(const Question *q, const PlanOptions *o, Recipe *recipe,
     return true;
 }
 
-static json_t *answer_json(const Answer *a)
+static json_t *answer_json(const FrameworkAnswer *a)
 {
     json_t *root = json_object();
     json_text(root, "runtime", a->name);
@@ -93,7 +94,7 @@ static uint64_t count_of(const json_t *row, const char *key)
 }
 
 /* Reads a stored answer. Returns false if there is none, or if its scripts have changed. */
-static bool find_answer(Question *q, Hash128 key, Answer *out, bool *could)
+static bool find_answer(Question *q, Hash128 key, FrameworkAnswer *out, bool *could)
 {
     Arena *arena = q->cli->arena;
     Diag ignored = diag_in(arena); /* without the store the answer is made again */
@@ -113,7 +114,8 @@ static bool find_answer(Question *q, Hash128 key, Answer *out, bool *could)
     return true;
 }
 
-static void keep_answer(const Question *q, Hash128 key, Recipe *recipe, const Answer *a, bool could)
+static void keep_answer(const Question *q, Hash128 key, Recipe *recipe, const FrameworkAnswer *a,
+                        bool could)
 {
     Arena *arena = q->cli->arena;
     Diag ignored = diag_in(arena);
@@ -127,7 +129,7 @@ static void keep_answer(const Question *q, Hash128 key, Recipe *recipe, const An
 }
 
 /* Answers for one profile. Returns false if the framework cannot run the plan. */
-static bool answer_of(Question *q, const char *name, Answer *out)
+static bool answer_of(Question *q, const char *name, FrameworkAnswer *out)
 {
     Arena *arena = q->cli->arena;
     PlanOptions o = plan_file_options(q->cli, NULL);
@@ -150,7 +152,7 @@ static bool answer_of(Question *q, const char *name, Answer *out)
     return could;
 }
 
-static void print_answer(Cli *cli, const Answer *a)
+static void print_answer(Cli *cli, const FrameworkAnswer *a)
 {
     Arena *arena = cli->arena;
     str_print(&cli->out, "under       %s: %s, %s", a->name, str_bytes(arena, a->held.process_bytes),
@@ -160,7 +162,7 @@ static void print_answer(Cli *cli, const Answer *a)
     str_add(&cli->out, "\n");
 }
 
-typedef LIST(Answer) Answers;
+typedef LIST(FrameworkAnswer) Answers;
 
 /* With a runtime: it alone, and for `sim` Tandem's own executor. Else all that could run the plan.
  */
@@ -170,11 +172,12 @@ static Answers answers(Question *q)
     const PlanFile *file = q->file;
     Arena *arena = q->cli->arena;
     if (file->config.runtime.name != NULL) {
-        list_push(arena, &all, ((Answer){file->config.runtime.name, session_held(file), 0}));
+        list_push(arena, &all,
+                  ((FrameworkAnswer){file->config.runtime.name, session_held(file), 0}));
         return all;
     }
     for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++) {
-        Answer a;
+        FrameworkAnswer a;
         if (could_run(&file->config, &profiles[i]) && answer_of(q, profiles[i].name, &a))
             list_push(arena, &all, a);
     }

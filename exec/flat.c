@@ -11,9 +11,9 @@
 #include "kernels/number.h"
 
 /* The part [lo, hi) of the flat order that the buffer holds. */
-typedef struct Window {
+typedef struct FlatRange {
     uint64_t lo, hi;
-} Window;
+} FlatRange;
 
 typedef struct FlatWalk {
     const Plan *plan;
@@ -21,7 +21,7 @@ typedef struct FlatWalk {
     TensorId id;
     int64_t local[MAX_DIMS];   /* physical sizes of the local tensor */
     int64_t *global[MAX_DIMS]; /* [local[d]]: global index, -1: padding */
-    Window window;
+    FlatRange window;
     void (*run)(void *self, const FlatRun *run);
     void *self;
 } FlatWalk;
@@ -31,13 +31,13 @@ bool flat_is_home(const Buffer *b)
     return b->parent == 0 && (b->persistent || b->result) && b->unit != 0;
 }
 
-static Window window_of(const Plan *plan, const Program *p, BufferId b, Rank rank)
+static FlatRange window_of(const Plan *plan, const Program *p, BufferId b, Rank rank)
 {
     const Shape *s = plan_shape_at(plan, p->buffers.at[b].shape);
     assert(s->n_dims == 1);
     uint64_t n = (uint64_t)shape_local_dim(s, &plan->mesh, &plan->graph.deals, 0);
     uint64_t lo = (uint64_t)shape_part(s, &plan->mesh, 0, rank) * n;
-    return (Window){lo, lo + n};
+    return (FlatRange){lo, lo + n};
 }
 
 static void map_dimension(FlatWalk *w, const Shape *s, int d, Rank rank, Arena *scratch)
@@ -99,7 +99,7 @@ static void walk_tensor(const FlatWalk *w)
     }
 }
 
-static void walk_window(const Plan *plan, const Program *p, BufferId b, Rank rank, Window window,
+static void walk_window(const Plan *plan, const Program *p, BufferId b, Rank rank, FlatRange window,
                         Arena *scratch, void (*run)(void *self, const FlatRun *run), void *self)
 {
     const Unit *unit = &plan->graph.units.at[p->buffers.at[b].unit];
@@ -161,7 +161,7 @@ typedef struct InitPiece {
     const Program *p;
     BufferId b;
     Rank rank;
-    Window window;
+    FlatRange window;
     InitTo to;
     pthread_t thread;
 } InitPiece;
@@ -180,7 +180,7 @@ enum { MOST_THREADS = 16, PIECE_ELEMENTS = 1 << 22 };
 
 void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena *scratch, void *at)
 {
-    Window all = window_of(plan, p, b, rank);
+    FlatRange all = window_of(plan, p, b, rank);
     DType dtype = p->buffers.at[b].dtype;
     InitPiece piece[MOST_THREADS];
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -192,7 +192,7 @@ void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
     assert(number_is_real(dtype));
     for (uint64_t i = 0; i < n; i++) {
         uint64_t step = (all.hi - all.lo) / n, lo = all.lo + i * step;
-        Window window = {lo, i + 1 == n ? all.hi : lo + step};
+        FlatRange window = {lo, i + 1 == n ? all.hi : lo + step};
         char *to = (char *)at + (lo - all.lo) * dtype_bytes(dtype);
         piece[i] = (InitPiece){.p = p,
                                .b = b,

@@ -4,13 +4,13 @@
 
 #include "exec/ready.h"
 
-typedef struct Build {
+typedef struct InfoBuild {
     const Program *p;
     Arena *scratch;
     ProgramInfo *info;
     LIST(Pc) before; /* predecessors of one instruction */
     Pc *previous;    /* [pc]: its predecessor on the stream */
-} Build;
+} InfoBuild;
 
 static bool same_launch(const Program *p, Pc a, Pc b)
 {
@@ -20,7 +20,7 @@ static bool same_launch(const Program *p, Pc a, Pc b)
 
 /* Finds the first member of pc's launch group along the stream and the pc behind the last; `group`
  * collects the members. */
-static void collect_before(Build *b, Pc pc, const Pc *next)
+static void collect_before(InfoBuild *b, Pc pc, const Pc *next)
 {
     const Program *p = b->p;
     b->before.n = 0;
@@ -38,7 +38,7 @@ static void collect_before(Build *b, Pc pc, const Pc *next)
         list_push(b->scratch, &b->before, member);
 }
 
-static void build_edges(Build *b, Arena *arena)
+static void build_edges(InfoBuild *b, Arena *arena)
 {
     const Program *p = b->p;
     uint32_t n = p->code.n;
@@ -100,7 +100,7 @@ const ProgramInfo *program_info(const Plan *plan, const Program *p, Arena *arena
     info->p = p;
     assert(p->code.n > 0);
     info->n_instr = p->code.n - 1;
-    Build b = {.p = p, .scratch = arena_new(), .info = info};
+    InfoBuild b = {.p = p, .scratch = arena_new(), .info = info};
     build_edges(&b, arena);
     arena_free(b.scratch);
     info->n_touches = arena_array(arena, p->buffers.n, sizeof *info->n_touches);

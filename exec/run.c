@@ -38,27 +38,27 @@ typedef struct ExecRun {
     BufferId norm; /* {norm, coefficient} of the first local rank; 0: the plan has no norm */
     BufferId loss;
     double norm_value, loss_value;
-    struct Verdict *verdicts; /* [n_processes] */
+    struct StepVerdict *verdicts; /* [n_processes] */
 } ExecRun;
 
-typedef struct Verdict {
+typedef struct StepVerdict {
     Ps time_ps;
     uint32_t not_finite, reserved;
-} Verdict;
+} StepVerdict;
 
 /* ---- before the first step ---- */
 
-typedef struct Identity {
+typedef struct RunIdentity {
     char version[32];
     Hash128 plan;
-} Identity;
+} RunIdentity;
 
 static bool agree(ExecRun *run)
 {
-    Identity mine = {{0}, text_plan_id(run->plan, run->arena)};
+    RunIdentity mine = {{0}, text_plan_id(run->plan, run->arena)};
     const char *version = run->options->version ? run->options->version : "";
     strncpy(mine.version, version, sizeof mine.version - 1);
-    Identity *all = arena_array(run->arena, run->n_processes, sizeof *all);
+    RunIdentity *all = arena_array(run->arena, run->n_processes, sizeof *all);
     if (!run->backend->exchange(run->backend, &mine, sizeof mine, all, run->d)) return false;
     Loc none = {NULL, 0};
     for (uint32_t i = 0; i < run->n_processes; i++) {
@@ -215,7 +215,7 @@ static bool one_step(ExecRun *run, uint32_t index)
     if (!read_reports(run)) return false;
     StepRow row = {.step = index, .loss = run->loss_value, .grad_norm = run->norm_value};
     const bool is_bad = !isfinite(run->norm_value);
-    Verdict mine = {time, is_bad, 0};
+    StepVerdict mine = {time, is_bad, 0};
     if (!run->backend->exchange(run->backend, &mine, sizeof mine, run->verdicts, run->d))
         return false;
     bool not_finite = false;

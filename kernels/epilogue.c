@@ -16,21 +16,21 @@ static bool has_types(const EpiloguePart *product)
 }
 
 /* The value after the parts so far: the first output of the last part. */
-typedef struct Value {
+typedef struct ChainValue {
     const EpiloguePart *product;
     uint64_t at;
     DType dtype;
     int64_t elements;
-} Value;
+} ChainValue;
 
-static Value value_of(const EpiloguePart *product, const EpiloguePart *part)
+static ChainValue value_of(const EpiloguePart *product, const EpiloguePart *part)
 {
     uint32_t out = product->n_in;
-    return (Value){product, part->at[part->n_in], product->dtype[out], product->elements[out]};
+    return (ChainValue){product, part->at[part->n_in], product->dtype[out], product->elements[out]};
 }
 
 /* True if the part is another element-wise op on the value, with the same type throughout. */
-static bool follows(const Value *v, const EpiloguePart *part, OpKind op)
+static bool follows(const ChainValue *v, const EpiloguePart *part, OpKind op)
 {
     if (part->op != op || part->accumulates) return false;
     for (uint32_t i = 0; i <= part->n_in; i++)
@@ -45,14 +45,14 @@ static bool is_operand(const EpiloguePart *product, uint64_t at)
     return false;
 }
 
-static bool takes_bias(const Value *v, const EpiloguePart *part, const Product *p)
+static bool takes_bias(const ChainValue *v, const EpiloguePart *part, const Product *p)
 {
     return follows(v, part, OP_bias) && part->at[0] == v->at && part->elements[1] == p->n;
 }
 
 /* Finds the other term of a sum, in memory. It must not be the product's own output, which a bias
  * may have overwritten. The op must not overwrite memory that the product still reads. */
-static bool takes_other(const Value *v, const EpiloguePart *part, uint8_t *other)
+static bool takes_other(const ChainValue *v, const EpiloguePart *part, uint8_t *other)
 {
     if (!follows(v, part, OP_add) || part->at[0] == part->at[1]) return false;
     if (part->at[0] != v->at && part->at[1] != v->at) return false;
@@ -61,12 +61,12 @@ static bool takes_other(const Value *v, const EpiloguePart *part, uint8_t *other
     return !is_operand(v->product, part->at[*other]) && !is_operand(v->product, part->at[2]);
 }
 
-static bool takes_gelu(const Value *v, const EpiloguePart *part, const Product *p)
+static bool takes_gelu(const ChainValue *v, const EpiloguePart *part, const Product *p)
 {
     return follows(v, part, OP_gelu) && part->at[0] == v->at && p->n % EPILOGUE_MULTIPLE == 0;
 }
 
-static bool takes_gelu_grad(const Value *v, const EpiloguePart *part, const Product *p)
+static bool takes_gelu_grad(const ChainValue *v, const EpiloguePart *part, const Product *p)
 {
     return follows(v, part, OP_gelu_grad) && part->at[0] == v->at && part->at[1] != v->at &&
            !is_operand(v->product, part->at[1]) && p->n % EPILOGUE_MULTIPLE == 0;
@@ -87,7 +87,7 @@ static bool takes_sums(const EpiloguePart *product, const EpiloguePart *part, co
 }
 
 /* Takes the last ops behind a forward product, after an optional bias. */
-static void take_last(const Value *v, const EpiloguePart *part, const Product *p, Epilogue *e)
+static void take_last(const ChainValue *v, const EpiloguePart *part, const Product *p, Epilogue *e)
 {
     uint8_t at = (uint8_t)e->n, other = 0;
     bool plain = has_types(v->product);
@@ -118,7 +118,7 @@ uint32_t epilogue_of(const EpiloguePart *part, uint32_t n, const Product *p, Epi
         return e->n = 2;
     }
     if (part[0].accumulates) return 1;
-    Value v = value_of(&part[0], &part[0]);
+    ChainValue v = value_of(&part[0], &part[0]);
     if (has_types(&part[0]) && takes_bias(&v, &part[1], p)) {
         e->bias = (EpilogueArg){1, 1};
         e->n = 2;

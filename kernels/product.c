@@ -6,13 +6,13 @@
 typedef enum IndexKind { KIND_row, KIND_column, KIND_summed, KIND_batch, KIND_COUNT } IndexKind;
 
 /* One argument, with all letters of each kind as one index. */
-typedef struct Operand {
+typedef struct ProductOperand {
     int64_t size[KIND_COUNT];   /* 1 if the kind does not occur */
     int64_t stride[KIND_COUNT]; /* stride of each kind's innermost letter; 0 if the kind does not
                                    occur */
     /* dimension of its innermost letter; -1 if the kind does not occur */
     int depth[KIND_COUNT];
-} Operand;
+} ProductOperand;
 
 static bool has_letter(const Binding *b, uint32_t arg, char letter)
 {
@@ -29,9 +29,9 @@ static IndexKind kind_of(const Binding *b, char letter)
     return in0 ? KIND_row : KIND_column;
 }
 
-static Operand operand_of(const Binding *b, const int64_t size['z' + 1], uint32_t arg)
+static ProductOperand operand_of(const Binding *b, const int64_t size['z' + 1], uint32_t arg)
 {
-    Operand o = {.size = {1, 1, 1, 1}, .depth = {-1, -1, -1, -1}};
+    ProductOperand o = {.size = {1, 1, 1, 1}, .depth = {-1, -1, -1, -1}};
     IndexKind inside = KIND_COUNT;
     int64_t stride = 1;
     for (int d = b->n_dims[arg] - 1; d >= 0; d--) {
@@ -51,7 +51,7 @@ static Operand operand_of(const Binding *b, const int64_t size['z' + 1], uint32_
 }
 
 /* The argument as a matrix of `outer` by `inner`. */
-static ProductMatrix matrix_of(const Operand *o, IndexKind outer, IndexKind inner)
+static ProductMatrix matrix_of(const ProductOperand *o, IndexKind outer, IndexKind inner)
 {
     bool transposed = o->depth[outer] > o->depth[inner];
     IndexKind fast = transposed ? outer : inner, slow = transposed ? inner : outer;
@@ -60,7 +60,7 @@ static ProductMatrix matrix_of(const Operand *o, IndexKind outer, IndexKind inne
     return (ProductMatrix){transposed, leading < 1 ? 1 : leading, o->stride[KIND_batch]};
 }
 
-static void check_sizes(const Operand *x, const Operand *y, const Operand *z)
+static void check_sizes(const ProductOperand *x, const ProductOperand *y, const ProductOperand *z)
 {
     assert(x->size[KIND_row] == z->size[KIND_row]);
     assert(y->size[KIND_column] == z->size[KIND_column]);
@@ -72,12 +72,12 @@ static void check_sizes(const Operand *x, const Operand *y, const Operand *z)
 Product product_of(const Binding *b, const int64_t size['z' + 1])
 {
     assert((b->n_in == 2 || b->n_in == 4) && b->n_out == 1);
-    Operand in[2] = {operand_of(b, size, 0), operand_of(b, size, 1)};
-    Operand z = operand_of(b, size, b->n_in);
+    ProductOperand in[2] = {operand_of(b, size, 0), operand_of(b, size, 1)};
+    ProductOperand z = operand_of(b, size, b->n_in);
     check_sizes(&in[0], &in[1], &z);
     bool swapped = z.depth[KIND_row] > z.depth[KIND_column];
     IndexKind row = swapped ? KIND_column : KIND_row, column = swapped ? KIND_row : KIND_column;
-    const Operand *x = &in[swapped ? 1 : 0], *y = &in[swapped ? 0 : 1];
+    const ProductOperand *x = &in[swapped ? 1 : 0], *y = &in[swapped ? 0 : 1];
     Product p = {.left = swapped ? 1 : 0,
                  .right = swapped ? 0 : 1,
                  .m = z.size[row],

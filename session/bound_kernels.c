@@ -52,24 +52,40 @@ static double elements_of(const Tensor *t)
     return n;
 }
 
+/* True for products of tokens with one weight, whole or cut into heads: no experts, no fused
+ * projections. */
 static bool is_plain_product(OpKind op)
 {
-    return op == OP_linear || op == OP_linear_t || op == OP_linear_q || op == OP_linear_kv ||
-           op == OP_linear_o;
+    const SigTerm *weight = &op_info(op)->sig.in[1];
+    uint32_t n_features = 0;
+    if (op_info(op)->class_ != OP_CLASS_contract || op_dim(op, 0, INDEX_tokens) < 0) return false;
+    for (int d = 0; d < weight->n_dims; d++) {
+        const IndexRole role = op_role(op, weight->dim[d].letter);
+        n_features += role == INDEX_features;
+        if (role != INDEX_features && role != INDEX_groups && role != INDEX_heads &&
+            role != INDEX_head)
+            return false;
+    }
+    return n_features <= 2;
+}
+
+/* The size of an argument's dimension with that role. */
+static double size_of(const Graph *g, const Node *n, uint32_t arg, IndexRole role)
+{
+    return (double)g->tensors.at[n->in[arg]].dim[op_dim(n->op, arg, role)];
 }
 
 static double attention_s(const Config *c, const Local *l, const Graph *g, const Node *n,
                           bool backward)
 {
-    const Tensor *q = &g->tensors.at[n->in[0]], *k = &g->tensors.at[n->in[1]];
-    const double samples = (double)c->micro_batch, groups = (double)q->dim[2],
-                 heads = (double)q->dim[3];
+    const double samples = (double)c->micro_batch, groups = size_of(g, n, 0, INDEX_groups),
+                 heads = size_of(g, n, 0, INDEX_heads);
     AttentionWork work = {.kernel = runtime_attention(&c->runtime, l->device), .dtype = l->dtype};
     work.kv_heads = samples * fmax(groups / l->tp, 1);
     work.heads = samples * groups * heads / l->tp;
-    work.queries = (double)q->dim[1];
-    work.keys = (double)k->dim[1];
-    work.head = work.value = (double)q->dim[4];
+    work.queries = size_of(g, n, 0, INDEX_tokens);
+    work.keys = size_of(g, n, 1, INDEX_tokens);
+    work.head = work.value = size_of(g, n, 0, INDEX_head);
     work.causal = graph_attrs_at(g, n->attrs)->causal != 0;
     work.backward = backward;
     return kernel_attention_s(l->device, &work, NULL);
@@ -134,7 +150,7 @@ bool bound_kernels(const Config *c, const Graph *g, KernelTimes *out)
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         double forward = 0, input = 0, weight = 0;
-        if (n->op == OP_attention) {
+        if (op_attends(n->op) && op_is_plain_attention(n->op)) {
             forward = attention_s(c, &l, g, n, false);
             input = attention_s(c, &l, g, n, true);
         } else if (is_plain_product(n->op) && g->tensors.at[n->in[1]].role == ROLE_param) {

@@ -49,7 +49,7 @@ static uint32_t new_arrival(Engine *e, uint32_t class_, Pc pc, uint32_t next)
     return id;
 }
 
-static void start_transfer(Engine *e, const Comm *comm, uint32_t arrivals, uint32_t sender,
+static void start_transfer(Engine *e, const SimComm *comm, uint32_t arrivals, uint32_t sender,
                            uint32_t receiver)
 {
     uint32_t id = e->free_transit;
@@ -87,7 +87,7 @@ static void start_transfer(Engine *e, const Comm *comm, uint32_t arrivals, uint3
 }
 
 /* One member is ready. The last member to come starts the transfer. */
-static void reach(Engine *e, uint32_t class_, Pc pc, const Comm *comm)
+static void reach(Engine *e, uint32_t class_, Pc pc, const SimComm *comm)
 {
     const Fold *fold = e->fold;
     uint32_t slot = comm->slot, expected = 2, sender = class_, receiver = class_;

@@ -94,15 +94,15 @@ static bool compile_comm(Compiler *c, uint32_t program, Pc pc, Code *code)
     BufferId first = in->args.n > 0 ? program_arg(p, in, 0) : 0;
     const CostModel *cost = c->options->cost;
     double waited = cost->waited != NULL ? cost->waited(cost->self, c->plan, in) : 1;
-    Comm comm = {.op = in->op,
-                 .axes = pair ? UINT32_MAX : fold_axes(c->options->fold, in->axes),
-                 .axis_set = in->axes,
-                 .hop = in->hop,
-                 .match = in->match,
-                 .slot = meeting->slot,
-                 .bytes = (uint64_t)((double)plan_comm_bytes(c->plan, p, in) * waited),
-                 .registered = graph_attrs_at(&c->plan->graph, in->attrs)->registered != 0,
-                 .dtype = p->buffers.at[first].dtype};
+    SimComm comm = {.op = in->op,
+                    .axes = pair ? UINT32_MAX : fold_axes(c->options->fold, in->axes),
+                    .axis_set = in->axes,
+                    .hop = in->hop,
+                    .match = in->match,
+                    .slot = meeting->slot,
+                    .bytes = (uint64_t)((double)plan_comm_bytes(c->plan, p, in) * waited),
+                    .registered = graph_attrs_at(&c->plan->graph, in->attrs)->registered != 0,
+                    .dtype = p->buffers.at[first].dtype};
     code->step[pc].comm = code->comms.n;
     list_push(c->arena, &code->comms, comm);
     return true;

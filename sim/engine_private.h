@@ -18,7 +18,7 @@ typedef struct Step {
     Pc head;
 } Step;
 
-typedef struct Comm {
+typedef struct SimComm {
     OpKind op;
     uint32_t axes; /* index in fold->axes; send/recv: UINT32_MAX */
     AxisSet axis_set;
@@ -28,17 +28,17 @@ typedef struct Comm {
     uint64_t bytes;
     DType dtype;
     bool registered;
-} Comm;
+} SimComm;
 
 /* A program ready to run: for each pc, the instructions that wait for it and the number of ends
  * that it waits for. */
 typedef struct Code {
     uint32_t n; /* pcs 1..n-1 */
     Step *step;
-    Pc *successors;   /* heads of launch groups */
-    uint32_t *need;   /* [pc] for heads: number of ends that must come first */
-    LIST(Comm) comms; /* [0] none */
-    LIST(Pc) roots;   /* heads that wait for nothing */
+    Pc *successors;      /* heads of launch groups */
+    uint32_t *need;      /* [pc] for heads: number of ends that must come first */
+    LIST(SimComm) comms; /* [0] none */
+    LIST(Pc) roots;      /* heads that wait for nothing */
 } Code;
 
 /* Compiles every program and numbers the slots of each rendezvous. Returns the number of slots,

@@ -17,13 +17,13 @@ typedef struct Need {
     /* kind of the group; a tree also stands for a ring, since its size decides which one is used */
     EdgeKind kind;
 } Need;
-typedef LIST(Need) Needs;
+typedef LIST(Need) NeedList;
 
 typedef struct Folder {
     const Plan *plan;
     Fold *fold;
     Arena *arena, *scratch;
-    Needs *needs;                /* [program] */
+    NeedList *needs;             /* [program] */
     Colour *colour, *next, *sum; /* [rank] */
     uint32_t *group;             /* [axes index * n_ranks + rank]: smallest rank of its group */
     uint32_t *here;              /* [rank] */
@@ -65,7 +65,7 @@ static uint32_t nic_of(const Fold *f, Rank rank)
 
 static void add_need(Folder *w, uint32_t program, Need need)
 {
-    Needs *list = &w->needs[program];
+    NeedList *list = &w->needs[program];
     for (uint32_t i = 0; i < list->n; i++) {
         const Need *have = &list->at[i];
         if (have->axes == need.axes && have->hop == need.hop && have->group == need.group &&
@@ -107,7 +107,7 @@ static void find_groups(Folder *w)
         }
     }
     for (Rank r = 0; r < f->n_ranks; r++) {
-        const Needs *needs = &w->needs[w->plan->program_of[r]];
+        const NeedList *needs = &w->needs[w->plan->program_of[r]];
         for (uint32_t i = 0; i < needs->n; i++) {
             Rank peer;
             if (needs->at[i].group) continue;
@@ -160,7 +160,7 @@ static void find_patterns(Folder *w, uint32_t i, uint32_t (*place_of)(const Fold
     }
 }
 
-static bool program_needs(const Needs *needs, AxisSet axes)
+static bool program_needs(const NeedList *needs, AxisSet axes)
 {
     for (uint32_t i = 0; i < needs->n; i++) {
         if (needs->at[i].group && needs->at[i].axes == axes) return true;
@@ -187,7 +187,7 @@ static void start_colours(Folder *w)
         }
     }
     for (Rank r = 0; w->networked && r < f->n_ranks; r++) {
-        const Needs *needs = &w->needs[w->plan->program_of[r]];
+        const NeedList *needs = &w->needs[w->plan->program_of[r]];
         for (uint32_t i = 0; i < needs->n; i++) {
             Rank peer;
             if (needs->at[i].group) continue;
@@ -255,7 +255,7 @@ static void refine(Folder *w)
         }
     }
     for (Rank r = 0; r < f->n_ranks; r++) {
-        const Needs *needs = &w->needs[w->plan->program_of[r]];
+        const NeedList *needs = &w->needs[w->plan->program_of[r]];
         for (uint32_t i = 0; i < needs->n; i++) {
             Rank peer;
             if (needs->at[i].group) continue;

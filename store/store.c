@@ -118,14 +118,14 @@ bool store_put_collective(Store *store, const char *machine, const char *backend
         (int64_t)median_ps);
 }
 
-typedef struct Point {
+typedef struct CostPoint {
     double bytes, ps;
-} Point;
+} CostPoint;
 
 /* Finds the measured size next to `bytes`: the largest not above it, or the smallest not below
  * it. */
 static bool neighbour(Store *store, bool below, const char *machine, const char *backend, OpKind op,
-                      uint32_t n_ranks, uint64_t bytes, Point *out, Diag *d)
+                      uint32_t n_ranks, uint64_t bytes, CostPoint *out, Diag *d)
 {
 #define KNOWN                                                                                      \
     "SELECT bytes, median_ps, " INTACT(SEALED_collective_cost) " FROM collective_cost WHERE "      \
@@ -137,7 +137,7 @@ static bool neighbour(Store *store, bool below, const char *machine, const char 
     DbStatement *st = db_prepare(store->db, d, sql, "sssii", machine, backend, op_info(op)->name,
                                  (int64_t)n_ranks, (int64_t)bytes);
     bool found = db_step(st, d) && seal_intact(st, 2, "collective_cost", op_info(op)->name, d);
-    if (found) *out = (Point){(double)db_int(st, 0), (double)db_int(st, 1)};
+    if (found) *out = (CostPoint){(double)db_int(st, 0), (double)db_int(st, 1)};
     db_reset(st);
     return found;
 }
@@ -148,7 +148,7 @@ static bool neighbour(Store *store, bool below, const char *machine, const char 
 Ps store_get_collective(Store *store, const char *machine, const char *backend, OpKind op,
                         uint32_t n_ranks, uint64_t bytes, Diag *d)
 {
-    Point low, high;
+    CostPoint low, high;
     bool below = neighbour(store, true, machine, backend, op, n_ranks, bytes, &low, d);
     bool above = neighbour(store, false, machine, backend, op, n_ranks, bytes, &high, d);
     if (!below && !above) return -1;

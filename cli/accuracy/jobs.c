@@ -36,16 +36,16 @@ void row_reason(const RowOut *out, const char *reason)
     put(out, 'R', reason, 0, 0);
 }
 
-typedef struct Rows {
+typedef struct RowJobs {
     const Cli *cli;
     const Csv *csv;
     const char *label_column;
     RowWork work;
-} Rows;
+} RowJobs;
 
 static void work_rows(void *self, const Worker *job)
 {
-    const Rows *r = self;
+    const RowJobs *r = self;
     const Csv *csv = r->csv;
     for (uint32_t row = job->index; row < csv->n_rows; row += job->n_jobs) {
         RowOut out = {job->file,
@@ -64,13 +64,13 @@ static void work_rows(void *self, const Worker *job)
     }
 }
 
-typedef struct Said {
+typedef struct RowReport {
     uint32_t row;
     char kind;
     const char *what, *profile, *gpu;
     double measured, predicted;
-} Said;
-typedef LIST(Said) SaidList;
+} RowReport;
+typedef LIST(RowReport) SaidList;
 
 /* Returns the text up to the next tab; NULL if there is none. */
 static const char *next_word(Arena *arena, const char **at)
@@ -87,7 +87,7 @@ static bool listen_to(FILE *file, Arena *arena, SaidList *said)
     char line[2048];
     while (fgets(line, sizeof line, file) != NULL) {
         char *end = NULL;
-        Said s = {.row = (uint32_t)strtoul(line, &end, 10)};
+        RowReport s = {.row = (uint32_t)strtoul(line, &end, 10)};
         if (end == line || end[0] != '\t' || end[2] != '\t') return false;
         s.kind = end[1];
         const char *at = end + 3;
@@ -131,7 +131,7 @@ static void sort_out(const Csv *csv, const char *label_column, Arena *arena, con
                       NULL,
                       NULL};
         for (; *next < list->n && list->at[*next].row == i; ++*next) {
-            const Said *s = &list->at[*next];
+            const RowReport *s = &list->at[*next];
             if (s->kind == 'R') {
                 count_reason(scores, arena, &row, s->what);
                 continue;
@@ -153,7 +153,7 @@ bool jobs_run(const Csv *csv, uint32_t n_jobs, const char *label_column, RowWork
     SaidList said[MOST_JOBS];
     memset(said, 0, sizeof said);
     uint32_t n = jobs_number(n_jobs, MOST_JOBS);
-    Rows rows = {cli, csv, label_column, work};
+    RowJobs rows = {cli, csv, label_column, work};
     bool fine = jobs_fork(cli, n, csv->n_rows, work_rows, &rows, file);
     for (uint32_t i = 0; i < n; i++) {
         if (fine && !listen_to(file[i], cli->arena, &said[i]))

@@ -68,9 +68,9 @@ static void work_out(Group *g, const Scores *scores, Arena *arena)
     g->most = ratio[g->n - 1];
 }
 
-typedef LIST(Group) Groups;
+typedef LIST(Group) TableGroups;
 
-static void add_group(Groups *groups, Arena *arena, const Score *s, const char *source)
+static void add_group(TableGroups *groups, Arena *arena, const Score *s, const char *source)
 {
     for (uint32_t i = 0; i < groups->n; i++) {
         const Group *g = &groups->at[i];
@@ -88,9 +88,9 @@ static void add_group(Groups *groups, Arena *arena, const Score *s, const char *
 
 /* Groups by quantity, then by split, in order of appearance; the sum of a split comes before its
  * sources. */
-static void gather(const Scores *scores, Arena *arena, Groups *groups)
+static void gather(const Scores *scores, Arena *arena, TableGroups *groups)
 {
-    Groups heads = {0};
+    TableGroups heads = {0};
     for (uint32_t i = 0; i < scores->rows.n; i++)
         add_group(&heads, arena, &scores->rows.at[i], NULL);
     for (uint32_t h = 0; h < heads.n; h++) {
@@ -153,7 +153,7 @@ static json_t *group_json(const Group *g)
     return object;
 }
 
-static void json_report(Cli *cli, const char *name, const Scores *scores, const Groups *groups)
+static void json_report(Cli *cli, const char *name, const Scores *scores, const TableGroups *groups)
 {
     json_t *section = json_object(), *list = json_array();
     json_count(section, "rows", scores->n_rows);
@@ -195,7 +195,7 @@ void scores_report(Cli *cli, const char *name, const char *path, const Scores *s
     static const char *const heads[] = {"what", "split", "source", ">n",     ">median",
                                         ">p90", ">mean", ">least", ">ratio", ">most"};
     static const char *const reason_heads[] = {">rows", "split", "source", "not scored because"};
-    Groups groups = {0};
+    TableGroups groups = {0};
     gather(scores, cli->arena, &groups);
     if (cli->options.json) {
         json_report(cli, name, scores, &groups);

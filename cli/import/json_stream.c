@@ -8,7 +8,7 @@
 
 #include "planner/base/arena.h"
 
-typedef struct Stream {
+typedef struct JsonStream {
     const JsonReader *reader;
     Diag *d;
     char block[65536];
@@ -19,9 +19,9 @@ typedef struct Stream {
     uint32_t depth;
     char key[MOST_JSON_TEXT + 1], text[MOST_JSON_TEXT + 1];
     bool may_break_off, broke_off; /* the document may end in the middle; it did */
-} Stream;
+} JsonStream;
 
-static int peek(Stream *s)
+static int peek(JsonStream *s)
 {
     if (s->at == s->n) {
         s->before += s->n;
@@ -32,7 +32,7 @@ static int peek(Stream *s)
     return (unsigned char)s->block[s->at];
 }
 
-static int take(Stream *s)
+static int take(JsonStream *s)
 {
     int c = peek(s);
     if (c == EOF) return EOF;
@@ -41,12 +41,12 @@ static int take(Stream *s)
     return c;
 }
 
-static uint64_t offset_of(const Stream *s)
+static uint64_t offset_of(const JsonStream *s)
 {
     return s->before + s->at;
 }
 
-static bool fault(Stream *s, const char *what)
+static bool fault(JsonStream *s, const char *what)
 {
     bool ended = peek(s) == EOF, unread = ferror(s->reader->file) != 0;
     s->broke_off = ended && !unread && s->may_break_off && s->depth > 0;
@@ -57,7 +57,7 @@ static bool fault(Stream *s, const char *what)
                       ended ? "; the file ends here" : "");
 }
 
-static int skip_space(Stream *s)
+static int skip_space(JsonStream *s)
 {
     int c = peek(s);
     while (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
@@ -74,7 +74,7 @@ static void add(char *text, size_t *n, unsigned c)
 
 /* Reads \uXXXX as UTF-8. Halves of surrogate pairs stay as they are, because no reader here needs
  * them. */
-static bool escaped_code(Stream *s, char *text, size_t *n)
+static bool escaped_code(JsonStream *s, char *text, size_t *n)
 {
     unsigned code = 0;
     for (uint32_t i = 0; i < 4; i++) {
@@ -100,7 +100,7 @@ static bool escaped_code(Stream *s, char *text, size_t *n)
 }
 
 /* Reads a text after its opening quote. */
-static bool read_text(Stream *s, char *text)
+static bool read_text(JsonStream *s, char *text)
 {
     static const char escapes[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
     size_t n = 0;
@@ -127,13 +127,13 @@ static bool read_text(Stream *s, char *text)
     return true;
 }
 
-static void tell(Stream *s, JsonKind kind, double number)
+static void tell(JsonStream *s, JsonKind kind, double number)
 {
     JsonValue v = {kind, s->depth, s->key, s->text, number, offset_of(s)};
     s->reader->value(s->reader->self, &v);
 }
 
-static bool read_number(Stream *s)
+static bool read_number(JsonStream *s)
 {
     char digits[64];
     size_t n = 0;
@@ -151,7 +151,7 @@ static bool read_number(Stream *s)
 }
 
 /* Reads true, false or null; also NaN or Infinity, which PyTorch writes and which count as null. */
-static bool read_word(Stream *s)
+static bool read_word(JsonStream *s)
 {
     static const struct {
         const char *word;
@@ -177,7 +177,7 @@ static bool read_word(Stream *s)
     return fault(s, "this is not a value");
 }
 
-static bool open_bracket(Stream *s, int c)
+static bool open_bracket(JsonStream *s, int c)
 {
     take(s);
     s->text[0] = 0;
@@ -189,7 +189,7 @@ static bool open_bracket(Stream *s, int c)
 }
 
 /* Reads a value; of an object or array it reads only the beginning. */
-static bool read_value(Stream *s)
+static bool read_value(JsonStream *s)
 {
     int c = skip_space(s);
     if (c == '{' || c == '[') return open_bracket(s, c);
@@ -204,7 +204,7 @@ static bool read_value(Stream *s)
     return read_word(s);
 }
 
-static bool read_key(Stream *s)
+static bool read_key(JsonStream *s)
 {
     if (skip_space(s) != '"') return fault(s, "a key in quotes is expected");
     take(s);
@@ -214,7 +214,7 @@ static bool read_key(Stream *s)
     return true;
 }
 
-static void close_bracket(Stream *s)
+static void close_bracket(JsonStream *s)
 {
     take(s);
     s->depth--;
@@ -224,7 +224,7 @@ static void close_bracket(Stream *s)
 
 /* Reads what stands between values: closing brackets, or a comma before the next value. `first`:
  * the innermost bracket is still empty. */
-static bool next_value(Stream *s, bool *first)
+static bool next_value(JsonStream *s, bool *first)
 {
     while (s->depth > 0) {
         int c = skip_space(s), closing = s->open[s->depth - 1] == '{' ? '}' : ']';
@@ -243,7 +243,7 @@ static bool next_value(Stream *s, bool *first)
     return true;
 }
 
-static bool read_all(Stream *s)
+static bool read_all(JsonStream *s)
 {
     bool first = true;
     do {
@@ -258,7 +258,7 @@ static bool read_all(Stream *s)
 
 bool json_stream(const JsonReader *reader, bool may_break_off, Diag *d)
 {
-    Stream *s = arena_alloc(d->arena, sizeof *s);
+    JsonStream *s = arena_alloc(d->arena, sizeof *s);
     s->reader = reader;
     s->d = d;
     s->line = 1;

@@ -11,10 +11,10 @@
 
 enum { MOST_LINE = 4096, MOST_WORDS = 24 };
 
-typedef struct Heads {
+typedef struct TableHeads {
     int32_t type, first_time, second_time; /* columns; -1: none */
     uint32_t n;
-} Heads;
+} TableHeads;
 
 static uint32_t words_of(char *line, char **word)
 {
@@ -30,12 +30,12 @@ static uint32_t words_of(char *line, char **word)
 }
 
 /* "#  size  count  type  redop  root  time  algbw  busbw #wrong  time ..." */
-static bool read_heads(char *line, Heads *heads)
+static bool read_heads(char *line, TableHeads *heads)
 {
     char *word[MOST_WORDS];
     uint32_t n = words_of(line + 1, word);
     if (n < 6 || strcmp(word[0], "size") != 0 || strcmp(word[1], "count") != 0) return false;
-    *heads = (Heads){-1, -1, -1, n};
+    *heads = (TableHeads){-1, -1, -1, n};
     for (uint32_t i = 0; i < n; i++) {
         if (strcmp(word[i], "type") == 0) heads->type = (int32_t)i;
         if (strcmp(word[i], "time") != 0) continue;
@@ -62,7 +62,7 @@ static bool read_time(const char *text, double *us)
     return true;
 }
 
-static bool read_row(char *line, const Heads *heads, NcclTestRow *row)
+static bool read_row(char *line, const TableHeads *heads, NcclTestRow *row)
 {
     char *word[MOST_WORDS];
     double bytes;
@@ -91,13 +91,13 @@ static void find_kind(const char *line, NcclTestText *out)
     }
 }
 
-static bool read_line(const char *path, uint32_t number_of, char *line, Heads *heads,
+static bool read_line(const char *path, uint32_t number_of, char *line, TableHeads *heads,
                       NcclTestText *out, Arena *arena, Diag *d)
 {
     find_kind(line, out);
     const char *start = line + strspn(line, " \t");
     if (*start == '#') {
-        Heads found;
+        TableHeads found;
         if (strncmp(start, "#  Rank ", 8) == 0 || strncmp(start, "# Rank ", 7) == 0) out->n_ranks++;
         if (read_heads(line + (start - line), &found)) *heads = found;
         return true;
@@ -120,7 +120,7 @@ bool nccl_tests_read(const char *path, Arena *arena, NcclTestText *out, Diag *d)
         return diag_error(d, FAULT_input, "import-open", (Loc){path, 0}, "cannot open it: %s",
                           strerror(errno));
     char line[MOST_LINE];
-    Heads heads = {0};
+    TableHeads heads = {0};
     bool fine = true, whole = true; /* whole: the previous piece ended its line */
     uint32_t n = 1;
     while (fine && fgets(line, sizeof line, file) != NULL) {

@@ -58,13 +58,13 @@ static void read_kernels(Db *db, ImportSink *sink, Diag *d)
 
 /* ---- NCCL ---- */
 
-typedef enum Said { SAID_communicator, SAID_bytes, SAID_ranks, SAID_COUNT } Said;
+typedef enum NcclFact { SAID_communicator, SAID_bytes, SAID_ranks, SAID_COUNT } NcclFact;
 
 /* Where the payloads of a schema hold a field. */
 typedef struct PayloadField {
     int64_t domain, schema;
     size_t offset;
-    Said what;
+    NcclFact what;
 } PayloadField;
 
 typedef struct Communicator {
@@ -112,7 +112,7 @@ static void read_fields(Db *db, Ranges *r, Diag *d)
     while (db_step(st, d)) {
         const char *name = db_text(st, 2);
         int64_t offset = db_int(st, 3); /* null, and so 0, for the first field */
-        for (Said i = 0; name != NULL && i < SAID_COUNT; i++)
+        for (NcclFact i = 0; name != NULL && i < SAID_COUNT; i++)
             if (strcmp(name, names[i]) == 0 && offset >= 0 && offset < 4096)
                 list_push(r->arena, &r->fields,
                           ((PayloadField){db_int(st, 0), db_int(st, 1), (size_t)offset, i}));

@@ -20,14 +20,14 @@ typedef struct TraceEvent {
 } TraceEvent;
 
 /* An operator call whose work has a key. */
-typedef struct Call {
+typedef struct TraceCall {
     uint64_t id; /* 0: free */
     Samples *samples;
     Ps sum; /* sum of its kernels' times */
-} Call;
+} TraceCall;
 
 typedef struct Calls {
-    Call *table;
+    TraceCall *table;
     uint32_t room, n;
 } Calls;
 
@@ -93,7 +93,7 @@ static bool kind_of(const char *name, Collective *kind)
 
 /* ---- operator calls by number ---- */
 
-static Call *call_slot(const Calls *calls, uint64_t id)
+static TraceCall *call_slot(const Calls *calls, uint64_t id)
 {
     uint32_t at = (uint32_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (calls->room - 1);
     while (calls->table[at].id != 0 && calls->table[at].id != id) at = (at + 1) & (calls->room - 1);
@@ -109,9 +109,9 @@ static void calls_add(Calls *calls, uint64_t id, Samples *samples, Arena *arena)
         for (uint32_t i = 0; i < old.room; i++)
             if (old.table[i].id != 0) *call_slot(calls, old.table[i].id) = old.table[i];
     }
-    Call *call = call_slot(calls, id);
+    TraceCall *call = call_slot(calls, id);
     calls->n += call->id == 0;
-    *call = (Call){.id = id, .samples = samples};
+    *call = (TraceCall){.id = id, .samples = samples};
 }
 
 static uint64_t id_of(const TraceEvent *e)
@@ -162,7 +162,7 @@ static void finish_kernel(TraceReader *t)
         return;
     }
     uint64_t id = id_of(e);
-    Call *call = id != 0 && t->calls.n > 0 ? call_slot(&t->calls, id) : NULL;
+    TraceCall *call = id != 0 && t->calls.n > 0 ? call_slot(&t->calls, id) : NULL;
     if (call != NULL && call->id == id) {
         call->sum += duration;
         sink->n_used++;

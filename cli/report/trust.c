@@ -39,11 +39,11 @@ static const char made[] =
     ;
 enum { ENOUGH = 5 }; /* rows: a smaller class says nothing about itself */
 
-typedef struct Fit {
+typedef struct TrustFit {
     const char *made; /* the day */
     uint32_t n;
     double p50, p90;
-} Fit;
+} TrustFit;
 
 static int64_t seconds_of_day(const char *day)
 {
@@ -200,12 +200,12 @@ static const char *unmeasured(const Cluster *cluster, const NcclQuestion *q)
 Trust trust_of_net(const Cluster *cluster, const NcclQuestion *q)
 {
     bool between_nodes = q->n_nodes > 1;
-    static const Fit bars[] = {
+    static const TrustFit bars[] = {
 #define NET_FIT(made, n, p50, p90) {made, n, p50, p90},
 #include "cli/report/error_bar_net.def"
 #undef NET_FIT
     };
-    const Fit *bar = &bars[between_nodes];
+    const TrustFit *bar = &bars[between_nodes];
     Trust trust = {.basis = between_nodes ? "published collectives that nothing was fitted to"
                                           : "published collectives, most of them fitted to,",
                    .made_at = seconds_of_day(bar->made)};

@@ -59,11 +59,11 @@ static uint32_t **index_keys(const Plan *plan, const Needs *needs, Arena *arena)
     return index;
 }
 
-typedef struct Samples {
+typedef struct MeasuredTimes {
     LIST(Ps) times;
-} Samples;
+} MeasuredTimes;
 
-static bool store_kernels(const Needs *needs, const Samples *samples, Store *store,
+static bool store_kernels(const Needs *needs, const MeasuredTimes *samples, Store *store,
                           const char *machine, Diag *d)
 {
     for (uint32_t k = 0; k < needs->kernels.n; k++) {
@@ -82,7 +82,7 @@ bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const M
 {
     if (needs->missing_kernels == 0) return true;
     uint32_t **index = index_keys(plan, needs, arena);
-    Samples *samples = arena_array(arena, needs->kernels.n, sizeof *samples);
+    MeasuredTimes *samples = arena_array(arena, needs->kernels.n, sizeof *samples);
     /* The first step warms up. Each other step is a separate run, because only one step's rows are
      * kept. */
     for (uint32_t step = 2; step < KERNEL_STEPS; step++) {

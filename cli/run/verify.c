@@ -114,10 +114,10 @@ static void warn_of_unmoved(Cli *cli, const VerifyResult *r)
 
 /* A program's work by kinds: computations, some of them recomputations; communications by their
  * axes. */
-typedef struct Kinds {
+typedef struct WorkKinds {
     bool op[OP_COUNT], again;
     bool comm[OP_COUNT][1 << AXIS_NAMES]; /* by axis name: parts of a refined axis are one */
-} Kinds;
+} WorkKinds;
 
 static uint32_t names_of(const Mesh *mesh, AxisSet axes)
 {
@@ -127,9 +127,9 @@ static uint32_t names_of(const Mesh *mesh, AxisSet axes)
     return names;
 }
 
-static Kinds *kinds_of(Cli *cli, const Plan *plan)
+static WorkKinds *kinds_of(Cli *cli, const Plan *plan)
 {
-    Kinds *kinds = arena_alloc(cli->arena, sizeof *kinds);
+    WorkKinds *kinds = arena_alloc(cli->arena, sizeof *kinds);
     for (uint32_t i = 0; i < plan->programs.n; i++) {
         const Program *p = &plan->programs.at[i];
         for (Pc pc = 1; pc < p->code.n; pc++) {
@@ -148,7 +148,7 @@ static Kinds *kinds_of(Cli *cli, const Plan *plan)
 /* A verdict only covers the scaled-down plan; parts of the plan that it lost were not tested. */
 static void warn_of_lost(Cli *cli, const Plan *whole, const Plan *scaled)
 {
-    const Kinds *was = kinds_of(cli, whole), *is = kinds_of(cli, scaled);
+    const WorkKinds *was = kinds_of(cli, whole), *is = kinds_of(cli, scaled);
     Str lost = str_in(cli->arena);
     if (was->again && !is->again) str_add(&lost, "recomputation");
     for (int op = 1; op < OP_COUNT; op++) {

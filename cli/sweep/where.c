@@ -9,10 +9,10 @@
 #include "cli/sweep/sweep.h"
 
 /* A number; or a text, which can only be compared. */
-typedef struct Value {
+typedef struct WhereValue {
     double number;
     const char *text; /* NULL: a number */
-} Value;
+} WhereValue;
 
 typedef struct Condition {
     Cli *cli;
@@ -21,12 +21,12 @@ typedef struct Condition {
     bool failed;
 } Condition;
 
-static Value number_of(double x)
+static WhereValue number_of(double x)
 {
-    return (Value){x, NULL};
+    return (WhereValue){x, NULL};
 }
 
-static Value fail(Condition *c, const char *what)
+static WhereValue fail(Condition *c, const char *what)
 {
     if (!c->failed)
         cli_error(c->cli, FAULT_usage, "option-value", "--where \"%s\": %s at '%.20s'", c->whole,
@@ -55,14 +55,14 @@ static bool take(Condition *c, const char *sign)
     return true;
 }
 
-static Value value_of(const char *text, Arena *arena)
+static WhereValue value_of(const char *text, Arena *arena)
 {
     char *end;
     const double number = strtod(text, &end);
     if (end != text && *end == 0) return number_of(number);
     if (strcmp(text, "true") == 0) return number_of(1);
     if (strcmp(text, "false") == 0) return number_of(0);
-    return (Value){0, arena_dup(arena, text)};
+    return (WhereValue){0, arena_dup(arena, text)};
 }
 
 /* True if `name` is the key of the setting, or the last part of the key. */
@@ -73,7 +73,7 @@ static bool is_key(const char *setting, const char *name, size_t n)
     return key == n || setting[key - n - 1] == '.';
 }
 
-static Value name_value(Condition *c)
+static WhereValue name_value(Condition *c)
 {
     const char *name = c->at;
     size_t n = 0;
@@ -88,23 +88,23 @@ static Value name_value(Condition *c)
     return fail(c, "no --set or --try names this setting,");
 }
 
-static Value any_of(Condition *c);
+static WhereValue any_of(Condition *c);
 
-static Value primary(Condition *c)
+static WhereValue primary(Condition *c)
 {
     skip_space(c);
     if (take(c, "(")) {
-        const Value v = any_of(c);
+        const WhereValue v = any_of(c);
         return take(c, ")") ? v : fail(c, "')' is expected");
     }
     if (take(c, "-")) {
-        const Value v = primary(c);
+        const WhereValue v = primary(c);
         return v.text == NULL ? number_of(-v.number) : fail(c, "a text has no sign");
     }
     if (*c->at == '\'' || *c->at == '"') {
         const char *end = strchr(c->at + 1, *c->at);
         if (end == NULL) return fail(c, "a text without an end");
-        const Value v = {0, arena_copy(c->cli->arena, c->at + 1, (size_t)(end - c->at) - 1)};
+        const WhereValue v = {0, arena_copy(c->cli->arena, c->at + 1, (size_t)(end - c->at) - 1)};
         c->at = end + 1;
         return v;
     }
@@ -118,13 +118,13 @@ static Value primary(Condition *c)
     return is_word(*c->at) ? name_value(c) : fail(c, "a value is expected");
 }
 
-static Value product(Condition *c)
+static WhereValue product(Condition *c)
 {
-    Value v = primary(c);
+    WhereValue v = primary(c);
     for (;;) {
         const char sign = take(c, "*") ? '*' : take(c, "/") ? '/' : take(c, "%") ? '%' : 0;
         if (sign == 0 || c->failed) return v;
-        const Value w = primary(c);
+        const WhereValue w = primary(c);
         if (v.text != NULL || w.text != NULL) return fail(c, "a text is no number");
         v.number = sign == '*'   ? v.number * w.number
                    : sign == '/' ? v.number / w.number
@@ -132,26 +132,26 @@ static Value product(Condition *c)
     }
 }
 
-static Value sum(Condition *c)
+static WhereValue sum(Condition *c)
 {
-    Value v = product(c);
+    WhereValue v = product(c);
     for (;;) {
         const char sign = take(c, "+") ? '+' : take(c, "-") ? '-' : 0;
         if (sign == 0 || c->failed) return v;
-        const Value w = product(c);
+        const WhereValue w = product(c);
         if (v.text != NULL || w.text != NULL) return fail(c, "a text is no number");
         v.number += sign == '+' ? w.number : -w.number;
     }
 }
 
-static Value comparison(Condition *c)
+static WhereValue comparison(Condition *c)
 {
     static const char *const signs[] = {"<=", ">=", "==", "~=", "!=", "<", ">"};
-    const Value v = sum(c);
+    const WhereValue v = sum(c);
     uint32_t s = 0;
     while (s < 7 && !take(c, signs[s])) s++;
     if (s == 7 || c->failed) return v;
-    const Value w = sum(c);
+    const WhereValue w = sum(c);
     const bool texts = v.text != NULL && w.text != NULL;
     if (!texts && (v.text != NULL || w.text != NULL)) /* a text never equals a number */
         return s >= 2 && s <= 4 ? number_of(s != 2) : fail(c, "a text is no number");
@@ -163,31 +163,31 @@ static Value comparison(Condition *c)
     return number_of(holds[s]);
 }
 
-static bool is_true(Value v)
+static bool is_true(WhereValue v)
 {
     return v.text != NULL || v.number != 0;
 }
 
-static Value negation(Condition *c)
+static WhereValue negation(Condition *c)
 {
     return take(c, "not") ? number_of(!is_true(negation(c))) : comparison(c);
 }
 
-static Value all_of(Condition *c)
+static WhereValue all_of(Condition *c)
 {
-    Value v = negation(c);
+    WhereValue v = negation(c);
     while (!c->failed && take(c, "and")) {
-        const Value w = negation(c);
+        const WhereValue w = negation(c);
         v = number_of(is_true(v) && is_true(w));
     }
     return v;
 }
 
-static Value any_of(Condition *c)
+static WhereValue any_of(Condition *c)
 {
-    Value v = all_of(c);
+    WhereValue v = all_of(c);
     while (!c->failed && take(c, "or")) {
-        const Value w = all_of(c);
+        const WhereValue w = all_of(c);
         v = number_of(is_true(v) || is_true(w));
     }
     return v;
@@ -201,7 +201,7 @@ bool where_holds(Cli *cli, const TextList *settings, bool *holds)
         c.at = c.whole;
         c.lists[0] = &cli->options.set;
         c.lists[1] = settings;
-        const Value v = any_of(&c);
+        const WhereValue v = any_of(&c);
         skip_space(&c);
         if (!c.failed && *c.at != 0) fail(&c, "the condition goes on");
         if (c.failed) return false;

@@ -24,19 +24,19 @@ enum { POLLS_BEFORE_SLEEP = 500, SLEEP_NS = 20000, ALIGN = 256, MEMORY_OPS_VERSI
 
 /* Communications that start together. They are posted together, once all their inputs are there. A
  * communicator's communications start in the same order on all ranks, however they continue. */
-typedef struct Start {
+typedef struct HostedStart {
     uint32_t first, n; /* in Hosted.order */
     uint32_t n_left;   /* under way */
     bool is_posted;    /* until the request is withdrawn */
-} Start;
+} HostedStart;
 
 struct Hosted {
     Cuda *cuda;
-    Process process; /* the CPU backend, with communications only and its memory on the host */
-    char *pinned;    /* inputs and outputs; each stream uses its part in turn */
-    uint32_t *words; /* pinned [2, n_starts]: request; answer */
-    Pc *order;       /* pcs of all communications, by stream, then in the order of issue */
-    Start *start;    /* likewise */
+    Process process;    /* the CPU backend, with communications only and its memory on the host */
+    char *pinned;       /* inputs and outputs; each stream uses its part in turn */
+    uint32_t *words;    /* pinned [2, n_starts]: request; answer */
+    Pc *order;          /* pcs of all communications, by stream, then in the order of issue */
+    HostedStart *start; /* likewise */
     uint32_t n_starts;
     uint32_t *start_of; /* [pc] */
     uint32_t first[STREAM_COUNT + 1];
@@ -62,7 +62,7 @@ static uint32_t *answered(const Hosted *h, uint32_t k)
 
 /* ---- the thread ---- */
 
-static void post(Hosted *h, Start *start)
+static void post(Hosted *h, HostedStart *start)
 {
     Process *p = &h->process;
     start->is_posted = true;
@@ -80,7 +80,7 @@ static bool listen(Hosted *h)
 {
     bool any = false;
     for (uint32_t k = 0; k < h->n_starts; k++) {
-        Start *start = &h->start[k];
+        HostedStart *start = &h->start[k];
         bool is_asked = __atomic_load_n(asked(h, k), __ATOMIC_ACQUIRE) != 0;
         if (is_asked == start->is_posted) continue;
         any = true;
@@ -165,7 +165,7 @@ static void add(Hosted *h, uint32_t at, Pc pc, const Comm *comm, bool is_first)
 {
     const Comm *before = is_first ? NULL : h->process.state.at[h->order[at - 1]].comm;
     bool joins = before != NULL && comm->launch != 0 && comm->launch == before->launch;
-    if (!joins) h->start[h->n_starts++] = (Start){.first = at};
+    if (!joins) h->start[h->n_starts++] = (HostedStart){.first = at};
     h->start[h->n_starts - 1].n++;
     h->start_of[pc] = h->n_starts - 1;
     h->order[at] = pc;
@@ -180,7 +180,7 @@ static void collect(Cuda *c, Hosted *h)
     groups_collect(c->plan, true, c->arena, &keys);
     h->process.state.at = arena_array(c->arena, (size_t)n + 1, sizeof(Ready));
     h->order = arena_array(c->arena, (size_t)n + 1, sizeof(Pc));
-    h->start = arena_array(c->arena, (size_t)n + 1, sizeof(Start));
+    h->start = arena_array(c->arena, (size_t)n + 1, sizeof(HostedStart));
     h->start_of = arena_array(c->arena, (size_t)n + 1, sizeof *h->start_of);
     for (int s = 0; s < STREAM_COUNT; s++) {
         h->first[s] = at;
@@ -295,7 +295,7 @@ static bool wait_for(Cuda *c, const uint32_t *word, uint32_t value, cudaStream_t
 }
 
 /* Copies the inputs of a start to pinned memory, or its results back. */
-static bool copy(Cuda *c, const Start *start, bool is_back, cudaStream_t stream)
+static bool copy(Cuda *c, const HostedStart *start, bool is_back, cudaStream_t stream)
 {
     const Hosted *h = c->comms.hosted;
     bool fine = true;
@@ -326,7 +326,7 @@ bool hosted_issue(Cuda *c, const Pc *pc, uint32_t n)
     }
     if (!fine || n_here == 0) return fine;
     uint32_t k = h->start_of[first];
-    const Start *start = &h->start[k];
+    const HostedStart *start = &h->start[k];
     assert(h->order[start->first] == first && start->n == n_here);
     return wait_for(c, answered(h, k), 0, stream) && copy(c, start, false, stream) &&
            set_word(c, asked(h, k), 1, stream) && wait_for(c, answered(h, k), 1, stream) &&

@@ -319,14 +319,14 @@ static bool record(Cuda *c, cudaEvent_t event, Stream s, bool captures)
 /* ---- a launch: one instruction, a chain that is one kernel, or communications that start
  * together */
 
-typedef struct Launch {
+typedef struct IssuedLaunch {
     uint32_t first, n; /* places in the order */
     bool is_comm;
-} Launch;
+} IssuedLaunch;
 
-static Launch launch_at(const Cuda *c, uint32_t i, uint32_t end)
+static IssuedLaunch launch_at(const Cuda *c, uint32_t i, uint32_t end)
 {
-    Launch l = {i, 1, c->state.at[c->launches.order.pc[i]].comm != NULL};
+    IssuedLaunch l = {i, 1, c->state.at[c->launches.order.pc[i]].comm != NULL};
     const Instr *in = instr(c, c->launches.order.pc[i]);
     if (!l.is_comm) {
         if (c->findings.scans == NULL && !c->options.alone)
@@ -342,7 +342,7 @@ static Launch launch_at(const Cuda *c, uint32_t i, uint32_t end)
     return l;
 }
 
-static bool issue_comms(Cuda *c, const Launch *l)
+static bool issue_comms(Cuda *c, const IssuedLaunch *l)
 {
     bool groups = l->n > 1 && c->comms.n_comms > 0, fine = true;
     if (c->comms.hosted != NULL) return hosted_issue(c, &c->launches.order.pc[l->first], l->n);
@@ -363,7 +363,7 @@ static bool issue_comms(Cuda *c, const Launch *l)
 /* Largest number of instructions between two marks: a mark costs a copy of 4 bytes. */
 enum { MARK_EVERY = 64 };
 
-static bool issue_launch(Cuda *c, const Launch *l, const Segment *s, bool captures)
+static bool issue_launch(Cuda *c, const IssuedLaunch *l, const Segment *s, bool captures)
 {
     Pc first = c->launches.order.pc[l->first];
     Stream stream = instr(c, first)->stream;
@@ -408,7 +408,7 @@ bool issue_segment(Cuda *c, const Segment *s, bool captures)
     for (int k = STREAM_compute; fine && k < STREAM_COUNT; k++)
         if (begin[k] != 0) fine = mark(c, (Stream)k, &c->watch.heads[k], begin[k]);
     for (uint32_t i = s->first; fine && i < end;) {
-        Launch l = launch_at(c, i, end);
+        IssuedLaunch l = launch_at(c, i, end);
         fine = issue_launch(c, &l, s, captures);
         i += l.n;
     }

@@ -112,17 +112,17 @@ bool libraries_open(Cuda *c)
 
 /* The records that ranks report: those of all ranks, one rank after another, padded with zeroes to
  * equal length. If all ranks report the same, it is stored once. */
-typedef struct Said {
+typedef struct GatheredRecords {
     const void *all;
     uint32_t n, n_before; /* own records; records of the ranks before this one */
-} Said;
+} GatheredRecords;
 
 typedef struct Summary {
     Hash128 records;
     uint64_t n;
 } Summary;
 
-static bool say(Cuda *c, const void *mine, uint32_t n, size_t bytes, Said *said)
+static bool say(Cuda *c, const void *mine, uint32_t n, size_t bytes, GatheredRecords *said)
 {
     Summary own = {hash_bytes(mine, n * bytes), n};
     Summary *each = arena_array(c->arena, c->n_ranks, sizeof *each);
@@ -134,7 +134,7 @@ static bool say(Cuda *c, const void *mine, uint32_t n, size_t bytes, Said *said)
         if (each[r].n > most) most = each[r].n;
         same = same && memcmp(&each[r], &each[0], sizeof own) == 0;
     }
-    *said = (Said){mine, n, c->rank > 0 ? n : 0};
+    *said = (GatheredRecords){mine, n, c->rank > 0 ? n : 0};
     if (same) return true;
     unsigned char *padded = arena_array(c->arena, most, bytes);
     unsigned char *all = arena_array(c->arena, most * c->n_ranks, bytes);
@@ -142,7 +142,7 @@ static bool say(Cuda *c, const void *mine, uint32_t n, size_t bytes, Said *said)
     memcpy(padded, mine, n * bytes);
     if (!c->meet->exchange(c->meet, padded, most * bytes, all, c->watch.patience_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
-    *said = (Said){all, (uint32_t)most * c->n_ranks, (uint32_t)most * c->rank};
+    *said = (GatheredRecords){all, (uint32_t)most * c->n_ranks, (uint32_t)most * c->rank};
     return true;
 }
 
@@ -152,7 +152,7 @@ static bool settle_products(Cuda *c)
     CudaError error = {""};
     const uint32_t n = cuda_products_counts(p).calls;
     CudaProductChoice *mine = arena_array(c->arena, n + 1u, sizeof *mine);
-    Said said;
+    GatheredRecords said;
     cuda_products_choices(p, mine);
     if (!say(c, mine, n, sizeof *mine, &said)) return false;
     return cuda_products_settle(p, said.all, said.n, said.n_before, &error) ||
@@ -163,7 +163,7 @@ static bool settle_attention(Cuda *c)
 {
     const uint32_t n = c->kernels.ways ? attention_ways_n(c->kernels.ways) : 0;
     AttentionChoice *mine = arena_array(c->arena, n + 1u, sizeof *mine);
-    Said said;
+    GatheredRecords said;
     memset(mine, 0, (n + 1u) * sizeof *mine);
     if (n > 0) attention_ways_tell(c->kernels.ways, mine);
     if (!say(c, mine, n, sizeof *mine, &said)) return false;

@@ -20,11 +20,11 @@
 
 enum { MAGIC = 0x544e444d, HELLO = 1, DATA = 2, FAILED = 3, MAX_RANKS = 65536 };
 
-typedef struct Head {
+typedef struct MessageHead {
     uint32_t magic, kind, rank, n_ranks;
     uint64_t bytes;
     uint32_t sequence, reserved;
-} Head;
+} MessageHead;
 
 typedef struct Star {
     Meet *meet;
@@ -107,18 +107,18 @@ static bool receive_all(Star *s, uint32_t rank, void *at, size_t bytes)
     return true;
 }
 
-static Head head_of(const Star *s, uint32_t kind, uint64_t bytes)
+static MessageHead head_of(const Star *s, uint32_t kind, uint64_t bytes)
 {
-    return (Head){.magic = MAGIC,
-                  .kind = kind,
-                  .rank = s->meet->rank,
-                  .n_ranks = s->meet->n_ranks,
-                  .bytes = bytes,
-                  .sequence = s->sequence};
+    return (MessageHead){.magic = MAGIC,
+                         .kind = kind,
+                         .rank = s->meet->rank,
+                         .n_ranks = s->meet->n_ranks,
+                         .bytes = bytes,
+                         .sequence = s->sequence};
 }
 
 /* Describes an unexpected message from `rank`. */
-static bool read_failure(Star *s, uint32_t rank, const Head *h)
+static bool read_failure(Star *s, uint32_t rank, const MessageHead *h)
 {
     char text[MEET_WHY / 2] = "";
     if (h->kind != FAILED || h->bytes >= sizeof text) {
@@ -133,7 +133,7 @@ static bool read_failure(Star *s, uint32_t rank, const Head *h)
 
 static bool receive(Star *s, uint32_t rank, void *at, size_t bytes)
 {
-    Head h;
+    MessageHead h;
     if (!receive_all(s, rank, &h, sizeof h)) return false;
     if (h.magic != MAGIC || h.kind != DATA) return read_failure(s, rank, &h);
     if (h.bytes != bytes || h.sequence != s->sequence) {
@@ -149,7 +149,7 @@ static bool receive(Star *s, uint32_t rank, void *at, size_t bytes)
 static void tell_failure(Star *s, const char *text)
 {
     size_t n = strlen(text);
-    Head h = head_of(s, FAILED, n);
+    MessageHead h = head_of(s, FAILED, n);
     s->until_s = clock_s() + 1;
     for (uint32_t r = 0; r < s->meet->n_ranks; r++) {
         if (s->peer[r] < 0) continue;
@@ -166,7 +166,7 @@ static bool exchange(Meet *m, const void *mine, size_t bytes, void *all, double 
     char *to = all;
     s->until_s = clock_s() + timeout_s;
     s->sequence++;
-    Head h = head_of(s, DATA, bytes), back = head_of(s, DATA, bytes * m->n_ranks);
+    MessageHead h = head_of(s, DATA, bytes), back = head_of(s, DATA, bytes * m->n_ranks);
     if (m->rank != 0) {
         return send_all(s, 0, &h, sizeof h) && send_all(s, 0, mine, bytes) &&
                receive(s, 0, all, bytes * m->n_ranks);
@@ -185,7 +185,7 @@ static bool is_gone(Meet *m)
     Star *s = m->state;
     for (uint32_t r = 0; r < m->n_ranks; r++) {
         if (s->peer[r] < 0) continue;
-        Head h;
+        MessageHead h;
         ssize_t n = recv(s->peer[r], &h, sizeof h, MSG_PEEK | MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) continue;
         bool left = n <= 0;
@@ -260,7 +260,7 @@ static void accept_one(Star *s, uint32_t *n_here)
     int fd = accept(s->listener, NULL, NULL);
     if (fd < 0) return;
     set_options(fd);
-    Head h;
+    MessageHead h;
     size_t n = 0;
     double until = clock_s() + 2;
     while (n < sizeof h && clock_s() < until) {
@@ -314,7 +314,7 @@ static bool connect_to(Star *s, const char *host, const char *port)
         }
         if (error == 0) freeaddrinfo(list);
         if (s->peer[0] >= 0) {
-            Head h = head_of(s, HELLO, 0);
+            MessageHead h = head_of(s, HELLO, 0);
             return send_all(s, 0, &h, sizeof h);
         }
         if (clock_s() > s->until_s) {

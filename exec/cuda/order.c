@@ -7,17 +7,17 @@
 #include <string.h>
 
 /* A heap of pcs by (first of their launch, pc). */
-typedef struct Heap {
+typedef struct PcHeap {
     Pc *at, *leader;
     uint32_t n;
-} Heap;
+} PcHeap;
 
-static bool is_before(const Heap *h, Pc a, Pc b)
+static bool is_before(const PcHeap *h, Pc a, Pc b)
 {
     return h->leader[a] != h->leader[b] ? h->leader[a] < h->leader[b] : a < b;
 }
 
-static void heap_push(Heap *h, Pc pc)
+static void heap_push(PcHeap *h, Pc pc)
 {
     uint32_t i = h->n++;
     for (; i > 0 && is_before(h, pc, h->at[(i - 1) / 2]); i = (i - 1) / 2)
@@ -25,7 +25,7 @@ static void heap_push(Heap *h, Pc pc)
     h->at[i] = pc;
 }
 
-static Pc heap_pop(Heap *h)
+static Pc heap_pop(PcHeap *h)
 {
     Pc top = h->at[0], last = h->at[--h->n];
     uint32_t i = 0;
@@ -61,8 +61,8 @@ void order_make(const ProgramInfo *info, Arena *arena, IssueOrder *order)
     uint32_t n = info->n_instr;
     *order = (IssueOrder){.pc = arena_array(arena, (size_t)n + 1, sizeof(Pc)),
                           .at = arena_array(arena, (size_t)n + 1, sizeof(uint32_t))};
-    Heap heap = {.at = arena_array(scratch, (size_t)n + 1, sizeof(Pc)),
-                 .leader = arena_array(scratch, (size_t)n + 1, sizeof(Pc))};
+    PcHeap heap = {.at = arena_array(scratch, (size_t)n + 1, sizeof(Pc)),
+                   .leader = arena_array(scratch, (size_t)n + 1, sizeof(Pc))};
     uint32_t *n_before = arena_array(scratch, (size_t)n + 1, sizeof *n_before);
     memcpy(n_before, info->n_before, ((size_t)n + 1) * sizeof *n_before);
     find_leaders(info->p, heap.leader);

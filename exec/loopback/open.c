@@ -6,14 +6,14 @@
 #include "exec/loopback/private.h"
 
 /* Identifies a meeting: equal keys meet, in the order of their parts. */
-typedef struct Key {
+typedef struct MeetingKey {
     uint32_t match, leader, peer, part;
     Member member;
-} Key;
+} MeetingKey;
 
 static int by_key(const void *a, const void *b)
 {
-    const Key *x = a, *y = b;
+    const MeetingKey *x = a, *y = b;
     if (x->match != y->match) return x->match < y->match ? -1 : 1;
     if (x->leader != y->leader) return x->leader < y->leader ? -1 : 1;
     if (x->peer != y->peer) return x->peer < y->peer ? -1 : 1;
@@ -54,14 +54,14 @@ static bool check_meeting(Loopback *l, const LoopbackMeeting *m, Diag *d)
     return true;
 }
 
-static Key *collect_keys(Loopback *l, Arena *scratch, uint32_t *n)
+static MeetingKey *collect_keys(Loopback *l, Arena *scratch, uint32_t *n)
 {
-    LIST(Key) keys = {0};
+    LIST(MeetingKey) keys = {0};
     for (Rank r = 0; r < l->n_ranks; r++)
         for (Pc pc = 1; pc <= l->ranks[r].info->n_instr; pc++) {
             const Comm *c = l->ranks[r].at[pc].comm;
             if (c == NULL) continue;
-            Key key = {c->match, c->leader, c->peer, c->part, {r, pc}};
+            MeetingKey key = {c->match, c->leader, c->peer, c->part, {r, pc}};
             list_push(scratch, &keys, key);
         }
     if (keys.n > 0) qsort(keys.at, keys.n, sizeof *keys.at, by_key);
@@ -72,12 +72,12 @@ static Key *collect_keys(Loopback *l, Arena *scratch, uint32_t *n)
 static bool find_meetings(Loopback *l, Arena *scratch, Diag *d)
 {
     uint32_t n;
-    const Key *keys = collect_keys(l, scratch, &n);
+    const MeetingKey *keys = collect_keys(l, scratch, &n);
     l->members = arena_array(l->arena, n, sizeof *l->members);
     l->meetings = arena_array(l->arena, (size_t)n + 1, sizeof *l->meetings);
     l->n_meetings = 1;
     for (uint32_t i = 0; i < n; i++) {
-        const Key *a = &keys[i], *b = i > 0 ? &keys[i - 1] : NULL;
+        const MeetingKey *a = &keys[i], *b = i > 0 ? &keys[i - 1] : NULL;
         l->members[i] = a->member;
         if (b == NULL || a->match != b->match || a->leader != b->leader || a->peer != b->peer) {
             uint32_t n_members = comm_of(l, a->member)->n_members;

@@ -9,12 +9,12 @@
 #include "exec/launch/launch.h"
 #include "exec/process/private.h"
 
-typedef struct Groups {
+typedef struct ProcessGroups {
     GroupKeys keys;
     int *index; /* [key]: the transport's index of the group */
-} Groups;
+} ProcessGroups;
 
-static bool make_groups(Process *p, Groups *groups, Diag *d)
+static bool make_groups(Process *p, ProcessGroups *groups, Diag *d)
 {
     groups_collect(p->plan, false, p->arena, &groups->keys);
     groups->index = arena_array(p->arena, groups->keys.all.n, sizeof(int));
@@ -31,13 +31,13 @@ static bool make_groups(Process *p, Groups *groups, Diag *d)
     return true;
 }
 
-static int find_group(const Groups *groups, const Comm *c)
+static int find_group(const ProcessGroups *groups, const Comm *c)
 {
     uint32_t k = groups_find(&groups->keys, c->axes, c->stream);
     return k == UINT32_MAX ? 0 : groups->index[k]; /* send, recv use the group of all ranks */
 }
 
-static bool prepare_transfers(Process *p, const Groups *groups, Diag *d)
+static bool prepare_transfers(Process *p, const ProcessGroups *groups, Diag *d)
 {
     uint32_t n = p->state.info->n_instr;
     p->transfer = arena_array(p->arena, (size_t)n + 1, sizeof *p->transfer);
@@ -89,7 +89,7 @@ static bool stage(Process *p, Diag *d)
 
 bool transfers_open(Process *p, Diag *d)
 {
-    Groups groups = {.index = NULL};
+    ProcessGroups groups = {.index = NULL};
     return make_groups(p, &groups, d) && prepare_transfers(p, &groups, d) && stage(p, d);
 }
 

@@ -21,7 +21,7 @@ typedef enum Kind {
 } Kind;
 
 /* A whole tensor of the reference; the ranks' pieces are compared with it one by one. */
-typedef struct Values {
+typedef struct ComparedValues {
     double *at;
     bool *seen;
     double *apart; /* largest difference of each element over the ranks; NULL: not wanted */
@@ -29,11 +29,11 @@ typedef struct Values {
     double max;    /* largest magnitude in the reference */
     double error;  /* largest difference */
     Rank rank;     /* the rank with that difference */
-} Values;
+} ComparedValues;
 typedef struct Whole {
     const char *name; /* NULL: it is no parameter */
     uint64_t n;
-    Values of[KINDS];
+    ComparedValues of[KINDS];
 } Whole;
 
 typedef struct Verify {

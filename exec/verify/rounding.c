@@ -25,16 +25,16 @@ static double rms(const double *x, uint64_t n)
     return n > 0 ? sqrt(sum / (double)n) : 0;
 }
 
-typedef struct Rounding {
+typedef struct RoundingCompare {
     Verify plan, one_rank; /* each against the exact run */
     RoundingResult *result;
     RoundingErrors *errors;
     double largest[KINDS]; /* root mean square of the largest tensor, for each kind */
     double gradient;       /* sum of squares of the exact gradient, */
     double off[2];         /* sums of squares of the errors of the plan and of one rank */
-} Rounding;
+} RoundingCompare;
 
-static void note_error(const Rounding *r, const char *what, double times, double plan,
+static void note_error(const RoundingCompare *r, const char *what, double times, double plan,
                        double one_rank)
 {
     RoundingResult *result = r->result;
@@ -60,16 +60,17 @@ bool verify_rounding_report(const RoundingError *e, const char *more, Diag *d)
 }
 
 /* Returns the divisor for errors of one kind of values. */
-static double size_of(const Rounding *r, TensorId t, Kind k)
+static double size_of(const RoundingCompare *r, TensorId t, Kind k)
 {
     const Whole *w = &r->plan.whole[t];
     return fmax(rms(w->of[k].at, w->n), GRADIENT_FLOOR * r->largest[k]);
 }
 
-static void add_gradient(Rounding *r, TensorId t)
+static void add_gradient(RoundingCompare *r, TensorId t)
 {
     const Whole *plan = &r->plan.whole[t];
-    const Values *of[] = {&plan->of[KIND_gradient], &r->one_rank.whole[t].of[KIND_gradient]};
+    const ComparedValues *of[] = {&plan->of[KIND_gradient],
+                                  &r->one_rank.whole[t].of[KIND_gradient]};
     for (uint64_t i = 0; of[0]->there && i < plan->n; i++) {
         r->gradient += of[0]->at[i] * of[0]->at[i];
         for (int side = 0; side < 2; side++)
@@ -77,7 +78,7 @@ static void add_gradient(Rounding *r, TensorId t)
     }
 }
 
-static void note_tensor(Rounding *r, TensorId t)
+static void note_tensor(RoundingCompare *r, TensorId t)
 {
     const Whole *plan = &r->plan.whole[t], *one_rank = &r->one_rank.whole[t];
     bool is_state = r->plan.reference.plan->graph.tensors.at[t].role == ROLE_state;
@@ -95,7 +96,7 @@ static void note_tensor(Rounding *r, TensorId t)
 
 /* If rounding leaves nothing of the gradient, the comparison cannot tell a right plan from a wrong
  * one. */
-static void check_noise(const Rounding *r, double of_one_rank)
+static void check_noise(const RoundingCompare *r, double of_one_rank)
 {
     Loc none = {NULL, 0};
     diag_error(r->plan.d, FAULT_threshold, "verify-nothing", none,
@@ -106,7 +107,7 @@ static void check_noise(const Rounding *r, double of_one_rank)
 }
 
 /* Returns false if the two cannot be compared. */
-static bool note_all(Rounding *r)
+static bool note_all(RoundingCompare *r)
 {
     const Side *exact = &r->plan.reference, *plan = &r->plan.plan, *one = &r->one_rank.plan;
     const Graph *g = &exact->plan->graph;
@@ -149,10 +150,10 @@ bool verify_rounding_measure(Backend *made, const Plan *plan, const Plan *one_ra
     assert(made == NULL || plan->mesh.n_ranks == 1);
     VerifyResult of_plan = {.worst_tensor = ""}, of_one_rank = {.worst_tensor = ""};
     *result = (RoundingResult){.worst_tensor = NULL};
-    Rounding r = {.plan = {.plan = {.plan = plan, .made = made}, .result = &of_plan},
-                  .one_rank = {.plan = {.plan = one_rank}, .result = &of_one_rank},
-                  .result = result,
-                  .errors = errors};
+    RoundingCompare r = {.plan = {.plan = {.plan = plan, .made = made}, .result = &of_plan},
+                         .one_rank = {.plan = {.plan = one_rank}, .result = &of_one_rank},
+                         .result = result,
+                         .errors = errors};
     Verify *both[] = {&r.plan, &r.one_rank};
     for (int i = 0; i < 2; i++) {
         both[i]->reference.plan = exact;

@@ -28,14 +28,14 @@ static double value_at(const Compare *c, uint64_t i)
     return number_read(c->dtype, c->at, i);
 }
 
-static void keep(Values *v, uint64_t global, double x)
+static void keep(ComparedValues *v, uint64_t global, double x)
 {
     v->at[global] = x;
     v->there = true;
     if (!(fabs(x) <= v->max)) v->max = fabs(x);
 }
 
-static void compare(const Compare *c, Values *v, uint64_t global, double x)
+static void compare(const Compare *c, ComparedValues *v, uint64_t global, double x)
 {
     double difference = fabs(x - v->at[global]);
     if (isnan(difference)) difference = INFINITY;
@@ -286,7 +286,7 @@ static double step_factor(const Verify *v)
     const Graph *g = &v->reference.plan->graph;
     double sum = 0;
     for (TensorId t = 1; t < g->tensors.n; t++) {
-        const Values *at = &v->whole[t].of[KIND_gradient];
+        const ComparedValues *at = &v->whole[t].of[KIND_gradient];
         for (uint64_t i = 0; at->there && i < v->whole[t].n; i++) sum += at->at[i] * at->at[i];
     }
     return sum > 0 ? v->reference.norm / sqrt(sum) : 1;
@@ -296,7 +296,7 @@ static double step_factor(const Verify *v)
  * step is lr / eps times that rounding. Weights may differ by this much, whatever the tolerance. */
 static double adam_noise(const Verify *v, const Whole *w, const double largest[KINDS])
 {
-    const Values *g = &w->of[KIND_gradient];
+    const ComparedValues *g = &w->of[KIND_gradient];
     const Program *p = &v->reference.plan->programs.at[0];
     if (g->max > v->tolerance * largest[KIND_gradient]) return 0;
     for (Pc pc = 1; pc < p->code.n; pc++) {
@@ -314,7 +314,7 @@ static void judge_tensor(Verify *v, const Whole *w, const double largest[KINDS],
     double *of_result[KINDS] = {&result->worst_gradient, &result->worst_parameter,
                                 &result->worst_state, &result->worst_state};
     for (int k = 0; k < KINDS; k++) {
-        const Values *at = &w->of[k];
+        const ComparedValues *at = &w->of[k];
         double least = k == KIND_parameter
                            ? 0
                            : largest[k] * (k == KIND_second_moment ? GRADIENT_FLOOR * GRADIENT_FLOOR

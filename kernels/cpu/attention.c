@@ -21,13 +21,13 @@ typedef struct Keys {
     int64_t first, n, start; /* index of the first one here, number, index in the whole */
 } Keys;
 
-typedef struct Tile {
+typedef struct AttentionTile {
     int64_t position; /* global position of the first query, minus that of the first of the keys */
     int64_t n_rows, first_key, n_keys;
     int64_t q_stride, k_stride; /* distance between neighbouring queries; keys */
     int64_t E;
     int64_t place; /* index among all scores [b,s,g,r,T] of the first query with key 0 */
-} Tile;
+} AttentionTile;
 
 /* Returns where the next tile of queries begins. A tile never contains queries of two chunks, so
  * its queries are neighbours in the whole sequence. */
@@ -76,22 +76,22 @@ static int64_t F(place_of)(const KernelArgs *a, int64_t b, int64_t row, int64_t 
     return (place * n['r'] + a->start['r'] + h % R) * n['T'];
 }
 
-static Tile F(tile_of)(const KernelArgs *a, const Keys *keys, int64_t row, int64_t key,
-                       int64_t n_keys, int64_t place)
+static AttentionTile F(tile_of)(const KernelArgs *a, const Keys *keys, int64_t row, int64_t key,
+                                int64_t n_keys, int64_t place)
 {
     int64_t E = a->size['E'];
-    return (Tile){.position = cpu_whole_index(a, 's', row) - keys->start,
-                  .n_rows = next_row(a, row) - row,
-                  .first_key = key,
-                  .n_keys = n_keys - key < KEYS ? n_keys - key : KEYS,
-                  .q_stride = a->size['g'] * a->size['r'] * E,
-                  .k_stride = a->size['g'] * E,
-                  .E = E,
-                  .place = place + keys->start};
+    return (AttentionTile){.position = cpu_whole_index(a, 's', row) - keys->start,
+                           .n_rows = next_row(a, row) - row,
+                           .first_key = key,
+                           .n_keys = n_keys - key < KEYS ? n_keys - key : KEYS,
+                           .q_stride = a->size['g'] * a->size['r'] * E,
+                           .k_stride = a->size['g'] * E,
+                           .E = E,
+                           .place = place + keys->start};
 }
 
 /* Returns how many of the tile's keys the query in row i may see. */
-static int64_t F(seen)(const KernelArgs *a, const Tile *t, int64_t i)
+static int64_t F(seen)(const KernelArgs *a, const AttentionTile *t, int64_t i)
 {
     int64_t n = t->position + i + 1 - t->first_key;
     if (!a->attrs.causal || n > t->n_keys) return t->n_keys;
@@ -99,7 +99,8 @@ static int64_t F(seen)(const KernelArgs *a, const Tile *t, int64_t i)
 }
 
 /* scores [n_rows, KEYS] = factor q k^T */
-static void F(scores)(const Tile *t, REAL factor, const REAL *q, const REAL *k, REAL *scores)
+static void F(scores)(const AttentionTile *t, REAL factor, const REAL *q, const REAL *k,
+                      REAL *scores)
 {
     F(gemm)
     (false, true, t->n_rows, t->n_keys, t->E, factor, q, t->q_stride, k, t->k_stride, 0, scores,
@@ -107,7 +108,8 @@ static void F(scores)(const Tile *t, REAL factor, const REAL *q, const REAL *k, 
 }
 
 /* Returns mask / (1 - drop) for a query's keys; NULL: nothing is dropped. */
-static const REAL *F(mask)(const KernelArgs *a, const Tile *t, int64_t i, int64_t n, REAL *mask)
+static const REAL *F(mask)(const KernelArgs *a, const AttentionTile *t, int64_t i, int64_t n,
+                           REAL *mask)
 {
     if (a->attrs.drop == 0) return NULL;
     const int64_t *size = a->binding->size, stride = size['g'] * size['r'] * size['T'];
@@ -123,8 +125,8 @@ static const REAL *F(mask)(const KernelArgs *a, const Tile *t, int64_t i, int64_
 }
 
 /* Adds one tile to the running maximum and sum of its rows and to the unnormalised output. */
-static void F(attend_tile)(const KernelArgs *a, const Tile *t, const REAL *q, const REAL *k,
-                           const REAL *v, REAL *out, REAL *top, REAL *total)
+static void F(attend_tile)(const KernelArgs *a, const AttentionTile *t, const REAL *q,
+                           const REAL *k, const REAL *v, REAL *out, REAL *top, REAL *total)
 {
     REAL p[ROWS * KEYS], room[KEYS];
     F(scores)(t, (REAL)a->attrs.scale, q, k, p);
@@ -168,7 +170,7 @@ static void F(attend_rows)(const KernelArgs *a, int64_t row, int64_t place, cons
     const int64_t n = next_row(a, row) - row, stride = a->size['g'] * a->size['r'] * a->size['E'];
     F(begin_rows)(a, n, out, stride, lse, lse_stride, top, total);
     for (int64_t c = 0; keys_of(a, c, &keys); c++) {
-        Tile t = F(tile_of)(a, &keys, row, 0, 0, place);
+        AttentionTile t = F(tile_of)(a, &keys, row, 0, 0, place);
         const int64_t n_keys = F(visible)(a, &keys, t.position + n - 1);
         for (int64_t key = 0; key < n_keys; key += KEYS) {
             t = F(tile_of)(a, &keys, row, key, n_keys, place);
@@ -205,7 +207,7 @@ typedef struct F(Gradients) {
 } F(Gradients);
 
 /* Adds one tile's contributions; pointers are at the tile's first query and at key 0. */
-static void F(attend_tile_grad)(const KernelArgs *a, const Tile *t, const F(Gradients) * g,
+static void F(attend_tile_grad)(const KernelArgs *a, const AttentionTile *t, const F(Gradients) * g,
                                 const REAL *delta, int64_t lse_stride)
 {
     REAL p[ROWS * KEYS], ds[ROWS * KEYS], room[KEYS], scale = (REAL)a->attrs.scale;
@@ -241,7 +243,7 @@ static void F(attend_rows_grad)(const KernelArgs *a, int64_t row, int64_t place,
 {
     Keys keys;
     for (int64_t c = 0; keys_of(a, c, &keys); c++) {
-        Tile t = F(tile_of)(a, &keys, row, 0, 0, place);
+        AttentionTile t = F(tile_of)(a, &keys, row, 0, 0, place);
         const int64_t n_keys = F(visible)(a, &keys, t.position + t.n_rows - 1);
         F(Gradients) of = *g;
         const int64_t at = keys.first * t.k_stride;

@@ -7,15 +7,15 @@
 #include "kernels/number.h"
 
 /* Rows [from, from + n) of the dimension of `a` buffer [outer, rows, inner]. */
-typedef struct Rows {
+typedef struct HaloRows {
     char *at;
     int64_t rows, from;
-} Rows;
+} HaloRows;
 
-static Rows strip_rows(const KernelArgs *a, void *strips, int which, int64_t from)
+static HaloRows strip_rows(const KernelArgs *a, void *strips, int which, int64_t from)
 {
     const size_t bytes = (size_t)(a->outer * a->halo.strip * a->inner) * dtype_bytes(a->dtype[0]);
-    return (Rows){(char *)strips + (size_t)which * bytes, a->halo.strip, from};
+    return (HaloRows){(char *)strips + (size_t)which * bytes, a->halo.strip, from};
 }
 
 static void zero(const KernelArgs *a, uint32_t arg)
@@ -23,7 +23,7 @@ static void zero(const KernelArgs *a, uint32_t arg)
     memset(a->ptr[arg], 0, (size_t)a->elements[arg] * dtype_bytes(a->dtype[arg]));
 }
 
-static void copy_rows(const KernelArgs *a, Rows from, Rows to, int64_t n)
+static void copy_rows(const KernelArgs *a, HaloRows from, HaloRows to, int64_t n)
 {
     const size_t step = (size_t)a->inner * dtype_bytes(a->dtype[0]);
     for (int64_t o = 0; n > 0 && o < a->outer; o++)
@@ -32,7 +32,7 @@ static void copy_rows(const KernelArgs *a, Rows from, Rows to, int64_t n)
 }
 
 /* Adds `from` to `to`, element by element, in the type of the buffers. */
-static void add_rows(const KernelArgs *a, Rows from, Rows to, int64_t n)
+static void add_rows(const KernelArgs *a, HaloRows from, HaloRows to, int64_t n)
 {
     const DType t = a->dtype[0];
     for (int64_t o = 0; n > 0 && o < a->outer; o++) {
@@ -64,9 +64,9 @@ void cpu_halo_pack(const KernelArgs *a)
     const Halo *h = &a->halo;
     char *own = a->ptr[0];
     zero(a, 1);
-    copy_rows(a, (Rows){own, a->middle, length(h->own) - h->to_next},
+    copy_rows(a, (HaloRows){own, a->middle, length(h->own) - h->to_next},
               strip_rows(a, a->ptr[1], 0, 0), h->to_next);
-    copy_rows(a, (Rows){own, a->middle, 0}, strip_rows(a, a->ptr[1], 1, 0), h->to_previous);
+    copy_rows(a, (HaloRows){own, a->middle, 0}, strip_rows(a, a->ptr[1], 1, 0), h->to_previous);
 }
 
 /* A part may hold fewer rows than arrive: a window with a stride skips some rows. */
@@ -76,13 +76,13 @@ void cpu_halo_join(const KernelArgs *a)
     const Interval both = common(h);
     char *held = a->ptr[2];
     zero(a, 2);
-    copy_rows(a, (Rows){a->ptr[0], a->middle, both.lo - h->own.lo},
-              (Rows){held, a->part_size, both.lo - h->held.lo}, length(both));
+    copy_rows(a, (HaloRows){a->ptr[0], a->middle, both.lo - h->own.lo},
+              (HaloRows){held, a->part_size, both.lo - h->held.lo}, length(both));
     const int64_t before = h->before < length(h->held) ? h->before : length(h->held);
     const int64_t after = h->after < length(h->held) ? h->after : length(h->held);
-    copy_rows(a, strip_rows(a, a->ptr[1], 0, 0), (Rows){held, a->part_size, 0}, before);
+    copy_rows(a, strip_rows(a, a->ptr[1], 0, 0), (HaloRows){held, a->part_size, 0}, before);
     copy_rows(a, strip_rows(a, a->ptr[1], 1, h->after - after),
-              (Rows){held, a->part_size, length(h->held) - after}, after);
+              (HaloRows){held, a->part_size, length(h->held) - after}, after);
 }
 
 void cpu_halo_cut(const KernelArgs *a)
@@ -92,9 +92,9 @@ void cpu_halo_cut(const KernelArgs *a)
     const int64_t before = h->before < length(h->held) ? h->before : length(h->held);
     const int64_t after = h->after < length(h->held) ? h->after : length(h->held);
     zero(a, 1);
-    copy_rows(a, (Rows){held, a->part_size, length(h->held) - after},
+    copy_rows(a, (HaloRows){held, a->part_size, length(h->held) - after},
               strip_rows(a, a->ptr[1], 0, h->after - after), after);
-    copy_rows(a, (Rows){held, a->part_size, 0}, strip_rows(a, a->ptr[1], 1, 0), before);
+    copy_rows(a, (HaloRows){held, a->part_size, 0}, strip_rows(a, a->ptr[1], 1, 0), before);
 }
 
 void cpu_halo_fold(const KernelArgs *a)
@@ -104,9 +104,9 @@ void cpu_halo_fold(const KernelArgs *a)
     char *own = a->ptr[2];
     assert(number_is_real(a->dtype[0]));
     zero(a, 2);
-    copy_rows(a, (Rows){a->ptr[0], a->part_size, both.lo - h->held.lo},
-              (Rows){own, a->middle, both.lo - h->own.lo}, length(both));
-    add_rows(a, strip_rows(a, a->ptr[1], 0, 0), (Rows){own, a->middle, 0}, h->to_previous);
-    add_rows(a, strip_rows(a, a->ptr[1], 1, 0), (Rows){own, a->middle, length(h->own) - h->to_next},
-             h->to_next);
+    copy_rows(a, (HaloRows){a->ptr[0], a->part_size, both.lo - h->held.lo},
+              (HaloRows){own, a->middle, both.lo - h->own.lo}, length(both));
+    add_rows(a, strip_rows(a, a->ptr[1], 0, 0), (HaloRows){own, a->middle, 0}, h->to_previous);
+    add_rows(a, strip_rows(a, a->ptr[1], 1, 0),
+             (HaloRows){own, a->middle, length(h->own) - h->to_next}, h->to_next);
 }

@@ -4,21 +4,21 @@
 
 enum { POINT_THREADS = 256, POINT_BLOCKS_PER_SM = 3 };
 
-typedef struct Place {
+typedef struct PointPlace {
     int64_t row, column;
     int n;
-} Place;
+} PointPlace;
 
-DEVICE Place point_place(const PointArgs *a, int64_t t)
+DEVICE PointPlace point_place(const PointArgs *a, int64_t t)
 {
-    Place place;
+    PointPlace place;
     place.row = a->rows == 1 ? 0 : split_row(t, a->per_row, a->n);
     place.column = (t - place.row * a->per_row) * EIGHT;
     place.n = t < a->n ? eight_of(place.column, a->row) : 0;
     return place;
 }
 
-DEVICE Raw point_fetch(const PointArgs *a, int input, Place p)
+DEVICE Raw point_fetch(const PointArgs *a, int input, PointPlace p)
 {
     Raw r = raw_zero();
     if (p.n == 0) return r;
@@ -50,12 +50,12 @@ DEVICE void point_run(const PointArgs *a, int64_t t, const int n_in, const int m
     Raw raw[4][POINT_INPUTS];
     UNROLL for (int u = 0; u < many; u++)
     {
-        Place p = point_place(a, t + u * POINT_THREADS);
+        PointPlace p = point_place(a, t + u * POINT_THREADS);
         UNROLL for (int i = 0; i < n_in; i++) raw[u][i] = point_fetch(a, i, p);
     }
     UNROLL for (int u = 0; u < many; u++)
     {
-        Place p = point_place(a, t + u * POINT_THREADS);
+        PointPlace p = point_place(a, t + u * POINT_THREADS);
         float x[POINT_INPUTS][EIGHT], y[EIGHT], old[EIGHT];
         if (p.n == 0) continue;
         if (a->accumulate) load_any(KINDS_all, a->out, p.row * a->out_pitch + p.column, p.n, old);

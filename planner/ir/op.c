@@ -194,13 +194,13 @@ OpKind op_find(const char *name)
 /* ---- binding ---- */
 
 /* What was bound before. Equal layers bind one op to the same dimensions, after every pass. */
-typedef struct Bound {
+typedef struct BoundShape {
     OpKind op; /* OP_none: empty */
     uint32_t n_in, n_out;
     uint32_t n[MAX_ARGS];
     int64_t dim[MAX_ARGS][MAX_DIMS];
     Binding binding;
-} Bound;
+} BoundShape;
 enum { BOUNDS = 1024 };
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -219,7 +219,7 @@ static uint64_t mix_dims(uint64_t hash, const Dims *dims, uint32_t n)
     return hash;
 }
 
-static bool has_dims(const Bound *bound, uint32_t first, const Dims *dims, uint32_t n)
+static bool has_dims(const BoundShape *bound, uint32_t first, const Dims *dims, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         if (bound->n[first + i] != dims[i].n ||
@@ -228,7 +228,7 @@ static bool has_dims(const Bound *bound, uint32_t first, const Dims *dims, uint3
     return true;
 }
 
-static void keep_dims(Bound *bound, uint32_t first, const Dims *dims, uint32_t n)
+static void keep_dims(BoundShape *bound, uint32_t first, const Dims *dims, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         bound->n[first + i] = dims[i].n;
@@ -247,7 +247,7 @@ static bool can_keep(const Dims *dims, uint32_t n)
 bool op_bind(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t n_out, Binding *b,
              Loc loc, Diag *d)
 {
-    static _Thread_local Bound bounds[BOUNDS];
+    static _Thread_local BoundShape bounds[BOUNDS];
     const OpInfo *info = op_info(op);
     if (info->class_ != OP_CLASS_compute && info->class_ != OP_CLASS_contract)
         return d && diag_error(d, FAULT_input, "shape-mismatch", loc, "%s has no indices to bind",
@@ -255,7 +255,7 @@ bool op_bind(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t
     const bool keeps = n_in + n_out <= MAX_ARGS && can_keep(in, n_in) && can_keep(out, n_out);
     uint64_t hash = mix_dims(mix(mix(1, (uint64_t)op), n_in), in, n_in);
     hash = mix_dims(mix(hash, n_out), out, n_out);
-    Bound *bound = &bounds[hash % BOUNDS];
+    BoundShape *bound = &bounds[hash % BOUNDS];
     if (keeps && bound->op == op && bound->n_in == n_in && bound->n_out == n_out &&
         has_dims(bound, 0, in, n_in) && has_dims(bound, n_in, out, n_out)) {
         *b = bound->binding;
@@ -264,7 +264,7 @@ bool op_bind(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t
     if (!sig_bind(&info->sig, info->name, info->signature, in, n_in, out, n_out, NULL, b, loc, d))
         return false;
     if (!keeps) return true;
-    *bound = (Bound){.op = op, .n_in = n_in, .n_out = n_out, .binding = *b};
+    *bound = (BoundShape){.op = op, .n_in = n_in, .n_out = n_out, .binding = *b};
     keep_dims(bound, 0, in, n_in);
     keep_dims(bound, n_in, out, n_out);
     return true;

@@ -5,10 +5,10 @@
 
 #include "planner/ir/op_private.h"
 
-typedef struct Parser {
+typedef struct SignatureParser {
     const char *text, *at;
     Diag *diag;
-} Parser;
+} SignatureParser;
 
 static bool lower(char c)
 {
@@ -20,7 +20,7 @@ static bool upper(char c)
     return c >= 'A' && c <= 'Z';
 }
 
-static bool fail(const Parser *p, const char *what)
+static bool fail(const SignatureParser *p, const char *what)
 {
     Loc none = {NULL, 0};
     if (!p->diag) return false;
@@ -29,7 +29,7 @@ static bool fail(const Parser *p, const char *what)
 }
 
 /* After "(": "hp)". */
-static bool parse_group(Parser *p, SigDim *dim)
+static bool parse_group(SignatureParser *p, SigDim *dim)
 {
     if (!lower(*p->at) && !upper(*p->at)) return fail(p, "expected an index");
     dim->letter = *p->at++;
@@ -47,7 +47,7 @@ bool sig_term_uses(const SigTerm *term, char letter)
     return false;
 }
 
-static bool parse_dim(Parser *p, SigTerm *term)
+static bool parse_dim(SignatureParser *p, SigTerm *term)
 {
     SigDim dim = {0, 0, false};
     const char *at = p->at;
@@ -75,7 +75,7 @@ static bool parse_dim(Parser *p, SigTerm *term)
     return true;
 }
 
-static bool parse_term(Parser *p, SigTerm *term)
+static bool parse_term(SignatureParser *p, SigTerm *term)
 {
     term->ellipsis = -1;
     while (*p->at && *p->at != ',' && *p->at != '-') {
@@ -90,7 +90,7 @@ static bool parse_term(Parser *p, SigTerm *term)
     return true;
 }
 
-static bool parse_terms(Parser *p, SigTerm *terms, uint8_t *n, uint32_t room)
+static bool parse_terms(SignatureParser *p, SigTerm *terms, uint8_t *n, uint32_t room)
 {
     for (;;) {
         if (*n == room) return fail(p, "too many terms");
@@ -102,7 +102,7 @@ static bool parse_terms(Parser *p, SigTerm *terms, uint8_t *n, uint32_t room)
 }
 
 /* H is the letter of the rows that h reads, so no argument may use it for anything else. */
-static bool check_reads(Parser *p, const Signature *sig)
+static bool check_reads(SignatureParser *p, const Signature *sig)
 {
     for (uint32_t a = 0; a < (uint32_t)sig->n_in + sig->n_out; a++)
         for (uint32_t i = 0; i < sig_term(sig, a)->n_dims; i++) {
@@ -115,7 +115,7 @@ static bool check_reads(Parser *p, const Signature *sig)
 
 bool op_parse_signature(const char *text, Signature *sig, Diag *d)
 {
-    Parser p = {text, text, d};
+    SignatureParser p = {text, text, d};
     *sig = (Signature){0};
     if (*p.at != '-' && !parse_terms(&p, sig->in, &sig->n_in, MAX_IN)) return false;
     if (strncmp(p.at, "->", 2) != 0) return fail(&p, "expected ->");

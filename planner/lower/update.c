@@ -12,10 +12,10 @@ typedef struct Account {
 } Account;
 enum { MAX_ACCOUNTS = 16 };
 
-typedef struct Norm {
+typedef struct NormAccounts {
     Account account[MAX_ACCOUNTS];
     uint32_t n;
-} Norm;
+} NormAccounts;
 
 static AxisSet split_axes(const Lower *l, const Tensor *t)
 {
@@ -23,7 +23,7 @@ static AxisSet split_axes(const Lower *l, const Tensor *t)
                      l->stage.pipe);
 }
 
-static uint32_t account_of(Norm *norm, AxisSet axes, bool on_host)
+static uint32_t account_of(NormAccounts *norm, AxisSet axes, bool on_host)
 {
     for (uint32_t i = 0; i < norm->n; i++)
         if (norm->account[i].axes == axes && norm->account[i].on_host == on_host) return i;
@@ -40,7 +40,8 @@ static BufferId slot_view(Lower *l, BufferId table, uint32_t slot, AxisSet parti
     return lower_view(l, table, &s, DT_f64, slot * 8u);
 }
 
-static void sum_segment(Lower *l, Norm *norm, UnitId u, AxisSet axes, uint64_t lo, uint64_t hi)
+static void sum_segment(Lower *l, NormAccounts *norm, UnitId u, AxisSet axes, uint64_t lo,
+                        uint64_t hi)
 {
     const bool on_host = lower_offloads(l, u);
     uint32_t slot = account_of(norm, axes, on_host);
@@ -59,7 +60,7 @@ static void sum_segment(Lower *l, Norm *norm, UnitId u, AxisSet axes, uint64_t l
     lower_emit(l, &e);
 }
 
-static void sum_unit(Lower *l, Norm *norm, UnitId u)
+static void sum_unit(Lower *l, NormAccounts *norm, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
     uint64_t lo = 0;
@@ -84,7 +85,7 @@ static bool counts_norm(const Lower *l, UnitId u)
 
 /* Accounts on the host come first, because its table holds only those. Returns the number of
  * accounts on the host. */
-static uint32_t count_accounts(const Lower *l, Norm *norm)
+static uint32_t count_accounts(const Lower *l, NormAccounts *norm)
 {
     uint32_t n_host = 0;
     for (int device = 0; device < 2; device++) {
@@ -112,7 +113,7 @@ static AxisSet loss_axes(const Lower *l)
 
 uint32_t lower_n_scalars(const Lower *l)
 {
-    Norm norm = {.n = 0};
+    NormAccounts norm = {.n = 0};
     uint32_t n = loss_axes(l) ? 2 : 0; /* the loss and its count */
     count_accounts(l, &norm);
     for (uint32_t i = 0; i < norm.n; i++) n += norm.account[i].axes != 0;
@@ -144,7 +145,7 @@ static void sum_scalar(Lower *l, AxisSet axes, BufferId from, BufferId to, NodeI
 
 /* The scalars of the step start together as one launch. A stage that has nothing to add adds
  * zero. */
-static void sum_scalars(Lower *l, const Norm *norm)
+static void sum_scalars(Lower *l, const NormAccounts *norm)
 {
     AxisSet axes = loss_axes(l);
     NodeId origin = l->g->tensors.at[l->g->loss].producer;
@@ -174,7 +175,7 @@ static void sum_scalars(Lower *l, const Norm *norm)
 }
 
 /* Copies the host's sums to the device, where ranks reduce them. */
-static void bring_norm(Lower *l, const Norm *norm)
+static void bring_norm(Lower *l, const NormAccounts *norm)
 {
     for (uint32_t i = 0; i < norm->n; i++) {
         if (!norm->account[i].written || !norm->account[i].on_host) continue;
@@ -237,7 +238,7 @@ static void step_unit(Lower *l, UnitId u, const BufferId coefficient[2])
 
 void lower_update(Lower *l)
 {
-    Norm norm = {.n = 0};
+    NormAccounts norm = {.n = 0};
     const uint32_t n_host = count_accounts(l, &norm);
     Shape table = {.n_dims = 1, .dim = {norm.n}}, pair = {.n_dims = 1, .dim = {2}};
     Shape there = {.n_dims = 1, .dim = {n_host}};

@@ -27,12 +27,12 @@ typedef enum Reason {
 } Reason;
 
 /* One quantised form of a tensor, shared by all nodes that read this form. */
-typedef struct Cast {
+typedef struct QuantisedForm {
     TensorId of;
     uint32_t stage, next; /* next: another form of the same tensor */
     OpKind amax;
     Quantised to;
-} Cast;
+} QuantisedForm;
 
 typedef struct Float8 {
     Job *job;
@@ -40,7 +40,7 @@ typedef struct Float8 {
     Scaling scaling;
     bool *skip, *only; /* [module] */
     bool *logits;      /* [tensor] */
-    LIST(Cast) casts;
+    LIST(QuantisedForm) casts;
     uint32_t *casts_of; /* [tensor] */
     uint32_t n[REASON_COUNT];
     const char *first[REASON_COUNT]; /* an example module for each reason */
@@ -148,11 +148,11 @@ static Quantised quantised(Float8 *f, const Node *reader, uint32_t i)
     for (uint32_t c = f->casts_of[x]; c; c = f->casts.at[c].next)
         if (f->casts.at[c].amax == amax && f->casts.at[c].stage == reader->stage)
             return f->casts.at[c].to;
-    Cast cast = {.of = x,
-                 .stage = reader->stage,
-                 .next = f->casts_of[x],
-                 .amax = amax,
-                 .to = float8_quantise(f->job, reader, i, x, DT_e4m3)};
+    QuantisedForm cast = {.of = x,
+                          .stage = reader->stage,
+                          .next = f->casts_of[x],
+                          .amax = amax,
+                          .to = float8_quantise(f->job, reader, i, x, DT_e4m3)};
     f->casts_of[x] = (uint32_t)list_push(f->job->scratch, &f->casts, cast);
     return cast.to;
 }

@@ -8,10 +8,10 @@
 /* The loss is computed outside the model, so outputs of units end there. */
 static const ModuleId outside = UINT32_MAX;
 
-typedef struct Cast { /* `from`, cast for `unit` to read */
+typedef struct UnitCast { /* `from`, cast for `unit` to read */
     TensorId from, to;
     ModuleId unit;
-} Cast;
+} UnitCast;
 
 typedef struct Mixed {
     Job *job;
@@ -19,7 +19,7 @@ typedef struct Mixed {
     const MpPolicy *policy;
     DType param;
     LIST(Node) old;
-    LIST(Cast) casts;
+    LIST(UnitCast) casts;
 } Mixed;
 
 static bool is_loss(OpKind op)
@@ -88,7 +88,7 @@ static TensorId returned(Mixed *m, TensorId t, ModuleId maker)
     if (out) return out;
     Node producer = m->g->nodes.at[m->g->tensors.at[t].producer];
     out = add_cast(m, t, to, maker ? maker : producer.module, &producer);
-    Cast cast = {t, out, maker};
+    UnitCast cast = {t, out, maker};
     list_push(m->job->scratch, &m->casts, cast);
     return out;
 }
@@ -100,7 +100,7 @@ static TensorId given(Mixed *m, TensorId t, ModuleId reader, const Node *n)
     TensorId out = known_cast(m, t, reader);
     if (out) return out;
     out = add_cast(m, t, m->param, reader ? reader : n->module, n);
-    Cast cast = {t, out, reader};
+    UnitCast cast = {t, out, reader};
     list_push(m->job->scratch, &m->casts, cast);
     return out;
 }

@@ -131,18 +131,18 @@ static void check_sequences(Verifier *v, const Sequences *all, const Rank *ranks
 
 /* ---- replay ---- */
 
-typedef struct Head { /* the head of one stream of one rank */
-    Pc first, next;   /* the launch group at the head: [first, next) on this stream */
-    uint32_t open;    /* members of the group that have not finished */
+typedef struct StreamHead { /* the head of one stream of one rank */
+    Pc first, next;         /* the launch group at the head: [first, next) on this stream */
+    uint32_t open;          /* members of the group that have not finished */
     bool issued;
-} Head;
+} StreamHead;
 typedef struct Player {
     Rank rank;
     const Program *p;
     Pc *next_on_stream; /* [pc] of its program: the next pc on the same stream */
     const Pc *first_on_stream;
     bool *done;
-    Head head[STREAM_COUNT];
+    StreamHead head[STREAM_COUNT];
     bool queued;
 } Player;
 typedef struct Rendezvous { /* a rendezvous under way: an entry of the hash table */
@@ -151,7 +151,7 @@ typedef struct Rendezvous { /* a rendezvous under way: an entry of the hash tabl
     uint32_t arrived, size;
     LIST(uint64_t) members; /* player << 32 | pc */
 } Rendezvous;
-typedef struct Replay {
+typedef struct DeadlockReplay {
     Verifier *v;
     AxisSet varying;
     Player *players;
@@ -159,16 +159,16 @@ typedef struct Replay {
     LIST(Rendezvous) meetings;
     uint32_t *slots, n_slots;
     LIST(uint32_t) queue;
-} Replay;
+} DeadlockReplay;
 
-static void wake(Replay *r, uint32_t player)
+static void wake(DeadlockReplay *r, uint32_t player)
 {
     if (r->players[player].queued) return;
     r->players[player].queued = true;
     list_push(r->v->arena, &r->queue, player);
 }
 
-static uint32_t meeting_slot(const Replay *r, uint32_t match, Rank group, Rank peer)
+static uint32_t meeting_slot(const DeadlockReplay *r, uint32_t match, Rank group, Rank peer)
 {
     uint32_t word[3] = {match, group, peer};
     uint32_t s = (uint32_t)hash_bytes(word, sizeof word).lo & (r->n_slots - 1);
@@ -179,7 +179,7 @@ static uint32_t meeting_slot(const Replay *r, uint32_t match, Rank group, Rank p
     return s;
 }
 
-static void grow_meetings(Replay *r)
+static void grow_meetings(DeadlockReplay *r)
 {
     r->n_slots = r->n_slots ? 2 * r->n_slots : 1024;
     r->slots = arena_array(r->v->arena, r->n_slots, sizeof *r->slots);
@@ -198,7 +198,7 @@ static Rank peer_of(const Mesh *mesh, Rank rank, const Instr *in)
     return (Rank)((int64_t)rank + in->hop * (int64_t)mesh->axis[axis].stride);
 }
 
-static void finish(Replay *r, uint32_t player, Pc pc)
+static void finish(DeadlockReplay *r, uint32_t player, Pc pc)
 {
     Player *at = &r->players[player];
     at->done[pc] = true;
@@ -206,7 +206,7 @@ static void finish(Replay *r, uint32_t player, Pc pc)
     wake(r, player);
 }
 
-static void arrive(Replay *r, uint32_t player, Pc pc)
+static void arrive(DeadlockReplay *r, uint32_t player, Pc pc)
 {
     const Mesh *mesh = &r->v->plan->mesh;
     Player *at = &r->players[player];
@@ -249,10 +249,10 @@ static bool is_ready(const Player *at, Pc pc)
 }
 
 /* Issues the instruction at the head of a stream, if everything it waits for has finished. */
-static bool play_stream(Replay *r, uint32_t player, uint32_t stream)
+static bool play_stream(DeadlockReplay *r, uint32_t player, uint32_t stream)
 {
     Player *at = &r->players[player];
-    Head *h = &at->head[stream];
+    StreamHead *h = &at->head[stream];
     if (h->issued && h->open) return false;
     if (h->issued) h->first = h->next, h->issued = false;
     if (!h->first) return false;
@@ -286,14 +286,14 @@ typedef struct Waiting { /* an instruction that cannot finish */
 
 static bool is_issued(const Player *at, Pc pc)
 {
-    const Head *h = &at->head[at->p->code.at[pc].stream];
+    const StreamHead *h = &at->head[at->p->code.at[pc].stream];
     for (Pc k = h->first; h->issued && k && k != h->next; k = at->next_on_stream[k])
         if (k == pc) return true;
     return false;
 }
 
 /* Finds a member of a communication's group that has not reached it; false: none is missing. */
-static bool find_missing(const Replay *r, Waiting at, Waiting *missing)
+static bool find_missing(const DeadlockReplay *r, Waiting at, Waiting *missing)
 {
     const Mesh *mesh = &r->v->plan->mesh;
     const Player *own = &r->players[at.player];
@@ -314,7 +314,7 @@ static bool find_missing(const Replay *r, Waiting at, Waiting *missing)
 }
 
 /* Goes on to the instruction that `at` waits for; false: it is not known. */
-static bool follow_wait(const Replay *r, Waiting *at)
+static bool follow_wait(const DeadlockReplay *r, Waiting *at)
 {
     const Player *own = &r->players[at->player];
     const Instr *in = &own->p->code.at[at->pc];
@@ -334,7 +334,7 @@ static bool follow_wait(const Replay *r, Waiting *at)
 
 /* Reports the circle that a stuck instruction leads to: each rank of it, the communication that it
  * stands in, and the rank that it waits for. */
-static void report_circle(Replay *r, Waiting start)
+static void report_circle(DeadlockReplay *r, Waiting start)
 {
     enum { MOST_STEPS = 256 };
     Waiting seen[MOST_STEPS];
@@ -365,7 +365,7 @@ static void report_circle(Replay *r, Waiting start)
                       str_text(&text));
 }
 
-static void report_first_circle(Replay *r)
+static void report_first_circle(DeadlockReplay *r)
 {
     for (uint32_t i = 0; i < r->n; i++)
         for (int s = 0; s < STREAM_COUNT; s++) {
@@ -378,7 +378,7 @@ static void report_first_circle(Replay *r)
         }
 }
 
-static void report_stuck(Replay *r)
+static void report_stuck(DeadlockReplay *r)
 {
     Verifier *v = r->v;
     report_first_circle(r);
@@ -425,7 +425,7 @@ static Pc *link_streams(Verifier *v, const Program *p)
     return next;
 }
 
-static void replay(Replay *r, Pc *const *links)
+static void replay(DeadlockReplay *r, Pc *const *links)
 {
     for (uint32_t i = 0; i < r->n; i++) {
         Player *at = &r->players[i];
@@ -459,7 +459,7 @@ static void replay(Replay *r, Pc *const *links)
 void verify_deadlock(Verifier *v)
 {
     const Plan *plan = v->plan;
-    Replay r = {.v = v, .varying = verify_stage_axes(v)};
+    DeadlockReplay r = {.v = v, .varying = verify_stage_axes(v)};
     LIST(Rank) ranks = {0};
     Sequences *all = arena_array(v->arena, plan->programs.n, sizeof *all);
     uint32_t *seen = arena_array(v->arena, (size_t)plan->n_match + 1, sizeof *seen);

@@ -74,13 +74,13 @@ static bool is_named(const Mesh *m, uint32_t axis)
 }
 
 /* The axes along which each kind of work goes. */
-typedef struct Along {
+typedef struct WorkAxes {
     AxisSet stages, shard, replicate;
     AxisSet cut[INDEX_ROLES]; /* of the batch */
     AxisSet batch;            /* any of these */
-} Along;
+} WorkAxes;
 
-static void find_cuts(const Verifier *v, Along *is)
+static void find_cuts(const Verifier *v, WorkAxes *is)
 {
     for (NodeId id = 1; id < v->g->nodes.n; id++) {
         const Node *n = &v->g->nodes.at[id];
@@ -94,9 +94,9 @@ static void find_cuts(const Verifier *v, Along *is)
     }
 }
 
-static Along work_along(const Verifier *v)
+static WorkAxes work_along(const Verifier *v)
 {
-    Along is = {.stages = 0};
+    WorkAxes is = {.stages = 0};
     for (uint32_t i = 0; i < v->plan->programs.n; i++) {
         const Program *p = &v->plan->programs.at[i];
         for (Pc pc = 1; pc < p->code.n; pc++)
@@ -112,7 +112,7 @@ static Along work_along(const Verifier *v)
 
 /* Returns NULL if the axis cuts that index of the batch which its row names, and no other. A graph
  * whose axes cut no samples at all need not cut them along this one. */
-static const char *cut_fault(const Along *is, const AxisInfo *axis, AxisSet bit)
+static const char *cut_fault(const WorkAxes *is, const AxisInfo *axis, AxisSet bit)
 {
     const char *fault = NULL;
     if (is->cut[INDEX_samples] &&
@@ -135,7 +135,7 @@ static const char *cut_fault(const Along *is, const AxisInfo *axis, AxisSet bit)
 static void check_axes(Verifier *v)
 {
     const Mesh *m = &v->plan->mesh;
-    const Along is = work_along(v);
+    const WorkAxes is = work_along(v);
     for (uint32_t a = 0; a < m->n_axes; a++) {
         const AxisSet bit = (AxisSet)(1u << a);
         const AxisInfo *axis = axis_info(m->axis[a].name);

@@ -67,30 +67,30 @@ typedef struct Val {
 
 typedef LIST(Val) Vals;
 
-typedef struct Piece {
+typedef struct ValuePiece {
     uint64_t lo, n; /* elements from the range's start */
     Hash128 vn;     /* 0: zeros */
     /* shape of the parameter; axes on which the whole range is PARTIAL count as WHOLE here */
     uint32_t shape;
-} Piece;
-typedef struct Pieces {
+} ValuePiece;
+typedef struct ValuePieces {
     uint32_t first, n;
-} Pieces;
+} ValuePieces;
 
-typedef struct Held { /* payload of the map of bytes */
-    uint64_t base;    /* address at which the value begins */
+typedef struct HeldValue { /* payload of the map of bytes */
+    uint64_t base;         /* address at which the value begins */
     uint32_t val;
-} Held;
+} HeldValue;
 
 /* The data that one match transports, for programs that meet. */
-typedef struct Transport {
+typedef struct Transported {
     Val val;
     uint32_t program;
     Pc pc;
     bool there;
     Hash128 sum; /* all_reduce over stages: the sum of the values brought so far */
     uint32_t n_brought;
-} Transport;
+} Transported;
 
 /* An op bound to the shapes of its arguments. */
 typedef struct Bound {
@@ -134,13 +134,13 @@ typedef struct Verifier {
     /* abstract memory of the program */
     RangeMap memory;
     Vals vals;
-    LIST(Piece) pieces;
-    LIST(Pieces) lists;
+    LIST(ValuePiece) pieces;
+    LIST(ValuePieces) lists;
     uint32_t *present_slots, n_present_slots; /* hash table: (value, shape) -> newest val */
     uint32_t *n_updates;                      /* [tensor]: updates in this program */
     uint32_t *n_homes;                        /* [tensor]: programs that hold it at rest */
     TensorId *advanced;                       /* [tensor] of the state: its value after the step */
-    Transport *transports;                    /* [match] */
+    Transported *transports;                  /* [match] */
     AxisSet stages;                           /* axes along which programs differ */
     /* attributes of the clip_coef that was seen; NULL: none yet */
     const Attrs *clip;
@@ -310,8 +310,8 @@ Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t byt
 void value_write(Verifier *v, Pc pc, BufferId b, Val val);
 void value_write_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, Val val);
 /* Pieces of a value: its list, or itself as the only one (written to *single). */
-const Piece *value_pieces(const Verifier *v, const Val *val, Piece *single, uint32_t *n);
-uint32_t value_add_list(Verifier *v, const Piece *at, uint32_t n);
+const ValuePiece *value_pieces(const Verifier *v, const Val *val, ValuePiece *single, uint32_t *n);
+uint32_t value_add_list(Verifier *v, const ValuePiece *at, uint32_t n);
 /* Returns a + b for equal shapes; reports and returns a bad value if their pieces do not match. */
 Val value_sum(Verifier *v, Pc pc, const Val *a, const Val *b);
 bool value_present(Verifier *v, Pc pc, const Val *val, BufferId *where);

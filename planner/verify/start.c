@@ -5,20 +5,20 @@
 /* Returns the parameters of a unit one after the other, or (`moment` 1, 2) their moments. */
 static Val flat_parameters(Verifier *v, const Unit *unit, uint32_t moment)
 {
-    LIST(Piece) pieces = {0};
+    LIST(ValuePiece) pieces = {0};
     uint64_t end = 0;
     for (uint32_t i = 0; i <= unit->params.n; i++) {
         bool last = i == unit->params.n;
         TensorId t = last ? 0 : unit->params.at[i];
         uint64_t next = last ? unit->padded : v->g->tensors.at[t].flat_offset;
         if (next > end) {
-            Piece gap = {end, next - end, {0, 0}, 0};
+            ValuePiece gap = {end, next - end, {0, 0}, 0};
             list_push(v->arena, &pieces, gap);
         }
         if (last) break;
         const Shape *s = value_shape_at(v, v->param_shape[t]);
         uint64_t n = (uint64_t)shape_local_elements(s, &v->plan->mesh, &v->g->deals);
-        Piece piece = {next, n, value_of_tensor(v, t, 0), v->param_shape[t]};
+        ValuePiece piece = {next, n, value_of_tensor(v, t, 0), v->param_shape[t]};
         if (moment) piece.vn = value_moment(moment, t);
         list_push(v->arena, &pieces, piece);
         end = next + n;
@@ -73,7 +73,7 @@ void value_memory_start(Verifier *v)
     const Program *p = v->p;
     uint32_t *flat_of = arena_array(v->arena, v->g->units.n + 1, sizeof *flat_of);
     uint32_t *n_moments = arena_array(v->arena, v->g->units.n + 1, sizeof *n_moments);
-    range_map_init(&v->memory, v->arena, sizeof(Held));
+    range_map_init(&v->memory, v->arena, sizeof(HeldValue));
     v->vals.n = 0;
     list_reserve_none(v->arena, &v->vals);
     list_reserve_none(v->arena, &v->pieces);

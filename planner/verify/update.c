@@ -17,7 +17,7 @@ static TensorId gradient_of_value(const Verifier *v, Hash128 vn)
 }
 
 /* Returns the axes over which the squares of a piece must be summed to cover the whole tensor. */
-static AxisSet norm_axes(const Verifier *v, const Val *val, const Piece *piece)
+static AxisSet norm_axes(const Verifier *v, const Val *val, const ValuePiece *piece)
 {
     AxisSet flat = val->list ? layout_axes_split(&value_shape_at(v, val->shape)->layout, -1) : 0;
     /* a parameter lives on one pipeline stage, or on two of which only one counts it */
@@ -30,13 +30,13 @@ static Hash128 sum_squares(Verifier *v, Pc pc, const Val *val, AxisSet claimed, 
     const Attrs *attrs = verify_attrs(v, pc);
     uint64_t lo = attrs->lo > 0 ? (uint64_t)attrs->lo : 0,
              hi = attrs->hi > 0 ? (uint64_t)attrs->hi : 0;
-    Piece single;
+    ValuePiece single;
     uint32_t n;
     Hash128 total = {0, 0};
-    const Piece *pieces = value_pieces(v, val, &single, &n);
+    const ValuePiece *pieces = value_pieces(v, val, &single, &n);
     if (!val->list) single.n = (uint64_t)value_shape_at(v, val->shape)->dim[0];
     for (uint32_t i = 0; i < n; i++) {
-        const Piece *p = &pieces[i];
+        const ValuePiece *p = &pieces[i];
         if (value_is_zero(p->vn) || p->lo >= hi || p->lo + p->n <= lo) continue;
         if (p->lo < lo || p->lo + p->n > hi) {
             verify_report(v, "verify-scale", pc, "counts elements %llu to %llu, which cuts %s",
@@ -183,10 +183,10 @@ void value_clip_coef(Verifier *v, Pc pc)
     const Attrs *attrs = verify_attrs(v, pc);
     Val table = value_read(v, pc, program_arg(v->p, in, 0), "input", 0);
     bool bad = table.bad;
-    Piece single;
+    ValuePiece single;
     uint32_t n;
     Hash128 total = {0, 0};
-    const Piece *pieces = value_pieces(v, &table, &single, &n);
+    const ValuePiece *pieces = value_pieces(v, &table, &single, &n);
     for (uint32_t i = 0; i < n; i++) total = value_add(total, pieces[i].vn);
     if (!bad && layout_axes_partial(&value_shape_at(v, table.shape)->layout)) {
         verify_report(v, "verify-scale", pc,
@@ -214,7 +214,7 @@ void value_clip_coef(Verifier *v, Pc pc)
 
 /* ---- the optimizer ---- */
 
-static const Piece *piece_at(const Piece *pieces, uint32_t n, uint64_t lo)
+static const ValuePiece *piece_at(const ValuePiece *pieces, uint32_t n, uint64_t lo)
 {
     uint32_t from = 0, to = n;
     while (from < to) {
@@ -227,7 +227,8 @@ static const Piece *piece_at(const Piece *pieces, uint32_t n, uint64_t lo)
     return from < n && pieces[from].lo == lo ? &pieces[from] : NULL;
 }
 
-static bool check_gradient(Verifier *v, Pc pc, TensorId t, const Piece *param, const Piece *grad)
+static bool check_gradient(Verifier *v, Pc pc, TensorId t, const ValuePiece *param,
+                           const ValuePiece *grad)
 {
     const Tensor *p = &v->g->tensors.at[t];
     Hash128 want = v->sum[p->grad];
@@ -247,7 +248,7 @@ static bool check_gradient(Verifier *v, Pc pc, TensorId t, const Piece *param, c
     return false;
 }
 
-static const Piece *piece_at(const Piece *pieces, uint32_t n, uint64_t lo);
+static const ValuePiece *piece_at(const ValuePiece *pieces, uint32_t n, uint64_t lo);
 
 /* Checks that input i is moment i of the parameters in input 0, piece by piece. */
 static bool check_state(Verifier *v, Pc pc, uint32_t i, const Val *state, const Val *param)
@@ -261,13 +262,13 @@ static bool check_state(Verifier *v, Pc pc, uint32_t i, const Val *state, const 
         verify_report(v, "verify-coverage", pc, "input %u is the state of another unit", i);
         return false;
     }
-    Piece one, two;
+    ValuePiece one, two;
     uint32_t n, m;
-    const Piece *p = value_pieces(v, param, &one, &n), *s = value_pieces(v, state, &two, &m);
+    const ValuePiece *p = value_pieces(v, param, &one, &n), *s = value_pieces(v, state, &two, &m);
     bool same = state->shape == param->shape;
     for (uint32_t k = 0; same && k < n; k++) {
         TensorId t = value_is_zero(p[k].vn) ? 0 : value_param(v, p[k].vn);
-        const Piece *at = n == 1 ? s : piece_at(s, m, p[k].lo);
+        const ValuePiece *at = n == 1 ? s : piece_at(s, m, p[k].lo);
         same = !t || (at && value_same(at->vn, value_moment(i, t)));
     }
     if (!same)
@@ -325,14 +326,14 @@ static void check_coefficient(Verifier *v, Pc pc, const Val *coefficient)
  * reported before). Returns the new weights. */
 static Val update_pieces(Verifier *v, Pc pc, const Val *param, const Val *grad)
 {
-    Piece one, two;
+    ValuePiece one, two;
     uint32_t n, m;
-    const Piece *p = value_pieces(v, param, &one, &n), *g = value_pieces(v, grad, &two, &m);
+    const ValuePiece *p = value_pieces(v, param, &one, &n), *g = value_pieces(v, grad, &two, &m);
     /* a vector that fills its unit and is scattered: both buffers are known to have equal shapes */
     if (param->list && !grad->list && n == 1 && p->lo == 0 &&
         p->n == (uint64_t)value_shape_at(v, grad->shape)->dim[0])
         two.n = p->n, two.shape = p->shape;
-    Piece *made = arena_array(v->arena, n, sizeof *made);
+    ValuePiece *made = arena_array(v->arena, n, sizeof *made);
     Val out = *param;
     for (uint32_t i = 0; i < n; i++) {
         made[i] = p[i];
@@ -403,14 +404,14 @@ static void end_of_parameters(Verifier *v, BufferId b)
 {
     const Buffer *at = &v->p->buffers.at[b];
     Val val = value_read(v, 0, b, "at the end of the step, parameter", b);
-    Piece single;
+    ValuePiece single;
     uint32_t n;
     if (val.bad || !at->unit) return;
     const Unit *unit = &v->g->units.at[at->unit];
-    const Piece *p = value_pieces(v, &val, &single, &n);
+    const ValuePiece *p = value_pieces(v, &val, &single, &n);
     for (uint32_t i = 0; i < unit->params.n; i++) {
         TensorId t = unit->params.at[i];
-        const Piece *its = n == 1 ? p : piece_at(p, n, v->g->tensors.at[t].flat_offset);
+        const ValuePiece *its = n == 1 ? p : piece_at(p, n, v->g->tensors.at[t].flat_offset);
         if (its && value_same(its->vn, value_leaf("updated parameter", t))) continue;
         verify_report(
             v, "verify-coverage", 0, "parameter %s is not updated%s", v->g->tensors.at[t].name,

@@ -10,13 +10,13 @@
 static const uint64_t ROUND = 512, SMALL_MOST = MIB, SMALL_SEGMENT = 2 * MIB,
                       LARGE_SEGMENT = 20 * MIB, LARGE_LEAST = 10 * MIB, LARGE_ROUND = 2 * MIB;
 
-typedef struct Block {
+typedef struct TorchBlock {
     uint64_t address, bytes;
     uint32_t previous, next; /* in the segment; 0: none */
     uint32_t pool;
     /* unmapped: pages of an expandable segment that were given back to the device */
     bool used, unmapped;
-} Block;
+} TorchBlock;
 
 typedef struct Pool {
     uint32_t stream;
@@ -29,8 +29,8 @@ struct TorchAllocator {
     Arena *arena;
     uint64_t limit, next_address;
     bool expandable;
-    LIST(Block) blocks;   /* [0] none */
-    LIST(uint32_t) holes; /* numbers of blocks that no longer exist */
+    LIST(TorchBlock) blocks; /* [0] none */
+    LIST(uint32_t) holes;    /* numbers of blocks that no longer exist */
     LIST(Pool) pools;
     TorchStats stats;
 };
@@ -62,7 +62,7 @@ static uint32_t pool_of(TorchAllocator *a, uint32_t stream, bool small)
     return list_push(a->arena, &a->pools, pool);
 }
 
-static uint32_t new_block(TorchAllocator *a, Block block)
+static uint32_t new_block(TorchAllocator *a, TorchBlock block)
 {
     if (a->holes.n == 0) return list_push(a->arena, &a->blocks, block);
     uint32_t id = a->holes.at[--a->holes.n];
@@ -77,7 +77,7 @@ static uint32_t place_of(const TorchAllocator *a, const Pool *pool, uint64_t byt
     uint32_t low = 0, high = pool->free.n;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        const Block *b = &a->blocks.at[pool->free.at[middle]];
+        const TorchBlock *b = &a->blocks.at[pool->free.at[middle]];
         bool before = b->bytes != bytes ? b->bytes < bytes : b->address < address;
         if (before)
             low = middle + 1;
@@ -89,7 +89,7 @@ static uint32_t place_of(const TorchAllocator *a, const Pool *pool, uint64_t byt
 
 static void add_free(TorchAllocator *a, uint32_t id)
 {
-    const Block *b = &a->blocks.at[id];
+    const TorchBlock *b = &a->blocks.at[id];
     Pool *pool = &a->pools.at[b->pool];
     uint32_t at = place_of(a, pool, b->bytes, b->address);
     list_push(a->arena, &pool->free, id);
@@ -100,7 +100,7 @@ static void add_free(TorchAllocator *a, uint32_t id)
 
 static void take_free(TorchAllocator *a, uint32_t id)
 {
-    const Block *b = &a->blocks.at[id];
+    const TorchBlock *b = &a->blocks.at[id];
     Pool *pool = &a->pools.at[b->pool];
     uint32_t at = place_of(a, pool, b->bytes, b->address), *list = pool->free.at;
     assert(at < pool->free.n && list[at] == id);
@@ -110,7 +110,7 @@ static void take_free(TorchAllocator *a, uint32_t id)
 
 static void drop_block(TorchAllocator *a, uint32_t id)
 {
-    const Block *b = &a->blocks.at[id];
+    const TorchBlock *b = &a->blocks.at[id];
     Pool *pool = &a->pools.at[b->pool];
     if (b->previous) a->blocks.at[b->previous].next = b->next;
     if (b->next) a->blocks.at[b->next].previous = b->previous;
@@ -132,7 +132,7 @@ static void give_back(TorchAllocator *a)
         Pool *pool = &a->pools.at[i];
         for (uint32_t k = pool->free.n; k-- > 0;) {
             uint32_t id = pool->free.at[k];
-            Block *b = &a->blocks.at[id];
+            TorchBlock *b = &a->blocks.at[id];
             if (a->expandable) {
                 if (!b->unmapped) a->stats.reserved -= b->bytes;
                 b->unmapped = true;
@@ -177,7 +177,7 @@ static uint32_t grow(TorchAllocator *a, uint32_t pool, uint64_t bytes)
     last = a->pools.at[pool].last;
     address *= pool + 1; /* segments of different pools lie far apart */
     if (last) address = a->blocks.at[last].address + a->blocks.at[last].bytes;
-    uint32_t id = new_block(a, (Block){address, size, last, 0, pool, false, false});
+    uint32_t id = new_block(a, (TorchBlock){address, size, last, 0, pool, false, false});
     if (last)
         a->blocks.at[last].next = id;
     else
@@ -194,7 +194,7 @@ static uint32_t new_segment(TorchAllocator *a, uint32_t pool, uint64_t bytes)
                     : bytes < LARGE_LEAST   ? LARGE_SEGMENT
                                             : round_up(bytes, LARGE_ROUND);
     reserve(a, size);
-    uint32_t id = new_block(a, (Block){a->next_address, size, 0, 0, pool, false, false});
+    uint32_t id = new_block(a, (TorchBlock){a->next_address, size, 0, 0, pool, false, false});
     a->next_address += size;
     a->stats.n_segments++;
     add_free(a, id);
@@ -206,9 +206,9 @@ static void split(TorchAllocator *a, uint32_t id, uint64_t bytes)
     uint64_t rest = a->blocks.at[id].bytes - bytes;
     bool fine = a->pools.at[a->blocks.at[id].pool].small || a->expandable;
     if (fine ? rest < ROUND : rest <= SMALL_MOST) return;
-    Block b = a->blocks.at[id];
+    TorchBlock b = a->blocks.at[id];
     uint32_t tail =
-        new_block(a, (Block){b.address + bytes, rest, id, b.next, b.pool, false, b.unmapped});
+        new_block(a, (TorchBlock){b.address + bytes, rest, id, b.next, b.pool, false, b.unmapped});
     if (b.next) a->blocks.at[b.next].previous = tail;
     if (a->pools.at[b.pool].last == id) a->pools.at[b.pool].last = tail;
     a->blocks.at[id].next = tail;
@@ -221,10 +221,10 @@ static void split(TorchAllocator *a, uint32_t id, uint64_t bytes)
  * those too. */
 static uint64_t may_become(const TorchAllocator *a, const Pool *pool, uint32_t id)
 {
-    const Block *b = &a->blocks.at[id];
+    const TorchBlock *b = &a->blocks.at[id];
     if (!a->expandable) return b->bytes;
     if (pool->last == id) return UINT64_MAX;
-    const Block *next = &a->blocks.at[b->next];
+    const TorchBlock *next = &a->blocks.at[b->next];
     return b->bytes + (next->unmapped ? next->bytes : 0);
 }
 
@@ -254,7 +254,7 @@ uint32_t torch_allocate(TorchAllocator *a, uint64_t bytes, uint32_t stream)
     if (id == 0) id = new_segment(a, pool, bytes);
     take_free(a, id);
     split(a, id, bytes);
-    Block *b = &a->blocks.at[id];
+    TorchBlock *b = &a->blocks.at[id];
     b->used = true;
     if (b->unmapped) {
         b->unmapped = false;

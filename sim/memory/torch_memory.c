@@ -8,9 +8,9 @@
 #include "sim/memory/zero_memory.h"
 
 /* A tensor that is to be freed after an instruction; a list through `next`. */
-typedef struct Pending {
+typedef struct PendingFree {
     uint32_t block, next;
-} Pending;
+} PendingFree;
 
 typedef struct Replay {
     const Plan *plan;
@@ -25,7 +25,7 @@ typedef struct Replay {
     uint32_t *block; /* [buffer]: its tensor while it is allocated */
     ZeroMemory zero;
     uint32_t *first_zero, *next_zero; /* [pc], [zero.tensors]: as first and next_buffer */
-    LIST(Pending) pending;            /* [0] none */
+    LIST(PendingFree) pending;        /* [0] none */
     LIST(uint64_t) returned;          /* sizes of which a tensor is kept */
     Pc update_first, update_last;     /* the optimizer's instructions; 0: it makes nothing */
     uint64_t update_bytes;            /* ... and the bytes that it allocates for all of them */
@@ -57,7 +57,7 @@ static bool stays(const Replay *r, const Buffer *b)
 
 static void give_back_after(Replay *r, Pc pc, uint32_t block)
 {
-    r->last[pc] = list_push(r->arena, &r->pending, ((Pending){block, r->last[pc]}));
+    r->last[pc] = list_push(r->arena, &r->pending, ((PendingFree){block, r->last[pc]}));
 }
 
 static bool reads_buffer(const Program *p, Pc pc, const Buffer *b)

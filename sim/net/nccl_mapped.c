@@ -44,11 +44,11 @@ bool nccl_buffers_possible(const Cluster *cluster, const NcclQuestion *q)
 
 /* Kernels for windows by NCCL's own numbers: base in us, GB/s of one SM, and GB/s of the port at
  * most. */
-typedef struct Window {
+typedef struct WindowKernel {
     double base_us, low_latency_us, sm, sm_reduce, peak, peak_multicast;
-} Window;
-static const Window hopper = {7.8, 4.5, 47, 70, 344, 515};
-static const Window blackwell = {19.5, 8.5, 59, 59, 644, 1074};
+} WindowKernel;
+static const WindowKernel hopper = {7.8, 4.5, 47, 70, 344, 515};
+static const WindowKernel blackwell = {19.5, 8.5, 59, 59, 644, 1074};
 
 static double soft_least(double a, double b)
 {
@@ -63,7 +63,7 @@ static double soft_plus(double x)
 }
 
 /* Time on `sms` SMs: base + softplus(bytes on the bus / bandwidth - 1). */
-static double window_us(const NcclCase *c, const Window *w, double sms, bool low_latency)
+static double window_us(const NcclCase *c, const WindowKernel *w, double sms, bool low_latency)
 {
     double n = c->n_ranks, s = c->bytes;
     bool reduces = c->kind == COLLECTIVE_all_reduce;
@@ -78,7 +78,7 @@ static double window_us(const NcclCase *c, const Window *w, double sms, bool low
  * the latency, only the port limits the bytes. */
 static NcclChoice symmetric(const NcclCase *c)
 {
-    const Window *w = c->generation == GENERATION_blackwell ? &blackwell : &hopper;
+    const WindowKernel *w = c->generation == GENERATION_blackwell ? &blackwell : &hopper;
     double best = INFINITY, us = 0;
     uint32_t most = nccl_settings_ctas(&c->settings, 32);
     NcclChoice choice = {.algorithm = "Symmetric", .protocol = "Simple"};

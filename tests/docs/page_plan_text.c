@@ -49,6 +49,6 @@ const char *page_plan_text(Arena *arena)
     str_add(&out, "\n| record ");
     for (int t = 0; t < TRUST_COUNT; t++) str_print(&out, "| %s ", trusts[t].name);
     str_add(&out, "|\n|---|---|---|---|---|---|\n");
-    for (int k = 0; k < RECORD_ranks; k++) add_record(&out, text_record((RecordKind)k));
+    for (int k = 0; k < RECORD_ranks; k++) add_record(&out, text_record((TextRecordKind)k));
     return str_text(&out);
 }

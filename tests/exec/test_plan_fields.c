@@ -28,7 +28,7 @@
 
 /* One field of one line of a text: where its value stands, and the line's end. */
 typedef struct Place {
-    RecordKind kind;
+    TextRecordKind kind;
     uint32_t field;
     const char *at, *end; /* the value; empty: the field is not written */
     const char *line_end;
@@ -70,7 +70,7 @@ static const char *token_end(const char *at)
     return at;
 }
 
-static bool find_record(const char *line, RecordKind *kind, const char **fields)
+static bool find_record(const char *line, TextRecordKind *kind, const char **fields)
 {
     const char *end = token_end(line);
     const char *next = *end == ' ' ? end + 1 : end;
@@ -85,10 +85,10 @@ static bool find_record(const char *line, RecordKind *kind, const char **fields)
         return true;
     }
     for (int k = 0; k < RECORD_ranks; k++) {
-        const char *word = text_record((RecordKind)k)->word;
+        const char *word = text_record((TextRecordKind)k)->word;
         if (strlen(word) != (size_t)(end - line) || strncmp(word, line, strlen(word)) != 0)
             continue;
-        *kind = (RecordKind)k;
+        *kind = (TextRecordKind)k;
         *fields = next;
         if (*next >= '0' && *next <= '9') {
             end = token_end(next);
@@ -99,7 +99,7 @@ static bool find_record(const char *line, RecordKind *kind, const char **fields)
     return false;
 }
 
-static void add_places(Arena *arena, const char *fields, RecordKind kind, Places *places)
+static void add_places(Arena *arena, const char *fields, TextRecordKind kind, Places *places)
 {
     const Record *record = text_record(kind);
     const char *line_end = fields + strcspn(fields, "\n");
@@ -125,7 +125,7 @@ static Places find_places(const char *text, Arena *arena)
 {
     Places places = {NULL, 0, 0};
     for (const char *line = text; *line != 0;) {
-        RecordKind kind;
+        TextRecordKind kind;
         const char *fields;
         if (find_record(line, &kind, &fields)) add_places(arena, fields, kind, &places);
         line += strcspn(line, "\n");
@@ -327,11 +327,11 @@ static void visit(void *self, const Tiny *t)
 static void print_open(const Tally *tally)
 {
     for (int k = 0; k < RECORD_ranks; k++)
-        for (uint32_t i = 0; i < text_record((RecordKind)k)->n_fields; i++) {
-            const TextField *f = &text_record((RecordKind)k)->fields[i];
+        for (uint32_t i = 0; i < text_record((TextRecordKind)k)->n_fields; i++) {
+            const TextField *f = &text_record((TextRecordKind)k)->fields[i];
             if (f->trust == TRUST_open)
                 print_message("%s.%s is open; %u changes passed\n",
-                              text_record((RecordKind)k)->word, f->key ? f->key : "(word)",
+                              text_record((TextRecordKind)k)->word, f->key ? f->key : "(word)",
                               tally->accepted[k][i]);
         }
 }

@@ -11,10 +11,13 @@ write() { # FILE TEXT: the tree's only file beside a sound one
     mkdir -p "$tree/planner/base" "$tree/$(dirname "$1")"
     printf 'int sound(void);\n' >"$tree/planner/base/sound.h"
     printf "$2" >"$tree/$1"
+    [ -z "$3" ] && return
+    mkdir -p "$tree/$(dirname "$3")"
+    printf "$4" >"$tree/$3"
 }
 
-rejects() { # CHECK FILE TEXT
-    write "$2" "$3"
+rejects() { # CHECK FILE TEXT [OTHER_FILE ITS_TEXT]
+    write "$2" "$3" "$4" "$5"
     if output=$(sh "$lint/$1.sh" "$tree" 2>&1) || ! echo "$output" | grep -q "$2"; then
         echo "$1 accepts $2: $3"
         failures=$((failures + 1))
@@ -92,6 +95,8 @@ rejects names sim/a.c 'bool is = strcmp(op_info(op)->name, "embed_grad") == 0;\n
 accepts names planner/lower/a.c 'Node n = {.op = OP_tokens}; bool is = op == OP_none;\n'
 accepts names sim/a.c 'int64_t size[\047z\047 + 1]; int b = AXIS_NAMES | AXIS_STAGES;\n'
 accepts names kernels/cpu/a.c 'int64_t n = a->size[\047s\047];\n'
+rejects types planner/base/a.h 'typedef struct Fit {\n    int a;\n} Fit;\n' sim/b.c 'typedef enum Fit { FIT_a } Fit;\n'
+accepts types planner/base/a.h 'typedef struct Fit {\n    int a;\n} Fit;\n'
 rejects headers planner/base/a.h 'size_t a(void);\n'
 accepts headers planner/base/a.h '#include <stddef.h>\nsize_t a(void);\n'
 rejects docs README.md "$(yes '#' | head -n 201)\n"

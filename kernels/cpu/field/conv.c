@@ -16,9 +16,9 @@ typedef struct Conv {
 } Conv;
 
 /* The tile: points [point, point + n_points) of taps [tap, tap + n_taps). */
-typedef struct Tile {
+typedef struct ConvTile {
     int64_t point, n_points, tap, n_taps;
-} Tile;
+} ConvTile;
 
 static Conv conv_of(OpKind op, const KernelArgs *a)
 {
@@ -39,7 +39,7 @@ static Conv conv_of(OpKind op, const KernelArgs *a)
     return v;
 }
 
-static bool next_tile(const Conv *v, Tile *t)
+static bool next_tile(const Conv *v, ConvTile *t)
 {
     t->tap += t->n_taps;
     if (t->n_points == 0 || t->tap >= v->taps) {
@@ -67,7 +67,8 @@ BOTH(conv2d_groups_weight)
 
 /* Copies the inputs that one tap reads for the tile's points, or (back) adds the tile's values to
  * them. */
-static void F(move_tap)(const Conv *v, const Tile *t, int64_t tap, REAL *x, REAL *column, bool back)
+static void F(move_tap)(const Conv *v, const ConvTile *t, int64_t tap, REAL *x, REAL *column,
+                        bool back)
 {
     const Window *w = &v->w.window;
     int64_t j = tap % v->taps_w, i = tap / v->taps_w % v->taps_h;
@@ -91,7 +92,7 @@ static void F(move_tap)(const Conv *v, const Tile *t, int64_t tap, REAL *x, REAL
 }
 
 /* Returns the tile's columns [n_taps, n_points]. Sets the distance between two of their rows. */
-static const REAL *F(columns)(const Conv *v, const Tile *t, const REAL *x, REAL *tile,
+static const REAL *F(columns)(const Conv *v, const ConvTile *t, const REAL *x, REAL *tile,
                               int64_t *pitch)
 {
     *pitch = v->single ? v->plane : TILE_POINTS;
@@ -105,7 +106,7 @@ static const REAL *F(columns)(const Conv *v, const Tile *t, const REAL *x, REAL 
 static void F(forward)(const Conv *v, const REAL *x, const REAL *weight, REAL *y, bool adds)
 {
     REAL tile[TILE_TAPS * TILE_POINTS];
-    Tile t = {0, 0, 0, 0};
+    ConvTile t = {0, 0, 0, 0};
     while (next_tile(v, &t)) {
         int64_t pitch;
         const REAL *columns = F(columns)(v, &t, x, tile, &pitch);
@@ -119,7 +120,7 @@ static void F(forward)(const Conv *v, const REAL *x, const REAL *weight, REAL *y
 static void F(transposed)(const Conv *v, REAL *x, const REAL *weight, const REAL *y)
 {
     REAL tile[TILE_TAPS * TILE_POINTS];
-    Tile t = {0, 0, 0, 0};
+    ConvTile t = {0, 0, 0, 0};
     while (next_tile(v, &t)) {
         F(gemm)
         (true, false, t.n_taps, t.n_points, v->n, 1, weight + t.tap, v->taps, y + t.point,
@@ -133,7 +134,7 @@ static void F(transposed)(const Conv *v, REAL *x, const REAL *weight, const REAL
 static void F(of_weight)(const Conv *v, const REAL *x, const REAL *y, REAL *weight)
 {
     REAL tile[TILE_TAPS * TILE_POINTS];
-    Tile t = {0, 0, 0, 0};
+    ConvTile t = {0, 0, 0, 0};
     while (next_tile(v, &t)) {
         int64_t pitch;
         const REAL *columns = F(columns)(v, &t, x, tile, &pitch);

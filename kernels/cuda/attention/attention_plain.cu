@@ -43,11 +43,11 @@ DEVICE float plain_mask(const AttentionArgs *a, const CudaDrawKey *draw, const A
 }
 
 /* P of a query and a key, and the dS that follows from it. */
-typedef struct Score {
+typedef struct PlainScore {
     float p, pm, ds;
-} Score;
+} PlainScore;
 
-DEVICE Score plain_score(const PlainArgs *x, const CudaDrawKey *draw, const AttentionPlace *p,
+DEVICE PlainScore plain_score(const PlainArgs *x, const CudaDrawKey *draw, const AttentionPlace *p,
                          int64_t query, int64_t r, int64_t key)
 {
     const AttentionArgs *a = &x->at;
@@ -55,7 +55,7 @@ DEVICE Score plain_score(const PlainArgs *x, const CudaDrawKey *draw, const Atte
     float s = plain_dot(x->q, row * a->E, x->k, of_key, a->E) * a->scale;
     float dp = plain_dot(x->dout, row * a->E, x->v, of_key, a->E);
     float mask = plain_mask(a, draw, p, query, r, key);
-    Score score;
+    PlainScore score;
     score.p = device_exp(s - a->lse[row]);
     score.pm = score.p * mask;
     score.ds = a->scale * score.p * (dp * mask - a->delta[row]);
@@ -158,7 +158,7 @@ KERNEL(attention_plain_dkv, PlainArgs, PLAIN_THREADS, 4)
         for (int64_t first = begin; first < at->S; first += WARP) {
             int64_t query = first + threadIdx.x % WARP, n = at->S - first;
             int64_t row = plain_query(at, &p, first, r) * E, step = at->G * at->R * E;
-            Score score;
+            PlainScore score;
             score.pm = score.ds = 0;
             if (query < at->S) score = plain_score(&a, &draw, &p, query, r, key);
             plain_add(dv, score.pm, a.dout, row, step, n, E);

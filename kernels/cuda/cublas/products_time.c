@@ -22,7 +22,7 @@ typedef struct Stand {
     char *memory, *is; /* `is` has the same alignment as `was` */
 } Stand;
 
-typedef struct Bench {
+typedef struct ProductBench {
     CudaProducts *p;
     ProductCall *call;
     const CudaContext *cuda;
@@ -35,10 +35,10 @@ typedef struct Bench {
     /* the call being timed; the call at which the device failed, and the error */
     const char *what, *broke;
     cudaError_t status;
-} Bench;
+} ProductBench;
 
 /* Returns false after an error other than lack of memory. */
-static bool fine(Bench *b, cudaError_t status, const char *call)
+static bool fine(ProductBench *b, cudaError_t status, const char *call)
 {
     if (status == cudaSuccess) return true;
     if (status != cudaErrorMemoryAllocation && b->broke == NULL) {
@@ -49,7 +49,7 @@ static bool fine(Bench *b, cudaError_t status, const char *call)
 }
 #define FINE(b, name, arguments) fine((b), name arguments, #name)
 
-static Stand *stand_for(Bench *b, const void *was)
+static Stand *stand_for(ProductBench *b, const void *was)
 {
     for (uint32_t i = 0; i < b->n_stands; i++)
         if (b->stand[i].was == was) return &b->stand[i];
@@ -58,7 +58,7 @@ static Stand *stand_for(Bench *b, const void *was)
     return &b->stand[b->n_stands++];
 }
 
-static bool make(Bench *b, Stand *s)
+static bool make(ProductBench *b, Stand *s)
 {
     CudaError error;
     uint64_t shift = (uint64_t)(uintptr_t)s->was % GEMM_ALIGN;
@@ -70,7 +70,7 @@ static bool make(Bench *b, Stand *s)
            product_fill(s->dtype, s->is, s->bytes, (uint32_t)(s - b->stand), b->cuda, &error);
 }
 
-static bool bench_open(Bench *b, const CudaChainPart *part, uint32_t n_parts)
+static bool bench_open(ProductBench *b, const CudaChainPart *part, uint32_t n_parts)
 {
     b->n_parts = n_parts;
     for (uint32_t i = 0; i < n_parts; i++) {
@@ -93,7 +93,7 @@ static bool bench_open(Bench *b, const CudaChainPart *part, uint32_t n_parts)
            FINE(b, cudaEventCreate, (&b->end));
 }
 
-static void bench_close(Bench *b)
+static void bench_close(ProductBench *b)
 {
     (void)FINE(b, cudaStreamSynchronize, ((cudaStream_t)b->cuda->stream));
     if (b->begin) (void)cudaEventDestroy(b->begin);
@@ -105,7 +105,7 @@ static void bench_close(Bench *b)
 }
 
 /* way NULL: separate launches. */
-static bool launch(const Bench *b, const ProductWay *way)
+static bool launch(const ProductBench *b, const ProductWay *way)
 {
     CudaError error;
     Gemm described;
@@ -118,7 +118,7 @@ static bool launch(const Bench *b, const ProductWay *way)
 }
 
 /* Returns the time in ms; below 0: this algorithm failed. */
-static float time_once(Bench *b, const ProductWay *way)
+static float time_once(ProductBench *b, const ProductWay *way)
 {
     cudaStream_t stream = (cudaStream_t)b->cuda->stream;
     float ms = -1;
@@ -136,7 +136,7 @@ static int by_size(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-static float median_ms(Bench *b, const ProductWay *way, const char *what)
+static float median_ms(ProductBench *b, const ProductWay *way, const char *what)
 {
     float ms[RUNS];
     b->what = what;
@@ -147,7 +147,7 @@ static float median_ms(Bench *b, const ProductWay *way, const char *what)
     return ms[RUNS / 2];
 }
 
-static bool tell(const Bench *b, CudaError *error)
+static bool tell(const ProductBench *b, CudaError *error)
 {
     char name[GEMM_NAME_BYTES];
     if (b->broke == NULL) return true;
@@ -161,7 +161,7 @@ bool product_fastest(CudaProducts *p, ProductCall *call, const ProductWay *way, 
                      const CudaChainPart *part, uint32_t n_parts, const CudaContext *cuda,
                      uint32_t *best, int64_t *median_ps, CudaError *error)
 {
-    Bench b = {.p = p, .call = call, .cuda = cuda, .what = "(its operands)"};
+    ProductBench b = {.p = p, .call = call, .cuda = cuda, .what = "(its operands)"};
     char what[32];
     float best_ms = -1, ms;
     *best = n;

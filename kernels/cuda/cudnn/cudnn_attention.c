@@ -18,16 +18,16 @@
 
 enum { MAX_POINTERS = MAX_ARGS + 2 };
 
-typedef struct Heads {
+typedef struct HeadsShape {
     OpKind op;
     DType dtype;
     int64_t B, S, T, G, R, E;
     bool causal;
     double scale;
-} Heads;
+} HeadsShape;
 
 typedef struct AttentionGraph {
-    Heads shape;
+    HeadsShape shape;
     GraphBuilder builder; /* its descriptors live as long as the plan */
     Descriptor plan;      /* NULL: the library does not accept this shape */
     uint32_t viable;
@@ -51,19 +51,19 @@ struct CudnnAttention {
 
 /* ---- graphs ---- */
 
-typedef struct Build {
+typedef struct GraphBuild {
     GraphBuilder *g;
     AttentionGraph *to;
-    const Heads *s;
+    const HeadsShape *s;
     int64_t H;
     cudnnDataType_t type;
-} Build;
+} GraphBuild;
 
 static const GraphTensor none = {NULL, 0};
 
 /* Argument i as [B, heads, rows, E] (ours are stored as [B, rows, heads, E]), or with rows and E
  * swapped. */
-static GraphTensor argument(Build *b, uint32_t i, int64_t heads, int64_t rows, bool swapped)
+static GraphTensor argument(GraphBuild *b, uint32_t i, int64_t heads, int64_t rows, bool swapped)
 {
     int64_t E = b->s->E, row = heads * E;
     const int64_t dim[] = {b->s->B, heads, swapped ? E : rows, swapped ? rows : E};
@@ -73,7 +73,7 @@ static GraphTensor argument(Build *b, uint32_t i, int64_t heads, int64_t rows, b
     return t;
 }
 
-static GraphTensor row_sums(Build *b, uint32_t i)
+static GraphTensor row_sums(GraphBuild *b, uint32_t i)
 {
     const int64_t S = b->s->S, H = b->H, dim[] = {b->s->B, H, S, 1}, stride[] = {S * H, 1, H, 1};
     GraphTensor t = cudnn_tensor(b->g, CUDNN_DATA_FLOAT, dim, stride, TENSOR_memory);
@@ -82,7 +82,7 @@ static GraphTensor row_sums(Build *b, uint32_t i)
 }
 
 /* Values that are never in memory: [B, H, rows, columns]; turned: as its transpose. */
-static GraphTensor between(Build *b, cudnnDataType_t type, int64_t rows, int64_t columns,
+static GraphTensor between(GraphBuild *b, cudnnDataType_t type, int64_t rows, int64_t columns,
                            bool turned)
 {
     const int64_t dim[] = {b->s->B, b->H, rows, columns};
@@ -91,7 +91,7 @@ static GraphTensor between(Build *b, cudnnDataType_t type, int64_t rows, int64_t
     return cudnn_tensor(b->g, type, dim, stride, TENSOR_between);
 }
 
-static GraphTensor value(Build *b, int64_t *uid)
+static GraphTensor value(GraphBuild *b, int64_t *uid)
 {
     const int64_t one[] = {1, 1, 1, 1};
     GraphTensor t = cudnn_tensor(b->g, CUDNN_DATA_FLOAT, one, one, TENSOR_value);
@@ -99,7 +99,7 @@ static GraphTensor value(Build *b, int64_t *uid)
     return t;
 }
 
-static GraphTensor scores(Build *b, GraphTensor q, GraphTensor kt, GraphTensor scale)
+static GraphTensor scores(GraphBuild *b, GraphTensor q, GraphTensor kt, GraphTensor scale)
 {
     const int64_t S = b->s->S, T = b->s->T;
     GraphTensor s = between(b, CUDNN_DATA_FLOAT, S, T, false);
@@ -120,9 +120,9 @@ static GraphTensor scores(Build *b, GraphTensor q, GraphTensor kt, GraphTensor s
 }
 
 /* q, k, v -> out, lse */
-static void forward(Build *b)
+static void forward(GraphBuild *b)
 {
-    const Heads *s = b->s;
+    const HeadsShape *s = b->s;
     GraphTensor q = argument(b, 0, b->H, s->S, false), kt = argument(b, 1, s->G, s->T, true);
     GraphTensor v = argument(b, 2, s->G, s->T, false), out = argument(b, 3, b->H, s->S, false);
     GraphTensor lse = row_sums(b, 4), x = scores(b, q, kt, value(b, &b->to->uid_scale));
@@ -143,9 +143,9 @@ static void forward(Build *b)
 }
 
 /* to [B,G,T,E] = x^T y with x [B,H,S,T] and y [B,H,S,E], summed over the heads of each group. */
-static void of_keys(Build *b, GraphTensor x, GraphTensor y, GraphTensor to)
+static void of_keys(GraphBuild *b, GraphTensor x, GraphTensor y, GraphTensor to)
 {
-    const Heads *s = b->s;
+    const HeadsShape *s = b->s;
     GraphTensor turned = between(b, b->type, s->T, s->S, true), of_heads = to;
     cudnn_reshape(b->g, x, turned);
     if (s->R > 1) of_heads = between(b, b->type, s->T, s->E, false);
@@ -154,9 +154,9 @@ static void of_keys(Build *b, GraphTensor x, GraphTensor y, GraphTensor to)
 }
 
 /* dout, q, k, v, out, lse -> dq, dk, dv */
-static void gradient(Build *b)
+static void gradient(GraphBuild *b)
 {
-    const Heads *s = b->s;
+    const HeadsShape *s = b->s;
     const cudnnDataType_t real = CUDNN_DATA_FLOAT;
     GraphTensor dout = argument(b, 0, b->H, s->S, false), q = argument(b, 1, b->H, s->S, false);
     GraphTensor kt = argument(b, 2, s->G, s->T, true), vt = argument(b, 3, s->G, s->T, true);
@@ -191,7 +191,7 @@ static void gradient(Build *b)
 /* ---- shapes ---- */
 
 /* Calls that the graphs cannot express go to our own kernels. */
-static bool shape_of(OpKind op, const KernelArgs *args, Heads *s)
+static bool shape_of(OpKind op, const KernelArgs *args, HeadsShape *s)
 {
     memset(s, 0, sizeof *s);
     s->op = op;
@@ -211,7 +211,7 @@ static bool shape_of(OpKind op, const KernelArgs *args, Heads *s)
            s->B > 0 && s->S > 1 && s->T > 1;
 }
 
-static AttentionGraph *find(const CudnnAttention *c, const Heads *shape)
+static AttentionGraph *find(const CudnnAttention *c, const HeadsShape *shape)
 {
     for (uint32_t i = 0; i < c->n_graphs; i++)
         if (memcmp(&c->graphs[i]->shape, shape, sizeof *shape) == 0) return c->graphs[i];
@@ -236,9 +236,9 @@ static bool grow_scratch(CudnnAttention *c, uint64_t bytes, CudaError *error)
 
 static bool make_plan(CudnnAttention *c, AttentionGraph *to, CudaError *error)
 {
-    const Heads *s = &to->shape;
-    Build b = {&to->builder, to, s, s->G * s->R,
-               s->dtype == DT_bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF};
+    const HeadsShape *s = &to->shape;
+    GraphBuild b = {&to->builder, to, s, s->G * s->R,
+                    s->dtype == DT_bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF};
     to->builder.calls = &c->calls;
     to->builder.error = error;
     to->scale = (float)s->scale;
@@ -263,7 +263,7 @@ static bool make_plan(CudnnAttention *c, AttentionGraph *to, CudaError *error)
 bool cudnn_attention_prepare(CudnnAttention *c, OpKind op, const KernelArgs *args, bool *taken,
                              CudaError *error)
 {
-    Heads shape;
+    HeadsShape shape;
     *taken = false;
     if (!shape_of(op, args, &shape)) return true;
     AttentionGraph *graph = find(c, &shape);
@@ -289,7 +289,7 @@ bool cudnn_attention_run(void *self, OpKind op, const KernelArgs *args, const Cu
                          bool *taken, CudaError *error)
 {
     CudnnAttention *c = self;
-    Heads shape;
+    HeadsShape shape;
     *taken = false;
     AttentionGraph *graph = shape_of(op, args, &shape) ? find(c, &shape) : NULL;
     if (graph == NULL || graph->plan == NULL) return true;

@@ -24,10 +24,10 @@ typedef struct ExpertsArgs {
 } ExpertsArgs;
 
 /* One choice of the block's token: its row in [e,b,C], and its weight. */
-typedef struct Choice {
+typedef struct ExpertChoice {
     int64_t row; /* -1: dropped, or another rank's row */
     float weight;
-} Choice;
+} ExpertChoice;
 
 DEVICE int64_t row_of(const ExpertsArgs *a, int64_t sequence, int32_t slot)
 {
@@ -45,7 +45,7 @@ DEVICE int64_t sequence_of(const ExpertsArgs *a)
 }
 
 /* held [choices]; a barrier */
-DEVICE void find_choices(const ExpertsArgs *a, Choice *held)
+DEVICE void find_choices(const ExpertsArgs *a, ExpertChoice *held)
 {
     int64_t token = blockIdx.x, sequence = sequence_of(a);
     for (int64_t j = threadIdx.x; j < a->choices; j += blockDim.x) {
@@ -65,7 +65,7 @@ DEVICE void add_eight(Array to, int64_t at, int n, float x[EIGHT])
 /* tokens -> rows */
 KERNEL(experts_spread, ExpertsArgs, EXPERTS_THREADS, 4)
 {
-    SHARED(Choice, held);
+    SHARED(ExpertChoice, held);
     find_choices(&a, held);
     for (int64_t column = threadIdx.x * EIGHT; column < a.width; column += blockDim.x * EIGHT) {
         int n = eight_of(column, a.width);
@@ -85,7 +85,7 @@ KERNEL(experts_spread, ExpertsArgs, EXPERTS_THREADS, 4)
 /* rows -> tokens: the sum of each token's rows */
 KERNEL(experts_collect, ExpertsArgs, EXPERTS_THREADS, 4)
 {
-    SHARED(Choice, held);
+    SHARED(ExpertChoice, held);
     find_choices(&a, held);
     for (int64_t column = threadIdx.x * EIGHT; column < a.width; column += blockDim.x * EIGHT) {
         int n = eight_of(column, a.width);
@@ -226,13 +226,13 @@ static bool spread(ExpertsArgs p, const CudaContext *cuda, CudaError *error)
                                  CLEAR_TILE * sizeof(uint32_t), p, cuda, error))
         return false;
     return LAUNCH(experts_spread, p.sequences * p.per_sequence, threads_for(p.width),
-                  (size_t)p.choices * sizeof(Choice), p, cuda, error);
+                  (size_t)p.choices * sizeof(ExpertChoice), p, cuda, error);
 }
 
 static bool collect(ExpertsArgs p, const CudaContext *cuda, CudaError *error)
 {
     return LAUNCH(experts_collect, p.sequences * p.per_sequence, threads_for(p.width),
-                  (size_t)p.choices * sizeof(Choice), p, cuda, error);
+                  (size_t)p.choices * sizeof(ExpertChoice), p, cuda, error);
 }
 
 /* x [b,S,k], slots [b,S,K] -> rows [e,b,C,k] */

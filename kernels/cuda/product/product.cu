@@ -18,15 +18,15 @@ typedef struct Turn {
     int64_t tiles; /* number of blocks for it; 0: nothing is transposed */
 } Turn;
 
-typedef struct Bound {
+typedef struct BoundArgs {
     Array from;
     float *to;
     int64_t n;
-} Bound;
+} BoundArgs;
 
 typedef struct EightBitArgs {
     Turn a, b;
-    Bound scale_a, scale_b;
+    BoundArgs scale_a, scale_b;
 } EightBitArgs;
 
 DEVICE void turn_tile(const Turn *t, int64_t tile, uint8_t *shared)
@@ -53,7 +53,7 @@ DEVICE void turn_tile(const Turn *t, int64_t tile, uint8_t *shared)
 }
 
 /* Bounds a largest magnitude as the definition does: a tensor of zeros has no scale of its own. */
-DEVICE void bound_scales(const Bound *b)
+DEVICE void bound_scales(const BoundArgs *b)
 {
     for (int64_t i = threadIdx.x; i < b->n; i += TURN_THREADS) {
         float amax = read_one(b->from, i);
@@ -93,9 +93,9 @@ static Turn turn_of(const GemmMatrix *x, const ProductMatrix *stored, int64_t ba
     return t;
 }
 
-static Bound bound_of(const KernelArgs *args, uint32_t operand, void *to)
+static BoundArgs bound_of(const KernelArgs *args, uint32_t operand, void *to)
 {
-    Bound b;
+    BoundArgs b;
     b.from = array_of(args, 2 + operand, 1);
     b.to = (float *)to;
     b.n = args->elements[2 + operand];
@@ -214,14 +214,14 @@ typedef struct PlainMatrix {
     int64_t row, column, batch; /* strides */
 } PlainMatrix;
 
-typedef struct PlainArgs {
+typedef struct PlainProductArgs {
     PlainMatrix x, y, z;
     Array scale_x, scale_y;
     int64_t m, n, k;
     float factor;
     int32_t scaling;
     bool accumulate;
-} PlainArgs;
+} PlainProductArgs;
 
 DEVICE float plain_read(const PlainMatrix *x, int64_t batch, int64_t row, int64_t column)
 {
@@ -234,7 +234,7 @@ DEVICE float plain_scale(Array scale, int32_t scaling, int64_t i)
     return amax < 1e-12f ? 1e-12f : amax;
 }
 
-DEVICE void plain_write(const PlainArgs *a, int64_t batch, int64_t i, int64_t j, float sum)
+DEVICE void plain_write(const PlainProductArgs *a, int64_t batch, int64_t i, int64_t j, float sum)
 {
     int64_t at = batch * a->z.batch + i * a->z.row + j;
     if (i >= a->m || j >= a->n) return;
@@ -247,7 +247,7 @@ DEVICE void plain_write(const PlainArgs *a, int64_t batch, int64_t i, int64_t j,
 
 /* Blocks: tiles of the output, the inner dimension first. A thread computes four rows of a
  * column. */
-KERNEL(product_tile, PlainArgs, PLAIN_THREADS, 4)
+KERNEL(product_tile, PlainProductArgs, PLAIN_THREADS, 4)
 {
     SHARED(float, x);
     float *const y = x + PLAIN_TILE * PLAIN_ROW;
@@ -289,7 +289,7 @@ static PlainMatrix plain_matrix(const KernelArgs *args, uint32_t arg, const Prod
 bool product_plain(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     const Product p = product_of(args->binding, args->size);
-    PlainArgs a;
+    PlainProductArgs a;
     memset(&a, 0, sizeof a);
     a.x = plain_matrix(args, p.left, &p.x);
     a.y = plain_matrix(args, p.right, &p.y);

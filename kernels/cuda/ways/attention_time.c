@@ -15,7 +15,7 @@
 enum { RUNS = 5, BENCH_ARGS = 10, BENCH_OUT = 3 };
 
 /* An op's outputs follow its inputs; scratch follows the outputs. */
-typedef struct Bench {
+typedef struct AttentionBench {
     const CudaAttentionLibrary *library;
     const CudaContext *cuda;
     double patience_s;
@@ -26,9 +26,9 @@ typedef struct Bench {
     void *host[2][BENCH_OUT]; /* results of mma.sync; of another kernel */
     uint64_t bytes[BENCH_ARGS];
     cudaEvent_t begin, end;
-} Bench;
+} AttentionBench;
 
-static bool fill_one(const Bench *b, uint32_t i)
+static bool fill_one(const AttentionBench *b, uint32_t i)
 {
     CudaError error;
     return product_fill(b->args.dtype[i], b->args.ptr[i], b->bytes[i], i, b->cuda, &error);
@@ -38,7 +38,7 @@ static bool fill_one(const Bench *b, uint32_t i)
  * inputs. With the true output, gradients of queries and keys would be differences of nearly equal
  * numbers if a query sees few keys. (With one key they are nothing but rounding, which differs
  * between kernels.) If a query sees many keys, they hardly depend on it. */
-static bool fill(const Bench *b)
+static bool fill(const AttentionBench *b)
 {
     enum { OUT = 4 };
     const uint32_t n_random = b->op == OP_attention ? b->args.n_in : OUT;
@@ -59,7 +59,7 @@ static bool fill(const Bench *b)
     return cuda_attention(&forward, &own, &error) && fill_one(b, OUT);
 }
 
-static bool bench_open(Bench *b, OpKind op, const KernelArgs *args)
+static bool bench_open(AttentionBench *b, OpKind op, const KernelArgs *args)
 {
     b->op = op;
     b->n_out = op == OP_attention ? 2 : 3;
@@ -81,7 +81,7 @@ static bool bench_open(Bench *b, OpKind op, const KernelArgs *args)
            cudaEventCreate(&b->end) == cudaSuccess;
 }
 
-static void bench_close(Bench *b)
+static void bench_close(AttentionBench *b)
 {
     if (*b->hangs) return;
     (void)cudaStreamSynchronize((cudaStream_t)b->cuda->stream);
@@ -105,7 +105,7 @@ static bool fine(const char *call, cudaError_t status, CudaError *error)
 
 /* On a device where it never ran before, a kernel with barriers and moving registers might not end.
  * Then nothing may wait for the device any more. */
-static bool wait_for(const Bench *b, AttentionWay way, CudaError *error)
+static bool wait_for(const AttentionBench *b, AttentionWay way, CudaError *error)
 {
     const double until = clock_s() + b->patience_s;
     const struct timespec pause = {0, 20000};
@@ -121,7 +121,8 @@ static bool wait_for(const Bench *b, AttentionWay way, CudaError *error)
     return false;
 }
 
-static bool time_once(const Bench *b, AttentionWay way, float *ms, bool *taken, CudaError *error)
+static bool time_once(const AttentionBench *b, AttentionWay way, float *ms, bool *taken,
+                      CudaError *error)
 {
     cudaStream_t stream = (cudaStream_t)b->cuda->stream;
     return fine("cudaEventRecord", cudaEventRecord(b->begin, stream), error) &&
@@ -138,7 +139,7 @@ static int by_size(const void *x, const void *y)
 }
 
 /* The first run also loads the kernel. */
-static bool median_ms(const Bench *b, AttentionWay way, float *median, bool *taken,
+static bool median_ms(const AttentionBench *b, AttentionWay way, float *median, bool *taken,
                       CudaError *error)
 {
     float ms[RUNS];
@@ -151,7 +152,7 @@ static bool median_ms(const Bench *b, AttentionWay way, float *median, bool *tak
 }
 
 /* Returns the last run's results; the output memory is wiped before. */
-static bool results(const Bench *b, AttentionWay way, void *const *host, CudaError *error)
+static bool results(const AttentionBench *b, AttentionWay way, void *const *host, CudaError *error)
 {
     float ms;
     bool taken;
@@ -171,7 +172,7 @@ static bool results(const Bench *b, AttentionWay way, void *const *host, CudaErr
 
 /* Returns the norm of the difference in output i, relative to that of mma.sync's result; NaN if one
  * of them has a NaN. */
-static double difference(const Bench *b, uint32_t i)
+static double difference(const AttentionBench *b, uint32_t i)
 {
     const uint32_t at = b->args.n_in + i;
     double sum = 0, size = 0;
@@ -186,7 +187,7 @@ static double difference(const Bench *b, uint32_t i)
 }
 
 /* All kernels round probabilities, their gradients and results to 16 bits. */
-static bool compare(const Bench *b, AttentionWay way, AttentionTimes *times)
+static bool compare(const AttentionBench *b, AttentionWay way, AttentionTimes *times)
 {
     static const char *const outputs[2][BENCH_OUT] = {
         {"output", "log of sums"},
@@ -206,7 +207,8 @@ static bool compare(const Bench *b, AttentionWay way, AttentionTimes *times)
 }
 
 /* A kernel with wrong results is not timed. */
-static bool time_way(const Bench *b, AttentionWay way, AttentionTimes *times, CudaError *error)
+static bool time_way(const AttentionBench *b, AttentionWay way, AttentionTimes *times,
+                     CudaError *error)
 {
     float ms = 0;
     bool taken = true;
@@ -225,10 +227,10 @@ static bool time_way(const Bench *b, AttentionWay way, AttentionTimes *times, Cu
 bool attention_time(OpKind op, const AttentionWaysOptions *options, const KernelArgs *args,
                     const CudaContext *cuda, AttentionTimes *times, CudaError *error)
 {
-    Bench b = {.library = options->library,
-               .cuda = cuda,
-               .patience_s = options->patience_s,
-               .hangs = &times->hangs};
+    AttentionBench b = {.library = options->library,
+                        .cuda = cuda,
+                        .patience_s = options->patience_s,
+                        .hangs = &times->hangs};
     *times = (AttentionTimes){.best = ATTENTION_WAY_mma};
     bool done = true;
     if (bench_open(&b, op, args)) {

@@ -13,16 +13,16 @@
  * again. */
 #define KERNELS "3"
 
-typedef struct Call {
+typedef struct TimedChoice {
     AttentionChoice choice;
     bool timed;
     int64_t median_ps;
-} Call;
+} TimedChoice;
 
 struct AttentionWays {
     AttentionWaysOptions options;
     char device[160], about[200];
-    Call *calls;
+    TimedChoice *calls;
     uint32_t n_calls, room;
     bool hangs;
 };
@@ -94,14 +94,14 @@ static void name_of(OpKind op, const KernelArgs *a, char name[ATTENTION_NAME_BYT
                    (long long)(a->second['s'] - a->start['T']), a->attrs.causal ? " causal" : "");
 }
 
-static Call *find(const AttentionWays *w, const char *name)
+static TimedChoice *find(const AttentionWays *w, const char *name)
 {
     for (uint32_t i = 0; i < w->n_calls; i++)
         if (strcmp(w->calls[i].choice.call, name) == 0) return &w->calls[i];
     return NULL;
 }
 
-static bool use_kept(const AttentionWays *w, Call *call)
+static bool use_kept(const AttentionWays *w, TimedChoice *call)
 {
     const KernelChoices *kept = w->options.kept;
     uint32_t way;
@@ -113,7 +113,7 @@ static bool use_kept(const AttentionWays *w, Call *call)
     return true;
 }
 
-static bool choose(AttentionWays *w, Call *call, OpKind op, const KernelArgs *args,
+static bool choose(AttentionWays *w, TimedChoice *call, OpKind op, const KernelArgs *args,
                    const CudaContext *cuda, CudaError *error)
 {
     AttentionTimes times;
@@ -133,13 +133,13 @@ static bool choose(AttentionWays *w, Call *call, OpKind op, const KernelArgs *ar
 bool attention_ways_prepare(AttentionWays *w, OpKind op, const KernelArgs *args,
                             const CudaContext *cuda, CudaError *error)
 {
-    Call call = {.choice = {.way = ATTENTION_WAY_mma}};
+    TimedChoice call = {.choice = {.way = ATTENTION_WAY_mma}};
     if (!is_chosen_for(op, args, cuda)) return true;
     name_of(op, args, call.choice.call);
     if (find(w, call.choice.call) != NULL) return true;
     if (w->n_calls == w->room) {
         uint32_t room = w->room > 0 ? 2 * w->room : 16;
-        Call *calls = realloc(w->calls, room * sizeof *calls);
+        TimedChoice *calls = realloc(w->calls, room * sizeof *calls);
         if (calls == NULL) {
             (void)snprintf(error->text, sizeof error->text, "no memory for ways of attention");
             return false;
@@ -157,7 +157,7 @@ bool attention_ways_run(void *ways, OpKind op, const KernelArgs *args, const Cud
 {
     const AttentionWays *w = ways;
     const CudaAttentionLibrary *library = w->options.library;
-    const Call *call = NULL;
+    const TimedChoice *call = NULL;
     char name[ATTENTION_NAME_BYTES];
     *taken = false;
     if (w->n_calls > 0 && is_chosen_for(op, args, cuda)) {
@@ -185,7 +185,7 @@ void attention_ways_adopt(AttentionWays *w, const AttentionChoice *all, uint32_t
 {
     const KernelChoices *kept = w->options.kept;
     for (uint32_t i = 0; i < w->n_calls; i++) {
-        Call *call = &w->calls[i];
+        TimedChoice *call = &w->calls[i];
         bool found = false, wrong = false;
         for (uint32_t k = 0; k < n; k++) {
             if (strcmp(all[k].call, call->choice.call) != 0) continue;

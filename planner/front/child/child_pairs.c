@@ -5,7 +5,7 @@
 
 #include "planner/front/child/child.h"
 
-typedef struct Key {
+typedef struct PairKey {
     int type;
     bool is_integer;
     lua_Integer integer;
@@ -13,7 +13,7 @@ typedef struct Key {
     const char *text; /* a list or a stack slot holds the Lua string */
     size_t n;
     lua_Integer at; /* its place in that list */
-} Key;
+} PairKey;
 
 static int order_of_type(int type)
 {
@@ -22,7 +22,7 @@ static int order_of_type(int type)
 
 static int compare(const void *left, const void *right)
 {
-    const Key *a = left, *b = right;
+    const PairKey *a = left, *b = right;
     if (a->type != b->type) return order_of_type(a->type) - order_of_type(b->type);
     if (a->type == LUA_TSTRING) {
         int by_bytes = memcmp(a->text, b->text, a->n < b->n ? a->n : b->n);
@@ -33,9 +33,9 @@ static int compare(const void *left, const void *right)
     return (a->number > b->number) - (a->number < b->number);
 }
 
-static Key key_at(lua_State *L, int index)
+static PairKey key_at(lua_State *L, int index)
 {
-    Key key = {.type = lua_type(L, index)};
+    PairKey key = {.type = lua_type(L, index)};
     switch (key.type) {
     case LUA_TNUMBER:
         key.is_integer = lua_isinteger(L, index);
@@ -65,7 +65,7 @@ static void push_keys(lua_State *L, int index)
         lua_pushvalue(L, -2);
         lua_rawseti(L, found, ++n);
     }
-    Key *keys = lua_newuserdatauv(L, (size_t)n * sizeof *keys + 1, 0);
+    PairKey *keys = lua_newuserdatauv(L, (size_t)n * sizeof *keys + 1, 0);
     for (lua_Integer i = 0; i < n; i++) {
         lua_rawgeti(L, found, i + 1);
         keys[i] = key_at(L, -1);
@@ -117,10 +117,10 @@ static int sorted_next(lua_State *L)
     lua_settop(L, AFTER);
     lua_pushnil(L); /* BEST holds the value: its text stays while Lua takes memory */
     bool first = lua_isnil(L, AFTER), found = false;
-    Key best = {0}, after = {0};
+    PairKey best = {0}, after = {0};
     if (!first) after = key_at(L, AFTER);
     for (lua_pushnil(L); lua_next(L, TABLE); lua_pop(L, 1)) {
-        Key key = key_at(L, -2);
+        PairKey key = key_at(L, -2);
         if (!first && compare(&key, &after) <= 0) continue;
         if (found && compare(&key, &best) >= 0) continue;
         best = key;

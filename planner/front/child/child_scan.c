@@ -12,24 +12,24 @@ typedef struct ScanToken {
     size_t at, n; /* the name, or the text without its quotes */
     uint32_t line;
 } ScanToken;
-typedef struct Scan {
+typedef struct TextScan {
     const char *text;
     size_t n, at;
     uint32_t line;
-} Scan;
+} TextScan;
 
-static char peek(const Scan *s, size_t ahead)
+static char peek(const TextScan *s, size_t ahead)
 {
     return s->at + ahead < s->n ? s->text[s->at + ahead] : 0;
 }
 
-static void advance(Scan *s, size_t n)
+static void advance(TextScan *s, size_t n)
 {
     for (; n > 0 && s->at < s->n; n--) s->line += s->text[s->at++] == '\n';
 }
 
 /* Skips `[==[ ... ]==]` if one begins here. */
-static bool skip_long(Scan *s)
+static bool skip_long(TextScan *s)
 {
     size_t equals = 0;
     if (peek(s, 0) != '[') return false;
@@ -49,7 +49,7 @@ static bool skip_long(Scan *s)
     return true;
 }
 
-static void skip_space(Scan *s)
+static void skip_space(TextScan *s)
 {
     while (s->at < s->n) {
         if (isspace((unsigned char)peek(s, 0))) {
@@ -64,7 +64,7 @@ static void skip_space(Scan *s)
     }
 }
 
-static ScanToken next_token(Scan *s)
+static ScanToken next_token(TextScan *s)
 {
     skip_space(s);
     ScanToken t = {TOKEN_end, 0, s->at, 0, s->line};
@@ -94,22 +94,22 @@ static ScanToken next_token(Scan *s)
     return t;
 }
 
-static bool is_word(const Scan *s, const ScanToken *t, const char *word)
+static bool is_word(const TextScan *s, const ScanToken *t, const char *word)
 {
     return t->n == strlen(word) && memcmp(s->text + t->at, word, t->n) == 0;
 }
 
-static Scan scan_source(const Child *c, uint32_t source)
+static TextScan scan_source(const Child *c, uint32_t source)
 {
     const Source *from = &c->source[source];
-    return (Scan){from->text, from->text == NULL ? 0 : from->n, 0, 1};
+    return (TextScan){from->text, from->text == NULL ? 0 : from->n, 0, 1};
 }
 
 Spot scan_call(const Child *c, Place place, const char *callee)
 {
     Spot spot = {place.source, place.line, 0};
     if (place.source == 0 || place.source > c->n_sources) return spot;
-    Scan s = scan_source(c, place.source);
+    TextScan s = scan_source(c, place.source);
     for (ScanToken t = next_token(&s); t.kind != TOKEN_end; t = next_token(&s)) {
         if (t.line < place.line || t.kind != TOKEN_name || !is_word(&s, &t, callee)) continue;
         if (t.line > place.line) break;
@@ -128,7 +128,7 @@ Spot scan_any_call(const Child *c, Place place)
 {
     Spot spot = {place.source, place.line, 0};
     if (place.source == 0 || place.source > c->n_sources) return spot;
-    Scan s = scan_source(c, place.source);
+    TextScan s = scan_source(c, place.source);
     /* the token before: a name or text; a `(` that follows one */
     bool is_callee = false, opened = false;
     for (ScanToken t = next_token(&s); t.kind != TOKEN_end; t = next_token(&s)) {
@@ -144,7 +144,7 @@ Spot scan_any_call(const Child *c, Place place)
     return spot;
 }
 
-static int block_change(const Scan *s, const ScanToken *t)
+static int block_change(const TextScan *s, const ScanToken *t)
 {
     static const char *const opening[] = {"function", "if", "do", "repeat"};
     static const char *const closing[] = {"end", "until"};
@@ -155,7 +155,7 @@ static int block_change(const Scan *s, const ScanToken *t)
     return 0;
 }
 
-static uint32_t line_of(const Scan *s, size_t offset)
+static uint32_t line_of(const TextScan *s, size_t offset)
 {
     uint32_t line = 1;
     for (size_t i = 0; i < offset && i < s->n; i++) line += s->text[i] == '\n';
@@ -164,7 +164,7 @@ static uint32_t line_of(const Scan *s, size_t offset)
 
 /* Returns the constructor in the value that begins here: `{ ... }` itself, that of `word { ... }`,
  * or none. */
-static size_t value_open(Scan s)
+static size_t value_open(TextScan s)
 {
     ScanToken t = next_token(&s);
     if (t.kind == TOKEN_name) t = next_token(&s);
@@ -177,20 +177,20 @@ static Spot find_item(const Child *c, Spot table, const char *key, lua_Integer i
 {
     Spot found = {table.source, table.line, 0};
     if (table.open == 0 || table.source == 0) return found;
-    Scan s = scan_source(c, table.source);
+    TextScan s = scan_source(c, table.source);
     s.line = line_of(&s, table.open);
     s.at = table.open;
     lua_Integer seen = 0;
     int depth = 0;
     bool item_begins = true;
     while (depth >= 0) {
-        Scan before = s;
+        TextScan before = s;
         ScanToken t = next_token(&s);
         if (t.kind == TOKEN_end) return found;
         bool begins = item_begins && depth == 0;
         item_begins = false;
         if (begins && !(t.kind == TOKEN_mark && t.mark == '}')) {
-            Scan after = s;
+            TextScan after = s;
             ScanToken name = t, follows;
             bool bracket = t.kind == TOKEN_mark && t.mark == '[';
             if (bracket) {

@@ -12,12 +12,12 @@ enum { MOST_ACTIONS = 1 << 20, MOST_NUMBER = 1 << 20, MOST_CELLS = 1 << 22 };
 
 /* The actions besides F, B, I and W that a CSV may hold: torch inserts them for communication. */
 #define COMMS(X) X(SEND_F) X(RECV_F) X(SEND_B) X(RECV_B) X(UNSHARD) X(RESHARD) X(REDUCE_GRAD)
-typedef enum TokenKind {
+typedef enum ScheduleTokenKind {
 #define X(name) TOKEN_##name,
     ACTIONS(X) COMMS(X)
 #undef X
         TOKEN_COUNT
-} TokenKind;
+} ScheduleTokenKind;
 static const char *const token_names[] = {
 #define X(name) #name,
     ACTIONS(X) COMMS(X)
@@ -25,17 +25,17 @@ static const char *const token_names[] = {
 };
 
 typedef struct ScheduleToken {
-    TokenKind kind;
+    ScheduleTokenKind kind;
     uint32_t stage, microbatch, row;
 } ScheduleToken;
 
-typedef struct Csv {
+typedef struct ScheduleCsv {
     Child *c;
     uint32_t source, n_rows;
     LIST(ScheduleToken) tokens;
-} Csv;
+} ScheduleCsv;
 
-static Place row_place(const Csv *csv, uint32_t row)
+static Place row_place(const ScheduleCsv *csv, uint32_t row)
 {
     return (Place){csv->source, row + 1};
 }
@@ -69,7 +69,7 @@ static bool number(const char **at, uint32_t *out)
 
 /* ---- the file ---- */
 
-static _Noreturn void bad_token(const Csv *csv, uint32_t row, const char *cell)
+static _Noreturn void bad_token(const ScheduleCsv *csv, uint32_t row, const char *cell)
 {
     child_raise(csv->c->L, "schedule-action", row_place(csv, row),
                 "write stage, action and micro-batch: 0F0, 1B3, 1I3, 1W3; also torch's SEND_F, "
@@ -79,7 +79,7 @@ static _Noreturn void bad_token(const Csv *csv, uint32_t row, const char *cell)
 }
 
 /* Reads "12SEND_F3"; the micro-batch is missing where an action is for a whole stage. */
-static void read_token(Csv *csv, uint32_t row, const char *cell)
+static void read_token(ScheduleCsv *csv, uint32_t row, const char *cell)
 {
     ScheduleToken t = {TOKEN_COUNT, 0, 0, row};
     const char *at = cell;
@@ -87,7 +87,7 @@ static void read_token(Csv *csv, uint32_t row, const char *cell)
     size_t n = strcspn(at, "0123456789");
     for (int k = 0; k < TOKEN_COUNT; k++)
         if (strlen(token_names[k]) == n && strncmp(token_names[k], at, n) == 0)
-            t.kind = (TokenKind)k;
+            t.kind = (ScheduleTokenKind)k;
     at += n;
     bool whole = t.kind >= TOKEN_UNSHARD && t.kind != TOKEN_COUNT && *at == 0;
     if (t.kind == TOKEN_COUNT || (!whole && !number(&at, &t.microbatch)) || *at != 0)
@@ -100,7 +100,7 @@ static void read_token(Csv *csv, uint32_t row, const char *cell)
 
 /* Reads "(0F1;1B0)OVERLAP_F_B": torch runs the two actions together, here they follow each
  * other. */
-static void read_cell(Csv *csv, uint32_t row, char *cell)
+static void read_cell(ScheduleCsv *csv, uint32_t row, char *cell)
 {
     static const char together[] = ")OVERLAP_F_B";
     size_t n = strlen(cell);
@@ -120,7 +120,7 @@ static void read_cell(Csv *csv, uint32_t row, char *cell)
     }
 }
 
-static void read_row(Csv *csv, uint32_t row, const char *line, size_t n)
+static void read_row(ScheduleCsv *csv, uint32_t row, const char *line, size_t n)
 {
     char *text = arena_alloc(csv->c->arena, n + 1);
     size_t kept = 0;
@@ -145,7 +145,7 @@ typedef struct Cells {
     uint32_t n_stages, n_microbatches;
 } Cells;
 
-static Cells fill_cells(const Csv *csv)
+static Cells fill_cells(const ScheduleCsv *csv)
 {
     Cells cells = {.n_stages = 0};
     for (uint32_t i = 0; i < csv->tokens.n; i++) {
@@ -170,7 +170,7 @@ static Cells fill_cells(const Csv *csv)
     return cells;
 }
 
-static _Noreturn void bad_comm(const Csv *csv, const ScheduleToken *t, const char *what)
+static _Noreturn void bad_comm(const ScheduleCsv *csv, const ScheduleToken *t, const char *what)
 {
     child_raise(csv->c->L, "schedule-comms", row_place(csv, t->row),
                 "leave communications out (torch's compute_only form): Tandem orders its own",
@@ -179,7 +179,7 @@ static _Noreturn void bad_comm(const Csv *csv, const ScheduleToken *t, const cha
 
 /* A send must follow the action that makes its value, and another rank must have its receive. A
  * receive must come before the action that reads it. */
-static void check_comm(const Csv *csv, const Cells *cells, uint32_t i)
+static void check_comm(const ScheduleCsv *csv, const Cells *cells, uint32_t i)
 {
     const ScheduleToken *t = &csv->tokens.at[i];
     bool forward = t->kind == TOKEN_SEND_F || t->kind == TOKEN_RECV_F,
@@ -194,7 +194,7 @@ static void check_comm(const Csv *csv, const Cells *cells, uint32_t i)
     if (up ? t->stage + 1 == cells->n_stages : t->stage == 0)
         bad_comm(csv, t, "has no stage at its other end");
     uint32_t peer = up ? t->stage + 1 : t->stage - 1;
-    TokenKind wanted =
+    ScheduleTokenKind wanted =
         forward ? (send ? TOKEN_RECV_F : TOKEN_SEND_F) : (send ? TOKEN_RECV_B : TOKEN_SEND_B);
     const Cell *other = &cells->at[peer * cells->n_microbatches + t->microbatch];
     uint32_t met = other->comm[wanted - TOKEN_SEND_F];
@@ -205,7 +205,7 @@ static void check_comm(const Csv *csv, const Cells *cells, uint32_t i)
     if (csv->tokens.at[met - 1].row == t->row) bad_comm(csv, t, "goes to the rank that it is on");
 }
 
-static void check_comms(const Csv *csv)
+static void check_comms(const ScheduleCsv *csv)
 {
     uint32_t n = 0, first = 0;
     for (uint32_t i = 0; i < csv->tokens.n; i++) {
@@ -227,7 +227,7 @@ static void check_comms(const Csv *csv)
 
 /* Skips a byte-order mark at the start of the file. Refuses a NUL, which would hide the text after
  * it. */
-static const char *text_of(const Csv *csv, const char **end)
+static const char *text_of(const ScheduleCsv *csv, const char **end)
 {
     const char *text = csv->c->source[csv->source].text;
     size_t n = csv->c->source[csv->source].n;
@@ -245,7 +245,7 @@ static const char *text_of(const Csv *csv, const char **end)
 
 static void read_csv(Child *c, const char *path, Place place)
 {
-    Csv csv = {.c = c};
+    ScheduleCsv csv = {.c = c};
     csv.source = child_read_beside(c, path, place);
     const char *end, *at = text_of(&csv, &end);
     while (end > at && isspace((unsigned char)end[-1])) end--;
@@ -279,7 +279,7 @@ static ScheduleToken read_text(Child *c, Place place, const char *text, uint32_t
     ScheduleToken t = {TOKEN_COUNT, 0, 0, rank};
     const char *at = text + (text[0] != 0);
     for (int k = 0; k < TOKEN_SEND_F; k++)
-        if (text[0] == token_names[k][0]) t.kind = (TokenKind)k;
+        if (text[0] == token_names[k][0]) t.kind = (ScheduleTokenKind)k;
     bool fine = t.kind != TOKEN_COUNT && number(&at, &t.stage) && *at == '.';
     at += fine;
     if (!fine || !number(&at, &t.microbatch) || *at != 0)

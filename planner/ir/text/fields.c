@@ -218,7 +218,7 @@ static const TextField instr_fields[] = {
 _Static_assert(sizeof(Stream) == 4 && sizeof(OpKind) == 4,
                "enums are read and written as uint32_t");
 
-const Record *text_record(RecordKind kind)
+const Record *text_record(TextRecordKind kind)
 {
 #define RECORD(name)                                                                               \
     {                                                                                              \

@@ -62,7 +62,7 @@ static Coder *coder_new(const Plan *plan, Arena *scratch)
     c->plan = plan;
     c->hasher = hasher_new(scratch);
     for (uint32_t k = 0; k < RECORD_COUNT; k++) {
-        const Record *r = text_record((RecordKind)k);
+        const Record *r = text_record((TextRecordKind)k);
         for (uint32_t i = 0; i < r->n_fields; i++) add_field(c, k, i, &r->fields[i]);
     }
     for (uint32_t i = 1; i < OP_COUNT; i++) c->op[i] = tag_of(op_info((OpKind)i)->name, 0);
@@ -105,8 +105,6 @@ static bool any_deal(const DealId *deal, uint32_t n)
         if (deal[i] != 0) return true;
     return false;
 }
-
-typedef LIST(uint32_t) IdList;
 
 static void put_list(Coder *c, const Hashed *h, const void *record)
 {
@@ -160,7 +158,7 @@ static unsigned char *put_word(unsigned char *to, uint32_t tag, uint32_t value)
     return to + sizeof tag + sizeof value;
 }
 
-static void put_record(Coder *c, RecordKind kind, const void *record)
+static void put_record(Coder *c, TextRecordKind kind, const void *record)
 {
     const Hashed *end = c->field[kind] + c->n_fields[kind];
     if (c->n + MOST_NUMBERS > BLOCK) flush(c);

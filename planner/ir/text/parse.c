@@ -7,7 +7,7 @@
 #include "planner/ir/text/value.h"
 
 typedef struct Parser {
-    Reader reader;
+    ValueReader reader;
     const char *file, *at, *end;
     uint32_t line;
     Diag *diag;
@@ -67,7 +67,7 @@ static const TextField *find_field(const Record *record, Token *t, uint32_t hint
     return NULL;
 }
 
-static bool read_fields(Parser *p, RecordKind kind, void *at)
+static bool read_fields(Parser *p, TextRecordKind kind, void *at)
 {
     const Record *record = text_record(kind);
     uint64_t seen = 0;
@@ -176,14 +176,14 @@ static bool read_ranks(Parser *p, uint32_t *n_done)
 }
 
 /* Refuses a second record of a kind that may occur only once. */
-static bool once(Parser *p, RecordKind kind, void *record)
+static bool once(Parser *p, TextRecordKind kind, void *record)
 {
     Token here = {p->at, p->at};
     if (p->seen[kind]) return fail(p, "a record twice", here);
     return read_fields(p, kind, record);
 }
 
-static bool read_record(Parser *p, RecordKind kind, uint32_t *n_ranks)
+static bool read_record(Parser *p, TextRecordKind kind, uint32_t *n_ranks)
 {
     Plan *plan = p->reader.plan;
     Graph *g = &plan->graph;
@@ -218,8 +218,8 @@ static bool read_line(Parser *p, uint32_t *n_ranks)
     Token word = next_token(p);
     for (int kind = 0; kind < RECORD_COUNT; kind++) {
         if (kind == RECORD_buffer || kind == RECORD_instr) continue;
-        if (!text_is(word, text_record((RecordKind)kind)->word)) continue;
-        if (!read_record(p, (RecordKind)kind, n_ranks)) return false;
+        if (!text_is(word, text_record((TextRecordKind)kind)->word)) continue;
+        if (!read_record(p, (TextRecordKind)kind, n_ranks)) return false;
         p->seen[kind] = true;
         return true;
     }
@@ -243,7 +243,7 @@ Plan *text_parse(const char *file, const char *text, size_t bytes, Arena *arena,
                      .end = text + bytes,
                      .line = 1,
                      .diag = d};
-    parser.reader = (Reader){.plan = plan, .arena = arena};
+    parser.reader = (ValueReader){.plan = plan, .arena = arena};
     Parser *p = &parser;
     Token start = {text, text + bytes};
     if (bytes < header || memcmp(text, TEXT_HEADER, header) != 0) {

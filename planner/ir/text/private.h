@@ -49,6 +49,8 @@ typedef enum TextTrust {
         TRUST_COUNT
 } TextTrust;
 
+typedef LIST(uint32_t) IdList;
+
 typedef struct TextField {
     const char *key; /* NULL: a bare word at its place, always printed */
     FieldType type;
@@ -58,7 +60,7 @@ typedef struct TextField {
     TextTrust trust;
 } TextField;
 
-typedef enum RecordKind {
+typedef enum TextRecordKind {
     RECORD_plan,
     RECORD_step,
     RECORD_nccl, /* written only if a setting is made */
@@ -77,14 +79,14 @@ typedef enum RecordKind {
     RECORD_instr,  /* "12 ..." */
     RECORD_ranks,  /* the ranks that run a program; has no fields */
     RECORD_COUNT
-} RecordKind;
+} TextRecordKind;
 
 typedef struct Record {
     const char *word;
     const TextField *fields;
     uint32_t n_fields;
 } Record;
-const Record *text_record(RecordKind kind);
+const Record *text_record(TextRecordKind kind);
 
 #define TEXT_HEADER "tandem plan 1\n"
 

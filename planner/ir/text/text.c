@@ -210,8 +210,6 @@ static size_t plain_bytes(FieldType type)
     return 0;
 }
 
-typedef LIST(uint32_t) IdList;
-
 static bool is_zero(const TextWriter *w, const TextField *f, const char *record)
 {
     const char *at = record + f->offset;
@@ -309,7 +307,7 @@ static void put_value(TextWriter *w, const TextField *f, const char *record)
     }
 }
 
-static void put_fields(TextWriter *w, RecordKind kind, const void *record)
+static void put_fields(TextWriter *w, TextRecordKind kind, const void *record)
 {
     const Record *r = text_record(kind);
     for (uint32_t i = 0; i < r->n_fields; i++) {
@@ -325,13 +323,13 @@ static void put_fields(TextWriter *w, RecordKind kind, const void *record)
     put_char(w, '\n');
 }
 
-static void put_record(TextWriter *w, RecordKind kind, const void *record)
+static void put_record(TextWriter *w, TextRecordKind kind, const void *record)
 {
     put_text(w, text_record(kind)->word);
     put_fields(w, kind, record);
 }
 
-static void put_indexed(TextWriter *w, RecordKind kind, uint32_t index, const void *record)
+static void put_indexed(TextWriter *w, TextRecordKind kind, uint32_t index, const void *record)
 {
     put_text(w, text_record(kind)->word);
     put_char(w, ' ');

@@ -5,7 +5,7 @@
 
 #include "planner/ir/text/value.h"
 
-static bool wrong(Reader *r, const char *problem)
+static bool wrong(ValueReader *r, const char *problem)
 {
     r->problem = problem;
     return false;
@@ -47,7 +47,7 @@ static bool take(Token *t, char c)
     return true;
 }
 
-static bool read_double(Reader *r, Token t, double *out)
+static bool read_double(ValueReader *r, Token t, double *out)
 {
     char text[40], *end;
     size_t n = (size_t)(t.end - t.at);
@@ -58,7 +58,7 @@ static bool read_double(Reader *r, Token t, double *out)
     return *end == 0 ? true : wrong(r, "expected a number");
 }
 
-static bool read_number(Reader *r, FieldType type, Token t, void *at)
+static bool read_number(ValueReader *r, FieldType type, Token t, void *at)
 {
     uint64_t value = 0;
     int64_t number = 0;
@@ -90,7 +90,7 @@ static bool read_number(Reader *r, FieldType type, Token t, void *at)
     return true;
 }
 
-static bool read_word(Reader *r, const TextField *f, Token t, void *at)
+static bool read_word(ValueReader *r, const TextField *f, Token t, void *at)
 {
     for (uint32_t i = 0; i < f->room; i++) {
         if (!text_is(t, f->names[i])) continue;
@@ -100,7 +100,7 @@ static bool read_word(Reader *r, const TextField *f, Token t, void *at)
     return wrong(r, "unknown word");
 }
 
-static bool read_op(Reader *r, Token t, void *at)
+static bool read_op(ValueReader *r, Token t, void *at)
 {
     char name[64];
     size_t n = (size_t)(t.end - t.at);
@@ -120,7 +120,7 @@ static int hex_digit(char c)
 }
 
 /* Reads a quoted text and stops behind the closing quote. */
-static bool read_quoted(Reader *r, Token *t, const char **out)
+static bool read_quoted(ValueReader *r, Token *t, const char **out)
 {
     if (!take(t, '"')) return wrong(r, "expected a quoted text");
     char *text = arena_alloc(r->arena, (size_t)(t->end - t->at) + 1);
@@ -143,7 +143,7 @@ static bool read_quoted(Reader *r, Token *t, const char **out)
     return true;
 }
 
-static bool read_loc(Reader *r, Token t, Loc *loc)
+static bool read_loc(ValueReader *r, Token t, Loc *loc)
 {
     const char *file;
     uint64_t line;
@@ -155,7 +155,7 @@ static bool read_loc(Reader *r, Token t, Loc *loc)
     return true;
 }
 
-static bool read_hash(Reader *r, Token t, Hash128 *out)
+static bool read_hash(ValueReader *r, Token t, Hash128 *out)
 {
     if (t.end - t.at != 32) return wrong(r, "expected 32 hex digits");
     for (int i = 0; i < 32; i++) {
@@ -168,7 +168,7 @@ static bool read_hash(Reader *r, Token t, Hash128 *out)
 }
 
 /* Reads the atomic axis named at the front of the token, and moves the token behind it. */
-static bool read_axis(Reader *r, Token *t, uint32_t *axis)
+static bool read_axis(ValueReader *r, Token *t, uint32_t *axis)
 {
     const char *end = t->at;
     while (end < t->end && *end != ',' && *end != ':') end++;
@@ -182,7 +182,7 @@ static bool read_axis(Reader *r, Token *t, uint32_t *axis)
     return wrong(r, "unknown axis");
 }
 
-static bool read_axes(Reader *r, Token t, AxisSet *axes)
+static bool read_axes(ValueReader *r, Token t, AxisSet *axes)
 {
     do {
         uint32_t a;
@@ -208,7 +208,7 @@ static bool read_on(Token *t, int8_t *on)
     return true;
 }
 
-static bool read_layout(Reader *r, Token t, Layout *layout)
+static bool read_layout(ValueReader *r, Token t, Layout *layout)
 {
     do {
         uint32_t a;
@@ -218,7 +218,7 @@ static bool read_layout(Reader *r, Token t, Layout *layout)
     return t.at == t.end ? true : wrong(r, "expected a layout");
 }
 
-static bool read_split(Reader *r, Token t, char *split)
+static bool read_split(ValueReader *r, Token t, char *split)
 {
     do {
         uint32_t a;
@@ -238,7 +238,7 @@ static bool read_u32(Token *t, uint32_t *out)
     return true;
 }
 
-static bool read_dims(Reader *r, Token t, int64_t *dim, uint8_t *n)
+static bool read_dims(ValueReader *r, Token t, int64_t *dim, uint8_t *n)
 {
     *n = 0;
     if (!take(&t, '[')) return wrong(r, "expected [");
@@ -250,7 +250,7 @@ static bool read_dims(Reader *r, Token t, int64_t *dim, uint8_t *n)
     return take(&t, ']') && t.at == t.end ? true : wrong(r, "expected ]");
 }
 
-static bool read_u32s(Reader *r, Token *t, uint32_t *at, uint32_t room, uint32_t *n)
+static bool read_u32s(ValueReader *r, Token *t, uint32_t *at, uint32_t room, uint32_t *n)
 {
     for (*n = 0;; (*n)++) {
         if (*n == room) return wrong(r, "too many numbers");
@@ -261,7 +261,7 @@ static bool read_u32s(Reader *r, Token *t, uint32_t *at, uint32_t room, uint32_t
     return true;
 }
 
-static bool read_ids(Reader *r, const TextField *f, Token t, char *record)
+static bool read_ids(ValueReader *r, const TextField *f, Token t, char *record)
 {
     uint32_t n;
     uint8_t *count = (uint8_t *)record + f->count;
@@ -274,9 +274,7 @@ static bool read_ids(Reader *r, const TextField *f, Token t, char *record)
     return t.at == t.end ? true : wrong(r, "expected numbers");
 }
 
-typedef LIST(uint32_t) IdList;
-
-static bool read_list(Reader *r, Token t, IdList *list)
+static bool read_list(ValueReader *r, Token t, IdList *list)
 {
     do {
         uint32_t id;
@@ -286,7 +284,7 @@ static bool read_list(Reader *r, Token t, IdList *list)
     return t.at == t.end ? true : wrong(r, "expected numbers");
 }
 
-static bool read_intervals(Reader *r, Token t, Deal *deal)
+static bool read_intervals(ValueReader *r, Token t, Deal *deal)
 {
     Deals *deals = &r->plan->graph.deals;
     deal->first = deals->intervals.n;
@@ -303,7 +301,7 @@ static bool read_intervals(Reader *r, Token t, Deal *deal)
 /* a backend's workspace arguments come after the op's own */
 enum { MAX_INSTR_ARGS = MAX_ARGS + 4 };
 
-static bool read_args(Reader *r, Token t, Instr *in)
+static bool read_args(ValueReader *r, Token t, Instr *in)
 {
     uint32_t ids[MAX_INSTR_ARGS], n_in = 0, n_out = 0;
     if (t.at < t.end && *t.at != '>' && !read_u32s(r, &t, ids, MAX_IN, &n_in)) return false;
@@ -316,7 +314,7 @@ static bool read_args(Reader *r, Token t, Instr *in)
     return true;
 }
 
-static bool read_after(Reader *r, Token t, Span *after)
+static bool read_after(ValueReader *r, Token t, Span *after)
 {
     do {
         Pc pc;
@@ -327,7 +325,7 @@ static bool read_after(Reader *r, Token t, Span *after)
     return t.at == t.end ? true : wrong(r, "expected numbers");
 }
 
-bool text_read(Reader *r, const TextField *f, Token t, char *record)
+bool text_read(ValueReader *r, const TextField *f, Token t, char *record)
 {
     void *at = record + f->offset;
     const char **text = at;

@@ -18,20 +18,20 @@ typedef enum Fit {
     FIT_ends
 } Fit;
 
-typedef struct Way {
+typedef struct PlacementWay {
     Fit fit;
     uint32_t share; /* FIT_around: buffers of at least 1/share of the most bytes alive are large */
     double life;    /* FIT_ends: lives of at least this many micro-batches are long */
     double spare;   /* FIT_ends: bytes between the most alive (0) and the need of first fit (1) */
-} Way;
+} PlacementWay;
 
 /* The first way is the measure for the others. These were chosen among some forty by the needs of
  * the plans of scripts/plans and the published runs of tests/sim: each is the best for at least
  * one. */
-static const Way ways[] = {{FIT_first, 0, 0, 0},      {FIT_around, 32, 0, 0},
-                           {FIT_around, 256, 0, 0},   {FIT_tightest, 0, 0, 0},
-                           {FIT_ends, 0, 2, 0},       {FIT_ends, 0, 2, .75},
-                           {FIT_ends, 0, 1. / 2, .5}, {FIT_ends, 0, 1. / 16, .5}};
+static const PlacementWay ways[] = {{FIT_first, 0, 0, 0},      {FIT_around, 32, 0, 0},
+                                    {FIT_around, 256, 0, 0},   {FIT_tightest, 0, 0, 0},
+                                    {FIT_ends, 0, 2, 0},       {FIT_ends, 0, 2, .75},
+                                    {FIT_ends, 0, 1. / 2, .5}, {FIT_ends, 0, 1. / 16, .5}};
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
 /* A hole of 1/FINE of the arena is not worth another pass. */
@@ -43,7 +43,7 @@ typedef struct Placing {
     Lives *l;
     Program *p;
     Arena *scratch;
-    const Way *way;
+    const PlacementWay *way;
     Pieces pieces;
     Rocks rocks;
     Pc long_life; /* ends */

@@ -7,12 +7,12 @@
 
 #include <assert.h>
 
-typedef struct Norm {
+typedef struct SpectralNorm {
     /* the weight; the vector over its first part; the vector over its second */
     TensorId weight, of_rows, of_columns;
     /* the last index of the weight is one of its two parts; otherwise its first index is */
     bool last;
-} Norm;
+} SpectralNorm;
 
 /* True for the products of the power iteration: they sum what is known once a step. */
 static bool sums_once(OpKind op)
@@ -22,7 +22,7 @@ static bool sums_once(OpKind op)
 
 /* Matches sigma = (W^T u) . v. The product node names W and u, and shows which indices belong to
  * each. */
-static bool find_norm(const Graph *g, TensorId sigma, Norm *norm)
+static bool find_norm(const Graph *g, TensorId sigma, SpectralNorm *norm)
 {
     const Node *dot = &g->nodes.at[g->tensors.at[sigma].producer];
     if (!sums_once(dot->op)) return false;
@@ -79,7 +79,7 @@ static TensorId add_dot(Job *job, NodeId divide)
 }
 
 /* Split as the weight is; on axes where the weight is whole, over the tokens. */
-static bool add_outer(Job *job, NodeId divide, TensorId dot, const Norm *norm)
+static bool add_outer(Job *job, NodeId divide, TensorId dot, const SpectralNorm *norm)
 {
     Graph *g = &job->plan->graph;
     TensorId in[] = {dot, norm->of_rows, norm->of_columns};
@@ -101,7 +101,7 @@ bool spectral_backward(Job *job, NodeId divide)
 {
     const Graph *g = &job->plan->graph;
     const Node *f = &g->nodes.at[divide];
-    Norm norm;
+    SpectralNorm norm;
     if (!find_norm(g, f->in[1], &norm))
         return diag_error(job->diag, FAULT_internal, "graph-structure", f->loc,
                           "%s is divided by a value that is no norm of a weight",

@@ -6,13 +6,13 @@
 
 enum { DONE_F = 1, DONE_I = 2, DONE_W = 4, DONE_all = 7 };
 
-typedef struct Player {
+typedef struct SchedulePlayer {
     const Schedule *s;
     uint8_t *done;                        /* [stage * n_microbatches + microbatch] */
     uint32_t *forward_end, *backward_end; /* the same */
     uint32_t *at, *clock, *alive;         /* [rank] */
     uint32_t cap;                         /* 0: none */
-} Player;
+} SchedulePlayer;
 
 const char *action_name(ActionKind kind)
 {
@@ -24,10 +24,10 @@ const char *action_name(ActionKind kind)
     return names[kind];
 }
 
-static Player player(const Schedule *s, uint32_t cap, Arena *arena)
+static SchedulePlayer player(const Schedule *s, uint32_t cap, Arena *arena)
 {
     size_t n = (size_t)s->n_stages * s->n_microbatches;
-    Player p = {.s = s, .cap = cap};
+    SchedulePlayer p = {.s = s, .cap = cap};
     p.done = arena_array(arena, n, sizeof *p.done);
     p.forward_end = arena_array(arena, n, sizeof *p.forward_end);
     p.backward_end = arena_array(arena, n, sizeof *p.backward_end);
@@ -56,7 +56,7 @@ static uint8_t effect(ActionKind kind)
 }
 
 /* Finds the action that `a` waits for, in another list or its own; false: none. */
-static bool waits_for(const Player *p, const Action *a, Action *what)
+static bool waits_for(const SchedulePlayer *p, const Action *a, Action *what)
 {
     const Schedule *s = p->s;
     uint8_t own = p->done[cell(s, a->stage, a->microbatch)];
@@ -85,7 +85,7 @@ static uint32_t later(uint32_t a, uint32_t b)
 }
 
 /* Performs an action whose inputs are all there. */
-static void perform(Player *p, uint32_t rank, const Action *a)
+static void perform(SchedulePlayer *p, uint32_t rank, const Action *a)
 {
     const Schedule *s = p->s;
     uint32_t own = cell(s, a->stage, a->microbatch), *clock = &p->clock[rank];
@@ -102,12 +102,12 @@ static void perform(Player *p, uint32_t rank, const Action *a)
     p->at[rank]++;
 }
 
-static const Action *next_of(const Player *p, uint32_t rank)
+static const Action *next_of(const SchedulePlayer *p, uint32_t rank)
 {
     return p->at[rank] < p->s->of[rank].n ? &p->s->of[rank].at[p->at[rank]] : NULL;
 }
 
-static bool is_full(const Player *p, uint32_t rank, const Action *a)
+static bool is_full(const SchedulePlayer *p, uint32_t rank, const Action *a)
 {
     return p->cap && a->kind == ACTION_F && p->alive[rank] >= p->cap;
 }
@@ -128,7 +128,7 @@ static Loc loc_of(const ScheduleLocs *locs, uint32_t rank)
 
 /* Returns why an action is wrong in itself, or NULL; asked before it is checked whether it can
  * start. */
-static const char *mistake(const Player *p, uint32_t rank, const Action *a, Arena *arena)
+static const char *mistake(const SchedulePlayer *p, uint32_t rank, const Action *a, Arena *arena)
 {
     const Schedule *s = p->s;
     if (a->stage >= s->n_stages)
@@ -151,7 +151,7 @@ static bool report_mistake(const ScheduleLocs *locs, uint32_t rank, const Action
 }
 
 /* Follows the waits from `rank` on until a rank comes a second time, and reports them. */
-static bool report_stuck(const Player *p, const ScheduleLocs *locs, uint32_t rank, Diag *d)
+static bool report_stuck(const SchedulePlayer *p, const ScheduleLocs *locs, uint32_t rank, Diag *d)
 {
     const uint32_t begin = rank;
     Str text = text_of(d, rank, next_of(p, rank)), circle = str_in(d->arena);
@@ -174,7 +174,7 @@ static bool report_stuck(const Player *p, const ScheduleLocs *locs, uint32_t ran
 
 /* Plays until no rank can go on; returns false if an action is wrong in itself, which it
  * reports. */
-static bool play(Player *p, const ScheduleLocs *locs, Diag *d)
+static bool play(SchedulePlayer *p, const ScheduleLocs *locs, Diag *d)
 {
     Action what;
     for (bool moved = true; moved;) {
@@ -193,7 +193,7 @@ static bool play(Player *p, const ScheduleLocs *locs, Diag *d)
 
 bool schedule_check(Schedule *s, const ScheduleLocs *locs, Arena *arena, Diag *d)
 {
-    Player p = player(s, 0, arena);
+    SchedulePlayer p = player(s, 0, arena);
     if (!play(&p, locs, d)) return false;
     for (uint32_t i = 0; i < s->n_stages * s->n_microbatches; i++) {
         uint32_t stage = i / s->n_microbatches, rank = s->rank_of[stage];
@@ -240,7 +240,7 @@ uint32_t schedule_most(const Schedule *s, uint32_t *rank)
 
 bool schedule_runs_under(const Schedule *s, uint32_t cap, Arena *scratch)
 {
-    Player p = player(s, cap, scratch);
+    SchedulePlayer p = player(s, cap, scratch);
     play(&p, NULL, NULL);
     for (uint32_t r = 0; r < s->n_ranks; r++)
         if (next_of(&p, r)) return false;

@@ -220,14 +220,14 @@ static bool check_scatter(Move *m)
 static bool check_mean(Move *m)
 {
     AxisSet axes = m->in->axes;
-    Piece single;
+    ValuePiece single;
     uint32_t n;
     if (layout_axes_partial(&m->a.layout) & axes)
         return complain(m, "averages partial sums: that is no substitute for their sum");
     if (!same_dims(m) || !keeps_deals(m, -1)) return false;
     if (!changes(m, axes, WHOLE, WHOLE, "averages a tensor that its members do not hold alike"))
         return false;
-    const Piece *p = value_pieces(m->v, &m->val, &single, &n);
+    const ValuePiece *p = value_pieces(m->v, &m->val, &single, &n);
     for (uint32_t i = 0; i < n; i++)
         if (!value_is_zero(p[i].vn) &&
             layout_axes_split(&value_shape_at(m->v, p[i].shape)->layout, -1) & axes)
@@ -322,9 +322,9 @@ static bool check_meeting(Move *m)
     Verifier *v = m->v;
     if (!verify_is_comm(m->in) || v->plan->programs.n < 2) return true;
     if (m->in->op == OP_all_reduce && (m->in->axes & v->stages)) return true; /* met already */
-    Transport *t = &v->transports[m->in->match];
+    Transported *t = &v->transports[m->in->match];
     if (!t->there) {
-        *t = (Transport){.val = m->val, .program = v->program, .pc = m->pc, .there = true};
+        *t = (Transported){.val = m->val, .program = v->program, .pc = m->pc, .there = true};
         return true;
     }
     if (t->program == v->program) return true;
@@ -346,7 +346,7 @@ static uint32_t n_programs_meeting(const Verifier *v, AxisSet axes)
 bool value_meet_stages(Verifier *v, Pc pc, Pc *brought)
 {
     const Instr *in = &v->p->code.at[pc];
-    Transport *t = &v->transports[in->match];
+    Transported *t = &v->transports[in->match];
     if (*brought != pc) {
         Val val = value_read(v, pc, program_arg(v->p, in, 0), "input", 0);
         if (val.list)
@@ -420,11 +420,11 @@ bool value_exchange(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
     BufferId b = program_arg(v->p, in, 0);
-    Transport *t = &v->transports[in->match];
+    Transported *t = &v->transports[in->match];
     if (in->op == OP_send) {
         Val val = value_read(v, pc, b, "input", 0);
         val.bad = val.bad || !keeps_scale(v, pc);
-        *t = (Transport){.val = val, .program = v->program, .pc = pc, .there = true};
+        *t = (Transported){.val = val, .program = v->program, .pc = pc, .there = true};
         return true;
     }
     if (!t->there) return false;

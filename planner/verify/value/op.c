@@ -6,7 +6,7 @@
 
 #include "planner/verify/private.h"
 
-typedef struct Step {
+typedef struct OpStep {
     Verifier *v;
     Pc pc;
     const Instr *in;
@@ -15,9 +15,9 @@ typedef struct Step {
     uint32_t shape[MAX_ARGS]; /* shapes that the buffers claim; inputs hold exactly these */
     bool has_part;            /* it works with a part of the keys: */
     Hop hop;
-} Step;
+} OpStep;
 
-static bool complain(const Step *s, uint32_t axis, uint32_t arg, const char *what)
+static bool complain(const OpStep *s, uint32_t axis, uint32_t arg, const char *what)
 {
     Verifier *v = s->v;
     bool in = arg < s->in->n_in;
@@ -28,7 +28,7 @@ static bool complain(const Step *s, uint32_t axis, uint32_t arg, const char *wha
     return false;
 }
 
-static bool letter_in_inputs(const Step *s, char letter)
+static bool letter_in_inputs(const OpStep *s, char letter)
 {
     for (uint32_t i = 0; i < s->in->n_in; i++)
         for (int d = 0; d < s->b->n_dims[i]; d++)
@@ -37,7 +37,7 @@ static bool letter_in_inputs(const Step *s, char letter)
 }
 
 /* Partial sums may be added, because add is linear in all its inputs. */
-static bool all_partial(const Step *s, uint32_t axis)
+static bool all_partial(const OpStep *s, uint32_t axis)
 {
     if (!(op_info(s->in->op)->flags & OP_ADDS)) return false;
     for (uint32_t i = 0; i < s->n_args; i++)
@@ -45,7 +45,7 @@ static bool all_partial(const Step *s, uint32_t axis)
     return true;
 }
 
-static bool find_letter(const Step *s, uint32_t axis, char *letter)
+static bool find_letter(const OpStep *s, uint32_t axis, char *letter)
 {
     *letter = 0;
     for (uint32_t i = 0; i < s->n_args; i++) {
@@ -70,7 +70,7 @@ static bool find_letter(const Step *s, uint32_t axis, char *letter)
     return true;
 }
 
-static bool check_axis(const Step *s, uint32_t axis)
+static bool check_axis(const OpStep *s, uint32_t axis)
 {
     char letter;
     if (all_partial(s, axis)) return true;
@@ -88,7 +88,7 @@ static bool check_axis(const Step *s, uint32_t axis)
     return true;
 }
 
-static bool deals_otherwise(const Step *s, uint32_t arg, int letter)
+static bool deals_otherwise(const OpStep *s, uint32_t arg, int letter)
 {
     verify_report(s->v, "verify-layout", s->pc,
                   "argument %u deals out index %c otherwise than those before", arg, letter);
@@ -96,7 +96,7 @@ static bool deals_otherwise(const Step *s, uint32_t arg, int letter)
 }
 
 /* Checks that each part of a split index holds the rows that its window reads. */
-static bool check_windows(const Step *s)
+static bool check_windows(const OpStep *s)
 {
     if (!(op_info(s->in->op)->flags & OP_WINDOWED)) return true;
     for (uint32_t i = 0; i < s->n_args; i++) {
@@ -117,7 +117,7 @@ static bool check_windows(const Step *s)
 }
 
 /* An index must have the same deal in every argument that it splits. */
-static bool check_deals(const Step *s)
+static bool check_deals(const OpStep *s)
 {
     DealId deal['z' + 1] = {0};
     AxisSet axes['z' + 1] = {0};
@@ -166,7 +166,7 @@ static bool check_deals(const Step *s)
 }
 
 /* A mean of means needs whole groups: no rank may have only a part of one. */
-static bool check_groups(const Step *s)
+static bool check_groups(const OpStep *s)
 {
     int64_t group = graph_attrs_at(s->v->g, s->in->attrs)->group;
     uint32_t at = 0;
@@ -182,7 +182,7 @@ static bool check_groups(const Step *s)
     return false;
 }
 
-static bool check_layouts(const Step *s)
+static bool check_layouts(const OpStep *s)
 {
     for (uint32_t a = 0; a < s->v->plan->mesh.n_axes; a++)
         if (!check_axis(s, a)) return false;
@@ -191,7 +191,7 @@ static bool check_layouts(const Step *s)
 
 /* Random numbers belong to a place in the model and a micro-batch, whichever rank draws them and
  * however often. */
-static bool check_draw(const Step *s, const Node *n, const Val *in)
+static bool check_draw(const OpStep *s, const Node *n, const Val *in)
 {
     Verifier *v = s->v;
     const Attrs *is = graph_attrs_at(v->g, s->in->attrs), *was = graph_attrs_at(v->g, n->attrs);
@@ -215,7 +215,7 @@ static bool check_draw(const Step *s, const Node *n, const Val *in)
 
 /* A value that all ranks of some axes hold alike, divided by their number: their partial sums of
  * that value. */
-static bool shares_out(const Step *s)
+static bool shares_out(const OpStep *s)
 {
     if (!(op_info(s->in->op)->flags & OP_SCALES) || verify_accumulates(s->v, s->in, 0))
         return false;
@@ -232,7 +232,7 @@ static bool shares_out(const Step *s)
 }
 
 /* If the instruction carries out a graph node, its inputs and outputs must be the node's. */
-static bool check_origin(const Step *s, const Val *in, bool *is_node)
+static bool check_origin(const OpStep *s, const Val *in, bool *is_node)
 {
     Verifier *v = s->v;
     *is_node = false;
@@ -270,7 +270,7 @@ static bool check_origin(const Step *s, const Val *in, bool *is_node)
     return true;
 }
 
-static Hash128 output_value(const Step *s, const Val *in, uint32_t j, bool recovered)
+static Hash128 output_value(const OpStep *s, const Val *in, uint32_t j, bool recovered)
 {
     Verifier *v = s->v;
     Hash128 vn[MAX_IN];
@@ -286,7 +286,7 @@ static Hash128 output_value(const Step *s, const Val *in, uint32_t j, bool recov
 
 void value_compute(Verifier *v, Pc pc)
 {
-    Step s = {.v = v, .pc = pc, .in = &v->p->code.at[pc]};
+    OpStep s = {.v = v, .pc = pc, .in = &v->p->code.at[pc]};
     const Instr *in = s.in;
     Val from[MAX_IN], old[MAX_OUT];
     bool bad = false, is_node = false;

@@ -6,12 +6,12 @@
 #include "planner/verify/private.h"
 
 /* Returns the piece that is exactly elements [lo, hi), or NULL with a report. */
-static const Piece *piece_of_range(Verifier *v, Pc pc, const Val *val)
+static const ValuePiece *piece_of_range(Verifier *v, Pc pc, const Val *val)
 {
     const Attrs *a = verify_attrs(v, pc);
-    Piece single;
+    ValuePiece single;
     uint32_t n;
-    const Piece *pieces = value_pieces(v, val, &single, &n);
+    const ValuePiece *pieces = value_pieces(v, val, &single, &n);
     for (uint32_t i = 0; val->list && i < n; i++)
         if (a->lo >= 0 && pieces[i].lo == (uint64_t)a->lo &&
             pieces[i].lo + pieces[i].n == (uint64_t)a->hi && !value_is_zero(pieces[i].vn))
@@ -21,7 +21,7 @@ static const Piece *piece_of_range(Verifier *v, Pc pc, const Val *val)
     return NULL;
 }
 
-static Hash128 amax_of(const Verifier *v, const Piece *p)
+static Hash128 amax_of(const Verifier *v, const ValuePiece *p)
 {
     return value_of_op(OP_amax, v->attrs_key[0], &p->vn, 1, 0, 0, NULL);
 }
@@ -36,7 +36,7 @@ void value_amax_range(Verifier *v, Pc pc)
     const Instr *in = &v->p->code.at[pc];
     BufferId to = program_arg(v->p, in, 1);
     Val val = value_read(v, pc, program_arg(v->p, in, 0), "input", 0), out = {.bad = true};
-    const Piece *p = val.bad ? NULL : piece_of_range(v, pc, &val);
+    const ValuePiece *p = val.bad ? NULL : piece_of_range(v, pc, &val);
     if (p) {
         const Layout *flat = &value_shape_at(v, val.shape)->layout;
         const Layout *own = &value_shape_at(v, p->shape)->layout;
@@ -58,12 +58,12 @@ void value_amax_range(Verifier *v, Pc pc)
 }
 
 /* Returns the list of pieces of the whole buffer, all zero except the quantised piece. */
-static Val quantised(Verifier *v, Pc pc, const Val *x, const Piece *p, const Val *amax)
+static Val quantised(Verifier *v, Pc pc, const Val *x, const ValuePiece *p, const Val *amax)
 {
-    Piece single;
+    ValuePiece single;
     uint32_t n;
-    const Piece *pieces = value_pieces(v, x, &single, &n);
-    Piece *made = arena_array(v->arena, n, sizeof *made);
+    const ValuePiece *pieces = value_pieces(v, x, &single, &n);
+    ValuePiece *made = arena_array(v->arena, n, sizeof *made);
     const Shape *s = value_shape_at(v, p->shape);
     Hash128 in[2] = {p->vn, amax->vn};
     for (uint32_t i = 0; i < n; i++) {
@@ -82,7 +82,7 @@ void value_quantise_range(Verifier *v, Pc pc)
     BufferId to = program_arg(v->p, in, 2);
     Val x = value_read(v, pc, program_arg(v->p, in, 0), "input", 0);
     Val amax = value_read(v, pc, program_arg(v->p, in, 1), "input", 1), out = {.bad = true};
-    const Piece *p = x.bad || amax.bad ? NULL : piece_of_range(v, pc, &x);
+    const ValuePiece *p = x.bad || amax.bad ? NULL : piece_of_range(v, pc, &x);
     uint32_t shape = v->canon[v->p->buffers.at[to].shape];
     if (p && layout_axes_partial(&value_shape_at(v, amax.shape)->layout)) {
         verify_report(v, "verify-layout", pc,

@@ -75,23 +75,23 @@ const char *value_shape_text(Verifier *v, uint32_t shape)
 
 /* ---- pieces ---- */
 
-const Piece *value_pieces(const Verifier *v, const Val *val, Piece *single, uint32_t *n)
+const ValuePiece *value_pieces(const Verifier *v, const Val *val, ValuePiece *single, uint32_t *n)
 {
     if (val->list) {
         *n = v->lists.at[val->list].n;
         return &v->pieces.at[v->lists.at[val->list].first];
     }
     *n = 1;
-    *single = (Piece){0, val->bytes / dtype_bytes((DType)val->dtype), val->vn, val->shape};
+    *single = (ValuePiece){0, val->bytes / dtype_bytes((DType)val->dtype), val->vn, val->shape};
     return single;
 }
 
-uint32_t value_add_list(Verifier *v, const Piece *at, uint32_t n)
+uint32_t value_add_list(Verifier *v, const ValuePiece *at, uint32_t n)
 {
     list_reserve_none(v->arena, &v->lists);
-    Pieces list = {v->pieces.n, n};
+    ValuePieces list = {v->pieces.n, n};
     for (uint32_t i = 0; i < n; i++) {
-        Piece piece = at[i]; /* a copy, because the list may move and `at` may lie in it */
+        ValuePiece piece = at[i]; /* a copy, because the list may move and `at` may lie in it */
         list_push(v->arena, &v->pieces, piece);
     }
     return (uint32_t)list_push(v->arena, &v->lists, list);
@@ -111,10 +111,10 @@ Val value_sum(Verifier *v, Pc pc, const Val *a, const Val *b)
         sum = *a;
         return sum;
     }
-    Piece one, two;
+    ValuePiece one, two;
     uint32_t n, m;
-    const Piece *x = value_pieces(v, a, &one, &n), *y = value_pieces(v, b, &two, &m);
-    Piece *z = arena_array(v->arena, n, sizeof *z);
+    const ValuePiece *x = value_pieces(v, a, &one, &n), *y = value_pieces(v, b, &two, &m);
+    ValuePiece *z = arena_array(v->arena, n, sizeof *z);
     bool alike = n == m;
     for (uint32_t i = 0; alike && i < n; i++) {
         bool zero = value_is_zero(x[i].vn) || value_is_zero(y[i].vn);
@@ -142,14 +142,14 @@ typedef struct Reading {
     uint64_t lo, hi;
     uint32_t shape; /* claimed */
     uint32_t esize;
-    LIST(Piece) pieces;
+    LIST(ValuePiece) pieces;
     const char *fault;
     Val *culprit;
 } Reading;
 
 static Val *val_at(const Verifier *v, RangeAt at)
 {
-    const Held *held = range_payload(&v->memory, at);
+    const HeldValue *held = range_payload(&v->memory, at);
     return held->val ? &v->vals.at[held->val] : NULL;
 }
 
@@ -189,9 +189,9 @@ static bool same_partials(const Verifier *v, uint32_t a, uint32_t b)
     return true;
 }
 
-static void add_piece(Reading *r, Piece piece)
+static void add_piece(Reading *r, ValuePiece piece)
 {
-    Piece *last = r->pieces.n ? &r->pieces.at[r->pieces.n - 1] : NULL;
+    ValuePiece *last = r->pieces.n ? &r->pieces.at[r->pieces.n - 1] : NULL;
     if (last && value_is_zero(last->vn) && value_is_zero(piece.vn))
         last->n += piece.n;
     else
@@ -202,18 +202,18 @@ static void add_piece(Reading *r, Piece piece)
  * whole. */
 static bool add_flat(Reading *r, const Val *x, uint64_t from, uint64_t to, uint64_t at)
 {
-    const Pieces list = r->v->lists.at[x->list];
+    const ValuePieces list = r->v->lists.at[x->list];
     uint32_t lo = 0, hi = list.n;
     while (lo < hi) { /* find the first piece that ends behind `from` */
         uint32_t middle = lo + (hi - lo) / 2;
-        const Piece *p = &r->v->pieces.at[list.first + middle];
+        const ValuePiece *p = &r->v->pieces.at[list.first + middle];
         if (p->lo + p->n <= from)
             lo = middle + 1;
         else
             hi = middle;
     }
     for (uint32_t i = lo; i < list.n; i++) {
-        Piece p = r->v->pieces.at[list.first + i];
+        ValuePiece p = r->v->pieces.at[list.first + i];
         if (p.lo >= to) break;
         uint64_t a = p.lo > from ? p.lo : from, b = p.lo + p.n < to ? p.lo + p.n : to;
         if (!value_is_zero(p.vn) && (a != p.lo || b != p.lo + p.n)) return false;
@@ -229,8 +229,8 @@ static bool add_range(Reading *r, RangeAt at, uint64_t a, uint64_t b)
 {
     Verifier *v = r->v;
     Val *x = val_at(v, at);
-    uint64_t base = ((const Held *)range_payload(&v->memory, at))->base;
-    Piece piece = {(a - r->lo) / r->esize, (b - a) / r->esize, {0, 0}, 0};
+    uint64_t base = ((const HeldValue *)range_payload(&v->memory, at))->base;
+    ValuePiece piece = {(a - r->lo) / r->esize, (b - a) / r->esize, {0, 0}, 0};
     x->used = true;
     r->culprit = x;
     if ((a - r->lo) % r->esize || (b - a) % r->esize || dtype_bytes((DType)x->dtype) != r->esize ||
@@ -277,7 +277,7 @@ static bool read_piece(Reading *r, const Val *x, uint64_t base, Val *claim)
     if (!x->list || x->packed_dim || dtype_bytes((DType)x->dtype) != r->esize) return false;
     if (layout_axes_split(&value_shape_at(v, x->shape)->layout, -1)) return false;
     uint64_t from = (r->lo - base) / r->esize, n = (r->hi - r->lo) / r->esize;
-    const Pieces list = v->lists.at[x->list];
+    const ValuePieces list = v->lists.at[x->list];
     uint32_t lo = 0, hi = list.n;
     while (lo < hi) {
         uint32_t middle = lo + (hi - lo) / 2;
@@ -287,7 +287,7 @@ static bool read_piece(Reading *r, const Val *x, uint64_t base, Val *claim)
             hi = middle;
     }
     if (lo == list.n) return false;
-    Piece p = v->pieces.at[list.first + lo];
+    ValuePiece p = v->pieces.at[list.first + lo];
     if (p.lo != from || p.n != n || unstrip(v, p.shape, x->shape) != r->shape) return false;
     claim->vn = p.vn;
     return true;
@@ -304,9 +304,9 @@ static void report_reading(Reading *r, const char *fault)
         if (unsummed)
             fault = arena_print(v->arena, "holds a value that is still partial on %s",
                                 mesh_axes_text(v->arena, &v->plan->mesh, unsummed));
-        Piece single;
+        ValuePiece single;
         uint32_t n;
-        const Piece *p = value_pieces(v, x, &single, &n);
+        const ValuePiece *p = value_pieces(v, x, &single, &n);
         is = arena_print(v->arena, ": it is %s%s, %s %s%s",
                          n > 1 ? "a flat buffer beginning with " : "",
                          n ? value_name(v, p[0].vn) : "nothing", dtype_name((DType)x->dtype),
@@ -347,7 +347,7 @@ static bool is_part_of_stages(const Verifier *v, Pc pc, uint32_t held, uint32_t 
 static Val lone_piece(const Verifier *v, Val val)
 {
     if (!val.list || v->lists.at[val.list].n != 1) return val;
-    const Piece *p = &v->pieces.at[v->lists.at[val.list].first];
+    const ValuePiece *p = &v->pieces.at[v->lists.at[val.list].first];
     if (p->lo || p->n * dtype_bytes((DType)val.dtype) != val.bytes || p->shape != val.shape)
         return val;
     val.vn = p->vn;
@@ -380,7 +380,7 @@ Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t byt
     }
     if (claim.bad) return claim;
     Val *x = r.culprit = val_at(v, first);
-    uint64_t base = ((const Held *)range_payload(&v->memory, first))->base;
+    uint64_t base = ((const HeldValue *)range_payload(&v->memory, first))->base;
     bool single = range_hi(&v->memory, first) >= r.hi;
     x->used = true;
     if (single && x->dtype != at->dtype && !(!x->list && value_is_zero(x->vn))) {
@@ -441,7 +441,7 @@ void value_write_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t b
     val.buffer = b;
     val.used = false;
     val.comm = pc && verify_is_comm(&v->p->code.at[pc]);
-    Held held = {address, (uint32_t)list_push(v->arena, &v->vals, val)};
+    HeldValue held = {address, (uint32_t)list_push(v->arena, &v->vals, val)};
     range_assign(&v->memory, address, address + bytes, &held);
     if (v->n_present_slots && !val.bad) v->present_slots[present_slot(v, &val)] = held.val;
 }
@@ -466,7 +466,7 @@ bool value_present(Verifier *v, Pc pc, const Val *val, BufferId *where)
         return false;
     uint64_t address = verify_address(v->p, x->buffer), offset;
     RangeAt at = range_find(&v->memory, address);
-    const Held *held = range_payload(&v->memory, at);
+    const HeldValue *held = range_payload(&v->memory, at);
     if (held->val != found || range_lo(&v->memory, at) != address ||
         range_hi(&v->memory, at) < address + x->bytes)
         return false;

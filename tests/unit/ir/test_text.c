@@ -144,7 +144,7 @@ static const char *plain(const Plan *plan, Arena *arena)
 }
 
 /* Flips each byte of each number of `record`: the id must change exactly where the text does. */
-static void check_fields(Plan *plan, RecordKind kind, void *record, Arena *arena)
+static void check_fields(Plan *plan, TextRecordKind kind, void *record, Arena *arena)
 {
     const Record *r = text_record(kind);
     const Hash128 id = text_plan_id(plan, arena);
@@ -238,7 +238,7 @@ static void tables_are_complete(void **state)
 {
     (void)state;
     const struct {
-        RecordKind kind;
+        TextRecordKind kind;
         size_t size, uncovered;
     } records[] = {
         {RECORD_step, sizeof(StepInfo), 0},

@@ -4,10 +4,10 @@
 
 #include "kernels/cuda/attention/hopper/attention_hopper_block.cuh"
 
-typedef struct HopperArgs {
+typedef struct HopperForwardArgs {
     TensorMap q, k, v;
     AttentionArgs a;
-} HopperArgs;
+} HopperForwardArgs;
 
 #define BODY "kernels/cuda/attention/hopper/attention_hopper.cuh"
 #include "kernels/cuda/attention/hopper/attention_hopper_each.cuh"

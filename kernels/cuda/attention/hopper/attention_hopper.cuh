@@ -19,7 +19,7 @@ typedef struct F(State) {
 
 /* The one fetching thread: queries first, then keys and values as slots become free. Item i of the
  * ring is the keys (even) or the values (odd) of tile i / 2. */
-DEVICE void F(produce)(const HopperArgs *h, HopperShared s, const AttentionPlace *at, int n_tiles)
+DEVICE void F(produce)(const HopperForwardArgs *h, HopperShared s, const AttentionPlace *at, int n_tiles)
 {
     barrier_expect(s.barriers, F(own_bytes));
     F(fetch)(s.own, &h->q, s.barriers, at, HOPPER_ROWS, at->head, (int)at->first);
@@ -121,7 +121,7 @@ DEVICE void F(finish)(const AttentionArgs *a, F(State) * state, const AttentionP
 }
 
 /* Blocks: tiles of queries x heads x sequences. Shared memory: barriers, queries, the ring. */
-KERNEL_OF(F(attention), HopperArgs, HOPPER_THREADS, 1)
+KERNEL_OF(F(attention), HopperForwardArgs, HOPPER_THREADS, 1)
 {
     if (!HOPPER_CODE) return;
     SHARED(unsigned char, memory);
@@ -148,7 +148,7 @@ KERNEL_OF(F(attention), HopperArgs, HOPPER_THREADS, 1)
 
 static bool NAME(launch_hopper)(const AttentionArgs *a, const CudaContext *cuda, CudaError *error)
 {
-    HopperArgs h;
+    HopperForwardArgs h;
     int64_t heads = a->G * a->R, blocks = ceil_div(a->S, HOPPER_ROWS) * heads * a->B;
     h.a = *a;
     if (!hopper_map(&h.q, a, a->q, heads, a->S, HOPPER_ROWS, cuda, error) ||

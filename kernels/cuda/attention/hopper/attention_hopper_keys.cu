@@ -4,10 +4,10 @@
 
 #include "kernels/cuda/attention/hopper/attention_hopper_block.cuh"
 
-typedef struct HopperArgs {
+typedef struct HopperKeysArgs {
     TensorMap q, k, v, dout;
     AttentionArgs a;
-} HopperArgs;
+} HopperKeysArgs;
 
 /* Returns the limit: query q sees (q - limit) of the block's keys, at most all. */
 DEVICE int hopper_limit(const AttentionArgs *a, const AttentionPlace *at)

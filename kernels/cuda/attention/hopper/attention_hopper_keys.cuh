@@ -32,7 +32,7 @@ DEVICE float *F(rows_of)(HopperSlot slot)
 /* The fetching warp. Its first lane starts the copies of keys and values, then of pairs of queries
  * and output gradients. All its lanes load lse and delta. Beyond the queries the probability is 0.
  * It is one loop: two loops took more than a producer's registers. */
-DEVICE void F(produce)(const HopperArgs *h, HopperShared s, const AttentionPlace *at,
+DEVICE void F(produce)(const HopperKeysArgs *h, HopperShared s, const AttentionPlace *at,
                        const AttentionWalk *walk)
 {
     const int lane = (int)threadIdx.x % WARP, heads = (int)(h->a.G * h->a.R);
@@ -139,7 +139,7 @@ DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared sh
 }
 
 /* Blocks: tiles of keys x groups x sequences. Shared memory: barriers, keys, values, the ring. */
-KERNEL_OF(F(attention), HopperArgs, HOPPER_THREADS, 1)
+KERNEL_OF(F(attention), HopperKeysArgs, HOPPER_THREADS, 1)
 {
     if (!HOPPER_CODE) return;
     SHARED(unsigned char, memory);
@@ -173,7 +173,7 @@ KERNEL_OF(F(attention), HopperArgs, HOPPER_THREADS, 1)
 
 static bool NAME(launch_keys)(const AttentionArgs *a, const CudaContext *cuda, CudaError *error)
 {
-    HopperArgs h;
+    HopperKeysArgs h;
     int64_t heads = a->G * a->R, blocks = ceil_div(a->T, HOPPER_ROWS) * a->G * a->B;
     h.a = *a;
     if (!hopper_map(&h.q, a, a->q, heads, a->S, COLUMNS, cuda, error) ||

@@ -4,10 +4,10 @@
 
 #include "kernels/cuda/attention/hopper/attention_hopper_block.cuh"
 
-typedef struct HopperArgs {
+typedef struct HopperQueriesArgs {
     TensorMap q, k, v, dout;
     AttentionArgs a;
-} HopperArgs;
+} HopperQueriesArgs;
 
 /* Sums for rows lane / 4 and lane / 4 + 8; lse in bits. */
 typedef struct HopperSums {

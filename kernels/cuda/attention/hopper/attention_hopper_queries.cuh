@@ -21,7 +21,7 @@ typedef struct F(State) {
 } F(State);
 
 /* The one fetching thread: queries and output gradients first, then pairs of keys and values. */
-DEVICE void F(produce)(const HopperArgs *h, HopperShared s, const AttentionPlace *at, int n_tiles)
+DEVICE void F(produce)(const HopperQueriesArgs *h, HopperShared s, const AttentionPlace *at, int n_tiles)
 {
     barrier_expect(s.barriers, 2 * F(own_bytes));
     F(fetch)(s.own, &h->q, s.barriers, at, HOPPER_ROWS, at->head, (int)at->first);
@@ -95,7 +95,7 @@ DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared sh
 
 /* Blocks: tiles of queries x heads x sequences. Shared memory: barriers, queries, output gradients,
  * the ring. */
-KERNEL_OF(F(attention), HopperArgs, HOPPER_THREADS, 1)
+KERNEL_OF(F(attention), HopperQueriesArgs, HOPPER_THREADS, 1)
 {
     if (!HOPPER_CODE) return;
     SHARED(unsigned char, memory);
@@ -127,7 +127,7 @@ KERNEL_OF(F(attention), HopperArgs, HOPPER_THREADS, 1)
 
 static bool NAME(launch_queries)(const AttentionArgs *a, const CudaContext *cuda, CudaError *error)
 {
-    HopperArgs h;
+    HopperQueriesArgs h;
     int64_t heads = a->G * a->R, blocks = ceil_div(a->S, HOPPER_ROWS) * heads * a->B;
     h.a = *a;
     if (!hopper_map(&h.q, a, a->q, heads, a->S, HOPPER_ROWS, cuda, error) ||
