@@ -48,7 +48,7 @@ typedef struct PlainScore {
 } PlainScore;
 
 DEVICE PlainScore plain_score(const PlainArgs *x, const CudaDrawKey *draw, const AttentionPlace *p,
-                         int64_t query, int64_t r, int64_t key)
+                              int64_t query, int64_t r, int64_t key)
 {
     const AttentionArgs *a = &x->at;
     int64_t row = plain_query(a, p, query, r), of_key = plain_key(a, p, key) * a->E;

@@ -19,7 +19,8 @@ typedef struct F(State) {
 
 /* The one fetching thread: queries first, then keys and values as slots become free. Item i of the
  * ring is the keys (even) or the values (odd) of tile i / 2. */
-DEVICE void F(produce)(const HopperForwardArgs *h, HopperShared s, const AttentionPlace *at, int n_tiles)
+DEVICE void F(produce)(const HopperForwardArgs *h, HopperShared s, const AttentionPlace *at,
+                       int n_tiles)
 {
     barrier_expect(s.barriers, F(own_bytes));
     F(fetch)(s.own, &h->q, s.barriers, at, HOPPER_ROWS, at->head, (int)at->first);

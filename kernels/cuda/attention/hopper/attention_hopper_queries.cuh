@@ -21,7 +21,8 @@ typedef struct F(State) {
 } F(State);
 
 /* The one fetching thread: queries and output gradients first, then pairs of keys and values. */
-DEVICE void F(produce)(const HopperQueriesArgs *h, HopperShared s, const AttentionPlace *at, int n_tiles)
+DEVICE void F(produce)(const HopperQueriesArgs *h, HopperShared s, const AttentionPlace *at,
+                       int n_tiles)
 {
     barrier_expect(s.barriers, 2 * F(own_bytes));
     F(fetch)(s.own, &h->q, s.barriers, at, HOPPER_ROWS, at->head, (int)at->first);
