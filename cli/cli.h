@@ -13,7 +13,8 @@ typedef LIST(const char *) TextList;
 
 /* Every option of every verb has its field here; options.c says which verb takes which option. */
 typedef struct Options {
-    TextList set, try_, where; /* KEY=VALUE; KEY=VALUE,VALUE,...; conditions */
+    /* KEY=VALUE; KEY=VALUE,VALUE,...; conditions; KEY=VALUE or KEY=2x */
+    TextList set, try_, where, what_if;
     const char *db, *color, *after, *backend, *data, *output, *cluster, *nodes, *ranks;
     const char *runs, *kernels, *comm, *plot, *jobs_text; /* accuracy */
     const char *seed_text, *role_text, *n_text, *steps_text, *every_text, *limit_text,

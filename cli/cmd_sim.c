@@ -77,7 +77,6 @@ void cmd_sim(Cli *cli)
     Store *store = dry ? NULL : store_open(cli->options.db, false, &cli->diag);
     if (store == NULL && !dry) return;
     plan_file_whose(cli, file, true, store);
-    plan_file_close(cli);
     PredictOptions options;
     Prediction prediction;
     if (predict_options(cli, file, store, &options) &&
@@ -89,6 +88,8 @@ void cmd_sim(Cli *cli)
         if (cli->options.tokens > 0 && goodput > 0)
             training_report(cli, file, &prediction, goodput);
         if (cli->options.explain) explain_report(cli, file, store, &options);
+        if (cli->options.what_if.n > 0) what_if_report(cli, file, store, &options);
     }
+    plan_file_close(cli);
     store_close(store);
 }

@@ -25,6 +25,8 @@ static const Option option_table[] = {
      "change a value of the plan, as in --set mesh.tp=4; repeatable"},
     {"try", 't', OPTION_list, "KEY=V1,V2,...", FIELD(try_), OPTIONS_sweep,
      "try these values of a setting, as in mesh.tp=1,2,4; repeated: all combinations"},
+    {"what-if", 0, OPTION_list, "KEY=VALUE", FIELD(what_if), OPTIONS_sim,
+     "compare with another value, as in nic=2x, gpu=B200, seq=2x or mesh.tp=4; repeatable"},
     {"where", 0, OPTION_list, "CONDITION", FIELD(where), OPTIONS_sweep | OPTIONS_search,
      "keep only these combinations, as in \"tp*pp <= 64 and micro > 1\"; repeated: all hold"},
     {"shard", 0, OPTION_text, "I/N", FIELD(shard), OPTIONS_sweep,

@@ -8,6 +8,7 @@
 
 #include "session/bound.h"
 #include "sim/compute/kernels.h"
+#include "sim/compute/work.h"
 #include "sim/runtime/runtime.h"
 
 enum { MOST_SHAPES = 64 };
@@ -45,48 +46,25 @@ static ProductTimes product_s(Local *l, double n, double k)
     return t;
 }
 
-static double elements_of(const Tensor *t)
-{
-    double n = 1;
-    for (uint8_t d = 0; d < t->n_dims; d++) n *= (double)t->dim[d];
-    return n;
-}
-
-/* True for products of tokens with one weight, whole or cut into heads: no experts, no fused
- * projections. */
-static bool is_plain_product(OpKind op)
-{
-    const SigTerm *weight = &op_info(op)->sig.in[1];
-    uint32_t n_features = 0;
-    if (op_info(op)->class_ != OP_CLASS_contract || op_dim(op, 0, INDEX_tokens) < 0) return false;
-    for (int d = 0; d < weight->n_dims; d++) {
-        const IndexRole role = op_role(op, weight->dim[d].letter);
-        n_features += role == INDEX_features;
-        if (role != INDEX_features && role != INDEX_groups && role != INDEX_heads &&
-            role != INDEX_head)
-            return false;
-    }
-    return n_features <= 2;
-}
-
-/* The size of an argument's dimension with that role. */
-static double size_of(const Graph *g, const Node *n, uint32_t arg, IndexRole role)
-{
-    return (double)g->tensors.at[n->in[arg]].dim[op_dim(n->op, arg, role)];
-}
-
+/* Attention of a micro-step on one rank; `b` binds the global sizes. Attention with windows, caps
+ * or tables may skip work, so it counts as nothing. */
 static double attention_s(const Config *c, const Local *l, const Graph *g, const Node *n,
-                          bool backward)
+                          const Binding *b, bool backward)
 {
-    const double samples = (double)c->micro_batch, groups = size_of(g, n, 0, INDEX_groups),
-                 heads = size_of(g, n, 0, INDEX_heads);
+    const HeadsSizes is = op_heads_sizes(n->op, b->size);
+    const Attrs *attrs = graph_attrs_at(g, n->attrs);
+    const double samples = (double)c->micro_batch, groups = (double)is.groups;
     AttentionWork work = {.kernel = runtime_attention(&c->runtime, l->device), .dtype = l->dtype};
+    const Attrs plain = {.scale = attrs->scale, .causal = attrs->causal, .window = attrs->window};
+    if (memcmp(attrs, &plain, sizeof plain) != 0 || work.kernel == ATTENTION_unfused) return 0;
     work.kv_heads = samples * fmax(groups / l->tp, 1);
-    work.heads = samples * groups * heads / l->tp;
-    work.queries = size_of(g, n, 0, INDEX_tokens);
-    work.keys = size_of(g, n, 1, INDEX_tokens);
-    work.head = work.value = size_of(g, n, 0, INDEX_head);
-    work.causal = graph_attrs_at(g, n->attrs)->causal != 0;
+    work.heads = samples * groups * (double)is.heads / l->tp;
+    work.queries = (double)is.queries;
+    work.keys = (double)is.keys;
+    work.head = (double)is.head;
+    work.value = (double)is.value;
+    work.causal = attrs->causal != 0;
+    work.window = (double)attrs->window;
     work.backward = backward;
     return kernel_attention_s(l->device, &work, NULL);
 }
@@ -150,15 +128,21 @@ bool bound_kernels(const Config *c, const Graph *g, KernelTimes *out)
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         double forward = 0, input = 0, weight = 0;
-        if (op_attends(n->op) && op_is_plain_attention(n->op)) {
-            forward = attention_s(c, &l, g, n, false);
-            input = attention_s(c, &l, g, n, true);
-        } else if (is_plain_product(n->op) && g->tensors.at[n->in[1]].role == ROLE_param) {
-            const Tensor *in = &g->tensors.at[n->in[0]], *to = &g->tensors.at[n->out[0]];
-            const ProductTimes t = product_s(&l, elements_of(to) / all, elements_of(in) / all);
-            forward = t.forward_s;
-            input = in->role == ROLE_activation ? t.input_s : 0;
-            weight = t.weight_s;
+        Binding b;
+        const bool product = op_info(n->op)->class_ == OP_CLASS_contract && n->n_in >= 2 &&
+                             g->tensors.at[n->in[1]].role == ROLE_param;
+        if ((product || op_attends(n->op)) && graph_bind(g, n, &b, NULL)) {
+            if (op_attends(n->op)) {
+                forward = attention_s(c, &l, g, n, &b, false);
+                input = attention_s(c, &l, g, n, &b, true);
+            } else {
+                const ProductWork w = work_of_product(&b, b.size);
+                const ProductTimes t =
+                    w.batch == 1 && w.m == all ? product_s(&l, w.n, w.k) : (ProductTimes){0};
+                forward = t.forward_s;
+                input = g->tensors.at[n->in[0]].role == ROLE_activation ? t.input_s : 0;
+                weight = t.weight_s;
+            }
         }
         forward_s[id] = forward;
         if (n->layer > 0) {

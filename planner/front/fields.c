@@ -423,6 +423,30 @@ const Field *field_of_plan(const char *path)
     return NULL;
 }
 
+bool field_number(const Config *config, const char *key, double *value, bool *whole)
+{
+    const Field *f = field_of_plan(key);
+    static_assert(offsetof(Draft, config) == 0, "fields lie in the Draft, which begins with it");
+    if (f == NULL) return false;
+    if (f->offset + sizeof(int64_t) > sizeof *config) return false; /* it is the draft's own */
+    const char *at = (const char *)config + f->offset;
+    int64_t wide;
+    uint32_t narrow;
+    *whole = f->kind == FIELD_i64 || f->kind == FIELD_u64 || f->kind == FIELD_u32;
+    if (f->kind == FIELD_f64 || f->kind == FIELD_rate) {
+        memcpy(value, at, sizeof *value);
+    } else if (f->kind == FIELD_u32) {
+        memcpy(&narrow, at, sizeof narrow);
+        *value = narrow;
+    } else if (*whole) {
+        memcpy(&wide, at, sizeof wide);
+        *value = (double)wide;
+    } else {
+        return false;
+    }
+    return true;
+}
+
 const Field *field_of_pass(const char *path)
 {
     for (uint32_t p = 0; p < PASS_NAME_COUNT; p++)

@@ -49,6 +49,9 @@ const Field *field_of_plan(const char *path); /* NULL: there is no such key */
 /* Returns the bytes of a value of that kind in memory; 0 for a table. */
 size_t field_bytes(FieldKind kind);
 const Field *field_of_pass(const char *path);
+/* Reads a number of the configuration by its key, outside `parallel`. `whole`: it is an integer.
+ * Returns false if no number has this key. */
+bool field_number(const Config *config, const char *key, double *value, bool *whole);
 /* Lists the keys directly below "batch", "tp", or "" for the plan itself. */
 uint32_t field_siblings(const char *parent, bool of_pass, const char **names, uint32_t room);
 

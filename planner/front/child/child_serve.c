@@ -212,13 +212,13 @@ static bool read_request(Child *c, FrontOptions *options)
 /* True if the settings load scripts or change the model's config, which its functions may see. */
 static bool needs_process(const Child *c)
 {
-    static const char *const keys[] = {"runtime", "cluster", "model"};
+    static const char *const keys[] = {"runtime", "cluster", "gpu", "model"};
     if (!c->is_plain) return true;
     for (uint32_t i = 0; i < c->options->n_set; i++) {
         const char *set = c->options->set[i];
         const size_t n = strcspn(set, "=.");
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-            if (strlen(keys[k]) == n && strncmp(set, keys[k], n) == 0 && (k == 2 || set[n] == '='))
+            if (strlen(keys[k]) == n && strncmp(set, keys[k], n) == 0 && (k == 3 || set[n] == '='))
                 return true;
     }
     return false;

@@ -270,6 +270,26 @@ static void set_cluster(Child *c, const char *name)
     lua_settop(L, plan);
 }
 
+/* gpu=b200: another device in the same nodes. Its price is not known there. */
+static void set_gpu(Child *c, const Setting *s, const char *name)
+{
+    lua_State *L = c->L;
+    const int plan = lua_gettop(L);
+    if (lua_getfield(L, plan, "cluster") != LUA_TTABLE)
+        child_raise(L, "unknown-key", s->place, NULL, "the plan has no cluster to change");
+    push_script(c, "tandem", "gpus");
+    lua_getfield(L, -1, "device");
+    lua_getfield(L, -2, "find");
+    lua_pushstring(L, name);
+    lua_call(L, 1, 1);
+    if (lua_isnil(L, -1))
+        child_raise(L, "unknown-word", s->place, "as in gpu=B200, gpu=H100-PCIe-80GB, gpu=MI300X",
+                    "there is no GPU '%s'", name);
+    lua_call(L, 1, 1);
+    lua_setfield(L, plan + 1, "device");
+    lua_settop(L, plan);
+}
+
 /* model=llama:3.1-8b: a model of the library, in one of its sizes. */
 static void set_model(Child *c, const char *name)
 {
@@ -307,6 +327,9 @@ static void apply(Child *c, const char *text)
     bool holds = true;
     if (s.n == 1 && strcmp(s.part[0], "cluster") == 0) {
         set_cluster(c, equals + 1);
+        holds = false;
+    } else if (s.n == 1 && strcmp(s.part[0], "gpu") == 0) {
+        set_gpu(c, &s, equals + 1);
         holds = false;
     } else if (s.n == 1 && strcmp(s.part[0], "model") == 0) {
         set_model(c, equals + 1);

@@ -1,0 +1,251 @@
+/* sim --what-if: other values of a plan's settings and hardware, each alone and all together. Every
+ * row is a simulation of its own. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/predict.h"
+#include "planner/front/fields.h"
+
+enum { N_HALVINGS = 7 };
+static const double FACTOR_MOST = 64, NEAR = 1.01;
+
+/* Short words for keys; `rate`: a faster one can only help. */
+typedef struct ShortKey {
+    const char *word, *key;
+    bool rate;
+} ShortKey;
+static const ShortKey short_keys[] = {
+    {"nic", "cluster.nic_bytes_per_s", true},
+    {"nvlink", "cluster.intra_bytes_per_s", true},
+    {"hbm", "cluster.device.hbm_bytes_per_s", true},
+    {"memory", "cluster.device.memory_bytes", false},
+    {"nodes", "cluster.nodes", false},
+    {"seq", "batch.seq", false},
+    {"batch", "batch.global", false},
+    {"micro", "batch.micro", false},
+};
+
+typedef struct Other {
+    const char *text;    /* "nic=2x" */
+    const char *setting; /* "cluster.nic_bytes_per_s=1e11" */
+    const char *key;
+    double value; /* the plan's own; 0: the change is no factor */
+    bool rate;
+} Other;
+
+/* A row of the table. */
+typedef struct Row {
+    const char *text;
+    bool made, fits;
+    const char *reason; /* why there are no numbers */
+    Prediction p;
+    uint64_t memory;
+} Row;
+
+typedef struct WhatIf {
+    Cli *cli;
+    const PlanFile *file;
+    Store *store;
+    const PredictOptions *how; /* of the plan as it is */
+    LIST(Other) changes;
+} WhatIf;
+
+static const char *scaled(Arena *arena, const char *key, double value, bool whole)
+{
+    if (whole) return arena_print(arena, "%s=%lld", key, (long long)(value + .5));
+    return arena_print(arena, "%s=%.17g", key, value);
+}
+
+/* Reads "nic=2x" or "parallel.ac=full". */
+static bool read_change(WhatIf *w, const char *text)
+{
+    Cli *cli = w->cli;
+    const char *equals = strchr(text, '=');
+    if (equals == NULL || equals == text || equals[1] == 0)
+        return cli_error(cli, FAULT_usage, "option-value",
+                         "--what-if %s: KEY=VALUE is expected, as in nic=2x or gpu=B200", text);
+    Other c = {.text = text, .setting = text};
+    c.key = arena_copy(cli->arena, text, (size_t)(equals - text));
+    for (size_t i = 0; i < sizeof short_keys / sizeof *short_keys; i++)
+        if (strcmp(short_keys[i].word, c.key) == 0) {
+            c.key = short_keys[i].key;
+            c.rate = short_keys[i].rate;
+            break;
+        }
+    c.setting = arena_print(cli->arena, "%s=%s", c.key, equals + 1);
+    char *end;
+    const double factor = strtod(equals + 1, &end);
+    if (end != equals + 1 && strcmp(end, "x") == 0) {
+        bool whole = false;
+        const bool known = field_number(&w->file->config, c.key, &c.value, &whole);
+        if (!known || !(c.value > 0 && factor > 0))
+            return cli_error(cli, FAULT_usage, "option-value",
+                             "--what-if %s: the plan has no number %s to multiply", text, c.key);
+        c.setting = scaled(cli->arena, c.key, c.value * factor, whole);
+    }
+    list_push(cli->arena, &w->changes, c);
+    return true;
+}
+
+static const Diagnostic *first_error(const Diag *d)
+{
+    for (uint32_t i = 0; i < d->items.n; i++)
+        if (d->items.at[i].severity == SEVERITY_error && d->items.at[i].fault != FAULT_infeasible)
+            return &d->items.at[i];
+    return NULL;
+}
+
+/* Loads and simulates the plan under further settings. Nothing is stored. */
+static Row simulate(WhatIf *w, const char *text, const TextList *settings)
+{
+    Cli one = *w->cli;
+    Arena *arena = one.arena;
+    one.diag = diag_in(arena);
+    one.json = NULL;
+    one.options.set = (TextList){NULL, 0, 0};
+    const TextList *all[] = {&w->cli->options.set, settings};
+    for (uint32_t l = 0; l < 2; l++)
+        for (uint32_t i = 0; i < all[l]->n; i++) list_push(arena, &one.options.set, all[l]->at[i]);
+    const PlanOptions quick = {.unproven = true, .script = w->cli->script};
+    const PlanOptions options = plan_file_options(&one, &quick);
+    Row row = {.text = text};
+    PlanFile *file = session_load(w->file->path, &options, arena, &one.diag);
+    if (file != NULL) {
+        session_identify(file);
+        session_fit(file, arena, &one.diag);
+        PredictOptions how = *w->how;
+        how.cluster = &file->config.cluster;
+        how.keep = false;
+        row.made = predict(&one, file, w->store, &how, true, &row.p);
+        const Held held = predict_held(&one, file);
+        row.memory = held.process_bytes > 0 ? held.process_bytes : row.p.record.peak_bytes;
+        row.fits = one.diag.n_errors == 0;
+    }
+    const Diagnostic *error = first_error(&one.diag);
+    row.made = row.made && error == NULL;
+    row.reason = error != NULL ? error->text : NULL;
+    return row;
+}
+
+static Row with_factor(WhatIf *w, const Other *c, double factor)
+{
+    TextList list = {NULL, 0, 0};
+    list_push(w->cli->arena, &list, scaled(w->cli->arena, c->key, c->value * factor, false));
+    return simulate(w, c->text, &list);
+}
+
+/* The least factor with which the step is within 1 % of what any faster part gives; 0: unknown. */
+static double enough(WhatIf *w, const Other *c)
+{
+    if (!c->rate || c->value <= 0) return 0;
+    const Row limit = with_factor(w, c, FACTOR_MOST);
+    if (!limit.made) return 0;
+    double low = 1 / FACTOR_MOST, high = FACTOR_MOST;
+    for (int i = 0; i < N_HALVINGS; i++) {
+        const double middle = sqrt(low * high);
+        const Row row = with_factor(w, c, middle);
+        if (!row.made) return 0;
+        if ((double)row.p.record.step_ps <= NEAR * (double)limit.p.record.step_ps)
+            high = middle;
+        else
+            low = middle;
+    }
+    return high;
+}
+
+static double speed_of(const Row *row)
+{
+    return row->p.record.tokens_per_s_per_device;
+}
+
+static json_t *row_json(const Row *row, double price, double factor, const Row *base)
+{
+    json_t *out = json_object();
+    json_text(out, "what_if", row->text);
+    json_text(out, "reason", row->reason);
+    if (!row->made) return out;
+    json_count(out, "ranks", row->p.record.n_ranks);
+    json_count(out, "step_ps", (uint64_t)row->p.record.step_ps);
+    json_number(out, "tokens_per_s", speed_of(row) * row->p.record.n_ranks);
+    json_number(out, "tokens_per_s_per_device", speed_of(row));
+    json_number(out, "mfu", row->p.record.mfu);
+    json_count(out, "peak_bytes", row->memory);
+    json_put(out, "fits", json_boolean(row->fits));
+    json_put(out, "break_even_usd",
+             price > 0 ? json_real(price * speed_of(row) / speed_of(base)) : json_null());
+    json_put(out, "enough", factor > 0 ? json_real(factor) : json_null());
+    return out;
+}
+
+static void row_text(Cli *cli, Table *t, const Row *row, double price, double factor,
+                     const Row *base)
+{
+    Arena *arena = cli->arena;
+    table_cell(t, "  %s", row->text);
+    if (!row->made) {
+        for (int i = 0; i < 7; i++) table_cell(t, "-");
+        return;
+    }
+    const double ratio = speed_of(row) / speed_of(base);
+    table_cell(t, "%s", format_time(arena, row->p.record.step_ps));
+    table_cell(t, "%s", str_count(arena, (uint64_t)(speed_of(row) + .5)));
+    table_cell(t, "%s", row == base ? "" : format_ratio(arena, ratio));
+    table_cell(t, "%.1f %%", 100 * row->p.record.mfu);
+    table_cell(t, "%s%s", str_bytes(arena, row->memory), row->fits ? "" : ", DOES NOT FIT");
+    table_cell(t, "%s", price > 0 ? arena_print(arena, "%.2f", price * ratio) : "-");
+    table_cell(t, "%s", factor > 0 ? arena_print(arena, "%.2gx", factor) : "");
+}
+
+static void report(WhatIf *w, const Row *rows, const double *factors, uint32_t n)
+{
+    static const char *const heads[] = {"  what if", ">step",   ">per GPU",    ">change",
+                                        ">MFU",      ">memory", ">pays up to", ">enough"};
+    Cli *cli = w->cli;
+    const double price = price_of(cli, &w->file->config.cluster);
+    Table t = table_in(cli->arena, 8, heads);
+    json_t *list = cli->json != NULL ? json_array() : NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        if (list != NULL)
+            json_array_append_new(list, row_json(&rows[i], price, factors[i], &rows[0]));
+        else
+            row_text(cli, &t, &rows[i], price, factors[i], &rows[0]);
+    }
+    if (list != NULL) {
+        json_put(cli->json, "what_if", list);
+        return;
+    }
+    str_add(&cli->out, "what if     USD an hour and GPU up to which a token gets no dearer; the "
+                       "least rate that gives 99 % of the speed\n");
+    table_print(&t, &cli->out);
+    for (uint32_t i = 0; i < n; i++)
+        if (!rows[i].made)
+            str_print(&cli->out, "  %s: %s\n", rows[i].text,
+                      rows[i].reason != NULL ? rows[i].reason : "no prediction");
+}
+
+void what_if_report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how)
+{
+    WhatIf w = {.cli = cli, .file = file, .store = store, .how = how};
+    const TextList *wanted = &cli->options.what_if;
+    for (uint32_t i = 0; i < wanted->n; i++)
+        if (!read_change(&w, wanted->at[i])) return;
+    const uint32_t most = w.changes.n + 2;
+    Row *rows = arena_array(cli->arena, most, sizeof *rows);
+    double *factors = arena_array(cli->arena, most, sizeof *factors);
+    TextList all = {NULL, 0, 0};
+    uint32_t n = 0;
+    rows[n++] = simulate(&w, "as it is", &all);
+    if (!rows[0].made) return; /* the plan's own errors are told */
+    for (uint32_t i = 0; i < w.changes.n; i++) {
+        const Other *c = &w.changes.at[i];
+        TextList own = {NULL, 0, 0};
+        list_push(cli->arena, &own, c->setting);
+        list_push(cli->arena, &all, c->setting);
+        factors[n] = enough(&w, c);
+        rows[n++] = simulate(&w, c->text, &own);
+    }
+    if (w.changes.n > 1) rows[n++] = simulate(&w, "all together", &all);
+    report(&w, rows, factors, n);
+}

@@ -1,0 +1,121 @@
+/* sim --what-if: each row is the simulation of the changed plan. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+#include "tests/support/command.h"
+#include "tests/support/test_arena.h"
+
+static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+
+/* A small model, because a rate takes ten simulations. */
+#define SIM(...)                                                                                   \
+    COMMAND(arena, 120, "sim", llama, "--set", "model.layers=2", "--db", "none", "--json",         \
+            __VA_ARGS__)
+
+static json_t *document(CommandResult r)
+{
+    if (r.exit_code != 0) fail_msg("code %d: %s", r.exit_code, r.err);
+    json_t *root = json_loads(r.out, 0, NULL);
+    assert_non_null(root);
+    return root;
+}
+
+static double number(const json_t *row, const char *key)
+{
+    const json_t *value = json_object_get(row, key);
+    if (!json_is_number(value)) fail_msg("no number '%s'", key);
+    return json_number_value(value);
+}
+
+static const json_t *row_of(const json_t *root, const char *name)
+{
+    size_t i;
+    const json_t *row;
+    json_array_foreach(json_object_get(root, "what_if"), i, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, "what_if")), name) == 0) return row;
+    }
+    fail_msg("no row '%s'", name);
+    return NULL;
+}
+
+/* The row and `sim` with the setting have the same step. */
+static void same_step(const json_t *row, const char *setting, const char *other)
+{
+    json_t *sim =
+        document(other != NULL ? SIM("--set", setting, "--set", other) : SIM("--set", setting));
+    if (number(row, "step_ps") != number(sim, "step_ps"))
+        fail_msg("%s: %.0f ps, sim says %.0f", setting, number(row, "step_ps"),
+                 number(sim, "step_ps"));
+    json_decref(sim);
+}
+
+static void rows_are_simulations(void **state)
+{
+    (void)state;
+    json_t *root = document(SIM("--price", "2", "--what-if", "seq=2x", "--what-if", "gpu=b200",
+                                "--what-if", "parallel.ac=full", "--what-if", "nic=2x"));
+    const json_t *base = row_of(root, "as it is"), *nic = row_of(root, "nic=2x");
+    assert_true(number(base, "step_ps") == number(root, "step_ps"));
+    same_step(row_of(root, "seq=2x"), "batch.seq=16384", NULL);
+    same_step(row_of(root, "gpu=b200"), "gpu=B200-SXM-180GB", NULL);
+    same_step(row_of(root, "parallel.ac=full"), "parallel.ac=full", NULL);
+    same_step(nic, "cluster.nic_bytes_per_s=1e11", NULL);
+    /* A token costs the same if the price of an hour grows as the speed does. */
+    const double ratio =
+        number(nic, "tokens_per_s_per_device") / number(base, "tokens_per_s_per_device");
+    assert_true(fabs(number(nic, "break_even_usd") - 2 * ratio) < 1e-9);
+    assert_true(number(row_of(root, "all together"), "step_ps") != number(base, "step_ps"));
+    json_decref(root);
+}
+
+/* With the rate that is said to be enough, the step is within 1 % of that with a much faster one.
+ */
+static void enough_is_enough(void **state)
+{
+    (void)state;
+    json_t *root = document(SIM("--what-if", "nic=2x"));
+    const double factor = number(row_of(root, "nic=2x"), "enough");
+    json_decref(root);
+    double step[3];
+    const double rates[] = {factor * 5e10, factor * 5e10 / 1.3, 64 * 5e10};
+    for (int i = 0; i < 3; i++) {
+        json_t *sim =
+            document(SIM("--set", arena_print(arena, "cluster.nic_bytes_per_s=%.17g", rates[i])));
+        step[i] = number(sim, "step_ps");
+        json_decref(sim);
+    }
+    assert_true(step[0] <= 1.01 * step[2]);
+    assert_true(step[1] > 1.01 * step[2]);
+}
+
+static void mistakes_are_told(void **state)
+{
+    (void)state;
+    CommandResult r = SIM("--what-if", "nic");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "--what-if nic: KEY=VALUE is expected"));
+    r = SIM("--what-if", "nothing=2x");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "the plan has no number nothing to multiply"));
+    json_t *root = document(SIM("--what-if", "gpu=B9000"));
+    assert_string_equal(json_string_value(json_object_get(row_of(root, "gpu=B9000"), "reason")),
+                        "there is no GPU 'B9000'");
+    json_decref(root);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {TEST(rows_are_simulations), TEST(enough_is_enough),
+                                       TEST(mistakes_are_told)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
