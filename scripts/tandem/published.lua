@@ -2,6 +2,7 @@
 -- row's cells as texts. If the planner lacks something, or the row does not state it, that is an error of rule
 -- published-row; its text is the counted reason.
 local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published_cells", require "tandem.published_megatron"
+local fitted = require "tandem.fitted"
 local model, defaults = require "tandem.published_models", require "tandem.published_defaults"
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
@@ -18,7 +19,10 @@ end
 -- MLA's up-projections are small beside them. The attention core alone is recomputed by flash attention in any
 -- case; if scores are written, the profile keeps none of them.
 local function some_modules(row)
-  if has(row, "ac", "[%(%[ ]mlp") or has(row, "ac", "[%(%[ ]moe[%]%) ]") then
+  if has(row, "ac", "[%(%[ ]moe[%]%) ]") then  -- experts' products have an op of their own
+    return ac { mode = "full", ops = { "attention", "linear_q", "linear_kv", "linear_o", "linear" } }
+  end
+  if has(row, "ac", "[%(%[ ]mlp") then
     return ac { mode = "full", ops = { "attention", "linear_q", "linear_kv", "linear_o" } }
   end
   return nil
@@ -84,7 +88,7 @@ local function passes(row, how)
     local vp, split = count(row, "vp", 1), how.is_megatron and megatrons.split(row) or nil
     local n_micro = how.n_micro or n_pp
     -- With fewer blocks than stages, or micro-batch groups of another size than pp, one stage a rank stands for it.
-    if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 or count(row, "n_layers") < n_pp * vp then vp = 1 end
+    if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 or not split and count(row, "n_layers") < n_pp * vp then vp = 1 end
     if split and #split ~= n_pp * vp then split = nil end
     add(list, pp { schedule = vp > 1 and "interleaved_1f1b" or "1f1b", chunks = vp > 1 and vp or nil, split = split })
   end
@@ -395,6 +399,10 @@ local function profile(row, how)
   local own = copy_of(require("runtimes." .. how.runtime))
   own.host_optimizer = how.host_optimizer
   local slower = how.runtime == "megatron_core" and gpus.host_factor(gpus.find(row.gpu) or "H100-SXM5-80GB") or 1
+  if how.runtime == "megatron" and megatrons.runs_modules(row) then
+    own.kernel_s, own.tensor_s = fitted.megatron_core.kernel_s, fitted.megatron_core.tensor_s
+    slower = gpus.host_factor(gpus.find(row.gpu))
+  end
   for _, time in ipairs { "kernel_s", "tensor_s", "collective_s", "message_s", "pass_s", "step_s" } do
     own[time] = own[time] and own[time] * slower
   end

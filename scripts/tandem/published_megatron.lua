@@ -102,8 +102,10 @@ function m.split(row)
   local parts = count(row, "pp")
   local both = notes:find "account%-for%-embedding" or has(row, "model", "account_for_embedding")
   local asymmetric = notes:find "ASYM_PP_EMBED=True" and notes:find "ASYM_PP_LOSS=True"
-  if asymmetric then parts = parts * count(row, "vp", 1) end
   if both or asymmetric then
+    -- A chunk without a block is no stage here: 1F1B stands for a pipeline that has one.
+    local chunks = parts * count(row, "vp", 1)
+    if layers + 2 >= 2 * chunks then parts = chunks end
     if (layers + 2) % parts ~= 0 then return nil end
     first, last = (layers + 2) // parts - 1, (layers + 2) // parts - 1
   end
@@ -344,6 +346,11 @@ end
 -- microsecond for each node. A node starts without a doorbell of the host: this is assumed to save 2
 -- of the microseconds that a kernel's start takes.
 function m.is_graph(row) return has(row, "cuda_graph", "cuda_graph=[1t]") end
+-- Megatron-Bridge and NeMo run Megatron-Core's Python modules, so its host times hold for them. The
+-- large models to which NeMo's own were fitted never wait for the host.
+function m.runs_modules(row)
+  return not m.is_graph(row) and (has(row, "framework", "^megatron%-bridge") or has(row, "framework", "^nemo"))
+end
 function m.graph(row, own)
   if not m.is_graph(row) then return end
   own.kernel_s, own.collective_s, own.message_s, own.pass_s, own.tensor_s = 1e-6, 1e-6, 0, 0, 0
