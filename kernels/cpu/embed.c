@@ -8,6 +8,7 @@ BOTH(embed)
 BOTH(embed_grad)
 BOTH(position)
 BOTH(position_grad)
+BOTH(sinusoid)
 BOTH(bias)
 BOTH(bias_grad)
 
@@ -80,6 +81,22 @@ static void F(bias)(const KernelArgs *a)
 static void F(bias_grad)(const KernelArgs *a)
 {
     F(add_row_grad)(a->ptr[0], F(summed)(a, 0, a->rows), a->size['b'] * a->size['s'], a->rows);
+}
+
+/* x [b,s,D] -> y [b,s,D]; y may be x */
+static void F(sinusoid)(const KernelArgs *a)
+{
+    const int64_t S = a->size['s'], D = a->size['D'], half = D / 2;
+    const REAL *x = a->ptr[0];
+    REAL *y = a->ptr[1];
+    assert(D % 2 == 0 && half > 1);
+    for (int64_t i = 0; i < a->size['b'] * S; i++)
+        for (int64_t e = 0; e < half; e++) {
+            const double frequency = pow(a->attrs.theta, -(double)e / (double)(half - 1));
+            const double angle = (double)cpu_whole_index(a, 's', i % S) * frequency;
+            y[i * D + e] = x[i * D + e] + (REAL)sin(angle);
+            y[i * D + half + e] = x[i * D + half + e] + (REAL)cos(angle);
+        }
 }
 
 #endif

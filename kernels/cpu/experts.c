@@ -19,6 +19,8 @@ BOTH(balance)
 BOTH(balance_grad)
 BOTH(charge)
 BOTH(charge_grad)
+BOTH(expert_bias)
+BOTH(expert_bias_grad)
 
 /* ids [b,S,K] -> slots [b,S,K], both i32: the tokens of a sequence take the slots in their order.
  */
@@ -334,6 +336,26 @@ static void F(combine_weights)(const KernelArgs *a)
         const REAL *row = F(row_of)(a, a->ptr[2], i / (tokens * k), slots[i]);
         if (row) dweights[i] += F(dot)(dy + i / k * width, row, width);
     }
+}
+
+/* x [e,b,c,f], bias [e,f] -> y [e,b,c,f]; y may be x */
+static void F(expert_bias)(const KernelArgs *a)
+{
+    const REAL *x = a->ptr[0], *bias = a->ptr[1];
+    REAL *y = a->ptr[2];
+    const int64_t rows = a->size['b'] * a->size['c'], n = a->size['f'];
+    for (int64_t i = 0; i < a->size['e'] * rows; i++)
+        for (int64_t k = 0; k < n; k++) y[i * n + k] = x[i * n + k] + bias[i / rows * n + k];
+}
+
+/* dy [e,b,c,f] -> dbias [e,f] */
+static void F(expert_bias_grad)(const KernelArgs *a)
+{
+    const REAL *dy = a->ptr[0];
+    const int64_t rows = a->size['b'] * a->size['c'], n = a->size['f'];
+    REAL *dbias = F(summed)(a, 0, a->size['e'] * n);
+    for (int64_t i = 0; i < a->size['e'] * rows; i++)
+        for (int64_t k = 0; k < n; k++) dbias[i / rows * n + k] += dy[i * n + k];
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* Element-wise ops: sums, products, multiples, SiLU, GELU (tanh form), sigmoid, ReLU, squared
- * ReLU, soft cap, and their gradients. Any of these may write over its first input. */
+ * ReLU, soft cap, gpt-oss' gate, and their gradients. Any of these may write over its first input.
+ */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/pointwise.c"
 #include "kernels/cpu/real.h"
@@ -19,6 +20,9 @@ BOTH(relu2)
 BOTH(relu2_grad)
 BOTH(soft_cap)
 BOTH(soft_cap_grad)
+BOTH(clamp_gate)
+BOTH(clamp_gate_grad)
+BOTH(clamp_up_grad)
 BOTH(pass)
 
 #else
@@ -112,6 +116,42 @@ static void F(soft_cap_grad)(const KernelArgs *a)
 {
     const REAL *dy = a->ptr[0], *y1 = a->ptr[1], cap = (REAL)a->attrs.scale;
     EACH(dy[i] * ((REAL)1 - y1[i] / cap * (y1[i] / cap)));
+}
+
+static inline REAL F(clamped)(REAL x, REAL limit)
+{
+    return x > limit ? limit : x < -limit ? -limit : x;
+}
+
+/* g s(1.702 g), for g up to the limit */
+static inline REAL F(gate)(REAL x, REAL limit)
+{
+    const REAL g = x > limit ? limit : x;
+    return g * F(logistic)((REAL)1.702 * g);
+}
+
+static inline REAL F(gate_slope)(REAL x, REAL limit)
+{
+    const REAL s = F(logistic)((REAL)1.702 * x);
+    return x > limit ? 0 : s * ((REAL)1 + (REAL)1.702 * x * ((REAL)1 - s));
+}
+
+static void F(clamp_gate)(const KernelArgs *a)
+{
+    const REAL *x = a->ptr[0], *up = a->ptr[1], limit = (REAL)a->attrs.scale;
+    EACH(F(gate)(x[i], limit) * (F(clamped)(up[i], limit) + (REAL)1));
+}
+
+static void F(clamp_gate_grad)(const KernelArgs *a)
+{
+    const REAL *dy = a->ptr[0], *x = a->ptr[1], *up = a->ptr[2], limit = (REAL)a->attrs.scale;
+    EACH(dy[i] * F(gate_slope)(x[i], limit) * (F(clamped)(up[i], limit) + (REAL)1));
+}
+
+static void F(clamp_up_grad)(const KernelArgs *a)
+{
+    const REAL *dy = a->ptr[0], *x = a->ptr[1], *up = a->ptr[2], limit = (REAL)a->attrs.scale;
+    EACH(up[i] > limit || up[i] < -limit ? 0 : dy[i] * F(gate)(x[i], limit));
 }
 
 static void F(silu)(const KernelArgs *a)

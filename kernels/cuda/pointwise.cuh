@@ -22,6 +22,10 @@
     X(relu2_grad, x1[k] > 0 ? 2.0f * x1[k] * x0[k] : 0)                                            \
     X(soft_cap, scale *tanhf(x0[k] / scale))                                                       \
     X(soft_cap_grad, x0[k] * (1.0f - x1[k] / scale * (x1[k] / scale)))                             \
+    X(clamp_gate, point_gate(x0[k], scale) * (point_clamped(x1[k], scale) + 1.0f))                 \
+    X(clamp_gate_grad,                                                                             \
+      x0[k] * point_gate_slope(x1[k], scale) * (point_clamped(x2[k], scale) + 1.0f))               \
+    X(clamp_up_grad, x2[k] > scale || x2[k] < -scale ? 0 : x0[k] * point_gate(x1[k], scale))       \
     X(gelu, 0.5f * x0[k] * (1.0f + point_gelu_tanh(x0[k])))                                        \
     X(gelu_grad, x0[k] * point_gelu_slope(x1[k]))
 
@@ -46,6 +50,23 @@ DEVICE float point_silu_slope(float x)
 {
     float s = point_sigmoid(x);
     return s * (1.0f + x * (1.0f - s));
+}
+
+DEVICE float point_clamped(float x, float limit)
+{
+    return x > limit ? limit : x < -limit ? -limit : x;
+}
+
+DEVICE float point_gate(float x, float limit)
+{
+    float g = x > limit ? limit : x;
+    return g * point_sigmoid(1.702f * g);
+}
+
+DEVICE float point_gate_slope(float x, float limit)
+{
+    float s = point_sigmoid(1.702f * x);
+    return x > limit ? 0 : s * (1.0f + 1.702f * x * (1.0f - s));
 }
 
 #define GELU_K 0.79788456080286535588f /* sqrt(2 / pi) */

@@ -116,3 +116,40 @@ bool cuda_rope_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *
 {
     return rope_launch(args, -1, cuda, error);
 }
+
+/* ---- sinusoidal positions: a thread handles one pair of features */
+
+typedef struct SinusoidArgs {
+    Array x, y;
+    int64_t rows, S, D; /* rows: of [b,s] */
+    int64_t start, half, jump;
+    double theta;
+} SinusoidArgs;
+
+enum { SINUSOID_THREADS = 256 };
+
+KERNEL(sinusoid_add, SinusoidArgs, SINUSOID_THREADS, 4)
+{
+    const int64_t i = (int64_t)blockIdx.x * SINUSOID_THREADS + threadIdx.x, pairs = a.D / 2;
+    if (i >= a.rows * pairs) return;
+    const int64_t row = i / pairs, e = i % pairs, s = row % a.S, at = row * a.D + e;
+    const double frequency = pow(a.theta, -(double)e / (double)(pairs - 1));
+    double sine, cosine;
+    device_sincos((double)(a.start + s + (s < a.half ? 0 : a.jump)) * frequency, &sine, &cosine);
+    write_one(a.y, at, read_one(a.x, at) + (float)sine);
+    write_one(a.y, at + pairs, read_one(a.x, at + pairs) + (float)cosine);
+}
+
+/* x [b,s,D] -> y [b,s,D] */
+bool cuda_sinusoid(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    SinusoidArgs a;
+    memset(&a, 0, sizeof a);
+    a.S = args->size['s'], a.D = args->size['D'], a.rows = args->size['b'] * a.S;
+    a.x = array_of(args, 0, a.D), a.y = array_of(args, 1, a.D);
+    a.start = args->start['s'], a.half = a.S / 2;
+    a.jump = args->second['s'] - args->start['s'] - a.half;
+    a.theta = args->attrs.theta;
+    return LAUNCH(sinusoid_add, ceil_div(a.rows * (a.D / 2), SINUSOID_THREADS), SINUSOID_THREADS, 0,
+                  a, cuda, error);
+}

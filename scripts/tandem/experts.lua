@@ -10,16 +10,20 @@ local op, param, use, new_module = module.op, module.param, module.use, module.n
 local experts = {}
 
 -- rows [experts, b, capacity, in_features] -> [experts, b, capacity, out_features]
-function experts.linear(who, n, n_in, n_out, init)
+function experts.linear(who, n, n_in, n_out, init, bias)
   local info = { tp_styles = { column = true, row = true }, params = {} }
   local own = param(info, "weight", { n, n_in, n_out }, { init = init, column = 2, row = 1 })
+  if bias then
+    param(info, "bias", { n, n_out }, { init = bias, style = module.bias_style, column = 1 })
+  end
   return new_module("experts", function(m, rows)
     local id = check.tensor(who, "the input", rows, 4)
     if rows.shape[1] ~= n or rows.shape[4] ~= n_in then
       core.fail("shape-mismatch", ("%s %s expects [%d experts, b, capacity, %d], got shape %s"):format(who,
         modules[m].path or "", n, n_in, check.shape_text(rows.shape)))
     end
-    return op("linear_experts", nil, id, use(own))
+    local y = op("linear_experts", nil, id, use(own))
+    return bias and op("expert_bias", nil, tensors[y], use(info.params.bias)) or y
   end, {}, info)
 end
 
@@ -70,6 +74,11 @@ local function read(who, options)
   if c.aux < 0 then core.fail("out-of-range", who .. ": aux_loss must not be negative", "0 leaves it out") end
   c.gated = check.flag(who, "gated", options.gated, true)
   c.normalise = check.flag(who, "normalise", options.normalise, true) and 1 or 0
+  c.bias = check.flag(who, "bias", options.bias, false)
+  c.limit = options.limit and check.number(who, "limit", options.limit)
+  if c.limit and (c.limit <= 0 or not c.gated) then
+    core.fail("out-of-range", who .. ": limit is a positive number, of gated experts", "limit = 7.0")
+  end
   c.scaling = check.number(who, "scaling", options.scaling, 1.0)
   c.sigmoid = check.flag(who, "sigmoid", options.sigmoid, false)
   if c.sigmoid and c.aux > 0 then
@@ -98,11 +107,12 @@ function experts.moe(nn, standard)
     local c = read(who, options)
     local init = check.init(who, options.init, standard)
     local out_init = check.init(who, options.out_init, options.init or standard)
+    local zeros = c.bias and check.init(who, nn.zeros) or nil
     local fields = {
-      router = nn.linear(c.dim, c.experts, { init = options.init }),
-      w1 = experts.linear(who, c.experts, c.dim, c.hidden, init),
-      w3 = c.gated and experts.linear(who, c.experts, c.dim, c.hidden, init) or nil,
-      w2 = experts.linear(who, c.experts, c.hidden, c.dim, out_init),
+      router = nn.linear(c.dim, c.experts, { init = options.init, bias = c.bias }),
+      w1 = experts.linear(who, c.experts, c.dim, c.hidden, init, zeros),
+      w3 = c.gated and experts.linear(who, c.experts, c.dim, c.hidden, init, zeros) or nil,
+      w2 = experts.linear(who, c.experts, c.hidden, c.dim, out_init, zeros),
     }
     return new_module("moe", function(m, x)
       local id = check.tensor(who, "the input", x, 3)
@@ -115,7 +125,12 @@ function experts.moe(nn, standard)
       if c.aux > 0 then add_balance(op("balance", { scale = c.aux }, logits, ids)) end
       local slots = tensors[op("slots", sizes, ids)]
       local rows = op("dispatch", sizes, id, slots)
-      local y = m.w2(c.gated and nn.silu(m.w1(rows)) * m.w3(rows) or nn.gelu(m.w1(rows)))
+      local y
+      if c.limit then
+        y = m.w2(op("clamp_gate", { scale = c.limit }, tensors[m.w1(rows)], tensors[m.w3(rows)]))
+      else
+        y = m.w2(c.gated and nn.silu(m.w1(rows)) * m.w3(rows) or nn.gelu(m.w1(rows)))
+      end
       return op("combine", nil, slots, weights, tensors[y])
     end, fields)
   end)

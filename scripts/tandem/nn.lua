@@ -241,6 +241,17 @@ nn.soft_cap = core.wrap(function(x, cap)
   return op("soft_cap", { scale = cap }, id)
 end)
 
+nn.sinusoid = core.wrap(function(x, options)
+  local who = "nn.sinusoid"
+  options = check.options(who, options, known[who])
+  local id, theta = check.tensor(who, "the input", x, 3), check.number(who, "theta", options.theta, 10000.0)
+  if theta <= 1 or x.shape[3] % 2 ~= 0 or x.shape[3] < 4 then
+    core.fail("out-of-range", ("%s: theta = %s, shape %s"):format(who, theta, shape_text(x.shape)),
+      "theta is above 1, and the features are an even number from 4 on")
+  end
+  return op("sinusoid", { theta = theta }, id)
+end)
+
 -- Tokens [first, first + count) of each sequence, from 0: of ids, labels or activations.
 nn.span = core.wrap(function(x, first, count)
   local who = "nn.span"

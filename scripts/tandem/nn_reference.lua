@@ -27,6 +27,9 @@ local list = {
   { name = "nn.position", call = "nn.position(max_len, dim, options)", shape = "[b, s, dim] -> [b, s, dim]",
     doc = "Adds a learned vector for each position. Only the rows that seq reaches exist.", options = {
       { "init", "nn.normal(0, 0.02)", "First values of the table." } } },
+  { name = "nn.sinusoid", call = "nn.sinusoid(x, options)", shape = "[b, s, dim] -> [b, s, dim]",
+    doc = "Adds sines of the position to the first half of the features and cosines to the second.", options = {
+      { "theta", "10000", "The lowest frequency is 1 / theta." } } },
   { name = "nn.rmsnorm", call = "nn.rmsnorm(dim, options)", shape = "[b, s, dim] -> [b, s, dim]",
     doc = "RMS normalisation. It also takes [b, s, heads, dim] and normalises each head.", options = {
       { "eps", "1e-5", "Added to the mean square." }, { "init", "nn.ones", "First values of the weight." } } },
@@ -91,6 +94,9 @@ local list = {
       { "capacity_factor", "1.25", "Room in an expert, as a multiple of an even share of one sequence's tokens. "
         .. "\"all\": no token is dropped." },
       { "normalise", "true", "Weights of the chosen experts add up to 1." },
+      { "bias", "false", "Biases of the router and of the experts." },
+      { "limit", "", "The gate of gpt-oss: gates up to the limit, x sigmoid(1.702 x), times 1 + the other product within "
+        .. "the limits." },
       { "scaling", "1", "The factor of the weights." },
       { "sigmoid", "false", "Weights are sigmoids of the logits, not their softmax. It goes with aux_loss = 0." },
       { "groups", "1", "Groups of experts, of which a token uses the best. A group is as good as its largest logit, "

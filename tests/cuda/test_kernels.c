@@ -37,6 +37,12 @@ static const CudaCase cases[] = {
     CASE(relu_grad, "fff", 1),
     CASE(relu2, "ff", 0),
     CASE(relu2_grad, "fff", 1),
+    CASE(clamp_gate, "fff", 0),
+    CASE(clamp_gate_grad, "ffff", 1),
+    CASE(clamp_up_grad, "ffff", 1),
+    CASE(expert_bias, "fff", 0),
+    CASE(expert_bias_grad, "fF", 1),
+    CASE(sinusoid, "ff", 0),
     CASE(soft_cap, "ff", 0),
     CASE(soft_cap_grad, "fff", 1),
     CASE(attention_wide, "ffffF", 0),
@@ -217,27 +223,27 @@ static const CudaCase cases[] = {
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
 static const Sizes odd = {
-    {['b'] = 2, ['s'] = 5, ['k'] = 9, ['D'] = 13, ['E'] = 6, ['v'] = 11, ['x'] = 701, ['T'] = 5,
+    {['b'] = 2, ['s'] = 5, ['k'] = 9, ['D'] = 14, ['E'] = 6, ['v'] = 11, ['x'] = 701, ['T'] = 5,
      ['F'] = 3, ['X'] = 2, ['g'] = 2, ['r'] = 2,  ['n'] = 7, ['N'] = 5,  ['S'] = 5,   ['K'] = 2,
-     ['C'] = 3, ['e'] = 5, ['M'] = 2, ['V'] = 7,  ['U'] = 3, ['Z'] = 5},
+     ['C'] = 3, ['e'] = 5, ['M'] = 2, ['V'] = 7,  ['c'] = 3, ['f'] = 5,  ['U'] = 3,   ['Z'] = 5},
     {3, 5}};
 static const Sizes even = {
     {['b'] = 2,    ['s'] = 4,  ['k'] = 16, ['D'] = 64, ['E'] = 16, ['v'] = 40,
      ['x'] = 4096, ['T'] = 4,  ['F'] = 24, ['X'] = 16, ['g'] = 2,  ['r'] = 4,
      ['n'] = 24,   ['N'] = 3,  ['S'] = 4,  ['K'] = 4,  ['C'] = 4,  ['e'] = 8,
-     ['M'] = 2,    ['V'] = 16, ['U'] = 24, ['Z'] = 40},
+     ['M'] = 2,    ['V'] = 16, ['c'] = 4,  ['f'] = 24, ['U'] = 24, ['Z'] = 40},
     {2, 8}};
 static const Sizes wide = {
     {['b'] = 1,    ['s'] = 3,  ['k'] = 2056, ['D'] = 8200, ['E'] = 264, ['v'] = 4101,
      ['x'] = 9001, ['T'] = 3,  ['F'] = 4,    ['X'] = 2,    ['g'] = 2,   ['r'] = 2,
      ['n'] = 1032, ['N'] = 40, ['S'] = 3,    ['K'] = 9,    ['C'] = 2,   ['e'] = 72,
-     ['M'] = 2,    ['V'] = 40, ['U'] = 6,    ['Z'] = 8},
+     ['M'] = 2,    ['V'] = 40, ['c'] = 2,    ['f'] = 40,   ['U'] = 6,   ['Z'] = 8},
     {3, 24}};
 static const Sizes tall = {
     {['b'] = 13,    ['s'] = 61, ['k'] = 8,  ['D'] = 24, ['E'] = 8,  ['v'] = 300,
      ['x'] = 12000, ['T'] = 73, ['F'] = 3,  ['X'] = 2,  ['g'] = 1,  ['r'] = 2,
      ['n'] = 8,     ['N'] = 3,  ['S'] = 61, ['K'] = 3,  ['C'] = 33, ['e'] = 6,
-     ['M'] = 2,     ['V'] = 12, ['U'] = 5,  ['Z'] = 7},
+     ['M'] = 2,     ['V'] = 12, ['c'] = 9,  ['f'] = 8,  ['U'] = 5,  ['Z'] = 7},
     {1, 16}};
 
 /* attrs.first of ops that take a part: wide, or not. */

@@ -32,7 +32,8 @@ static const Family families[] = {
     {"t5", "v1.1-tiny", false, true},     {"gemma", "2-tiny", false, false},
     {"gemma", "3-tiny", false, false},    {"qwen", "3-moe-tiny", true, false},
     {"qwen", "2.5-tiny", false, false},   {"llama", "tiny", false, false},
-    {"mixtral", "tiny", true, false},     {"phi", "2-tiny", false, false},
+    {"mixtral", "tiny", true, false},     {"gpt_oss", "tiny", true, false},
+    {"phi", "2-tiny", false, false},
 };
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 

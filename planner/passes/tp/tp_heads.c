@@ -59,6 +59,9 @@ const HeadDims *tp_head_dims(Job *job)
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         if (takes_heads(n->op)) note_fused(g, n, of);
+        for (uint32_t i = 0; op_attends(n->op) && i < n->n_in;
+             i++) /* sinks, a table of distances */
+            if (g->tensors.at[n->in[i]].role == ROLE_param) of[n->in[i]] = dims_with(n->op, i, 0);
         if (n->n_in < 2 || g->tensors.at[n->in[1]].role != ROLE_param) continue;
         const Node *made = &g->nodes.at[graph_product(g, n->in[0])];
         if (op_info(n->op)->class_ == OP_CLASS_contract)
