@@ -435,8 +435,13 @@ static void every_number_is_rounded(void **state)
 static void none_is_forgotten(void **state)
 {
     (void)state;
-    static const OpKind others[] = {OP_batch, OP_field, OP_offsets, OP_attention,
-                                    OP_attention_grad};
+    static const OpKind others[] = {OP_batch,
+                                    OP_field,
+                                    OP_offsets,
+                                    OP_attention,
+                                    OP_attention_grad,
+                                    OP_attention_part,
+                                    OP_attention_part_grad}; /* test_attention_part */
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
         bool found = op_info(op)->class_ != OP_CLASS_compute;
         for (uint32_t i = 0; i < N_CASES; i++) found |= cases[i].op == op;
