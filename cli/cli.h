@@ -170,7 +170,8 @@ void plan_file_memory(Cli *cli, const PlanFile *file);
 PlanOptions plan_file_options(Cli *cli, const PlanOptions *options);
 /* Reports the process memory under the plan's runtime, or, where the plan names none, under each
  * framework that could run it; `timed`: also their step times. A plan's text and a plan for this
- * machine have none. The answers are looked up and kept in `store`, which may be NULL. */
+ * machine have none. The answers are looked up and kept in `store`, which may be NULL. The file of
+ * a plan that names no runtime may lack its plan: then only its configuration was read. */
 void plan_file_whose(Cli *cli, const PlanFile *file, bool timed, Store *store);
 
 /* The configuration and the mesh of PLAN, before any pass; false after diagnostics. */

@@ -182,8 +182,19 @@ static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
     const PlanOptions quick = {.unproven = true, .script = cli->script};
     const PlanOptions options = plan_file_options(cli, &quick);
     Diag told = diag_in(cli->arena); /* the point has printed its warnings already */
-    const PlanFile *file = session_load(job->path, &options, cli->arena, &told);
-    if (file != NULL) plan_file_whose(cli, file, true, NULL);
+    Store *store = cli->options.no_store ? NULL : store_open(cli->options.db, false, &told);
+    Config *config = arena_alloc(cli->arena, sizeof *config);
+    Graph graph;
+    PlanFile shell = {.path = job->path, .has_cluster = true};
+    const PlanFile *file = &shell;
+    bool fine = session_read(job->path, &options, cli->arena, config, &graph, &told);
+    shell.config = *config;
+    if (fine && config->runtime.name != NULL) {
+        file = session_finish(config, &graph, &options, cli->arena, &told);
+        fine = file != NULL;
+    }
+    if (fine) plan_file_whose(cli, file, true, store);
+    store_close(store);
     plan_file_close(cli);
 }
 
