@@ -21,46 +21,38 @@ const char *axis_name_text(AxisName name)
     return axis_info(name)->name;
 }
 
+/* The axes for which `condition` holds; it may read `axis`. */
+#define AXES_WHERE(condition)                                                                      \
+    AxisNames names = 0;                                                                           \
+    for (const AxisInfo *axis = axes; axis < axes + AXIS_NAMES; axis++)                            \
+        if (condition) names |= 1u << (axis - axes);                                               \
+    return names
+
 AxisNames axes_with(uint32_t flags)
 {
-    AxisNames names = 0;
-    for (uint32_t a = 0; a < AXIS_NAMES; a++)
-        if (axes[a].flags & flags) names |= 1u << a;
-    return names;
+    AXES_WHERE(axis->flags & flags);
 }
 
 AxisNames axes_cutting(IndexRole role)
 {
-    AxisNames names = 0;
     assert(role != INDEX_none);
-    for (uint32_t a = 0; a < AXIS_NAMES; a++)
-        if (axes[a].cuts == role) names |= 1u << a;
-    return names;
+    AXES_WHERE(axis->cuts == role);
 }
 
 AxisNames axes_cutting_batch(void)
 {
-    AxisNames names = 0;
-    for (uint32_t a = 0; a < AXIS_NAMES; a++)
-        if (axes[a].cuts != INDEX_none) names |= 1u << a;
-    return names;
+    AXES_WHERE(axis->cuts != INDEX_none);
 }
 
 AxisNames axes_trading(IndexRole role)
 {
-    AxisNames names = 0;
     assert(role != INDEX_none);
-    for (uint32_t a = 0; a < AXIS_NAMES; a++)
-        if (axes[a].trades == role) names |= 1u << a;
-    return names;
+    AXES_WHERE(axis->trades == role);
 }
 
 AxisNames axes_of_pass(const char *pass)
 {
-    AxisNames names = 0;
-    for (uint32_t a = 0; a < AXIS_NAMES; a++)
-        if (axes[a].pass && strcmp(axes[a].pass, pass) == 0) names |= 1u << a;
-    return names;
+    AXES_WHERE(axis->pass && strcmp(axis->pass, pass) == 0);
 }
 
 AxisName axes_first(AxisNames names)
