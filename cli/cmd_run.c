@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "cli/run/run.h"
-#include "exec/data_field.h"
+#include "exec/data/data_field.h"
 #include "planner/front/front.h"
 
 static bool is_loopback(const Cli *cli)

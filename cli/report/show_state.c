@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "cli/cli.h"
-#include "planner/ir/state.h"
+#include "planner/ir/state/state.h"
 #include "planner/lower/gather.h"
 #include "sim/sim.h"
 

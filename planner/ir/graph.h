@@ -4,7 +4,7 @@
 #ifndef TANDEM_IR_GRAPH_H
 #define TANDEM_IR_GRAPH_H
 
-#include "planner/ir/intern.h"
+#include "planner/base/intern.h"
 #include "planner/ir/op.h"
 
 typedef uint32_t TensorId, NodeId, ModuleId, UnitId, AttrsId; /* 0: none */

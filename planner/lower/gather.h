@@ -3,7 +3,7 @@
 #ifndef TANDEM_LOWER_GATHER_H
 #define TANDEM_LOWER_GATHER_H
 
-#include "planner/ir/state.h"
+#include "planner/ir/state/state.h"
 #include "planner/passes/passes.h"
 
 /* Returns a plan (PURPOSE_gather) that brings all of `train`'s weights, or one of their moments,

@@ -13,7 +13,7 @@
 
 #include "exec/exec.h"
 #include "kernels/number.h"
-#include "planner/ir/state.h"
+#include "planner/ir/state/state.h"
 #include "planner/lower/gather.h"
 #include "planner/verify/verify.h"
 #include "tests/support/eval.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "planner/base/str.h"
-#include "planner/ir/state.h"
+#include "planner/ir/state/state.h"
 #include "tests/support/plans/corpus.h"
 
 typedef struct Corpus {

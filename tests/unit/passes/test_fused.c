@@ -15,7 +15,7 @@
 #include "exec/flat.h"
 #include "kernels/kernel.h"
 #include "planner/base/str.h"
-#include "planner/ir/state.h"
+#include "planner/ir/state/state.h"
 #include "planner/verify/verify.h"
 #include "tests/support/eval.h"
 #include "tests/support/plans/mutate.h"

@@ -1,6 +1,6 @@
 /* A hash index beside a list. Each entry is checked against the list. If a plan was changed by
  * hand, the index can miss a match but cannot return a wrong one. */
-#include "planner/ir/intern.h"
+#include "planner/base/intern.h"
 
 #include <assert.h>
 #include <string.h>

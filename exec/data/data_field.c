@@ -1,6 +1,6 @@
 /* Sources of fields: a gridded file, a wave that travels eastward, and noise. All are pure
  * functions of the sample's global position. */
-#include "exec/data_field.h"
+#include "exec/data/data_field.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* Walks a rank's buffers that live between steps. A flat unit is cut over its shard axes without
  * regard to tensors. The part of a tensor in one cut is a row-major interval of its tp-local shape.
  * Such an interval is a few boxes: the end of a row, whole rows, and the beginning of a row. */
-#include "planner/ir/state.h"
+#include "planner/ir/state/state.h"
 
 #include <assert.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "planner/base/str.h"
-#include "planner/ir/state.h"
+#include "planner/ir/state/state.h"
 
 typedef struct Check {
     const StateSlice *at; /* all slices that are written, sorted by tensor */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "exec/data_field.h"
+#include "exec/data/data_field.h"
 #include "planner/base/rng.h"
 
 enum {

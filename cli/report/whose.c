@@ -14,7 +14,7 @@ typedef struct Profile {
 } Profile;
 static const Profile profiles[] = {
 #define PROFILE(name, pass, lacks) {name, pass, lacks},
-#include "cli/whose.def"
+#include "cli/report/whose.def"
 #undef PROFILE
 };
 

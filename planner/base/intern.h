@@ -1,7 +1,7 @@
 /* Finds equal records in a list by their bytes, for interning (plan_shape, graph_attrs). It is
  * only a faster search over the list, so a zeroed Intern works for any list. */
-#ifndef TANDEM_IR_INTERN_H
-#define TANDEM_IR_INTERN_H
+#ifndef TANDEM_BASE_INTERN_H
+#define TANDEM_BASE_INTERN_H
 
 #include <stddef.h>
 #include <stdint.h>
