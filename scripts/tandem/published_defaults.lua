@@ -69,7 +69,8 @@ local function fill_model(row)
     refuse("the model's width and layers are not stated, and no public configuration is known: %s", row.model or "")
   end
   local dim = count(row, "d_model")
-  assume_open(row, "n_heads", math.max(1, dim // 128), "heads of 128")
+  local head, groups = count(row, "head_dim", 128), count(row, "n_kv_heads", 1)
+  assume_open(row, "n_heads", math.max(1, dim // head // groups) * groups, ("heads of %d"):format(head))
   assume_open(row, "n_kv_heads", count(row, "n_heads"), "a key head for each head")
   assume_open(row, "d_ff", 4 * dim, "four times the width")
 end
@@ -138,6 +139,15 @@ end
 
 local function product(row)
   return count(row, "tp", 1) * count(row, "pp", 1) * count(row, "cp", 1)
+end
+
+-- A device that its own cell leaves open may be named by others: "dgx_h100", "8 x H100 SXM".
+local function fill_gpu(row)
+  if not is_open(row.gpu) then return end
+  for _, key in ipairs { "platform", "interconnect", "environment", "model", "source_path", "source" } do
+    local name = gpus.find(row[key] or "")
+    if name then return assume(row, "gpu", name, ("the cell %s names it"):format(key)) end
+  end
 end
 
 -- With all weights sharded, no rank needs another axis. Otherwise tp takes the ranks of a node, and
@@ -209,6 +219,10 @@ function m.fill(row)
   row.assumed = {}
   for _, key in ipairs { "gpu", "framework", "model", "sp", "compile", "moe_experts", "ep" } do row[key] = row[key] or "" end
   local open_seq = is_open(row.seq)
+  fill_gpu(row)
+  for _, key in ipairs { "tp", "pp", "cp", "ep", "vp" } do  -- "0" and "None" are one rank, too
+    if not is_open(row[key]) then row[key] = tostring(count(row, key, 1)) end
+  end
   fill_model(row)
   fill_precision(row)
   fill_states(row)

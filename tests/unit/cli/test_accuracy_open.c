@@ -49,6 +49,7 @@ static const char *const columns[][2] = {{"id", "a"},
                                          {"moe_topk", ""},
                                          {"moe_dispatcher", ""},
                                          {"overlap_ep", ""},
+                                         {"interconnect", ""},
                                          {"notes", ""},
                                          {"flag", ""},
                                          {"missing", ""},
@@ -179,6 +180,9 @@ static void odd_cells_are_predicted_with_a_stand_in(void **state)
     assert_true(predicted(arena, "framework=OurTrainer 2", stated) > 0);
     assert_true(predicted(arena, "model=somebody-7b", stated) > 0);
     assert_true(predicted(arena, "ac=sometimes", open) > 0);
+    assert_true(predicted(arena, "cp=0;vp=None", stated) == predicted(arena, "", stated));
+    assert_true(predicted(arena, "gpu=;interconnect=DGX H100", open) ==
+                predicted(arena, "", stated));
     arena_free(arena);
 }
 
