@@ -16,7 +16,8 @@ local top_keys = { as = true, name = true, seed = true, steps = true, data = tru
 local sections = { "distributed", "step_scheduler", "optimizer", "lr_scheduler", "fp8", "hf" }
 local hf_keys = { class = { "text" }, num_attention_heads = { "integer" }, num_key_value_heads = { "integer" },
   num_hidden_layers = { "integer" }, tie_word_embeddings = { "boolean" }, tp_plan = { "list" },
-  remote_code = { "boolean", false }, torch_dtype = { "any" } }
+  remote_code = { "boolean", false }, torch_dtype = { "any" },
+  num_nextn_predict_layers = { "integer", 0 } }
 
 local scheduler_keys = { global_batch_size = { "integer" }, local_batch_size = { "integer", 1 }, max_steps = { "integer" },
   ckpt_every_steps = { "integer" }, val_every_steps = { "integer" }, num_epochs = { "integer" }, gc_every_steps = { "integer" } }
@@ -84,6 +85,18 @@ local function drop_null(t)
     elseif type(value) == "table" then drop_null(value) end
   end
   for _, key in ipairs(null) do t[key] = nil end
+end
+
+-- Modules that predict further tokens: Automodel has none under cp with pp, and Tandem has none at all.
+local function check_further_tokens(d, s, hf)
+  if hf.num_nextn_predict_layers <= 0 then return end
+  if s.cp > 1 and s.pp > 1 then
+    d:error("dialect-unsupported", "hf.num_nextn_predict_layers", ("multi-token prediction (%d modules) with cp_size = %d and "
+      .. "pp_size = %d is not implemented in Automodel"):format(hf.num_nextn_predict_layers, s.cp, s.pp), "num_nextn_predict_layers = 0")
+  else
+    d:error("dialect-unsupported", "hf.num_nextn_predict_layers",
+      "multi-token prediction: Tandem has no modules that predict further tokens", "num_nextn_predict_layers = 0")
+  end
 end
 
 local function read_sizes(d, given)
@@ -281,6 +294,7 @@ return dialect.wrap(function(config)
   local s = read_sizes(d, given)
   local family = tensor.family(config.model)
   local hf = about_model(d, family)
+  check_further_tokens(d, s, hf)
   check_strategy(d, s, strategy)
   check_blocks(d, s, given)
   if not check_data(d, s, values.world(d) or (s.dp or 1) * s.tp * s.cp * s.pp) then s.dp = 1 end
