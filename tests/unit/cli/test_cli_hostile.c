@@ -55,7 +55,7 @@ static void names_that_are_not_there(void **state)
     EXPECT(arena, 2, "hint: clusters lie in", "check", tiny, "--cluster", "nope");
     EXPECT(arena, 2, "tandem import FILE --machine dgx1", "sim", llama, "--db", db, "--machine",
            "dgx1");
-    EXPECT(arena, 3, "only what its config has", "check", llama, "--set", "model=x");
+    EXPECT(arena, 3, "there is no script models/x.lua", "check", llama, "--set", "model=x");
     const char *script = arena_print(arena, "%s/p.lua", command_new_folder(arena));
     command_write_file(script, "return plan { cluster = require \"clusters.dgx_h10\" {} }\n");
     EXPECT(arena, 3, "did you mean 'clusters.dgx_h100'?", "check", script);
