@@ -52,8 +52,8 @@ static BufferId buffer(Plan *plan, Program *p, uint32_t n, const int64_t *dim, D
     Shape shape = {.n_dims = (uint8_t)n};
     for (uint32_t d = 0; d < n; d++) shape.dim[d] = dim[d];
     BufferId b = plans_buffer(plan, p, &shape, dtype, CATEGORY_activation);
-    p->buffers.at[b].offset = p->bytes;
-    p->bytes += (p->buffers.at[b].bytes + 255) / 256 * 256;
+    p->buffers.at[b].offset = (p->bytes + 255) / 256 * 256;
+    p->bytes = p->buffers.at[b].offset + p->buffers.at[b].bytes;
     return b;
 }
 
@@ -189,9 +189,9 @@ static void stages_meet_with_different_values(void **state)
         Shape split = {.n_dims = 3, .dim = {B, S, K}};
         split.layout.on[0] = SPLIT(0);
         BufferId part = plans_buffer(s.plan, p, &split, DT_f32, CATEGORY_activation);
-        p->buffers.at[part].offset = p->bytes;
+        p->buffers.at[part].offset = (p->bytes + 255) / 256 * 256;
         p->buffers.at[part].persistent = true;
-        p->bytes += 256;
+        p->bytes = p->buffers.at[part].offset + p->buffers.at[part].bytes;
         plans_instr(s.plan, p,
                     &(PlansInstr){.op = OP_all_gather,
                                   .stream = STREAM_ep,
