@@ -5,7 +5,7 @@ PLAN_8B = scripts/plans/llama3_8b.lua
 PLAN_TINY = scripts/plans/tiny_text.lua
 DEMO_DB = build/demo.db
 
-.PHONY: build demo test docs lint format bench gpu-check gpu-bench accuracy error-bar mutants fuzz asan deps install clean
+.PHONY: build demo test docs lint format bench gpu-check gpu-bench accuracy fit error-bar mutants fuzz asan deps install clean
 
 build: deps
 	@cmake --preset release --log-level=NOTICE
@@ -51,6 +51,13 @@ RUNS = tests/data/published_runs.csv
 KERNELS = tests/data/published_kernels.csv
 accuracy: build
 	$(TANDEM) accuracy --runs $(RUNS) --kernels $(KERNELS) $(if $(COMM),--comm $(COMM)) --plot build/accuracy.svg
+
+# The constants of step times, from the rows marked dev-cal of both tables, and their errors without each
+# source and each GPU: RUNS=... MORE=... (the second table). ONLY="Blackwell megatron_core": these alone.
+fit: build
+	tests/bench/fit_runs.py $(TANDEM) $(RUNS) $(MORE) $(if $(ONLY),--only $(ONLY))
+	$(if $(ONLY),,tests/bench/leave_out.py $(TANDEM) $(RUNS))
+	tests/bench/constants.py
 
 # The error bars that predictions are printed with, and what test_error_bar holds them against: after
 # every change of predictions, with the whole tables: RUNS=..., MORE=... (a second table), COMM=.... It fails
