@@ -48,7 +48,7 @@ typedef struct Cli {
     uint32_t n_args;
     Str out;             /* the result as text; printed at the end, unless --json */
     json_t *json;        /* the result as a document, if --json is given */
-    FrontScript *script; /* PLAN's script, held open for further loads; NULL: it is not */
+    FrontScript *script; /* PLAN's script, held open for further loads; NULL: not held */
     bool color;          /* colour on standard output */
     int exit_code;       /* 0: the exit code follows from the diagnostics */
 } Cli;
@@ -149,8 +149,8 @@ void table_print(const Table *t, Str *out);
 /* ---- planfile.c ---- */
 /* Calls session_load with the command's options, on top of `options`, which may be NULL. */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
-/* The same, with no further options. The script stays open, as cli->script, until plan_file_close.
- */
+/* Loads the plan as plan_file_load does without `options`. The script stays open as cli->script
+ * until plan_file_close. */
 PlanFile *plan_file_open(Cli *cli, const char *path);
 void plan_file_close(Cli *cli);
 /* Returns the load options that the command line gives. They start as a copy of `options`, which
@@ -168,10 +168,10 @@ uint64_t host_bytes_of(const Plan *plan); /* host memory of the rank that needs 
 void plan_file_memory(Cli *cli, const PlanFile *file);
 /* The options of PLAN on the command line, over `options` (NULL: none). */
 PlanOptions plan_file_options(Cli *cli, const PlanOptions *options);
-/* Reports the process memory under the plan's runtime, or, where the plan names none, under each
- * framework that could run it; `timed`: also their step times. A plan's text and a plan for this
- * machine have none. The answers are looked up and kept in `store`, which may be NULL. The file of
- * a plan that names no runtime may lack its plan: then only its configuration was read. */
+/* Reports the process memory under the plan's runtime. If the plan names no runtime, reports each
+ * framework that could run it. `timed`: reports step times, too. A plan's text and a plan for this
+ * machine have no such report. The answers are looked up and kept in `store`, which may be NULL.
+ * If the plan names no runtime, `file` may have a configuration alone, without a plan. */
 void plan_file_whose(Cli *cli, const PlanFile *file, bool timed, Store *store);
 
 /* The configuration and the mesh of PLAN, before any pass; false after diagnostics. */

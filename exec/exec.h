@@ -105,11 +105,12 @@ typedef struct RoundingResult {
 bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *exact,
                           const DataSource *data, const BackendOptions *options, Arena *arena,
                           RoundingResult *result, Diag *d);
-/* Compares as exec_verify_rounding does, on draws of data from the plan's seed on, until they
- * decide (draws.c). The effect of rounding on a gradient depends on the data. On one draw, a legal
- * plan may be twice as far off as one rank, because the two sum in different orders. A plan that
- * rounds once too often is further off on nearly every draw. The chance that a legal plan is
- * refused is at most ROUNDING_ALARM. `result` is the median draw. */
+/* Compares as exec_verify_rounding does, on one draw of data after another, until the verdict is
+ * clear (draws.c). Seeds of the draws begin at the plan's seed. The effect of rounding on a
+ * gradient depends on the data. On one draw, a legal plan may be twice as far off as one rank,
+ * because the two sum in different orders. A plan that rounds once too often is further off on
+ * nearly every draw. The chance that a legal plan is refused is at most ROUNDING_ALARM. `result` is
+ * the median draw. */
 enum { ROUNDING_DRAWS = 32 }; /* at most */
 #define ROUNDING_ALARM 1e-4
 bool exec_verify_rounding_draws(const Plan *plan, const Plan *one_rank, const Plan *exact,

@@ -1,8 +1,9 @@
-/* Buckets of distances between key and query, for attention with a table (T5). Distances below half
- * of a direction's buckets have a bucket each. The others share the rest, by the logarithm of the
- * distance; the last bucket begins at `most`. Causal attention has one direction. Otherwise the
- * second half of the buckets is for keys behind the query. All kernels read the bounds from here,
- * so that no rounding of a logarithm can move a distance to another bucket. */
+/* Attention with a table (T5) sorts the distances between key and query into buckets. A direction
+ * has n buckets. Each distance below n / 2 has a bucket of its own. Longer distances share the
+ * other buckets by their logarithm; the last bucket begins at `most`. Causal attention has one
+ * direction. Otherwise the second half of the buckets is for keys that come after the query. All
+ * kernels read the bounds from here, so no rounding of a logarithm can move a distance to another
+ * bucket. */
 #ifndef TANDEM_KERNELS_BUCKETS_H
 #define TANDEM_KERNELS_BUCKETS_H
 

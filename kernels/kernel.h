@@ -43,8 +43,7 @@ typedef struct KernelArgs {
     int64_t start['z' + 1]; /* global index of the first local element */
     /* Global index of local element size/2. A part may be two chunks of equal size (zigzag);
      * otherwise this is start + size/2. Element i is start + i, and from size/2 on second + (i -
-     * size/2). Only the tokens
-     * `s` and, for a part of the keys, T may be in two chunks. */
+     * size/2). Only the tokens `s` may be in two chunks, and T where keys are a part. */
     int64_t second['z' + 1];
     int64_t valid['z' + 1]; /* numbers of local elements that are real; the rest is zero padding */
     int64_t rows;           /* product of the sizes of the `...` indices; 1 if none */

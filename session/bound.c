@@ -325,7 +325,7 @@ static Ps step_ps(const Config *c, const Graph *g)
     if (c->runtime.name != NULL || eight || single) rate = fmax(rate, peak);
     const double steps = steps_of(c);
     Products p = products_of(g);
-    const double again = computes_twice(c) ? p.blocks : 0; /* without attention */
+    const double again = computes_twice(c) ? p.blocks : 0; /* attention is not added */
     const double even = (p.all + again) * steps / rate + p.attention * steps / peak,
                  piped = pipeline_flops(c, &p, steps) / rate;
     const double seconds = fmax(fmax(even, piped) / ranks_of(c), kernels_s(c, g, steps));

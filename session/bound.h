@@ -14,7 +14,7 @@ typedef struct Bounds {
 } Bounds;
 Bounds bounds_of(const Config *config, const Graph *graph);
 
-/* ---- for the parts of the bounds */
+/* ---- shared by the files of the bounds */
 /* Marks the tensors that the gradients of a node need. */
 void bound_mark_needed(const Node *n, bool *needed);
 /* True if ac computes this node in a region, so that its results may be computed again. */

@@ -26,7 +26,7 @@ typedef struct Local {
     uint32_t n_known;
 } Local;
 
-/* The fastest way to do this product if a pass may cut any one of its sizes in `tp` parts. */
+/* Returns the least time of this product if a pass may cut any one of its sizes in `tp` parts. */
 static double fastest_s(const Local *l, double m, double n, double k)
 {
     double s = cost_gemm_s(l->device, l->dtype, 1, m, n, k, NULL);
@@ -69,8 +69,8 @@ static double attention_s(const Config *c, const Local *l, const Graph *g, const
     return kernel_attention_s(l->device, &work, NULL);
 }
 
-/* Times of the nodes that recomputation runs again: those whose results gradients need, and those
- * that lead to them inside a region. */
+/* Times of the nodes that recomputation runs again. Gradients need the results of some; the others
+ * lead to these inside a region. */
 static double again_s(const Config *c, const Graph *g, const double *forward_s, Arena *scratch)
 {
     for (uint32_t i = 0; i < c->n_passes; i++) {

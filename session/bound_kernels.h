@@ -12,7 +12,7 @@ typedef struct KernelTimes {
     double again_s;   /* kernels that recomputation runs again */
     double head_s;    /* behind the blocks, forward and backward */
 } KernelTimes;
-/* Returns false if a pass, an axis or a profile decides kernels' sizes or times in other ways. */
+/* Returns false if a pass, an axis or a profile changes the sizes or times of kernels otherwise. */
 bool bound_kernels(const Config *config, const Graph *graph, KernelTimes *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* Whose measured costs a prediction uses. The command and libtandem ask here, so that they cannot
- * give different numbers for one plan. */
+/* Decides whose measured costs a prediction uses. The command and libtandem ask here, so that they
+ * cannot give different numbers for one plan. */
 #include <string.h>
 
 #include "session/session.h"

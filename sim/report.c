@@ -54,8 +54,8 @@ static double attention_factor(const Graph *g, const Node *n)
 
 typedef struct AttentionSum {
     double flops; /* of all, for a token */
-    /* of the last one; `alike` if all are equal and have as many queries as the sequence has tokens
-     */
+    /* factor, width, keys: of the last attention. alike: all are equal, and each token of the
+     * sequence is a query. */
     double factor;
     int64_t width, keys;
     uint32_t n;

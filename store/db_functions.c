@@ -1,4 +1,4 @@
-/* SQL functions of our own, which migrations and seals use. */
+/* Tandem's own SQL functions, for migrations and seals. */
 #include "planner/base/str.h"
 #include "store/db_private.h"
 #include "store/pack.h"

@@ -63,7 +63,7 @@ static void add_sum(Str *sql, const Detail *t)
               t->columns, t->table, t->link, t->owner);
 }
 
-/* A sum that is there stays: making it anew would hide a change. */
+/* A sum that exists is not replaced: a new sum would hide a change. */
 bool seal_details(Db *db, int64_t run, Diag *d)
 {
     bool fine = true;

@@ -1,6 +1,6 @@
-/* Seals: a digest beside each row of the store. It finds a row that another program changed or a
- * disk spoiled; SQLite itself sees only damage of its pages. A row without a digest (NULL) comes
- * from an older version or from another program, and nothing is said about it.
+/* Seals: a digest beside each row of the store. The digest reveals a row that another program
+ * changed or a disk spoiled; SQLite itself sees only damage of its pages. A row without a digest
+ * (NULL) comes from an older version or from another program, and is not checked.
  *
  * Rows that are written with a run or plan (trace, step, memory, collective, role) have no digest
  * of their own. Their owner keeps the sum of their digests, in the column TABLE_sum. */
@@ -54,9 +54,9 @@ bool seal_details(Db *db, int64_t run, Diag *d);
 /* Reports "store-damaged" for each changed row of the store, at most 20 a table. */
 bool seals_hold(Db *db, Diag *d);
 /* Reports "store-damaged" if the row of run `id` or of its plan was changed, or one of their
- * details. Reading a long trace takes time, so the trace counts only `with_trace`. */
+ * details. Reading a long trace takes time, so it is checked only `with_trace`. */
 bool run_seals_hold(Db *db, int64_t run, bool with_trace, Diag *d);
-/* A column for queries of one row: whether the row is as it was written. */
+/* A column for queries of one row: true if the row has not changed since it was written. */
 #define INTACT(columns) "digest IS NULL OR digest = tandem_digest(" columns ")"
 /* Returns column `column` of a query that ends with INTACT; reports "store-damaged" if it is false.
  * `name` says which row of `table` it is. */

@@ -117,7 +117,7 @@ static bool predict_row(const RowOut *out, RowRun *run)
     return true;
 }
 
-/* True if the row's script noted something of this rule. */
+/* True if the row's script has a note of this rule. */
 static bool has_note(const Diag *d, const char *rule)
 {
     for (uint32_t i = 0; i < d->items.n; i++)

@@ -7,8 +7,8 @@
 #include "cli/predict.h"
 #include "planner/front/pass_spec.h"
 
-/* Settings of NCCL to try where it carries the communication. Those of passes are in their
- * PassSpecs. Each is loaded, compiled, checked for fit and simulated. */
+/* Settings of NCCL that --explain tries if NCCL carries the communication. A pass lists its own
+ * settings in its PassSpec. Each setting is loaded, compiled, checked for fit and simulated. */
 static const char *const nccl_trials[] = {"nccl.register=window", "nccl.max_ctas=4", NULL};
 
 enum { MOST_FREED = 4 };

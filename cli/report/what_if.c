@@ -1,5 +1,5 @@
-/* sim --what-if: other values of a plan's settings and hardware, each alone and all together. Every
- * row is a simulation of its own. */
+/* sim --what-if: simulates the plan with other settings and hardware. Each change has a row of its
+ * own; the last row has all changes together. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 enum { N_HALVINGS = 7 };
 static const double FACTOR_MOST = 64, NEAR = 1.01;
 
-/* Short words for keys; `rate`: a faster one can only help. */
+/* Short words for keys. `rate`: the value is a speed, so a larger one can only help. */
 typedef struct ShortKey {
     const char *word, *key;
     bool rate;
@@ -31,7 +31,7 @@ typedef struct Other {
     const char *text;    /* "nic=2x" */
     const char *setting; /* "cluster.nic_bytes_per_s=1e11" */
     const char *key;
-    double value; /* the plan's own; 0: the change is no factor */
+    double value; /* the plan's own value; 0: the change is no factor */
     bool rate;
 } Other;
 
@@ -48,7 +48,7 @@ typedef struct WhatIf {
     Cli *cli;
     const PlanFile *file;
     Store *store;
-    const PredictOptions *how; /* of the plan as it is */
+    const PredictOptions *how; /* options of the unchanged plan */
     LIST(Other) changes;
 } WhatIf;
 
@@ -136,7 +136,8 @@ static Row with_factor(WhatIf *w, const Other *c, double factor)
     return simulate(w, c->text, &list);
 }
 
-/* The least factor with which the step is within 1 % of what any faster part gives; 0: unknown. */
+/* Returns the least factor whose step is at most 1 % longer than the step with FACTOR_MOST; 0:
+ * unknown. */
 static double enough(WhatIf *w, const Other *c)
 {
     if (!c->rate || c->value <= 0) return 0;
@@ -237,7 +238,7 @@ void what_if_report(Cli *cli, const PlanFile *file, Store *store, const PredictO
     TextList all = {NULL, 0, 0};
     uint32_t n = 0;
     rows[n++] = simulate(&w, "as it is", &all);
-    if (!rows[0].made) return; /* the plan's own errors are told */
+    if (!rows[0].made) return; /* its errors are reported already */
     for (uint32_t i = 0; i < w.changes.n; i++) {
         const Other *c = &w.changes.at[i];
         TextList own = {NULL, 0, 0};

@@ -1,5 +1,6 @@
-/* Whose run is predicted: Tandem's own executor, the plan's runtime, or, where the plan names none,
- * each framework that could run it. */
+/* Predicts the plan under each program that could run it. If the plan names a runtime, that is the
+ * runtime, and in `sim` also Tandem's own executor. Otherwise it is each framework that could run
+ * the plan. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +53,8 @@ static Ps step_of(const PlanFile *file, const Runtime *runtime, Arena *arena)
     return report.step_ps;
 }
 
-/* Answers by compiling and simulating the plan under another profile. A profile sets defaults of
- * passes too, but mostly the program stays the same, and is used again. */
+/* Answers by compiling and simulating the plan under another profile. A profile also sets defaults
+ * of passes. If the program stays the same, as in most cases, it is used again. */
 static bool make_answer(const Question *q, const PlanOptions *o, Recipe *recipe,
                         FrameworkAnswer *out)
 {
@@ -163,8 +164,8 @@ static void print_answer(Cli *cli, const FrameworkAnswer *a)
 
 typedef LIST(FrameworkAnswer) Answers;
 
-/* With a runtime: it alone, and for `sim` Tandem's own executor. Else all that could run the plan.
- */
+/* If the plan names a runtime, answers for it, and in `sim` for Tandem's own executor. Otherwise
+ * answers for every framework that could run the plan. */
 static Answers answers(Question *q)
 {
     Answers all = {NULL, 0, 0};

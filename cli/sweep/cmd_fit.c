@@ -41,7 +41,7 @@ typedef struct FitPoints {
 
 static FitChange *add(FitSearch *fit, const char *words)
 {
-    assert(fit->n_changes < MOST_CHANGES); /* list_changes has fewer */
+    assert(fit->n_changes < MOST_CHANGES); /* list_changes makes fewer changes */
     FitChange *change = &fit->change[fit->n_changes++];
     *change = (FitChange){.words = words};
     return change;
@@ -125,7 +125,7 @@ static void list_changes(FitSearch *fit, const Graph *graph)
 static void push(FitSearch *fit, FitPoints *points, const char *words, const TextList *a,
                  const TextList *b)
 {
-    assert(points->n < MOST_POINTS); /* all pairs of changes are fewer */
+    assert(points->n < MOST_POINTS); /* there are fewer pairs of changes */
     TextList *to = &points->settings[points->n];
     const TextList *all[] = {a, b};
     *to = (TextList){NULL, 0, 0};

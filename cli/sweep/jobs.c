@@ -34,7 +34,7 @@ static void on_interrupt(int number)
     interrupted = number;
 }
 
-/* The processes get the terminal's signal themselves. This one waits for them, and then ends. */
+/* The terminal signals the child processes, too. The parent waits for them, and then ends. */
 static void watch(struct sigaction old[2])
 {
     static const int numbers[] = {SIGINT, SIGTERM};
@@ -99,7 +99,7 @@ bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *s
             fine = cli_error(cli, FAULT_internal, "job-process", "cannot start a process: %s",
                              strerror(errno));
     }
-    watch(old); /* after the processes were started: they end as they would without it */
+    watch(old); /* called after the children have started, so they keep the default action */
     if (watched) {
         close(count[1]);
         follow(&progress, count[0]);

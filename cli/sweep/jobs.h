@@ -18,8 +18,8 @@ void job_piece_done(const Worker *job);
 
 /* Returns `wanted`, or the number of cores; never more than there is work for. */
 uint32_t jobs_number(uint32_t wanted, uint32_t n_work);
-/* If the user interrupts the processes, `kept` is printed, and the command ends as a signal would
- * end it. NULL: it ends without a word. */
+/* If the user interrupts the processes, the command prints `kept` and ends with the same signal.
+ * NULL: it prints nothing. */
 void jobs_on_interrupt(const char *kept);
 /* Waits for all processes. file[i], at its beginning, holds the data that process i wrote, or is
  * NULL. The caller closes the files. On a terminal it shows how many of n_work pieces are done.

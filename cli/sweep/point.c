@@ -301,7 +301,7 @@ static bool decide_order(PointJob *job, SweepRows *rows)
     return fine;
 }
 
-static const SweepRows *bounded; /* of the one search of a process: qsort has no argument */
+static const SweepRows *bounded; /* the rows that by_bound compares: qsort passes no argument */
 
 static int by_bound(const void *a, const void *b)
 {
@@ -311,8 +311,8 @@ static int by_bound(const void *a, const void *b)
     return i < k ? -1 : 1;
 }
 
-/* First bounds every point. The others then come in the order of their bounds, because the best
- * ones are soon found that way, and reject the rest. */
+/* First bounds every point. Then decides the remaining points in the order of their time bounds.
+ * This order finds the best points early, and their speeds reject the rest. */
 static bool decide_by_bounds(PointJob *job, SweepRows *rows)
 {
     job->bounds_only = true;

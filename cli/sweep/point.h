@@ -14,7 +14,7 @@ typedef struct BestSpeeds {
 } BestSpeeds;
 
 typedef struct PointShared {
-    _Atomic uint32_t next; /* in the order of points: the first that no process has taken */
+    _Atomic uint32_t next; /* place in `order` of the first point that no process has taken */
     BestSpeeds best;
 } PointShared;
 

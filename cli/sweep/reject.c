@@ -50,7 +50,7 @@ bool bounds_decide(const PointJob *job, Cli *one, const Config *config, const Gr
                                   "%s); %s are usable",
                                   str_bytes(arena, need), str_bytes(arena, b.state_bytes),
                                   str_bytes(arena, b.kept_bytes), str_bytes(arena, usable)));
-    /* Measured kernels may be faster than the models that the time bound is made of. */
+    /* Measured kernels may be faster than the kernel models of the time bound. */
     if (job->best != NULL && b.step_ps > 0 && one->options.machine == NULL) {
         const double tokens = (double)config->global_batch * (double)config->seq,
                      most = tokens * PS_PER_S / (double)b.step_ps;

@@ -34,7 +34,7 @@ static AxisNames copies_axes(void)
     return axes_cutting(INDEX_samples) & ~axes_with(AXIS_STATES);
 }
 
-/* The axes that a pass of their own uses; the data axes take the ranks that these leave over. */
+/* The axes that have a pass of their own. The data axes take the ranks that remain. */
 static bool is_of_model(AxisName axis)
 {
     return axis_info(axis)->pass != NULL;
@@ -115,7 +115,8 @@ static bool is_fixed(const Cli *cli, const char *key)
     return false;
 }
 
-/* True if the command line fixes another value of this size. -1 means whatever is left. */
+/* True if the command line fixes the size at another value. A value of -1 stands for all ranks that
+ * remain, so it fixes nothing. */
 static bool is_other(const Cli *cli, const char *key, uint32_t value)
 {
     const size_t n = strlen(key);
@@ -138,8 +139,8 @@ static void add_count(Cli *cli, TextList *list, const char *key, int64_t value)
     add(cli, list, key, arena_print(cli->arena, "%" PRId64, value));
 }
 
-/* Lists the pass of these ranks, or takes it out where each of its axes has one rank. The script's
- * pipeline schedule may need another number of stages, so the proposal replaces it. */
+/* Lists the pass of the axis. If each axis of the pass has one rank, takes the pass out. The
+ * script's pipeline schedule may need another number of stages, so the proposal replaces it. */
 static void add_pass(Cli *cli, TextList *list, const SpaceFacts *f, const MeshWay *way,
                      AxisName axis)
 {
@@ -147,7 +148,7 @@ static void add_pass(Cli *cli, TextList *list, const SpaceFacts *f, const MeshWa
     const AxisNames all = axes_of_pass(spec->name);
     const bool listed = is_listed(f, axis), stages = axis_info(axis)->flags & AXIS_STAGES;
     const char *key = arena_print(cli->arena, "parallel.%s", spec->name);
-    if (axes_first(all) != axis) return; /* once for each pass */
+    if (axes_first(all) != axis) return; /* a pass is listed once, by its first axis */
     if (ranks_of(way, all) == 1) {
         if (listed) add(cli, list, key, "none");
     } else if (spec->proposal != NULL && (!listed || stages)) {
@@ -226,7 +227,7 @@ static void add_points(Cli *cli, SearchSpace *space, const SpaceFacts *f, const 
     }
 }
 
-/* Shares the ranks that the model's axes leave over between shards and copies. */
+/* Divides the ranks that remain between shards (dp_shard) and copies (dp_replicate). */
 static void add_data_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, MeshWay way)
 {
     const AxisName shards = shards_axis(), copies = axes_first(copies_axes());
@@ -243,7 +244,7 @@ static void add_data_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, Mes
     if (!is_other(cli, mesh_key(cli, shards), local)) add_points(cli, space, f, &way);
 }
 
-/* Tries the sizes of this axis of the mesh, and then of those inside it. */
+/* Tries each size of this mesh axis. For each size, tries the sizes of the axes inside it. */
 static void add_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, uint32_t a, MeshWay *way)
 {
     const AxisName axis = (AxisName)a;

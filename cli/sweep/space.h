@@ -8,11 +8,11 @@
 typedef struct SearchSpace {
     TextList *settings; /* [n] */
     uint32_t n, room;
-    uint32_t n_ranks, n_left_out; /* points beyond the most that are tried */
+    uint32_t n_ranks, n_left_out; /* n_left_out: points beyond the limit */
 } SearchSpace;
 
 /* Returns the size of the index that an axis shares out: tokens, rows, columns, experts. 0: the
- * model has none, so the axis cannot serve it. INT64_MAX: the axis shares out something else. */
+ * model has no such index, so the axis cannot serve it. INT64_MAX: the axis shares out no index. */
 int64_t space_size(const Config *config, int64_t experts, AxisName axis);
 
 /* Makes every combination of mesh axes, micro-batch, recomputation and sharding that the sizes of

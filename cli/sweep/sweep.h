@@ -13,7 +13,7 @@ typedef LIST(SweepKey) SweepKeys;
 
 /* Refused: it cannot be compiled or proven, so it has no numbers. */
 /* Bounded: a lower bound decided the point before it was compiled, so it has no numbers. */
-/* Open: no bound decided it, and it is not simulated yet. */
+/* Open: no bound has decided the point, and it is not simulated yet. */
 typedef enum SweepStatus {
     SWEEP_fits,
     SWEEP_too_large,

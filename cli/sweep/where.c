@@ -17,7 +17,7 @@ typedef struct WhereValue {
 typedef struct Condition {
     Cli *cli;
     const char *whole, *at;
-    const TextList *lists[2]; /* settings; the last one with a key counts */
+    const TextList *lists[2]; /* settings; if a key comes twice, the last one counts */
     bool failed;
 } Condition;
 

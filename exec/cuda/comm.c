@@ -353,7 +353,7 @@ static bool exchange_strips(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream
     return CHECK_NCCL(c, &of, ncclGroupEnd, ()) && fine;
 }
 
-/* My input goes to the next member. */
+/* This rank's input goes to the next member of the group. */
 static bool rotate(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t stream)
 {
     const uint32_t n = comm->n_members, me = comm->part;

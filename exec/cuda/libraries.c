@@ -44,7 +44,7 @@ static bool prepare(Cuda *c, Pc pc)
     attention_part_calls(&at, op_whole(in->op), args);
     while (attention_part_next(&at)) {
         KernelArgs call = at.call;
-        if (op_is_gradient(in->op)) call.n_args = args->n_args; /* with its scratch */
+        if (op_is_gradient(in->op)) call.n_args = args->n_args; /* scratch included */
         if (!prepare_attention(c, pc, op_whole(in->op), &call)) return false;
     }
     return true;

@@ -67,7 +67,7 @@ static void prepare_lists(Process *p, PreparedTransfer *w)
     for (int k = 0; k < 4; k++) *lists[k] = arena_array(p->arena, w->comm->n_members, sizeof(int));
 }
 
-/* All goes to the next member and comes from the previous one. */
+/* Sends the whole input to the next member. Receives the output from the previous one. */
 static void turn(Process *p, PreparedTransfer *w)
 {
     const uint32_t n = w->comm->n_members, me = w->comm->part;

@@ -4,14 +4,15 @@
  *   legal plan: p is at most MOST_LEGAL. The errors of the plan and of one rank come from roundings
  *     of the same kinds in another order. Each is as likely to be the larger one (p = 1/2 without a
  *     margin), and the bound allows half more. Measured on 28 legal plans with 40 draws each: at
- * the tests' sizes no excess in 1,120 draws; at the smallest sizes the worst quantity on 6 of 40.
+ *     the tests' sizes no excess in 1,120 draws; at the smallest sizes the worst quantity on 6 of
+ *     40.
  *   plan that rounds too often: p is about LIKELY_WRONG, or more.
  * S adds log(LIKELY_WRONG / MOST_LEGAL) for each draw with an excess, and
  * log((1 - LIKELY_WRONG) / (1 - MOST_LEGAL)) for each other draw. For a legal plan exp(S) begins at
- * 1, and its mean never grows (a supermartingale). By Ville's inequality it then ever reaches B
- * with a chance of at most 1 / B, however the draws are stopped. A quantity is wrong when exp(S)
- * reaches B = n / ROUNDING_ALARM, for n quantities. The chance that any of them refuses a legal
- * plan is at most n / B = ROUNDING_ALARM, also if they depend on each other. A quantity is cleared
+ * 1, and its mean never grows (a supermartingale). By Ville's inequality the chance that exp(S)
+ * ever reaches B is at most 1 / B, wherever the draws stop. A quantity is wrong when exp(S)
+ * reaches B = n / ROUNDING_ALARM, for n quantities. The chance that any quantity refuses a legal
+ * plan is at most n / B = ROUNDING_ALARM, even if they depend on each other. A quantity is cleared
  * when S falls to CLEARED. That takes two draws without excess, or more. A quantity that is neither
  * cleared nor wrong after ROUNDING_DRAWS draws passes. */
 #include <assert.h>

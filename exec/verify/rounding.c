@@ -106,7 +106,7 @@ static void check_noise(const RoundingCompare *r, double of_one_rank)
     diag_hint(r->plan.d, "a wider dtype");
 }
 
-/* Returns false if the two cannot be compared. */
+/* Notes the errors of all quantities. Returns false if plan and rank cannot be compared. */
 static bool note_all(RoundingCompare *r)
 {
     const Side *exact = &r->plan.reference, *plan = &r->plan.plan, *one = &r->one_rank.plan;

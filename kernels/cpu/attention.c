@@ -57,8 +57,8 @@ BOTH(attention_part_grad)
 
 #else
 
-/* Returns how many of the keys the tile's queries may see; last_position: of the last query, minus
- * that of the first key. */
+/* Returns how many of the keys the tile's queries may see. last_position: the position of the last
+ * query minus that of the first key. */
 static int64_t F(visible)(const KernelArgs *a, const Keys *keys, int64_t last_position)
 {
     if (a->attrs.causal && last_position + 1 < keys->n) return last_position + 1;
@@ -149,7 +149,7 @@ static void F(attend_tile)(const KernelArgs *a, const AttentionTile *t, const RE
     (false, false, t->n_rows, t->E, t->n_keys, 1, p, KEYS, v, t->k_stride, 1, out, t->q_stride);
 }
 
-/* Sets the running maximum and sum of n rows: of no keys, or of the parts before. */
+/* Starts the running maximum and sum of n rows: for no keys, or from the parts before. */
 static void F(begin_rows)(const KernelArgs *a, int64_t n, REAL *out, int64_t out_stride,
                           const REAL *lse, int64_t lse_stride, REAL *top, REAL *total)
 {
@@ -160,7 +160,7 @@ static void F(begin_rows)(const KernelArgs *a, int64_t n, REAL *out, int64_t out
     }
 }
 
-/* Processes all keys for the queries from `row` on of one head. A query that has seen no key has an
+/* Processes all keys for one head's queries from `row` on. A query that has seen no key has an
  * output of zero and a log-sum-exp of minus infinity. */
 static void F(attend_rows)(const KernelArgs *a, int64_t row, int64_t place, const REAL *q,
                            const REAL *k, const REAL *v, REAL *out, REAL *lse, int64_t lse_stride)
@@ -237,7 +237,7 @@ static void F(attend_tile_grad)(const KernelArgs *a, const AttentionTile *t, con
      t->k_stride);
 }
 
-/* Processes all keys for the queries from `row` on of one head. */
+/* Processes all keys for one head's queries from `row` on. */
 static void F(attend_rows_grad)(const KernelArgs *a, int64_t row, int64_t place,
                                 const F(Gradients) * g, const REAL *delta)
 {

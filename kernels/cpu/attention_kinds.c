@@ -1,6 +1,7 @@
 /* Attention of other kinds (ops.def): values of another size than keys, a window, a soft cap, a
  * score without a value (sink), a table of numbers for distances. Written for clarity, query by
- * query: forward:  x = scale q k; s = cap tanh(x / cap) + table; P = exp(s - lse); O = P V
+ * query.
+ *   forward:  x = scale q k; s = cap tanh(x / cap) + table; P = exp(s - lse); O = P V
  *   backward: delta = dO O, dV = P^T dO, ds = P (dO V - delta), dtable = sum of ds by bucket,
  *             dx = ds (1 - tanh(x / cap)^2), dQ = scale dx K, dK = scale dx^T Q */
 #ifndef REAL
@@ -59,7 +60,7 @@ static F(Query) F(query_of)(const F(Kinds) * x, int64_t i)
     return y;
 }
 
-/* Returns the place in the table of a key's number for the query. */
+/* Returns the table's index for the distance from the query to the key. */
 static int64_t F(bucket)(const F(Kinds) * x, const F(Query) * y, int64_t key)
 {
     int64_t distance = key - y->position;
@@ -145,14 +146,14 @@ static void F(attention_wide)(const KernelArgs *a)
     F(attend)(&x, a->ptr[3], a->ptr[4]);
 }
 
-/* ... and sink [g,r] */
+/* the same, with sink [g,r] */
 static void F(attention_sink)(const KernelArgs *a)
 {
     const F(Kinds) x = F(kinds_of)(a, 0, true, false);
     F(attend)(&x, a->ptr[4], a->ptr[5]);
 }
 
-/* ... and table [N,g,r] */
+/* the same, with table [N,g,r] */
 static void F(attention_table)(const KernelArgs *a)
 {
     const F(Kinds) x = F(kinds_of)(a, 0, false, true);

@@ -54,7 +54,7 @@ static inline REAL F(sigmoid_of)(REAL x)
     return 1 / (1 + exp(-x));
 }
 
-/* Returns how good a group of `n` experts is. */
+/* Returns the score of a group of `n` experts. */
 static REAL F(group_score)(const KernelArgs *a, const REAL *logits, int64_t n)
 {
     REAL first = -(REAL)INFINITY, second = first;
@@ -67,8 +67,7 @@ static REAL F(group_score)(const KernelArgs *a, const REAL *logits, int64_t n)
     return a->attrs.sigmoid ? F(sigmoid_of)(first) + F(sigmoid_of)(second) : first;
 }
 
-/* Marks the experts that are not in one of the best groups; among equal groups the first is best.
- */
+/* Marks the experts outside the best groups. Of groups with equal scores the first is better. */
 static void F(leave_out)(const KernelArgs *a, const REAL *logits, bool *out)
 {
     const int64_t groups = a->attrs.expert_groups, n = groups ? a->size['N'] / groups : 0;

@@ -1,4 +1,5 @@
-/* Joins features that all heads share with each head's own, and takes their gradients apart. */
+/* Joins the features that all heads share with the features of each head. Splits the gradient into
+ * both again. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/join.c"
 #include "kernels/cpu/real.h"

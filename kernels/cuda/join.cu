@@ -1,5 +1,5 @@
-/* Joins features that all heads share with each head's own, and takes their gradients apart
- * (kernels/cpu/join.c). A thread handles one element of the result. */
+/* Joins the features that all heads share with the features of each head. Splits the gradient into
+ * both again (kernels/cpu/join.c). A thread handles one element of the result. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 

@@ -2,7 +2,7 @@
  * zeroed only up to the highest byte ever written. Freed blocks wait in a pool for the next arena,
  * because the kernel takes longer to map a fresh page than a program takes to fill it. Under
  * AddressSanitizer, all bytes that are not handed out are poisoned, with a gap behind each
- * allocation. It therefore finds overruns as it does with malloc. There the pool stays empty. */
+ * allocation. So it finds overruns as with malloc. The pool then stays empty. */
 #include "planner/base/arena.h"
 
 #include <assert.h>
@@ -81,7 +81,7 @@ static int pool_index(size_t size)
     return SIZES;
 }
 
-/* Returns a block with `size` bytes of data, of which those beyond `dirty` are zero; NULL: out of
+/* Returns a block with `size` bytes of data. The bytes beyond `dirty` are zero. NULL: out of
  * memory. */
 static Block *block_get(size_t size)
 {

@@ -11,7 +11,8 @@
         uint32_t n, room;                                                                          \
     }
 
-/* The list's array with room for one more element. Most lists have it, so this is not a call. */
+/* Returns the list's array, with room for one more element. A macro, because most lists have that
+ * room and need no call. */
 #define list_room(arena, list)                                                                     \
     ((list)->n < (list)->room                                                                      \
          ? (void *)(list)->at                                                                      \

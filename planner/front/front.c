@@ -89,7 +89,7 @@ bool script_start(Script *s, const char *path, const char *code, const FrontOpti
     close(words[1]);
     s->fd = s->channel.fd = pair[0];
     s->words = words[0];
-    fcntl(s->words, F_SETFL, O_NONBLOCK); /* the writer may live on without a word */
+    fcntl(s->words, F_SETFL, O_NONBLOCK); /* a writer may live on and write nothing */
     if (s->pid < 0)
         return diag_error(d, FAULT_internal, "front-process", here, "fork: %s", strerror(errno));
     return true;

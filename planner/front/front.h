@@ -35,7 +35,7 @@ typedef struct FrontScript FrontScript;
 FrontScript *front_open(const char *path, const char *code, double cpu_seconds, Arena *arena);
 void front_close(FrontScript *script); /* ends the process; NULL is fine */
 /* Loads the script under these settings, which may not ask to shrink. Other loads may share the
- * graph: a caller that changes it makes a copy (graph_copy). */
+ * graph, so a caller changes only a copy of it (graph_copy). */
 bool front_load_held(FrontScript *script, const FrontOptions *options, Arena *arena, Config *config,
                      Graph *graph, Diag *d);
 /* Loads a cluster by library name with its nodes, such as "dgx_h100"; for plans given as text. */

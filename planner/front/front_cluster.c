@@ -1,4 +1,4 @@
-/* Reads a cluster of the library by its name: through the smallest plan that names it. */
+/* Reads a cluster of the library by its name: loads the smallest plan that uses it. */
 #include <dirent.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,7 +39,7 @@ bool front_read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *
             diag_hint(d, "clusters lie in %s/clusters", front_scripts_dir());
         return false;
     }
-    /* The smallest plan possible, on one device, only to read the cluster. */
+    /* This plan is as small as possible: only its cluster is read. */
     const char *code = arena_print(
         arena,
         "local nn = require 'tandem.nn'\n"

@@ -10,7 +10,7 @@
 
 #include "planner/front/parent.h"
 
-/* All that a trace and its graph depend on, besides the script. */
+/* The inputs of a trace and its graph, besides the script. */
 typedef struct TraceKey {
     int64_t batch, seq, channels, targets, height, width, global_batch;
     int64_t group;
@@ -30,7 +30,7 @@ struct Traces {
     Arena *arena;
     LIST(KeptTrace *) list;
     LIST(const char *) files; /* names of sources, each once */
-    const char *model;        /* those settings, of the request under way */
+    const char *model;        /* the same settings in the current request */
 };
 
 typedef struct NamedCluster {
@@ -99,7 +99,7 @@ static const char *kept_name(Traces *traces, const char *name)
     return own;
 }
 
-/* Keeps a graph that was just built, for requests to come. */
+/* Keeps a graph that was just built for later requests. */
 static void keep(Traces *traces, Rebuild *b)
 {
     Graph *g = b->graph;
@@ -131,13 +131,13 @@ void front_close(FrontScript *s)
     close(s->script.fd);
     close(s->script.words);
     channel_free(&s->script.channel);
-    kill(s->script.pid, SIGKILL); /* it holds nothing of ours */
+    kill(s->script.pid, SIGKILL); /* it holds no data that is still needed */
     while (waitpid(s->script.pid, NULL, 0) < 0 && errno == EINTR) {
     }
     s->script.pid = -1;
 }
 
-/* The cluster that replaces the script's, read once. */
+/* Returns the cluster that replaces the script's. Reads each cluster once. */
 static const Config *named_cluster(FrontScript *s, const FrontOptions *o, Diag *d)
 {
     const uint32_t nodes = o->nodes > 0 ? o->nodes : 1;
@@ -160,7 +160,7 @@ static void send_request(const Script *s, const FrontOptions *o, Arena *arena)
     writer_send(&w, s->fd);
 }
 
-/* The settings of the model's config, one a line. */
+/* Returns the settings of the model's config, one a line. */
 static const char *model_settings(const FrontOptions *o, Arena *arena)
 {
     Str text = str_in(arena);
@@ -169,7 +169,7 @@ static const char *model_settings(const FrontOptions *o, Arena *arena)
     return str_text(&text);
 }
 
-/* Asks the script, which is started if it is not there. */
+/* Sends the request to the script's process, and starts the process first if there is none. */
 static bool ask(FrontScript *s, const FrontOptions *o, Draft *draft, Rebuild *b)
 {
     Script *script = &s->script;
@@ -182,7 +182,7 @@ static bool ask(FrontScript *s, const FrontOptions *o, Draft *draft, Rebuild *b)
     script->status = 0;
     script->channel.total = 0;
     s->traces.model = model_settings(o, draft->arena);
-    send_request(script, o, draft->arena); /* if it ended before this request, it has said why */
+    send_request(script, o, draft->arena); /* a process that has ended has sent the reason before */
     return script_listen(script, draft, b, false);
 }
 
@@ -209,7 +209,7 @@ static bool load(FrontScript *s, const FrontOptions *o, Draft *draft, Graph *gra
     if (!rebuild_finish(&b, draft->d))
         return diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){s->path, 0},
                           "the script's model is not complete");
-    /* A trace with warnings is not kept: the next one says them again. */
+    /* A trace with warnings is not kept, so that the next load reports them again. */
     if (b.kept != NULL && draft->d->items.n == n_before) keep(&s->traces, &b);
     return draft->d->n_errors == 0;
 }

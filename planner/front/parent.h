@@ -103,15 +103,16 @@ typedef struct Script {
 /* Starts the process. `held`: it waits for requests. */
 bool script_start(Script *s, const char *path, const char *code, const FrontOptions *options,
                   bool held, Diag *d);
-/* Listens until the end of the request, or of the process; true if all records were understood. */
+/* Reads records until the request or the process ends. Returns true if all records were understood.
+ */
 bool script_listen(Script *s, Draft *draft, Rebuild *b, bool shrink);
 bool front_sets_are_fine(const FrontOptions *options, Diag *d);
 /* Reads a configuration with nothing but a cluster of the library. */
 bool front_read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *config, Diag *d);
 
 /* ---- the models that a script that is held open has traced (held.c) */
-/* Returns true if the model under this configuration is known: `b` then has its graph. Otherwise
- * `b` is made ready for a graph to be kept, if `shares`. */
+/* Returns true if the model under this configuration is known: `b` then has its graph. Otherwise,
+ * if `shares`, makes `b` ready to build a graph that will be kept. */
 bool traces_find(Traces *traces, const Draft *draft, bool shares, Rebuild *b);
 
 #endif

@@ -227,7 +227,7 @@ static bool set_site(Rebuild *b, Attrs *attrs)
     return attrs->drop >= 0 && attrs->drop < 1;
 }
 
-/* The tokens of a sequence that the loss reads: as many as its labels are. */
+/* Returns how many tokens of a sequence the loss reads: those that have labels. */
 static int64_t sequence_of_loss(const Rebuild *b, OpKind op, const TensorId *in, uint32_t n_in)
 {
     enum { LABELS = 3 };

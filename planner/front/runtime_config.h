@@ -147,7 +147,7 @@ typedef struct Runtime {
     /* a product beside a gather or a reduction over tp is cut into as many pieces as there are
      * ranks, and waits for one of them */
     bool overlaps_tp;
-    /* the part of an exchange between the ranks of experts that products wait for; 0: all of it */
+    /* products wait for this part of an exchange between ranks of experts; 0: for all of it */
     double exchange_part;
     bool keeps_gathered; /* default of tp's keep_gathered with sequence */
     double message_s;    /* host: more for each message between stages */

@@ -9,7 +9,7 @@
  * gradients; 0 if it holds none. Returns NULL if the graph has no experts. */
 const NodeId *experts_rows(const Graph *g, Arena *arena);
 
-/* Returns the largest number of experts that share a layer; 0: the model has no experts. */
+/* Returns the largest number of experts in a layer; 0: the model has no experts. */
 int64_t experts_most(const Graph *g);
 
 /* Like ModelInfo.n_params_no_embedding, but counts the parameters of only top_k of the `experts`

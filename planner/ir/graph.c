@@ -40,7 +40,7 @@ Graph graph_copy(const Graph *g, Arena *arena)
     COPY_LIST(arena, &copy.attrs);
     COPY_LIST(arena, &copy.deals.deals);
     COPY_LIST(arena, &copy.deals.intervals);
-    copy.attrs_index = (Intern){NULL, 0, 0}; /* it is found again from the list */
+    copy.attrs_index = (Intern){NULL, 0, 0}; /* rebuilt from the list when it is needed */
     return copy;
 }
 

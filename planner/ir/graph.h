@@ -137,7 +137,7 @@ typedef struct Graph {
 } Graph;
 
 void graph_init(Graph *g, Arena *arena);
-/* A copy whose lists may change. Names, and the lists of units, stay shared. */
+/* Returns a copy whose lists may change. It shares names and the lists of units. */
 Graph graph_copy(const Graph *g, Arena *arena);
 AttrsId graph_attrs(Graph *g, Arena *arena, const Attrs *attrs); /* interns */
 static inline const Attrs *graph_attrs_at(const Graph *g, AttrsId id)

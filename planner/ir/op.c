@@ -193,7 +193,8 @@ OpKind op_find(const char *name)
 
 /* ---- binding ---- */
 
-/* What was bound before. Equal layers bind one op to the same dimensions, after every pass. */
+/* A binding that is kept. After every pass, equal layers bind the same op to the same dimensions
+ * again. */
 typedef struct BoundShape {
     OpKind op; /* OP_none: empty */
     uint32_t n_in, n_out;
@@ -236,7 +237,7 @@ static void keep_dims(BoundShape *bound, uint32_t first, const Dims *dims, uint3
     }
 }
 
-/* False if a bound entry could not hold these dimensions, or could not tell them apart. */
+/* True if a BoundShape can hold these dimensions: all are known, and there are not too many. */
 static bool can_keep(const Dims *dims, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)

@@ -83,7 +83,7 @@ enum {                     /* OpInfo.flags */
        OP_TAKES_TOKENS = 1 << 25, /* takes tokens of each sequence, or puts their gradient back */
        OP_OF_TILE = 1 << 26,      /* the same for a piece of tile{} */
        OP_IN_PRODUCT = 1 << 27,   /* a product's kernel may compute it from its own result */
-       /* honours attrs.accumulate, as attention over more keys: not a sum */
+       /* with attrs.accumulate it merges attention over more keys, which is not a sum */
        OP_MERGES = 1 << 28
 };
 
@@ -147,8 +147,8 @@ typedef struct OpInfo {
  * and aborts. */
 extern const OpInfo *op_rows;
 const OpInfo *op_rows_build(void);
-/* The table row of `op`. For OP_none all fields are 0. Inline, because every walk over a program
- * asks it of every instruction. */
+/* Returns the table row of `op`. For OP_none all fields are 0. It is inline, because every walk
+ * over a program calls it for every instruction. */
 static inline const OpInfo *op_info(OpKind op)
 {
     const OpInfo *rows = __atomic_load_n(&op_rows, __ATOMIC_ACQUIRE);
@@ -206,17 +206,18 @@ int op_dim(OpKind op, uint32_t arg, IndexRole role);
 bool op_is_whole(OpKind op, uint32_t arg, IndexRole role); /* it has one, and needs it whole */
 /* True if each token reads all tokens of its sequence, head by head: attention and its gradient. */
 bool op_mixes_tokens(OpKind op);
-/* True if the op is that of a backward row; for attention: true of its gradient alone. */
+/* True if the op's row has no backward, as the ops of gradients have none. A part of an op has the
+ * answer of the whole op. */
 bool op_is_gradient(OpKind op);
 /* True if the op takes tokens of each sequence; its argument may be ids, too. */
 bool op_takes_tokens(OpKind op);
 bool op_attends(OpKind op); /* attention of any kind, forward */
-/* The op that does this op's work for a part of the keys, or whose work this op does in part;
- * OP_none: there is none. */
+/* Returns the op that does the work of `op` for a part of the keys, and the op whose work `op` does
+ * in part. OP_none: there is none. */
 OpKind op_part(OpKind op);
 OpKind op_whole(OpKind op);
-/* The dimension of argument `arg` that holds the keys' tokens, which the op needs whole; -1: none.
- */
+/* Returns the dimension of argument `arg` that has the keys' tokens; -1: none has. The op needs
+ * this dimension whole. */
 int op_keys_dim(OpKind op, uint32_t arg);
 /* The sizes of the roles of such an op, in `size` [letter]. */
 typedef struct HeadsSizes {
@@ -228,32 +229,32 @@ bool op_reads_whole_labels(OpKind op, uint32_t arg);
 
 /* ---- the meaning of a row, derived from its columns (op_meaning.c). Code outside the table asks
  * for a meaning, never for an op by its name. ---- */
-/* Adds in[1], which has the trailing dimensions of in[0]; sums the gradient of such a bias. */
+/* True if it adds a bias, in[1], with the trailing dimensions of in[0]; if it sums its gradient. */
 bool op_adds_bias(OpKind op);
 bool op_sums_bias(OpKind op);
-/* in[1] is one number for the whole of in[0]. */
+/* True if in[1] is one number for the whole of in[0]. */
 bool op_is_by_scalar(OpKind op);
-/* Finds or applies one scale for a whole tensor, to quantise it. */
+/* True if it finds or applies one scale for a whole tensor, to quantise it. */
 bool op_scales_whole(OpKind op);
-/* Of the loss over a vocabulary: reads logits; is the first to read them (their maximum). */
+/* True if it reads the logits of a loss; if it is the first to read them (their maximum). */
 bool op_reads_logits(OpKind op);
 bool op_starts_loss(OpKind op);
-/* out[0] is the loss, out[1] the number of points that it counts; weighs groups of sequences
- * alike. */
+/* True if out[0] is the loss and out[1] the number of points that it counts; if the loss gives
+ * groups of sequences equal weight. */
 bool op_makes_loss(OpKind op);
 bool op_means_groups(OpKind op);
-/* Copies tokens into the slots of experts; sums a token's slots. */
+/* True if it copies tokens into the slots of experts; if it sums a token's slots. */
 bool op_sends_tokens(OpKind op);
 bool op_collects_tokens(OpKind op);
-/* Takes the tokens of a piece of tile{}; puts their gradient back. */
+/* True if it takes the tokens of a piece of tile{}; if it puts their gradient back. */
 bool op_takes_piece(OpKind op);
 bool op_returns_piece(OpKind op);
-/* Attention, or its gradient, of the plain kind: values are as wide as keys. */
+/* True for attention, or its gradient, of the plain kind: values are as wide as keys. */
 bool op_is_plain_attention(OpKind op);
-/* For OP_TAKES: the dimension of in[0] that it takes entries of, or of out[0] for a gradient; else
- * -1. */
+/* For OP_TAKES: returns the dimension whose entries the op takes, of in[0], or for a gradient of
+ * out[0]. For other ops: -1. */
 int op_taken_dim(OpKind op);
-/* A product that sums over heads: attention's output projection. */
+/* True for a product that sums over heads: attention's output projection. */
 bool op_joins_heads(OpKind op);
 
 /* For a scaled contraction: true if the last indices of operand i are the summed ones. */

@@ -8,13 +8,13 @@ double op_seen(OpKind op, const Binding *b, const Attrs *attrs)
     if (!attrs->causal || !op_mixes_tokens(op)) return 1;
     const int64_t keys = b->size[(int)op_whole_letter(op, INDEX_tokens)];
     if (attrs->window == 0 || 2 * attrs->window >= keys) return 0.5;
-    /* the first queries see fewer than a window */
+    /* the first queries see fewer keys than the window has */
     const double window = (double)attrs->window, all = (double)keys;
     return window * (1 - (window - 1) / (2 * all)) / all;
 }
 
-/* Where values have another size than keys, a product of attention counts either size. The gradient
- * has three products with keys and two with values. */
+/* If values and keys differ in size, each product of attention has one of the two sizes. Three
+ * products of the gradient have the size of keys, two have that of values. */
 static double share_of_products(OpKind op, const int64_t size['z' + 1])
 {
     const char value = op_whole_letter(op, INDEX_value);

@@ -19,7 +19,7 @@ static inline void clock_join(Clock *into, const Clock *from)
     }
 }
 
-/* A program has fewer than 2^31 instructions, so a difference is negative where `busy` is newer. */
+/* The difference is negative where `busy` is newer: a program has fewer than 2^31 instructions. */
 static inline bool clock_passed(const Clock *busy, const Clock *now)
 {
     int32_t late = 0;

@@ -151,8 +151,8 @@ static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin)
     return local_step(l, OP_slice, from, &to, d, parts, false, origin, 0);
 }
 
-/* True if parts of dimension d over `axes` are equal parts, in order, of the parts over the other
- * axes that cut it: equal parts of everything, or cuts of a rank's part of the tokens. */
+/* True if `axes` cut dimension d into equal parts that follow each other. These may be parts of the
+ * whole dimension, or of the part of the tokens that the other axes give to a rank. */
 static bool follow(const Lower *l, BufferId from, const Shape *cut, AxisSet axes, int d)
 {
     const AxisSet others = (AxisSet)(layout_axes_split(&cut->layout, d) & ~axes);

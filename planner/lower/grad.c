@@ -17,7 +17,7 @@ static bool needed_later(const Lower *l, TensorId grad)
     return s->n_uses > 0 || s->n_arrived < s->n_expected;
 }
 
-/* Returns 1 + the newest share of a buffer; 0: it has none since shares were last forgotten. */
+/* Returns 1 + the newest share of a buffer; 0: it has none, or its shares were dropped. */
 static uint32_t newest_share(const Lower *l, BufferId buffer)
 {
     const Gradients *g = &l->grad;

@@ -315,9 +315,9 @@ static void lower_program(Lower *l)
     (list)->at =                                                                                   \
         list_grow((arena), (list)->at, (list)->n, &(list)->room, wanted, sizeof *(list)->at)
 
-/* Makes room for a program as long as that of the stage before, so that lists which grow by turns
- * are not copied again and again. `before`: NULL: there is none. Then a node is taken for two
- * instructions a micro-batch. Room that stays unused is never touched, and costs nothing. */
+/* Makes room for a program as long as `before`, that of the previous stage. Otherwise lists that
+ * grow in turn would be copied again and again. If `before` is NULL, makes room for two
+ * instructions for each node and micro-batch. Unused room is never touched, so it costs nothing. */
 static void reserve(Lower *l, const Program *before)
 {
     const uint32_t nodes = (l->g->nodes.n / l->job->schedule->n_ranks + 1) * l->n_microbatches;

@@ -175,7 +175,7 @@ static void find_last_readers(Lower *l)
     }
 }
 
-/* Lists the units that end with each node, so that a node need not ask all units. */
+/* Lists the units that end with each node, so that no node searches all units. */
 static void list_ends(Lower *l)
 {
     const uint32_t n_nodes = l->g->nodes.n, n_units = l->g->units.n;

@@ -1,11 +1,11 @@
 /* Ring attention. A rank of the ring first works with the keys and values of its own tokens. Then
  * it works with those of the rank before it, then with those of the one before that, and so on.
- * Each hop is a change of deal. The part for the next hop travels while a rank works
- * with this one, so a rank holds two parts at a time.
+ * Each hop is a change of deal. The part for the next hop travels while a rank works with this one,
+ * so a rank holds two parts at a time.
  *
  *   forward   each hop merges its output with that of the hops before
- *   backward  the gradients of a part travel along with it, one hop behind. Every rank adds its
- *             share to them; one more hop brings them home */
+ *   backward  the gradients of a part follow it, one hop behind. Every rank adds its share to
+ *             them; one more hop brings them home */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
@@ -91,8 +91,8 @@ void lower_ring_forward(Lower *l, Emit *e)
     }
 }
 
-/* Returns a buffer for this rank's share of the gradient of the part in buffer `of`. Ranks that
- * have different query heads of the same keys have partial sums. */
+/* Returns a buffer for this rank's share of the gradient of the part in buffer `of`. Ranks
+ * with different query heads of the same keys hold partial sums. */
 static BufferId share(Lower *l, BufferId of, TensorId grad, const Layout *made)
 {
     Shape s = *lower_shape(l, of);

@@ -221,7 +221,8 @@ static void release(Lower *l, UnitId u, bool keep)
         gather(l, u, l->unit.uses.at[l->unit.next_use].backward);
 }
 
-/* Its backward pass, if it has one, runs in the same action. */
+/* True if the unit is released behind its last forward node: it has no later use, or it is gathered
+ * again for the backward pass. */
 static bool ends_in_forward(const Lower *l, UnitId u)
 {
     const bool at_all = !l->unit.last_backward[u] && !l->job->resident;

@@ -6,9 +6,8 @@
  *                the keys and values of all tokens are gathered where attention is computed, and
  *                their gradients scattered
  *   ring         sequences in a zigzag; attention is computed with the keys and values of one rank
- *                after the other, which travel from rank to rank
- *                of the ranks of cp, neighbours may exchange tokens for heads first; the ring then
- *                goes over these groups
+ *                after the other, which travel from rank to rank. Groups of neighbours may first
+ *                exchange tokens for heads (all_to_all); the ring then goes over these groups
  *   all_to_all   sequences in equal parts, and heads instead of tokens where attention is computed:
  *                SPLIT(seq) -> SPLIT(heads) and back
  *
@@ -110,15 +109,15 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
     return true;
 }
 
-/* Ranks that exchange tokens for heads; 1: none. */
+/* Returns the number of ranks that exchange tokens for heads; 1: none do. */
 static uint32_t n_exchanging(const Job *job, const PassConfig *pass)
 {
     if (pass->cp.mode == CP_all_to_all) return pass_ranks(job->config, PASS_cp);
     return pass->cp.mode == CP_ring && pass->cp.all_to_all > 1 ? pass->cp.all_to_all : 1;
 }
 
-/* Half of a rank's tokens lie early in the sequence, half late. Cut for an even number of ranks,
- * each part lies in one piece. */
+/* Half of a rank's tokens lie early in the sequence, half late. If an even number of ranks share
+ * these tokens, the part of each rank lies in one piece. */
 static bool may_refine(const Job *job, const PassConfig *pass)
 {
     const uint32_t size = pass_ranks(job->config, PASS_cp), n = pass->cp.all_to_all;
@@ -292,7 +291,7 @@ static void print(const PassConfig *pass, Str *out)
     str_add(out, ")");
 }
 
-/* Groups shrink to pairs, in a ring of two. */
+/* A smaller mesh has groups of two ranks, and two groups in the ring. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     const AxisName tokens = axes_first(axes_cutting(INDEX_tokens));

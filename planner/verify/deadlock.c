@@ -292,7 +292,8 @@ static bool is_issued(const Player *at, Pc pc)
     return false;
 }
 
-/* Finds a member of a communication's group that has not reached it; false: none is missing. */
+/* Finds a member of the group that has not reached the communication. Returns false if none is
+ * missing. */
 static bool find_missing(const DeadlockReplay *r, Waiting at, Waiting *missing)
 {
     const Mesh *mesh = &r->v->plan->mesh;
@@ -313,7 +314,7 @@ static bool find_missing(const DeadlockReplay *r, Waiting at, Waiting *missing)
     return false;
 }
 
-/* Goes on to the instruction that `at` waits for; false: it is not known. */
+/* Goes on to the instruction that `at` waits for. Returns false if it is not known. */
 static bool follow_wait(const DeadlockReplay *r, Waiting *at)
 {
     const Player *own = &r->players[at->player];
@@ -332,8 +333,8 @@ static bool follow_wait(const DeadlockReplay *r, Waiting *at)
     return true;
 }
 
-/* Reports the circle that a stuck instruction leads to: each rank of it, the communication that it
- * stands in, and the rank that it waits for. */
+/* Reports the circle that a stuck instruction leads to. The report names each rank of the circle,
+ * the rank's communication, and the rank that it waits for. */
 static void report_circle(DeadlockReplay *r, Waiting start)
 {
     enum { MOST_STEPS = 256 };

@@ -129,7 +129,7 @@ typedef struct Verifier {
     uint64_t *local_elements; /* [ShapeId] */
     LIST(Bound *) bounds;
     uint32_t *bound_slots, n_bound_slots;
-    Bound **bound_of_node; /* [node]: its newest one; NULL: none */
+    Bound **bound_of_node; /* [node]: its newest binding; NULL: none */
     uint32_t *param_shape; /* [tensor] */
     /* abstract memory of the program */
     RangeMap memory;

@@ -1,6 +1,7 @@
-/* Numbers that a plan's text states although other fields decide them, and settings that several
- * instructions share: sizes of arenas, the count of matches, names, the optimizer's settings, flags
- * of buffers. An executor uses them as they stand, so a wrong one would do harm. */
+/* Checks numbers that a plan's text states although other fields decide them, and settings that
+ * several instructions must share. These are sizes of arenas, the count of matches, names, the
+ * optimizer's settings and flags of buffers. An executor uses them as they stand, so a wrong one
+ * would do harm. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -109,7 +110,7 @@ static void check_optimizer(Verifier *v)
 /* ---- flags of buffers ---- */
 
 /* Weights and moments live between steps. A gradient that an update reads lives as long, or is
- * marked as a result, whose memory the step does not use again. */
+ * marked as a result: the step does not use its memory again. */
 static const char *flag_fault(const Buffer *b, bool is_updated_from)
 {
     const bool lives = b->category == CATEGORY_parameter || b->category == CATEGORY_optimizer;
@@ -146,8 +147,8 @@ static void check_flags(Verifier *v)
         const uint32_t flags = op_info(in->op)->flags;
         if (in->op == OP_clip_coef) check_scalars(v, pc);
         if (!(flags & OP_UPDATES) || flags & OP_ONCE) continue;
-        /* all inputs but the last, the step's scalars, are of the unit; the gradient is the last of
-         * those */
+        /* The last input has the step's scalars. All others belong to the unit, and the last of
+         * these is the gradient. */
         for (uint32_t i = 0; i + 1u < in->n_in; i++) {
             const BufferId b = program_root(p, program_arg(p, in, i), NULL);
             if (p->buffers.at[b].unit != in->unit)

@@ -22,7 +22,7 @@ local hf_keys = { class = { "text" }, num_attention_heads = { "integer" }, num_k
 local scheduler_keys = { global_batch_size = { "integer" }, local_batch_size = { "integer", 1 }, max_steps = { "integer" },
   ckpt_every_steps = { "integer" }, val_every_steps = { "integer" }, num_epochs = { "integer" }, gc_every_steps = { "integer" } }
 
--- Kinds of models that are no decoders of text, by a part of their class.
+-- Models that are no decoders of text, by a part of the name of their class.
 local other_kinds = {
   { "ForConditionalGeneration", "an encoder and a decoder, or a model of images and text" },
   { "ForImageTextToText", "a model of images and text" }, { "VL", "a model of images and text" },
@@ -34,8 +34,8 @@ local other_kinds = {
   { "Whisper", "a model of sound" }, { "RWKV", "a recurrent model" },
 }
 
--- A class that is no decoder is refused by name. One that Tandem does not know is planned by the model that
--- stands beside it, and the report says so.
+-- A class that is no decoder is refused by name. A class that Tandem does not know is planned as the model
+-- that the job names beside it, and the report says so.
 local function check_class(d, class, family)
   if not class then return end
   for _, kind in ipairs(other_kinds) do
@@ -77,7 +77,7 @@ local function size_of(d, given, key, default)
   return value > 0 and math.tointeger(value) or default
 end
 
--- Automodel's loader reads the words none and None as null, and a key that is null as one that is left out.
+-- Automodel's loader reads the words none and None as null. It treats a key that is null as left out.
 local function drop_null(t)
   local null = {}
   for key, value in pairs(t) do

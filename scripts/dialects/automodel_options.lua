@@ -326,7 +326,7 @@ local optimizer_keys = { _target_ = { "text", "torch.optim.AdamW" }, lr = { "num
   adam_w_mode = { "boolean", true }, bias_correction = { "boolean", true }, master_weights = { "boolean", false },
   store_param_remainders = { "boolean", false }, exp_avg_dtype = { "any" }, exp_avg_sq_dtype = { "any" },
   foreach = { "boolean", false }, fused = { "boolean", false } }
--- The words of optimizers that compute AdamW: Adam's decay differs in where it is added, FusedAdam's is AdamW's.
+-- Optimizers that are planned as AdamW. FusedAdam decays weights as AdamW does; Adam adds the decay to gradients.
 local as_adamw = { AdamW = true, Adam = true, FusedAdam = true }
 local schedule_keys = { lr_warmup_steps = { "integer" }, lr_decay_steps = { "integer" }, min_lr = { "number" },
   lr_decay_style = { "word", "cosine", { "cosine" } } }

@@ -239,7 +239,7 @@ local function plan_of(job, d)
     optimizer = adamw { lr = o.lr, beta1 = o.betas[1], beta2 = o.betas[2], eps = o.eps,
       weight_decay = o.weight_decay, clip_norm = t.grad_clip_norm,
       warmup_steps = s.name == "none" and 0 or s.warmup_steps,
-      -- a warm-up may be longer than the run, which then ends within it
+      -- a warm-up may be longer than the run; then the run ends first
       total_steps = constant and 0 or s.decay_steps and s.warmup_steps + s.decay_steps
         or math.max(t.max_steps, s.warmup_steps),
       min_lr_ratio = s.min_lr_ratio },

@@ -1,6 +1,6 @@
 -- DeepSeek-V2 and V3: require "models.deepseek" "v3", or { size = "v3", layers = 4 } to change parts of
--- it. Attention with latent keys and values; a few dense layers, then experts of which each token uses
--- top_k, beside shared experts that every token uses. Left out: the modules that predict further tokens,
+-- it. Attention has latent keys and values. The first layers are dense. The others have experts: a token
+-- uses top_k of them, and every token uses the shared experts. Left out: the modules that predict further tokens,
 -- and in V3 the bias that keeps experts balanced (one number for each expert) and its small balance loss.
 local nn = require "tandem.nn"
 

@@ -1,5 +1,5 @@
--- Llama 3.1 70B on sequences of 131,072 tokens, 256 H100: heads over the eight ranks of a node, each sequence over eight nodes, where
--- its keys and values go round a ring; weights are sharded over all that have tokens of their own.
+-- Llama 3.1 70B on sequences of 131,072 tokens, 256 H100. The eight ranks of a node share out the heads. Eight nodes
+-- share each sequence; keys and values go round a ring. All ranks that have tokens of their own share the weights.
 return plan {
   model = require "models.llama" "3.1-70b",
   cluster = require "clusters.dgx_h100" { nodes = 32 },

@@ -25,7 +25,7 @@ local function options_table(who, options, example)
   return check.options(who, options, known[who])
 end
 
--- The window, the cap and the sinks of options; `how` gets what the op reads.
+-- Checks the window, the cap and the sinks of options. Sets the attributes of the op in `how`.
 local function read_kind(who, options, how)
   how.window = options.window and check.count(who, "window", options.window) or 0
   how.cap = check.number(who, "cap", options.cap, 0.0)
@@ -40,7 +40,7 @@ local function read_kind(who, options, how)
   return plain
 end
 
--- The call's options: whose keys are read, and the table of distances.
+-- Checks the options of a call: the sequence whose keys it reads, and the table of distances.
 local function read_call(who, call, how)
   if call == nil then return nil, nil end
   if tensors[call] then call = { memory = call } end

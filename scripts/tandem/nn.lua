@@ -252,7 +252,7 @@ nn.sinusoid = core.wrap(function(x, options)
   return op("sinusoid", { theta = theta }, id)
 end)
 
--- Tokens [first, first + count) of each sequence, from 0: of ids, labels or activations.
+-- Takes tokens [first, first + count) of each sequence. x: ids, labels or activations.
 nn.span = core.wrap(function(x, first, count)
   local who = "nn.span"
   local id = check.tensor(who, "the input", x)

@@ -15,9 +15,9 @@ local function some_blocks(row, n)
   return ac { mode = "full", every = each > 1 and each or nil }
 end
 
--- Megatron's modules (--recompute-modules): a whole MLP or mixture stands for its products. Norms, activations and
--- MLA's up-projections are small beside them. The attention core alone is recomputed by flash attention in any
--- case; if scores are written, the profile keeps none of them.
+-- Megatron's modules (--recompute-modules): a whole MLP or mixture counts as its products. Norms, activations and
+-- MLA's up-projections are small beside them. Flash attention recomputes the attention core in any case. If
+-- scores are written, the profile keeps none of them.
 local function some_modules(row)
   if has(row, "ac", "[%(%[ ]moe[%]%) ]") then  -- experts' products have an op of their own
     return ac { mode = "full", ops = { "attention", "linear_q", "linear_kv", "linear_o", "linear" } }

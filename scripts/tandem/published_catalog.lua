@@ -80,7 +80,7 @@ local known = {
   { "gpt%-?3.*5b", l = 24, d = 4096, h = 32, kv = 32, ff = 16384, v = 51200 },
 }
 
--- Vocabularies by the tokenizer that a family has, where only that is left open. MLPerf's 405B uses
+-- Vocabularies of tokenizers, for rows that leave only the vocabulary open. MLPerf's 405B uses
 -- the tokenizer of Mixtral 8x22B; its GPT-3 has 50,257 entries (the benchmark's README), as has the
 -- tokenizer of GPT-2. T5 of Megatron has BERT's cased vocabulary and 100 sentinels. `of` is the
 -- pattern of the cell vocab_from.

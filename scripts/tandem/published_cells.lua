@@ -4,10 +4,10 @@ local _, core = ...
 local m = {}
 
 function m.refuse(...) core.fail("published-row", string.format(...)) end
--- Says that something stands for what the row does not state.
+-- Notes an assumed value for something that the row does not state.
 function m.note(...) core.note("assumed-cell", string.format(...)) end
 
--- True if a cell says nothing: it is empty, or a word for that.
+-- True if a cell is open: it is empty, or a word says that the value is not known.
 function m.is_open(cell)
   local word = (cell or ""):lower():match "^%s*(.-)%s*$"
   return word == "" or word == "?" or word == "-" or word == "nan" or word == "null" or word:find "^n/a" ~= nil or
@@ -29,8 +29,8 @@ end
 
 function m.has(row, key, pattern) return (row[key] or ""):lower():find(pattern) ~= nil end
 
--- Reads a switch: true, false, or nil if the cell is open. Another word ("deepep") names how it is
--- on.
+-- Reads a switch: true, false, or nil if the cell is open. Any other word, such as "deepep", counts
+-- as true.
 function m.flag(row, key)
   if m.is_open(row[key]) then return nil end
   local word = row[key]:lower():match "^%s*([%w]*)"

@@ -111,10 +111,10 @@ end
 
 -- ---- the mesh and the batch
 
--- Returns bytes of weights and states, and of saved activations of one sequence, on all ranks of a
--- replica together: 16-bit weights, fp32 gradients and three fp32 copies; 34 bytes an element of a
--- block's input (Korthikanti et al., arXiv 2205.05198), 20 if products save 8 bits. A frozen base
--- has weights alone, and saves 16.
+-- Returns the bytes of weights and states, and those saved for one sequence, over all ranks of a replica.
+-- Weights have 16 bits; gradients and three copies have 32. Saved are 34 bytes for an element of a block's
+-- input (Korthikanti et al., arXiv 2205.05198), or 20 if products save 8 bits. A frozen base has only
+-- weights, and saves 16 bytes.
 local function bytes_of(row)
   local params = tonumber(row.params_b)
   local dim, layers, ff = count(row, "d_model"), count(row, "n_layers"), count(row, "d_ff")
@@ -125,8 +125,8 @@ local function bytes_of(row)
   return n * states, kept * 1.0 * count(row, "seq", 4096) * dim * layers
 end
 
--- Returns the least power of two of ranks that hold the model in 9 tenths of their memory, and
--- leave each group of them a sample.
+-- Returns the least number of ranks, a power of two, that holds the model in 9 tenths of its memory.
+-- The batch must have a sample for each group of so many ranks.
 local function replica(row, n_gpus, gpu)
   local states, kept = bytes_of(row)
   local ranks, most = 1, gpu.memory * 1048576 * 0.9
@@ -166,8 +166,8 @@ local function fill_mesh(row)
   local split = cells.flag(row, "overlap_tp") and "1" or m.of(row).sp
   if count(row, "tp") > 1 and is_open(row.sp) and split then row.sp = split end
   if not is_open(row.n_gpus) then return end
-  -- As many data ranks as leave each four micro-batches for each stage (GPipe, arXiv 1811.06965: the
-  -- bubble is then negligible), on whole nodes. A step time would depend on them.
+  -- Takes whole nodes. Each data rank keeps at least four micro-batches for each stage: the bubble is
+  -- then negligible (GPipe, arXiv 1811.06965). A step time would depend on the number of data ranks.
   local need, per_node = product(row), count(row, "gpus_per_node", gpus.find(row.gpu):find "^GB" and 4 or 8)
   need = math.max(need, count(row, "pp", 1) * count(row, "ep", 1) * count(row, "etp", 1))
   local data = count(row, "dp_shard", 1) * count(row, "dp_replicate", 1)
@@ -181,8 +181,8 @@ local function fill_mesh(row)
   assume(row, "n_gpus", -(-need // product(row)) * product(row), "the whole nodes that its mesh needs")
 end
 
--- Megatron's global batch is a micro-batch for each data rank if not given (arguments.py). A step's
--- tokens, if stated, give it exactly.
+-- A row without a global batch has a micro-batch for each data rank, as in Megatron (arguments.py).
+-- If the row states the tokens of a step, these give the batch exactly.
 local function fill_batch(row)
   local data = math.max(1, count(row, "n_gpus") // product(row))
   local each = (row.global_batch_seqs or ""):match "^%s*(%d+)%s+per DP"
@@ -202,7 +202,7 @@ local function fill_batch(row)
   end
 end
 
--- Makes the batch a multiple of micro-batch x data ranks: fewer sequences at once, or a few more.
+-- Makes the batch a multiple of micro-batch x data ranks: with a smaller micro-batch or a larger batch.
 local function even_batch(row)
   local data, micro, batch = math.max(1, count(row, "n_gpus") // product(row)), count(row, "micro_batch"), count(row, "global_batch_seqs")
   if batch % (micro * data) == 0 then return end

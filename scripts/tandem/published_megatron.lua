@@ -92,9 +92,9 @@ function m.cuts_experts(row, ep)
   return tp > 1 and count(row, "ep", 1) * expert_tp(row) >= ep * tp
 end
 
--- Returns the blocks of each part of the pipeline (of each chunk if a rank has several), if the row
--- states those of the first and the last, or counts the embedding and the loss as blocks (MLPerf's
--- ASYM_PP_EMBED and ASYM_PP_LOSS); nil: evenly.
+-- Returns the number of blocks in each part of the pipeline; nil: all are equal. A part is a stage, or a
+-- chunk if a rank has several. The row states the first and the last number, or it counts the embedding
+-- and the loss as blocks (MLPerf's ASYM_PP_EMBED and ASYM_PP_LOSS).
 function m.split(row)
   local layers, notes = count(row, "n_layers"), row.notes or ""
   local first = tonumber(notes:match "decoder%-first%-pipeline%-num%-layers=(%d+)")
@@ -103,7 +103,7 @@ function m.split(row)
   local both = notes:find "account%-for%-embedding" or has(row, "model", "account_for_embedding")
   local asymmetric = notes:find "ASYM_PP_EMBED=True" and notes:find "ASYM_PP_LOSS=True"
   if both or asymmetric then
-    -- A chunk without a block is no stage here: 1F1B stands for a pipeline that has one.
+    -- A stage needs a block here, so a pipeline with an empty chunk is planned as 1F1B.
     local chunks = parts * count(row, "vp", 1)
     if layers + 2 >= 2 * chunks then parts = chunks end
     if (layers + 2) % parts ~= 0 then return nil end
@@ -162,7 +162,7 @@ local function mamba(row, dim)
 end
 
 -- The layers of a hybrid's pattern: M Mamba, * attention, - MLP, E experts. Parts behind "/" are
--- prediction heads of further tokens.
+-- heads that predict further tokens.
 local function hybrid_layers(row, shape)
   local layers, dim = {}, count(row, "d_model")
   for letter in row.hybrid_pattern:match("^[^/]*"):gmatch "[M*%-E]" do
@@ -330,7 +330,7 @@ end
 -- HybridEP (--moe-token-dispatcher-type flex) send a token once to each node that has one of its
 -- experts, at 43 GB/s a NIC of 48 (DeepEP's README, EP16). Megatron-Bridge's recipes use them if the
 -- row does not say. With --overlap-moe-expert-parallel-comm another micro-batch computes meanwhile,
--- except at the begin and end of a step.
+-- except at the beginning and the end of a step.
 function m.exchange_part(row, per_node, n_micro)
   local ep, k = count(row, "ep", 1), count(row, "moe_topk", 1)
   if ep == 1 then return nil end
@@ -343,8 +343,8 @@ function m.exchange_part(row, per_node, n_micro)
 end
 
 -- A step or a layer that was captured as a CUDA graph starts at once; the host takes about a
--- microsecond for each node. A node starts without a doorbell of the host: this is assumed to save 2
--- of the microseconds that a kernel's start takes.
+-- microsecond for each node. The start of a node needs no doorbell from the host. This is
+-- assumed to save 2 us of a kernel's start.
 function m.is_graph(row) return has(row, "cuda_graph", "cuda_graph=[1t]") end
 -- Megatron-Bridge and NeMo run Megatron-Core's Python modules, so its host times hold for them. The
 -- large models to which NeMo's own were fitted never wait for the host.

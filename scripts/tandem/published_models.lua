@@ -78,14 +78,14 @@ local families = {
   { "^gpt%-oss", stated_blocks }, { "^gpt", gpt }, { "^megatron", gpt }, { "^turing", gpt }, { "^opt", gpt },
 }
 
--- True if a family's own function cannot say all that the row states.
+-- True if a family's own function cannot express the shape that the row states.
 local function is_special(row)
   local dim, heads = count(row, "d_model"), count(row, "n_heads")
   return not cells.is_open(row.moe_experts) or not cells.is_open(row.mla) or not cells.is_open(row.hybrid_pattern) or
     count(row, "head_dim", dim // heads) ~= dim // heads or has(row, "model", "santacoder")
 end
 
--- Families that no decoder of attention and MLPs stands for.
+-- Families that a decoder of attention and MLPs cannot represent.
 local others = { "rwkv", "mamba", "jamba", "hyena", "retnet", "diffusion", "^vit", "resnet", "whisper", "dlrm", "^flux" }
 
 return function(row, how)

@@ -6,8 +6,8 @@
 
 bool kernel_on_processor(const Device *device);        /* the arch is "cpu" */
 double kernel_peak(const Device *device, DType dtype); /* FLOP/s, dense */
-/* The device with the peaks that last under its power limit. Kernels bound by memory need less
- * power. */
+/* Returns the device with the peaks that it sustains under its power limit. Kernels bound by memory
+ * need less power. */
 Device kernel_sustained(const Device *device);
 /* True for Hopper and Blackwell, which both use the numbers fitted to Hopper's kernels. Other
  * devices use those of Ampere. */

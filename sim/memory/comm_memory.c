@@ -73,8 +73,8 @@ static void use_algorithm(GroupUse *use, const Plan *plan, const Cluster *cluste
     use->nvls |= strstr(choice.algorithm, "NVLS") != NULL;
 }
 
-/* The communications of a program that differ. A plan repeats few of them in each layer and
- * micro-batch, so one walk over the program finds them for all communicators. */
+/* The different communications of a program. Each layer and micro-batch repeats the same few, so
+ * one walk over the program finds them for all communicators. */
 typedef struct Demand {
     OpKind op;
     AxisSet axes;

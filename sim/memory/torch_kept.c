@@ -57,7 +57,7 @@ static void forget_untrained(const Keeper *k)
     }
 }
 
-/* Inputs that an op of the profile saves in 8 bits. A tensor that any other op keeps stays wide. */
+/* Marks inputs that an op of the profile saves in 8 bits, unless another op keeps them wide. */
 static void narrow_inputs(const Keeper *k)
 {
     const Program *p = k->program;

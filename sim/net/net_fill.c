@@ -1,9 +1,9 @@
-/* Progressive filling: all rates rise together until a link is full or a flow has all that it can
- * use. Those flows keep their rate, and the others rise further.
+/* Progressive filling: all rates rise together until a link is full or a flow has its full
+ * speed. The flows of that link, or that flow, keep their rate. The others rise further.
  *
- * A link that has enough for the full speed of all its flows never fills, because a flow that some
- * other link slows only leaves it more. So the other links alone limit rates, and a flow that uses
- * none of them runs at full speed. */
+ * Some links can carry all their flows at full speed. Such a link never fills: if another link
+ * slows a flow, more room is left. Only the remaining links, the overloaded ones, limit rates. A
+ * flow that uses no overloaded link runs at full speed. */
 #include <math.h>
 #include <string.h>
 

@@ -308,8 +308,8 @@ static void a_legal_plan_is_not_refused_by_chance(void **state)
     arena_free(arena);
 }
 
-/* A plan that accumulates gradients over micro-batches in bf16 where it should in fp32. Now and
- * then a single draw does not show it. */
+/* The plan accumulates gradients over micro-batches in bf16, where fp32 is right. Now and then a
+ * single draw does not show it. */
 static void coarse_accumulation_is_seen_on_any_seed(void **state)
 {
     (void)state;

@@ -31,7 +31,7 @@ static const struct Case {
     bool sequence;
     AcMode ac;
     uint32_t microbatches;
-    uint32_t cp; /* ranks of a ring; 0: sequences are whole */
+    uint32_t cp; /* ranks of a ring; 0: each rank has whole sequences */
 } cases[] = {
     {false, 2, 1, 1, false, AC_none, 1, 0},      {true, 1, 2, 1, false, AC_full, 3, 0},
     {false, 1, 1, 2, true, AC_selective, 3, 0},  {true, 1, 1, 2, false, AC_none, 1, 0},

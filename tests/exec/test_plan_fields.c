@@ -44,7 +44,8 @@ enum { EVERY = 60, PER_FIELD = 2 };
 
 typedef struct Tally {
     uint64_t seed;
-    uint32_t every, per_field; /* of the plans; changes of a field of a plan, about */
+    uint32_t every,
+        per_field; /* tries 1 plan of `every`; about `per_field` changes for each field of it */
     uint32_t n_seen, n_broken;
     uint32_t n[TRUST_COUNT][2]; /* refused, accepted */
     uint32_t accepted[RECORD_COUNT][MAX_FIELDS];
@@ -188,7 +189,7 @@ static bool exec_differs(const Tiny *t, const Plan *mutant)
 
 enum { AGREES, DIFFERS, CRASHES };
 
-/* In a process of its own: a wrong plan may end it. */
+/* Runs the plan in a process of its own, because a wrong plan may end the process. */
 static int exec_ends(const Tiny *t, const Plan *mutant)
 {
     fflush(stdout);
@@ -231,7 +232,7 @@ static const char *line_of(const char *text, const char *at, Arena *arena)
     return arena_copy(arena, begin, strcspn(begin, "\n"));
 }
 
-/* A plan of the corpus, with what it predicts as it stands. */
+/* A plan of the corpus, with its prediction before any change. */
 typedef struct Subject {
     const Tiny *tiny;
     const char *text;
@@ -239,7 +240,7 @@ typedef struct Subject {
     Predicted predicted;
 } Subject;
 
-/* Returns NULL if the field keeps its promise, or the way in which it does not. */
+/* Returns NULL if the field keeps its promise; otherwise says how the field breaks it. */
 static const char *broken(const Subject *s, TextTrust trust, const Plan *changed)
 {
     if (trust == TRUST_proven) return "is accepted";
@@ -271,7 +272,8 @@ static void try_one(Tally *tally, const Subject *s, const Place *p, const char *
                     line_of(s->text, p->at, arena));
 }
 
-/* Zeros have every layout, so a shape whose buffers are only filled with zeros has no wrong one. */
+/* Zeros are right in every layout. So no layout is wrong for a shape whose buffers have only zeros.
+ */
 static bool is_of_zeros(const Plan *plan, ShapeId shape)
 {
     for (uint32_t k = 0; k < plan->programs.n; k++) {

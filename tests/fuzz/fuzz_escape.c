@@ -1,5 +1,5 @@
-/* Text of unknown origin on its way out: JSON that any reader takes, messages without control
- * characters, near words. */
+/* Text of unknown origin is printed: as JSON that any reader takes, and in messages without control
+ * characters. The search for the nearest word survives it, too. */
 #include <assert.h>
 #include <jansson.h>
 #include <string.h>

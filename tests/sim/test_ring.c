@@ -1,7 +1,7 @@
 /* A ring of attention in virtual time, against its closed form. Keys and values of b T / n tokens,
- * g heads of E numbers, leave a rank together in each of n - 1 hops. Going back, their gradients
- * leave with them, one hop behind. A hop takes the time of a message that carries all of them, and
- * runs under the attention of the part before it. */
+ * g heads of E numbers, leave a rank together in each of n - 1 hops. In the backward pass
+ * their gradients leave with them, one hop behind. A hop takes the time of a message that carries
+ * all of them, and runs under the attention of the part before it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,7 +99,7 @@ static void a_hop_takes_its_closed_form(void **state)
             assert_int_equal(forward, 2 * (n - 1));
             for (const TraceRow *row;
                  (row = row_of(&r, OP_rotate, PHASE_backward, backward)) != NULL; backward++) {
-                /* keys and values alone, with the gradients of the part before, these alone */
+                /* first keys and values alone, then with gradients, at last gradients alone */
                 const bool first = backward < 2, lone = backward + 4 >= 2 * (2 * n - 1);
                 assert_int_equal(row->bytes, bytes);
                 check_near(row->end_ps - row->start_ps,
@@ -110,8 +110,8 @@ static void a_hop_takes_its_closed_form(void **state)
         }
 }
 
-/* The part for the next hop is on its way as soon as a hop begins, and the next hop begins as soon
- * as both have ended. */
+/* The transfer for the next hop starts with the hop before it. The next hop begins as soon as both
+ * have ended. */
 static void a_hop_runs_under_attention(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Attention of other kinds: kernels/cpu/attention_kinds.c defines these ops. A warp handles each
- * query, each key (for the gradients of keys and values), each number of the table; a lane handles
+/* Attention of other kinds: kernels/cpu/attention_kinds.c defines these ops. A warp handles one
+ * query, one key (for the gradients of keys and values), or one number of the table. A lane handles
  * one of 32 scores. Sums are in fp32, in a fixed order. */
 #include "kernels/buckets.h"
 #include "kernels/cuda/launch.cuh"
@@ -74,7 +74,7 @@ DEVICE float kinds_score(const KindsArgs *a, const KindsQuery *y, int64_t key, f
     return a->tables ? s + read_one(a->more, kinds_bucket(a, y, key)) : s;
 }
 
-/* P of a query and a key, the gradient of its score, and that of the product of query and key. */
+/* Of a query and a key: P, the gradient of the score, the gradient of the product q k. */
 typedef struct KindsGrad {
     float p, ds, dx;
 } KindsGrad;
@@ -292,7 +292,7 @@ bool cuda_attention_table(const KernelArgs *args, const CudaContext *cuda, CudaE
     return kinds_forward(args, a, true, cuda, error);
 }
 
-/* dout, q, k, v, and with a table that, out, lse -> dq, dk, dv, and dtable */
+/* dout, q, k, v, [table], out, lse -> dq, dk, dv, [dtable] */
 static bool kinds_backward(const KernelArgs *args, KindsArgs a, const CudaContext *cuda,
                            CudaError *error)
 {

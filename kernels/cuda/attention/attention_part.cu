@@ -1,6 +1,7 @@
-/* Attention and its gradient with a part of the keys, by calls of attention (attention_part.h).
- *   forward   a call that is not the first for its queries writes to scratch, and is then merged
- *   gradient  a call that is not the first for its rows adds to them */
+/* Attention with a part of the keys, and its gradient, by several calls of attention
+ * (attention_part.h).
+ *   forward   one call writes the output; several write to scratch, and each is then merged
+ *   gradient  the first call writes its rows; later calls add to them */
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/attention_part.h"
 #include "kernels/cuda/reduce.cuh"
@@ -16,7 +17,7 @@ typedef struct MergeArgs {
     int64_t rows, E;
 } MergeArgs;
 
-/* A warp merges a row of a part's output with the row before. */
+/* A warp merges a row of a part's output into the same row of the output so far. */
 KERNEL(attention_merge, MergeArgs, MERGE_THREADS, 4)
 {
     const int64_t row = (int64_t)blockIdx.x * MERGE_ROWS + threadIdx.x / WARP;
@@ -62,7 +63,7 @@ static uint64_t aligned(uint64_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-/* Merges the output of `call`, which it wrote to scratch, with that of the calls before. */
+/* Merges the output of `call`, which lies in scratch, into the output of the calls before. */
 static bool merge(const KernelArgs *to, const KernelArgs *call, const CudaContext *cuda,
                   CudaError *error)
 {
@@ -117,7 +118,7 @@ bool cuda_attention_part_grad(const KernelArgs *args, const CudaContext *cuda, C
     return true;
 }
 
-/* The forward pass keeps a call's output, the gradient delta. */
+/* Scratch has a call's output in the forward pass, and delta in the gradient. */
 uint64_t cuda_attention_part_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                                        uint32_t n_args)
 {

@@ -1,6 +1,6 @@
-/* The calls of attention that do the work of a part of the keys. Each has queries that are
- * neighbours in the whole sequence, and such keys. Queries and keys of two chunks make one call
- * where no key is hidden from some of the queries only, or where both are the same tokens. */
+/* Attention with a part of the keys takes several calls of attention. The queries of a call are
+ * neighbours in the whole sequence, and so are its keys. Two chunks share a call if all queries see
+ * the same keys, or if queries and keys are the same tokens. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_PART_H
 #define TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_PART_H
 
@@ -56,7 +56,7 @@ static inline uint32_t part_n_arguments(OpKind op)
     return op == OP_attention ? 5 : 9;
 }
 
-/* True if the rows of argument i are queries; those of the others are keys. */
+/* True if the rows of argument i are queries; otherwise they are keys. */
 static inline bool part_is_of_queries(OpKind op, uint32_t i)
 {
     const uint32_t keys = op == OP_attention ? 1 << 1 | 1 << 2 : 1 << 2 | 1 << 3 | 1 << 7 | 1 << 8;
@@ -72,7 +72,7 @@ static inline void part_move(KernelArgs *to, uint32_t i, int64_t b, int64_t n, i
     to->elements[i] = part * row;
 }
 
-/* Takes these queries and keys of sequence b. */
+/* Returns the arguments for these queries and keys of sequence b. */
 static inline KernelArgs part_take(OpKind op, const KernelArgs *args, int64_t b, PartChunk q,
                                    PartChunk k)
 {

@@ -32,7 +32,7 @@ DEVICE float route_sigmoid_of(float x)
     return 1.0f / (1.0f + expf(-x));
 }
 
-/* Returns how good a group is. */
+/* Returns the score of a group. */
 DEVICE float topk_group_score(const RouteArgs *a, int64_t row, int64_t group)
 {
     const int64_t n = a->n / a->groups, at = row * a->n + group * n;
@@ -69,7 +69,7 @@ DEVICE uint64_t topk_groups(const RouteArgs *a, int64_t row)
     return taken;
 }
 
-/* Returns the largest key below `below` among a lane's experts of the groups; 0 if none is left. */
+/* Returns the largest key below `below` of a lane's experts in these groups; 0: none is left. */
 DEVICE uint64_t topk_own(const RouteArgs *a, int64_t row, uint64_t groups, uint64_t below)
 {
     uint64_t best = 0;

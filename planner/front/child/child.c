@@ -1,4 +1,4 @@
-/* What all parts of the child need: places in sources, and errors. Every failure is a record with a
+/* Places in sources, and errors: all parts of the child need them. Every failure is a record with a
  * source line. */
 #include "planner/front/child/child.h"
 

@@ -83,8 +83,8 @@ typedef struct Child {
     Answer answer;
     bool held;   /* it answers many requests: child_serve.c */
     bool shares; /* its model does not see the tables that settings change */
-    /* of a script that is held open: the plan's tables have no metatables; references to the plan
-     * and to its tables; the sources of its own run */
+    /* For a script that is held open. is_plain: the plan's tables have no metatables. kept_*: Lua
+     * references to the plan and to its tables. n_held_sources: sources that its own run read. */
     bool is_plain;
     int kept_plan, kept_tables;
     uint32_t n_held_sources;
@@ -134,7 +134,7 @@ const char *child_near(lua_State *L, const char *word, int list);
 
 /* ---- child_limits.c: processor time, memory */
 void child_limit(Child *c);
-void child_limit_again(Child *c); /* the next request has as much processor time as the first */
+void child_limit_again(Child *c); /* gives a request the full processor time */
 void *child_allocate(void *self, void *at, size_t old, size_t size); /* a lua_Alloc */
 
 /* ---- child_library.c: the functions that a script may call; child_pairs.c: pairs and next in a

@@ -122,8 +122,8 @@ static uint64_t address_space_bytes(void)
 }
 #endif
 
-/* The processor time of a script that is held open grows with each request. The timer begins anew
- * for each, so only the kernel's own limit is left out. */
+/* The processor time of a script that is held open grows with each request, so it gets no
+ * RLIMIT_CPU. Only the timer, which begins anew for each request, limits it. */
 void child_limit(Child *c)
 {
     rlim_t seconds = (rlim_t)c->cpu_s + 4;

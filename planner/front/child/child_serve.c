@@ -4,7 +4,7 @@
  * - The settings change the plan's tables in place, as they always do. After the answer every table
  *   of the plan gets its old content back.
  * - Functions of the script (a model, a schedule) may change anything, so they run in a process of
- *   their own, which begins as this one is.
+ *   their own, a fork of this one.
  * - So does a whole request whose settings load further scripts or change the model's config. */
 #include <errno.h>
 #include <string.h>
@@ -95,8 +95,8 @@ static void restore_tables(Child *c)
 
 /* ---- what the model can see */
 
-/* Pushes the value on top of the stack onto the list of values to be visited, unless it was visited
- * or holds nothing. It takes the value. */
+/* Pops a value. Appends it to the values to be visited, unless it is there already or can hold no
+ * other value. */
 static void visit_later(lua_State *L, int visited, int queue)
 {
     const int type = lua_type(L, -1);

@@ -227,7 +227,7 @@ static bool enter_parallel(Child *c, Setting *s, const char *value)
     return true;
 }
 
-/* Calls require for a script of the library, or beside the plan if the name has a folder. */
+/* Calls require for a script of the library folder. A name with a dot has its own folder. */
 static void push_script(Child *c, const char *folder, const char *name)
 {
     lua_getglobal(c->L, "require");
@@ -244,7 +244,7 @@ static lua_Integer count_in(lua_State *L, const char *key)
     return n > 0 ? n : 1;
 }
 
-/* cluster=dgx_h200: a cluster of the library with as many devices as the plan's own. */
+/* cluster=dgx_h200: sets a cluster of the library with as many devices as the plan's own. */
 static void set_cluster(Child *c, const char *name)
 {
     lua_State *L = c->L;
@@ -261,7 +261,7 @@ static void set_cluster(Child *c, const char *name)
         lua_pushinteger(L, nodes);
         lua_setfield(L, -2, "nodes");
         lua_call(L, 1, 1);
-        if (!lua_istable(L, -1)) break; /* it is reported as a wrong type */
+        if (!lua_istable(L, -1)) break; /* reading the plan reports the wrong type */
         const lua_Integer each = count_in(L, "devices_per_node");
         if (nodes == (devices + each - 1) / each) break;
         nodes = (devices + each - 1) / each;
@@ -270,7 +270,7 @@ static void set_cluster(Child *c, const char *name)
     lua_settop(L, plan);
 }
 
-/* gpu=b200: another device in the same nodes. Its price is not known there. */
+/* gpu=b200: puts another device into the same nodes. Its price there is not known. */
 static void set_gpu(Child *c, const Setting *s, const char *name)
 {
     lua_State *L = c->L;
@@ -290,7 +290,7 @@ static void set_gpu(Child *c, const Setting *s, const char *name)
     lua_settop(L, plan);
 }
 
-/* model=llama:3.1-8b: a model of the library, in one of its sizes. */
+/* model=llama:3.1-8b: sets a model of the library, in one of its sizes. */
 static void set_model(Child *c, const char *name)
 {
     lua_State *L = c->L;

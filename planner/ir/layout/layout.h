@@ -96,8 +96,8 @@ bool deal_is_zigzag(const Deals *deals, DealId id);
 /* Cuts each part of a listed deal into k equal parts, in the order in which the part's elements
  * lie. */
 DealId deal_cut(Deals *deals, Arena *arena, DealId id, uint32_t k);
-/* The deal in which part i holds what part i - 1 holds in deal `id`, and part 0 what the last part
- * holds. n such turns give `id` again. */
+/* Returns the deal in which part i has the indices of part i - 1 of deal `id`, and part 0 those of
+ * the last part. n such turns give `id` again. */
 DealId deal_turn(Deals *deals, Arena *arena, DealId id, int64_t size, uint32_t n_parts);
 /* A deal of segments that lie side by side, such as query heads, keys and values. Part i holds
  * the i-th each[0] indices of the first segment, the i-th each[1] of the second, and so on. */

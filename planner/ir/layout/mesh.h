@@ -41,8 +41,8 @@ uint32_t mesh_part(const Mesh *mesh, Rank rank, AxisSet axes);
 uint32_t mesh_hop(uint32_t part, int32_t hop, uint32_t size);
 /* The i-th member of rank's group along `axes`; i = mesh_part(rank) gives rank itself. */
 Rank mesh_member(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i);
-/* The member after `member` in its group along `axes`; after the last one, the first. A walk over a
- * large group costs one step a member. */
+/* Returns the next member after `member` in its group along `axes`; after the last one, the first.
+ * A walk over a large group costs one step a member. */
 Rank mesh_next(const Mesh *mesh, Rank member, AxisSet axes);
 /* The smallest rank of rank's group along `axes`. It identifies the group. */
 Rank mesh_group(const Mesh *mesh, Rank rank, AxisSet axes);

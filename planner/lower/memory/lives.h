@@ -25,12 +25,12 @@ typedef struct Lives {
 
 /* Sets Buffer.first and last of every buffer, and nothing else: for a plan that is not placed. */
 void lives_mark(Program *p);
-/* Sets them too, and finds what placement needs. */
+/* Sets first and last, and fills the other lists of Lives, for placement. */
 void lives_find(Lives *l, Program *p, Arena *scratch);
 /* Lists the buffers of one space that begin and end at each instruction. */
-void lives_of_space(Lives *l,
-                    Space space); /* Returns the buffer, the first input, that dies at pc and whose
-                                   * memory the output `out` takes over; 0: none. */
+void lives_of_space(Lives *l, Space space);
+/* Returns the buffer whose memory the output `out` of instruction pc takes over: the first input,
+ * if it dies at pc. 0: none. */
 BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out);
 
 /* the first pc of the kernel that touches it first */

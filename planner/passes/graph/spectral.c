@@ -14,7 +14,7 @@ typedef struct SpectralNorm {
     bool last;
 } SpectralNorm;
 
-/* True for the products of the power iteration: they sum what is known once a step. */
+/* True for the products of the power iteration: they are sums that run once a step. */
 static bool sums_once(OpKind op)
 {
     return op_info(op)->flags & OP_ONCE && op_info(op)->reduce == REDUCE_sum;

@@ -30,8 +30,8 @@ typedef struct RangeAt {
 void range_map_init(RangeMap *m, Arena *arena, size_t payload_size); /* one range, payload zero */
 RangeAt range_find(const RangeMap *m, uint64_t address);
 RangeAt range_split(RangeMap *m, uint64_t address); /* the range that now begins there */
-/* The range that begins at lo, after splits that make some range end at hi. Most accesses lie as an
- * earlier one, and split nothing. */
+/* Splits ranges so that one begins at lo and one ends at hi. Returns the one that begins at lo.
+ * Most accesses have the bounds of an earlier one, and split nothing. */
 RangeAt range_cut(RangeMap *m, uint64_t lo, uint64_t hi);
 void range_assign(RangeMap *m, uint64_t lo, uint64_t hi, const void *payload);
 static inline void *range_payload(const RangeMap *m, RangeAt at)

@@ -13,7 +13,7 @@ typedef struct OpStep {
     uint32_t n_args; /* without scratch */
     const Binding *b;
     uint32_t shape[MAX_ARGS]; /* shapes that the buffers claim; inputs hold exactly these */
-    bool has_part;            /* it works with a part of the keys: */
+    bool has_part;            /* it works with a part of the keys; `hop` says which */
     Hop hop;
 } OpStep;
 

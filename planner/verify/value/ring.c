@@ -77,7 +77,7 @@ static Hash128 minus(Hash128 a, Hash128 b)
     return s;
 }
 
-/* The last hop's value is what the others lack. */
+/* The last hop's value is the node's value less those of the other hops. */
 Hash128 value_of_hop(const Verifier *v, Pc pc, const Hop *hop, uint32_t i, const Val *in,
                      uint32_t j)
 {

@@ -77,7 +77,7 @@ void verify_segments(Verifier *v)
     NodeId last = g->n_forward ? g->n_forward : (NodeId)(g->nodes.n - 1);
     for (NodeId id = 1; id <= last; id++) {
         const OpKind op = g->nodes.at[id].op;
-        /* others take channels, or tokens themselves: no features of a projection */
+        /* other ops take channels or tokens, which are no features of a projection */
         if (op_taken_dim(op) > 0 && op_dim(op, 0, INDEX_tokens) >= 0) check_taken(v, id);
     }
 }

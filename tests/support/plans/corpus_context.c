@@ -88,8 +88,8 @@ static void each_other(Visit *v, CpMode mode)
     }
 }
 
-/* Keys and values are gathered, or go round a ring, where tp has cut the heads. The sequence is cut
- * over tp too, or not. There may be few KV heads, or a head of their own for each token. */
+/* tp has cut the heads; keys and values are gathered, or go round a ring. The plans also vary two
+ * things: whether tp cuts the sequence, too, and the number of KV heads. */
 static void each_tp(Visit *v, CpMode mode)
 {
     for (uint32_t k = 0; k < 16; k++) {

@@ -111,7 +111,7 @@ static const char *reason(Arena *arena, const char *changes)
 
 static const char stated[] = "step time", open[] = "step time, not all stated";
 
-/* Each cell with a default is filled, and the row is listed as one that does not state all. */
+/* Each cell with a default is filled. The row is listed under "not all stated". */
 static void open_cells_are_filled_and_counted_apart(void **state)
 {
     (void)state;
@@ -127,7 +127,7 @@ static void open_cells_are_filled_and_counted_apart(void **state)
     arena_free(arena);
 }
 
-/* A default is the value that documents give: the row predicts as if it had stated it. */
+/* A row with a default has the same prediction as a row that states this value. */
 static void a_default_predicts_as_the_stated_value(void **state)
 {
     (void)state;
@@ -159,7 +159,7 @@ static void a_step_time_that_depends_on_an_open_cell_is_not_scored(void **state)
     arena_free(arena);
 }
 
-/* Nothing stands for a device, or for a model of another kind. */
+/* No default stands for a device, or for a model of another kind. */
 static void what_nothing_implies_is_refused_by_name(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* A plan that holds less must not need more: weights that are given back after the forward pass,
- * and fewer units fetched ahead. The memory pass packs buffers by a rule, not by search, so
- * fetching less may cost one part in a hundred. */
+/* A plan that holds less must not need more memory. One plan gives weights back after the forward
+ * pass, another fetches fewer units ahead. The memory pass packs buffers by a rule, not by search,
+ * so fetching less may cost one part in a hundred. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -80,7 +80,7 @@ static void mistakes_in_conditions_are_told(void **state)
     assert_non_null(strstr(r.err, "--shard 5/4: I/N, as in 2/8, is expected"));
 }
 
-/* Shards have no point in common, and together all points. */
+/* No point is in two shards, and every point is in one. */
 static void shards_cover_all_points(void **state)
 {
     (void)state;

@@ -14,7 +14,7 @@
 
 static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
 
-/* A small model, because a rate takes ten simulations. */
+/* A small model, because the least factor of a rate takes ten simulations. */
 #define SIM(...)                                                                                   \
     COMMAND(arena, 120, "sim", llama, "--set", "model.layers=2", "--db", "none", "--json",         \
             __VA_ARGS__)
@@ -76,8 +76,7 @@ static void rows_are_simulations(void **state)
     json_decref(root);
 }
 
-/* With the rate that is said to be enough, the step is within 1 % of that with a much faster one.
- */
+/* At the factor that `enough` names, the step is within 1 % of the step at a much larger factor. */
 static void enough_is_enough(void **state)
 {
     (void)state;

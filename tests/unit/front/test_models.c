@@ -104,8 +104,8 @@ static void counts_are_the_published_ones(void **state)
     }
 }
 
-/* tests/data/model_parameters.csv: what is published, less the parameters that the family leaves
- * out. */
+/* tests/data/model_parameters.csv has the published numbers, less the parameters that the family
+ * leaves out. */
 static void counts_are_those_of_the_sources(void **state)
 {
     (void)state;

@@ -236,8 +236,8 @@ static void attention_by_parts_of_the_keys(void **state)
         for (int64_t n = 1; n <= 4; n *= 2) check_hops(&shapes[i], n);
 }
 
-/* Queries that see no key of a part: nothing to merge leaves them as they were, and alone they have
- * an output of zero. */
+/* Some queries see no key of a part. Merging leaves their output as it was. Without a part before,
+ * their output is zero. */
 static void no_key_is_seen(void **state)
 {
     (void)state;

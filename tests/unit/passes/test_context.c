@@ -180,7 +180,7 @@ static void chunks_of_each_rank(void **state)
 }
 
 /* Keys and values make n - 1 hops. Their gradients make n: the last one brings them home. No other
- * communication is of cp. */
+ * communication goes over cp. */
 static void parts_go_round_the_ring(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Seals: in every table each changed value is found, and what was not changed can still be read. */
+/* Seals: in every table each changed value is found, and unchanged rows can still be read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -360,7 +360,7 @@ static void on_disk(void **state)
     remove_store(path);
 }
 
-/* Rows of older stores have no digest. If they name unknown things, that is reported. */
+/* Rows of older stores have no digest. A row that names an unknown thing is still reported. */
 static void damaged_rows(void **state)
 {
     Fixture *f = *state;
