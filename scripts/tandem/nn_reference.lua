@@ -73,7 +73,7 @@ local list = {
       { "rope_scaling", "", "Llama 3.1's stretching of the rotation." },
       { "scale", "(nope_dim + rope_dim)^-0.5", "The factor of the scores." },
       { "causal", "true", "A token attends only to itself and earlier ones." },
-      { "eps", "1e-5", "Of the two norms." },
+      { "eps", "1e-5", "The epsilon of the two norms." },
       { "init", "nn.normal(0, 0.02)", "First values of the weights." }, { "out_init", "init", "First values of wo." } } },
   { name = "nn.distance_table", call = "nn.distance_table { heads = ..., ... }", shape = "-> [buckets, kv_heads, heads / kv_heads]",
     doc = "Numbers that attention adds to its scores by the distance of key and query (T5). Its call gives the table.", options = {

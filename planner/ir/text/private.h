@@ -38,7 +38,7 @@ typedef enum FieldType {
 #define TRUSTS(X)                                                                                  \
     X(proven, "A change is refused.")                                                              \
     X(given, "It says what is to be computed. Nothing else in the text could contradict it.")      \
-    X(free, "Another legal program that computes the same. Its time may differ.")                  \
+    X(free, "A change gives another legal program with the same results. Its time may differ.")    \
     X(label, "It changes no number of the executor or the simulator, and no proof.")               \
     X(open, "A change can pass. The executor then computes the same, but a prediction's tables "   \
             "may count something elsewhere.")
