@@ -217,8 +217,10 @@ static void report(WhatIf *w, const Row *rows, const double *factors, uint32_t n
         json_put(cli->json, "what_if", list);
         return;
     }
-    str_add(&cli->out, "what if     USD an hour and GPU up to which a token gets no dearer; the "
-                       "least rate that gives 99 % of the speed\n");
+    str_add(
+        &cli->out,
+        "pays up to  the price of a GPU hour, in USD, at which a token costs as much as before\n"
+        "enough      the least factor that gives 99 % of the speed of any larger factor\n");
     table_print(&t, &cli->out);
     for (uint32_t i = 0; i < n; i++)
         if (!rows[i].made)

@@ -99,11 +99,11 @@ static WhereValue primary(Condition *c)
     }
     if (take(c, "-")) {
         const WhereValue v = primary(c);
-        return v.text == NULL ? number_of(-v.number) : fail(c, "a text has no sign");
+        return v.text == NULL ? number_of(-v.number) : fail(c, "a minus sign needs a number");
     }
     if (*c->at == '\'' || *c->at == '"') {
         const char *end = strchr(c->at + 1, *c->at);
-        if (end == NULL) return fail(c, "a text without an end");
+        if (end == NULL) return fail(c, "the text has no closing quote");
         const WhereValue v = {0, arena_copy(c->cli->arena, c->at + 1, (size_t)(end - c->at) - 1)};
         c->at = end + 1;
         return v;

@@ -88,6 +88,6 @@ bool exec_verify_rounding_draws(const Plan *plan, const Plan *one_rank, const Pl
         if (all[i].verdict == VERDICT_wrong)
             fine = verify_rounding_report(
                 &all[i].first,
-                arena_print(arena, "; too far on %u of %u draws of data", all[i].n, n), d);
+                arena_print(arena, "; beyond the bound on %u of %u draws of data", all[i].n, n), d);
     return fine;
 }

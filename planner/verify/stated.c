@@ -114,16 +114,16 @@ static void check_optimizer(Verifier *v)
 static const char *flag_fault(const Buffer *b, bool is_updated_from)
 {
     const bool lives = b->category == CATEGORY_parameter || b->category == CATEGORY_optimizer;
-    if (b->persistent && b->result) return "lives between steps, so it is no result";
+    if (b->persistent && b->result) return "lives between steps, so it cannot be a result";
     if (b->result && (b->category != CATEGORY_gradient || !is_updated_from))
-        return "is no gradient that an update reads, so it is no result";
+        return "may be a result only if it is a gradient that an update reads";
     if (b->category == CATEGORY_optimizer && !b->persistent) return "must live between steps";
     if (is_updated_from && !b->persistent && !b->result)
-        return "is read by an update, so it is a result or lives between steps";
+        return "is read by an update, so it must be a result or live between steps";
     const bool may_live =
         lives || b->category == CATEGORY_gradient || b->category == CATEGORY_state ||
         b->category == CATEGORY_gathered; /* the weights of a step, or room for them */
-    if (b->persistent && !may_live) return "is nothing that lives between steps";
+    if (b->persistent && !may_live) return "is of a category that cannot live between steps";
     return NULL;
 }
 

@@ -31,11 +31,11 @@ local function read_kind(who, options, how)
   how.cap = check.number(who, "cap", options.cap, 0.0)
   if how.cap < 0 then core.fail("out-of-range", who .. ": cap must be positive", "leave it out for none") end
   if how.window > 0 and how.causal == 0 then
-    core.fail("out-of-range", who .. ": a window of keys needs causal = true", "a query sees its own key last")
+    core.fail("out-of-range", who .. ": a window of keys needs causal = true", "causal = true, or leave window out")
   end
   local plain = how.window == 0 and how.cap == 0
   if how.drop > 0 and not plain then
-    core.fail("out-of-range", who .. ": dropout of scores goes with neither window, cap nor sinks", "leave dropout out")
+    core.fail("out-of-range", who .. ": dropout of scores excludes window, cap and sinks", "leave dropout out")
   end
   return plain
 end
@@ -46,7 +46,7 @@ local function read_call(who, call, how)
   if tensors[call] then call = { memory = call } end
   check.options(who .. " call", call, { memory = true, table = true })
   if call.memory and how.causal == 1 then
-    core.fail("out-of-range", who .. ": another sequence's keys have no order with these queries", "causal = false")
+    core.fail("out-of-range", who .. ": attention to another sequence cannot be causal", "causal = false")
   end
   return call.memory, call.table
 end
@@ -54,17 +54,17 @@ end
 local function attend(who, how, sinks, distance_table, q, k, v)
   q, k, v = tensors[q], tensors[k], tensors[v]
   if sinks and distance_table then
-    core.fail("out-of-range", who .. ": sinks and a table of distances are two kinds of attention", "leave one out")
+    core.fail("out-of-range", who .. ": sinks and a table of distances exclude each other", "leave one out")
   end
   if sinks then return op("attention_sink", how, q, k, v, use(sinks)) end
   if not distance_table then return op(how.kind, how, q, k, v) end
   local id = check.tensor(who, "the table", distance_table, 3)
   if not distances[id] then
-    core.fail("wrong-type", who .. ": the table is not of nn.distance_table", "m.attention(x, { table = m.distances() })")
+    core.fail("wrong-type", who .. ": the table must come from nn.distance_table", "m.attention(x, { table = m.distances() })")
   end
   local own = { distance = distances[id] }
   for key, value in pairs(how) do own[key] = value end
-  if how.drop > 0 then core.fail("out-of-range", who .. ": dropout of scores does not go with a table", "leave it out") end
+  if how.drop > 0 then core.fail("out-of-range", who .. ": dropout of scores excludes a table", "leave it out") end
   return op("attention_table", own, q, k, v, id)
 end
 
@@ -101,7 +101,7 @@ function attention.add(nn, own)
     local with_sinks = check.flag(who, "sinks", options.sinks, false)
     attrs.kind = read_kind(who, options, attrs) and "attention" or "attention_wide"
     if with_sinks and attrs.drop > 0 then
-      core.fail("out-of-range", who .. ": dropout of scores does not go with sinks", "leave dropout out")
+      core.fail("out-of-range", who .. ": dropout of scores excludes sinks", "leave dropout out")
     end
     local fields = { wo = linear(who, "linear_o", { groups, heads // groups, size }, { dim }, 3, out) }
     local fused, repeats = check.flag(who, "fused", options.fused, false), heads // groups
@@ -121,7 +121,7 @@ function attention.add(nn, own)
       local memory, distance_table = read_call(who, call, attrs)
       local q, k, v
       if fused then
-        if memory then core.fail("out-of-range", who .. ": fused makes keys of the same sequence only", "leave out fused") end
+        if memory then core.fail("out-of-range", who .. ": fused cannot read another sequence's keys", "leave out fused") end
         local all = tensors[m.wqkv(x)]
         q = op("part_heads", { first = 0, count = repeats }, all)
         k = op("part_head", { first = repeats, count = 1 }, all)

@@ -77,12 +77,12 @@ local function read(who, options)
   c.bias = check.flag(who, "bias", options.bias, false)
   c.limit = options.limit and check.number(who, "limit", options.limit)
   if c.limit and (c.limit <= 0 or not c.gated) then
-    core.fail("out-of-range", who .. ": limit is a positive number, of gated experts", "limit = 7.0")
+    core.fail("out-of-range", who .. ": limit must be positive, and the experts must be gated", "limit = 7.0")
   end
   c.scaling = check.number(who, "scaling", options.scaling, 1.0)
   c.sigmoid = check.flag(who, "sigmoid", options.sigmoid, false)
   if c.sigmoid and c.aux > 0 then
-    core.fail("out-of-range", who .. ": aux_loss is defined for the softmax of logits, and sigmoid has none", "aux_loss = 0")
+    core.fail("out-of-range", who .. ": aux_loss needs the softmax of logits, which sigmoid replaces", "aux_loss = 0")
   end
   read_groups(who, options, c)
   return c

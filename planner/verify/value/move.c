@@ -88,7 +88,7 @@ static bool keeps_deals(const Move *m, int except)
 {
     for (int d = 0; d < m->a.n_dims; d++)
         if (d != except && m->a.deal[d] != m->b.deal[d])
-            return complain(m, "deals a dimension out anew");
+            return complain(m, "changes the deal of a dimension");
     return true;
 }
 
@@ -260,7 +260,7 @@ static bool check_all_to_all(Move *m)
     if (!same_dims(m) || !changes(m, axes, x, y, "moves other axes than its group")) return false;
     for (int i = 0; i < m->a.n_dims; i++)
         if (i != c && i != d && m->a.deal[i] != m->b.deal[i])
-            return complain(m, "deals a dimension out anew");
+            return complain(m, "changes the deal of a dimension");
     const bool leaves = nests(m, &m->b, &m->a, c, axes), enters = nests(m, &m->a, &m->b, d, axes);
     if ((!leaves && (uneven(m, &m->a, c) || m->b.deal[c])) ||
         (!enters && (uneven(m, &m->b, d) || m->a.deal[d])) ||
@@ -284,14 +284,15 @@ static bool check_rotate(Move *m)
 {
     const AxisSet axes = m->in->axes;
     const int8_t on = m->a.layout.on[__builtin_ctz(axes)];
-    if (!layout_is_split(on)) return complain(m, "rotates parts that its group does not have");
+    if (!layout_is_split(on))
+        return complain(m, "rotates a buffer that is not split over its group");
     const int d = layout_dim(on);
     if (!same_dims(m) || !keeps_deals(m, d)) return false;
     if (!changes(m, 0, WHOLE, WHOLE, "changes the layout")) return false;
     if (layout_axes_split(&m->a.layout, d) != axes || m->val.packed_dim)
         return complain(m, "rotates parts of parts");
     return verify_turned(m->v, &m->a, &m->b, d, 1) ||
-           complain(m, "receives another part than that of the rank before");
+           complain(m, "does not receive the part of the rank before");
 }
 
 static bool check_same(Move *m)

@@ -32,7 +32,7 @@ bool value_hop(Verifier *v, Pc pc, uint32_t *shape, Hop *hop)
     const Shape *keys = NULL, *queries = NULL;
     int of_keys = -1, of_queries = -1;
     if (!n || !verify_is_of_node(in, n))
-        return complain(v, pc, "is a part of no graph node's work");
+        return complain(v, pc, "does no part of the work of its graph node");
     for (uint32_t i = 0; i < verify_n_args(in); i++) {
         const Shape *s = value_shape_at(v, shape[i]);
         const int d = op_keys_dim(in->op, i);
@@ -52,7 +52,7 @@ bool value_hop(Verifier *v, Pc pc, uint32_t *shape, Hop *hop)
     hop->n = mesh_size(&v->plan->mesh, axes);
     for (hop->i = 0; hop->i < hop->n; hop->i++)
         if (verify_turned(v, &own, keys, of_keys, hop->i)) break;
-    if (hop->i == hop->n) return complain(v, pc, "has keys that are no rank's own part");
+    if (hop->i == hop->n) return complain(v, pc, "has keys that are not the part of any rank");
     for (uint32_t i = 0; i < verify_n_args(in); i++) {
         const int d = op_keys_dim(in->op, i);
         if (d >= 0) shape[i] = with_all_keys(v, shape[i], d, axes, i >= in->n_in);
@@ -100,7 +100,7 @@ bool value_merges(Verifier *v, Pc pc, const Hop *hop, const Val *in, const Val *
         if (!verify_accumulates(v, instr, j))
             return complain(v, pc, "merges some of its outputs and replaces others");
         if (!old[j].bad && (!hop->i || !value_same(old[j].vn, before)))
-            return complain(v, pc, "merges with other keys than those of the hops before");
+            return complain(v, pc, "merges with outputs that do not hold exactly the hops before");
     }
     return true;
 }
