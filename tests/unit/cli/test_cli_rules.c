@@ -17,8 +17,8 @@
 
 /* Kebab-case words in quotes that are not rules. */
 static const char *const not_rules[] = {
-    "dev-cal",         "dry-run",      "exit-codes", "micro-batch",
-    "absent-or-known", "share-device", "per-node",   NULL,
+    "dev-cal",      "dry-run",  "exit-codes", "micro-batch", "absent-or-known",
+    "share-device", "per-node", "what-if",    NULL,
 };
 
 static bool is_listed(const char *id)

@@ -454,6 +454,13 @@ static void test_exponential(void **state)
     assert_true(isnan(exponential_f32(NAN)));
 }
 
+/* The first input: activations [2, 5, 18], or those of 2 experts. */
+static Value first_input(Arena *arena, OpKind op, DType real, uint64_t seed)
+{
+    return op == OP_expert_bias ? filled(arena, real, seed, DIMS(2, 1, 5, 18))
+                                : filled(arena, real, seed, DIMS(2, 5, 18));
+}
+
 /* Ops that may overwrite their first input give the same bits there as elsewhere. */
 static void test_in_place(void **state)
 {
@@ -467,13 +474,14 @@ static void test_in_place(void **state)
             uint32_t n_in = op_info(op)->sig.n_in;
             bool with_s = op_info(op)->sig.in[0].n_dims > 0;
             Value args[4], place[4];
-            args[0] = filled(arena, real, 1, DIMS(2, 5, 18));
-            place[0] = filled(arena, real, 1, DIMS(2, 5, 18));
+            args[0] = first_input(arena, op, real, 1);
+            place[0] = first_input(arena, op, real, 1);
             if (n_in == 2)
-                args[1] = op == OP_bias       ? filled(arena, real, 2, DIMS(18))
-                          : op == OP_position ? filled(arena, real, 2, DIMS(5, 18))
-                          : op == OP_divide   ? filled(arena, real, 2, 0, NULL)
-                                              : filled(arena, real, 2, DIMS(2, 5, 18));
+                args[1] = op == OP_bias          ? filled(arena, real, 2, DIMS(18))
+                          : op == OP_expert_bias ? filled(arena, real, 2, DIMS(2, 18))
+                          : op == OP_position    ? filled(arena, real, 2, DIMS(5, 18))
+                          : op == OP_divide      ? filled(arena, real, 2, 0, NULL)
+                                                 : filled(arena, real, 2, DIMS(2, 5, 18));
             if (op == OP_xent_sumexp_grad) {
                 args[1] = filled(arena, real, 2, DIMS(2, 5)); /* dsum, max */
                 args[2] = filled(arena, real, 3, DIMS(2, 5));
@@ -482,7 +490,7 @@ static void test_in_place(void **state)
             assert_true(with_s || n_in <= 2);
             place[2] = args[2];
             place[1] = args[1];
-            args[n_in] = value_new(arena, real, DIMS(2, 5, 18));
+            args[n_in] = first_input(arena, op, real, 4);
             place[n_in] = place[0];
             call(op, &attrs, args, n_in, 1);
             call(op, &attrs, place, n_in, 1);
