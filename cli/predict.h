@@ -76,6 +76,8 @@ bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOption
 
 /* sim --explain, after the prediction made with these options. */
 void explain_report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how);
+/* Reads all --what-if; returns false after diagnostics. Nothing is simulated. */
+bool what_if_check(Cli *cli, const PlanFile *file);
 /* sim --what-if: the plan under other values, each alone and all together (what_if.c). */
 void what_if_report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how);
 /* sim --tokens; `goodput` is 1 if nothing fails. */

@@ -31,7 +31,7 @@ static double merit(const SweepRow *row, RankBy by)
 {
     if (by == BY_gpu) return row->tokens_per_s_per_device;
     if (by == BY_memory) return -(double)row->peak_bytes;
-    if (by == BY_usd && row->usd_per_token > 0) return 1 / row->usd_per_token;
+    if (by == BY_usd) return row->usd_per_token > 0 ? 1 / row->usd_per_token : 0;
     return row->tokens_per_s;
 }
 
@@ -42,6 +42,8 @@ static int by_merit(const void *a, const void *b)
     if (x->status == SWEEP_too_large && x->peak_bytes != y->peak_bytes)
         return x->peak_bytes < y->peak_bytes ? -1 : 1;
     double left = merit(x, sort_by), right = merit(y, sort_by);
+    if (left == right) /* as rows without a price are */
+        left = x->tokens_per_s, right = y->tokens_per_s;
     if (x->status == SWEEP_fits && left != right) return left > right ? -1 : 1;
     return x->index < y->index ? -1 : 1;
 }
@@ -60,6 +62,19 @@ const char *sweep_settings(Arena *arena, const SweepKeys *keys, const char *cons
     for (uint32_t k = 0; k < keys->n; k++)
         str_print(&text, "%s%s%s=%s", k > 0 ? " " : "", before, keys->at[k].key, values[k]);
     return str_text(&text);
+}
+
+void points_list(Cli *cli, const char *key, const TextList *settings, uint32_t n)
+{
+    json_t *rows = cli->json != NULL ? json_array() : NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        const char *text = point_text(cli->arena, &settings[i], "--set ");
+        if (rows != NULL)
+            json_array_append_new(rows, json_string(text));
+        else
+            str_print(&cli->out, "%s\n", text[0] != 0 ? text : "the plan itself");
+    }
+    if (rows != NULL) json_put(cli->json, key, rows);
 }
 
 const char *point_text(Arena *arena, const TextList *settings, const char *before)
@@ -235,6 +250,9 @@ static json_t *row_json(const Cli *cli, const SweepKeys *keys, const SweepRow *r
 
 void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
 {
+    /* Without a price the rows are still shown, because they took long to make. */
+    const bool unpriced = sort_by == BY_usd && count(rows, SWEEP_fits) > 0 && !has_price(rows);
+    if (unpriced) sort_by = BY_tokens;
     const RankBy by = sort_by;
     qsort(rows->at, rows->n, sizeof *rows->at, by_merit);
     if (cli->json != NULL) {
@@ -249,6 +267,10 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
         report_csv(cli, &cli->out, keys, rows);
     } else {
         report_text(cli, keys, rows, by);
+    }
+    if (unpriced) {
+        cli_error(cli, FAULT_usage, "option-value", "--by usd: no price is known for these GPUs");
+        diag_hint(&cli->diag, "--price 2.5 says what a GPU costs an hour, in USD");
     }
     if (count(rows, SWEEP_fits) > 0) return;
     cli_error(cli, count(rows, SWEEP_too_large) > 0 ? FAULT_infeasible : FAULT_input,

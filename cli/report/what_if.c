@@ -33,6 +33,7 @@ typedef struct Other {
     const char *key;
     double value; /* the plan's own value; 0: the change is no factor */
     bool rate;
+    bool ranks; /* the number of ranks or the sizes of the mesh change */
 } Other;
 
 /* A row of the table. */
@@ -75,6 +76,8 @@ static bool read_change(WhatIf *w, const char *text)
             break;
         }
     c.setting = arena_print(cli->arena, "%s=%s", c.key, equals + 1);
+    c.ranks = (strncmp(c.key, "mesh.", 5) == 0 && strcmp(c.key, "mesh.dp_shard") != 0) ||
+              strcmp(c.key, "cluster.nodes") == 0 || strcmp(c.key, "cluster.devices_per_node") == 0;
     char *end;
     const double factor = strtod(equals + 1, &end);
     if (end != equals + 1 && strcmp(end, "x") == 0) {
@@ -97,17 +100,25 @@ static const Diagnostic *first_error(const Diag *d)
     return NULL;
 }
 
-/* Loads and simulates the plan under further settings. Nothing is stored. */
-static Row simulate(WhatIf *w, const char *text, const TextList *settings)
+/* Returns a command of its own, with further settings. */
+static Cli with_settings(const WhatIf *w, const TextList *settings)
 {
     Cli one = *w->cli;
-    Arena *arena = one.arena;
-    one.diag = diag_in(arena);
+    one.diag = diag_in(one.arena);
     one.json = NULL;
     one.options.set = (TextList){NULL, 0, 0};
     const TextList *all[] = {&w->cli->options.set, settings};
     for (uint32_t l = 0; l < 2; l++)
-        for (uint32_t i = 0; i < all[l]->n; i++) list_push(arena, &one.options.set, all[l]->at[i]);
+        for (uint32_t i = 0; i < all[l]->n; i++)
+            list_push(one.arena, &one.options.set, all[l]->at[i]);
+    return one;
+}
+
+/* Loads and simulates the plan under further settings. Nothing is stored. */
+static Row simulate(WhatIf *w, const char *text, const TextList *settings)
+{
+    Cli one = with_settings(w, settings);
+    Arena *arena = one.arena;
     const PlanOptions quick = {.unproven = true, .script = w->cli->script};
     const PlanOptions options = plan_file_options(&one, &quick);
     Row row = {.text = text};
@@ -127,6 +138,21 @@ static Row simulate(WhatIf *w, const char *text, const TextList *settings)
     row.made = row.made && error == NULL;
     row.reason = error != NULL ? error->text : NULL;
     return row;
+}
+
+/* Simulates one change, or all. If the plan's data ranks no longer fit the mesh, dp_shard takes the
+ * ranks that remain. */
+static Row simulate_change(WhatIf *w, const char *text, const TextList *settings, bool ranks)
+{
+    const Row row = simulate(w, text, settings);
+    bool says = false;
+    for (uint32_t i = 0; i < settings->n; i++)
+        says = says || strncmp(settings->at[i], "mesh.dp_shard=", 14) == 0;
+    if (row.made || !ranks || says) return row;
+    TextList more = {NULL, 0, 0};
+    for (uint32_t i = 0; i < settings->n; i++) list_push(w->cli->arena, &more, settings->at[i]);
+    list_push(w->cli->arena, &more, "mesh.dp_shard=-1");
+    return simulate(w, text, &more);
 }
 
 static Row with_factor(WhatIf *w, const Other *c, double factor)
@@ -228,6 +254,41 @@ static void report(WhatIf *w, const Row *rows, const double *factors, uint32_t n
                       rows[i].reason != NULL ? rows[i].reason : "no prediction");
 }
 
+/* True if the plan refuses the setting itself: a key, a word or a type that it does not know. */
+static bool is_mistake(const Diagnostic *error)
+{
+    return strncmp(error->rule, "unknown-", 8) == 0 || strcmp(error->rule, "wrong-type") == 0;
+}
+
+/* Reads the plan under the change. Another refusal, as of a size that does not divide, is an
+ * answer: the table has it. */
+static bool check_change(const WhatIf *w, const Other *change)
+{
+    TextList own = {NULL, 0, 0};
+    list_push(w->cli->arena, &own, change->setting);
+    Cli one = with_settings(w, &own);
+    const PlanOptions quick = {.unproven = true, .script = w->cli->script};
+    const PlanOptions options = plan_file_options(&one, &quick);
+    Config *config = arena_alloc(one.arena, sizeof *config);
+    Graph graph;
+    if (session_read(w->file->path, &options, one.arena, config, &graph, &one.diag)) return true;
+    const Diagnostic *error = first_error(&one.diag);
+    if (error == NULL || !is_mistake(error)) return true;
+    cli_error(w->cli, FAULT_usage, error->rule, "--what-if %s: %s", change->text, error->text);
+    if (error->hint != NULL) diag_hint(&w->cli->diag, "%s", error->hint);
+    return false;
+}
+
+bool what_if_check(Cli *cli, const PlanFile *file)
+{
+    WhatIf w = {.cli = cli, .file = file};
+    const TextList *wanted = &cli->options.what_if;
+    bool fine = true;
+    for (uint32_t i = 0; i < wanted->n; i++) fine = read_change(&w, wanted->at[i]) && fine;
+    for (uint32_t i = 0; i < w.changes.n; i++) fine = check_change(&w, &w.changes.at[i]) && fine;
+    return fine;
+}
+
 void what_if_report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how)
 {
     WhatIf w = {.cli = cli, .file = file, .store = store, .how = how};
@@ -239,6 +300,7 @@ void what_if_report(Cli *cli, const PlanFile *file, Store *store, const PredictO
     double *factors = arena_array(cli->arena, most, sizeof *factors);
     TextList all = {NULL, 0, 0};
     uint32_t n = 0;
+    bool ranks = false;
     rows[n++] = simulate(&w, "as it is", &all);
     if (!rows[0].made) return; /* its errors are reported already */
     for (uint32_t i = 0; i < w.changes.n; i++) {
@@ -247,8 +309,9 @@ void what_if_report(Cli *cli, const PlanFile *file, Store *store, const PredictO
         list_push(cli->arena, &own, c->setting);
         list_push(cli->arena, &all, c->setting);
         factors[n] = enough(&w, c);
-        rows[n++] = simulate(&w, c->text, &own);
+        rows[n++] = simulate_change(&w, c->text, &own, c->ranks);
+        ranks = ranks || c->ranks;
     }
-    if (w.changes.n > 1) rows[n++] = simulate(&w, "all together", &all);
+    if (w.changes.n > 1) rows[n++] = simulate_change(&w, "all together", &all, ranks);
     report(&w, rows, factors, n);
 }

@@ -27,11 +27,23 @@ static int by_speed(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
+/* True if a proposal makes the same plan as the plan itself, which then counts once. */
+static bool is_proposed(const Search *s, uint32_t index)
+{
+    if (index != s->space.own) return false;
+    const char *id = s->rows.at[index].plan_id;
+    for (uint32_t i = 0; i < s->rows.n; i++)
+        if (i != index && s->rows.at[i].status == SWEEP_fits &&
+            strcmp(s->rows.at[i].plan_id, id) == 0)
+            return true;
+    return false;
+}
+
 static void rank(Search *s)
 {
     s->ranked = arena_array(s->cli->arena, s->rows.n + 1, sizeof *s->ranked);
     for (uint32_t i = 0; i < s->rows.n; i++)
-        if (s->rows.at[i].status == SWEEP_fits) s->ranked[s->n_ranked++] = i;
+        if (s->rows.at[i].status == SWEEP_fits && !is_proposed(s, i)) s->ranked[s->n_ranked++] = i;
     sorted = &s->rows;
     qsort(s->ranked, s->n_ranked, sizeof *s->ranked, by_speed);
 }
@@ -115,7 +127,7 @@ static void row_text(Cli *cli, Table *t, const SweepRow *row, const TextList *se
     table_cell(t, "%s", str_count(cli->arena, (uint64_t)(row->tokens_per_s + .5)));
     table_cell(t, "%.1f %%", 100 * row->mfu);
     table_cell(t, "%s", str_bytes(cli->arena, row->peak_bytes));
-    table_cell(t, "%s", point_text(cli->arena, settings, ""));
+    table_cell(t, "%s", settings->n > 0 ? point_text(cli->arena, settings, "") : "the plan itself");
 }
 
 static void report_text(const Search *s)
@@ -156,8 +168,9 @@ static void report_text(const Search *s)
         str_print(&cli->out, "  %" PRIu32 " [%s], for example: %s\n", reasons[i].n, reasons[i].rule,
                   reasons[i].example);
     if (n == 0) return;
+    const TextList *best = &s->space.settings[s->ranked[0]];
     str_print(&cli->out, "best        %s\n",
-              point_text(cli->arena, &s->space.settings[s->ranked[0]], "--set "));
+              best->n > 0 ? point_text(cli->arena, best, "--set ") : "the plan itself");
     str_print(&cli->out, "trust       %s\n", s->rows.at[s->ranked[0]].trust);
 }
 
@@ -212,17 +225,8 @@ static bool make_space(Search *s)
     if (session_is_text(cli->args[0]))
         return cli_error(cli, FAULT_usage, "needs-script",
                          "%s is a plan's text: this needs the script", cli->args[0]);
-    PlanOptions options = plan_file_options(cli, NULL);
-    /* The script's own data ranks may not fit the axes that the command line fixed. */
-    const char **set = arena_array(cli->arena, options.n_set + 2, sizeof *set);
-    bool cuts = false, says = false;
-    for (uint32_t i = 0; i < options.n_set; i++) {
-        set[i] = options.set[i];
-        cuts = cuts || strncmp(set[i], "mesh.", 5) == 0;
-        says = says || strncmp(set[i], "mesh.dp_shard=", 14) == 0;
-    }
-    options.set = set;
-    if (cuts && !says) set[options.n_set++] = "mesh.dp_shard=-1";
+    bool freed;
+    const PlanOptions options = space_options(cli, &freed);
     Config config;
     Graph graph;
     if (!session_read(cli->args[0], &options, cli->arena, &config, &graph, &cli->diag))
@@ -231,22 +235,20 @@ static bool make_space(Search *s)
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->space.n; i++) {
         bool holds;
-        if (!where_holds(cli, &s->space.settings[i], &holds)) return false;
+        if (!where_holds(cli, &s->space.settings[i], &config, &holds)) return false;
         if (holds) s->space.settings[n++] = s->space.settings[i];
     }
-    if (n == 0 && s->space.n > 0)
-        return cli_error(cli, FAULT_usage, "option-value",
-                         "--where leaves none of %" PRIu32 " plans", s->space.n);
+    const uint32_t n_proposed = s->space.n;
     s->space.n = n;
+    space_add_plan(cli, &config, freed, &s->space);
+    if (s->space.empty != NULL && s->space.n > 0)
+        diag_warning(&cli->diag, "option-value", (Loc){NULL, 0},
+                     "%s: only the plan itself is tried", s->space.empty);
     if (s->space.n > 0) return true;
-    return cli_error(cli, FAULT_input, "nothing-fits",
-                     "no sizes of the mesh divide this model, batch and cluster");
-}
-
-static void list_space(Search *s)
-{
-    for (uint32_t i = 0; i < s->space.n; i++)
-        str_print(&s->cli->out, "%s\n", point_text(s->cli->arena, &s->space.settings[i], "--set "));
+    if (s->space.empty != NULL)
+        return cli_error(cli, FAULT_input, "nothing-fits", "%s", s->space.empty);
+    return cli_error(cli, FAULT_usage, "option-value", "--where leaves none of %" PRIu32 " plans",
+                     n_proposed);
 }
 
 void cmd_search(Cli *cli)
@@ -254,7 +256,7 @@ void cmd_search(Cli *cli)
     Search s = {.cli = cli};
     if (!make_space(&s)) return;
     if (cli->options.dry_run) {
-        list_space(&s);
+        points_list(cli, "settings", s.space.settings, s.space.n);
         return;
     }
     if (!cli->options.no_store && !store_ready(cli->options.db, &cli->diag)) return;

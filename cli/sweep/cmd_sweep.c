@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/sweep/point.h"
+#include "cli/sweep/space.h"
 
-enum { MOST_PLANS = 10000 };
+enum { MOST_PLANS = 10000, MOST_READ = 8, SLURM_JOBS = 4 };
 
 typedef struct Sweep {
     Cli *cli;
@@ -31,7 +31,12 @@ static bool read_keys(Cli *cli, Sweep *sweep)
                                  key.key);
         while (*at != 0) {
             size_t length = strcspn(at + 1, ",");
-            list_push(cli->arena, &key.values, arena_copy(cli->arena, at + 1, length));
+            const char *value = arena_copy(cli->arena, at + 1, length);
+            for (uint32_t v = 0; v < key.values.n; v++)
+                if (strcmp(key.values.at[v], value) == 0)
+                    return cli_error(cli, FAULT_usage, "option-value",
+                                     "--try %s: the value %s comes twice", text, value);
+            list_push(cli->arena, &key.values, value);
             at += 1 + length;
         }
         list_push(cli->arena, &sweep->keys, key);
@@ -64,6 +69,9 @@ static bool can_start(Cli *cli)
         diag_hint(&cli->diag, "for example: %s", cli->verb->example);
         return false;
     }
+    if (cli->options.slurm > 0 && cli->options.shard != NULL)
+        return cli_error(cli, FAULT_usage, "option-value",
+                         "--slurm makes the shards itself: leave --shard out");
     if (!sweep_order(cli)) return false;
     return cli->options.dry_run || cli->options.no_store || cli->options.slurm > 0 ||
            store_ready(cli->options.db, &cli->diag);
@@ -79,27 +87,41 @@ static TextList settings_of(const Sweep *sweep, uint32_t combination)
     return list;
 }
 
+/* Returns the plan under --set, for the conditions. NULL if there are none, or if the plan cannot
+ * be read: then each point has its own errors. */
+static const Config *plan_of(Cli *cli)
+{
+    if (cli->options.where.n == 0) return NULL;
+    bool freed;
+    const PlanOptions options = space_options(cli, &freed);
+    Config *config = arena_alloc(cli->arena, sizeof *config);
+    Graph graph;
+    Diag told = diag_in(cli->arena);
+    return session_read(cli->args[0], &options, cli->arena, config, &graph, &told) ? config : NULL;
+}
+
 /* Lists the settings of every combination that --where keeps and that belongs to this shard, in
- * order. Returns NULL after diagnostics. */
+ * order. Returns NULL after diagnostics. A shard may be empty. */
 static TextList *all_settings(Sweep *sweep)
 {
     Cli *cli = sweep->cli;
     TextList *all = arena_array(cli->arena, sweep->n_plans + 1, sizeof *all);
     sweep->combination = arena_array(cli->arena, sweep->n_plans + 1, sizeof *sweep->combination);
+    const Config *plan = plan_of(cli);
     uint32_t n = 0, n_kept = 0;
     for (uint32_t i = 0; i < sweep->n_plans; i++) {
         const TextList list = settings_of(sweep, i);
         bool holds;
-        if (!where_holds(cli, &list, &holds)) return NULL;
+        if (!where_holds(cli, &list, plan, &holds)) return NULL;
         if (!holds || n_kept++ % cli->options.n_shards != cli->options.shard_index) continue;
         sweep->combination[n] = i;
         all[n++] = list;
     }
-    if (n == 0)
-        cli_error(cli, FAULT_usage, "option-value", "%s leaves none of %" PRIu32 " combinations",
-                  cli->options.where.n > 0 ? "--where" : "--shard", sweep->n_plans);
+    if (n_kept == 0)
+        cli_error(cli, FAULT_usage, "option-value",
+                  "--where leaves none of %" PRIu32 " combinations", sweep->n_plans);
     sweep->n_plans = n;
-    return n > 0 ? all : NULL;
+    return n_kept > 0 ? all : NULL;
 }
 
 /* Quotes a word for the shell. */
@@ -115,17 +137,46 @@ static void quote(Str *out, const char *word)
     str_add(out, "'");
 }
 
+/* A job that cannot start wastes a place in the queue: at least one point must be readable, and
+ * each part must have a point. */
+static bool slurm_can_start(Cli *cli, const PointJob *job)
+{
+    if (cli->options.slurm > job->n)
+        return cli_error(cli, FAULT_usage, "option-value",
+                         "--slurm %" PRIu32 ": there are only %" PRIu32 " points",
+                         cli->options.slurm, job->n);
+    const TextList set = cli->options.set;
+    Diag first = diag_in(cli->arena);
+    bool fine = false;
+    for (uint32_t i = 0; i < job->n && i < MOST_READ && !fine; i++) {
+        const TextList *own = &job->settings[i];
+        cli->options.set = (TextList){NULL, 0, 0};
+        for (uint32_t k = 0; k < set.n; k++) list_push(cli->arena, &cli->options.set, set.at[k]);
+        for (uint32_t k = 0; k < own->n; k++) list_push(cli->arena, &cli->options.set, own->at[k]);
+        const PlanOptions options = plan_file_options(cli, NULL);
+        Config *config = arena_alloc(cli->arena, sizeof *config);
+        Graph graph;
+        Diag told = diag_in(cli->arena);
+        fine = session_read(job->path, &options, cli->arena, config, &graph, &told);
+        if (i == 0) first = told;
+    }
+    cli->options.set = set;
+    if (!fine) cli->diag = first;
+    return fine;
+}
+
 /* Prints the same command as an array job. Each part writes a store of its own, because a store on
  * a network's file system cannot be shared. */
 static void slurm_script(Cli *cli)
 {
-    Str *out = &cli->out;
+    Str text = str_in(cli->arena), *out = &text;
+    const uint32_t jobs = cli->options.jobs > 0 ? cli->options.jobs : SLURM_JOBS;
     str_print(out,
               "#!/bin/sh\n#SBATCH --job-name=tandem-sweep\n#SBATCH --array=1-%" PRIu32
-              "\n#SBATCH --ntasks=1\n#SBATCH --cpus-per-task=4\n"
+              "\n#SBATCH --ntasks=1\n#SBATCH --cpus-per-task=%" PRIu32 "\n"
               "# Afterwards: for store in tandem-sweep-*.db; do tandem db merge \"$store\"; done\n"
               "exec tandem",
-              cli->options.slurm);
+              cli->options.slurm, jobs);
     for (int i = 1; i < cli->argc; i++) {
         const char *word = cli->argv[i];
         if (strcmp(word, "--slurm") == 0) {
@@ -136,21 +187,25 @@ static void slurm_script(Cli *cli)
         str_add(out, " ");
         quote(out, word);
     }
-    str_print(out,
-              " --shard \"$SLURM_ARRAY_TASK_ID/%" PRIu32 "\" \\\n    --jobs 4 --db "
-              "\"tandem-sweep-$SLURM_ARRAY_TASK_ID.db\"\n",
-              cli->options.slurm);
+    str_print(out, " --shard \"$SLURM_ARRAY_TASK_ID/%" PRIu32 "\" \\\n   ", cli->options.slurm);
+    if (cli->options.jobs == 0) str_print(out, " --jobs %" PRIu32, jobs);
+    str_add(out, " --db \"tandem-sweep-$SLURM_ARRAY_TASK_ID.db\"\n");
+    if (cli->json != NULL)
+        json_text(cli->json, "script", str_text(out));
+    else
+        str_add(&cli->out, str_text(out));
 }
 
-static void list_points(Cli *cli, const PointJob *job)
+/* More shards than points: a part of an array job has nothing to do, which is no error. */
+static void empty_shard(Cli *cli)
 {
-    json_t *rows = cli->json != NULL ? json_array() : NULL;
-    for (uint32_t i = 0; i < job->n; i++) {
-        const char *text = point_text(cli->arena, &job->settings[i], "--set ");
-        str_print(&cli->out, "%s\n", text);
-        if (rows != NULL) json_array_append_new(rows, json_string(text));
+    if (cli->json == NULL) {
+        str_print(&cli->out, "sweep       shard %s has no points\n", cli->options.shard);
+        return;
     }
-    if (rows != NULL) json_put(cli->json, "points", rows);
+    json_text(cli->json, "file", cli->args[0]);
+    json_count(cli->json, "fit", 0);
+    json_put(cli->json, "rows", json_array());
 }
 
 /* Creates the sweep's row in the store, then decides its points. */
@@ -206,11 +261,15 @@ void cmd_sweep(Cli *cli)
     if (job.settings == NULL) return;
     job.n = sweep.n_plans;
     if (cli->options.slurm > 0) {
-        slurm_script(cli);
+        if (slurm_can_start(cli, &job)) slurm_script(cli);
         return;
     }
     if (cli->options.dry_run) {
-        list_points(cli, &job);
+        points_list(cli, "points", job.settings, job.n);
+        return;
+    }
+    if (job.n == 0) {
+        empty_shard(cli);
         return;
     }
     SweepRows rows = {NULL, 0, 0};

@@ -266,10 +266,64 @@ static void add_ways(Cli *cli, SearchSpace *space, const SpaceFacts *f, uint32_t
     way->size[a] = 1;
 }
 
+/* Explains a --set that leaves no mesh to propose. */
+static const char *why_empty(Cli *cli, const SpaceFacts *f)
+{
+    const AxisName stages = axes_first(axes_with(AXIS_STAGES));
+    const uint32_t n = f->config->axis_size[stages];
+    if (is_fixed(cli, mesh_key(cli, stages)) && !divides(n, f->layers))
+        return arena_print(cli->arena, "%s = %" PRIu32 " does not divide the %" PRIu32 " layers",
+                           mesh_key(cli, stages), n, f->layers);
+    return "no sizes of the mesh divide this model, batch and cluster";
+}
+
 void space_of(Cli *cli, const Config *config, const Graph *graph, SearchSpace *space)
 {
     const SpaceFacts f = facts_of(config, graph);
     MeshWay way;
-    *space = (SearchSpace){.n_ranks = f.n_ranks};
+    *space = (SearchSpace){.n_ranks = f.n_ranks, .own = UINT32_MAX};
     add_ways(cli, space, &f, 0, &way);
+    if (space->n == 0) space->empty = why_empty(cli, &f);
+}
+
+/* Returns the settings of the plan that a condition may ask for. */
+static TextList own_values(Cli *cli, const Config *config)
+{
+    TextList list = {NULL, 0, 0};
+    for (uint32_t a = 0; a < AXIS_NAMES; a++)
+        add_count(cli, &list, mesh_key(cli, (AxisName)a), config->axis_size[a]);
+    add_count(cli, &list, "batch.micro", config->micro_batch);
+    return list;
+}
+
+void space_add_plan(Cli *cli, const Config *config, bool freed, SearchSpace *space)
+{
+    const TextList values = own_values(cli, config);
+    const Diag before = cli->diag;
+    bool holds;
+    cli->diag = diag_in(cli->arena);
+    const bool known = where_holds(cli, &values, config, &holds);
+    cli->diag = before;
+    if (!known || !holds) return;
+    TextList list = {NULL, 0, 0};
+    if (freed) list_push(cli->arena, &list, "mesh.dp_shard=-1");
+    const uint32_t n = space->n;
+    push(cli, space, &list);
+    if (space->n > n) space->own = n;
+}
+
+PlanOptions space_options(Cli *cli, bool *freed)
+{
+    PlanOptions options = plan_file_options(cli, NULL);
+    const char **set = arena_array(cli->arena, options.n_set + 2, sizeof *set);
+    bool cuts = false, says = false;
+    for (uint32_t i = 0; i < options.n_set; i++) {
+        set[i] = options.set[i];
+        cuts = cuts || strncmp(set[i], "mesh.", 5) == 0;
+        says = says || strncmp(set[i], "mesh.dp_shard=", 14) == 0;
+    }
+    *freed = cuts && !says;
+    if (*freed) set[options.n_set++] = "mesh.dp_shard=-1";
+    options.set = set;
+    return options;
 }

@@ -38,8 +38,9 @@ typedef struct SweepRow {
 typedef LIST(SweepRow) SweepRows;
 
 /* ---- where.c */
-/* Returns false after diagnostics. `holds`: every --where is true for these settings. */
-bool where_holds(Cli *cli, const TextList *settings, bool *holds);
+/* Returns false after diagnostics. `holds`: every --where is true for these settings. `plan` has
+ * the sizes of the axes that no setting names; NULL: they are unknown. */
+bool where_holds(Cli *cli, const TextList *settings, const Config *plan, bool *holds);
 
 /* ---- sweep_table.c */
 /* Returns "mesh.tp=2 batch.micro=1", with `before` in front of each setting. */
@@ -47,6 +48,8 @@ const char *sweep_settings(Arena *arena, const SweepKeys *keys, const char *cons
                            const char *before);
 /* Returns the settings of one point in the same form. */
 const char *point_text(Arena *arena, const TextList *settings, const char *before);
+/* Prints the settings of these points (--dry-run); in JSON they are a list under this key. */
+void points_list(Cli *cli, const char *key, const TextList *settings, uint32_t n);
 bool sweep_order(Cli *cli); /* reads --by; called before any prediction */
 /* Ranks the rows and prints them as text, CSV or JSON. */
 void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows);

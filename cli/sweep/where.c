@@ -1,6 +1,6 @@
 /* --where: a condition over the settings of a point. `tp*pp <= 64 and micro ~= 2` keeps the points
- * for which it is true. Words and operators are Lua's. A name is a setting's key, or its last part.
- */
+ * for which it is true. Words and operators are Lua's. A name is a setting's key, an axis of the
+ * mesh, or the last part of a key. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -18,6 +18,7 @@ typedef struct Condition {
     Cli *cli;
     const char *whole, *at;
     const TextList *lists[2]; /* settings; if a key comes twice, the last one counts */
+    const Config *plan;       /* NULL: unknown */
     bool failed;
 } Condition;
 
@@ -65,27 +66,53 @@ static WhereValue value_of(const char *text, Arena *arena)
     return (WhereValue){0, arena_dup(arena, text)};
 }
 
-/* True if `name` is the key of the setting, or the last part of the key. */
-static bool is_key(const char *setting, const char *name, size_t n)
+/* True if `name` is the key of the setting, or (`part`) the last part of the key. */
+static bool is_key(const char *setting, const char *name, bool part)
 {
-    const size_t key = strcspn(setting, "=");
+    const size_t key = strcspn(setting, "="), n = strlen(name);
     if (key < n || strncmp(setting + key - n, name, n) != 0) return false;
-    return key == n || setting[key - n - 1] == '.';
+    return key == n || (part && setting[key - n - 1] == '.');
 }
 
-static WhereValue name_value(Condition *c)
+/* Returns the value of the last setting that has this key; NULL if none has. */
+static const char *setting_of(const Condition *c, const char *name, bool part)
 {
-    const char *name = c->at;
-    size_t n = 0;
-    while (is_word(name[n]) || (name[n] == '.' && is_word(name[n + 1]))) n++;
     for (uint32_t l = 2; l-- > 0;)
         for (uint32_t i = c->lists[l]->n; i-- > 0;) {
             const char *setting = c->lists[l]->at[i];
-            if (!is_key(setting, name, n)) continue;
-            c->at += n;
-            return value_of(setting + strcspn(setting, "=") + 1, c->cli->arena);
+            if (is_key(setting, name, part)) return setting + strcspn(setting, "=") + 1;
         }
-    return fail(c, "no --set or --try names this setting,");
+    return NULL;
+}
+
+/* Returns the axis that `name` means, as in tp or mesh.tp; AXIS_NAMES if it means none. */
+static AxisName axis_of(const char *name)
+{
+    if (strncmp(name, "mesh.", 5) == 0) name += 5;
+    uint32_t a = 0;
+    while (a < AXIS_NAMES && strcmp(axis_name_text((AxisName)a), name) != 0) a++;
+    return (AxisName)a;
+}
+
+/* A bare axis means the mesh: tp is mesh.tp, and never the pass parallel.tp. If no setting names
+ * the axis, the plan's own size counts. The size of dp_shard may follow from the others, so it has
+ * to be named. */
+static WhereValue name_value(Condition *c)
+{
+    Arena *arena = c->cli->arena;
+    size_t n = 0;
+    while (is_word(c->at[n]) || (c->at[n] == '.' && is_word(c->at[n + 1]))) n++;
+    const char *name = arena_copy(arena, c->at, n), *value = setting_of(c, name, false);
+    const AxisName axis = axis_of(name);
+    if (value == NULL && axis != AXIS_NAMES)
+        value = setting_of(c, arena_print(arena, "mesh.%s", axis_name_text(axis)), false);
+    else if (value == NULL)
+        value = setting_of(c, name, true);
+    const bool sized = value == NULL && axis != AXIS_NAMES && c->plan != NULL &&
+                       !axes_have(axes_with(AXIS_UNITS), axis);
+    if (value == NULL && !sized) return fail(c, "no --set or --try names this setting,");
+    c->at += n;
+    return value != NULL ? value_of(value, arena) : number_of(c->plan->axis_size[axis]);
 }
 
 static WhereValue any_of(Condition *c);
@@ -193,11 +220,11 @@ static WhereValue any_of(Condition *c)
     return v;
 }
 
-bool where_holds(Cli *cli, const TextList *settings, bool *holds)
+bool where_holds(Cli *cli, const TextList *settings, const Config *plan, bool *holds)
 {
     *holds = true;
     for (uint32_t i = 0; i < cli->options.where.n; i++) {
-        Condition c = {.cli = cli, .whole = cli->options.where.at[i]};
+        Condition c = {.cli = cli, .whole = cli->options.where.at[i], .plan = plan};
         c.at = c.whole;
         c.lists[0] = &cli->options.set;
         c.lists[1] = settings;

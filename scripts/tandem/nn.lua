@@ -366,6 +366,11 @@ nn.family = core.wrap(function(family, what, sizes, defaults)
   local place = core.place(true)
   local options = type(what) == "table" and what or { size = what }
   local size = options.size
+  if size == nil then
+    local all = words(sizes)
+    core.fail("unknown-word", ("models.%s needs a size"):format(family), ("name a size, as in model=%s:%s; sizes: %s"):format(
+      family, all[1], table.concat(all, ", ")), place)
+  end
   if type(size) ~= "string" or not sizes[size] then
     core.fail("unknown-word", ("models.%s has no size '%s'"):format(family, tostring(size)),
       core.near(tostring(size), words(sizes)) or "sizes: " .. table.concat(words(sizes), ", "), place)

@@ -143,7 +143,9 @@ static void documents_are_as_described(void **state)
                          "mesh.tp=3"),
                ARGUMENTS("sim", llama, "--dry-run", "--set", "runtime=torchtitan")));
     check(arena, ARGUMENTS("sweep", llama, "--db", db, "--try", "mesh.tp=2,3"),
-          OTHERS(ARGUMENTS("sweep", llama, "--db", db, "--try", "mesh.tp=2", "--tokens", "1T")));
+          OTHERS(ARGUMENTS("sweep", llama, "--db", db, "--try", "mesh.tp=2", "--tokens", "1T"),
+                 ARGUMENTS("sweep", llama, "--try", "mesh.tp=2", "--dry-run"),
+                 ARGUMENTS("sweep", llama, "--try", "mesh.tp=2", "--slurm", "1")));
     command_write_file(measured,
                        "# all_reduce_perf\n#  Rank  0\n#  Rank  1\n# size count type redop "
                        "root time algbw busbw #wrong\n8 2 float sum -1 10 0 0 0\n");
@@ -165,8 +167,10 @@ static void documents_are_as_described(void **state)
                  ARGUMENTS("db", "merge", other, "--db", db),
                  ARGUMENTS("db", "export", "v_run", "--db", db),
                  ARGUMENTS("db", "export", "1", "--db", db, "-o", exported)));
-    CHECK(arena, "search", llama, "--db", db, "--set", "mesh.pp=1", "--set", "mesh.tp=8", "--set",
-          "batch.seq=262144", "--set", "model.layers=1");
+    check(arena,
+          ARGUMENTS("search", llama, "--db", db, "--set", "mesh.pp=1", "--set", "mesh.tp=8",
+                    "--set", "batch.seq=262144", "--set", "model.layers=1"),
+          OTHERS(ARGUMENTS("search", llama, "--dry-run", "--where", "tp == 2")));
     CHECK(arena, "fit", llama, "--db", db, "--set", "batch.seq=1048576", "--set", "batch.micro=8",
           "--set", "model.layers=1");
     CHECK(arena, "calibrate", tiny, "--dry-run", "--db", db);

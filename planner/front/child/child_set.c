@@ -270,7 +270,21 @@ static void set_cluster(Child *c, const char *name)
     lua_settop(L, plan);
 }
 
-/* gpu=b200: puts another device into the same nodes. Its price there is not known. */
+/* Keeps the price of the plan's device (below the new one on the stack) if both are the same GPU.
+ */
+static void keep_price(lua_State *L)
+{
+    lua_getfield(L, -2, "name");
+    lua_getfield(L, -2, "name");
+    const bool same = lua_rawequal(L, -1, -2);
+    lua_pop(L, 2);
+    if (!same) return;
+    lua_getfield(L, -2, "usd_per_hour");
+    lua_setfield(L, -2, "usd_per_hour");
+}
+
+/* gpu=b200: puts another device into the same nodes. The price of another GPU there is not known.
+ */
 static void set_gpu(Child *c, const Setting *s, const char *name)
 {
     lua_State *L = c->L;
@@ -286,6 +300,12 @@ static void set_gpu(Child *c, const Setting *s, const char *name)
         child_raise(L, "unknown-word", s->place, "as in gpu=B200, gpu=H100-PCIe-80GB, gpu=MI300X",
                     "there is no GPU '%s'", name);
     lua_call(L, 1, 1);
+    if (lua_getfield(L, plan + 1, "device") == LUA_TTABLE) {
+        lua_insert(L, -2);
+        keep_price(L);
+    } else {
+        lua_pop(L, 1);
+    }
     lua_setfield(L, plan + 1, "device");
     lua_settop(L, plan);
 }

@@ -133,6 +133,36 @@ static void the_winner_is_what_sim_says(void **state)
     arena_free(arena);
 }
 
+static void the_plan_itself_is_a_point(void **state)
+{
+    (void)state;
+    static const char plan[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+    Arena *arena = arena_new();
+    json_t *list = document(
+        arena, 0,
+        arena_print(arena, "search %s --dry-run --where 'tp*pp <= 2 and micro == 1'", plan));
+    const json_t *points = json_object_get(list, "settings");
+    const size_t n = json_array_size(points);
+    bool four = false;
+    assert_true(n > 1);
+    for (size_t i = 0; i < n; i++)
+        four = four || strstr(json_string_value(json_array_get(points, i)), "mesh.tp=4") != NULL;
+    assert_false(four);
+    assert_string_equal(json_string_value(json_array_get(points, n - 1)), "");
+    json_decref(list);
+    list = document(arena, 0, arena_print(arena, "search %s --dry-run --where 'tp == 4'", plan));
+    points = json_object_get(list, "settings");
+    for (size_t i = 0; i < json_array_size(points); i++)
+        assert_string_not_equal(json_string_value(json_array_get(points, i)), "");
+    json_decref(list);
+    CommandResult r = COMMAND(arena, 100, "search", plan, "--dry-run", "--set", "mesh.pp=8",
+                              "--set", "mesh.tp=1", "--set", "model.layers=36");
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.err, "mesh.pp = 8 does not divide the 36 layers: only the plan"));
+    assert_string_equal(r.out, "--set mesh.dp_shard=-1\n");
+    arena_free(arena);
+}
+
 static void fit_changes_one_thing(void **state)
 {
     (void)state;
@@ -223,7 +253,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_the_exhaustive_winner),
-        cmocka_unit_test(the_winner_is_what_sim_says), cmocka_unit_test(fit_changes_one_thing),
+        cmocka_unit_test(the_winner_is_what_sim_says),
+        cmocka_unit_test(the_plan_itself_is_a_point),
+        cmocka_unit_test(fit_changes_one_thing),
         cmocka_unit_test(a_field_model_is_searched_over_its_rows_and_columns),
         cmocka_unit_test(fit_proposes_to_share_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);

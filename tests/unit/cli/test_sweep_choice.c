@@ -53,6 +53,7 @@ static void conditions_choose_points(void **state)
         {"not (tp < 4)", "4.1 4.2"},
         {"-tp + 2 * micro % 4 >= 0", "1.1 2.1"},
         {"tp / micro == 1", "1.1 2.2"},
+        {"tp*pp <= 2 and micro > 1", "1.2 2.2"},
         {"dp_shard == -1 and tp != 'two' and tp - 1 - 1 > 0", "4.1 4.2"},
     };
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
@@ -108,6 +109,69 @@ static void slurm_gets_the_same_command(void **state)
     assert_non_null(strstr(r.out, "--where 'tp > 1'"));
     assert_non_null(strstr(r.out, "--shard \"$SLURM_ARRAY_TASK_ID/3\""));
     assert_null(strstr(r.out, "--slurm"));
+    assert_non_null(strstr(r.out, "--cpus-per-task=4\n"));
+    assert_non_null(strstr(r.out, " --jobs 4 "));
+    r = SWEEP("--slurm", "3", "-j", "7", "--json");
+    assert_int_equal(r.exit_code, 0);
+    json_t *root = json_loads(r.out, 0, NULL);
+    const char *script = json_string_value(json_object_get(root, "script"));
+    assert_non_null(script);
+    assert_non_null(strstr(script, "--cpus-per-task=7\n"));
+    assert_non_null(strstr(script, " -j 7 "));
+    assert_null(strstr(script, "--jobs 4"));
+    json_decref(root);
+}
+
+static void slurm_refuses_a_job_that_cannot_work(void **state)
+{
+    (void)state;
+    CommandResult r = SWEEP("--slurm", "7");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "--slurm 7: there are only 6 points"));
+    r = SWEEP("--slurm", "2", "--shard", "1/2");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "--slurm makes the shards itself"));
+    r = SWEEP("--slurm", "2", "--set", "nothing=1");
+    assert_int_equal(r.exit_code, 3);
+    assert_non_null(strstr(r.err, "unknown key 'nothing'"));
+}
+
+static void an_empty_shard_is_no_error(void **state)
+{
+    (void)state;
+    CommandResult r = SWEEP("--where", "tp == 2", "--shard", "3/4");
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.out, "shard 3/4 has no points"));
+}
+
+static void equal_values_are_refused(void **state)
+{
+    (void)state;
+    CommandResult r = SWEEP("--try", "batch.seq=1024,2048,1024");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "--try batch.seq=1024,2048,1024: the value 1024 comes twice"));
+}
+
+#define BY_USD(...)                                                                                \
+    COMMAND(arena, 120, "sweep", llama, "--set", "model.layers=2", "--by", "usd", "--db", "none",  \
+            "--json", __VA_ARGS__)
+
+/* The plan's own GPU keeps its price. B200 has none there and is faster, but it comes last. */
+static void rows_without_a_price_come_last(void **state)
+{
+    (void)state;
+    CommandResult r = BY_USD("--try", "gpu=B200,H100");
+    assert_int_equal(r.exit_code, 0);
+    json_t *root = json_loads(r.out, 0, NULL), *rows = json_object_get(root, "rows");
+    const json_t *first = json_array_get(rows, 0), *second = json_array_get(rows, 1);
+    assert_true(json_number_value(json_object_get(first, "usd_per_token")) > 0);
+    assert_true(json_is_null(json_object_get(second, "usd_per_token")));
+    assert_true(json_number_value(json_object_get(first, "tokens_per_s")) <
+                json_number_value(json_object_get(second, "tokens_per_s")));
+    json_decref(root);
+    r = BY_USD("--try", "gpu=B200,H20");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.out, "no price is known"));
 }
 
 static void tokens_give_days_and_dollars(void **state)
@@ -136,7 +200,8 @@ static void an_interruption_says_what_is_kept(void **state)
     (void)state;
     const char *script = arena_print(
         arena,
-        "'%s' sweep %s --set mesh.dp_shard=-1 --try mesh.tp=1,2,4,8 --try batch.micro=1,2,4,8 "
+        "rm -f kept.db; '%s' sweep %s --set mesh.dp_shard=-1 --try mesh.tp=1,2,4,8 --try "
+        "batch.micro=1,2,4,8 "
         "--try parallel.ac=none,full --db kept.db -j 1 & pid=$!; sleep 2; kill -TERM $pid; wait "
         "$pid; echo code $?",
         TANDEM_COMMAND, llama);
@@ -152,9 +217,16 @@ static void an_interruption_says_what_is_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(conditions_choose_points),     TEST(mistakes_in_conditions_are_told),
-        TEST(shards_cover_all_points),      TEST(slurm_gets_the_same_command),
-        TEST(tokens_give_days_and_dollars), TEST(an_interruption_says_what_is_kept),
+        TEST(conditions_choose_points),
+        TEST(mistakes_in_conditions_are_told),
+        TEST(shards_cover_all_points),
+        TEST(slurm_gets_the_same_command),
+        TEST(slurm_refuses_a_job_that_cannot_work),
+        TEST(an_empty_shard_is_no_error),
+        TEST(equal_values_are_refused),
+        TEST(rows_without_a_price_come_last),
+        TEST(tokens_give_days_and_dollars),
+        TEST(an_interruption_says_what_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,9 +104,22 @@ static void mistakes_are_told(void **state)
     r = SIM("--what-if", "nothing=2x");
     assert_int_equal(r.exit_code, 2);
     assert_non_null(strstr(r.err, "the plan has no number nothing to multiply"));
-    json_t *root = document(SIM("--what-if", "gpu=B9000"));
-    assert_string_equal(json_string_value(json_object_get(row_of(root, "gpu=B9000"), "reason")),
-                        "there is no GPU 'B9000'");
+    r = SIM("--what-if", "nic=2x", "--what-if", "gpu=B9000", "--what-if", "nothing=3");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.out, "--what-if gpu=B9000: there is no GPU 'B9000'"));
+    assert_non_null(strstr(r.out, "--what-if nothing=3: unknown key 'nothing'"));
+    assert_null(strstr(r.out, "step_ps"));
+}
+
+/* The plan fixes dp_shard. A change of other axes or of the nodes frees it. */
+static void a_change_of_ranks_frees_dp_shard(void **state)
+{
+    (void)state;
+    json_t *root =
+        document(SIM("--what-if", "mesh.tp=4", "--what-if", "nodes=2x", "--what-if", "mesh.tp=3"));
+    same_step(row_of(root, "mesh.tp=4"), "mesh.tp=4", "mesh.dp_shard=-1");
+    same_step(row_of(root, "nodes=2x"), "cluster.nodes=4", "mesh.dp_shard=-1");
+    assert_non_null(json_string_value(json_object_get(row_of(root, "mesh.tp=3"), "reason")));
     json_decref(root);
 }
 
@@ -115,6 +128,7 @@ static void mistakes_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {TEST(rows_are_simulations), TEST(enough_is_enough),
-                                       TEST(mistakes_are_told)};
+                                       TEST(mistakes_are_told),
+                                       TEST(a_change_of_ranks_frees_dp_shard)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
