@@ -200,7 +200,7 @@ static void an_interruption_says_what_is_kept(void **state)
     (void)state;
     const char *script = arena_print(
         arena,
-        "rm -f kept.db; '%s' sweep %s --set mesh.dp_shard=-1 --try mesh.tp=1,2,4,8 --try "
+        "rm -f kept.db*; '%s' sweep %s --set mesh.dp_shard=-1 --try mesh.tp=1,2,4,8 --try "
         "batch.micro=1,2,4,8 "
         "--try parallel.ac=none,full --db kept.db -j 1 & pid=$!; sleep 2; kill -TERM $pid; wait "
         "$pid; echo code $?",
