@@ -125,18 +125,23 @@ static bool has_note(const Diag *d, const char *rule)
     return false;
 }
 
-static void score_step(const Csv *csv, const Diag *d, const SimReport *report, const RowOut *out)
+/* Returns the name under which a row's score of `what` is grouped. Scores of rows with assumed
+ * cells stand apart. */
+static const char *name_of(Arena *arena, const char *what, bool assumed)
+{
+    return assumed ? arena_print(arena, "%s, not all stated", what) : what;
+}
+
+static void score_step(const Csv *csv, const RowRun *run, const RowOut *out, bool assumed)
 {
     double step_s = csv_number(csv, out->row, "step_time_s");
-    if (!(step_s > 0) || has_note(d, "untimed-row")) return;
-    bool assumed = csv_cell(csv, out->row, "missing")[0] != 0 || has_note(d, "assumed-cell");
-    row_score(out, assumed ? "step time, not all stated" : "step time", step_s,
-              (double)report->step_ps / (double)PS_PER_S);
+    if (!(step_s > 0) || has_note(&run->diag, "untimed-row")) return;
+    row_score(out, name_of(run->arena, "step time", assumed), step_s,
+              (double)run->report.step_ps / (double)PS_PER_S);
 }
 
 /* The profile says which memory a row reports; the row's own words override it. */
-static void score_memory(const Csv *csv, const Runtime *runtime, const SimReport *report,
-                         const RowOut *out)
+static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, bool assumed)
 {
     static const char *const names[] = {"memory reserved", "memory allocated", "memory of process"};
     const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
@@ -146,20 +151,23 @@ static void score_memory(const Csv *csv, const Runtime *runtime, const SimReport
     MemoryKind of = strstr(kind, "reserved") != NULL  ? MEMORY_reserved
                     : strstr(kind, "alloc") != NULL   ? MEMORY_allocated
                     : strstr(kind, "process") == kind ? MEMORY_process
-                                                      : runtime->reports;
-    row_score(out, names[of], bytes, (double)report->held.logged[of]);
+                                                      : run->config.runtime.reports;
+    row_score(out, name_of(run->arena, names[of], assumed), bytes,
+              (double)run->report.held.logged[of]);
 }
 
 /* Some rows state the memory that the model needs (parameters and optimizer, then activations)
  * without a run. Such a row fits if that need fits. */
-static void score_need(const Csv *csv, const RowRun *run, const RowOut *out, bool *fits)
+static void score_need(const Csv *csv, const RowRun *run, const RowOut *out, bool assumed,
+                       bool *fits)
 {
     const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
     const char *rest = csv_cell(csv, out->row, "peak_mem2");
     if (strstr(kind, "param_opt") == NULL || strstr(rest, "activation_mem") == NULL) return;
     double gib = csv_number(csv, out->row, "peak_mem") + strtod(rest, NULL);
     *fits = gib * GIB <= (double)run->config.cluster.device.memory_bytes;
-    row_score(out, "memory needed", gib * GIB, (double)run->report.held.allocated_bytes);
+    row_score(out, name_of(run->arena, "memory needed", assumed), gib * GIB,
+              (double)run->report.held.allocated_bytes);
 }
 
 /* A run that ended without a number and without a stated cause gives no information. */
@@ -180,16 +188,17 @@ static void score_row(const Csv *csv, RowOut *out)
     run.diag = diag_in(arena);
     run.code = script_of(csv, out->row, arena);
     if (predict_row(out, &run)) {
-        const Runtime *runtime = &run.config.runtime;
-        out->profile = runtime->name;
+        out->profile = run.config.runtime.name;
         out->gpu = trust_gpu(arena, run.config.cluster.device.name);
         bool oom = strcmp(csv_cell(csv, out->row, "oom"), "1") == 0;
-        score_step(csv, &run.diag, &run.report, out);
-        score_memory(csv, runtime, &run.report, out);
+        const bool assumed =
+            csv_cell(csv, out->row, "missing")[0] != 0 || has_note(&run.diag, "assumed-cell");
+        score_step(csv, &run, out, assumed);
+        score_memory(csv, &run, out, assumed);
         bool fits = !oom;
-        score_need(csv, &run, out, &fits);
+        score_need(csv, &run, out, assumed, &fits);
         if (was_run(csv, out->row, oom))
-            row_verdict(out, "fits", fits, run.report.fits);
+            row_verdict(out, name_of(arena, "fits", assumed), fits, run.report.fits);
         else
             row_reason(out, "the run has no result: whether it fitted is not known");
     } else {

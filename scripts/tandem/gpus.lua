@@ -47,7 +47,7 @@ local gpus = {
   ["H20-96GB"] = { arch = "Hopper", sms = 78, memory = 97871, hbm = 4000, bf16 = 148, fp8 = 296, fp32 = 44, link = 450, pcie = 63, watts = 400 },
   ["GH200-96GB"] = { arch = "Hopper", sms = 132, memory = 97280, hbm = 4000, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 450, watts = 900 },
   ["B200-SXM-180GB"] = { arch = "Blackwell", sms = 148, memory = 183359, hbm = 8000, bf16 = 2250, fp8 = 4500, fp4 = 9000, fp32 = 80, link = 900, pcie = 63, watts = 1000 },
-  ["B300-SXM-288GB"] = { arch = "Blackwell", sms = 148, memory = 275040, hbm = 8000, bf16 = 2250, fp8 = 4500, fp4 = 12600, fp32 = 80, link = 900, pcie = 121, watts = 1300 },
+  ["B300-SXM-288GB"] = { arch = "Blackwell", sms = 148, memory = 275040, hbm = 8000, bf16 = 2250, fp8 = 4500, fp32 = 80, link = 900, pcie = 121, watts = 1300 },
   ["GB200-186GB"] = { arch = "Blackwell", sms = 152, memory = 189471, hbm = 8000, bf16 = 2500, fp8 = 5000, fp4 = 10000, fp32 = 80, link = 900, pcie = 450, watts = 1200 },
   ["GB300-279GB"] = { arch = "Blackwell", sms = 152, memory = 284208, hbm = 8000, bf16 = 2500, fp8 = 5000, fp4 = 15000, fp32 = 80, link = 900, pcie = 450, watts = 1400 },
   ["L4-24GB"] = { arch = "Ada", sms = 58, memory = 23034, hbm = 300, bf16 = 121, fp8 = 242, fp32 = 30.3, pcie = 31.5, watts = 72 },
@@ -55,9 +55,20 @@ local gpus = {
   ["L40S-48GB"] = { arch = "Ada", sms = 142, memory = 46068, hbm = 864, bf16 = 362, fp8 = 733, fp32 = 91.6, pcie = 31.5, watts = 350 },
   ["RTX4090-24GB"] = { arch = "Ada", sms = 128, memory = 24564, hbm = 1008, bf16 = 165.2, fp8 = 330.3, fp32 = 82.6, pcie = 31.5, watts = 450 },
   ["MI300X-192GB"] = { arch = "CDNA3", sms = 304, memory = 196592, hbm = 5300, bf16 = 1307.4, fp8 = 2614.9, fp32 = 163.4, link = 448, pcie = 63, watts = 750 },
-  ["MI325X-256GB"] = { arch = "CDNA3", sms = 304, memory = 262128, hbm = 6000, bf16 = 1307.4, fp8 = 2614.9, fp32 = 163.4, link = 448, pcie = 63, watts = 1000, full_watts = 750 }, -- MI300X's chip
+  ["MI325X-256GB"] = { arch = "CDNA3", sms = 304, memory = 262128, hbm = 6000, bf16 = 1307.4, fp8 = 2614.9, fp32 = 163.4, link = 448, pcie = 63, watts = 1000 },
   ["MI355X-288GB"] = { arch = "CDNA4", sms = 256, memory = 294896, hbm = 8000, bf16 = 2516.6, fp8 = 5000, fp4 = 10100, fp32 = 157.3, link = 535, pcie = 63, watts = 1400 },
 }
+
+-- MI325X has the chip of MI300X, whose usual limit is 750 W. B300's 4-bit peak is derived: it lies
+-- between those of B200 and GB300.
+-- kind: assumed; from related GPUs
+local assumed = {
+  ["MI325X-256GB"] = { full_watts = 750 },
+  ["B300-SXM-288GB"] = { fp4 = 12600 },
+}
+for name, more in pairs(assumed) do
+  for key, value in pairs(more) do gpus[name][key] = value end
+end
 
 -- Patterns of names in sources, in upper case; the first match counts.
 local aliases = {

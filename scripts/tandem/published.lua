@@ -64,8 +64,18 @@ local function eight_bits(row, byte_gather)
     fsdp_gather = byte_gather and gathers_bytes(row) or nil }
 end
 
+-- Returns the 16-bit dtype of products. The other words name 8 or 4 bits beside bf16.
+local function half_of(row, how)
+  if has(row, "precision", "^fp32") then refuse("precision is not known: %s", row.precision:sub(1, 40)) end
+  if has(row, "precision", "fp16") or how.half == "fp16" then return "fp16" end
+  if not has(row, "precision", "bf16") and not has(row, "precision", "bfloat16") and not is_float8(row) and not is_float4(row) then
+    cells.note("precision is not known (%s); bf16 is assumed", row.precision)
+  end
+  return "bf16"
+end
+
 -- Ranks that share each sequence. torchtitan's gather keys and values (context_parallel_rotate_method, "allgather" by
--- default). Ulysses exchanges tokens for heads, and repeats KV heads if it must. Rings are not modelled.
+-- default). Ulysses exchanges tokens for heads, and repeats KV heads if it must. Rings are not modelled: a gather stands for them.
 local function sharers(row)
   local n = count(row, "cp")
   if n == 1 and not has(row, "sp", "ulysses [2-9]") and not has(row, "sp", "ulysses 1%d") then return 1 end
@@ -81,6 +91,11 @@ end
 
 local function add(list, pass) if pass then list[#list + 1] = pass end end
 
+-- True if the row's ranks pass keys and values around a ring, or by a way that the row does not name.
+local function is_ring(row)
+  return count(row, "cp") > 1 and not has(row, "framework", "^torchtitan") and not has(row, "sp", "ulysses")
+end
+
 -- The passes that all frameworks have, in the order that the planner needs.
 local function passes(row, how)
   local list, n_tp, n_pp = {}, count(row, "tp"), count(row, "pp")
@@ -94,6 +109,7 @@ local function passes(row, how)
   end
   if n_tp > 1 then add(list, tp { sequence = cells.sequence(row), keep_gathered = how.keep_gathered }) end
   if (how.ep or count(row, "ep", 1)) > 1 then add(list, ep {}) end
+  if is_ring(row) then cells.note("a gather of keys and values stands for the ring over cp = %d", count(row, "cp")) end
   if (how.cp or sharers(row)) > 1 then add(list, cp { mode = has(row, "sp", "^ulysses") and "all_to_all" or "all_gather" }) end
   add(list, eight_bits(row, how.byte_gather))
   if how.pieces and how.pieces > 1 then add(list, tile { pieces = how.pieces }) end
@@ -357,6 +373,12 @@ local function nanotron(row)
   return how
 end
 
+-- Colossal-AI has no profile of its own.
+local function colossal(row)
+  cells.note("framework %s has no profile; nanotron's stands for it", row.framework)
+  return nanotron(row)
+end
+
 -- MaxText: weights are sharded as in FSDP; XLA compiles the whole model.
 local function maxtext(row)
   row.compile = "yes"
@@ -381,7 +403,7 @@ local frameworks = {
   { "nanotron", nanotron }, { "internevo", nanotron }, { "maxtext", maxtext }, { "neox", megatron_deepspeed },
   { "llm%-foundry", foundry }, { "deepspeed", deepspeed },
   -- Other names of FSDP2, and Colossal-AI's tensor and pipeline parallelism.
-  { "fsdp2", torchtitan }, { "torchtune", torchtitan }, { "vescale", torchtitan }, { "colossal", nanotron },
+  { "fsdp2", torchtitan }, { "torchtune", torchtitan }, { "vescale", torchtitan }, { "colossal", colossal },
   { "hf trainer", trainer }, { "^hf", trainer }, { "hugging ?face", trainer }, { "accelerate", trainer }, { "transformers", trainer },
   { "axolotl", trainer }, { "lightning", trainer }, { "llama%-factory", trainer },
   -- Submitters to MLPerf name the containers of NVIDIA and AMD, which contain NeMo and Megatron.
@@ -431,12 +453,13 @@ end
 local function framework(row)
   for _, known in ipairs(frameworks) do
     if has(row, "framework", known[1]) then
-      local how = known[2](row)
-      return how
+      return known[2](row)
     end
   end
   -- An unknown name: FSDP2's profile where all weights are sharded, Megatron's otherwise.
-  return (cells.stage(row) == 3 and count(row, "pp") == 1 and torchtitan or megatron)(row)
+  local sharded = cells.stage(row) == 3 and count(row, "pp") == 1
+  cells.note("framework %s is not known; the profile of %s stands for it", row.framework, sharded and "torchtitan" or "Megatron")
+  return (sharded and torchtitan or megatron)(row)
 end
 
 function m.plan(row)
@@ -445,8 +468,7 @@ function m.plan(row)
   how.per_node = cluster.devices_per_node
   if how.plan then return how.plan end
   if cells.offloads(row) and not how.host_optimizer then refuse("offload to host memory (%s) is not modelled for this framework", cells.offloads(row)) end
-  local half = (has(row, "precision", "fp16") or how.half == "fp16") and "fp16" or "bf16"
-  if has(row, "precision", "^fp32") then refuse("precision is not known: %s", row.precision:sub(1, 40)) end
+  local half = half_of(row, how)
   return plan {
     name = row.id, runtime = profile(row, how), model = model(row, how), cluster = cluster, mesh = how.mesh,
     batch = { global = count(row, "global_batch_seqs"), micro = how.micro or count(row, "micro_batch"), seq = megatrons.tokens(row) },

@@ -1,6 +1,7 @@
 -- Public configurations of models (each model's config.json, or its paper), for rows that give only
 -- a name. A cell that the row states always wins. Patterns match the name in lower case with "-"
--- for blanks and underscores; the first match counts.
+-- for blanks and underscores; the first match counts. A pattern without a shape covers no model.
+-- "%f[%d%.]2b" is the size 2b, but not the end of 12b or 1.2b.
 
 -- l: layers, d: width, h: heads, kv: KV heads, ff: width of an MLP, v: vocabulary, hd: width of a
 -- head, e / k: experts and experts a token, me: width of an expert, sh: width of shared experts,
@@ -10,21 +11,29 @@ local mla3 = "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 local mla2 = "q_lora=0 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 -- kind: documented; config.json of each model, or its paper
 local known = {
+  -- Distilled models have the shape of the model in the name that is not DeepSeek's.
+  { "distill.*llama.*%f[%d%.]8b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 128256 },
+  { "distill.*llama.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 128256 },
+  { "distill.*qwen.*%f[%d%.]1%.5b", l = 28, d = 1536, h = 12, kv = 2, ff = 8960, v = 151936 },
+  { "distill.*qwen.*%f[%d%.]7b", l = 28, d = 3584, h = 28, kv = 4, ff = 18944, v = 152064 },
+  { "distill.*qwen.*%f[%d%.]14b", l = 48, d = 5120, h = 40, kv = 8, ff = 13824, v = 152064 },
+  { "distill.*qwen.*%f[%d%.]32b", l = 64, d = 5120, h = 40, kv = 8, ff = 27648, v = 152064 },
+  { "distill" }, { "deepseek.*llama" }, { "deepseek.*qwen" }, { "vision" }, { "multimodal" }, { "qwen3%-next" }, { "qwen3%.%d" },
   { "deepseek.*v2.*lite", l = 27, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
   { "moonlight", l = 27, d = 2048, h = 16, kv = 16, ff = 11264, v = 163840, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
   { "deepseek.*v2", l = 60, d = 5120, h = 128, kv = 128, ff = 12288, v = 102400, e = 160, k = 6, me = 1536, sh = 3072, first = 1, mla = mla3 },
   { "deepseek.*[vr][31]", l = 61, d = 7168, h = 128, kv = 128, ff = 18432, v = 129280, e = 256, k = 8, me = 2048, sh = 2048, first = 3, mla = mla3 },
   { "kimi.*k2", l = 61, d = 7168, h = 64, kv = 64, ff = 18432, v = 163840, e = 384, k = 8, me = 2048, sh = 2048, first = 1, mla = mla3 },
-  { "gpt%-oss.*120", l = 36, d = 2880, h = 64, kv = 8, ff = 2880, v = 201088, hd = 64, e = 128, k = 4, me = 2880 },
+  { "gpt%-oss.*%f[%d%.]120", l = 36, d = 2880, h = 64, kv = 8, ff = 2880, v = 201088, hd = 64, e = 128, k = 4, me = 2880 },
   { "gpt%-oss", l = 24, d = 2880, h = 64, kv = 8, ff = 2880, v = 201088, hd = 64, e = 32, k = 4, me = 2880 },
-  { "qwen3.*30b", l = 48, d = 2048, h = 32, kv = 4, ff = 6144, v = 151936, hd = 128, e = 128, k = 8, me = 768 },
-  { "qwen3.*235b", l = 94, d = 4096, h = 64, kv = 4, ff = 12288, v = 151936, hd = 128, e = 128, k = 8, me = 1536 },
-  { "qwen3.*0%.6b", l = 28, d = 1024, h = 16, kv = 8, ff = 3072, v = 151936, hd = 128, tied = true },
-  { "qwen3.*1%.7b", l = 28, d = 2048, h = 16, kv = 8, ff = 6144, v = 151936, hd = 128, tied = true },
-  { "qwen3.*14b", l = 40, d = 5120, h = 40, kv = 8, ff = 17408, v = 151936, hd = 128 },
-  { "qwen3.*4b", l = 36, d = 2560, h = 32, kv = 8, ff = 9728, v = 151936, hd = 128, tied = true },
-  { "qwen3.*8b", l = 36, d = 4096, h = 32, kv = 8, ff = 12288, v = 151936, hd = 128 },
-  { "qwen3.*32b", l = 64, d = 5120, h = 64, kv = 8, ff = 25600, v = 151936, hd = 128 },
+  { "qwen3.*%f[%d%.]30b", l = 48, d = 2048, h = 32, kv = 4, ff = 6144, v = 151936, hd = 128, e = 128, k = 8, me = 768 },
+  { "qwen3.*%f[%d%.]235b", l = 94, d = 4096, h = 64, kv = 4, ff = 12288, v = 151936, hd = 128, e = 128, k = 8, me = 1536 },
+  { "qwen3.*%f[%d%.]0%.6b", l = 28, d = 1024, h = 16, kv = 8, ff = 3072, v = 151936, hd = 128, tied = true },
+  { "qwen3.*%f[%d%.]1%.7b", l = 28, d = 2048, h = 16, kv = 8, ff = 6144, v = 151936, hd = 128, tied = true },
+  { "qwen3.*%f[%d%.]14b", l = 40, d = 5120, h = 40, kv = 8, ff = 17408, v = 151936, hd = 128 },
+  { "qwen3.*%f[%d%.]4b", l = 36, d = 2560, h = 32, kv = 8, ff = 9728, v = 151936, hd = 128, tied = true },
+  { "qwen3.*%f[%d%.]8b", l = 36, d = 4096, h = 32, kv = 8, ff = 12288, v = 151936, hd = 128 },
+  { "qwen3.*%f[%d%.]32b", l = 64, d = 5120, h = 64, kv = 8, ff = 25600, v = 151936, hd = 128 },
   { "qwen2?%.?5?%-0%.5b", l = 24, d = 896, h = 14, kv = 2, ff = 4864, v = 151936, tied = true },
   { "qwen2?%.?5?%-1%.5b", l = 28, d = 1536, h = 12, kv = 2, ff = 8960, v = 151936, tied = true },
   { "qwen2?%.?5?%-3b", l = 36, d = 2048, h = 16, kv = 2, ff = 11008, v = 151936, tied = true },
@@ -35,49 +44,57 @@ local known = {
   { "qwen%-7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 151936 },
   { "glm%-?4%.5.*air", l = 46, d = 4096, h = 96, kv = 8, ff = 10944, v = 151552, hd = 128, e = 128, k = 8, me = 1408, sh = 1408, first = 1 },
   { "glm%-?4%.5", l = 92, d = 5120, h = 96, kv = 8, ff = 12288, v = 151552, hd = 128, e = 160, k = 8, me = 1536, sh = 1536, first = 3 },
-  { "nemotron.*3.*nano", l = 52, d = 2688, h = 32, kv = 2, ff = 1856, v = 131072, hd = 128, e = 128, k = 6, me = 1856, sh = 3712,
+  { "nemotron.*%f[%d%.]3.*nano", l = 52, d = 2688, h = 32, kv = 2, ff = 1856, v = 131072, hd = 128, e = 128, k = 6, me = 1856, sh = 3712,
     hybrid = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME" },
-  { "nemotron.*h.*8b", l = 52, d = 4096, h = 32, kv = 8, ff = 21504, v = 131072, hd = 128 },
-  { "nemotron.*15b", l = 32, d = 6144, h = 48, kv = 8, ff = 24576, v = 256000 },
-  { "nemotron.*22b", l = 40, d = 6144, h = 48, kv = 8, ff = 24576, v = 256000 },
-  { "nemotron.*340b", l = 96, d = 18432, h = 96, kv = 8, ff = 73728, v = 256000 },
-  { "llama.*405b", l = 126, d = 16384, h = 128, kv = 8, ff = 53248, v = 128256 },
-  { "llama.*3%.2.*1b", l = 16, d = 2048, h = 32, kv = 8, ff = 8192, v = 128256, tied = true },
-  { "llama.*3%.2.*3b", l = 28, d = 3072, h = 24, kv = 8, ff = 8192, v = 128256, tied = true },
-  { "llama%-?3.*70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 128256 },
-  { "llama%-?3.*8b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 128256 },
-  { "llama.*70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 32000 },
-  { "llama.*65b", l = 80, d = 8192, h = 64, kv = 64, ff = 22016, v = 32000 },
-  { "llama.*3[34]b", l = 60, d = 6656, h = 52, kv = 52, ff = 17920, v = 32000 },
-  { "llama.*13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 32000 },
-  { "llama.*7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32000 },
+  { "nemotron%-h" },
+  { "nemotron.*%f[%d%.]15b", l = 32, d = 6144, h = 48, kv = 8, ff = 24576, v = 256000 },
+  { "nemotron.*%f[%d%.]22b", l = 40, d = 6144, h = 48, kv = 48, ff = 24576, v = 256000 },
+  { "nemotron.*%f[%d%.]340b", l = 96, d = 18432, h = 96, kv = 8, ff = 73728, v = 256000 },
+  { "llama.*%f[%d%.]405b", l = 126, d = 16384, h = 128, kv = 8, ff = 53248, v = 128256 },
+  { "llama.*%f[%d%.]3%.2.*%f[%d%.]1b", l = 16, d = 2048, h = 32, kv = 8, ff = 8192, v = 128256, tied = true },
+  { "llama.*%f[%d%.]3%.2.*%f[%d%.]3b", l = 28, d = 3072, h = 24, kv = 8, ff = 8192, v = 128256, tied = true },
+  { "llama%-?3.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 128256 },
+  { "llama%-?3.*%f[%d%.]8b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 128256 },
+  { "llama.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 32000 },
+  { "llama.*%f[%d%.]65b", l = 80, d = 8192, h = 64, kv = 64, ff = 22016, v = 32000 },
+  { "codellama.*%f[%d%.]34b", l = 48, d = 8192, h = 64, kv = 8, ff = 22016, v = 32000 },
+  { "llama.*%f[%d%.]3[34]b", l = 60, d = 6656, h = 52, kv = 52, ff = 17920, v = 32000 },
+  { "llama.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 32000 },
+  { "llama.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32000 },
   { "tinyllama", l = 22, d = 2048, h = 32, kv = 4, ff = 5632, v = 32000 },
   { "llama%-?4.*scout", l = 48, d = 5120, h = 40, kv = 8, ff = 8192, v = 202048, e = 16, k = 1, me = 8192, sh = 8192 },
   { "llama%-?4.*maverick", l = 48, d = 5120, h = 40, kv = 8, ff = 16384, v = 202048, e = 128, k = 1, me = 8192, sh = 8192, every = 2 },
-  { "mixtral.*8x22b", l = 56, d = 6144, h = 48, kv = 8, ff = 16384, v = 32768, e = 8, k = 2, me = 16384 },
+  { "mixtral.*%f[%d%.]8x22b", l = 56, d = 6144, h = 48, kv = 8, ff = 16384, v = 32768, e = 8, k = 2, me = 16384 },
   { "mixtral", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32000, e = 8, k = 2, me = 14336 },
   { "mistral.*nemo", l = 40, d = 5120, h = 32, kv = 8, ff = 14336, v = 131072, hd = 128 },
-  { "mistral", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32000 },
-  { "gemma.*27b", l = 46, d = 4608, h = 32, kv = 16, ff = 36864, v = 256000, hd = 128, tied = true },
-  { "gemma.*9b", l = 42, d = 3584, h = 16, kv = 8, ff = 14336, v = 256000, hd = 256, tied = true },
-  { "gemma.*7b", l = 28, d = 3072, h = 16, kv = 16, ff = 24576, v = 256000, hd = 256, tied = true },
-  { "gemma.*2b", l = 18, d = 2048, h = 8, kv = 1, ff = 16384, v = 256000, hd = 256, tied = true },
+  { "mistral.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32000 },
+  { "gemma%-?3%-.*%f[%d%.]27b", l = 62, d = 5376, h = 32, kv = 16, ff = 21504, v = 262208, hd = 128, tied = true },
+  { "gemma%-?3%-.*%f[%d%.]12b", l = 48, d = 3840, h = 16, kv = 8, ff = 15360, v = 262208, hd = 256, tied = true },
+  { "gemma%-?3%-.*%f[%d%.]4b", l = 34, d = 2560, h = 8, kv = 4, ff = 10240, v = 262208, hd = 256, tied = true },
+  { "gemma%-?3%-.*%f[%d%.]1b", l = 26, d = 1152, h = 4, kv = 1, ff = 6912, v = 262144, hd = 256, tied = true },
+  { "gemma%-?3" },
+  { "gemma%-?2%-.*%f[%d%.]27b", l = 46, d = 4608, h = 32, kv = 16, ff = 36864, v = 256000, hd = 128, tied = true },
+  { "gemma%-?2%-.*%f[%d%.]2b", l = 26, d = 2304, h = 8, kv = 4, ff = 9216, v = 256000, hd = 256, tied = true },
+  { "gemma.*%f[%d%.]9b", l = 42, d = 3584, h = 16, kv = 8, ff = 14336, v = 256000, hd = 256, tied = true },
+  { "gemma%-?7b", l = 28, d = 3072, h = 16, kv = 16, ff = 24576, v = 256000, hd = 256, tied = true },
+  { "gemma%-?2b", l = 18, d = 2048, h = 8, kv = 1, ff = 16384, v = 256000, hd = 256, tied = true },
+  { "phi%-?4%-mini", l = 32, d = 3072, h = 24, kv = 8, ff = 8192, v = 200064, tied = true },
   { "phi%-?4", l = 40, d = 5120, h = 40, kv = 10, ff = 17920, v = 100352 },
   { "phi%-?3.*mini", l = 32, d = 3072, h = 32, kv = 32, ff = 8192, v = 32064 },
-  { "internlm2.*20b", l = 48, d = 6144, h = 48, kv = 8, ff = 16384, v = 92544 },
-  { "internlm2", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 92544 },
-  { "internlm.*20b", l = 60, d = 5120, h = 40, kv = 40, ff = 13824, v = 103168 },
-  { "internlm", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 103168 },
-  { "baichuan2?.*13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13696, v = 125696 },
-  { "baichuan2?.*7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 125696 },
-  { "starcoder2.*15b", l = 40, d = 6144, h = 48, kv = 4, ff = 24576, v = 49152 },
-  { "starcoder2.*7b", l = 32, d = 4608, h = 36, kv = 4, ff = 18432, v = 49152 },
-  { "starcoder2.*3b", l = 30, d = 3072, h = 24, kv = 2, ff = 12288, v = 49152 },
-  { "granite.*8b", l = 40, d = 4096, h = 32, kv = 8, ff = 12800, v = 49152 },
-  { "olmo.*7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 100352 },
-  { "gpt%-?3.*175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200 },
-  { "gpt%-?3.*20b", l = 44, d = 6144, h = 48, kv = 48, ff = 24576, v = 51200 },
-  { "gpt%-?3.*5b", l = 24, d = 4096, h = 32, kv = 32, ff = 16384, v = 51200 },
+  { "internlm2.*%f[%d%.]20b", l = 48, d = 6144, h = 48, kv = 8, ff = 16384, v = 92544 },
+  { "internlm2.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 92544 },
+  { "internlm.*%f[%d%.]20b", l = 60, d = 5120, h = 40, kv = 40, ff = 13824, v = 103168 },
+  { "internlm%-.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 103168 },
+  { "baichuan2?.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13696, v = 125696 },
+  { "baichuan2?.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 125696 },
+  { "starcoder2.*%f[%d%.]15b", l = 40, d = 6144, h = 48, kv = 4, ff = 24576, v = 49152 },
+  { "starcoder2.*%f[%d%.]7b", l = 32, d = 4608, h = 36, kv = 4, ff = 18432, v = 49152 },
+  { "starcoder2.*%f[%d%.]3b", l = 30, d = 3072, h = 24, kv = 2, ff = 12288, v = 49152 },
+  { "granite.*%f[%d%.]8b", l = 40, d = 4096, h = 32, kv = 8, ff = 12800, v = 49152 },
+  { "olmo.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 100352 },
+  { "gpt%-?3.*%f[%d%.]175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200 },
+  { "gpt%-?3.*%f[%d%.]20b", l = 44, d = 6144, h = 48, kv = 48, ff = 24576, v = 51200 },
+  { "gpt%-?3.*%f[%d%.]5b", l = 24, d = 4096, h = 32, kv = 32, ff = 16384, v = 51200 },
 }
 
 -- Vocabularies of tokenizers, for rows that leave only the vocabulary open. MLPerf's 405B uses
@@ -98,9 +115,29 @@ local m = { columns = column, options = options }
 function m.find(name)
   local plain = name:lower():gsub("[%s_]", "-")
   for _, entry in ipairs(known) do
-    if plain:find(entry[1]) then return entry end
+    if plain:find(entry[1]) then return entry.l and entry or nil end
   end
   return nil
+end
+
+-- Families whose MLP has no gate.
+local ungated = { "nemotron", "starcoder", "gpt%-?3" }
+local function matrices_of(entry)
+  for _, name in ipairs(ungated) do
+    if entry[1]:find(name, 1, true) then return 2 end
+  end
+  return 3
+end
+
+-- Returns the parameters of a configuration, without norms and biases; nil: it has other mixers than
+-- attention.
+function m.parameters(entry)
+  if entry.hybrid or entry.mla then return nil end
+  local dim, head = entry.d, entry.hd or entry.d // entry.h
+  local experts = entry.e and (entry.l - (entry.first or 0)) // (entry.every or 1) or 0
+  local each = entry.e and entry.e * entry.me + (entry.sh or 0) or 0
+  return (entry.tied and 1 or 2) * entry.v * dim + entry.l * 2 * dim * head * (entry.h + entry.kv) +
+    matrices_of(entry) * dim * ((entry.l - experts) * entry.ff + experts * each)
 end
 
 -- Returns the vocabulary that a name or the words on the tokenizer imply; nil: none.

@@ -4,7 +4,7 @@ local _, core = ...
 local m = {}
 
 function m.refuse(...) core.fail("published-row", string.format(...)) end
--- Notes an assumed value for something that the row does not state.
+-- Notes a value that the row does not state, or a part of the plan that stands for another.
 function m.note(...) core.note("assumed-cell", string.format(...)) end
 
 -- True if a cell is open: it is empty, or a word says that the value is not known.

@@ -50,20 +50,32 @@ local function layers_with_experts(entry)
   return entry.every and tostring(entry.every) or nil
 end
 
+-- Refuses a configuration of another size than the row states, in billions of parameters.
+local function check_size(row, entry)
+  local stated, layers = tonumber(row.params_b), tonumber(row.n_layers)
+  local own = catalog.parameters(entry)
+  if not stated or not own or layers and layers ~= entry.l then return end
+  if math.abs(own / 1e9 / stated - 1) > 0.1 then
+    refuse("the public configuration of %s has %.1f billion parameters, but the row states %g", row.model, own / 1e9, stated)
+  end
+end
+
 -- The options of a known model come from its configuration even if the table has no such column.
 local function fill_model(row)
   local entry = catalog.find(row.model or "")
   local shaped = not is_open(row.d_model) and not is_open(row.n_layers)
   local same = entry and (not shaped or tonumber(row.d_model) == entry.d)
   if same then
+    if not shaped then check_size(row, entry) end
     for short, key in pairs(catalog.columns) do
       if short ~= "v" then assume_open(row, key, entry[short], "the model's public configuration") end
     end
     for short, key in pairs(catalog.options) do
-      if is_open(row[key]) and entry[short] ~= nil then row[key] = tostring(entry[short]) end
+      assume_open(row, key, entry[short], "the model's public configuration")
     end
-    if is_open(row.moe_layer_freq) then row.moe_layer_freq = layers_with_experts(entry) or "" end
-    if entry.tied and is_open(row.untie_embeddings) then row.untie_embeddings = "0" end
+    if is_open(row.moe_layer_freq) then row.moe_layer_freq = "" end
+    assume_open(row, "moe_layer_freq", layers_with_experts(entry), "the model's public configuration")
+    if entry.tied then assume_open(row, "untie_embeddings", 0, "the model's public configuration") end
   end
   if is_open(row.d_model) or is_open(row.n_layers) then
     refuse("the model's width and layers are not stated, and no public configuration is known: %s", row.model or "")
@@ -164,7 +176,7 @@ local function fill_mesh(row)
   end
   for _, key in ipairs { "tp", "pp", "cp" } do assume_open(row, key, 1, "the axis is not named") end
   local split = cells.flag(row, "overlap_tp") and "1" or m.of(row).sp
-  if count(row, "tp") > 1 and is_open(row.sp) and split then row.sp = split end
+  if count(row, "tp") > 1 then assume_open(row, "sp", split, "the framework's recipes") end
   if not is_open(row.n_gpus) then return end
   -- Takes whole nodes. Each data rank keeps at least four micro-batches for each stage: the bubble is
   -- then negligible (GPipe, arXiv 1811.06965). A step time would depend on the number of data ranks.

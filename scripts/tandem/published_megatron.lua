@@ -195,6 +195,7 @@ local decoder_tokens = 128
 function m.tokens(row) return count(row, "seq") + (has(row, "model", "^t5") and decoder_tokens or 0) end
 
 local function encoder_and_decoder(row, shape)
+  cells.note("the decoder's tokens are not stated; %d are assumed", decoder_tokens)
   local dim, vocab, seq = count(row, "d_model"), count(row, "vocab"), count(row, "seq")
   local n, target = count(row, "n_layers"), decoder_tokens
   local embed, bidirectional = nn.embedding(vocab, dim), {}
@@ -237,9 +238,12 @@ function m.model(row, cut_experts)
   -- embedding is left out.
   local learned = has(row, "position_embedding", "^learned") and count(row, "cp", 1) == 1
   local layers = cells.is_open(row.hybrid_pattern) and plain_layers(row, shape) or hybrid_layers(row, shape)
-  -- Each head that predicts a further token is a block of its own and the head again (MTP); the
-  -- product that joins two tokens' vectors is left out.
-  for _ = 1, count(row, "mtp_layers", 0) do layers[#layers + 1] = layers[#layers] end
+  if has(row, "hybrid_pattern", "^[^/]*m") then cells.note("a gated MLP stands for each mixer of Mamba") end
+  -- Each head that predicts a further token (MTP) is one more block. The head and the loss of these
+  -- tokens are left out. So is the product that joins two tokens' vectors.
+  local further = count(row, "mtp_layers", 0)
+  if further > 0 then cells.note("%d more blocks stand for the heads that predict further tokens", further) end
+  for _ = 1, further do layers[#layers + 1] = layers[#layers] end
   local embed = nn.embedding(vocab, dim)
   return nn.module { embed = embed, position = learned and nn.position(count(row, "seq"), dim) or nil,
     layers = nn.list(#layers, function(i) return layers[i + 1]() end), norm = shape.norm(dim),

@@ -1,6 +1,6 @@
 -- The model of a row of published training runs: its family by its name. A row with Megatron's own columns states its
 -- blocks itself.
-local cells, megatrons = require "tandem.published_cells", require "tandem.published_megatron"
+local cells, megatrons, catalog = require "tandem.published_cells", require "tandem.published_megatron", require "tandem.published_catalog"
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
 local function llama(row)
@@ -59,10 +59,19 @@ local blocks = {
   { "^t5", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
   { "^gpt%-?3", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
 }
+-- Models whose attention sees only a window of tokens in some layers.
+local windowed = { "gpt%-oss", "gemma[%s_-]?[23][%s_-]", "llama[%s_-]?4[%s_-]" }
+local is_family
 local function stated_blocks(row, how)
   local family  -- of its name
   for _, known in ipairs(blocks) do
     if not family and has(row, "model", known[1]) then family = known[2] end
+  end
+  if not family and not is_family(row) and not catalog.find(row.model) and not megatrons.states_blocks(row) then
+    cells.note("no family of the name %s is known; a decoder like Llama stands for it", row.model)
+  end
+  for _, name in ipairs(windowed) do
+    if has(row, "model", name) then cells.note("windows and sinks of attention are left out: %s", row.model) end
   end
   for key, value in pairs(family or llama_like) do
     if cells.is_open(row[key]) then row[key] = value end
@@ -77,6 +86,13 @@ local families = {
   { "^mpt", function(row) return gpt(row, { bias = false }) end },
   { "^gpt%-oss", stated_blocks }, { "^gpt", gpt }, { "^megatron", gpt }, { "^turing", gpt }, { "^opt", gpt },
 }
+
+function is_family(row)
+  for _, family in ipairs(families) do
+    if has(row, "model", family[1]) then return true end
+  end
+  return false
+end
 
 -- True if a family's own function cannot express the shape that the row states.
 local function is_special(row)

@@ -17,6 +17,7 @@
 static const char *const columns[][2] = {{"id", "a"},
                                          {"source", "s"},
                                          {"model", "llama3-8b"},
+                                         {"params_b", ""},
                                          {"n_layers", "4"},
                                          {"d_model", "1024"},
                                          {"n_heads", "8"},
@@ -140,7 +141,7 @@ static void a_default_predicts_as_the_stated_value(void **state)
     assert_true(predicted(arena, "seq=1k", stated) == predicted(arena, "", stated));
     /* recipes of NeMo use sequence parallelism with tp; Megatron-LM's default is without */
     assert_true(predicted(arena, "sp=", stated) == predicted(arena, "sp=0", stated));
-    assert_true(predicted(arena, arena_print(arena, "%ssp=", nemo), stated) ==
+    assert_true(predicted(arena, arena_print(arena, "%ssp=", nemo), open) ==
                 predicted(arena, arena_print(arena, "%ssp=1", nemo), stated));
     arena_free(arena);
 }
@@ -154,7 +155,10 @@ static void a_step_time_that_depends_on_an_open_cell_is_not_scored(void **state)
     for (size_t i = 0; i < 2; i++) {
         assert_true(predicted(arena, cells[i], stated) == 0);
         assert_true(predicted(arena, cells[i], open) == 0);
-        assert_true(predicted(arena, cells[i], "memory allocated") > 0);
+        assert_true(predicted(arena, cells[i], "memory allocated") == 0);
+        assert_true(predicted(arena, cells[i], "memory allocated, not all stated") > 0);
+        assert_true(predicted(arena, cells[i], "fits") == 0);
+        assert_true(predicted(arena, cells[i], "fits, not all stated") > 0);
     }
     arena_free(arena);
 }
@@ -171,18 +175,72 @@ static void what_nothing_implies_is_refused_by_name(void **state)
     arena_free(arena);
 }
 
-/* A batch that does not divide is evened out; a framework without a profile gets its family's. */
-static void odd_cells_are_predicted_with_a_stand_in(void **state)
+/* A batch that does not divide is evened out. */
+static void odd_cells_are_predicted(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     assert_true(predicted(arena, "global_batch_seqs=7", open) == predicted(arena, "", stated));
-    assert_true(predicted(arena, "framework=OurTrainer 2", stated) > 0);
-    assert_true(predicted(arena, "model=somebody-7b", stated) > 0);
     assert_true(predicted(arena, "ac=sometimes", open) > 0);
     assert_true(predicted(arena, "cp=0;vp=None", stated) == predicted(arena, "", stated));
     assert_true(predicted(arena, "gpu=;interconnect=DGX H100", open) ==
                 predicted(arena, "", stated));
+    arena_free(arena);
+}
+
+/* A part of the plan that stands for another is an assumption: the row is not all stated. */
+static void a_row_with_a_stand_in_is_scored_apart(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char *const rows[] = {"framework=OurTrainer 2",
+                                       "framework=OurTrainer 2;zero_stage=3",
+                                       "framework=Colossal-AI",
+                                       "model=somebody-7b",
+                                       "precision=posit",
+                                       "cp=2",
+                                       "model=gpt-oss-ours;moe_experts=8;moe_topk=2;tp=1;sp=0",
+                                       "model=t5"};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!(predicted(arena, rows[i], open) > 0)) fail_msg("%s is not predicted", rows[i]);
+        if (predicted(arena, rows[i], stated) != 0) fail_msg("%s counts as stated", rows[i]);
+    }
+    assert_true(predicted(arena, "precision=BF16", stated) == predicted(arena, "", stated));
+    arena_free(arena);
+}
+
+/* Returns the memory of a model that the row gives by name alone. */
+static double by_name(Arena *arena, const char *name)
+{
+    static const char rest[] =
+        "n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=;vocab=128256;tp=8;n_gpus=8";
+    return predicted(arena, arena_print(arena, "model=%s;%s", name, rest),
+                     "memory allocated, not all stated");
+}
+
+static const char *reason_by_name(Arena *arena, const char *name)
+{
+    return reason(
+        arena, arena_print(arena, "model=%s;n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=", name));
+}
+
+/* The size in a name is read whole, and a variant does not take the shape of its namesake. */
+static void a_name_selects_its_own_model(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char *const uncovered[] = {"llama-3.2-11b-vision", "deepseek-r1-distill-ours-8b",
+                                            "mistral-large-123b", "gemma-3n-2b"};
+    assert_true(by_name(arena, "deepseek-r1-distill-llama-8b") == by_name(arena, "llama3-8b"));
+    const double two = by_name(arena, "gemma-2-2b"), twelve = by_name(arena, "gemma-3-12b");
+    assert_true(two > 0 && two != by_name(arena, "gemma-2b") && twelve > 2 * two);
+    assert_true(by_name(arena, "gemma-3-27b") != by_name(arena, "gemma-2-27b"));
+    assert_true(by_name(arena, "phi-4-mini") < .5 * by_name(arena, "phi-4"));
+    for (size_t i = 0; i < sizeof uncovered / sizeof *uncovered; i++)
+        if (strstr(reason_by_name(arena, uncovered[i]), uncovered[i]) == NULL)
+            fail_msg("%s: %s", uncovered[i], reason_by_name(arena, uncovered[i]));
+    const char *other = reason_by_name(arena, "llama3-8b;params_b=13");
+    if (strstr(other, "8.0 billion") == NULL) fail_msg("%s", other);
     arena_free(arena);
 }
 
@@ -251,7 +309,9 @@ int main(void)
         cmocka_unit_test(a_default_predicts_as_the_stated_value),
         cmocka_unit_test(a_step_time_that_depends_on_an_open_cell_is_not_scored),
         cmocka_unit_test(what_nothing_implies_is_refused_by_name),
-        cmocka_unit_test(odd_cells_are_predicted_with_a_stand_in),
+        cmocka_unit_test(odd_cells_are_predicted),
+        cmocka_unit_test(a_row_with_a_stand_in_is_scored_apart),
+        cmocka_unit_test(a_name_selects_its_own_model),
         cmocka_unit_test(the_embedding_and_the_loss_count_as_blocks),
         cmocka_unit_test(a_frozen_base_keeps_bytes),
         cmocka_unit_test(an_exchange_sends_a_token_once_to_each_node),
