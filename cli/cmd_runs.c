@@ -2,10 +2,11 @@
 #include <inttypes.h>
 
 #include "cli/cli.h"
+#include "store/seals.h"
 
 static const char query[] =
     "SELECT id, kind, lower(hex(plan)), name, cluster, backend, n_ranks, status, step_ps, "
-    "peak_bytes, mfu FROM run ORDER BY id DESC LIMIT ?";
+    "peak_bytes, mfu, " INTACT(SEALED_run) " FROM run ORDER BY id DESC LIMIT ?";
 
 typedef struct RunRow {
     int64_t id, step_ps;
@@ -72,6 +73,8 @@ void cmd_runs(Cli *cli)
     json_t *list = cli->json != NULL ? json_array() : NULL;
     while (db_step(st, &cli->diag)) {
         RunRow row = read_row(cli, st);
+        const char *name = arena_print(cli->arena, "id = %" PRId64, row.id);
+        if (!seal_intact(st, 11, "run", name, &cli->diag)) continue; /* the others are listed */
         row_text(cli, &t, &row);
         if (list != NULL) json_array_append_new(list, row_json(&row));
     }

@@ -212,6 +212,7 @@ static void run_verb(Cli *cli, int argc, char **argv)
     LogLevel level = cli->options.quiet ? LOG_quiet : cli->options.verbose ? LOG_debug : LOG_info;
     log_configure(level, -1);
     cli->verb->run(cli);
+    plan_file_close(cli); /* also where the plan was refused */
 }
 
 int cli_main(int argc, char **argv)

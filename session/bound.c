@@ -273,9 +273,10 @@ static Products products_of(const Graph *g)
 
 /* True if each rank has one stage, all stages have equally many blocks, and the first stage gets
  * its last gradient after the last stage has computed it. */
-static bool is_plain_pipeline(const Config *c)
+static bool is_plain_pipeline(const Config *c, const Graph *g)
 {
     const PassConfig *pp = pass_of(c, PASS_pp);
+    if (g->info.n_layers % (uint32_t)stages_of(c) != 0) return false;
     if (pp == NULL || stages_of(c) < 2 || pp->pp.is_own || pp->pp.has_split || pp->pp.round != 0)
         return false;
     return pp->pp.schedule == SCHEDULE_1f1b || pp->pp.schedule == SCHEDULE_gpipe;
@@ -283,10 +284,10 @@ static bool is_plain_pipeline(const Config *c)
 
 /* The last rank of a pipeline waits until the first micro-batch has passed all other stages. The
  * first rank ends after the last micro-batch has come back. */
-static double pipeline_flops(const Config *c, const Products *p, double steps)
+static double pipeline_flops(const Config *c, const Graph *g, const Products *p, double steps)
 {
     const double stages = stages_of(c);
-    if (!is_plain_pipeline(c)) return 0;
+    if (!is_plain_pipeline(c, g)) return 0;
     const double filling = 2 * p->blocks * (stages - 1) / stages;
     return stages * (steps * (3 * p->blocks / stages + p->outside) + filling);
 }
@@ -304,7 +305,7 @@ static double kernels_s(const Config *c, const Graph *g, double steps)
     if (!bound_kernels(c, g, &t)) return 0;
     const double stages = stages_of(c), blocks = (t.blocks_s + t.again_s) / stages,
                  even = steps * (blocks + t.head_s / stages);
-    if (!is_plain_pipeline(c)) return even;
+    if (!is_plain_pipeline(c, g)) return even;
     const double filling = (t.forward_s + t.input_s) * (stages - 1) / stages;
     return fmax(even, steps * (blocks + t.head_s) + filling);
 }
@@ -327,7 +328,7 @@ static Ps step_ps(const Config *c, const Graph *g)
     Products p = products_of(g);
     const double again = computes_twice(c) ? p.blocks : 0; /* attention is not added */
     const double even = (p.all + again) * steps / rate + p.attention * steps / peak,
-                 piped = pipeline_flops(c, &p, steps) / rate;
+                 piped = pipeline_flops(c, g, &p, steps) / rate;
     const double seconds = fmax(fmax(even, piped) / ranks_of(c), kernels_s(c, g, steps));
     return (Ps)(seconds * PS_PER_S);
 }

@@ -46,10 +46,11 @@ static double flops_of_products(const Graph *g)
     return flops;
 }
 
-/* One attention: 12 x (heads x width of a head) x keys for each query, 6 if it is causal. */
-static double attention_factor(const Graph *g, const Node *n)
+/* One attention: 12 x (heads x width of a head) x keys for each query, times the share of the keys
+ * that it sees: half of them if it is causal, fewer in a window. */
+static double attention_factor(const Graph *g, const Node *n, const Binding *b)
 {
-    return graph_attrs_at(g, n->attrs)->causal ? 6 : 12;
+    return 12 * op_seen(n->op, b, graph_attrs_at(g, n->attrs));
 }
 
 typedef struct AttentionSum {
@@ -72,7 +73,7 @@ static AttentionSum attention_sum(const Graph *g)
         if (!op_attends(n->op) || !graph_bind(g, n, &b, NULL)) continue;
         const HeadsSizes is = op_heads_sizes(n->op, b.size);
         const int64_t width = is.groups * is.heads * (is.head + is.value) / 2;
-        const double factor = attention_factor(g, n), part = (double)is.queries / g->info.seq;
+        const double factor = attention_factor(g, n, &b), part = (double)is.queries / g->info.seq;
         sum.flops += factor * (double)width * (double)is.keys * part;
         const bool same =
             sum.n == 0 || (factor == sum.factor && width == sum.width && is.keys == sum.keys);
@@ -86,6 +87,21 @@ static AttentionSum attention_sum(const Graph *g)
         sum.flops = 6 * (double)sum.n * (double)sum.width * (double)sum.keys;
     }
     return sum;
+}
+
+/* True if some product sees other tokens than the whole sequence, as an encoder's and a decoder's
+ * do. Not every weight then works on every token. */
+static bool shares_out_tokens(const Graph *g)
+{
+    const NodeId end = g->n_forward > 0 ? g->n_forward : g->nodes.n;
+    for (NodeId id = 1; id < end; id++) {
+        const Node *n = &g->nodes.at[id];
+        const int tokens = op_dim(n->op, 0, INDEX_tokens);
+        if (op_info(n->op)->class_ != OP_CLASS_contract || tokens < 0) continue;
+        const Tensor *in = &g->tensors.at[n->in[0]];
+        if (in->role == ROLE_activation && in->dim[tokens] != g->info.seq) return true;
+    }
+    return false;
 }
 
 double mfu_flops_per_token(const Graph *g)
@@ -245,21 +261,25 @@ static void report_utilisation(const Plan *plan, const Cluster *cluster, Arena *
     double peak = cluster->device.peak_flops[dtype];
     double seconds = (double)report->step_ps / (double)PS_PER_S;
     double tokens = (double)plan->step.global_batch * (double)plan->step.seq;
-    const bool fields = is_of_fields(&plan->graph);
-    report->model_flops_per_token =
-        fields ? flops_of_products(&plan->graph) * plan->step.n_microbatches / tokens
-               : mfu_flops_per_token(&plan->graph);
+    const bool fields = is_of_fields(&plan->graph),
+               shared_out = !fields && shares_out_tokens(&plan->graph);
+    const double of_products = flops_of_products(&plan->graph) * plan->step.n_microbatches / tokens;
+    report->model_flops_per_token = fields       ? of_products
+                                    : shared_out ? of_products + attention_sum(&plan->graph).flops
+                                                 : mfu_flops_per_token(&plan->graph);
     report->tokens_per_s = seconds > 0 ? tokens / seconds : 0;
     report->tokens_per_s_per_device = report->tokens_per_s / plan->mesh.n_ranks;
     double flops_per_s = report->tokens_per_s_per_device * report->model_flops_per_token;
     report->mfu = peak > 0 ? flops_per_s / peak : 0;
     const uint64_t active = experts_active_params(&plan->graph);
     report->mfu_formula =
-        fields ? "products and convolutions, forward and backward, per point of the grid"
-               : arena_print(arena, "6 x %s %sparams (no input embedding)%s per token",
-                             str_count(arena, active),
-                             active < info->n_params_no_embedding ? "active " : "",
-                             attention_words(&plan->graph, arena));
+        fields       ? "products and convolutions, forward and backward, per point of the grid"
+        : shared_out ? arena_print(arena, "products of encoder and decoder%s per token",
+                                   attention_words(&plan->graph, arena))
+                     : arena_print(arena, "6 x %s %sparams (no input embedding)%s per token",
+                                   str_count(arena, active),
+                                   active < info->n_params_no_embedding ? "active " : "",
+                                   attention_words(&plan->graph, arena));
     report->peak_name =
         arena_print(arena, "%.4g TFLOP/s dense %s %s", peak / 1e12, dtype_name(dtype),
                     cluster->device.name == NULL ? "device" : cluster->device.name);

@@ -10,7 +10,11 @@
 #include "store/store.h"
 
 /* Columns under a digest that queries of one row need, too. */
-#define SEALED_plan            "id, name, n_ranks, recipe, scripts, packed"
+#define SEALED_plan "id, name, n_ranks, recipe, scripts, packed"
+#define SEALED_run                                                                                 \
+    "kind, plan, name, cluster, scenario, backend, engine, calibration, seed, n_ranks, "           \
+    "status, step_ps, compute_ps, exposed_ps, peak_bytes, peak_rank, "                             \
+    "tokens_per_s_per_device, mfu, mfu_formula, steps_done, trace_step, made_at"
 #define SEALED_found           "key, scripts, run, build, answer"
 #define SEALED_kernel_cost     "machine, key, median_ps, spread, n, made_at"
 #define SEALED_collective_cost "machine, backend, op, n_ranks, bytes, median_ps, made_at"
@@ -20,10 +24,7 @@
  * changes it. A test holds the columns against the schema. */
 #define SEALS(SEAL)                                                                                \
     SEAL(plan, "id", SEALED_plan)                                                                  \
-    SEAL(run, "id",                                                                                \
-         "kind, plan, name, cluster, scenario, backend, engine, calibration, seed, n_ranks, "      \
-         "status, step_ps, compute_ps, exposed_ps, peak_bytes, peak_rank, "                        \
-         "tokens_per_s_per_device, mfu, mfu_formula, steps_done, trace_step, made_at")             \
+    SEAL(run, "id", SEALED_run)                                                                    \
     SEAL(script, "hash", "hash, bytes, packed")                                                    \
     SEAL(script_list, "hash", "hash, list")                                                        \
     SEAL(found, "key", SEALED_found)                                                               \

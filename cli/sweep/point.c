@@ -126,12 +126,30 @@ static Hash128 key_of(const Decider *decider, const Cli *one)
     return hash_bytes(str_text(&key), key.n);
 }
 
+/* Another program may have written the answer. True if all numbers that a table reads are there and
+ * possible. */
+static bool is_answer(const json_t *row)
+{
+    const json_int_t status = json_integer_value(json_object_get(row, "status"));
+    if (!json_is_object(row) || !json_is_integer(json_object_get(row, "status")) || status < 0 ||
+        status > SWEEP_bounded)
+        return false;
+    if (status != SWEEP_fits) return true;
+    static const char *const positive[] = {"step_ps", "ranks", "peak_bytes"};
+    for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
+        if (json_integer_value(json_object_get(row, positive[i])) <= 0) return false;
+    return true;
+}
+
 static json_t *found_answer(Decider *decider, const Cli *one, Hash128 key, Diag *d)
 {
     FoundAnswer found;
     if (!store_find_answer(decider->store, key, one->arena, &found, d)) return NULL;
     if (!recipe_is_fresh(&decider->scripts, &found, decider->job->path, decider->kept)) return NULL;
-    return json_loads(found.answer, 0, NULL); /* NULL if another program wrote it */
+    json_t *row = json_loads(found.answer, 0, NULL);
+    if (is_answer(row)) return row;
+    json_decref(row);
+    return NULL;
 }
 
 /* Stores an answer. An answer without a list of scripts (they never ended) is not stored: its age

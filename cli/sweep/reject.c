@@ -6,10 +6,21 @@
 #include "cli/sweep/point.h"
 #include "session/bound.h"
 
+/* A process that was killed may hold the lock for ever. Then the others go on without it: the list
+ * only saves work. */
+static bool take_turn(BestSpeeds *best)
+{
+    enum { MOST_TRIES = 100000 };
+    for (int i = 0; i < MOST_TRIES; i++) {
+        if (!atomic_flag_test_and_set(&best->busy)) return true;
+        sched_yield();
+    }
+    return false;
+}
+
 void best_enter(BestSpeeds *best, double tokens_per_s)
 {
-    if (best == NULL) return;
-    while (atomic_flag_test_and_set(&best->busy)) sched_yield();
+    if (best == NULL || !take_turn(best)) return;
     uint32_t at = N_BEST;
     while (at > 0 && best->tokens_per_s[at - 1] < tokens_per_s) at--;
     for (uint32_t i = N_BEST; i-- > at + 1;) best->tokens_per_s[i] = best->tokens_per_s[i - 1];
@@ -19,7 +30,7 @@ void best_enter(BestSpeeds *best, double tokens_per_s)
 
 static double least_of_best(BestSpeeds *best)
 {
-    while (atomic_flag_test_and_set(&best->busy)) sched_yield();
+    if (!take_turn(best)) return 0;
     const double least = best->tokens_per_s[N_BEST - 1];
     atomic_flag_clear(&best->busy);
     return least;

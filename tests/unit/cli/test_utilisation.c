@@ -61,11 +61,44 @@ static void attention_in_both_directions_counts_twice(void **state)
     arena_free(arena);
 }
 
+/* In a window of 16 a query sees 16 keys, the first ones fewer: 16 x 64 - 16 x 15 / 2 of the 64 x
+ * 64 pairs, which is 0.2207; and 12 x 0.2207 = 2.648. */
+static void attention_in_a_window_counts_what_it_sees(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    assert_non_null(strstr(formula(arena, "window = 16"), "+ 2.64844 x 2 layers x 32 x 64 per "));
+    arena_free(arena);
+}
+
+/* A token passes the encoder or the decoder, so not every weight works on it. */
+static void encoder_and_decoder_share_the_tokens(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *file = arena_print(arena, "%s/plan.lua", command_new_folder(arena));
+    command_write_file(file, "return plan { model = require 'models.t5' 'v1.1-small',\n"
+                             "  cluster = require 'clusters.dgx_h100' { nodes = 1 },\n"
+                             "  batch = { global = 8, micro = 1, seq = 1024 },\n"
+                             "  mesh = { dp_replicate = 8 }, parallel = { ddp {} } }\n");
+    CommandResult r = COMMAND(arena, 60, "sim", file, "--db", "none", "--json");
+    json_t *root = json_loads(r.out, 0, NULL);
+    const char *text = json_string_value(json_object_get(root, "mfu_formula"));
+    assert_non_null(text);
+    assert_non_null(strstr(text, "products of encoder and decoder"));
+    const double mfu = json_real_value(json_object_get(root, "mfu"));
+    assert_true(mfu > 0 && mfu < 1);
+    json_decref(root);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_counts_by_the_width_of_its_heads),
         cmocka_unit_test(attention_in_both_directions_counts_twice),
+        cmocka_unit_test(attention_in_a_window_counts_what_it_sees),
+        cmocka_unit_test(encoder_and_decoder_share_the_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
