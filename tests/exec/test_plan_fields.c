@@ -143,8 +143,9 @@ static const char *other_value(const Places *all, const Place *p, uint64_t draw,
     const FieldType type = text_record(p->kind)->fields[p->field].type;
     const bool number = type <= FIELD_f64;
     if (number && draw % 2 == 0)
-        return type == FIELD_f64 ? arena_print(arena, "%g", 2 * strtod(now, NULL) + 1)
-                                 : arena_print(arena, "%lld", strtoll(now, NULL, 10) + 1);
+        return type == FIELD_f64
+                   ? arena_print(arena, "%g", 2 * strtod(now, NULL) + 1)
+                   : arena_print(arena, "%lld", (long long)(strtoull(now, NULL, 10) + 1));
     if (type == FIELD_bool) return *now != 0 ? "" : "1";
     for (uint32_t k = 0; k < all->n; k++) {
         const Place *q = &all->at[(draw + k) % all->n];
