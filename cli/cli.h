@@ -166,8 +166,6 @@ void plan_file_report(Cli *cli, const PlanFile *file);
 /* Reports the worst rank's arena, reserved bytes and the device's memory, as text and JSON. */
 uint64_t host_bytes_of(const Plan *plan); /* host memory of the rank that needs most */
 void plan_file_memory(Cli *cli, const PlanFile *file);
-/* The options of PLAN on the command line, over `options` (NULL: none). */
-PlanOptions plan_file_options(Cli *cli, const PlanOptions *options);
 /* Reports the process memory under the plan's runtime. If the plan names no runtime, reports each
  * framework that could run it. `timed`: reports step times, too. A plan's text and a plan for this
  * machine have no such report. The answers are looked up and kept in `store`, which may be NULL.

@@ -150,7 +150,7 @@ static int64_t store_failed(Cli *cli, const PlanFile *file, uint32_t steps_done)
     return id;
 }
 
-/* Reports the step at which the run was interrupted, and its results that are stored. */
+/* Reports at which step the run was interrupted, and which of its results the store holds. */
 static void tell_interrupted(Cli *cli, const PlanFile *file, const LaunchEnd *end)
 {
     const char *name = run_signal_name(end->signal), *db = cli->options.db;

@@ -254,14 +254,16 @@ static void report(WhatIf *w, const Row *rows, const double *factors, uint32_t n
                       rows[i].reason != NULL ? rows[i].reason : "no prediction");
 }
 
-/* True if the plan refuses the setting itself: a key, a word or a type that it does not know. */
+/* True if the error says that the plan has no such key, or that the value is an unknown word or of
+ * a wrong type. */
 static bool is_mistake(const Diagnostic *error)
 {
     return strncmp(error->rule, "unknown-", 8) == 0 || strcmp(error->rule, "wrong-type") == 0;
 }
 
-/* Reads the plan under the change. Another refusal, as of a size that does not divide, is an
- * answer: the table has it. */
+/* Loads the plan with the changed setting. Returns false if the setting is mistaken. A plan may
+ * also refuse a setting that is well written, such as a size that does not divide. The table then
+ * shows the reason in the setting's row. */
 static bool check_change(const WhatIf *w, const Other *change)
 {
     TextList own = {NULL, 0, 0};

@@ -1,6 +1,6 @@
-/* Predicts the plan under each program that could run it. If the plan names a runtime, that is the
- * runtime, and in `sim` also Tandem's own executor. Otherwise it is each framework that could run
- * the plan. */
+/* Predicts how other programs would run the plan. A plan may name a runtime: then that runtime is
+ * predicted, and `sim` predicts Tandem's own executor, too. If the plan names none, each framework
+ * that could run it is predicted. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Keeps the algorithms that were timed for a device's products in the store, between runs. Each
- * access opens the store; there are some dozens, all before the first step. If an algorithm cannot
- * be read or written, it is timed again; this is no error of the run. */
+/* The store remembers the fastest algorithm of each matrix product on a device, so that a later run
+ * need not time them again. Each access opens the store. There are some dozens, all before the
+ * first step. If the store cannot be read or written, the run times the algorithms itself. */
 #include "cli/run/run.h"
 #include "kernels/cuda/product/products.h"
 

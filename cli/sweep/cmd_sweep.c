@@ -137,8 +137,8 @@ static void quote(Str *out, const char *word)
     str_add(out, "'");
 }
 
-/* A job that cannot start wastes a place in the queue: at least one point must be readable, and
- * each part must have a point. */
+/* Checks a sweep before its job is written, since a job that fails wastes its turn in the queue. At
+ * least one of the first points must load, and each part of the sweep must have a point. */
 static bool slurm_can_start(Cli *cli, const PointJob *job)
 {
     if (cli->options.slurm > job->n)

@@ -6,8 +6,8 @@
 #include "cli/sweep/point.h"
 #include "session/bound.h"
 
-/* A process that was killed may hold the lock for ever. Then the others go on without it: the list
- * only saves work. */
+/* Takes the lock of the list of best speeds. Returns false if it stays taken: a process that was
+ * killed may never give it back. The search is right without the list; it only takes longer. */
 static bool take_turn(BestSpeeds *best)
 {
     enum { MOST_TRIES = 100000 };

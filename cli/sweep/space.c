@@ -34,7 +34,8 @@ static AxisNames copies_axes(void)
     return axes_cutting(INDEX_samples) & ~axes_with(AXIS_STATES);
 }
 
-/* The axes that have a pass of their own. The data axes take the ranks that remain. */
+/* True if a pass splits the model over this axis. The two data axes have no such pass; they get the
+ * ranks that the other axes leave. */
 static bool is_of_model(AxisName axis)
 {
     return axis_info(axis)->pass != NULL;
@@ -96,7 +97,7 @@ static bool may_have(const SpaceFacts *f, AxisName axis, uint32_t n)
     return size > 0 && (size == INT64_MAX || divides(n, size));
 }
 
-/* The largest number of ranks that is tried along the axis. */
+/* Returns the largest size of this axis that the search tries. */
 static uint32_t most_ranks(const SpaceFacts *f, AxisName axis)
 {
     const AxisInfo *info = axis_info(axis);
@@ -177,26 +178,41 @@ static void add_mesh(Cli *cli, TextList *list, const SpaceFacts *f, const MeshWa
     }
 }
 
+static Hash128 hash_of(const TextList *list, Arena *arena)
+{
+    Str text = str_in(arena);
+    for (uint32_t i = 0; i < list->n; i++) str_print(&text, "%s\n", list->at[i]);
+    return hash_bytes(str_text(&text), text.n);
+}
+
+/* Enters the point into the table of points. Returns false if an equal one is there. */
+static bool is_new(Cli *cli, SearchSpace *space, const TextList *list)
+{
+    enum { SLOTS = 1 << 18 }; /* more than twice MOST_POINTS */
+    _Static_assert(SLOTS > 2 * MOST_POINTS, "the table is never full");
+    if (space->seen == NULL) space->seen = arena_array(cli->arena, SLOTS, sizeof *space->seen);
+    const Hash128 hash = hash_of(list, cli->arena);
+    uint32_t s = (uint32_t)hash.lo & (SLOTS - 1);
+    for (; space->seen[s].lo || space->seen[s].hi; s = (s + 1) & (SLOTS - 1))
+        if (space->seen[s].lo == hash.lo && space->seen[s].hi == hash.hi) return false;
+    space->seen[s] = hash;
+    return true;
+}
+
 static void push(Cli *cli, SearchSpace *space, const TextList *list)
 {
     if (space->n == MOST_POINTS) {
         space->n_left_out++;
         return;
     }
+    /* Only fixed settings can make two points equal. */
+    if (cli->options.set.n > 0 && !is_new(cli, space, list)) return;
     if (space->n == space->room) {
         const uint32_t room = space->room * 2 + 64;
         TextList *more = arena_array(cli->arena, room, sizeof *more);
         if (space->n > 0) memcpy(more, space->settings, space->n * sizeof *more);
         space->settings = more;
         space->room = room;
-    }
-    /* Only fixed settings can make two points equal. */
-    for (uint32_t i = 0; cli->options.set.n > 0 && i < space->n; i++) {
-        const TextList *other = &space->settings[i];
-        bool same = other->n == list->n;
-        for (uint32_t k = 0; same && k < list->n; k++)
-            same = strcmp(other->at[k], list->at[k]) == 0;
-        if (same) return;
     }
     space->settings[space->n++] = *list;
 }

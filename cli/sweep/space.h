@@ -11,6 +11,7 @@ typedef struct SearchSpace {
     uint32_t n_ranks, n_left_out; /* n_left_out: points beyond the limit */
     uint32_t own;                 /* the point of the plan itself; UINT32_MAX: left out */
     const char *empty;            /* why no mesh can be proposed; NULL: there is one */
+    Hash128 *seen; /* hashes of the points, in a table of slots; NULL: not needed yet */
 } SearchSpace;
 
 /* Returns the size of the index that an axis shares out: tokens, rows, columns, experts. 0: the

@@ -1,4 +1,5 @@
 /* Sweeps and their points in the store: which settings gave which run. */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -52,7 +53,8 @@ static const char *settings_json(const TextList *settings, Arena *arena)
 bool sweep_put_point(Store *store, int64_t sweep, uint32_t point, const TextList *settings,
                      int64_t run, SweepStatus status, Arena *arena, Diag *d)
 {
-    static const char *const words[] = {"ok", "infeasible", "invalid", "infeasible", "open"};
+    static const char *const words[] = {"ok", "infeasible", "invalid", "infeasible"};
+    assert(status < sizeof words / sizeof words[0]); /* only decided points are stored */
     return db_run(store_db(store), d,
                   "INSERT OR REPLACE INTO sweep_point(sweep, point, settings, run, status) "
                   "VALUES(?,?,?,nullif(?, 0),?)",

@@ -2,7 +2,7 @@
 -- it. Attention has latent keys and values. The first layers are dense. The others have experts: a token
 -- uses top_k of them, and every token uses the shared experts. Left out: the modules that predict further tokens,
 -- and in V3 the bias that keeps experts balanced (one number for each expert) and its small balance loss.
-local nn = require "tandem.nn"
+local nn, decoder = require "tandem.nn", require "models.decoder"
 
 -- https://huggingface.co/deepseek-ai: config.json of each. scaling: the factor of the routed experts' sum.
 local sizes = {
@@ -56,18 +56,7 @@ local function block(c, index)
   }
 end
 
-local function build(c)
-  return nn.module {
-    tok_embeddings = nn.embedding(c.vocab, c.dim),
-    layers = nn.list(c.layers, function(index) return block(c, index) end),
-    norm = nn.rmsnorm(c.dim, { eps = c.eps }),
-    output = nn.linear(c.dim, c.vocab),
-    tp_vocab = { "tok_embeddings", "output" },
-    forward = function(m, tokens, labels)
-      return nn.cross_entropy(m.output(m.norm(m.layers(m.tok_embeddings(tokens)))), labels)
-    end,
-  }
-end
+local function build(c) return decoder(c, block) end
 
 -- The smallest model of the same structure: one dense layer, then experts.
 local function shrink(c, mesh)

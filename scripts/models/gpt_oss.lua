@@ -2,7 +2,7 @@
 -- everywhere; every second layer sees a window of keys; each head has a sink; all feed-forward blocks are
 -- experts whose gates are limited. Left out: YaRN's scaling of the rotation, which the published
 -- configuration uses beyond 4096 tokens.
-local nn = require "tandem.nn"
+local nn, decoder = require "tandem.nn", require "models.decoder"
 
 -- https://huggingface.co/openai: config.json of each
 local sizes = {
@@ -32,18 +32,7 @@ local function block(c, index)
   }
 end
 
-local function build(c)
-  return nn.module {
-    tok_embeddings = nn.embedding(c.vocab, c.dim),
-    layers = nn.list(c.layers, function(index) return block(c, index) end),
-    norm = nn.rmsnorm(c.dim, { eps = c.eps }),
-    output = nn.linear(c.dim, c.vocab),
-    tp_vocab = { "tok_embeddings", "output" },
-    forward = function(m, tokens, labels)
-      return nn.cross_entropy(m.output(m.norm(m.layers(m.tok_embeddings(tokens)))), labels)
-    end,
-  }
-end
+local function build(c) return decoder(c, block) end
 
 local function shrink(c, mesh) return nn.small(c, mesh, { window = 3, limit = 0.7 }) end
 

@@ -2,9 +2,9 @@
  * query, one key (for the gradients of keys and values), or one number of the table. A lane handles
  * one of 32 scores. Sums are in fp32, in a fixed order. */
 #include "kernels/buckets.h"
+#include "kernels/cuda/attention/row.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
-#include "kernels/cuda/reduce.cuh"
 
 enum { KINDS_WARPS = 4, KINDS_THREADS = KINDS_WARPS * WARP };
 
@@ -55,16 +55,9 @@ DEVICE int64_t kinds_bucket(const KindsArgs *a, const KindsQuery *y, int64_t key
     return (behind + i) * a->G * a->R + y->head;
 }
 
-DEVICE float kinds_dot(Array x, int64_t i, Array y, int64_t j, int64_t n)
-{
-    float sum = 0;
-    for (int64_t e = 0; e < n; e++) sum = fmaf(read_one(x, i + e), read_one(y, j + e), sum);
-    return sum;
-}
-
 DEVICE float kinds_score(const KindsArgs *a, const KindsQuery *y, int64_t key, float *slope)
 {
-    float s = a->scale * kinds_dot(a->q, y->row * a->E, a->k, (y->key + key * a->G) * a->E, a->E);
+    float s = a->scale * row_dot(a->q, y->row * a->E, a->k, (y->key + key * a->G) * a->E, a->E);
     *slope = 1;
     if (a->cap > 0) {
         float t = tanhf(s / a->cap);
@@ -85,44 +78,14 @@ DEVICE KindsGrad kinds_grad(const KindsArgs *a, const KindsQuery *y, int64_t key
     float slope;
     g.p = device_exp(kinds_score(a, y, key, &slope) - a->lse[y->row]);
     g.ds =
-        g.p * (kinds_dot(a->dout, y->row * a->V, a->v, (y->key + key * a->G) * a->V, a->V) - delta);
+        g.p * (row_dot(a->dout, y->row * a->V, a->v, (y->key + key * a->G) * a->V, a->V) - delta);
     g.dx = a->scale * slope * g.ds;
     return g;
 }
 
 DEVICE float kinds_delta(const KindsArgs *a, int64_t row)
 {
-    return kinds_dot(a->dout, row * a->V, a->out, row * a->V, a->V);
-}
-
-/* sum [n] += the lanes' weights times rows first, first + step, ... of y. */
-DEVICE void kinds_add(float *sum, float weight, Array y, int64_t first, int64_t step, int64_t rows,
-                      int64_t n)
-{
-    for (int64_t e0 = 0; e0 < n; e0 += WARP) {
-        int64_t e = e0 + threadIdx.x % WARP;
-        float total = e < n ? sum[e] : 0;
-        for (int j = 0; j < WARP; j++) {
-            float w = __shfl_sync(FULL, weight, j);
-            if (j < rows && e < n) total = fmaf(w, read_one(y, first + j * step + e), total);
-        }
-        if (e < n) sum[e] = total;
-    }
-}
-
-DEVICE void kinds_scale(float *sum, float factor, int64_t n)
-{
-    for (int64_t e = threadIdx.x % WARP; e < n; e += WARP)
-        sum[e] = factor == 0 ? 0 : sum[e] * factor;
-    __syncwarp();
-}
-
-DEVICE void kinds_write(Array y, int64_t at, const float *sum, float factor, int64_t n,
-                        bool accumulate)
-{
-    __syncwarp();
-    for (int64_t e = threadIdx.x % WARP; e < n; e += WARP)
-        write_one(y, at + e, fmaf(sum[e], factor, accumulate ? read_one(y, at + e) : 0));
+    return row_dot(a->dout, row * a->V, a->out, row * a->V, a->V);
 }
 
 /* ---- kernels ---- */
@@ -135,7 +98,7 @@ KERNEL(attention_kinds_forward, KindsArgs, KINDS_THREADS, 4)
     if (i >= a.B * a.S * a.G * a.R) return;
     const KindsQuery y = kinds_query(&a, i);
     float top = a.sinks ? read_one(a.more, y.head) : -INFINITY, total = a.sinks ? 1 : 0;
-    kinds_scale(sum, 0, V);
+    row_scale(sum, 0, V);
     for (int64_t first = y.from; first < y.end; first += WARP) {
         int64_t key = first + threadIdx.x % WARP;
         float s = key < y.end ? kinds_score(&a, &y, key, &slope) : -INFINITY;
@@ -145,10 +108,10 @@ KERNEL(attention_kinds_forward, KindsArgs, KINDS_THREADS, 4)
         float w = key < y.end ? device_exp(s - new_top) : 0;
         total = fmaf(total, shrink, warp_sum(w));
         top = new_top;
-        kinds_scale(sum, shrink, V);
-        kinds_add(sum, w, a.v, (y.key + first * a.G) * V, a.G * V, y.end - first, V);
+        row_scale(sum, shrink, V);
+        row_add(sum, w, a.v, (y.key + first * a.G) * V, a.G * V, y.end - first, V);
     }
-    kinds_write(a.out, i * V, sum, total > 0 ? 1 / total : 0, V, false);
+    row_write(a.out, i * V, sum, total > 0 ? 1 / total : 0, V, false);
     if (threadIdx.x % WARP == 0) a.to_lse[i] = top + logf(total);
 }
 
@@ -160,13 +123,13 @@ KERNEL(attention_kinds_dq, KindsArgs, KINDS_THREADS, 4)
     if (i >= a.B * a.S * a.G * a.R) return;
     const KindsQuery y = kinds_query(&a, i);
     const float delta = kinds_delta(&a, i);
-    kinds_scale(sum, 0, E);
+    row_scale(sum, 0, E);
     for (int64_t first = y.from; first < y.end; first += WARP) {
         int64_t key = first + threadIdx.x % WARP;
         float w = key < y.end ? kinds_grad(&a, &y, key, delta).dx : 0;
-        kinds_add(sum, w, a.k, (y.key + first * a.G) * E, a.G * E, y.end - first, E);
+        row_add(sum, w, a.k, (y.key + first * a.G) * E, a.G * E, y.end - first, E);
     }
-    kinds_write(a.dq, i * E, sum, 1, E, (a.accumulate & 1) != 0);
+    row_write(a.dq, i * E, sum, 1, E, (a.accumulate & 1) != 0);
 }
 
 /* A warp for each key of a group visits all queries, and leaves out those that do not see the key.
@@ -178,7 +141,7 @@ KERNEL(attention_kinds_dkv, KindsArgs, KINDS_THREADS, 4)
     float *const dk = shared + threadIdx.x / WARP * (E + V), *const dv = dk + E;
     if (i >= a.B * a.T * a.G) return;
     const int64_t g = i % a.G, key = i / a.G % a.T, b = i / (a.G * a.T), heads = a.G * a.R;
-    kinds_scale(dk, 0, E + V);
+    row_scale(dk, 0, E + V);
     for (int64_t r = 0; r < a.R; r++)
         for (int64_t first = 0; first < a.S; first += WARP) {
             const int64_t query = first + threadIdx.x % WARP;
@@ -190,11 +153,11 @@ KERNEL(attention_kinds_dkv, KindsArgs, KINDS_THREADS, 4)
                 if (key >= y.from && key < y.end)
                     x = kinds_grad(&a, &y, key, kinds_delta(&a, y.row));
             }
-            kinds_add(dv, x.p, a.dout, row * V, heads * V, a.S - first, V);
-            kinds_add(dk, x.dx, a.q, row * E, heads * E, a.S - first, E);
+            row_add(dv, x.p, a.dout, row * V, heads * V, a.S - first, V);
+            row_add(dk, x.dx, a.q, row * E, heads * E, a.S - first, E);
         }
-    kinds_write(a.dk, i * E, dk, 1, E, (a.accumulate & 2) != 0);
-    kinds_write(a.dv, i * V, dv, 1, V, (a.accumulate & 4) != 0);
+    row_write(a.dk, i * E, dk, 1, E, (a.accumulate & 2) != 0);
+    row_write(a.dv, i * V, dv, 1, V, (a.accumulate & 4) != 0);
 }
 
 /* A warp for each number of the table: bucket by bucket, head by head. */

@@ -2,7 +2,7 @@
  * A warp handles each query (for the gradients of keys and values, each key); each lane handles one
  * of 32 scores. A warp's sums are in shared memory, E numbers at a time. */
 #include "kernels/cuda/attention/attention.h"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/attention/row.cuh"
 
 enum { PLAIN_WARPS = 4, PLAIN_THREADS = PLAIN_WARPS * WARP };
 
@@ -12,13 +12,6 @@ typedef struct PlainArgs {
 } PlainArgs;
 
 /* ---- one score ---- */
-
-DEVICE float plain_dot(Array x, int64_t i, Array y, int64_t j, int64_t n)
-{
-    float sum = 0;
-    for (int64_t e = 0; e < n; e++) sum = fmaf(read_one(x, i + e), read_one(y, j + e), sum);
-    return sum;
-}
 
 /* Return the row in the tensors of a query and its head, and of a key and its group. */
 DEVICE int64_t plain_query(const AttentionArgs *a, const AttentionPlace *p, int64_t query,
@@ -52,43 +45,14 @@ DEVICE PlainScore plain_score(const PlainArgs *x, const CudaDrawKey *draw, const
 {
     const AttentionArgs *a = &x->at;
     int64_t row = plain_query(a, p, query, r), of_key = plain_key(a, p, key) * a->E;
-    float s = plain_dot(x->q, row * a->E, x->k, of_key, a->E) * a->scale;
-    float dp = plain_dot(x->dout, row * a->E, x->v, of_key, a->E);
+    float s = row_dot(x->q, row * a->E, x->k, of_key, a->E) * a->scale;
+    float dp = row_dot(x->dout, row * a->E, x->v, of_key, a->E);
     float mask = plain_mask(a, draw, p, query, r, key);
     PlainScore score;
     score.p = device_exp(s - a->lse[row]);
     score.pm = score.p * mask;
     score.ds = a->scale * score.p * (dp * mask - a->delta[row]);
     return score;
-}
-
-/* sum [E] += the 32 lanes' weights times rows first, first + step, ... of y. */
-DEVICE void plain_add(float *sum, float weight, Array y, int64_t first, int64_t step, int64_t n,
-                      int64_t E)
-{
-    for (int64_t e0 = 0; e0 < E; e0 += WARP) {
-        int64_t e = e0 + threadIdx.x % WARP;
-        float total = e < E ? sum[e] : 0;
-        for (int j = 0; j < WARP; j++) {
-            float w = __shfl_sync(FULL, weight, j);
-            if (j < n && e < E) total = fmaf(w, read_one(y, first + j * step + e), total);
-        }
-        if (e < E) sum[e] = total;
-    }
-}
-
-DEVICE void plain_clear(float *sum, int64_t E)
-{
-    for (int64_t e = threadIdx.x % WARP; e < E; e += WARP) sum[e] = 0;
-    __syncwarp();
-}
-
-DEVICE void plain_write(Array y, int64_t at, const float *sum, float factor, int64_t E,
-                        bool accumulate)
-{
-    __syncwarp();
-    for (int64_t e = threadIdx.x % WARP; e < E; e += WARP)
-        write_one(y, at + e, fmaf(sum[e], factor, accumulate ? read_one(y, at + e) : 0));
 }
 
 /* ---- kernels ---- */
@@ -104,11 +68,11 @@ KERNEL(attention_plain_forward, PlainArgs, PLAIN_THREADS, 4)
     float *const sum = shared + threadIdx.x / WARP * E, total = 0, top = -INFINITY;
     if (query >= at->S) return;
     const int64_t row = plain_query(at, &p, query, p.r), n = attention_visible(at, query);
-    plain_clear(sum, E);
+    row_scale(sum, 0, E);
     for (int64_t first = 0; first < n; first += WARP) {
         int64_t key = first + threadIdx.x % WARP;
         float s = -INFINITY;
-        if (key < n) s = plain_dot(a.q, row * E, a.k, plain_key(at, &p, key) * E, E) * at->scale;
+        if (key < n) s = row_dot(a.q, row * E, a.k, plain_key(at, &p, key) * E, E) * at->scale;
         float new_top = warp_max(s), w;
         new_top = new_top > top ? new_top : top;
         float shrink = top == -INFINITY ? 0 : device_exp(top - new_top);
@@ -117,9 +81,9 @@ KERNEL(attention_plain_forward, PlainArgs, PLAIN_THREADS, 4)
         top = new_top;
         if (key < n) w *= plain_mask(at, &draw, &p, query, p.r, key);
         for (int64_t e = threadIdx.x % WARP; e < E; e += WARP) sum[e] *= shrink;
-        plain_add(sum, w, a.v, plain_key(at, &p, first) * E, at->G * E, n - first, E);
+        row_add(sum, w, a.v, plain_key(at, &p, first) * E, at->G * E, n - first, E);
     }
-    plain_write(a.out, row * E, sum, total > 0 ? 1 / total : 0, E, false);
+    row_write(a.out, row * E, sum, total > 0 ? 1 / total : 0, E, false);
     if (threadIdx.x % WARP == 0) at->to_lse[row] = total > 0 ? top + logf(total) : -INFINITY;
 }
 
@@ -133,13 +97,13 @@ KERNEL(attention_plain_dq, PlainArgs, PLAIN_THREADS, 4)
     float *const sum = shared + threadIdx.x / WARP * E;
     if (query >= at->S) return;
     const int64_t row = plain_query(at, &p, query, p.r), n = attention_visible(at, query);
-    plain_clear(sum, E);
+    row_scale(sum, 0, E);
     for (int64_t first = 0; first < n; first += WARP) {
         int64_t key = first + threadIdx.x % WARP;
         float w = key < n ? plain_score(&a, &draw, &p, query, p.r, key).ds : 0;
-        plain_add(sum, w, a.k, plain_key(at, &p, first) * E, at->G * E, n - first, E);
+        row_add(sum, w, a.k, plain_key(at, &p, first) * E, at->G * E, n - first, E);
     }
-    plain_write(a.dq, row * E, sum, 1, E, (at->accumulate & 1) != 0);
+    row_write(a.dq, row * E, sum, 1, E, (at->accumulate & 1) != 0);
 }
 
 /* Blocks: groups of four keys x groups x sequences. */
@@ -153,7 +117,7 @@ KERNEL(attention_plain_dkv, PlainArgs, PLAIN_THREADS, 4)
     float *const dk = shared + threadIdx.x / WARP * 2 * E, *const dv = dk + E;
     if (key >= at->T) return;
     const int64_t begin = attention_first(at, key);
-    plain_clear(dk, 2 * E);
+    row_scale(dk, 0, 2 * E);
     for (int64_t r = 0; r < at->R; r++)
         for (int64_t first = begin; first < at->S; first += WARP) {
             int64_t query = first + threadIdx.x % WARP, n = at->S - first;
@@ -161,12 +125,12 @@ KERNEL(attention_plain_dkv, PlainArgs, PLAIN_THREADS, 4)
             PlainScore score;
             score.pm = score.ds = 0;
             if (query < at->S) score = plain_score(&a, &draw, &p, query, r, key);
-            plain_add(dv, score.pm, a.dout, row, step, n, E);
-            plain_add(dk, score.ds, a.q, row, step, n, E);
+            row_add(dv, score.pm, a.dout, row, step, n, E);
+            row_add(dk, score.ds, a.q, row, step, n, E);
         }
     int64_t to = plain_key(at, &p, key) * E;
-    plain_write(a.dk, to, dk, 1, E, (at->accumulate & 2) != 0);
-    plain_write(a.dv, to, dv, 1, E, (at->accumulate & 4) != 0);
+    row_write(a.dk, to, dk, 1, E, (at->accumulate & 2) != 0);
+    row_write(a.dv, to, dv, 1, E, (at->accumulate & 4) != 0);
 }
 
 /* ---- launches ---- */
