@@ -57,6 +57,7 @@ static void sum_segment(Lower *l, NormAccounts *norm, UnitId u, AxisSet axes, ui
     e.attrs.n_slots = 1;
     e.attrs.accumulate = norm->account[slot].written;
     norm->account[slot].written = true;
+    if (!on_host) lower_add_scratch(l, &e);
     lower_emit(l, &e);
 }
 

@@ -50,7 +50,9 @@ static void run(void *self)
     KernelArgs *a = &copy.args;
     const CudaControl *block = double_translate(l->control);
     Control control = {.step = block->step, .lr = block->lr, .seed = block->seed};
-    uint64_t scratch = double_kernels.scratch(l->op, a->dtype, a->elements, a->n_args);
+    uint64_t scratch = double_kernels.accepts != NULL
+                           ? 0
+                           : double_kernels.scratch(l->op, a->dtype, a->elements, a->n_args);
     void *room = scratch ? malloc(scratch) : NULL;
     for (uint32_t i = 0; i < a->n_args; i++) {
         if (!double_is_device(a->ptr[i])) double_misuse("a kernel on memory of the host");
@@ -142,12 +144,13 @@ CudaKernel kernel_cuda(OpKind op)
     return is_product && double_products.run ? double_products.run(op) : double_kernel(op);
 }
 
-/* Scratch is the adapter's own; programs have none for it, except for products of the library's
- * double. */
+/* Products of the library's double and the device's own kernels have their scratch in the program.
+ * For the CPU's kernels it is the adapter's own. */
 bool kernel_cuda_accepts(OpKind op, const DType *dtype, uint32_t n_args)
 {
     if (op_info(op)->class_ == OP_CLASS_contract && double_products.run)
         return double_products.accepts(op, dtype, n_args);
+    if (double_kernels.accepts != NULL) return double_kernels.accepts(op, dtype, n_args);
     static const int64_t one[MAX_ARGS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     DType all[MAX_ARGS + 1];
     memcpy(all, dtype, n_args * sizeof *dtype);
@@ -161,7 +164,7 @@ uint64_t kernel_cuda_workspace(OpKind op, const DType *dtype, const int64_t *ele
 {
     if (op_info(op)->class_ == OP_CLASS_contract && double_products.run)
         return double_products.workspace(op, dtype, elements, n_args);
-    return 0;
+    return double_kernels.accepts != NULL ? double_kernels.scratch(op, dtype, elements, n_args) : 0;
 }
 
 uint32_t kernel_cuda_chain_length(const CudaChainPart *part, uint32_t n)

@@ -8,4 +8,4 @@ static void run(OpKind op, const KernelArgs *args, const CudaContext *cuda)
     kernel_cpu(op)(args);
 }
 
-const DoubleKernels double_kernels = {kernel_cpu_workspace, run};
+const DoubleKernels double_kernels = {kernel_cpu_workspace, run, NULL};

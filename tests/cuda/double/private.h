@@ -154,6 +154,8 @@ extern const DoubleProducts double_products;
 typedef struct DoubleKernels {
     WorkspaceBytes scratch;
     void (*run)(OpKind op, const KernelArgs *args, const CudaContext *cuda);
+    /* NULL: the double has scratch of its own. Else programs must plan it, as for a device. */
+    bool (*accepts)(OpKind op, const DType *dtype, uint32_t n_args);
 } DoubleKernels;
 extern const DoubleKernels double_kernels;
 #endif

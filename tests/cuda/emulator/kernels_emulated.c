@@ -33,4 +33,4 @@ static void run(OpKind op, const KernelArgs *args, const CudaContext *cuda)
     }
 }
 
-const DoubleKernels double_kernels = {scratch, run};
+const DoubleKernels double_kernels = {scratch, run, cuda_compute_accepts};
