@@ -5,7 +5,7 @@ PLAN_8B = scripts/plans/llama3_8b.lua
 PLAN_TINY = scripts/plans/tiny_text.lua
 DEMO_DB = build/demo.db
 
-.PHONY: build demo test docs lint format bench gpu-check gpu-bench accuracy fit error-bar mutants fuzz asan deps install clean
+.PHONY: build demo test docs lint format bench gpu-check gpu-bench gpu-pack accuracy fit error-bar mutants fuzz asan deps install clean
 
 build: deps
 	@cmake --preset release --log-level=NOTICE
@@ -79,6 +79,12 @@ gpu-check gpu-bench:
 	@cmake --build --preset release --target product gpu_programs
 	@if [ $@ = gpu-check ]; then sh tests/gpu/check.sh build/release; \
 	else python3 tests/bench/gpu_bench.py build/release; fi
+
+# One archive with what a machine needs that has a GPU, but no network and no compiler.
+gpu-pack:
+	@cmake --preset release --log-level=NOTICE
+	@cmake --build --preset release --target product gpu_programs
+	@sh tests/gpu/pack.sh build/release
 
 # Every mutant of the corpus's plans, and of the CUDA kernels; the tests run a seeded sample.
 mutants: build

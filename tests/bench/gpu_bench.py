@@ -1,11 +1,14 @@
-"""gpu_bench.py BUILD [PLAN...]: training steps of scripts/plans/one_gpu on this machine's GPU, predicted
-against measured, with PyTorch's on the same GPU in the same run where PyTorch is there, how near the
-kernels come to ceilings that are measured first, and what that means for each target: met, missed or not
-measured. A short table, and BUILD/gpu-bench.json. Exit code 1: a plan did not run, or its loss did not fall;
-6: there is no GPU here. In all less than 8 minutes: every program that it starts is killed at LIMIT_S at the
-latest, and a plan that would begin later is left out and told. Predictions are made before anything was measured
-here: the store is a new one. A step's time is the median of three steps
+"""gpu_bench.py BUILD [--ours | --torch] [--out FOLDER] [PLAN...]: training steps of scripts/plans/one_gpu on
+this machine's GPU, predicted against measured, with PyTorch's on the same GPU, how near the kernels come to
+ceilings that are measured first, and what that means for each target: met, missed or not measured. A short
+table, and gpu-bench.json in FOLDER (BUILD unless it is named). All our measurements come first, PyTorch's
+after them. --ours measures ours alone. --torch measures PyTorch's alone and adds them to the rows that
+gpu-bench.json holds already. A plan that the device cannot hold is skipped and told. Exit code 1: a plan did
+not run, or its loss did not fall; 6: there is no GPU here. In all about 8 minutes: every program that it
+starts is killed at LIMIT_S at the latest, and a plan that would begin later is left out and told. Predictions
+are made before anything was measured here: the store is a new one. A step's time is the median of three steps
 after two that warm up, on both sides; the traced step is not among ours."""
+import argparse
 import json
 import os
 import re
@@ -14,17 +17,17 @@ import subprocess
 import sys
 import time
 
-from gpu_judge import THROUGHPUT, Deadline, busy, exit_code, finite, fractions, judge, ran
+from gpu_judge import THROUGHPUT, Deadline, busy, exit_code, finite, fractions, judge, ran, too_large_for, torch_exit_code
 
 PLANS = ["gpt2_124m", "gpt2_1_5b", "llama_8b", "llama_8b_fp8", "llama_8b_bf16", "llama_1b"]  # targets' first
-LIMIT_S, LEAST_S, CHILD_S = 450, 15, 150
+LIMIT_S, LEAST_S, CHILD_S = 480, 15, 240
 STEPS = 6  # two steps warm up and one is traced: three are left, as many as PyTorch's
 NO_TORCH = {"llama_8b_fp8": "no comparison: PyTorch has no 8-bit linear of its own, and torchao is not used"}
 
 
-def refuse(build, why):
+def refuse(out, why):
     print("gpu-bench: not run: " + why, file=sys.stderr)
-    with open(os.path.join(build, "gpu-bench.json"), "w") as f:
+    with open(os.path.join(out, "gpu-bench.json"), "w") as f:
         json.dump({"schema": "tandem.gpu-bench/1", "run": False, "why": why}, f)  # nothing else is known
     sys.exit(6)
 
@@ -78,14 +81,14 @@ def document(deadline, *command):
     return None, why.split("\n")[0] if why else "it printed no JSON"
 
 
-def find_gpu(build, tandem, deadline):
+def find_gpu(build, out, tandem, deadline):
     if not os.path.exists(os.path.join(build, "tandem_cuda.so")):
-        refuse(build, "there is no tandem_cuda.so: build where nvcc, cuBLAS and NCCL are installed")
+        refuse(out, "there is no tandem_cuda.so: build where nvcc, cuBLAS and NCCL are installed")
     found, why = document(deadline, tandem, "doctor", "--json")
     rows = found["findings"] if found else []
     if not any(r["name"].startswith("gpu ") and r["state"] == "ok" for r in rows):
         told = [r["text"] for r in rows if r["name"] in ("gpu", "driver", "cuda") and r["state"] != "ok"]
-        refuse(build, told[-1] if told else why or "no GPU")
+        refuse(out, told[-1] if told else why or "no GPU")
     return next(r["text"] for r in rows if r["name"].startswith("gpu "))
 
 
@@ -105,6 +108,11 @@ def batch_of(path):
 
 
 def measure(row, path, tandem, db, ceilings, deadline):
+    sim, why = document(deadline, tandem, "sim", path, "--db", db, "--json", "--quiet")
+    too_large = sim and too_large_for(ceilings.get("device_bytes"), sim)
+    if too_large:
+        row["skipped"] = too_large
+        return
     run, why = document(deadline, tandem, "run", path, "--backend", "cuda", "--db", db, "--steps", str(STEPS),
                         "--json", "--quiet")
     if run is None:
@@ -125,7 +133,6 @@ def measure(row, path, tandem, db, ceilings, deadline):
     compared, _ = document(deadline, tandem, "compare", "--db", db, "--json")
     if compared:
         row["fractions"] = fractions(compared["ops"], ceilings)
-    sim, _ = document(deadline, tandem, "sim", path, "--db", db, "--json", "--quiet")
     if sim:
         row["predicted_total_bytes"] = sim["peak_bytes"] + sim["reserved_bytes"]
         row["predicted_outside_bytes"] = sim["peak_bytes"] + sim["reserved_bytes"] - run["arena_bytes"]
@@ -133,25 +140,44 @@ def measure(row, path, tandem, db, ceilings, deadline):
         row["mfu"] = sim["mfu"] * sim["step_ps"] / 1e12 / row["step_s"]
 
 
-def bench(tandem, source, work, plan, ceilings, deadline):
+def plan_path(source, plan):
+    return os.path.join(source, "scripts/plans/one_gpu", plan + ".lua")
+
+
+def bench(tandem, source, out, plan, ceilings, deadline):
     """Whatever a command of ours prints: a row, and the next plan."""
-    path = os.path.join(source, "scripts/plans/one_gpu", plan + ".lua")
     row = {"plan": plan}
     try:
-        measure(row, path, tandem, os.path.join(work, "gpu-bench.db"), ceilings, deadline)
-        if ran(row) and plan in [base for _, base, _, _ in THROUGHPUT]:
-            row["torch"] = torch_of(source, plan, batch_of(path), deadline)
+        measure(row, plan_path(source, plan), tandem, os.path.join(out, "gpu-bench.db"), ceilings, deadline)
     except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
         row = {"plan": plan, "why": "what it printed is not as expected: %s: %s" % (type(error).__name__, error)}
     return row
 
 
-def bench_others(source, rows, deadline):
-    """PyTorch's side of the plans that no target names, while time is left."""
-    for row in rows:
-        if ran(row) and "torch" not in row:
-            path = os.path.join(source, "scripts/plans/one_gpu", row["plan"] + ".lua")
-            row["torch"] = torch_of(source, row["plan"], batch_of(path), deadline)
+def bench_ours(tandem, source, out, plans, ceilings, deadline):
+    for old in (".db", ".db-wal", ".db-shm"):
+        if os.path.exists(os.path.join(out, "gpu-bench" + old)):
+            os.remove(os.path.join(out, "gpu-bench" + old))
+    rows = []
+    for plan in plans:
+        if deadline.left() < LEAST_S:
+            rows.append({"plan": plan, "why": "left out: the time is up"})
+        else:
+            rows.append(bench(tandem, source, out, plan, ceilings, deadline))
+        print(show(rows[-1]), flush=True)
+        if rows[-1].get("fractions"):
+            print("               " + ", ".join(
+                "%s %.0f %%" % (k, 100 * v) for k, v in rows[-1]["fractions"].items()), "of the ceiling")
+    return rows
+
+
+def bench_torch(source, rows, deadline):
+    """PyTorch's side, after all of ours: first the plans that a target names."""
+    named = [base for _, base, _, _ in THROUGHPUT]
+    for row in sorted(rows, key=lambda row: row["plan"] not in named):
+        if "skipped" not in row:
+            batch = batch_of(plan_path(source, row["plan"]))
+            row["torch"] = torch_of(source, row["plan"], batch, deadline)
             print("%-14s %s" % (row["plan"], show_torch(row)), flush=True)
 
 
@@ -161,12 +187,13 @@ def show_torch(row):
         return ""
     if not torch["run"]:
         return "torch   (%s)" % torch["why"]
-    return "torch %9.0f  x %.2f" % (torch["tokens_per_s"], row["tokens_per_s"] / torch["tokens_per_s"])
+    ratio = "  x %.2f" % (row["tokens_per_s"] / torch["tokens_per_s"]) if ran(row) else ""
+    return "torch %9.0f%s" % (torch["tokens_per_s"], ratio)
 
 
 def show(row):
-    if "why" in row:
-        return "%-14s %s" % (row["plan"], row["why"])
+    if not ran(row):
+        return "%-14s %s" % (row["plan"], "skipped: " + row["skipped"] if "skipped" in row else row["why"])
     outside = "%.0f MiB" % (row["outside_bytes"] / 2**20)
     if "predicted_outside_bytes" in row:
         outside += ", predicted %.0f" % (row["predicted_outside_bytes"] / 2**20)
@@ -189,43 +216,65 @@ def show_targets(targets):
         print("%-13s  %-44s %s%s" % (t["verdict"], t["target"], value, " (%s)" % t["plan"] if "plan" in t else ""))
 
 
-def main():
-    build = os.path.realpath(sys.argv[1])
-    source = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
-    tandem = os.path.join(build, "tandem")
-    deadline = Deadline(LIMIT_S, time.monotonic)
-    gpu = find_gpu(build, tandem, deadline)
+def earlier(out, plans):
+    """The rows and ceilings of the measurement that PyTorch's is added to; an empty row where there is none."""
+    try:
+        with open(os.path.join(out, "gpu-bench.json")) as f:
+            found = json.load(f)
+        rows, ceilings = {row["plan"]: row for row in found["plans"]}, found["ceilings"]
+    except (KeyError, OSError, TypeError, ValueError):
+        rows, ceilings = {}, {}
+    return [rows.get(plan, {"plan": plan, "why": "measured of PyTorch alone"}) for plan in plans], ceilings
+
+
+def ceilings_of(build, deadline):
     ceilings, why = document(deadline, os.path.join(build, "tests", "gpu_ceilings"))
-    print(gpu)
     if ceilings:
         show_ceilings(ceilings)
+        return ceilings
+    print("gpu-bench: no ceilings: " + why, file=sys.stderr)
+    return {}
+
+
+def arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("plans", nargs="*")
+    parser.add_argument("--out")
+    side = parser.add_mutually_exclusive_group()
+    side.add_argument("--ours", action="store_true")
+    side.add_argument("--torch", action="store_true")
+    o = parser.parse_intermixed_args()
+    o.build = os.path.realpath(o.build)
+    o.out = os.path.realpath(o.out or o.build)
+    return o
+
+
+def main():
+    o = arguments()
+    source = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
+    tandem = os.path.join(o.build, "tandem")
+    deadline = Deadline(LIMIT_S, time.monotonic)
+    gpu = find_gpu(o.build, o.out, tandem, deadline)
+    print(gpu)
+    plans = o.plans or PLANS
+    if o.torch:
+        rows, ceilings = earlier(o.out, plans)
     else:
-        ceilings = {}
-        print("gpu-bench: no ceilings: " + why, file=sys.stderr)
-    for old in (".db", ".db-wal", ".db-shm"):
-        if os.path.exists(os.path.join(build, "gpu-bench" + old)):
-            os.remove(os.path.join(build, "gpu-bench" + old))
-    rows = []
-    for plan in sys.argv[2:] or PLANS:
-        if deadline.left() < LEAST_S:
-            rows.append({"plan": plan, "why": "left out: the time is up"})
-        else:
-            rows.append(bench(tandem, source, build, plan, ceilings, deadline))
-        print(show(rows[-1]), flush=True)
-        if rows[-1].get("fractions"):
-            print("               " + ", ".join(
-                "%s %.0f %%" % (k, 100 * v) for k, v in rows[-1]["fractions"].items()), "of the ceiling")
-    bench_others(source, rows, deadline)
+        ceilings = ceilings_of(o.build, deadline)
+        rows = bench_ours(tandem, source, o.out, plans, ceilings, deadline)
+    if not o.ours:
+        bench_torch(source, rows, deadline)
     targets = judge(rows)
     show_targets(targets)
     seconds = LIMIT_S - deadline.left()
     result = {"schema": "tandem.gpu-bench/1", "run": True, "gpu": gpu, "ceilings": ceilings, "plans": rows,
               "targets": targets, "seconds": seconds}
-    with open(os.path.join(build, "gpu-bench.json"), "w") as f:
+    with open(os.path.join(o.out, "gpu-bench.json"), "w") as f:
         json.dump(finite(result), f, indent=1, allow_nan=False)
     print("gpu-bench: %d of %d plans run, %.0f s, %s" % (
-        sum(ran(r) for r in rows), len(rows), seconds, os.path.join(build, "gpu-bench.json")))
-    sys.exit(exit_code(rows))
+        sum(ran(r) for r in rows), len(rows), seconds, os.path.join(o.out, "gpu-bench.json")))
+    sys.exit(torch_exit_code(rows, NO_TORCH) if o.torch else exit_code(rows))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 import gpu_bench  # noqa: E402
-from gpu_judge import Deadline, busy, exit_code, finite, fractions, judge  # noqa: E402
+from gpu_judge import Deadline, busy, exit_code, finite, fractions, judge, torch_exit_code  # noqa: E402
 
 
 def row(plan, tokens=1000.0, torch=None, **more):
@@ -79,6 +79,20 @@ class Judging(unittest.TestCase):
         self.assertEqual(set(verdicts(none).values()), {"not measured"})
         self.assertEqual(exit_code(none), 1)
 
+
+    def test_a_plan_that_the_device_cannot_hold_is_no_failure(self):
+        large = {"plan": "llama_8b", "skipped": "needs 120.0 GiB, and the device has 79.6"}
+        self.assertEqual(exit_code(ALL[:2] + [large]), 0)
+        self.assertEqual(exit_code([large]), 1)  # nothing was measured
+        self.assertEqual(verdicts(ALL[:2] + [large])[SAME], "not measured")
+        self.assertEqual(verdicts(ALL[:2] + [large])[STEP], "not measured")
+
+    def test_pytorch_alone(self):
+        rows = [{"plan": "gpt2_124m", "torch": {"run": True, "tokens_per_s": 1.0}}, {"plan": "llama_8b_fp8"},
+                {"plan": "llama_8b", "skipped": "too large"}]
+        self.assertEqual(torch_exit_code(rows, gpu_bench.NO_TORCH), 0)
+        self.assertEqual(torch_exit_code(rows + [{"plan": "llama_1b", "torch": {"run": False, "why": ""}}],
+                                         gpu_bench.NO_TORCH), 1)
 
     def test_memory_that_others_hold_is_not_ours(self):
         self.assertIsNone(busy(500 << 20))
@@ -162,7 +176,7 @@ def printed(document):
 class WholeRuns(unittest.TestCase):
     """gpu_bench.main on commands that print what ours would, or not."""
 
-    def bench(self, tandem, ceilings="echo none >&2; exit 6", torch=None, plans=()):
+    def bench(self, tandem, ceilings="echo none >&2; exit 6", torch=None, plans=(), before=None):
         with tempfile.TemporaryDirectory() as build:
             os.mkdir(os.path.join(build, "tests"))
             open(os.path.join(build, "tandem_cuda.so"), "w").close()
@@ -171,6 +185,9 @@ class WholeRuns(unittest.TestCase):
                 with open(os.path.join(build, name), "w") as f:
                     f.write("#!/bin/sh\n" + text + "\n")
                 os.chmod(os.path.join(build, name), 0o755)
+            if before is not None:
+                with open(os.path.join(build, "gpu-bench.json"), "w") as f:
+                    json.dump(before, f)
             os.makedirs(os.path.join(build, "torch", "torch"))
             with open(os.path.join(build, "torch", "torch", "__init__.py"), "w") as f:
                 f.write(torch or "raise ModuleNotFoundError(name='torch')\n")
@@ -185,7 +202,8 @@ class WholeRuns(unittest.TestCase):
                 os.environ.pop("PYTHONPATH")
                 if path is not None:
                     os.environ["PYTHONPATH"] = path
-            self.assertFalse(os.path.exists(os.path.join(build, "gpu-bench.db")))  # left from another day
+            if "--torch" not in plans:
+                self.assertFalse(os.path.exists(os.path.join(build, "gpu-bench.db")))  # left from another day
             with open(os.path.join(build, "gpu-bench.json")) as f:
                 return ended.exception.code, said.getvalue(), json.load(f, parse_constant=self.fail)
 
@@ -219,6 +237,29 @@ class WholeRuns(unittest.TestCase):
         got = {t["target"]: t["verdict"] for t in result["targets"]}
         self.assertEqual([got[t] for t in (STEP, ARENA, MEMORY, LOSS)], ["met"] * 4)
         self.assertEqual([got[t] for t in (A124, A15, SAME, BEST)], ["not measured"] * 4)
+
+    def test_ours_come_first_and_pytorch_may_come_in_another_call(self):
+        code, said, both = self.bench(self.case(printed(RUN)), plans=["gpt2_124m", "llama_1b"])
+        self.assertEqual(code, 0, said)
+        self.assertLess(said.rindex("tok/s"), said.index("PyTorch"))  # the last of ours, the first of PyTorch's
+        code, said, ours = self.bench(self.case(printed(RUN)), plans=["--ours", "gpt2_124m", "llama_1b"])
+        self.assertEqual(code, 0, said)
+        self.assertTrue(all("torch" not in row for row in ours["plans"]))
+        ours["plans"][0]["tokens_per_s"] = 4321.0
+        code, said, after = self.bench(self.case("exit 9"), plans=["--torch", "gpt2_124m", "llama_1b"], before=ours)
+        self.assertEqual(code, 1, said)  # it is not installed
+        self.assertEqual([row["torch"]["why"] for row in after["plans"]], ["PyTorch is not installed"] * 2)
+        self.assertEqual(after["plans"][0]["tokens_per_s"], 4321.0)
+        code, said, alone = self.bench(self.case("exit 9"), plans=["--torch", "gpt2_124m"])
+        self.assertEqual(alone["plans"][0]["why"], "measured of PyTorch alone")
+
+    def test_a_plan_that_does_not_fit_is_skipped(self):
+        small = printed({"device_bytes": 2 << 30, "held_bytes": 1 << 29, "bytes": 4e12, "flops": 7e14})
+        code, said, result = self.bench(self.case("exit 9"), small, plans=["gpt2_124m"])
+        self.assertEqual(code, 1, said)  # nothing was measured
+        self.assertEqual(result["plans"][0]["skipped"], "needs 2.5 GiB, and the device has 2.0")
+        self.assertIn("skipped: needs 2.5 GiB", said)
+        self.assertNotIn("torch", result["plans"][0])
 
     def test_what_is_printed_may_be_anything(self):
         for run in ("echo []", "echo no", printed(dict(RUN, step_ps=0)), printed({"steps": 5}),

@@ -1,7 +1,7 @@
 #!/bin/sh
 # bare.sh MODULE CMAKE: what a machine with a driver, a toolkit and PyTorch alone must find. The CUDA
-# module names the folders of its libraries; NCCL is found as pip installs it; gpu-check and
-# gpu-bench install nothing.
+# module names the folders of its libraries; NCCL is found as pip installs it; gpu-check,
+# gpu-bench and gpu-pack install nothing.
 module=${1:?the CUDA module} cmake=${2:?the command cmake}
 source=$(realpath "$(dirname "$0")/../..")
 work=$(mktemp -d) || exit 1
@@ -43,7 +43,7 @@ case $said in
 *) echo "pip's NCCL is not found: $said" && exit 1 ;;
 esac
 
-for target in gpu-check gpu-bench; do
+for target in gpu-check gpu-bench gpu-pack; do
     commands=$(make -n -C "$source" "$target" 2>&1) || { echo "$commands"; exit 1; }
     if echo "$commands" | grep -E 'deps\.sh|apt'; then
         echo "make $target installs packages"

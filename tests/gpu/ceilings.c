@@ -1,8 +1,8 @@
 /* Measures what the GPU can do at best: bytes a second of copies within its memory (read and
  * written), and FLOPs a second of a large product by cuBLASLt, in bf16 and, if the GPU has them, in
  * 8 bits. Operands are random, because equal bytes cost less power and so less time. It also
- * reports the memory in use with only a context of ours. The output is one JSON object; without a
- * GPU, exit code 6 and the reason. */
+ * reports the device's memory, and how much of it is in use with only a context of ours. The output
+ * is one JSON object; without a GPU, exit code 6 and the reason. */
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
@@ -123,8 +123,8 @@ int main(void)
     double copy_s = shortest(&p, run_copy), bf16_s = product(&p, CUDA_R_16BF);
     if (copy_s <= 0 || bf16_s <= 0) return RUN_FAILED;
     double fp8_s = product(&p, CUDA_R_8F_E4M3);
-    printf("{ \"held_bytes\": %zu, \"bytes\": %.6g, \"flops\": %.6g", all - unused,
-           2.0 * (double)COPY_BYTES / copy_s, flops / bf16_s);
+    printf("{ \"device_bytes\": %zu, \"held_bytes\": %zu, \"bytes\": %.6g, \"flops\": %.6g", all,
+           all - unused, 2.0 * (double)COPY_BYTES / copy_s, flops / bf16_s);
     if (fp8_s > 0) printf(", \"flops_fp8\": %.6g", flops / fp8_s);
     puts(" }");
     return 0;

@@ -5,11 +5,13 @@ here=$(realpath "$(dirname "$0")")
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/build/tests" "$work/tests/gpu" "$work/scripts/plans" "$work/bin" \
-    "$work/docs/explanation" || exit 1
+    "$work/docs/explanation" "$work/out" || exit 1
 touch "$work/build/tandem_cuda.so" "$work/docs/explanation/accuracy.md"
 # Shorter limits, and only the named tools: no mpirun, no compute-sanitizer.
 sed 's/^limit=450 most=120/limit=900 most=8/' "$here/check.sh" >"$work/tests/gpu/check.sh"
-for tool in sh realpath dirname mktemp rm date grep sed tail basename timeout awk cmp cat sleep paste; do
+cp "$here/checks.sh" "$work/tests/gpu/"
+for tool in sh realpath dirname mktemp rm date grep sed tail basename timeout awk cmp cat sleep paste mkdir mkfifo \
+    nproc tr cp; do
     ln -s "$(command -v $tool)" "$work/bin/$tool" || exit 1
 done
 program() {
@@ -76,10 +78,24 @@ ranks "*nccl*whole*) echo '{ \"plain_products\": 3, \"last_loss\": 2.5 }' ;;"
 is "$nccl" FAILED && is "$two" passed && is "$four" passed
 ranks "*cuda*whole*dp_shard=1*) echo '{ \"last_loss\": 2.4 }' ;;"
 wants '^FAILED .* graphs or none: the same bits, twice'
+# A program that runs whole plans runs in parts.
+# shellcheck disable=SC2016
+program tests/gpu_test_backend_plans 'echo "told: part $TANDEM_PART"; [ $TANDEM_PART != 3/4 ]'
+said=$(PATH=$work/bin sh "$work/tests/gpu/check.sh" "$work/build" "$work/out" 2>&1)
+wants '^    part 1/4$'
+wants '^FAILED .* backend_plans, part 3 of 4: code 1$'
+grep -q '"name": "backend_plans, part 4 of 4", "verdict": "passed"' "$work/out/gpu-check.json" || exit 1
+rm "$work/build/tests/gpu_test_backend_plans"
 # These names exist only with a GPU.
 program tests/gpu_test_broken 'exit 3'
 program tests/gpu_test_fine 'exit 0'
 program tests/gpu_test_hangs 'sleep 600'
+
+# A check that all time ends was not run. It did not fail.
+sed 's/^limit=450 most=120/limit=9 most=100/' "$here/check.sh" >"$work/tests/gpu/check.sh"
+said=$(PATH=$work/bin sh "$work/tests/gpu/check.sh" "$work/build" 2>&1)
+wants '^skipped .* hangs: not run: the time was up before it had ended$'
+wants '^gpu-check: [0-9]+ passed, [0-9] failed, '
 
 # Without any time, nothing passes, nothing fails, and everything is reported.
 sed 's/^limit=450 most=120/limit=1 most=1/' "$here/check.sh" >"$work/tests/gpu/check.sh"
