@@ -38,11 +38,19 @@ const DataSource *run_data(Cli *cli, const PlanFile *file)
 
 bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster)
 {
+    const uint32_t n_ranks = file->plan->mesh.n_ranks;
     *cluster = file->config.cluster;
+    if (run_on(cli, "cuda")) {
+        const char *gpu = run_gpu(cli);
+        if (!cluster->is_local || front_gpu_cluster(gpu, n_ranks, cli->arena, cluster)) return true;
+        diag_warning(&cli->diag, "unknown-gpu", (Loc){NULL, 0},
+                     "no GPU of the library is called '%s': it is predicted as a processor's core",
+                     gpu);
+        return true;
+    }
     if (cluster->is_local) return true;
     if (!front_cluster("local_cpu", 1, cli->arena, cluster, &cli->diag)) return false;
     /* Facts that the front only has for plans of this machine. */
-    uint32_t n_ranks = file->plan->mesh.n_ranks;
     if (cluster->devices_per_node < n_ranks) cluster->devices_per_node = n_ranks;
     if (cluster->cores_per_node == 0) cluster->cores_per_node = machine_cores();
     if (cluster->device.memory_bytes == 0)

@@ -5,7 +5,8 @@
 #include <string.h>
 
 /* Adds the notes that belong beside a simulation's numbers. */
-static void warn_of(Cli *cli, const PlanFile *file, const Cluster *cluster, const Predicted *made)
+static void warn_of(Cli *cli, const PlanFile *file, const PredictOptions *options,
+                    const Predicted *made)
 {
     if (made->host_bound) {
         diag_warning(&cli->diag, "host-bound", (Loc){NULL, 0},
@@ -14,11 +15,13 @@ static void warn_of(Cli *cli, const PlanFile *file, const Cluster *cluster, cons
         diag_hint(&cli->diag, "the prediction holds where steps are captured as graphs");
     }
     const CostCounts *counts = &made->counts;
-    if (!cluster->is_local || counts->kernels_modelled == 0) return;
+    const bool is_here = options->cluster->is_local || strcmp(options->backend, "cuda") == 0;
+    if (!is_here || counts->kernels_modelled == 0) return;
     diag_warning(&cli->diag, "not-calibrated", (Loc){NULL, 0},
                  "%" PRIu32 " of %" PRIu32 " kernels are not measured on this machine: their "
-                 "cost is a generic model's",
-                 counts->kernels_modelled, counts->kernels_modelled + counts->kernels_measured);
+                 "cost is %s model's",
+                 counts->kernels_modelled, counts->kernels_modelled + counts->kernels_measured,
+                 options->cluster->is_local ? "a generic" : "the GPU's");
     diag_hint(&cli->diag, "`tandem calibrate %s` measures them", file->path);
 }
 
@@ -60,7 +63,7 @@ bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions 
         trust_load_counts(store, made.id, &prediction->trust, &cli->diag);
         return true;
     }
-    warn_of(cli, file, options->cluster, &made);
+    warn_of(cli, file, options, &made);
     prediction->trust.counts = made.counts;
     if (store == NULL || !options->keep) return true;
     if (made.id != 0) return trust_store(store, made.id, &prediction->trust, &cli->diag);

@@ -7,7 +7,7 @@
 CostsOf session_costs(const Cluster *cluster, const char *here, const char *imported,
                       const char *ran)
 {
-    if (cluster->is_local) return (CostsOf){ran != NULL ? ran : "mpi", here};
+    if (cluster->is_local || ran != NULL) return (CostsOf){ran != NULL ? ran : "mpi", here};
     if (imported != NULL) return (CostsOf){"nccl", imported};
     return (CostsOf){"", NULL};
 }

@@ -101,9 +101,9 @@ typedef struct CostsOf {
     const char *backend; /* whose collectives count; "": none was measured */
     const char *machine; /* NULL: models alone */
 } CostsOf;
-/* A plan of this machine uses the costs of `here`, this machine's key, and the collectives of the
- * backend `ran` (NULL: mpi). A plan of another cluster uses the costs that were imported from the
- * machine `imported` (NULL: models alone). */
+/* A plan of this machine, or one that a backend `ran` here, uses the costs of `here`, this
+ * machine's key, and the collectives of that backend (NULL: mpi). A plan of another cluster uses
+ * the costs that were imported from the machine `imported` (NULL: models alone). */
 CostsOf session_costs(const Cluster *cluster, const char *here, const char *imported,
                       const char *ran);
 

@@ -140,15 +140,20 @@ bool run_plan_options(Cli *cli, PlanOptions *options)
     return module != NULL;
 }
 
-const char *run_machine(Cli *cli)
+const char *run_gpu(Cli *cli)
 {
-    if (!run_on(cli, "cuda")) return machine_key(cli->arena);
     const CudaModule *module = module_cuda(cli->arena, NULL, &cli->diag);
     bool fine;
     const CudaOptions *own = read_own_options(cli, "cuda", &fine);
     uint32_t device = own->device ? own->device - 1 : 0;
     const char *name = module ? module->device_name(cli->arena, device) : NULL;
-    return arena_print(cli->arena, "cuda:%s", name ? name : "none");
+    return name != NULL ? name : "none";
+}
+
+const char *run_machine(Cli *cli)
+{
+    if (!run_on(cli, "cuda")) return machine_key(cli->arena);
+    return arena_print(cli->arena, "cuda:%s", run_gpu(cli));
 }
 
 const char *run_costs(Cli *cli)

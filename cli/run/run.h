@@ -22,6 +22,8 @@ bool run_plan_options(Cli *cli, PlanOptions *options);
 /* The name of this machine and backend, for people, and the name under which their measured costs
  * are stored. The latter also names switches that change kernels. */
 const char *run_machine(Cli *cli);
+/* The GPU that --device names, as its driver calls it; "none" without a module or a GPU. */
+const char *run_gpu(Cli *cli);
 const char *run_costs(Cli *cli);
 
 /* run --verify, in this process, on loopback. */
@@ -74,8 +76,8 @@ bool cores_read(Store *store, int64_t run, CoreUse *use, Diag *d);
  * in a run of their own that calls run_measure_inside. */
 bool run_calibrate(Cli *cli, const PlanFile *file);
 void run_measure_inside(Cli *cli, const PlanFile *file);
-/* Returns the cluster that this plan runs on: its own if that is this machine, else the library's
- * local one. */
+/* Returns the cluster that this run is predicted on. On CPUs: this machine. On GPUs: the plan's own
+ * cluster, or for a plan of this machine one node with GPUs like the one that is here. */
 bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster);
 
 #endif

@@ -20,6 +20,28 @@ static const char *nearest_cluster(const char *name, Arena *arena)
     return str_nearest(name, names, n);
 }
 
+/* Loads the smallest plan on the cluster that this Lua expression makes: only its cluster is read.
+ */
+static bool read_cluster(const char *name, const char *expression, Arena *arena, Config *config,
+                         Diag *d)
+{
+    const char *code = arena_print(
+        arena,
+        "local nn = require 'tandem.nn'\n"
+        "local c = %s\n"
+        "local shards = c.nodes * c.devices_per_node\n"
+        "local e = nn.embedding(2, 2)\n"
+        "return plan { cluster = c, batch = { seq = 1 }, mesh = { dp_shard = shards > 0 and "
+        "shards or 1 },\n"
+        "precision = { compute = 'fp32' }, model = nn.module { e = e,\n"
+        "forward = function(m, x, y) return nn.cross_entropy(m.e(x), y) end } }\n",
+        expression);
+    Graph graph;
+    memset(config, 0, sizeof *config);
+    memset(&graph, 0, sizeof graph);
+    return front_load_text(name, code, NULL, arena, config, &graph, d);
+}
+
 /* A configuration with nothing but a cluster of the library. */
 bool front_read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *config, Diag *d)
 {
@@ -39,22 +61,9 @@ bool front_read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *
             diag_hint(d, "clusters lie in %s/clusters", front_scripts_dir());
         return false;
     }
-    /* This plan is as small as possible: only its cluster is read. */
-    const char *code = arena_print(
-        arena,
-        "local nn = require 'tandem.nn'\n"
-        "local c = require 'clusters.%s' { nodes = %u }\n"
-        "local shards = c.nodes * c.devices_per_node\n"
-        "local e = nn.embedding(2, 2)\n"
-        "return plan { cluster = c, batch = { seq = 1 }, mesh = { dp_shard = shards > 0 and "
-        "shards or 1 },\n"
-        "precision = { compute = 'fp32' }, model = nn.module { e = e,\n"
-        "forward = function(m, x, y) return nn.cross_entropy(m.e(x), y) end } }\n",
-        name, nodes);
-    Graph graph;
-    memset(config, 0, sizeof *config);
-    memset(&graph, 0, sizeof graph);
-    return front_load_text(name, code, NULL, arena, config, &graph, d);
+    return read_cluster(name,
+                        arena_print(arena, "require 'clusters.%s' { nodes = %u }", name, nodes),
+                        arena, config, d);
 }
 
 bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *cluster, Diag *d)
@@ -64,4 +73,20 @@ bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *clus
     bool loaded = front_read_cluster(name, nodes, arena, &config, d);
     *cluster = config.cluster;
     return loaded;
+}
+
+bool front_gpu_cluster(const char *gpu, uint32_t n_devices, Arena *arena, Cluster *cluster)
+{
+    static const char fine[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -_";
+    if (strspn(gpu, fine) != strlen(gpu)) return false;
+    Config config;
+    Diag unseen = diag_in(arena);
+    const char *expression =
+        arena_print(arena,
+                    "require 'tandem.gpus'.find '%s' and require 'clusters.gpu' { gpu = '%s', "
+                    "devices_per_node = %u, nics_per_node = %u } or error ''",
+                    gpu, gpu, n_devices, n_devices);
+    if (!read_cluster(gpu, expression, arena, &config, &unseen)) return false;
+    *cluster = config.cluster;
+    return true;
 }

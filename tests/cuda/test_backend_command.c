@@ -254,6 +254,29 @@ static void calibration_fills_the_tables(void **state)
     assert_null(strstr(r.err, "not-calibrated"));
 }
 
+/* A plan of this machine's processors, run on a GPU: predicted as that GPU, if it is known. */
+static void a_run_is_predicted_on_its_own_gpu(void **state)
+{
+    (void)state;
+    static const char of_step[] = "\"predicted_step_ps\": ";
+    double predicted_s[2];
+    for (int known = 0; known < 2; known++) {
+        if (known) setenv("TANDEM_DOUBLE_NAME", "NVIDIA H200", 1);
+        CommandResult r = COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--steps", "3",
+                                  "--json", "--db", known ? "a.db" : "b.db", "--set",
+                                  "mesh.dp_shard=1", "--set", "mesh.tp=1");
+        check(r, 0, of_step, NULL);
+        check(r, 0,
+              known ? "their cost is the GPU's model's"
+                    : "no GPU of the library is called 'Double'",
+              NULL);
+        predicted_s[known] = 1e-12 * strtod(strstr(r.out, of_step) + sizeof of_step - 1, NULL);
+    }
+    unsetenv("TANDEM_DOUBLE_NAME");
+    if (!(predicted_s[1] > 1e-4 && predicted_s[1] < 0.2 * predicted_s[0]))
+        fail_msg("%g s as an H200, %g s as a core", predicted_s[1], predicted_s[0]);
+}
+
 /* Kernels of other libraries or in other ways have other costs, so each way has its own tables. */
 static void calibration_of_each_way(void **state)
 {
@@ -318,6 +341,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(ranks_without_a_local_number, setup, teardown),
         cmocka_unit_test_setup_teardown(ranks_of_torchrun, setup, teardown),
         cmocka_unit_test_setup_teardown(calibration_fills_the_tables, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_run_is_predicted_on_its_own_gpu, setup, teardown),
         cmocka_unit_test_setup_teardown(calibration_of_each_way, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_told, setup, teardown),
     };

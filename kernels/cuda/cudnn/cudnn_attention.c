@@ -16,7 +16,7 @@
 
 #include "kernels/cuda/cudnn/cudnn_graph.h"
 
-enum { MAX_POINTERS = MAX_ARGS + 2 };
+enum { MAX_POINTERS = MAX_ARGS + 3, SCRATCH_ALIGN = 256 };
 
 typedef struct HeadsShape {
     OpKind op;
@@ -32,10 +32,10 @@ typedef struct AttentionGraph {
     Descriptor plan;      /* NULL: the library does not accept this shape */
     uint32_t viable;
     int64_t uid[MAX_ARGS]; /* number of each argument; 0: not in the graph */
-    int64_t uid_scale, uid_hidden;
+    int64_t uid_scale, uid_hidden, uid_delta;
     /* constants: the scale of scores; the score of a key that a query may not see */
     float scale, hidden;
-    int64_t bytes;
+    int64_t bytes, delta_at; /* of scratch: the plan's, and where the deltas begin behind it */
 } AttentionGraph;
 
 struct CudnnAttention {
@@ -163,8 +163,12 @@ static void gradient(GraphBuild *b)
     GraphTensor out = argument(b, 4, b->H, s->S, false), lse = row_sums(b, 5);
     GraphTensor dq = argument(b, 6, b->H, s->S, false), dk = argument(b, 7, s->G, s->T, false);
     GraphTensor dv = argument(b, 8, s->G, s->T, false), scale = value(b, &b->to->uid_scale);
-    GraphTensor terms = between(b, real, s->S, s->E, false),
-                delta = between(b, real, s->S, 1, false);
+    /* The library's kernel reads the rows' sums of dout * out from memory, though it accepts a
+     * graph that keeps them out of it: that one reads a wild address. */
+    const int64_t rows[] = {s->B, b->H, s->S, 1}, apart[] = {b->H * s->S, s->S, 1, 1};
+    GraphTensor delta = cudnn_tensor(b->g, real, rows, apart, TENSOR_memory);
+    b->to->uid_delta = delta.uid;
+    GraphTensor terms = between(b, real, s->S, s->E, false);
     cudnn_pointwise(b->g, CUDNN_POINTWISE_MUL, dout, out, none, terms);
     cudnn_reduce(b->g, CUDNN_REDUCE_TENSOR_ADD, terms, delta);
     GraphTensor x = scores(b, q, kt, scale), below = between(b, real, s->S, s->T, false);
@@ -257,7 +261,9 @@ static bool make_plan(CudnnAttention *c, AttentionGraph *to, CudaError *error)
         (void)snprintf(error->text, sizeof error->text, "cuDNN's plan tells no workspace size");
         return false;
     }
-    return grow_scratch(c, (uint64_t)to->bytes, error);
+    to->delta_at = (to->bytes + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
+    const int64_t deltas = to->uid_delta ? s->B * s->G * s->R * s->S * (int64_t)sizeof(float) : 0;
+    return grow_scratch(c, (uint64_t)(to->delta_at + deltas), error);
 }
 
 bool cudnn_attention_prepare(CudnnAttention *c, OpKind op, const KernelArgs *args, bool *taken,
@@ -300,6 +306,7 @@ bool cudnn_attention_run(void *self, OpKind op, const KernelArgs *args, const Cu
         if (graph->uid[i]) uid[n] = graph->uid[i], at[n++] = args->ptr[i];
     uid[n] = graph->uid_scale, at[n++] = &graph->scale;
     if (graph->uid_hidden) uid[n] = graph->uid_hidden, at[n++] = &graph->hidden;
+    if (graph->uid_delta) uid[n] = graph->uid_delta, at[n++] = (char *)c->scratch + graph->delta_at;
     GraphBuilder g = {.calls = &c->calls, .error = error};
     Descriptor pack = cudnn_new(&g, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     cudnn_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, uid);
