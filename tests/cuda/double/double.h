@@ -10,6 +10,8 @@
 /* The effects of a script on the nth call (from 1) of a function. A script is text of words with
  * spaces between them, also in the variable TANDEM_DOUBLE:
  *   seed=N            which legal order
+ *   first=N           the Nth stream that is made (from 1) runs whenever it can, and all others
+ *                     only when it cannot: they are as late against it as CUDA allows
  *   devices=N         how many there are (default 4); memory=BYTES of each (default 256 MiB)
  *   queue=N           what a stream holds before its caller must wait (default 1024)
  *   branches=serial   a graph's nodes run one at a time, as captured, each until it is done:

@@ -38,6 +38,8 @@ typedef struct World {
     Arena *arena;
     uint64_t seed, n_draws, memory;
     uint32_t queue; /* the most that a stream holds; 0: as many as a device */
+    /* number of the stream that runs before all others; 0: none; number of streams ever made */
+    uint32_t first, n_streams;
     /* queues of the device, from CUDA_DEVICE_MAX_CONNECTIONS at the first call */
     int64_t n_queues;
     bool loads_lazily; /* from CUDA_MODULE_LOADING at the first call */
@@ -128,7 +130,7 @@ struct CUevent_st {
 
 struct CUstream_st {
     Task *head, *tail;
-    uint32_t n_held;
+    uint32_t n_held, number;
     int priority;
     bool is_gone;                /* destroyed, but its work still runs */
     void *state;                 /* state of the queue's head, once it has begun */

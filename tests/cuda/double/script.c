@@ -67,6 +67,8 @@ static void read_word(const char *word, bool *applies)
         the.n_devices = (int)strtol(v, NULL, 10);
     } else if ((v = value_of(word, "queue")) != NULL) {
         the.queue = (uint32_t)strtoul(v, NULL, 10);
+    } else if ((v = value_of(word, "first")) != NULL) {
+        the.first = (uint32_t)strtoul(v, NULL, 10);
     } else if ((v = value_of(word, "branches")) != NULL) {
         the.serial = true;
         the.serial_drawn = strcmp(v, "drawn") == 0;

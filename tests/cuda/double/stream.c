@@ -112,11 +112,28 @@ static bool may_draw(cudaStream_t s)
     return s->head != NULL && (s != &standard || world()->seed % 2 == 0);
 }
 
+/* Runs a task of the stream that the script puts first. `holds`: its communication waits for other
+ * ranks, and until they come no other stream may run. */
+static Progress run_first(bool *holds)
+{
+    cudaStream_t s = streams;
+    *holds = false;
+    if (world()->first == 0) return PROGRESS_none;
+    while (s && s->number != world()->first) s = s->next;
+    if (s == NULL) return PROGRESS_none;
+    Progress p = run_head(s);
+    *holds = p == PROGRESS_none && s->state != NULL;
+    return p;
+}
+
 /* Runs one random task; false: all streams wait. */
 static bool run_one(void)
 {
     uint32_t n = 0;
+    bool holds;
     if (world()->lost) return false;
+    if (run_first(&holds) != PROGRESS_none) return true;
+    if (holds) return false;
     for (cudaStream_t s = streams; s; s = s->next) n += may_draw(s);
     uint64_t skip = double_draw(n);
     for (uint32_t tries = 0; tries < n;) {
@@ -368,6 +385,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     if (flags != cudaStreamNonBlocking) return world()->last = cudaErrorInvalidValue;
     *stream = double_new(OBJECT_stream, sizeof **stream);
     (*stream)->priority = priority;
+    (*stream)->number = ++world()->n_streams;
     (*stream)->next = streams;
     streams = *stream;
     return cudaSuccess;
