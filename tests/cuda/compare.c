@@ -265,9 +265,10 @@ static void run_device(Bench *b, const Attrs *attrs, uint64_t order)
     assert_true(cuda_compute_accepts(b->c->op, args.dtype, args.n_args));
     CudaContext *cuda = target_context();
     *cuda->fault = 0;
+    target_case("%s %s, accumulate %u", op_info(b->c->op)->name, b->c->types, b->accumulate);
     target_begin(order);
     bool launched = b->c->kernel(&args, cuda, &error);
-    if (!target_end(launched, &error)) fail_msg("%s: %s", op_info(b->c->op)->name, error.text);
+    if (!target_end(launched, &error)) fail_msg("%s: %s", target_case_now(), error.text);
     assert_int_equal(*cuda->fault, 0);
     compare_check();
 }

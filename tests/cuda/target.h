@@ -24,6 +24,10 @@ bool target_has(uint32_t compute_capability);
 /* True if it has the features of this capability alone. */
 bool target_is(uint32_t compute_capability);
 
+/* Names the case that runs now. An error of the target, which may end the program, says it. */
+void target_case(const char *format, ...) __attribute__((format(printf, 1, 2)));
+const char *target_case_now(void);
+
 /* Everything launched between the two calls has run when the second returns true. Each `order` runs
  * the work in another way. On the CPU it selects the order of threads and the time when copies
  * arrive; 0 is the plainest. On a device, order 0 launches at once; any other order captures

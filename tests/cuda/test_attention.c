@@ -67,25 +67,33 @@ static void call_device(const AttentionRun *run, uint64_t order)
     CudaError error = {""};
     CudaKernel_function *kernel = run->op == OP_attention ? cuda_attention : cuda_attention_grad;
     if (!TARGET_RUN(order, kernel(&run->device, target_context(), &error), &error))
-        fail_msg("%s", error.text);
+        fail_msg("%s: %s", target_case_now(), error.text);
     compare_check();
 }
 
 static void check_output(const AttentionRun *run, uint32_t i)
 {
     char why[ATTENTION_WHY];
+    if (!attention_is_near(run, i, why)) fail_msg("%s: %s", target_case_now(), why);
+}
+
+/* Names the run for messages. */
+static void name_run(const AttentionRun *run)
+{
+    const AttentionCase *c = run->c;
     const CudaContext *cuda = target_context();
-    if (!attention_is_near(run, i, why))
-        fail_msg("%lld queries from %lld, %lld, %lld keys, heads of %lld, capability %u%s, %s",
-                 (long long)run->c->s, (long long)run->c->start_s, (long long)run->c->second_s,
-                 (long long)run->c->T, (long long)run->c->E, cuda->compute_capability,
-                 cuda->attention ? ", by a library" : "", why);
+    target_case("%s %s, %lld queries from %lld, %lld, %lld keys, heads of %lld, %g dropped, "
+                "capability %u%s",
+                op_info(run->op)->name, dtype_name(c->dtype), (long long)c->s,
+                (long long)c->start_s, (long long)c->second_s, (long long)c->T, (long long)c->E,
+                c->drop, cuda->compute_capability, cuda->attention ? ", by a library" : "");
 }
 
 /* Runs it in two orders from the same memory: the bits must be equal. */
 static void run_twice(const AttentionRun *run, void *const *before)
 {
     void *first[MAX_CASE_ARGS];
+    name_run(run);
     for (uint32_t i = run->n_in; i < run->n_in + run->n_out; i++) {
         size_t bytes = (size_t)run->device.elements[i] * dtype_bytes(run->device.dtype[i]);
         memcpy(run->device.ptr[i], before[i], bytes);
@@ -99,7 +107,9 @@ static void run_twice(const AttentionRun *run, void *const *before)
     call_device(run, 11);
     for (uint32_t i = run->n_in; i < run->n_in + run->n_out; i++) {
         size_t bytes = (size_t)run->device.elements[i] * dtype_bytes(run->device.dtype[i]);
-        assert_memory_equal(run->device.ptr[i], first[i], bytes);
+        if (memcmp(run->device.ptr[i], first[i], bytes) != 0)
+            fail_msg("%s: output %u has other bits in another order", target_case_now(),
+                     i - run->n_in);
         check_output(run, i);
     }
 }
@@ -201,7 +211,8 @@ static void check_sum(const Whole *w, uint32_t o)
     char why[ATTENTION_WHY];
     for (int64_t k = 0; k < run->device.elements[7 + o]; k++)
         number_write(run->c->dtype, run->device.ptr[7 + o], (uint64_t)k, w->sum[o][k]);
-    if (!attention_is_near(run, 7 + o, why)) fail_msg("the sum over parts, %s", why);
+    if (!attention_is_near(run, 7 + o, why))
+        fail_msg("%s: the sum over parts, %s", target_case_now(), why);
 }
 
 static void each_part(void **state)

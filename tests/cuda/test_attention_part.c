@@ -80,8 +80,7 @@ static double tolerance(DType t)
     return t == DT_bf16 ? 1.5e-2 : t == DT_f16 ? 2.5e-3 : 1e-5;
 }
 
-static void check(const PartCase *c, OpKind op, const Both *x, uint32_t from, uint32_t to,
-                  const char *about)
+static void check(const PartCase *c, OpKind op, const Both *x, uint32_t from, uint32_t to)
 {
     for (uint32_t i = from; i < to; i++) {
         const double *exact = x->cpu.ptr[i];
@@ -93,8 +92,8 @@ static void check(const PartCase *c, OpKind op, const Both *x, uint32_t from, ui
             size += exact[k] * exact[k];
         }
         if (!(sqrt(difference) <= tolerance(c->dtype) * (sqrt(size) + 1e-3)))
-            fail_msg("%s, case %d, %s: output %u differs by %g of %g", op_info(op)->name,
-                     (int)(c - cases), about, i - from, sqrt(difference), sqrt(size));
+            fail_msg("%s, %s: output %u differs by %g of %g", op_info(op)->name, target_case_now(),
+                     i - from, sqrt(difference), sqrt(size));
     }
 }
 
@@ -111,7 +110,7 @@ static void run(OpKind op, Both *x)
     x->device.elements[n] = (int64_t)bytes;
     kernel_cpu(op)(&x->cpu);
     if (!TARGET_RUN(3, kernel_cuda(op)(&x->device, target_context(), &error), &error))
-        fail_msg("%s", error.text);
+        fail_msg("%s: %s", target_case_now(), error.text);
     compare_check();
 }
 
@@ -124,15 +123,15 @@ static void check_pair(const PartCase *c, int64_t queries, int64_t keys, int64_t
     memset(&x, 0, sizeof x);
     memset(&whole, 0, sizeof whole);
     const int64_t rows = c->b * 2 * c->chunk * c->g, of_q = rows * c->r * c->E, of_k = rows * c->E;
-    const char *about = arena_print(arena, "queries of part %d, keys of part %d, accumulate %d",
-                                    (int)queries, (int)keys, (int)accumulate);
+    target_case("case %d, queries of part %d, keys of part %d, accumulate %d", (int)(c - cases),
+                (int)queries, (int)keys, (int)accumulate);
     add(arena, &x, 0, c->dtype, of_q, 0);
     add(arena, &x, 1, c->dtype, of_k, 0), add(arena, &x, 2, c->dtype, of_k, 0);
     add(arena, &x, 3, c->dtype, of_q, 0), add(arena, &x, 4, DT_f32, rows * c->r, 1);
     set(c, &x.device, &whole, &control, queries, keys, accumulate ? 3 : 0);
     set(c, &x.cpu, &whole, &control, queries, keys, accumulate ? 3 : 0);
     run(OP_attention_part, &x);
-    check(c, OP_attention_part, &x, 3, 5, about);
+    check(c, OP_attention_part, &x, 3, 5);
     memset(&x, 0, sizeof x);
     add(arena, &x, 0, c->dtype, of_q, 0), add(arena, &x, 1, c->dtype, of_q, 0);
     add(arena, &x, 2, c->dtype, of_k, 0), add(arena, &x, 3, c->dtype, of_k, 0);
@@ -142,7 +141,7 @@ static void check_pair(const PartCase *c, int64_t queries, int64_t keys, int64_t
     set(c, &x.device, &whole, &control, queries, keys, accumulate);
     set(c, &x.cpu, &whole, &control, queries, keys, accumulate);
     run(OP_attention_part_grad, &x);
-    check(c, OP_attention_part_grad, &x, 6, 9, about);
+    check(c, OP_attention_part_grad, &x, 6, 9);
     compare_free();
     arena_free(arena);
 }

@@ -6,7 +6,8 @@
 export TANDEM_SCRIPTS="$here/scripts" TANDEM_MODULE_DIR="$here/build" OPENBLAS_NUM_THREADS=1
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 toolkit=${CUDA_HOME:-/usr/local/cuda}
-PATH=${PATH:-/usr/bin:/bin}:$toolkit/bin:$toolkit/compute-sanitizer
+driver=/usr/local/nvidia # where containers have the driver's programs and libraries
+PATH=${PATH:-/usr/bin:/bin}:$toolkit/bin:$toolkit/compute-sanitizer:$driver/bin
 export PATH
 
 pip_folders() {
@@ -22,7 +23,7 @@ print(":".join(f for r in sorted(roots) for f in sorted(glob.glob(os.path.join(r
 PYTHON
 }
 
-for folder in "$(pip_folders)" "$toolkit/lib64" "$toolkit/lib"; do
+for folder in "$(pip_folders)" "$toolkit/lib64" "$toolkit/lib" "$driver/lib64"; do
     if [ -n "$folder" ]; then LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder"; fi
 done
 export LD_LIBRARY_PATH

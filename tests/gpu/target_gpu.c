@@ -26,7 +26,8 @@ static struct Target {
 static void check(cudaError_t status, const char *call)
 {
     if (status == cudaSuccess) return;
-    fprintf(stderr, "%s: %s (%s)\n", call, cudaGetErrorString(status), cudaGetErrorName(status));
+    fprintf(stderr, "%s: %s: %s (%s)\n", target_case_now(), call, cudaGetErrorString(status),
+            cudaGetErrorName(status));
     exit(1);
 }
 #define CHECK(name, arguments) check(name arguments, #name)
@@ -119,12 +120,15 @@ void target_begin(uint64_t order)
     if (the.captures) CHECK(cudaStreamBeginCapture, (the.stream, cudaStreamCaptureModeThreadLocal));
 }
 
+/* With an array and room for no node, cudaGraphGetNodes is an invalid call. A graph is empty if the
+ * kernel function had nothing to launch. */
 static uint32_t kernels_of(cudaGraph_t graph)
 {
     size_t n = 0;
     uint32_t n_kernels = 0;
     CHECK(cudaGraphGetNodes, (graph, NULL, &n));
-    cudaGraphNode_t *nodes = calloc(n + 1, sizeof *nodes);
+    if (n == 0) return 0;
+    cudaGraphNode_t *nodes = calloc(n, sizeof *nodes);
     assert(nodes != NULL);
     CHECK(cudaGraphGetNodes, (graph, nodes, &n));
     for (size_t i = 0; i < n; i++) {
@@ -156,9 +160,11 @@ bool target_end(bool launched, CudaError *error)
 {
     if (the.captures) launch_captured(launched);
     cudaError_t status = cudaDeviceSynchronize();
-    if (!launched || status == cudaSuccess) return launched;
-    snprintf(error->text, sizeof error->text, "%s (%s)", cudaGetErrorString(status),
-             cudaGetErrorName(status));
+    if (launched && status == cudaSuccess) return true;
+    if (launched)
+        snprintf(error->text, sizeof error->text, "%s (%s)", cudaGetErrorString(status),
+                 cudaGetErrorName(status));
+    fprintf(stderr, "%s: %s\n", target_case_now(), error->text);
     return false;
 }
 
@@ -183,7 +189,7 @@ const CudaAttentionLibrary *target_attention(OpKind op, const KernelArgs *args, 
     *taken = false;
     if (the.cudnn == NULL) return NULL;
     if (!cudnn_attention_prepare(the.cudnn, op, args, taken, &error)) {
-        fprintf(stderr, "%s\n", error.text);
+        fprintf(stderr, "%s: %s\n", target_case_now(), error.text);
         exit(1);
     }
     return &the.attention;

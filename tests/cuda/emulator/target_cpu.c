@@ -1,6 +1,7 @@
 /* See target.h: the CPU runs the threads, without libraries. */
 #include "tests/cuda/target.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/cuda/emulator/mma_on_cpu.h"
@@ -79,9 +80,9 @@ void target_begin(uint64_t order)
 
 bool target_end(bool launched, CudaError *error)
 {
-    (void)error;
     assert(device_copies_under_way() == 0);
     assert(device_hopper_under_way() == 0);
+    if (!launched) fprintf(stderr, "%s: %s\n", target_case_now(), error->text);
     return launched;
 }
 
