@@ -72,11 +72,42 @@ Interval window_reads(const Window *w, int64_t lo, int64_t hi)
     return (Interval){lo * w->stride - w->before, (hi - 1) * w->stride - w->before + extent(w)};
 }
 
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+Interval window_rows(const Window *w, int64_t size, Interval out)
+{
+    const Interval all = window_reads(w, out.lo, out.hi);
+    Interval at = all;
+    if (w->mode == WINDOW_periodic || all.lo >= all.hi) return at;
+    at.lo = most(all.lo, 0);
+    at.hi = least(all.hi, size);
+    if (w->mode != WINDOW_reflect && w->mode != WINDOW_symmetric) return at;
+    const int64_t edge = w->mode == WINDOW_symmetric; /* the mirror shows the edge row, too */
+    if (all.lo < 0) {
+        at.hi = most(at.hi, least(1 - edge - all.lo, size));
+        at.lo = all.hi <= 0 ? most(1 - edge - all.hi, 0) : 0;
+    }
+    if (all.hi > size) {
+        at.lo = least(at.lo, most(2 * size - 1 + edge - all.hi, 0));
+        if (all.lo >= size) at.hi = least(2 * size - 1 + edge - all.lo, size);
+    }
+    return at;
+}
+
 int64_t window_row(const Window *w, int64_t size, int64_t row)
 {
     if (row >= 0 && row < size) return row;
     if (w->mode == WINDOW_periodic) return (row % size + size) % size;
     if (w->mode == WINDOW_reflect) return row < 0 ? -row : 2 * (size - 1) - row;
+    if (w->mode == WINDOW_symmetric) return row < 0 ? -1 - row : 2 * size - 1 - row;
     if (w->mode == WINDOW_edge) return row < 0 ? 0 : size - 1;
     return -1;
 }

@@ -6,12 +6,13 @@
 
 #include "planner/ir/op.h"
 
-/* The edge of the grid: beyond it lie zeros, the mirrored rows (without the edge row itself), or
- * the opposite edge (longitude). A resize repeats the edge row. */
+/* The edge of the grid: beyond it lie zeros, the mirrored rows (reflect: without the edge row
+ * itself; symmetric: with it), or the opposite edge (longitude). A resize repeats the edge row. */
 typedef enum WindowMode {
     WINDOW_zero,
     WINDOW_reflect,
     WINDOW_periodic,
+    WINDOW_symmetric,
     WINDOW_edge,
     WINDOW_MODES
 } WindowMode;
@@ -47,6 +48,9 @@ int64_t window_inputs(const Window *w, int64_t outputs);
 /* The input rows that output rows [lo, hi) read, before the edge is folded back: rows may lie
  * outside of the grid. Empty for an empty interval. */
 Interval window_reads(const Window *w, int64_t lo, int64_t hi);
+/* The rows of a grid of `size` rows that output rows `out` read: clipped at the edges, with the
+ * rows that a mirror shows. In a periodic dimension they continue beyond the edges. */
+Interval window_rows(const Window *w, int64_t size, Interval out);
 /* The row of a grid of `size` rows behind `row`, which may lie beyond an edge; -1: a zero. */
 int64_t window_row(const Window *w, int64_t size, int64_t row);
 /* Gives the rows read and the rows written of every `~` index their sizes, where one tells the

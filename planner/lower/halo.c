@@ -17,22 +17,6 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Returns the rows of the grid that output rows [out.lo, out.hi) read. Rows are clipped at the
- * edges, and include the rows that a mirror shows. In a periodic dimension they continue beyond the
- * edges. */
-static Interval rows_read(const Window *w, int64_t size, Interval out)
-{
-    const Interval all = window_reads(w, out.lo, out.hi);
-    Interval at = all;
-    if (w->mode == WINDOW_periodic || all.lo >= all.hi) return at;
-    at.lo = most(all.lo, 0);
-    at.hi = least(all.hi, size);
-    if (w->mode != WINDOW_reflect) return at;
-    if (all.lo < 0) at.hi = most(at.hi, least(-all.lo + 1, size));
-    if (all.hi > size) at.lo = least(at.lo, most(2 * (size - 1) - (all.hi - 1), 0));
-    return at;
-}
-
 static DealId halo_deal(Deals *deals, Arena *arena, DealKind kind, const Window *w, int64_t size,
                         int64_t outputs, uint32_t n_parts)
 {
@@ -43,7 +27,7 @@ static DealId halo_deal(Deals *deals, Arena *arena, DealKind kind, const Window 
         if (!deal_interval(deals, 0, size, n_parts, p, 0, &own)) own = (Interval){size, size};
         held[p] = own;
         if (!deal_interval(deals, 0, outputs, n_parts, p, 0, &out)) continue;
-        const Interval read = rows_read(w, size, out);
+        const Interval read = window_rows(w, size, out);
         if (read.lo >= read.hi) continue;
         held[p] = (Interval){least(own.lo, read.lo), most(own.hi, read.hi)};
         reaches = reaches || held[p].lo < own.lo || held[p].hi > own.hi;

@@ -9,24 +9,42 @@
 
 typedef struct Cut {
     Job *job;
+    AxisName name;
     const char *axis; /* "domain" */
     uint32_t n;       /* ranks along it */
     IndexRole role;   /* the index that it cuts */
     const char *lines;
-    bool *is_cut; /* [tensor] */
+    int8_t *cut_dim; /* [tensor]: 1 + the dimension that is cut; 0: none */
 } Cut;
+
+/* Returns the rows of part p of n. The last part may be short, or empty. */
+static Interval part_of(int64_t size, uint32_t n, uint32_t p)
+{
+    const int64_t each = (size + n - 1) / n, lo = p * each, hi = lo + each;
+    return (Interval){lo < size ? lo : size, hi < size ? hi : size};
+}
+
+static int64_t rows_of(Interval at)
+{
+    return at.hi - at.lo;
+}
+
+/* Returns whether every part has a row. */
+static bool divides(int64_t size, uint32_t n)
+{
+    return rows_of(part_of(size, n, n - 1)) > 0;
+}
 
 static bool fits(const Window *w, int64_t inputs, int64_t outputs, uint32_t n)
 {
-    if (inputs % n || outputs % n) return false;
-    const int64_t own = inputs / n, each = outputs / n;
+    if (!divides(inputs, n) || !divides(outputs, n)) return false;
     for (uint32_t p = 0; p < n; p++) {
-        const Interval read = window_reads(w, p * each, (p + 1) * each);
-        const bool wraps = w->mode == WINDOW_periodic;
-        int64_t before = p * own - read.lo, after = read.hi - (p + 1) * own;
-        if (p == 0 && !wraps) before = 0;
-        if (p + 1 == n && !wraps) after = 0;
-        if (before > own || after > own) return false;
+        const Interval own = part_of(inputs, n, p);
+        const Interval read = window_rows(w, inputs, part_of(outputs, n, p));
+        if (read.lo >= read.hi) continue;
+        if (own.lo - read.lo > rows_of(part_of(inputs, n, (p + n - 1) % n)) ||
+            read.hi - own.hi > rows_of(part_of(inputs, n, (p + 1) % n)))
+            return false;
     }
     return true;
 }
@@ -40,6 +58,22 @@ static const char *legal(const Cut *c, const Window *w, int64_t inputs, int64_t 
     return str_text(&s);
 }
 
+/* Names the nearest sizes that fit the window over c->n ranks; "" if none is near. */
+static const char *nearest(const Cut *c, const Window *w, int64_t inputs)
+{
+    enum { FAR = 512 };
+    Str s = str_in(c->job->scratch);
+    for (int way = -1; way <= 1 && !w->from; way += 2)
+        for (int64_t away = 1; away <= FAR; away++) {
+            const int64_t size = inputs + way * away;
+            const int64_t made = size < 1 ? 0 : window_outputs(w, size);
+            if (made < 1 || !fits(w, size, made, c->n)) continue;
+            str_print(&s, "%s%lld", s.n ? " or " : "", (long long)size);
+            break;
+        }
+    return str_text(&s);
+}
+
 static void check_window(const Cut *c, const Node *n, const Binding *b)
 {
     const Attrs *attrs = graph_attrs_at(&c->job->plan->graph, n->attrs);
@@ -47,61 +81,84 @@ static void check_window(const Cut *c, const Node *n, const Binding *b)
     const Window w = op_window(n->op, b, attrs, letter);
     const int64_t inputs = b->size[(int)window_reach(letter)], outputs = b->size[(int)letter];
     if (fits(&w, inputs, outputs, c->n)) return;
-    const bool divides = inputs % c->n == 0 && outputs % c->n == 0;
-    diag_error(c->job->diag, FAULT_input, divides ? "domain-halo" : "domain-divides", n->loc,
-               divides ? "%s of %lld %s, made %lld, over %s = %u: its window (%lld wide, stride "
+    const bool reaches = divides(inputs, c->n) && divides(outputs, c->n);
+    diag_error(c->job->diag, FAULT_input, reaches ? "domain-halo" : "domain-divides", n->loc,
+               reaches ? "%s of %lld %s, made %lld, over %s = %u: its window (%lld wide, stride "
                          "%lld, dilation %lld) would reach beyond the neighbouring rank's part"
-                       : "%s of %lld %s, made %lld, over %s = %u: parts would differ in size "
+                       : "%s of %lld %s, made %lld, over %s = %u: the last rank would have none "
                          "(window %lld wide, stride %lld, dilation %lld)",
                op_info(n->op)->name, (long long)inputs, c->lines, (long long)outputs, c->axis, c->n,
                (long long)w.kernel, (long long)w.stride, (long long)w.dilation);
-    diag_hint(c->job->diag, "%s may be %s", c->axis, legal(c, &w, inputs, outputs));
+    const char *sizes = nearest(c, &w, inputs);
+    diag_hint(c->job->diag,
+              *sizes ? "%s may be %s; with %s = %u it could read %s %s" : "%s may be %s", c->axis,
+              legal(c, &w, inputs, outputs), c->axis, c->n, sizes, c->lines);
 }
 
-/* Returns whether the index is cut in an input of the node. Then it is also cut in the outputs,
- * unless the op needs it whole. */
-static bool follows(const Cut *c, const Node *n, const Binding *b, bool *windowed)
+/* Returns the index of the node that is cut in one of its inputs, or in what a source makes; 0:
+ * none. An index that the op needs whole is not cut: its values are gathered. */
+static char cut_letter(const Cut *c, const Node *n, const Binding *b)
 {
-    const char letter = op_letter(n->op, c->role);
-    bool reads = op_info(n->op)->flags & OP_SOURCE;
-    if (!letter) return false;
-    for (uint32_t i = 0; i < n->n_in; i++)
-        for (int d = 0; d < b->n_dims[i]; d++) {
-            if (b->letter[i][d] != letter || !c->is_cut[n->in[i]]) continue;
-            reads = true;
-            *windowed = *windowed || b->reads[i][d];
+    if (op_info(n->op)->flags & OP_SOURCE) return op_letter(n->op, c->role);
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        const int d = c->cut_dim[n->in[i]] - 1;
+        if (d >= 0 && op_may_split(n->op, b->letter[i][d])) return b->letter[i][d];
+    }
+    return 0;
+}
+
+/* An op that needs the index whole makes it whole. Its output is cut again at once, so that the
+ * work behind it is shared, too. */
+static void cut_again(const Cut *c, const Node *n)
+{
+    bool was_cut = false;
+    for (uint32_t i = 0; i < n->n_in; i++) was_cut = was_cut || c->cut_dim[n->in[i]];
+    const int d = op_dim(n->op, n->n_in, c->role);
+    if (!was_cut || d < 0 || !op_is_whole(n->op, n->n_in, c->role)) return;
+    Tensor *out = &c->job->plan->graph.tensors.at[n->out[0]];
+    const Mesh *mesh = &c->job->plan->mesh;
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        if (mesh->axis[a].name == c->name) out->use.on[a] = SPLIT(d);
+    out->use_is_fixed = true;
+    c->cut_dim[n->out[0]] = (int8_t)(d + 1);
+}
+
+static bool cut_node(const Cut *c, const Node *n, uint32_t *n_cut)
+{
+    Binding b;
+    if (!graph_bind(&c->job->plan->graph, n, &b, c->job->diag)) return false;
+    const char letter = cut_letter(c, n, &b);
+    if (!letter) {
+        cut_again(c, n);
+        return true;
+    }
+    bool windowed = false;
+    for (uint32_t arg = 0; arg < (uint32_t)n->n_in + n->n_out; arg++)
+        for (int d = 0; d < b.n_dims[arg]; d++) {
+            if (b.letter[arg][d] != letter) continue;
+            windowed = windowed || b.reads[arg][d];
+            if (arg >= n->n_in) c->cut_dim[n->out[arg - n->n_in]] = (int8_t)(d + 1);
         }
-    for (uint32_t j = 0; reads && j < n->n_out; j++)
-        for (int d = 0; d < b->n_dims[n->n_in + j]; d++)
-            *windowed = *windowed || b->reads[n->n_in + j][d];
-    return reads && op_may_split(n->op, letter);
+    if (windowed) check_window(c, n, &b);
+    ++*n_cut;
+    return true;
 }
 
 static bool cut_fields(Job *job, AxisName axis)
 {
     const Graph *g = &job->plan->graph;
     Cut c = {.job = job,
+             .name = axis,
              .axis = axis_name_text(axis),
              .n = mesh_size(&job->plan->mesh, mesh_axes(&job->plan->mesh, axis)),
              .role = axis_info(axis)->cuts,
              .lines = axis_info(axis)->cuts == INDEX_height ? "rows" : "columns",
-             .is_cut = arena_array(job->scratch, g->tensors.n, sizeof *c.is_cut)};
+             .cut_dim = arena_array(job->scratch, g->tensors.n, sizeof *c.cut_dim)};
     uint32_t n_cut = 0;
     const uint32_t before = job->diag->n_errors;
     if (c.n == 1) return true;
-    for (NodeId id = 1; id < g->nodes.n; id++) {
-        const Node *n = &g->nodes.at[id];
-        Binding b;
-        bool windowed = false;
-        if (!graph_bind(g, n, &b, job->diag)) return false;
-        if (!follows(&c, n, &b, &windowed)) continue;
-        if (windowed && op_info(n->op)->flags & OP_WINDOWED) check_window(&c, n, &b);
-        for (uint32_t j = 0; j < n->n_out; j++)
-            for (int d = 0; d < b.n_dims[n->n_in + j]; d++)
-                if (b.letter[n->n_in + j][d] == op_letter(n->op, c.role))
-                    c.is_cut[n->out[j]] = true;
-        n_cut++;
-    }
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (!cut_node(&c, &g->nodes.at[id], &n_cut)) return false;
     if (n_cut == 0) {
         diag_error(job->diag, FAULT_input, "domain-matched-nothing",
                    pass_config(job, PASS_domain)->loc,

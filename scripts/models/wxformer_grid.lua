@@ -1,8 +1,11 @@
 -- WXFormer (miles-credit's crossformer) on its grid: four levels of cross-scale embedding and attention in
 -- windows (points side by side, then points apart), and up-blocks back to the grid. models.wxformer is the same
 -- stack on tokens. require "models.wxformer_grid" "1deg", or { size = "tiny", depth = { 1, 1, 1, 1 } }.
--- The published model has one layer for q, k and v; here they are three, as tensor parallelism needs them. Its
--- padding of the grid is mirrored in latitude and periodic in longitude (mode "mirror"; "earth" is not there).
+-- The published model has one layer for q, k and v; here they are three, as tensor parallelism needs them.
+-- Padding: pad_lat and pad_lon (a number, or { top, bottom } and { left, right }). pad_mode "mirror" mirrors the
+-- latitudes; "earth" takes the rows behind a pole from the other side of the globe. Longitude is periodic in both.
+-- decoder: "transpose" (transposed convolutions), "resize" (bilinear, then a convolution; upsample_v_conv there),
+-- or "shuffle" (a convolution, then channels become points; upsample_with_ps there).
 local nn = require "tandem.nn"
 
 local published = { levels = 16, channels = 4, surface_channels = 7, input_only_channels = 3, output_only_channels = 0,
@@ -18,19 +21,31 @@ local sizes = {
   ["0.25deg"] = published, -- config/arXiv_2024/wxformer_6h_single_step.yml
 }
 local defaults = { mult = 4, ff_dropout = 0.0, eps = 1e-5, interp = true, latitude = true, use_spectral_norm = false,
-  field = false }
+  pad_mode = "mirror", decoder = "transpose", field = false }
+
+-- Both sides of a padding that is a number or a pair.
+local function sides(pad)
+  if type(pad) == "table" then return pad[1], pad[2] end
+  return pad, pad
+end
 
 local function cross_embed(c, n_in, n_out, kernels, stride)
   local convs, left = {}, n_out
   for i, kernel in ipairs(kernels) do
     local made = i < #kernels and n_out // 2 ^ i // 1 | 0 or left
     left = left - made
-    convs[i] = nn.conv2d(n_in, made, { kernel = kernel, stride = stride, padding = (kernel - stride) // 2,
+    local pad = kernel - stride
+    convs[i] = nn.conv2d(n_in, made, { kernel = kernel, stride = stride, padding = pad % 2 == 0 and pad // 2 or 0,
       spectral_norm = c.use_spectral_norm })
   end
+  local function read(m, i, x)
+    local pad = kernels[i] - stride -- an odd number of rows: one more at the end
+    local uneven = { pad // 2, pad - pad // 2 }
+    return m.convs[i](pad % 2 == 0 and x or nn.pad(x, { rows = uneven, columns = uneven }))
+  end
   return nn.module { convs = nn.list(convs), forward = function(m, x)
-    local all = m.convs[1](x)
-    for i = 2, #convs do all = nn.concat(all, m.convs[i](x)) end
+    local all = read(m, 1, x)
+    for i = 2, #convs do all = nn.concat(all, read(m, i, x)) end
     return all
   end }
 end
@@ -92,22 +107,52 @@ local function transformer(c, level)
   }
 end
 
+local function conv3(c, n_in, n_out)
+  return nn.conv2d(n_in, n_out, { kernel = 3, padding = 1, spectral_norm = c.use_spectral_norm })
+end
+
+-- The grid twice as fine, with n_out channels.
+local growing = {
+  transpose = function(_, n_in, n_out, kernel)
+    return { grow = nn.conv_transpose2d(n_in, n_out, { kernel = kernel, stride = 2, padding = (kernel - 2) // 2 }),
+      forward = function(m, x) return m.grow(x) end }
+  end,
+  resize = function(c, n_in, n_out)
+    return { conv = conv3(c, n_in, n_out), forward = function(m, x)
+      return m.conv(nn.resize(x, { height = 2 * x.shape[3], width = 2 * x.shape[4] }))
+    end }
+  end,
+  shuffle = function(c, n_in, n_out)
+    return { conv = conv3(c, n_in, 4 * n_out), forward = function(m, x) return nn.pixel_shuffle(m.conv(x), 2) end }
+  end,
+}
+
 local function up_block(c, n_in, n_out)
   local function layer()
     return nn.module {
-      conv = nn.conv2d(n_out, n_out, { kernel = 3, padding = 1, spectral_norm = c.use_spectral_norm }),
-      norm = nn.group_norm(math.min(c.dim[1], n_out), n_out),
+      conv = conv3(c, n_out, n_out), norm = nn.group_norm(math.min(c.dim[1], n_out), n_out),
       forward = function(m, x) return nn.silu(m.norm(m.conv(x))) end,
     }
   end
   return nn.block {
-    grow = nn.conv_transpose2d(n_in, n_out, { kernel = 2, stride = 2 }), layers = nn.list { layer(), layer() },
+    up = nn.module(growing[c.decoder](c, n_in, n_out, 2)),
+    sharp = c.decoder == "shuffle" and conv3(c, n_out, n_out) or nil,
+    layers = nn.list { layer(), layer() },
     fsdp2_shard = true,
     forward = function(m, x)
-      x = m.grow(x)
+      x = m.up(x)
+      if c.decoder == "shuffle" then x = m.sharp(x) + x end
       return m.layers(x) + x
     end,
   }
+end
+
+-- From the finest level back to the grid.
+local function last_up(c, n_in, n_out)
+  local parts = growing[c.decoder](c, n_in, n_out, 4)
+  if c.decoder ~= "shuffle" then return nn.module(parts) end
+  return nn.module { up = nn.module(parts), conv = conv3(c, n_out, n_out),
+    forward = function(m, x) return m.conv(m.up(x)) end }
 end
 
 local function counts(c)
@@ -126,11 +171,14 @@ local function build(c)
     levels = nn.list(4, function(i) return transformer(c, i + 1) end),
     up1 = up_block(c, last, last // 2), up2 = up_block(c, last // 2 + c.dim[3], last // 4),
     up3 = up_block(c, last // 4 + c.dim[2], last // 8),
-    up4 = nn.conv_transpose2d(last // 8 + c.dim[1], n_out, { kernel = 4, stride = 2, padding = 1 }),
+    up4 = last_up(c, last // 8 + c.dim[1], n_out),
     forward = function(m, x, target)
-      local lat, lon, seen = c.pad_lat, c.pad_lon, {}
-      if lat + lon > 0 then
-        x = nn.pad(x, { rows = { lat, lat }, columns = { lon, lon }, mode = { "reflect", "circular" } })
+      local top, bottom = sides(c.pad_lat)
+      local left, right = sides(c.pad_lon)
+      local pads, seen = top + bottom + left + right > 0, {}
+      if pads then
+        x = nn.pad(x, { rows = { top, bottom }, columns = { left, right },
+          mode = { c.pad_mode == "earth" and "earth" or "reflect", "circular" } })
       end
       for i = 1, 4 do
         x = m.levels[i](m.embeds[i](x))
@@ -140,13 +188,20 @@ local function build(c)
       x = nn.concat(m.up2(x), seen[2])
       x = nn.concat(m.up3(x), seen[1])
       x = m.up4(x)
-      if lat + lon > 0 then x = nn.pad(x, { rows = { -lat, -lat }, columns = { -lon, -lon } }) end
+      if pads then x = nn.pad(x, { rows = { -top, -bottom }, columns = { -left, -right } }) end
       if c.interp and (x.shape[3] ~= target.shape[3] or x.shape[4] ~= target.shape[4]) then
         x = nn.resize(x, { height = target.shape[3], width = target.shape[4] })
       end
       return nn.mse_loss(x, target, { latitude = c.latitude })
     end,
   }
+end
+
+-- A few rows, as uneven as the published padding is.
+local function few(pad)
+  local first, last = sides(pad)
+  if first + last == 0 then return 0 end
+  return first == last and 8 or { 7, 8 }
 end
 
 -- Each level halves the grid. The last level has one window of each kind.
@@ -156,14 +211,22 @@ local function shrink(c, mesh)
   local small = nn.with(c, { levels = 1, channels = 1, surface_channels = 1, input_only_channels = 1, dim = dim,
     depth = { 1, 1, 1, 1 }, dim_head = 2, local_window_size = 2, global_window_size = { 2, 2, 2, 1 },
     cross_embed_kernel_sizes = { { 4, 8 }, { 2, 4 }, { 2, 4 }, { 2, 4 } }, cross_embed_strides = { 2, 2, 2, 2 },
-    pad_lat = c.pad_lat > 0 and 8 or 0, pad_lon = c.pad_lon > 0 and 8 or 0 })
+    pad_lat = few(c.pad_lat), pad_lon = few(c.pad_lon) })
   local n_in, n_out = counts(small)
-  small.field = { channels = n_in, targets = n_out, height = 32 * mesh.domain - 2 * small.pad_lat,
-    width = 64 * mesh.domain_w - 2 * small.pad_lon }
+  local top, bottom = sides(small.pad_lat)
+  local left, right = sides(small.pad_lon)
+  small.field = { channels = n_in, targets = n_out, height = 32 * mesh.domain - top - bottom,
+    width = 64 * mesh.domain_w - left - right }
   return small
 end
 
 return function(what)
   local name, config = nn.family("wxformer_grid", what, sizes, defaults)
+  if not growing[config.decoder] then
+    error("models.wxformer_grid: decoder must be \"transpose\", \"resize\" or \"shuffle\"", 2)
+  end
+  if config.pad_mode ~= "mirror" and config.pad_mode ~= "earth" then
+    error("models.wxformer_grid: pad_mode must be \"mirror\" or \"earth\"", 2)
+  end
   return { name = name, config = config, build = build, shrink = shrink }
 end

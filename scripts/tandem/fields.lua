@@ -1,5 +1,5 @@
 -- Fields [b, channels, height, width] in the shape of torch.nn: convolutions, norms, pooling, resizing,
--- attention in windows, and the mean squared error. Padding modes: "zeros", "reflect", "circular".
+-- attention in windows, and the mean squared error. Padding modes: "zeros", "reflect", "circular", "symmetric".
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"
@@ -7,7 +7,7 @@ local tensors, inits, shape_text = check.tensors, check.inits, check.shape_text
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
 
 local fields = {}
-local modes = { zeros = 0, reflect = 1, circular = 2 }
+local modes = { zeros = 0, reflect = 1, circular = 2, symmetric = 3 }
 
 -- Takes one number for both directions, or { height, width }. least: 1, or 0 for padding.
 local function pair(who, what, value, default, least)
@@ -36,7 +36,7 @@ local function mode_of(who, value)
   for i = 1, 2 do
     if not modes[names[i]] then
       core.fail("unknown-word", ("%s: padding_mode = '%s' is not known"):format(who, tostring(names[i])),
-        core.near(tostring(names[i]), check.words(modes)) or "one of: circular, reflect, zeros")
+        core.near(tostring(names[i]), check.words(modes)) or "one of: circular, reflect, symmetric, zeros")
     end
   end
   return { modes[names[1]], modes[names[2]] }
@@ -221,17 +221,32 @@ function fields.add(nn, known, normal, check_norm, over_norm)
   pool "avg_pool2d"
   pool "max_pool2d"
 
+  -- A pooling of single points only pads or crops.
+  local function padded(who, x, rows, columns, mode)
+    local how = { kernel = { 1, 1 }, stride = { 1, 1 }, dilation = { 1, 1 }, before = { rows[1], columns[1] },
+      after = { rows[2], columns[2] }, mode = mode }
+    check_fit(who, x, how)
+    return op("avg_pool2d", window(how), field(who, x))
+  end
+
+  -- The rows behind a pole are those on the other side of the globe: mirrored rows, turned by half a circle.
+  local function behind_poles(who, x, rows)
+    local y = padded(who, x, rows, { 0, 0 }, { modes.symmetric, modes.zeros })
+    return op("turn_poles", { h_before = math.max(rows[1], 0), h_after = math.max(rows[2], 0) }, tensors[y])
+  end
+
   -- Negative numbers crop. Rows: { top, bottom }, columns: { left, right }.
   nn.pad = core.wrap(function(x, options)
     local who = "nn.pad"
-    local id = field(who, x)
+    field(who, x)
     options = check.options(who, options, known[who])
     local rows = pair(who, "rows", options.rows, 0, -(1 << 20))
     local columns = pair(who, "columns", options.columns, 0, -(1 << 20))
-    local how = { kernel = { 1, 1 }, stride = { 1, 1 }, dilation = { 1, 1 }, before = { rows[1], columns[1] },
-      after = { rows[2], columns[2] }, mode = mode_of(who, options.mode) }
-    check_fit(who, x, how)
-    return op("avg_pool2d", window(how), id)
+    local mode, earth = options.mode, nil
+    if type(mode) == "table" then earth = mode[1] else earth = mode end
+    if earth ~= "earth" then return padded(who, x, rows, columns, mode_of(who, mode)) end
+    local across = type(mode) == "table" and mode[2] or "circular"
+    return padded(who, behind_poles(who, x, rows), { 0, 0 }, columns, mode_of(who, { "zeros", across }))
   end)
 
   nn.resize = core.wrap(function(x, options)

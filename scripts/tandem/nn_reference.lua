@@ -118,7 +118,7 @@ local list = {
       { "padding", "0", "Rows and columns added at each edge." },
       { "dilation", "1", "The distance between the rows of a window." },
       { "groups", "1", "Groups of channels that do not see each other; in_channels: depthwise." },
-      { "padding_mode", "zeros", "zeros, reflect or circular; or { height, width }." },
+      { "padding_mode", "zeros", "zeros, reflect, symmetric or circular; or { height, width }." },
       { "bias", "true", "Add a bias to each channel." }, { "init", "nn.normal(0, 0.02)", "First values of the weight." },
       { "spectral_norm", "false", "Divide the output by the largest singular value of the weight." } } },
   { name = "nn.conv_transpose2d", call = "nn.conv_transpose2d(in_channels, out_channels, options)",
@@ -139,7 +139,7 @@ local list = {
       { "kernel", "1", "Rows and columns of the window." }, { "stride", "kernel", "The distance between windows." },
       { "padding", "0", "Rows and columns added at each edge." },
       { "dilation", "1", "The distance between the rows of a window." },
-      { "padding_mode", "zeros", "zeros, reflect or circular." } } },
+      { "padding_mode", "zeros", "zeros, reflect, symmetric or circular." } } },
   { name = "nn.max_pool2d", call = "nn.max_pool2d(x, options)", doc = "The largest point of each window.", options = {
       { "kernel", "1", "Rows and columns of the window." }, { "stride", "kernel", "The distance between windows." },
       { "padding", "0", "Rows and columns added at each edge; never the maximum." },
@@ -147,7 +147,8 @@ local list = {
   { name = "nn.pad", call = "nn.pad(x, options)", doc = "Adds rows and columns at the edges, or takes them away.", options = {
       { "rows", "0", "{ top, bottom }; negative numbers crop." },
       { "columns", "0", "{ left, right }; negative numbers crop." },
-      { "mode", "zeros", "zeros, reflect or circular; or { height, width }." } } },
+      { "mode", "zeros", "zeros, reflect, symmetric (a mirror that repeats the edge) or circular; or { height, width }. "
+        .. "earth: rows behind a pole are those on the other side of the globe; columns are circular." } } },
   { name = "nn.resize", call = "nn.resize(x, options)", doc = "The field on another grid.", options = {
       { "height", "as it is", "Rows of the result." }, { "width", "as it is", "Columns of the result." },
       { "mode", "bilinear", "bilinear, or nearest." } } },

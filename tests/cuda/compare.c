@@ -366,3 +366,18 @@ void compare(const CudaCase *c, const Sizes *sizes, DType real, DType eight, uin
     compare_free();
     arena_free(b.arena);
 }
+
+void compare_part(CudaCase c, const Sizes *local, const Sizes *whole, Part part)
+{
+    static const DType precisions[] = {DT_f32, DT_bf16, DT_f16};
+    Binding global;
+    compare_global(c.op, whole, &global);
+    part.global = &global;
+    c.part = &part;
+    for (int i = 0; i < 3; i++)
+        for (uint32_t accumulate = 0; accumulate <= c.accumulates; accumulate += c.accumulates + 1)
+            for (Lie lie = 0; lie < LIES; lie++) {
+                compare(&c, local, precisions[i], DT_e4m3, accumulate, lie);
+                if (c.accumulates) compare(&c, local, precisions[i], DT_e4m3, c.accumulates, lie);
+            }
+}

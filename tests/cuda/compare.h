@@ -35,6 +35,9 @@ typedef enum Lie { LIE_aligned, LIE_odd, LIES } Lie;
  * Fails the running test if anything is wrong. */
 void compare(const CudaCase *c, const Sizes *sizes, DType real, DType eight, uint32_t accumulate,
              Lie lie);
+/* The same on a part of a split tensor, for every precision, sums, and both alignments. c.part and
+ * part.global need not be set. */
+void compare_part(CudaCase c, const Sizes *local, const Sizes *whole, Part part);
 /* TANDEM_OPS: only ops whose names contain these words are compared, for example those of a faulty
  * kernel. */
 bool compare_asks_for(OpKind op);

@@ -155,6 +155,8 @@ static const CudaCase cases[] = {
     CASE(group_norm_weight, "ffFPfF", 3),
     CASE(avg_pool2d, "ff", 0),
     CASE(avg_pool2d_grad, "ff", 1),
+    CASE(turn_poles, "ff", 0),
+    CASE(turn_poles_grad, "ff", 1),
     CASE(max_pool2d, "ff", 0),
     CASE(max_pool2d_grad, "fff", 1),
     CASE(resize, "ff", 0),

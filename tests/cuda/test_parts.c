@@ -16,21 +16,6 @@
 
 static const DType precisions[] = {DT_f32, DT_bf16, DT_f16};
 
-/* Every precision, and both alignments in memory. */
-static void each(CudaCase c, const Sizes *local, const Sizes *whole, Part part)
-{
-    Binding global;
-    compare_global(c.op, whole, &global);
-    part.global = &global;
-    c.part = &part;
-    for (int i = 0; i < 3; i++)
-        for (uint32_t accumulate = 0; accumulate <= c.accumulates; accumulate += c.accumulates + 1)
-            for (Lie lie = 0; lie < LIES; lie++) {
-                compare(&c, local, precisions[i], DT_e4m3, accumulate, lie);
-                if (c.accumulates) compare(&c, local, precisions[i], DT_e4m3, c.accumulates, lie);
-            }
-}
-
 static const Sizes local_vocabulary = {{['b'] = 2, ['s'] = 9, ['k'] = 24, ['v'] = 40}, {0, 0}};
 static const Sizes whole_vocabulary = {{['b'] = 2, ['s'] = 9, ['k'] = 24, ['v'] = 101}, {0, 0}};
 
@@ -50,15 +35,15 @@ static void parts_of_a_vocabulary(void **state)
         {OP_xent_smooth_grad, cuda_xent_smooth_grad, "Fif", attrs, 1, NULL, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        each(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 0}});
-        each(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 40}});
+        compare_part(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 0}});
+        compare_part(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 40}});
         /* id 50, which is frequent, is the first of this part, then of the next */
-        each(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 50}});
-        each(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 10}});
-        each(cases[i], &local_vocabulary, &whole_vocabulary,
-             (Part){.start = {['v'] = 80}, .valid = {['v'] = 21}});
-        each(cases[i], &local_vocabulary, &whole_vocabulary,
-             (Part){.start = {['v'] = 101}, .valid = {['v'] = PART_EMPTY}});
+        compare_part(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 50}});
+        compare_part(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 10}});
+        compare_part(cases[i], &local_vocabulary, &whole_vocabulary,
+                     (Part){.start = {['v'] = 80}, .valid = {['v'] = 21}});
+        compare_part(cases[i], &local_vocabulary, &whole_vocabulary,
+                     (Part){.start = {['v'] = 101}, .valid = {['v'] = PART_EMPTY}});
     }
 }
 
@@ -75,12 +60,12 @@ static void positions_begin_somewhere(void **state)
     for (int i = 0; i < 3; i++) {
         const CudaCase forward = {OP_rope, cuda_rope, "ff", all[i], 0, NULL, 0};
         const CudaCase backward = {OP_rope_grad, cuda_rope_grad, "ff", all[i], 1, NULL, 0};
-        each(forward, &local, &whole, (Part){.start = {['s'] = 6}});
-        each(backward, &local, &whole, (Part){.start = {['s'] = 9}});
+        compare_part(forward, &local, &whole, (Part){.start = {['s'] = 6}});
+        compare_part(backward, &local, &whole, (Part){.start = {['s'] = 9}});
         /* two chunks: the second and the fifth of six */
         const Part two = {.start = {['s'] = 2}, .second = {['s'] = 8}};
-        each(forward, &chunks, &whole, two);
-        each(backward, &chunks, &whole, two);
+        compare_part(forward, &chunks, &whole, two);
+        compare_part(backward, &chunks, &whole, two);
     }
 }
 
@@ -96,16 +81,16 @@ static void draws_by_global_element(void **state)
     Part lower = {.start = {0}}, corner = {.start = {0}};
     lower.start[rows] = 6;
     corner.start[rows] = 6, corner.start[columns] = 77;
-    each(c, &local, &whole, (Part){.start = {0}});
-    each(c, &local, &whole, lower);
-    each(c, &odd, &wide, corner);
+    compare_part(c, &local, &whole, (Part){.start = {0}});
+    compare_part(c, &local, &whole, lower);
+    compare_part(c, &odd, &wide, corner);
     /* rows in two chunks, of whole columns and of parts */
     const Sizes four = {{0}, {4, 24}};
     Part two = {.start = {0}}, two_of = {.start = {0}};
     two.start[rows] = 2, two.second[rows] = 8;
     two_of.start[rows] = 2, two_of.second[rows] = 8, two_of.start[columns] = 77;
-    each(c, &four, &whole, two);
-    each(c, &four, &wide, two_of);
+    compare_part(c, &four, &whole, two);
+    compare_part(c, &four, &wide, two_of);
 }
 
 static void labels_of_whole_sequences(void **state)
@@ -120,13 +105,13 @@ static void labels_of_whole_sequences(void **state)
     const CudaCase grad = {
         OP_xent_loss_mean_grad, cuda_xent_loss_mean_grad, "fPiFF", attrs, 3, NULL, 0};
     const CudaCase counts = {OP_xent_loss, cuda_xent_loss, "fPFidd", all, 3, NULL, 0};
-    each(loss, &local, &whole, (Part){.start = {['s'] = 5}});
-    each(grad, &local, &whole, (Part){.start = {['s'] = 10}});
-    each(counts, &local, &whole, (Part){.start = {['s'] = 0}});
+    compare_part(loss, &local, &whole, (Part){.start = {['s'] = 5}});
+    compare_part(grad, &local, &whole, (Part){.start = {['s'] = 10}});
+    compare_part(counts, &local, &whole, (Part){.start = {['s'] = 0}});
     const Sizes chunks = {{['b'] = 4, ['s'] = 4, ['T'] = 15}, {0, 0}};
     const Part two = {.start = {['s'] = 3}, .second = {['s'] = 10}};
-    each(loss, &chunks, &whole, two);
-    each(grad, &chunks, &whole, two);
+    compare_part(loss, &chunks, &whole, two);
+    compare_part(grad, &chunks, &whole, two);
 }
 
 static void ranges_of_a_flat_unit(void **state)
@@ -143,7 +128,8 @@ static void ranges_of_a_flat_unit(void **state)
             {OP_amax_range, cuda_amax_range, "fF", attrs, 0, NULL, 0},
             {OP_quantise_range, cuda_quantise_range, "fPq", attrs, 1, NULL, 0},
         };
-        for (int k = 0; k < 3; k++) each(cases[k], &local, &whole, (Part){.start = {['x'] = 300}});
+        for (int k = 0; k < 3; k++)
+            compare_part(cases[k], &local, &whole, (Part){.start = {['x'] = 300}});
     }
 }
 
@@ -165,8 +151,8 @@ static void parts_of_groups(void **state)
         {OP_part_grad, cuda_part_grad, "ff", {.first = 12}, 1, NULL, 0},
     };
     for (int i = 0; i < 2; i++) {
-        each(heads[i], &local, &whole, (Part){.start = {['r'] = 2}});
-        each(parts[i], &inside, &inside, (Part){.start = {0}});
+        compare_part(heads[i], &local, &whole, (Part){.start = {['r'] = 2}});
+        compare_part(parts[i], &inside, &inside, (Part){.start = {0}});
     }
 }
 
@@ -187,11 +173,11 @@ static void parts_of_the_experts(void **state)
         {OP_combine_weights, cuda_combine_weights, "fiff", attrs, 1, NULL, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        each(cases[i], &local, &whole, (Part){.start = {['e'] = 0}});
-        each(cases[i], &local, &whole, (Part){.start = {['e'] = 4}});
-        each(cases[i], &local, &whole, (Part){.start = {['e'] = 8}, .valid = {['e'] = 2}});
-        each(cases[i], &local, &whole,
-             (Part){.start = {['e'] = 10}, .valid = {['e'] = PART_EMPTY}});
+        compare_part(cases[i], &local, &whole, (Part){.start = {['e'] = 0}});
+        compare_part(cases[i], &local, &whole, (Part){.start = {['e'] = 4}});
+        compare_part(cases[i], &local, &whole, (Part){.start = {['e'] = 8}, .valid = {['e'] = 2}});
+        compare_part(cases[i], &local, &whole,
+                     (Part){.start = {['e'] = 10}, .valid = {['e'] = PART_EMPTY}});
     }
 }
 
@@ -201,8 +187,8 @@ static void a_large_eps(void **state)
     (void)state;
     const Sizes unit = {{['x'] = 43, ['M'] = 2}, {0, 0}};
     const Attrs attrs = {.eps = 0.5, .beta1 = .9, .beta2 = .95, .weight_decay = .1};
-    each((CudaCase){OP_adamw, cuda_adamw, "ffpFdffp", attrs, 0, NULL, 0}, &unit, &unit,
-         (Part){.start = {0}});
+    compare_part((CudaCase){OP_adamw, cuda_adamw, "ffpFdffp", attrs, 0, NULL, 0}, &unit, &unit,
+                 (Part){.start = {0}});
 }
 
 /* ---- work of the device alone ---- */

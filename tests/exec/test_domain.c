@@ -78,7 +78,7 @@ static Net with(uint32_t domain, uint32_t domain_w, uint32_t n_layers, const Net
 static void kernels_and_edges(void **state)
 {
     (void)state;
-    for (int mode = 0; mode <= WINDOW_periodic; mode++)
+    for (int mode = 0; mode <= WINDOW_symmetric; mode++)
         for (int64_t kernel = 1; kernel <= 5; kernel++)
             for (int64_t dilation = 1; dilation <= 2; dilation++) {
                 if ((kernel - 1) * dilation > 6) continue;
@@ -95,7 +95,7 @@ static void kernels_and_edges(void **state)
 static void strides(void **state)
 {
     (void)state;
-    for (int mode = 0; mode <= WINDOW_periodic; mode++)
+    for (int mode = 0; mode <= WINDOW_symmetric; mode++)
         for (int64_t kernel = 2; kernel <= 4; kernel++) {
             const Window same = net_window(3, 1, 1, (WindowMode)mode);
             const Window half = net_window(kernel, 2, 1, (WindowMode)mode);
@@ -174,7 +174,7 @@ static void with_data_ranks(void **state)
 static void one_row_a_rank(void **state)
 {
     (void)state;
-    for (int mode = 0; mode <= WINDOW_periodic; mode++)
+    for (int mode = 0; mode <= WINDOW_symmetric; mode++)
         for (uint32_t domain = 2; domain <= 4; domain++) {
             const Window h = net_window(3, 1, 1, (WindowMode)mode);
             const Window w = net_window(3, 1, 1, WINDOW_periodic);
@@ -182,6 +182,54 @@ static void one_row_a_rank(void **state)
             Net n = with(domain, 1, 2, twice);
             n.height = domain;
             check(&n, domain);
+        }
+}
+
+/* Behind a pole lies the other side of the globe. Its rows come from ranks that may hold none of
+ * the pole's own rows. With columns cut, they are gathered. */
+static void behind_the_poles(void **state)
+{
+    (void)state;
+    const Window same = net_window(3, 1, 1, WINDOW_zero);
+    for (uint32_t domain = 1; domain <= 4; domain++)
+        for (uint32_t domain_w = 1; domain_w <= 2; domain_w++)
+            for (int64_t rows = 1; rows <= 6; rows += 5) {
+                if (domain * domain_w == 1) continue;
+                Window h = same, w = same;
+                h.before = rows;
+                w.before = 2;
+                const NetLayer net[] = {
+                    {NET_conv, same, same}, {NET_earth, h, w}, {NET_conv, same, same}};
+                Net n = with(domain, domain_w, 3, net);
+                n.latitude = true;
+                check(&n, domain);
+            }
+}
+
+/* The grid does not divide: parts are one row shorter at the end. 181 rows are those of the globe
+ * at one degree. */
+static void uneven_parts(void **state)
+{
+    (void)state;
+    const int64_t heights[] = {11, 13, 18, 19};
+    const Window two = net_window(2, 2, 1, WINDOW_zero);
+    for (int mode = 0; mode <= WINDOW_symmetric; mode++)
+        for (uint32_t k = 0; k < 16; k++) {
+            const Window same = net_window(3, 1, 1, (WindowMode)mode);
+            Window h = same, w = same;
+            h.before = 3, w.before = 1;
+            const NetLayer net[] = {{NET_conv, same, same},
+                                    {NET_norm, same, same},
+                                    {NET_earth, h, w},
+                                    {NET_residual, same, same},
+                                    {k & 2 ? NET_attention : NET_shuffle, two, two}};
+            Net n = with(2 + k % 2, 1, k & 8 ? 5 : 4, net);
+            n.height = k & 8 ? 12 : heights[k % 4];
+            n.width = k & 4 && !(k & 8) ? 9 : 8;
+            n.domain_w = k & 4 ? 2 : 1;
+            n.latitude = true;
+            n.microbatches = 1 + k % 2;
+            check(&n, k);
         }
 }
 
@@ -204,14 +252,22 @@ static void what_does_not_fit_is_refused(void **state)
     const Window half = net_window(2, 2, 1, WINDOW_zero);
     const NetLayer conv[] = {{NET_conv, same, same}}, far[] = {{NET_conv, wide, same}};
     const NetLayer deep[] = {{NET_conv, half, half}, {NET_transpose, half, half}};
-    Net n = with(5, 1, 1, conv); /* 12 rows over 5 */
+    const Window behind = {1, 1, 1, 8, 8, WINDOW_symmetric, 0, 0, false};
+    const NetLayer globe[] = {{NET_earth, behind, net_window(1, 1, 1, WINDOW_zero)}};
+    const NetLayer shuffled[] = {{NET_conv, same, same}, {NET_shuffle, half, half}};
+    Net n = with(5, 1, 1, conv); /* 12 rows over 5: parts of 3 leave none to the last */
     refused(&n, "domain-divides");
     n = with(4, 1, 1, far); /* 3 rows a rank, a halo of 4 */
     refused(&n, "domain-halo");
-    n = with(1, 3, 1, conv); /* 8 columns over 3 */
+    n = with(4, 1, 1, globe); /* 3 rows a rank; behind the pole lie 8, up to the third rank's */
+    refused(&n, "domain-halo");
+    n = with(1, 5, 1, conv); /* 8 columns over 5: parts of 2 leave none to the last */
     refused(&n, "domain-divides");
     n = with(4, 1, 2, deep); /* 6 rows over 4 after the stride */
     refused(&n, "domain-divides");
+    n = with(2, 1, 2, shuffled); /* 7 rows over 2, of which each becomes two */
+    n.height = 14;
+    refused(&n, "divides-activation");
 }
 
 /* ---- drawn ---- */
@@ -229,7 +285,7 @@ static Window draw_window(Draw *d, int64_t stride)
 {
     const int64_t kernel = stride + draw(d, 4);
     const int64_t dilation = kernel <= 3 && stride == 1 ? 1 + draw(d, 2) : 1;
-    Window w = net_window(kernel, stride, dilation, (WindowMode)draw(d, 3));
+    Window w = net_window(kernel, stride, dilation, (WindowMode)draw(d, 4));
     const int64_t moved = w.before > 0 && draw(d, 3) == 0; /* lopsided padding */
     w.before -= moved;
     w.after += moved;
@@ -248,6 +304,8 @@ static Net draw_net(uint64_t seed, uint64_t index)
     const bool deep = draw(&d, 2);
     n.height = n.domain * (deep ? 2 : 1) * (4 + draw(&d, 4));
     n.width = n.domain_w * (deep ? 2 : 1) * (4 + draw(&d, 3));
+    if (!deep && n.domain > 1) n.height -= draw(&d, 2);
+    if (!deep && n.domain_w > 1) n.width -= draw(&d, 2);
     n.channels = 2 * (1 + draw(&d, 2));
     n.n_layers = 0;
     const NetLayer down = {draw(&d, 3) ? NET_conv : NET_pool, draw_window(&d, 2),
@@ -306,6 +364,8 @@ int main(void)
         cmocka_unit_test(attention_in_windows),
         cmocka_unit_test(with_data_ranks),
         cmocka_unit_test(one_row_a_rank),
+        cmocka_unit_test(behind_the_poles),
+        cmocka_unit_test(uneven_parts),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(every_plan_computes_the_same),
     };

@@ -33,7 +33,7 @@ static void set_windows(OpKind op, int variant, int64_t size['z' + 1], Attrs *at
     attrs->w_kernel = 2, attrs->w_stride = 1, attrs->w_dilation = 2;
     attrs->w_before = attrs->w_after = 1;
     attrs->h_mode = variant ? WINDOW_reflect : WINDOW_zero;
-    attrs->w_mode = variant ? WINDOW_zero : WINDOW_periodic;
+    attrs->w_mode = variant ? WINDOW_symmetric : WINDOW_periodic;
     if (is_max(op)) attrs->h_mode = attrs->w_mode = WINDOW_zero;
     if (!is_pool(op) && !is_max(op)) size['I'] = 3, size['J'] = 2;
     const Window h = window_of(attrs, 'h'), w = window_of(attrs, 'w');
@@ -58,7 +58,10 @@ void fields_set(OpKind op, int variant, int64_t size['z' + 1], Attrs *attrs)
         if (!size['t']) size['t'] = 3;
     }
     if (!fields_has(op)) return;
-    if (is_resize(op)) {
+    if (op == OP_turn_poles || op == OP_turn_poles_grad) {
+        size['W'] = variant ? 5 : 6;
+        attrs->h_before = 1, attrs->h_after = 2;
+    } else if (is_resize(op)) {
         attrs->rows = size['h'], attrs->columns = size['w'], attrs->nearest = variant;
         size['H'] = 2 * size['h'] + 1, size['W'] = size['w'] / 2 + 1;
     } else if (op_info(op)->flags & OP_WINDOWED) {

@@ -20,6 +20,17 @@ static void put_number(const KernelArgs *a, uint32_t j, double x)
     number_write(a->dtype[arg], a->ptr[arg], 0, x);
 }
 
+/* Reads a part of a line. Columns beyond the field are zero: the last part may be short. */
+static void read_line(const KernelArgs *a, const FieldLine *f, int64_t at, double *line)
+{
+    const DataSource *data = a->control->data;
+    FieldLine real = *f;
+    const int64_t left = a->valid['w'] - at;
+    if (left < real.n) real.n = left > 0 ? left : 0;
+    if (real.n > 0) data->line(data->self, &real, line);
+    for (int64_t k = real.n; k < f->n; k++) line[k] = 0;
+}
+
 #define KERNEL_FILE "kernels/cpu/field/loss.c"
 #include "kernels/cpu/real.h"
 
@@ -34,7 +45,6 @@ static void F(field)(const KernelArgs *a)
 {
     enum { MOST = 512 };
     double line[MOST];
-    const DataSource *data = a->control->data;
     for (int k = 0; k < 2; k++) {
         const int channel = k == 0 ? 'c' : 'n';
         REAL *to = a->ptr[k];
@@ -51,7 +61,10 @@ static void F(field)(const KernelArgs *a)
             for (int64_t at = 0; at < a->size['w']; at += f.n) {
                 f.column = a->start['w'] + at;
                 f.n = a->size['w'] - at < MOST ? a->size['w'] - at : MOST;
-                data->line(data->self, &f, line);
+                if (i % a->size['h'] >= a->valid['h'])
+                    memset(line, 0, sizeof line);
+                else
+                    read_line(a, &f, at, line);
                 for (int64_t j = 0; j < f.n; j++) *to++ = (REAL)line[j];
             }
         }
@@ -66,14 +79,15 @@ static void F(mse_loss)(const KernelArgs *a)
     double loss = 0;
     for (int64_t i = 0; i < lines; i++, x += columns, target += columns) {
         double sum = 0;
-        for (int64_t k = 0; k < columns; k++) {
+        if (i % a->size['h'] >= a->valid['h']) continue;
+        for (int64_t k = 0; k < a->valid['w']; k++) {
             double away = (double)x[k] - (double)target[k];
             sum += away * away;
         }
         loss += sum * row_weight(a, i % a->size['h']);
     }
     put_number(a, 0, loss * a->attrs.scale / (double)a->size['C']);
-    put_number(a, 1, (double)(a->size['b'] * a->size['h'] * columns));
+    put_number(a, 1, (double)(a->size['b'] * a->valid['h'] * a->valid['w']));
 }
 
 static void F(mse_loss_grad)(const KernelArgs *a)
@@ -81,10 +95,14 @@ static void F(mse_loss_grad)(const KernelArgs *a)
     const REAL *x = a->ptr[0], *target = a->ptr[1];
     const int64_t columns = a->size['w'], lines = a->size['b'] * a->size['C'] * a->size['h'];
     REAL *dx = a->ptr[2];
-    for (int64_t i = 0; i < lines; i++)
-        for (int64_t k = i * columns; k < (i + 1) * columns; k++)
-            dx[k] = (x[k] - target[k]) * (REAL)(2 * a->attrs.scale / (double)a->size['C'] *
-                                                row_weight(a, i % a->size['h']));
+    memset(dx, 0, (size_t)(lines * columns) * sizeof *dx);
+    for (int64_t i = 0; i < lines; i++) {
+        if (i % a->size['h'] >= a->valid['h']) continue;
+        const double weight =
+            2 * a->attrs.scale / (double)a->size['C'] * row_weight(a, i % a->size['h']);
+        for (int64_t k = i * columns; k < i * columns + a->valid['w']; k++)
+            dx[k] = (x[k] - target[k]) * (REAL)weight;
+    }
 }
 
 #endif

@@ -9,7 +9,9 @@
 /* The planes of a field, and its groups of channels. */
 typedef struct Planes {
     int64_t batch, channels, points, groups, each; /* each: channels of a group */
-    double all;                                    /* elements of a group, on all ranks */
+    int64_t runs, run,
+        pitch;  /* a plane's real points: `runs` runs of `run` points, `pitch` apart */
+    double all; /* elements of a group, on all ranks */
 } Planes;
 
 static Planes planes_of(const KernelArgs *a)
@@ -18,10 +20,21 @@ static Planes planes_of(const KernelArgs *a)
     Planes p = {.batch = a->size['b'],
                 .channels = a->size[(int)c],
                 .points = a->size['h'] * a->size['w'],
-                .groups = a->size['G'] ? a->size['G'] : 1};
+                .groups = a->size['G'] ? a->size['G'] : 1,
+                .runs = a->valid['h'],
+                .run = a->valid['w'],
+                .pitch = a->size['w']};
+    if (p.runs * p.run == p.points) p.runs = 1, p.run = p.pitch = p.points;
     p.each = p.channels / p.groups;
     p.all = (double)p.each * (double)a->binding->size['h'] * (double)a->binding->size['w'];
     return p;
+}
+
+/* Returns where run r of group i begins. A sum over the field leaves out padding, and so does its
+ * gradient: the last part of a field may be short. */
+static int64_t run_at(const Planes *p, int64_t i, int64_t r)
+{
+    return (i * p->each + r / p->runs) * p->points + r % p->runs * p->pitch;
 }
 
 #define KERNEL_FILE "kernels/cpu/field/norm.c"
@@ -129,8 +142,10 @@ static void F(group_sum)(const KernelArgs *a)
     const Planes p = planes_of(a);
     const REAL *x = a->ptr[0];
     REAL *sum = a->ptr[1];
-    for (int64_t i = 0; i < p.batch * p.groups; i++)
-        sum[i] = F(sum)(x + i * p.each * p.points, p.each * p.points);
+    for (int64_t i = 0; i < p.batch * p.groups; i++) {
+        sum[i] = 0;
+        for (int64_t r = 0; r < p.each * p.runs; r++) sum[i] += F(sum)(x + run_at(&p, i, r), p.run);
+    }
 }
 
 static void F(group_sum_grad)(const KernelArgs *a)
@@ -138,9 +153,9 @@ static void F(group_sum_grad)(const KernelArgs *a)
     const Planes p = planes_of(a);
     const REAL *dsum = a->ptr[0];
     REAL *dx = F(summed)(a, 0, p.batch * p.channels * p.points);
-    int64_t n = p.each * p.points;
     for (int64_t i = 0; i < p.batch * p.groups; i++)
-        for (int64_t k = 0; k < n; k++) dx[i * n + k] += dsum[i];
+        for (int64_t r = 0; r < p.each * p.runs; r++)
+            for (int64_t k = 0; k < p.run; k++) dx[run_at(&p, i, r) + k] += dsum[i];
 }
 
 /* x [b,C,h,w], sum [b,G] -> spread [b,G] */
@@ -151,9 +166,11 @@ static void F(group_spread)(const KernelArgs *a)
     REAL *spread = a->ptr[2];
     for (int64_t i = 0; i < p.batch * p.groups; i++) {
         REAL lane[LANES] = {0}, mean = sum[i] / (REAL)p.all;
-        const REAL *from = x + i * p.each * p.points;
-        for (int64_t k = 0; k < p.each * p.points; k++)
-            lane[k % LANES] += (from[k] - mean) * (from[k] - mean);
+        for (int64_t r = 0; r < p.each * p.runs; r++) {
+            const REAL *from = x + run_at(&p, i, r);
+            for (int64_t k = 0; k < p.run; k++)
+                lane[k % LANES] += (from[k] - mean) * (from[k] - mean);
+        }
         spread[i] = F(fold)(lane);
     }
 }
@@ -163,10 +180,12 @@ static void F(group_spread_grad)(const KernelArgs *a)
     const Planes p = planes_of(a);
     const REAL *dspread = a->ptr[0], *x = a->ptr[1], *sum = a->ptr[2];
     REAL *dx = F(summed)(a, 0, p.batch * p.channels * p.points);
-    int64_t n = p.each * p.points;
     for (int64_t i = 0; i < p.batch * p.groups; i++) {
         REAL mean = sum[i] / (REAL)p.all, twice = 2 * dspread[i];
-        for (int64_t k = i * n; k < (i + 1) * n; k++) dx[k] += twice * (x[k] - mean);
+        for (int64_t r = 0; r < p.each * p.runs; r++) {
+            const int64_t at = run_at(&p, i, r);
+            for (int64_t k = at; k < at + p.run; k++) dx[k] += twice * (x[k] - mean);
+        }
     }
 }
 

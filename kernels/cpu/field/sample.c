@@ -12,11 +12,20 @@ static int64_t tap_at(const Along *h, const Along *w, int64_t point, int64_t tap
     return row < 0 || column < 0 ? -1 : row * w->rows + column;
 }
 
+/* Returns by how many columns row r of the field moves to the east. */
+static int64_t turn_of(const KernelArgs *a, int64_t r)
+{
+    const int64_t row = a->start['h'] + r, last = a->binding->size['h'] - a->attrs.h_after;
+    return row < a->attrs.h_before || row >= last ? a->size['W'] / 2 : 0;
+}
+
 #define KERNEL_FILE "kernels/cpu/field/sample.c"
 #include "kernels/cpu/real.h"
 
 BOTH(avg_pool2d)
 BOTH(avg_pool2d_grad)
+BOTH(turn_poles)
+BOTH(turn_poles_grad)
 BOTH(max_pool2d)
 BOTH(max_pool2d_grad)
 BOTH(resize)
@@ -60,6 +69,29 @@ static void F(avg_pool2d_grad)(const KernelArgs *a)
                 int64_t at = tap_at(&h, &w, p, t);
                 if (at >= 0) dx[at] += dy[i * points + p] / (REAL)taps;
             }
+}
+
+static void F(turn_poles)(const KernelArgs *a)
+{
+    const int64_t rows = a->size['h'], columns = a->size['W'];
+    const REAL *x = a->ptr[0];
+    REAL *y = a->ptr[1];
+    for (int64_t i = 0; i < a->size['b'] * a->size['c'] * rows; i++, x += columns, y += columns) {
+        const int64_t by = turn_of(a, i % rows);
+        for (int64_t k = 0; k < columns; k++) y[(k + by) % columns] = x[k];
+    }
+}
+
+static void F(turn_poles_grad)(const KernelArgs *a)
+{
+    const int64_t rows = a->size['h'], columns = a->size['W'];
+    const int64_t lines = a->size['b'] * a->size['c'] * rows;
+    const REAL *dy = a->ptr[0];
+    REAL *dx = F(summed)(a, 0, lines * columns);
+    for (int64_t i = 0; i < lines; i++, dy += columns, dx += columns) {
+        const int64_t by = turn_of(a, i % rows);
+        for (int64_t k = 0; k < columns; k++) dx[k] += dy[(k + by) % columns];
+    }
 }
 
 /* Returns the largest element of the window; of equal elements, or of NaNs, the first. -1: the
@@ -110,9 +142,17 @@ static void F(resize)(const KernelArgs *a)
     REAL *y = a->ptr[1];
     for (int64_t i = 0; i < a->size['b'] * a->size['c']; i++, x += h.rows * w.rows)
         for (int64_t o = 0; o < h.n; o++) {
+            if (o >= h.valid) {
+                for (int64_t k = 0; k < w.n; k++) *y++ = 0;
+                continue;
+            }
             const Mix down = field_mix(&h, o);
             const REAL *top = x + down.row[0] * w.rows, *bottom = x + down.row[1] * w.rows;
             for (int64_t k = 0; k < w.n; k++) {
+                if (k >= w.valid) {
+                    *y++ = 0;
+                    continue;
+                }
                 const Mix across = field_mix(&w, k);
                 const REAL left = (REAL)across.share[0], right = (REAL)across.share[1];
                 *y++ =
@@ -130,13 +170,14 @@ static void F(resize_grad)(const KernelArgs *a)
     const REAL *dy = a->ptr[0];
     REAL *dx = F(summed)(a, 0, planes * h.rows * w.rows);
     for (int64_t i = 0; i < planes; i++, dx += h.rows * w.rows)
-        for (int64_t o = 0; o < h.n; o++) {
+        for (int64_t o = 0; o < h.valid; o++) {
             const Mix down = field_mix(&h, o);
-            for (int64_t k = 0; k < w.n; k++, dy++) {
+            const REAL *line = dy + (i * h.n + o) * w.n;
+            for (int64_t k = 0; k < w.valid; k++) {
                 const Mix across = field_mix(&w, k);
                 for (int u = 0; u < 4; u++)
                     dx[down.row[u / 2] * w.rows + across.row[u % 2]] +=
-                        *dy * (REAL)(down.share[u / 2] * across.share[u % 2]);
+                        line[k] * (REAL)(down.share[u / 2] * across.share[u % 2]);
             }
         }
 }

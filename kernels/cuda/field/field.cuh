@@ -64,6 +64,8 @@ static inline FieldArgs field_args(const KernelArgs *args, uint32_t j)
     p.c = args->size[args->size['C'] ? 'C' : 'c'];
     p.n = args->size['n'];
     p.points = args->size['h'] * args->size['w'];
+    p.h.n = args->size['h'], p.h.valid = args->valid['h'];
+    p.w.n = args->size['w'], p.w.valid = args->valid['w'];
     p.scale = args->attrs.scale, p.eps = args->attrs.eps;
     p.adds = accumulates(args, j);
     return p;
@@ -77,6 +79,13 @@ static inline void field_windows(OpKind op, const KernelArgs *args, FieldArgs *p
     p->nearest = args->attrs.nearest != 0;
 }
 
+/* Returns whether element i of [..,h,w] is a point of the field. The last part of a field may be
+ * short: the rest is padding, which no sum may add. */
+DEVICE bool field_real(const FieldArgs *a, int64_t i)
+{
+    return i % a->points / a->w.n < a->h.valid && i % a->w.n < a->w.valid;
+}
+
 /* Returns the local index of global row r; -1: the row is zero padding. */
 DEVICE int64_t field_held(const FieldAlong *x, int64_t r)
 {
@@ -85,6 +94,8 @@ DEVICE int64_t field_held(const FieldAlong *x, int64_t r)
             r = (r % x->all + x->all) % x->all;
         else if (x->mode == WINDOW_reflect)
             r = r < 0 ? -r : 2 * (x->all - 1) - r;
+        else if (x->mode == WINDOW_symmetric)
+            r = r < 0 ? -1 - r : 2 * x->all - 1 - r;
         else if (x->mode == WINDOW_edge)
             r = r < 0 ? 0 : x->all - 1;
         else
@@ -125,6 +136,10 @@ DEVICE bool field_image(const FieldAlong *x, int64_t r, int k, int64_t *v)
     if (k == 0) return true;
     if (x->mode == WINDOW_periodic) {
         *v += k == 1 ? x->all : -x->all;
+        return true;
+    }
+    if (x->mode == WINDOW_symmetric) {
+        *v = k == 1 ? -1 - *v : 2 * last + 1 - *v;
         return true;
     }
     if (x->mode != WINDOW_reflect || *v == (k == 1 ? 0 : last)) return false;

@@ -103,21 +103,21 @@ FIELD_SUM(channels_weight)
 
 DEVICE float groups_sum(const FieldArgs *a, int64_t g, int64_t t)
 {
-    return read_one(a->in[0], g * a->terms + t);
+    return field_real(a, t) ? read_one(a->in[0], g * a->terms + t) : 0;
 }
 FIELD_SUM(groups_sum)
 
 DEVICE float groups_sum_grad(const FieldArgs *a, int64_t i, int64_t t)
 {
     (void)t;
-    return read_one(a->in[0], norm_group(a, i / a->points));
+    return field_real(a, i) ? read_one(a->in[0], norm_group(a, i / a->points)) : 0;
 }
 FIELD_SUM(groups_sum_grad)
 
 DEVICE float groups_spread(const FieldArgs *a, int64_t g, int64_t t)
 {
     float away = read_one(a->in[0], g * a->terms + t) - norm_mean(a, a->in[1], g);
-    return away * away;
+    return field_real(a, t) ? away * away : 0;
 }
 FIELD_SUM(groups_spread)
 
@@ -126,6 +126,7 @@ DEVICE float groups_spread_grad(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t g = norm_group(a, i / a->points);
     (void)t;
+    if (!field_real(a, i)) return 0;
     return 2 * read_one(a->in[0], g) * (read_one(a->in[1], i) - norm_mean(a, a->in[2], g));
 }
 FIELD_SUM(groups_spread_grad)

@@ -23,6 +23,18 @@ DEVICE float pool_mean_grad(const FieldArgs *a, int64_t i, int64_t t)
 }
 FIELD_SUM(pool_mean_grad)
 
+/* h.start, h.n, h.all: the rows; h.from, h.to: the rows that are not turned; w.n: columns.
+ * `nearest` turns back. */
+DEVICE float turn_rows(const FieldArgs *a, int64_t i, int64_t t)
+{
+    int64_t columns = a->w.n, column = i % columns, row = a->h.start + i / columns % a->h.n;
+    bool turns = row < a->h.from || row >= a->h.to;
+    int64_t half = columns / 2, by = a->nearest ? half : columns - half;
+    (void)t;
+    return read_one(a->in[0], i - column + (column + (turns ? by : 0)) % columns);
+}
+FIELD_SUM(turn_rows)
+
 /* Returns the first of the largest elements in a window of x; -1: the window is all padding. */
 DEVICE int64_t pool_largest(const FieldArgs *a, const Array x, int64_t i)
 {
@@ -73,6 +85,7 @@ DEVICE float resize_rows(const FieldArgs *a, const FieldAlong *x, int64_t o, int
 DEVICE float resize_one(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t row[2], column[2], plane = i / a->points * a->h.rows * a->w.rows;
+    if (!field_real(a, i)) return 0;
     float down = resize_rows(a, &a->h, i % a->points / a->w.n, row);
     float across = resize_rows(a, &a->w, i % a->w.n, column);
     float share = (t / 2 ? down : 1 - down) * (t % 2 ? across : 1 - across);
@@ -102,7 +115,7 @@ DEVICE float resize_back(const FieldArgs *a, int64_t i, int64_t t)
     int64_t plane = i / (a->h.rows * a->w.rows), row = i / a->w.rows % a->h.rows;
     int64_t column = i % a->w.rows, across = RESIZE_SPAN(a->w);
     int64_t o = resize_from(&a->h, row) + t / across, k = resize_from(&a->w, column) + t % across;
-    if (o < 0 || o >= a->h.n || k < 0 || k >= a->w.n) return 0;
+    if (o < 0 || o >= a->h.valid || k < 0 || k >= a->w.valid) return 0;
     float share = resize_share(a, &a->h, o, row) * resize_share(a, &a->w, k, column);
     return share == 0 ? 0 : share * read_one(a->in[0], plane * a->points + o * a->w.n + k);
 }
@@ -181,6 +194,7 @@ DEVICE float error_weight(const FieldArgs *a, int64_t i)
 DEVICE float error_slope(const FieldArgs *a, int64_t i, int64_t t)
 {
     (void)t;
+    if (!field_real(a, i)) return 0;
     return 2 * (read_one(a->in[0], i) - read_one(a->in[1], i)) * error_weight(a, i);
 }
 FIELD_SUM(error_slope)
@@ -207,7 +221,7 @@ KERNEL(error_sum, ErrorArgs, FIELD_THREADS, 1)
     double sum = 0;
     for (int64_t i = threadIdx.x; i < a.of.terms; i += blockDim.x) {
         double away = (double)read_one(a.of.in[0], i) - (double)read_one(a.of.in[1], i);
-        sum += away * away * (double)error_weight(&a.of, i);
+        if (field_real(&a.of, i)) sum += away * away * (double)error_weight(&a.of, i);
     }
     sum = block_sum_double(sum, held);
     if (threadIdx.x != 0) return;
@@ -235,6 +249,27 @@ OP(avg_pool2d)
 OP(avg_pool2d_grad)
 {
     return pool_mean_grad_launch(sampled(OP_avg_pool2d_grad, args), cuda, error);
+}
+
+static FieldArgs turned(const KernelArgs *args, bool back)
+{
+    FieldArgs p = field_args(args, 0);
+    p.h.start = args->start['h'];
+    p.h.from = args->attrs.h_before, p.h.to = args->binding->size['h'] - args->attrs.h_after;
+    p.w.n = p.w.valid = args->size['W'];
+    p.points = p.h.n * p.w.n;
+    p.nearest = back;
+    return p;
+}
+
+OP(turn_poles)
+{
+    return turn_rows_launch(turned(args, false), cuda, error);
+}
+
+OP(turn_poles_grad)
+{
+    return turn_rows_launch(turned(args, true), cuda, error);
 }
 
 OP(max_pool2d)
@@ -324,8 +359,7 @@ static FieldArgs squared(const KernelArgs *args)
 {
     FieldArgs p = field_args(args, 0);
     p.latitude = args->attrs.latitude != 0;
-    p.h.n = args->size['h'], p.h.start = args->start['h'], p.h.all = args->binding->size['h'];
-    p.w.n = args->size['w'];
+    p.h.start = args->start['h'], p.h.all = args->binding->size['h'];
     return p;
 }
 
@@ -338,7 +372,7 @@ OP(mse_loss)
     p.loss = args->ptr[2], p.count = args->ptr[3];
     p.wide_loss = args->dtype[2] == DT_f64, p.wide_count = args->dtype[3] == DT_f64;
     p.adds_loss = accumulates(args, 0), p.adds_count = accumulates(args, 1);
-    p.points = (double)(args->size['b'] * args->size['h'] * args->size['w']);
+    p.points = (double)(args->size['b'] * args->valid['h'] * args->valid['w']);
     return LAUNCH(error_sum, 1, FIELD_THREADS, MAX_WARPS * sizeof(double), p, cuda, error);
 }
 

@@ -58,8 +58,10 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     Graph *g = &job->plan->graph;
     Tensor *out = &g->tensors.at[n->out[j]];
     int8_t made = op_axis_layout(n->op, b, n->n_in + j, n->split[axis]);
-    bool fixed =
-        out->use_is_fixed && axis_info(job->plan->mesh.axis[axis].name)->flags & AXIS_WEIGHTS;
+    const AxisInfo *info = axis_info(job->plan->mesh.axis[axis].name);
+    const bool of_field = info->cuts == INDEX_height || info->cuts == INDEX_width;
+    bool fixed = out->use_is_fixed &&
+                 (info->flags & AXIS_WEIGHTS || (of_field && layout_is_split(out->use.on[axis])));
     /* small, and it writes state: keep it whole */
     if (op_info(n->op)->flags & OP_ONCE) fixed = true;
     if (!fixed) out->use.on[axis] = layout_is_split(made) ? made : (int8_t)WHOLE;
@@ -75,7 +77,11 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     uint32_t parts = shape_parts(&s, &job->plan->mesh, d);
     const int64_t pieces = b->size[(int)b->letter[n->n_in + j][d]]; /* h of (hp) is shared out */
     const bool whole_pieces = b->reads[n->n_in + j][d] || pieces == 0 || pieces % parts == 0;
-    if (out->deal[d] || (out->dim[d] % parts == 0 && whole_pieces)) return true;
+    /* the last part of a field may be short, but no rank may have nothing */
+    const bool single = b->reads[n->n_in + j][d] || pieces == out->dim[d];
+    const int64_t each = (out->dim[d] + parts - 1) / parts;
+    const bool shared = of_field && single && each * (parts - 1) < out->dim[d];
+    if (out->deal[d] || shared || (out->dim[d] % parts == 0 && whole_pieces)) return true;
     diag_error(job->diag, FAULT_input, "divides-activation", n->loc,
                "%s: dimension %d = %lld cannot be split over %u ranks", out->name, d,
                (long long)out->dim[d], parts);
@@ -83,8 +89,12 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
         diag_hint(job->diag, "it may be split over %s ranks",
                   str_divisors(job->scratch, out->dim[d]));
     else
-        diag_hint(job->diag, "it has %lld pieces that stay whole: it may be split over %s ranks",
-                  (long long)pieces, str_divisors(job->scratch, pieces));
+        diag_hint(job->diag,
+                  "it has %lld pieces that stay whole: it may be split over %s ranks; %lld of them "
+                  "(%lld in this dimension) would do",
+                  (long long)pieces, str_divisors(job->scratch, pieces),
+                  (long long)((pieces + parts - 1) / parts * parts),
+                  (long long)((pieces + parts - 1) / parts * parts * (out->dim[d] / pieces)));
     return false;
 }
 

@@ -168,6 +168,37 @@ static TensorId attention(Build *b, const NetLayer *l, TensorId x)
     return op(b, OP_add, (TensorId[]){x, y}, 2, NULL);
 }
 
+static TensorId shuffle(Build *b, const NetLayer *l, TensorId x)
+{
+    const int64_t c = b->net->channels, more = c * l->h.kernel * l->w.kernel;
+    const Window same = net_window(3, 1, 1, WINDOW_zero);
+    const Attrs pool = windows(l), within = windows(&(NetLayer){NET_conv, same, same});
+    x = op(b, OP_avg_pool2d, &x, 1, &pool);
+    TensorId weight = param(b, "weight", 0, 0.2, DIMS(more, c, 3, 3));
+    x = op(b, OP_conv2d, (TensorId[]){x, weight}, 2, &within);
+    return op(b, OP_pixel_shuffle, &x, 1, &pool);
+}
+
+/* Pads the field behind its poles and around the globe, convolves it, and crops it. */
+static TensorId earth(Build *b, const NetLayer *l, TensorId x)
+{
+    const Window one = net_window(1, 1, 1, WINDOW_symmetric),
+                 same = net_window(3, 1, 1, WINDOW_zero);
+    NetLayer rows = {NET_pool, one, one}, columns = rows, crop = rows;
+    const NetLayer within = {NET_conv, same, same};
+    rows.h.before = rows.h.after = l->h.before;
+    columns.w.before = columns.w.after = l->w.before;
+    columns.w.mode = WINDOW_periodic;
+    crop.h.before = crop.h.after = -l->h.before;
+    crop.w.before = crop.w.after = -l->w.before;
+    const Attrs down = windows(&rows), across = windows(&columns), cropped = windows(&crop);
+    x = op(b, OP_avg_pool2d, &x, 1, &down);
+    x = op(b, OP_turn_poles, &x, 1, &down);
+    x = op(b, OP_avg_pool2d, &x, 1, &across);
+    x = conv(b, &within, x, false);
+    return op(b, OP_avg_pool2d, &x, 1, &cropped);
+}
+
 static TensorId layer(Build *b, const NetLayer *l, TensorId x)
 {
     const Attrs attrs = windows(l);
@@ -180,6 +211,8 @@ static TensorId layer(Build *b, const NetLayer *l, TensorId x)
         return op(b, OP_add, (TensorId[]){x, y}, 2, NULL);
     case NET_norm: return norm(b, x);
     case NET_pool: return op(b, OP_avg_pool2d, &x, 1, &attrs);
+    case NET_shuffle: return shuffle(b, l, x);
+    case NET_earth: return earth(b, l, x);
     case NET_attention: return attention(b, l, x);
     case NET_KINDS: break;
     }
@@ -271,15 +304,15 @@ Plan *net_plan(const Net *n, bool fp64, Arena *arena, Diag *d)
 
 static void print_window(Str *s, const Window *w)
 {
-    static const char *const modes[] = {"zero", "reflect", "periodic"};
+    static const char *const modes[] = {"zero", "reflect", "periodic", "symmetric"};
     str_print(s, " %lld/%lld*%lld +%lld+%lld %s", (long long)w->kernel, (long long)w->stride,
               (long long)w->dilation, (long long)w->before, (long long)w->after, modes[w->mode]);
 }
 
 const char *net_name(const Net *n, Arena *arena)
 {
-    static const char *const kinds[] = {"conv", "transpose", "residual",
-                                        "norm", "pool",      "attention"};
+    static const char *const kinds[] = {"conv", "transpose", "residual", "norm",
+                                        "pool", "shuffle",   "earth",    "attention"};
     Str s = str_in(arena);
     str_print(&s, "%lld x %lld x %lld:", (long long)n->channels, (long long)n->height,
               (long long)n->width);

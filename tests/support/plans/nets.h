@@ -14,6 +14,8 @@ typedef enum NetKind {
     NET_residual,  /* x + silu(conv(x)): keeps the shape */
     NET_norm,      /* group norm in two groups */
     NET_pool,      /* average pooling */
+    NET_shuffle,   /* pooling by h.kernel x w.kernel, a conv, and its channels as points again */
+    NET_earth,     /* conv on the field with `before` more rows behind each pole, as on a globe */
     NET_attention, /* x + attention in windows of h.kernel x w.kernel points, biased by position */
     NET_KINDS
 } NetKind;
