@@ -80,6 +80,7 @@ bool device_choose(Cuda *c)
         return false;
     c->gpu.free_before = unused;
     c->gpu.context.n_sms = (uint32_t)p.multiProcessorCount;
+    c->gpu.context.l2_bytes = (uint64_t)p.l2CacheSize;
     c->gpu.context.compute_capability = (uint32_t)(10 * p.major + p.minor);
     if (c->gpu.context.compute_capability < OLDEST_CAPABILITY)
         return cuda_fail(c, "cuda-device",

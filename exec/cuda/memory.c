@@ -8,11 +8,6 @@
 
 enum { BLOCK_BYTES = 1 << 22 };
 
-/* Stands for the arena's address until there is one. Choices of kernels depend on an address by its
- * alignment alone, up to ARENA_LEAST bytes. */
-#define PLACE_HOLDER UINT64_C(0x7000000000)
-enum { ARENA_LEAST = 256 };
-
 static const Program *program_of(const Cuda *c)
 {
     return plan_program(c->plan, c->rank);
@@ -44,10 +39,10 @@ static bool fill(Cuda *c, uint64_t lo, uint64_t hi, const char *block)
     return true;
 }
 
-static bool take_arena(Cuda *c)
+static bool open_device(Cuda *c, uint64_t bytes)
 {
     void *at = NULL;
-    if (c->gpu.arena != NULL) return true;
+    c->gpu.arena_bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN + ARENA_SLACK;
     c->gpu.arena_of_nccl = c->n_ranks > 1 && c->own.via != CUDA_VIA_host;
     bool fine = c->gpu.arena_of_nccl ? CHECK_NCCL(c, NULL, ncclMemAlloc, (&at, c->gpu.arena_bytes))
                                      : CHECK_CUDA(c, cudaMalloc, (&at, c->gpu.arena_bytes));
@@ -58,40 +53,27 @@ static bool take_arena(Cuda *c)
                       str_bytes(c->arena, c->gpu.free_before));
         return false;
     }
-    c->gpu.arena = at;
-    assert((uintptr_t)at % ARENA_LEAST == 0);
+    c->state.device = at;
     return true;
 }
 
 bool memory_open(Cuda *c, const Program *p)
 {
     RankState *r = &c->state;
+    bool marked = c->options.poison || c->options.measure;
     uint64_t host = p->host_bytes + ARENA_SLACK;
     r->poison = c->options.poison;
     r->measure = c->options.measure;
-    c->gpu.arena_bytes = (p->bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN + ARENA_SLACK;
-    r->device = (char *)(uintptr_t)PLACE_HOLDER;
-    /* An arena that cannot fit fails here, before time is spent on choices. */
-    if (c->gpu.arena_bytes > c->gpu.free_before && !take_arena(c)) return false;
     void *host_at = NULL;
-    if (!CHECK_CUDA(c, cudaMallocHost, (&host_at, host))) return false;
+    if (!open_device(c, p->bytes) || !CHECK_CUDA(c, cudaMallocHost, (&host_at, host))) return false;
     r->host = host_at;
-    if (r->poison || r->measure)
-        poison_fill(r->host, host);
-    else
-        memset(r->host, 0, host);
-    return true;
-}
-
-bool memory_place(Cuda *c)
-{
-    RankState *r = &c->state;
-    if (!take_arena(c)) return false;
-    rank_move(r, c->gpu.arena);
     c->gpu.unsettled = true;
-    if (!r->poison && !r->measure)
+    if (!marked) {
+        memset(r->host, 0, host);
         return CHECK_CUDA(c, cudaMemset, (r->device, 0, c->gpu.arena_bytes));
+    }
     char *block;
+    poison_fill(r->host, host);
     if (!block_open(c, &block)) return false;
     poison_fill(block, BLOCK_BYTES);
     bool fine = fill(c, 0, c->gpu.arena_bytes, block);
@@ -102,10 +84,10 @@ bool memory_place(Cuda *c)
 void memory_close(Cuda *c)
 {
     RankState *r = &c->state;
-    if (c->gpu.arena != NULL && c->gpu.arena_of_nccl) ncclMemFree(c->gpu.arena);
-    if (c->gpu.arena != NULL && !c->gpu.arena_of_nccl) cudaFree(c->gpu.arena);
+    if (r->device != NULL && c->gpu.arena_of_nccl) ncclMemFree(r->device);
+    if (r->device != NULL && !c->gpu.arena_of_nccl) cudaFree(r->device);
     if (r->host != NULL) cudaFreeHost(r->host);
-    c->gpu.arena = r->device = r->host = NULL;
+    r->device = r->host = NULL;
 }
 
 bool memory_settle(Cuda *c)

@@ -46,6 +46,7 @@ typedef struct CudaContext {
     void *tensor_encode; /* the driver's cuTensorMapEncodeTiled, for cuda_attention_hopper */
     uint32_t pc;         /* the instruction that a fault report names */
     uint32_t n_sms;
+    uint64_t l2_bytes;           /* of the cache that all processors share; 0: not known */
     uint32_t compute_capability; /* 80, 90, 100 */
 } CudaContext;
 

@@ -2,8 +2,8 @@
 # Checks what ptxas makes of Hopper's attention and its gradient. There must be no spilled
 # registers, and as many registers as a block of three warpgroups begins with. No product may be
 # awaited earlier than in the source (its C75xx remarks). The intended instructions must be there.
-# Then it compiles kernels that read a running product, which must be reported. Arguments: nvcc, a
-# working folder.
+# In the machine code, exponentials must run while products do. Then it compiles kernels that read a
+# running product, which must be reported. Arguments: nvcc, a working folder.
 set -u
 nvcc=$1
 work=$2
@@ -30,17 +30,45 @@ count()
     grep -c -E "$1" "$2"
 }
 
+# sabotage SOURCE NAME AWK: compiles NAME, the source as changed by an awk program.
+sabotage()
+{
+    awk "$3" "kernels/cuda/attention/hopper/$1.cuh" >"$work/kernels/cuda/attention/hopper/$1.cuh"
+    cmp -s "kernels/cuda/attention/hopper/$1.cuh" "$work/kernels/cuda/attention/hopper/$1.cuh" &&
+        fail "$1: the line that is to be left out is not found"
+    sed "s|\"kernels/cuda/attention/hopper/$1.cuh\"|\"$work/kernels/cuda/attention/hopper/$1.cuh\"|" "kernels/cuda/attention/hopper/$1.cu" >"$work/$2.cu"
+    compile "$2" "$work/$2.cu"
+}
+
 # hasty SOURCE N: the source without its N-th wait for a product.
 hasty()
 {
-    awk -v nth="$2" '/^        products_wait\(1\);|^    products_wait\(1\);/ && ++n == nth { next } { print }' \
-        "kernels/cuda/attention/hopper/$1.cuh" >"$work/kernels/cuda/attention/hopper/$1.cuh"
-    cmp -s "kernels/cuda/attention/hopper/$1.cuh" "$work/kernels/cuda/attention/hopper/$1.cuh" &&
-        fail "$1: the wait that is to be left out is not found"
-    sed "s|\"kernels/cuda/attention/hopper/$1.cuh\"|\"$work/kernels/cuda/attention/hopper/$1.cuh\"|" "kernels/cuda/attention/hopper/$1.cu" >"$work/hasty.cu"
-    compile hasty "$work/hasty.cu"
+    sabotage "$1" hasty "/^        products_wait\(1\);|^    products_wait\(1\);/ && ++n == $2 { next } { print }"
     grep -q 'C75[0-9][0-9]' "$work/hasty.log" ||
         fail "$1: a product read under way is not remarked on"
+}
+
+# overlap NAME FIRST LAST: for each kernel, the number of exponentials between the wait that leaves
+# FIRST groups of products and the wait behind it that leaves LAST. These run beside products.
+overlap()
+{
+    "$dump" -sass "$work/$1.cubin" | awk -v first="$2" -v last="$3" '
+        /Function :/ { name = $3; open = 0 }
+        /MUFU\.EX2/ { n++ }
+        /WARPGROUP\.DEPBAR\.LE/ {
+            if (open && index($0, "gsb0, 0x" last)) print name, n
+            open = index($0, "gsb0, 0x" first) > 0
+            n = 0
+        }'
+}
+
+# overlaps NAME FIRST LAST: true if each of the four kernels has its exponentials there, one for
+# each of a thread's scores: 64 of a tile of 128 columns, 32 of one of 64.
+overlaps()
+{
+    overlap "$@" >"$work/$1.overlap"
+    [ "$(wc -l <"$work/$1.overlap")" -eq 4 ] &&
+        awk -v least="${4:-64}" '$2 < least { bad = 1 } END { exit bad }' "$work/$1.overlap"
 }
 
 look_at()
@@ -66,8 +94,17 @@ product='wgmma\.mma_async\.sync\.aligned'
 look_at attention_hopper "$product\.m64n128k16\.f32\.bf16" "$product\.m64n64k16\.f32\.f16"
 look_at attention_hopper_queries "$product\.m64n128k16\.f32\.bf16" "$product\.m64n64k16\.f32\.f16"
 look_at attention_hopper_keys "$product\.m64n128k16\.f32\.bf16" "$product\.m64n64k16\.f32\.f16"
-# Not every toolkit has the disassembler.
-if dump=$(command -v cuobjdump || command -v "$(dirname "$nvcc")/cuobjdump") &&
+# Not every toolkit has the disassembler; pip has it, as nvidia-cuda-cuobjdump and -nvdisasm.
+find_dump()
+{
+    command -v cuobjdump || command -v "$(dirname "$nvcc")/cuobjdump" && return
+    for folder in $(python3 -c 'import nvidia; print(*nvidia.__path__)' 2>/dev/null); do
+        command -v "$folder"/*/bin/cuobjdump && return
+    done
+    return 1
+}
+
+if dump=$(find_dump) &&
     "$dump" -sass "$work/attention_hopper.cubin" >"$work/sound.sass" 2>/dev/null; then
     for source in attention_hopper attention_hopper_queries attention_hopper_keys; do
         "$dump" -sass "$work/$source.cubin" >"$work/sound.sass" || fail "$source: no machine code"
@@ -75,6 +112,15 @@ if dump=$(command -v cuobjdump || command -v "$(dirname "$nvcc")/cuobjdump") &&
             grep -q "$word" "$work/sound.sass" || fail "$source: no $word in the machine code"
         done
     done
+    overlaps attention_hopper 1 0 ||
+        fail "the softmax does not run beside the second product: $(cat "$work/attention_hopper.overlap")"
+    overlaps attention_hopper_queries 2 1 32 ||
+        fail "exponentials do not run beside the queries' products: $(cat "$work/attention_hopper_queries.overlap")"
+    # This compiler moves the wait up if nothing holds it back.
+    if "$nvcc" --version | grep -q 'release 13\.0'; then
+        sabotage attention_hopper eager '!/products_wait_behind/'
+        ! overlaps eager 1 0 || fail "a wait that comes too early is not seen"
+    fi
 else
     echo "hopper_code: no cuobjdump that works here: the machine code is not looked at"
 fi

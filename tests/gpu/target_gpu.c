@@ -71,6 +71,7 @@ __attribute__((constructor)) static void open_target(void)
                                 .fault = target_alloc(sizeof(uint32_t)),
                                 .pc = 5,
                                 .n_sms = (uint32_t)p.multiProcessorCount,
+                                .l2_bytes = (uint64_t)p.l2CacheSize,
                                 .compute_capability = the.capability};
     *the.context.fault = 0;
     find_tensor_encode();

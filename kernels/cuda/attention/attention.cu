@@ -39,6 +39,24 @@ static bool launch_delta(const KernelArgs *args, const AttentionArgs *a, const C
 
 /* ---- arguments ---- */
 
+/* Returns how many of all heads fit together in half of the cache: the other half is for what
+ * passes through. `bytes`: for one head. */
+static uint32_t heads_beside(const CudaContext *cuda, int64_t bytes, int64_t all)
+{
+    int64_t n = cuda->l2_bytes == 0 || bytes == 0 ? all : (int64_t)cuda->l2_bytes / 2 / bytes;
+    n = n < 1 ? 1 : n < all ? n : all;
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+/* Blocks of queries read the keys and values of their group again and again, blocks of keys the
+ * queries and output gradients of all heads of their group. */
+static void attention_order(AttentionArgs *a, const CudaContext *cuda, DType dtype)
+{
+    const int64_t pair = 2 * a->E * (int64_t)dtype_bytes(dtype), groups = a->B * a->G;
+    a->beside_queries = heads_beside(cuda, a->T * pair, groups) * (uint32_t)a->R;
+    a->beside_keys = heads_beside(cuda, a->S * a->R * pair, groups);
+}
+
 static AttentionArgs attention_args(const KernelArgs *args, const CudaContext *cuda)
 {
     AttentionArgs a;
@@ -54,6 +72,7 @@ static AttentionArgs attention_args(const KernelArgs *args, const CudaContext *c
     a.scale = (float)args->attrs.scale;
     a.causal = args->attrs.causal != 0;
     a.accumulate = (uint32_t)args->attrs.accumulate;
+    attention_order(&a, cuda, args->dtype[1]);
     a.drops = args->attrs.drop > 0;
     if (!a.drops) return a;
     const int64_t *size = args->binding->size;

@@ -32,6 +32,7 @@ static struct Block {
     Box box[MAX_BOXES];
     uint32_t n_barriers, n_boxes;
     uint32_t here[NUMBERED], round[NUMBERED], warps[NUMBERED];
+    uint32_t last_turn[NUMBERED][1024]; /* round in which a thread came to it, plus 1 */
     uint32_t registers[1024], pool;
 } block;
 
@@ -71,6 +72,7 @@ static uint32_t leave_block(void)
     uint32_t n = block.n_boxes;
     for (uint32_t i = 0; i < block.n_barriers; i++)
         n += block.barrier[i].pending != block.barrier[i].arrivals || block.barrier[i].bytes != 0;
+    for (uint32_t i = 0; i < NUMBERED; i++) n += block.here[i] != 0;
     return n;
 }
 
@@ -282,6 +284,34 @@ void barrier_threads(uint32_t number, uint32_t threads)
         b->round[number]++;
     }
     device_wait_until(round_is_over, &mine);
+}
+
+/* Turns order no accesses: the watch is not told. */
+static Round take_turn(uint32_t number, uint32_t threads)
+{
+    struct Block *b = this_block();
+    assert(number > 0 && number < NUMBERED && threads % 32 == 0);
+    const Round mine = {number, b->round[number]};
+    uint32_t *const last = &b->last_turn[number][threadIdx.x];
+    if (*last == mine.round + 1) hopper_broken("two arrivals in one phase of a turn");
+    *last = mine.round + 1;
+    if (++b->here[number] == threads) {
+        b->here[number] = 0;
+        b->round[number]++;
+    }
+    return mine;
+}
+
+void turn_wait(uint32_t number, uint32_t threads)
+{
+    Round mine = take_turn(number, threads);
+    device_wait_until(round_is_over, &mine);
+}
+
+void turn_pass(uint32_t number, uint32_t threads)
+{
+    (void)take_turn(number, threads);
+    device_stall();
 }
 
 /* ---- registers ---- */

@@ -63,6 +63,8 @@ void barrier_arrive(unsigned char *barrier);
 void barrier_expect(unsigned char *barrier, uint32_t bytes);
 void barrier_wait(unsigned char *barrier, uint32_t parity);
 void barrier_threads(uint32_t number, uint32_t threads);
+void turn_wait(uint32_t number, uint32_t threads);
+void turn_pass(uint32_t number, uint32_t threads);
 void box_fetch(unsigned char *to, const TensorMap *map, unsigned char *barrier, int c0, int c1,
                int c2, int c3);
 void device_registers(uint32_t n, bool grow);
@@ -72,6 +74,7 @@ void device_registers(uint32_t n, bool grow);
 void products_fence(void);
 void products_commit(void);
 void products_wait(uint32_t groups);
+void products_wait_behind(float x, unsigned char *spare);
 
 /* A: by descriptor or, if that is 0, in four registers. */
 typedef struct DeviceProduct {

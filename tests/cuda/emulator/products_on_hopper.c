@@ -275,3 +275,10 @@ void products_wait(uint32_t groups)
     t->fenced = false;
     device_warp_meets(0xffffffffu);
 }
+
+/* The address must be inside of the block's memory, though nothing is stored. */
+void products_wait_behind(float x, Shared spare)
+{
+    (void)hopper_memory(shared_window(spare), sizeof x);
+    if (x < 0) hopper_broken("a number below zero in front of a wait");
+}

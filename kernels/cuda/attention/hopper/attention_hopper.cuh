@@ -1,10 +1,10 @@
 /* Attention, forward, for compute capability 9.0, one type and one head size. A block holds 128
  * queries of one head. One thread of the first warpgroup fetches keys and values, COLUMNS at a
  * time, into the slots of a ring. Two warpgroups use them, with 64 queries each. A warpgroup
- * computes the softmax of its scores while the previous values are multiplied. It waits for the
- * scores themselves; meanwhile only the other warpgroup may have work:
+ * computes the softmax of its scores while the previous values are multiplied. The warpgroups issue
+ * their products in turn, so that the products of one also run during the softmax of the other:
  *
- *     S(j) = Q K(j)^T     issued, and so is O += P(j-1) V(j-1)
+ *     wait for the turn; S(j) = Q K(j)^T and O += P(j-1) V(j-1) issued; pass the turn
  *     wait for S(j); K(j)'s slot is free; P(j) = exp(S(j) - top)
  *     wait for O; V(j-1)'s slot is free; O is rescaled to the new maximum */
 #define F(name) NAME(name##_hopper)
@@ -64,9 +64,11 @@ DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared sh
 {
     const float scale = a->scale * LOG2_E;
     const Shared queries = shared.own + row * 128;
+    const uint32_t turn = HOPPER_TURN + (row > 0), other = HOPPER_TURN + (row == 0);
     float s[COLUMNS / 2], shrink[2];
     barrier_wait(shared.barriers, 0);
     if (n_tiles == 0) return;
+    if (row > 0) turn_pass(other, 2 * WARPGROUP); /* the first turn */
     HopperSlot keys = hopper_slot(shared, 0, F(tile_bytes)), values;
     barrier_wait(keys.full, keys.parity);
     F(rows_by_rows)(s, queries, keys.at);
@@ -80,18 +82,22 @@ DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared sh
         keys = hopper_slot(shared, 2 * j, F(tile_bytes));
         values = hopper_slot(shared, 2 * j - 1, F(tile_bytes));
         barrier_wait(keys.full, keys.parity);
+        turn_wait(turn, 2 * WARPGROUP);
         F(rows_by_rows)(s, queries, keys.at);
         barrier_wait(values.full, values.parity);
         F(times)(state->out, state->p, values.at);
+        turn_pass(other, 2 * WARPGROUP);
         products_wait(1);
         hopper_give_back(keys);
         F(hide)(s, rows, j * COLUMNS, -INFINITY);
         F(fold)(state, s, scale, shrink);
+        products_wait_behind(fminf(state->total[0], state->total[1]), shared.spare);
         products_wait(0);
         hopper_give_back(values);
         F(scale_rows)(state->out, shrink);
         F(round)(state->p, s);
     }
+    if (row == 0) turn_wait(turn, 2 * WARPGROUP); /* the last turn */
     values = hopper_slot(shared, 2 * n_tiles - 1, F(tile_bytes));
     barrier_wait(values.full, values.parity);
     F(times)(state->out, state->p, values.at);
@@ -127,7 +133,7 @@ KERNEL_OF(F(attention), HopperForwardArgs, HOPPER_THREADS, 1)
     if (!HOPPER_CODE) return;
     SHARED(unsigned char, memory);
     const HopperShared shared = hopper_shared(shared_of(memory), F(own_bytes));
-    const AttentionPlace at = attention_place(&a.a, a.a.S, HOPPER_ROWS, a.a.R, true);
+    const AttentionPlace at = hopper_place(&a.a, a.a.S, a.a.R, a.a.beside_queries, true);
     const int group = (int)threadIdx.x / WARPGROUP;
     const int n_tiles = (int)((hopper_keys(&a.a, &at) + COLUMNS - 1) / COLUMNS);
     hopper_begin(shared, 1);

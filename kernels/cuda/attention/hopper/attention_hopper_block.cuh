@@ -17,7 +17,9 @@ enum {
     /* registers that each thread starts with; 384 threads share 65,536 */
     HOPPER_REGISTERS = 168,
     HOPPER_PRODUCER_REGISTERS = 24,
-    HOPPER_CONSUMER_REGISTERS = 240
+    HOPPER_CONSUMER_REGISTERS = 240,
+    /* number of the first warpgroup's turn; 1 and 2 are the warpgroups' own barriers */
+    HOPPER_TURN = 3
 };
 
 /* A warpgroup takes more registers from the block's own. If they are not enough, it waits for
@@ -27,6 +29,7 @@ static_assert(HOPPER_PRODUCER_REGISTERS + 2 * HOPPER_CONSUMER_REGISTERS <= 3 * H
 
 typedef struct HopperShared {
     Shared barriers; /* the barrier of the permanent tiles, then for each slot: full, empty */
+    Shared spare;    /* four bytes that nothing is stored in */
     Shared own, ring;
 } HopperShared;
 
@@ -34,6 +37,7 @@ DEVICE HopperShared hopper_shared(Shared memory, int own_bytes)
 {
     HopperShared s;
     s.barriers = shared_pattern(memory);
+    s.spare = s.barriers + HOPPER_BARRIER_BYTES - 4;
     s.own = s.barriers + HOPPER_BARRIER_BYTES;
     s.ring = s.own + own_bytes;
     return s;
@@ -43,6 +47,25 @@ DEVICE HopperShared hopper_shared(Shared memory, int own_bytes)
 static inline size_t hopper_shared_bytes(int own_bytes, int slot_bytes)
 {
     return (size_t)(SWIZZLE_BYTES + HOPPER_BARRIER_BYTES + own_bytes + HOPPER_SLOTS * slot_bytes);
+}
+
+/* The tile that a block works on, as attention_place. Heads are visited some at a time, and among
+ * these the tiles with the most keys come first. */
+DEVICE AttentionPlace hopper_place(const AttentionArgs *a, int64_t n, int64_t heads_a_group,
+                                   uint32_t beside, bool last_first)
+{
+    const uint32_t r = (uint32_t)heads_a_group, heads = (uint32_t)a->G * r, all = gridDim.x;
+    const uint32_t n_tiles = (uint32_t)((n + HOPPER_ROWS - 1) / HOPPER_ROWS);
+    const uint32_t begin = blockIdx.x / (beside * n_tiles) * beside, left = all / n_tiles - begin;
+    const uint32_t here = left < beside ? left : beside, block = blockIdx.x - begin * n_tiles;
+    const uint32_t of_tile = block / here, rest = begin + block % here;
+    AttentionPlace p;
+    p.first = (int64_t)(last_first ? n_tiles - 1 - of_tile : of_tile) * HOPPER_ROWS;
+    p.b = rest / heads;
+    p.head = rest % heads;
+    p.g = rest % heads / r;
+    p.r = rest % r;
+    return p;
 }
 
 typedef struct HopperSlot {

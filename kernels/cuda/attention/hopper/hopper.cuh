@@ -140,6 +140,18 @@ DEVICE void barrier_threads(uint32_t number, uint32_t threads)
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
+/* Turns: `threads` threads use this number, half of them in turn_wait, the other half in turn_pass,
+ * which does not wait. They put work in an order in time. Data must not rely on it. */
+DEVICE void turn_wait(uint32_t number, uint32_t threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
+DEVICE void turn_pass(uint32_t number, uint32_t threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
 /* ---- boxes ---- */
 
 DEVICE void box_fetch(Shared to, const TensorMap *map, Shared barrier, int c0, int c1, int c2,
@@ -172,6 +184,16 @@ DEVICE void products_commit(void)
 /* Waits until all but the latest `groups` (a constant) are done. */
 #define products_wait(groups)                                                                      \
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory")
+
+/* Keeps the next products_wait behind the computation of x, which is never below zero. ptxas moves
+ * a wait up, to the last instruction that has an effect. A store that never happens is one. */
+DEVICE void products_wait_behind(float x, Shared spare)
+{
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.lt.f32 p, %1, 0f00000000;\n\t"
+                 "@p st.shared.f32 [%0], %1;\n\t}" ::"r"(spare),
+                 "f"(x)
+                 : "memory");
+}
 
 #define ACCUMULATORS_4(d, i) "+f"((d)[i]), "+f"((d)[i + 1]), "+f"((d)[i + 2]), "+f"((d)[i + 3])
 #define ACCUMULATORS_16(d, i)                                                                      \
