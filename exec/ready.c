@@ -303,6 +303,24 @@ bool rank_prepare(RankState *r, const Plan *plan, const ProgramInfo *info, Rank 
     return d->n_errors == errors;
 }
 
+void rank_move(RankState *r, char *device)
+{
+    const Program *p = r->info->p;
+    r->device = device;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = program_instr(p, pc);
+        for (uint32_t i = 0; i < in->args.n; i++) {
+            char *at = rank_memory(r, program_arg(p, in, i));
+            if (r->at[pc].args != NULL)
+                r->at[pc].args->ptr[i] = at;
+            else if (i < in->n_in)
+                r->at[pc].comm->in = at;
+            else
+                r->at[pc].comm->out = at;
+        }
+    }
+}
+
 bool rank_open(RankState *r, const Plan *plan, const ProgramInfo *info, Rank rank,
                const Control *control, const BackendOptions *options, Arena *arena, Diag *d)
 {

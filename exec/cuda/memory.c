@@ -8,6 +8,11 @@
 
 enum { BLOCK_BYTES = 1 << 22 };
 
+/* Stands for the arena's address until there is one. Choices of kernels depend on an address by its
+ * alignment alone, up to ARENA_LEAST bytes. */
+#define PLACE_HOLDER UINT64_C(0x7000000000)
+enum { ARENA_LEAST = 256 };
+
 static const Program *program_of(const Cuda *c)
 {
     return plan_program(c->plan, c->rank);
@@ -39,10 +44,10 @@ static bool fill(Cuda *c, uint64_t lo, uint64_t hi, const char *block)
     return true;
 }
 
-static bool open_device(Cuda *c, uint64_t bytes)
+static bool take_arena(Cuda *c)
 {
     void *at = NULL;
-    c->gpu.arena_bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN + ARENA_SLACK;
+    if (c->gpu.arena != NULL) return true;
     c->gpu.arena_of_nccl = c->n_ranks > 1 && c->own.via != CUDA_VIA_host;
     bool fine = c->gpu.arena_of_nccl ? CHECK_NCCL(c, NULL, ncclMemAlloc, (&at, c->gpu.arena_bytes))
                                      : CHECK_CUDA(c, cudaMalloc, (&at, c->gpu.arena_bytes));
@@ -53,27 +58,40 @@ static bool open_device(Cuda *c, uint64_t bytes)
                       str_bytes(c->arena, c->gpu.free_before));
         return false;
     }
-    c->state.device = at;
+    c->gpu.arena = at;
+    assert((uintptr_t)at % ARENA_LEAST == 0);
     return true;
 }
 
 bool memory_open(Cuda *c, const Program *p)
 {
     RankState *r = &c->state;
-    bool marked = c->options.poison || c->options.measure;
     uint64_t host = p->host_bytes + ARENA_SLACK;
     r->poison = c->options.poison;
     r->measure = c->options.measure;
+    c->gpu.arena_bytes = (p->bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN + ARENA_SLACK;
+    r->device = (char *)(uintptr_t)PLACE_HOLDER;
+    /* An arena that cannot fit fails here, before time is spent on choices. */
+    if (c->gpu.arena_bytes > c->gpu.free_before && !take_arena(c)) return false;
     void *host_at = NULL;
-    if (!open_device(c, p->bytes) || !CHECK_CUDA(c, cudaMallocHost, (&host_at, host))) return false;
+    if (!CHECK_CUDA(c, cudaMallocHost, (&host_at, host))) return false;
     r->host = host_at;
-    c->gpu.unsettled = true;
-    if (!marked) {
+    if (r->poison || r->measure)
+        poison_fill(r->host, host);
+    else
         memset(r->host, 0, host);
+    return true;
+}
+
+bool memory_place(Cuda *c)
+{
+    RankState *r = &c->state;
+    if (!take_arena(c)) return false;
+    rank_move(r, c->gpu.arena);
+    c->gpu.unsettled = true;
+    if (!r->poison && !r->measure)
         return CHECK_CUDA(c, cudaMemset, (r->device, 0, c->gpu.arena_bytes));
-    }
     char *block;
-    poison_fill(r->host, host);
     if (!block_open(c, &block)) return false;
     poison_fill(block, BLOCK_BYTES);
     bool fine = fill(c, 0, c->gpu.arena_bytes, block);
@@ -84,10 +102,10 @@ bool memory_open(Cuda *c, const Program *p)
 void memory_close(Cuda *c)
 {
     RankState *r = &c->state;
-    if (r->device != NULL && c->gpu.arena_of_nccl) ncclMemFree(r->device);
-    if (r->device != NULL && !c->gpu.arena_of_nccl) cudaFree(r->device);
+    if (c->gpu.arena != NULL && c->gpu.arena_of_nccl) ncclMemFree(c->gpu.arena);
+    if (c->gpu.arena != NULL && !c->gpu.arena_of_nccl) cudaFree(c->gpu.arena);
     if (r->host != NULL) cudaFreeHost(r->host);
-    r->device = r->host = NULL;
+    c->gpu.arena = r->device = r->host = NULL;
 }
 
 bool memory_settle(Cuda *c)

@@ -130,6 +130,7 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
     fine = open_rank(c);
     if (!all_are_fine(c, fine)) return false;
     if (!all_are_fine(c, libraries_settle(c))) return false;
+    if (!all_are_fine(c, memory_place(c))) return false;
     choose_segments(c);
     return issue_find_chains(c) && memory_settle(c) && comm_open(c) && watch_begin(c);
 }

@@ -93,6 +93,7 @@ typedef struct CudaWatch {
 typedef struct CudaGpu {
     int device;
     uint64_t free_before, outside; /* device bytes: before open; outside the arena */
+    char *arena;                   /* NULL: not allocated yet */
     bool arena_of_nccl;
     bool unsettled;       /* the default stream may still write data that other streams read */
     uint64_t arena_bytes; /* as allocated */
@@ -217,7 +218,11 @@ bool libraries_settle(Cuda *c);
 void libraries_close(Cuda *c);
 
 /* ---- memory.c ---- */
+/* memory_open allocates the host arena. The device arena gets an address for which instructions can
+ * be prepared. memory_place allocates it and moves the instructions there, once choosing kernels
+ * needs no more of the device. */
 bool memory_open(Cuda *c, const Program *p);
+bool memory_place(Cuda *c);
 void memory_close(Cuda *c);
 /* Waits for host writes before streams use them. cudaMemset, and cudaMemcpy from memory that is
  * not pinned, may return before the default stream has finished, and our streams do not wait for

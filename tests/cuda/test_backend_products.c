@@ -297,9 +297,54 @@ static void ranks_choose_alike(void **state)
     arena_free(arena);
 }
 
+/* ---- a plan that fills the device ---- */
+
+static bool none_kept(void *self, const char *device, const char *call, void *choice, size_t bytes)
+{
+    (void)self, (void)device, (void)call, (void)choice, (void)bytes;
+    return false;
+}
+
+static void count_timed(void *self, const char *device, const char *call, const void *choice,
+                        size_t bytes, int64_t median_ps)
+{
+    uint32_t *n = self;
+    (void)device, (void)call, (void)choice, (void)bytes;
+    if (median_ps > 0) ++*n;
+}
+
+/* Timing needs memory of its own: operands, and 128 MiB to wash the cache. Beside the arena there
+ * is no room for both. Calls are timed all the same, because the device is still empty then. */
+static void calls_of_a_full_plan_are_timed(void **state)
+{
+    (void)state;
+    enum { CACHE = 128 << 20 };
+    Arena *arena = arena_new();
+    Tiny t = gpt2();
+    t.vocab = 640, t.seq = 64;
+    uint32_t *n = mmap(NULL, sizeof *n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const KernelChoices choices = {n, none_kept, count_timed};
+    char script[64];
+    RanksRun run = {.plan = plan_of(&t, NULL, arena), .data = data_synthetic(3, 640, 0.1, arena)};
+    const uint64_t bytes = plan_program(run.plan, 0)->bytes;
+    assert_true(bytes > 1 << 20);
+    snprintf(script, sizeof script, "seed=5 memory=%llu",
+             (unsigned long long)(CACHE + bytes - bytes / 4));
+    run.script = script;
+    run.cuda.graphs = CUDA_GRAPHS_none;
+    run.options.choices = &choices;
+    cublas_double_reset();
+    ranks_run(&run, arena);
+    check_fine(&run, "a full device", 1);
+    assert_true(*n > 0);
+    munmap(n, sizeof *n);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_of_a_full_plan_are_timed),
         cmocka_unit_test(plans),
         cmocka_unit_test(plans_of_eight_bits),
         cmocka_unit_test(ranks_choose_alike),

@@ -6,7 +6,9 @@
 
 #include "tests/cuda/emulator/watch.h"
 
-enum { MAX_THREADS = 1024, STACK_BYTES = 128 << 10, GUARD = 64 };
+/* Stacks lie 17 cache lines more than a power of two apart, else all of them share few lines of the
+ * processor's cache. */
+enum { MAX_THREADS = 1024, STACK_BYTES = (128 << 10) + 17 * 64, GUARD = 64 };
 static const unsigned char guard_byte = 0xa5;
 
 typedef enum FiberState { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, WAITING, ENDED } FiberState;
@@ -24,6 +26,7 @@ DeviceIndex device_thread, device_block, device_block_size, device_grid_size;
 void *device_shared;
 
 static Fiber fibers[MAX_THREADS];
+static uint32_t n_in[ENDED + 1]; /* threads of the block in each state */
 static char *stacks;
 static void *scheduler;
 static uint32_t running;
@@ -48,9 +51,16 @@ __asm__(".text\n"
         "ret\n"
         ".size device_switch,.-device_switch\n");
 
+static void set_state(Fiber *fiber, FiberState state)
+{
+    n_in[fiber->state]--;
+    n_in[state]++;
+    fiber->state = state;
+}
+
 static void rest(FiberState state)
 {
-    fibers[running].state = state;
+    set_state(&fibers[running], state);
     device_switch(&fibers[running].stack_pointer, scheduler);
 }
 
@@ -109,9 +119,10 @@ static Order draw_order(uint64_t n)
     return order;
 }
 
-static uint32_t order_at(Order order, uint64_t i, uint64_t n)
+static uint32_t order_next(Order order, uint32_t at, uint32_t n)
 {
-    return (uint32_t)((order.first + i * order.stride) % n);
+    uint64_t next = at + order.stride;
+    return (uint32_t)(next < n ? next : next - n);
 }
 
 /* ---- barriers ---- */
@@ -219,10 +230,10 @@ static bool release_warp(uint32_t first, uint32_t n)
                 all = fibers[j].state == AT_WARP_BARRIER && fibers[j].mask == mask;
         if (all && fibers[i].orders) watch_warp_barrier(first / 32, mask);
         for (uint32_t j = first; j < first + 32 && j < n && all; j++)
-            if (mask >> (j - first) & 1) fibers[j].state = READY;
+            if (mask >> (j - first) & 1) set_state(&fibers[j], READY);
         any = any || all;
         if (fibers[i].state != WAITING || !fibers[i].is_over(fibers[i].what)) continue;
-        fibers[i].state = READY;
+        set_state(&fibers[i], READY);
         any = true;
     }
     return any;
@@ -231,22 +242,20 @@ static bool release_warp(uint32_t first, uint32_t n)
 /* Returns true when all threads have ended. */
 static bool release(uint32_t n)
 {
-    uint32_t count[ENDED + 1] = {0};
-    for (uint32_t i = 0; i < n; i++) count[fibers[i].state]++;
-    if (count[ENDED] == n) return true;
-    if (count[AT_BLOCK_BARRIER] == n) {
-        for (uint32_t i = 0; i < n; i++) fibers[i].state = READY;
+    if (n_in[ENDED] == n) return true;
+    if (n_in[AT_BLOCK_BARRIER] == n) {
+        for (uint32_t i = 0; i < n; i++) set_state(&fibers[i], READY);
         watch_block_barrier();
         return false;
     }
     for (uint32_t first = 0; first < n; first += 32)
         if (release_warp(first, n)) return false;
-    if (count[READY]) return false;
+    if (n_in[READY]) return false;
     fprintf(stderr,
             "%s: %u threads wait for the block, %u for their warp, %u in shared memory, %u have "
             "ended\n",
-            current->name, count[AT_BLOCK_BARRIER], count[AT_WARP_BARRIER], count[WAITING],
-            count[ENDED]);
+            current->name, n_in[AT_BLOCK_BARRIER], n_in[AT_WARP_BARRIER], n_in[WAITING],
+            n_in[ENDED]);
     abort();
 }
 
@@ -256,10 +265,9 @@ static bool release(uint32_t n)
 static void run_all_a_little(uint32_t n)
 {
     Order order = draw_order(n);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t next = order_at(order, i, n);
+    uint32_t next = (uint32_t)order.first;
+    for (uint32_t i = 0; i < n; i++, next = order_next(order, next, n))
         if (fibers[next].state == READY) fiber_run(next);
-    }
 }
 
 /* Runs one warp after the other as far as possible, so that warps overtake each other where they
@@ -268,11 +276,12 @@ static void run_warps_far(uint32_t n)
 {
     uint32_t n_warps = (n + 31) / 32;
     Order warps = draw_order(n_warps), lanes = draw_order(32);
-    for (uint32_t w = 0; w < n_warps; w++) {
-        uint32_t first = order_at(warps, w, n_warps) * 32;
+    uint32_t warp = (uint32_t)warps.first, lane = (uint32_t)lanes.first;
+    for (uint32_t w = 0; w < n_warps; w++, warp = order_next(warps, warp, n_warps)) {
+        uint32_t first = warp * 32;
         do
-            for (uint32_t i = 0; i < 32; i++) {
-                uint32_t next = first + order_at(lanes, i, 32);
+            for (uint32_t i = 0; i < 32; i++, lane = order_next(lanes, lane, 32)) {
+                uint32_t next = first + lane;
                 if (next < n && fibers[next].state == READY) fiber_run(next);
             }
         while (release_warp(first, n));
@@ -290,6 +299,8 @@ static void run_block(uint64_t block, uint32_t n)
     device_shared = shared;
     watch_block(shared, current->shared_bytes);
     for (uint32_t i = 0; i < n; i++) fiber_prepare(i);
+    memset(n_in, 0, sizeof n_in);
+    n_in[READY] = n;
     do {
         if (seed % 2 == 0)
             run_all_a_little(n);
@@ -319,8 +330,9 @@ void device_run(const DeviceLaunch *launch)
     device_block_size.x = (unsigned)launch->threads;
     device_grid_size.x = (unsigned)launch->blocks;
     Order order = draw_order(launch->blocks);
-    for (uint64_t i = 0; i < launch->blocks; i++)
-        run_block(order_at(order, i, launch->blocks), (uint32_t)launch->threads);
+    uint32_t block = (uint32_t)order.first, n = (uint32_t)launch->blocks;
+    for (uint32_t i = 0; i < n; i++, block = order_next(order, block, n))
+        run_block(block, (uint32_t)launch->threads);
     current = NULL;
 }
 
