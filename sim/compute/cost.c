@@ -1,6 +1,6 @@
 /* The time of a compute instruction alone on its device: the measured one if the store has its key,
- * else a roofline. Sizes come from the plan, not from the op. Only contractions and attention are
- * treated separately, because their efficiency depends on their shape. */
+ * else a roofline. Sizes come from the plan, not from the op. Only contractions, convolutions and
+ * attention are treated separately, because their efficiency depends on their shape. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -148,6 +148,21 @@ static double attention_s(const Cost *c, DType dtype, const Instr *in, const Att
                              work.backward);
 }
 
+/* cuDNN computes a convolution as the product that it equals, without writing the windows to
+ * memory, and its rate follows that product's sizes (documented: NVIDIA, Convolutional Layers
+ * User's Guide, docs.nvidia.com/deeplearning/performance/dl-performance-convolutional). So it has
+ * the product's tiles and the device's gemm_efficiency. Groups of few channels fill no tile;
+ * general cores are quicker there. */
+static double convolution_s(const Device *device, DType dtype, OpKind op, double flops,
+                            const int64_t size['z' + 1])
+{
+    const ProductWork work = work_of_convolution(op, size);
+    const double as_product =
+        kernel_gemm_s(device, dtype, work.batch, work.m, work.n, work.k, NULL);
+    if (work.batch == 1) return as_product;
+    return fmin(as_product, flops / (.5 * kernel_peak(device, DT_f32)));
+}
+
 /* An op with a known kernel. Its rows are all but the last dimension of its first input. The
  * profile's kernel floor already includes the kernel's start. */
 static double traffic_s(const Device *device, const Plan *plan, const Program *p, const Instr *in,
@@ -190,6 +205,8 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
         if (info->scaling == SCALING_rowwise && runtime_is_own(c->runtime) &&
             !kernel_on_processor(device))
             floor_s += scaled_after_s(device, &work);
+    } else if (work_is_convolution(in->op)) {
+        compute = convolution_s(device, dtype, in->op, flops, size);
     } else if (is_attention(in->op)) {
         compute = attention_s(c, dtype, in, attrs, size);
     } else {

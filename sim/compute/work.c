@@ -1,6 +1,7 @@
 /* See work.h. */
 #include "sim/compute/work.h"
 
+#include <assert.h>
 #include <math.h>
 
 Rank work_rank(const Plan *plan, const Program *p)
@@ -32,6 +33,44 @@ ProductWork work_of_product(const Binding *b, const int64_t size['z' + 1])
         else if (in[0] && in[2])
             work.m *= at;
         else if (in[1] && in[2])
+            work.n *= at;
+        else
+            work.k *= at;
+    }
+    return work;
+}
+
+bool work_is_convolution(OpKind op)
+{
+    return op_info(op)->flags & OP_WINDOWED && op_info(op)->reduce == REDUCE_sum;
+}
+
+static bool has_index(const SigTerm *term, char letter)
+{
+    for (uint32_t d = 0; d < term->n_dims; d++)
+        if (term->dim[d].letter == letter || term->dim[d].inner == letter) return true;
+    return false;
+}
+
+/* Indices fall into the groups of a product. Taps belong to the operand that has windows: they are
+ * summed with its channels, or (the weight's gradient) made with them. The output's index counts
+ * points, whether or not the term reads rows of a window. */
+ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1])
+{
+    const Signature *sig = &op_info(op)->sig;
+    ProductWork work = {1, 1, 1, 1};
+    assert(work_is_convolution(op) && sig->n_in == 2 && sig->n_out == 1);
+    for (int letter = 'A'; letter <= 'z'; letter++) {
+        const bool a = has_index(&sig->in[0], (char)letter),
+                   b = has_index(&sig->in[1], (char)letter),
+                   made = has_index(&sig->out[0], (char)letter);
+        if (!a && !b && !made) continue;
+        const double at = (double)size[letter];
+        if (a && b && made)
+            work.batch *= at;
+        else if (made && !b)
+            work.m *= at;
+        else if (made)
             work.n *= at;
         else
             work.k *= at;

@@ -12,6 +12,10 @@ typedef struct ProductWork {
     double batch, m, n, k;
 } ProductWork;
 ProductWork work_of_product(const Binding *b, const int64_t size['z' + 1]);
+/* A convolution, or a gradient of one, as a product: the taps of a window are summed like channels.
+ * Each group of channels is a product of its own. */
+bool work_is_convolution(OpKind op);
+ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1]);
 
 /* The key of a product. It ignores which operand is transposed and which side is called m: the
  * two sides come in order of size. Of 8-bit types it names the width alone. */

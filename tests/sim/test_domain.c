@@ -1,5 +1,5 @@
-/* A halo exchange in virtual time, against its closed form: both strips of B C halo W elements
- * leave a rank at the speed of its port, whatever the number of ranks along the axis. */
+/* Fields in virtual time. A halo exchange against its closed form: both strips of B C halo W
+ * elements leave a rank at the speed of its port, whatever the number of ranks along the axis. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,11 @@
 
 #include <cmocka.h>
 
+#include <math.h>
+
 #include "planner/front/front.h"
+#include "sim/compute/kernels.h"
+#include "sim/compute/work.h"
 #include "sim/sim.h"
 #include "tests/support/plans/nets.h"
 
@@ -91,8 +95,57 @@ static void an_exchange_takes_its_closed_form(void **state)
     arena_free(arena);
 }
 
+/* Samples, rows and columns of the output are the product's rows; channels and taps are summed. */
+static void a_convolution_costs_its_product(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Config config;
+    load_cluster(&config, arena, &d);
+    const Device *device = &config.cluster.device;
+    const Window w = net_window(3, 1, 1, WINDOW_zero);
+    Net n = net_default();
+    n.channels = 256, n.height = 128, n.width = 256, n.domain = 2, n.micro = 2;
+    n.use_ddp = true;
+    n.compute = DT_bf16;
+    n.n_layers = 2;
+    n.layer[0] = n.layer[1] = (NetLayer){NET_conv, w, w};
+    const Plan *plan = net_plan(&n, false, arena, &d);
+    assert_non_null(plan);
+    const double points = 2 * 64 * 256, c = 256, taps = 9;
+    const Device lasting = kernel_sustained(device);
+    const double forward = kernel_gemm_s(&lasting, DT_bf16, 1, points, c, c * taps, NULL);
+    const double weight = kernel_gemm_s(&lasting, DT_bf16, 1, c * taps, c, points, NULL);
+    const CostModel model = cost_model(cost_new(&config.cluster, NULL, NULL, NULL, arena, &d));
+    const Program *p = plan_program(plan, 0);
+    uint32_t n_found = 0;
+    for (Pc pc = 0; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        const bool whole = in->op == OP_conv2d || in->op == OP_conv_transpose2d;
+        if (!whole && in->op != OP_conv2d_weight) continue;
+        const double s = device->kernel_floor_s + (whole ? forward : weight);
+        const double took = (double)model.compute(model.self, plan, p, in) / 1e12;
+        assert_true(fabs(took / s - 1) < 1e-6);
+        n_found++;
+    }
+    assert_int_equal(n_found, 2 + 2 + 1);
+    /* more than half of what a product of that size reaches at best: it is bound by arithmetic */
+    assert_true(2 * points * c * c * taps / forward > .5 * kernel_gemm_most(&lasting, DT_bf16));
+    /* a depthwise convolution fills no tile: each group has one channel */
+    int64_t size['z' + 1] = {
+        ['b'] = 2, ['g'] = 64, ['c'] = 1, ['n'] = 1, ['h'] = 32, ['w'] = 48, ['I'] = 3, ['J'] = 5};
+    const ProductWork depthwise = work_of_convolution(OP_conv2d_groups, size);
+    assert_true(depthwise.batch == 64 && depthwise.m == 2 * 32 * 48 && depthwise.n == 1 &&
+                depthwise.k == 15);
+    const ProductWork back = work_of_convolution(OP_conv2d_groups_weight, size);
+    assert_true(back.batch == 64 && back.m == 15 && back.n == 1 && back.k == 2 * 32 * 48);
+    arena_free(arena);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(an_exchange_takes_its_closed_form)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_exchange_takes_its_closed_form),
+                                       cmocka_unit_test(a_convolution_costs_its_product)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
