@@ -3,9 +3,12 @@
 -- miles-credit silently accepts are refused; with as = "original" they become findings.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
+local credit_model = require "tandem.credit_model"
 
 local top_keys = { as = true, name = true, steps = true, data = true, cluster = true, model = true, trainer = true,
-  seed = true, seq_length = true, field = true, tp_function = true, world_size = true }
+  seed = true, seq_length = true, field = true, tp_function = true, world_size = true, loss = true, predict = true,
+  pbs = true, slurm = true, save_loc = true, preblocks = true, postblocks = true, inference = true, metrics = true,
+  validation_data = true }
 local trainer_keys = {
   parallelism = { "any" }, mode = { "any" }, domain_parallel_size = { "integer", 1 }, type = { "text" },
   train_batch_size = { "integer", 1 }, grad_accum_every = { "integer", 1 }, amp = { "boolean", false },
@@ -14,6 +17,19 @@ local trainer_keys = {
   use_spectral_norm = { "boolean" }, use_ema = { "boolean", false }, seed_by_dp_rank = { "any" },
   learning_rate = { "number", 1e-3 }, weight_decay = { "number", 0 }, grad_max_norm = { "any" },
 }
+-- They say how long, how often and with which scheduler it trains, not what one step computes.
+for _, key in ipairs { "batches_per_epoch", "valid_batches_per_epoch", "valid_batch_size", "thread_workers",
+  "valid_thread_workers", "prefetch_factor", "epochs", "num_epoch", "start_epoch", "reload_epoch", "train_one_epoch",
+  "stopping_patience", "use_scheduler", "scheduler", "update_learning_rate", "load_weights", "load_optimizer",
+  "load_scaler", "load_scheduler", "load_sheduler", "skip_validation", "save_backup_weights", "save_best_weights",
+  "save_every_epoch", "save_metric_vars", "save_data", "use_tensorboard", "ema_decay", "teacher_forcing_ratio",
+  "stop_rollout", "batch_iterations" } do trainer_keys[key] = { "any" } end
+for key, row in pairs { ensemble_size = { "integer", 1 }, compile = { "boolean", false },
+  apply_grad_penalty = { "boolean", false } } do trainer_keys[key] = row end
+-- The trainers in its registry; the second generation reads trainer.parallelism, the first trainer.mode.
+local trainer_types = { ["era5-gen1"] = 1, era5 = 1, cam = 1, gen2 = 2, ["era5-gen2"] = 2, ["era5-diffusion"] = 0,
+  ["era5-ensemble"] = 0, ["ic-opt"] = 0, conus404 = 0, ["standard-les"] = 0, ["standard-wrf"] = 0,
+  ["multi-step-wrf"] = 0, samudra = 0 }
 local parallelism_keys = { data = true, tensor = true, domain = true }
 local data_modes = { fsdp2 = true, ddp = true, none = true }
 
@@ -89,6 +105,40 @@ local function data_size(d, p)
   return world // others
 end
 
+local function check_type(d, trainer)
+  local kind = trainer.type
+  if kind == nil then return end
+  local names = {}
+  for name in pairs(trainer_types) do names[#names + 1] = name end
+  if not trainer_types[kind] then
+    d:error("unknown-word", "trainer.type", ("Trainer type %s not supported. Exiting."):format(kind),
+      values.near(kind, names) or "gen2")
+  elseif trainer_types[kind] == 0 then
+    d:error("dialect-unsupported", "trainer.type", ("trainer.type = '%s' is not there"):format(kind),
+      "era5-gen1 and gen2 are")
+  elseif trainer_types[kind] == 2 and trainer.parallelism == nil then
+    d:error("missing-key", "trainer", ("trainer.type = '%s' reads trainer.parallelism"):format(kind),
+      "parallelism = { data = \"fsdp2\", tensor = 1, domain = 1 }")
+  end
+end
+
+-- miles-credit's own gradients are others than those of the unsplit model. The plan has the right ones in any case.
+local function tell_of_domain(d, p, c, field)
+  if p.domain <= 1 or not field then return end
+  local told = d.original and d.note or d.warn
+  local why = { "group norm: its all-reduce is outside of autograd, so the gradient of its input lacks the terms of "
+    .. "other ranks" }
+  for _, window in ipairs(type(c.global_window_size) == "table" and c.global_window_size or {}) do
+    if window > 1 then
+      why[#why + 1] = "long attention: its points lie apart on a rank's own rows, so it is another function for "
+        .. "each domain"
+      break
+    end
+  end
+  told(d, "dialect-differs", "trainer.parallelism.domain", ("domain = %d: the gradients of miles-credit differ from "
+    .. "those of one rank, and from this plan's. %s"):format(p.domain, table.concat(why, "; ")))
+end
+
 -- The rows of the padded grid must be whole windows on every domain rank.
 local function check_domain(d, p, c, field)
   if p.domain <= 1 then return end
@@ -98,7 +148,9 @@ local function check_domain(d, p, c, field)
     d:error("divides-domain", at, ("image_height = %d is not divisible by domain = %d"):format(height, p.domain),
       "domain may be " .. dialect.divisors(height))
   end
-  local rows = height and height + (c.pad_rows or 0)
+  local pad = c.pad_lat or 0
+  if type(pad) == "table" then pad = pad[1] + pad[2] else pad = 2 * pad end
+  local rows = height and height + (c.pad_rows or pad)
   local divisor = p.domain * (c.local_window_size or 1)
   for _, stride in ipairs(c.cross_embed_strides or {}) do divisor = divisor * stride end
   if rows and not uneven and rows % divisor ~= 0 then
@@ -172,7 +224,11 @@ local function precision_of(d, trainer, p, spectral)
   local param = values.dtype(d, at .. ".param_dtype", policy.param_dtype) or "bf16"
   local reduce = values.dtype(d, at .. ".reduce_dtype", policy.reduce_dtype) or "fp32"
   local output = values.dtype(d, at .. ".output_dtype", policy.output_dtype) or "bf16"
-  if trainer.mixed_precision ~= nil or trainer.use_mixed_precision then
+  local mixed = trainer.use_mixed_precision
+  for _, dtype in pairs(type(trainer.mixed_precision) == "table" and trainer.mixed_precision or {}) do
+    mixed = mixed or dtype ~= "float32"
+  end
+  if mixed then
     d:error("dialect-unsupported", "trainer.use_mixed_precision", "the first trainer's mixed_precision is FSDP1's",
       "amp = true and fsdp2_mp_policy = { param_dtype = \"bfloat16\" }")
   end
@@ -251,8 +307,8 @@ local function share_of(cluster, dp)
 end
 
 -- Tokens of seq_length, or fields: field = { channels, targets, height, width }.
-local function batch_of(config, global, micro)
-  local batch, field = { global = global, micro = micro, seq = config.seq_length }, config.field
+local function batch_of(config, field, global, micro)
+  local batch = { global = global, micro = micro, seq = not field and config.seq_length or nil }
   for key, value in pairs(type(field) == "table" and field or {}) do batch[key] = value end
   return batch
 end
@@ -263,11 +319,23 @@ return dialect.wrap(function(config)
   local trainer = d:section("trainer", trainer_keys)
   local p = parallelism_of(d, trainer)
   if not p then d:stop() end
-  local c = type(config.model) == "table" and rawget(config.model, "config")
+  check_type(d, trainer)
+  local block, model, field = config.model, config.model, config.field
+  local own = type(block) == "table" and rawget(block, "type") ~= nil and rawget(block, "build") == nil
+  if own then
+    model, field = credit_model.read(d, block)
+    if not model then d:stop() end
+    if p.tensor > 1 then
+      d:error("tp-switched-off", "trainer.parallelism.tensor", ("a %s has no _tp_plan: apply_tensor_parallel raises "
+        .. "NotImplementedError (its issue #415)"):format(block.type), "tensor = 1, or a model of your own with tp{}")
+    end
+  end
+  local c = type(model) == "table" and rawget(model, "config")
   if type(c) ~= "table" then c = {} end
   local spectral = trainer.use_spectral_norm or c.use_spectral_norm
   check_tp_function(d, config.tp_function)
-  check_domain(d, p, c, config.field)
+  check_domain(d, p, c, field)
+  tell_of_domain(d, p, c, field)
   local dp = data_size(d, p)
   if not dp then d:stop() end
   local repeated = check_tensor(d, p, c, spectral)
@@ -275,10 +343,18 @@ return dialect.wrap(function(config)
   local precision, optimizer = precision_of(d, trainer, p, spectral), optimizer_of(d, trainer)
   local pass, mesh = data_pass(d, trainer, p, dp)
   for key, why in pairs { cpu_offload = "parameters stay on the device in this version",
-    checkpoint_all_layers = "blocks are recomputed whole", use_ema = "there are no averaged weights in this version" } do
+    checkpoint_all_layers = "blocks are recomputed whole", compile = "code is not compiled by this dialect",
+    apply_grad_penalty = "there is no penalty of gradients" } do
     if trainer[key] then d:error("dialect-unsupported", "trainer." .. key, ("%s: %s"):format(key, why), "leave it out") end
   end
-  local model = spectral and normed(d, config.model, c) or config.model
+  if trainer.ensemble_size > 1 then
+    d:error("dialect-unsupported", "trainer.ensemble_size", "there are no ensembles of one batch", "ensemble_size = 1")
+  end
+  if trainer.use_ema then
+    d:warn("not-applied", "trainer.use_ema", "use_ema: the averaged weights are not in the plan, nor their memory "
+      .. "(4 bytes a parameter) and their time")
+  end
+  if spectral then model = normed(d, model, c) end
   d:stop()
   mesh.tp = p.tensor // repeated
   if p.domain > 1 then mesh.domain = p.domain end
@@ -287,7 +363,7 @@ return dialect.wrap(function(config)
   return plan {
     name = config.name, model = model, cluster = share_of(config.cluster, dp // replicas * repeated), data = config.data, seed = config.seed,
     steps = config.steps, original = d.original and d.system or nil,
-    batch = batch_of(config, micro * replicas * steps, micro),
+    batch = batch_of(config, field, micro * replicas * steps, micro),
     mesh = mesh, precision = precision, optimizer = optimizer,
     parallel = values.passes(4, mesh.domain and domain {}, mesh.tp > 1 and tp { share_gathers = false, sync_replicated_gradients = true }, trainer.activation_checkpoint and ac "full", pass),
   }

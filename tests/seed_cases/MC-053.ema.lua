@@ -1,4 +1,5 @@
--- expect: error[dialect-unsupported] use_ema
+-- expect: warning[not-applied] use_ema | their memory
+-- expect: ok mesh dp_shard=2
 return require "dialects.credit" {
   world_size = 2, seq_length = 16,
   model = require "models.wxformer" "tiny",
