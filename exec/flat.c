@@ -9,6 +9,7 @@
 
 #include "kernels/kernel.h"
 #include "kernels/number.h"
+#include "planner/ir/layout/padding.h"
 
 /* The part [lo, hi) of the flat order that the buffer holds. */
 typedef struct FlatRange {
@@ -108,9 +109,11 @@ static void walk_window(const Plan *plan, const Program *p, BufferId b, Rank ran
         w.id = unit->params.at[i];
         w.t = &plan->graph.tensors.at[w.id];
         Shape s = {.n_dims = w.t->n_dims, .layout = w.t->use};
+        const Deals *deals = &plan->graph.deals;
         for (int d = 0; d < w.t->n_dims; d++) {
             s.dim[d] = w.t->dim[d];
-            s.deal[d] = layout_axes_split(&s.layout, d) ? w.t->deal[d] : 0;
+            s.deal[d] =
+                layout_axes_split(&s.layout, d) ? w.t->deal[d] : deal_whole(deals, w.t->deal[d]);
         }
         for (int d = 0; d < w.t->n_dims; d++) map_dimension(&w, &s, d, rank, scratch);
         walk_tensor(&w);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "planner/ir/layout/padding.h"
 #include "planner/lower/compile.h"
 #include "planner/verify/verify.h"
 #include "session/session.h"
@@ -116,6 +117,7 @@ PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions 
     if (o->shrink) lower.dtypes = o->dtypes != NULL ? *o->dtypes : dtype_map_all(DT_f64);
     lower.parent = o->parent;
     lower.unplaced = o->unplaced;
+    lower.unpadded = o->unpadded;
     Graph own;
     if (o->script != NULL && !o->shrink) {
         own = graph_copy(graph, arena);
@@ -125,11 +127,20 @@ PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions 
     return file->plan != NULL ? file : NULL;
 }
 
+static bool is_padded(const Plan *plan)
+{
+    for (DealId i = 1; i < plan->graph.deals.deals.n; i++)
+        if (deal_is_padded(&plan->graph.deals, i)) return true;
+    return false;
+}
+
 /* A profile sets keep_gathered where the plan does not say it (child_runtime_defaults). The passes
- * float8 and compile ask whether the plan names a runtime. Nothing else of the planner reads it. */
-bool session_same_program(const Config *a, const Config *b)
+ * float8, compile and pad ask whether the plan names a runtime. Nothing else of the planner reads
+ * it. */
+bool session_same_program(const Config *a, const Plan *plan, const Config *b)
 {
     if (a->n_passes != b->n_passes) return false;
+    if (!a->runtime.name != !b->runtime.name && (a->runtime.name || is_padded(plan))) return false;
     for (uint32_t i = 0; i < a->n_passes; i++) {
         const PassConfig *x = &a->passes[i], *y = &b->passes[i];
         if (x->name != y->name || x->tp.keep_gathered != y->tp.keep_gathered) return false;

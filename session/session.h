@@ -42,6 +42,7 @@ typedef struct PlanOptions {
     FrontScript *script;    /* the script, held open; NULL: a process is started for this load */
     double cpu_seconds;     /* CPU time that the script may take; 0: the front's default */
     bool shrink;            /* scaled down, with all dtypes fp64 */
+    bool unpadded;          /* odd vocabularies are not padded */
     const DTypeMap *dtypes; /* ... with other dtypes; NULL: fp64 */
     /* these kernels' scratch on any cluster; NULL: the cluster's kernels */
     WorkspaceBytes workspace;
@@ -93,8 +94,8 @@ bool session_mesh(const char *path, const PlanOptions *options, Arena *arena, Co
 bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d);
 
 /* True if two configurations of one script under different runtimes surely compile to equal
- * programs. */
-bool session_same_program(const Config *a, const Config *b);
+ * programs. `plan` is that of `a`. */
+bool session_same_program(const Config *a, const Plan *plan, const Config *b);
 
 /* ---- costs.c ---- */
 typedef struct CostsOf {

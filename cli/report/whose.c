@@ -68,7 +68,8 @@ static bool make_answer(const Question *q, const PlanOptions *o, Recipe *recipe,
     if (!session_read(q->file->path, &own, arena, config, &graph, &ignored)) return false;
     PlanFile same = {
         .path = q->file->path, .has_cluster = true, .config = *config, .plan = q->file->plan};
-    const bool equal = q->file->plan != NULL && session_same_program(config, &q->file->config);
+    const bool equal =
+        q->file->plan != NULL && session_same_program(&q->file->config, q->file->plan, config);
     const PlanFile *other = equal ? &same : session_compile(config, &graph, &own, arena, &ignored);
     if (other == NULL) return false;
     out->held = sim_held(other->plan, &config->cluster, &config->runtime);

@@ -57,8 +57,11 @@ static Plan *one_rank_plan(Cli *cli, const PlanFile *file, const DTypeMap *dtype
         if (dtypes != NULL && config->passes[i].name == PASS_float8)
             config->passes[n_passes++] = config->passes[i];
     config->n_passes = n_passes;
-    const PlanOptions how = {
-        .shrink = true, .dtypes = dtypes, .workspace = kernel_cpu_workspace, .parent = file->id};
+    const PlanOptions how = {.shrink = true,
+                             .unpadded = true,
+                             .dtypes = dtypes,
+                             .workspace = kernel_cpu_workspace,
+                             .parent = file->id};
     const PlanFile *one = session_compile(config, &graph, &how, cli->arena, &cli->diag);
     return one != NULL ? one->plan : NULL;
 }

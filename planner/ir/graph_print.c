@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "planner/ir/graph.h"
+#include "planner/ir/layout/padding.h"
 
 static void print_layout(const Mesh *mesh, const Layout *l, const char *what, Str *out)
 {
@@ -34,12 +35,21 @@ static void print_order(const Graph *g, const Tensor *t, Str *out)
     }
 }
 
+static void print_padding(const Graph *g, const Tensor *t, Str *out)
+{
+    for (int d = 0; d < t->n_dims; d++)
+        if (deal_is_padded(&g->deals, t->deal[d]))
+            str_print(out, " dimension %d in parts of %u", d,
+                      g->deals.deals.at[t->deal[d]].per_part);
+}
+
 static void print_param(const Graph *g, const Mesh *mesh, TensorId id, Str *out)
 {
     const Tensor *t = &g->tensors.at[id];
     str_print(out, "  %%%u %s ", id, t->name);
     print_dims(t, out);
     print_order(g, t, out);
+    print_padding(g, t, out);
     print_layout(mesh, &t->use, "use", out);
     if (t->unit) str_print(out, " unit %s +%" PRIu64, g->units.at[t->unit].name, t->flat_offset);
     print_loc(t->loc, out);

@@ -141,9 +141,8 @@ bool plan_bind(const Plan *plan, const Program *p, const Instr *in, Rank rank, B
     const Deals *deals = &plan->graph.deals;
     for (uint32_t i = 0; i < (uint32_t)b->n_in + b->n_out; i++) {
         const Shape *s = arg_shape(plan, p, in, i < b->n_in ? i : in->n_in + i - b->n_in);
-        if (!layout_axes_split(&s->layout, -1)) continue;
         for (int d = 0; d < s->n_dims; d++) {
-            if (!layout_axes_split(&s->layout, d)) continue;
+            if (!s->deal[d] && !layout_axes_split(&s->layout, d)) continue;
             const char l = b->reads[i][d] ? window_reach(b->letter[i][d]) : b->letter[i][d];
             const int64_t dim = s->dim[d];
             if (size) size[(int)l] = leading(b, l, dim, shape_local_dim(s, mesh, deals, d));

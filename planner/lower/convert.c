@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "planner/ir/layout/halo.h"
+#include "planner/ir/layout/padding.h"
 #include "planner/lower/lower.h"
 
 /* Local elements before dimension d: 1 means d is outermost, and parts are contiguous. */
@@ -134,6 +135,11 @@ static DealId deal_for(Lower *l, BufferId from, int d, uint32_t parts)
     TensorId t = l->p->buffers.at[from].tensor;
     DealId own = t ? l->g->tensors.at[t].deal[d] : 0;
     int64_t size = lower_shape(l, from)->dim[d];
+    const Deal *table = own ? &l->g->deals.deals.at[own] : NULL;
+    if (deal_is_padded(&l->g->deals, own)) {
+        if (table->n_parts == parts) return own;
+        own = 0;
+    }
     if (size % parts == 0) return 0;
     return own ? own : deal_ceil(&l->g->deals, l->arena, size, parts);
 }
@@ -149,6 +155,17 @@ static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin)
     set_axes(l, &to.layout, axes, SPLIT(d));
     if (tokens) to.deal[d] = sequence_deal(l->job, shape_parts(&to, &l->plan->mesh, d));
     return local_step(l, OP_slice, from, &to, d, parts, false, origin, 0);
+}
+
+BufferId lower_unpad(Lower *l, BufferId from)
+{
+    for (int d = 0; d < lower_shape(l, from)->n_dims; d++) {
+        Shape to = *lower_shape(l, from);
+        if (!deal_whole(&l->g->deals, to.deal[d])) continue;
+        to.deal[d] = 0;
+        from = local_step(l, OP_slice, from, &to, d, 1, false, 0, 0);
+    }
+    return from;
 }
 
 /* True if `axes` cut dimension d into equal parts that follow each other. These may be parts of the

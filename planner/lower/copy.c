@@ -33,7 +33,7 @@ void lower_copy_out(Lower *l, UnitId u)
         TensorId param = unit->params.at[i];
         const Tensor *t = &l->g->tensors.at[param];
         DType dtype = l->p->buffers.at[s->gathered].dtype;
-        Shape shape = tensor_shape(t, &t->use);
+        Shape shape = tensor_shape(l->g, t, &t->use);
         BufferId from =
             lower_view(l, s->gathered, &shape, dtype, t->flat_offset * dtype_bytes(dtype));
         BufferId own = lower_buffer(l, &shape, dtype, CATEGORY_gathered);
@@ -56,7 +56,7 @@ BufferId lower_copied_grad(Lower *l, TensorId param, const Layout *home)
 {
     const Tensor *t = &l->g->tensors.at[param];
     if (l->unit.grad_view[param]) return l->unit.grad_view[param];
-    Shape shape = tensor_shape(t, home);
+    Shape shape = tensor_shape(l->g, t, home);
     DType dtype = lower_dtype(l, lower_grad_dtype(l, t->unit));
     BufferId own = lower_buffer(l, &shape, dtype, CATEGORY_gradient);
     l->p->buffers.at[own].tensor = t->grad;

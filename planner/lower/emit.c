@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "planner/ir/layout/padding.h"
 #include "planner/lower/lower.h"
 
 DType lower_dtype(const Lower *l, DType t)
@@ -16,12 +17,13 @@ const Shape *lower_shape(const Lower *l, BufferId b)
     return plan_shape_at(l->plan, l->p->buffers.at[b].shape);
 }
 
-Shape tensor_shape(const Tensor *t, const Layout *layout)
+Shape tensor_shape(const Graph *g, const Tensor *t, const Layout *layout)
 {
     Shape s = {.n_dims = t->n_dims, .layout = *layout};
     for (int d = 0; d < t->n_dims; d++) {
         s.dim[d] = t->dim[d];
-        s.deal[d] = t->deal[d] && layout_axes_split(layout, d) ? t->deal[d] : 0;
+        if (!t->deal[d]) continue;
+        s.deal[d] = layout_axes_split(layout, d) ? t->deal[d] : deal_whole(&g->deals, t->deal[d]);
     }
     return s;
 }
@@ -33,7 +35,7 @@ bool lower_is_sequence(const Lower *l, DealId deal)
 
 Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout)
 {
-    Shape s = tensor_shape(t, layout);
+    Shape s = tensor_shape(l->g, t, layout);
     for (int d = 0; d < s.n_dims; d++)
         if (lower_is_sequence(l, s.deal[d]))
             s.deal[d] = sequence_deal(l->job, shape_parts(&s, &l->plan->mesh, d));

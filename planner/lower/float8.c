@@ -23,7 +23,7 @@ bool lower_done_by_gather(const Lower *l, NodeId id)
 static void emit_range(Lower *l, UnitId u, Emit *e, TensorId param)
 {
     const Tensor *t = &l->g->tensors.at[param];
-    Shape s = tensor_shape(t, &t->use);
+    Shape s = tensor_shape(l->g, t, &t->use);
     e->stream = STREAM_compute;
     e->unit = u;
     e->attrs.lo = (int64_t)t->flat_offset;

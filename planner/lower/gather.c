@@ -49,10 +49,18 @@ static Layout whole_layout(void)
     return (Layout){{0}};
 }
 
-static BufferId host_buffer(Lower *l, TensorId t, DType dtype)
+/* The host receives tensors without padding. */
+static Shape whole_shape(const Lower *l, TensorId t)
 {
     Layout whole = whole_layout();
-    Shape s = tensor_shape(&l->g->tensors.at[t], &whole);
+    Shape s = tensor_shape(l->g, &l->g->tensors.at[t], &whole);
+    memset(s.deal, 0, sizeof s.deal);
+    return s;
+}
+
+static BufferId host_buffer(Lower *l, TensorId t, DType dtype)
+{
+    Shape s = whole_shape(l, t);
     BufferId b = lower_buffer(l, &s, dtype, CATEGORY_state);
     Buffer *at = &l->p->buffers.at[b];
     at->space = SPACE_host;
@@ -124,11 +132,11 @@ static void send_unit(Gather *g, const Program *from, UnitId u)
     Pc last = 0;
     for (uint32_t i = 0; i < unit->params.n; i++) {
         const Tensor *t = &l->g->tensors.at[unit->params.at[i]];
-        Shape s = tensor_shape(t, &t->use);
+        Shape s = tensor_shape(l->g, t, &t->use);
         BufferId view =
             lower_view(l, flat, &s, old->dtype, t->flat_offset * dtype_bytes(old->dtype));
         l->p->buffers.at[view].tensor = unit->params.at[i];
-        BufferId made = lower_convert(l, view, &whole, 0, CATEGORY_gathered);
+        BufferId made = lower_unpad(l, lower_convert(l, view, &whole, 0, CATEGORY_gathered));
         last = l->stage.rank
                    ? transfer(g, OP_send, unit->params.at[i], made, -(int32_t)l->stage.rank)
                    : to_host(l, made, u);
@@ -143,11 +151,10 @@ static void receive_unit(Gather *g, const Program *from, UnitId u, uint32_t stag
     const Buffer *old = at_rest(from, u, g->kind);
     if (!old || is_from_before(g, u, stage)) return;
     begin_unit(g);
-    Layout whole = whole_layout();
     Pc last = 0;
     for (uint32_t i = 0; i < unit->params.n; i++) {
         TensorId t = unit->params.at[i];
-        Shape s = tensor_shape(&l->g->tensors.at[t], &whole);
+        Shape s = whole_shape(l, t);
         BufferId b = lower_buffer(l, &s, old->dtype, CATEGORY_communication);
         l->p->buffers.at[b].tensor = t;
         transfer(g, OP_recv, t, b, (int32_t)stage);

@@ -42,7 +42,7 @@ BufferId lower_state(Lower *l, TensorId t)
     const Tensor *at = &l->g->tensors.at[t];
     assert(at->role == ROLE_state);
     if (l->value.of_step[t]) return l->value.of_step[t];
-    Shape s = tensor_shape(at, &at->use);
+    Shape s = tensor_shape(l->g, at, &at->use);
     BufferId b = l->value.of_step[t] =
         lower_buffer(l, &s, lower_dtype(l, at->dtype), CATEGORY_state);
     l->p->buffers.at[b].persistent = true;

@@ -211,7 +211,7 @@ BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
                     uint64_t offset_bytes);
 const Shape *lower_shape(const Lower *l, BufferId b);
 DType lower_dtype(const Lower *l, DType t); /* applies the dtype map */
-Shape tensor_shape(const Tensor *t, const Layout *layout);
+Shape tensor_shape(const Graph *g, const Tensor *t, const Layout *layout);
 /* Shape of a value in this layout. If its tokens were dealt out for another layout, the shape has
  * the deal for this layout. */
 Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout);
@@ -222,6 +222,9 @@ Stream lower_stream(const Lower *l, AxisSet axes, OpKind op);
 Stream lower_value_stream(const Lower *l, AxisSet axes, OpKind op);
 
 /* ---- convert.c ---- */
+/* Returns the value of `from` without the padding of its whole dimensions; `from` if it has none.
+ */
+BufferId lower_unpad(Lower *l, BufferId from);
 /* Returns a new buffer with the value of `from` in layout `to`. */
 BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin, Category category);
 /* Returns the value of tensor t in `layout`; converts, gathers or recomputes it if necessary. */

@@ -33,7 +33,7 @@ BufferId lower_grad_home(Lower *l, TensorId param, Layout *home)
     }
     BufferId view = l->unit.grad_view[param];
     if (view && l->p->buffers.at[view].parent == s->full_grad) return view;
-    Shape shape = tensor_shape(t, home);
+    Shape shape = tensor_shape(l->g, t, home);
     DType dtype = l->p->buffers.at[s->full_grad].dtype;
     view = lower_view(l, s->full_grad, &shape, dtype, t->flat_offset * dtype_bytes(dtype));
     l->p->buffers.at[view].tensor = t->grad;
@@ -57,7 +57,7 @@ static void fill_gaps(Lower *l, UnitId u, BufferId grad)
     uint64_t end = 0;
     for (uint32_t i = 0; i < unit->params.n; i++) {
         const Tensor *t = &l->g->tensors.at[unit->params.at[i]];
-        Shape s = tensor_shape(t, &t->use);
+        Shape s = tensor_shape(l->g, t, &t->use);
         fill_range(l, u, grad, end, t->flat_offset);
         end = t->flat_offset + (uint64_t)shape_local_elements(&s, &l->plan->mesh, &l->g->deals);
     }

@@ -199,7 +199,7 @@ BufferId lower_weight(Lower *l, TensorId param)
     BufferId view = l->unit.weight_view[param];
     if (s->copied) return view;
     if (view && l->p->buffers.at[view].parent == s->gathered) return view;
-    Shape shape = tensor_shape(t, &t->use);
+    Shape shape = tensor_shape(l->g, t, &t->use);
     DType dtype = l->p->buffers.at[s->gathered].dtype;
     view = lower_view(l, s->gathered, &shape, dtype, t->flat_offset * dtype_bytes(dtype));
     l->p->buffers.at[view].tensor = param;

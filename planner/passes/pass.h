@@ -25,6 +25,7 @@ bool passes_check_axes(const Config *config, Diag *d);
 bool pass_mesh(Job *job);       /* config -> plan->mesh, refined; job->data_axes */
 bool pass_initialise(Job *job); /* every parameter has an initialiser */
 bool pass_units(Job *job);      /* every parameter left over joins one unit */
+bool pass_pad(Job *job);        /* deals with padding for the weights behind the logits */
 bool pass_propagate(Job *job);  /* Node.split, Tensor.use of every activation */
 bool pass_backward(Job *job);   /* gradient nodes */
 bool pass_turn(Job *job);       /* transposed copies of 8-bit operands */
@@ -32,6 +33,9 @@ bool pass_flatten(Job *job);    /* order and offsets of parameters in their unit
 bool pass_lower(Job *job);      /* makes programs; one rule makes the collectives */
 bool pass_fuse(Job *job);       /* Instr.fuse, if compile is listed */
 bool pass_memory(Job *job);     /* offsets */
+
+/* pad.c: hands the padding of the inputs' whole indices on to the outputs. Layouts are assigned. */
+void pad_outputs(Graph *g, const Node *n, const Binding *b);
 
 /* backward.c: returns the gradient tensor of `id`, and makes it if there is none. */
 TensorId gradient_of(Job *job, TensorId id);

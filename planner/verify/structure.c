@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "planner/ir/layout/padding.h"
 #include "planner/verify/private.h"
 
 #define RULE "verify-structure"
@@ -89,6 +90,7 @@ static void check_deals(Verifier *v)
         const Deal *d = &deals->deals.at[i];
         bool ok =
             d->kind <= DEAL_overlap && d->n_parts > 0 && d->size >= 0 && d->size <= MAX_ELEMENTS;
+        if (ok && d->kind < DEAL_listed) ok = deal_padding_fits(d, MAX_ELEMENTS);
         if (ok && d->kind >= DEAL_listed)
             ok = d->per_part > 0 && deal_table(d) == d->n &&
                  (uint64_t)d->first + d->n <= deals->intervals.n;
@@ -138,7 +140,7 @@ static const char *layout_fault(const Verifier *v, uint32_t n_dims, const int64_
     for (uint32_t d = 0; d < n_dims; d++) {
         AxisSet axes = layout_axes_split(layout, (int)d);
         if (deal[d] && deal[d] >= deals->deals.n) return "names a deal that does not exist";
-        if (!axes) continue;
+        if (!axes && !deal_whole(deals, deal[d])) continue;
         uint32_t parts = mesh_size(mesh, axes);
         const Deal *at = deal[d] ? &deals->deals.at[deal[d]] : NULL;
         if (at && (at->n_parts != parts || at->size != dim[d]))

@@ -199,6 +199,7 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
     if (info->class_ == OP_CLASS_contract) {
         ProductWork work = work_of_product(&b, size);
         compute = kernel_gemm_s(device, dtype, work.batch, work.m, work.n, work.k, NULL);
+        if (!work_is_aligned(p, in, &b, size)) compute *= kernel_unaligned(device);
         if (info->scaling != SCALING_none && runtime_is_own(c->runtime) &&
             !kernel_on_processor(device))
             floor_s += turned_s(device, &b, size);

@@ -13,29 +13,29 @@ Rank work_rank(const Plan *plan, const Program *p)
     return 0;
 }
 
-/* The letters of a contraction fall into four groups, by the arguments that have them. */
+/* Of a letter of a contraction: bit 0 or 1 if an operand has it, bit 2 if the result has it. The
+ * letters fall into four groups. An op's scales are between its inputs and its output. */
+static uint32_t group_of(const Binding *b, char letter)
+{
+    const uint32_t args[3] = {0, 1, b->n_in};
+    uint32_t group = 0;
+    for (uint32_t i = 0; i < 3; i++)
+        for (uint8_t d = 0; d < b->n_dims[args[i]]; d++)
+            if (b->letter[args[i]][d] == letter) group |= 1u << i;
+    return group;
+}
+
 ProductWork work_of_product(const Binding *b, const int64_t size['z' + 1])
 {
     ProductWork work = {1, 1, 1, 1};
     for (uint8_t i = 0; i < b->n_letters; i++) {
-        char letter = b->letters[i];
-        bool in[3] = {false, false, false};
-        /* an op's scales are between its inputs and its output */
-        const uint32_t args[3] = {0, 1, b->n_in};
-        for (uint32_t arg = 0; arg < 3; arg++) {
-            for (uint8_t d = 0; d < b->n_dims[args[arg]]; d++) {
-                if (b->letter[args[arg]][d] == letter) in[arg] = true;
-            }
+        const double at = (double)size[(int)b->letters[i]];
+        switch (group_of(b, b->letters[i])) {
+        case 1 | 2 | 4: work.batch *= at; break;
+        case 1 | 4: work.m *= at; break;
+        case 2 | 4: work.n *= at; break;
+        default: work.k *= at; break;
         }
-        double at = (double)size[(int)letter];
-        if (in[0] && in[1] && in[2])
-            work.batch *= at;
-        else if (in[0] && in[2])
-            work.m *= at;
-        else if (in[1] && in[2])
-            work.n *= at;
-        else
-            work.k *= at;
     }
     return work;
 }
@@ -76,6 +76,23 @@ ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1])
             work.k *= at;
     }
     return work;
+}
+
+bool work_is_aligned(const Program *p, const Instr *in, const Binding *b,
+                     const int64_t size['z' + 1])
+{
+    const uint32_t args[3] = {0, 1, b->n_in};
+    for (uint32_t i = 0; i < 3; i++) {
+        const uint32_t n = b->n_dims[args[i]];
+        int64_t row = dtype_bytes(p->buffers.at[program_arg(p, in, args[i])].dtype);
+        for (uint32_t d = n; d-- > 0;) {
+            const char letter = b->letter[args[i]][d];
+            if (group_of(b, letter) != group_of(b, b->letter[args[i]][n - 1])) break;
+            row *= size[(int)letter];
+        }
+        if (row % 16 != 0) return false;
+    }
+    return true;
 }
 
 const char *work_product_key(Arena *arena, DType dtype, const ProductWork *work)

@@ -17,6 +17,12 @@ ProductWork work_of_product(const Binding *b, const int64_t size['z' + 1]);
 bool work_is_convolution(OpKind op);
 ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1]);
 
+/* True if the rows of both operands and of the result begin at multiples of 16 bytes. A row is what
+ * lies together in memory: the last indices of an argument, as far as they are all summed, all rows
+ * or all columns of the product. */
+bool work_is_aligned(const Program *p, const Instr *in, const Binding *b,
+                     const int64_t size['z' + 1]);
+
 /* The key of a product. It ignores which operand is transposed and which side is called m: the
  * two sides come in order of size. Of 8-bit types it names the width alone. */
 const char *work_product_key(Arena *arena, DType dtype, const ProductWork *work);

@@ -42,6 +42,7 @@ static Plan *plan_of(const Tiny *t, const char *arch, Arena *arena)
     Graph graph;
     LowerOptions options = lower_options_default();
     options.workspace = workspace;
+    options.unpadded = t->unpadded;
     tiny_build(t, arena, config, &graph);
     config->cluster.device.arch = arch;
     Plan *plan = plan_compile(config, &graph, &options, NULL, arena, &d);
@@ -54,7 +55,7 @@ static Plan *plan_of(const Tiny *t, const char *arch, Arena *arena)
 
 /* Each rank's launches, in memory that all share; written when it asks for data. */
 typedef struct Launched {
-    uint32_t products, with_epilogue, eight_bit, rowwise;
+    uint32_t products, with_epilogue, eight_bit, rowwise, unaligned;
 } Launched;
 typedef struct Watch {
     DataSource inner;
@@ -68,15 +69,15 @@ static void watch_fill(void *self, int64_t step, uint32_t microbatch, int64_t fi
     const char *rank = getenv("RANK");
     w->of[rank ? strtol(rank, NULL, 10) : 0] =
         (Launched){cublas_double.products, cublas_double.with_epilogue, cublas_double.eight_bit,
-                   cublas_double.rowwise};
+                   cublas_double.rowwise, cublas_double.unaligned};
     w->inner.fill(w->inner.self, step, microbatch, first_sample, n_samples, seq, tokens, labels);
 }
 
-static Watch watch(Arena *arena)
+static Watch watch(int64_t vocab, Arena *arena)
 {
     Launched *of = mmap(NULL, RANKS_MOST * sizeof *of, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return (Watch){*data_synthetic(3, 40, 0.1, arena), of};
+    return (Watch){*data_synthetic(3, vocab, 0.1, arena), of};
 }
 
 static void check_fine(const RanksRun *run, const char *name, uint32_t n)
@@ -120,7 +121,7 @@ static void equals_loopback(const char *name, const Tiny *t, Devices on, Launche
     snprintf(script, sizeof script, "seed=3 memory=1073741824 capability=%d", capability);
     Diag d = diag_in(arena);
     Plan *cpu = tiny_plan(t, false, arena, &d);
-    Watch w = watch(arena);
+    Watch w = watch(t->vocab, arena);
     const DataSource data = {.self = &w, .fill = watch_fill};
     RanksRun reference = {.plan = cpu, .data = &data}, run = {.plan = plan, .data = &data};
     run.script = script;
@@ -172,6 +173,41 @@ static void plans(void **state)
     t = tiny_default();
     t.compile = true, t.microbatches = 2, t.clip = 1, t.vocab = 40;
     equals_loopback("Llama", &t, (Devices){0}, (Launched){.with_epilogue = 2 * t.layers});
+}
+
+/* ---- odd sizes ---- */
+
+/* Returns the number of products that the library would do by its slow kernels. */
+static uint32_t unaligned_of(const Tiny *t)
+{
+    Arena *arena = arena_new();
+    Watch w = watch(t->vocab, arena);
+    const DataSource data = {.self = &w, .fill = watch_fill};
+    RanksRun run = {.plan = plan_of(t, NULL, arena), .data = &data};
+    run.script = "seed=3 memory=1073741824";
+    run.cuda.graphs = CUDA_GRAPHS_none;
+    cublas_double_reset();
+    ranks_run(&run, arena);
+    check_fine(&run, "an odd vocabulary", 1);
+    assert_true(w.of[0].products > 0);
+    const uint32_t n = w.of[0].unaligned;
+    munmap(w.of, RANKS_MOST * sizeof *w.of);
+    arena_free(arena);
+    return n;
+}
+
+/* The three products of the head are unaligned without padding. */
+static void an_odd_vocabulary_is_padded(void **state)
+{
+    (void)state;
+    Tiny t = gpt2();
+    t.compute = DT_bf16, t.reduce = DT_f32;
+    t.vocab = 203;
+    assert_int_equal(unaligned_of(&t), 0);
+    equals_loopback("GPT-2, an odd vocabulary", &t, (Devices){0},
+                    (Launched){.with_epilogue = 13 * t.layers});
+    t.unpadded = true;
+    assert_true(unaligned_of(&t) >= 3 * (t.microbatches - 1));
 }
 
 /* ---- 8 bits ---- */
@@ -275,7 +311,7 @@ static void ranks_choose_alike(void **state)
     t.layers = 1, t.microbatches = 2;
     t.tp = 2, t.whole_table = true;
     Hash128 bits[2];
-    Watch w = watch(arena);
+    Watch w = watch(t.vocab, arena);
     const DataSource data = {.self = &w, .fill = watch_fill};
     for (int k = 0; k < 2; k++) {
         Speeds speeds = {.disagree = k == 1};
@@ -346,6 +382,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_of_a_full_plan_are_timed),
         cmocka_unit_test(plans),
+        cmocka_unit_test(an_odd_vocabulary_is_padded),
         cmocka_unit_test(plans_of_eight_bits),
         cmocka_unit_test(ranks_choose_alike),
     };

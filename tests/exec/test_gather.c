@@ -163,8 +163,10 @@ static void what_it_costs(void **state)
         const Tensor *at = &plan->graph.tensors.at[k];
         if (at->role != ROLE_param || !layout_axes_split(&at->use, -1)) continue;
         uint64_t n = 4;
-        for (int i = 0; i < at->n_dims; i++) n *= (uint64_t)(at->dim[i] + (at->dim[i] == 29));
-        want_split += n; /* a vocabulary of 29 over 2 ranks: 30 with padding */
+        /* a vocabulary of 29 over 2 ranks: 30 with padding, and 32 where it makes logits */
+        for (int i = 0; i < at->n_dims; i++)
+            n *= (uint64_t)(at->dim[i] == 29 ? i == 0 ? 30 : 32 : at->dim[i]);
+        want_split += n;
     }
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = program_instr(p, pc);

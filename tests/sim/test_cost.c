@@ -224,6 +224,41 @@ static void turned_operands_in_closed_form(void **state)
     arena_free(arena);
 }
 
+/* Hopper's and Blackwell's fast products need rows at multiples of 16 bytes. A summed index, a
+ * column of the weight and one of the result may be the odd one. */
+static void unaligned_rows_cost_more(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arch;
+        double times;
+    } archs[] = {{"Hopper", 3}, {"Blackwell", 3}, {"Ampere", 1}};
+    static const OpKind ops[] = {OP_linear, OP_linear_d0, OP_linear_d1};
+    enum { S = 65536, K = 768, ODD = 50257, EVEN = 50264 };
+    for (int i = 0; i < 9; i++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
+        Cluster cluster = {.device = device_of(true)};
+        cluster.device.arch = archs[i % 3].arch;
+        CostModel cost = cost_model(cost_new(&cluster, NULL, NULL, NULL, arena, &d));
+        Ps ps[2];
+        for (int odd = 0; odd < 2; odd++) {
+            const int64_t n = odd ? ODD : EVEN;
+            const ShapeId x = shape_of(plan, 1, S, K), w = shape_of(plan, K, n, 0);
+            const ShapeId y = shape_of(plan, 1, S, n);
+            const ShapeId shapes[3][3] = {{x, w, y}, {y, w, x}, {x, y, w}};
+            const Pc pc = add_op(plan, ops[i / 3], 2, shapes[i / 3], 3, DT_bf16);
+            const Program *p = &plan->programs.at[0];
+            ps[odd] = cost.compute(cost.self, plan, p, program_instr(p, pc));
+        }
+        const double times = (double)ps[1] / (double)ps[0];
+        if (fabs(times - archs[i % 3].times) > .01)
+            fail_msg("%s on %s: %g times", op_info(ops[i / 3])->name, archs[i % 3].arch, times);
+        arena_free(arena);
+    }
+}
+
 /* Only Hopper applies a scale for each row inside the product. Elsewhere the product is written and
  * read once more in fp32, by one kernel more. */
 static void rowwise_scales_in_closed_form(void **state)
@@ -328,6 +363,7 @@ int main(void)
         cmocka_unit_test(memory_bound_in_closed_form),
         cmocka_unit_test(named_kernels_in_closed_form),
         cmocka_unit_test(turned_operands_in_closed_form),
+        cmocka_unit_test(unaligned_rows_cost_more),
         cmocka_unit_test(rowwise_scales_in_closed_form),
         cmocka_unit_test(host_memory_in_closed_form),
         cmocka_unit_test(measured_kernels_win),

@@ -2,7 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "planner/ir/layout/layout.h"
+#include "planner/ir/layout/padding.h"
 
 static DealId find_deal(const Deals *deals, const Deal *want, const Interval *intervals)
 {
@@ -34,6 +34,29 @@ DealId deal_ceil(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts)
     if (size % n_parts == 0) return 0;
     Deal deal = {.kind = DEAL_ceil, .n_parts = n_parts, .size = size};
     return deal_intern(deals, arena, deal, NULL);
+}
+
+DealId deal_padded(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, uint32_t each)
+{
+    Deal deal = {.kind = DEAL_ceil, .n_parts = n_parts, .size = size, .per_part = each};
+    assert(each > 0 && deal_padding_fits(&deal, INT64_MAX));
+    return deal_intern(deals, arena, deal, NULL);
+}
+
+bool deal_is_padded(const Deals *deals, DealId id)
+{
+    return id && deals->deals.at[id].kind == DEAL_ceil && deals->deals.at[id].per_part > 0;
+}
+
+DealId deal_whole(const Deals *deals, DealId id)
+{
+    return deal_is_padded(deals, id) && deals->deals.at[id].n_parts == 1 ? id : 0;
+}
+
+bool deal_padding_fits(const Deal *d, int64_t most)
+{
+    if (d->kind == DEAL_equal || d->per_part == 0) return d->per_part == 0;
+    return d->n_parts > 0 && d->per_part <= most && d->per_part >= (d->size - 1) / d->n_parts + 1;
 }
 
 DealId deal_listed(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, uint32_t per_part,
@@ -127,13 +150,20 @@ uint64_t deal_table(const Deal *d)
     return d->kind == DEAL_segments ? d->per_part : 0;
 }
 
-/* Returns NULL for an equal deal or a ceil deal, which need no table. */
+/* Returns NULL for the deals that need no table: equal, ceil and padded. */
 static const Deal *listed(const Deals *deals, DealId id)
 {
     if (!id) return NULL;
     assert(id < deals->deals.n);
     const Deal *d = &deals->deals.at[id];
     return deal_table(d) ? d : NULL;
+}
+
+/* The elements of a part's buffer where the deal has no table. */
+static int64_t each_of(const Deals *deals, DealId id, int64_t size, uint32_t n_parts)
+{
+    return deal_is_padded(deals, id) ? deals->deals.at[id].per_part
+                                     : (size + n_parts - 1) / n_parts;
 }
 
 static Interval entry(const Deals *deals, const Deal *d, uint32_t part, uint32_t k)
@@ -156,7 +186,7 @@ bool deal_interval(const Deals *deals, DealId id, int64_t size, uint32_t n_parts
         return out->hi > out->lo;
     }
     if (k > 0) return false;
-    int64_t each = (size + n_parts - 1) / n_parts;
+    int64_t each = each_of(deals, id, size, n_parts);
     int64_t lo = part * each, hi = lo + each;
     *out = (Interval){lo < size ? lo : size, hi < size ? hi : size};
     return out->hi > out->lo;
@@ -202,7 +232,7 @@ int64_t deal_valid(const Deals *deals, DealId id, int64_t size, uint32_t n_parts
 int64_t deal_local(const Deals *deals, DealId id, int64_t size, uint32_t n_parts)
 {
     assert(n_parts > 0);
-    if (!listed(deals, id)) return (size + n_parts - 1) / n_parts;
+    if (!listed(deals, id)) return each_of(deals, id, size, n_parts);
     int64_t most = 0;
     for (uint32_t p = 0; p < n_parts; p++) {
         int64_t n = deal_valid(deals, id, size, n_parts, p);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "planner/base/str.h"
+#include "planner/ir/layout/padding.h"
 
 static const char *const dtype_names[DT_COUNT] = {"none",
 #define X(name, bytes) #name,
@@ -140,7 +141,8 @@ int64_t shape_local_dim(const Shape *s, const Mesh *mesh, const Deals *deals, in
 {
     assert(d >= 0 && d < s->n_dims);
     uint32_t parts = shape_parts(s, mesh, d);
-    return parts == 1 ? s->dim[d] : deal_local(deals, s->deal[d], s->dim[d], parts);
+    DealId deal = parts == 1 ? deal_whole(deals, s->deal[d]) : s->deal[d];
+    return parts == 1 && !deal ? s->dim[d] : deal_local(deals, deal, s->dim[d], parts);
 }
 
 int64_t shape_local_elements(const Shape *s, const Mesh *mesh, const Deals *deals)

@@ -2,6 +2,7 @@
  * whether the plan makes sense. This file only makes it safe to read. */
 #include <inttypes.h>
 
+#include "planner/ir/layout/padding.h"
 #include "planner/ir/text/private.h"
 
 typedef struct Checker {
@@ -42,7 +43,8 @@ static bool check_layout(const Checker *c, const Layout *l, const int64_t *dim, 
         if (deal[d] >= g->deals.deals.n) return false;
         const Deal *table = &g->deals.deals.at[deal[d]];
         const uint32_t parts = mesh_size(&c->plan->mesh, layout_axes_split(l, (int)d));
-        if (parts == 1 || !deal_table(table)) continue;
+        if (!deal_table(table) && !deal_is_padded(&g->deals, deal[d])) continue;
+        if (parts == 1 && !deal_whole(&g->deals, deal[d])) continue;
         if (table->n_parts != parts || table->size != dim[d]) return false;
     }
     return true;
@@ -55,6 +57,8 @@ static bool check_deals(const Checker *c)
         const Deal *d = &deals->deals.at[i];
         if (d->n_parts == 0 || d->size < 0 || d->size > MOST_POINTS)
             return bad(c, "deal", i, "sizes out of range");
+        if (d->kind < DEAL_listed && !deal_padding_fits(d, MOST_POINTS))
+            return bad(c, "deal", i, "parts that do not hold its indices");
         if (d->n != deal_table(d) || (d->kind >= DEAL_listed && !d->n))
             return bad(c, "deal", i, "not as many intervals as parts need");
         for (uint32_t k = 0; k < d->n; k++) {

@@ -32,6 +32,7 @@ static bool place(const Derive *v, TensorId made)
         out->use.on[a] = layout_is_split(is) ? is : (int8_t)WHOLE;
         if (layout_is_split(is)) out->deal[layout_dim(is)] = x->deal[layout_dim(on)];
     }
+    pad_outputs(g, n, &b);
     return true;
 }
 

@@ -186,6 +186,7 @@ bool pass_propagate(Job *job)
                 g->tensors.at[n->out[0]].use.on[a] = SPLIT(op_dim(n->op, n->n_in, INDEX_tokens));
         }
         for (uint32_t j = 0; j < n->n_out; j++) sequence_fit(job, &g->tensors.at[n->out[j]]);
+        pad_outputs(g, n, &b);
     }
     exchange_at_once(job);
     return true;

@@ -75,6 +75,7 @@ static TensorId add_dot(Job *job, NodeId divide)
         t->deal[layout_dim(made)] = z.deal[layout_dim(made)];
     }
     sequence_fit(job, t);
+    pad_outputs(g, n, &b);
     return out;
 }
 

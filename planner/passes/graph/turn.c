@@ -96,6 +96,7 @@ static void make(Turner *t, OpKind op, const Node *like, Turned *one)
         made->deal[layout_dim(made->use.on[a])] = x.deal[layout_dim(on)];
     }
     sequence_fit(t->job, made);
+    pad_outputs(g, &n, &b);
     one->node = n;
 }
 

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "planner/ir/layout/padding.h"
 #include "planner/verify/private.h"
 
 typedef struct Move {
@@ -71,10 +72,10 @@ static bool outermost(const Move *m, const Shape *s, int d)
 }
 
 /* True if parts follow each other in rank order; only a table of intervals can say otherwise.
- * (Shapes here name no other deals: see value_shape.) */
-static bool in_order(const Shape *s, int d)
+ * (Shapes here name no other deals but padded ones: see value_shape.) */
+static bool in_order(const Move *m, const Shape *s, int d)
 {
-    return !s->deal[d];
+    return !s->deal[d] || deal_is_padded(&m->v->g->deals, s->deal[d]);
 }
 
 /* True if parts differ in size (the last are padded), or are not intervals. */
@@ -115,11 +116,12 @@ static bool check_slice(Move *m)
     AxisSet axes = changed_axes(m), before = layout_axes_split(&m->a.layout, d);
     if (!same_dims(m) || !keeps_deals(m, d)) return false;
     if (!changes(m, axes, WHOLE, SPLIT(d), "is no slice")) return false;
-    if (!axes) return complain(m, "slices nothing");
+    const bool unpads = deal_whole(&m->v->g->deals, m->a.deal[d]) && !m->b.deal[d];
+    if (!axes && !unpads) return complain(m, "slices nothing");
     if (attrs->parts != mesh_size(&m->v->plan->mesh, axes))
         return complain(m, "takes one of another number of parts");
     if (nests(m, &m->a, &m->b, d, axes)) return true;
-    if (!in_order(&m->a, d) || !in_order(&m->b, d))
+    if (!in_order(m, &m->a, d) || !in_order(m, &m->b, d))
         return complain(m, "cuts out one interval where a part has several");
     if (before && (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !innermost(axes, before)))
         return complain(m, "does not cut within the parts there are");
@@ -174,7 +176,7 @@ static bool check_gather(Move *m)
     const bool nested = nests(m, &m->b, &m->a, d, axes);
     const uint8_t chunks = chunks_of(m, &m->a, d, axes);
     if (m->v->p->buffers.at[m->to].packed) {
-        const bool follow = in_order(&m->a, d) && (!uneven(m, &m->a, d) || all == axes);
+        const bool follow = in_order(m, &m->a, d) && (!uneven(m, &m->a, d) || all == axes);
         if (!follow && !nested && !chunks)
             return complain(m, "gathers parts that do not follow each other");
         m->val.packed_chunks = chunks;
@@ -205,7 +207,7 @@ static bool check_scatter(Move *m)
         const uint8_t chunks = chunks_of(m, &m->b, d, axes);
         if (m->val.packed_dim != d + 1 ||
             m->val.packed_parts != mesh_size(&m->v->plan->mesh, axes) ||
-            m->val.packed_chunks != chunks || (!in_order(&m->b, d) && !nested && !chunks))
+            m->val.packed_chunks != chunks || (!in_order(m, &m->b, d) && !nested && !chunks))
             return complain(m, "scatters another dimension than was packed");
         m->val.packed_chunks = 0;
         m->val.packed_dim = 0;

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "planner/ir/layout/padding.h"
 #include "planner/verify/private.h"
 
 typedef struct OpStep {
@@ -88,6 +89,12 @@ static bool check_axis(const OpStep *s, uint32_t axis)
     return true;
 }
 
+/* The deals of the indices that no axis splits. */
+typedef struct WholeDeals {
+    DealId deal['z' + 1];
+    bool seen['z' + 1];
+} WholeDeals;
+
 static bool deals_otherwise(const OpStep *s, uint32_t arg, int letter)
 {
     verify_report(s->v, "verify-layout", s->pc,
@@ -116,16 +123,35 @@ static bool check_windows(const OpStep *s)
     return true;
 }
 
+/* A whole dimension may have padding behind its last index: in all arguments that have the index,
+ * or in none. Such ops go by the number of real elements, or zeros change nothing. */
+static bool check_padding(const OpStep *s, uint32_t arg, int d, WholeDeals *whole)
+{
+    const Shape *at = value_shape_at(s->v, s->shape[arg]);
+    const int c = s->b->letter[arg][d];
+    if (whole->seen[c] && whole->deal[c] != at->deal[d]) return deals_otherwise(s, arg, c);
+    whole->seen[c] = true;
+    whole->deal[c] = at->deal[d];
+    if (!at->deal[d] || (op_may_split(s->in->op, (char)c) && s->b->size[c] == at->dim[d]))
+        return true;
+    verify_report(s->v, "verify-layout", s->pc,
+                  "argument %u has padding behind index %c, which %s reads to its end", arg, c,
+                  op_info(s->in->op)->name);
+    return false;
+}
+
 /* An index must have the same deal in every argument that it splits. */
 static bool check_deals(const OpStep *s)
 {
     DealId deal['z' + 1] = {0};
     AxisSet axes['z' + 1] = {0};
+    WholeDeals whole = {0};
     for (uint32_t i = 0; i < s->n_args; i++) {
         const Shape *at = value_shape_at(s->v, s->shape[i]);
         for (int d = 0; d < at->n_dims; d++) {
             AxisSet split = layout_axes_split(&at->layout, d);
             int c = s->b->letter[i][d];
+            if (!split && !s->b->reads[i][d] && !check_padding(s, i, d, &whole)) return false;
             if (!split) continue;
             if (s->b->reads[i][d]) { /* the rows that the index reads; check_windows checks them */
                 if (axes[c] && axes[c] != split) return deals_otherwise(s, i, c);
@@ -149,7 +175,8 @@ static bool check_deals(const OpStep *s)
             const bool tokens =
                 op_role(s->in->op, (char)c) == INDEX_tokens || strchr(s->b->ellipsis, c);
             const bool chunks = tokens && flags & OP_CHUNKED;
-            if (at->deal[d] && flags & OP_PLACED && !chunks) {
+            const bool one = !at->deal[d] || deal_is_padded(&s->v->g->deals, at->deal[d]);
+            if (!one && flags & OP_PLACED && !chunks) {
                 verify_report(s->v, "verify-layout", s->pc,
                               "%s goes by where its elements lie, and argument %u has several "
                               "intervals of index %c",

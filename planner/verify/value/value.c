@@ -5,11 +5,13 @@
 #include <assert.h>
 #include <string.h>
 
+#include "planner/ir/layout/padding.h"
 #include "planner/verify/private.h"
 
 /* ---- shapes ---- */
 
-/* Only a table of intervals makes deals differ; equal parts and ceil + padding follow one rule. */
+/* A table of intervals or more padding makes deals differ; equal parts and ceil + padding follow
+ * one rule. */
 static uint32_t hash_shape(const Verifier *v, const Shape *s, Shape *plain)
 {
     memset(plain, 0, sizeof *plain);
@@ -17,8 +19,12 @@ static uint32_t hash_shape(const Verifier *v, const Shape *s, Shape *plain)
     plain->layout = s->layout;
     for (int d = 0; d < s->n_dims; d++) {
         plain->dim[d] = s->dim[d];
-        bool listed = s->deal[d] && deal_table(&v->g->deals.deals.at[s->deal[d]]);
-        plain->deal[d] = listed && layout_axes_split(&s->layout, d) ? s->deal[d] : 0;
+        if (!s->deal[d]) continue;
+        bool named = deal_table(&v->g->deals.deals.at[s->deal[d]]) ||
+                     deal_is_padded(&v->g->deals, s->deal[d]);
+        plain->deal[d] = !layout_axes_split(&s->layout, d) ? deal_whole(&v->g->deals, s->deal[d])
+                         : named                           ? s->deal[d]
+                                                           : 0;
     }
     return (uint32_t)hash_bytes(plain, sizeof *plain).lo;
 }

@@ -224,6 +224,13 @@ static bool fits_device(const Operation *o)
     return along_k || (on >= 100 && on < 120);
 }
 
+/* The rows that the library's fast kernels need. Its matrices have columns where ours have rows. */
+static bool has_rows(const Described *m)
+{
+    const uint64_t bytes = dtype_bytes(cublas_type(m->type));
+    return m->rows * bytes % 16 == 0 && (uint64_t)m->leading * bytes % 16 == 0;
+}
+
 static bool fits(const Operation *o, const Described *a, const Described *b, const Described *d)
 {
     if (cublas_double.refuses || !has_epilogue(o, a, d)) return false;
@@ -341,6 +348,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     cublas_double.products++;
     cublas_double.fast += o->fast != 0;
     cublas_double.eight_bit += cublas_is_eight(cublas_type(x.a.type));
+    cublas_double.unaligned += !has_rows(&x.a) || !has_rows(&x.b) || !has_rows(&x.d);
     cublas_double.rowwise += o->mode_a == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
     cublas_double.with_epilogue += o->epilogue != CUBLASLT_EPILOGUE_DEFAULT || C != D;
     cublas_double.last_epilogue = o->epilogue;

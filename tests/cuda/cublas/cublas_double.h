@@ -29,6 +29,7 @@ typedef struct CublasDouble {
     /* products with 8-bit operands; those with a scale for each row */
     uint32_t eight_bit;
     uint32_t rowwise;
+    uint32_t unaligned;     /* products with a matrix whose rows are no multiple of 16 bytes */
     uint32_t last_epilogue; /* cublasLtEpilogue_t */
     int last_way;
     uint32_t fast;   /* products that were allowed fast sums */

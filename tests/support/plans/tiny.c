@@ -58,6 +58,7 @@ Tiny tiny_one_rank(const Tiny *t)
     one.dp_shard = one.dp_replicate = one.cp = one.tp = one.pp = one.ep = 1;
     one.ac = AC_none;
     one.tile = 0;
+    one.unpadded = true;
     one.group = t->group ? t->group : t->micro;
     return one;
 }
@@ -431,6 +432,7 @@ Plan *tiny_plan_in(const Tiny *t, DTypeMap dtypes, Arena *arena, Diag *d)
     LowerOptions options = lower_options_default();
     options.workspace = kernel_cpu_workspace;
     options.dtypes = dtypes;
+    options.unpadded = t->unpadded;
     return plan_compile(config, &graph, &options, NULL, arena, d);
 }
 

@@ -60,6 +60,7 @@ typedef struct Tiny {
     DType state;       /* dtype of the moments; DT_none: that of parameters at rest */
     Rounding rounding; /* rounding of bf16 weights */
     double clip;       /* global-norm bound; 0: none */
+    bool unpadded;     /* an odd vocabulary is not padded */
     Denominator denominator;
     int64_t group;            /* microbatch_mean; 0: micro */
     double smoothing, z_loss; /* of the loss */

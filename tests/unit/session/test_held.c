@@ -200,7 +200,7 @@ static void check_same(const char *path, Arena *arena)
         assert_non_null(other);
         session_identify(other);
         const bool equal = memcmp(&file->id, &other->id, sizeof file->id) == 0;
-        if (session_same_program(&file->config, &other->config)) assert_true(equal);
+        if (session_same_program(&file->config, file->plan, &other->config)) assert_true(equal);
         if (i == 1) assert_true(equal);
     }
 }

@@ -1,0 +1,18 @@
+/* A ceil deal with padding: Deal.per_part says how many elements the buffer of each part has, more
+ * than the parts need. (0: as few as possible.) The last parts are short or empty, and what no
+ * index fills is zero. A dimension that no axis splits may be padded, too: it is one part then. */
+#ifndef TANDEM_IR_PADDING_H
+#define TANDEM_IR_PADDING_H
+
+#include "planner/ir/layout/layout.h"
+
+/* A ceil deal of parts of `each` elements. */
+DealId deal_padded(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, uint32_t each);
+bool deal_is_padded(const Deals *deals, DealId id);
+/* The deal that a dimension with deal `id` has where no axis splits it: `id` if that is a padded
+ * deal of one part, else 0. */
+DealId deal_whole(const Deals *deals, DealId id);
+/* True if the fields of a deal without a table of intervals agree: parts hold all indices. */
+bool deal_padding_fits(const Deal *d, int64_t most);
+
+#endif
