@@ -128,6 +128,12 @@ static void check_compute(Verifier *v, Pc pc)
         if (in->args.n > in->n_in + j &&
             program_arg(v->p, in, j) != program_arg(v->p, in, in->n_in + j))
             verify_report(v, RULE, pc, "output %u must be the same buffer as input %u", j, j);
+    if (in->op == OP_clip_coef && in->n_in > 0) {
+        const uint64_t n = v->local_elements[v->p->buffers.at[program_arg(v->p, in, 0)].shape];
+        if ((uint64_t)verify_attrs(v, pc)->n_slots != n)
+            verify_report(v, RULE, pc, "adds %lld squares, of which there are %llu",
+                          (long long)verify_attrs(v, pc)->n_slots, (unsigned long long)n);
+    }
     const int64_t turned = verify_attrs(v, pc)->rope_dims;
     if (turned < 0 || turned % 2 != 0)
         verify_report(v, RULE, pc, "turns pairs of elements, but rope_dims is %lld",
