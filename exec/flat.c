@@ -146,8 +146,7 @@ static void init_run(void *self, const FlatRun *run)
     }
 }
 
-/* Returns the dtype of the unit's weights at rest. */
-static DType rest_dtype(const Program *p, BufferId b)
+DType flat_rest_dtype(const Program *p, BufferId b)
 {
     for (BufferId k = 1; k < p->buffers.n; k++) {
         const Buffer *at = &p->buffers.at[k];
@@ -201,7 +200,7 @@ void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
                                .b = b,
                                .rank = rank,
                                .window = window,
-                               .to = {plan, dtype, rest_dtype(p, b), to}};
+                               .to = {plan, dtype, flat_rest_dtype(p, b), to}};
     }
     /* The main thread does the work of any thread that could not be started. */
     for (uint64_t i = 1; i < n; i++)

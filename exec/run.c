@@ -96,6 +96,27 @@ static bool init_state(const ExecRun *run, Rank rank, BufferId b, Arena *scratch
     return backend_write(run->backend, run->plan, rank, b, values, run->d);
 }
 
+/* A home of weights, or of the moments of an optimizer. A gathered copy holds the weights for
+ * use. */
+static bool init_home(const ExecRun *run, Rank rank, BufferId b, Arena *scratch)
+{
+    const Program *p = plan_program(run->plan, rank);
+    const Buffer *buffer = &p->buffers.at[b];
+    Backend *backend = run->backend;
+    bool is_state = buffer->category == CATEGORY_optimizer;
+    bool is_weight =
+        buffer->category == CATEGORY_parameter || buffer->category == CATEGORY_gathered;
+    bool done = false;
+    if (!is_state && !is_weight) return true;
+    if (backend->init != NULL && !backend->init(backend, rank, b, &done, run->d)) return false;
+    if (done) return true;
+    bool here = backend->memory != NULL;
+    void *at = here ? backend->memory(backend, rank, b) : arena_alloc(scratch, buffer->bytes);
+    memset(at, 0, buffer->bytes); /* padding, and moments that start at zero */
+    if (!is_state) flat_init(run->plan, p, b, rank, scratch, at);
+    return here || backend_write(backend, run->plan, rank, b, at, run->d);
+}
+
 static bool initialise(const ExecRun *run)
 {
     Arena *scratch = arena_new();
@@ -105,18 +126,7 @@ static bool initialise(const ExecRun *run)
         for (BufferId b = 1; fine && b < p->buffers.n; b++) {
             const Buffer *buffer = &p->buffers.at[b];
             if (plan_is_state(run->plan, buffer)) fine = init_state(run, r, b, scratch);
-            if (!flat_is_home(buffer)) continue;
-            bool is_state = buffer->category == CATEGORY_optimizer;
-            bool is_weight =
-                buffer->category == CATEGORY_parameter ||
-                buffer->category == CATEGORY_gathered; /* a copy of the weights for use */
-            if (!is_state && !is_weight) continue;
-            bool here = run->backend->memory != NULL;
-            void *at = here ? run->backend->memory(run->backend, r, b)
-                            : arena_alloc(scratch, buffer->bytes);
-            memset(at, 0, buffer->bytes); /* padding, and moments that start at zero */
-            if (!is_state) flat_init(run->plan, p, b, r, scratch, at);
-            fine = here || backend_write(run->backend, run->plan, r, b, at, run->d);
+            if (fine && flat_is_home(buffer)) fine = init_home(run, r, b, scratch);
             arena_reset(scratch);
         }
     }

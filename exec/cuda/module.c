@@ -46,6 +46,13 @@ static bool write(Backend *self, Rank rank, BufferId b, const void *from, Diag *
     return memory_write(c, b, from) || watch_fail(c);
 }
 
+static bool init(Backend *self, Rank rank, BufferId b, bool *done, Diag *d)
+{
+    Cuda *c = enter(self, d);
+    assert(rank == c->rank);
+    return init_buffer(c, b, done) || watch_fail(c);
+}
+
 static uint64_t highest_touched(Backend *self, Rank rank, Space space)
 {
     Cuda *c = self->state;
@@ -92,6 +99,7 @@ static Backend *backend(Arena *arena, const Transport *transport)
                    .step = step,
                    .read = read,
                    .write = write,
+                   .init = init,
                    .highest_touched = highest_touched,
                    .outside_bytes = outside_bytes,
                    .exchange = exchange,

@@ -237,6 +237,9 @@ bool memory_inspect(Cuda *c);
 uint64_t memory_highest(Cuda *c, Space space);
 void memory_outside(Cuda *c); /* measures c->gpu.outside */
 
+/* ---- init.c ---- Backend.init */
+bool init_buffer(Cuda *c, BufferId b, bool *done);
+
 /* ---- stage.c: data from the host ---- */
 bool stage_open(Cuda *c);
 void stage_close(Cuda *c);

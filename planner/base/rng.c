@@ -3,7 +3,8 @@
 #include "planner/base/rng.h"
 
 #include <assert.h>
-#include <math.h>
+
+#include "planner/base/normal.h"
 
 __extension__ typedef unsigned __int128 Wide;
 
@@ -42,23 +43,16 @@ uint64_t rng_u64(uint64_t seed, uint64_t stream, uint64_t index)
     return bits[0];
 }
 
-static double fraction(uint64_t bits)
-{
-    return (double)(bits >> 11) * 0x1p-53;
-}
-
 double rng_uniform(uint64_t seed, uint64_t stream, uint64_t index)
 {
-    return fraction(rng_u64(seed, stream, index));
+    return normal_fraction(rng_u64(seed, stream, index));
 }
 
 double rng_normal(uint64_t seed, uint64_t stream, uint64_t index)
 {
-    /* Box-Muller; 1 - u lies in (0, 1], so the logarithm is finite: at most 8.6 deviations. */
     uint64_t bits[2];
     draw(seed, stream, index, bits);
-    const double turn = 6.283185307179586476925; /* 2 pi */
-    return sqrt(-2 * log(1 - fraction(bits[0]))) * cos(turn * fraction(bits[1]));
+    return normal_from(bits[0], bits[1]);
 }
 
 uint64_t rng_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t n)

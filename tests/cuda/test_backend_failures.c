@@ -89,6 +89,9 @@ static const struct Call {
     {"cudaGraphInstantiate", 2, "cuda-memory"},
     {"cudaGraphUpload", 2, "cuda-memory"},
     {"cudaGraphLaunch", 700, "cuda"},
+    {"cudaMemsetAsync", 700, "cuda"},
+    {"cudaStreamSynchronize", 700, "cuda"},
+    {"init", 719, "cuda"},
     {"kernel", 719, "cuda"},
     {"cudaFree", 700, NULL},
     {"cudaFreeHost", 700, NULL},
@@ -109,9 +112,10 @@ static uint32_t fail_at(RanksRun *run, const struct Call *c, uint32_t nth)
     if (run->rank[0].fine || strstr(said, arena_print(arena, "error[%s]", c->rule)) == NULL ||
         strstr(said, c->name) == NULL || strstr(said, "not released") != NULL)
         fail_msg("%s: %s", script, *said ? said : "it went well");
-    /* The place in the sources. A kernel's place is its instruction; if a wait for the device
-     * fails, the step is named. */
+    /* The place in the sources. A kernel's place is its instruction; that of initial values is
+     * their tensor. If a wait for the device fails, the step is named. */
     const char *place = strcmp(c->name, "kernel") == 0           ? "instruction"
+                        : strcmp(c->name, "init") == 0           ? "initial values of "
                         : strcmp(c->name, "cudaEventQuery") == 0 ? "step "
                                                                  : "exec/cuda/";
     assert_non_null(strstr(said, place));

@@ -72,7 +72,7 @@ smoke() {
     }
     alone 'ceilings' ceilings
     # Those that might never end come first: Hopper's kernels wait for barriers.
-    for kind in attention attention_part gemm products_along kernels chain fused parts route turn; do
+    for kind in attention attention_part gemm products_along kernels chain fused parts route turn init; do
         beside "$kind" few "$build/tests/gpu_test_$kind"
     done
     for how in none whole cut; do beside "tiny plan, --graph $how" tiny $how; done

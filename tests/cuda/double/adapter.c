@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/init.h"
 #include "kernels/number.h"
 #include "tests/cuda/double/private.h"
 
@@ -109,6 +110,39 @@ static bool launch(OpKind op, const KernelArgs *args, const CudaContext *cuda, C
     if (s.kind == SCRIPT_hang) double_enqueue(cuda->stream, double_task(sizeof(Task), never));
     Launch l = {op, *args, cuda->control, cuda->fault, cuda->pc};
     double_launch(cuda->stream, run, &l, sizeof l);
+    return true;
+}
+
+/* ---- initial values ---- */
+
+static void run_init(void *self)
+{
+    const CudaInit *init = self;
+    for (uint64_t i = 0; i < init->n; i++) {
+        double rest;
+        number_write(init->rest, &rest, 0,
+                     kernel_init_value(init->seed, init->stream, init->global + i, init->kind,
+                                       init->a, init->b));
+        number_write(init->dtype, double_translate(init->buffer), init->at + i,
+                     number_read(init->rest, &rest, 0));
+    }
+}
+
+bool cuda_init_takes(DType dtype)
+{
+    return dtype == DT_f32 || dtype == DT_bf16 || dtype == DT_f16;
+}
+
+bool cuda_init(const CudaInit *init, const CudaContext *cuda, CudaError *error)
+{
+    Scripted s = double_script("init");
+    if (s.kind == SCRIPT_fail) {
+        snprintf(error->text, sizeof error->text, "initial values: error %d", s.code);
+        return false;
+    }
+    if (double_default_is_busy())
+        double_misuse("a kernel is launched while the default stream may still write");
+    double_launch(cuda->stream, run_init, init, sizeof *init);
     return true;
 }
 

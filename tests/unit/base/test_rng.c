@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "planner/base/normal.h"
 #include "planner/base/rng.h"
 
 /* Random123 1.14, tests/kat_vectors, the lines "philox4x32 10". */
@@ -76,6 +77,20 @@ static void normal_is_normal(void **state)
     assert_true(fabs((double)beyond_two / DRAWS - 0.0455003) < 5 * 0.21 * error);
 }
 
+/* The functions that stand for the mathematical library's: they differ from it by rounding alone.
+ */
+static void logarithm_and_cosine(void **state)
+{
+    (void)state;
+    const double turn = 6.283185307179586476925;
+    assert_true(normal_log(1) == 0 && normal_cos_turn(0) == 1 && normal_cos_turn(0.5) == -1);
+    for (uint64_t i = 0; i < DRAWS; i++) {
+        double u = rng_uniform(3, 8, i), x = i % 2 ? 1 - u : ldexp(1 - u, -(int)(i % 52));
+        assert_true(fabs(normal_log(x) - log(x)) <= 6e-16 * fabs(log(x)));
+        assert_true(fabs(normal_cos_turn(u) - cos(turn * u)) <= 1.5e-15);
+    }
+}
+
 static void below_reaches_all_and_no_more(void **state)
 {
     (void)state;
@@ -109,8 +124,11 @@ static void streams_and_seeds_differ(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_known_answers),     cmocka_unit_test(uniform_is_uniform),
-        cmocka_unit_test(normal_is_normal),         cmocka_unit_test(below_reaches_all_and_no_more),
+        cmocka_unit_test(equals_known_answers),
+        cmocka_unit_test(uniform_is_uniform),
+        cmocka_unit_test(normal_is_normal),
+        cmocka_unit_test(logarithm_and_cosine),
+        cmocka_unit_test(below_reaches_all_and_no_more),
         cmocka_unit_test(streams_and_seeds_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,89 @@
+/* Normally distributed numbers from uniform ones, with the same bits on every processor: only sums,
+ * products, quotients and square roots, which IEEE 754 defines, and no function of a mathematical
+ * library. A CUDA source says NORMAL_FUNCTION before it includes this. */
+#ifndef TANDEM_BASE_NORMAL_H
+#define TANDEM_BASE_NORMAL_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef NORMAL_FUNCTION
+#define NORMAL_FUNCTION static inline
+#endif
+
+/* ln x for a normal number x > 0. With x = m 2^e and s = (m - 1) / (m + 1), ln m is twice the area
+ * tangent of s, a series in s^2. m lies between sqrt(1/2) and sqrt(2), so s^2 < 0.0295, and the
+ * first power that is left out is below 2^-60. */
+NORMAL_FUNCTION double normal_log(double x)
+{
+    const double ln2_high = 0x1.62e42fefa38p-1, ln2_low = 0x1.ef35793c7673p-45;
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int64_t e = (int64_t)(bits >> 52) - 1023;
+    bits = (bits & 0xfffffffffffff) | UINT64_C(1023) << 52;
+    double m;
+    memcpy(&m, &bits, sizeof m);
+    if (m > 1.4142135623730951) {
+        m = m * 0.5;
+        e++;
+    }
+    const double s = (m - 1) / (m + 1), q = s * s, n = (double)e;
+    double sum = 1.0 / 23;
+    sum = sum * q + 1.0 / 21;
+    sum = sum * q + 1.0 / 19;
+    sum = sum * q + 1.0 / 17;
+    sum = sum * q + 1.0 / 15;
+    sum = sum * q + 1.0 / 13;
+    sum = sum * q + 1.0 / 11;
+    sum = sum * q + 1.0 / 9;
+    sum = sum * q + 1.0 / 7;
+    sum = sum * q + 1.0 / 5;
+    sum = sum * q + 1.0 / 3;
+    return n * ln2_high + (2 * s + (2 * s * q * sum + n * ln2_low));
+}
+
+/* The cosine of `turn` turns, for turn in [0, 1). The next multiple of a quarter is taken off,
+ * which is exact; what is left is at most an eighth, where both series are short. */
+NORMAL_FUNCTION double normal_cos_turn(double turn)
+{
+    const int quarter = (int)(4 * turn + 0.5);
+    const double a = 6.283185307179586476925 * (turn - 0.25 * quarter), q = a * a;
+    double even = 1.0 / 6402373705728000, odd = 1.0 / 355687428096000;
+    even = 1.0 / 20922789888000 - even * q;
+    even = 1.0 / 87178291200 - even * q;
+    even = 1.0 / 479001600 - even * q;
+    even = 1.0 / 3628800 - even * q;
+    even = 1.0 / 40320 - even * q;
+    even = 1.0 / 720 - even * q;
+    even = 1.0 / 24 - even * q;
+    even = 1.0 / 2 - even * q;
+    even = 1 - even * q;
+    odd = 1.0 / 1307674368000 - odd * q;
+    odd = 1.0 / 6227020800 - odd * q;
+    odd = 1.0 / 39916800 - odd * q;
+    odd = 1.0 / 362880 - odd * q;
+    odd = 1.0 / 5040 - odd * q;
+    odd = 1.0 / 120 - odd * q;
+    odd = 1.0 / 6 - odd * q;
+    odd = (1 - odd * q) * a;
+    if (quarter == 1) return -odd;
+    if (quarter == 2) return -even;
+    return quarter == 3 ? odd : even;
+}
+
+/* The upper 53 bits as a fraction in [0, 1). */
+NORMAL_FUNCTION double normal_fraction(uint64_t bits)
+{
+    return (double)(bits >> 11) * 0x1p-53;
+}
+
+/* Mean 0, deviation 1, by Box and Muller. 1 - u lies in (0, 1], so the logarithm is finite: at most
+ * 8.6 deviations. */
+NORMAL_FUNCTION double normal_from(uint64_t radius, uint64_t turn)
+{
+    return sqrt(-2 * normal_log(1 - normal_fraction(radius))) *
+           normal_cos_turn(normal_fraction(turn));
+}
+
+#endif
