@@ -165,6 +165,9 @@ typedef struct Fsdp2Options {
     bool
         defer_grad_sync; /* default false: reduce every micro-batch; true: unsharded accumulation */
 } Fsdp2Options;
+typedef struct DomainOptions {
+    bool keep_halos; /* keep haloed inputs for the backward pass, instead of another exchange */
+} DomainOptions;
 typedef struct DdpOptions {
     double bucket_mib; /* default 25 */
 } DdpOptions;
@@ -240,6 +243,7 @@ typedef struct PassConfig {
     /* keep only the first, third, ... of the products in a region that ac_ops names */
     bool ac_alternate;
     Fsdp2Options fsdp2;
+    DomainOptions domain;
     DdpOptions ddp;
     ZeroOptions zero;
     CompilePer compile; /* default block */

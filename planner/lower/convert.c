@@ -406,15 +406,54 @@ static BufferId find_held(const Lower *l, TensorId t, const Shape *held)
     return 0;
 }
 
+/* Returns an exchange of this micro-batch that was begun; NULL: there is none. */
+static HaloStarted *find_started(Lower *l, TensorId t, const Shape *held)
+{
+    for (uint32_t i = 0; i < l->value.started.n; i++) {
+        HaloStarted *s = &l->value.started.at[i];
+        if (s->tensor == t && s->microbatch == l->microbatch && shape_equal(&s->step.held, held))
+            return s;
+    }
+    return NULL;
+}
+
+void lower_start_halo(Lower *l, NodeId id, uint32_t i)
+{
+    const TensorId t = l->g->nodes.at[id].in[i];
+    if (!lower_arg_around(l, id, i)) return;
+    const Shape held = lower_arg_shape(l, id, i);
+    if (find_held(l, t, &held) || find_started(l, t, &held)) return;
+    const BufferId from = lower_want(l, t, lower_arg_layout(l, id, i), id);
+    const HaloStarted s = {t, l->microbatch,
+                           lower_hold_begin(l, from, lower_arg_around(l, id, i), id)};
+    list_push(l->scratch, &l->value.started, s);
+}
+
+/* Branches that read the same value with other halos follow each other. Their exchanges then run
+ * under the first branch. */
+static void start_branches(Lower *l, NodeId id, TensorId t)
+{
+    const uint32_t stage = l->g->nodes.at[id].stage;
+    for (NodeId other = id + 1; l->phase == PHASE_forward && other <= l->g->n_forward; other++) {
+        const Node *n = &l->g->nodes.at[other];
+        for (uint32_t i = 0; n->stage == stage && i < n->n_in; i++)
+            if (n->in[i] == t) lower_start_halo(l, other, i);
+    }
+}
+
 BufferId lower_want_arg(Lower *l, NodeId id, uint32_t i)
 {
     const TensorId t = l->g->nodes.at[id].in[i];
-    const DealId *around = lower_arg_around(l, id, i);
-    if (!around) return lower_want(l, t, lower_arg_layout(l, id, i), id);
+    if (!lower_arg_around(l, id, i)) return lower_want(l, t, lower_arg_layout(l, id, i), id);
     const Shape held = lower_arg_shape(l, id, i);
     BufferId found = find_held(l, t, &held);
     if (found) return found;
-    found = lower_hold(l, lower_want(l, t, lower_arg_layout(l, id, i), id), around, id);
+    lower_start_halo(l, id, i);
+    start_branches(l, id, t);
+    HaloStarted *own = find_started(l, t, &held);
+    assert(own);
+    found = lower_hold_end(l, &own->step, id);
+    *own = l->value.started.at[--l->value.started.n];
     lower_add_version(l, t, found);
     return found;
 }

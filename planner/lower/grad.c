@@ -225,7 +225,6 @@ static void finish_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool te
         param_contribution(l, of, temporary ? out : 0, id);
         return;
     }
-    if (lower_arg_around(l, id, l->g->nodes.at[id].n_in + j)) out = lower_fold(l, out, id);
     if (!l->job->share_gathers) {
         Layout use = l->g->tensors.at[grad].use;
         out = lower_convert(l, out, &use, id, CATEGORY_activation);
@@ -237,13 +236,22 @@ static void finish_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool te
     settle(l, grad, id);
 }
 
+/* True if the node after this one is another gradient of the same forward node. */
+static bool has_sibling(const Lower *l, NodeId id)
+{
+    return id + 1 < l->g->nodes.n && l->g->nodes.at[id + 1].forward == l->g->nodes.at[id].forward &&
+           l->g->nodes.at[id + 1].stage == l->g->nodes.at[id].stage;
+}
+
 /* The gradients of a linear's input (dgrad) and weight (wgrad) follow each other. wgrad's gather is
- * issued before dgrad: it then runs under dgrad, and dgrad's own reduction runs under wgrad. */
+ * issued before dgrad: it then runs under dgrad, and dgrad's own reduction runs under wgrad. The
+ * same holds of a convolution: wgrad's halo is exchanged under dgrad, and the shares that dgrad
+ * computed for neighbours are exchanged under wgrad. */
 static void prepare_sibling(Lower *l, NodeId id)
 {
-    if (id + 1 >= l->g->nodes.n) return;
+    if (!has_sibling(l, id)) return;
     Node n = l->g->nodes.at[id + 1];
-    if (n.forward != l->g->nodes.at[id].forward) return;
+    for (uint32_t i = 0; i < n.n_in; i++) lower_start_halo(l, id + 1, i);
     if (op_info(n.op)->class_ != OP_CLASS_contract) return;
     for (uint32_t i = 0; i < n.n_in; i++) {
         if (l->g->tensors.at[n.in[i]].role != ROLE_activation) continue;
@@ -251,9 +259,34 @@ static void prepare_sibling(Lower *l, NodeId id)
     }
 }
 
+void lower_end_returns(Lower *l)
+{
+    for (uint32_t i = 0; i < l->grad.returning.n; i++) {
+        const HaloReturn r = l->grad.returning.at[i];
+        finish_output(l, r.node, r.output, lower_fold_end(l, &r.step, r.node), r.temporary,
+                      r.accumulated);
+    }
+    l->grad.returning.n = 0;
+}
+
+/* Takes output j. Shares of neighbours' rows are sent to them; a sibling runs meanwhile. */
+static void take_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool temporary,
+                        bool accumulated)
+{
+    if (!lower_arg_around(l, id, l->g->nodes.at[id].n_in + j)) {
+        finish_output(l, id, j, out, temporary, accumulated);
+        return;
+    }
+    const HaloReturn r = {id, j, temporary, accumulated, lower_fold_begin(l, out, id)};
+    list_push(l->scratch, &l->grad.returning, r);
+    if (!has_sibling(l, id)) lower_end_returns(l);
+}
+
 void lower_backward_node(Lower *l, NodeId id)
 {
     Node n = l->g->nodes.at[id];
+    const bool is_sibling = id > 1 && has_sibling(l, id - 1);
+    if (!is_sibling) lower_end_returns(l);
     prepare_sibling(l, id);
     Emit e = {.op = n.op,
               .stream = STREAM_compute,
@@ -281,7 +314,8 @@ void lower_backward_node(Lower *l, NodeId id)
     else
         lower_emit(l, &e);
     for (uint32_t j = 0; j < n.n_out; j++)
-        finish_output(l, id, j, e.arg[n.n_in + j], temporary[j], accumulate[j]);
+        take_output(l, id, j, e.arg[n.n_in + j], temporary[j], accumulate[j]);
+    if (is_sibling) lower_end_returns(l);
 }
 
 void lower_cast_node(Lower *l, NodeId id)

@@ -131,27 +131,56 @@ static BufferId like(Lower *l, BufferId from, const Shape *shape)
     return b;
 }
 
-BufferId lower_hold(Lower *l, BufferId from, const DealId *around, NodeId origin)
+static HaloStep hold_begin(Lower *l, BufferId from, const DealId *around, int d, NodeId origin)
 {
-    for (int d = MAX_DIMS - 1; d >= 0; d--) {
+    HaloStep step = {.from = from, .held = *lower_shape(l, from), .d = d};
+    step.held.deal[d] = around[d];
+    step.strips = exchange(l, OP_halo_pack, from, &step.held, d, origin);
+    return step;
+}
+
+BufferId lower_hold_end(Lower *l, const HaloStep *step, NodeId origin)
+{
+    return local(l, OP_halo_join, step->d, step->from, step->strips,
+                 like(l, step->from, &step->held), origin);
+}
+
+/* The strips of the first dimension include the halo of the second, so that one comes first. */
+HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId origin)
+{
+    int first = 0;
+    while (!around[first]) first++;
+    for (int d = MAX_DIMS - 1; d > first; d--) {
         if (!around[d]) continue;
-        Shape held = *lower_shape(l, from);
-        held.deal[d] = around[d];
-        const BufferId strips = exchange(l, OP_halo_pack, from, &held, d, origin);
-        from = local(l, OP_halo_join, d, from, strips, like(l, from, &held), origin);
+        const HaloStep step = hold_begin(l, from, around, d, origin);
+        from = lower_hold_end(l, &step, origin);
     }
-    return from;
+    return hold_begin(l, from, around, first, origin);
+}
+
+HaloStep lower_fold_begin(Lower *l, BufferId from, NodeId origin)
+{
+    HaloStep step = {.d = -1};
+    for (int d = 0; d < lower_shape(l, from)->n_dims; d++) {
+        if (!deal_is_around(&l->g->deals, lower_shape(l, from)->deal[d])) continue;
+        if (step.d >= 0) from = lower_fold_end(l, &step, origin);
+        step = (HaloStep){.from = from, .held = *lower_shape(l, from), .d = d};
+        step.strips = exchange(l, OP_halo_cut, from, &step.held, d, origin);
+    }
+    assert(step.d >= 0);
+    return step;
+}
+
+BufferId lower_fold_end(Lower *l, const HaloStep *step, NodeId origin)
+{
+    Shape own = step->held;
+    own.deal[step->d] = 0;
+    return local(l, OP_halo_fold, step->d, step->from, step->strips, like(l, step->from, &own),
+                 origin);
 }
 
 BufferId lower_fold(Lower *l, BufferId from, NodeId origin)
 {
-    for (int d = 0; d < lower_shape(l, from)->n_dims; d++) {
-        const Shape held = *lower_shape(l, from);
-        if (!deal_is_around(&l->g->deals, held.deal[d])) continue;
-        const BufferId strips = exchange(l, OP_halo_cut, from, &held, d, origin);
-        Shape own = held;
-        own.deal[d] = 0;
-        from = local(l, OP_halo_fold, d, from, strips, like(l, from, &own), origin);
-    }
-    return from;
+    const HaloStep step = lower_fold_begin(l, from, origin);
+    return lower_fold_end(l, &step, origin);
 }

@@ -148,7 +148,11 @@ static void end_forward(Lower *l, uint32_t stage)
             const BufferId own = as_made(l, t);
             BufferId kept = lower_find_version(l, t, &use);
             assert(kept);
+            const uint32_t all = l->value.versions_of[t];
             l->value.versions_of[t] = 0;
+            for (uint32_t i = all; l->job->keep_halos && i; i = l->value.versions.at[i].next)
+                if (l->value.versions.at[i].around)
+                    lower_add_version(l, t, l->value.versions.at[i].buffer);
             lower_add_version(l, t, kept);
             if (own && own != kept) lower_add_version(l, t, own);
         }
@@ -158,9 +162,11 @@ static void end_forward(Lower *l, uint32_t stage)
 static void lower_gradient(Lower *l, NodeId id)
 {
     const Node *n = &l->g->nodes.at[id];
+    const bool makes_value = l->g->tensors.at[n->out[0]].role == ROLE_activation;
+    if (n->op == OP_pass || makes_value) lower_end_returns(l);
     if (n->op == OP_pass)
         lower_pass_node(l, id);
-    else if (l->g->tensors.at[n->out[0]].role == ROLE_activation)
+    else if (makes_value)
         lower_cast_node(l, id);
     else
         lower_backward_node(l, id);

@@ -102,9 +102,33 @@ typedef struct Emitter {
     uint32_t match, launch;
 } Emitter;
 
+/* halo.c: an exchange of halos under way. The local op that puts the neighbours' strips in place is
+ * still to come, so other work may run meanwhile. */
+typedef struct HaloStep {
+    BufferId from, strips;
+    Shape held; /* the shape with the halo, or with the neighbours' shares */
+    int d;
+} HaloStep;
+
+/* An exchange that was begun before its reader's turn. */
+typedef struct HaloStarted {
+    TensorId tensor;
+    uint32_t microbatch;
+    HaloStep step;
+} HaloStarted;
+
+/* A gradient whose strips are under way while the next node runs. */
+typedef struct HaloReturn {
+    NodeId node;
+    uint32_t output;
+    bool temporary, accumulated;
+    HaloStep step;
+} HaloReturn;
+
 /* convert.c, lower.c: the values of activations, and the layouts that nodes want. */
 typedef struct Values {
     LIST(Version) versions;
+    LIST(HaloStarted) started;
     uint32_t *versions_of; /* [tensor]: versions for the current micro-batch */
     uint32_t **by_microbatch;
     uint32_t tensor_room;
@@ -145,6 +169,7 @@ typedef struct Gradients {
     GradState **by_microbatch;
     uint32_t *arrived; /* [param]: contributions that have arrived in this accumulation window */
     LIST(Share) shares;
+    LIST(HaloReturn) returning;
     LIST(uint32_t) share_of; /* [buffer]: 1 + its newest share, if that still names this buffer */
     Pc after;                /* the first writer of a new gradient buffer waits for this */
 } Gradients;
@@ -315,6 +340,8 @@ BufferId lower_chunk_cat(Lower *l, UnitId u); /* packs its gradients into one fl
 /* Lowers the outputs of backward node n: chooses buffers and the accumulate mask before it, settles
  * sums after it. */
 void lower_backward_node(Lower *l, NodeId n);
+/* Ends the exchanges of gradients that are under way. */
+void lower_end_returns(Lower *l);
 void lower_pass_node(Lower *l, NodeId n);
 /* Lowers the node that quantises an operand of the backward pass. */
 void lower_cast_node(Lower *l, NodeId n);
@@ -359,11 +386,19 @@ void lower_find_halos(Lower *l, NodeId id, const Binding *b);
 const DealId *lower_arg_around(const Lower *l, NodeId n, uint32_t arg);
 /* Returns the shape that node n needs for argument `arg`, or gives to it. */
 Shape lower_arg_shape(const Lower *l, NodeId n, uint32_t arg);
-/* Returns the value of `from` with the halos that `around` names. */
-BufferId lower_hold(Lower *l, BufferId from, const DealId *around, NodeId origin);
 /* Returns the rows of `from` that a rank owns, after adding the shares of these rows that its
- * neighbours computed. */
+ * neighbours computed. Or begins this; what is emitted before its end overlaps with the exchange.
+ */
 BufferId lower_fold(Lower *l, BufferId from, NodeId origin);
+HaloStep lower_fold_begin(Lower *l, BufferId from, NodeId origin);
+BufferId lower_fold_end(Lower *l, const HaloStep *step, NodeId origin);
+/* Begins, or ends, to give `from` the halos that `around` names. */
+HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId origin);
+BufferId lower_hold_end(Lower *l, const HaloStep *step, NodeId origin);
+
+/* convert.c: begins the exchange for input i of node n, which reads it soon. Nothing if it has no
+ * halo, or if its halo is there. */
+void lower_start_halo(Lower *l, NodeId n, uint32_t i);
 
 /* ---- stage.c ---- */
 void lower_find_crossing(Lower *l);

@@ -175,8 +175,17 @@ static bool pass_domain(Job *job)
     const AxisNames axes = axes_of_pass("domain");
     for (uint32_t a = 0; a < AXIS_NAMES; a++)
         if (axes_have(axes, (AxisName)a)) fine = cut_fields(job, (AxisName)a) && fine;
+    job->keep_halos = pass_config(job, PASS_domain)->domain.keep_halos;
     return fine;
 }
+
+static const PassOption options[] = {
+    OPTION_FLAG(
+        domain.keep_halos, 0, "",
+        "true: inputs with their halos are kept for the backward pass. It takes memory, and "
+        "saves the second exchange of each halo."),
+    OPTION_END,
+};
 
 #define SUMMED_APART                                                                               \
     "gradients would be summed over ranks with other samples only: those that hold the rest of a " \
@@ -198,16 +207,17 @@ static const PassEdge before[] = {
 
 static void print(const PassConfig *pass, Str *out)
 {
-    (void)pass;
-    str_print(out, "domain");
+    str_print(out, pass->domain.keep_halos ? "domain(keep halos)" : "domain");
 }
 
 const PassSpec pass_spec_domain = {
     .name = "domain",
     .doc = {"domain", "",
             "Shares the rows of each field over mesh.domain, and its columns over mesh.domain_w."},
+    .options = options,
     .before = before,
     .reports = true,
     .run = pass_domain,
+    .trials = OPTION_WORDS("parallel.domain.keep_halos=true"),
     .print = print,
 };

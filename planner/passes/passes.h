@@ -34,6 +34,7 @@ typedef struct Job {
     bool double_buffer;              /* units of equal size take turns in two buffers */
     bool registered;                 /* these buffers are registered with the network */
     bool share_gathers, keep_gathered;
+    bool keep_halos;   /* set by domain: haloed inputs stay for the backward pass */
     bool pin_replicas; /* set by tp: gradients that tp replicates are averaged over it */
     /* [module], set by fsdp2: the module has a flat unit of its own; NULL without fsdp2 */
     const bool *is_unit;

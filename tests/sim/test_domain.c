@@ -79,7 +79,7 @@ static void an_exchange_takes_its_closed_form(void **state)
             const Exchanges narrow = exchanges_of(domain, 1024, kernel, false);
             const Exchanges wide = exchanges_of(domain, 4096, kernel, false);
             /* each convolution's input, once forward and once for the weight's gradient; and the
-             * gradient of the second one's input */
+             * gradient of the second one's input (keep_halos: see below) */
             assert_int_equal(narrow.n, 5);
             assert_int_equal(narrow.bytes, 2 * 16 * (kernel / 2) * 1024 * 4);
             assert_int_equal(wide.bytes, 4 * narrow.bytes);
@@ -93,6 +93,64 @@ static void an_exchange_takes_its_closed_form(void **state)
             assert_int_equal(whole.n, narrow.n);
         }
     arena_free(arena);
+}
+
+typedef struct Shown {
+    uint32_t n;     /* exchanges of the slowest rank */
+    uint32_t under; /* those during which one computation runs all the time */
+    uint64_t bytes; /* of memory */
+} Shown;
+
+/* Two convolutions on a large field: compute takes longer than an exchange. */
+static Shown shown_by(bool keep_halos)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Config config;
+    load_cluster(&config, arena, &d);
+    const Window w = net_window(3, 1, 1, WINDOW_zero);
+    Net n = net_default();
+    n.channels = 256, n.height = 512, n.width = 512, n.domain = 2;
+    n.use_ddp = true;
+    n.keep_halos = keep_halos;
+    n.n_layers = 2;
+    n.layer[0] = n.layer[1] = (NetLayer){NET_conv, w, w};
+    const Plan *plan = net_plan(&n, false, arena, &d);
+    assert_non_null(plan);
+    SimOptions options = {.trace = true};
+    SimReport report;
+    memset(&report, 0, sizeof report);
+    assert_true(sim_run(plan, &config.cluster, &options, arena, &report, &d));
+    const Program *p = plan_program(plan, 0);
+    Shown shown = {.bytes = p->bytes};
+    for (uint32_t i = 0; i < report.trace.rows.n; i++) {
+        const TraceRow *x = &report.trace.rows.at[i];
+        if (x->rank != report.slowest || p->code.at[x->pc].op != OP_halo_exchange) continue;
+        bool under = false;
+        for (uint32_t k = 0; k < report.trace.rows.n; k++) {
+            const TraceRow *c = &report.trace.rows.at[k];
+            under = under || (c->rank == x->rank && p->code.at[c->pc].stream == STREAM_compute &&
+                              c->start_ps <= x->start_ps && c->end_ps >= x->end_ps);
+        }
+        shown.n++;
+        shown.under += under;
+    }
+    arena_free(arena);
+    return shown;
+}
+
+/* In the backward pass, the input's halo is exchanged under the input's gradient. The shares of
+ * that gradient are exchanged under the weight's gradient, which begins by joining the halo. Kept
+ * halos are not exchanged again. */
+static void exchanges_run_under_computations(void **state)
+{
+    (void)state;
+    const Shown again = shown_by(false), kept = shown_by(true);
+    assert_int_equal(again.n, 5);
+    assert_int_equal(again.under, 2); /* of the second one: its input's halo, and its shares */
+    assert_int_equal(kept.n, 3);
+    assert_int_equal(kept.under, 1);
+    assert_true(kept.bytes > again.bytes);
 }
 
 /* Samples, rows and columns of the output are the product's rows; channels and taps are summed. */
@@ -146,6 +204,7 @@ static void a_convolution_costs_its_product(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(an_exchange_takes_its_closed_form),
+                                       cmocka_unit_test(exchanges_run_under_computations),
                                        cmocka_unit_test(a_convolution_costs_its_product)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

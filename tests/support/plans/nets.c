@@ -224,7 +224,8 @@ static void add_passes(const Net *n, Config *config)
 {
     uint32_t k = 0;
     const uint32_t domains = n->domain * n->domain_w;
-    if (domains > 1) config->passes[k++] = (PassConfig){.name = PASS_domain};
+    if (domains > 1)
+        config->passes[k++] = (PassConfig){.name = PASS_domain, .domain = {n->keep_halos}};
     if (n->ac != AC_none) config->passes[k++] = (PassConfig){.name = PASS_ac, .ac = n->ac};
     if (n->use_zero && n->dp_shard > 1)
         config->passes[k++] = (PassConfig){.name = PASS_zero, .zero = {.strategy = n->zero}};
@@ -323,9 +324,10 @@ const char *net_name(const Net *n, Arena *arena)
         str_add(&s, " x");
         print_window(&s, &n->layer[i].w);
     }
-    str_print(&s, "; domain %u domain_w %u dp_shard %u dp_replicate %u%s%s micro %lld x %u ac %d%s",
+    str_print(&s,
+              "; domain %u domain_w %u dp_shard %u dp_replicate %u%s%s micro %lld x %u ac %d%s%s",
               n->domain, n->domain_w, n->dp_shard, n->dp_replicate, n->use_ddp ? " ddp" : "",
               n->use_zero ? " zero" : "", (long long)n->micro, n->microbatches, (int)n->ac,
-              n->latitude ? " latitude" : "");
+              n->latitude ? " latitude" : "", n->keep_halos ? " keep_halos" : "");
     return str_text(&s);
 }

@@ -37,6 +37,7 @@ typedef struct Net {
     bool use_zero;
     ZeroStrategy zero;
     AcMode ac;
+    bool keep_halos; /* domain { keep_halos = true } */
     double clip;
     DType compute;
 } Net;

@@ -65,13 +65,12 @@ static void a_text_is_learnt_on_four_ranks(void **state)
     arena_free(arena);
 }
 
-static void both_backends_give_the_same_losses(void **state)
+static void check_both_backends(const char *plan)
 {
-    (void)state;
     Arena *arena = arena_new();
     const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
-    CommandResult a = COMMAND(arena, 300, "run", tiny, "--steps", "3", "--db", db, "--json");
-    CommandResult b = COMMAND(arena, 300, "run", tiny, "--steps", "3", "--db", db, "--backend",
+    CommandResult a = COMMAND(arena, 300, "run", plan, "--steps", "3", "--db", db, "--json");
+    CommandResult b = COMMAND(arena, 300, "run", plan, "--steps", "3", "--db", db, "--backend",
                               "loopback", "--json");
     if (a.exit_code != 0 || b.exit_code != 0) fail_msg("%s\n%s", a.err, b.err);
     json_t *mpi = parse(&a), *loopback = parse(&b);
@@ -101,6 +100,19 @@ static void both_backends_give_the_same_losses(void **state)
     json_decref(mpi);
     json_decref(loopback);
     arena_free(arena);
+}
+
+static void both_backends_give_the_same_losses(void **state)
+{
+    (void)state;
+    check_both_backends(tiny);
+}
+
+/* Ranks exchange halos by MPI. */
+static void domains_give_the_same_losses(void **state)
+{
+    (void)state;
+    check_both_backends(TANDEM_SOURCE_DIR "/scripts/plans/unet_domain.lua");
 }
 
 /* The newest row of the store must have this kind and status. */
@@ -174,6 +186,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_have_their_codes),
+        cmocka_unit_test(domains_give_the_same_losses),
         cmocka_unit_test(both_backends_give_the_same_losses),
         cmocka_unit_test(a_run_that_dies_leaves_a_row),
         cmocka_unit_test(a_text_is_learnt_on_four_ranks),
