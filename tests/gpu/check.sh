@@ -18,7 +18,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 limit=450 most=120 # seconds for all checks; for one check
 jobs=${TANDEM_CHECK_JOBS:-$(nproc)} logs=${TANDEM_CHECK_LOGS:-$work/logs}
-parts=4 # of the program that runs whole plans
+parts=8 # of the program that runs whole plans
 # shellcheck source=SCRIPTDIR/checks.sh
 . "$(dirname "$0")/checks.sh"
 needs_gpu "$build" tandem.gpu-check/1 "$json"

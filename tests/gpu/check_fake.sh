@@ -80,11 +80,11 @@ ranks "*cuda*whole*dp_shard=1*) echo '{ \"last_loss\": 2.4 }' ;;"
 wants '^FAILED .* graphs or none: the same bits, twice'
 # A program that runs whole plans runs in parts.
 # shellcheck disable=SC2016
-program tests/gpu_test_backend_plans 'echo "told: part $TANDEM_PART"; [ $TANDEM_PART != 3/4 ]'
+program tests/gpu_test_backend_plans 'echo "told: part $TANDEM_PART"; [ $TANDEM_PART != 3/8 ]'
 said=$(PATH=$work/bin sh "$work/tests/gpu/check.sh" "$work/build" "$work/out" 2>&1)
-wants '^    part 1/4$'
-wants '^FAILED .* backend_plans, part 3 of 4: code 1$'
-grep -q '"name": "backend_plans, part 4 of 4", "verdict": "passed"' "$work/out/gpu-check.json" || exit 1
+wants '^    part 1/8$'
+wants '^FAILED .* backend_plans, part 3 of 8: code 1$'
+grep -q '"name": "backend_plans, part 8 of 8", "verdict": "passed"' "$work/out/gpu-check.json" || exit 1
 rm "$work/build/tests/gpu_test_backend_plans"
 # These names exist only with a GPU.
 program tests/gpu_test_broken 'exit 3'
