@@ -12,8 +12,11 @@ enum { MAX_THREADS = 1024, STACK_BYTES = (128 << 10) + 17 * 64, GUARD = 64 };
 static const unsigned char guard_byte = 0xa5;
 
 typedef enum FiberState { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, WAITING, ENDED } FiberState;
+typedef struct Context {
+    void *stack, *frame, *resumes;
+} Context;
 typedef struct Fiber {
-    void *stack_pointer;
+    Context context;
     FiberState state;
     uint32_t mask;               /* lanes of the warp barrier */
     bool orders;                 /* it orders the lanes' memory accesses */
@@ -28,7 +31,7 @@ void *device_shared;
 static Fiber fibers[MAX_THREADS];
 static uint32_t n_in[ENDED + 1]; /* threads of the block in each state */
 static char *stacks;
-static void *scheduler;
+static Context scheduler;
 static uint32_t running;
 static const DeviceLaunch *current;
 static uint64_t seed, random_state, n_launches, n_blocks;
@@ -36,20 +39,25 @@ static const DeviceQueue *queue;
 
 /* ---- switching ---- */
 
+/* Inlined, because a return to another stack than that of its call is always predicted wrongly. */
 #ifndef __x86_64__
-#error "write device_switch for this processor: it saves what a called function must keep"
+#error "write switch_to for this processor: it saves what a called function must keep"
 #endif
-void device_switch(void **save, void *to);
-__asm__(".text\n"
-        ".globl device_switch\n"
-        ".type device_switch,@function\n"
-        "device_switch:\n"
-        "pushq %rbp\n pushq %rbx\n pushq %r12\n pushq %r13\n pushq %r14\n pushq %r15\n"
-        "movq %rsp, (%rdi)\n"
-        "movq %rsi, %rsp\n"
-        "popq %r15\n popq %r14\n popq %r13\n popq %r12\n popq %rbx\n popq %rbp\n"
-        "ret\n"
-        ".size device_switch,.-device_switch\n");
+#define VECTORS                                                                                    \
+    "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",       \
+        "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
+static inline __attribute__((always_inline)) void switch_to(Context *save, const Context *to)
+{
+    __asm__ volatile("movq %%rsp, 0(%0)\n movq %%rbp, 8(%0)\n"
+                     "leaq 1f(%%rip), %%rcx\n movq %%rcx, 16(%0)\n"
+                     "movq 0(%1), %%rsp\n movq 8(%1), %%rbp\n"
+                     "jmp *16(%1)\n"
+                     "1:\n"
+                     : "+D"(save), "+S"(to)
+                     :
+                     : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
+                       "r15", VECTORS, "memory", "cc");
+}
 
 static void set_state(Fiber *fiber, FiberState state)
 {
@@ -58,10 +66,10 @@ static void set_state(Fiber *fiber, FiberState state)
     fiber->state = state;
 }
 
-static void rest(FiberState state)
+static inline void rest(FiberState state)
 {
     set_state(&fibers[running], state);
-    device_switch(&fibers[running].stack_pointer, scheduler);
+    switch_to(&fibers[running].context, &scheduler);
 }
 
 static void fiber_begins(void)
@@ -74,19 +82,17 @@ static void fiber_begins(void)
 static void fiber_prepare(uint32_t i)
 {
     char *top = stacks + (size_t)(i + 1) * STACK_BYTES;
-    void **at = (void **)(void *)(top - 64); /* 16-aligned; the return address lies 8 below it */
     void (*entry)(void) = fiber_begins;
-    *--at = NULL;
-    memcpy(--at, &entry, sizeof entry);
-    for (int kept = 0; kept < 6; kept++) *--at = NULL;
-    fibers[i] = (Fiber){.stack_pointer = at, .state = READY};
+    fibers[i] = (Fiber){.state = READY};
+    fibers[i].context.stack = top - 64 - 8; /* as after a call: 8 below a multiple of 16 */
+    memcpy(&fibers[i].context.resumes, &entry, sizeof entry);
 }
 
 static void fiber_run(uint32_t i)
 {
     running = i;
     device_thread.x = i;
-    device_switch(&scheduler, fibers[i].stack_pointer);
+    switch_to(&scheduler, &fibers[i].context);
 }
 
 /* ---- orders ---- */
