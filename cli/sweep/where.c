@@ -152,7 +152,7 @@ static WhereValue product(Condition *c)
         const char sign = take(c, "*") ? '*' : take(c, "/") ? '/' : take(c, "%") ? '%' : 0;
         if (sign == 0 || c->failed) return v;
         const WhereValue w = primary(c);
-        if (v.text != NULL || w.text != NULL) return fail(c, "a text is no number");
+        if (v.text != NULL || w.text != NULL) return fail(c, "both sides must be numbers");
         v.number = sign == '*'   ? v.number * w.number
                    : sign == '/' ? v.number / w.number
                                  : fmod(v.number, w.number);
@@ -166,7 +166,7 @@ static WhereValue sum(Condition *c)
         const char sign = take(c, "+") ? '+' : take(c, "-") ? '-' : 0;
         if (sign == 0 || c->failed) return v;
         const WhereValue w = product(c);
-        if (v.text != NULL || w.text != NULL) return fail(c, "a text is no number");
+        if (v.text != NULL || w.text != NULL) return fail(c, "both sides must be numbers");
         v.number += sign == '+' ? w.number : -w.number;
     }
 }
@@ -181,7 +181,7 @@ static WhereValue comparison(Condition *c)
     const WhereValue w = sum(c);
     const bool texts = v.text != NULL && w.text != NULL;
     if (!texts && (v.text != NULL || w.text != NULL)) /* a text never equals a number */
-        return s >= 2 && s <= 4 ? number_of(s != 2) : fail(c, "a text is no number");
+        return s >= 2 && s <= 4 ? number_of(s != 2) : fail(c, "both sides must be numbers");
     const int order = texts                 ? strcmp(v.text, w.text)
                       : v.number < w.number ? -1
                                             : v.number > w.number;
@@ -230,7 +230,7 @@ bool where_holds(Cli *cli, const TextList *settings, const Config *plan, bool *h
         c.lists[1] = settings;
         const WhereValue v = any_of(&c);
         skip_space(&c);
-        if (!c.failed && *c.at != 0) fail(&c, "the condition goes on");
+        if (!c.failed && *c.at != 0) fail(&c, "an operator is expected");
         if (c.failed) return false;
         *holds = *holds && is_true(v);
     }

@@ -50,8 +50,8 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
     const int64_t heads = groups * g->tensors.at[n->in[0]].dim[op_dim(n->op, 0, INDEX_heads)];
     if (groups % size == 0) return true;
     diag_error(job->diag, FAULT_input, "divides-heads", pass->loc,
-               "cp { %s }: heads = %lld with kv_heads = %lld cannot be shared out "
-               "over %s%u: ranks would hold fractions of a KV head (%s)",
+               "cp { %s }: heads = %lld with kv_heads = %lld cannot be divided over %s%u: "
+               "a rank would hold a fraction of a KV head (%s)",
                pass->cp.mode == CP_ring ? "all_to_all" : "mode = \"all_to_all\"", (long long)heads,
                (long long)groups, pass->cp.mode == CP_ring ? "" : "cp = ", size,
                g->modules.at[n->module].path);
@@ -84,8 +84,8 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
     }
     if (op_takes_tokens(n->op)) {
         diag_error(job->diag, FAULT_input, "cp-span", pass->loc,
-                   "cp = %u with a model that takes a span of each sequence (%s): the span lies on "
-                   "some ranks of cp, and all would wait for those",
+                   "cp = %u with a model that takes a span of each sequence (%s): only some "
+                   "ranks of cp hold tokens of the span, and all others would wait for them",
                    pass_ranks(job->config, PASS_cp), path);
         diag_hint(job->diag, "make cp a part of dp_shard or of tp");
         return false;
@@ -149,8 +149,8 @@ static void check_groups(const Job *job, const PassConfig *pass)
     for (uint32_t k = 2; k < size; k += 2)
         if (size % k == 0) str_print(&legal, "%s%u", legal.n ? ", " : "", k);
     diag_error(job->diag, FAULT_input, "cp-groups", pass->loc,
-               "cp { all_to_all = %u } with cp = %u: the ring goes over groups of so many ranks; "
-               "their number must be even, divide cp and be less than it",
+               "cp { all_to_all = %u } with cp = %u: all_to_all is the number of ranks in a group "
+               "of the ring; it must be even, divide cp and be less than cp",
                n, size);
     diag_hint(job->diag, "all_to_all may be %s", legal.n ? str_text(&legal) : "1");
 }
@@ -162,8 +162,8 @@ static void check_axes(const Job *job, const PassConfig *pass)
     const bool all = pass->cp.mode == CP_all_to_all;
     if (tp > 1 && n_exchanging(job, pass) > 1) {
         diag_error(job->diag, FAULT_input, "cp-tp", pass->loc,
-                   "cp { %s } with tp = %u: both share out the heads, and parts "
-                   "of cp would not lie within those of tp",
+                   "cp { %s } with tp = %u: both divide the heads among ranks, and the two "
+                   "divisions do not nest",
                    all ? "mode = \"all_to_all\"" : "all_to_all", tp);
         diag_hint(job->diag, "%s, or set tp = 1",
                   all ? "use mode = \"all_gather\"" : "leave out all_to_all");
@@ -263,8 +263,8 @@ static const PassOption options[] = {
                 "all_gather: keys and values are gathered. all_to_all: tokens are exchanged for "
                 "heads (Ulysses). ring: keys and values travel from rank to rank."),
     OPTION(u32, cp.all_to_all, 1, 1024, 1, "ranks",
-           "In a ring: so many neighbours exchange tokens for heads; the ring goes over groups of "
-           "them. 1: it goes over all ranks."),
+           "In a ring: this many neighbours form a group and exchange tokens for heads; the ring "
+           "connects the groups. 1: the ring connects all ranks."),
     OPTION_END,
 };
 

@@ -13,8 +13,8 @@ static void refuse(Job *job, const Tensor *weight, int64_t experts, uint32_t siz
         if (experts % k == 0) str_print(&legal, "%s%lld", legal.n ? ", " : "", (long long)k);
     diag_error(job->diag, FAULT_input, "divides-experts",
                weight->loc.file ? weight->loc : pass_config(job, PASS_ep)->loc,
-               "%lld experts cannot be shared out over ep = %u: ranks would hold fractions of one "
-               "(%s)",
+               "%lld experts cannot be divided over ep = %u: a rank would hold a fraction of an "
+               "expert (%s)",
                (long long)experts, size, weight->name);
     diag_hint(job->diag, "ep may be %s", str_text(&legal));
 }

@@ -208,7 +208,7 @@ local function check_later_axes(d, s, given)
       ("cp_ulysses_size = %d of cp_size = %d: this version has either rings of gathered keys or Ulysses, not one within "
         .. "the other"):format(heads, s.cp), ("cp_ulysses_size = 1 or %d"):format(s.cp))
   elseif s.cp > 1 and heads == s.cp and s.tp > 1 then
-    d:error("axis-unsupported", "distributed.cp_ulysses_size", ("cp_ulysses_size = %d with tp_size = %d: both share out the heads")
+    d:error("axis-unsupported", "distributed.cp_ulysses_size", ("cp_ulysses_size = %d with tp_size = %d: both divide the heads among ranks")
       :format(heads, s.tp), "cp_ulysses_size = 1, or tp_size = 1")
   end
   return heads

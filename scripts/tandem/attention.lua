@@ -93,7 +93,7 @@ function attention.add(nn, own)
     how.spectral, out.spectral = own.check_norm(who, options, how.init), own.check_norm(who, options, out.init)
     local turn = options.rope_theta and rope_attrs(who, options.rope_theta, options.rope_scaling)
     if turn and size % 2 ~= 0 then
-      core.fail("out-of-range", ("%s: head_dim = %d must be even to be rotated"):format(who, size))
+      core.fail("out-of-range", ("%s: rotary positions turn pairs of numbers, so head_dim = %d must be even"):format(who, size))
     end
     if turn then turn.rope_dims = own.rope_dims(who, options.rope_dims, size) end
     local scale = check.number(who, "scale", options.scale, 1 / math.sqrt(size))
@@ -171,7 +171,7 @@ function attention.add(nn, own)
     local q_rank = options.q_rank and check.count(who, "q_rank", options.q_rank)
     local eps = own.check_eps(who, options.eps)
     if turned % 2 ~= 0 then
-      core.fail("out-of-range", ("%s: rope_dim = %d must be even to be rotated"):format(who, turned))
+      core.fail("out-of-range", ("%s: rotary positions turn pairs of numbers, so rope_dim = %d must be even"):format(who, turned))
     end
     local turn = rope_attrs(who, options.rope_theta, options.rope_scaling)
     turn.rope_dims = turned

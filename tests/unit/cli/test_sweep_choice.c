@@ -67,8 +67,8 @@ static void mistakes_in_conditions_are_told(void **state)
         {"tp*micr <= 4", "no --set or --try names this setting, at 'micr <= 4'"},
         {"tp <= ", "a value is expected at 'the end'"},
         {"(tp <= 4", "')' is expected"},
-        {"tp 4", "the condition goes on at '4'"},
-        {"tp * 'x'", "a text is no number"},
+        {"tp 4", "an operator is expected at '4'"},
+        {"tp * 'x'", "both sides must be numbers"},
         {"tp > 100", "--where leaves none of 6 combinations"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
