@@ -147,6 +147,8 @@ void table_cell(Table *t, const char *format, ...) __attribute__((format(printf,
 void table_print(const Table *t, Str *out);
 
 /* ---- planfile.c ---- */
+/* Names what a step counts: "tokens", or the "points" of a grid. */
+const char *plan_file_counts(const PlanFile *file);
 /* Calls session_load with the command's options, on top of `options`, which may be NULL. */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
 /* Loads the plan as plan_file_load does without `options`. The script stays open as cli->script

@@ -274,7 +274,9 @@ static void run_here(Cli *cli, const PlanFile *file)
     exec_options(cli, file, &options);
     options.data = run_data(cli, file);
     if (options.data == NULL) return;
+    const bool fields = data_reads_fields(&file->plan->graph);
     Steps steps = {.cli = cli,
+                   .counts = fields ? "points" : "tok",
                    .progress = progress_by_lines(cli, options.steps),
                    .traced = options.trace_step};
     for (uint32_t i = 0; i < file->plan->programs.n; i++) {

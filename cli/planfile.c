@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "exec/data/data_field.h"
 #include "planner/ir/experts.h"
 #include "planner/passes/passes.h"
 #include "sim/sim.h"
@@ -18,6 +19,11 @@ PlanOptions plan_file_options(Cli *cli, const PlanOptions *options)
     o.nodes = cli->options.n_nodes;
     o.seed = cli->options.seed_text != NULL ? &cli->options.seed : NULL;
     return o;
+}
+
+const char *plan_file_counts(const PlanFile *file)
+{
+    return data_reads_fields(&file->plan->graph) ? "points" : "tokens";
 }
 
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
@@ -100,9 +106,10 @@ static void report_text(Cli *cli, const PlanFile *file)
                   file->config.cluster.nodes, file->config.cluster.devices_per_node,
                   file->config.cluster.device.name);
     str_print(out,
-              "\nbatch       %" PRId64 " sequences of %" PRId64 " tokens a step, in %" PRIu32
+              "\nbatch       %" PRId64 " %s of %" PRId64 " %s a step, in %" PRIu32
               " micro-batch%s%s\n",
-              plan->step.global_batch, plan->step.seq, plan->step.n_microbatches,
+              plan->step.global_batch, data_reads_fields(&plan->graph) ? "fields" : "sequences",
+              plan->step.seq, plan_file_counts(file), plan->step.n_microbatches,
               plan->step.n_microbatches == 1 ? "" : "es", by_what[plan->step.denominator]);
     if (!file->is_text) str_print(out, "parallel    %s\n", passes_text(cli->arena, &file->config));
     PipelineFacts pipe;

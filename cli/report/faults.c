@@ -97,9 +97,9 @@ static void report(Cli *cli, const PlanFile *file, const Prediction *p, const Fa
               hours(arena, interval_s), best ? " (Daly's best)" : "");
     str_print(&cli->out, "a restart of %s\n", hours(arena, f->restart_s));
     str_print(&cli->out,
-              "goodput     %.2f %% (%d drawn runs: %.2f %%, from %.2f to %.2f): %s tokens/s\n",
+              "goodput     %.2f %% (%d drawn runs: %.2f %%, from %.2f to %.2f): %s %s/s\n",
               100 * goodput, DRAWN_RUNS, 100 * drawn.mean, 100 * drawn.low, 100 * drawn.high,
-              str_count(arena, (uint64_t)(speed * goodput + .5)));
+              str_count(arena, (uint64_t)(speed * goodput + .5)), plan_file_counts(file));
 }
 
 double faults_report(Cli *cli, const PlanFile *file, const Prediction *p)

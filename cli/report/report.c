@@ -116,9 +116,10 @@ static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
     double per_device = r->tokens_per_s_per_device;
     if (r->scenario != NULL && r->scenario[0] != 0)
         str_print(&cli->out, "scenario    %s\n", r->scenario);
-    str_print(&cli->out, "throughput  %s tokens/s, %s tokens/s/%s\n",
-              str_count(arena, (uint64_t)(per_device * r->n_ranks + 0.5)),
-              str_count(arena, (uint64_t)(per_device + 0.5)),
+    const char *counted = plan_file_counts(file);
+    str_print(&cli->out, "throughput  %s %s/s, %s %s/s/%s\n",
+              str_count(arena, (uint64_t)(per_device * r->n_ranks + 0.5)), counted,
+              str_count(arena, (uint64_t)(per_device + 0.5)), counted,
               file->config.cluster.is_local ? "rank" : "GPU");
     str_print(&cli->out, "MFU         %.1f %% = %s\n", r->mfu * 100, r->mfu_formula);
     held_text(cli, file);

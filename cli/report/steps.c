@@ -12,8 +12,8 @@ static const char *line_of(const Steps *s, const StepRow *row, uint64_t tokens)
     Arena *arena = s->cli->arena;
     double rate = row->time_ps > 0 ? (double)tokens * (double)PS_PER_S / (double)row->time_ps : 0;
     Str line = str_in(arena);
-    str_print(&line, "step %4" PRIu32 "  loss %7.4f  grad_norm %7.4f  %9s tok/s  arena %s  %s",
-              row->step, row->loss, row->grad_norm, str_count(arena, (uint64_t)rate),
+    str_print(&line, "step %4" PRIu32 "  loss %7.4f  grad_norm %7.4f  %9s %s/s  arena %s  %s",
+              row->step, row->loss, row->grad_norm, str_count(arena, (uint64_t)rate), s->counts,
               str_bytes(arena, s->bytes), format_time(arena, row->time_ps));
     if (s->predicted_ps > 0)
         str_print(&line, "  (predicted %s, %s)", format_time(arena, s->predicted_ps),

@@ -34,9 +34,10 @@ void run_verify(Cli *cli);
 typedef struct Steps {
     Cli *cli;
     Progress progress;
-    Ps predicted_ps;  /* 0: no prediction */
-    uint64_t bytes;   /* bytes of the arena */
-    uint64_t written; /* end of the part that every step writes */
+    const char *counts; /* a step's "tok" or "points" */
+    Ps predicted_ps;    /* 0: no prediction */
+    uint64_t bytes;     /* bytes of the arena */
+    uint64_t written;   /* end of the part that every step writes */
     double first_loss, last[10];
     double seconds;
     LIST(Ps) times;

@@ -231,6 +231,11 @@ static void rates_are_of_what_runs(void **state)
     assert_null(strstr(r.out, "GPU"));
     r = COMMAND(arena, 60, "sim", arena_print(arena, "%s/llama3_8b.lua", folder), "--dry-run");
     assert_non_null(strstr(r.out, "tokens/s/GPU"));
+    /* the points of a grid are no tokens */
+    r = COMMAND(arena, 60, "sim", arena_print(arena, "%s/unet_wave.lua", folder), "--dry-run");
+    assert_non_null(strstr(r.out, "8 fields of 512 points a step"));
+    assert_non_null(strstr(r.out, " points/s/rank"));
+    assert_null(strstr(r.out, "token"));
     arena_free(arena);
 }
 
