@@ -232,7 +232,7 @@ static void unaligned_rows_cost_more(void **state)
     static const struct {
         const char *arch;
         double times;
-    } archs[] = {{"Hopper", 5}, {"Blackwell", 5}, {"Ampere", 1}};
+    } archs[] = {{"Hopper", 5.5}, {"Blackwell", 5.5}, {"Ampere", 1}};
     static const OpKind ops[] = {OP_linear, OP_linear_d0, OP_linear_d1};
     enum { S = 65536, K = 768, ODD = 50257, EVEN = 50264 };
     for (int i = 0; i < 9; i++) {

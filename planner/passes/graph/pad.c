@@ -14,7 +14,10 @@
 /* Rows need 16 bytes: 8 elements of 16 bits (cuBLAS' documentation, "Tensor Core Usage"). Where a
  * row is padded, it becomes a multiple of 64 elements, because NVIDIA recommends multiples of 128
  * bytes (docs.nvidia.com, "Matrix Multiplication Background User's Guide"). Small vocabularies, as
- * in tests, get multiples of 8. Padding is never more than half of a part. */
+ * in tests, get multiples of 8. Padding is never more than half of a part.
+ *
+ * The products count the padding: with rows of 50304 numbers, of which 50257 were in the products,
+ * an H200 gained nothing in two of the three. */
 enum { ALIGNED = 8, WIDE = 64 };
 
 static int64_t padded(int64_t part)
