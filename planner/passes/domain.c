@@ -81,14 +81,16 @@ static void check_window(const Cut *c, const Node *n, const Binding *b)
     const Window w = op_window(n->op, b, attrs, letter);
     const int64_t inputs = b->size[(int)window_reach(letter)], outputs = b->size[(int)letter];
     if (fits(&w, inputs, outputs, c->n)) return;
+    const bool pads = w.kernel == 1 && w.stride == 1; /* a pooling of points: nn.pad */
     const bool reaches = divides(inputs, c->n) && divides(outputs, c->n);
     diag_error(c->job->diag, FAULT_input, reaches ? "domain-halo" : "domain-divides", n->loc,
                reaches ? "%s of %lld %s, made %lld, over %s = %u: its window (%lld wide, stride "
                          "%lld, dilation %lld) would reach beyond the neighbouring rank's part"
                        : "%s of %lld %s, made %lld, over %s = %u: the last rank would have none "
                          "(window %lld wide, stride %lld, dilation %lld)",
-               op_info(n->op)->name, (long long)inputs, c->lines, (long long)outputs, c->axis, c->n,
-               (long long)w.kernel, (long long)w.stride, (long long)w.dilation);
+               pads ? "padding" : op_info(n->op)->name, (long long)inputs, c->lines,
+               (long long)outputs, c->axis, c->n, (long long)w.kernel, (long long)w.stride,
+               (long long)w.dilation);
     const char *sizes = nearest(c, &w, inputs);
     diag_hint(c->job->diag,
               *sizes ? "%s may be %s; with %s = %u it could read %s %s" : "%s may be %s", c->axis,

@@ -21,7 +21,7 @@ enum { SAMPLE_PER_PLAN = 10 };
 #else
 enum { SAMPLE_PER_PLAN = 60 };
 #endif
-enum { ORDER_SEEDS = 3, N_PLANS = 16 };
+enum { ORDER_SEEDS = 3, N_PLANS = 16, N_UNEVEN = 3 };
 #define TOLERANCE 1e-10
 
 enum { BY_VERIFY, EQUAL, BY_EXEC, SURVIVED, FATES };
@@ -78,16 +78,38 @@ static Net net_of(uint32_t i)
     return n;
 }
 
+/* Sizes that do not divide, padding from behind the poles, kept halos. */
+static Net uneven_of(uint32_t i)
+{
+    const Window same = net_window(3, 1, 1, WINDOW_symmetric),
+                 ring = net_window(3, 1, 1, WINDOW_periodic);
+    Window behind = same, around = ring;
+    behind.before = 2 + i, around.before = 1;
+    Net n = net_default();
+    n.domain = i & 1 ? 3 : 2;
+    n.domain_w = i == 2 ? 2 : 1;
+    n.height = 13;
+    n.use_ddp = i & 1;
+    n.keep_halos = i & 1;
+    n.latitude = true;
+    n.n_layers = 4;
+    n.layer[0] = (NetLayer){NET_conv, same, ring};
+    n.layer[1] = (NetLayer){NET_earth, behind, around};
+    n.layer[2] = (NetLayer){NET_norm, same, same};
+    n.layer[3] = (NetLayer){NET_residual, same, ring};
+    return n;
+}
+
 static void no_mutant_survives(void **state)
 {
     (void)state;
     const char *which = getenv("TANDEM_MUTANTS");
     const bool all = which && strcmp(which, "all") == 0;
     uint32_t fate[MUTATION_KINDS][FATES] = {{0}}, n_survivors = 0;
-    for (uint32_t i = 0; i < N_PLANS; i++) {
+    for (uint32_t i = 0; i < N_PLANS + N_UNEVEN; i++) {
         Arena *arena = arena_new(), *scratch = arena_new();
         Diag d = diag_in(arena);
-        const Net n = net_of(i);
+        const Net n = i < N_PLANS ? net_of(i) : uneven_of(i - N_PLANS);
         const Plan *plan = net_plan(&n, true, arena, &d);
         assert_non_null(plan);
         assert_true(verify_plan(plan, VERIFY_all, false, &d)); /* so that a mutant is what fails */
