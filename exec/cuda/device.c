@@ -52,17 +52,14 @@ static void share_device(const Cuda *c)
 
 /* Sets variables that the driver reads at its first call. Variables that the user set stay. Streams
  * that share a hardware queue wait for each other, which no plan says. There are 8 queues unless
- * more are requested. To load a kernel, the driver may wait for all running work. That is for ever
- * if a running communication waits for a rank that is loading a kernel. With several ranks, all
- * kernels are therefore loaded at start. NCCL's connections are made at start for the same reason.
- * At a collective's first use, the issuing thread waits for those of other ranks, and they may be
- * waiting in another collective. (Messages connect when comm.c warms up.) */
+ * more are requested. NCCL's connections are made at start, with several ranks. At a collective's
+ * first use, the issuing thread waits for those of other ranks, and they may be waiting in another
+ * collective. (Messages connect when comm.c warms up.) */
 void device_environment(void)
 {
     uint32_t n = 0, mine = 0;
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     if (!launch_inside(&n, &mine, NULL) || n == 1) return;
-    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     setenv("NCCL_RUNTIME_CONNECT", "0", 0);
 }
 

@@ -248,7 +248,7 @@ static void CUDART_CB update_on_host(void *self)
     if (table[0] - table[0] == 0) at->kernel(at->args);
 }
 
-static bool compute(Cuda *c, Pc pc, uint32_t n_parts, bool shared)
+bool issue_compute(Cuda *c, Pc pc, uint32_t n_parts, bool shared)
 {
     const Instr *in = instr(c, pc);
     Ready *at = &c->state.at[pc];
@@ -377,7 +377,7 @@ static bool issue_launch(Cuda *c, const IssuedLaunch *l, const Segment *s, bool 
     if (fine && traces) fine = record(c, c->findings.trace.begin[first], stream, captures);
     if (!fine) return false;
     range_begin(c, first);
-    fine = l->is_comm ? issue_comms(c, l) : compute(c, first, l->n, s->shared);
+    fine = l->is_comm ? issue_comms(c, l) : issue_compute(c, first, l->n, s->shared);
     range_end();
     if (fine && traces) fine = record(c, c->findings.trace.end[first], stream, captures);
     for (uint32_t i = 0; fine && i < l->n; i++) {

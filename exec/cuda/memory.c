@@ -89,6 +89,13 @@ bool memory_place(Cuda *c)
     if (!take_arena(c)) return false;
     rank_move(r, c->gpu.arena);
     c->gpu.unsettled = true;
+    return CHECK_CUDA(c, cudaMemset, (r->device, 0, c->gpu.arena_bytes));
+}
+
+bool memory_fill(Cuda *c)
+{
+    const RankState *r = &c->state;
+    c->gpu.unsettled = true;
     if (!r->poison && !r->measure)
         return CHECK_CUDA(c, cudaMemset, (r->device, 0, c->gpu.arena_bytes));
     char *block;

@@ -70,6 +70,7 @@ static bool open_blocks(Cuda *c)
     c->gpu.context.control = c->gpu.control_device;
     c->gpu.context.fault = c->gpu.fault_device;
     return CHECK_CUDA(c, cudaMemset, (c->gpu.fault_device, 0, sizeof *c->gpu.fault_device)) &&
+           CHECK_CUDA(c, cudaMemset, (c->gpu.control_device, 0, sizeof *c->gpu.control_device)) &&
            CHECK_CUDA(c, cudaMemcpy,
                       (c->watch.numbers, numbers, n * sizeof *numbers, cudaMemcpyHostToDevice));
 }
@@ -132,7 +133,9 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
     if (!all_are_fine(c, libraries_settle(c))) return false;
     if (!all_are_fine(c, memory_place(c))) return false;
     choose_segments(c);
-    return issue_find_chains(c) && memory_settle(c) && comm_open(c) && watch_begin(c);
+    /* A single rank has no communication that loading a kernel could wait for. */
+    return issue_find_chains(c) && memory_settle(c) && (c->n_ranks == 1 || load_kernels(c)) &&
+           memory_fill(c) && memory_settle(c) && comm_open(c) && watch_begin(c);
 }
 
 void cuda_close(Cuda *c)

@@ -223,6 +223,7 @@ void libraries_close(Cuda *c);
  * needs no more of the device. */
 bool memory_open(Cuda *c, const Program *p);
 bool memory_place(Cuda *c);
+bool memory_fill(Cuda *c); /* with zeroes, or poison */
 void memory_close(Cuda *c);
 /* Waits for host writes before streams use them. cudaMemset, and cudaMemcpy from memory that is
  * not pinned, may return before the default stream has finished, and our streams do not wait for
@@ -236,6 +237,9 @@ bool memory_poison(Cuda *c);
 bool memory_inspect(Cuda *c);
 uint64_t memory_highest(Cuda *c, Space space);
 void memory_outside(Cuda *c); /* measures c->gpu.outside */
+
+/* ---- load.c ---- Runs every kind of kernel of the program once, on an arena of zeroes. */
+bool load_kernels(Cuda *c);
 
 /* ---- init.c ---- Backend.init */
 bool init_buffer(Cuda *c, BufferId b, bool *done);
@@ -278,6 +282,9 @@ uint32_t issue_kernel(const Cuda *c, uint32_t at, CudaChainPart part[CUDA_CHAIN_
 /* Finds the launches of several instructions and the outputs that stay unwritten. Call it when
  * products and segments are settled. */
 bool issue_find_chains(Cuda *c);
+/* Launches an instruction of a compute or host stream, or the n_parts of a chain that begins with
+ * it. shared: a segment that other segments share; its data come from slots. */
+bool issue_compute(Cuda *c, Pc pc, uint32_t n_parts, bool shared);
 /* Issues the instructions of a segment to the streams. All streams begin after the earlier work
  * of the compute stream and end before its later work. */
 bool issue_segment(Cuda *c, const Segment *s, bool captures);

@@ -313,7 +313,7 @@ static void hanging_stopping_dying(void **state)
          FAR_S},
         {"ncclCommSplit@2=fail:3 ncclCommAbort@1=hang", "ncclCommSplit: internal error", "", FAR_S},
         {"ncclAllGather@4=kill", "error[rank-died]", "rank 1 has closed its connection", FAR_S},
-        {"kernel@40=kill", "error[rank-died]", "rank 1 has closed its connection", FAR_S},
+        {"kernel@110=kill", "error[rank-died]", "rank 1 has closed its connection", FAR_S},
         {"ncclCommSplit@1=kill", "rank 1 has closed its connection", "", FAR_S},
         {"cudaSetDevice@1=kill", "rank 1 has closed its connection", "", FAR_S},
     };

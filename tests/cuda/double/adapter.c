@@ -92,6 +92,30 @@ static Progress never(Task *task, void *state)
     return PROGRESS_none;
 }
 
+/* To load a kernel, the driver may wait for running work, such as a communication that waits for a
+ * rank that is loading a kernel. A kernel is loaded by its first launch. Which one it is depends on
+ * the ops and on the types of their arguments. */
+static void load(const CudaChainPart *part, uint32_t n)
+{
+    enum { MOST = 4096 };
+    static Hash128 loaded[MOST];
+    static uint32_t n_loaded;
+    Hash128 all[CUDA_CHAIN_MAX];
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t key[2 + MAX_ARGS] = {(uint32_t)part[i].op, part[i].args->n_args};
+        for (uint32_t k = 0; k < part[i].args->n_args; k++)
+            key[2 + k] = (uint32_t)part[i].args->dtype[k];
+        all[i] = hash_bytes(key, sizeof key);
+    }
+    const Hash128 kernel = hash_bytes(all, n * sizeof *all);
+    for (uint32_t i = 0; i < n_loaded; i++)
+        if (memcmp(&loaded[i], &kernel, sizeof kernel) == 0) return;
+    assert(n_loaded < MOST);
+    loaded[n_loaded++] = kernel;
+    if (world()->loads_lazily && world()->live[OBJECT_comm] > 0)
+        double_misuse("a kernel is loaded while communications may run");
+}
+
 static bool launch(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     Scripted s = double_script("kernel");
@@ -100,10 +124,7 @@ static bool launch(OpKind op, const KernelArgs *args, const CudaContext *cuda, C
                  s.code);
         return false;
     }
-    /* To load a kernel, the driver may wait for running work, such as a communication that waits
-     * for a rank that is loading a kernel. */
-    if (world()->loads_lazily && world()->live[OBJECT_comm] > 0)
-        double_misuse("kernels are loaded while communications may run");
+    load(&(CudaChainPart){.op = op, .args = args}, 1);
     if (double_default_is_busy())
         double_misuse("a kernel is launched while the default stream may still write");
     if (s.kind == SCRIPT_fault) double_launch(cuda->stream, lose_device, &s.code, sizeof s.code);
@@ -241,6 +262,7 @@ static bool is_taken_over(const CudaChainPart *part, uint32_t n, uint32_t i, Spo
 bool kernel_cuda_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                        CudaError *error)
 {
+    load(part, n);
     for (uint32_t i = 0; i < n; i++)
         if (!launch(part[i].op, part[i].args, cuda, error)) return false;
     for (uint32_t i = 0; i < n; i++)
