@@ -1,5 +1,6 @@
 -- A convolution of a field, and where it strides a transposed one back to the grid. kernel, stride: of the
--- convolution; rows, columns: padding that is added before and taken away behind; latitude: weigh the rows.
+-- convolution; rows, columns: padding that is added before and taken away behind, from behind the poles if earth;
+-- latitude: weigh the rows.
 local nn = require "tandem.nn"
 
 local function build(c)
@@ -15,7 +16,7 @@ local function build(c)
     end),
     forward = function(m, x, target)
       local rows, columns = c.rows or { 0, 0 }, c.columns or { 0, 0 }
-      x = nn.pad(x, { rows = rows, columns = columns, mode = { "reflect", "circular" } })
+      x = nn.pad(x, { rows = rows, columns = columns, mode = { c.earth and "earth" or "reflect", "circular" } })
       x = nn.pad(m.blocks(x), { rows = { -rows[1], -rows[2] }, columns = { -columns[1], -columns[2] } })
       return nn.mse_loss(x, target, { latitude = c.latitude or false })
     end,

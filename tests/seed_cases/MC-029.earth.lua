@@ -1,0 +1,6 @@
+-- expect: ok mesh domain=2 | equal
+return require "dialects.credit" {
+  world_size = 2, field = { channels = 2, height = 8, width = 6 },
+  model = require "parts.conv_grid" { kernel = 3, rows = { 2, 2 }, earth = true },
+  trainer = { parallelism = { data = "none", tensor = 1, domain = 2 } },
+}
