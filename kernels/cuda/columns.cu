@@ -1,6 +1,8 @@
 /* Sums over the rows of a matrix: the gradients of biases and positions, and the second stage of
- * the gradients of norm weights. A block adds rows of 256 columns. Each of its warps adds every
- * eighth row, and each lane eight columns. Then the warps' sums are added in order. */
+ * these and of the gradients of norm weights. In the first stage a block adds rows of 256 columns.
+ * Each of its warps adds every eighth row, and each lane eight columns. Then the warps' sums are
+ * added in order. The second stage has few rows: there a block adds eight columns, and each pair of
+ * its lanes every 128th row, so that there are enough blocks. */
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/workspace.h"
 
@@ -57,23 +59,91 @@ KERNEL(column_sums, ColumnArgs, COLUMN_THREADS, 3)
     store(a.out, part * a.columns + column, n, total);
 }
 
+/* ---- the second stage ---- */
+
+enum { FEW_COLUMNS = 8, FEW_ROWS = COLUMN_THREADS / 2, FEW_EACH = FEW_COLUMNS / 2 };
+
+typedef struct FewArgs {
+    const float *x;
+    Array out;
+    int64_t rows, pitch, columns;
+    bool wide, accumulate; /* wide: four columns are aligned */
+} FewArgs;
+
+/* Loads n of four columns of a row, the rest 0. */
+DEVICE float4 few_fetch(const FewArgs *a, int64_t row, int64_t column, int n)
+{
+    const float *at = a->x + row * a->pitch + column;
+    float4 four;
+    if (a->wide && n == FEW_EACH) return *ALIGNED(const float4, at);
+    four.x = n > 0 ? at[0] : 0, four.y = n > 1 ? at[1] : 0;
+    four.z = n > 2 ? at[2] : 0, four.w = n > 3 ? at[3] : 0;
+    return four;
+}
+
+/* Adds the thread's columns of its rows. */
+DEVICE void few_add(const FewArgs *a, int64_t column, int n, float total[FEW_EACH])
+{
+    enum { AHEAD = 4 };
+    for (int64_t row = threadIdx.x / 2; row < a->rows; row += AHEAD * FEW_ROWS) {
+        float4 four[AHEAD];
+        UNROLL for (int u = 0; u < AHEAD; u++)
+        {
+            int64_t at = row + u * FEW_ROWS;
+            four[u] = few_fetch(a, at, column, at < a->rows ? n : 0);
+        }
+        UNROLL for (int u = 0; u < AHEAD; u++)
+        {
+            total[0] += four[u].x, total[1] += four[u].y;
+            total[2] += four[u].z, total[3] += four[u].w;
+        }
+    }
+}
+
+KERNEL(column_few_rows, FewArgs, COLUMN_THREADS, 4)
+{
+    SHARED(float, held); /* [warp, column] */
+    const int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
+    const int64_t first = (int64_t)blockIdx.x * FEW_COLUMNS, column = first + lane % 2 * FEW_EACH;
+    const int64_t left = a.columns - column;
+    float total[FEW_EACH];
+    UNROLL for (int k = 0; k < FEW_EACH; k++) total[k] = 0;
+    few_add(&a, column, left < FEW_EACH ? (int)left : (int)FEW_EACH, total);
+    UNROLL for (int k = 0; k < FEW_EACH; k++)
+    {
+        float x = total[k];
+        for (int lanes = WARP / 2; lanes > 1; lanes /= 2) x += __shfl_xor_sync(FULL, x, lanes);
+        if (lane < 2) held[warp * FEW_COLUMNS + lane * FEW_EACH + k] = x;
+    }
+    __syncthreads();
+    if (threadIdx.x >= FEW_COLUMNS || first + threadIdx.x >= a.columns) return;
+    float sum = 0;
+    for (int w = 0; w < COLUMN_WARPS; w++) sum += held[w * FEW_COLUMNS + (int)threadIdx.x];
+    if (a.accumulate) sum = read_one(a.out, first + threadIdx.x) + sum;
+    write_one(a.out, first + threadIdx.x, sum);
+}
+
+bool columns_finish(const float *x, int64_t rows, int64_t pitch, Array out, int64_t columns,
+                    bool accumulate, const CudaContext *cuda, CudaError *error)
+{
+    FewArgs p;
+    memset(&p, 0, sizeof p);
+    p.x = x, p.out = out;
+    p.rows = rows, p.pitch = pitch, p.columns = columns;
+    p.wide = (uintptr_t)x % 16 == 0 && pitch % FEW_EACH == 0;
+    p.accumulate = accumulate;
+    return LAUNCH(column_few_rows, ceil_div(columns, FEW_COLUMNS), COLUMN_THREADS,
+                  COLUMN_WARPS * FEW_COLUMNS * sizeof(float), p, cuda, error);
+}
+
+/* ---- both stages ---- */
+
 static bool column_launch(ColumnArgs p, int64_t parts, const CudaContext *cuda, CudaError *error)
 {
     p.tiles = ceil_div(p.columns, COLUMN_TILE);
     p.part = ceil_div(p.rows, parts);
     return LAUNCH(column_sums, p.tiles * parts, COLUMN_THREADS,
                   COLUMN_WARPS * COLUMN_TILE * sizeof(float), p, cuda, error);
-}
-
-bool columns_sum(Array x, int64_t rows, int64_t pitch, Array out, int64_t columns, bool accumulate,
-                 const CudaContext *cuda, CudaError *error)
-{
-    ColumnArgs p;
-    memset(&p, 0, sizeof p);
-    p.x = x, p.out = out;
-    p.rows = rows, p.pitch = pitch, p.columns = columns;
-    p.accumulate = accumulate;
-    return column_launch(p, 1, cuda, error);
 }
 
 /* Returns parts of at least 64 rows each: enough parts to fill the device, few enough to cost
@@ -99,15 +169,16 @@ static bool column_gradient(const KernelArgs *args, int64_t rows, int64_t column
 {
     ColumnArgs p;
     int64_t parts = bias_parts(rows, columns);
-    Array x = array_of(args, 0, columns), out = array_of(args, 1, columns), scratch;
-    if (parts == 1)
-        return columns_sum(x, rows, columns, out, columns, accumulates(args, 0), cuda, error);
-    scratch = array_f32(args->ptr[2], columns);
+    const Array out = array_of(args, 1, columns);
     memset(&p, 0, sizeof p);
-    p.x = x, p.out = scratch;
+    p.x = array_of(args, 0, columns);
     p.rows = rows, p.pitch = p.columns = columns;
+    p.out = out, p.accumulate = accumulates(args, 0);
+    if (parts == 1) return column_launch(p, 1, cuda, error);
+    p.out = array_f32(args->ptr[2], columns), p.accumulate = false;
     return column_launch(p, parts, cuda, error) &&
-           columns_sum(scratch, parts, columns, out, columns, accumulates(args, 0), cuda, error);
+           columns_finish((const float *)args->ptr[2], parts, columns, out, columns,
+                          accumulates(args, 0), cuda, error);
 }
 
 /* dy [b,s,k] -> dtable [s,k] */

@@ -15,9 +15,9 @@ static inline uint64_t column_parts(int64_t rows)
     return (uint64_t)(rows < COLUMN_PARTS ? rows : COLUMN_PARTS);
 }
 
-/* x [rows,columns] -> out [columns], set or added to. Sums columns from `first` on of x's rows,
- * which are `pitch` apart. */
-bool columns_sum(Array x, int64_t rows, int64_t pitch, Array out, int64_t columns, bool accumulate,
-                 const CudaContext *cuda, CudaError *error);
+/* The second stage: x [rows,columns] -> out [columns], set or added to. The rows are `pitch`
+ * apart. */
+bool columns_finish(const float *x, int64_t rows, int64_t pitch, Array out, int64_t columns,
+                    bool accumulate, const CudaContext *cuda, CudaError *error);
 
 #endif

@@ -40,10 +40,15 @@ static bool launch_delta(const KernelArgs *args, const AttentionArgs *a, const C
 /* ---- arguments ---- */
 
 /* Returns how many of all heads fit together in half of the cache: the other half is for what
- * passes through. `bytes`: for one head. */
-static uint32_t heads_beside(const CudaContext *cuda, int64_t bytes, int64_t all)
+ * passes through. `bytes`: for one head. Under a causal mask the last heads' long blocks begin
+ * late, which costs more than the cache gains if a processor has few blocks: then all heads are
+ * side by side. (Measured on an H200: 4 blocks each lose 12 %, 8 gain 15 %.) */
+static uint32_t heads_beside(const CudaContext *cuda, int64_t bytes, int64_t all, bool causal,
+                             int64_t blocks)
 {
+    enum { MANY = 6 };
     int64_t n = cuda->l2_bytes == 0 || bytes == 0 ? all : (int64_t)cuda->l2_bytes / 2 / bytes;
+    if (causal && blocks < MANY * (int64_t)cuda->n_sms) n = all;
     n = n < 1 ? 1 : n < all ? n : all;
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
@@ -52,9 +57,13 @@ static uint32_t heads_beside(const CudaContext *cuda, int64_t bytes, int64_t all
  * queries and output gradients of all heads of their group. */
 static void attention_order(AttentionArgs *a, const CudaContext *cuda, DType dtype)
 {
+    enum { TILE = 128 };
     const int64_t pair = 2 * a->E * (int64_t)dtype_bytes(dtype), groups = a->B * a->G;
-    a->beside_queries = heads_beside(cuda, a->T * pair, groups) * (uint32_t)a->R;
-    a->beside_keys = heads_beside(cuda, a->S * a->R * pair, groups);
+    const int64_t queries = groups * a->R * ceil_div(a->S, TILE),
+                  keys = groups * ceil_div(a->T, TILE);
+    a->beside_queries =
+        heads_beside(cuda, a->T * pair, groups, a->causal, queries) * (uint32_t)a->R;
+    a->beside_keys = heads_beside(cuda, a->S * a->R * pair, groups, a->causal, keys);
 }
 
 static AttentionArgs attention_args(const KernelArgs *args, const CudaContext *cuda)

@@ -15,25 +15,33 @@ typedef struct NormArgs {
 } NormArgs;
 
 /* Loads the thread's groups of eight of the row from `base` on; adds the addend, rounded as if the
- * sum were written. */
-DEVICE void norm_load(const NormArgs *a, int64_t row, int base, int lane, float x[HELD][EIGHT])
+ * sum were written. All loads of 16-bit numbers are under way at once; in fp32 that would take too
+ * many registers. */
+DEVICE void norm_load(const bool half, const NormArgs *a, int64_t row, int base, int lane,
+                      float x[HELD][EIGHT])
 {
     Raw raw[HELD], more[HELD];
     UNROLL for (int u = 0; u < HELD; u++)
     {
-        int64_t column = row_column(a->rows, base, u, lane), at = row * a->rows.width + column;
-        int n = row_count(a->rows, row, column);
-        raw[u] = fetch(a->x, at, n);
-        if (a->adds) more[u] = fetch(a->addend, at, n);
+        int column = row_column(a->rows, base, u, lane);
+        int64_t at = row * a->rows.width + column;
+        int n = norm_count(half, a->rows, row, column);
+        raw[u] = fetch(norm_array(half, a->x), at, n);
+        if (half && a->adds) more[u] = fetch(norm_array(half, a->addend), at, n);
     }
     UNROLL for (int u = 0; u < HELD; u++)
     {
         float y[EIGHT];
-        widen_all(a->x, &raw[u], x[u]);
+        widen_all(norm_array(half, a->x), &raw[u], x[u]);
         if (!a->adds) continue;
-        widen_all(a->addend, &more[u], y);
+        if (!half) {
+            int column = row_column(a->rows, base, u, lane);
+            int n = norm_count(half, a->rows, row, column);
+            more[u] = fetch(norm_array(half, a->addend), row * a->rows.width + column, n);
+        }
+        widen_all(norm_array(half, a->addend), &more[u], y);
         UNROLL for (int k = 0; k < EIGHT; k++) x[u][k] += y[k];
-        round_all(a->sum.dtype, x[u]);
+        round_all(norm_array(half, a->sum).dtype, x[u]);
     }
 }
 
@@ -41,15 +49,15 @@ typedef enum NormPass { NORM_sum, NORM_squares } NormPass;
 
 /* Returns the thread's part of a sum over the row: of the numbers, or of the squared distances from
  * `mean`. */
-DEVICE float norm_pass(const NormArgs *a, const NormPass pass, int64_t row, int lane, float mean,
-                       float x[HELD][EIGHT])
+DEVICE float norm_pass(const bool half, const NormArgs *a, const NormPass pass, int64_t row,
+                       int lane, float mean, float x[HELD][EIGHT])
 {
     float total = 0;
     for (int base = 0; base < a->rows.eights; base += HELD * a->rows.lanes) {
-        if (a->rows.eights > HELD * a->rows.lanes) norm_load(a, row, base, lane, x);
+        if (a->rows.eights > HELD * a->rows.lanes) norm_load(half, a, row, base, lane, x);
         UNROLL for (int u = 0; u < HELD; u++)
         {
-            int n = row_count(a->rows, row, row_column(a->rows, base, u, lane));
+            int n = norm_count(half, a->rows, row, row_column(a->rows, base, u, lane));
             UNROLL for (int k = 0; k < EIGHT; k++)
             {
                 float away = k < n ? x[u][k] - mean : 0;
@@ -61,7 +69,7 @@ DEVICE float norm_pass(const NormArgs *a, const NormPass pass, int64_t row, int 
 }
 
 /* Returns the larger of `most` and the magnitudes that it writes. */
-DEVICE uint32_t norm_write(const NormArgs *a, int64_t row, int64_t column, int n,
+DEVICE uint32_t norm_write(const bool half, const NormArgs *a, int64_t row, int column, int n,
                            const float x[EIGHT], float mean, float r, uint32_t most)
 {
     int64_t at = row * a->rows.width + column;
@@ -73,40 +81,53 @@ DEVICE uint32_t norm_write(const NormArgs *a, int64_t row, int64_t column, int n
         y[k] = (x[k] - mean) * r * weight[k];
         if (a->centred) y[k] += bias[k];
     }
-    if (a->keeps) store(a->sum, at, n, x);
-    store(a->y, at, n, y);
+    if (a->keeps) store(norm_array(half, a->sum), at, n, x);
+    store(norm_array(half, a->y), at, n, y);
     if (a->amax.of == AMAX_nothing) return most;
-    round_all(a->y.dtype, y);
+    round_all(norm_array(half, a->y).dtype, y);
     return amax_of_eight(y, n, most);
 }
 
-KERNEL(norm_rows, NormArgs, NORM_THREADS, 1)
+/* `half`: x, addend, sum and y are arrays of norm_is_half. */
+DEVICE void norm_block(const bool half, const NormArgs *a, float *held)
 {
-    SHARED(float, held);
     float x[HELD][EIGHT];
-    int lane = (int)threadIdx.x % a.rows.lanes, stride = HELD * a.rows.lanes;
-    int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / a.rows.lanes;
-    float mean = 0, width = (float)a.rows.width;
+    int lane = (int)threadIdx.x % a->rows.lanes, stride = HELD * a->rows.lanes;
+    int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / a->rows.lanes;
+    float mean = 0, width = (float)a->rows.width;
     uint32_t most = 0;
-    norm_load(&a, row, 0, lane, x);
-    if (a.centred) mean = row_sum(a.rows, norm_pass(&a, NORM_sum, row, lane, 0, x), held) / width;
-    float square = row_sum(a.rows, norm_pass(&a, NORM_squares, row, lane, mean, x), held) / width;
-    float r = 1.0f / sqrtf(square + a.eps);
-    for (int base = 0; base < a.rows.eights; base += stride) {
-        if (a.rows.eights > stride) norm_load(&a, row, base, lane, x);
+    norm_load(half, a, row, 0, lane, x);
+    if (a->centred)
+        mean = row_sum(a->rows, norm_pass(half, a, NORM_sum, row, lane, 0, x), held) / width;
+    float square = norm_pass(half, a, NORM_squares, row, lane, mean, x);
+    float r = 1.0f / sqrtf(row_sum(a->rows, square, held) / width + a->eps);
+    for (int base = 0; base < a->rows.eights; base += stride) {
+        if (a->rows.eights > stride) norm_load(half, a, row, base, lane, x);
         UNROLL for (int u = 0; u < HELD; u++)
         {
-            int64_t column = row_column(a.rows, base, u, lane);
-            int n = row_count(a.rows, row, column);
-            if (n > 0) most = norm_write(&a, row, column, n, x[u], mean, r, most);
+            int column = row_column(a->rows, base, u, lane);
+            int n = norm_count(half, a->rows, row, column);
+            if (n > 0) most = norm_write(half, a, row, column, n, x[u], mean, r, most);
         }
     }
-    if (a.amax.of == AMAX_rows) row_amax(a.amax, a.rows, row, lane, most, (uint32_t *)held);
-    if (a.amax.of == AMAX_all) block_amax(a.amax, most, (uint32_t *)held);
-    if (lane == 0 && row < a.rows.n) {
-        write_one(a.r, row, r);
-        if (a.centred) write_one(a.mean, row, mean);
+    if (a->amax.of == AMAX_rows) row_amax(a->amax, a->rows, row, lane, most, (uint32_t *)held);
+    if (a->amax.of == AMAX_all) block_amax(a->amax, most, (uint32_t *)held);
+    if (lane == 0 && row < a->rows.n) {
+        write_one(a->r, row, r);
+        if (a->centred) write_one(a->mean, row, mean);
     }
+}
+
+KERNEL(norm_rows, NormArgs, NORM_THREADS, 2)
+{
+    SHARED(float, held);
+    norm_block(false, &a, held);
+}
+
+KERNEL(norm_rows_half, NormArgs, NORM_THREADS, 2)
+{
+    SHARED(float, held);
+    norm_block(true, &a, held);
 }
 
 static bool norm_launch(NormArgs p, int64_t n, int64_t width, double eps, const CudaContext *cuda,
@@ -116,8 +137,12 @@ static bool norm_launch(NormArgs p, int64_t n, int64_t width, double eps, const 
     p.eps = (float)eps;
     int64_t threads = p.rows.lanes > WARP ? p.rows.lanes : 256;
     int64_t blocks = ceil_div(n, threads / p.rows.lanes);
-    return amax_clear(p.amax, cuda, error) &&
-           LAUNCH(norm_rows, blocks, threads, MAX_WARPS * sizeof(float), p, cuda, error);
+    size_t shared = MAX_WARPS * sizeof(float);
+    if (!amax_clear(p.amax, cuda, error)) return false;
+    bool half = norm_is_half(p.x) && norm_is_half(p.y);
+    if (p.adds) half = half && norm_is_half(p.addend) && norm_is_half(p.sum);
+    return half ? LAUNCH(norm_rows_half, blocks, threads, shared, p, cuda, error)
+                : LAUNCH(norm_rows, blocks, threads, shared, p, cuda, error);
 }
 
 /* The ops fused with a norm. */

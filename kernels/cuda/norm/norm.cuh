@@ -73,14 +73,37 @@ DEVICE void block_amax(Amax amax, uint32_t most, uint32_t *held)
 
 /* Returns where the u-th group of eight of thread `lane` begins, counted from group `base`. The
  * next function returns its number of elements: 0 beyond the row or in rows that do not exist. */
-DEVICE int64_t row_column(Rows rows, int base, int u, int lane)
+DEVICE int row_column(Rows rows, int base, int u, int lane)
 {
-    return (int64_t)(base + u * rows.lanes + lane) * EIGHT;
+    return (base + u * rows.lanes + lane) * EIGHT;
 }
 
-DEVICE int row_count(Rows rows, int64_t row, int64_t column)
+DEVICE int row_count(Rows rows, int64_t row, int column)
 {
     return row < rows.n ? eight_of(column, rows.width) : 0;
+}
+
+/* ---- kernels for 16-bit numbers alone: rows of whole eights in wide arrays. The compiler leaves
+ * out what only other arrays need, and keeps the eights of a row in half of the registers. */
+
+static inline bool norm_is_half(Array x)
+{
+    return x.wide && (x.dtype == DT_bf16 || x.dtype == DT_f16);
+}
+
+/* Tells the compiler what norm_is_half said, if `half`. */
+DEVICE Array norm_array(const bool half, Array x)
+{
+    if (!half) return x;
+    x.dtype = x.dtype == DT_bf16 ? DT_bf16 : DT_f16;
+    x.wide = true;
+    return x;
+}
+
+DEVICE int norm_count(const bool half, Rows rows, int64_t row, int column)
+{
+    int n = row_count(rows, row, column);
+    return half ? n > 0 ? EIGHT : 0 : n;
 }
 
 #endif

@@ -18,85 +18,105 @@ typedef struct NormGradArgs {
     bool accumulate, centred;
     bool in_shared; /* sums of a group of threads are in shared memory: [groups, sums, pitch]; else
                        directly in `parts` */
-    int64_t pitch, apart; /* apart: distance in shared memory between sums of successive k */
+    int32_t pitch, apart; /* apart: distance in shared memory between sums of successive k */
     Amax amax;            /* of dx */
 } NormGradArgs;
 
+/* A thread's part of a row, as it was loaded: widened numbers would take too many registers. In
+ * fp32 even these would: a group of eight is loaded where it is used, and again in the second pass.
+ */
 typedef struct Slope {
-    float g[HELD][EIGHT], xh[HELD][EIGHT]; /* dy weight; the normalised input */
-    float dy[HELD][EIGHT];
+    Raw dy[HELD], x[HELD];
 } Slope;
 
-/* Loads the thread's groups of eight of a row from `base` on; zeros beyond the row. */
-DEVICE void slope_load(const NormGradArgs *a, int64_t row, int base, int lane, float mean, float r,
-                       Slope *s)
+/* One group of eight of it, with the row's statistics. */
+typedef struct Slopes {
+    float dy[EIGHT], xh[EIGHT]; /* xh: the normalised input */
+} Slopes;
+
+/* Loads the thread's groups of eight [first, first + n_eights) of a row from `base` on; zeros
+ * beyond the row. */
+DEVICE void slope_load(const bool half, const NormGradArgs *a, int64_t row, int base, int lane,
+                       const int first, const int n_eights, Slope *s)
 {
-    Raw dy[HELD], x[HELD];
-    UNROLL for (int u = 0; u < HELD; u++)
+    UNROLL for (int u = first; u < first + n_eights; u++)
     {
-        int64_t column = row_column(a->rows, base, u, lane), at = row * a->rows.width + column;
-        int n = row_count(a->rows, row, column);
-        dy[u] = fetch(a->dy, at, n);
-        x[u] = fetch(a->x, at, n);
+        int column = row_column(a->rows, base, u, lane), n = norm_count(half, a->rows, row, column);
+        int64_t at = row * a->rows.width + column;
+        s->dy[u] = fetch(norm_array(half, a->dy), at, n);
+        s->x[u] = fetch(norm_array(half, a->x), at, n);
     }
-    UNROLL for (int u = 0; u < HELD; u++)
-    {
-        int64_t column = row_column(a->rows, base, u, lane);
-        int n = row_count(a->rows, row, column);
-        float weight[EIGHT];
-        load(a->weight, column, n, weight);
-        widen_all(a->dy, &dy[u], s->dy[u]);
-        widen_all(a->x, &x[u], s->xh[u]);
-        UNROLL for (int k = 0; k < EIGHT; k++)
-        {
-            s->g[u][k] = s->dy[u][k] * weight[k];
-            s->xh[u][k] = k < n ? (s->xh[u][k] - mean) * r : 0;
-        }
-    }
+}
+
+DEVICE Slopes slope_eight(const bool half, const NormGradArgs *a, const Slope *s, int u, int n,
+                          float mean, float r)
+{
+    Slopes e;
+    widen_all(norm_array(half, a->dy), &s->dy[u], e.dy);
+    widen_all(norm_array(half, a->x), &s->x[u], e.xh);
+    UNROLL for (int k = 0; k < EIGHT; k++) e.xh[k] = k < n ? (e.xh[k] - mean) * r : 0;
+    return e;
+}
+
+/* g = dy weight. It is computed twice: to keep it would take too many registers. */
+DEVICE void slope_weighted(const bool half, const NormGradArgs *a, const Slopes *s, int column,
+                           int n, float g[EIGHT])
+{
+    load(norm_array(half, a->weight), column, n, g);
+    UNROLL for (int k = 0; k < EIGHT; k++) g[k] = s->dy[k] * g[k];
+}
+
+/* Rows that are too wide for it have the other kernel. */
+DEVICE bool sums_in_shared(const bool half, const NormGradArgs *a)
+{
+    return half || a->in_shared;
 }
 
 /* Returns the shared-memory index of the sum of a column that is the k-th of its eight. Sums are
  * stored apart by k, so that the lanes of a warp use different banks. Each k is shifted by 4 more
  * banks, so that this also holds for lanes with neighbouring columns. */
-DEVICE int64_t slope_slot(const NormGradArgs *a, int64_t column, int k)
+DEVICE int slope_slot(const bool half, const NormGradArgs *a, int column, int k)
 {
-    return a->in_shared ? k * a->apart + column / EIGHT : column + k;
+    return sums_in_shared(half, a) ? k * a->apart + column / EIGHT : column + k;
 }
 
 /* Adds to this thread's columns in its group's sums. */
-DEVICE void slope_keep(const NormGradArgs *a, const Slope *s, int u, int64_t column, int n,
+DEVICE void slope_keep(const bool half, const NormGradArgs *a, const Slopes *s, int column, int n,
                        float *sums)
 {
     UNROLL for (int k = 0; k < EIGHT; k++)
     {
         if (k >= n) continue;
-        int64_t slot = slope_slot(a, column, k);
-        sums[slot] += s->dy[u][k] * s->xh[u][k];
-        if (a->sums > 1) sums[a->pitch + slot] += s->dy[u][k];
+        int slot = slope_slot(half, a, column, k);
+        sums[slot] += s->dy[k] * s->xh[k];
+        if (a->sums > 1) sums[a->pitch + slot] += s->dy[k];
     }
 }
 
 /* Returns the larger of `most` and the magnitudes that it writes. */
-DEVICE uint32_t slope_write(const NormGradArgs *a, const Slope *s, int u, int64_t at, int n,
-                            float r, float mean_g, float mean_gx, uint32_t most)
+DEVICE uint32_t slope_write(const bool half, const NormGradArgs *a, const Slopes *s, int64_t row,
+                            int column, int n, const float by[3], uint32_t most)
 {
+    const float r = by[0], mean_g = by[1], mean_gx = by[2];
+    const int64_t at = row * a->rows.width + column;
     float dx[EIGHT], old[EIGHT];
-    UNROLL for (int k = 0; k < EIGHT; k++) dx[k] =
-        r * (s->g[u][k] - mean_g - s->xh[u][k] * mean_gx);
+    slope_weighted(half, a, s, column, n, dx);
+    UNROLL for (int k = 0; k < EIGHT; k++) dx[k] = r * (dx[k] - mean_g - s->xh[k] * mean_gx);
     if (a->accumulate) {
-        load(a->dx, at, n, old);
+        load(norm_array(half, a->dx), at, n, old);
         UNROLL for (int k = 0; k < EIGHT; k++) dx[k] = old[k] + dx[k];
     }
-    store(a->dx, at, n, dx);
+    store(norm_array(half, a->dx), at, n, dx);
     if (a->amax.of == AMAX_nothing) return most;
-    round_all(a->dx.dtype, dx);
+    round_all(norm_array(half, a->dx).dtype, dx);
     return amax_of_eight(dx, n, most);
 }
 
 /* Returns the larger of `most` and the magnitudes that this thread writes. */
-DEVICE uint32_t norm_grad_row(const NormGradArgs *a, int64_t row, int lane, float *held,
-                              float *sums, uint32_t most)
+DEVICE uint32_t norm_grad_row(const bool half, const NormGradArgs *a, int64_t row, int lane,
+                              float *held, float *sums, uint32_t most)
 {
+    const bool holds = half;
     Slope s;
     int stride = HELD * a->rows.lanes;
     bool real = row < a->rows.n;
@@ -104,58 +124,82 @@ DEVICE uint32_t norm_grad_row(const NormGradArgs *a, int64_t row, int lane, floa
           mean = real && a->centred ? read_one(a->mean, row) : 0;
     float mean_g = 0, mean_gx = 0, width = (float)a->rows.width;
     for (int base = 0; base < a->rows.eights; base += stride) {
-        slope_load(a, row, base, lane, mean, r, &s);
-        UNROLL for (int u = 0; u < HELD; u++) UNROLL for (int k = 0; k < EIGHT; k++)
+        if (holds) slope_load(half, a, row, base, lane, 0, HELD, &s);
+        UNROLL for (int u = 0; u < HELD; u++)
         {
-            mean_g += s.g[u][k];
-            mean_gx = fmaf(s.g[u][k], s.xh[u][k], mean_gx);
+            int column = row_column(a->rows, base, u, lane),
+                n = norm_count(half, a->rows, row, column);
+            float g[EIGHT];
+            if (!holds) slope_load(half, a, row, base, lane, u, 1, &s);
+            const Slopes e = slope_eight(half, a, &s, u, n, mean, r);
+            slope_weighted(half, a, &e, column, n, g);
+            UNROLL for (int k = 0; k < EIGHT; k++)
+            {
+                mean_g += g[k];
+                mean_gx = fmaf(g[k], e.xh[k], mean_gx);
+            }
         }
     }
     mean_gx = row_sum(a->rows, mean_gx, held) / width;
     mean_g = a->centred ? row_sum(a->rows, mean_g, held) / width : 0;
+    const float by[3] = {r, mean_g, mean_gx};
     for (int base = 0; base < a->rows.eights; base += stride) {
-        if (a->rows.eights > stride) slope_load(a, row, base, lane, mean, r, &s);
+        if (holds && a->rows.eights > stride) slope_load(half, a, row, base, lane, 0, HELD, &s);
         UNROLL for (int u = 0; u < HELD; u++)
         {
-            int64_t column = row_column(a->rows, base, u, lane);
-            int n = row_count(a->rows, row, column);
+            int column = row_column(a->rows, base, u, lane),
+                n = norm_count(half, a->rows, row, column);
             if (n == 0) continue;
-            slope_keep(a, &s, u, column, n, sums);
-            most = slope_write(a, &s, u, row * a->rows.width + column, n, r, mean_g, mean_gx, most);
+            if (!holds) slope_load(half, a, row, base, lane, u, 1, &s);
+            const Slopes e = slope_eight(half, a, &s, u, n, mean, r);
+            slope_keep(half, a, &e, column, n, sums);
+            most = slope_write(half, a, &e, row, column, n, by, most);
         }
     }
     return most;
 }
 
-KERNEL(norm_grad_rows, NormGradArgs, GRAD_THREADS, 2)
+/* `half`: dy, x, weight and dx are arrays of norm_is_half. */
+DEVICE void norm_grad_block(const bool half, const NormGradArgs *a, float *shared)
 {
-    SHARED(float, shared);
     float *held = shared;
-    int groups = (int)blockDim.x / a.rows.lanes, group = (int)threadIdx.x / a.rows.lanes;
-    int lane = (int)threadIdx.x % a.rows.lanes;
-    int64_t per_part = a.sums * a.pitch, width = a.rows.width;
-    float *part = a.parts + blockIdx.x * (a.sums * width);
-    float *all = a.in_shared ? shared + MAX_WARPS : part;
+    int groups = (int)blockDim.x / a->rows.lanes, group = (int)threadIdx.x / a->rows.lanes;
+    int lane = (int)threadIdx.x % a->rows.lanes;
+    int64_t per_part = a->sums * a->pitch, width = a->rows.width;
+    float *part = a->parts + blockIdx.x * (a->sums * width);
+    float *all = sums_in_shared(half, a) ? shared + MAX_WARPS : part;
     uint32_t most = 0;
     for (int64_t i = threadIdx.x; i < per_part * groups; i += blockDim.x) all[i] = 0;
     __syncthreads();
-    for (int64_t first = (int64_t)blockIdx.x * groups; first < a.rows.n;
+    for (int64_t first = (int64_t)blockIdx.x * groups; first < a->rows.n;
          first += (int64_t)gridDim.x * groups) {
-        most = norm_grad_row(&a, first + group, lane, held, all + group * per_part, most);
-        if (a.amax.of != AMAX_rows) continue;
-        row_amax(a.amax, a.rows, first + group, lane, most, (uint32_t *)held);
+        most = norm_grad_row(half, a, first + group, lane, held, all + group * per_part, most);
+        if (a->amax.of != AMAX_rows) continue;
+        row_amax(a->amax, a->rows, first + group, lane, most, (uint32_t *)held);
         most = 0;
     }
-    if (a.amax.of == AMAX_all) block_amax(a.amax, most, (uint32_t *)held);
+    if (a->amax.of == AMAX_all) block_amax(a->amax, most, (uint32_t *)held);
     __syncthreads();
-    if (!a.in_shared) return;
-    for (int64_t i = threadIdx.x; i < a.sums * width; i += blockDim.x) {
-        int64_t sum = i / width, column = i % width;
-        int64_t slot = sum * a.pitch + slope_slot(&a, column, (int)(column % EIGHT));
+    if (!sums_in_shared(half, a)) return;
+    for (int64_t i = threadIdx.x; i < a->sums * width; i += blockDim.x) {
+        int sum = (int)(i / width), column = (int)(i % width);
+        int64_t slot = sum * a->pitch + slope_slot(half, a, column, column % EIGHT);
         float total = 0;
         for (int g = 0; g < groups; g++) total += all[g * per_part + slot];
         part[i] = total;
     }
+}
+
+KERNEL(norm_grad_rows, NormGradArgs, GRAD_THREADS, 4)
+{
+    SHARED(float, shared);
+    norm_grad_block(false, &a, shared);
+}
+
+KERNEL(norm_grad_rows_half, NormGradArgs, GRAD_THREADS, 4)
+{
+    SHARED(float, shared);
+    norm_grad_block(true, &a, shared);
 }
 
 /* A row up to 1024 wide is handled by a warp or less; a block then has sums for each of its groups
@@ -194,19 +238,22 @@ static bool norm_grad(const KernelArgs *args, NormGradArgs p, int64_t n, int64_t
     p.accumulate = accumulates(args, 0);
     p.parts = (float *)args->ptr[args->n_in + n_out];
     int64_t threads = p.rows.lanes > WARP ? p.rows.lanes : GRAD_THREADS;
-    p.apart = ceil_div(p.rows.eights - 4, WARP) * WARP + 4;
+    p.apart = (int32_t)ceil_div(p.rows.eights - 4, WARP) * WARP + 4;
     uint64_t shared = (uint64_t)(threads / p.rows.lanes * p.sums * p.apart * EIGHT) * sizeof(float);
     const uint64_t held = MAX_WARPS * sizeof(float);
     p.in_shared = held + shared <= shared_most(cuda);
-    p.pitch = p.in_shared ? p.apart * EIGHT : width;
-    if (!amax_clear(p.amax, cuda, error) ||
-        !LAUNCH(norm_grad_rows, parts, threads, held + (p.in_shared ? shared : 0), p, cuda, error))
+    p.pitch = p.in_shared ? p.apart * EIGHT : (int32_t)width;
+    const uint64_t bytes = held + (p.in_shared ? shared : 0);
+    if (!amax_clear(p.amax, cuda, error)) return false;
+    bool half = p.in_shared && norm_is_half(p.dy) && norm_is_half(p.x) && norm_is_half(p.weight) &&
+                norm_is_half(p.dx);
+    if (!(half ? LAUNCH(norm_grad_rows_half, parts, threads, bytes, p, cuda, error)
+               : LAUNCH(norm_grad_rows, parts, threads, bytes, p, cuda, error)))
         return false;
     for (uint32_t j = 0; j < (uint32_t)p.sums; j++) {
-        Array sums = array_f32(p.parts + j * (uint64_t)width, width);
         Array out = array_of(args, args->n_in + 1 + j, width);
-        if (!columns_sum(sums, parts, p.sums * width, out, width, accumulates(args, 1 + j), cuda,
-                         error))
+        if (!columns_finish(p.parts + j * (uint64_t)width, parts, p.sums * width, out, width,
+                            accumulates(args, 1 + j), cuda, error))
             return false;
     }
     return true;
