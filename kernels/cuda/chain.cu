@@ -12,7 +12,7 @@ enum {
     CHAIN_THREADS = 128,
     CHAIN_LOADS = 12, /* values that are loaded */
     CHAIN_SLOTS = 20, /* values that are held at once: 4 KiB of shared memory each */
-    CHAIN_AHEAD = 2,
+    CHAIN_AHEAD = 4,
     CHAIN_DRAWS = 2,
     CHAIN_MAXIMA = 2, /* largest magnitudes of whole tensors */
     CHAIN_VALUES = CHAIN_LOADS + CUDA_CHAIN_MAX
@@ -44,20 +44,32 @@ typedef struct ChainArgs {
     int64_t rows, row, per_row, n; /* n: groups of eight elements in all */
 } ChainArgs;
 
-/* Returns element k of a thread's value. */
-DEVICE float *chain_at(float *values, int value, int k)
+/* A thread's value is two halves of four elements, each one access without bank conflicts. */
+DEVICE uint4 *chain_at(float *values, int value, int half)
 {
-    return values + (value * EIGHT + k) * CHAIN_THREADS + (int)threadIdx.x;
+    return ALIGNED(uint4, values) + (value * 2 + half) * CHAIN_THREADS + (int)threadIdx.x;
 }
 
 DEVICE void chain_get(float *values, int value, float x[EIGHT])
 {
-    UNROLL for (int k = 0; k < EIGHT; k++) x[k] = value < 0 ? 0 : *chain_at(values, value, k);
+    UNROLL for (int half = 0; half < 2; half++)
+    {
+        uint4 u = {0, 0, 0, 0};
+        if (value >= 0) u = *chain_at(values, value, half);
+        x[4 * half] = FLOAT_OF_BITS(u.x), x[4 * half + 1] = FLOAT_OF_BITS(u.y);
+        x[4 * half + 2] = FLOAT_OF_BITS(u.z), x[4 * half + 3] = FLOAT_OF_BITS(u.w);
+    }
 }
 
 DEVICE void chain_put(float *values, int value, const float x[EIGHT])
 {
-    UNROLL for (int k = 0; k < EIGHT; k++) * chain_at(values, value, k) = x[k];
+    UNROLL for (int half = 0; half < 2; half++)
+    {
+        uint4 u;
+        u.x = BITS_OF_FLOAT(x[4 * half]), u.y = BITS_OF_FLOAT(x[4 * half + 1]);
+        u.z = BITS_OF_FLOAT(x[4 * half + 2]), u.w = BITS_OF_FLOAT(x[4 * half + 3]);
+        *chain_at(values, value, half) = u;
+    }
 }
 
 DEVICE void chain_load(const ChainArgs *a, float *values, int64_t at, int64_t column, int n)
@@ -145,7 +157,7 @@ DEVICE void chain_end(const ChainArgs *a, const uint32_t most[CHAIN_MAXIMA], uin
     }
 }
 
-KERNEL(chain_rows, ChainArgs, CHAIN_THREADS, 4)
+KERNEL(chain_rows, ChainArgs, CHAIN_THREADS, 8)
 {
     SHARED(float, values); /* [slot, eight, thread]; after them the keys of the draws */
     CudaDrawKey *keys = (CudaDrawKey *)(values + a.n_slots * EIGHT * CHAIN_THREADS);

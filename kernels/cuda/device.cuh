@@ -97,6 +97,15 @@ DEVICE float device_exp2(float x)
     return y;
 }
 
+/* NaN stays NaN. */
+DEVICE float device_clamp(float x, float least, float most)
+{
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(least));
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(y), "f"(most));
+    return y;
+}
+
 DEVICE void device_sincos(double x, double *sine, double *cosine)
 {
     sincos(x, sine, cosine);

@@ -394,17 +394,16 @@ DEVICE int eight_of(int64_t i, int64_t n)
     return n - i >= EIGHT ? EIGHT : n > i ? (int)(n - i) : 0;
 }
 
-/* exp(x) = 2^n 2^(r / ln 2), x = n ln 2 + r. It is within 3 units in the last place from exp(-87)
- * to exp(87); arguments beyond are clamped, as on the CPU. NaN stays NaN. */
+/* exp(x) = 2^t (1 + e ln 2): t is x log2(e), rounded, and e what the rounding lost. It is within 3
+ * units in the last place from exp(-87) to exp(87); arguments beyond are clamped, as on the CPU.
+ * NaN stays NaN. Rounding to a whole power of two would take the slow conversions to integers. */
 DEVICE float device_exp(float x)
 {
-    x = x < -87.0f ? -87.0f : x;
-    x = x > 87.0f ? 87.0f : x;
-    float n = rintf(x * 1.44269504088896341f);
-    float r = fmaf(n, -0.693359375f, x);
-    r = fmaf(n, 2.12194440e-4f, r);
-    float y = device_exp2(r * 1.44269504088896341f);
-    return y * FLOAT_OF_BITS((uint32_t)((int)n + 127) << 23);
+    const float log2_e = 1.44269504088896341f, log2_e_rest = 1.92596299e-8f;
+    x = device_clamp(x, -87.0f, 87.0f);
+    float t = x * log2_e, e = fmaf(x, log2_e_rest, fmaf(x, log2_e, -t));
+    float y = device_exp2(t);
+    return fmaf(y, e * 0.69314718055994531f, y);
 }
 
 #endif

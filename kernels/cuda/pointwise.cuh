@@ -37,8 +37,7 @@ typedef enum Point {
     POINT_fill, /* scale */
     POINT_subtract,
     POINT_divide,
-    POINT_quantise, /* x, and its factor; scale: the largest number */
-    POINT_exp_times /* x, max, factor: factor exp(x - max) */
+    POINT_quantise /* x, and its factor; scale: the largest number */
 } Point;
 
 DEVICE float point_sigmoid(float x)
@@ -113,7 +112,6 @@ DEVICE void point_apply(int op, float scale, const float x0[EIGHT], const float 
     case POINT_subtract: POINT_EACH(x0[k] - x1[k]);
     case POINT_divide: POINT_EACH(x0[k] / x1[k]);
     case POINT_quantise: POINT_EACH(point_quantise(x0[k], x1[k], scale));
-    case POINT_exp_times: POINT_EACH(x2[k] == 0 ? 0 : x2[k] * device_exp(x0[k] - x1[k]));
     }
 }
 #undef POINT_EACH

@@ -1,17 +1,18 @@
 /* Rotary position embedding, half-split: index e of the first half of the rotated elements pairs
- * with e + half, at the angle position * theta^(-2e/E); positions are global. A thread rotates one
- * pair index of one position for all heads, so the angle (in fp64), its sine and its cosine are
- * computed once. */
+ * with e + half, at the angle position * theta^(-2e/E); positions are global. A block computes the
+ * angles (in fp64), sines and cosines of a few tokens once, for all heads. Its threads then rotate
+ * eight pairs at a time. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 
-enum { ROPE_THREADS = 128, ROPE_BLOCKS_PER_SM = 8, ROPE_HEADS = 4 };
+enum { ROPE_THREADS = 128, ROPE_BLOCKS_PER_SM = 8 };
 
 typedef struct RopeArgs {
     Array x, y;
     int64_t tokens, seq, heads, width; /* [tokens, heads, width] */
     int64_t turned, start;             /* elements that are rotated; position of the first token */
     int64_t half, second;              /* position of the first token from `half` on */
+    int64_t round;                     /* tokens that a block rotates at a time */
     double log_theta, factor, low, high, context, sign;
     bool accumulate;
 } RopeArgs;
@@ -29,56 +30,95 @@ DEVICE double rope_frequency(const RopeArgs *a, int64_t e)
     return (1 - blend) * frequency / a->factor + blend * frequency;
 }
 
-DEVICE void rope_write(const RopeArgs *a, int64_t at, float value)
+DEVICE double rope_position(const RopeArgs *a, int64_t token)
 {
-    write_one(a->y, at, a->accumulate ? read_one(a->y, at) + value : value);
+    int64_t at = token % a->seq;
+    return (double)(at < a->half ? a->start + at : a->second + at - a->half);
+}
+
+DEVICE void rope_write(const RopeArgs *a, int64_t at, int n, const float turned[EIGHT])
+{
+    float y[EIGHT], old[EIGHT];
+    UNROLL for (int k = 0; k < EIGHT; k++) y[k] = turned[k];
+    if (a->accumulate) {
+        load(a->y, at, n, old);
+        UNROLL for (int k = 0; k < EIGHT; k++) y[k] = old[k] + y[k];
+    }
+    store(a->y, at, n, y);
+}
+
+/* Eight sines or cosines; rows whose number is no multiple of eight are not aligned. */
+DEVICE void rope_angles(const float *of, int n, bool aligned, float v[EIGHT])
+{
+    if (!aligned) {
+        UNROLL for (int k = 0; k < EIGHT; k++) v[k] = k < n ? of[k] : 0;
+        return;
+    }
+    UNROLL for (int quarter = 0; quarter < EIGHT; quarter += 4)
+    {
+        uint4 u = *ALIGNED(const uint4, of + quarter);
+        v[quarter] = FLOAT_OF_BITS(u.x), v[quarter + 1] = FLOAT_OF_BITS(u.y);
+        v[quarter + 2] = FLOAT_OF_BITS(u.z), v[quarter + 3] = FLOAT_OF_BITS(u.w);
+    }
+}
+
+/* Rotates up to eight pairs of a head that begins at element `head`, from pair e on. */
+DEVICE void rope_turn(const RopeArgs *a, int64_t head, int e, const float *sine,
+                      const float *cosine)
+{
+    const int half = (int)(a->turned / 2), n = eight_of(e, half);
+    float x1[EIGHT], x2[EIGHT], y1[EIGHT], y2[EIGHT], s[EIGHT], c[EIGHT];
+    Raw first = fetch(a->x, head + e, n), second = fetch(a->x, head + e + half, n);
+    rope_angles(sine + e, n, half % EIGHT == 0, s);
+    rope_angles(cosine + e, n, half % EIGHT == 0, c);
+    widen_all(a->x, &first, x1);
+    widen_all(a->x, &second, x2);
+    UNROLL for (int k = 0; k < EIGHT; k++)
+    {
+        y1[k] = x1[k] * c[k] - x2[k] * s[k];
+        y2[k] = x1[k] * s[k] + x2[k] * c[k];
+    }
+    rope_write(a, head + e, n, y1);
+    rope_write(a, head + e + half, n, y2);
 }
 
 /* Copies elements that are not rotated. */
-DEVICE void rope_rest(const RopeArgs *a, int64_t token, int64_t e)
+DEVICE void rope_rest(const RopeArgs *a, int64_t head, int e)
 {
-    for (int64_t head = 0; head < a->heads; head++) {
-        int64_t at = (token * a->heads + head) * a->width + e;
-        rope_write(a, at, read_one(a->x, at));
-    }
+    float x[EIGHT];
+    int n = eight_of(e, a->width);
+    load(a->x, head + e, n, x);
+    rope_write(a, head + e, n, x);
 }
 
-DEVICE void rope_turn(const RopeArgs *a, int64_t token, int64_t e)
-{
-    int64_t half = a->turned / 2;
-    int64_t at = token % a->seq, position = at < a->half ? a->start + at : a->second + at - a->half;
-    double angle = (double)position * rope_frequency(a, e), sine, cosine;
-    device_sincos(angle, &sine, &cosine);
-    float s = (float)(a->sign * sine), c = (float)cosine;
-    for (int64_t first = 0; first < a->heads; first += ROPE_HEADS) {
-        float x1[ROPE_HEADS], x2[ROPE_HEADS];
-        UNROLL for (int h = 0; h < ROPE_HEADS; h++)
-        {
-            int64_t from = (token * a->heads + first + h) * a->width + e;
-            x1[h] = first + h < a->heads ? read_one(a->x, from) : 0;
-            x2[h] = first + h < a->heads ? read_one(a->x, from + half) : 0;
-        }
-        UNROLL for (int h = 0; h < ROPE_HEADS; h++)
-        {
-            int64_t to = (token * a->heads + first + h) * a->width + e;
-            if (first + h >= a->heads) continue;
-            rope_write(a, to, x1[h] * c - x2[h] * s);
-            rope_write(a, to + half, x2[h] * c + x1[h] * s);
-        }
-    }
-}
-
-/* One thread for each pair of a token, and for each element that is not rotated. */
 KERNEL(rope_tokens, RopeArgs, ROPE_THREADS, ROPE_BLOCKS_PER_SM)
 {
-    int64_t half = a.turned / 2, each = half + a.width - a.turned, n = a.tokens * each;
-    int64_t step = (int64_t)gridDim.x * ROPE_THREADS;
-    for (int64_t t = (int64_t)blockIdx.x * ROPE_THREADS + threadIdx.x; t < n; t += step) {
-        int64_t token = split_row(t, each, n), e = t - token * each;
-        if (e < half)
-            rope_turn(&a, token, e);
-        else
-            rope_rest(&a, token, e - half + a.turned);
+    SHARED(float, sines); /* [round, half]; then the cosines; then the frequencies [half] */
+    const int half = (int)(a.turned / 2), turns = (half + EIGHT - 1) / EIGHT;
+    const int per_head = turns + (int)((a.width - a.turned + EIGHT - 1) / EIGHT);
+    float *cosines = sines + a.round * half;
+    double *frequency = (double *)(cosines + a.round * half);
+    for (int e = (int)threadIdx.x; e < half; e += ROPE_THREADS)
+        frequency[e] = rope_frequency(&a, e);
+    for (int64_t first = blockIdx.x * a.round; first < a.tokens; first += gridDim.x * a.round) {
+        const int n = (int)(a.tokens - first < a.round ? a.tokens - first : a.round);
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < n * half; i += ROPE_THREADS) {
+            double sine, cosine;
+            device_sincos(rope_position(&a, first + i / half) * frequency[i % half], &sine,
+                          &cosine);
+            sines[i] = (float)(a.sign * sine), cosines[i] = (float)cosine;
+        }
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < n * (int)a.heads * per_head; i += ROPE_THREADS) {
+            const int of_round = i / per_head, group = i - of_round * per_head;
+            const int angles = of_round / (int)a.heads * half;
+            const int64_t head = (first * a.heads + of_round) * a.width;
+            if (group < turns)
+                rope_turn(&a, head, group * EIGHT, sines + angles, cosines + angles);
+            else
+                rope_rest(&a, head, (int)a.turned + (group - turns) * EIGHT);
+        }
     }
 }
 
@@ -89,10 +129,12 @@ static bool rope_launch(const KernelArgs *args, double sign, const CudaContext *
     RopeArgs p;
     const Attrs *attrs = &args->attrs;
     memset(&p, 0, sizeof p);
-    p.x = array_of(args, 0, 1), p.y = array_of(args, 1, 1);
     p.tokens = args->size['b'] * args->size['s'], p.seq = args->size['s'];
     p.heads = args->rows, p.width = args->size['E'];
     p.turned = attrs->rope_dims ? attrs->rope_dims : p.width;
+    /* groups of eight are aligned if both halves and whole heads are */
+    const int64_t row = p.width % EIGHT == 0 && p.turned / 2 % EIGHT == 0 ? EIGHT : 1;
+    p.x = array_of(args, 0, row), p.y = array_of(args, 1, row);
     p.start = args->start['s'];
     p.half = p.seq / 2, p.second = args->second['s'];
     p.log_theta = log(attrs->theta);
@@ -101,10 +143,11 @@ static bool rope_launch(const KernelArgs *args, double sign, const CudaContext *
     p.sign = sign;
     p.accumulate = sign < 0 && accumulates(args, 0);
     assert(p.turned % 2 == 0 && p.turned <= p.width);
-    int64_t threads = p.tokens * (p.turned / 2 + p.width - p.turned);
-    int64_t blocks =
-        blocks_for(threads, ROPE_THREADS, (int64_t)cuda->n_sms * ROPE_BLOCKS_PER_SM * 4);
-    return LAUNCH(rope_tokens, blocks, ROPE_THREADS, 0, p, cuda, error);
+    const int64_t half = p.turned / 2;
+    p.round = half > 0 && half < ROPE_THREADS ? ROPE_THREADS / half : 1;
+    const size_t shared = (size_t)half * (sizeof(double) + 2 * (size_t)p.round * sizeof(float));
+    int64_t blocks = blocks_for(p.tokens, p.round, (int64_t)cuda->n_sms * ROPE_BLOCKS_PER_SM);
+    return LAUNCH(rope_tokens, blocks, ROPE_THREADS, shared, p, cuda, error);
 }
 
 bool cuda_rope(const KernelArgs *args, const CudaContext *cuda, CudaError *error)

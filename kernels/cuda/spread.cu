@@ -1,6 +1,5 @@
 /* Element-wise ops in which an input is a single row, has one number for each row, or is a part of
- * longer rows: biases, positions, charges, quantisation, segments of fused projections, gradients
- * of the loss's sums. */
+ * longer rows: biases, positions, charges, quantisation, segments of fused projections. */
 #include "kernels/cuda/point_launch.cuh"
 
 /* x [rows,row], y [row] -> x + y */
@@ -68,18 +67,6 @@ bool cuda_quantise_range(const KernelArgs *args, const CudaContext *cuda, CudaEr
     part.ptr[0] = (char *)args->ptr[0] + (uint64_t)range.from * dtype_bytes(args->dtype[0]);
     part.ptr[2] = (char *)args->ptr[2] + (uint64_t)range.from * dtype_bytes(args->dtype[2]);
     return range.n == 0 || quantise(&part, 1, range.n, SPREAD_row, cuda, error);
-}
-
-/* logits [b,s,v], dsum [b,s], max [b,s] -> dlogits [b,s,v] = dsum exp(logit - max). It may
- * overwrite the logits, because a thread writes only elements that it alone has read */
-bool cuda_xent_sumexp_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
-{
-    PointArgs p = point_args(args, POINT_exp_times, TOKENS, args->size['v']);
-    Array dsum = p.in[1];
-    p.in[1] = p.in[2], p.in[2] = dsum;
-    p.spread[1] = p.spread[2] = SPREAD_row;
-    p.valid = args->valid['v'];
-    return point_launch(3, p, cuda, error);
 }
 
 /* ---- taking columns out of longer rows, and putting them back */

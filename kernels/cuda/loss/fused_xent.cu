@@ -28,25 +28,23 @@ typedef struct Online {
 
 /* If no maximum was found, all numbers are minus infinity or NaN. A NaN is kept here, although the
  * maximum alone would lose it. */
-DEVICE void online_add(Online *o, const float z[EIGHT], int n)
+DEVICE void online_add(Online *o, const float z[EIGHT], const int n, bool plain)
 {
     float top = o->top;
-    UNROLL for (int k = 0; k < EIGHT; k++) if (k < n && z[k] > top) top = z[k];
+    UNROLL for (int k = 0; k < EIGHT; k++) if (k < n) top = fmaxf(top, z[k]);
     if (top > o->top && o->top != -INFINITY) o->below *= device_exp(o->top - top);
     o->top = top;
-    UNROLL for (int k = 0; k < EIGHT; k++)
-    {
-        if (k >= n) continue;
-        if (top != -INFINITY)
-            o->below += device_exp(z[k] - top);
-        else if (z[k] != z[k])
-            o->below = z[k];
-        o->plain += z[k];
+    if (top == -INFINITY) {
+        UNROLL for (int k = 0; k < EIGHT; k++) if (k < n && z[k] != z[k]) o->below = z[k];
+    } else {
+        UNROLL for (int k = 0; k < EIGHT; k++) if (k < n) o->below += device_exp(z[k] - top);
     }
+    if (plain) UNROLL for (int k = 0; k < EIGHT; k++) if (k < n) o->plain += z[k];
 }
 
 DEVICE Online online_part(const OnlineArgs *a, int64_t row)
 {
+    const bool plain = a->pick == ONLINE_smooth;
     Online o;
     o.top = -INFINITY, o.below = 0, o.plain = 0;
     for (int64_t at = threadIdx.x * EIGHT; at < a->valid;
@@ -59,9 +57,13 @@ DEVICE Online online_part(const OnlineArgs *a, int64_t row)
         }
         UNROLL for (int u = 0; u < ONLINE_AHEAD; u++)
         {
+            int n = eight_of(at + u * (int64_t)blockDim.x * EIGHT, a->valid);
             float z[EIGHT];
             widen_all(a->z, &raw[u], z);
-            online_add(&o, z, eight_of(at + u * (int64_t)blockDim.x * EIGHT, a->valid));
+            if (n == EIGHT)
+                online_add(&o, z, EIGHT, plain);
+            else
+                online_add(&o, z, n, plain);
         }
     }
     return o;

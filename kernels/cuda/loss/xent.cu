@@ -79,13 +79,19 @@ static XentArgs xent_args(const KernelArgs *args, XentSum what, const CudaContex
     return p;
 }
 
+/* Threads for a row: no more than have work. */
+static int64_t xent_threads(int64_t width)
+{
+    int64_t threads = XENT_THREADS;
+    while (threads > WARP && threads * EIGHT >= 2 * width) threads /= 2;
+    return threads;
+}
+
 static bool xent_launch(const KernelArgs *args, XentArgs p, const CudaContext *cuda,
                         CudaError *error)
 {
-    int64_t threads = XENT_THREADS;
-    while (threads > WARP && threads * EIGHT >= 2 * p.width) threads /= 2;
-    return LAUNCH(xent_rows, args->size['b'] * args->size['s'], threads, MAX_WARPS * sizeof(float),
-                  p, cuda, error);
+    return LAUNCH(xent_rows, args->size['b'] * args->size['s'], xent_threads(p.width),
+                  MAX_WARPS * sizeof(float), p, cuda, error);
 }
 
 /* logits [b,s,v] -> max [b,s]; -infinity from a part that has no valid row */
@@ -109,6 +115,60 @@ bool cuda_xent_smooth(const KernelArgs *args, const CudaContext *cuda, CudaError
     XentArgs p = xent_args(args, XENT_smooth, cuda);
     p.labels = (const int32_t *)args->ptr[1];
     return xent_launch(args, p, cuda, error);
+}
+
+/* ---- the gradient of the sum of exponentials ---- */
+
+typedef struct SumexpGradArgs {
+    Array z, top, dsum, out; /* [rows, width]; [rows]; [rows, width] */
+    int64_t width, valid;
+    bool accumulate;
+} SumexpGradArgs;
+
+/* A row without a gradient is 0 whatever its logits are; so is what lies beyond the vocabulary. */
+DEVICE void sumexp_grad_eight(const SumexpGradArgs *a, const Raw *raw, float top, float dsum,
+                              int64_t at, int64_t v)
+{
+    const int n = eight_of(v, a->width), real = eight_of(v, a->valid);
+    float z[EIGHT], y[EIGHT], old[EIGHT];
+    widen_all(a->z, raw, z);
+    UNROLL for (int k = 0; k < EIGHT; k++) y[k] = dsum == 0 ? 0 : dsum * device_exp(z[k] - top);
+    if (real < EIGHT) UNROLL for (int k = 0; k < EIGHT; k++) y[k] = k < real ? y[k] : 0;
+    if (a->accumulate) {
+        load(a->out, at, n, old);
+        UNROLL for (int k = 0; k < EIGHT; k++) y[k] = old[k] + y[k];
+    }
+    store(a->out, at, n, y);
+}
+
+/* The logits may be overwritten, because a thread writes only elements that it alone has read. */
+KERNEL(sumexp_grad_rows, SumexpGradArgs, XENT_THREADS, 2)
+{
+    const int64_t row = blockIdx.x, each = (int64_t)blockDim.x * EIGHT;
+    const float top = read_one(a.top, row), dsum = read_one(a.dsum, row);
+    for (int64_t v = threadIdx.x * EIGHT; v < a.width; v += each * XENT_AHEAD) {
+        Raw raw[XENT_AHEAD];
+        UNROLL for (int u = 0; u < XENT_AHEAD; u++) raw[u] =
+            fetch(a.z, row * a.width + v + u * each, eight_of(v + u * each, a.width));
+        UNROLL for (int u = 0; u < XENT_AHEAD; u++)
+        {
+            const int64_t at = v + u * each;
+            if (at < a.width) sumexp_grad_eight(&a, &raw[u], top, dsum, row * a.width + at, at);
+        }
+    }
+}
+
+/* logits [b,s,v], dsum [b,s], max [b,s] -> dlogits [b,s,v] = dsum exp(logit - max) */
+bool cuda_xent_sumexp_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    SumexpGradArgs p;
+    memset(&p, 0, sizeof p);
+    p.width = args->size['v'], p.valid = args->valid['v'];
+    p.z = array_of(args, 0, p.width), p.out = array_of(args, 3, p.width);
+    p.dsum = array_of(args, 1, 1), p.top = array_of(args, 2, 1);
+    p.accumulate = accumulates(args, 0);
+    return LAUNCH(sumexp_grad_rows, args->size['b'] * args->size['s'], xent_threads(p.width), 0, p,
+                  cuda, error);
 }
 
 /* ---- one element of each row ---- */
