@@ -33,6 +33,10 @@ CudaRun cuda_norm_grad_run;
 CudaRunLength cuda_xent_length;
 CudaRun cuda_xent_run;
 
+/* A gated unit, silu(gate) * up, or its gradient; no other op with it. */
+CudaRunLength cuda_gate_length;
+CudaRun cuda_gate_run;
+
 /* A quantisation, and the transposed copy of its output. */
 CudaRunLength cuda_turn_length;
 CudaRun cuda_turn_run;

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "kernels/cuda/fused.h"
 #include "kernels/number.h"
 #include "planner/base/rng.h"
 #include "tests/cuda/compare.h"
@@ -220,6 +221,51 @@ static void drawn_runs(void **state)
     assert_true(n_dropped > 50 && n_largest > 50);
 }
 
+/* ---- gated units ---- */
+
+/* A gated unit (n: 2) or its gradient (n: 3) in drawn buffers. Often they coincide, so that the
+ * kernel of its own must decline. Returns true if nothing stands against that kernel. */
+static bool gate_of(Pool *p, uint32_t n, KernelArgs *args, CudaChainPart *part, const Op **op)
+{
+    static const Op unit[] = {{OP_silu, cuda_silu, false}, {OP_mul, cuda_mul, false}};
+    static const Op grad[] = {{OP_mul, cuda_mul, false},
+                              {OP_mul, cuda_mul, false},
+                              {OP_silu_grad, cuda_silu_grad, false}};
+    int at[BUFFERS]; /* places of gate, up, d, silu, middle, out, out of the gate */
+    bool apart = below(2) == 0;
+    for (int i = 0; i < BUFFERS; i++) at[i] = apart ? i : (int)below(7);
+    const int of[2][3][3] = {{{at[0], at[4]}, {at[4], at[1], at[5]}},
+                             {{at[2], at[1], at[4]}, {at[2], at[3], at[5]}, {at[4], at[0], at[6]}}};
+    for (uint32_t i = 0; i < n; i++) {
+        op[i] = n == 2 ? &unit[i] : &grad[i];
+        args[i] = args_of(p, op[i], of[n - 2][i], op_info(op[i]->op)->sig.n_in);
+        part[i] = (CudaChainPart){op[i]->op, &args[i], 0};
+    }
+    return apart;
+}
+
+static void gated_units(void **state)
+{
+    (void)state;
+    static Pool pool;
+    uint32_t own[2] = {0}, declined = 0;
+    for (seed_now = 1001; seed_now <= 1240; seed_now++) {
+        KernelArgs args[3];
+        CudaChainPart part[3];
+        const Op *op[3];
+        draws = 0;
+        pool_fill(&pool);
+        const uint32_t n = 2 + (uint32_t)below(2);
+        const bool apart = gate_of(&pool, n, args, part, op);
+        const uint32_t length = cuda_gate_length(part, n);
+        if (apart) assert_int_equal(length, n);
+        own[n - 2] += length > 0, declined += length == 0;
+        assert_true(check_run(&pool, part, op, n, 1 + seed_now % 3));
+        compare_free();
+    }
+    assert_true(own[0] > 60 && own[1] > 60 && declined > 30);
+}
+
 /* ---- a sum and its norm ---- */
 
 static Value value_of(DType t, uint32_t n, int64_t rows, int64_t row, uint64_t stream)
@@ -309,6 +355,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drawn_runs),
+        cmocka_unit_test(gated_units),
         cmocka_unit_test(sums_and_their_norms),
         cmocka_unit_test(what_does_not_join),
     };
