@@ -392,10 +392,8 @@ static const struct {
     CudaRunLength *length;
     CudaRun *run;
 } families[] = {
-    {cuda_norm_length, cuda_norm_run},
-    {cuda_norm_grad_length, cuda_norm_grad_run},
-    {cuda_xent_length, cuda_xent_run},
-    {cuda_turn_length, cuda_turn_run},
+    {cuda_norm_length, cuda_norm_run}, {cuda_norm_grad_length, cuda_norm_grad_run},
+    {cuda_xent_length, cuda_xent_run}, {cuda_turn_length, cuda_turn_run},
     {cuda_gate_length, cuda_gate_run},
 };
 enum { N_FAMILIES = sizeof families / sizeof families[0] };

@@ -1,7 +1,7 @@
-/* Attention and its gradient as cuDNN's operation graphs, each in the one form that the library
- * recognises. The scores' product reads K^T in place, by strides. The gradient transposes by
- * reshapes, and sums over the heads of a group last. dQ is written once, without an accumulator
- * that blocks would add to in varying order. */
+/* Attention as a cuDNN operation graph, in the one form that the library recognises. The scores'
+ * product reads K^T in place, by strides. The gradient is left to our own kernels: on a Hopper the
+ * library adds to dQ in varying order, so equal runs would not give equal bits. Its one graph that
+ * writes dQ directly gave wrong numbers on an H200 (version 9.19). */
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 
 #include <stdio.h>
@@ -16,10 +16,9 @@
 
 #include "kernels/cuda/cudnn/cudnn_graph.h"
 
-enum { MAX_POINTERS = MAX_ARGS + 3, SCRATCH_ALIGN = 256 };
+enum { MAX_POINTERS = MAX_ARGS + 2 };
 
 typedef struct HeadsShape {
-    OpKind op;
     DType dtype;
     int64_t B, S, T, G, R, E;
     bool causal;
@@ -32,10 +31,10 @@ typedef struct AttentionGraph {
     Descriptor plan;      /* NULL: the library does not accept this shape */
     uint32_t viable;
     int64_t uid[MAX_ARGS]; /* number of each argument; 0: not in the graph */
-    int64_t uid_scale, uid_hidden, uid_delta;
+    int64_t uid_scale, uid_hidden;
     /* constants: the scale of scores; the score of a key that a query may not see */
     float scale, hidden;
-    int64_t bytes, delta_at; /* of scratch: the plan's, and where the deltas begin behind it */
+    int64_t bytes;
 } AttentionGraph;
 
 struct CudnnAttention {
@@ -142,71 +141,20 @@ static void forward(GraphBuild *b)
     cudnn_matmul(b->g, p, v, out);
 }
 
-/* to [B,G,T,E] = x^T y with x [B,H,S,T] and y [B,H,S,E], summed over the heads of each group. */
-static void of_keys(GraphBuild *b, GraphTensor x, GraphTensor y, GraphTensor to)
-{
-    const HeadsShape *s = b->s;
-    GraphTensor turned = between(b, b->type, s->T, s->S, true), of_heads = to;
-    cudnn_reshape(b->g, x, turned);
-    if (s->R > 1) of_heads = between(b, b->type, s->T, s->E, false);
-    cudnn_matmul(b->g, turned, y, of_heads);
-    if (s->R > 1) cudnn_reduce(b->g, CUDNN_REDUCE_TENSOR_ADD, of_heads, to);
-}
-
-/* dout, q, k, v, out, lse -> dq, dk, dv */
-static void gradient(GraphBuild *b)
-{
-    const HeadsShape *s = b->s;
-    const cudnnDataType_t real = CUDNN_DATA_FLOAT;
-    GraphTensor dout = argument(b, 0, b->H, s->S, false), q = argument(b, 1, b->H, s->S, false);
-    GraphTensor kt = argument(b, 2, s->G, s->T, true), vt = argument(b, 3, s->G, s->T, true);
-    GraphTensor out = argument(b, 4, b->H, s->S, false), lse = row_sums(b, 5);
-    GraphTensor dq = argument(b, 6, b->H, s->S, false), dk = argument(b, 7, s->G, s->T, false);
-    GraphTensor dv = argument(b, 8, s->G, s->T, false), scale = value(b, &b->to->uid_scale);
-    /* The library's kernel reads the rows' sums of dout * out from memory, though it accepts a
-     * graph that keeps them out of it: that one reads a wild address. */
-    const int64_t rows[] = {s->B, b->H, s->S, 1}, apart[] = {b->H * s->S, s->S, 1, 1};
-    GraphTensor delta = cudnn_tensor(b->g, real, rows, apart, TENSOR_memory);
-    b->to->uid_delta = delta.uid;
-    GraphTensor terms = between(b, real, s->S, s->E, false);
-    cudnn_pointwise(b->g, CUDNN_POINTWISE_MUL, dout, out, none, terms);
-    cudnn_reduce(b->g, CUDNN_REDUCE_TENSOR_ADD, terms, delta);
-    GraphTensor x = scores(b, q, kt, scale), below = between(b, real, s->S, s->T, false);
-    GraphTensor p = between(b, real, s->S, s->T, false);
-    cudnn_pointwise(b->g, CUDNN_POINTWISE_SUB, x, lse, none, below);
-    cudnn_pointwise(b->g, CUDNN_POINTWISE_EXP, below, none, none, p);
-    of_keys(b, p, dout, dv);
-    GraphTensor dp = between(b, real, s->S, s->T, false),
-                less = between(b, real, s->S, s->T, false);
-    GraphTensor raw = between(b, real, s->S, s->T, false),
-                ds = between(b, b->type, s->S, s->T, false);
-    cudnn_matmul(b->g, dout, vt, dp);
-    cudnn_pointwise(b->g, CUDNN_POINTWISE_SUB, dp, delta, none, less);
-    cudnn_pointwise(b->g, CUDNN_POINTWISE_MUL, less, p, none, raw);
-    cudnn_pointwise(b->g, CUDNN_POINTWISE_MUL, raw, scale, none, ds);
-    const int64_t row = s->G * s->E, dim[] = {s->B, s->G, s->T, s->E};
-    const int64_t stride[] = {s->T * row, s->E, row, 1};
-    GraphTensor k = cudnn_tensor(b->g, b->type, dim, stride, TENSOR_between);
-    cudnn_reshape(b->g, kt, k);
-    cudnn_matmul(b->g, ds, k, dq);
-    of_keys(b, ds, q, dk);
-}
-
 /* ---- shapes ---- */
 
 /* Calls that the graphs cannot express go to our own kernels. */
 static bool shape_of(OpKind op, const KernelArgs *args, HeadsShape *s)
 {
     memset(s, 0, sizeof *s);
-    s->op = op;
     s->dtype = args->dtype[0];
     s->B = args->size['b'], s->S = args->size['s'], s->T = args->size['T'];
     s->G = args->size['g'], s->R = args->size['r'], s->E = args->size['E'];
     s->causal = args->attrs.causal != 0;
     s->scale = args->attrs.scale;
-    uint32_t n = op == OP_attention ? 5 : 9, lse = op == OP_attention ? 4 : 5;
-    for (uint32_t i = 0; i < n; i++)
-        if (args->dtype[i] != (i == lse ? DT_f32 : s->dtype) || (uintptr_t)args->ptr[i] % 16 != 0)
+    if (op != OP_attention) return false;
+    for (uint32_t i = 0; i < 5; i++)
+        if (args->dtype[i] != (i == 4 ? DT_f32 : s->dtype) || (uintptr_t)args->ptr[i] % 16 != 0)
             return false;
     if (s->dtype != DT_bf16 && s->dtype != DT_f16) return false;
     /* Requires all queries; a part of them, in one chunk or two, is refused. */
@@ -247,10 +195,7 @@ static bool make_plan(CudnnAttention *c, AttentionGraph *to, CudaError *error)
     to->builder.error = error;
     to->scale = (float)s->scale;
     to->hidden = -INFINITY;
-    if (s->op == OP_attention)
-        forward(&b);
-    else
-        gradient(&b);
+    forward(&b);
     to->plan = cudnn_plan(&to->builder, c->handle, c->device, &to->viable);
     if (to->builder.failed) return false;
     if (to->plan == NULL) return true;
@@ -261,9 +206,7 @@ static bool make_plan(CudnnAttention *c, AttentionGraph *to, CudaError *error)
         (void)snprintf(error->text, sizeof error->text, "cuDNN's plan tells no workspace size");
         return false;
     }
-    to->delta_at = (to->bytes + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
-    const int64_t deltas = to->uid_delta ? s->B * s->G * s->R * s->S * (int64_t)sizeof(float) : 0;
-    return grow_scratch(c, (uint64_t)(to->delta_at + deltas), error);
+    return grow_scratch(c, (uint64_t)to->bytes, error);
 }
 
 bool cudnn_attention_prepare(CudnnAttention *c, OpKind op, const KernelArgs *args, bool *taken,
@@ -306,7 +249,6 @@ bool cudnn_attention_run(void *self, OpKind op, const KernelArgs *args, const Cu
         if (graph->uid[i]) uid[n] = graph->uid[i], at[n++] = args->ptr[i];
     uid[n] = graph->uid_scale, at[n++] = &graph->scale;
     if (graph->uid_hidden) uid[n] = graph->uid_hidden, at[n++] = &graph->hidden;
-    if (graph->uid_delta) uid[n] = graph->uid_delta, at[n++] = (char *)c->scratch + graph->delta_at;
     GraphBuilder g = {.calls = &c->calls, .error = error};
     Descriptor pack = cudnn_new(&g, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     cudnn_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, uid);

@@ -1,6 +1,6 @@
 /* Attention by cuDNN's graphs, if that library is found at run time: one operation graph for each
  * shape, made before the first step. Without the library, or for calls that it does not accept
- * (dropout, parts of a sequence, gradients that are added to), our own kernels run. */
+ * (dropout, parts of a sequence, the gradient), our own kernels run. */
 #ifndef TANDEM_KERNELS_CUDA_CUDNN_ATTENTION_H
 #define TANDEM_KERNELS_CUDA_CUDNN_ATTENTION_H
 

@@ -149,14 +149,6 @@ void cudnn_reduce(GraphBuilder *g, cudnnReduceTensorOp_t op, GraphTensor x, Grap
     add_op(g, node);
 }
 
-void cudnn_reshape(GraphBuilder *g, GraphTensor x, GraphTensor y)
-{
-    Descriptor op = cudnn_new(g, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
-    set_descriptor(g, op, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x.at);
-    set_descriptor(g, op, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y.at);
-    add_op(g, op);
-}
-
 /* Configurations that the library suggests and can carry out. */
 enum { MAX_WAYS = 8 };
 static uint32_t suggest(GraphBuilder *g, Descriptor graph, Descriptor device,

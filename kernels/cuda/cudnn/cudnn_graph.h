@@ -63,7 +63,6 @@ void cudnn_pointwise(GraphBuilder *g, cudnnPointwiseMode_t mode, GraphTensor x, 
                      GraphTensor mask, GraphTensor y);
 void cudnn_index(GraphBuilder *g, GraphTensor x, int64_t axis, GraphTensor y);
 void cudnn_reduce(GraphBuilder *g, cudnnReduceTensorOp_t op, GraphTensor x, GraphTensor y);
-void cudnn_reshape(GraphBuilder *g, GraphTensor x, GraphTensor y);
 /* Returns a finalized plan: the first configuration that can carry out the graph. NULL: there is
  * none, which is no error. With `device` (properties) instead of a handle there is no plan; *viable
  * counts the configurations that the library would accept. */
