@@ -180,6 +180,19 @@ static bool check_product(Cuda *c, uint32_t at)
     return true;
 }
 
+/* A traced step issues each segment itself: with the kernels of the graph that stands for it. */
+static void launch_alike(Cuda *c)
+{
+    const IssueOrder *o = &c->launches.order;
+    for (uint32_t k = 0; k < o->n_segments; k++)
+        for (uint32_t i = 0; i < o->segment[k].n; i++) {
+            const Pc mine = o->pc[o->segment[k].first + i];
+            const Pc its = o->pc[o->segment[o->segment[k].same].first + i];
+            c->launches.chain[mine] = c->launches.chain[its];
+            c->launches.unread[mine] = c->launches.unread[its];
+        }
+}
+
 /* A segment that stands for others skips only outputs that none of them needs. */
 static bool find_unread(Cuda *c)
 {
@@ -196,8 +209,10 @@ static bool find_unread(Cuda *c)
             }
         }
     }
-    for (uint32_t i = 0; i < o->n; i++)
-        if (!check_product(c, i)) return false;
+    for (uint32_t k = 0; k < o->n_segments; k++)
+        for (uint32_t i = 0; o->segment[k].same == k && i < o->segment[k].n; i++)
+            if (!check_product(c, o->segment[k].first + i)) return false;
+    launch_alike(c);
     return true;
 }
 

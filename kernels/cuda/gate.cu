@@ -126,10 +126,10 @@ static bool gate_is_grad(const CudaChainPart *part)
         !gate_part(&part[2], OP_silu_grad, n))
         return false;
     for (uint32_t i = 0; i < 3; i++) /* nothing is read after it was overwritten */
-        if (gate_touches(second, i, first) || (i > 0 && gate_touches(last, i, first))) return false;
-    return gate_reads(last, 0, first) && !gate_touches(last, 1, second) &&
-           !gate_touches(last, 2, second) && second->ptr[0] == first->ptr[0] &&
-           second->dtype[0] == first->dtype[0];
+        if (gate_touches(second, i, first)) return false;
+    return gate_reads(last, 0, first) && !gate_touches(last, 1, first) &&
+           !gate_touches(last, 1, second) && !gate_touches(last, 2, second) &&
+           second->ptr[0] == first->ptr[0] && second->dtype[0] == first->dtype[0];
 }
 
 uint32_t cuda_gate_length(const CudaChainPart *part, uint32_t n)

@@ -234,6 +234,7 @@ static bool gate_of(Pool *p, uint32_t n, KernelArgs *args, CudaChainPart *part, 
     int at[BUFFERS]; /* places of gate, up, d, silu, middle, out, out of the gate */
     bool apart = below(2) == 0;
     for (int i = 0; i < BUFFERS; i++) at[i] = apart ? i : (int)below(7);
+    if (apart && below(2)) at[6] = at[4];
     const int of[2][3][3] = {{{at[0], at[4]}, {at[4], at[1], at[5]}},
                              {{at[2], at[1], at[4]}, {at[2], at[3], at[5]}, {at[4], at[0], at[6]}}};
     for (uint32_t i = 0; i < n; i++) {

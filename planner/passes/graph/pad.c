@@ -36,12 +36,13 @@ typedef struct Pad {
     uint8_t *dim;
 } Pad;
 
-/* True for ops that keep zero padding zero, or do not count it. */
+/* True for ops that keep zero padding zero, or do not count it. The scales of 8-bit products would
+ * need padding, too, and 8-bit heads of odd vocabularies are refused on GPUs anyway. */
 static bool keeps_padding(OpKind op)
 {
     const OpInfo *info = op_info(op);
-    return info->class_ == OP_CLASS_contract ||
-           info->flags & (OP_OF_LOSS | OP_AFFINE | OP_LOOKS_UP | OP_QUANTISES | OP_MAGNITUDE);
+    return (info->class_ == OP_CLASS_contract && info->scaling == SCALING_none) ||
+           info->flags & (OP_OF_LOSS | OP_AFFINE | OP_LOOKS_UP);
 }
 
 /* Marks a tensor of logits and, backwards, all that they are made of. Returns false if an op does
