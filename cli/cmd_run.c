@@ -44,7 +44,8 @@ bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster)
         const char *gpu = run_gpu(cli);
         if (!cluster->is_local || front_gpu_cluster(gpu, n_ranks, cli->arena, cluster)) return true;
         diag_warning(&cli->diag, "unknown-gpu", (Loc){NULL, 0},
-                     "no GPU of the library is called '%s': it is predicted as a processor's core",
+                     "no GPU of the library is called '%s': the run is predicted as if on a "
+                     "processor's core",
                      gpu);
         return true;
     }

@@ -53,8 +53,8 @@ typedef struct Backend {
     void *(*memory)(struct Backend *self, Rank rank, BufferId b);
     bool (*read)(struct Backend *self, Rank rank, BufferId b, void *to, Diag *d);
     bool (*write)(struct Backend *self, Rank rank, BufferId b, const void *from, Diag *d);
-    /* Makes the initial values of a local rank's home of parameters or of their optimizer's states.
-     * *done false: it cannot for this buffer, and they must be written. NULL: it never can. */
+    /* Makes the initial values of a buffer of a local rank: weights or optimizer states. Sets *done
+     * to false if it cannot; the caller then writes them. NULL: it never can. */
     bool (*init)(struct Backend *self, Rank rank, BufferId b, bool *done, Diag *d);
     /* End of the highest byte written in one arena of a local rank; with poison or measure. */
     uint64_t (*highest_touched)(struct Backend *self, Rank rank, Space space);

@@ -96,8 +96,8 @@ static bool init_state(const ExecRun *run, Rank rank, BufferId b, Arena *scratch
     return backend_write(run->backend, run->plan, rank, b, values, run->d);
 }
 
-/* A home of weights, or of the moments of an optimizer. A gathered copy holds the weights for
- * use. */
+/* Initialises a buffer of weights (at rest, or the gathered copy for use) or of an optimizer's
+ * states. */
 static bool init_home(const ExecRun *run, Rank rank, BufferId b, Arena *scratch)
 {
     const Program *p = plan_program(run->plan, rank);

@@ -43,7 +43,7 @@ typedef struct PlanOptions {
     double cpu_seconds;     /* CPU time that the script may take; 0: the front's default */
     bool shrink;            /* scaled down, with all dtypes fp64 */
     bool unpadded;          /* odd vocabularies are not padded */
-    const DTypeMap *dtypes; /* ... with other dtypes; NULL: fp64 */
+    const DTypeMap *dtypes; /* with shrink: these dtypes; NULL: fp64 */
     /* these kernels' scratch on any cluster; NULL: the cluster's kernels */
     WorkspaceBytes workspace;
     Hash128 parent;         /* the plan that this one was scaled down from; zero: none */

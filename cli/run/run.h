@@ -34,7 +34,7 @@ void run_verify(Cli *cli);
 typedef struct Steps {
     Cli *cli;
     Progress progress;
-    const char *counts; /* a step's "tok" or "points" */
+    const char *counts; /* unit of the rate: "tok" or "points" */
     Ps predicted_ps;    /* 0: no prediction */
     uint64_t bytes;     /* bytes of the arena */
     uint64_t written;   /* end of the part that every step writes */

@@ -7,8 +7,7 @@
 #include "exec/flat.h"
 #include "planner/base/list.h"
 
-/* Each run is a launch. */
-enum { MOST_RUNS = 1 << 14 };
+enum { MOST_RUNS = 1 << 14 }; /* each run is a launch */
 
 /* Runs of a buffer's elements that follow each other in the buffer and in the tensor. */
 typedef struct InitRuns {

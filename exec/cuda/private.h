@@ -218,9 +218,9 @@ bool libraries_settle(Cuda *c);
 void libraries_close(Cuda *c);
 
 /* ---- memory.c ---- */
-/* memory_open allocates the host arena. The device arena gets an address for which instructions can
- * be prepared. memory_place allocates it and moves the instructions there, once choosing kernels
- * needs no more of the device. */
+/* memory_open allocates the host arena. The device arena gets a stand-in address, so that
+ * instructions can be prepared. memory_place allocates it and moves the instructions there. Kernels
+ * are chosen between the two calls, while the device's memory is still free. */
 bool memory_open(Cuda *c, const Program *p);
 bool memory_place(Cuda *c);
 bool memory_fill(Cuda *c); /* with zeroes, or poison */

@@ -1,5 +1,5 @@
 /* Gated units (SwiGLU) and their gradient as one launch each. A chain could run the same ops, but
- * it interprets them; here the compiler sees them, so that memory is the only limit. Between ops
+ * interprets them: on an H200 that took over twice the time of the memory traffic. Between ops
  * values are rounded as memory would round them. */
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"

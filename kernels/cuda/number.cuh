@@ -394,7 +394,7 @@ DEVICE int eight_of(int64_t i, int64_t n)
     return n - i >= EIGHT ? EIGHT : n > i ? (int)(n - i) : 0;
 }
 
-/* exp(x) = 2^t (1 + e ln 2): t is x log2(e), rounded, and e what the rounding lost. It is within 3
+/* exp(x) = 2^t (1 + e ln 2): t is x log2(e), rounded, and e is its rounding error. It is within 3
  * units in the last place from exp(-87) to exp(87); arguments beyond are clamped, as on the CPU.
  * NaN stays NaN. Rounding to a whole power of two would take the slow conversions to integers. */
 DEVICE float device_exp(float x)

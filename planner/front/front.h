@@ -40,8 +40,8 @@ bool front_load_held(FrontScript *script, const FrontOptions *options, Arena *ar
                      Graph *graph, Diag *d);
 /* Loads a cluster by library name with its nodes, such as "dgx_h100"; for plans given as text. */
 bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *cluster, Diag *d);
-/* One node with that many GPUs of this name, as the library knows it ("NVIDIA H200"); false without
- * a word: it knows no such GPU. */
+/* Makes a cluster of one node with n_devices GPUs of this name ("NVIDIA H200"). Returns false
+ * without a message if the library has no such GPU. */
 bool front_gpu_cluster(const char *gpu, uint32_t n_devices, Arena *arena, Cluster *cluster);
 const char *front_scripts_dir(void); /* where the tandem Lua library lies */
 

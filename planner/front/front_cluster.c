@@ -20,8 +20,7 @@ static const char *nearest_cluster(const char *name, Arena *arena)
     return str_nearest(name, names, n);
 }
 
-/* Loads the smallest plan on the cluster that this Lua expression makes: only its cluster is read.
- */
+/* Reads the cluster that a Lua expression makes. The plan around it is as small as possible. */
 static bool read_cluster(const char *name, const char *expression, Arena *arena, Config *config,
                          Diag *d)
 {

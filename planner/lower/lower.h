@@ -247,8 +247,8 @@ Stream lower_stream(const Lower *l, AxisSet axes, OpKind op);
 Stream lower_value_stream(const Lower *l, AxisSet axes, OpKind op);
 
 /* ---- convert.c ---- */
-/* Returns the value of `from` without the padding of its whole dimensions; `from` if it has none.
- */
+/* Returns the value of `from` without the padding of dimensions that no axis splits; `from` itself
+ * if there is none. */
 BufferId lower_unpad(Lower *l, BufferId from);
 /* Returns a new buffer with the value of `from` in layout `to`. */
 BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin, Category category);
@@ -386,18 +386,18 @@ void lower_find_halos(Lower *l, NodeId id, const Binding *b);
 const DealId *lower_arg_around(const Lower *l, NodeId n, uint32_t arg);
 /* Returns the shape that node n needs for argument `arg`, or gives to it. */
 Shape lower_arg_shape(const Lower *l, NodeId n, uint32_t arg);
-/* Returns the rows of `from` that a rank owns, after adding the shares of these rows that its
- * neighbours computed. Or begins this; what is emitted before its end overlaps with the exchange.
- */
+/* Returns the rows of `from` that a rank owns, after adding the shares that its neighbours
+ * computed. lower_fold_begin begins this, and lower_fold_end ends it. Instructions emitted between
+ * the two overlap with the exchange. */
 BufferId lower_fold(Lower *l, BufferId from, NodeId origin);
 HaloStep lower_fold_begin(Lower *l, BufferId from, NodeId origin);
 BufferId lower_fold_end(Lower *l, const HaloStep *step, NodeId origin);
-/* Begins, or ends, to give `from` the halos that `around` names. */
+/* Gives `from` the halos that `around` names, likewise in two calls. */
 HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId origin);
 BufferId lower_hold_end(Lower *l, const HaloStep *step, NodeId origin);
 
-/* convert.c: begins the exchange for input i of node n, which reads it soon. Nothing if it has no
- * halo, or if its halo is there. */
+/* convert.c: begins the exchange for input i of node n, which reads it soon. Does nothing if the
+ * input has no halo, or already has it. */
 void lower_start_halo(Lower *l, NodeId n, uint32_t i);
 
 /* ---- stage.c ---- */

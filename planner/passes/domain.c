@@ -84,17 +84,17 @@ static void check_window(const Cut *c, const Node *n, const Binding *b)
     const bool pads = w.kernel == 1 && w.stride == 1; /* a pooling of points: nn.pad */
     const bool reaches = divides(inputs, c->n) && divides(outputs, c->n);
     diag_error(c->job->diag, FAULT_input, reaches ? "domain-halo" : "domain-divides", n->loc,
-               reaches ? "%s of %lld %s, made %lld, over %s = %u: its window (%lld wide, stride "
-                         "%lld, dilation %lld) would reach beyond the neighbouring rank's part"
-                       : "%s of %lld %s, made %lld, over %s = %u: the last rank would have none "
-                         "(window %lld wide, stride %lld, dilation %lld)",
+               reaches ? "%s of %lld %s to %lld over %s = %u: its window (%lld wide, stride %lld, "
+                         "dilation %lld) would reach beyond the neighbouring rank's part"
+                       : "%s of %lld %s to %lld over %s = %u: nothing would be left for the last "
+                         "rank (window %lld wide, stride %lld, dilation %lld)",
                pads ? "padding" : op_info(n->op)->name, (long long)inputs, c->lines,
                (long long)outputs, c->axis, c->n, (long long)w.kernel, (long long)w.stride,
                (long long)w.dilation);
     const char *sizes = nearest(c, &w, inputs);
     diag_hint(c->job->diag,
-              *sizes ? "%s may be %s; with %s = %u it could read %s %s" : "%s may be %s", c->axis,
-              legal(c, &w, inputs, outputs), c->axis, c->n, sizes, c->lines);
+              *sizes ? "%s may be %s; with %s = %u, a size of %s %s would fit" : "%s may be %s",
+              c->axis, legal(c, &w, inputs, outputs), c->axis, c->n, sizes, c->lines);
 }
 
 /* Returns the index of the node that is cut in one of its inputs, or in what a source makes; 0:

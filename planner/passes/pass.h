@@ -34,7 +34,7 @@ bool pass_lower(Job *job);      /* makes programs; one rule makes the collective
 bool pass_fuse(Job *job);       /* Instr.fuse, if compile is listed */
 bool pass_memory(Job *job);     /* offsets */
 
-/* pad.c: hands the padding of the inputs' whole indices on to the outputs. Layouts are assigned. */
+/* pad.c: gives outputs the padding of inputs along indices that no axis splits. Needs layouts. */
 void pad_outputs(Graph *g, const Node *n, const Binding *b);
 
 /* backward.c: returns the gradient tensor of `id`, and makes it if there is none. */

@@ -12,7 +12,7 @@ typedef struct LowerOptions {
     Hash128 parent;           /* recorded in the plan; zero: none */
     /* buffers get no offsets: enough for times, and for the memory of other frameworks */
     bool unplaced;
-    bool unpadded; /* odd vocabularies are not padded: for comparisons */
+    bool unpadded; /* for comparisons: odd vocabularies get no padding */
 } LowerOptions;
 
 typedef struct Job {

@@ -17,7 +17,7 @@ local trainer_keys = {
   use_spectral_norm = { "boolean" }, use_ema = { "boolean", false }, seed_by_dp_rank = { "any" },
   learning_rate = { "number", 1e-3 }, weight_decay = { "number", 0 }, grad_max_norm = { "any" },
 }
--- They say how long, how often and with which scheduler it trains, not what one step computes.
+-- These keys say how long, how often and with which scheduler a run trains. They do not change a step.
 for _, key in ipairs { "batches_per_epoch", "valid_batches_per_epoch", "valid_batch_size", "thread_workers",
   "valid_thread_workers", "prefetch_factor", "epochs", "num_epoch", "start_epoch", "reload_epoch", "train_one_epoch",
   "stopping_patience", "use_scheduler", "scheduler", "update_learning_rate", "load_weights", "load_optimizer",
@@ -114,15 +114,15 @@ local function check_type(d, trainer)
     d:error("unknown-word", "trainer.type", ("Trainer type %s not supported. Exiting."):format(kind),
       values.near(kind, names) or "gen2")
   elseif trainer_types[kind] == 0 then
-    d:error("dialect-unsupported", "trainer.type", ("trainer.type = '%s' is not there"):format(kind),
-      "era5-gen1 and gen2 are")
+    d:error("dialect-unsupported", "trainer.type", ("this version does not plan trainer.type = '%s'"):format(kind),
+      "era5-gen1 or gen2")
   elseif trainer_types[kind] == 2 and trainer.parallelism == nil then
     d:error("missing-key", "trainer", ("trainer.type = '%s' reads trainer.parallelism"):format(kind),
       "parallelism = { data = \"fsdp2\", tensor = 1, domain = 1 }")
   end
 end
 
--- miles-credit's own gradients are others than those of the unsplit model. The plan has the right ones in any case.
+-- Under domain, miles-credit's gradients differ from those of the unsplit model. The plan has those of the unsplit model.
 local function tell_of_domain(d, p, c, field)
   if p.domain <= 1 or not field then return end
   local told = d.original and d.note or d.warn
@@ -130,8 +130,8 @@ local function tell_of_domain(d, p, c, field)
     .. "other ranks" }
   for _, window in ipairs(type(c.global_window_size) == "table" and c.global_window_size or {}) do
     if window > 1 then
-      why[#why + 1] = "long attention: its points lie apart on a rank's own rows, so it is another function for "
-        .. "each domain"
+      why[#why + 1] = "long attention: it takes points that lie apart within a rank's own rows, so its function "
+        .. "depends on domain"
       break
     end
   end
@@ -351,7 +351,7 @@ return dialect.wrap(function(config)
     d:error("dialect-unsupported", "trainer.ensemble_size", "there are no ensembles of one batch", "ensemble_size = 1")
   end
   if trainer.use_ema then
-    d:warn("not-applied", "trainer.use_ema", "use_ema: the averaged weights are not in the plan, nor their memory "
+    d:warn("not-applied", "trainer.use_ema", "use_ema: the plan leaves out the averaged weights, their memory "
       .. "(4 bytes a parameter) and their time")
   end
   if spectral then model = normed(d, model, c) end

@@ -4,7 +4,7 @@ local _, core = ...
 local dialect = require "tandem.dialect"
 local reader = {}
 
--- Its registry: the decoder of a type that can be planned here, or false.
+-- The types of its registry, with their decoder; false: this version does not plan the type.
 local types = { wxformer = "shuffle", wxformer_base = "shuffle", crossformer = "transpose", camulator = false,
   ["crossformer-diffusion"] = false, ["unet-diffusion"] = false, ["crossformer-ensemble"] = false,
   ["crossformer-style"] = false, unet = false, fuxi = false, swin = false, graph = false, debugger = false, wrf = false,
@@ -33,7 +33,7 @@ local function integer(d, at, value, least)
   return n
 end
 
--- One value for each of the four stages. A list of another length fails there without a message.
+-- Returns one value for each of the four stages. miles-credit fails without a message on a list of another length.
 local function four(d, block, key)
   local value = block[key]
   if value == nil then value = stages[key] end
@@ -73,7 +73,7 @@ local function padding(d, block)
   return pair "pad_lat", pair "pad_lon", conf.mode
 end
 
--- Walks the stages along one direction: returns the first whose points are no whole windows, the points and the window.
+-- Walks the stages along one direction. Returns the first stage that whole windows do not fill, its points, the window.
 local function first_unfit(c, points)
   for i = 1, 4 do
     local stride = c.cross_embed_strides[i]
@@ -116,15 +116,15 @@ end
 local function not_planned(d, block, c)
   local function refuse(key, why, hint) d:error("dialect-unsupported", "model." .. key, why, hint) end
   if c.patch_height > 1 or c.patch_width > 1 then
-    refuse("patch_height", "patches of several points are not there", "patch_height = 1, patch_width = 1")
+    refuse("patch_height", "this version has no patches of several points", "patch_height = 1, patch_width = 1")
   end
-  if c.output_frames > 1 then refuse("output_frames", "several output frames are not there", "output_frames = 1") end
+  if c.output_frames > 1 then refuse("output_frames", "this version has no models with several output frames", "output_frames = 1") end
   if (block.attn_dropout or 0) > 0 then
     refuse("attn_dropout", "attention in windows has no dropout", "attn_dropout = 0")
   end
   local shuffles = types[block.type] == "shuffle"
   if block.attention_type and not shuffles then
-    refuse("attention_type", "attention in up-blocks is not there", "leave it out")
+    refuse("attention_type", "this version has no attention in up-blocks", "leave it out")
   end
   for _, key in ipairs { "decoder_attention_type", shuffles and "attention_type" or "upsample_with_ps",
     shuffles and "upsample_v_conv" or nil } do
@@ -135,7 +135,7 @@ local function not_planned(d, block, c)
       .. "miles-credit; sub-pixel convolutions take its place")
   end
   if type(block.post_conf) == "table" and block.post_conf.activate then
-    d:warn("not-applied", "model.post_conf", "post_conf: the fixers behind the model are not in the plan, nor their time")
+    d:warn("not-applied", "model.post_conf", "post_conf: the plan leaves out the fixers behind the model, and their time")
   end
 end
 
@@ -150,8 +150,8 @@ function reader.read(d, block)
     return nil
   end
   if not types[block.type] then
-    d:error("dialect-unsupported", "model.type", ("model.type = '%s' is not there"):format(block.type),
-      "wxformer and crossformer are")
+    d:error("dialect-unsupported", "model.type", ("this version does not plan model.type = '%s'"):format(block.type),
+      "wxformer or crossformer")
     return nil
   end
   local c = {}
@@ -165,7 +165,7 @@ function reader.read(d, block)
   local windows = c.local_window_size
   for i = 2, 4 do
     if windows[i] ~= windows[1] then
-      d:error("dialect-unsupported", "model.local_window_size", "local windows that differ by stage are not there",
+      d:error("dialect-unsupported", "model.local_window_size", "this version has one local window for all stages",
         "one size for all stages")
     end
   end

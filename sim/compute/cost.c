@@ -151,8 +151,8 @@ static double attention_s(const Cost *c, DType dtype, const Instr *in, const Att
 /* cuDNN computes a convolution as the product that it equals, without writing the windows to
  * memory, and its rate follows that product's sizes (documented: NVIDIA, Convolutional Layers
  * User's Guide, docs.nvidia.com/deeplearning/performance/dl-performance-convolutional). So it has
- * the product's tiles and the device's gemm_efficiency. Groups of few channels fill no tile;
- * general cores are quicker there. */
+ * the product's tiles and the device's gemm_efficiency. Groups of few channels fill no tile. There
+ * general cores are quicker, at half of their peak (assumed). */
 static double convolution_s(const Device *device, DType dtype, OpKind op, double flops,
                             const int64_t size['z' + 1])
 {

@@ -26,7 +26,8 @@ double kernel_gemm_most(const Device *device, DType dtype);
 double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                      const GemmFit *fit);
 
-/* How many times longer a product takes whose rows do not begin at multiples of 16 bytes. */
+/* Returns the factor by which a product takes longer if rows do not begin at multiples of 16 bytes.
+ */
 double kernel_unaligned(const Device *device);
 
 /* Seconds of products of groups of rows in one kernel, as for experts: group i has m[i] rows,

@@ -13,8 +13,8 @@ Rank work_rank(const Plan *plan, const Program *p)
     return 0;
 }
 
-/* Of a letter of a contraction: bit 0 or 1 if an operand has it, bit 2 if the result has it. The
- * letters fall into four groups. An op's scales are between its inputs and its output. */
+/* Returns the arguments of a contraction that have a letter. Bits 0 and 1: its operands, bit 2: its
+ * result. Letters thus fall into four groups. (Scales lie between the operands and the result.) */
 static uint32_t group_of(const Binding *b, char letter)
 {
     const uint32_t args[3] = {0, 1, b->n_in};

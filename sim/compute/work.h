@@ -17,9 +17,9 @@ ProductWork work_of_product(const Binding *b, const int64_t size['z' + 1]);
 bool work_is_convolution(OpKind op);
 ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1]);
 
-/* True if the rows of both operands and of the result begin at multiples of 16 bytes. A row is what
- * lies together in memory: the last indices of an argument, as far as they are all summed, all rows
- * or all columns of the product. */
+/* True if the rows of both operands and of the result begin at multiples of 16 bytes. The row of an
+ * argument spans its last indices, as many as play one part in the product: summed, its rows, or
+ * its columns. */
 bool work_is_aligned(const Program *p, const Instr *in, const Binding *b,
                      const int64_t size['z' + 1]);
 

@@ -1,4 +1,4 @@
--- miles-credit's own model block: a grid that is no whole windows, one-sided padding, group norms, a list of 3.
+-- miles-credit's own model block. Whole windows do not fill its grid, its padding is one-sided, its group norms do not divide, and its patches have 4 rows.
 return require "dialects.credit" {
   world_size = 2,
   model = {

@@ -224,7 +224,7 @@ def earlier(out, plans):
         rows, ceilings = {row["plan"]: row for row in found["plans"]}, found["ceilings"]
     except (KeyError, OSError, TypeError, ValueError):
         rows, ceilings = {}, {}
-    return [rows.get(plan, {"plan": plan, "why": "measured of PyTorch alone"}) for plan in plans], ceilings
+    return [rows.get(plan, {"plan": plan, "why": "only PyTorch was measured"}) for plan in plans], ceilings
 
 
 def ceilings_of(build, deadline):

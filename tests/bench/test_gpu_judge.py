@@ -251,7 +251,7 @@ class WholeRuns(unittest.TestCase):
         self.assertEqual([row["torch"]["why"] for row in after["plans"]], ["PyTorch is not installed"] * 2)
         self.assertEqual(after["plans"][0]["tokens_per_s"], 4321.0)
         code, said, alone = self.bench(self.case("exit 9"), plans=["--torch", "gpt2_124m"])
-        self.assertEqual(alone["plans"][0]["why"], "measured of PyTorch alone")
+        self.assertEqual(alone["plans"][0]["why"], "only PyTorch was measured")
 
     def test_a_plan_that_does_not_fit_is_skipped(self):
         small = printed({"device_bytes": 2 << 30, "held_bytes": 1 << 29, "bytes": 4e12, "flops": 7e14})

@@ -62,8 +62,8 @@ overlap()
         }'
 }
 
-# overlaps NAME FIRST LAST: true if each of the four kernels has its exponentials there, one for
-# each of a thread's scores: 64 of a tile of 128 columns, 32 of one of 64.
+# overlaps NAME FIRST LAST [LEAST]: true if each of the four kernels has at least LEAST exponentials
+# there (64 unless named). A thread has 64 scores of a tile of 128 columns, and 32 of one of 64.
 overlaps()
 {
     overlap "$@" >"$work/$1.overlap"

@@ -31,7 +31,7 @@ typedef struct Case {
     bool causal;
     double drop;
     int64_t accumulate;
-    bool forward; /* whether the library should accept it; the gradient it never gets */
+    bool forward; /* the library should accept it. (It never gets a gradient.) */
 } Case;
 
 static const Case cases[] = {
@@ -80,7 +80,7 @@ static void each_shape(void **state)
             CudaError error = {""};
             bool taken = false;
             if (!cudnn_attention_prepare(cudnn, op, &a, &taken, &error)) fail_msg("%s", error.text);
-            if (taken != (gradient ? false : c->forward))
+            if (taken != (!gradient && c->forward))
                 fail_msg("case %d, %s: %s", (int)i, op_info(op)->name, taken ? "taken" : "refused");
             /* again: the same call, without another graph */
             bool again = !taken;

@@ -44,19 +44,19 @@ static void sums_leave_out_padding(void **state)
         compare_part(cases[i], &local, &whole, last);
 }
 
-static void windows_make_no_padding(void **state)
+static void windows_leave_padding_zero(void **state)
 {
     (void)state;
-    Attrs crop = {.h_kernel = 1,
-                  .h_stride = 1,
-                  .h_dilation = 1,
-                  .w_kernel = 1,
-                  .w_stride = 1,
-                  .w_dilation = 1};
+    const Attrs point = {.h_kernel = 1,
+                         .h_stride = 1,
+                         .h_dilation = 1,
+                         .w_kernel = 1,
+                         .w_stride = 1,
+                         .w_dilation = 1};
     const Attrs resize = {.rows = 11, .columns = 20};
     const CudaCase cases[] = {
-        {OP_avg_pool2d, cuda_avg_pool2d, "ff", crop, 0, NULL, 0},
-        {OP_avg_pool2d_grad, cuda_avg_pool2d_grad, "ff", crop, 1, NULL, 0},
+        {OP_avg_pool2d, cuda_avg_pool2d, "ff", point, 0, NULL, 0},
+        {OP_avg_pool2d_grad, cuda_avg_pool2d_grad, "ff", point, 1, NULL, 0},
         {OP_resize, cuda_resize, "ff", resize, 0, NULL, 0},
         {OP_resize_grad, cuda_resize_grad, "ff", resize, 1, NULL, 0},
     };
@@ -84,7 +84,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_leave_out_padding),
-        cmocka_unit_test(windows_make_no_padding),
+        cmocka_unit_test(windows_leave_padding_zero),
         cmocka_unit_test(poles_turn_by_global_rows),
     };
     return cmocka_run_group_tests_name("field_parts", tests, NULL, NULL);

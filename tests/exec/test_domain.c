@@ -185,8 +185,8 @@ static void one_row_a_rank(void **state)
         }
 }
 
-/* Behind a pole lies the other side of the globe. Its rows come from ranks that may hold none of
- * the pole's own rows. With columns cut, they are gathered. */
+/* Rows behind a pole are those on the other side of the globe. They may come from a rank that holds
+ * no row at the pole. If columns are cut, they are gathered. */
 static void behind_the_poles(void **state)
 {
     (void)state;
@@ -206,8 +206,7 @@ static void behind_the_poles(void **state)
             }
 }
 
-/* The grid does not divide: parts are one row shorter at the end. 181 rows are those of the globe
- * at one degree. */
+/* The number of ranks does not divide the rows: the last part is shorter. */
 static void uneven_parts(void **state)
 {
     (void)state;

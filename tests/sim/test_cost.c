@@ -224,8 +224,8 @@ static void turned_operands_in_closed_form(void **state)
     arena_free(arena);
 }
 
-/* Hopper's and Blackwell's fast products need rows at multiples of 16 bytes. A summed index, a
- * column of the weight and one of the result may be the odd one. */
+/* Hopper's and Blackwell's fast products need rows at multiples of 16 bytes. The odd
+ * index may be a column of the result, a summed index, or a column of the weight. */
 static void unaligned_rows_cost_more(void **state)
 {
     (void)state;

@@ -27,8 +27,8 @@ typedef struct AttentionArgs {
     /* For a part in two chunks, queries from `half` on are `jump` further on in the whole sequence;
      * otherwise S and 0. Positions increase from query to query. */
     int64_t half, jump;
-    /* Heads of all sequences whose tiles of queries, or of keys, are visited side by side on a
-     * Hopper: what their blocks read again and again stays in the cache. */
+    /* Number of heads, of all sequences, whose tiles of queries (or of keys) a Hopper visits side
+     * by side. Operands that their blocks share then stay in the cache. */
     uint32_t beside_queries, beside_keys;
     DType dtype;
     float scale;

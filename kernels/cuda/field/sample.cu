@@ -24,7 +24,7 @@ DEVICE float pool_mean_grad(const FieldArgs *a, int64_t i, int64_t t)
 FIELD_SUM(pool_mean_grad)
 
 /* h.start, h.n, h.all: the rows; h.from, h.to: the rows that are not turned; w.n: columns.
- * `nearest` turns back. */
+ * `nearest`: the rows are turned back. */
 DEVICE float turn_rows(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t columns = a->w.n, column = i % columns, row = a->h.start + i / columns % a->h.n;

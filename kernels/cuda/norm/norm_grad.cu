@@ -66,7 +66,8 @@ DEVICE void slope_weighted(const bool half, const NormGradArgs *a, const Slopes 
     UNROLL for (int k = 0; k < EIGHT; k++) g[k] = s->dy[k] * g[k];
 }
 
-/* Rows that are too wide for it have the other kernel. */
+/* The kernel for 16-bit numbers has its sums in shared memory. Wider rows go to the other kernel.
+ */
 DEVICE bool sums_in_shared(const bool half, const NormGradArgs *a)
 {
     return half || a->in_shared;

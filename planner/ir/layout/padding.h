@@ -1,6 +1,7 @@
-/* A ceil deal with padding: Deal.per_part says how many elements the buffer of each part has, more
- * than the parts need. (0: as few as possible.) The last parts are short or empty, and what no
- * index fills is zero. A dimension that no axis splits may be padded, too: it is one part then. */
+/* A ceil deal with padding: Deal.per_part is the number of elements in the buffer of each part,
+ * more than the part needs. (0: as few as possible.) The last parts are short or empty. Elements
+ * without an index are zero. A dimension that no axis splits may be padded, too: it is then one
+ * part. */
 #ifndef TANDEM_IR_PADDING_H
 #define TANDEM_IR_PADDING_H
 

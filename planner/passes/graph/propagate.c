@@ -90,9 +90,9 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
                   str_divisors(job->scratch, out->dim[d]));
     else
         diag_hint(job->diag,
-                  "it has %lld pieces that stay whole: it may be split over %s ranks; %lld of them "
-                  "(%lld in this dimension) would do",
-                  (long long)pieces, str_divisors(job->scratch, pieces),
+                  "its %lld pieces stay whole: it may be split over %s ranks; over %u ranks, %lld "
+                  "pieces (a size of %lld) would fit",
+                  (long long)pieces, str_divisors(job->scratch, pieces), parts,
                   (long long)((pieces + parts - 1) / parts * parts),
                   (long long)((pieces + parts - 1) / parts * parts * (out->dim[d] / pieces)));
     return false;

@@ -6,8 +6,8 @@
 
 #include "tests/cuda/emulator/watch.h"
 
-/* Stacks lie 17 cache lines more than a power of two apart, else all of them share few lines of the
- * processor's cache. */
+/* Stacks lie a power of two and 17 cache lines apart. With a power of two alone, all stacks would
+ * share few lines of the processor's cache. */
 enum { MAX_THREADS = 1024, STACK_BYTES = (128 << 10) + 17 * 64, GUARD = 64 };
 static const unsigned char guard_byte = 0xa5;
 

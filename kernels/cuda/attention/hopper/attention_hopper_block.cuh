@@ -29,7 +29,7 @@ static_assert(HOPPER_PRODUCER_REGISTERS + 2 * HOPPER_CONSUMER_REGISTERS <= 3 * H
 
 typedef struct HopperShared {
     Shared barriers; /* the barrier of the permanent tiles, then for each slot: full, empty */
-    Shared spare;    /* four bytes that nothing is stored in */
+    Shared spare;    /* four bytes that stay unwritten */
     Shared own, ring;
 } HopperShared;
 

@@ -141,7 +141,7 @@ DEVICE void barrier_threads(uint32_t number, uint32_t threads)
 }
 
 /* Turns: `threads` threads use this number, half of them in turn_wait, the other half in turn_pass,
- * which does not wait. They put work in an order in time. Data must not rely on it. */
+ * which does not wait. They order work in time alone. Shared data need another barrier. */
 DEVICE void turn_wait(uint32_t number, uint32_t threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
