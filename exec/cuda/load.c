@@ -10,6 +10,21 @@
 #include "planner/base/clock.h"
 #include "planner/base/list.h"
 
+/* Returns what decides about kernels of a pointer: its alignment and, in a launch of several
+ * instructions, the first argument with the same pointer. A fused kernel declines buffers that
+ * coincide, and the chain's kernel runs instead. */
+static uintptr_t place_of(const Cuda *c, uint32_t at, uint32_t n, const void *ptr)
+{
+    enum { WIDEST = 16 }; /* bytes of the widest access */
+    uintptr_t first = 0;
+    for (uint32_t i = 0; n > 1 && i < n; i++) {
+        const KernelArgs *args = c->state.at[c->launches.order.pc[at + i]].args;
+        for (uint32_t k = 0; k < args->n_args; k++, first++)
+            if (args->ptr[k] == ptr) return first * WIDEST + (uintptr_t)ptr % WIDEST;
+    }
+    return (uintptr_t)ptr % WIDEST;
+}
+
 /* A hash of everything that decides which kernels a launch runs. */
 static Hash128 kind_of(const Cuda *c, uint32_t at, uint32_t n)
 {
@@ -23,7 +38,9 @@ static Hash128 kind_of(const Cuda *c, uint32_t at, uint32_t n)
         Pc pc = c->launches.order.pc[at + i];
         memset(&part, 0, sizeof part);
         part.args = *c->state.at[pc].args;
-        memset(part.args.ptr, 0, sizeof part.args.ptr);
+        for (uint32_t k = 0; k < MAX_ARGS; k++)
+            part.args.ptr[k] =
+                (void *)(k < part.args.n_args ? place_of(c, at, n, part.args.ptr[k]) : 0);
         part.args.binding = NULL;
         part.args.control = NULL;
         part.args.microbatch = 0;

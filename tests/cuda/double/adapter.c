@@ -92,9 +92,20 @@ static Progress never(Task *task, void *state)
     return PROGRESS_none;
 }
 
+/* Returns the number of the first argument of the launch with this pointer. */
+static uint32_t first_with(const CudaChainPart *part, uint32_t n, const void *ptr)
+{
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < part[i].args->n_args; k++, first++)
+            if (part[i].args->ptr[k] == ptr) return first;
+    return first;
+}
+
 /* To load a kernel, the driver may wait for running work, such as a communication that waits for a
  * rank that is loading a kernel. A kernel is loaded by its first launch. Which one it is depends on
- * the ops and on the types of their arguments. */
+ * the ops, on the types and alignment of their arguments, and in a chain on buffers that coincide.
+ */
 static void load(const CudaChainPart *part, uint32_t n)
 {
     enum { MOST = 4096 };
@@ -102,9 +113,13 @@ static void load(const CudaChainPart *part, uint32_t n)
     static uint32_t n_loaded;
     Hash128 all[CUDA_CHAIN_MAX];
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t key[2 + MAX_ARGS] = {(uint32_t)part[i].op, part[i].args->n_args};
-        for (uint32_t k = 0; k < part[i].args->n_args; k++)
-            key[2 + k] = (uint32_t)part[i].args->dtype[k];
+        uint32_t key[2 + 3 * MAX_ARGS] = {(uint32_t)part[i].op, part[i].args->n_args};
+        for (uint32_t k = 0; k < part[i].args->n_args; k++) {
+            const void *ptr = part[i].args->ptr[k];
+            key[2 + 3 * k] = (uint32_t)part[i].args->dtype[k];
+            key[3 + 3 * k] = (uint32_t)((uintptr_t)ptr % 16);
+            key[4 + 3 * k] = n > 1 ? first_with(part, n, ptr) : 0;
+        }
         all[i] = hash_bytes(key, sizeof key);
     }
     const Hash128 kernel = hash_bytes(all, n * sizeof *all);
