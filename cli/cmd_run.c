@@ -43,6 +43,7 @@ bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster)
     if (run_on(cli, "cuda")) {
         const char *gpu = run_gpu(cli);
         if (!cluster->is_local || front_gpu_cluster(gpu, n_ranks, cli->arena, cluster)) return true;
+        if (strcmp(gpu, "none") == 0) return true; /* the run will say why */
         diag_warning(&cli->diag, "unknown-gpu", (Loc){NULL, 0},
                      "no GPU of the library is called '%s': the run is predicted as if on a "
                      "processor's core",

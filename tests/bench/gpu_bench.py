@@ -114,7 +114,7 @@ def measure(row, path, tandem, db, ceilings, deadline):
         row["skipped"] = too_large
         return
     run, why = document(deadline, tandem, "run", path, "--backend", "cuda", "--db", db, "--steps", str(STEPS),
-                        "--json", "--quiet")
+                        "--set", "optimizer.warmup_steps=1", "--json", "--quiet")  # so that few steps can learn
     if run is None:
         row["why"] = why
         return
