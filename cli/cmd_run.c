@@ -42,6 +42,10 @@ bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster)
     *cluster = file->config.cluster;
     if (run_on(cli, "cuda")) {
         const char *gpu = run_gpu(cli);
+        if (n_ranks > 1 && run_shares_gpu(cli))
+            diag_warning(&cli->diag, "gpu-shared", (Loc){NULL, 0},
+                         "%" PRIu32 " ranks may share a GPU: the prediction gives each its own",
+                         n_ranks);
         if (!cluster->is_local || front_gpu_cluster(gpu, n_ranks, cli->arena, cluster)) return true;
         if (strcmp(gpu, "none") == 0) return true; /* the run will say why */
         diag_warning(&cli->diag, "unknown-gpu", (Loc){NULL, 0},

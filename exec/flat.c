@@ -108,13 +108,8 @@ static void walk_window(const Plan *plan, const Program *p, BufferId b, Rank ran
     for (uint32_t i = 0; i < unit->params.n; i++) {
         w.id = unit->params.at[i];
         w.t = &plan->graph.tensors.at[w.id];
-        Shape s = {.n_dims = w.t->n_dims, .layout = w.t->use};
-        const Deals *deals = &plan->graph.deals;
-        for (int d = 0; d < w.t->n_dims; d++) {
-            s.dim[d] = w.t->dim[d];
-            s.deal[d] =
-                layout_axes_split(&s.layout, d) ? w.t->deal[d] : deal_whole(deals, w.t->deal[d]);
-        }
+        const Shape s =
+            shape_under(&plan->graph.deals, &w.t->use, w.t->n_dims, w.t->dim, w.t->deal);
         for (int d = 0; d < w.t->n_dims; d++) map_dimension(&w, &s, d, rank, scratch);
         walk_tensor(&w);
     }

@@ -76,7 +76,7 @@ typedef struct RankState {
  * exec-program. */
 bool rank_prepare(RankState *r, const Plan *plan, const ProgramInfo *info, Rank rank,
                   const Control *control, const RankMachine *machine, Arena *arena, Diag *d);
-/* Gives the device arena another address, in every instruction that was prepared. */
+/* Moves the device arena: every prepared instruction gets its new addresses. */
 void rank_move(RankState *r, char *device);
 /* Allocates the arenas (filled with poison if `poison` or `measure`, else with zeros) and
  * prepares each instruction. Reports backend-dtype, exec-program, exec-memory. */

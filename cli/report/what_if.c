@@ -261,9 +261,9 @@ static bool is_mistake(const Diagnostic *error)
     return strncmp(error->rule, "unknown-", 8) == 0 || strcmp(error->rule, "wrong-type") == 0;
 }
 
-/* Loads the plan with the changed setting. Returns false if the setting is mistaken. A plan may
- * also refuse a setting that is well written, such as a size that does not divide. The table then
- * shows the reason in the setting's row. */
+/* Loads the plan with the changed setting. Returns false if no plan has such a setting. If only
+ * this plan refuses it, as a size that does not divide, the table shows the reason in the setting's
+ * row. */
 static bool check_change(const WhatIf *w, const Other *change)
 {
     TextList own = {NULL, 0, 0};

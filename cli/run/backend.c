@@ -150,6 +150,13 @@ const char *run_gpu(Cli *cli)
     return name != NULL ? name : "none";
 }
 
+bool run_shares_gpu(Cli *cli)
+{
+    bool fine;
+    const CudaOptions *own = read_own_options(cli, "cuda", &fine);
+    return own->share_device;
+}
+
 const char *run_machine(Cli *cli)
 {
     if (!run_on(cli, "cuda")) return machine_key(cli->arena);

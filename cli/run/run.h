@@ -24,6 +24,7 @@ bool run_plan_options(Cli *cli, PlanOptions *options);
 const char *run_machine(Cli *cli);
 /* The GPU that --device names, as its driver calls it; "none" without a module or a GPU. */
 const char *run_gpu(Cli *cli);
+bool run_shares_gpu(Cli *cli); /* ranks may share a GPU: --share-device */
 const char *run_costs(Cli *cli);
 
 /* run --verify, in this process, on loopback. */
@@ -77,8 +78,9 @@ bool cores_read(Store *store, int64_t run, CoreUse *use, Diag *d);
  * in a run of their own that calls run_measure_inside. */
 bool run_calibrate(Cli *cli, const PlanFile *file);
 void run_measure_inside(Cli *cli, const PlanFile *file);
-/* Returns the cluster that this run is predicted on. On CPUs: this machine. On GPUs: the plan's own
- * cluster, or for a plan of this machine one node with GPUs like the one that is here. */
+/* Returns the cluster that this run is predicted on. On CPUs that is this machine. On GPUs it is
+ * the plan's own cluster. A plan of this machine names no GPU: it gets one node of GPUs, all of the
+ * kind that --device names. */
 bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster);
 
 #endif

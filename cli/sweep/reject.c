@@ -6,8 +6,8 @@
 #include "cli/sweep/point.h"
 #include "session/bound.h"
 
-/* Takes the lock of the list of best speeds. Returns false if it stays taken: a process that was
- * killed may never give it back. The search is right without the list; it only takes longer. */
+/* Locks the list of best speeds. Returns false if another process keeps the lock. A process that
+ * was killed may keep it for ever. The search is right without the list; it only takes longer. */
 static bool take_turn(BestSpeeds *best)
 {
     enum { MOST_TRIES = 100000 };

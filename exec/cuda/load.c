@@ -1,8 +1,8 @@
-/* Launches each kind of kernel once before there are communicators, which loads it. To load a
- * kernel later, the driver may wait for all running work: for ever, if a running communication
- * waits for a rank that is loading a kernel. Loading everything instead, as the driver offers,
- * takes memory and time for the thousands of kernels of cuBLAS. NCCL loads its own kernels when it
- * starts. */
+/* Launches each kind of kernel once, before there are communicators. The first launch loads a
+ * kernel, and to load it the driver may wait for all running work. A communication may run then,
+ * and wait in turn for this rank: neither would ever end. The driver can load everything at the
+ * start, but cuBLAS has thousands of kernels, which take memory and time. NCCL loads its own
+ * kernels when it starts. */
 #include <string.h>
 #include <time.h>
 
@@ -63,7 +63,7 @@ static bool load_one(Cuda *c, uint32_t at, uint32_t n, Arena *scratch, LaunchKin
     return issue_compute(c, c->launches.order.pc[at], n, false);
 }
 
-/* Waits for the launches, and clears the faults that they found in memory without values. */
+/* Waits for the launches. They ran on zeroes and may have reported faults, which are cleared. */
 static bool loaded(Cuda *c)
 {
     const double until = clock_s() + c->watch.patience_s;

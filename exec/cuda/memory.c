@@ -71,7 +71,7 @@ bool memory_open(Cuda *c, const Program *p)
     r->measure = c->options.measure;
     c->gpu.arena_bytes = (p->bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN + ARENA_SLACK;
     r->device = (char *)(uintptr_t)PLACE_HOLDER;
-    /* An arena that cannot fit fails here, before time is spent on choices. */
+    /* If the arena is too large, the run ends here, before algorithms are timed. */
     if (c->gpu.arena_bytes > c->gpu.free_before && !take_arena(c)) return false;
     void *host_at = NULL;
     if (!CHECK_CUDA(c, cudaMallocHost, (&host_at, host))) return false;

@@ -19,13 +19,7 @@ const Shape *lower_shape(const Lower *l, BufferId b)
 
 Shape tensor_shape(const Graph *g, const Tensor *t, const Layout *layout)
 {
-    Shape s = {.n_dims = t->n_dims, .layout = *layout};
-    for (int d = 0; d < t->n_dims; d++) {
-        s.dim[d] = t->dim[d];
-        if (!t->deal[d]) continue;
-        s.deal[d] = layout_axes_split(layout, d) ? t->deal[d] : deal_whole(&g->deals, t->deal[d]);
-    }
-    return s;
+    return shape_under(&g->deals, layout, t->n_dims, t->dim, t->deal);
 }
 
 bool lower_is_sequence(const Lower *l, DealId deal)

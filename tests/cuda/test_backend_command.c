@@ -158,7 +158,7 @@ static void four_ranks_through_the_host(void **state)
            1);
     check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--via", "host",
                   "--share-device", "--steps", "5"),
-          0, "done        5 steps", NULL);
+          0, "done        5 steps", "warning[gpu-shared]: 4 ranks may share a GPU");
     setenv("TANDEM_DOUBLE", "rank=1 cuStreamWaitValue32@9=kill", 1);
     check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--via", "host", "--steps", "5"),
           6, NULL, "error[rank-died]: rank 1 (pid ");

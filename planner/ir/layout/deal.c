@@ -53,6 +53,17 @@ DealId deal_whole(const Deals *deals, DealId id)
     return deal_is_padded(deals, id) && deals->deals.at[id].n_parts == 1 ? id : 0;
 }
 
+Shape shape_under(const Deals *deals, const Layout *layout, int n_dims, const int64_t *dim,
+                  const DealId *deal)
+{
+    Shape s = {.n_dims = (uint8_t)n_dims, .layout = *layout};
+    for (int d = 0; d < n_dims; d++) {
+        s.dim[d] = dim[d];
+        s.deal[d] = layout_axes_split(layout, d) ? deal[d] : deal_whole(deals, deal[d]);
+    }
+    return s;
+}
+
 bool deal_padding_fits(const Deal *d, int64_t most)
 {
     if (d->kind == DEAL_equal || d->per_part == 0) return d->per_part == 0;

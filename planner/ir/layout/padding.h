@@ -13,6 +13,10 @@ bool deal_is_padded(const Deals *deals, DealId id);
 /* The deal that a dimension with deal `id` has where no axis splits it: `id` if that is a padded
  * deal of one part, else 0. */
 DealId deal_whole(const Deals *deals, DealId id);
+/* A tensor of these dimensions under a layout: deals stay where axes split, and padding everywhere.
+ */
+Shape shape_under(const Deals *deals, const Layout *layout, int n_dims, const int64_t *dim,
+                  const DealId *deal);
 /* True if the fields of a deal without a table of intervals agree: parts hold all indices. */
 bool deal_padding_fits(const Deal *d, int64_t most);
 

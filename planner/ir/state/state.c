@@ -148,16 +148,6 @@ static void cut(StateWalk *w, int d, uint64_t lo, uint64_t hi)
     }
 }
 
-static Shape shape_in_use(const Deals *deals, const Tensor *t)
-{
-    Shape s = {.n_dims = t->n_dims, .layout = t->use};
-    for (int d = 0; d < t->n_dims; d++) {
-        s.dim[d] = t->dim[d];
-        s.deal[d] = layout_axes_split(&s.layout, d) ? t->deal[d] : deal_whole(deals, t->deal[d]);
-    }
-    return s;
-}
-
 /* Among ranks that hold equal copies, the first one writes. */
 static bool is_writer(const State *state, const StateWalk *w, AxisSet split)
 {
@@ -174,7 +164,7 @@ static uint64_t begin_tensor(StateWalk *w, TensorId id)
     const Plan *plan = w->state->plan;
     const Tensor *t = &plan->graph.tensors.at[id];
     uint64_t n = 1;
-    w->shape = shape_in_use(&plan->graph.deals, t);
+    w->shape = shape_under(&plan->graph.deals, &t->use, t->n_dims, t->dim, t->deal);
     w->base.name = t->name;
     w->base.tensor = id;
     w->t = t;
