@@ -144,9 +144,8 @@ static void look_for_missing(const Seen *seen, Str *wrong)
         if (!has_kernel[i]) str_print(wrong, "%s: no such kernel\n", spills[i].kernel);
 }
 
-static char *read_log(const char *object, size_t n, Arena *arena)
+static char *read_text(const char *path, Arena *arena)
 {
-    const char *path = arena_print(arena, "%.*s.log", (int)n, object);
     FILE *f = fopen(path, "r");
     if (f == NULL) fail_msg("%s is not there: remove the object and build it again", path);
     char *text = arena_alloc(arena, 1 << 20);
@@ -164,14 +163,15 @@ static const char *verdict(const char *from, const char *to, Arena *arena)
     Seen seen;
     memset(&seen, 0, sizeof seen);
     Str wrong = str_in(arena);
-    const char *object = TANDEM_KERNEL_OBJECTS;
+    const char *object = read_text(TANDEM_KERNEL_OBJECTS, arena);
     while (*object != '\0') {
-        size_t n = strcspn(object, ":");
-        char *log = read_log(object, n, arena), *at = from ? strstr(log, from) : NULL;
+        size_t n = strcspn(object, "\n");
+        char *log = read_text(arena_print(arena, "%.*s.log", (int)n, object), arena);
+        char *at = from ? strstr(log, from) : NULL;
         if (at != NULL)
             log = arena_print(arena, "%.*s%s%s", (int)(at - log), log, to, at + strlen(from));
         look_at_log(log, &seen, &wrong);
-        object += n + (object[n] == ':');
+        object += n + (object[n] == '\n');
     }
     look_for_missing(&seen, &wrong);
     return str_text(&wrong);
