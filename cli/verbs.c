@@ -26,11 +26,12 @@ static const Verb verb_table[] = {
      "Runs the plan in virtual time on the plan's cluster. A plan that does not fit is predicted\n"
      "as well. A prediction that the store already holds is not made again.",
      "tandem sim scripts/plans/llama3_8b.lua", PLAN_GROUPS | OPTIONS_sim, cmd_sim},
-    {"sweep", "PLAN", 1, 1, "Predict every combination of settings, and rank them",
+    {"sweep", "PLAN|SWEEP", 1, 1, "Predict every combination of settings, and rank them",
      "Compiles, proves and simulates each combination of --try. A combination that does not fit "
      "or\n"
      "is refused is listed with its reason. Predictions are stored as they are made, so the same\n"
-     "command goes on where it was stopped. --set holds for all combinations.",
+     "command goes on where it was stopped. --set holds for all combinations. SWEEP is a script\n"
+     "that names a plan, values, conditions and a score: docs/how-to/sweep-from-a-script.md.",
      "tandem sweep scripts/plans/llama3_8b.lua --set mesh.dp_shard=-1 --try mesh.tp=1,2,4,8",
      PLAN_GROUPS | OPTIONS_sweep, cmd_sweep},
     {"search", "PLAN", 1, 1, "Find the fastest way to lay this model on this cluster",

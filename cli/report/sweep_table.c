@@ -6,17 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum RankBy { BY_tokens, BY_gpu, BY_memory, BY_usd, BY_COUNT } RankBy;
-static const char *const by_names[BY_COUNT] = {"tokens", "gpu", "memory", "usd"};
+typedef enum RankBy { BY_tokens, BY_gpu, BY_memory, BY_usd, BY_score, BY_COUNT } RankBy;
+static const char *by_names[BY_COUNT] = {"tokens", "gpu", "memory", "usd", NULL};
 
 static RankBy sort_by; /* a process has one sweep, and qsort has no argument for this */
 
-bool sweep_order(Cli *cli)
+bool sweep_order(Cli *cli, const char *score)
 {
     const char *name = cli->options.by;
-    sort_by = BY_tokens;
+    by_names[BY_score] = score;
+    sort_by = score != NULL ? BY_score : BY_tokens;
     if (name == NULL) return true;
-    for (uint32_t i = 0; i < BY_COUNT; i++)
+    for (uint32_t i = 0; i < BY_score; i++)
         if (strcmp(by_names[i], name) == 0) {
             sort_by = (RankBy)i;
             return true;
@@ -31,6 +32,7 @@ static double merit(const SweepRow *row, RankBy by)
 {
     if (by == BY_gpu) return row->tokens_per_s_per_device;
     if (by == BY_memory) return -(double)row->peak_bytes;
+    if (by == BY_score) return -row->score;
     if (by == BY_usd) return row->usd_per_token > 0 ? 1 / row->usd_per_token : 0;
     return row->tokens_per_s;
 }
@@ -39,6 +41,7 @@ static int by_merit(const void *a, const void *b)
 {
     const SweepRow *x = a, *y = b;
     if (x->status != y->status) return x->status < y->status ? -1 : 1;
+    if (x->unmet != y->unmet) return x->unmet ? 1 : -1;
     if (x->status == SWEEP_too_large && x->peak_bytes != y->peak_bytes)
         return x->peak_bytes < y->peak_bytes ? -1 : 1;
     double left = merit(x, sort_by), right = merit(y, sort_by);
@@ -52,6 +55,13 @@ static uint32_t count(const SweepRows *rows, SweepStatus status)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < rows->n; i++) n += rows->at[i].status == status;
+    return n;
+}
+
+static uint32_t count_unmet(const SweepRows *rows)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < rows->n; i++) n += rows->at[i].unmet;
     return n;
 }
 
@@ -110,13 +120,15 @@ static void ranking_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows,
     const bool priced = has_price(rows), days = cli->options.tokens > 0;
     uint32_t n_numbers = 8;
     const uint32_t limit = cli->options.limit ? cli->options.limit : 20;
-    const char **heads = arena_array(cli->arena, keys->n + 12, sizeof *heads);
+    const char **heads = arena_array(cli->arena, keys->n + 13, sizeof *heads);
     for (uint32_t k = 0; k < keys->n; k++)
         heads[k] = arena_print(cli->arena, ">%s%s", k == 0 ? "  " : "", keys->at[k].key);
     for (uint32_t i = 0; i < n_numbers; i++) heads[keys->n + i] = numbers[i];
     if (priced) heads[keys->n + n_numbers++] = ">USD/Mtoken";
     if (days) heads[keys->n + n_numbers++] = ">days";
     if (days && priced) heads[keys->n + n_numbers++] = ">USD";
+    if (by_names[BY_score] != NULL)
+        heads[keys->n + n_numbers++] = arena_print(cli->arena, ">%s", by_names[BY_score]);
     Table t = table_in(cli->arena, keys->n + n_numbers, heads);
     for (uint32_t i = 0; i < n_fit && i < limit; i++) {
         const SweepRow *r = &rows->at[i];
@@ -137,23 +149,27 @@ static void ranking_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows,
         if (days && priced)
             table_cell(&t, "%s",
                        known ? str_count(cli->arena, (uint64_t)(usd_of(cli, r) + .5)) : "-");
+        if (by_names[BY_score] != NULL) table_cell(&t, "%.5g", r->score);
     }
     table_print(&t, &cli->out);
     if (n_fit > limit)
         str_print(&cli->out, "  and %" PRIu32 " more (--limit, --csv)\n", n_fit - limit);
 }
 
+/* Lists the points of one status. `unmet`: only those that fall short of `require`. */
 static void losers_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, SweepStatus status,
-                        const char *title)
+                        bool unmet, const char *title)
 {
     const uint32_t limit = cli->options.limit ? cli->options.limit : 20;
     uint32_t n = 0;
     for (uint32_t i = 0; i < rows->n; i++) {
         const SweepRow *r = &rows->at[i];
-        if (r->status != status || ++n > limit) continue;
+        if (r->status != status || r->unmet != unmet || ++n > limit) continue;
         if (n == 1) str_print(&cli->out, "%s\n", title);
-        str_print(&cli->out, "  %s: %s [%s]\n", sweep_settings(cli->arena, keys, r->values, ""),
-                  r->reason, r->rule);
+        str_print(&cli->out, "  %s: %s", sweep_settings(cli->arena, keys, r->values, ""),
+                  r->reason);
+        if (r->rule != NULL) str_print(&cli->out, " [%s]", r->rule);
+        str_add(&cli->out, "\n");
     }
     if (n > limit) str_print(&cli->out, "  and %" PRIu32 " more (--limit, --csv)\n", n - limit);
 }
@@ -161,14 +177,17 @@ static void losers_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
 static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, RankBy by)
 {
     const uint32_t n_fit = count(rows, SWEEP_fits), n_large = count(rows, SWEEP_too_large);
-    str_print(&cli->out,
-              "sweep       %" PRIu32 " plans of %s: %" PRIu32 " fit, %" PRIu32 " do not, %" PRIu32
-              " are refused; best by %s first\n",
-              rows->n, cli->args[0], n_fit, n_large, rows->n - n_fit - n_large, by_names[by]);
-    if (n_fit > 0) ranking_text(cli, keys, rows, n_fit);
-    losers_text(cli, keys, rows, SWEEP_too_large, "do not fit, the nearest miss first");
-    losers_text(cli, keys, rows, SWEEP_refused, "refused");
-    if (n_fit == 0) return;
+    const uint32_t n_unmet = count_unmet(rows), n_good = n_fit - n_unmet;
+    str_print(&cli->out, "sweep       %" PRIu32 " plans of %s: %" PRIu32 " fit, ", rows->n,
+              cli->args[0], n_fit);
+    if (n_unmet > 0) str_print(&cli->out, "%" PRIu32 " of them fall short, ", n_unmet);
+    str_print(&cli->out, "%" PRIu32 " do not, %" PRIu32 " are refused; best by %s first\n", n_large,
+              rows->n - n_fit - n_large, by_names[by]);
+    if (n_good > 0) ranking_text(cli, keys, rows, n_good);
+    losers_text(cli, keys, rows, SWEEP_fits, true, "fit, but fall short of `require`");
+    losers_text(cli, keys, rows, SWEEP_too_large, false, "do not fit, the nearest miss first");
+    losers_text(cli, keys, rows, SWEEP_refused, false, "refused");
+    if (n_good == 0) return;
     str_print(&cli->out, "best        %s\n",
               sweep_settings(cli->arena, keys, rows->at[0].values, "--set "));
     str_print(&cli->out, "trust       %s\n", rows->at[0].trust);
@@ -196,14 +215,15 @@ static void report_csv(const Cli *cli, Str *out, const SweepKeys *keys, const Sw
     }
     str_add(out, "status,ranks,step_s,tokens_per_s,tokens_per_s_per_device,mfu,exposed_s,"
                  "peak_bytes,usd_per_token,run,plan_id,rule,reason");
-    str_add(out, days ? ",days,usd\n" : "\n");
+    if (days) str_add(out, ",days,usd");
+    str_add(out, by_names[BY_score] != NULL ? ",score\n" : "\n");
     for (uint32_t i = 0; i < rows->n; i++) {
         const SweepRow *r = &rows->at[i];
         for (uint32_t k = 0; k < keys->n; k++) {
             csv_field(out, r->values[k]);
             str_add(out, ",");
         }
-        str_add(out, status_names[r->status]);
+        str_add(out, r->unmet ? "unmet" : status_names[r->status]);
         if (r->status == SWEEP_refused)
             str_add(out, ",,,,,,,,,,,");
         else
@@ -217,6 +237,9 @@ static void report_csv(const Cli *cli, Str *out, const SweepKeys *keys, const Sw
         if (days && r->status == SWEEP_refused) str_add(out, ",,");
         if (days && r->status != SWEEP_refused)
             str_print(out, ",%.6g,%.9g", days_of(cli, r), usd_of(cli, r));
+        if (by_names[BY_score] != NULL && r->status != SWEEP_fits) str_add(out, ",");
+        if (by_names[BY_score] != NULL && r->status == SWEEP_fits)
+            str_print(out, ",%.9g", r->score);
         str_add(out, "\n");
     }
 }
@@ -226,7 +249,9 @@ static json_t *row_json(const Cli *cli, const SweepKeys *keys, const SweepRow *r
     json_t *row = json_object(), *settings = json_object();
     for (uint32_t k = 0; k < keys->n; k++) json_text(settings, keys->at[k].key, r->values[k]);
     json_put(row, "settings", settings);
-    json_text(row, "status", status_names[r->status]);
+    json_text(row, "status", r->unmet ? "unmet" : status_names[r->status]);
+    if (by_names[BY_score] != NULL)
+        json_put(row, "score", r->status == SWEEP_fits ? json_real(r->score) : json_null());
     json_text(row, "rule", r->rule);
     json_text(row, "reason", r->reason);
     if (r->status == SWEEP_refused) return row;
@@ -272,7 +297,13 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
         cli_error(cli, FAULT_usage, "option-value", "--by usd: no price is known for these GPUs");
         diag_hint(&cli->diag, "--price 2.5 says what a GPU costs an hour, in USD");
     }
-    if (count(rows, SWEEP_fits) > 0) return;
+    const uint32_t n_fit = count(rows, SWEEP_fits);
+    if (n_fit > count_unmet(rows)) return;
+    if (n_fit > 0) {
+        cli_error(cli, FAULT_infeasible, "nothing-fits",
+                  "none of the %" PRIu32 " combinations that fit fulfils `require`", n_fit);
+        return;
+    }
     cli_error(cli, count(rows, SWEEP_too_large) > 0 ? FAULT_infeasible : FAULT_input,
               "nothing-fits", "none of %" PRIu32 " combinations fits", rows->n);
 }

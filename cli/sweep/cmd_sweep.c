@@ -11,13 +11,39 @@ enum { MOST_PLANS = 10000, MOST_READ = 8, SLURM_JOBS = 4 };
 typedef struct Sweep {
     Cli *cli;
     SweepKeys keys;
+    FrontSweep *script; /* NULL: FILE is a plan */
+    const char *path;   /* the plan's script */
+    const Config *plan; /* under --set; NULL: no condition needs it, or it cannot be read */
     uint32_t n_plans;
     uint32_t *combination; /* [plan] its number among all combinations of --try */
 } Sweep;
 
-static bool read_keys(Cli *cli, Sweep *sweep)
+/* Returns the place of a key; a key of --try replaces that of the script. */
+static SweepKey *place_of(Sweep *sweep, const char *key, uint32_t n_script)
+{
+    for (uint32_t k = 0; k < n_script; k++)
+        if (strcmp(sweep->keys.at[k].key, key) == 0) return &sweep->keys.at[k];
+    const SweepKey new_key = {.key = key};
+    list_push(sweep->cli->arena, &sweep->keys, new_key);
+    return &sweep->keys.at[sweep->keys.n - 1];
+}
+
+static bool count_plans(Sweep *sweep)
 {
     uint64_t n = 1;
+    for (uint32_t k = 0; k < sweep->keys.n; k++) {
+        n *= sweep->keys.at[k].values.n;
+        if (n > MOST_PLANS)
+            return cli_error(sweep->cli, FAULT_usage, "option-value",
+                             "more than %d combinations; try some first", MOST_PLANS);
+    }
+    sweep->n_plans = (uint32_t)n;
+    return true;
+}
+
+static bool read_keys(Cli *cli, Sweep *sweep)
+{
+    const uint32_t n_script = sweep->keys.n;
     for (uint32_t i = 0; i < cli->options.try_.n; i++) {
         const char *text = cli->options.try_.at[i], *at = strchr(text, '=');
         if (at == NULL || at == text || at[1] == 0 || strstr(at, ",,") != NULL || at[1] == ',' ||
@@ -25,7 +51,7 @@ static bool read_keys(Cli *cli, Sweep *sweep)
             return cli_error(cli, FAULT_usage, "option-value",
                              "--try %s: KEY=V1,V2,... is expected", text);
         SweepKey key = {.key = arena_copy(cli->arena, text, (size_t)(at - text))};
-        for (uint32_t k = 0; k < sweep->keys.n; k++)
+        for (uint32_t k = n_script; k < sweep->keys.n; k++)
             if (strcmp(sweep->keys.at[k].key, key.key) == 0)
                 return cli_error(cli, FAULT_usage, "option-value", "--try %s is given twice",
                                  key.key);
@@ -39,14 +65,9 @@ static bool read_keys(Cli *cli, Sweep *sweep)
             list_push(cli->arena, &key.values, value);
             at += 1 + length;
         }
-        list_push(cli->arena, &sweep->keys, key);
-        n *= key.values.n;
-        if (n > MOST_PLANS)
-            return cli_error(cli, FAULT_usage, "option-value",
-                             "--try: more than %d combinations; try some first", MOST_PLANS);
+        *place_of(sweep, key.key, n_script) = key;
     }
-    sweep->n_plans = (uint32_t)n;
-    return true;
+    return count_plans(sweep);
 }
 
 static const char **values_of(const SweepKeys *keys, uint32_t index, Arena *arena)
@@ -59,20 +80,29 @@ static const char **values_of(const SweepKeys *keys, uint32_t index, Arena *aren
     return values;
 }
 
-static bool can_start(Cli *cli)
+/* Reads FILE, a sweep's script or a plan's. */
+static bool open_file(Cli *cli, Sweep *sweep)
 {
     if (session_is_text(cli->args[0]))
         return cli_error(cli, FAULT_usage, "needs-script",
                          "%s is a plan's text: this needs the script", cli->args[0]);
-    if (cli->options.try_.n == 0) {
-        cli_error(cli, FAULT_usage, "arguments", "tandem sweep needs something to --try");
+    if (!sweep_script_open(cli, &sweep->keys, &sweep->script)) return false;
+    sweep->path = sweep->script != NULL ? sweep->script->plan : cli->args[0];
+    if (sweep->script == NULL && cli->options.try_.n == 0) {
+        cli_error(cli, FAULT_usage, "arguments",
+                  "tandem sweep needs something to --try, or a script that returns a sweep");
         diag_hint(&cli->diag, "for example: %s", cli->verb->example);
         return false;
     }
+    return true;
+}
+
+static bool can_start(Cli *cli, const Sweep *sweep)
+{
     if (cli->options.slurm > 0 && cli->options.shard != NULL)
         return cli_error(cli, FAULT_usage, "option-value",
                          "--slurm makes the shards itself: leave --shard out");
-    if (!sweep_order(cli)) return false;
+    if (!sweep_order(cli, sweep->script != NULL ? sweep->script->score : NULL)) return false;
     return cli->options.dry_run || cli->options.no_store || cli->options.slurm > 0 ||
            store_ready(cli->options.db, &cli->diag);
 }
@@ -89,15 +119,15 @@ static TextList settings_of(const Sweep *sweep, uint32_t combination)
 
 /* Returns the plan under --set, for the conditions. NULL if there are none, or if the plan cannot
  * be read: then each point has its own errors. */
-static const Config *plan_of(Cli *cli)
+static const Config *plan_of(Cli *cli, const Sweep *sweep)
 {
-    if (cli->options.where.n == 0) return NULL;
+    if (cli->options.where.n == 0 && sweep->script == NULL) return NULL;
     bool freed;
     const PlanOptions options = space_options(cli, &freed);
     Config *config = arena_alloc(cli->arena, sizeof *config);
     Graph graph;
     Diag told = diag_in(cli->arena);
-    return session_read(cli->args[0], &options, cli->arena, config, &graph, &told) ? config : NULL;
+    return session_read(sweep->path, &options, cli->arena, config, &graph, &told) ? config : NULL;
 }
 
 /* Lists the settings of every combination that --where keeps and that belongs to this shard, in
@@ -107,19 +137,21 @@ static TextList *all_settings(Sweep *sweep)
     Cli *cli = sweep->cli;
     TextList *all = arena_array(cli->arena, sweep->n_plans + 1, sizeof *all);
     sweep->combination = arena_array(cli->arena, sweep->n_plans + 1, sizeof *sweep->combination);
-    const Config *plan = plan_of(cli);
+    sweep->plan = plan_of(cli, sweep);
     uint32_t n = 0, n_kept = 0;
     for (uint32_t i = 0; i < sweep->n_plans; i++) {
         const TextList list = settings_of(sweep, i);
         bool holds;
-        if (!where_holds(cli, &list, plan, &holds)) return NULL;
+        if (!where_holds(cli, &list, sweep->plan, &holds)) return NULL;
+        if (holds && !sweep_script_holds(cli, sweep->script, &list, sweep->plan, &holds))
+            return NULL;
         if (!holds || n_kept++ % cli->options.n_shards != cli->options.shard_index) continue;
         sweep->combination[n] = i;
         all[n++] = list;
     }
     if (n_kept == 0)
-        cli_error(cli, FAULT_usage, "option-value",
-                  "--where leaves none of %" PRIu32 " combinations", sweep->n_plans);
+        cli_error(cli, FAULT_usage, "option-value", "%s leaves none of %" PRIu32 " combinations",
+                  cli->options.where.n > 0 ? "--where" : "`where`", sweep->n_plans);
     sweep->n_plans = n;
     return n_kept > 0 ? all : NULL;
 }
@@ -230,7 +262,7 @@ static bool decide_stored(Cli *cli, PointJob *job, SweepRows *rows)
 static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
 {
     if (cli->json != NULL || cli->options.csv || rows->n == 0) return;
-    if (rows->at[0].status != SWEEP_fits) return;
+    if (rows->at[0].status != SWEEP_fits || rows->at[0].unmet) return;
     const TextList *own = &job->settings[rows->at[0].index];
     for (uint32_t i = 0; i < own->n; i++) list_push(cli->arena, &cli->options.set, own->at[i]);
     cli->script = front_open(job->path, NULL, 0, cli->arena);
@@ -253,13 +285,12 @@ static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
     plan_file_close(cli);
 }
 
-void cmd_sweep(Cli *cli)
+static void decide_points(Cli *cli, Sweep *sweep)
 {
-    Sweep sweep = {.cli = cli};
-    if (!can_start(cli) || !read_keys(cli, &sweep)) return;
-    PointJob job = {.cli = cli, .path = cli->args[0], .settings = all_settings(&sweep)};
+    if (!can_start(cli, sweep) || !read_keys(cli, sweep)) return;
+    PointJob job = {.cli = cli, .path = sweep->path, .settings = all_settings(sweep)};
     if (job.settings == NULL) return;
-    job.n = sweep.n_plans;
+    job.n = sweep->n_plans;
     if (cli->options.slurm > 0) {
         if (slurm_can_start(cli, &job)) slurm_script(cli);
         return;
@@ -274,8 +305,17 @@ void cmd_sweep(Cli *cli)
     }
     SweepRows rows = {NULL, 0, 0};
     if (!decide_stored(cli, &job, &rows)) return;
+    if (!sweep_script_judge(cli, sweep->script, job.settings, sweep->plan, &rows)) return;
     for (uint32_t i = 0; i < rows.n; i++)
-        rows.at[i].values = values_of(&sweep.keys, sweep.combination[i], cli->arena);
-    sweep_report(cli, &sweep.keys, &rows);
+        rows.at[i].values = values_of(&sweep->keys, sweep->combination[i], cli->arena);
+    sweep_report(cli, &sweep->keys, &rows);
     whose_of_best(cli, &job, &rows);
+}
+
+void cmd_sweep(Cli *cli)
+{
+    Sweep sweep = {.cli = cli};
+    if (!open_file(cli, &sweep)) return;
+    decide_points(cli, &sweep);
+    front_sweep_close(sweep.script);
 }

@@ -34,6 +34,8 @@ typedef struct SweepRow {
     double tokens_per_s, tokens_per_s_per_device, mfu;
     double usd_per_token; /* 0: the price is unknown */
     const char *unstored; /* why the store refused it; NULL: it is stored */
+    double score;         /* of the sweep's script */
+    bool unmet;           /* it fits, but the script's `require` does not take it */
 } SweepRow;
 typedef LIST(SweepRow) SweepRows;
 
@@ -41,6 +43,28 @@ typedef LIST(SweepRow) SweepRows;
 /* Returns false after diagnostics. `holds`: every --where is true for these settings. `plan` has
  * the sizes of the axes that no setting names; NULL: they are unknown. */
 bool where_holds(Cli *cli, const TextList *settings, const Config *plan, bool *holds);
+
+/* Appends the names by which a condition may ask for a setting, and their values. A later pair of
+ * the same name counts. */
+void where_names(Cli *cli, const TextList *settings, const Config *plan, FrontPairs *names);
+
+/* ---- script.c: a sweep that is a script of its own */
+/* Opens the command's FILE if it is a sweep, and appends its `vary` to the keys. A plan gives true
+ * and NULL. Returns false after diagnostics. */
+bool sweep_script_open(Cli *cli, SweepKeys *keys, FrontSweep **script);
+/* Asks the script's `where`; without one, every point holds. */
+bool sweep_script_holds(Cli *cli, FrontSweep *script, const TextList *settings, const Config *plan,
+                        bool *holds);
+/* Asks `require` and `score` about every row that fits, in the order of the points. `settings` are
+ * those of the points. */
+bool sweep_script_judge(Cli *cli, FrontSweep *script, const TextList *settings, const Config *plan,
+                        SweepRows *rows);
+/* One row of the table of values that a result has. */
+typedef struct ResultInfo {
+    const char *name, *meaning;
+} ResultInfo;
+extern const ResultInfo sweep_results[];
+extern const uint32_t n_sweep_results;
 
 /* ---- sweep_table.c */
 /* Returns "mesh.tp=2 batch.micro=1", with `before` in front of each setting. */
@@ -50,7 +74,8 @@ const char *sweep_settings(Arena *arena, const SweepKeys *keys, const char *cons
 const char *point_text(Arena *arena, const TextList *settings, const char *before);
 /* Prints the settings of these points (--dry-run); in JSON they are a list under this key. */
 void points_list(Cli *cli, const char *key, const TextList *settings, uint32_t n);
-bool sweep_order(Cli *cli); /* reads --by; called before any prediction */
+/* Reads --by; called before any prediction. `score`: the name of the script's score; NULL: none. */
+bool sweep_order(Cli *cli, const char *score);
 /* Ranks the rows and prints them as text, CSV or JSON. */
 void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows);
 

@@ -2,6 +2,7 @@
  * for which it is true. Words and operators are Lua's. A name is a setting's key, an axis of the
  * mesh, or the last part of a key. */
 #include <ctype.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,6 +219,34 @@ static WhereValue any_of(Condition *c)
         v = number_of(is_true(v) || is_true(w));
     }
     return v;
+}
+
+static void put_name(Cli *cli, FrontPairs *names, const char *key, const char *value)
+{
+    list_push(cli->arena, names, ((FrontPair){key, value}));
+}
+
+void where_names(Cli *cli, const TextList *settings, const Config *plan, FrontPairs *names)
+{
+    const TextList *lists[] = {&cli->options.set, settings};
+    for (int pass = 0; pass < 3; pass++) { /* last parts; axes; whole keys */
+        for (uint32_t a = 0; pass == 1 && plan != NULL && a < AXIS_NAMES; a++)
+            if (!axes_have(axes_with(AXIS_UNITS), (AxisName)a))
+                put_name(cli, names, axis_name_text((AxisName)a),
+                         arena_print(cli->arena, "%" PRIu32, plan->axis_size[a]));
+        for (uint32_t l = 0; l < 2; l++)
+            for (uint32_t i = 0; i < lists[l]->n; i++) {
+                const char *setting = lists[l]->at[i], *equals = strchr(setting, '=');
+                if (equals == NULL) continue;
+                const char *key = arena_copy(cli->arena, setting, (size_t)(equals - setting));
+                const char *dot = strrchr(key, '.'), *last = dot != NULL ? dot + 1 : key;
+                const bool mesh = strncmp(key, "mesh.", 5) == 0;
+                if (pass == 2)
+                    put_name(cli, names, key, equals + 1);
+                else if (mesh == (pass == 1))
+                    put_name(cli, names, last, equals + 1);
+            }
+    }
 }
 
 bool where_holds(Cli *cli, const TextList *settings, const Config *plan, bool *holds)

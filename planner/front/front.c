@@ -42,7 +42,7 @@ const char *front_scripts_dir(void)
 }
 
 static _Noreturn void be_child(const char *path, const char *code, const FrontOptions *options,
-                               const Script *script, bool held)
+                               const Script *script, ScriptUse use)
 {
     Arena *arena = arena_new();
     Child *c = arena_alloc(arena, sizeof *c);
@@ -54,7 +54,8 @@ static _Noreturn void be_child(const char *path, const char *code, const FrontOp
     c->code = code;
     c->options = options;
     c->cpu_s = script->cpu_s;
-    c->held = held;
+    c->held = use != SCRIPT_once;
+    c->sweeps = use == SCRIPT_sweeps;
     for (int fd = 3; fd < 256; fd++)
         if (fd != c->fd && fd != c->words) close(fd);
     const char *slash = strrchr(path, '/');
@@ -65,7 +66,7 @@ static _Noreturn void be_child(const char *path, const char *code, const FrontOp
 }
 
 bool script_start(Script *s, const char *path, const char *code, const FrontOptions *options,
-                  bool held, Diag *d)
+                  ScriptUse use, Diag *d)
 {
     Loc here = {path, 0};
     int pair[2], words[2];
@@ -83,7 +84,7 @@ bool script_start(Script *s, const char *path, const char *code, const FrontOpti
         Script own = *s;
         own.fd = pair[1];
         own.words = words[1];
-        be_child(path, code, options, &own, held);
+        be_child(path, code, options, &own, use);
     }
     close(pair[1]);
     close(words[1]);
@@ -95,7 +96,7 @@ bool script_start(Script *s, const char *path, const char *code, const FrontOpti
     return true;
 }
 
-static bool take_error(Draft *draft, Reader *r)
+bool script_error(Draft *draft, Reader *r)
 {
     uint32_t severity = get_u32(r);
     const char *rule = get_text(r, draft->arena);
@@ -169,7 +170,7 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
     bool fine = true, can_shrink, shares;
     switch (kind) {
     case RECORD_file: fine = draft_file(draft, r); break;
-    case RECORD_error: fine = take_error(draft, r); break;
+    case RECORD_error: fine = script_error(draft, r); break;
     case RECORD_table:
     case RECORD_bool:
     case RECORD_int:
@@ -211,7 +212,7 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
 
 /* The child ended without a last record: explains it from the kernel's status and the child's last
  * words. */
-static void explain_end(Script *s, Draft *draft, int status, StreamState state)
+void script_explain_end(Script *s, Draft *draft, int status, StreamState state)
 {
     struct {
         Place place;
@@ -246,6 +247,16 @@ static void explain_end(Script *s, Draft *draft, int status, StreamState state)
                    "the process that evaluates the script ended unexpectedly (status %d)", status);
 }
 
+int script_end(Script *s, bool kills)
+{
+    int status = 0;
+    close(s->fd);
+    if (kills) kill(s->pid, SIGKILL);
+    while (waitpid(s->pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return status;
+}
+
 bool script_listen(Script *s, Draft *draft, Rebuild *b, bool shrink)
 {
     uint32_t before = draft->d->n_errors;
@@ -260,17 +271,12 @@ bool script_listen(Script *s, Draft *draft, Rebuild *b, bool shrink)
         if (!take(s, draft, b, &asked, kind, &r, shrink, &damaged)) break;
     }
     int status = s->status;
-    if (!s->ended) {
-        close(s->fd);
-        if (state == STREAM_late || damaged) kill(s->pid, SIGKILL);
-        while (waitpid(s->pid, &status, 0) < 0 && errno == EINTR) {
-        }
-    }
+    if (!s->ended) status = script_end(s, state == STREAM_late || damaged);
     if (damaged)
         diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){draft->config.file, 0},
                    "the process that evaluates the script sent a record that cannot be understood");
     else if (!s->done && draft->d->n_errors == before)
-        explain_end(s, draft, status, state);
+        script_explain_end(s, draft, status, state);
     if (!s->ended) {
         close(s->words);
         channel_free(&s->channel);
@@ -319,7 +325,7 @@ static bool load(const char *path, const char *code, const FrontOptions *options
         draft->named_nodes = options->nodes;
     }
     Script s = {.pid = -1};
-    if (!script_start(&s, draft->config.file, code, options, false, draft->d)) return false;
+    if (!script_start(&s, draft->config.file, code, options, SCRIPT_once, draft->d)) return false;
     Rebuild b = {.graph = graph, .draft = draft, .arena = draft->arena};
     bool heard = script_listen(&s, draft, &b, options->shrink);
     for (uint32_t i = 0; named != NULL && i < named->scripts.n; i++)

@@ -38,6 +38,41 @@ void front_close(FrontScript *script); /* ends the process; NULL is fine */
  * graph, so a caller changes only a copy of it (graph_copy). */
 bool front_load_held(FrontScript *script, const FrontOptions *options, Arena *arena, Config *config,
                      Graph *graph, Diag *d);
+
+/* ---- sweep_script.c: a script that ends with `return sweep { ... }` ---- */
+typedef enum SweepCall { SWEEP_where, SWEEP_require, SWEEP_score, SWEEP_CALLS } SweepCall;
+typedef struct FrontPair {
+    const char *key, *value; /* "mesh.tp", "4" */
+} FrontPair;
+typedef LIST(FrontPair) FrontPairs;
+typedef struct SweepAnswer {
+    bool yes;         /* of where and require */
+    double number;    /* of score */
+    const char *text; /* why require refused; NULL: not said */
+} SweepAnswer;
+typedef struct FrontSweep {
+    const char *plan;  /* the path of the plan's script */
+    FrontPairs vary;   /* the values of each key follow each other */
+    const char *score; /* the name of the score */
+    bool has[SWEEP_CALLS];
+    struct SweepProcess *process;
+} FrontSweep;
+/* Evaluates a script in a process of its own, which stays to answer calls. Returns NULL after
+ * diagnostics, or with is_plan if the script returns a plan. */
+FrontSweep *front_sweep_open(const char *path, Arena *arena, bool *is_plan, Diag *d);
+/* Calls a function of the sweep with a point's settings and, except `where`, its result. `point`
+ * names the point in messages. Returns false after diagnostics. */
+bool front_sweep_call(FrontSweep *sweep, SweepCall call, const FrontPairs *settings,
+                      const FrontPairs *result, const char *point, SweepAnswer *answer, Diag *d);
+void front_sweep_close(FrontSweep *sweep); /* ends the process; NULL is fine */
+/* One row of the table of keys that sweep{} takes. */
+typedef struct SweepKeyInfo {
+    const char *name, *type, *meaning;
+    bool optional;
+} SweepKeyInfo;
+extern const SweepKeyInfo front_sweep_keys[];
+extern const uint32_t front_n_sweep_keys;
+
 /* Loads a cluster by library name with its nodes, such as "dgx_h100"; for plans given as text. */
 bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *cluster, Diag *d);
 /* Makes a cluster of one node with n_devices GPUs of this name ("NVIDIA H200"). Returns false

@@ -176,7 +176,7 @@ static bool ask(FrontScript *s, const FrontOptions *o, Draft *draft, Rebuild *b)
     if (script->pid < 0) {
         *script = (Script){.pid = -1, .traces = &s->traces};
         FrontOptions own = {.cpu_seconds = s->cpu_s};
-        if (!script_start(script, s->path, s->code, &own, true, draft->d)) return false;
+        if (!script_start(script, s->path, s->code, &own, SCRIPT_held, draft->d)) return false;
     }
     script->done = script->ended = false;
     script->status = 0;

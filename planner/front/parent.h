@@ -100,9 +100,18 @@ typedef struct Script {
     int status;     /* ... the status of the process that answered */
 } Script;
 
-/* Starts the process. `held`: it waits for requests. */
+/* Once: the process answers once and ends. Held: it waits for requests. Sweeps: the script may
+ * return a sweep, and the process waits for calls of its functions. */
+typedef enum ScriptUse { SCRIPT_once, SCRIPT_held, SCRIPT_sweeps } ScriptUse;
 bool script_start(Script *s, const char *path, const char *code, const FrontOptions *options,
-                  bool held, Diag *d);
+                  ScriptUse use, Diag *d);
+/* Reports an error record of the process. */
+bool script_error(Draft *draft, Reader *r);
+/* Ends a process that is gone or that cannot be understood, and closes its pipes. Returns its
+ * status. */
+int script_end(Script *s, bool kills);
+/* The process ended without a last record: explains it. */
+void script_explain_end(Script *s, Draft *draft, int status, StreamState state);
 /* Reads records until the request or the process ends. Returns true if all records were understood.
  */
 bool script_listen(Script *s, Draft *draft, Rebuild *b, bool shrink);

@@ -8,13 +8,10 @@
 #include "cli/cli.h"
 
 const Page pages[] = {
-    {"docs/reference/command.md", page_command},
-    {"docs/reference/plan.md", page_plan},
-    {"docs/reference/lua.md", page_lua},
-    {"docs/reference/rules.md", page_rules},
-    {"docs/reference/store.md", page_store},
-    {"docs/reference/json.md", page_json},
-    {"docs/reference/plan-text.md", page_plan_text},
+    {"docs/reference/command.md", page_command}, {"docs/reference/plan.md", page_plan},
+    {"docs/reference/lua.md", page_lua},         {"docs/reference/sweep.md", page_sweep},
+    {"docs/reference/rules.md", page_rules},     {"docs/reference/store.md", page_store},
+    {"docs/reference/json.md", page_json},       {"docs/reference/plan-text.md", page_plan_text},
     {"docs/tandem.svg", page_picture},
 };
 const uint32_t n_pages = sizeof pages / sizeof pages[0];

@@ -19,6 +19,7 @@ const char *page_plan(Arena *arena);
 const char *page_store(Arena *arena);
 const char *page_plan_text(Arena *arena);
 const char *page_lua(Arena *arena);
+const char *page_sweep(Arena *arena);
 const char *page_picture(Arena *arena);
 
 /* Writes the first lines of a page: its title and its generator. */

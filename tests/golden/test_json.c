@@ -144,6 +144,8 @@ static void documents_are_as_described(void **state)
                ARGUMENTS("sim", llama, "--dry-run", "--set", "runtime=torchtitan")));
     check(arena, ARGUMENTS("sweep", llama, "--db", db, "--try", "mesh.tp=2,3"),
           OTHERS(ARGUMENTS("sweep", llama, "--db", db, "--try", "mesh.tp=2", "--tokens", "1T"),
+                 ARGUMENTS("sweep", TANDEM_SOURCE_DIR "/scripts/sweeps/llama3_8b.lua", "--db",
+                           "none", "--try", "mesh.tp=2", "--try", "batch.micro=1"),
                  ARGUMENTS("sweep", llama, "--try", "mesh.tp=2", "--dry-run"),
                  ARGUMENTS("sweep", llama, "--try", "mesh.tp=2", "--slurm", "1")));
     command_write_file(measured,

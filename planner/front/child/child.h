@@ -81,8 +81,10 @@ typedef struct Child {
     bool failed; /* an error record has been written */
     struct Tracer *tracer;
     Answer answer;
-    bool held;   /* it answers many requests: child_serve.c */
-    bool shares; /* its model does not see the tables that settings change */
+    bool held;              /* it answers many requests: child_serve.c */
+    bool sweeps;            /* the script may return a sweep: child_sweep.c */
+    int calls[SWEEP_CALLS]; /* Lua references to the sweep's functions; LUA_NOREF: not given */
+    bool shares;            /* its model does not see the tables that settings change */
     /* For a script that is held open. is_plain: the plan's tables have no metatables. kept_*: Lua
      * references to the plan and to its tables. n_held_sources: sources that its own run read. */
     bool is_plain;
@@ -100,6 +102,15 @@ void child_model(Child *c); /* then sends the model that the parent asks for */
 /* ---- child_serve.c: a script that is held open */
 void child_keep_plan(Child *c); /* remembers the plan on top of the stack as it is now */
 _Noreturn void child_serve(Child *c);
+/* Reads n bytes; false if the parent has closed the pipe. */
+bool child_receive(int fd, void *to, size_t n);
+
+/* ---- child_sweep.c: a script that returns a sweep */
+/* Expects the script's value, made by sweep{} or plan{}, on top of the stack. Sends the content of
+ * a sweep and keeps its functions. Of a plan it says only that it is one. */
+void child_sweep(Child *c, const char *kind, Place place);
+/* Answers calls of the sweep's functions until the parent closes the pipe. */
+_Noreturn void child_serve_sweep(Child *c);
 
 /* ---- child.c */
 void child_open_errors(lua_State *L);
@@ -175,7 +186,9 @@ void child_flatten(Child *c);
 void child_default_cluster(Child *c);
 void child_named_runtime(Child *c);
 void child_runtime_defaults(Child *c); /* of passes, after the settings */
-void child_apply_sets(Child *c);       /* applies them to the plan table on top of the stack */
+/* Pushes the value of a setting: 4, 3e-4, true, or a text. */
+void child_push_value(lua_State *L, const char *value);
+void child_apply_sets(Child *c); /* applies them to the plan table on top of the stack */
 /* Returns where `--set` wrote this flattened path; source 0: it did not. */
 Place child_set_place(Child *c, const char *path);
 /* Returns the word ("plan", "tp", "adamw", ...) whose call made this table, and its place; NULL for

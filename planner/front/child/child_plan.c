@@ -1,5 +1,6 @@
-/* The words plan, adamw, sgd and the passes: each marks the table that it is given. Also turns the
- * plan into records. Only the parent knows which keys are allowed and what values they take. */
+/* The words plan, sweep, adamw, sgd and the passes: each marks the table that it is given. Also
+ * turns the plan into records. Only the parent knows which keys are allowed and what values they
+ * take. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -12,7 +13,7 @@ static const char places_key[] = "tandem.places";
 static const char *const words[] = {"plan",
 #define PASS(name) #name,
 #include "planner/front/passes.def"
-                                    "adamw", "sgd"};
+                                    "adamw", "sgd", "sweep"};
 enum { N_WORDS = sizeof words / sizeof *words, FIRST_PASS = 1 };
 
 const char *child_kind(lua_State *L, int index, Place *place)

@@ -36,6 +36,14 @@ static int evaluate(lua_State *L)
     lua_call(L, 0, 1);
     Place place;
     const char *kind = child_kind(L, -1, &place);
+    const bool is_sweep = kind != NULL && strcmp(kind, "sweep") == 0;
+    if (c->sweeps && (is_sweep || (kind != NULL && strcmp(kind, "plan") == 0))) {
+        child_sweep(c, kind, place);
+        return 0;
+    }
+    if (is_sweep)
+        child_raise(L, "no-plan", place, "`tandem sweep FILE` takes it",
+                    "the script returns a sweep, not a plan");
     if (kind == NULL || strcmp(kind, "plan") != 0)
         child_raise(L, "no-plan", (Place){1, 0}, "end the script with `return plan { ... }`",
                     "the script returns %s, not a plan",
@@ -64,6 +72,9 @@ _Noreturn void child_run(Child *c)
     lua_pushcfunction(L, child_on_error);
     lua_pushcfunction(L, evaluate);
     const int status = lua_pcall(L, 0, 0, 1);
-    if (c->held && status == LUA_OK && c->fired == 0) child_serve(c);
+    if (c->held && status == LUA_OK && c->fired == 0) {
+        if (c->sweeps) child_serve_sweep(c);
+        child_serve(c);
+    }
     _exit(child_finish(c, status) ? 0 : 1);
 }

@@ -180,7 +180,7 @@ void child_keep_plan(Child *c)
 
 /* ---- requests */
 
-static bool read_all(int fd, void *to, size_t n)
+bool child_receive(int fd, void *to, size_t n)
 {
     for (size_t done = 0; done < n;) {
         const ssize_t got = read(fd, (char *)to + done, n - done);
@@ -195,13 +195,13 @@ static bool read_all(int fd, void *to, size_t n)
 static bool read_request(Child *c, FrontOptions *options)
 {
     uint32_t n = 0;
-    if (!read_all(c->fd, &n, sizeof n) || n > CHILD_MOST_SETS) return false;
+    if (!child_receive(c->fd, &n, sizeof n) || n > CHILD_MOST_SETS) return false;
     const char **set = arena_array(c->arena, n + 1, sizeof *set);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t bytes = 0;
-        if (!read_all(c->fd, &bytes, sizeof bytes) || bytes > MOST_TEXT) return false;
+        if (!child_receive(c->fd, &bytes, sizeof bytes) || bytes > MOST_TEXT) return false;
         char *text = arena_alloc(c->arena, bytes + 1);
-        if (!read_all(c->fd, text, bytes)) return false;
+        if (!child_receive(c->fd, text, bytes)) return false;
         set[i] = text;
     }
     *options = (FrontOptions){.set = set, .n_set = n};

@@ -37,8 +37,7 @@ static void push_part(lua_State *L, const char *part)
         lua_pushstring(L, part);
 }
 
-/* Pushes 4, 3e-4, true, or a text. */
-static void push_value(lua_State *L, const char *value)
+void child_push_value(lua_State *L, const char *value)
 {
     size_t n = strlen(value);
     if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0)
@@ -362,7 +361,7 @@ static void apply(Child *c, const char *text)
         enter_tables(c, &s, 0);
     if (holds) {
         push_part(L, s.part[s.n - 1]);
-        push_value(L, equals + 1);
+        child_push_value(L, equals + 1);
         lua_rawset(L, -3);
     }
     lua_settop(L, top);

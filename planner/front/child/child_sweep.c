@@ -1,0 +1,369 @@
+/* sweep{}: many plans of one script. The content of the table is sent once. Then the parent asks
+ * for calls of the table's functions, point by point. A function may change the script's own
+ * variables; the calls come in a fixed order, so the results do not depend on the number of
+ * processes. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "planner/front/child/child.h"
+
+enum { MOST_NESTING = 5, MOST_VALUE = 500, MOST_PAIRS = 512, MOST_TEXT = 4096 };
+
+static const char *const call_names[SWEEP_CALLS] = {"where", "require", "score"};
+
+static void send_text(Child *c, const char *path, Place place, const char *text)
+{
+    if (++c->n_fields > CHILD_MOST_FIELDS)
+        child_raise(c->L, "out-of-range", place, NULL, "the sweep has more than %d values",
+                    CHILD_MOST_FIELDS);
+    child_send_files(c);
+    record_begin(&c->out, RECORD_text);
+    put_text(&c->out, path, strlen(path));
+    child_put_place(c, place);
+    put_text(&c->out, text, strlen(text));
+    record_end(&c->out);
+}
+
+static Place place_of(Spot spot)
+{
+    return (Place){spot.source, spot.line};
+}
+
+/* Calls `visit` for each key of the table on top of the stack, in order. Key and value are then on
+ * top. */
+typedef void (*Visit)(Child *c, const char *path, Spot table);
+static void for_each(Child *c, const char *path, Spot table, Visit visit)
+{
+    lua_State *L = c->L;
+    luaL_checkstack(L, 12, "sweep");
+    lua_getglobal(L, "pairs");
+    lua_pushvalue(L, -2);
+    lua_call(L, 1, 3);
+    for (;;) {
+        for (int i = 0; i < 3; i++) lua_pushvalue(L, -3);
+        lua_call(L, 2, 2);
+        if (lua_isnil(L, -2)) break;
+        lua_remove(L, -3); /* the previous key */
+        const int top = lua_gettop(L);
+        visit(c, path, table);
+        lua_settop(L, top - 1);
+    }
+    lua_pop(L, 5);
+}
+
+static const char *value_text(Child *c, const char *path, Place place)
+{
+    lua_State *L = c->L;
+    const int type = lua_type(L, -1);
+    if (type == LUA_TBOOLEAN) return lua_toboolean(L, -1) ? "true" : "false";
+    if (type != LUA_TNUMBER && type != LUA_TSTRING)
+        child_raise(L, "wrong-type", place, "values are numbers, texts, true and false",
+                    "vary.%s has a %s among its values", path, luaL_typename(L, -1));
+    size_t n;
+    lua_pushvalue(L, -1); /* a number stays a number in the table */
+    const char *text = lua_tolstring(L, -1, &n);
+    child_check_text(c, path, text, n, place);
+    if (n == 0 || n > MOST_VALUE)
+        child_raise(L, "out-of-range", place, NULL,
+                    "vary.%s has a text of %zu bytes; 1 to %d are allowed", path, n, MOST_VALUE);
+    text = arena_copy(c->arena, text, n);
+    lua_pop(L, 1);
+    return text;
+}
+
+/* Sends the list of values on top of the stack. */
+static void send_values(Child *c, const char *path, Spot list)
+{
+    lua_State *L = c->L;
+    const lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
+    lua_Integer n_keys = 0;
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) n_keys++;
+    if (n_keys != n)
+        child_raise(L, "wrong-type", place_of(list), NULL, "vary.%s has both values and names",
+                    path);
+    const char **values = arena_array(c->arena, (uint32_t)n, sizeof *values);
+    for (lua_Integer i = 1; i <= n; i++, lua_pop(L, 1)) {
+        const Place place = place_of(scan_item(c, list, i));
+        lua_rawgeti(L, -1, i);
+        values[i - 1] = value_text(c, path, place);
+        for (lua_Integer k = 1; k < i; k++)
+            if (strcmp(values[k - 1], values[i - 1]) == 0)
+                child_raise(L, "option-value", place, NULL, "vary.%s: the value %s comes twice",
+                            path, values[i - 1]);
+        send_text(c, arena_print(c->arena, "vary.%s", path), place, values[i - 1]);
+    }
+}
+
+/* True unless the value on top of the stack is a table with content. */
+static bool is_empty(lua_State *L)
+{
+    if (!lua_istable(L, -1)) return true;
+    lua_pushnil(L);
+    if (lua_next(L, -2) == 0) return true;
+    lua_pop(L, 2);
+    return false;
+}
+
+static void vary_key(Child *c, const char *path, Spot table)
+{
+    lua_State *L = c->L;
+    size_t n = 0;
+    const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tolstring(L, -2, &n) : NULL;
+    if (key == NULL)
+        child_raise(
+            L, "wrong-type", place_of(table), "as in vary = { mesh = { tp = { 1, 2, 4 } } }",
+            "vary%s%s has values without the name of a setting", path[0] != 0 ? "." : "", path);
+    const Spot spot = scan_key(c, table, key);
+    child_check_text(c, "a key of vary", key, n, place_of(spot));
+    if (n == 0 || strpbrk(key, " =") != NULL || strlen(path) + n > 190)
+        child_raise(L, "unknown-key", place_of(spot), NULL, "vary: '%.60s' is no setting", key);
+    const char *inner = arena_print(c->arena, "%s%s%s", path, path[0] != 0 ? "." : "", key);
+    uint32_t parts = 1;
+    for (const char *at = inner; *at != 0; at++) parts += *at == '.';
+    if (parts > MOST_NESTING || is_empty(L))
+        child_raise(L, "wrong-type", place_of(spot), "as in tp = { 1, 2, 4 }",
+                    "vary.%s needs a list of values", inner);
+    if (lua_rawlen(L, -1) > 0)
+        send_values(c, inner, spot);
+    else
+        for_each(c, inner, spot, vary_key);
+}
+
+static void keep_call(Child *c, SweepCall call, Place place)
+{
+    if (!lua_isfunction(c->L, -1))
+        child_raise(c->L, "wrong-type", place, NULL, "%s needs a function, not %s",
+                    call_names[call], luaL_typename(c->L, -1));
+    lua_pushvalue(c->L, -1);
+    c->calls[call] = luaL_ref(c->L, LUA_REGISTRYINDEX);
+    if (call != SWEEP_score) send_text(c, call_names[call], place, "");
+}
+
+/* score = function(r) ... end, or { ["GPU days"] = function(r) ... end }. */
+static void take_score(Child *c, Spot spot)
+{
+    lua_State *L = c->L;
+    const char *name = call_names[SWEEP_score];
+    if (lua_istable(L, -1)) {
+        lua_pushnil(L);
+        if (lua_next(L, -2) == 0 || lua_type(L, -2) != LUA_TSTRING)
+            child_raise(L, "wrong-type", place_of(spot),
+                        "as in score = { [\"GPU days\"] = function(r) ... end }",
+                        "score has no name");
+        size_t n;
+        name = lua_tolstring(L, -2, &n);
+        child_check_text(c, "the score's name", name, n, place_of(spot));
+        if (n == 0 || n > 60)
+            child_raise(L, "out-of-range", place_of(spot), NULL,
+                        "the score's name has %zu bytes; 1 to 60 are allowed", n);
+        name = arena_copy(c->arena, name, n);
+        lua_pushvalue(L, -2);
+        if (lua_next(L, -4) != 0)
+            child_raise(L, "wrong-type", place_of(spot), "name one number to rank by",
+                        "score has more than one entry");
+    }
+    send_text(c, "score", place_of(spot), name);
+    keep_call(c, SWEEP_score, place_of(spot));
+}
+
+static void sweep_key(Child *c, const char *path, Spot table)
+{
+    (void)path;
+    lua_State *L = c->L;
+    const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
+    const Spot spot = scan_key(c, table, key);
+    if (strcmp(key, "plan") == 0) {
+        size_t n;
+        if (lua_type(L, -1) != LUA_TSTRING)
+            child_raise(L, "wrong-type", place_of(spot), "as in plan = \"plans/llama3_8b.lua\"",
+                        "plan needs the path of a script, not %s", luaL_typename(L, -1));
+        const char *text = lua_tolstring(L, -1, &n);
+        child_check_text(c, "plan", text, n, place_of(spot));
+        if (n == 0 || n > MOST_VALUE)
+            child_raise(L, "out-of-range", place_of(spot), NULL, "plan: a path of %zu bytes", n);
+        send_text(c, "plan", place_of(spot), text);
+    } else if (strcmp(key, "vary") == 0) {
+        if (is_empty(L))
+            child_raise(L, "wrong-type", place_of(spot),
+                        "as in vary = { mesh = { tp = { 1, 2, 4 } } }",
+                        "vary needs a table of settings with their values");
+        for_each(c, "", spot, vary_key);
+    } else if (strcmp(key, "score") == 0) {
+        take_score(c, spot);
+    } else if (strcmp(key, "where") == 0 || strcmp(key, "require") == 0) {
+        keep_call(c, key[0] == 'w' ? SWEEP_where : SWEEP_require, place_of(spot));
+    } else {
+        lua_newtable(L);
+        for (uint32_t i = 0; i < front_n_sweep_keys; i++) {
+            lua_pushstring(L, front_sweep_keys[i].name);
+            lua_rawseti(L, -2, (lua_Integer)i + 1);
+        }
+        child_raise(L, "unknown-key", place_of(spot), child_near(L, key, lua_gettop(L)),
+                    "sweep has no key '%s'", key);
+    }
+}
+
+static bool has_key(lua_State *L, const char *key)
+{
+    lua_pushstring(L, key);
+    const bool has = lua_rawget(L, -2) != LUA_TNIL;
+    lua_pop(L, 1);
+    return has;
+}
+
+void child_sweep(Child *c, const char *kind, Place place)
+{
+    lua_State *L = c->L;
+    for (int i = 0; i < SWEEP_CALLS; i++) c->calls[i] = LUA_NOREF;
+    send_text(c, "kind", place, kind);
+    if (strcmp(kind, "plan") == 0) return;
+    for_each(c, "", scan_call(c, place, kind), sweep_key);
+    for (uint32_t i = 0; i < front_n_sweep_keys; i++)
+        if (!front_sweep_keys[i].optional && !has_key(L, front_sweep_keys[i].name))
+            child_raise(L, "missing-key", place, NULL, "the sweep has no %s",
+                        front_sweep_keys[i].name);
+}
+
+/* ---- calls */
+
+typedef struct Call {
+    SweepCall call;
+    uint32_t n[2];         /* numbers of settings and of result values */
+    const char **pairs[2]; /* name, value, name, value, ... */
+} Call;
+
+/* Reads the next call; false: the parent has closed the pipe. */
+static bool read_call(Child *c, Call *call)
+{
+    uint32_t head[3];
+    if (!child_receive(c->fd, head, sizeof head) || head[0] >= SWEEP_CALLS) return false;
+    call->call = (SweepCall)head[0];
+    for (int t = 0; t < 2; t++) {
+        call->n[t] = head[1 + t];
+        if (call->n[t] > MOST_PAIRS) return false;
+        call->pairs[t] = arena_array(c->arena, 2 * call->n[t] + 1, sizeof *call->pairs[t]);
+        for (uint32_t i = 0; i < 2 * call->n[t]; i++) {
+            uint32_t bytes = 0;
+            if (!child_receive(c->fd, &bytes, sizeof bytes) || bytes > MOST_TEXT) return false;
+            char *text = arena_alloc(c->arena, bytes + 1);
+            if (!child_receive(c->fd, text, bytes)) return false;
+            call->pairs[t][i] = text;
+        }
+    }
+    return true;
+}
+
+/* A name that is not there is a mistake; it must not silently be nil. Upvalues: the subject of the
+ * message, and the list of names in a fixed order. */
+static int no_such_value(lua_State *L)
+{
+    Child *c = child_of(L);
+    const char *what = lua_tostring(L, lua_upvalueindex(1));
+    const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : luaL_typename(L, 2);
+    child_raise(L, "unknown-name", child_place(c, true), child_near(L, name, lua_upvalueindex(2)),
+                "%s has no '%s'", what, name);
+}
+
+/* Pushes a table of the values, which raises an error where a name is not there. */
+static void push_values(lua_State *L, const char *what, const Call *call, int t)
+{
+    lua_createtable(L, 0, (int)call->n[t]);
+    lua_createtable(L, 0, 2);
+    lua_pushstring(L, what);
+    lua_createtable(L, (int)call->n[t], 0);
+    for (uint32_t i = 0; i < call->n[t]; i++) {
+        const char *const *pair = &call->pairs[t][2 * i];
+        lua_pushstring(L, pair[0]);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+        child_push_value(L, pair[1]);
+        lua_setfield(L, -5, pair[0]);
+    }
+    lua_pushcclosure(L, no_such_value, 2);
+    lua_setfield(L, -2, "__index");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    lua_setmetatable(L, -2);
+}
+
+/* Returns the line on which the function begins. */
+static Place function_place(Child *c)
+{
+    lua_Debug ar;
+    lua_pushvalue(c->L, -1);
+    if (!lua_getinfo(c->L, ">S", &ar) || ar.source == NULL || ar.source[0] != '=')
+        return (Place){0, 0};
+    const unsigned long source = strtoul(ar.source + 1, NULL, 10);
+    if (source == 0 || source > c->n_sources || ar.linedefined <= 0) return (Place){0, 0};
+    return (Place){(uint32_t)source, (uint32_t)ar.linedefined};
+}
+
+static void send_answer(Child *c, SweepCall call, Place place)
+{
+    lua_State *L = c->L;
+    const char *name = call_names[call];
+    if (call == SWEEP_score) {
+        const double score = lua_type(L, -2) == LUA_TNUMBER ? lua_tonumber(L, -2) : NAN;
+        if (!isfinite(score))
+            child_raise(L, "wrong-type", place, NULL, "score returns %s; a finite number is needed",
+                        lua_type(L, -2) == LUA_TNUMBER ? "a number that is not finite"
+                                                       : luaL_typename(L, -2));
+        record_begin(&c->out, RECORD_number);
+        put_text(&c->out, "", 0);
+        child_put_place(c, (Place){0, 0});
+        put_f64(&c->out, score);
+        record_end(&c->out);
+        return;
+    }
+    if (!lua_isboolean(L, -2))
+        child_raise(L, "wrong-type", place, "is a return missing?",
+                    "%s returns %s; true or false is needed", name, luaL_typename(L, -2));
+    record_begin(&c->out, RECORD_bool);
+    put_text(&c->out, "", 0);
+    child_put_place(c, (Place){0, 0});
+    put_u32(&c->out, lua_toboolean(L, -2) != 0);
+    record_end(&c->out);
+    if (call == SWEEP_require && lua_type(L, -1) == LUA_TSTRING) {
+        size_t n;
+        const char *why = lua_tolstring(L, -1, &n);
+        child_check_text(c, "the reason of require", why, n, place);
+        send_text(c, "why", (Place){0, 0}, arena_copy(c->arena, why, n < 400 ? n : 400));
+    }
+}
+
+/* Upvalue: the Call. */
+static int answer(lua_State *L)
+{
+    Child *c = child_of(L);
+    const Call *call = lua_touserdata(L, lua_upvalueindex(1));
+    lua_rawgeti(L, LUA_REGISTRYINDEX, c->calls[call->call]);
+    const Place place = function_place(c);
+    if (call->call != SWEEP_where) push_values(L, "the result", call, 1);
+    push_values(L, "the point", call, 0);
+    lua_call(L, call->call != SWEEP_where ? 2 : 1, 2);
+    send_answer(c, call->call, place);
+    return 0;
+}
+
+_Noreturn void child_serve_sweep(Child *c)
+{
+    child_finish(c, LUA_OK);
+    Arena *own = c->arena = arena_new(); /* of one call */
+    Call call;
+    while (read_call(c, &call)) {
+        c->out.bytes.n = 0;
+        c->n_fields = 0;
+        c->expired = c->fired = c->fired_before = 0;
+        child_limit_again(c);
+        lua_settop(c->L, 0);
+        lua_pushcfunction(c->L, child_on_error);
+        lua_pushlightuserdata(c->L, &call);
+        lua_pushcclosure(c->L, answer, 1);
+        const int status = lua_pcall(c->L, 0, 0, 1);
+        child_finish(c, status);
+        if (c->expired > 0) break; /* the interpreter was interrupted: its state is unknown */
+        arena_reset(own);
+    }
+    _exit(0);
+}

@@ -1,0 +1,9 @@
+/* The keys of sweep{}, for the reader, for hints and for the documentation. */
+#include "planner/front/front.h"
+
+const SweepKeyInfo front_sweep_keys[] = {
+#define SWEEP_KEY(name, type, optional, meaning) {#name, type, meaning, optional},
+#include "planner/front/sweep_keys.def"
+#undef SWEEP_KEY
+};
+const uint32_t front_n_sweep_keys = sizeof front_sweep_keys / sizeof *front_sweep_keys;

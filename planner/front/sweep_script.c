@@ -1,0 +1,206 @@
+/* A script that returns a sweep: evaluated once, in a process that stays to answer calls of the
+ * sweep's functions. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "planner/base/clock.h"
+#include "planner/front/parent.h"
+
+typedef struct SweepProcess {
+    Script script;
+    Draft draft; /* the names of files, for places */
+    Arena *arena;
+    Loc plan;            /* where the script names its plan */
+    const char *kind;    /* "sweep" or "plan"; NULL: not known yet */
+    const char *written; /* the plan's path as the script writes it */
+} SweepProcess;
+
+/* Takes a record that describes the sweep. */
+static bool take_content(FrontSweep *sweep, Reader *r)
+{
+    SweepProcess *p = sweep->process;
+    const char *path = get_text(r, p->arena);
+    const Loc loc = draft_place(&p->draft, r);
+    const char *text = get_text(r, p->arena);
+    if (!reader_finished(r)) return false;
+    if (strcmp(path, "kind") == 0) {
+        p->kind = text;
+    } else if (strcmp(path, "plan") == 0) {
+        p->written = text;
+        p->plan = loc;
+    } else if (strncmp(path, "vary.", 5) == 0) {
+        list_push(p->arena, &sweep->vary, ((FrontPair){path + 5, text}));
+    } else if (strcmp(path, "score") == 0) {
+        sweep->score = text;
+        sweep->has[SWEEP_score] = true;
+    } else if (strcmp(path, "where") == 0) {
+        sweep->has[SWEEP_where] = true;
+    } else if (strcmp(path, "require") == 0) {
+        sweep->has[SWEEP_require] = true;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* Takes the text that follows the answer of a call. */
+static bool take_why(SweepProcess *p, Reader *r, SweepAnswer *answer)
+{
+    get_text(r, p->arena);
+    draft_place(&p->draft, r);
+    answer->text = get_text(r, p->arena);
+    return reader_finished(r);
+}
+
+static bool take_answer(SweepProcess *p, RecordKind kind, Reader *r, SweepAnswer *answer)
+{
+    get_text(r, p->arena);
+    draft_place(&p->draft, r);
+    if (kind == RECORD_bool)
+        answer->yes = get_u32(r) != 0;
+    else
+        answer->number = get_f64(r);
+    return reader_finished(r);
+}
+
+/* Takes one record. `answer` NULL: the script is being evaluated. */
+static bool take(FrontSweep *sweep, RecordKind kind, Reader *r, SweepAnswer *answer)
+{
+    SweepProcess *p = sweep->process;
+    if (kind == RECORD_file) return draft_file(&p->draft, r);
+    if (kind == RECORD_source) return draft_source(&p->draft, r);
+    if (kind == RECORD_error) return script_error(&p->draft, r);
+    if (kind == RECORD_text)
+        return answer == NULL ? take_content(sweep, r) : take_why(p, r, answer);
+    if (kind == RECORD_bool || kind == RECORD_number)
+        return answer != NULL && take_answer(p, kind, r, answer);
+    if (kind != RECORD_done) return false;
+    get_u32(r);
+    p->script.done = reader_finished(r);
+    return p->script.done;
+}
+
+/* Reads records until the process is done with the script or with a call. */
+static bool listen_to(FrontSweep *sweep, SweepAnswer *answer, Diag *d)
+{
+    SweepProcess *p = sweep->process;
+    Script *s = &p->script;
+    const uint32_t before = d->n_errors;
+    const double deadline = clock_s() + 20 + 4 * s->cpu_s;
+    StreamState state = STREAM_record;
+    bool fine = true;
+    s->done = false;
+    s->channel.total = 0;
+    p->draft.d = d;
+    while (fine && !s->done) {
+        RecordKind kind;
+        Reader r;
+        state = channel_next(&s->channel, deadline, &kind, &r);
+        if (state != STREAM_record) break;
+        fine = take(sweep, kind, &r, answer);
+    }
+    if (fine && s->done) return d->n_errors == before;
+    const int status = script_end(s, true);
+    if (!fine)
+        diag_error(d, FAULT_internal, "front-damaged", (Loc){p->draft.config.file, 0},
+                   "the process that evaluates the script sent a record that cannot be understood");
+    else if (d->n_errors == before)
+        script_explain_end(s, &p->draft, status, state);
+    close(s->words);
+    channel_free(&s->channel);
+    s->pid = -1;
+    return false;
+}
+
+/* True for a path without "." at the start of a part, and without "/" at its own start. */
+static bool is_inside(const char *path)
+{
+    for (const char *part = path;; part++) {
+        if (*part == '/' || *part == '.' || *part == 0) return false;
+        part += strcspn(part, "/");
+        if (*part == 0) return true;
+    }
+}
+
+/* Finds the plan's script beside the sweep's script, else in the library. */
+static bool find_plan(FrontSweep *sweep, const char *path, Diag *d)
+{
+    SweepProcess *p = sweep->process;
+    const char *slash = strrchr(path, '/'), *name = p->written;
+    const int folder = slash != NULL ? (int)(slash - path) + 1 : 0;
+    struct stat status;
+    if (!is_inside(name)) {
+        diag_error(d, FAULT_input, "script-open", p->plan,
+                   "plan: %s is not below the sweep's folder or the library", name);
+        diag_hint(d, "write the path as in plan = \"plans/llama3_8b.lua\"");
+        return false;
+    }
+    sweep->plan = arena_print(p->arena, "%.*s%s", folder, path, name);
+    if (stat(sweep->plan, &status) == 0) return true;
+    sweep->plan = arena_print(p->arena, "%s/%s", front_scripts_dir(), name);
+    if (stat(sweep->plan, &status) == 0) return true;
+    return diag_error(d, FAULT_input, "script-open", p->plan,
+                      "plan: there is no script %s beside the sweep's script or in the library",
+                      name);
+}
+
+FrontSweep *front_sweep_open(const char *path, Arena *arena, bool *is_plan, Diag *d)
+{
+    FrontSweep *sweep = arena_alloc(arena, sizeof *sweep);
+    SweepProcess *p = sweep->process = arena_alloc(arena, sizeof *p);
+    static const FrontOptions none = {.cpu_seconds = 0};
+    *is_plan = false;
+    p->arena = arena;
+    p->draft = draft_new(arena, d);
+    p->draft.config.file = arena_dup(arena, path);
+    p->script = (Script){.pid = -1};
+    if (!script_start(&p->script, p->draft.config.file, NULL, &none, SCRIPT_sweeps, d)) return NULL;
+    const bool fine = listen_to(sweep, NULL, d);
+    *is_plan = fine && p->kind != NULL && strcmp(p->kind, "plan") == 0;
+    if (fine && !*is_plan && find_plan(sweep, path, d)) return sweep;
+    front_sweep_close(sweep);
+    return NULL;
+}
+
+static void put_pairs(StreamWriter *w, const FrontPairs *pairs)
+{
+    for (uint32_t i = 0; pairs != NULL && i < pairs->n; i++) {
+        put_text(w, pairs->at[i].key, strlen(pairs->at[i].key));
+        put_text(w, pairs->at[i].value, strlen(pairs->at[i].value));
+    }
+}
+
+bool front_sweep_call(FrontSweep *sweep, SweepCall call, const FrontPairs *settings,
+                      const FrontPairs *result, const char *point, SweepAnswer *answer, Diag *d)
+{
+    SweepProcess *p = sweep->process;
+    StreamWriter w = {.bytes = str_in(p->arena)};
+    *answer = (SweepAnswer){.text = NULL};
+    if (p->script.pid < 0) return false; /* an error that was reported has ended it */
+    put_u32(&w, (uint32_t)call);
+    put_u32(&w, settings->n);
+    put_u32(&w, result != NULL ? result->n : 0);
+    put_pairs(&w, settings);
+    put_pairs(&w, result);
+    writer_send(&w, p->script.fd); /* a process that has ended is explained by what it sent */
+    if (listen_to(sweep, answer, d)) return true;
+    if (d->items.n > 0) {
+        Diagnostic *error = &d->items.at[d->items.n - 1];
+        error->text = arena_print(d->arena, "%s (point: %s)", error->text, point);
+    }
+    return false;
+}
+
+void front_sweep_close(FrontSweep *sweep)
+{
+    if (sweep == NULL || sweep->process->script.pid < 0) return;
+    Script *s = &sweep->process->script;
+    script_end(s, true);
+    close(s->words);
+    channel_free(&s->channel);
+    s->pid = -1;
+}
