@@ -5,7 +5,7 @@ PLAN_8B = scripts/plans/llama3_8b.lua
 PLAN_TINY = scripts/plans/tiny_text.lua
 DEMO_DB = build/demo.db
 
-.PHONY: build demo test docs lint format bench gpu-check gpu-bench gpu-pack accuracy fit error-bar mutants fuzz asan deps install clean
+.PHONY: build demo test docs lint format bench gpu-check gpu-bench gpu-pack accuracy fit error-bar mutants plan-mutants fuzz asan deps install clean
 
 build: deps
 	@cmake --preset release --log-level=NOTICE
@@ -86,8 +86,20 @@ gpu-pack:
 	@cmake --build --preset release --target product gpu_programs
 	@sh tests/gpu/pack.sh build/release
 
+# Mutants of the C code, drawn by seed: the tests that reach a changed line are run, the survivors
+# printed. FILES="sim/net planner/passes/cp.c:213 ..." draws from these alone, N=0 tries every mutant.
+SEED = 1
+N = 100
+JOBS = 2
+mutants:
+	@sh cmake/deps.sh test
+	@cmake --preset mutants --log-level=NOTICE
+	@cmake --build --preset mutants --target mutant_tests
+	tests/mutants/mutants.py --faults
+	tests/mutants/mutants.py --seed $(SEED) --n $(N) --jobs $(JOBS) $(FILES)
+
 # Every mutant of the corpus's plans, and of the CUDA kernels; the tests run a seeded sample.
-mutants: build
+plan-mutants: build
 	@sh cmake/deps.sh test
 	@cmake --preset release --log-level=NOTICE && cmake --build --preset release
 	TANDEM_MUTANTS=all build/release/tests/exec_test_mutants

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -109,6 +110,46 @@ static void measured_collectives(void **state)
     arena_free(arena);
 }
 
+/* The time of one unmeasured communication among n ranks of a machine with a core for each task. */
+static Ps unmeasured(OpKind op, uint32_t n, uint64_t bytes)
+{
+    Arena *arena = arena_new();
+    Cluster c = machine(n, 0);
+    Plan *plan = synthetic_plan(arena, 1, n, 1, 1);
+    AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
+    synthetic_comm(plan, 0, STREAM_dp_reduce, op, dp, 0, 1, bytes);
+    EngineResult result;
+    run_cores(plan, &c, NULL, arena, &result);
+    arena_free(arena);
+    return result.step_ps;
+}
+
+/* Processes exchange bytes through shared memory: the sender copies each byte into it, the receiver
+ * copies it out. A gather over n ranks brings each the parts of n - 1 others, a sum of everything
+ * twice as much. An empty communication takes a message a level of a binary tree over the ranks,
+ * and one more. */
+static void received_bytes_are_copied_twice(void **state)
+{
+    (void)state;
+    static const struct {
+        OpKind op;
+        uint32_t times;
+    } ops[] = {{OP_all_gather, 1}, {OP_reduce_scatter, 1}, {OP_all_to_all, 1}, {OP_all_reduce, 2}};
+    const uint64_t bytes = UINT64_C(1) << 30;
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        for (uint32_t n = 2; n <= 9; n++) {
+            uint32_t levels = 0;
+            while (1u << levels < n) levels++;
+            const Ps none = unmeasured(ops[i].op, n, 0), all = unmeasured(ops[i].op, n, bytes);
+            const double received = ops[i].times * (double)bytes * (n - 1) / n;
+            const double copies_ps = 2 * received / 10e9 * (double)PS_PER_S;
+            assert_true(llabs(none - (Ps)(levels + 1) * 3000000) <= 2);
+            if (fabs((double)(all - none) - copies_ps) > 2)
+                fail_msg("%s over %u: %lld ps for its bytes, not %.0f", op_info(ops[i].op)->name, n,
+                         (long long)(all - none), copies_ps);
+        }
+}
+
 /* The cores cannot do more work than they have time for, and n cores are at most n times as fast as
  * one. */
 static void work_is_conserved(void **state)
@@ -141,8 +182,11 @@ static void work_is_conserved(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(alike_ranks_share_evenly), cmocka_unit_test(the_longer_one_speeds_up),
-        cmocka_unit_test(a_rank_has_one_core),      cmocka_unit_test(measured_collectives),
+        cmocka_unit_test(alike_ranks_share_evenly),
+        cmocka_unit_test(the_longer_one_speeds_up),
+        cmocka_unit_test(a_rank_has_one_core),
+        cmocka_unit_test(measured_collectives),
+        cmocka_unit_test(received_bytes_are_copied_twice),
         cmocka_unit_test(work_is_conserved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* The memory pass against an independent oracle: happens-before as plain reachability. Two buffers
  * may share bytes only if every instruction that touches one of them ends before any that touches
- * the other begins. */
+ * the other begins. Parts of a kernel process rows in any order, so all of them run at once. A
+ * result is read after the program, so nothing may follow it in its bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,18 +71,35 @@ static bool touches(const Program *p, Pc pc, BufferId root)
     return false;
 }
 
-/* True if everything that touches a ends before anything that touches b begins. `handed`: one
- * instruction turns a into b in place. */
+/* True if instructions turn a into b in place, directly or through other buffers. */
+static bool handed(const Program *p, BufferId a, BufferId b)
+{
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (!(op_info(in->op)->flags & OP_IN_PLACE) || program_arg(p, in, 0) != a) continue;
+        const BufferId out = program_arg(p, in, in->n_in);
+        if (p->buffers.at[out].first != pc) continue;
+        if (p->buffers.at[out].offset != p->buffers.at[a].offset) continue;
+        if (out == b || (out > a && handed(p, out, b))) return true;
+    }
+    return false;
+}
+
+/* True if everything that touches a ends before anything that touches b begins. */
 static bool ends_before(const Program *p, const bool *before, BufferId a, BufferId b)
 {
+    if (p->buffers.at[a].result) return false;
+    const bool in_place = handed(p, a, b);
     for (Pc i = 1; i < p->code.n; i++) {
         if (!touches(p, i, a)) continue;
         for (Pc k = 1; k < p->code.n; k++) {
             if (!touches(p, k, b)) continue;
             const Instr *in = &p->code.at[k];
-            const bool handed = i == k && op_info(in->op)->flags & OP_IN_PLACE &&
-                                program_arg(p, in, 0) == a && program_arg(p, in, in->n_in) == b;
-            if (!handed && !before[(size_t)i * p->code.n + k]) return false;
+            const bool here = i == k && in_place && op_info(in->op)->flags & OP_IN_PLACE &&
+                              program_arg(p, in, 0) == a && program_arg(p, in, in->n_in) == b;
+            const bool at_once = i != k && in->fuse && p->code.at[i].fuse == in->fuse;
+            if (at_once && !in_place) return false;
+            if (!here && !before[(size_t)i * p->code.n + k]) return false;
         }
     }
     return true;
@@ -275,12 +293,27 @@ static void in_place(void **state)
     }
 }
 
-/* Random programs on four streams, with launches and random edges that always order a buffer's
- * writer before its readers. The oracle finds any overlap. */
+/* True if an instruction may be a part of the kernel of the one before it: no communication that it
+ * waits for begins later than that kernel. */
+static bool joins(const Program *p, Pc pc)
+{
+    const Instr *in = &p->code.at[pc];
+    if (pc == 1 || p->code.at[pc - 1].stream != STREAM_compute) return false;
+    Pc begin = pc - 1;
+    while (p->code.at[begin].fuse && p->code.at[begin - 1].fuse == p->code.at[begin].fuse) begin--;
+    for (uint32_t k = 0; k < in->after.n; k++) {
+        const Pc after = p->after.at[in->after.first + k];
+        if (after >= begin && p->code.at[after].stream != STREAM_compute) return false;
+    }
+    return true;
+}
+
+/* Random programs on four streams, with launches, kernels of several parts, results, and random
+ * edges that always order a buffer's writer before its readers. The oracle finds any overlap. */
 static void random_programs(void **state)
 {
     static const Stream streams[] = {STREAM_compute, STREAM_tp, STREAM_dp_gather, STREAM_dp_reduce};
-    uint64_t shared = 0;
+    uint64_t shared = 0, n_parts = 0, n_results = 0;
     for (uint64_t seed = 0; seed < 150; seed++) {
         Plan *plan = plans_new(*state, NULL);
         Program *p = plans_program(plan);
@@ -308,7 +341,15 @@ static void random_programs(void **state)
                 plans_flat(plan, p, 1 + 64 * (int64_t)DRAW(4), DT_f32, CATEGORY_activation);
             in.out[0] = out;
             in.match = 1;
-            writer[n_live] = plans_instr(plan, p, &in);
+            p->buffers.at[out].result = DRAW(12) == 0;
+            n_results += p->buffers.at[out].result;
+            const Pc pc = writer[n_live] = plans_instr(plan, p, &in);
+            if (computes && joins(p, pc) && DRAW(3)) {
+                Instr *last = &p->code.at[pc - 1];
+                if (!last->fuse) last->fuse = pc;
+                p->code.at[pc].fuse = last->fuse;
+                n_parts++;
+            }
             live[n_live++] = out;
         }
         place(plan);
@@ -320,6 +361,7 @@ static void random_programs(void **state)
         arena_reset(*state);
     }
     assert_int_equal(shared, 150); /* every program reused some bytes */
+    assert_true(n_parts > 500 && n_results > 500);
 }
 
 /* Like training: gathers ahead on their own stream, blocks forward and backward, a reduction, an

@@ -92,6 +92,39 @@ static void what_is_kept_runs_once(void **state)
     arena_free(arena);
 }
 
+/* `alternate` keeps the first, third, ... product of each region; the second, fourth, ... run again
+ * where the backward pass reads their outputs: in these blocks, all of them. */
+static void every_second_product_runs_again(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Tiny t = sizes(2, 1, AC_full, LINEAR);
+    t.ac_alternate = true;
+    const Plan *plan = compile(&t, arena);
+    const Program *p = &plan->programs.at[0];
+    ModuleId region = 0;
+    uint32_t place = 0, n_products = 0;
+    for (NodeId id = 1; id < plan->graph.nodes.n; id++) {
+        const Node *n = &plan->graph.nodes.at[id];
+        const char *name = op_info(n->op)->name;
+        if (!n->region || op_is_gradient(n->op) || strncmp(name, "linear", 6) != 0) continue;
+        place = n->region == region ? place + 1 : 0;
+        region = n->region;
+        uint32_t n_runs = 0;
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            const Instr *in = &p->code.at[pc];
+            const bool forward = in->phase == PHASE_forward || in->phase == PHASE_recompute;
+            n_runs += in->origin == id && in->op == n->op && forward;
+        }
+        if (n_runs != 1 + place % 2)
+            fail_msg("product %u of %s runs %u times", place, plan->graph.modules.at[region].path,
+                     n_runs);
+        n_products++;
+    }
+    assert_int_equal(n_products, 2 * 7);
+    arena_free(arena);
+}
+
 /* Keeping more takes more memory and less work. (With many samples, so that the kept tensors decide
  * the peak.) */
 static void memory_lies_between_full_and_none(void **state)
@@ -169,6 +202,7 @@ static void the_verifier_counts_for_itself(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_kept_runs_once),
+                                       cmocka_unit_test(every_second_product_runs_again),
                                        cmocka_unit_test(memory_lies_between_full_and_none),
                                        cmocka_unit_test(all_kept_is_no_checkpointing),
                                        cmocka_unit_test(forms_on_eight_bits_are_kept),

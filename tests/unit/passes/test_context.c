@@ -179,6 +179,32 @@ static void chunks_of_each_rank(void **state)
     assert_int_equal(n, 1 + 6 * t.layers);
 }
 
+/* Each rank of cp gets two chunks of equal length; where tp cuts sequences too, its ranks get equal
+ * parts of these tokens. Lengths are tried one by one: a plan is made exactly where all divide. */
+static void lengths_divide_over_cp_and_tp(void **state)
+{
+    (void)state;
+    uint32_t n_made = 0, n_refused = 0;
+    for (uint32_t cp = 2; cp <= 4; cp++)
+        for (uint32_t tp = 1; tp <= 4; tp *= 2)
+            for (int sequence = 0; sequence < 2; sequence++)
+                for (int64_t seq = 1; seq <= 32; seq++) {
+                    Diag d = diag_in(arena);
+                    Tiny t = tiny_context();
+                    t.cp_options.mode = CP_all_gather, t.layers = 1;
+                    t.cp = cp, t.tp = tp, t.seq = seq;
+                    t.tp_options.sequence = sequence;
+                    const bool fits = seq % (2 * cp) == 0 && (!sequence || seq / cp % tp == 0);
+                    const bool made = tiny_plan(&t, false, arena, &d) != NULL;
+                    if (made != fits)
+                        fail_msg("cp %u, tp %u, sequence %d: %lld tokens are %s", cp, tp, sequence,
+                                 (long long)seq, made ? "accepted" : "refused");
+                    if (!made) assert_string_equal(d.items.at[0].rule, "divides-seq");
+                    n_made += made, n_refused += !made;
+                }
+    assert_true(n_made > 50 && n_refused > 300);
+}
+
 /* Keys and values make n - 1 hops. Their gradients make n: the last one brings them home. No other
  * communication goes over cp. */
 static void parts_go_round_the_ring(void **state)
@@ -280,6 +306,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_part_that_is_kept_is_of_dp_shard, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(keys_and_values_are_gathered, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(lengths_divide_over_cp_and_tp, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(chunks_of_each_rank, test_arena_setup, test_arena_teardown),
         cmocka_unit_test_setup_teardown(parts_go_round_the_ring, test_arena_setup,

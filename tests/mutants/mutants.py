@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Draws mutants of the C code by seed, runs the tests that reach the changed line, and prints the survivors.
+
+    mutants.py [--seed N] [--n N] [--jobs N] [--slow SECONDS] [--least PERCENT] [PATH ...]
+
+    mutants.py --faults      tries the faults of faults.txt instead, each with the tests that it names
+
+PATH is a folder, a file, or FILE:LINE; --n 0 tries every mutant there. A mutant that the compiler refuses, or whose
+object is the same as the original's, does not count. Fails if fewer than --least percent are killed."""
+import argparse
+import os
+import sys
+import threading
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+import faults  # noqa: E402
+from draw import changed, in_function, order, shown  # noqa: E402
+from reach import Reach  # noqa: E402
+from tree import HERE, Tree  # noqa: E402
+
+# Not drawn from: exec/launch, exec/mpi and exec/cuda, which start and end processes and need what is not linked here.
+FOLDERS = ["planner", "sim", "exec/data", "exec/loopback", "exec/verify", "exec/*.c"]
+KINDS = ["unit", "sim", "golden", "exec"]
+KILLED, LATE, LIVES, UNREACHED, SAME, REFUSED = "killed", "killed by time-out", "LIVES", "NOT REACHED", "same", "refused"
+
+
+class Trial:
+    """Tries mutants one by one; what a mutant needs lies in a folder of this worker's own."""
+
+    def __init__(self, tree, slow_s, work):
+        self.tree, self.slow_s, self.work = tree, slow_s, work
+        self.tests = {t.name: t for t in tree.tests}
+        self.least_limit_s = 20
+        os.makedirs(work, exist_ok=True)
+
+    def object_of(self, name, text):
+        """The bytes of the optimised object, or None."""
+        out = os.path.join(self.work, "mutant.o")
+        if not self.tree.compile(name, text, out):
+            return None
+        with open(out, "rb") as f:
+            return f.read()
+
+    def fate(self, name, text, site, tests):
+        """(fate, the test that decided, number of tests run); `tests` are [(seconds, name)]."""
+        mutant = self.object_of(name, changed(text, site))
+        if mutant is None:
+            return REFUSED, "", 0
+        if mutant == self.object_of(name, text):
+            return SAME, "", 0
+        if not tests:
+            return UNREACHED, "", 0
+        self.object_of(name, changed(text, site))
+        self.tree.link([os.path.join(self.work, "mutant.o")], self.work)
+        n = 0
+        for seconds, test in tests:
+            if self.slow_s and seconds > self.slow_s:
+                continue
+            n += 1
+            passed, in_time, _ = self.tree.run(self.tests[test], self.work, os.path.join(self.work, "run"),
+                                               self.least_limit_s + 10 * seconds)
+            if not passed:
+                return (KILLED if in_time else LATE), test, n
+        return LIVES, "", n
+
+
+def sources(tree, paths):
+    """{file: (text, lines or None)} of what was asked for."""
+    found = {}
+    for path in paths:
+        path, _, line = path.partition(":")
+        one_level = path.endswith("/*.c")
+        folder = path[:-4] if one_level else path
+        for name in sorted(tree.commands):
+            inside = os.path.dirname(name) == folder if one_level else name == path or name.startswith(path + "/")
+            if inside:
+                with open(os.path.join(tree.source, name)) as f:
+                    lines = found.get(name, (0, set()))[1] or set()
+                    found[name] = (f.read(), lines | {int(line)} if line else None)
+    return found
+
+
+def drawn(texts, seed):
+    for name, site in order({n: t for n, (t, _) in texts.items()}, seed):
+        lines = texts[name][1]
+        if not lines or site.line in lines:
+            yield name, site
+
+
+def attack(tree, reach, texts, seed, n, jobs, slow_s, say):
+    """Tries mutants until n of them count: [(fate, file, site, test)] in the order in which they were drawn."""
+    todo, done, lock = enumerate(drawn(texts, seed)), {}, threading.Lock()
+
+    def worker(number):
+        trial = Trial(tree, slow_s, os.path.join(tree.build, "work", str(number)))
+        while True:
+            with lock:
+                counted = sum(f[0] not in (SAME, REFUSED) for f in done.values())
+                i, (name, site) = next(todo, (0, (None, None)))
+                if name is None or (n and counted >= n):
+                    return
+                done[i] = ("running", name, site, "")  # counts as one, until it is known
+            text = texts[name][0]
+            start = time.time()
+            fate, test, n_tests = trial.fate(name, text, site, reach.of(name, site.line, in_function(text, site.line)))
+            with lock:
+                done[i] = (fate, name, site, test)
+            if fate not in (SAME, REFUSED):
+                say(f"{fate:18} {name}:{site.line}: {shown(text, site)}"
+                    + (f"  [{test}]" if test else f"  [{n_tests} tests]") + f"  {time.time() - start:.0f} s")
+    threads = [threading.Thread(target=worker, args=(k,)) for k in range(jobs)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return [done[i] for i in sorted(done)]
+
+
+def attack_by_faults(tree, say):
+    """Tries each fault with the tests that it names: [(fate, file, site, test)]."""
+    trial, fates = Trial(tree, 0, os.path.join(tree.build, "work", "faults")), []
+    empty = os.path.join(trial.work, "empty")
+    tree.link([], empty)
+    for test in sorted({t for f in faults.read() for t in f.tests}):
+        if not tree.run(trial.tests[test], empty, os.path.join(trial.work, "run"), 600)[0]:
+            raise SystemExit(f"{test} fails without a fault")
+    for fault in faults.read():
+        with open(os.path.join(tree.source, fault.file)) as f:
+            text = f.read()
+        site = faults.site(fault, text)
+        fate, test, _ = trial.fate(fault.file, text, site, [(60, t) for t in fault.tests])
+        say(f"{fate:18} {fault.file}:{site.line}: {fault.why}" + (f"  [{test}]" if test else ""))
+        fates.append((fate, fault.file, site, test))
+    return fates
+
+
+def report(fates, texts, say):
+    """Prints the figures; the share that was killed."""
+    count = {f: sum(x[0] == f for x in fates) for f in (KILLED, LATE, LIVES, UNREACHED, SAME, REFUSED)}
+    lives = [x for x in fates if x[0] in (LIVES, UNREACHED)]
+    if lives:
+        say("\nsurvivors:")
+    for fate, name, site, _ in sorted(lives, key=lambda x: (x[1], x[2].line)):
+        say(f"  {name}:{site.line}: {shown(texts[name][0], site)}" + (" (no test reaches it)" if fate == UNREACHED else ""))
+    n = len(fates) - count[SAME] - count[REFUSED]
+    killed = count[KILLED] + count[LATE]
+    share = 100.0 * killed / n if n else 100.0
+    say(f"\n{n} mutants drawn, {killed} killed ({share:.1f} %), {count[LATE]} of them by time-out, {len(lives)} survived, "
+        f"{count[UNREACHED]} of them reached by no test; not counted: {count[SAME]} with the same object, "
+        f"{count[REFUSED]} refused by the compiler")
+    return share
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--build", default="build/mutants")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--n", type=int, default=100)
+    p.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    p.add_argument("--slow", type=float, default=0.0, help="leave out tests that take longer; 0: none")
+    p.add_argument("--least", type=float, default=0.0)
+    p.add_argument("--faults", action="store_true")
+    p.add_argument("paths", nargs="*")
+    options = p.parse_args()
+    os.nice(10)
+    lock = threading.Lock()
+
+    def say(text):
+        with lock:
+            print(text, flush=True)
+    source = os.path.dirname(os.path.dirname(HERE))
+    tree = Tree(source, os.path.join(source, options.build), KINDS)
+    if options.faults:
+        fates = attack_by_faults(tree, say)
+        bad = sum(f[0] not in (KILLED, LATE) for f in fates)
+        say(f"{len(fates)} faults, {len(fates) - bad} seen")
+        return 1 if bad else 0
+    known = sources(tree, FOLDERS)
+    reach = Reach(tree, known, options.jobs)
+    reach.measure(say)
+    texts = sources(tree, options.paths or FOLDERS)
+    if not texts:
+        raise SystemExit("no such file among those that are drawn from")
+    say(f"seed {options.seed}, {len(texts)} files, {len(reach.tests)} tests")
+    fates = attack(tree, reach, texts, options.seed, options.n, options.jobs, options.slow, say)
+    return 0 if report(fates, texts, say) >= options.least else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Which tests reach a line, and how long each takes. Each test runs once with a library of all files compiled with
+gcc's --coverage, which stands where the library of a mutant does."""
+import glob
+import json
+import os
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+from tree import HERE, Tree
+
+LIMIT_S = 900
+
+
+def covered(folder):
+    """{file: (lines, functions)} of the counts in a folder: the lines that ran, and the spans of functions that ran."""
+    found = {}
+    counts = glob.glob(os.path.join(folder, "*.gcda"))
+    if not counts:
+        return found
+    said = subprocess.run(["gcov", "--json-format", "--stdout", *counts], cwd=folder, capture_output=True)
+    for line in said.stdout.splitlines():
+        for file in json.loads(line)["files"]:
+            lines = sorted({x["line_number"] for x in file["lines"] if x["count"]})
+            spans = sorted([f["start_line"], f["end_line"]] for f in file["functions"] if f["execution_count"])
+            if spans:
+                found[file["file"]] = [lines, spans]
+    return found
+
+
+class Reach:
+    """Keeps what it found in build/reach: a test is run again only if its program or a source changed."""
+
+    def __init__(self, tree: Tree, names, jobs):
+        self.tree, self.jobs = tree, jobs
+        self.folder = os.path.join(tree.build, "reach")
+        self.objects = os.path.join(self.folder, "objects")
+        self.names = sorted(names)
+        os.makedirs(self.objects, exist_ok=True)
+        self.tests = {}   # name: {"seconds": s, "passed": bool, "files": {file: [lines, spans]}}
+
+    def measure(self, say):
+        stamp = max(os.path.getmtime(os.path.join(self.tree.source, n)) for n in self.names)
+        self._build(say)
+        todo = []
+        for test in self.tree.tests:
+            kept = self._kept(test)
+            if os.path.exists(kept) and os.path.getmtime(kept) > max(stamp, os.path.getmtime(test.command[0])):
+                with open(kept) as f:
+                    self.tests[test.name] = json.load(f)
+            else:
+                todo.append(test)
+        if todo:
+            say(f"running {len(todo)} tests once, to see which lines each reaches")
+        with ThreadPoolExecutor(self.jobs) as pool:
+            list(pool.map(self._one, todo))
+        failed = [n for n, t in self.tests.items() if not t["passed"]]
+        if failed:
+            say("left out, because they fail without a mutant: " + " ".join(sorted(failed)))
+
+    def _kept(self, test):
+        return os.path.join(self.folder, test.name.replace("/", "-") + ".json")
+
+    def _object(self, name):
+        return os.path.join(self.objects, name.replace("/", "-")[:-2] + ".o")
+
+    def _build(self, say):
+        def one(name):
+            path = os.path.join(self.tree.source, name)
+            out = self._object(name)
+            if os.path.exists(out) and os.path.getmtime(out) > os.path.getmtime(path):
+                return False
+            with open(path) as f:
+                if not self.tree.compile(name, f.read(), out, ["-O1", "--coverage"]):
+                    raise SystemExit(f"{name} does not compile")
+            return True
+        with ThreadPoolExecutor(self.jobs) as pool:
+            new = sum(pool.map(one, self.names))
+        if new or not os.path.exists(os.path.join(self.folder, "libtandem_mutant.so")):
+            say(f"compiled {new} files with their counts")
+            flush = os.path.join(self.folder, "flush.o")
+            subprocess.run(["cc", "-O1", "-fPIC", "-c", os.path.join(HERE, "flush.c"), "-o", flush], check=True)
+            self.tree.link([self._object(n) for n in self.names] + [flush], self.folder,
+                           ["--coverage", "-Wl,--wrap=_exit"])
+
+    def _one(self, test):
+        work = os.path.join(self.folder, "work-" + test.name.replace("/", "-"))
+        counts = work + "-counts"
+        shutil.rmtree(counts, ignore_errors=True)
+        strip = len([p for p in self.objects.split("/") if p])
+        passed, _, seconds = self.tree.run(test, self.folder, work, LIMIT_S,
+                                           {"GCOV_PREFIX": counts, "GCOV_PREFIX_STRIP": str(strip)})
+        for gcda in glob.glob(os.path.join(counts, "*.gcda")):
+            note = os.path.join(self.objects, os.path.basename(gcda)[:-4] + "gcno")
+            if os.path.exists(note):
+                os.link(note, gcda[:-4] + "gcno")
+        root = self.tree.source + "/"
+        files = {f[len(root):] if f.startswith(root) else f: v for f, v in covered(counts).items()}
+        found = {"seconds": seconds, "passed": passed, "files": files}
+        with open(self._kept(test), "w") as f:
+            json.dump(found, f)
+        self.tests[test.name] = found
+        shutil.rmtree(counts, ignore_errors=True)
+        shutil.rmtree(work, ignore_errors=True)
+
+    def of(self, name, line, in_function):
+        """The tests that reach a line, quickest first: [(seconds, name)]. A line without a count of its own counts
+        with its function, a table outside functions with its file."""
+        passed = [(t["seconds"], n, t["files"].get(name)) for n, t in sorted(self.tests.items()) if t["passed"]]
+        passed = [(s, n, f) for s, n, f in passed if f]
+        exact = [(s, n) for s, n, f in passed if line in f[0]]
+        whole = [(s, n) for s, n, f in passed if any(a <= line <= b for a, b in f[1])]
+        return sorted(exact or whole or ([] if in_function else [(s, n) for s, n, _ in passed]))

@@ -1,0 +1,180 @@
+"""The tool of `make mutants` on a program of its own: faults that its test sees are killed, one that no test can see
+lives, and nothing outside the code is changed."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, HERE)
+import faults  # noqa: E402
+from draw import Site, changed, in_function, order, shown, sites  # noqa: E402
+from mutants import KILLED, LATE, LIVES, REFUSED, SAME, UNREACHED, Trial, attack, report  # noqa: E402
+from reach import Reach  # noqa: E402
+from tree import Test, Tree  # noqa: E402
+
+SMALL = r"""#include <assert.h>
+#include <signal.h>
+/* a + b is no code */
+int small_sum(int a, int b)
+{
+    assert(a + b > 0); const char *text = "a + b"; (void)text;
+    return a + b;
+}
+int small_clamp(int x)
+{
+    if (x > 99) return 0;
+    return x < 9 ? x : 9;
+}
+int small_steps(int n)
+{
+    int steps = 0;
+    while (n > 0) n -= 1, steps++;
+    return steps;
+}
+int small_probe(int pid)
+{
+    return kill(pid, 0);
+}
+int small_unused(int x)
+{
+    return x + 1;
+}
+"""
+PROGRAM = r"""#include <unistd.h>
+int small_sum(int a, int b), small_clamp(int x), small_steps(int n), small_probe(int pid);
+int main(void)
+{
+    for (int x = 0; x < 20; x++)
+        if (small_clamp(x) != (x < 9 ? x : 9)) return 1;
+    return small_sum(2, 3) != 5 || small_steps(4) != 4 || small_probe(getpid()) != 0;
+}
+"""
+
+
+class SmallTree(Tree):
+    """A tree with one file of code, one program, and that program as its only test."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        os.makedirs(os.path.join(folder, "code"))
+        with open(os.path.join(folder, "code/small.c"), "w") as f:
+            f.write(SMALL)
+        with open(os.path.join(folder, "program.c"), "w") as f:
+            f.write(PROGRAM)
+
+        def cc(*words):
+            subprocess.run(["cc", *words], cwd=folder, check=True)
+        flags = ["-D_POSIX_C_SOURCE=200809L", "-fPIC"]
+        cc(*flags, "-shared", "code/small.c", "-o", "liball.so")
+        with open(os.path.join(folder, "compile_commands.json"), "w") as f:
+            json.dump([{"directory": folder, "file": os.path.join(folder, "code/small.c"), "output": "code/small.o",
+                        "command": f"cc {' '.join(flags)} -o code/small.o -c {folder}/code/small.c"}], f)
+        super().__init__(folder, folder, ["unit"])
+        self.link([], folder)
+        cc("program.c", "-o", "program", "-Wl,--no-as-needed,--enable-new-dtags,-rpath," + folder,
+           "libtandem_mutant.so", "liball.so")
+
+    def all_tests(self):
+        return [Test("unit/program", [os.path.join(self.folder, "program")], {})]
+
+
+def planted(old, new):
+    start = SMALL.rindex(old)
+    return Site("planted", start, start + len(old), new, SMALL.count("\n", 0, start) + 1)
+
+
+class Planted(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="tandem-mutants-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.tree = SmallTree(self.folder)
+
+    def fate(self, site, tests=(("0.01", "unit/program"),)):
+        trial = Trial(self.tree, 0, os.path.join(self.folder, "work"))
+        trial.least_limit_s = 1
+        return trial.fate("code/small.c", SMALL, site, [(float(s), n) for s, n in tests])[0]
+
+    def test_fates(self):
+        self.assertEqual(self.fate(planted("a + b", "a - b")), KILLED)
+        self.assertEqual(self.fate(planted("n -= 1", "n += 0")), LATE)
+        self.assertEqual(self.fate(planted("x > 99", "x > 98")), LIVES)  # the program has no such x
+        self.assertEqual(self.fate(planted("x + 1", "x + 2"), ()), UNREACHED)
+        self.assertEqual(self.fate(planted("a + b", "b + a")), SAME)
+        self.assertEqual(self.fate(planted("a + b", 'a + "b"')), REFUSED)
+
+    def test_processes_of_others_are_safe(self):
+        self.assertEqual(self.fate(planted("kill(pid, 0)", "kill(1, 0)")), KILLED)
+
+    @unittest.skipUnless(shutil.which("gcov"), "needs gcov")
+    def test_reach_and_report(self):
+        reach = Reach(self.tree, ["code/small.c"], 1)
+        reach.measure(lambda text: None)
+        line = SMALL[:SMALL.index("return a + b")].count("\n") + 1
+        self.assertEqual([n for _, n in reach.of("code/small.c", line, True)], ["unit/program"])
+        unused = planted("x + 1", "").line
+        self.assertEqual(reach.of("code/small.c", unused, True), [])
+        texts = {"code/small.c": (SMALL, {line, unused})}
+        fates = attack(self.tree, reach, texts, 1, 0, 2, 0, lambda text: None)
+        said = []
+        share = report(fates, texts, said.append)
+        self.assertTrue(0 < share < 100)
+        self.assertIn(f"code/small.c:{unused}:", "\n".join(said))
+        self.assertNotIn(f"code/small.c:{line}:", "\n".join(said))
+
+
+class Draw(unittest.TestCase):
+    def test_tables_are_in_no_function(self):
+        text = "static const int a[] = {\n    1,\n};\nint f(int x)\n{\n    return x;\n}\n"
+        self.assertEqual([in_function(text, line) for line in (2, 6)], [False, True])
+
+    def test_code_alone_is_changed(self):
+        made = [changed(SMALL, s) for s in sites(SMALL)]
+        self.assertTrue(len(made) > 15)
+        for text in made:
+            self.assertNotEqual(text, SMALL)
+            self.assertEqual(text.count("\n"), SMALL.count("\n"))
+            for kept in ("/* a + b is no code */", '"a + b"', "assert(a + b > 0)", "#include <signal.h>"):
+                self.assertIn(kept, text)
+
+    def test_every_kind_is_drawn(self):
+        text = ("void f(int n)\n{\n    if (n && g(n, 7)) {\n        h(n - 1, 2.5);\n        n += 1;\n    }\n"
+                '    diag_error(d, "%d", n + 1);\n    int x[4] = {0}, *p = &x[1];\n    break;\n}\n')
+        said = [shown(text, s) for s in sites(text)]
+        for wanted in ("if (n || g(n, 7))", "if (!(n && g(n, 7)))", "g(7, n)", "g(n, 8)", "h(n + 1, 2.5)",
+                       "h(n - 1, (2 * 2.5))", "n -= 1", "n += 2", "dropped `h(n - 1, 2.5)`", "dropped `n += 1`",
+                       "dropped `diag_error(d", "dropped `break`", "{1}", "&x[2]"):
+            self.assertTrue(any(wanted in x for x in said), wanted)
+        for unwanted in ("n + 2", "n - 1)`", "x[5]", "int x[3]"):
+            self.assertFalse(any(unwanted + ";" in x for x in said), unwanted)
+
+    def test_a_seed_gives_one_order(self):
+        texts = {"a.c": SMALL, "b.c": SMALL}
+        first, again, other = (list(order(texts, seed)) for seed in (1, 1, 2))
+        self.assertEqual(first, again)
+        self.assertNotEqual(first, other)
+        self.assertEqual(sorted(first), sorted(other))
+
+
+class Faults(unittest.TestCase):
+    def test_each_stands_in_its_file(self):
+        root = os.path.dirname(os.path.dirname(HERE))
+        known = faults.read()
+        self.assertTrue(len(known) >= 10)
+        for fault in known:
+            with open(os.path.join(root, fault.file)) as f:
+                text = f.read()
+            self.assertNotEqual(changed(text, faults.site(fault, text)), text)
+            self.assertTrue(fault.tests and fault.why)
+            for test in fault.tests:
+                kind, _, name = test.partition("/")
+                found = [x for _, _, files in os.walk(os.path.join(root, "tests", kind)) for x in files]
+                self.assertIn(name + ".c", found)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,98 @@
+"""A build tree whose programs load all code under test from one shared library, and before it the library of one
+mutant: how a file of it is compiled, which tests it has, and how one of them is run."""
+import json
+import os
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import threading
+from collections import namedtuple
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+LIBRARY = "libtandem_mutant.so"
+MEMORY_BYTES = 8 << 30
+FILE_BYTES = 1 << 30
+SKIPPED = 77
+
+Test = namedtuple("Test", "name command environment")
+
+# A mutant whose types do not fit would be seen by every compiler: it does not count.
+STRICT = ["-g0", "-O2", "-Werror=incompatible-pointer-types", "-Werror=int-conversion",
+          "-Werror=discarded-qualifiers", "-Werror=implicit-function-declaration", "-Werror=div-by-zero"]
+
+
+def limits():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
+
+
+class Tree:
+    def __init__(self, source, build, kinds):
+        self.source, self.build = source, build
+        with open(os.path.join(build, "compile_commands.json")) as f:
+            entries = json.load(f)
+        self.commands = {os.path.relpath(e["file"], source): e for e in entries
+                         if not e.get("output", "").startswith("tests/")}
+        self.tests = [t for t in self.all_tests() if t.name.split("/")[0] in kinds]
+
+    def all_tests(self):
+        said = subprocess.run(["ctest", "--show-only=json-v1"], cwd=self.build, capture_output=True, check=True)
+        for test in json.loads(said.stdout)["tests"]:
+            if "command" not in test or not os.path.exists(test["command"][0]):
+                continue
+            environment = {}
+            for p in test["properties"]:
+                if p["name"] == "ENVIRONMENT":
+                    environment = dict(v.split("=", 1) for v in p["value"])
+            yield Test(test["name"], test["command"], environment)
+
+    def compile(self, name, text, out, extra=()):
+        """Compiles a text that stands for the file `name`, to the object `out`; false: the compiler refuses it."""
+        entry = self.commands[name]
+        words = shlex.split(entry["command"])
+        words = [w for w in words if os.path.basename(w) != "ccache"]
+        at = words.index("-o")
+        words = [w for w in words[:at] + words[at + 2:] if w != "-c" and not w.startswith("-W") and not w.endswith(name)]
+        path = os.path.join(self.source, name)
+        run = subprocess.run(words + STRICT + list(extra) + ["-x", "c", "-c", "-", "-o", out], cwd=entry["directory"],
+                             input=f'# 1 "{path}"\n{text}'.encode(), capture_output=True)
+        return run.returncode == 0
+
+    def link(self, objects, folder, extra=()):
+        """The library of a mutant, in `folder`. What the objects do not define, the library of all code does."""
+        os.makedirs(folder, exist_ok=True)
+        guard = os.path.join(self.build, "guard.o")
+        if not os.path.exists(guard):
+            subprocess.run(["cc", "-O2", "-fPIC", "-D_POSIX_C_SOURCE=200809L", "-c", os.path.join(HERE, "guard.c"),
+                            "-o", guard], check=True)
+        subprocess.run(["cc", "-shared", *objects, guard, *extra, "-o", os.path.join(folder, LIBRARY)], check=True)
+
+    def run(self, test, folder, work, limit_s, more=None):
+        """Runs a test with the library in `folder`: (passed, in time, seconds of the processor)."""
+        shutil.rmtree(work, ignore_errors=True)
+        os.makedirs(work)
+        environment = {**os.environ, **test.environment, "LD_LIBRARY_PATH": folder, "CMOCKA_TEST_ABORT": "1",
+                       "TMPDIR": work, **(more or {})}
+        # The output goes to a file: a pipe would be held open by a process that outlives the test.
+        with open(os.path.join(work, "output.txt"), "wb") as output:
+            process = subprocess.Popen(test.command, cwd=work, env=environment, stdin=subprocess.DEVNULL,
+                                       stdout=output, stderr=output, start_new_session=True, preexec_fn=limits)
+        late = threading.Event()
+
+        def end():
+            late.set()
+            os.killpg(process.pid, signal.SIGKILL)
+        timer = threading.Timer(limit_s, end)
+        timer.start()
+        _, status, used = os.wait4(process.pid, 0)
+        timer.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        seconds = used.ru_utime + used.ru_stime
+        return process.returncode in (0, SKIPPED), not late.is_set(), seconds
