@@ -153,7 +153,7 @@ Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *optio
                .scratch = arena_new(),
                .diag = d,
                .options = *options,
-               .share_gathers = true};
+               .tp.share_gathers = true};
     bool goes_on = true;
     for (uint32_t i = 0; i < compile_count() && goes_on; i++) {
         const Pass *pass = pass_at(i);

@@ -358,7 +358,7 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin)
 {
     const Tensor *tensor = &l->g->tensors.at[t];
     const Node *reader = &l->g->nodes.at[origin];
-    NodeId consumer = l->job->share_gathers ? 0 : reader->forward ? reader->forward : origin;
+    NodeId consumer = l->job->tp.share_gathers ? 0 : reader->forward ? reader->forward : origin;
     BufferId found;
     if (tensor->role == ROLE_param) {
         found = lower_weight(l, t);

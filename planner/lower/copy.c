@@ -9,7 +9,7 @@
 
 bool lower_copies(const Lower *l, UnitId u)
 {
-    return l->job->sharding.copy && l->g->units.at[u].shard;
+    return l->job->sharding.options.copy && l->g->units.at[u].shard;
 }
 
 BufferId lower_copy_in(Lower *l, UnitId u)

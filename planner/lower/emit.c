@@ -24,7 +24,7 @@ Shape tensor_shape(const Graph *g, const Tensor *t, const Layout *layout)
 
 bool lower_is_sequence(const Lower *l, DealId deal)
 {
-    return l->job->seq_deal && l->g->deals.deals.at[deal].kind == DEAL_listed;
+    return l->job->context.seq_deal && l->g->deals.deals.at[deal].kind == DEAL_listed;
 }
 
 Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout)

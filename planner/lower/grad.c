@@ -205,7 +205,7 @@ static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *mad
         l->p->buffers.at[out].tensor = grad;
         return out;
     }
-    const bool in_place = l->job->share_gathers && !makes_twice(n, grad);
+    const bool in_place = l->job->tp.share_gathers && !makes_twice(n, grad);
     Version *sum = in_place ? find_sum(l, grad, made) : NULL;
     *temporary = !in_place;
     if (sum &&
@@ -225,7 +225,7 @@ static void finish_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool te
         param_contribution(l, of, temporary ? out : 0, id);
         return;
     }
-    if (!l->job->share_gathers) {
+    if (!l->job->tp.share_gathers) {
         Layout use = l->g->tensors.at[grad].use;
         out = lower_convert(l, out, &use, id, CATEGORY_activation);
     }

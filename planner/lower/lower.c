@@ -115,7 +115,7 @@ void lower_forward_node(Lower *l, NodeId id)
 /* True if the next stage is on the same rank and reads the tensor without a transfer. */
 static bool is_read_next(const Lower *l, uint32_t stage, TensorId t)
 {
-    if (stage + 1 == l->job->schedule->n_stages || !lower_is_mine(l, stage + 1)) return false;
+    if (stage + 1 == l->job->pipe.schedule->n_stages || !lower_is_mine(l, stage + 1)) return false;
     for (uint32_t i = 0; i < l->stage.crossing[stage].n; i++)
         if (l->stage.crossing[stage].at[i] == t) return true;
     return false;
@@ -127,7 +127,7 @@ static BufferId as_made(Lower *l, TensorId t)
 {
     const NodeId id = l->g->tensors.at[t].producer;
     const Node *n = &l->g->nodes.at[id];
-    if (!op_mixes_tokens(n->op) || !l->job->heads_axes || n->out[0] != t) return 0;
+    if (!op_mixes_tokens(n->op) || !l->job->context.heads_axes || n->out[0] != t) return 0;
     return lower_find_version(l, t, lower_arg_layout(l, id, n->n_in));
 }
 
@@ -143,7 +143,7 @@ static void end_forward(Lower *l, uint32_t stage)
         if (!l->value.keep[t] && made == stage && is_read_next(l, stage, t)) continue;
         if (!l->value.keep[t]) {
             l->value.versions_of[t] = 0;
-        } else if (!l->job->keep_gathered) {
+        } else if (!l->job->tp.keep_gathered) {
             Layout use = at->use;
             const BufferId own = as_made(l, t);
             BufferId kept = lower_find_version(l, t, &use);
@@ -235,7 +235,7 @@ static uint32_t end_of(const Schedule *s, const Action *a)
  * still run under an action, and nothing waits for later work. */
 static void lower_actions(Lower *l)
 {
-    const Schedule *s = l->job->schedule;
+    const Schedule *s = l->job->pipe.schedule;
     const Actions *actions = &s->of[l->stage.rank];
     uint32_t in_flight = 0;
     Pc newest = 0, sent[2] = {0, 0};
@@ -326,7 +326,7 @@ static void lower_program(Lower *l)
  * instructions for each node and micro-batch. Unused room is never touched, so it costs nothing. */
 static void reserve(Lower *l, const Program *before)
 {
-    const uint32_t nodes = (l->g->nodes.n / l->job->schedule->n_ranks + 1) * l->n_microbatches;
+    const uint32_t nodes = (l->g->nodes.n / l->job->pipe.schedule->n_ranks + 1) * l->n_microbatches;
     Program like = {.code.n = 2 * nodes, .args.n = 6 * nodes, .after.n = 2 * nodes};
     like.buffers.n = 3 * nodes;
     if (before != NULL) like = *before;
@@ -354,8 +354,9 @@ bool pass_lower(Job *job)
                    .emit.match = 1};
     lower_find_crossing(&first);
     Arena *scratch = arena_new(); /* for one program; what all programs share is in job->scratch */
-    for (uint32_t r = 0; r < job->schedule->n_ranks; r++) list_add(job->arena, &plan->programs);
-    for (uint32_t r = 0; r < job->schedule->n_ranks; r++) {
+    for (uint32_t r = 0; r < job->pipe.schedule->n_ranks; r++)
+        list_add(job->arena, &plan->programs);
+    for (uint32_t r = 0; r < job->pipe.schedule->n_ranks; r++) {
         Lower l = first;
         l.stage.rank = r;
         l.scratch = scratch;

@@ -10,7 +10,7 @@
 
 bool lower_offloads(const Lower *l, UnitId u)
 {
-    return l->job->sharding.offload && l->g->units.at[u].shard;
+    return l->job->sharding.options.offload && l->g->units.at[u].shard;
 }
 
 BufferId lower_host_buffer(Lower *l, const Shape *shape, DType dtype, Category category)

@@ -8,7 +8,7 @@
 
 bool lower_is_mine(const Lower *l, uint32_t stage)
 {
-    return l->job->schedule->rank_of[stage] == l->stage.rank;
+    return l->job->pipe.schedule->rank_of[stage] == l->stage.rank;
 }
 
 bool lower_unit_is_mine(const Lower *l, UnitId u)
@@ -105,8 +105,8 @@ NodeId lower_next(const Lower *l, ActionWalk *w)
 void lower_find_mixed(Lower *l)
 {
     const Graph *g = l->g;
-    const Actions *actions = &l->job->schedule->of[l->stage.rank];
-    const uint32_t last = l->job->schedule->n_stages - 1;
+    const Actions *actions = &l->job->pipe.schedule->of[l->stage.rank];
+    const uint32_t last = l->job->pipe.schedule->n_stages - 1;
     uint32_t in_flight = 0, most = 0;
     bool *others = arena_array(l->scratch, g->units.n, sizeof *others);
     for (uint32_t i = 0; i < actions->n; i++) {
@@ -197,7 +197,7 @@ static uint32_t stage_of(const Lower *l, UnitId u)
 {
     TensorId first = l->g->units.at[u].params.at[0];
     bool second = param_second_rank(l->job, first) == l->stage.rank;
-    return second ? l->job->tied_stage[first] : l->job->stage_of_param[first];
+    return second ? l->job->pipe.tied_stage[first] : l->job->pipe.stage_of_param[first];
 }
 
 static bool is_block(const Lower *l, UnitId u)
@@ -217,7 +217,7 @@ static ModuleId block_of(const Lower *l, UnitId u)
 
 static void find_last_blocks(Lower *l)
 {
-    UnitId *last = arena_array(l->scratch, l->job->schedule->n_stages, sizeof *last);
+    UnitId *last = arena_array(l->scratch, l->job->pipe.schedule->n_stages, sizeof *last);
     for (UnitId u = 1; u < l->g->units.n; u++) {
         if (!lower_unit_is_mine(l, u) || unit_is_root(l->job, u)) continue;
         UnitId *of_stage = &last[stage_of(l, u)];
@@ -226,7 +226,7 @@ static void find_last_blocks(Lower *l)
         if (!*of_stage || more || (later && is_block(l, u) == is_block(l, *of_stage)))
             *of_stage = u;
     }
-    for (uint32_t stage = 0; stage < l->job->schedule->n_stages; stage++)
+    for (uint32_t stage = 0; stage < l->job->pipe.schedule->n_stages; stage++)
         l->unit.is_last[last[stage]] = last[stage] != 0;
     for (UnitId u = 1; u < l->g->units.n; u++) { /* experts are a unit beside their block's */
         const UnitId block = lower_unit_is_mine(l, u) ? last[stage_of(l, u)] : 0;
@@ -258,14 +258,14 @@ static void plan_action(Lower *l, const Action *a, bool *resident)
     }
     for (UnitId u = 1; u < g->units.n; u++)
         if ((l->unit.last_backward[u] || l->unit.last_forward[u]) && stage_of(l, u) == a->stage &&
-            (((backward || !l->unit.last_backward[u]) && !l->job->resident) ||
+            (((backward || !l->unit.last_backward[u]) && !l->job->sharding.resident) ||
              !lower_stays_gathered(l, u)))
             resident[u] = false;
 }
 
 void lower_plan_uses(Lower *l)
 {
-    const Actions *actions = &l->job->schedule->of[l->stage.rank];
+    const Actions *actions = &l->job->pipe.schedule->of[l->stage.rank];
     bool *resident = arena_array(l->scratch, l->g->units.n, sizeof *resident);
     find_last_readers(l);
     list_ends(l);
@@ -298,7 +298,7 @@ void lower_count_contributions(Lower *l)
             if (of->role == ROLE_param) l->unit.of[of->unit].n_per_microbatch++;
         }
     }
-    for (uint32_t stage = 0; stage + 1 < l->job->schedule->n_stages; stage++)
+    for (uint32_t stage = 0; stage + 1 < l->job->pipe.schedule->n_stages; stage++)
         for (uint32_t i = 0; i < l->stage.crossing[stage].n; i++) {
             TensorId grad = g->tensors.at[l->stage.crossing[stage].at[i]].grad;
             bool here = lower_is_mine(l, stage), there = lower_is_mine(l, stage + 1);

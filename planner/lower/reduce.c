@@ -85,7 +85,7 @@ static Pc reduce_range(Lower *l, UnitId u, BufferId base, uint64_t lo, uint64_t 
               .arg = {in, out}};
     e.attrs.reduce = reduce;
     Pc pc = lower_emit(l, &e);
-    if (l->job->reduce_waits) l->emit.compute_waits = pc;
+    if (l->job->sharding.reduce_waits) l->emit.compute_waits = pc;
     return pc;
 }
 
@@ -153,11 +153,11 @@ static void scatter(Lower *l, UnitId u, BufferId full)
               .arg = {full, out},
               .after = {lower_offloads(l, u) ? l->unit.previous_offload : 0}};
     e.attrs.reduce = REDUCE_sum;
-    e.attrs.registered = l->job->registered && lower_takes_turns(l, u);
+    e.attrs.registered = l->job->sharding.registered && lower_takes_turns(l, u);
     Pc pc = lower_emit(l, &e);
     l->unit.previous_reduce = l->unit.last_reduce;
     l->unit.last_reduce = s->reduced = pc;
-    if (l->job->reduce_waits) l->emit.compute_waits = pc;
+    if (l->job->sharding.reduce_waits) l->emit.compute_waits = pc;
     if (lower_offloads(l, u)) {
         offload(l, u, out, first);
         return;
@@ -218,7 +218,7 @@ static void end_window(Lower *l, UnitId u)
     if (lower_copies(l, u)) s->full_grad = lower_chunk_cat(l, u);
     fill_gaps(l, u, s->full_grad);
     sum_partials(l, u);
-    if (l->job->pin_replicas) pin_replicas(l, u);
+    if (l->job->tp.pin_replicas) pin_replicas(l, u);
     if (unit->shard)
         scatter(l, u, s->full_grad);
     else

@@ -19,7 +19,7 @@ typedef struct Travel {
 
 bool lower_rings(const Lower *l, NodeId n)
 {
-    return l->job->ring_axes && op_part(l->g->nodes.at[n].op) != OP_none;
+    return l->job->context.ring_axes && op_part(l->g->nodes.at[n].op) != OP_none;
 }
 
 void lower_ring_layouts(Lower *l, NodeId id)
@@ -28,7 +28,7 @@ void lower_ring_layouts(Lower *l, NodeId id)
     for (uint32_t arg = 0; arg < (uint32_t)n->n_in + n->n_out; arg++) {
         const int d = op_keys_dim(n->op, arg);
         Layout *layout = &l->value.arg_layouts[l->value.arg_first[id] + arg];
-        if (d >= 0) lower_set_axes(l, layout, l->job->ring_axes, SPLIT(d));
+        if (d >= 0) lower_set_axes(l, layout, l->job->context.ring_axes, SPLIT(d));
     }
 }
 
@@ -45,7 +45,7 @@ static Travel find(OpKind op, uint32_t first, uint32_t n)
 static BufferId rotate_one(Lower *l, BufferId from, Category category, uint32_t launch, Pc after,
                            NodeId origin)
 {
-    const AxisSet axes = l->job->ring_axes;
+    const AxisSet axes = l->job->context.ring_axes;
     Shape to = *lower_shape(l, from);
     const int d = layout_dim(to.layout.on[__builtin_ctz(axes)]);
     assert(layout_axes_split(&to.layout, d) == axes);
@@ -77,7 +77,7 @@ static void rotate(Lower *l, const BufferId *at, BufferId *next, Category catego
 void lower_ring_forward(Lower *l, Emit *e)
 {
     const Travel in = find(e->op, 0, e->n_in);
-    const uint32_t n_hops = mesh_size(&l->plan->mesh, l->job->ring_axes);
+    const uint32_t n_hops = mesh_size(&l->plan->mesh, l->job->context.ring_axes);
     Pc before = 0;
     e->op = op_part(e->op);
     for (uint32_t hop = 0; hop < n_hops; hop++) {
@@ -107,7 +107,7 @@ void lower_ring_backward(Lower *l, Emit *e)
 {
     const Node n = l->g->nodes.at[e->origin];
     const Travel in = find(e->op, 0, e->n_in), out = find(e->op, e->n_in, n.n_out);
-    const uint32_t n_hops = mesh_size(&l->plan->mesh, l->job->ring_axes);
+    const uint32_t n_hops = mesh_size(&l->plan->mesh, l->job->context.ring_axes);
     const int64_t others = e->attrs.accumulate; /* contributions that other nodes have made */
     BufferId at[MOST_PARTS] = {0}, next[MOST_PARTS] = {0}, sum[MOST_PARTS] = {0},
              own[MOST_PARTS] = {0};

@@ -6,8 +6,8 @@
 bool lower_defers(const Lower *l, UnitId u)
 {
     bool mixed = /* gradients of several micro-batches */
-        l->job->schedule->splits_backward || l->unit.is_mixed[u];
-    return !l->g->units.at[u].shard || l->job->sharding.defer_grad_sync || mixed;
+        l->job->pipe.schedule->splits_backward || l->unit.is_mixed[u];
+    return !l->g->units.at[u].shard || l->job->sharding.options.defer_grad_sync || mixed;
 }
 
 uint32_t lower_n_windows(const Lower *l, UnitId u)
@@ -17,10 +17,10 @@ uint32_t lower_n_windows(const Lower *l, UnitId u)
 
 bool lower_stays_gathered(const Lower *l, UnitId u)
 {
-    if (!l->g->units.at[u].shard || l->job->sharding.reshard_after_forward == RESHARD_false)
+    if (!l->g->units.at[u].shard || l->job->sharding.options.reshard_after_forward == RESHARD_false)
         return true;
-    if (l->unit.is_last[u] && !l->job->sharding.reshard_last) return true;
-    return unit_is_root(l->job, u) && !l->job->sharding.reshard_root;
+    if (l->unit.is_last[u] && !l->job->sharding.options.reshard_last) return true;
+    return unit_is_root(l->job, u) && !l->job->sharding.options.reshard_root;
 }
 
 void lower_set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on)

@@ -32,7 +32,7 @@ static bool has_tied(const Lower *l)
 void lower_find_crossing(Lower *l)
 {
     const Graph *g = l->g;
-    uint32_t n_stages = l->job->schedule->n_stages;
+    uint32_t n_stages = l->job->pipe.schedule->n_stages;
     l->stage.crossing = arena_array(l->scratch, n_stages, sizeof *l->stage.crossing);
     for (NodeId id = 1; id <= g->n_forward; id++) {
         const Node *n = &g->nodes.at[id];
@@ -63,7 +63,7 @@ static uint32_t match_of(const Lower *l, uint32_t stage, uint32_t i, bool backwa
 
 static int32_t hop_to(const Lower *l, uint32_t stage)
 {
-    return (int32_t)l->job->schedule->rank_of[stage] - (int32_t)l->stage.rank;
+    return (int32_t)l->job->pipe.schedule->rank_of[stage] - (int32_t)l->stage.rank;
 }
 
 static Stream stream_of(bool backward)
@@ -109,7 +109,7 @@ static BufferId emit_receive(Lower *l, TensorId t, uint32_t from_stage, uint32_t
 
 static bool same_rank(const Lower *l, uint32_t a, uint32_t b)
 {
-    return l->job->schedule->rank_of[a] == l->job->schedule->rank_of[b];
+    return l->job->pipe.schedule->rank_of[a] == l->job->pipe.schedule->rank_of[b];
 }
 
 static void receive_forward(Lower *l, uint32_t from, uint32_t i)
@@ -182,7 +182,7 @@ static int by_time(const void *x, const void *y)
 /* Lists all transfers of this rank in the order in which it issues them. */
 void lower_plan_transfers(Lower *l)
 {
-    const Schedule *s = l->job->schedule;
+    const Schedule *s = l->job->pipe.schedule;
     l->stage.transfers.n = l->stage.next_transfer = 0;
     for (uint32_t stage = 0; stage + 1 < s->n_stages; stage++) {
         bool here = lower_is_mine(l, stage), there = lower_is_mine(l, stage + 1);

@@ -56,7 +56,7 @@ static void refuse(Lower *l, const char *why, UnitId u)
 void lower_turns_start(Lower *l)
 {
     uint32_t size;
-    UnitId first = l->job->double_buffer ? largest_set(l, &size) : 0;
+    UnitId first = l->job->sharding.double_buffer ? largest_set(l, &size) : 0;
     if (!first) return;
     const Unit *unit = &l->g->units.at[first];
     if (lower_defers(l, first)) {
@@ -67,7 +67,7 @@ void lower_turns_start(Lower *l)
     l->unit.takes_turns = arena_array(l->scratch, l->g->units.n, sizeof *l->unit.takes_turns);
     for (UnitId u = 1; u < l->g->units.n; u++)
         l->unit.takes_turns[u] = may(l, u) && equal(l, u, first);
-    if (!l->job->resident)
+    if (!l->job->sharding.resident)
         make(l, &l->unit.turns_weights, first, unit->dtype, 0, CATEGORY_gathered);
     make(l, &l->unit.turns_grads, first, unit->reduce_dtype,
          (AxisSet)(unit->shard | unit->replicate), CATEGORY_gradient);

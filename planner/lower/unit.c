@@ -89,7 +89,7 @@ void lower_units_start(Lower *l)
         if (!l->g->units.at[u].shard)
             l->unit.of[u].gathered =
                 in_use_dtype(l, u, CATEGORY_parameter); /* whole: cast once a step */
-        else if (l->job->gather_eager)
+        else if (l->job->sharding.gather_eager)
             l->unit.of[u].gathered = whole_copy(l, u);
     }
     lower_turns_start(l);
@@ -107,8 +107,8 @@ static void gather_from(Lower *l, UnitId u, BufferId from)
               .n_out = 1,
               .arg = {from, s->gathered},
               .after = {l->unit.last_release}};
-    e.attrs.registered = l->job->registered && lower_takes_turns(l, u);
-    if (l->job->gather_waits) e.after[1] = l->emit.stream_end[STREAM_compute];
+    e.attrs.registered = l->job->sharding.registered && lower_takes_turns(l, u);
+    if (l->job->sharding.gather_waits) e.after[1] = l->emit.stream_end[STREAM_compute];
     lower_emit(l, &e);
 }
 
@@ -152,7 +152,7 @@ static void keep_slice(Lower *l, UnitId u)
 
 static bool keeps_slice(const Lower *l)
 {
-    return l->job->sharding.reshard_after_forward == RESHARD_to;
+    return l->job->sharding.options.reshard_after_forward == RESHARD_to;
 }
 
 /* Copies the weights out; the flat buffer is then no longer needed. */
@@ -166,7 +166,7 @@ static void open_copies(Lower *l, UnitId u)
 
 void lower_gather_updated(Lower *l, UnitId u)
 {
-    if (!l->job->gather_eager || !l->g->units.at[u].shard) return;
+    if (!l->job->sharding.gather_eager || !l->g->units.at[u].shard) return;
     gather_from(l, u, in_use_dtype(l, u, CATEGORY_communication));
 }
 
@@ -185,7 +185,7 @@ static void begin_use(Lower *l, UnitId u)
     uint32_t ahead = 0;
     for (uint32_t j = k + 1; j < l->unit.uses.n; j++) {
         ahead += !lower_gathers_bytes(l, l->unit.uses.at[j].unit);
-        if (ahead > l->job->sharding.prefetch || !l->job->sharding.prefetch) break;
+        if (ahead > l->job->sharding.options.prefetch || !l->job->sharding.options.prefetch) break;
         if (!l->unit.of[l->unit.uses.at[j].unit].gathered)
             gather(l, l->unit.uses.at[j].unit, l->unit.uses.at[j].backward);
     }
@@ -217,7 +217,7 @@ static void release(Lower *l, UnitId u, bool keep)
     lower_turns_give(&l->unit.turns_weights, u);
     l->unit.last_release = l->emit.stream_end[STREAM_compute];
     bool again = l->unit.next_use < l->unit.uses.n && l->unit.uses.at[l->unit.next_use].unit == u;
-    if (again && l->job->sharding.prefetch)
+    if (again && l->job->sharding.options.prefetch)
         gather(l, u, l->unit.uses.at[l->unit.next_use].backward);
 }
 
@@ -225,7 +225,7 @@ static void release(Lower *l, UnitId u, bool keep)
  * again for the backward pass. */
 static bool ends_in_forward(const Lower *l, UnitId u)
 {
-    const bool at_all = !l->unit.last_backward[u] && !l->job->resident;
+    const bool at_all = !l->unit.last_backward[u] && !l->job->sharding.resident;
     return at_all || !lower_stays_gathered(l, u);
 }
 
@@ -236,7 +236,7 @@ void lower_after_node(Lower *l, NodeId n)
             if (ends_in_forward(l, u)) release(l, u, l->unit.last_backward[u] != 0);
         return;
     }
-    if (l->job->resident) return;
+    if (l->job->sharding.resident) return;
     /* a unit gathered ahead but not begun is for the next micro-batch (an embedding's backward
      * reads no weights) */
     for (UnitId u = l->unit.backward_ends[n]; u; u = l->unit.next_backward_end[u])

@@ -90,10 +90,10 @@ static ModuleId block_of(const Graph *g, ModuleId module)
 static bool check_units(Job *job, const PassConfig *pass)
 {
     const Graph *g = &job->plan->graph;
-    if (!job->is_unit || !before_data(job->config)) return true;
+    if (!job->sharding.is_unit || !before_data(job->config)) return true;
     for (ModuleId m = 1; m < g->modules.n; m++) {
         ModuleId block = block_of(g, g->modules.at[m].parent);
-        if (!job->is_unit[m] || !block) continue;
+        if (!job->sharding.is_unit[m] || !block) continue;
         diag_error(job->diag, FAULT_input, "compile-position", pass->loc,
                    "compile stands before the pass that shards the model, and unit %s lies inside "
                    "the compiled block %s",

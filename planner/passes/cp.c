@@ -180,16 +180,16 @@ static void check_axes(const Job *job, const PassConfig *pass)
 DealId sequence_deal(const Job *job, uint32_t parts)
 {
     const Deals *deals = &job->plan->graph.deals;
-    const uint32_t n = deals->deals.at[job->seq_deal].n_parts;
-    if (!job->seq_deal || parts < n) return 0;
-    if (parts == n) return job->seq_deal;
-    return deal_cut(&job->plan->graph.deals, job->arena, job->seq_deal, parts / n);
+    const uint32_t n = deals->deals.at[job->context.seq_deal].n_parts;
+    if (!job->context.seq_deal || parts < n) return 0;
+    if (parts == n) return job->context.seq_deal;
+    return deal_cut(&job->plan->graph.deals, job->arena, job->context.seq_deal, parts / n);
 }
 
 void sequence_fit(const Job *job, Tensor *t)
 {
     const Shape s = {.n_dims = t->n_dims, .layout = t->use};
-    for (int d = 0; d < t->n_dims && job->seq_deal; d++)
+    for (int d = 0; d < t->n_dims && job->context.seq_deal; d++)
         if (job->plan->graph.deals.deals.at[t->deal[d]].kind == DEAL_listed)
             t->deal[d] = sequence_deal(job, shape_parts(&s, &job->plan->mesh, d));
 }
@@ -213,7 +213,7 @@ static void deal_out(Job *job, const PassConfig *pass, uint32_t size)
               least_multiple(2 * size, both ? size * pass_ranks(job->config, PASS_tp) : 1));
     if (job->diag->n_errors > before) return;
     const uint32_t exchanging = n_exchanging(job, pass);
-    job->seq_deal = deal_zigzag(&g->deals, job->arena, job->config->seq, size / exchanging);
+    job->context.seq_deal = deal_zigzag(&g->deals, job->arena, job->config->seq, size / exchanging);
     const DealId deal = sequence_deal(job, size);
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
@@ -253,8 +253,10 @@ static bool pass_cp(Job *job)
         diag_hint(job->diag, "make cp a part of dp_shard");
     }
     const AxisSet outer = (AxisSet)(axes & (0u - axes)); /* the outermost axis of cp */
-    if (exchanging > 1) job->heads_axes = exchanging == size ? axes : (AxisSet)(axes & ~outer);
-    if (pass->cp.mode == CP_ring) job->ring_axes = (AxisSet)(axes & ~job->heads_axes);
+    if (exchanging > 1)
+        job->context.heads_axes = exchanging == size ? axes : (AxisSet)(axes & ~outer);
+    if (pass->cp.mode == CP_ring)
+        job->context.ring_axes = (AxisSet)(axes & ~job->context.heads_axes);
     return job->diag->n_errors == before;
 }
 

@@ -241,8 +241,8 @@ static bool check_gather(Float8 *f)
     const PassConfig *fsdp2 = pass_config(f->job, PASS_fsdp2);
     const bool over_ep = !fsdp2 || fsdp2->fsdp2.over_ep;
     const AxisNames left_out = over_ep ? 0 : axes_trading(INDEX_experts);
-    f->job->gathers_bytes = config_ranks(config, axes_with(AXIS_STATES) & ~left_out) > 1;
-    if (!f->job->gathers_bytes)
+    f->job->sharding.gathers_bytes = config_ranks(config, axes_with(AXIS_STATES) & ~left_out) > 1;
+    if (!f->job->sharding.gathers_bytes)
         diag_warning(d, "not-applied", f->pass->loc,
                      "float8 { fsdp_gather = true } but mesh.dp_shard is %u: no weight is gathered",
                      config_ranks(config, axes_with(AXIS_UNITS)));

@@ -10,7 +10,7 @@
 ModuleId unit_module(const Job *job, ModuleId module)
 {
     for (ModuleId m = module; m; m = job->plan->graph.modules.at[m].parent)
-        if (job->is_unit && job->is_unit[m]) return m;
+        if (job->sharding.is_unit && job->sharding.is_unit[m]) return m;
     return 0;
 }
 
@@ -30,7 +30,7 @@ static void choose_units(Job *job, const PassConfig *pass, const UnitRule *rule)
         pattern_mark(job, where, &rule->units->at[i], is_unit);
     for (ModuleId m = 1; rule->units->n == 0 && !rule->may_be_one && m < g->modules.n; m++)
         is_unit[m] = g->modules.at[m].is_block || g->modules.at[m].fsdp2_shard;
-    job->is_unit = is_unit;
+    job->sharding.is_unit = is_unit;
 }
 
 /* [tensor]: true if every reader takes it as a whole, in 8 bits. */
@@ -39,7 +39,7 @@ static bool *find_quantised(Job *job)
     const Graph *g = &job->plan->graph;
     bool *is = arena_array(job->scratch, g->tensors.n, sizeof *is);
     bool *plain = arena_array(job->scratch, g->tensors.n, sizeof *plain);
-    for (NodeId id = 1; id < g->nodes.n && job->gathers_bytes; id++) {
+    for (NodeId id = 1; id < g->nodes.n && job->sharding.gathers_bytes; id++) {
         const Node *n = &g->nodes.at[id];
         const bool whole = op_scales_whole(n->op), quantises = op_info(n->op)->flags & OP_QUANTISES;
         for (uint32_t i = 0; i < n->n_in; i++) {
@@ -74,7 +74,7 @@ static UnitId root_for(Job *job, TensorId t, const UnitRule *rule, Roots *roots)
                 roots->elements[rank] + own > rule->root_elements;
     if (!roots->newest[rank] || full) {
         const char *name =
-            job->schedule->n_ranks > 1 ? arena_print(job->arena, "root.%u", rank) : "root";
+            job->pipe.schedule->n_ranks > 1 ? arena_print(job->arena, "root.%u", rank) : "root";
         if (roots->n_of[rank]++ > 0)
             name = arena_print(job->arena, "%s.%u", name, roots->n_of[rank] - 1);
         roots->newest[rank] = unit_new(job, name, rule->shard, rule->replicate);
@@ -98,7 +98,7 @@ static UnitId experts_unit(Job *job, ModuleId m, const UnitRule *rule, AxisSet o
 bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
 {
     Graph *g = &job->plan->graph;
-    uint32_t n_ranks = job->schedule->n_ranks, before = job->diag->n_errors;
+    uint32_t n_ranks = job->pipe.schedule->n_ranks, before = job->diag->n_errors;
     UnitId *of_module =
         arena_array(job->scratch, (size_t)(g->modules.n + 1) * n_ranks, sizeof *of_module);
     UnitId *in_bytes =
@@ -218,11 +218,11 @@ static bool pass_fsdp2(Job *job)
     check_kept(job, pass);
     check_offload(job, pass);
     check_float8(job, pass);
-    job->sharding = pass->fsdp2;
-    if (!mesh_shard_axes(&job->plan->mesh)) job->sharding.offload = false;
+    job->sharding.options = pass->fsdp2;
+    if (!mesh_shard_axes(&job->plan->mesh)) job->sharding.options.offload = false;
     if (pass->fsdp2.keep_gathered) {
-        job->resident = job->sharding.defer_grad_sync = true;
-        job->sharding.reshard_after_forward = RESHARD_false;
+        job->sharding.resident = job->sharding.options.defer_grad_sync = true;
+        job->sharding.options.reshard_after_forward = RESHARD_false;
     }
     const MpPolicy *mp = &pass->fsdp2.mp;
     bool has_policy = job->data_axes && (mp->param || mp->reduce || mp->output);

@@ -15,6 +15,41 @@ typedef struct LowerOptions {
     bool unpadded; /* for comparisons: odd vocabularies get no padding */
 } LowerOptions;
 
+/* Set by pp. Without pp there is a single rank. */
+typedef struct PipeJob {
+    struct Schedule *schedule; /* the actions of each rank in order */
+    uint32_t *stage_of_param;  /* [tensor] */
+    uint32_t *tied_stage;      /* [tensor] the stage of another rank that reads it, too */
+} PipeJob;
+
+/* Set by fsdp2 or zero: how units are sharded, gathered and reduced. */
+typedef struct ShardingJob {
+    Fsdp2Options options;
+    /* [module]: the module has a flat unit of its own; NULL without fsdp2 */
+    const bool *is_unit;
+    bool resident;      /* weights are gathered once a step and stay */
+    bool gathers_bytes; /* set by float8: sharded units of covered weights are gathered in 8 bits */
+    bool gather_eager; /* weights are gathered right after the update, not before their first use */
+    bool gather_waits, reduce_waits; /* computation waits for each gather; for each reduction */
+    bool double_buffer;              /* units of equal size take turns in two buffers */
+    bool registered;                 /* these buffers are registered with the network */
+} ShardingJob;
+
+/* Set by tp. */
+typedef struct TpJob {
+    bool share_gathers; /* products with one input share its gather; default true */
+    bool keep_gathered; /* gathered inputs stay for the backward pass */
+    bool pin_replicas;  /* gradients that tp replicates are averaged over it */
+} TpJob;
+
+/* Set by cp. */
+typedef struct ContextJob {
+    AxisSet heads_axes; /* attention is computed with heads, not tokens, split on these axes */
+    /* attention reads the keys of the ranks of these axes one after the other */
+    AxisSet ring_axes;
+    DealId seq_deal; /* how ranks of cp share a sequence; 0: equal parts */
+} ContextJob;
+
 typedef struct Job {
     const Config *config;
     Plan *plan;     /* owns graph and mesh; grows as passes run */
@@ -22,29 +57,13 @@ typedef struct Job {
     Arena *scratch; /* reset after each pass */
     Diag *diag;
     LowerOptions options;
-    /* set by pp: the actions of each rank in order; a single rank without pp */
-    struct Schedule *schedule;
-    uint32_t *stage_of_param; /* [tensor], set by pp */
-    uint32_t *tied_stage;     /* [tensor], set by pp: the stage of another rank that reads it too */
-    Fsdp2Options sharding;    /* set by fsdp2 or zero: how sharded units are stored and gathered */
-    bool resident;            /* weights are gathered once a step and stay */
-    bool gathers_bytes; /* set by float8: sharded units of covered weights are gathered in 8 bits */
-    bool gather_eager;  /* ... right after the update instead of before their first use */
-    bool gather_waits, reduce_waits; /* computation waits for each gather; for each reduction */
-    bool double_buffer;              /* units of equal size take turns in two buffers */
-    bool registered;                 /* these buffers are registered with the network */
-    bool share_gathers, keep_gathered;
-    bool keep_halos;   /* set by domain: haloed inputs stay for the backward pass */
-    bool pin_replicas; /* set by tp: gradients that tp replicates are averaged over it */
-    /* [module], set by fsdp2: the module has a flat unit of its own; NULL without fsdp2 */
-    const bool *is_unit;
+    PipeJob pipe;
+    ShardingJob sharding;
+    TpJob tp;
+    ContextJob context;
+    bool keep_halos;     /* set by domain: haloed inputs stay for the backward pass */
     AxisSet sample_axes; /* dp_replicate, dp_shard, ep: their ranks read different samples */
     AxisSet data_axes;   /* these and cp: their ranks have different tokens and sum gradients */
-    /* set by cp: attention is computed with heads, not tokens, split on these axes */
-    AxisSet heads_axes;
-    /* set by cp: attention reads the keys of the ranks of these axes one after the other */
-    AxisSet ring_axes;
-    DealId seq_deal; /* set by cp: how ranks of cp share a sequence; 0: equal parts */
 } Job;
 
 struct PassSpec;

@@ -226,8 +226,8 @@ static void place_nodes(Job *job, uint32_t n_stages, uint32_t n_blocks, const Pp
 static bool place_param(Job *job, TensorId param, uint32_t stage, const PpOptions *o)
 {
     const Tensor *t = &job->plan->graph.tensors.at[param];
-    const uint32_t *rank_of = job->schedule->rank_of;
-    uint32_t *first = &job->stage_of_param[param], *second = &job->tied_stage[param];
+    const uint32_t *rank_of = job->pipe.schedule->rank_of;
+    uint32_t *first = &job->pipe.stage_of_param[param], *second = &job->pipe.tied_stage[param];
     if (*first == UINT32_MAX) *first = stage;
     if (rank_of[*first] == rank_of[stage]) return true;
     if (o->tied == 1) {
@@ -288,8 +288,8 @@ static void one_stage(Job *job, uint32_t stage)
 {
     const Graph *g = &job->plan->graph;
     for (TensorId t = 0; t < g->tensors.n; t++) {
-        job->stage_of_param[t] = stage;
-        job->tied_stage[t] = UINT32_MAX;
+        job->pipe.stage_of_param[t] = stage;
+        job->pipe.tied_stage[t] = UINT32_MAX;
     }
 }
 
@@ -298,11 +298,11 @@ static bool cut(Job *job, const PassConfig *named, uint32_t p, uint32_t n_blocks
     PassConfig pass = *named;
     if (!find_chunks(&pass, n_blocks, p, job->diag) || !check(job, &pass, n_blocks, p))
         return false;
-    if (!make_schedule(job->schedule, &pass, p, job->plan->step.n_microbatches, job->arena,
+    if (!make_schedule(job->pipe.schedule, &pass, p, job->plan->step.n_microbatches, job->arena,
                        job->diag))
         return false;
-    warn_of_bubble(job->schedule, pass.loc, job->diag);
-    place_nodes(job, job->schedule->n_stages, n_blocks, &pass.pp);
+    warn_of_bubble(job->pipe.schedule, pass.loc, job->diag);
+    place_nodes(job, job->pipe.schedule->n_stages, n_blocks, &pass.pp);
     return place_tensors(job, &pass.pp, pass.loc);
 }
 
@@ -312,14 +312,15 @@ static bool pass_pp(Job *job)
     Graph *g = &job->plan->graph;
     uint32_t p = pass_ranks(job->config, PASS_pp);
     bool piped = named && p > 1;
-    job->schedule = arena_alloc(job->arena, sizeof *job->schedule);
-    job->stage_of_param = arena_array(job->arena, g->tensors.n, sizeof *job->stage_of_param);
-    job->tied_stage = arena_array(job->arena, g->tensors.n, sizeof *job->tied_stage);
+    job->pipe.schedule = arena_alloc(job->arena, sizeof *job->pipe.schedule);
+    job->pipe.stage_of_param =
+        arena_array(job->arena, g->tensors.n, sizeof *job->pipe.stage_of_param);
+    job->pipe.tied_stage = arena_array(job->arena, g->tensors.n, sizeof *job->pipe.tied_stage);
     one_stage(job, piped ? UINT32_MAX : 0);
     if (piped && cut(job, named, p, count_blocks(g))) return true;
     one_stage(job, 0); /* after errors, so that later passes can still report theirs */
     const PassConfig whole = {.pp = {.schedule = SCHEDULE_1f1b, .chunks = 1}};
-    return make_schedule(job->schedule, &whole, 1, job->plan->step.n_microbatches, job->arena,
+    return make_schedule(job->pipe.schedule, &whole, 1, job->plan->step.n_microbatches, job->arena,
                          job->diag) &&
            !piped;
 }

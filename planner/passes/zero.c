@@ -44,7 +44,7 @@ static bool pass_zero(Job *job)
                      .may_be_one = o->has_units && o->units.n == 0,
                      .units = &o->units};
     rule.replicate = (AxisSet)(job->data_axes & ~rule.shard);
-    if (job->gathers_bytes && o->gather == ZERO_GATHER_eager) {
+    if (job->sharding.gathers_bytes && o->gather == ZERO_GATHER_eager) {
         diag_error(
             job->diag, FAULT_input, "zero-option", pass->loc,
             "zero{}: gather = \"eager\" with weights gathered in 8 bits: their scale is that "
@@ -53,11 +53,11 @@ static bool pass_zero(Job *job)
         return false;
     }
     choose_dtypes(job, o);
-    job->reduce_waits = o->overlap_grad_reduce == CHOICE_no && !shards_params;
-    job->gather_waits = o->overlap_param_gather == CHOICE_no && !shards_params;
-    job->gather_eager = o->gather == ZERO_GATHER_eager;
-    job->double_buffer = o->fsdp_double_buffer || o->nccl_ub;
-    job->registered = o->nccl_ub;
+    job->sharding.reduce_waits = o->overlap_grad_reduce == CHOICE_no && !shards_params;
+    job->sharding.gather_waits = o->overlap_param_gather == CHOICE_no && !shards_params;
+    job->sharding.gather_eager = o->gather == ZERO_GATHER_eager;
+    job->sharding.double_buffer = o->fsdp_double_buffer || o->nccl_ub;
+    job->sharding.registered = o->nccl_ub;
     if (o->strategy == ZERO_no_shard) {
         if (!o->disable_bucketing)
             return units_by_bucket(job, (double)rule.root_elements, BUCKET_elements);
@@ -65,11 +65,11 @@ static bool pass_zero(Job *job)
         rule.replicate = job->data_axes;
         return units_by_block(job, pass, &rule);
     }
-    job->resident = !shards_params;
-    job->sharding =
+    job->sharding.resident = !shards_params;
+    job->sharding.options =
         (Fsdp2Options){.reshard_after_forward = shards_params ? RESHARD_true : RESHARD_false,
                        .reshard_last = true,
-                       .prefetch = job->gather_waits ? 0 : o->prefetch,
+                       .prefetch = job->sharding.gather_waits ? 0 : o->prefetch,
                        .defer_grad_sync = o->strategy == ZERO_optim};
     return units_by_block(job, pass, &rule);
 }

@@ -135,11 +135,11 @@ static void exchange_at_once(Job *job)
 {
     const Graph *g = &job->plan->graph;
     const AxisSet experts = mesh_axes_of(&job->plan->mesh, axes_trading(INDEX_experts));
-    for (NodeId id = 1; id < g->nodes.n && (experts | job->heads_axes); id++) {
+    for (NodeId id = 1; id < g->nodes.n && (experts | job->context.heads_axes); id++) {
         const Node *n = &g->nodes.at[id];
         if (op_dim(n->op, n->n_in, INDEX_experts) >= 0) exchange(job, n->out[0], experts);
         for (uint32_t i = 0; op_mixes_tokens(n->op) && i < n->n_in; i++)
-            exchange(job, n->in[i], job->heads_axes);
+            exchange(job, n->in[i], job->context.heads_axes);
     }
 }
 
@@ -155,7 +155,7 @@ static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t a
 {
     const Graph *g = &job->plan->graph;
     if (op_info(n->op)->flags & OP_SOURCE) return split_of_batch(job, n, axis);
-    if (op_mixes_tokens(n->op) && job->heads_axes >> axis & 1)
+    if (op_mixes_tokens(n->op) && job->context.heads_axes >> axis & 1)
         return op_letter(n->op, INDEX_groups);
     char letter = letter_of_inputs(g, n, b, axis, true);
     if (letter || is_led_by_sibling(job, n, b, axis)) return letter;
@@ -182,7 +182,7 @@ bool pass_propagate(Job *job)
             for (uint32_t j = 0; j < n->n_out; j++)
                 if (!place_output(job, n, &b, j, a)) return false;
             if (op_mixes_tokens(n->op) &&
-                job->heads_axes >> a & 1) /* its tokens are put back at once */
+                job->context.heads_axes >> a & 1) /* its tokens are put back at once */
                 g->tensors.at[n->out[0]].use.on[a] = SPLIT(op_dim(n->op, n->n_in, INDEX_tokens));
         }
         for (uint32_t j = 0; j < n->n_out; j++) sequence_fit(job, &g->tensors.at[n->out[j]]);

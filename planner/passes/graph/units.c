@@ -33,14 +33,14 @@ void unit_take(Job *job, UnitId unit, TensorId param)
 
 uint32_t param_rank(const Job *job, TensorId param)
 {
-    uint32_t stage = job->stage_of_param[param];
-    return stage == UINT32_MAX ? 0 : job->schedule->rank_of[stage];
+    uint32_t stage = job->pipe.stage_of_param[param];
+    return stage == UINT32_MAX ? 0 : job->pipe.schedule->rank_of[stage];
 }
 
 uint32_t param_second_rank(const Job *job, TensorId param)
 {
-    uint32_t stage = job->tied_stage[param];
-    return stage == UINT32_MAX ? UINT32_MAX : job->schedule->rank_of[stage];
+    uint32_t stage = job->pipe.tied_stage[param];
+    return stage == UINT32_MAX ? UINT32_MAX : job->pipe.schedule->rank_of[stage];
 }
 
 AxisSet own_axes(const Job *job, TensorId param)
@@ -52,8 +52,8 @@ AxisSet own_axes(const Job *job, TensorId param)
 bool pass_units(Job *job)
 {
     Graph *g = &job->plan->graph;
-    UnitId *rest = arena_array(job->scratch, job->schedule->n_ranks, sizeof *rest);
-    UnitId *experts = arena_array(job->scratch, job->schedule->n_ranks, sizeof *experts);
+    UnitId *rest = arena_array(job->scratch, job->pipe.schedule->n_ranks, sizeof *rest);
+    UnitId *experts = arena_array(job->scratch, job->pipe.schedule->n_ranks, sizeof *experts);
     list_reserve_none(job->arena, &g->units);
     for (TensorId t = 1; t < g->tensors.n; t++) {
         if (g->tensors.at[t].role != ROLE_param || g->tensors.at[t].unit) continue;

@@ -165,9 +165,9 @@ static bool pass_tp(Job *job)
     Tp tp = {.job = job, .axes = pass_axes(job, PASS_tp), .pass = pass_config(job, PASS_tp)};
     assert(tp.pass);
     tp.size = mesh_size(&job->plan->mesh, tp.axes);
-    job->share_gathers = tp.pass->tp.share_gathers;
-    job->keep_gathered = tp.pass->tp.keep_gathered;
-    job->pin_replicas = tp.pass->tp.sync_replicated_gradients;
+    job->tp.share_gathers = tp.pass->tp.share_gathers;
+    job->tp.keep_gathered = tp.pass->tp.keep_gathered;
+    job->tp.pin_replicas = tp.pass->tp.sync_replicated_gradients;
     uint32_t before = job->diag->n_errors;
     TpPlan asked;
     tp.n_matched = tp_plan_params(job, &tp.pass->tp, &asked);
