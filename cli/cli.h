@@ -11,26 +11,67 @@
 
 typedef LIST(const char *) TextList;
 
+/* The options of single verbs, in parts. A field NAME_text is the text as given, NULL if it was
+ * not; NAME is its checked value, 0 if it was not given. */
+typedef struct ShowOptions {
+    const char *after, *role_text, *rank_text;
+    uint32_t role, rank; /* UINT32_MAX: not given */
+    bool text, mesh, state;
+} ShowOptions;
+
+typedef struct NetOptions {
+    const char *per_node_text, *min_text, *max_text, *issue, *buffers, *compare;
+    const char *collective; /* import reads it, too */
+    uint32_t per_node;
+} NetOptions;
+
+typedef struct AccuracyOptions {
+    const char *runs, *kernels, *comm, *plot;
+} AccuracyOptions;
+
+typedef struct SweepOptions {
+    TextList try_, where; /* KEY=VALUE,VALUE,...; conditions */
+    const char *by, *shard, *slurm_text;
+    uint32_t shard_index, n_shards; /* --shard 2/8: 1, 8; 0, 1 when not given */
+    uint32_t slurm;
+    bool exhaustive, csv;
+} SweepOptions;
+
+/* Failures and uneven ranks that a simulated run has. */
+typedef struct ScenarioOptions {
+    const char *mtbf_text, *checkpoint_text, *restart_text, *interval_text, *jitter_text,
+        *straggler_text, *imbalance_text;
+} ScenarioOptions;
+
+typedef struct SimVerbOptions {
+    TextList what_if; /* KEY=VALUE or KEY=2x */
+    bool trace, explain, unfolded;
+} SimVerbOptions;
+
+typedef struct RunVerbOptions {
+    const char *backend, *data, *steps_text, *every_text, *timeout_text;
+    uint32_t steps, every;
+    double timeout_s;
+    bool verify, poison, native;
+    BackendValue backend_values[BACKEND_OPTION_COUNT];
+} RunVerbOptions;
+
 /* Every option of every verb has its field here; options.c says which verb takes which option. */
 typedef struct Options {
-    /* KEY=VALUE; KEY=VALUE,VALUE,...; conditions; KEY=VALUE or KEY=2x */
-    TextList set, try_, where, what_if;
-    const char *db, *color, *after, *backend, *data, *output, *cluster, *nodes, *ranks;
-    const char *runs, *kernels, *comm, *plot, *jobs_text; /* accuracy */
-    const char *seed_text, *role_text, *n_text, *steps_text, *every_text, *limit_text,
-        *timeout_text, *rank_text, *collective, *min_text, *max_text, *issue, *buffers, *compare,
-        *per_node_text, *machine, *by, *price_text, *tokens_text, *mtbf_text, *checkpoint_text,
-        *restart_text, *interval_text, *jitter_text, *straggler_text, *imbalance_text, *shard,
-        *slurm_text;
-    bool json, quiet, verbose, help, dry_run, no_store, exhaustive, text, trace, unfolded, verify,
-        poison, native, state, mesh, csv, explain, exact;
-    /* the checked values of the texts above */
+    TextList set; /* KEY=VALUE */
+    const char *db, *color, *output, *cluster, *nodes, *ranks, *machine;
+    const char *seed_text, *n_text, *limit_text, *jobs_text, *price_text, *tokens_text;
     uint64_t seed;
-    BackendValue backend_values[BACKEND_OPTION_COUNT];
-    uint32_t role, rank, n, steps, every, limit, jobs, n_nodes, slurm,
-        per_node;                        /* 0 when not given; role, rank: UINT32_MAX */
-    uint32_t shard_index, n_shards;      /* --shard 2/8: 1, 8; 0, 1 when not given */
-    double timeout_s, price_usd, tokens; /* price_usd < 0: not given */
+    uint32_t n, limit, jobs, n_nodes; /* 0 when not given */
+    double price_usd, tokens;         /* price_usd < 0: not given */
+    bool json, quiet, verbose, help, dry_run, no_store, exact;
+    ShowOptions show;
+    SimVerbOptions sim;
+    ScenarioOptions scenario;
+    SweepOptions sweep;
+    RunVerbOptions run;
+    NetOptions net;
+    AccuracyOptions accuracy;
 } Options;
 
 typedef enum Paint { PAINT_none, PAINT_good, PAINT_bad, PAINT_warn, PAINT_strong } Paint;

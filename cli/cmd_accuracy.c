@@ -14,15 +14,15 @@ typedef struct Section {
 static const Section accuracy_sections[] = {
     {"runs",
      {"id", "model", "gpu", "step_time_s", "missing", NULL},
-     offsetof(Options, runs),
+     offsetof(Options, accuracy.runs),
      score_runs},
     {"kernels",
      {"kernel", "gpu", "dtype", "shape", "tflops", NULL},
-     offsetof(Options, kernels),
+     offsetof(Options, accuracy.kernels),
      score_kernels},
     {"comm",
      {"collective", "bytes", "n_gpus", "nodes", "gpu", "interconnect"},
-     offsetof(Options, comm),
+     offsetof(Options, accuracy.comm),
      score_comm},
 };
 enum { N_SECTIONS = sizeof accuracy_sections / sizeof *accuracy_sections };
@@ -64,5 +64,6 @@ void cmd_accuracy(Cli *cli)
         cli_error(cli, FAULT_usage, "arguments", "tandem accuracy needs a file of measurements");
         diag_hint(&cli->diag, "for example: %s", cli->verb->example);
     }
-    if (cli->options.plot != NULL && n > 0) scores_plot(cli, cli->options.plot, all, n);
+    if (cli->options.accuracy.plot != NULL && n > 0)
+        scores_plot(cli, cli->options.accuracy.plot, all, n);
 }

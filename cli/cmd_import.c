@@ -41,7 +41,7 @@ static ImportFormat detect(Cli *cli, const char *path)
 
 static bool kind_named(Cli *cli, NcclTestText *text, const char *path)
 {
-    const char *name = cli->options.collective;
+    const char *name = cli->options.net.collective;
     if (name == NULL && text->known) return true;
     if (name != NULL && collective_find(name, &text->kind)) return true;
     if (name != NULL)

@@ -70,7 +70,7 @@ static bool find_cluster(Cli *cli, NetTable *t)
 static bool choose_per_node(Cli *cli, NetTable *t)
 {
     const Cluster *c = &t->cluster;
-    uint32_t members = cli->options.per_node;
+    uint32_t members = cli->options.net.per_node;
     if (cli->options.n > 0)
         return cli_error(cli, FAULT_usage, "option-value",
                          "--per-node and --gpus say the same thing twice");
@@ -92,7 +92,7 @@ static bool choose_ranks(Cli *cli, NetTable *t)
         return cli_error(
             cli, FAULT_input, "net-cluster",
             "%s is no cluster of GPUs: its collectives are measured (tandem calibrate)", c->name);
-    if (cli->options.per_node > 0) return choose_per_node(cli, t);
+    if (cli->options.net.per_node > 0) return choose_per_node(cli, t);
     if (n == 0) n = c->nodes * per_node;
     uint32_t nodes = n <= per_node ? 1 : (n + per_node - 1) / per_node;
     if (n < 2 || n % nodes != 0) {
@@ -116,7 +116,7 @@ static bool choose_kind(Cli *cli, NetTable *t)
         COLLECTIVES(X)
 #undef X
     };
-    const char *name = cli->options.collective;
+    const char *name = cli->options.net.collective;
     if (name == NULL || collective_find(name, &t->question.kind)) return true;
     cli_error(cli, FAULT_usage, "option-value", "--collective %s: no such collective", name);
     const char *near = str_nearest(name, names, COLLECTIVE_COUNT);
@@ -129,7 +129,7 @@ static bool choose_manner(Cli *cli, NetTable *t)
 {
     static const char *const issues[] = {"pipelined", "blocking", "one_process"};
     static const char *const buffers[] = {"plain", "symmetric", "copy_engine"};
-    const char *issue = cli->options.issue, *buffer = cli->options.buffers;
+    const char *issue = cli->options.net.issue, *buffer = cli->options.net.buffers;
     t->question.issue = NCCL_blocking;
     bool fine = issue == NULL, placed = buffer == NULL;
     for (uint32_t i = 0; i < 3; i++) {
@@ -167,19 +167,19 @@ static void add_row(Cli *cli, NetTable *t, uint64_t bytes, double measured_us)
 static bool fill(Cli *cli, NetTable *t)
 {
     uint64_t least = 8, most = UINT64_C(8) << 30;
-    if (!read_size(cli, "min", cli->options.min_text, &least) ||
-        !read_size(cli, "max", cli->options.max_text, &most))
+    if (!read_size(cli, "min", cli->options.net.min_text, &least) ||
+        !read_size(cli, "max", cli->options.net.max_text, &most))
         return false;
     if (least > most)
         return cli_error(cli, FAULT_usage, "option-value", "--min is larger than --max");
-    if (cli->options.compare == NULL) {
+    if (cli->options.net.compare == NULL) {
         for (uint64_t bytes = least; bytes <= most && t->rows.n < MOST_NET_ROWS; bytes *= 2)
             add_row(cli, t, bytes, 0);
         return true;
     }
     NcclTestText text;
-    if (!nccl_tests_read(cli->options.compare, cli->arena, &text, &cli->diag)) return false;
-    if (text.known && cli->options.collective == NULL) t->question.kind = text.kind;
+    if (!nccl_tests_read(cli->options.net.compare, cli->arena, &text, &cli->diag)) return false;
+    if (text.known && cli->options.net.collective == NULL) t->question.kind = text.kind;
     t->compares = true;
     for (uint32_t i = 0; i < text.rows.n; i++) {
         const NcclTestRow *row = &text.rows.at[i];

@@ -28,7 +28,8 @@ bool run_check_ranks(Cli *cli, const Plan *plan)
 
 const DataSource *run_data(Cli *cli, const PlanFile *file)
 {
-    const char *path = cli->options.data != NULL ? cli->options.data : file->config.data_file;
+    const char *path =
+        cli->options.run.data != NULL ? cli->options.run.data : file->config.data_file;
     uint64_t seed = file->plan->step.seed;
     if (path != NULL && data_reads_fields(&file->plan->graph))
         return data_grid(path, &file->plan->graph, seed, cli->arena, &cli->diag);
@@ -85,7 +86,7 @@ static bool predict_here(Cli *cli, const PlanFile *file, Prediction *prediction)
 
 static uint32_t steps_of(const Cli *cli, const PlanFile *file)
 {
-    if (cli->options.steps > 0) return cli->options.steps;
+    if (cli->options.run.steps > 0) return cli->options.run.steps;
     return file->config.train_steps > 0 ? file->config.train_steps : 10;
 }
 
@@ -101,10 +102,11 @@ static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
                              .min_lr_ratio = optimizer->min_lr_ratio,
                              .trace_step = steps > 4 ? steps / 2 : steps - 1,
                              .version = TANDEM_VERSION};
-    options->backend_options.timeout_s = cli->options.timeout_s > 0 ? cli->options.timeout_s : 60;
+    options->backend_options.timeout_s =
+        cli->options.run.timeout_s > 0 ? cli->options.run.timeout_s : 60;
     options->backend_options.measure = true;
-    options->backend_options.poison = cli->options.poison;
-    options->backend_options.native_reductions = cli->options.native;
+    options->backend_options.poison = cli->options.run.poison;
+    options->backend_options.native_reductions = cli->options.run.native;
     run_backend_options(cli, &options->backend_options);
 }
 
@@ -375,7 +377,7 @@ void cmd_run(Cli *cli)
     }
     bool inside = run_is_inside() && !is_loopback(cli);
     bool silent = inside && !run_is_first();
-    if (cli->options.verify) {
+    if (cli->options.run.verify) {
         if (silent)
             run_silence(cli);
         else

@@ -27,18 +27,18 @@ static bool known_pass(Cli *cli, const char *name)
 static void show_programs(Cli *cli, const Plan *plan, Str *out)
 {
     Arena *scratch = arena_new();
-    if (cli->options.text)
+    if (cli->options.show.text)
         text_print(plan, TEXT_WITH_LOCATIONS, out);
     else
-        text_show(plan, cli->options.role, scratch, out);
+        text_show(plan, cli->options.show.role, scratch, out);
     arena_free(scratch);
 }
 
 static bool known_rank(Cli *cli, uint32_t n_ranks)
 {
-    return cli->options.rank == UINT32_MAX || cli->options.rank < n_ranks ||
+    return cli->options.show.rank == UINT32_MAX || cli->options.show.rank < n_ranks ||
            cli_error(cli, FAULT_usage, "option-value",
-                     "--rank %" PRIu32 ": the plan has %" PRIu32 " rank%s", cli->options.rank,
+                     "--rank %" PRIu32 ": the plan has %" PRIu32 " rank%s", cli->options.show.rank,
                      n_ranks, n_ranks == 1 ? "" : "s");
 }
 
@@ -60,25 +60,25 @@ static void show_state_of(Cli *cli)
 
 void cmd_show(Cli *cli)
 {
-    if (cli->options.mesh || cli->options.state) {
-        if (cli->options.mesh)
+    if (cli->options.show.mesh || cli->options.show.state) {
+        if (cli->options.show.mesh)
             show_mesh_of(cli);
         else
             show_state_of(cli);
         if (cli->json == NULL) return;
-        json_text(cli->json, "form", cli->options.mesh ? "mesh" : "state");
+        json_text(cli->json, "form", cli->options.show.mesh ? "mesh" : "state");
         json_text(cli->json, "text", str_text(&cli->out));
         return;
     }
-    PlanOptions options = {.stop_after = cli->options.after, .unproven = true};
-    if (cli->options.after != NULL && !known_pass(cli, cli->options.after)) return;
+    PlanOptions options = {.stop_after = cli->options.show.after, .unproven = true};
+    if (cli->options.show.after != NULL && !known_pass(cli, cli->options.show.after)) return;
     PlanFile *file = plan_file_load(cli, cli->args[0], &options);
     if (file == NULL) return;
     const Plan *plan = file->plan;
     bool has_programs = plan->programs.n > 0;
-    if (cli->options.role != UINT32_MAX && cli->options.role >= plan->programs.n) {
+    if (cli->options.show.role != UINT32_MAX && cli->options.show.role >= plan->programs.n) {
         cli_error(cli, FAULT_usage, "option-value",
-                  "--role %" PRIu32 ": the plan has %" PRIu32 " program%s", cli->options.role,
+                  "--role %" PRIu32 ": the plan has %" PRIu32 " program%s", cli->options.show.role,
                   plan->programs.n, plan->programs.n == 1 ? "" : "s");
         return;
     }
@@ -89,7 +89,7 @@ void cmd_show(Cli *cli)
         graph_print(&plan->graph, &plan->mesh, out);
     if (cli->json == NULL) return;
     json_text(cli->json, "form",
-              has_programs ? (cli->options.text ? "text" : "friendly") : "graph");
-    json_text(cli->json, "after", cli->options.after);
+              has_programs ? (cli->options.show.text ? "text" : "friendly") : "graph");
+    json_text(cli->json, "after", cli->options.show.after);
     json_text(cli->json, "text", str_text(out));
 }

@@ -52,8 +52,8 @@ bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOption
     *options = (PredictOptions){.cluster = cluster,
                                 .backend = costs.backend,
                                 .machine = costs.machine,
-                                .trace = cli->options.trace,
-                                .unfolded = cli->options.unfolded || is_uneven,
+                                .trace = cli->options.sim.trace,
+                                .unfolded = cli->options.sim.unfolded || is_uneven,
                                 .uneven = is_uneven ? uneven : NULL,
                                 .imbalance = imbalance_of(cli, file),
                                 .keep = store != NULL && !cli->options.dry_run};
@@ -84,11 +84,12 @@ void cmd_sim(Cli *cli)
         prediction_report(cli, file, &prediction);
         predict_held(cli, file);
         double goodput = 1;
-        if (cli->options.mtbf_text != NULL) goodput = faults_report(cli, file, &prediction);
+        if (cli->options.scenario.mtbf_text != NULL)
+            goodput = faults_report(cli, file, &prediction);
         if (cli->options.tokens > 0 && goodput > 0)
             training_report(cli, file, &prediction, goodput);
-        if (cli->options.explain) explain_report(cli, file, store, &options);
-        if (cli->options.what_if.n > 0) what_if_report(cli, file, store, &options);
+        if (cli->options.sim.explain) explain_report(cli, file, store, &options);
+        if (cli->options.sim.what_if.n > 0) what_if_report(cli, file, store, &options);
     }
     plan_file_close(cli);
     store_close(store);

@@ -23,21 +23,21 @@
 static const Option option_table[] = {
     {"set", 's', OPTION_list, "KEY=VALUE", FIELD(set), OPTIONS_plan | OPTIONS_accuracy,
      "change a value of the plan, as in --set mesh.tp=4; repeatable"},
-    {"try", 't', OPTION_list, "KEY=V1,V2,...", FIELD(try_), OPTIONS_sweep,
+    {"try", 't', OPTION_list, "KEY=V1,V2,...", FIELD(sweep.try_), OPTIONS_sweep,
      "try these values of a setting, as in mesh.tp=1,2,4; repeated: all combinations"},
-    {"what-if", 0, OPTION_list, "KEY=VALUE", FIELD(what_if), OPTIONS_sim,
+    {"what-if", 0, OPTION_list, "KEY=VALUE", FIELD(sim.what_if), OPTIONS_sim,
      "compare with another value, as in nic=2x, gpu=B200, seq=2x or mesh.tp=4; repeatable"},
-    {"where", 0, OPTION_list, "CONDITION", FIELD(where), OPTIONS_sweep | OPTIONS_search,
+    {"where", 0, OPTION_list, "CONDITION", FIELD(sweep.where), OPTIONS_sweep | OPTIONS_search,
      "keep only these combinations, as in \"tp*pp <= 64 and micro > 1\"; repeated: all hold"},
-    {"shard", 0, OPTION_text, "I/N", FIELD(shard), OPTIONS_sweep,
+    {"shard", 0, OPTION_text, "I/N", FIELD(sweep.shard), OPTIONS_sweep,
      "decide only the I-th of N equal parts, as one of N machines"},
-    {"slurm", 0, OPTION_text, "N", FIELD(slurm_text), OPTIONS_sweep,
+    {"slurm", 0, OPTION_text, "N", FIELD(sweep.slurm_text), OPTIONS_sweep,
      "print a Slurm array job of N parts instead; db merge joins their stores"},
-    {"by", 0, OPTION_text, "WHAT", FIELD(by), OPTIONS_sweep,
+    {"by", 0, OPTION_text, "WHAT", FIELD(sweep.by), OPTIONS_sweep,
      "rank by tokens (a second; default), gpu (tokens a second and GPU), memory or usd"},
-    {"exhaustive", 0, OPTION_flag, NULL, FIELD(exhaustive), OPTIONS_search,
+    {"exhaustive", 0, OPTION_flag, NULL, FIELD(sweep.exhaustive), OPTIONS_search,
      "simulate every point of the space, without lower bounds"},
-    {"csv", 0, OPTION_flag, NULL, FIELD(csv), OPTIONS_sweep,
+    {"csv", 0, OPTION_flag, NULL, FIELD(sweep.csv), OPTIONS_sweep,
      "print all rows as CSV, instead of a table"},
     {"price", 0, OPTION_text, "USD", FIELD(price_text),
      OPTIONS_sim | OPTIONS_sweep | OPTIONS_search,
@@ -53,57 +53,58 @@ static const Option option_table[] = {
     {"nodes", 0, OPTION_text, "N", FIELD(nodes), OPTIONS_net, "how many nodes (default 1)"},
     {"gpus", 'n', OPTION_text, "N", FIELD(n_text), OPTIONS_net,
      "how many GPUs are in the group: whole nodes, or a part of one (default: all)"},
-    {"per-node", 0, OPTION_text, "N", FIELD(per_node_text), OPTIONS_net,
+    {"per-node", 0, OPTION_text, "N", FIELD(net.per_node_text), OPTIONS_net,
      "put this many members of the group on each node, instead of all its GPUs"},
-    {"collective", 0, OPTION_text, "NAME", FIELD(collective), OPTIONS_net | OPTIONS_import,
+    {"collective", 0, OPTION_text, "NAME", FIELD(net.collective), OPTIONS_net | OPTIONS_import,
      "all_reduce (default), all_gather, reduce_scatter, all_to_all, broadcast, ..."},
-    {"min", 0, OPTION_text, "SIZE", FIELD(min_text), OPTIONS_net,
+    {"min", 0, OPTION_text, "SIZE", FIELD(net.min_text), OPTIONS_net,
      "the smallest size, as in 8, 64K or 1M (default 8)"},
-    {"max", 0, OPTION_text, "SIZE", FIELD(max_text), OPTIONS_net, "the largest size (default 8G)"},
-    {"issue", 0, OPTION_text, "HOW", FIELD(issue), OPTIONS_net,
+    {"max", 0, OPTION_text, "SIZE", FIELD(net.max_text), OPTIONS_net,
+     "the largest size (default 8G)"},
+    {"issue", 0, OPTION_text, "HOW", FIELD(net.issue), OPTIONS_net,
      "issue calls blocking (wait for each; default), pipelined or one_process"},
-    {"buffers", 0, OPTION_text, "WHERE", FIELD(buffers), OPTIONS_net,
+    {"buffers", 0, OPTION_text, "WHERE", FIELD(net.buffers), OPTIONS_net,
      "buffers: plain (default), symmetric (windows), copy_engine (no SMs)"},
-    {"compare", 0, OPTION_text, "FILE", FIELD(compare), OPTIONS_net,
+    {"compare", 0, OPTION_text, "FILE", FIELD(net.compare), OPTIONS_net,
      "an output of nccl-tests: print its sizes, with the measured times beside"},
     {"machine", 0, OPTION_text, "NAME", FIELD(machine),
      OPTIONS_import | OPTIONS_sim | OPTIONS_sweep,
      "the name under which import stores measurements, and sim finds them"},
-    {"after", 0, OPTION_text, "PASS", FIELD(after), OPTIONS_show,
+    {"after", 0, OPTION_text, "PASS", FIELD(show.after), OPTIONS_show,
      "stop after this pass and print its result"},
-    {"role", 0, OPTION_text, "N", FIELD(role_text), OPTIONS_show,
+    {"role", 0, OPTION_text, "N", FIELD(show.role_text), OPTIONS_show,
      "print only the program of this role, from 0"},
-    {"text", 0, OPTION_flag, NULL, FIELD(text), OPTIONS_show,
+    {"text", 0, OPTION_flag, NULL, FIELD(show.text), OPTIONS_show,
      "print the exact text form, which `tandem check` reads back"},
-    {"mesh", 0, OPTION_flag, NULL, FIELD(mesh), OPTIONS_show,
+    {"mesh", 0, OPTION_flag, NULL, FIELD(show.mesh), OPTIONS_show,
      "print the mesh: axes, the node of each rank, the samples that each rank reads"},
-    {"state", 0, OPTION_flag, NULL, FIELD(state), OPTIONS_show,
+    {"state", 0, OPTION_flag, NULL, FIELD(show.state), OPTIONS_show,
      "print the content of a checkpoint, and the cost of gathering it on one rank"},
-    {"rank", 0, OPTION_text, "R", FIELD(rank_text), OPTIONS_show,
+    {"rank", 0, OPTION_text, "R", FIELD(show.rank_text), OPTIONS_show,
      "with --state: list the slices of this rank; with --mesh: print only this rank"},
-    {"trace", 0, OPTION_flag, NULL, FIELD(trace), OPTIONS_sim,
+    {"trace", 0, OPTION_flag, NULL, FIELD(sim.trace), OPTIONS_sim,
      "store the begin and end of each instruction, for `tandem trace` and `compare`"},
-    {"mtbf", 0, OPTION_text, "HOURS", FIELD(mtbf_text), OPTIONS_sim,
+    {"mtbf", 0, OPTION_text, "HOURS", FIELD(scenario.mtbf_text), OPTIONS_sim,
      "mean hours between failures of a node (or 200d): predict the speed that is left"},
-    {"checkpoint", 0, OPTION_text, "SECONDS", FIELD(checkpoint_text), OPTIONS_sim,
+    {"checkpoint", 0, OPTION_text, "SECONDS", FIELD(scenario.checkpoint_text), OPTIONS_sim,
      "with --mtbf: the time to write a checkpoint (default 60)"},
-    {"restart", 0, OPTION_text, "SECONDS", FIELD(restart_text), OPTIONS_sim,
+    {"restart", 0, OPTION_text, "SECONDS", FIELD(scenario.restart_text), OPTIONS_sim,
      "with --mtbf: the time to restart after a failure (default 300)"},
-    {"interval", 0, OPTION_text, "SECONDS", FIELD(interval_text), OPTIONS_sim,
+    {"interval", 0, OPTION_text, "SECONDS", FIELD(scenario.interval_text), OPTIONS_sim,
      "with --mtbf: the time between checkpoints (default: Daly's optimum)"},
-    {"jitter", 0, OPTION_text, "SIGMA", FIELD(jitter_text), OPTIONS_sim,
+    {"jitter", 0, OPTION_text, "SIGMA", FIELD(scenario.jitter_text), OPTIONS_sim,
      "scatter kernel times by seed (lognormal, as in 0.05); simulates every rank"},
-    {"straggler", 0, OPTION_text, "RANK:FACTOR", FIELD(straggler_text), OPTIONS_sim,
+    {"straggler", 0, OPTION_text, "RANK:FACTOR", FIELD(scenario.straggler_text), OPTIONS_sim,
      "make one rank slower by a factor, as in 3:1.2; simulates every rank"},
-    {"imbalance", 0, OPTION_text, "FACTOR", FIELD(imbalance_text), OPTIONS_sim,
+    {"imbalance", 0, OPTION_text, "FACTOR", FIELD(scenario.imbalance_text), OPTIONS_sim,
      "experts: the busiest rank gets FACTOR times its share of the tokens"},
-    {"explain", 0, OPTION_flag, NULL, FIELD(explain), OPTIONS_sim,
+    {"explain", 0, OPTION_flag, NULL, FIELD(sim.explain), OPTIONS_sim,
      "print the critical path, the waits of each role, and settings that would help"},
-    {"unfolded", 0, OPTION_flag, NULL, FIELD(unfolded), OPTIONS_sim,
+    {"unfolded", 0, OPTION_flag, NULL, FIELD(sim.unfolded), OPTIONS_sim,
      "simulate every rank, even ranks that do the same"},
     {"ranks", 'n', OPTION_text, "N", FIELD(n_text), OPTIONS_run | OPTIONS_calibrate,
      "the number of processes; must equal the product of the plan's mesh"},
-    {"backend", 0, OPTION_text, "NAME", FIELD(backend), OPTIONS_run | OPTIONS_calibrate,
+    {"backend", 0, OPTION_text, "NAME", FIELD(run.backend), OPTIONS_run | OPTIONS_calibrate,
      "mpi: one process a rank (default); cuda: GPUs; loopback: one process for all"},
 #define BACKEND_OPTION(backend, type, id, name, kind, member, value, words, least, most, uses,     \
                        help)                                                                       \
@@ -111,24 +112,24 @@ static const Option option_table[] = {
      0,                                                                                            \
      OPTION_OF_##kind,                                                                             \
      value,                                                                                        \
-     FIELD(backend_values[BACKEND_OPTION_##id].VALUE_OF_##kind),                                   \
+     FIELD(run.backend_values[BACKEND_OPTION_##id].VALUE_OF_##kind),                               \
      ((uses)&BACKEND_RUNS ? OPTIONS_run : 0) |                                                     \
          ((uses)&BACKEND_CALIBRATES ? OPTIONS_calibrate : 0),                                      \
      help},
 #include "exec/options.def"
-    {"steps", 0, OPTION_text, "N", FIELD(steps_text), OPTIONS_run,
+    {"steps", 0, OPTION_text, "N", FIELD(run.steps_text), OPTIONS_run,
      "how many training steps, instead of the plan's"},
-    {"data", 0, OPTION_text, "FILE", FIELD(data), OPTIONS_run,
+    {"data", 0, OPTION_text, "FILE", FIELD(run.data), OPTIONS_run,
      "train on this text, byte by byte, instead of the plan's"},
-    {"verify", 0, OPTION_flag, NULL, FIELD(verify), OPTIONS_run,
+    {"verify", 0, OPTION_flag, NULL, FIELD(run.verify), OPTIONS_run,
      "scale the plan down, run it in fp64, and compare each tensor with one rank"},
-    {"every", 0, OPTION_text, "N", FIELD(every_text), OPTIONS_run,
+    {"every", 0, OPTION_text, "N", FIELD(run.every_text), OPTIONS_run,
      "print every Nth step (default 10; 1 on a terminal and with -v)"},
-    {"timeout", 0, OPTION_text, "SECONDS", FIELD(timeout_text), OPTIONS_run,
+    {"timeout", 0, OPTION_text, "SECONDS", FIELD(run.timeout_text), OPTIONS_run,
      "end the run when a communication takes longer than this (default 60)"},
-    {"poison", 0, OPTION_flag, NULL, FIELD(poison), OPTIONS_run,
+    {"poison", 0, OPTION_flag, NULL, FIELD(run.poison), OPTIONS_run,
      "fill memory with signalling NaNs, and each buffer again after its last use"},
-    {"native", 0, OPTION_flag, NULL, FIELD(native), OPTIONS_run,
+    {"native", 0, OPTION_flag, NULL, FIELD(run.native), OPTIONS_run,
      "reduce with MPI's own operations: faster, but the order of sums may change"},
     {"ranks", 'n', OPTION_text, "N", FIELD(n_text), OPTIONS_import,
      "the number of ranks of the collective, where the file does not say it"},
@@ -140,13 +141,13 @@ static const Option option_table[] = {
      "write only these ranks, as in 0,1,8"},
     {"limit", 0, OPTION_text, "N", FIELD(limit_text), OPTIONS_runs | OPTIONS_sweep,
      "print at most this many rows (default 20)"},
-    {"runs", 0, OPTION_text, "FILE", FIELD(runs), OPTIONS_accuracy,
+    {"runs", 0, OPTION_text, "FILE", FIELD(accuracy.runs), OPTIONS_accuracy,
      "a table of published training runs: step time, memory, fit"},
-    {"kernels", 0, OPTION_text, "FILE", FIELD(kernels), OPTIONS_accuracy,
+    {"kernels", 0, OPTION_text, "FILE", FIELD(accuracy.kernels), OPTIONS_accuracy,
      "a table of measured kernels: products, attention, kernels bound by memory"},
-    {"comm", 0, OPTION_text, "FILE", FIELD(comm), OPTIONS_accuracy,
+    {"comm", 0, OPTION_text, "FILE", FIELD(accuracy.comm), OPTIONS_accuracy,
      "a table of measured collectives, by size, group and network"},
-    {"plot", 0, OPTION_text, "FILE", FIELD(plot), OPTIONS_accuracy,
+    {"plot", 0, OPTION_text, "FILE", FIELD(accuracy.plot), OPTIONS_accuracy,
      "draw predictions over measurements into this SVG file"},
     {"exact", 0, OPTION_flag, NULL, FIELD(exact), OPTIONS_accuracy,
      "simulate every micro-batch, even where the first ones determine the rest"},
@@ -270,10 +271,11 @@ static bool goes_with(Cli *cli)
         const char *name, *others;
     } pairs[] = {
         {o->nodes != NULL && !is_net, o->cluster != NULL, "nodes", "--cluster"},
-        {o->rank_text != NULL, o->mesh || o->state, "rank", "--state or --mesh"},
-        {o->checkpoint_text != NULL, o->mtbf_text != NULL, "checkpoint", "--mtbf"},
-        {o->restart_text != NULL, o->mtbf_text != NULL, "restart", "--mtbf"},
-        {o->interval_text != NULL, o->mtbf_text != NULL, "interval", "--mtbf"},
+        {o->show.rank_text != NULL, o->show.mesh || o->show.state, "rank", "--state or --mesh"},
+        {o->scenario.checkpoint_text != NULL, o->scenario.mtbf_text != NULL, "checkpoint",
+         "--mtbf"},
+        {o->scenario.restart_text != NULL, o->scenario.mtbf_text != NULL, "restart", "--mtbf"},
+        {o->scenario.interval_text != NULL, o->scenario.mtbf_text != NULL, "interval", "--mtbf"},
     };
     bool fine = true;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
@@ -288,24 +290,25 @@ static bool check_values(Cli *cli)
 {
     Options *o = &cli->options;
     const bool is_net = (cli->verb->options & OPTIONS_net) != 0;
-    o->role = o->rank = UINT32_MAX;
+    o->show.role = o->show.rank = UINT32_MAX;
     bool fine = read_count(cli, "seed", o->seed_text, UINT64_MAX, &o->seed);
-    fine = read_small(cli, "role", o->role_text, 0, &o->role) && fine;
-    fine = read_small(cli, "rank", o->rank_text, 0, &o->rank) && fine;
+    fine = read_small(cli, "role", o->show.role_text, 0, &o->show.role) && fine;
+    fine = read_small(cli, "rank", o->show.rank_text, 0, &o->show.rank) && fine;
     fine = read_small(cli, is_net ? "gpus" : "ranks", o->n_text, 1, &o->n) && fine;
     fine = read_small(cli, "jobs", o->jobs_text, 1, &o->jobs) && fine;
-    fine = read_small(cli, "slurm", o->slurm_text, 1, &o->slurm) && fine;
-    fine = read_shard(cli, o->shard, &o->shard_index, &o->n_shards) && fine;
-    fine = read_small(cli, "steps", o->steps_text, 1, &o->steps) && fine;
-    fine = read_small(cli, "every", o->every_text, 1, &o->every) && fine;
+    fine = read_small(cli, "slurm", o->sweep.slurm_text, 1, &o->sweep.slurm) && fine;
+    fine = read_shard(cli, o->sweep.shard, &o->sweep.shard_index, &o->sweep.n_shards) && fine;
+    fine = read_small(cli, "steps", o->run.steps_text, 1, &o->run.steps) && fine;
+    fine = read_small(cli, "every", o->run.every_text, 1, &o->run.every) && fine;
     fine = read_small(cli, "limit", o->limit_text, 1, &o->limit) && fine;
     fine = read_small(cli, "nodes", o->nodes, 1, &o->n_nodes) && fine;
-    fine = read_small(cli, "per-node", o->per_node_text, 1, &o->per_node) && fine;
-    if (o->timeout_text != NULL) {
+    fine = read_small(cli, "per-node", o->net.per_node_text, 1, &o->net.per_node) && fine;
+    if (o->run.timeout_text != NULL) {
         char *end = NULL;
-        o->timeout_s = strtod(o->timeout_text, &end);
-        if (end == o->timeout_text || *end != 0 || !(o->timeout_s > 0 && o->timeout_s < 1e9))
-            fine = bad_value(cli, "timeout", o->timeout_text, "a positive number of seconds");
+        o->run.timeout_s = strtod(o->run.timeout_text, &end);
+        if (end == o->run.timeout_text || *end != 0 ||
+            !(o->run.timeout_s > 0 && o->run.timeout_s < 1e9))
+            fine = bad_value(cli, "timeout", o->run.timeout_text, "a positive number of seconds");
     }
     if (o->color != NULL && strcmp(o->color, "auto") != 0 && strcmp(o->color, "always") != 0 &&
         strcmp(o->color, "never") != 0)

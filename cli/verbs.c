@@ -180,7 +180,8 @@ static bool without_store(Cli *cli, bool from_environment)
     if (strcmp(cli->options.db, "none") != 0) return true;
     cli->options.no_store = true;
     if (cli->verb->options & OPTIONS_sim) cli->options.dry_run = true;
-    if (cli->options.verify) return true; /* it runs on loopback and reads nothing from the store */
+    if (cli->options.run.verify)
+        return true; /* it runs on loopback and reads nothing from the store */
     const uint32_t needs = NEEDS_STORE | OPTIONS_run | OPTIONS_trace | OPTIONS_runs |
                            OPTIONS_calibrate | OPTIONS_import;
     if (!(cli->verb->options & needs)) return true;

@@ -107,10 +107,10 @@ double faults_report(Cli *cli, const PlanFile *file, const Prediction *p)
     const Options *o = &cli->options;
     double node_s = 0, interval_s = 0;
     Faults f = {.checkpoint_s = 60, .restart_s = 300};
-    if (!duration(cli, "mtbf", o->mtbf_text, "h", false, &node_s) ||
-        !duration(cli, "checkpoint", o->checkpoint_text, "s", true, &f.checkpoint_s) ||
-        !duration(cli, "restart", o->restart_text, "s", true, &f.restart_s) ||
-        !duration(cli, "interval", o->interval_text, "s", false, &interval_s))
+    if (!duration(cli, "mtbf", o->scenario.mtbf_text, "h", false, &node_s) ||
+        !duration(cli, "checkpoint", o->scenario.checkpoint_text, "s", true, &f.checkpoint_s) ||
+        !duration(cli, "restart", o->scenario.restart_text, "s", true, &f.restart_s) ||
+        !duration(cli, "interval", o->scenario.interval_text, "s", false, &interval_s))
         return 0;
     f.mtbf_s = node_s / fmax(file->config.cluster.nodes, 1);
     bool best = interval_s <= 0;
@@ -121,7 +121,7 @@ double faults_report(Cli *cli, const PlanFile *file, const Prediction *p)
         cli_error(cli, FAULT_usage, "option-value",
                   "--mtbf %s: less than 1 %% of the work gets done (%.2g %%): of %" PRIu32
                   " nodes one fails every %s",
-                  o->mtbf_text, 100 * goodput, file->config.cluster.nodes,
+                  o->scenario.mtbf_text, 100 * goodput, file->config.cluster.nodes,
                   hours(cli->arena, f.mtbf_s));
         diag_hint(&cli->diag, "--interval, --checkpoint and --restart must be short against that");
         return 0;
@@ -134,21 +134,21 @@ bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out)
 {
     const Options *o = &cli->options;
     *out = (Unevenness){.straggler_factor = 1};
-    if (o->jitter_text == NULL && o->straggler_text == NULL) return false;
-    if (!positive(cli, "jitter", o->jitter_text, true, &out->jitter)) return false;
+    if (o->scenario.jitter_text == NULL && o->scenario.straggler_text == NULL) return false;
+    if (!positive(cli, "jitter", o->scenario.jitter_text, true, &out->jitter)) return false;
     if (out->jitter > 2)
         return cli_error(cli, FAULT_usage, "option-value", "--jitter %s: at most 2",
-                         o->jitter_text);
-    if (o->straggler_text == NULL) return true;
+                         o->scenario.jitter_text);
+    if (o->scenario.straggler_text == NULL) return true;
     char *end = NULL;
-    unsigned long rank = strtoul(o->straggler_text, &end, 10);
+    unsigned long rank = strtoul(o->scenario.straggler_text, &end, 10);
     double factor = *end == ':' ? strtod(end + 1, &end) : 0;
-    if (o->straggler_text[0] < '0' || o->straggler_text[0] > '9' || *end != 0 || rank >= n_ranks ||
-        !(factor >= 1 && factor <= 1000))
+    if (o->scenario.straggler_text[0] < '0' || o->scenario.straggler_text[0] > '9' || *end != 0 ||
+        rank >= n_ranks || !(factor >= 1 && factor <= 1000))
         return cli_error(cli, FAULT_usage, "option-value",
                          "--straggler %s: a rank below %" PRIu32
                          " and a factor from 1 on, as in 3:1.2",
-                         o->straggler_text, n_ranks);
+                         o->scenario.straggler_text, n_ranks);
     out->straggler = (Rank)rank;
     out->straggler_factor = factor;
     return true;
@@ -172,7 +172,7 @@ static double most_imbalance(const PlanFile *file, uint32_t ep, Arena *arena)
 
 double imbalance_of(Cli *cli, const PlanFile *file)
 {
-    const char *text = cli->options.imbalance_text;
+    const char *text = cli->options.scenario.imbalance_text;
     double factor = 1;
     if (text == NULL || !positive(cli, "imbalance", text, false, &factor)) return 1;
     const Mesh *mesh = &file->plan->mesh;

@@ -9,7 +9,7 @@
 
 uint32_t progress_every(const Cli *cli)
 {
-    if (cli->options.every > 0) return cli->options.every;
+    if (cli->options.run.every > 0) return cli->options.run.every;
     return cli->options.verbose || isatty(STDOUT_FILENO) ? 1 : 10;
 }
 

@@ -149,7 +149,7 @@ void show_mesh(Cli *cli, const Config *config, const Mesh *mesh)
     show_axes(&v);
     show_submeshes(&v);
     show_data(&v);
-    Rank one = cli->options.rank;
+    Rank one = cli->options.show.rank;
     if (one != UINT32_MAX) {
         show_ranks(&v, one, one + 1);
         return;

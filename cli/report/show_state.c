@@ -136,5 +136,5 @@ void show_state(Cli *cli, const PlanFile *file)
         json_put(cli->json, "complete", json_boolean(fine));
     }
     show_gather(cli, file, &total);
-    if (cli->options.rank != UINT32_MAX) show_rank(cli, state, cli->options.rank);
+    if (cli->options.show.rank != UINT32_MAX) show_rank(cli, state, cli->options.show.rank);
 }

@@ -13,7 +13,7 @@ static RankBy sort_by; /* a process has one sweep, and qsort has no argument for
 
 bool sweep_order(Cli *cli, const char *score)
 {
-    const char *name = cli->options.by;
+    const char *name = cli->options.sweep.by;
     by_names[BY_score] = score;
     sort_by = score != NULL ? BY_score : BY_tokens;
     if (name == NULL) return true;
@@ -288,7 +288,7 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
         json_text(cli->json, "by", by_names[by]);
         json_count(cli->json, "fit", count(rows, SWEEP_fits));
         json_put(cli->json, "rows", list);
-    } else if (cli->options.csv) {
+    } else if (cli->options.sweep.csv) {
         report_csv(cli, &cli->out, keys, rows);
     } else {
         report_text(cli, keys, rows, by);

@@ -284,7 +284,7 @@ static bool check_change(const WhatIf *w, const Other *change)
 bool what_if_check(Cli *cli, const PlanFile *file)
 {
     WhatIf w = {.cli = cli, .file = file};
-    const TextList *wanted = &cli->options.what_if;
+    const TextList *wanted = &cli->options.sim.what_if;
     bool fine = true;
     for (uint32_t i = 0; i < wanted->n; i++) fine = read_change(&w, wanted->at[i]) && fine;
     for (uint32_t i = 0; i < w.changes.n; i++) fine = check_change(&w, &w.changes.at[i]) && fine;
@@ -294,7 +294,7 @@ bool what_if_check(Cli *cli, const PlanFile *file)
 void what_if_report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how)
 {
     WhatIf w = {.cli = cli, .file = file, .store = store, .how = how};
-    const TextList *wanted = &cli->options.what_if;
+    const TextList *wanted = &cli->options.sim.what_if;
     for (uint32_t i = 0; i < wanted->n; i++)
         if (!read_change(&w, wanted->at[i])) return;
     const uint32_t most = w.changes.n + 2;

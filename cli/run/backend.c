@@ -10,7 +10,7 @@
 
 const char *run_backend(const Cli *cli)
 {
-    return cli->options.backend ? cli->options.backend : "mpi";
+    return cli->options.run.backend ? cli->options.run.backend : "mpi";
 }
 
 bool run_on(const Cli *cli, const char *backend)
@@ -41,7 +41,7 @@ static bool choose(Cli *cli, const char *option, const char *word, const char *c
 
 static bool is_given(const Cli *cli, int id)
 {
-    const BackendValue *value = &cli->options.backend_values[id];
+    const BackendValue *value = &cli->options.run.backend_values[id];
     return value->is_set || value->text != NULL;
 }
 
@@ -67,7 +67,7 @@ static const char *options_of(Cli *cli, const char *backend)
 static bool read_own(Cli *cli, int id, void *own)
 {
     const BackendOption *option = &backend_options[id];
-    const BackendValue *value = &cli->options.backend_values[id];
+    const BackendValue *value = &cli->options.run.backend_values[id];
     uint32_t unused, n = 0;
     if (backend_set_option(option, value, own)) return true;
     if (option->kind == BACKEND_KIND_word) {
@@ -98,7 +98,7 @@ bool run_check_backend(Cli *cli)
     while (backend_name(n) != NULL) n++;
     const char **names = arena_array(cli->arena, n, sizeof *names);
     for (uint32_t i = 0; i < n; i++) names[i] = backend_name(i);
-    if (!choose(cli, "backend", o->backend, names, n, &unused)) return false;
+    if (!choose(cli, "backend", o->run.backend, names, n, &unused)) return false;
     for (int id = 0; id < BACKEND_OPTION_COUNT; id++) {
         const char *backend = backend_options[id].backend;
         if (!is_given(cli, id)) continue;
@@ -124,7 +124,7 @@ void run_repeat_options(Cli *cli, uint32_t uses, TextList *argv)
         if (!(option->uses & uses) || !is_given(cli, id)) continue;
         list_push(cli->arena, argv, arena_print(cli->arena, "--%s", option->name));
         if (option->kind != BACKEND_KIND_flag)
-            list_push(cli->arena, argv, cli->options.backend_values[id].text);
+            list_push(cli->arena, argv, cli->options.run.backend_values[id].text);
     }
 }
 

@@ -51,7 +51,7 @@ bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv, LaunchEnd *
         list_push(cli->arena, &words, arena_print(cli->arena, "%" PRIu32, progress_every(cli)));
     }
     list_push(cli->arena, &words, NULL);
-    double timeout_s = cli->options.timeout_s > 0 ? cli->options.timeout_s : 60;
+    double timeout_s = cli->options.run.timeout_s > 0 ? cli->options.run.timeout_s : 60;
     LaunchOptions options = {.n_ranks = n_ranks, .timeout_s = timeout_s};
     uint32_t before = cli->diag.n_errors;
     int code = exec_launch(words.at, &options, end, cli->arena, &cli->diag);

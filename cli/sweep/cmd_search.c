@@ -260,7 +260,7 @@ void cmd_search(Cli *cli)
         return;
     }
     if (!cli->options.no_store && !store_ready(cli->options.db, &cli->diag)) return;
-    const bool all = cli->options.exhaustive;
+    const bool all = cli->options.sweep.exhaustive;
     const PointJob job = {.cli = cli,
                           .path = cli->args[0],
                           .n = s.space.n,

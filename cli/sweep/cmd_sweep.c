@@ -44,8 +44,8 @@ static bool count_plans(Sweep *sweep)
 static bool read_keys(Cli *cli, Sweep *sweep)
 {
     const uint32_t n_script = sweep->keys.n;
-    for (uint32_t i = 0; i < cli->options.try_.n; i++) {
-        const char *text = cli->options.try_.at[i], *at = strchr(text, '=');
+    for (uint32_t i = 0; i < cli->options.sweep.try_.n; i++) {
+        const char *text = cli->options.sweep.try_.at[i], *at = strchr(text, '=');
         if (at == NULL || at == text || at[1] == 0 || strstr(at, ",,") != NULL || at[1] == ',' ||
             at[strlen(at) - 1] == ',')
             return cli_error(cli, FAULT_usage, "option-value",
@@ -88,7 +88,7 @@ static bool open_file(Cli *cli, Sweep *sweep)
                          "%s is a plan's text: this needs the script", cli->args[0]);
     if (!sweep_script_open(cli, &sweep->keys, &sweep->script)) return false;
     sweep->path = sweep->script != NULL ? sweep->script->plan : cli->args[0];
-    if (sweep->script == NULL && cli->options.try_.n == 0) {
+    if (sweep->script == NULL && cli->options.sweep.try_.n == 0) {
         cli_error(cli, FAULT_usage, "arguments",
                   "tandem sweep needs something to --try, or a script that returns a sweep");
         diag_hint(&cli->diag, "for example: %s", cli->verb->example);
@@ -99,11 +99,11 @@ static bool open_file(Cli *cli, Sweep *sweep)
 
 static bool can_start(Cli *cli, const Sweep *sweep)
 {
-    if (cli->options.slurm > 0 && cli->options.shard != NULL)
+    if (cli->options.sweep.slurm > 0 && cli->options.sweep.shard != NULL)
         return cli_error(cli, FAULT_usage, "option-value",
                          "--slurm makes the shards itself: leave --shard out");
     if (!sweep_order(cli, sweep->script != NULL ? sweep->script->score : NULL)) return false;
-    return cli->options.dry_run || cli->options.no_store || cli->options.slurm > 0 ||
+    return cli->options.dry_run || cli->options.no_store || cli->options.sweep.slurm > 0 ||
            store_ready(cli->options.db, &cli->diag);
 }
 
@@ -121,7 +121,7 @@ static TextList settings_of(const Sweep *sweep, uint32_t combination)
  * be read: then each point has its own errors. */
 static const Config *plan_of(Cli *cli, const Sweep *sweep)
 {
-    if (cli->options.where.n == 0 && sweep->script == NULL) return NULL;
+    if (cli->options.sweep.where.n == 0 && sweep->script == NULL) return NULL;
     bool freed;
     const PlanOptions options = space_options(cli, &freed);
     Config *config = arena_alloc(cli->arena, sizeof *config);
@@ -145,13 +145,14 @@ static TextList *all_settings(Sweep *sweep)
         if (!where_holds(cli, &list, sweep->plan, &holds)) return NULL;
         if (holds && !sweep_script_holds(cli, sweep->script, &list, sweep->plan, &holds))
             return NULL;
-        if (!holds || n_kept++ % cli->options.n_shards != cli->options.shard_index) continue;
+        if (!holds || n_kept++ % cli->options.sweep.n_shards != cli->options.sweep.shard_index)
+            continue;
         sweep->combination[n] = i;
         all[n++] = list;
     }
     if (n_kept == 0)
         cli_error(cli, FAULT_usage, "option-value", "%s leaves none of %" PRIu32 " combinations",
-                  cli->options.where.n > 0 ? "--where" : "`where`", sweep->n_plans);
+                  cli->options.sweep.where.n > 0 ? "--where" : "`where`", sweep->n_plans);
     sweep->n_plans = n;
     return n_kept > 0 ? all : NULL;
 }
@@ -173,10 +174,10 @@ static void quote(Str *out, const char *word)
  * least one of the first points must load, and each part of the sweep must have a point. */
 static bool slurm_can_start(Cli *cli, const PointJob *job)
 {
-    if (cli->options.slurm > job->n)
+    if (cli->options.sweep.slurm > job->n)
         return cli_error(cli, FAULT_usage, "option-value",
                          "--slurm %" PRIu32 ": there are only %" PRIu32 " points",
-                         cli->options.slurm, job->n);
+                         cli->options.sweep.slurm, job->n);
     const TextList set = cli->options.set;
     Diag first = diag_in(cli->arena);
     bool fine = false;
@@ -208,7 +209,7 @@ static void slurm_script(Cli *cli)
               "\n#SBATCH --ntasks=1\n#SBATCH --cpus-per-task=%" PRIu32 "\n"
               "# Afterwards: for store in tandem-sweep-*.db; do tandem db merge \"$store\"; done\n"
               "exec tandem",
-              cli->options.slurm, jobs);
+              cli->options.sweep.slurm, jobs);
     for (int i = 1; i < cli->argc; i++) {
         const char *word = cli->argv[i];
         if (strcmp(word, "--slurm") == 0) {
@@ -219,7 +220,8 @@ static void slurm_script(Cli *cli)
         str_add(out, " ");
         quote(out, word);
     }
-    str_print(out, " --shard \"$SLURM_ARRAY_TASK_ID/%" PRIu32 "\" \\\n   ", cli->options.slurm);
+    str_print(out, " --shard \"$SLURM_ARRAY_TASK_ID/%" PRIu32 "\" \\\n   ",
+              cli->options.sweep.slurm);
     if (cli->options.jobs == 0) str_print(out, " --jobs %" PRIu32, jobs);
     str_add(out, " --db \"tandem-sweep-$SLURM_ARRAY_TASK_ID.db\"\n");
     if (cli->json != NULL)
@@ -232,7 +234,7 @@ static void slurm_script(Cli *cli)
 static void empty_shard(Cli *cli)
 {
     if (cli->json == NULL) {
-        str_print(&cli->out, "sweep       shard %s has no points\n", cli->options.shard);
+        str_print(&cli->out, "sweep       shard %s has no points\n", cli->options.sweep.shard);
         return;
     }
     json_text(cli->json, "file", cli->args[0]);
@@ -261,7 +263,7 @@ static bool decide_stored(Cli *cli, PointJob *job, SweepRows *rows)
  * run it. */
 static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
 {
-    if (cli->json != NULL || cli->options.csv || rows->n == 0) return;
+    if (cli->json != NULL || cli->options.sweep.csv || rows->n == 0) return;
     if (rows->at[0].status != SWEEP_fits || rows->at[0].unmet) return;
     const TextList *own = &job->settings[rows->at[0].index];
     for (uint32_t i = 0; i < own->n; i++) list_push(cli->arena, &cli->options.set, own->at[i]);
@@ -291,7 +293,7 @@ static void decide_points(Cli *cli, Sweep *sweep)
     PointJob job = {.cli = cli, .path = sweep->path, .settings = all_settings(sweep)};
     if (job.settings == NULL) return;
     job.n = sweep->n_plans;
-    if (cli->options.slurm > 0) {
+    if (cli->options.sweep.slurm > 0) {
         if (slurm_can_start(cli, &job)) slurm_script(cli);
         return;
     }

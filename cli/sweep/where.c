@@ -252,8 +252,8 @@ void where_names(Cli *cli, const TextList *settings, const Config *plan, FrontPa
 bool where_holds(Cli *cli, const TextList *settings, const Config *plan, bool *holds)
 {
     *holds = true;
-    for (uint32_t i = 0; i < cli->options.where.n; i++) {
-        Condition c = {.cli = cli, .whole = cli->options.where.at[i], .plan = plan};
+    for (uint32_t i = 0; i < cli->options.sweep.where.n; i++) {
+        Condition c = {.cli = cli, .whole = cli->options.sweep.where.at[i], .plan = plan};
         c.at = c.whole;
         c.lists[0] = &cli->options.set;
         c.lists[1] = settings;

@@ -65,7 +65,7 @@ static void options_say_where(void **state)
 {
     (void)state;
     static const Verb verb = {.name = "run"};
-    Cli cli = {.verb = &verb, .options.every = 7};
+    Cli cli = {.verb = &verb, .options.run.every = 7};
     Progress p = progress_by_lines(&cli, 20);
     assert_ptr_equal(p.to, stdout);
     assert_int_equal(p.every, 7);
