@@ -161,6 +161,30 @@ static void a_message_is_not_faster_between_nodes(void **state)
         }
 }
 
+/* Small messages to many peers take one channel each. The rounds of an exchange begin at channels
+ * of their own, one for every eight peers of a node, until all are in use. Round 0 is a rank's own.
+ */
+static void rounds_of_an_exchange_use_other_channels(void **state)
+{
+    (void)state;
+    uint32_t n_below = 0;
+    for (uint32_t nodes = 1; nodes <= 64; nodes *= 2)
+        for (uint32_t local = 1; local <= 8; local++) {
+            Arena *arena = arena_new();
+            Cluster c = dgx("dgx_h100", nodes, arena);
+            NcclCase one = nccl_case(&c, COLLECTIVE_all_to_all, nodes, local, 1);
+            uint32_t all = 1, ranks = nodes * local;
+            while (all < nccl_channels(&c, nodes, local)) all *= 2;
+            if (ranks >= all && nodes > 1) {
+                const uint32_t rounds = nodes - (local == 1), used = rounds < all ? rounds : all;
+                assert_int_equal(nccl_message_channels(&one, ranks, 1), used);
+                n_below += used < all;
+            }
+            arena_free(arena);
+        }
+    assert_true(n_below > 5);
+}
+
 /* Draws requests and releases by seed. A list of all values gives the true peaks. */
 static void peaks_are_the_largest_values_seen(void **state)
 {
@@ -201,6 +225,7 @@ int main(void)
         cmocka_unit_test(grids_count_the_flops_that_ranks_do),
         cmocka_unit_test(a_tree_pays_for_each_of_its_levels),
         cmocka_unit_test(a_message_is_not_faster_between_nodes),
+        cmocka_unit_test(rounds_of_an_exchange_use_other_channels),
         cmocka_unit_test(peaks_are_the_largest_values_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,13 +9,16 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "planner/base/clock.h"
@@ -171,6 +174,50 @@ static void nothing_is_left_behind(void **state)
 }
 
 /* The budget is processor time; a hostile script must also stay below its memory cap. */
+/* The first child of a process, 0: none yet. */
+static pid_t child_of(Arena *arena, pid_t parent)
+{
+    const char *path = arena_print(arena, "/proc/%d/task/%d/children", (int)parent, (int)parent);
+    FILE *f = fopen(path, "r");
+    int child = 0;
+    if (f == NULL) skip(); /* a kernel without this list */
+    if (fscanf(f, "%d", &child) != 1) child = 0;
+    fclose(f);
+    return child;
+}
+
+/* A process whose script does not end is killed: the script's process goes with it at once, long
+ * before the script's time is over. */
+static void a_script_ends_with_its_parent(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const struct timespec pause = {.tv_nsec = 10000000};
+    const char *script = in_folder(arena, command_new_folder(arena), "a.lua");
+    command_write_file(script, "while true do end\n");
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);
+    pid_t parent = fork(), child = 0, ended = 0;
+    int status = 0;
+    assert_true(parent >= 0);
+    if (parent == 0) {
+        errors_of(arena, script, 60);
+        _exit(0);
+    }
+    for (int i = 0; i < 1000 && child == 0; i++, nanosleep(&pause, NULL))
+        child = child_of(arena, parent);
+    assert_true(child > 0);
+    for (int i = 0; i < 20; i++) nanosleep(&pause, NULL); /* it sets its limits */
+    assert_int_equal(kill(parent, SIGKILL), 0);
+    assert_int_equal(waitpid(parent, NULL, 0), parent);
+    for (int i = 0; i < 1000 && ended == 0; i++, nanosleep(&pause, NULL))
+        ended = waitpid(child, &status, WNOHANG);
+    if (ended == 0) kill(child, SIGKILL);
+    assert_int_equal(ended, child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0), 0);
+    arena_free(arena);
+}
+
 static void memory_stays_within_its_cap(void **state)
 {
     (void)state;
@@ -404,6 +451,7 @@ int main(void)
         cmocka_unit_test(only_readable_files_are_scripts),
         cmocka_unit_test(many_files_are_too_many),
         cmocka_unit_test(nothing_is_left_behind),
+        cmocka_unit_test(a_script_ends_with_its_parent),
         cmocka_unit_test(memory_stays_within_its_cap),
         cmocka_unit_test(memory_that_is_lacking_is_not_called_time),
         cmocka_unit_test(a_model_of_too_many_blocks_says_how_many_fit),
