@@ -1,4 +1,4 @@
--- llama_float8 compiled: the kernel of a norm, its gradient or a gated feed-forward also finds the largest
+-- As float8, but a whole model and compiled: the kernel of a norm, its gradient or a gated feed-forward also finds the largest
 -- magnitude of its output.
 return plan {
   model = require "models.llama" { size = "tiny", layers = 1 },

@@ -1,6 +1,6 @@
 -- Sequence parallel pairs over 2, FSDP2 over 4, every block recomputed, 2 micro-batches.
 return plan {
-  model = require "models.llama" { size = "tiny", layers = 2 },
+  model = require "models.llama" { size = "tiny", layers = 1 },
   cluster = require "clusters.dgx_h100" { nodes = 1 },
   batch = { global = 8, micro = 1, seq = 16 },
   mesh = { dp_shard = 4, tp = 2 },

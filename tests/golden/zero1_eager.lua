@@ -1,6 +1,6 @@
 -- ZeRO-1 whose weights are gathered right after the update, so that they are whole between steps.
 return plan {
-  model = require "models.llama" { size = "tiny", layers = 2 },
+  model = require "models.pairs" { layers = 2 },
   cluster = require "clusters.local_cpu" {},
   batch = { global = 4, micro = 1, seq = 16 }, mesh = { dp_shard = 2 },
   parallel = { zero { strategy = "optim", gather = "eager" } },

@@ -1,6 +1,6 @@
 -- ZeRO-3 whose blocks take turns in two registered buffers; the root is cut into buckets.
 return plan {
-  model = require "models.llama" { size = "tiny", layers = 3 },
+  model = require "models.pairs" { layers = 3 },
   cluster = require "clusters.local_cpu" {},
   batch = { global = 4, micro = 1, seq = 16 }, mesh = { dp_shard = 2 },
   parallel = { zero { nccl_ub = true, bucket_size = 20000 } },
