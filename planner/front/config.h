@@ -276,6 +276,7 @@ typedef struct Device {
     /* efficiency of products and of memory traffic in the wave model */
     double gemm_efficiency, memory_efficiency;
     double sustained;      /* part of gemm_efficiency that lasts under the power limit; 0: all */
+    double exponentials;   /* of one multiprocessor in a clock; 0: 16 */
     double launch_s;       /* host cost of a kernel launch */
     double kernel_floor_s; /* device time of an empty kernel */
     double usd_per_hour;

@@ -185,6 +185,8 @@ static const Field plan_fields[] = {
     {"cluster.device.memory_efficiency", FIELD_f64, IN(config.cluster.device.memory_efficiency),
      0.01, 1, NULL},
     {"cluster.device.sustained", FIELD_f64, IN(config.cluster.device.sustained), 0.01, 1, NULL},
+    {"cluster.device.exponentials", FIELD_f64, IN(config.cluster.device.exponentials), 0, 1024,
+     NULL},
     {"cluster.device.launch_s", FIELD_f64, IN(config.cluster.device.launch_s), 0, 1, NULL},
     {"cluster.device.kernel_floor_s", FIELD_f64, IN(config.cluster.device.kernel_floor_s), 0, 1,
      NULL},

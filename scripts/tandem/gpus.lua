@@ -8,7 +8,7 @@ local MiB, GB = 1 << 20, 1e9
 -- memory_efficiency: part of the nominal bandwidth that a kernel with much traffic reaches, by hand
 -- from dev-cal rows of published kernels. Ampere's and Hopper's gemm_efficiency are in
 -- fitted_kernels. CDNA's and Ada's are assumed. Blackwell's is cuBLAS' 1,610 TFLOP/s for 8192 cubed
--- on a B200; its sustained part is Hopper's. (SimuMax's machine sustained 1,100 under a power limit
+-- on a B200 (14 waves and 5 us); its sustained part is Hopper's. (SimuMax's machine sustained 1,100 under a power limit
 -- of its own.)
 -- kind: assumed; by hand from dev-cal rows of published kernels, or the related architecture's
 local arch = {
@@ -16,7 +16,7 @@ local arch = {
   Ampere = { memory_efficiency = 0.78, kernel_floor_s = 3e-6 },
   Ada = { gemm_efficiency = 0.75, memory_efficiency = 0.85, kernel_floor_s = 3e-6 },
   Hopper = { memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
-  Blackwell = { gemm_efficiency = 0.72, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = fitted.sustained.Hopper },
+  Blackwell = { gemm_efficiency = 0.73, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = fitted.sustained.Hopper },
   -- their sustained part was never fitted: Hopper's is used, whose chips take as much power
   CDNA3 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper },
   CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper },
@@ -24,7 +24,8 @@ local arch = {
 
 -- memory: MiB that the driver leaves. hbm: nominal GB/s. bf16, fp8, fp4, fp32: dense TFLOP/s. link: GB/s
 -- of NVLink or xGMI each way. pcie: GB/s each way. mem: measured part of hbm. watts: the power
--- limit; `full_watts`: the chip's usual limit if it differs.
+-- limit; `full_watts`: the chip's usual limit if it differs. exps: exponentials of a multiprocessor
+-- in a clock (16 on all others).
 -- kind: datasheet; the maker's page of each GPU
 local gpus = {
   ["V100-SXM2-32GB"] = { arch = "Volta", sms = 80, memory = 32510, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
@@ -47,9 +48,9 @@ local gpus = {
   ["H20-96GB"] = { arch = "Hopper", sms = 78, memory = 97871, hbm = 4000, bf16 = 148, fp8 = 296, fp32 = 44, link = 450, pcie = 63, watts = 400 },
   ["GH200-96GB"] = { arch = "Hopper", sms = 132, memory = 97280, hbm = 4000, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 450, watts = 900 },
   ["B200-SXM-180GB"] = { arch = "Blackwell", sms = 148, memory = 183359, hbm = 8000, bf16 = 2250, fp8 = 4500, fp4 = 9000, fp32 = 80, link = 900, pcie = 63, watts = 1000 },
-  ["B300-SXM-288GB"] = { arch = "Blackwell", sms = 148, memory = 275040, hbm = 8000, bf16 = 2250, fp8 = 4500, fp32 = 80, link = 900, pcie = 121, watts = 1300 },
+  ["B300-SXM-288GB"] = { arch = "Blackwell", sms = 148, memory = 275040, hbm = 8000, bf16 = 2250, fp8 = 4500, fp32 = 80, exps = 32, link = 900, pcie = 121, watts = 1300 },
   ["GB200-186GB"] = { arch = "Blackwell", sms = 152, memory = 189471, hbm = 8000, bf16 = 2500, fp8 = 5000, fp4 = 10000, fp32 = 80, link = 900, pcie = 450, watts = 1200 },
-  ["GB300-279GB"] = { arch = "Blackwell", sms = 152, memory = 284208, hbm = 8000, bf16 = 2500, fp8 = 5000, fp4 = 15000, fp32 = 80, link = 900, pcie = 450, watts = 1400 },
+  ["GB300-279GB"] = { arch = "Blackwell", sms = 152, memory = 284208, hbm = 8000, bf16 = 2500, fp8 = 5000, fp4 = 15000, fp32 = 80, exps = 32, link = 900, pcie = 450, watts = 1400 },
   ["L4-24GB"] = { arch = "Ada", sms = 58, memory = 23034, hbm = 300, bf16 = 121, fp8 = 242, fp32 = 30.3, pcie = 31.5, watts = 72 },
   ["L40-48GB"] = { arch = "Ada", sms = 142, memory = 46068, hbm = 864, bf16 = 181, fp8 = 362, fp32 = 90.5, pcie = 31.5, watts = 300 },
   ["L40S-48GB"] = { arch = "Ada", sms = 142, memory = 46068, hbm = 864, bf16 = 362, fp8 = 733, fp32 = 91.6, pcie = 31.5, watts = 350 },
@@ -125,7 +126,7 @@ function m.device(name, watts)
     peak_flops = { bf16 = g.bf16 and half or nil, f16 = half, f32 = g.fp32 * 1e12, f64 = g.fp32 * 0.5e12,
       e4m3 = fp8, e5m2 = fp8 },
     gemm_efficiency = (fitted_kernels[g.arch] or a).gemm_efficiency, memory_efficiency = g.mem or a.memory_efficiency,
-    launch_s = 4e-6, kernel_floor_s = a.kernel_floor_s,
+    exponentials = g.exps, launch_s = 4e-6, kernel_floor_s = a.kernel_floor_s,
     sustained = math.min(1, (fitted.sustained[g.arch] or a.sustained or 0.9) * ((watts or g.watts) / (g.full_watts or g.watts)) ^ fitted.power),
   }
 end

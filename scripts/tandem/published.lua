@@ -193,6 +193,13 @@ local function domain_of(row, gpu, n, per_node)
   return per_node
 end
 
+-- Returns the limit of power in watts that the GPU's cell states ("H100 500W"); nil: the usual one.
+local function watts_of(row, gpu)
+  local watts = tonumber(row.gpu:match "(%d+)%s?W%f[%W]")
+  if not watts and has(row, "gpu", "power[%s-]*limited") then cells.note("the GPU's limit of power is not stated") end
+  return watts and watts <= 2 * gpus.gpus[gpu].watts and watts or nil
+end
+
 -- Returns the cluster of `row`: its GPU by any name that the library knows, and its number of nodes.
 function m.cluster(row)
   local name = gpus.find(row.gpu)
@@ -206,7 +213,7 @@ function m.cluster(row)
   end
   if n < per_node then per_node, nics = n, nil end
   local cluster = require "clusters.gpu" { gpu = name, nodes = (n + per_node - 1) // per_node, devices_per_node = per_node,
-    nics_per_node = nics, nic_gb_per_s = nic_gb_per_s }
+    nics_per_node = nics, nic_gb_per_s = nic_gb_per_s, watts = watts_of(row, name) }
   local four = is_float4(row) and gpus.gpus[name].fp4
   if four then cluster.device.peak_flops.e4m3 = four * 1e12 end
   if megatrons.is_graph(row) then cluster.device.kernel_floor_s = math.max(2e-6, cluster.device.kernel_floor_s - 2e-6) end

@@ -12,6 +12,7 @@ Device kernel_sustained(const Device *device);
 /* True for Hopper and Blackwell, which both use the numbers fitted to Hopper's kernels. Other
  * devices use those of Ampere. */
 bool kernel_is_young(const Device *device);
+bool kernel_is_blackwell(const Device *device);
 double kernel_memory_s(const Device *device, double bytes);
 
 /* The fitted constants of products, one set for each architecture; see kernels_fit.def. */

@@ -82,6 +82,11 @@ double pcie_exchange_bytes_per_s(const Cluster *cluster, uint32_t n_devices);
  * switch's reduction for these bytes. */
 NcclChoice nccl_answer_mapped(const NcclCase *c, NcclBuffers buffers, double least_us);
 
+/* Time to fill the levels of a tree of nodes with one chunk of each channel; 0 where the fabric's
+ * fitted ramp contains it. `hop_bytes_per_us`: rate of one hop between nodes. */
+double nccl_levels_us(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol,
+                      double channels, double hop_bytes_per_us);
+
 /* The tuner's estimate. Its time in us is latency + bytes / rate. */
 NcclEstimate nccl_tuner(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol);
 /* The tuner's choice; false if no algorithm is possible. */

@@ -222,12 +222,15 @@ static double filled(double us, double at_bytes, double bytes)
     return us <= 0 ? 0 : us * bytes / (bytes + fmax(at_bytes, 1));
 }
 
+/* A fabric's ramp was fitted to all-reduces, which cross each border between nodes twice. Data that
+ * go round once cross it once, and fill the pipeline once. */
 static double fabric_ramp_us(const NcclCase *c)
 {
     const NetworkFabric *fabric = &c->cluster->fabric;
     if (c->n_nodes <= 1) return 0;
-    return filled(fabric->ramp_s * 1e6, fabric->ramp_bytes, c->bytes) +
-           filled(fabric->spread_s * 1e6, spread_bytes, c->bytes);
+    double part = c->kind == COLLECTIVE_all_reduce ? 1 : .5;
+    return part * (filled(fabric->ramp_s * 1e6, fabric->ramp_bytes, c->bytes) +
+                   filled(fabric->spread_s * 1e6, spread_bytes, c->bytes));
 }
 
 /* The filling time was fitted to 8 ranks; with fewer ranks a ring's is in proportion to its hops. A
@@ -253,8 +256,9 @@ static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t p
     NcclEstimate e = nccl_tuner(c, algorithm, protocol);
     if (e.bytes_per_us <= 0) return e;
     bool by_switch = algorithm == NCCL_NVLS || algorithm == NCCL_NVLSTree;
-    double left = part_left(c, by_switch ? nccl_switch_channels(c->cluster, (uint32_t)c->n_nodes)
-                                         : all_channels(c));
+    double channels =
+        by_switch ? nccl_switch_channels(c->cluster, (uint32_t)c->n_nodes) : all_channels(c);
+    double left = part_left(c, channels);
     bool reduces = c->kind == COLLECTIVE_all_reduce;
     e.latency_us += messages(c, algorithm) * c->cluster->fabric.message_s * 1e6 + fabric_ramp_us(c);
     if (protocol == LL) {
@@ -265,6 +269,9 @@ static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t p
         e.latency_us += ramp_us(c, algorithm, fit);
         e.bytes_per_us = c->bytes / simple_us(c, algorithm, fit, links);
     }
+    /* a rate of the whole tree is shared by all that leaves a node */
+    double hop = fmin(nics_bytes_per_us(c), tree_leaves(c->n_nodes) * e.bytes_per_us);
+    e.latency_us += nccl_levels_us(c, algorithm, protocol, channels, hop);
     e.bytes_per_us *= left;
     return e;
 }

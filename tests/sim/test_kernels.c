@@ -86,6 +86,29 @@ static void groups_are_tiles_of_each(void **state)
                          2. * 512 * 512 * 4096 / 10e12));
 }
 
+/* Products of 2048, 4096 and 8192 cubed in bf16 on a B200, as cuBLAS is reported to run them
+ * [TFLOP/s]. Tiles of 256 x 128 on pairs of multiprocessors explain the second: 7 waves, not 8 half
+ * ones. */
+static void blackwell_writes_tiles_beside_products(void **state)
+{
+    (void)state;
+    Device d = {.name = "B200", .arch = "Blackwell", .sms = 148, .gemm_efficiency = .73};
+    d.hbm_bytes_per_s = 8e12;
+    d.memory_efficiency = .8;
+    d.kernel_floor_s = 5e-6;
+    d.peak_flops[DT_bf16] = 2250e12;
+    static const double reported[][2] = {{2048, 1006}, {4096, 1532}, {8192, 1610}};
+    for (int i = 0; i < 3; i++) {
+        double n = reported[i][0], s = cost_gemm_s(&d, DT_bf16, 1, n, n, n, NULL);
+        double tflops = 2 * n * n * n / s / 1e12;
+        if (fabs(tflops / reported[i][1] - 1) > .005) fail_msg("%g cubed: %g TFLOP/s", n, tflops);
+    }
+    const GemmFit *fit = kernel_gemm_fit(&d);
+    d.kernel_floor_s = 0; /* twice the waves take twice the time: a tile has no time of its own */
+    double one = kernel_gemm_s(&d, DT_bf16, 1, 148 * 128, 256, 1024, fit);
+    assert_true(close_to(kernel_gemm_s(&d, DT_bf16, 1, 2 * 148 * 128, 256, 1024, fit), 2 * one));
+}
+
 /* Scores that stay in registers only cost their softmax: as many FLOPs at the peak as were fitted
  * for flash attention. */
 static void a_softmax_goes_along(void **state)
@@ -103,6 +126,7 @@ int main(void)
         cmocka_unit_test(traffic_has_a_start_rows_and_bytes),
         cmocka_unit_test(every_kernel_has_numbers),
         cmocka_unit_test(groups_are_tiles_of_each),
+        cmocka_unit_test(blackwell_writes_tiles_beside_products),
         cmocka_unit_test(a_softmax_goes_along),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

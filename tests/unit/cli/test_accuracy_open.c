@@ -128,6 +128,24 @@ static void open_cells_are_filled_and_counted_apart(void **state)
     arena_free(arena);
 }
 
+/* A limit of power in the GPU's cell is honoured. One without a number leaves the row open. */
+static void limits_of_power_are_read(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char large[] = "d_model=8192;n_heads=64;n_kv_heads=64;d_ff=28672;seq=8192;";
+    const double usual = predicted(arena, large, stated);
+    const double same =
+        predicted(arena, arena_print(arena, "%sgpu=H100-SXM-80GB-700W", large), stated);
+    const double less =
+        predicted(arena, arena_print(arena, "%sgpu=H100-SXM-80GB 350 W", large), stated);
+    assert_true(usual > 0 && same == usual && less > 1.1 * usual);
+    const char *words = arena_print(arena, "%sgpu=H100 (power limited)", large);
+    assert_true(predicted(arena, words, stated) == 0);
+    assert_true(predicted(arena, words, open) == usual);
+    arena_free(arena);
+}
+
 /* A row with a default has the same prediction as a row that states this value. */
 static void a_default_predicts_as_the_stated_value(void **state)
 {
@@ -306,6 +324,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(open_cells_are_filled_and_counted_apart),
+        cmocka_unit_test(limits_of_power_are_read),
         cmocka_unit_test(a_default_predicts_as_the_stated_value),
         cmocka_unit_test(a_step_time_that_depends_on_an_open_cell_is_not_scored),
         cmocka_unit_test(what_nothing_implies_is_refused_by_name),

@@ -1,0 +1,46 @@
+/* The time to fill the pipeline of a tree of nodes. A chunk of each channel is under way at a time.
+ * On every level all chunks of a node pass its NICs before the next level has anything to send, so
+ * each level costs the bytes of one round over the NICs. The tuner counts only the latency of a
+ * hop. Chunk sizes are those of enqueue.cc and transport/nvls.cc. */
+#include <math.h>
+
+#include "sim/net/nccl.h"
+
+/* Bytes of a chunk of NVLSTree. `at_once`: chunks under way in a node, one for each channel and
+ * head. */
+static double switch_chunk(const NcclCase *c, double at_once)
+{
+    double chunk = c->n_nodes >= 4 ? 64 << 10 : NCCL_SWITCH_CHUNK_BYTES;
+    if (c->bytes < 4 * at_once * chunk) chunk = fmin(chunk, 64 << 10);
+    if (c->bytes < at_once * chunk) chunk = fmin(chunk, 32 << 10);
+    return chunk;
+}
+
+/* Bytes of a chunk of Tree. With LL128 it is halved until there are enough of them for the depth.
+ */
+static double tree_chunk(const NcclCase *c, uint32_t protocol, double channels)
+{
+    if (protocol == SIMPLE) return (double)NCCL_SIMPLE_BYTES / NCCL_STEPS;
+    if (protocol == LL) return NCCL_LL_BYTES / NCCL_STEPS / 2.;
+    double chunk = NCCL_LL128_BYTES / NCCL_STEPS * 15. / 16;
+    double steps = 1 + floor(log2(c->n_nodes)) + .1 * c->per_node;
+    while (c->bytes / (channels * chunk) < steps * 64 / c->per_node && chunk > 128 << 10)
+        chunk /= 2;
+    while (c->bytes / (channels * chunk) < steps * 16 / c->per_node && chunk > 32 << 10) chunk /= 2;
+    return chunk;
+}
+
+/* Up and down each level once, less the hop that the time of the bytes contains. */
+double nccl_levels_us(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol,
+                      double channels, double hop_bytes_per_us)
+{
+    double hops = 2 * floor(log2(c->n_nodes)) - 1, round = 0;
+    if (c->n_nodes <= 1 || c->cluster->fabric.ramp_s > 0) return 0; /* a fitted ramp contains it */
+    if (algorithm == NCCL_NVLSTree) {
+        double at_once = channels * c->nvls.channels;
+        round = at_once * switch_chunk(c, at_once);
+    } else if (algorithm == NCCL_Tree) {
+        round = channels * tree_chunk(c, protocol, channels);
+    }
+    return hops * fmin(round, c->bytes) / hop_bytes_per_us;
+}

@@ -1,0 +1,73 @@
+/* The time to fill pipelines between nodes, by hand from NCCL's chunks (sim/net/nccl_levels.c). */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sim/net/nccl.h"
+
+static Cluster hopper(uint32_t nodes)
+{
+    Cluster c = {.name = "dgx", .nodes = nodes, .devices_per_node = 8, .intra = FABRIC_nvswitch};
+    c.device = (Device){.name = "H100", .arch = "Hopper", .sms = 132, .hbm_bytes_per_s = 3.35e12};
+    c.intra_bytes_per_s = 450e9;
+    c.nics_per_node = 8;
+    c.nic_bytes_per_s = 50e9;
+    c.oversubscription = 1;
+    return c;
+}
+
+/* A tree of 2^d nodes has 2 d - 1 hops beside the one that the bytes' own time contains. Each
+ * passes one chunk of every channel and head: 16 x 8 chunks of 64 KiB, from 4 nodes on. A fabric
+ * whose ramp was fitted adds nothing. */
+static void levels_of_a_tree_fill_once(void **state)
+{
+    (void)state;
+    const double s = 0x1p28;
+    for (uint32_t depth = 2; depth <= 7; depth++) {
+        const uint32_t nodes = 1u << depth;
+        Cluster c = hopper(nodes), fitted = hopper(nodes);
+        fitted.fabric.ramp_s = 1e-15;
+        fitted.fabric.ramp_bytes = 1;
+        NcclChoice a = nccl_choose(&c, OP_all_reduce, nodes, 8, (uint64_t)s);
+        NcclChoice b = nccl_choose(&fitted, OP_all_reduce, nodes, 8, (uint64_t)s);
+        assert_string_equal(a.algorithm, "NVLSTree");
+        assert_int_equal(a.fluid_ps, b.fluid_ps);
+        double nics = 2 * s / (double)a.fluid_ps; /* bytes a picosecond; all leave a node twice */
+        double expected = (2 * depth - 1) * 16. * 8 * 65536 / nics;
+        double more = (double)a.latency_ps - (double)b.latency_ps;
+        if (fabs(more / expected - 1) > 1e-3)
+            fail_msg("%u nodes: %g us instead of %g", nodes, more / 1e6, expected / 1e6);
+    }
+}
+
+/* What goes round once crosses each border between nodes once, an all-reduce twice. A fabric's ramp
+ * goes with that. */
+static void a_fabric_fills_once_a_crossing(void **state)
+{
+    (void)state;
+    Cluster c = hopper(2), slow = hopper(2);
+    slow.fabric = c.fabric = (NetworkFabric){.simple_only = true, .no_nvls = true, .ramp_bytes = 1};
+    slow.fabric.ramp_s = 1e-3;
+    c.fabric.ramp_s = 1e-15;
+    const OpKind ops[] = {OP_all_reduce, OP_all_gather, OP_reduce_scatter};
+    for (int i = 0; i < 3; i++) {
+        NcclChoice with = nccl_choose(&slow, ops[i], 2, 8, 1 << 30);
+        NcclChoice without = nccl_choose(&c, ops[i], 2, 8, 1 << 30);
+        double ms = (double)(with.latency_ps - without.latency_ps) / 1e9;
+        assert_true(fabs(ms - (i == 0 ? 1 : .5)) < 1e-6);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(levels_of_a_tree_fill_once),
+        cmocka_unit_test(a_fabric_fills_once_a_crossing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
