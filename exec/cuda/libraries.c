@@ -90,7 +90,8 @@ bool libraries_open(Cuda *c)
                                          .tune = c->options.choices != NULL,
                                          .kept = c->options.choices,
                                          .device = c->comms.mine.name,
-                                         .compute_capability = c->gpu.context.compute_capability};
+                                         .compute_capability = c->gpu.context.compute_capability,
+                                         .kernel = kernel_cuda};
     CudaError error = {""};
     c->gpu.context.stream = c->streams.of[STREAM_compute];
     c->gpu.context.products = cuda_products_open(&products, &error);

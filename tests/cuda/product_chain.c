@@ -202,6 +202,7 @@ CudaContext chain_open_products(const CudaProductOptions *options)
     CudaProductOptions mine = *options;
     if (cuda.products == NULL) cuda.compute_capability = 90; /* no device: the double */
     mine.compute_capability = cuda.compute_capability;
+    mine.kernel = kernel_cuda;
     cuda.products = cuda_products_open(&mine, &error);
     assert_non_null(cuda.products);
     return cuda;

@@ -43,7 +43,8 @@ static void open_libraries(const struct cudaDeviceProp *p)
 {
     CudaError error = {""};
     const CudaProductOptions products = {.device = p->name,
-                                         .compute_capability = the.context.compute_capability};
+                                         .compute_capability = the.context.compute_capability,
+                                         .kernel = kernel_cuda};
     the.context.products = cuda_products_open(&products, &error);
     if (the.context.products == NULL) {
         fprintf(stderr, "%s\n", error.text);

@@ -25,8 +25,6 @@ nm -A "$@" | sed -nE 's|^.*\.dir/([^:]*)\.o:.* ([A-Za-z]) ([A-Za-z_0-9]+)$|\1 \2
     }
     END {
         for (i = 1; i <= n_wants; i++) {
-            # The table of all ops names the product, whose chain looks up the ops behind it there.
-            if (wants[i] == "kernel_cuda") continue
             from = who[i]; to = owner[wants[i]]
             if (to == "" || to == from || (from, to) in known) continue
             known[from, to] = 1

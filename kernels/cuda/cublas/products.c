@@ -23,6 +23,7 @@ CudaProducts *cuda_products_open(const CudaProductOptions *options, CudaError *e
         (void)snprintf(error->text, sizeof error->text, "no memory for products");
         return NULL;
     }
+    assert(options->kernel != NULL);
     p->options = *options;
     p->options.device = p->device;
     p->rules = gemm_rules(options->compute_capability, options->tf32);
@@ -253,6 +254,6 @@ bool product_run_each(const CudaChainPart *part, uint32_t n, const CudaContext *
     if (n > 2 && kernel_cuda_chain_length(part + 1, n - 1) == n - 1)
         return kernel_cuda_chain(part + 1, n - 1, cuda, error);
     for (uint32_t i = 1; i < n; i++)
-        if (!kernel_cuda(part[i].op)(part[i].args, cuda, error)) return false;
+        if (!cuda->products->options.kernel(part[i].op)(part[i].args, cuda, error)) return false;
     return true;
 }

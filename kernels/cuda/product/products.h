@@ -21,6 +21,8 @@ typedef struct CudaProductOptions {
     const char *device;        /* its name, for stored choices; copied */
     uint32_t compute_capability;
     uint64_t unscaled_bytes; /* see GemmRules */
+    /* the kernels of the parts behind a product, for timing them one by one; usually kernel_cuda */
+    CudaKernel (*kernel)(OpKind op);
 } CudaProductOptions;
 
 typedef struct CudaProducts CudaProducts;
