@@ -80,7 +80,8 @@ static void settle_alone(Session *s)
     assert_true(cuda_products_settle(s->cuda.products, all, n, 0, &s->error));
 }
 
-static const CudaProductOptions hopper = {.compute_capability = 90, .device = "H100"};
+static const CudaProductOptions hopper = {
+    .compute_capability = 90, .device = "H100", .kernel = kernel_cuda};
 
 static void assert_result(Contraction *c, const double *must, double tolerance)
 {
