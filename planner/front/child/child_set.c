@@ -170,6 +170,35 @@ static lua_Integer put_in(lua_State *L, int list, const char *name)
     return at;
 }
 
+/* Leaves the plan's list of passes on the stack above the plan; makes it if it is missing. */
+static void push_passes(lua_State *L)
+{
+    if (lua_getfield(L, -1, "parallel") == LUA_TTABLE) return;
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -3, "parallel");
+}
+
+/* parallel.data=zero: puts this pass in place of the plan's data pass. */
+static void set_data_pass(Child *c, const Setting *s, const char *name)
+{
+    lua_State *L = c->L;
+    const int place = pass_place(name);
+    if (place < 0 || !pass_specs[place]->is_data) {
+        Str words = str_in(c->arena);
+        for (int i = 0; i < PASS_NAME_COUNT; i++)
+            if (pass_specs[i]->is_data)
+                str_print(&words, "%s%s", words.n > 0 ? ", " : "one of: ", pass_specs[i]->name);
+        child_raise(L, "unknown-word", s->place, str_text(&words), "'%s' is no data pass", name);
+    }
+    push_passes(L);
+    const int list = lua_gettop(L);
+    for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, list); i++)
+        if (listed_place(L, list, i) == place) return;
+    put_in(L, list, name);
+}
+
 /* parallel.tp.sequence: finds the pass of that name in the list. It leaves the pass's table on top
  * of the stack. `none` takes the pass out; a pass that is not there is put in. Returns false where
  * nothing is left to be set. */
@@ -177,13 +206,7 @@ static bool enter_parallel(Child *c, Setting *s, const char *value)
 {
     lua_State *L = c->L;
     const char *wanted = s->n > 1 ? s->part[1] : "";
-    int type = lua_getfield(L, -1, "parallel");
-    if (type != LUA_TTABLE) {
-        lua_pop(L, 1);
-        lua_newtable(L);
-        lua_pushvalue(L, -1);
-        lua_setfield(L, -3, "parallel");
-    }
+    push_passes(L);
     lua_newtable(L);
     int names = lua_gettop(L), list = names - 1;
     lua_Integer n = (lua_Integer)lua_rawlen(L, list), found = 0;
@@ -325,6 +348,27 @@ static void set_model(Child *c, const char *name)
     lua_settop(L, plan);
 }
 
+/* Takes the settings that replace a whole part of the plan. Returns false for any other. */
+static bool set_whole(Child *c, const Setting *s, const char *value)
+{
+    const char *key = s->part[0];
+    if (s->n == 1 && strcmp(key, "cluster") == 0) {
+        set_cluster(c, value);
+    } else if (s->n == 1 && strcmp(key, "gpu") == 0) {
+        set_gpu(c, s, value);
+    } else if (s->n == 1 && strcmp(key, "model") == 0) {
+        set_model(c, value);
+    } else if (s->n == 1 && strcmp(key, "runtime") == 0 && strcmp(value, "none") == 0) {
+        lua_pushnil(c->L); /* Tandem's own executor */
+        lua_setfield(c->L, -2, "runtime");
+    } else if (s->n == 2 && strcmp(key, "parallel") == 0 && strcmp(s->part[1], "data") == 0) {
+        set_data_pass(c, s, value);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 static void apply(Child *c, const char *text)
 {
     lua_State *L = c->L;
@@ -343,21 +387,12 @@ static void apply(Child *c, const char *text)
         part = dot;
     }
     int top = lua_gettop(L);
-    bool holds = true;
-    if (s.n == 1 && strcmp(s.part[0], "cluster") == 0) {
-        set_cluster(c, equals + 1);
-        holds = false;
-    } else if (s.n == 1 && strcmp(s.part[0], "gpu") == 0) {
-        set_gpu(c, &s, equals + 1);
-        holds = false;
-    } else if (s.n == 1 && strcmp(s.part[0], "model") == 0) {
-        set_model(c, equals + 1);
-        holds = false;
-    } else if (strcmp(s.part[0], "model") == 0)
+    bool holds = !set_whole(c, &s, equals + 1);
+    if (holds && strcmp(s.part[0], "model") == 0)
         enter_model(c, &s);
-    else if (strcmp(s.part[0], "parallel") == 0)
+    else if (holds && strcmp(s.part[0], "parallel") == 0)
         holds = enter_parallel(c, &s, equals + 1);
-    else
+    else if (holds)
         enter_tables(c, &s, 0);
     if (holds) {
         push_part(L, s.part[s.n - 1]);

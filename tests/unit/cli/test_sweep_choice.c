@@ -194,6 +194,35 @@ static void tokens_give_days_and_dollars(void **state)
     json_decref(root);
 }
 
+/* Every combination is the plan that a script would write: one data pass, the runtime or none. */
+static void passes_and_runtimes_are_settings(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"parallel.data=zero",
+         "parallel    tp(sequence), ac(selective), zero(optim_grads_params)\n"},
+        {"parallel.data=fsdp2", "parallel    tp(sequence), ac(selective), fsdp2(reshard)\n"},
+        {"parallel.ac=none", "parallel    tp(sequence), fsdp2(reshard)\n"},
+        {"parallel.zero=optim_grads",
+         "parallel    tp(sequence), ac(selective), zero(optim_grads)\n"},
+        {"runtime=none", "under       automodel: "},
+        {"runtime=fsdp1", "under       fsdp1: "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CommandResult r = COMMAND(arena, 60, "check", llama, "--set", "model.layers=2", "--set",
+                                  "runtime=torchtitan", "--set", cases[i][0]);
+        if (r.exit_code != 0 || strstr(r.out, cases[i][1]) == NULL)
+            fail_msg("%s: %s%s", cases[i][0], r.out, r.err);
+    }
+    CommandResult r = COMMAND(arena, 60, "check", llama, "--set", "parallel.data=tp");
+    assert_int_equal(r.exit_code, 3);
+    assert_non_null(strstr(r.err, "error[unknown-word]: 'tp' is no data pass\n  hint: one of: "));
+    r = SWEEP("--where", "tp == 2 and micro == 1", "--try", "parallel.data=fsdp2,zero", "--set",
+              "model.layers=2", "--try", "runtime=none,torchtitan", "-q");
+    assert_non_null(strstr(r.out, "4 plans of "));
+    assert_non_null(strstr(r.out, "4 fit, 0 do not, 0 are refused"));
+}
+
 /* A signal that ends the command says what is kept. The sweep has many points, so it is still at
  * work after two seconds. */
 static void an_interruption_says_what_is_kept(void **state)
@@ -228,6 +257,7 @@ int main(void)
         TEST(equal_values_are_refused),
         TEST(rows_without_a_price_come_last),
         TEST(tokens_give_days_and_dollars),
+        TEST(passes_and_runtimes_are_settings),
         TEST(an_interruption_says_what_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
