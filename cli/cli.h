@@ -60,10 +60,10 @@ typedef struct RunVerbOptions {
 typedef struct Options {
     TextList set; /* KEY=VALUE */
     const char *db, *color, *output, *cluster, *nodes, *ranks, *machine;
-    const char *seed_text, *n_text, *limit_text, *jobs_text, *price_text, *tokens_text;
+    const char *seed_text, *n_text, *limit_text, *jobs_text, *price_text, *tokens_text, *pue_text;
     uint64_t seed;
     uint32_t n, limit, jobs, n_nodes; /* 0 when not given */
-    double price_usd, tokens;         /* price_usd < 0: not given */
+    double price_usd, tokens, pue;    /* price_usd < 0: not given; pue: 1 when not given */
     bool json, quiet, verbose, help, dry_run, no_store, exact;
     ShowOptions show;
     SimVerbOptions sim;
@@ -189,6 +189,7 @@ void table_print(const Table *t, Str *out);
 
 /* ---- planfile.c ---- */
 /* Names what a step counts: "tokens", or the "points" of a grid. */
+const char *graph_counts(const Graph *graph);
 const char *plan_file_counts(const PlanFile *file);
 /* Calls session_load with the command's options, on top of `options`, which may be NULL. */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);

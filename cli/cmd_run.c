@@ -282,9 +282,9 @@ static void run_here(Cli *cli, const PlanFile *file)
     exec_options(cli, file, &options);
     options.data = run_data(cli, file);
     if (options.data == NULL) return;
-    const bool fields = data_reads_fields(&file->plan->graph);
+    const char *counts = plan_file_counts(file);
     Steps steps = {.cli = cli,
-                   .counts = fields ? "points" : "tok",
+                   .counts = strcmp(counts, "tokens") == 0 ? "tok" : counts,
                    .progress = progress_by_lines(cli, options.steps),
                    .traced = options.trace_step};
     for (uint32_t i = 0; i < file->plan->programs.n; i++) {

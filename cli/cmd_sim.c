@@ -88,6 +88,8 @@ void cmd_sim(Cli *cli)
             goodput = faults_report(cli, file, &prediction);
         if (cli->options.tokens > 0 && goodput > 0)
             training_report(cli, file, &prediction, goodput);
+        if ((cli->options.tokens > 0 || cli->options.pue_text != NULL) && goodput > 0)
+            energy_report(cli, file, &prediction, goodput);
         if (cli->options.sim.explain) explain_report(cli, file, store, &options);
         if (cli->options.sim.what_if.n > 0) what_if_report(cli, file, store, &options);
     }

@@ -34,7 +34,7 @@ static const Option option_table[] = {
     {"slurm", 0, OPTION_text, "N", FIELD(sweep.slurm_text), OPTIONS_sweep,
      "print a Slurm array job of N parts instead; db merge joins their stores"},
     {"by", 0, OPTION_text, "WHAT", FIELD(sweep.by), OPTIONS_sweep,
-     "rank by tokens (a second; default), gpu (tokens a second and GPU), memory or usd"},
+     "rank by tokens (a second; default), gpu (a second and GPU), memory, usd or energy"},
     {"exhaustive", 0, OPTION_flag, NULL, FIELD(sweep.exhaustive), OPTIONS_search,
      "simulate every point of the space, without lower bounds"},
     {"csv", 0, OPTION_flag, NULL, FIELD(sweep.csv), OPTIONS_sweep,
@@ -43,7 +43,9 @@ static const Option option_table[] = {
      OPTIONS_sim | OPTIONS_sweep | OPTIONS_search,
      "the price of a GPU for an hour, instead of the library's"},
     {"tokens", 0, OPTION_text, "N", FIELD(tokens_text), OPTIONS_sim | OPTIONS_sweep,
-     "predict days, GPU hours and cost of a training on 300B or 15T tokens"},
+     "predict days, GPU hours, cost and energy of a training on 300B or 15T tokens"},
+    {"pue", 0, OPTION_text, "FACTOR", FIELD(pue_text), OPTIONS_sim | OPTIONS_sweep,
+     "print energies: the boards' power limits times the site's PUE, as in 1.1"},
     {"seed", 0, OPTION_text, "N", FIELD(seed_text), OPTIONS_plan,
      "the seed of initial weights and data, instead of the plan's"},
     {"cluster", 0, OPTION_text, "NAME", FIELD(cluster), OPTIONS_text_plan,
@@ -233,6 +235,16 @@ static bool read_price(Cli *cli, const char *text, double *value)
     return bad_value(cli, "price", text, "dollars an hour, as in 2.5,");
 }
 
+static bool read_pue(Cli *cli, const char *text, double *value)
+{
+    *value = 1;
+    if (text == NULL) return true;
+    char *end = NULL;
+    *value = strtod(text, &end);
+    if (end != text && *end == 0 && *value >= 1 && *value <= 10) return true;
+    return bad_value(cli, "pue", text, "a factor from 1 to 10, as in 1.1,");
+}
+
 /* Reads 1000000, 300B, 1.5T: powers of 1000, as is usual for tokens. */
 static bool read_tokens(Cli *cli, const char *text, double *value)
 {
@@ -315,6 +327,7 @@ static bool check_values(Cli *cli)
         fine = bad_value(cli, "color", o->color, "auto, always or never");
     o->price_usd = -1;
     fine = read_price(cli, o->price_text, &o->price_usd) && fine;
+    fine = read_pue(cli, o->pue_text, &o->pue) && fine;
     fine = read_tokens(cli, o->tokens_text, &o->tokens) && fine;
     for (uint32_t i = 0; i < o->set.n; i++)
         if (strchr(o->set.at[i], '=') == NULL || o->set.at[i][0] == '=')

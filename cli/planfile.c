@@ -21,9 +21,14 @@ PlanOptions plan_file_options(Cli *cli, const PlanOptions *options)
     return o;
 }
 
+const char *graph_counts(const Graph *graph)
+{
+    return data_reads_fields(graph) ? "points" : "tokens";
+}
+
 const char *plan_file_counts(const PlanFile *file)
 {
-    return data_reads_fields(&file->plan->graph) ? "points" : "tokens";
+    return graph_counts(&file->plan->graph);
 }
 
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)

@@ -84,6 +84,11 @@ void what_if_report(Cli *cli, const PlanFile *file, Store *store, const PredictO
 void training_report(Cli *cli, const PlanFile *file, const Prediction *p, double goodput);
 /* Returns USD for an hour of one device: --price, else the library's price; 0: unknown. */
 double price_of(const Cli *cli, const Cluster *cluster);
+/* Returns the joules of a token: each board takes its power limit for the whole time, times the
+ * PUE. 0: the power of the boards is unknown. */
+double joules_per_token_of(const Cli *cli, const Cluster *cluster, double tokens_per_s_per_device);
+/* sim --pue and --tokens: the energy of a step, and of the training. */
+void energy_report(Cli *cli, const PlanFile *file, const Prediction *p, double goodput);
 /* Prints step time, throughput, MFU, exposed communication and memory, as text or JSON. */
 void prediction_report(Cli *cli, const PlanFile *file, const Prediction *p);
 

@@ -22,20 +22,31 @@ static Pair *pair_of(Arena *arena, Pairs *pairs, Measure unit, const char *what)
     return &pairs->at[pairs->n - 1];
 }
 
-static void add_side(Arena *arena, const RunRecord *r, int side, Pairs *pairs)
+/* Names what the runs count. The store keeps the unit in the words of the MFU's formula; a run
+ * without a formula counts as the other one. */
+static const char *counts_of(const RunRecord *a, const RunRecord *b)
+{
+    static const char point[] = " per point ";
+    const bool points = (a->mfu_formula != NULL && strstr(a->mfu_formula, point) != NULL) ||
+                        (b->mfu_formula != NULL && strstr(b->mfu_formula, point) != NULL);
+    return points ? "points" : "tokens";
+}
+
+static void add_side(Arena *arena, const RunRecord *r, int side, const char *counts, Pairs *pairs)
 {
     const struct {
         const char *what;
         Measure unit;
         double value;
-    } plain[] = {{"step", UNIT_ps, (double)r->step_ps},
-                 {"compute", UNIT_ps, (double)r->compute_ps},
-                 {"exposed communication", UNIT_ps, (double)r->exposed_ps},
-                 {"tokens/s", UNIT_count, r->tokens_per_s_per_device * r->n_ranks},
-                 {"tokens/s a rank", UNIT_count, r->tokens_per_s_per_device},
-                 {"MFU", UNIT_share, r->mfu},
-                 {"memory of the worst rank", UNIT_bytes, (double)r->peak_bytes},
-                 {"ranks", UNIT_count, r->n_ranks}};
+    } plain[] = {
+        {"step", UNIT_ps, (double)r->step_ps},
+        {"compute", UNIT_ps, (double)r->compute_ps},
+        {"exposed communication", UNIT_ps, (double)r->exposed_ps},
+        {arena_print(arena, "%s/s", counts), UNIT_count, r->tokens_per_s_per_device * r->n_ranks},
+        {arena_print(arena, "%s/s a rank", counts), UNIT_count, r->tokens_per_s_per_device},
+        {"MFU", UNIT_share, r->mfu},
+        {"memory of the worst rank", UNIT_bytes, (double)r->peak_bytes},
+        {"ranks", UNIT_count, r->n_ranks}};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         pair_of(arena, pairs, plain[i].unit, plain[i].what)->value[side] = plain[i].value;
     for (uint32_t i = 0; i < r->collectives.n; i++) {
@@ -85,8 +96,9 @@ void compare_two(Cli *cli, Store *store, const int64_t id[2])
     memset(run, 0, sizeof run);
     for (int i = 0; i < 2; i++) {
         if (!store_load_run(store, id[i], cli->arena, &run[i], NULL, &cli->diag)) return;
-        add_side(cli->arena, &run[i], i, &pairs);
     }
+    const char *counts = counts_of(&run[0], &run[1]);
+    for (int i = 0; i < 2; i++) add_side(cli->arena, &run[i], i, counts, &pairs);
     if (cli->json != NULL) {
         report_json(cli, id, &pairs);
         return;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum RankBy { BY_tokens, BY_gpu, BY_memory, BY_usd, BY_score, BY_COUNT } RankBy;
-static const char *by_names[BY_COUNT] = {"tokens", "gpu", "memory", "usd", NULL};
+typedef enum RankBy { BY_tokens, BY_gpu, BY_memory, BY_usd, BY_energy, BY_score, BY_COUNT } RankBy;
+static const char *by_names[BY_COUNT] = {"tokens", "gpu", "memory", "usd", "energy", NULL};
 
 static RankBy sort_by; /* a process has one sweep, and qsort has no argument for this */
 
@@ -22,8 +22,8 @@ bool sweep_order(Cli *cli, const char *score)
             sort_by = (RankBy)i;
             return true;
         }
-    cli_error(cli, FAULT_usage, "option-value", "--by %s: tokens, gpu, memory or usd is expected",
-              name);
+    cli_error(cli, FAULT_usage, "option-value",
+              "--by %s: tokens, gpu, memory, usd or energy is expected", name);
     return false;
 }
 
@@ -34,6 +34,7 @@ static double merit(const SweepRow *row, RankBy by)
     if (by == BY_memory) return -(double)row->peak_bytes;
     if (by == BY_score) return -row->score;
     if (by == BY_usd) return row->usd_per_token > 0 ? 1 / row->usd_per_token : 0;
+    if (by == BY_energy) return row->joules_per_token > 0 ? 1 / row->joules_per_token : 0;
     return row->tokens_per_s;
 }
 
@@ -95,11 +96,25 @@ const char *point_text(Arena *arena, const TextList *settings, const char *befor
     return str_text(&text);
 }
 
+const char *rows_count(const SweepRows *rows)
+{
+    for (uint32_t i = 0; i < rows->n; i++)
+        if (rows->at[i].counts != NULL) return rows->at[i].counts;
+    return "tokens";
+}
+
 /* True if any row has a price; otherwise the column "1.42 USD/Mtoken" is left out. */
 static bool has_price(const SweepRows *rows)
 {
     for (uint32_t i = 0; i < rows->n; i++)
         if (rows->at[i].usd_per_token > 0) return true;
+    return false;
+}
+
+static bool has_energy(const SweepRows *rows)
+{
+    for (uint32_t i = 0; i < rows->n; i++)
+        if (rows->at[i].joules_per_token > 0) return true;
     return false;
 }
 
@@ -113,47 +128,96 @@ static double usd_of(const Cli *cli, const SweepRow *r)
     return cli->options.tokens * r->usd_per_token;
 }
 
+/* The columns that only some sweeps have. */
+typedef struct Columns {
+    bool price, days, usd, joules, mwh, score;
+} Columns;
+
+static Columns columns_of(const Cli *cli, const SweepRows *rows)
+{
+    const bool priced = has_price(rows), powered = has_energy(rows), days = cli->options.tokens > 0;
+    return (Columns){.price = priced,
+                     .days = days,
+                     .usd = days && priced,
+                     .joules = powered && (sort_by == BY_energy || cli->options.pue_text != NULL),
+                     .mwh = days && powered,
+                     .score = by_names[BY_score] != NULL};
+}
+
+static uint32_t add_heads(Cli *cli, const SweepRows *rows, const Columns *columns,
+                          const char **heads)
+{
+    Arena *arena = cli->arena;
+    const char *counts = rows_count(rows);
+    const char *const always[] = {">ranks",   ">step", arena_print(arena, ">%s/s", counts),
+                                  ">per GPU", ">MFU",  ">exposed",
+                                  ">memory",  ">run"};
+    const int one = (int)strlen(counts) - 1; /* "token" */
+    uint32_t n = 0;
+    while (n < sizeof always / sizeof *always) heads[n] = always[n], n++;
+    if (columns->price) heads[n++] = arena_print(arena, ">USD/M%.*s", one, counts);
+    if (columns->days) heads[n++] = ">days";
+    if (columns->usd) heads[n++] = ">USD";
+    if (columns->joules) heads[n++] = arena_print(arena, ">J/%.*s", one, counts);
+    if (columns->mwh) heads[n++] = ">MWh";
+    if (columns->score) heads[n++] = arena_print(arena, ">%s", by_names[BY_score]);
+    return n;
+}
+
+static double mwh_of(const Cli *cli, const SweepRow *r)
+{
+    return cli->options.tokens * r->joules_per_token / 3.6e9;
+}
+
+/* Adds a number, or "-" if it is not known. */
+static void number_cell(Table *t, double value)
+{
+    if (value > 0)
+        table_cell(t, value < .01 ? "%.2g" : "%.3f", value);
+    else
+        table_cell(t, "-");
+}
+
+static void ranking_row(Cli *cli, Table *t, const Columns *columns, const SweepRow *r)
+{
+    Arena *arena = cli->arena;
+    table_cell(t, "%" PRIu64, r->ranks);
+    table_cell(t, "%s", format_time(arena, r->step_ps));
+    table_cell(t, "%s", str_count(arena, (uint64_t)(r->tokens_per_s + .5)));
+    table_cell(t, "%s", str_count(arena, (uint64_t)(r->tokens_per_s_per_device + .5)));
+    table_cell(t, "%.1f %%", 100 * r->mfu);
+    table_cell(t, "%s", format_time(arena, r->exposed_ps));
+    table_cell(t, "%s", str_bytes(arena, r->peak_bytes));
+    table_cell(t, "%s", r->run > 0 ? arena_print(arena, "%" PRIu64, r->run) : "-");
+    const double usd = usd_of(cli, r);
+    if (columns->price) number_cell(t, 1e6 * r->usd_per_token);
+    if (columns->days) table_cell(t, "%.1f", days_of(cli, r));
+    if (columns->usd) table_cell(t, "%s", usd > 0 ? str_count(arena, (uint64_t)(usd + .5)) : "-");
+    if (columns->joules) number_cell(t, r->joules_per_token);
+    if (columns->mwh) number_cell(t, mwh_of(cli, r));
+    if (columns->score) table_cell(t, "%.5g", r->score);
+}
+
 static void ranking_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, uint32_t n_fit)
 {
-    static const char *const numbers[] = {">ranks", ">step",    ">tokens/s", ">per GPU",
-                                          ">MFU",   ">exposed", ">memory",   ">run"};
-    const bool priced = has_price(rows), days = cli->options.tokens > 0;
-    uint32_t n_numbers = 8;
+    const Columns columns = columns_of(cli, rows);
     const uint32_t limit = cli->options.limit ? cli->options.limit : 20;
-    const char **heads = arena_array(cli->arena, keys->n + 13, sizeof *heads);
+    const char **heads = arena_array(cli->arena, keys->n + 14, sizeof *heads);
     for (uint32_t k = 0; k < keys->n; k++)
         heads[k] = arena_print(cli->arena, ">%s%s", k == 0 ? "  " : "", keys->at[k].key);
-    for (uint32_t i = 0; i < n_numbers; i++) heads[keys->n + i] = numbers[i];
-    if (priced) heads[keys->n + n_numbers++] = ">USD/Mtoken";
-    if (days) heads[keys->n + n_numbers++] = ">days";
-    if (days && priced) heads[keys->n + n_numbers++] = ">USD";
-    if (by_names[BY_score] != NULL)
-        heads[keys->n + n_numbers++] = arena_print(cli->arena, ">%s", by_names[BY_score]);
+    const uint32_t n_numbers = add_heads(cli, rows, &columns, heads + keys->n);
     Table t = table_in(cli->arena, keys->n + n_numbers, heads);
     for (uint32_t i = 0; i < n_fit && i < limit; i++) {
-        const SweepRow *r = &rows->at[i];
-        for (uint32_t k = 0; k < keys->n; k++) table_cell(&t, "%s", r->values[k]);
-        table_cell(&t, "%" PRIu64, r->ranks);
-        table_cell(&t, "%s", format_time(cli->arena, r->step_ps));
-        table_cell(&t, "%s", str_count(cli->arena, (uint64_t)(r->tokens_per_s + .5)));
-        table_cell(&t, "%s", str_count(cli->arena, (uint64_t)(r->tokens_per_s_per_device + .5)));
-        table_cell(&t, "%.1f %%", 100 * r->mfu);
-        table_cell(&t, "%s", format_time(cli->arena, r->exposed_ps));
-        table_cell(&t, "%s", str_bytes(cli->arena, r->peak_bytes));
-        table_cell(&t, "%s", r->run > 0 ? arena_print(cli->arena, "%" PRIu64, r->run) : "-");
-        const bool known = r->usd_per_token > 0;
-        if (priced)
-            table_cell(&t, "%s",
-                       known ? arena_print(cli->arena, "%.3f", 1e6 * r->usd_per_token) : "-");
-        if (days) table_cell(&t, "%.1f", days_of(cli, r));
-        if (days && priced)
-            table_cell(&t, "%s",
-                       known ? str_count(cli->arena, (uint64_t)(usd_of(cli, r) + .5)) : "-");
-        if (by_names[BY_score] != NULL) table_cell(&t, "%.5g", r->score);
+        for (uint32_t k = 0; k < keys->n; k++) table_cell(&t, "%s", rows->at[i].values[k]);
+        ranking_row(cli, &t, &columns, &rows->at[i]);
     }
     table_print(&t, &cli->out);
     if (n_fit > limit)
         str_print(&cli->out, "  and %" PRIu32 " more (--limit, --csv)\n", n_fit - limit);
+    if (columns.joules || columns.mwh)
+        str_print(&cli->out,
+                  "energy      if each board takes its power limit all the time; PUE %.4g\n",
+                  cli->options.pue);
 }
 
 /* Lists the points of one status. `unmet`: only those that fall short of `require`. */
@@ -182,7 +246,7 @@ static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
               cli->args[0], n_fit);
     if (n_unmet > 0) str_print(&cli->out, "%" PRIu32 " of them fall short, ", n_unmet);
     str_print(&cli->out, "%" PRIu32 " do not, %" PRIu32 " are refused; best by %s first\n", n_large,
-              rows->n - n_fit - n_large, by_names[by]);
+              rows->n - n_fit - n_large, by == BY_tokens ? rows_count(rows) : by_names[by]);
     if (n_good > 0) ranking_text(cli, keys, rows, n_good);
     losers_text(cli, keys, rows, SWEEP_fits, true, "fit, but fall short of `require`");
     losers_text(cli, keys, rows, SWEEP_too_large, false, "do not fit, the nearest miss first");
@@ -214,8 +278,8 @@ static void report_csv(const Cli *cli, Str *out, const SweepKeys *keys, const Sw
         str_add(out, ",");
     }
     str_add(out, "status,ranks,step_s,tokens_per_s,tokens_per_s_per_device,mfu,exposed_s,"
-                 "peak_bytes,usd_per_token,run,plan_id,rule,reason");
-    if (days) str_add(out, ",days,usd");
+                 "peak_bytes,usd_per_token,joules_per_token,run,plan_id,rule,reason");
+    if (days) str_add(out, ",days,usd,mwh");
     str_add(out, by_names[BY_score] != NULL ? ",score\n" : "\n");
     for (uint32_t i = 0; i < rows->n; i++) {
         const SweepRow *r = &rows->at[i];
@@ -225,18 +289,19 @@ static void report_csv(const Cli *cli, Str *out, const SweepKeys *keys, const Sw
         }
         str_add(out, r->unmet ? "unmet" : status_names[r->status]);
         if (r->status == SWEEP_refused)
-            str_add(out, ",,,,,,,,,,,");
+            str_add(out, ",,,,,,,,,,,,");
         else
-            str_print(out, ",%" PRIu64 ",%.9g,%.9g,%.9g,%.6g,%.9g,%" PRIu64 ",%.9g,%" PRIu64 ",%s,",
+            str_print(out,
+                      ",%" PRIu64 ",%.9g,%.9g,%.9g,%.6g,%.9g,%" PRIu64 ",%.9g,%.9g,%" PRIu64 ",%s,",
                       r->ranks, (double)r->step_ps / 1e12, r->tokens_per_s,
                       r->tokens_per_s_per_device, r->mfu, (double)r->exposed_ps / 1e12,
-                      r->peak_bytes, r->usd_per_token, r->run, r->plan_id);
+                      r->peak_bytes, r->usd_per_token, r->joules_per_token, r->run, r->plan_id);
         csv_field(out, r->rule != NULL ? r->rule : "");
         str_add(out, ",");
         csv_field(out, r->reason != NULL ? r->reason : "");
-        if (days && r->status == SWEEP_refused) str_add(out, ",,");
+        if (days && r->status == SWEEP_refused) str_add(out, ",,,");
         if (days && r->status != SWEEP_refused)
-            str_print(out, ",%.6g,%.9g", days_of(cli, r), usd_of(cli, r));
+            str_print(out, ",%.6g,%.9g,%.9g", days_of(cli, r), usd_of(cli, r), mwh_of(cli, r));
         if (by_names[BY_score] != NULL && r->status != SWEEP_fits) str_add(out, ",");
         if (by_names[BY_score] != NULL && r->status == SWEEP_fits)
             str_print(out, ",%.9g", r->score);
@@ -265,7 +330,10 @@ static json_t *row_json(const Cli *cli, const SweepKeys *keys, const SweepRow *r
     json_count(row, "peak_bytes", r->peak_bytes);
     json_put(row, "usd_per_token",
              r->usd_per_token > 0 ? json_real(r->usd_per_token) : json_null());
+    json_put(row, "joules_per_token",
+             r->joules_per_token > 0 ? json_real(r->joules_per_token) : json_null());
     if (cli->options.tokens > 0) {
+        json_put(row, "mwh", r->joules_per_token > 0 ? json_real(mwh_of(cli, r)) : json_null());
         json_number(row, "days", days_of(cli, r));
         json_put(row, "usd", r->usd_per_token > 0 ? json_real(usd_of(cli, r)) : json_null());
     }
@@ -276,8 +344,10 @@ static json_t *row_json(const Cli *cli, const SweepKeys *keys, const SweepRow *r
 void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
 {
     /* Without a price the rows are still shown, because they took long to make. */
-    const bool unpriced = sort_by == BY_usd && count(rows, SWEEP_fits) > 0 && !has_price(rows);
-    if (unpriced) sort_by = BY_tokens;
+    const uint32_t n_fit = count(rows, SWEEP_fits);
+    const bool unpriced = sort_by == BY_usd && n_fit > 0 && !has_price(rows);
+    const bool unpowered = sort_by == BY_energy && n_fit > 0 && !has_energy(rows);
+    if (unpriced || unpowered) sort_by = BY_tokens;
     const RankBy by = sort_by;
     qsort(rows->at, rows->n, sizeof *rows->at, by_merit);
     if (cli->json != NULL) {
@@ -297,7 +367,11 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
         cli_error(cli, FAULT_usage, "option-value", "--by usd: no price is known for these GPUs");
         diag_hint(&cli->diag, "--price 2.5 says what a GPU costs an hour, in USD");
     }
-    const uint32_t n_fit = count(rows, SWEEP_fits);
+    if (unpowered) {
+        cli_error(cli, FAULT_usage, "option-value",
+                  "--by energy: no power is known for these GPUs");
+        diag_hint(&cli->diag, "--set cluster.device.watts=700 names it");
+    }
     if (n_fit > count_unmet(rows)) return;
     if (n_fit > 0) {
         cli_error(cli, FAULT_infeasible, "nothing-fits",

@@ -243,10 +243,11 @@ static void report(WhatIf *w, const Row *rows, const double *factors, uint32_t n
         json_put(cli->json, "what_if", list);
         return;
     }
-    str_add(
+    str_print(
         &cli->out,
-        "pays up to  the price of a GPU hour, in USD, at which a token costs as much as before\n"
-        "enough      the least factor that gives 99 % of the speed of any larger factor\n");
+        "pays up to  the price of a GPU hour, in USD, at which the same %s cost as much as before\n"
+        "enough      the least factor that gives 99 %% of the speed of any larger factor\n",
+        plan_file_counts(w->file));
     table_print(&t, &cli->out);
     for (uint32_t i = 0; i < n; i++)
         if (!rows[i].made)

@@ -183,7 +183,8 @@ static json_t *row_json(const FitSearch *fit, const FitPoints *points, uint32_t 
 static uint32_t report_changes(FitSearch *fit, const FitPoints *points, const char *title)
 {
     Cli *cli = fit->cli;
-    static const char *const heads[] = {">  tokens/s", ">memory", "change", "settings"};
+    const char *const speed = arena_print(cli->arena, ">  %s/s", rows_count(&points->rows));
+    const char *const heads[] = {speed, ">memory", "change", "settings"};
     uint32_t *order;
     const uint32_t n = fitting(points, cli->arena, &order), limit = n < 10 ? n : 10;
     if (n == 0) return UINT32_MAX;
@@ -231,8 +232,9 @@ static bool report_most(FitSearch *fit, const char *title, const char *key, cons
     if (most == 0)
         str_print(&cli->out, "%s none from %" PRId64 " to %" PRId64 " fits\n", title, from, to);
     else
-        str_print(&cli->out, "%s %" PRId64 " fits; %" PRId64 " is the fastest, %s tokens/s\n",
-                  title, most, fastest, str_count(cli->arena, (uint64_t)(speed + .5)));
+        str_print(&cli->out, "%s %" PRId64 " fits; %" PRId64 " is the fastest, %s %s/s\n", title,
+                  most, fastest, str_count(cli->arena, (uint64_t)(speed + .5)),
+                  rows_count(&points->rows));
     if (cli->json == NULL) return true;
     json_t *out = json_object();
     json_count(out, "most", (uint64_t)most);
@@ -261,8 +263,9 @@ static bool read_base(FitSearch *fit, Graph *graph)
     str_print(&cli->out, "fit         %s %s%s%s\n", cli->args[0],
               fits ? "fits: " : "does not fit: ",
               fits ? str_bytes(cli->arena, fit->base.peak_bytes) : fit->base.reason,
-              fits ? arena_print(cli->arena, ", %s tokens/s",
-                                 str_count(cli->arena, (uint64_t)(fit->base.tokens_per_s + .5)))
+              fits ? arena_print(cli->arena, ", %s %s/s",
+                                 str_count(cli->arena, (uint64_t)(fit->base.tokens_per_s + .5)),
+                                 rows_count(&points->rows))
                    : "");
     if (cli->json == NULL) return true;
     json_text(cli->json, "file", cli->args[0]);

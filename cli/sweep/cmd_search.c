@@ -133,7 +133,8 @@ static void row_text(Cli *cli, Table *t, const SweepRow *row, const TextList *se
 static void report_text(const Search *s)
 {
     Cli *cli = s->cli;
-    static const char *const heads[] = {">  step", ">tokens/s", ">MFU", ">memory", "settings"};
+    const char *const speed = arena_print(cli->arena, ">%s/s", rows_count(&s->rows));
+    const char *const heads[] = {">  step", speed, ">MFU", ">memory", "settings"};
     LossReason reasons[MOST_REASONS];
     const uint32_t n = s->n_ranked < N_WINNERS ? s->n_ranked : N_WINNERS;
     str_print(&cli->out,

@@ -54,6 +54,9 @@ static void put_prediction(json_t *row, const Cli *cli, const PlanFile *file, co
     json_text(row, "trust", trust_text(cli->arena, &p->trust));
     double usd_per_s = price_of(cli, &file->config.cluster) * r->n_ranks / 3600;
     json_number(row, "usd_per_token", speed > 0 ? usd_per_s / speed : 0);
+    json_number(row, "joules_per_token",
+                joules_per_token_of(cli, &file->config.cluster, r->tokens_per_s_per_device));
+    json_text(row, "counts", plan_file_counts(file));
 }
 
 void point_status(json_t *row, SweepStatus status, const Diagnostic *error)
@@ -214,13 +217,13 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
 static const char *context_of(const Decider *decider, Diag *d)
 {
     const Options *o = &decider->job->cli->options;
-    return arena_print(decider->kept, "%s\nmachine %s\nprice %s\ncosts %s\n%s\n%s\n",
-                       decider->build, o->machine != NULL ? o->machine : "",
-                       o->price_text != NULL ? o->price_text : "", machine_key(decider->kept),
-                       hash_hex(decider->kept, measured_state(decider->store, d)),
-                       decider->job->bounded    ? "bounded"
-                       : decider->job->unproven ? "unproven"
-                                                : "");
+    return arena_print(
+        decider->kept, "%s\nmachine %s\nprice %s\npue %g\ncosts %s\n%s\n%s\n", decider->build,
+        o->machine != NULL ? o->machine : "", o->price_text != NULL ? o->price_text : "", o->pue,
+        machine_key(decider->kept), hash_hex(decider->kept, measured_state(decider->store, d)),
+        decider->job->bounded    ? "bounded"
+        : decider->job->unproven ? "unproven"
+                                 : "");
 }
 
 static void work(void *self, const Worker *worker)
@@ -292,6 +295,8 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
                        .tokens_per_s_per_device = real_of(line, "tokens_per_s_per_device"),
                        .mfu = real_of(line, "mfu"),
                        .usd_per_token = real_of(line, "usd_per_token"),
+                       .joules_per_token = real_of(line, "joules_per_token"),
+                       .counts = text_of(line, "counts", arena),
                        .unstored = text_of(line, "unstored", arena)};
         json_decref(line);
     }

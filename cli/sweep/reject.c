@@ -68,10 +68,11 @@ bool bounds_decide(const PointJob *job, Cli *one, const Config *config, const Gr
         if (most < least_of_best(job->best))
             return reject(row, &b, "bound-time",
                           arena_print(arena,
-                                      "takes at least %s a step, so at most %s tokens/s: %d other "
+                                      "takes at least %s a step, so at most %s %s/s: %d other "
                                       "points are faster",
                                       format_time(arena, b.step_ps),
-                                      str_count(arena, (uint64_t)most), N_BEST));
+                                      str_count(arena, (uint64_t)most), graph_counts(graph),
+                                      N_BEST));
     }
     if (!job->bounds_only) return false;
     point_status(row, SWEEP_open, NULL);

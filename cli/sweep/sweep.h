@@ -32,12 +32,16 @@ typedef struct SweepRow {
     uint64_t ranks, peak_bytes, run; /* run 0: not stored */
     Ps step_ps, exposed_ps;
     double tokens_per_s, tokens_per_s_per_device, mfu;
-    double usd_per_token; /* 0: the price is unknown */
-    const char *unstored; /* why the store refused it; NULL: it is stored */
-    double score;         /* of the sweep's script */
-    bool unmet;           /* it fits, but the script's `require` does not take it */
+    double usd_per_token;    /* 0: the price is unknown */
+    double joules_per_token; /* 0: the power is unknown */
+    const char *counts;      /* "tokens" or "points"; NULL: there are no numbers */
+    const char *unstored;    /* why the store refused it; NULL: it is stored */
+    double score;            /* of the sweep's script */
+    bool unmet;              /* it fits, but the script's `require` does not take it */
 } SweepRow;
 typedef LIST(SweepRow) SweepRows;
+
+const char *rows_count(const SweepRows *rows); /* "tokens", or "points" of the first with numbers */
 
 /* ---- where.c */
 /* Returns false after diagnostics. `holds`: every --where is true for these settings. `plan` has

@@ -280,6 +280,7 @@ typedef struct Device {
     double launch_s;       /* host cost of a kernel launch */
     double kernel_floor_s; /* device time of an empty kernel */
     double usd_per_hour;
+    double watts; /* power limit of the board; 0: unknown */
 } Device;
 typedef enum Fabric {
     FABRIC_nvswitch,

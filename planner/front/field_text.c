@@ -13,6 +13,7 @@ static const struct {
 } idle[] = {
     {"cluster.name", "the key of a prediction has the cluster's name beside this text"},
     {"cluster.device.usd_per_hour", "a price is multiplied with a prediction when it is shown"},
+    {"cluster.device.watts", "energy is computed from a prediction when it is shown"},
 };
 
 const char *field_why_idle(const char *path)

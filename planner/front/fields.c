@@ -192,6 +192,7 @@ static const Field plan_fields[] = {
      NULL},
     {"cluster.device.usd_per_hour", FIELD_f64, IN(config.cluster.device.usd_per_hour), 0, 1e6,
      NULL},
+    {"cluster.device.watts", FIELD_f64, IN(config.cluster.device.watts), 0, 1e5, NULL},
     {"cluster.device.peak_flops", FIELD_table, 0, 0, 0, NULL},
 #define X(name, bytes)                                                                             \
     {"cluster.device.peak_flops." #name,                                                           \

@@ -286,7 +286,7 @@ static void mistakes_are_told_before_anything_runs(void **state)
                  {"--try", "mesh.tp=", "KEY=V1,V2,... is expected"},
                  {"--try", "mesh.tp=1,,2", "KEY=V1,V2,... is expected"},
                  {"--try", "mesh.dp_shard=4", "mesh.dp_shard is given twice"},
-                 {"--by", "luck", "tokens, gpu, memory or usd"},
+                 {"--by", "luck", "tokens, gpu, memory, usd or energy"},
                  {"--price", "-1", "dollars an hour"}};
     Arena *arena = arena_new();
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

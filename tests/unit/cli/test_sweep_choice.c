@@ -194,6 +194,67 @@ static void tokens_give_days_and_dollars(void **state)
     json_decref(root);
 }
 
+/* A board of 700 W for every GPU and second, times the PUE. */
+static void energy_is_power_times_time(void **state)
+{
+    (void)state;
+    CommandResult r = SWEEP("--where", "tp == 2", "--set", "model.layers=2", "--tokens", "1T",
+                            "--pue", "1.5", "--by", "energy", "--json");
+    assert_int_equal(r.exit_code, 0);
+    json_t *root = json_loads(r.out, 0, NULL), *row;
+    double before = 0;
+    size_t i;
+    assert_string_equal(json_string_value(json_object_get(root, "by")), "energy");
+    json_array_foreach(json_object_get(root, "rows"), i, row)
+    {
+        const double days = json_number_value(json_object_get(row, "days")),
+                     mwh = json_number_value(json_object_get(row, "mwh")),
+                     joules = json_number_value(json_object_get(row, "joules_per_token"));
+        assert_true(fabs(mwh - days * 24 * 16 * 700e-6 * 1.5) < 1e-9 * mwh);
+        assert_true(fabs(mwh - joules * 1e12 / 3.6e9) < 1e-9 * mwh && mwh > before);
+        before = mwh;
+    }
+    json_decref(root);
+    r = COMMAND(arena, 60, "sim", llama, "--set", "model.layers=2", "--db", "none", "--pue", "1.1",
+                "--json");
+    assert_int_equal(r.exit_code, 0);
+    root = json_loads(r.out, 0, NULL);
+    const json_t *energy = json_object_get(root, "energy");
+    const double kwh = json_number_value(json_object_get(energy, "kwh_per_step")),
+                 step_s = json_number_value(json_object_get(root, "step_ps")) / 1e12;
+    assert_true(fabs(kwh - 16 * .7 * 1.1 * step_s / 3600) < 1e-9 * kwh);
+    assert_true(json_is_null(json_object_get(energy, "mwh")));
+    json_decref(root);
+    r = COMMAND(arena, 60, "sim", llama, "--set", "model.layers=2", "--db", "none", "--pue", "1.1",
+                "--set", "cluster.device.watts=0");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "--pue: the power of a H100-SXM5-80GB is not known"));
+    r = SWEEP("--where", "tp == 2", "--set", "model.layers=2", "--set", "cluster.device.watts=0",
+              "--by", "energy");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "--by energy: no power is known for these GPUs"));
+}
+
+/* Every table names what a field model counts. */
+static void fields_count_points(void **state)
+{
+    (void)state;
+    static const char unet[] = TANDEM_SOURCE_DIR "/scripts/plans/unet_wave.lua";
+    const char *db = arena_print(arena, "%s/x.db", command_new_folder(arena));
+    const CommandResult all[] = {
+        COMMAND(arena, 120, "sweep", unet, "--try", "batch.micro=1,2", "--price", "2", "--db", db),
+        COMMAND(arena, 120, "fit", unet, "--db", db),
+        COMMAND(arena, 120, "search", unet, "--db", db),
+        COMMAND(arena, 120, "compare", "1", "2", "--db", db),
+        COMMAND(arena, 120, "sim", unet, "--tokens", "1T", "--what-if", "batch=2x", "--db", db),
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].exit_code != 0 || strstr(all[i].out, "token") != NULL ||
+            strstr(all[i].out, "points") == NULL)
+            fail_msg("%zu: code %d\n%s\n%s", i, all[i].exit_code, all[i].out, all[i].err);
+    assert_non_null(strstr(all[0].out, "USD/Mpoint"));
+}
+
 /* Every combination is the plan that a script would write: one data pass, the runtime or none. */
 static void passes_and_runtimes_are_settings(void **state)
 {
@@ -257,6 +318,8 @@ int main(void)
         TEST(equal_values_are_refused),
         TEST(rows_without_a_price_come_last),
         TEST(tokens_give_days_and_dollars),
+        TEST(energy_is_power_times_time),
+        TEST(fields_count_points),
         TEST(passes_and_runtimes_are_settings),
         TEST(an_interruption_says_what_is_kept),
     };
