@@ -84,9 +84,6 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
     else
         maxmin_counts(maxmin, &counts);
     if (ok) {
-        report->cost_model = model.name;
-        report->net_model = net.name;
-        report->device_model = device.name;
         report->counts = counts;
         report_time(plan, fold, &result, cluster, arena, report);
         if (!runtime_is_own(options->runtime)) report->host_bound = false; /* part of the times */

@@ -16,7 +16,6 @@
 
 /* Time of one compute instruction alone on its device. */
 typedef struct CostModel {
-    const char *name; /* "roofline", "measured" */
     Ps (*compute)(const void *self, const Plan *plan, const Program *p, const Instr *in);
     /* Time for a host process to issue an instruction. The host issues all instructions in
      * program order and waits for none; an instruction starts after it was issued. NULL: all are
@@ -52,7 +51,6 @@ typedef struct Transfer {
  * the end of an instant, so that all events of one instant count together, in any order. */
 #define NET_RATES UINT32_MAX
 typedef struct NetModel {
-    const char *name; /* "nccl", "measured" */
     void (*start)(void *self, uint32_t id, const Transfer *t, Ps now);
     bool (*next)(void *self, Ps now, bool settle, uint32_t *id, Ps *when); /* false: none */
     void (*finish)(void *self, uint32_t id, Ps now);
@@ -61,7 +59,6 @@ typedef struct NetModel {
 
 /* Devices that compute instructions share with other work. Called like NetModel. */
 typedef struct DeviceModel {
-    const char *name;
     void (*start)(void *self, uint32_t id, uint32_t class_, Ps alone, Ps now);
     bool (*next)(void *self, Ps now, bool settle, uint32_t *id, Ps *when);
     void (*finish)(void *self, uint32_t id, Ps now);
@@ -199,7 +196,6 @@ typedef struct SimReport {
     Ps host_ps; /* time to issue every instruction of the slowest rank one by one from the host */
     /* host_ps > step_ps: the host limits the step unless graphs are captured */
     bool fits, host_bound;
-    const char *cost_model, *net_model, *device_model;
     LIST(PathPart) path;     /* with `explain`: in order of time, without gaps */
     LIST(PathSum) path_sums; /* longest first */
     LIST(StageRow) stages;

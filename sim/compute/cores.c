@@ -264,10 +264,10 @@ static void transfer_finish(void *self, uint32_t id, Ps now)
 
 NetModel cores_net(Cores *c)
 {
-    return (NetModel){"shared cores", transfer_start, transfer_next, transfer_finish, c};
+    return (NetModel){transfer_start, transfer_next, transfer_finish, c};
 }
 
 DeviceModel cores_device(Cores *c)
 {
-    return (DeviceModel){"shared cores", job_start, job_next, job_finish, c, true};
+    return (DeviceModel){job_start, job_next, job_finish, c, true};
 }

@@ -396,8 +396,7 @@ CostModel cost_model(Cost *cost)
     Cost **self = arena_alloc(cost->arena, sizeof *self);
     *self = cost;
     bool own = runtime_is_own(cost->runtime);
-    return (CostModel){.name = cost->store == NULL ? "roofline" : "measured, else roofline",
-                       .compute = cost_compute,
+    return (CostModel){.compute = cost_compute,
                        .bytes = cost_bytes,
                        .issue = own ? NULL : cost_issue,
                        .leaves_out = own ? NULL : cost_leaves_out,

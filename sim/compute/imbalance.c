@@ -124,8 +124,7 @@ Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, Cost
 
 CostModel imbalance_cost(Imbalance *b)
 {
-    return (CostModel){.name = b->cost.name,
-                       .compute = compute,
+    return (CostModel){.compute = compute,
                        .issue = b->cost.issue ? issue : NULL,
                        .bytes = b->cost.bytes ? bytes : NULL,
                        .leaves_out = b->cost.leaves_out ? leaves_out : NULL,
@@ -135,5 +134,5 @@ CostModel imbalance_cost(Imbalance *b)
 
 NetModel imbalance_net(Imbalance *b)
 {
-    return (NetModel){b->net.name, start, next, finish, b};
+    return (NetModel){start, next, finish, b};
 }

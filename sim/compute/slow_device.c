@@ -55,5 +55,5 @@ static void job_finish(void *self, uint32_t id, Ps now)
 
 DeviceModel slow_device_model(SlowDevice *s)
 {
-    return (DeviceModel){s->inner.name, job_start, job_next, job_finish, s, s->inner.is_host};
+    return (DeviceModel){job_start, job_next, job_finish, s, s->inner.is_host};
 }

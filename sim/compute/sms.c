@@ -178,11 +178,10 @@ static void transfer_finish(void *self, uint32_t id, Ps now)
 
 NetModel sms_net(Sms *s)
 {
-    return (NetModel){s->inner.name, transfer_start, transfer_next, transfer_finish, s};
+    return (NetModel){transfer_start, transfer_next, transfer_finish, s};
 }
 
 DeviceModel sms_device(Sms *s)
 {
-    return (DeviceModel){
-        "SMs shared with communication", job_start, job_next, job_finish, s, false};
+    return (DeviceModel){job_start, job_next, job_finish, s, false};
 }

@@ -54,5 +54,5 @@ NetFree *net_free(NetModel inner, OpKind op, AxisSet axes, Arena *arena)
 
 NetModel net_free_model(NetFree *f)
 {
-    return (NetModel){f->inner.name, net_start, net_next, net_finish, f};
+    return (NetModel){net_start, net_next, net_finish, f};
 }

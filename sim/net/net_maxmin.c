@@ -430,5 +430,5 @@ uint32_t maxmin_channels(const MaxMin *m, uint32_t id)
 
 NetModel maxmin_net(MaxMin *m)
 {
-    return (NetModel){"nccl + max-min", net_start, net_next, net_finish, m};
+    return (NetModel){net_start, net_next, net_finish, m};
 }

@@ -1,5 +1,6 @@
 /* Fields from a file of numpy: the values of each line, the same whatever part of it a rank reads;
  * and the files that are refused. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -179,9 +180,39 @@ static void other_files_are_refused(void **state)
     }
 }
 
+/* A wave goes round a circle of latitude 1, 2 or 3 times, is as high as the circle is wide beside
+ * the equator, and moves east: the target is the input 24 steps a period later. */
+static void waves_go_round_and_move(void **state)
+{
+    (void)state;
+    enum { ROWS = 9, COLUMNS = 24 * 6 };
+    for (int64_t row = 0; row < ROWS; row++)
+        for (int64_t channel = 0; channel < 6; channel++) {
+            double input[COLUMNS], target[COLUMNS], sum = 0, squares = 0;
+            const int64_t number = 1 + channel % 3, shift = COLUMNS / (24 * number);
+            FieldLine line = {.sample = 3, .channel = channel, .channels = 6, .row = row};
+            line.rows = ROWS, line.n = line.columns = COLUMNS;
+            data_wave_line(5, &line, input);
+            line.is_target = true;
+            data_wave_line(5, &line, target);
+            uint32_t n_turns = 0;
+            for (int64_t i = 0; i < COLUMNS; i++) {
+                sum += input[i], squares += input[i] * input[i];
+                n_turns += input[i] < 0 && input[(i + 1) % COLUMNS] >= 0;
+                assert_true(fabs(target[(i + shift) % COLUMNS] - input[i]) < 1e-9);
+            }
+            /* from pole to pole a row is 180 / ROWS degrees wide; row 4 is the equator */
+            const double width = cos((double)(row - ROWS / 2) * acos(-1) / ROWS);
+            assert_int_equal(n_turns, number);
+            assert_true(fabs(sum) < 1e-9);
+            assert_true(fabs(squares / COLUMNS - width * width / 2) < 1e-9);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waves_go_round_and_move),
         cmocka_unit_test(a_line_is_a_time_and_its_target_the_next),
         cmocka_unit_test(other_files_are_refused),
     };

@@ -22,7 +22,7 @@ from tree import HERE, Tree  # noqa: E402
 
 # Not drawn from: exec/launch, exec/mpi and exec/cuda, which start and end processes and need what is not linked here.
 FOLDERS = ["planner", "sim", "exec/data", "exec/loopback", "exec/verify", "exec/*.c"]
-KINDS = ["unit", "sim", "golden", "exec"]
+KINDS = ["unit", "sim", "golden", "exec", "docs"]
 KILLED, LATE, LIVES, UNREACHED, SAME, REFUSED = "killed", "killed by time-out", "LIVES", "NOT REACHED", "same", "refused"
 
 

@@ -89,7 +89,7 @@ static inline Ps synthetic_cost_compute(const void *self, const Plan *plan, cons
     (void)self, (void)plan, (void)p;
     return in->microbatch;
 }
-static const CostModel synthetic_cost = {.name = "as written", .compute = synthetic_cost_compute};
+static const CostModel synthetic_cost = {.compute = synthetic_cost_compute};
 
 /* Every transfer takes `bytes` picoseconds, whatever other transfers run. */
 typedef struct FixedNet {
@@ -131,7 +131,7 @@ static inline void fixed_finish(void *self, uint32_t id, Ps now)
 static inline NetModel fixed_net(FixedNet *net)
 {
     net->n = 0;
-    return (NetModel){"fixed", fixed_start, fixed_next, fixed_finish, net};
+    return (NetModel){fixed_start, fixed_next, fixed_finish, net};
 }
 
 static inline bool run_fixed(const Plan *plan, bool unfolded, uint32_t steps, Arena *arena,

@@ -22,7 +22,7 @@ static Ps unit_cost(const void *self, const Plan *plan, const Program *p, const 
     bool marks = in->op == OP_attention || in->op == OP_attention_grad || in->op == OP_linear_o_d1;
     return marks ? UNIT : 0;
 }
-static const CostModel units = {.name = "units", .compute = unit_cost};
+static const CostModel units = {.compute = unit_cost};
 
 static void at_once(void *self, uint32_t id, const Transfer *t, Ps now)
 {

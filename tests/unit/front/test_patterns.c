@@ -95,6 +95,62 @@ static void styles_cut_what_they_say(void **state)
     arena_free(c.arena);
 }
 
+/* A model with weights of several segments, and with biases; `marks` are its own, `parallel` the
+ * plan's. Returns the layouts of its parameters in use. */
+static const char *layouts_of(Arena *arena, const char *marks, const char *parallel)
+{
+    Diag d = diag_in(arena);
+    Config config;
+    Graph graph;
+    command_write_file(
+        "marks.lua",
+        arena_print(arena,
+                    "local nn = require 'tandem.nn'\n"
+                    "local function build() return nn.module { %s\n"
+                    "  embed = nn.embedding(32, 8), head = nn.linear(8, 32, { bias = true }),\n"
+                    "  both = nn.linear(8, 32, { segments = 2, bias = true }),\n"
+                    "  wide = nn.linear(8, 16, { bias = true }),\n"
+                    "  down = nn.linear(16, 8, { bias = true }),\n"
+                    "  forward = function(m, tokens, labels)\n"
+                    "    local x = m.embed(tokens)\n"
+                    "    local y = m.both(x)\n"
+                    "    y = nn.silu(nn.segment(y, 1)) * nn.segment(y, 2)\n"
+                    "    return nn.cross_entropy(m.head(m.down(y + m.wide(x))), labels) end } end\n"
+                    "return plan { model = { name = 'm', config = {}, build = build },\n"
+                    "  batch = { global = 2, seq = 8 }, mesh = { tp = 2 }, parallel = { %s } }\n",
+                    marks, parallel));
+    LowerOptions options = lower_options_default();
+    Plan *plan = NULL;
+    Str text = str_in(arena), errors = str_in(arena);
+    if (front_load("marks.lua", NULL, arena, &config, &graph, &d))
+        plan = plan_compile(&config, &graph, &options, "propagate", arena, &d);
+    diag_print(&d, &errors);
+    if (!plan) fail_msg("%s", str_text(&errors));
+    for (TensorId t = 1; t < plan->graph.tensors.n; t++) {
+        const Tensor *at = &plan->graph.tensors.at[t];
+        if (at->role == ROLE_param) str_print(&text, "%s %d\n", at->name, at->use.on[0]);
+    }
+    return str_text(&text);
+}
+
+/* Patterns that say what the model's marks say cut the same dimension of every weight and bias. */
+static void patterns_mean_what_marks_mean(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *marked = layouts_of(
+        arena, "tp_vocab = { 'embed', 'head' }, tp_col = { 'both', 'wide' }, tp_row = 'down',",
+        "tp {}");
+    const char *named =
+        layouts_of(arena, "",
+                   "tp { plan = { embed = 'rowwise', head = 'colwise', both = 'colwise',"
+                   " wide = 'colwise', down = 'rowwise' } }");
+    assert_string_equal(marked, named);
+    const char *bias = arena_print(arena, "both.bias %d\n", SPLIT(1)); /* not by its segments */
+    assert_non_null(strstr(marked, bias));
+    arena_free(arena);
+}
+
 static void verify(const char *model, const char *mesh, const char *parallel)
 {
     Arena *arena = arena_new();
@@ -310,6 +366,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(styles_cut_what_they_say),
+        cmocka_unit_test(patterns_mean_what_marks_mean),
         cmocka_unit_test(every_style_computes_what_one_rank_does),
         cmocka_unit_test(regions_are_what_is_listed),
         cmocka_unit_test(units_are_what_is_listed),
