@@ -42,6 +42,13 @@ static double fewer_bytes(DType a, DType b)
                                              : dtype_bytes(b);
 }
 
+/* True if parts of the model may have no gradient. The passes decide which; so nothing of the
+ * backward pass is certain. */
+static bool may_be_frozen(const Config *c)
+{
+    return pass_of(c, PASS_freeze) != NULL;
+}
+
 /* Counts the ranks that surely hold a copy of each weight, and of each moment. Experts may be
  * carved out of the data axes; then no copy is certain. */
 typedef struct Copies {
@@ -78,7 +85,7 @@ static double param_elements(const Graph *g, bool blocks_only)
 /* Clipping by the norm needs all gradients at one time. */
 static double gradient_of(const Config *c)
 {
-    if (c->optimizer.clip_norm <= 0) return 0;
+    if (c->optimizer.clip_norm <= 0 || may_be_frozen(c)) return 0;
     return fmin(fewer_bytes(c->reduce, c->compute), dtype_bytes(c->param));
 }
 
@@ -102,10 +109,13 @@ static uint64_t state_bytes(const Config *c, const Graph *g, bool blocks_only)
     const Copies copies = copies_of(c);
     const double n = param_elements(g, blocks_only) / ranks_of(c);
     /* Weights that all ranks hold may have the compute type. */
-    const double weight = zero != NULL ? fewer_bytes(c->param, c->compute) : dtype_bytes(c->param);
+    double weight = zero != NULL ? fewer_bytes(c->param, c->compute) : dtype_bytes(c->param);
     double moments = 0, rest = dtype_bytes(c->param); /* moments: in the type of weights at rest */
     if (zero != NULL && zero->zero.preserve_fp32_weights == CHOICE_no) rest = weight;
-    if (c->optimizer.kind == OPTIMIZER_adamw)
+    if (may_be_frozen(c))
+        weight = fmin(fewer_bytes(c->param, c->compute),
+                      fewer_bytes(pass_of(c, PASS_freeze)->freeze.dtype, c->compute));
+    else if (c->optimizer.kind == OPTIMIZER_adamw)
         moments = 2 * (c->optimizer.state != DT_none ? dtype_bytes(c->optimizer.state) : rest);
     return (uint64_t)(n * (copies.weights * weight + copies.states * (moments + gradient_of(c))));
 }
@@ -228,6 +238,7 @@ static uint64_t kept_bytes(const Config *c, const Graph *g)
 {
     const PassConfig *ac = pass_of(c, PASS_ac);
     if (ac != NULL && ac->ac == AC_modules) return 0; /* a region may be larger than a block */
+    if (may_be_frozen(c)) return 0;
     Arena *scratch = arena_new();
     const bool eight = pass_of(c, PASS_float8) != NULL;
     double bytes = kept_elements(c, g, scratch) * (eight ? 1 : dtype_bytes(c->compute));
@@ -247,9 +258,10 @@ typedef struct Products {
     double attention; /* FLOPs of all attention, forward and backward */
 } Products;
 
-static Products products_of(const Graph *g)
+static Products products_of(const Config *c, const Graph *g)
 {
     Products p = {0};
+    const bool forward = may_be_frozen(c); /* no more of it is certain */
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         const Attrs *attrs = graph_attrs_at(g, n->attrs);
@@ -258,10 +270,12 @@ static Products products_of(const Graph *g)
         if ((!attention && !is_product(g, n)) || !graph_bind(g, n, &b, NULL)) continue;
         const double flops = op_flops(n->op, &b, b.size, op_seen(n->op, &b, attrs));
         if (attention) { /* two products forward, and five backward */
-            p.attention += 3 * flops;
+            p.attention += forward ? flops : 3 * flops;
             continue;
         }
-        const double both = flops * (g->tensors.at[n->in[0]].role == ROLE_activation ? 3 : 2);
+        const double both = flops * (forward                                           ? 1
+                                     : g->tensors.at[n->in[0]].role == ROLE_activation ? 3
+                                                                                       : 2);
         p.all += both;
         if (n->layer > 0)
             p.blocks += flops;
@@ -287,7 +301,7 @@ static bool is_plain_pipeline(const Config *c, const Graph *g)
 static double pipeline_flops(const Config *c, const Graph *g, const Products *p, double steps)
 {
     const double stages = stages_of(c);
-    if (!is_plain_pipeline(c, g)) return 0;
+    if (!is_plain_pipeline(c, g) || may_be_frozen(c)) return 0;
     const double filling = 2 * p->blocks * (stages - 1) / stages;
     return stages * (steps * (3 * p->blocks / stages + p->outside) + filling);
 }
@@ -325,8 +339,9 @@ static Ps step_ps(const Config *c, const Graph *g)
     /* A framework's own kernels may be better than the library's. */
     if (c->runtime.name != NULL || eight || single) rate = fmax(rate, peak);
     const double steps = steps_of(c);
-    Products p = products_of(g);
-    const double again = computes_twice(c) ? p.blocks : 0; /* attention is not added */
+    Products p = products_of(c, g);
+    const double again =
+        computes_twice(c) && !may_be_frozen(c) ? p.blocks : 0; /* attention is not added */
     const double even = (p.all + again) * steps / rate + p.attention * steps / peak,
                  piped = pipeline_flops(c, g, &p, steps) / rate;
     const double seconds = fmax(fmax(even, piped) / ranks_of(c), kernels_s(c, g, steps));

@@ -51,12 +51,11 @@ static Plan *one_rank_plan(Cli *cli, const PlanFile *file, const DTypeMap *dtype
     Graph graph;
     if (!load_one(cli, file, dtypes != NULL, config, &graph)) return NULL;
     config->micro_batch = file->plan->step.micro_batch;
-    for (uint32_t i = 0; i < AXIS_NAMES; i++) config->axis_size[i] = 1;
-    uint32_t n_passes = 0;
-    for (uint32_t i = 0; i < config->n_passes; i++)
-        if (dtypes != NULL && config->passes[i].name == PASS_float8)
-            config->passes[n_passes++] = config->passes[i];
-    config->n_passes = n_passes;
+    const PassConfig *named = dtypes != NULL ? config_pass(config, PASS_float8) : NULL;
+    PassConfig float8 = {.name = PASS_float8};
+    if (named != NULL) float8 = *named;
+    passes_for_one_rank(config);
+    if (named != NULL) config->passes[config->n_passes++] = float8;
     const PlanOptions how = {.shrink = true,
                              .unpadded = true,
                              .dtypes = dtypes,

@@ -239,7 +239,7 @@ bool verify_says_something(const Verify *v)
     double largest = 0;
     for (TensorId t = 1; t < g->tensors.n; t++) {
         const Whole *w = &v->whole[t];
-        bool is_param = w->name && g->tensors.at[t].role == ROLE_param;
+        bool is_param = w->name && tensor_trains(&g->tensors.at[t]);
         if (w->name && !w->of[KIND_parameter].there)
             return diag_error(v->d, FAULT_internal, "verify-nothing", none,
                               "the one-rank run holds no value of %s to compare with", w->name);

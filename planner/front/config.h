@@ -215,6 +215,13 @@ typedef struct TileOptions {
     uint32_t pieces; /* pieces that the tokens of each sequence are cut into; default 8 */
 } TileOptions;
 
+/* Parameters that are not trained. */
+typedef struct FreezeOptions {
+    Patterns modules, except; /* frozen with all modules inside; trained all the same */
+    bool shard;               /* false: frozen parameters lie whole on every rank */
+    DType dtype;              /* between steps; DT_none: that of their use */
+} FreezeOptions;
+
 /* How attention gets the tokens that other ranks of cp hold. */
 #define CP_MODES(X) X(all_gather) X(all_to_all) X(ring)
 typedef enum CpMode {
@@ -242,6 +249,7 @@ typedef struct PassConfig {
     Patterns ac_ops;
     /* keep only the first, third, ... of the products in a region that ac_ops names */
     bool ac_alternate;
+    FreezeOptions freeze;
     Fsdp2Options fsdp2;
     DomainOptions domain;
     DdpOptions ddp;

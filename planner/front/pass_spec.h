@@ -46,6 +46,7 @@ typedef struct PassSpec {
     const char *short_key;  /* `ac "full"` is short for ac { mode = "full" }; NULL: no short form */
     const PassEdge *before; /* passes that must come later; NULL: none */
     const PassEdge *after;  /* passes that must come earlier */
+    bool of_model;          /* it changes what the model computes: one rank keeps it */
     bool always;            /* also runs in plans that do not name it */
     bool reports;           /* also runs after another pass has failed, to report its errors */
     bool is_data;           /* owns the data axes; a plan has exactly one such pass */

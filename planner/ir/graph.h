@@ -70,6 +70,9 @@ typedef struct Tensor {
     uint64_t flat_offset;
     AxisSet partial;      /* axes (without data axes) on which its gradient is a partial sum */
     bool input_embedding; /* the default MFU does not count it */
+    /* a parameter that is not trained. If a node makes its gradient together with another one, that
+     * gradient is dropped */
+    bool frozen;
 } Tensor;
 
 /* A gradient tensor is the sum of everything its producers write: backward nodes contribute. */
@@ -140,6 +143,22 @@ void graph_init(Graph *g, Arena *arena);
 /* Returns a copy whose lists may change. It shares names and the lists of units. */
 Graph graph_copy(const Graph *g, Arena *arena);
 AttrsId graph_attrs(Graph *g, Arena *arena, const Attrs *attrs); /* interns */
+/* True for a parameter that the step updates. */
+static inline bool tensor_trains(const Tensor *t)
+{
+    return t->role == ROLE_param && !t->frozen;
+}
+/* True for a gradient that is summed over the step and read by the update. */
+static inline bool graph_is_param_gradient(const Graph *g, const Tensor *t)
+{
+    return t->grad_of && tensor_trains(&g->tensors.at[t->grad_of]);
+}
+/* True for a unit of frozen parameters. A unit holds either frozen or trained ones. */
+static inline bool graph_is_frozen(const Graph *g, UnitId u)
+{
+    const Unit *unit = &g->units.at[u];
+    return unit->params.n > 0 && g->tensors.at[unit->params.at[0]].frozen;
+}
 static inline const Attrs *graph_attrs_at(const Graph *g, AttrsId id)
 {
     return &g->attrs.at[id];

@@ -188,6 +188,7 @@ static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *mad
     const Node *n = &l->g->nodes.at[id];
     TensorId grad = n->out[j], of = l->g->tensors.at[grad].grad_of;
     *accumulate = *temporary = false;
+    if (l->g->tensors.at[of].frozen) return grad_buffer(l, grad, made);
     if (l->g->tensors.at[of].role == ROLE_param) {
         Layout home;
         BufferId view = lower_grad_home(l, of, &home);
@@ -221,6 +222,7 @@ static void finish_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool te
                           bool accumulated)
 {
     TensorId grad = l->g->nodes.at[id].out[j], of = l->g->tensors.at[grad].grad_of;
+    if (l->g->tensors.at[of].frozen) return; /* nobody reads it */
     if (l->g->tensors.at[of].role == ROLE_param) {
         param_contribution(l, of, temporary ? out : 0, id);
         return;

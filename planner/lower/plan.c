@@ -33,7 +33,7 @@ static uint64_t find_workspace(const Lower *l, NodeId id)
     for (uint32_t arg = 0; arg < n_args; arg++) {
         const Tensor *t = &l->g->tensors.at[node_arg(n, arg)];
         Shape s = lower_arg_shape(l, id, arg);
-        bool of_param = t->grad_of && l->g->tensors.at[t->grad_of].role == ROLE_param;
+        bool of_param = graph_is_param_gradient(l->g, t);
         UnitId u = of_param ? l->g->tensors.at[t->grad_of].unit : 0;
         dtype[arg] = lower_dtype(l, of_param ? lower_grad_dtype(l, u) : t->dtype);
         elements[arg] = shape_local_elements(&s, &l->plan->mesh, &l->g->deals);
@@ -295,7 +295,7 @@ void lower_count_contributions(Lower *l)
         count_node(l, n, once);
         for (uint32_t j = 0; j < n->n_out; j++) {
             const Tensor *of = &g->tensors.at[g->tensors.at[n->out[j]].grad_of];
-            if (of->role == ROLE_param) l->unit.of[of->unit].n_per_microbatch++;
+            if (tensor_trains(of)) l->unit.of[of->unit].n_per_microbatch++;
         }
     }
     for (uint32_t stage = 0; stage + 1 < l->job->pipe.schedule->n_stages; stage++)

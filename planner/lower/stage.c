@@ -251,7 +251,9 @@ void lower_sum_tied(Lower *l)
     if (has_tied(l)) l->emit.launch++;
     for (UnitId u = 1; u < l->g->units.n; u++) {
         TensorId first = l->g->units.at[u].params.at[0];
-        if (!lower_unit_is_mine(l, u) || param_second_rank(l->job, first) == UINT32_MAX) continue;
+        if (!lower_unit_is_mine(l, u) || param_second_rank(l->job, first) == UINT32_MAX ||
+            graph_is_frozen(l->g, u))
+            continue;
         BufferId grad = l->unit.of[u].grad;
         Shape shape = *lower_shape(l, grad);
         got[u] = lower_buffer(l, &shape, l->p->buffers.at[grad].dtype, CATEGORY_communication);

@@ -13,7 +13,8 @@ static bool equal(const Lower *l, UnitId a, UnitId b)
 
 static bool may(const Lower *l, UnitId u)
 {
-    return lower_unit_is_mine(l, u) && l->g->units.at[u].shard && !unit_is_root(l->job, u);
+    return lower_unit_is_mine(l, u) && l->g->units.at[u].shard && !unit_is_root(l->job, u) &&
+           !graph_is_frozen(l->g, u);
 }
 
 /* Returns one unit of the set with the most elements; of several such sets, the first. */

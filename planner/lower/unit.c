@@ -78,6 +78,7 @@ void lower_units_start(Lower *l)
         UnitState *s = &l->unit.of[u];
         DType rest = lower_dtype(l, unit->rest_dtype);
         s->rest = persistent(l, u, rest, CATEGORY_parameter);
+        if (graph_is_frozen(l->g, u)) continue;
         s->grad = grad_at_rest(l, u);
         if (!adamw) continue;
         const DType state = lower_dtype(l, unit->state_dtype);

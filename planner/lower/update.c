@@ -78,10 +78,12 @@ static void sum_unit(Lower *l, NormAccounts *norm, UnitId u)
     }
 }
 
-/* Only the first of two homes of a tied parameter counts its squares. */
+/* Only the first of two homes of a tied parameter counts its squares. Frozen parameters have none.
+ */
 static bool counts_norm(const Lower *l, UnitId u)
 {
-    return param_rank(l->job, l->g->units.at[u].params.at[0]) == l->stage.rank;
+    return !graph_is_frozen(l->g, u) &&
+           param_rank(l->job, l->g->units.at[u].params.at[0]) == l->stage.rank;
 }
 
 /* Accounts on the host come first, because its table holds only those. Returns the number of
@@ -92,7 +94,7 @@ static uint32_t count_accounts(const Lower *l, NormAccounts *norm)
     for (int device = 0; device < 2; device++) {
         for (UnitId u = 1; u < l->g->units.n; u++) {
             const Unit *unit = &l->g->units.at[u];
-            if (lower_offloads(l, u) == device) continue;
+            if (lower_offloads(l, u) == device || graph_is_frozen(l->g, u)) continue;
             for (uint32_t i = 0; i < unit->params.n; i++)
                 account_of(norm, split_axes(l, &l->g->tensors.at[unit->params.at[i]]), !device);
         }
@@ -267,7 +269,7 @@ void lower_update(Lower *l)
         lower_copy(l, 0, STREAM_copy_out, coefficient[0], coefficient[1], 0, 0);
     }
     for (UnitId u = 1; u < l->g->units.n; u++)
-        if (lower_unit_is_mine(l, u)) {
+        if (lower_unit_is_mine(l, u) && !graph_is_frozen(l->g, u)) {
             step_unit(l, u, coefficient);
             lower_gather_updated(l, u);
         }

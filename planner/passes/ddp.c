@@ -14,7 +14,7 @@ bool units_by_bucket(Job *job, double size, BucketKind kind)
     uint32_t n = 0, rank = 0;
     for (TensorId t = (TensorId)g->tensors.n; t-- > 1;) {
         const Tensor *at = &g->tensors.at[t];
-        if (at->role != ROLE_param) continue;
+        if (at->role != ROLE_param || at->frozen) continue;
         Shape local = {.n_dims = at->n_dims, .layout = at->use};
         for (int i = 0; i < at->n_dims; i++) local.dim[i] = at->dim[i], local.deal[i] = at->deal[i];
         if (param_second_rank(job, t) != UINT32_MAX) {

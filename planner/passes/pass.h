@@ -81,6 +81,8 @@ bool tp_heads_fit(int64_t groups, int64_t repeat, uint32_t tp);
 
 /* Returns the innermost FSDP unit's module that contains `module`; 0: the root. */
 ModuleId unit_module(const Job *job, ModuleId module);
+/* frozen.c: gives frozen parameters units of their own. */
+void units_of_frozen(Job *job);
 bool unit_is_root(const Job *job, UnitId unit);
 /* Returns the pipeline rank that holds a parameter; 0 without pp. */
 uint32_t param_rank(const Job *job, TensorId param);

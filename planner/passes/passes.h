@@ -77,6 +77,9 @@ typedef struct Pass {
 /* The passes of the graph, in order. planner/lower/compile.h runs them and lowers the result. */
 extern const Pass *const passes_list;
 extern const uint32_t passes_count;
+/* Makes the configuration with which one rank computes the same: no axes, and only the passes that
+ * change the values of a step. */
+void passes_for_one_rank(Config *config);
 /* Returns the user's list in one line: "tp(sequence), ac(full), fsdp2(reshard)", or "none". */
 const char *passes_text(Arena *arena, const Config *config);
 

@@ -83,7 +83,7 @@ static void check_node(const Typing *y, Pc pc, const Instr *in, const Node *n)
         bool reads = i < n->n_in;
         const Tensor *t = &g->tensors.at[reads ? n->in[i] : n->out[i - n->n_in]];
         DType want = t->dtype, other = DT_none;
-        if (t->grad_of && g->tensors.at[t->grad_of].role == ROLE_param) {
+        if (graph_is_param_gradient(g, t)) {
             /* where it is summed, or where a copy of it lies */
             want = g->tensors.at[t->grad_of].reduce_dtype;
             other = g->tensors.at[t->grad_of].dtype;

@@ -318,6 +318,8 @@ static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, b
                    ? NULL
                    : "holds a part of the data";
     if (weight) return c == CATEGORY_gathered || c == CATEGORY_parameter ? NULL : "holds weights";
+    if (at->unit && at->persistent && graph_is_frozen(v->g, at->unit)) /* no update reads it */
+        return c == CATEGORY_parameter ? NULL : "holds frozen weights";
     /* weights as they are used */
     if (at->unit && copied && !at->tensor && at->space == SPACE_device)
         return c == CATEGORY_parameter || c == CATEGORY_communication ? NULL

@@ -62,6 +62,10 @@ static void hold_parameters(Verifier *v, BufferId b, uint32_t *flat_of)
 static void hold_moments(Verifier *v, BufferId b, uint32_t *n_of)
 {
     UnitId u = v->p->buffers.at[b].unit;
+    if (u && graph_is_frozen(v->g, u))
+        verify_report(v, "verify-coverage", 0,
+                      "buffer %u holds optimizer state of unit %s, whose parameters are frozen", b,
+                      v->g->units.at[u].name);
     if (u)
         value_write(v, 0, b, flat_parameters(v, &v->g->units.at[u], ++n_of[u]));
     else

@@ -179,6 +179,8 @@ static void check_tensors(Verifier *v)
             fault = "has dimensions out of range";
         else
             fault = layout_fault(v, at->n_dims, at->dim, at->deal, &at->use);
+        if (!fault && at->frozen && at->role != ROLE_param)
+            fault = "is called frozen, and is no parameter";
         if (!fault && layout_axes_partial(&at->use)) fault = "is in use as a partial sum";
         if (fault) verify_report(v, RULE, 0, "tensor %u (%s) %s", t, name, fault);
     }
@@ -252,6 +254,7 @@ static void check_units(Verifier *v)
     for (UnitId u = 1; u < g->units.n; u++) {
         const Unit *unit = &g->units.at[u];
         uint64_t end = 0;
+        uint32_t n_frozen = 0;
         AxisSet all = (AxisSet)((1u << v->plan->mesh.n_axes) - 1);
         if (unit->dtype >= DT_COUNT || unit->rest_dtype >= DT_COUNT ||
             unit->reduce_dtype >= DT_COUNT || unit->state_dtype >= DT_COUNT) {
@@ -273,6 +276,11 @@ static void check_units(Verifier *v)
             }
             times[t]++;
             const Tensor *p = &g->tensors.at[t];
+            n_frozen += p->frozen;
+            if (n_frozen != 0 && n_frozen != i + 1)
+                verify_report(v, "verify-coverage", 0,
+                              "unit %u (%s) holds frozen and trained parameters together: %s", u,
+                              unit->name, p->name);
             if (p->flat_offset < end || p->flat_offset > unit->elements)
                 verify_report(v, "verify-coverage", 0,
                               "%s overlaps the parameter before it in unit %s", p->name,

@@ -93,7 +93,7 @@ void value_sumsq(Verifier *v, Pc pc)
 static bool counts_in_norm(const Verifier *v, TensorId t)
 {
     const Tensor *p = &v->g->tensors.at[t];
-    return p->role == ROLE_param && p->grad;
+    return tensor_trains(p) && p->grad;
 }
 
 /* Explains a value in which one parameter stands for another. */
@@ -118,7 +118,7 @@ static void explain_norm(Verifier *v, Pc pc, Hash128 is)
 {
     for (TensorId t = 1; t < v->g->tensors.n; t++) {
         const Tensor *p = &v->g->tensors.at[t];
-        if (p->role != ROLE_param || !p->grad) continue;
+        if (!counts_in_norm(v, t)) continue;
         Hash128 one = value_norm(v->sum[p->grad]);
         bool missing = value_same(value_add(is, one), v->norm);
         if (!missing && !value_same(value_add(v->norm, one), is)) continue;
@@ -248,8 +248,6 @@ static bool check_gradient(Verifier *v, Pc pc, TensorId t, const ValuePiece *par
     return false;
 }
 
-static const ValuePiece *piece_at(const ValuePiece *pieces, uint32_t n, uint64_t lo);
-
 /* Checks that input i is moment i of the parameters in input 0, piece by piece. */
 static bool check_state(Verifier *v, Pc pc, uint32_t i, const Val *state, const Val *param)
 {
@@ -339,9 +337,9 @@ static Val update_pieces(Verifier *v, Pc pc, const Val *param, const Val *grad)
         made[i] = p[i];
         if (value_is_zero(p[i].vn)) continue;
         TensorId t = value_param(v, p[i].vn);
-        if (!t || !v->g->tensors.at[t].grad) {
-            verify_report(v, "verify-coverage", pc,
-                          "updates %s, which is no parameter of this step", value_name(v, p[i].vn));
+        if (!t || !counts_in_norm(v, t)) {
+            verify_report(v, "verify-coverage", pc, "updates %s, which is no trained parameter",
+                          value_name(v, p[i].vn));
             out.bad = true;
             continue;
         }
@@ -412,10 +410,13 @@ static void end_of_parameters(Verifier *v, BufferId b)
     for (uint32_t i = 0; i < unit->params.n; i++) {
         TensorId t = unit->params.at[i];
         const ValuePiece *its = n == 1 ? p : piece_at(p, n, v->g->tensors.at[t].flat_offset);
-        if (its && value_same(its->vn, value_leaf("updated parameter", t))) continue;
-        verify_report(
-            v, "verify-coverage", 0, "parameter %s is not updated%s", v->g->tensors.at[t].name,
-            at->category == CATEGORY_gathered ? " where the next step reads it gathered" : "");
+        const bool frozen = v->g->tensors.at[t].frozen;
+        const Hash128 want = frozen ? value_of_tensor(v, t, 0) : value_leaf("updated parameter", t);
+        if (its && value_same(its->vn, want)) continue;
+        verify_report(v, "verify-coverage", 0, "parameter %s is %s%s", v->g->tensors.at[t].name,
+                      frozen ? "frozen, and does not stay as it is" : "not updated",
+                      at->category == CATEGORY_gathered ? " where the next step reads it gathered"
+                                                        : "");
     }
 }
 
@@ -489,7 +490,7 @@ void value_end(Verifier *v)
         const Tensor *tensor = &v->g->tensors.at[t];
         if (tensor->role != ROLE_param) continue;
         v->n_homes[t] += here[t];
-        if (here[t] && v->n_updates[t] != 1)
+        if (here[t] && v->n_updates[t] != !tensor->frozen)
             verify_report(v, "verify-coverage", 0, "parameter %s is updated %u times", tensor->name,
                           v->n_updates[t]);
     }

@@ -362,7 +362,8 @@ void zero_memory(const Plan *plan, const Program *p, const Runtime *runtime, Are
     z.partitioned = gathers_twice(p);
     z.ranks = (double)mesh_size(&plan->mesh, plan->graph.units.at[1].shard);
     for (UnitId u = 1; u < plan->graph.units.n; u++)
-        z.elements += (double)plan->graph.units.at[u].elements;
+        if (!graph_is_frozen(&plan->graph, u))
+            z.elements += (double)plan->graph.units.at[u].elements;
     for (BufferId id = 1; id < p->buffers.n; id++)
         zero->replaced[id] = is_replaced(&z, &p->buffers.at[id]);
     stay(&z, 2 * z.elements / (z.partitioned ? z.ranks : 1));

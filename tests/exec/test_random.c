@@ -222,6 +222,8 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
         t.tile = 2 + (t.whole_table ? 0 : draw(&d, 3));
     draw_experts(&d, &t);
     draw_context(&d, &t);
+    if (draw(&d, 5) == 0 && !t.spectral) t.freeze = 1 + draw(&d, (1U << TINY_FROZEN) - 1);
+    t.freeze_whole = t.freeze && draw(&d, 3) == 0;
     return t;
 }
 
@@ -283,7 +285,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
 {
     for (bool smaller = true; smaller;) {
         smaller = false;
-        for (int k = 0; k < 25; k++) {
+        for (int k = 0; k < 26; k++) {
             Tiny s = t;
             switch (k) {
             case 0: s.pp = 1, s.own_seed = 0, s.pp_options = tiny_default().pp_options; break;
@@ -311,6 +313,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 20: s.tile = 0; break;
             case 21: s.ep = 1; break;
             case 23: s.cp = 1; break;
+            case 24: s.freeze = 0, s.freeze_whole = false; break;
             case 22:
                 s.ep = 1, s.experts = s.capacity = 0, s.aux_loss = 0,
                 s.normalise = s.use_ddp = false;
@@ -350,6 +353,7 @@ static void print_plan(const Tiny *t)
         t->fsdp2.reshard_to, t->fsdp2.reshard_root, t->fsdp2.prefetch, t->fsdp2.defer_grad_sync,
         t->compile ? 1 + (int)t->compile_per : 0, t->sgd, (long long)t->dim, (long long)t->hidden,
         (long long)t->vocab, (long long)t->repeat);
+    if (t->freeze) print_error("  frozen %x whole %d\n", t->freeze, t->freeze_whole);
     if (t->cp > 1)
         print_error("  cp %u mode %d ddp %d seq %lld\n", t->cp, (int)t->cp_options.mode, t->use_ddp,
                     (long long)t->seq);

@@ -143,6 +143,7 @@ static const TextField tensor_fields[] = {
     KEY("flat", Tensor, flat_offset, u64, open),
     FIELD(Tensor, partial, axes, open),
     FIELD(Tensor, input_embedding, bool, label),
+    FIELD(Tensor, frozen, bool, proven),
     KEY("at", Tensor, loc, loc, label),
 };
 

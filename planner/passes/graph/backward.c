@@ -75,12 +75,12 @@ static bool add_backward(Job *job, NodeId forward_id, const Backward *w)
     return true;
 }
 
-/* needs[t]: true if the loss depends on a parameter through t. */
+/* needs[t]: true if the loss depends on a trained parameter through t. */
 static bool *find_needs(Job *job)
 {
     const Graph *g = &job->plan->graph;
     bool *needs = arena_array(job->scratch, g->tensors.n, sizeof *needs);
-    for (TensorId t = 1; t < g->tensors.n; t++) needs[t] = g->tensors.at[t].role == ROLE_param;
+    for (TensorId t = 1; t < g->tensors.n; t++) needs[t] = tensor_trains(&g->tensors.at[t]);
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         const OpInfo *info = op_info(n->op);
@@ -158,7 +158,7 @@ bool pass_backward(Job *job)
     }
     for (TensorId t = 1; t < g->tensors.n; t++) {
         const Tensor *p = &g->tensors.at[t];
-        if (p->role != ROLE_param || p->grad) continue;
+        if (!tensor_trains(p) || p->grad) continue;
         diag_error(job->diag, FAULT_input, "unused-parameter", p->loc,
                    "%s receives no gradient: the loss does not use it", p->name);
         diag_hint(job->diag, "call the module in forward, or remove it");

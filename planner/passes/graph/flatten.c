@@ -31,7 +31,7 @@ static bool find_partial(Job *job)
         if (!graph_bind(g, n, &b, job->diag)) return false;
         for (uint32_t j = 0; j < n->n_out; j++) {
             TensorId p = g->tensors.at[n->out[j]].grad_of;
-            if (!p || g->tensors.at[p].role != ROLE_param) continue;
+            if (!p || !tensor_trains(&g->tensors.at[p])) continue;
             for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++) {
                 if (job->data_axes >> a & 1) continue;
                 bool partial =
@@ -114,7 +114,8 @@ bool pass_flatten(Job *job)
     for (UnitId u = 1; u < g->units.n; u++) {
         Unit *unit = &g->units.at[u];
         place(job, unit);
-        if (o->kind == OPTIMIZER_adamw) unit->state_dtype = o->state ? o->state : unit->rest_dtype;
+        if (o->kind == OPTIMIZER_adamw && !graph_is_frozen(g, u))
+            unit->state_dtype = o->state ? o->state : unit->rest_dtype;
     }
     return true;
 }

@@ -49,21 +49,29 @@ AxisSet own_axes(const Job *job, TensorId param)
     return (AxisSet)(layout_axes_split(&t->use, -1) & job->data_axes);
 }
 
+static const char *name_of(const Graph *g, TensorId param, AxisSet split)
+{
+    if (split) return "experts";
+    return g->tensors.at[param].frozen ? "frozen parameters" : "parameters";
+}
+
 bool pass_units(Job *job)
 {
     Graph *g = &job->plan->graph;
     UnitId *rest = arena_array(job->scratch, job->pipe.schedule->n_ranks, sizeof *rest);
     UnitId *experts = arena_array(job->scratch, job->pipe.schedule->n_ranks, sizeof *experts);
+    UnitId *frozen = arena_array(job->scratch, job->pipe.schedule->n_ranks, sizeof *frozen);
     list_reserve_none(job->arena, &g->units);
     for (TensorId t = 1; t < g->tensors.n; t++) {
         if (g->tensors.at[t].role != ROLE_param || g->tensors.at[t].unit) continue;
         const AxisSet split = own_axes(job, t);
         UnitId own = 0, *mine = &(split ? experts : rest)[param_rank(job, t)];
+        if (g->tensors.at[t].frozen && !split) mine = &frozen[param_rank(job, t)];
         if (param_second_rank(job, t) != UINT32_MAX) mine = &own;
         if (!*mine)
-            *mine = unit_new(job, split ? "experts" : "parameters", 0,
-                             (AxisSet)(job->data_axes & ~split));
+            *mine = unit_new(job, name_of(g, t, split), 0, (AxisSet)(job->data_axes & ~split));
         unit_take(job, *mine, t);
     }
+    units_of_frozen(job);
     return true;
 }

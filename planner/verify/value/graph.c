@@ -310,6 +310,7 @@ void verify_graph_values(Verifier *v)
                           "parameter %s has no initialiser: it would start with whatever its "
                           "memory held",
                           p->name);
+        if (p->frozen) continue;
         if (!p->grad || !v->known[p->grad])
             verify_report(v, "verify-coverage", 0, "parameter %s has no gradient in the graph",
                           p->name);

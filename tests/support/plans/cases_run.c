@@ -23,8 +23,7 @@ static Plan *small_plan(const CaseResult *r, const Plan *parent, Diag *d)
     if (!front_load(r->script->path, &front, r->arena, config, &graph, d)) return NULL;
     if (parent != NULL) { /* one rank: the same micro-steps, without passes */
         config->micro_batch = parent->step.micro_batch;
-        for (uint32_t i = 0; i < AXIS_NAMES; i++) config->axis_size[i] = 1;
-        config->n_passes = 0;
+        passes_for_one_rank(config);
     }
     const LowerOptions lower = {.dtypes = dtype_map_all(DT_f64), .workspace = kernel_cpu_workspace};
     return plan_compile(config, &graph, &lower, NULL, r->arena, d);

@@ -379,6 +379,7 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
     each_kept_op(&v);
     each_spectral(&v);
     each_tile(&v);
+    corpus_frozen(visit, self);
     corpus_experts(visit, self);
     corpus_context(visit, self);
 }
@@ -463,6 +464,10 @@ const char *corpus_name(const Tiny *t, Arena *arena)
     return arena_print(
         arena, "%s%s%s%s%s%s%s", name, expert_words(t, arena), context_words(t, arena),
         head_words(t, arena), float8_words(t),
-        t->tile ? arena_print(arena, " in %u pieces", t->tile) : "",
+        arena_print(arena, "%s%s",
+                    t->freeze ? arena_print(arena, " frozen %x%s", t->freeze,
+                                            t->freeze_whole ? " whole" : "")
+                              : "",
+                    t->tile ? arena_print(arena, " in %u pieces", t->tile) : ""),
         arena_print(arena, "%s%s", fsdp2_words(&t->fsdp2, arena), zero_words(t, arena)));
 }

@@ -11,6 +11,8 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self);
 void corpus_experts(void (*visit)(void *self, const Tiny *t), void *self);
 /* Only members whose sequences are shared over cp. */
 void corpus_context(void (*visit)(void *self, const Tiny *t), void *self);
+/* Only members of which a part is not trained. */
+void corpus_frozen(void (*visit)(void *self, const Tiny *t), void *self);
 /* "llama dp_shard 2 tp 2 sequence ac full ..." */
 const char *corpus_name(const Tiny *t, Arena *arena);
 

@@ -384,8 +384,11 @@ static void trace(Build *b, int64_t batch, const Config *c)
     TensorId io[] = {graph_tensor(b->g, b->arena, "tokens", ROLE_input, DT_i32, 2, bs, here(b)),
                      graph_tensor(b->g, b->arena, "labels", ROLE_input, DT_i32, 2, bs, here(b))};
     graph_node(b->g, b->arena, OP_batch, NULL, 0, io, 2, NULL, root, here(b));
-    TensorId table = param(b, "embedding.weight", DIMS(t->vocab, t->dim),
+    const bool own = t->freeze & TINY_FROZEN_TABLE;
+    if (own) b->module = module(b, "embedding", "embedding", root, 0, false);
+    TensorId table = param(b, own ? "weight" : "embedding.weight", DIMS(t->vocab, t->dim),
                            t->whole_table ? TP_none : TP_vocab, weight_init(b));
+    b->module = root;
     b->g->tensors.at[table].column_dim = 0;
     b->g->tensors.at[table].input_embedding = !t->gpt2;
     TensorId x = op(b, OP_embed, 2, io[0], table, 0, NULL);

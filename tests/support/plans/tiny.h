@@ -54,6 +54,8 @@ typedef struct Tiny {
     ZeroStrategy zero;
     bool compile; /* at the end of the list */
     CompilePer compile_per;
+    uint32_t freeze;          /* bits of tiny_frozen: the modules that are not trained */
+    bool freeze_whole;        /* frozen parameters are not sharded */
     uint32_t tile;            /* pieces of the head and the loss; 0: not cut */
     ZeroOptions zero_options; /* all other options of zero{}; prefetch is that of fsdp2 */
     bool sgd;
@@ -74,6 +76,12 @@ typedef struct Tiny {
 /* Op families of its blocks; families that a model does not have are skipped. */
 enum { TINY_AC_OPS = 15 };
 extern const char *const tiny_ac_ops[TINY_AC_OPS];
+
+/* Modules that a tiny model may freeze. Only a model that freezes its embedding has a module for
+ * it.
+ */
+enum { TINY_FROZEN = 5, TINY_FROZEN_TABLE = 1 };
+extern const char *const tiny_frozen[TINY_FROZEN];
 
 /* Number of ranks that read samples of their own. */
 int64_t tiny_data_ranks(const Tiny *t);

@@ -18,6 +18,19 @@ const char *const tiny_ac_ops[TINY_AC_OPS] = {
     "attention", "linear", "rmsnorm", "layernorm", "rope",    "silu", "quantise", "add",
     "mul",       "gelu",   "bias",    "segment",   "dropout", "amax", "part"};
 
+const char *const tiny_frozen[TINY_FROZEN] = {"embedding", "layers.0", "layers.*.attention",
+                                              "layers.*.feed_forward", "layers.*"};
+
+static PassConfig freeze_of(const Tiny *t, Arena *arena)
+{
+    PassConfig pass = {.name = PASS_freeze, .freeze = {.shard = !t->freeze_whole}};
+    for (uint32_t i = 0; i < TINY_FROZEN; i++) {
+        Pattern module = {.path = tiny_frozen[i]};
+        if (t->freeze >> i & 1) list_push(arena, &pass.freeze.modules, module);
+    }
+    return pass;
+}
+
 static PassConfig ac_of(const Tiny *t, Arena *arena)
 {
     PassConfig pass = {.name = PASS_ac, .ac = t->ac};
@@ -49,6 +62,7 @@ static void add_passes(const Tiny *t, Arena *arena, Config *config)
     if (t->cp > 1) config->passes[n++] = (PassConfig){.name = PASS_cp, .cp = t->cp_options};
     if (t->use_float8) config->passes[n++] = (PassConfig){.name = PASS_float8, .float8 = t->float8};
     if (t->ac != AC_none) config->passes[n++] = ac_of(t, arena);
+    if (t->freeze) config->passes[n++] = freeze_of(t, arena);
     const int64_t sums = tiny_data_ranks(t) * t->cp;
     if (t->use_zero && sums > 1)
         config->passes[n++] = (PassConfig){.name = PASS_zero, .zero = zero_options(t)};

@@ -18,12 +18,12 @@ typedef struct Corpus {
     uint64_t n_slices;
 } Corpus;
 
-static uint64_t elements(const Plan *plan)
+static uint64_t elements(const Plan *plan, bool trained)
 {
     uint64_t n = 0;
     for (TensorId t = 1; t < plan->graph.tensors.n; t++) {
         const Tensor *at = &plan->graph.tensors.at[t];
-        uint64_t own = at->role == ROLE_param;
+        uint64_t own = at->role == ROLE_param && !(trained && at->frozen);
         for (int d = 0; d < at->n_dims; d++) own *= (uint64_t)at->dim[d];
         n += own;
     }
@@ -43,8 +43,9 @@ static void holds(void *self, const Tiny *t)
     diag_print(&d, &s);
     if (!fine) fail_msg("%s\n%s", corpus_name(t, arena), str_text(&s));
     StateTotal total = state_total(state);
-    uint64_t n = elements(plan);
+    uint64_t n = elements(plan, false);
     assert_int_equal(total.kind_bytes[STATE_param], 4 * n);
+    n = elements(plan, true);
     assert_int_equal(total.kind_bytes[STATE_m], t->sgd ? 0 : 4 * n);
     assert_int_equal(total.kind_bytes[STATE_v], t->sgd ? 0 : 4 * n);
     assert_true(total.held_bytes >= total.written_bytes);

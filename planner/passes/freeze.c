@@ -1,0 +1,118 @@
+/* Frozen parameters: the step reads them and does not train them. They get no gradient and no
+ * optimizer state, and the backward pass stops where nothing upstream is trained. Frozen parameters
+ * lie in units of their own, because a unit is reduced and updated as a whole. */
+#include <assert.h>
+
+#include "planner/passes/pass.h"
+
+/* True if the innermost module around `module` that a pattern names is in `frozen`, not in
+ * `trained`. */
+static bool is_frozen(const Graph *g, const bool *frozen, const bool *trained, ModuleId module)
+{
+    for (ModuleId m = module; m; m = g->modules.at[m].parent) {
+        if (trained[m]) return false;
+        if (frozen[m]) return true;
+    }
+    return false;
+}
+
+static bool report(Job *job, const PassConfig *pass, uint32_t n_params, uint32_t n_frozen)
+{
+    if (n_frozen == 0)
+        diag_error(job->diag, FAULT_input, "freeze-nothing", pass->loc,
+                   "freeze{}: the modules that it names have no parameters, or all of them are in "
+                   "`except`");
+    else
+        diag_error(job->diag, FAULT_input, "freeze-all", pass->loc,
+                   "freeze{}: all %u parameters are frozen: nothing is left to train", n_params);
+    diag_hint(job->diag,
+              "name the modules that are not to be trained: freeze { modules = { \"encoder\" } }");
+    return false;
+}
+
+static bool pass_freeze(Job *job)
+{
+    const PassConfig *pass = pass_config(job, PASS_freeze);
+    assert(pass);
+    Graph *g = &job->plan->graph;
+    const FreezeOptions *o = &pass->freeze;
+    const uint32_t before = job->diag->n_errors;
+    bool *frozen = arena_array(job->scratch, g->modules.n + 1, sizeof *frozen);
+    bool *trained = arena_array(job->scratch, g->modules.n + 1, sizeof *trained);
+    uint32_t n_params = 0, n_frozen = 0, n_matched = 0;
+    for (uint32_t i = 0; i < o->modules.n; i++)
+        n_matched += pattern_mark(job, "freeze.modules", &o->modules.at[i], frozen);
+    for (uint32_t i = 0; i < o->except.n; i++)
+        pattern_mark(job, "freeze.except", &o->except.at[i], trained);
+    if (job->diag->n_errors > before) return false;
+    for (TensorId t = 1; t < g->tensors.n; t++) {
+        Tensor *at = &g->tensors.at[t];
+        if (at->role != ROLE_param) continue;
+        n_params++;
+        at->frozen = is_frozen(g, frozen, trained, at->module);
+        n_frozen += at->frozen;
+    }
+    /* the shrunk model may have lost the modules that the patterns name */
+    const bool shrunk = o->modules.n > 0 && o->modules.at[0].may_miss && n_matched == 0;
+    if (n_frozen == n_params || (n_frozen == 0 && !shrunk))
+        return report(job, pass, n_params, n_frozen);
+    return true;
+}
+
+static const PassOption options[] = {
+    OPTION_LIST("freeze.modules", modules, freeze.modules, 0,
+                "leave out freeze{} if everything is trained", "none", "",
+                "Paths of the modules whose parameters are not trained, with all modules inside."),
+    OPTION_LIST("freeze.except", modules, freeze.except, 0, NULL, "none", "",
+                "Paths of modules that are trained all the same. The innermost named module "
+                "decides."),
+    OPTION_FLAG(freeze.shard, 1, "",
+                "true: fsdp2 and ZeRO-3 shard frozen parameters, too. false: they lie whole on "
+                "every rank."),
+    OPTION_OPEN(dtype, freeze.dtype, 0, 0, NULL, "that of their use", "dtype",
+                "The type of frozen parameters between steps. Default: that of their use."),
+    OPTION_END,
+};
+
+#define ONE_UNIT                                                                                   \
+    "units made before hold frozen and trained parameters together: the reduction and the update " \
+    "of a unit would touch both"
+static const PassEdge before[] = {
+    {PASS_fsdp2, ONE_UNIT},
+    {PASS_ddp, ONE_UNIT},
+    {PASS_zero, ONE_UNIT},
+    {0, NULL},
+};
+
+static void print(const PassConfig *pass, Str *out)
+{
+    const FreezeOptions *o = &pass->freeze;
+    str_add(out, "freeze(");
+    for (uint32_t i = 0; i < o->modules.n; i++)
+        str_print(out, "%s%s", i > 0 ? " " : "", o->modules.at[i].path);
+    for (uint32_t i = 0; i < o->except.n; i++)
+        str_print(out, "%s%s", i > 0 ? " " : " but ", o->except.at[i].path);
+    if (!o->shard) str_add(out, ", whole");
+    if (o->dtype) str_print(out, ", %s", dtype_name(o->dtype));
+    str_add(out, ")");
+}
+
+static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
+{
+    if (!pass->freeze.shard && config_ranks(config, axes_with(AXIS_UNITS)) <= 1)
+        diag_warning(d, "not-applied", pass->loc,
+                     "freeze{}: shard = false is not applied: mesh.dp_shard is 1");
+}
+
+const PassSpec pass_spec_freeze = {
+    .name = "freeze",
+    .doc = {"freeze", "",
+            "Does not train the parameters of some modules: no gradient, no optimizer state."},
+    .options = options,
+    .before = before,
+    .of_model = true,
+    .reports = true,
+    .run = pass_freeze,
+    .print = print,
+    .warn_options = warn_options,
+};

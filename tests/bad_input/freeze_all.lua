@@ -1,0 +1,4 @@
+return plan {
+  model = require "models.llama" "tiny", batch = { global = 4, seq = 32 },
+  parallel = { freeze { modules = { "tok_embeddings", "layers", "norm", "output" } } },
+}
