@@ -173,6 +173,15 @@ static void out_of_memory(void *self)
     _exit(1);
 }
 
+/* For documents in JSON: their library's calls, which fail for want of memory alone, are not
+ * checked one by one. */
+static void *take_memory(size_t bytes)
+{
+    void *at = malloc(bytes);
+    if (at == NULL) out_of_memory(NULL);
+    return at;
+}
+
 /* `--db none`: a prediction is made but not kept; a proof keeps nothing in any case. Verbs that
  * need the store refuse. */
 static bool without_store(Cli *cli, bool from_environment)
@@ -224,8 +233,9 @@ int cli_main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file at its limit is an error of the write, as a full disk is */
     setlocale(LC_ALL, "C");
+    arena_on_full(out_of_memory, NULL);
+    json_set_alloc_funcs(take_memory, free);
     Arena *arena = arena_new();
-    arena_on_full(arena, out_of_memory, NULL);
     Cli cli = {.arena = arena, .diag = diag_in(arena), .out = str_in(arena)};
     cli.program = argc > 0 ? argv[0] : "tandem";
     cli.argv = (const char *const *)argv;

@@ -12,8 +12,9 @@
 #include "session/session.h"
 
 struct TandemPlan {
-    Arena *arena;
+    Arena *arena; /* NULL if memory ran out while the plan was loaded */
     Diag diag;
+    ArenaScope scope; /* of the call that runs */
     jmp_buf full;
     locale_t c; /* the locale with a decimal point */
     bool out_of_memory;
@@ -36,26 +37,30 @@ static void on_full(void *self)
     longjmp(plan->full, 1);
 }
 
-/* First statement of every call that allocates. The statement `failed` runs once if memory runs
- * out; the rest of the call is not repeated. */
-#define GUARD(plan, failed)                                                                        \
+/* The body of every call. If memory runs out, all that the call has made is freed, and its result
+ * is `failed`, as is that of all later calls. Texts, hashes and scripts use decimal points,
+ * whatever locale the calling program has chosen. Its locale is restored afterwards. */
+#define CALL(plan, type, failed, call)                                                             \
     do {                                                                                           \
-        if ((plan)->out_of_memory || setjmp((plan)->full) != 0) return (failed);                   \
-    } while (0)
-
-/* Texts, hashes and scripts use decimal points, whatever locale the calling program has chosen. Its
- * locale is restored afterwards. */
-#define IN_C(plan, type, call)                                                                     \
-    do {                                                                                           \
+        type result = (failed);                                                                    \
+        if ((plan)->out_of_memory) return result;                                                  \
         locale_t before = uselocale((plan)->c);                                                    \
-        type result = (call);                                                                      \
+        arena_scope_open(&(plan)->scope, on_full, (plan));                                         \
+        if (setjmp((plan)->full) == 0) {                                                           \
+            result = (call);                                                                       \
+            arena_scope_close(&(plan)->scope);                                                     \
+        } else {                                                                                   \
+            result = (failed);                                                                     \
+            arena_scope_unwind(&(plan)->scope);                                                    \
+        }                                                                                          \
         uselocale(before);                                                                         \
         return result;                                                                             \
     } while (0)
 
 static void load(TandemPlan *p, const char *path, const char *const *settings, size_t n_settings)
 {
-    if (setjmp(p->full) != 0) return;
+    p->arena = arena_new();
+    p->diag = diag_in(p->arena);
     p->path = arena_dup(p->arena, path);
     const PlanOptions options = {.set = settings, .n_set = (uint32_t)n_settings, .unproven = true};
     p->file = session_load(p->path, &options, p->arena, &p->diag);
@@ -64,16 +69,31 @@ static void load(TandemPlan *p, const char *path, const char *const *settings, s
     p->compiled = true;
 }
 
+static void load_in_scope(TandemPlan *p, const char *path, const char *const *settings,
+                          size_t n_settings)
+{
+    arena_scope_open(&p->scope, on_full, p);
+    if (setjmp(p->full) == 0) {
+        load(p, path, settings, n_settings);
+        arena_scope_close(&p->scope);
+    } else {
+        arena_scope_unwind(&p->scope);
+        p->arena = NULL;
+        p->compiled = false;
+    }
+}
+
 TandemPlan *tandem_load(const char *path, const char *const *settings, size_t n_settings)
 {
     TandemPlan *p = calloc(1, sizeof *p);
     if (p == NULL) return NULL;
-    p->arena = arena_new();
-    arena_on_full(p->arena, on_full, p);
-    p->diag = diag_in(p->arena);
     p->c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (p->c == (locale_t)0) {
+        free(p);
+        return NULL;
+    }
     locale_t before = uselocale(p->c);
-    load(p, path, settings, n_settings);
+    load_in_scope(p, path, settings, n_settings);
     uselocale(before);
     return p;
 }
@@ -93,7 +113,6 @@ int tandem_status(const TandemPlan *plan)
 
 static const char *diagnostics_text(TandemPlan *plan)
 {
-    GUARD(plan, "error[out-of-memory]: no memory left\n");
     Str text = str_in(plan->arena);
     diag_print(&plan->diag, &text);
     return str_text(&text);
@@ -101,12 +120,11 @@ static const char *diagnostics_text(TandemPlan *plan)
 
 const char *tandem_diagnostics(TandemPlan *plan)
 {
-    IN_C(plan, const char *, diagnostics_text(plan));
+    CALL(plan, const char *, "error[out-of-memory]: no memory left\n", diagnostics_text(plan));
 }
 
 static const char *diagnostics_json(TandemPlan *plan)
 {
-    GUARD(plan, "[{\"severity\":\"error\",\"rule\":\"out-of-memory\"}]");
     Str text = str_in(plan->arena);
     diag_json(&plan->diag, &text);
     return str_text(&text);
@@ -114,13 +132,13 @@ static const char *diagnostics_json(TandemPlan *plan)
 
 const char *tandem_diagnostics_json(TandemPlan *plan)
 {
-    IN_C(plan, const char *, diagnostics_json(plan));
+    CALL(plan, const char *, "[{\"severity\":\"error\",\"rule\":\"out-of-memory\"}]",
+         diagnostics_json(plan));
 }
 
 static bool check(TandemPlan *plan)
 {
     if (!plan->compiled) return false;
-    GUARD(plan, false);
     const uint32_t before = plan->diag.n_errors;
     plan->proven = session_prove(plan->file, false, plan->arena, &plan->diag);
     return plan->diag.n_errors == before; /* not fitting is an error, but no failed proof */
@@ -128,7 +146,16 @@ static bool check(TandemPlan *plan)
 
 bool tandem_check(TandemPlan *plan)
 {
-    IN_C(plan, bool, check(plan));
+    CALL(plan, bool, false, check(plan));
+}
+
+/* True if a measured cost could not be read: another one was taken in its place. */
+static bool store_failed(const Diag *d, uint32_t from)
+{
+    for (uint32_t i = from; i < d->items.n; i++)
+        if (d->items.at[i].severity == SEVERITY_error && d->items.at[i].fault == FAULT_store)
+            return true;
+    return false;
 }
 
 static bool simulate(TandemPlan *p, const TandemSimOptions *options, Store *store)
@@ -140,26 +167,20 @@ static bool simulate(TandemPlan *p, const TandemSimOptions *options, Store *stor
                       .store = costs.machine != NULL ? store : NULL,
                       .machine = costs.machine,
                       .backend = costs.backend};
-    if (setjmp(p->full) != 0) return false;
-    p->simulated = session_simulate(p->file, cluster, &sim, p->arena, &p->report, &p->diag);
+    const uint32_t before = p->diag.items.n;
+    p->simulated = session_simulate(p->file, cluster, &sim, p->arena, &p->report, &p->diag) &&
+                   !store_failed(&p->diag, before);
     return p->simulated;
 }
 
 static bool may_simulate(TandemPlan *p)
 {
-    if (!p->compiled || p->out_of_memory) return false;
+    if (!p->compiled) return false;
     if (!p->proven) check(p);
     if (!p->proven) return false;
-    GUARD(p, false);
     if (p->file->has_cluster) return true;
     return diag_error(&p->diag, FAULT_usage, "no-cluster", (Loc){NULL, 0},
                       "%s is a plan's text and names no hardware", p->path);
-}
-
-static Store *open_store(TandemPlan *p, const char *path)
-{
-    GUARD(p, NULL);
-    return store_open(path, true, &p->diag);
 }
 
 static bool predict(TandemPlan *plan, const TandemSimOptions *options)
@@ -167,7 +188,7 @@ static bool predict(TandemPlan *plan, const TandemSimOptions *options)
     static const TandemSimOptions defaults = {.unfolded = false};
     if (!may_simulate(plan)) return false;
     if (options == NULL) options = &defaults;
-    Store *store = options->store != NULL ? open_store(plan, options->store) : NULL;
+    Store *store = options->store != NULL ? store_open(options->store, true, &plan->diag) : NULL;
     if (store == NULL && options->store != NULL) return false;
     bool fine = simulate(plan, options, store);
     store_close(store);
@@ -176,7 +197,7 @@ static bool predict(TandemPlan *plan, const TandemSimOptions *options)
 
 bool tandem_simulate(TandemPlan *plan, const TandemSimOptions *options)
 {
-    IN_C(plan, bool, predict(plan, options));
+    CALL(plan, bool, false, predict(plan, options));
 }
 
 /* each row: a name, whether every compiled plan has it (else only after tandem_simulate), its
@@ -236,19 +257,17 @@ const char *tandem_number_name(size_t i)
 static const char *plan_id(TandemPlan *plan)
 {
     if (!plan->compiled) return NULL;
-    GUARD(plan, NULL);
     return hash_hex(plan->arena, text_plan_id(plan->plan, plan->arena));
 }
 
 const char *tandem_plan_id(TandemPlan *plan)
 {
-    IN_C(plan, const char *, plan_id(plan));
+    CALL(plan, const char *, NULL, plan_id(plan));
 }
 
 static const char *plan_text(TandemPlan *plan)
 {
     if (!plan->compiled) return NULL;
-    GUARD(plan, NULL);
     Str text = str_in(plan->arena);
     text_print(plan->plan, TEXT_WITH_LOCATIONS, &text);
     return str_text(&text);
@@ -256,13 +275,12 @@ static const char *plan_text(TandemPlan *plan)
 
 const char *tandem_plan_text(TandemPlan *plan)
 {
-    IN_C(plan, const char *, plan_text(plan));
+    CALL(plan, const char *, NULL, plan_text(plan));
 }
 
 static const char *plan_show(TandemPlan *plan)
 {
     if (!plan->compiled) return NULL;
-    GUARD(plan, NULL);
     Str text = str_in(plan->arena);
     text_show(plan->plan, UINT32_MAX, plan->arena, &text);
     return str_text(&text);
@@ -270,13 +288,12 @@ static const char *plan_show(TandemPlan *plan)
 
 const char *tandem_plan_show(TandemPlan *plan)
 {
-    IN_C(plan, const char *, plan_show(plan));
+    CALL(plan, const char *, NULL, plan_show(plan));
 }
 
 static const char *report_json(TandemPlan *plan)
 {
     if (!plan->compiled) return NULL;
-    GUARD(plan, NULL);
     Str text = str_in(plan->arena);
     str_add(&text, "{\"schema\":\"tandem.report/1\"");
     for (size_t i = 0; tandem_number_name(i) != NULL; i++) {
@@ -300,5 +317,5 @@ static const char *report_json(TandemPlan *plan)
 
 const char *tandem_report_json(TandemPlan *plan)
 {
-    IN_C(plan, const char *, report_json(plan));
+    CALL(plan, const char *, NULL, report_json(plan));
 }

@@ -53,18 +53,22 @@ void db_rollback(Db *db)
 {
     /* A failure may already have ended the transaction; then there is nothing to roll back. */
     if (sqlite3_get_autocommit(db->sqlite)) return;
-    int code = sqlite3_exec(db->sqlite, "ROLLBACK", NULL, NULL, NULL);
-    assert(code == SQLITE_OK || sqlite3_get_autocommit(db->sqlite));
+    /* If there is no memory even for this, closing rolls back, and no new transaction begins. */
+    (void)sqlite3_exec(db->sqlite, "ROLLBACK", NULL, NULL, NULL);
 }
 
-void db_close(Db *db)
+void db_release(void *self)
 {
-    if (db == NULL) return;
+    Db *db = self;
     for (DbStatement *st = db->statements; st != NULL; st = st->next) sqlite3_finalize(st->sqlite);
     int code = sqlite3_close(db->sqlite);
     assert(code == SQLITE_OK);
     if (db->limits_heap) sqlite3_hard_heap_limit64(0);
-    arena_free(db->arena);
+}
+
+void db_close(Db *db)
+{
+    if (db != NULL) arena_free(db->arena);
 }
 
 static DbStatement *statement_of(Db *db, Diag *d, const char *sql)
@@ -75,21 +79,21 @@ static DbStatement *statement_of(Db *db, Diag *d, const char *sql)
         sqlite3_reset(st->sqlite);
         return st;
     }
-    DbStatement st = {.db = db};
+    DbStatement *to = arena_alloc(db->arena, sizeof *to); /* first: SQLite's memory has no arena */
+    *to = (DbStatement){.db = db, .sql = arena_dup(db->arena, sql)};
+    sqlite3_stmt *st = NULL;
     const char *rest = NULL;
-    int code =
-        sqlite3_prepare_v3(db->sqlite, sql, -1, SQLITE_PREPARE_PERSISTENT, &st.sqlite, &rest);
+    int code = sqlite3_prepare_v3(db->sqlite, sql, -1, SQLITE_PREPARE_PERSISTENT, &st, &rest);
     if (code != SQLITE_OK) {
         char words[48];
         db_fail(db, d, first_words(sql, words, sizeof words));
         return NULL;
     }
-    assert(st.sqlite != NULL && rest[strspn(rest, " \n\t;")] == 0); /* one statement */
-    st.sql = arena_dup(db->arena, sql);
-    st.next = db->statements;
-    db->statements = arena_alloc(db->arena, sizeof st);
-    *db->statements = st;
-    return db->statements;
+    assert(st != NULL && rest[strspn(rest, " \n\t;")] == 0); /* one statement */
+    to->sqlite = st;
+    to->next = db->statements;
+    db->statements = to;
+    return to;
 }
 
 static int bind_all(sqlite3_stmt *st, const char *format, va_list *args)
@@ -179,7 +183,9 @@ double db_double(DbStatement *st, int column)
 const char *db_text(DbStatement *st, int column)
 {
     assert(has_column(st, column));
-    return (const char *)sqlite3_column_text(st->sqlite, column);
+    const char *text = (const char *)sqlite3_column_text(st->sqlite, column);
+    if (text == NULL && !db_is_null(st, column)) arena_full();
+    return text;
 }
 
 const void *db_blob(DbStatement *st, int column, size_t *bytes)
@@ -187,6 +193,7 @@ const void *db_blob(DbStatement *st, int column, size_t *bytes)
     assert(has_column(st, column));
     const void *blob = sqlite3_column_blob(st->sqlite, column);
     *bytes = (size_t)sqlite3_column_bytes(st->sqlite, column);
+    if (blob == NULL && *bytes > 0) arena_full();
     return blob;
 }
 

@@ -170,12 +170,14 @@ static const char *unchanging(const char *path, Arena *arena)
     return str_text(&uri);
 }
 
+/* Messages name the store, also while it is built under another name. */
 static Db *connect(const Opening *o, const char *path, int flags)
 {
     Arena *arena = arena_new();
     Db *db = arena_alloc(arena, sizeof *db);
     db->arena = arena;
-    db->path = arena_dup(arena, path);
+    db->path = arena_dup(arena, o->path);
+    arena_at_end(arena, db_release, db);
     const char *uri = flags & SQLITE_OPEN_READONLY ? unchanging(path, arena) : NULL;
     if (uri != NULL) path = uri, flags |= SQLITE_OPEN_URI;
     flags |= SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
@@ -241,13 +243,20 @@ static bool migrate(Db *db, const Opening *o)
     }
 }
 
+/* quick_check begins with the name of the database, on a line of its own. */
+static const char *first_finding(DbStatement *st)
+{
+    const char *text = db_text(st, 0), *line = strchr(text, '\n');
+    return strncmp(text, "***", 3) == 0 && line != NULL ? line + 1 : text;
+}
+
 static bool is_sound(Db *db, const Opening *o, off_t size)
 {
     if (size > QUICK_CHECK_MAX_BYTES) return true;
     uint32_t n_before = o->d->n_errors;
     DbStatement *st = db_prepare(db, o->d, "PRAGMA quick_check(1)", "");
     bool is_ok = db_step(st, o->d) && strcmp(db_text(st, 0), "ok") == 0;
-    if (!is_ok && o->d->n_errors == n_before) refuse(o, "store-damaged", db_text(st, 0));
+    if (!is_ok && o->d->n_errors == n_before) refuse(o, "store-damaged", first_finding(st));
     db_reset(st);
     return is_ok;
 }

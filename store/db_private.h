@@ -23,6 +23,9 @@ struct Db {
     bool limits_heap;
 };
 
+/* Gives back what the connection holds besides its arena. */
+void db_release(void *self);
+
 /* Adds the SQL functions of db_functions.c to a connection. */
 void db_add_functions(sqlite3 *sqlite);
 

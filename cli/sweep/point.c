@@ -26,6 +26,7 @@ typedef struct Decider {
     KnownScripts scripts;
     const char *context; /* the part of a key that all points share */
     const char *build;
+    const char *no_store; /* why the store does not open in this process */
 } Decider;
 
 /* Returns the first error that explains why there are no numbers, else the first "does not fit". */
@@ -107,6 +108,8 @@ static json_t *answer_of(const Decider *decider, Cli *one, Recipe *recipe, bool 
         error = first_error(&one->diag, false);
     }
     if (!refused) error = first_error(&one->diag, true);
+    if (refused && error != NULL && error->fault == FAULT_internal)
+        json_put(row, "failed", json_true());
     point_status(row,
                  refused         ? SWEEP_refused
                  : error != NULL ? SWEEP_too_large
@@ -184,6 +187,7 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
     const bool stored = decider->store != NULL;
     Hash128 key = {0, 0};
     if (stored) key = key_of(decider, &one);
+    bool failed = false;
     json_t *row = stored ? found_answer(decider, &one, key, &one.diag) : NULL;
     if (row == NULL) {
         Recipe recipe = {.head = ""};
@@ -194,6 +198,7 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
         const char *rule = json_string_value(json_object_get(row, "rule"));
         if (rule != NULL && strcmp(rule, "bound-time") == 0) unstored = true;
         if (json_integer_value(json_object_get(row, "status")) == SWEEP_open) unstored = true;
+        if (json_is_true(json_object_get(row, "failed"))) unstored = failed = true;
         if (stored && !unstored) keep_answer(decider, &one, key, &recipe, row);
     } else {
         json_put(row, "found", json_true());
@@ -201,7 +206,8 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
             best_enter(job->best, json_number_value(json_object_get(row, "tokens_per_s")));
     }
     json_count(row, "index", index);
-    if (job->sweep != 0 && stored)
+    if (decider->no_store != NULL) json_text(row, "unstored", decider->no_store);
+    if (job->sweep != 0 && stored && !failed)
         sweep_put_point(decider->store, job->sweep, index, &job->settings[index],
                         json_integer_value(json_object_get(row, "run")),
                         (SweepStatus)json_integer_value(json_object_get(row, "status")), arena,
@@ -239,6 +245,8 @@ static void work(void *self, const Worker *worker)
     const Options *o = &job->cli->options;
     decider.script = front_open(job->path, NULL, 0, kept);
     if (!o->no_store) decider.store = store_open(o->db, false, &diag);
+    if (!o->no_store && decider.store == NULL)
+        decider.no_store = diag.n_errors > 0 ? diag.items.at[0].text : "it cannot be opened";
     if (decider.store != NULL) decider.context = context_of(&decider, &diag);
     for (uint32_t i = atomic_fetch_add(job->next, 1); i < job->n_order;
          i = atomic_fetch_add(job->next, 1)) {
@@ -246,8 +254,6 @@ static void work(void *self, const Worker *worker)
         arena_reset(arena);
         job_piece_done(worker);
     }
-    if (diag.n_errors > 0) /* the parent has already opened the store, so this is rare */
-        fprintf(stderr, "error[%s]: %s\n", diag.items.at[0].rule, diag.items.at[0].text);
     front_close(decider.script);
     store_close(decider.store);
     arena_free(arena);
@@ -281,6 +287,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
         rows->at[index] =
             (SweepRow){.index = index,
                        .status = (SweepStatus)count_of(line, "status"),
+                       .failed = json_is_true(json_object_get(line, "failed")),
                        .found = json_is_true(json_object_get(line, "found")),
                        .rule = text_of(line, "rule", arena),
                        .reason = text_of(line, "reason", arena),
@@ -377,7 +384,12 @@ bool points_decide(const PointJob *job, SweepRows *rows)
                   row->index == i ? row->unstored : "its process wrote nothing");
         break; /* the others would fail in the same way */
     }
-    for (uint32_t i = 0; i < rows->n; i++)
-        if (rows->at[i].index != i) return false;
+    for (uint32_t i = 0; i < rows->n; i++) {
+        const SweepRow *row = &rows->at[i];
+        if (row->index != i) return false;
+        if (row->failed)
+            cli_error(cli, FAULT_internal, row->rule, "%s: %s",
+                      point_text(cli->arena, &job->settings[i], ""), row->reason);
+    }
     return true;
 }

@@ -52,15 +52,73 @@ struct Block {
 struct Arena {
     Block *first, *now;
     size_t handed, next_size;
-    void (*on_full)(void *self);
+    void (*release)(void *self);
     void *self;
+    ArenaScope *scope;    /* of the thread that made it; NULL: none */
+    Arena *older, *newer; /* in that scope */
 };
 
-static _Noreturn void full(Arena *arena)
+/* ---- the end of memory ---- */
+
+static _Thread_local ArenaScope *innermost;
+static void (*process_on_full)(void *self);
+static void *process_self;
+
+_Noreturn void arena_full(void)
 {
-    if (arena != NULL && arena->on_full != NULL) arena->on_full(arena->self);
+    if (innermost != NULL) innermost->on_full(innermost->self);
+    if (process_on_full != NULL) process_on_full(process_self);
     fputs("tandem: out of memory\n", stderr);
     abort();
+}
+
+void arena_on_full(void (*on_full)(void *self), void *self)
+{
+    process_on_full = on_full;
+    process_self = self;
+}
+
+void arena_scope_open(ArenaScope *scope, void (*on_full)(void *self), void *self)
+{
+    *scope = (ArenaScope){innermost, NULL, on_full, self};
+    innermost = scope;
+}
+
+static void scope_add(ArenaScope *scope, Arena *arena)
+{
+    arena->scope = scope;
+    arena->older = scope != NULL ? scope->newest : NULL;
+    arena->newer = NULL;
+    if (arena->older != NULL) arena->older->newer = arena;
+    if (scope != NULL) scope->newest = arena;
+}
+
+static void scope_remove(Arena *arena)
+{
+    if (arena->newer != NULL) arena->newer->older = arena->older;
+    if (arena->older != NULL) arena->older->newer = arena->newer;
+    if (arena->scope != NULL && arena->newer == NULL) arena->scope->newest = arena->older;
+}
+
+void arena_scope_close(ArenaScope *scope)
+{
+    assert(innermost == scope);
+    innermost = scope->outer;
+    for (Arena *arena; (arena = scope->newest) != NULL;) {
+        scope_remove(arena);
+        scope_add(scope->outer, arena);
+    }
+}
+
+void arena_scope_unwind(ArenaScope *scope)
+{
+    while (scope->newest != NULL) arena_free(scope->newest);
+    arena_scope_close(scope);
+}
+
+void arena_forget_scopes(void)
+{
+    innermost = NULL;
 }
 
 /* ---- the pool of blocks, one list for each size ---- */
@@ -126,14 +184,17 @@ static void block_free(Block *block)
 Arena *arena_new(void)
 {
     Arena *arena = calloc(1, sizeof *arena);
-    if (arena == NULL) full(NULL);
+    if (arena == NULL) arena_full();
     arena->next_size = FIRST_BLOCK;
+    scope_add(innermost, arena);
     return arena;
 }
 
 void arena_free(Arena *arena)
 {
     if (arena == NULL) return;
+    if (arena->release != NULL) arena->release(arena->self);
+    scope_remove(arena);
     for (Block *block = arena->first, *next; block != NULL; block = next) {
         next = block->next;
         show(block->data, block->size);
@@ -153,9 +214,10 @@ void arena_reset(Arena *arena)
     arena->handed = 0;
 }
 
-void arena_on_full(Arena *arena, void (*on_full)(void *self), void *self)
+void arena_at_end(Arena *arena, void (*release)(void *self), void *self)
 {
-    arena->on_full = on_full;
+    assert(arena->release == NULL);
+    arena->release = release;
     arena->self = self;
 }
 
@@ -181,7 +243,7 @@ static void next_block(Arena *arena, size_t room)
     else if (arena->next_size < LARGEST_STEP)
         arena->next_size *= 2;
     Block *block = block_get(size);
-    if (block == NULL) full(arena);
+    if (block == NULL) arena_full();
     block->next = next;
     hide(block->data, size);
     if (now != NULL)
@@ -195,7 +257,7 @@ void *arena_alloc(Arena *arena, size_t bytes)
 {
     assert(arena != NULL);
     size_t room = room_for(bytes == 0 ? 1 : bytes);
-    if (room == 0) full(arena);
+    if (room == 0) arena_full();
     if (arena->now == NULL || arena->now->size - arena->now->used < room) next_block(arena, room);
     Block *block = arena->now;
     assert(block->used == 0 || block->size - block->used >= room);
@@ -209,7 +271,7 @@ void *arena_alloc(Arena *arena, size_t bytes)
 
 void *arena_array(Arena *arena, size_t n, size_t size)
 {
-    if (size != 0 && n > SIZE_MAX / size) full(arena);
+    if (size != 0 && n > SIZE_MAX / size) arena_full();
     return arena_alloc(arena, n * size);
 }
 
@@ -235,9 +297,9 @@ char *arena_print(Arena *arena, const char *format, ...)
     char probe[1];
     int n = vsnprintf(probe, sizeof probe, format, args);
     va_end(args);
-    assert(n >= 0);
+    if (n < 0) arena_full(); /* the C library had no memory for it */
     char *text = arena_alloc(arena, (size_t)n + 1);
-    vsnprintf(text, (size_t)n + 1, format, again);
+    if (vsnprintf(text, (size_t)n + 1, format, again) != n) arena_full();
     va_end(again);
     return text;
 }
@@ -267,11 +329,11 @@ void *list_grow(Arena *arena, void *at, uint32_t n, uint32_t *room, uint32_t mor
     assert(n <= *room && size > 0);
     if (*room - n >= more) return at;
     uint64_t wanted = (uint64_t)n + more, doubled = (uint64_t)*room * 2;
-    if (wanted > UINT32_MAX) full(arena);
+    if (wanted > UINT32_MAX) arena_full();
     if (wanted < doubled) wanted = doubled;
     if (wanted < 8) wanted = 8;
     if (wanted > UINT32_MAX) wanted = UINT32_MAX;
-    if (wanted > SIZE_MAX / size) full(arena);
+    if (wanted > SIZE_MAX / size) arena_full();
     size_t old_bytes = (size_t)*room * size, new_bytes = (size_t)wanted * size;
     if (at == NULL || !grow_in_place(arena, at, old_bytes, new_bytes)) {
         void *moved = arena_alloc(arena, new_bytes);

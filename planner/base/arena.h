@@ -1,7 +1,6 @@
 /* Memory comes from arenas: a program allocates piece by piece and releases everything at once.
  * There is no free for a single block, so an early return, or a longjmp out of the Lua interpreter,
- * leaks nothing. Out of memory calls the arena's `on_full` (which must not return); without one it
- * aborts. */
+ * leaks nothing. Out of memory never returns: see arena_full. */
 #ifndef TANDEM_BASE_ARENA_H
 #define TANDEM_BASE_ARENA_H
 
@@ -14,7 +13,9 @@ Arena *arena_new(void);
 void arena_free(Arena *arena); /* NULL is fine */
 /* Keeps the memory for the next user; everything handed out before is invalid. */
 void arena_reset(Arena *arena);
-void arena_on_full(Arena *arena, void (*on_full)(void *self), void *self);
+/* Calls release(self) when the arena is freed. An arena has at most one such owner of something
+ * else than memory: an open file, a process. */
+void arena_at_end(Arena *arena, void (*release)(void *self), void *self);
 
 /* Zeroed, aligned for any type. `bytes` may be 0. */
 void *arena_alloc(Arena *arena, size_t bytes);
@@ -25,5 +26,24 @@ char *arena_copy(Arena *arena, const char *text, size_t bytes);
 char *arena_dup(Arena *arena, const char *text);
 char *arena_print(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 size_t arena_bytes(const Arena *arena); /* bytes handed out since the arena was made or reset */
+
+/* A call that survives the end of memory opens a scope. `on_full` leaves by longjmp to the place
+ * that opened the scope, which then unwinds it. A scope belongs to one thread. */
+typedef struct ArenaScope {
+    struct ArenaScope *outer;
+    Arena *newest; /* the arenas that were made in the scope and are not freed yet */
+    void (*on_full)(void *self);
+    void *self;
+} ArenaScope;
+void arena_scope_open(ArenaScope *scope, void (*on_full)(void *self), void *self);
+void arena_scope_close(ArenaScope *scope);  /* the arenas stay, and belong to the outer scope */
+void arena_scope_unwind(ArenaScope *scope); /* frees the arenas, the newest first; closes */
+
+/* The process has no memory left: calls the `on_full` of this thread's innermost scope, else that
+ * of the process, which must not return either, else aborts. */
+_Noreturn void arena_full(void);
+void arena_on_full(void (*on_full)(void *self), void *self);
+/* A forked process cannot return to its parent's scopes. */
+void arena_forget_scopes(void);
 
 #endif

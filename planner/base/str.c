@@ -44,10 +44,10 @@ void str_vprint(Str *s, const char *format, va_list args)
     va_copy(again, args);
     make_room(s, 63);
     int n = vsnprintf(s->at + s->n, s->room - s->n, format, args);
-    assert(n >= 0);
+    if (n < 0) arena_full(); /* the C library had no memory for it */
     if ((size_t)n >= s->room - s->n) {
         make_room(s, (size_t)n);
-        vsnprintf(s->at + s->n, s->room - s->n, format, again);
+        if (vsnprintf(s->at + s->n, s->room - s->n, format, again) != n) arena_full();
     }
     va_end(again);
     s->n += (size_t)n;

@@ -44,6 +44,8 @@ const char *front_scripts_dir(void)
 static _Noreturn void be_child(const char *path, const char *code, const FrontOptions *options,
                                const Script *script, ScriptUse use)
 {
+    arena_forget_scopes();
+    arena_on_full(child_out_of_memory, NULL);
     Arena *arena = arena_new();
     Child *c = arena_alloc(arena, sizeof *c);
     c->arena = arena;
@@ -61,8 +63,37 @@ static _Noreturn void be_child(const char *path, const char *code, const FrontOp
     const char *slash = strrchr(path, '/');
     const char *folder = slash == NULL ? "." : arena_copy(arena, path, (size_t)(slash - path) + 1);
     c->script_dir = code != NULL ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (c->script_dir < 0 && code == NULL) c->no_script_dir = errno;
     c->library_dir = open(front_scripts_dir(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (c->library_dir < 0) c->no_library_dir = errno;
     child_run(c);
+}
+
+Script script_none(Traces *traces)
+{
+    return (Script){.pid = -1, .fd = -1, .words = -1, .channel = {.fd = -1}, .traces = traces};
+}
+
+void script_stop(void *self)
+{
+    Script *s = self;
+    if (s->fd >= 0) close(s->fd);
+    if (s->words >= 0) close(s->words);
+    channel_free(&s->channel);
+    if (s->pid > 0) {
+        kill(s->pid, SIGKILL); /* it holds no data that is still needed */
+        while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR) {
+        }
+    }
+    s->pid = s->fd = s->words = -1;
+}
+
+/* A process that has ended has sent the reason before. */
+void script_send(Script *s, StreamWriter *w)
+{
+    if (writer_send(w, s->fd) || errno == EPIPE || errno == ECONNRESET) return;
+    s->channel.error = errno;
+    shutdown(s->fd, SHUT_RDWR);
 }
 
 bool script_start(Script *s, const char *path, const char *code, const FrontOptions *options,
@@ -80,6 +111,7 @@ bool script_start(Script *s, const char *path, const char *code, const FrontOpti
     }
     s->cpu_s = options->cpu_seconds > 0 ? options->cpu_seconds : 5;
     s->pid = fork();
+    const int error = errno;
     if (s->pid == 0) {
         Script own = *s;
         own.fd = pair[1];
@@ -91,9 +123,10 @@ bool script_start(Script *s, const char *path, const char *code, const FrontOpti
     s->fd = s->channel.fd = pair[0];
     s->words = words[0];
     fcntl(s->words, F_SETFL, O_NONBLOCK); /* a writer may live on and write nothing */
-    if (s->pid < 0)
-        return diag_error(d, FAULT_internal, "front-process", here, "fork: %s", strerror(errno));
-    return true;
+    if (s->pid >= 0) return true;
+    diag_error(d, FAULT_internal, "front-process", here, "fork: %s", strerror(error));
+    script_stop(s);
+    return false;
 }
 
 bool script_error(Draft *draft, Reader *r)
@@ -105,7 +138,10 @@ bool script_error(Draft *draft, Reader *r)
     if (!reader_finished(r) || rule[0] == 0 || severity > SEVERITY_note) return false;
     if (loc.file == NULL) loc.file = draft->config.file;
     switch ((Severity)severity) {
-    case SEVERITY_error: diag_error(draft->d, FAULT_input, rule, loc, "%s", text); break;
+    case SEVERITY_error:
+        diag_error(draft->d, strcmp(rule, "script-read") == 0 ? FAULT_internal : FAULT_input, rule,
+                   loc, "%s", text);
+        break;
     case SEVERITY_warning: diag_warning(draft->d, rule, loc, "%s", text); break;
     case SEVERITY_note: diag_note(draft->d, rule, loc, "%s", text); break;
     }
@@ -138,7 +174,9 @@ static bool answer(Script *s, Draft *draft, Rebuild *b, bool shrink, bool can_sh
     }
     a.shrink = shrink;
     if (s->traces != NULL) a.no_model = traces_find(s->traces, draft, shares && !shrink, b);
-    return send(s->fd, &a, sizeof a, MSG_NOSIGNAL) == (ssize_t)sizeof a;
+    const bool sent = send(s->fd, &a, sizeof a, MSG_NOSIGNAL) == (ssize_t)sizeof a;
+    if (!sent) s->channel.error = errno;
+    return sent;
 }
 
 static bool shrunk_field(Draft *draft, Reader *r, bool shrink)
@@ -234,6 +272,16 @@ void script_explain_end(Script *s, Draft *draft, int status, StreamState state)
         if (words.function[0] == 0) diag_hint(draft->d, "is there a loop without an end?");
         return;
     }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == CHILD_NO_MEMORY) {
+        diag_error(draft->d, FAULT_internal, "out-of-memory", loc,
+                   "no memory is left for the process that evaluates the script");
+        return;
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == CHILD_NO_PROCESS) {
+        diag_error(draft->d, FAULT_internal, "front-process", loc,
+                   "the process that evaluates the script cannot start another");
+        return;
+    }
     bool over_time =
         state == STREAM_late ||
         (WIFSIGNALED(status) && (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL));
@@ -244,17 +292,27 @@ void script_explain_end(Script *s, Draft *draft, int status, StreamState state)
         diag_error(draft->d, FAULT_input, "memory-limit", loc, "the script needs too much memory");
     else
         diag_error(draft->d, FAULT_internal, "script-crash", loc,
-                   "the process that evaluates the script ended unexpectedly (status %d)", status);
+                   "the process that evaluates the script ended unexpectedly (%s %d)",
+                   WIFSIGNALED(status) ? "signal" : "exit code",
+                   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
 int script_end(Script *s, bool kills)
 {
     int status = 0;
     close(s->fd);
+    s->fd = -1;
     if (kills) kill(s->pid, SIGKILL);
     while (waitpid(s->pid, &status, 0) < 0 && errno == EINTR) {
     }
+    s->pid = -1;
     return status;
+}
+
+void script_unreachable(Draft *draft, int error)
+{
+    diag_error(draft->d, FAULT_internal, "front-process", (Loc){draft->config.file, 0},
+               "the process that evaluates the script cannot be reached: %s", strerror(error));
 }
 
 bool script_listen(Script *s, Draft *draft, Rebuild *b, bool shrink)
@@ -270,18 +328,17 @@ bool script_listen(Script *s, Draft *draft, Rebuild *b, bool shrink)
         if (state != STREAM_record) break;
         if (!take(s, draft, b, &asked, kind, &r, shrink, &damaged)) break;
     }
+    const int error = s->channel.error;
     int status = s->status;
-    if (!s->ended) status = script_end(s, state == STREAM_late || damaged);
+    if (!s->ended) status = script_end(s, state == STREAM_late || damaged || error != 0);
     if (damaged)
         diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){draft->config.file, 0},
                    "the process that evaluates the script sent a record that cannot be understood");
+    else if (error != 0)
+        script_unreachable(draft, error);
     else if (!s->done && draft->d->n_errors == before)
         script_explain_end(s, draft, status, state);
-    if (!s->ended) {
-        close(s->words);
-        channel_free(&s->channel);
-        s->pid = -1;
-    }
+    if (!s->ended) script_stop(s);
     return draft->d->n_errors == before;
 }
 
@@ -324,10 +381,14 @@ static bool load(const char *path, const char *code, const FrontOptions *options
         draft->named = &named->cluster;
         draft->named_nodes = options->nodes;
     }
-    Script s = {.pid = -1};
-    if (!script_start(&s, draft->config.file, code, options, SCRIPT_once, draft->d)) return false;
+    Arena *own = arena_new();
+    Script *s = arena_alloc(own, sizeof *s);
+    *s = script_none(NULL);
+    arena_at_end(own, script_stop, s);
     Rebuild b = {.graph = graph, .draft = draft, .arena = draft->arena};
-    bool heard = script_listen(&s, draft, &b, options->shrink);
+    const bool heard = script_start(s, draft->config.file, code, options, SCRIPT_once, draft->d) &&
+                       script_listen(s, draft, &b, options->shrink);
+    arena_free(own);
     for (uint32_t i = 0; named != NULL && i < named->scripts.n; i++)
         list_push(draft->arena, &draft->config.scripts, named->scripts.at[i]);
     if (!heard) return false;

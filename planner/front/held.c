@@ -40,6 +40,7 @@ typedef struct NamedCluster {
 } NamedCluster;
 
 struct FrontScript {
+    Arena *own; /* holds this struct, and ends the process */
     const char *path, *code;
     double cpu_s;
     Script script;
@@ -116,25 +117,21 @@ static void keep(Traces *traces, Rebuild *b)
 
 FrontScript *front_open(const char *path, const char *code, double cpu_seconds, Arena *arena)
 {
-    FrontScript *s = arena_alloc(arena, sizeof *s);
+    Arena *own = arena_new();
+    FrontScript *s = arena_alloc(own, sizeof *s);
+    s->own = own;
+    s->script = script_none(&s->traces);
+    arena_at_end(own, script_stop, &s->script);
     s->path = arena_dup(arena, path);
     s->code = code;
     s->cpu_s = cpu_seconds;
-    s->script.pid = -1;
     s->traces.arena = arena;
     return s;
 }
 
 void front_close(FrontScript *s)
 {
-    if (s == NULL || s->script.pid < 0) return;
-    close(s->script.fd);
-    close(s->script.words);
-    channel_free(&s->script.channel);
-    kill(s->script.pid, SIGKILL); /* it holds no data that is still needed */
-    while (waitpid(s->script.pid, NULL, 0) < 0 && errno == EINTR) {
-    }
-    s->script.pid = -1;
+    if (s != NULL) arena_free(s->own);
 }
 
 /* Returns the cluster that replaces the script's. Reads each cluster once. */
@@ -152,12 +149,12 @@ static const Config *named_cluster(FrontScript *s, const FrontOptions *o, Diag *
     return c.config;
 }
 
-static void send_request(const Script *s, const FrontOptions *o, Arena *arena)
+static void send_request(Script *s, const FrontOptions *o, Arena *arena)
 {
     StreamWriter w = {.bytes = str_in(arena)};
     put_u32(&w, o->n_set);
     for (uint32_t i = 0; i < o->n_set; i++) put_text(&w, o->set[i], strlen(o->set[i]));
-    writer_send(&w, s->fd);
+    script_send(s, &w);
 }
 
 /* Returns the settings of the model's config, one a line. */
@@ -174,7 +171,7 @@ static bool ask(FrontScript *s, const FrontOptions *o, Draft *draft, Rebuild *b)
 {
     Script *script = &s->script;
     if (script->pid < 0) {
-        *script = (Script){.pid = -1, .traces = &s->traces};
+        *script = script_none(&s->traces);
         FrontOptions own = {.cpu_seconds = s->cpu_s};
         if (!script_start(script, s->path, s->code, &own, SCRIPT_held, draft->d)) return false;
     }
@@ -182,7 +179,7 @@ static bool ask(FrontScript *s, const FrontOptions *o, Draft *draft, Rebuild *b)
     script->status = 0;
     script->channel.total = 0;
     s->traces.model = model_settings(o, draft->arena);
-    send_request(script, o, draft->arena); /* a process that has ended has sent the reason before */
+    send_request(script, o, draft->arena);
     return script_listen(script, draft, b, false);
 }
 

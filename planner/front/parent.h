@@ -90,8 +90,8 @@ bool rebuild_finish(Rebuild *b, Diag *d);
 /* ---- the process that evaluates a script (front.c) */
 typedef struct Traces Traces;
 typedef struct Script {
-    pid_t pid; /* -1: there is none */
-    int fd, words;
+    pid_t pid;     /* -1: there is none */
+    int fd, words; /* -1: not open */
     Channel channel;
     double cpu_s;
     bool done;      /* the last record of a request has come */
@@ -100,6 +100,13 @@ typedef struct Script {
     int status;     /* ... the status of the process that answered */
 } Script;
 
+/* Returns a script without a process. */
+Script script_none(Traces *traces);
+/* Ends the process, if there is one, and closes all that leads to it. */
+void script_stop(void *self);
+/* Sends a request. If that fails, the process does not wait on for it, and script_listen says why.
+ */
+void script_send(Script *s, StreamWriter *w);
 /* Once: the process answers once and ends. Held: it waits for requests. Sweeps: the script may
  * return a sweep, and the process waits for calls of its functions. */
 typedef enum ScriptUse { SCRIPT_once, SCRIPT_held, SCRIPT_sweeps } ScriptUse;
@@ -107,11 +114,12 @@ bool script_start(Script *s, const char *path, const char *code, const FrontOpti
                   ScriptUse use, Diag *d);
 /* Reports an error record of the process. */
 bool script_error(Draft *draft, Reader *r);
-/* Ends a process that is gone or that cannot be understood, and closes its pipes. Returns its
- * status. */
+/* Ends a process that is gone or that cannot be understood. Returns its status. */
 int script_end(Script *s, bool kills);
 /* The process ended without a last record: explains it. */
 void script_explain_end(Script *s, Draft *draft, int status, StreamState state);
+/* Reports a call to the process that failed with this errno. */
+void script_unreachable(Draft *draft, int error);
 /* Reads records until the request or the process ends. Returns true if all records were understood.
  */
 bool script_listen(Script *s, Draft *draft, Rebuild *b, bool shrink);

@@ -125,7 +125,7 @@ static StreamState receive(Channel *c, double deadline_s)
     if (c->room - c->n < 65536) {
         size_t room = c->room * 2 + 131072;
         unsigned char *at = realloc(c->at, room);
-        if (at == NULL) return STREAM_damaged;
+        if (at == NULL) arena_full();
         c->at = at;
         c->room = room;
     }
@@ -134,10 +134,12 @@ static StreamState receive(Channel *c, double deadline_s)
         if (left <= 0) return STREAM_late;
         struct pollfd wait = {.fd = c->fd, .events = POLLIN};
         int ready = poll(&wait, 1, left > 60 ? 60000 : (int)(left * 1000) + 1);
-        if (ready < 0 && errno != EINTR) return STREAM_damaged;
+        if (ready < 0 && errno != EINTR) c->error = errno;
+        if (c->error != 0) return STREAM_damaged;
         if (ready <= 0) continue;
         ssize_t n = recv(c->fd, c->at + c->n, c->room - c->n, 0);
         if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno != ECONNRESET) c->error = errno;
         if (n <= 0) return c->n == 0 ? STREAM_end : STREAM_damaged;
         c->n += (size_t)n;
         c->total += (size_t)n;
@@ -170,5 +172,5 @@ StreamState channel_next(Channel *c, double deadline_s, RecordKind *kind, Reader
 void channel_free(Channel *c)
 {
     free(c->at);
-    *c = (Channel){.fd = -1};
+    *c = (Channel){.fd = -1, .error = c->error};
 }

@@ -70,6 +70,7 @@ typedef struct Channel {
     int fd;
     unsigned char *at;
     size_t n, room, used, total; /* bytes held; bytes consumed of them; bytes ever received */
+    int error;                   /* errno of a call that failed; 0: none */
 } Channel;
 
 /* Waits for the next record, at most until `deadline_s` on the monotonic clock. */

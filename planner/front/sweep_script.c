@@ -104,15 +104,15 @@ static bool listen_to(FrontSweep *sweep, SweepAnswer *answer, Diag *d)
         fine = take(sweep, kind, &r, answer);
     }
     if (fine && s->done) return d->n_errors == before;
-    const int status = script_end(s, true);
+    const int error = s->channel.error, status = script_end(s, true);
     if (!fine)
         diag_error(d, FAULT_internal, "front-damaged", (Loc){p->draft.config.file, 0},
                    "the process that evaluates the script sent a record that cannot be understood");
+    else if (error != 0)
+        script_unreachable(&p->draft, error);
     else if (d->n_errors == before)
         script_explain_end(s, &p->draft, status, state);
-    close(s->words);
-    channel_free(&s->channel);
-    s->pid = -1;
+    script_stop(s);
     return false;
 }
 
@@ -157,7 +157,7 @@ FrontSweep *front_sweep_open(const char *path, Arena *arena, bool *is_plan, Diag
     p->arena = arena;
     p->draft = draft_new(arena, d);
     p->draft.config.file = arena_dup(arena, path);
-    p->script = (Script){.pid = -1};
+    p->script = script_none(NULL);
     if (!script_start(&p->script, p->draft.config.file, NULL, &none, SCRIPT_sweeps, d)) return NULL;
     const bool fine = listen_to(sweep, NULL, d);
     *is_plan = fine && p->kind != NULL && strcmp(p->kind, "plan") == 0;
@@ -186,7 +186,7 @@ bool front_sweep_call(FrontSweep *sweep, SweepCall call, const FrontPairs *setti
     put_u32(&w, result != NULL ? result->n : 0);
     put_pairs(&w, settings);
     put_pairs(&w, result);
-    writer_send(&w, p->script.fd); /* a process that has ended is explained by what it sent */
+    script_send(&p->script, &w);
     if (listen_to(sweep, answer, d)) return true;
     if (d->items.n > 0) {
         Diagnostic *error = &d->items.at[d->items.n - 1];
@@ -197,10 +197,5 @@ bool front_sweep_call(FrontSweep *sweep, SweepCall call, const FrontPairs *setti
 
 void front_sweep_close(FrontSweep *sweep)
 {
-    if (sweep == NULL || sweep->process->script.pid < 0) return;
-    Script *s = &sweep->process->script;
-    script_end(s, true);
-    close(s->words);
-    channel_free(&s->channel);
-    s->pid = -1;
+    if (sweep != NULL) script_stop(&sweep->process->script);
 }

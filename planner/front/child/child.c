@@ -239,6 +239,7 @@ static void report_stop(Child *c)
 static void report(Child *c, int status)
 {
     lua_State *L = c->L;
+    if (c->system_refused) child_out_of_memory(NULL);
     if (c->fired > 0) {
         report_stop(c);
     } else if (status == LUA_ERRMEM || !is_error(L, -1)) {

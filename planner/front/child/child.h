@@ -21,6 +21,8 @@ enum {
     CHILD_MOST_FIELDS = 20000,
     CHILD_MOST_NODES = 250000,
     CHILD_MOST_REPORTS = 64,
+    CHILD_NO_PROCESS = 11,       /* exit code: the script's process cannot fork */
+    CHILD_NO_MEMORY = 12,        /* exit code: memory ended before the script's own limit */
     CHILD_MOST_PRINTED = 1 << 20 /* bytes on standard error, of all calls of print */
 };
 
@@ -61,7 +63,8 @@ typedef struct Child {
     int fd, words;             /* pipe for records both ways; pipe for last words */
     const char *script, *code; /* code: NULL, or the text to evaluate instead of a file */
     const FrontOptions *options;
-    int script_dir, library_dir;
+    int script_dir, library_dir;       /* -1: not open */
+    int no_script_dir, no_library_dir; /* errno: why not; 0 where none is wanted */
     double cpu_s;
     Source source[CHILD_MOST_FILES + CHILD_MOST_SETS + 1]; /* [0] none */
     uint32_t n_sources, n_files_sent, n_sources_sent, depth, n_fields, n_reports;
@@ -73,8 +76,9 @@ typedef struct Child {
     size_t memory;
     size_t printed; /* bytes by print so far */
     bool memory_refused;
-    bool collected;   /* memory was just refused; Lua collects garbage and asks again */
-    uint32_t n_tight; /* number of collections in a row that freed next to nothing */
+    bool system_refused; /* the newest call failed, and not because of the cap */
+    bool collected;      /* memory was just refused; Lua collects garbage and asks again */
+    uint32_t n_tight;    /* number of collections in a row that freed next to nothing */
     Place memory_place, stop_place;
     timer_t timer;
     volatile sig_atomic_t expired, fired, fired_before;
@@ -146,6 +150,8 @@ const char *child_near(lua_State *L, const char *word, int list);
 /* ---- child_limits.c: processor time, memory */
 void child_limit(Child *c);
 void child_limit_again(Child *c); /* gives a request the full processor time */
+/* Ends the process. After half of its own limit the script is to blame, before it the system. */
+_Noreturn void child_out_of_memory(void *self);
 void *child_allocate(void *self, void *at, size_t old, size_t size); /* a lua_Alloc */
 
 /* ---- child_library.c: the functions that a script may call; child_pairs.c: pairs and next in a

@@ -3,6 +3,7 @@
  * loops, finalizers) and reports its line. Memory is limited by one allocator and by the size of
  * the address space. */
 #include <assert.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,7 @@ void *child_allocate(void *self, void *at, size_t old, size_t size)
     }
     void *moved = realloc(at, size);
     if (moved != NULL) c->memory = c->memory - old + size;
+    c->system_refused = moved == NULL;
     return moved;
 }
 
@@ -107,20 +109,27 @@ static void lower_limit(int which, rlim_t soft, rlim_t hard)
     setrlimit(which, &limit);
 }
 
-#if !defined(__SANITIZE_ADDRESS__)
-/* Returns the size of this process just after the fork; the limit is how far it may grow beyond
- * that. */
+/* Returns the size of this process; 0: unknown. Takes no memory. */
 static uint64_t address_space_bytes(void)
 {
-    unsigned long long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (file == NULL) return 0;
-    int n = fscanf(file, "%llu", &pages);
-    fclose(file);
-    long page = sysconf(_SC_PAGESIZE);
-    return n == 1 && page > 0 ? pages * (uint64_t)page : 0;
+    char text[64];
+    const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0) close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const long page = sysconf(_SC_PAGESIZE);
+    return page > 0 ? strtoull(text, NULL, 10) * (uint64_t)page : 0;
 }
-#endif
+
+static const uint64_t most_growth = UINT64_C(2) << 30;
+static uint64_t bytes_at_start; /* just after the fork; 0: without a limit */
+
+_Noreturn void child_out_of_memory(void *self)
+{
+    (void)self;
+    if (bytes_at_start > 0 && address_space_bytes() > bytes_at_start + most_growth / 2) abort();
+    _exit(CHILD_NO_MEMORY);
+}
 
 /* The processor time of a script that is held open grows with each request, so it gets no
  * RLIMIT_CPU. Only the timer, which begins anew for each request, limits it. */
@@ -132,8 +141,9 @@ void child_limit(Child *c)
     lower_limit(RLIMIT_NOFILE, 32, 32);
 /* AddressSanitizer's shadow memory alone is larger than any limit */
 #if !defined(__SANITIZE_ADDRESS__)
-    uint64_t own = address_space_bytes();
-    if (own > 0) lower_limit(RLIMIT_AS, own + (UINT64_C(2) << 30), own + (UINT64_C(2) << 30));
+    bytes_at_start = address_space_bytes();
+    const rlim_t most = bytes_at_start + most_growth;
+    if (bytes_at_start > 0) lower_limit(RLIMIT_AS, most, most);
 #endif
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

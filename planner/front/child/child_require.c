@@ -63,8 +63,10 @@ static void read_open_file(Child *c, int fd, Source *source)
         got = read(fd, text + n, room - n);
         if (got > 0) n += (size_t)got;
     }
+    const int error = errno;
     close(fd);
-    if (got < 0) child_raise(L, "script-open", place, NULL, "cannot read %s", name);
+    if (got < 0)
+        child_raise(L, "script-read", place, NULL, "cannot read %s: %s", name, strerror(error));
     if (!fits) child_raise(L, "script-open", place, NULL, "%s is longer than 1 MiB", name);
     source->text = text;
     source->n = n;
@@ -86,7 +88,10 @@ static const char *beside_script(Child *c, const char *path)
 uint32_t child_read_beside(Child *c, const char *path, Place place)
 {
     int fd = c->script_dir >= 0 ? open_beneath(c->script_dir, path) : -1;
-    bool link = errno == ELOOP || errno == ENOTDIR, inside = errno != EINVAL;
+    const int error = c->script_dir >= 0 ? errno : c->no_script_dir;
+    bool link = error == ELOOP || error == ENOTDIR, inside = error != EINVAL;
+    if (fd < 0 && !link && inside && error != ENOENT)
+        child_raise(c->L, "script-read", place, NULL, "cannot open %s: %s", path, strerror(error));
     if (fd < 0)
         child_raise(c->L, "script-open", place, "it must lie in the script's folder",
                     link     ? "%s is a link"
@@ -98,12 +103,18 @@ uint32_t child_read_beside(Child *c, const char *path, Place place)
     return child_source(c, &source);
 }
 
+/* False for errors of the system: no script is wrong. */
+static bool ours_to_read(int error)
+{
+    return error != EMFILE && error != ENFILE && error != ENOMEM && error != EIO;
+}
+
 void child_load_file(Child *c, const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        child_raise(c->L, "script-open", (Place){0, 0}, NULL, "cannot open %s: %s", path,
-                    strerror(errno));
+        child_raise(c->L, ours_to_read(errno) ? "script-open" : "script-read", (Place){0, 0}, NULL,
+                    "cannot open %s: %s", path, strerror(errno));
     load_open_file(c, fd, (Source){.name = path});
 }
 
@@ -129,7 +140,7 @@ static int find(Child *c, const char *name, Source *source)
     memcpy(path + n, ".lua", 5);
     bool library = strncmp(name, "tandem.", 7) == 0 || strncmp(name, "dialects.", 9) == 0;
     int fd = -1;
-    errno = ENOENT;
+    errno = library || c->no_script_dir == 0 ? ENOENT : c->no_script_dir;
     if (!library && c->script_dir >= 0) fd = open_beneath(c->script_dir, path);
     if (fd >= 0) {
         *source = (Source){.name = beside_script(c, path)};
@@ -137,6 +148,7 @@ static int find(Child *c, const char *name, Source *source)
     }
     *source = (Source){.name = arena_dup(c->arena, path), .shipped = true, .library = library};
     if (errno == ENOENT && c->library_dir >= 0) fd = open_beneath(c->library_dir, path);
+    if (errno == ENOENT && c->no_library_dir != 0) errno = c->no_library_dir;
     return fd;
 }
 
@@ -213,9 +225,13 @@ static int load_module(lua_State *L)
                     "require is nested deeper than %d", CHILD_MOST_DEPTH);
     Source source;
     int fd = find(c, name, &source);
+    const int error = errno;
+    if (fd < 0 && error != ELOOP && error != ENOTDIR && error != ENOENT && error != EINVAL)
+        child_raise(L, ours_to_read(error) ? "script-open" : "script-read", place, NULL,
+                    "require: cannot open %s: %s", source.name, strerror(error));
     if (fd < 0)
         child_raise(L, "script-open", place, require_hint(c, name), "require: %s",
-                    errno == ELOOP || errno == ENOTDIR
+                    error == ELOOP || error == ENOTDIR
                         ? arena_print(c->arena, "%s is a link", source.name)
                         : arena_print(c->arena, "there is no script %s", source.name));
     load_open_file(c, fd, source);

@@ -1,5 +1,6 @@
 /* The life of the process that evaluates a script: load, run, flatten the plan, ask the parent,
  * trace the model, end. A script that is held open does the middle part many times. */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -59,10 +60,18 @@ static int evaluate(lua_State *L)
     return 0;
 }
 
+/* Outside of protected calls, memory alone can fail. */
+static int on_panic(lua_State *L)
+{
+    if (child_of(L)->system_refused) child_out_of_memory(NULL);
+    abort();
+}
+
 _Noreturn void child_run(Child *c)
 {
     lua_State *L = lua_newstate(child_allocate, c);
-    if (L == NULL) _exit(1);
+    if (L == NULL) _exit(CHILD_NO_MEMORY);
+    lua_atpanic(L, on_panic);
     c->L = L;
     memcpy(lua_getextraspace(L), &c, sizeof(Child *));
     /* scripts are short, so collect rarely; at the memory cap Lua collects anyway */

@@ -271,7 +271,7 @@ static void send_ended(Child *c, int status)
 static int call_apart(Child *c, lua_CFunction function)
 {
     const pid_t pid = fork();
-    if (pid < 0) return 1;
+    if (pid < 0) return CHILD_NO_PROCESS << 8; /* as waitpid tells an exit code */
     if (pid == 0) {
         c->held = false;
         c->expired = c->fired = c->fired_before = 0;

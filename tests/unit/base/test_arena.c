@@ -115,7 +115,8 @@ static void calls_on_full(void **state)
     (void)state;
     Arena *arena = arena_new();
     Exit out = {.n = 0};
-    arena_on_full(arena, leave, &out);
+    ArenaScope scope;
+    arena_scope_open(&scope, leave, &out);
     if (setjmp(out.back) == 0) arena_alloc(arena, SIZE_MAX);
     assert_int_equal(out.n, 1);
     /* The product wraps to a small number; it must be treated as the large one that it is. */
@@ -126,7 +127,48 @@ static void calls_on_full(void **state)
     assert_int_equal(out.n, 3);
     /* The arena is still usable. */
     assert_string_equal(arena_dup(arena, "fine"), "fine");
+    arena_scope_close(&scope);
     arena_free(arena);
+}
+
+static void count_one(void *self)
+{
+    ++*(int *)self;
+}
+
+/* Memory ends between the making and the freeing of arenas: those of the scope are freed, and what
+ * they own is given back. Older ones stay. */
+static void a_scope_is_unwound(void **state)
+{
+    (void)state;
+    Exit out = {.n = 0};
+    int released = 0;
+    ArenaScope scope, inner;
+    arena_scope_open(&scope, leave, &out);
+    Arena *before = arena_new();
+    arena_at_end(before, count_one, &released);
+    for (int last = 0; last < 3; last++) {
+        arena_scope_open(&inner, leave, &out);
+        if (setjmp(out.back) == 0) {
+            Arena *made[3];
+            for (int i = 0; i < 3; i++) {
+                made[i] = arena_new();
+                arena_at_end(made[i], count_one, &released);
+            }
+            arena_free(made[last]); /* the first, one between others, the newest */
+            arena_alloc(made[(last + 1) % 3], SIZE_MAX);
+        }
+        arena_scope_unwind(&inner);
+        assert_int_equal(out.n, last + 1);
+        assert_int_equal(released, 3 * (last + 1));
+    }
+    /* Arenas of a scope that was closed belong to the scope around it. */
+    arena_scope_open(&inner, leave, &out);
+    arena_at_end(arena_new(), count_one, &released);
+    arena_scope_close(&inner);
+    assert_string_equal(arena_dup(before, "fine"), "fine");
+    arena_scope_unwind(&scope);
+    assert_int_equal(released, 11);
 }
 
 int main(void)
@@ -137,6 +179,7 @@ int main(void)
         cmocka_unit_test(reset_keeps_the_memory),
         cmocka_unit_test(copies_text),
         cmocka_unit_test(calls_on_full),
+        cmocka_unit_test(a_scope_is_unwound),
         cmocka_unit_test(a_new_arena_hides_what_a_freed_one_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

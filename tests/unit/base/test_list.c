@@ -110,13 +110,15 @@ static void too_many_elements_are_refused(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
-    arena_on_full(arena, leave, NULL);
+    ArenaScope scope;
+    arena_scope_open(&scope, leave, NULL);
     uint32_t room = 0;
     char *at = list_grow(arena, NULL, 0, &room, 10, 1);
     if (setjmp(out_of_memory) == 0) {
         list_grow(arena, at, 10, &room, UINT32_MAX, 1);
         fail_msg("2^32 + 9 elements have no 32-bit index");
     }
+    arena_scope_close(&scope);
     arena_free(arena);
 }
 

@@ -1,0 +1,223 @@
+/* Every call that takes memory, and every call for a file or a process, fails in turn: once, and
+ * from then on for good. The command neither crashes nor hangs: it ends with an error and its exit
+ * code, or as if nothing had failed. The store stays sound and keeps what it held.
+ *
+ * All calls are counted first. Where there are too many, the test takes the first ones and draws
+ * others by seed; TANDEM_FAILURES=all takes every one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "planner/base/rng.h"
+#include "tests/failures/fail_at.h"
+#include "tests/failures/sound.h"
+#include "tests/support/command.h"
+
+static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
+
+enum { MOST_ARGUMENTS = 12, SEED = 1 };
+static const double most_s = 20; /* a command takes some hundredths; the machine may be busy */
+
+typedef struct Bench {
+    Arena *arena;
+    const char *folder, *db, *sound; /* the store in use; a store that is copied to it */
+    FailState *state;
+    uint32_t n_rows; /* of the sound store */
+} Bench;
+
+/* In memory where there is a place: thousands of stores are written. */
+static const char *quick_folder(Arena *arena)
+{
+    char *path = arena_dup(arena, "/dev/shm/tandem-failures-XXXXXX");
+    return mkdtemp(path) != NULL ? path : command_new_folder(arena);
+}
+
+static void copy_store(const char *from, const char *to, Arena *arena)
+{
+    static const char *const ending[] = {"", "-wal", "-shm", "-journal"};
+    for (size_t i = 0; i < 4; i++) unlink(arena_print(arena, "%s%s", to, ending[i]));
+    if (from == NULL) return;
+    size_t n;
+    const char *bytes = command_read_file(arena, from, &n);
+    assert_non_null(bytes);
+    FILE *file = fopen(to, "wb");
+    assert_true(file != NULL && fwrite(bytes, 1, n, file) == n && fclose(file) == 0);
+}
+
+static Bench bench_in(Arena *arena)
+{
+    Bench b = {.arena = arena, .folder = quick_folder(arena)};
+    b.db = arena_print(arena, "%s/t.db", b.folder);
+    b.sound = arena_print(arena, "%s/sound.db", b.folder);
+    const char *state = arena_print(arena, "%s/state", b.folder);
+    const int fd = open(state, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0 && ftruncate(fd, sizeof *b.state) == 0);
+    b.state = mmap(NULL, sizeof *b.state, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(b.state != MAP_FAILED);
+    close(fd);
+    CommandResult r = COMMAND(arena, 60, "sim", tiny, "--seed", "77", "--db", b.sound);
+    assert_int_equal(r.exit_code, 0);
+    b.n_rows = sound_rows(arena, b.sound, "run");
+    assert_int_equal(b.n_rows, 1);
+    setenv(FAIL_STATE, state, 1);
+    setenv("TANDEM_SCRIPTS", TANDEM_SOURCE_DIR "/scripts", 1);
+    return b;
+}
+
+static void bench_end(Bench *b)
+{
+    unsetenv(FAIL_STATE);
+    munmap(b->state, sizeof *b->state);
+    copy_store(NULL, b->db, b->arena);
+    copy_store(NULL, b->sound, b->arena);
+    unlink(arena_print(b->arena, "%s/state", b->folder));
+    rmdir(b->folder);
+}
+
+static CommandResult run(const Bench *b, Arena *arena, const char *const *arguments, FailKind kind,
+                         uint64_t at, bool forever)
+{
+    *b->state = (FailState){.kind = (uint32_t)kind, .forever = forever, .at = at};
+    setenv("LD_PRELOAD", TANDEM_FAIL_AT, 1);
+    CommandResult r = command_run(arena, most_s, arguments);
+    unsetenv("LD_PRELOAD");
+    return r;
+}
+
+/* Returns NULL, or what is wrong. */
+static const char *fault_of(const CommandResult *r, const CommandResult *whole)
+{
+    if (r->timed_out) return "it hangs";
+    if (r->signal != 0 || r->exit_code < 0) return "it crashed";
+    if (r->exit_code == 0)
+        return r->n_out == whole->n_out && memcmp(r->out, whole->out, r->n_out) == 0
+                   ? NULL
+                   : "it ended well, with another output";
+    if (r->exit_code != 1 && r->exit_code != 7) return "the exit code blames something else";
+    return strstr(r->err, "error[") != NULL ? NULL : "no line says what failed";
+}
+
+typedef struct Case {
+    const char *name;
+    const char *arguments[MOST_ARGUMENTS];
+    bool stores, is_new;         /* it is given a store; the store is not there before */
+    uint32_t first[3], drawn[3]; /* by FailKind: calls from the start, and calls drawn */
+} Case;
+
+static void one_failure(Bench *b, const Case *c, const char *const *arguments, FailKind kind,
+                        uint64_t at, bool forever, const CommandResult *whole)
+{
+    Arena *arena = arena_new();
+    if (c->stores) copy_store(c->is_new ? NULL : b->sound, b->db, arena);
+    const CommandResult r = run(b, arena, arguments, kind, at, forever);
+    const char *fault = fault_of(&r, whole);
+    if (fault == NULL && c->stores && access(b->db, F_OK) == 0) {
+        fault = sound_fault(arena, b->db);
+        const uint32_t before = c->is_new ? 0 : b->n_rows;
+        if (fault == NULL && sound_rows(arena, b->db, "run") < before) fault = "a run is lost";
+    }
+    if (fault != NULL)
+        fail_msg("%s: %s number %d fails %s: %s\nexit code %d, signal %d, %.1f s\n%s\n%s", c->name,
+                 kind == FAIL_memory ? "allocation" : "file or process", (int)at,
+                 forever ? "for good" : "once", fault, r.exit_code, r.signal, r.seconds, r.out,
+                 r.err);
+    arena_free(arena);
+}
+
+static void fails_everywhere(Bench *b, const Case *c, FailKind kind)
+{
+    const char *arguments[MOST_ARGUMENTS + 1] = {NULL};
+    for (size_t i = 0; i < MOST_ARGUMENTS && c->arguments[i] != NULL; i++)
+        arguments[i] = strcmp(c->arguments[i], "DB") == 0 ? b->db : c->arguments[i];
+    if (c->stores) copy_store(c->is_new ? NULL : b->sound, b->db, b->arena);
+    const CommandResult whole = run(b, b->arena, arguments, kind, 0, false);
+    const uint64_t n = atomic_load(&b->state->counted);
+    assert_int_equal(whole.exit_code, 0);
+    assert_true(n > 20);
+    const char *wish = getenv("TANDEM_FAILURES");
+    const bool all = wish != NULL && strcmp(wish, "all") == 0;
+    uint64_t first = all ? n : c->first[kind], drawn = all ? 0 : c->drawn[kind];
+    if (first + drawn >= n) first = n, drawn = 0;
+    for (uint64_t i = 0; i < 2 * (first + drawn); i++) {
+        const uint64_t k = i / 2;
+        const uint64_t at = k < first ? k + 1 : first + 1 + rng_below(SEED, kind, k, n - first);
+        one_failure(b, c, arguments, kind, at, i % 2 != 0, &whole);
+    }
+    print_message("%s: %d of %d calls failed, once and for good (%s)\n", c->name,
+                  (int)(first + drawn), (int)n, kind == FAIL_memory ? "memory" : "files");
+}
+
+static void all_of(const Case *c)
+{
+    Arena *arena = arena_new();
+    Bench b = bench_in(arena);
+    fails_everywhere(&b, c, FAIL_memory);
+    fails_everywhere(&b, c, FAIL_file);
+    bench_end(&b);
+    arena_free(arena);
+}
+
+static void check(void **state)
+{
+    (void)state;
+    all_of(&(Case){"check", {"check", tiny}, .first = {0, 100, 200}, .drawn = {0, 40, 0}});
+}
+
+static void sim_into_a_new_store(void **state)
+{
+    (void)state;
+    all_of(&(Case){"sim, new store",
+                   {"sim", tiny, "--db", "DB"},
+                   .stores = true,
+                   .is_new = true,
+                   .drawn = {0, 25, 60}});
+}
+
+static void sim_into_a_store(void **state)
+{
+    (void)state;
+    all_of(&(Case){"sim", {"sim", tiny, "--db", "DB"}, .stores = true, .drawn = {0, 35, 80}});
+}
+
+static void sweep_into_a_store(void **state)
+{
+    (void)state;
+    all_of(&(Case){"sweep",
+                   {"sweep", tiny, "--try", "seed=1,2", "--jobs", "1", "--db", "DB"},
+                   .stores = true,
+                   .drawn = {0, 25, 60}});
+}
+
+static void the_store_alone(void **state)
+{
+    (void)state;
+    all_of(&(Case){"runs",
+                   {"runs", "--db", "DB"},
+                   .stores = true,
+                   .first = {0, 10, 60},
+                   .drawn = {0, 20, 20}});
+    all_of(
+        &(Case){"db prune", {"db", "prune", "--db", "DB"}, .stores = true, .drawn = {0, 20, 40}});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(check),
+        cmocka_unit_test(sim_into_a_new_store),
+        cmocka_unit_test(sim_into_a_store),
+        cmocka_unit_test(sweep_into_a_store),
+        cmocka_unit_test(the_store_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
