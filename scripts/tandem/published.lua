@@ -197,7 +197,7 @@ end
 local function watts_of(row, gpu)
   local watts = tonumber(row.gpu:match "(%d+)%s?W%f[%W]")
   if not watts and has(row, "gpu", "power[%s-]*limited") then cells.note("the GPU's limit of power is not stated") end
-  return watts and watts <= 2 * gpus.gpus[gpu].watts and watts or nil
+  return watts and watts > 0 and watts <= 2 * gpus.gpus[gpu].watts and watts or nil
 end
 
 -- Returns the cluster of `row`: its GPU by any name that the library knows, and its number of nodes.
@@ -212,6 +212,11 @@ function m.cluster(row)
     per_node = domain
   end
   if n < per_node then per_node, nics = n, nil end
+  if n % per_node ~= 0 then
+    cells.note("%d GPUs do not fill nodes of %d; smaller nodes stand for them", n, per_node)
+    nics = nil
+    while n % per_node ~= 0 do per_node = per_node - 1 end
+  end
   local cluster = require "clusters.gpu" { gpu = name, nodes = (n + per_node - 1) // per_node, devices_per_node = per_node,
     nics_per_node = nics, nic_gb_per_s = nic_gb_per_s, watts = watts_of(row, name) }
   local four = is_float4(row) and gpus.gpus[name].fp4

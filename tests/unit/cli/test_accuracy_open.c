@@ -146,6 +146,18 @@ static void limits_of_power_are_read(void **state)
     arena_free(arena);
 }
 
+/* 12 GPUs of nodes of 8 are planned as nodes of 6, and the row says so. */
+static void nodes_that_are_not_full_are_smaller(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char twelve[] = "n_gpus=12;global_batch_seqs=12";
+    const double smaller =
+        predicted(arena, arena_print(arena, "%s;gpus_per_node=6", twelve), stated);
+    assert_true(smaller > 0 && predicted(arena, twelve, open) == smaller);
+    arena_free(arena);
+}
+
 /* A row with a default has the same prediction as a row that states this value. */
 static void a_default_predicts_as_the_stated_value(void **state)
 {
@@ -325,6 +337,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(open_cells_are_filled_and_counted_apart),
         cmocka_unit_test(limits_of_power_are_read),
+        cmocka_unit_test(nodes_that_are_not_full_are_smaller),
         cmocka_unit_test(a_default_predicts_as_the_stated_value),
         cmocka_unit_test(a_step_time_that_depends_on_an_open_cell_is_not_scored),
         cmocka_unit_test(what_nothing_implies_is_refused_by_name),
