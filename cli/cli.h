@@ -37,6 +37,11 @@ typedef struct SweepOptions {
     bool exhaustive, csv;
 } SweepOptions;
 
+typedef struct FitOptions {
+    const char *days_text, *usd_text;
+    double days, usd;
+} FitOptions;
+
 /* Failures and uneven ranks that a simulated run has. */
 typedef struct ScenarioOptions {
     const char *mtbf_text, *checkpoint_text, *restart_text, *interval_text, *jitter_text,
@@ -69,6 +74,7 @@ typedef struct Options {
     SimVerbOptions sim;
     ScenarioOptions scenario;
     SweepOptions sweep;
+    FitOptions fit;
     RunVerbOptions run;
     NetOptions net;
     AccuracyOptions accuracy;
@@ -119,6 +125,7 @@ enum { /* groups of options; an option without a group goes with every verb */
        OPTIONS_sweep = 2048,
        OPTIONS_db = 8192,
        OPTIONS_search = 16384,
+       OPTIONS_fit = 32768,
        NEEDS_STORE = 4096 /* no options, but a mark: without a store the verb can do nothing */
 };
 

@@ -40,12 +40,16 @@ static const Option option_table[] = {
     {"csv", 0, OPTION_flag, NULL, FIELD(sweep.csv), OPTIONS_sweep,
      "print all rows as CSV, instead of a table"},
     {"price", 0, OPTION_text, "USD", FIELD(price_text),
-     OPTIONS_sim | OPTIONS_sweep | OPTIONS_search,
+     OPTIONS_sim | OPTIONS_sweep | OPTIONS_search | OPTIONS_fit,
      "the price of a GPU for an hour, instead of the library's"},
-    {"tokens", 0, OPTION_text, "N", FIELD(tokens_text), OPTIONS_sim | OPTIONS_sweep,
+    {"tokens", 0, OPTION_text, "N", FIELD(tokens_text), OPTIONS_sim | OPTIONS_sweep | OPTIONS_fit,
      "predict days, GPU hours, cost and energy of a training on 300B or 15T tokens"},
-    {"pue", 0, OPTION_text, "FACTOR", FIELD(pue_text), OPTIONS_sim | OPTIONS_sweep,
+    {"pue", 0, OPTION_text, "FACTOR", FIELD(pue_text), OPTIONS_sim | OPTIONS_sweep | OPTIONS_fit,
      "print energies: the boards' power limits times the site's PUE, as in 1.1"},
+    {"days", 0, OPTION_text, "N", FIELD(fit.days_text), OPTIONS_fit,
+     "with --tokens: the least number of nodes that trains in so many days"},
+    {"usd", 0, OPTION_text, "N", FIELD(fit.usd_text), OPTIONS_fit,
+     "with --tokens: the least number of nodes whose training costs at most so many USD"},
     {"seed", 0, OPTION_text, "N", FIELD(seed_text), OPTIONS_plan,
      "the seed of initial weights and data, instead of the plan's"},
     {"cluster", 0, OPTION_text, "NAME", FIELD(cluster), OPTIONS_text_plan,
@@ -154,7 +158,7 @@ static const Option option_table[] = {
     {"exact", 0, OPTION_flag, NULL, FIELD(exact), OPTIONS_accuracy,
      "simulate every micro-batch, even where the first ones determine the rest"},
     {"jobs", 'j', OPTION_text, "N", FIELD(jobs_text),
-     OPTIONS_accuracy | OPTIONS_sweep | OPTIONS_search,
+     OPTIONS_accuracy | OPTIONS_sweep | OPTIONS_search | OPTIONS_fit,
      "how many processes predict at once (default: one for each core)"},
     {"dry-run", 0, OPTION_flag, NULL, FIELD(dry_run), 0,
      "say what would be done, and store nothing"},
@@ -245,6 +249,15 @@ static bool read_pue(Cli *cli, const char *text, double *value)
     return bad_value(cli, "pue", text, "a factor from 1 to 10, as in 1.1,");
 }
 
+static bool read_limit(Cli *cli, const char *option, const char *text, double *value)
+{
+    if (text == NULL) return true;
+    char *end = NULL;
+    *value = strtod(text, &end);
+    if (end != text && *end == 0 && *value > 0 && *value < 1e15) return true;
+    return bad_value(cli, option, text, "a positive number");
+}
+
 /* Reads 1000000, 300B, 1.5T: powers of 1000, as is usual for tokens. */
 static bool read_tokens(Cli *cli, const char *text, double *value)
 {
@@ -327,6 +340,8 @@ static bool check_values(Cli *cli)
         fine = bad_value(cli, "color", o->color, "auto, always or never");
     o->price_usd = -1;
     fine = read_price(cli, o->price_text, &o->price_usd) && fine;
+    fine = read_limit(cli, "days", o->fit.days_text, &o->fit.days) && fine;
+    fine = read_limit(cli, "usd", o->fit.usd_text, &o->fit.usd) && fine;
     fine = read_pue(cli, o->pue_text, &o->pue) && fine;
     fine = read_tokens(cli, o->tokens_text, &o->tokens) && fine;
     for (uint32_t i = 0; i < o->set.n; i++)

@@ -44,8 +44,9 @@ static const Verb verb_table[] = {
      "Tries single changes, then pairs: recomputation, micro-batch, sharding, tensor and pipeline\n"
      "ranks, moments in bf16, host memory. Prints those that fit, the fastest first, and the "
      "largest\n"
-     "micro-batch and sequence that fit.",
-     "tandem fit scripts/plans/llama3_8b.lua --set batch.micro=4", PLAN_GROUPS | OPTIONS_search,
+     "micro-batch, sequence and number of layers. --tokens adds days and prices by the number of\n"
+     "nodes; --days and --usd ask how many are enough.",
+     "tandem fit scripts/plans/llama3_8b.lua --set batch.micro=4", PLAN_GROUPS | OPTIONS_fit,
      cmd_fit},
     {"run", "PLAN", 1, 1, "Train: execute that very plan, and compare with the prediction",
      "With the mpi backend the command starts itself under mpirun, one process a rank. Under\n"

@@ -103,8 +103,7 @@ const char *rows_count(const SweepRows *rows)
     return "tokens";
 }
 
-/* True if any row has a price; otherwise the column "1.42 USD/Mtoken" is left out. */
-static bool has_price(const SweepRows *rows)
+bool rows_priced(const SweepRows *rows)
 {
     for (uint32_t i = 0; i < rows->n; i++)
         if (rows->at[i].usd_per_token > 0) return true;
@@ -135,7 +134,8 @@ typedef struct Columns {
 
 static Columns columns_of(const Cli *cli, const SweepRows *rows)
 {
-    const bool priced = has_price(rows), powered = has_energy(rows), days = cli->options.tokens > 0;
+    const bool priced = rows_priced(rows), powered = has_energy(rows),
+               days = cli->options.tokens > 0;
     return (Columns){.price = priced,
                      .days = days,
                      .usd = days && priced,
@@ -345,7 +345,7 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
 {
     /* Without a price the rows are still shown, because they took long to make. */
     const uint32_t n_fit = count(rows, SWEEP_fits);
-    const bool unpriced = sort_by == BY_usd && n_fit > 0 && !has_price(rows);
+    const bool unpriced = sort_by == BY_usd && n_fit > 0 && !rows_priced(rows);
     const bool unpowered = sort_by == BY_energy && n_fit > 0 && !has_energy(rows);
     if (unpriced || unpowered) sort_by = BY_tokens;
     const RankBy by = sort_by;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/sweep/fit.h"
 #include "cli/sweep/space.h"
 #include "planner/front/pass_spec.h"
 #include "planner/ir/experts.h"
@@ -14,6 +15,7 @@ enum {
     MOST_POINTS = 4096,
     MOST_TOKENS = 1 << 21,
     MOST_MICRO = 256,
+    MOST_LAYERS = 1024,
     LONG_TOKENS = 8192
 };
 
@@ -207,39 +209,79 @@ static uint32_t report_changes(FitSearch *fit, const FitPoints *points, const ch
     return order[0];
 }
 
-/* Reports the largest tried value of a setting that fits on top of the settings `also`. */
-static bool report_most(FitSearch *fit, const char *title, const char *key, const TextList *also,
-                        int64_t from, int64_t to)
+/* A setting whose largest value is asked for. */
+typedef struct Most {
+    const char *title, *key;
+    int64_t from, to; /* to: inclusive */
+} Most;
+
+/* Tries values of a setting on top of the settings `also`. */
+static bool try_values(FitSearch *fit, const Most *ask, const TextList *also, const int64_t *values,
+                       uint32_t n, FitPoints *points)
+{
+    points->n = 0;
+    points->rows = (SweepRows){NULL, 0, 0};
+    for (uint32_t i = 0; i < n; i++) {
+        TextList one = {NULL, 0, 0};
+        list_push(fit->cli->arena, &one,
+                  arena_print(fit->cli->arena, "%s=%" PRId64, ask->key, values[i]));
+        push(fit, points, ask->title, also, &one);
+    }
+    return decide(fit, points);
+}
+
+typedef struct MostFound {
+    int64_t most, fastest; /* 0: none fits */
+    double speed;
+    const char *counts;
+} MostFound;
+
+static void enter(MostFound *found, const FitPoints *points, const int64_t *values)
+{
+    for (uint32_t i = 0; i < points->rows.n; i++) {
+        const SweepRow *row = &points->rows.at[i];
+        if (row->status != SWEEP_fits) continue;
+        if (values[i] > found->most) found->most = values[i];
+        if (row->tokens_per_s > found->speed)
+            found->speed = row->tokens_per_s, found->fastest = values[i];
+        found->counts = row->counts;
+    }
+}
+
+/* Reports the largest tried value that fits. First doubles the value, then tries eighths between
+ * the largest that fits and its double. Sizes that do not divide are refused, and so do not count.
+ */
+static bool report_most(FitSearch *fit, const Most *ask, const TextList *also)
 {
     Cli *cli = fit->cli;
     FitPoints *points = arena_alloc(cli->arena, sizeof *points);
     int64_t values[MOST_CHANGES];
-    for (int64_t v = from; v <= to && points->n < MOST_CHANGES; v *= 2) {
-        TextList one = {NULL, 0, 0};
-        list_push(cli->arena, &one, arena_print(cli->arena, "%s=%" PRId64, key, v));
-        values[points->n] = v;
-        push(fit, points, title, also, &one);
-    }
-    if (!decide(fit, points)) return false;
-    int64_t most = 0, fastest = 0;
-    double speed = 0;
-    for (uint32_t i = 0; i < points->rows.n; i++) {
-        const SweepRow *row = &points->rows.at[i];
-        if (row->status != SWEEP_fits) continue;
-        most = values[i];
-        if (row->tokens_per_s > speed) speed = row->tokens_per_s, fastest = values[i];
-    }
-    if (most == 0)
-        str_print(&cli->out, "%s none from %" PRId64 " to %" PRId64 " fits\n", title, from, to);
+    uint32_t n = 0;
+    MostFound found = {0, 0, 0, "tokens"};
+    for (int64_t v = ask->from; v <= ask->to && n < MOST_CHANGES; v *= 2) values[n++] = v;
+    if (!try_values(fit, ask, also, values, n, points)) return false;
+    enter(&found, points, values);
+    const char *rule = points->rows.at[0].rule;
+    if (found.most == 0 && rule != NULL && strcmp(rule, "unknown-key") == 0)
+        return true; /* the model has no such setting */
+    n = 0;
+    const int64_t base = found.most;
+    for (int64_t k = 9; base > 0 && k < 16; k++)
+        if (base * k % 8 == 0 && base * k / 8 <= ask->to) values[n++] = base * k / 8;
+    if (n > 0 && !try_values(fit, ask, also, values, n, points)) return false;
+    if (n > 0) enter(&found, points, values);
+    if (found.most == 0)
+        str_print(&cli->out, "%s none from %" PRId64 " to %" PRId64 " fits\n", ask->title,
+                  ask->from, ask->to);
     else
-        str_print(&cli->out, "%s %" PRId64 " fits; %" PRId64 " is the fastest, %s %s/s\n", title,
-                  most, fastest, str_count(cli->arena, (uint64_t)(speed + .5)),
-                  rows_count(&points->rows));
+        str_print(&cli->out, "%s %" PRId64 " fits; %" PRId64 " is the fastest, %s %s/s\n",
+                  ask->title, found.most, found.fastest,
+                  str_count(cli->arena, (uint64_t)(found.speed + .5)), found.counts);
     if (cli->json == NULL) return true;
     json_t *out = json_object();
-    json_count(out, "most", (uint64_t)most);
-    json_count(out, "fastest", (uint64_t)fastest);
-    json_put(cli->json, strchr(key, '.') + 1, out);
+    json_count(out, "most", (uint64_t)found.most);
+    json_count(out, "fastest", (uint64_t)found.fastest);
+    json_put(cli->json, strchr(ask->key, '.') + 1, out);
     return true;
 }
 
@@ -296,12 +338,27 @@ static const TextList *find_change(FitSearch *fit, bool *fine)
     return best != UINT32_MAX ? &two->settings[best] : NULL;
 }
 
+/* Reports the largest micro-batch, sequence and model. A grid has its own size. */
+static bool report_sizes(FitSearch *fit, const Graph *graph, const TextList *also)
+{
+    const Config *c = &fit->config;
+    const int64_t micro = c->global_batch / config_data_ranks(c);
+    const Most asked[] = {
+        {"micro-batch", "batch.micro", 1, micro < MOST_MICRO ? micro : MOST_MICRO},
+        {"sequence   ", "batch.seq", c->seq, MOST_TOKENS},
+        {"layers     ", "model.layers", graph->info.n_layers, MOST_LAYERS},
+    };
+    for (uint32_t i = 0; i < sizeof asked / sizeof *asked && (i == 0 || c->height == 0); i++)
+        if (!report_most(fit, &asked[i], also)) return false;
+    return true;
+}
+
 void cmd_fit(Cli *cli)
 {
     FitSearch *fit = arena_alloc(cli->arena, sizeof *fit);
     fit->cli = cli;
     Graph graph;
-    if (!read_base(fit, &graph)) return;
+    if (!fit_gpus_check(cli) || !read_base(fit, &graph)) return;
     const TextList none = {NULL, 0, 0}, *also = &none;
     bool fine = true;
     list_changes(fit, &graph);
@@ -315,11 +372,5 @@ void cmd_fit(Cli *cli)
     }
     if (also->n > 0)
         str_print(&cli->out, "with        %s\n", point_text(cli->arena, also, "--set "));
-    const int64_t data = config_data_ranks(&fit->config);
-    const int64_t most = fit->config.global_batch / data;
-    if (!report_most(fit, "micro-batch", "batch.micro", also, 1,
-                     most < MOST_MICRO ? most : MOST_MICRO))
-        return;
-    if (fit->config.height > 0) return; /* a grid has its own size */
-    report_most(fit, "sequence   ", "batch.seq", also, fit->config.seq, MOST_TOKENS);
+    if (report_sizes(fit, &graph, also)) fit_gpus(cli, &fit->config, also);
 }

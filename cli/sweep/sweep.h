@@ -44,6 +44,8 @@ typedef LIST(SweepRow) SweepRows;
 
 const char *rows_count(const SweepRows *rows); /* "tokens", or "points" of the first with numbers */
 
+bool rows_priced(const SweepRows *rows); /* true if any row has a price */
+
 /* ---- where.c */
 /* Returns false after diagnostics. `holds`: every --where is true for these settings. `plan` has
  * the sizes of the axes that no setting names; NULL: they are unknown. */

@@ -173,8 +173,11 @@ static void documents_are_as_described(void **state)
           ARGUMENTS("search", llama, "--db", db, "--set", "mesh.pp=1", "--set", "mesh.tp=8",
                     "--set", "batch.seq=262144", "--set", "model.layers=1"),
           OTHERS(ARGUMENTS("search", llama, "--dry-run", "--where", "tp == 2")));
-    CHECK(arena, "fit", llama, "--db", db, "--set", "batch.seq=1048576", "--set", "batch.micro=8",
-          "--set", "model.layers=1");
+    check(arena,
+          ARGUMENTS("fit", llama, "--db", db, "--set", "batch.seq=1048576", "--set",
+                    "batch.micro=8", "--set", "model.layers=1"),
+          OTHERS(ARGUMENTS("fit", llama, "--db", db, "--set", "batch.global=16", "--set",
+                           "model.layers=1", "--tokens", "1T", "--days", "99999")));
     CHECK(arena, "calibrate", tiny, "--dry-run", "--db", db);
     CHECK(arena, "explain", "pass-order");
     CHECK(arena, "doctor");

@@ -1,0 +1,13 @@
+/* The parts of tandem fit. */
+#ifndef TANDEM_CLI_SWEEP_FIT_H
+#define TANDEM_CLI_SWEEP_FIT_H
+
+#include "cli/sweep/point.h"
+
+/* ---- fit_gpus.c: --tokens, --days, --usd */
+bool fit_gpus_check(Cli *cli); /* called before any prediction */
+/* With --tokens: reports the training on each number of nodes, on top of the settings `also`, and
+ * the least number that is enough. Returns false after diagnostics of a failure. */
+bool fit_gpus(Cli *cli, const Config *config, const TextList *also);
+
+#endif

@@ -1,0 +1,169 @@
+/* tandem fit --tokens: on how many nodes a training takes how long, and how many are enough for a
+ * deadline or a budget. Each number of nodes is simulated as a plan of its own. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/sweep/fit.h"
+
+enum { MOST_NUMBERS = 48 };
+static const uint32_t MOST_NODES = 16384;
+
+typedef struct GpuQuestion {
+    Cli *cli;
+    uint32_t nodes[MOST_NUMBERS]; /* [rows.n] in order */
+    TextList settings[MOST_NUMBERS];
+    uint32_t n;
+    SweepRows rows;
+} GpuQuestion;
+
+/* Lists the numbers of nodes whose data ranks divide the batch; the other axes keep their sizes. */
+static void list_nodes(GpuQuestion *q, const Config *config, const TextList *also)
+{
+    Arena *arena = q->cli->arena;
+    const uint32_t per_node = config->cluster.devices_per_node;
+    const int64_t sequences = config->global_batch / config->micro_batch;
+    const int64_t data = config_data_ranks(config);
+    int64_t model = 1; /* ranks that share a sequence or a part of the model */
+    for (uint32_t a = 0; a < AXIS_NAMES; a++) model *= config->axis_size[a];
+    model /= data;
+    for (uint32_t nodes = 1; nodes <= MOST_NODES && q->n < MOST_NUMBERS; nodes++) {
+        const int64_t ranks = (int64_t)nodes * per_node;
+        if (ranks % model != 0 || sequences % (ranks / model) != 0) continue;
+        TextList *list = &q->settings[q->n];
+        *list = (TextList){NULL, 0, 0};
+        for (uint32_t i = 0; i < also->n; i++)
+            if (strncmp(also->at[i], "mesh.dp_shard=", 14) != 0)
+                list_push(arena, list, also->at[i]);
+        list_push(arena, list, arena_print(arena, "cluster.nodes=%" PRIu32, nodes));
+        list_push(arena, list, "mesh.dp_shard=-1");
+        q->nodes[q->n++] = nodes;
+    }
+}
+
+static double days_of(const GpuQuestion *q, const SweepRow *r)
+{
+    return q->cli->options.tokens / r->tokens_per_s / 86400;
+}
+
+static double usd_of(const GpuQuestion *q, const SweepRow *r)
+{
+    return q->cli->options.tokens * r->usd_per_token;
+}
+
+static const SweepRow *row_of(const GpuQuestion *q, uint32_t i)
+{
+    const SweepRow *row = &q->rows.at[i];
+    return row->status == SWEEP_fits && row->tokens_per_s > 0 ? row : NULL;
+}
+
+/* Prints one row a number of nodes. The efficiency compares the speed of a GPU with that on the
+ * fewest nodes. */
+static void report_table(const GpuQuestion *q)
+{
+    Cli *cli = q->cli;
+    static const char *const heads[] = {">  nodes", ">GPUs", ">days",  ">USD",
+                                        ">MWh",     ">MFU",  ">a GPU", ">memory"};
+    Table t = table_in(cli->arena, 8, heads);
+    json_t *list = json_array();
+    double first = 0;
+    for (uint32_t i = 0; i < q->n; i++) {
+        const SweepRow *r = row_of(q, i);
+        if (r == NULL) continue;
+        if (first <= 0) first = r->tokens_per_s_per_device;
+        const double usd = usd_of(q, r), mwh = cli->options.tokens * r->joules_per_token / 3.6e9;
+        table_cell(&t, "  %" PRIu32, q->nodes[i]);
+        table_cell(&t, "%" PRIu64, r->ranks);
+        table_cell(&t, "%.1f", days_of(q, r));
+        table_cell(&t, "%s", usd > 0 ? str_count(cli->arena, (uint64_t)(usd + .5)) : "-");
+        table_cell(&t, "%s", mwh > 0 ? arena_print(cli->arena, "%.4g", mwh) : "-");
+        table_cell(&t, "%.1f %%", 100 * r->mfu);
+        table_cell(&t, "%.1f %%", 100 * r->tokens_per_s_per_device / first);
+        table_cell(&t, "%s", str_bytes(cli->arena, r->peak_bytes));
+        json_t *row = json_object();
+        json_count(row, "nodes", q->nodes[i]);
+        json_count(row, "ranks", r->ranks);
+        json_number(row, "days", days_of(q, r));
+        json_put(row, "usd", usd > 0 ? json_real(usd) : json_null());
+        json_put(row, "mwh", mwh > 0 ? json_real(mwh) : json_null());
+        json_count(row, "step_ps", (uint64_t)r->step_ps);
+        json_array_append_new(list, row);
+    }
+    str_print(&cli->out, "training    %.4g %s, by the number of nodes\n", cli->options.tokens,
+              rows_count(&q->rows));
+    table_print(&t, &cli->out);
+    if (cli->json != NULL)
+        json_put(cli->json, "nodes", list);
+    else
+        json_decref(list);
+}
+
+/* Says which numbers of nodes keep the deadline and the budget. A false answer names the nearest
+ * miss. */
+static void report_limits(const GpuQuestion *q)
+{
+    Cli *cli = q->cli;
+    const double most_days = cli->options.fit.days, most_usd = cli->options.fit.usd;
+    const SweepRow *good = NULL, *near = NULL;
+    uint32_t nodes = 0;
+    double excess = INFINITY;
+    for (uint32_t i = 0; i < q->n && good == NULL; i++) {
+        const SweepRow *r = row_of(q, i);
+        if (r == NULL) continue;
+        const double over = fmax(most_days > 0 ? days_of(q, r) / most_days : 0,
+                                 most_usd > 0 ? usd_of(q, r) / most_usd : 0);
+        if (over <= 1) good = r, nodes = q->nodes[i];
+        if (over < excess) excess = over, near = r;
+    }
+    if (cli->json != NULL)
+        json_put(cli->json, "least_nodes", good != NULL ? json_integer(nodes) : json_null());
+    if (good != NULL) {
+        str_print(&cli->out, "enough      %" PRIu32 " nodes, %" PRIu64 " GPUs: %.1f days", nodes,
+                  good->ranks, days_of(q, good));
+        if (good->usd_per_token > 0)
+            str_print(&cli->out, ", %s USD",
+                      str_count(cli->arena, (uint64_t)(usd_of(q, good) + .5)));
+        str_add(&cli->out, "\n");
+        return;
+    }
+    cli_error(cli, FAULT_infeasible, "nothing-fits", "no number of nodes keeps the %s",
+              most_days > 0 && most_usd > 0 ? "deadline and the budget"
+              : most_days > 0               ? "deadline"
+                                            : "budget");
+    if (near != NULL)
+        diag_hint(&cli->diag, "the nearest miss: %" PRIu64 " GPUs, %.1f days, %s USD", near->ranks,
+                  days_of(q, near), str_count(cli->arena, (uint64_t)(usd_of(q, near) + .5)));
+}
+
+bool fit_gpus_check(Cli *cli)
+{
+    const FitOptions *o = &cli->options.fit;
+    if (cli->options.tokens > 0 || (o->days <= 0 && o->usd <= 0)) return true;
+    cli_error(cli, FAULT_usage, "option-value", "--%s needs --tokens: how long is the training?",
+              o->days > 0 ? "days" : "usd");
+    diag_hint(&cli->diag, "for example --tokens 1T --days 30");
+    return false;
+}
+
+bool fit_gpus(Cli *cli, const Config *config, const TextList *also)
+{
+    if (cli->options.tokens <= 0) return true;
+    if (config->cluster.is_local)
+        return cli_error(cli, FAULT_usage, "no-cluster",
+                         "--tokens: the plan has no cluster to grow");
+    GpuQuestion *q = arena_alloc(cli->arena, sizeof *q);
+    q->cli = cli;
+    list_nodes(q, config, also);
+    const PointJob job = {
+        .cli = cli, .path = cli->args[0], .n = q->n, .settings = q->settings, .bounded = true};
+    if (q->n > 0 && !points_decide(&job, &q->rows)) return false;
+    report_table(q);
+    const bool priced = q->n > 0 && rows_priced(&q->rows);
+    if (cli->options.fit.usd > 0 && !priced) {
+        cli_error(cli, FAULT_usage, "option-value", "--usd: no price is known for these GPUs");
+        diag_hint(&cli->diag, "--price 2.5 says what a GPU costs an hour, in USD");
+        return false;
+    }
+    if (cli->options.fit.days > 0 || cli->options.fit.usd > 0) report_limits(q);
+    return true;
+}

@@ -1,0 +1,127 @@
+/* tandem fit: the largest sizes are the largest that `sim` accepts, and the least number of nodes
+ * is the first row that keeps the deadline. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "planner/base/str.h"
+#include "tests/support/command.h"
+#include "tests/support/test_arena.h"
+
+/* All tests ask about the same points, so they share a store. */
+static const char store[] = "test_fit.db";
+static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+
+#define FIT(...)                                                                                   \
+    COMMAND(arena, 120, "fit", llama, "--db", store, "--set", "model.layers=8", "--set",           \
+            "batch.global=32", __VA_ARGS__)
+
+static json_t *document(CommandResult r, int code)
+{
+    if (r.exit_code != code) fail_msg("code %d\n%s\n%s", r.exit_code, r.err, r.out);
+    json_t *root = json_loads(r.out, 0, NULL);
+    assert_non_null(root);
+    return root;
+}
+
+static double number(const json_t *row, const char *key)
+{
+    const json_t *value = json_object_get(row, key);
+    if (!json_is_number(value)) fail_msg("no number '%s'", key);
+    return json_number_value(value);
+}
+
+/* The value fits, and the next one that was tried does not. */
+static void sizes_are_the_largest(void **state)
+{
+    (void)state;
+    json_t *root = document(FIT("--json"), 0);
+    const struct {
+        const char *key, *setting;
+    } sizes[] = {{"seq", "batch.seq"}, {"layers", "model.layers"}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const double most = number(json_object_get(root, sizes[i].key), "most");
+        double base = 1; /* the power of two below it */
+        while (2 * base <= most) base *= 2;
+        const double tried[] = {most, most + base / 8};
+        for (int k = 0; k < 2; k++) {
+            const char *setting = arena_print(arena, "%s=%.0f", sizes[i].setting, tried[k]);
+            CommandResult r = COMMAND(arena, 60, "check", llama, "--set", "model.layers=8", "--set",
+                                      "batch.global=32", "--set", setting);
+            if (r.exit_code != (k == 0 ? 0 : 4)) fail_msg("%s\n%s", setting, r.err);
+        }
+    }
+    json_decref(root);
+}
+
+static void deadlines_and_budgets_choose_nodes(void **state)
+{
+    (void)state;
+    json_t *root = document(FIT("--json", "--tokens", "1T", "--price", "2"), 0);
+    const json_t *rows = json_object_get(root, "nodes");
+    const size_t n = json_array_size(rows);
+    assert_true(n >= 4);
+    const double days = number(json_array_get(rows, 2), "days"),
+                 usd = number(json_array_get(rows, 2), "usd");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *row = json_array_get(rows, i);
+        assert_true(number(row, "ranks") == 8 * number(row, "nodes"));
+        assert_true(fabs(number(row, "usd") - number(row, "days") * 24 * number(row, "ranks") * 2) <
+                    1e-6 * number(row, "usd"));
+        if (i > 0) assert_true(number(row, "days") < number(json_array_get(rows, i - 1), "days"));
+    }
+    json_t *other = document(
+        FIT("--json", "--tokens", "1T", "--days", arena_print(arena, "%.9g", days * 1.0001)), 0);
+    assert_true(number(other, "least_nodes") == number(json_array_get(rows, 2), "nodes"));
+    json_decref(other);
+    /* the first number of nodes that keeps the budget is the smallest cluster */
+    other = document(FIT("--json", "--tokens", "1T", "--price", "2", "--usd",
+                         arena_print(arena, "%.9g", usd * 2)),
+                     0);
+    assert_true(number(other, "least_nodes") == number(json_array_get(rows, 0), "nodes"));
+    json_decref(other);
+    CommandResult r = FIT("--tokens", "1T", "--days", "0.001");
+    assert_int_equal(r.exit_code, 4);
+    assert_non_null(
+        strstr(r.err, "no number of nodes keeps the deadline\n  hint: the nearest miss: "));
+    json_decref(root);
+}
+
+static void questions_without_an_answer_are_refused(void **state)
+{
+    (void)state;
+    CommandResult r = FIT("--days", "3");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "--days needs --tokens"));
+    r = FIT("--tokens", "1T", "--days", "-3");
+    assert_int_equal(r.exit_code, 2);
+    r = FIT("--tokens", "1T", "--usd", "1000", "--set", "gpu=MI300X");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "--usd: no price is known for these GPUs"));
+    r = COMMAND(arena, 60, "fit", TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua", "--db", "none",
+                "--tokens", "1T");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "--tokens: the plan has no cluster to grow"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
+
+int main(void)
+{
+    unlink(store);
+    unlink("test_fit.db-wal");
+    unlink("test_fit.db-shm");
+    const struct CMUnitTest tests[] = {
+        TEST(sizes_are_the_largest),
+        TEST(deadlines_and_budgets_choose_nodes),
+        TEST(questions_without_an_answer_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
