@@ -287,6 +287,41 @@ static double gathered_most(const ZeroMemory *zero, const Program *p)
     return most;
 }
 
+/* A weight is read from a tensor of its own. Several that were gathered together are copied out of
+ * the one that they were gathered into. Norms are too small to be cut. */
+static void weights_are_read_from_their_own_tensors(void **state)
+{
+    (void)state;
+    static const char *const edits[] = {
+        "r.prefetch_elements, r.reuse_elements, r.persist_elements = 0, 0, 1024",
+        "r.prefetch_elements, r.reuse_elements, r.persist_elements = 0, 1e12, 1024",
+        "r.prefetch_elements, r.live_elements, r.reuse_elements = 8e6, 16e6, 0\n"
+        "r.persist_elements = 1024",
+    };
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        const Program *p;
+        Arena *arena = arena_new();
+        const ZeroMemory zero = zero_of(edits[i], &p, arena);
+        uint32_t n_reads = 0;
+        for (Pc pc = 1; pc < p->code.n; pc++)
+            for (uint32_t k = 0; k < p->code.at[pc].n_in; k++) {
+                const Buffer *b = &p->buffers.at[program_arg(p, &p->code.at[pc], k)];
+                const uint64_t bytes = b->bytes / dtype_bytes(b->dtype) * 2;
+                if (b->category != CATEGORY_gathered || !b->tensor || bytes <= 2048) continue;
+                bool lies = false;
+                for (uint32_t t = 1; t < zero.tensors.n; t++) {
+                    const ZeroTensor *at = &zero.tensors.at[t];
+                    lies = lies || (at->stream == STREAM_dp_gather && at->bytes == bytes &&
+                                    at->from <= pc && pc <= at->to);
+                }
+                if (!lies) fail_msg("%s: instruction %u reads from nowhere", edits[i], pc);
+                n_reads++;
+            }
+        assert_true(n_reads >= 6 * (7 + 6 + 7)); /* forward, again without the last, backward */
+        arena_free(arena);
+    }
+}
+
 /* Without a prefetch bucket and without reuse, a weight exists only while its module runs, beside
  * the head's, which stays. With reuse over the whole model, all weights stay in the end, once each.
  * Prefetching alone adds at most its bucket and the copies out of it. */
@@ -436,6 +471,7 @@ int main(void)
         cmocka_unit_test(zero_is_so_many_bytes_a_parameter),
         cmocka_unit_test(liger_keeps_no_silu),
         cmocka_unit_test(weights_are_fetched_and_kept_as_told),
+        cmocka_unit_test(weights_are_read_from_their_own_tensors),
         cmocka_unit_test(gradients_wait_for_their_reduction),
         cmocka_unit_test(activations_are_those_of_the_formulas),
         cmocka_unit_test(states_are_so_many_bytes_a_parameter),

@@ -115,6 +115,39 @@ static void grids_count_the_flops_that_ranks_do(void **state)
     arena_free(arena);
 }
 
+/* A device of Tandem's executor holds the arena of its rank, the context, and the buffers of the
+ * rank's communicators. It fits exactly if its memory is not less than that. */
+static void a_device_holds_arena_context_and_communicators(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    const char *path = arena_print(arena, "%s/scripts/plans/gpt2_124m.lua", TANDEM_SOURCE_DIR);
+    PlanOptions options = {.unproven = true, .unfitted = true};
+    PlanFile *file = session_load(path, &options, arena, &d);
+    if (file == NULL) fail_msg("%s", d.items.at[0].text);
+    Cluster *c = &file->config.cluster;
+    uint64_t arenas = 0;
+    for (Rank r = 0; r < file->plan->mesh.n_ranks; r++) {
+        const uint64_t bytes = plan_program(file->plan, r)->bytes;
+        arenas = bytes > arenas ? bytes : arenas;
+    }
+    CommMemories list;
+    const uint64_t communicators = comm_memory(file->plan, 0, c, NULL, arena, &list);
+    assert_true(communicators > 0 && c->device.reserved_bytes > 0);
+    const uint64_t holds = arenas + c->device.reserved_bytes + communicators;
+    for (int lacking = 0; lacking < 2; lacking++) {
+        SimReport report;
+        SimOptions how = {0};
+        c->device.memory_bytes = holds - (uint64_t)lacking;
+        assert_true(session_simulate(file, c, &how, arena, &report, &d));
+        assert_int_equal(report.peak_bytes, arenas);
+        assert_int_equal(report.total_bytes, holds);
+        assert_int_equal(report.fits, !lacking);
+    }
+    arena_free(arena);
+}
+
 /* NCCL's tree over n nodes has floor(log2 n) levels below its root. The network adds its time to
  * each message once a level on the way up, and again on the way down. */
 static void a_tree_pays_for_each_of_its_levels(void **state)
@@ -223,6 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_kernel_beats_its_memory),
         cmocka_unit_test(grids_count_the_flops_that_ranks_do),
+        cmocka_unit_test(a_device_holds_arena_context_and_communicators),
         cmocka_unit_test(a_tree_pays_for_each_of_its_levels),
         cmocka_unit_test(a_message_is_not_faster_between_nodes),
         cmocka_unit_test(rounds_of_an_exchange_use_other_channels),

@@ -143,20 +143,53 @@ static const char *plain(const Plan *plan, Arena *arena)
     return str_text(&out);
 }
 
+static size_t number_bytes(const TextField *f)
+{
+    return f->type == FIELD_u32 || f->type == FIELD_i32   ? 4
+           : f->type == FIELD_u64 || f->type == FIELD_i64 ? 8
+           : f->type == FIELD_u8                          ? 1
+           : f->type == FIELD_word && f->key != NULL      ? 1
+           : f->type == FIELD_dims                        ? 8
+                                                          : 0;
+}
+
+/* Writes one number into field i and none into field k, and the reverse: unless the texts are the
+ * same, the ids must differ. */
+static void check_places(Plan *plan, const Record *r, unsigned char *record, Arena *arena)
+{
+    static const unsigned char number[8] = {77}, none[8] = {0};
+    for (uint32_t i = 0; i < r->n_fields; i++)
+        for (uint32_t k = i + 1; k < r->n_fields; k++) {
+            const TextField *f[2] = {&r->fields[i], &r->fields[k]};
+            const size_t n = number_bytes(f[0]);
+            if (n < 4 || n != number_bytes(f[1])) continue;
+            unsigned char old[2][8];
+            Hash128 id[2];
+            const char *text[2];
+            for (int to = 0; to < 2; to++) memcpy(old[to], record + f[to]->offset, n);
+            for (int to = 0; to < 2; to++) {
+                memcpy(record + f[to]->offset, number, n);
+                memcpy(record + f[!to]->offset, none, n);
+                id[to] = text_plan_id(plan, arena);
+                text[to] = plain(plan, arena);
+            }
+            for (int to = 0; to < 2; to++) memcpy(record + f[to]->offset, old[to], n);
+            if (memcmp(&id[0], &id[1], sizeof *id) == 0 && strcmp(text[0], text[1]) != 0)
+                fail_msg("%s: a number in %s or in %s gives one id", r->word,
+                         f[0]->key ? f[0]->key : "a bare word", f[1]->key ? f[1]->key : "another");
+        }
+}
+
 /* Flips each byte of each number of `record`: the id must change exactly where the text does. */
 static void check_fields(Plan *plan, TextRecordKind kind, void *record, Arena *arena)
 {
     const Record *r = text_record(kind);
+    check_places(plan, r, record, arena);
     const Hash128 id = text_plan_id(plan, arena);
     const char *text = plain(plan, arena);
     for (uint32_t i = 0; i < r->n_fields; i++) {
         const TextField *f = &r->fields[i];
-        const size_t bytes = f->type == FIELD_u32 || f->type == FIELD_i32   ? 4
-                             : f->type == FIELD_u64 || f->type == FIELD_i64 ? 8
-                             : f->type == FIELD_u8                          ? 1
-                             : f->type == FIELD_word && f->key != NULL      ? 1
-                             : f->type == FIELD_dims                        ? 8
-                                                                            : 0;
+        const size_t bytes = number_bytes(f);
         for (size_t k = 0; k < bytes; k++) {
             unsigned char *at = (unsigned char *)record + f->offset + k;
             const unsigned char old = *at;

@@ -449,6 +449,30 @@ static void interior_micro_batches_repeat(void **state)
     }
 }
 
+/* One buffer of one interior micro-batch that lies elsewhere is a difference, whichever it is. */
+static void a_stray_buffer_is_seen(void **state)
+{
+    uint32_t period;
+    const uint32_t n = 7;
+    Plan *plan = periodic(*state, n, 2, &period);
+    Program *p = &plan->programs.at[0];
+    place(plan);
+    assert_true(placement_repeats(p, *state));
+    uint32_t n_strays[7] = {0};
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        Buffer *at = &p->buffers.at[b];
+        if (at->persistent || at->parent || !at->first) continue;
+        const uint32_t first = p->code.at[at->first].microbatch;
+        if (first != p->code.at[at->last].microbatch) continue;
+        const bool interior = first > 0 && first + 1 < n;
+        at->offset += 256;
+        assert_int_equal(placement_repeats(p, *state), !interior);
+        at->offset -= 256;
+        n_strays[first]++;
+    }
+    for (uint32_t m = 0; m < n; m++) assert_true(n_strays[m] > 4);
+}
+
 /* The same for plans: a backend replays one captured inner micro-batch for all others. */
 static void interior_micro_batches_of_plans_repeat(void **state)
 {
@@ -559,6 +583,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(in_place, setup, teardown),
         cmocka_unit_test_setup_teardown(random_programs, setup, teardown),
         cmocka_unit_test_setup_teardown(interior_micro_batches_repeat, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_stray_buffer_is_seen, setup, teardown),
         cmocka_unit_test(interior_micro_batches_of_plans_repeat),
         cmocka_unit_test(pipelines_do_not_grow),
         cmocka_unit_test_setup_teardown(deterministic, setup, teardown),
