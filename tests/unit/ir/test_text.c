@@ -282,7 +282,7 @@ static void tables_are_complete(void **state)
         {RECORD_attrs, sizeof(Attrs), 0},
         {RECORD_shape, sizeof(Shape), 7},
         {RECORD_module, sizeof(Module), 6},
-        {RECORD_tensor, sizeof(Tensor), 32},
+        {RECORD_tensor, sizeof(Tensor), 31},
         {RECORD_node, sizeof(Node), 5},
         {RECORD_unit, sizeof(Unit), 4},
         {RECORD_buffer, sizeof(Buffer), 5},
