@@ -114,6 +114,22 @@ static bool bind(const RankState *r, Pc pc, KernelArgs *a)
     return true;
 }
 
+/* Fills in the halo of a border: its last input has the shape with the halo, and holds strips. */
+static bool set_strips(const RankState *r, const Instr *in, KernelArgs *a)
+{
+    const Deals *deals = &r->plan->graph.deals;
+    const Shape *held = arg_shape(r, in, in->n_in - 1u);
+    const int d = op_dim(in->op, 0, INDEX_height);
+    const uint32_t parts = shape_parts(held, &r->plan->mesh, d);
+    if (!deal_is_around(deals, held->deal[d]) || parts < 2 ||
+        !halo_find(deals, held->dim[d], parts, shape_part(held, &r->plan->mesh, d, r->rank),
+                   held->deal[d], &a->halo))
+        return false;
+    const int64_t own = rows_of(r, arg_shape(r, in, 0), d);
+    const int64_t row = a->elements[0] / own;
+    return a->elements[0] == row * own && a->elements[in->n_in - 1u] == 2 * row * a->halo.strip;
+}
+
 static bool accepts(const RankState *r, Pc pc, const KernelArgs *a, Arena *arena, Diag *d)
 {
     const Instr *in = program_instr(r->info->p, pc);
@@ -169,6 +185,8 @@ static bool ready_compute(const RankState *r, Pc pc, const Control *control, Are
         return diag_error(d, FAULT_input, "exec-program", instr_loc(r->plan, in),
                           "sequences of %lld tokens, of which ranks read parts: at most %d can be",
                           (long long)a->binding->size[tokens], KERNEL_MOST_SPLIT_SEQ);
+    if (op_is_border(in->op) && !set_strips(r, in, a))
+        return fail(r, pc, arena, d, "its strips and rows do not agree");
     if (moves && in->op != OP_copy &&
         !(op_is_halo(in->op) ? set_halo(r, in, a) : set_extents(r, in, a)))
         return fail(r, pc, arena, d, "its parts and sizes do not agree");

@@ -166,7 +166,8 @@ typedef struct Fsdp2Options {
         defer_grad_sync; /* default false: reduce every micro-batch; true: unsharded accumulation */
 } Fsdp2Options;
 typedef struct DomainOptions {
-    bool keep_halos; /* keep haloed inputs for the backward pass, instead of another exchange */
+    bool keep_halos;     /* keep halos for the backward pass, instead of another exchange */
+    bool interior_first; /* default true: compute inner rows while a halo is exchanged */
 } DomainOptions;
 typedef struct DdpOptions {
     double bucket_mib; /* default 25 */

@@ -216,6 +216,17 @@ bool op_attends(OpKind op); /* attention of any kind, forward */
  * in part. OP_none: there is none. */
 OpKind op_part(OpKind op);
 OpKind op_whole(OpKind op);
+/* The same for the rows of a window. Returns the ops that do the work of `op` for the inner rows
+ * and for the border, and the op whose work `op` does in part. OP_none: there is none. */
+typedef struct RowsOps {
+    OpKind inner, border;
+} RowsOps;
+RowsOps op_in_rows(OpKind op);
+OpKind op_of_rows(OpKind op);
+static inline bool op_is_border(OpKind op)
+{
+    return op != OP_none && op_in_rows(op_of_rows(op)).border == op;
+}
 /* Returns the dimension of argument `arg` that has the keys' tokens; -1: none has. The op needs
  * this dimension whole. */
 int op_keys_dim(OpKind op, uint32_t arg);

@@ -67,7 +67,8 @@ bool op_mixes_tokens(OpKind op)
 
 bool op_is_gradient(OpKind op)
 {
-    return op_info(op_whole(op) ? op_whole(op) : op)->n_backward == 0;
+    const OpKind whole = op_whole(op) ? op_whole(op) : op_of_rows(op);
+    return op_info(whole ? whole : op)->n_backward == 0;
 }
 
 OpKind op_part(OpKind op)
@@ -83,6 +84,24 @@ OpKind op_whole(OpKind op)
 {
     static const OpKind whole_of[OP_COUNT] = {
 #define IN_PARTS(op, part) [OP_##part] = OP_##op,
+#include "planner/ir/ops.def"
+    };
+    return whole_of[op];
+}
+
+RowsOps op_in_rows(OpKind op)
+{
+    static const RowsOps rows_of[OP_COUNT] = {
+#define IN_ROWS(op, inner, border) [OP_##op] = {OP_##inner, OP_##border},
+#include "planner/ir/ops.def"
+    };
+    return rows_of[op];
+}
+
+OpKind op_of_rows(OpKind op)
+{
+    static const OpKind whole_of[OP_COUNT] = {
+#define IN_ROWS(op, inner, border) [OP_##inner] = OP_##op, [OP_##border] = OP_##op,
 #include "planner/ir/ops.def"
     };
     return whole_of[op];

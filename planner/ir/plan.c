@@ -180,7 +180,7 @@ double plan_flops(const Plan *plan, const Program *p, const Instr *in)
     int64_t size['z' + 1];
     if (!plan_bind(plan, p, in, 0, &b, size, NULL, NULL)) return 0;
     const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
-    return op_flops(in->op, &b, size, op_seen(in->op, &b, attrs));
+    return op_flops(in->op, &b, size, op_seen(in->op, &b, attrs)) * plan_rows_share(plan, p, in);
 }
 
 /* Returns the number of table elements that lookups touch: one for every point of all other
@@ -203,6 +203,20 @@ static uint64_t range_bytes(const Plan *plan, const Buffer *b, const Instr *in, 
     if (s->n_dims != 1 || s->dim[0] <= 0 || a->lo < 0 || a->hi > s->dim[0] || a->hi < a->lo)
         return bytes;
     return (uint64_t)((double)bytes * (double)(a->hi - a->lo) / (double)s->dim[0]);
+}
+
+/* Strips are copied out of a buffer, of which the rest is not read. A part of a convolution moves
+ * its own rows. */
+static uint64_t rows_bytes(const Plan *plan, const Program *p, const Instr *in, uint32_t i,
+                           uint64_t bytes)
+{
+    if (in->op == OP_halo_pack || in->op == OP_halo_cut)
+        return p->buffers.at[program_arg(p, in, 1)].bytes;
+    const bool strips = i + 1 == in->n_in && op_is_border(in->op);
+    if (op_of_rows(in->op) == OP_none || strips) return bytes;
+    const uint32_t n_in = op_info(in->op)->sig.n_in;
+    if (op_dim(in->op, i < in->n_in ? i : n_in + i - in->n_in, INDEX_height) < 0) return bytes;
+    return (uint64_t)((double)bytes * plan_rows_share(plan, p, in));
 }
 
 /* Computes the bytes that each argument moves. */
@@ -228,6 +242,7 @@ static void argument_bytes(const Plan *plan, const Program *p, const Instr *in,
             bytes = touched_bytes(&b, size, op_looked_up(in->op, &b, arg), bytes,
                                   dtype_bytes(buffer->dtype));
         if (info->flags & OP_RANGE) bytes = range_bytes(plan, buffer, in, bytes);
+        bytes = rows_bytes(plan, p, in, i, bytes);
         moved[i] = added ? 2 * bytes : bytes;
     }
 }

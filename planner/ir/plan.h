@@ -167,6 +167,9 @@ uint64_t plan_comm_bytes(const Plan *plan, const Program *p, const Instr *in);
 /* Local FLOPs and HBM bytes. Inputs are read once, outputs are written once, and accumulated
  * outputs are also read. */
 double plan_flops(const Plan *plan, const Program *p, const Instr *in);
+/* The share of an op's output rows that the instruction computes: below 1 for the inner rows and
+ * for the border of a convolution. Of all ranks, the one with the widest border counts. */
+double plan_rows_share(const Plan *plan, const Program *p, const Instr *in);
 uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in);
 /* As plan_hbm_bytes, for an instruction in a kernel of several (Instr.fuse). Values that an earlier
  * part read or made cost nothing. Values that only this kernel's parts touch are never written.

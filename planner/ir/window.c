@@ -112,6 +112,24 @@ int64_t window_row(const Window *w, int64_t size, int64_t row)
     return -1;
 }
 
+static bool reads_only(const Window *w, int64_t size, Interval own, int64_t o)
+{
+    for (int64_t k = 0; k < w->kernel; k++) {
+        const int64_t row = window_row(w, size, o * w->stride - w->before + k * w->dilation);
+        if (row >= 0 && (row < own.lo || row >= own.hi)) return false;
+    }
+    return true;
+}
+
+Interval window_inner_rows(const Window *w, int64_t size, Interval own, Interval out)
+{
+    assert(!w->from);
+    Interval at = {out.lo, out.lo};
+    while (at.lo < out.hi && !reads_only(w, size, own, at.lo)) at.lo++;
+    for (at.hi = at.lo; at.hi < out.hi && reads_only(w, size, own, at.hi);) at.hi++;
+    return at;
+}
+
 static bool in_bounds(int64_t x, int64_t least)
 {
     return x >= least && x <= MOST_ROWS;

@@ -51,6 +51,9 @@ Interval window_reads(const Window *w, int64_t lo, int64_t hi);
 /* The rows of a grid of `size` rows that output rows `out` read: clipped at the edges, with the
  * rows that a mirror shows. In a periodic dimension they continue beyond the edges. */
 Interval window_rows(const Window *w, int64_t size, Interval out);
+/* The rows of `out` whose windows read no row of the grid but those in `own`. They are neighbours:
+ * a part's other output rows lie before and after them. */
+Interval window_inner_rows(const Window *w, int64_t size, Interval own, Interval out);
 /* The row of a grid of `size` rows behind `row`, which may lie beyond an edge; -1: a zero. */
 int64_t window_row(const Window *w, int64_t size, int64_t row);
 /* Gives the rows read and the rows written of every `~` index their sizes, where one tells the

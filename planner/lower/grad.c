@@ -296,7 +296,9 @@ void lower_backward_node(Lower *l, NodeId id)
               .n_in = n.n_in,
               .n_out = n.n_out,
               .attrs = *graph_attrs_at(l->g, n.attrs)};
-    for (uint32_t i = 0; i < n.n_in; i++) e.arg[i] = lower_want_arg(l, id, i);
+    const bool in_rows = lower_in_rows(l, id);
+    const BufferId strips = in_rows ? lower_want_strips(l, id, &e.arg[0]) : 0;
+    for (uint32_t i = in_rows; i < n.n_in; i++) e.arg[i] = lower_want_arg(l, id, i);
     used(l, &n); /* the outputs of this node may overwrite its inputs only after it */
     bool accumulate[MAX_OUT], temporary[MAX_OUT];
     const bool rings = lower_rings(l, id);
@@ -308,10 +310,12 @@ void lower_backward_node(Lower *l, NodeId id)
         e.arg[n.n_in + j] = output_buffer(l, id, j, made, &accumulate[j], &temporary[j]);
         if (accumulate[j]) e.attrs.accumulate |= 1 << j;
     }
-    lower_add_workspace(l, id, &e);
+    if (!in_rows) lower_add_workspace(l, id, &e);
     e.after[0] = l->grad.after;
     l->grad.after = 0;
-    if (rings)
+    if (in_rows)
+        lower_rows(l, &e, strips);
+    else if (rings)
         lower_ring_backward(l, &e);
     else
         lower_emit(l, &e);

@@ -88,12 +88,16 @@ void lower_forward_node(Lower *l, NodeId id)
               .n_in = n.n_in,
               .n_out = n.n_out,
               .attrs = *graph_attrs_at(l->g, n.attrs)};
-    for (uint32_t i = 0; i < n.n_in; i++) e.arg[i] = lower_want_arg(l, id, i);
+    const bool in_rows = lower_in_rows(l, id);
+    const BufferId strips = in_rows ? lower_want_strips(l, id, &e.arg[0]) : 0;
+    for (uint32_t i = in_rows; i < n.n_in; i++) e.arg[i] = lower_want_arg(l, id, i);
     for (uint32_t j = 0; j < n.n_out; j++)
         e.arg[n.n_in + j] =
             op_info(n.op)->flags & OP_UPDATES ? e.arg[j] : forward_output(l, id, j, &e.attrs);
-    lower_add_workspace(l, id, &e);
-    if (lower_rings(l, id))
+    if (!in_rows) lower_add_workspace(l, id, &e);
+    if (in_rows)
+        lower_rows(l, &e, strips);
+    else if (lower_rings(l, id))
         lower_ring_forward(l, &e);
     else
         lower_emit(l, &e);
@@ -150,9 +154,12 @@ static void end_forward(Lower *l, uint32_t stage)
             assert(kept);
             const uint32_t all = l->value.versions_of[t];
             l->value.versions_of[t] = 0;
-            for (uint32_t i = all; l->job->keep_halos && i; i = l->value.versions.at[i].next)
-                if (l->value.versions.at[i].around)
-                    lower_add_version(l, t, l->value.versions.at[i].buffer);
+            for (uint32_t i = all; l->job->keep_halos && i; i = l->value.versions.at[i].next) {
+                const Version held = l->value.versions.at[i];
+                if (!held.around) continue;
+                lower_add_version(l, t, held.buffer);
+                l->value.versions.at[l->value.versions_of[t]].rows = held.rows;
+            }
             lower_add_version(l, t, kept);
             if (own && own != kept) lower_add_version(l, t, own);
         }

@@ -7,6 +7,8 @@
  *   reduce.c   gradients of a unit: summed, reduced, accumulated at rest
  *   offload.c  state in host memory
  *   copy.c     FSDP2's copies around gathers and reductions
+ *   halo.c     exchanges of halos
+ *   held.c     values with a halo, and convolutions in two parts
  *   grad.c     contributions to gradient tensors
  *   ring.c     attention with the keys of other ranks, one rank after the other
  *   lower.c    nodes, forward and backward; the programs
@@ -30,6 +32,7 @@ typedef struct Version {
     BufferId buffer;
     Layout layout;
     bool around;     /* it has a halo: only nodes that want this halo read it */
+    BufferId rows;   /* not 0: `buffer` has only the halo, in strips, and this one the own rows */
     NodeId consumer; /* 0: any node may use it; else made for this forward node alone (unshared
                         gathers) */
     uint32_t next;   /* in Values.versions; 0: end */
@@ -396,8 +399,15 @@ BufferId lower_fold_end(Lower *l, const HaloStep *step, NodeId origin);
 HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId origin);
 BufferId lower_hold_end(Lower *l, const HaloStep *step, NodeId origin);
 
-/* convert.c: begins the exchange for input i of node n, which reads it soon. Does nothing if the
- * input has no halo, or already has it. */
+/* ---- held.c ---- */
+/* True if node n is a convolution whose inner rows are computed first. */
+bool lower_in_rows(const Lower *l, NodeId n);
+/* Returns the strips that the halo of n's first input arrives in, and the rank's own rows. */
+BufferId lower_want_strips(Lower *l, NodeId n, BufferId *rows);
+/* Emits both parts of such a convolution. `e` has the arguments of the whole. */
+void lower_rows(Lower *l, const Emit *e, BufferId strips);
+/* Begins the exchange for input i of node n, which reads it soon. Does nothing if the input has no
+ * halo, or already has it. */
 void lower_start_halo(Lower *l, NodeId n, uint32_t i);
 
 /* ---- stage.c ---- */

@@ -178,14 +178,18 @@ static bool pass_domain(Job *job)
     for (uint32_t a = 0; a < AXIS_NAMES; a++)
         if (axes_have(axes, (AxisName)a)) fine = cut_fields(job, (AxisName)a) && fine;
     job->keep_halos = pass_config(job, PASS_domain)->domain.keep_halos;
+    job->interior_first = pass_config(job, PASS_domain)->domain.interior_first;
     return fine;
 }
 
 static const PassOption options[] = {
+    OPTION_FLAG(domain.keep_halos, 0, "",
+                "true: halos are kept for the backward pass. It takes memory, and saves the second "
+                "exchange of each halo."),
     OPTION_FLAG(
-        domain.keep_halos, 0, "",
-        "true: inputs with their halos are kept for the backward pass. It takes memory, and "
-        "saves the second exchange of each halo."),
+        domain.interior_first, 1, "",
+        "A convolution computes the rows that need no halo while the halo is exchanged, and "
+        "the border behind it. false: rows and halo are copied together first."),
     OPTION_END,
 };
 
@@ -209,7 +213,8 @@ static const PassEdge before[] = {
 
 static void print(const PassConfig *pass, Str *out)
 {
-    str_print(out, pass->domain.keep_halos ? "domain(keep halos)" : "domain");
+    str_print(out, "domain%s%s", pass->domain.keep_halos ? "(keep halos)" : "",
+              pass->domain.interior_first ? "" : "(whole rows)");
 }
 
 const PassSpec pass_spec_domain = {
@@ -220,6 +225,7 @@ const PassSpec pass_spec_domain = {
     .before = before,
     .reports = true,
     .run = pass_domain,
-    .trials = OPTION_WORDS("parallel.domain.keep_halos=true"),
+    .trials =
+        OPTION_WORDS("parallel.domain.keep_halos=true", "parallel.domain.interior_first=false"),
     .print = print,
 };

@@ -61,7 +61,8 @@ typedef struct Job {
     ShardingJob sharding;
     TpJob tp;
     ContextJob context;
-    bool keep_halos;     /* set by domain: haloed inputs stay for the backward pass */
+    bool interior_first; /* set by domain: convolutions compute inner rows during an exchange */
+    bool keep_halos;     /* set by domain: halos stay for the backward pass */
     AxisSet sample_axes; /* dp_replicate, dp_shard, ep: their ranks read different samples */
     AxisSet data_axes;   /* these and cp: their ranks have different tokens and sum gradients */
 } Job;

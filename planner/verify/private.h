@@ -23,6 +23,7 @@
  *   range.c      one parameter of a flat buffer, and its 8-bit form
  *   nest.c       parts of parts, parts of other ranks
  *   ring.c       attention with a part of the keys
+ *   rows.c       convolutions in two parts
  *   op.c         computations
  *   move.c       data in motion
  *   update.c     the end of the step
@@ -198,7 +199,8 @@ static inline bool verify_accumulates(const Verifier *v, const Instr *in, uint32
 /* True if the instruction does the work of its graph node, or a part of this work. */
 static inline bool verify_is_of_node(const Instr *in, const Node *n)
 {
-    return n->op == in->op || (n->op != OP_none && n->op == op_whole(in->op));
+    return n->op == in->op ||
+           (n->op != OP_none && (n->op == op_whole(in->op) || n->op == op_of_rows(in->op)));
 }
 static inline const Attrs *verify_attrs(const Verifier *v, Pc pc)
 {
@@ -250,6 +252,17 @@ Hash128 value_of_hop(const Verifier *v, Pc pc, const Hop *hop, uint32_t i, const
                      uint32_t j);
 /* An output of a hop that merges must hold the hops before this one, and no others. */
 bool value_merges(Verifier *v, Pc pc, const Hop *hop, const Val *in, const Val *old);
+
+/* ---- rows.c ---- */
+/* Checks the shapes of a part of a convolution. Rewrites those of the border to those of the whole
+ * op with a halo. Returns false, with a report, if they do not fit. */
+bool value_rows_part(Verifier *v, Pc pc, uint32_t *shape);
+/* The strips must have arrived, and must be of the value that the first input has. */
+bool value_takes_strips(Verifier *v, Pc pc, const Val *strips, const Val *own);
+/* Returns the value of output j of one part. Both parts' values add up to the graph's. */
+Hash128 value_of_rows(const Verifier *v, Pc pc, const Val *in, uint32_t j);
+/* True if the value is strips of dimension d that neighbours have sent. */
+bool value_is_received(const Val *val, int d);
 
 /* ---- verify_bind.c ---- */
 Bound *verify_bound(Verifier *v, Pc pc);

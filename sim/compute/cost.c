@@ -195,7 +195,10 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
     }
     DType dtype = p->buffers.at[program_arg(p, in, 0)].dtype;
     const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
-    double flops = op_flops(in->op, &b, size, op_seen(in->op, &b, attrs));
+    const double share = plan_rows_share(plan, p, in);
+    double flops = op_flops(in->op, &b, size, op_seen(in->op, &b, attrs)) * share;
+    int64_t *rows = &size[(int)op_letter(in->op, INDEX_height)];
+    if (share < 1) *rows = (int64_t)ceil((double)*rows * share);
     if (info->class_ == OP_CLASS_contract) {
         ProductWork work = work_of_product(&b, size);
         compute = kernel_gemm_s(device, dtype, work.batch, work.m, work.n, work.k, NULL);

@@ -59,7 +59,7 @@ ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1])
 {
     const Signature *sig = &op_info(op)->sig;
     ProductWork work = {1, 1, 1, 1};
-    assert(work_is_convolution(op) && sig->n_in == 2 && sig->n_out == 1);
+    assert(work_is_convolution(op) && sig->n_in >= 2 && sig->n_out == 1);
     for (int letter = 1; letter <= 'z'; letter++) {
         const bool a = has_index(&sig->in[0], (char)letter),
                    b = has_index(&sig->in[1], (char)letter),

@@ -329,6 +329,7 @@ static Net draw_net(uint64_t seed, uint64_t index)
     n.zero = (ZeroStrategy)(1 + draw(&d, 3));
     n.ac = (AcMode)(draw(&d, 3) == 0 ? AC_full : AC_none);
     n.keep_halos = draw(&d, 3) == 0;
+    n.whole_rows = draw(&d, 4) == 0;
     return n;
 }
 

@@ -4,6 +4,7 @@
 #ifndef REAL
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/field/field.h"
+#include "kernels/strips.h"
 
 enum { TILE_POINTS = 128, TILE_TAPS = 192 };
 
@@ -13,11 +14,14 @@ typedef struct Conv {
     int64_t batch, groups, c, n, taps_h, taps_w;
     int64_t points, taps, plane; /* points of y; taps of a window; points of x */
     bool single;                 /* the columns are x itself */
+    OutputRows rows;             /* those to compute */
+    HeldRows held;
 } Conv;
 
-/* The tile: points [point, point + n_points) of taps [tap, tap + n_taps). */
+/* The tile: points [point, point + n_points), of those before `end`, and taps [tap, tap + n_taps).
+ */
 typedef struct ConvTile {
-    int64_t point, n_points, tap, n_taps;
+    int64_t point, n_points, end, tap, n_taps;
 } ConvTile;
 
 static Conv conv_of(OpKind op, const KernelArgs *a)
@@ -29,14 +33,24 @@ static Conv conv_of(OpKind op, const KernelArgs *a)
               .c = a->size['c'],
               .n = a->size['n'],
               .taps_h = a->size['I'],
-              .taps_w = a->size['J']};
+              .taps_w = a->size['J'],
+              .rows = strips_output_rows(op, a),
+              .held = strips_held_rows(a)};
     v.points = v.h.n * v.w.n;
     v.taps = v.c * v.taps_h * v.taps_w;
-    v.plane = v.h.rows * v.w.rows;
+    v.plane = v.held.room * v.w.rows;
     const Window *h = &v.h.window, *w = &v.w.window;
-    v.single = v.taps_h * v.taps_w == 1 && h->stride == 1 && w->stride == 1 && h->before == 0 &&
-               w->before == 0 && v.h.rows == v.h.n && v.w.rows == v.w.n;
+    v.single = op_of_rows(op) == OP_none && v.taps_h * v.taps_w == 1 && h->stride == 1 &&
+               w->stride == 1 && h->before == 0 && w->before == 0 && v.h.rows == v.h.n &&
+               v.w.rows == v.w.n;
     return v;
+}
+
+/* Begins the tiles of the k-th run of rows. */
+static ConvTile tiles_of(const Conv *v, int k)
+{
+    const Interval rows = v->rows.at[k];
+    return (ConvTile){.point = rows.lo * v->w.n, .end = rows.hi * v->w.n};
 }
 
 static bool next_tile(const Conv *v, ConvTile *t)
@@ -46,8 +60,8 @@ static bool next_tile(const Conv *v, ConvTile *t)
         t->tap = 0;
         t->point += t->n_points;
     }
-    if (t->point >= v->points) return false;
-    t->n_points = v->points - t->point < TILE_POINTS ? v->points - t->point : TILE_POINTS;
+    if (t->point >= t->end) return false;
+    t->n_points = t->end - t->point < TILE_POINTS ? t->end - t->point : TILE_POINTS;
     t->n_taps = v->taps - t->tap < TILE_TAPS ? v->taps - t->tap : TILE_TAPS;
     if (v->single) t->n_points = v->points, t->n_taps = v->taps;
     return true;
@@ -62,23 +76,54 @@ BOTH(conv2d_weight)
 BOTH(conv2d_groups)
 BOTH(conv_transpose2d_groups)
 BOTH(conv2d_groups_weight)
+BOTH(conv2d_inner)
+BOTH(conv2d_border)
+BOTH(conv2d_weight_inner)
+BOTH(conv2d_weight_border)
+BOTH(conv2d_groups_inner)
+BOTH(conv2d_groups_border)
+BOTH(conv2d_groups_weight_inner)
+BOTH(conv2d_groups_weight_border)
 
 #else
 
+/* x of one sample and group [c,H,W]; and its neighbours' rows [c,strip,W], before and behind. */
+typedef struct F(ConvInput) {
+    REAL *x, *strip[2];
+} F(ConvInput);
+
+static F(ConvInput) F(input_of)(const Conv *v, const KernelArgs *a, uint32_t arg, int64_t i)
+{
+    F(ConvInput) in = {.x = (REAL *)a->ptr[arg] + i * v->c * v->plane};
+    const int64_t plane = v->held.strip * v->w.rows;
+    for (int k = 0; k < 2 && plane; k++)
+        in.strip[k] = (REAL *)a->ptr[2] + (k * v->batch * v->groups + i) * v->c * plane;
+    return in;
+}
+
+static REAL *F(line_of)(const Conv *v, const F(ConvInput) * in, int64_t channel, int64_t row)
+{
+    const HeldRows *h = &v->held;
+    row -= h->before;
+    if (row >= 0 && row < h->own) return in->x + channel * v->plane + row * v->w.rows;
+    const int64_t at = row < 0 ? row + h->before : row - h->own;
+    return in->strip[row >= 0] + (channel * h->strip + at) * v->w.rows;
+}
+
 /* Copies the inputs that one tap reads for the tile's points, or (back) adds the tile's values to
  * them. */
-static void F(move_tap)(const Conv *v, const ConvTile *t, int64_t tap, REAL *x, REAL *column,
-                        bool back)
+static void F(move_tap)(const Conv *v, const ConvTile *t, int64_t tap, const F(ConvInput) * in,
+                        REAL *column, bool back)
 {
     const Window *w = &v->w.window;
     int64_t j = tap % v->taps_w, i = tap / v->taps_w % v->taps_h;
-    REAL *plane = x + tap / v->taps_w / v->taps_h * v->plane;
+    const int64_t channel = tap / v->taps_w / v->taps_h;
     for (int64_t p = 0; p < t->n_points;) {
         int64_t o = (t->point + p) / v->w.n, from = (t->point + p) % v->w.n;
         int64_t n = v->w.n - from < t->n_points - p ? v->w.n - from : t->n_points - p;
         int64_t row = field_row(&v->h, o, i);
         if (row < 0 && !back) memset(column + p, 0, (size_t)n * sizeof *column);
-        REAL *line = plane + row * v->w.rows;
+        REAL *line = row < 0 ? NULL : F(line_of)(v, in, channel, row);
         int64_t first = (v->w.start + from) * w->stride - w->before + j * w->dilation - v->w.first;
         bool inside =
             first >= 0 && first + (n - 1) * w->stride < v->w.held && from + n <= v->w.valid;
@@ -92,24 +137,24 @@ static void F(move_tap)(const Conv *v, const ConvTile *t, int64_t tap, REAL *x, 
 }
 
 /* Returns the tile's columns [n_taps, n_points]. Sets the distance between two of their rows. */
-static const REAL *F(columns)(const Conv *v, const ConvTile *t, const REAL *x, REAL *tile,
+static const REAL *F(columns)(const Conv *v, const ConvTile *t, const F(ConvInput) * in, REAL *tile,
                               int64_t *pitch)
 {
     *pitch = v->single ? v->plane : TILE_POINTS;
-    if (v->single) return x;
+    if (v->single) return in->x;
     for (int64_t k = 0; k < t->n_taps; k++)
-        F(move_tap)(v, t, t->tap + k, (REAL *)(uintptr_t)x, tile + k * TILE_POINTS, false);
+        F(move_tap)(v, t, t->tap + k, in, tile + k * TILE_POINTS, false);
     return tile;
 }
 
 /* y [n, points] = weight [n, taps] columns [taps, points] */
-static void F(forward)(const Conv *v, const REAL *x, const REAL *weight, REAL *y, bool adds)
+static void F(forward)(const Conv *v, ConvTile t, const F(ConvInput) * in, const REAL *weight,
+                       REAL *y, bool adds)
 {
     REAL tile[TILE_TAPS * TILE_POINTS];
-    ConvTile t = {0, 0, 0, 0};
     while (next_tile(v, &t)) {
         int64_t pitch;
-        const REAL *columns = F(columns)(v, &t, x, tile, &pitch);
+        const REAL *columns = F(columns)(v, &t, in, tile, &pitch);
         F(gemm)
         (false, false, v->n, t.n_points, t.n_taps, 1, weight + t.tap, v->taps, columns, pitch,
          adds || t.tap > 0 ? 1 : 0, y + t.point, v->points);
@@ -117,42 +162,47 @@ static void F(forward)(const Conv *v, const REAL *x, const REAL *weight, REAL *y
 }
 
 /* Writes or adds to x: columns [taps, points] = weight^T [taps, n] y [n, points] */
-static void F(transposed)(const Conv *v, REAL *x, const REAL *weight, const REAL *y)
+static void F(transposed)(const Conv *v, const F(ConvInput) * x, const REAL *weight, const REAL *y)
 {
     REAL tile[TILE_TAPS * TILE_POINTS];
-    ConvTile t = {0, 0, 0, 0};
+    ConvTile t = tiles_of(v, 0);
     while (next_tile(v, &t)) {
         F(gemm)
         (true, false, t.n_taps, t.n_points, v->n, 1, weight + t.tap, v->taps, y + t.point,
-         v->points, v->single ? 1 : 0, v->single ? x : tile, v->single ? v->plane : TILE_POINTS);
+         v->points, v->single ? 1 : 0, v->single ? x->x : tile, v->single ? v->plane : TILE_POINTS);
         for (int64_t k = 0; !v->single && k < t.n_taps; k++)
             F(move_tap)(v, &t, t.tap + k, x, tile + k * TILE_POINTS, true);
     }
 }
 
 /* weight [n, taps] += y [n, points] columns^T [points, taps] */
-static void F(of_weight)(const Conv *v, const REAL *x, const REAL *y, REAL *weight)
+static void F(of_weight)(const Conv *v, ConvTile t, const F(ConvInput) * in, const REAL *y,
+                         REAL *weight)
 {
     REAL tile[TILE_TAPS * TILE_POINTS];
-    ConvTile t = {0, 0, 0, 0};
     while (next_tile(v, &t)) {
         int64_t pitch;
-        const REAL *columns = F(columns)(v, &t, x, tile, &pitch);
+        const REAL *columns = F(columns)(v, &t, in, tile, &pitch);
         F(gemm)
         (false, true, v->n, t.n_taps, t.n_points, 1, y + t.point, v->points, columns, pitch, 1,
          weight + t.tap, v->taps);
     }
 }
 
-/* x [b,(g c),H,W], weight [g,n,c,I,J] -> y [b,(g n),h,w] */
-static void F(conv2d_groups)(const KernelArgs *a)
+/* x [b,(g c),H,W], weight [g,n,c,I,J] -> y [b,(g n),h,w]. The border's last input has strips. */
+static void F(convolve)(OpKind op, const KernelArgs *a)
 {
-    const Conv v = conv_of(OP_conv2d_groups, a);
-    const REAL *x = a->ptr[0], *weight = a->ptr[1];
-    REAL *y = a->ptr[2];
-    for (int64_t i = 0; i < v.batch * v.groups; i++) F(forward)
-    (&v, x + i * v.c * v.plane, weight + i % v.groups * v.n * v.taps, y + i * v.n * v.points,
-     cpu_accumulates(a, 0));
+    const Conv v = conv_of(op, a);
+    const REAL *weight = a->ptr[1];
+    REAL *y = a->ptr[a->n_in];
+    const bool adds = cpu_accumulates(a, 0) || op_of_rows(op) != OP_none;
+    if (op_of_rows(op) != OP_none) F(summed)(a, 0, v.batch * v.groups * v.n * v.points);
+    for (int64_t i = 0; i < v.batch * v.groups; i++) {
+        const F(ConvInput) in = F(input_of)(&v, a, 0, i);
+        for (int k = 0; k < 2; k++) F(forward)
+        (&v, tiles_of(&v, k), &in, weight + i % v.groups * v.n * v.taps, y + i * v.n * v.points,
+         adds);
+    }
 }
 
 /* y [b,(g n),h,w], weight [g,n,c,I,J] -> x [b,(g c),H,W] */
@@ -160,35 +210,49 @@ static void F(conv_transpose2d_groups)(const KernelArgs *a)
 {
     const Conv v = conv_of(OP_conv_transpose2d_groups, a);
     const REAL *y = a->ptr[0], *weight = a->ptr[1];
-    REAL *x = F(summed)(a, 0, v.batch * v.groups * v.c * v.plane);
-    for (int64_t i = 0; i < v.batch * v.groups; i++) F(transposed)
-    (&v, x + i * v.c * v.plane, weight + i % v.groups * v.n * v.taps, y + i * v.n * v.points);
+    F(summed)(a, 0, v.batch * v.groups * v.c * v.plane);
+    for (int64_t i = 0; i < v.batch * v.groups; i++) {
+        const F(ConvInput) x = F(input_of)(&v, a, 2, i);
+        F(transposed)(&v, &x, weight + i % v.groups * v.n * v.taps, y + i * v.n * v.points);
+    }
 }
 
 /* x [b,(g c),H,W], y [b,(g n),h,w] -> weight [g,n,c,I,J] */
-static void F(conv2d_groups_weight)(const KernelArgs *a)
+static void F(sum_weight)(OpKind op, const KernelArgs *a)
 {
-    const Conv v = conv_of(OP_conv2d_groups_weight, a);
-    const REAL *x = a->ptr[0], *y = a->ptr[1];
+    const Conv v = conv_of(op, a);
+    const REAL *y = a->ptr[1];
     REAL *weight = F(summed)(a, 0, v.groups * v.n * v.taps);
-    for (int64_t i = 0; i < v.batch * v.groups; i++) F(of_weight)
-    (&v, x + i * v.c * v.plane, y + i * v.n * v.points, weight + i % v.groups * v.n * v.taps);
+    for (int64_t i = 0; i < v.batch * v.groups; i++) {
+        const F(ConvInput) in = F(input_of)(&v, a, 0, i);
+        for (int k = 0; k < 2; k++) F(of_weight)
+        (&v, tiles_of(&v, k), &in, y + i * v.n * v.points, weight + i % v.groups * v.n * v.taps);
+    }
 }
 
 /* A dense convolution is one group. */
-static void F(conv2d)(const KernelArgs *a)
-{
-    F(conv2d_groups)(a);
-}
-
 static void F(conv_transpose2d)(const KernelArgs *a)
 {
     F(conv_transpose2d_groups)(a);
 }
 
-static void F(conv2d_weight)(const KernelArgs *a)
-{
-    F(conv2d_groups_weight)(a);
-}
+#define CONV(op, how)                                                                              \
+    static void F(op)(const KernelArgs *a)                                                         \
+    {                                                                                              \
+        F(how)(OP_##op, a);                                                                        \
+    }
+CONV(conv2d, convolve)
+CONV(conv2d_inner, convolve)
+CONV(conv2d_border, convolve)
+CONV(conv2d_groups, convolve)
+CONV(conv2d_groups_inner, convolve)
+CONV(conv2d_groups_border, convolve)
+CONV(conv2d_weight, sum_weight)
+CONV(conv2d_weight_inner, sum_weight)
+CONV(conv2d_weight_border, sum_weight)
+CONV(conv2d_groups_weight, sum_weight)
+CONV(conv2d_groups_weight_inner, sum_weight)
+CONV(conv2d_groups_weight_border, sum_weight)
+#undef CONV
 
 #endif

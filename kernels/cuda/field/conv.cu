@@ -6,11 +6,11 @@
  */
 DEVICE float conv(const FieldArgs *a, int64_t i, int64_t t)
 {
-    int64_t p = i % a->points, plane = i / a->points, g = plane / a->n % a->groups;
+    int64_t y = field_place(a, i), p = y % a->points, plane = y / a->points;
+    int64_t g = plane / a->n % a->groups;
     int64_t at = field_tap(a, p, t % a->taps), b = plane / a->n / a->groups;
-    if (at < 0) return 0;
-    int64_t of_x = (b * a->groups + g) * a->c + t / a->taps;
-    return read_one(a->in[0], of_x * a->h.rows * a->w.rows + at) *
+    if (at < 0 || !field_computes(a, p / a->w.n)) return 0;
+    return field_read(a, (b * a->groups + g) * a->c + t / a->taps, at) *
            read_one(a->in[1], plane % (a->groups * a->n) * a->terms + t);
 }
 FIELD_SUM(conv)
@@ -31,10 +31,11 @@ FIELD_SUM(conv_back)
 DEVICE float conv_weight(const FieldArgs *a, int64_t i, int64_t t)
 {
     int64_t tap = i % a->taps, c = i / a->taps % a->c, n = i / a->taps / a->c % a->n;
-    int64_t g = i / a->taps / a->c / a->n, p = t % a->points, b = t / a->points;
+    int64_t g = i / a->taps / a->c / a->n, here = a->n_rows * a->w.n;
+    int64_t p = field_point(a, t % here), b = t / here;
     int64_t at = field_tap(a, p, tap);
-    if (at < 0) return 0;
-    return read_one(a->in[0], ((b * a->groups + g) * a->c + c) * a->h.rows * a->w.rows + at) *
+    if (at < 0 || !field_computes(a, p / a->w.n)) return 0;
+    return field_read(a, (b * a->groups + g) * a->c + c, at) *
            read_one(a->in[1], ((b * a->groups + g) * a->n + n) * a->points + p);
 }
 FIELD_SUM(conv_weight)
@@ -44,7 +45,9 @@ static bool forward(OpKind op, const KernelArgs *args, const CudaContext *cuda, 
     FieldArgs p = field_args(args, 0);
     field_windows(op, args, &p);
     p.terms = p.c * p.taps;
-    return conv_launch(p, cuda, error);
+    p.some = p.adds && op_of_rows(op) != OP_none; /* else the other rows become zero */
+    if (p.some) p.outputs = p.batch * p.groups * p.n * p.n_rows * p.w.n;
+    return p.outputs == 0 || conv_launch(p, cuda, error);
 }
 
 static bool transposed(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error)
@@ -59,7 +62,7 @@ static bool of_weight(OpKind op, const KernelArgs *args, const CudaContext *cuda
 {
     FieldArgs p = field_args(args, 0);
     field_windows(op, args, &p);
-    p.terms = p.batch * p.points;
+    p.terms = p.batch * p.n_rows * p.w.n;
     return conv_weight_launch(p, cuda, error);
 }
 
@@ -74,3 +77,11 @@ CONV(conv_transpose2d, transposed)
 CONV(conv_transpose2d_groups, transposed)
 CONV(conv2d_weight, of_weight)
 CONV(conv2d_groups_weight, of_weight)
+CONV(conv2d_inner, forward)
+CONV(conv2d_border, forward)
+CONV(conv2d_groups_inner, forward)
+CONV(conv2d_groups_border, forward)
+CONV(conv2d_weight_inner, of_weight)
+CONV(conv2d_weight_border, of_weight)
+CONV(conv2d_groups_weight_inner, of_weight)
+CONV(conv2d_groups_weight_border, of_weight)

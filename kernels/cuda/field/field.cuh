@@ -7,7 +7,7 @@
 #ifdef __CUDACC__
 extern "C" {
 #endif
-#include "planner/ir/window.h"
+#include "kernels/strips.h"
 #ifdef __CUDACC__
 }
 #endif
@@ -33,9 +33,13 @@ typedef struct FieldArgs {
     int64_t outputs, terms;
     int64_t batch, groups, c, n; /* channels: of x and of y, of one group */
     int64_t points, taps;        /* points of y; taps of a window */
-    double all;                  /* elements of a group on all ranks */
+    HeldRows held;
+    /* The output rows to compute: n_first from first[0] on, the others from first[1] on. */
+    int64_t first[2], n_first, n_rows;
+    double all; /* elements of a group on all ranks */
     double scale, eps;
     bool adds, nearest, latitude;
+    bool some; /* the outputs are only those of the rows to compute */
 } FieldArgs;
 
 static inline FieldAlong field_along(OpKind op, const KernelArgs *args, char letter)
@@ -76,6 +80,11 @@ static inline void field_windows(OpKind op, const KernelArgs *args, FieldArgs *p
     p->h = field_along(op, args, 'h');
     p->w = field_along(op, args, 'w');
     p->taps = p->h.kernel * p->w.kernel;
+    p->held = strips_held_rows(args);
+    const OutputRows rows = strips_output_rows(op, args);
+    p->first[0] = rows.at[0].lo, p->first[1] = rows.at[1].lo;
+    p->n_first = rows.at[0].hi - rows.at[0].lo;
+    p->n_rows = p->n_first + rows.at[1].hi - rows.at[1].lo;
     p->nearest = args->attrs.nearest != 0;
 }
 
@@ -116,6 +125,40 @@ DEVICE int64_t field_tap(const FieldArgs *a, int64_t p, int64_t t)
     int64_t row = field_row(&a->h, p / a->w.n, t / a->w.kernel);
     int64_t column = field_row(&a->w, p % a->w.n, t % a->w.kernel);
     return row < 0 || column < 0 ? -1 : row * a->w.rows + column;
+}
+
+/* Returns point p of those to compute, as a point of a plane of y. */
+DEVICE int64_t field_point(const FieldArgs *a, int64_t p)
+{
+    int64_t row = p / a->w.n;
+    row = row < a->n_first ? a->first[0] + row : a->first[1] + row - a->n_first;
+    return row * a->w.n + p % a->w.n;
+}
+
+DEVICE bool field_computes(const FieldArgs *a, int64_t row)
+{
+    int64_t behind = row - a->first[1];
+    return (row >= a->first[0] && row - a->first[0] < a->n_first) ||
+           (behind >= 0 && behind < a->n_rows - a->n_first);
+}
+
+/* Returns the element of y that the i-th output is. */
+DEVICE int64_t field_place(const FieldArgs *a, int64_t i)
+{
+    int64_t here = a->n_rows * a->w.n;
+    return a->some ? i / here * a->points + field_point(a, i % here) : i;
+}
+
+/* Reads element `at` of plane `plane` of x, whose rows may lie in strips: strip 0 of all planes,
+ * then strip 1. */
+DEVICE float field_read(const FieldArgs *a, int64_t plane, int64_t at)
+{
+    int64_t row = at / a->w.rows - a->held.before, column = at % a->w.rows;
+    if (row >= 0 && row < a->held.own)
+        return read_one(a->in[0], (plane * a->held.room + row) * a->w.rows + column);
+    int64_t line = row < 0 ? row + a->held.before : row - a->held.own;
+    if (row >= 0) plane += a->batch * a->groups * a->c;
+    return read_one(a->in[2], (plane * a->held.strip + line) * a->w.rows + column);
 }
 
 /* Finds the output row whose tap i reads row v of the field (v may lie beyond an end) in local row
@@ -166,6 +209,7 @@ DEVICE float field_back(const FieldArgs *a, const Array y, int64_t of_y, int64_t
 
 DEVICE void field_put(const FieldArgs *a, int64_t i, float x)
 {
+    i = field_place(a, i);
     if (a->adds) x += read_one(a->out, i);
     write_one(a->out, i, x);
 }

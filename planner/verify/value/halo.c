@@ -76,6 +76,12 @@ static bool is_strips(const Strips *s, const Val *val, uint8_t state)
     return val->packed_dim == s->d + 1 && val->packed_parts == 2 && val->packed_chunks == state;
 }
 
+bool value_is_received(const Val *val, int d)
+{
+    return val->packed_dim == d + 1 && val->packed_parts == 2 &&
+           val->packed_chunks == STRIPS_received;
+}
+
 /* Checks pack and cut: they put a value into strips. */
 static bool take_strips(Strips *s, Val *val)
 {

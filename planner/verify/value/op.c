@@ -16,6 +16,7 @@ typedef struct OpStep {
     uint32_t shape[MAX_ARGS]; /* shapes that the buffers claim; inputs hold exactly these */
     bool has_part;            /* it works with a part of the keys; `hop` says which */
     Hop hop;
+    bool in_rows; /* it computes the inner rows, or the border */
 } OpStep;
 
 static bool complain(const OpStep *s, uint32_t axis, uint32_t arg, const char *what)
@@ -106,6 +107,7 @@ static bool deals_otherwise(const OpStep *s, uint32_t arg, int letter)
 static bool check_windows(const OpStep *s)
 {
     if (!(op_info(s->in->op)->flags & OP_WINDOWED)) return true;
+    if (s->in_rows && !op_is_border(s->in->op)) return true; /* by its definition */
     for (uint32_t i = 0; i < s->n_args; i++) {
         const Shape *at = value_shape_at(s->v, s->shape[i]);
         for (int d = 0; d < at->n_dims; d++) {
@@ -286,11 +288,11 @@ static bool check_origin(const OpStep *s, const Val *in, bool *is_node)
     }
     for (uint32_t j = 0; j < n->n_out; j++) {
         const Tensor *t = &v->g->tensors.at[n->out[j]];
-        const Shape *o = value_shape_at(v, s->shape[n->n_in + j]);
+        const Shape *o = value_shape_at(v, s->shape[s->in->n_in + j]);
         for (int d = 0; d < t->n_dims && d < o->n_dims; d++)
             if (t->dim[d] != o->dim[d]) {
                 verify_report(v, "verify-layout", s->pc, "output %u is %s, the graph says %lld", j,
-                              value_shape_text(v, s->shape[n->n_in + j]), (long long)t->dim[d]);
+                              value_shape_text(v, s->shape[s->in->n_in + j]), (long long)t->dim[d]);
                 return false;
             }
     }
@@ -302,6 +304,7 @@ static Hash128 output_value(const OpStep *s, const Val *in, uint32_t j, bool rec
     Verifier *v = s->v;
     Hash128 vn[MAX_IN];
     if (s->has_part) return value_of_hop(v, s->pc, &s->hop, s->hop.i, in, j);
+    if (s->in_rows) return value_of_rows(v, s->pc, in, j);
     if (recovered) return value_contribution(v, s->in->origin, j, s->in->microbatch);
     for (uint32_t i = 0; i < s->in->n_in; i++) vn[i] = in[i].vn;
     const bool source = op_info(s->in->op)->flags & OP_SOURCE;
@@ -325,7 +328,10 @@ void value_compute(Verifier *v, Pc pc)
         s.shape[i] = v->canon[v->p->buffers.at[program_arg(v->p, in, i)].shape];
     for (uint32_t i = 0; i < in->n_in; i++) {
         from[i] = value_read(v, pc, program_arg(v->p, in, i), "input", i);
-        if (from[i].list || from[i].packed_dim) {
+        const bool strips = op_is_border(in->op) && i + 1 == in->n_in && !from[i].list;
+        if (strips && !from[i].bad) {
+            from[i].bad = from[0].bad || !value_takes_strips(v, pc, &from[i], &from[0]);
+        } else if (from[i].list || from[i].packed_dim) {
             verify_report(v, "verify-layout", pc, "input %u is %s", i,
                           from[i].list ? "a flat buffer of several values" : "packed");
             from[i].bad = true;
@@ -339,6 +345,8 @@ void value_compute(Verifier *v, Pc pc)
     if (s.has_part && !bad) bad = !value_hop(v, pc, s.shape, &s.hop);
     if (s.has_part && !bad && op_info(in->op)->flags & OP_MERGES)
         bad = !value_merges(v, pc, &s.hop, from, old);
+    s.in_rows = op_of_rows(in->op) != OP_none;
+    if (s.in_rows && !bad) bad = !value_rows_part(v, pc, s.shape);
     const bool shares = shares_out(&s);
     if (!bad && !shares && !bound->layouts_are_fine) bad = !check_layouts(&s);
     if (!bad && !shares) bound->layouts_are_fine = true;
@@ -346,7 +354,7 @@ void value_compute(Verifier *v, Pc pc)
         bad = !check_windows(&s); /* `bound` does not know the windows, which are attributes */
     bool ok = bad || check_origin(&s, from, &is_node);
     if (bad && in->origin) is_node = v->g->nodes.at[in->origin].op == in->op;
-    if (bad && s.has_part) is_node = false;
+    if (bad && (s.has_part || s.in_rows)) is_node = false;
     bad = bad || !ok;
     for (uint32_t j = 0; in->n_in + j < s.n_args; j++) {
         BufferId b = program_arg(v->p, in, in->n_in + j);

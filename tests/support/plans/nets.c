@@ -225,7 +225,8 @@ static void add_passes(const Net *n, Config *config)
     uint32_t k = 0;
     const uint32_t domains = n->domain * n->domain_w;
     if (domains > 1)
-        config->passes[k++] = (PassConfig){.name = PASS_domain, .domain = {n->keep_halos}};
+        config->passes[k++] =
+            (PassConfig){.name = PASS_domain, .domain = {n->keep_halos, !n->whole_rows}};
     if (n->ac != AC_none) config->passes[k++] = (PassConfig){.name = PASS_ac, .ac = n->ac};
     if (n->use_zero && n->dp_shard > 1)
         config->passes[k++] = (PassConfig){.name = PASS_zero, .zero = {.strategy = n->zero}};
@@ -329,5 +330,6 @@ const char *net_name(const Net *n, Arena *arena)
               n->domain, n->domain_w, n->dp_shard, n->dp_replicate, n->use_ddp ? " ddp" : "",
               n->use_zero ? " zero" : "", (long long)n->micro, n->microbatches, (int)n->ac,
               n->latitude ? " latitude" : "", n->keep_halos ? " keep_halos" : "");
+    if (n->whole_rows) str_print(&s, " whole_rows");
     return str_text(&s);
 }

@@ -275,10 +275,12 @@ static void test_every_gradient(void **state)
 /* Ops through which no gradient may flow. */
 static const OpKind without_gradient[] = {
     OP_batch, OP_sigmoid_grad, OP_relu_grad, OP_field, OP_conv2d_weight, OP_conv2d_groups_weight,
-    OP_channel_bias_grad, OP_channel_norm_grad, OP_group_sum_grad, OP_group_spread_grad,
-    OP_group_norm_grad, OP_group_norm_weight, OP_avg_pool2d_grad, OP_max_pool2d_grad,
-    OP_turn_poles_grad, OP_resize_grad, OP_pixel_unshuffle, OP_concat_first, OP_concat_last,
-    OP_mse_loss_grad, OP_offsets, OP_sum_features_grad, OP_window_bias_grad,
+    OP_conv2d_inner, OP_conv2d_border, OP_conv2d_weight_inner, OP_conv2d_weight_border,
+    OP_conv2d_groups_inner, OP_conv2d_groups_border, OP_conv2d_groups_weight_inner,
+    OP_conv2d_groups_weight_border, OP_channel_bias_grad, OP_channel_norm_grad, OP_group_sum_grad,
+    OP_group_spread_grad, OP_group_norm_grad, OP_group_norm_weight, OP_avg_pool2d_grad,
+    OP_max_pool2d_grad, OP_turn_poles_grad, OP_resize_grad, OP_pixel_unshuffle, OP_concat_first,
+    OP_concat_last, OP_mse_loss_grad, OP_offsets, OP_sum_features_grad, OP_window_bias_grad,
     OP_window_attention_grad, OP_strided_attention_grad, OP_channels_grad, OP_embed_grad,
     OP_position_grad, OP_bias_grad, OP_relu2_grad, OP_expert_bias_grad, OP_clamp_gate_grad,
     OP_clamp_up_grad, OP_soft_cap_grad, OP_attention_wide_grad, OP_attention_table_grad,

@@ -134,6 +134,42 @@ static Plan *own_strips_added(const Plan *plan)
     return bad;
 }
 
+/* A convolution's border reads the rank's own strips in place of its neighbours'. */
+static Plan *border_of_own_strips(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    const Pc border = find(plan, OP_conv2d_border, OP_none, PHASE_forward, 0);
+    const BufferId received = *arg(bad, border, 2);
+    for (Pc pc = 1; pc < border; pc++)
+        if (at(plan, pc)->op == OP_halo_exchange && *arg(bad, pc, 1) == received)
+            *arg(bad, border, 2) = *arg(bad, pc, 0);
+    return bad;
+}
+
+/* The border replaces the inner rows. */
+static Plan *border_alone(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    Instr *in = at(bad, find(plan, OP_conv2d_border, OP_none, PHASE_forward, 0));
+    Attrs a = *graph_attrs_at(&bad->graph, in->attrs);
+    a.accumulate = 0;
+    in->attrs = (AttrsId)list_push(arena, &bad->graph.attrs, a);
+    return bad;
+}
+
+/* The inner rows are used as if they were all, before the border is added. */
+static Plan *inner_rows_alone(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    const Pc border = find(plan, OP_conv2d_border, OP_none, PHASE_forward, 0);
+    at(bad, border)->op = OP_copy;
+    at(bad, border)->n_in = 1;
+    at(bad, border)->attrs = 0;
+    *arg(bad, border, 0) = *arg(bad, border, 1) = *arg(bad, border, 3);
+    at(bad, border)->args.n = 2;
+    return bad;
+}
+
 /* Halo rows of the gradient are exchanged like values: they are copied instead of added. */
 static Plan *gradient_exchanged_as_a_value(const Plan *plan)
 {
@@ -228,6 +264,9 @@ static const struct {
      "verify-layout"},
     {"adjoint lacks exchanges", "stfc/PSyclone#3005", backward_without_exchange, "verify-layout"},
     {"own strips added", "distdl/distdl#35", own_strips_added, "verify-layout"},
+    {"a border of own strips", "distdl/distdl#35", border_of_own_strips, "verify-layout"},
+    {"a border without inner rows", "a sum of two parts", border_alone, "verify-layout"},
+    {"inner rows without a border", "NCAR/miles-credit#475", inner_rows_alone, "verify-layout"},
     {"gradient exchanged as a value", "NVIDIA/physicsnemo#1892", gradient_exchanged_as_a_value,
      "verify-layout"},
     {"group norm of local rows", "NVIDIA/physicsnemo#1393", local_statistics, "verify-layout"},

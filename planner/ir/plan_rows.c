@@ -1,0 +1,25 @@
+/* The rows that the two parts of a convolution compute (IN_ROWS in ops.def). */
+#include "planner/ir/plan.h"
+#include "planner/ir/window.h"
+
+double plan_rows_share(const Plan *plan, const Program *p, const Instr *in)
+{
+    const OpKind whole = op_of_rows(in->op);
+    Binding b;
+    if (!whole || !plan_bind(plan, p, in, 0, &b, NULL, NULL, NULL)) return 1;
+    const int d = op_dim(in->op, 0, INDEX_height);
+    const Shape *x = plan_shape_at(plan, p->buffers.at[program_arg(p, in, 0)].shape);
+    const uint32_t parts = shape_parts(x, &plan->mesh, d);
+    const Window w = op_window(in->op, &b, graph_attrs_at(&plan->graph, in->attrs), 'h');
+    double least = 1;
+    for (uint32_t part = 0; part < parts; part++) {
+        Interval own, out;
+        if (!deal_interval(&plan->graph.deals, 0, b.size['h'], parts, part, 0, &out)) continue;
+        if (!deal_interval(&plan->graph.deals, 0, b.size['H'], parts, part, 0, &own))
+            own = (Interval){0, 0};
+        const Interval inner = window_inner_rows(&w, b.size['H'], own, out);
+        const double share = (double)(inner.hi - inner.lo) / (double)(out.hi - out.lo);
+        least = share < least ? share : least;
+    }
+    return in->op == op_in_rows(whole).inner ? least : 1 - least;
+}

@@ -1,0 +1,155 @@
+/* Values with a halo: the exchange for each reader, begun early, and convolutions in two parts. The
+ * inner rows of such a convolution are computed while the halo is exchanged. Its border reads the
+ * neighbours' rows where they arrive. So no copy is made of rows and halo together. Other ops with
+ * windows read such a copy. */
+#include <assert.h>
+
+#include "planner/ir/window.h"
+#include "planner/lower/lower.h"
+
+/* ---- versions of a value ---- */
+
+/* Returns the version with this halo, either in strips or as a copy; NULL: there is none. */
+static const Version *find_held(const Lower *l, TensorId t, const Shape *held, bool in_strips)
+{
+    for (uint32_t i = l->value.versions_of[t]; i; i = l->value.versions.at[i].next) {
+        const Version *v = &l->value.versions.at[i];
+        if (v->around && (v->rows != 0) == in_strips &&
+            shape_equal(lower_shape(l, v->buffer), held))
+            return v;
+    }
+    return NULL;
+}
+
+/* Returns an exchange of this micro-batch that was begun; NULL: there is none. */
+static HaloStarted *find_started(Lower *l, TensorId t, const Shape *held)
+{
+    for (uint32_t i = 0; i < l->value.started.n; i++) {
+        HaloStarted *s = &l->value.started.at[i];
+        if (s->tensor == t && s->microbatch == l->microbatch && shape_equal(&s->step.held, held))
+            return s;
+    }
+    return NULL;
+}
+
+void lower_start_halo(Lower *l, NodeId id, uint32_t i)
+{
+    const TensorId t = l->g->nodes.at[id].in[i];
+    if (!lower_arg_around(l, id, i)) return;
+    const Shape held = lower_arg_shape(l, id, i);
+    if (find_held(l, t, &held, false) || find_held(l, t, &held, true) || find_started(l, t, &held))
+        return;
+    const BufferId from = lower_want(l, t, lower_arg_layout(l, id, i), id);
+    const HaloStarted s = {t, l->microbatch,
+                           lower_hold_begin(l, from, lower_arg_around(l, id, i), id)};
+    list_push(l->scratch, &l->value.started, s);
+}
+
+/* Branches that read the same value with other halos follow each other. Their exchanges then run
+ * under the first branch. */
+static void start_branches(Lower *l, NodeId id, TensorId t)
+{
+    const uint32_t stage = l->g->nodes.at[id].stage;
+    for (NodeId other = id + 1; l->phase == PHASE_forward && other <= l->g->n_forward; other++) {
+        const Node *n = &l->g->nodes.at[other];
+        for (uint32_t i = 0; n->stage == stage && i < n->n_in; i++)
+            if (n->in[i] == t) lower_start_halo(l, other, i);
+    }
+}
+
+static int first_around(const DealId *around)
+{
+    int d = 0;
+    while (!around[d]) d++;
+    return d;
+}
+
+/* Returns the exchange whose strips node `id` reads, begun now or before. */
+static HaloStep take_strips(Lower *l, NodeId id, uint32_t i, const Shape *held)
+{
+    const TensorId t = l->g->nodes.at[id].in[i];
+    const Version *found = find_held(l, t, held, true);
+    if (found)
+        return (HaloStep){found->rows, found->buffer, *held,
+                          first_around(lower_arg_around(l, id, i))};
+    lower_start_halo(l, id, i);
+    start_branches(l, id, t);
+    HaloStarted *own = find_started(l, t, held);
+    assert(own);
+    const HaloStep step = own->step;
+    *own = l->value.started.at[--l->value.started.n];
+    lower_add_version(l, t, step.strips);
+    l->value.versions.at[l->value.versions_of[t]].rows = step.from;
+    return step;
+}
+
+BufferId lower_want_arg(Lower *l, NodeId id, uint32_t i)
+{
+    const TensorId t = l->g->nodes.at[id].in[i];
+    if (!lower_arg_around(l, id, i)) return lower_want(l, t, lower_arg_layout(l, id, i), id);
+    const Shape held = lower_arg_shape(l, id, i);
+    const Version *found = find_held(l, t, &held, false);
+    if (found) return found->buffer;
+    const HaloStep step = take_strips(l, id, i, &held);
+    const BufferId copy = lower_hold_end(l, &step, id);
+    lower_add_version(l, t, copy);
+    return copy;
+}
+
+/* ---- convolutions in two parts ---- */
+
+/* Where most rows need a halo, little would run while it is exchanged. */
+static bool most_are_inner(const Lower *l, NodeId id, int d)
+{
+    const Node *n = &l->g->nodes.at[id];
+    const char letter = op_letter(n->op, INDEX_height);
+    Binding b;
+    if (!graph_bind(l->g, n, &b, NULL)) return false;
+    const int64_t inputs = b.size[(int)window_reach(letter)], outputs = b.size[(int)letter];
+    const Shape held = lower_arg_shape(l, id, 0);
+    const uint32_t parts = shape_parts(&held, &l->plan->mesh, d);
+    const Window w = op_window(n->op, &b, graph_attrs_at(l->g, n->attrs), letter);
+    for (uint32_t p = 0; p < parts; p++) {
+        Interval own, out;
+        if (!deal_interval(&l->g->deals, 0, inputs, parts, p, 0, &own) ||
+            !deal_interval(&l->g->deals, 0, outputs, parts, p, 0, &out))
+            return false;
+        const Interval inner = window_inner_rows(&w, inputs, own, out);
+        if (2 * (inner.hi - inner.lo) < out.hi - out.lo) return false;
+    }
+    return true;
+}
+
+bool lower_in_rows(const Lower *l, NodeId id)
+{
+    const Node *n = &l->g->nodes.at[id];
+    if (!l->job->interior_first || !op_in_rows(n->op).inner || !lower_arg_around(l, id, 0))
+        return false;
+    const int d = first_around(lower_arg_around(l, id, 0));
+    return d == op_dim(n->op, 0, INDEX_height) && most_are_inner(l, id, d);
+}
+
+BufferId lower_want_strips(Lower *l, NodeId id, BufferId *rows)
+{
+    const Shape held = lower_arg_shape(l, id, 0);
+    const HaloStep step = take_strips(l, id, 0, &held);
+    *rows = step.from;
+    return step.strips;
+}
+
+/* The border adds to the inner part's output. */
+void lower_rows(Lower *l, const Emit *e, BufferId strips)
+{
+    const RowsOps ops = op_in_rows(e->op);
+    Emit part = *e;
+    part.op = ops.inner;
+    lower_add_scratch(l, &part);
+    lower_emit(l, &part);
+    part = *e;
+    part.op = ops.border;
+    part.arg[part.n_in++] = strips;
+    for (uint32_t j = 0; j < e->n_out; j++) part.arg[part.n_in + j] = e->arg[e->n_in + j];
+    part.attrs.accumulate = 1;
+    lower_add_scratch(l, &part);
+    lower_emit(l, &part);
+}
