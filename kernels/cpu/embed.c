@@ -60,16 +60,24 @@ static void F(add_row_grad)(const REAL *dy, REAL *drow, int64_t outer, int64_t n
         for (int64_t d = 0; d < n; d++) drow[d] += dy[i * n + d];
 }
 
-/* x [b,s,k], table [s,k] -> y [b,s,k] */
+/* x [b,s,k], table [S,k] -> y [b,s,k] */
 static void F(position)(const KernelArgs *a)
 {
-    F(add_row)(a->ptr[0], a->ptr[1], a->ptr[2], a->size['b'], a->size['s'] * a->size['k']);
+    const REAL *x = a->ptr[0], *table = a->ptr[1];
+    REAL *y = a->ptr[2];
+    const int64_t tokens = a->size['s'], n = a->size['k'];
+    for (int64_t i = 0; i < a->size['b'] * tokens; i++)
+        F(add_row)(x + i * n, table + cpu_whole_index(a, 's', i % tokens) * n, y + i * n, 1, n);
 }
 
+/* dy [b,s,k] -> dtable [S,k], zero for other ranks' tokens */
 static void F(position_grad)(const KernelArgs *a)
 {
-    int64_t n = a->size['s'] * a->size['k'];
-    F(add_row_grad)(a->ptr[0], F(summed)(a, 0, n), a->size['b'], n);
+    const REAL *dy = a->ptr[0];
+    const int64_t tokens = a->size['s'], n = a->size['k'];
+    REAL *dtable = F(summed)(a, 0, a->size['S'] * n);
+    for (int64_t i = 0; i < a->size['b'] * tokens; i++)
+        F(add_row_grad)(dy + i * n, dtable + cpu_whole_index(a, 's', i % tokens) * n, 1, n);
 }
 
 /* x [b,s,...], bias [...] -> y [b,s,...] */

@@ -1,11 +1,13 @@
 /* Mixture of experts: routing (topk, route, slots), and the way to the experts and back (dispatch,
  * combine). A slot is id * capacity + position in its sequence; -1: dropped. A rank holds the
- * experts from start['e'] on, and adds nothing for other ranks' experts. */
+ * experts from start['e'] and their rooms from start['m'] on, and adds nothing for other ranks'. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/experts.c"
 #include "kernels/cpu/real.h"
 
 BOTH(topk)
+BOTH(topk_biased)
+BOTH(loads)
 BOTH(route)
 BOTH(route_grad)
 BOTH(route_sigmoid)
@@ -17,6 +19,8 @@ BOTH(combine_grad)
 BOTH(combine_weights)
 BOTH(balance)
 BOTH(balance_grad)
+BOTH(router_z)
+BOTH(router_z_grad)
 BOTH(charge)
 BOTH(charge_grad)
 BOTH(expert_bias)
@@ -64,6 +68,8 @@ static REAL F(group_score)(const KernelArgs *a, const REAL *logits, int64_t n)
         else if (logits[e] > second)
             second = logits[e];
     }
+    /* scores with a bias are sigmoids already */
+    if (a->attrs.sigmoid && a->n_in == 2) return first + second;
     return a->attrs.sigmoid ? F(sigmoid_of)(first) + F(sigmoid_of)(second) : first;
 }
 
@@ -84,22 +90,50 @@ static void F(leave_out)(const KernelArgs *a, const REAL *logits, bool *out)
         for (int64_t e = 0; e < n; e++) out[g * n + e] = !taken[g];
 }
 
+/* scores [N] -> ids [K] */
+static void F(choose)(const KernelArgs *a, const REAL *scores, int32_t *ids)
+{
+    bool chosen[MOST_EXPERTS] = {false};
+    F(leave_out)(a, scores, chosen);
+    for (int64_t j = 0; j < a->size['K']; j++) {
+        int64_t best = -1;
+        for (int64_t e = 0; e < a->size['N']; e++)
+            if (!chosen[e] && (best < 0 || F(is_larger)(scores[e], scores[best]))) best = e;
+        chosen[best] = true;
+        ids[j] = (int32_t)best;
+    }
+}
+
 /* logits [b,s,N] -> ids [b,s,K] i32, the largest first; among equals the first */
 static void F(topk)(const KernelArgs *a)
 {
-    const REAL *logits = a->ptr[0];
-    int32_t *ids = a->ptr[1];
-    const int64_t n = a->size['N'], k = a->size['K'], rows = a->size['b'] * a->size['s'];
-    for (int64_t i = 0; i < rows; i++, logits += n, ids += k) {
-        bool chosen[MOST_EXPERTS] = {false};
-        F(leave_out)(a, logits, chosen);
-        for (int64_t j = 0; j < k; j++) {
-            int64_t best = -1;
-            for (int64_t e = 0; e < n; e++)
-                if (!chosen[e] && (best < 0 || F(is_larger)(logits[e], logits[best]))) best = e;
-            chosen[best] = true;
-            ids[j] = (int32_t)best;
-        }
+    const int64_t rows = a->size['b'] * a->size['s'];
+    for (int64_t i = 0; i < rows; i++) F(choose)
+    (a, (const REAL *)a->ptr[0] + i * a->size['N'], (int32_t *)a->ptr[1] + i * a->size['K']);
+}
+
+/* logits [b,s,N], bias [N] -> ids [b,s,K] i32 */
+static void F(topk_biased)(const KernelArgs *a)
+{
+    const REAL *logits = a->ptr[0], *bias = a->ptr[1];
+    const int64_t n = a->size['N'], rows = a->size['b'] * a->size['s'];
+    REAL scores[MOST_EXPERTS];
+    assert(n <= MOST_EXPERTS);
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t e = 0; e < n; e++) scores[e] = F(sigmoid_of)(logits[i * n + e]) + bias[e];
+        F(choose)(a, scores, (int32_t *)a->ptr[2] + i * a->size['K']);
+    }
+}
+
+/* ids [b,s,K] i32 -> counts [N] */
+static void F(loads)(const KernelArgs *a)
+{
+    const int32_t *ids = a->ptr[0];
+    const int64_t n = a->size['b'] * a->size['s'] * a->size['K'];
+    REAL *counts = F(summed)(a, 0, a->size['N']);
+    for (int64_t i = 0; i < n; i++) {
+        assert(ids[i] >= 0 && ids[i] < a->size['N']);
+        counts[ids[i]] += 1;
     }
 }
 
@@ -202,39 +236,78 @@ static void F(chosen_parts)(const int32_t *ids, int64_t n_choices, int64_t n, RE
     for (int64_t e = 0; e < n; e++) parts[e] *= (REAL)n / (REAL)n_choices;
 }
 
-/* logits [b,S,N], ids [b,S,K] i32 -> balance [b] */
+/* logits [b,s,N], ids [b,S,K] i32 -> balance [b]: these tokens' share */
 static void F(balance)(const KernelArgs *a)
 {
-    const int64_t n = a->size['N'], tokens = a->size['S'], k = a->size['K'];
+    const int64_t n = a->size['N'], here = a->size['s'], tokens = a->size['S'], k = a->size['K'];
     REAL parts[MOST_EXPERTS], p[MOST_EXPERTS], *out = a->ptr[2];
     assert(n <= MOST_EXPERTS);
     for (int64_t b = 0; b < a->size['b']; b++) {
-        const REAL *logits = (const REAL *)a->ptr[0] + b * tokens * n;
+        const REAL *logits = (const REAL *)a->ptr[0] + b * here * n;
         F(chosen_parts)((const int32_t *)a->ptr[1] + b * tokens * k, tokens * k, n, parts);
         out[b] = 0;
-        for (int64_t s = 0; s < tokens; s++) {
+        for (int64_t s = 0; s < here; s++) {
             F(softmax)(logits + s * n, n, p);
             out[b] += F(dot)(parts, p, n) / (REAL)tokens * (REAL)a->attrs.scale;
         }
     }
 }
 
-/* dbalance [b], logits [b,S,N], ids [b,S,K] i32 -> dlogits [b,S,N]: the choices are constants */
+/* dbalance [b], logits [b,s,N], ids [b,S,K] i32 -> dlogits [b,s,N]: the choices are constants */
 static void F(balance_grad)(const KernelArgs *a)
 {
-    const int64_t n = a->size['N'], tokens = a->size['S'], k = a->size['K'];
+    const int64_t n = a->size['N'], here = a->size['s'], tokens = a->size['S'], k = a->size['K'];
     const REAL *dout = a->ptr[0];
     REAL parts[MOST_EXPERTS], p[MOST_EXPERTS];
-    REAL *dlogits = F(summed)(a, 0, a->size['b'] * tokens * n);
+    REAL *dlogits = F(summed)(a, 0, a->size['b'] * here * n);
     assert(n <= MOST_EXPERTS);
     for (int64_t b = 0; b < a->size['b']; b++) {
         F(chosen_parts)((const int32_t *)a->ptr[2] + b * tokens * k, tokens * k, n, parts);
-        for (int64_t i = b * tokens; i < (b + 1) * tokens; i++) {
+        for (int64_t i = b * here; i < (b + 1) * here; i++) {
             F(softmax)((const REAL *)a->ptr[1] + i * n, n, p);
             const REAL mean = F(dot)(parts, p, n),
                        each = dout[b] * (REAL)a->attrs.scale / (REAL)tokens;
             for (int64_t e = 0; e < n; e++) dlogits[i * n + e] += each * p[e] * (parts[e] - mean);
         }
+    }
+}
+
+/* logits [N] -> their softmax in `p`; returns the logarithm of the sum of their exponentials */
+static REAL F(softmax_log)(const REAL *logits, int64_t n, REAL *p)
+{
+    REAL largest = logits[0], sum = 0;
+    F(softmax)(logits, n, p);
+    for (int64_t e = 1; e < n; e++) largest = logits[e] > largest ? logits[e] : largest;
+    for (int64_t e = 0; e < n; e++) sum += exp(logits[e] - largest);
+    return largest + log(sum);
+}
+
+/* logits [b,s,N] -> z [b]: these tokens' share */
+static void F(router_z)(const KernelArgs *a)
+{
+    const int64_t n = a->size['N'], here = a->size['s'], tokens = a->binding->size['s'];
+    REAL p[MOST_EXPERTS], *out = a->ptr[1];
+    assert(n <= MOST_EXPERTS);
+    for (int64_t b = 0; b < a->size['b']; b++) {
+        out[b] = 0;
+        for (int64_t s = 0; s < here; s++) {
+            const REAL z = F(softmax_log)((const REAL *)a->ptr[0] + (b * here + s) * n, n, p);
+            out[b] += z * z / (REAL)tokens * (REAL)a->attrs.scale;
+        }
+    }
+}
+
+/* dz [b], logits [b,s,N] -> dlogits [b,s,N] */
+static void F(router_z_grad)(const KernelArgs *a)
+{
+    const int64_t n = a->size['N'], here = a->size['s'], tokens = a->binding->size['s'];
+    const REAL *dout = a->ptr[0];
+    REAL p[MOST_EXPERTS], *dlogits = F(summed)(a, 0, a->size['b'] * here * n);
+    assert(n <= MOST_EXPERTS);
+    for (int64_t i = 0; i < a->size['b'] * here; i++) {
+        const REAL z = F(softmax_log)((const REAL *)a->ptr[1] + i * n, n, p);
+        const REAL each = dout[i / here] * (REAL)a->attrs.scale / (REAL)tokens * 2 * z;
+        for (int64_t e = 0; e < n; e++) dlogits[i * n + e] += each * p[e];
     }
 }
 
@@ -256,21 +329,22 @@ static void F(charge_grad)(const KernelArgs *a)
     for (int64_t b = 0; b < a->size['b']; b++) dbalance[b] -= F(sum)(dy + b * tokens, tokens);
 }
 
-/* Returns the row of [e,b,C,k] for a slot of sequence b; NULL: the token was dropped, or the row is
+/* Returns the row of [e,b,m,k] for a slot of sequence b; NULL: the token was dropped, or the row is
  * another rank's. */
 static inline REAL *F(row_of)(const KernelArgs *a, REAL *rows, int64_t b, int32_t slot)
 {
-    const int64_t capacity = a->size['C'], e = slot / capacity - a->start['e'];
-    if (slot < 0 || e < 0 || e >= a->valid['e']) return NULL;
-    return rows + ((e * a->size['b'] + b) * capacity + slot % capacity) * a->size['k'];
+    const int64_t capacity = a->binding->size['m'], e = slot / capacity - a->start['e'];
+    const int64_t room = slot % capacity - a->start['m'];
+    if (slot < 0 || e < 0 || e >= a->valid['e'] || room < 0 || room >= a->valid['m']) return NULL;
+    return rows + ((e * a->size['b'] + b) * a->size['m'] + room) * a->size['k'];
 }
 
 static inline int64_t F(rows_elements)(const KernelArgs *a)
 {
-    return a->size['e'] * a->size['b'] * a->size['C'] * a->size['k'];
+    return a->size['e'] * a->size['b'] * a->size['m'] * a->size['k'];
 }
 
-/* x [b,S,k], slots [b,S,K] -> rows [e,b,C,k], times weights [b,S,K] if there are any */
+/* x [b,S,k], slots [b,S,K] -> rows [e,b,m,k], times weights [b,S,K] if there are any */
 static inline void F(spread)(const KernelArgs *a, const int32_t *slots, const REAL *weights,
                              REAL *rows)
 {
@@ -284,7 +358,7 @@ static inline void F(spread)(const KernelArgs *a, const int32_t *slots, const RE
     }
 }
 
-/* rows [e,b,C,k], slots [b,S,K] -> y [b,S,k]: the sum of each token's rows, times its weights if
+/* rows [e,b,m,k], slots [b,S,K] -> y [b,S,k]: the sum of each token's rows, times its weights if
  * there are any */
 static inline void F(collect)(const KernelArgs *a, const int32_t *slots, const REAL *weights,
                               REAL *rows, REAL *y)
@@ -298,33 +372,33 @@ static inline void F(collect)(const KernelArgs *a, const int32_t *slots, const R
     }
 }
 
-/* x [b,S,k], slots [b,S,K] -> rows [e,b,C,k] */
+/* x [b,S,k], slots [b,S,K] -> rows [e,b,m,k] */
 static void F(dispatch)(const KernelArgs *a)
 {
     F(spread)(a, a->ptr[1], NULL, F(summed)(a, 0, F(rows_elements)(a)));
 }
 
-/* drows [e,b,C,k], slots [b,S,K] -> dx [b,S,k] */
+/* drows [e,b,m,k], slots [b,S,K] -> dx [b,S,k] */
 static void F(dispatch_grad)(const KernelArgs *a)
 {
     REAL *dx = F(summed)(a, 0, a->size['b'] * a->size['S'] * a->size['k']);
     F(collect)(a, a->ptr[1], NULL, a->ptr[0], dx);
 }
 
-/* slots [b,S,K], weights [b,S,K], rows [e,b,C,k] -> y [b,S,k] */
+/* slots [b,S,K], weights [b,S,K], rows [e,b,m,k] -> y [b,S,k] */
 static void F(combine)(const KernelArgs *a)
 {
     REAL *y = F(summed)(a, 0, a->size['b'] * a->size['S'] * a->size['k']);
     F(collect)(a, a->ptr[0], a->ptr[1], a->ptr[2], y);
 }
 
-/* dy [b,S,k], slots [b,S,K], weights [b,S,K] -> drows [e,b,C,k] */
+/* dy [b,S,k], slots [b,S,K], weights [b,S,K] -> drows [e,b,m,k] */
 static void F(combine_grad)(const KernelArgs *a)
 {
     F(spread)(a, a->ptr[1], a->ptr[2], F(summed)(a, 0, F(rows_elements)(a)));
 }
 
-/* dy [b,S,k], slots [b,S,K], rows [e,b,C,k] -> dweights [b,S,K] */
+/* dy [b,S,k], slots [b,S,K], rows [e,b,m,k] -> dweights [b,S,K] */
 static void F(combine_weights)(const KernelArgs *a)
 {
     const REAL *dy = a->ptr[0];
@@ -337,21 +411,21 @@ static void F(combine_weights)(const KernelArgs *a)
     }
 }
 
-/* x [e,b,c,f], bias [e,f] -> y [e,b,c,f]; y may be x */
+/* x [e,b,m,f], bias [e,f] -> y [e,b,m,f]; y may be x */
 static void F(expert_bias)(const KernelArgs *a)
 {
     const REAL *x = a->ptr[0], *bias = a->ptr[1];
     REAL *y = a->ptr[2];
-    const int64_t rows = a->size['b'] * a->size['c'], n = a->size['f'];
+    const int64_t rows = a->size['b'] * a->size['m'], n = a->size['f'];
     for (int64_t i = 0; i < a->size['e'] * rows; i++)
         for (int64_t k = 0; k < n; k++) y[i * n + k] = x[i * n + k] + bias[i / rows * n + k];
 }
 
-/* dy [e,b,c,f] -> dbias [e,f] */
+/* dy [e,b,m,f] -> dbias [e,f] */
 static void F(expert_bias_grad)(const KernelArgs *a)
 {
     const REAL *dy = a->ptr[0];
-    const int64_t rows = a->size['b'] * a->size['c'], n = a->size['f'];
+    const int64_t rows = a->size['b'] * a->size['m'], n = a->size['f'];
     REAL *dbias = F(summed)(a, 0, a->size['e'] * n);
     for (int64_t i = 0; i < a->size['e'] * rows; i++)
         for (int64_t k = 0; k < n; k++) dbias[i / rows * n + k] += dy[i * n + k];

@@ -26,6 +26,7 @@ static void round_by_draw(const KernelArgs *a, float *p, int64_t n)
 BOTH(sumsq)
 BOTH(adamw)
 BOTH(sgd)
+BOTH(sign_step)
 
 /* loss, count [] f64 of a step -> loss, factor [] f64: turns sums into means over the counted
  * tokens. If nothing was counted, loss and gradients are 0, not 0 / 0. */
@@ -99,6 +100,16 @@ static void F(adamw)(const KernelArgs *a)
     if (!a->attrs.stochastic) return;
     assert(sizeof(REAL) == sizeof(float)); /* bf16 parameters, widened */
     round_by_draw(a, a->ptr[5], n);
+}
+
+/* param, count [x] -> param [x] */
+static void F(sign_step)(const KernelArgs *a)
+{
+    const REAL *p = a->ptr[0], *count = a->ptr[1], by = (REAL)a->attrs.scale;
+    const REAL mean = (REAL)a->attrs.mean;
+    REAL *new_p = a->ptr[2];
+    for (int64_t i = 0; i < a->size['x']; i++)
+        new_p[i] = p[i] + by * (REAL)((count[i] < mean) - (count[i] > mean));
 }
 
 /* param, grad [x], {norm, coefficient} f64 -> param [x]: p -= lr (coefficient g + wd p) */

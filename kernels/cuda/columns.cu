@@ -1,4 +1,4 @@
-/* Sums over the rows of a matrix: the gradients of biases and positions, and the second stage of
+/* Sums over the rows of a matrix: the gradients of biases, and the second stage of
  * these and of the gradients of norm weights. In the first stage a block adds rows of 256 columns.
  * Each of its warps adds every eighth row, and each lane eight columns. Then the warps' sums are
  * added in order. The second stage has few rows: there a block adds eight columns, and each pair of
@@ -179,12 +179,6 @@ static bool column_gradient(const KernelArgs *args, int64_t rows, int64_t column
     return column_launch(p, parts, cuda, error) &&
            columns_finish((const float *)args->ptr[2], parts, columns, out, columns,
                           accumulates(args, 0), cuda, error);
-}
-
-/* dy [b,s,k] -> dtable [s,k] */
-bool cuda_position_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
-{
-    return column_gradient(args, args->size['b'], args->size['s'] * args->size['k'], cuda, error);
 }
 
 /* dy [b,s,...] -> dbias [...] */

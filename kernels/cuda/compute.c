@@ -7,7 +7,6 @@
 /* Scratch by op; an absent op needs none. */
 static CudaWorkspace_function *const workspace[OP_COUNT] = {
     [OP_bias_grad] = cuda_columns_workspace,
-    [OP_position_grad] = cuda_columns_workspace,
     [OP_rmsnorm_grad] = cuda_norm_grad_workspace,
     [OP_rmsnorm_heads_grad] = cuda_norm_grad_workspace,
     [OP_layernorm_grad] = cuda_norm_grad_workspace,

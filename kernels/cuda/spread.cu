@@ -1,26 +1,13 @@
 /* Element-wise ops in which an input is a single row, has one number for each row, or is a part of
- * longer rows: biases, positions, charges, quantisation, segments of fused projections. */
+ * longer rows: biases, charges, quantisation, segments of fused projections. */
 #include "kernels/cuda/point_launch.cuh"
-
-/* x [rows,row], y [row] -> x + y */
-static bool add_row(const KernelArgs *args, int64_t rows, int64_t row, const CudaContext *cuda,
-                    CudaError *error)
-{
-    PointArgs p = point_args(args, POINT_add, rows, row);
-    p.spread[1] = SPREAD_column;
-    return point_launch(2, p, cuda, error);
-}
 
 /* x [b,s,...], bias [...] -> y [b,s,...] */
 bool cuda_bias(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
-    return add_row(args, args->size['b'] * args->size['s'], args->rows, cuda, error);
-}
-
-/* x [b,s,k], table [s,k] -> y [b,s,k] */
-bool cuda_position(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
-{
-    return add_row(args, args->size['b'], args->size['s'] * args->size['k'], cuda, error);
+    PointArgs p = point_args(args, POINT_add, args->size['b'] * args->size['s'], args->rows);
+    p.spread[1] = SPREAD_column;
+    return point_launch(2, p, cuda, error);
 }
 
 /* x [b,s], balance [b] -> y [b,s] = x - balance; y may be x */

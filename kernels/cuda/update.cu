@@ -225,6 +225,22 @@ KERNEL(sgd_unit, UpdateArgs, UPDATE_THREADS, UPDATE_BLOCKS_PER_SM * 2)
     }
 }
 
+typedef struct SignArgs {
+    Array p, count;
+    float by, mean;
+    int64_t n;
+} SignArgs;
+
+KERNEL(sign_unit, SignArgs, UPDATE_THREADS, UPDATE_BLOCKS_PER_SM)
+{
+    for (int64_t i = (int64_t)blockIdx.x * UPDATE_THREADS + threadIdx.x; i < a.n;
+         i += (int64_t)gridDim.x * UPDATE_THREADS) {
+        const float count = read_one(a.count, i);
+        const float sign = (float)((count < a.mean) - (count > a.mean));
+        write_one(a.p, i, read_one(a.p, i) + a.by * sign);
+    }
+}
+
 static UpdateArgs update_args(const KernelArgs *args, uint32_t grad, uint32_t clip,
                               const CudaContext *cuda)
 {
@@ -260,4 +276,17 @@ bool cuda_sgd(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
     int64_t blocks =
         blocks_for(p.n, UPDATE_THREADS * EIGHT, (int64_t)cuda->n_sms * UPDATE_BLOCKS_PER_SM * 2);
     return LAUNCH(sgd_unit, blocks, UPDATE_THREADS, 0, p, cuda, error);
+}
+
+/* param, count [x] -> param [x] */
+bool cuda_sign_step(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    SignArgs p;
+    memset(&p, 0, sizeof p);
+    assert(args->ptr[2] == args->ptr[0]); /* updated in place */
+    p.p = array_of(args, 0, 0), p.count = array_of(args, 1, 0);
+    p.by = (float)args->attrs.scale, p.mean = (float)args->attrs.mean, p.n = args->size['x'];
+    const int64_t blocks =
+        blocks_for(p.n, UPDATE_THREADS, (int64_t)cuda->n_sms * UPDATE_BLOCKS_PER_SM);
+    return LAUNCH(sign_unit, blocks, UPDATE_THREADS, 0, p, cuda, error);
 }

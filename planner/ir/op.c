@@ -372,7 +372,7 @@ bool op_sized(Binding *b, const Attrs *attrs)
     const struct {
         char letter;
         int64_t size;
-    } said[] = {{'K', attrs->top_k}, {'C', attrs->capacity}, {'e', attrs->experts}};
+    } said[] = {{'K', attrs->top_k}, {'m', attrs->capacity}, {'e', attrs->experts}};
     if (attrs->experts < 1 || attrs->experts > MOST_EXPERTS || attrs->top_k < 1 ||
         attrs->top_k > attrs->experts || attrs->capacity < 1 ||
         attrs->capacity > INT32_MAX / attrs->experts)
@@ -436,6 +436,8 @@ bool op_grouped(OpKind op, const Binding *b, const Attrs *attrs)
 {
     const int64_t *size = b->size;
     if (sig_uses(&op_info(op)->sig, 'G')) return size['G'] >= 1 && size['C'] % size['G'] == 0;
+    if (op == OP_position || op == OP_position_grad || op == OP_balance || op == OP_balance_grad)
+        return size['S'] == size['s'];
     if (op == OP_concat) return size['Z'] == size['X'] + size['Y'];
     if (op == OP_join_heads) return size['Z'] == size['X'] + size['U'];
     if (op == OP_pixel_shuffle || op == OP_pixel_unshuffle)
@@ -465,6 +467,8 @@ uint32_t op_index_args(OpKind op)
         [OP_xent_loss_grad] = IN2,
         [OP_xent_loss_mean_grad] = IN2,
         [OP_topk] = OUT_OF_1,
+        [OP_topk_biased] = 4, /* the output of two inputs */
+        [OP_loads] = IN0,
         [OP_slots] = IN0 | OUT_OF_1,
         [OP_route] = IN1,
         [OP_route_grad] = IN2,

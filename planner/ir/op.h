@@ -309,6 +309,7 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double
     X(double, smoothing)     /* label smoothing */                                                 \
     X(double, cap)           /* soft cap; 0: none */                                               \
     X(double, z_loss)        /* coefficient of the squared log-sum-exp */                          \
+    X(double, mean)          /* sign_step: the count that changes nothing */                       \
     X(double, drop)          /* probability of dropping an element; above 0: draws numbers */      \
     X(int64_t, site)         /* of dropout: a part of the key, one for each place in the model */  \
     X(int64_t, group)        /* xent_loss_mean: sequences that share a denominator */              \

@@ -2,6 +2,10 @@
  * attention needs other tokens; every other op works token by token. Parameters are whole on cp, so
  * their gradients are partial sums, as over ranks with samples of their own.
  *
+ * A mixture of experts sees whole sequences, which are its routing groups: tokens are gathered on
+ * the way in. Ranks share the rooms of each expert, so none repeats another's work, and the sums of
+ * a token's rows are scattered to the ranks that hold the token.
+ *
  *   all_gather   sequences in a zigzag, so that all ranks have equal work under a causal mask;
  *                the keys and values of all tokens are gathered where attention is computed, and
  *                their gradients scattered
@@ -60,28 +64,11 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
     return false;
 }
 
-/* True if the node reads a parameter that has an index of this role. */
-static bool has_param_of(const Graph *g, const Node *n, IndexRole role)
-{
-    for (uint32_t i = 0; i < n->n_in; i++)
-        if (g->tensors.at[n->in[i]].role == ROLE_param && op_dim(n->op, i, role) >= 0) return true;
-    return false;
-}
-
-/* Refuses ops other than attention that need all tokens of a sequence, or a table by token
- * position. */
+/* Refuses ops other than attention that need all tokens of a sequence. */
 static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
 {
     const char *own = job->plan->graph.modules.at[n->module].path;
     const char *path = own && own[0] ? own : "the model";
-    if (has_param_of(&job->plan->graph, n, INDEX_experts)) {
-        diag_error(job->diag, FAULT_input, "cp-experts", pass->loc,
-                   "cp = %u with experts (%s): a sequence is a routing group, of which every rank "
-                   "of cp would see a part",
-                   pass_ranks(job->config, PASS_cp), path);
-        diag_hint(job->diag, "make cp a part of dp_shard or of tp");
-        return false;
-    }
     if (op_takes_tokens(n->op)) {
         diag_error(job->diag, FAULT_input, "cp-span", pass->loc,
                    "cp = %u with a model that takes a span of each sequence (%s): only some "
@@ -96,14 +83,6 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
                    "the keys of one rank after the other",
                    op_info(n->op)->name, path);
         diag_hint(job->diag, "use mode = \"all_gather\"");
-        return false;
-    }
-    if (has_param_of(&job->plan->graph, n, INDEX_tokens)) {
-        diag_error(job->diag, FAULT_input, "cp-positions", pass->loc,
-                   "cp = %u with learned positions (%s): a rank trains those of its tokens alone, "
-                   "and the sum over cp would count on all of them",
-                   pass_ranks(job->config, PASS_cp), path);
-        diag_hint(job->diag, "use rotary positions, or make cp a part of dp_shard or of tp");
         return false;
     }
     return true;
@@ -255,6 +234,7 @@ static bool pass_cp(Job *job)
     const AxisSet outer = (AxisSet)(axes & (0u - axes)); /* the outermost axis of cp */
     if (exchanging > 1)
         job->context.heads_axes = exchanging == size ? axes : (AxisSet)(axes & ~outer);
+    job->context.rooms_axes = axes;
     if (pass->cp.mode == CP_ring)
         job->context.ring_axes = (AxisSet)(axes & ~job->context.heads_axes);
     return job->diag->n_errors == before;

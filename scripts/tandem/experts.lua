@@ -72,6 +72,8 @@ local function read(who, options)
   c.factor = read_factor(who, options.capacity_factor)
   c.aux = check.number(who, "aux_loss", options.aux_loss, 0.01)
   if c.aux < 0 then core.fail("out-of-range", who .. ": aux_loss must not be negative", "0 leaves it out") end
+  c.z_loss = check.number(who, "z_loss", options.z_loss, 0)
+  if c.z_loss < 0 then core.fail("out-of-range", who .. ": z_loss must not be negative", "0 leaves it out") end
   c.gated = check.flag(who, "gated", options.gated, true)
   c.normalise = check.flag(who, "normalise", options.normalise, true) and 1 or 0
   c.bias = check.flag(who, "bias", options.bias, false)
@@ -123,6 +125,7 @@ function experts.moe(nn, standard)
       local weights = tensors[op(c.sigmoid and "route_sigmoid" or "route", { normalise = c.normalise }, logits, ids)]
       if c.scaling ~= 1 then weights = tensors[op("scale", { scale = c.scaling }, weights)] end
       if c.aux > 0 then add_balance(op("balance", { scale = c.aux }, logits, ids)) end
+      if c.z_loss > 0 then add_balance(op("router_z", { scale = c.z_loss }, logits)) end
       local slots = tensors[op("slots", sizes, ids)]
       local rows = op("dispatch", sizes, id, slots)
       local y

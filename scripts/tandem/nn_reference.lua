@@ -103,6 +103,8 @@ local list = {
         .. "or with sigmoid as the sum of its two largest sigmoids." },
       { "top_groups", "groups", "Groups that a token may choose from." },
       { "aux_loss", "0.01", "The factor of the loss that balances the experts. 0 leaves it out." },
+      { "z_loss", "0", "The factor of the loss that keeps the router's logits small: the mean of their squared "
+        .. "log-sum-exp." },
       { "init", "nn.normal(0, 0.02)", "First values of router, w1 and w3." },
       { "out_init", "init", "First values of w2." } } },
   { name = "nn.silu", call = "nn.silu(x)", doc = "x * sigmoid(x)." },

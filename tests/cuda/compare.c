@@ -135,7 +135,7 @@ static Ids ids_of(OpKind op)
 {
     static const OpKind experts[] = {
         OP_route, OP_route_grad, OP_route_sigmoid, OP_route_sigmoid_grad,
-        OP_slots, OP_balance,    OP_balance_grad};
+        OP_slots, OP_balance,    OP_balance_grad,  OP_loads};
     static const OpKind slots[] = {OP_dispatch, OP_dispatch_grad, OP_combine, OP_combine_grad,
                                    OP_combine_weights};
     if (op == OP_embed || op == OP_embed_grad) return IDS_all;

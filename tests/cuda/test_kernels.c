@@ -106,6 +106,14 @@ static const CudaCase cases[] = {
     CASE(balance, "fiF", 0),
     CASE(balance_grad, "ffif", 1),
     CASE(balance_grad, "FfiF", 1),
+    CASE(topk_biased, "ffi", 0),
+    CASE(topk_biased, "fFi", 0),
+    CASE(loads, "if", 1),
+    CASE(loads, "iF", 1),
+    CASE(router_z, "ff", 0),
+    CASE(router_z, "fF", 0),
+    CASE(router_z_grad, "fff", 1),
+    CASE(router_z_grad, "FfF", 1),
     CASE(charge, "fff", 0),
     CASE(charge, "fFF", 0),
     CASE(charge_grad, "ff", 1),
@@ -220,32 +228,34 @@ static const CudaCase cases[] = {
     CASE(adamw, "FfpFdFfp", 0),
     CASE(adamw, "fFpfdfFp", 0),
     CASE(sgd, "ffdf", 0),
+    CASE(sign_step, "FFF", 0),
 };
 
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
 static const Sizes odd = {
-    {['b'] = 2, ['s'] = 5, ['k'] = 9, ['D'] = 14, ['E'] = 6, ['v'] = 11, ['x'] = 701, ['T'] = 5,
-     ['F'] = 3, ['X'] = 2, ['g'] = 2, ['r'] = 2,  ['n'] = 7, ['N'] = 5,  ['S'] = 5,   ['K'] = 2,
-     ['C'] = 3, ['e'] = 5, ['M'] = 2, ['V'] = 7,  ['c'] = 3, ['f'] = 5,  ['U'] = 3,   ['Z'] = 5},
+    {['b'] = 2, ['s'] = 5, ['k'] = 9, ['D'] = 14, ['E'] = 6, ['v'] = 11, ['x'] = 701,
+     ['T'] = 5, ['F'] = 3, ['X'] = 2, ['g'] = 2,  ['r'] = 2, ['n'] = 7,  ['N'] = 5,
+     ['S'] = 5, ['K'] = 2, ['C'] = 3, ['m'] = 3,  ['e'] = 5, ['M'] = 2,  ['V'] = 7,
+     ['c'] = 3, ['f'] = 5, ['U'] = 3, ['Z'] = 5},
     {3, 5}};
 static const Sizes even = {
-    {['b'] = 2,    ['s'] = 4,  ['k'] = 16, ['D'] = 64, ['E'] = 16, ['v'] = 40,
-     ['x'] = 4096, ['T'] = 4,  ['F'] = 24, ['X'] = 16, ['g'] = 2,  ['r'] = 4,
-     ['n'] = 24,   ['N'] = 3,  ['S'] = 4,  ['K'] = 4,  ['C'] = 4,  ['e'] = 8,
-     ['M'] = 2,    ['V'] = 16, ['c'] = 4,  ['f'] = 24, ['U'] = 24, ['Z'] = 40},
+    {['b'] = 2, ['s'] = 4,  ['k'] = 16, ['D'] = 64, ['E'] = 16, ['v'] = 40, ['x'] = 4096,
+     ['T'] = 4, ['F'] = 24, ['X'] = 16, ['g'] = 2,  ['r'] = 4,  ['n'] = 24, ['N'] = 3,
+     ['S'] = 4, ['K'] = 4,  ['C'] = 4,  ['m'] = 4,  ['e'] = 8,  ['M'] = 2,  ['V'] = 16,
+     ['c'] = 4, ['f'] = 24, ['U'] = 24, ['Z'] = 40},
     {2, 8}};
 static const Sizes wide = {
-    {['b'] = 1,    ['s'] = 3,  ['k'] = 2056, ['D'] = 8200, ['E'] = 264, ['v'] = 4101,
-     ['x'] = 9001, ['T'] = 3,  ['F'] = 4,    ['X'] = 2,    ['g'] = 2,   ['r'] = 2,
-     ['n'] = 1032, ['N'] = 40, ['S'] = 3,    ['K'] = 9,    ['C'] = 2,   ['e'] = 72,
-     ['M'] = 2,    ['V'] = 40, ['c'] = 2,    ['f'] = 40,   ['U'] = 6,   ['Z'] = 8},
+    {['b'] = 1, ['s'] = 3,  ['k'] = 2056, ['D'] = 8200, ['E'] = 264, ['v'] = 4101, ['x'] = 9001,
+     ['T'] = 3, ['F'] = 4,  ['X'] = 2,    ['g'] = 2,    ['r'] = 2,   ['n'] = 1032, ['N'] = 40,
+     ['S'] = 3, ['K'] = 9,  ['C'] = 2,    ['m'] = 2,    ['e'] = 72,  ['M'] = 2,    ['V'] = 40,
+     ['c'] = 2, ['f'] = 40, ['U'] = 6,    ['Z'] = 8},
     {3, 24}};
 static const Sizes tall = {
-    {['b'] = 13,    ['s'] = 61, ['k'] = 8,  ['D'] = 24, ['E'] = 8,  ['v'] = 300,
-     ['x'] = 12000, ['T'] = 73, ['F'] = 3,  ['X'] = 2,  ['g'] = 1,  ['r'] = 2,
-     ['n'] = 8,     ['N'] = 3,  ['S'] = 61, ['K'] = 3,  ['C'] = 33, ['e'] = 6,
-     ['M'] = 2,     ['V'] = 12, ['c'] = 9,  ['f'] = 8,  ['U'] = 5,  ['Z'] = 7},
+    {['b'] = 13, ['s'] = 61, ['k'] = 8,  ['D'] = 24, ['E'] = 8, ['v'] = 300, ['x'] = 12000,
+     ['T'] = 73, ['F'] = 3,  ['X'] = 2,  ['g'] = 1,  ['r'] = 2, ['n'] = 8,   ['N'] = 3,
+     ['S'] = 61, ['K'] = 3,  ['C'] = 33, ['m'] = 33, ['e'] = 6, ['M'] = 2,   ['V'] = 12,
+     ['c'] = 9,  ['f'] = 8,  ['U'] = 5,  ['Z'] = 7},
     {1, 16}};
 
 /* attrs.first of ops that take a part: wide, or not. */
@@ -279,7 +289,7 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
     c.attrs.hi = c.op == OP_amax_range || c.op == OP_quantise_range || c.op == OP_sumsq ? 690 : 0;
     if (c.op == OP_xent_loss_mean_grad || c.op == OP_xent_loss_grad) c.attrs.z_loss = 0.02;
     c.attrs.top_k = sizes->size['K'], c.attrs.experts = sizes->size['e'];
-    c.attrs.capacity = sizes->size['C'];
+    c.attrs.capacity = sizes->size['m'];
     c.attrs.normalise = strchr(c.types, 'F') != NULL; /* route: one of two cases */
     if (op_mixes_tokens(c.op)) {
         const bool causal = sizes == &even || sizes == &tall;
@@ -287,7 +297,8 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
         c.attrs.distance = 6,
         c.tolerance = 160; /* an exponential of a difference magnifies its rounding */
     }
-    if (c.op == OP_topk &&
+    c.attrs.mean = 0.1;
+    if ((c.op == OP_topk || c.op == OP_topk_biased) &&
         c.attrs.experts % 2 == 0) { /* not of odd sizes: all groups are one there */
         c.attrs.expert_groups = c.attrs.experts / 2, c.attrs.sigmoid = 1;
         c.attrs.top_groups = (c.attrs.experts / 2 + 1) / 2;
@@ -302,8 +313,9 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
 static Sizes sizes_of(OpKind op, const Sizes *sizes)
 {
     static const OpKind of_logits[] = {
-        OP_topk,    OP_route,       OP_route_grad, OP_route_sigmoid, OP_route_sigmoid_grad,
-        OP_balance, OP_balance_grad};
+        OP_topk,    OP_route,        OP_route_grad, OP_route_sigmoid, OP_route_sigmoid_grad,
+        OP_balance, OP_balance_grad, OP_router_z,   OP_router_z_grad, OP_topk_biased,
+        OP_loads};
     Sizes own = *sizes;
     for (size_t i = 0; i < sizeof of_logits / sizeof of_logits[0]; i++)
         if (op == of_logits[i]) own.size['N'] = own.size['e'];
@@ -396,15 +408,19 @@ static void more_than_a_grid(void **state)
 static void experts_of_long_sequences(void **state)
 {
     (void)state;
-    static const OpKind looking[] = {OP_slots,   OP_dispatch,     OP_combine,    OP_combine_grad,
-                                     OP_balance, OP_balance_grad, OP_charge_grad};
-    Sizes sizes = {{['b'] = 2, ['S'] = 701, ['K'] = 4, ['e'] = 9, ['C'] = 300, ['k'] = 24}, {0, 0}};
+    static const OpKind looking[] = {OP_slots,        OP_dispatch, OP_combine,
+                                     OP_combine_grad, OP_balance,  OP_balance_grad,
+                                     OP_charge_grad,  OP_router_z, OP_router_z_grad};
+    Sizes sizes = {{['b'] = 2, ['S'] = 701, ['K'] = 4, ['e'] = 9, ['m'] = 300, ['k'] = 24}, {0, 0}};
     sizes.size['N'] = 9, sizes.size['s'] = 1301;
     for (uint32_t i = 0; i < N_CASES; i++)
         for (size_t k = 0; k < sizeof looking / sizeof looking[0]; k++) {
             if (cases[i].op != looking[k]) continue;
-            CudaCase c = case_of(i, DT_e4m3, &sizes);
-            compare(&c, &sizes, DT_bf16, DT_e4m3, 0, LIE_aligned);
+            Sizes own = sizes;
+            if (cases[i].op == OP_balance || cases[i].op == OP_balance_grad)
+                own.size['S'] = own.size['s'];
+            CudaCase c = case_of(i, DT_e4m3, &own);
+            compare(&c, &own, DT_bf16, DT_e4m3, 0, LIE_aligned);
         }
 }
 

@@ -160,7 +160,7 @@ static void parts_of_groups(void **state)
 static void parts_of_the_experts(void **state)
 {
     (void)state;
-    const Sizes local = {{['b'] = 2, ['S'] = 12, ['K'] = 3, ['e'] = 4, ['C'] = 5, ['k'] = 24},
+    const Sizes local = {{['b'] = 2, ['S'] = 12, ['K'] = 3, ['e'] = 4, ['m'] = 5, ['k'] = 24},
                          {0, 0}};
     Sizes whole = local;
     whole.size['e'] = 10;
@@ -178,6 +178,48 @@ static void parts_of_the_experts(void **state)
         compare_part(cases[i], &local, &whole, (Part){.start = {['e'] = 8}, .valid = {['e'] = 2}});
         compare_part(cases[i], &local, &whole,
                      (Part){.start = {['e'] = 10}, .valid = {['e'] = PART_EMPTY}});
+    }
+}
+
+/* So do slots of other ranks' rooms of the same experts, and those of padding rooms. */
+static void parts_of_the_rooms(void **state)
+{
+    (void)state;
+    const Sizes local = {{['b'] = 2, ['S'] = 12, ['K'] = 3, ['e'] = 4, ['m'] = 3, ['k'] = 24},
+                         {0, 0}};
+    Sizes whole = local;
+    whole.size['m'] = 11;
+    const Attrs attrs = {.top_k = 3, .experts = 4, .capacity = 11};
+    const CudaCase cases[] = {
+        {OP_dispatch, cuda_dispatch, "fif", attrs, 0, NULL, 0},
+        {OP_dispatch_grad, cuda_dispatch_grad, "fif", attrs, 1, NULL, 0},
+        {OP_combine, cuda_combine, "ifff", attrs, 0, NULL, 0},
+        {OP_combine_grad, cuda_combine_grad, "fiff", attrs, 1, NULL, 0},
+        {OP_combine_weights, cuda_combine_weights, "fiff", attrs, 1, NULL, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        compare_part(cases[i], &local, &whole, (Part){.start = {['m'] = 0}});
+        compare_part(cases[i], &local, &whole, (Part){.start = {['m'] = 6}});
+        compare_part(cases[i], &local, &whole, (Part){.start = {['m'] = 9}, .valid = {['m'] = 2}});
+        compare_part(cases[i], &local, &whole,
+                     (Part){.start = {['m'] = 11}, .valid = {['m'] = PART_EMPTY}});
+    }
+}
+
+/* The table of positions is whole; tokens are a part of it, or two chunks. */
+static void positions_of_parts(void **state)
+{
+    (void)state;
+    const Sizes local = {{['b'] = 3, ['s'] = 4, ['S'] = 12, ['k'] = 20}, {0, 0}};
+    Sizes whole = local;
+    whole.size['s'] = 12;
+    const Attrs none = {.first = 0};
+    const CudaCase cases[] = {{OP_position, cuda_position, "fff", none, 0, NULL, 0},
+                              {OP_position_grad, cuda_position_grad, "fF", none, 1, NULL, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        compare_part(cases[i], &local, &whole, (Part){.start = {['s'] = 4}});
+        compare_part(cases[i], &local, &whole, (Part){.start = {['s'] = 2}, .second = {['s'] = 8}});
+        compare_part(cases[i], &local, &whole, (Part){.start = {['s'] = 4}, .second = {['s'] = 6}});
     }
 }
 
@@ -468,6 +510,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_of_a_vocabulary),
         cmocka_unit_test(positions_begin_somewhere),
+        cmocka_unit_test(parts_of_the_rooms),
+        cmocka_unit_test(positions_of_parts),
         cmocka_unit_test(draws_by_global_element),
         cmocka_unit_test(labels_of_whole_sequences),
         cmocka_unit_test(ranges_of_a_flat_unit),

@@ -139,6 +139,7 @@ static void draw_experts(Draw *d, Tiny *t)
     t->use_ddp = draw(d, 3) == 0;
     t->aux_loss = draw(d, 2) ? 0.1 : 0;
     t->fsdp2.over_ep = t->ep == 1 || draw(d, 3) > 0;
+    t->router_z = draw(d, 3) == 0 ? 0.05 : 0;
     if (!t->use_zero || t->ep == 1 || t->dp_shard > 1) return;
     t->zero = (ZeroStrategy)draw(d, ZERO_COUNT); /* ep alone can also shard */
     t->zero_options = (ZeroOptions){0};
@@ -146,11 +147,11 @@ static void draw_experts(Draw *d, Tiny *t)
     if (t->use_float8) t->float8.fsdp_gather = false;
 }
 
-/* Draws sequences shared over cp, for models with whole heads and without a table of positions. */
+/* Draws sequences shared over cp, for models with whole heads. */
 static void draw_context(Draw *d, Tiny *t)
 {
-    const uint32_t n_ranks = t->pp * t->dp_replicate * t->dp_shard * t->tp;
-    if (draw(d, 2) != 0 || t->gpt2 || t->experts || t->tile) return;
+    const uint32_t n_ranks = t->pp * t->dp_replicate * t->dp_shard * t->tp * t->ep;
+    if (draw(d, 2) != 0 || t->tile) return;
     t->cp_options.mode = (CpMode)draw(d, CP_MODE_COUNT);
     if (t->tp > 1 && t->cp_options.mode == CP_all_to_all) t->cp_options.mode = CP_all_gather;
     t->cp = 2 + draw(d, 3);
@@ -161,6 +162,7 @@ static void draw_context(Draw *d, Tiny *t)
     t->seq = 2 * t->cp * t->tp * (1 + draw(d, 2));
     if (t->cp_options.mode == CP_all_to_all) t->groups = t->cp * (1 + draw(d, 2));
     t->use_ddp = draw(d, 3) == 0;
+    if (t->capacity) t->capacity = 1 + draw(d, (uint32_t)t->seq);
 }
 
 static Tiny draw_plan(uint64_t seed, uint64_t index)
@@ -315,7 +317,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 23: s.cp = 1; break;
             case 24: s.freeze = 0, s.freeze_whole = false; break;
             case 22:
-                s.ep = 1, s.experts = s.capacity = 0, s.aux_loss = 0,
+                s.ep = 1, s.experts = s.capacity = 0, s.aux_loss = s.router_z = 0,
                 s.normalise = s.use_ddp = false;
                 break;
             default: s.sgd = false, s.clip = 1; break;

@@ -4,10 +4,10 @@
 
 static bool holds_ids(OpKind op, uint32_t arg)
 {
-    return (op == OP_slots && arg == 0) || (op == OP_route && arg == 1) ||
-           (op == OP_route_grad && arg == 2) || (op == OP_route_sigmoid && arg == 1) ||
-           (op == OP_route_sigmoid_grad && arg == 2) || (op == OP_balance && arg == 1) ||
-           (op == OP_balance_grad && arg == 2);
+    return (op == OP_slots && arg == 0) || (op == OP_loads && arg == 0) ||
+           (op == OP_route && arg == 1) || (op == OP_route_grad && arg == 2) ||
+           (op == OP_route_sigmoid && arg == 1) || (op == OP_route_sigmoid_grad && arg == 2) ||
+           (op == OP_balance && arg == 1) || (op == OP_balance_grad && arg == 2);
 }
 
 static bool holds_slots(OpKind op, uint32_t arg)

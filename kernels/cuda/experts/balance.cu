@@ -16,7 +16,7 @@ enum {
 };
 
 typedef struct BalanceArgs {
-    Array logits, dlogits; /* [sequences, tokens, n] */
+    Array logits, dlogits; /* [sequences, tokens, n]; a sequence may have more tokens elsewhere */
     Array balance;         /* [sequences]; or its gradient */
     const int32_t *ids;    /* [sequences, choices] */
     float *chosen;         /* [sequences, n]: the share of choices on each expert, times n */
@@ -57,6 +57,29 @@ KERNEL(balance_count, BalanceArgs, BALANCE_THREADS, 4)
     float total = 0;
     for (uint32_t w = 0; w < BALANCE_WARPS; w++) total += held[w * EIGHT + threadIdx.x];
     a.chosen[sequence * a.n + first + threadIdx.x] = total * ((float)a.n / (float)a.choices);
+}
+
+/* The same over all sequences, added to or set: how often each expert was chosen. */
+KERNEL(loads_count, BalanceArgs, BALANCE_THREADS, 4)
+{
+    SHARED(float, held); /* [BALANCE_WARPS, EIGHT] */
+    float *mine = held + threadIdx.x / WARP * EIGHT;
+    const int64_t first = (int64_t)blockIdx.x * EIGHT;
+    int32_t count[EIGHT] = {0};
+    for (int64_t i = threadIdx.x; i < a.choices; i += BALANCE_THREADS) {
+        const int32_t id = a.ids[i];
+        UNROLL for (int k = 0; k < EIGHT; k++) count[k] += id == first + k;
+    }
+    UNROLL for (int k = 0; k < EIGHT; k++)
+    {
+        float sum = warp_sum((float)count[k]);
+        if (threadIdx.x % WARP == 0) mine[k] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x >= EIGHT || first + threadIdx.x >= a.n) return;
+    float total = a.accumulate ? read_one(a.balance, first + threadIdx.x) : 0;
+    for (uint32_t w = 0; w < BALANCE_WARPS; w++) total += held[w * EIGHT + threadIdx.x];
+    write_one(a.balance, first + threadIdx.x, total);
 }
 
 /* ---- a warp's token ---- */
@@ -142,19 +165,19 @@ static bool count_chosen(const KernelArgs *args, uint32_t logits, BalanceArgs *p
                          const CudaContext *cuda, CudaError *error)
 {
     memset(p, 0, sizeof *p);
-    p->sequences = args->size['b'], p->tokens = args->size['S'], p->n = args->size['N'];
-    p->choices = p->tokens * args->size['K'], p->groups = ceil_div(p->n, EIGHT);
+    p->sequences = args->size['b'], p->tokens = args->size['s'], p->n = args->size['N'];
+    p->choices = args->size['S'] * args->size['K'], p->groups = ceil_div(p->n, EIGHT);
     p->parts = blocks_for(p->tokens, BALANCE_WARPS, BALANCE_PARTS);
     p->logits = array_of(args, logits, p->n);
     p->ids = (const int32_t *)args->ptr[logits + 1];
     p->sums = (float *)args->ptr[args->n_args - 1];
     p->chosen = p->sums + p->sequences * BALANCE_PARTS;
-    p->scale = (float)args->attrs.scale / (float)p->tokens;
+    p->scale = (float)args->attrs.scale / (float)args->size['S'];
     return LAUNCH(balance_count, p->sequences * p->groups, BALANCE_THREADS,
                   EIGHT * BALANCE_WARPS * sizeof(float), *p, cuda, error);
 }
 
-/* logits [b,S,N], ids [b,S,K] i32 -> balance [b] */
+/* logits [b,s,N], ids [b,S,K] i32 -> balance [b] */
 bool cuda_balance(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     BalanceArgs p;
@@ -165,7 +188,7 @@ bool cuda_balance(const KernelArgs *args, const CudaContext *cuda, CudaError *er
            LAUNCH(balance_end, p.sequences, WARP, 0, p, cuda, error);
 }
 
-/* dbalance [b], logits [b,S,N], ids [b,S,K] i32 -> dlogits [b,S,N] */
+/* dbalance [b], logits [b,s,N], ids [b,S,K] i32 -> dlogits [b,s,N] */
 bool cuda_balance_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     BalanceArgs p;
@@ -173,6 +196,91 @@ bool cuda_balance_grad(const KernelArgs *args, const CudaContext *cuda, CudaErro
     p.balance = array_of(args, 0, 1), p.dlogits = array_of(args, 3, p.n);
     p.accumulate = accumulates(args, 0);
     return LAUNCH(balance_grad_rows, ceil_div(p.sequences * p.tokens, BALANCE_WARPS),
+                  BALANCE_THREADS, 0, p, cuda, error);
+}
+
+/* ids [b,s,K] i32 -> counts [N] */
+bool cuda_loads(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    BalanceArgs p;
+    memset(&p, 0, sizeof p);
+    p.n = args->size['N'], p.choices = args->size['b'] * args->size['s'] * args->size['K'];
+    p.ids = (const int32_t *)args->ptr[0], p.balance = array_of(args, 1, p.n);
+    p.accumulate = accumulates(args, 0);
+    return LAUNCH(loads_count, ceil_div(p.n, EIGHT), BALANCE_THREADS,
+                  EIGHT * BALANCE_WARPS * sizeof(float), p, cuda, error);
+}
+
+/* ---- squared log-sum-exps ---- */
+
+/* Returns the log-sum-exp of a token's logits; *top is the largest of them. */
+DEVICE float log_sum(const BalanceArgs *a, int64_t row, float *top)
+{
+    float sum = 0;
+    *top = -INFINITY;
+    for (int64_t e = threadIdx.x % WARP; e < a->n; e += WARP) {
+        float x = read_one(a->logits, row * a->n + e);
+        *top = x > *top ? x : *top;
+    }
+    *top = warp_max(*top);
+    for (int64_t e = threadIdx.x % WARP; e < a->n; e += WARP)
+        sum += device_exp(read_one(a->logits, row * a->n + e) - *top);
+    return *top + logf(warp_sum(sum));
+}
+
+/* A block a sequence, a warp a token. */
+KERNEL(router_z_rows, BalanceArgs, BALANCE_THREADS, 4)
+{
+    SHARED(float, held);
+    float total = 0;
+    for (int64_t token = threadIdx.x / WARP; token < a.tokens; token += BALANCE_WARPS) {
+        float top, z = log_sum(&a, blockIdx.x * a.tokens + token, &top);
+        if (threadIdx.x % WARP == 0) total += z * z;
+    }
+    total = block_sum(total, held);
+    if (threadIdx.x == 0) write_one(a.balance, blockIdx.x, total * a.scale);
+}
+
+KERNEL(router_z_grad_rows, BalanceArgs, BALANCE_THREADS, 4)
+{
+    int64_t rows = a.sequences * a.tokens;
+    int64_t row = (int64_t)blockIdx.x * BALANCE_WARPS + threadIdx.x / WARP;
+    if (row >= rows) return;
+    float top, z = log_sum(&a, row, &top);
+    float each = read_one(a.balance, split_row(row, a.tokens, rows)) * a.scale * 2 * z;
+    for (int64_t e = threadIdx.x % WARP; e < a.n; e += WARP) {
+        int64_t at = row * a.n + e;
+        float x = each * device_exp(read_one(a.logits, at) - z);
+        write_one(a.dlogits, at, a.accumulate ? read_one(a.dlogits, at) + x : x);
+    }
+}
+
+static BalanceArgs router_z_args(const KernelArgs *args, uint32_t logits)
+{
+    BalanceArgs p;
+    memset(&p, 0, sizeof p);
+    p.sequences = args->size['b'], p.tokens = args->size['s'], p.n = args->size['N'];
+    p.logits = array_of(args, logits, p.n);
+    p.scale = (float)args->attrs.scale / (float)args->binding->size['s'];
+    return p;
+}
+
+/* logits [b,s,N] -> z [b] */
+bool cuda_router_z(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    BalanceArgs p = router_z_args(args, 0);
+    p.balance = array_of(args, 1, 1);
+    return LAUNCH(router_z_rows, p.sequences, BALANCE_THREADS, MAX_WARPS * sizeof(float), p, cuda,
+                  error);
+}
+
+/* dz [b], logits [b,s,N] -> dlogits [b,s,N] */
+bool cuda_router_z_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    BalanceArgs p = router_z_args(args, 1);
+    p.balance = array_of(args, 0, 1), p.dlogits = array_of(args, 2, p.n);
+    p.accumulate = accumulates(args, 0);
+    return LAUNCH(router_z_grad_rows, ceil_div(p.sequences * p.tokens, BALANCE_WARPS),
                   BALANCE_THREADS, 0, p, cuda, error);
 }
 

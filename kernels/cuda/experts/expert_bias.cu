@@ -33,14 +33,14 @@ static ExpertBiasArgs bias_args(const KernelArgs *args)
 {
     ExpertBiasArgs a;
     memset(&a, 0, sizeof a);
-    a.experts = args->size['e'], a.rows = args->size['b'] * args->size['c'], a.n = args->size['f'];
+    a.experts = args->size['e'], a.rows = args->size['b'] * args->size['m'], a.n = args->size['f'];
     a.x = array_of(args, 0, 1);
     a.y = array_of(args, args->n_in, 1);
     a.accumulate = accumulates(args, 0);
     return a;
 }
 
-/* x [e,b,c,f], bias [e,f] -> y [e,b,c,f] */
+/* x [e,b,m,f], bias [e,f] -> y [e,b,m,f] */
 bool cuda_expert_bias(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     ExpertBiasArgs a = bias_args(args);
@@ -49,7 +49,7 @@ bool cuda_expert_bias(const KernelArgs *args, const CudaContext *cuda, CudaError
                   0, a, cuda, error);
 }
 
-/* dy [e,b,c,f] -> dbias [e,f] */
+/* dy [e,b,m,f] -> dbias [e,f] */
 bool cuda_expert_bias_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     ExpertBiasArgs a = bias_args(args);

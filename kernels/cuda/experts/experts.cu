@@ -15,15 +15,16 @@ enum {
 };
 
 typedef struct ExpertsArgs {
-    Array tokens, rows, weights; /* [b,S,k], [e,b,C,k], [b,S,K]; weights: absent, ones */
+    Array tokens, rows, weights; /* [b,S,k], [e,b,m,k], [b,S,K]; weights: absent, ones */
     const int32_t *slots;        /* [b,S,K] */
-    int64_t sequences, per_sequence, choices; /* b, S, K */
-    int64_t experts, capacity, width;         /* e here, C, k */
-    int64_t start, valid;                     /* of the local experts */
+    int64_t sequences, per_sequence, choices;  /* b, S, K */
+    int64_t experts, rooms, width;             /* e, m and k here */
+    int64_t start, valid;                      /* of the local experts */
+    int64_t capacity, first_room, valid_rooms; /* capacity: rooms of all ranks */
     bool weighted, accumulate;
 } ExpertsArgs;
 
-/* One choice of the block's token: its row in [e,b,C], and its weight. */
+/* One choice of the block's token: its row in [e,b,m], and its weight. */
 typedef struct ExpertChoice {
     int64_t row; /* -1: dropped, or another rank's row */
     float weight;
@@ -33,9 +34,9 @@ DEVICE int64_t row_of(const ExpertsArgs *a, int64_t sequence, int32_t slot)
 {
     if (slot < 0) return -1;
     int64_t e = (int64_t)((uint32_t)slot / (uint32_t)a->capacity), at = slot - e * a->capacity;
-    e -= a->start;
-    if (e < 0 || e >= a->valid) return -1;
-    return (e * a->sequences + sequence) * a->capacity + at;
+    e -= a->start, at -= a->first_room;
+    if (e < 0 || e >= a->valid || at < 0 || at >= a->valid_rooms) return -1;
+    return (e * a->sequences + sequence) * a->rooms + at;
 }
 
 /* Returns the sequence of a block's token. */
@@ -174,8 +175,8 @@ DEVICE void find_filled(const ExpertsArgs *a, int64_t sequence, int64_t lowest, 
 KERNEL(experts_clear, ExpertsArgs, EXPERTS_THREADS, 4)
 {
     SHARED(uint32_t, filled);
-    int64_t tiles = (a.capacity + CLEAR_TILE - 1) / CLEAR_TILE, group = blockIdx.x / tiles;
-    int64_t first = (blockIdx.x - group * tiles) * CLEAR_TILE, left = a.capacity - first;
+    int64_t tiles = (a.rooms + CLEAR_TILE - 1) / CLEAR_TILE, group = blockIdx.x / tiles;
+    int64_t first = (blockIdx.x - group * tiles) * CLEAR_TILE, left = a.rooms - first;
     int64_t e = group / a.sequences, sequence = group - e * a.sequences;
     int64_t per_row = (a.width + EIGHT - 1) / EIGHT;
     int64_t eights = (left < CLEAR_TILE ? left : CLEAR_TILE) * per_row;
@@ -183,12 +184,14 @@ KERNEL(experts_clear, ExpertsArgs, EXPERTS_THREADS, 4)
     UNROLL for (int k = 0; k < EIGHT; k++) none[k] = 0;
     for (int64_t i = threadIdx.x; i < CLEAR_TILE; i += EXPERTS_THREADS) filled[i] = 0;
     __syncthreads();
-    if (e < a.valid) find_filled(&a, sequence, (a.start + e) * a.capacity + first, filled);
+    if (e < a.valid && first < a.valid_rooms)
+        find_filled(&a, sequence, (a.start + e) * a.capacity + a.first_room + first, filled);
     __syncthreads();
     for (int64_t t = threadIdx.x; t < eights; t += EXPERTS_THREADS) {
         int64_t i = split_row(t, per_row, eights), column = (t - i * per_row) * EIGHT;
-        int64_t row = group * a.capacity + first + i;
-        if (!filled[i]) store(a.rows, row * a.width + column, eight_of(column, a.width), none);
+        int64_t row = group * a.rooms + first + i;
+        if (!filled[i] || first + i >= a.valid_rooms)
+            store(a.rows, row * a.width + column, eight_of(column, a.width), none);
     }
 }
 
@@ -202,8 +205,10 @@ static ExpertsArgs experts_args(const KernelArgs *args, uint32_t tokens, uint32_
     ExpertsArgs p;
     memset(&p, 0, sizeof p);
     p.sequences = args->size['b'], p.per_sequence = args->size['S'], p.choices = args->size['K'];
-    p.experts = args->size['e'], p.capacity = args->size['C'], p.width = args->size['k'];
+    p.experts = args->size['e'], p.rooms = args->size['m'], p.width = args->size['k'];
     p.start = args->start['e'], p.valid = args->valid['e'];
+    p.capacity = args->binding->size['m'];
+    p.first_room = args->start['m'], p.valid_rooms = args->valid['m'];
     p.tokens = array_of(args, tokens, p.width), p.rows = array_of(args, rows, p.width);
     p.slots = (const int32_t *)args->ptr[slots];
     p.weighted = weights != NO_WEIGHTS;
@@ -221,7 +226,7 @@ static int64_t threads_for(int64_t width)
 
 static bool spread(ExpertsArgs p, const CudaContext *cuda, CudaError *error)
 {
-    int64_t blocks = p.experts * p.sequences * ceil_div(p.capacity, CLEAR_TILE);
+    int64_t blocks = p.experts * p.sequences * ceil_div(p.rooms, CLEAR_TILE);
     if (!p.accumulate && !LAUNCH(experts_clear, blocks, EXPERTS_THREADS,
                                  CLEAR_TILE * sizeof(uint32_t), p, cuda, error))
         return false;
@@ -235,31 +240,31 @@ static bool collect(ExpertsArgs p, const CudaContext *cuda, CudaError *error)
                   (size_t)p.choices * sizeof(ExpertChoice), p, cuda, error);
 }
 
-/* x [b,S,k], slots [b,S,K] -> rows [e,b,C,k] */
+/* x [b,S,k], slots [b,S,K] -> rows [e,b,m,k] */
 bool cuda_dispatch(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     return spread(experts_args(args, 0, 1, 2, NO_WEIGHTS), cuda, error);
 }
 
-/* drows [e,b,C,k], slots [b,S,K] -> dx [b,S,k] */
+/* drows [e,b,m,k], slots [b,S,K] -> dx [b,S,k] */
 bool cuda_dispatch_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     return collect(experts_args(args, 2, 1, 0, NO_WEIGHTS), cuda, error);
 }
 
-/* slots [b,S,K], weights [b,S,K], rows [e,b,C,k] -> y [b,S,k] */
+/* slots [b,S,K], weights [b,S,K], rows [e,b,m,k] -> y [b,S,k] */
 bool cuda_combine(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     return collect(experts_args(args, 3, 0, 2, 1), cuda, error);
 }
 
-/* dy [b,S,k], slots [b,S,K], weights [b,S,K] -> drows [e,b,C,k] */
+/* dy [b,S,k], slots [b,S,K], weights [b,S,K] -> drows [e,b,m,k] */
 bool cuda_combine_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     return spread(experts_args(args, 0, 1, 3, 2), cuda, error);
 }
 
-/* dy [b,S,k], slots [b,S,K], rows [e,b,C,k] -> dweights [b,S,K] */
+/* dy [b,S,k], slots [b,S,K], rows [e,b,m,k] -> dweights [b,S,K] */
 bool cuda_combine_weights(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     ExpertsArgs p = experts_args(args, 0, 1, 2, 3);

@@ -9,10 +9,11 @@ enum { ROUTE_THREADS = 256, ROUTE_WARPS = ROUTE_THREADS / WARP, SLOTS_AHEAD = 8 
 
 typedef struct RouteArgs {
     Array logits, weights, dlogits; /* [rows, n], [rows, k], [rows, n] */
+    Array bias;                     /* [n], where `biased` */
     int32_t *ids;                   /* [rows, k] */
     int64_t rows, n, k;
     int64_t groups, top_groups; /* groups of experts; 0: all are one */
-    bool normalise, accumulate, sigmoid;
+    bool normalise, accumulate, sigmoid, biased;
 } RouteArgs;
 
 /* ---- which experts ---- */
@@ -32,18 +33,26 @@ DEVICE float route_sigmoid_of(float x)
     return 1.0f / (1.0f + expf(-x));
 }
 
+/* Returns the score by which experts are chosen. */
+DEVICE float topk_score(const RouteArgs *a, int64_t row, int64_t e)
+{
+    const float x = read_one(a->logits, row * a->n + e);
+    return a->biased ? route_sigmoid_of(x) + read_one(a->bias, e) : x;
+}
+
 /* Returns the score of a group. */
 DEVICE float topk_group_score(const RouteArgs *a, int64_t row, int64_t group)
 {
-    const int64_t n = a->n / a->groups, at = row * a->n + group * n;
+    const int64_t n = a->n / a->groups;
     float first = -INFINITY, second = -INFINITY;
     for (int64_t e = 0; e < n; e++) {
-        float x = read_one(a->logits, at + e);
+        float x = topk_score(a, row, group * n + e);
         if (x > first)
             second = first, first = x;
         else if (x > second)
             second = x;
     }
+    if (a->sigmoid && a->biased) return first + second;
     return a->sigmoid ? route_sigmoid_of(first) + route_sigmoid_of(second) : first;
 }
 
@@ -75,7 +84,7 @@ DEVICE uint64_t topk_own(const RouteArgs *a, int64_t row, uint64_t groups, uint6
     uint64_t best = 0;
     for (int64_t e = threadIdx.x % WARP; e < a->n; e += WARP) {
         if (a->groups > 0 && !(groups >> (e / (a->n / a->groups)) & 1)) continue;
-        uint64_t key = topk_key(read_one(a->logits, row * a->n + e), e);
+        uint64_t key = topk_key(topk_score(a, row, e), e);
         if (key < below && key > best) best = key;
     }
     return best;
@@ -219,6 +228,14 @@ static RouteArgs route_args(const KernelArgs *args, uint32_t logits, uint32_t id
 bool cuda_topk(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     RouteArgs p = route_args(args, 0, 1);
+    return LAUNCH(topk_rows, ceil_div(p.rows, ROUTE_WARPS), ROUTE_THREADS, 0, p, cuda, error);
+}
+
+/* logits [b,s,N], bias [N] -> ids [b,s,K] i32: the same by sigmoids plus a bias */
+bool cuda_topk_biased(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    RouteArgs p = route_args(args, 0, 2);
+    p.biased = true, p.bias = array_of(args, 1, p.n);
     return LAUNCH(topk_rows, ceil_div(p.rows, ROUTE_WARPS), ROUTE_THREADS, 0, p, cuda, error);
 }
 

@@ -80,6 +80,9 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     /* the last part of a field may be short, but no rank may have nothing */
     const bool single = b->reads[n->n_in + j][d] || pieces == out->dim[d];
     const int64_t each = (out->dim[d] + parts - 1) / parts;
+    if (!out->deal[d] &&
+        op_role(n->op, b->letter[n->n_in + j][d]) == INDEX_rooms) /* may be short */
+        out->deal[d] = deal_ceil(&g->deals, job->arena, out->dim[d], parts);
     const bool shared = of_field && single && each * (parts - 1) < out->dim[d];
     if (out->deal[d] || shared || (out->dim[d] % parts == 0 && whole_pieces)) return true;
     diag_error(job->diag, FAULT_input, "divides-activation", n->loc,
@@ -157,10 +160,21 @@ static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t a
     if (op_info(n->op)->flags & OP_SOURCE) return split_of_batch(job, n, axis);
     if (op_mixes_tokens(n->op) && job->context.heads_axes >> axis & 1)
         return op_letter(n->op, INDEX_groups);
+    if (job->context.rooms_axes >> axis & 1 && op_letter(n->op, INDEX_rooms))
+        return op_letter(n->op, INDEX_rooms);
     char letter = letter_of_inputs(g, n, b, axis, true);
     if (letter || is_led_by_sibling(job, n, b, axis)) return letter;
     letter = letter_of_inputs(g, n, b, axis, false);
     return letter ? letter : letter_of_output(g, n, b, axis);
+}
+
+/* Tokens that were gathered, or exchanged for heads, return to the ranks that hold them. */
+static void put_back(const Job *job, const Node *n, uint32_t axis)
+{
+    Tensor *out = &job->plan->graph.tensors.at[n->out[0]];
+    const int d = op_dim(n->op, n->n_in, INDEX_tokens);
+    out->use.on[axis] = SPLIT(d);
+    if (!out->deal[d]) out->deal[d] = job->context.seq_deal;
 }
 
 bool pass_propagate(Job *job)
@@ -181,9 +195,9 @@ bool pass_propagate(Job *job)
             }
             for (uint32_t j = 0; j < n->n_out; j++)
                 if (!place_output(job, n, &b, j, a)) return false;
-            if (op_mixes_tokens(n->op) &&
-                job->context.heads_axes >> a & 1) /* its tokens are put back at once */
-                g->tensors.at[n->out[0]].use.on[a] = SPLIT(op_dim(n->op, n->n_in, INDEX_tokens));
+            if ((op_mixes_tokens(n->op) && job->context.heads_axes >> a & 1) ||
+                (op_collects_tokens(n->op) && job->context.rooms_axes >> a & 1))
+                put_back(job, n, a);
         }
         for (uint32_t j = 0; j < n->n_out; j++) sequence_fit(job, &g->tensors.at[n->out[j]]);
         pad_outputs(g, n, &b);

@@ -113,6 +113,31 @@ static void each_tp(Visit *v, CpMode mode)
     }
 }
 
+/* Mixtures of experts, on cp alone and with ep, and tables of positions. Some experts have fewer
+ * rooms than cp has ranks, or rooms that do not divide over cp. */
+static void each_mixture(Visit *v, CpMode mode)
+{
+    for (uint32_t k = 0; k < 10; k++) {
+        Tiny t = sizes(v, 2 + k % 3, mode);
+        t.gpt2 = k % 2;
+        t.fused = t.fused && !t.gpt2;
+        t.experts = k < 8 ? 4 : 0, t.top_k = 1 + k % 2;
+        t.capacity = k % 4 == 0 ? 0 : k % 4 == 1 ? 3 : k % 4 == 2 ? 2 * t.cp : 1;
+        t.normalise = k % 3 == 0;
+        t.aux_loss = k % 3 ? 0.1 : 0, t.router_z = k % 4 == 2 ? 0.05 : 0;
+        t.ep = k < 8 && t.cp == 2 ? 2 : 1;
+        t.dp_shard = k % 4 == 3 && t.cp < 4 ? 2 : 1;
+        t.tp = mode != CP_all_to_all && k % 5 == 2 ? 2 : 1;
+        t.seq = 2 * t.cp * t.tp;
+        t.dim = 12;
+        t.tp_options.sequence = k % 2 == 0;
+        t.use_ddp = k == 4;
+        t.ac = (AcMode)(k % 3);
+        if (k == 6) t.pp = 2, t.microbatches = 4;
+        give(v, &t);
+    }
+}
+
 /* A ring over groups of ranks, which exchange tokens for heads. */
 static void each_group(Visit *v)
 {
@@ -138,6 +163,7 @@ void corpus_context(void (*visit)(void *self, const Tiny *t), void *self)
         each_mesh(&v, (CpMode)mode);
         each_zero(&v, (CpMode)mode);
         each_other(&v, (CpMode)mode);
+        each_mixture(&v, (CpMode)mode);
     }
     each_tp(&v, CP_all_gather);
     each_tp(&v, CP_ring);

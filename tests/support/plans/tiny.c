@@ -265,6 +265,11 @@ static TensorId of_experts(Build *b, const char *name, TensorId rows, uint32_t n
     return op(b, OP_linear_experts, 2, rows, w, 0, NULL);
 }
 
+static void add_balance(Build *b, TensorId own)
+{
+    b->balance = b->balance ? op(b, OP_add, 2, b->balance, own, 0, NULL) : own;
+}
+
 /* nn.moe; for gpt2, experts with one weight before a gelu. */
 static TensorId experts(Build *b, TensorId x, TpStyle column, TpStyle row)
 {
@@ -276,11 +281,9 @@ static TensorId experts(Build *b, TensorId x, TpStyle column, TpStyle row)
     TensorId logits = project(b, OP_linear, "router", x, DIMS(d, e), TP_none, 1);
     TensorId ids = op(b, OP_topk, 1, logits, 0, 0, &sizes);
     TensorId weights = op(b, OP_route, 2, logits, ids, 0, &how);
-    if (t->aux_loss > 0) {
-        const Attrs weight = {.scale = t->aux_loss};
-        TensorId own = op(b, OP_balance, 2, logits, ids, 0, &weight);
-        b->balance = b->balance ? op(b, OP_add, 2, b->balance, own, 0, NULL) : own;
-    }
+    const Attrs weight = {.scale = t->aux_loss}, of_z = {.scale = t->router_z};
+    if (t->aux_loss > 0) add_balance(b, op(b, OP_balance, 2, logits, ids, 0, &weight));
+    if (t->router_z > 0) add_balance(b, op(b, OP_router_z, 1, logits, 0, 0, &of_z));
     TensorId slots = op(b, OP_slots, 1, ids, 0, 0, &sizes);
     TensorId rows = op(b, OP_dispatch, 2, x, slots, 0, &sizes);
     TensorId h = of_experts(b, "w1", rows, DIMS(e, d, f), column);

@@ -32,6 +32,7 @@ typedef struct Tiny {
     int64_t top_k, capacity;
     bool normalise;  /* the chosen experts' weights sum to 1 */
     double aux_loss; /* the loss adds this times the unevenness of the choices */
+    double router_z; /* and this times the squared log-sum-exps of the router's logits */
     uint32_t layers;
     int64_t dim, groups, repeat, head_dim, hidden, vocab, seq;
     int64_t micro; /* sequences of a data rank in a micro-step */

@@ -85,8 +85,8 @@ static int64_t walk_index(const Walk *w, uint32_t arg)
 
 static int64_t contraction_size(char letter, bool ones)
 {
-    static const char letters[] = "bskngrevxfcdpq";
-    static const int64_t sizes[] = {2, 5, 17, 9, 3, 2, 4, 7, 6, 3, 8, 4, 3, 4};
+    static const char letters[] = "bskngrevxfcdpqm";
+    static const int64_t sizes[] = {2, 5, 17, 9, 3, 2, 4, 7, 6, 3, 8, 4, 3, 4, 5};
     const char *at = strchr(letters, letter);
     assert_non_null(at);
     return ones ? 1 : sizes[at - letters];

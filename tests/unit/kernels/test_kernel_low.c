@@ -246,8 +246,13 @@ static const Case cases[] = {
     {OP_combine_weights, "fiff", {{B, S, K}, {B, S, R}, {E, B, C, K}, {B, S, R}}, 1},
     {OP_balance, "fiF", {{B, S, N}, {B, S, R}, {B}}, 0},
     {OP_balance_grad, "Ffif", {{B}, {B, S, N}, {B, S, R}, {B, S, N}}, 1},
+    {OP_topk_biased, "ffi", {{B, S, N}, {N}, {B, S, R}}, 0},
+    {OP_loads, "if", {{B, S, R}, {N}}, 1},
+    {OP_router_z, "fF", {{B, S, N}, {B}}, 0},
+    {OP_router_z_grad, "Fff", {{B}, {B, S, N}, {B, S, N}}, 1},
     {OP_charge, "FFF", {{B, S}, {B}, {B, S}}, 0},
     {OP_charge_grad, "FF", {{B, S}, {B}}, 1},
+    {OP_sign_step, "fff", {{X}, {X}, {X}}, 0},
     {OP_adamw, "fffFdfff", {{X}, {X}, {X}, {X}, {2}, {X}, {X}, {X}}, 0},
     {OP_adamw, "FFFfdFFF", {{X}, {X}, {X}, {X}, {2}, {X}, {X}, {X}}, 0},
     {OP_sgd, "ffdf", {{X}, {X}, {2}, {X}}, 0},
@@ -331,7 +336,8 @@ static void check(const Case *c, DType low, uint32_t accumulate)
                    .capacity = C};
     bool scores = c->op == OP_topk || c->op == OP_route || c->op == OP_route_grad ||
                   c->op == OP_route_sigmoid || c->op == OP_route_sigmoid_grad ||
-                  c->op == OP_balance || c->op == OP_balance_grad;
+                  c->op == OP_balance || c->op == OP_balance_grad || c->op == OP_topk_biased ||
+                  c->op == OP_loads;
     attrs.experts = scores ? N : E;
     int64_t size['z' + 1] = {0};
     if (fields_has(c->op)) field_sizes(c->op, size, &attrs);

@@ -164,10 +164,12 @@ static Attrs attrs_of(const Case *c, bool causal)
                .n_slots = 4,
                .normalise = causal,
                .top_k = c->size['K'],
-               .capacity = c->size['C']};
+               .mean = 1,
+               .capacity = c->size['m']};
     const bool scores = c->op == OP_topk || c->op == OP_route || c->op == OP_route_grad ||
                         c->op == OP_route_sigmoid || c->op == OP_route_sigmoid_grad ||
-                        c->op == OP_balance || c->op == OP_balance_grad;
+                        c->op == OP_balance || c->op == OP_balance_grad ||
+                        c->op == OP_topk_biased || c->op == OP_loads;
     a.experts = c->size[scores ? 'N' : 'e'];
     if (c->op == OP_sumsq || op_info(c->op)->flags & OP_RANGE) a.lo = 2, a.hi = c->size['x'] - 1;
     if (c->op == OP_topk && causal) a.expert_groups = 2, a.top_groups = 1, a.sigmoid = 1;
@@ -176,6 +178,12 @@ static Attrs attrs_of(const Case *c, bool causal)
     bool heads = c->op == OP_part_heads || c->op == OP_part_heads_grad;
     a.first = 1, a.count = one ? 1 : c->size[heads ? 'r' : 'X'];
     return a;
+}
+
+/* True for ops that have the tokens of a rank and also something for all tokens. */
+static bool sees_whole_sequence(OpKind op)
+{
+    return op == OP_position || op == OP_position_grad || op == OP_balance || op == OP_balance_grad;
 }
 
 /* Small sizes, all different where that can matter; the index `named` gets `size`. */
@@ -188,13 +196,14 @@ static void case_sizes(Case *c, char named, int64_t size)
                  {'r', 3},          {'e', 2}, {'v', 9}, {'x', 11},         {'y', 3},
                  {'z', 2},          {'N', 4}, {'M', 2}, {'T', UPPER_SIZE}, {'D', UPPER_SIZE},
                  {'E', UPPER_SIZE}, {'F', 3}, {'X', 2}, {'f', 3},          {'c', 3},
-                 {'S', 5},          {'K', 2}, {'C', 7}, {'h', 6},          {'w', 4},
-                 {'u', 2},          {'t', 3}, {'d', 2}, {'p', 3},          {'q', 3},
-                 {'V', 4},          {'U', 3}, {'Z', 5}};
+                 {'S', 5},          {'K', 2}, {'C', 7}, {'m', 7},          {'h', 6},
+                 {'w', 4},          {'u', 2}, {'t', 3}, {'d', 2},          {'p', 3},
+                 {'q', 3},          {'V', 4}, {'U', 3}, {'Z', 5}};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         c->size[(unsigned char)small[i].letter] = small[i].size;
     if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9; /* more tokens than the op takes */
     if (size != 0) c->size[(unsigned char)named] = size;
+    if (sees_whole_sequence(c->op)) c->size['S'] = c->size['s'];
 }
 
 static void bind_case(Case *c)

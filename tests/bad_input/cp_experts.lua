@@ -1,5 +1,0 @@
-return plan {
-  model = require "models.mixtral" "tiny",
-  batch = { global = 12, seq = 64 }, mesh = { cp = 2 },
-  parallel = { cp { mode = "all_to_all" } },
-}
