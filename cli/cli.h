@@ -50,6 +50,7 @@ typedef struct ScenarioOptions {
 
 typedef struct SimVerbOptions {
     TextList what_if; /* KEY=VALUE or KEY=2x */
+    const char *mfu;  /* a convention, or "all"; NULL: not given */
     bool trace, explain, unfolded;
 } SimVerbOptions;
 

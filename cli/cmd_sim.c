@@ -72,7 +72,7 @@ void cmd_sim(Cli *cli)
     }
     plan_file_report(cli, file);
     plan_file_memory(cli, file);
-    if (!is_sound(&cli->diag) || !what_if_check(cli, file)) return;
+    if (!is_sound(&cli->diag) || !what_if_check(cli, file) || !mfu_check(cli)) return;
     bool dry = cli->options.dry_run;
     Store *store = dry ? NULL : store_open(cli->options.db, false, &cli->diag);
     if (store == NULL && !dry) return;

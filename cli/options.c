@@ -88,6 +88,8 @@ static const Option option_table[] = {
      "print the content of a checkpoint, and the cost of gathering it on one rank"},
     {"rank", 0, OPTION_text, "R", FIELD(show.rank_text), OPTIONS_show,
      "with --state: list the slices of this rank; with --mesh: print only this rank"},
+    {"mfu", 0, OPTION_text, "CONVENTION", FIELD(sim.mfu), OPTIONS_sim,
+     "more utilisation: model, square, all_parameters, parameters, hardware (HFU) or all"},
     {"trace", 0, OPTION_flag, NULL, FIELD(sim.trace), OPTIONS_sim,
      "store the begin and end of each instruction, for `tandem trace` and `compare`"},
     {"mtbf", 0, OPTION_text, "HOURS", FIELD(scenario.mtbf_text), OPTIONS_sim,

@@ -76,6 +76,10 @@ bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOption
 
 /* sim --explain, after the prediction made with these options. */
 void explain_report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how);
+/* Returns false after an error if --mfu names no convention. */
+bool mfu_check(Cli *cli);
+/* Prints the utilisation by the conventions of --mfu (mfu.c). */
+void mfu_report(Cli *cli, const PlanFile *file, const Prediction *p);
 /* Reads all --what-if; returns false after diagnostics. Nothing is simulated. */
 bool what_if_check(Cli *cli, const PlanFile *file);
 /* sim --what-if: the plan under other values, each alone and all together (what_if.c). */

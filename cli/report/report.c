@@ -122,6 +122,7 @@ static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
               str_count(arena, (uint64_t)(per_device + 0.5)), counted,
               file->config.cluster.is_local ? "rank" : "GPU");
     str_print(&cli->out, "MFU         %.1f %% = %s\n", r->mfu * 100, r->mfu_formula);
+    if (cli->options.sim.mfu != NULL) mfu_report(cli, file, p);
     held_text(cli, file);
     communication_text(cli, r);
     memory_text(cli, file, r);
@@ -145,6 +146,7 @@ static void report_json(Cli *cli, const PlanFile *file, const Prediction *p)
     json_text(root, "scenario", r->scenario != NULL ? r->scenario : "");
     json_number(root, "mfu", r->mfu);
     json_text(root, "mfu_formula", r->mfu_formula);
+    if (cli->options.sim.mfu != NULL) mfu_report(cli, file, p);
     json_t *list = json_array();
     AxisSums sums = sum_by_axis(cli, r);
     for (uint32_t i = 0; i < sums.n; i++) {

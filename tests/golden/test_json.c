@@ -139,8 +139,8 @@ static void documents_are_as_described(void **state)
     check(
         arena, ARGUMENTS("sim", llama, "--db", db),
         OTHERS(ARGUMENTS("sim", llama, "--db", db, "--explain", "--mtbf", "1000", "--tokens", "1T"),
-               ARGUMENTS("sim", llama, "--db", "none", "--what-if", "nic=2x", "--what-if",
-                         "mesh.tp=3"),
+               ARGUMENTS("sim", llama, "--db", "none", "--mfu", "all", "--what-if", "nic=2x",
+                         "--what-if", "mesh.tp=3"),
                ARGUMENTS("sim", llama, "--dry-run", "--set", "runtime=torchtitan")));
     check(arena, ARGUMENTS("sweep", llama, "--db", db, "--try", "mesh.tp=2,3"),
           OTHERS(ARGUMENTS("sweep", llama, "--db", db, "--try", "mesh.tp=2", "--tokens", "1T"),

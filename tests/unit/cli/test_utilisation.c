@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <string.h>
 
 #include <jansson.h>
@@ -92,6 +93,80 @@ static void encoder_and_decoder_share_the_tokens(void **state)
     arena_free(arena);
 }
 
+/* Two blocks of width 32 with a feed-forward of 64, 64 tokens, a vocabulary of 128, untied. */
+static const char small[] =
+    "local nn = require 'tandem.nn'\n"
+    "local function block() return nn.block { attention = nn.attention { dim = 32, heads = 4 },\n"
+    "  w1 = nn.linear(32, 64), w2 = nn.linear(64, 32),\n"
+    "  forward = function(m, x) x = x + m.attention(x); return x + m.w2(m.w1(x)) end } end\n"
+    "return plan { cluster = require 'clusters.dgx_h100' { nodes = 1 },\n"
+    "  model = nn.module { embed = nn.embedding(128, 32), layers = nn.list(2, block),\n"
+    "    head = nn.linear(32, 128),\n"
+    "    forward = function(m, tokens, labels)\n"
+    "      return nn.cross_entropy(m.head(m.layers(m.embed(tokens))), labels)\n"
+    "    end },\n"
+    "  batch = { global = 8, micro = 1, seq = 64 }, mesh = { dp_replicate = 8 },\n"
+    "  precision = { compute = 'bf16' }, parallel = { %sddp {} }, optimizer = adamw {} }\n";
+
+static double flops_by(Arena *arena, const char *passes, const char *convention)
+{
+    const char *file = arena_print(arena, "%s/plan.lua", command_new_folder(arena));
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    command_write_file(file, arena_print(arena, small, passes));
+#pragma GCC diagnostic pop
+    CommandResult r =
+        COMMAND(arena, 60, "sim", file, "--db", "none", "--json", "--mfu", convention);
+    assert_int_equal(r.exit_code, 0);
+    json_t *root = json_loads(r.out, 0, NULL);
+    const json_t *row = json_array_get(json_object_get(root, "mfu_by"), 0);
+    assert_string_equal(json_string_value(json_object_get(row, "convention")), convention);
+    const double flops = json_number_value(json_object_get(row, "flops_per_token"));
+    const double share = json_number_value(json_object_get(row, "mfu"));
+    const double rate = json_number_value(json_object_get(root, "tokens_per_s_per_device"));
+    assert_true(fabs(share / (rate * flops / 989.4e12) - 1) < 1e-3);
+    json_decref(root);
+    return flops;
+}
+
+/* 16,384 weights in two blocks, 4,096 in each of embedding and head. Attention over all 64 keys is
+ * 12 x 2 x 32 x 64 = 49,152 FLOPs a token, its causal half 24,576. It runs two products forward and
+ * five backward, where the model counts four. Recomputation runs the blocks' forward pass again,
+ * except for the last product. */
+static void conventions_count_by_their_names(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const double blocks = 2 * (4 * 32 * 32 + 2 * 32 * 64), end = 4096;
+    const double square = 12 * 2 * 32 * 64;
+    assert_true(fabs(flops_by(arena, "", "model") - 6 * (blocks + end) - square / 2) < 1);
+    assert_true(fabs(flops_by(arena, "", "square") - 6 * (blocks + end) - square) < 1);
+    assert_true(fabs(flops_by(arena, "", "all_parameters") - 6 * (blocks + 2 * end) - square) < 1);
+    assert_true(fabs(flops_by(arena, "", "parameters") - 6 * (blocks + 2 * end)) < 1);
+    const double runs = flops_by(arena, "", "hardware");
+    assert_true(fabs(runs - 6 * (blocks + end) - square / 2 * 14 / 12) < 1);
+    const double again = flops_by(arena, "ac 'full', ", "hardware");
+    const double last = 2. * 32 * 64; /* nobody needs the output of w2 again */
+    assert_true(fabs(again - runs - 2 * (blocks - last) - square / 2 * 4 / 12) < 1);
+    arena_free(arena);
+}
+
+static void other_conventions_are_refused(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *plan = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
+    CommandResult r = COMMAND(arena, 60, "sim", plan, "--db", "none", "--mfu", "marketing");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "option-value"));
+    assert_non_null(strstr(r.err, "hardware"));
+    r = COMMAND(arena, 60, "sim", plan, "--db", "none", "--mfu", "all");
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.out, "% by hardware: HFU"));
+    assert_non_null(strstr(r.out, "% by square: "));
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -99,6 +174,8 @@ int main(void)
         cmocka_unit_test(attention_in_both_directions_counts_twice),
         cmocka_unit_test(attention_in_a_window_counts_what_it_sees),
         cmocka_unit_test(encoder_and_decoder_share_the_tokens),
+        cmocka_unit_test(conventions_count_by_their_names),
+        cmocka_unit_test(other_conventions_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,247 @@
+/* Model FLOPs utilisation: the FLOPs that a step's tokens need by some convention, over the time
+ * and the dense peak. */
+#include "sim/utilisation.h"
+
+#include <string.h>
+
+#include "planner/ir/experts.h"
+
+/* True for a model of fields: its batch has rows of a grid instead of tokens. */
+static bool is_of_fields(const Graph *g)
+{
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (op_info(g->nodes.at[id].op)->flags & OP_SOURCE)
+            return op_letter(g->nodes.at[id].op, INDEX_height) != 0;
+    return false;
+}
+
+/* A weight of a field model works on grids of several sizes, so the graph's own products count. */
+static double flops_of_products(const Graph *g)
+{
+    double flops = 0;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        Binding b;
+        const OpInfo *op = op_info(n->op);
+        /* a convolution multiplies and adds; pooling does not */
+        const bool convolves = op->flags & OP_WINDOWED && op->flops_per_point == 2;
+        if ((op->class_ != OP_CLASS_contract && !convolves) || !graph_bind(g, n, &b, NULL))
+            continue;
+        flops += op_flops(n->op, &b, b.size, 1);
+    }
+    return flops;
+}
+
+/* One attention: 12 x (heads x width of a head) x keys for each query, times the share of the keys
+ * that it sees: half of them if it is causal, fewer in a window. */
+static double attention_factor(const Graph *g, const Node *n, const Binding *b)
+{
+    return 12 * op_seen(n->op, b, graph_attrs_at(g, n->attrs));
+}
+
+typedef struct AttentionSum {
+    double flops; /* of all, for a token */
+    /* factor, width, keys: of the last attention. alike: all are equal, and each token of the
+     * sequence is a query. */
+    double factor;
+    int64_t width, keys;
+    uint32_t n;
+    bool alike;
+} AttentionSum;
+
+static AttentionSum attention_sum(const Graph *g)
+{
+    AttentionSum sum = {.alike = true};
+    const NodeId end = g->n_forward > 0 ? g->n_forward : g->nodes.n;
+    for (NodeId id = 1; id < end; id++) {
+        const Node *n = &g->nodes.at[id];
+        Binding b;
+        if (!op_attends(n->op) || !graph_bind(g, n, &b, NULL)) continue;
+        const HeadsSizes is = op_heads_sizes(n->op, b.size);
+        const int64_t width = is.groups * is.heads * (is.head + is.value) / 2;
+        const double factor = attention_factor(g, n, &b), part = (double)is.queries / g->info.seq;
+        sum.flops += factor * (double)width * (double)is.keys * part;
+        const bool same =
+            sum.n == 0 || (factor == sum.factor && width == sum.width && is.keys == sum.keys);
+        sum.alike = sum.alike && same && part == 1;
+        sum.factor = factor, sum.width = width, sum.keys = is.keys;
+        sum.n++;
+    }
+    if (g->nodes.n <= 1) { /* a plan without its graph: causal attention as wide as the model */
+        sum.n = g->info.n_layers, sum.factor = 6, sum.width = g->info.d_model;
+        sum.keys = g->info.seq;
+        sum.flops = 6 * (double)sum.n * (double)sum.width * (double)sum.keys;
+    }
+    return sum;
+}
+
+/* True if some product sees other tokens than the whole sequence, as an encoder's and a decoder's
+ * do. Not every weight then works on every token. */
+static bool shares_out_tokens(const Graph *g)
+{
+    const NodeId end = g->n_forward > 0 ? g->n_forward : g->nodes.n;
+    for (NodeId id = 1; id < end; id++) {
+        const Node *n = &g->nodes.at[id];
+        const int tokens = op_dim(n->op, 0, INDEX_tokens);
+        if (op_info(n->op)->class_ != OP_CLASS_contract || tokens < 0) continue;
+        const Tensor *in = &g->tensors.at[n->in[0]];
+        if (in->role == ROLE_activation && in->dim[tokens] != g->info.seq) return true;
+    }
+    return false;
+}
+
+double mfu_flops_per_token(const Graph *g)
+{
+    return 6 * (double)experts_active_params(g) + attention_sum(g).flops;
+}
+
+static const char *attention_words(const Graph *g, Arena *arena)
+{
+    const AttentionSum sum = attention_sum(g);
+    if (sum.n == 0) return "";
+    if (!sum.alike) return arena_print(arena, " + %.4g of %u attentions", sum.flops, sum.n);
+    return arena_print(arena, " + %g x %u layers x %lld x %lld", sum.factor, sum.n,
+                       (long long)sum.width, (long long)sum.keys);
+}
+
+/* Returns the dtype of use that most of the model's parameters have. */
+static DType compute_dtype(const Graph *g)
+{
+    double elements[DT_COUNT] = {0};
+    DType most = DT_f32;
+    for (TensorId i = 1; i < g->tensors.n; i++) {
+        const Tensor *t = &g->tensors.at[i];
+        if (t->role != ROLE_param) continue;
+        double n = 1;
+        for (uint8_t d = 0; d < t->n_dims; d++) n *= (double)t->dim[d];
+        elements[t->dtype] += n;
+    }
+    for (DType t = 0; t < DT_COUNT; t++) {
+        if (elements[t] > elements[most]) most = t;
+    }
+    return most;
+}
+
+static double model_flops_per_token(const Plan *plan)
+{
+    const Graph *g = &plan->graph;
+    const bool fields = is_of_fields(g);
+    if (!fields && !shares_out_tokens(g)) return mfu_flops_per_token(g);
+    const double tokens = (double)plan->step.global_batch * (double)plan->step.seq;
+    const double products = flops_of_products(g) * plan->step.n_microbatches / tokens;
+    return fields ? products : products + attention_sum(g).flops;
+}
+
+void report_utilisation(const Plan *plan, const Cluster *cluster, Arena *arena, SimReport *report)
+{
+    const ModelInfo *info = &plan->graph.info;
+    DType dtype = compute_dtype(&plan->graph);
+    double peak = cluster->device.peak_flops[dtype];
+    double seconds = (double)report->step_ps / (double)PS_PER_S;
+    double tokens = (double)plan->step.global_batch * (double)plan->step.seq;
+    const bool fields = is_of_fields(&plan->graph),
+               shared_out = !fields && shares_out_tokens(&plan->graph);
+    report->model_flops_per_token = model_flops_per_token(plan);
+    report->tokens_per_s = seconds > 0 ? tokens / seconds : 0;
+    report->tokens_per_s_per_device = report->tokens_per_s / plan->mesh.n_ranks;
+    double flops_per_s = report->tokens_per_s_per_device * report->model_flops_per_token;
+    report->mfu = peak > 0 ? flops_per_s / peak : 0;
+    const uint64_t active = experts_active_params(&plan->graph);
+    report->mfu_formula =
+        fields       ? "products and convolutions, forward and backward, per point of the grid"
+        : shared_out ? arena_print(arena, "products of encoder and decoder%s per token",
+                                   attention_words(&plan->graph, arena))
+                     : arena_print(arena, "6 x %s %sparams (no input embedding)%s per token",
+                                   str_count(arena, active),
+                                   active < info->n_params_no_embedding ? "active " : "",
+                                   attention_words(&plan->graph, arena));
+    report->peak_name =
+        arena_print(arena, "%.4g TFLOP/s dense %s %s", peak / 1e12, dtype_name(dtype),
+                    cluster->device.name == NULL ? "device" : cluster->device.name);
+}
+
+/* Products, convolutions and attention of all ranks in a step, as the programs run them. */
+static double executed_flops(const Plan *plan)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < plan->programs.n; i++) {
+        const Program *p = &plan->programs.at[i];
+        double own = 0, ranks = 0;
+        for (Rank r = 0; r < plan->mesh.n_ranks; r++) ranks += plan->program_of[r] == i;
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            const Instr *in = program_instr(p, pc);
+            const OpInfo *op = op_info(in->op);
+            const bool convolves = op->flags & OP_WINDOWED && op->flops_per_point == 2;
+            if (op->class_ == OP_CLASS_contract || convolves || op_mixes_tokens(in->op))
+                own += plan_flops(plan, p, in);
+        }
+        sum += ranks * own;
+    }
+    return sum;
+}
+
+static const char *const convention_names[] = {
+#define X(name, help) #name,
+    MFU_CONVENTIONS(X)
+#undef X
+};
+
+const char *mfu_convention_name(MfuConvention convention)
+{
+    return convention_names[convention];
+}
+
+bool mfu_convention_find(const char *name, MfuConvention *convention)
+{
+    for (MfuConvention c = 0; c < MFU_CONVENTION_COUNT; c++) {
+        if (strcmp(convention_names[c], name) != 0) continue;
+        *convention = c;
+        return true;
+    }
+    return false;
+}
+
+/* 12 x (heads x width of a head) x keys of each attention, whatever its mask hides. */
+static double square_attention(const Graph *g)
+{
+    double sum = 0;
+    const NodeId end = g->n_forward > 0 ? g->n_forward : g->nodes.n;
+    for (NodeId id = 1; id < end; id++) {
+        const Node *n = &g->nodes.at[id];
+        Binding b;
+        if (!op_attends(n->op) || !graph_bind(g, n, &b, NULL)) continue;
+        const HeadsSizes is = op_heads_sizes(n->op, b.size);
+        const double width = (double)(is.groups * is.heads * (is.head + is.value)) / 2;
+        sum += 12 * width * (double)is.keys * (double)is.queries / (double)g->info.seq;
+    }
+    return sum;
+}
+
+double mfu_convention_flops(const Plan *plan, MfuConvention convention, const char **formula)
+{
+    const Graph *g = &plan->graph;
+    const double active = (double)experts_active_params(g);
+    const double embedding = (double)(g->info.n_params - g->info.n_params_no_embedding);
+    const double tokens = (double)plan->step.global_batch * (double)plan->step.seq;
+    const bool counts = !is_of_fields(g); /* parameters of a grid's model work on several grids */
+    *formula = "";
+    switch (convention) {
+    case MFU_square:
+        *formula = "6 x params (no input embedding) + 12 x layers x width x seq, masked or not";
+        return counts ? 6 * active + square_attention(g) : 0;
+    case MFU_all_parameters:
+        *formula = "6 x all params + 12 x layers x width x seq, masked or not";
+        return counts ? 6 * (active + embedding) + square_attention(g) : 0;
+    case MFU_parameters:
+        *formula = "6 x all params, without attention";
+        return counts ? 6 * (active + embedding) : 0;
+    case MFU_hardware:
+        *formula = "HFU: all products and attention that run, recomputation included";
+        return executed_flops(plan) / tokens;
+    case MFU_model:
+        *formula = "what the mask leaves, without the input embedding (as above)";
+        return model_flops_per_token(plan);
+    case MFU_CONVENTION_COUNT: break;
+    }
+    return 0;
+}

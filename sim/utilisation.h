@@ -1,0 +1,31 @@
+/* Model FLOPs utilisation by the conventions that people print. */
+#ifndef TANDEM_SIM_UTILISATION_H
+#define TANDEM_SIM_UTILISATION_H
+
+#include "sim/sim.h"
+
+/* The conventions of --mfu, with what each counts for a token. */
+#define MFU_CONVENTIONS(X)                                                                         \
+    X(model, "what the mask leaves, without the input embedding; the default")                     \
+    X(square, "attention without its mask")                                                        \
+    X(all_parameters, "as square, with the input embedding")                                       \
+    X(parameters, "6 x all parameters alone")                                                      \
+    X(hardware, "what runs, with recomputation: HFU")
+
+typedef enum MfuConvention {
+#define X(name, help) MFU_##name,
+    MFU_CONVENTIONS(X)
+#undef X
+        MFU_CONVENTION_COUNT
+} MfuConvention;
+
+const char *mfu_convention_name(MfuConvention convention);
+bool mfu_convention_find(const char *name, MfuConvention *convention);
+/* FLOPs for a token, or for a point of a grid; `formula` says which. 0: the convention does not
+ * apply to a model of grids. */
+double mfu_convention_flops(const Plan *plan, MfuConvention convention, const char **formula);
+
+/* Throughput and the default MFU; report->step_ps is set. */
+void report_utilisation(const Plan *plan, const Cluster *cluster, Arena *arena, SimReport *report);
+
+#endif
