@@ -49,6 +49,24 @@ static void every_key_of_a_plan_is_told(void **state)
             fail_msg("fields_doc.def: there is no key %s", field_doc_at(i)->key);
 }
 
+/* Keys that one row tells of take the same values. */
+static void keys_of_one_row_are_alike(void **state)
+{
+    (void)state;
+    uint32_t n_alike = 0;
+    for (int of_pass = 0; of_pass < 2; of_pass++)
+        for (uint32_t i = 0; field_at(of_pass, i) != NULL; i++)
+            for (uint32_t k = 0; k < i; k++) {
+                const Field *a = field_at(of_pass, i), *b = field_at(of_pass, k);
+                if (field_doc(a->path) != field_doc(b->path)) continue;
+                if (a->kind != b->kind || a->least < b->least || a->least > b->least ||
+                    a->most < b->most || a->most > b->most || a->words != b->words)
+                    fail_msg("%s and %s take other values", a->path, b->path);
+                n_alike++;
+            }
+    assert_true(n_alike > 20);
+}
+
 static bool column_told(const char *table, const char *column)
 {
     for (uint32_t i = 0; i < n_column_rows; i++)
@@ -114,6 +132,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_are_what_the_tables_say),
         cmocka_unit_test(every_key_of_a_plan_is_told),
+        cmocka_unit_test(keys_of_one_row_are_alike),
         cmocka_unit_test(every_column_of_the_store_is_told),
         cmocka_unit_test(every_function_of_nn_is_told),
     };

@@ -411,9 +411,34 @@ static void all_steps_are_alike(void **state)
     arena_free(arena);
 }
 
+/* Without pods, all nodes are one: no group leaves it. */
+static void all_nodes_are_one_pod(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    for (int unfolded = 0; unfolded < 2; unfolded++) {
+        Plan *plan = random_plan(arena, 2, 4, 2, 100, 5);
+        const Fold *fold = fold_ranks(plan, 4, 4, unfolded, arena);
+        assert_int_equal(fold->n_ranks, 16);
+        assert_int_equal(fold->n_pod_classes, 1);
+        uint32_t n_ranks = 0, n_groups = 0;
+        for (uint32_t c = 0; c < fold->n_classes; c++) n_ranks += fold->on_pod[c];
+        assert_int_equal(n_ranks, 16);
+        for (uint32_t i = 0; i < fold->axes.n; i++)
+            for (uint32_t g = 0; g < fold->axes.at[i].n_groups; g++, n_groups++) {
+                const FoldGroup *group = &fold->axes.at[i].groups[g];
+                assert_int_equal(group->n_pods, 1);
+                assert_int_equal(group->max_per_pod, group->n_ranks);
+            }
+        assert_true(n_groups > 0);
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_nodes_are_one_pod),
         cmocka_unit_test(one_rank_runs_in_order),
         cmocka_unit_test(empty_program_takes_no_time),
         cmocka_unit_test(streams_overlap_and_wait),
