@@ -88,6 +88,7 @@ gpu-pack:
 
 # Mutants of the C code, drawn by seed: the tests that reach a changed line are run, the survivors
 # printed. FILES="sim/net planner/passes/cp.c:213 ..." draws from these alone, N=0 tries every mutant.
+# SLOW=20 leaves out tests that take longer than 20 s.
 SEED = 1
 N = 100
 JOBS = 2
@@ -96,7 +97,7 @@ mutants:
 	@cmake --preset mutants --log-level=NOTICE
 	@cmake --build --preset mutants --target mutant_tests
 	tests/mutants/mutants.py --faults
-	tests/mutants/mutants.py --seed $(SEED) --n $(N) --jobs $(JOBS) $(FILES)
+	tests/mutants/mutants.py --seed $(SEED) --n $(N) --jobs $(JOBS) $(if $(SLOW),--slow $(SLOW)) $(FILES)
 
 # Every mutant of the corpus's plans, and of the CUDA kernels; the tests run a seeded sample.
 plan-mutants: build

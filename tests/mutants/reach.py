@@ -40,7 +40,7 @@ class Reach:
         self.tests = {}   # name: {"seconds": s, "passed": bool, "files": {file: [lines, spans]}}
 
     def measure(self, say):
-        stamp = max(os.path.getmtime(os.path.join(self.tree.source, n)) for n in self.names)
+        stamp = max(self.newest_header(), *(os.path.getmtime(os.path.join(self.tree.source, n)) for n in self.names))
         self._build(say)
         todo = []
         for test in self.tree.tests:
@@ -58,6 +58,12 @@ class Reach:
         if failed:
             say("left out, because they fail without a mutant: " + " ".join(sorted(failed)))
 
+    def newest_header(self):
+        return max((os.path.getmtime(os.path.join(folder, f))
+                    for top in {n.split("/")[0] for n in self.names}
+                    for folder, _, files in os.walk(os.path.join(self.tree.source, top))
+                    for f in files if f.endswith((".h", ".def"))), default=0)
+
     def _kept(self, test):
         return os.path.join(self.folder, test.name.replace("/", "-") + ".json")
 
@@ -65,10 +71,12 @@ class Reach:
         return os.path.join(self.objects, name.replace("/", "-")[:-2] + ".o")
 
     def _build(self, say):
+        headers = self.newest_header()
+
         def one(name):
             path = os.path.join(self.tree.source, name)
             out = self._object(name)
-            if os.path.exists(out) and os.path.getmtime(out) > os.path.getmtime(path):
+            if os.path.exists(out) and os.path.getmtime(out) > max(os.path.getmtime(path), headers):
                 return False
             with open(path) as f:
                 if not self.tree.compile(name, f.read(), out, ["-O1", "--coverage"]):
