@@ -5,7 +5,7 @@ PLAN_8B = scripts/plans/llama3_8b.lua
 PLAN_TINY = scripts/plans/tiny_text.lua
 DEMO_DB = build/demo.db
 
-.PHONY: build demo test docs lint format bench gpu-check gpu-bench gpu-pack accuracy fit error-bar mutants plan-mutants fuzz asan deps install clean
+.PHONY: build demo test docs lint format bench peers gpu-check gpu-bench gpu-pack accuracy fit error-bar mutants plan-mutants fuzz asan deps install clean
 
 build: deps
 	@cmake --preset release --log-level=NOTICE
@@ -44,6 +44,11 @@ bench: build
 	@sh cmake/deps.sh bench
 	@cmake --build --preset release
 	@sh tests/bench/run.sh build/release
+
+# Other simulators on the same cases. CALCULON and SIMUMAX name clones of their repositories.
+peers: build
+	@python3 tests/bench/peers/peers.py build/release $(if $(CALCULON),--calculon $(CALCULON)) \
+	  $(if $(SIMUMAX),--simumax $(SIMUMAX))
 
 # Predictions against published measurements; other tables of the same columns: RUNS=..., KERNELS=...,
 # and of collectives COMM=... (none is among the samples)
