@@ -127,6 +127,40 @@ static void slices_of_a_cut_tensor(void **state)
 }
 
 /* Norm weights are whole on every tp rank, and every replica holds everything: one rank writes. */
+/* The first buffer that holds weights becomes number 1, and those before it one more. */
+static void renumber(Program *p)
+{
+    BufferId first = 2;
+    while (p->buffers.at[first].category != CATEGORY_parameter) first++;
+    const Buffer moved = p->buffers.at[first];
+    for (BufferId b = first; b > 1; b--) p->buffers.at[b] = p->buffers.at[b - 1];
+    p->buffers.at[1] = moved;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        BufferId *parent = &p->buffers.at[b].parent;
+        if (*parent) *parent = *parent == first ? 1 : *parent + (*parent < first);
+    }
+}
+
+static void numbers_of_buffers_do_not_matter(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.dp_shard = t.tp = 2;
+    const Plan *plan = compile(&t);
+    const StateSlices before = all_slices(plan);
+    for (uint32_t i = 0; i < plan->programs.n; i++) renumber(&plan->programs.at[i]);
+    const StateSlices after = all_slices(plan);
+    assert_true(before.n > 100);
+    assert_int_equal(after.n, before.n);
+    for (uint32_t i = 0; i < before.n; i++) {
+        const StateSlice *a = &before.at[i], *b = &after.at[i];
+        assert_string_equal(a->name, b->name);
+        assert_true(a->kind == b->kind && a->rank == b->rank && a->writes == b->writes);
+        assert_memory_equal(a->offset, b->offset, a->n_dims * sizeof *a->offset);
+        assert_memory_equal(a->size, b->size, a->n_dims * sizeof *a->size);
+    }
+}
+
 static void replicas_have_one_writer(void **state)
 {
     (void)state;
@@ -311,6 +345,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_element_is_written_once),
         TEST(slices_of_a_cut_tensor),
+        TEST(numbers_of_buffers_do_not_matter),
         TEST(replicas_have_one_writer),
         TEST(files_have_no_holes),
         TEST(names_do_not_depend_on_the_mesh),
