@@ -29,6 +29,7 @@ local arch = {
 -- kind: datasheet; the maker's page of each GPU
 local gpus = {
   ["V100-SXM2-32GB"] = { arch = "Volta", sms = 80, memory = 32510, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
+  ["V100-SXM2-16GB"] = { arch = "Volta", sms = 80, memory = 16160, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
   ["A10"] = { arch = "Ampere", sms = 72, memory = 22731, hbm = 600, bf16 = 125, fp32 = 31.2, pcie = 31.5, watts = 150 },
   ["A40-48GB"] = { arch = "Ampere", sms = 84, memory = 46068, hbm = 696, bf16 = 149.7, fp32 = 37.4, pcie = 31.5, watts = 300 },
   ["A6000-48GB"] = { arch = "Ampere", sms = 84, memory = 49140, hbm = 768, bf16 = 154.8, fp32 = 38.7, pcie = 31.5, watts = 300 },
@@ -71,15 +72,17 @@ for name, more in pairs(assumed) do
   for key, value in pairs(more) do gpus[name][key] = value end
 end
 
--- Patterns of names in sources, in upper case; the first match counts.
+-- Patterns of names in sources, in upper case; the first match counts. false: another GPU, which the
+-- library lacks, and whose name contains a known one.
 local aliases = {
+  { "RTX PRO", false }, { "RTX.*BLACKWELL", false }, { "A4[05]00", false }, { "GB10%f[%D]", false },
   { "H100.*96GB", "H100-SXM5-96GB-HBM2e" }, { "H100.*META", "H100-SXM5-96GB-HBM2e" },
-  { "H100.*PCIE", "H100-PCIe-80GB" }, { "H100.*NVL%-?94", "H100-NVL-94GB" }, { "H100", "H100-SXM5-80GB" },
+  { "H100.*PCIE", "H100-PCIe-80GB" }, { "H100.*NVL[%s%-]?94", "H100-NVL-94GB" }, { "H100[%s%-]NVL$", "H100-NVL-94GB" }, { "H100", "H100-SXM5-80GB" },
   { "GH200", "GH200-96GB" }, { "H200.*NVL$", "H200-NVL-141GB" }, { "H200", "H200-SXM-141GB" }, { "H800", "H800-SXM-80GB" }, { "H20", "H20-96GB" },
   { "A100.*PCIE", "A100-PCIe-80GB" }, { "A100.*40GB", "A100-SXM4-40GB" }, { "A100", "A100-SXM4-80GB" }, { "A10", "A10" },
   { "A800", "A800-SXM4-80GB" }, { "A40", "A40-48GB" }, { "A6000", "A6000-48GB" }, { "3090", "RTX3090-24GB" },
   { "GB300", "GB300-279GB" }, { "B300", "B300-SXM-288GB" }, { "GB200", "GB200-186GB" }, { "B200", "B200-SXM-180GB" },
-  { "V100", "V100-SXM2-32GB" }, { "L40S", "L40S-48GB" }, { "L40", "L40-48GB" }, { "L4", "L4-24GB" }, { "4090", "RTX4090-24GB" },
+  { "V100.*16%s?GB", "V100-SXM2-16GB" }, { "V100", "V100-SXM2-32GB" }, { "L40S", "L40S-48GB" }, { "L40", "L40-48GB" }, { "L4", "L4-24GB" }, { "4090", "RTX4090-24GB" },
   { "MI30[0A8]", "MI300X-192GB" }, { "MI325", "MI325X-256GB" }, { "MI35[05]", "MI355X-288GB" },
   { "BLACKWELL ULTRA", "B300-SXM-288GB" }, { "BLACKWELL", "B200-SXM-180GB" }, { "HOPPER", "H100-SXM5-80GB" },
 }
@@ -90,7 +93,7 @@ local m = { gpus = gpus, arch = arch }
 function m.find(name)
   if gpus[name] then return name end
   for _, alias in ipairs(aliases) do
-    if name:upper():find(alias[1]) then return alias[2] end
+    if name:upper():find(alias[1]) then return alias[2] or nil end
   end
   return nil
 end

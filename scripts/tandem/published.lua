@@ -196,7 +196,6 @@ end
 -- Returns the limit of power in watts that the GPU's cell states ("H100 500W"); nil: the usual one.
 local function watts_of(row, gpu)
   local watts = tonumber(row.gpu:match "(%d+)%s?W%f[%W]")
-  if not watts and has(row, "gpu", "power[%s-]*limited") then cells.note("the GPU's limit of power is not stated") end
   return watts and watts > 0 and watts <= 2 * gpus.gpus[gpu].watts and watts or nil
 end
 

@@ -160,6 +160,40 @@ static void what_may_be_said_of_a_cluster(void **state)
     arena_free(arena);
 }
 
+/* Sources' names of GPUs. A name that only contains a known one is another GPU, which is refused.
+ */
+static void names_of_gpus(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *said, *name;
+    } names[] = {{"NVIDIA H100 NVL", "H100-NVL-94GB"},
+                 {"H100 NVL 94GB", "H100-NVL-94GB"},
+                 {"H100-SXM NVLink", "H100-SXM5-80GB"},
+                 {"Tesla V100-SXM2-16GB", "V100-SXM2-16GB"},
+                 {"V100-SXM2", "V100-SXM2-32GB"},
+                 {"NVIDIA Blackwell Ultra GPU (GB300) 280 GB", "GB300-279GB"},
+                 {"RTX A6000", "A6000-48GB"},
+                 {"A10G", "A10"},
+                 {"NVIDIA RTX PRO 6000 Blackwell Server Edition", NULL},
+                 {"NVIDIA GB10 (Grace Blackwell)", NULL},
+                 {"RTX A4000", NULL},
+                 {"RTX A4500", NULL},
+                 {"TPU v5p", NULL}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Cluster cluster;
+        const char *code =
+            arena_print(arena, "require 'clusters.gpu' { gpu = '%s' }", names[i].said);
+        const bool known = has_cluster(code, &cluster, arena, &d);
+        if (known != (names[i].name != NULL)) fail_msg("%s is known: %d", names[i].said, known);
+        if (known) assert_string_equal(cluster.device.name, names[i].name);
+        if (!known) assert_non_null(strstr(d.items.at[0].text, "no GPU is called"));
+        arena_free(arena);
+    }
+}
+
 /* A network with routes must have a place for each node, links with a rate, and a route between any
  * two groups. */
 static void places_of_a_topology(void **state)
@@ -192,6 +226,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_of_the_library), cmocka_unit_test(pipelines_fill_by_bytes),
-        cmocka_unit_test(what_may_be_said_of_a_cluster), cmocka_unit_test(places_of_a_topology)};
+        cmocka_unit_test(what_may_be_said_of_a_cluster), cmocka_unit_test(places_of_a_topology),
+        cmocka_unit_test(names_of_gpus)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
