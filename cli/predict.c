@@ -51,7 +51,9 @@ bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions 
              bool keep_unstored, Prediction *prediction)
 {
     Predicted made;
-    if (!session_predict(file, store, options, cli->arena, &made, &cli->diag)) return false;
+    const bool fine = session_predict(file, store, options, cli->arena, &made, &cli->diag);
+    prediction->aperiodic = made.aperiodic;
+    if (!fine) return false;
     *prediction = (Prediction){.record = made.record,
                                .id = made.id,
                                .found = made.found,

@@ -32,8 +32,9 @@ typedef struct Trust {
 typedef struct Prediction {
     RunRecord record;
     Trust trust;
-    int64_t id; /* in the store; 0: not stored */
-    bool found; /* it was stored already */
+    int64_t id;     /* in the store; 0: not stored */
+    bool found;     /* it was stored already */
+    bool aperiodic; /* the plan's few micro-batches do not tell the time of the whole step */
     uint64_t n_events;
     uint32_t n_classes;
 } Prediction;

@@ -119,11 +119,17 @@ PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions 
     lower.unplaced = o->unplaced;
     lower.unpadded = o->unpadded;
     Graph own;
-    if (o->script != NULL && !o->shrink) {
+    if ((o->script != NULL && !o->shrink) || o->fewer > 0) {
         own = graph_copy(graph, arena);
         graph = &own;
     }
-    file->plan = plan_compile(&file->config, graph, &lower, o->stop_after, arena, d);
+    Config step = *config;
+    if (o->fewer > 0) {
+        file->microbatches = lower.microbatches = session_microbatches(config);
+        session_set_microbatches(&step, graph, o->fewer, arena);
+    }
+    file->plan = plan_compile(&step, graph, &lower, o->stop_after, arena, d);
+    if (o->fewer > 0 && file->plan != NULL) file->unsettled = !session_settled(file->plan);
     return file->plan != NULL ? file : NULL;
 }
 
@@ -170,6 +176,11 @@ void session_identify(PlanFile *file)
 {
     Arena *scratch = arena_new();
     file->id = text_plan_id(file->plan, scratch);
+    if (file->microbatches > 0) { /* no whole plan has this id */
+        const char *whole =
+            arena_print(scratch, "%s %" PRIu32, hash_hex(scratch, file->id), file->microbatches);
+        file->id = hash_bytes(whole, strlen(whole));
+    }
     arena_free(scratch);
 }
 

@@ -42,6 +42,7 @@ bool session_simulate(const PlanFile *file, const Cluster *cluster, const SimOpt
     if (sim.runtime == NULL) sim.runtime = &file->config.runtime;
     if (sim.steps == 0) sim.steps = 1;
     if (sim.seed == 0) sim.seed = file->config.seed;
+    sim.microbatches = file->microbatches;
     Held held;
     if (sim.runtime == &file->config.runtime && sim.runtime->name != NULL && !sim.no_memory &&
         cluster == &file->config.cluster) {
@@ -49,7 +50,9 @@ bool session_simulate(const PlanFile *file, const Cluster *cluster, const SimOpt
         sim.held = &held;
     }
     memset(report, 0, sizeof *report);
-    return sim_run(file->plan, cluster, &sim, arena, report, d);
+    if (!sim_run(file->plan, cluster, &sim, arena, report, d)) return false;
+    report->aperiodic = report->aperiodic || file->unsettled;
+    return true;
 }
 
 static void fill_record(RunRecord *record, const SimReport *report, Arena *arena)
@@ -110,6 +113,8 @@ static bool simulate(const PlanFile *file, Store *store, const PredictOptions *o
                       .backend = options->backend};
     SimReport report;
     if (!session_simulate(file, options->cluster, &sim, arena, &report, d)) return false;
+    out->aperiodic = report.aperiodic;
+    if (report.aperiodic) return false;
     fill_record(&out->record, &report, arena);
     if (options->trace) {
         Trace *trace = arena_alloc(arena, sizeof *trace);

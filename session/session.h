@@ -27,6 +27,9 @@ typedef struct PlanFile {
     Config config;    /* for a text: only the cluster, the seed and the file */
     Plan *plan;
     Hash128 id;
+    /* micro-batches of the configuration's step, if `plan` has fewer that stand for them; else 0 */
+    uint32_t microbatches;
+    bool unsettled;    /* their buffers have other places than in a plan of all */
     Recipe recipe;     /* makes the plan again; a plan's text has none */
     KnownHeld *memory; /* NULL: it is computed each time */
 } PlanFile;
@@ -52,6 +55,9 @@ typedef struct PlanOptions {
     /* buffers get no offsets: the plan is only simulated for times, and for the memory of other
      * frameworks */
     bool unplaced;
+    /* compile a step of this many micro-batches, from which session_simulate tells the time of the
+     * configuration's step (session_fewer); 0: the configuration's own number */
+    uint32_t fewer;
     bool unfitted;   /* skip the check that it fits the plan's cluster */
     Recipe *made_of; /* receives the recipe, even of a refused script; NULL: not wanted */
 } PlanOptions;
@@ -67,7 +73,7 @@ PlanFile *session_load(const char *path, const PlanOptions *options, Arena *aren
 bool session_read(const char *path, const PlanOptions *options, Arena *arena, Config *config,
                   Graph *graph, Diag *d);
 /* The second half: compiles them, without proofs and without an id. The plan takes over the graph,
- * or with `options->script` a copy. Returns NULL after diagnostics. */
+ * or with `options->script` or `options->fewer` a copy. Returns NULL after diagnostics. */
 PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions *options,
                           Arena *arena, Diag *d);
 
@@ -97,6 +103,18 @@ bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d);
  * programs. `plan` is that of `a`. */
 bool session_same_program(const Config *a, const Plan *plan, const Config *b);
 
+/* ---- fewer.c: a step of many micro-batches from one of a few ---- */
+/* Returns how many micro-batches show how a step of this configuration goes on: each further one
+ * repeats the last but one. Returns 0 if the step has hardly more. `timed`: only times count;
+ * else also memory, which pipelines place differently for each number of micro-batches. */
+uint32_t session_fewer(const Config *config, bool timed);
+/* Changes the configuration's batch and the graph's divisor of the loss. */
+void session_set_microbatches(Config *config, Graph *graph, uint32_t n, Arena *arena);
+uint32_t session_microbatches(const Config *config);
+/* True if each buffer has the same place in all micro-batches between the first and the last one.
+ * Further ones then have it too (placement.c). */
+bool session_settled(const Plan *plan);
+
 /* ---- costs.c ---- */
 typedef struct CostsOf {
     const char *backend; /* whose collectives count; "": none was measured */
@@ -111,8 +129,10 @@ CostsOf session_costs(const Cluster *cluster, const char *here, const char *impo
 /* ---- predict.c ---- */
 /* Returns the memory under the plan's runtime, which must have a name. */
 Held session_held(const PlanFile *file);
-/* Simulates the plan on `cluster` under its own runtime profile. `how` may leave steps, seed and
- * runtime at zero: one step, the plan's seed, the plan's profile. */
+/* Simulates the plan on `cluster` under its own runtime profile. If the file's plan has fewer
+ * micro-batches than its configuration, the report is that of the configuration's step. Then
+ * report->aperiodic may say that only the whole plan tells its time. `how` may leave steps, seed
+ * and runtime at zero: one step, the plan's seed, the plan's profile. */
 bool session_simulate(const PlanFile *file, const Cluster *cluster, const SimOptions *how,
                       Arena *arena, SimReport *report, Diag *d);
 
@@ -127,8 +147,9 @@ typedef struct PredictOptions {
 
 typedef struct Predicted {
     RunRecord record;
-    int64_t id; /* in the store; 0: not stored */
-    bool found; /* it was stored already, so the fields below are unknown */
+    int64_t id;     /* in the store; 0: not stored */
+    bool found;     /* it was stored already, so the fields below are unknown */
+    bool aperiodic; /* fewer micro-batches do not tell the step's time: nothing else is known */
     bool host_bound;
     CostCounts counts;
     uint64_t n_events;
@@ -137,8 +158,9 @@ typedef struct Predicted {
 
 /* Predicts, or finds the stored prediction with exactly the same key. With options->keep a new
  * prediction is stored. Returns false after diagnostics: the plan
- * deadlocks, or the store cannot be read. If the store cannot be written, the id is 0 and `d` has
- * an error. A plan that does not fit is no failure here. `store` may be NULL. */
+ * deadlocks, the store cannot be read, or `aperiodic` (without diagnostics). If the store cannot be
+ * written, the id is 0 and `d` has an error. A plan that does not fit is no failure here. `store`
+ * may be NULL. */
 bool session_predict(const PlanFile *file, Store *store, const PredictOptions *options,
                      Arena *arena, Predicted *out, Diag *d);
 const char *cluster_text(Arena *arena, const Cluster *cluster); /* "dgx-h100, 2 x 8" */

@@ -18,8 +18,17 @@ typedef struct Reporter {
     const Timeline *line;
     Arena *arena;
     SimReport *report;
-    uint32_t *row_of; /* [pc] 1 + its row in report->collectives */
+    const Repeats *repeats; /* NULL: each instruction counts once */
+    uint32_t *row_of;       /* [pc] 1 + its row in report->collectives */
 } Reporter;
+
+/* Returns how often the step does this instruction. */
+static uint32_t times_of(const Reporter *r, Pc pc)
+{
+    const Repeats *of = r->repeats;
+    const bool again = of && r->line->reached[pc] >= of->from && r->line->reached[pc] < of->to;
+    return again ? of->times : 1;
+}
 
 static bool is_comm(const Instr *in)
 {
@@ -81,22 +90,23 @@ static void count_communications(Reporter *r)
             uint32_t row = collective_row(r, in, bytes);
             list_push(r->arena, &alike, ((Alike){in->op, in->axes, in->stream, bytes, row}));
         }
-        Ps time = r->line->end[pc] - r->line->start[pc];
+        const uint32_t times = times_of(r, pc);
+        Ps time = (r->line->end[pc] - r->line->start[pc]) * times;
         CollectiveRow *row = &r->report->collectives.at[alike.at[i].row];
-        row->n++;
+        row->n += times;
         row->total_ps += time;
         r->row_of[pc] = alike.at[i].row + 1;
         AxisTime *axis = axis_row(r, in);
-        axis->n++;
-        axis->bytes += bytes;
+        axis->n += times;
+        axis->bytes += bytes * times;
         axis->total_ps += time;
     }
 }
 
-/* The compute stream spent [from, to) waiting for `cause` to end. Time of a communication on the
- * wire counts as exposed. Its wait for peers before that does not: that is a pipeline's bubble, or
- * an uneven load. */
-static void blame(Reporter *r, Ps from, Ps to, Pc cause)
+/* The compute stream spent [from, to) waiting for `cause` to end, `times` times. Time of a
+ * communication on the wire counts as exposed. Its wait for peers before that does not: that is a
+ * pipeline's bubble, or an uneven load. */
+static void blame(Reporter *r, Ps from, Ps to, Pc cause, uint32_t times)
 {
     while (cause != 0 && to > from) {
         const Instr *in = program_instr(r->program, cause);
@@ -104,9 +114,10 @@ static void blame(Reporter *r, Ps from, Ps to, Pc cause)
         Ps since = r->line->reached[cause] > from ? r->line->reached[cause] : from;
         Ps wire = r->line->start[cause] > since ? r->line->start[cause] : since;
         if (is_comm(in) && to > wire) {
-            axis_row(r, in)->exposed_ps += to - wire;
-            r->report->collectives.at[r->row_of[cause] - 1].exposed_ps += to - wire;
-            r->report->exposed_ps += to - wire;
+            const Ps exposed = (to - wire) * times;
+            axis_row(r, in)->exposed_ps += exposed;
+            r->report->collectives.at[r->row_of[cause] - 1].exposed_ps += exposed;
+            r->report->exposed_ps += exposed;
         }
         if (since < to) to = since;
         cause = r->line->by[cause];
@@ -122,11 +133,11 @@ static void find_exposed(Reporter *r, Ps end)
         const Instr *in = program_instr(r->program, pc);
         if (last == 0 || r->line->end[pc] > r->line->end[last]) last = pc;
         if (in->stream != STREAM_compute || is_comm(in)) continue;
-        blame(r, busy_until, r->line->start[pc], r->line->by[pc]);
+        blame(r, busy_until, r->line->start[pc], r->line->by[pc], times_of(r, pc));
         if (r->line->end[pc] > busy_until) busy_until = r->line->end[pc];
-        r->report->compute_ps += r->line->end[pc] - r->line->start[pc];
+        r->report->compute_ps += (r->line->end[pc] - r->line->start[pc]) * times_of(r, pc);
     }
-    blame(r, busy_until, end, last);
+    blame(r, busy_until, end, last, 1);
 }
 
 static uint32_t slowest_class(const Fold *fold, const EngineResult *result)
@@ -138,35 +149,62 @@ static uint32_t slowest_class(const Fold *fold, const EngineResult *result)
     return slowest;
 }
 
-void report_class(const Plan *plan, const Fold *fold, const EngineResult *result, uint32_t class_,
-                  Arena *arena, SimReport *report)
+static void report_repeated(const Plan *plan, const Fold *fold, const EngineResult *result,
+                            const Repeats *repeats, uint32_t class_, Arena *arena,
+                            SimReport *report)
 {
-    Reporter r = {.plan = plan, .arena = arena, .report = report};
+    Reporter r = {.plan = plan, .arena = arena, .report = report, .repeats = repeats};
     r.program = plan_program(plan, fold->rank_of[class_]);
     r.line = &result->line[class_];
     r.row_of = arena_array(arena, (size_t)r.program->code.n + 1, sizeof *r.row_of);
     count_communications(&r);
     find_exposed(&r, result->end_ps[class_]);
+    double n = 0; /* launches */
+    for (Pc pc = 1; pc < r.program->code.n; pc++)
+        if (plan_begins_kernel(r.program, &r.program->code.at[pc])) n += times_of(&r, pc);
+    report->n_launches = n;
+}
+
+void report_class(const Plan *plan, const Fold *fold, const EngineResult *result, uint32_t class_,
+                  Arena *arena, SimReport *report)
+{
+    report_repeated(plan, fold, result, NULL, class_, arena, report);
+}
+
+/* Counts the instructions of all simulated ranks. */
+static uint64_t count_events(const Plan *plan, const Fold *fold, const EngineResult *result,
+                             const Repeats *repeats)
+{
+    uint64_t n = result->n_events;
+    for (uint32_t c = 0; c < fold->n_classes && repeats != NULL; c++) {
+        const Ps *reached = result->line[c].reached;
+        const uint32_t end = plan_program(plan, fold->rank_of[c])->code.n;
+        for (Pc pc = 1; pc < end; pc++)
+            if (reached[pc] >= repeats->from && reached[pc] < repeats->to) n += repeats->times - 1;
+    }
+    return n;
 }
 
 void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
-                 const Cluster *cluster, Arena *arena, SimReport *report)
+                 const Repeats *repeats, const Cluster *cluster, Arena *arena, SimReport *report)
 {
     assert(result->line != NULL);
     uint32_t slowest = slowest_class(fold, result);
+    StepInfo step = plan->step;
     report->slowest = fold->rank_of[slowest];
-    const Program *program = plan_program(plan, report->slowest);
     report->step_ps = result->step_ps;
-    report->n_events = result->n_events;
+    report->n_events = count_events(plan, fold, result, repeats);
     report->n_classes = fold->n_classes;
-    report_class(plan, fold, result, slowest, arena, report);
+    if (repeats != NULL) {
+        report->step_ps += repeats->later;
+        step.global_batch = step.micro_batch * repeats->microbatches;
+        step.n_microbatches = repeats->microbatches;
+    }
+    report_repeated(plan, fold, result, repeats, slowest, arena, report);
     report->idle_ps = report->step_ps - report->compute_ps;
-    double n = 0; /* launches */
-    for (Pc pc = 1; pc < program->code.n; pc++)
-        n += plan_begins_kernel(program, &program->code.at[pc]);
-    report->host_ps = ps_of(n * cluster->device.launch_s * (double)PS_PER_S);
+    report->host_ps = ps_of(report->n_launches * cluster->device.launch_s * (double)PS_PER_S);
     report->host_bound = report->host_ps > report->step_ps;
-    report_utilisation(plan, cluster, arena, report);
+    report_utilisation(plan, &step, cluster, arena, report);
 }
 
 Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime)

@@ -5,8 +5,16 @@
 
 #include "sim/sim.h"
 
+/* How often one part of a step happens. In a longer step, the instructions that were reached in
+ * [from, to) are done `times` times, and the step ends `later`. */
+typedef struct Repeats {
+    Ps from, to, later;
+    uint32_t times, microbatches; /* microbatches: of the longer step; 0: the plan's own */
+} Repeats;
+
+/* `repeats`: NULL, or the report is that of the longer step. */
 void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
-                 const Cluster *cluster, Arena *arena, SimReport *report);
+                 const Repeats *repeats, const Cluster *cluster, Arena *arena, SimReport *report);
 /* Compute, exposed and communication times of one class; report->step_ps is set already. */
 void report_class(const Plan *plan, const Fold *fold, const EngineResult *result, uint32_t class_,
                   Arena *arena, SimReport *report);

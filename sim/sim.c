@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "planner/ir/experts.h"
+#include "sim/period.h"
 #include "sim/report.h"
 #include "sim/runtime/runtime.h"
 
@@ -25,6 +26,36 @@ static bool has_cores(const Cluster *cluster)
     return cluster->is_local || cluster->intra == FABRIC_host;
 }
 
+/* Fills `out` for a step of options->microbatches. Returns false if it does not surely repeat. */
+static bool find_repeats(const Plan *plan, const Fold *fold, const CostModel *cost,
+                         const EngineResult *result, const SimOptions *options, Arena *scratch,
+                         Repeats *out)
+{
+    Period period;
+    assert(!options->trace && !options->explain && options->uneven == NULL);
+    if (options->microbatches < plan->step.n_microbatches ||
+        !period_find(plan, fold, cost, result, scratch, &period))
+        return false;
+    const uint32_t more = options->microbatches - plan->step.n_microbatches;
+    if (more % period.microbatches != 0) return false;
+    const uint32_t times = more / period.microbatches;
+    if (period.length > 0 && (PS_MOST - result->step_ps) / period.length < times) return false;
+    *out = (Repeats){period.from, period.from + period.length, period.length * times, times + 1,
+                     options->microbatches};
+    return true;
+}
+
+static void fill_report(const Plan *plan, const Fold *fold, const EngineResult *result,
+                        const Repeats *repeats, const Cluster *cluster, const CostModel *cost,
+                        const SimOptions *options, Arena *arena, SimReport *report)
+{
+    report_time(plan, fold, result, repeats, cluster, arena, report);
+    if (!runtime_is_own(options->runtime)) report->host_bound = false; /* part of the times */
+    if (!options->no_memory) report_memory(plan, cluster, options, arena, report);
+    if (options->explain) report_explain(plan, fold, result, cluster, cost, arena, report);
+    if (options->trace) report_trace(plan, fold, result, arena, &report->trace);
+}
+
 bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options, Arena *arena,
              SimReport *report, Diag *d)
 {
@@ -41,7 +72,6 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
     CostModel model = cost_model(cost);
     NetModel net;
     DeviceModel device;
-    CostCounts counts = {0};
     Cores *cores = NULL;
     MaxMin *maxmin = NULL;
     if (shared) {
@@ -78,18 +108,19 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
                             .record = true};
     EngineResult result;
     bool ok = engine_run(plan, &engine, scratch, &result, d);
-    cost_counts(cost, &counts);
+    Repeats repeats;
+    const bool longer = options->microbatches != 0;
+    if (ok && longer)
+        report->aperiodic =
+            shared || !find_repeats(plan, fold, &model, &result, options, scratch, &repeats);
+    cost_counts(cost, &report->counts);
     if (shared)
-        cores_counts(cores, &counts);
+        cores_counts(cores, &report->counts);
     else
-        maxmin_counts(maxmin, &counts);
-    if (ok) {
-        report->counts = counts;
-        report_time(plan, fold, &result, cluster, arena, report);
-        if (!runtime_is_own(options->runtime)) report->host_bound = false; /* part of the times */
-        if (!options->no_memory) report_memory(plan, cluster, options, arena, report);
-        if (options->explain) report_explain(plan, fold, &result, cluster, &model, arena, report);
-        if (options->trace) report_trace(plan, fold, &result, arena, &report->trace);
+        maxmin_counts(maxmin, &report->counts);
+    if (ok && !report->aperiodic) {
+        fill_report(plan, fold, &result, longer ? &repeats : NULL, cluster, &model, options, arena,
+                    report);
     }
     arena_free(scratch);
     return ok;

@@ -92,6 +92,9 @@ typedef struct SimOptions {
     const char *backend;
     bool no_memory;          /* the report's memory is not wanted */
     const struct Held *held; /* sim_held of this plan and runtime; NULL: not known yet */
+    /* the micro-batches of a longer step of the same plan, whose times are reported; 0: the plan's
+     * own. Not with `trace`, `explain` and `uneven`. */
+    uint32_t microbatches;
 } SimOptions;
 
 /* Device memory under another system's profile (SimOptions.runtime): the maximum over ranks, and
@@ -193,9 +196,12 @@ typedef struct SimReport {
     uint32_t n_classes; /* simulated ranks */
     uint64_t n_events;  /* instructions finished on simulated ranks */
     CostCounts counts;
+    double n_launches; /* kernels of the slowest rank */
     Ps host_ps; /* time to issue every instruction of the slowest rank one by one from the host */
     /* host_ps > step_ps: the host limits the step unless graphs are captured */
     bool fits, host_bound;
+    /* options.microbatches was set, but the step does not surely repeat: all else is unset */
+    bool aperiodic;
     LIST(PathPart) path;     /* with `explain`: in order of time, without gaps */
     LIST(PathSum) path_sums; /* longest first */
     LIST(StageRow) stages;

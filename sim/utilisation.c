@@ -122,26 +122,27 @@ static DType compute_dtype(const Graph *g)
     return most;
 }
 
-static double model_flops_per_token(const Plan *plan)
+static double model_flops_per_token(const Plan *plan, const StepInfo *step)
 {
     const Graph *g = &plan->graph;
     const bool fields = is_of_fields(g);
     if (!fields && !shares_out_tokens(g)) return mfu_flops_per_token(g);
-    const double tokens = (double)plan->step.global_batch * (double)plan->step.seq;
-    const double products = flops_of_products(g) * plan->step.n_microbatches / tokens;
+    const double tokens = (double)step->global_batch * (double)step->seq;
+    const double products = flops_of_products(g) * step->n_microbatches / tokens;
     return fields ? products : products + attention_sum(g).flops;
 }
 
-void report_utilisation(const Plan *plan, const Cluster *cluster, Arena *arena, SimReport *report)
+void report_utilisation(const Plan *plan, const StepInfo *step, const Cluster *cluster,
+                        Arena *arena, SimReport *report)
 {
     const ModelInfo *info = &plan->graph.info;
     DType dtype = compute_dtype(&plan->graph);
     double peak = cluster->device.peak_flops[dtype];
     double seconds = (double)report->step_ps / (double)PS_PER_S;
-    double tokens = (double)plan->step.global_batch * (double)plan->step.seq;
+    double tokens = (double)step->global_batch * (double)step->seq;
     const bool fields = is_of_fields(&plan->graph),
                shared_out = !fields && shares_out_tokens(&plan->graph);
-    report->model_flops_per_token = model_flops_per_token(plan);
+    report->model_flops_per_token = model_flops_per_token(plan, step);
     report->tokens_per_s = seconds > 0 ? tokens / seconds : 0;
     report->tokens_per_s_per_device = report->tokens_per_s / plan->mesh.n_ranks;
     double flops_per_s = report->tokens_per_s_per_device * report->model_flops_per_token;
@@ -240,7 +241,7 @@ double mfu_convention_flops(const Plan *plan, MfuConvention convention, const ch
         return executed_flops(plan) / tokens;
     case MFU_model:
         *formula = "what the mask leaves, without the input embedding (as above)";
-        return model_flops_per_token(plan);
+        return model_flops_per_token(plan, &plan->step);
     case MFU_CONVENTION_COUNT: break;
     }
     return 0;

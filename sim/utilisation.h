@@ -26,6 +26,8 @@ bool mfu_convention_find(const char *name, MfuConvention *convention);
 double mfu_convention_flops(const Plan *plan, MfuConvention convention, const char **formula);
 
 /* Throughput and the default MFU; report->step_ps is set. */
-void report_utilisation(const Plan *plan, const Cluster *cluster, Arena *arena, SimReport *report);
+/* `step`: the plan's own, or a longer one that the report is of. */
+void report_utilisation(const Plan *plan, const StepInfo *step, const Cluster *cluster,
+                        Arena *arena, SimReport *report);
 
 #endif

@@ -53,34 +53,31 @@ typedef struct RowRun {
     Diag diag;
 } RowRun;
 
-/* Reads the row's script. `batch` is a setting that replaces the row's micro-batches; NULL keeps
- * them. */
-static bool load(const RowOut *out, RowRun *run, const char *batch, Graph *graph)
+/* Reads the row's script. */
+static bool load(const RowOut *out, RowRun *run, Graph *graph)
 {
     const Options *o = &out->cli->options;
-    const char **set = arena_array(run->arena, o->set.n + 1, sizeof *set);
-    for (uint32_t i = 0; i < o->set.n; i++) set[i] = o->set.at[i];
-    if (batch != NULL) set[o->set.n] = batch;
     PlanOptions options = {
-        .set = set, .n_set = o->set.n + (batch != NULL), .code = run->code, .cpu_seconds = 10};
+        .set = o->set.at, .n_set = o->set.n, .code = run->code, .cpu_seconds = 10};
     return session_read(out->label, &options, run->arena, &run->config, graph, &run->diag);
 }
 
-static bool simulate(RowRun *run, Graph *graph)
+/* `fewer`: micro-batches that stand for the row's; 0: the row's own. */
+static bool simulate(RowRun *run, Graph *graph, uint32_t fewer)
 {
-    const PlanOptions none = {.unproven = true};
-    const SimOptions how = {.steps = 1};
-    const PlanFile *file = session_compile(&run->config, graph, &none, run->arena, &run->diag);
-    return file != NULL &&
-           session_simulate(file, &run->config.cluster, &how, run->arena, &run->report, &run->diag);
+    const PlanOptions how = {.unproven = true, .unplaced = true, .fewer = fewer};
+    const SimOptions once = {.steps = 1};
+    const PlanFile *file = session_compile(&run->config, graph, &how, run->arena, &run->diag);
+    return file != NULL && session_simulate(file, &run->config.cluster, &once, run->arena,
+                                            &run->report, &run->diag);
 }
 
-/* Simulates `n` micro-batches a step instead of the row's number. */
-static bool simulate_fewer(const RowOut *out, RowRun *run, int64_t of_each, uint32_t n)
+static bool hold(RowRun *run, Graph *graph, uint32_t n, Held *held)
 {
-    Graph graph;
-    const char *batch = arena_print(run->arena, "batch.global=%lld", (long long)(of_each * n));
-    return load(out, run, batch, &graph) && simulate(run, &graph);
+    const PlanOptions how = {.unproven = true, .unplaced = true, .fewer = n};
+    const PlanFile *file = session_compile(&run->config, graph, &how, run->arena, &run->diag);
+    if (file != NULL) *held = session_held(file);
+    return file != NULL;
 }
 
 /* Extrapolates the memory for `of` micro-batches from that for `low` and `high`. */
@@ -92,28 +89,26 @@ static void extrapolate_memory(Held *held, const Held *less, double low, double 
     }
 }
 
-/* Once the pipeline is full, each micro-batch adds the same time, and only the memory that a
- * schedule keeps for it. A step of many micro-batches therefore follows from two runs with
- * fewer. */
+/* A step of many micro-batches follows from one of fewer. What a framework keeps of each
+ * micro-batch of a pipeline follows from two. */
 static bool predict_row(const RowOut *out, RowRun *run)
 {
     Graph graph;
-    if (!load(out, run, NULL, &graph)) return false;
+    if (!load(out, run, &graph)) return false;
     const Config *c = &run->config;
-    uint32_t pp = config_ranks(c, axes_with(AXIS_STAGES));
-    uint32_t low = pp > 1 ? 2 * pp : 3, high = low + (pp > 1 ? pp : 2);
-    int64_t of_each = c->micro_batch * config_data_ranks(c);
-    double n = (double)(c->global_batch / of_each);
-    if (out->cli->options.exact || n <= 1.5 * high) return simulate(run, &graph);
-    if (!simulate_fewer(out, run, of_each, low)) return false;
-    double less = (double)run->report.step_ps;
-    const Held held = run->report.held;
-    if (!simulate_fewer(out, run, of_each, high)) return false;
-    double more = (double)run->report.step_ps;
-    run->report.step_ps = (Ps)(more + (more - less) / (high - low) * (n - high));
+    const uint32_t stages = config_ranks(c, axes_with(AXIS_STAGES)), n = session_microbatches(c);
+    uint32_t fewer = out->cli->options.exact ? 0 : session_fewer(c, true);
+    run->report.aperiodic = true;
+    for (bool first = true; fewer > 0 && run->report.aperiodic; first = false) {
+        if (!first) fewer = 4 * fewer <= n ? 2 * fewer : 0; /* a long pipeline fills slowly */
+        if (fewer > 0 && !simulate(run, &graph, fewer)) return false;
+    }
+    if (fewer == 0) return simulate(run, &graph, 0);
     const Runtime *how = &c->runtime;
-    if (pp > 1 && (how->keeps_outputs || how->keeps_sent || how->keeps_received))
-        extrapolate_memory(&run->report.held, &held, low, high, n);
+    Held less;
+    if (stages == 1 || !(how->keeps_outputs || how->keeps_sent || how->keeps_received)) return true;
+    if (!hold(run, &graph, fewer - stages, &less)) return false;
+    extrapolate_memory(&run->report.held, &less, fewer - stages, fewer, n);
     return true;
 }
 

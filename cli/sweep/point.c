@@ -67,33 +67,50 @@ void point_status(json_t *row, SweepStatus status, const Diagnostic *error)
     json_text(row, "reason", error != NULL ? error->text : NULL);
 }
 
+/* Compiles, proves and simulates a point. Returns false after diagnostics, or if the plan has fewer
+ * micro-batches and does not tell the step's time. */
+static bool predict_point(const Decider *decider, Cli *one, const Config *config, Graph *graph,
+                          const PlanOptions *load, PlanFile **file, Prediction *prediction)
+{
+    PredictOptions options;
+    *file = session_finish(config, graph, load, one->arena, &one->diag);
+    if (*file != NULL && load->unproven) {
+        session_fit(*file, one->arena, &one->diag);
+        session_identify(*file);
+    }
+    return *file != NULL && first_error(&one->diag, false) == NULL &&
+           predict_options(one, *file, decider->store, &options) &&
+           predict(one, *file, decider->store, &options, true, prediction);
+}
+
 /* Makes the answer of a point: loads, compiles, proves and simulates it as `sim` would. `recipe`
  * gets the settings and scripts that it used; `unstored` is true if the store refused it. */
 static json_t *answer_of(const Decider *decider, Cli *one, Recipe *recipe, bool *unstored)
 {
     json_t *row = json_object();
-    const PlanOptions given = {.made_of = recipe,
-                               .unproven = decider->job->unproven,
-                               .script = decider->script},
-                      load = plan_file_options(one, &given);
+    const PlanOptions given = {
+        .made_of = recipe, .unproven = decider->job->unproven, .script = decider->script};
+    PlanOptions load = plan_file_options(one, &given);
     Config *config = arena_alloc(one->arena, sizeof *config);
     Graph graph;
     PlanFile *file = NULL;
+    Prediction prediction = {.aperiodic = false};
+    bool predicted = false;
     if (session_read(decider->job->path, &load, one->arena, config, &graph, &one->diag)) {
         if (decider->job->bounded && bounds_decide(decider->job, one, config, &graph, row))
             return row;
-        file = session_finish(config, &graph, &load, one->arena, &one->diag);
-        if (file != NULL && decider->job->unproven) {
-            session_fit(file, one->arena, &one->diag);
-            session_identify(file);
+        const Diag before = one->diag;
+        load.fewer = one->options.exact ? 0 : session_fewer(config, false);
+        predicted = predict_point(decider, one, config, &graph, &load, &file, &prediction);
+        if (prediction.aperiodic) {
+            one->diag = before; /* the whole plan finds the same again */
+            load.fewer = 0;
+            predicted = predict_point(decider, one, config, &graph, &load, &file, &prediction);
         }
     }
     const Diagnostic *error = first_error(&one->diag, false);
-    PredictOptions options;
-    Prediction prediction;
     bool refused = file == NULL || error != NULL;
-    if (!refused && predict_options(one, file, decider->store, &options) &&
-        predict(one, file, decider->store, &options, true, &prediction)) {
+    if (predicted) {
         const Diagnostic *failure = first_error(&one->diag, false);
         const Held held = predict_held(one, file);
         if (held.process_bytes > 0) prediction.record.peak_bytes = held.process_bytes;
@@ -223,13 +240,12 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
 static const char *context_of(const Decider *decider, Diag *d)
 {
     const Options *o = &decider->job->cli->options;
+    const char *how = decider->job->bounded ? "bounded" : decider->job->unproven ? "unproven" : "";
     return arena_print(
-        decider->kept, "%s\nmachine %s\nprice %s\npue %g\ncosts %s\n%s\n%s\n", decider->build,
+        decider->kept, "%s\nmachine %s\nprice %s\npue %g\ncosts %s\n%s\n%s%s\n", decider->build,
         o->machine != NULL ? o->machine : "", o->price_text != NULL ? o->price_text : "", o->pue,
-        machine_key(decider->kept), hash_hex(decider->kept, measured_state(decider->store, d)),
-        decider->job->bounded    ? "bounded"
-        : decider->job->unproven ? "unproven"
-                                 : "");
+        machine_key(decider->kept), hash_hex(decider->kept, measured_state(decider->store, d)), how,
+        o->exact ? " exact" : "");
 }
 
 static void work(void *self, const Worker *worker)

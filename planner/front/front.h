@@ -38,6 +38,9 @@ void front_close(FrontScript *script); /* ends the process; NULL is fine */
  * graph, so a caller changes only a copy of it (graph_copy). */
 bool front_load_held(FrontScript *script, const FrontOptions *options, Arena *arena, Config *config,
                      Graph *graph, Diag *d);
+/* Sets the loss's divisor of a graph to that of `config`, whose batch has changed since the graph
+ * was made. */
+void front_set_divisor(const Config *config, Graph *graph, Arena *arena);
 
 /* ---- sweep_script.c: a script that ends with `return sweep { ... }` ---- */
 typedef enum SweepCall { SWEEP_where, SWEEP_require, SWEEP_score, SWEEP_CALLS } SweepCall;

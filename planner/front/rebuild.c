@@ -228,12 +228,25 @@ static bool set_site(Rebuild *b, Attrs *attrs)
 }
 
 /* Returns how many tokens of a sequence the loss reads: those that have labels. */
-static int64_t sequence_of_loss(const Rebuild *b, OpKind op, const TensorId *in, uint32_t n_in)
+static int64_t sequence_of_loss(const Config *c, const Graph *g, OpKind op, const TensorId *in,
+                                uint32_t n_in)
 {
     enum { LABELS = 3 };
     const int d = op_dim(op, LABELS, INDEX_tokens);
-    const Tensor *labels = d >= 0 && n_in > LABELS ? &b->graph->tensors.at[in[LABELS]] : NULL;
-    return labels != NULL && labels->n_dims > d ? labels->dim[d] : b->draft->config.seq;
+    const Tensor *labels = d >= 0 && n_in > LABELS ? &g->tensors.at[in[LABELS]] : NULL;
+    return labels != NULL && labels->n_dims > d ? labels->dim[d] : c->seq;
+}
+
+void front_set_divisor(const Config *c, Graph *graph, Arena *arena)
+{
+    for (NodeId id = 1; id < graph->nodes.n; id++) {
+        Node *n = &graph->nodes.at[id];
+        if (!op_makes_loss(n->op)) continue;
+        Attrs attrs = *graph_attrs_at(graph, n->attrs);
+        n->op =
+            set_denominator(c, n->op, sequence_of_loss(c, graph, n->op, n->in, n->n_in), &attrs);
+        n->attrs = graph_attrs(graph, arena, &attrs);
+    }
 }
 
 static TensorId add_node(Rebuild *b, OpKind op, const TensorId *in, uint32_t n_in, Attrs *attrs,
@@ -241,7 +254,7 @@ static TensorId add_node(Rebuild *b, OpKind op, const TensorId *in, uint32_t n_i
 {
     const Config *c = &b->draft->config;
     Graph *g = b->graph;
-    if (op_makes_loss(op)) op = set_denominator(c, op, sequence_of_loss(b, op, in, n_in), attrs);
+    if (op_makes_loss(op)) op = set_denominator(c, op, sequence_of_loss(c, g, op, in, n_in), attrs);
     if (!set_site(b, attrs)) return 0;
     Diag ignored = diag_in(b->arena);
     TensorId out = graph_op(g, b->arena, op, in, n_in, c->compute, attrs, module, loc, &ignored);

@@ -64,11 +64,13 @@ static void step_info(const Config *config, const Graph *g, StepInfo *step)
 static void check_size(const Job *job, const char *after)
 {
     const Graph *g = &job->plan->graph;
-    uint64_t n = (uint64_t)g->nodes.n * job->plan->step.n_microbatches;
+    const uint32_t longer = job->options.microbatches, own = job->plan->step.n_microbatches,
+                   n_microbatches = longer > own ? longer : own;
+    uint64_t n = (uint64_t)g->nodes.n * n_microbatches;
     if (strcmp(after, "backward") != 0 || n <= MOST_INSTRUCTIONS) return;
     diag_error(job->diag, FAULT_input, "too-many-microbatches", job->config->batch_loc,
                "%u micro-batches of %u operations make a program of over %u million instructions",
-               job->plan->step.n_microbatches, g->nodes.n, MOST_INSTRUCTIONS >> 20);
+               n_microbatches, g->nodes.n, MOST_INSTRUCTIONS >> 20);
     diag_hint(job->diag, "batch.global may be up to %lld, or raise batch.micro",
               (long long)(MOST_INSTRUCTIONS / g->nodes.n * (uint64_t)job->plan->step.micro_batch));
 }

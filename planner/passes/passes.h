@@ -12,7 +12,8 @@ typedef struct LowerOptions {
     Hash128 parent;           /* recorded in the plan; zero: none */
     /* buffers get no offsets: enough for times, and for the memory of other frameworks */
     bool unplaced;
-    bool unpadded; /* for comparisons: odd vocabularies get no padding */
+    uint32_t microbatches; /* of a longer step that the plan stands for; 0: its own */
+    bool unpadded;         /* for comparisons: odd vocabularies get no padding */
 } LowerOptions;
 
 /* Set by pp. Without pp there is a single rank. */

@@ -18,7 +18,7 @@ static void report_of(const Plan *plan, Arena *arena, SimReport *report)
     assert_true(run_fixed(plan, true, 1, arena, &result, &d));
     Fold *fold = fold_ranks(plan, 4, 4, true, arena);
     *report = (SimReport){0};
-    report_time(plan, fold, &result, &cluster, arena, report);
+    report_time(plan, fold, &result, NULL, &cluster, arena, report);
 }
 
 static const AxisTime *row_of(const SimReport *report, Stream stream)

@@ -81,15 +81,23 @@ static BufferId counterpart(const Program *p, const BufferList *model, uint32_t 
     return 0;
 }
 
+/* An interior micro-batch whose places have settled. It is the same one in all steps of more
+ * micro-batches, so that further micro-batches change no place. */
+static uint32_t settled(const Placing *m)
+{
+    enum { SETTLED = 4 };
+    return m->n_microbatches - 2 < SETTLED ? m->n_microbatches - 2 : SETTLED;
+}
+
 /* Interior micro-batches repeat. Each buffer asks for the place of its counterpart in the
- * micro-batch before. In a later round it asks for the counterpart's place in the last interior
- * micro-batch of the previous round, whose places have settled. */
+ * micro-batch before. In a later round it asks for the counterpart's place in a settled micro-batch
+ * of the previous round. */
 static BufferId asks_like(Placing *m, uint32_t microbatch, BufferId b)
 {
     if (!m->periodic) return 0;
     list_push(m->scratch, &m->of[microbatch], b);
     uint32_t *next = &m->next[microbatch];
-    if (m->again) return counterpart(m->p, &m->before[m->n_microbatches - 2], next, b);
+    if (m->again) return counterpart(m->p, &m->before[settled(m)], next, b);
     if (microbatch < 2) return 0;
     return counterpart(m->p, &m->of[microbatch - 1], next, b);
 }
@@ -218,12 +226,20 @@ static uint64_t end_of_all(const Lives *l)
     return end;
 }
 
+static double length_of(const Program *p, uint32_t microbatch)
+{
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) n += p->code.at[pc].microbatch == microbatch;
+    return n;
+}
+
 /* Tries one way, in rounds until micro-batches repeat. Returns false if it is not better. */
 static bool try_way(Placing *m, bool *repeats)
 {
     enum { ROUNDS = 6 };
     const uint64_t spare = m->first_fit > m->live ? m->first_fit - m->live : 0;
-    const double length = (double)m->p->code.n / m->n_microbatches;
+    const double length =
+        m->periodic ? length_of(m->p, settled(m)) : (double)m->p->code.n / m->n_microbatches;
     m->long_life = m->way->fit == FIT_ends ? (Pc)(length * m->way->life) : 0;
     if (m->way->fit == FIT_around && !rocks_find(&m->rocks, m->l, m->live / m->way->share,
                                                  m->bottom, m->periodic ? 3 : UINT32_MAX))

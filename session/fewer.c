@@ -1,0 +1,49 @@
+/* A step of many micro-batches from a plan of a few. The plan of a few is lowered, proven, placed
+ * and simulated like any other. In the plan of many, the micro-batches between the first and the
+ * last ones do what the last but one does here; the proofs follow by induction, and sim/period.c
+ * checks that times repeat. A test compares both ways on the corpus. */
+#include "planner/lower/memory/placement.h"
+#include "session/session.h"
+
+uint32_t session_microbatches(const Config *c)
+{
+    return (uint32_t)(c->global_batch / (c->micro_batch * config_data_ranks(c)));
+}
+
+void session_set_microbatches(Config *c, Graph *graph, uint32_t n, Arena *arena)
+{
+    c->global_batch = c->micro_batch * config_data_ranks(c) * n;
+    front_set_divisor(c, graph, arena);
+}
+
+bool session_settled(const Plan *plan)
+{
+    Arena *scratch = arena_new();
+    bool settled = true;
+    for (uint32_t i = 0; i < plan->programs.n && settled; i++) {
+        const Program *p = &plan->programs.at[i];
+        settled = !placement_periodic(p) || placement_repeats(p, scratch);
+    }
+    arena_free(scratch);
+    return settled;
+}
+
+/* The order of a pipeline's actions may depend on their number in any way if the script makes it.
+ */
+static bool has_own_order(const Config *c)
+{
+    for (uint32_t i = 0; i < c->n_passes; i++)
+        if (c->passes[i].name == PASS_pp && c->passes[i].pp.is_own) return true;
+    return false;
+}
+
+uint32_t session_fewer(const Config *c, bool timed)
+{
+    enum { WITHOUT_STAGES = 6, BEHIND_FILLING = 8 };
+    const uint32_t stages = config_ranks(c, axes_with(AXIS_STAGES)), n = session_microbatches(c);
+    if (c->cluster.is_local || (stages > 1 && (!timed || has_own_order(c)))) return 0;
+    /* some schedules need a multiple of the stages */
+    const uint32_t piped = (2 * stages + BEHIND_FILLING + stages - 1) / stages * stages,
+                   few = stages > 1 ? piped : WITHOUT_STAGES;
+    return n > few + few / 4 ? few : 0;
+}

@@ -1,0 +1,199 @@
+/* A step repeats once its pipeline is full, or once its first micro-batches have passed. Two
+ * periods are compared, because an instruction may be under way in both. Everything that the engine
+ * decides depends on the instructions under way, and on time differences. So if one period follows
+ * equally on another, further equal micro-batches prolong the step by that period each, and what
+ * comes behind them is not changed. */
+#include "sim/period.h"
+
+#include <string.h>
+
+typedef struct PeriodSearch {
+    const Plan *plan;
+    const CostModel *cost;
+    const Program *p;
+    const Timeline *line;
+    Ps from, length; /* the first period */
+    uint32_t step;   /* micro-batches of a period */
+    Pc shift;        /* distance of counterparts */
+} PeriodSearch;
+
+static bool same_args(const Program *p, const Instr *x, const Instr *y)
+{
+    if (x->args.n != y->args.n || x->n_in != y->n_in) return false;
+    for (uint32_t i = 0; i < x->args.n; i++) {
+        const Buffer *a = &p->buffers.at[program_arg(p, x, i)];
+        const Buffer *b = &p->buffers.at[program_arg(p, y, i)];
+        if (a->shape != b->shape || a->dtype != b->dtype || a->bytes != b->bytes ||
+            a->space != b->space)
+            return false;
+    }
+    return true;
+}
+
+/* True if y does for a later micro-batch what x does. */
+static bool is_counterpart(const PeriodSearch *s, Pc a, Pc b)
+{
+    const Instr *x = &s->p->code.at[a], *y = &s->p->code.at[b];
+    return y->microbatch == x->microbatch + s->step && x->op == y->op && x->stream == y->stream &&
+           (x->launch != 0) == (y->launch != 0) && x->axes == y->axes && x->hop == y->hop &&
+           x->phase == y->phase && x->attrs == y->attrs && x->origin == y->origin &&
+           x->unit == y->unit && (x->fuse != 0) == (y->fuse != 0) && same_args(s->p, x, y);
+}
+
+/* Each predecessor has the same distance, or is an instruction of the start that all wait for. */
+static bool same_order(const PeriodSearch *s, Pc a, Pc b)
+{
+    const Instr *x = &s->p->code.at[a], *y = &s->p->code.at[b];
+    if (x->after.n != y->after.n) return false;
+    for (uint32_t i = 0; i < x->after.n; i++) {
+        const Pc of_x = s->p->after.at[x->after.first + i],
+                 of_y = s->p->after.at[y->after.first + i];
+        if (of_y != of_x + s->shift && of_y != of_x) return false;
+    }
+    return true;
+}
+
+/* True if the instruction waited for the host after its predecessors had ended. */
+static bool was_late(const Timeline *line, Pc pc)
+{
+    return line->reached[pc] > (line->by[pc] ? line->end[line->by[pc]] : 0);
+}
+
+/* A time inside the period must follow one period later. Of a later time only that is known. */
+static bool follows(const PeriodSearch *s, Ps first, Ps second)
+{
+    const Ps middle = s->from + s->length;
+    return first <= middle ? second == first + s->length : second > middle + s->length;
+}
+
+static bool repeats(const PeriodSearch *s, Pc pc)
+{
+    const Pc next = pc + s->shift;
+    const Timeline *t = s->line;
+    return next < s->p->code.n && is_counterpart(s, pc, next) && same_order(s, pc, next) &&
+           t->reached[next] == t->reached[pc] + s->length && was_late(t, pc) == was_late(t, next) &&
+           follows(s, t->start[pc], t->start[next]) && follows(s, t->end[pc], t->end[next]) &&
+           t->end[pc] - t->reached[pc] <= s->length;
+}
+
+/* The host issues `shift` instructions a period. */
+static Ps issue_time(const PeriodSearch *s, Pc first)
+{
+    Ps sum = 0;
+    for (Pc pc = first; pc < first + s->shift && s->cost->issue != NULL; pc++)
+        sum += s->cost->issue(s->cost->self, s->plan, s->p, &s->p->code.at[pc]);
+    return sum;
+}
+
+/* If instructions wait for the host, a period must be its time to issue one. If the host is ahead,
+ * it stays ahead; but then nothing behind the periods may have waited for it, because it would be
+ * further ahead after more of them. */
+static bool host_keeps_pace(const PeriodSearch *s, Pc first)
+{
+    const Ps end = s->from + 2 * s->length, each = issue_time(s, first);
+    bool late = false, late_behind = false;
+    for (Pc pc = 1; pc < s->p->code.n && s->cost->issue != NULL; pc++) {
+        const Ps at = s->line->reached[pc];
+        if (at < s->from || !was_late(s->line, pc)) continue;
+        if (at < end)
+            late = true;
+        else
+            late_behind = true;
+    }
+    if (each == s->length) return true;
+    return each < s->length && !late && !late_behind;
+}
+
+/* A pass may put all forward work first; then a period lacks the backward work. */
+static bool is_complete(const PeriodSearch *s, uint32_t microbatch)
+{
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < s->p->code.n; pc++) {
+        const uint32_t of = s->p->code.at[pc].microbatch;
+        n += of >= microbatch && of < microbatch + s->step;
+    }
+    return n == s->shift;
+}
+
+/* Finds the distance of counterparts from the first instruction of the period. */
+static Pc find_shift(PeriodSearch *s)
+{
+    Pc first = 0;
+    for (Pc pc = 1; pc < s->p->code.n && !first; pc++)
+        if (s->line->reached[pc] >= s->from && s->line->reached[pc] < s->from + s->length)
+            first = pc;
+    for (Pc pc = first + 1; first && pc < s->p->code.n; pc++) {
+        if (s->line->reached[pc] != s->line->reached[first] + s->length) continue;
+        if (!is_counterpart(s, first, pc)) continue;
+        s->shift = pc - first;
+        return first;
+    }
+    return 0;
+}
+
+static bool class_repeats(PeriodSearch *s, uint32_t microbatch)
+{
+    const Ps middle = s->from + s->length, end = middle + s->length;
+    const Timeline *t = s->line;
+    const Pc first = find_shift(s);
+    if (!first || !is_complete(s, microbatch)) return false;
+    for (Pc pc = 1; pc < s->p->code.n; pc++) {
+        const Ps at = t->reached[pc];
+        if (at < middle && (at >= s->from || t->end[pc] > s->from)) {
+            if (!repeats(s, pc)) return false;
+        } else if (at >= middle && at < end) { /* it must be the counterpart of one in the first */
+            if (pc <= s->shift || t->reached[pc - s->shift] != at - s->length) return false;
+        }
+    }
+    return host_keeps_pace(s, first);
+}
+
+/* Lists when rank 0 begins to compute each micro-batch. */
+static uint32_t list_begins(const Program *p, const Timeline *line, Arena *scratch, Ps **out)
+{
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        if (p->code.at[pc].microbatch >= n) n = p->code.at[pc].microbatch + 1;
+    *out = arena_array(scratch, n, sizeof **out);
+    bool *seen = arena_array(scratch, n, sizeof *seen);
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (in->stream != STREAM_compute || seen[in->microbatch]) continue;
+        seen[in->microbatch] = true;
+        (*out)[in->microbatch] = line->reached[pc];
+    }
+    return n;
+}
+
+static bool repeats_every(const Plan *plan, const Fold *fold, const CostModel *cost,
+                          const EngineResult *result, const Ps *begin, uint32_t n, uint32_t step,
+                          Period *out)
+{
+    if (step == 0 || n < 4 * step) return false;
+    const Ps end = begin[n - step], middle = begin[n - 2 * step], from = begin[n - 3 * step];
+    if (middle <= from || end - middle != middle - from) return false;
+    *out = (Period){from, middle - from, step};
+    for (uint32_t c = 0; c < fold->n_classes; c++) {
+        PeriodSearch s = {.plan = plan,
+                          .cost = cost,
+                          .p = plan_program(plan, fold->rank_of[c]),
+                          .line = &result->line[c],
+                          .from = from,
+                          .length = out->length,
+                          .step = step};
+        if (!class_repeats(&s, n - 2 * step)) return false;
+    }
+    return true;
+}
+
+bool period_find(const Plan *plan, const Fold *fold, const CostModel *cost,
+                 const EngineResult *result, Arena *scratch, Period *out)
+{
+    Ps *begin;
+    const Program *p = plan_program(plan, fold->rank_of[0]);
+    const uint32_t n = list_begins(p, &result->line[0], scratch, &begin);
+    const uint32_t stages =
+        mesh_size(&plan->mesh, mesh_axes_of(&plan->mesh, axes_with(AXIS_STAGES)));
+    return repeats_every(plan, fold, cost, result, begin, n, 1, out) ||
+           (stages > 1 && repeats_every(plan, fold, cost, result, begin, n, stages, out));
+}
