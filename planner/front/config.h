@@ -165,7 +165,9 @@ typedef struct Fsdp2Options {
     bool
         defer_grad_sync; /* default false: reduce every micro-batch; true: unsharded accumulation */
 } Fsdp2Options;
+typedef enum DomainAs { DOMAIN_exact, DOMAIN_original } DomainAs;
 typedef struct DomainOptions {
+    DomainAs as;         /* original: miles-credit's gradients, which are wrong */
     bool keep_halos;     /* keep halos for the backward pass, instead of another exchange */
     bool interior_first; /* default true: compute inner rows while a halo is exchanged */
 } DomainOptions;

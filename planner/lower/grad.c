@@ -102,6 +102,35 @@ static void merge(Lower *l, TensorId grad, BufferId part, NodeId origin)
     emit_pass(l, part, writable(l, grad, sum, origin), true, origin);
 }
 
+/* True for the gradient of a sum over a field, such as a statistic of group norm. */
+static bool is_of_statistic(const Lower *l, TensorId grad)
+{
+    const TensorId t = l->g->tensors.at[grad].grad_of;
+    const NodeId id = l->g->tensors.at[t].producer;
+    if (!id || t == l->g->loss || l->g->tensors.at[t].role != ROLE_activation) return false;
+    const OpKind op = l->g->nodes.at[id].op;
+    return op_info(op)->reduce == REDUCE_sum && op_dim(op, 0, INDEX_height) >= 0 &&
+           op_dim(op, l->g->nodes.at[id].n_in, INDEX_height) < 0;
+}
+
+/* Returns `from` in the layout in use. domain { as = "original" } takes a rank's share of a
+ * statistic's gradient for the whole gradient. */
+static BufferId to_use(Lower *l, TensorId grad, BufferId from, NodeId origin)
+{
+    const Layout use = l->g->tensors.at[grad].use;
+    Shape s = *lower_shape(l, from);
+    const AxisSet axes = mesh_axes_of(&l->plan->mesh, axes_of_pass("domain"));
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes && l->job->own_statistics; a++)
+        if (axes >> a & 1 && is_of_statistic(l, grad)) s.layout.on[a] = use.on[a];
+    if (!layout_equal(&s.layout, &lower_shape(l, from)->layout)) {
+        const BufferId share = from;
+        from = lower_buffer(l, &s, l->p->buffers.at[share].dtype, CATEGORY_activation);
+        l->p->buffers.at[from].tensor = grad;
+        lower_pass(l, share, from, false, 0, origin);
+    }
+    return lower_convert(l, from, &use, origin, CATEGORY_activation);
+}
+
 /* After the last contribution: makes one value in the layout in use. */
 static void settle(Lower *l, TensorId grad, NodeId origin)
 {
@@ -115,9 +144,7 @@ static void settle(Lower *l, TensorId grad, NodeId origin)
             add_sum(l, grad, l->value.versions.at[v].buffer);
     for (uint32_t v = all; v; v = l->value.versions.at[v].next) {
         if (layout_equal(&l->value.versions.at[v].layout, &use)) continue;
-        merge(l, grad,
-              lower_convert(l, l->value.versions.at[v].buffer, &use, origin, CATEGORY_activation),
-              origin);
+        merge(l, grad, to_use(l, grad, l->value.versions.at[v].buffer, origin), origin);
     }
     lower_add_version(l, grad, find_sum(l, grad, &use)->buffer);
 }
@@ -227,10 +254,7 @@ static void finish_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool te
         param_contribution(l, of, temporary ? out : 0, id);
         return;
     }
-    if (!l->job->tp.share_gathers) {
-        Layout use = l->g->tensors.at[grad].use;
-        out = lower_convert(l, out, &use, id, CATEGORY_activation);
-    }
+    if (!l->job->tp.share_gathers) out = to_use(l, grad, out, id);
     if (temporary)
         merge(l, grad, out, id);
     else if (!accumulated)

@@ -178,11 +178,22 @@ static bool pass_domain(Job *job)
     for (uint32_t a = 0; a < AXIS_NAMES; a++)
         if (axes_have(axes, (AxisName)a)) fine = cut_fields(job, (AxisName)a) && fine;
     job->keep_halos = pass_config(job, PASS_domain)->domain.keep_halos;
+    job->own_statistics = pass_config(job, PASS_domain)->domain.as == DOMAIN_original;
+    if (job->own_statistics) {
+        diag_note(job->diag, "domain-original", pass_config(job, PASS_domain)->loc,
+                  "as = \"original\": gradients of the sums of group norm stay those of a rank's "
+                  "own rows, as in miles-credit, so the proofs fail");
+        diag_hint(job->diag, "leave out as; these gradients are then summed over domain");
+    }
     job->interior_first = pass_config(job, PASS_domain)->domain.interior_first;
     return fine;
 }
 
 static const PassOption options[] = {
+    OPTION_WORD(
+        domain.as, OPTION_WORDS("exact", "original"), DOMAIN_exact, "",
+        "original: the gradients of group norm's sums are not summed over the ranks of a "
+        "field. miles-credit does so, and its gradients are wrong. The proofs refuse them."),
     OPTION_FLAG(domain.keep_halos, 0, "",
                 "true: halos are kept for the backward pass. It takes memory, and saves the second "
                 "exchange of each halo."),
@@ -213,7 +224,8 @@ static const PassEdge before[] = {
 
 static void print(const PassConfig *pass, Str *out)
 {
-    str_print(out, "domain%s%s", pass->domain.keep_halos ? "(keep halos)" : "",
+    str_print(out, "domain%s%s%s", pass->domain.as == DOMAIN_original ? "(original)" : "",
+              pass->domain.keep_halos ? "(keep halos)" : "",
               pass->domain.interior_first ? "" : "(whole rows)");
 }
 

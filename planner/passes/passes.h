@@ -63,6 +63,8 @@ typedef struct Job {
     ShardingJob sharding;
     TpJob tp;
     ContextJob context;
+    bool own_statistics; /* set by domain: gradients of sums over a field are left as ranks have
+                            them */
     bool interior_first; /* set by domain: convolutions compute inner rows during an exchange */
     bool keep_halos;     /* set by domain: halos stay for the backward pass */
     AxisSet sample_axes; /* dp_replicate, dp_shard, ep: their ranks read different samples */

@@ -333,6 +333,34 @@ static Net draw_net(uint64_t seed, uint64_t index)
     return n;
 }
 
+/* miles-credit adds up group norm's statistics outside of autograd, and leaves their gradients as
+ * each rank has them. The loss is one rank's, but the gradients before the norm are not. */
+static void the_gradients_of_miles_credit(void **state)
+{
+    (void)state;
+    const Window same = net_window(3, 1, 1, WINDOW_zero);
+    const NetLayer layers[] = {
+        {NET_conv, same, same}, {NET_norm, same, same}, {NET_conv, same, same}};
+    Net n = with(2, 1, 3, layers);
+    for (int original = 0; original < 2; original++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena), proofs = diag_in(arena);
+        const Net one = net_one_rank(&n);
+        n.original = original;
+        const Plan *plan = net_plan(&n, true, arena, &d), *right = net_plan(&one, true, arena, &d);
+        VerifyResult result = {0};
+        BackendOptions options = {.poison = true, .order_seed = 1, .timeout_s = 20};
+        const DataSource *data = data_ragged(1, 0, arena);
+        assert_true(plan && right);
+        assert_int_equal(verify_plan(plan, VERIFY_all, false, &proofs), !original);
+        const bool equal = exec_verify(plan, right, data, &options, tolerance, arena, &result, &d);
+        assert_int_equal(equal, !original);
+        if (original) assert_string_equal(proofs.items.at[0].rule, "verify-layout");
+        if (original) assert_true(result.worst_gradient > 1e-3);
+        arena_free(arena);
+    }
+}
+
 static uint64_t number_of(const char *name, uint64_t otherwise)
 {
     const char *text = getenv(name);
@@ -368,6 +396,7 @@ int main(void)
         cmocka_unit_test(behind_the_poles),
         cmocka_unit_test(uneven_parts),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(the_gradients_of_miles_credit),
         cmocka_unit_test(every_plan_computes_the_same),
     };
     return cmocka_run_group_tests_name("domain", tests, NULL, NULL);

@@ -225,8 +225,9 @@ static void add_passes(const Net *n, Config *config)
     uint32_t k = 0;
     const uint32_t domains = n->domain * n->domain_w;
     if (domains > 1)
-        config->passes[k++] =
-            (PassConfig){.name = PASS_domain, .domain = {n->keep_halos, !n->whole_rows}};
+        config->passes[k++] = (PassConfig){.name = PASS_domain,
+                                           .domain = {n->original ? DOMAIN_original : DOMAIN_exact,
+                                                      n->keep_halos, !n->whole_rows}};
     if (n->ac != AC_none) config->passes[k++] = (PassConfig){.name = PASS_ac, .ac = n->ac};
     if (n->use_zero && n->dp_shard > 1)
         config->passes[k++] = (PassConfig){.name = PASS_zero, .zero = {.strategy = n->zero}};

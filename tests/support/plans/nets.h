@@ -38,6 +38,7 @@ typedef struct Net {
     ZeroStrategy zero;
     AcMode ac;
     bool keep_halos; /* domain { keep_halos = true } */
+    bool original;   /* domain { as = "original" } */
     bool whole_rows; /* domain { interior_first = false } */
     double clip;
     DType compute;
