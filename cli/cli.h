@@ -44,8 +44,8 @@ typedef struct FitOptions {
 
 /* Failures and uneven ranks that a simulated run has. */
 typedef struct ScenarioOptions {
-    const char *mtbf_text, *checkpoint_text, *restart_text, *interval_text, *jitter_text,
-        *straggler_text, *imbalance_text;
+    const char *mtbf_text, *checkpoint_text, *storage_text, *restart_text, *interval_text,
+        *jitter_text, *straggler_text, *imbalance_text;
 } ScenarioOptions;
 
 typedef struct SimVerbOptions {

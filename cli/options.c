@@ -96,6 +96,8 @@ static const Option option_table[] = {
      "mean hours between failures of a node (or 200d): predict the speed that is left"},
     {"checkpoint", 0, OPTION_text, "SECONDS", FIELD(scenario.checkpoint_text), OPTIONS_sim,
      "with --mtbf: the time to write a checkpoint (default 60)"},
+    {"storage", 0, OPTION_text, "BYTES", FIELD(scenario.storage_text), OPTIONS_sim,
+     "with --mtbf: write checkpoints at so many bytes a second, as in 40G, for all ranks"},
     {"restart", 0, OPTION_text, "SECONDS", FIELD(scenario.restart_text), OPTIONS_sim,
      "with --mtbf: the time to restart after a failure (default 300)"},
     {"interval", 0, OPTION_text, "SECONDS", FIELD(scenario.interval_text), OPTIONS_sim,
@@ -301,6 +303,7 @@ static bool goes_with(Cli *cli)
         {o->show.rank_text != NULL, o->show.mesh || o->show.state, "rank", "--state or --mesh"},
         {o->scenario.checkpoint_text != NULL, o->scenario.mtbf_text != NULL, "checkpoint",
          "--mtbf"},
+        {o->scenario.storage_text != NULL, o->scenario.mtbf_text != NULL, "storage", "--mtbf"},
         {o->scenario.restart_text != NULL, o->scenario.mtbf_text != NULL, "restart", "--mtbf"},
         {o->scenario.interval_text != NULL, o->scenario.mtbf_text != NULL, "interval", "--mtbf"},
     };

@@ -6,6 +6,7 @@
 
 #include "cli/predict.h"
 #include "planner/ir/experts.h"
+#include "planner/ir/state/state.h"
 
 enum { DRAWN_RUNS = 64 };
 
@@ -64,6 +65,28 @@ static bool duration(Cli *cli, const char *option, const char *text, const char 
     return false;
 }
 
+/* --storage: the time to write the plan's weights and moments at this rate, all ranks together.
+ * `bytes` gets their size. The training waits for the whole time. */
+static bool checkpoint_of(Cli *cli, const PlanFile *file, double *seconds, uint64_t *bytes)
+{
+    static const char units[] = "KMGT";
+    const char *text = cli->options.scenario.storage_text;
+    if (text == NULL) return true;
+    if (cli->options.scenario.checkpoint_text != NULL)
+        return cli_error(cli, FAULT_usage, "option-value",
+                         "--storage and --checkpoint both give the time of a checkpoint");
+    char *end = NULL;
+    double rate = strtod(text, &end);
+    const char *unit = end != text && *end != 0 ? strchr(units, *end) : NULL;
+    if (unit != NULL) rate *= pow(1000, (double)(unit - units + 1)), end++;
+    if (end == text || *end != 0 || !(rate >= 1 && rate < 1e18))
+        return cli_error(cli, FAULT_usage, "option-value",
+                         "--storage %s: bytes a second are expected, as in 40G", text);
+    *bytes = state_total(state_of(file->plan, cli->arena)).written_bytes;
+    *seconds = (double)*bytes / rate;
+    return true;
+}
+
 static const char *hours(Arena *arena, double seconds)
 {
     if (seconds < 120) return arena_print(arena, "%.3g s", seconds);
@@ -72,7 +95,7 @@ static const char *hours(Arena *arena, double seconds)
 }
 
 static void report(Cli *cli, const PlanFile *file, const Prediction *p, const Faults *f,
-                   double interval_s, bool best)
+                   double interval_s, bool best, uint64_t bytes)
 {
     double goodput = faults_goodput(f, interval_s);
     Drawn drawn = draw_runs(f, interval_s, file->config.seed);
@@ -81,6 +104,7 @@ static void report(Cli *cli, const PlanFile *file, const Prediction *p, const Fa
         json_t *root = json_object();
         json_number(root, "mtbf_s", f->mtbf_s);
         json_number(root, "checkpoint_s", f->checkpoint_s);
+        if (bytes > 0) json_count(root, "checkpoint_bytes", bytes);
         json_number(root, "restart_s", f->restart_s);
         json_number(root, "interval_s", interval_s);
         json_number(root, "best_interval_s", faults_best_interval_s(f));
@@ -96,6 +120,9 @@ static void report(Cli *cli, const PlanFile *file, const Prediction *p, const Fa
               hours(arena, f->mtbf_s), file->config.cluster.nodes, hours(arena, f->checkpoint_s),
               hours(arena, interval_s), best ? " (Daly's best)" : "");
     str_print(&cli->out, "a restart of %s\n", hours(arena, f->restart_s));
+    if (bytes > 0)
+        str_print(&cli->out, "checkpoint  %s at %s bytes a second; the training waits for it\n",
+                  str_bytes(arena, bytes), cli->options.scenario.storage_text);
     str_print(&cli->out,
               "goodput     %.2f %% (%d drawn runs: %.2f %%, from %.2f to %.2f): %s %s/s\n",
               100 * goodput, DRAWN_RUNS, 100 * drawn.mean, 100 * drawn.low, 100 * drawn.high,
@@ -106,11 +133,13 @@ double faults_report(Cli *cli, const PlanFile *file, const Prediction *p)
 {
     const Options *o = &cli->options;
     double node_s = 0, interval_s = 0;
+    uint64_t bytes = 0;
     Faults f = {.checkpoint_s = 60, .restart_s = 300};
     if (!duration(cli, "mtbf", o->scenario.mtbf_text, "h", false, &node_s) ||
         !duration(cli, "checkpoint", o->scenario.checkpoint_text, "s", true, &f.checkpoint_s) ||
         !duration(cli, "restart", o->scenario.restart_text, "s", true, &f.restart_s) ||
-        !duration(cli, "interval", o->scenario.interval_text, "s", false, &interval_s))
+        !duration(cli, "interval", o->scenario.interval_text, "s", false, &interval_s) ||
+        !checkpoint_of(cli, file, &f.checkpoint_s, &bytes))
         return 0;
     f.mtbf_s = node_s / fmax(file->config.cluster.nodes, 1);
     bool best = interval_s <= 0;
@@ -126,7 +155,7 @@ double faults_report(Cli *cli, const PlanFile *file, const Prediction *p)
         diag_hint(&cli->diag, "--interval, --checkpoint and --restart must be short against that");
         return 0;
     }
-    report(cli, file, p, &f, interval_s, best);
+    report(cli, file, p, &f, interval_s, best, bytes);
     return goodput;
 }
 

@@ -21,6 +21,7 @@ static const ShortKey short_keys[] = {
     {"nvlink", "cluster.intra_bytes_per_s", true},
     {"hbm", "cluster.device.hbm_bytes_per_s", true},
     {"memory", "cluster.device.memory_bytes", false},
+    {"nics", "cluster.nics_per_node", false},
     {"nodes", "cluster.nodes", false},
     {"seq", "batch.seq", false},
     {"batch", "batch.global", false},

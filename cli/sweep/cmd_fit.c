@@ -291,10 +291,12 @@ static bool read_base(FitSearch *fit, Graph *graph)
     if (session_is_text(cli->args[0]))
         return cli_error(cli, FAULT_usage, "needs-script",
                          "%s is a plan's text: this needs the script", cli->args[0]);
-    if (!cli->options.no_store && !store_ready(cli->options.db, &cli->diag)) return false;
+    const bool stores = !cli->options.no_store && !cli->options.dry_run;
+    if (stores && !store_ready(cli->options.db, &cli->diag)) return false;
     const PlanOptions options = plan_file_options(cli, NULL);
     if (!session_read(cli->args[0], &options, cli->arena, &fit->config, graph, &cli->diag))
         return false;
+    if (cli->options.dry_run) return true;
     FitPoints *points = arena_alloc(cli->arena, sizeof *points);
     push(fit, points, "as it is", NULL, NULL);
     if (!decide(fit, points)) return false;
@@ -338,17 +340,42 @@ static const TextList *find_change(FitSearch *fit, bool *fine)
     return best != UINT32_MAX ? &two->settings[best] : NULL;
 }
 
-/* Reports the largest micro-batch, sequence and model. A grid has its own size. */
-static bool report_sizes(FitSearch *fit, const Graph *graph, const TextList *also)
+/* The sizes whose largest value is asked for. A grid has its own sequence. Returns their number. */
+static uint32_t list_sizes(const FitSearch *fit, const Graph *graph, Most asked[3])
 {
     const Config *c = &fit->config;
     const int64_t micro = c->global_batch / config_data_ranks(c);
-    const Most asked[] = {
-        {"micro-batch", "batch.micro", 1, micro < MOST_MICRO ? micro : MOST_MICRO},
-        {"sequence   ", "batch.seq", c->seq, MOST_TOKENS},
-        {"layers     ", "model.layers", graph->info.n_layers, MOST_LAYERS},
-    };
-    for (uint32_t i = 0; i < sizeof asked / sizeof *asked && (i == 0 || c->height == 0); i++)
+    asked[0] = (Most){"micro-batch", "batch.micro", 1, micro < MOST_MICRO ? micro : MOST_MICRO};
+    asked[1] = (Most){"sequence   ", "batch.seq", c->seq, MOST_TOKENS};
+    asked[2] = (Most){"layers     ", "model.layers", graph->info.n_layers, MOST_LAYERS};
+    return c->height > 0 ? 1 : 3;
+}
+
+/* --dry-run: the plan, the single changes, and the first values of each size. Later points depend
+ * on the results of these. */
+static void list_points(FitSearch *fit, const Graph *graph)
+{
+    FitPoints *points = arena_alloc(fit->cli->arena, sizeof *points);
+    Most asked[3];
+    push(fit, points, "as it is", NULL, NULL);
+    for (uint32_t i = 0; i < fit->n_changes; i++)
+        push(fit, points, "", &fit->change[i].settings, NULL);
+    const uint32_t n = list_sizes(fit, graph, asked);
+    for (uint32_t i = 0; i < n; i++)
+        for (int64_t v = asked[i].from; v <= asked[i].to; v *= 2) {
+            TextList one = {NULL, 0, 0};
+            list_push(fit->cli->arena, &one,
+                      arena_print(fit->cli->arena, "%s=%" PRId64, asked[i].key, v));
+            push(fit, points, "", &one, NULL);
+        }
+    points_list(fit->cli, "settings", points->settings, points->n);
+}
+
+static bool report_sizes(FitSearch *fit, const Graph *graph, const TextList *also)
+{
+    Most asked[3];
+    const uint32_t n = list_sizes(fit, graph, asked);
+    for (uint32_t i = 0; i < n; i++)
         if (!report_most(fit, &asked[i], also)) return false;
     return true;
 }
@@ -362,6 +389,10 @@ void cmd_fit(Cli *cli)
     const TextList none = {NULL, 0, 0}, *also = &none;
     bool fine = true;
     list_changes(fit, &graph);
+    if (cli->options.dry_run) {
+        list_points(fit, &graph);
+        return;
+    }
     if (fit->base.status != SWEEP_fits) also = find_change(fit, &fine);
     if (!fine) return;
     if (also == NULL) {

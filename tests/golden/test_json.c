@@ -136,12 +136,12 @@ static void documents_are_as_described(void **state)
     const char *other = arena_print(arena, "%s/o.db", folder);
     const char *measured = arena_print(arena, "%s/m.txt", folder);
     CHECK(arena, "check", llama);
-    check(
-        arena, ARGUMENTS("sim", llama, "--db", db),
-        OTHERS(ARGUMENTS("sim", llama, "--db", db, "--explain", "--mtbf", "1000", "--tokens", "1T"),
-               ARGUMENTS("sim", llama, "--db", "none", "--mfu", "all", "--what-if", "nic=2x",
-                         "--what-if", "mesh.tp=3"),
-               ARGUMENTS("sim", llama, "--dry-run", "--set", "runtime=torchtitan")));
+    check(arena, ARGUMENTS("sim", llama, "--db", db),
+          OTHERS(ARGUMENTS("sim", llama, "--db", db, "--explain", "--mtbf", "1000", "--tokens",
+                           "1T", "--storage", "40G"),
+                 ARGUMENTS("sim", llama, "--db", "none", "--mfu", "all", "--what-if", "nic=2x",
+                           "--what-if", "mesh.tp=3"),
+                 ARGUMENTS("sim", llama, "--dry-run", "--set", "runtime=torchtitan")));
     check(arena, ARGUMENTS("sweep", llama, "--db", db, "--try", "mesh.tp=2,3"),
           OTHERS(ARGUMENTS("sweep", llama, "--db", db, "--try", "mesh.tp=2", "--tokens", "1T"),
                  ARGUMENTS("sweep", TANDEM_SOURCE_DIR "/scripts/sweeps/llama3_8b.lua", "--db",
@@ -176,7 +176,8 @@ static void documents_are_as_described(void **state)
     check(arena,
           ARGUMENTS("fit", llama, "--db", db, "--set", "batch.seq=1048576", "--set",
                     "batch.micro=8", "--set", "model.layers=1"),
-          OTHERS(ARGUMENTS("fit", llama, "--db", db, "--set", "batch.global=16", "--set",
+          OTHERS(ARGUMENTS("fit", llama, "--dry-run"),
+                 ARGUMENTS("fit", llama, "--db", db, "--set", "batch.global=16", "--set",
                            "model.layers=1", "--tokens", "1T", "--days", "99999")));
     CHECK(arena, "calibrate", tiny, "--dry-run", "--db", db);
     CHECK(arena, "explain", "pass-order");

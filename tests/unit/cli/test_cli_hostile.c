@@ -33,6 +33,7 @@ static void options_that_would_change_nothing(void **state)
     (void)state;
     Arena *arena = arena_new();
     EXPECT(arena, 2, "--checkpoint goes with --mtbf", "sim", llama, "--checkpoint", "3");
+    EXPECT(arena, 2, "--storage goes with --mtbf", "sim", llama, "--storage", "3");
     EXPECT(arena, 2, "--restart goes with --mtbf", "sim", llama, "--restart", "3");
     EXPECT(arena, 2, "--interval goes with --mtbf", "sim", llama, "--interval", "3");
     EXPECT(arena, 2, "--rank goes with --state or --mesh", "show", llama, "--rank", "1");

@@ -94,6 +94,20 @@ static void deadlines_and_budgets_choose_nodes(void **state)
     json_decref(root);
 }
 
+/* --dry-run lists points, and makes no store. */
+static void a_dry_run_makes_nothing(void **state)
+{
+    (void)state;
+    const char *db = arena_print(arena, "%s/none.db", command_new_folder(arena));
+    CommandResult r = COMMAND(arena, 60, "fit", llama, "--db", db, "--dry-run");
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.out, "the plan itself\n"));
+    assert_non_null(strstr(r.out, "--set parallel.ac=full\n"));
+    assert_non_null(strstr(r.out, "--set batch.seq=16384\n"));
+    assert_null(strstr(r.out, "fits"));
+    assert_int_not_equal(access(db, F_OK), 0);
+}
+
 static void questions_without_an_answer_are_refused(void **state)
 {
     (void)state;
@@ -121,6 +135,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(sizes_are_the_largest),
         TEST(deadlines_and_budgets_choose_nodes),
+        TEST(a_dry_run_makes_nothing),
         TEST(questions_without_an_answer_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
