@@ -173,7 +173,6 @@ static void nothing_is_left_behind(void **state)
     arena_free(arena);
 }
 
-/* The budget is processor time; a hostile script must also stay below its memory cap. */
 /* The first child of a process, 0: none yet. */
 static pid_t child_of(Arena *arena, pid_t parent)
 {
@@ -186,6 +185,29 @@ static pid_t child_of(Arena *arena, pid_t parent)
     return child;
 }
 
+/* Forks a process that evaluates a script without an end, as a plan or as a sweep. Returns it and
+ * the script's own process. The former ends with 0 if the script gave an error. */
+static pid_t start_endless(Arena *arena, bool sweeps, pid_t *child)
+{
+    const struct timespec pause = {.tv_nsec = 10000000};
+    const char *script = in_folder(arena, command_new_folder(arena), "a.lua");
+    command_write_file(script, "while true do end\n");
+    const pid_t parent = fork();
+    assert_true(parent >= 0);
+    if (parent == 0 && sweeps) {
+        Diag d = diag_in(arena);
+        bool is_plan;
+        _exit(front_sweep_open(script, arena, &is_plan, &d) != NULL || d.n_errors == 0);
+    }
+    if (parent == 0) _exit(errors_of(arena, script, 60)[0] == 0);
+    *child = 0;
+    for (int i = 0; i < 1000 && *child == 0; i++, nanosleep(&pause, NULL))
+        *child = child_of(arena, parent);
+    assert_true(*child > 0);
+    for (int i = 0; i < 20; i++) nanosleep(&pause, NULL); /* it sets its limits */
+    return parent;
+}
+
 /* A process whose script does not end is killed: the script's process goes with it at once, long
  * before the script's time is over. */
 static void a_script_ends_with_its_parent(void **state)
@@ -193,20 +215,10 @@ static void a_script_ends_with_its_parent(void **state)
     (void)state;
     Arena *arena = arena_new();
     const struct timespec pause = {.tv_nsec = 10000000};
-    const char *script = in_folder(arena, command_new_folder(arena), "a.lua");
-    command_write_file(script, "while true do end\n");
-    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);
-    pid_t parent = fork(), child = 0, ended = 0;
+    pid_t child, ended = 0;
     int status = 0;
-    assert_true(parent >= 0);
-    if (parent == 0) {
-        errors_of(arena, script, 60);
-        _exit(0);
-    }
-    for (int i = 0; i < 1000 && child == 0; i++, nanosleep(&pause, NULL))
-        child = child_of(arena, parent);
-    assert_true(child > 0);
-    for (int i = 0; i < 20; i++) nanosleep(&pause, NULL); /* it sets its limits */
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);
+    const pid_t parent = start_endless(arena, false, &child);
     assert_int_equal(kill(parent, SIGKILL), 0);
     assert_int_equal(waitpid(parent, NULL, 0), parent);
     for (int i = 0; i < 1000 && ended == 0; i++, nanosleep(&pause, NULL))
@@ -218,6 +230,23 @@ static void a_script_ends_with_its_parent(void **state)
     arena_free(arena);
 }
 
+/* If the script's process is killed, the script has no result: that is an error of its own. */
+static void a_killed_script_is_an_error(void **state)
+{
+    (void)state;
+    for (int sweeps = 0; sweeps < 2; sweeps++) {
+        Arena *arena = arena_new();
+        pid_t child;
+        int status = 0;
+        const pid_t parent = start_endless(arena, sweeps, &child);
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(parent, &status, 0), parent);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        arena_free(arena);
+    }
+}
+
+/* The budget is processor time; a hostile script must also stay below its memory cap. */
 static void memory_stays_within_its_cap(void **state)
 {
     (void)state;
@@ -452,6 +481,7 @@ int main(void)
         cmocka_unit_test(many_files_are_too_many),
         cmocka_unit_test(nothing_is_left_behind),
         cmocka_unit_test(a_script_ends_with_its_parent),
+        cmocka_unit_test(a_killed_script_is_an_error),
         cmocka_unit_test(memory_stays_within_its_cap),
         cmocka_unit_test(memory_that_is_lacking_is_not_called_time),
         cmocka_unit_test(a_model_of_too_many_blocks_says_how_many_fit),
