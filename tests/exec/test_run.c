@@ -187,6 +187,7 @@ static void rows_join_the_program(void **state)
     ExecResult result;
     assert_true(exec_run(plan, &o, arena, &result, &diag));
     assert_int_equal(result.trace.steps.n, 4);
+    assert_int_equal(result.trace.step, 2);
     uint32_t i = 0;
     for (Rank r = 0; r < plan->mesh.n_ranks; r++)
         for (Pc pc = 1; pc < plan_program(plan, r)->code.n; pc++, i++) {

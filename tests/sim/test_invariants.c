@@ -148,6 +148,39 @@ static void a_device_holds_arena_context_and_communicators(void **state)
     arena_free(arena);
 }
 
+static Ps step_of(PlanFile *file, double factor, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    const Unevenness uneven = {.straggler_factor = factor};
+    SimOptions how = {.unfolded = true, .uneven = &uneven};
+    SimReport report;
+    assert_true(session_simulate(file, &file->config.cluster, &how, arena, &report, &d));
+    return report.step_ps;
+}
+
+/* A device that is f times slower makes a step longer, up to f times; where it is the only one,
+ * f times. */
+static void a_slow_device_makes_steps_longer(void **state)
+{
+    (void)state;
+    static const char *const plans[] = {"one_gpu/gpt2_124m.lua", "gpt2_124m.lua"};
+    for (size_t i = 0; i < 2; i++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        const char *path = arena_print(arena, "%s/scripts/plans/%s", TANDEM_SOURCE_DIR, plans[i]);
+        PlanOptions options = {.unproven = true, .unfitted = true};
+        PlanFile *file = session_load(path, &options, arena, &d);
+        if (file == NULL) fail_msg("%s", d.items.at[0].text);
+        const double even = (double)step_of(file, 1, arena);
+        for (double factor = 1.25; factor <= 4; factor *= 2) {
+            const double step = (double)step_of(file, factor, arena);
+            assert_true(step > even && step <= even * factor * (1 + 1e-6));
+            if (file->plan->mesh.n_ranks == 1) assert_true(step >= even * factor * (1 - 1e-6));
+        }
+        arena_free(arena);
+    }
+}
+
 /* NCCL's tree over n nodes has floor(log2 n) levels below its root. The network adds its time to
  * each message once a level on the way up, and again on the way down. */
 static void a_tree_pays_for_each_of_its_levels(void **state)
@@ -257,6 +290,7 @@ int main(void)
         cmocka_unit_test(no_kernel_beats_its_memory),
         cmocka_unit_test(grids_count_the_flops_that_ranks_do),
         cmocka_unit_test(a_device_holds_arena_context_and_communicators),
+        cmocka_unit_test(a_slow_device_makes_steps_longer),
         cmocka_unit_test(a_tree_pays_for_each_of_its_levels),
         cmocka_unit_test(a_message_is_not_faster_between_nodes),
         cmocka_unit_test(rounds_of_an_exchange_use_other_channels),
