@@ -20,7 +20,7 @@ Test = namedtuple("Test", "name command environment")
 
 # A mutant whose types do not fit would be seen by every compiler: it does not count.
 STRICT = ["-g0", "-O2", "-Werror=incompatible-pointer-types", "-Werror=int-conversion",
-          "-Werror=discarded-qualifiers", "-Werror=implicit-function-declaration", "-Werror=div-by-zero"]
+          "-Werror=discarded-qualifiers", "-Werror=format", "-Werror=implicit-function-declaration", "-Werror=div-by-zero"]
 
 
 def limits():
