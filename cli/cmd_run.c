@@ -203,6 +203,16 @@ static uint32_t told(const Cli *cli, const char *rule)
     return n;
 }
 
+static void tell_experts(Cli *cli, const Graph *g, const ExpertLoads *experts)
+{
+    if (experts->busiest == 0) return;
+    str_print(&cli->out,
+              "experts     the busiest has %.2f x the mean of its layer (%s), the idlest %.2f x; "
+              "%.1f %% of all choices dropped\n",
+              experts->busiest, g->modules.at[experts->module].path, experts->idlest,
+              100 * experts->dropped_part);
+}
+
 static void summary(Cli *cli, const PlanFile *file, Steps *s, const ExecResult *result, int64_t id,
                     const Prediction *prediction)
 {
@@ -220,6 +230,11 @@ static void summary(Cli *cli, const PlanFile *file, Steps *s, const ExecResult *
         json_count(cli->json, "highest_byte_touched", touched);
         json_count(cli->json, "host_byte_touched", result->host_touched);
         json_count(cli->json, "outside_bytes", result->outside_bytes);
+        if (result->experts.busiest > 0) {
+            json_number(cli->json, "expert_busiest", result->experts.busiest);
+            json_number(cli->json, "expert_idlest", result->experts.idlest);
+            json_number(cli->json, "choices_dropped", result->experts.dropped_part);
+        }
         json_count(cli->json, "plain_products", told(cli, "product-plain"));
         json_put(cli->json, "cores", cores_json(&result->cores));
         json_put(cli->json, "run", json_integer(id));
@@ -236,6 +251,7 @@ static void summary(Cli *cli, const PlanFile *file, Steps *s, const ExecResult *
     str_print(out, "step        %s measured (median), %s predicted: %s\n",
               format_time(cli->arena, median), format_time(cli->arena, s->predicted_ps),
               format_ratio(cli->arena, (double)median / (double)s->predicted_ps));
+    tell_experts(cli, &file->plan->graph, &result->experts);
     cores_text(&result->cores, file->plan->mesh.n_ranks, out);
     str_print(out, "memory      %s measured (highest byte touched %s), %s predicted: %s\n",
               str_bytes(cli->arena, touched), str_count(cli->arena, touched),

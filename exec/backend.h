@@ -3,6 +3,7 @@
 #ifndef TANDEM_EXEC_BACKEND_H
 #define TANDEM_EXEC_BACKEND_H
 
+#include "exec/loads.h"
 #include "kernels/choices.h"
 #include "kernels/kernel.h"
 #include "planner/ir/trace.h"
@@ -35,7 +36,7 @@ typedef struct BadNumber {
 
 typedef struct Backend {
     const char *name; /* "loopback", "mpi", "cuda" */
-    /* Loads nothing but the plan; computes and allocates all that steps need. Reports
+    /* LoadCounts nothing but the plan; computes and allocates all that steps need. Reports
      * backend-dtype (a dtype that the backend cannot compute in), exec-program (a program that
      * it cannot run), ranks-mismatch. */
     bool (*open)(struct Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
@@ -58,6 +59,9 @@ typedef struct Backend {
     bool (*init)(struct Backend *self, Rank rank, BufferId b, bool *done, Diag *d);
     /* End of the highest byte written in one arena of a local rank; with poison or measure. */
     uint64_t (*highest_touched)(struct Backend *self, Rank rank, Space space);
+    /* The choices of experts that a local rank counted; NULL if it counted none. The function is
+     * NULL if the backend cannot count. */
+    const LoadCounts *(*loads)(struct Backend *self, Rank rank);
     /* Bytes that the backend holds for a rank outside the arena, such as staging of collectives. */
     uint64_t (*outside_bytes)(struct Backend *self);
     /* Gathers `bytes` from every process into all [n_processes, bytes], in all processes; also a
@@ -75,10 +79,10 @@ bool backend_read(Backend *self, const Plan *plan, Rank rank, BufferId b, void *
 bool backend_write(Backend *self, const Plan *plan, Rank rank, BufferId b, const void *from,
                    Diag *d);
 
-/* Loads the module for the MPI that started this process (or $TANDEM_MPI). Returns NULL with a
+/* LoadCounts the module for the MPI that started this process (or $TANDEM_MPI). Returns NULL with a
  * diagnostic (module-missing). If no MPI started the process, it is the only rank. */
 Backend *backend_mpi(Arena *arena, const char *module_dir, Diag *d);
-/* Loads the CUDA module, and the module of the MPI that started this process, if one did. */
+/* LoadCounts the CUDA module, and the module of the MPI that started this process, if one did. */
 Backend *backend_cuda(Arena *arena, const char *module_dir, Diag *d);
 /* A backend by name: "loopback", "mpi", "cuda"; NULL: loopback. */
 const char *backend_name(uint32_t i); /* the i-th name; NULL after the last */

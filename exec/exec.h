@@ -32,6 +32,7 @@ typedef struct ExecResult {
     uint64_t host_touched;    /* the same for host memory */
     /* held by the backend outside the arena; the largest over all ranks */
     uint64_t outside_bytes;
+    ExpertLoads experts;
     CoreUse cores; /* while all steps ran; of all processes */
     bool is_first; /* this process is the first: it reports */
 } ExecResult;

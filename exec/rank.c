@@ -34,10 +34,12 @@ uint32_t rank_starters(const RankState *r, Pc *next)
 void rank_compute(RankState *r, Pc pc)
 {
     const Ready *at = &r->at[pc];
-    OpKind op = program_instr(r->info->p, pc)->op;
+    const Instr *in = program_instr(r->info->p, pc);
+    OpKind op = in->op;
     assert(at->kernel != NULL);
     if (r->not_finite && (op_info(op)->flags & OP_UPDATES)) return;
     at->kernel(at->args);
+    if (r->loads != NULL) loads_count(r->loads, r->plan, r->rank, in, at->args);
     if (op == OP_clip_coef) {
         const double *out = at->args->ptr[2];
         if (!isfinite(out[0])) r->not_finite = true;

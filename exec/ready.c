@@ -348,6 +348,7 @@ bool rank_open(RankState *r, const Plan *plan, const ProgramInfo *info, Rank ran
     if (!allocate(&r->blocks[1], &r->host, p->host_bytes, r->poison || r->measure, d)) return false;
     r->n_before = arena_array(arena, p->code.n, sizeof *r->n_before);
     r->n_touches = arena_array(arena, p->buffers.n, sizeof *r->n_touches);
+    r->loads = loads_new(plan, arena);
     return rank_prepare(r, plan, info, rank, control, NULL, arena, d);
 }
 

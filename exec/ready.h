@@ -65,6 +65,7 @@ typedef struct RankState {
     uint64_t highest[2]; /* [space] with poison: end of the highest byte found written */
     Ready *at;           /* [pc] */
     const RankMachine *machine;
+    LoadCounts *loads; /* of the run so far; NULL: none are counted */
     /* state of the step in progress */
     uint32_t *n_before, *n_touches;
     uint32_t n_left;

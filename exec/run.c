@@ -328,7 +328,8 @@ static bool run_all(ExecRun *run)
     if (!gather_cores(run, counted ? cores_share(&before, &after) : (CoreShare){.cores = 0}))
         return false;
     if (options->at_end && !options->at_end(options->self, run->backend, run->d)) return false;
-    return gather_rows(run) && gather_memory(run);
+    return gather_rows(run) && gather_memory(run) &&
+           loads_gather(run->backend, run->plan, run->arena, &run->result->experts, run->d);
 }
 
 bool exec_run(const Plan *plan, const ExecOptions *options, Arena *arena, ExecResult *result,

@@ -173,6 +173,11 @@ static uint64_t highest_touched(Backend *self, Rank rank, Space space)
     return rank_highest(&l->ranks[rank], space);
 }
 
+static const LoadCounts *loads(Backend *self, Rank rank)
+{
+    return ((Loopback *)self->state)->ranks[rank].loads;
+}
+
 static uint64_t outside_bytes(Backend *self)
 {
     (void)self;
@@ -211,6 +216,7 @@ Backend *backend_loopback(Arena *arena)
                    .step = step,
                    .memory = memory,
                    .highest_touched = highest_touched,
+                   .loads = loads,
                    .outside_bytes = outside_bytes,
                    .exchange = exchange,
                    .processes = processes,

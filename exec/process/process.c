@@ -191,6 +191,12 @@ static uint64_t highest_touched(Backend *self, Rank rank, Space space)
     return rank_highest(&((Process *)self->state)->state, space);
 }
 
+static const LoadCounts *loads(Backend *self, Rank rank)
+{
+    (void)rank;
+    return ((Process *)self->state)->state.loads;
+}
+
 static uint64_t outside_bytes(Backend *self)
 {
     return ((Process *)self->state)->staging_bytes;
@@ -249,6 +255,7 @@ Backend *backend_process(Arena *arena, const Transport *transport)
                    .step = step,
                    .memory = memory,
                    .highest_touched = highest_touched,
+                   .loads = loads,
                    .outside_bytes = outside_bytes,
                    .exchange = exchange,
                    .processes = processes,

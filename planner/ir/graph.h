@@ -159,6 +159,19 @@ static inline bool graph_is_frozen(const Graph *g, UnitId u)
     const Unit *unit = &g->units.at[u];
     return unit->params.n > 0 && g->tensors.at[unit->params.at[0]].frozen;
 }
+/* True for a bias that balances experts. Its gradient is the number of choices, and its update
+ * follows no optimizer. Known after the backward pass. */
+static inline bool graph_balances(const Graph *g, const Tensor *t)
+{
+    const NodeId by = t->role == ROLE_param && t->grad ? g->tensors.at[t->grad].producer : 0;
+    return by != 0 && op_counts_choices(g->nodes.at[by].op);
+}
+/* True for a unit of such biases. A unit holds either these or other parameters. */
+static inline bool graph_is_balance(const Graph *g, UnitId u)
+{
+    const Unit *unit = &g->units.at[u];
+    return unit->params.n > 0 && graph_balances(g, &g->tensors.at[unit->params.at[0]]);
+}
 static inline const Attrs *graph_attrs_at(const Graph *g, AttrsId id)
 {
     return &g->attrs.at[id];

@@ -257,6 +257,8 @@ bool op_means_groups(OpKind op);
 /* True if it copies tokens into the slots of experts; if it sums a token's slots. */
 bool op_sends_tokens(OpKind op);
 bool op_collects_tokens(OpKind op);
+/* True if it counts how often each expert was chosen. */
+bool op_counts_choices(OpKind op);
 /* True if it takes the tokens of a piece of tile{}; if it puts their gradient back. */
 bool op_takes_piece(OpKind op);
 bool op_returns_piece(OpKind op);

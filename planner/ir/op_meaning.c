@@ -87,6 +87,13 @@ bool op_collects_tokens(OpKind op)
     return !op_is_gradient(op) && reads_experts(op) && makes(op, INDEX_tokens);
 }
 
+bool op_counts_choices(OpKind op)
+{
+    const OpInfo *info = op_info(op);
+    return info->reduce == REDUCE_sum && info->sig.n_in == 1 && info->flags & OP_ACCUMULATES &&
+           op_index_args(op) == 1;
+}
+
 bool op_is_plain_attention(OpKind op)
 {
     return op_mixes_tokens(op) && op_whole_letter(op, INDEX_value) == 0;

@@ -10,7 +10,8 @@
 
 bool lower_offloads(const Lower *l, UnitId u)
 {
-    return l->job->sharding.options.offload && l->g->units.at[u].shard;
+    return l->job->sharding.options.offload && l->g->units.at[u].shard &&
+           !graph_is_balance(l->g, u);
 }
 
 BufferId lower_host_buffer(Lower *l, const Shape *shape, DType dtype, Category category)

@@ -80,7 +80,7 @@ void lower_units_start(Lower *l)
         s->rest = persistent(l, u, rest, CATEGORY_parameter);
         if (graph_is_frozen(l->g, u)) continue;
         s->grad = grad_at_rest(l, u);
-        if (!adamw) continue;
+        if (!adamw || graph_is_balance(l->g, u)) continue;
         const DType state = lower_dtype(l, unit->state_dtype);
         s->m = persistent(l, u, state, CATEGORY_optimizer);
         s->v = persistent(l, u, state, CATEGORY_optimizer);

@@ -78,11 +78,11 @@ static void sum_unit(Lower *l, NormAccounts *norm, UnitId u)
     }
 }
 
-/* Only the first of two homes of a tied parameter counts its squares. Frozen parameters have none.
- */
+/* Only the first of two homes of a tied parameter counts its squares. Frozen parameters have none,
+ * and counts of choices are no gradients. */
 static bool counts_norm(const Lower *l, UnitId u)
 {
-    return !graph_is_frozen(l->g, u) &&
+    return !graph_is_frozen(l->g, u) && !graph_is_balance(l->g, u) &&
            param_rank(l->job, l->g->units.at[u].params.at[0]) == l->stage.rank;
 }
 
@@ -95,6 +95,7 @@ static uint32_t count_accounts(const Lower *l, NormAccounts *norm)
         for (UnitId u = 1; u < l->g->units.n; u++) {
             const Unit *unit = &l->g->units.at[u];
             if (lower_offloads(l, u) == device || graph_is_frozen(l->g, u)) continue;
+            if (graph_is_balance(l->g, u)) continue;
             for (uint32_t i = 0; i < unit->params.n; i++)
                 account_of(norm, split_axes(l, &l->g->tensors.at[unit->params.at[i]]), !device);
         }
@@ -208,6 +209,23 @@ static BufferId emit_mean(Lower *l)
     return factor;
 }
 
+/* Moves each bias by a fixed step towards an even share of choices. */
+static void balance_unit(Lower *l, UnitId u)
+{
+    const UnitState *s = &l->unit.of[u];
+    const Tensor *bias = &l->g->tensors.at[l->g->units.at[u].params.at[0]];
+    const Node *counter = &l->g->nodes.at[l->g->tensors.at[bias->grad].producer];
+    Emit e = {.op = OP_sign_step,
+              .stream = STREAM_compute,
+              .unit = u,
+              .n_in = 2,
+              .n_out = 1,
+              .arg = {s->rest, s->grad, s->rest}};
+    e.attrs.scale = graph_attrs_at(l->g, counter->attrs)->scale;
+    e.attrs.mean = mean_count(l->job, counter);
+    lower_emit(l, &e);
+}
+
 /* coefficient[2]: one on the device, one on the host. */
 static void step_unit(Lower *l, UnitId u, const BufferId coefficient[2])
 {
@@ -270,7 +288,10 @@ void lower_update(Lower *l)
     }
     for (UnitId u = 1; u < l->g->units.n; u++)
         if (lower_unit_is_mine(l, u) && !graph_is_frozen(l->g, u)) {
-            step_unit(l, u, coefficient);
+            if (graph_is_balance(l->g, u))
+                balance_unit(l, u);
+            else
+                step_unit(l, u, coefficient);
             lower_gather_updated(l, u);
         }
 }

@@ -83,6 +83,9 @@ bool tp_heads_fit(int64_t groups, int64_t repeat, uint32_t tp);
 ModuleId unit_module(const Job *job, ModuleId module);
 /* frozen.c: gives frozen parameters units of their own. */
 void units_of_frozen(Job *job);
+/* The number of choices of an expert that leaves its bias alone: an even share of all choices of a
+ * step. `counter` counts them. */
+double mean_count(const Job *job, const Node *counter);
 bool unit_is_root(const Job *job, UnitId unit);
 /* Returns the pipeline rank that holds a parameter; 0 without pp. */
 uint32_t param_rank(const Job *job, TensorId param);

@@ -271,8 +271,8 @@ static uint32_t use_of(const Verifier *v, const Instr *in, uint32_t i)
     if (i >= n_args) return 0; /* scratch */
     if (flags & OP_UPDATES && !(flags & OP_ONCE)) {
         const uint32_t k = out ? i - in->n_in : i;
-        if (!out && k == in->n_in - 1u) return USE_scalar;
-        if (!out && k == in->n_in - 2u) return USE_gradient;
+        if (!out && k == verify_gradient_arg(in)) return USE_gradient;
+        if (!out && k > verify_gradient_arg(in)) return USE_scalar;
         return k == 0 ? USE_weight : USE_moment;
     }
     if (flags & OP_STATE && !(flags & OP_ONCE)) return in->op == OP_sumsq && !out ? 0 : USE_scalar;

@@ -228,6 +228,18 @@ void verify_values(Verifier *v); /* all programs */
 void verify_purity(Verifier *v);
 /* ---- metadata.c ---- */
 void verify_metadata(Verifier *v);
+/* ---- rule.c ---- */
+/* Return the fault of an update's attributes; NULL: none. `param` is the type of the parameters. */
+const char *verify_rule_fault(const Instr *in, const Attrs *a);
+const char *verify_rounding_fault(const Instr *in, const Attrs *a, DType param);
+/* Reports an update of parameter t that is not its own: of experts' biases, or of others. */
+bool verify_balance(Verifier *v, Pc pc, TensorId t);
+/* The number of the gradient among the inputs of an update. The clip coefficient follows it, where
+ * the update is that of an optimizer. */
+static inline uint32_t verify_gradient_arg(const Instr *in)
+{
+    return in->n_in - (in->op == OP_sign_step ? 1U : 2U);
+}
 /* ---- stated.c: part of verify_metadata ---- */
 void verify_stated(Verifier *v);
 void verify_dtypes(Verifier *v);

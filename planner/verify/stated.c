@@ -89,7 +89,7 @@ static void check_optimizer(Verifier *v)
             const Instr *in = &v->p->code.at[pc];
             const uint32_t flags = op_info(in->op)->flags;
             const Attrs *now = settings_of(v->plan, in);
-            if (flags & OP_UPDATES && !(flags & OP_ONCE)) {
+            if (flags & OP_UPDATES && !(flags & OP_ONCE) && in->op != OP_sign_step) {
                 if (in->op == OP_adamw && !(now->eps > 0))
                     verify_report(v, RULE, pc, "divides by the root of a moment plus eps=%g",
                                   now->eps);
@@ -158,7 +158,7 @@ static void check_flags(Verifier *v)
                               "updates unit %" PRIu32 " with buffer %" PRIu32 " of unit %" PRIu32,
                               in->unit, b, p->buffers.at[b].unit);
         }
-        updated_from[program_root(p, program_arg(p, in, in->n_in - 2u), NULL)] = true;
+        updated_from[program_root(p, program_arg(p, in, verify_gradient_arg(in)), NULL)] = true;
     }
     for (BufferId b = 1; b < p->buffers.n; b++) {
         const Buffer *at = &p->buffers.at[b];

@@ -93,7 +93,7 @@ void value_sumsq(Verifier *v, Pc pc)
 static bool counts_in_norm(const Verifier *v, TensorId t)
 {
     const Tensor *p = &v->g->tensors.at[t];
-    return tensor_trains(p) && p->grad;
+    return tensor_trains(p) && p->grad && !graph_balances(v->g, p);
 }
 
 /* Explains a value in which one parameter stands for another. */
@@ -275,34 +275,6 @@ static bool check_state(Verifier *v, Pc pc, uint32_t i, const Val *state, const 
     return same;
 }
 
-/* Returns the fault of a rule's rounding; NULL: none. Draws belong to a unit. Two units that shared
- * their draws would be rounded alike. */
-static const char *fault_of_rounding(const Instr *in, const Attrs *a, DType param)
-{
-    if (a->stochastic == 0)
-        return a->site == 0 ? NULL : "draws nothing, and has a site to draw for";
-    if (a->stochastic != 1 || in->op != OP_adamw) return "has the attributes of another op";
-    if (param != DT_bf16) return "rounds parameters by draws that are not in bf16";
-    return a->site == (int64_t)in->unit ? NULL : "rounds by the draws of another unit";
-}
-
-/* Returns the fault of a rule by itself; NULL: none. */
-static const char *fault_of_rule(const Instr *in, const Attrs *a)
-{
-    Attrs rest = *a;
-    rest.beta1 = rest.beta2 = rest.eps = rest.weight_decay = 0;
-    rest.stochastic = rest.site = 0;
-    const Attrs none = {0};
-    if (!(a->beta1 >= 0 && a->beta1 < 1 && a->beta2 >= 0 && a->beta2 < 1))
-        return "decays its moments by factors that are not in [0, 1)";
-    if (!(a->eps >= 0 && a->eps < INFINITY)) return "adds an eps that is negative or not finite";
-    if (!(a->weight_decay >= 0 && a->weight_decay < INFINITY))
-        return "decays weights by a number that is negative or not finite";
-    if (in->op == OP_sgd && (a->beta1 != 0 || a->beta2 != 0 || a->eps != 0))
-        return "has the attributes of another rule";
-    return memcmp(&rest, &none, sizeof rest) == 0 ? NULL : "has the attributes of another op";
-}
-
 static bool same_rule(const Attrs *a, const Attrs *b)
 {
     return a->beta1 == b->beta1 && a->beta2 == b->beta2 && a->eps == b->eps &&
@@ -337,12 +309,13 @@ static Val update_pieces(Verifier *v, Pc pc, const Val *param, const Val *grad)
         made[i] = p[i];
         if (value_is_zero(p[i].vn)) continue;
         TensorId t = value_param(v, p[i].vn);
-        if (!t || !counts_in_norm(v, t)) {
+        if (!t || !tensor_trains(&v->g->tensors.at[t]) || !v->g->tensors.at[t].grad) {
             verify_report(v, "verify-coverage", pc, "updates %s, which is no trained parameter",
                           value_name(v, p[i].vn));
             out.bad = true;
             continue;
         }
+        if (!verify_balance(v, pc, t)) out.bad = true;
         if (grad->bad || !check_gradient(v, pc, t, &p[i], piece_at(g, m, p[i].lo))) out.bad = true;
         v->n_updates[t]++;
         made[i].vn = value_leaf("updated parameter", t);
@@ -369,11 +342,15 @@ void value_update(Verifier *v, Pc pc)
         ok = false;
     }
     if (ok) out = update_pieces(v, pc, &arg[0], &arg[at_grad]);
+    if (in->op == OP_sign_step) {
+        value_write(v, pc, program_arg(v->p, in, in->n_in), out);
+        return;
+    }
     check_coefficient(v, pc, &arg[in->n_in - 1]);
     const Attrs *attrs = verify_attrs(v, pc);
-    const char *fault = fault_of_rule(in, attrs);
+    const char *fault = verify_rule_fault(in, attrs);
     const DType dtype = v->p->buffers.at[program_arg(v->p, in, 0)].dtype;
-    if (!fault) fault = fault_of_rounding(in, attrs, dtype);
+    if (!fault) fault = verify_rounding_fault(in, attrs, dtype);
     if (fault)
         verify_report(v, "verify-scale", pc, "%s (beta1 %g, beta2 %g, eps %g, weight_decay %g)",
                       fault, attrs->beta1, attrs->beta2, attrs->eps, attrs->weight_decay);

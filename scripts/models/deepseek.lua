@@ -1,7 +1,7 @@
 -- DeepSeek-V2 and V3: require "models.deepseek" "v3", or { size = "v3", layers = 4 } to change parts of
 -- it. Attention has latent keys and values. The first layers are dense. The others have experts: a token
 -- uses top_k of them, and every token uses the shared experts. Left out: the modules that predict further tokens,
--- and in V3 the bias that keeps experts balanced (one number for each expert) and its small balance loss.
+-- and the small balance loss of V3. balance_rate = 0.001 adds the bias that keeps V3's experts balanced.
 local nn, decoder = require "tandem.nn", require "models.decoder"
 
 -- https://huggingface.co/deepseek-ai: config.json of each. scaling: the factor of the routed experts' sum.
@@ -18,7 +18,8 @@ local sizes = {
     sigmoid = true },
 }
 local defaults = { vocab = 102400, q_rank = false, nope_dim = 128, rope_dim = 64, value_dim = 128, theta = 10000.0, eps = 1e-6,
-  normalise = true, scaling = 1.0, groups = 1, top_groups = 1, sigmoid = false, capacity_factor = 1.25, aux_loss = 0.001 }
+  normalise = true, scaling = 1.0, groups = 1, top_groups = 1, sigmoid = false, capacity_factor = 1.25, aux_loss = 0.001,
+  balance_rate = 0.0 }
 
 local function mlp(dim, hidden, out_init)
   return nn.module {
@@ -32,7 +33,7 @@ local function experts(c, out_init)
   return nn.module {
     routed = nn.moe { dim = c.dim, hidden = c.expert_hidden, experts = c.experts, top_k = c.top_k, normalise = c.normalise,
       capacity_factor = c.capacity_factor, aux_loss = c.sigmoid and 0 or c.aux_loss, out_init = out_init, scaling = c.scaling,
-      sigmoid = c.sigmoid, groups = c.groups, top_groups = c.top_groups },
+      sigmoid = c.sigmoid, balance_rate = c.balance_rate, groups = c.groups, top_groups = c.top_groups },
     shared = mlp(c.dim, c.shared * c.expert_hidden, out_init),
     tp_col = { "routed.w1", "routed.w3" }, tp_row = "routed.w2",
     forward = function(m, x) return m.routed(x) + m.shared(x) end,

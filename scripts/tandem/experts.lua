@@ -72,6 +72,11 @@ local function read(who, options)
   c.factor = read_factor(who, options.capacity_factor)
   c.aux = check.number(who, "aux_loss", options.aux_loss, 0.01)
   if c.aux < 0 then core.fail("out-of-range", who .. ": aux_loss must not be negative", "0 leaves it out") end
+  c.rate = check.number(who, "balance_rate", options.balance_rate, 0)
+  if c.rate < 0 then core.fail("out-of-range", who .. ": balance_rate must not be negative", "0 leaves it out") end
+  if c.rate > 0 and not check.flag(who, "sigmoid", options.sigmoid, false) then
+    core.fail("out-of-range", who .. ": balance_rate needs sigmoid = true: the bias is added to sigmoids", "sigmoid = true")
+  end
   c.z_loss = check.number(who, "z_loss", options.z_loss, 0)
   if c.z_loss < 0 then core.fail("out-of-range", who .. ": z_loss must not be negative", "0 leaves it out") end
   c.gated = check.flag(who, "gated", options.gated, true)
@@ -116,12 +121,21 @@ function experts.moe(nn, standard)
       w3 = c.gated and experts.linear(who, c.experts, c.dim, c.hidden, init, zeros) or nil,
       w2 = experts.linear(who, c.experts, c.hidden, c.dim, out_init, zeros),
     }
+    local info = { params = {} }
+    local bias = c.rate > 0 and param(info, "balance", { c.experts }, { init = check.init(who, nn.zeros) })
     return new_module("moe", function(m, x)
       local id = check.tensor(who, "the input", x, 3)
       local sizes = { top_k = c.top_k, experts = c.experts, capacity = capacity_of(c, x.shape[2]) }
       local logits = tensors[m.router(x)]
       if c.groups > 1 then sizes.expert_groups, sizes.top_groups, sizes.sigmoid = c.groups, c.top_groups, c.sigmoid and 1 or 0 end
-      local ids = tensors[op("topk", sizes, logits)]
+      local ids
+      if bias then
+        sizes.scale, sizes.sigmoid = c.rate, 1
+        ids = tensors[op("topk_biased", sizes, logits, use(bias))]
+        sizes.scale = nil
+      else
+        ids = tensors[op("topk", sizes, logits)]
+      end
       local weights = tensors[op(c.sigmoid and "route_sigmoid" or "route", { normalise = c.normalise }, logits, ids)]
       if c.scaling ~= 1 then weights = tensors[op("scale", { scale = c.scaling }, weights)] end
       if c.aux > 0 then add_balance(op("balance", { scale = c.aux }, logits, ids)) end
@@ -135,7 +149,7 @@ function experts.moe(nn, standard)
         y = m.w2(c.gated and nn.silu(m.w1(rows)) * m.w3(rows) or nn.gelu(m.w1(rows)))
       end
       return op("combine", nil, slots, weights, tensors[y])
-    end, fields)
+    end, fields, info)
   end)
 end
 

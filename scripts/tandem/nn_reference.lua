@@ -103,6 +103,8 @@ local list = {
         .. "or with sigmoid as the sum of its two largest sigmoids." },
       { "top_groups", "groups", "Groups that a token may choose from." },
       { "aux_loss", "0.01", "The factor of the loss that balances the experts. 0 leaves it out." },
+      { "balance_rate", "0", "A bias for each expert is added to its sigmoids where experts are chosen. After each step it grows "
+        .. "by this rate if the expert had fewer choices than the mean, and falls if it had more." },
       { "z_loss", "0", "The factor of the loss that keeps the router's logits small: the mean of their squared "
         .. "log-sum-exp." },
       { "init", "nn.normal(0, 0.02)", "First values of router, w1 and w3." },

@@ -140,6 +140,7 @@ static void draw_experts(Draw *d, Tiny *t)
     t->aux_loss = draw(d, 2) ? 0.1 : 0;
     t->fsdp2.over_ep = t->ep == 1 || draw(d, 3) > 0;
     t->router_z = draw(d, 3) == 0 ? 0.05 : 0;
+    t->balance_rate = draw(d, 3) == 0 ? 0.01 : 0;
     if (!t->use_zero || t->ep == 1 || t->dp_shard > 1) return;
     t->zero = (ZeroStrategy)draw(d, ZERO_COUNT); /* ep alone can also shard */
     t->zero_options = (ZeroOptions){0};
@@ -317,7 +318,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 23: s.cp = 1; break;
             case 24: s.freeze = 0, s.freeze_whole = false; break;
             case 22:
-                s.ep = 1, s.experts = s.capacity = 0, s.aux_loss = s.router_z = 0,
+                s.ep = 1, s.experts = s.capacity = 0, s.aux_loss = s.router_z = s.balance_rate = 0,
                 s.normalise = s.use_ddp = false;
                 break;
             default: s.sgd = false, s.clip = 1; break;

@@ -94,6 +94,38 @@ static void busiest_rank_sets_the_pace(void **state)
     arena_free(arena);
 }
 
+/* Returns the time of one exchange of tokens. `width` is the number of features of a token. */
+static Ps exchange_ps(int64_t width, double imbalance)
+{
+    enum { EXCHANGES = 2 * 4 }; /* of two layers: there and back, forward and backward */
+    Arena *arena = arena_new();
+    Tiny t = tiny_default();
+    Diag d = diag_in(arena);
+    t.experts = 4, t.top_k = 2, t.capacity = 512, t.ep = 2, t.groups = 1, t.head_dim = 2;
+    t.dim = width, t.hidden = 8, t.seq = 1024;
+    const Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    const SimReport r = simulate(plan, imbalance, arena);
+    const Ps one = stream_ps(&r, STREAM_ep) / EXCHANGES;
+    arena_free(arena);
+    return one;
+}
+
+/* An uneven exchange takes the time of an even one of as many bytes as the busiest rank receives.
+ * Beyond its latency that is bytes by rate: each of 2 ranks sends half of its 4 x 512 rows of
+ * `width` numbers of 4 bytes. No rank sends faster than its port of 18 links of 20.6 GB/s, nor
+ * slower than half of that. */
+static void an_uneven_exchange_has_its_closed_form(void **state)
+{
+    (void)state;
+    enum { WIDTH = 1024, ROWS = 4 * 512 };
+    const Ps even = exchange_ps(WIDTH, 1), uneven = exchange_ps(WIDTH, 2),
+             wide = exchange_ps(2 * WIDTH, 1);
+    const double half = ROWS * (double)WIDTH * 4 / 2, least = half / (18 * 20.6e9) * 1e12;
+    assert_true(llabs((long long)(uneven - wide)) <= wide / 100);
+    assert_true(uneven - even >= (Ps)least && uneven - even <= (Ps)(2 * least));
+}
+
 static void without_experts_nothing_changes(void **state)
 {
     (void)state;
@@ -149,6 +181,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(busiest_rank_sets_the_pace),
+        cmocka_unit_test(an_uneven_exchange_has_its_closed_form),
         cmocka_unit_test(without_experts_nothing_changes),
         cmocka_unit_test(padding_is_not_exchanged),
         cmocka_unit_test(a_token_meets_a_part_of_the_model),

@@ -3,6 +3,7 @@
  * tp. The rest follows. If tp is refined, each class is sorted by axes: parameters summed over one
  * sub-axis must not lie among those summed over both. */
 #include <assert.h>
+#include <string.h>
 
 #include "planner/passes/pass.h"
 
@@ -106,15 +107,67 @@ static void place(Job *job, Unit *u)
         align_up(offset, (uint64_t)FLAT_ALIGN_ELEMENTS * mesh_size(&job->plan->mesh, u->shard));
 }
 
+double mean_count(const Job *job, const Node *counter)
+{
+    const Graph *g = &job->plan->graph;
+    const Tensor *ids = &g->tensors.at[counter->in[0]];
+    double choices = job->plan->step.n_microbatches;
+    for (int d = 0; d < ids->n_dims; d++) choices *= (double)ids->dim[d];
+    return choices / (double)g->tensors.at[counter->out[0]].dim[0];
+}
+
+static bool same_update(const Job *job, TensorId a, TensorId b)
+{
+    const Graph *g = &job->plan->graph;
+    const Node *x = &g->nodes.at[g->tensors.at[g->tensors.at[a].grad].producer];
+    const Node *y = &g->nodes.at[g->tensors.at[g->tensors.at[b].grad].producer];
+    return graph_attrs_at(g, x->attrs)->scale == graph_attrs_at(g, y->attrs)->scale &&
+           mean_count(job, x) == mean_count(job, y);
+}
+
+/* Moves a bias that balances experts out of its unit, to one whose biases have the same update. */
+static void move_out(Job *job, TensorId t, UnitId *own)
+{
+    Graph *g = &job->plan->graph;
+    const Unit was = g->units.at[g->tensors.at[t].unit];
+    if (!*own || !same_update(job, g->units.at[*own].params.at[0], t))
+        *own = unit_new(job, arena_print(job->arena, "%s, balance", was.name), was.shard,
+                        was.replicate);
+    g->tensors.at[t].unit = 0;
+    unit_take(job, *own, t);
+}
+
+/* Such biases have no optimizer, and their gradients do not count in the norm. */
+static void units_of_balance(Job *job)
+{
+    Graph *g = &job->plan->graph;
+    const UnitId n = g->units.n;
+    for (UnitId u = 1; u < n; u++) {
+        const Unit was = g->units.at[u];
+        Unit kept = was;
+        UnitId own = 0;
+        memset(&kept.params, 0, sizeof kept.params);
+        for (uint32_t i = 0; i < was.params.n; i++) {
+            const TensorId t = was.params.at[i];
+            if (graph_balances(g, &g->tensors.at[t]) && was.params.n > 1)
+                move_out(job, t, &own);
+            else
+                list_push(job->arena, &kept.params, t);
+        }
+        if (own) g->units.at[u] = kept;
+    }
+}
+
 bool pass_flatten(Job *job)
 {
     Graph *g = &job->plan->graph;
     if (!find_partial(job)) return false;
+    units_of_balance(job);
     const Optimizer *o = &job->config->optimizer;
     for (UnitId u = 1; u < g->units.n; u++) {
         Unit *unit = &g->units.at[u];
         place(job, unit);
-        if (o->kind == OPTIMIZER_adamw && !graph_is_frozen(g, u))
+        if (o->kind == OPTIMIZER_adamw && !graph_is_frozen(g, u) && !graph_is_balance(g, u))
             unit->state_dtype = o->state ? o->state : unit->rest_dtype;
     }
     return true;

@@ -314,7 +314,7 @@ void verify_graph_values(Verifier *v)
         if (!p->grad || !v->known[p->grad])
             verify_report(v, "verify-coverage", 0, "parameter %s has no gradient in the graph",
                           p->name);
-        else
+        else if (!graph_balances(g, p)) /* a count of choices is no gradient */
             v->norm = value_add(v->norm, value_norm(v->sum[p->grad]));
     }
     check_loss_scale(v);

@@ -125,6 +125,7 @@ static void each_mixture(Visit *v, CpMode mode)
         t.capacity = k % 4 == 0 ? 0 : k % 4 == 1 ? 3 : k % 4 == 2 ? 2 * t.cp : 1;
         t.normalise = k % 3 == 0;
         t.aux_loss = k % 3 ? 0.1 : 0, t.router_z = k % 4 == 2 ? 0.05 : 0;
+        t.balance_rate = k % 4 == 3 && t.experts ? 0.01 : 0;
         t.ep = k < 8 && t.cp == 2 ? 2 : 1;
         t.dp_shard = k % 4 == 3 && t.cp < 4 ? 2 : 1;
         t.tp = mode != CP_all_to_all && k % 5 == 2 ? 2 : 1;

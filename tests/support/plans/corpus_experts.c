@@ -21,6 +21,7 @@ static Tiny sizes(const Visit *v, uint32_t ep)
     t.normalise = v->n % 5 < 3;
     t.aux_loss = v->n % 7 % 2 ? 0.1 : 0;
     t.router_z = v->n % 11 == 3 ? 0.05 : 0;
+    t.balance_rate = v->n % 6 == 1 ? 0.01 : 0;
     t.gpt2 = v->n % 4 == 3;
     t.micro = 1 + v->n / 3 % 2;
     t.repeat = 1 + v->n / 4 % 2;

@@ -279,8 +279,14 @@ static TensorId experts(Build *b, TensorId x, TpStyle column, TpStyle row)
         .top_k = t->top_k, .experts = e, .capacity = t->capacity ? t->capacity : t->seq};
     const Attrs how = {.normalise = t->normalise};
     TensorId logits = project(b, OP_linear, "router", x, DIMS(d, e), TP_none, 1);
-    TensorId ids = op(b, OP_topk, 1, logits, 0, 0, &sizes);
-    TensorId weights = op(b, OP_route, 2, logits, ids, 0, &how);
+    Attrs biased = sizes;
+    biased.scale = t->balance_rate, biased.sigmoid = 1;
+    TensorId ids = t->balance_rate > 0
+                       ? op(b, OP_topk_biased, 2, logits,
+                            param(b, "balance", DIMS(e), TP_none, weight_init(b)), 0, &biased)
+                       : op(b, OP_topk, 1, logits, 0, 0, &sizes);
+    TensorId weights =
+        op(b, t->balance_rate > 0 ? OP_route_sigmoid : OP_route, 2, logits, ids, 0, &how);
     const Attrs weight = {.scale = t->aux_loss}, of_z = {.scale = t->router_z};
     if (t->aux_loss > 0) add_balance(b, op(b, OP_balance, 2, logits, ids, 0, &weight));
     if (t->router_z > 0) add_balance(b, op(b, OP_router_z, 1, logits, 0, 0, &of_z));

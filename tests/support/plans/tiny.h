@@ -30,9 +30,10 @@ typedef struct Tiny {
     int64_t experts;
     /* A token goes to top_k experts. Each has room for `capacity` tokens of a sequence (0: all). */
     int64_t top_k, capacity;
-    bool normalise;  /* the chosen experts' weights sum to 1 */
-    double aux_loss; /* the loss adds this times the unevenness of the choices */
-    double router_z; /* and this times the squared log-sum-exps of the router's logits */
+    bool normalise;      /* the chosen experts' weights sum to 1 */
+    double aux_loss;     /* the loss adds this times the unevenness of the choices */
+    double balance_rate; /* above 0: sigmoids, and a bias that this rate balances */
+    double router_z;     /* and this times the squared log-sum-exps of the router's logits */
     uint32_t layers;
     int64_t dim, groups, repeat, head_dim, hidden, vocab, seq;
     int64_t micro; /* sequences of a data rank in a micro-step */

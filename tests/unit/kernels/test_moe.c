@@ -13,6 +13,7 @@
 #include "planner/ir/text/text.h"
 #include "planner/lower/compile.h"
 #include "tests/support/command.h"
+#include "tests/support/eval.h"
 #include "tests/support/plans/tiny.h"
 #include "tests/support/test_arena.h"
 
@@ -170,11 +171,36 @@ static void what_a_mixture_cannot_be_is_told(void **state)
          "normalise must be true or false"},
         {"nn.moe { dim = 8, hidden = 4, experts = 4, aux_loss = -1 }", "", "", "out-of-range",
          "0 leaves it out"},
+        {"nn.moe { dim = 8, hidden = 4, experts = 4, z_loss = -1 }", "", "", "out-of-range",
+         "0 leaves it out"},
+        {"nn.moe { dim = 8, hidden = 4, experts = 4, balance_rate = 0.1 }", "", "", "out-of-range",
+         "sigmoid = true"},
         {"nn.moe { dim = 8, hidden = 4, experts = 4, out_init = 0 }", "", "", "wrong-type",
          "init must be"},
         {"nn.moe { dim = 6, hidden = 4, experts = 4 }", "", "", "shape-mismatch", "router"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) assert_refused(&cases[i]);
+}
+
+/* Ids are chosen by sigmoid plus bias; the gradient of the bias counts choices, and the update
+ * moves it towards an even share. */
+static void a_bias_balances(void **state)
+{
+    (void)state;
+    double logits[] = {1, 0, -1, 2, 1, 0}, bias[] = {0, 0, 0.6}, counts[] = {1, 0, 0};
+    int32_t ids[2];
+    const Value of_logits = {DT_f64, 3, {1, 2, 3}, logits}, of_bias = {DT_f64, 1, {3}, bias};
+    const Value of_ids = {DT_i32, 3, {1, 2, 1}, ids}, of_counts = {DT_f64, 1, {3}, counts};
+    const Attrs choose = {.top_k = 1, .experts = 3, .capacity = 2, .sigmoid = 1};
+    eval_op(OP_topk_biased, &choose, (Value[]){of_logits, of_bias, of_ids}, 2, 1, NULL, NULL, 0);
+    assert_int_equal(ids[0], 2); /* 0.269 + 0.6 against 0.731 */
+    assert_int_equal(ids[1], 2); /* 0.5 + 0.6 against 0.881 */
+    const Attrs more = {.accumulate = 1};
+    eval_op(OP_loads, &more, (Value[]){of_ids, of_counts}, 1, 1, NULL, NULL, 0);
+    assert_true(counts[0] == 1 && counts[1] == 0 && counts[2] == 2);
+    const Attrs step = {.scale = 0.25, .mean = 1};
+    eval_op(OP_sign_step, &step, (Value[]){of_bias, of_counts, of_bias}, 2, 1, NULL, NULL, 0);
+    assert_true(bias[0] == 0 && bias[1] == 0.25 && bias[2] == 0.6 - 0.25);
 }
 
 #define SIX "nn.moe { dim = 8, hidden = 4, experts = 6 }"
@@ -375,6 +401,7 @@ int main(void)
         TEST(experts_are_a_unit_of_their_own),
         TEST(folded_is_an_axis_of_its_own),
         TEST(a_plan_by_paths_cuts_each_expert),
+        TEST(a_bias_balances),
         TEST(what_a_token_meets),
         TEST(the_last_block_is_both_its_units),
     };

@@ -1,0 +1,37 @@
+/* How often each expert was chosen during a run, and how many choices were dropped: counted where
+ * tokens get their rooms, by backends whose memory the host can read. */
+#ifndef TANDEM_EXEC_LOADS_H
+#define TANDEM_EXEC_LOADS_H
+
+#include "kernels/kernel.h"
+#include "planner/ir/plan.h"
+
+struct Backend;
+
+typedef struct LoadCounts {
+    uint32_t n_layers, n_experts; /* layers with experts; the most experts of a layer */
+    const uint32_t *layer_of;     /* [node]: 1 + number of the layer; 0: gives no rooms */
+    uint64_t *chosen;             /* [layer, n_experts] */
+    uint64_t *dropped;            /* [layer] */
+} LoadCounts;
+
+/* NULL: the model has no experts with rooms. */
+LoadCounts *loads_new(const Plan *plan, Arena *arena);
+/* Counts the choices of one instruction that was computed on `rank`. Of ranks that do the same
+ * work, one counts. */
+void loads_count(LoadCounts *l, const Plan *plan, Rank rank, const Instr *in,
+                 const KernelArgs *args);
+
+typedef struct ExpertLoads {
+    /* of all layers: the largest and the smallest number of choices of an expert, relative to the
+     * mean of its layer. 0: unknown */
+    double busiest, idlest;
+    ModuleId module;     /* of the busiest expert */
+    double dropped_part; /* of all choices */
+} ExpertLoads;
+
+/* Adds up the counts of all ranks of all processes. */
+bool loads_gather(struct Backend *backend, const Plan *plan, Arena *arena, ExpertLoads *out,
+                  Diag *d);
+
+#endif

@@ -1,0 +1,56 @@
+/* The rule of an update: its attributes must be those of its op, and of the graph. */
+#include <math.h>
+#include <string.h>
+
+#include "planner/verify/private.h"
+
+/* Returns the fault of a rule's rounding; NULL: none. Draws belong to a unit. Two units that shared
+ * their draws would be rounded alike. */
+const char *verify_rounding_fault(const Instr *in, const Attrs *a, DType param)
+{
+    if (a->stochastic == 0)
+        return a->site == 0 ? NULL : "draws nothing, and has a site to draw for";
+    if (a->stochastic != 1 || in->op != OP_adamw) return "has the attributes of another op";
+    if (param != DT_bf16) return "rounds parameters by draws that are not in bf16";
+    return a->site == (int64_t)in->unit ? NULL : "rounds by the draws of another unit";
+}
+
+/* Returns the fault of a rule by itself; NULL: none. */
+const char *verify_rule_fault(const Instr *in, const Attrs *a)
+{
+    Attrs rest = *a;
+    rest.beta1 = rest.beta2 = rest.eps = rest.weight_decay = 0;
+    rest.stochastic = rest.site = 0;
+    const Attrs none = {0};
+    if (!(a->beta1 >= 0 && a->beta1 < 1 && a->beta2 >= 0 && a->beta2 < 1))
+        return "decays its moments by factors that are not in [0, 1)";
+    if (!(a->eps >= 0 && a->eps < INFINITY)) return "adds an eps that is negative or not finite";
+    if (!(a->weight_decay >= 0 && a->weight_decay < INFINITY))
+        return "decays weights by a number that is negative or not finite";
+    if (in->op == OP_sgd && (a->beta1 != 0 || a->beta2 != 0 || a->eps != 0))
+        return "has the attributes of another rule";
+    return memcmp(&rest, &none, sizeof rest) == 0 ? NULL : "has the attributes of another op";
+}
+
+/* A bias that balances experts, and nothing else, moves by the rate that the graph says, towards an
+ * even share of all choices of the step. */
+bool verify_balance(Verifier *v, Pc pc, TensorId t)
+{
+    const bool balances = graph_balances(v->g, &v->g->tensors.at[t]);
+    const Attrs *attrs = verify_attrs(v, pc);
+    if (balances != (v->p->code.at[pc].op == OP_sign_step)) {
+        verify_report(v, "verify-scale", pc, "updates %s, which %s", v->g->tensors.at[t].name,
+                      balances ? "balances experts, by the optimizer" : "balances no experts");
+        return false;
+    }
+    if (!balances) return true;
+    const Node *counter = &v->g->nodes.at[v->g->tensors.at[v->g->tensors.at[t].grad].producer];
+    const Tensor *ids = &v->g->tensors.at[counter->in[0]];
+    double mean = (double)v->n_mb / (double)v->g->tensors.at[t].dim[0];
+    for (int d = 0; d < ids->n_dims; d++) mean *= (double)ids->dim[d];
+    const double rate = graph_attrs_at(v->g, counter->attrs)->scale;
+    if (fabs(attrs->mean - mean) <= 1e-12 * mean && attrs->scale == rate) return true;
+    verify_report(v, "verify-scale", pc, "moves %s by %.17g from a mean of %.17g, not %.17g, %.17g",
+                  v->g->tensors.at[t].name, attrs->scale, attrs->mean, rate, mean);
+    return false;
+}

@@ -1,0 +1,85 @@
+/* Loads of experts as `run` reports them: the same under every mesh, and those of a count by hand.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "exec/exec.h"
+#include "tests/support/plans/tiny.h"
+
+static ExpertLoads loads_of(const Tiny *t, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    const Plan *plan = tiny_plan(t, true, arena, &d);
+    if (!plan) fail_msg("%s", d.items.at[0].text);
+    const ExecOptions options = {.backend = "loopback",
+                                 .steps = 2,
+                                 .lr = 1e-3,
+                                 .trace_step = 9,
+                                 .data = data_ragged(3, t->vocab, arena)};
+    ExecResult result;
+    assert_true(exec_run(plan, &options, arena, &result, &d));
+    return result.experts;
+}
+
+static Tiny mixture(void)
+{
+    Tiny t = tiny_default();
+    t.experts = 4, t.top_k = 2, t.capacity = 3, t.seq = 16, t.dim = 12, t.groups = 4;
+    t.microbatches = 2, t.micro = 4;
+    return t;
+}
+
+/* Ranks of tp and cp route the same tokens, those of ep and dp_shard other ones. Recomputation
+ * routes again. */
+static void loads_do_not_depend_on_the_mesh(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Tiny t = mixture();
+    const ExpertLoads one = loads_of(&t, arena);
+    assert_true(one.busiest > 1 && one.busiest <= 4 && one.idlest < 1);
+    assert_true(one.dropped_part > 0.2 && one.dropped_part < 1);
+    for (uint32_t k = 0; k < 4; k++) {
+        Tiny m = mixture();
+        m.micro = k == 3 ? 4 : 2;
+        m.ep = k == 0 ? 2 : 1, m.dp_shard = k == 1 || k == 2 ? 2 : 1;
+        m.tp = k == 1 ? 2 : 1, m.cp = k >= 2 ? 2 : 1;
+        m.ac = k == 2 ? AC_full : AC_none;
+        m.tp_options.sequence = true;
+        const ExpertLoads is = loads_of(&m, arena);
+        assert_true(fabs(is.busiest - one.busiest) < 1e-12);
+        assert_true(fabs(is.idlest - one.idlest) < 1e-12);
+        assert_true(fabs(is.dropped_part - one.dropped_part) < 1e-12);
+        assert_int_equal(is.module, one.module);
+    }
+    arena_free(arena);
+}
+
+/* With 1 room for each of 4 experts, at most 4 of a sequence's 32 choices are kept, and at least 2
+ * are: its first token chooses two experts. With room for all, none is dropped. */
+static void choices_beyond_the_rooms_are_dropped(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Tiny t = mixture();
+    t.capacity = 1;
+    const ExpertLoads few = loads_of(&t, arena);
+    assert_true(few.dropped_part >= 28.0 / 32 && few.dropped_part <= 30.0 / 32);
+    t.capacity = 0;
+    assert_true(loads_of(&t, arena).dropped_part == 0);
+    t.experts = 0;
+    assert_true(loads_of(&t, arena).busiest == 0);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(loads_do_not_depend_on_the_mesh),
+                                       cmocka_unit_test(choices_beyond_the_rooms_are_dropped)};
+    return cmocka_run_group_tests_name("loads", tests, NULL, NULL);
+}
