@@ -98,6 +98,18 @@ stored_bytes() {
         echo "| instructions (callgrind) of the look-ups | $(counts "$tandem" $sweep) | |"
         echo "| stored bytes of a point: the 27 plans' store, less an empty one, divided by 27 |" \
             "$(stored_bytes "$work/s.db") | 8192 |"
+        many="sweep $plan --set mesh.dp_shard=-1 --set batch.global=256 --try mesh.tp=1,2,4"
+        many="$many --try batch.micro=1,2 --try parallel.ac=none,selective,full -j 1 --db none"
+        # shellcheck disable=SC2086
+        echo "| \`tandem sweep\` of 18 plans of 8B with 8 to 64 micro-batches, one process |" \
+            "$("$work/command" 3 - "$tandem" $many) | 60 ms of processor time |"
+        # shellcheck disable=SC2086
+        echo "| the same with every micro-batch simulated (--exact) |" \
+            "$("$work/command" 3 - "$tandem" $many --exact) | |"
+        # shellcheck disable=SC2086
+        echo "| instructions (callgrind) of the sweep | $(counts "$tandem" $many) | |"
+        # shellcheck disable=SC2086
+        echo "| instructions (callgrind) of it with --exact | $(counts "$tandem" $many --exact) | |"
         echo "| \`tandem search\` of 8B with one micro-batch size, bounds on, one process |" \
             "$("$work/command" 1 - "$tandem" search "$plan" --set batch.micro=1 -j 1 --db none) | |"
         pipe="sweep scripts/plans/llama3_70b_pp.lua --set cluster.nodes=64 --set mesh.dp_shard=-1"
