@@ -25,6 +25,12 @@ static double share_of_products(OpKind op, const int64_t size['z' + 1])
     return ((products - with_values) / V + with_values / E) / products;
 }
 
+/* True if each token uses one row of the operand that holds all tokens. */
+static bool takes_own_row(OpKind op)
+{
+    return op == OP_position || op == OP_position_grad || op == OP_balance || op == OP_balance_grad;
+}
+
 double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double seen)
 {
     double points = 1;
@@ -34,5 +40,6 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double
         if (chosen) points /= (double)size[(int)chosen];
     }
     if (op == OP_attention_table || op == OP_attention_table_grad) points /= (double)size['N'];
+    if (takes_own_row(op)) points /= (double)size['S'];
     return op_info(op)->flops_per_point * points * share_of_products(op, size) * seen;
 }

@@ -388,6 +388,20 @@ static void lookups(void **state)
     assert_int_equal(op_looked_up(OP_linear, &b, 1), 0);
 }
 
+/* A token takes its own row of a table of positions and of the choices of all tokens, so these ops
+ * do not grow with the square of the sequence. */
+static void tokens_take_their_own_rows(void **state)
+{
+    Diag d = diag_in(*state);
+    Binding b;
+    const Dims position[] = {DIMS(2, 64, 8), DIMS(64, 8)};
+    assert_true(bind(OP_position, position, 2, &b, &d));
+    assert_true(op_flops(OP_position, &b, b.size, 1) == 2.0 * 64 * 8);
+    const Dims balance[] = {DIMS(2, 64, 16), DIMS(2, 64, 4)};
+    assert_true(bind(OP_balance, balance, 2, &b, &d));
+    assert_true(op_flops(OP_balance, &b, b.size, 1) == 4.0 * 2 * 64 * 16 * 4);
+}
+
 /* Bindings are kept and found again. Other sizes, or a mismatch, must not find them. */
 static void binding_again(void **state)
 {
@@ -424,6 +438,7 @@ int main(void)
         cmocka_unit_test(splits),
         cmocka_unit_test_setup_teardown(layouts, setup, teardown),
         cmocka_unit_test_setup_teardown(lookups, setup, teardown),
+        cmocka_unit_test_setup_teardown(tokens_take_their_own_rows, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
