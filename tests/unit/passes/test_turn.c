@@ -203,6 +203,16 @@ static void what_is_no_pair(void **state)
     c = pair_of(&t); /* a copy of another tensor: one of the same shape that was quantised before */
     c.p->args.at[c.p->code.at[c.pair + 1].args.first] = program_arg(c.p, &c.p->code.at[c.pair], 0);
     rejected(&c, "does not transpose the tensor that kernel");
+    c = pair_of(&t); /* the instruction before, too: the copy is the third part */
+    for (;; c.pair++) {
+        assert_true(c.pair + 1 < c.p->code.n);
+        const Instr *first = &c.p->code.at[c.pair - 1], *pair = first + 1;
+        const bool plain = first->stream == STREAM_compute && !first->fuse && !pair->after.n &&
+                           op_info(first->op)->class_ != OP_CLASS_contract;
+        if (plain && pair->fuse && turns(c.p->code.at[c.pair + 1].op)) break;
+    }
+    c.p->code.at[c.pair - 1].fuse = c.p->code.at[c.pair].fuse;
+    rejected(&c, "behind nothing that quantises");
 }
 
 /* A product that reads the operand itself although its form needs the copy, or that reads the copy
