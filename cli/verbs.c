@@ -155,7 +155,11 @@ static void no_verb(Cli *cli, const char *name)
 static void check_arguments(Cli *cli)
 {
     const Verb *verb = cli->verb;
-    if (cli->n_args < verb->min_args)
+    bool empty = false;
+    for (uint32_t i = 0; i < cli->n_args; i++) empty = empty || cli->args[i][0] == 0;
+    if (empty)
+        cli_error(cli, FAULT_usage, "arguments", "tandem %s: an argument is empty", verb->name);
+    else if (cli->n_args < verb->min_args)
         cli_error(cli, FAULT_usage, "arguments", "tandem %s needs %s", verb->name, verb->arguments);
     else if (cli->n_args > verb->max_args)
         cli_error(cli, FAULT_usage, "arguments", "tandem %s: '%s' is one argument too many",

@@ -207,3 +207,8 @@ int64_t db_last_id(Db *db)
 {
     return sqlite3_last_insert_rowid(db->sqlite);
 }
+
+const char *db_file(const Db *db)
+{
+    return db->path;
+}

@@ -48,5 +48,6 @@ const char *db_text(DbStatement *st, int column); /* valid until the next step; 
 const void *db_blob(DbStatement *st, int column, size_t *bytes);
 bool db_is_null(DbStatement *st, int column);
 int64_t db_last_id(Db *db);
+const char *db_file(const Db *db); /* as it was opened */
 
 #endif

@@ -2,6 +2,8 @@
  * equal ones coincide. Runs get new numbers; the temporary table `moved` maps old numbers to new
  * ones. */
 #include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "store/private.h"
 #include "store/seals.h"
@@ -111,9 +113,19 @@ static bool take(Db *db, Merged *merged, Diag *d)
     return seal_moved(db, d) && db_exec(db, "DROP TABLE moved", d);
 }
 
+static bool is_same_file(Db *db, const char *path)
+{
+    struct stat a, b;
+    return stat(db_file(db), &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
 bool store_merge(Store *store, const char *path, Merged *merged, Diag *d)
 {
     *merged = (Merged){0};
+    if (is_same_file(store_db(store), path))
+        return diag_error(d, FAULT_usage, "same-store", (Loc){.file = arena_dup(d->arena, path)},
+                          "this is the store that it would be merged into");
     /* Opened once on its own, so that a foreign file is refused and an older store is migrated. */
     Store *other = store_open(path, false, d);
     if (other == NULL) return false;

@@ -373,6 +373,8 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
         diag_hint(&cli->diag, "--set cluster.device.watts=700 names it");
     }
     if (n_fit > count_unmet(rows)) return;
+    for (uint32_t i = 0; i < rows->n; i++)
+        if (rows->at[i].failed != FAULT_none) return; /* that was told: no plan is to blame */
     if (n_fit > 0) {
         cli_error(cli, FAULT_infeasible, "nothing-fits",
                   "none of the %" PRIu32 " combinations that fit fulfils `require`", n_fit);

@@ -125,8 +125,8 @@ static json_t *answer_of(const Decider *decider, Cli *one, Recipe *recipe, bool 
         error = first_error(&one->diag, false);
     }
     if (!refused) error = first_error(&one->diag, true);
-    if (refused && error != NULL && error->fault == FAULT_internal)
-        json_put(row, "failed", json_true());
+    if (refused && error != NULL && (error->fault == FAULT_internal || error->fault == FAULT_store))
+        json_count(row, "failed", error->fault);
     point_status(row,
                  refused         ? SWEEP_refused
                  : error != NULL ? SWEEP_too_large
@@ -215,7 +215,7 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
         const char *rule = json_string_value(json_object_get(row, "rule"));
         if (rule != NULL && strcmp(rule, "bound-time") == 0) unstored = true;
         if (json_integer_value(json_object_get(row, "status")) == SWEEP_open) unstored = true;
-        if (json_is_true(json_object_get(row, "failed"))) unstored = failed = true;
+        if (json_object_get(row, "failed") != NULL) unstored = failed = true;
         if (stored && !unstored) keep_answer(decider, &one, key, &recipe, row);
     } else {
         json_put(row, "found", json_true());
@@ -303,7 +303,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
         rows->at[index] =
             (SweepRow){.index = index,
                        .status = (SweepStatus)count_of(line, "status"),
-                       .failed = json_is_true(json_object_get(line, "failed")),
+                       .failed = (Fault)count_of(line, "failed"),
                        .found = json_is_true(json_object_get(line, "found")),
                        .rule = text_of(line, "rule", arena),
                        .reason = text_of(line, "reason", arena),
@@ -403,8 +403,8 @@ bool points_decide(const PointJob *job, SweepRows *rows)
     for (uint32_t i = 0; i < rows->n; i++) {
         const SweepRow *row = &rows->at[i];
         if (row->index != i) return false;
-        if (row->failed)
-            cli_error(cli, FAULT_internal, row->rule, "%s: %s",
+        if (row->failed != FAULT_none)
+            cli_error(cli, row->failed, row->rule, "%s: %s",
                       point_text(cli->arena, &job->settings[i], ""), row->reason);
     }
     return true;

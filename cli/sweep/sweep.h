@@ -35,10 +35,10 @@ typedef struct SweepRow {
     double usd_per_token;    /* 0: the price is unknown */
     double joules_per_token; /* 0: the power is unknown */
     const char *counts;      /* "tokens" or "points"; NULL: there are no numbers */
-    bool failed;             /* the system failed, as `rule` and `reason` say: this is no answer */
-    const char *unstored;    /* why the store refused it; NULL: it is stored */
-    double score;            /* of the sweep's script */
-    bool unmet;              /* it fits, but the script's `require` does not take it */
+    Fault failed;         /* the system or the store failed, as `reason` says: this is no answer */
+    const char *unstored; /* why the store refused it; NULL: it is stored */
+    double score;         /* of the sweep's script */
+    bool unmet;           /* it fits, but the script's `require` does not take it */
 } SweepRow;
 typedef LIST(SweepRow) SweepRows;
 

@@ -83,7 +83,7 @@ void diag_print(const Diag *d, Str *out)
     for (uint32_t i = 0; i < d->items.n; i++) {
         const Diagnostic *item = &d->items.at[i];
         const char *file = item->loc.file;
-        if (file != NULL) file = str_readable(d->arena, file, MOST_MESSAGE);
+        if (file != NULL) file = str_path(d->arena, file);
         if (file != NULL && item->loc.line != 0)
             str_print(out, "%s:%" PRIu32 ": ", file, item->loc.line);
         else if (file != NULL)

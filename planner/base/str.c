@@ -149,6 +149,18 @@ const char *str_readable(Arena *arena, const char *text, size_t most)
     return str_text(&out);
 }
 
+enum { MOST_PATH = 1024 };
+
+const char *str_path(Arena *arena, const char *path)
+{
+    const char *text = str_readable(arena, path, MOST_PATH);
+    if (text[strcspn(text, "\n\t")] == 0) return text;
+    Str line = str_in(arena);
+    for (; *text != 0; text++)
+        str_print(&line, *text == '\n' || *text == '\t' ? "\\x%02x" : "%c", (unsigned)*text & 0xFF);
+    return str_text(&line);
+}
+
 void str_add_json(Str *s, const char *text)
 {
     str_add(s, "\"");

@@ -37,6 +37,8 @@ size_t str_unreadable(const char *text, size_t n);
 /* Returns `text` with such bytes written as \xNN, cut to `most` bytes and "..." where it is longer.
  * Line ends and tabs stay. Returns `text` itself if nothing has to change. */
 const char *str_readable(Arena *arena, const char *text, size_t most);
+/* The same for a path: line ends and tabs are written as \xNN too. */
+const char *str_path(Arena *arena, const char *path);
 
 /* Returns the candidate nearest to `word` by Damerau-Levenshtein distance: at most 2 edits and at
  * most a third of its length. NULL if none is that near. Ties go to the first. */

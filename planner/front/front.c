@@ -64,7 +64,8 @@ static _Noreturn void be_child(const char *path, const char *code, const FrontOp
     const char *folder = slash == NULL ? "." : arena_copy(arena, path, (size_t)(slash - path) + 1);
     c->script_dir = code != NULL ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->script_dir < 0 && code == NULL) c->no_script_dir = errno;
-    c->library_dir = open(front_scripts_dir(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    c->library = front_scripts_dir();
+    c->library_dir = open(c->library, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->library_dir < 0) c->no_library_dir = errno;
     child_run(c);
 }

@@ -64,6 +64,7 @@ typedef struct Child {
     const char *script, *code; /* code: NULL, or the text to evaluate instead of a file */
     const FrontOptions *options;
     int script_dir, library_dir;       /* -1: not open */
+    const char *library;               /* the library's path */
     int no_script_dir, no_library_dir; /* errno: why not; 0 where none is wanted */
     double cpu_s;
     Source source[CHILD_MOST_FILES + CHILD_MOST_SETS + 1]; /* [0] none */

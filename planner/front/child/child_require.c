@@ -114,7 +114,7 @@ void child_load_file(Child *c, const char *path)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         child_raise(c->L, ours_to_read(errno) ? "script-open" : "script-read", (Place){0, 0}, NULL,
-                    "cannot open %s: %s", path, strerror(errno));
+                    "cannot open %s: %s", str_path(c->arena, path), strerror(errno));
     load_open_file(c, fd, (Source){.name = path});
 }
 
@@ -226,6 +226,12 @@ static int load_module(lua_State *L)
     Source source;
     int fd = find(c, name, &source);
     const int error = errno;
+    if (fd < 0 && c->no_library_dir != 0 && error == c->no_library_dir)
+        child_raise(L, ours_to_read(error) ? "script-open" : "script-read", place,
+                    "TANDEM_SCRIPTS names that folder",
+                    "require: %s is not in the script's folder, and the library %.300s cannot be "
+                    "opened: %s",
+                    source.name, c->library, strerror(error));
     if (fd < 0 && error != ELOOP && error != ENOTDIR && error != ENOENT && error != EINVAL)
         child_raise(L, ours_to_read(error) ? "script-open" : "script-read", place, NULL,
                     "require: cannot open %s: %s", source.name, strerror(error));

@@ -1,0 +1,7 @@
+CREATE TABLE StringIds(id INTEGER PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INTEGER, "end" INTEGER, gridX INTEGER,
+  gridY INTEGER, gridZ INTEGER, blockX INTEGER, blockY INTEGER, blockZ INTEGER,
+  demangledName INTEGER, shortName INTEGER);
+INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'ncclDevKernel_AllReduce');
+INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (100, 12600, 4, 2, 1, 128, 1, 1, 1, 1),
+  (20000, 33500, 4, 2, 1, 128, 1, 1, 1, 1), (5, 9, 1, 1, 1, 1, 1, 1, 2, 2);
