@@ -33,6 +33,13 @@ const DataSource *run_data(Cli *cli, const PlanFile *file)
     uint64_t seed = file->plan->step.seed;
     if (path != NULL && data_reads_fields(&file->plan->graph))
         return data_grid(path, &file->plan->graph, seed, cli->arena, &cli->diag);
+    if (path != NULL && data_reads_images(&file->plan->graph)) {
+        diag_error(&cli->diag, FAULT_input, "data-file", (Loc){NULL, 0},
+                   "%s: the model reads images, and there is no file format for images and text",
+                   path);
+        diag_hint(&cli->diag, "leave out --data: images and tokens are then drawn at random");
+        return NULL;
+    }
     if (path != NULL) return data_bytes(path, seed, cli->arena, &cli->diag);
     return data_synthetic(seed, file->plan->graph.info.vocab, 0, cli->arena);
 }

@@ -135,6 +135,13 @@ static const Tensor *field_of(const Graph *graph, uint32_t j)
     return NULL;
 }
 
+bool data_reads_images(const Graph *graph)
+{
+    for (NodeId id = 1; id < graph->nodes.n; id++)
+        if (op_makes_images(graph->nodes.at[id].op)) return true;
+    return false;
+}
+
 bool data_reads_fields(const Graph *graph)
 {
     return field_of(graph, 0) != NULL;

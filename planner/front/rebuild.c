@@ -173,6 +173,25 @@ static TensorId add_input(Rebuild *b, const char *name, DType dtype, uint32_t n_
     return graph_tensor(b->graph, b->arena, name, ROLE_input, dtype, n_dims, dim, loc);
 }
 
+static bool within(int64_t x, int64_t most)
+{
+    return x > 0 && x <= most;
+}
+
+/* The image of each of n samples, as patches. */
+static TensorId add_image(Rebuild *b, const Attrs *attrs, int64_t n, Loc loc)
+{
+    if (!within(attrs->rows, IMAGE_MOST) || !within(attrs->columns, IMAGE_MOST) ||
+        !within(attrs->h_kernel, IMAGE_MOST_PATCH) || !within(attrs->count, IMAGE_MOST))
+        return 0;
+    const int64_t dim[] = {n, attrs->rows * attrs->columns,
+                           attrs->count * attrs->h_kernel * attrs->h_kernel};
+    const char *name = arena_print(b->arena, "image.%u", next_tensor(b->graph));
+    TensorId out = add_input(b, name, wide(b), 3, dim, loc);
+    graph_node(b->graph, b->arena, OP_image, NULL, 0, &out, 1, attrs, 0, loc);
+    return out;
+}
+
 /* Makes the data of a micro-batch: tokens, fields, or the offsets of a window's points. Returns 0
  * if there is no such source. */
 static TensorId add_source(Rebuild *b, OpKind op, const Attrs *attrs, Loc loc)
@@ -187,6 +206,7 @@ static TensorId add_source(Rebuild *b, OpKind op, const Attrs *attrs, Loc loc)
     static const Attrs none;
     TensorId out[2];
     if (!(op_info(op)->flags & OP_SOURCE)) return 0;
+    if (op_makes_images(op)) return add_image(b, attrs, n, loc);
     if (op_dim(op, 0, INDEX_tokens) >= 0 && !c->height) {
         out[0] = add_input(b, "tokens", DT_i32, 2, tokens, loc);
         out[1] = add_input(b, "labels", DT_i32, 2, tokens, loc);
@@ -364,7 +384,11 @@ bool rebuild_finish(Rebuild *b, Diag *d)
             g->info.vocab = weight_size(n->op, w, INDEX_vocab);
             g->info.d_model = weight_size(n->op, w, INDEX_features);
         }
+        if (op_info(n->op)->flags & OP_OF_LOSS && op_dim(n->op, 0, INDEX_vocab) >= 0 &&
+            g->info.vocab == 0) /* labels without a table of tokens */
+            g->info.vocab = (uint32_t)g->tensors.at[n->in[0]].dim[op_dim(n->op, 0, INDEX_vocab)];
         if (op_joins_heads(n->op) && g->info.n_heads == 0) {
+            if (g->info.d_model == 0) g->info.d_model = weight_size(n->op, w, INDEX_features);
             g->info.n_kv_heads = weight_size(n->op, w, INDEX_groups);
             g->info.n_heads = g->info.n_kv_heads * weight_size(n->op, w, INDEX_heads);
             g->info.head_dim = weight_size(n->op, w, INDEX_head);

@@ -395,6 +395,11 @@ bool op_sized(Binding *b, const Attrs *attrs)
     return true;
 }
 
+static bool op_joins(OpKind op)
+{
+    return op == OP_join_heads || op == OP_join_tokens || op == OP_lead_tokens;
+}
+
 static bool is_windowed_attention(OpKind op)
 {
     return sig_uses(&op_info(op)->sig, 'X') && sig_uses(&op_info(op)->sig, 'M');
@@ -427,7 +432,7 @@ bool op_infer(OpKind op, const Dims *in, uint32_t n_in, const Attrs *attrs, Bind
     if (!sig_bind(&info->sig, info->name, info->signature, in, n_in, NULL, 0, size, b, loc, d))
         return false;
     if (op == OP_concat) b->size['Z'] = b->size['X'] + b->size['Y'];
-    if (op == OP_join_heads) b->size['Z'] = b->size['X'] + b->size['U'];
+    if (op_joins(op)) b->size['Z'] = b->size['X'] + b->size['U'];
     if (op == OP_pixel_shuffle) b->size['N'] = b->size['C'] / (b->size['I'] * b->size['J']);
     return true;
 }
@@ -439,7 +444,7 @@ bool op_grouped(OpKind op, const Binding *b, const Attrs *attrs)
     if (op == OP_position || op == OP_position_grad || op == OP_balance || op == OP_balance_grad)
         return size['S'] == size['s'];
     if (op == OP_concat) return size['Z'] == size['X'] + size['Y'];
-    if (op == OP_join_heads) return size['Z'] == size['X'] + size['U'];
+    if (op_joins(op)) return size['Z'] == size['X'] + size['U'];
     if (op == OP_pixel_shuffle || op == OP_pixel_unshuffle)
         return size['N'] * size['I'] * size['J'] == size['C'];
     if (!is_windowed_attention(op)) return true;

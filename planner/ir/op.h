@@ -253,6 +253,8 @@ bool op_starts_loss(OpKind op);
 /* True if out[0] is the loss and out[1] the number of points that it counts; if the loss gives
  * groups of sequences equal weight. */
 bool op_makes_loss(OpKind op);
+/* True for the source of images, in patches. */
+bool op_makes_images(OpKind op);
 bool op_means_groups(OpKind op);
 /* True if it copies tokens into the slots of experts; if it sums a token's slots. */
 bool op_sends_tokens(OpKind op);

@@ -52,6 +52,11 @@ bool op_starts_loss(OpKind op)
     return op_reads_logits(op) && op_info(op)->reduce == REDUCE_max;
 }
 
+bool op_makes_images(OpKind op)
+{
+    return op == OP_image;
+}
+
 bool op_makes_loss(OpKind op)
 {
     const OpInfo *info = op_info(op);

@@ -18,6 +18,8 @@ typedef enum WindowMode {
 } WindowMode;
 
 /* The limits of attention's windows: points of a window, and points times features of a head. */
+/* Bounds of an image: patches across or down, channels; the side of a patch in points. */
+enum { IMAGE_MOST = 1 << 12, IMAGE_MOST_PATCH = 512 };
 enum { WINDOW_MOST_POINTS = 144, WINDOW_MOST_FEATURES = 16384 };
 
 /* Output row o reads rows o * stride - before + k * dilation, k < kernel. `before` and `after` are

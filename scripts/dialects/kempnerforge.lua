@@ -6,10 +6,11 @@
 local dialect = require "tandem.dialect"
 local read_sections = require "dialects.kempnerforge_sections"
 
+local vlm = require "dialects.kempnerforge_vlm"
+
 local SYSTEM = "KempnerForge"
-local later = { "vlm", "vision_encoder", "adapter", "video" }
 local other_keys = { world = true, cluster = true, name = true, as = true, plugins = true }
-for _, key in ipairs(later) do other_keys[key] = true end
+for _, key in ipairs(vlm.keys) do other_keys[key] = true end
 
 -- ---- KempnerForge's own checks of the whole job, in its order
 
@@ -199,6 +200,7 @@ local function passes(job, mesh)
     list[#list + 1] = float8 { recipe = "tensorwise", head = true, fsdp_gather = mesh.dp_shard > 1 }
   end
   if t.activation_checkpointing ~= "none" then list[#list + 1] = ac { mode = t.activation_checkpointing } end
+  if job.frozen and #job.frozen > 0 then list[#list + 1] = freeze { modules = job.frozen } end
   -- attention and experts are separate units, all norms in the root; FSDP only uses dp_shard
   if mesh.ep > 1 then
     list[#list + 1] = fsdp2 { reshard_root = true, defer_grad_sync = true, over_ep = false,
@@ -222,6 +224,7 @@ local function plan_of(job, d)
   config.hidden, config.head_dim = hidden_of(m), false
   config.expert_hidden = expert_hidden_of(m)
   config.z_loss = t.z_loss_weight
+  config.images = job.vlm and vlm.model(job.vlm) or false
   config.norm_weights = d.original and c.tp > 1 and 0 or 1
   local data = mesh.dp_replicate * mesh.dp_shard * mesh.ep
   local constant = s.name == "constant" or s.name == "none"
@@ -231,7 +234,7 @@ local function plan_of(job, d)
     model = require "models.kempnerforge" (config),
     cluster = d.config.cluster,
     -- It divides each micro-batch by its own kept tokens, then by the number of micro-batches.
-    batch = { global = t.batch_size * t.grad_accum_steps * data, micro = t.batch_size, seq = t.seq_len,
+    batch = { global = t.batch_size * t.grad_accum_steps * data, micro = t.batch_size, seq = job.vlm and job.vlm.max_text_len or t.seq_len,
       denominator = d.original and "microbatch_mean" or nil },
     mesh = mesh,
     parallel = passes(job, mesh),
@@ -288,11 +291,7 @@ end
 
 local function refuse_later(d, job)
   local m, t, o, s = job.model, job.train, job.optimizer, job.scheduler
-  for _, key in ipairs(later) do
-    if d.config[key] ~= nil then
-      d:error("dialect-unsupported", key, ("[%s]: vision and language models are not in this version"):format(key))
-    end
-  end
+  if job.vlm then vlm.refuse(d, job.vlm, job) end
   if job.checkpoint.load_path then
     d:error("dialect-unsupported", "checkpoint.load_path", ("load_path = '%s': Tandem does not read KempnerForge's "
       .. "checkpoints, and the run would begin with new weights"):format(job.checkpoint.load_path),
@@ -330,21 +329,18 @@ end
 
 return dialect.wrap(function(config)
   local d = dialect.new(SYSTEM, config)
-  if config.vlm ~= nil and config.vision_encoder == nil then
-    d:error("missing-key", "vlm", "[vlm] is set but [vision_encoder] is missing: a VLM run requires one")
-  end
-  if config.video ~= nil and config.vlm == nil then
-    d:error("missing-key", "video", "[video] is set but [vlm] is missing: video trains through the VLM wrapper")
-  end
+  local of_images = vlm.read(d, config)
   local world = world_of(d)
   local job = read_sections(d, other_keys)
-  job.world = world
+  job.world, job.vlm = world, of_images
   local shard = check_job(d, job)
+  if job.vlm then vlm.check(d, job.vlm, job) end
   if d.n_errors == 0 then refuse_later(d, job) end
   local c = job.distributed
   local mesh = { pp = c.pp, dp_replicate = c.dp_replicate, dp_shard = shard or 1, ep = c.ep, tp = c.tp }
   check_unimplemented(d, c, world, mesh, shard ~= nil)
   job.mesh = mesh
+  if job.vlm and d.n_errors == 0 then job.frozen = vlm.frozen(d, job.vlm) end
   d:stop()
   findings(d, c, mesh)
   return plan_of(job, d)

@@ -61,18 +61,36 @@ local function block(c, i)
   }
 end
 
+-- The tokens of an image are random, of a number of features; the adapter gives them the decoder's.
+local function adapter(c)
+  local i = c.images
+  local hidden = i.hidden > 0 and i.hidden or c.dim
+  if i.type == "linear" then return nn.linear(i.features, c.dim, { bias = true }) end
+  local activation = { gelu = nn.gelu, silu = nn.silu, relu = nn.relu }
+  return nn.module {
+    proj1 = nn.linear(i.features, hidden, { bias = true }), proj2 = nn.linear(hidden, c.dim, { bias = true }),
+    fsdp2_shard = true,
+    forward = function(m, x) return m.proj2(activation[i.activation](m.proj1(x))) end,
+  }
+end
+
 local function build(c)
   local init = nn.normal(0, c.init_std)
   local embed = nn.embedding(c.vocab_size, c.dim, { init = init })
   return nn.module {
-    token_embedding = embed,
+    token_embedding = embed, adapter = c.images and adapter(c) or nil,
     layers = nn.list(c.n_layers, function(i) return block(c, i) end),
     norm = norm(c),
     output_head = c.tie_embeddings and nn.linear(c.dim, c.vocab_size, { weight = embed })
       or nn.linear(c.dim, c.vocab_size, { init = init }),
     forward = function(m, tokens, labels)
       local x = m.token_embedding(tokens)
+      local text, images = x.shape[2], c.images
+      if images then
+        x = nn.join(m.adapter(nn.image { height = 1, width = images.tokens, patch = 1, channels = images.features }), x)
+      end
       for _, layer in ipairs(m.layers) do x = layer(x) end
+      if images then x = nn.span(x, images.tokens, text) end
       return nn.cross_entropy(m.output_head(m.norm(x)), labels, { z_loss = c.z_loss })
     end,
   }
@@ -83,6 +101,7 @@ local function shrink(c, mesh)
   local tp = mesh.tp
   local experts = c.num_experts > 0 and 2 * math.max(mesh.ep, 2) or 0
   return nn.with(c, {
+    images = c.images and nn.with(c.images, { tokens = 3, features = 5, hidden = 7 }),
     num_experts = experts, moe_top_k = math.min(c.moe_top_k, 2), expert_hidden = 6,
     n_layers = math.min(c.n_layers, 2 * mesh.stages), dim = 13 * mesh.multiple, vocab_size = 29, head_dim = 4,
     n_kv_heads = tp * mesh.cp, n_heads = tp * mesh.cp * math.min(c.n_heads // c.n_kv_heads, 2), hidden = tp * 7, seq = 5 * tp * mesh.cp * (mesh.cp > 1 and 2 or 1),

@@ -10,6 +10,7 @@ local segments = require "tandem.segments"
 local experts = require "tandem.experts"
 local fields = require "tandem.fields"
 local attention = require "tandem.attention"
+local images = require "tandem.images"
 local known = require("tandem.nn_reference").known
 require "tandem.trace"
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
@@ -359,6 +360,7 @@ nn.moe = experts.moe(nn, standard)
 -- ---- fields
 
 fields.add(nn, known, standard, check_norm, over_norm)
+images.add(nn, known, standard)
 
 -- A family of models: returns the config of one size with the plan's changes. what: "3.1-8b" or {
 -- size = "3.1-8b", layers = 4 }. Mistakes are the plan's, so they are reported at its line.

@@ -172,6 +172,16 @@ local list = {
       { "strided", "false", "The points of a window lie apart, as far as there are windows." },
       { "bias", "required", "[b, n, 1]: a bias for each difference of two points (nn.window_offsets)." },
       { "scale", "(channels / heads)^-0.5", "The factor of the scores." } } },
+  { name = "nn.image", call = "nn.image(options)", shape = "-> [b, patches, channels x patch x patch]",
+    doc = "The image of each sample, cut into patches. It comes beside the tokens of the batch. A linear of it is a patch "
+      .. "embedding. `run` draws images at random.", options = {
+      { "height", "required", "Rows of points." }, { "width", "height", "Columns of points." },
+      { "patch", "required", "Rows and columns of a patch; they divide the image." }, { "channels", "3", "Numbers of a point." } } },
+  { name = "nn.lead_tokens", call = "nn.lead_tokens(count, dim, options)", shape = "[b, s, dim] -> [b, count + s, dim]",
+    doc = "Learned tokens in front of each sequence, such as a class token.", options = {
+      { "init", "normal(0, 0.02)", "First values." } } },
+  { name = "nn.join", call = "nn.join(a, b)", shape = "[b, s, k], [b, t, k] -> [b, s + t, k]",
+    doc = "The tokens of b behind those of a." },
   { name = "nn.scale", call = "nn.scale(x, factor)", doc = "x times a constant. Sums and products of equal shapes are x + y and x * y." },
   { name = "nn.rope", call = "nn.rope(x, options)", shape = "[b, s, heads, d] -> [b, s, heads, d]",
     doc = "Rotates pairs of features by the token's position.", options = {

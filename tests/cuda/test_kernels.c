@@ -51,6 +51,11 @@ static const CudaCase cases[] = {
     CASE(sink_grad, "ffFfF", 1),
     CASE(attention_table, "fffffF", 0),
     CASE(attention_table_grad, "ffffffFfffF", 15),
+    CASE(join_tokens, "fff", 0),
+    CASE(join_tokens_first, "ff", 1),
+    CASE(join_tokens_last, "ff", 1),
+    CASE(lead_tokens, "fff", 0),
+    CASE(lead_tokens_grad, "ff", 1),
     CASE(join_heads, "fff", 0),
     CASE(join_heads_shared, "ff", 1),
     CASE(join_heads_own, "ff", 1),
@@ -454,13 +459,11 @@ static void every_number_is_rounded(void **state)
 static void none_is_forgotten(void **state)
 {
     (void)state;
-    static const OpKind others[] = {OP_batch,
-                                    OP_field,
-                                    OP_offsets,
-                                    OP_attention,
-                                    OP_attention_grad,
-                                    OP_attention_part,
-                                    OP_attention_part_grad}; /* test_attention_part */
+    static const OpKind others[] = {
+        OP_batch,          OP_field,
+        OP_offsets,        OP_image,
+        OP_attention,      OP_attention_grad,
+        OP_attention_part, OP_attention_part_grad}; /* test_attention_part */
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
         bool found = op_info(op)->class_ != OP_CLASS_compute;
         for (uint32_t i = 0; i < N_CASES; i++) found |= cases[i].op == op;

@@ -50,6 +50,10 @@ void fields_set(OpKind op, int variant, int64_t size['z' + 1], Attrs *attrs)
 {
     const Signature *sig = &op_info(op)->sig;
     if (op == OP_offsets) size['K'] = 2;
+    if (op == OP_image) {
+        attrs->rows = 2, attrs->columns = 3, attrs->h_kernel = 2, attrs->count = 3;
+        size['P'] = 6, size['C'] = 12;
+    }
     if (is_attention(op) || op == OP_window_bias || op == OP_window_bias_grad || op == OP_offsets) {
         size['X'] = size['L'] = attrs->h_kernel = 2;
         size['Y'] = size['M'] = attrs->w_kernel = 3;

@@ -71,6 +71,29 @@ static int core_offsets(lua_State *L)
     return 1;
 }
 
+/* images(rows, columns, patch, channels) returns each sample's image as patches, one after the
+ * other.
+ */
+static int core_images(lua_State *L)
+{
+    Child *c = child_of(L);
+    const lua_Integer rows = luaL_checkinteger(L, 1), columns = luaL_checkinteger(L, 2);
+    const lua_Integer patch = luaL_checkinteger(L, 3), channels = luaL_checkinteger(L, 4);
+    luaL_argcheck(L, rows > 0 && rows <= IMAGE_MOST, 1, "out of range");
+    luaL_argcheck(L, columns > 0 && columns <= IMAGE_MOST, 2, "out of range");
+    luaL_argcheck(L, patch > 0 && patch <= IMAGE_MOST_PATCH, 3, "out of range");
+    luaL_argcheck(L, channels > 0 && channels <= IMAGE_MOST, 4, "out of range");
+    Attrs attrs;
+    memset(&attrs, 0, sizeof attrs);
+    attrs.rows = rows, attrs.columns = columns, attrs.h_kernel = patch, attrs.count = channels;
+    Place place = child_place(c, true);
+    const int64_t dim[] = {c->answer.batch, rows * columns, channels * patch * patch};
+    TensorId out = add_input(c, "image", DT_f32, 3, dim, place);
+    add_source(c, OP_image, &out, 1, 0, place, &attrs);
+    lua_pushinteger(L, out);
+    return 1;
+}
+
 /* seq(n): sets a shrunk model's sequence length, before the batch is made */
 static int core_seq(lua_State *L)
 {
@@ -105,10 +128,8 @@ static int core_field(lua_State *L)
 
 void tracer_add_data(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"batch", core_batch},
-                                         {"offsets", core_offsets},
-                                         {"seq", core_seq},
-                                         {"field", core_field},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"batch", core_batch},   {"offsets", core_offsets},
+                                         {"images", core_images}, {"seq", core_seq},
+                                         {"field", core_field},   {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

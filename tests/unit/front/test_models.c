@@ -26,8 +26,8 @@ static Loaded load(const char *family, const char *size)
     command_write_file(
         "script.lua",
         arena_print(l.arena,
-                    "return plan { model = require 'models.%s' '%s', batch = { seq = 1024 } }\n",
-                    family, size));
+                    "return plan { model = require 'models.%s' '%s', batch = { seq = %d } }\n",
+                    family, size, strcmp(family, "vit") == 0 ? 1 : 1024)); /* labels of images */
     bool fine = front_load("script.lua", NULL, l.arena, &config, &l.graph, &d);
     Str text = str_in(l.arena);
     diag_print(&d, &text);
@@ -62,6 +62,13 @@ static void counts_are_the_published_ones(void **state)
         uint64_t n;
         uint32_t layers, dim, heads, kv_heads, head_dim, vocab;
     } cases[] = {
+        /* timm and torchvision state these counts. LLaVA's 7063427072 include CLIP's last
+         * block (12596224) and the norm behind it (2048), which are never computed */
+        {"vit", "b16", 86567656, 12, 768, 12, 12, 64, 1000},
+        {"vit", "b32", 88224232, 12, 768, 12, 12, 64, 1000},
+        {"vit", "l16", 304326632, 24, 1024, 16, 16, 64, 1000},
+        {"vit", "h14", 632045800, 32, 1280, 16, 16, 80, 1000},
+        {"llava", "1.5-7b", 7063427072 - 12596224 - 2048, 23 + 32, 4096, 16, 16, 64, 32064},
         {"qwen", "2.5-0.5b", 494032768, 24, 896, 14, 2, 64, 151936},
         {"qwen", "2.5-1.5b", 1543714304, 28, 1536, 12, 2, 128, 151936},
         {"qwen", "2.5-3b", 3085938688, 36, 2048, 16, 2, 128, 151936},
@@ -246,6 +253,44 @@ static void encoder_and_decoder_compute_what_one_rank_does(void **state)
     }
 }
 
+/* An image beside the text, in front of it or within it; an encoder that is trained, frozen and
+ * sharded, or frozen and whole; a classifier of images. */
+static void models_of_images_compute_what_one_rank_does(void **state)
+{
+    (void)state;
+    static const char *const plans[][3] = {
+        {"vit' 'b16'", "seq = 1",
+         "mesh = { dp_shard = 2, tp = 2 }, parallel = { tp {}, ac 'full', fsdp2 {} }"},
+        {"llava' '1.5-7b'", "seq = 64",
+         "mesh = { dp_shard = 2, tp = 2 }, parallel = { tp { sequence = true }, ac 'selective', "
+         "fsdp2 {} }"},
+        {"llava' '1.5-7b'", "seq = 64",
+         "mesh = { dp_replicate = 2, dp_shard = 2 }, parallel = { freeze { modules = { 'encoder' } "
+         "}, fsdp2 {} }"},
+        {"llava' { size = '1.5-7b', before = 2 }", "seq = 64",
+         "mesh = { dp_shard = 3 }, parallel = { freeze { modules = { 'encoder', 'layers' }, shard "
+         "= false }, fsdp2 {} }"},
+        {"llava' '1.5-7b'", "seq = 64",
+         "mesh = { dp_shard = 4 }, parallel = { freeze { modules = { 'encoder' } }, zero "
+         "'optim_grads' }"},
+        {"llava' '1.5-7b'", "seq = 64",
+         "mesh = { pp = 2 }, parallel = { pp {}, freeze { modules = { 'encoder' } } }"},
+    };
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        Arena *arena = arena_new();
+        command_write_file("images.lua",
+                           arena_print(arena,
+                                       "return plan { model = require 'models.%s,\n"
+                                       "  batch = { global = 24, micro = 2, %s }, %s }\n",
+                                       plans[i][0], plans[i][1], plans[i][2]));
+        CommandResult r = COMMAND(arena, 60, "run", "images.lua", "--verify", "--db", "none");
+        if (r.exit_code != 0) print_error("%s, %s\n%s%s", plans[i][0], plans[i][2], r.out, r.err);
+        assert_int_equal(r.exit_code, 0);
+        assert_non_null(strstr(r.out, "PASS (tolerance 1e-10)"));
+        arena_free(arena);
+    }
+}
+
 /* Fused projections with fewer keys than heads, and fewer than ranks, under every pass. */
 static void fused_plans_compute_what_one_rank_does(void **state)
 {
@@ -303,6 +348,7 @@ int main(void)
         cmocka_unit_test(phi_2_adds_attention_and_mlp_of_one_norm),
         cmocka_unit_test(plans_compute_what_one_rank_does),
         cmocka_unit_test(encoder_and_decoder_compute_what_one_rank_does),
+        cmocka_unit_test(models_of_images_compute_what_one_rank_does),
         cmocka_unit_test(fused_plans_compute_what_one_rank_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -167,6 +167,11 @@ static const Case cases[] = {
     {OP_join_heads, "fff", {{B, S, C}, {B, S, G, E}, {B, S, G, C + E}}, 0},
     {OP_join_heads_shared, "ff", {{B, S, G, C + E}, {B, S, C}}, 1},
     {OP_join_heads_own, "ff", {{B, S, G, C + E}, {B, S, G, E}}, 1},
+    {OP_join_tokens, "fff", {{B, S, K}, {B, 3, K}, {B, S + 3, K}}, 0},
+    {OP_join_tokens_first, "ff", {{B, S + 3, K}, {B, S, K}}, 1},
+    {OP_join_tokens_last, "ff", {{B, S + 3, K}, {B, 3, K}}, 1},
+    {OP_lead_tokens, "fff", {{3, K}, {B, S, K}, {B, S + 3, K}}, 0},
+    {OP_lead_tokens_grad, "ff", {{B, S + 3, K}, {3, K}}, 1},
     {OP_relu2, "ff", {{B, S, K, N}, {B, S, K, N}}, 0},
     {OP_relu2_grad, "fff", {{B, S, K, N}, {B, S, K, N}, {B, S, K, N}}, 1},
     {OP_clamp_gate, "fff", {{B, S, K, N}, {B, S, K, N}, {B, S, K, N}}, 0},
@@ -422,7 +427,7 @@ static void every_op_of_fields(void **state)
 static void none_is_forgotten(void **state)
 {
     (void)state;
-    static const OpKind others[] = {OP_batch, OP_field, OP_offsets,   OP_cast,
+    static const OpKind others[] = {OP_batch, OP_field, OP_offsets,   OP_image,    OP_cast,
                                     OP_fill,  OP_sumsq, OP_step_mean, OP_clip_coef};
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
         OpClass class_ = op_info(op)->class_;

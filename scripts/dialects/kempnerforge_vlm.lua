@@ -1,0 +1,139 @@
+-- KempnerForge's models of images and text: [vlm], [vision_encoder], [adapter], [video]. Image tokens stand in front
+-- of the text; the loss counts the text. Its vision encoder of type "random" has no parameters: each image is a
+-- number of random tokens. Other encoders and architectures are refused by name.
+local dialect = require "tandem.dialect"
+local vlm = { keys = { "vlm", "vision_encoder", "adapter", "video" } }
+
+local pooling = { avgpool = true, attentional_pool = true }
+local vlm_keys = {
+  arch = { "word", "joint_decoder", { "joint_decoder", "cross_attention", "mot", "moma" } },
+  max_text_len = { "integer", 512 }, freeze = { "list", { { module = "vision_encoder", frozen = true } } },
+  freeze_schedule = { "list", {} }, module_patterns = { "list" },
+  cross_attention_every_n_layers = { "integer", 4 }, cross_attention_n_heads = { "integer", 0 },
+  cross_attention_n_kv_heads = { "integer", 0 }, mot_modalities = { "list" }, mot_image_n_heads = { "integer", 0 },
+  mot_image_n_kv_heads = { "integer", 0 }, mot_warm_start_from_text = { "boolean", false },
+  mot_warm_start_path = { "text", "" }, moma_modalities = { "list" }, moma_experts_per_modality = { "list" },
+  moma_capacity_factor = { "number", 0.0 }, moma_gumbel_noise = { "boolean", true },
+}
+local encoder_keys = { type = { "word", "random", { "random", "siglip2", "clip" } }, path = { "text", "" },
+  feature_dim = { "integer", 0 }, num_tokens = { "integer", 0 } }
+local adapter_keys = { type = { "word", "mlp_2layer", { "mlp_2layer", "linear", "avgpool", "attentional_pool" } },
+  hidden_dim = { "integer", 0 }, activation = { "word", "gelu", { "gelu", "silu", "relu" } },
+  pool_window = { "integer", 2 }, pool_heads = { "integer", 16 } }
+
+-- Tokens that leave the adapter for `n` patches: a pooling adapter takes windows of a square grid.
+local function tokens_of(d, adapter, n)
+  if not pooling[adapter.type] or n <= 0 then return n end
+  local side = math.floor(math.sqrt(n) + 0.5)
+  if side * side ~= n then
+    d:error("shape-mismatch", "adapter.type", ("pooling needs a square grid of patches, but num_tokens = %d is no "
+      .. "square"):format(n))
+    return n
+  end
+  return ((side + adapter.pool_window - 1) // adapter.pool_window) ^ 2 // 1 | 0
+end
+
+-- Returns the sections, or nil for a model of text alone.
+function vlm.read(d, config)
+  if config.vlm ~= nil and config.vision_encoder == nil then
+    d:error("missing-key", "vlm", "[vlm] is set but [vision_encoder] is missing: a VLM run requires one")
+  end
+  if config.video ~= nil and config.vlm == nil then
+    d:error("missing-key", "video", "[video] is set but [vlm] is missing: video trains through the VLM wrapper")
+  end
+  if config.vlm == nil or config.vision_encoder == nil then return nil end
+  local v = d:section("vlm", vlm_keys, "VLMConfig")
+  v.encoder = d:section("vision_encoder", encoder_keys, "VisionEncoderConfig")
+  v.adapter = d:section("adapter", adapter_keys, "AdapterConfig")
+  v.frames = type(config.video) == "table" and (config.video.max_frames or 16) or 1
+  if v.max_text_len and v.max_text_len <= 0 then
+    d:error("out-of-range", "vlm.max_text_len", "vlm.max_text_len must be positive")
+  end
+  return v
+end
+
+-- Tokens of images in the sequence of the decoder: none where blocks of their own read the images.
+local function residual_tokens(d, v, n)
+  return v.arch == "cross_attention" and 0 or v.frames * tokens_of(d, v.adapter, n)
+end
+
+local function check_length(d, v, key, value, n, when)
+  local images = residual_tokens(d, v, n)
+  if value >= images + v.max_text_len then return end
+  d:error("vlm-sequence", key, ("%s (%d) insufficient for VLM%s: residual_image_tokens (%d) + vlm.max_text_len (%d) = %d"):format(
+    key, value, when, images, v.max_text_len, images + v.max_text_len), ("%s = %d"):format(key, images + v.max_text_len))
+end
+
+-- KempnerForge's own checks of the whole job.
+function vlm.check(d, v, job)
+  local known = v.encoder.num_tokens > 0
+  if known then
+    check_length(d, v, "model.max_seq_len", job.model.max_seq_len, v.encoder.num_tokens, "")
+    check_length(d, v, "train.seq_len", job.train.seq_len, v.encoder.num_tokens, "")
+  else -- the encoder tells its number when the model is built; the random one has 16 tokens
+    check_length(d, v, "model.max_seq_len", job.model.max_seq_len, 16, " at build time")
+  end
+  if job.distributed.pp > 1 then
+    d:error("vlm-with-pp", "distributed.pp", ("VLM + Pipeline Parallelism (pp = %d) is not supported"):format(job.distributed.pp),
+      "pp = 1")
+  end
+  if v.arch ~= "moma" then return end
+  if job.model.num_experts > 0 then
+    d:error("option-contradicts", "model.num_experts", ("MoMa + model.num_experts > 0 (%d) is rejected: MoMa has the "
+      .. "experts of vlm.moma_experts_per_modality"):format(job.model.num_experts), "num_experts = 0")
+  end
+  if job.distributed.ep > 1 then
+    d:error("dialect-unsupported", "distributed.ep", ("MoMa + Expert Parallelism (ep = %d) is not supported"):format(job.distributed.ep),
+      "ep = 1")
+  end
+  if job.train.activation_checkpointing == "full" then
+    d:warn("not-applied", "train.activation_checkpointing", "activation_checkpointing = full is a no-op for MoMa: it "
+      .. "recomputes blocks of another class; selective recomputes attention")
+  end
+end
+
+-- Refuses what Tandem does not have.
+function vlm.refuse(d, v, job)
+  local function refuse(key, text, hint) d:error("dialect-unsupported", key, text, hint) end
+  if v.arch ~= "joint_decoder" then
+    refuse("vlm.arch", ("arch = '%s': Tandem puts image tokens in front of the text (joint_decoder)"):format(v.arch))
+  end
+  if v.encoder.type ~= "random" then
+    refuse("vision_encoder.type", ("vision_encoder.type = '%s' is read from a file of weights: its sizes are not in the "
+      .. "configuration"):format(v.encoder.type), "models.llava has CLIP's encoder")
+  end
+  if pooling[v.adapter.type] then refuse("adapter.type", ("adapter.type = '%s': Tandem has mlp_2layer and linear"):format(v.adapter.type)) end
+  if v.frames > 1 then refuse("video", ("video of up to %d frames: Tandem has one image for each text"):format(v.frames)) end
+  if #v.freeze_schedule > 0 then refuse("vlm.freeze_schedule", "freeze_schedule: the parameters that are trained never change") end
+  if v.module_patterns then refuse("vlm.module_patterns", "module_patterns: Tandem freezes transformer, adapter and vision_encoder") end
+  if job.distributed.tp > 1 then refuse("distributed.tp", ("VLM with tp = %d: Tandem's plan of it is without tp"):format(job.distributed.tp), "tp = 1") end
+end
+
+local parts = { transformer = { "token_embedding", "layers", "norm", "output_head" }, adapter = { "adapter" },
+  vision_encoder = {} }
+
+-- The modules that are not trained; later specs win.
+function vlm.frozen(d, v)
+  local state, list = {}, {}
+  for _, spec in ipairs(v.freeze) do
+    local name = type(spec) == "table" and spec.module
+    if not parts[name] then
+      d:error("dialect-unsupported", "vlm.freeze", ("freeze of '%s': Tandem freezes transformer, adapter and vision_encoder"):format(
+        tostring(name)))
+    else
+      state[name] = spec.frozen ~= false
+    end
+  end
+  for _, name in ipairs { "transformer", "adapter" } do
+    if state[name] then table.move(parts[name], 1, #parts[name], #list + 1, list) end
+  end
+  return list
+end
+
+-- For models.kempnerforge.
+function vlm.model(v)
+  return { tokens = v.encoder.num_tokens > 0 and v.encoder.num_tokens or 16, features = v.encoder.feature_dim > 0 and v.encoder.feature_dim or 768,
+    type = v.adapter.type, hidden = v.adapter.hidden_dim, activation = v.adapter.activation }
+end
+
+return vlm

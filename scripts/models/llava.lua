@@ -1,0 +1,74 @@
+-- LLaVA: require "models.llava" "1.5-7b", or { size = "1.5-7b", before = 35 } to change parts of it. CLIP's encoder
+-- reads the image; a projector of two layers gives its 576 tokens the decoder's features. They stand in front of the
+-- text, or behind its first `before` tokens. The loss counts the text alone. batch.seq is the text's length.
+-- LLaVA reads what CLIP's last block but one gives, without the class token. The last block and the norm behind it
+-- are never computed, and are not part of this model.
+local nn = require "tandem.nn"
+local encoder = require "models.vision_encoder"
+
+-- https://huggingface.co/llava-hf/llava-1.5-7b-hf, llava-1.5-13b-hf: config.json of each, and
+-- https://huggingface.co/openai/clip-vit-large-patch14-336: "vision_config"
+local sizes = {
+  ["1.5-7b"] = { dim = 4096, layers = 32, heads = 32, hidden = 11008 },
+  ["1.5-13b"] = { dim = 5120, layers = 40, heads = 40, hidden = 13824 },
+  ["tiny"] = { dim = 32, layers = 2, heads = 4, hidden = 48, vocab = 64,
+    vision = { dim = 24, layers = 3, heads = 4, image = 16, patch = 4, channels = 3, eps = 1e-5, clip = true } },
+}
+local clip = { dim = 1024, layers = 24, heads = 16, image = 336, patch = 14, channels = 3, eps = 1e-5, clip = true }
+local defaults = { vocab = 32064, head_dim = false, theta = 10000.0, eps = 1e-5, before = 0, vision = clip }
+
+local function block(c)
+  local out_init = nn.normal(0, 0.02 / math.sqrt(2 * c.layers))
+  return nn.block {
+    attention_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
+    attention = nn.attention { dim = c.dim, heads = c.heads, head_dim = c.head_dim or nil, rope_theta = c.theta, out_init = out_init },
+    mlp_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
+    gate = nn.linear(c.dim, c.hidden), up = nn.linear(c.dim, c.hidden), down = nn.linear(c.hidden, c.dim, { init = out_init }),
+    tp_col = { "attention.wq", "attention.wk", "attention.wv", "gate", "up" }, tp_row = { "attention.wo", "down" },
+    forward = function(m, x)
+      x = x + m.attention(m.attention_norm(x))
+      local y = m.mlp_norm(x)
+      return x + m.down(nn.silu(m.gate(y)) * m.up(y))
+    end,
+  }
+end
+
+local function build(c)
+  local v = c.vision
+  local patches = (v.image // v.patch) * (v.image // v.patch)
+  return nn.module {
+    encoder = encoder(v, v.layers - 1),
+    projector = nn.module {
+      first = nn.linear(v.dim, c.dim, { bias = true }), last = nn.linear(c.dim, c.dim, { bias = true }),
+      fsdp2_shard = true,
+      forward = function(m, x) return m.last(nn.gelu(m.first(x))) end,
+    },
+    embed = nn.embedding(c.vocab, c.dim), layers = nn.list(c.layers, function() return block(c) end),
+    norm = nn.rmsnorm(c.dim, { eps = c.eps }), head = nn.linear(c.dim, c.vocab), tp_vocab = { "embed", "head" },
+    forward = function(m, tokens, labels)
+      local text, before = tokens.shape[2], c.before
+      if before >= text then
+        error(("models.llava: before = %d tokens of a text of %d"):format(before, text))
+      end
+      local x = m.embed(tokens)
+      local image = m.projector(nn.span(m.encoder(), 1, patches))
+      if before == 0 then
+        x = nn.span(m.layers(nn.join(image, x)), patches, text)
+      else
+        x = m.layers(nn.join(nn.join(nn.span(x, 0, before), image), nn.span(x, before, text - before)))
+        x = nn.join(nn.span(x, 0, before), nn.span(x, before + patches, text - before))
+      end
+      return nn.cross_entropy(m.head(m.norm(x)), labels)
+    end,
+  }
+end
+
+local function shrink(c, mesh)
+  return nn.small(c, mesh, { before = math.min(c.before, 2), vision = nn.with(c.vision, { dim = 9 * mesh.multiple, layers = 3,
+    heads = 2 * mesh.tp, head_dim = 4, hidden = 5 * mesh.tp, image = 4 * math.max(2, mesh.tp), patch = 4, channels = 2 }) })
+end
+
+return function(what)
+  local name, config = nn.family("llava", what, sizes, defaults)
+  return { name = name, config = config, build = build, shrink = shrink }
+end

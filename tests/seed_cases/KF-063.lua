@@ -1,0 +1,9 @@
+-- expect: error[vlm-with-pp] VLM + Pipeline Parallelism
+return require "dialects.kempnerforge" {
+  world = 2,
+  model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256, max_seq_len = 1024 },
+  train = { batch_size = 1, seq_len = 600 },
+  vision_encoder = { num_tokens = 64 },
+  vlm = { max_text_len = 512 },
+  distributed = { pp = 2, dp_shard = 1 },
+}
