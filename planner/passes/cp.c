@@ -69,6 +69,15 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
 {
     const char *own = job->plan->graph.modules.at[n->module].path;
     const char *path = own && own[0] ? own : "the model";
+    if (op_sends_tokens(n->op) && pass->cp.mode == CP_ring && pass->cp.all_to_all > 1) {
+        diag_error(
+            job->diag, FAULT_input, "cp-experts", pass->loc,
+            "cp { all_to_all = %u } with experts (%s): they need whole sequences, and tokens "
+            "of ranks that exchange heads do not follow each other",
+            pass->cp.all_to_all, path);
+        diag_hint(job->diag, "leave out all_to_all, or use mode = \"all_to_all\"");
+        return false;
+    }
     if (op_takes_tokens(n->op)) {
         diag_error(job->diag, FAULT_input, "cp-span", pass->loc,
                    "cp = %u with a model that takes a span of each sequence (%s): only some "

@@ -158,7 +158,7 @@ static void draw_context(Draw *d, Tiny *t)
     t->cp = 2 + draw(d, 3);
     if (t->cp * n_ranks > MOST_RANKS) t->cp = 1;
     if (t->cp == 1) return;
-    if (t->cp == 4 && t->tp == 1 && t->cp_options.mode == CP_ring && draw(d, 2))
+    if (t->cp == 4 && t->tp == 1 && t->cp_options.mode == CP_ring && !t->experts && draw(d, 2))
         t->cp_options.all_to_all = 2, t->groups = 2 * (1 + draw(d, 2));
     t->seq = 2 * t->cp * t->tp * (1 + draw(d, 2));
     if (t->cp_options.mode == CP_all_to_all) t->groups = t->cp * (1 + draw(d, 2));
