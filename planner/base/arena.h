@@ -41,7 +41,7 @@ void arena_scope_unwind(ArenaScope *scope); /* frees the arenas, the newest firs
 
 /* The process has no memory left: calls the `on_full` of this thread's innermost scope, else that
  * of the process, which must not return either, else aborts. */
-_Noreturn void arena_full(void);
+__attribute__((noreturn)) void arena_full(void); /* C++ reads this header, too */
 void arena_on_full(void (*on_full)(void *self), void *self);
 /* A forked process cannot return to its parent's scopes. */
 void arena_forget_scopes(void);
