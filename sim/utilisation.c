@@ -32,11 +32,22 @@ static double flops_of_products(const Graph *g)
     return flops;
 }
 
-/* One attention: 12 x (heads x width of a head) x keys for each query, times the share of the keys
- * that it sees: half of them if it is causal, fewer in a window. */
-static double attention_factor(const Graph *g, const Node *n, const Binding *b)
+/* Frozen parts need no gradients of weights, and none at all where nothing before them is trained.
+ * So the graph's own products count. */
+static bool has_frozen(const Graph *g)
 {
-    return 12 * op_seen(n->op, b, graph_attrs_at(g, n->attrs));
+    for (TensorId t = 1; t < g->tensors.n; t++)
+        if (g->tensors.at[t].frozen) return true;
+    return false;
+}
+
+/* One attention: 12 x (heads x width of a head) x keys for each query, times the share of the keys
+ * that it sees: half of them if it is causal, fewer in a window. A third of it is the forward pass,
+ * which is all if only frozen parts lie before. */
+static double attention_factor(const Graph *g, const Node *n, const Binding *b, bool frozen)
+{
+    const bool forward = frozen && !g->tensors.at[n->out[0]].grad;
+    return (forward ? 4 : 12) * op_seen(n->op, b, graph_attrs_at(g, n->attrs));
 }
 
 typedef struct AttentionSum {
@@ -52,6 +63,7 @@ typedef struct AttentionSum {
 static AttentionSum attention_sum(const Graph *g)
 {
     AttentionSum sum = {.alike = true};
+    const bool frozen = has_frozen(g);
     const NodeId end = g->n_forward > 0 ? g->n_forward : g->nodes.n;
     for (NodeId id = 1; id < end; id++) {
         const Node *n = &g->nodes.at[id];
@@ -59,7 +71,8 @@ static AttentionSum attention_sum(const Graph *g)
         if (!op_attends(n->op) || !graph_bind(g, n, &b, NULL)) continue;
         const HeadsSizes is = op_heads_sizes(n->op, b.size);
         const int64_t width = is.groups * is.heads * (is.head + is.value) / 2;
-        const double factor = attention_factor(g, n, &b), part = (double)is.queries / g->info.seq;
+        const double factor = attention_factor(g, n, &b, frozen),
+                     part = (double)is.queries / g->info.seq;
         sum.flops += factor * (double)width * (double)is.keys * part;
         const bool same =
             sum.n == 0 || (factor == sum.factor && width == sum.width && is.keys == sum.keys);
@@ -126,7 +139,7 @@ static double model_flops_per_token(const Plan *plan, const StepInfo *step)
 {
     const Graph *g = &plan->graph;
     const bool fields = is_of_fields(g);
-    if (!fields && !shares_out_tokens(g)) return mfu_flops_per_token(g);
+    if (!fields && !shares_out_tokens(g) && !has_frozen(g)) return mfu_flops_per_token(g);
     const double tokens = (double)step->global_batch * (double)step->seq;
     const double products = flops_of_products(g) * step->n_microbatches / tokens;
     return fields ? products : products + attention_sum(g).flops;
@@ -141,7 +154,8 @@ void report_utilisation(const Plan *plan, const StepInfo *step, const Cluster *c
     double seconds = (double)report->step_ps / (double)PS_PER_S;
     double tokens = (double)step->global_batch * (double)step->seq;
     const bool fields = is_of_fields(&plan->graph),
-               shared_out = !fields && shares_out_tokens(&plan->graph);
+               shared_out = !fields && shares_out_tokens(&plan->graph),
+               frozen = !fields && has_frozen(&plan->graph);
     report->model_flops_per_token = model_flops_per_token(plan, step);
     report->tokens_per_s = seconds > 0 ? tokens / seconds : 0;
     report->tokens_per_s_per_device = report->tokens_per_s / plan->mesh.n_ranks;
@@ -150,6 +164,8 @@ void report_utilisation(const Plan *plan, const StepInfo *step, const Cluster *c
     const uint64_t active = experts_active_params(&plan->graph);
     report->mfu_formula =
         fields       ? "products and convolutions, forward and backward, per point of the grid"
+        : frozen     ? arena_print(arena, "products, without gradients of frozen parts%s per token",
+                                   attention_words(&plan->graph, arena))
         : shared_out ? arena_print(arena, "products of encoder and decoder%s per token",
                                    attention_words(&plan->graph, arena))
                      : arena_print(arena, "6 x %s %sparams (no input embedding)%s per token",

@@ -17,13 +17,16 @@ typedef struct GpuQuestion {
     SweepRows rows;
 } GpuQuestion;
 
-/* Lists the numbers of nodes whose data ranks divide the batch; the other axes keep their sizes. */
+/* Lists the numbers of nodes whose data ranks divide the batch. One data axis grows: dp_replicate
+ * if nothing is sharded, else dp_shard. The other axes keep their sizes. */
 static void list_nodes(GpuQuestion *q, const Config *config, const TextList *also)
 {
     Arena *arena = q->cli->arena;
     const uint32_t per_node = config->cluster.devices_per_node;
     const int64_t sequences = config->global_batch / config->micro_batch;
     const int64_t data = config_data_ranks(config);
+    const bool whole = config->axis_size[AXIS_dp_shard] == 1 && data > 1;
+    const char *grows = whole ? "mesh.dp_replicate=" : "mesh.dp_shard=";
     int64_t model = 1; /* ranks that share a sequence or a part of the model */
     for (uint32_t a = 0; a < AXIS_NAMES; a++) model *= config->axis_size[a];
     model /= data;
@@ -33,10 +36,10 @@ static void list_nodes(GpuQuestion *q, const Config *config, const TextList *als
         TextList *list = &q->settings[q->n];
         *list = (TextList){NULL, 0, 0};
         for (uint32_t i = 0; i < also->n; i++)
-            if (strncmp(also->at[i], "mesh.dp_shard=", 14) != 0)
+            if (strncmp(also->at[i], grows, strlen(grows)) != 0)
                 list_push(arena, list, also->at[i]);
         list_push(arena, list, arena_print(arena, "cluster.nodes=%" PRIu32, nodes));
-        list_push(arena, list, "mesh.dp_shard=-1");
+        list_push(arena, list, arena_print(arena, "%s-1", grows));
         q->nodes[q->n++] = nodes;
     }
 }
@@ -118,8 +121,8 @@ static void report_limits(const GpuQuestion *q)
     if (cli->json != NULL)
         json_put(cli->json, "least_nodes", good != NULL ? json_integer(nodes) : json_null());
     if (good != NULL) {
-        str_print(&cli->out, "enough      %" PRIu32 " nodes, %" PRIu64 " GPUs: %.1f days", nodes,
-                  good->ranks, days_of(q, good));
+        str_print(&cli->out, "enough      %" PRIu32 " node%s, %" PRIu64 " GPUs: %.1f days", nodes,
+                  nodes == 1 ? "" : "s", good->ranks, days_of(q, good));
         if (good->usd_per_token > 0)
             str_print(&cli->out, ", %s USD",
                       str_count(cli->arena, (uint64_t)(usd_of(q, good) + .5)));
@@ -130,9 +133,15 @@ static void report_limits(const GpuQuestion *q)
               most_days > 0 && most_usd > 0 ? "deadline and the budget"
               : most_days > 0               ? "deadline"
                                             : "budget");
-    if (near != NULL)
+    if (near == NULL)
+        diag_hint(&cli->diag,
+                  "the plan fits on no number of nodes whose data ranks divide the batch");
+    else if (near->usd_per_token > 0)
         diag_hint(&cli->diag, "the nearest miss: %" PRIu64 " GPUs, %.1f days, %s USD", near->ranks,
                   days_of(q, near), str_count(cli->arena, (uint64_t)(usd_of(q, near) + .5)));
+    else
+        diag_hint(&cli->diag, "the nearest miss: %" PRIu64 " GPUs, %.1f days", near->ranks,
+                  days_of(q, near));
 }
 
 bool fit_gpus_check(Cli *cli)

@@ -179,10 +179,10 @@ static bool pass_domain(Job *job)
         if (axes_have(axes, (AxisName)a)) fine = cut_fields(job, (AxisName)a) && fine;
     job->keep_halos = pass_config(job, PASS_domain)->domain.keep_halos;
     job->own_statistics = pass_config(job, PASS_domain)->domain.as == DOMAIN_original;
-    if (job->own_statistics) {
+    if (job->own_statistics && pass_ranks(job->config, PASS_domain) > 1) {
         diag_note(job->diag, "domain-original", pass_config(job, PASS_domain)->loc,
                   "as = \"original\": gradients of the sums of group norm stay those of a rank's "
-                  "own rows, as in miles-credit, so the proofs fail");
+                  "own rows, as in miles-credit; the proofs refuse such a plan");
         diag_hint(job->diag, "leave out as; these gradients are then summed over domain");
     }
     job->interior_first = pass_config(job, PASS_domain)->domain.interior_first;

@@ -18,7 +18,10 @@ static bool is_frozen(const Graph *g, const bool *frozen, const bool *trained, M
 
 static bool report(Job *job, const PassConfig *pass, uint32_t n_params, uint32_t n_frozen)
 {
-    if (n_frozen == 0)
+    if (n_frozen == 0 && pass->freeze.modules.n == 0)
+        diag_error(job->diag, FAULT_input, "freeze-nothing", pass->loc,
+                   "freeze{} names no modules: nothing is frozen");
+    else if (n_frozen == 0)
         diag_error(job->diag, FAULT_input, "freeze-nothing", pass->loc,
                    "freeze{}: the modules that it names have no parameters, or all of them are in "
                    "`except`");

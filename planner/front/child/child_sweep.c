@@ -106,6 +106,18 @@ static bool is_empty(lua_State *L)
     return false;
 }
 
+/* { mesh = { tp = ... }, ["mesh.tp"] = ... } names a setting twice. */
+static void refuse_second(Child *c, const char *path, Place place)
+{
+    const char *mark = arena_print(c->arena, "vary.%s", path);
+    if (lua_getfield(c->L, LUA_REGISTRYINDEX, mark) != LUA_TNIL)
+        child_raise(c->L, "option-value", place, "write all its values in one list",
+                    "vary.%s comes twice", path);
+    lua_pop(c->L, 1);
+    lua_pushboolean(c->L, 1);
+    lua_setfield(c->L, LUA_REGISTRYINDEX, mark);
+}
+
 static void vary_key(Child *c, const char *path, Spot table)
 {
     lua_State *L = c->L;
@@ -125,10 +137,12 @@ static void vary_key(Child *c, const char *path, Spot table)
     if (parts > MOST_NESTING || is_empty(L))
         child_raise(L, "wrong-type", place_of(spot), "as in tp = { 1, 2, 4 }",
                     "vary.%s needs a list of values", inner);
-    if (lua_rawlen(L, -1) > 0)
-        send_values(c, inner, spot);
-    else
+    if (lua_rawlen(L, -1) == 0) {
         for_each(c, inner, spot, vary_key);
+        return;
+    }
+    refuse_second(c, inner, place_of(spot));
+    send_values(c, inner, spot);
 }
 
 static void keep_call(Child *c, SweepCall call, Place place)

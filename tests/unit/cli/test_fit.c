@@ -94,6 +94,20 @@ static void deadlines_and_budgets_choose_nodes(void **state)
     json_decref(root);
 }
 
+/* Plain data parallelism shards nothing, so copies of the model grow in number. */
+static void copies_grow_where_nothing_is_sharded(void **state)
+{
+    (void)state;
+    json_t *root =
+        document(COMMAND(arena, 60, "fit", TANDEM_SOURCE_DIR "/scripts/plans/gpt2_124m.lua",
+                         "--set", "model.layers=1", "--db", "none", "--json", "--tokens", "1T"),
+                 0);
+    const json_t *rows = json_object_get(root, "nodes");
+    assert_int_equal(json_array_size(rows), 3); /* 512 sequences in micro-batches of 16 */
+    assert_true(number(json_array_get(rows, 2), "ranks") == 32);
+    json_decref(root);
+}
+
 /* --dry-run lists points, and makes no store. */
 static void a_dry_run_makes_nothing(void **state)
 {
@@ -135,6 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(sizes_are_the_largest),
         TEST(deadlines_and_budgets_choose_nodes),
+        TEST(copies_grow_where_nothing_is_sharded),
         TEST(a_dry_run_makes_nothing),
         TEST(questions_without_an_answer_are_refused),
     };

@@ -150,6 +150,8 @@ static void mistakes_are_told_with_their_line(void **state)
         {"vary = { { 1 } }", "vary has values without the name of a setting"},
         {"vary = { mesh = { tp = {\n1, 1 } } }",
          "s.lua:4: error[option-value]: vary.mesh.tp: the value 1 comes twice"},
+        {"vary = { ['mesh.tp'] = { 1 },\nmesh = { tp = { 1, 2 } } }",
+         "s.lua:3: error[option-value]: vary.mesh.tp comes twice"},
         {"vary = { mesh = { tp = { 1 } } }, where = 3", "where needs a function, not number"},
         {"vary = { mesh = { tp = { 1 } } },\nscore = { function() return 1 end }",
          "s.lua:4: error[wrong-type]: score has no name"},

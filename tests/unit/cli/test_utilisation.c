@@ -151,6 +151,22 @@ static void conventions_count_by_their_names(void **state)
     arena_free(arena);
 }
 
+/* Frozen weights have no gradient: 4 FLOPs instead of 6. If nothing before them is trained, only
+ * the forward pass counts; then the head has no gradient of its input either. */
+static void frozen_parts_count_less(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const double block = 4 * 32 * 32 + 2 * 32 * 64, end = 4096, causal = 12 * 2 * 32 * 64 / 2;
+    const double one = flops_by(arena, "freeze { modules = { 'layers.1' } }, ", "model");
+    assert_true(fabs(one - 6 * (block + end) - 4 * block - causal) < 1);
+    const double all = flops_by(arena, "freeze { modules = { 'embed', 'layers' } }, ", "model");
+    assert_true(fabs(all - 2 * 2 * block - 4 * end - causal / 3) < 1);
+    assert_true(all <
+                flops_by(arena, "freeze { modules = { 'embed', 'layers' } }, ", "hardware") + 1);
+    arena_free(arena);
+}
+
 static void other_conventions_are_refused(void **state)
 {
     (void)state;
@@ -175,6 +191,7 @@ int main(void)
         cmocka_unit_test(attention_in_a_window_counts_what_it_sees),
         cmocka_unit_test(encoder_and_decoder_share_the_tokens),
         cmocka_unit_test(conventions_count_by_their_names),
+        cmocka_unit_test(frozen_parts_count_less),
         cmocka_unit_test(other_conventions_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
