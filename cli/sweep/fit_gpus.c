@@ -135,7 +135,7 @@ static void report_limits(const GpuQuestion *q)
                                             : "budget");
     if (near == NULL)
         diag_hint(&cli->diag,
-                  "the plan fits on no number of nodes whose data ranks divide the batch");
+                  "on no number of nodes do data ranks divide the batch and the plan fit");
     else if (near->usd_per_token > 0)
         diag_hint(&cli->diag, "the nearest miss: %" PRIu64 " GPUs, %.1f days, %s USD", near->ranks,
                   days_of(q, near), str_count(cli->arena, (uint64_t)(usd_of(q, near) + .5)));
