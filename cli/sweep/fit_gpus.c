@@ -25,7 +25,7 @@ static void list_nodes(GpuQuestion *q, const Config *config, const TextList *als
     const uint32_t per_node = config->cluster.devices_per_node;
     const int64_t sequences = config->global_batch / config->micro_batch;
     const int64_t data = config_data_ranks(config);
-    const bool whole = config->axis_size[AXIS_dp_shard] == 1 && data > 1;
+    const bool whole = config_ranks(config, axes_with(AXIS_UNITS)) == 1 && data > 1;
     const char *grows = whole ? "mesh.dp_replicate=" : "mesh.dp_shard=";
     int64_t model = 1; /* ranks that share a sequence or a part of the model */
     for (uint32_t a = 0; a < AXIS_NAMES; a++) model *= config->axis_size[a];

@@ -120,7 +120,7 @@ static void nothing_is_lost_and_nothing_double(void **state)
     Arena *arena = arena_new();
     const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
     const char *wish = getenv("TANDEM_KILLS");
-    const int kills = wish != NULL ? atoi(wish) : KILLS;
+    const int kills = wish != NULL ? (int)strtol(wish, NULL, 10) : KILLS;
     /* A little longer than a whole sweep, so that some end. */
     const uint64_t whole_ms = sweep_ms(arena_print(arena, "%s.first", db)) * 5 / 4;
     const uint64_t longest_ms = whole_ms < MOST_MS ? whole_ms + 1 : MOST_MS;
