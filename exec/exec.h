@@ -70,7 +70,7 @@ typedef struct VerifyResult {
     double worst_gradient, worst_parameter, norm_error, loss_error;
     double worst_state; /* error of the optimizer's moments */
     const char *worst_tensor;
-    uint32_t n_tensors;
+    uint32_t n_tensors; /* parameters that are trained */
     /* parameters whose gradient is zero everywhere: equal, but that proves nothing */
     uint32_t n_unmoved;
     const char *unmoved;                       /* name of one of them; NULL: none */

@@ -197,7 +197,7 @@ static bool find_twins(Verify *v)
             w->of[k].seen = arena_array(v->arena, w->n, sizeof(bool));
             if (v->rounding) w->of[k].apart = arena_array(v->arena, w->n, sizeof(double));
         }
-        v->result->n_tensors += tensor->role == ROLE_param;
+        v->result->n_tensors += tensor_trains(tensor);
     }
     Loc none = {NULL, 0};
     for (TensorId t = 1; t < a->tensors.n; t++) {

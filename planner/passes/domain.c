@@ -224,9 +224,14 @@ static const PassEdge before[] = {
 
 static void print(const PassConfig *pass, Str *out)
 {
-    str_print(out, "domain%s%s%s", pass->domain.as == DOMAIN_original ? "(original)" : "",
-              pass->domain.keep_halos ? "(keep halos)" : "",
-              pass->domain.interior_first ? "" : "(whole rows)");
+    const char *words[] = {pass->domain.as == DOMAIN_original ? "original" : NULL,
+                           pass->domain.keep_halos ? "keep halos" : NULL,
+                           pass->domain.interior_first ? NULL : "whole rows"};
+    uint32_t n = 0;
+    str_add(out, "domain");
+    for (uint32_t i = 0; i < 3; i++)
+        if (words[i] != NULL) str_print(out, "%s%s", n++ == 0 ? "(" : ", ", words[i]);
+    if (n > 0) str_add(out, ")");
 }
 
 const PassSpec pass_spec_domain = {

@@ -89,7 +89,8 @@ local function read(who, options)
   c.scaling = check.number(who, "scaling", options.scaling, 1.0)
   c.sigmoid = check.flag(who, "sigmoid", options.sigmoid, false)
   if c.sigmoid and c.aux > 0 then
-    core.fail("out-of-range", who .. ": aux_loss needs the softmax of logits, which sigmoid replaces", "aux_loss = 0")
+    core.fail("out-of-range", who .. ": aux_loss needs the softmax of logits, which sigmoid replaces",
+      "write aux_loss = 0; it is 0.01 if it is left out")
   end
   read_groups(who, options, c)
   return c

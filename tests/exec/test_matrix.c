@@ -179,13 +179,41 @@ static void interleavings(void **state)
     }
 }
 
+/* Frozen parameters have no gradient, so none is compared. */
+static void frozen_tensors_do_not_count(void **state)
+{
+    (void)state;
+    uint32_t n[2] = {0, 0};
+    for (uint32_t k = 0; k < 2; k++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Tiny t = tiny_default();
+        t.dp_shard = 2, t.freeze = k * TINY_FROZEN_TABLE;
+        Tiny one = tiny_one_rank(&t);
+        const Plan *plan = tiny_plan(&t, true, arena, &d);
+        const Plan *reference = tiny_plan(&one, true, arena, &d);
+        const DataSource *data = data_synthetic(7, t.vocab, 0.1, arena);
+        BackendOptions options = {.order_seed = 1};
+        VerifyResult result = {.n_tensors = 0};
+        assert_true(exec_verify(plan, reference, data, &options, TOLERANCE, arena, &result, &d));
+        n[k] = result.n_tensors;
+        arena_free(arena);
+    }
+    assert_int_equal(n[1], n[0] - 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama_fsdp2),   cmocka_unit_test(llama_ddp),
-        cmocka_unit_test(gpt2_fsdp2),    cmocka_unit_test(gpt2_ddp),
-        cmocka_unit_test(hsdp),          cmocka_unit_test(odd_meshes),
-        cmocka_unit_test(options),       cmocka_unit_test(reshard_to_a_part),
+        cmocka_unit_test(frozen_tensors_do_not_count),
+        cmocka_unit_test(llama_fsdp2),
+        cmocka_unit_test(llama_ddp),
+        cmocka_unit_test(gpt2_fsdp2),
+        cmocka_unit_test(gpt2_ddp),
+        cmocka_unit_test(hsdp),
+        cmocka_unit_test(odd_meshes),
+        cmocka_unit_test(options),
+        cmocka_unit_test(reshard_to_a_part),
         cmocka_unit_test(interleavings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 #!/bin/sh
-# No path of one person's machine in the tree.
+# No path of one person's machine in the tree, and no script in its root: tests that run there leave one.
 lint=$(dirname "$(realpath "$0")")
 cd "${1:-.}" || exit 1
+sh "$lint/files.sh" '*.lua' | grep -v / | sed 's/$/: a test left it here/' | { grep . && exit 1; exit 0; } || exit 1
 sh "$lint/files.sh" '*' | grep -v '^tests/lint/' |
     xargs -r grep -nHIE '(^|[^]A-Za-z0-9_.})~*-])/(work|root|home|Users|mnt)/' |
     { grep . && exit 1; exit 0; }
