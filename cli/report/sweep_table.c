@@ -127,6 +127,14 @@ static double usd_of(const Cli *cli, const SweepRow *r)
     return cli->options.tokens * r->usd_per_token;
 }
 
+void energy_note(Cli *cli, const SweepRows *rows)
+{
+    if (has_energy(rows))
+        str_print(&cli->out,
+                  "energy      if each board takes its power limit all the time; PUE %.4g\n",
+                  cli->options.pue);
+}
+
 /* The columns that only some sweeps have. */
 typedef struct Columns {
     bool price, days, usd, joules, mwh, score;
@@ -214,10 +222,7 @@ static void ranking_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows,
     table_print(&t, &cli->out);
     if (n_fit > limit)
         str_print(&cli->out, "  and %" PRIu32 " more (--limit, --csv)\n", n_fit - limit);
-    if (columns.joules || columns.mwh)
-        str_print(&cli->out,
-                  "energy      if each board takes its power limit all the time; PUE %.4g\n",
-                  cli->options.pue);
+    if (columns.joules || columns.mwh) energy_note(cli, rows);
 }
 
 /* Lists the points of one status. `unmet`: only those that fall short of `require`. */

@@ -95,6 +95,7 @@ static void report_table(const GpuQuestion *q)
     str_print(&cli->out, "training    %.4g %s, by the number of nodes\n", cli->options.tokens,
               rows_count(&q->rows));
     table_print(&t, &cli->out);
+    energy_note(cli, &q->rows);
     if (cli->json != NULL)
         json_put(cli->json, "nodes", list);
     else
@@ -147,9 +148,14 @@ static void report_limits(const GpuQuestion *q)
 bool fit_gpus_check(Cli *cli)
 {
     const FitOptions *o = &cli->options.fit;
-    if (cli->options.tokens > 0 || (o->days <= 0 && o->usd <= 0)) return true;
+    const char *alone = o->days > 0                       ? "days"
+                        : o->usd > 0                      ? "usd"
+                        : cli->options.pue_text != NULL   ? "pue"
+                        : cli->options.price_text != NULL ? "price"
+                                                          : NULL;
+    if (cli->options.tokens > 0 || alone == NULL) return true;
     cli_error(cli, FAULT_usage, "option-value", "--%s needs --tokens: how long is the training?",
-              o->days > 0 ? "days" : "usd");
+              alone);
     diag_hint(&cli->diag, "for example --tokens 1T --days 30");
     return false;
 }

@@ -42,6 +42,8 @@ typedef struct SweepRow {
 } SweepRow;
 typedef LIST(SweepRow) SweepRows;
 
+/* Says under a table what its energies assume; nothing if it has none. */
+void energy_note(Cli *cli, const SweepRows *rows);
 const char *rows_count(const SweepRows *rows); /* "tokens", or "points" of the first with numbers */
 
 bool rows_priced(const SweepRows *rows); /* true if any row has a price */

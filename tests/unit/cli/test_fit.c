@@ -128,6 +128,9 @@ static void questions_without_an_answer_are_refused(void **state)
     CommandResult r = FIT("--days", "3");
     assert_int_equal(r.exit_code, 2);
     assert_non_null(strstr(r.err, "--days needs --tokens"));
+    r = FIT("--pue", "1.2");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "--pue needs --tokens"));
     r = FIT("--tokens", "1T", "--days", "-3");
     assert_int_equal(r.exit_code, 2);
     r = FIT("--tokens", "1T", "--usd", "1000", "--set", "gpu=MI300X");
