@@ -269,6 +269,14 @@ static bool read_call(Child *c, Call *call)
     return true;
 }
 
+/* Results that only some sweeps have, with the option that gives them. */
+static const char *option_of(const char *name)
+{
+    return strcmp(name, "days") == 0            ? "add --tokens: how long is the training?"
+           : strcmp(name, "usd_per_token") == 0 ? "add --price: no price is known for these GPUs"
+                                                : NULL;
+}
+
 /* A name that is not there is a mistake; it must not silently be nil. Upvalues: the subject of the
  * message, and the list of names in a fixed order. */
 static int no_such_value(lua_State *L)
@@ -276,7 +284,9 @@ static int no_such_value(lua_State *L)
     Child *c = child_of(L);
     const char *what = lua_tostring(L, lua_upvalueindex(1));
     const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : luaL_typename(L, 2);
-    child_raise(L, "unknown-name", child_place(c, true), child_near(L, name, lua_upvalueindex(2)),
+    const char *option = option_of(name);
+    child_raise(L, "unknown-name", child_place(c, true),
+                option != NULL ? option : child_near(L, name, lua_upvalueindex(2)),
                 "%s has no '%s'", what, name);
 }
 

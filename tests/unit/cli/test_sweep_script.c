@@ -163,6 +163,8 @@ static void mistakes_are_told_with_their_line(void **state)
          "mesh.tp=1)"},
         {"vary = { mesh = { tp = { 1 } } },\nscore = function(r) return r.speed end",
          "s.lua:4: error[unknown-name]: the result has no 'speed' (point: mesh.tp=1)"},
+        {"vary = { mesh = { tp = { 1 } } },\nscore = function(r) return r.days end",
+         "no 'days' (point: mesh.tp=1)\n  hint: add --tokens"},
         {"vary = { mesh = { tp = { 1 } } },\nscore = function(r) return 1 / 0 end",
          "s.lua:4: error[wrong-type]: score returns a number that is not finite"},
         {"vary = { mesh = { tp = { 1 } } },\nwhere = function(s) while true do end end",
