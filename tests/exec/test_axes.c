@@ -64,7 +64,7 @@ static void experts(void **state)
 static void context(void **state)
 {
     (void)state;
-    compare(corpus_context, 159);
+    compare(corpus_context, 189);
 }
 
 int main(void)

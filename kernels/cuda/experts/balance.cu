@@ -29,10 +29,25 @@ typedef struct BalanceArgs {
 
 /* ---- how often each expert was chosen ---- */
 
+/* Returns what all threads counted: thread k < EIGHT gets the sum of count[k], the others 0.
+ * held [BALANCE_WARPS, EIGHT]; a barrier */
+DEVICE float add_counts(const int32_t count[EIGHT], float *held)
+{
+    float *mine = held + threadIdx.x / WARP * EIGHT, total = 0;
+    UNROLL for (int k = 0; k < EIGHT; k++)
+    {
+        float sum = warp_sum((float)count[k]);
+        if (threadIdx.x % WARP == 0) mine[k] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x >= EIGHT) return 0;
+    for (uint32_t w = 0; w < BALANCE_WARPS; w++) total += held[w * EIGHT + threadIdx.x];
+    return total;
+}
+
 KERNEL(balance_count, BalanceArgs, BALANCE_THREADS, 4)
 {
     SHARED(float, held); /* [BALANCE_WARPS, EIGHT] */
-    float *mine = held + threadIdx.x / WARP * EIGHT;
     int64_t sequence = split_row(blockIdx.x, a.groups, a.sequences * a.groups);
     int64_t first = (blockIdx.x - sequence * a.groups) * EIGHT;
     const int32_t *ids = a.ids + sequence * a.choices;
@@ -47,15 +62,8 @@ KERNEL(balance_count, BalanceArgs, BALANCE_THREADS, 4)
         UNROLL for (int u = 0; u < COUNT_AHEAD; u++) UNROLL for (int k = 0; k < EIGHT; k++)
             count[k] += id[u] == first + k;
     }
-    UNROLL for (int k = 0; k < EIGHT; k++)
-    {
-        float sum = warp_sum((float)count[k]);
-        if (threadIdx.x % WARP == 0) mine[k] = sum;
-    }
-    __syncthreads();
+    float total = add_counts(count, held);
     if (threadIdx.x >= EIGHT || first + threadIdx.x >= a.n) return;
-    float total = 0;
-    for (uint32_t w = 0; w < BALANCE_WARPS; w++) total += held[w * EIGHT + threadIdx.x];
     a.chosen[sequence * a.n + first + threadIdx.x] = total * ((float)a.n / (float)a.choices);
 }
 
@@ -63,26 +71,30 @@ KERNEL(balance_count, BalanceArgs, BALANCE_THREADS, 4)
 KERNEL(loads_count, BalanceArgs, BALANCE_THREADS, 4)
 {
     SHARED(float, held); /* [BALANCE_WARPS, EIGHT] */
-    float *mine = held + threadIdx.x / WARP * EIGHT;
     const int64_t first = (int64_t)blockIdx.x * EIGHT;
     int32_t count[EIGHT] = {0};
     for (int64_t i = threadIdx.x; i < a.choices; i += BALANCE_THREADS) {
         const int32_t id = a.ids[i];
         UNROLL for (int k = 0; k < EIGHT; k++) count[k] += id == first + k;
     }
-    UNROLL for (int k = 0; k < EIGHT; k++)
-    {
-        float sum = warp_sum((float)count[k]);
-        if (threadIdx.x % WARP == 0) mine[k] = sum;
-    }
-    __syncthreads();
-    if (threadIdx.x >= EIGHT || first + threadIdx.x >= a.n) return;
-    float total = a.accumulate ? read_one(a.balance, first + threadIdx.x) : 0;
-    for (uint32_t w = 0; w < BALANCE_WARPS; w++) total += held[w * EIGHT + threadIdx.x];
-    write_one(a.balance, first + threadIdx.x, total);
+    const float total = add_counts(count, held);
+    const int64_t e = first + threadIdx.x;
+    if (threadIdx.x < EIGHT && e < a.n)
+        write_one(a.balance, e, total + (a.accumulate ? read_one(a.balance, e) : 0));
 }
 
 /* ---- a warp's token ---- */
+
+/* Returns the largest logit of a token. */
+DEVICE float largest_logit(const BalanceArgs *a, int64_t row)
+{
+    float top = -INFINITY;
+    for (int64_t e = threadIdx.x % WARP; e < a->n; e += WARP) {
+        float x = read_one(a->logits, row * a->n + e);
+        top = x > top ? x : top;
+    }
+    return warp_max(top);
+}
 
 /* Returns the sum of exp(logit - top), and in *dot the lane's part of that sum weighted by
  * `chosen`. */
@@ -90,12 +102,7 @@ DEVICE float balance_sum(const BalanceArgs *a, int64_t row, const float *chosen,
                          float *dot)
 {
     float sum = 0;
-    *top = -INFINITY, *dot = 0;
-    for (int64_t e = threadIdx.x % WARP; e < a->n; e += WARP) {
-        float x = read_one(a->logits, row * a->n + e);
-        *top = x > *top ? x : *top;
-    }
-    *top = warp_max(*top);
+    *top = largest_logit(a, row), *dot = 0;
     for (int64_t e = threadIdx.x % WARP; e < a->n; e += WARP) {
         float x = device_exp(read_one(a->logits, row * a->n + e) - *top);
         sum += x, *dot += x * chosen[e];
@@ -213,19 +220,13 @@ bool cuda_loads(const KernelArgs *args, const CudaContext *cuda, CudaError *erro
 
 /* ---- squared log-sum-exps ---- */
 
-/* Returns the log-sum-exp of a token's logits; *top is the largest of them. */
-DEVICE float log_sum(const BalanceArgs *a, int64_t row, float *top)
+/* Returns the log-sum-exp of a token's logits. */
+DEVICE float log_sum(const BalanceArgs *a, int64_t row)
 {
-    float sum = 0;
-    *top = -INFINITY;
-    for (int64_t e = threadIdx.x % WARP; e < a->n; e += WARP) {
-        float x = read_one(a->logits, row * a->n + e);
-        *top = x > *top ? x : *top;
-    }
-    *top = warp_max(*top);
+    float sum = 0, top = largest_logit(a, row);
     for (int64_t e = threadIdx.x % WARP; e < a->n; e += WARP)
-        sum += device_exp(read_one(a->logits, row * a->n + e) - *top);
-    return *top + logf(warp_sum(sum));
+        sum += device_exp(read_one(a->logits, row * a->n + e) - top);
+    return top + logf(warp_sum(sum));
 }
 
 /* A block a sequence, a warp a token. */
@@ -234,7 +235,7 @@ KERNEL(router_z_rows, BalanceArgs, BALANCE_THREADS, 4)
     SHARED(float, held);
     float total = 0;
     for (int64_t token = threadIdx.x / WARP; token < a.tokens; token += BALANCE_WARPS) {
-        float top, z = log_sum(&a, blockIdx.x * a.tokens + token, &top);
+        float z = log_sum(&a, blockIdx.x * a.tokens + token);
         if (threadIdx.x % WARP == 0) total += z * z;
     }
     total = block_sum(total, held);
@@ -246,7 +247,7 @@ KERNEL(router_z_grad_rows, BalanceArgs, BALANCE_THREADS, 4)
     int64_t rows = a.sequences * a.tokens;
     int64_t row = (int64_t)blockIdx.x * BALANCE_WARPS + threadIdx.x / WARP;
     if (row >= rows) return;
-    float top, z = log_sum(&a, row, &top);
+    float z = log_sum(&a, row);
     float each = read_one(a.balance, split_row(row, a.tokens, rows)) * a.scale * 2 * z;
     for (int64_t e = threadIdx.x % WARP; e < a.n; e += WARP) {
         int64_t at = row * a.n + e;
