@@ -1,4 +1,4 @@
-/* A sweep is killed at a moment drawn by seed, and started again, until 200 have been killed. What
+/* A sweep is killed at a moment drawn by seed, and started again, until 40 have been killed. What
  * the store has shown once stays there. Each plan has one prediction and one answer, and the store
  * is sound after every kill. Half of the kills end the command alone: its processes must not live
  * on.
@@ -30,7 +30,7 @@ static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
 #if defined(__SANITIZE_ADDRESS__)
 enum { KILLS = 30 }; /* everything takes several times longer */
 #else
-enum { KILLS = 200 };
+enum { KILLS = 40 };
 #endif
 enum { POINTS = 6, SEED = 3, MOST_MS = 400 };
 

@@ -146,7 +146,8 @@ static void check_missing(const Plan *plan, const bool *seen, const bool kinds[]
         for (int k = 0; k < STATE_KIND_COUNT; k++) {
             const Tensor *at = &plan->graph.tensors.at[t];
             const Role role = k == STATE_buffer ? ROLE_state : ROLE_param;
-            const bool lacks = at->frozen && (k == STATE_m || k == STATE_v);
+            const bool lacks =
+                (k == STATE_m || k == STATE_v) && (at->frozen || graph_balances(&plan->graph, at));
             if (at->role != role || lacks || !kinds[k] || seen[t * STATE_KIND_COUNT + (uint32_t)k])
                 continue;
             diag_error(d, FAULT_internal, "state-gap", at->loc, "%s, %s: held by no rank", at->name,

@@ -18,12 +18,13 @@ typedef struct Corpus {
     uint64_t n_slices;
 } Corpus;
 
-static uint64_t elements(const Plan *plan, bool trained)
+static uint64_t elements(const Plan *plan, bool moments)
 {
     uint64_t n = 0;
     for (TensorId t = 1; t < plan->graph.tensors.n; t++) {
         const Tensor *at = &plan->graph.tensors.at[t];
-        uint64_t own = at->role == ROLE_param && !(trained && at->frozen);
+        uint64_t own = at->role == ROLE_param &&
+                       !(moments && (at->frozen || graph_balances(&plan->graph, at)));
         for (int d = 0; d < at->n_dims; d++) own *= (uint64_t)at->dim[d];
         n += own;
     }
