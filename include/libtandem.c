@@ -42,7 +42,7 @@ static void on_full(void *self)
  * whatever locale the calling program has chosen. Its locale is restored afterwards. */
 #define CALL(plan, type, failed, call)                                                             \
     do {                                                                                           \
-        type result = (failed);                                                                    \
+        type volatile result = (failed); /* it is set behind setjmp */                             \
         if ((plan)->out_of_memory) return result;                                                  \
         locale_t before = uselocale((plan)->c);                                                    \
         arena_scope_open(&(plan)->scope, on_full, (plan));                                         \
