@@ -1,27 +1,24 @@
 /* Rotary position embedding, half-split: index e of the first half and e + E/2 of the second are
- * rotated by position * theta^(-2e/E). Positions are global (cpu_whole_index). Llama 3.1 lowers the
- * frequencies whose wavelength is long compared with the original context (attrs.rope_*). With
- * attrs.rope_dims, only that many leading elements of E are rotated, as if they were all. */
+ * rotated by position * theta^(-2e/E). Positions are global (cpu_whole_index). Llama 3.1 and YaRN
+ * scale the frequencies (rope.h). With attrs.rope_dims, only that many leading elements of E are
+ * rotated, as if they were all. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/rope.c"
 
 #include <math.h>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/rope.h"
 
-/* Returns the angle for each position of pair `e` of E/2. Llama 3.1: wavelengths under context /
- * rope_high keep their frequency. Wavelengths over context / rope_low have their frequency divided
- * by rope_factor. Wavelengths between the two limits get a blend of both. */
-static double rope_frequency(const Attrs *attrs, int64_t e, int64_t E)
+/* Returns the angle for each position of pair `e` of E/2. */
+static double rope_frequency(const Attrs *attrs, const RopeRamp *ramp, int64_t e, int64_t E)
 {
     const double two_pi = 6.283185307179586476925286766559;
     double frequency = pow(attrs->theta, -2.0 * (double)e / (double)E);
-    if (attrs->rope_factor == 0) return frequency;
-    double turns = (double)attrs->rope_context * frequency / two_pi; /* context / wavelength */
-    if (turns > attrs->rope_high) return frequency;
-    if (turns < attrs->rope_low) return frequency / attrs->rope_factor;
-    double blend = (turns - attrs->rope_low) / (attrs->rope_high - attrs->rope_low);
-    return (1 - blend) * frequency / attrs->rope_factor + blend * frequency;
+    if (ramp->factor == 0) return frequency;
+    double at = ramp->context > 0 ? ramp->context * frequency / two_pi : (double)e;
+    double kept = fmin(fmax((at - ramp->none) / (ramp->whole - ramp->none), 0), 1);
+    return (1 - kept) * frequency / ramp->factor + kept * frequency;
 }
 
 #include "kernels/cpu/real.h"
@@ -33,24 +30,26 @@ BOTH(rope_grad)
 
 enum { F(PAIRS) = 64 }; /* pairs rotated at a time; their angles are on the stack */
 
-/* x [b,s,...,E] -> y [b,s,...,E]; y may be x. sign -1 rotates back, which is the gradient. */
+/* x [b,s,...,E] -> y [b,s,...,E]; y may be x. sign -1 rotates back: the gradient. */
 static void F(rope_turn)(const KernelArgs *a, double sign, bool accumulate)
 {
     const REAL *in = a->ptr[0];
     REAL *out = a->ptr[1];
     int64_t B = a->size['b'], S = a->size['s'], E = a->size['E'];
     int64_t turned = a->attrs.rope_dims ? a->attrs.rope_dims : E, half = turned / 2;
+    const RopeRamp ramp = rope_ramp(&a->attrs, turned);
     double frequency[F(PAIRS)];
     REAL cosine[F(PAIRS)], sine[F(PAIRS)];
     assert(turned % 2 == 0 && turned <= E);
     for (int64_t first = 0; first < half; first += F(PAIRS)) {
         int64_t n = half - first < F(PAIRS) ? half - first : F(PAIRS);
-        for (int64_t e = 0; e < n; e++) frequency[e] = rope_frequency(&a->attrs, first + e, turned);
+        for (int64_t e = 0; e < n; e++)
+            frequency[e] = rope_frequency(&a->attrs, &ramp, first + e, turned);
         for (int64_t s = 0; s < S; s++) {
             for (int64_t e = 0; e < n; e++) {
                 double angle = (double)cpu_whole_index(a, 's', s) * frequency[e];
-                cosine[e] = (REAL)cos(angle);
-                sine[e] = (REAL)(sign * sin(angle));
+                cosine[e] = (REAL)(ramp.gain * cos(angle));
+                sine[e] = (REAL)(sign * ramp.gain * sin(angle));
             }
             for (int64_t i = 0; i < B * a->rows; i++) {
                 int64_t at = (((i / a->rows) * S + s) * a->rows + i % a->rows) * E + first;

@@ -4,6 +4,7 @@
  * eight pairs at a time. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
+#include "kernels/rope.h"
 
 enum { ROPE_THREADS = 128, ROPE_BLOCKS_PER_SM = 8 };
 
@@ -13,7 +14,8 @@ typedef struct RopeArgs {
     int64_t turned, start;             /* elements that are rotated; position of the first token */
     int64_t half, second;              /* position of the first token from `half` on */
     int64_t round;                     /* tokens that a block rotates at a time */
-    double log_theta, factor, low, high, context, sign;
+    RopeRamp ramp;
+    double log_theta, sign;
     bool accumulate;
 } RopeArgs;
 
@@ -22,12 +24,10 @@ DEVICE double rope_frequency(const RopeArgs *a, int64_t e)
 {
     const double two_pi = 6.283185307179586476925286766559;
     double frequency = exp(-2.0 * (double)e / (double)a->turned * a->log_theta);
-    if (a->factor == 0) return frequency;
-    double turns = a->context * frequency / two_pi;
-    if (turns > a->high) return frequency;
-    if (turns < a->low) return frequency / a->factor;
-    double blend = (turns - a->low) / (a->high - a->low);
-    return (1 - blend) * frequency / a->factor + blend * frequency;
+    if (a->ramp.factor == 0) return frequency;
+    double at = a->ramp.context > 0 ? a->ramp.context * frequency / two_pi : (double)e;
+    double kept = fmin(fmax((at - a->ramp.none) / (a->ramp.whole - a->ramp.none), 0.0), 1.0);
+    return (1 - kept) * frequency / a->ramp.factor + kept * frequency;
 }
 
 DEVICE double rope_position(const RopeArgs *a, int64_t token)
@@ -107,7 +107,8 @@ KERNEL(rope_tokens, RopeArgs, ROPE_THREADS, ROPE_BLOCKS_PER_SM)
             double sine, cosine;
             device_sincos(rope_position(&a, first + i / half) * frequency[i % half], &sine,
                           &cosine);
-            sines[i] = (float)(a.sign * sine), cosines[i] = (float)cosine;
+            sines[i] = (float)(a.sign * a.ramp.gain * sine);
+            cosines[i] = (float)(a.ramp.gain * cosine);
         }
         __syncthreads();
         for (int i = (int)threadIdx.x; i < n * (int)a.heads * per_head; i += ROPE_THREADS) {
@@ -138,8 +139,7 @@ static bool rope_launch(const KernelArgs *args, double sign, const CudaContext *
     p.start = args->start['s'];
     p.half = p.seq / 2, p.second = args->second['s'];
     p.log_theta = log(attrs->theta);
-    p.factor = attrs->rope_factor, p.low = attrs->rope_low, p.high = attrs->rope_high;
-    p.context = (double)attrs->rope_context;
+    p.ramp = rope_ramp(attrs, p.turned);
     p.sign = sign;
     p.accumulate = sign < 0 && accumulates(args, 0);
     assert(p.turned % 2 == 0 && p.turned <= p.width);

@@ -303,9 +303,10 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double
       scale) /* multiplies the result (loss: 1 / all that may count; attention: softmax scale) */  \
     X(double, eps)                                                                                 \
     X(double, theta)       /* RoPE base */                                                         \
-    X(double, rope_factor) /* Llama-3.1 frequency scaling; 0: none */                              \
-    X(double, rope_low)                                                                            \
-    X(double, rope_high)                                                                           \
+    X(double, rope_factor) /* divides low frequencies (kernels/rope.h); 0: none */                 \
+    X(double, rope_low)    /* turns within rope_context: at most this many are divided */          \
+    X(double, rope_high)   /* at least this many are kept */                                       \
+    X(double, rope_gain)   /* multiplies the elements that turn; 0: as 1 */                        \
     X(double, beta1)                                                                               \
     X(double, beta2)                                                                               \
     X(double, weight_decay)                                                                        \
@@ -319,6 +320,7 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double
     X(int64_t, group)        /* xent_loss_mean: sequences that share a denominator */              \
     X(int64_t, count_all)    /* xent_loss: count ignored tokens too */                             \
     X(int64_t, rope_context) /* original context length of the scaling */                          \
+    X(int64_t, rope_yarn)    /* 0: Llama 3.1; 1: YaRN; 2: YaRN between whole pairs */              \
     X(int64_t, rope_dims)    /* leading elements of E that turn; 0: all */                         \
     X(int64_t, window)       /* attention: keys that a query sees; 0: all */                       \
     X(int64_t, distance)     /* attention_table: the last bucket begins here */                    \

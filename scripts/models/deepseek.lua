@@ -2,24 +2,31 @@
 -- it. Attention has latent keys and values. The first layers are dense. The others have experts: a token
 -- uses top_k of them, and every token uses the shared experts. Left out: the modules that predict further tokens,
 -- and the small balance loss of V3. balance_rate = 0.001 adds the bias that keeps V3's experts balanced.
+-- YaRN stretches the rotation from 4096 tokens to 163840, as config.json says and the published weights need it.
+-- The pre-training on 4096 tokens came before that: rope_scaling = false.
 local nn, decoder = require "tandem.nn", require "models.decoder"
+
+local function yarn(mscale, context)
+  return { kind = "yarn", factor = 40, fast = 32, slow = 1, context = context or 4096, mscale = mscale, mscale_all_dim = mscale }
+end
 
 -- https://huggingface.co/deepseek-ai: config.json of each. scaling: the factor of the routed experts' sum.
 local sizes = {
   ["v2-lite"] = { dim = 2048, layers = 27, dense = 1, heads = 16, kv_rank = 512, hidden = 10944, expert_hidden = 1408,
-    experts = 64, top_k = 6, shared = 2, normalise = false },
+    experts = 64, top_k = 6, shared = 2, normalise = false, rope_scaling = yarn(0.707) },
   ["v2"] = { dim = 5120, layers = 60, dense = 1, heads = 128, kv_rank = 512, q_rank = 1536, hidden = 12288,
-    expert_hidden = 1536, experts = 160, top_k = 6, shared = 2, normalise = false, scaling = 16.0, groups = 8, top_groups = 3 },
+    expert_hidden = 1536, experts = 160, top_k = 6, shared = 2, normalise = false, scaling = 16.0, groups = 8, top_groups = 3,
+    rope_scaling = yarn(0.707) },
   ["v3"] = { dim = 7168, layers = 61, dense = 3, heads = 128, kv_rank = 512, q_rank = 1536, hidden = 18432,
     expert_hidden = 2048, experts = 256, top_k = 8, shared = 1, vocab = 129280, scaling = 2.5, groups = 8, top_groups = 4,
     sigmoid = true },
   ["tiny"] = { dim = 64, layers = 3, dense = 1, heads = 4, kv_rank = 24, q_rank = 32, nope_dim = 16, rope_dim = 8, value_dim = 12,
     hidden = 160, expert_hidden = 32, experts = 8, top_k = 2, shared = 1, vocab = 256, scaling = 2.5, groups = 4, top_groups = 2,
-    sigmoid = true },
+    sigmoid = true, rope_scaling = yarn(1.0, 64) },
 }
 local defaults = { vocab = 102400, q_rank = false, nope_dim = 128, rope_dim = 64, value_dim = 128, theta = 10000.0, eps = 1e-6,
   normalise = true, scaling = 1.0, groups = 1, top_groups = 1, sigmoid = false, capacity_factor = 1.25, aux_loss = 0.001,
-  balance_rate = 0.0 }
+  balance_rate = 0.0, rope_scaling = yarn(1.0) }
 
 local function mlp(dim, hidden, out_init)
   return nn.module {
@@ -45,8 +52,8 @@ local function block(c, index)
   return nn.block {
     attention_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
     attention = nn.latent_attention { dim = c.dim, heads = c.heads, kv_rank = c.kv_rank, q_rank = c.q_rank or nil,
-      nope_dim = c.nope_dim, rope_dim = c.rope_dim, value_dim = c.value_dim, rope_theta = c.theta, eps = c.eps,
-      out_init = out_init },
+      nope_dim = c.nope_dim, rope_dim = c.rope_dim, value_dim = c.value_dim, rope_theta = c.theta,
+      rope_scaling = c.rope_scaling, eps = c.eps, out_init = out_init },
     ffn_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
     feed_forward = index < c.dense and mlp(c.dim, c.hidden, out_init) or experts(c, out_init),
     tp_col = { "attention.wq", "attention.wk_b", "attention.wv_b" }, tp_row = "attention.wo",
@@ -63,7 +70,7 @@ local function build(c) return decoder(c, block) end
 local function shrink(c, mesh)
   local n = 2 * math.max(mesh.ep, 2)
   return nn.small(c, mesh, { heads = mesh.tp * mesh.cp, dense = math.min(c.dense, 1), kv_rank = 7, q_rank = c.q_rank and 9,
-    nope_dim = 4, rope_dim = 2, value_dim = 3, expert_hidden = 3 * mesh.tp, shared = 1, experts = n,
+    nope_dim = 4, rope_dim = 4, value_dim = 3, expert_hidden = 3 * mesh.tp, shared = 1, experts = n,
     groups = c.groups > 1 and n // 2 or 1, top_groups = c.groups > 1 and n // 4 or 1 })
 end
 

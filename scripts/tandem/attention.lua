@@ -173,12 +173,12 @@ function attention.add(nn, own)
     if turned % 2 ~= 0 then
       core.fail("out-of-range", ("%s: rotary positions turn pairs of numbers, so rope_dim = %d must be even"):format(who, turned))
     end
-    local turn = rope_attrs(who, options.rope_theta, options.rope_scaling)
+    local turn, sharper = rope_attrs(who, options.rope_theta, options.rope_scaling)
     turn.rope_dims = turned
     local turn_key = {}
     for key, attr in pairs(turn) do turn_key[key] = attr end
     turn_key.rope_dims = 0
-    local attrs = { scale = check.number(who, "scale", options.scale, 1 / math.sqrt(nope + turned)),
+    local attrs = { scale = check.number(who, "scale", options.scale, sharper / math.sqrt(nope + turned)),
       causal = check.flag(who, "causal", options.causal, true) and 1 or 0, drop = 0, kind = "attention_wide" }
     local how = { bias = false, init = check.init(who, options.init, standard) }
     local out = { bias = false, init = check.init(who, options.out_init, options.init or standard) }

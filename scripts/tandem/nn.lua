@@ -266,18 +266,53 @@ nn.span = core.wrap(function(x, first, count)
 end)
 
 -- Llama 3.1 stretches frequencies that are low for the original context by `factor`.
-local scaling_keys = { factor = true, low = true, high = true, context = true }
+local scaling_keys = { kind = true, factor = true, low = true, high = true, context = true }
+local yarn_keys = { kind = true, factor = true, slow = true, fast = true, context = true, truncate = true, mscale = true,
+  mscale_all_dim = true }
+
+-- YaRN divides the frequencies of pairs that turn fewer than `slow` times in the original context, and keeps
+-- those of more than `fast` turns. It lengthens queries and keys. Returns the factor of latent attention's scores.
+local function yarn_attrs(who, attrs, scaling)
+  check.options(who .. " scaling", scaling, yarn_keys)
+  if scaling.factor == nil or scaling.context == nil then
+    core.fail("missing-key", who .. ": YaRN needs its factor and the original context", "{ kind = 'yarn', factor = 32, context = 4096 }")
+  end
+  local factor, slow = check.number(who, "factor", scaling.factor), check.number(who, "slow", scaling.slow, 1.0)
+  local fast = check.number(who, "fast", scaling.fast, 32.0)
+  if factor < 1 or slow <= 0 or fast < slow or attrs.theta <= 1 then
+    core.fail("out-of-range", ("%s: YaRN with factor = %g, slow = %g, fast = %g, theta = %g"):format(who, factor, slow,
+      fast, attrs.theta), "factor: at least 1; slow: above 0; fast: at least slow; theta: above 1")
+  end
+  if (scaling.mscale == nil) ~= (scaling.mscale_all_dim == nil) then
+    core.fail("missing-key", who .. ": mscale and mscale_all_dim belong together", "name both, or neither")
+  end
+  local function gain(mscale) return 0.1 * mscale * math.log(factor) + 1 end
+  local all = check.number(who, "mscale_all_dim", scaling.mscale_all_dim, 0.0)
+  attrs.rope_yarn = check.flag(who, "truncate", scaling.truncate, true) and 2 or 1
+  attrs.rope_factor, attrs.rope_low, attrs.rope_high = factor, slow, fast
+  attrs.rope_context = check.count(who, "context", scaling.context)
+  local longer = all == 0 and gain(1) or gain(check.number(who, "mscale", scaling.mscale)) / gain(all)
+  if longer ~= 1 then attrs.rope_gain = longer end
+  return gain(all) ^ 2
+end
+
 local function rope_attrs(who, theta, scaling)
-  local attrs = { theta = check.number(who, "theta", theta, 10000.0) }
+  local attrs, scores = { theta = check.number(who, "theta", theta, 10000.0) }, 1
   if attrs.theta <= 0 then core.fail("out-of-range", who .. ": theta must be positive") end
-  if scaling then
+  if type(scaling) == "table" and scaling.kind ~= nil and scaling.kind ~= "yarn" then
+    core.fail("unknown-word", ("%s: unknown kind of scaling, %s"):format(who, check.value_text(scaling.kind)),
+      "kind = 'yarn'; without kind: Llama 3.1's")
+  end
+  if type(scaling) == "table" and scaling.kind then
+    scores = yarn_attrs(who, attrs, scaling)
+  elseif scaling then
     check.options(who .. " scaling", scaling, scaling_keys)
     attrs.rope_factor = check.number(who, "factor", scaling.factor, 8.0)
     attrs.rope_low = check.number(who, "low", scaling.low, 1.0)
     attrs.rope_high = check.number(who, "high", scaling.high, 4.0)
     attrs.rope_context = check.count(who, "context", scaling.context, 8192)
   end
-  return attrs
+  return attrs, scores
 end
 
 -- Only the first `dims` elements of a head are rotated; nil: all.
@@ -302,7 +337,7 @@ local function rope(who, x, attrs)
 end
 nn.rope = core.wrap(function(x, options)
   options = check.options("nn.rope", options, known["nn.rope"])
-  return rope("nn.rope", x, rope_attrs("nn.rope", options.theta, options.scaling))
+  return rope("nn.rope", x, (rope_attrs("nn.rope", options.theta, options.scaling)))
 end)
 
 -- The probability of dropping must be below 1.

@@ -47,7 +47,7 @@ local list = {
       { "bias", "false", "Biases of q, k and v." },
       { "out_bias", "bias", "A bias of the output." },
       { "rope_theta", "", "Rotate queries and keys by their position, with this base." },
-      { "rope_scaling", "", "Llama 3.1's stretching of the rotation: { factor, low, high, context }." },
+      { "rope_scaling", "", "Scaling of the rotation for a longer context, as nn.rope takes it." },
       { "rope_dims", "head_dim", "Only the first elements of a head turn." },
       { "scale", "head_dim^-0.5", "The factor of the scores." },
       { "window", "", "A query sees this many keys; its own is the last." },
@@ -70,8 +70,9 @@ local list = {
       { "rope_dim", "required", "Features of a head that turn. All heads share them in the keys." },
       { "value_dim", "nope_dim", "Features of a value." },
       { "rope_theta", "10000", "The base of the rotation." },
-      { "rope_scaling", "", "Llama 3.1's stretching of the rotation." },
-      { "scale", "(nope_dim + rope_dim)^-0.5", "The factor of the scores." },
+      { "rope_scaling", "", "Scaling of the rotation for a longer context, as nn.rope takes it." },
+      { "scale", "(nope_dim + rope_dim)^-0.5", "The factor of the scores. By default YaRN's mscale_all_dim raises it: "
+        .. "times (0.1 mscale_all_dim ln factor + 1)^2." },
       { "causal", "true", "A token attends only to itself and earlier ones." },
       { "eps", "1e-5", "The epsilon of the two norms." },
       { "init", "nn.normal(0, 0.02)", "First values of the weights." }, { "out_init", "init", "First values of wo." } } },
@@ -186,7 +187,9 @@ local list = {
   { name = "nn.rope", call = "nn.rope(x, options)", shape = "[b, s, heads, d] -> [b, s, heads, d]",
     doc = "Rotates pairs of features by the token's position.", options = {
       { "theta", "10000", "The base of the rotation's frequencies." },
-      { "scaling", "", "Llama 3.1's stretching: { factor, low, high, context }." } } },
+      { "scaling", "", "Llama 3.1's stretching: { factor, low, high, context }. YaRN: { kind = 'yarn', factor, context }. "
+        .. "YaRN also takes fast = 32 and slow = 1 (turns in the original context at the ends of its ramp), truncate = true (the "
+        .. "ends are whole pairs), mscale and mscale_all_dim." } } },
   { name = "nn.dropout", call = "nn.dropout(x, p)",
     doc = "Drops each element with probability p. The draw depends on seed, step, micro-batch, place and global element, "
       .. "so every mesh drops the same elements." },

@@ -56,8 +56,17 @@ static void positions_begin_somewhere(void **state)
     const Attrs plain = {.theta = 1e4}, some = {.theta = 1e4, .rope_dims = 12};
     const Attrs scaled = {
         .theta = 5e5, .rope_factor = 8, .rope_low = 1, .rope_high = 4, .rope_context = 64};
-    const Attrs all[] = {plain, some, scaled};
-    for (int i = 0; i < 3; i++) {
+    const Attrs yarn = {.theta = 1e4,
+                        .rope_factor = 8,
+                        .rope_low = 1,
+                        .rope_high = 16,
+                        .rope_gain = 1.25,
+                        .rope_context = 512,
+                        .rope_yarn = 1};
+    Attrs whole_pairs = yarn;
+    whole_pairs.rope_yarn = 2, whole_pairs.rope_dims = 12;
+    const Attrs all[] = {plain, some, scaled, yarn, whole_pairs};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const CudaCase forward = {OP_rope, cuda_rope, "ff", all[i], 0, NULL, 0};
         const CudaCase backward = {OP_rope_grad, cuda_rope_grad, "ff", all[i], 1, NULL, 0};
         compare_part(forward, &local, &whole, (Part){.start = {['s'] = 6}});

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -199,6 +200,63 @@ static void phi_2_adds_attention_and_mlp_of_one_norm(void **state)
     arena_free(three.arena);
 }
 
+/* config.json of each: the factors, 4096 tokens, 32 and 1 turns. DeepSeek's scores are scaled by
+ * (0.1 mscale ln 40 + 1)^2 / sqrt(128 + 64); gpt-oss lengthens what it turns by 0.1 ln 32 + 1. */
+static void deepseek_and_gpt_oss_scale_as_published(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *family, *size;
+        double factor, gain, scale;
+        int64_t yarn;
+        OpKind attention;
+    } cases[] = {
+        {"deepseek", "v2-lite", 40, 0, 0.11472138679292611, 2, OP_attention_wide},
+        {"deepseek", "v2", 40, 0, 0.11472138679292611, 2, OP_attention_wide},
+        {"deepseek", "v3", 40, 0, 0.13523377886088010, 2, OP_attention_wide},
+        {"gpt_oss", "20b", 32, 1.3465735902799727, 0.125, 1, OP_attention_sink},
+        {"gpt_oss", "120b", 32, 1.3465735902799727, 0.125, 1, OP_attention_sink},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Loaded l = load(cases[i].family, cases[i].size);
+        const Graph *g = &l.graph;
+        for (NodeId id = 1; id < g->nodes.n; id++) {
+            const Attrs *a = graph_attrs_at(g, g->nodes.at[id].attrs);
+            if (g->nodes.at[id].op == cases[i].attention)
+                assert_true(fabs(a->scale - cases[i].scale) < 1e-15);
+            if (g->nodes.at[id].op != OP_rope) continue;
+            assert_true(a->rope_factor == cases[i].factor && a->rope_context == 4096);
+            assert_true(a->rope_low == 1 && a->rope_high == 32);
+            assert_true(fabs(a->rope_gain - cases[i].gain) < 1e-15);
+            assert_int_equal(a->rope_yarn, cases[i].yarn);
+        }
+        assert_int_equal(count_ops(g, OP_rope), 2 * g->info.n_layers);
+        assert_int_equal(count_ops(g, cases[i].attention), g->info.n_layers);
+        arena_free(l.arena);
+    }
+}
+
+/* Before its context is stretched: no scaling, and scores as in any attention. */
+static void yarn_can_be_switched_off(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    command_write_file("off.lua", "return plan { model = require 'models.deepseek' { size = 'v3', "
+                                  "rope_scaling = false }, batch = { seq = 64 } }\n");
+    Config config;
+    Graph g;
+    Diag d = diag_in(arena);
+    assert_true(front_load("off.lua", NULL, arena, &config, &g, &d));
+    for (NodeId id = 1; id < g.nodes.n; id++) {
+        const Attrs *a = graph_attrs_at(&g, g.nodes.at[id].attrs);
+        if (g.nodes.at[id].op == OP_rope) assert_true(a->rope_factor == 0 && a->rope_yarn == 0);
+        if (g.nodes.at[id].op == OP_attention_wide)
+            assert_true(fabs(a->scale - 1 / sqrt(192)) < 1e-15);
+    }
+    assert_int_equal(count_ops(&g, OP_rope), 2 * 61);
+    arena_free(arena);
+}
+
 /* This includes replicated weights whose gradients are partial on tp: q_norm, and all norms. */
 static void plans_compute_what_one_rank_does(void **state)
 {
@@ -206,7 +264,7 @@ static void plans_compute_what_one_rank_does(void **state)
     static const char *const models[][2] = {
         {"qwen", "2.5-7b"}, {"qwen", "2.5-0.5b"}, {"qwen", "3-8b"},    {"gemma", "2-2b"},
         {"gemma", "3-12b"}, {"phi", "2"},         {"phi", "3-medium"}, {"deepseek", "v2-lite"},
-        {"deepseek", "v2"}, {"deepseek", "v3"},
+        {"deepseek", "v2"}, {"deepseek", "v3"},   {"gpt_oss", "20b"},  {"gpt_oss", "tiny"},
     };
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         Arena *arena = arena_new();
@@ -346,6 +404,8 @@ int main(void)
         cmocka_unit_test(qwen_has_biases_or_head_norms),
         cmocka_unit_test(gemma_scales_its_embeddings),
         cmocka_unit_test(phi_2_adds_attention_and_mlp_of_one_norm),
+        cmocka_unit_test(deepseek_and_gpt_oss_scale_as_published),
+        cmocka_unit_test(yarn_can_be_switched_off),
         cmocka_unit_test(plans_compute_what_one_rank_does),
         cmocka_unit_test(encoder_and_decoder_compute_what_one_rank_does),
         cmocka_unit_test(models_of_images_compute_what_one_rank_does),

@@ -1,0 +1,173 @@
+/* Scaled rotations (kernels/rope.h). The expected numbers come from the published formula of YaRN,
+ * computed outside of this program for the published configurations. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "planner/ir/graph.h"
+#include "tests/support/eval.h"
+
+static const Control no_control = {0};
+
+enum { E = 64, HALF = E / 2 };
+
+#define DIMS(...)                                                                                  \
+    (uint32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[])              \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+/* Rotates (1, 0) of every pair at position 1. Stores each pair's angle and length. */
+static void rotate_once(const Attrs *attrs, double angle[HALF], double length[HALF])
+{
+    Arena *arena = arena_new();
+    Value x = value_new(arena, DT_f64, DIMS(1, 1, 1, E));
+    Value y = value_new(arena, DT_f64, DIMS(1, 1, 1, E));
+    Value args[2] = {x, y};
+    Part part = {0};
+    part.start['s'] = 1;
+    for (int e = 0; e < E; e++) value_set(&x, e, e < HALF);
+    eval_op(OP_rope, attrs, args, 1, 1, &part, &no_control, 0);
+    for (int e = 0; e < HALF; e++) {
+        double first = value_get(&y, e), second = value_get(&y, e + HALF);
+        angle[e] = atan2(second, first);
+        length[e] = hypot(first, second);
+    }
+    arena_free(arena);
+}
+
+static void assert_relative(double have, double want)
+{
+    if (!(fabs(have - want) <= 1e-12 * fabs(want))) print_error("%.17g, not %.17g\n", have, want);
+    assert_true(fabs(have - want) <= 1e-12 * fabs(want));
+}
+
+typedef struct Pair {
+    int e;
+    double frequency;
+} Pair;
+
+static void check_yarn(const Attrs *attrs, const Pair *pairs, size_t n, double gain)
+{
+    double angle[HALF], length[HALF];
+    rotate_once(attrs, angle, length);
+    for (size_t i = 0; i < n; i++) assert_relative(angle[pairs[i].e], pairs[i].frequency);
+    for (int e = 0; e < HALF; e++) assert_relative(length[e], gain);
+}
+
+/* DeepSeek-V3 rotates 64 elements with base 10000. Pairs 10.47 and 22.51 turn 32 times and once
+ * within 4096 tokens, so the ramp runs from pair 10 to pair 23. */
+static void yarn_rounds_its_ramp_to_whole_pairs(void **state)
+{
+    (void)state;
+    const Attrs attrs = {.theta = 1e4,
+                         .rope_factor = 40,
+                         .rope_low = 1,
+                         .rope_high = 32,
+                         .rope_context = 4096,
+                         .rope_yarn = 2};
+    const Pair pairs[] = {
+        {0, 1.0},
+        {5, 0.23713737056616552},         /* below the ramp: kept */
+        {10, 0.056234132519034908},       /* where it begins */
+        {16, 0.01 * (7 + 6.0 / 40) / 13}, /* within: 7 of 13 parts are kept */
+        {23, 0.0013335214321633240 / 40}, /* where it ends */
+        {28, 7.9056941504209490e-06},     /* above: a fortieth */
+    };
+    check_yarn(&attrs, pairs, sizeof pairs / sizeof *pairs, 1);
+}
+
+/* gpt-oss rotates 64 elements with base 150000 and does not round: the ramp runs from 8.09 to
+ * 17.40. The attention factor is 0.1 ln 32 + 1. */
+static void yarn_without_rounding_has_its_attention_factor(void **state)
+{
+    (void)state;
+    const Attrs attrs = {.theta = 15e4,
+                         .rope_factor = 32,
+                         .rope_low = 1,
+                         .rope_high = 32,
+                         .rope_gain = 1.3465735902799727,
+                         .rope_context = 4096,
+                         .rope_yarn = 1};
+    const Pair pairs[] = {
+        {0, 1.0},
+        {8, 0.050813274815461475},  /* below the ramp */
+        {9, 0.03170569618466377},   /* within: 9.75 % of the way */
+        {12, 0.006794959489732219}, /* within: 42.0 % */
+        {16, 0.00045648391922324086},
+        {28, 9.242089502428302e-07}, /* above */
+    };
+    check_yarn(&attrs, pairs, sizeof pairs / sizeof *pairs, 1.3465735902799727);
+}
+
+/* With equal limits that are not rounded the ramp is a step: pair 17.398 turns once. A ramp that
+ * begins before the first pair begins with it. */
+static void a_ramp_may_be_a_step_or_begin_before_the_first_pair(void **state)
+{
+    (void)state;
+    double angle[HALF], length[HALF];
+    Attrs attrs = {.theta = 15e4,
+                   .rope_factor = 32,
+                   .rope_low = 1,
+                   .rope_high = 1,
+                   .rope_context = 4096,
+                   .rope_yarn = 1};
+    rotate_once(&attrs, angle, length);
+    for (int e = 0; e < HALF; e++)
+        assert_relative(angle[e], pow(15e4, -e / 32.0) / (e <= 17 ? 1 : 32));
+    attrs.rope_high = 1e4; /* more turns than any pair makes: pair 0 turns 652 times */
+    rotate_once(&attrs, angle, length);
+    for (int e = 0; e < 18; e++) {
+        double kept = 1 - e / 17.398024501588560;
+        if (kept < 0) kept = 0;
+        assert_relative(angle[e], pow(15e4, -e / 32.0) * (kept + (1 - kept) / 32));
+    }
+}
+
+/* The gradient of a rotation with a gain: <dy, rope(x)> is <rope_grad(dy), x>. */
+static void the_gradient_is_the_transpose(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const Attrs attrs = {.theta = 100,
+                         .rope_factor = 4,
+                         .rope_low = 1,
+                         .rope_high = 2,
+                         .rope_gain = 1.25,
+                         .rope_context = 30,
+                         .rope_yarn = 1,
+                         .rope_dims = 6};
+    Value x = value_new(arena, DT_f64, DIMS(1, 3, 1, 8)),
+          y = value_new(arena, DT_f64, DIMS(1, 3, 1, 8));
+    Value dy = value_new(arena, DT_f64, DIMS(1, 3, 1, 8)),
+          dx = value_new(arena, DT_f64, DIMS(1, 3, 1, 8));
+    for (int i = 0; i < 24; i++) value_set(&x, i, sin(i + 1.0)), value_set(&dy, i, cos(3.0 * i));
+    Value forward[2] = {x, y}, backward[2] = {dy, dx};
+    Part part = {0};
+    part.start['s'] = 2;
+    eval_op(OP_rope, &attrs, forward, 1, 1, &part, &no_control, 0);
+    eval_op(OP_rope_grad, &attrs, backward, 1, 1, &part, &no_control, 0);
+    double left = 0, right = 0;
+    for (int i = 0; i < 24; i++) {
+        left += value_get(&dy, i) * value_get(&y, i);
+        right += value_get(&dx, i) * value_get(&x, i);
+    }
+    assert_relative(left, right);
+    assert_true(value_get(&y, 7) == value_get(&x, 7)); /* no gain beyond rope_dims */
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(yarn_rounds_its_ramp_to_whole_pairs),
+        cmocka_unit_test(yarn_without_rounding_has_its_attention_factor),
+        cmocka_unit_test(a_ramp_may_be_a_step_or_begin_before_the_first_pair),
+        cmocka_unit_test(the_gradient_is_the_transpose),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
