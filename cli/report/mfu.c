@@ -1,5 +1,6 @@
 /* Utilisation by the conventions that people print (--mfu): the same step and the same peak, other
  * FLOPs for a token. */
+#include <math.h>
 #include <string.h>
 
 #include "cli/predict.h"
@@ -29,16 +30,18 @@ void mfu_report(Cli *cli, const PlanFile *file, const Prediction *p)
         if (strcmp(wanted, "all") != 0 && strcmp(wanted, name) != 0) continue;
         const double flops = mfu_convention_flops(file->plan, c, &formula);
         const double share = of_model > 0 ? p->record.mfu * flops / of_model : 0;
-        if (flops <= 0) formula = "not for a model of grids";
+        const bool known = flops > 0;
+        if (!known) formula = "it does not count a model of grids";
         if (cli->json != NULL) {
             json_t *row = json_object();
             json_text(row, "convention", name);
-            json_number(row, "mfu", share);
-            json_number(row, "flops_per_token", flops);
+            json_number(row, "mfu", known ? share : NAN);
+            json_number(row, "flops_per_token", known ? flops : NAN);
             json_text(row, "formula", formula);
             json_array_append_new(list, row);
         } else {
-            str_print(&cli->out, "            %.1f %% by %s: %s\n", share * 100, name, formula);
+            const char *percent = known ? arena_print(cli->arena, "%.1f %%", share * 100) : "-";
+            str_print(&cli->out, "            %s by %s: %s\n", percent, name, formula);
         }
     }
     if (cli->json != NULL)

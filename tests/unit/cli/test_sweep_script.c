@@ -103,7 +103,7 @@ static void score_ranks_and_require_sorts_out(void **state)
     for (size_t i = 0; i < 3; i++)
         assert_true(number_of(rows, i, "score") == number_of(rows, i, "tokens_per_s"));
     CommandResult r = SWEEP(path, "-q");
-    assert_non_null(strstr(r.out, "3 fit, 1 of them fall short, 0 do not"));
+    assert_non_null(strstr(r.out, "3 fit (1 short of `require`), 0 do not"));
     assert_non_null(strstr(r.out, "best by hurry first"));
     assert_non_null(strstr(r.out, "  mesh.tp=2: tp is 2\n"));
     rows = rows_of(SWEEP(path, "--json", "--by", "tokens"), 0);
