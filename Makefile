@@ -5,7 +5,7 @@ PLAN_8B = scripts/plans/llama3_8b.lua
 PLAN_TINY = scripts/plans/tiny_text.lua
 DEMO_DB = build/demo.db
 
-.PHONY: build demo test docs lint format bench peers gpu-check gpu-bench gpu-pack accuracy fit error-bar mutants plan-mutants fuzz asan deps install clean
+.PHONY: build demo test docs lint format bench peers gpu-check gpu-bench gpu-pack accuracy fit error-bar mutants plan-mutants fuzz arm asan deps install clean
 
 build: deps
 	@cmake --preset release --log-level=NOTICE
@@ -118,6 +118,12 @@ fuzz:
 	@cmake --preset fuzz --log-level=NOTICE
 	@cmake --build --preset fuzz --target fuzz_targets
 	@sh tests/fuzz/run.sh build/fuzz $(SECONDS)
+
+# A cross build for 64-bit Arm, run by qemu-user: six plans give the numbers of this machine's build,
+# and the golden tests pass. Takes minutes, and installs an emulator and libraries of arm64.
+arm: build
+	@sh cmake/deps.sh arm
+	@sh cmake/test.sh arm
 
 deps:
 	@sh cmake/deps.sh build

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The Debian packages that Tandem needs: the one list of them. Installs those that are missing.
-#     deps.sh build | test | bench      test and bench include build
+#     deps.sh build | test | bench | arm    test and bench include build; arm: for make arm alone
 # a|b: either will do, the first is what gets installed.
 set -eu
 
@@ -26,6 +26,15 @@ test clang
 test clang-format
 test libcmocka-dev
 bench valgrind
+arm gcc-aarch64-linux-gnu
+arm qemu-user
+arm liblua5.4-dev:arm64
+arm libsqlite3-dev:arm64
+arm libjansson-dev:arm64
+arm libxxhash-dev:arm64
+arm zlib1g-dev:arm64
+arm libopenblas-serial-dev:arm64|libopenblas-dev:arm64
+arm libcmocka-dev:arm64
 LIST
 }
 
@@ -34,8 +43,9 @@ case $purpose in
 build) groups='build' ;;
 test) groups='build test' ;;
 bench) groups='build test bench' ;;
+arm) groups='arm' ;;
 *)
-    echo "usage: deps.sh build | test | bench" >&2
+    echo "usage: deps.sh build | test | bench | arm" >&2
     exit 2
     ;;
 esac
@@ -75,5 +85,6 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 echo "deps: installing$missing" >&2
 apt="apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0"
+case $missing in *:arm64*) $run dpkg --add-architecture arm64 ;; esac
 $run env DEBIAN_FRONTEND=noninteractive $apt update >&2
 $run env DEBIAN_FRONTEND=noninteractive $apt install -y --no-install-recommends $missing >&2 </dev/null

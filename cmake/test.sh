@@ -45,7 +45,9 @@ suite() {
 }
 
 # Without nvcc the kernels are not compiled, so the user must say that this is meant.
-if [ -n "${TANDEM_NO_CUDA:-}" ]; then
+if [ "$*" = arm ]; then
+    cuda="CUDA: no part of the cross build"
+elif [ -n "${TANDEM_NO_CUDA:-}" ]; then
     cuda="CUDA: left out, TANDEM_NO_CUDA is set; its kernels ran as C alone"
 elif nvcc=$(command -v nvcc); then
     cuda="CUDA: compiled by $($nvcc --version | sed -n 's/^Cuda compilation tools, //p')"
