@@ -60,9 +60,13 @@ if ! command -v apt-get >/dev/null 2>&1; then
     exit 0
 fi
 
+# A package of another architecture does not count, unless it is asked for: libc6:arm64.
 is_installed() {
-    [ "$(dpkg-query -W -f='${Status}' "$1" 2>/dev/null)" = "install ok installed" ]
+    case $1 in *:*) of=${1#*:} ;; *) of=$native ;; esac
+    dpkg-query -W -f='${Architecture} ${Status}\n' "$1" 2>/dev/null |
+        grep -Eqx "($of|all) install ok installed"
 }
+native=$(dpkg --print-architecture)
 
 missing=''
 for choice in $wanted; do
