@@ -28,12 +28,29 @@ static const char *script(const char *body)
     COMMAND(arena, 120, "sweep", path, "--set", "model.layers=2", "--set", "mesh.dp_shard=-1",     \
             "--db", "none", __VA_ARGS__)
 
-static json_t *rows_of(CommandResult r, int code)
+/* The documents that a test has read; it releases them at its end. */
+static json_t *documents[8];
+static uint32_t n_documents;
+
+static json_t *document_of(CommandResult r, int code)
 {
     if (r.exit_code != code) fail_msg("code %d\n%s\n%s", r.exit_code, r.err, r.out);
     json_t *root = json_loads(r.out, 0, NULL);
     assert_non_null(root);
-    return json_object_get(root, "rows");
+    assert_true(n_documents < sizeof documents / sizeof *documents);
+    documents[n_documents++] = root;
+    return root;
+}
+
+static int teardown(void **state)
+{
+    while (n_documents > 0) json_decref(documents[--n_documents]);
+    return test_arena_teardown(state);
+}
+
+static json_t *rows_of(CommandResult r, int code)
+{
+    return json_object_get(document_of(r, code), "rows");
 }
 
 static const char *text_of(const json_t *rows, size_t i, const char *key)
@@ -132,8 +149,7 @@ static void points_are_found_again_under_another_score(void **state)
         assert_true(number_of(rows, 0, "run") <= 2);
     }
     CommandResult r = COMMAND(arena, 60, "runs", "--db", store, "--json");
-    json_t *root = json_loads(r.out, 0, NULL);
-    assert_int_equal(json_array_size(json_object_get(root, "runs")), 2);
+    assert_int_equal(json_array_size(json_object_get(document_of(r, 0), "runs")), 2);
 }
 
 static void mistakes_are_told_with_their_line(void **state)
@@ -205,7 +221,7 @@ static void the_plan_is_confined(void **state)
     assert_non_null(strstr(r.err, "the script returns a sweep, not a plan"));
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, teardown)
 
 int main(void)
 {
