@@ -1,5 +1,7 @@
-/* Joins the features that all heads share with the features of each head. Splits the gradient into
- * both again. */
+/* Joins what a group shares with what each of its members has, and splits the gradient into both
+ * again. In attention a row is a group and its heads are the members. Tokens of one sequence before
+ * those of another are a group of one member. Tokens that lead every sequence are shared by a
+ * single group, whose members are the sequences. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/join.c"
 #include "kernels/cpu/real.h"
@@ -7,41 +9,92 @@
 BOTH(join_heads)
 BOTH(join_heads_shared)
 BOTH(join_heads_own)
+BOTH(join_tokens)
+BOTH(join_tokens_first)
+BOTH(join_tokens_last)
+BOTH(lead_tokens)
+BOTH(lead_tokens_grad)
 
 #else
 
-/* shared [b,s,X], own [b,s,g,U] -> y [b,s,g,X+U] */
-static void F(join_heads)(const KernelArgs *a)
+/* shared [groups,X w], own [groups,G,U w] -> y [groups,G,(X+U) w] */
+static void F(join)(const KernelArgs *a, int64_t groups, int64_t G, int64_t w)
 {
-    const int64_t X = a->size['X'], U = a->size['U'], G = a->size['g'];
+    const int64_t X = a->size['X'] * w, U = a->size['U'] * w;
     const REAL *shared = a->ptr[0], *own = a->ptr[1];
     REAL *y = a->ptr[2];
-    for (int64_t i = 0; i < a->size['b'] * a->size['s'] * G; i++) {
+    for (int64_t i = 0; i < groups * G; i++) {
         memcpy(y + i * (X + U), shared + i / G * X, (size_t)X * sizeof *y);
         memcpy(y + i * (X + U) + X, own + i * U, (size_t)U * sizeof *y);
     }
 }
 
-/* dy [b,s,g,Z] -> dshared [b,s,X], summed over g */
+/* dy [groups,G,Z w] -> dshared [groups,X w], summed over G */
+static void F(split_shared)(const KernelArgs *a, int64_t groups, int64_t G, int64_t w)
+{
+    const int64_t X = a->size['X'] * w, Z = a->size['Z'] * w;
+    const REAL *dy = a->ptr[0];
+    REAL *dx = F(summed)(a, 0, groups * X);
+    for (int64_t i = 0; i < groups * G; i++)
+        for (int64_t e = 0; e < X; e++) dx[i / G * X + e] += dy[i * Z + e];
+}
+
+/* dy [members,Z w] -> down [members,U w] */
+static void F(split_own)(const KernelArgs *a, int64_t members, int64_t w)
+{
+    const int64_t U = a->size['U'] * w, Z = a->size['Z'] * w;
+    const REAL *dy = a->ptr[0];
+    REAL *dx = F(summed)(a, 0, members * U);
+    for (int64_t i = 0; i < members; i++)
+        for (int64_t e = 0; e < U; e++) dx[i * U + e] += dy[i * Z + Z - U + e];
+}
+
+/* shared [b,s,X], own [b,s,g,U] -> y [b,s,g,Z] */
+static void F(join_heads)(const KernelArgs *a)
+{
+    F(join)(a, a->size['b'] * a->size['s'], a->size['g'], 1);
+}
+
+/* dy [b,s,g,Z] -> dshared [b,s,X] */
 static void F(join_heads_shared)(const KernelArgs *a)
 {
-    const int64_t X = a->size['X'], Z = a->size['Z'], G = a->size['g'];
-    const int64_t rows = a->size['b'] * a->size['s'];
-    const REAL *dy = a->ptr[0];
-    REAL *dx = F(summed)(a, 0, rows * X);
-    for (int64_t i = 0; i < rows * G; i++)
-        for (int64_t e = 0; e < X; e++) dx[i / G * X + e] += dy[i * Z + e];
+    F(split_shared)(a, a->size['b'] * a->size['s'], a->size['g'], 1);
 }
 
 /* dy [b,s,g,Z] -> down [b,s,g,U] */
 static void F(join_heads_own)(const KernelArgs *a)
 {
-    const int64_t U = a->size['U'], Z = a->size['Z'];
-    const int64_t rows = a->size['b'] * a->size['s'] * a->size['g'];
-    const REAL *dy = a->ptr[0];
-    REAL *dx = F(summed)(a, 0, rows * U);
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t e = 0; e < U; e++) dx[i * U + e] += dy[i * Z + Z - U + e];
+    F(split_own)(a, a->size['b'] * a->size['s'] * a->size['g'], 1);
+}
+
+/* x [b,X,k], y [b,U,k] -> z [b,Z,k] */
+static void F(join_tokens)(const KernelArgs *a)
+{
+    F(join)(a, a->size['b'], 1, a->size['k']);
+}
+
+/* dz [b,Z,k] -> dx [b,X,k] */
+static void F(join_tokens_first)(const KernelArgs *a)
+{
+    F(split_shared)(a, a->size['b'], 1, a->size['k']);
+}
+
+/* dz [b,Z,k] -> dy [b,U,k] */
+static void F(join_tokens_last)(const KernelArgs *a)
+{
+    F(split_own)(a, a->size['b'], a->size['k']);
+}
+
+/* x [X,k], y [b,U,k] -> z [b,Z,k] */
+static void F(lead_tokens)(const KernelArgs *a)
+{
+    F(join)(a, 1, a->size['b'], a->size['k']);
+}
+
+/* dz [b,Z,k] -> dx [X,k] */
+static void F(lead_tokens_grad)(const KernelArgs *a)
+{
+    F(split_shared)(a, 1, a->size['b'], a->size['k']);
 }
 
 #endif

@@ -148,16 +148,26 @@ bool cuda_copy(const KernelArgs *args, const CudaContext *cuda, CudaError *error
                        (uint64_t)args->elements[0] * dtype_bytes(args->dtype[0]), cuda, error);
 }
 
+static bool from_host(const char *op, CudaError *error)
+{
+    snprintf(error->text, sizeof error->text, "%s: data comes from the host, by a copy", op);
+    return false;
+}
+
 bool cuda_field(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     (void)args, (void)cuda;
-    snprintf(error->text, sizeof error->text, "field: data comes from the host, by a copy");
-    return false;
+    return from_host("field", error);
+}
+
+bool cuda_image(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    (void)args, (void)cuda;
+    return from_host("image", error);
 }
 
 bool cuda_batch(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     (void)args, (void)cuda;
-    snprintf(error->text, sizeof error->text, "batch: data comes from the host, by a copy");
-    return false;
+    return from_host("batch", error);
 }
