@@ -152,6 +152,8 @@ typedef struct Option {
 } Option;
 extern const Option *const options_list;
 extern const uint32_t options_count;
+/* Reads 1000000, 300K or 1.5T: from 1 to 1e18. The k-th letter of `units` stands for 1000^k. */
+bool option_thousands(const char *text, const char *units, double *value);
 /* Reads argv[2..]; false after diagnostics. */
 bool options_parse(Cli *cli, int argc, char **argv);
 /* appends the options of a verb, one or two lines each */

@@ -262,16 +262,18 @@ static bool read_limit(Cli *cli, const char *option, const char *text, double *v
     return bad_value(cli, option, text, "a positive number");
 }
 
-/* Reads 1000000, 300B, 1.5T: powers of 1000, as is usual for tokens. */
-static bool read_tokens(Cli *cli, const char *text, double *value)
+bool option_thousands(const char *text, const char *units, double *value)
 {
-    static const char units[] = "KMBT";
-    if (text == NULL) return true;
     char *end = NULL;
     *value = strtod(text, &end);
     const char *unit = end != text && *end != 0 ? strchr(units, *end) : NULL;
     if (unit != NULL) *value *= pow(1000, (double)(unit - units + 1)), end++;
-    if (end != text && *end == 0 && *value >= 1 && *value <= 1e18) return true;
+    return end != text && *end == 0 && *value >= 1 && *value <= 1e18;
+}
+
+static bool read_tokens(Cli *cli, const char *text, double *value)
+{
+    if (text == NULL || option_thousands(text, "KMBT", value)) return true;
     return bad_value(cli, "tokens", text, "a number, as in 300B or 15T,");
 }
 

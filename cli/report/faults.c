@@ -69,17 +69,13 @@ static bool duration(Cli *cli, const char *option, const char *text, const char 
  * `bytes` gets their size. The training waits for the whole time. */
 static bool checkpoint_of(Cli *cli, const PlanFile *file, double *seconds, uint64_t *bytes)
 {
-    static const char units[] = "KMGT";
     const char *text = cli->options.scenario.storage_text;
+    double rate;
     if (text == NULL) return true;
     if (cli->options.scenario.checkpoint_text != NULL)
         return cli_error(cli, FAULT_usage, "option-value",
                          "--storage and --checkpoint both give the time of a checkpoint");
-    char *end = NULL;
-    double rate = strtod(text, &end);
-    const char *unit = end != text && *end != 0 ? strchr(units, *end) : NULL;
-    if (unit != NULL) rate *= pow(1000, (double)(unit - units + 1)), end++;
-    if (end == text || *end != 0 || !(rate >= 1 && rate < 1e18))
+    if (!option_thousands(text, "KMGT", &rate))
         return cli_error(cli, FAULT_usage, "option-value",
                          "--storage %s: bytes a second are expected, as in 40G", text);
     *bytes = state_total(state_of(file->plan, cli->arena)).written_bytes;

@@ -117,12 +117,12 @@ static bool has_energy(const SweepRows *rows)
     return false;
 }
 
-static double days_of(const Cli *cli, const SweepRow *r)
+double row_days(const Cli *cli, const SweepRow *r)
 {
     return r->tokens_per_s > 0 ? cli->options.tokens / r->tokens_per_s / 86400 : 0;
 }
 
-static double usd_of(const Cli *cli, const SweepRow *r)
+double row_usd(const Cli *cli, const SweepRow *r)
 {
     return cli->options.tokens * r->usd_per_token;
 }
@@ -172,7 +172,7 @@ static uint32_t add_heads(Cli *cli, const SweepRows *rows, const Columns *column
     return n;
 }
 
-static double mwh_of(const Cli *cli, const SweepRow *r)
+double row_mwh(const Cli *cli, const SweepRow *r)
 {
     return cli->options.tokens * r->joules_per_token / 3.6e9;
 }
@@ -197,12 +197,12 @@ static void ranking_row(Cli *cli, Table *t, const Columns *columns, const SweepR
     table_cell(t, "%s", format_time(arena, r->exposed_ps));
     table_cell(t, "%s", str_bytes(arena, r->peak_bytes));
     table_cell(t, "%s", r->run > 0 ? arena_print(arena, "%" PRIu64, r->run) : "-");
-    const double usd = usd_of(cli, r);
+    const double usd = row_usd(cli, r);
     if (columns->price) number_cell(t, 1e6 * r->usd_per_token);
-    if (columns->days) table_cell(t, "%.1f", days_of(cli, r));
+    if (columns->days) table_cell(t, "%.1f", row_days(cli, r));
     if (columns->usd) table_cell(t, "%s", usd > 0 ? str_count(arena, (uint64_t)(usd + .5)) : "-");
     if (columns->joules) number_cell(t, r->joules_per_token);
-    if (columns->mwh) number_cell(t, mwh_of(cli, r));
+    if (columns->mwh) number_cell(t, row_mwh(cli, r));
     if (columns->score) table_cell(t, "%.5g", r->score);
 }
 
@@ -307,7 +307,7 @@ static void report_csv(const Cli *cli, Str *out, const SweepKeys *keys, const Sw
         csv_field(out, r->reason != NULL ? r->reason : "");
         if (days && r->status == SWEEP_refused) str_add(out, ",,,");
         if (days && r->status != SWEEP_refused)
-            str_print(out, ",%.6g,%.9g,%.9g", days_of(cli, r), usd_of(cli, r), mwh_of(cli, r));
+            str_print(out, ",%.6g,%.9g,%.9g", row_days(cli, r), row_usd(cli, r), row_mwh(cli, r));
         if (by_names[BY_score] != NULL && r->status != SWEEP_fits) str_add(out, ",");
         if (by_names[BY_score] != NULL && r->status == SWEEP_fits)
             str_print(out, ",%.9g", r->score);
@@ -339,9 +339,9 @@ static json_t *row_json(const Cli *cli, const SweepKeys *keys, const SweepRow *r
     json_put(row, "joules_per_token",
              r->joules_per_token > 0 ? json_real(r->joules_per_token) : json_null());
     if (cli->options.tokens > 0) {
-        json_put(row, "mwh", r->joules_per_token > 0 ? json_real(mwh_of(cli, r)) : json_null());
-        json_number(row, "days", days_of(cli, r));
-        json_put(row, "usd", r->usd_per_token > 0 ? json_real(usd_of(cli, r)) : json_null());
+        json_put(row, "mwh", r->joules_per_token > 0 ? json_real(row_mwh(cli, r)) : json_null());
+        json_number(row, "days", row_days(cli, r));
+        json_put(row, "usd", r->usd_per_token > 0 ? json_real(row_usd(cli, r)) : json_null());
     }
     json_put(row, "run", r->run > 0 ? json_integer((json_int_t)r->run) : json_null());
     return row;
@@ -380,7 +380,7 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
     }
     if (n_fit > count_unmet(rows)) return;
     for (uint32_t i = 0; i < rows->n; i++)
-        if (rows->at[i].failed != FAULT_none) return; /* that was told: no plan is to blame */
+        if (rows->at[i].failed != FAULT_none) return; /* the failure was reported already */
     if (n_fit > 0) {
         cli_error(cli, FAULT_infeasible, "nothing-fits",
                   "none of the %" PRIu32 " combinations that fit fulfils `require`", n_fit);

@@ -264,8 +264,8 @@ static bool is_mistake(const Diagnostic *error)
 }
 
 /* Loads the plan with the changed setting. Returns false if no plan has such a setting. If only
- * this plan refuses it, as a size that does not divide, the table shows the reason in the setting's
- * row. */
+ * this plan refuses it, for example because a size does not divide, the setting's row shows the
+ * reason. */
 static bool check_change(const WhatIf *w, const Other *change)
 {
     TextList own = {NULL, 0, 0};

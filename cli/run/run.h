@@ -79,8 +79,8 @@ bool cores_read(Store *store, int64_t run, CoreUse *use, Diag *d);
 bool run_calibrate(Cli *cli, const PlanFile *file);
 void run_measure_inside(Cli *cli, const PlanFile *file);
 /* Returns the cluster that this run is predicted on. On CPUs that is this machine. On GPUs it is
- * the plan's own cluster. A plan of this machine names no GPU: it gets one node of GPUs, all of the
- * kind that --device names. */
+ * the plan's own cluster. If the plan says local cluster, it names no GPU: then it is predicted on
+ * one node of the GPUs that --device names. */
 bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster);
 
 #endif

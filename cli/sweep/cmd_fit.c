@@ -248,9 +248,9 @@ static void enter(MostFound *found, const FitPoints *points, const int64_t *valu
     }
 }
 
-/* Reports the largest tried value that fits. First doubles the value, then tries eighths between
- * the largest that fits and its double. Sizes that do not divide are refused, and so do not count.
- */
+/* Reports the largest tried value that fits. First doubles the value. Then tries the eighths
+ * between the largest that fits and its double. A size that does not divide is refused; it does not
+ * fit. */
 static bool report_most(FitSearch *fit, const Most *ask, const TextList *also)
 {
     Cli *cli = fit->cli;
@@ -296,6 +296,7 @@ static bool read_base(FitSearch *fit, Graph *graph)
     const PlanOptions options = plan_file_options(cli, NULL);
     if (!session_read(cli->args[0], &options, cli->arena, &fit->config, graph, &cli->diag))
         return false;
+    if (!fit_gpus_can(cli, &fit->config)) return false;
     if (cli->options.dry_run) return true;
     FitPoints *points = arena_alloc(cli->arena, sizeof *points);
     push(fit, points, "as it is", NULL, NULL);
@@ -351,6 +352,17 @@ static uint32_t list_sizes(const FitSearch *fit, const Graph *graph, Most asked[
     return c->height > 0 ? 1 : 3;
 }
 
+/* Adds a point unless one with the same settings is there. */
+static void push_new(FitSearch *fit, FitPoints *points, const TextList *settings)
+{
+    Arena *arena = fit->cli->arena;
+    for (uint32_t i = 0; i < points->n; i++)
+        if (strcmp(point_text(arena, &points->settings[i], ""), point_text(arena, settings, "")) ==
+            0)
+            return;
+    push(fit, points, "", settings, NULL);
+}
+
 /* --dry-run: the plan, the single changes, and the first values of each size. Later points depend
  * on the results of these. */
 static void list_points(FitSearch *fit, const Graph *graph)
@@ -358,15 +370,14 @@ static void list_points(FitSearch *fit, const Graph *graph)
     FitPoints *points = arena_alloc(fit->cli->arena, sizeof *points);
     Most asked[3];
     push(fit, points, "as it is", NULL, NULL);
-    for (uint32_t i = 0; i < fit->n_changes; i++)
-        push(fit, points, "", &fit->change[i].settings, NULL);
+    for (uint32_t i = 0; i < fit->n_changes; i++) push_new(fit, points, &fit->change[i].settings);
     const uint32_t n = list_sizes(fit, graph, asked);
     for (uint32_t i = 0; i < n; i++)
         for (int64_t v = asked[i].from; v <= asked[i].to; v *= 2) {
             TextList one = {NULL, 0, 0};
             list_push(fit->cli->arena, &one,
                       arena_print(fit->cli->arena, "%s=%" PRId64, asked[i].key, v));
-            push(fit, points, "", &one, NULL);
+            push_new(fit, points, &one);
         }
     points_list(fit->cli, "settings", points->settings, points->n);
 }

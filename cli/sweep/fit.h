@@ -6,6 +6,8 @@
 
 /* ---- fit_gpus.c: --tokens, --days, --usd */
 bool fit_gpus_check(Cli *cli); /* called before any prediction */
+/* Refuses --tokens for a plan of this machine; called before any prediction, too. */
+bool fit_gpus_can(Cli *cli, const Config *config);
 /* With --tokens: reports the training on each number of nodes, on top of the settings `also`, and
  * the least number that is enough. Returns false after diagnostics of a failure. */
 bool fit_gpus(Cli *cli, const Config *config, const TextList *also);

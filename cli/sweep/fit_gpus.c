@@ -44,16 +44,6 @@ static void list_nodes(GpuQuestion *q, const Config *config, const TextList *als
     }
 }
 
-static double days_of(const GpuQuestion *q, const SweepRow *r)
-{
-    return q->cli->options.tokens / r->tokens_per_s / 86400;
-}
-
-static double usd_of(const GpuQuestion *q, const SweepRow *r)
-{
-    return q->cli->options.tokens * r->usd_per_token;
-}
-
 static const SweepRow *row_of(const GpuQuestion *q, uint32_t i)
 {
     const SweepRow *row = &q->rows.at[i];
@@ -74,10 +64,10 @@ static void report_table(const GpuQuestion *q)
         const SweepRow *r = row_of(q, i);
         if (r == NULL) continue;
         if (first <= 0) first = r->tokens_per_s_per_device;
-        const double usd = usd_of(q, r), mwh = cli->options.tokens * r->joules_per_token / 3.6e9;
+        const double usd = row_usd(cli, r), mwh = row_mwh(cli, r);
         table_cell(&t, "  %" PRIu32, q->nodes[i]);
         table_cell(&t, "%" PRIu64, r->ranks);
-        table_cell(&t, "%.1f", days_of(q, r));
+        table_cell(&t, "%.1f", row_days(cli, r));
         table_cell(&t, "%s", usd > 0 ? str_count(cli->arena, (uint64_t)(usd + .5)) : "-");
         table_cell(&t, "%s", mwh > 0 ? arena_print(cli->arena, "%.4g", mwh) : "-");
         table_cell(&t, "%.1f %%", 100 * r->mfu);
@@ -86,7 +76,7 @@ static void report_table(const GpuQuestion *q)
         json_t *row = json_object();
         json_count(row, "nodes", q->nodes[i]);
         json_count(row, "ranks", r->ranks);
-        json_number(row, "days", days_of(q, r));
+        json_number(row, "days", row_days(cli, r));
         json_put(row, "usd", usd > 0 ? json_real(usd) : json_null());
         json_put(row, "mwh", mwh > 0 ? json_real(mwh) : json_null());
         json_count(row, "step_ps", (uint64_t)r->step_ps);
@@ -95,6 +85,10 @@ static void report_table(const GpuQuestion *q)
     str_print(&cli->out, "training    %.4g %s, by the number of nodes\n", cli->options.tokens,
               rows_count(&q->rows));
     table_print(&t, &cli->out);
+    for (uint32_t i = 0; i < q->n; i++)
+        if (q->rows.at[i].status != SWEEP_fits)
+            str_print(&cli->out, "not         %" PRIu32 " nodes: %s\n", q->nodes[i],
+                      q->rows.at[i].reason);
     energy_note(cli, &q->rows);
     if (cli->json != NULL)
         json_put(cli->json, "nodes", list);
@@ -114,8 +108,8 @@ static void report_limits(const GpuQuestion *q)
     for (uint32_t i = 0; i < q->n && good == NULL; i++) {
         const SweepRow *r = row_of(q, i);
         if (r == NULL) continue;
-        const double over = fmax(most_days > 0 ? days_of(q, r) / most_days : 0,
-                                 most_usd > 0 ? usd_of(q, r) / most_usd : 0);
+        const double over = fmax(most_days > 0 ? row_days(cli, r) / most_days : 0,
+                                 most_usd > 0 ? row_usd(cli, r) / most_usd : 0);
         if (over <= 1) good = r, nodes = q->nodes[i];
         if (over < excess) excess = over, near = r;
     }
@@ -123,10 +117,10 @@ static void report_limits(const GpuQuestion *q)
         json_put(cli->json, "least_nodes", good != NULL ? json_integer(nodes) : json_null());
     if (good != NULL) {
         str_print(&cli->out, "enough      %" PRIu32 " node%s, %" PRIu64 " GPUs: %.1f days", nodes,
-                  nodes == 1 ? "" : "s", good->ranks, days_of(q, good));
+                  nodes == 1 ? "" : "s", good->ranks, row_days(cli, good));
         if (good->usd_per_token > 0)
             str_print(&cli->out, ", %s USD",
-                      str_count(cli->arena, (uint64_t)(usd_of(q, good) + .5)));
+                      str_count(cli->arena, (uint64_t)(row_usd(cli, good) + .5)));
         str_add(&cli->out, "\n");
         return;
     }
@@ -139,10 +133,10 @@ static void report_limits(const GpuQuestion *q)
                   "on no number of nodes do data ranks divide the batch and the plan fit");
     else if (near->usd_per_token > 0)
         diag_hint(&cli->diag, "the nearest miss: %" PRIu64 " GPUs, %.1f days, %s USD", near->ranks,
-                  days_of(q, near), str_count(cli->arena, (uint64_t)(usd_of(q, near) + .5)));
+                  row_days(cli, near), str_count(cli->arena, (uint64_t)(row_usd(cli, near) + .5)));
     else
         diag_hint(&cli->diag, "the nearest miss: %" PRIu64 " GPUs, %.1f days", near->ranks,
-                  days_of(q, near));
+                  row_days(cli, near));
 }
 
 bool fit_gpus_check(Cli *cli)
@@ -160,12 +154,17 @@ bool fit_gpus_check(Cli *cli)
     return false;
 }
 
+bool fit_gpus_can(Cli *cli, const Config *config)
+{
+    if (cli->options.tokens <= 0 || !config->cluster.is_local) return true;
+    cli_error(cli, FAULT_usage, "no-cluster", "--tokens: the plan has no cluster to grow");
+    diag_hint(&cli->diag, "--cluster dgx_h100 names one; `tandem fit PLAN` needs none");
+    return false;
+}
+
 bool fit_gpus(Cli *cli, const Config *config, const TextList *also)
 {
     if (cli->options.tokens <= 0) return true;
-    if (config->cluster.is_local)
-        return cli_error(cli, FAULT_usage, "no-cluster",
-                         "--tokens: the plan has no cluster to grow");
     GpuQuestion *q = arena_alloc(cli->arena, sizeof *q);
     q->cli = cli;
     list_nodes(q, config, also);

@@ -45,7 +45,7 @@ bool sweep_script_holds(Cli *cli, FrontSweep *script, const TextList *settings, 
 
 static FrontPairs result_of(Cli *cli, const SweepRow *r)
 {
-    const double days = r->tokens_per_s > 0 ? cli->options.tokens / r->tokens_per_s / 86400 : 0;
+    const double days = row_days(cli, r);
     FrontPairs pairs = {NULL, 0, 0};
 #define RESULT(name, value, known, meaning)                                                        \
     if (known)                                                                                     \

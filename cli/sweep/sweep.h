@@ -48,6 +48,11 @@ const char *rows_count(const SweepRows *rows); /* "tokens", or "points" of the f
 
 bool rows_priced(const SweepRows *rows); /* true if any row has a price */
 
+/* The training of --tokens under this row: its days, USD and MWh. 0: unknown. */
+double row_days(const Cli *cli, const SweepRow *r);
+double row_usd(const Cli *cli, const SweepRow *r);
+double row_mwh(const Cli *cli, const SweepRow *r);
+
 /* ---- where.c */
 /* Returns false after diagnostics. `holds`: every --where is true for these settings. `plan` has
  * the sizes of the axes that no setting names; NULL: they are unknown. */
@@ -57,7 +62,7 @@ bool where_holds(Cli *cli, const TextList *settings, const Config *plan, bool *h
  * the same name counts. */
 void where_names(Cli *cli, const TextList *settings, const Config *plan, FrontPairs *names);
 
-/* ---- script.c: a sweep that is a script of its own */
+/* ---- script.c: `tandem sweep FILE.lua`, where a script lists the points */
 /* Opens the command's FILE if it is a sweep, and appends its `vary` to the keys. A plan gives true
  * and NULL. Returns false after diagnostics. */
 bool sweep_script_open(Cli *cli, SweepKeys *keys, FrontSweep **script);

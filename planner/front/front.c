@@ -286,7 +286,10 @@ void script_explain_end(Script *s, Draft *draft, int status, StreamState state)
     bool over_time =
         state == STREAM_late ||
         (WIFSIGNALED(status) && (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL));
-    if (over_time)
+    if (state == STREAM_late)
+        diag_error(draft->d, FAULT_input, "no-progress", loc,
+                   "stopped after %g s of waiting: the script sends nothing", script_patience(s));
+    else if (over_time)
         diag_error(draft->d, FAULT_input, "no-progress", loc,
                    "stopped after %g s: the script makes no progress", s->cpu_s);
     else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT)
@@ -319,7 +322,7 @@ void script_unreachable(Draft *draft, int error)
 bool script_listen(Script *s, Draft *draft, Rebuild *b, bool shrink)
 {
     uint32_t before = draft->d->n_errors;
-    double deadline = clock_s() + 20 + 4 * s->cpu_s;
+    double deadline = clock_s() + script_patience(s);
     bool asked = false, damaged = false;
     StreamState state;
     for (;;) {

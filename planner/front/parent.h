@@ -116,6 +116,12 @@ bool script_start(Script *s, const char *path, const char *code, const FrontOpti
 bool script_error(Draft *draft, Reader *r);
 /* Ends a process that is gone or that cannot be understood. Returns its status. */
 int script_end(Script *s, bool kills);
+/* The seconds that the parent waits for a script or for one of its calls. A busy machine may give
+ * the script only a part of a processor. */
+static inline double script_patience(const Script *s)
+{
+    return 20 + 4 * s->cpu_s;
+}
 /* The process ended without a last record: explains it. */
 void script_explain_end(Script *s, Draft *draft, int status, StreamState state);
 /* Reports a call to the process that failed with this errno. */

@@ -90,7 +90,7 @@ static bool listen_to(FrontSweep *sweep, SweepAnswer *answer, Diag *d)
     SweepProcess *p = sweep->process;
     Script *s = &p->script;
     const uint32_t before = d->n_errors;
-    const double deadline = clock_s() + 20 + 4 * s->cpu_s;
+    const double deadline = clock_s() + script_patience(s);
     StreamState state = STREAM_record;
     bool fine = true;
     s->done = false;

@@ -118,17 +118,23 @@ static void run_double(RanksRun *run, RankReport *report, Arena *arena)
 }
 
 /* The socket is bound but not listening: with SO_REUSEADDR on both, another socket may bind the
- * same port. The option is set after the port is chosen, so that nobody else gets the port. */
+ * same port. The option is set after the port is chosen, so that nobody else gets the port. The
+ * socket holds the port at every address, because rank 0 listens at every address: a program that
+ * gets the same port at one address would be in its way. */
 int ranks_hold_port(int *port)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof at;
-    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool fine = fd >= 0 && bind(fd, (struct sockaddr *)&at, size) == 0 &&
-                getsockname(fd, (struct sockaddr *)&at, &size) == 0 &&
+    struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
+    struct sockaddr_in at4 = {.sin_family = AF_INET};
+    int one = 1, off = 0, fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool six = fd >= 0;
+    if (!six) fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    void *address = six ? (void *)&at : (void *)&at4;
+    socklen_t size = six ? sizeof at : sizeof at4;
+    if (six) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    bool fine = fd >= 0 && bind(fd, address, size) == 0 && getsockname(fd, address, &size) == 0 &&
                 setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0;
     if (!fine) perror("no port for ranks");
-    *port = fine ? ntohs(at.sin_port) : 0;
+    *port = !fine ? 0 : ntohs(six ? at.sin6_port : at4.sin_port);
     return fd;
 }
 

@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,23 @@ static void next_port(void)
     if (held >= 0) close(held);
     held = ranks_hold_port(&port_at);
     assert_true(port_at > 0);
+}
+
+/* Rank 0 listens at every address, so a program that took the port at one would be in its way. */
+static void a_held_port_is_held_at_every_address(void **state)
+{
+    (void)state;
+    next_port();
+    const uint32_t addresses[] = {0x7f000001, 0x7f000002, INADDR_ANY};
+    for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++) {
+        struct sockaddr_in at = {.sin_family = AF_INET,
+                                 .sin_port = htons((uint16_t)port_at),
+                                 .sin_addr.s_addr = htonl(addresses[i])};
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), -1);
+        assert_int_equal(errno, EADDRINUSE);
+        close(fd);
+    }
 }
 
 static void set(const char *name, unsigned value)
@@ -233,6 +251,7 @@ static void what_the_environment_lacks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_held_port_is_held_at_every_address),
         cmocka_unit_test(all_get_what_all_gave),
         cmocka_unit_test(who_does_not_come_is_named),
         cmocka_unit_test(who_leaves_is_named_to_all),

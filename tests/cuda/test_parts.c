@@ -165,15 +165,14 @@ static void parts_of_groups(void **state)
     }
 }
 
-/* Slots of other ranks' experts belong to nobody here, and those of padding experts are empty. */
-static void parts_of_the_experts(void **state)
+/* Compares the ops of experts on parts of index `cut`, which has `whole` values: experts (e) or
+ * their rooms (m). Slots outside a part belong to nobody here, and those of padding are empty. */
+static void parts_of_experts(char cut, Sizes local, int64_t n_whole)
 {
-    (void)state;
-    const Sizes local = {{['b'] = 2, ['S'] = 12, ['K'] = 3, ['e'] = 4, ['m'] = 5, ['k'] = 24},
-                         {0, 0}};
     Sizes whole = local;
-    whole.size['e'] = 10;
-    const Attrs attrs = {.top_k = 3, .experts = 10, .capacity = 5};
+    whole.size[(unsigned char)cut] = n_whole;
+    const Attrs attrs = {
+        .top_k = 3, .experts = (int)whole.size['e'], .capacity = (int)whole.size['m']};
     const CudaCase cases[] = {
         {OP_dispatch, cuda_dispatch, "fif", attrs, 0, NULL, 0},
         {OP_dispatch_grad, cuda_dispatch_grad, "fif", attrs, 1, NULL, 0},
@@ -181,38 +180,28 @@ static void parts_of_the_experts(void **state)
         {OP_combine_grad, cuda_combine_grad, "fiff", attrs, 1, NULL, 0},
         {OP_combine_weights, cuda_combine_weights, "fiff", attrs, 1, NULL, 0},
     };
+    const int64_t step = local.size[(unsigned char)cut];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        compare_part(cases[i], &local, &whole, (Part){.start = {['e'] = 0}});
-        compare_part(cases[i], &local, &whole, (Part){.start = {['e'] = 4}});
-        compare_part(cases[i], &local, &whole, (Part){.start = {['e'] = 8}, .valid = {['e'] = 2}});
-        compare_part(cases[i], &local, &whole,
-                     (Part){.start = {['e'] = 10}, .valid = {['e'] = PART_EMPTY}});
+        for (int64_t at = 0; at < n_whole; at += step) {
+            Part part = {.start = {0}};
+            part.start[(unsigned char)cut] = at;
+            if (at + step > n_whole) part.valid[(unsigned char)cut] = n_whole - at;
+            compare_part(cases[i], &local, &whole, part);
+        }
+        Part padding = {.start = {0}};
+        padding.start[(unsigned char)cut] = n_whole;
+        padding.valid[(unsigned char)cut] = PART_EMPTY;
+        compare_part(cases[i], &local, &whole, padding);
     }
 }
 
-/* So do slots of other ranks' rooms of the same experts, and those of padding rooms. */
-static void parts_of_the_rooms(void **state)
+static void parts_of_experts_and_rooms(void **state)
 {
     (void)state;
-    const Sizes local = {{['b'] = 2, ['S'] = 12, ['K'] = 3, ['e'] = 4, ['m'] = 3, ['k'] = 24},
-                         {0, 0}};
-    Sizes whole = local;
-    whole.size['m'] = 11;
-    const Attrs attrs = {.top_k = 3, .experts = 4, .capacity = 11};
-    const CudaCase cases[] = {
-        {OP_dispatch, cuda_dispatch, "fif", attrs, 0, NULL, 0},
-        {OP_dispatch_grad, cuda_dispatch_grad, "fif", attrs, 1, NULL, 0},
-        {OP_combine, cuda_combine, "ifff", attrs, 0, NULL, 0},
-        {OP_combine_grad, cuda_combine_grad, "fiff", attrs, 1, NULL, 0},
-        {OP_combine_weights, cuda_combine_weights, "fiff", attrs, 1, NULL, 0},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        compare_part(cases[i], &local, &whole, (Part){.start = {['m'] = 0}});
-        compare_part(cases[i], &local, &whole, (Part){.start = {['m'] = 6}});
-        compare_part(cases[i], &local, &whole, (Part){.start = {['m'] = 9}, .valid = {['m'] = 2}});
-        compare_part(cases[i], &local, &whole,
-                     (Part){.start = {['m'] = 11}, .valid = {['m'] = PART_EMPTY}});
-    }
+    Sizes local = {{['b'] = 2, ['S'] = 12, ['K'] = 3, ['e'] = 4, ['m'] = 5, ['k'] = 24}, {0, 0}};
+    parts_of_experts('e', local, 10);
+    local.size['m'] = 3;
+    parts_of_experts('m', local, 11);
 }
 
 /* The table of positions is whole; tokens are a part of it, or two chunks. */
@@ -519,7 +508,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_of_a_vocabulary),
         cmocka_unit_test(positions_begin_somewhere),
-        cmocka_unit_test(parts_of_the_rooms),
         cmocka_unit_test(positions_of_parts),
         cmocka_unit_test(draws_by_global_element),
         cmocka_unit_test(labels_of_whole_sequences),
@@ -527,7 +515,7 @@ int main(void)
         cmocka_unit_test(unknown_ids_are_faults),
         cmocka_unit_test(unknown_labels_are_faults),
         cmocka_unit_test(parts_of_groups),
-        cmocka_unit_test(parts_of_the_experts),
+        cmocka_unit_test(parts_of_experts_and_rooms),
         cmocka_unit_test(a_large_eps),
         cmocka_unit_test(draws_of_rounding),
         cmocka_unit_test(a_bad_norm_changes_nothing),

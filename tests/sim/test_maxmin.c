@@ -10,19 +10,8 @@
 #include <cmocka.h>
 
 #include "planner/front/front.h"
+#include "tests/sim/dgx.h"
 #include "tests/sim/synthetic.h"
-
-static Cluster hopper(uint32_t nodes, uint32_t per_node)
-{
-    Cluster c = {.name = "test", .nodes = nodes, .intra = FABRIC_nvswitch};
-    c.devices_per_node = per_node;
-    c.device = (Device){.name = "H100", .arch = "Hopper", .sms = 132, .hbm_bytes_per_s = 3.35e12};
-    c.intra_bytes_per_s = 450e9;
-    c.nics_per_node = per_node;
-    c.nic_bytes_per_s = 50e9;
-    c.oversubscription = c.group_oversubscription = 1;
-    return c;
-}
 
 static bool run_models(const Plan *plan, const Cluster *cluster, bool with_sms, bool unfolded,
                        Arena *arena, EngineResult *result, Diag *d)
@@ -56,7 +45,7 @@ static void alone_is_the_model(void **state)
         for (uint32_t nodes = 1; nodes <= 4; nodes *= 2) {
             Arena *arena = arena_new();
             Diag d = diag_in(arena);
-            Cluster c = hopper(nodes, 8);
+            Cluster c = dgx_h100(nodes, 8);
             c.collective_launch_s = 8e-6;
             Plan *plan = synthetic_plan(arena, 1, 8 * nodes, 1, 1);
             AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
@@ -79,7 +68,7 @@ static void two_share_a_port(void **state)
     (void)state;
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
-    Cluster c = hopper(1, 8);
+    Cluster c = dgx_h100(1, 8);
     Plan *plan = synthetic_plan(arena, 1, 8, 1, 1);
     AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
     uint64_t bytes = UINT64_C(1) << 30;
@@ -102,7 +91,7 @@ static void what_is_freed_is_used(void **state)
     (void)state;
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
-    Cluster c = hopper(1, 8);
+    Cluster c = dgx_h100(1, 8);
     Plan *plan = synthetic_plan(arena, 1, 8, 1, 1);
     AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
     uint64_t large = UINT64_C(4) << 30, small = UINT64_C(1) << 30;
@@ -129,7 +118,7 @@ static void different_rails_do_not_disturb(void **state)
     (void)state;
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
-    Cluster c = hopper(2, 8);
+    Cluster c = dgx_h100(2, 8);
     /* dp pairs: one rank on each node, each with its own NIC */
     Plan *plan = synthetic_plan(arena, 1, 2, 8, 1);
     AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
@@ -160,7 +149,7 @@ static void pods_have_less_between_them(void **state)
     for (uint32_t i = 0; i < 2; i++) {
         Arena *arena = arena_new();
         Diag d = diag_in(arena);
-        Cluster c = hopper(4, 8);
+        Cluster c = dgx_h100(4, 8);
         Plan *plan = synthetic_plan(arena, 1, 32, 1, 1);
         AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
         synthetic_comm(plan, 0, STREAM_dp_gather, ops[i], dp, 0, 1, 1 << 30);
@@ -226,7 +215,7 @@ static void measured_groups_lie_on_few_nodes(void **state)
     assert_non_null(store);
     assert_true(store_put_collective(store, "box", "nccl", OP_all_gather, 8, 1 << 20, 12345, &d));
     for (uint32_t spread = 0; spread < 2; spread++) {
-        Cluster c = hopper(8, 8);
+        Cluster c = dgx_h100(8, 8);
         Plan *plan = synthetic_plan(arena, 1, 8, 8, 1);
         AxisSet axes = synthetic_axis(plan, spread ? AXIS_dp_shard : AXIS_tp);
         synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, axes, 0, 1, 1 << 20);
@@ -256,7 +245,7 @@ static void opposite_directions_are_free(void **state)
     (void)state;
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
-    Cluster c = hopper(1, 8);
+    Cluster c = dgx_h100(1, 8);
     Plan *plan = synthetic_plan(arena, 2, 1, 1, 2);
     AxisSet pp = synthetic_axis(plan, AXIS_pp);
     synthetic_comm(plan, 0, STREAM_pp_forward, OP_send, pp, 1, 1, 1 << 28);
@@ -320,7 +309,7 @@ static void folded_is_unfolded(void **state)
         Diag d = diag_in(arena);
         const uint32_t *s = shapes[seed % 9];
         uint32_t ranks = s[0] * s[1] * s[2];
-        Cluster c = hopper((ranks + s[3] - 1) / s[3], s[3]);
+        Cluster c = dgx_h100((ranks + s[3] - 1) / s[3], s[3]);
         c.nics_per_node = s[4];
         c.oversubscription = 1 + (double)(seed % 3);
         c.collective_launch_s = 1e-6 * (double)(seed % 2);
@@ -357,7 +346,7 @@ static void sharing_lies_between_bounds(void **state)
     for (uint32_t n = 1; n <= 6; n++) {
         Arena *arena = arena_new();
         Diag d = diag_in(arena);
-        Cluster c = hopper(2, 8);
+        Cluster c = dgx_h100(2, 8);
         Plan *plan = synthetic_plan(arena, 1, 16, 1, 1);
         AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
         Ps longest = 0, sum = 0;
@@ -383,7 +372,7 @@ static void collectives_take_sms(void **state)
     (void)state;
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
-    Cluster c = hopper(1, 8);
+    Cluster c = dgx_h100(1, 8);
     Plan *plan = synthetic_plan(arena, 1, 8, 1, 1);
     AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
     synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, dp, 0, 1, 1 << 30);

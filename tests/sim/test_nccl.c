@@ -12,21 +12,11 @@
 #include <cmocka.h>
 
 #include "sim/net/nccl.h"
-
-static Cluster hopper(uint32_t nodes)
-{
-    Cluster c = {.name = "dgx", .nodes = nodes, .devices_per_node = 8, .intra = FABRIC_nvswitch};
-    c.device = (Device){.name = "H100", .arch = "Hopper", .sms = 132, .hbm_bytes_per_s = 3.35e12};
-    c.intra_bytes_per_s = 450e9;
-    c.nics_per_node = 8;
-    c.nic_bytes_per_s = 50e9;
-    c.oversubscription = 1;
-    return c;
-}
+#include "tests/sim/dgx.h"
 
 static Cluster ampere(uint32_t nodes)
 {
-    Cluster c = hopper(nodes);
+    Cluster c = dgx_h100(nodes, 8);
     c.device = (Device){.name = "A100", .arch = "Ampere", .sms = 108, .hbm_bytes_per_s = 2.04e12};
     c.intra_bytes_per_s = 300e9;
     c.nic_bytes_per_s = 25e9;
@@ -77,7 +67,7 @@ static void all_reduce_between_nodes(void **state)
         {2, 1 << 30, 4428, "NVLSTree", NULL},  {4, 1 << 30, 5814, "Ring", "Simple"},
         {16, 1 << 30, 6046, NULL, NULL},       {64, 1 << 30, 6164, NULL, NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        Cluster c = hopper(rows[i].nodes);
+        Cluster c = dgx_h100(rows[i].nodes, 8);
         check_worked(&c, COLLECTIVE_all_reduce, &rows[i]);
     }
 }
@@ -90,7 +80,7 @@ static void all_gather_between_nodes(void **state)
         {64, 256 << 20, 2030, "Ring", NULL},   {2, 1 << 30, 2691, "Ring", "Simple"},
         {16, 1 << 30, 3374, "Ring", "Simple"}, {64, 1 << 30, 4767, "Ring", "LL128"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        Cluster c = hopper(rows[i].nodes);
+        Cluster c = dgx_h100(rows[i].nodes, 8);
         check_worked(&c, COLLECTIVE_all_gather, &rows[i]);
     }
 }
@@ -101,7 +91,7 @@ static void all_gather_between_nodes(void **state)
 static void bus_bandwidth_in_a_node(void **state)
 {
     (void)state;
-    Cluster h = hopper(1), a = ampere(1);
+    Cluster h = dgx_h100(1, 8), a = ampere(1);
     const NcclFit *hf = nccl_fit(&h), *af = nccl_fit(&a);
     double nvls[8] = {0};
     for (uint32_t n = 5; n < 8; n++) nvls[n] = n * 370.8 / (n + 1) * hf->nvls * 2 * (n - 1) / n;
@@ -132,7 +122,7 @@ static void bus_bandwidth_in_a_node(void **state)
 static void switch_point_of_one_node(void **state)
 {
     (void)state;
-    Cluster c = hopper(1);
+    Cluster c = dgx_h100(1, 8);
     NcclChoice small = nccl_choose(&c, OP_all_reduce, 1, 8, 1 << 20);
     assert_string_equal(small.algorithm, "Ring");
     NcclChoice large = nccl_choose(&c, OP_all_reduce, 1, 8, 2 << 20);
@@ -144,7 +134,7 @@ static void switch_point_of_one_node(void **state)
 static void one_rank_a_node_uses_its_nic(void **state)
 {
     (void)state;
-    Cluster c = hopper(4);
+    Cluster c = dgx_h100(4, 8);
     NcclChoice choice = nccl_choose(&c, OP_all_gather, 4, 1, 1 << 30);
     assert_true(choice.bus_bytes_per_s < 48.1e9);
     assert_true(choice.bus_bytes_per_s > 34e9);
@@ -159,7 +149,7 @@ static void more_bytes_never_take_less_time(void **state)
                                  OP_send};
     for (uint32_t i = 0; i < 5; i++) {
         for (uint32_t nodes = 1; nodes <= 8; nodes *= 2) {
-            Cluster c = hopper(nodes);
+            Cluster c = dgx_h100(nodes, 8);
             Ps least = 0;
             for (uint64_t bytes = 1 << 22; bytes <= UINT64_C(1) << 32; bytes *= 2) {
                 Ps time = nccl_choose(&c, ops[i], nodes, 8, bytes).time_ps;
@@ -177,7 +167,7 @@ static void more_bytes_never_take_less_time(void **state)
 static void a_network_may_rule_protocols_out(void **state)
 {
     (void)state;
-    Cluster c = hopper(2);
+    Cluster c = dgx_h100(2, 8);
     c.nic_bytes_per_s = 25e9;
     c.collective_launch_s = 8e-6;
     c.fabric = (NetworkFabric){.message_s = 4.5e-6, .simple_only = true, .no_nvls = true};
@@ -197,7 +187,7 @@ static void trees_load_the_busiest_node(void **state)
     static const double leaves[] = {0, 0, 1, 1.5, 2, 2};
     double bytes = 0x1p34;
     for (uint32_t nodes = 2; nodes <= 5; nodes++) {
-        Cluster c = hopper(nodes);
+        Cluster c = dgx_h100(nodes, 8);
         c.nics_per_node = 4;
         c.nic_bytes_per_s = 12.5e9;
         c.fabric = (NetworkFabric){.achieved = .8, .simple_only = true, .no_nvls = true};
@@ -216,7 +206,7 @@ static void trees_load_the_busiest_node(void **state)
 static void rails_of_a_device_are_one_nic(void **state)
 {
     (void)state;
-    Cluster one = hopper(2), four = hopper(2);
+    Cluster one = dgx_h100(2, 8), four = dgx_h100(2, 8);
     four.nics_per_node = 32;
     four.nic_bytes_per_s = 12.5e9;
     for (uint64_t bytes = 1 << 10; bytes <= UINT64_C(1) << 34; bytes <<= 6) {
@@ -252,7 +242,7 @@ static void rings_of_a_cube_mesh(void **state)
 static void switches_that_reduce(void **state)
 {
     (void)state;
-    Cluster plain = hopper(16), sharp = hopper(16);
+    Cluster plain = dgx_h100(16, 8), sharp = dgx_h100(16, 8);
     sharp.fabric.sharp = true;
     NcclChoice tree = nccl_choose(&plain, OP_all_reduce, 16, 8, UINT64_C(1) << 32);
     NcclChoice reduced = nccl_choose(&sharp, OP_all_reduce, 16, 8, UINT64_C(1) << 32);
@@ -270,7 +260,7 @@ static void switches_that_reduce(void **state)
 static void windows_that_all_ranks_map(void **state)
 {
     (void)state;
-    Cluster c = hopper(1);
+    Cluster c = dgx_h100(1, 8);
     NcclQuestion q = {.kind = COLLECTIVE_all_gather, .n_nodes = 1, .ranks_per_node = 8};
     q.bytes = UINT64_C(1) << 30;
     q.buffers = NCCL_copy_engine;
@@ -348,7 +338,7 @@ static void add_row(const char *name, const char *collective, uint64_t bytes, ui
         Sweep *s = &sweeps[i];
         if (strcmp(s->name, name) != 0) continue;
         if (bytes < s->from) return;
-        Cluster c = s->hopper ? hopper(nodes) : ampere(nodes);
+        Cluster c = s->hopper ? dgx_h100(nodes, 8) : ampere(nodes);
         c.collective_launch_s = 8e-6;
         NcclQuestion q = {.n_nodes = nodes, .ranks_per_node = gpus / nodes, .bytes = bytes};
         q.issue = s->issue;
@@ -398,7 +388,7 @@ static void published_measurements(void **state)
 static void registered_buffers_take_fewer_sms(void **state)
 {
     (void)state;
-    Cluster h = hopper(4), a = ampere(4);
+    Cluster h = dgx_h100(4, 8), a = ampere(4);
     assert_int_equal(nccl_registered_channels(&h, OP_all_gather, 1, 8), 4);
     assert_int_equal(nccl_registered_channels(&h, OP_reduce_scatter, 1, 8), 5);
     assert_int_equal(nccl_registered_channels(&h, OP_all_gather, 4, 8), 16);
@@ -418,7 +408,7 @@ static NcclChoice asked(const Cluster *c, OpKind op, uint32_t nodes, uint64_t by
 static void a_plan_asks(void **state)
 {
     (void)state;
-    Cluster h = hopper(4), a = ampere(4);
+    Cluster h = dgx_h100(4, 8), a = ampere(4);
     NcclSettings window = {.registration = NCCL_REGISTER_window};
     NcclSettings zero = {.cta_policy = NCCL_CTAS_zero};
     assert_string_equal(asked(&h, OP_all_gather, 1, 1 << 26, window).algorithm, "Symmetric");
@@ -441,7 +431,7 @@ static void a_plan_asks(void **state)
 static void thread_blocks_carry_their_part(void **state)
 {
     (void)state;
-    Cluster h = hopper(4);
+    Cluster h = dgx_h100(4, 8);
     static const OpKind ops[] = {OP_all_reduce, OP_all_gather, OP_reduce_scatter, OP_all_to_all};
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
         for (uint32_t nodes = 1; nodes <= 4; nodes *= 4) {

@@ -9,17 +9,7 @@
 #include <cmocka.h>
 
 #include "sim/net/nccl.h"
-
-static Cluster hopper(uint32_t nodes)
-{
-    Cluster c = {.name = "dgx", .nodes = nodes, .devices_per_node = 8, .intra = FABRIC_nvswitch};
-    c.device = (Device){.name = "H100", .arch = "Hopper", .sms = 132, .hbm_bytes_per_s = 3.35e12};
-    c.intra_bytes_per_s = 450e9;
-    c.nics_per_node = 8;
-    c.nic_bytes_per_s = 50e9;
-    c.oversubscription = 1;
-    return c;
-}
+#include "tests/sim/dgx.h"
 
 /* A tree of 2^d nodes has 2 d - 1 hops beside the one that the bytes' own time contains. Each
  * passes one chunk of every channel and head: 16 x 8 chunks of 64 KiB, from 4 nodes on. A fabric
@@ -30,7 +20,7 @@ static void levels_of_a_tree_fill_once(void **state)
     const double s = 0x1p28;
     for (uint32_t depth = 2; depth <= 7; depth++) {
         const uint32_t nodes = 1u << depth;
-        Cluster c = hopper(nodes), fitted = hopper(nodes);
+        Cluster c = dgx_h100(nodes, 8), fitted = dgx_h100(nodes, 8);
         fitted.fabric.ramp_s = 1e-15;
         fitted.fabric.ramp_bytes = 1;
         NcclChoice a = nccl_choose(&c, OP_all_reduce, nodes, 8, (uint64_t)s);
@@ -50,7 +40,7 @@ static void levels_of_a_tree_fill_once(void **state)
 static void a_fabric_fills_once_a_crossing(void **state)
 {
     (void)state;
-    Cluster c = hopper(2), slow = hopper(2);
+    Cluster c = dgx_h100(2, 8), slow = dgx_h100(2, 8);
     slow.fabric = c.fabric = (NetworkFabric){.simple_only = true, .no_nvls = true, .ramp_bytes = 1};
     slow.fabric.ramp_s = 1e-3;
     c.fabric.ramp_s = 1e-15;

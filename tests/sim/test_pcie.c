@@ -11,6 +11,7 @@
 
 #include "planner/front/front.h"
 #include "sim/net/nccl.h"
+#include "tests/sim/dgx.h"
 
 /* Links of PCIe 4 x16, which NCCL counts as 24 GB/s (.76 of 31.5 is 23.94). */
 static Cluster box(uint32_t sockets, uint32_t switches, PeerLevel peer, bool intel)
@@ -132,17 +133,6 @@ static void a_domain_of_many_boards(void **state)
     arena_free(arena);
 }
 
-static Cluster hopper(uint32_t nodes)
-{
-    Cluster c = {.name = "dgx", .nodes = nodes, .devices_per_node = 8, .intra = FABRIC_nvswitch};
-    c.device = (Device){.name = "H100", .arch = "Hopper", .sms = 132, .hbm_bytes_per_s = 3.35e12};
-    c.intra_bytes_per_s = 450e9;
-    c.nics_per_node = 8;
-    c.nic_bytes_per_s = 50e9;
-    c.oversubscription = 1;
-    return c;
-}
-
 /* A communicator of 24 channels has 32 for messages. 8 ranks: 4 channels a peer, 7 rounds that
  * begin at 16, 8, 24, 4, 20, 12, 28: 28 channels. 4 ranks: 8 a peer, from 16, 8, 24: 24 channels.
  * Two ranks: 16 channels for one peer, all 32 for parts above 16 MiB. Between nodes 16 channels, of
@@ -151,7 +141,7 @@ static Cluster hopper(uint32_t nodes)
 static void channels_of_messages(void **state)
 {
     (void)state;
-    Cluster h = hopper(8);
+    Cluster h = dgx_h100(8, 8);
     assert_int_equal(nccl_choose(&h, OP_all_to_all, 1, 8, 1 << 20).channels, 28);
     assert_int_equal(nccl_choose(&h, OP_all_to_all, 1, 4, 1 << 20).channels, 24);
     assert_int_equal(nccl_choose(&h, OP_send, 1, 2, 1 << 20).channels, 16);

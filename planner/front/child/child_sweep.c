@@ -343,6 +343,10 @@ static void send_answer(Child *c, SweepCall call, Place place)
     if (!lua_isboolean(L, -2))
         child_raise(L, "wrong-type", place, "is a return missing?",
                     "%s returns %s; true or false is needed", name, luaL_typename(L, -2));
+    if (call == SWEEP_require && !lua_isnil(L, -1) && lua_type(L, -1) != LUA_TSTRING)
+        child_raise(L, "wrong-type", place, NULL,
+                    "the second value of require is %s; a text that gives the reason is needed",
+                    luaL_typename(L, -1));
     record_begin(&c->out, RECORD_bool);
     put_text(&c->out, "", 0);
     child_put_place(c, (Place){0, 0});

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "tests/support/command.h"
+#include "tests/support/document.h"
 
 static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
 static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
@@ -17,23 +17,10 @@ static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
 static json_t *document(Arena *arena, int code, const char *const *arguments)
 {
     CommandResult r = command_run(arena, 120, arguments);
-    if (r.exit_code != code)
-        fail_msg("tandem %s %s: code %d, wanted %d\n%s\n%s", arguments[0], arguments[1],
-                 r.exit_code, code, r.err, r.out);
-    json_error_t error;
-    json_t *root = json_loads(r.out, 0, &error);
-    if (root == NULL) fail_msg("tandem %s: no JSON: %s\n%s", arguments[0], error.text, r.out);
-    return root;
+    return document_of(r, code);
 }
 #define DOCUMENT(arena, code, ...)                                                                 \
     document((arena), (code), (const char *const[]){__VA_ARGS__, "--json", NULL})
-
-static double number(const json_t *root, const char *key)
-{
-    const json_t *value = json_object_get(root, key);
-    if (!json_is_number(value)) fail_msg("no number '%s' in the document", key);
-    return json_number_value(value);
-}
 
 static void llama_on_two_nodes_is_checked(void **state)
 {
@@ -45,8 +32,8 @@ static void llama_on_two_nodes_is_checked(void **state)
     assert_non_null(strstr(r.out, "dp_shard 8 x tp 2 = 16 ranks"));
     assert_non_null(strstr(r.out, "all hold"));
     json_t *root = DOCUMENT(arena, 0, "check", llama);
-    assert_true(number(json_object_get(root, "model"), "params") == 8030261248.0);
-    assert_true(number(root, "ranks") == 16);
+    assert_true(document_number(json_object_get(root, "model"), "params") == 8030261248.0);
+    assert_true(document_number(root, "ranks") == 16);
     assert_true(json_is_true(json_object_get(root, "fits")));
     assert_true(json_is_true(json_object_get(root, "proven")));
     assert_int_equal(json_string_length(json_object_get(root, "plan_id")), 32);
@@ -66,29 +53,32 @@ static void predictions_are_made_once(void **state)
     static const char *const same[] = {"run",        "step_ps", "compute_ps",
                                        "exposed_ps", "mfu",     "tokens_per_s_per_device"};
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
-        assert_true(number(first, same[i]) == number(second, same[i]));
+        assert_true(document_number(first, same[i]) == document_number(second, same[i]));
     assert_true(json_equal(json_object_get(first, "communication"),
                            json_object_get(second, "communication")));
     assert_true(json_equal(json_object_get(first, "memory"), json_object_get(second, "memory")));
     json_t *costs = json_object_get(first, "costs");
-    assert_true(number(costs, "kernels_modelled") > 10);
-    assert_true(number(costs, "communications_modelled") > 3);
-    assert_true(number(costs, "kernels_measured") + number(costs, "communications_measured") == 0);
+    assert_true(document_number(costs, "kernels_modelled") > 10);
+    assert_true(document_number(costs, "communications_modelled") > 3);
+    assert_true(document_number(costs, "kernels_measured") +
+                    document_number(costs, "communications_measured") ==
+                0);
     assert_true(json_equal(costs, json_object_get(second, "costs")));
-    double step_s = number(first, "step_ps") / 1e12;
-    double tokens = number(first, "global_batch") * number(first, "seq");
-    double rate = number(first, "tokens_per_s_per_device") * number(first, "ranks");
+    double step_s = document_number(first, "step_ps") / 1e12;
+    double tokens = document_number(first, "global_batch") * document_number(first, "seq");
+    double rate =
+        document_number(first, "tokens_per_s_per_device") * document_number(first, "ranks");
     assert_true(rate * step_s / tokens > 0.999 && rate * step_s / tokens < 1.001);
-    double busy = number(first, "compute_ps") + number(first, "exposed_ps");
-    assert_true(busy <= number(first, "step_ps") * 1.0001);
+    double busy = document_number(first, "compute_ps") + document_number(first, "exposed_ps");
+    assert_true(busy <= document_number(first, "step_ps") * 1.0001);
     /* Another cluster or another seed gives another prediction. */
     json_t *other = DOCUMENT(arena, 0, "sim", llama, "--db", db, "--cluster", "hgx_h200");
     assert_true(json_is_false(json_object_get(other, "found")));
-    assert_true(number(other, "run") != number(first, "run"));
+    assert_true(document_number(other, "run") != document_number(first, "run"));
     /* The first prediction is still found although it is not the newest. */
     json_t *again = DOCUMENT(arena, 0, "sim", llama, "--db", db);
     assert_true(json_is_true(json_object_get(again, "found")));
-    assert_true(number(again, "run") == number(first, "run"));
+    assert_true(document_number(again, "run") == document_number(first, "run"));
     json_decref(first);
     json_decref(second);
     json_decref(other);
@@ -111,8 +101,8 @@ static void what_does_not_fit_is_stored_all_the_same(void **state)
     const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
     json_t *root = DOCUMENT(arena, 4, "sim", llama, "--db", db, "--set", "batch.micro=8");
     assert_true(json_is_false(json_object_get(root, "fits")));
-    assert_true(number(root, "step_ps") > 0);
-    assert_true(number(root, "run") > 0);
+    assert_true(document_number(root, "step_ps") > 0);
+    assert_true(document_number(root, "run") > 0);
     json_decref(root);
     CommandResult r = COMMAND(arena, 60, "check", llama, "--set", "batch.micro=8");
     assert_int_equal(r.exit_code, 4);
@@ -166,7 +156,7 @@ static void texts_are_read_back(void **state)
     const char *db = arena_print(arena, "%s.db", path);
     a = DOCUMENT(arena, 0, "sim", path, "--cluster", "dgx_h100", "--nodes", "2", "--db", db);
     b = DOCUMENT(arena, 0, "sim", llama, "--dry-run");
-    assert_true(number(a, "step_ps") == number(b, "step_ps"));
+    assert_true(document_number(a, "step_ps") == document_number(b, "step_ps"));
     json_decref(a);
     json_decref(b);
     arena_free(arena);
@@ -189,16 +179,16 @@ static void a_named_cluster_is_judged(void **state)
     assert_non_null(strstr(r.err, "did you mean 'dgx_a100'?"));
     json_t *root = DOCUMENT(arena, 0, "check", llama, "--cluster", "dgx_a100", "--nodes", "8",
                             "--set", "mesh.dp_shard=32");
-    assert_true(number(root, "ranks") == 64);
+    assert_true(document_number(root, "ranks") == 64);
     assert_string_equal(json_string_value(json_object_get(root, "cluster")), "dgx_a100");
     json_decref(root);
     /* -1 is what the named nodes leave; without --nodes there are as many as the ranks need. */
     root = DOCUMENT(arena, 0, "check", llama, "--cluster", "dgx_a100", "--nodes", "4", "--set",
                     "mesh.dp_shard=-1");
-    assert_true(number(root, "ranks") == 32);
+    assert_true(document_number(root, "ranks") == 32);
     json_decref(root);
     root = DOCUMENT(arena, 0, "check", llama, "--cluster", "dgx_a100", "--set", "mesh.dp_shard=32");
-    assert_true(number(root, "ranks") == 64);
+    assert_true(document_number(root, "ranks") == 64);
     json_decref(root);
     /* It also works for the text of a plan. */
     const char *path = arena_print(arena, "%s/l.plan", command_new_folder(arena));
@@ -220,24 +210,25 @@ static void loopback_runs_are_compared(void **state)
     const char *db = arena_print(arena, "%s/t.db", folder);
     json_t *run =
         DOCUMENT(arena, 0, "run", tiny, "--backend", "loopback", "--steps", "5", "--db", db);
-    assert_true(number(run, "steps") == 5); /* memory is measured without --poison */
-    assert_true(number(run, "highest_byte_touched") == number(run, "arena_bytes"));
-    assert_true(number(run, "predicted_step_ps") > 0);
+    assert_true(document_number(run, "steps") == 5); /* memory is measured without --poison */
+    assert_true(document_number(run, "highest_byte_touched") ==
+                document_number(run, "arena_bytes"));
+    assert_true(document_number(run, "predicted_step_ps") > 0);
     json_t *compared = DOCUMENT(arena, 0, "compare", "--db", db);
-    assert_true(number(compared, "measured_run") == number(run, "run"));
-    assert_true(number(compared, "predicted_run") == number(run, "prediction"));
-    assert_true(number(compared, "unjoined_rows") == 0);
-    assert_true(number(compared, "joined_rows") > 100);
-    assert_true(number(compared, "predicted_peak_bytes") ==
-                number(compared, "measured_peak_bytes"));
+    assert_true(document_number(compared, "measured_run") == document_number(run, "run"));
+    assert_true(document_number(compared, "predicted_run") == document_number(run, "prediction"));
+    assert_true(document_number(compared, "unjoined_rows") == 0);
+    assert_true(document_number(compared, "joined_rows") > 100);
+    assert_true(document_number(compared, "predicted_peak_bytes") ==
+                document_number(compared, "measured_peak_bytes"));
     double sum = 0;
     json_t *ops = json_object_get(compared, "ops");
     for (size_t i = 0; i < json_array_size(ops); i++)
-        sum += number(json_array_get(ops, i), "measured_ps");
-    double all = number(json_object_get(compared, "compute"), "measured_ps") +
-                 number(json_object_get(compared, "communication"), "measured_ps");
+        sum += document_number(json_array_get(ops, i), "measured_ps");
+    double all = document_number(json_object_get(compared, "compute"), "measured_ps") +
+                 document_number(json_object_get(compared, "communication"), "measured_ps");
     assert_true(sum > 0 && sum / all > 0.9999 && sum / all < 1.0001);
-    const char *id = arena_print(arena, "%.0f", number(run, "run"));
+    const char *id = arena_print(arena, "%.0f", document_number(run, "run"));
     const char *file = arena_print(arena, "%s/step.json", folder);
     CommandResult r = COMMAND(arena, 60, "trace", id, "--db", db, "-o", file);
     if (r.exit_code != 0) fail_msg("%s", r.err);
@@ -249,7 +240,7 @@ static void loopback_runs_are_compared(void **state)
     assert_int_equal(r.exit_code, 0);
     assert_non_null(strstr(r.out, "all compute"));
     /* A prediction is no measured run. */
-    const char *other = arena_print(arena, "%.0f", number(run, "prediction"));
+    const char *other = arena_print(arena, "%.0f", document_number(run, "prediction"));
     r = COMMAND(arena, 60, "compare", other, "--db", db);
     assert_int_equal(r.exit_code, 2);
     r = COMMAND(arena, 60, "compare", "999", "--db", db);
@@ -293,12 +284,13 @@ static void low_precision_trains(void **state)
         json_t *run = DOCUMENT(arena, 0, "run", tiny, "--backend", "loopback", "--steps", "40",
                                "--db", db, "--poison", "--set", settings[i][0], "--set",
                                settings[i][1], "--set", settings[i][2]);
-        assert_true(number(run, "highest_byte_touched") == number(run, "arena_bytes"));
-        assert_true(number(run, "arena_bytes") < 0.9 * bytes);
-        bytes = number(run, "arena_bytes");
-        if (i == 0) loss = number(run, "last_loss");
-        assert_true(number(run, "last_loss") < 0.7 * number(run, "first_loss"));
-        assert_true(number(run, "last_loss") < 1.05 * loss);
+        assert_true(document_number(run, "highest_byte_touched") ==
+                    document_number(run, "arena_bytes"));
+        assert_true(document_number(run, "arena_bytes") < 0.9 * bytes);
+        bytes = document_number(run, "arena_bytes");
+        if (i == 0) loss = document_number(run, "last_loss");
+        assert_true(document_number(run, "last_loss") < 0.7 * document_number(run, "first_loss"));
+        assert_true(document_number(run, "last_loss") < 1.05 * loss);
         json_decref(run);
     }
     arena_free(arena);
@@ -340,10 +332,11 @@ static void verify_passes_and_says_by_how_much(void **state)
     Arena *arena = arena_new();
     json_t *root = DOCUMENT(arena, 0, "run", llama, "--verify");
     assert_true(json_is_true(json_object_get(root, "verified")));
-    assert_true(number(root, "worst_gradient") < 1e-10);
-    assert_true(number(root, "norm_error") < 1e-10);
-    assert_true(number(root, "tensors") > 10);
-    assert_true(number(root, "highest_byte_touched") == number(root, "predicted_bytes"));
+    assert_true(document_number(root, "worst_gradient") < 1e-10);
+    assert_true(document_number(root, "norm_error") < 1e-10);
+    assert_true(document_number(root, "tensors") > 10);
+    assert_true(document_number(root, "highest_byte_touched") ==
+                document_number(root, "predicted_bytes"));
     json_decref(root);
     arena_free(arena);
 }
@@ -452,16 +445,17 @@ static void a_mesh_and_a_state_are_shown(void **state)
     Arena *arena = arena_new();
     json_t *mesh = DOCUMENT(arena, 0, "show", llama, "--mesh", "--set", "mesh.ep=4", "--set",
                             "mesh.ep_mode=folded", "--rank", "5");
-    assert_int_equal(number(mesh, "dp_size"), 8);
-    assert_int_equal(number(mesh, "ep_shard"), 4);
+    assert_int_equal(document_number(mesh, "dp_size"), 8);
+    assert_int_equal(document_number(mesh, "ep_shard"), 4);
     const json_t *row = json_array_get(json_object_get(mesh, "placement"), 0);
-    assert_int_equal(number(row, "rank"), 5);
-    assert_int_equal(number(row, "dp_rank"), 2);
+    assert_int_equal(document_number(row, "rank"), 5);
+    assert_int_equal(document_number(row, "dp_rank"), 2);
     json_decref(mesh);
     json_t *all = DOCUMENT(arena, 0, "show", llama, "--state");
-    assert_int_equal(number(all, "written_bytes"), 12 * 8030261248.0); /* weights, m, v in fp32 */
+    assert_int_equal(document_number(all, "written_bytes"),
+                     12 * 8030261248.0); /* weights, m, v in fp32 */
     assert_true(json_is_true(json_object_get(all, "complete")));
-    assert_true(number(all, "gather_ps") > 0);
+    assert_true(document_number(all, "gather_ps") > 0);
     json_decref(all);
     CommandResult r = COMMAND(arena, 60, "show", tiny, "--state", "--rank", "9");
     assert_int_equal(r.exit_code, 2);

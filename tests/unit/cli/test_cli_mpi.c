@@ -10,16 +10,9 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "tests/support/command.h"
+#include "tests/support/document.h"
 
 static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
-
-static double number(const json_t *root, const char *key)
-{
-    const json_t *value = json_object_get(root, key);
-    if (!json_is_number(value)) fail_msg("no number '%s' in the document", key);
-    return json_number_value(value);
-}
 
 static json_t *parse(const CommandResult *r)
 {
@@ -51,9 +44,9 @@ static void a_text_is_learnt_on_four_ranks(void **state)
     if (!(ratio > 0 && ratio < 0.6)) fail_msg("loss only falls to x %.2f", ratio);
     r = COMMAND(arena, 60, "compare", "--db", db, "--json");
     json_t *compared = parse(&r);
-    assert_true(number(compared, "unjoined_rows") == 0);
-    assert_true(number(compared, "joined_rows") > 0);
-    double step = number(compared, "step_ratio");
+    assert_true(document_number(compared, "unjoined_rows") == 0);
+    assert_true(document_number(compared, "joined_rows") > 0);
+    double step = document_number(compared, "step_ratio");
     assert_true(step > 0 && step < HUGE_VAL); /* a busy machine cannot show how accurate it is */
     print_message("predicted / measured step %.2f\n", step);
     json_decref(compared);
@@ -74,8 +67,8 @@ static void check_both_backends(const char *plan)
                               "loopback", "--json");
     if (a.exit_code != 0 || b.exit_code != 0) fail_msg("%s\n%s", a.err, b.err);
     json_t *mpi = parse(&a), *loopback = parse(&b);
-    assert_true(number(mpi, "first_loss") == number(loopback, "first_loss"));
-    assert_true(number(mpi, "last_loss") == number(loopback, "last_loss"));
+    assert_true(document_number(mpi, "first_loss") == document_number(loopback, "first_loss"));
+    assert_true(document_number(mpi, "last_loss") == document_number(loopback, "last_loss"));
     /* There is one document, whichever process runs the ranks. */
     const char *key;
     json_t *value;
@@ -90,12 +83,16 @@ static void check_both_backends(const char *plan)
         if (one == NULL || !json_equal(one, other)) fail_msg("'%s' differs", same[i]);
     }
     /* Memory is measured without --poison, for the worst rank, and equals the plan. */
-    assert_true(number(mpi, "highest_byte_touched") == number(loopback, "highest_byte_touched"));
-    assert_true(number(mpi, "highest_byte_touched") == number(mpi, "arena_bytes"));
-    CommandResult c = COMMAND(arena, 60, "compare", arena_print(arena, "%.0f", number(mpi, "run")),
-                              "--db", db, "--json");
+    assert_true(document_number(mpi, "highest_byte_touched") ==
+                document_number(loopback, "highest_byte_touched"));
+    assert_true(document_number(mpi, "highest_byte_touched") ==
+                document_number(mpi, "arena_bytes"));
+    CommandResult c =
+        COMMAND(arena, 60, "compare", arena_print(arena, "%.0f", document_number(mpi, "run")),
+                "--db", db, "--json");
     json_t *compared = parse(&c);
-    assert_true(number(compared, "measured_peak_bytes") == number(mpi, "highest_byte_touched"));
+    assert_true(document_number(compared, "measured_peak_bytes") ==
+                document_number(mpi, "highest_byte_touched"));
     json_decref(compared);
     json_decref(mpi);
     json_decref(loopback);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "planner/base/str.h"
-#include "tests/support/command.h"
+#include "tests/support/document.h"
 #include "tests/support/test_arena.h"
 
 /* All tests ask about the same points, so they share a store. */
@@ -23,31 +23,16 @@ static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
     COMMAND(arena, 120, "fit", llama, "--db", store, "--set", "model.layers=8", "--set",           \
             "batch.global=32", __VA_ARGS__)
 
-static json_t *document(CommandResult r, int code)
-{
-    if (r.exit_code != code) fail_msg("code %d\n%s\n%s", r.exit_code, r.err, r.out);
-    json_t *root = json_loads(r.out, 0, NULL);
-    assert_non_null(root);
-    return root;
-}
-
-static double number(const json_t *row, const char *key)
-{
-    const json_t *value = json_object_get(row, key);
-    if (!json_is_number(value)) fail_msg("no number '%s'", key);
-    return json_number_value(value);
-}
-
 /* The value fits, and the next one that was tried does not. */
 static void sizes_are_the_largest(void **state)
 {
     (void)state;
-    json_t *root = document(FIT("--json"), 0);
+    json_t *root = document_of(FIT("--json"), 0);
     const struct {
         const char *key, *setting;
     } sizes[] = {{"seq", "batch.seq"}, {"layers", "model.layers"}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        const double most = number(json_object_get(root, sizes[i].key), "most");
+        const double most = document_number(json_object_get(root, sizes[i].key), "most");
         double base = 1; /* the power of two below it */
         while (2 * base <= most) base *= 2;
         const double tried[] = {most, most + base / 8};
@@ -64,28 +49,33 @@ static void sizes_are_the_largest(void **state)
 static void deadlines_and_budgets_choose_nodes(void **state)
 {
     (void)state;
-    json_t *root = document(FIT("--json", "--tokens", "1T", "--price", "2"), 0);
+    json_t *root = document_of(FIT("--json", "--tokens", "1T", "--price", "2"), 0);
     const json_t *rows = json_object_get(root, "nodes");
     const size_t n = json_array_size(rows);
     assert_true(n >= 4);
-    const double days = number(json_array_get(rows, 2), "days"),
-                 usd = number(json_array_get(rows, 2), "usd");
+    const double days = document_number(json_array_get(rows, 2), "days"),
+                 usd = document_number(json_array_get(rows, 2), "usd");
     for (size_t i = 0; i < n; i++) {
         const json_t *row = json_array_get(rows, i);
-        assert_true(number(row, "ranks") == 8 * number(row, "nodes"));
-        assert_true(fabs(number(row, "usd") - number(row, "days") * 24 * number(row, "ranks") * 2) <
-                    1e-6 * number(row, "usd"));
-        if (i > 0) assert_true(number(row, "days") < number(json_array_get(rows, i - 1), "days"));
+        assert_true(document_number(row, "ranks") == 8 * document_number(row, "nodes"));
+        assert_true(fabs(document_number(row, "usd") -
+                         document_number(row, "days") * 24 * document_number(row, "ranks") * 2) <
+                    1e-6 * document_number(row, "usd"));
+        if (i > 0)
+            assert_true(document_number(row, "days") <
+                        document_number(json_array_get(rows, i - 1), "days"));
     }
-    json_t *other = document(
+    json_t *other = document_of(
         FIT("--json", "--tokens", "1T", "--days", arena_print(arena, "%.9g", days * 1.0001)), 0);
-    assert_true(number(other, "least_nodes") == number(json_array_get(rows, 2), "nodes"));
+    assert_true(document_number(other, "least_nodes") ==
+                document_number(json_array_get(rows, 2), "nodes"));
     json_decref(other);
     /* the first number of nodes that keeps the budget is the smallest cluster */
-    other = document(FIT("--json", "--tokens", "1T", "--price", "2", "--usd",
-                         arena_print(arena, "%.9g", usd * 2)),
-                     0);
-    assert_true(number(other, "least_nodes") == number(json_array_get(rows, 0), "nodes"));
+    other = document_of(FIT("--json", "--tokens", "1T", "--price", "2", "--usd",
+                            arena_print(arena, "%.9g", usd * 2)),
+                        0);
+    assert_true(document_number(other, "least_nodes") ==
+                document_number(json_array_get(rows, 0), "nodes"));
     json_decref(other);
     CommandResult r = FIT("--tokens", "1T", "--days", "0.001");
     assert_int_equal(r.exit_code, 4);
@@ -99,12 +89,12 @@ static void copies_grow_where_nothing_is_sharded(void **state)
 {
     (void)state;
     json_t *root =
-        document(COMMAND(arena, 60, "fit", TANDEM_SOURCE_DIR "/scripts/plans/gpt2_124m.lua",
-                         "--set", "model.layers=1", "--db", "none", "--json", "--tokens", "1T"),
-                 0);
+        document_of(COMMAND(arena, 60, "fit", TANDEM_SOURCE_DIR "/scripts/plans/gpt2_124m.lua",
+                            "--set", "model.layers=1", "--db", "none", "--json", "--tokens", "1T"),
+                    0);
     const json_t *rows = json_object_get(root, "nodes");
     assert_int_equal(json_array_size(rows), 3); /* 512 sequences in micro-batches of 16 */
-    assert_true(number(json_array_get(rows, 2), "ranks") == 32);
+    assert_true(document_number(json_array_get(rows, 2), "ranks") == 32);
     json_decref(root);
 }
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "planner/base/str.h"
-#include "tests/support/command.h"
+#include "tests/support/document.h"
 
 static json_t *document(Arena *arena, int code, const char *command)
 {
@@ -20,10 +20,7 @@ static json_t *document(Arena *arena, int code, const char *command)
         arena, 400,
         (const char *const[]){"sh", "-c",
                               arena_print(arena, "'%s' %s --json", TANDEM_COMMAND, command), NULL});
-    if (r.exit_code != code) fail_msg("%s\ncode %d\n%s\n%s", command, r.exit_code, r.err, r.out);
-    json_t *root = json_loads(r.out, 0, NULL);
-    assert_non_null(root);
-    return root;
+    return document_of(r, code);
 }
 
 static json_int_t number(const json_t *row, const char *key)

@@ -19,28 +19,17 @@
 #include <unistd.h>
 
 #include "store/store.h"
-#include "tests/support/command.h"
+#include "tests/support/document.h"
 
 static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
 
 static json_t *document(Arena *arena, int code, const char *const *arguments)
 {
     CommandResult r = command_run(arena, 120, arguments);
-    if (r.exit_code != code)
-        fail_msg("code %d, wanted %d\n%s\n%s", r.exit_code, code, r.err, r.out);
-    json_t *root = json_loads(r.out, 0, NULL);
-    assert_non_null(root);
-    return root;
+    return document_of(r, code);
 }
 #define DOCUMENT(arena, code, ...)                                                                 \
     document((arena), (code), (const char *const[]){__VA_ARGS__, "--json", NULL})
-
-static double number(const json_t *row, const char *key)
-{
-    const json_t *value = json_object_get(row, key);
-    if (!json_is_number(value)) fail_msg("no number '%s'", key);
-    return json_number_value(value);
-}
 
 static const char *word(const json_t *row, const char *key)
 {
@@ -70,7 +59,7 @@ static void another_system_must_fit_itself(void **state)
     json_array_foreach(json_object_get(root, "rows"), i, row)
     {
         bool fits = strcmp(word(row, "status"), "fits") == 0;
-        assert_int_equal(fits, number(row, "peak_bytes") <= 81000 * 1048576.);
+        assert_int_equal(fits, document_number(row, "peak_bytes") <= 81000 * 1048576.);
     }
     json_decref(root);
     arena_free(arena);
@@ -94,8 +83,8 @@ static void rows_are_ranked_and_losers_have_reasons(void **state)
     for (size_t i = 0; i < 3; i++) {
         const json_t *row = json_array_get(rows, i), *set = json_object_get(row, "settings");
         assert_string_equal(word(row, "status"), "fits");
-        assert_true(number(row, "tokens_per_s") < before);
-        before = number(row, "tokens_per_s");
+        assert_true(document_number(row, "tokens_per_s") < before);
+        before = document_number(row, "tokens_per_s");
         json_t *alone =
             DOCUMENT(arena, 0, "sim", llama, "--db", db, "--set", "mesh.dp_shard=-1", "--set",
                      arena_print(arena, "mesh.tp=%s", word(set, "mesh.tp")), "--set",
@@ -103,17 +92,18 @@ static void rows_are_ranked_and_losers_have_reasons(void **state)
         assert_true(json_is_true(json_object_get(alone, "found")));
         static const char *const same[] = {"step_ps", "tokens_per_s", "mfu", "peak_bytes", "run"};
         for (size_t k = 0; k < sizeof same / sizeof *same; k++)
-            assert_true(number(alone, same[k]) == number(row, same[k]));
+            assert_true(document_number(alone, same[k]) == document_number(row, same[k]));
         assert_string_equal(word(alone, "plan_id"), word(row, "plan_id"));
         json_decref(alone);
         const json_t *other = json_array_get(from_few, i); /* without --exact */
-        for (size_t k = 0; k < 4; k++) assert_true(number(other, same[k]) == number(row, same[k]));
+        for (size_t k = 0; k < 4; k++)
+            assert_true(document_number(other, same[k]) == document_number(row, same[k]));
         n_few += strcmp(word(other, "plan_id"), word(row, "plan_id")) != 0;
     }
     assert_true(n_few > 0);
     assert_string_equal(word(json_array_get(rows, 3), "status"), "does-not-fit");
     assert_string_equal(word(json_array_get(rows, 3), "rule"), "does-not-fit");
-    assert_true(number(json_array_get(rows, 3), "step_ps") > 0);
+    assert_true(document_number(json_array_get(rows, 3), "step_ps") > 0);
     for (size_t i = 4; i < 6; i++) {
         assert_string_equal(word(json_array_get(rows, i), "status"), "refused");
         assert_string_equal(word(json_array_get(rows, i), "rule"), "mesh-product");
@@ -134,11 +124,12 @@ static void the_order_is_what_was_asked_for(void **state)
     double before = 0;
     for (size_t i = 0; i < 3; i++) {
         const json_t *row = json_array_get(json_object_get(root, "rows"), i);
-        assert_true(number(row, "peak_bytes") > before);
-        before = number(row, "peak_bytes");
-        double usd = 3.6 / 3600 * number(row, "ranks") / number(row, "tokens_per_s");
-        assert_true(number(row, "usd_per_token") / usd > .999999);
-        assert_true(number(row, "usd_per_token") / usd < 1.000001);
+        assert_true(document_number(row, "peak_bytes") > before);
+        before = document_number(row, "peak_bytes");
+        double usd =
+            3.6 / 3600 * document_number(row, "ranks") / document_number(row, "tokens_per_s");
+        assert_true(document_number(row, "usd_per_token") / usd > .999999);
+        assert_true(document_number(row, "usd_per_token") / usd < 1.000001);
         assert_true(json_is_null(json_object_get(row, "run")));
     }
     json_decref(root);
@@ -467,15 +458,15 @@ static void two_runs_are_put_side_by_side(void **state)
         const json_t *line = json_array_get(lines, i);
         for (size_t k = 0; k < 3; k++) {
             if (strcmp(word(line, "what"), what[k]) != 0) continue;
-            assert_true(number(line, "first") == number(one, key[k]));
-            assert_true(number(line, "second") == number(two, key[k]));
+            assert_true(document_number(line, "first") == document_number(one, key[k]));
+            assert_true(document_number(line, "second") == document_number(two, key[k]));
             found++;
         }
-        if (strstr(word(line, "what"), ", busy") != NULL) busy += number(line, "second");
+        if (strstr(word(line, "what"), ", busy") != NULL) busy += document_number(line, "second");
     }
     const json_t *axes = json_object_get(two, "communication");
     for (size_t i = 0; i < json_array_size(axes); i++)
-        all += number(json_array_get(axes, i), "busy_ps");
+        all += document_number(json_array_get(axes, i), "busy_ps");
     assert_int_equal(found, 3);
     assert_true(all > 0 && busy == all);
     json_decref(one);
@@ -498,20 +489,22 @@ static void a_training_has_a_length_and_a_price(void **state)
     json_t *root =
         DOCUMENT(arena, 0, "sim", llama, "--db", "none", "--tokens", "1.5T", "--price", "2");
     const json_t *t = json_object_get(root, "training");
-    double seconds = 1.5e12 / number(root, "tokens_per_s");
-    assert_true(number(t, "seconds") / seconds > .999999 &&
-                number(t, "seconds") / seconds < 1.00001);
-    assert_true(number(t, "device_hours") / (seconds / 3600 * 16) > .999999);
-    double steps = 1.5e12 / (number(root, "global_batch") * number(root, "seq"));
-    assert_true(number(t, "steps") / steps > .9999 && number(t, "steps") / steps < 1.0001);
-    assert_true(number(t, "usd") / number(t, "device_hours") > 1.999999);
+    double seconds = 1.5e12 / document_number(root, "tokens_per_s");
+    assert_true(document_number(t, "seconds") / seconds > .999999 &&
+                document_number(t, "seconds") / seconds < 1.00001);
+    assert_true(document_number(t, "device_hours") / (seconds / 3600 * 16) > .999999);
+    double steps = 1.5e12 / (document_number(root, "global_batch") * document_number(root, "seq"));
+    assert_true(document_number(t, "steps") / steps > .9999 &&
+                document_number(t, "steps") / steps < 1.0001);
+    assert_true(document_number(t, "usd") / document_number(t, "device_hours") > 1.999999);
     json_t *failing =
         DOCUMENT(arena, 0, "sim", llama, "--db", "none", "--tokens", "1.5T", "--mtbf", "1h");
     const json_t *f = json_object_get(failing, "training");
-    double goodput = number(f, "goodput");
+    double goodput = document_number(f, "goodput");
     assert_true(goodput > 0 && goodput < 1);
-    assert_true(number(f, "seconds") * goodput / seconds > .999999);
-    assert_true(number(f, "steps") / steps > .9999 && number(f, "steps") / steps < 1.0001);
+    assert_true(document_number(f, "seconds") * goodput / seconds > .999999);
+    assert_true(document_number(f, "steps") / steps > .9999 &&
+                document_number(f, "steps") / steps < 1.0001);
     json_decref(root);
     json_decref(failing);
     static const char *const wrong[] = {"0", "x", "1Q", "1TT", "-3", "1e30", "nan"};

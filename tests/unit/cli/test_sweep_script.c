@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "planner/base/str.h"
-#include "tests/support/command.h"
+#include "tests/support/document.h"
 #include "tests/support/test_arena.h"
 
 /* Writes "return sweep { plan = ..., <body> }" with two layers of Llama 8B; the body begins on
@@ -32,11 +32,8 @@ static const char *script(const char *body)
 static json_t *documents[8];
 static uint32_t n_documents;
 
-static json_t *document_of(CommandResult r, int code)
+static json_t *kept(json_t *root)
 {
-    if (r.exit_code != code) fail_msg("code %d\n%s\n%s", r.exit_code, r.err, r.out);
-    json_t *root = json_loads(r.out, 0, NULL);
-    assert_non_null(root);
     assert_true(n_documents < sizeof documents / sizeof *documents);
     documents[n_documents++] = root;
     return root;
@@ -50,7 +47,7 @@ static int teardown(void **state)
 
 static json_t *rows_of(CommandResult r, int code)
 {
-    return json_object_get(document_of(r, code), "rows");
+    return json_object_get(kept(document_of(r, code)), "rows");
 }
 
 static const char *text_of(const json_t *rows, size_t i, const char *key)
@@ -149,7 +146,7 @@ static void points_are_found_again_under_another_score(void **state)
         assert_true(number_of(rows, 0, "run") <= 2);
     }
     CommandResult r = COMMAND(arena, 60, "runs", "--db", store, "--json");
-    assert_int_equal(json_array_size(json_object_get(document_of(r, 0), "runs")), 2);
+    assert_int_equal(json_array_size(json_object_get(kept(document_of(r, 0)), "runs")), 2);
 }
 
 static void mistakes_are_told_with_their_line(void **state)
@@ -183,6 +180,8 @@ static void mistakes_are_told_with_their_line(void **state)
          "no 'days' (point: mesh.tp=1)\n  hint: add --tokens"},
         {"vary = { mesh = { tp = { 1 } } },\nscore = function(r) return 1 / 0 end",
          "s.lua:4: error[wrong-type]: score returns a number that is not finite"},
+        {"vary = { mesh = { tp = { 1 } } },\nrequire = function(r) return false, 3 end",
+         "s.lua:4: error[wrong-type]: the second value of require is number"},
         {"vary = { mesh = { tp = { 1 } } },\nwhere = function(s) while true do end end",
          "s.lua:4: error[no-progress]: stopped after 5 s"},
         {"vary = { mesh = { tp = { 1 } } },\nwhere = function(s) error('own words') end",

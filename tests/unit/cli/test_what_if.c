@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/support/command.h"
+#include "tests/support/document.h"
 #include "tests/support/test_arena.h"
 
 static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
@@ -18,21 +18,6 @@ static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
 #define SIM(...)                                                                                   \
     COMMAND(arena, 120, "sim", llama, "--set", "model.layers=2", "--db", "none", "--json",         \
             __VA_ARGS__)
-
-static json_t *document(CommandResult r)
-{
-    if (r.exit_code != 0) fail_msg("code %d: %s", r.exit_code, r.err);
-    json_t *root = json_loads(r.out, 0, NULL);
-    assert_non_null(root);
-    return root;
-}
-
-static double number(const json_t *row, const char *key)
-{
-    const json_t *value = json_object_get(row, key);
-    if (!json_is_number(value)) fail_msg("no number '%s'", key);
-    return json_number_value(value);
-}
 
 static const json_t *row_of(const json_t *root, const char *name)
 {
@@ -49,30 +34,32 @@ static const json_t *row_of(const json_t *root, const char *name)
 /* The row and `sim` with the setting have the same step. */
 static void same_step(const json_t *row, const char *setting, const char *other)
 {
-    json_t *sim =
-        document(other != NULL ? SIM("--set", setting, "--set", other) : SIM("--set", setting));
-    if (number(row, "step_ps") != number(sim, "step_ps"))
-        fail_msg("%s: %.0f ps, sim says %.0f", setting, number(row, "step_ps"),
-                 number(sim, "step_ps"));
+    json_t *sim = document_of(
+        other != NULL ? SIM("--set", setting, "--set", other) : SIM("--set", setting), 0);
+    if (document_number(row, "step_ps") != document_number(sim, "step_ps"))
+        fail_msg("%s: %.0f ps, sim says %.0f", setting, document_number(row, "step_ps"),
+                 document_number(sim, "step_ps"));
     json_decref(sim);
 }
 
 static void rows_are_simulations(void **state)
 {
     (void)state;
-    json_t *root = document(SIM("--price", "2", "--what-if", "seq=2x", "--what-if", "gpu=b200",
-                                "--what-if", "parallel.ac=full", "--what-if", "nic=2x"));
+    json_t *root = document_of(SIM("--price", "2", "--what-if", "seq=2x", "--what-if", "gpu=b200",
+                                   "--what-if", "parallel.ac=full", "--what-if", "nic=2x"),
+                               0);
     const json_t *base = row_of(root, "as it is"), *nic = row_of(root, "nic=2x");
-    assert_true(number(base, "step_ps") == number(root, "step_ps"));
+    assert_true(document_number(base, "step_ps") == document_number(root, "step_ps"));
     same_step(row_of(root, "seq=2x"), "batch.seq=16384", NULL);
     same_step(row_of(root, "gpu=b200"), "gpu=B200-SXM-180GB", NULL);
     same_step(row_of(root, "parallel.ac=full"), "parallel.ac=full", NULL);
     same_step(nic, "cluster.nic_bytes_per_s=1e11", NULL);
     /* A token costs the same if the price of an hour grows as the speed does. */
-    const double ratio =
-        number(nic, "tokens_per_s_per_device") / number(base, "tokens_per_s_per_device");
-    assert_true(fabs(number(nic, "break_even_usd") - 2 * ratio) < 1e-9);
-    assert_true(number(row_of(root, "all together"), "step_ps") != number(base, "step_ps"));
+    const double ratio = document_number(nic, "tokens_per_s_per_device") /
+                         document_number(base, "tokens_per_s_per_device");
+    assert_true(fabs(document_number(nic, "break_even_usd") - 2 * ratio) < 1e-9);
+    assert_true(document_number(row_of(root, "all together"), "step_ps") !=
+                document_number(base, "step_ps"));
     json_decref(root);
 }
 
@@ -80,15 +67,15 @@ static void rows_are_simulations(void **state)
 static void enough_is_enough(void **state)
 {
     (void)state;
-    json_t *root = document(SIM("--what-if", "nic=2x"));
-    const double factor = number(row_of(root, "nic=2x"), "enough");
+    json_t *root = document_of(SIM("--what-if", "nic=2x"), 0);
+    const double factor = document_number(row_of(root, "nic=2x"), "enough");
     json_decref(root);
     double step[3];
     const double rates[] = {factor * 5e10, factor * 5e10 / 1.3, 64 * 5e10};
     for (int i = 0; i < 3; i++) {
-        json_t *sim =
-            document(SIM("--set", arena_print(arena, "cluster.nic_bytes_per_s=%.17g", rates[i])));
-        step[i] = number(sim, "step_ps");
+        json_t *sim = document_of(
+            SIM("--set", arena_print(arena, "cluster.nic_bytes_per_s=%.17g", rates[i])), 0);
+        step[i] = document_number(sim, "step_ps");
         json_decref(sim);
     }
     assert_true(step[0] <= 1.01 * step[2]);
@@ -115,8 +102,8 @@ static void mistakes_are_told(void **state)
 static void a_change_of_ranks_frees_dp_shard(void **state)
 {
     (void)state;
-    json_t *root =
-        document(SIM("--what-if", "mesh.tp=4", "--what-if", "nodes=2x", "--what-if", "mesh.tp=3"));
+    json_t *root = document_of(
+        SIM("--what-if", "mesh.tp=4", "--what-if", "nodes=2x", "--what-if", "mesh.tp=3"), 0);
     same_step(row_of(root, "mesh.tp=4"), "mesh.tp=4", "mesh.dp_shard=-1");
     same_step(row_of(root, "nodes=2x"), "cluster.nodes=4", "mesh.dp_shard=-1");
     assert_non_null(json_string_value(json_object_get(row_of(root, "mesh.tp=3"), "reason")));
