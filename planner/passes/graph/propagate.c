@@ -153,6 +153,15 @@ static char split_of_batch(const Job *job, const Node *n, uint32_t axis)
     return role == INDEX_none ? 0 : op_letter(n->op, role);
 }
 
+/* True if `axis` cuts the tokens of attention that goes round a ring, and is no axis of the ring.
+ * Keys travel whole parts of the ring, so queries must be cut as they are. */
+static bool leaves_ring(const Job *job, const Node *n, uint32_t axis, char letter)
+{
+    const AxisSet ring = job->context.ring_axes;
+    return letter && ring && !(ring >> axis & 1) && op_mixes_tokens(n->op) &&
+           op_role(n->op, letter) == INDEX_tokens;
+}
+
 /* The index that `axis` splits in what the node does; 0: none. */
 static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
@@ -165,7 +174,8 @@ static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t a
     char letter = letter_of_inputs(g, n, b, axis, true);
     if (letter || is_led_by_sibling(job, n, b, axis)) return letter;
     letter = letter_of_inputs(g, n, b, axis, false);
-    return letter ? letter : letter_of_output(g, n, b, axis);
+    if (!letter) letter = letter_of_output(g, n, b, axis);
+    return leaves_ring(job, n, axis, letter) ? 0 : letter;
 }
 
 /* Tokens that were gathered, or exchanged for heads, return to the ranks that hold them. */

@@ -38,9 +38,9 @@ static bool takes_heads(OpKind op)
 /* Finds the fused projection, and its bias (0: none), that a node takes query heads out of. */
 static void fused_params(const Graph *g, const Node *taken, TensorId *weight, TensorId *bias)
 {
-    const Node *made = &g->nodes.at[g->tensors.at[taken->in[0]].producer];
+    const Node *made = &g->nodes.at[graph_product(g, taken->in[0])];
     *bias = op_adds_bias(made->op) ? made->in[1] : 0;
-    if (*bias) made = &g->nodes.at[g->tensors.at[made->in[0]].producer];
+    if (*bias) made = &g->nodes.at[graph_product(g, made->in[0])];
     *weight = op_info(made->op)->class_ == OP_CLASS_contract ? made->in[1] : 0;
 }
 

@@ -96,7 +96,7 @@ static void each_tp(Visit *v, CpMode mode)
         Tiny t = sizes(v, 2 + k / 4 % 2, mode);
         t.tp = k % 5 == 4 ? 3 : k % 5 == 3 ? 4 : 2;
         t.groups = k % 5 == 2 ? 1 : t.tp, t.repeat = k % 5 == 2 ? 4 : 1 + k % 2;
-        t.hidden = 24, t.fused = t.fused && t.tp <= t.groups;
+        t.hidden = 24;
         t.seq = 2 * t.cp * t.tp;
         t.tp_options.sequence = k % 2 == 0 || k > 12;
         t.tp_options.loss_parallel = k % 7 != 1;

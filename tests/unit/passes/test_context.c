@@ -294,6 +294,29 @@ static void keys_of_each_hop(void **state)
     assert_int_equal(hop, 2 * RANKS);
 }
 
+/* All ranks of tp compute one KV head of a fused projection. Each takes its query heads of it, for
+ * the tokens of its part of the ring; so too where the projection is divided by its norm. */
+static void fused_heads_beside_a_ring(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 8; k++) {
+        Tiny t = tiny_context();
+        t.cp_options.mode = CP_ring, t.tp = 4, t.layers = 3;
+        t.groups = 1, t.repeat = 4, t.hidden = 16, t.seq = 16;
+        t.fused = t.tp_options.sequence = true;
+        t.spectral = k & 1, t.biases = k & 2, t.qk_norm = k & 4;
+        const Plan *plan = right_plan(&t);
+        const Program *p = &plan->programs.at[0];
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            int64_t size['z' + 1];
+            if (p->code.at[pc].op != OP_attention_part) continue;
+            assert_true(plan_bind(plan, p, &p->code.at[pc], 1, NULL, size, NULL, NULL));
+            assert_int_equal(size['r'], 1);
+            assert_int_equal(size['s'], t.seq / 2);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,6 +336,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(parts_go_round_the_ring, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(a_ring_goes_over_groups, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(fused_heads_beside_a_ring, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(keys_of_each_hop, test_arena_setup, test_arena_teardown),
     };
