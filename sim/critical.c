@@ -37,7 +37,7 @@ static Pc last_to_end(const PathWalk *w, uint32_t class_)
     const Timeline *line = &w->result->line[class_];
     Pc last = 1;
     for (Pc pc = 2; pc < p->code.n; pc++)
-        if (line->end[pc] > line->end[last]) last = pc;
+        if (moment_of(line, pc)->end > moment_of(line, last)->end) last = pc;
     return last;
 }
 
@@ -49,9 +49,8 @@ static Pc takes_part(const PathWalk *w, uint32_t class_, const Instr *in, Ps at)
     const Timeline *line = &w->result->line[class_];
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *other = &p->code.at[pc];
-        if (is_comm(other) && other->match == in->match && line->start[pc] == at &&
-            line->reached[pc] == at)
-            return pc;
+        if (!is_comm(other) || other->match != in->match) continue;
+        if (moment_of(line, pc)->start == at && moment_of(line, pc)->reached == at) return pc;
     }
     return 0;
 }
@@ -60,7 +59,7 @@ static Pc takes_part(const PathWalk *w, uint32_t class_, const Instr *in, Ps at)
 static bool find_last(const PathWalk *w, uint32_t *class_, Pc *pc)
 {
     const Instr *in = program_instr(program_of(w, *class_), *pc);
-    Ps at = w->result->line[*class_].start[*pc];
+    Ps at = moment_of(&w->result->line[*class_], *pc)->start;
     bool pair = in->op == OP_send || in->op == OP_recv;
     uint32_t n = 1, peer = 0;
     const FoldGroup *group = NULL;
@@ -94,15 +93,15 @@ static void add_part(const PathWalk *w, uint32_t class_, Pc pc, bool host, Ps fr
 
 static void follow(const PathWalk *w, uint32_t class_, Pc pc)
 {
-    Ps at = w->result->line[class_].end[pc];
+    Ps at = moment_of(&w->result->line[class_], pc)->end;
     while (pc != 0) {
+        const Moment *moment = moment_of(&w->result->line[class_], pc);
+        add_part(w, class_, pc, false, moment->start, at);
+        at = moment->start;
+        if (moment->reached < at && !find_last(w, &class_, &pc)) break;
         const Timeline *line = &w->result->line[class_];
-        add_part(w, class_, pc, false, line->start[pc], at);
-        at = line->start[pc];
-        if (line->reached[pc] < at && !find_last(w, &class_, &pc)) break;
-        line = &w->result->line[class_];
-        Pc by = line->by[pc];
-        if (at > 0 && (by == 0 || line->end[by] < at)) {
+        Pc by = moment_of(line, pc)->by;
+        if (at > 0 && (by == 0 || moment_of(line, by)->end < at)) {
             add_part(w, class_, pc, true, 0, at);
             at = 0;
             break;
@@ -193,10 +192,11 @@ static void add_kinds(const PathWalk *w)
     const Timeline *line = &w->result->line[w->fold->class_of[w->report->slowest]];
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = program_instr(p, pc);
-        if (is_comm(in) || line->end[pc] == line->start[pc]) continue;
+        const Ps time = moment_of(line, pc)->end - moment_of(line, pc)->start;
+        if (is_comm(in) || time == 0) continue;
         KindRow *row = kind_row(w, in->op);
         row->n++;
-        row->time_ps += line->end[pc] - line->start[pc];
+        row->time_ps += time;
         row->flops += plan_flops(w->plan, p, in);
         row->bytes += w->cost->bytes != NULL ? w->cost->bytes(w->cost->self, w->plan, p, in)
                                              : (double)plan_hbm_bytes(w->plan, p, in);

@@ -17,7 +17,6 @@ typedef struct Engine {
     const Fold *fold;
     const Code *codes;
     const Code **code_of; /* [class] */
-    uint32_t **await;     /* [class][pc of a head]: ends that are still awaited */
     Heap heap;            /* a: class, b: pc of a compute instruction */
     uint32_t *slots;      /* [slot]: list of the arrivals that wait there */
     uint32_t *gathered;   /* [slot]: number of arrivals */
@@ -33,7 +32,7 @@ typedef struct Engine {
     Ps net_when, device_when;
     Ps now, step_start;
     uint64_t n_ended;
-    Timeline *line; /* NULL: not recorded */
+    Timeline *line; /* [class] */
     Ps *end_ps;
     Arena *arena;
 } Engine;
@@ -77,10 +76,9 @@ static void start_transfer(Engine *e, const SimComm *comm, uint32_t arrivals, ui
         else
             t.from_rank = peer;
     }
-    if (e->line != NULL) {
-        for (uint32_t i = arrivals; i != 0; i = e->arrivals.at[i].next) {
-            e->line[e->arrivals.at[i].class_].start[e->arrivals.at[i].pc] = e->now - e->step_start;
-        }
+    for (uint32_t i = arrivals; i != 0; i = e->arrivals.at[i].next) {
+        const Arrival *a = &e->arrivals.at[i];
+        moment_of(&e->line[a->class_], a->pc)->start = e->now - e->step_start;
     }
     e->options->net->start(e->options->net->self, id, &t, e->now);
     e->changed = true;
@@ -120,10 +118,8 @@ static void begin_issued(Engine *e, uint32_t class_, Pc head)
     const Code *code = e->code_of[class_];
     for (Pc pc = head; pc != 0; pc = code->step[pc].next_in_launch) {
         const Step *step = &code->step[pc];
-        if (e->line != NULL) {
-            Timeline *line = &e->line[class_];
-            line->reached[pc] = line->start[pc] = e->now - e->step_start;
-        }
+        Moment *moment = moment_of(&e->line[class_], pc);
+        moment->reached = moment->start = e->now - e->step_start;
         if (step->comm != 0) {
             reach(e, class_, pc, &code->comms.at[step->comm]);
         } else if (e->options->device == NULL || (step->on_host && !e->options->device->is_host)) {
@@ -144,8 +140,8 @@ static void begin_issued(Engine *e, uint32_t class_, Pc head)
 static void begin(Engine *e, uint32_t class_, Pc head, Pc by)
 {
     const Code *code = e->code_of[class_];
-    for (Pc pc = head; pc != 0 && e->line != NULL; pc = code->step[pc].next_in_launch)
-        e->line[class_].by[pc] = by;
+    for (Pc pc = head; pc != 0; pc = code->step[pc].next_in_launch)
+        moment_of(&e->line[class_], pc)->by = by;
     Ps issued = e->step_start + code->step[head].issued;
     if (issued > e->now)
         heap_add(&e->heap, e->arena, issued, class_, head | ISSUE);
@@ -156,14 +152,14 @@ static void begin(Engine *e, uint32_t class_, Pc head, Pc by)
 static void end(Engine *e, uint32_t class_, Pc pc)
 {
     const Code *code = e->code_of[class_];
-    uint32_t *await = e->await[class_];
-    if (e->line != NULL) e->line[class_].end[pc] = e->now - e->step_start;
+    const Timeline *line = &e->line[class_];
+    moment_of(line, pc)->end = e->now - e->step_start;
     e->n_ended++;
     e->end_ps[class_] = e->now;
     uint32_t last = code->step[pc + 1].successors;
     for (uint32_t i = code->step[pc].successors; i < last; i++) {
         Pc head = code->successors[i];
-        if (--await[head] == 0) begin(e, class_, head, pc);
+        if (++moment_of(line, head)->met == code->need[head]) begin(e, class_, head, pc);
     }
 }
 
@@ -268,7 +264,7 @@ static bool report_stuck(Engine *e, Diag *d)
     Stuck s = {.plan = e->plan,
                .fold = e->fold,
                .codes = e->codes,
-               .await = e->await,
+               .line = e->line,
                .arrivals = e->arrivals.at,
                .slots = e->slots,
                .n_slots = e->n_slots};
@@ -281,11 +277,8 @@ static void prepare(Engine *e)
     const Fold *fold = e->fold;
     Arena *a = e->arena;
     e->code_of = arena_array(a, fold->n_classes, sizeof *e->code_of);
-    e->await = arena_array(a, fold->n_classes, sizeof *e->await);
-    for (uint32_t c = 0; c < fold->n_classes; c++) {
+    for (uint32_t c = 0; c < fold->n_classes; c++)
         e->code_of[c] = &e->codes[e->plan->program_of[fold->rank_of[c]]];
-        e->await[c] = arena_array(a, e->code_of[c]->n, sizeof *e->await[c]);
-    }
     e->slots = arena_array(a, e->n_slots, sizeof *e->slots);
     e->gathered = arena_array(a, e->n_slots, sizeof *e->gathered);
     list_add(a, &e->arrivals);
@@ -293,16 +286,28 @@ static void prepare(Engine *e)
     list_add(a, &e->jobs);
 }
 
-static void record_lines(Engine *e, Arena *arena, EngineResult *result)
+/* Makes the moments of all classes; see Timeline for their order. */
+static void make_lines(Engine *e, Arena *arena)
 {
-    result->line = arena_array(arena, e->fold->n_classes, sizeof *result->line);
+    const uint32_t n_programs = e->plan->programs.n;
+    uint32_t *ranks = arena_array(e->arena, n_programs, sizeof *ranks);
+    Moment **next = arena_array(e->arena, n_programs, sizeof *next);
+    e->line = arena_array(arena, e->fold->n_classes, sizeof *e->line);
+    for (uint32_t c = 0; c < e->fold->n_classes; c++) ranks[e->code_of[c] - e->codes]++;
+    for (uint32_t i = 0; i < n_programs; i++)
+        if (ranks[i] > 0)
+            next[i] = arena_array(arena, (size_t)ranks[i] * e->codes[i].n, sizeof *next[i]);
     for (uint32_t c = 0; c < e->fold->n_classes; c++) {
-        size_t n = e->code_of[c]->n;
-        Ps *times = arena_array(arena, 3 * n, sizeof *times);
-        result->line[c] = (Timeline){times, times + n, times + 2 * n, NULL};
-        result->line[c].by = arena_array(arena, n, sizeof *result->line[c].by);
+        const size_t i = (size_t)(e->code_of[c] - e->codes);
+        e->line[c] = (Timeline){next[i]++, ranks[i]};
     }
-    e->line = result->line;
+}
+
+/* Before another step, no instruction has ended. */
+static void forget_ends(Engine *e)
+{
+    for (uint32_t c = 0; c < e->fold->n_classes; c++)
+        for (Pc pc = 0; pc < e->code_of[c]->n; pc++) moment_of(&e->line[c], pc)->met = 0;
 }
 
 /* Runs one step from a barrier; returns false if some program never ended. */
@@ -313,7 +318,6 @@ static bool step(Engine *e)
     e->n_ended = 0;
     for (uint32_t c = 0; c < e->fold->n_classes; c++) {
         const Code *code = e->code_of[c];
-        memcpy(e->await[c], code->need, code->n * sizeof *code->need);
         due += code->n - 1;
         e->end_ps[c] = e->now;
     }
@@ -349,10 +353,12 @@ bool engine_run(const Plan *plan, const EngineOptions *options, Arena *arena, En
         result->end_ps = arena_array(arena, e.fold->n_classes, sizeof *result->end_ps);
         e.end_ps = result->end_ps;
         prepare(&e);
-        if (options->record) record_lines(&e, arena, result);
+        make_lines(&e, arena);
+        result->line = e.line;
     }
     uint32_t n_steps = options->steps == 0 ? 1 : options->steps;
     for (uint32_t i = 0; ok && i < n_steps; i++) {
+        if (i > 0) forget_ends(&e);
         ok = step(&e) || (e.now > PS_MOST ? report_too_long(d) : report_stuck(&e, d));
         result->n_events += e.n_ended;
     }

@@ -58,7 +58,7 @@ typedef struct Stuck {
     const Plan *plan;
     const Fold *fold;
     const Code *codes;
-    uint32_t *const *await;  /* [class][pc]: number of ends that the head at pc still waits for */
+    const Timeline *line;    /* [class] */
     const Arrival *arrivals; /* those in `n_slots` lists have not begun; everything else that was
                                 due has ended */
     const uint32_t *slots;

@@ -47,10 +47,11 @@ static void tell_unreached(const Stuck *s, uint32_t class_, Str *text)
     const Program *p = &s->plan->programs.at[program];
     for (Pc pc = 1; pc < code->n; pc++) {
         Pc head = code->step[pc].head;
-        if (s->await[class_][head] == 0) continue;
+        const uint32_t awaited = code->need[head] - moment_of(&s->line[class_], head)->met;
+        if (awaited == 0) continue;
         str_print(text, "rank %u cannot begin pc %u (%s %s), which awaits %u more",
                   s->fold->rank_of[class_], pc, stream_name(p->code.at[pc].stream),
-                  op_info(p->code.at[pc].op)->name, s->await[class_][head]);
+                  op_info(p->code.at[pc].op)->name, awaited);
         return;
     }
 }

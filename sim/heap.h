@@ -1,6 +1,7 @@
-/* A binary heap of events ordered by (time, sequence number). The order is total, so events at
- * equal times do not depend on the heap's history. Taking the top leaves a hole that the next
- * insertion fills, which saves one sift. */
+/* A queue of events in the order of time; events of one instant come in the order in which they
+ * were added. Ranks that do the same have their events at the same instants, so the queue keeps one
+ * list for each instant. A heap orders the instants, and a hash table finds the list of an instant.
+ * The order is total, so it does not depend on the queue's history. */
 #ifndef TANDEM_SIM_HEAP_H
 #define TANDEM_SIM_HEAP_H
 
@@ -9,73 +10,166 @@
 
 typedef struct Event {
     Ps time;
-    uint64_t sequence;
-    uint32_t a, b; /* the owner of the heap defines their meaning */
+    uint32_t a, b; /* the owner of the queue defines their meaning */
 } Event;
 
+typedef struct Queued {
+    uint32_t a, b, next; /* next: of the same instant, or free; 0: none */
+} Queued;
+
+typedef struct Instant {
+    Ps time;
+    uint32_t first, last; /* its events; first 0: all are taken */
+    uint32_t next;        /* in the same list of the table, or free; 0: none */
+} Instant;
+
+typedef struct InstantAt {
+    Ps time;
+    uint32_t instant;
+} InstantAt;
+
 typedef struct Heap {
-    LIST(Event) events;
-    uint64_t next; /* sequence number */
-    bool hole;     /* events.at[0] has been taken */
+    LIST(Queued) events;    /* [0] none */
+    LIST(Instant) instants; /* [0] none */
+    LIST(InstantAt) order;  /* a heap: each has up to four later ones below it */
+    uint32_t *table;        /* by hash of time: the first instant of a list */
+    uint32_t room, free_event, free_instant;
+    uint32_t newest; /* the instant of the last addition */
+    Event top;
 } Heap;
 
-static inline bool event_before(const Event *x, const Event *y)
+static inline uint32_t heap_hash(const Heap *h, Ps time)
 {
-    return x->time != y->time ? x->time < y->time : x->sequence < y->sequence;
+    return (uint32_t)(((uint64_t)time * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (h->room - 1);
 }
 
-/* Puts e into the subtree whose root is free. */
-static inline void heap_sift_down(Heap *h, Event e)
+/* Puts x into the subtree whose root is free. */
+static inline void heap_sift_down(Heap *h, InstantAt x)
 {
-    Event *at = h->events.at;
-    uint32_t n = h->events.n, i = 0;
+    InstantAt *at = h->order.at;
+    const uint32_t n = h->order.n;
+    uint32_t i = 0;
     for (;;) {
-        uint32_t child = 2 * i + 1;
-        if (child >= n) break;
-        if (child + 1 < n && event_before(&at[child + 1], &at[child])) child++;
-        if (!event_before(&at[child], &e)) break;
-        at[i] = at[child];
-        i = child;
+        const uint32_t first = 4 * i + 1, end = first + 4 < n ? first + 4 : n;
+        if (first >= n) break;
+        uint32_t least = first;
+        for (uint32_t k = first + 1; k < end; k++)
+            if (at[k].time < at[least].time) least = k;
+        if (at[least].time >= x.time) break;
+        at[i] = at[least];
+        i = least;
     }
-    at[i] = e;
+    at[i] = x;
+}
+
+/* Takes the instant at the root out of the table. */
+static inline void heap_forget_root(Heap *h)
+{
+    const uint32_t id = h->order.at[0].instant;
+    uint32_t *at = &h->table[heap_hash(h, h->order.at[0].time)];
+    while (*at != id) at = &h->instants.at[*at].next;
+    *at = h->instants.at[id].next;
+    h->instants.at[id].next = h->free_instant;
+    h->free_instant = id;
+    if (h->newest == id) h->newest = 0;
+}
+
+static inline void heap_grow_table(Heap *h, Arena *arena)
+{
+    h->room = h->room == 0 ? 64 : 4 * h->room;
+    h->table = (uint32_t *)arena_array(arena, h->room, sizeof *h->table);
+    for (uint32_t i = 0; i < h->order.n; i++) {
+        uint32_t *at = &h->table[heap_hash(h, h->order.at[i].time)];
+        h->instants.at[h->order.at[i].instant].next = *at;
+        *at = h->order.at[i].instant;
+    }
+}
+
+/* Adds an instant without events. A root whose events are all taken makes room for it, which saves
+ * one sift. */
+static inline uint32_t heap_new_instant(Heap *h, Arena *arena, Ps time)
+{
+    const bool replaces = h->order.n > 0 && h->instants.at[h->order.at[0].instant].first == 0;
+    if (h->order.n >= h->room) heap_grow_table(h, arena);
+    if (replaces) heap_forget_root(h);
+    uint32_t id = h->free_instant;
+    if (id != 0)
+        h->free_instant = h->instants.at[id].next;
+    else
+        id = list_add(arena, &h->instants);
+    uint32_t *list = &h->table[heap_hash(h, time)];
+    h->instants.at[id] = (Instant){time, 0, 0, *list};
+    *list = id;
+    const InstantAt x = {time, id};
+    if (replaces) {
+        heap_sift_down(h, x);
+        return id;
+    }
+    uint32_t i = list_push(arena, &h->order, x);
+    InstantAt *at = h->order.at;
+    for (; i > 0 && time < at[(i - 1) / 4].time; i = (i - 1) / 4) at[i] = at[(i - 1) / 4];
+    at[i] = x;
+    return id;
+}
+
+/* Returns 0 if there is no such instant. */
+static inline uint32_t heap_find_instant(const Heap *h, Ps time)
+{
+    if (h->newest != 0 && h->instants.at[h->newest].time == time) return h->newest;
+    if (h->room == 0) return 0;
+    uint32_t id = h->table[heap_hash(h, time)];
+    while (id != 0 && h->instants.at[id].time != time) id = h->instants.at[id].next;
+    return id;
 }
 
 static inline void heap_add(Heap *h, Arena *arena, Ps time, uint32_t a, uint32_t b)
 {
-    Event e = {time, h->next++, a, b};
-    if (h->hole) {
-        h->hole = false;
-        heap_sift_down(h, e);
-        return;
-    }
-    if (h->events.n == h->events.room)
+    if (h->events.n == 0) {
         list_add(arena, &h->events);
-    else
-        h->events.n++;
-    Event *at = h->events.at;
-    uint32_t i = h->events.n - 1;
-    while (i > 0 && event_before(&e, &at[(i - 1) / 2])) {
-        at[i] = at[(i - 1) / 2];
-        i = (i - 1) / 2;
+        list_add(arena, &h->instants);
     }
-    at[i] = e;
+    uint32_t id = heap_find_instant(h, time);
+    if (id == 0) id = heap_new_instant(h, arena, time);
+    h->newest = id;
+    uint32_t event = h->free_event;
+    if (event != 0)
+        h->free_event = h->events.at[event].next;
+    else
+        event = list_add(arena, &h->events);
+    h->events.at[event] = (Queued){a, b, 0};
+    Instant *at = &h->instants.at[id];
+    if (at->first != 0)
+        h->events.at[at->last].next = event;
+    else
+        at->first = event;
+    at->last = event;
 }
 
 /* The first event; NULL if there is none. */
 static inline const Event *heap_top(Heap *h)
 {
-    if (h->hole) {
-        h->hole = false;
-        Event last = h->events.at[--h->events.n];
-        if (h->events.n > 0) heap_sift_down(h, last);
+    while (h->order.n > 0) {
+        const Instant *instant = &h->instants.at[h->order.at[0].instant];
+        if (instant->first != 0) {
+            const Queued *event = &h->events.at[instant->first];
+            h->top = (Event){instant->time, event->a, event->b};
+            return &h->top;
+        }
+        heap_forget_root(h);
+        const InstantAt last = h->order.at[--h->order.n];
+        if (h->order.n > 0) heap_sift_down(h, last);
     }
-    return h->events.n == 0 ? NULL : &h->events.at[0];
+    return NULL;
 }
 
 /* Removes the event that heap_top has just returned. */
 static inline void heap_take(Heap *h)
 {
-    h->hole = true;
+    Instant *instant = &h->instants.at[h->order.at[0].instant];
+    const uint32_t event = instant->first;
+    instant->first = h->events.at[event].next;
+    h->events.at[event].next = h->free_event;
+    h->free_event = event;
 }
 
 #endif

@@ -56,7 +56,8 @@ static bool same_order(const PeriodSearch *s, Pc a, Pc b)
 /* True if the instruction waited for the host after its predecessors had ended. */
 static bool was_late(const Timeline *line, Pc pc)
 {
-    return line->reached[pc] > (line->by[pc] ? line->end[line->by[pc]] : 0);
+    const Moment *at = moment_of(line, pc);
+    return at->reached > (at->by ? moment_of(line, at->by)->end : 0);
 }
 
 /* A time inside the period must follow one period later. Of a later time only that is known. */
@@ -70,10 +71,12 @@ static bool repeats(const PeriodSearch *s, Pc pc)
 {
     const Pc next = pc + s->shift;
     const Timeline *t = s->line;
-    return next < s->p->code.n && is_counterpart(s, pc, next) && same_order(s, pc, next) &&
-           t->reached[next] == t->reached[pc] + s->length && was_late(t, pc) == was_late(t, next) &&
-           follows(s, t->start[pc], t->start[next]) && follows(s, t->end[pc], t->end[next]) &&
-           t->end[pc] - t->reached[pc] <= s->length;
+    if (next >= s->p->code.n || !is_counterpart(s, pc, next) || !same_order(s, pc, next))
+        return false;
+    const Moment *x = moment_of(t, pc), *y = moment_of(t, next);
+    return y->reached == x->reached + s->length && was_late(t, pc) == was_late(t, next) &&
+           follows(s, x->start, y->start) && follows(s, x->end, y->end) &&
+           x->end - x->reached <= s->length;
 }
 
 /* The host issues `shift` instructions a period. */
@@ -93,7 +96,7 @@ static bool host_keeps_pace(const PeriodSearch *s, Pc first)
     const Ps end = s->from + 2 * s->length, each = issue_time(s, first);
     bool late = false, late_behind = false;
     for (Pc pc = 1; pc < s->p->code.n && s->cost->issue != NULL; pc++) {
-        const Ps at = s->line->reached[pc];
+        const Ps at = moment_of(s->line, pc)->reached;
         if (at < s->from || !was_late(s->line, pc)) continue;
         if (at < end)
             late = true;
@@ -119,11 +122,13 @@ static bool is_complete(const PeriodSearch *s, uint32_t microbatch)
 static Pc find_shift(PeriodSearch *s)
 {
     Pc first = 0;
-    for (Pc pc = 1; pc < s->p->code.n && !first; pc++)
-        if (s->line->reached[pc] >= s->from && s->line->reached[pc] < s->from + s->length)
-            first = pc;
+    for (Pc pc = 1; pc < s->p->code.n && !first; pc++) {
+        const Ps reached = moment_of(s->line, pc)->reached;
+        if (reached >= s->from && reached < s->from + s->length) first = pc;
+    }
+    const Ps next = moment_of(s->line, first)->reached + s->length;
     for (Pc pc = first + 1; first && pc < s->p->code.n; pc++) {
-        if (s->line->reached[pc] != s->line->reached[first] + s->length) continue;
+        if (moment_of(s->line, pc)->reached != next) continue;
         if (!is_counterpart(s, first, pc)) continue;
         s->shift = pc - first;
         return first;
@@ -138,11 +143,12 @@ static bool class_repeats(PeriodSearch *s, uint32_t microbatch)
     const Pc first = find_shift(s);
     if (!first || !is_complete(s, microbatch)) return false;
     for (Pc pc = 1; pc < s->p->code.n; pc++) {
-        const Ps at = t->reached[pc];
-        if (at < middle && (at >= s->from || t->end[pc] > s->from)) {
+        const Ps at = moment_of(t, pc)->reached;
+        if (at < middle && (at >= s->from || moment_of(t, pc)->end > s->from)) {
             if (!repeats(s, pc)) return false;
         } else if (at >= middle && at < end) { /* it must be the counterpart of one in the first */
-            if (pc <= s->shift || t->reached[pc - s->shift] != at - s->length) return false;
+            if (pc <= s->shift || moment_of(t, pc - s->shift)->reached != at - s->length)
+                return false;
         }
     }
     return host_keeps_pace(s, first);
@@ -160,7 +166,7 @@ static uint32_t list_begins(const Program *p, const Timeline *line, Arena *scrat
         const Instr *in = &p->code.at[pc];
         if (in->stream != STREAM_compute || seen[in->microbatch]) continue;
         seen[in->microbatch] = true;
-        (*out)[in->microbatch] = line->reached[pc];
+        (*out)[in->microbatch] = moment_of(line, pc)->reached;
     }
     return n;
 }

@@ -26,8 +26,8 @@ typedef struct Reporter {
 static uint32_t times_of(const Reporter *r, Pc pc)
 {
     const Repeats *of = r->repeats;
-    const bool again = of && r->line->reached[pc] >= of->from && r->line->reached[pc] < of->to;
-    return again ? of->times : 1;
+    const Ps reached = moment_of(r->line, pc)->reached;
+    return of && reached >= of->from && reached < of->to ? of->times : 1;
 }
 
 static bool is_comm(const Instr *in)
@@ -91,7 +91,8 @@ static void count_communications(Reporter *r)
             list_push(r->arena, &alike, ((Alike){in->op, in->axes, in->stream, bytes, row}));
         }
         const uint32_t times = times_of(r, pc);
-        Ps time = (r->line->end[pc] - r->line->start[pc]) * times;
+        const Moment *at = moment_of(r->line, pc);
+        Ps time = (at->end - at->start) * times;
         CollectiveRow *row = &r->report->collectives.at[alike.at[i].row];
         row->n += times;
         row->total_ps += time;
@@ -110,9 +111,10 @@ static void blame(Reporter *r, Ps from, Ps to, Pc cause, uint32_t times)
 {
     while (cause != 0 && to > from) {
         const Instr *in = program_instr(r->program, cause);
-        if (r->line->end[cause] < to) to = r->line->end[cause]; /* after that, the host was late */
-        Ps since = r->line->reached[cause] > from ? r->line->reached[cause] : from;
-        Ps wire = r->line->start[cause] > since ? r->line->start[cause] : since;
+        const Moment *at = moment_of(r->line, cause);
+        if (at->end < to) to = at->end; /* after that, the host was late */
+        Ps since = at->reached > from ? at->reached : from;
+        Ps wire = at->start > since ? at->start : since;
         if (is_comm(in) && to > wire) {
             const Ps exposed = (to - wire) * times;
             axis_row(r, in)->exposed_ps += exposed;
@@ -120,7 +122,7 @@ static void blame(Reporter *r, Ps from, Ps to, Pc cause, uint32_t times)
             r->report->exposed_ps += exposed;
         }
         if (since < to) to = since;
-        cause = r->line->by[cause];
+        cause = at->by;
     }
 }
 
@@ -131,11 +133,12 @@ static void find_exposed(Reporter *r, Ps end)
     Pc last = 0;
     for (Pc pc = 1; pc < r->program->code.n; pc++) {
         const Instr *in = program_instr(r->program, pc);
-        if (last == 0 || r->line->end[pc] > r->line->end[last]) last = pc;
+        const Moment *at = moment_of(r->line, pc);
+        if (last == 0 || at->end > moment_of(r->line, last)->end) last = pc;
         if (in->stream != STREAM_compute || is_comm(in)) continue;
-        blame(r, busy_until, r->line->start[pc], r->line->by[pc], times_of(r, pc));
-        if (r->line->end[pc] > busy_until) busy_until = r->line->end[pc];
-        r->report->compute_ps += (r->line->end[pc] - r->line->start[pc]) * times_of(r, pc);
+        blame(r, busy_until, at->start, at->by, times_of(r, pc));
+        if (at->end > busy_until) busy_until = at->end;
+        r->report->compute_ps += (at->end - at->start) * times_of(r, pc);
     }
     blame(r, busy_until, end, last, 1);
 }
@@ -177,10 +180,11 @@ static uint64_t count_events(const Plan *plan, const Fold *fold, const EngineRes
 {
     uint64_t n = result->n_events;
     for (uint32_t c = 0; c < fold->n_classes && repeats != NULL; c++) {
-        const Ps *reached = result->line[c].reached;
         const uint32_t end = plan_program(plan, fold->rank_of[c])->code.n;
-        for (Pc pc = 1; pc < end; pc++)
-            if (reached[pc] >= repeats->from && reached[pc] < repeats->to) n += repeats->times - 1;
+        for (Pc pc = 1; pc < end; pc++) {
+            const Ps reached = moment_of(&result->line[c], pc)->reached;
+            if (reached >= repeats->from && reached < repeats->to) n += repeats->times - 1;
+        }
     }
     return n;
 }
@@ -294,8 +298,8 @@ void report_trace(const Plan *plan, const Fold *fold, const EngineResult *result
             const Instr *in = program_instr(p, pc);
             TraceRow row = {.rank = fold->rank_of[c],
                             .pc = pc,
-                            .start_ps = line->start[pc],
-                            .end_ps = line->end[pc]};
+                            .start_ps = moment_of(line, pc)->start,
+                            .end_ps = moment_of(line, pc)->end};
             row.bytes = is_comm(in) ? plan_comm_bytes(plan, p, in) : plan_hbm_bytes(plan, p, in);
             list_push(arena, &trace->rows, row);
         }

@@ -100,12 +100,8 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
         model = imbalance_cost(b);
         net = imbalance_net(b);
     }
-    EngineOptions engine = {.cost = &model,
-                            .net = &net,
-                            .device = &device,
-                            .fold = fold,
-                            .steps = options->steps,
-                            .record = true};
+    EngineOptions engine = {
+        .cost = &model, .net = &net, .device = &device, .fold = fold, .steps = options->steps};
     EngineResult result;
     bool ok = engine_run(plan, &engine, scratch, &result, d);
     Repeats repeats;

@@ -216,11 +216,24 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
 
 /* ---- the engine alone: any plan, any models (tests use constants) ---- */
 
-/* Times of one simulated rank, by pc, from the start of the last step. */
+/* Times of an instruction of one simulated rank, from the start of the last step. */
+typedef struct Moment {
+    Ps reached, start, end; /* reached: its turn had come; start: its group was complete */
+    Pc by;                  /* the instruction whose end let it begin; 0: the step's start */
+    uint32_t met;           /* instructions that had to end first, and have */
+} Moment;
+
+/* The moments of one simulated rank. Ranks of one program do the same at about the same time, so
+ * the moments of one instruction lie together: those of all ranks, then those of the next one. */
 typedef struct Timeline {
-    Ps *reached, *start, *end; /* reached: its turn had come; start: its group was complete */
-    Pc *by;                    /* the instruction whose end let it begin; 0: the step's start */
+    Moment *first;
+    uint32_t stride; /* ranks that have this program */
 } Timeline;
+
+static inline Moment *moment_of(const Timeline *line, Pc pc)
+{
+    return &line->first[(size_t)pc * line->stride];
+}
 
 typedef struct EngineOptions {
     const CostModel *cost;
@@ -228,13 +241,12 @@ typedef struct EngineOptions {
     DeviceModel *device; /* NULL: every rank has its own device */
     const Fold *fold;
     uint32_t steps; /* 0: one */
-    bool record;    /* keep timelines */
 } EngineOptions;
 typedef struct EngineResult {
     Ps step_ps; /* last step */
     Ps *end_ps; /* [class], from the start of that step */
     uint64_t n_events;
-    Timeline *line; /* [class], if recorded */
+    Timeline *line; /* [class] */
 } EngineResult;
 bool engine_run(const Plan *plan, const EngineOptions *options, Arena *arena, EngineResult *result,
                 Diag *d);

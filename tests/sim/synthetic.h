@@ -141,8 +141,17 @@ static inline bool run_fixed(const Plan *plan, bool unfolded, uint32_t steps, Ar
     NetModel model = fixed_net(&net);
     EngineOptions options = {.cost = &synthetic_cost, .net = &model, .steps = steps};
     options.fold = fold_ranks(plan, 4, 4, unfolded, arena);
-    options.record = true;
     return engine_run(plan, &options, arena, result, d);
+}
+
+/* True if the instructions of two ranks began and ended at the same times. */
+static inline bool same_times(const Timeline *x, const Timeline *y, const Program *p)
+{
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Moment *a = moment_of(x, pc), *b = moment_of(y, pc);
+        if (a->start != b->start || a->end != b->end) return false;
+    }
+    return true;
 }
 
 /* ---- random plans ---- all ranks of a pipeline stage run one program; stages send to the next

@@ -19,7 +19,7 @@ static void explain_costs(const Plan *plan, const CostModel *cost, bool unfolded
     FixedNet net;
     NetModel model = fixed_net(&net);
     Fold *fold = fold_ranks(plan, 4, 4, unfolded, arena);
-    EngineOptions options = {.cost = cost, .net = &model, .fold = fold, .record = true};
+    EngineOptions options = {.cost = cost, .net = &model, .fold = fold};
     assert_true(engine_run(plan, &options, arena, &result, &d));
     *report = (SimReport){0};
     report_time(plan, fold, &result, NULL, &cluster, arena, report);
@@ -215,11 +215,11 @@ static void without_a_communication(void **state)
     NetFree *net =
         net_free(maxmin_net(maxmin_new(&cluster, fold, arena)), OP_all_gather, dp, arena);
     NetModel model = net_free_model(net);
-    EngineOptions options = {.cost = &synthetic_cost, .net = &model, .fold = fold, .record = true};
+    EngineOptions options = {.cost = &synthetic_cost, .net = &model, .fold = fold};
     EngineResult result;
     assert_true(engine_run(plan, &options, arena, &result, &d));
     assert_int_equal(result.step_ps, 15);
-    assert_int_equal(result.line[0].end[gather], 0);
+    assert_int_equal(moment_of(&result.line[0], gather)->end, 0);
     arena_free(arena);
 }
 

@@ -88,8 +88,7 @@ static Ps step_with(const Unevenness *how, Ps *alone)
     Sms *sms = sms_new(&cluster, fold, maxmin_new(&cluster, fold, arena), arena);
     NetModel net = sms_net(sms);
     DeviceModel device = slow_device_model(slow_device_new(sms_device(sms), fold, how, arena));
-    EngineOptions options = {
-        .cost = &synthetic_cost, .net = &net, .device = &device, .fold = fold, .record = true};
+    EngineOptions options = {.cost = &synthetic_cost, .net = &net, .device = &device, .fold = fold};
     EngineResult result;
     assert_true(engine_run(plan, &options, arena, &result, &d));
     *alone = nccl_choose(&cluster, OP_all_reduce, 1, 4, 1 << 20).time_ps;

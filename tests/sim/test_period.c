@@ -60,10 +60,8 @@ static Ps run(const Steps *s, Period *period, bool *found)
     const CostModel model = {.compute = cost, .issue = s->issue > 0 ? issue : NULL, .self = s};
     FixedNet net;
     NetModel transfers = fixed_net(&net);
-    const EngineOptions o = {.cost = &model,
-                             .net = &transfers,
-                             .fold = fold_ranks(plan, 4, 4, false, arena),
-                             .record = true};
+    const EngineOptions o = {
+        .cost = &model, .net = &transfers, .fold = fold_ranks(plan, 4, 4, false, arena)};
     EngineResult result;
     assert_true(engine_run(plan, &o, arena, &result, &d));
     *found = period_find(plan, o.fold, &model, &result, arena, period);

@@ -36,13 +36,13 @@ static void nothing_starts_before_it_is_issued(void **state)
     Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
     const Ps duration[] = {10, 10, 40, 10};
     for (int i = 0; i < 4; i++) synthetic_compute(plan, 0, STREAM_compute, duration[i]);
-    EngineOptions options = {.cost = &cost, .net = &model, .steps = 2, .record = true};
+    EngineOptions options = {.cost = &cost, .net = &model, .steps = 2};
     options.fold = fold_ranks(plan, 1, 1, false, arena);
     assert_true(engine_run(plan, &options, arena, &result, &d));
     const Ps start[] = {20, 35, 50, 90};
-    for (int i = 0; i < 4; i++) assert_int_equal(result.line[0].start[i + 1], start[i]);
+    for (Pc i = 0; i < 4; i++) assert_int_equal(moment_of(&result.line[0], i + 1)->start, start[i]);
     assert_int_equal(result.step_ps, 100);
-    assert_int_equal(result.line[0].by[4], 3);
+    assert_int_equal(moment_of(&result.line[0], 4)->by, 3);
     arena_free(arena);
 }
 
@@ -62,11 +62,11 @@ static void a_launch_group_is_issued_as_one(void **state)
         Pc pc = synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_reduce, axis, 0, match, 100);
         plan->programs.at[0].code.at[pc].launch = 9;
     }
-    EngineOptions options = {.cost = &cost, .net = &model, .record = true};
+    EngineOptions options = {.cost = &cost, .net = &model};
     options.fold = fold_ranks(plan, 2, 2, false, arena);
     assert_true(engine_run(plan, &options, arena, &result, &d));
-    assert_int_equal(result.line[0].start[1], 30);
-    assert_int_equal(result.line[0].start[2], 30);
+    assert_int_equal(moment_of(&result.line[0], 1)->start, 30);
+    assert_int_equal(moment_of(&result.line[0], 2)->start, 30);
     assert_int_equal(result.step_ps, 130);
     arena_free(arena);
 }
@@ -92,11 +92,11 @@ static void what_is_left_out_takes_no_time(void **state)
     AxisSet axis = synthetic_axis(plan, AXIS_dp_shard);
     for (uint32_t match = 1; match <= 2; match++)
         synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_reduce, axis, 0, match, 100);
-    EngineOptions options = {.cost = &cost, .net = &model, .record = true};
+    EngineOptions options = {.cost = &cost, .net = &model};
     options.fold = fold_ranks(plan, 2, 2, false, arena);
     assert_true(engine_run(plan, &options, arena, &result, &d));
-    assert_int_equal(result.line[0].end[1], 0);
-    assert_int_equal(result.line[0].start[2], 0);
+    assert_int_equal(moment_of(&result.line[0], 1)->end, 0);
+    assert_int_equal(moment_of(&result.line[0], 2)->start, 0);
     assert_int_equal(result.step_ps, 100);
     arena_free(arena);
 }

@@ -1,0 +1,82 @@
+/* The queue of events against a list that is searched: random additions and removals, with many
+ * events at few instants and few at many. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "planner/base/rng.h"
+#include "sim/heap.h"
+
+typedef struct Known {
+    Ps time;
+    uint32_t added; /* number of the addition */
+    bool taken;
+} Known;
+
+/* The earliest one that is left; of equal times the one that was added first. */
+static const Known *first_of(const Known *known, uint32_t n)
+{
+    const Known *first = NULL;
+    for (uint32_t i = 0; i < n; i++)
+        if (!known[i].taken && (first == NULL || known[i].time < first->time)) first = &known[i];
+    return first;
+}
+
+static void run(uint64_t seed, uint32_t n_times)
+{
+    enum { ACTIONS = 3000 };
+    Arena *arena = arena_new();
+    Heap heap = {0};
+    Known *known = arena_array(arena, ACTIONS, sizeof *known);
+    uint32_t n = 0, left = 0;
+    Ps now = 0;
+    for (uint32_t i = 0; i < ACTIONS; i++) {
+        const uint64_t drawn = rng_u64(seed, 0, i);
+        const bool fills = (i / 500) % 2 == 0;
+        if (drawn % 8 < (fills ? 6U : 2U) || left == 0) {
+            known[n] = (Known){now + (Ps)((drawn >> 8) % n_times), n, false};
+            heap_add(&heap, arena, known[n].time, n, n + 7);
+            n++;
+            left++;
+        }
+        const Event *top = heap_top(&heap);
+        const Known *first = first_of(known, n);
+        assert_non_null(top);
+        assert_int_equal(top->time, first->time);
+        assert_int_equal(top->a, first->added);
+        assert_int_equal(top->b, first->added + 7);
+        if ((drawn >> 40) % 8 >= (fills ? 2U : 5U)) continue;
+        now = top->time;
+        known[top->a].taken = true;
+        heap_take(&heap);
+        left--;
+    }
+    while (left-- > 0) {
+        const Event *top = heap_top(&heap);
+        assert_int_equal(top->a, first_of(known, n)->added);
+        known[top->a].taken = true;
+        heap_take(&heap);
+    }
+    assert_null(heap_top(&heap));
+    arena_free(arena);
+}
+
+static void takes_in_order(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        run(seed, 1);
+        run(seed, 4);
+        run(seed, 100);
+        run(seed, 1000000);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(takes_in_order)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
