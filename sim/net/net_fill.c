@@ -3,11 +3,20 @@
  *
  * Some links can carry all their flows at full speed. Such a link never fills: if another link
  * slows a flow, more room is left. Only the remaining links, the overloaded ones, limit rates. A
- * flow that uses no overloaded link runs at full speed. */
+ * flow that uses no overloaded link runs at full speed.
+ *
+ * Flows that share an overloaded link depend on each other, directly or through further flows.
+ * Without such a chain they do not, so filling one set of flows at a time gives the same rates.
+ * Only the sets in which a flow came or went are filled again. */
 #include <math.h>
 #include <string.h>
 
 #include "sim/net/net_private.h"
+
+static bool is_overloaded(const MaxMin *m, uint32_t link)
+{
+    return m->wanted[link] > m->capacity[link];
+}
 
 /* Returns the common rate at which a link becomes full. */
 static double fills_at(const MaxMin *m, uint32_t link)
@@ -23,6 +32,7 @@ static void freeze(MaxMin *m, Flow *f, double level)
     f->level = level;
     for (uint32_t i = 0; i < shape->n; i++) {
         const LinkUse *use = &m->uses.at[shape->first + i];
+        if (!is_overloaded(m, use->link)) continue;
         m->frozen[use->link] += (int64_t)((double)use->rate * level) * use->count;
         m->rising[use->link] -= use->weight * use->count;
         if (m->rising[use->link] > 0) m->full[use->link] = fills_at(m, use->link);
@@ -33,23 +43,62 @@ static double lowest(const MaxMin *m, const FlowShape *shape)
 {
     double rate = (double)shape->rate;
     for (uint32_t i = 0; i < shape->n; i++) {
-        double at = m->full[m->uses.at[shape->first + i].link];
-        if (at < rate) rate = at;
+        const uint32_t link = m->uses.at[shape->first + i].link;
+        if (is_overloaded(m, link) && m->full[link] < rate) rate = m->full[link];
     }
     return rate;
 }
 
-static bool is_overloaded(const MaxMin *m, uint32_t link)
+/* Adds the flows of a link to the part that is filled. */
+static void join(MaxMin *m, uint32_t link)
 {
-    return m->wanted[link] > m->capacity[link];
+    for (uint32_t at = m->on[link]; at != 0; at = m->places.at[at].next) {
+        const uint32_t id = m->places.at[at].flow;
+        if (m->flows.at[id].seen == m->n_fillings) continue;
+        m->flows.at[id].seen = m->n_fillings;
+        list_push(m->arena, &m->part, id);
+    }
+}
+
+/* Puts the flows into their order in `active`, so that ends at one instant keep their order. */
+static void sort_part(MaxMin *m)
+{
+    for (uint32_t gap = m->part.n / 2; gap > 0; gap /= 2) {
+        for (uint32_t i = gap; i < m->part.n; i++) {
+            const uint32_t id = m->part.at[i], place = m->place.at[id];
+            uint32_t k = i;
+            for (; k >= gap && m->place.at[m->part.at[k - gap]] > place; k -= gap)
+                m->part.at[k] = m->part.at[k - gap];
+            m->part.at[k] = id;
+        }
+    }
+}
+
+/* Finds all flows that a changed link may influence. */
+static void find_part(MaxMin *m)
+{
+    m->n_fillings++;
+    m->part.n = m->narrow.n = m->risers.n = 0;
+    for (uint32_t i = 0; i < m->changed.n; i++) join(m, m->changed.at[i]);
+    for (uint32_t k = 0; k < m->part.n; k++) {
+        const FlowShape *shape = &m->shapes.at[m->flows.at[m->part.at[k]].shape];
+        for (uint32_t i = 0; i < shape->n; i++) {
+            const uint32_t link = m->uses.at[shape->first + i].link;
+            if (!is_overloaded(m, link) || m->seen[link] == m->n_fillings) continue;
+            m->seen[link] = m->n_fillings;
+            m->frozen[link] = m->rising[link] = 0;
+            list_push(m->arena, &m->narrow, link);
+            join(m, link);
+        }
+    }
+    sort_part(m);
 }
 
 /* Lists the flows that use an overloaded link; all others have their full speed. */
 static void find_rising(MaxMin *m)
 {
-    m->risers.n = 0;
-    for (uint32_t k = 0; k < m->active.n; k++) {
-        Flow *f = &m->flows.at[m->active.at[k]];
+    for (uint32_t k = 0; k < m->part.n; k++) {
+        Flow *f = &m->flows.at[m->part.at[k]];
         const FlowShape *shape = &m->shapes.at[f->shape];
         bool rises = false;
         for (uint32_t i = 0; i < shape->n; i++) {
@@ -59,17 +108,16 @@ static void find_rising(MaxMin *m)
             rises = true;
         }
         f->level = rises ? -1 : 1;
-        if (rises) list_push(m->arena, &m->risers, m->active.at[k]);
+        if (rises) list_push(m->arena, &m->risers, m->part.at[k]);
     }
 }
 
 void maxmin_fill(MaxMin *m)
 {
-    memset(m->frozen, 0, m->n_links * sizeof *m->frozen);
-    memset(m->rising, 0, m->n_links * sizeof *m->rising);
+    find_part(m);
     find_rising(m);
-    for (uint32_t link = 0; link < m->n_links; link++)
-        m->full[link] = m->rising[link] > 0 ? fills_at(m, link) : INFINITY;
+    for (uint32_t i = 0; i < m->narrow.n; i++)
+        m->full[m->narrow.at[i]] = fills_at(m, m->narrow.at[i]);
     for (uint32_t n_rising = m->risers.n; n_rising > 0;) {
         double rate = INFINITY;
         for (uint32_t k = 0; k < m->risers.n; k++) {

@@ -56,6 +56,10 @@ MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena)
     m->frozen = arena_array(arena, m->n_links, sizeof *m->frozen);
     m->rising = arena_array(arena, m->n_links, sizeof *m->rising);
     m->full = arena_array(arena, m->n_links, sizeof *m->full);
+    m->on = arena_array(arena, m->n_links, sizeof *m->on);
+    m->seen = arena_array(arena, m->n_links, sizeof *m->seen);
+    m->marked = arena_array(arena, m->n_links, sizeof *m->marked);
+    list_add(arena, &m->places);
     double port = nccl_port_bytes_per_s(cluster), nic = nccl_nic_bytes_per_s(cluster);
     double nics = cluster->nics_per_node, devices = cluster->devices_per_node;
     double thinned = cluster->oversubscription > 1 ? cluster->oversubscription : 1;
@@ -294,19 +298,52 @@ static uint32_t find_shape(MaxMin *m, const Transfer *t)
     return list_push(m->arena, &m->shapes, shape);
 }
 
-/* Adds (or subtracts) a flow's demands on its links. */
-static void want(MaxMin *m, const FlowShape *shape, int64_t sign)
+/* Adds (or subtracts) a flow's demand on a link. */
+static void want(MaxMin *m, const LinkUse *use, int64_t sign)
 {
+    int64_t *wanted = &m->wanted[use->link];
+    const bool was = *wanted > m->capacity[use->link];
+    *wanted += sign * use->rate * use->count;
+    const bool is = *wanted > m->capacity[use->link];
+    if ((!was && !is) || m->marked[use->link] == m->n_fillings + 1) return;
+    m->marked[use->link] = m->n_fillings + 1;
+    list_push(m->arena, &m->changed, use->link);
+}
+
+/* Puts a flow that begins to run on its links. */
+static void enter(MaxMin *m, uint32_t id)
+{
+    Flow *f = &m->flows.at[id];
+    const FlowShape *shape = &m->shapes.at[f->shape];
+    if (f->room < shape->n) {
+        f->first = m->places.n;
+        f->room = shape->n;
+        for (uint32_t i = 0; i < shape->n; i++) list_add(m->arena, &m->places);
+    }
     for (uint32_t i = 0; i < shape->n; i++) {
         const LinkUse *use = &m->uses.at[shape->first + i];
-        int64_t *wanted = &m->wanted[use->link];
-        bool was = *wanted > m->capacity[use->link];
-        *wanted += sign * use->rate * use->count;
-        bool is = *wanted > m->capacity[use->link];
-        if (is && !was) m->n_overloaded++;
-        if (was && !is) m->n_overloaded--;
+        const uint32_t at = f->first + i, next = m->on[use->link];
+        m->places.at[at] = (FlowPlace){.flow = id, .next = next};
+        if (next != 0) m->places.at[next].previous = at;
+        m->on[use->link] = at;
+        want(m, use, 1);
     }
-    m->changed = true;
+}
+
+static void leave(MaxMin *m, uint32_t id)
+{
+    const Flow *f = &m->flows.at[id];
+    const FlowShape *shape = &m->shapes.at[f->shape];
+    for (uint32_t i = 0; i < shape->n; i++) {
+        const LinkUse *use = &m->uses.at[shape->first + i];
+        const FlowPlace place = m->places.at[f->first + i];
+        if (place.next != 0) m->places.at[place.next].previous = place.previous;
+        if (place.previous != 0)
+            m->places.at[place.previous].next = place.next;
+        else
+            m->on[use->link] = place.next;
+        want(m, use, -1);
+    }
 }
 
 static void schedule(MaxMin *m, uint32_t id, Ps when)
@@ -341,7 +378,7 @@ static void start_flow(MaxMin *m, uint32_t id)
     f->left = (double)shape->fluid_ps;
     f->speed = 1;
     m->place.at[id] = list_push(m->arena, &m->active, id);
-    want(m, shape, 1);
+    enter(m, id);
     schedule(m, id, m->now + shape->fluid_ps);
 }
 
@@ -364,7 +401,7 @@ static void net_finish(void *self, uint32_t id, Ps now)
         uint32_t last = m->active.at[--m->active.n], place = m->place.at[id];
         m->active.at[place] = last;
         m->place.at[last] = place;
-        want(m, &m->shapes.at[f->shape], -1);
+        leave(m, id);
     }
     f->state = FLOW_none;
 }
@@ -382,17 +419,10 @@ static void set_speed(MaxMin *m, uint32_t id, double speed)
 
 static void share(MaxMin *m)
 {
-    m->changed = false;
-    if (m->n_overloaded == 0) {
-        for (uint32_t k = 0; m->slowed && k < m->active.n; k++) set_speed(m, m->active.at[k], 1);
-        m->slowed = false;
-        return;
-    }
     maxmin_fill(m);
-    m->slowed = true;
-    for (uint32_t k = 0; k < m->active.n; k++) {
-        set_speed(m, m->active.at[k], m->flows.at[m->active.at[k]].level);
-    }
+    m->changed.n = 0;
+    for (uint32_t k = 0; k < m->part.n; k++)
+        set_speed(m, m->part.at[k], m->flows.at[m->part.at[k]].level);
 }
 
 static const Event *valid_top(MaxMin *m)
@@ -410,7 +440,7 @@ static bool net_next(void *self, Ps now, bool settle, uint32_t *id, Ps *when)
     MaxMin *m = self;
     const Event *top = valid_top(m);
     if (!settle && (top == NULL || top->time > now)) return false;
-    if (settle && m->changed) {
+    if (settle && m->changed.n > 0) {
         m->now = now;
         share(m);
         top = valid_top(m);

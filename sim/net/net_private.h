@@ -37,7 +37,14 @@ typedef struct Flow {
     double level;            /* the speed while rates are worked out; < 0: still rising */
     double limit;            /* the rate at which it is limited, in this round */
     Ps ends;
+    uint32_t first, room; /* its places in `places`, one for each use */
+    uint32_t seen;        /* the last filling that it took part in */
 } Flow;
+
+/* A running flow's place in the list of a link. */
+typedef struct FlowPlace {
+    uint32_t flow, next, previous; /* 0: none */
+} FlowPlace;
 
 struct MaxMin {
     const Cluster *cluster;
@@ -52,23 +59,30 @@ struct MaxMin {
     LIST(FlowShape) shapes; /* [0] none */
     uint32_t *table;        /* shapes by hash; 0: free */
     uint32_t room;
-    LIST(Flow) flows;      /* by transfer id */
-    LIST(uint32_t) active; /* ids that run */
-    LIST(uint32_t) place;  /* [id] index in active */
-    LIST(uint32_t) risers; /* active flows on overloaded links, while filling */
-    Heap heap;             /* a: flow id, b: version */
+    LIST(Flow) flows;       /* by transfer id */
+    LIST(uint32_t) active;  /* ids that run */
+    LIST(uint32_t) place;   /* [id] index in active */
+    LIST(FlowPlace) places; /* [0] none */
+    uint32_t *on;           /* [link] its first place */
+    /* links that are or were overloaded, and whose demand changed since rates were computed */
+    LIST(uint32_t) changed;
+    LIST(uint32_t) part;   /* while filling: the flows whose rates may change */
+    LIST(uint32_t) risers; /* those of them that use an overloaded link */
+    LIST(uint32_t) narrow; /* the overloaded links of `part` */
+    uint32_t *marked;      /* [link] the filling for which it is in `changed` */
+    uint32_t *seen;        /* [link] the last filling that it took part in */
+    uint32_t n_fillings;
+    Heap heap; /* a: flow id, b: version */
     uint32_t n_links, first_routed;
     uint32_t *on_routed;        /* [link of the network] used while a shape is built */
     int64_t *capacity, *wanted; /* [link]: bytes/s; demand of all running flows at full speed */
     int64_t *frozen, *rising;   /* [link] while filling */
     double *full;               /* [link] the common rate at which it is full; only while rising */
-    uint32_t n_overloaded;
-    /* flows came or went since rates were computed; some flow is below full speed */
-    bool changed, slowed;
     Ps now;
 };
 
-/* Sets every running flow's `level`: the fraction of its full speed that it gets. */
+/* Lists in `part` the flows whose rates may have changed, and sets their `level`: the fraction of
+ * its full speed that each gets. */
 void maxmin_fill(MaxMin *m);
 
 #endif

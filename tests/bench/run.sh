@@ -120,6 +120,14 @@ stored_bytes() {
         # shellcheck disable=SC2086
         echo "| instructions (callgrind) of the same |" \
             "$(counts "$tandem" $pipe --set batch.global=256 --try mesh.pp=16 -j 1 --db none) | |"
+        ranks="sim scripts/plans/llama3_70b_pp.lua --set cluster.nodes=128 --set mesh.dp_shard=-1"
+        ranks="$ranks --set batch.global=256 --db none"
+        # shellcheck disable=SC2086
+        echo "| \`tandem sim --unfolded\` of 70B on 1,024 GPUs, 11.3 million instructions |" \
+            "$("$work/command" 3 - "$tandem" $ranks --unfolded) | 560 ms and the planning |"
+        # shellcheck disable=SC2086
+        echo "| the same ranks with scattered times (--jitter 0.05) |" \
+            "$("$work/command" 3 - "$tandem" $ranks --jitter 0.05) | |"
         echo "| instructions (callgrind) of the engine, 2 steps | $(counts "$work/engine" 2 fixed) | |"
     fi
 } >"$work/results.md"
