@@ -440,6 +440,7 @@ bool op_infer(OpKind op, const Dims *in, uint32_t n_in, const Attrs *attrs, Bind
 bool op_grouped(OpKind op, const Binding *b, const Attrs *attrs)
 {
     const int64_t *size = b->size;
+    if (!op_attrs_match(op, b, attrs)) return false;
     if (sig_uses(&op_info(op)->sig, 'G')) return size['G'] >= 1 && size['C'] % size['G'] == 0;
     if (op == OP_position || op == OP_position_grad || op == OP_balance || op == OP_balance_grad)
         return size['S'] == size['s'];

@@ -14,6 +14,7 @@
 #include <assert.h>
 
 #include "planner/base/diag.h"
+#include "planner/base/str.h"
 #include "planner/ir/layout/layout.h"
 
 enum { MAX_IN = 8, MAX_OUT = 4, MAX_ARGS = MAX_IN + MAX_OUT, MAX_LETTERS = 16 };
@@ -369,6 +370,32 @@ typedef struct Attrs {
     ATTRIBUTES(X)
 #undef X
 } Attrs;
+
+/* Attributes by number: ATTR_eps and so on. */
+enum {
+#define X(type, name) ATTR_##name,
+    ATTRIBUTES(X)
+#undef X
+        ATTRS
+};
+const char *attr_name(uint32_t attr);
+bool attr_is_int(uint32_t attr);
+double attr_get(const Attrs *attrs, uint32_t attr);
+void attr_set(Attrs *attrs, uint32_t attr, double value);
+/* The bounds of an attribute of an op, as attrs.def gives them. */
+typedef struct AttrBounds {
+    uint32_t attr;
+    bool above_lo, below_hi; /* the bound itself is not allowed */
+    double lo, hi;
+} AttrBounds;
+/* False if the op has no such attribute, which then must be zero. */
+bool op_attr_bounds(OpKind op, uint32_t attr, AttrBounds *bounds);
+/* True if each attribute is within its bounds, and they do not contradict each other. Otherwise
+ * says in `why` which one is wrong. Sizes are not looked at: op_grouped and its like do that. */
+bool op_attrs_fit(OpKind op, const Attrs *attrs, Str *why);
+/* True if the sizes of such ops fit their attributes: rope, segment, turn_poles, image, offsets,
+ * xent_loss_mean. op_grouped asks it. */
+bool op_attrs_match(OpKind op, const Binding *b, const Attrs *attrs);
 
 /* Returns the share of all keys that a query sees on average: half if attention is causal, less
  * with a window; 1 for any other op. */

@@ -227,7 +227,7 @@ static void check_nodes(Verifier *v)
             verify_report(v, RULE, 0, "graph node %u (%s) has a window that does not fit its sizes",
                           id, op_info(n->op)->name);
         else if (!op_grouped(n->op, &b, graph_attrs_at(g, n->attrs)))
-            verify_report(v, RULE, 0, "graph node %u (%s) has other groups than its attributes say",
+            verify_report(v, RULE, 0, "graph node %u (%s) has other sizes than its attributes say",
                           id, op_info(n->op)->name);
         else if (op_info(n->op)->flags & OP_SIZED && !op_sized(&b, graph_attrs_at(g, n->attrs)))
             verify_report(v, RULE, 0, "graph node %u (%s) has other sizes than its attributes say",

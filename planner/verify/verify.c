@@ -61,6 +61,26 @@ static bool structure(Verifier *v)
     return v->n_reported == 0;
 }
 
+/* Comes last. The proofs of values say better what a wrong attribute does, where they see it. */
+static void check_attributes(Verifier *v)
+{
+    for (NodeId id = 1; id < v->g->nodes.n; id++) {
+        const Node *n = &v->g->nodes.at[id];
+        Str why = str_in(v->arena);
+        if (!op_attrs_fit(n->op, graph_attrs_at(v->g, n->attrs), &why))
+            verify_report(v, "verify-structure", 0, "graph node %u: %s", id, str_text(&why));
+    }
+    for (v->program = 0; v->program < v->plan->programs.n; v->program++) {
+        v->p = &v->plan->programs.at[v->program];
+        for (Pc pc = 1; pc < v->p->code.n; pc++) {
+            Str why = str_in(v->arena);
+            if (!op_attrs_fit(v->p->code.at[pc].op, verify_attrs(v, pc), &why))
+                verify_report(v, "verify-structure", pc, "%s", str_text(&why));
+        }
+    }
+    v->p = NULL;
+}
+
 bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d)
 {
     const uint32_t values = VERIFY_layouts | VERIFY_scale | VERIFY_coverage | VERIFY_redundant;
@@ -78,6 +98,7 @@ bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d)
             verify_graph_values(&v);
             verify_values(&v);
         }
+        if (proofs & VERIFY_metadata && v.n_reported == 0) check_attributes(&v);
     }
     verify_report_rest(&v);
     arena_free(v.arena);

@@ -292,6 +292,16 @@ void tracer_put_op(Child *c, OpKind op, TensorId out, ModuleId module, Place pla
     record_end(&c->out);
 }
 
+/* The library checks what it is given. This also holds for values that it computes from them. */
+static void check_attrs(lua_State *L, OpKind op, const Attrs *attrs, Place place)
+{
+    Attrs full = *attrs;
+    Str why = str_in(child_of(L)->arena);
+    if (op_makes_loss(op)) full.scale = 1; /* the plan sets it */
+    if (!op_attrs_fit(op, &full, &why))
+        child_raise(L, "out-of-range", place, NULL, "%s", str_text(&why));
+}
+
 /* op(name, module, attrs or nil, inputs...) -> first output; the others follow it */
 static int core_op(lua_State *L)
 {
@@ -319,6 +329,7 @@ static int core_op(lua_State *L)
         child_raise(L, "shape-mismatch", place, item != NULL ? item->hint : NULL, "%s",
                     item != NULL ? item->text : "these shapes do not fit");
     }
+    check_attrs(L, op, &attrs, place);
     tracer_put_op(c, op, out, module, place, in, (uint32_t)n_in, &attrs);
     lua_pushinteger(L, out);
     return 1;

@@ -134,6 +134,14 @@ static bool check_tensors(const Checker *c)
     return true;
 }
 
+static bool check_attrs(const Checker *c, const char *what, uint32_t index, OpKind op,
+                        AttrsId attrs)
+{
+    Str why = str_in(c->plan->arena);
+    if (op_attrs_fit(op, graph_attrs_at(&c->plan->graph, attrs), &why)) return true;
+    return bad(c, what, index, str_text(&why));
+}
+
 static bool check_nodes(const Checker *c)
 {
     const Graph *g = &c->plan->graph;
@@ -144,6 +152,7 @@ static bool check_nodes(const Checker *c)
         for (uint32_t k = 0; k < n->n_out; k++)
             if (n->out[k] >= g->tensors.n) return bad(c, "node", i, "unknown output");
         if (n->attrs >= g->attrs.n) return bad(c, "node", i, "unknown attributes");
+        if (!check_attrs(c, "node", i, n->op, n->attrs)) return false;
         if (n->module >= g->modules.n) return bad(c, "node", i, "unknown module");
         if (n->forward >= g->nodes.n) return bad(c, "node", i, "unknown forward node");
     }
@@ -201,6 +210,7 @@ static bool check_code(const Checker *c, const Program *p)
                 return bad(c, "instruction", pc, "waits for one that does not come before it");
         }
         if (in->attrs >= g->attrs.n) return bad(c, "instruction", pc, "unknown attributes");
+        if (!check_attrs(c, "instruction", pc, in->op, in->attrs)) return false;
         if (in->origin >= g->nodes.n) return bad(c, "instruction", pc, "unknown origin");
         if (in->unit >= g->units.n) return bad(c, "instruction", pc, "unknown unit");
         if (in->match && in->match >= c->plan->n_match)

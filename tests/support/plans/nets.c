@@ -160,7 +160,8 @@ static TensorId attention(Build *b, const NetLayer *l, TensorId x)
     const Attrs attrs = {.h_kernel = rows, .w_kernel = columns, .group = 2, .scale = 0.7};
     TensorId offsets = graph_tensor(b->g, b->arena, "offsets", ROLE_input, b->net->compute,
                                     DIMS(batch, (2 * rows - 1) * (2 * columns - 1), 2), here(b));
-    graph_node(b->g, b->arena, OP_offsets, NULL, 0, &offsets, 1, &attrs, 0, here(b));
+    const Attrs points = {.h_kernel = attrs.h_kernel, .w_kernel = attrs.w_kernel};
+    graph_node(b->g, b->arena, OP_offsets, NULL, 0, &offsets, 1, &points, 0, here(b));
     TensorId weight = param(b, "bias_weight", 0, 0.5, DIMS(2, 1));
     TensorId bias = op(b, OP_linear, (TensorId[]){offsets, weight}, 2, NULL);
     bias = op(b, OP_window_bias, (TensorId[]){op(b, OP_sum_features, &bias, 1, NULL)}, 1, &attrs);
@@ -176,7 +177,8 @@ static TensorId shuffle(Build *b, const NetLayer *l, TensorId x)
     x = op(b, OP_avg_pool2d, &x, 1, &pool);
     TensorId weight = param(b, "weight", 0, 0.2, DIMS(more, c, 3, 3));
     x = op(b, OP_conv2d, (TensorId[]){x, weight}, 2, &within);
-    return op(b, OP_pixel_shuffle, &x, 1, &pool);
+    const Attrs factors = {.h_kernel = l->h.kernel, .w_kernel = l->w.kernel};
+    return op(b, OP_pixel_shuffle, &x, 1, &factors);
 }
 
 /* Pads the field behind its poles and around the globe, convolves it, and crops it. */
@@ -193,7 +195,8 @@ static TensorId earth(Build *b, const NetLayer *l, TensorId x)
     crop.w.before = crop.w.after = -l->w.before;
     const Attrs down = windows(&rows), across = windows(&columns), cropped = windows(&crop);
     x = op(b, OP_avg_pool2d, &x, 1, &down);
-    x = op(b, OP_turn_poles, &x, 1, &down);
+    const Attrs poles = {.h_before = l->h.before, .h_after = l->h.before};
+    x = op(b, OP_turn_poles, &x, 1, &poles);
     x = op(b, OP_avg_pool2d, &x, 1, &across);
     x = conv(b, &within, x, false);
     return op(b, OP_avg_pool2d, &x, 1, &cropped);

@@ -140,10 +140,18 @@ static void add_tensors(Plan *plan, DealId ceil, DealId zigzag)
     g->tensors.at[x].use.on[1] = SPLIT(1);
     g->tensors.at[y].kept.on[1] = SPLIT(0);
     g->loss = loss;
-    NodeId f = graph_node(g, arena, OP_linear, (TensorId[]){x, w}, 2, &y, 1,
+    const Attrs window = {.accumulate = 1,
+                          .h_kernel = 3,
+                          .h_stride = 1,
+                          .h_dilation = 1,
+                          .h_before = -5,
+                          .w_kernel = 1,
+                          .w_stride = 1,
+                          .w_dilation = 1};
+    NodeId f = graph_node(g, arena, OP_attention, (TensorId[]){x, w}, 2, &y, 1,
                           &(Attrs){.scale = 1.0 / 3, .causal = 1}, 2, loc);
-    NodeId b = graph_node(g, arena, OP_linear_d1, (TensorId[]){x, y}, 2, &dw, 1,
-                          &(Attrs){.accumulate = 1, .lo = -5, .eps = 1e-5}, 2, loc);
+    NodeId b =
+        graph_node(g, arena, OP_conv2d_weight, (TensorId[]){x, y}, 2, &dw, 1, &window, 2, loc);
     g->n_forward = f;
     g->nodes.at[b].forward = f;
     g->nodes.at[b].stage = 3;
@@ -192,14 +200,14 @@ static void add_code(Plan *plan, DealId ceil)
                                          .in = {v},
                                          .out = {a}});
     Pc second = plans_instr(plan, p,
-                            &(PlansInstr){.op = OP_linear,
+                            &(PlansInstr){.op = OP_quantise_range,
                                           .stream = STREAM_compute,
                                           .microbatch = 2,
                                           .phase = PHASE_recompute,
                                           .in = {a, b},
                                           .out = {v},
                                           .after = {first},
-                                          .attrs = {.theta = 5e5, .hi = INT64_MAX},
+                                          .attrs = {.scale = 5e5, .hi = INT64_C(1) << 52},
                                           .origin = 1});
     Pc third = plans_instr(plan, p,
                            &(PlansInstr){.op = OP_send,

@@ -510,12 +510,12 @@ static void large_plans(void **state)
         p->buffers.at[a].offset = (uint64_t)i << 20;
         p->buffers.at[b].microbatch = i % 8;
         plans_instr(plan, p,
-                    &(PlansInstr){.op = OP_silu,
+                    &(PlansInstr){.op = OP_scale,
                                   .stream = STREAM_compute,
                                   .in = {a},
                                   .out = {b},
                                   .after = {i},
-                                  .attrs = {.lo = i % 100}});
+                                  .attrs = {.scale = 1 + i % 100}});
     }
     double start = seconds();
     const char *text = print(plan, *state);

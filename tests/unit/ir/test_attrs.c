@@ -1,0 +1,229 @@
+/* Attributes of ops have bounds (planner/ir/attrs.def). For each attribute of each op, a plan's
+ * text is read with the attribute at its bounds, beyond them, and where the op has no such
+ * attribute. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "planner/ir/text/text.h"
+#include "planner/ir/window.h"
+#include "tests/support/test_arena.h"
+
+/* Attributes that the op needs, at values which contradict no other attribute. */
+static Attrs sound_attrs(OpKind op)
+{
+    /* A number that another attribute must stay below is as large as it can be. */
+    static const uint32_t large[] = {ATTR_hi, ATTR_n_slots, ATTR_rope_context, ATTR_rope_high};
+    Attrs attrs;
+    memset(&attrs, 0, sizeof attrs);
+    for (uint32_t i = 0; i < ATTRS; i++) {
+        AttrBounds b;
+        if (!op_attr_bounds(op, i, &b)) continue;
+        double x = b.lo > 0 || b.above_lo ? b.lo + (b.above_lo ? 1 : 0) : 0;
+        for (uint32_t k = 0; k < sizeof large / sizeof *large; k++)
+            if (large[k] == i) x = b.hi;
+        attr_set(&attrs, i, x);
+    }
+    return attrs;
+}
+
+/* Reads a plan with one node and one attribute that is `x`. Returns what is said about it; NULL if
+ * the text is accepted. */
+static const char *read_with(OpKind op, uint32_t attr, double x)
+{
+    const Attrs attrs = sound_attrs(op);
+    Str text = str_in(arena);
+    str_add(&text, "tandem plan 1\nattrs 1");
+    for (uint32_t i = 0; i < ATTRS; i++) {
+        const double value = i == attr ? x : attr_get(&attrs, i);
+        if (value == 0) continue;
+        str_print(&text, " %s=", attr_name(i));
+        if (attr_is_int(i))
+            str_print(&text, "%.0f", value);
+        else
+            str_add_double(&text, value);
+    }
+    str_print(&text, "\nnode 1 %s attrs=1\n", op_info(op)->name);
+    Diag d = diag_in(arena);
+    if (text_parse("test.plan", str_text(&text), text.n, arena, &d) != NULL) return NULL;
+    assert_true(d.items.n == 1);
+    return d.items.at[0].text;
+}
+
+/* The message must name the op, the attribute and its bounds. */
+static void must_refuse(OpKind op, const AttrBounds *b, double x)
+{
+    const char *said = read_with(op, b->attr, x);
+    const char *expected = arena_print(arena, "%s has %s = %.10g, which must be", op_info(op)->name,
+                                       attr_name(b->attr), x);
+    if (said == NULL || strstr(said, expected) == NULL)
+        fail_msg("%s with %s = %g: %s", op_info(op)->name, attr_name(b->attr), x,
+                 said ? said : "accepted");
+}
+
+/* At its bound an attribute may contradict another one; no message may say that it is too large or
+ * too small. */
+static void must_allow(OpKind op, const AttrBounds *b, double x)
+{
+    const char *said = read_with(op, b->attr, x);
+    if (said != NULL && strstr(said, "which must be") != NULL)
+        fail_msg("%s with %s = %g: %s", op_info(op)->name, attr_name(b->attr), x, said);
+}
+
+static double beside(const AttrBounds *b, double x, double towards)
+{
+    return attr_is_int(b->attr) ? x + (towards > x ? 1 : -1) : nextafter(x, towards);
+}
+
+static void each_attribute_keeps_its_bounds(void **state)
+{
+    (void)state;
+    uint32_t n = 0;
+    for (int op = OP_none + 1; op < OP_COUNT; op++)
+        for (uint32_t i = 0; i < ATTRS; i++) {
+            AttrBounds b;
+            if (!op_attr_bounds((OpKind)op, i, &b)) continue;
+            n++;
+            if (b.above_lo)
+                must_refuse((OpKind)op, &b, b.lo);
+            else
+                must_allow((OpKind)op, &b, b.lo);
+            must_allow((OpKind)op, &b, b.above_lo ? beside(&b, b.lo, INFINITY) : b.lo);
+            must_refuse((OpKind)op, &b, beside(&b, b.lo, -INFINITY));
+            if (b.below_hi) must_refuse((OpKind)op, &b, b.hi);
+            must_allow((OpKind)op, &b, b.below_hi ? beside(&b, b.hi, -INFINITY) : b.hi);
+            must_refuse((OpKind)op, &b, beside(&b, b.hi, INFINITY));
+        }
+    assert_true(n > 400);
+}
+
+/* An attribute that the op does not have must be zero. */
+static void no_op_has_foreign_attributes(void **state)
+{
+    (void)state;
+    for (int op = OP_none + 1; op < OP_COUNT; op++)
+        for (uint32_t i = 0; i < ATTRS; i++) {
+            AttrBounds b;
+            if (op_attr_bounds((OpKind)op, i, &b)) continue;
+            const char *said = read_with((OpKind)op, i, 1);
+            const char *expected = arena_print(arena, "%s has no attribute %s",
+                                               op_info((OpKind)op)->name, attr_name(i));
+            if (said == NULL || strstr(said, expected) == NULL)
+                fail_msg("%s with %s: %s", op_info((OpKind)op)->name, attr_name(i),
+                         said ? said : "accepted");
+        }
+}
+
+static void sound_attributes_are_accepted(void **state)
+{
+    (void)state;
+    for (int op = OP_none + 1; op < OP_COUNT; op++) {
+        const Attrs attrs = sound_attrs((OpKind)op);
+        Str why = str_in(arena);
+        if (!op_attrs_fit((OpKind)op, &attrs, &why)) fail_msg("%s", str_text(&why));
+    }
+}
+
+static void not_a_number_is_refused(void **state)
+{
+    (void)state;
+    for (int op = OP_none + 1; op < OP_COUNT; op++)
+        for (uint32_t i = 0; i < ATTRS; i++) {
+            Attrs attrs = sound_attrs((OpKind)op);
+            Str why = str_in(arena);
+            if (attr_is_int(i)) continue;
+            attr_set(&attrs, i, (double)NAN);
+            assert_false(op_attrs_fit((OpKind)op, &attrs, &why));
+        }
+}
+
+static const char *fault_of(OpKind op, Attrs attrs)
+{
+    Str why = str_in(arena);
+    return op_attrs_fit(op, &attrs, &why) ? "" : str_text(&why);
+}
+
+/* Rotary positions by YaRN once had context 0, and the positions became no numbers. */
+static void attributes_that_contradict_each_other_are_refused(void **state)
+{
+    (void)state;
+    Attrs yarn = {.theta = 1e4,
+                  .rope_factor = 40,
+                  .rope_low = 1,
+                  .rope_high = 32,
+                  .rope_context = 4096,
+                  .rope_yarn = 2};
+    assert_string_equal(fault_of(OP_rope, yarn), "");
+    Attrs a = yarn;
+    a.rope_context = 0;
+    assert_non_null(strstr(fault_of(OP_rope, a), "needs rope_context"));
+    a = yarn, a.rope_low = 0;
+    assert_non_null(strstr(fault_of(OP_rope, a), "rope_low above 0"));
+    a = yarn, a.theta = 1;
+    assert_non_null(strstr(fault_of(OP_rope, a), "theta above 1"));
+    a = yarn, a.rope_factor = 0.5;
+    assert_non_null(strstr(fault_of(OP_rope, a), "rope_factor of 1"));
+    a = yarn, a.rope_low = 33;
+    assert_non_null(strstr(fault_of(OP_rope, a), "rope_low must not be above"));
+    a = yarn, a.rope_dims = 5;
+    assert_non_null(strstr(fault_of(OP_rope, a), "rope_dims must be even"));
+    a = (Attrs){.lo = 8, .hi = 7, .n_slots = 1};
+    assert_non_null(strstr(fault_of(OP_sumsq, a), "lo must not be above hi"));
+    a = (Attrs){.slot = 2, .n_slots = 2};
+    assert_non_null(strstr(fault_of(OP_sumsq, a), "slot must be below"));
+    a = (Attrs){.parts = 2, .chunks = 1};
+    assert_non_null(strstr(fault_of(OP_pack, a), "chunks must be 0 or 2"));
+}
+
+/* Sizes that attributes state, and that a kernel would follow beyond its buffers. */
+static void sizes_must_fit_the_attributes(void **state)
+{
+    (void)state;
+    Binding b = {.n_in = 1};
+    b.size['E'] = 8, b.size['F'] = 3, b.size['h'] = 4, b.size['P'] = 6, b.size['C'] = 12;
+    b.size['R'] = 15, b.size['K'] = 2, b.size['T'] = 8, b.size['s'] = 4;
+    const struct {
+        OpKind op;
+        Attrs fits, wrong;
+    } cases[] = {
+        {OP_rope, {.rope_dims = 8}, {.rope_dims = 10}},
+        {OP_rope_grad, {.rope_dims = 8}, {.rope_dims = 10}},
+        {OP_segment, {.segment = 2}, {.segment = 3}},
+        {OP_segment_grad, {.segment = 2}, {.segment = 3}},
+        {OP_turn_poles, {.h_before = 1, .h_after = 3}, {.h_before = 2, .h_after = 3}},
+        {OP_turn_poles_grad, {.h_before = 1, .h_after = 3}, {.h_before = 2, .h_after = 3}},
+        {OP_image,
+         {.rows = 2, .columns = 3, .h_kernel = 2, .count = 3},
+         {.rows = 3, .columns = 3, .h_kernel = 2, .count = 3}},
+        {OP_image,
+         {.rows = 3, .columns = 2, .h_kernel = 2, .count = 3},
+         {.rows = 3, .columns = 2, .h_kernel = 1, .count = 3}},
+        {OP_xent_loss_mean, {.first = 4}, {.first = 5}},
+        {OP_xent_loss_mean_grad, {.first = 4}, {.first = 5}},
+        {OP_offsets, {.h_kernel = 2, .w_kernel = 3}, {.h_kernel = 2, .w_kernel = 2}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_true(op_attrs_match(cases[i].op, &b, &cases[i].fits));
+        assert_false(op_attrs_match(cases[i].op, &b, &cases[i].wrong));
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(each_attribute_keeps_its_bounds),
+        TEST(no_op_has_foreign_attributes),
+        TEST(sound_attributes_are_accepted),
+        TEST(not_a_number_is_refused),
+        TEST(attributes_that_contradict_each_other_are_refused),
+        TEST(sizes_must_fit_the_attributes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
