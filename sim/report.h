@@ -12,9 +12,11 @@ typedef struct Repeats {
     uint32_t times, microbatches; /* microbatches: of the longer step; 0: the plan's own */
 } Repeats;
 
-/* `repeats`: NULL, or the report is that of the longer step. */
+/* `repeats`: NULL, or the report is that of the longer step. `runtime`: NULL, or its loader's time
+ * bounds the step. */
 void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
-                 const Repeats *repeats, const Cluster *cluster, Arena *arena, SimReport *report);
+                 const Repeats *repeats, const Cluster *cluster, const Runtime *runtime,
+                 Arena *arena, SimReport *report);
 /* Compute, exposed and communication times of one class; report->step_ps is set already. */
 void report_class(const Plan *plan, const Fold *fold, const EngineResult *result, uint32_t class_,
                   Arena *arena, SimReport *report);

@@ -49,7 +49,7 @@ static void fill_report(const Plan *plan, const Fold *fold, const EngineResult *
                         const Repeats *repeats, const Cluster *cluster, const CostModel *cost,
                         const SimOptions *options, Arena *arena, SimReport *report)
 {
-    report_time(plan, fold, result, repeats, cluster, arena, report);
+    report_time(plan, fold, result, repeats, cluster, options->runtime, arena, report);
     if (!runtime_is_own(options->runtime)) report->host_bound = false; /* part of the times */
     if (!options->no_memory) report_memory(plan, cluster, options, arena, report);
     if (options->explain) report_explain(plan, fold, result, cluster, cost, arena, report);

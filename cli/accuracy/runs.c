@@ -188,7 +188,7 @@ static void score_row(const Csv *csv, RowOut *out)
         bool oom = strcmp(csv_cell(csv, out->row, "oom"), "1") == 0;
         const bool assumed =
             csv_cell(csv, out->row, "missing")[0] != 0 || has_note(&run.diag, "assumed-cell");
-        score_step(csv, &run, out, assumed);
+        score_step(csv, &run, out, assumed || has_note(&run.diag, "assumed-time"));
         score_memory(csv, &run, out, assumed);
         bool fits = !oom;
         score_need(csv, &run, out, assumed, &fits);

@@ -86,7 +86,10 @@ typedef struct PpOptions {
     uint32_t n_split;
     uint32_t split[MAX_STAGES];
     bool has_split; /* the split was named, even as an empty list */
-    bool is_own;    /* the schedule is the script's own function, or the CSV file */
+    /* of a shrunk plan, whose split is even: the first (last) stage has no block if the others can
+     * hold them all */
+    bool empty_first, empty_last;
+    bool is_own; /* the schedule is the script's own function, or the CSV file */
     const char *csv;
     OwnSchedule own;
     uint32_t placement; /* required placement of an own schedule: 0: any, else 1 + Placement */

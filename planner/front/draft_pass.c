@@ -66,14 +66,14 @@ static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
     }
 }
 
-/* pp.split = { 9, 8, 8, 7 }: blocks a stage, in order. */
+/* pp.split = { 9, 8, 8, 7 }: blocks a stage, in order. The first and last stage may have none. */
 static void split_field(Draft *draft, const char *key, Loc loc, Value *v, PpOptions *o)
 {
     const char *item = key + strlen("pp.split.");
     bool is_next = strcmp(item, arena_print(draft->arena, "%u", o->n_split + 1)) == 0;
-    if (!is_next || !draft_whole(v) || v->integer < 1 || v->integer > 65536) {
+    if (!is_next || !draft_whole(v) || v->integer < 0 || v->integer > 65536) {
         diag_error(draft->d, FAULT_input, "wrong-type", loc,
-                   "pp.split is a list of blocks a stage, each at least 1; not %s",
+                   "pp.split is a list of blocks a stage, such as { 9, 8, 8, 7 }; not %s",
                    draft_shown(draft->arena, v));
         return;
     }

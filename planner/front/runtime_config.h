@@ -152,6 +152,7 @@ typedef struct Runtime {
     bool keeps_gathered; /* default of tp's keep_gathered with sequence */
     double message_s;    /* host: more for each message between stages */
     double pass_s;       /* host: more for each pass of a micro-batch through a stage */
+    double input_s;      /* loader: to read a sequence, while the step before it computes */
     RuntimeOp op[OP_COUNT];
 } Runtime;
 

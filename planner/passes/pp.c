@@ -1,17 +1,29 @@
 /* Pipeline split: a stage number on each node, and the schedule. Layers are assigned to stages in
  * order; if they do not divide evenly, the first stages take one more. Ops before the first block
- * belong to the first stage, ops after the last block to the last stage. */
+ * belong to the first stage, ops after the last block to the last stage. With `split` these two may
+ * have no block of their own. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
 #include "planner/passes/schedule/schedule.h"
 
+/* Returns the stages that have a block, if the split is even; *from: the first of them. */
+static uint32_t filled_stages(uint32_t n_blocks, uint32_t n_stages, const PpOptions *o,
+                              uint32_t *from)
+{
+    const uint32_t empty = (uint32_t)o->empty_first + (uint32_t)o->empty_last;
+    const bool fits = n_stages > empty && n_blocks >= n_stages - empty;
+    *from = fits && o->empty_first ? 1 : 0;
+    return fits ? n_stages - empty : n_stages;
+}
+
 static uint32_t stage_of_block(uint32_t block, uint32_t n_blocks, uint32_t n_stages,
                                const PpOptions *o)
 {
-    uint32_t first = 0;
-    for (uint32_t s = 0; s < n_stages; s++) {
-        uint32_t n = o->n_split ? o->split[s] : n_blocks / n_stages + (s < n_blocks % n_stages);
+    uint32_t first = 0, from;
+    const uint32_t filled = filled_stages(n_blocks, n_stages, o, &from);
+    for (uint32_t s = o->n_split ? 0 : from; s < n_stages; s++) {
+        uint32_t n = o->n_split ? o->split[s] : n_blocks / filled + (s - from < n_blocks % filled);
         if (block < first + n) return s;
         first += n;
     }
@@ -84,8 +96,8 @@ static bool check(const Job *job, const PassConfig *pass, uint32_t n_blocks, uin
 {
     Diag *d = job->diag;
     const PpOptions *o = &pass->pp;
-    uint32_t before = d->n_errors, stages = p * o->chunks, sum = 0;
-    if (n_blocks < stages) {
+    uint32_t before = d->n_errors, stages = p * o->chunks, sum = 0, from;
+    if (!o->n_split && n_blocks < filled_stages(n_blocks, stages, o, &from)) {
         diag_error(d, FAULT_input, "pp-layers", pass->loc,
                    "%u blocks cannot fill %u stages (pp = %u x %u chunks)", n_blocks, stages, p,
                    o->chunks);
@@ -101,6 +113,13 @@ static bool check(const Job *job, const PassConfig *pass, uint32_t n_blocks, uin
                    "split names %u stages and %u blocks; there are %u stages and %u blocks",
                    o->n_split, sum, stages, n_blocks);
         diag_hint(d, "leave split out for an even one");
+    }
+    for (uint32_t s = 1; s + 1 < o->n_split; s++) {
+        if (o->split[s] > 0) continue;
+        diag_error(d, FAULT_input, "pp-split", pass->loc,
+                   "split gives stage %u no block; only the first and the last stage may have none",
+                   s);
+        diag_hint(d, "give it a block of a neighbour");
     }
     check_chunks(d, pass, n_blocks, p);
     check_microbatches(d, pass, p, job->plan->step.n_microbatches);
@@ -215,9 +234,14 @@ static void place_nodes(Job *job, uint32_t n_stages, uint32_t n_blocks, const Pp
 {
     Graph *g = &job->plan->graph;
     uint32_t stage = 0;
+    NodeId last = 0; /* of a block */
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (g->nodes.at[id].layer) last = id;
     for (NodeId id = 1; id < g->nodes.n; id++) {
         Node *n = &g->nodes.at[id];
-        uint32_t own = n->layer ? stage_of_block(n->layer - 1, n_blocks, n_stages, o) : 0;
+        uint32_t own = n->layer    ? stage_of_block(n->layer - 1, n_blocks, n_stages, o)
+                       : id > last ? n_stages - 1
+                                   : 0;
         n->stage = stage = own > stage ? own : stage;
     }
 }
@@ -393,6 +417,8 @@ static void print(const PassConfig *pass, Str *out)
 static void shrink(PassConfig *pass, Shrink *s)
 {
     PpOptions *o = &pass->pp;
+    o->empty_first = o->n_split > 0 && o->split[0] == 0;
+    o->empty_last = o->n_split > 0 && o->split[o->n_split - 1] == 0;
     o->n_split = 0;
     if (o->csv) {
         const AxisName stages = axes_first(axes_with(AXIS_STAGES));

@@ -1,11 +1,11 @@
 -- Hugging Face's Trainer with fused kernels for norms, rope, SwiGLU and the loss
 -- (fms-acceleration's foak plugin, from Unsloth and Liger). The model still casts its logits to
--- fp32, and the loss writes its gradient over them.
+-- fp32 and shifts them by a copy, over which the loss writes its gradient.
 
 -- kind: source; the framework's modules and kernels, as the comment above names them
 local base, ops, one = require "runtimes.hf_trainer", {}, { kernels = 1, passes = 1 }
 for name, op in pairs(base.ops) do ops[name] = op end
 ops.rmsnorm, ops.rmsnorm_grad, ops.rope, ops.rope_grad = one, one, one, one
-ops.xent_max, ops.xent_sumexp_grad = { kernels = 2, passes = 3, saved = 4 }, { kernels = 1, passes = 1, in_place = "backward" }
+ops.xent_max, ops.xent_sumexp_grad = { kernels = 2, passes = 5, saved = 4, scratch = 4 }, { kernels = 1, passes = 1, in_place = "backward" }
 return require "runtimes.eager" { name = "hf_trainer_kernels", fitted = "fsdp1", reports = "allocated", casts_gradients = true,
   holds_arguments = true, update_bytes = 2, ops = ops }

@@ -2,7 +2,7 @@
 -- row's cells as texts. If the planner lacks something, or the row does not state it, that is an error of rule
 -- published-row; its text is the counted reason.
 local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published_cells", require "tandem.published_megatron"
-local fitted = require "tandem.fitted"
+local fitted, trainers = require "tandem.fitted", require "tandem.published_trainer"
 local model, defaults = require "tandem.published_models", require "tandem.published_defaults"
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
@@ -89,6 +89,12 @@ local function sharers(row)
   return said
 end
 
+local function copy_of(from)
+  local copy = {}
+  for key, value in pairs(from) do copy[key] = value end
+  return copy
+end
+
 local function add(list, pass) if pass then list[#list + 1] = pass end end
 
 -- True if the row's ranks pass keys and values around a ring, or by a way that the row does not name.
@@ -101,11 +107,11 @@ local function passes(row, how)
   local list, n_tp, n_pp = {}, count(row, "tp"), count(row, "pp")
   if n_pp > 1 then
     local vp, split = count(row, "vp", 1), how.is_megatron and megatrons.split(row) or nil
-    local n_micro = how.n_micro or n_pp
+    local n_micro, own = how.n_micro or n_pp, how.is_megatron and vp > 1 and megatrons.schedule(row) or nil
     -- With fewer blocks than stages, or micro-batch groups of another size than pp, one stage a rank stands for it.
-    if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 or not split and count(row, "n_layers") < n_pp * vp then vp = 1 end
+    if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 and not own or not split and count(row, "n_layers") < n_pp * vp then vp = 1 end
     if split and #split ~= n_pp * vp then split = nil end
-    add(list, pp { schedule = vp > 1 and "interleaved_1f1b" or "1f1b", chunks = vp > 1 and vp or nil, split = split })
+    add(list, pp { schedule = vp > 1 and (own or "interleaved_1f1b") or "1f1b", chunks = vp > 1 and vp or nil, split = split })
   end
   if n_tp > 1 then add(list, tp { sequence = cells.sequence(row), keep_gathered = how.keep_gathered }) end
   if (how.ep or count(row, "ep", 1)) > 1 then add(list, ep {}) end
@@ -203,6 +209,9 @@ end
 function m.cluster(row)
   local name = gpus.find(row.gpu)
   if not name then refuse("no such GPU in the library: %s", row.gpu) end
+  if has(row, "gpu", "power limit") and not watts_of(row, name) then
+    cells.note_time("the limit of power is not stated; the usual %d W are assumed", gpus.gpus[name].watts)
+  end
   local n, per_node = count(row, "n_gpus"), count(row, "gpus_per_node", 8)
   local nics, nic_gb_per_s = nics_of(row, per_node)
   local domain = domain_of(row, name, n, per_node)
@@ -350,21 +359,12 @@ local function megatron_deepspeed(row)
     data = data > 1 and (stage == 0 and ddp {} or zero(zero_names[stage])) or nil }
 end
 
--- Liger's head and loss work in chunks with about as many numbers as the head's input (liger_kernel's
--- fused_linear_cross_entropy): a power of two of tokens.
-local function liger_pieces(row)
-  local tokens, ratio = count(row, "micro_batch") * count(row, "seq"), -(-count(row, "vocab") // count(row, "d_model"))
-  local wanted, chunk = -(-tokens // ratio), 1
-  while chunk < wanted do chunk = 2 * chunk end
-  return -(-tokens // chunk)
-end
-
 local function deepspeed(row)
   local liger = has(row, "framework", "liger") or has(row, "peak_mem_kind", "liger")
   local stage = cells.stage(row) or 0
   return { runtime = liger and "deepspeed_liger" or "deepspeed", mesh = mesh(row, stage > 0), reduce = "bf16",
     data = ranks(row) > 1 and (stage == 0 and ddp {} or zero(zero_names[stage])) or nil,
-    host_optimizer = said(row, "offload") == "optimizer" or cells.offloads(row) == "optimizer", pieces = liger and liger_pieces(row) or nil }
+    host_optimizer = said(row, "offload") == "optimizer" or cells.offloads(row) == "optimizer", pieces = liger and trainers.liger_pieces(row) or nil }
 end
 
 -- Weights and moments are bf16, as in Hugging Face's configurations; gradients are summed in fp32. Liger's kernels
@@ -398,13 +398,12 @@ end
 
 -- Hugging Face's Trainer: one GPU, DDP, or FSDP1 through accelerate. Weights and moments are as the model was loaded.
 local function trainer(row)
-  local stage, data = cells.stage(row) or 0, ranks(row)
-  local pure = has(row, "precision", "pure") or has(row, "precision", "autocast")
-  local lora = cells.is_lora(row)
-  local sharded = stage > 0
-  return { runtime = has(row, "framework", "fast%-kernels") and "hf_trainer_kernels" or "hf_trainer", mesh = mesh(row, sharded), lora = lora,
-    param = (pure or lora) and "bf16" or nil, reduce = (pure or lora) and "bf16" or nil,
-    data = data > 1 and (sharded and fsdp2 { reshard_after_forward = stage == 3 } or ddp {}) or nil }
+  local stage, data, lora = cells.stage(row) or 0, ranks(row), cells.is_lora(row)
+  local pure = lora or has(row, "precision", "pure") or has(row, "precision", "autocast")
+  local runtime, ops, pieces = trainers.trainer(row)
+  return { runtime = runtime, mesh = mesh(row, stage > 0), lora = lora, ops = ops, pieces = pieces,
+    param = pure and "bf16" or nil, reduce = pure and "bf16" or nil,
+    data = data > 1 and (stage > 0 and fsdp2 { reshard_after_forward = stage == 3 } or ddp {}) or nil }
 end
 
 local frameworks = {
@@ -420,12 +419,6 @@ local frameworks = {
   -- Submitters to MLPerf name the containers of NVIDIA and AMD, which contain NeMo and Megatron.
   { "nemo", megatron }, { "^nvidia", megatron }, { "nvidia release", megatron }, { "rocm", megatron }, { "^llmboost", megatron },
 }
-
-local function copy_of(from)
-  local copy = {}
-  for key, value in pairs(from) do copy[key] = value end
-  return copy
-end
 
 -- Returns the profile with the row's changes. If the attention core is recomputed, its scores are not saved.
 local function profile(row, how)
@@ -445,7 +438,7 @@ local function profile(row, how)
   own.frozen_base = how.lora or nil
   if how.lora and is_float8(row) then own.ops = megatrons.keeps_bytes(row, own.ops) end
   if how.is_megatron then
-    own.overlaps_tp = megatrons.overlaps(row)
+    own.overlaps_tp, own.input_s = megatrons.overlaps(row), megatrons.input(row)
     own.exchange_part = megatrons.exchange_part(row, how.per_node, how.n_micro)
     megatrons.graph(row, own)
   end

@@ -7,6 +7,9 @@ function m.refuse(...) core.fail("published-row", string.format(...)) end
 -- Notes a value that the row does not state, or a part of the plan that stands for another.
 function m.note(...) core.note("assumed-cell", string.format(...)) end
 
+-- Notes that the row's time, and nothing else of it, depends on a value that it does not state.
+function m.note_time(...) core.note("assumed-time", string.format(...)) end
+
 -- True if a cell is open: it is empty, or a word says that the value is not known.
 function m.is_open(cell)
   local word = (cell or ""):lower():match "^%s*(.-)%s*$"

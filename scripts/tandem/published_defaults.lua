@@ -97,17 +97,45 @@ local function fill_vocabulary(row)
   assume(row, "vocab", -(-(size or 50257) // multiple) * multiple, why)
 end
 
+-- ---- the configuration file
+
+-- A row may name its configuration file, or several that fit it (config_from, notes). Names of NVIDIA's files
+-- state the mesh, and whether products have 4 bits: config_DGXB200_8x8x1xtp1pp1cp8_8b_fp4.sh.
+-- Returns the number of names, the number of them with 4 bits, and the mesh that most names have ("tp1pp1cp8").
+local function named_files(row)
+  local n, four, often, most = 0, 0, {}, nil
+  local text = (row.notes or ""):find "%.sh" and row.notes or row.config_from or ""
+  for name in text:gmatch "config_[%w_%-]+%.sh" do
+    n, four = n + 1, four + (name:find "fp4" and 1 or 0)
+    local mesh = name:match "tp%d+pp%d+cp%d+"
+    if mesh then
+      often[mesh] = (often[mesh] or 0) + 1
+      if not most or often[mesh] > often[most] then most = mesh end
+    end
+  end
+  return n, four, most
+end
+
+local function fill_named_mesh(row)
+  local _, _, mesh = named_files(row)
+  if not mesh or not (is_open(row.tp) and is_open(row.pp) and is_open(row.cp)) then return end
+  local tp, pp, cp = mesh:match "tp(%d+)pp(%d+)cp(%d+)"
+  for key, value in pairs { tp = tp, pp = pp, cp = cp } do assume(row, key, value, "the name of its configuration file") end
+end
+
 -- ---- precision, recomputation, states
 
 -- MLPerf's runs of large models train in 8 bits on each GPU that has them. NVIDIA's containers train
--- in 4 bits on Blackwell since 25.09 (Transformer Engine 2.8: NVFP4BlockScaling).
+-- in 4 bits on Blackwell since 25.09 (Transformer Engine 2.8: NVFP4BlockScaling). If all named files agree, they decide.
 local function fill_precision(row)
   if not is_open(row.precision) then return end
+  local n_files, n_four = named_files(row)
   local gpu = gpus.gpus[gpus.find(row.gpu) or ""]
   local contest = has(row, "model", "mlperf") or has(row, "source", "mlperf")
   local release = row.framework:match "Release (2%d%.%d%d)[^%d]*$"
   local four = contest and gpu and gpu.fp4 and release and release >= "25.09" and not cells.is_lora(row)
-  if four then return assume(row, "precision", "nvfp4", "the fastest precision of its container") end
+  if n_files > 0 and 2 * n_four ~= n_files then four = 2 * n_four > n_files end
+  if four then return assume(row, "precision", "nvfp4", n_four > 0 and "most of its configuration files" or "the fastest precision of its container") end
   local eight = contest and gpu and gpu.fp8
   local half = gpu and gpu.arch == "Volta" and "fp16" or "bf16"
   assume(row, "precision", eight and "fp8" or half, eight and "the fastest precision of its benchmark's runs" or "mixed precision of this GPU")
@@ -236,6 +264,7 @@ function m.fill(row)
     if not is_open(row[key]) then row[key] = tostring(count(row, key, 1)) end
   end
   fill_model(row)
+  fill_named_mesh(row)
   fill_precision(row)
   fill_states(row)
   fill_mesh(row)

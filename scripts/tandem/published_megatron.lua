@@ -1,6 +1,7 @@
 -- Published runs of Megatron-Core, Megatron-LM, NeMo, Megatron-Bridge and Megatron-DeepSpeed: the
 -- model that the cells state, and the memory and passes that follow from the framework's options.
 local cells, nn, experts = require "tandem.published_cells", require "tandem.nn", require "tandem.experts"
+local gpus = require "tandem.gpus"
 local refuse, count, has, flag = cells.refuse, cells.count, cells.has, cells.flag
 local m = {}
 
@@ -103,9 +104,7 @@ function m.split(row)
   local both = notes:find "account%-for%-embedding" or has(row, "model", "account_for_embedding")
   local asymmetric = notes:find "ASYM_PP_EMBED=True" and notes:find "ASYM_PP_LOSS=True"
   if both or asymmetric then
-    -- A stage needs a block here, so a pipeline with an empty chunk is planned as 1F1B.
-    local chunks = parts * count(row, "vp", 1)
-    if layers + 2 >= 2 * chunks then parts = chunks end
+    parts = parts * count(row, "vp", 1)
     if (layers + 2) % parts ~= 0 then return nil end
     first, last = (layers + 2) // parts - 1, (layers + 2) // parts - 1
   end
@@ -115,6 +114,33 @@ function m.split(row)
   if between > 0 and rest % between ~= 0 then refuse("%d blocks are not shared out over %d stages", rest, between) end
   for i = 1, parts do split[i] = i == 1 and first or i == parts and last or rest // between end
   return split
+end
+
+-- Returns Megatron's interleaved order if so many micro-batches at a time go through a chunk
+-- (--microbatch-group-size-per-virtual-pipeline-stage; pipeline_parallel/schedules.py,
+-- get_schedule_table); nil: the usual one, as many as stages.
+function m.schedule(row)
+  local at_once = tonumber((row.notes or ""):match "microbatch%-group%-size%-per%-virtual%-pipeline%-stage=(%d+)")
+  if not at_once then return nil end
+  return function(p, n, chunks)
+    local order, ranks = {}, {}
+    for from = 0, n - 1, at_once do
+      for chunk = 0, chunks - 1 do
+        for i = from, math.min(from + at_once, n) - 1 do order[#order + 1] = { chunk, i } end
+      end
+    end
+    for rank = 0, p - 1 do
+      local list, warm = {}, math.min(#order, 2 * (p - rank - 1) + (chunks - 1) * at_once)
+      local function add(kind, at, chunk) list[#list + 1] = ("%s%d.%d"):format(kind, chunk * p + rank, at[2]) end
+      for k = 1, #order + warm do
+        if order[k] then add("F", order[k], order[k][1]) end
+        local back = order[k - warm]
+        if back then add("B", back, chunks - 1 - back[1]) end
+      end
+      ranks[rank] = list
+    end
+    return ranks
+  end
 end
 
 -- Reads "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128".
@@ -344,6 +370,12 @@ function m.exchange_part(row, per_node, n_micro)
   if flex and nodes > 1 then part = math.min(1, (1 - (1 - 1 / nodes) ^ k) * nodes / k * 48 / 43) end
   if flag(row, "overlap_ep") then part = part * math.max(0.05, 1 / math.max(1, n_micro)) end
   return part
+end
+
+-- Steps of Megatron-LM's tests on a single tray of GB200 depend on the sequences of a data rank alone, with 4 or
+-- 12 layers, and with one stage or four. So they wait for their data. The same tests on two trays do not.
+function m.input(row)
+  return has(row, "platform", "dgx_gb200") and count(row, "n_gpus") == 4 and gpus.tray_input_s or nil
 end
 
 -- A step or a layer that was captured as a CUDA graph starts at once; the host takes about a

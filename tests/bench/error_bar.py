@@ -23,6 +23,7 @@ all of which are between nodes."""
 import csv
 import datetime
 import json
+import math
 import os
 import re
 import sys
@@ -95,6 +96,11 @@ def wider(rows):
                  for k, part in enumerate((.5, .9)))
 
 
+def printed_factor(factor):
+    """Rounded up, so that a row that sets the factor lies within it."""
+    return math.ceil(1000 * factor - 1e-9) / 1000
+
+
 def bar_of(rows, factors):
     by_source = sources_of(rows)
     errors, alone = sorted(pooled(by_source)), len(by_source) == 1
@@ -125,7 +131,7 @@ def write_runs(scores, day):
             if not own:
                 sys.exit(f"error_bar: no {what} of split dev-val was predicted")
             # to what is printed: the test makes bars of the printed factors
-            factors = tuple(round(factor, 3) for factor in wider(own))
+            factors = tuple(printed_factor(factor) for factor in wider(own))
             f.write(f"WIDER({what}, {factors[0]:.3f}, {factors[1]:.3f})\n")
             for profile, gpu in sorted({(s["profile"], s["gpu"]) for s in own}):
                 own_class = [s for s in own if (s["profile"], s["gpu"]) == (profile, gpu)]

@@ -136,6 +136,28 @@ static void odd_meshes(void **state)
     check(&t, 300);
 }
 
+/* The first stage has the embedding alone, and the last one the head, which gpt2 ties to it. */
+static void stages_without_blocks(void **state)
+{
+    (void)state;
+    static const struct {
+        ScheduleKind schedule;
+        uint32_t pp, chunks, layers;
+    } cases[] = {{SCHEDULE_1f1b, 3, 1, 2},
+                 {SCHEDULE_1f1b, 4, 1, 3},
+                 {SCHEDULE_interleaved_1f1b, 2, 2, 3},
+                 {SCHEDULE_zb_v, 2, 2, 3}};
+    for (uint64_t i = 0; i < 4 * sizeof cases / sizeof *cases; i++) {
+        Tiny t = sizes(i % 2);
+        t.layers = cases[i / 4].layers;
+        t.pp = cases[i / 4].pp, t.dp_shard = 2, t.microbatches = 4;
+        t.pp_options.schedule = cases[i / 4].schedule;
+        t.pp_options.chunks = cases[i / 4].chunks;
+        t.pp_options.empty_first = true, t.pp_options.empty_last = i / 2 % 2;
+        check(&t, 500 + i);
+    }
+}
+
 /* Every option that changes the set of collectives. */
 static void options(void **state)
 {
@@ -212,6 +234,7 @@ int main(void)
         cmocka_unit_test(gpt2_ddp),
         cmocka_unit_test(hsdp),
         cmocka_unit_test(odd_meshes),
+        cmocka_unit_test(stages_without_blocks),
         cmocka_unit_test(options),
         cmocka_unit_test(reshard_to_a_part),
         cmocka_unit_test(interleavings),

@@ -10,7 +10,7 @@
 #include "sim/report.h"
 #include "tests/sim/synthetic.h"
 
-static void report_of(const Plan *plan, Arena *arena, SimReport *report)
+static void report_under(const Plan *plan, const Runtime *runtime, Arena *arena, SimReport *report)
 {
     Diag d = diag_in(arena);
     EngineResult result;
@@ -18,7 +18,12 @@ static void report_of(const Plan *plan, Arena *arena, SimReport *report)
     assert_true(run_fixed(plan, true, 1, arena, &result, &d));
     Fold *fold = fold_ranks(plan, 4, 4, true, arena);
     *report = (SimReport){0};
-    report_time(plan, fold, &result, NULL, &cluster, arena, report);
+    report_time(plan, fold, &result, NULL, &cluster, runtime, arena, report);
+}
+
+static void report_of(const Plan *plan, Arena *arena, SimReport *report)
+{
+    report_under(plan, NULL, arena, report);
 }
 
 static const AxisTime *row_of(const SimReport *report, Stream stream)
@@ -191,6 +196,24 @@ static void utilisation_by_its_formula(void **state)
     arena_free(arena);
 }
 
+/* Six sequences a step on two data ranks, read in 20 ps each: 60 ps, if the work takes less. */
+static void a_step_waits_for_its_input(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    for (uint32_t work = 10; work <= 90; work += 80) {
+        Plan *plan = synthetic_plan(arena, 1, 2, 1, 1);
+        synthetic_compute(plan, 0, STREAM_compute, work);
+        plan->step.global_batch = 6;
+        const Runtime runtime = {.name = "test", .input_s = 20e-12};
+        SimReport report;
+        report_under(plan, &runtime, arena, &report);
+        assert_int_equal(report.step_ps, work < 60 ? 60 : work);
+        assert_int_equal(report.idle_ps, work < 60 ? 60 - work : 0);
+    }
+    arena_free(arena);
+}
+
 static void too_many_ranks_are_refused(void **state)
 {
     (void)state;
@@ -210,7 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hidden_and_exposed),         cmocka_unit_test(causes_are_followed_back),
         cmocka_unit_test(memory_at_the_peak),         cmocka_unit_test(utilisation_by_its_formula),
-        cmocka_unit_test(too_many_ranks_are_refused),
+        cmocka_unit_test(too_many_ranks_are_refused), cmocka_unit_test(a_step_waits_for_its_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

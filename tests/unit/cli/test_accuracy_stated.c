@@ -1,0 +1,295 @@
+/* tandem accuracy: rows that name their configuration file, their library's version, their
+ * pipeline's groups or their machine. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/accuracy/accuracy.h"
+#include "tests/support/command.h"
+
+typedef struct Cell {
+    const char *column, *value;
+} Cell;
+
+/* A small GPT on four GPUs. */
+static const Cell base[] = {{"id", "a"},
+                            {"source", "s"},
+                            {"model", "gpt3"},
+                            {"n_layers", "4"},
+                            {"d_model", "512"},
+                            {"n_heads", "8"},
+                            {"n_kv_heads", "8"},
+                            {"d_ff", "2048"},
+                            {"vocab", "32768"},
+                            {"moe_experts", ""},
+                            {"gpu", "H100-SXM-80GB"},
+                            {"n_gpus", "4"},
+                            {"gpus_per_node", ""},
+                            {"interconnect", ""},
+                            {"framework", "Megatron-Core 0.15.0"},
+                            {"tp", "1"},
+                            {"sp", "0"},
+                            {"pp", "1"},
+                            {"vp", "1"},
+                            {"cp", "1"},
+                            {"ep", "1"},
+                            {"dp_shard", ""},
+                            {"dp_replicate", ""},
+                            {"zero_stage", "0"},
+                            {"micro_batch", "1"},
+                            {"global_batch_seqs", "8"},
+                            {"seq", "1024"},
+                            {"precision", "bf16"},
+                            {"ac", "none"},
+                            {"compile", "no"},
+                            {"step_time_s", "1"},
+                            {"peak_mem", "1"},
+                            {"peak_mem_kind", "peak_mem_alloc GiB"},
+                            {"oom", ""},
+                            {"missing", ""},
+                            {"split", "dev-cal"},
+                            {"hidden_dropout", "0.0"},
+                            {"attention_dropout", "0.0"},
+                            {"transformer_impl", "transformer_engine"},
+                            {"attention_backend", "flash"},
+                            {"activation", "gelu"},
+                            {"normalization", "LayerNorm"},
+                            {"position_embedding", "learned_absolute"},
+                            {"untie_embeddings", "1"},
+                            {"platform", ""},
+                            {"notes", ""},
+                            {"config_from", ""},
+                            {"flag", ""}};
+enum { N_CELLS = sizeof base / sizeof *base, N_OWN = 16 };
+
+static const char *table_of(const Cell *own, Arena *arena)
+{
+    Str s = str_in(arena);
+    for (int i = 0; i < N_CELLS; i++) str_print(&s, "%s%s", i == 0 ? "" : ",", base[i].column);
+    str_add(&s, "\n");
+    for (int i = 0; i < N_CELLS; i++) {
+        const char *value = base[i].value;
+        for (int k = 0; k < N_OWN && own[k].column != NULL; k++)
+            if (strcmp(own[k].column, base[i].column) == 0) value = own[k].value;
+        str_print(&s, "%s%s", i == 0 ? "" : ",", value);
+    }
+    str_add(&s, "\n");
+    return command_table(arena, str_text(&s));
+}
+
+/* The prediction of the base with `own` cells; `set`: a change of its plan, or NULL. */
+static double predicted(const Cell own[N_OWN], const char *what, const char *set, Arena *arena)
+{
+    const char *file = table_of(own, arena);
+    CommandResult r = set ? COMMAND(arena, 60, "accuracy", "--runs", file, "--json", "--set", set)
+                          : COMMAND(arena, 60, "accuracy", "--runs", file, "--json");
+    assert_int_equal(r.exit_code, 0);
+    json_t *root = json_loads(r.out, 0, NULL);
+    const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
+    double is = 0;
+    for (size_t i = 0; i < json_array_size(scores); i++) {
+        const json_t *s = json_array_get(scores, i);
+        const char *name = json_string_value(json_object_get(s, "what"));
+        if (strncmp(name, what, strlen(what)) == 0)
+            is = json_number_value(json_object_get(s, "predicted"));
+    }
+    json_decref(root);
+    assert_true(is > 0);
+    return is;
+}
+
+static void is_about(double is, double wanted)
+{
+    if (fabs(is - wanted) > .02 * fabs(wanted))
+        fail_msg("%.4g, and %.4g were expected", is, wanted);
+}
+
+#define TRAINER "HF Trainer + no FSDP (transformers "
+#define TRAINER_ROW(version)                                                                       \
+    {"framework", TRAINER version}, {"model", "llama"}, {"n_gpus", "1"}, {"micro_batch", "8"},     \
+        {"global_batch_seqs", "8"}, {"precision", "pure bf16"}, {"ac", "full"},                    \
+        {"vocab", "131072"},                                                                       \
+    {                                                                                              \
+        "n_layers", "2"                                                                            \
+    }
+
+/* Bytes of a logit at once: 14 since transformers 4.46, and 12 before. With a fused loss, whose
+ * gradient replaces the copy: 10 and 8. Liger's head and loss make few logits at a time. GPTBigCode
+ * casts none: 8. */
+static void a_loss_holds_what_its_version_holds(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const Cell rows[][N_OWN] = {{TRAINER_ROW("4.48.1)")},
+                                       {TRAINER_ROW("4.45.2)")},
+                                       {TRAINER_ROW("4.48.1); plugin foak-fast-kernels")},
+                                       {TRAINER_ROW("4.45.2); plugin foak-fast-kernels")},
+                                       {TRAINER_ROW("4.48.1); plugin foak-fast-kernels-liger")}};
+    double is[5];
+    for (int i = 0; i < 5; i++) is[i] = predicted(rows[i], "memory allocated", NULL, arena);
+    const double logits = 8. * 1024 * 131072;
+    is_about(is[0] - is[1], 2 * logits);
+    is_about(is[0] - is[2], 4 * logits);
+    is_about(is[2] - is[3], 2 * logits);
+    assert_true(is[2] - is[4] > 7 * logits);
+    arena_free(arena);
+}
+
+/* All files that the row names agree on the mesh; the majority says whether products have 4 bits.
+ */
+static void a_named_file_states_mesh_and_precision(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+#define SIZES                                                                                      \
+    {"n_layers", "8"}, {"d_model", "8192"}, {"n_heads", "64"},                                     \
+    {                                                                                              \
+        "d_ff", "28672"                                                                            \
+    }
+#define RUN                                                                                        \
+    SIZES, {"model", "llama2 (MLPerf v5.1)"}, {"gpu", "NVIDIA B200"}, {"n_gpus", "8"},             \
+        {"framework", "NeMo NVIDIA Release 25.09"}, {"sp", "1"},                                   \
+    {                                                                                              \
+        "seq", "8192"                                                                              \
+    }
+    static const Cell named[N_OWN] = {RUN,
+                                      {"tp", ""},
+                                      {"pp", ""},
+                                      {"cp", ""},
+                                      {"precision", ""},
+                                      {"notes", "candidates: config_A_1x8x1xtp2pp1cp4.sh; "
+                                                "config_B_1x8x1xtp2pp1cp4.sh"}};
+    static const Cell fours[N_OWN] = {
+        RUN,        {"tp", ""},        {"pp", ""},
+        {"cp", ""}, {"precision", ""}, {"config_from", "x/config_A_1x8x1xtp2pp1cp4_fp4.sh"}};
+    static const Cell stated[N_OWN] = {RUN, {"tp", "2"}, {"cp", "4"}, {"precision", "fp8"}};
+    static const Cell stated_fours[N_OWN] = {RUN, {"tp", "2"}, {"cp", "4"}, {"precision", "nvfp4"}};
+#undef RUN
+#undef SIZES
+    static const char *const set = "runtime.overlaps_tp=true";
+    const double eight = predicted(stated, "step time", set, arena),
+                 four = predicted(stated_fours, "step time", set, arena);
+    assert_true(fabs(four / eight - 1) > .05);
+    is_about(predicted(named, "step time", set, arena), eight);
+    is_about(predicted(fours, "step time", set, arena), four);
+    arena_free(arena);
+}
+
+#define PIPELINE(pp_, vp_, layers)                                                                 \
+    {"pp", pp_}, {"vp", vp_}, {"n_layers", layers},                                                \
+    {                                                                                              \
+        "n_gpus", pp_                                                                              \
+    }
+/* Groups of as many micro-batches as stages are the usual order. Larger ones keep more. */
+static void groups_of_microbatches_are_honoured(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char *const group = "microbatch-group-size-per-virtual-pipeline-stage=";
+    double memory[3], step[3];
+    static const char *const size[] = {NULL, "2", "8"};
+    for (int i = 0; i < 3; i++) {
+        const char *notes = size[i] ? arena_print(arena, "%s%s", group, size[i]) : "";
+        const Cell row[N_OWN] = {PIPELINE("2", "2", "4"), {"notes", notes}};
+        memory[i] = predicted(row, "memory allocated", NULL, arena);
+        step[i] = predicted(row, "step time", NULL, arena);
+    }
+    assert_true(memory[0] == memory[1] && step[0] == step[1]);
+    assert_true(memory[2] > memory[0]);
+    /* Seven micro-batches on two stages: without groups of their own, Megatron refuses them. */
+    const Cell odd[N_OWN] = {PIPELINE("2", "2", "4"),
+                             {"global_batch_seqs", "7"},
+                             {"notes", arena_print(arena, "%s7", group)}};
+    assert_true(predicted(odd, "memory allocated", NULL, arena) > memory[0]);
+    arena_free(arena);
+}
+
+/* With the embedding and the loss counted as blocks, the first and the last chunk have no other.
+ * The last rank then keeps four micro-batches of its one block where 1F1B keeps one, with some 34
+ * bytes an element (Korthikanti et al., 4.1). */
+static void a_chunk_may_have_the_loss_alone(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char counts[] = "account-for-embedding-in-pipeline-split";
+    const Cell chunks[N_OWN] = {PIPELINE("4", "2", "6"), {"notes", counts}};
+    const Cell stages[N_OWN] = {PIPELINE("4", "1", "6"), {"notes", counts}};
+    const double more = predicted(chunks, "memory allocated", NULL, arena) -
+                        predicted(stages, "memory allocated", NULL, arena);
+    const double block = 34. * 1024 * 512;
+    if (more < 2.5 * block || more > 3.5 * block) fail_msg("%g of %g", more, block);
+    arena_free(arena);
+}
+
+/* The loader of one tray sets the step, however many stages there are. */
+static void a_tray_waits_for_its_data(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const Cell tray[N_OWN] = {
+        PIPELINE("4", "1", "4"), {"gpu", "GB200"}, {"platform", "dev_dgx_gb200"}};
+    const double wait_s = predicted(tray, "step time", "runtime.input_s=2", arena);
+    is_about(wait_s, 8 * 2.);
+    const double own = predicted(tray, "step time", NULL, arena);
+    assert_true(own >= 8 * .05 && own < 8 * .07);
+    const Cell shared[N_OWN] = {{"gpu", "GB200"}, {"platform", "dev_dgx_gb200"}};
+    is_about(predicted(shared, "step time", "runtime.input_s=2", arena), 2 * 2.);
+    arena_free(arena);
+}
+
+/* "Power limited" without a number of watts: only the step time is not all stated. */
+static void a_limit_without_watts_is_an_assumption(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+#define LARGE                                                                                      \
+    {"d_model", "4096"}, {"d_ff", "16384"}, {"n_heads", "32"},                                     \
+    {                                                                                              \
+        "seq", "8192"                                                                              \
+    }
+    const Cell open[N_OWN] = {LARGE, {"gpu", "B200 (power limited)"}},
+               stated[N_OWN] = {LARGE, {"gpu", "B200 700W (power limited)"}};
+    assert_true(predicted(open, "step time, not all stated", NULL, arena) <
+                predicted(stated, "step time", NULL, arena));
+    assert_true(predicted(open, "memory allocated", NULL, arena) ==
+                predicted(stated, "memory allocated", NULL, arena));
+    arena_free(arena);
+}
+
+/* torchtitan's attention is cuDNN's on Blackwell and FlashAttention-2 elsewhere. */
+static void attention_follows_the_architecture(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char *const gpus[] = {"H100-SXM-80GB", "B200"};
+    for (int i = 0; i < 2; i++) {
+        const Cell row[N_OWN] = {{"framework", "torchtitan"}, {"model", "llama"},
+                                 {"zero_stage", "3"},         {"seq", "8192"},
+                                 {"global_batch_seqs", "4"},  {"gpu", gpus[i]}};
+        const double is = predicted(row, "step time", NULL, arena),
+                     flash = predicted(row, "step time", "runtime.attention=flash2", arena),
+                     cudnn = predicted(row, "step time", "runtime.attention=cudnn", arena);
+        assert_true(cudnn < flash);
+        assert_true(is == (i == 0 ? flash : cudnn));
+    }
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_loss_holds_what_its_version_holds),
+        cmocka_unit_test(a_named_file_states_mesh_and_precision),
+        cmocka_unit_test(groups_of_microbatches_are_honoured),
+        cmocka_unit_test(a_chunk_may_have_the_loss_alone),
+        cmocka_unit_test(a_tray_waits_for_its_data),
+        cmocka_unit_test(a_limit_without_watts_is_an_assumption),
+        cmocka_unit_test(attention_follows_the_architecture),
+    };
+    return cmocka_run_group_tests_name("what rows state", tests, NULL, NULL);
+}
