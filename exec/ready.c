@@ -37,7 +37,7 @@ static bool set_extents(const RankState *r, const Instr *in, KernelArgs *a)
 {
     const Mesh *mesh = &r->plan->mesh;
     const Deals *deals = &r->plan->graph.deals;
-    const Shape *whole = arg_shape(r, in, in->op == OP_unpack ? 1 : 0);
+    const Shape *whole = arg_shape(r, in, in->op == OP_unpack || in->op == OP_place);
     int64_t dim = a->attrs.dim, parts = a->attrs.parts;
     if (dim < 0 || dim >= whole->n_dims) return false;
     a->outer = a->middle = a->inner = 1;
@@ -49,13 +49,14 @@ static bool set_extents(const RankState *r, const Instr *in, KernelArgs *a)
     }
     int64_t row = a->outer * a->inner;
     if (row == 0) return false;
-    if (in->op == OP_slice) {
-        const Shape *cut = arg_shape(r, in, 1);
+    if (in->op == OP_slice || in->op == OP_place) {
+        const uint32_t part = in->op == OP_slice;
+        const Shape *cut = arg_shape(r, in, part);
         AxisSet had = layout_axes_split(&whole->layout, (int)dim);
         AxisSet has = layout_axes_split(&cut->layout, (int)dim);
-        a->part_size = a->elements[1] / row;
+        a->part_size = a->elements[part] / row;
         a->part_start = mesh_part(mesh, r->rank, (AxisSet)(has & ~had)) * a->part_size;
-        return a->part_size * row == a->elements[1] && a->elements[0] == row * a->middle;
+        return a->part_size * row == a->elements[part] && a->elements[1 - part] == row * a->middle;
     }
     if (parts < 1) return false;
     int64_t packed = a->elements[in->op == OP_pack ? 1 : 0];

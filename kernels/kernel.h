@@ -49,11 +49,12 @@ typedef struct KernelArgs {
     int64_t rows;           /* product of the sizes of the `...` indices; 1 if none */
     int64_t elements[MAX_ARGS]; /* local elements of each argument */
     /* RESHAPE ops have no signature. outer, middle and inner describe the buffer that is whole and
-     * not packed (input of slice and pack, output of unpack), in local sizes: the product of the
-     * dimensions before attrs.dim, that dimension, the product of the dimensions after it.
-     * part_start (slice only) and part_size give one part's start and extent along the dimension,
-     * padding included.
+     * not packed (input of slice and pack, output of place and unpack), in local sizes: the product
+     * of the dimensions before attrs.dim, that dimension, the product of the dimensions after it.
+     * part_start (slice and place) and part_size give one part's start and extent along the
+     * dimension, padding included.
      *   slice   in [outer, middle, inner]            -> out [outer, part_size, inner]
+     *   place   in [outer, part_size, inner]         -> out [outer, middle, inner], else zero
      *   pack    in [outer, middle, inner]            -> out [parts, outer, part_size, inner]
      *   unpack  in [parts, outer, part_size, inner]  -> out [outer, middle, inner]
      * attrs.chunks = 2: the dimension has 2 parts equal chunks, and part p of `parts` holds

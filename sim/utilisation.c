@@ -177,7 +177,7 @@ void report_utilisation(const Plan *plan, const StepInfo *step, const Cluster *c
                     cluster->device.name == NULL ? "device" : cluster->device.name);
 }
 
-/* Products, convolutions and attention of all ranks in a step, as the programs run them. */
+/* Products, convolutions, attention and scans of all ranks in a step, as the programs run them. */
 static double executed_flops(const Plan *plan)
 {
     double sum = 0;
@@ -189,7 +189,8 @@ static double executed_flops(const Plan *plan)
             const Instr *in = program_instr(p, pc);
             const OpInfo *op = op_info(in->op);
             const bool convolves = op->flags & OP_WINDOWED && op->flops_per_point == 2;
-            if (op->class_ == OP_CLASS_contract || convolves || op_mixes_tokens(in->op))
+            if (op->class_ == OP_CLASS_contract || convolves || op_mixes_tokens(in->op) ||
+                op_keeps_state(in->op))
                 own += plan_flops(plan, p, in);
         }
         sum += ranks * own;

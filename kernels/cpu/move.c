@@ -1,4 +1,4 @@
-/* Kernels that move data or bring it in: the batch, casts, fills, and the four ops that change a
+/* Kernels that move data or bring it in: the batch, casts, fills, and the ops that change a
  * value's memory order, for elements of any size. */
 #include <assert.h>
 #include <string.h>
@@ -84,6 +84,18 @@ static void take_part(const KernelArgs *a, int64_t start, char *out)
 void cpu_slice(const KernelArgs *a)
 {
     take_part(a, a->part_start, a->ptr[1]);
+}
+
+void cpu_place(const KernelArgs *a)
+{
+    const char *in = a->ptr[0];
+    char *out = a->ptr[1];
+    const size_t step = (size_t)a->inner * dtype_bytes(a->dtype[0]);
+    const int64_t real = real_part(a, a->part_start);
+    memset(out, 0, (size_t)(a->outer * a->middle) * step);
+    for (int64_t o = 0; o < a->outer && real > 0; o++)
+        memcpy(out + (size_t)(o * a->middle + a->part_start) * step,
+               in + (size_t)(o * a->part_size) * step, (size_t)real * step);
 }
 
 static size_t part_bytes(const KernelArgs *a)

@@ -1,5 +1,5 @@
-/* Ops that change a value's memory order: slice, pack, unpack, copy. Parts of a dimension are runs
- * of bytes on both sides. They move in the widest pieces that both sides allow. */
+/* Ops that change a value's memory order: slice, place, pack, unpack, copy. Parts of a dimension
+ * are runs of bytes on both sides. They move in the widest pieces that both sides allow. */
 #include "kernels/cuda/launch.cuh"
 
 enum { MOVE_THREADS = 256, MOVE_BLOCKS_PER_SM = 8, MOVE_MANY = 4 };
@@ -113,6 +113,13 @@ static bool move_launch(const KernelArgs *args, bool to_whole, int64_t parts, in
 bool cuda_slice(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     return move_launch(args, false, 1, args->part_start, cuda, error);
+}
+
+bool cuda_place(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    const uint64_t whole = (uint64_t)(args->outer * args->middle * args->inner);
+    return device_zero(args->ptr[1], whole * dtype_bytes(args->dtype[0]), cuda, error) &&
+           move_launch(args, true, 1, args->part_start, cuda, error);
 }
 
 bool cuda_pack(const KernelArgs *args, const CudaContext *cuda, CudaError *error)

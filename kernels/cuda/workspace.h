@@ -12,7 +12,7 @@ typedef uint64_t CudaWorkspace_function(OpKind op, const DType *dtype, const int
                                         uint32_t n_args);
 CudaWorkspace_function cuda_columns_workspace, cuda_norm_grad_workspace, cuda_amax_workspace,
     cuda_embed_grad_workspace, cuda_sumsq_workspace, cuda_loss_workspace, cuda_balance_workspace,
-    cuda_compute_workspace;
+    cuda_scan_grad_workspace, cuda_compute_workspace;
 /* kernel_cuda_accepts for every row except contractions. */
 bool cuda_compute_accepts(OpKind op, const DType *dtype, uint32_t n_args);
 

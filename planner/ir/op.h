@@ -207,6 +207,11 @@ int op_dim(OpKind op, uint32_t arg, IndexRole role);
 bool op_is_whole(OpKind op, uint32_t arg, IndexRole role); /* it has one, and needs it whole */
 /* True if each token reads all tokens of its sequence, head by head: attention and its gradient. */
 bool op_mixes_tokens(OpKind op);
+/* True if each token reads the tokens before it, group by group, so that the op needs whole
+ * sequences: the parts of a state-space layer, and their gradients. */
+bool op_scans_tokens(OpKind op);
+/* True for those that keep a state from token to token. */
+bool op_keeps_state(OpKind op);
 /* True if the op's row has no backward, as the ops of gradients have none. A part of an op has the
  * answer of the whole op. */
 bool op_is_gradient(OpKind op);
@@ -324,6 +329,7 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double
     X(int64_t, rope_yarn)    /* 0: Llama 3.1; 1: YaRN; 2: YaRN between whole pairs */              \
     X(int64_t, rope_dims)    /* leading elements of E that turn; 0: all */                         \
     X(int64_t, window)       /* attention: keys that a query sees; 0: all */                       \
+    X(int64_t, chunk)        /* state_scan: tokens of a chunk of the published kernels */          \
     X(int64_t, distance)     /* attention_table: the last bucket begins here */                    \
     X(int64_t, segment)      /* which part of a fused projection of equal parts */                 \
     X(int64_t, first)        /* the first of a group's features that are taken */                  \
@@ -398,7 +404,8 @@ bool op_attrs_fit(OpKind op, const Attrs *attrs, Str *why);
 bool op_attrs_match(OpKind op, const Binding *b, const Attrs *attrs);
 
 /* Returns the share of all keys that a query sees on average: half if attention is causal, less
- * with a window; 1 for any other op. */
+ * with a window. For a state-space layer returns the work in chunks, as a multiple of the work on
+ * states. 1 for any other op. */
 double op_seen(OpKind op, const Binding *b, const Attrs *attrs);
 /* For OP_TAKES: true if the sizes fit the attributes `first` and `count`. */
 bool op_takes(OpKind op, const Binding *b, const Attrs *attrs);

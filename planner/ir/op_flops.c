@@ -3,8 +3,26 @@
 
 #include "planner/ir/op_private.h"
 
+/* Returns the work of a state-space layer in chunks, by its work on states. Beside the products of
+ * states, each chunk has products of L x L scores (published kernels:
+ * github.com/state-spaces/mamba, mamba_ssm/ops/triton). `weighed`: products with the features of
+ * heads; each sees half of the scores. `scored`: products of B and C, one for all heads of a group.
+ */
+static double in_chunks(OpKind op, const Binding *b, const Attrs *attrs)
+{
+    const double weighed = op == OP_state_scan_grad ? 2 : 1,
+                 scored = op == OP_state_scan_shared ? 4 : 2;
+    const double heads = (double)b->size[(int)op_letter(op, INDEX_heads)],
+                 E = (double)b->size[(int)op_whole_letter(op, INDEX_head)],
+                 Q = (double)b->size[(int)op_whole_letter(op, INDEX_state)],
+                 tokens = (double)b->size[(int)op_whole_letter(op, INDEX_tokens)];
+    const double L = fmin((double)attrs->chunk, tokens);
+    return 1 + L * (weighed / Q + scored / (heads * E)) / op_info(op)->flops_per_point;
+}
+
 double op_seen(OpKind op, const Binding *b, const Attrs *attrs)
 {
+    if (op_keeps_state(op)) return in_chunks(op, b, attrs);
     if (!attrs->causal || !op_mixes_tokens(op)) return 1;
     const int64_t keys = b->size[(int)op_whole_letter(op, INDEX_tokens)];
     if (attrs->window == 0 || 2 * attrs->window >= keys) return 0.5;

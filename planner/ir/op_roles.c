@@ -65,6 +65,17 @@ bool op_mixes_tokens(OpKind op)
            op_whole_letter(op, INDEX_tokens);
 }
 
+bool op_scans_tokens(OpKind op)
+{
+    return op_letter(op, INDEX_groups) && op_whole_letter(op, INDEX_tokens) &&
+           !op_letter(op, INDEX_tokens);
+}
+
+bool op_keeps_state(OpKind op)
+{
+    return op_scans_tokens(op) && op_whole_letter(op, INDEX_state);
+}
+
 bool op_is_gradient(OpKind op)
 {
     const OpKind whole = op_whole(op) ? op_whole(op) : op_of_rows(op);

@@ -178,6 +178,17 @@ static bool follow(const Lower *l, BufferId from, const Shape *cut, AxisSet axes
     return others && (axes & (0u - axes)) > others;
 }
 
+/* True if `axes` cut sequences, inside of all others that do, and each rank of cp has two chunks.
+ */
+static bool is_zigzag(const Lower *l, BufferId from, const Shape *cut, AxisSet axes, int d)
+{
+    const AxisSet others = (AxisSet)(layout_axes_split(&cut->layout, d) & ~axes);
+    const Deal *deal = &l->g->deals.deals.at[l->job->context.seq_deal];
+    return is_sequence(l, from, d) && (axes & (0u - axes)) > others &&
+           !(axes & ~cutting_tokens(l)) &&
+           deal->n_parts == mesh_size(&l->plan->mesh, cutting_tokens(l));
+}
+
 /* SPLIT(c) -> SPLIT(d): every rank sends each peer its part of d, and receives its own part of all
  * of c. Uneven parts do not fit into equal messages, so they are gathered and cut instead. */
 static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, NodeId origin,
@@ -187,19 +198,22 @@ static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, No
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
     Shape made = to;
     set_axes(l, &made.layout, axes, SPLIT(d));
-    if (!follow(l, from, &to, axes, c) || !follow(l, from, &made, axes, d))
+    const bool leaves = is_zigzag(l, from, &to, axes, c),
+               comes = is_zigzag(l, from, &made, axes, d);
+    if (!(leaves || follow(l, from, &to, axes, c)) || !(comes || follow(l, from, &made, axes, d)))
         return cut(l, gather(l, from, axes, c, origin, category), axes, d, origin);
-    if (outer_elements(l, &to, d) != 1)
-        from = local_step(l, OP_pack, from, &to, d, parts, true, origin, 0);
+    if (outer_elements(l, &to, d) != 1 || comes)
+        from = local_step(l, OP_pack, from, &to, d, parts, true, origin, comes ? 2 : 0);
     to = made;
     for (int k = 0; k < 2; k++)
         if (is_sequence(l, from, k ? d : c))
             to.deal[k ? d : c] = sequence_deal(l->job, shape_parts(&to, &l->plan->mesh, k ? d : c));
-    bool direct = outer_elements(l, &to, c) == 1;
+    bool direct = outer_elements(l, &to, c) == 1 && !leaves;
     BufferId out = like(l, from, &to, direct ? category : CATEGORY_communication);
     l->p->buffers.at[out].packed = !direct;
     comm_step(l, OP_all_to_all, axes, from, out, REDUCE_none, origin);
-    return direct ? out : local_step(l, OP_unpack, out, &to, c, parts, false, origin, 0);
+    return direct ? out
+                  : local_step(l, OP_unpack, out, &to, c, parts, false, origin, leaves ? 2 : 0);
 }
 
 /* Parts nest in mesh order. An axis must wait to cut a dimension until the outer axes have cut it,
@@ -215,6 +229,16 @@ static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t 
     return false;
 }
 
+/* Parts within the part of `axis` leave a dimension before it does, where both leave for others. */
+static bool leaves_later(const Lower *l, const Layout *a, const Layout *b, uint32_t axis)
+{
+    for (uint32_t i = axis + 1; i < l->plan->mesh.n_axes; i++)
+        if (a->on[i] == a->on[axis] && layout_change(a->on[i], b->on[i]) == CHANGE_all_to_all &&
+            b->on[i] != b->on[axis])
+            return true;
+    return false;
+}
+
 /* Returns the axes whose change from `a` to `b` is `change`, with the same dimensions (or
  * reduction) as the first axis found. */
 static AxisSet axes_of(const Lower *l, const Layout *a, const Layout *b, Change change, int8_t *key)
@@ -225,6 +249,7 @@ static AxisSet axes_of(const Lower *l, const Layout *a, const Layout *b, Change 
     *key = 0;
     for (uint32_t i = 0; i < l->plan->mesh.n_axes; i++) {
         if (layout_change(a->on[i], b->on[i]) != change || must_wait(a, b, axes, i)) continue;
+        if (change == CHANGE_all_to_all && leaves_later(l, a, b, i)) continue;
         int8_t k = by_source ? a->on[i] : b->on[i];
         if (axes && (k != *key || a->on[i] != source)) continue;
         *key = k;

@@ -186,11 +186,40 @@ static BufferId share_out(Lower *l, BufferId from, const Layout *home, NodeId or
     return out;
 }
 
+/* Where ranks made the gradient of a part of a parameter each (of heads that they got for tokens),
+ * and a sum follows: each adds its part, and zeros elsewhere. */
+static BufferId place_part(Lower *l, BufferId from, const Layout *home, NodeId origin)
+{
+    Shape s = *lower_shape(l, from);
+    for (int d = 0; d < s.n_dims; d++) {
+        AxisSet axes = layout_axes_split(&s.layout, d);
+        for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+            if (home->on[a] != PARTIAL_SUM) axes = (AxisSet)(axes & ~(1u << a));
+        if (!axes) continue;
+        lower_set_axes(l, &s.layout, axes, PARTIAL_SUM);
+        const Buffer was = l->p->buffers.at[from];
+        const BufferId out = lower_buffer(l, &s, was.dtype, was.category);
+        l->p->buffers.at[out].tensor = was.tensor;
+        Emit e = {.op = OP_place,
+                  .stream = STREAM_compute,
+                  .origin = origin,
+                  .n_in = 1,
+                  .n_out = 1,
+                  .arg = {from, out}};
+        e.attrs.dim = d;
+        e.attrs.parts = mesh_size(&l->plan->mesh, axes);
+        lower_emit(l, &e);
+        from = out;
+    }
+    return from;
+}
+
 static void param_contribution(Lower *l, TensorId param, BufferId temporary, NodeId origin)
 {
     if (temporary) {
         Layout home;
         BufferId view = lower_grad_home(l, param, &home);
+        temporary = place_part(l, temporary, &home, origin);
         temporary = share_out(l, temporary, &home, origin);
         BufferId made = lower_convert(l, temporary, &home, origin, CATEGORY_communication);
         emit_pass(l, made, view, l->grad.arrived[param] > 0, origin);

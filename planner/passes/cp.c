@@ -15,6 +15,8 @@
  *   all_to_all   sequences in equal parts, and heads instead of tokens where attention is computed:
  *                SPLIT(seq) -> SPLIT(heads) and back
  *
+ * State-space layers exchange tokens for heads in every mode (cp_scan.c).
+ *
  * Only layouts are assigned, by propagation. */
 #include <assert.h>
 
@@ -78,6 +80,15 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
         diag_hint(job->diag, "leave out all_to_all, or use mode = \"all_to_all\"");
         return false;
     }
+    if (op_scans_tokens(n->op) && pass->cp.mode == CP_ring && pass->cp.all_to_all > 1) {
+        diag_error(
+            job->diag, FAULT_input, "cp-scan", pass->loc,
+            "cp { all_to_all = %u } with state-space layers (%s): they need whole sequences, and "
+            "tokens of ranks that exchange heads do not follow each other",
+            pass->cp.all_to_all, path);
+        diag_hint(job->diag, "leave out all_to_all, or use mode = \"all_to_all\"");
+        return false;
+    }
     if (op_takes_tokens(n->op)) {
         diag_error(job->diag, FAULT_input, "cp-span", pass->loc,
                    "cp = %u with a model that takes a span of each sequence (%s): only some "
@@ -114,6 +125,7 @@ static bool may_refine(const Job *job, const PassConfig *pass)
 
 void cp_refine(Job *job)
 {
+    cp_scan_refine(job);
     const PassConfig *pass = pass_config(job, PASS_cp);
     const AxisSet axes = pass_axes(job, PASS_cp);
     if (axes && pass->cp.mode == CP_ring && n_exchanging(job, pass) > 1 && may_refine(job, pass))
@@ -169,7 +181,9 @@ DealId sequence_deal(const Job *job, uint32_t parts)
 {
     const Deals *deals = &job->plan->graph.deals;
     const uint32_t n = deals->deals.at[job->context.seq_deal].n_parts;
-    if (!job->context.seq_deal || parts < n) return 0;
+    if (!job->context.seq_deal || parts == 1) return 0;
+    /* a zigzag nests: the parts of ranks that follow each other are two chunks again */
+    if (parts < n) return deal_zigzag(&job->plan->graph.deals, job->arena, job->config->seq, parts);
     if (parts == n) return job->context.seq_deal;
     return deal_cut(&job->plan->graph.deals, job->arena, job->context.seq_deal, parts / n);
 }
@@ -216,7 +230,7 @@ static bool pass_cp(Job *job)
     const AxisSet axes = pass_axes(job, PASS_cp);
     const PassConfig *pass = pass_config(job, PASS_cp);
     const uint32_t size = mesh_size(&job->plan->mesh, axes), before = job->diag->n_errors;
-    uint32_t n_attention = 0;
+    uint32_t n_attention = 0, n_scans = 0;
     bool heads_fit = true, rest_fits = true;
     assert(pass);
     if (size == 1) return true;
@@ -231,11 +245,15 @@ static bool pass_cp(Job *job)
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         rest_fits = rest_fits && check_node(job, pass, n);
+        if (op_scans_tokens(n->op)) {
+            heads_fit = heads_fit && cp_scan_fits(job, n);
+            n_scans++;
+        }
         if (!op_mixes_tokens(n->op)) continue;
         n_attention++;
         heads_fit = heads_fit && (exchanging == 1 || check_heads(job, pass, n, exchanging));
     }
-    if (n_attention == 0) {
+    if (n_attention + n_scans == 0) {
         diag_error(job->diag, FAULT_input, "cp-matched-nothing", pass->loc,
                    "cp = %u but the model has no attention: sequences are independent of it", size);
         diag_hint(job->diag, "make cp a part of dp_shard");
@@ -243,6 +261,7 @@ static bool pass_cp(Job *job)
     const AxisSet outer = (AxisSet)(axes & (0u - axes)); /* the outermost axis of cp */
     if (exchanging > 1)
         job->context.heads_axes = exchanging == size ? axes : (AxisSet)(axes & ~outer);
+    if (n_scans) job->context.scan_axes = axes;
     job->context.rooms_axes = axes;
     if (pass->cp.mode == CP_ring)
         job->context.ring_axes = (AxisSet)(axes & ~job->context.heads_axes);

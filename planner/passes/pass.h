@@ -67,8 +67,13 @@ typedef struct HeadDims {
     int64_t fused;
 } HeadDims;
 const HeadDims *tp_head_dims(Job *job); /* [tensor] */
-/* Refines cp where a ring goes over groups of its ranks. */
+/* Refines cp where a ring goes over groups of its ranks, or where they share groups of a scan. */
 void cp_refine(Job *job);
+void cp_scan_refine(Job *job);
+/* Returns the index of a state-space node that `axis`, a part of cp, cuts. */
+char cp_scan_letter(const Job *job, const Node *n, uint32_t axis);
+/* Reports "divides-heads" if cp cannot share out the heads of a state-space node. */
+bool cp_scan_fits(const Job *job, const Node *n);
 /* Refines tp, before any placement, where its ranks outnumber the KV heads of an attention. */
 void tp_refine(Job *job);
 /* Assigns SPLIT(groups) on the outer axes of tp, as far as there are groups, and SPLIT(repeat) or

@@ -48,6 +48,7 @@ typedef struct ContextJob {
     AxisSet heads_axes; /* attention is computed with heads, not tokens, split on these axes */
     /* attention reads the keys of the ranks of these axes one after the other */
     AxisSet ring_axes;
+    AxisSet scan_axes;  /* the same for state-space layers (cp_scan.c) */
     AxisSet rooms_axes; /* ranks share the rooms of each expert */
     DealId seq_deal;    /* how ranks of cp share a sequence; 0: equal parts */
 } ContextJob;

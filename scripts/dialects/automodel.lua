@@ -8,6 +8,7 @@ local pipeline = require "dialects.automodel_pp"
 local tensor = require "dialects.automodel_tp"
 local experts = require "dialects.automodel_experts"
 local options_of = require "dialects.automodel_options"
+local hybrid = require "dialects.automodel_hybrid"
 
 local top_keys = { as = true, name = true, seed = true, steps = true, data = true, cluster = true, model = true,
   hf = true, distributed = true, step_scheduler = true, seq_length = true, optimizer = true,
@@ -37,7 +38,7 @@ local other_kinds = {
 -- A class that is no decoder is refused by name. A class that Tandem does not know is planned as the model
 -- that the job names beside it, and the report says so.
 local function check_class(d, class, family)
-  if not class then return end
+  if not class or (family and family.class == class) then return end
   for _, kind in ipairs(other_kinds) do
     if class:find(kind[1], 1, true) then
       d:error("model-class", "hf.class", ("hf.class = '%s' is %s; this dialect plans decoders of text"):format(class, kind[2]),
@@ -45,7 +46,7 @@ local function check_class(d, class, family)
       return
     end
   end
-  if not tensor.knows(class) and not (family and family.class == class) then
+  if not tensor.knows(class) then
     d:note("model-class", "hf.class", ("hf.class = '%s' is not known: the plan is that of the decoder %s, split as "
       .. "Automodel splits a class without a plan of its own"):format(class, family and family.class or "in model"))
   end
@@ -295,6 +296,7 @@ return dialect.wrap(function(config)
   local family = tensor.family(config.model)
   local hf = about_model(d, family)
   check_further_tokens(d, s, hf)
+  hybrid.check_context(d, s, config.model)
   check_strategy(d, s, strategy)
   check_blocks(d, s, given)
   if not check_data(d, s, values.world(d) or (s.dp or 1) * s.tp * s.cp * s.pp) then s.dp = 1 end

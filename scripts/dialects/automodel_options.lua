@@ -2,6 +2,7 @@
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local tensor = require "dialects.automodel_tp"
+local hybrid = require "dialects.automodel_hybrid"
 local experts = require "dialects.automodel_experts"
 local options_of = {}
 
@@ -134,7 +135,9 @@ function options_of.checkpointing(d, given, options, strategy, family)
   end
   if options.experts then return experts.checkpointing(d, options.experts) end
   if not family then return ac "full" end
-  local modules = {}
+  local modules = hybrid.recomputed(family, d.config.model)
+  if modules then return ac { modules = modules } end
+  modules = {}
   for _, name in ipairs { "self_attn", "mlp", "input_layernorm", "post_attention_layernorm",
     "pre_feedforward_layernorm", "post_feedforward_layernorm" } do
     modules[#modules + 1] = tensor.translate(family, "model.layers.*." .. name)

@@ -4,6 +4,7 @@
 -- they are. It does not cover experts.
 local _, core = ...
 local dialect = require "tandem.dialect"
+local hybrid = require "dialects.automodel_hybrid"
 local tensor = {}
 
 -- The names of Hugging Face's modules in each family.
@@ -19,6 +20,7 @@ local families = {
   gemma = { class = "Gemma3ForCausalLM", embed = "embed", head = "head", mlp = "mlp", ffn = plain,
     norms = { input_layernorm = "attention_norm", post_attention_layernorm = "post_attention_norm",
       pre_feedforward_layernorm = "mlp_norm", post_feedforward_layernorm = "post_mlp_norm" } },
+  nemotron_h = hybrid.family, mamba2 = hybrid.mamba,
   phi = { class = "Phi3ForCausalLM", embed = "embed", head = "head", mlp = "mlp", ffn = plain,
     norms = { input_layernorm = "attention_norm", post_attention_layernorm = "mlp_norm" } },
 }
@@ -41,13 +43,13 @@ end
 -- Returns the family of a library model; nil: it is the user's own model.
 function tensor.family(model)
   local name = type(model) == "table" and rawget(model, "name")
-  local found = type(name) == "string" and families[name:match "^%a+"]
+  local found = type(name) == "string" and families[name:match "^[^-]+"]
   if not found then return nil end
   local config = type(model.config) == "table" and model.config or {}
   if found == families.phi and config.parallel then found = phi2 end
   local is_moe = config.experts and found == families.qwen
   return { class = is_moe and "Qwen3MoeForCausalLM" or found.class, embed = found.embed, head = found.head, mlp = found.mlp, norms = found.norms,
-    ffn = is_moe and {} or names_of(found.ffn, config.fused), attention = names_of(attention, config.fused) }
+    mixer = found.mixer, ffn = is_moe and {} or names_of(found.ffn, config.fused), attention = names_of(attention, config.fused) }
 end
 
 -- "model.layers.*.self_attn.q_proj" -> "layers.*.attention.wq"; nil: the model has no such module.
@@ -65,6 +67,11 @@ local function translate(family, name)
   end
   inner = rest:match "^mlp%.(.+)$"
   if inner then return family.ffn[inner] and ("layers.%s.%s.%s"):format(layer, family.mlp, family.ffn[inner]) end
+  inner = rest:match "^mixer%.(.+)$"
+  if inner then
+    local own = family.mixer and family.mixer[inner]
+    return own and ("layers.%s.mixer.%s"):format(layer, own)
+  end
   if rest == "self_attn" then return ("layers.%s.attention"):format(layer) end
   if rest == "mlp" then return ("layers.%s.%s"):format(layer, family.mlp) end
   return family.norms[rest] and ("layers.%s.%s"):format(layer, family.norms[rest])
@@ -151,7 +158,7 @@ local registered = {
   Qwen2ForCausalLM = { llama_plan, llama_sequence, true },
   Qwen3ForCausalLM = { llama_plan, llama_sequence, true },
   Gemma3ForCausalLM = { llama_plan, gemma_sequence, false },
-  PhiForCausalLM = { phi_plan }, Phi3ForCausalLM = { phi3_plan },
+  NemotronHForCausalLM = { hybrid.tp_plan }, PhiForCausalLM = { phi_plan }, Phi3ForCausalLM = { phi3_plan },
 }
 -- True for classes with a plan of their own, and for those that the base plan is made for.
 local of_base = { MistralForCausalLM = true, MixtralForCausalLM = true, Qwen3MoeForCausalLM = true, GPT2LMHeadModel = true,
@@ -248,6 +255,7 @@ end
 -- Returns options of tp{}, nil after errors. "own": uses the notes of the model itself.
 function tensor.options(d, options, hf, family, tp)
   check_heads(d, tp, hf)
+  hybrid.check_tensor(d, options, hf)
   local sequence = options.sequence_parallel
   if options.enable_async_tensor_parallel then
     if not sequence then

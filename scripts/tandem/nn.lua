@@ -11,6 +11,7 @@ local experts = require "tandem.experts"
 local fields = require "tandem.fields"
 local attention = require "tandem.attention"
 local images = require "tandem.images"
+local state_space = require "tandem.state_space"
 local known = require("tandem.nn_reference").known
 require "tandem.trace"
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
@@ -387,6 +388,8 @@ end)
 
 attention.add(nn, { linear = linear, rope = rope, rope_attrs = rope_attrs, rope_dims = rope_dims, check_drop = check_drop,
   check_last = check_last, check_norm = check_norm, check_eps = check_eps, standard = standard })
+
+state_space.add(nn, { linear = linear, check_last = check_last, check_eps = check_eps, standard = standard })
 
 -- ---- mixture of experts
 

@@ -59,6 +59,20 @@ local list = {
       { "init", "nn.normal(0, 0.02)", "First values of the weights." },
       { "out_init", "init", "First values of wo." },
       { "spectral_norm", "false", "Spectral norm of all its linears." } } },
+  { name = "nn.mamba2", call = "nn.mamba2 { dim = ..., heads = ..., ... }", shape = "[b, s, dim] -> [b, s, dim]",
+    doc = "A state-space layer: the mixer of Mamba-2. Its children are wz, wx, wb, wc, wdt (one product in the published "
+      .. "code), conv_x, conv_b, conv_c, scan, norm and wo. tp and cp cut its heads.", options = {
+      { "dim", "required", "Features of the input." },
+      { "heads", "required", "Heads." },
+      { "head_dim", "64", "Features of a head." },
+      { "groups", "1", "Groups of heads; a divisor of heads. The heads of a group share B and C, and are normalised together." },
+      { "state", "128", "Numbers that each feature of a head remembers." },
+      { "window", "4", "Tokens that the convolutions read; the last is the token itself." },
+      { "chunk", "256", "Tokens of a chunk in the published kernels. It matters for the predicted time only." },
+      { "bias", "false", "Biases of the projections." },
+      { "eps", "1e-5", "Added to the mean square of the norm." },
+      { "init", "nn.normal(0, 0.02)", "First values of the projections." },
+      { "out_init", "init", "First values of wo." } } },
   { name = "nn.latent_attention", call = "nn.latent_attention { dim = ..., heads = ..., kv_rank = ..., ... }",
     shape = "[b, s, dim] -> [b, s, dim]",
     doc = "Attention whose keys and values are made from one small projection (DeepSeek). Children: wkv_a, kv_norm, wk_b, "
@@ -209,6 +223,8 @@ local list = {
     doc = "For shrink(config, mesh): the smallest decoder of the same structure, for `tandem run --verify`." },
   { name = "nn.small_heads", call = "nn.small_heads(heads, kv_heads, mesh)",
     doc = "The heads and KV heads of a shrunk model, which tp shares as it shared the original's." },
+  { name = "nn.small_scan_heads", call = "nn.small_scan_heads(heads, groups, mesh)",
+    doc = "The same for the heads and groups of a state-space layer." },
 }
 
 local known = {} -- known["nn.linear"].bias == true

@@ -1,6 +1,6 @@
 /* The time of a compute instruction alone on its device: the measured one if the store has its key,
- * else a roofline. Sizes come from the plan, not from the op. Only contractions, convolutions and
- * attention are treated separately, because their efficiency depends on their shape. */
+ * else a roofline. Sizes come from the plan, not from the op. Only contractions, convolutions,
+ * attention and scans are treated separately, because their efficiency depends on their shape. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -71,6 +71,7 @@ const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena 
     }
     if (attrs->accumulate != 0) str_print(&s, " accumulate=%lld", (long long)attrs->accumulate);
     if (attrs->causal != 0) str_add(&s, " causal");
+    if (attrs->chunk != 0) str_print(&s, " chunk=%lld", (long long)attrs->chunk);
     if (attrs->window != 0) str_print(&s, " window=%lld", (long long)attrs->window);
     return str_text(&s);
 }
@@ -148,6 +149,22 @@ static double attention_s(const Cost *c, DType dtype, const Instr *in, const Att
                              work.backward);
 }
 
+static double scan_s(const Cost *c, DType dtype, const Instr *in, const Attrs *attrs,
+                     const int64_t size['z' + 1])
+{
+    const OpKind op = in->op;
+    ScanWork work = {.dtype = dtype, .chunk = (double)attrs->chunk};
+    const bool of_shared = op_dim(op, op_info(op)->sig.n_in, INDEX_state) >= 0;
+    work.part = !op_is_gradient(op) ? SCAN_forward : of_shared ? SCAN_shared : SCAN_backward;
+    work.samples = (double)size[(int)op_letter(op, INDEX_samples)];
+    work.tokens = (double)size[(int)op_whole_letter(op, INDEX_tokens)];
+    work.groups = (double)size[(int)op_letter(op, INDEX_groups)];
+    work.heads = (double)size[(int)op_letter(op, INDEX_heads)];
+    work.head = (double)size[(int)op_whole_letter(op, INDEX_head)];
+    work.state = (double)size[(int)op_whole_letter(op, INDEX_state)];
+    return kernel_scan_s(&c->cluster.device, &work);
+}
+
 /* cuDNN computes a convolution as the product that it equals, without writing the windows to
  * memory, and its rate follows that product's sizes (documented: NVIDIA, Convolutional Layers
  * User's Guide, docs.nvidia.com/deeplearning/performance/dl-performance-convolutional). So it has
@@ -213,6 +230,8 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
         compute = convolution_s(device, dtype, in->op, flops, size);
     } else if (is_attention(in->op)) {
         compute = attention_s(c, dtype, in, attrs, size);
+    } else if (op_keeps_state(in->op)) {
+        compute = scan_s(c, dtype, in, attrs, size);
     } else {
         /* General cores reach at best half of their peak: not every instruction is a fused
          * multiply-add. */

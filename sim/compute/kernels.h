@@ -79,4 +79,13 @@ double kernel_attention_s(const Device *device, const AttentionWork *work, const
 /* Seconds that a softmax adds to products whose scores stay in registers, as in flash attention. */
 double kernel_softmax_s(const Device *device, double scores);
 
+/* A scan of a state-space layer on one device, in the published chunks. */
+typedef enum ScanPart { SCAN_forward, SCAN_backward, SCAN_shared } ScanPart;
+typedef struct ScanWork {
+    DType dtype;
+    ScanPart part; /* shared: the gradients of B and C */
+    double samples, tokens, groups, heads, head, state, chunk; /* heads: of a group */
+} ScanWork;
+double kernel_scan_s(const Device *device, const ScanWork *w);
+
 #endif

@@ -372,8 +372,9 @@ static void move(OpKind op, CudaKernel kernel, DType t, Extents e, int64_t parts
 {
     Arena *arena = arena_new();
     int64_t whole = e.outer * e.middle * e.inner, n_part = e.outer * e.part_size * e.inner;
-    int64_t n[2] = {whole, op == OP_slice ? n_part : op == OP_copy ? whole : parts * n_part};
-    if (op == OP_unpack) n[0] = n[1], n[1] = whole;
+    const bool one = op == OP_slice || op == OP_place;
+    int64_t n[2] = {whole, one ? n_part : op == OP_copy ? whole : parts * n_part};
+    if (op == OP_unpack || op == OP_place) n[0] = n[1], n[1] = whole;
     Attrs attrs = {.parts = parts, .chunks = chunks};
     Value in = value_new(arena, t, 1, &n[0]), expected = value_new(arena, t, 1, &n[1]), out;
     uint64_t bytes[2] = {(uint64_t)n[0] * dtype_bytes(t), (uint64_t)n[1] * dtype_bytes(t)};
@@ -419,6 +420,7 @@ static void moves_between_layouts(void **state)
                 int64_t parts = (e->middle + e->part_size - 1) / e->part_size;
                 uint64_t off = odd * dtype_bytes(types[t]);
                 move(OP_slice, cuda_slice, types[t], *e, parts, 0, off);
+                move(OP_place, cuda_place, types[t], *e, parts, 0, off);
                 move(OP_pack, cuda_pack, types[t], *e, parts + 1, 0, off);
                 move(OP_unpack, cuda_unpack, types[t], *e, parts + 1, 0, off);
                 move(OP_copy, cuda_copy, types[t], *e, parts, 0, off);

@@ -33,7 +33,8 @@ static const Family families[] = {
     {"gemma", "3-tiny", false, false},    {"qwen", "3-moe-tiny", true, false},
     {"qwen", "2.5-tiny", false, false},   {"llama", "tiny", false, false},
     {"mixtral", "tiny", true, false},     {"gpt_oss", "tiny", true, false},
-    {"phi", "2-tiny", false, false},
+    {"phi", "2-tiny", false, false},      {"mamba2", "tiny", false, false},
+    {"nemotron_h", "tiny", false, false},
 };
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
@@ -97,7 +98,7 @@ static void draw_data(Draw *d, const Axes *a)
                                   "zero 'optim_grads_params'"})[draw(d, n)]);
 }
 
-static void draw_passes(Draw *d, const Axes *a)
+static void draw_passes(Draw *d, const Family *f, const Axes *a)
 {
     if (a->pp > 1) add(d, ONE_OF(d, "pp '1f1b'", "pp 'gpipe'", "pp 'zb_h1'"));
     if (a->tp > 1)
@@ -108,7 +109,8 @@ static void draw_passes(Draw *d, const Axes *a)
         add(d,
             a->tp > 1 || draw(d, 2) ? "cp { mode = 'all_gather' }" : "cp { mode = 'all_to_all' }");
     const uint32_t ac = draw(d, 3);
-    if (ac) add(d, ac == 1 ? "ac 'full'" : "ac 'selective'");
+    const bool attends = strcmp(f->name, "mamba2") != 0; /* "selective" recomputes attention */
+    if (ac) add(d, ac == 1 || !attends ? "ac 'full'" : "ac 'selective'");
     draw_data(d, a);
     if (draw(d, 3) == 0) add(d, "compile {}");
 }
@@ -117,7 +119,7 @@ static const char *draw_plan(Draw *d)
 {
     const Family *f = &families[draw(d, N_FAMILIES)];
     const Axes a = draw_axes(d, f);
-    draw_passes(d, &a);
+    draw_passes(d, f, &a);
     const uint32_t micro = 1 + draw(d, 2), data = a.dp_replicate * a.dp_shard * a.ep;
     const uint32_t global = data * micro * a.pp * (1 + draw(d, 3));
     const uint32_t layers = f->halves ? 2 : a.pp * (1 + draw(d, 2)) + (f->experts ? 1 : 0);

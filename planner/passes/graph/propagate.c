@@ -128,21 +128,28 @@ static void exchange(Job *job, TensorId t, AxisSet axes)
         int8_t on = wanted_by_all(job, t, a);
         if (layout_is_split(on)) at->use.on[a] = on;
     }
+    /* tokens that no axis cuts any more keep their deal: the tensor is made with tokens cut */
+    const Shape s = {.n_dims = at->n_dims, .layout = at->use};
+    for (int d = 0; d < at->n_dims; d++)
+        if (shape_parts(&s, &job->plan->mesh, d) == 1 && at->deal[d]) return;
     sequence_fit(job, at);
 }
 
-/* A tensor exchanged on its way to or from the experts, or to attention, has the same size before
- * and after. It is therefore exchanged where it is made. The backward pass then finds it in the
- * layout that it needs, without another exchange. */
+/* A tensor exchanged on its way to or from the experts, to attention or to a scan has the same size
+ * before and after. It is therefore exchanged where it is made. The backward pass then finds it in
+ * the layout that it needs, without another exchange. */
 static void exchange_at_once(Job *job)
 {
     const Graph *g = &job->plan->graph;
     const AxisSet experts = mesh_axes_of(&job->plan->mesh, axes_trading(INDEX_experts));
-    for (NodeId id = 1; id < g->nodes.n && (experts | job->context.heads_axes); id++) {
+    const AxisSet heads = job->context.heads_axes, scans = job->context.scan_axes;
+    for (NodeId id = 1; id < g->nodes.n && (experts | heads | scans); id++) {
         const Node *n = &g->nodes.at[id];
         if (op_dim(n->op, n->n_in, INDEX_experts) >= 0) exchange(job, n->out[0], experts);
         for (uint32_t i = 0; op_mixes_tokens(n->op) && i < n->n_in; i++)
-            exchange(job, n->in[i], job->context.heads_axes);
+            exchange(job, n->in[i], heads);
+        for (uint32_t i = 0; op_scans_tokens(n->op) && i < n->n_in; i++)
+            exchange(job, n->in[i], scans);
     }
 }
 
@@ -169,6 +176,8 @@ static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t a
     if (op_info(n->op)->flags & OP_SOURCE) return split_of_batch(job, n, axis);
     if (op_mixes_tokens(n->op) && job->context.heads_axes >> axis & 1)
         return op_letter(n->op, INDEX_groups);
+    if (op_scans_tokens(n->op) && job->context.scan_axes >> axis & 1)
+        return cp_scan_letter(job, n, axis);
     if (job->context.rooms_axes >> axis & 1 && op_letter(n->op, INDEX_rooms))
         return op_letter(n->op, INDEX_rooms);
     char letter = letter_of_inputs(g, n, b, axis, true);
@@ -206,6 +215,7 @@ bool pass_propagate(Job *job)
             for (uint32_t j = 0; j < n->n_out; j++)
                 if (!place_output(job, n, &b, j, a)) return false;
             if ((op_mixes_tokens(n->op) && job->context.heads_axes >> a & 1) ||
+                (op_keeps_state(n->op) && job->context.scan_axes >> a & 1) ||
                 (op_collects_tokens(n->op) && job->context.rooms_axes >> a & 1))
                 put_back(job, n, a);
         }

@@ -52,6 +52,14 @@ static void note_fused(const Graph *g, const Node *n, HeadDims *of)
     of[weight].fused = of[bias].fused = a->count;
 }
 
+/* True for ops of heads that are no products. They may read parameters of heads: sinks, a table of
+ * distances, the parts of a state-space layer. */
+static bool has_heads(OpKind op)
+{
+    return op_info(op)->class_ == OP_CLASS_compute && op_dim(op, 0, INDEX_groups) >= 0 &&
+           op_dim(op, 0, INDEX_tokens) >= 0;
+}
+
 const HeadDims *tp_head_dims(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -59,8 +67,7 @@ const HeadDims *tp_head_dims(Job *job)
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         if (takes_heads(n->op)) note_fused(g, n, of);
-        for (uint32_t i = 0; op_attends(n->op) && i < n->n_in;
-             i++) /* sinks, a table of distances */
+        for (uint32_t i = 0; has_heads(n->op) && i < n->n_in; i++)
             if (g->tensors.at[n->in[i]].role == ROLE_param) of[n->in[i]] = dims_with(n->op, i, 0);
         if (n->n_in < 2 || g->tensors.at[n->in[1]].role != ROLE_param) continue;
         const Node *made = &g->nodes.at[graph_product(g, n->in[0])];

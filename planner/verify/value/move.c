@@ -101,12 +101,16 @@ static bool nests(const Move *m, const Shape *whole, const Shape *cut, int d, Ax
            verify_nests(m->v, whole, cut, d, axes);
 }
 
-/* Returns 2 if the parts of dimension d over `axes` are two chunks each, dealt out in a zigzag; 1
- * otherwise. */
-static uint8_t chunks_of(const Move *m, const Shape *s, int d, AxisSet axes)
+/* Returns 2 if the parts of dimension d over `axes` are two chunks each, dealt out in a zigzag; 0
+ * otherwise. Part p of n has chunks p and 2 n - 1 - p. Together, k parts that follow each other
+ * have two runs of k chunks: a part of a zigzag over n / k ranks, in which theirs are a zigzag,
+ * too. */
+static uint8_t chunks_of(const Move *m, const Shape *cut, const Shape *whole, int d, AxisSet axes)
 {
-    const bool all = layout_axes_split(&s->layout, d) == axes;
-    return all && deal_is_zigzag(&m->v->g->deals, s->deal[d]) ? 2 : 0;
+    const AxisSet all = layout_axes_split(&cut->layout, d);
+    if (!deal_is_zigzag(&m->v->g->deals, cut->deal[d])) return 0;
+    if (all == axes) return 2;
+    return innermost(axes, all) && deal_is_zigzag(&m->v->g->deals, whole->deal[d]) ? 2 : 0;
 }
 
 static bool check_slice(Move *m)
@@ -125,6 +129,21 @@ static bool check_slice(Move *m)
         return complain(m, "cuts out one interval where a part has several");
     if (before && (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !innermost(axes, before)))
         return complain(m, "does not cut within the parts there are");
+    return true;
+}
+
+/* The parts of all ranks, each among zeros, sum to the whole. */
+static bool check_place(Move *m)
+{
+    const Attrs *attrs = verify_attrs(m->v, m->pc);
+    const int d = (int)attrs->dim;
+    const AxisSet axes = changed_axes(m);
+    if (!same_dims(m) || !keeps_deals(m, -1)) return false;
+    if (!axes || !changes(m, axes, SPLIT(d), PARTIAL_SUM, "places no part")) return false;
+    if (attrs->parts != mesh_size(&m->v->plan->mesh, axes))
+        return complain(m, "places one of another number of parts");
+    if (layout_axes_split(&m->a.layout, d) != axes || uneven(m, &m->a, d))
+        return complain(m, "places parts of parts, or uneven ones");
     return true;
 }
 
@@ -174,7 +193,7 @@ static bool check_gather(Move *m)
     if (!innermost(axes, all)) return complain(m, "gathers outer parts before inner ones");
     if (m->val.packed_dim) return complain(m, "gathers a packed tensor");
     const bool nested = nests(m, &m->b, &m->a, d, axes);
-    const uint8_t chunks = chunks_of(m, &m->a, d, axes);
+    const uint8_t chunks = chunks_of(m, &m->a, &m->b, d, axes);
     if (m->v->p->buffers.at[m->to].packed) {
         const bool follow = in_order(m, &m->a, d) && (!uneven(m, &m->a, d) || all == axes);
         if (!follow && !nested && !chunks)
@@ -204,7 +223,7 @@ static bool check_scatter(Move *m)
         (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !innermost(axes, before)))
         return complain(m, "does not cut within the parts there are");
     if (m->val.packed_dim) {
-        const uint8_t chunks = chunks_of(m, &m->b, d, axes);
+        const uint8_t chunks = chunks_of(m, &m->b, &m->a, d, axes);
         if (m->val.packed_dim != d + 1 ||
             m->val.packed_parts != mesh_size(&m->v->plan->mesh, axes) ||
             m->val.packed_chunks != chunks || (!in_order(m, &m->b, d) && !nested && !chunks))
@@ -264,20 +283,23 @@ static bool check_all_to_all(Move *m)
         if (i != c && i != d && m->a.deal[i] != m->b.deal[i])
             return complain(m, "changes the deal of a dimension");
     const bool leaves = nests(m, &m->b, &m->a, c, axes), enters = nests(m, &m->a, &m->b, d, axes);
-    if ((!leaves && (uneven(m, &m->a, c) || m->b.deal[c])) ||
-        (!enters && (uneven(m, &m->b, d) || m->a.deal[d])) ||
+    const uint8_t from = chunks_of(m, &m->a, &m->b, c, axes),
+                  into = chunks_of(m, &m->b, &m->a, d, axes);
+    if ((!leaves && !from && (uneven(m, &m->a, c) || m->b.deal[c])) ||
+        (!enters && !into && (uneven(m, &m->b, d) || m->a.deal[d])) ||
         !innermost(axes, layout_axes_split(&m->a.layout, c)) ||
         !innermost(axes, layout_axes_split(&m->b.layout, d)))
         return complain(m, "moves parts that do not nest");
     bool packed =
-        m->val.packed_dim == d + 1 && m->val.packed_parts == parts && !m->val.packed_chunks;
-    if (!packed && (m->val.packed_dim || !outermost(m, &m->a, d)))
+        m->val.packed_dim == d + 1 && m->val.packed_parts == parts && m->val.packed_chunks == into;
+    if (!packed && (m->val.packed_dim || into || !outermost(m, &m->a, d)))
         return complain(m, "sends parts that are not contiguous, without packing them");
     bool unpack = m->v->p->buffers.at[m->to].packed;
-    if (!unpack && !outermost(m, &m->b, c))
+    if (!unpack && (from || !outermost(m, &m->b, c)))
         return complain(m, "receives parts that are not contiguous, without unpacking them");
     m->val.packed_dim = unpack ? (int8_t)(c + 1) : 0;
     m->val.packed_parts = unpack ? parts : 0;
+    m->val.packed_chunks = unpack ? from : 0;
     return true;
 }
 
@@ -309,6 +331,8 @@ static bool check(Move *m)
     OpKind op = m->in->op;
     if (op == OP_slice)
         return !m->val.packed_dim ? check_slice(m) : complain(m, "cuts a packed tensor");
+    if (op == OP_place)
+        return !m->val.packed_dim ? check_place(m) : complain(m, "places a packed tensor");
     if (op == OP_pack || op == OP_unpack) return check_pack(m, op == OP_pack);
     if (op == OP_all_gather) return check_gather(m);
     if (op == OP_reduce_scatter) return check_scatter(m);

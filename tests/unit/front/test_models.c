@@ -63,8 +63,9 @@ static void counts_are_the_published_ones(void **state)
         uint64_t n;
         uint32_t layers, dim, heads, kv_heads, head_dim, vocab;
     } cases[] = {
-        /* timm and torchvision state these counts. LLaVA's 7063427072 include CLIP's last
-         * block (12596224) and the norm behind it (2048), which are never computed */
+        /* num_params in torchvision's models/vision_transformer.py (h14: with the weights of SWAG).
+         * LLaVA: all parameters of huggingface.co/llava-hf/llava-1.5-7b-hf, which include CLIP's
+         * last block (12596224) and the norm behind it (2048); these are never computed */
         {"vit", "b16", 86567656, 12, 768, 12, 12, 64, 1000},
         {"vit", "b32", 88224232, 12, 768, 12, 12, 64, 1000},
         {"vit", "l16", 304326632, 24, 1024, 16, 16, 64, 1000},

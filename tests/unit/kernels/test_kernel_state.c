@@ -212,6 +212,15 @@ static void check_moves(DType dtype, int64_t outer, int64_t middle, int64_t inne
         x.part_start = part * size;
         eval_reshape(OP_slice, &attrs, &whole, &slice, &x);
         assert_memory_equal(slice.at, (char *)packed.at + (size_t)part * part_bytes, part_bytes);
+        /* placed and cut again, it is the same; what lies outside is zero */
+        eval_reshape(OP_place, &attrs, &slice, &back, &x);
+        for (int64_t i = 0; i < outer * middle * inner; i++) {
+            const int64_t at = i / inner % middle;
+            const bool in_part = at >= part * size && at < (part + 1) * size;
+            static const char zero[8];
+            assert_memory_equal((char *)back.at + (size_t)i * bytes,
+                                in_part ? (char *)whole.at + (size_t)i * bytes : zero, bytes);
+        }
         for (int64_t i = 0; i < outer * size * inner; i++) {
             int64_t at = part * size + i / inner % size;
             int64_t from = (i / inner / size * middle + at) * inner + i % inner;

@@ -192,13 +192,13 @@ static void case_sizes(Case *c, char named, int64_t size)
     static const struct {
         char letter;
         int64_t size;
-    } small[] = {{'b', 2},          {'s', 5}, {'k', 4}, {'n', 3},          {'g', 2},
-                 {'r', 3},          {'e', 2}, {'v', 9}, {'x', 11},         {'y', 3},
-                 {'z', 2},          {'N', 4}, {'M', 2}, {'T', UPPER_SIZE}, {'D', UPPER_SIZE},
-                 {'E', UPPER_SIZE}, {'F', 3}, {'X', 2}, {'f', 3},          {'c', 3},
-                 {'S', 5},          {'K', 2}, {'C', 7}, {'m', 7},          {'h', 6},
-                 {'w', 4},          {'u', 2}, {'t', 3}, {'d', 2},          {'p', 3},
-                 {'q', 3},          {'V', 4}, {'U', 3}, {'Z', 5}};
+    } small[] = {
+        {'b', 2}, {'s', 5},          {'k', 4},          {'n', 3},          {'g', 2}, {'r', 3},
+        {'e', 2}, {'v', 9},          {'x', 11},         {'y', 3},          {'z', 2}, {'N', 4},
+        {'M', 2}, {'T', UPPER_SIZE}, {'D', UPPER_SIZE}, {'E', UPPER_SIZE}, {'F', 3}, {'X', 2},
+        {'f', 3}, {'c', 3},          {'S', 5},          {'K', 2},          {'C', 7}, {'m', 7},
+        {'h', 6}, {'w', 4},          {'u', 2},          {'t', 3},          {'d', 2}, {'p', 3},
+        {'q', 3}, {'V', 4},          {'U', 3},          {'Z', 5},          {'Q', 4}, {'R', 3}};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         c->size[(unsigned char)small[i].letter] = small[i].size;
     if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9; /* more tokens than the op takes */

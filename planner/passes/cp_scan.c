@@ -1,0 +1,132 @@
+/* State-space layers under context parallelism. Each rank gets whole sequences for a part of the
+ * heads: tokens are exchanged for heads before the convolutions, and back behind the scan. Groups
+ * are cut first. Where cp has more ranks than groups, ranks share a group: they have other heads of
+ * it, and all of its B and C, whose convolutions they share by features. What tp has cut, cp leaves
+ * alone: groups over tp leave the heads of a group to cp, and the other way round. */
+#include <assert.h>
+
+#include "planner/ir/layout/mesh_view.h"
+#include "planner/passes/pass.h"
+
+/* What cp may cut, in local sizes; 1: nothing. */
+typedef struct ScanSizes {
+    int64_t groups, heads;
+    bool tp; /* tp cuts the other one */
+} ScanSizes;
+
+static bool is_cut(const Job *job, const Tensor *t, int dim)
+{
+    return dim >= 0 && layout_axes_split(&t->use, dim) & pass_axes(job, PASS_tp);
+}
+
+/* Returns the sizes of the group and head dimensions of a node; a group's features count as heads
+ * where the node has no heads. */
+static ScanSizes sizes_of(const Job *job, const Node *n)
+{
+    const Graph *g = &job->plan->graph;
+    const int groups = op_dim(n->op, 0, INDEX_groups), heads = op_dim(n->op, 0, INDEX_heads);
+    const Tensor *x = &g->tensors.at[n->in[0]];
+    const int inner = heads >= 0 ? heads : op_dim(n->op, 0, INDEX_head);
+    ScanSizes s = {x->dim[groups], x->dim[inner], false};
+    bool groups_cut = false, heads_cut = false;
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        const Tensor *t = &g->tensors.at[n->in[i]];
+        if (t->role != ROLE_param) continue;
+        groups_cut = groups_cut || is_cut(job, t, op_dim(n->op, i, INDEX_groups));
+        heads_cut = heads_cut || is_cut(job, t, op_dim(n->op, i, INDEX_heads));
+    }
+    if (groups_cut) s.groups = 1;
+    if (heads_cut) s.heads = 1;
+    s.tp = groups_cut || heads_cut;
+    return s;
+}
+
+static bool cuts_groups(const Job *job, const ScanSizes *s, uint32_t axis, uint32_t *rest)
+{
+    const Mesh *mesh = &job->plan->mesh;
+    const AxisSet cp = pass_axes(job, PASS_cp);
+    int64_t groups = s->groups;
+    bool outer = true, of_groups = false;
+    *rest = 1;
+    for (uint32_t a = 0; a < mesh->n_axes; a++) {
+        if (!(cp >> a & 1)) continue;
+        outer = outer && groups % mesh->axis[a].size == 0;
+        if (outer)
+            groups /= mesh->axis[a].size;
+        else
+            *rest *= mesh->axis[a].size;
+        if (a == axis) of_groups = outer;
+    }
+    return of_groups;
+}
+
+char cp_scan_letter(const Job *job, const Node *n, uint32_t axis)
+{
+    const ScanSizes s = sizes_of(job, n);
+    uint32_t rest;
+    if (cuts_groups(job, &s, axis, &rest)) return op_letter(n->op, INDEX_groups);
+    const char heads = op_letter(n->op, INDEX_heads);
+    return heads ? heads : op_letter(n->op, INDEX_head);
+}
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+    return b == 0 ? a : gcd(b, a % b);
+}
+
+bool cp_scan_fits(const Job *job, const Node *n)
+{
+    const Graph *g = &job->plan->graph;
+    const PassConfig *pass = pass_config(job, PASS_cp);
+    const ScanSizes s = sizes_of(job, n);
+    const uint32_t cp = pass_ranks(job->config, PASS_cp);
+    const bool has_heads = op_letter(n->op, INDEX_heads) != 0;
+    uint32_t rest;
+    cuts_groups(job, &s, 0, &rest);
+    if (s.heads % rest == 0) return true;
+    const Tensor *x = &g->tensors.at[n->in[0]];
+    const long long groups = x->dim[op_dim(n->op, 0, INDEX_groups)];
+    const char *path = g->modules.at[n->module].path;
+    if (has_heads)
+        diag_error(
+            job->diag, FAULT_input, "divides-heads", pass->loc,
+            "cp = %u: heads = %lld of a state-space layer with %lld group%s cannot be divided "
+            "over it%s (%s)",
+            cp, groups * (long long)x->dim[op_dim(n->op, 0, INDEX_heads)], groups,
+            groups == 1 ? "" : "s", s.tp ? " beside tp" : "", path);
+    else
+        diag_error(
+            job->diag, FAULT_input, "divides-heads", pass->loc,
+            "cp = %u: %u ranks share a group of a state-space layer, and the %lld numbers of "
+            "its state are not as many equal parts (%s)",
+            cp, rest, (long long)s.heads, path);
+    Str legal = str_in(job->scratch);
+    for (int64_t k = 1; k <= s.groups * s.heads && k <= 1024; k++)
+        if (s.heads % (k / gcd(s.groups, k)) == 0)
+            str_print(&legal, "%s%lld", legal.n ? ", " : "", (long long)k);
+    if (pass->cp.mode == CP_ring && s.heads % (cp / gcd(s.groups, cp)) == 0)
+        diag_hint(job->diag, "use mode = \"all_gather\": a ring cannot go over ranks that share a "
+                             "group");
+    else
+        diag_hint(job->diag, "cp may be %s", str_text(&legal));
+    return false;
+}
+
+void cp_scan_refine(Job *job)
+{
+    const Graph *g = &job->plan->graph;
+    const AxisSet axes = pass_axes(job, PASS_cp);
+    if (!axes || pass_config(job, PASS_cp)->cp.mode == CP_ring ||
+        pass_ranks(job->config, PASS_tp) > 1)
+        return;
+    const int64_t size = pass_ranks(job->config, PASS_cp);
+    int64_t common = size;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (op_scans_tokens(n->op))
+            common = gcd(common, g->tensors.at[n->in[0]].dim[op_dim(n->op, 0, INDEX_groups)]);
+    }
+    if (common > 1 && common < size)
+        mesh_refine(&job->plan->mesh, job->arena, (uint32_t)__builtin_ctz(axes),
+                    (uint32_t)(size / common));
+}

@@ -1,0 +1,71 @@
+-- NeMo Automodel's rules for hybrids of attention and state-space layers (Nemotron-H), and for Mamba-2: how cp
+-- shares their heads, which modules tp cuts, which layers are recomputed.
+local dialect = require "tandem.dialect"
+local hybrid = {}
+
+-- Returns the heads and groups of the model's state-space layers; nil: it has none.
+local function sizes_of(model)
+  local name = type(model) == "table" and rawget(model, "name")
+  local config = type(name) == "string" and type(model.config) == "table" and model.config or nil
+  if not config then return nil end
+  if name:match "^mamba2" then return config.heads, config.groups end
+  if name:match "^nemotron_h" and config.pattern:find("M", 1, true) then return config.scan_heads, config.groups end
+end
+
+-- Each rank of cp gets whole sequences for its share of the heads. Groups that are fewer than the ranks are
+-- repeated, so that each rank has the B and C of its heads.
+function hybrid.check_context(d, s, model)
+  local heads, groups = sizes_of(model)
+  if not heads or s.cp == 1 then return end
+  local function refuse(text, legal)
+    d:error("scan-heads", "distributed.cp_size", text, "cp_size may be " .. legal)
+  end
+  if heads % s.cp ~= 0 then
+    return refuse(("num_heads (%d) must be divisible by cp_size (%d)"):format(heads, s.cp), dialect.divisors(heads))
+  end
+  if groups < s.cp and s.cp % groups ~= 0 then
+    return refuse(("cp_size (%d) must be divisible by n_groups (%d) when n_groups < cp_size"):format(s.cp, groups),
+      ("a multiple of %d, or one of its divisors"):format(groups))
+  end
+  if groups >= s.cp and groups % s.cp ~= 0 then
+    return refuse(("n_groups (%d) must be divisible by cp_size (%d)"):format(groups, s.cp), dialect.divisors(groups))
+  end
+  local repeated = groups < s.cp and s.cp // groups or 1
+  d:note("scan-heads", "distributed.cp_size", ("each rank of cp scans whole sequences for %d of %d heads, in %d of %d "
+    .. "groups; %s"):format(heads // s.cp, heads, groups * repeated // s.cp, groups, repeated == 1 and "no group is repeated"
+    or ("%d ranks have each group's B and C"):format(repeated)))
+end
+
+local class = "NemotronHForCausalLM"
+-- tp cuts the MLPs and the head. Attention and state-space layers are whole on every rank.
+hybrid.tp_plan = { ["model.layers.*.mixer.up_proj"] = "colwise", ["model.layers.*.mixer.down_proj"] = "rowwise",
+  lm_head = "colwise" }
+hybrid.family = { class = class, embed = "embed", head = "head", mlp = "mixer", ffn = {}, norms = {},
+  mixer = { up_proj = "up", down_proj = "down" } }
+hybrid.mamba = { class = "Mamba2ForCausalLM", embed = "embed", head = "head", mlp = "mixer", ffn = {}, norms = {} }
+
+-- A plan of the recipe's own is ignored, and sequence parallelism is asserted not to be asked for.
+function hybrid.check_tensor(d, options, hf)
+  if hf.class ~= class then return end
+  if options.sequence_parallel then
+    d:error("dialect-unsupported", "distributed.sequence_parallel",
+      "Sequence parallelism is not supported for NemotronHForCausalLM", "sequence_parallel = false")
+  end
+  if options.tp_plan ~= nil then
+    d:note("dialect-differs", "distributed.tp_plan", "a custom tp_plan is not supported for NemotronHForCausalLM: its own "
+      .. "plan is used, as in Automodel")
+    options.tp_plan = nil
+  end
+end
+
+-- Whole layers are recomputed, except those of attention. Returns their paths; nil: the model is no Nemotron-H.
+function hybrid.recomputed(family, model)
+  if not family or family.class ~= class then return nil end
+  local list, pattern = {}, model.config.pattern
+  for i = 1, #pattern do
+    if pattern:sub(i, i) ~= "*" then list[#list + 1] = ("layers.%d"):format(i - 1) end
+  end
+  return list
+end
+
+return hybrid

@@ -1,0 +1,72 @@
+/* The time of a state-space scan as its published kernels compute it: in chunks of L tokens, by
+ * products on tensor cores (SSD, arxiv.org/abs/2405.21060; github.com/state-spaces/mamba,
+ * ops/triton). What passes between these kernels goes through memory in fp32: the states of each
+ * chunk, and the scores of each group. Each product has the efficiency of a product of its sizes
+ * (assumed). */
+#include <math.h>
+
+#include "sim/compute/kernels.h"
+
+typedef struct Chunked {
+    const Device *device;
+    DType dtype;
+    double chunks, heads, groups; /* chunks of all samples; of each chunk */
+    double L, E, Q;
+} Chunked;
+
+static double product_s(const Chunked *s, double batch, double m, double n, double k)
+{
+    return kernel_gemm_s(s->device, s->dtype, s->chunks * batch, m, n, k, NULL);
+}
+
+/* A product of states with L tokens: each of E, Q and L is summed once or not at all. */
+static double states_s(const Chunked *s, double times)
+{
+    return times * product_s(s, s->heads, s->L, s->E, s->Q);
+}
+
+/* L x L scores with the features of each head, below the diagonal. */
+static double weighed_s(const Chunked *s, double times)
+{
+    return times * product_s(s, s->heads, s->L, s->E, s->L) / 2;
+}
+
+/* L x L scores with B or C, once for a group. */
+static double scored_s(const Chunked *s, double times)
+{
+    return times * product_s(s, s->groups, s->L, s->L, s->Q);
+}
+
+/* Writing and reading: states of chunks so many times, scores so many times. */
+static double between_s(const Chunked *s, double states, double scores)
+{
+    const double of_states = s->heads * s->E * s->Q, of_scores = s->groups * s->L * s->L;
+    return kernel_memory_s(s->device,
+                           sizeof(float) * s->chunks * (states * of_states + scores * of_scores));
+}
+
+double kernel_scan_s(const Device *device, const ScanWork *w)
+{
+    const double L = fmin(w->chunk > 0 ? w->chunk : 256, w->tokens);
+    const Chunked s = {.device = device,
+                       .dtype = w->dtype,
+                       .chunks = w->samples * ceil(w->tokens / L),
+                       .heads = w->groups * w->heads,
+                       .groups = w->groups,
+                       .L = L,
+                       .E = w->head,
+                       .Q = w->state};
+    const double floor_s = device->kernel_floor_s; /* the caller counts one kernel */
+    switch (w->part) {
+    case SCAN_forward: /* steps; states; passing them on; scores; outputs */
+        return states_s(&s, 2) + weighed_s(&s, 1) + scored_s(&s, 1) + between_s(&s, 4, 2) +
+               4 * floor_s;
+    case SCAN_backward: /* states and scores again; states' gradients, passed back; dx; decays */
+        return states_s(&s, 3) + weighed_s(&s, 2) + scored_s(&s, 1) + between_s(&s, 8, 2) +
+               8 * floor_s;
+    case SCAN_shared: /* dB and dC of states; the scores' gradient, and dB and dC of it */
+        return states_s(&s, 2) + weighed_s(&s, 1) + scored_s(&s, 2) + between_s(&s, 2, 3) +
+               4 * floor_s;
+    }
+    return 0;
+}

@@ -1,0 +1,7 @@
+-- expect: note[scan-heads] 4 of 16 heads, in 1 of 1 groups | 4 ranks have each group
+return require "dialects.automodel" {
+  world_size = 4, seq_length = 64,
+  model = require "models.nemotron_h" { size = "tiny", scan_heads = 16, groups = 1 },
+  hf = { class = "NemotronHForCausalLM", torch_dtype = "float32" },
+  distributed = { cp_size = 4 },
+}
