@@ -100,6 +100,29 @@ static bool set_halo(const RankState *r, const Instr *in, KernelArgs *a)
            a->elements[2] == (joins ? of_held : of_own);
 }
 
+/* Fills in the same for stride_pack and stride_unpack. The messages' buffer has the shape with
+ * strides, whichever way its pieces go. */
+static bool set_pieces(const RankState *r, const Instr *in, KernelArgs *a)
+{
+    const bool packs = in->op == OP_stride_pack;
+    const Deals *deals = &r->plan->graph.deals;
+    const Shape *s = arg_shape(r, in, packs), *plain = arg_shape(r, in, !packs);
+    const int d = (int)a->attrs.dim;
+    if (d < 0 || d >= s->n_dims || d >= plain->n_dims || !deal_is_strided(deals, s->deal[d]) ||
+        a->attrs.parts != shape_parts(s, &r->plan->mesh, d) ||
+        !strides_find(deals, s->deal[d], shape_part(s, &r->plan->mesh, d, r->rank), &a->strides))
+        return false;
+    a->strides.to_rows = packs == (plain->deal[d] == s->deal[d]);
+    a->outer = a->inner = 1;
+    for (int i = 0; i < s->n_dims; i++)
+        *(i < d ? &a->outer : &a->inner) *= i == d ? 1 : rows_of(r, s, i);
+    a->middle = rows_of(r, s, d);
+    const int64_t row = a->outer * a->inner;
+    const int64_t sent = a->attrs.parts * a->strides.most * a->strides.rows * row;
+    return a->middle == a->strides.pieces * a->strides.rows && a->n_args == 2 &&
+           a->elements[packs] == sent && a->elements[!packs] == row * a->middle;
+}
+
 static bool bind(const RankState *r, Pc pc, KernelArgs *a)
 {
     const Program *p = r->info->p;
@@ -189,7 +212,9 @@ static bool ready_compute(const RankState *r, Pc pc, const Control *control, Are
     if (op_is_border(in->op) && !set_strips(r, in, a))
         return fail(r, pc, arena, d, "its strips and rows do not agree");
     if (moves && in->op != OP_copy &&
-        !(op_is_halo(in->op) ? set_halo(r, in, a) : set_extents(r, in, a)))
+        !(op_is_halo(in->op)     ? set_halo(r, in, a)
+          : op_is_stride(in->op) ? set_pieces(r, in, a)
+                                 : set_extents(r, in, a)))
         return fail(r, pc, arena, d, "its parts and sizes do not agree");
     r->at[pc] = (Ready){.kernel = kernel, .args = a};
     return true;

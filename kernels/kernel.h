@@ -5,6 +5,7 @@
 #define TANDEM_KERNELS_KERNEL_H
 
 #include "planner/ir/layout/halo.h"
+#include "planner/ir/layout/stride.h"
 #include "planner/ir/op.h"
 
 /* A source of micro-batches. `fill` writes tokens and labels [n_samples, seq] of the global
@@ -64,6 +65,9 @@ typedef struct KernelArgs {
     /* halo_*: `middle` is the number of rows of a buffer of own rows, `part_size` that of a buffer
      * with a halo. Strips are [2, outer, halo.strip, inner]. */
     Halo halo;
+    /* stride_*: `middle` is the number of the part's rows. Messages are [ranks, outer,
+     * strides.most, strides.rows, inner], one for each rank of the group. */
+    Strides strides;
     uint32_t microbatch;
     Attrs attrs;
     /* Global sizes and the letters of each dimension. Needed by kernels for any signature

@@ -127,7 +127,8 @@ static bool same_args(const KernelArgs *a, const KernelArgs *b)
            memcmp(a->second, b->second, sizeof a->second) == 0 &&
            memcmp(a->valid, b->valid, sizeof a->valid) == 0 && a->outer == b->outer &&
            a->middle == b->middle && a->inner == b->inner && a->part_start == b->part_start &&
-           a->part_size == b->part_size && memcmp(&a->halo, &b->halo, sizeof a->halo) == 0;
+           a->part_size == b->part_size && memcmp(&a->halo, &b->halo, sizeof a->halo) == 0 &&
+           memcmp(&a->strides, &b->strides, sizeof a->strides) == 0;
 }
 
 /* True if instruction i waits for the same instructions within its segment s as its counterpart

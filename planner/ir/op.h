@@ -4,8 +4,9 @@
  * Grammar of a signature: "in,in->out,out". A lower-case letter is an index that may be split over
  * ranks; an UPPER-CASE one must be whole on each rank; one missing on the right is reduced, so
  * splitting it leaves a partial result. `...` stands for any number (also 0) of splittable indices,
- * the same in every term. `(hp)` is one dimension made of two indices, the first outermost (it
- * carries the split; if it is UPPER-CASE, neither may be split). `h~` is the dimension of the rows
+ * the same in every term. `(hp)` is one dimension made of two indices, the first outermost. It
+ * carries the split, unless it is UPPER-CASE: then the second does, and its parts lie in strides
+ * (stride.h). `h~` is the dimension of the rows
  * that output rows h read (window.h): where h is split, a part of it has a halo of rows that other
  * parts own. Only h and w may have windows. Letters are local to the row. */
 #ifndef TANDEM_IR_OP_H
@@ -95,6 +96,12 @@ typedef struct SigDim {
     bool reads;  /* h~ */
 } SigDim;
 
+/* True for (Xu): index u carries the split, and its elements lie apart. */
+static inline bool sig_strides(const SigDim *dim)
+{
+    return dim->inner >= 'a' && dim->letter < 'a';
+}
+
 typedef struct SigTerm {
     uint8_t n_dims;  /* without the ellipsis */
     int8_t ellipsis; /* position of `...` among the dims, or -1 */
@@ -161,6 +168,11 @@ static inline bool op_is_halo(OpKind op)
 {
     return op == OP_halo_pack || op == OP_halo_join || op == OP_halo_cut || op == OP_halo_fold;
 }
+/* True for the local ops before and after an exchange of rows for rows that lie apart. */
+static inline bool op_is_stride(OpKind op)
+{
+    return op == OP_stride_pack || op == OP_stride_unpack;
+}
 /* The op of that name, or OP_none. */
 OpKind op_find(const char *name);
 
@@ -168,8 +180,8 @@ OpKind op_find(const char *name);
 bool op_parse_signature(const char *text, Signature *sig, Diag *d);
 
 /* A signature bound to the dimensions of its arguments. Ellipsis indices get free lower-case
- * letters. letter[arg][dim]: the (outermost) index letter of that dimension; args count inputs,
- * then outputs. */
+ * letters. letter[arg][dim]: the index letter of that dimension, of two the one that carries the
+ * split; args count inputs, then outputs. */
 typedef struct Binding {
     uint8_t n_in, n_out, n_letters;
     char letters[MAX_LETTERS]; /* in order of first appearance */
@@ -177,7 +189,9 @@ typedef struct Binding {
     uint8_t n_dims[MAX_ARGS];
     char letter[MAX_ARGS][MAX_DIMS];
     bool reads[MAX_ARGS][MAX_DIMS]; /* the rows that the letter reads (h~): size['H'] is theirs */
-    char ellipsis[MAX_DIMS + 1];    /* the letters `...` stands for, 0-terminated */
+    /* for (Xu) the letter X: an element of u lies once in each of size['X'] runs; 0 otherwise */
+    char strides[MAX_ARGS][MAX_DIMS];
+    char ellipsis[MAX_DIMS + 1]; /* the letters `...` stands for, 0-terminated */
 } Binding;
 
 /* Binds `op` to the dimensions of its arguments, inputs then outputs. Outputs may have n_dims 0 and
@@ -196,6 +210,9 @@ int op_output_dims(OpKind op, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS
 /* True if `letter` may be split over ranks: a lower-case letter of the row that leads its
  * dimension. */
 bool op_may_split(OpKind op, char letter);
+/* False if `letter` lies in strides that do not divide by n: its pieces would be of several sizes.
+ */
+bool op_strides_over(const Binding *b, char letter, uint32_t n);
 /* ---- roles of indices, as the head of ops.def lists them ---- */
 /* The role that the letter plays in the row; none: it has no role, or stands for `...`. */
 IndexRole op_role(OpKind op, char letter);

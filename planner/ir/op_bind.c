@@ -87,9 +87,11 @@ static void name_dims(const Binder *k, uint32_t arg)
     b->n_dims[arg] = (uint8_t)(t->n_dims + n_ellipsis);
     for (uint32_t at = 0; at < b->n_dims[arg]; at++) {
         const SigDim *dim = dim_at(t, n_ellipsis, at, &e);
-        b->letter[arg][at] = dim ? dim->letter : b->ellipsis[e];
+        const bool strides = dim && sig_strides(dim);
+        b->letter[arg][at] = strides ? dim->inner : dim ? dim->letter : b->ellipsis[e];
+        b->strides[arg][at] = strides ? dim->letter : 0;
         b->reads[arg][at] = dim && dim->reads;
-        add_letter(b, b->letter[arg][at]);
+        add_letter(b, dim ? dim->letter : b->letter[arg][at]);
         if (dim && dim->inner) add_letter(b, dim->inner);
     }
 }
@@ -212,8 +214,9 @@ bool sig_may_split(const Signature *sig, char letter)
     if (letter < 'a' || letter > 'z') return false;
     for (uint32_t a = 0; a < (uint32_t)sig->n_in + sig->n_out; a++)
         for (uint32_t i = 0; i < sig_term(sig, a)->n_dims; i++) {
-            if (sig_term(sig, a)->dim[i].inner == letter) return false;
-            leads = leads || sig_term(sig, a)->dim[i].letter == letter;
+            const SigDim *dim = &sig_term(sig, a)->dim[i];
+            if (dim->inner == letter && !sig_strides(dim)) return false;
+            leads = leads || dim->letter == letter || dim->inner == letter;
         }
     return leads || sig_has_ellipsis(sig);
 }

@@ -212,6 +212,10 @@ static uint64_t rows_bytes(const Plan *plan, const Program *p, const Instr *in, 
 {
     if (in->op == OP_halo_pack || in->op == OP_halo_cut)
         return p->buffers.at[program_arg(p, in, 1)].bytes;
+    if (op_is_stride(in->op)) { /* room in a message that no piece fills is zeroed, not read */
+        const uint64_t other = p->buffers.at[program_arg(p, in, 1 - i)].bytes;
+        return i == 0 && other < bytes ? other : bytes;
+    }
     const bool strips = i + 1 == in->n_in && op_is_border(in->op);
     if (op_of_rows(in->op) == OP_none || strips) return bytes;
     const uint32_t n_in = op_info(in->op)->sig.n_in;

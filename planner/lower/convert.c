@@ -5,6 +5,7 @@
 
 #include "planner/ir/layout/halo.h"
 #include "planner/ir/layout/padding.h"
+#include "planner/ir/layout/stride.h"
 #include "planner/lower/lower.h"
 
 /* Local elements before dimension d: 1 means d is outermost, and parts are contiguous. */
@@ -355,7 +356,8 @@ static void add_version(Lower *l, TensorId t, BufferId buffer, NodeId consumer)
                  .consumer = consumer,
                  .next = l->value.versions_of[t]};
     for (int d = 0; d < s->n_dims; d++)
-        v.around = v.around || deal_is_around(&l->g->deals, s->deal[d]);
+        v.around = v.around || deal_is_around(&l->g->deals, s->deal[d]) ||
+                   deal_is_strided(&l->g->deals, s->deal[d]);
     l->value.versions_of[t] = (uint32_t)list_push(l->scratch, &l->value.versions, v);
 }
 
@@ -377,6 +379,16 @@ static BufferId find_version(const Lower *l, TensorId t, const Layout *layout, N
 BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout)
 {
     return find_version(l, t, layout, 0);
+}
+
+/* A version in strips or messages is no value yet. */
+BufferId lower_find_apart(const Lower *l, TensorId t)
+{
+    for (uint32_t i = l->value.versions_of[t]; i; i = l->value.versions.at[i].next) {
+        const Version *v = &l->value.versions.at[i];
+        if (v->around && !v->rows && lower_is_apart(l, v->buffer)) return v->buffer;
+    }
+    return 0;
 }
 
 BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin)
@@ -402,6 +414,11 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin)
     Layout use = tensor->use;
     BufferId from = find_version(l, t, &use, 0);
     if (!from) from = find_version(l, t, NULL, 0);
+    const BufferId apart = from ? 0 : lower_find_apart(l, t);
+    if (apart) {
+        lower_add_version(l, t, lower_fold(l, apart, origin));
+        return lower_want(l, t, layout, origin);
+    }
     if (!from && tensor->role == ROLE_input) { /* every stage reads its own part of the batch */
         assert(l->phase == PHASE_forward);
         lower_forward_node(l, tensor->producer);

@@ -314,17 +314,39 @@ static void prepare_sibling(Lower *l, NodeId id)
     }
 }
 
-void lower_end_returns(Lower *l)
+static bool reads(const Node *n, TensorId t)
 {
-    for (uint32_t i = 0; i < l->grad.returning.n; i++) {
-        const HaloReturn r = l->grad.returning.at[i];
-        finish_output(l, r.node, r.output, lower_fold_end(l, &r.step, r.node), r.temporary,
-                      r.accumulated);
-    }
-    l->grad.returning.n = 0;
+    bool any = false;
+    for (uint32_t i = 0; i < n->n_in; i++) any = any || n->in[i] == t;
+    return any;
 }
 
-/* Takes output j. Shares of neighbours' rows are sent to them; a sibling runs meanwhile. */
+/* Ends the exchanges under way; but if `reader` is not 0, those of rows that lie apart stay, unless
+ * that node reads their gradient. */
+static void end_returns(Lower *l, NodeId reader)
+{
+    const uint32_t n = l->grad.returning.n;
+    uint32_t n_left = 0;
+    l->grad.returning.n = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const HaloReturn r = l->grad.returning.at[i];
+        const TensorId grad = l->g->nodes.at[r.node].out[r.output];
+        if (reader && lower_is_apart(l, r.step.from) && !reads(&l->g->nodes.at[reader], grad))
+            l->grad.returning.at[n_left++] = r;
+        else
+            finish_output(l, r.node, r.output, lower_fold_end(l, &r.step, r.node), r.temporary,
+                          r.accumulated);
+    }
+    l->grad.returning.n = n_left;
+}
+
+void lower_end_returns(Lower *l)
+{
+    end_returns(l, 0);
+}
+
+/* Takes output j. Shares of neighbours' rows are sent to them; a sibling runs meanwhile. Rows that
+ * lie apart are sent to their owners, until a node reads them. */
 static void take_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool temporary,
                         bool accumulated)
 {
@@ -334,14 +356,14 @@ static void take_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool temp
     }
     const HaloReturn r = {id, j, temporary, accumulated, lower_fold_begin(l, out, id)};
     list_push(l->scratch, &l->grad.returning, r);
-    if (!has_sibling(l, id)) lower_end_returns(l);
+    if (!has_sibling(l, id) && !lower_is_apart(l, out)) lower_end_returns(l);
 }
 
 void lower_backward_node(Lower *l, NodeId id)
 {
     Node n = l->g->nodes.at[id];
     const bool is_sibling = id > 1 && has_sibling(l, id - 1);
-    if (!is_sibling) lower_end_returns(l);
+    if (!is_sibling) end_returns(l, id);
     prepare_sibling(l, id);
     Emit e = {.op = n.op,
               .stream = STREAM_compute,
@@ -374,7 +396,8 @@ void lower_backward_node(Lower *l, NodeId id)
         lower_emit(l, &e);
     for (uint32_t j = 0; j < n.n_out; j++)
         take_output(l, id, j, e.arg[n.n_in + j], temporary[j], accumulate[j]);
-    if (is_sibling) lower_end_returns(l);
+    if (is_sibling) end_returns(l, id);
+    lower_start_ahead(l, id);
 }
 
 void lower_cast_node(Lower *l, NodeId id)

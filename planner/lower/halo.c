@@ -1,9 +1,12 @@
-/* Halos. A rank fetches from its neighbours the rows that a window reads beyond its own rows. It
+/* Halos and strides: forms of a split dimension that hold other rows than a rank's own.
+ * Halos: a rank fetches from its neighbours the rows that a window reads beyond its own rows. It
  * returns the sums that the window adds to their rows. The exchange of the second dimension follows
- * that of the first. Its strips are as wide as the first one's halo, so corners are included. */
+ * that of the first. Its strips are as wide as the first one's halo, so corners are included.
+ * Strides: a rank gives its rows for rows that lie apart, and back. */
 #include <assert.h>
 
 #include "planner/ir/layout/halo.h"
+#include "planner/ir/layout/stride.h"
 #include "planner/ir/window.h"
 #include "planner/lower/lower.h"
 
@@ -35,21 +38,32 @@ static DealId halo_deal(Deals *deals, Arena *arena, DealKind kind, const Window 
     return reaches ? deal_around(deals, arena, kind, size, n_parts, held) : 0;
 }
 
+/* Returns the deal in which node n holds dimension d of an argument over `parts` ranks; 0: that of
+ * the rank's own rows. */
+static DealId deal_of_arg(Lower *l, const Node *n, const Binding *b, uint32_t arg, int d,
+                          uint32_t parts)
+{
+    const char letter = b->letter[arg][d], runs = b->strides[arg][d];
+    const int64_t size = b->size[(int)letter];
+    if (parts > 1 && runs)
+        return deal_strided(&l->g->deals, l->arena, size * b->size[(int)runs], parts,
+                            (uint32_t)b->size[(int)runs]);
+    if (parts == 1 || !b->reads[arg][d]) return 0;
+    const Window w = op_window(n->op, b, graph_attrs_at(l->g, n->attrs), letter);
+    return halo_deal(&l->g->deals, l->arena, arg < n->n_in ? DEAL_halo : DEAL_overlap, &w,
+                     b->size[(int)window_reach(letter)], size, parts);
+}
+
 void lower_find_halos(Lower *l, NodeId id, const Binding *b)
 {
     const Node *n = &l->g->nodes.at[id];
-    if (!(op_info(n->op)->flags & OP_WINDOWED)) return;
     for (uint32_t arg = 0; arg < (uint32_t)n->n_in + n->n_out; arg++) {
         const Shape s = {.n_dims = b->n_dims[arg], .layout = *lower_arg_layout(l, id, arg)};
         DealId *around = NULL;
         for (int d = 0; d < b->n_dims[arg]; d++) {
-            const char letter = b->letter[arg][d];
+            if (!b->reads[arg][d] && !b->strides[arg][d]) continue;
             const uint32_t parts = shape_parts(&s, &l->plan->mesh, d);
-            if (!b->reads[arg][d] || parts == 1) continue;
-            const Window w = op_window(n->op, b, graph_attrs_at(l->g, n->attrs), letter);
-            const DealId deal =
-                halo_deal(&l->g->deals, l->arena, arg < n->n_in ? DEAL_halo : DEAL_overlap, &w,
-                          b->size[(int)window_reach(letter)], b->size[(int)letter], parts);
+            const DealId deal = deal_of_arg(l, n, b, arg, d, parts);
             if (deal && !around) around = arena_array(l->job->scratch, MAX_DIMS, sizeof *around);
             if (deal) around[d] = deal;
         }
@@ -105,6 +119,57 @@ static BufferId local(Lower *l, OpKind op, int d, BufferId from, BufferId strips
     return out;
 }
 
+static bool is_moved(const Lower *l, DealId deal)
+{
+    return deal_is_around(&l->g->deals, deal) || deal_is_strided(&l->g->deals, deal);
+}
+
+bool lower_is_apart(const Lower *l, BufferId b)
+{
+    return lower_shape_is_apart(l, lower_shape(l, b));
+}
+
+bool lower_shape_is_apart(const Lower *l, const Shape *s)
+{
+    bool apart = false, around = false;
+    for (int d = 0; d < s->n_dims; d++) {
+        apart = apart || deal_is_strided(&l->g->deals, s->deal[d]);
+        around = around || deal_is_around(&l->g->deals, s->deal[d]);
+    }
+    return apart && !around;
+}
+
+static BufferId pieces_buffer(Lower *l, BufferId like, const Shape *held, int d)
+{
+    Strides s;
+    const bool fits = strides_find(&l->g->deals, held->deal[d], 0, &s);
+    assert(fits);
+    (void)fits;
+    BufferId b = lower_buffer(l, held, l->p->buffers.at[like].dtype, CATEGORY_communication);
+    Buffer *at = &l->p->buffers.at[b];
+    at->bytes = at->bytes / (uint64_t)s.pieces * s.n_parts * (uint64_t)s.most;
+    at->packed = true;
+    at->tensor = l->p->buffers.at[like].tensor;
+    return b;
+}
+
+/* Sends every rank the pieces of `from` that it holds in the other form of dimension d. Returns the
+ * pieces that arrive, as they arrive. */
+static BufferId exchange_pieces(Lower *l, BufferId from, const Shape *held, int d, NodeId origin)
+{
+    const BufferId mine = pieces_buffer(l, from, held, d), theirs = pieces_buffer(l, from, held, d);
+    local(l, OP_stride_pack, d, from, 0, mine, origin);
+    Emit e = {.op = OP_all_to_all,
+              .stream = STREAM_domain,
+              .axes = layout_axes_split(&held->layout, d),
+              .origin = origin,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {mine, theirs}};
+    lower_emit(l, &e);
+    return theirs;
+}
+
 /* Sends strips of `from` to both neighbours; returns the strips of the neighbours. */
 static BufferId exchange(Lower *l, OpKind take, BufferId from, const Shape *held, int d,
                          NodeId origin)
@@ -135,14 +200,18 @@ static HaloStep hold_begin(Lower *l, BufferId from, const DealId *around, int d,
 {
     HaloStep step = {.from = from, .held = *lower_shape(l, from), .d = d};
     step.held.deal[d] = around[d];
-    step.strips = exchange(l, OP_halo_pack, from, &step.held, d, origin);
+    step.strips = deal_is_strided(&l->g->deals, around[d])
+                      ? exchange_pieces(l, from, &step.held, d, origin)
+                      : exchange(l, OP_halo_pack, from, &step.held, d, origin);
     return step;
 }
 
 BufferId lower_hold_end(Lower *l, const HaloStep *step, NodeId origin)
 {
-    return local(l, OP_halo_join, step->d, step->from, step->strips,
-                 like(l, step->from, &step->held), origin);
+    const BufferId held = like(l, step->from, &step->held);
+    if (deal_is_strided(&l->g->deals, step->held.deal[step->d]))
+        return local(l, OP_stride_unpack, step->d, step->strips, 0, held, origin);
+    return local(l, OP_halo_join, step->d, step->from, step->strips, held, origin);
 }
 
 /* The strips of the first dimension include the halo of the second, so that one comes first. */
@@ -162,10 +231,13 @@ HaloStep lower_fold_begin(Lower *l, BufferId from, NodeId origin)
 {
     HaloStep step = {.d = -1};
     for (int d = 0; d < lower_shape(l, from)->n_dims; d++) {
-        if (!deal_is_around(&l->g->deals, lower_shape(l, from)->deal[d])) continue;
+        const DealId deal = lower_shape(l, from)->deal[d];
+        if (!is_moved(l, deal)) continue;
         if (step.d >= 0) from = lower_fold_end(l, &step, origin);
         step = (HaloStep){.from = from, .held = *lower_shape(l, from), .d = d};
-        step.strips = exchange(l, OP_halo_cut, from, &step.held, d, origin);
+        step.strips = deal_is_strided(&l->g->deals, deal)
+                          ? exchange_pieces(l, from, &step.held, d, origin)
+                          : exchange(l, OP_halo_cut, from, &step.held, d, origin);
     }
     assert(step.d >= 0);
     return step;
@@ -175,6 +247,9 @@ BufferId lower_fold_end(Lower *l, const HaloStep *step, NodeId origin)
 {
     Shape own = step->held;
     own.deal[step->d] = 0;
+    if (deal_is_strided(&l->g->deals, step->held.deal[step->d]))
+        return local(l, OP_stride_unpack, step->d, step->strips, 0, like(l, step->from, &own),
+                     origin);
     return local(l, OP_halo_fold, step->d, step->from, step->strips, like(l, step->from, &own),
                  origin);
 }

@@ -45,6 +45,23 @@ void lower_start_halo(Lower *l, NodeId id, uint32_t i)
     list_push(l->scratch, &l->value.started, s);
 }
 
+/* Between a projection and the attention that reads it stand at most the two other projections. */
+void lower_start_ahead(Lower *l, NodeId id)
+{
+    enum { AHEAD = 8 };
+    const NodeId end = id > l->g->n_forward ? l->g->nodes.n : l->g->n_forward + 1;
+    for (NodeId reader = id + 1; reader < end && reader <= id + AHEAD; reader++) {
+        const Node *n = &l->g->nodes.at[reader];
+        for (uint32_t i = 0; n->stage == l->g->nodes.at[id].stage && i < n->n_in; i++) {
+            if (!lower_arg_around(l, reader, i)) continue;
+            const Shape held = lower_arg_shape(l, reader, i);
+            if (lower_shape_is_apart(l, &held) &&
+                lower_find_version(l, n->in[i], lower_arg_layout(l, reader, i)))
+                lower_start_halo(l, reader, i);
+        }
+    }
+}
+
 /* Branches that read the same value with other halos follow each other. Their exchanges then run
  * under the first branch. */
 static void start_branches(Lower *l, NodeId id, TensorId t)

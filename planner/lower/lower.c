@@ -105,7 +105,8 @@ void lower_forward_node(Lower *l, NodeId id)
     for (uint32_t j = 0; j < n.n_out; j++) {
         BufferId out = e.arg[n.n_in + j];
         if (is_of_step(l, n.out[j])) continue;
-        if (lower_arg_around(l, id, n.n_in + j)) out = lower_fold(l, out, id);
+        const bool apart = lower_is_apart(l, out); /* own rows follow when a node wants them */
+        if (lower_arg_around(l, id, n.n_in + j) && !apart) out = lower_fold(l, out, id);
         lower_add_version(l, n.out[j], out);
         Layout use = l->g->tensors.at[n.out[j]].use;
         bool at_once = l->phase == PHASE_forward || op_info(n.op)->reduce == REDUCE_max;
@@ -114,6 +115,7 @@ void lower_forward_node(Lower *l, NodeId id)
                               out = lower_convert(l, out, &use, id, CATEGORY_activation));
         if (is_once(l, &n)) l->value.of_step[n.out[j]] = out;
     }
+    lower_start_ahead(l, id);
 }
 
 /* True if the next stage is on the same rank and reads the tensor without a transfer. */
@@ -151,6 +153,7 @@ static void end_forward(Lower *l, uint32_t stage)
             Layout use = at->use;
             const BufferId own = as_made(l, t);
             BufferId kept = lower_find_version(l, t, &use);
+            if (!kept) kept = lower_find_apart(l, t);
             assert(kept);
             const uint32_t all = l->value.versions_of[t];
             l->value.versions_of[t] = 0;
@@ -191,6 +194,7 @@ static void lower_forward(Lower *l, uint32_t stage, uint32_t end, Pc before)
             lower_gradient(l, id);
         lower_after_node(l, id);
     }
+    lower_end_returns(l);
     l->phase = PHASE_forward;
     l->stage.receive_after = before;
     lower_transfers(l, end);
@@ -221,6 +225,7 @@ static void lower_backward(Lower *l, uint32_t stage, ActionKind kind)
         lower_gradient(l, id);
         if (kind != ACTION_W) lower_after_node(l, id);
     }
+    lower_end_returns(l);
 }
 
 void lower_select(Lower *l, uint32_t microbatch)

@@ -261,6 +261,7 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin);
 BufferId lower_want_arg(Lower *l, NodeId n, uint32_t i);
 void lower_add_version(Lower *l, TensorId t, BufferId buffer);
 BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout); /* 0: none */
+BufferId lower_find_apart(const Lower *l, TensorId t); /* one with rows that lie apart */
 
 /* ---- ring.c ---- */
 /* True if node n is computed with one part of its keys after the other. */
@@ -395,6 +396,9 @@ Shape lower_arg_shape(const Lower *l, NodeId n, uint32_t arg);
 BufferId lower_fold(Lower *l, BufferId from, NodeId origin);
 HaloStep lower_fold_begin(Lower *l, BufferId from, NodeId origin);
 BufferId lower_fold_end(Lower *l, const HaloStep *step, NodeId origin);
+/* True if a buffer holds rows that lie apart in place of own rows. */
+bool lower_is_apart(const Lower *l, BufferId b);
+bool lower_shape_is_apart(const Lower *l, const Shape *s);
 /* Gives `from` the halos that `around` names, likewise in two calls. */
 HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId origin);
 BufferId lower_hold_end(Lower *l, const HaloStep *step, NodeId origin);
@@ -409,6 +413,9 @@ void lower_rows(Lower *l, const Emit *e, BufferId strips);
 /* Begins the exchange for input i of node n, which reads it soon. Does nothing if the input has no
  * halo, or already has it. */
 void lower_start_halo(Lower *l, NodeId n, uint32_t i);
+/* Begins the exchanges for rows that lie apart which the next nodes read, where their values exist.
+ */
+void lower_start_ahead(Lower *l, NodeId n);
 
 /* ---- stage.c ---- */
 void lower_find_crossing(Lower *l);

@@ -104,7 +104,8 @@ static char cut_letter(const Cut *c, const Node *n, const Binding *b)
     if (op_info(n->op)->flags & OP_SOURCE) return op_letter(n->op, c->role);
     for (uint32_t i = 0; i < n->n_in; i++) {
         const int d = c->cut_dim[n->in[i]] - 1;
-        if (d >= 0 && op_may_split(n->op, b->letter[i][d])) return b->letter[i][d];
+        const char letter = d >= 0 ? b->letter[i][d] : 0;
+        if (op_may_split(n->op, letter) && op_strides_over(b, letter, c->n)) return letter;
     }
     return 0;
 }

@@ -366,6 +366,15 @@ uint64_t value_strip_bytes(const Verifier *v, const Shape *held, int d, DType dt
 const char *value_window_fault(const Verifier *v, const Window *w, const Shape *read, int d,
                                int64_t outputs, bool is_output);
 
+/* ---- strides.c ---- */
+/* stride_pack, stride_unpack, and an all_to_all of what they pack */
+void value_strides(Verifier *v, Pc pc);
+/* True if the input of instruction pc has strides along the instruction's group. */
+bool value_has_strides(const Verifier *v, Pc pc);
+/* Returns NULL, or the fault in how argument `arg` deals out dimension d of an op. */
+const char *value_stride_fault(const Verifier *v, const Binding *b, const Shape *s, uint32_t arg,
+                               int d);
+
 void value_sumsq(Verifier *v, Pc pc); /* verify_update.c */
 void value_mean(Verifier *v, Pc pc);  /* step_mean */
 void value_clip_coef(Verifier *v, Pc pc);

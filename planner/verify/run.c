@@ -21,6 +21,8 @@ static bool step(Verifier *v, ProgramState *r, Pc pc)
     const OpClass class_ = info->class_;
     if (op_is_halo(in->op) || in->op == OP_halo_exchange)
         value_halo(v, pc);
+    else if (op_is_stride(in->op) || (in->op == OP_all_to_all && value_has_strides(v, pc)))
+        value_strides(v, pc);
     else if (class_ == OP_CLASS_comm || class_ == OP_CLASS_reshape || in->op == OP_pass ||
              in->op == OP_cast || in->op == OP_fill)
         value_move(v, pc);

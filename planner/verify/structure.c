@@ -83,13 +83,27 @@ static bool reaches_once(const Verifier *v, const Deal *d)
     return d->per_part == 1;
 }
 
+/* Piece k of part p is piece k * n_parts + p of the dimension. All are equal. */
+static bool strides(const Verifier *v, const Deal *d)
+{
+    if (d->size % ((int64_t)d->n_parts * d->per_part) != 0) return false;
+    const int64_t rows = d->size / ((int64_t)d->n_parts * d->per_part);
+    for (uint32_t p = 0; p < d->n_parts; p++)
+        for (uint32_t k = 0; k < d->per_part; k++) {
+            const Interval at = v->g->deals.intervals.at[d->first + p * d->per_part + k];
+            const int64_t lo = ((int64_t)k * d->n_parts + p) * rows;
+            if (at.lo != lo || at.hi != lo + rows) return false;
+        }
+    return rows > 0;
+}
+
 static void check_deals(Verifier *v)
 {
     const Deals *deals = &v->g->deals;
     for (DealId i = 1; i < deals->deals.n; i++) {
         const Deal *d = &deals->deals.at[i];
         bool ok =
-            d->kind <= DEAL_overlap && d->n_parts > 0 && d->size >= 0 && d->size <= MAX_ELEMENTS;
+            d->kind <= DEAL_strided && d->n_parts > 0 && d->size >= 0 && d->size <= MAX_ELEMENTS;
         if (ok && d->kind < DEAL_listed) ok = deal_padding_fits(d, MAX_ELEMENTS);
         if (ok && d->kind >= DEAL_listed)
             ok = d->per_part > 0 && deal_table(d) == d->n &&
@@ -100,7 +114,12 @@ static void check_deals(Verifier *v)
             verify_report(v, "verify-coverage", 0,
                           "deal %u does not hand out each of its %lld indices once", i,
                           (long long)d->size);
-        else if (d->kind >= DEAL_halo && !reaches_once(v, d))
+        else if (d->kind == DEAL_strided && !strides(v, d))
+            verify_report(v, "verify-coverage", 0,
+                          "deal %u does not hand out its %lld indices in equal pieces, each part's "
+                          "at equal distances",
+                          i, (long long)d->size);
+        else if ((d->kind == DEAL_halo || d->kind == DEAL_overlap) && !reaches_once(v, d))
             verify_report(v, "verify-coverage", 0,
                           "deal %u reaches more than once around its %lld indices", i,
                           (long long)d->size);

@@ -505,6 +505,60 @@ static void halos(void **state)
             }
 }
 
+static void pieces(OpKind op, CudaKernel kernel, DType t, Strides s, uint64_t odd)
+{
+    enum { OUTER = 3, INNER = 5 };
+    const bool packs = op == OP_stride_pack;
+    const int64_t sent = s.n_parts * s.most * s.rows * OUTER * INNER;
+    const int64_t part = s.pieces * s.rows * OUTER * INNER;
+    KernelArgs a = {.n_in = 1,
+                    .n_args = 2,
+                    .dtype = {t, t},
+                    .elements = {packs ? part : sent, packs ? sent : part},
+                    .outer = OUTER,
+                    .middle = s.pieces * s.rows,
+                    .inner = INNER,
+                    .strides = s};
+    void *cpu[2], *device[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint64_t bytes = (uint64_t)a.elements[i] * dtype_bytes(t);
+        cpu[i] = compare_alloc(bytes, 0), device[i] = compare_alloc(bytes, odd * dtype_bytes(t));
+        for (int64_t k = 0; k < a.elements[i]; k++)
+            number_write(t, cpu[i], (uint64_t)k, (double)((k * 37 + i) % 101) - 50);
+        memcpy(device[i], cpu[i], bytes);
+    }
+    memcpy(a.ptr, cpu, sizeof cpu);
+    kernel_cpu(op)(&a);
+    memcpy(a.ptr, device, sizeof device);
+    CudaError error;
+    const uint64_t bytes = (uint64_t)a.elements[1] * dtype_bytes(t);
+    memset(device[1], 0xff, bytes);
+    assert_true(cuda_compute_accepts(op, a.dtype, a.n_args));
+    assert_true(TARGET_RUN(0, kernel(&a, target_context(), &error), &error));
+    assert_memory_equal(device[1], cpu[1], bytes);
+    compare_free();
+}
+
+/* Rows for rows that lie apart, and back, where pieces divide by the ranks and where they do not.
+ */
+static void strides(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 4; n++)
+        for (int64_t of_part = 2; of_part <= 5; of_part++)
+            for (int t = 0; t < 3; t++)
+                for (uint32_t way = 0; way < 4; way++) {
+                    const Strides s = {n,
+                                       (uint32_t)(of_part % n),
+                                       of_part,
+                                       1 + of_part % 3,
+                                       (of_part + n - 1) / n,
+                                       way & 1};
+                    pieces(OP_stride_pack, cuda_stride_pack, precisions[t], s, way / 2);
+                    pieces(OP_stride_unpack, cuda_stride_unpack, precisions[t], s, way / 2);
+                }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -524,6 +578,7 @@ int main(void)
         cmocka_unit_test(moves_between_layouts),
         cmocka_unit_test(moves_of_chunks),
         cmocka_unit_test(halos),
+        cmocka_unit_test(strides),
     };
     return cmocka_run_group_tests_name("CUDA kernels on parts", tests, NULL, NULL);
 }

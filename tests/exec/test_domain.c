@@ -149,6 +149,36 @@ static void attention_in_windows(void **state)
     }
 }
 
+/* Windows whose points lie apart. Each rank computes its share of them, with rows and columns from
+ * all ranks: also where the points of a window do not divide by the ranks. Where the windows do
+ * not, the field is gathered. */
+static void attention_to_points_apart(void **state)
+{
+    (void)state;
+    static const int64_t sides[] = {1, 2, 3, 4, 5};
+    const Window same = net_window(3, 1, 1, WINDOW_zero);
+    for (uint32_t k = 0; k < 60; k++) {
+        const Window down = net_window(sides[k % 5], 1, 1, WINDOW_zero);
+        const Window across = net_window(sides[(k / 5) % 5], 1, 1, WINDOW_zero);
+        const Window two = net_window(2, 2, 1, WINDOW_zero);
+        const NetLayer net[] = {{NET_conv, same, same},
+                                {NET_apart, down, across},
+                                {NET_apart, two, two},
+                                {NET_conv, same, same}};
+        Net n = with(1 + k % 4, 1 + k % 3, 4, net);
+        if (n.domain * n.domain_w == 1) continue;
+        const bool even = k % 7 != 0;
+        n.height = 2 * down.kernel * (even ? n.domain * n.domain : n.domain + 1);
+        n.width = 2 * across.kernel * (even ? n.domain_w * n.domain_w : n.domain_w + 1);
+        n.dp_shard = k & 1 && n.domain * n.domain_w <= 6 ? 2 : 1;
+        n.use_ddp = k & 2;
+        n.ac = k % 3 == 1 ? AC_full : AC_none;
+        n.keep_halos = k & 8;
+        n.microbatches = 1 + k % 2;
+        check(&n, k);
+    }
+}
+
 /* Halos under data parallelism, recomputation and micro-batches. */
 static void with_data_ranks(void **state)
 {
@@ -391,6 +421,7 @@ int main(void)
         cmocka_unit_test(strides),
         cmocka_unit_test(statistics_and_pools),
         cmocka_unit_test(attention_in_windows),
+        cmocka_unit_test(attention_to_points_apart),
         cmocka_unit_test(with_data_ranks),
         cmocka_unit_test(one_row_a_rank),
         cmocka_unit_test(behind_the_poles),

@@ -75,6 +75,7 @@ static Net net_of(uint32_t i)
     n.layer[2] = (NetLayer){NET_conv, half, half};
     n.layer[3] = (NetLayer){NET_transpose, half, half};
     if (i % 5 == 4) n.layer[n.n_layers++] = (NetLayer){NET_attention, pair, pair};
+    if (i % 5 == 3) n.layer[n.n_layers++] = (NetLayer){NET_apart, pair, pair};
     return n;
 }
 

@@ -232,6 +232,66 @@ static void a_convolution_costs_its_product(void **state)
     arena_free(arena);
 }
 
+typedef struct Apart {
+    uint32_t n_exchanges, n_gathers;
+    uint64_t bytes, least; /* of an exchange's message buffer: the most and the fewest */
+    double flops;
+} Apart;
+
+static Apart apart_over(uint32_t domain, int64_t pieces)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    const Window w = net_window(3, 1, 1, WINDOW_zero),
+                 points = net_window(pieces, 1, 1, WINDOW_zero);
+    Net n = net_default();
+    n.channels = 16, n.height = 48, n.width = 24, n.domain = domain;
+    n.use_ddp = true;
+    n.n_layers = 3;
+    n.layer[0] = n.layer[2] = (NetLayer){NET_conv, w, w};
+    n.layer[1] = (NetLayer){NET_apart, points, points};
+    const Plan *plan = net_plan(&n, false, arena, &d);
+    assert_non_null(plan);
+    const Program *p = plan_program(plan, 0);
+    Apart made = {.least = UINT64_MAX};
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        const uint64_t bytes = in->args.n ? p->buffers.at[program_arg(p, in, 0)].bytes : 0;
+        made.n_gathers += in->op == OP_all_gather;
+        if (in->op == OP_strided_attention || in->op == OP_strided_attention_grad)
+            made.flops += plan_flops(plan, p, in);
+        if (in->op != OP_all_to_all) continue;
+        made.n_exchanges++;
+        if (bytes > made.bytes) made.bytes = bytes;
+        if (bytes < made.least) made.least = bytes;
+    }
+    arena_free(arena);
+    return made;
+}
+
+/* Attention to points that lie apart: each rank computes its share, and no field is gathered. Rows
+ * are exchanged for the input (queries, keys and values are one tensor here) and back for the
+ * output, and in the backward pass for the input again, for two gradients and for the output, and
+ * back for the three gradients of the input. */
+static void attention_is_shared_out(void **state)
+{
+    (void)state;
+    for (uint32_t domain = 2; domain <= 4; domain += 2) {
+        const Apart whole = apart_over(1, 4), cut = apart_over(domain, 4);
+        assert_int_equal(cut.n_gathers, 0);
+        assert_int_equal(whole.n_exchanges, 0);
+        assert_int_equal(cut.n_exchanges, 8);
+        assert_int_equal(cut.bytes, 16 * (48 / domain) * 24 * 4);
+        assert_int_equal(cut.least, cut.bytes);
+        assert_true(fabs(cut.flops * domain / whole.flops - 1) < 1e-12);
+    }
+    /* three pieces over two ranks: one of the messages has a piece more than the other, and all
+     * have room for two */
+    assert_int_equal(apart_over(2, 3).bytes, 16 * 24 * 24 * 4 / 3 * 4);
+    /* one point in each window: a rank has whole windows already */
+    assert_int_equal(apart_over(2, 1).n_exchanges, 0);
+}
+
 /* The inner rows and the border multiply as often as the whole, and move fewer bytes together than
  * the whole with its copy. */
 static void parts_cost_their_rows(void **state)
@@ -273,6 +333,7 @@ int main(void)
                                        cmocka_unit_test(exchanges_run_under_computations),
                                        cmocka_unit_test(exchanges_run_under_inner_rows),
                                        cmocka_unit_test(parts_cost_their_rows),
+                                       cmocka_unit_test(attention_is_shared_out),
                                        cmocka_unit_test(a_convolution_costs_its_product)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

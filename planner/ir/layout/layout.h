@@ -58,14 +58,16 @@ const char *layout_text(Arena *arena, const Mesh *mesh, const Layout *l);
 /* ---- deals ---- interned; 0 is the equal deal (the part count divides the size). */
 typedef uint32_t DealId;
 /* halo: parts overlap. Each part holds its own indices and copies of its neighbours' (halo.h).
- * overlap: parts overlap, too, but there each part holds only its share of a sum. */
+ * overlap: parts overlap, too, but there each part holds only its share of a sum.
+ * strided: each part holds pieces that lie apart, at equal distances (stride.h). */
 typedef enum DealKind {
     DEAL_equal,
     DEAL_ceil,
     DEAL_listed,
     DEAL_segments,
     DEAL_halo,
-    DEAL_overlap
+    DEAL_overlap,
+    DEAL_strided
 } DealKind;
 typedef struct Interval {
     int64_t lo, hi;
@@ -74,7 +76,8 @@ typedef struct Deal {
     DealKind kind;
     uint32_t n_parts;
     int64_t size;      /* size of the dimension */
-    uint32_t first, n; /* DEAL_listed: `n` (part-major) intervals from deals.intervals[first], */
+    uint32_t first, n; /* DEAL_listed, DEAL_strided: `n` (part-major) intervals from
+                        * deals.intervals[first], */
     /* per_part of them for each part, unused ones empty. DEAL_segments: `n` = per_part intervals
      * side by side; each is shared equally by all parts */
     uint32_t per_part;

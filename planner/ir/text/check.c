@@ -63,7 +63,8 @@ static bool check_deals(const Checker *c)
             return bad(c, "deal", i, "not as many intervals as parts need");
         for (uint32_t k = 0; k < d->n; k++) {
             const Interval *part = &deals->intervals.at[d->first + k];
-            const int64_t beyond = d->kind >= DEAL_halo ? d->size : 0; /* a halo may wrap */
+            const bool around = d->kind == DEAL_halo || d->kind == DEAL_overlap;
+            const int64_t beyond = around ? d->size : 0; /* a halo may wrap */
             if (part->lo < -beyond || part->hi < part->lo || part->hi > d->size + beyond)
                 return bad(c, "deal", i, "an interval out of range");
         }

@@ -23,7 +23,8 @@ static const char *const spaces[] = {"device", "host"};
 static const char *const roles[] = {"activation", "param", "gradient", "input", "loss", "state"};
 static const char *const inits[] = {"none", "zeros", "ones", "normal", "uniform"};
 static const char *const styles[] = {"none", "column", "row", "vocab"};
-static const char *const deals[] = {"equal", "ceil", "listed", "segments", "halo", "overlap"};
+static const char *const deals[] = {"equal", "ceil",    "listed", "segments",
+                                    "halo",  "overlap", "strided"};
 
 #define AT(record, member) (uint16_t) offsetof(record, member)
 #define FIELD(record, member, type, trust)                                                         \

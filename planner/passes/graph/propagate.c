@@ -169,8 +169,8 @@ static bool leaves_ring(const Job *job, const Node *n, uint32_t axis, char lette
            op_role(n->op, letter) == INDEX_tokens;
 }
 
-/* The index that `axis` splits in what the node does; 0: none. */
-static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t axis)
+/* The index that `axis` splits in what the node does, if it may be cut; 0: none. */
+static char wanted_split(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Graph *g = &job->plan->graph;
     if (op_info(n->op)->flags & OP_SOURCE) return split_of_batch(job, n, axis);
@@ -185,6 +185,15 @@ static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t a
     letter = letter_of_inputs(g, n, b, axis, false);
     if (!letter) letter = letter_of_output(g, n, b, axis);
     return leaves_ring(job, n, axis, letter) ? 0 : letter;
+}
+
+/* Strides of uneven pieces are not made: such values are gathered. */
+static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t axis)
+{
+    const Mesh *mesh = &job->plan->mesh;
+    const char letter = wanted_split(job, n, b, axis);
+    const uint32_t ranks = mesh_size(mesh, mesh_axes(mesh, mesh->axis[axis].name));
+    return letter && op_strides_over(b, letter, ranks) ? letter : 0;
 }
 
 /* Tokens that were gathered, or exchanged for heads, return to the ranks that hold them. */

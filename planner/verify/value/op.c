@@ -166,6 +166,8 @@ static bool check_deals(const OpStep *s)
                 pieces % mesh_size(&s->v->plan->mesh, split))
                 return complain(s, (uint32_t)__builtin_ctz(split), i,
                                 "is cut within pieces that the op reads whole, on axis");
+            const char *apart = value_stride_fault(s->v, s->b, at, i, d);
+            if (apart) return complain(s, (uint32_t)__builtin_ctz(split), i, apart);
             if (deal_is_around(&s->v->g->deals, at->deal[d])) {
                 verify_report(s->v, "verify-layout", s->pc,
                               "argument %u has the rows of neighbours too, and is read as if they "

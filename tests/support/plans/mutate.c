@@ -169,6 +169,13 @@ static void list_halo(Lister *l, Pc pc)
                     add(l, MUTATE_narrow, pc, 2 * held->deal[d] + end);
 }
 
+static void list_stride(Lister *l, Pc pc)
+{
+    add(l, MUTATE_adjoint, pc, 0);
+    add(l, MUTATE_dimension, pc, 0), add(l, MUTATE_dimension, pc, 1);
+    list_args(l, pc);
+}
+
 /* Changes the windows of a convolution or a pooling: moves them by a row, or takes another edge. */
 static void list_window(Lister *l, Pc pc)
 {
@@ -184,6 +191,7 @@ static void list_program(Lister *l)
         else
             list_scale(l, pc);
         if (op_is_halo(in->op)) list_halo(l, pc);
+        if (op_is_stride(in->op)) list_stride(l, pc);
         if (op_info(in->op)->flags & OP_WINDOWED) list_window(l, pc);
         if (in->stream == STREAM_compute && pc > 1) add(l, MUTATE_kernel, pc, 0);
         for (uint32_t k = 0; k < in->after.n; k++) {
@@ -431,6 +439,7 @@ static void change_match(Program *p, Mutation m)
 
 static OpKind adjoint(OpKind op)
 {
+    if (op_is_stride(op)) return op == OP_stride_pack ? OP_stride_unpack : OP_stride_pack;
     if (op == OP_halo_pack || op == OP_halo_cut)
         return op == OP_halo_pack ? OP_halo_cut : OP_halo_pack;
     return op == OP_halo_join ? OP_halo_fold : OP_halo_join;

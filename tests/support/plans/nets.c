@@ -158,14 +158,16 @@ static TensorId attention(Build *b, const NetLayer *l, TensorId x)
     const int64_t batch = b->net->micro * data_ranks(b->net), rows = l->h.kernel,
                   columns = l->w.kernel;
     const Attrs attrs = {.h_kernel = rows, .w_kernel = columns, .group = 2, .scale = 0.7};
-    TensorId offsets = graph_tensor(b->g, b->arena, "offsets", ROLE_input, b->net->compute,
+    const char *name = arena_print(b->arena, "%s.offsets", b->g->modules.at[b->module].path);
+    TensorId offsets = graph_tensor(b->g, b->arena, name, ROLE_input, b->net->compute,
                                     DIMS(batch, (2 * rows - 1) * (2 * columns - 1), 2), here(b));
     const Attrs points = {.h_kernel = attrs.h_kernel, .w_kernel = attrs.w_kernel};
     graph_node(b->g, b->arena, OP_offsets, NULL, 0, &offsets, 1, &points, 0, here(b));
     TensorId weight = param(b, "bias_weight", 0, 0.5, DIMS(2, 1));
     TensorId bias = op(b, OP_linear, (TensorId[]){offsets, weight}, 2, NULL);
     bias = op(b, OP_window_bias, (TensorId[]){op(b, OP_sum_features, &bias, 1, NULL)}, 1, &attrs);
-    TensorId y = op(b, OP_window_attention, (TensorId[]){x, x, x, bias}, 4, &attrs);
+    const OpKind kind = l->kind == NET_apart ? OP_strided_attention : OP_window_attention;
+    TensorId y = op(b, kind, (TensorId[]){x, x, x, bias}, 4, &attrs);
     return op(b, OP_add, (TensorId[]){x, y}, 2, NULL);
 }
 
@@ -216,7 +218,8 @@ static TensorId layer(Build *b, const NetLayer *l, TensorId x)
     case NET_pool: return op(b, OP_avg_pool2d, &x, 1, &attrs);
     case NET_shuffle: return shuffle(b, l, x);
     case NET_earth: return earth(b, l, x);
-    case NET_attention: return attention(b, l, x);
+    case NET_attention:
+    case NET_apart: return attention(b, l, x);
     case NET_KINDS: break;
     }
     assert(0 && "a kind of layer");
@@ -317,8 +320,8 @@ static void print_window(Str *s, const Window *w)
 
 const char *net_name(const Net *n, Arena *arena)
 {
-    static const char *const kinds[] = {"conv", "transpose", "residual", "norm",
-                                        "pool", "shuffle",   "earth",    "attention"};
+    static const char *const kinds[] = {"conv",    "transpose", "residual",  "norm", "pool",
+                                        "shuffle", "earth",     "attention", "apart"};
     Str s = str_in(arena);
     str_print(&s, "%lld x %lld x %lld:", (long long)n->channels, (long long)n->height,
               (long long)n->width);

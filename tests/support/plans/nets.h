@@ -17,6 +17,7 @@ typedef enum NetKind {
     NET_shuffle,   /* pooling by h.kernel x w.kernel, a conv, and its channels as points again */
     NET_earth,     /* conv on the field with `before` more rows behind each pole, as on a globe */
     NET_attention, /* x + attention in windows of h.kernel x w.kernel points, biased by position */
+    NET_apart,     /* the same, with the points of a window apart */
     NET_KINDS
 } NetKind;
 

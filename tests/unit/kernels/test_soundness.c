@@ -252,6 +252,7 @@ static void make_case(Case *c, bool causal)
 typedef struct Cut {
     /* part of a dimension: `valid` real elements from `start` */
     int64_t outer, size, inner, part, start, valid;
+    int64_t runs; /* strides: the part has an equal piece of each run; 1: it is one interval */
 } Cut;
 
 /* Returns whether dimension d of the argument holds the rows that windows read. */
@@ -262,9 +263,9 @@ static bool has_windows(const Case *c, uint32_t arg, int d)
     return t->ellipsis < 0 && t->dim[d].reads;
 }
 
-static Cut cut_of(const Value *whole, int d, uint32_t n_parts, uint32_t i)
+static Cut cut_of(const Value *whole, int d, uint32_t n_parts, uint32_t i, int64_t runs)
 {
-    Cut c = {.outer = 1, .size = whole->dim[d], .inner = 1};
+    Cut c = {.outer = 1, .size = whole->dim[d], .inner = 1, .runs = runs};
     for (int k = 0; k < d; k++) c.outer *= whole->dim[k];
     for (int k = d + 1; k < whole->n_dims; k++) c.inner *= whole->dim[k];
     c.part = (c.size + n_parts - 1) / n_parts;
@@ -278,7 +279,8 @@ static Cut cut_of(const Value *whole, int d, uint32_t n_parts, uint32_t i)
 /* Returns the rows that the part's windows read. They overlap the rows of other parts. */
 static Cut cut_for(const Case *c, uint32_t arg, const Value *whole, int d, uint32_t i)
 {
-    Cut cut = cut_of(whole, d, c->n_parts, i);
+    const char strides = c->binding.strides[arg][d];
+    Cut cut = cut_of(whole, d, c->n_parts, i, strides ? c->binding.size[(int)strides] : 1);
     if (!has_windows(c, arg, d)) return cut;
     int64_t all = c->binding.size[(int)c->letter], lo, hi;
     int64_t part = (all + c->n_parts - 1) / c->n_parts;
@@ -293,6 +295,11 @@ static int64_t whole_index(const Cut *c, int64_t i)
 {
     int64_t inner = i % c->inner, at = i / c->inner % c->part, outer = i / c->inner / c->part;
     if (at >= c->valid) return -1;
+    if (c->runs > 1) {
+        const int64_t piece = c->part / c->runs;
+        const int64_t row = at / piece * (c->size / c->runs) + c->start / c->runs + at % piece;
+        return (outer * c->size + row) * c->inner + inner;
+    }
     return (outer * c->size + (c->start + at + c->size) % c->size) * c->inner + inner;
 }
 

@@ -25,7 +25,7 @@ static const Plan *right_plan(void)
     n.height = 24;
     n.domain = 3;
     n.use_ddp = true;
-    n.n_layers = 7;
+    n.n_layers = 8;
     n.layer[0] = (NetLayer){NET_conv, same, same};
     n.layer[1] = (NetLayer){NET_norm, same, same};
     n.layer[2] = (NetLayer){NET_conv, odd, odd};
@@ -33,6 +33,7 @@ static const Plan *right_plan(void)
     n.layer[4] = (NetLayer){NET_residual, wide, wide};
     n.layer[5] = (NetLayer){NET_transpose, back, back};
     n.layer[6] = (NetLayer){NET_attention, pair, pair};
+    n.layer[7] = (NetLayer){NET_apart, pair, pair};
     Diag d = diag_in(arena);
     const Plan *plan = net_plan(&n, true, arena, &d);
     assert_non_null(plan);
@@ -250,6 +251,38 @@ static Plan *share_of_other_ranks(const Plan *plan)
     return shared_by(plan, 0.5);
 }
 
+/* Attention to points that lie apart within a rank's own rows: another function than the model's.
+ */
+static Plan *points_of_own_rows(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    const Pc pack = find(plan, OP_stride_pack, OP_none, PHASE_forward, 0);
+    const Pc attention = find(plan, OP_strided_attention, OP_none, PHASE_forward, 0);
+    for (uint32_t i = 0; i < 3; i++) *arg(bad, attention, i) = *arg(bad, pack, 0);
+    return bad;
+}
+
+/* A rank unpacks the pieces that it sent. */
+static Plan *own_pieces_unpacked(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    const Pc pack = find(plan, OP_stride_pack, OP_none, PHASE_forward, 0);
+    *arg(bad, find(plan, OP_stride_unpack, OP_none, PHASE_forward, 0), 0) = *arg(bad, pack, 1);
+    return bad;
+}
+
+/* What attention makes is used as if its rows lay in order. */
+static Plan *points_not_returned(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    const Pc attention = find(plan, OP_strided_attention, OP_none, PHASE_forward, 0);
+    const Pc back = find(plan, OP_stride_unpack, OP_none, PHASE_forward, 1);
+    for (Pc pc = attention + 1; pc < plan->programs.at[0].code.n; pc++)
+        for (uint32_t i = 0; i < at(bad, pc)->n_in; i++)
+            if (*arg(bad, pc, i) == *arg(bad, back, 1)) *arg(bad, pc, i) = *arg(bad, attention, 4);
+    return bad;
+}
+
 static const struct {
     const char *name, *where;
     Plan *(*plant)(const Plan *plan);
@@ -278,6 +311,10 @@ static const struct {
      "verify-layout"},
     {"whole gradients summed", "bias by position, over parts of a field", whole_gradient_summed,
      "verify-layout"},
+    {"attention within own rows", "miles-credit 5e14b83, long-distance attention",
+     points_of_own_rows, "verify-layout"},
+    {"own pieces unpacked", "distdl/distdl#35", own_pieces_unpacked, "verify-layout"},
+    {"points not returned", "an exchange left out", points_not_returned, "verify-layout"},
     {"share of other ranks", "bias by position, over parts of a field", share_of_other_ranks,
      "verify-layout"},
 };
