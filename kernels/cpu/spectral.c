@@ -8,12 +8,15 @@ BOTH(project_of_first)
 BOTH(project_over_first)
 BOTH(project_of_last)
 BOTH(project_over_last)
+BOTH(project_of_second)
+BOTH(project_over_second)
 BOTH(inner_product)
 BOTH(normalise)
 BOTH(divide)
 BOTH(divide_dot)
 BOTH(outer_first)
 BOTH(outer_last)
+BOTH(outer_second)
 
 #else
 
@@ -57,6 +60,28 @@ static void F(project_of_last)(const KernelArgs *a)
 static void F(project_over_last)(const KernelArgs *a)
 {
     F(times_columns)(a, a->rows, a->size['n']);
+}
+
+/* w [k,n,...], v [k,...] -> [n] */
+static void F(project_of_second)(const KernelArgs *a)
+{
+    const int64_t n = a->size['n'], rows = a->rows;
+    const REAL *w = a->ptr[0], *x = a->ptr[1];
+    REAL *y = a->ptr[2];
+    memset(y, 0, (size_t)n * sizeof *y);
+    for (int64_t i = 0; i < a->size['k']; i++)
+        for (int64_t j = 0; j < n; j++) y[j] += F(dot)(w + (i * n + j) * rows, x + i * rows, rows);
+}
+
+/* w [k,n,...], u [n] -> [k,...] */
+static void F(project_over_second)(const KernelArgs *a)
+{
+    const int64_t n = a->size['n'], rows = a->rows;
+    const REAL *w = a->ptr[0], *x = a->ptr[1];
+    REAL *y = a->ptr[2];
+    memset(y, 0, (size_t)(a->size['k'] * rows) * sizeof *y);
+    for (int64_t i = 0; i < a->size['k'] * n; i++)
+        for (int64_t r = 0; r < rows; r++) y[i / n * rows + r] += x[i % n] * w[i * rows + r];
 }
 
 /* x, y [...] -> [] */
@@ -118,6 +143,17 @@ static void F(outer_first)(const KernelArgs *a)
 static void F(outer_last)(const KernelArgs *a)
 {
     F(outer)(a, a->rows, a->size['n']);
+}
+
+/* d [b,s], x [k,...], y [n] -> sum(d) times their outer product [k,n,...] */
+static void F(outer_second)(const KernelArgs *a)
+{
+    const int64_t n = a->size['n'], rows = a->rows, lines = a->size['k'] * n;
+    const REAL *x = a->ptr[1], *y = a->ptr[2];
+    const REAL d = F(sum)(a->ptr[0], a->size['b'] * a->size['s']);
+    REAL *out = F(summed)(a, 0, lines * rows);
+    for (int64_t i = 0; i < lines; i++)
+        for (int64_t r = 0; r < rows; r++) out[i * rows + r] += d * x[i / n * rows + r] * y[i % n];
 }
 
 #endif

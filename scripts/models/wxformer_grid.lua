@@ -52,11 +52,12 @@ end
 
 -- A bias for each difference of two points of a window.
 local function position_bias(c, dim, window)
+  local how = { bias = true, spectral_norm = c.use_spectral_norm }
   local function layer(n_in)
-    return nn.module { linear = nn.linear(n_in, dim, { bias = true }), norm = nn.layernorm(dim, { eps = c.eps }),
+    return nn.module { linear = nn.linear(n_in, dim, how), norm = nn.layernorm(dim, { eps = c.eps }),
       forward = function(m, x) return nn.relu(m.norm(m.linear(x))) end }
   end
-  return nn.module { layers = nn.list { layer(2), layer(dim), layer(dim) }, last = nn.linear(dim, 1, { bias = true }),
+  return nn.module { layers = nn.list { layer(2), layer(dim), layer(dim) }, last = nn.linear(dim, 1, how),
     forward = function(m) return m.last(m.layers(nn.window_offsets(window))) end }
 end
 
@@ -113,8 +114,9 @@ end
 
 -- The grid twice as fine, with n_out channels.
 local growing = {
-  transpose = function(_, n_in, n_out, kernel)
-    return { grow = nn.conv_transpose2d(n_in, n_out, { kernel = kernel, stride = 2, padding = (kernel - 2) // 2 }),
+  transpose = function(c, n_in, n_out, kernel)
+    return { grow = nn.conv_transpose2d(n_in, n_out, { kernel = kernel, stride = 2, padding = (kernel - 2) // 2,
+        spectral_norm = c.use_spectral_norm }),
       forward = function(m, x) return m.grow(x) end }
   end,
   resize = function(c, n_in, n_out)

@@ -182,10 +182,6 @@ function reader.read(d, block)
   local spectral = block.use_spectral_norm ~= false
   local decoder = types[block.type]
   if decoder == "transpose" and block.upsample_v_conv then decoder = "resize" end
-  if spectral then
-    d:note("dialect-differs", "model.use_spectral_norm", "the network of the position bias"
-      .. (decoder == "transpose" and " and transposed convolutions have" or " has") .. " no spectral norm here")
-  end
   local own = { size = "0.25deg", decoder = decoder, pad_lat = lat, pad_lon = lon, pad_mode = mode,
     use_spectral_norm = spectral, interp = block.interp ~= false, ff_dropout = block.ff_dropout or 0.0 }
   for _, key in ipairs { "frames", "channels", "surface_channels", "input_only_channels", "output_only_channels", "levels",

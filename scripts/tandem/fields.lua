@@ -118,13 +118,18 @@ local function weight_of(info, how, made, read, plain)
 end
 
 function fields.add(nn, known, normal, check_norm, over_norm)
-  nn.conv2d = core.wrap(function(n_in, n_out, options)
-    local who, how = "nn.conv2d", nil
-    n_in, n_out, options, how = read_conv(who, known, normal, n_in, n_out, options)
-    local spectral, plain = check_norm(who, options, how.init), is_plain(how)
+  local function norm_of(who, options, how)
+    local spectral = check_norm(who, options, how.init)
     if spectral and how.groups > 1 then
       core.fail("spectral-norm", who .. ": spectral_norm of a grouped convolution is not there", "groups = 1")
     end
+    return spectral
+  end
+
+  nn.conv2d = core.wrap(function(n_in, n_out, options)
+    local who, how = "nn.conv2d", nil
+    n_in, n_out, options, how = read_conv(who, known, normal, n_in, n_out, options)
+    local spectral, plain = norm_of(who, options, how), is_plain(how)
     local info = { params = {}, tp_styles = plain and { column = true, row = true } or nil }
     local own = weight_of(info, how, n_out, n_in, plain)
     if how.bias then
@@ -135,7 +140,7 @@ function fields.add(nn, known, normal, check_norm, over_norm)
       check_fit(who, x, how)
       local y = op(how.groups > 1 and "conv2d_groups" or "conv2d", window(how), id, use(own))
       if spectral then
-        y = over_norm(y, info, use(own), { n_in, how.kernel[1], how.kernel[2] }, { n_out }, nil, true)
+        y = over_norm(y, info, use(own), { n_in, how.kernel[1], how.kernel[2] }, { n_out }, nil, "first")
       end
       return channel_bias(y, info)
     end, {}, info)
@@ -144,7 +149,7 @@ function fields.add(nn, known, normal, check_norm, over_norm)
   nn.conv_transpose2d = core.wrap(function(n_in, n_out, options)
     local who, how = "nn.conv_transpose2d", nil
     n_in, n_out, options, how = read_conv(who, known, normal, n_in, n_out, options)
-    local more = pair(who, "output_padding", options.output_padding, 0, 0)
+    local more, spectral = pair(who, "output_padding", options.output_padding, 0, 0), norm_of(who, options, how)
     local info = { params = {} }
     local own = weight_of(info, how, n_in, n_out)
     for i = 1, 2 do
@@ -169,6 +174,9 @@ function fields.add(nn, known, normal, check_norm, over_norm)
         end
       end
       local y = op(how.groups > 1 and "conv_transpose2d_groups" or "conv_transpose2d", window(how), id, use(own))
+      if spectral then
+        y = over_norm(y, info, use(own), { n_in, how.kernel[1], how.kernel[2] }, { n_out }, nil, "second")
+      end
       return channel_bias(y, info)
     end, {}, info)
   end)

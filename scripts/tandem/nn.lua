@@ -58,9 +58,10 @@ end
 -- Divides x by the largest singular value of the weight that made it, like torch's
 -- parametrizations.spectral_norm. It does one power iteration a step: u = W v and v = W^T u, each
 -- divided by its length; sigma = u^T W v. One side of the matrix is the weight's first index
--- (in_first) or its last; the other side is the rest. A module that is called twice has one norm.
+-- (in_first) or its last; the other side is the rest. outputs: "first" or "second", the index of a
+-- convolution's weight that is the side of the outputs. A module that is called twice has one norm.
 local unit = { eps = 1e-12 }
-local function over_norm(x, info, weight, in_dims, out_dims, each, outputs_first)
+local function over_norm(x, info, weight, in_dims, out_dims, each, outputs)
   if not info.sigma then
     local in_first = #in_dims == 1
     local function node(name, attrs, ...) return tensors[op(name, attrs, ...)] end
@@ -70,8 +71,8 @@ local function over_norm(x, info, weight, in_dims, out_dims, each, outputs_first
     end
     local u, v = state(info, "weight_u", out_dims, segments.order(0, each)), state(info, "weight_v", in_dims)
     local made
-    local of_u = outputs_first and "project_of_first" or in_first and "project_over_first" or "project_of_last"
-    local of_v = outputs_first and "project_over_first" or in_first and "project_of_first" or "project_over_last"
+    local of_u = outputs and "project_of_" .. outputs or in_first and "project_over_first" or "project_of_last"
+    local of_v = outputs and "project_over_" .. outputs or in_first and "project_of_first" or "project_over_last"
     made, u = next_of(u, v, of_u)
     made, v = next_of(v, u, of_v)
     info.sigma = node("inner_product", nil, made, v)

@@ -147,7 +147,8 @@ local list = {
       { "output_padding", "0", "Rows and columns added at the last edge." },
       { "dilation", "1", "The distance between the rows of a window." }, { "groups", "1", "Groups of channels." },
       { "padding_mode", "zeros", "Only zeros." }, { "bias", "true", "Add a bias to each channel." },
-      { "init", "nn.normal(0, 0.02)", "First values of the weight." } } },
+      { "init", "nn.normal(0, 0.02)", "First values of the weight." },
+      { "spectral_norm", "false", "Divide the output by the largest singular value of the weight." } } },
   { name = "nn.group_norm", call = "nn.group_norm(groups, channels, options)", shape = "[b, channels, h, w] -> same",
     doc = "Normalises each group of channels over the whole grid.", options = {
       { "eps", "1e-5", "Added to the variance." }, { "init", "nn.ones", "First values of the weight." } } },

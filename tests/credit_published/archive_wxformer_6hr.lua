@@ -1,5 +1,4 @@
 -- expect: note[clip-dynamic] grad_max_norm
--- expect: note[dialect-differs] no spectral norm here
 -- expect: warning[not-applied] post_conf
 -- expect: ok mesh dp_shard=4
 -- config/gen_1/archive/v1/wxformer_6hr.yml

@@ -1,5 +1,4 @@
 -- expect: note[clip-dynamic] grad_max_norm
--- expect: note[dialect-differs] no spectral norm here
 -- expect: warning[not-applied] post_conf
 -- expect: ok ranks 1
 -- config/example-v2026.1.0.yml

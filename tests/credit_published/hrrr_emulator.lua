@@ -1,6 +1,5 @@
 -- expect: note[clip-dynamic] grad_max_norm
 -- expect: warning[not-applied] use_ema
--- expect: note[dialect-differs] no spectral norm here
 -- expect: ok mesh dp_replicate=4
 -- config/gen_2/examples/hrrr_emulator.yml
 return require "dialects.credit" {

@@ -1,6 +1,5 @@
 -- expect: note[clip-dynamic] grad_max_norm
 -- expect: warning[not-applied] use_ema
--- expect: note[dialect-differs] no spectral norm here
 -- expect: ok ranks 1
 -- config/gen_2/smoke/integration_test_hrrr.yml
 return require "dialects.credit" {

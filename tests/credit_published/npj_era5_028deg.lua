@@ -1,5 +1,4 @@
 -- expect: warning[not-applied] use_ema
--- expect: note[dialect-differs] no spectral norm here
 -- expect: warning[not-applied] post_conf
 -- expect: ok mesh dp_shard=4
 -- config/gen_2/examples/wxformer_npj_era5_028deg.yml

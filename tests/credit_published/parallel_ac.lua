@@ -1,4 +1,3 @@
--- expect: note[dialect-differs] no spectral norm here
 -- expect: ok ranks 1
 -- tests/manual/gen2_parallelism/configs/smoke_v2parallel_ac_casper.yml
 return require "dialects.credit" {

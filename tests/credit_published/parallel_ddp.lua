@@ -1,4 +1,3 @@
--- expect: note[dialect-differs] no spectral norm here
 -- expect: ok mesh dp_replicate=4
 -- tests/manual/gen2_parallelism/configs/smoke_v2parallel_ddp_derecho.yml
 return require "dialects.credit" {

@@ -1,4 +1,3 @@
--- expect: note[dialect-differs] no spectral norm here
 -- expect: note[dialect-differs] domain = 2 | group norm | long attention
 -- expect: ok mesh dp_shard=2 domain=2
 -- tests/manual/gen2_parallelism/configs/smoke_v2parallel_combo_derecho.yml

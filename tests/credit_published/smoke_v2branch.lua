@@ -1,4 +1,3 @@
--- expect: note[dialect-differs] no spectral norm here
 -- expect: ok ranks 1
 -- config/gen_2/smoke/smoke_v2branch_casper.yml
 return require "dialects.credit" {

@@ -1,5 +1,4 @@
 -- expect: note[clip-dynamic] grad_max_norm
--- expect: note[dialect-differs] no spectral norm here
 -- expect: ok mesh dp_replicate=4
 -- config/gen_2/examples/wb2_perlmutter_tiny.yml
 return require "dialects.credit" {

@@ -17,6 +17,7 @@
 #include "planner/lower/gather.h"
 #include "planner/verify/verify.h"
 #include "tests/support/eval.h"
+#include "tests/support/plans/nets.h"
 #include "tests/support/plans/tiny.h"
 
 static Arena *arena;
@@ -241,6 +242,91 @@ static void the_gradient_goes_through_the_norm(void **state)
         check_norms(plan, &e);
         e.frozen = true;
         assert_int_equal(2 * check_gradients(&plan->graph, &e), n_states(&plan->graph));
+    }
+}
+
+/* ---- convolutions: the outputs are the weight's first index, of transposed ones the second */
+
+static Net normed_net(void)
+{
+    const Window half = net_window(4, 2, 1, WINDOW_zero), same = net_window(3, 1, 1, WINDOW_zero);
+    Net n = net_default();
+    n.spectral = true;
+    n.compute = DT_f64;
+    n.n_layers = 3;
+    n.layer[0] = (NetLayer){NET_conv, half, half};
+    n.layer[1] = (NetLayer){NET_transpose, half, half};
+    n.layer[2] = (NetLayer){NET_residual, same, same};
+    return n;
+}
+
+/* sigma after one iteration by hand; w [a, b, r], with the outputs in index a or b. */
+static double conv_sigma(const Plan *plan, TensorId id, bool transposed)
+{
+    const Tensor *t = &plan->graph.tensors.at[id];
+    const int64_t a = t->dim[0], b = t->dim[1], taps = t->dim[2] * t->dim[3];
+    const int64_t n_out = transposed ? b : a, n_in = transposed ? a : b;
+    const double *w = start_of(plan, id);
+    Matrix m = {arena_array(arena, (size_t)(n_in * taps * n_out), sizeof(double)),
+                start_of(plan, tensor_named(&plan->graph, arena_print(arena, "%s_u", t->name))),
+                start_of(plan, tensor_named(&plan->graph, arena_print(arena, "%s_v", t->name))),
+                n_in * taps, n_out};
+    for (int64_t i = 0; i < a; i++)
+        for (int64_t j = 0; j < b; j++)
+            for (int64_t k = 0; k < taps; k++)
+                m.w[((transposed ? i : j) * taps + k) * n_out + (transposed ? j : i)] =
+                    w[(i * b + j) * taps + k];
+    iterate(&m, 1);
+    return sigma_of(&m);
+}
+
+static void convolutions_are_normed_by_their_outputs(void **state)
+{
+    (void)state;
+    const Net n = normed_net();
+    Config config;
+    Graph graph;
+    net_build(&n, arena, &config, &graph);
+    LowerOptions options = lower_options_default();
+    const Plan *plan = plan_compile(&config, &graph, &options, "backward", arena, &diag);
+    require(plan != NULL);
+    const Graph *g = &plan->graph;
+    Eval e = eval_new(arena, g, DT_f64, data_ragged(3, 0, arena));
+    eval_init(&e, plan->step.seed);
+    eval_forward(&e);
+    eval_graph_backward(&e);
+    uint32_t n_transposed = 0;
+    for (NodeId id = 1; id <= g->n_forward; id++) {
+        if (g->nodes.at[id].op != OP_divide) continue;
+        const Node *conv = &g->nodes.at[g->tensors.at[g->nodes.at[id].in[0]].producer];
+        const bool transposed = conv->op == OP_conv_transpose2d;
+        const double want = conv_sigma(plan, conv->in[1], transposed);
+        assert_true(fabs(value_get(&e.value[g->nodes.at[id].in[1]], 0) - want) <= 1e-13 * want);
+        n_transposed += transposed;
+    }
+    assert_int_equal(n_transposed, 1);
+    e.frozen = true;
+    assert_int_equal(check_gradients(g, &e), 3);
+}
+
+/* Rows, columns and samples are shared out; the norm is that of the whole weight. */
+static void normed_convolutions_over_domains(void **state)
+{
+    (void)state;
+    for (uint32_t k = 0; k < 6; k++) {
+        Net n = normed_net();
+        n.domain = 1 + k % 3, n.domain_w = k < 3 ? 2 : 1, n.dp_shard = k & 1 ? 2 : 1;
+        n.microbatches = 1 + k % 2;
+        n.ac = k & 1 ? AC_full : AC_none;
+        if (n.domain * n.domain_w == 1) continue;
+        const Net one = net_one_rank(&n);
+        const Plan *plan = net_plan(&n, true, arena, &diag);
+        const Plan *right = net_plan(&one, true, arena, &diag);
+        VerifyResult result = {0};
+        BackendOptions backend = {.poison = true, .order_seed = k, .timeout_s = 20};
+        require(plan && right && verify_plan(plan, VERIFY_all, false, &diag));
+        require(exec_verify(plan, right, data_ragged(1, 0, arena), &backend, 1e-10, arena, &result,
+                            &diag));
     }
 }
 
@@ -511,11 +597,17 @@ static void every_mesh_agrees_with_one_rank(void **state)
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(the_gradient_goes_through_the_norm), TEST(the_state_is_advanced_once_a_step),
-        TEST(recomputation_writes_no_state),      TEST(each_is_advanced_by_one_node),
-        TEST(a_second_iteration_is_seen),         TEST(state_lives_in_one_program),
-        TEST(what_is_done_once_reads_no_batch),   TEST(state_is_fp32_whatever_the_precision),
-        TEST(a_checkpoint_holds_it_once),         TEST(every_mesh_agrees_with_one_rank)};
+    const struct CMUnitTest tests[] = {TEST(the_gradient_goes_through_the_norm),
+                                       TEST(convolutions_are_normed_by_their_outputs),
+                                       TEST(normed_convolutions_over_domains),
+                                       TEST(the_state_is_advanced_once_a_step),
+                                       TEST(recomputation_writes_no_state),
+                                       TEST(each_is_advanced_by_one_node),
+                                       TEST(a_second_iteration_is_seen),
+                                       TEST(state_lives_in_one_program),
+                                       TEST(what_is_done_once_reads_no_batch),
+                                       TEST(state_is_fp32_whatever_the_precision),
+                                       TEST(a_checkpoint_holds_it_once),
+                                       TEST(every_mesh_agrees_with_one_rank)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

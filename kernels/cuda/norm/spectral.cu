@@ -101,6 +101,55 @@ bool cuda_project_over_last(const KernelArgs *args, const CudaContext *cuda, Cud
     return rows_launch(args, args->rows, args->size['n'], false, cuda, error);
 }
 
+typedef struct SecondArgs {
+    Array w, x, out; /* w [k,n,rows]; x [k,rows] and out [n], or x [n] and out [k,rows] */
+    int64_t k, n, rows;
+    bool over; /* sums over n */
+} SecondArgs;
+
+/* A block makes one output. Terms are added in groups, because long sums lose bits. */
+KERNEL(spectral_second, SecondArgs, SPECTRAL_THREADS, 4)
+{
+    SHARED(float, held);
+    int64_t at = blockIdx.x, terms = a.over ? a.n : a.k * a.rows;
+    float sum = 0, part = 0;
+    int in_part = 0;
+    for (int64_t t = threadIdx.x; t < terms; t += SPECTRAL_THREADS) {
+        int64_t i = a.over ? at / a.rows : t / a.rows, r = (a.over ? at : t) % a.rows;
+        int64_t j = a.over ? t : at;
+        part += read_one(a.w, (i * a.n + j) * a.rows + r) * read_one(a.x, t);
+        if (++in_part < COLUMN_ROWS) continue;
+        sum += part, part = 0;
+        in_part = 0;
+    }
+    sum = block_sum(sum + part, held);
+    if (threadIdx.x == 0) write_one(a.out, at, sum);
+}
+
+static bool second_launch(const KernelArgs *args, bool over, const CudaContext *cuda,
+                          CudaError *error)
+{
+    SecondArgs p;
+    memset(&p, 0, sizeof p);
+    p.w = array_of(args, 0, 1), p.x = array_of(args, 1, 1), p.out = array_of(args, 2, 1);
+    p.k = args->size['k'], p.n = args->size['n'], p.rows = args->rows;
+    p.over = over;
+    return LAUNCH(spectral_second, over ? p.k * p.rows : p.n, SPECTRAL_THREADS,
+                  MAX_WARPS * sizeof(float), p, cuda, error);
+}
+
+/* w [k,n,...], v [k,...] -> [n] */
+bool cuda_project_of_second(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return second_launch(args, false, cuda, error);
+}
+
+/* w [k,n,...], u [n] -> [k,...] */
+bool cuda_project_over_second(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return second_launch(args, true, cuda, error);
+}
+
 /* x, y [...] -> [] */
 bool cuda_inner_product(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
@@ -149,6 +198,7 @@ bool cuda_divide(const KernelArgs *args, const CudaContext *cuda, CudaError *err
 typedef struct OuterArgs {
     Array d, x, y, out; /* d [tokens], x [rows], y [columns], out [rows,columns] */
     int64_t tokens, columns, n;
+    int64_t inner; /* not 0: x is [rows,inner], and out [rows,columns,inner] */
     bool accumulate;
 } OuterArgs;
 
@@ -161,20 +211,23 @@ KERNEL(spectral_outer, OuterArgs, SPECTRAL_THREADS, 4)
     for (int64_t i = threadIdx.x; i < a.tokens; i += SPECTRAL_THREADS) d += read_one(a.d, i);
     d = block_sum(d, held);
     for (int64_t i = (int64_t)blockIdx.x * SPECTRAL_THREADS + threadIdx.x; i < a.n; i += step) {
-        int64_t row = split_row(i, a.columns, a.n);
-        float value = d * read_one(a.x, row) * read_one(a.y, i - row * a.columns);
+        int64_t line = a.inner ? split_row(i, a.inner, a.n) : i;
+        int64_t row = split_row(line, a.columns, a.n), column = line - row * a.columns;
+        if (a.inner) row = row * a.inner + i - line * a.inner;
+        float value = d * read_one(a.x, row) * read_one(a.y, column);
         write_one(a.out, i, a.accumulate ? read_one(a.out, i) + value : value);
     }
 }
 
-static bool outer_launch(const KernelArgs *args, int64_t rows, int64_t columns,
+static bool outer_launch(const KernelArgs *args, int64_t rows, int64_t columns, int64_t inner,
                          const CudaContext *cuda, CudaError *error)
 {
     OuterArgs p;
     memset(&p, 0, sizeof p);
     p.d = array_of(args, 0, 1), p.x = array_of(args, 1, 1), p.y = array_of(args, 2, 1);
     p.out = array_of(args, 3, 1);
-    p.tokens = args->size['b'] * args->size['s'], p.columns = columns, p.n = rows * columns;
+    p.tokens = args->size['b'] * args->size['s'], p.columns = columns, p.inner = inner;
+    p.n = rows * columns * (inner ? inner : 1);
     p.accumulate = accumulates(args, 0);
     return LAUNCH(spectral_outer, blocks_for(p.n, SPECTRAL_THREADS, OUTER_BLOCKS), SPECTRAL_THREADS,
                   MAX_WARPS * sizeof(float), p, cuda, error);
@@ -182,10 +235,15 @@ static bool outer_launch(const KernelArgs *args, int64_t rows, int64_t columns,
 
 bool cuda_outer_first(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
-    return outer_launch(args, args->size['k'], args->rows, cuda, error);
+    return outer_launch(args, args->size['k'], args->rows, 0, cuda, error);
 }
 
 bool cuda_outer_last(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
-    return outer_launch(args, args->rows, args->size['n'], cuda, error);
+    return outer_launch(args, args->rows, args->size['n'], 0, cuda, error);
+}
+
+bool cuda_outer_second(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return outer_launch(args, args->size['k'], args->size['n'], args->rows, cuda, error);
 }

@@ -10,8 +10,7 @@
 typedef struct SpectralNorm {
     /* the weight; the vector over its first part; the vector over its second */
     TensorId weight, of_rows, of_columns;
-    /* the last index of the weight is one of its two parts; otherwise its first index is */
-    bool last;
+    OpKind outer; /* the outer product of the two parts: by which index is one of them */
 } SpectralNorm;
 
 /* True for the products of the power iteration: they are sums that run once a step. */
@@ -29,12 +28,13 @@ static bool find_norm(const Graph *g, TensorId sigma, SpectralNorm *norm)
     const Node *project = &g->nodes.at[g->tensors.at[dot->in[0]].producer];
     if (!sums_once(project->op)) return false;
     const Signature *sig = &op_info(project->op)->sig;
-    const bool last = sig->in[0].ellipsis == 0; /* "...n": the ellipsis is the first part */
-    const bool keeps_rows = (sig->out[0].ellipsis >= 0) == last;
+    /* "k...": the first index is the first part; "...n" and "kn...": index n is the second part */
+    const int before = sig->in[0].ellipsis;
+    const bool keeps_rows = (sig->out[0].ellipsis >= 0) == (before != 1);
     norm->weight = project->in[0];
     norm->of_rows = keeps_rows ? dot->in[1] : project->in[1];
     norm->of_columns = keeps_rows ? project->in[1] : dot->in[1];
-    norm->last = last;
+    norm->outer = before == 1 ? OP_outer_first : before == 0 ? OP_outer_last : OP_outer_second;
     return g->tensors.at[norm->weight].role == ROLE_param;
 }
 
@@ -85,7 +85,7 @@ static bool add_outer(Job *job, NodeId divide, TensorId dot, const SpectralNorm 
     Graph *g = &job->plan->graph;
     TensorId in[] = {dot, norm->of_rows, norm->of_columns};
     TensorId out = gradient_of(job, norm->weight);
-    Node *n = backward_node(job, norm->last ? OP_outer_last : OP_outer_first, in, out, divide);
+    Node *n = backward_node(job, norm->outer, in, out, divide);
     const Tensor *w = &g->tensors.at[norm->weight], *d = &g->tensors.at[dot];
     Binding b;
     if (!graph_bind(g, n, &b, job->diag)) return false;

@@ -132,12 +132,45 @@ static Attrs windows(const NetLayer *l)
         __VA_ARGS__                                                                                \
     }
 
+static TensorId state(Build *b, TensorId w, const char *suffix, uint32_t n, const int64_t *dim)
+{
+    const char *name = arena_print(b->arena, "%s%s", b->g->tensors.at[w].name, suffix);
+    const DType wide = b->net->compute == DT_f64 ? DT_f64 : DT_f32;
+    const TensorId id = graph_tensor(b->g, b->arena, name, ROLE_state, wide, n, dim, here(b));
+    Tensor *t = &b->g->tensors.at[id];
+    t->module = b->module;
+    t->init = (Init){INIT_normal, 0, 1};
+    t->init_stream = hash_bytes(name, strlen(name)).lo;
+    return id;
+}
+
+/* Divides y by the norm of w [outputs, inputs, ...], or [inputs, outputs, ...] if transposed. */
+static TensorId over_norm(Build *b, TensorId y, TensorId w, bool transposed)
+{
+    if (!b->net->spectral) return y;
+    const Tensor t = b->g->tensors.at[w];
+    const Attrs eps = {.eps = 1e-12};
+    TensorId u = state(b, w, "_u", DIMS(t.dim[transposed])), made = 0;
+    TensorId v = state(b, w, "_v", DIMS(t.dim[!transposed], t.dim[2], t.dim[3]));
+    TensorId *const next[] = {&u, &v}, *const by[] = {&v, &u};
+    const OpKind product[] = {transposed ? OP_project_of_second : OP_project_of_first,
+                              transposed ? OP_project_over_second : OP_project_over_first};
+    for (int k = 0; k < 2; k++) {
+        made = op(b, product[k], (TensorId[]){w, *by[k]}, 2, NULL);
+        const TensorId square = op(b, OP_inner_product, (TensorId[]){made, made}, 2, NULL);
+        *next[k] = op(b, OP_normalise, (TensorId[]){*next[k], made, square}, 3, &eps);
+    }
+    const TensorId sigma = op(b, OP_inner_product, (TensorId[]){made, v}, 2, NULL);
+    return op(b, OP_divide, (TensorId[]){y, sigma}, 2, NULL);
+}
+
 static TensorId conv(Build *b, const NetLayer *l, TensorId x, bool transposed)
 {
     const int64_t c = b->net->channels;
     const Attrs attrs = windows(l);
     TensorId w = param(b, "weight", 0, 0.2, DIMS(c, c, l->h.kernel, l->w.kernel));
     TensorId y = op(b, transposed ? OP_conv_transpose2d : OP_conv2d, (TensorId[]){x, w}, 2, &attrs);
+    y = over_norm(b, y, w, transposed);
     TensorId bias = param(b, "bias", 0, 0.1, DIMS(c));
     return op(b, OP_channel_bias, (TensorId[]){y, bias}, 2, NULL);
 }
@@ -338,5 +371,6 @@ const char *net_name(const Net *n, Arena *arena)
               n->use_zero ? " zero" : "", (long long)n->micro, n->microbatches, (int)n->ac,
               n->latitude ? " latitude" : "", n->keep_halos ? " keep_halos" : "");
     if (n->whole_rows) str_print(&s, " whole_rows");
+    if (n->spectral) str_print(&s, " spectral");
     return str_text(&s);
 }

@@ -31,6 +31,7 @@ typedef struct Net {
     uint32_t n_layers;
     NetLayer layer[NET_MOST_LAYERS];
     bool latitude; /* the loss weighs rows by latitude */
+    bool spectral; /* convolutions, also transposed ones, divide by the norm of their weight */
     int64_t micro; /* samples per data rank and micro-step */
     uint32_t microbatches;
     uint32_t domain, domain_w, dp_shard, dp_replicate, tp;

@@ -305,8 +305,9 @@ static const OpKind without_gradient[] = {
     OP_quantise_range,
     /* its gradient goes through the norm: test_spectral */
     OP_project_of_first, OP_project_over_first, OP_project_of_last, OP_project_over_last,
-    OP_inner_product, OP_normalise, OP_divide_dot, OP_outer_first, OP_outer_last, OP_fill, OP_sumsq,
-    OP_step_mean, OP_clip_coef, OP_adamw, OP_sgd, OP_sign_step};
+    OP_project_of_second, OP_project_over_second, OP_outer_second, OP_inner_product, OP_normalise,
+    OP_divide_dot, OP_outer_first, OP_outer_last, OP_fill, OP_sumsq, OP_step_mean, OP_clip_coef,
+    OP_adamw, OP_sgd, OP_sign_step};
 
 /* The ops without a gradient are exactly those through which none may flow. */
 static void test_ops_without_gradient(void **state)
