@@ -281,15 +281,6 @@ bool op_may_split(OpKind op, char letter)
     return sig_may_split(&op_info(op)->sig, letter);
 }
 
-bool op_strides_over(const Binding *b, char letter, uint32_t n)
-{
-    for (uint32_t arg = 0; arg < (uint32_t)b->n_in + b->n_out; arg++)
-        for (int d = 0; d < b->n_dims[arg]; d++)
-            if (b->letter[arg][d] == letter && b->strides[arg][d])
-                return b->size[(int)letter] % n == 0;
-    return true;
-}
-
 bool op_lies_along(OpKind op, uint32_t i)
 {
     const OpInfo *info = op_info(op);

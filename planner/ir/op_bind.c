@@ -220,3 +220,12 @@ bool sig_may_split(const Signature *sig, char letter)
         }
     return leads || sig_has_ellipsis(sig);
 }
+
+bool op_strides_over(const Binding *b, char letter, uint32_t n)
+{
+    for (uint32_t arg = 0; arg < (uint32_t)b->n_in + b->n_out; arg++)
+        for (int d = 0; d < b->n_dims[arg]; d++)
+            if (b->letter[arg][d] == letter && b->strides[arg][d])
+                return b->size[(int)letter] % n == 0;
+    return true;
+}

@@ -597,17 +597,12 @@ static void every_mesh_agrees_with_one_rank(void **state)
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {TEST(the_gradient_goes_through_the_norm),
-                                       TEST(convolutions_are_normed_by_their_outputs),
-                                       TEST(normed_convolutions_over_domains),
-                                       TEST(the_state_is_advanced_once_a_step),
-                                       TEST(recomputation_writes_no_state),
-                                       TEST(each_is_advanced_by_one_node),
-                                       TEST(a_second_iteration_is_seen),
-                                       TEST(state_lives_in_one_program),
-                                       TEST(what_is_done_once_reads_no_batch),
-                                       TEST(state_is_fp32_whatever_the_precision),
-                                       TEST(a_checkpoint_holds_it_once),
-                                       TEST(every_mesh_agrees_with_one_rank)};
+    const struct CMUnitTest tests[] = {
+        TEST(the_gradient_goes_through_the_norm), TEST(convolutions_are_normed_by_their_outputs),
+        TEST(normed_convolutions_over_domains),   TEST(the_state_is_advanced_once_a_step),
+        TEST(recomputation_writes_no_state),      TEST(each_is_advanced_by_one_node),
+        TEST(a_second_iteration_is_seen),         TEST(state_lives_in_one_program),
+        TEST(what_is_done_once_reads_no_batch),   TEST(state_is_fp32_whatever_the_precision),
+        TEST(a_checkpoint_holds_it_once),         TEST(every_mesh_agrees_with_one_rank)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
