@@ -253,9 +253,10 @@ static void next_block(Arena *arena, size_t room)
     arena->now = block;
 }
 
-void *arena_alloc(Arena *arena, size_t bytes)
+/* Returns `bytes` bytes, of which those from `keep` on are zero. */
+static unsigned char *alloc_from(Arena *arena, size_t bytes, size_t keep)
 {
-    assert(arena != NULL);
+    assert(arena != NULL && keep <= bytes);
     size_t room = room_for(bytes == 0 ? 1 : bytes);
     if (room == 0) arena_full();
     if (arena->now == NULL || arena->now->size - arena->now->used < room) next_block(arena, room);
@@ -263,10 +264,15 @@ void *arena_alloc(Arena *arena, size_t bytes)
     assert(block->used == 0 || block->size - block->used >= room);
     unsigned char *at = block->data + block->used;
     show(at, bytes);
-    if (block->used < block->dirty) memset(at, 0, bytes);
+    if (block->used + keep < block->dirty) memset(at + keep, 0, bytes - keep);
     block->used += room;
     arena->handed += bytes;
     return at;
+}
+
+void *arena_alloc(Arena *arena, size_t bytes)
+{
+    return alloc_from(arena, bytes, 0);
 }
 
 void *arena_array(Arena *arena, size_t n, size_t size)
@@ -336,8 +342,9 @@ void *list_grow(Arena *arena, void *at, uint32_t n, uint32_t *room, uint32_t mor
     if (wanted > SIZE_MAX / size) arena_full();
     size_t old_bytes = (size_t)*room * size, new_bytes = (size_t)wanted * size;
     if (at == NULL || !grow_in_place(arena, at, old_bytes, new_bytes)) {
-        void *moved = arena_alloc(arena, new_bytes);
-        if (n != 0) memcpy(moved, at, (size_t)n * size);
+        const size_t kept = (size_t)n * size;
+        void *moved = alloc_from(arena, new_bytes, kept);
+        if (n != 0) memcpy(moved, at, kept);
         at = moved;
     }
     *room = (uint32_t)wanted;

@@ -18,9 +18,26 @@ void pieces_init(Pieces *m, uint64_t bottom, Arena *arena)
     m->busy.at[0] = (Clock){{0}};
 }
 
-static bool is_free(const Pieces *m, uint32_t piece, const Clock *now)
+/* Compares the clocks. Notes the answer where it holds for later instructions, too. */
+static bool has_passed(const Pieces *m, Piece *at, const Clock *now)
 {
-    return clock_passed(&m->busy.at[m->list.at[piece].busy], now);
+    const Clock *busy = &m->busy.at[at->busy];
+    if (clock_passed(busy, now)) {
+        at->passed = m->ordered;
+        return true;
+    }
+    uint8_t stream = 0;
+    while (busy->at[stream] <= now->at[stream]) stream++;
+    at->until = busy->at[stream];
+    at->stream = stream;
+    return false;
+}
+
+static inline bool is_free(const Pieces *m, uint32_t piece, const Clock *now)
+{
+    Piece *at = &m->list.at[piece];
+    if (now->at[at->stream] < at->until) return false;
+    return (at->passed && m->ordered) || has_passed(m, at, now);
 }
 
 /* Removes [offset, offset + size), which usable pieces cover, from piece i on. */
@@ -32,7 +49,7 @@ static void take(Pieces *m, uint32_t i, uint64_t offset, uint64_t size)
     uint32_t k = i;
     while (k < m->list.n && m->list.at[k].offset + m->list.at[k].size <= end) k++;
     bool tail = k < m->list.n && m->list.at[k].offset < end;
-    Piece rest = {0, 0, 0};
+    Piece rest = {0};
     if (tail) {
         rest = m->list.at[k];
         rest.size -= end - rest.offset;
@@ -57,12 +74,19 @@ typedef struct PieceRun {
 /* Finds the next run from piece *i on; *i becomes the piece behind it. */
 static bool next_run(const Pieces *m, uint32_t *i, const Clock *now, PieceRun *run)
 {
-    while (*i < m->list.n && !is_free(m, *i, now)) ++*i;
-    if (*i == m->list.n) return false;
-    run->first = *i;
-    run->start = run->end = m->list.at[*i].offset;
-    while (*i < m->list.n && m->list.at[*i].offset == run->end && is_free(m, *i, now))
-        run->end += m->list.at[(*i)++].size;
+    const uint32_t n = m->list.n;
+    uint32_t k = *i;
+    while (k < n && !is_free(m, k, now)) k++;
+    if (k == n) {
+        *i = k;
+        return false;
+    }
+    run->first = k;
+    run->start = m->list.at[k].offset;
+    run->end = run->start + m->list.at[k++].size;
+    while (k < n && m->list.at[k].offset == run->end && is_free(m, k, now))
+        run->end += m->list.at[k++].size;
+    *i = k;
     return true;
 }
 
@@ -76,7 +100,7 @@ static void take_from(Pieces *m, const PieceRun *run, uint64_t offset, uint64_t 
 void pieces_reach(Pieces *m, uint64_t end)
 {
     if (end <= m->top) return;
-    Piece more = {m->top, end - m->top, 0};
+    Piece more = {.offset = m->top, .size = end - m->top};
     list_push(m->arena, &m->list, more);
     m->top = end;
 }
@@ -169,6 +193,8 @@ static void compact(Pieces *m, const Clock *now)
         if (joins) {
             last->size += at.size;
             last->busy = join_busy(m, last->busy, at.busy);
+            last->passed = last->passed && at.passed;
+            last->until = 0; /* both are free now, but other streams may not know it */
         } else {
             m->list.at[n++] = at;
         }
@@ -179,7 +205,8 @@ static void compact(Pieces *m, const Clock *now)
 
 void pieces_give(Pieces *m, uint64_t offset, uint64_t size, const Clock *busy, const Clock *now)
 {
-    Piece piece = {offset, size, list_push(m->arena, &m->busy, *busy)};
+    const Piece piece = {
+        .offset = offset, .size = size, .busy = list_push(m->arena, &m->busy, *busy)};
     list_push(m->arena, &m->list, piece);
     uint32_t lo = 0, hi = m->list.n - 1; /* its place by offset */
     while (lo < hi) {

@@ -7,7 +7,10 @@
 /* Bytes [offset, offset + size) that may be written only after `busy` has passed. */
 typedef struct Piece {
     uint64_t offset, size;
-    uint32_t busy; /* index in Pieces.busy; 0: nothing to wait for */
+    uint32_t busy;  /* index in Pieces.busy; 0: nothing to wait for */
+    Pc until;       /* it is not free before `stream` has passed this instruction; 0: not known */
+    uint8_t stream; /* Stream */
+    bool passed;    /* some instruction whose `ordered` was true found it free */
 } Piece;
 
 typedef struct Extent {
@@ -20,6 +23,9 @@ typedef struct Pieces {
     LIST(Clock) busy; /* [0] passed */
     uint32_t many;    /* from this many pieces on, joining some pays off */
     uint64_t top;     /* end of the highest bytes ever taken */
+    /* Clocks of the current instruction and of later ones with `ordered` never fall behind those of
+     * earlier ones with `ordered`. The owner sets it. */
+    bool ordered;
 } Pieces;
 
 /* rounds up to a multiple of 256, as all offsets are */

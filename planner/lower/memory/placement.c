@@ -141,6 +141,7 @@ static bool place_all(Placing *m)
     bool *handed_on = arena_array(m->scratch, p->buffers.n, sizeof *handed_on);
     bool *is_placed = arena_array(m->scratch, p->buffers.n, sizeof *is_placed);
     for (Pc pc = 1; pc < p->code.n; pc++) {
+        m->pieces.ordered = p->code.at[pc].stream == STREAM_compute && !p->code.at[pc].launch;
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
             Buffer *at = &p->buffers.at[b];
             BufferId from = l->taken_over[b];

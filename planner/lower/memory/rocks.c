@@ -21,14 +21,6 @@ static int by_size(const void *a, const void *b)
     return x->rock < y->rock ? -1 : x->rock > y->rock;
 }
 
-static void add_extent(Rocks *r, const Rock *rock)
-{
-    Extent e = {rock->offset, rock->offset + rock->size};
-    uint32_t k = (uint32_t)list_push(r->l->scratch, &r->ahead, e);
-    for (; k > 0 && r->ahead.at[k - 1].lo > e.lo; k--) r->ahead.at[k] = r->ahead.at[k - 1];
-    r->ahead.at[k] = e;
-}
-
 /* True if one is over before the other begins. */
 static bool apart(const Lives *l, const Rock *a, const Rock *b)
 {
@@ -36,18 +28,43 @@ static bool apart(const Lives *l, const Rock *a, const Rock *b)
     return pc_a < pc_b ? lives_passed(l, a->last, pc_b) : lives_passed(l, b->last, pc_a);
 }
 
+/* Returns the lowest place for a rock that is free of those that were placed before it; `placed`
+ * lists them by offset. */
+static uint64_t place_rock(const Rocks *r, const uint32_t *placed, uint32_t n, const Rock *rock,
+                           uint64_t bottom)
+{
+    uint64_t start = bottom;
+    for (uint32_t k = 0; k < n; k++) {
+        const Rock *other = &r->list.at[placed[k]];
+        if (other->offset >= start + rock->size) break;
+        const uint64_t end = other->offset + other->size;
+        if (end > start && !apart(r->l, other, rock)) start = end;
+    }
+    return start;
+}
+
 static void place_rocks(Rocks *r, uint64_t bottom)
 {
-    Sized *order = arena_array(r->l->scratch, r->list.n, sizeof *order);
-    for (uint32_t i = 0; i < r->list.n; i++) order[i] = (Sized){r->list.at[i].size, i};
-    qsort(order, r->list.n, sizeof *order, by_size);
-    for (uint32_t i = 0; i < r->list.n; i++) {
+    Arena *scratch = r->l->scratch;
+    const uint32_t n = r->list.n;
+    Sized *order = arena_array(scratch, n, sizeof *order);
+    uint32_t *placed = arena_array(scratch, n, sizeof *placed);
+    for (uint32_t i = 0; i < n; i++) order[i] = (Sized){r->list.at[i].size, i};
+    qsort(order, n, sizeof *order, by_size);
+    for (uint32_t i = 0; i < n; i++) {
         Rock *rock = &r->list.at[order[i].rock];
-        r->ahead.n = 0;
-        for (uint32_t k = 0; k < i; k++)
-            if (!apart(r->l, &r->list.at[order[k].rock], rock))
-                add_extent(r, &r->list.at[order[k].rock]);
-        rock->offset = extents_clear(r->ahead.at, r->ahead.n, bottom, rock->size);
+        rock->offset = place_rock(r, placed, i, rock, bottom);
+        uint32_t k = i;
+        for (; k > 0 && r->list.at[placed[k - 1]].offset > rock->offset; k--)
+            placed[k] = placed[k - 1];
+        placed[k] = order[i].rock;
+    }
+    r->order = arena_array(scratch, n, sizeof *r->order);
+    r->sorted = arena_array(scratch, n, sizeof *r->sorted);
+    for (uint32_t i = 0; i < n; i++) {
+        const Rock *rock = &r->list.at[placed[i]];
+        r->order[placed[i]] = i;
+        r->sorted[i] = (Extent){rock->offset, rock->offset + rock->size};
     }
 }
 
@@ -81,16 +98,28 @@ bool rocks_find(Rocks *r, const Lives *l, uint64_t least, uint64_t bottom, uint3
     return true;
 }
 
+/* Lists the extents whose numbers are in the set, and empties it. */
+static void list_extents(Rocks *r, uint64_t *set)
+{
+    for (uint32_t word = 0; word < MOST_ROCKS / 64; word++)
+        for (; set[word] != 0; set[word] &= set[word] - 1)
+            list_push(r->l->scratch, &r->ahead,
+                      r->sorted[64 * word + (uint32_t)__builtin_ctzll(set[word])]);
+}
+
 void rocks_ahead(Rocks *r, BufferId b)
 {
     enum { DOUBTFUL = 8 }; /* this many rocks may begin later, yet before b has surely ended */
     const Lives *l = r->l;
     const Pc first = lives_first(l, b), last = lives_last(l, b);
+    uint64_t set[MOST_ROCKS / 64] = {0};
     r->ahead.n = 0;
     while (r->next < r->list.n && lives_first(l, r->list.at[r->next].first) < first) r->next++;
     for (uint32_t i = r->next, later = 0; i < r->list.n && later < DOUBTFUL; i++) {
         const Pc pc = lives_first(l, r->list.at[i].first);
+        const uint32_t number = r->order[i];
         later += pc > last;
-        if (pc <= last || !lives_passed(l, b, pc)) add_extent(r, &r->list.at[i]);
+        if (pc <= last || !lives_passed(l, b, pc)) set[number / 64] |= UINT64_C(1) << number % 64;
     }
+    list_extents(r, set);
 }

@@ -16,6 +16,8 @@ typedef struct Rocks {
     LIST(Rock) list; /* in the order in which the rocks begin */
     uint32_t *of;    /* [buffer]: 1 + its rock; 0: none */
     uint32_t next;   /* the first rock that has not begun yet */
+    uint32_t *order; /* [rock]: its number by offset */
+    Extent *sorted;  /* [number] */
     LIST(Extent) ahead;
 } Rocks;
 
