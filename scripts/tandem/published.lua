@@ -327,11 +327,11 @@ local function megatron(row)
   if told ~= nil then half = told end
   local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = at.cp, ep = at.ep > 1 and at.ep or nil }
   axes[stage > 0 and "dp_shard" or "dp_replicate"] = at.data // at.ep
-  local shared = at.data * at.cp
+  local shared, n_cp = at.data * at.cp, sharers(row)
   local how = { runtime = "megatron", is_megatron = true, lora = lora, param = lora and "bf16" or nil,
     frees_gradients = stage > 1, ops = (row.transformer_impl or "") ~= "" and megatrons.ops(row) or nil,
     scores = (row.transformer_impl or "") ~= "" and megatrons.writes_scores(row), micro = at.micro, ep = at.ep, cp = at.cp,
-    n_micro = count(row, "global_batch_seqs") // (at.micro * at.data),
+    n_micro = count(row, "global_batch_seqs") // (at.micro * at.data), ring = at.cp < n_cp and n_cp or nil,
     reduce = half and "bf16" or nil, mesh = axes,
     data = shared > 1 and (stage == 0 and (at.ep > 1 and zero { strategy = "no_shard" } or ddp {})
       or zero { strategy = zero_names[stage], grad_reduce_in_fp32 = stage == 1 and not half or nil }) or nil }
@@ -444,8 +444,9 @@ local function profile(row, how)
   end
   if how.is_megatron and not how.lora then megatrons.gradients(row, own) end
   if how.scores then own.attention = "unfused" end
-  if how.ops then own.ops = copy_of(own.ops) end
+  if how.ops or how.ring then own.ops = copy_of(own.ops) end
   for name, op in pairs(how.ops or {}) do own.ops[name] = op end
+  if how.ring then megatrons.adds_ring(own.ops, how.ring) end
   if (has(row, "ac", "^selective%(attention core%)") or has(row, "ac", "^selective%(core_attn%)")) and own.ops.attention ~= nil then
     own.ops = copy_of(own.ops)
     own.ops.attention = copy_of(own.ops.attention)

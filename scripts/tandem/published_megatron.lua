@@ -298,6 +298,20 @@ function m.writes_scores(row)
   return backend == "" and has(row, "env", "nvte_allow_nondeterministic_algo=0") and image ~= nil and image < "24.05"
 end
 
+-- Ranks that share sequences beside experts count as ranks with fewer samples (`place`). They still pass keys and
+-- values around a ring: for each rank of it some twelve more ops in each direction (Transformer Engine,
+-- attention/dot_product_attention/context_parallel.py): copies of parts, a message each way, the kernel, corrections.
+-- kind: source; ops of a step of the ring, counted in its source
+local ring_ops = 12
+function m.adds_ring(ops, n)
+  for _, name in ipairs { "attention", "attention_grad" } do
+    local own = {}
+    for key, value in pairs(ops[name] or { kernels = 1, passes = 1 }) do own[key] = value end
+    own.kernels = own.kernels + ring_ops * n
+    ops[name] = own
+  end
+end
+
 -- Returns the profile's ops with the row's changes. Bytes for each score (Korthikanti et al., arXiv
 -- 2205.05198, 4.1): the softmax takes two; with dropout there are a mask and the masked softmax
 -- too. The mask of hidden dropout has one byte for each element of each residual sum.

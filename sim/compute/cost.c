@@ -200,7 +200,8 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
     const Device *device = &c->cluster.device;
     const OpInfo *info = op_info(in->op);
     double floor_s = device->kernel_floor_s * as->kernels, compute = 0;
-    double memory = kernel_memory_s(device, as->passes * (double)plan_hbm_bytes(plan, p, in));
+    const double bytes = (double)plan_hbm_bytes(plan, p, in);
+    double memory = kernel_memory_s(device, as->passes * bytes);
     Binding b;
     int64_t size['z' + 1] = {0};
     if (plan_touches_host(p, in) && !kernel_on_processor(device))
@@ -217,6 +218,9 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
     int64_t *rows = &size[(int)op_letter(in->op, INDEX_height)];
     if (share < 1) *rows = (int64_t)ceil((double)*rows * share);
     if (info->class_ == OP_CLASS_contract) {
+        /* `passes` above 1 are those of other kernels, before and after the product's own */
+        floor_s += kernel_memory_s(device, fmax(as->passes - 1, 0) * bytes);
+        memory = kernel_memory_s(device, fmin(as->passes, 1) * bytes);
         ProductWork work = work_of_product(&b, size);
         compute = kernel_gemm_s(device, dtype, work.batch, work.m, work.n, work.k, NULL);
         if (!work_is_aligned(p, in, &b, size)) compute *= kernel_unaligned(device);
