@@ -433,6 +433,8 @@ local function profile(row, how)
     own[time] = own[time] and own[time] * slower
   end
   if how.frees_gradients then own.holds_gradients = false end
+  -- A profile's rank is the one whose log prints. Memory of a process comes from another tool, which sees all ranks.
+  if has(row, "peak_mem_kind", "^process") then own.reports_rank = "most" end
   own.workspace_bytes = how.is_megatron and megatrons.workspace(row) or nil
   own.library_bytes = how.is_megatron and megatrons.library(row, gpus.gpus[gpus.find(row.gpu) or ""]) or nil
   own.frozen_base = how.lora or nil

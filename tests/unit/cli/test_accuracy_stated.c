@@ -252,6 +252,24 @@ static void a_chunk_may_have_the_loss_alone(void **state)
     arena_free(arena);
 }
 
+/* Megatron's log prints the last stage's peak. A tool that sees processes shows the fullest one,
+ * which is the first stage: it holds four micro-batches, where the last one holds one. */
+static void a_process_is_the_fullest(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const Cell tool[N_OWN] = {PIPELINE("4", "1", "8"),
+                              {"seq", "8192"},
+                              {"vocab", "4096"},
+                              {"peak_mem_kind", "process GiB"}};
+    const double is = predicted(tool, "memory of process", NULL, arena),
+                 last = predicted(tool, "memory of process", "runtime.reports_rank=last", arena);
+    const double block = 34. * 8192 * 512;
+    if (is - last < 2 * 2 * block || is - last > 2 * 3 * block + 64e6)
+        fail_msg("%g of %g", is - last, block);
+    arena_free(arena);
+}
+
 /* The loader of one tray sets the step, however many stages there are. */
 static void a_tray_waits_for_its_data(void **state)
 {
@@ -314,6 +332,7 @@ int main(void)
         cmocka_unit_test(a_named_file_states_mesh_and_precision),
         cmocka_unit_test(groups_of_microbatches_are_honoured),
         cmocka_unit_test(a_chunk_may_have_the_loss_alone),
+        cmocka_unit_test(a_process_is_the_fullest),
         cmocka_unit_test(a_tray_waits_for_its_data),
         cmocka_unit_test(a_limit_without_watts_is_an_assumption),
         cmocka_unit_test(attention_follows_the_architecture),
