@@ -90,9 +90,11 @@ end
 
 -- Returns dp = world / (tensor x domain); nil after an error.
 local function data_size(d, p)
-  local world = values.world(d)
+  local world, told = values.world(d)
   if not world then
-    d:error("missing-key", "world_size", "world_size is missing: how many processes are started?", "world_size = 8")
+    if not told then
+      d:error("missing-key", "world_size", "world_size is missing: how many processes are started?", "world_size = 8")
+    end
     return nil
   end
   local others = p.tensor * p.domain
@@ -103,6 +105,14 @@ local function data_size(d, p)
     return nil
   end
   return world // others
+end
+
+local function check_counts(d, trainer)
+  for _, key in ipairs { "train_batch_size", "grad_accum_every", "ensemble_size" } do
+    if trainer[key] < 1 then
+      d:error("out-of-range", "trainer." .. key, ("trainer.%s must be an integer >= 1, not %d"):format(key, trainer[key]))
+    end
+  end
 end
 
 local function check_type(d, trainer)
@@ -320,8 +330,13 @@ return dialect.wrap(function(config)
   local p = parallelism_of(d, trainer)
   if not p then d:stop() end
   check_type(d, trainer)
+  check_counts(d, trainer)
   local block, model, field = config.model, config.model, config.field
   local own = type(block) == "table" and rawget(block, "type") ~= nil and rawget(block, "build") == nil
+  if type(block) == "table" and not own and getmetatable(block) == nil and rawget(block, "build") == nil then
+    d:error("missing-key", "model", "model.type is missing: which of its models is it?", "type = \"wxformer\"")
+    d:stop()
+  end
   if own then
     model, field = credit_model.read(d, block)
     if not model then d:stop() end

@@ -21,23 +21,39 @@ local plain = { type = true, attn_dropout = 0, ff_dropout = 0, use_spectral_norm
   post_conf = false, attention_type = false, decoder_attention_type = false, frame_patch_size = 1,
   static_channels = false }
 
+local may_be_zero = { channels = true, surface_channels = true, input_only_channels = true, output_only_channels = true,
+  levels = true }
+
 local known = {}
 for _, group in ipairs { counts, stages, plain } do for key in pairs(group) do known[key] = true end end
 
-local function integer(d, at, value, least)
+-- name: how the message calls it, if not by the key that has its line
+local function integer(d, at, value, least, name)
   local n = math.tointeger(tonumber(value))
   if not n or n < least then
-    d:error("out-of-range", at, ("%s must be an integer >= %d, not %s"):format(at, least, tostring(value)))
+    d:error("out-of-range", at, ("%s must be an integer >= %d, not %s"):format(name or at, least, tostring(value)))
     return nil
   end
   return n
+end
+
+-- Each entry of a stage's list, or of the lists in it, counts something.
+local function check_entries(d, at, name, value)
+  for i, entry in ipairs(value) do
+    local own = ("%s[%d]"):format(name, i)
+    if type(entry) == "table" then check_entries(d, at, own, entry) else integer(d, at, entry, 1, own) end
+  end
 end
 
 -- Returns one value for each of the four stages. miles-credit fails without a message on a list of another length.
 local function four(d, block, key)
   local value = block[key]
   if value == nil then value = stages[key] end
-  if type(value) ~= "table" then return { value, value, value, value } end
+  if type(value) ~= "table" then
+    if not integer(d, "model." .. key, value, 1) then return nil end
+    return { value, value, value, value }
+  end
+  check_entries(d, "model." .. key, "model." .. key, value)
   if #value ~= 4 then
     d:error("out-of-range", "model." .. key, ("model.%s has %d entries, not one for each of the 4 stages"):format(key,
       #value), "4 entries, or one value for all stages")
@@ -62,7 +78,7 @@ local function padding(d, block)
     local value = conf[key]
     if type(value) ~= "table" then value = { value, value } end
     local own = { integer(d, at .. "." .. key, value[1], 0), integer(d, at .. "." .. key, value[2], 0) }
-    if #own ~= 2 then return { 0, 0 } end
+    if not (own[1] and own[2]) then return { 0, 0 } end
     if own[2] == 0 and own[1] > 0 then
       d:mistake("pad-one-sided", at .. "." .. key, ("%s = { %d, 0 }: miles-credit's slice [:-0] is empty, so its "
         .. "padding or cropping at that edge takes the whole field or none of it"):format(key, own[1]),
@@ -154,13 +170,16 @@ function reader.read(d, block)
       "wxformer or crossformer")
     return nil
   end
-  local c = {}
+  local c, before = {}, d.n_errors
   for key, default in pairs(counts) do
-    c[key] = integer(d, "model." .. key, block[key] == nil and default or block[key], 0) or default
+    c[key] = integer(d, "model." .. key, block[key] == nil and default or block[key], may_be_zero[key] and 0 or 1)
   end
-  for key in pairs(stages) do
-    c[key] = four(d, block, key)
-    if not c[key] then return nil end
+  for key in pairs(stages) do c[key] = four(d, block, key) end
+  if d.n_errors > before then return nil end
+  if c.channels * c.levels + c.surface_channels == 0 then
+    d:error("out-of-range", "model.channels", ("channels = %d on levels = %d and surface_channels = %d: the state has no "
+      .. "channel"):format(c.channels, c.levels, c.surface_channels), "at least one of them")
+    return nil
   end
   local windows = c.local_window_size
   for i = 2, 4 do

@@ -52,14 +52,14 @@ function values.dtype(d, path, value)
   return nil
 end
 
--- Returns the devices of the cluster; else world_size; else nil. If both are given and differ, that
--- is an error.
+-- Returns the devices of the cluster; else world_size; else nil, and whether an error tells why. If both are given
+-- and differ, that is an error.
 function values.world(d)
   local cluster, world = d.config.cluster, d.config.world_size
   local devices = type(cluster) == "table" and (cluster.nodes or 1) * (cluster.devices_per_node or 0) or 0
   if world ~= nil and (math.type(world) ~= "integer" or world < 1) then
     d:error("wrong-type", "world_size", ("world_size must be a positive integer, not %s"):format(tostring(world)))
-    world = nil
+    return devices > 0 and devices or nil, true
   end
   if devices > 0 and world and world ~= devices then
     d:error("mesh-product", "world_size", ("world_size = %d, but the cluster has %d devices"):format(world, devices))
