@@ -5,6 +5,7 @@
 #define TANDEM_SESSION_BOUND_H
 
 #include "planner/front/config.h"
+#include "planner/ir/plan.h"
 #include "planner/ir/trace.h"
 
 typedef struct Bounds {
@@ -13,6 +14,13 @@ typedef struct Bounds {
     Ps step_ps;           /* all matrix products at the device's peak, spread evenly */
 } Bounds;
 Bounds bounds_of(const Config *config, const Graph *graph);
+
+/* ---- bound_pipeline.c: a tighter bound of memory, for steps of many micro-batches */
+/* Returns of how many micro-batches a plan tells the bound; 0: of none. */
+uint32_t bound_microbatches(const Config *config);
+/* Returns the bytes that the fullest rank of the whole plan needs at least. `few` is the plan of
+ * that many micro-batches; it may be unplaced. */
+uint64_t bound_bytes(const Plan *few);
 
 /* ---- shared by the files of the bounds */
 /* Marks the tensors that the gradients of a node need. */

@@ -155,13 +155,18 @@ bool session_same_program(const Config *a, const Plan *plan, const Config *b)
     return true;
 }
 
+Capacity session_capacity(const PlanFile *file, Arena *arena)
+{
+    const Cluster *cluster = &file->config.cluster;
+    CommMemories communicators;
+    return cluster_capacity(cluster,
+                            comm_memory_most(file->plan, cluster, NULL, arena, &communicators));
+}
+
 void session_fit(const PlanFile *file, Arena *arena, Diag *d)
 {
     if (file->plan->programs.n == 0 || !file->has_cluster) return;
-    const Cluster *cluster = &file->config.cluster;
-    CommMemories communicators;
-    const Capacity capacity = cluster_capacity(
-        cluster, comm_memory_most(file->plan, cluster, NULL, arena, &communicators));
+    const Capacity capacity = session_capacity(file, arena);
     verify_fit(file->plan, &capacity, d);
 }
 

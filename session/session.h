@@ -80,6 +80,8 @@ PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions 
 /* The exact text of a plan, with script locations. */
 const char *session_text(const PlanFile *file, Arena *arena);
 
+/* Returns the memory of the plan's cluster, and the bytes of it that no plan may use. */
+Capacity session_capacity(const PlanFile *file, Arena *arena);
 /* Checks that the plan fits its cluster. If it does not fit, that is an error in `d`. */
 void session_fit(const PlanFile *file, Arena *arena, Diag *d);
 /* Gives an unproven plan its id. */

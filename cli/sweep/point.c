@@ -99,6 +99,7 @@ static json_t *answer_of(const Decider *decider, Cli *one, Recipe *recipe, bool 
     if (session_read(decider->job->path, &load, one->arena, config, &graph, &one->diag)) {
         if (decider->job->bounded && bounds_decide(decider->job, one, config, &graph, row))
             return row;
+        if (decider->job->bounded && shorter_decides(one, config, &graph, &load, row)) return row;
         const Diag before = one->diag;
         load.fewer = one->options.exact ? 0 : session_fewer(config, false);
         predicted = predict_point(decider, one, config, &graph, &load, &file, &prediction);

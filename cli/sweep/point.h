@@ -50,6 +50,10 @@ void best_enter(BestSpeeds *best, double tokens_per_s); /* NULL is fine */
 bool bounds_decide(const PointJob *job, Cli *one, const Config *config, const Graph *graph,
                    json_t *row);
 
+/* The same by the memory of a plan of fewer micro-batches. */
+bool shorter_decides(Cli *one, const Config *config, Graph *graph, const PlanOptions *load,
+                     json_t *row);
+
 /* ---- stored.c: sweeps in the store */
 /* Begins or resumes the sweep of these settings; its number, 0 after diagnostics. */
 int64_t sweep_begin(Cli *cli, Store *store, const char *script, const TextList *settings,

@@ -36,11 +36,11 @@ static double least_of_best(BestSpeeds *best)
     return least;
 }
 
-static bool reject(json_t *row, const Bounds *b, const char *rule, const char *text)
+static bool reject(json_t *row, uint64_t bytes, const char *rule, const char *text)
 {
     const Diagnostic why = {.rule = rule, .text = text};
     point_status(row, SWEEP_bounded, &why);
-    json_count(row, "peak_bytes", b->state_bytes + b->kept_bytes);
+    json_count(row, "peak_bytes", bytes);
     return true;
 }
 
@@ -55,7 +55,7 @@ bool bounds_decide(const PointJob *job, Cli *one, const Config *config, const Gr
                                 ? device->memory_bytes - device->reserved_bytes
                                 : 0;
     if (device->memory_bytes > 0 && need > usable)
-        return reject(row, &b, "bound-memory",
+        return reject(row, need, "bound-memory",
                       arena_print(arena,
                                   "needs at least %s (state %s, activations kept for gradients "
                                   "%s); %s are usable",
@@ -66,7 +66,7 @@ bool bounds_decide(const PointJob *job, Cli *one, const Config *config, const Gr
         const double tokens = (double)config->global_batch * (double)config->seq,
                      most = tokens * PS_PER_S / (double)b.step_ps;
         if (most < least_of_best(job->best))
-            return reject(row, &b, "bound-time",
+            return reject(row, need, "bound-time",
                           arena_print(arena,
                                       "takes at least %s a step, so at most %s %s/s: %d other "
                                       "points are faster",
@@ -78,4 +78,24 @@ bool bounds_decide(const PointJob *job, Cli *one, const Config *config, const Gr
     point_status(row, SWEEP_open, NULL);
     json_count(row, "step_ps", (uint64_t)b.step_ps);
     return true;
+}
+
+bool shorter_decides(Cli *one, const Config *config, Graph *graph, const PlanOptions *load,
+                     json_t *row)
+{
+    PlanOptions shorter = *load;
+    shorter.fewer = bound_microbatches(config);
+    shorter.unplaced = shorter.unproven = true;
+    if (shorter.fewer == 0) return false;
+    Diag told = diag_in(one->arena); /* the whole plan reports the same */
+    const PlanFile *file = session_compile(config, graph, &shorter, one->arena, &told);
+    if (file == NULL || file->plan->programs.n == 0) return false;
+    const Capacity c = session_capacity(file, one->arena);
+    const uint64_t need = bound_bytes(file->plan), usable = c.device_bytes > c.reserved_bytes
+                                                                ? c.device_bytes - c.reserved_bytes
+                                                                : 0;
+    if (need <= usable) return false;
+    return reject(row, need, "bound-memory",
+                  arena_print(one->arena, "needs at least %s at one time; %s are usable",
+                              str_bytes(one->arena, need), str_bytes(one->arena, usable)));
 }

@@ -112,6 +112,9 @@ stored_bytes() {
         echo "| instructions (callgrind) of it with --exact | $(counts "$tandem" $many --exact) | |"
         echo "| \`tandem search\` of 8B with one micro-batch size, bounds on, one process |" \
             "$("$work/command" 1 - "$tandem" search "$plan" --set batch.micro=1 -j 1 --db none) | |"
+        echo "| \`tandem search\` of 70B on 16 GPUs, 511 points, one process |" \
+            "$("$work/command" 1 - "$tandem" search scripts/plans/llama3_70b.lua \
+                --set cluster.nodes=2 --set mesh.dp_shard=-1 -j 1 --db none) | |"
         pipe="sweep scripts/plans/llama3_70b_pp.lua --set cluster.nodes=64 --set mesh.dp_shard=-1"
         # shellcheck disable=SC2086
         echo "| \`tandem sweep\` of one plan of 70B on 512 GPUs, 16 stages, 64 micro-batches |" \

@@ -18,6 +18,15 @@ typedef struct Tally {
     uint32_t plans, near; /* near: bounds that are at least a third of the truth */
 } Tally;
 
+/* The bytes of the fullest rank. */
+static uint64_t most_bytes(const Plan *plan)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < plan->programs.n; i++)
+        if (plan->programs.at[i].bytes > most) most = plan->programs.at[i].bytes;
+    return most;
+}
+
 static void check(const char *path, const char *const *set, uint32_t n_set, Tally *tally)
 {
     Arena *arena = arena_new();
@@ -32,9 +41,7 @@ static void check(const char *path, const char *const *set, uint32_t n_set, Tall
     const Bounds b = bounds_of(&config, &graph);
     PlanFile *file = session_finish(&config, &graph, &o, arena, &d);
     if (file != NULL && d.n_errors == 0) {
-        uint64_t most = 0;
-        for (uint32_t i = 0; i < file->plan->programs.n; i++)
-            if (file->plan->programs.at[i].bytes > most) most = file->plan->programs.at[i].bytes;
+        const uint64_t most = most_bytes(file->plan);
         SimReport report;
         const SimOptions how = {.steps = 1};
         assert_true(session_simulate(file, &config.cluster, &how, arena, &report, &d));
@@ -48,6 +55,65 @@ static void check(const char *path, const char *const *set, uint32_t n_set, Tall
         tally->near += 3 * (b.state_bytes + b.kept_bytes) > most || 3 * b.step_ps > report.step_ps;
     }
     arena_free(arena);
+}
+
+/* Compares the whole plan's memory with the bound from a shorter one. Returns the bound as a part
+ * of it. */
+static double check_shorter(const char *const *set, uint32_t n_set)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    PlanOptions o = {.set = set, .n_set = n_set, .unproven = true};
+    Config config;
+    Graph graph;
+    assert_true(session_read(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", &o, arena, &config,
+                             &graph, &d));
+    o.fewer = bound_microbatches(&config);
+    o.unplaced = true;
+    assert_true(o.fewer > 0);
+    const PlanFile *few = session_compile(&config, &graph, &o, arena, &d);
+    if (few == NULL) fail_msg("%s: %s", set[n_set - 1], d.items.at[0].text);
+    const uint64_t bound = bound_bytes(few->plan);
+    o.fewer = 0;
+    o.unplaced = false;
+    const PlanFile *whole = session_compile(&config, &graph, &o, arena, &d);
+    assert_non_null(whole);
+    const uint64_t most = most_bytes(whole->plan);
+    if (bound > most)
+        fail_msg("%s: bound %" PRIu64 " bytes, needs %" PRIu64, set[n_set - 1], bound, most);
+    arena_free(arena);
+    return (double)bound / (double)most;
+}
+
+/* 1f1b with 48 micro-batches and more. */
+static void a_short_pipeline_bounds_a_long_one(void **state)
+{
+    (void)state;
+    static const char *const meshes[][2] = {{"mesh.pp=2", "mesh.dp_shard=4"},
+                                            {"mesh.pp=4", "mesh.dp_shard=2"},
+                                            {"mesh.pp=8", "mesh.dp_shard=1"}};
+    static const char *const ways[] = {"parallel.ac=none",
+                                       "parallel.ac=selective",
+                                       "parallel.ac=full",
+                                       "parallel.fsdp2.reshard_after_forward=false",
+                                       "parallel.zero.strategy=optim",
+                                       "parallel.zero.strategy=optim_grads",
+                                       "parallel.zero.strategy=optim_grads_params",
+                                       "parallel.float8=true",
+                                       "precision.reduce=bf16",
+                                       "model.vocab=1000"};
+    double sum = 0;
+    uint32_t n = 0;
+    for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++)
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++, n++) {
+            const char *set[] = {"model.layers=8", "batch.global=256", "parallel.pp=1f1b",
+                                 meshes[m][0],     meshes[m][1],       ways[w]};
+            const double part = check_shorter(set, sizeof set / sizeof *set);
+            assert_true(part > .5);
+            sum += part;
+        }
+    printf("bounds of %" PRIu32 " pipelines reach %.2f of their memory\n", n, sum / n);
+    assert_true(sum / n > .85);
 }
 
 static void check_folder(const char *folder, Tally *tally)
@@ -123,6 +189,7 @@ static void bounds_are_never_above_the_truth(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bounds_are_never_above_the_truth)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bounds_are_never_above_the_truth),
+                                       cmocka_unit_test(a_short_pipeline_bounds_a_long_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

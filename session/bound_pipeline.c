@@ -1,0 +1,72 @@
+/* A lower bound of a pipeline's memory from a plan of few micro-batches. Under 1f1b a program
+ * begins alike for any number of micro-batches. What is alive at once in this part is alive at once
+ * in the whole plan, too, whatever the places of buffers are. */
+#include "session/bound.h"
+#include "session/session.h"
+
+/* Passes treat the last micro-batches in their own way. */
+enum { LAST = 2 };
+
+uint32_t bound_microbatches(const Config *c)
+{
+    const uint32_t few = session_fewer(c, true);
+    if (few == 0 || session_microbatches(c) < 2 * few) return 0; /* it would hardly be cheaper */
+    for (uint32_t i = 0; i < c->n_passes; i++) {
+        const PassConfig *p = &c->passes[i];
+        if (p->name == PASS_pp && p->pp.schedule == SCHEDULE_1f1b && !p->pp.is_own &&
+            !p->pp.has_split && p->pp.round == 0)
+            return few;
+    }
+    return 0;
+}
+
+static bool is_counted(const Buffer *b)
+{
+    return b->parent == 0 && b->space == SPACE_device && (b->persistent || b->first != 0);
+}
+
+/* The first instruction of the last micro-batches. */
+static Pc end_of_start(const Program *p, uint32_t n_microbatches)
+{
+    Pc pc = 1;
+    while (pc < p->code.n && p->code.at[pc].microbatch + LAST < n_microbatches) pc++;
+    return pc;
+}
+
+/* Counts bytes that are still needed behind an instruction. An output may take the memory of an
+ * input that is not. */
+static uint64_t most_alive(const Program *p, uint32_t n_microbatches, Arena *scratch)
+{
+    uint64_t *begin = arena_array(scratch, p->code.n + 1, sizeof *begin),
+             *end = arena_array(scratch, p->code.n + 1, sizeof *end), now = 0, most;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        if (!is_counted(at)) continue;
+        if (at->persistent) {
+            now += at->bytes;
+            continue;
+        }
+        begin[at->first] += at->bytes;
+        end[at->result ? p->code.n : at->last] += at->bytes;
+    }
+    most = now;
+    const Pc behind = end_of_start(p, n_microbatches);
+    for (Pc pc = 1; pc < behind; pc++) {
+        now += begin[pc];
+        now -= end[pc];
+        if (now > most) most = now;
+    }
+    return most;
+}
+
+uint64_t bound_bytes(const Plan *few)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < few->programs.n; i++) {
+        Arena *scratch = arena_new();
+        const uint64_t bytes = most_alive(&few->programs.at[i], few->step.n_microbatches, scratch);
+        if (bytes > most) most = bytes;
+        arena_free(scratch);
+    }
+    return most;
+}
