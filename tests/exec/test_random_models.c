@@ -72,6 +72,11 @@ typedef struct Axes {
     uint32_t pp, dp_replicate, dp_shard, ep, cp, tp;
 } Axes;
 
+static bool scans(const Family *f)
+{
+    return strcmp(f->name, "mamba2") == 0 || strcmp(f->name, "nemotron_h") == 0;
+}
+
 static Axes draw_axes(Draw *d, const Family *f)
 {
     static const uint32_t sizes[] = {1, 1, 2, 2, 3, 4};
@@ -82,6 +87,8 @@ static Axes draw_axes(Draw *d, const Family *f)
         a.ep = f->experts ? 1 + draw(d, 2) : 1;
         a.cp = f->experts || f->halves ? 1 : 1 + (draw(d, 3) == 0);
         a.tp = 1u << draw(d, 3);
+        /* tp cuts the two groups of a scan, and leaves their heads to cp */
+        if (scans(f) && a.cp > 1 && a.tp > 2) a.tp = 2;
     } while (a.pp * a.dp_replicate * a.dp_shard * a.ep * a.cp * a.tp > MOST_RANKS);
     return a;
 }

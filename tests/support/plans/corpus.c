@@ -392,11 +392,13 @@ static const char *float8_words(const Tiny *t)
 
 static const char *head_words(const Tiny *t, Arena *arena)
 {
-    return arena_print(arena, " heads %lld x %lld%s%s%s%s%s", (long long)t->groups,
-                       (long long)t->repeat, t->spectral ? " spectral" : "",
-                       t->fused ? t->unequal ? " fused unequal" : " fused" : "",
-                       t->biases ? " biases" : "", t->qk_norm ? " qk-norm" : "",
-                       t->tp_options.sync_replicated_gradients ? " pinned" : "");
+    return arena_print(
+        arena, " heads %lld x %lld%s%s%s%s%s", (long long)t->groups, (long long)t->repeat,
+        t->spectral ? " spectral"
+        : t->scans  ? " scans"
+                    : "",
+        t->fused ? t->unequal ? " fused unequal" : " fused" : "", t->biases ? " biases" : "",
+        t->qk_norm ? " qk-norm" : "", t->tp_options.sync_replicated_gradients ? " pinned" : "");
 }
 
 static const char *expert_words(const Tiny *t, Arena *arena)

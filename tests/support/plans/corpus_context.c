@@ -139,6 +139,30 @@ static void each_mixture(Visit *v, CpMode mode)
     }
 }
 
+/* State-space layers: their groups over cp, the heads of one group, or both; within tp. */
+static void each_scan(Visit *v, CpMode mode)
+{
+    for (uint32_t k = 0; k < 11; k++) {
+        Tiny t = sizes(v, 2 + k % 3, mode);
+        t.scans = true;
+        t.fused = t.biases = t.qk_norm = false;
+        t.groups = k % 4 == 0 ? 1 : k % 4 == 1 ? t.cp : 2;
+        t.repeat = k % 4 == 1 ? 1 + k % 2 : t.cp;
+        t.dp_shard = k % 3 == 1 ? 2 : 1;
+        t.dp_replicate = k == 5 ? 2 : 1;
+        t.use_ddp = k == 3;
+        t.ac = k % 3 == 2 ? AC_full : AC_none;
+        t.compile = k == 6;
+        if (k >= 7 && k <= 9 && mode != CP_all_to_all) {
+            t.cp = 2, t.tp = 2, t.groups = 2, t.repeat = 2, t.dp_shard = 1;
+            t.tp_options.sequence = k != 8;
+            t.seq = 2 * t.cp * t.tp;
+        }
+        if (k == 10) t.pp = 2, t.layers = 2, t.microbatches = 4;
+        give(v, &t);
+    }
+}
+
 /* A ring over groups of ranks, which exchange tokens for heads. */
 static void each_group(Visit *v)
 {
@@ -165,6 +189,7 @@ void corpus_context(void (*visit)(void *self, const Tiny *t), void *self)
         each_zero(&v, (CpMode)mode);
         each_other(&v, (CpMode)mode);
         each_mixture(&v, (CpMode)mode);
+        each_scan(&v, (CpMode)mode);
     }
     each_tp(&v, CP_all_gather);
     each_tp(&v, CP_ring);

@@ -110,10 +110,8 @@ static Init weight_init(const Build *b)
     return (Init){INIT_normal, 0.0, b->t->deviation > 0 ? b->t->deviation : 0.3};
 }
 
-static TensorId op(Build *b, OpKind kind, uint32_t n, TensorId x, TensorId y, TensorId z,
-                   const Attrs *attrs)
+static TensorId op_of(Build *b, OpKind kind, uint32_t n, const TensorId *in, const Attrs *attrs)
 {
-    TensorId in[3] = {x, y, z};
     TensorId out =
         graph_op(b->g, b->arena, kind, in, n, b->t->compute, attrs, b->module, here(b), &b->diag);
     assert(out);
@@ -122,6 +120,12 @@ static TensorId op(Build *b, OpKind kind, uint32_t n, TensorId x, TensorId y, Te
         if (b->t->compute != DT_f64 && graph_is_statistic(b->g, node->out[j]))
             b->g->tensors.at[node->out[j]].dtype = DT_f32;
     return out;
+}
+
+static TensorId op(Build *b, OpKind kind, uint32_t n, TensorId x, TensorId y, TensorId z,
+                   const Attrs *attrs)
+{
+    return op_of(b, kind, n, (const TensorId[]){x, y, z}, attrs);
 }
 
 static TensorId norm(Build *b, const char *name, TensorId x)
@@ -226,8 +230,42 @@ static TensorId head_norm(Build *b, const char *name, TensorId x)
     return op(b, OP_rmsnorm_heads, 2, x, w, 0, &attrs);
 }
 
+/* A parameter of heads, or of groups. */
+static TensorId of_heads(Build *b, const char *name, uint32_t n, const int64_t *dim)
+{
+    TensorId w = param(b, name, n, dim, TP_column, bias_init);
+    b->g->tensors.at[w].column_dim = 0;
+    return w;
+}
+
+/* nn.mamba2 */
+static TensorId mixer(Build *b, TensorId x)
+{
+    const Tiny *t = b->t;
+    const int64_t d = t->dim, g = t->groups, r = t->repeat, e = t->head_dim, q = 4 * t->cp;
+    const Attrs chunk = {.chunk = 4}, eps = {.eps = 1e-5};
+    TensorId in[6] = {0}, dt;
+    in[0] =
+        op(b, OP_conv_heads, 3, project(b, OP_linear_q, "wx", x, DIMS(d, g, r, e), TP_column, 1),
+           of_heads(b, "conv_x.weight", DIMS(g, r, e, 3)),
+           of_heads(b, "conv_x.bias", DIMS(g, r, e)), NULL);
+    for (int k = 0; k < 2; k++)
+        in[3 + k] = op(b, OP_conv_groups, 3,
+                       project(b, OP_linear_kv, k ? "wc" : "wb", x, DIMS(d, g, q), TP_column, 1),
+                       of_heads(b, k ? "conv_c.weight" : "conv_b.weight", DIMS(g, q, 3)),
+                       of_heads(b, k ? "conv_c.bias" : "conv_b.bias", DIMS(g, q)), NULL);
+    dt = project(b, OP_linear_kv, "wdt", x, DIMS(d, g, r), TP_column, 1);
+    in[1] = op(b, OP_step_size, 2, dt, of_heads(b, "dt_bias", DIMS(g, r)), 0, NULL);
+    in[2] = of_heads(b, "a_log", DIMS(g, r)), in[5] = of_heads(b, "d", DIMS(g, r));
+    TensorId y = op_of(b, OP_state_scan, 6, in, &chunk);
+    TensorId z = project(b, OP_linear_q, "wz", x, DIMS(d, g, r, e), TP_column, 1);
+    y = op(b, OP_gated_norm, 3, y, z, of_heads(b, "norm.weight", DIMS(g, r, e)), &eps);
+    return project(b, OP_linear_o, "wo", y, DIMS(g, r, e, d), TP_row, 3);
+}
+
 static TensorId attention(Build *b, TensorId x)
 {
+    if (b->t->scans) return mixer(b, x);
     const Tiny *t = b->t;
     int64_t d = t->dim, g = t->groups, r = t->repeat, e = t->head_dim;
     TensorId q, k, v;

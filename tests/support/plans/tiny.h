@@ -25,6 +25,7 @@ typedef struct Tiny {
     bool spectral;    /* linears, except a tied head, are divided by their weights' norm */
     /* biases of all linears, also in Llama; norms of each query and key head */
     bool biases, qk_norm;
+    bool scans; /* state-space layers instead of attention, with its heads */
     /* number of experts; 0: the feed-forward is no mixture. A mixture is neither fused nor unequal.
      */
     int64_t experts;
