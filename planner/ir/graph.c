@@ -219,6 +219,16 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
     return b.n_out ? out[0] : 0;
 }
 
+void graph_find_producers(Graph *g)
+{
+    for (TensorId t = 1; t < g->tensors.n; t++) g->tensors.at[t].producer = 0;
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        for (uint32_t j = 0; j < g->nodes.at[id].n_out; j++) {
+            Tensor *t = &g->tensors.at[g->nodes.at[id].out[j]];
+            if (!t->producer) t->producer = id;
+        }
+}
+
 int64_t graph_labels(const Graph *g)
 {
     const Node *n = &g->nodes.at[g->loss ? g->tensors.at[g->loss].producer : 0];

@@ -186,6 +186,8 @@ NodeId graph_node(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
  * match, reports "shape-mismatch" and returns 0. */
 TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_t n_in, DType dtype,
                   const Attrs *attrs, ModuleId module, Loc loc, Diag *d);
+/* Finds each tensor's producer again, after nodes have moved. */
+void graph_find_producers(Graph *g);
 /* Returns how many tokens of each sequence the loss counts; 0 if it counts the points of fields.
  * It may be fewer than a sequence has, because an encoder's tokens have no labels. */
 int64_t graph_labels(const Graph *g);

@@ -160,6 +160,7 @@ Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *optio
     for (uint32_t i = 0; i < compile_count() && goes_on; i++) {
         const Pass *pass = pass_at(i);
         bool failed = d->n_errors > before;
+        if (i == passes_count) graph_find_producers(&plan->graph);
         if (wanted(config, pass) && (reports(pass) || !failed))
             goes_on = run_pass(&job, pass, failed);
         if (stop_after && strcmp(stop_after, pass->name) == 0) break;

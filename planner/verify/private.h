@@ -28,7 +28,8 @@
  *   move.c       data in motion
  *   update.c     the end of the step
  *   metadata.c   what the plan says of itself: the step, axes, units, uses of buffers
- *   stated.c     sizes and settings that other fields decide */
+ *   stated.c     sizes and settings that other fields decide
+ *   derived.c    fields that follow from others */
 #ifndef TANDEM_VERIFY_PRIVATE_H
 #define TANDEM_VERIFY_PRIVATE_H
 
@@ -242,6 +243,8 @@ static inline uint32_t verify_gradient_arg(const Instr *in)
 }
 /* ---- stated.c: part of verify_metadata ---- */
 void verify_stated(Verifier *v);
+/* ---- derived.c: part of verify_metadata ---- */
+void verify_derived(Verifier *v);
 void verify_dtypes(Verifier *v);
 
 /* ---- verify_nest.c ---- */

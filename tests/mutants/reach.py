@@ -12,19 +12,29 @@ from tree import HERE, Tree
 LIMIT_S = 900
 
 
-def covered(folder):
-    """{file: (lines, functions)} of the counts in a folder: the lines that ran, and the spans of functions that ran."""
-    found = {}
-    counts = glob.glob(os.path.join(folder, "*.gcda"))
-    if not counts:
-        return found
-    said = subprocess.run(["gcov", "--json-format", "--stdout", *counts], cwd=folder, capture_output=True)
+def gcov(folder, files):
+    """What gcov says of each source file that these counts or notes belong to."""
+    if not files:
+        return
+    said = subprocess.run(["gcov", "-b", "--json-format", "--stdout", *files], cwd=folder, capture_output=True)
     for line in said.stdout.splitlines():
-        for file in json.loads(line)["files"]:
-            lines = sorted({x["line_number"] for x in file["lines"] if x["count"]})
-            spans = sorted([f["start_line"], f["end_line"]] for f in file["functions"] if f["execution_count"])
-            if spans:
-                found[file["file"]] = [lines, spans]
+        yield from json.loads(line)["files"]
+
+
+def branches(file, ran):
+    """The ways out of conditions, as [line, way], or only those that were taken."""
+    return sorted({(x["line_number"], k) for x in file["lines"] for k, b in enumerate(x["branches"])
+                   if b["count"] or not ran})
+
+
+def covered(folder):
+    """{file: (lines, functions, branches)} of the counts in a folder: what ran, functions as spans of lines."""
+    found = {}
+    for file in gcov(folder, glob.glob(os.path.join(folder, "*.gcda"))):
+        lines = sorted({x["line_number"] for x in file["lines"] if x["count"]})
+        spans = sorted([f["start_line"], f["end_line"]] for f in file["functions"] if f["execution_count"])
+        if spans:
+            found[file["file"]] = [lines, spans, branches(file, True)]
     return found
 
 
@@ -102,14 +112,27 @@ class Reach:
             note = os.path.join(self.objects, os.path.basename(gcda)[:-4] + "gcno")
             if os.path.exists(note):
                 os.link(note, gcda[:-4] + "gcno")
-        root = self.tree.source + "/"
-        files = {f[len(root):] if f.startswith(root) else f: v for f, v in covered(counts).items()}
+        files = {self.short(f): v for f, v in covered(counts).items()}
         found = {"seconds": seconds, "passed": passed, "files": files}
         with open(self._kept(test), "w") as f:
             json.dump(found, f)
         self.tests[test.name] = found
         shutil.rmtree(counts, ignore_errors=True)
         shutil.rmtree(work, ignore_errors=True)
+
+    def short(self, file):
+        root = self.tree.source + "/"
+        return file[len(root):] if file.startswith(root) else file
+
+    def there_is(self):
+        """{file: (lines, branches)}: all that a test could reach."""
+        found = {}
+        for file in gcov(self.objects, sorted(glob.glob(os.path.join(self.objects, "*.gcno")))):
+            name = self.short(file["file"])
+            lines, ways = found.setdefault(name, (set(), set()))
+            lines.update(x["line_number"] for x in file["lines"])
+            ways.update(branches(file, False))
+        return found
 
     def of(self, name, line, in_function):
         """The tests that reach a line, quickest first: [(seconds, name)]. A line without a count of its own counts

@@ -55,7 +55,7 @@ static const TextField step_fields[] = {
     FIELD(StepInfo, micro_batch, i64, proven),
     FIELD(StepInfo, seq, i64, proven),
     KEY("tokens", StepInfo, global_tokens, f64, proven),
-    FIELD(StepInfo, group, i64, open),
+    FIELD(StepInfo, group, i64, proven),
     FIELD(StepInfo, seed, u64, given),
 };
 
@@ -118,19 +118,19 @@ static const TextField module_fields[] = {
 
 static const TextField tensor_fields[] = {
     FIELD(Tensor, name, text, given),
-    WORD("role", Tensor, role, roles, open),
+    WORD("role", Tensor, role, roles, proven),
     WORD("dtype", Tensor, dtype, dtypes, open),
     MANY("dims", Tensor, dim, dims, n_dims, MAX_DIMS, proven),
     MANY("deals", Tensor, deal, deals, n_dims, MAX_DIMS, free),
     FIELD(Tensor, use, layout, open),
     FIELD(Tensor, kept, layout, proven),
     KEY("fixed", Tensor, use_is_fixed, bool, label),
-    FIELD(Tensor, producer, u32, open),
-    FIELD(Tensor, grad, u32, open),
-    FIELD(Tensor, grad_of, u32, open),
+    FIELD(Tensor, producer, u32, proven),
+    FIELD(Tensor, grad, u32, proven),
+    FIELD(Tensor, grad_of, u32, proven),
     FIELD(Tensor, module, u32, label),
-    WORD("rest", Tensor, rest_dtype, dtypes, open),
-    WORD("reduce", Tensor, reduce_dtype, dtypes, open),
+    WORD("rest", Tensor, rest_dtype, dtypes, proven),
+    WORD("reduce", Tensor, reduce_dtype, dtypes, proven),
     WORD("tp", Tensor, tp, styles, label),
     KEY("column", Tensor, column_dim, u8, label),
     KEY("row", Tensor, row_dim, u8, label),
@@ -140,9 +140,9 @@ static const TextField tensor_fields[] = {
     KEY("init_a", Tensor, init.a, f64, given),
     KEY("init_b", Tensor, init.b, f64, given),
     KEY("stream", Tensor, init_stream, u64, given),
-    FIELD(Tensor, unit, u32, open),
-    KEY("flat", Tensor, flat_offset, u64, open),
-    FIELD(Tensor, partial, axes, open),
+    FIELD(Tensor, unit, u32, proven),
+    KEY("flat", Tensor, flat_offset, u64, proven),
+    FIELD(Tensor, partial, axes, label),
     FIELD(Tensor, input_embedding, bool, label),
     FIELD(Tensor, frozen, bool, proven),
     KEY("at", Tensor, loc, loc, label),
@@ -155,10 +155,10 @@ static const TextField node_fields[] = {
     FIELD(Node, attrs, u32, given),
     FIELD(Node, module, u32, label),
     FIELD(Node, layer, u32, open),
-    FIELD(Node, stage, u32, open),
+    FIELD(Node, stage, u32, label),
     FIELD(Node, region, u32, open),
-    FIELD(Node, tile, u32, open),
-    FIELD(Node, forward, u32, open),
+    FIELD(Node, tile, u32, proven),
+    FIELD(Node, forward, u32, proven),
     FIELD(Node, split, split, open),
     FIELD(Node, keep, bool, open),
     KEY("at", Node, loc, loc, label),
@@ -178,26 +178,26 @@ static const TextField unit_fields[] = {
 };
 
 static const TextField graph_fields[] = {
-    KEY("forward", Graph, n_forward, u32, open),
+    KEY("forward", Graph, n_forward, u32, proven),
     FIELD(Graph, loss, u32, proven),
 };
 
 static const TextField program_fields[] = {
     WORD(NULL, Program, purpose, purposes, proven),
-    FIELD(Program, stage, u32, open),
+    FIELD(Program, stage, u32, proven),
     FIELD(Program, bytes, u64, proven),
     FIELD(Program, host_bytes, u64, proven),
 };
 
 static const TextField buffer_fields[] = {
-    WORD(NULL, Buffer, dtype, dtypes, proven), WORD(NULL, Buffer, category, categories, open),
+    WORD(NULL, Buffer, dtype, dtypes, proven), WORD(NULL, Buffer, category, categories, proven),
     FIELD(Buffer, shape, u32, proven),         FIELD(Buffer, bytes, u64, proven),
     FIELD(Buffer, offset, u64, free),          KEY("in", Buffer, parent, u32, proven),
     FIELD(Buffer, first, u32, proven),         FIELD(Buffer, last, u32, proven),
-    FIELD(Buffer, tensor, u32, open),          FIELD(Buffer, unit, u32, open),
-    KEY("mb", Buffer, microbatch, u32, open),  WORD("space", Buffer, space, spaces, proven),
-    FIELD(Buffer, persistent, bool, open),     FIELD(Buffer, result, bool, open),
-    FIELD(Buffer, packed, bool, open),
+    FIELD(Buffer, tensor, u32, open),          FIELD(Buffer, unit, u32, proven),
+    KEY("mb", Buffer, microbatch, u32, label), WORD("space", Buffer, space, spaces, proven),
+    FIELD(Buffer, persistent, bool, proven),   FIELD(Buffer, result, bool, proven),
+    FIELD(Buffer, packed, bool, proven),
 };
 
 static const TextField instr_fields[] = {
@@ -211,10 +211,10 @@ static const TextField instr_fields[] = {
     FIELD(Instr, launch, u32, free),
     KEY("mb", Instr, microbatch, u32, open),
     WORD("phase", Instr, phase, phases, open),
-    FIELD(Instr, attrs, u32, open),
+    FIELD(Instr, attrs, u32, proven),
     FIELD(Instr, origin, u32, open),
-    FIELD(Instr, unit, u32, open),
-    FIELD(Instr, fuse, u32, open),
+    FIELD(Instr, unit, u32, proven),
+    FIELD(Instr, fuse, u32, free),
 };
 
 _Static_assert(sizeof(Stream) == 4 && sizeof(OpKind) == 4,

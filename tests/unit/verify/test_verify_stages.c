@@ -69,7 +69,8 @@ static void add_first(Stages *s)
     p->buffers.at[tokens].category = p->buffers.at[labels].category = CATEGORY_input;
     p->buffers.at[e].persistent = true;
     p->buffers.at[e].category = CATEGORY_parameter;
-    p->buffers.at[e].tensor = 3;
+    p->buffers.at[tokens].tensor = 1, p->buffers.at[labels].tensor = 2, p->buffers.at[e].tensor = 3;
+    p->buffers.at[s->x].tensor = 4, p->buffers.at[s->other].tensor = 5;
     plans_instr(plan, p,
                 &(PlansInstr){.op = OP_batch,
                               .stream = STREAM_compute,
@@ -104,6 +105,8 @@ static void add_second(Stages *s)
     const int64_t act[] = {B, S, K};
     s->received = buffer(plan, p, 3, act, DT_f32);
     BufferId z = buffer(plan, p, 3, act, DT_f32);
+    p->stage = 1;
+    p->buffers.at[s->received].tensor = 4, p->buffers.at[z].tensor = 5;
     s->receive = plans_instr(plan, p,
                              &(PlansInstr){.op = OP_recv,
                                            .stream = STREAM_pp_forward,

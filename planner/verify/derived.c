@@ -1,0 +1,305 @@
+/* Fields of a plan's text that follow from other fields: who makes a tensor, whose gradient it is,
+ * what only parameters have, which node a backward node belongs to, what a view shares with its
+ * root. Tables of predictions and models of frameworks read them, so a wrong one is refused. */
+#include <inttypes.h>
+
+#include "planner/verify/private.h"
+
+#define RULE "verify-metadata"
+
+/* ---- tensors ---- */
+
+static bool report(Verifier *v, TensorId t, const char *field, uint32_t is, uint32_t should)
+{
+    verify_report(v, RULE, 0, "tensor %" PRIu32 " (%s) says %s=%" PRIu32 ", it should be %" PRIu32,
+                  t, v->g->tensors.at[t].name, field, is, should);
+    return false;
+}
+
+/* The first node that writes a tensor is its producer. */
+static void check_producers(Verifier *v)
+{
+    const Graph *g = v->g;
+    NodeId *made_by = arena_array(v->arena, g->tensors.n, sizeof *made_by);
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        for (uint32_t j = 0; j < n->n_out; j++)
+            if (!made_by[n->out[j]]) made_by[n->out[j]] = id;
+    }
+    for (TensorId t = 1; t < g->tensors.n; t++)
+        if (g->tensors.at[t].producer != made_by[t])
+            report(v, t, "producer", g->tensors.at[t].producer, made_by[t]);
+}
+
+/* A tensor and its gradient name each other. */
+static void check_gradients(Verifier *v)
+{
+    const Graph *g = v->g;
+    for (TensorId t = 1; t < g->tensors.n; t++) {
+        const Tensor *at = &g->tensors.at[t];
+        if (at->grad && g->tensors.at[at->grad].grad_of != t)
+            report(v, at->grad, "grad_of", g->tensors.at[at->grad].grad_of, t);
+        else if (at->grad_of && g->tensors.at[at->grad_of].grad != t)
+            report(v, at->grad_of, "grad", g->tensors.at[at->grad_of].grad, t);
+    }
+}
+
+static Role role_of(const Graph *g, TensorId t)
+{
+    const Tensor *at = &g->tensors.at[t];
+    const Node *maker = &g->nodes.at[at->producer];
+    if (at->grad_of) return ROLE_gradient;
+    if (at->producer == 0) return at->role == ROLE_state ? ROLE_state : ROLE_param;
+    if (op_info(maker->op)->flags & OP_SOURCE) return ROLE_input;
+    return op_makes_loss(maker->op) && maker->out[0] == t ? ROLE_loss : ROLE_activation;
+}
+
+static void check_roles(Verifier *v)
+{
+    const Graph *g = v->g;
+    for (TensorId t = 1; t < g->tensors.n; t++) {
+        const Tensor *at = &g->tensors.at[t];
+        if (at->role != role_of(g, t)) report(v, t, "role", at->role, role_of(g, t));
+        if (at->role == ROLE_param) continue;
+        if (at->rest_dtype) report(v, t, "rest", at->rest_dtype, 0);
+        if (at->reduce_dtype) report(v, t, "reduce", at->reduce_dtype, 0);
+        if (at->unit) report(v, t, "unit", at->unit, 0);
+        if (at->flat_offset) report(v, t, "flat", (uint32_t)at->flat_offset, 0);
+        if (at->partial) report(v, t, "partial", at->partial, 0);
+    }
+}
+
+/* ---- nodes ---- */
+
+/* True if the node reads `t`, or what quantising or turning made of it. */
+static bool reads(const Graph *g, const Node *n, TensorId t)
+{
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        TensorId x = n->in[i];
+        while (x != t && op_info(g->nodes.at[g->tensors.at[x].producer].op)->flags &
+                             (OP_QUANTISES | OP_TURNS))
+            x = g->nodes.at[g->tensors.at[x].producer].in[0];
+        if (x == t) return true;
+    }
+    return false;
+}
+
+/* True if a backward node that no row lists belongs to `of`: it reads the work of another such
+ * node, or all gradients that it makes are of inputs of `of`, or it makes none and reads what `of`
+ * reads or made. */
+static bool is_backward_of(const Graph *g, const Node *n, const Node *of)
+{
+    bool makes = false, foreign = false, touches = false;
+    for (uint32_t j = 0; j < n->n_out; j++) {
+        const TensorId x = g->tensors.at[n->out[j]].grad_of;
+        makes = makes || x;
+        foreign = foreign || (x && !reads(g, of, x));
+    }
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        const TensorId x = n->in[i];
+        const Node *maker = &g->nodes.at[g->tensors.at[x].producer];
+        if (maker->forward == n->forward) return true;
+        touches = touches || reads(g, of, x) || maker == of;
+        for (uint32_t j = 0; j < of->n_out; j++)
+            touches = touches || g->tensors.at[of->out[j]].grad == x;
+    }
+    return makes ? !foreign : touches;
+}
+
+/* The inputs that the row of the forward op wires to the backward op. */
+static bool is_wired(const Graph *g, const Node *n, const Node *of, const Backward *w)
+{
+    for (uint32_t i = 0; i < w->n_in; i++) {
+        const TensorId t = w->in[i].kind == WIRE_i   ? of->in[w->in[i].index]
+                           : w->in[i].kind == WIRE_o ? of->out[w->in[i].index]
+                                                     : g->tensors.at[of->out[w->in[i].index]].grad;
+        if (n->in[i] != t) return false;
+    }
+    return true;
+}
+
+/* True if the row of some op lists `op` as a backward op. */
+static bool is_listed(OpKind op)
+{
+    for (int of = OP_none + 1; of < OP_COUNT; of++)
+        for (uint32_t k = 0; k < op_info((OpKind)of)->n_backward; k++)
+            if (op_info((OpKind)of)->backward[k].op == op) return true;
+    return false;
+}
+
+static const char *forward_fault(const Graph *g, NodeId id, const bool *listed_op)
+{
+    const Node *n = &g->nodes.at[id];
+    if (id <= g->n_forward) return n->forward ? "lies in the forward pass" : NULL;
+    if (!n->forward) return "lies in the backward pass";
+    if (n->forward > g->n_forward) return "cannot belong to a backward node";
+    const Node *of = &g->nodes.at[n->forward];
+    const OpInfo *info = op_info(of->op);
+    bool listed = false;
+    for (uint32_t k = 0; k < info->n_backward; k++) {
+        if (info->backward[k].op != n->op) continue;
+        listed = true;
+        if (is_wired(g, n, of, &info->backward[k])) return NULL;
+    }
+    if (listed || listed_op[n->op]) return "has other inputs than that node's gradient needs";
+    return is_backward_of(g, n, of) ? NULL : "makes no gradient of that node";
+}
+
+static void check_nodes(Verifier *v)
+{
+    const Graph *g = v->g;
+    if (!g->n_forward) return;
+    bool *listed = arena_array(v->arena, OP_COUNT, sizeof *listed);
+    for (int op = OP_none + 1; op < OP_COUNT; op++) listed[op] = is_listed((OpKind)op);
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const char *fault = forward_fault(g, id, listed);
+        if (fault)
+            verify_report(v, RULE, 0,
+                          "graph node %" PRIu32 " (%s) says forward=%" PRIu32 ", but it %s", id,
+                          op_info(g->nodes.at[id].op)->name, g->nodes.at[id].forward, fault);
+    }
+}
+
+/* ---- the step ---- */
+
+static void check_group(Verifier *v)
+{
+    int64_t group = 0;
+    for (NodeId id = 1; id < v->g->nodes.n; id++)
+        if (op_means_groups(v->g->nodes.at[id].op) && op_makes_loss(v->g->nodes.at[id].op))
+            group = graph_attrs_at(v->g, v->g->nodes.at[id].attrs)->group;
+    if (v->plan->step.group != group)
+        verify_report(v, RULE, 0, "the step says group=%" PRId64 ", its loss has group=%" PRId64,
+                      v->plan->step.group, group);
+}
+
+/* A program's stage is the place of its ranks along the axis of stages. */
+static void check_stages(Verifier *v)
+{
+    const Mesh *m = &v->plan->mesh;
+    for (Rank r = 0; r < m->n_ranks; r++) {
+        uint32_t stage = 0;
+        for (uint32_t a = 0; a < m->n_axes; a++)
+            if (axis_info(m->axis[a].name)->flags & AXIS_STAGES)
+                stage = stage * m->axis[a].size + mesh_coordinate(m, r, a);
+        const Program *p = plan_program(v->plan, r);
+        if (p->stage != stage) {
+            verify_report(v, RULE, 0,
+                          "program %" PRIu32 " says stage=%" PRIu32 ", its rank %" PRIu32
+                          " is of stage %" PRIu32,
+                          v->plan->program_of[r], p->stage, r, stage);
+            return;
+        }
+    }
+}
+
+/* ---- buffers and instructions ---- */
+
+/* A view shares these with its root. */
+static void check_view(Verifier *v, BufferId b)
+{
+    const Buffer *at = &v->p->buffers.at[b], *root = &v->p->buffers.at[at->parent];
+    const struct {
+        const char *field;
+        uint32_t is, should;
+    } shared[] = {{"persistent", at->persistent, root->persistent},
+                  {"result", at->result, root->result},
+                  {"packed", at->packed, root->packed},
+                  {"unit", at->unit, root->unit}};
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+        if (shared[i].is != shared[i].should)
+            verify_report(v, RULE, 0,
+                          "buffer %" PRIu32 " says %s=%" PRIu32
+                          ", but lies in one that says %" PRIu32,
+                          b, shared[i].field, shared[i].is, shared[i].should);
+}
+
+static void check_root(Verifier *v, BufferId b)
+{
+    const Buffer *at = &v->p->buffers.at[b];
+    const bool of_graph = at->category == CATEGORY_activation || at->category == CATEGORY_input ||
+                          at->category == CATEGORY_state || at->category == CATEGORY_workspace;
+    if (at->unit && of_graph)
+        verify_report(v, RULE, 0, "buffer %" PRIu32 " says unit=%" PRIu32 ", but is %s", b,
+                      at->unit, category_name(at->category));
+    const Role role = v->g->tensors.at[at->tensor].role;
+    if (at->category == CATEGORY_state && at->tensor && !at->persistent && role != ROLE_state)
+        verify_report(v, RULE, 0, "buffer %" PRIu32 " is called state, but holds tensor %" PRIu32,
+                      b, at->tensor);
+    if (at->unit && at->tensor && at->category == CATEGORY_optimizer)
+        verify_report(v, RULE, 0,
+                      "buffer %" PRIu32 " says tensor=%" PRIu32 ", but holds all of unit %" PRIu32,
+                      b, at->tensor, at->unit);
+}
+
+/* Returns the tensor that a buffer should name, as far as this instruction shows it. The first
+ * writer makes it. A message or a copy has the tensor of its source. Weights are read by name. */
+static TensorId tensor_of(const Verifier *v, Pc pc, uint32_t i, const Node *n)
+{
+    const Instr *in = &v->p->code.at[pc];
+    const Buffer *b = &v->p->buffers.at[program_arg(v->p, in, i)];
+    const bool begins = i >= in->n_in && b->first == pc;
+    if (n && i < n->n_in && v->g->tensors.at[n->in[i]].role == ROLE_param) return n->in[i];
+    if (!begins || b->category == CATEGORY_state) return b->tensor;
+    if (n) return i < (uint32_t)n->n_in + n->n_out ? n->out[i - n->n_in] : b->tensor;
+    if (in->n_in == 0 && in->op == OP_fill) return 0;
+    if (in->n_in != 1 || in->unit || in->op == OP_pass) return b->tensor;
+    return v->p->buffers.at[program_arg(v->p, in, 0)].tensor;
+}
+
+static void check_args(Verifier *v, Pc pc, const Node *n)
+{
+    const Instr *in = &v->p->code.at[pc];
+    UnitId unit = 0;
+    bool room = false; /* memory that several units use in turn */
+    for (uint32_t i = 0; i < in->args.n; i++) {
+        const BufferId b = program_arg(v->p, in, i);
+        const Buffer *at = &v->p->buffers.at[b];
+        const TensorId should = tensor_of(v, pc, i, n);
+        if (at->tensor != should)
+            verify_report(v, RULE, pc,
+                          "buffer %" PRIu32 " (%s) says tensor=%" PRIu32 ", it should be %" PRIu32,
+                          b, category_name(at->category), at->tensor, should);
+        if (!n && at->unit && unit && at->unit != unit)
+            verify_report(v, RULE, pc, "buffers of units %" PRIu32 " and %" PRIu32 " meet", unit,
+                          at->unit);
+        if (!n && at->unit) unit = at->unit;
+        room = room || (!at->unit &&
+                        (at->category == CATEGORY_gradient || at->category == CATEGORY_gathered));
+    }
+    /* a part of weights that a rank holds, or of a gradient that a node has */
+    if (in->op == OP_slice || (in->op == OP_pass && in->origin)) unit = 0;
+    if (in->unit != unit && !(room && !unit && !n))
+        verify_report(v, RULE, pc, "says unit=%" PRIu32 ", its buffers are of unit %" PRIu32,
+                      in->unit, unit);
+}
+
+static void check_instructions(Verifier *v)
+{
+    for (Pc pc = 1; pc < v->p->code.n; pc++) {
+        const Instr *in = &v->p->code.at[pc];
+        const Node *n = &v->g->nodes.at[in->origin];
+        const bool is_node = in->origin && verify_is_of_node(in, n) && in->op != OP_pass;
+        check_args(v, pc, is_node ? n : NULL);
+    }
+}
+
+void verify_derived(Verifier *v)
+{
+    check_producers(v);
+    check_gradients(v);
+    check_roles(v);
+    check_nodes(v);
+    check_group(v);
+    check_stages(v);
+    for (v->program = 0; v->program < v->plan->programs.n; v->program++) {
+        v->p = &v->plan->programs.at[v->program];
+        for (BufferId b = 1; b < v->p->buffers.n; b++)
+            if (v->p->buffers.at[b].parent)
+                check_view(v, b);
+            else
+                check_root(v, b);
+        if (v->p->purpose != PURPOSE_gather) check_instructions(v); /* it belongs to no step */
+    }
+    v->p = NULL;
+}

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Prints which share of the lines and branches of each folder the tests run, and the lines that none runs.
+
+    coverage.py [--jobs N] [--lines] [--tests REGEX]
+
+A branch is one way out of a condition. Conditions of assertions are left out: no test may break one. Tests run with
+the library that mutants.py uses to see which test reaches a line, and both keep the result: a test runs again only if
+it or the code changed. --tests runs only some of them."""
+import argparse
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from mutants import FOLDERS, KINDS, sources  # noqa: E402
+from reach import Reach  # noqa: E402
+from tree import HERE, Tree  # noqa: E402
+
+
+def asserted(text):
+    """The lines of assertions, and those that no program may reach."""
+    lines, inside = set(), 0
+    for number, line in enumerate(text.splitlines(), 1):
+        if inside == 0 and not re.search(r"\bassert\(|\bunreachable\(", line):
+            continue
+        lines.add(number)
+        inside = max(0, inside + line.count("(") - line.count(")"))
+    return lines
+
+
+def runs(numbers):
+    """"3, 7-9" of sorted numbers."""
+    parts, first = [], None
+    for i, n in enumerate(numbers):
+        first = n if first is None else first
+        if i + 1 == len(numbers) or numbers[i + 1] != n + 1:
+            parts.append(str(n) if n == first else f"{first}-{n}")
+            first = None
+    return ", ".join(parts)
+
+
+def measure(reach, texts):
+    """{file: (lines, lines that ran, branches, branches taken)}, without assertions."""
+    found = {}
+    for name, (lines, ways) in reach.there_is().items():
+        if name not in texts:
+            continue
+        left_out = asserted(texts[name][0])
+        ran, taken = set(), set()
+        for test in reach.tests.values():
+            of = test["files"].get(name)
+            if of:
+                ran.update(of[0])
+                taken.update(tuple(b) for b in of[2])
+        ways = {w for w in ways if w[0] not in left_out}
+        found[name] = (lines - left_out, (ran & lines) - left_out, ways, taken & ways)
+    return found
+
+
+def share(part, whole):
+    return 100.0 * part / whole if whole else 100.0
+
+
+def report(found, with_lines, say):
+    folders = {}
+    for name, counts in found.items():
+        top = name.split("/")[0]
+        for folder in {os.path.dirname(name), top}:
+            total = folders.setdefault(folder, [0, 0, 0, 0])
+            for i, c in enumerate(counts):
+                total[i] += len(c)
+    say(f"{'folder':28} {'lines':>7} {'run':>8}   {'branches':>8} {'taken':>8}")
+    for folder, (lines, ran, ways, taken) in sorted(folders.items()):
+        say(f"{folder:28} {lines:7} {share(ran, lines):6.1f} %   {ways:8} {share(taken, ways):6.1f} %")
+    if with_lines:
+        for name, (lines, ran, _, _) in sorted(found.items()):
+            if lines - ran:
+                say(f"{name}: {runs(sorted(lines - ran))}")
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--build", default="build/mutants")
+    p.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    p.add_argument("--lines", action="store_true")
+    p.add_argument("--tests", default="")
+    options = p.parse_args()
+    os.nice(10)
+
+    def say(text):
+        print(text, flush=True)
+    source = os.path.dirname(os.path.dirname(HERE))
+    tree = Tree(source, os.path.join(source, options.build), KINDS)
+    tree.tests = [t for t in tree.tests if re.search(options.tests, t.name)]
+    texts = sources(tree, FOLDERS)
+    reach = Reach(tree, texts, options.jobs)
+    reach.measure(say)
+    report(measure(reach, texts), options.lines, say)
+
+
+if __name__ == "__main__":
+    main()
