@@ -143,6 +143,8 @@ void collective_move(const Comm *const *member, uint32_t n)
         all_reduce(member, n);
     } else if (one->op == OP_all_to_all) {
         all_to_all(member, n);
+    } else if (one->op == OP_exchange_uneven) {
+        uneven_move(member, n);
     } else if (one->op == OP_halo_exchange) {
         exchange_strips(member, n);
     } else if (one->op == OP_rotate) {

@@ -8,7 +8,7 @@
 /* True for the op that reads ids of experts and gives each choice a room, or none. */
 static bool gives_rooms(OpKind op)
 {
-    return op_info(op)->flags & OP_INDEXES && op_index_args(op) & 1;
+    return op_info(op)->flags & OP_INDEXES && op_index_args(op) & 1 && !op_counts_rows(op);
 }
 
 LoadCounts *loads_new(const Plan *plan, Arena *arena)

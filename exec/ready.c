@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/number.h"
+#include "planner/ir/layout/rows.h"
 
 char *rank_memory(const RankState *r, BufferId b)
 {
@@ -42,7 +43,7 @@ static bool set_extents(const RankState *r, const Instr *in, KernelArgs *a)
     if (dim < 0 || dim >= whole->n_dims) return false;
     a->outer = a->middle = a->inner = 1;
     for (int d = 0; d < whole->n_dims; d++) {
-        int64_t n = shape_local_dim(whole, mesh, deals, d);
+        int64_t n = shape_extent(whole, mesh, deals, d);
         if (d < dim) a->outer *= n;
         if (d == dim) a->middle = n;
         if (d > dim) a->inner *= n;
@@ -135,6 +136,9 @@ static bool bind(const RankState *r, Pc pc, KernelArgs *a)
     a->rows = 1;
     for (const char *letter = b->ellipsis; letter < b->ellipsis + MAX_DIMS && *letter; letter++)
         a->rows *= a->size[(unsigned char)*letter];
+    /* only rows that are stored are computed element by element */
+    if (b->ellipsis[0] && rows_uneven(arg_shape(r, in, 0), &r->plan->graph.deals))
+        a->rows = a->elements[0];
     return true;
 }
 
@@ -250,6 +254,28 @@ static bool set_neighbours(const RankState *r, const Instr *in, Comm *c)
     return true;
 }
 
+/* Fills in the counts of uneven rows. Returns false if buffers and group do not fit together. */
+static bool set_counts(const RankState *r, const Instr *in, Comm *c)
+{
+    const Mesh *mesh = &r->plan->mesh;
+    const Deals *deals = &r->plan->graph.deals;
+    const Program *p = r->info->p;
+    if (in->n_in != 3 || !rows_uneven(arg_shape(r, in, 0), deals)) return false;
+    for (uint32_t k = 0; k < 2; k++) {
+        const Shape *s = arg_shape(r, in, 1 + k), *rows = arg_shape(r, in, 3 * k);
+        if (s->n_dims != 2 || p->buffers.at[program_arg(p, in, 1 + k)].dtype != DT_i32)
+            return false;
+        c->counts[k] = (const int32_t *)(void *)rank_memory(r, program_arg(p, in, 1 + k));
+        c->experts[k] = shape_local_dim(s, mesh, deals, 0);
+        c->samples[k] = shape_local_dim(s, mesh, deals, 1);
+        c->width = 1;
+        for (int d = ROWS_DIMS; d < rows->n_dims; d++) c->width *= rows_of(r, rows, d);
+    }
+    const int64_t n = c->n_members, there = c->experts[0] > c->experts[1];
+    return c->experts[!there] == n * c->experts[there] &&
+           c->samples[there] == n * c->samples[!there];
+}
+
 /* Returns NULL, or the fault in the sizes and types. */
 static const char *check_comm(const Comm *c)
 {
@@ -265,7 +291,8 @@ static const char *check_comm(const Comm *c)
     if (c->op == OP_all_to_all && (in != out || in % n != 0)) return "its parts differ in size";
     if (c->op == OP_halo_exchange && (in != out || in % 2 != 0)) return "its strips differ in size";
     if (c->op == OP_rotate && in != out) return "its input and output differ in size";
-    if ((c->op == OP_all_to_all || c->op == OP_halo_exchange || c->op == OP_rotate) &&
+    if ((c->op == OP_all_to_all || c->op == OP_halo_exchange || c->op == OP_rotate ||
+         c->op == OP_exchange_uneven) &&
         c->in == c->out)
         return "it cannot work in place";
     return NULL;
@@ -275,8 +302,9 @@ static bool ready_comm(const RankState *r, Pc pc, Arena *arena, Diag *d)
 {
     const Program *p = r->info->p;
     const Instr *in = program_instr(p, pc);
-    if (in->args.n < 1 || in->args.n > 2)
-        return fail(r, pc, arena, d, "it has not one or two arguments");
+    const bool uneven = in->op == OP_exchange_uneven;
+    if (in->args.n < 1 || in->args.n > (uneven ? 4 : 2))
+        return fail(r, pc, arena, d, "it has another number of arguments");
     Comm *c = arena_alloc(arena, sizeof *c);
     c->op = in->op;
     c->stream = in->stream;
@@ -288,6 +316,7 @@ static bool ready_comm(const RankState *r, Pc pc, Arena *arena, Diag *d)
     for (uint32_t i = 0; i < in->args.n; i++) {
         const Buffer *b = &p->buffers.at[program_arg(p, in, i)];
         char *at = rank_memory(r, program_arg(p, in, i));
+        if (i > 0 && i < in->n_in) continue; /* counts */
         if (b->dtype != c->dtype) return fail(r, pc, arena, d, "its arguments differ in dtype");
         if (i < in->n_in)
             c->in = at, c->in_bytes = b->bytes;
@@ -297,6 +326,8 @@ static bool ready_comm(const RankState *r, Pc pc, Arena *arena, Diag *d)
     find_peers(r, in, c);
     if (c->op == OP_halo_exchange && !set_neighbours(r, in, c))
         return fail(r, pc, arena, d, "its buffers have no halo along its axes");
+    if (uneven && !set_counts(r, in, c))
+        return fail(r, pc, arena, d, "its rows and counts do not fit its group");
     const char *wrong = check_comm(c);
     if (wrong) return fail(r, pc, arena, d, wrong);
     bool reduces = c->op == OP_all_reduce || c->op == OP_reduce_scatter;
@@ -357,6 +388,8 @@ void rank_move(RankState *r, char *device)
             char *at = rank_memory(r, program_arg(p, in, i));
             if (r->at[pc].args != NULL)
                 r->at[pc].args->ptr[i] = at;
+            else if (i > 0 && i < in->n_in)
+                r->at[pc].comm->counts[i - 1] = (const int32_t *)(void *)at;
             else if (i < in->n_in)
                 r->at[pc].comm->in = at;
             else

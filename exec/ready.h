@@ -40,6 +40,10 @@ typedef struct Comm {
     char *in, *out; /* NULL: the receiver has no input, the sender no output */
     uint64_t in_bytes, out_bytes;
     bool wraps; /* halo_exchange: the first and the last member are neighbours */
+    /* exchange_uneven: the counts of the rows that are sent and received [experts, samples], with
+     * their sizes; the elements of a row */
+    const int32_t *counts[2];
+    int64_t experts[2], samples[2], width;
 } Comm;
 
 typedef struct Ready {
@@ -116,6 +120,20 @@ void reduce_in_order(DType dtype, Reduce reduce, void *out, const void *const *p
                      uint32_t n_parts, uint64_t n);
 /* Carries out a communication. All members have arrived; they are in the order of their parts. */
 void collective_move(const Comm *const *member, uint32_t n_members);
+
+/* ---- uneven.c ---- rows of experts that are exchanged (planner/ir/layout/rows.h) */
+/* Returns the number of rows that come to this member. */
+int64_t uneven_rows_to(const Comm *c);
+/* Returns the rows of an expert from part `part` of its samples, in the counts of side 0 (sent) or
+ * 1 (received). */
+int64_t uneven_piece(const Comm *c, int side, int64_t expert, int64_t part, int64_t samples);
+bool uneven_to_experts(const Comm *c); /* or back */
+int64_t uneven_room(const Comm *c);    /* and the number for which it has memory */
+/* Carries out the exchange. All members have arrived, and each has room. */
+void uneven_move(const Comm *const *member, uint32_t n_members);
+/* Says which rank of which layer has too many rows, and what would be enough. */
+const char *uneven_overflow(const Plan *plan, const Program *p, Pc pc, const Comm *c, Rank rank,
+                            Arena *arena);
 
 /* ---- poison.c ---- an 8-byte pattern that is NaN as f64, f32, f16 and bf16 */
 void poison_fill(void *at, uint64_t bytes);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "planner/ir/layout/padding.h"
+#include "planner/ir/layout/rows.h"
 #include "planner/lower/compile.h"
 #include "planner/verify/verify.h"
 #include "session/session.h"
@@ -136,7 +137,8 @@ PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions 
 static bool is_padded(const Plan *plan)
 {
     for (DealId i = 1; i < plan->graph.deals.deals.n; i++)
-        if (deal_is_padded(&plan->graph.deals, i)) return true;
+        if (deal_is_padded(&plan->graph.deals, i) && !deal_is_rows(&plan->graph.deals, i))
+            return true;
     return false;
 }
 

@@ -87,7 +87,7 @@ static void collect_needs(Folder *w)
             if (op_info(in->op)->class_ != OP_CLASS_comm) continue;
             bool group = in->op != OP_send && in->op != OP_recv;
             EdgeKind kind = !group                    ? EDGE_message
-                            : in->op == OP_all_to_all ? EDGE_exchange
+                            : op_exchanges(in->op)    ? EDGE_exchange
                             : in->op == OP_all_reduce ? EDGE_tree
                                                       : EDGE_ring;
             add_need(w, i, (Need){in->axes, group ? 0 : in->hop, group, kind});

@@ -25,9 +25,13 @@ static double flops_of_products(const Graph *g)
         const OpInfo *op = op_info(n->op);
         /* a convolution multiplies and adds; pooling does not */
         const bool convolves = op->flags & OP_WINDOWED && op->flops_per_point == 2;
-        if ((op->class_ != OP_CLASS_contract && !convolves) || !graph_bind(g, n, &b, NULL))
+        const bool uneven = op_counts_arg(n->op) >= 0 && op->flops_per_point == 2;
+        if ((op->class_ != OP_CLASS_contract && !convolves && !uneven) ||
+            !graph_bind(g, n, &b, NULL))
             continue;
-        flops += op_flops(n->op, &b, b.size, 1);
+        const Attrs *attrs = graph_attrs_at(g, n->attrs);
+        flops +=
+            op_flops(n->op, &b, b.size, uneven ? (double)attrs->top_k / (double)attrs->experts : 1);
     }
     return flops;
 }

@@ -89,7 +89,7 @@ static const unsigned char *find_peers(const Cuda *c, const GroupKey *key)
             const Instr *in = program_instr(p, pc);
             bool is_message = in->op == OP_send || in->op == OP_recv;
             if (in->axes != key->axes || in->stream != key->stream) continue;
-            if (in->op == OP_all_to_all) memset(peers, SENDS_TO | RECEIVES_FROM, n);
+            if (op_exchanges(in->op)) memset(peers, SENDS_TO | RECEIVES_FROM, n);
             if (in->op == OP_halo_exchange)
                 peers[(mine + 1) % n] = peers[(mine + n - 1) % n] = SENDS_TO | RECEIVES_FROM;
             if (in->op == OP_rotate) {
@@ -170,6 +170,7 @@ bool comm_open(Cuda *c)
     GroupKeys keys;
     const Program *p = c->state.info->p;
     c->comms.comm_of = arena_array(c->arena, p->code.n, sizeof *c->comms.comm_of);
+    if (!uneven_open(c)) return false;
     if (c->n_ranks == 1) return true;
     if (c->own.via == CUDA_VIA_host) return hosted_open(c);
     groups_collect(c->plan, true, c->arena, &keys);
@@ -260,6 +261,7 @@ void comm_close(Cuda *c)
     /* After an error, no call may wait for other ranks. */
     if ((c->watch.dead || c->failed) && !comm_abort(c)) return;
     hosted_close(c);
+    uneven_close(c);
     for (uint32_t k = 0; k < c->comms.n_comms; k++) {
         CudaComm *comm = &c->comms.of[k];
         /* NCCL creates no window where devices cannot reach each other's memory. */
@@ -382,6 +384,7 @@ bool comm_issue(Cuda *c, Pc pc)
         return CHECK_NCCL(c, &of, ncclAllGather,
                           (comm->in, comm->out, comm->in_bytes, ncclInt8, of, stream));
     if (comm->op == OP_all_to_all) return all_to_all(c, comm, of, stream);
+    if (comm->op == OP_exchange_uneven) return uneven_issue(c, pc, of, stream);
     if (comm->op == OP_halo_exchange) return exchange_strips(c, comm, of, stream);
     if (comm->op == OP_rotate) return rotate(c, comm, of, stream);
     if (comm->op == OP_all_reduce)

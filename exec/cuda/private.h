@@ -126,6 +126,7 @@ typedef struct CudaComms {
     CudaComm *of; /* [n_comms] */
     uint32_t n_comms;
     uint32_t *comm_of;     /* [pc] */
+    int32_t *counts;       /* pinned: the counts of one exchange of uneven rows; NULL: none */
     struct Hosted *hosted; /* communications through the host; NULL: through NCCL */
 } CudaComms;
 
@@ -263,6 +264,10 @@ void comm_close(Cuda *c); /* destroys communicators, or aborts them after a fail
 bool comm_abort(Cuda *c);
 /* issues one communication; inside an NCCL group if others start with it */
 bool comm_issue(Cuda *c, Pc pc);
+/* uneven.c: uneven_open also refuses what cannot exchange uneven rows. */
+bool uneven_open(Cuda *c);
+void uneven_close(Cuda *c);
+bool uneven_issue(Cuda *c, Pc pc, ncclComm_t of, cudaStream_t stream);
 bool comm_errors(Cuda *c); /* false if a communicator reports an error */
 
 /* ---- hosted.c ---- */

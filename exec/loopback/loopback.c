@@ -78,7 +78,23 @@ static void run_compute(Loopback *l, LegalStep e)
     finish(l, e.rank, e.pc);
 }
 
-static void run_meeting(Loopback *l, uint32_t id)
+/* Reports the first member that gets more uneven rows than it has memory for. */
+static bool rows_fit(Loopback *l, const Member *member, const Comm *const *comm, uint32_t n,
+                     Diag *d)
+{
+    for (uint32_t i = 0; i < n && comm[0]->op == OP_exchange_uneven; i++) {
+        if (uneven_rows_to(comm[i]) <= uneven_room(comm[i])) continue;
+        const RankState *r = &l->ranks[member[i].rank];
+        const Pc pc = member[i].pc;
+        return diag_error(
+            d, FAULT_run, "rows-over-bound", instr_loc(l->plan, program_instr(r->info->p, pc)),
+            "%s", uneven_overflow(l->plan, r->info->p, pc, comm[i], member[i].rank, l->arena));
+    }
+    return true;
+}
+
+/* Returns false if the step cannot go on. */
+static bool run_meeting(Loopback *l, uint32_t id, Diag *d)
 {
     LoopbackMeeting *m = &l->meetings[id];
     const Member *member = &l->members[m->first];
@@ -87,6 +103,7 @@ static void run_meeting(Loopback *l, uint32_t id)
         assert(m->n_members <= MAX_GROUP);
         for (uint32_t i = 0; i < m->n_members; i++)
             comm[i] = l->ranks[member[i].rank].at[member[i].pc].comm;
+        if (!rows_fit(l, member, comm, m->n_members, d)) return false;
         collective_move(comm, m->n_members);
         m->is_moved = true;
         /* The bytes move early and the communication ends later, so other instructions run with the
@@ -94,7 +111,7 @@ static void run_meeting(Loopback *l, uint32_t id)
         uint64_t seed = l->options.order_seed;
         if (seed && rng_below(seed, l->n_steps, l->n_draws++, 2) == 0) {
             push(l, (LegalStep){0, 0, id});
-            return;
+            return true;
         }
     }
     Ps end = clock_ps();
@@ -103,6 +120,7 @@ static void run_meeting(Loopback *l, uint32_t id)
         look_for_bad(l, member[i].rank, member[i].pc);
     }
     for (uint32_t i = 0; i < m->n_members; i++) finish(l, member[i].rank, member[i].pc);
+    return true;
 }
 
 static void begin(Loopback *l)
@@ -132,10 +150,10 @@ static bool run_step(Loopback *l, Diag *d)
     begin(l);
     while (l->n_ready > 0) {
         LegalStep e = take(l);
-        if (e.meeting)
-            run_meeting(l, e.meeting);
-        else
+        if (!e.meeting)
             run_compute(l, e);
+        else if (!run_meeting(l, e.meeting, d))
+            return false;
     }
     if (l->n_left > 0) return loopback_report_stuck(l, d);
     bool fine = true;

@@ -14,6 +14,7 @@ typedef enum Way {
     WAY_exchange_sum,        /* reduce_scatter: each piece goes to its owner, which sums */
     WAY_exchange_sum_gather, /* large all_reduce: the same, then the sums are gathered */
     WAY_exchange,            /* all_to_all */
+    WAY_rows,                /* exchange_uneven: as many rows to each member as the counts say */
     WAY_strips,              /* halo_exchange: exchanges messages only with the two neighbours */
     WAY_turn,                /* rotate: sends to the next member, receives from the previous one */
     WAY_native_all_reduce,

@@ -23,6 +23,7 @@ static Way way_of(const Process *p, const Comm *c)
     if (c->n_members == 1) return WAY_none;
     if (c->op == OP_all_gather) return WAY_gather;
     if (c->op == OP_all_to_all) return WAY_exchange;
+    if (c->op == OP_exchange_uneven) return WAY_rows;
     if (c->op == OP_halo_exchange) return WAY_strips;
     if (c->op == OP_rotate) return WAY_turn;
     if (c->op == OP_send) return WAY_send;
@@ -118,14 +119,18 @@ bool transfer_prepare(Process *p, PreparedTransfer *w, Diag *d)
     case WAY_exchange: cut(p, w, w->n); break;
     case WAY_strips: cut_strips(p, w, w->n / 2); break;
     case WAY_turn: turn(p, w); break;
+    case WAY_rows:
+        prepare_lists(p, w);
+        w->staging_bytes = uneven_to_experts(c) ? c->out_bytes : c->in_bytes;
+        break;
     }
     return true;
 }
 
 void transfer_stage(PreparedTransfer *w, char *staging)
 {
-    if (w->part == NULL) return;
     w->staging = staging;
+    if (w->part == NULL) return;
     for (uint32_t i = 0; i < w->comm->n_members; i++)
         w->part[i] = staging + (size_t)w->in_displs[i] * (size_t)w->bytes;
 }
@@ -137,6 +142,74 @@ static void check(Process *p, const PreparedTransfer *w, bool fine)
     process_end(
         p, "mpi",
         arena_print(p->arena, "rank %u, %s: %s", p->rank, what, p->transport->error(p->mpi)));
+}
+
+/* Moves the pieces between the side of the experts, where pieces of one expert from all members lie
+ * together, and the staging memory, where all pieces of one member do. */
+static void stage_rows(const PreparedTransfer *w, char *side, bool to_staging)
+{
+    const Comm *c = w->comm;
+    const int64_t n = c->n_members, of = uneven_to_experts(c);
+    const int64_t experts = c->experts[of], samples = c->samples[!of];
+    const size_t row = (size_t)c->width * (size_t)w->bytes;
+    const int *displs = of ? w->in_displs : w->displs;
+    size_t at = 0;
+    for (int64_t e = 0; e < experts; e++)
+        for (int64_t i = 0; i < n; i++) {
+            size_t staged = (size_t)displs[i] * (size_t)w->bytes;
+            for (int64_t k = 0; k < e; k++)
+                staged += (size_t)uneven_piece(c, (int)of, k, i, samples) * row;
+            const size_t bytes = (size_t)uneven_piece(c, (int)of, e, i, samples) * row;
+            if (to_staging)
+                memcpy(w->staging + staged, side + at, bytes);
+            else
+                memcpy(side + at, w->staging + staged, bytes);
+            at += bytes;
+        }
+}
+
+/* Counts the elements that go to and come from each member. */
+static void count_rows(PreparedTransfer *w)
+{
+    const Comm *c = w->comm;
+    const int n = (int)c->n_members, of = uneven_to_experts(c);
+    const int64_t experts = c->experts[of], samples = c->samples[!of];
+    for (int side = 0; side < 2; side++) {
+        int *counts = side ? w->in_counts : w->counts, *displs = side ? w->in_displs : w->displs;
+        int at = 0;
+        for (int i = 0; i < n; i++) {
+            int64_t rows = 0; /* on the side of the samples, a member's experts lie together */
+            for (int64_t e = 0; e < experts; e++)
+                rows += side == of ? uneven_piece(c, side, e, i, samples)
+                                   : uneven_piece(c, side, i * experts + e, 0, samples);
+            counts[i] = (int)(rows * c->width);
+            displs[i] = at;
+            at += counts[i];
+        }
+    }
+}
+
+static bool post_rows(Process *p, PreparedTransfer *w)
+{
+    const Comm *c = w->comm;
+    const bool there = uneven_to_experts(c);
+    if (uneven_rows_to(c) > uneven_room(c))
+        process_end(p, "rows-over-bound",
+                    uneven_overflow(p->plan, p->state.info->p, w->pc, c, p->rank, p->arena));
+    count_rows(w);
+    if (!there) stage_rows(w, c->in, true);
+    return p->transport->all_to_all(p->mpi, w->group, there ? c->in : w->staging, w->counts,
+                                    w->displs, there ? w->staging : c->out, w->in_counts,
+                                    w->in_displs, w->bytes, &w->request);
+}
+
+/* The rows have arrived. */
+static void take_rows(const PreparedTransfer *w)
+{
+    const Comm *c = w->comm;
+    const uint64_t end = (uint64_t)(uneven_rows_to(c) * c->width) * (uint64_t)w->bytes;
+    if (uneven_to_experts(c)) stage_rows(w, c->out, false);
+    memset(c->out + end, 0, c->out_bytes - end);
 }
 
 void transfer_post(Process *p, PreparedTransfer *w)
@@ -167,6 +240,7 @@ void transfer_post(Process *p, PreparedTransfer *w)
         fine = t->all_to_all(p->mpi, w->group, c->in, w->counts, w->displs, c->out, w->counts,
                              w->displs, w->bytes, r);
         break;
+    case WAY_rows: fine = post_rows(p, w); break;
     case WAY_strips: /* a strip without a neighbour is zero */
         if (c->part == 0 && !c->wraps) memset(c->out, 0, c->out_bytes / 2);
         if (c->part + 1 == c->n_members && !c->wraps)
@@ -218,6 +292,7 @@ bool transfer_poll(Process *p, PreparedTransfer *w, bool may_continue)
     if (sums && w->way == WAY_exchange_sum_gather && !may_continue) return false;
     check(p, w, p->transport->test(p->mpi, &w->request, &is_done));
     if (!is_done) return false;
+    if (w->way == WAY_rows) take_rows(w);
     return sums ? sum(p, w) : true;
 }
 

@@ -241,12 +241,18 @@ typedef struct CpOptions {
     uint32_t all_to_all; /* in a ring: neighbours that exchange tokens for heads; 1: none do */
 } CpOptions;
 
+typedef struct EpOptions {
+    /* experts that drop no token: a rank has memory for this many times its mean share of rows */
+    double bound;
+} EpOptions;
+
 typedef struct PassConfig {
     PassName name;
     Loc loc;
     PpOptions pp;
     TpOptions tp;
     CpOptions cp;
+    EpOptions ep;
     Float8Options float8;
     AcMode ac;
     uint32_t ac_every;   /* every n-th region is recomputed; 0 and 1: every region */

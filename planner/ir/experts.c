@@ -7,8 +7,8 @@ const NodeId *experts_rows(const Graph *g, Arena *arena)
     NodeId last = g->n_forward ? g->n_forward : (NodeId)(g->nodes.n - 1);
     for (NodeId id = 1; id <= last && g->nodes.n > 0; id++) {
         const Node *n = &g->nodes.at[id];
-        NodeId from = n->op == OP_dispatch ? id : 0;
-        for (uint32_t i = 0; i < n->n_in && !from && n->op != OP_combine; i++)
+        NodeId from = op_sends_tokens(n->op) ? id : 0;
+        for (uint32_t i = 0; i < n->n_in && !from && !op_collects_tokens(n->op); i++)
             from = rows[n->in[i]];
         for (uint32_t j = 0; j < n->n_out; j++) rows[n->out[j]] = from;
         any = any || from;
@@ -28,7 +28,11 @@ uint64_t experts_active_params(const Graph *g)
     NodeId last = g->n_forward ? g->n_forward : (NodeId)(g->nodes.n - 1);
     for (NodeId id = 1; rows && id <= last; id++) {
         const Node *n = &g->nodes.at[id];
-        if (n->op != OP_linear_experts || !rows[n->in[0]] || counted[n->in[1]]) continue;
+        if (n->n_in < 2 || !rows[n->in[0]] || counted[n->in[1]]) continue;
+        const bool product = op_dim(n->op, 1, INDEX_experts) == 0 &&
+                             g->tensors.at[n->in[1]].role == ROLE_param &&
+                             g->tensors.at[n->in[1]].n_dims == 3;
+        if (!product) continue;
         const Attrs *a = graph_attrs_at(g, g->nodes.at[rows[n->in[0]]].attrs);
         /* the text reader refuses such attributes later */
         if (a->top_k < 1 || a->top_k > a->experts) continue;

@@ -4,6 +4,7 @@
 
 #include "planner/ir/graph.h"
 #include "planner/ir/layout/padding.h"
+#include "planner/ir/layout/rows.h"
 
 static void print_layout(const Mesh *mesh, const Layout *l, const char *what, Str *out)
 {
@@ -38,7 +39,7 @@ static void print_order(const Graph *g, const Tensor *t, Str *out)
 static void print_padding(const Graph *g, const Tensor *t, Str *out)
 {
     for (int d = 0; d < t->n_dims; d++)
-        if (deal_is_padded(&g->deals, t->deal[d]))
+        if (deal_is_padded(&g->deals, t->deal[d]) && !deal_is_rows(&g->deals, t->deal[d]))
             str_print(out, " dimension %d in parts of %u", d,
                       g->deals.deals.at[t->deal[d]].per_part);
 }

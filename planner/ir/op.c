@@ -372,7 +372,8 @@ bool op_sized(Binding *b, const Attrs *attrs)
     const struct {
         char letter;
         int64_t size;
-    } said[] = {{'K', attrs->top_k}, {'m', attrs->capacity}, {'e', attrs->experts}};
+    } said[] = {
+        {'K', attrs->top_k}, {'m', attrs->capacity}, {'O', attrs->capacity}, {'e', attrs->experts}};
     if (attrs->experts < 1 || attrs->experts > MOST_EXPERTS || attrs->top_k < 1 ||
         attrs->top_k > attrs->experts || attrs->capacity < 1 ||
         attrs->capacity > INT32_MAX / attrs->experts)
@@ -455,38 +456,4 @@ bool op_grouped(OpKind op, const Binding *b, const Attrs *attrs)
     return size['L'] == size['X'] && size['M'] == size['Y'] && size['g'] == attrs->group &&
            size['X'] * size['Y'] <= WINDOW_MOST_POINTS &&
            size['X'] * size['Y'] * size['E'] <= WINDOW_MOST_FEATURES;
-}
-
-uint32_t op_index_args(OpKind op)
-{
-    enum { IN0 = 1, IN1 = 2, IN2 = 4, IN3 = 8, OUT_OF_1 = 2 };
-    static const uint8_t ids[OP_COUNT] = {
-        [OP_batch] = 3, /* both outputs */
-        [OP_embed] = IN0,
-        [OP_embed_grad] = IN1,
-        [OP_xent_pick] = IN1,
-        [OP_xent_pick_grad] = IN1,
-        [OP_xent_smooth] = IN1,
-        [OP_xent_smooth_grad] = IN1,
-        [OP_xent_loss] = IN3,
-        [OP_xent_loss_mean] = IN3,
-        [OP_xent_loss_grad] = IN2,
-        [OP_xent_loss_mean_grad] = IN2,
-        [OP_topk] = OUT_OF_1,
-        [OP_topk_biased] = 4, /* the output of two inputs */
-        [OP_loads] = IN0,
-        [OP_slots] = IN0 | OUT_OF_1,
-        [OP_route] = IN1,
-        [OP_route_grad] = IN2,
-        [OP_route_sigmoid] = IN1,
-        [OP_route_sigmoid_grad] = IN2,
-        [OP_dispatch] = IN1,
-        [OP_dispatch_grad] = IN1,
-        [OP_combine] = IN0,
-        [OP_combine_grad] = IN1,
-        [OP_combine_weights] = IN1,
-        [OP_balance] = IN1,
-        [OP_balance_grad] = IN2,
-    };
-    return ids[op];
 }

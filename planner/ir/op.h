@@ -86,7 +86,8 @@ enum {                     /* OpInfo.flags */
        OP_OF_TILE = 1 << 26,      /* the same for a piece of tile{} */
        OP_IN_PRODUCT = 1 << 27,   /* a product's kernel may compute it from its own result */
        /* with attrs.accumulate it merges attention over more keys, which is not a sum */
-       OP_MERGES = 1 << 28
+       OP_MERGES = 1 << 28,
+       OP_COUNTED = 1 << 29 /* its last input counts the uneven rows that it reads or writes */
 };
 
 /* One term dimension after parsing. */
@@ -162,6 +163,11 @@ static inline const OpInfo *op_info(OpKind op)
     const OpInfo *rows = __atomic_load_n(&op_rows, __ATOMIC_ACQUIRE);
     assert((int)op >= 0 && op < OP_COUNT);
     return (rows != NULL ? rows : op_rows_build()) + op;
+}
+/* True for collectives that send another message to each member. */
+static inline bool op_exchanges(OpKind op)
+{
+    return op == OP_all_to_all || op == OP_exchange_uneven;
 }
 /* True for the local ops that add or remove the halo of a split dimension. */
 static inline bool op_is_halo(OpKind op)
@@ -282,6 +288,9 @@ bool op_means_groups(OpKind op);
 /* True if it copies tokens into the slots of experts; if it sums a token's slots. */
 bool op_sends_tokens(OpKind op);
 bool op_collects_tokens(OpKind op);
+/* True if it counts the uneven rows of experts. Returns the input that is such counts; -1: none. */
+bool op_counts_rows(OpKind op);
+int op_counts_arg(OpKind op);
 /* True if it counts how often each expert was chosen. */
 bool op_counts_choices(OpKind op);
 /* True if it takes the tokens of a piece of tile{}; if it puts their gradient back. */

@@ -69,10 +69,11 @@ bool op_means_groups(OpKind op)
     return op_makes_loss(op) && op_reads_whole_labels(op, op_info(op)->sig.n_in - 1u);
 }
 
-static bool reads_experts(OpKind op)
+/* True if it reads rows of experts. */
+static bool reads_rooms(OpKind op)
 {
     for (uint32_t i = 0; i < op_info(op)->sig.n_in; i++)
-        if (op_dim(op, i, INDEX_experts) >= 0) return true;
+        if (op_dim(op, i, INDEX_rooms) >= 0) return true;
     return false;
 }
 
@@ -83,13 +84,13 @@ static bool makes(OpKind op, IndexRole role)
 
 bool op_sends_tokens(OpKind op)
 {
-    return !op_is_gradient(op) && !reads_experts(op) && op_dim(op, 0, INDEX_tokens) >= 0 &&
-           makes(op, INDEX_experts);
+    return !op_is_gradient(op) && !reads_rooms(op) && op_dim(op, 0, INDEX_tokens) >= 0 &&
+           makes(op, INDEX_rooms);
 }
 
 bool op_collects_tokens(OpKind op)
 {
-    return !op_is_gradient(op) && reads_experts(op) && makes(op, INDEX_tokens);
+    return !op_is_gradient(op) && reads_rooms(op) && makes(op, INDEX_tokens);
 }
 
 bool op_counts_choices(OpKind op)
@@ -134,4 +135,60 @@ bool op_joins_heads(OpKind op)
 {
     return op_info(op)->class_ == OP_CLASS_contract && op_dim(op, 1, INDEX_groups) >= 0 &&
            op_dim(op, 1, INDEX_heads) >= 0 && !makes(op, INDEX_groups);
+}
+
+bool op_counts_rows(OpKind op)
+{
+    return op_index_args(op) == 3 && op_info(op)->sig.n_in == 1 &&
+           op_dim(op, 1, INDEX_experts) >= 0;
+}
+
+int op_counts_arg(OpKind op)
+{
+    return op_info(op)->flags & OP_COUNTED ? op_info(op)->sig.n_in - 1 : -1;
+}
+
+uint32_t op_index_args(OpKind op)
+{
+    enum { IN0 = 1, IN1 = 2, IN2 = 4, IN3 = 8, OUT_OF_1 = 2 };
+    static const uint8_t ids[OP_COUNT] = {
+        [OP_batch] = 3, /* both outputs */
+        [OP_embed] = IN0,
+        [OP_embed_grad] = IN1,
+        [OP_xent_pick] = IN1,
+        [OP_xent_pick_grad] = IN1,
+        [OP_xent_smooth] = IN1,
+        [OP_xent_smooth_grad] = IN1,
+        [OP_xent_loss] = IN3,
+        [OP_xent_loss_mean] = IN3,
+        [OP_xent_loss_grad] = IN2,
+        [OP_xent_loss_mean_grad] = IN2,
+        [OP_topk] = OUT_OF_1,
+        [OP_topk_biased] = 4, /* the output of two inputs */
+        [OP_loads] = IN0,
+        [OP_slots] = IN0 | OUT_OF_1,
+        [OP_route] = IN1,
+        [OP_route_grad] = IN2,
+        [OP_route_sigmoid] = IN1,
+        [OP_route_sigmoid_grad] = IN2,
+        [OP_dispatch] = IN1,
+        [OP_dispatch_grad] = IN1,
+        [OP_combine] = IN0,
+        [OP_combine_grad] = IN1,
+        [OP_combine_weights] = IN1,
+        [OP_counts] = IN0 | OUT_OF_1,
+        [OP_dispatch_uneven] = IN1 | IN2,
+        [OP_dispatch_uneven_grad] = IN1 | IN2,
+        [OP_combine_uneven] = IN0 | IN3,
+        [OP_combine_uneven_grad] = IN1 | IN3,
+        [OP_combine_uneven_weights] = IN1 | IN3,
+        [OP_linear_uneven] = IN2,
+        [OP_linear_uneven_rows] = IN2,
+        [OP_linear_uneven_weight] = IN2,
+        [OP_bias_uneven] = IN2,
+        [OP_bias_uneven_grad] = IN1,
+        [OP_balance] = IN1,
+        [OP_balance_grad] = IN2,
+    };
+    return ids[op];
 }

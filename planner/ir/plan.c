@@ -92,6 +92,11 @@ uint64_t plan_comm_bytes(const Plan *plan, const Program *p, const Instr *in)
 {
     (void)plan;
     if (op_info(in->op)->class_ != OP_CLASS_comm) return 0;
+    if (in->op ==
+        OP_exchange_uneven) { /* the rows that ranks get if all experts are chosen alike */
+        const uint64_t a = bytes_of(p, in, 0, 1), b = bytes_of(p, in, 3, 4);
+        return a < b ? a : b;
+    }
     const bool whole_is_output = in->op == OP_all_gather || in->op == OP_recv;
     return whole_is_output ? bytes_of(p, in, in->n_in, in->args.n) : bytes_of(p, in, 0, in->n_in);
 }

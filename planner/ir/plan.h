@@ -168,7 +168,8 @@ uint64_t plan_comm_bytes(const Plan *plan, const Program *p, const Instr *in);
  * outputs are also read. */
 double plan_flops(const Plan *plan, const Program *p, const Instr *in);
 /* The share of an op's output rows that the instruction computes: below 1 for the inner rows and
- * for the border of a convolution. Of all ranks, the one with the widest border counts. */
+ * for the border of a convolution. Of all ranks, the one with the widest border counts. For uneven
+ * rows: the share of the rooms that tokens take if all experts are chosen equally often. */
 double plan_rows_share(const Plan *plan, const Program *p, const Instr *in);
 uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in);
 /* As plan_hbm_bytes, for an instruction in a kernel of several (Instr.fuse). Values that an earlier

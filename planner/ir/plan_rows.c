@@ -1,12 +1,32 @@
 /* The rows that the two parts of a convolution compute (IN_ROWS in ops.def). */
+#include "planner/ir/layout/rows.h"
 #include "planner/ir/plan.h"
 #include "planner/ir/window.h"
+
+/* Returns the share of the rooms that tokens take if all experts are chosen equally often; 1: the
+ * op has no uneven rows. */
+static double taken_share(const Plan *plan, const Program *p, const Instr *in)
+{
+    const OpInfo *info = op_info(in->op);
+    const uint32_t n = (uint32_t)info->sig.n_in + info->sig.n_out;
+    if (op_counts_arg(in->op) < 0) return 1;
+    for (uint32_t i = 0; i < n && i < in->args.n; i++) {
+        const Shape *s = plan_shape_at(plan, p->buffers.at[program_arg(p, in, i)].shape);
+        double rooms = 1;
+        if (!rows_uneven(s, &plan->graph.deals)) continue;
+        for (int d = 0; d < ROWS_DIMS; d++)
+            rooms *= (double)shape_local_dim(s, &plan->mesh, &plan->graph.deals, d);
+        return rows_mean(s, &plan->mesh, &plan->graph.deals) / rooms;
+    }
+    return 1;
+}
 
 double plan_rows_share(const Plan *plan, const Program *p, const Instr *in)
 {
     const OpKind whole = op_of_rows(in->op);
     Binding b;
-    if (!whole || !plan_bind(plan, p, in, 0, &b, NULL, NULL, NULL)) return 1;
+    if (!whole) return taken_share(plan, p, in);
+    if (!plan_bind(plan, p, in, 0, &b, NULL, NULL, NULL)) return 1;
     const int d = op_dim(in->op, 0, INDEX_height);
     const Shape *x = plan_shape_at(plan, p->buffers.at[program_arg(p, in, 0)].shape);
     const uint32_t parts = shape_parts(x, &plan->mesh, d);

@@ -5,6 +5,7 @@
 
 #include "planner/ir/layout/halo.h"
 #include "planner/ir/layout/padding.h"
+#include "planner/ir/layout/rows.h"
 #include "planner/ir/layout/stride.h"
 #include "planner/lower/lower.h"
 
@@ -12,7 +13,7 @@
 static int64_t outer_elements(const Lower *l, const Shape *s, int d)
 {
     int64_t n = 1;
-    for (int i = 0; i < d; i++) n *= shape_local_dim(s, &l->plan->mesh, &l->g->deals, i);
+    for (int i = 0; i < d; i++) n *= shape_extent(s, &l->plan->mesh, &l->g->deals, i);
     return n;
 }
 
@@ -190,6 +191,36 @@ static bool is_zigzag(const Lower *l, BufferId from, const Shape *cut, AxisSet a
            deal->n_parts == mesh_size(&l->plan->mesh, cutting_tokens(l));
 }
 
+/* Uneven rows go to the ranks that hold their experts, or back. Their counts in both layouts say
+ * how many go to each rank. */
+static BufferId exchange_rows(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
+                              Category category)
+{
+    Shape to = *lower_shape(l, from);
+    const Node *n = &l->g->nodes.at[origin];
+    Layout layout[] = {to.layout, to.layout};
+    set_axes(l, &to.layout, axes, SPLIT(d));
+    layout[1] = to.layout;
+    assert(op_counts_arg(n->op) >= 0);
+    const TensorId counts = n->in[op_counts_arg(n->op)];
+    for (uint32_t k = 0; k < 2; k++)
+        for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++) /* features have no counts */
+            if (layout_is_partial(layout[k].on[a]) || layout_dim(layout[k].on[a]) >= ROWS_DIMS)
+                layout[k].on[a] = WHOLE;
+    BufferId counted[2];
+    for (uint32_t k = 0; k < 2; k++) counted[k] = lower_want(l, counts, &layout[k], origin);
+    const BufferId out = like(l, from, &to, category);
+    Emit e = {.op = OP_exchange_uneven,
+              .stream = lower_value_stream(l, axes, OP_exchange_uneven),
+              .axes = axes,
+              .origin = origin,
+              .n_in = 3,
+              .n_out = 1,
+              .arg = {from, counted[0], counted[1], out}};
+    lower_emit(l, &e);
+    return out;
+}
+
 /* SPLIT(c) -> SPLIT(d): every rank sends each peer its part of d, and receives its own part of all
  * of c. Uneven parts do not fit into equal messages, so they are gathered and cut instead. */
 static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, NodeId origin,
@@ -197,6 +228,7 @@ static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, No
 {
     Shape to = *lower_shape(l, from);
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
+    if (rows_uneven(&to, &l->g->deals)) return exchange_rows(l, from, axes, d, origin, category);
     Shape made = to;
     set_axes(l, &made.layout, axes, SPLIT(d));
     const bool leaves = is_zigzag(l, from, &to, axes, c),

@@ -82,7 +82,7 @@ static bool carries(const AxisInfo *axis, OpKind op)
 {
     switch (axis->carries) {
     case CARRIES_all: return true;
-    case CARRIES_exchanges: return op == OP_all_to_all;
+    case CARRIES_exchanges: return op_exchanges(op);
     case CARRIES_sums: return op == OP_all_reduce || op == OP_reduce_scatter;
     case CARRIES_nothing:
     case CARRIES_values: break;

@@ -89,6 +89,16 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
         diag_hint(job->diag, "leave out all_to_all, or use mode = \"all_to_all\"");
         return false;
     }
+    if (op_sends_tokens(n->op) && op_whole_letter(n->op, INDEX_rooms)) {
+        diag_error(
+            job->diag, FAULT_input, "cp-dropless", pass->loc,
+            "cp = %u with dropless experts (%s): ranks of cp share the rooms of an expert, and "
+            "uneven rows have none to share",
+            pass_ranks(job->config, PASS_cp), path);
+        diag_hint(job->diag, "capacity_factor may be \"all\" or a number; or make cp a part of "
+                             "dp_shard or of tp");
+        return false;
+    }
     if (op_takes_tokens(n->op)) {
         diag_error(job->diag, FAULT_input, "cp-span", pass->loc,
                    "cp = %u with a model that takes a span of each sequence (%s): only some "

@@ -6,6 +6,8 @@
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
+enum { MOST_BOUND = 1024 };
+
 static void refuse(Job *job, const Tensor *weight, int64_t experts, uint32_t size)
 {
     Str legal = str_in(job->scratch);
@@ -62,17 +64,36 @@ static const PassEdge before[] = {
     {0, NULL},
 };
 
+static const PassOption options[] = {
+    OPTION(
+        f64, ep.bound, 1, MOST_BOUND, 2, "times",
+        "Experts with capacity_factor = \"dropless\": a rank has memory for this many times its "
+        "mean "
+        "share of rows, and never for more than can come. A step in which more come ends with an "
+        "error."),
+    OPTION_END,
+};
+
 static void print(const PassConfig *pass, Str *out)
 {
-    (void)pass;
     str_add(out, "ep");
+    if (pass->ep.bound != 2) str_print(out, "(bound %.9g)", pass->ep.bound);
+}
+
+/* The fewer tokens there are, the more unevenly they choose. */
+static void shrink(PassConfig *pass, Shrink *s)
+{
+    (void)s;
+    pass->ep.bound = MOST_BOUND;
 }
 
 const PassSpec pass_spec_ep = {
     .name = "ep",
-    .doc = {"ep", "", "Shares the experts of each layer over mesh.ep. It has no options."},
+    .doc = {"ep", "", "Shares the experts of each layer over mesh.ep."},
+    .options = options,
     .before = before,
     .reports = true,
     .run = pass_ep,
     .print = print,
+    .shrink = shrink,
 };

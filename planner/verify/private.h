@@ -133,6 +133,7 @@ typedef struct Verifier {
     uint32_t *bound_slots, n_bound_slots;
     Bound **bound_of_node; /* [node]: its newest binding; NULL: none */
     uint32_t *param_shape; /* [tensor] */
+    TensorId *counts;      /* [tensor]: the counts of its uneven rows; 0: it has none */
     /* abstract memory of the program */
     RangeMap memory;
     Vals vals;
@@ -377,6 +378,14 @@ bool value_has_strides(const Verifier *v, Pc pc);
 /* Returns NULL, or the fault in how argument `arg` deals out dimension d of an op. */
 const char *value_stride_fault(const Verifier *v, const Binding *b, const Shape *s, uint32_t arg,
                                int d);
+/* ---- uneven.c ---- */
+void value_exchange_uneven(Verifier *v, Pc pc);
+/* Finds for each tensor of uneven rows the tensor of their counts. Reports nodes whose rows and
+ * counts do not belong together. */
+void verify_uneven(Verifier *v);
+/* Returns NULL, or the fault if an op reads or writes rooms (index c of argument arg) of which only
+ * the taken ones are stored. */
+const char *value_rows_fault(OpKind op, const Binding *b, uint32_t arg, int d);
 
 void value_sumsq(Verifier *v, Pc pc); /* verify_update.c */
 void value_mean(Verifier *v, Pc pc);  /* step_mean */

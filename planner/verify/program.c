@@ -89,6 +89,10 @@ static void check_dtypes(Verifier *v, Pc pc)
     OpClass class_ = op_info(in->op)->class_;
     for (uint32_t i = 0; i < verify_n_args(in); i++) {
         DType t = v->p->buffers.at[program_arg(v->p, in, i)].dtype;
+        if (in->op == OP_exchange_uneven && (i == 1 || i == 2)) {
+            if (t != DT_i32) verify_report(v, RULE, pc, "argument %u is no count of rows", i);
+            continue;
+        }
         if (class_ == OP_CLASS_reshape || class_ == OP_CLASS_comm) {
             DType first = v->p->buffers.at[program_arg(v->p, in, 0)].dtype;
             if (t != first)
@@ -169,7 +173,8 @@ static void check_comm(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
     const Mesh *mesh = &v->plan->mesh;
-    uint32_t n_in = in->op == OP_recv ? 0 : 1, n_out = in->op == OP_send ? 0 : 1;
+    const bool uneven = in->op == OP_exchange_uneven;
+    uint32_t n_in = in->op == OP_recv ? 0 : uneven ? 3 : 1, n_out = in->op == OP_send ? 0 : 1;
     if (in->n_in != n_in || in->args.n != n_in + n_out) {
         verify_report(v, RULE, pc, "needs %u inputs and %u outputs", n_in, n_out);
         return;
@@ -191,6 +196,7 @@ static void check_comm(Verifier *v, Pc pc)
         return;
     }
     uint64_t n = mesh_size(mesh, in->axes), a = arg_bytes(v, in, 0), b = arg_bytes(v, in, 1);
+    if (uneven) return; /* the numbers of rows follow from the buffers' shapes */
     bool fits = in->op == OP_all_gather       ? b / n == a && b % n == 0
                 : in->op == OP_reduce_scatter ? a / n == b && a % n == 0
                                               : a == b;

@@ -23,6 +23,8 @@ static bool step(Verifier *v, ProgramState *r, Pc pc)
         value_halo(v, pc);
     else if (op_is_stride(in->op) || (in->op == OP_all_to_all && value_has_strides(v, pc)))
         value_strides(v, pc);
+    else if (in->op == OP_exchange_uneven)
+        value_exchange_uneven(v, pc);
     else if (class_ == OP_CLASS_comm || class_ == OP_CLASS_reshape || in->op == OP_pass ||
              in->op == OP_cast || in->op == OP_fill)
         value_move(v, pc);

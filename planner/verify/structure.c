@@ -376,6 +376,7 @@ bool verify_structure_graph(Verifier *v)
     if (v->n_reported) return false;
     check_nodes(v);
     if (v->n_reported == 0) verify_segments(v);
+    if (v->n_reported == 0) verify_uneven(v);
     check_units(v);
     if (plan->programs.n == 0 || !plan->program_of) {
         verify_report(v, RULE, 0, "the plan has no program");

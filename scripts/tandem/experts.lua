@@ -9,18 +9,23 @@ local modules, tensors = check.modules, check.tensors
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
 local experts = {}
 
--- rows [experts, b, capacity, in_features] -> [experts, b, capacity, out_features]
+-- rows [experts, b, capacity, in_features] -> [experts, b, capacity, out_features]; with the counts of dropless
+-- experts, [experts, b], only rows that are taken
 function experts.linear(who, n, n_in, n_out, init, bias)
   local info = { tp_styles = { column = true, row = true }, params = {} }
   local own = param(info, "weight", { n, n_in, n_out }, { init = init, column = 2, row = 1 })
   if bias then
     param(info, "bias", { n, n_out }, { init = bias, style = module.bias_style, column = 1 })
   end
-  return new_module("experts", function(m, rows)
+  return new_module("experts", function(m, rows, counts, sizes)
     local id = check.tensor(who, "the input", rows, 4)
     if rows.shape[1] ~= n or rows.shape[4] ~= n_in then
       core.fail("shape-mismatch", ("%s %s expects [%d experts, b, capacity, %d], got shape %s"):format(who,
         modules[m].path or "", n, n_in, check.shape_text(rows.shape)))
+    end
+    if counts then
+      local y = op("linear_uneven", sizes, id, use(own), counts)
+      return bias and op("bias_uneven", nil, tensors[y], use(info.params.bias), counts) or y
     end
     local y = op("linear_experts", nil, id, use(own))
     return bias and op("expert_bias", nil, tensors[y], use(info.params.bias)) or y
@@ -29,15 +34,15 @@ end
 
 -- Returns how many tokens of a sequence an expert takes.
 local function capacity_of(c, seq)
-  if c.factor == "all" then return seq end
+  if c.factor == "all" or c.factor == "dropless" then return seq end
   return math.max(1, math.min(seq, math.ceil(c.factor * seq * c.top_k / c.experts)))
 end
 
 local function read_factor(who, value)
-  if value == "all" then return value end
+  if value == "all" or value == "dropless" then return value end
   if type(value) == "string" then
     core.fail("unknown-word", ("%s: capacity_factor = '%s'"):format(who, value),
-      "a number, or \"all\": no token is dropped, for any choice of experts")
+      "a number, or \"all\" or \"dropless\": no token is dropped, for any choice of experts")
   end
   local factor = check.number(who, "capacity_factor", value, 1.25)
   if factor <= 0 then
@@ -142,14 +147,17 @@ function experts.moe(nn, standard)
       if c.aux > 0 then add_balance(op("balance", { scale = c.aux }, logits, ids)) end
       if c.z_loss > 0 then add_balance(op("router_z", { scale = c.z_loss }, logits)) end
       local slots = tensors[op("slots", sizes, ids)]
-      local rows = op("dispatch", sizes, id, slots)
+      local counts = c.factor == "dropless" and tensors[op("counts", sizes, slots)]
+      local rows = counts and op("dispatch_uneven", sizes, id, slots, counts) or op("dispatch", sizes, id, slots)
+      local function product(linear, of) return linear(of, counts, sizes) end
       local y
       if c.limit then
-        y = m.w2(op("clamp_gate", { scale = c.limit }, tensors[m.w1(rows)], tensors[m.w3(rows)]))
+        y = op("clamp_gate", { scale = c.limit }, tensors[product(m.w1, rows)], tensors[product(m.w3, rows)])
       else
-        y = m.w2(c.gated and nn.silu(m.w1(rows)) * m.w3(rows) or nn.gelu(m.w1(rows)))
+        y = c.gated and nn.silu(product(m.w1, rows)) * product(m.w3, rows) or nn.gelu(product(m.w1, rows))
       end
-      return op("combine", nil, slots, weights, tensors[y])
+      y = tensors[product(m.w2, y)]
+      return counts and op("combine_uneven", nil, slots, weights, y, counts) or op("combine", nil, slots, weights, y)
     end, fields, info)
   end)
 end

@@ -107,7 +107,8 @@ local list = {
       { "experts", "required", "How many experts; at most 1024." },
       { "top_k", "2", "Experts that each token goes to." },
       { "capacity_factor", "1.25", "Room in an expert, as a multiple of an even share of one sequence's tokens. "
-        .. "\"all\": no token is dropped." },
+        .. "\"all\": no token is dropped, and every expert has room for all tokens. \"dropless\": no token is dropped, "
+        .. "and only rows that tokens take are stored, sent and computed; ep { bound } is what a rank has memory for." },
       { "normalise", "true", "Weights of the chosen experts add up to 1." },
       { "bias", "false", "Biases of the router and of the experts." },
       { "limit", "", "The gate of gpt-oss: gates up to the limit, x sigmoid(1.702 x), times 1 + the other product within "

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "planner/ir/layout/rows.h"
 #include "sim/compute/kernels.h"
 #include "sim/compute/work.h"
 #include "sim/runtime/runtime.h"
@@ -194,6 +195,36 @@ static double traffic_s(const Device *device, const Plan *plan, const Program *p
     return kernel_traffic_s(device, &work, &fit);
 }
 
+/* A product for each expert, with as many rows as it has if all are chosen equally often. */
+static double uneven_s(const Device *device, const Plan *plan, const Program *p, const Instr *in)
+{
+    const Buffer *first = &p->buffers.at[program_arg(p, in, 0)];
+    const bool of_weight = op_dim(in->op, 1, INDEX_rooms) >= 0; /* sums over rows */
+    const Shape *rows = plan_shape_at(plan, first->shape);
+    const Shape *weight =
+        plan_shape_at(plan, p->buffers.at[program_arg(p, in, of_weight ? 3 : 1)].shape);
+    const Mesh *mesh = &plan->mesh;
+    const Deals *deals = &plan->graph.deals;
+    const uint32_t n = (uint32_t)shape_local_dim(weight, mesh, deals, 0);
+    const double k = (double)shape_local_dim(weight, mesh, deals, 1),
+                 f = (double)shape_local_dim(weight, mesh, deals, 2);
+    const double each = rows_mean(rows, mesh, deals) / n;
+    const bool back = op_is_gradient(in->op);
+    double m[MOST_EXPERTS];
+    assert(n <= MOST_EXPERTS);
+    for (uint32_t e = 0; e < n; e++) m[e] = of_weight ? k : each;
+    return kernel_grouped_gemm_s(device, first->dtype, n, m, back && !of_weight ? k : f,
+                                 of_weight ? each
+                                 : back    ? f
+                                           : k,
+                                 NULL);
+}
+
+static bool is_uneven_product(OpKind op)
+{
+    return op_counts_arg(op) >= 0 && op_info(op)->flops_per_point == 2;
+}
+
 static double model_s(const Cost *c, const Plan *plan, const Program *p, const Instr *in,
                       const RuntimeOp *as)
 {
@@ -230,6 +261,8 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
         if (info->scaling == SCALING_rowwise && runtime_is_own(c->runtime) &&
             !kernel_on_processor(device))
             floor_s += scaled_after_s(device, &work);
+    } else if (is_uneven_product(in->op)) {
+        compute = uneven_s(device, plan, p, in);
     } else if (work_is_convolution(in->op)) {
         compute = convolution_s(device, dtype, in->op, flops, size);
     } else if (is_attention(in->op)) {

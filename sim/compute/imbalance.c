@@ -64,7 +64,7 @@ static void start(void *self, uint32_t id, const Transfer *t, Ps now)
 {
     const Imbalance *b = self;
     Transfer more = *t;
-    const bool exchange = t->op == OP_all_to_all && t->group && !(t->group->axes & ~b->ep);
+    const bool exchange = op_exchanges(t->op) && t->group && !(t->group->axes & ~b->ep);
     if (exchange) more.bytes = (uint64_t)llround((double)t->bytes * b->factor * b->exchanged);
     b->net.start(b->net.self, id, &more, now);
 }

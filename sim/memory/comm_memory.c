@@ -128,7 +128,7 @@ static void use_of(const Plan *plan, const Demands *demands, Rank rank, const Cl
         } else if (d->op == OP_rotate) {
             use->to[(part + 1) % m->n_ranks] = 1;
             use->from[(part + m->n_ranks - 1) % m->n_ranks] = 1;
-        } else if (d->op == OP_all_to_all) {
+        } else if (op_exchanges(d->op)) {
             memset(use->to, 1, m->n_ranks);
             memset(use->from, 1, m->n_ranks);
         } else {

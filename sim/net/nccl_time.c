@@ -406,7 +406,7 @@ NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *q)
 
 EdgeKind nccl_pattern(OpKind op, const char *algorithm)
 {
-    if (op == OP_all_to_all) return EDGE_exchange;
+    if (op_exchanges(op)) return EDGE_exchange;
     bool tree = strcmp(algorithm, "Tree") == 0 || strcmp(algorithm, "NVLSTree") == 0;
     return tree ? EDGE_tree : EDGE_ring;
 }

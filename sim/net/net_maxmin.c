@@ -136,7 +136,7 @@ static double pod_bytes(const Transfer *t, const NcclChoice *choice)
     const FoldGroup *g = t->group;
     if (g->n_pods < 2) return 0;
     double n = g->n_ranks, here = g->max_per_pod;
-    if (t->op == OP_all_to_all) return (double)t->bytes * (n - here) / n;
+    if (op_exchanges(t->op)) return (double)t->bytes * (n - here) / n;
     return choice->nic_bytes * g->max_per_node / here;
 }
 

@@ -99,7 +99,7 @@ static double comm_s(const Runtime *runtime, const Instr *in)
 double runtime_waited(const Runtime *runtime, const Plan *plan, const Instr *in)
 {
     const AxisSet ep = mesh_axes_of(&plan->mesh, axes_trading(INDEX_experts));
-    if (in->op == OP_all_to_all && runtime->exchange_part > 0 && (in->axes & ~ep) == 0)
+    if (op_exchanges(in->op) && runtime->exchange_part > 0 && (in->axes & ~ep) == 0)
         return runtime->exchange_part;
     const bool moves = in->op == OP_all_gather || in->op == OP_reduce_scatter;
     const AxisSet tp = mesh_axes_of(&plan->mesh, axes_with(AXIS_WEIGHTS));

@@ -14,6 +14,7 @@
 #include "kernels/cuda/workspace.h"
 #include "kernels/number.h"
 #include "planner/base/rng.h"
+#include "tests/support/choices.h"
 
 /* ---- guarded memory ---- */
 
@@ -160,6 +161,11 @@ static int32_t draw_id(const Bench *b, uint32_t arg, int64_t i, int64_t n_ids)
 static void fill(Bench *b, uint32_t arg, char type, int64_t n_ids)
 {
     Value *v = &b->device[arg], *x = &b->exact[arg];
+    const bool uneven = op_info(b->c->op)->flags & OP_COUNTED || op_counts_rows(b->c->op);
+    if (uneven && choices_fill(b->c->op, arg, &b->c->attrs, v)) {
+        memcpy(x->at, v->at, (size_t)value_elements(v) * dtype_bytes(DT_i32));
+        return;
+    }
     for (int64_t i = 0; i < value_elements(v); i++) {
         if (v->dtype == DT_i32) {
             const int32_t id = draw_id(b, arg, i, n_ids);

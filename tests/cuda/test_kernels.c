@@ -12,6 +12,7 @@
 
 #include "kernels/number.h"
 #include "tests/cuda/compare.h"
+#include "tests/support/choices.h"
 #include "tests/support/fields.h"
 
 #define ATTRS                                                                                      \
@@ -42,6 +43,21 @@ static const CudaCase cases[] = {
     CASE(clamp_up_grad, "ffff", 1),
     CASE(expert_bias, "fff", 0),
     CASE(expert_bias_grad, "fF", 1),
+    CASE(counts, "ii", 0),
+    CASE(dispatch_uneven, "fiif", 0),
+    CASE(dispatch_uneven_grad, "fiif", 1),
+    CASE(dispatch_uneven_grad, "fiiF", 1),
+    CASE(combine_uneven, "iffif", 0),
+    CASE(combine_uneven, "iFfif", 0),
+    CASE(combine_uneven_grad, "fifif", 1),
+    CASE(combine_uneven_weights, "fifif", 1),
+    CASE(combine_uneven_weights, "fifiF", 1),
+    CASE(linear_uneven, "ffif", 0),
+    CASE(linear_uneven_rows, "ffif", 1),
+    CASE(linear_uneven_weight, "ffiF", 1),
+    CASE(linear_uneven_weight, "ffif", 1),
+    CASE(bias_uneven, "ffif", 0),
+    CASE(bias_uneven_grad, "fiF", 1),
     CASE(sinusoid, "ff", 0),
     CASE(soft_cap, "ff", 0),
     CASE(soft_cap_grad, "fff", 1),
@@ -296,6 +312,13 @@ static void set_field(OpKind op, const Sizes *sizes, Sizes *own, Attrs *attrs)
     fields_set(op, sizes == &even || sizes == &tall, own->size, attrs);
 }
 
+enum { MOST_UNEVEN = 300 }; /* features in products of uneven rows, which take long on the CPU */
+
+static bool has_uneven_rows(OpKind op)
+{
+    return op_info(op)->flags & OP_COUNTED || op_counts_rows(op);
+}
+
 static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
 {
     CudaCase c = cases[i];
@@ -307,7 +330,7 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
     c.attrs.hi = c.op == OP_amax_range || c.op == OP_quantise_range || c.op == OP_sumsq ? 690 : 0;
     if (c.op == OP_xent_loss_mean_grad || c.op == OP_xent_loss_grad) c.attrs.z_loss = 0.02;
     c.attrs.top_k = sizes->size['K'], c.attrs.experts = sizes->size['e'];
-    c.attrs.capacity = sizes->size['m'];
+    c.attrs.capacity = has_uneven_rows(c.op) ? sizes->size['S'] + CHOICES_SPARE : sizes->size['m'];
     c.attrs.normalise = strchr(c.types, 'F') != NULL; /* route: one of two cases */
     if (op_mixes_tokens(c.op)) {
         const bool causal = sizes == &even || sizes == &tall;
@@ -316,6 +339,9 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
         c.tolerance = 160; /* an exponential of a difference magnifies its rounding */
     }
     if (op_keeps_state(c.op)) c.tolerance = c.op == OP_state_scan_grad ? 1600 : 160;
+    if (c.op == OP_linear_uneven || c.op == OP_linear_uneven_rows ||
+        c.op == OP_linear_uneven_weight)
+        c.tolerance = 32; /* sums of some hundred products */
     c.attrs.mean = 0.1;
     if ((c.op == OP_topk || c.op == OP_topk_biased) &&
         c.attrs.experts % 2 == 0) { /* not of odd sizes: all groups are one there */
@@ -338,6 +364,8 @@ static Sizes sizes_of(OpKind op, const Sizes *sizes)
     Sizes own = *sizes;
     for (size_t i = 0; i < sizeof of_logits / sizeof of_logits[0]; i++)
         if (op == of_logits[i]) own.size['N'] = own.size['e'];
+    own.size['O'] = own.size['S'] + CHOICES_SPARE;
+    if (has_uneven_rows(op) && own.size['k'] > MOST_UNEVEN) own.size['k'] = MOST_UNEVEN;
     Attrs ignored = {0};
     if (fields_has(op)) set_field(op, sizes, &own, &ignored);
     return own;

@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "exec/exec.h"
 #include "tests/support/plans/tiny.h"
@@ -77,9 +79,48 @@ static void choices_beyond_the_rooms_are_dropped(void **state)
     arena_free(arena);
 }
 
+/* Dropless experts drop nothing. A rank that gets more rows than it has memory for ends the run.
+ * The bound that the error names is enough for these rows, and after a few layers for all. */
+static void more_rows_than_the_bound(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Tiny t = mixture();
+    t.dropless = true, t.ep = 2, t.micro = 2;
+    assert_true(loads_of(&t, arena).dropped_part == 0);
+    bool fits = false;
+    t.bound = 1;
+    for (int tries = 0; !fits && tries < 8; tries++) {
+        Diag d = diag_in(arena);
+        const Plan *plan = tiny_plan(&t, true, arena, &d);
+        const ExecOptions options = {.backend = "loopback",
+                                     .steps = 1,
+                                     .lr = 1e-3,
+                                     .trace_step = 9,
+                                     .data = data_ragged(3, t.vocab, arena)};
+        ExecResult result;
+        assert_non_null(plan);
+        fits = exec_run(plan, &options, arena, &result, &d);
+        if (fits) break;
+        const Diagnostic *why = &d.items.at[0];
+        assert_string_equal(why->rule, "rows-over-bound");
+        assert_non_null(strstr(why->text, "layers."));
+        if (tries == 0)
+            assert_non_null(strstr(why->text, "ep { bound = 1 } times its mean share of 64"));
+        const char *named = strstr(why->text, "bound may be ");
+        assert_non_null(named);
+        const double least = strtod(named + strlen("bound may be "), NULL);
+        assert_true(least > t.bound && least < 2);
+        t.bound = least;
+    }
+    assert_true(fits && t.bound > 1);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(loads_do_not_depend_on_the_mesh),
-                                       cmocka_unit_test(choices_beyond_the_rooms_are_dropped)};
+                                       cmocka_unit_test(choices_beyond_the_rooms_are_dropped),
+                                       cmocka_unit_test(more_rows_than_the_bound)};
     return cmocka_run_group_tests_name("loads", tests, NULL, NULL);
 }

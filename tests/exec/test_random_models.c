@@ -129,17 +129,19 @@ static const char *draw_plan(Draw *d)
     draw_passes(d, f, &a);
     const uint32_t micro = 1 + draw(d, 2), data = a.dp_replicate * a.dp_shard * a.ep;
     const uint32_t global = data * micro * a.pp * (1 + draw(d, 3));
+    const bool dropless = f->experts && draw(d, 2);
     const uint32_t layers = f->halves ? 2 : a.pp * (1 + draw(d, 2)) + (f->experts ? 1 : 0);
     return arena_print(d->arena,
                        "return plan {\n"
-                       "  model = require 'models.%s' { size = '%s', layers = %u },\n"
+                       "  model = require 'models.%s' { size = '%s', layers = %u%s },\n"
                        "  batch = { global = %u, micro = %u, seq = 640 },\n"
                        "  mesh = { pp = %u, dp_replicate = %u, dp_shard = %u, ep = %u, cp = %u, "
                        "tp = %u },\n"
                        "  parallel = { %s },\n"
                        "}\n",
-                       f->name, f->size, layers, global, micro, a.pp, a.dp_replicate, a.dp_shard,
-                       a.ep, a.cp, a.tp, str_text(&d->passes));
+                       f->name, f->size, layers, dropless ? ", capacity_factor = 'dropless'" : "",
+                       global, micro, a.pp, a.dp_replicate, a.dp_shard, a.ep, a.cp, a.tp,
+                       str_text(&d->passes));
 }
 
 static void every_plan_computes_what_one_rank_does(void **state)

@@ -10,4 +10,13 @@
  * sequence differ, and every fourth choice has no slot. */
 bool choices_fill(OpKind op, uint32_t arg, const Attrs *attrs, Value *v);
 
+/* ---- experts that drop no token (planner/ir/layout/rows.h) ---- */
+/* The rooms of an expert that no sequence has tokens for. Slots and counts belong together. */
+enum { CHOICES_SPARE = 2 };
+/* True if the argument is uneven rows. Tests give it memory for all rooms. */
+bool choices_are_rows(OpKind op, uint32_t arg);
+/* Moves rows to their rooms, with zeros in the others, or back. */
+Value choices_rooms(Arena *arena, const Value *rows, const Value *counts);
+Value choices_rows(Arena *arena, const Value *rooms, const Value *counts);
+
 #endif

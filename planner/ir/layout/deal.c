@@ -3,13 +3,14 @@
 #include <string.h>
 
 #include "planner/ir/layout/padding.h"
+#include "planner/ir/layout/rows.h"
 
 static DealId find_deal(const Deals *deals, const Deal *want, const Interval *intervals)
 {
     for (DealId i = 1; i < deals->deals.n; i++) {
         const Deal *d = &deals->deals.at[i];
         if (d->kind != want->kind || d->n_parts != want->n_parts || d->size != want->size ||
-            d->n != want->n || d->per_part != want->per_part)
+            d->n != want->n || d->per_part != want->per_part || d->bound != want->bound)
             continue;
         size_t bytes = d->n * sizeof *intervals;
         if (!bytes || memcmp(&deals->intervals.at[d->first], intervals, bytes) == 0) return i;
@@ -45,6 +46,7 @@ DealId deal_padded(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, u
 
 bool deal_is_padded(const Deals *deals, DealId id)
 {
+    if (deal_is_rows(deals, id)) return true; /* its rooms are not all stored */
     return id && deals->deals.at[id].kind == DEAL_ceil && deals->deals.at[id].per_part > 0;
 }
 
@@ -66,6 +68,10 @@ Shape shape_under(const Deals *deals, const Layout *layout, int n_dims, const in
 
 bool deal_padding_fits(const Deal *d, int64_t most)
 {
+    if (d->kind == DEAL_rows)
+        return d->n_parts == 1 && d->per_part > 0 && d->per_part <= most && d->size > 0 &&
+               d->bound >= ROWS_MEAN;
+    if (d->bound) return false;
     if (d->kind == DEAL_equal || d->per_part == 0) return d->per_part == 0;
     return d->n_parts > 0 && d->per_part <= most && d->per_part >= (d->size - 1) / d->n_parts + 1;
 }
@@ -173,8 +179,8 @@ static const Deal *listed(const Deals *deals, DealId id)
 /* The elements of a part's buffer where the deal has no table. */
 static int64_t each_of(const Deals *deals, DealId id, int64_t size, uint32_t n_parts)
 {
-    return deal_is_padded(deals, id) ? deals->deals.at[id].per_part
-                                     : (size + n_parts - 1) / n_parts;
+    return deal_is_padded(deals, id) && !deal_is_rows(deals, id) ? deals->deals.at[id].per_part
+                                                                 : (size + n_parts - 1) / n_parts;
 }
 
 static Interval entry(const Deals *deals, const Deal *d, uint32_t part, uint32_t k)

@@ -6,6 +6,7 @@
 
 #include "planner/base/str.h"
 #include "planner/ir/layout/padding.h"
+#include "planner/ir/layout/rows.h"
 
 static const char *const dtype_names[DT_COUNT] = {"none",
 #define X(name, bytes) #name,
@@ -145,10 +146,17 @@ int64_t shape_local_dim(const Shape *s, const Mesh *mesh, const Deals *deals, in
     return parts == 1 && !deal ? s->dim[d] : deal_local(deals, deal, s->dim[d], parts);
 }
 
+int64_t shape_extent(const Shape *s, const Mesh *mesh, const Deals *deals, int d)
+{
+    assert(d >= 0 && d < s->n_dims);
+    if (d >= ROWS_DIMS || !rows_uneven(s, deals)) return shape_local_dim(s, mesh, deals, d);
+    return d == 0 ? rows_local(s, mesh, deals) : 1;
+}
+
 int64_t shape_local_elements(const Shape *s, const Mesh *mesh, const Deals *deals)
 {
     int64_t n = 1;
-    for (int d = 0; d < s->n_dims; d++) n *= shape_local_dim(s, mesh, deals, d);
+    for (int d = 0; d < s->n_dims; d++) n *= shape_extent(s, mesh, deals, d);
     return n;
 }
 

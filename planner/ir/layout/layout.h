@@ -57,12 +57,14 @@ const char *layout_text(Arena *arena, const Mesh *mesh, const Layout *l);
 
 /* ---- deals ---- interned; 0 is the equal deal (the part count divides the size). */
 typedef uint32_t DealId;
-/* halo: parts overlap. Each part holds its own indices and copies of its neighbours' (halo.h).
+/* rows: rooms of experts of which only the taken ones are stored (rows.h).
+ * halo: parts overlap. Each part holds its own indices and copies of its neighbours' (halo.h).
  * overlap: parts overlap, too, but there each part holds only its share of a sum.
  * strided: each part holds pieces that lie apart, at equal distances (stride.h). */
 typedef enum DealKind {
     DEAL_equal,
     DEAL_ceil,
+    DEAL_rows,
     DEAL_listed,
     DEAL_segments,
     DEAL_halo,
@@ -76,6 +78,7 @@ typedef struct Deal {
     DealKind kind;
     uint32_t n_parts;
     int64_t size;      /* size of the dimension */
+    uint32_t bound;    /* DEAL_rows: thousandths of a rank's mean rows that it has memory for */
     uint32_t first, n; /* DEAL_listed, DEAL_strided: `n` (part-major) intervals from
                         * deals.intervals[first], */
     /* per_part of them for each part, unused ones empty. DEAL_segments: `n` = per_part intervals
@@ -130,6 +133,9 @@ typedef struct Shape {
 bool shape_equal(const Shape *a, const Shape *b);
 int64_t shape_local_dim(const Shape *s, const Mesh *mesh, const Deals *deals, int d);
 int64_t shape_local_elements(const Shape *s, const Mesh *mesh, const Deals *deals);
+/* The extent of dimension d in memory. It is shape_local_dim, except for uneven rows (rows.h): the
+ * first of their three dimensions has all rows, and the others are 1. */
+int64_t shape_extent(const Shape *s, const Mesh *mesh, const Deals *deals, int d);
 /* On `rank`, the global index where the local part of dimension d begins (interval 0 of its
  * deal), and the number of its elements that are real. Several axes on one dimension count in
  * mesh order, outermost first. */

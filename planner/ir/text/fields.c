@@ -23,8 +23,8 @@ static const char *const spaces[] = {"device", "host"};
 static const char *const roles[] = {"activation", "param", "gradient", "input", "loss", "state"};
 static const char *const inits[] = {"none", "zeros", "ones", "normal", "uniform"};
 static const char *const styles[] = {"none", "column", "row", "vocab"};
-static const char *const deals[] = {"equal", "ceil",    "listed", "segments",
-                                    "halo",  "overlap", "strided"};
+static const char *const deals[] = {"equal",    "ceil", "rows",    "listed",
+                                    "segments", "halo", "overlap", "strided"};
 
 #define AT(record, member) (uint16_t) offsetof(record, member)
 #define FIELD(record, member, type, trust)                                                         \
@@ -87,11 +87,9 @@ static const TextField axis_fields[] = {
 };
 
 static const TextField deal_fields[] = {
-    WORD(NULL, Deal, kind, deals, proven),
-    KEY("parts", Deal, n_parts, u32, proven),
-    FIELD(Deal, size, i64, proven),
-    FIELD(Deal, per_part, u32, free),
-    KEY("intervals", Deal, first, intervals, proven),
+    WORD(NULL, Deal, kind, deals, proven), KEY("parts", Deal, n_parts, u32, proven),
+    FIELD(Deal, size, i64, proven),        FIELD(Deal, per_part, u32, free),
+    FIELD(Deal, bound, u32, free),         KEY("intervals", Deal, first, intervals, proven),
 };
 
 #define ATTRIBUTE_double(name)  {#name, FIELD_f64, AT(Attrs, name), 0, 0, NULL, TRUST_given},

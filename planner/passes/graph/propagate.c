@@ -3,6 +3,7 @@
  * input leads, then an output whose layout was requested. */
 #include <assert.h>
 
+#include "planner/ir/layout/rows.h"
 #include "planner/passes/pass.h"
 
 static char letter_of_inputs(const Graph *g, const Node *n, const Binding *b, uint32_t axis,
@@ -205,6 +206,20 @@ static void put_back(const Job *job, const Node *n, uint32_t axis)
     if (!out->deal[d]) out->deal[d] = job->context.seq_deal;
 }
 
+/* Only the rooms that tokens take are stored where experts drop none. */
+static void place_rows(Job *job, const Node *n)
+{
+    const char rooms = op_whole_letter(n->op, INDEX_rooms);
+    const PassConfig *ep = pass_config(job, PASS_ep);
+    const double bound = (ep ? ep->ep.bound : 1) * ROWS_MEAN;
+    if (!op_sends_tokens(n->op) || !rooms) return;
+    Tensor *out = &job->plan->graph.tensors.at[n->out[0]];
+    const int d = op_dim(n->op, n->n_in, INDEX_rooms);
+    const Attrs *attrs = graph_attrs_at(&job->plan->graph, n->attrs);
+    out->deal[d] = deal_rows(&job->plan->graph.deals, job->arena, out->dim[d],
+                             (uint32_t)attrs->top_k, (uint32_t)(bound + 0.5));
+}
+
 bool pass_propagate(Job *job)
 {
     Graph *g = &job->plan->graph;
@@ -213,6 +228,7 @@ bool pass_propagate(Job *job)
         Node *n = &g->nodes.at[id];
         Binding b;
         if (!graph_bind(g, n, &b, job->diag)) return false;
+        place_rows(job, n);
         for (uint32_t a = 0; a < mesh->n_axes; a++) {
             n->split[a] = split_of(job, n, &b, a);
             if (n->split[a] && !op_may_split(n->op, n->split[a])) {

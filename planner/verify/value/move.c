@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "planner/ir/layout/padding.h"
+#include "planner/ir/layout/rows.h"
 #include "planner/verify/private.h"
 
 typedef struct Move {
@@ -29,6 +30,17 @@ static bool same_dims(const Move *m)
     bool same = m->a.n_dims == m->b.n_dims;
     for (int d = 0; same && d < m->a.n_dims; d++) same = m->a.dim[d] == m->b.dim[d];
     return same || complain(m, "changes the dimensions");
+}
+
+/* Uneven rows lie together in memory; only their features may be cut, gathered or summed here. */
+static bool moves_rows(const Move *m)
+{
+    const Deals *deals = &m->v->g->deals;
+    const bool was = rows_uneven(&m->a, deals), is = rows_uneven(&m->b, deals);
+    bool same = was == is && (!was || m->a.deal[ROWS_DIMS - 1] == m->b.deal[ROWS_DIMS - 1]);
+    for (int d = 0; d < ROWS_DIMS && same && was; d++)
+        same = layout_axes_split(&m->a.layout, d) == layout_axes_split(&m->b.layout, d);
+    return same || complain(m, "moves uneven rows without their counts");
 }
 
 /* Axes outside `axes` must keep their layout; axes inside must change from `from` to `to`. */
@@ -60,7 +72,7 @@ static bool innermost(AxisSet axes, AxisSet others)
 
 static int64_t local_dim(const Move *m, const Shape *s, int d)
 {
-    return shape_local_dim(s, &m->v->plan->mesh, &m->v->g->deals, d);
+    return shape_extent(s, &m->v->plan->mesh, &m->v->g->deals, d);
 }
 
 /* True if the parts of dimension d are contiguous in memory, one after the other. */
@@ -329,6 +341,7 @@ static bool check_same(Move *m)
 static bool check(Move *m)
 {
     OpKind op = m->in->op;
+    if (!moves_rows(m)) return false;
     if (op == OP_slice)
         return !m->val.packed_dim ? check_slice(m) : complain(m, "cuts a packed tensor");
     if (op == OP_place)

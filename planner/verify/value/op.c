@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "planner/ir/layout/padding.h"
+#include "planner/ir/layout/rows.h"
 #include "planner/verify/private.h"
 
 typedef struct OpStep {
@@ -134,6 +135,11 @@ static bool check_padding(const OpStep *s, uint32_t arg, int d, WholeDeals *whol
     if (whole->seen[c] && whole->deal[c] != at->deal[d]) return deals_otherwise(s, arg, c);
     whole->seen[c] = true;
     whole->deal[c] = at->deal[d];
+    if (deal_is_rows(&s->v->g->deals, at->deal[d])) {
+        const char *fault = value_rows_fault(s->in->op, s->b, arg, d);
+        if (fault) verify_report(s->v, "verify-layout", s->pc, "argument %u %s", arg, fault);
+        return !fault;
+    }
     if (!at->deal[d] || (op_may_split(s->in->op, (char)c) && s->b->size[c] == at->dim[d]))
         return true;
     verify_report(s->v, "verify-layout", s->pc,

@@ -404,10 +404,10 @@ static const char *head_words(const Tiny *t, Arena *arena)
 static const char *expert_words(const Tiny *t, Arena *arena)
 {
     if (!t->experts) return "";
-    return arena_print(arena, " experts %lld of %lld capacity %lld%s%s ep %u%s",
+    return arena_print(arena, " experts %lld of %lld capacity %lld%s%s%s ep %u%s",
                        (long long)t->top_k, (long long)t->experts, (long long)t->capacity,
-                       t->normalise ? " normalised" : "", t->aux_loss > 0 ? " balanced" : "", t->ep,
-                       t->use_ddp ? " ddp" : "");
+                       t->dropless ? " dropless" : "", t->normalise ? " normalised" : "",
+                       t->aux_loss > 0 ? " balanced" : "", t->ep, t->use_ddp ? " ddp" : "");
 }
 
 static const char *context_words(const Tiny *t, Arena *arena)

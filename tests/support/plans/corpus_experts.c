@@ -126,6 +126,27 @@ static void each_option(Visit *v)
     }
 }
 
+/* Experts that drop no token, with memory for every row that can come, or for less. */
+static void each_dropless(Visit *v)
+{
+    for (uint32_t k = 0; k < 24; k++) {
+        Tiny t = sizes(v, 1U << k % 3);
+        t.dropless = true, t.bound = k % 4 == 2 ? 3 : 0;
+        t.top_k = 1 + k % 3, t.micro = 1 + k % 2, t.microbatches = 2;
+        t.seq = k % 5 ? 8 : 4; /* few tokens leave experts without any */
+        t.dp_shard = k % 4 == 1 ? 2 : 1, t.dp_replicate = k % 6 == 4 ? 2 : 1;
+        t.tp = k % 3 != 2 && k % 2 ? 2 : 1, t.tp_options.sequence = k % 5 == 3;
+        t.use_ddp = k % 7 == 3;
+        t.ac = (AcMode)(k / 2 % 3);
+        t.balance_rate = 0, t.biases = k == 5;
+        t.fsdp2.over_ep = k % 5 != 2;
+        t.compile = k == 8 || k == 19, t.compile_per = k == 8 ? COMPILE_block : COMPILE_model;
+        if (k % 9 == 6) t.pp = 2, t.microbatches = 4, t.layers = 2;
+        if (k == 10) t.use_zero = true, t.zero = ZERO_optim_grads_params, t.dp_shard = 2;
+        give(v, &t);
+    }
+}
+
 void corpus_experts(void (*visit)(void *self, const Tiny *t), void *self)
 {
     Visit v = {visit, self, 0};
@@ -133,4 +154,5 @@ void corpus_experts(void (*visit)(void *self, const Tiny *t), void *self)
     each_zero(&v);
     each_pipeline(&v);
     each_option(&v);
+    each_dropless(&v);
 }

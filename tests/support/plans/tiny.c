@@ -294,13 +294,23 @@ static TensorId attention(Build *b, TensorId x)
     return project(b, OP_linear_o, "wo", a, DIMS(g, r, e, d), TP_row, 3);
 }
 
-static TensorId of_experts(Build *b, const char *name, TensorId rows, uint32_t n,
+static Attrs expert_sizes(const Tiny *t)
+{
+    const bool all = t->dropless || !t->capacity;
+    return (Attrs){
+        .top_k = t->top_k, .experts = t->experts, .capacity = all ? t->seq : t->capacity};
+}
+
+/* counts: 0, or those of uneven rows */
+static TensorId of_experts(Build *b, const char *name, TensorId rows, TensorId counts, uint32_t n,
                            const int64_t *dim, TpStyle tp)
 {
+    const Attrs sizes = expert_sizes(b->t);
     TensorId w = param(b, arena_print(b->arena, "%s.weight", name), n, dim, tp, weight_init(b));
     b->g->tensors.at[w].column_dim = 2;
     b->g->tensors.at[w].row_dim = 1;
-    return op(b, OP_linear_experts, 2, rows, w, 0, NULL);
+    return counts ? op(b, OP_linear_uneven, 3, rows, w, counts, &sizes)
+                  : op(b, OP_linear_experts, 2, rows, w, 0, NULL);
 }
 
 static void add_balance(Build *b, TensorId own)
@@ -313,8 +323,7 @@ static TensorId experts(Build *b, TensorId x, TpStyle column, TpStyle row)
 {
     const Tiny *t = b->t;
     const int64_t e = t->experts, d = t->dim, f = t->hidden;
-    const Attrs sizes = {
-        .top_k = t->top_k, .experts = e, .capacity = t->capacity ? t->capacity : t->seq};
+    const Attrs sizes = expert_sizes(t);
     const Attrs how = {.normalise = t->normalise};
     TensorId logits = project(b, OP_linear, "router", x, DIMS(d, e), TP_none, 1);
     Attrs biased = sizes;
@@ -329,14 +338,18 @@ static TensorId experts(Build *b, TensorId x, TpStyle column, TpStyle row)
     if (t->aux_loss > 0) add_balance(b, op(b, OP_balance, 2, logits, ids, 0, &weight));
     if (t->router_z > 0) add_balance(b, op(b, OP_router_z, 1, logits, 0, 0, &of_z));
     TensorId slots = op(b, OP_slots, 1, ids, 0, 0, &sizes);
-    TensorId rows = op(b, OP_dispatch, 2, x, slots, 0, &sizes);
-    TensorId h = of_experts(b, "w1", rows, DIMS(e, d, f), column);
+    const TensorId counts = t->dropless ? op(b, OP_counts, 1, slots, 0, 0, &sizes) : 0;
+    TensorId rows = counts ? op(b, OP_dispatch_uneven, 3, x, slots, counts, &sizes)
+                           : op(b, OP_dispatch, 2, x, slots, 0, &sizes);
+    TensorId h = of_experts(b, "w1", rows, counts, DIMS(e, d, f), column);
     if (t->gpt2)
         h = op(b, OP_gelu, 1, h, 0, 0, NULL);
     else
         h = op(b, OP_mul, 2, op(b, OP_silu, 1, h, 0, 0, NULL),
-               of_experts(b, "w3", rows, DIMS(e, d, f), column), 0, NULL);
-    return op(b, OP_combine, 3, slots, weights, of_experts(b, "w2", h, DIMS(e, f, d), row), NULL);
+               of_experts(b, "w3", rows, counts, DIMS(e, d, f), column), 0, NULL);
+    h = of_experts(b, "w2", h, counts, DIMS(e, f, d), row);
+    const TensorId in[] = {slots, weights, h, counts};
+    return op_of(b, counts ? OP_combine_uneven : OP_combine, counts ? 4 : 3, in, NULL);
 }
 
 static TensorId feed_forward(Build *b, TensorId x)

@@ -31,6 +31,9 @@ typedef struct Tiny {
     int64_t experts;
     /* A token goes to top_k experts. Each has room for `capacity` tokens of a sequence (0: all). */
     int64_t top_k, capacity;
+    bool
+        dropless; /* uneven rows: no capacity; a rank has memory for `bound` times its mean share */
+    double bound; /* 0: for all rows that can come */
     bool normalise;      /* the chosen experts' weights sum to 1 */
     double aux_loss;     /* the loss adds this times the unevenness of the choices */
     double balance_rate; /* above 0: sigmoids, and a bias that this rate balances */

@@ -58,7 +58,8 @@ static void add_passes(const Tiny *t, Arena *arena, Config *config)
             pp->own = schedule_random(t->own_seed, t->pp, pp->chunks, t->microbatches, arena);
     }
     if (t->tp > 1) config->passes[n++] = (PassConfig){.name = PASS_tp, .tp = t->tp_options};
-    if (t->ep > 1) config->passes[n++] = (PassConfig){.name = PASS_ep};
+    if (t->ep > 1)
+        config->passes[n++] = (PassConfig){.name = PASS_ep, .ep = {t->bound > 0 ? t->bound : 1024}};
     if (t->cp > 1) config->passes[n++] = (PassConfig){.name = PASS_cp, .cp = t->cp_options};
     if (t->use_float8) config->passes[n++] = (PassConfig){.name = PASS_float8, .float8 = t->float8};
     if (t->ac != AC_none) config->passes[n++] = ac_of(t, arena);

@@ -32,7 +32,19 @@ static int teardown(void **state)
     return 0;
 }
 
-enum { B = 2, S = 5, K = 9, N = 7, G = 2, R = 2, E = 4, C = 3, V = 11, X = 700 };
+enum {
+    B = 2,
+    S = 5,
+    K = 9,
+    N = 7,
+    G = 2,
+    R = 2,
+    E = 4,
+    C = 3,
+    V = 11,
+    X = 700,
+    Q = S + CHOICES_SPARE
+};
 
 /* Arguments by dtype and dims: f: f32 or low; F: always f32; d: f64; i: ids below V. */
 typedef struct Case {
@@ -315,6 +327,20 @@ static const Case cases[] = {
     {OP_combine, "ifff", {{B, S, R}, {B, S, R}, {E, B, C, K}, {B, S, K}}, 0},
     {OP_combine_grad, "fiff", {{B, S, K}, {B, S, R}, {B, S, R}, {E, B, C, K}}, 1},
     {OP_combine_weights, "fiff", {{B, S, K}, {B, S, R}, {E, B, C, K}, {B, S, R}}, 1},
+    {OP_counts, "ii", {{B, S, R}, {E, B}}, 0},
+    {OP_dispatch_uneven, "fiif", {{B, S, K}, {B, S, R}, {E, B}, {E, B, Q, K}}, 0},
+    {OP_dispatch_uneven_grad, "fiif", {{E, B, Q, K}, {B, S, R}, {E, B}, {B, S, K}}, 1},
+    {OP_combine_uneven, "iffif", {{B, S, R}, {B, S, R}, {E, B, Q, K}, {E, B}, {B, S, K}}, 0},
+    {OP_combine_uneven_grad, "fifif", {{B, S, K}, {B, S, R}, {B, S, R}, {E, B}, {E, B, Q, K}}, 1},
+    {OP_combine_uneven_weights,
+     "fifif",
+     {{B, S, K}, {B, S, R}, {E, B, Q, K}, {E, B}, {B, S, R}},
+     1},
+    {OP_linear_uneven, "ffif", {{E, B, Q, K}, {E, K, N}, {E, B}, {E, B, Q, N}}, 0},
+    {OP_linear_uneven_rows, "ffif", {{E, B, Q, N}, {E, K, N}, {E, B}, {E, B, Q, K}}, 1},
+    {OP_linear_uneven_weight, "ffiF", {{E, B, Q, K}, {E, B, Q, N}, {E, B}, {E, K, N}}, 1},
+    {OP_bias_uneven, "ffif", {{E, B, Q, K}, {E, K}, {E, B}, {E, B, Q, K}}, 0},
+    {OP_bias_uneven_grad, "fif", {{E, B, Q, K}, {E, B}, {E, K}}, 1},
     {OP_balance, "fiF", {{B, S, N}, {B, S, R}, {B}}, 0},
     {OP_balance_grad, "Ffif", {{B}, {B, S, N}, {B, S, R}, {B, S, N}}, 1},
     {OP_topk_biased, "ffi", {{B, S, N}, {N}, {B, S, R}}, 0},
@@ -403,8 +429,9 @@ static void check(const Case *c, DType low, uint32_t accumulate)
                    .lo = 100,
                    .hi = X - 150,
                    .accumulate = accumulate,
-                   .top_k = R,
-                   .capacity = C};
+                   .top_k = R};
+    const bool uneven = op_info(c->op)->flags & OP_COUNTED || op_counts_rows(c->op);
+    attrs.capacity = uneven ? Q : C;
     bool scores = c->op == OP_topk || c->op == OP_route || c->op == OP_route_grad ||
                   c->op == OP_route_sigmoid || c->op == OP_route_sigmoid_grad ||
                   c->op == OP_balance || c->op == OP_balance_grad || c->op == OP_topk_biased ||

@@ -192,13 +192,14 @@ static void case_sizes(Case *c, char named, int64_t size)
     static const struct {
         char letter;
         int64_t size;
-    } small[] = {
-        {'b', 2}, {'s', 5},          {'k', 4},          {'n', 3},          {'g', 2}, {'r', 3},
-        {'e', 2}, {'v', 9},          {'x', 11},         {'y', 3},          {'z', 2}, {'N', 4},
-        {'M', 2}, {'T', UPPER_SIZE}, {'D', UPPER_SIZE}, {'E', UPPER_SIZE}, {'F', 3}, {'X', 2},
-        {'f', 3}, {'c', 3},          {'S', 5},          {'K', 2},          {'C', 7}, {'m', 7},
-        {'h', 6}, {'w', 4},          {'u', 2},          {'t', 3},          {'d', 2}, {'p', 3},
-        {'q', 3}, {'V', 4},          {'U', 3},          {'Z', 5},          {'Q', 4}, {'R', 3}};
+    } small[] = {{'b', 2},          {'s', 5}, {'k', 4}, {'n', 3},          {'g', 2},
+                 {'r', 3},          {'e', 2}, {'v', 9}, {'x', 11},         {'y', 3},
+                 {'z', 2},          {'N', 4}, {'M', 2}, {'T', UPPER_SIZE}, {'D', UPPER_SIZE},
+                 {'E', UPPER_SIZE}, {'F', 3}, {'X', 2}, {'f', 3},          {'c', 3},
+                 {'S', 5},          {'K', 2}, {'C', 7}, {'m', 7},          {'h', 6},
+                 {'w', 4},          {'u', 2}, {'t', 3}, {'d', 2},          {'p', 3},
+                 {'q', 3},          {'V', 4}, {'U', 3}, {'Z', 5},          {'Q', 4},
+                 {'R', 3},          {'O', 7}};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         c->size[(unsigned char)small[i].letter] = small[i].size;
     if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9; /* more tokens than the op takes */
@@ -386,10 +387,18 @@ static double split_run(const Case *c)
         const Value *whole = &c->args[c->n_in + j];
         joined[j] = new_output(c, whole->n_dims, whole->dim, whole->dtype);
     }
+    Case rooms = *c; /* parts of uneven rows are parts of their rooms */
+    const int counts = op_counts_arg(c->op);
+    for (uint32_t i = 0; i < c->n_in + c->n_out; i++)
+        if (choices_are_rows(c->op, i))
+            rooms.args[i] = choices_rooms(c->arena, &c->args[i], &c->args[counts]);
     for (uint32_t part = 0; part < c->n_parts; part++) {
         Value local[MAX_ARGS];
         for (uint32_t i = 0; i < c->n_in + c->n_out; i++)
-            local[i] = local_value(c, i, expected_layout(c, i), part);
+            local[i] = local_value(&rooms, i, expected_layout(c, i), part);
+        for (uint32_t i = 0; i < c->n_in; i++)
+            if (choices_are_rows(c->op, i))
+                local[i] = choices_rows(c->arena, &local[i], &local[counts]);
         int64_t all = c->binding.size[l], size = (all + c->n_parts - 1) / c->n_parts;
         int64_t start = size * part;
         Part p = {.global = &c->binding};
@@ -402,12 +411,15 @@ static double split_run(const Case *c)
                         &p.start[l - 'a' + 'A'], &end);
         }
         eval_op(c->op, &c->attrs, local, c->n_in, c->n_out, &p, &control, 1);
-        for (uint32_t j = 0; j < c->n_out; j++)
+        for (uint32_t j = 0; j < c->n_out; j++) {
+            if (choices_are_rows(c->op, c->n_in + j))
+                local[c->n_in + j] = choices_rooms(c->arena, &local[c->n_in + j], &local[counts]);
             join(c, c->n_in + j, &joined[j], &local[c->n_in + j], expected_layout(c, c->n_in + j),
                  part);
+        }
     }
     for (uint32_t j = 0; j < c->n_out; j++) {
-        double d = difference(&joined[j], &c->args[c->n_in + j]);
+        double d = difference(&joined[j], &rooms.args[c->n_in + j]);
         if (!(d <= worst)) worst = d;
     }
     return worst;

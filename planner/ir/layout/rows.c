@@ -1,0 +1,50 @@
+#include "planner/ir/layout/rows.h"
+
+#include <assert.h>
+
+enum { EXPERTS, SAMPLES, ROOMS };
+
+DealId deal_rows(Deals *deals, Arena *arena, int64_t rooms, uint32_t top_k, uint32_t bound)
+{
+    const Deal deal = {
+        .kind = DEAL_rows, .n_parts = 1, .size = rooms, .per_part = top_k, .bound = bound};
+    assert(rooms > 0 && top_k > 0 && bound >= ROWS_MEAN);
+    return deal_intern(deals, arena, deal, NULL);
+}
+
+bool deal_is_rows(const Deals *deals, DealId id)
+{
+    return id && deals->deals.at[id].kind == DEAL_rows;
+}
+
+bool rows_uneven(const Shape *s, const Deals *deals)
+{
+    return s->n_dims >= ROWS_DIMS && deal_is_rows(deals, s->deal[ROOMS]);
+}
+
+/* Returns the number of choices that the samples of a rank make: the rows of all experts. */
+static int64_t choices(const Shape *s, const Mesh *mesh, const Deals *deals)
+{
+    const Deal *d = &deals->deals.at[s->deal[ROOMS]];
+    return shape_local_dim(s, mesh, deals, SAMPLES) * d->size * d->per_part;
+}
+
+double rows_mean(const Shape *s, const Mesh *mesh, const Deals *deals)
+{
+    assert(rows_uneven(s, deals));
+    return (double)choices(s, mesh, deals) * (double)shape_local_dim(s, mesh, deals, EXPERTS) /
+           (double)s->dim[EXPERTS];
+}
+
+int64_t rows_local(const Shape *s, const Mesh *mesh, const Deals *deals)
+{
+    assert(rows_uneven(s, deals));
+    const Deal *d = &deals->deals.at[s->deal[ROOMS]];
+    const int64_t here = shape_local_dim(s, mesh, deals, EXPERTS), all = choices(s, mesh, deals);
+    if (here == s->dim[EXPERTS]) return all;
+    /* a token chooses an expert at most once */
+    const int64_t each = here < d->per_part ? here : d->per_part;
+    const int64_t most = all / d->per_part * each, parts = s->dim[EXPERTS] / here * ROWS_MEAN;
+    const int64_t bound = all / parts * d->bound + (all % parts * d->bound + parts - 1) / parts;
+    return bound < most ? bound : most;
+}
