@@ -262,9 +262,13 @@ static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t 
     return false;
 }
 
-/* Parts within the part of `axis` leave a dimension before it does, where both leave for others. */
-static bool leaves_later(const Lower *l, const Layout *a, const Layout *b, uint32_t axis)
+/* Parts of a zigzag within the part of `axis` leave the tokens before it does, where both leave for
+ * other dimensions: what is left is then a zigzag, too. */
+static bool leaves_later(const Lower *l, BufferId from, const Layout *b, uint32_t axis)
 {
+    const Layout *a = &lower_shape(l, from)->layout;
+    if (!layout_is_split(a->on[axis]) || !is_sequence(l, from, layout_dim(a->on[axis])))
+        return false;
     for (uint32_t i = axis + 1; i < l->plan->mesh.n_axes; i++)
         if (a->on[i] == a->on[axis] && layout_change(a->on[i], b->on[i]) == CHANGE_all_to_all &&
             b->on[i] != b->on[axis])
@@ -274,15 +278,16 @@ static bool leaves_later(const Lower *l, const Layout *a, const Layout *b, uint3
 
 /* Returns the axes whose change from `a` to `b` is `change`, with the same dimensions (or
  * reduction) as the first axis found. */
-static AxisSet axes_of(const Lower *l, const Layout *a, const Layout *b, Change change, int8_t *key)
+static AxisSet axes_of(const Lower *l, BufferId from, const Layout *b, Change change, int8_t *key)
 {
+    const Layout *a = &lower_shape(l, from)->layout;
     AxisSet axes = 0;
     bool by_source = change == CHANGE_all_gather || change == CHANGE_all_reduce;
     int8_t source = 0;
     *key = 0;
     for (uint32_t i = 0; i < l->plan->mesh.n_axes; i++) {
         if (layout_change(a->on[i], b->on[i]) != change || must_wait(a, b, axes, i)) continue;
-        if (change == CHANGE_all_to_all && leaves_later(l, a, b, i)) continue;
+        if (change == CHANGE_all_to_all && leaves_later(l, from, b, i)) continue;
         int8_t k = by_source ? a->on[i] : b->on[i];
         if (axes && (k != *key || a->on[i] != source)) continue;
         *key = k;
@@ -371,7 +376,7 @@ BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin,
     int8_t key;
     AxisSet axes;
     for (size_t k = 0; k < sizeof order / sizeof order[0];) {
-        axes = axes_of(l, &lower_shape(l, from)->layout, to, order[k], &key);
+        axes = axes_of(l, from, to, order[k], &key);
         if (axes) from = step(l, order[k], from, to, axes, key, origin, category);
         k = axes ? 0 : k + 1; /* a change that had to wait may be possible now */
     }
