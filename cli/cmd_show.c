@@ -34,6 +34,25 @@ static void show_programs(Cli *cli, const Plan *plan, Str *out)
     arena_free(scratch);
 }
 
+/* Prints the graph after each pass of the graph, each under a line with the pass's name. */
+static void show_every_pass(Cli *cli)
+{
+    const uint32_t before = cli->diag.items.n;
+    for (uint32_t i = 0; i < compile_count(); i++) {
+        PlanOptions options = {.stop_after = compile_name(i), .unproven = true};
+        cli->diag.items.n = before; /* the warnings of the passes up to here are given again */
+        const PlanFile *file = plan_file_load(cli, cli->args[0], &options);
+        if (file == NULL) return;
+        if (file->plan->programs.n > 0) break;
+        str_print(&cli->out, "after %s\n", options.stop_after);
+        graph_print(&file->plan->graph, &file->plan->mesh, &cli->out);
+    }
+    if (cli->json == NULL) return;
+    json_text(cli->json, "form", "graph");
+    json_text(cli->json, "after", cli->options.show.after);
+    json_text(cli->json, "text", str_text(&cli->out));
+}
+
 static bool known_rank(Cli *cli, uint32_t n_ranks)
 {
     return cli->options.show.rank == UINT32_MAX || cli->options.show.rank < n_ranks ||
@@ -68,6 +87,10 @@ void cmd_show(Cli *cli)
         if (cli->json == NULL) return;
         json_text(cli->json, "form", cli->options.show.mesh ? "mesh" : "state");
         json_text(cli->json, "text", str_text(&cli->out));
+        return;
+    }
+    if (cli->options.show.after != NULL && strcmp(cli->options.show.after, "all") == 0) {
+        show_every_pass(cli);
         return;
     }
     PlanOptions options = {.stop_after = cli->options.show.after, .unproven = true};

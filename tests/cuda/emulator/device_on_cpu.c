@@ -20,7 +20,9 @@ typedef struct Fiber {
     FiberState state;
     uint32_t mask;               /* lanes of the warp barrier */
     bool orders;                 /* it orders the lanes' memory accesses */
-    uint64_t given;              /* to a shuffle */
+    WarpWork *work;              /* runs when its lanes have come; NULL: none */
+    uint64_t given, got;         /* to and from a shuffle */
+    uint32_t from;               /* the thread whose value the shuffle reads */
     bool (*is_over)(void *what); /* the condition that ends the wait of a WAITING thread */
     void *what;
 } Fiber;
@@ -138,24 +140,30 @@ void __syncthreads(void)
     rest(AT_BLOCK_BARRIER);
 }
 
-static void meet(uint32_t mask, bool orders)
+static void meet(uint32_t mask, bool orders, WarpWork *work)
 {
     uint32_t lane = running % 32, n = device_block_size.x - running / 32 * 32;
     if (n < 32) mask &= (1u << n) - 1; /* an incomplete warp */
     assert(mask >> lane & 1);
     fibers[running].mask = mask;
     fibers[running].orders = orders;
+    fibers[running].work = work;
     rest(AT_WARP_BARRIER);
 }
 
 void device_warp_barrier(uint32_t mask)
 {
-    meet(mask, true);
+    meet(mask, true, NULL);
 }
 
 void device_warp_meets(uint32_t mask)
 {
-    meet(mask, false);
+    meet(mask, false, NULL);
+}
+
+void device_warp_works(uint32_t mask, WarpWork *work)
+{
+    meet(mask, false, work);
 }
 
 void device_wait_until(bool (*is_over)(void *what), void *what)
@@ -184,26 +192,37 @@ uint64_t device_shared_bytes(void)
 
 void __threadfence(void) {}
 
+static void shuffle(uint32_t first, uint32_t mask)
+{
+    for (uint32_t lane = 0; lane < 32; lane++)
+        if (mask >> lane & 1) fibers[first + lane].got = fibers[fibers[first + lane].from].given;
+}
+
 uint64_t device_shuffle(uint32_t mask, uint64_t bits, uint32_t from)
 {
-    uint32_t source = running / 32 * 32 + from % 32;
-    fibers[running].given = bits;
-    device_warp_meets(mask);
-    assert(source < device_block_size.x && (mask >> from % 32 & 1));
-    uint64_t got = fibers[source].given;
-    device_warp_meets(mask);
-    return got;
+    Fiber *mine = &fibers[running];
+    mine->given = bits;
+    mine->from = running / 32 * 32 + from % 32;
+    assert(mine->from < device_block_size.x && (mask >> from % 32 & 1));
+    device_warp_works(mask, shuffle);
+    return mine->got;
+}
+
+static void ballot(uint32_t first, uint32_t mask)
+{
+    uint64_t all = 0;
+    for (uint32_t lane = 0; lane < 32; lane++)
+        if (mask >> lane & 1) all |= fibers[first + lane].given << lane;
+    for (uint32_t lane = 0; lane < 32; lane++)
+        if (mask >> lane & 1) fibers[first + lane].got = all;
 }
 
 uint32_t __ballot_sync(uint32_t mask, int predicate)
 {
-    uint32_t first = running / 32 * 32, all = 0;
-    fibers[running].given = predicate != 0;
-    device_warp_meets(mask);
-    for (uint32_t lane = 0; lane < 32 && first + lane < device_block_size.x; lane++)
-        if (mask >> lane & 1) all |= (uint32_t)(fibers[first + lane].given << lane);
-    device_warp_meets(mask);
-    return all;
+    Fiber *mine = &fibers[running];
+    mine->given = predicate != 0;
+    device_warp_works(mask, ballot);
+    return (uint32_t)mine->got;
 }
 
 /* Threads run one at a time. */
@@ -223,24 +242,36 @@ uint32_t atomicAdd(uint32_t *p, uint32_t x)
     return old;
 }
 
+/* Returns true if all lanes have come to the warp barrier of thread i. */
+static bool is_complete(uint32_t first, uint32_t i)
+{
+    const uint32_t mask = fibers[i].mask;
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        const Fiber *other = &fibers[first + lane];
+        if (!(mask >> lane & 1)) continue;
+        if (other->state != AT_WARP_BARRIER || other->mask != mask) return false;
+        assert(other->work == fibers[i].work && other->orders == fibers[i].orders);
+    }
+    return true;
+}
+
 /* In the warp that begins with thread `first`: releases threads whose barrier is complete, or whose
  * wait is over. */
 static bool release_warp(uint32_t first, uint32_t n)
 {
     bool any = false;
     for (uint32_t i = first; i < first + 32 && i < n; i++) {
-        uint32_t mask = fibers[i].mask;
-        bool all = fibers[i].state == AT_WARP_BARRIER;
-        for (uint32_t j = first; j < first + 32 && j < n && all; j++)
-            if (mask >> (j - first) & 1)
-                all = fibers[j].state == AT_WARP_BARRIER && fibers[j].mask == mask;
-        if (all && fibers[i].orders) watch_warp_barrier(first / 32, mask);
-        for (uint32_t j = first; j < first + 32 && j < n && all; j++)
-            if (mask >> (j - first) & 1) set_state(&fibers[j], READY);
-        any = any || all;
-        if (fibers[i].state != WAITING || !fibers[i].is_over(fibers[i].what)) continue;
-        set_state(&fibers[i], READY);
-        any = true;
+        Fiber *at = &fibers[i];
+        if (at->state == AT_WARP_BARRIER && is_complete(first, i)) {
+            if (at->orders) watch_warp_barrier(first / 32, at->mask);
+            if (at->work != NULL) at->work(first, at->mask);
+            for (uint32_t lane = 0; lane < 32; lane++)
+                if (at->mask >> lane & 1) set_state(&fibers[first + lane], READY);
+            any = true;
+        } else if (at->state == WAITING && at->is_over(at->what)) {
+            set_state(at, READY);
+            any = true;
+        }
     }
     return any;
 }

@@ -113,10 +113,13 @@ bool device_copy(void *to, const void *from, uint64_t bytes, const CudaContext *
 void *device_aligned(uintptr_t p, size_t bytes, const char *file, int line);
 
 /* Barriers of the block, and of the warp's lanes in `mask`. The third is a meeting of lanes that
- * does not order their memory accesses, like shuffles and products. */
+ * does not order their memory accesses, like shuffles and products. At the fourth, once all lanes
+ * have come and before any goes on, `work` runs for the lanes of `mask` from thread `first`. */
+typedef void WarpWork(uint32_t first, uint32_t mask);
 void __syncthreads(void);
 void device_warp_barrier(uint32_t mask);
 void device_warp_meets(uint32_t mask);
+void device_warp_works(uint32_t mask, WarpWork *work);
 static inline void __syncwarp(void)
 {
     device_warp_barrier(0xffffffffu);

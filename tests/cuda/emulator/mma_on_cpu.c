@@ -5,20 +5,25 @@
 
 enum { WARPS = 32, MAX_COPIES = 256 };
 
-/* The operands that each lane of each warp gives to an instruction of all lanes. */
-typedef struct Given {
-    float a[8], b[4];
-    const unsigned char *row;
-} Given;
-static Given given[WARPS][32];
+/* What each lane of each warp gives to an instruction of all lanes, and gets. */
+typedef struct Lane {
+    float a[8], b[4], sum[4]; /* a product */
+    const unsigned char *row; /* matrices that are loaded */
+    uint32_t loaded[4];
+    bool transposed;
+} Lane;
+static Lane lanes[WARPS][32];
 
-static Given *meet(const Given *mine)
+static Lane *mine(void)
 {
-    Given *warp = given[threadIdx.x / 32];
-    assert(blockDim.x % 32 == 0); /* such instructions need whole warps */
-    warp[threadIdx.x % 32] = *mine;
-    device_warp_meets(0xffffffffu);
-    return warp;
+    return &lanes[threadIdx.x / 32][threadIdx.x % 32];
+}
+
+/* Such instructions need whole warps. */
+static void all_lanes(WarpWork *work)
+{
+    assert(blockDim.x % 32 == 0);
+    device_warp_works(0xffffffffu, work);
 }
 
 static void unpack(DType t, const uint32_t *word, uint32_t n, float *number)
@@ -32,52 +37,65 @@ static void unpack(DType t, const uint32_t *word, uint32_t n, float *number)
 }
 
 /* Two neighbours along k: of row `row` of A, or of column `column` of B. */
-static const float *read_a(const Given *warp, uint32_t row, uint32_t k)
+static const float *read_a(const Lane *warp, uint32_t row, uint32_t k)
 {
     return &warp[row % 8 * 4 + k % 8 / 2].a[(row / 8 + k / 8 * 2) * 2];
 }
 
-static const float *read_b(const Given *warp, uint32_t k, uint32_t column)
+static const float *read_b(const Lane *warp, uint32_t k, uint32_t column)
 {
     return &warp[column * 4 + k % 8 / 2].b[k / 8 * 2];
 }
 
+static void multiply(uint32_t first, uint32_t mask)
+{
+    Lane *warp = lanes[first / 32];
+    (void)mask;
+    for (uint32_t lane = 0; lane < 32; lane++)
+        for (uint32_t i = 0; i < 4; i++) {
+            uint32_t row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+            float sum = 0;
+            for (uint32_t k = 0; k < 16; k += 2) {
+                const float *x = read_a(warp, row, k), *y = read_b(warp, k, column);
+                sum += x[0] * y[0] + x[1] * y[1];
+            }
+            warp[lane].sum[i] = sum;
+        }
+}
+
 void device_mma(DType t, float c[4], const uint32_t a[4], const uint32_t b[2])
 {
-    Given mine = {.row = NULL};
-    unpack(t, a, 4, mine.a);
-    unpack(t, b, 2, mine.b);
-    const Given *warp = meet(&mine);
-    uint32_t lane = threadIdx.x % 32;
-    for (uint32_t i = 0; i < 4; i++) {
-        uint32_t row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-        float sum = 0;
-        for (uint32_t k = 0; k < 16; k += 2) {
-            const float *x = read_a(warp, row, k), *y = read_b(warp, k, column);
-            sum += x[0] * y[0] + x[1] * y[1];
+    unpack(t, a, 4, mine()->a);
+    unpack(t, b, 2, mine()->b);
+    all_lanes(multiply);
+    for (uint32_t i = 0; i < 4; i++) c[i] += mine()->sum[i];
+}
+
+static void load(uint32_t first, uint32_t mask)
+{
+    Lane *warp = lanes[first / 32];
+    (void)mask;
+    for (uint32_t lane = 0; lane < 32; lane++)
+        for (uint32_t i = 0; i < 4; i++) {
+            uint16_t half[2];
+            for (uint32_t j = 0; j < 2; j++) {
+                bool transposed = warp[lane].transposed;
+                uint32_t major = transposed ? lane % 4 * 2 + j : lane / 4;
+                uint32_t minor = transposed ? lane / 4 : lane % 4 * 2 + j;
+                memcpy(&half[j], warp[i * 8 + major].row + minor * sizeof half[j], sizeof half[j]);
+            }
+            warp[lane].loaded[i] = (uint32_t)half[0] | (uint32_t)half[1] << 16;
         }
-        c[i] += sum;
-    }
-    device_warp_meets(0xffffffffu);
 }
 
 void device_load_matrices(uint32_t r[4], Shared row, bool transposed)
 {
     assert((uintptr_t)row % 16 == 0);
-    const Given mine = {.row = row};
     watch_read(row, 16);
-    const Given *warp = meet(&mine);
-    uint32_t lane = threadIdx.x % 32;
-    for (uint32_t i = 0; i < 4; i++) {
-        uint16_t half[2];
-        for (uint32_t j = 0; j < 2; j++) {
-            uint32_t major = transposed ? lane % 4 * 2 + j : lane / 4;
-            uint32_t minor = transposed ? lane / 4 : lane % 4 * 2 + j;
-            memcpy(&half[j], warp[i * 8 + major].row + minor * sizeof half[j], sizeof half[j]);
-        }
-        r[i] = (uint32_t)half[0] | (uint32_t)half[1] << 16;
-    }
-    device_warp_meets(0xffffffffu);
+    mine()->row = row;
+    mine()->transposed = transposed;
+    all_lanes(load);
+    memcpy(r, mine()->loaded, sizeof mine()->loaded);
 }
 
 /* ---- copies ---- */
