@@ -5,7 +5,7 @@ PLAN_8B = scripts/plans/llama3_8b.lua
 PLAN_TINY = scripts/plans/tiny_text.lua
 DEMO_DB = build/demo.db
 
-.PHONY: build demo test docs lint format bench peers gpu-check gpu-bench gpu-pack accuracy fit error-bar mutants plan-mutants fuzz arm asan deps install clean
+.PHONY: build demo test docs lint format bench peers gpu-check gpu-bench gpu-pack accuracy fit error-bar mutants coverage plan-mutants fuzz arm asan deps install clean
 
 build: deps
 	@cmake --preset release --log-level=NOTICE
@@ -103,6 +103,14 @@ mutants:
 	@cmake --build --preset mutants --target mutant_tests
 	tests/mutants/mutants.py --faults
 	tests/mutants/mutants.py --seed $(SEED) --n $(N) --jobs $(JOBS) $(if $(SLOW),--slow $(SLOW)) $(FILES)
+
+# Which lines and branches of planner, sim and exec the tests run, by folder; LINES=1 lists the lines that
+# none runs. It uses the build of `make mutants`, and both keep what they measured.
+coverage:
+	@sh cmake/deps.sh test
+	@cmake --preset mutants --log-level=NOTICE
+	@cmake --build --preset mutants --target mutant_tests
+	tests/mutants/coverage.py $(if $(JOBS),--jobs $(JOBS)) $(if $(LINES),--lines)
 
 # Every mutant of the corpus's plans, and of the CUDA kernels; the tests run a seeded sample.
 plan-mutants: build

@@ -1,0 +1,5 @@
+return plan {
+  model = require "models.llama" "tiny", batch = { global = 8, seq = 64 }, mesh = { dp_shard = 8 },
+  cluster = require "clusters.dgx_h100" { nodes = 1 },
+  parallel = { float8 {}, fsdp2 { mp = { param = "bf16" } } },
+}
