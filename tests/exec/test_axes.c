@@ -64,7 +64,7 @@ static void experts(void **state)
 static void context(void **state)
 {
     (void)state;
-    compare(corpus_context, 189);
+    compare(corpus_context, 222);
 }
 
 int main(void)

@@ -242,7 +242,7 @@ static TensorId of_heads(Build *b, const char *name, uint32_t n, const int64_t *
 static TensorId mixer(Build *b, TensorId x)
 {
     const Tiny *t = b->t;
-    const int64_t d = t->dim, g = t->groups, r = t->repeat, e = t->head_dim, q = 4 * t->cp;
+    const int64_t d = t->dim, g = t->groups, r = t->repeat, e = t->head_dim, q = 12;
     const Attrs chunk = {.chunk = 4}, eps = {.eps = 1e-5};
     TensorId in[6] = {0}, dt;
     in[0] =
