@@ -195,6 +195,19 @@ static double most_imbalance(const PlanFile *file, uint32_t ep, Arena *arena)
     return most;
 }
 
+/* True if all experts of the plan take as many rows as choose them. */
+static bool drops_nobody(const Graph *g)
+{
+    bool any = false, all = true;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const OpKind op = g->nodes.at[id].op;
+        if (!op_sends_tokens(op)) continue;
+        any = true;
+        all = all && op_whole_letter(op, INDEX_rooms) != 0;
+    }
+    return any && all;
+}
+
 double imbalance_of(Cli *cli, const PlanFile *file)
 {
     const char *text = cli->options.scenario.imbalance_text;
@@ -203,13 +216,14 @@ double imbalance_of(Cli *cli, const PlanFile *file)
     const Mesh *mesh = &file->plan->mesh;
     const uint32_t ep = mesh_size(mesh, mesh_axes_of(mesh, axes_trading(INDEX_experts)));
     const double most = most_imbalance(file, ep, cli->arena);
-    if (file->config.runtime.name == NULL) {
+    if (file->config.runtime.name == NULL && !drops_nobody(&file->plan->graph)) {
         cli_error(cli, FAULT_usage, "option-value",
                   "--imbalance %s: Tandem's executor gives each expert the room of its capacity, "
                   "for any choice: uneven choices drop tokens and take no longer",
                   text);
-        diag_hint(&cli->diag, "it is for systems that drop nobody: a plan with runtime = "
-                              "\"megatron\" and capacity_factor = 1.0, for example");
+        diag_hint(&cli->diag,
+                  "it is for experts that drop nobody: capacity_factor = \"dropless\", or "
+                  "a plan with runtime = \"megatron\" and capacity_factor = 1.0");
     } else if (ep == 1 || most == 0) {
         cli_error(cli, FAULT_usage, "option-value",
                   "--imbalance %s: the plan has no experts that ranks share (ep = %" PRIu32 ")",
