@@ -191,18 +191,33 @@ static bool is_zigzag(const Lower *l, BufferId from, const Shape *cut, AxisSet a
            deal->n_parts == mesh_size(&l->plan->mesh, cutting_tokens(l));
 }
 
+/* Returns the counts of the uneven rows in tensor t: an input of the op that made them, or of one
+ * before it. */
+static TensorId counts_of(const Lower *l, TensorId t)
+{
+    for (;;) {
+        const Tensor *at = &l->g->tensors.at[t];
+        const Node *n = &l->g->nodes.at[l->g->tensors.at[at->grad_of ? at->grad_of : t].producer];
+        if (op_counts_arg(n->op) >= 0) return n->in[op_counts_arg(n->op)];
+        uint32_t i = 0;
+        while (i < n->n_in &&
+               !deal_is_rows(&l->g->deals, l->g->tensors.at[n->in[i]].deal[ROWS_DIMS - 1]))
+            i++;
+        assert(i < n->n_in);
+        t = n->in[i];
+    }
+}
+
 /* Uneven rows go to the ranks that hold their experts, or back. Their counts in both layouts say
  * how many go to each rank. */
 static BufferId exchange_rows(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
                               Category category)
 {
     Shape to = *lower_shape(l, from);
-    const Node *n = &l->g->nodes.at[origin];
     Layout layout[] = {to.layout, to.layout};
     set_axes(l, &to.layout, axes, SPLIT(d));
     layout[1] = to.layout;
-    assert(op_counts_arg(n->op) >= 0);
-    const TensorId counts = n->in[op_counts_arg(n->op)];
+    const TensorId counts = counts_of(l, l->p->buffers.at[from].tensor);
     for (uint32_t k = 0; k < 2; k++)
         for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++) /* features have no counts */
             if (layout_is_partial(layout[k].on[a]) || layout_dim(layout[k].on[a]) >= ROWS_DIMS)
