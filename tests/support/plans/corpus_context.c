@@ -189,9 +189,9 @@ void corpus_context(void (*visit)(void *self, const Tiny *t), void *self)
         each_zero(&v, (CpMode)mode);
         each_other(&v, (CpMode)mode);
         each_mixture(&v, (CpMode)mode);
-        each_scan(&v, (CpMode)mode);
     }
     each_tp(&v, CP_all_gather);
     each_tp(&v, CP_ring);
     each_group(&v);
+    for (int mode = 0; mode < CP_MODE_COUNT; mode++) each_scan(&v, (CpMode)mode);
 }
