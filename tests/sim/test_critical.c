@@ -22,7 +22,7 @@ static void explain_costs(const Plan *plan, const CostModel *cost, bool unfolded
     EngineOptions options = {.cost = cost, .net = &model, .fold = fold};
     assert_true(engine_run(plan, &options, arena, &result, &d));
     *report = (SimReport){0};
-    report_time(plan, fold, &result, NULL, &cluster, arena, report);
+    report_time(plan, fold, &result, NULL, &cluster, NULL, arena, report);
     report_explain(plan, fold, &result, &cluster, cost, arena, report);
 }
 
