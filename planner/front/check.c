@@ -459,6 +459,7 @@ bool draft_finish(Draft *draft)
     c->batch_loc = draft_loc(draft, "batch");
     c->precision_loc = draft_loc(draft, "precision");
     draft_take_named(draft);
+    draft_choose_attention(draft);
     check_missing(draft);
     draft_check_fields(draft);
     check_passes(draft);

@@ -364,7 +364,11 @@ static void plan_field(Draft *draft, const char *path, Loc loc, Value *v)
 {
     uint32_t before = draft->d->n_errors;
     const Field *f = field_of_plan(path);
-    if (f != NULL) {
+    if (draft_is_attention(path)) {
+        draft_attention_field(draft, path, loc, v);
+    } else if (v->kind == RECORD_table && strcmp(path, "runtime.attention") == 0) {
+        draft->is_choice = true; /* one kernel for each architecture */
+    } else if (f != NULL) {
         draft_store(draft, path, f, loc, v, (char *)draft + f->offset);
     } else {
         const char *dot = strrchr(path, '.');

@@ -21,6 +21,8 @@ bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool 
 /* Checks the value and stores it at `at`. */
 bool draft_word(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v, void *at);
 bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value *v, void *at);
+bool draft_is_attention(const char *path); /* "runtime.attention.Blackwell" */
+void draft_attention_field(Draft *draft, const char *path, Loc loc, Value *v);
 /* Takes "parallel.2", "parallel.2.kind", "parallel.2.sequence": items arrive in order, their kind
  * first. */
 void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v);

@@ -22,6 +22,13 @@ typedef struct NamedList {
     Loc loc;
 } NamedList;
 
+/* The kernel of attention for one architecture. */
+typedef struct ArchKernel {
+    const char *key; /* "Blackwell"; "1": of all that the table does not name */
+    AttentionKernel kernel;
+    Loc loc;
+} ArchKernel;
+
 /* The configuration while its values arrive. */
 typedef struct Draft {
     Config config;
@@ -34,6 +41,8 @@ typedef struct Draft {
     bool unsure;          /* a value that the mesh or the batch depends on is missing or wrong */
     LIST(Seen) seen;
     LIST(NamedList) lists;
+    LIST(ArchKernel) attention;
+    bool is_choice;           /* runtime.attention is a table */
     LIST(const char *) files; /* [0] none */
     Arena *arena;
     Diag *d;
@@ -65,6 +74,8 @@ bool draft_finish(Draft *draft);
 /* Replaces the script's cluster by the one named from outside, then applies the command line's
  * settings. Its number of nodes follows from the mesh unless it was given. */
 void draft_take_named(Draft *draft);
+/* Chooses the kernel of attention for the plan's cluster, if runtime.attention is a table. */
+void draft_choose_attention(Draft *draft);
 void draft_check_network(Draft *draft); /* reports nodes without a network: "cluster-network" */
 /* Returns the product of the mesh's axes as written, except `axis`; -1 includes all. */
 uint64_t draft_other_axes(const Draft *draft, int axis);

@@ -244,46 +244,13 @@ static bool is_true(lua_State *L, int table, const char *key)
     return yes;
 }
 
-/* Pushes the architecture of the plan's device; nil if it has none. */
-static void push_arch(lua_State *L, int plan)
-{
-    static const char *const path[] = {"cluster", "device", "arch"};
-    lua_pushvalue(L, plan);
-    for (size_t i = 0; i < sizeof path / sizeof *path && lua_istable(L, -1); i++) {
-        lua_getfield(L, -1, path[i]);
-        lua_remove(L, -2);
-    }
-}
-
-/* A profile may name a kernel of attention for an architecture beside the usual one: attention =
- * { "flash2", Blackwell = "cudnn" }. The plan gets a copy of the profile with its device's. */
-static void choose_attention(lua_State *L, int plan)
-{
-    if (lua_getfield(L, plan, "runtime") == LUA_TTABLE &&
-        lua_getfield(L, plan + 1, "attention") == LUA_TTABLE) {
-        lua_newtable(L);
-        for (lua_pushnil(L); lua_next(L, plan + 1) != 0;) {
-            lua_pushvalue(L, -2);
-            lua_insert(L, -2);
-            lua_rawset(L, plan + 3);
-        }
-        push_arch(L, plan);
-        if (!lua_isstring(L, -1) || lua_gettable(L, plan + 2) != LUA_TSTRING)
-            lua_rawgeti(L, plan + 2, 1);
-        lua_setfield(L, plan + 3, "attention");
-        lua_settop(L, plan + 3);
-        lua_setfield(L, plan, "runtime");
-    }
-    lua_settop(L, plan);
-}
-
 /* Gives tp{ sequence = true } the runtime's own default of keep_gathered, unless the plan says it.
- * Chooses the runtime's kernel of attention for the device. */
+ */
+
 void child_runtime_defaults(Child *c)
 {
     lua_State *L = c->L;
     const int plan = lua_gettop(L);
-    choose_attention(L, plan);
     const bool keeps = lua_getfield(L, plan, "runtime") == LUA_TTABLE &&
                        is_true(L, lua_gettop(L), "keeps_gathered");
     if (keeps && lua_getfield(L, plan, "parallel") == LUA_TTABLE) {
