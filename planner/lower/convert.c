@@ -180,8 +180,7 @@ static bool follow(const Lower *l, BufferId from, const Shape *cut, AxisSet axes
     return others && (axes & (0u - axes)) > others;
 }
 
-/* True if `axes` cut sequences, inside of all others that do, and each rank of cp has two chunks.
- */
+/* True if `axes` are the innermost that cut sequences, and each rank of cp has two chunks. */
 static bool is_zigzag(const Lower *l, BufferId from, const Shape *cut, AxisSet axes, int d)
 {
     const AxisSet others = (AxisSet)(layout_axes_split(&cut->layout, d) & ~axes);
@@ -277,8 +276,8 @@ static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t 
     return false;
 }
 
-/* Parts of a zigzag within the part of `axis` leave the tokens before it does, where both leave for
- * other dimensions: what is left is then a zigzag, too. */
+/* True if an inner axis also exchanges its tokens for another dimension. Then exchange the inner
+ * one first: the rest is then a zigzag. */
 static bool leaves_later(const Lower *l, BufferId from, const Layout *b, uint32_t axis)
 {
     const Layout *a = &lower_shape(l, from)->layout;

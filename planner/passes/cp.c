@@ -213,17 +213,18 @@ static uint32_t least_multiple(uint32_t a, uint32_t b)
     return m;
 }
 
-/* Deals two chunks to each rank. Where tp cuts sequences too, each of its ranks gets equally many
- * tokens. */
+uint32_t cp_parts(const Job *job, uint32_t ranks)
+{
+    if (pass_config(job, PASS_cp)->cp.mode == CP_all_to_all || ranks == 1) return ranks;
+    const PassConfig *tp = pass_config(job, PASS_tp);
+    const bool both = tp && (tp->tp.sequence || tp->tp.plan.n);
+    return least_multiple(2 * ranks, both ? ranks * pass_ranks(job->config, PASS_tp) : 1);
+}
+
+/* Deals two chunks to each rank. */
 static void deal_out(Job *job, const PassConfig *pass, uint32_t size)
 {
     Graph *g = &job->plan->graph;
-    const PassConfig *tp = pass_config(job, PASS_tp);
-    const bool both = tp && (tp->tp.sequence || tp->tp.plan.n);
-    const uint32_t before = job->diag->n_errors;
-    check_seq(job, pass,
-              least_multiple(2 * size, both ? size * pass_ranks(job->config, PASS_tp) : 1));
-    if (job->diag->n_errors > before) return;
     const uint32_t exchanging = n_exchanging(job, pass);
     job->context.seq_deal = deal_zigzag(&g->deals, job->arena, job->config->seq, size / exchanging);
     const DealId deal = sequence_deal(job, size);
@@ -248,10 +249,8 @@ static bool pass_cp(Job *job)
     check_groups(job, pass);
     const uint32_t exchanging = n_exchanging(job, pass);
     if (job->diag->n_errors > before) return false;
-    if (pass->cp.mode == CP_all_to_all)
-        check_seq(job, pass, size);
-    else
-        deal_out(job, pass, size);
+    check_seq(job, pass, cp_parts(job, size));
+    if (pass->cp.mode != CP_all_to_all && job->diag->n_errors == before) deal_out(job, pass, size);
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         rest_fits = rest_fits && check_node(job, pass, n);

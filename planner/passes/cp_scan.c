@@ -74,6 +74,64 @@ static int64_t gcd(int64_t a, int64_t b)
     return b == 0 ? a : gcd(b, a % b);
 }
 
+/* True if cp becomes two axes where its ranks share groups: groups go over the outer axis, and the
+ * heads of a group over the inner one. */
+static bool may_refine(const Job *job)
+{
+    return pass_config(job, PASS_cp)->cp.mode != CP_ring && pass_ranks(job->config, PASS_tp) == 1;
+}
+
+/* Returns the number of ranks that the groups of all state-space nodes divide over, of `ranks`. */
+static int64_t common_groups(const Job *job, int64_t ranks)
+{
+    const Graph *g = &job->plan->graph;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (op_scans_tokens(n->op))
+            ranks = gcd(ranks, g->tensors.at[n->in[0]].dim[op_dim(n->op, 0, INDEX_groups)]);
+    }
+    return ranks;
+}
+
+/* True if cp could have outer x inner ranks for the node. */
+static bool node_fits(const Job *job, const Node *n, int64_t outer, int64_t inner)
+{
+    const Graph *g = &job->plan->graph;
+    if (op_mixes_tokens(n->op) && pass_config(job, PASS_cp)->cp.mode == CP_all_to_all) {
+        const Tensor *keys = &g->tensors.at[n->in[1]];
+        return keys->dim[op_dim(n->op, 1, INDEX_groups)] % (outer * inner) == 0;
+    }
+    if (!op_scans_tokens(n->op)) return true;
+    const ScanSizes s = sizes_of(job, n);
+    if (s.groups % outer != 0) return s.heads % (outer * inner) == 0;
+    return s.groups / outer % inner == 0 || s.heads % inner == 0;
+}
+
+/* True if cp could have so many ranks: for all layers, and for the sequence. */
+static bool ranks_fit(const Job *job, uint32_t ranks, bool refined)
+{
+    const Graph *g = &job->plan->graph;
+    if (job->config->seq % cp_parts(job, ranks) != 0) return false;
+    const int64_t common = refined ? common_groups(job, ranks) : ranks;
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (!node_fits(job, &g->nodes.at[id], common, ranks / common)) return false;
+    return true;
+}
+
+static void hint(const Job *job)
+{
+    if (pass_config(job, PASS_cp)->cp.mode == CP_ring && pass_ranks(job->config, PASS_tp) == 1 &&
+        ranks_fit(job, pass_ranks(job->config, PASS_cp), true)) {
+        diag_hint(job->diag, "use mode = \"all_gather\": a ring cuts either groups or the heads of "
+                             "each group, not both");
+        return;
+    }
+    Str legal = str_in(job->scratch);
+    for (uint32_t k = 1; k <= 1024; k++)
+        if (ranks_fit(job, k, may_refine(job))) str_print(&legal, "%s%u", legal.n ? ", " : "", k);
+    diag_hint(job->diag, "cp may be %s", str_text(&legal));
+}
+
 bool cp_scan_fits(const Job *job, const Node *n)
 {
     const Graph *g = &job->plan->graph;
@@ -90,9 +148,10 @@ bool cp_scan_fits(const Job *job, const Node *n)
     if (has_heads)
         diag_error(
             job->diag, FAULT_input, "divides-heads", pass->loc,
-            "cp = %u: heads = %lld of a state-space layer with %lld group%s cannot be divided "
+            "cp%s = %u: heads = %lld of a state-space layer with %lld group%s cannot be divided "
             "over it%s (%s)",
-            cp, groups * (long long)x->dim[op_dim(n->op, 0, INDEX_heads)], groups,
+            pass->cp.mode == CP_ring ? " { mode = \"ring\" } with cp" : "", cp,
+            groups * (long long)x->dim[op_dim(n->op, 0, INDEX_heads)], groups,
             groups == 1 ? "" : "s", s.tp ? " beside tp" : "", path);
     else
         diag_error(
@@ -100,32 +159,15 @@ bool cp_scan_fits(const Job *job, const Node *n)
             "cp = %u: %u ranks share a group of a state-space layer, and the %lld numbers of "
             "its state are not as many equal parts (%s)",
             cp, rest, (long long)s.heads, path);
-    Str legal = str_in(job->scratch);
-    for (int64_t k = 1; k <= s.groups * s.heads && k <= 1024; k++)
-        if (s.heads % (k / gcd(s.groups, k)) == 0)
-            str_print(&legal, "%s%lld", legal.n ? ", " : "", (long long)k);
-    if (pass->cp.mode == CP_ring && s.heads % (cp / gcd(s.groups, cp)) == 0)
-        diag_hint(job->diag, "use mode = \"all_gather\": a ring cannot go over ranks that share a "
-                             "group");
-    else
-        diag_hint(job->diag, "cp may be %s", str_text(&legal));
+    hint(job);
     return false;
 }
 
 void cp_scan_refine(Job *job)
 {
-    const Graph *g = &job->plan->graph;
     const AxisSet axes = pass_axes(job, PASS_cp);
-    if (!axes || pass_config(job, PASS_cp)->cp.mode == CP_ring ||
-        pass_ranks(job->config, PASS_tp) > 1)
-        return;
-    const int64_t size = pass_ranks(job->config, PASS_cp);
-    int64_t common = size;
-    for (NodeId id = 1; id < g->nodes.n; id++) {
-        const Node *n = &g->nodes.at[id];
-        if (op_scans_tokens(n->op))
-            common = gcd(common, g->tensors.at[n->in[0]].dim[op_dim(n->op, 0, INDEX_groups)]);
-    }
+    if (!axes || !may_refine(job)) return;
+    const int64_t size = pass_ranks(job->config, PASS_cp), common = common_groups(job, size);
     if (common > 1 && common < size)
         mesh_refine(&job->plan->mesh, job->arena, (uint32_t)__builtin_ctz(axes),
                     (uint32_t)(size / common));

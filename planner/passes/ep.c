@@ -65,12 +65,10 @@ static const PassEdge before[] = {
 };
 
 static const PassOption options[] = {
-    OPTION(
-        f64, ep.bound, 1, MOST_BOUND, 2, "times",
-        "Experts with capacity_factor = \"dropless\": a rank has memory for this many times its "
-        "mean "
-        "share of rows, and never for more than can come. A step in which more come ends with an "
-        "error."),
+    OPTION(f64, ep.bound, 1, MOST_BOUND, 2, "times",
+           "Experts with capacity_factor = \"dropless\": a rank has memory for this many times its "
+           "mean share of rows, and never for more than can come. A step in which more come ends "
+           "with an error."),
     OPTION_END,
 };
 

@@ -67,6 +67,9 @@ typedef struct HeadDims {
     int64_t fused;
 } HeadDims;
 const HeadDims *tp_head_dims(Job *job); /* [tensor] */
+/* Returns the number of equal parts that a sequence must have, if cp has so many ranks. Where tp
+ * cuts sequences too, each of its ranks gets equally many tokens. */
+uint32_t cp_parts(const Job *job, uint32_t ranks);
 /* Refines cp where a ring goes over groups of its ranks, or where they share groups of a scan. */
 void cp_refine(Job *job);
 void cp_scan_refine(Job *job);

@@ -34,12 +34,10 @@ local kinds = {
   ["-"] = function(c, out_init) return mlp(c, out_init), { "mixer.up" }, "mixer.down" end,
 }
 
+local letters = { M = "state space", ["*"] = "attention", ["-"] = "MLP" }
+
 local function block(c, index)
   local letter = c.pattern:sub(index + 1, index + 1)
-  if not kinds[letter] then
-    error(("models.nemotron_h: '%s' in the pattern %s: layers are M (state space), * (attention) or - (MLP)"):format(letter,
-      c.pattern))
-  end
   local mixer, cut, row = kinds[letter](c, nn.normal(0, 0.02 / math.sqrt(#c.pattern)))
   return nn.block {
     norm = nn.rmsnorm(c.dim, { eps = c.eps }), mixer = mixer, tp_col = cut, tp_row = row,
@@ -73,7 +71,8 @@ end
 
 return function(what)
   local name, config = nn.family("nemotron_h", what, sizes, defaults)
-  if type(what) == "table" and what.pattern and not what.layers then config.layers = #what.pattern end
-  config.pattern = config.pattern:rep(1 + config.layers // #config.pattern):sub(1, config.layers)
+  if type(what) == "table" and what.pattern and not what.layers then config.layers = nil end
+  config.pattern = nn.layer_pattern("nemotron_h", config, letters)
+  config.layers = #config.pattern
   return { name = name, config = config, build = build, shrink = shrink }
 end

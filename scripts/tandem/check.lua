@@ -32,14 +32,16 @@ function check.shape_text(shape) return "[" .. table.concat(shape, ", ") .. "]" 
 
 -- ---- checks of arguments
 
-function check.count(who, what, value, default)
+-- place: where the mistake was made; nil: at the calling line.
+function check.count(who, what, value, default, place)
   if value == nil and default ~= nil then return default end
   if math.type(value) == "float" and math.tointeger(value) then value = math.tointeger(value) end
   if math.type(value) ~= "integer" then
-    core.fail("wrong-type", ("%s: %s must be an integer, not %s"):format(who, what, check.value_text(value)))
+    core.fail("wrong-type", ("%s: %s must be an integer, not %s"):format(who, what, check.value_text(value)), nil,
+      place)
   end
   if value < 1 or value > 1 << 30 then
-    core.fail("out-of-range", ("%s: %s = %d must be between 1 and 2^30"):format(who, what, value))
+    core.fail("out-of-range", ("%s: %s = %d must be between 1 and 2^30"):format(who, what, value), nil, place)
   end
   return value
 end

@@ -66,7 +66,7 @@ local list = {
       { "heads", "required", "Heads." },
       { "head_dim", "64", "Features of a head." },
       { "groups", "1", "Groups of heads; a divisor of heads. The heads of a group share B and C, and are normalised together." },
-      { "state", "128", "Numbers that each feature of a head remembers." },
+      { "state", "128", "Numbers that each feature of a head remembers; head_dim * state is at most 32768." },
       { "window", "4", "Tokens that the convolutions read; the last is the token itself." },
       { "chunk", "256", "Tokens of a chunk in the published kernels. It matters for the predicted time only." },
       { "bias", "false", "Biases of the projections." },
@@ -225,6 +225,9 @@ local list = {
     doc = "For shrink(config, mesh): the smallest decoder of the same structure, for `tandem run --verify`." },
   { name = "nn.small_heads", call = "nn.small_heads(heads, kv_heads, mesh)",
     doc = "The heads and KV heads of a shrunk model, which tp shares as it shared the original's." },
+  { name = "nn.layer_pattern", call = "nn.layer_pattern(family, config, letters)",
+    doc = "For families whose config.pattern has a letter for each layer: the pattern of config.layers layers. It begins "
+      .. "again at its end. letters: { M = \"state space\", ... }." },
   { name = "nn.small_scan_heads", call = "nn.small_scan_heads(heads, groups, mesh)",
     doc = "The same for the heads and groups of a state-space layer." },
 }

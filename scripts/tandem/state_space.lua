@@ -82,6 +82,31 @@ function state_space.add(nn, own)
     }
   end)
 
+  -- Returns the pattern of config.layers layers. letters: letter -> its meaning. Mistakes are the plan's.
+  nn.layer_pattern = core.wrap(function(family, config, letters)
+    local who, place, pattern, meanings = "models." .. family, core.place(true), config.pattern, {}
+    for letter, meaning in pairs(letters) do meanings[#meanings + 1] = ("%s (%s)"):format(letter, meaning) end
+    table.sort(meanings)
+    local hint = "letters: " .. table.concat(meanings, ", ")
+    if type(pattern) ~= "string" then
+      core.fail("wrong-type", ("%s: pattern must be a text with a letter for each layer, not %s"):format(who,
+        check.value_text(pattern)), hint, place)
+    end
+    if pattern == "" then core.fail("unknown-word", who .. ": pattern is empty", hint, place) end
+    for letter in pattern:gmatch "." do
+      if not letters[letter] then
+        core.fail("unknown-word", ("%s: pattern = '%s' has the letter '%s'"):format(who, pattern:sub(1, 40), letter), hint,
+          place)
+      end
+    end
+    local layers = check.count(who, "layers", config.layers or #pattern, nil, place)
+    if layers > core.most then
+      core.fail("out-of-range", ("%s: layers = %d is more than the modules that a model may have"):format(who, layers),
+        ("at most %d"):format(core.most), place)
+    end
+    return pattern:rep(1 + layers // #pattern):sub(1, layers)
+  end)
+
   -- Heads and groups of a shrunk mixer: one group stays one, and tp and cp cut groups or heads as before.
   nn.small_scan_heads = core.wrap(function(heads, groups, mesh)
     if groups == 1 then return 2 * mesh.tp * mesh.cp, 1 end

@@ -3,6 +3,7 @@
  * ops/triton). What passes between these kernels goes through memory in fp32: the states of each
  * chunk, and the scores of each group. Each product has the efficiency of a product of its sizes
  * (assumed). */
+#include <assert.h>
 #include <math.h>
 
 #include "sim/compute/kernels.h"
@@ -47,7 +48,8 @@ static double between_s(const Chunked *s, double states, double scores)
 
 double kernel_scan_s(const Device *device, const ScanWork *w)
 {
-    const double L = fmin(w->chunk > 0 ? w->chunk : 256, w->tokens);
+    assert(w->chunk >= 1);
+    const double L = fmin(w->chunk, w->tokens);
     const Chunked s = {.device = device,
                        .dtype = w->dtype,
                        .chunks = w->samples * ceil(w->tokens / L),

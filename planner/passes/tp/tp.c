@@ -60,6 +60,17 @@ static void refuse(Tp *tp, const Tensor *t, int dim)
     diag_hint(d, "tp may be %s", str_divisors(tp->job->scratch, size));
 }
 
+/* True if the parameter is one of a state-space layer. */
+static bool is_of_scan(const Graph *g, const Tensor *t)
+{
+    const ModuleId layer = g->modules.at[t->module].parent;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (op_keeps_state(n->op) && g->modules.at[n->module].parent == layer) return true;
+    }
+    return false;
+}
+
 static void refuse_heads(Tp *tp, const Tensor *t, HeadDims heads, uint32_t rest)
 {
     Diag *d = tp->job->diag;
@@ -67,11 +78,18 @@ static void refuse_heads(Tp *tp, const Tensor *t, HeadDims heads, uint32_t rest)
     int64_t repeat = heads.repeat ? t->dim[heads.repeat - 1] : heads.fused;
     if (!report_once(tp, -groups)) return;
     Loc loc = t->loc.file ? t->loc : tp->pass->loc;
+    const bool of_scan = is_of_scan(&tp->job->plan->graph, t);
     if (repeat == 1)
         diag_error(
             d, FAULT_input, "divides-heads", loc,
             "heads = %lld cannot be split over tp = %u: ranks would hold fractions of a head (%s)",
             (long long)groups, tp->size, t->name);
+    else if (of_scan)
+        diag_error(d, FAULT_input, "divides-heads", loc,
+                   "heads = %lld in %lld group%s cannot be split over tp = %u: %u ranks share each "
+                   "group, and its %lld heads are not %u equal parts (%s)",
+                   (long long)(groups * repeat), (long long)groups, groups == 1 ? "" : "s",
+                   tp->size, rest, (long long)repeat, rest, t->name);
     else
         diag_error(d, FAULT_input, "divides-heads", loc,
                    "heads = %lld with kv_heads = %lld cannot be split over tp = %u: %u ranks share "
@@ -84,8 +102,10 @@ static void refuse_heads(Tp *tp, const Tensor *t, HeadDims heads, uint32_t rest)
             str_print(&legal, "%s%u", legal.n ? ", " : "", k);
     if (tp_heads_fit(groups, repeat, tp->size))
         diag_hint(d,
-                  "other attention modules need tp cut otherwise: give all of them numbers of KV "
-                  "heads that divide each other");
+                  "other %s need tp cut otherwise: give all of them numbers of %s that divide each "
+                  "other",
+                  of_scan ? "layers" : "attention modules",
+                  of_scan ? "groups, or of KV heads," : "KV heads");
     else
         diag_hint(d, "tp may be %s", str_text(&legal));
 }
