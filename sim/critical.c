@@ -87,7 +87,8 @@ static bool find_last(const PathWalk *w, uint32_t *class_, Pc *pc)
 static void add_part(const PathWalk *w, uint32_t class_, Pc pc, bool host, Ps from, Ps to)
 {
     if (to <= from) return;
-    PathPart part = {w->fold->rank_of[class_], pc, host, from, to};
+    PathPart part = {
+        .rank = w->fold->rank_of[class_], .pc = pc, .host = host, .from_ps = from, .to_ps = to};
     list_push(w->arena, &w->report->path, part);
 }
 
@@ -112,6 +113,19 @@ static void follow(const PathWalk *w, uint32_t class_, Pc pc)
     assert(at == 0);
 }
 
+/* Adds the wait for the loader, which ends the step. */
+static void add_input(const PathWalk *w, Pc last)
+{
+    SimReport *report = w->report;
+    const Ps from = report->step_ps - report->input_ps;
+    const PathPart part = {.rank = report->slowest,
+                           .pc = last,
+                           .data = true,
+                           .from_ps = from,
+                           .to_ps = report->step_ps};
+    if (report->input_ps > 0) list_push(w->arena, &report->path, part);
+}
+
 /* Reverses the chain, so that it starts at the step's beginning. */
 static void turn_round(SimReport *report)
 {
@@ -122,14 +136,16 @@ static void turn_round(SimReport *report)
     }
 }
 
-static PathSum *sum_row(const PathWalk *w, const Instr *in, bool host)
+static PathSum *sum_row(const PathWalk *w, const Instr *in, const PathPart *part)
 {
     SimReport *report = w->report;
-    PathSum row = {.host = host, .op = host ? OP_none : in->op, .comm = !host && is_comm(in)};
+    const bool works = !part->host && !part->data;
+    PathSum row = {.host = part->host, .data = part->data, .op = works ? in->op : OP_none};
+    row.comm = works && is_comm(in);
     if (row.comm) row.axes = in->axes;
     for (uint32_t i = 0; i < report->path_sums.n; i++) {
         PathSum *have = &report->path_sums.at[i];
-        if (have->op == row.op && have->axes == row.axes) return have;
+        if (have->op == row.op && have->axes == row.axes && have->data == row.data) return have;
     }
     uint32_t i = list_push(w->arena, &report->path_sums, row);
     return &report->path_sums.at[i];
@@ -140,7 +156,7 @@ static void sum_path(const PathWalk *w)
     for (uint32_t i = 0; i < w->report->path.n; i++) {
         const PathPart *part = &w->report->path.at[i];
         const Program *p = plan_program(w->plan, part->rank);
-        PathSum *row = sum_row(w, program_instr(p, part->pc), part->host);
+        PathSum *row = sum_row(w, program_instr(p, part->pc), part);
         row->n++;
         row->time_ps += part->to_ps - part->from_ps;
     }
@@ -216,8 +232,10 @@ void report_explain(const Plan *plan, const Fold *fold, const EngineResult *resu
 {
     PathWalk w = {plan, fold, result, cluster, cost, arena, report};
     uint32_t slowest = fold->class_of[report->slowest];
-    follow(&w, slowest, last_to_end(&w, slowest));
+    const Pc last = last_to_end(&w, slowest);
+    follow(&w, slowest, last);
     turn_round(report);
+    add_input(&w, last);
     sum_path(&w);
     add_stages(&w);
     add_kinds(&w);

@@ -189,8 +189,7 @@ static uint64_t count_events(const Plan *plan, const Fold *fold, const EngineRes
     return n;
 }
 
-/* The loader of a data rank reads the sequences of a step while an earlier step computes. */
-static Ps input_ps(const Plan *plan, const StepInfo *step, const Runtime *runtime)
+Ps sim_input_ps(const Plan *plan, const StepInfo *step, const Runtime *runtime)
 {
     if (runtime == NULL || runtime->input_s <= 0) return 0;
     const AxisSet data = mesh_axes_of(&plan->mesh, axes_cutting(INDEX_samples));
@@ -214,8 +213,10 @@ void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
         step.global_batch = step.micro_batch * repeats->microbatches;
         step.n_microbatches = repeats->microbatches;
     }
-    const Ps input = input_ps(plan, &step, runtime);
-    if (report->step_ps < input) report->step_ps = input;
+    /* the loader reads while an earlier step computes */
+    const Ps input = sim_input_ps(plan, &step, runtime);
+    report->input_ps = input > report->step_ps ? input - report->step_ps : 0;
+    report->step_ps += report->input_ps;
     report_repeated(plan, fold, result, repeats, slowest, arena, report);
     report->idle_ps = report->step_ps - report->compute_ps;
     report->host_ps = ps_of(report->n_launches * cluster->device.launch_s * (double)PS_PER_S);

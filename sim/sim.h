@@ -138,17 +138,18 @@ typedef struct AxisTime {
 } AxisTime;
 
 /* A stretch of the chain of instructions that bounds the step; `pc` is of the program of `rank`.
- * `host`: the stretch is spent by that rank's host, which had not yet issued `pc`. */
+ * `host`: the stretch is spent by that rank's host, which had not yet issued `pc`. `data`: all work
+ * is done, but the loader still reads the next step's sequences; `pc` ended last. */
 typedef struct PathPart {
     Rank rank;
     Pc pc;
-    bool host;
+    bool host, data;
     Ps from_ps, to_ps;
 } PathPart;
 typedef struct PathSum { /* a sum over stretches: compute by op, communication by op and axes */
     OpKind op;
     AxisSet axes;
-    bool comm, host; /* host: sum of all stretches in which a host issued; no op */
+    bool comm, host, data; /* host, data: all stretches of a host or of the loader; no op */
     uint32_t n;
     Ps time_ps;
 } PathSum;
@@ -177,6 +178,7 @@ typedef struct SimReport {
     const char *peak_name;   /* "989.4 TFLOP/s dense bf16 H100-SXM5-80GB" */
     Rank slowest;            /* the first rank whose program ends last */
     Ps compute_ps;           /* busy time of the slowest rank's compute stream */
+    Ps input_ps;             /* the end of step_ps, which waits for the loader */
     Ps idle_ps;              /* step_ps - compute_ps */
     /* part of idle_ps in which communications are in flight (the sum over `axes`). The rest is
      * waiting for other ranks, as in a pipeline's bubble */
@@ -213,6 +215,9 @@ typedef struct SimReport {
  * waits for, "sim-duplicate-match", "sim-peer", and "sim-cluster" (more ranks than devices). */
 bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options, Arena *arena,
              SimReport *report, Diag *d);
+
+/* Returns the time in which the loader of a data rank reads the sequences of a step; 0: none. */
+Ps sim_input_ps(const Plan *plan, const StepInfo *step, const Runtime *runtime);
 
 /* ---- the engine alone: any plan, any models (tests use constants) ---- */
 

@@ -107,6 +107,7 @@ static bool gather(Cli *cli, const PlanFile *file, Store *store, const PredictOp
 static const char *path_name(Cli *cli, const PlanFile *file, const PathSum *row)
 {
     if (row->host) return "the host issues";
+    if (row->data) return "waits for data";
     const char *op = op_info(row->op)->name;
     if (!row->comm) return op;
     return arena_print(cli->arena, "%s %s", op,
@@ -147,8 +148,9 @@ static void stages_text(Cli *cli, const PlanFile *file, const Explained *e)
                                         ">waiting", ">share", ">memory"};
     const SimReport *r = &e->report;
     if (r->stages.n < 2) return;
-    str_print(&cli->out, "stages (waiting: for other ranks, a pipeline's bubble%s)\n",
-              file->config.runtime.name != NULL ? ", and for the host" : "");
+    str_print(&cli->out, "stages (waiting: for other ranks, a pipeline's bubble%s%s)\n",
+              file->config.runtime.name != NULL ? ", and for the host" : "",
+              r->input_ps > 0 ? ", and for data" : "");
     Table t = table_in(cli->arena, 7, heads);
     for (uint32_t i = 0; i < r->stages.n; i++) {
         const StageRow *row = &r->stages.at[i];
@@ -221,6 +223,7 @@ static json_t *parts_json(const Explained *e)
         json_count(row, "rank", part->rank);
         json_count(row, "pc", part->pc);
         json_put(row, "host", json_boolean(part->host));
+        json_put(row, "data", json_boolean(part->data));
         json_count(row, "from_ps", (uint64_t)part->from_ps);
         json_count(row, "to_ps", (uint64_t)part->to_ps);
         json_array_append_new(list, row);

@@ -101,18 +101,36 @@ static void held_text(Cli *cli, const PlanFile *file)
               held.fits ? paint(cli, PAINT_good, "fits") : paint(cli, PAINT_bad, "DOES NOT FIT"));
 }
 
+/* Returns the time in which a rank's loader reads the sequences of the whole step. */
+static Ps input_of(const PlanFile *file)
+{
+    StepInfo step = file->plan->step;
+    if (file->microbatches > 0) step.global_batch = step.micro_batch * file->microbatches;
+    return sim_input_ps(file->plan, &step, &file->config.runtime);
+}
+
+static void step_text(Cli *cli, const PlanFile *file, const RunRecord *r)
+{
+    Arena *arena = cli->arena;
+    const Ps idle = r->step_ps - r->compute_ps - r->exposed_ps, input = input_of(file);
+    const bool waits = input > 0 && input == r->step_ps;
+    const bool host = host_bytes_of(file->plan) > 0 || file->config.runtime.name != NULL;
+    str_print(&cli->out,
+              "step        %s  (compute %s, exposed communication %s, waiting for %sranks%s %s)\n",
+              paint(cli, PAINT_strong, format_time(arena, r->step_ps)),
+              format_time(arena, r->compute_ps), format_time(arena, r->exposed_ps),
+              waits ? "data, " : "", host ? " and the host" : "",
+              format_time(arena, idle > 0 ? idle : 0));
+    if (input > 0)
+        str_print(&cli->out, "loader      %s to read a rank's sequences of a step, %s\n",
+                  format_time(arena, input), waits ? "which sets it" : "hidden");
+}
+
 static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
 {
     const RunRecord *r = &p->record;
     Arena *arena = cli->arena;
-    Ps idle = r->step_ps - r->compute_ps - r->exposed_ps;
-    str_print(&cli->out,
-              "step        %s  (compute %s, exposed communication %s, waiting for ranks%s %s)\n",
-              paint(cli, PAINT_strong, format_time(arena, r->step_ps)),
-              format_time(arena, r->compute_ps), format_time(arena, r->exposed_ps),
-              host_bytes_of(file->plan) > 0 || file->config.runtime.name != NULL ? " and the host"
-                                                                                 : "",
-              format_time(arena, idle > 0 ? idle : 0));
+    step_text(cli, file, r);
     double per_device = r->tokens_per_s_per_device;
     if (r->scenario != NULL && r->scenario[0] != 0)
         str_print(&cli->out, "scenario    %s\n", r->scenario);
@@ -172,6 +190,7 @@ static void report_json(Cli *cli, const PlanFile *file, const Prediction *p)
     if (file->config.runtime.name != NULL) {
         Held held = session_held(file);
         json_text(root, "runtime", file->config.runtime.name);
+        json_count(root, "input_ps", (uint64_t)input_of(file));
         json_count(root, "allocated_bytes", held.allocated_bytes);
         json_count(root, "held_bytes", held.reserved_bytes);
         json_count(root, "process_bytes", held.process_bytes);

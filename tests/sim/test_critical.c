@@ -10,8 +10,8 @@
 #include "sim/report.h"
 #include "tests/sim/synthetic.h"
 
-static void explain_costs(const Plan *plan, const CostModel *cost, bool unfolded, Arena *arena,
-                          SimReport *report)
+static void explain_under(const Plan *plan, const CostModel *cost, bool unfolded,
+                          const Runtime *runtime, Arena *arena, SimReport *report)
 {
     Diag d = diag_in(arena);
     EngineResult result;
@@ -22,8 +22,14 @@ static void explain_costs(const Plan *plan, const CostModel *cost, bool unfolded
     EngineOptions options = {.cost = cost, .net = &model, .fold = fold};
     assert_true(engine_run(plan, &options, arena, &result, &d));
     *report = (SimReport){0};
-    report_time(plan, fold, &result, NULL, &cluster, NULL, arena, report);
+    report_time(plan, fold, &result, NULL, &cluster, runtime, arena, report);
     report_explain(plan, fold, &result, &cluster, cost, arena, report);
+}
+
+static void explain_costs(const Plan *plan, const CostModel *cost, bool unfolded, Arena *arena,
+                          SimReport *report)
+{
+    explain_under(plan, cost, unfolded, NULL, arena, report);
 }
 
 static void explain(const Plan *plan, bool unfolded, Arena *arena, SimReport *report)
@@ -223,6 +229,31 @@ static void without_a_communication(void **state)
     arena_free(arena);
 }
 
+/* 60 ps of reading, 10 ps of work: the path ends with 50 ps of waiting for data. */
+static void the_loader_is_late(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Plan *plan = synthetic_plan(arena, 1, 2, 1, 1);
+    const AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
+    synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, dp, 0, 1, 5);
+    const Pc work = synthetic_compute(plan, 0, STREAM_compute, 10);
+    plan->step.global_batch = 6;
+    const Runtime runtime = {.name = "test", .input_s = 20e-12};
+    SimReport report;
+    explain_under(plan, &synthetic_cost, true, &runtime, arena, &report);
+    assert_int_equal(report.step_ps, 60);
+    check_whole(&report);
+    assert_int_equal(report.path.n, 2);
+    assert_int_equal(report.path.at[0].pc, work);
+    assert_true(report.path.at[1].data && !report.path.at[0].data);
+    assert_int_equal(report.path.at[1].from_ps, 10);
+    assert_int_equal(report.path_sums.n, 2);
+    assert_true(report.path_sums.at[0].data && !report.path_sums.at[0].host);
+    assert_int_equal(report.path_sums.at[0].time_ps, 50);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -232,6 +263,7 @@ int main(void)
         cmocka_unit_test(random_programs_add_up),
         cmocka_unit_test(random_programs_under_a_host_add_up),
         cmocka_unit_test(without_a_communication),
+        cmocka_unit_test(the_loader_is_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

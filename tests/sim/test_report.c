@@ -210,6 +210,7 @@ static void a_step_waits_for_its_input(void **state)
         report_under(plan, &runtime, arena, &report);
         assert_int_equal(report.step_ps, work < 60 ? 60 : work);
         assert_int_equal(report.idle_ps, work < 60 ? 60 - work : 0);
+        assert_int_equal(report.input_ps, work < 60 ? 60 - work : 0);
     }
     arena_free(arena);
 }
