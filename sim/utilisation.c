@@ -22,13 +22,8 @@ static double flops_of_products(const Graph *g)
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         Binding b;
-        const OpInfo *op = op_info(n->op);
-        /* a convolution multiplies and adds; pooling does not */
-        const bool convolves = op->flags & OP_WINDOWED && op->flops_per_point == 2;
-        const bool uneven = op_counts_arg(n->op) >= 0 && op->flops_per_point == 2;
-        if ((op->class_ != OP_CLASS_contract && !convolves && !uneven) ||
-            !graph_bind(g, n, &b, NULL))
-            continue;
+        if (!op_is_product(n->op) || !graph_bind(g, n, &b, NULL)) continue;
+        const bool uneven = op_counts_arg(n->op) >= 0;
         const Attrs *attrs = graph_attrs_at(g, n->attrs);
         flops +=
             op_flops(n->op, &b, b.size, uneven ? (double)attrs->top_k / (double)attrs->experts : 1);
@@ -191,10 +186,7 @@ static double executed_flops(const Plan *plan)
         for (Rank r = 0; r < plan->mesh.n_ranks; r++) ranks += plan->program_of[r] == i;
         for (Pc pc = 1; pc < p->code.n; pc++) {
             const Instr *in = program_instr(p, pc);
-            const OpInfo *op = op_info(in->op);
-            const bool convolves = op->flags & OP_WINDOWED && op->flops_per_point == 2;
-            if (op->class_ == OP_CLASS_contract || convolves || op_mixes_tokens(in->op) ||
-                op_keeps_state(in->op))
+            if (op_is_product(in->op) || op_mixes_tokens(in->op) || op_keeps_state(in->op))
                 own += plan_flops(plan, p, in);
         }
         sum += ranks * own;

@@ -291,6 +291,9 @@ bool op_collects_tokens(OpKind op);
 /* True if it counts the uneven rows of experts. Returns the input that is such counts; -1: none. */
 bool op_counts_rows(OpKind op);
 int op_counts_arg(OpKind op);
+/* True for sums of products: contractions, convolutions and the products of uneven rows. Attention
+ * and scans are none. */
+bool op_is_product(OpKind op);
 /* True if it counts how often each expert was chosen. */
 bool op_counts_choices(OpKind op);
 /* True if it takes the tokens of a piece of tile{}; if it puts their gradient back. */

@@ -148,6 +148,14 @@ int op_counts_arg(OpKind op)
     return op_info(op)->flags & OP_COUNTED ? op_info(op)->sig.n_in - 1 : -1;
 }
 
+bool op_is_product(OpKind op)
+{
+    const OpInfo *info = op_info(op);
+    if (info->class_ == OP_CLASS_contract) return true;
+    /* pooling of windows, and biases of uneven rows, add without multiplying */
+    return info->flags & (OP_WINDOWED | OP_COUNTED) && info->flops_per_point == 2;
+}
+
 uint32_t op_index_args(OpKind op)
 {
     enum { IN0 = 1, IN1 = 2, IN2 = 4, IN3 = 8, OUT_OF_1 = 2 };

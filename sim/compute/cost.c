@@ -220,11 +220,6 @@ static double uneven_s(const Device *device, const Plan *plan, const Program *p,
                                  NULL);
 }
 
-static bool is_uneven_product(OpKind op)
-{
-    return op_counts_arg(op) >= 0 && op_info(op)->flops_per_point == 2;
-}
-
 static double model_s(const Cost *c, const Plan *plan, const Program *p, const Instr *in,
                       const RuntimeOp *as)
 {
@@ -261,7 +256,7 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
         if (info->scaling == SCALING_rowwise && runtime_is_own(c->runtime) &&
             !kernel_on_processor(device))
             floor_s += scaled_after_s(device, &work);
-    } else if (is_uneven_product(in->op)) {
+    } else if (op_counts_arg(in->op) >= 0 && op_is_product(in->op)) {
         compute = uneven_s(device, plan, p, in);
     } else if (work_is_convolution(in->op)) {
         compute = convolution_s(device, dtype, in->op, flops, size);

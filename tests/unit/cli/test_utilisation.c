@@ -167,6 +167,48 @@ static void frozen_parts_count_less(void **state)
     arena_free(arena);
 }
 
+/* Dropless experts, over as many ranks as `ep`: each token passes 2 of 4 experts. Without
+ * recomputation the products that run are those of the model, and attention runs two more. */
+static void dropless_experts_count_the_rows_that_come(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const double norms = 5 * 64; /* parameters that the model counts and no product has */
+    for (int ep = 1; ep <= 4; ep *= 4) {
+        const char *file = arena_print(arena, "%s/plan.lua", command_new_folder(arena));
+        command_write_file(
+            file, arena_print(arena,
+                              "return plan { model = require 'models.mixtral' { size = 'tiny', "
+                              "capacity_factor = 'dropless' },\n"
+                              "  cluster = require 'clusters.dgx_h100' { nodes = 1 },\n"
+                              "  batch = { global = 16, micro = 1, seq = 64 },\n"
+                              "  mesh = { dp_shard = %d, ep = %d },\n"
+                              "  parallel = { %sfsdp2 {} } }\n",
+                              8 / ep, ep, ep > 1 ? "ep {}, " : ""));
+        CommandResult r = COMMAND(arena, 60, "sim", file, "--db", "none", "--json", "--mfu", "all");
+        assert_int_equal(r.exit_code, 0);
+        json_t *root = json_loads(r.out, 0, NULL);
+        double flops[2] = {0}, without = 0;
+        size_t i;
+        json_t *row;
+        json_array_foreach(json_object_get(root, "mfu_by"), i, row)
+        {
+            const char *name = json_string_value(json_object_get(row, "convention"));
+            const double n = json_number_value(json_object_get(row, "flops_per_token"));
+            if (strcmp(name, "model") == 0) flops[0] = n;
+            if (strcmp(name, "hardware") == 0) flops[1] = n;
+            if (strcmp(name, "square") == 0) without = n;
+        }
+        const double attention = without - flops[0]; /* the half that the mask hides */
+        assert_true(attention > 0);
+        if (!(fabs(flops[1] - flops[0] + 6 * norms - attention * 2 / 12) < 1))
+            fail_msg("ep = %d: hardware %g, model %g, attention %g", ep, flops[1], flops[0],
+                     attention);
+        json_decref(root);
+    }
+    arena_free(arena);
+}
+
 static void other_conventions_are_refused(void **state)
 {
     (void)state;
@@ -192,6 +234,7 @@ int main(void)
         cmocka_unit_test(encoder_and_decoder_share_the_tokens),
         cmocka_unit_test(conventions_count_by_their_names),
         cmocka_unit_test(frozen_parts_count_less),
+        cmocka_unit_test(dropless_experts_count_the_rows_that_come),
         cmocka_unit_test(other_conventions_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
