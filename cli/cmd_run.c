@@ -297,6 +297,16 @@ static void drop_shared(Cli *cli)
     }
 }
 
+/* The script's line of ep { bound } is where an error of too many rows is mended. */
+static void blame_bound(Cli *cli, const PlanFile *file)
+{
+    const PassConfig *ep = config_pass(&file->config, PASS_ep);
+    for (size_t i = 0; ep != NULL && i < cli->diag.items.n; i++) {
+        Diagnostic *at = &cli->diag.items.at[i];
+        if (strcmp(at->rule, "rows-over-bound") == 0) at->loc = ep->loc;
+    }
+}
+
 /* Trains in this process: as the only process, or as one of the ranks. */
 static void run_here(Cli *cli, const PlanFile *file)
 {
@@ -416,9 +426,10 @@ void cmd_run(Cli *cli)
     if (!fine) return;
     if (!inside) {
         run_from_outside(cli, file);
-        return;
+    } else {
+        /* as text it was printed above, or is not wanted */
+        if (cli->json != NULL) plan_file_report(cli, file);
+        run_here(cli, file);
     }
-    /* as text it was printed above, or is not wanted */
-    if (cli->json != NULL) plan_file_report(cli, file);
-    run_here(cli, file);
+    blame_bound(cli, file);
 }

@@ -2,12 +2,11 @@
  * both sides the rows of one expert from one rank lie together, so the exchange moves such pieces:
  * expert after expert, of each expert rank after rank. */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "exec/ready.h"
 #include "planner/ir/layout/rows.h"
-
-enum { MAX_MEMBERS = 4096 };
 
 static int64_t sum(const int32_t *counts, int64_t n)
 {
@@ -69,6 +68,12 @@ void uneven_move(const Comm *const *member, uint32_t n)
     for (uint32_t i = 0; i < n; i++) end_rows(member[i], uneven_rows_to(member[i]));
 }
 
+/* Returns the least bound, in whole thousandths, that is not below `times`. */
+static double bound_of(double times)
+{
+    return ceil(times * ROWS_MEAN - 1e-9) / ROWS_MEAN;
+}
+
 const char *uneven_overflow(const Plan *plan, const Program *p, Pc pc, const Comm *c, Rank rank,
                             Arena *arena)
 {
@@ -78,11 +83,13 @@ const char *uneven_overflow(const Plan *plan, const Program *p, Pc pc, const Com
     const int64_t rows = uneven_rows_to(c);
     const double mean = rows_mean(to, &plan->mesh, &g->deals),
                  bound = (double)g->deals.deals.at[to->deal[ROWS_DIMS - 1]].bound / ROWS_MEAN;
-    const int64_t enough = (int64_t)((double)rows * ROWS_MEAN / mean) + 1;
+    const double all = (double)rows_most(to, &plan->mesh, &g->deals);
     return arena_print(
         arena,
         "%s, micro-batch %u: rank %u gets %lld rows of its experts and has memory "
-        "for %lld, ep { bound = %.9g } times its mean share of %.9g; bound may be %.9g",
+        "for %lld, ep { bound = %.9g } times its mean share of %.9g; bound must be at least %.9g "
+        "for this exchange, and %.9g is enough for every one",
         g->modules.at[g->nodes.at[in->origin].module].path, in->microbatch, rank, (long long)rows,
-        (long long)uneven_room(c), bound, mean, (double)enough / ROWS_MEAN);
+        (long long)uneven_room(c), bound, mean, bound_of((double)rows / mean),
+        bound_of(all / mean));
 }

@@ -208,6 +208,18 @@ static bool drops_nobody(const Graph *g)
     return any && all;
 }
 
+/* Tandem's own run ends where a rank gets more rows than it has memory for. */
+static void warn_of_bound(Cli *cli, const PlanFile *file, double factor)
+{
+    const PassConfig *ep = config_pass(&file->config, PASS_ep);
+    if (file->config.runtime.name != NULL || ep == NULL || factor <= ep->ep.bound) return;
+    diag_warning(&cli->diag, "rows-over-bound", ep->loc,
+                 "--imbalance %.9g: a rank gets %.9g times its mean share of rows and has "
+                 "memory for %.9g times; `run` would end with an error",
+                 factor, factor, ep->ep.bound);
+    diag_hint(&cli->diag, "bound may be %.9g", factor);
+}
+
 double imbalance_of(Cli *cli, const PlanFile *file)
 {
     const char *text = cli->options.scenario.imbalance_text;
@@ -234,6 +246,7 @@ double imbalance_of(Cli *cli, const PlanFile *file)
                   " ranks gets all that can be chosen of it",
                   text, most, ep);
     } else {
+        warn_of_bound(cli, file, factor);
         return factor;
     }
     return 1;

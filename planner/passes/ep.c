@@ -6,7 +6,7 @@
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
-enum { MOST_BOUND = 1024 };
+enum { DEFAULT_BOUND = 2, MOST_BOUND = 1024 };
 
 static void refuse(Job *job, const Tensor *weight, int64_t experts, uint32_t size)
 {
@@ -19,6 +19,21 @@ static void refuse(Job *job, const Tensor *weight, int64_t experts, uint32_t siz
                "expert (%s)",
                (long long)experts, size, weight->name);
     diag_hint(job->diag, "ep may be %s", str_text(&legal));
+}
+
+/* Only experts that drop no token have memory by the bound. Plans that --verify makes smaller have
+ * the most, whatever the script says. */
+static void warn_of_bound(Job *job)
+{
+    const Graph *g = &job->plan->graph;
+    const PassConfig *pass = pass_config(job, PASS_ep);
+    if (pass->ep.bound == DEFAULT_BOUND || pass->ep.bound == MOST_BOUND) return;
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (op_counts_rows(g->nodes.at[id].op)) return;
+    diag_warning(job->diag, "not-applied", pass->loc,
+                 "ep{}: bound = %.9g is not applied: no expert of the model takes tokens without a "
+                 "limit (capacity_factor = \"dropless\")",
+                 pass->ep.bound);
 }
 
 static bool pass_ep(Job *job)
@@ -44,6 +59,8 @@ static bool pass_ep(Job *job)
                    "ep = %u but the model has no experts: expert parallelism would do nothing",
                    size);
         diag_hint(job->diag, "give its blocks nn.moe { ... }, or make ep a part of dp_shard");
+    } else {
+        warn_of_bound(job);
     }
     return job->diag->n_errors == before;
 }
@@ -65,7 +82,7 @@ static const PassEdge before[] = {
 };
 
 static const PassOption options[] = {
-    OPTION(f64, ep.bound, 1, MOST_BOUND, 2, "times",
+    OPTION(f64, ep.bound, 1, MOST_BOUND, DEFAULT_BOUND, "times",
            "Experts with capacity_factor = \"dropless\": a rank has memory for this many times its "
            "mean share of rows, and never for more than can come. A step in which more come ends "
            "with an error."),
@@ -75,7 +92,7 @@ static const PassOption options[] = {
 static void print(const PassConfig *pass, Str *out)
 {
     str_add(out, "ep");
-    if (pass->ep.bound != 2) str_print(out, "(bound %.9g)", pass->ep.bound);
+    if (pass->ep.bound != DEFAULT_BOUND) str_print(out, "(bound %.9g)", pass->ep.bound);
 }
 
 /* The fewer tokens there are, the more unevenly they choose. */

@@ -36,15 +36,21 @@ double rows_mean(const Shape *s, const Mesh *mesh, const Deals *deals)
            (double)s->dim[EXPERTS];
 }
 
+int64_t rows_most(const Shape *s, const Mesh *mesh, const Deals *deals)
+{
+    assert(rows_uneven(s, deals));
+    const int64_t chosen = deals->deals.at[s->deal[ROOMS]].per_part,
+                  here = shape_local_dim(s, mesh, deals, EXPERTS);
+    return choices(s, mesh, deals) / chosen * (here < chosen ? here : chosen);
+}
+
 int64_t rows_local(const Shape *s, const Mesh *mesh, const Deals *deals)
 {
     assert(rows_uneven(s, deals));
     const Deal *d = &deals->deals.at[s->deal[ROOMS]];
     const int64_t here = shape_local_dim(s, mesh, deals, EXPERTS), all = choices(s, mesh, deals);
     if (here == s->dim[EXPERTS]) return all;
-    /* a token chooses an expert at most once */
-    const int64_t each = here < d->per_part ? here : d->per_part;
-    const int64_t most = all / d->per_part * each, parts = s->dim[EXPERTS] / here * ROWS_MEAN;
+    const int64_t most = rows_most(s, mesh, deals), parts = s->dim[EXPERTS] / here * ROWS_MEAN;
     const int64_t bound = all / parts * d->bound + (all % parts * d->bound + parts - 1) / parts;
     return bound < most ? bound : most;
 }

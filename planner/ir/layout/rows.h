@@ -23,5 +23,7 @@ bool rows_uneven(const Shape *s, const Deals *deals);
 int64_t rows_local(const Shape *s, const Mesh *mesh, const Deals *deals);
 /* The number of rows that a rank holds if all experts are chosen equally often. */
 double rows_mean(const Shape *s, const Mesh *mesh, const Deals *deals);
+/* The most rows that a rank can get: each token chooses an expert at most once. */
+int64_t rows_most(const Shape *s, const Mesh *mesh, const Deals *deals);
 
 #endif

@@ -1,4 +1,5 @@
-/* sim --imbalance: the plans that accept it, its upper limit, and that a prediction states it. */
+/* sim --imbalance: the plans that accept it, its upper limit, that a prediction states it, and the
+ * bound of ranks' memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,17 +10,24 @@
 
 #include "tests/support/command.h"
 
-static CommandResult sim_of(Arena *arena, const char *capacity, const char *runtime,
-                            const char *mesh, const char *factor)
+/* Writes a plan of experts with ep { ... }. */
+static void write_plan(Arena *arena, const char *capacity, const char *runtime, const char *mesh,
+                       const char *ep)
 {
     const char *plan =
         arena_print(arena,
                     "return plan { model = require 'models.mixtral' { size = 'tiny', "
                     "capacity_factor = %s },\n  cluster = require 'clusters.dgx_h100' { nodes = 1 "
                     "},\n  batch = { micro = 1, seq = 64 }, mesh = { %s }, %s\n"
-                    "  parallel = { ep {}, fsdp2 {} } }\n",
-                    capacity, mesh, runtime);
+                    "  parallel = { ep { %s }, fsdp2 {} } }\n",
+                    capacity, mesh, runtime, ep);
     command_write_file("imbalance.lua", plan);
+}
+
+static CommandResult sim_of(Arena *arena, const char *capacity, const char *runtime,
+                            const char *mesh, const char *factor)
+{
+    write_plan(arena, capacity, runtime, mesh, "");
     return command_run(
         arena, 60,
         (const char *const[]){"sim", "imbalance.lua", "--dry-run", "--imbalance", factor, NULL});
@@ -77,12 +85,69 @@ static void dropless_experts_may_be_uneven(void **state)
     arena_free(arena);
 }
 
+/* A run of ranks with memory for 1.2 times their share could not take 1.9 times. */
+static void a_run_beyond_the_bound_is_warned_of(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *const factors[] = {"1.9", "1.2"};
+    for (int k = 0; k < 2; k++) {
+        write_plan(arena, "'dropless'", "", EIGHT, "bound = 1.2");
+        CommandResult r =
+            COMMAND(arena, 60, "sim", "imbalance.lua", "--dry-run", "--imbalance", factors[k]);
+        const bool warned = strstr(r.err, "imbalance.lua:4: warning[rows-over-bound]") != NULL;
+        if (r.exit_code || warned != (k == 0)) fail_msg("code %d\n%s", r.exit_code, r.err);
+        if (k == 0) assert_non_null(strstr(r.err, "bound may be 1.9"));
+    }
+    arena_free(arena);
+}
+
+/* The error of a run stands at the script's line of ep, not at a line of the model. */
+static void a_run_beyond_the_bound_ends_at_its_line(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    write_plan(arena, "'dropless'", "", EIGHT, "bound = 1");
+    CommandResult r =
+        COMMAND(arena, 60, "run", "imbalance.lua", "--steps", "1", "--backend", "loopback", "--db",
+                arena_print(arena, "%s/t.db", command_new_folder(arena)));
+    if (r.exit_code == 0 || !strstr(r.err, "imbalance.lua:4: error[rows-over-bound]") ||
+        !strstr(r.err, "and 2 is enough for every one"))
+        fail_msg("code %d\n%s", r.exit_code, r.err);
+    arena_free(arena);
+}
+
+/* Experts with a capacity have no memory by the bound. --verify's smaller plans do not repeat it.
+ */
+static void a_bound_of_experts_with_a_capacity_is_not_applied(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const struct {
+        const char *capacity, *ep;
+        bool warned;
+    } plans[] = {
+        {"1.25", "bound = 1.5", true}, {"1.25", "", false}, {"'dropless'", "bound = 1.5", false}};
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+        write_plan(arena, plans[k].capacity, "", EIGHT, plans[k].ep);
+        CommandResult r = COMMAND(arena, 60, "run", "imbalance.lua", "--verify");
+        const char *first = strstr(r.err, "warning[not-applied]: ep{}: bound = 1.5");
+        if (r.exit_code || (first != NULL) != plans[k].warned)
+            fail_msg("plan %zu: code %d\n%s%s", k, r.exit_code, r.out, r.err);
+        assert_true(!first || !strstr(first + 1, "warning[not-applied]"));
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_can_be),
         cmocka_unit_test(a_prediction_says_so),
         cmocka_unit_test(dropless_experts_may_be_uneven),
+        cmocka_unit_test(a_run_beyond_the_bound_is_warned_of),
+        cmocka_unit_test(a_run_beyond_the_bound_ends_at_its_line),
+        cmocka_unit_test(a_bound_of_experts_with_a_capacity_is_not_applied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,7 +91,8 @@ static void options_that_nothing_reads(void **state)
         tiny_build(&t, arena, &config, &graph);
         config.n_passes = 0;
         if (t.cp > 1) config.passes[config.n_passes++] = (PassConfig){.name = PASS_cp};
-        if (t.ep > 1) config.passes[config.n_passes++] = (PassConfig){.name = PASS_ep};
+        if (t.ep > 1)
+            config.passes[config.n_passes++] = (PassConfig){.name = PASS_ep, .ep.bound = 2};
         config.passes[config.n_passes++] = c->pass;
         LowerOptions options = lower_options_default();
         options.workspace = kernel_cpu_workspace;
