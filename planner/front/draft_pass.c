@@ -71,16 +71,19 @@ static void split_field(Draft *draft, const char *key, Loc loc, Value *v, PpOpti
 {
     const char *item = key + strlen("pp.split.");
     bool is_next = strcmp(item, arena_print(draft->arena, "%u", o->n_split + 1)) == 0;
-    if (!is_next || !draft_whole(v) || v->integer < 0 || v->integer > 65536) {
+    const bool fits = draft_whole(v) && v->integer >= 0 && v->integer <= 65536;
+    if (!is_next || !fits) {
         diag_error(draft->d, FAULT_input, "wrong-type", loc,
-                   "pp.split is a list of blocks a stage, such as { 9, 8, 8, 7 }; not %s",
-                   draft_shown(draft->arena, v));
-        return;
+                   "pp.split is a list of blocks a stage, such as { 9, 8, 8, 7 }; entry %s is %s",
+                   item, draft_shown(draft->arena, v));
+        diag_hint(draft->d,
+                  fits ? "number the entries from 1 on, without gaps"
+                       : "each entry may be 1 to 65536; those of the first and the last stage, 0");
     }
-    if (o->n_split == MAX_STAGES)
+    if (is_next && o->n_split == MAX_STAGES)
         diag_error(draft->d, FAULT_input, "out-of-range", loc, "more than %d stages", MAX_STAGES);
-    else
-        o->split[o->n_split++] = (uint32_t)v->integer;
+    else if (is_next) /* a wrong entry counts, so that the next one is not wrong, too */
+        o->split[o->n_split++] = fits ? (uint32_t)v->integer : 0;
 }
 
 /* Takes pp { schedule = function } and pp { csv = "file" }; the lists of actions arrive later. */

@@ -374,9 +374,11 @@ static const PassOption options[] = {
                 "Rounds the number of stages to a multiple of pp, for layers_per_stage."),
     OPTION_WORD(pp.tied, OPTION_WORDS("sum", "refuse"), 0, "",
                 "A parameter that two ranks read: sum its gradients, or refuse the plan."),
-    OPTION_LIST("pp.split", split, pp.split, offsetof(PassConfig, pp.has_split), NULL,
-                "as even as possible", "blocks",
-                "Blocks in each stage, in order, where stages are uneven: `{ 9, 8, 8, 7 }`."),
+    OPTION_LIST(
+        "pp.split", split, pp.split, offsetof(PassConfig, pp.has_split), NULL,
+        "as even as possible", "blocks",
+        "Blocks in each stage, in order, where stages are uneven: `{ 9, 8, 8, 7 }`. The first "
+        "and the last stage may have none."),
     OPTION_END,
 };
 

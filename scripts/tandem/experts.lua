@@ -44,7 +44,15 @@ local function read_factor(who, value)
     core.fail("unknown-word", ("%s: capacity_factor = '%s'"):format(who, value),
       "a number, or \"all\" or \"dropless\": no token is dropped, for any choice of experts")
   end
-  local factor = check.number(who, "capacity_factor", value, 1.25)
+  if value ~= nil and type(value) ~= "number" then
+    core.fail("wrong-type", ("%s: capacity_factor must be a number, \"all\" or \"dropless\", not %s"):format(who,
+      check.value_text(value)))
+  end
+  local factor = (value or 1.25) + 0.0
+  if not (factor > -1e300 and factor < 1e300) then
+    core.fail("out-of-range", ("%s: capacity_factor is not finite"):format(who),
+      "a number above 0, or \"all\" or \"dropless\": no token is dropped")
+  end
   if factor <= 0 then
     core.fail("out-of-range", ("%s: capacity_factor = %s must be positive"):format(who, factor),
       "1.0 is room for tokens that are shared out evenly")
