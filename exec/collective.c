@@ -7,7 +7,7 @@
 #include "exec/ready.h"
 #include "kernels/number.h"
 
-enum { BLOCK = 256, MAX_MEMBERS = 4096 };
+enum { BLOCK = 256 };
 
 #define REDUCE_TYPE(name, type)                                                                    \
     static void reduce_##name(Reduce reduce, type *out, const void *const *part, uint32_t n_parts, \

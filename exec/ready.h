@@ -8,6 +8,8 @@
 
 /* the slack stays poison unless a kernel overruns */
 enum { ARENA_ALIGN = 4096, ARENA_SLACK = 4096 };
+/* the most ranks of a group that one process moves bytes for */
+enum { MAX_MEMBERS = 4096 };
 
 /* ---- facts that all ranks of a program share ---- */
 typedef struct ProgramInfo {

@@ -50,6 +50,19 @@ typedef struct HappensBefore {
 } HappensBefore;
 bool order_before(const HappensBefore *o, Pc a, Pc b); /* a has finished when b starts; a < b */
 
+/* The state of a packed value. A strip of a halo, and a message of rows for strides or of strides
+ * for rows, also records whether it was sent. PACKED_zigzag is Attrs.chunks of such a packing. */
+typedef enum Packing {
+    PACKED_in_order,
+    PACKED_zigzag = 2,
+    STRIPS_to_send,
+    STRIPS_received,
+    PIECES_to_strides,
+    PIECES_for_strides,
+    PIECES_to_rows,
+    PIECES_for_rows
+} Packing;
+
 /* The value of a byte range. A flat buffer holds pieces: one value for each parameter. */
 typedef struct Val {
     Hash128 vn;
@@ -58,7 +71,7 @@ typedef struct Val {
     uint32_t list;  /* number of its list of pieces; 0: it is one value */
     uint32_t packed_parts;
     int8_t packed_dim;     /* 1 + dimension; 0: not packed */
-    uint8_t packed_chunks; /* 2: its parts are dealt out in a zigzag; 0: they are in order */
+    uint8_t packed_chunks; /* Packing */
     uint8_t dtype;
     bool bad;  /* already reported */
     bool comm; /* a communication wrote it */

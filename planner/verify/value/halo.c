@@ -2,9 +2,6 @@
  * window reads. A strip belongs to one dimension of one value. It records whether it was sent. */
 #include "planner/verify/private.h"
 
-/* Values of Val.packed_chunks for strips; packed parts use 0 and 2. */
-enum { STRIPS_to_send = 4, STRIPS_received = 5 };
-
 typedef struct Strips {
     Verifier *v;
     Pc pc;

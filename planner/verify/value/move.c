@@ -120,9 +120,10 @@ static bool nests(const Move *m, const Shape *whole, const Shape *cut, int d, Ax
 static uint8_t chunks_of(const Move *m, const Shape *cut, const Shape *whole, int d, AxisSet axes)
 {
     const AxisSet all = layout_axes_split(&cut->layout, d);
-    if (!deal_is_zigzag(&m->v->g->deals, cut->deal[d])) return 0;
-    if (all == axes) return 2;
-    return innermost(axes, all) && deal_is_zigzag(&m->v->g->deals, whole->deal[d]) ? 2 : 0;
+    if (!deal_is_zigzag(&m->v->g->deals, cut->deal[d])) return PACKED_in_order;
+    if (all == axes) return PACKED_zigzag;
+    const bool nests_so = innermost(axes, all) && deal_is_zigzag(&m->v->g->deals, whole->deal[d]);
+    return nests_so ? PACKED_zigzag : PACKED_in_order;
 }
 
 static bool check_slice(Move *m)

@@ -3,9 +3,6 @@
 #include "planner/ir/layout/stride.h"
 #include "planner/verify/private.h"
 
-/* Values of Val.packed_chunks for messages of pieces; other packed values have lower ones. */
-enum { PIECES_to_strides = 6, PIECES_for_strides, PIECES_to_rows, PIECES_for_rows };
-
 typedef struct StridedStep {
     Verifier *v;
     Pc pc;
