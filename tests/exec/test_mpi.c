@@ -32,16 +32,18 @@ static const struct Case {
     AcMode ac;
     uint32_t microbatches;
     uint32_t cp; /* ranks of a ring; 0: each rank has whole sequences */
+    uint32_t ep; /* ranks that share experts that drop no token; 0: no experts */
 } cases[] = {
-    {false, 2, 1, 1, false, AC_none, 1, 0},      {true, 1, 2, 1, false, AC_full, 3, 0},
-    {false, 1, 1, 2, true, AC_selective, 3, 0},  {true, 1, 1, 2, false, AC_none, 1, 0},
-    {false, 2, 1, 2, true, AC_full, 1, 0},       {true, 1, 2, 2, true, AC_none, 3, 0},
-    {false, 4, 1, 1, false, AC_selective, 3, 0}, {true, 1, 4, 1, false, AC_selective, 1, 0},
-    {false, 1, 1, 4, true, AC_none, 1, 0},       {true, 1, 1, 4, false, AC_full, 3, 0},
-    {false, 2, 2, 1, false, AC_full, 3, 0},      {true, 8, 1, 1, false, AC_none, 3, 0},
-    {false, 1, 4, 2, false, AC_full, 1, 0},      {true, 2, 1, 4, true, AC_selective, 1, 0},
-    {false, 4, 1, 2, true, AC_none, 3, 0},       {true, 1, 1, 8, true, AC_full, 1, 0},
-    {false, 1, 1, 2, true, AC_full, 3, 2},       {false, 2, 1, 1, true, AC_none, 1, 4},
+    {false, 2, 1, 1, false, AC_none, 1, 0, 0},      {true, 1, 2, 1, false, AC_full, 3, 0, 0},
+    {false, 1, 1, 2, true, AC_selective, 3, 0, 0},  {true, 1, 1, 2, false, AC_none, 1, 0, 0},
+    {false, 2, 1, 2, true, AC_full, 1, 0, 0},       {true, 1, 2, 2, true, AC_none, 3, 0, 0},
+    {false, 4, 1, 1, false, AC_selective, 3, 0, 0}, {true, 1, 4, 1, false, AC_selective, 1, 0, 0},
+    {false, 1, 1, 4, true, AC_none, 1, 0, 0},       {true, 1, 1, 4, false, AC_full, 3, 0, 0},
+    {false, 2, 2, 1, false, AC_full, 3, 0, 0},      {true, 8, 1, 1, false, AC_none, 3, 0, 0},
+    {false, 1, 4, 2, false, AC_full, 1, 0, 0},      {true, 2, 1, 4, true, AC_selective, 1, 0, 0},
+    {false, 4, 1, 2, true, AC_none, 3, 0, 0},       {true, 1, 1, 8, true, AC_full, 1, 0, 0},
+    {false, 1, 1, 2, true, AC_full, 3, 2, 0},       {false, 2, 1, 1, true, AC_none, 1, 4, 0},
+    {false, 1, 1, 1, false, AC_none, 3, 0, 2},      {false, 2, 1, 2, true, AC_full, 1, 0, 2},
 };
 /* All cases run in fp64, then every third again in fp32, and in bf16 (with bf16 gradients). */
 enum {
@@ -64,6 +66,7 @@ static Tiny tiny_of(uint32_t index)
     t.dp_shard = c->shard, t.dp_replicate = c->replicate, t.tp = c->tp;
     t.tp_options.sequence = c->sequence;
     if (c->cp) t.cp = c->cp, t.cp_options.mode = CP_ring, t.seq = 4 * c->cp * c->tp;
+    if (c->ep) t.ep = c->ep, t.experts = 6, t.top_k = 2, t.dropless = true;
     t.ac = c->ac;
     t.microbatches = c->microbatches;
     t.fsdp2.offload = (c - cases) % 2 == 0; /* with an arena on the host too */
@@ -125,7 +128,7 @@ static bool run_case(uint32_t index, const char *backend, const char *path, bool
 static uint32_t ranks_of(uint32_t index)
 {
     const struct Case *c = case_of(index);
-    return c->shard * c->replicate * c->tp * (c->cp ? c->cp : 1);
+    return c->shard * c->replicate * c->tp * (c->cp ? c->cp : 1) * (c->ep ? c->ep : 1);
 }
 
 /* Runs two steps of the program with every transfer; `native`: MPI sums in its own order. */
