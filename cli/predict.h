@@ -13,7 +13,8 @@ typedef struct ErrorBar {
     /* profile and GPU of the nearest rows, if the error is unknown; NULL: there are none */
     const char *near_profile, *near_gpu;
     uint32_t n_near;
-    uint32_t n; /* 0: errors are unknown */
+    uint32_t n;   /* 0: errors are unknown */
+    bool assumed; /* rows whose limit of power is assumed: too few state it */
     /* numbers of rows with the prediction's own profile, GPU, both */
     uint32_t n_profile, n_gpu, n_both;
     double p50, p90;

@@ -127,12 +127,20 @@ static const char *name_of(Arena *arena, const char *what, bool assumed)
     return assumed ? arena_print(arena, "%s, not all stated", what) : what;
 }
 
+/* A step that its loader sets tests one constant, and nothing else. A step whose limit of power is
+ * assumed tests that, too. */
+static const char *step_name(const RowRun *run, bool assumed)
+{
+    if (assumed) return "step time, not all stated";
+    if (has_note(&run->diag, "assumed-time")) return "step time, power not stated";
+    return run->report.input_ps > 0 ? "step time, set by a loader" : "step time";
+}
+
 static void score_step(const Csv *csv, const RowRun *run, const RowOut *out, bool assumed)
 {
     double step_s = csv_number(csv, out->row, "step_time_s");
     if (!(step_s > 0) || has_note(&run->diag, "untimed-row")) return;
-    row_score(out, name_of(run->arena, "step time", assumed), step_s,
-              (double)run->report.step_ps / (double)PS_PER_S);
+    row_score(out, step_name(run, assumed), step_s, (double)run->report.step_ps / (double)PS_PER_S);
 }
 
 /* The profile says which memory a row reports; the row's own words override it. */
@@ -188,7 +196,7 @@ static void score_row(const Csv *csv, RowOut *out)
         bool oom = strcmp(csv_cell(csv, out->row, "oom"), "1") == 0;
         const bool assumed =
             csv_cell(csv, out->row, "missing")[0] != 0 || has_note(&run.diag, "assumed-cell");
-        score_step(csv, &run, out, assumed || has_note(&run.diag, "assumed-time"));
+        score_step(csv, &run, out, assumed);
         score_memory(csv, &run, out, assumed);
         bool fits = !oom;
         score_need(csv, &run, out, assumed, &fits);

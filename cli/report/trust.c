@@ -20,22 +20,27 @@ typedef struct Class {
     const char *profile, *gpu;
     uint32_t n;
     double p50, p90;
+    bool assumed; /* the rows do not state their limit of power */
 } Class;
 static const Class classes[] = {
 #define MADE(day)
 #define WIDER(of, p50, p90)
-#define BAR(of, profile, gpu, n, p50, p90) {ERROR_##of, profile, gpu, n, p50, p90},
+#define BAR(of, profile, gpu, n, p50, p90)     {ERROR_##of, profile, gpu, n, p50, p90, false},
+#define ASSUMED(of, profile, gpu, n, p50, p90) {ERROR_##of, profile, gpu, n, p50, p90, true},
 #include "cli/report/error_bar.def"
 #undef MADE
 #undef BAR
+#undef ASSUMED
 };
 static const char made[] =
 #define MADE(day) day
 #define BAR(of, profile, gpu, n, p50, p90)
+#define ASSUMED(of, profile, gpu, n, p50, p90)
 #include "cli/report/error_bar.def"
 #undef MADE
 #undef WIDER
 #undef BAR
+#undef ASSUMED
     ;
 enum { ENOUGH = 5 }; /* rows: a smaller class says nothing about itself */
 
@@ -96,16 +101,18 @@ const char *trust_gpu(Arena *arena, const char *device)
     return device == NULL ? "" : arena_copy(arena, device, strcspn(device, "-"));
 }
 
-static const Class *class_of(ErrorOf of, const char *profile, const char *gpu)
+static const Class *class_of(ErrorOf of, const char *profile, const char *gpu, bool assumed)
 {
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
         const Class *c = &classes[i];
-        if (c->of == of && strcmp(c->profile, profile) == 0 && strcmp(c->gpu, gpu) == 0) return c;
+        if (c->of == of && c->assumed == assumed && strcmp(c->profile, profile) == 0 &&
+            strcmp(c->gpu, gpu) == 0)
+            return c;
     }
     return NULL;
 }
 
-/* Counts the rows of the profile and of the GPU; NULL: of any. */
+/* Counts the rows of the profile and of the GPU that state all; NULL: of any. */
 static uint32_t rows_of(ErrorOf of, const char *profile, const char *gpu)
 {
     uint32_t n = 0;
@@ -113,7 +120,7 @@ static uint32_t rows_of(ErrorOf of, const char *profile, const char *gpu)
         const Class *c = &classes[i];
         const bool counts = (profile == NULL || strcmp(c->profile, profile) == 0) &&
                             (gpu == NULL || strcmp(c->gpu, gpu) == 0);
-        if (c->of == of && counts) n += c->n;
+        if (c->of == of && counts && !c->assumed) n += c->n;
     }
     return n;
 }
@@ -126,19 +133,23 @@ static const Class *nearest(ErrorOf of, const char *profile, const char *gpu)
         for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
             const Class *c = &classes[i];
             const bool near = by_gpu ? strcmp(c->gpu, gpu) == 0 : strcmp(c->profile, profile) == 0;
-            if (c->of == of && near && c->n >= ENOUGH && (best == NULL || c->n > best->n)) best = c;
+            if (c->of != of || c->assumed || !near || c->n < ENOUGH) continue;
+            if (best == NULL || c->n > best->n) best = c;
         }
     return best;
 }
 
 ErrorBar trust_bar(ErrorOf of, const char *profile, const char *gpu)
 {
-    const Class *own = class_of(of, profile, gpu);
+    const Class *own = class_of(of, profile, gpu, false);
     ErrorBar bar = {.n_both = own == NULL ? 0 : own->n,
                     .n_profile = rows_of(of, profile, NULL),
                     .n_gpu = rows_of(of, NULL, gpu)};
-    const Class *other = bar.n_both >= ENOUGH ? NULL : nearest(of, profile, gpu);
-    if (bar.n_both >= ENOUGH) {
+    if (bar.n_both < ENOUGH) own = class_of(of, profile, gpu, true);
+    const bool has_bar = own != NULL && own->n >= ENOUGH;
+    const Class *other = has_bar ? NULL : nearest(of, profile, gpu);
+    if (has_bar) {
+        bar.assumed = own->assumed;
         bar.profile = own->profile;
         bar.gpu = own->gpu;
         bar.n = own->n;
@@ -239,6 +250,7 @@ static void bar_json(json_t *root, const Trust *trust, const ErrorBar *bar)
     if (trust->profile == NULL) return;
     text_or_null(root, "profile", bar->profile);
     text_or_null(root, "gpu", bar->gpu);
+    json_put(root, "assumed", json_boolean(bar->assumed));
     text_or_null(root, "nearest_profile", bar->near_profile);
     text_or_null(root, "nearest_gpu", bar->near_gpu);
     json_count(root, "n_profile", bar->n_profile);
@@ -295,9 +307,9 @@ static const char *bar_text(Arena *arena, const Trust *trust, ErrorOf of)
     if (bar->n > 0)
         return arena_print(arena,
                            "%s half within %.1f %%, 9 of 10 within %.1f %% of %" PRIu32
-                           " published runs of %s on %s",
+                           " published runs of %s on %s%s",
                            names[of], 100 * bar->p50, 100 * bar->p90, bar->n, bar->profile,
-                           bar->gpu);
+                           bar->gpu, bar->assumed ? ", whose limit of power is assumed" : "");
     return arena_print(arena, "%s error unknown: %s published runs of %s on %s; nearest: %s",
                        names[of], bar->n_both > 0 ? "too few" : "no", trust->profile, trust->gpu,
                        near_text(arena, bar));

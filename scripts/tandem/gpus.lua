@@ -103,9 +103,6 @@ end
 -- script and size.
 -- kind: fitted; medians of dev-cal's small Megatron-Core runs on each CPU
 local hosts = { Ampere = 1.27, Grace = 1.27 }
--- Seconds in which a single tray's loader reads a sequence in Megatron-LM's functional tests. Two trays do not wait.
--- kind: fitted; median of 14 dev-cal runs on one tray of GB200 (0.050 to 0.13); that of 14 dev-val runs is 0.059
-m.tray_input_s = 0.058
 
 function m.host_factor(name)
   if name:find "^G[BH]%d" then return hosts.Grace end

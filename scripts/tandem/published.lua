@@ -440,7 +440,7 @@ local function profile(row, how)
   own.frozen_base = how.lora or nil
   if how.lora and is_float8(row) then own.ops = megatrons.keeps_bytes(row, own.ops) end
   if how.is_megatron then
-    own.overlaps_tp, own.input_s = megatrons.overlaps(row), megatrons.input(row)
+    own.overlaps_tp, own.input_s = megatrons.overlaps(row), require "tandem.published_inputs".of(row)
     own.exchange_part = megatrons.exchange_part(row, how.per_node, how.n_micro)
     megatrons.graph(row, own)
   end

@@ -1,7 +1,6 @@
 -- Published runs of Megatron-Core, Megatron-LM, NeMo, Megatron-Bridge and Megatron-DeepSpeed: the
 -- model that the cells state, and the memory and passes that follow from the framework's options.
 local cells, nn, experts = require "tandem.published_cells", require "tandem.nn", require "tandem.experts"
-local gpus = require "tandem.gpus"
 local refuse, count, has, flag = cells.refuse, cells.count, cells.has, cells.flag
 local m = {}
 
@@ -384,12 +383,6 @@ function m.exchange_part(row, per_node, n_micro)
   if flex and nodes > 1 then part = math.min(1, (1 - (1 - 1 / nodes) ^ k) * nodes / k * 48 / 43) end
   if flag(row, "overlap_ep") then part = part * math.max(0.05, 1 / math.max(1, n_micro)) end
   return part
-end
-
--- Steps of Megatron-LM's tests on a single tray of GB200 depend on the sequences of a data rank alone, with 4 or
--- 12 layers, and with one stage or four. So they wait for their data. The same tests on two trays do not.
-function m.input(row)
-  return has(row, "platform", "dgx_gb200") and count(row, "n_gpus") == 4 and gpus.tray_input_s or nil
 end
 
 -- A step or a layer that was captured as a CUDA graph starts at once; the host takes about a

@@ -42,6 +42,8 @@ NET_HEAD = """/* Errors of predicted times of collectives: in a node (dev-cal, m
  * (dev-val, nothing was fitted to them): day, rows, median, ninth decile. By tests/bench/error_bar.py. */
 """
 KINDS = {"step time": "step", "memory allocated": "allocated", "memory reserved": "reserved"}
+# Rows that do not state their limit of power: a bar of their own, marked, where too few rows state it.
+ASSUMED = {"step time, power not stated": "step_assumed"}
 
 
 def at(errors, part):
@@ -115,8 +117,8 @@ def read_scores(paths):
             document = json.load(f)
         comm += document.get("comm", {}).get("scores", [])
         for s in document.get("runs", {}).get("scores", []):
-            if s["what"] in KINDS:
-                scores.append({**s, "what": KINDS[s["what"]], "error": abs(s["predicted"] / s["measured"] - 1),
+            if s["what"] in KINDS or s["what"] in ASSUMED:
+                scores.append({**s, "what": {**KINDS, **ASSUMED}[s["what"]], "error": abs(s["predicted"] / s["measured"] - 1),
                                "source": s["source"].replace(",", ";").replace(" ", "_")[:60]})
     return scores, comm
 
@@ -133,10 +135,12 @@ def write_runs(scores, day):
             # to what is printed: the test makes bars of the printed factors
             factors = tuple(printed_factor(factor) for factor in wider(own))
             f.write(f"WIDER({what}, {factors[0]:.3f}, {factors[1]:.3f})\n")
-            for profile, gpu in sorted({(s["profile"], s["gpu"]) for s in own}):
-                own_class = [s for s in own if (s["profile"], s["gpu"]) == (profile, gpu)]
-                p50, p90 = bar_of(own_class, factors)
-                f.write(f"BAR({what}, {quoted(profile)}, {quoted(gpu)}, {len(own_class)}, {p50:.3f}, {p90:.3f})\n")
+            for mark, kind in ("BAR", what), ("ASSUMED", what + "_assumed"):
+                of_kind = [s for s in rows if s["what"] == kind]
+                for profile, gpu in sorted({(s["profile"], s["gpu"]) for s in of_kind}):
+                    own_class = [s for s in of_kind if (s["profile"], s["gpu"]) == (profile, gpu)]
+                    p50, p90 = bar_of(own_class, factors)
+                    f.write(f"{mark}({what}, {quoted(profile)}, {quoted(gpu)}, {len(own_class)}, {p50:.3f}, {p90:.3f})\n")
     with open(ROWS, "w") as f:
         f.write("id,what,profile,gpu,source,measured,predicted\n")
         f.writelines(f"{s['row']},{s['what']},{s['profile']},{s['gpu']},{s['source']},{s['measured']:.6g},{s['predicted']:.6g}\n"
