@@ -8,15 +8,16 @@
 
 static bool known_pass(Cli *cli, const char *name)
 {
-    const char **names = arena_array(cli->arena, compile_count(), sizeof *names);
+    const uint32_t n = compile_count() + 1;
+    const char **names = arena_array(cli->arena, n, sizeof *names);
     Str list = str_in(cli->arena);
-    for (uint32_t i = 0; i < compile_count(); i++) {
-        names[i] = compile_name(i);
+    for (uint32_t i = 0; i < n; i++) {
+        names[i] = i < compile_count() ? compile_name(i) : "all";
         if (strcmp(names[i], name) == 0) return true;
         str_print(&list, "%s%s", i > 0 ? ", " : "", names[i]);
     }
     cli_error(cli, FAULT_usage, "unknown-pass", "there is no pass '%s'", name);
-    const char *near = str_nearest(name, names, compile_count());
+    const char *near = str_nearest(name, names, n);
     if (near != NULL)
         diag_hint(&cli->diag, "did you mean '%s'?", near);
     else
@@ -34,23 +35,32 @@ static void show_programs(Cli *cli, const Plan *plan, Str *out)
     arena_free(scratch);
 }
 
-/* Prints the graph after each pass of the graph, each under a line with the pass's name. */
+/* Prints the graph after each pass, each under a line with the pass's name. It ends where lowering
+ * makes programs of the graph. */
 static void show_every_pass(Cli *cli)
 {
     const uint32_t before = cli->diag.items.n;
+    json_t *passes = json_array();
     for (uint32_t i = 0; i < compile_count(); i++) {
         PlanOptions options = {.stop_after = compile_name(i), .unproven = true};
         cli->diag.items.n = before; /* the warnings of the passes up to here are given again */
         const PlanFile *file = plan_file_load(cli, cli->args[0], &options);
-        if (file == NULL) return;
-        if (file->plan->programs.n > 0) break;
-        str_print(&cli->out, "after %s\n", options.stop_after);
-        graph_print(&file->plan->graph, &file->plan->mesh, &cli->out);
+        if (file == NULL || file->plan->programs.n > 0) break;
+        Str text = str_in(cli->arena);
+        graph_print(&file->plan->graph, &file->plan->mesh, &text);
+        str_print(&cli->out, "after %s\n%s", options.stop_after, str_text(&text));
+        json_t *pass = json_object();
+        json_text(pass, "pass", options.stop_after);
+        json_text(pass, "text", str_text(&text));
+        json_array_append_new(passes, pass);
     }
-    if (cli->json == NULL) return;
+    if (cli->json == NULL) {
+        json_decref(passes);
+        return;
+    }
     json_text(cli->json, "form", "graph");
     json_text(cli->json, "after", cli->options.show.after);
-    json_text(cli->json, "text", str_text(&cli->out));
+    json_object_set_new(cli->json, "passes", passes);
 }
 
 static bool known_rank(Cli *cli, uint32_t n_ranks)
@@ -77,8 +87,24 @@ static void show_state_of(Cli *cli)
     if (file != NULL && known_rank(cli, file->plan->mesh.n_ranks)) show_state(cli, file);
 }
 
+/* --mesh and --state print no graph, and a graph has no exact text. */
+static bool forms_agree(Cli *cli)
+{
+    const char *after = cli->options.show.after;
+    const char *other = cli->options.show.mesh    ? "--mesh"
+                        : cli->options.show.state ? "--state"
+                        : cli->options.show.text && after != NULL && strcmp(after, "all") == 0
+                            ? "--text"
+                            : NULL;
+    return after == NULL || other == NULL ||
+           cli_error(cli, FAULT_usage, "option-value",
+                     "--after %s prints graphs and %s does not: leave one of them out", after,
+                     other);
+}
+
 void cmd_show(Cli *cli)
 {
+    if (!forms_agree(cli)) return;
     if (cli->options.show.mesh || cli->options.show.state) {
         if (cli->options.show.mesh)
             show_mesh_of(cli);

@@ -16,7 +16,8 @@ typedef struct Bounds {
 Bounds bounds_of(const Config *config, const Graph *graph);
 
 /* ---- bound_pipeline.c: a tighter bound of memory, for steps of many micro-batches */
-/* Returns of how many micro-batches a plan tells the bound; 0: of none. */
+/* Returns the number of micro-batches of the short plan from which the bound is computed; 0: the
+ * plan has no such bound. */
 uint32_t bound_microbatches(const Config *config);
 /* Returns the bytes that the fullest rank of the whole plan needs at least. `few` is the plan of
  * that many micro-batches; it may be unplaced. */

@@ -71,14 +71,26 @@ static void check_roles(Verifier *v)
 
 /* ---- nodes ---- */
 
+/* True if the tensor comes from quantising or turning another one. */
+static bool is_recoded(const Graph *g, TensorId x)
+{
+    const OpInfo *maker = op_info(g->nodes.at[g->tensors.at[x].producer].op);
+    return maker->flags & (OP_QUANTISES | OP_TURNS);
+}
+
+/* Returns the tensor that was quantised or turned into x, or x. */
+static TensorId source_of(const Graph *g, TensorId x)
+{
+    while (is_recoded(g, x)) x = g->nodes.at[g->tensors.at[x].producer].in[0];
+    return x;
+}
+
 /* True if the node reads `t`, or what quantising or turning made of it. */
 static bool reads(const Graph *g, const Node *n, TensorId t)
 {
     for (uint32_t i = 0; i < n->n_in; i++) {
         TensorId x = n->in[i];
-        while (x != t && op_info(g->nodes.at[g->tensors.at[x].producer].op)->flags &
-                             (OP_QUANTISES | OP_TURNS))
-            x = g->nodes.at[g->tensors.at[x].producer].in[0];
+        while (x != t && is_recoded(g, x)) x = g->nodes.at[g->tensors.at[x].producer].in[0];
         if (x == t) return true;
     }
     return false;
@@ -86,7 +98,7 @@ static bool reads(const Graph *g, const Node *n, TensorId t)
 
 /* True if a backward node that no row lists belongs to `of`: it reads the work of another such
  * node, or all gradients that it makes are of inputs of `of`, or it makes none and reads what `of`
- * reads or made. */
+ * reads or made. Linears with one input share its 8-bit forms, so these count as that input. */
 static bool is_backward_of(const Graph *g, const Node *n, const Node *of)
 {
     bool makes = false, foreign = false, touches = false;
@@ -99,7 +111,7 @@ static bool is_backward_of(const Graph *g, const Node *n, const Node *of)
         const TensorId x = n->in[i];
         const Node *maker = &g->nodes.at[g->tensors.at[x].producer];
         if (maker->forward == n->forward) return true;
-        touches = touches || reads(g, of, x) || maker == of;
+        touches = touches || reads(g, of, x) || reads(g, of, source_of(g, x)) || maker == of;
         for (uint32_t j = 0; j < of->n_out; j++)
             touches = touches || g->tensors.at[of->out[j]].grad == x;
     }
@@ -263,12 +275,17 @@ static void check_args(Verifier *v, Pc pc, const Node *n)
         if (!n && at->unit && unit && at->unit != unit)
             verify_report(v, RULE, pc, "buffers of units %" PRIu32 " and %" PRIu32 " meet", unit,
                           at->unit);
+        if (in->op == OP_slice && i >= in->n_in && at->unit && at->unit != unit)
+            verify_report(v, RULE, pc,
+                          "buffer %" PRIu32 " says unit=%" PRIu32
+                          ", but is a part of one that says %" PRIu32,
+                          b, at->unit, unit);
         if (!n && at->unit) unit = at->unit;
         room = room || (!at->unit &&
                         (at->category == CATEGORY_gradient || at->category == CATEGORY_gathered));
     }
     /* a part of weights that a rank holds, or of a gradient that a node has */
-    if (in->op == OP_slice || (in->op == OP_pass && in->origin)) unit = 0;
+    if (in->op == OP_slice || (in->op == OP_pass && in->origin)) unit = 0, room = false;
     if (in->unit != unit && !(room && !unit && !n))
         verify_report(v, RULE, pc, "says unit=%" PRIu32 ", its buffers are of unit %" PRIu32,
                       in->unit, unit);

@@ -309,7 +309,8 @@ static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, b
     if (use & USE_part)
         return c == CATEGORY_communication ? NULL : "is a reduced part, to be added";
     if (use & USE_value) return c == CATEGORY_activation ? NULL : "is a value of the graph";
-    if (use & USE_packed) return c == CATEGORY_communication ? NULL : "is packed to be sent";
+    if (use & USE_packed || (at->packed && !batch && !(use & USE_read)))
+        return c == CATEGORY_communication ? NULL : "is packed to be sent";
     if (use & USE_read)
         return c == CATEGORY_activation || c == CATEGORY_communication ? NULL
                                                                        : "is read as a value";
@@ -317,6 +318,7 @@ static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, b
         return c == CATEGORY_input || (at->packed && c == CATEGORY_communication)
                    ? NULL
                    : "holds a part of the data";
+    const bool of_weight = at->tensor && graph_weight(v->g, at->tensor);
     if (weight) return c == CATEGORY_gathered || c == CATEGORY_parameter ? NULL : "holds weights";
     if (at->unit && at->persistent && graph_is_frozen(v->g, at->unit)) /* no update reads it */
         return c == CATEGORY_parameter ? NULL : "holds frozen weights";
@@ -328,6 +330,7 @@ static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, b
         c == CATEGORY_none)
         return "is used as nothing of the kind";
     if ((c == CATEGORY_activation) && (at->unit || !at->tensor)) return "is no value of the graph";
+    if (c == CATEGORY_gathered && at->tensor && !of_weight) return "holds no weights";
     if (c == CATEGORY_gradient && !at->unit && !at->persistent) return "is of no unit";
     return NULL;
 }

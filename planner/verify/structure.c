@@ -341,7 +341,7 @@ static void check_step(Verifier *v)
         for (int d = 0; d < at->n_dims; d++) n *= (uint64_t)at->dim[d];
         n_params += n;
     }
-    if (s->micro_batch && s->global_batch / s->micro_batch != (int64_t)s->n_microbatches)
+    if (s->micro_batch && s->global_batch != s->micro_batch * (int64_t)s->n_microbatches)
         verify_report(v, RULE, 0, "%u micro-steps of %lld sequences are not %lld",
                       s->n_microbatches, (long long)s->micro_batch, (long long)s->global_batch);
     const double labels = s->global_batch ? s->global_tokens / (double)s->global_batch : 0;

@@ -156,7 +156,7 @@ static void documents_are_as_described(void **state)
     CHECK(arena, "import", measured, "--db", db);
     CHECK(arena, "accuracy", "--kernels", TANDEM_SOURCE_DIR "/tests/data/published_kernels.csv");
     check(arena, ARGUMENTS("show", tiny),
-          OTHERS(ARGUMENTS("show", tiny, "--mesh"),
+          OTHERS(ARGUMENTS("show", tiny, "--mesh"), ARGUMENTS("show", tiny, "--after", "all"),
                  ARGUMENTS("show", tiny, "--state", "--rank", "1")));
     const char *const experts = TANDEM_SOURCE_DIR "/tests/golden/moe_balance.lua";
     check(

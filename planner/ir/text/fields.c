@@ -89,7 +89,7 @@ static const TextField axis_fields[] = {
 static const TextField deal_fields[] = {
     WORD(NULL, Deal, kind, deals, proven), KEY("parts", Deal, n_parts, u32, proven),
     FIELD(Deal, size, i64, proven),        FIELD(Deal, per_part, u32, free),
-    FIELD(Deal, bound, u32, free),         KEY("intervals", Deal, first, intervals, proven),
+    FIELD(Deal, bound, u32, free),         KEY("intervals", Deal, first, intervals, free),
 };
 
 #define ATTRIBUTE_double(name)  {#name, FIELD_f64, AT(Attrs, name), 0, 0, NULL, TRUST_given},
@@ -188,7 +188,7 @@ static const TextField program_fields[] = {
 };
 
 static const TextField buffer_fields[] = {
-    WORD(NULL, Buffer, dtype, dtypes, proven), WORD(NULL, Buffer, category, categories, proven),
+    WORD(NULL, Buffer, dtype, dtypes, proven), WORD(NULL, Buffer, category, categories, open),
     FIELD(Buffer, shape, u32, proven),         FIELD(Buffer, bytes, u64, proven),
     FIELD(Buffer, offset, u64, free),          KEY("in", Buffer, parent, u32, proven),
     FIELD(Buffer, first, u32, proven),         FIELD(Buffer, last, u32, proven),

@@ -37,6 +37,10 @@ static void options_that_would_change_nothing(void **state)
     EXPECT(arena, 2, "--restart goes with --mtbf", "sim", llama, "--restart", "3");
     EXPECT(arena, 2, "--interval goes with --mtbf", "sim", llama, "--interval", "3");
     EXPECT(arena, 2, "--rank goes with --state or --mesh", "show", llama, "--rank", "1");
+    EXPECT(arena, 2, "--after mesh prints graphs and --mesh does not", "show", llama, "--after",
+           "mesh", "--mesh");
+    EXPECT(arena, 2, "--after all prints graphs and --text does not", "show", llama, "--after",
+           "all", "--text");
     EXPECT(arena, 2, "--nodes goes with --cluster", "check", llama, "--nodes", "2");
     EXPECT(arena, 2, "--nodes 0: at least 1", "net", "dgx_h100", "--nodes", "0");
     EXPECT(arena, 2, "--gpus 0: at least 1", "net", "dgx_h100", "-n", "0");
