@@ -312,6 +312,7 @@ static void set_field(OpKind op, const Sizes *sizes, Sizes *own, Attrs *attrs)
     fields_set(op, sizes == &even || sizes == &tall, own->size, attrs);
 }
 
+enum { MOST_APART = 9 };
 enum { MOST_UNEVEN = 300 }; /* features in products of uneven rows, which take long on the CPU */
 
 static bool has_uneven_rows(OpKind op)
@@ -322,6 +323,14 @@ static bool has_uneven_rows(OpKind op)
 static bool is_uneven_product(OpKind op)
 {
     return op == OP_linear_uneven || op == OP_linear_uneven_rows || op == OP_linear_uneven_weight;
+}
+
+/* Returns the index that an op of a matrix [k,n,...] does not sum over, or 0. Such a matrix with
+ * wide rows both ways has 100 million numbers. */
+static unsigned char sums_apart(OpKind op)
+{
+    if (op == OP_project_over_second) return 'k';
+    return op == OP_project_of_second || op == OP_outer_second ? 'n' : 0;
 }
 
 static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
@@ -369,6 +378,8 @@ static Sizes sizes_of(OpKind op, const Sizes *sizes)
         if (op == of_logits[i]) own.size['N'] = own.size['e'];
     own.size['O'] = own.size['S'] + CHOICES_SPARE;
     if (is_uneven_product(op) && own.size['k'] > MOST_UNEVEN) own.size['k'] = MOST_UNEVEN;
+    const unsigned char apart = sums_apart(op); /* the other index keeps its width */
+    if (apart && own.size[apart] > MOST_APART) own.size[apart] = MOST_APART;
     Attrs ignored = {0};
     if (fields_has(op)) set_field(op, sizes, &own, &ignored);
     return own;
