@@ -77,7 +77,7 @@ static const Option option_table[] = {
      OPTIONS_import | OPTIONS_sim | OPTIONS_sweep,
      "the name under which import stores measurements, and sim finds them"},
     {"after", 0, OPTION_text, "PASS", FIELD(show.after), OPTIONS_show,
-     "stop after this pass and print its result; all: the graph after each pass up to lowering"},
+     "stop after this pass and print its result; all: show every graph"},
     {"role", 0, OPTION_text, "N", FIELD(show.role_text), OPTIONS_show,
      "print only the program of this role, from 0"},
     {"text", 0, OPTION_flag, NULL, FIELD(show.text), OPTIONS_show,
