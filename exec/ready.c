@@ -136,7 +136,7 @@ static bool bind(const RankState *r, Pc pc, KernelArgs *a)
     a->rows = 1;
     for (const char *letter = b->ellipsis; letter < b->ellipsis + MAX_DIMS && *letter; letter++)
         a->rows *= a->size[(unsigned char)*letter];
-    /* only rows that are stored are computed element by element */
+    /* Of uneven rows, an op on single elements computes only those that are stored. */
     if (b->ellipsis[0] && rows_uneven(arg_shape(r, in, 0), &r->plan->graph.deals))
         a->rows = a->elements[0];
     return true;

@@ -42,10 +42,11 @@ typedef struct Comm {
     char *in, *out; /* NULL: the receiver has no input, the sender no output */
     uint64_t in_bytes, out_bytes;
     bool wraps; /* halo_exchange: the first and the last member are neighbours */
-    /* exchange_uneven: the counts of the rows that are sent and received [experts, samples], with
-     * their sizes; the elements of a row */
+    /* exchange_uneven: two tables of counts [experts, samples], of the rows that this rank sends
+     * and of those that it receives; the numbers of experts and samples of each table */
     const int32_t *counts[2];
-    int64_t experts[2], samples[2], width;
+    int64_t experts[2], samples[2];
+    int64_t width; /* elements of a row */
 } Comm;
 
 typedef struct Ready {
@@ -123,7 +124,7 @@ void reduce_in_order(DType dtype, Reduce reduce, void *out, const void *const *p
 /* Carries out a communication. All members have arrived; they are in the order of their parts. */
 void collective_move(const Comm *const *member, uint32_t n_members);
 
-/* ---- uneven.c ---- rows of experts that are exchanged (planner/ir/layout/rows.h) */
+/* ---- uneven.c ---- the exchange of uneven rows of experts (planner/ir/layout/rows.h) */
 /* Returns the number of rows that come to this member. */
 int64_t uneven_rows_to(const Comm *c);
 /* Returns the rows of an expert from part `part` of its samples, in the counts of side 0 (sent) or

@@ -249,8 +249,8 @@ static void enter(MostFound *found, const FitPoints *points, const int64_t *valu
 }
 
 /* Reports the largest tried value that fits. First doubles the value. Then tries the eighths
- * between the largest that fits and its double. A size that does not divide is refused; it does not
- * fit. */
+ * between the largest that fits and its double. A value counts as one that does not fit if the plan
+ * refuses it, for example because it does not divide. */
 static bool report_most(FitSearch *fit, const Most *ask, const TextList *also)
 {
     Cli *cli = fit->cli;

@@ -264,7 +264,7 @@ void comm_close(Cuda *c); /* destroys communicators, or aborts them after a fail
 bool comm_abort(Cuda *c);
 /* issues one communication; inside an NCCL group if others start with it */
 bool comm_issue(Cuda *c, Pc pc);
-/* uneven.c: uneven_open also refuses what cannot exchange uneven rows. */
+/* uneven.c. uneven_open refuses a run whose ranks have no way to exchange uneven rows. */
 bool uneven_open(Cuda *c);
 void uneven_close(Cuda *c);
 bool uneven_issue(Cuda *c, Pc pc, ncclComm_t of, cudaStream_t stream);

@@ -79,7 +79,7 @@ static uint64_t bytes_from(const Sides *s, int64_t expert, int64_t part)
     return (uint64_t)uneven_piece(&s->host, s->there, expert, part, s->samples) * s->row;
 }
 
-/* Copies the rows that stay on this rank, and clears what lies behind the last row. */
+/* Copies the rows that stay on this rank, and sets the memory behind its last row to zero. */
 static bool keep_rows(Cuda *c, const Sides *s, cudaStream_t stream)
 {
     const uint64_t end = (uint64_t)uneven_rows_to(&s->host) * s->row;

@@ -165,34 +165,32 @@ static void F(combine_uneven_weights)(const KernelArgs *a)
         }
 }
 
-/* rows [.,k], w [e,k,f], counts -> y [.,f] */
-static void F(linear_uneven)(const KernelArgs *a)
+/* The rows of each expert, times its weights w [e,k,f] or, if `turned`, times their transpose. */
+static void F(rows_times_weights)(const KernelArgs *a, bool turned)
 {
-    const int64_t k = a->size['k'], f = a->size['f'];
+    const int64_t k = a->size['k'], f = a->size['f'], in = turned ? f : k, out = turned ? k : f;
     const REAL *x = a->ptr[0], *w = a->ptr[1];
     const REAL beta = cpu_accumulates(a, 0) ? 1 : 0;
     REAL *y = a->ptr[3];
     for (int64_t e = 0, at = 0; e < a->size['e']; e++) {
         const int64_t n = uneven_rows(a, a->ptr[2], e);
-        F(gemm)(false, false, n, f, k, 1, x + at * k, k, w + e * k * f, f, beta, y + at * f, f);
+        F(gemm)
+        (false, turned, n, out, in, 1, x + at * in, in, w + e * k * f, f, beta, y + at * out, out);
         at += n;
     }
-    F(end_rows)(a, 3, f);
+    F(end_rows)(a, 3, out);
+}
+
+/* rows [.,k], w [e,k,f], counts -> y [.,f] */
+static void F(linear_uneven)(const KernelArgs *a)
+{
+    F(rows_times_weights)(a, false);
 }
 
 /* dy [.,f], w [e,k,f], counts -> dx [.,k] */
 static void F(linear_uneven_rows)(const KernelArgs *a)
 {
-    const int64_t k = a->size['k'], f = a->size['f'];
-    const REAL *dy = a->ptr[0], *w = a->ptr[1];
-    const REAL beta = cpu_accumulates(a, 0) ? 1 : 0;
-    REAL *dx = a->ptr[3];
-    for (int64_t e = 0, at = 0; e < a->size['e']; e++) {
-        const int64_t n = uneven_rows(a, a->ptr[2], e);
-        F(gemm)(false, true, n, k, f, 1, dy + at * f, f, w + e * k * f, f, beta, dx + at * k, k);
-        at += n;
-    }
-    F(end_rows)(a, 3, k);
+    F(rows_times_weights)(a, true);
 }
 
 /* rows [.,k], dy [.,f], counts -> dw [e,k,f]; an expert without rows has a gradient of zero */

@@ -153,13 +153,11 @@ static BufferId pieces_buffer(Lower *l, BufferId like, const Shape *held, int d)
     return b;
 }
 
-/* Sends every rank the pieces of `from` that it holds in the other form of dimension d. Returns the
- * pieces that arrive, as they arrive. */
-static BufferId exchange_pieces(Lower *l, BufferId from, const Shape *held, int d, NodeId origin)
+/* Exchanges `mine` over the axes that cut d; `theirs` takes what arrives. */
+static void exchange_over(Lower *l, OpKind op, const Shape *held, int d, BufferId mine,
+                          BufferId theirs, NodeId origin)
 {
-    const BufferId mine = pieces_buffer(l, from, held, d), theirs = pieces_buffer(l, from, held, d);
-    local(l, OP_stride_pack, d, from, 0, mine, origin);
-    Emit e = {.op = OP_all_to_all,
+    Emit e = {.op = op,
               .stream = STREAM_domain,
               .axes = layout_axes_split(&held->layout, d),
               .origin = origin,
@@ -167,6 +165,15 @@ static BufferId exchange_pieces(Lower *l, BufferId from, const Shape *held, int 
               .n_out = 1,
               .arg = {mine, theirs}};
     lower_emit(l, &e);
+}
+
+/* Sends every rank the pieces of `from` that it holds in the other form of dimension d. Returns the
+ * pieces that arrive, as they arrive. */
+static BufferId exchange_pieces(Lower *l, BufferId from, const Shape *held, int d, NodeId origin)
+{
+    const BufferId mine = pieces_buffer(l, from, held, d), theirs = pieces_buffer(l, from, held, d);
+    local(l, OP_stride_pack, d, from, 0, mine, origin);
+    exchange_over(l, OP_all_to_all, held, d, mine, theirs, origin);
     return theirs;
 }
 
@@ -177,14 +184,7 @@ static BufferId exchange(Lower *l, OpKind take, BufferId from, const Shape *held
     const BufferId mine = strips_buffer(l, from, held, d);
     local(l, take, d, from, 0, mine, origin);
     const BufferId theirs = strips_buffer(l, from, held, d);
-    Emit e = {.op = OP_halo_exchange,
-              .stream = STREAM_domain,
-              .axes = layout_axes_split(&held->layout, d),
-              .origin = origin,
-              .n_in = 1,
-              .n_out = 1,
-              .arg = {mine, theirs}};
-    lower_emit(l, &e);
+    exchange_over(l, OP_halo_exchange, held, d, mine, theirs, origin);
     return theirs;
 }
 

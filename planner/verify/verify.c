@@ -61,21 +61,32 @@ static bool structure(Verifier *v)
     return v->n_reported == 0;
 }
 
+/* Returns NULL, or what is wrong with these attributes. Equal instructions share them, so `fits`
+ * remembers for each set of attributes the last op that they fit. */
+static const char *attributes_fault(Verifier *v, OpKind op, AttrsId attrs, OpKind *fits)
+{
+    if (fits[attrs] == op) return NULL;
+    Str why = str_in(v->arena);
+    if (!op_attrs_fit(op, graph_attrs_at(v->g, attrs), &why)) return str_text(&why);
+    fits[attrs] = op;
+    return NULL;
+}
+
 /* Comes last. The proofs of values say better what a wrong attribute does, where they see it. */
 static void check_attributes(Verifier *v)
 {
+    OpKind *fits = arena_array(v->arena, v->g->attrs.n, sizeof *fits); /* OP_none: of no op yet */
     for (NodeId id = 1; id < v->g->nodes.n; id++) {
         const Node *n = &v->g->nodes.at[id];
-        Str why = str_in(v->arena);
-        if (!op_attrs_fit(n->op, graph_attrs_at(v->g, n->attrs), &why))
-            verify_report(v, "verify-structure", 0, "graph node %u: %s", id, str_text(&why));
+        const char *fault = attributes_fault(v, n->op, n->attrs, fits);
+        if (fault != NULL) verify_report(v, "verify-structure", 0, "graph node %u: %s", id, fault);
     }
     for (v->program = 0; v->program < v->plan->programs.n; v->program++) {
         v->p = &v->plan->programs.at[v->program];
         for (Pc pc = 1; pc < v->p->code.n; pc++) {
-            Str why = str_in(v->arena);
-            if (!op_attrs_fit(v->p->code.at[pc].op, verify_attrs(v, pc), &why))
-                verify_report(v, "verify-structure", pc, "%s", str_text(&why));
+            const Instr *in = &v->p->code.at[pc];
+            const char *fault = attributes_fault(v, in->op, in->attrs, fits);
+            if (fault != NULL) verify_report(v, "verify-structure", pc, "%s", fault);
         }
     }
     v->p = NULL;

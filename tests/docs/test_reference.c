@@ -6,6 +6,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "planner/front/fields.h"
@@ -147,6 +149,43 @@ static void every_function_of_nn_is_told(void **state)
     arena_free(arena);
 }
 
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Errors of the step times in tests/data/predicted_runs.csv: its last two columns are the measured
+ * and the predicted value. */
+static void the_readme_states_todays_errors(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *at =
+        command_read_file(arena, TANDEM_SOURCE_DIR "/tests/data/predicted_runs.csv", NULL);
+    const char *readme = command_read_file(arena, TANDEM_SOURCE_DIR "/README.md", NULL);
+    double error[4096];
+    uint32_t n = 0;
+    assert_non_null(at);
+    assert_non_null(readme);
+    for (; *at != 0; at += strcspn(at, "\n"), at += *at == '\n') {
+        char *line = arena_copy(arena, at, strcspn(at, "\n"));
+        if (strstr(line, ",step,") == NULL) continue;
+        char *predicted = strrchr(line, ',');
+        *predicted++ = 0;
+        assert_true(n < sizeof error / sizeof *error);
+        error[n++] = fabs(strtod(predicted, NULL) / strtod(strrchr(line, ',') + 1, NULL) - 1);
+    }
+    qsort(error, n, sizeof *error, by_size);
+    const char *said =
+        arena_print(arena,
+                    "On %u published runs in tests/data,\n  half of the predictions are within "
+                    "%.0f %%, and one in ten is off by more than %.0f %%.",
+                    n, 100 * error[n / 2], 100 * error[n - 1 - n / 10]);
+    if (strstr(readme, said) == NULL) fail_msg("README.md should say: %s", said);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -155,6 +194,7 @@ int main(void)
         cmocka_unit_test(keys_of_one_row_are_alike),
         cmocka_unit_test(every_column_of_the_store_is_told),
         cmocka_unit_test(every_function_of_nn_is_told),
+        cmocka_unit_test(the_readme_states_todays_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static TensorId slots_of(const Node *n)
     return 0;
 }
 
-/* Returns the counts of the rows in tensor t. UnevenExchange and their gradient lie alike. */
+/* Returns the counts of the rows in tensor t. The gradient of rows lies as they do. */
 static TensorId counts_of(const Verifier *v, TensorId t)
 {
     const Tensor *at = &v->g->tensors.at[t];

@@ -148,6 +148,51 @@ static const char *fault_of(OpKind op, Attrs attrs)
     return op_attrs_fit(op, &attrs, &why) ? "" : str_text(&why);
 }
 
+/* Bounds that a formula or a kernel sets, written down here a second time: a wrong row of attrs.def
+ * would pass every test that reads its bounds from there. */
+static void bounds_follow_from_the_formulas(void **state)
+{
+    (void)state;
+    const struct {
+        OpKind op;
+        uint32_t attr;
+        double usual, wrong;
+    } cases[] = {
+        {OP_rope, ATTR_theta, 1e4, 0},           /* positions are divided by its powers */
+        {OP_sinusoid, ATTR_theta, 1e4, 1},       /* all frequencies would be equal */
+        {OP_rmsnorm, ATTR_eps, 1e-6, -1e-6},     /* the root of a negative number */
+        {OP_dropout, ATTR_drop, 0.1, 1},         /* what is kept is divided by 1 - drop */
+        {OP_attention, ATTR_drop, 0.1, 1},       /* likewise */
+        {OP_soft_cap, ATTR_scale, 30, 0},        /* logits are divided by it */
+        {OP_xent_loss, ATTR_scale, 0.25, 0},     /* no label would count */
+        {OP_xent_smooth, ATTR_smoothing, .1, 1}, /* labels would not count */
+        {OP_topk, ATTR_top_k, 2, 0},             /* a token without an expert */
+        {OP_topk, ATTR_experts, 8, 0},           /* slots are divided by it */
+        {OP_dispatch, ATTR_capacity, 4, 0},      /* slots are divided by it */
+        {OP_state_scan, ATTR_chunk, 256, 0},     /* tokens are divided by it */
+        {OP_conv2d, ATTR_h_stride, 2, 0},        /* rows are divided by it */
+        {OP_conv2d, ATTR_w_dilation, 1, 0},      /* all taps would read one column */
+        {OP_group_norm, ATTR_group, 8, 0},       /* channels are divided by it */
+        {OP_quantise, ATTR_scale, 448, 0},       /* values are divided by the largest */
+        {OP_slice, ATTR_parts, 2, 0},            /* the dimension is divided by it */
+        {OP_slice, ATTR_dim, 1, MAX_DIMS},       /* the place of a dimension */
+        {OP_reduce_scatter, ATTR_reduce, 1, 0},  /* no way to add */
+        {OP_adamw, ATTR_beta1, 0.9, 1},          /* the moment is divided by 1 - beta1^t */
+        {OP_adamw, ATTR_beta2, 0.999, 1},        /* likewise */
+        {OP_clip_coef, ATTR_n_slots, 3, 0},      /* no norm to read */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Attrs attrs = sound_attrs(cases[i].op);
+        attr_set(&attrs, cases[i].attr, cases[i].usual);
+        assert_string_equal(fault_of(cases[i].op, attrs), "");
+        attr_set(&attrs, cases[i].attr, cases[i].wrong);
+        const char *fault = fault_of(cases[i].op, attrs);
+        if (strstr(fault, attr_name(cases[i].attr)) == NULL)
+            fail_msg("%s with %s = %g: '%s'", op_info(cases[i].op)->name, attr_name(cases[i].attr),
+                     cases[i].wrong, fault);
+    }
+}
+
 /* Rotary positions by YaRN once had context 0, and the positions became no numbers. */
 static void attributes_that_contradict_each_other_are_refused(void **state)
 {
@@ -222,6 +267,7 @@ int main(void)
         TEST(no_op_has_foreign_attributes),
         TEST(sound_attributes_are_accepted),
         TEST(not_a_number_is_refused),
+        TEST(bounds_follow_from_the_formulas),
         TEST(attributes_that_contradict_each_other_are_refused),
         TEST(sizes_must_fit_the_attributes),
     };
