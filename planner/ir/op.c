@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "planner/ir/op_private.h"
@@ -204,6 +205,24 @@ typedef struct BoundShape {
 } BoundShape;
 enum { BOUNDS = 1024 };
 
+/* Returns this thread's kept bindings [BOUNDS]. They are allocated when a thread first binds: as
+ * thread-local data, the start of every process and thread would fill them with zeroes. */
+static pthread_key_t bounds_key;
+static pthread_once_t bounds_once = PTHREAD_ONCE_INIT;
+static void bounds_make_key(void)
+{
+    if (pthread_key_create(&bounds_key, free) != 0) arena_full();
+}
+static BoundShape *bounds_of_thread(void)
+{
+    static _Thread_local BoundShape *bounds;
+    if (bounds != NULL) return bounds;
+    pthread_once(&bounds_once, bounds_make_key);
+    bounds = calloc(BOUNDS, sizeof *bounds);
+    if (bounds == NULL || pthread_setspecific(bounds_key, bounds) != 0) arena_full();
+    return bounds;
+}
+
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
     hash = (hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
@@ -248,7 +267,6 @@ static bool can_keep(const Dims *dims, uint32_t n)
 bool op_bind(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t n_out, Binding *b,
              Loc loc, Diag *d)
 {
-    static _Thread_local BoundShape bounds[BOUNDS];
     const OpInfo *info = op_info(op);
     if (info->class_ != OP_CLASS_compute && info->class_ != OP_CLASS_contract)
         return d && diag_error(d, FAULT_input, "shape-mismatch", loc, "%s has no indices to bind",
@@ -256,7 +274,7 @@ bool op_bind(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t
     const bool keeps = n_in + n_out <= MAX_ARGS && can_keep(in, n_in) && can_keep(out, n_out);
     uint64_t hash = mix_dims(mix(mix(1, (uint64_t)op), n_in), in, n_in);
     hash = mix_dims(mix(hash, n_out), out, n_out);
-    BoundShape *bound = &bounds[hash % BOUNDS];
+    BoundShape *bound = &bounds_of_thread()[hash % BOUNDS];
     if (keeps && bound->op == op && bound->n_in == n_in && bound->n_out == n_out &&
         has_dims(bound, 0, in, n_in) && has_dims(bound, n_in, out, n_out)) {
         *b = bound->binding;
