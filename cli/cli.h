@@ -1,5 +1,5 @@
-/* Shared by all subcommands: options, its output, its exit code. The only layer that prints
- * for people or exits. Results go to standard output, everything else to standard error. */
+/* Shared by all subcommands: options, its output, its exit code. Only this layer prints for people
+ * or exits. Results go to standard output, everything else to standard error. */
 #ifndef TANDEM_CLI_CLI_H
 #define TANDEM_CLI_CLI_H
 
@@ -11,8 +11,8 @@
 
 typedef LIST(const char *) TextList;
 
-/* The options of single verbs, in parts. A field NAME_text is the text as given, NULL if it was
- * not; NAME is its checked value, 0 if it was not given. */
+/* The options of single verbs, in groups. A field NAME_text is the text as the user gave it, NULL
+ * if it was not given. NAME is its checked value, 0 if it was not given. */
 typedef struct ShowOptions {
     const char *after, *role_text, *rank_text;
     uint32_t role, rank; /* UINT32_MAX: not given */
@@ -32,7 +32,7 @@ typedef struct AccuracyOptions {
 typedef struct SweepOptions {
     TextList try_, where; /* KEY=VALUE,VALUE,...; conditions */
     const char *by, *shard, *slurm_text;
-    uint32_t shard_index, n_shards; /* --shard 2/8: 1, 8; 0, 1 when not given */
+    uint32_t shard_index, n_shards; /* --shard 2/8 gives 1, 8; not given: 0, 1 */
     uint32_t slurm;
     bool exhaustive, csv;
 } SweepOptions;
@@ -42,7 +42,7 @@ typedef struct FitOptions {
     double days, usd;
 } FitOptions;
 
-/* Failures and uneven ranks that a simulated run has. */
+/* Failures and uneven ranks in a simulated run. */
 typedef struct ScenarioOptions {
     const char *mtbf_text, *checkpoint_text, *storage_text, *restart_text, *interval_text,
         *jitter_text, *straggler_text, *imbalance_text;
@@ -94,7 +94,7 @@ typedef struct Cli {
     int argc;
     const char *const *args; /* the arguments besides the verb and the options */
     uint32_t n_args;
-    Str out;             /* the result as text; printed at the end, unless --json */
+    Str out;             /* the result as text; printed at the end, unless --json is given */
     json_t *json;        /* the result as a document, if --json is given */
     FrontScript *script; /* PLAN's script, held open for further loads; NULL: not held */
     bool color;          /* colour on standard output */
@@ -111,7 +111,7 @@ struct Verb {
     void (*run)(Cli *cli);
 };
 
-enum { /* groups of options; an option without a group goes with every verb */
+enum { /* groups of options; an option of group 0 belongs to every verb */
        OPTIONS_plan = 1,
        OPTIONS_text_plan = 2,
        OPTIONS_show = 4,
@@ -127,14 +127,15 @@ enum { /* groups of options; an option without a group goes with every verb */
        OPTIONS_db = 8192,
        OPTIONS_search = 16384,
        OPTIONS_fit = 32768,
-       NEEDS_STORE = 4096 /* no options, but a mark: without a store the verb can do nothing */
+       NEEDS_STORE = 4096 /* not a group of options, but a mark: without a store the verb can do
+                           * nothing */
 };
 
 /* ---- verbs.c ---- */
 extern const Verb *const verbs;
 extern const uint32_t n_verbs;
 const Verb *verb_find(const char *name);
-/* Returns the purpose of a designed verb that this version lacks, or NULL. */
+/* Returns the purpose of a verb that is planned but missing in this version; otherwise NULL. */
 const char *verb_absent(const char *name);
 int cli_main(int argc, char **argv);
 
@@ -145,7 +146,7 @@ typedef struct Option {
     const char *name;
     char letter; /* 0: only the long form */
     OptionKind kind;
-    const char *value; /* its name in the help; NULL for a flag */
+    const char *value; /* the name of its value in the help; NULL for a flag */
     size_t field;      /* in Options */
     uint32_t groups;   /* 0: every verb */
     const char *help;
@@ -154,7 +155,7 @@ extern const Option *const options_list;
 extern const uint32_t options_count;
 /* Reads 1000000, 300K or 1.5T: from 1 to 1e18. The k-th letter of `units` stands for 1000^k. */
 bool option_thousands(const char *text, const char *units, double *value);
-/* Reads argv[2..]; false after diagnostics. */
+/* Reads argv[2..]; returns false after reporting diagnostics. */
 bool options_parse(Cli *cli, int argc, char **argv);
 /* appends the options of a verb, one or two lines each */
 void options_help(const Verb *verb, Str *out);
@@ -172,9 +173,9 @@ bool color_wanted(const Cli *cli, int fd);
 int cli_finish(Cli *cli);
 /* Prints the diagnostics found so far to standard error (for long-running verbs). */
 void cli_flush_diagnostics(Cli *cli);
-/* The diagnostics so far still count for the exit code but are not printed. */
+/* The diagnostics so far are not printed, but still count for the exit code. */
 void cli_forget_diagnostics(Cli *cli);
-/* Writes a file that appears under its name only when it is complete. A device, a pipe or the
+/* Writes a file. The file appears under its name only when it is complete. A device, a pipe or the
  * target of a link is written directly. Returns false after a diagnostic. */
 bool cli_write_file(Cli *cli, const char *path, const void *bytes, size_t n);
 bool cli_error(Cli *cli, Fault fault, const char *rule, const char *format, ...)
@@ -182,11 +183,12 @@ bool cli_error(Cli *cli, Fault fault, const char *rule, const char *format, ...)
 void json_put(json_t *object, const char *key, json_t *value); /* takes the value */
 void json_text(json_t *object, const char *key, const char *value);
 void json_count(json_t *object, const char *key, uint64_t value);
-void json_number(json_t *object, const char *key, double value); /* null unless finite */
+void json_number(json_t *object, const char *key, double value); /* writes null unless the number is
+                                                                  * finite */
 const char *format_time(Arena *arena, Ps ps);                    /* "12.3 ms", three digits */
 const char *format_ratio(Arena *arena, double ratio);            /* "+3.5 %" */
 
-/* A text table: columns are aligned when it is printed; numbers to the right. */
+/* A text table: columns are aligned when it is printed, numbers to the right. */
 typedef struct Table {
     Arena *arena;
     uint32_t n_columns;
@@ -198,7 +200,7 @@ void table_cell(Table *t, const char *format, ...) __attribute__((format(printf,
 void table_print(const Table *t, Str *out);
 
 /* ---- planfile.c ---- */
-/* Names what a step counts: "tokens", or the "points" of a grid. */
+/* Returns the name of the things that a step counts: "tokens", or the "points" of a grid. */
 const char *graph_counts(const Graph *graph);
 const char *plan_file_counts(const PlanFile *file);
 /* Calls session_load with the command's options, on top of `options`, which may be NULL. */
@@ -207,26 +209,27 @@ PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
  * until plan_file_close. */
 PlanFile *plan_file_open(Cli *cli, const char *path);
 void plan_file_close(Cli *cli);
-/* Returns the load options that the command line gives. They start as a copy of `options`, which
+/* Returns the load options that the command line asks for. They start as a copy of `options`, which
  * may be NULL. */
 PlanOptions plan_file_options(Cli *cli, const PlanOptions *options);
-/* Refuses to run a plan that reproduces another system's mistakes; such a plan may only be looked
- * at. */
+/* Refuses to run a plan that reproduces another system's mistakes; such a plan may only be
+ * inspected. */
 bool plan_may_run(Cli *cli, const PlanFile *file);
 uint64_t plan_instructions(const Plan *plan, bool communications_only); /* over all programs */
 const char *mesh_text(Arena *arena, const Mesh *mesh); /* "dp_shard 8 x tp 2"; "1 rank" */
 /* The lines that `check` and `sim` have in common. */
 void plan_file_report(Cli *cli, const PlanFile *file);
 /* Reports the worst rank's arena, reserved bytes and the device's memory, as text and JSON. */
-uint64_t host_bytes_of(const Plan *plan); /* host memory of the rank that needs most */
+uint64_t host_bytes_of(const Plan *plan); /* host memory of the rank that needs the most */
 void plan_file_memory(Cli *cli, const PlanFile *file);
 /* Reports the process memory under the plan's runtime. If the plan names no runtime, reports each
  * framework that could run it. `timed`: reports step times, too. A plan's text and a plan for this
- * machine have no such report. The answers are looked up and kept in `store`, which may be NULL.
- * If the plan names no runtime, `file` may have a configuration alone, without a plan. */
+ * machine have no such report. The answers are looked up and kept in `store`, which may be NULL. If
+ * the plan names no runtime, `file` may hold only a configuration, without a plan. */
 void plan_file_whose(Cli *cli, const PlanFile *file, bool timed, Store *store);
 
-/* The configuration and the mesh of PLAN, before any pass; false after diagnostics. */
+/* Reads the configuration and the mesh of PLAN, before any pass; returns false after reporting
+ * diagnostics. */
 bool plan_file_mesh(Cli *cli, const char *path, Config *config, Mesh *mesh);
 
 /* ---- show_state.c, show_mesh.c ---- */
@@ -236,7 +239,7 @@ void show_mesh(Cli *cli, const Config *config, const Mesh *mesh);
 /* ---- cmd_explain.c ---- */
 typedef struct Rule {
     const char *id, *text, *reason, *fix;
-    const char *bug; /* the silent error without the rule; "": none */
+    const char *bug; /* the error that would stay silent without the rule; "": none */
 } Rule;
 const Rule *rule_find(const char *id);
 extern const Rule *const rules;

@@ -1,4 +1,4 @@
-/* Predictions for `sim` and `run`: simulated once, stored, found again. */
+/* Predictions for `sim` and `run`: each is simulated once, stored, and found again. */
 #ifndef TANDEM_CLI_PREDICT_H
 #define TANDEM_CLI_PREDICT_H
 
@@ -14,17 +14,17 @@ typedef struct ErrorBar {
     const char *near_profile, *near_gpu;
     uint32_t n_near;
     uint32_t n;   /* 0: errors are unknown */
-    bool assumed; /* rows whose limit of power is assumed: too few state it */
-    /* numbers of rows with the prediction's own profile, GPU, both */
+    bool assumed; /* rows whose power limit is assumed, because too few rows state it */
+    /* numbers of rows with the prediction's own profile, with its GPU, and with both */
     uint32_t n_profile, n_gpu, n_both;
     double p50, p90;
 } ErrorBar;
 
-/* The size of the errors of such predictions, and the age of their costs. */
+/* The size of the errors of such predictions, and the age of the costs that they use. */
 typedef struct Trust {
-    const char *basis; /* the measurements that they were compared with */
+    const char *basis; /* the measurements with which the predictions were compared */
     int64_t made_at;   /* date of the oldest cost, in seconds since 1970; 0: none was measured */
-    /* profile and GPU of the prediction; NULL: bars are not by profile and GPU */
+    /* profile and GPU of the prediction; NULL: error bars do not depend on profile and GPU */
     const char *profile, *gpu;
     ErrorBar bar[ERROR_COUNT];
     CostCounts counts; /* zero: unknown */
@@ -35,22 +35,23 @@ typedef struct Prediction {
     Trust trust;
     int64_t id;     /* in the store; 0: not stored */
     bool found;     /* it was stored already */
-    bool aperiodic; /* the plan's few micro-batches do not tell the time of the whole step */
+    bool aperiodic; /* the plan's few micro-batches do not give the time of the whole step */
     uint64_t n_events;
     uint32_t n_classes;
 } Prediction;
 
-/* session_predict, with trust and warnings. Returns false after diagnostics. keep_unstored: true
- * even if only the store failed, because the prediction is still worth showing. */
+/* session_predict, with the sizes of errors and with warnings. Returns false after reporting
+ * diagnostics. keep_unstored: returns true even if only the store failed, because the prediction
+ * can still be shown. */
 bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *options,
              bool keep_unstored, Prediction *prediction);
-/* For a plan that names another system: the memory that this system would hold, with an error if it
- * does not fit although the plan's own arena does. Otherwise all zero. */
+/* For a plan that names another system: the memory that this system would hold. It is an error if
+ * that does not fit, even if the plan's own arena fits. Otherwise all zero. */
 Held predict_held(Cli *cli, const PlanFile *file);
 
 /* ---- trust.c; `machine`: whose measurements are used; NULL: none. The published runs are those of
- * other frameworks, predicted under their profiles. They tell nothing of a plan without a
- * profile. */
+ * other frameworks, predicted under the profiles of these frameworks. They say nothing about a plan
+ * without a profile. */
 Trust trust_of(Cli *cli, const Cluster *cluster, const Runtime *runtime, Store *store,
                const char *machine);
 ErrorBar trust_bar(ErrorOf of, const char *profile, const char *gpu);
@@ -58,8 +59,8 @@ ErrorBar trust_bar(ErrorOf of, const char *profile, const char *gpu);
 const char *trust_gpu(Arena *arena, const char *device);
 bool trust_store(Store *store, int64_t run, const Trust *trust, Diag *d);
 void trust_load_counts(Store *store, int64_t run, Trust *trust, Diag *d);
-/* Trust in collectives of the network model, between nodes or within one, for `tandem net`. There
- * is no error bar if no similar measurements are published. */
+/* Error bar of the network model's collectives, between nodes or within one node, for `tandem net`.
+ * There is no error bar if no similar measurements were published. */
 Trust trust_of_net(const Cluster *cluster, const NcclQuestion *question);
 const char *trust_text(Arena *arena, const Trust *trust);
 json_t *trust_json(const Trust *trust);
@@ -72,26 +73,26 @@ bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out);
 /* Reads --imbalance; 1 if it is not given, or after diagnostics. */
 double imbalance_of(Cli *cli, const PlanFile *file);
 
-/* Fills in whose costs to use, and how even devices are, from the command's options. Returns false
- * after diagnostics. `store` may be NULL. */
+/* Fills in the source of costs and the differences between devices, from the command's options.
+ * Returns false after diagnostics. `store` may be NULL. */
 bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOptions *options);
 
 /* sim --explain, after the prediction made with these options. */
 void explain_report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how);
-/* Returns false after an error if --mfu names no convention. */
+/* Returns false after an error if --mfu does not name a convention. */
 bool mfu_check(Cli *cli);
-/* Prints the utilisation by the conventions of --mfu (mfu.c). */
+/* Prints the utilisation by the conventions that --mfu names (mfu.c). */
 void mfu_report(Cli *cli, const PlanFile *file, const Prediction *p);
 /* Reads all --what-if; returns false after diagnostics. Nothing is simulated. */
 bool what_if_check(Cli *cli, const PlanFile *file);
 /* sim --what-if: the plan under other values, each alone and all together (what_if.c). */
 void what_if_report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how);
-/* sim --tokens; `goodput` is 1 if nothing fails. */
+/* sim --tokens; `goodput` is 1 if failures are not modelled. */
 void training_report(Cli *cli, const PlanFile *file, const Prediction *p, double goodput);
 /* Returns USD for an hour of one device: --price, else the library's price; 0: unknown. */
 double price_of(const Cli *cli, const Cluster *cluster);
-/* Returns the joules of a token: each board takes its power limit for the whole time, times the
- * PUE. 0: the power of the boards is unknown. */
+/* Returns the joules of a token. Each board is assumed to draw its power limit all the time; the
+ * result includes the PUE. 0: the power limit of the boards is unknown. */
 double joules_per_token_of(const Cli *cli, const Cluster *cluster, double tokens_per_s_per_device);
 /* sim --pue and --tokens: the energy of a step, and of the training. */
 void energy_report(Cli *cli, const PlanFile *file, const Prediction *p, double goodput);

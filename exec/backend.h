@@ -11,24 +11,25 @@
 typedef struct BackendOptions {
     double timeout_s; /* a communication that takes longer ends the run; 0: 60 s */
     bool poison; /* fill the arena with signalling NaNs first; track the highest byte touched */
-    /* fill the arena with the same pattern once, and find at the end how high it was written; steps
-     * run at full speed */
+    /* fill the arena with the same pattern once, and find the highest byte written at the end;
+     * steps run at full speed */
     bool measure;
     /* launch each instruction by itself, so that its own time is measured instead of a fused
      * kernel's */
     bool alone;
-    uint64_t order_seed;    /* loopback: selects a legal interleaving; 0: the plain order */
+    uint64_t order_seed;    /* loopback: the seed that selects a legal interleaving; 0: the plain
+                             * order */
     bool native_reductions; /* mpi: MPI_Op instead of rank-ordered sums */
     const char *module_dir; /* NULL: beside the command, or ../lib/tandem */
-    const KernelChoices
-        *choices;    /* choices of earlier runs; NULL: there are none, and no algorithm is timed */
+    const KernelChoices *choices; /* choices of algorithms of earlier runs; NULL: none are known,
+                                   * and no algorithm is timed */
     const void *own; /* the backend's own options (exec/options.h); NULL: the defaults */
 } BackendOptions;
 
 /* The first instruction whose output has a number that is not finite. */
 typedef struct BadNumber {
     Rank rank;
-    Pc pc;            /* 0: none found */
+    Pc pc;            /* pc 0: every number is finite */
     uint32_t output;  /* number of the output */
     uint64_t element; /* local index of the first bad element */
     double value;
@@ -36,28 +37,28 @@ typedef struct BadNumber {
 
 typedef struct Backend {
     const char *name; /* "loopback", "mpi", "cuda" */
-    /* LoadCounts nothing but the plan; computes and allocates all that steps need. Reports
-     * backend-dtype (a dtype that the backend cannot compute in), exec-program (a program that
-     * it cannot run), ranks-mismatch. */
+    /* Prepares a run of nothing but the plan: computes and allocates all that steps need. Reports
+     * backend-dtype (a dtype that the backend cannot compute in), exec-program (a program that it
+     * cannot run), ranks-mismatch. */
     bool (*open)(struct Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
     /* The ranks of this process, [first, first + n): all ranks in loopback, one in mpi and cuda. */
     void (*ranks)(const struct Backend *self, Rank *first, uint32_t *n);
     /* Runs the whole train program of every local rank once. Trace rows are recorded inside the
-     * compute and comm calls and appended while `trace` has room; it may be NULL. If the
-     * gradient norm is not finite, updates are skipped and all values that live between steps
-     * stay. If `bad` is not NULL, checks every output and stores this process's first bad number
-     * there. Reports deadlock, timeout, arena-overrun. */
+     * compute and comm calls and appended while `trace` has room; it may be NULL. If the gradient
+     * norm is not finite, updates are skipped and all values that live between steps stay
+     * unchanged. If `bad` is not NULL, checks every output and stores this process's first bad
+     * number there. Reports deadlock, timeout, arena-overrun. */
     bool (*step)(struct Backend *self, const Control *control, Trace *trace, BadNumber *bad,
                  Diag *d);
-    /* Memory of a local rank's buffer, for reading and for initial values. NULL if the host
-     * cannot access it: then `read` and `write` exist, see backend_read. */
+    /* Memory of a local rank's buffer, for reading and for initial values. NULL if the host cannot
+     * access it; the backend then has `read` and `write`, see backend_read. */
     void *(*memory)(struct Backend *self, Rank rank, BufferId b);
     bool (*read)(struct Backend *self, Rank rank, BufferId b, void *to, Diag *d);
     bool (*write)(struct Backend *self, Rank rank, BufferId b, const void *from, Diag *d);
     /* Makes the initial values of a buffer of a local rank: weights or optimizer states. Sets *done
      * to false if it cannot; the caller then writes them. NULL: it never can. */
     bool (*init)(struct Backend *self, Rank rank, BufferId b, bool *done, Diag *d);
-    /* End of the highest byte written in one arena of a local rank; with poison or measure. */
+    /* End of the highest byte written in one arena of a local rank; needs poison or measure. */
     uint64_t (*highest_touched)(struct Backend *self, Rank rank, Space space);
     /* The choices of experts that a local rank counted; NULL if it counted none. The function is
      * NULL if the backend cannot count. */
@@ -79,10 +80,10 @@ bool backend_read(Backend *self, const Plan *plan, Rank rank, BufferId b, void *
 bool backend_write(Backend *self, const Plan *plan, Rank rank, BufferId b, const void *from,
                    Diag *d);
 
-/* LoadCounts the module for the MPI that started this process (or $TANDEM_MPI). Returns NULL with a
+/* Loads the module for the MPI that started this process (or $TANDEM_MPI). Returns NULL with a
  * diagnostic (module-missing). If no MPI started the process, it is the only rank. */
 Backend *backend_mpi(Arena *arena, const char *module_dir, Diag *d);
-/* LoadCounts the CUDA module, and the module of the MPI that started this process, if one did. */
+/* Loads the CUDA module, and the module of the MPI that started this process if one did. */
 Backend *backend_cuda(Arena *arena, const char *module_dir, Diag *d);
 /* A backend by name: "loopback", "mpi", "cuda"; NULL: loopback. */
 const char *backend_name(uint32_t i); /* the i-th name; NULL after the last */

@@ -1,4 +1,4 @@
-/* Ends a run that cannot go on, for backends with one process a rank. */
+/* Ends a run that cannot continue, for backends with one process a rank. */
 #ifndef TANDEM_EXEC_ENDING_H
 #define TANDEM_EXEC_ENDING_H
 
@@ -10,7 +10,7 @@ typedef struct Ending {
     Arena *arena;
     Rank rank;
     uint32_t n_ranks, step;
-    Status *status; /* NULL: no launcher shares one */
+    Status *status; /* NULL: no launcher shares a status record */
     bool prints;    /* no launcher prints the status, so the first rank to fail does */
     void (*abort)(void *self, int code); /* ends all ranks; does not return */
     void *self;
@@ -21,8 +21,9 @@ typedef struct Ending {
 
 /* Records why the run ends (the first rank to fail wins) and ends all ranks with code 6. */
 _Noreturn void ending_tell(const Ending *e, const char *rule, const char *text);
-/* Ends all ranks after one waited too long for instruction `pc`, which is communication `c` (0 and
- * NULL: an exchange). Reports where every rank is and where the plan expects it. */
+/* Ends all ranks after one of them waited too long for instruction `pc`, which is communication `c`
+ * (0 and NULL: an exchange outside the program). Reports the position of every rank, and the
+ * position that the plan expects. */
 _Noreturn void ending_timeout(const Ending *e, const Comm *c, Pc pc, double waited_s);
 
 #endif

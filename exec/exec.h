@@ -8,7 +8,7 @@
 
 typedef struct ExecOptions {
     const char *backend; /* "loopback", "mpi" or "cuda" */
-    Backend *made;       /* uses this backend instead if not NULL, and closes it */
+    Backend *made;       /* if not NULL, this backend is used instead; the run closes it */
     uint32_t steps;
     double lr;
     int64_t warmup_steps, total_steps;
@@ -28,7 +28,7 @@ typedef struct ExecOptions {
 
 typedef struct ExecResult {
     Trace trace;              /* rows of trace_step (mpi: of all ranks, on rank 0); all steps */
-    uint64_t highest_touched; /* the most of all ranks, with poison or measure */
+    uint64_t highest_touched; /* the largest value of all ranks, with poison or measure */
     uint64_t host_touched;    /* the same for host memory */
     /* held by the backend outside the arena; the largest over all ranks */
     uint64_t outside_bytes;
@@ -46,32 +46,33 @@ bool exec_run(const Plan *plan, const ExecOptions *options, Arena *arena, ExecRe
  * to min_lr_ratio * lr at total_steps; total_steps 0: constant. */
 double exec_lr(const ExecOptions *options, int64_t step);
 
-/* Samples from the bytes of a text file; every sharding reads the same samples. A sample is `seq`
- * consecutive bytes at a random place. Its labels are the bytes shifted by one. The text is read as
- * a ring. Reports data-file. */
+/* A source that reads samples from the bytes of a text file; every sharding reads the same samples.
+ * A sample is `seq` consecutive bytes at a random place. Its labels are the bytes shifted by one.
+ * The text is read as a ring: its first byte follows its last. Reports data-file. */
 DataSource *data_bytes(const char *path, uint64_t seed, Arena *arena, Diag *d);
 /* A seeded synthetic source: tokens in [0, vocab), and labels in the same range, except a fraction
  * that is -1 (ignored). A model without a vocabulary (0) reads fields: a travelling wave. */
 DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction, Arena *arena);
-/* A seeded source as above, with labels as in padded texts. Every sequence ends at another place;
- * every fourth pair of sequences and every fourth micro-batch has no label. The first two
- * micro-batches always have labels, and (seq 2 or more) different numbers of them. Fields are
- * noise. */
+/* A seeded source like the one above, whose labels are missing as in padded texts. Every sequence
+ * ends at a different place. Every fourth pair of sequences and every fourth micro-batch has no
+ * label. The first two micro-batches always have labels, and (seq 2 or more) different numbers of
+ * them. Fields are independent random numbers. */
 DataSource *data_ragged(uint64_t seed, int64_t vocab, Arena *arena);
 
-/* The parallel oracle. Runs `plan` and `reference` (the same model on one rank, same micro-steps)
- * for one step in fp64 on loopback. Compares the loss, the gradient norm, and every gradient and
- * updated parameter of every tensor on every rank that holds it: max |a - b| / max |b|. For
- * gradients the divisor is at least 1e-4 of the largest gradient of all, because some gradients are
- * zero apart from rounding. Beyond the tolerance returns false with verify-mismatch
- * (FAULT_threshold). Returns false with verify-nothing if the comparison proves nothing: all
- * gradients of the reference are zero, or it lacks a gradient or value of some parameter. */
+/* The oracle for parallelism. Runs `plan` and `reference` (the same model on one rank, same
+ * micro-steps) for one step in fp64 on loopback. Compares the loss, the gradient norm, and every
+ * gradient and updated parameter of every tensor on every rank that holds it: max |a - b| / max
+ * |b|. For gradients the divisor is at least 1e-4 of the largest gradient of all, because some
+ * gradients are zero apart from rounding. Beyond the tolerance it returns false with
+ * verify-mismatch (FAULT_threshold). Returns false with verify-nothing if the comparison proves
+ * nothing. This is so if all gradients of the reference are zero, or if it lacks a gradient or
+ * value of some parameter. */
 typedef struct VerifyResult {
     double worst_gradient, worst_parameter, norm_error, loss_error;
     double worst_state; /* error of the optimizer's moments */
     const char *worst_tensor;
     uint32_t n_tensors; /* parameters that are trained */
-    /* parameters whose gradient is zero everywhere: equal, but that proves nothing */
+    /* parameters whose gradient is zero everywhere in both runs; such a parameter proves nothing */
     uint32_t n_unmoved;
     const char *unmoved;                       /* name of one of them; NULL: none */
     uint64_t highest_touched, predicted_bytes; /* bytes of the rank on which the two differ most */
@@ -81,11 +82,11 @@ bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data
                  const BackendOptions *options, double tolerance, Arena *arena,
                  VerifyResult *result, Diag *d);
 
-/* Compares a plan in low precision by its errors. `plan` and `one_rank` (the same model
- * on one rank, in the same precision) are each compared with `exact` (one rank, fp64). An error is
- * the root mean square of the differences, relative to that of the exact values. If several ranks
- * hold an element, its largest difference counts. Second moments are compared by their roots, as
- * Adam uses them. The plan passes if
+/* Compares a plan in low precision by the sizes of its errors. `plan` and `one_rank` (the same
+ * model on one rank, in the same precision) are each compared with `exact` (one rank, fp64). An
+ * error is the root mean square of the differences, relative to that of the exact values. If
+ * several ranks hold an element, its largest difference counts. Second moments are compared by
+ * their roots, as Adam uses them. The plan passes if
  *   error of plan <= times * error of one_rank + 1e-3
  * with times = 1.5 for the gradient as a whole, the norm and the loss, and 1.5 + 10 / sqrt(n) for
  * the gradient and each moment of a parameter of n elements. (By chance, errors of computations in
@@ -93,7 +94,8 @@ bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data
  * judged. Otherwise returns false with verify-mismatch. */
 #define ROUNDING_TIMES 1.5
 typedef struct RoundingResult {
-    double worst_excess; /* largest of error of plan / bound; at most 1 if it holds */
+    double worst_excess; /* the largest quotient of a plan's error and its bound; at most 1 if the
+                          * comparison succeeds */
     /* the plan's error of that tensor; one rank's error of it */
     double worst_error, its_one_rank_error;
     double largest_error;                  /* largest error of the plan over all tensors */
@@ -108,10 +110,10 @@ bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *ex
                           RoundingResult *result, Diag *d);
 /* Compares as exec_verify_rounding does, on one draw of data after another, until the verdict is
  * clear (draws.c). Seeds of the draws begin at the plan's seed. The effect of rounding on a
- * gradient depends on the data. On one draw, a legal plan may be twice as far off as one rank,
- * because the two sum in different orders. A plan that rounds once too often is further off on
- * nearly every draw. The chance that a legal plan is refused is at most ROUNDING_ALARM. `result` is
- * the median draw. */
+ * gradient depends on the data. On one draw, a legal plan may have twice the error of one rank,
+ * because the two sum in different orders. A plan that rounds once too often has a larger error on
+ * nearly every draw. The chance that a legal plan is refused is at most ROUNDING_ALARM. `result`
+ * describes the median draw. */
 enum { ROUNDING_DRAWS = 32 }; /* at most */
 #define ROUNDING_ALARM 1e-4
 bool exec_verify_rounding_draws(const Plan *plan, const Plan *one_rank, const Plan *exact,

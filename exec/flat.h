@@ -16,7 +16,8 @@ typedef struct FlatRun {
 void flat_each(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena *scratch,
                void (*run)(void *self, const FlatRun *run), void *self);
 
-/* Returns the dtype of the unit's weights at rest: a copy for use holds their rounded values. */
+/* Returns the dtype of the unit's weights at rest. A copy for use holds the values rounded to this
+ * dtype. */
 DType flat_rest_dtype(const Program *p, BufferId b);
 /* Writes initial values into a parameter buffer. `at`: its memory on `rank`. */
 void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena *scratch, void *at);

@@ -1,5 +1,5 @@
-/* How often each expert was chosen during a run, and how many choices were dropped: counted where
- * tokens get their rooms, by backends whose memory the host can read. */
+/* Counts how often each expert was chosen during a run, and how many choices were dropped. Backends
+ * whose memory the host can read count it where tokens get their rooms. */
 #ifndef TANDEM_EXEC_LOADS_H
 #define TANDEM_EXEC_LOADS_H
 
@@ -10,20 +10,21 @@ struct Backend;
 
 typedef struct LoadCounts {
     uint32_t n_layers, n_experts; /* layers with experts; the most experts of a layer */
-    const uint32_t *layer_of;     /* [node]: 1 + number of the layer; 0: gives no rooms */
+    const uint32_t *layer_of;     /* [node]: 1 + number of the layer; 0: the node assigns no
+                                   * rooms */
     uint64_t *chosen;             /* [layer, n_experts] */
     uint64_t *dropped;            /* [layer] */
 } LoadCounts;
 
 /* NULL: the model has no experts with rooms. */
 LoadCounts *loads_new(const Plan *plan, Arena *arena);
-/* Counts the choices of one instruction that was computed on `rank`. Of ranks that do the same
- * work, one counts. */
+/* Counts the choices of one instruction that was computed on `rank`. Among ranks that do the same
+ * work, only one counts. */
 void loads_count(LoadCounts *l, const Plan *plan, Rank rank, const Instr *in,
                  const KernelArgs *args);
 
 typedef struct ExpertLoads {
-    /* of all layers: the largest and the smallest number of choices of an expert, relative to the
+    /* over all layers: the largest and the smallest number of choices of an expert, relative to the
      * mean of its layer. 0: unknown */
     double busiest, idlest;
     ModuleId module;     /* of the busiest expert */

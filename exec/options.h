@@ -1,10 +1,11 @@
-/* The options that each backend brings. The command's parser and help, and the reference, are made
- * from this table. A row:
+/* The options that each backend brings. The command's parser and help, and the reference pages, are
+ * made from this table. A row:
  *
  *   BACKEND_OPTION(backend, type, id, name, kind, member, value, words, least, most, uses, help)
  *
  * `type` is the struct behind BackendOptions.own, `member` its field, `name` the long option,
- * `value` its value's name in the help. Not given: the field stays zero, which is the default. */
+ * `value` its value's name in the help. If the option is not given, its field stays zero, which is
+ * the default. */
 #ifndef TANDEM_EXEC_OPTIONS_H
 #define TANDEM_EXEC_OPTIONS_H
 
@@ -16,17 +17,18 @@
 
 typedef enum BackendOptionKind {
     BACKEND_KIND_flag,   /* bool */
-    BACKEND_KIND_word,   /* enum in the order of `words`; "": its default has no word */
-    BACKEND_KIND_number, /* uint32_t in [least, most]; stored plus 1, for 0 says that none was given
+    BACKEND_KIND_word,   /* an enum in the order of `words`; word "": the default has no word */
+    BACKEND_KIND_number, /* uint32_t in [least, most]; stored plus 1, because 0 says that none was
+                          * given
                           */
     BACKEND_KIND_text
 } BackendOptionKind;
 
 enum { /* values of BackendOption.uses */
        BACKEND_RUNS = 1,
-       BACKEND_CALIBRATES = 2, /* `tandem calibrate` takes the option, too */
-       BACKEND_CHANGES_COSTS =
-           4 /* the option changes the times of kernels, so their measurements get another name */
+       BACKEND_CALIBRATES = 2,   /* `tandem calibrate` takes the option, too */
+       BACKEND_CHANGES_COSTS = 4 /* the option changes the times of kernels, so their measurements
+                                  * are stored under another name */
 };
 
 typedef enum BackendOptionId {

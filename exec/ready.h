@@ -1,14 +1,14 @@
-/* A program prepared to run: every pointer, size, peer and wait is computed before the first
- * step, so that a step neither plans nor allocates. All backends share this; it depends on none
- * of them. */
+/* A program prepared to run. Every pointer, size, peer and wait is computed before the first step,
+ * so that a step neither plans nor allocates. All backends share this; it depends on none of
+ * them. */
 #ifndef TANDEM_EXEC_READY_H
 #define TANDEM_EXEC_READY_H
 
 #include "exec/backend.h"
 
-/* the slack stays poison unless a kernel overruns */
+/* bytes behind the arena, which stay poison unless a kernel writes beyond its end */
 enum { ARENA_ALIGN = 4096, ARENA_SLACK = 4096 };
-/* the most ranks of a group that one process moves bytes for */
+/* the largest number of ranks in a group whose bytes one process moves */
 enum { MAX_MEMBERS = 4096 };
 
 /* ---- facts that all ranks of a program share ---- */
@@ -20,7 +20,7 @@ typedef struct ProgramInfo {
     const Binding **binding; /* [pc] NULL for communications and RESHAPE ops */
     uint64_t *bytes;         /* [pc] bytes shown in its trace row */
     uint32_t *n_touches;     /* [buffer] accesses to a root in one step, also through views */
-    bool *passes_on;         /* [buffer]: its last user writes a result into the same bytes */
+    bool *passes_on;         /* [buffer]: its last user writes its result into the same bytes */
     uint32_t n_instr;        /* instructions are 1..n_instr */
 } ProgramInfo;
 /* Prepares a program. Communications with the same launch start together, so each waits for
@@ -56,7 +56,7 @@ typedef struct Ready {
 } Ready;
 
 /* ---- a rank: its memory, and its position in the step ---- */
-/* The capabilities of a device, if kernels do not run on this host. */
+/* The capabilities of a device; needed if kernels do not run on this host. */
 typedef struct RankMachine {
     bool (*accepts)(OpKind op, const DType *dtype, uint32_t n_args);
     WorkspaceBytes workspace;
@@ -72,7 +72,7 @@ typedef struct RankState {
     uint64_t highest[2]; /* [space] with poison: end of the highest byte found written */
     Ready *at;           /* [pc] */
     const RankMachine *machine;
-    LoadCounts *loads; /* of the run so far; NULL: none are counted */
+    LoadCounts *loads; /* counts of the run so far; NULL: nothing is counted */
     /* state of the step in progress */
     uint32_t *n_before, *n_touches;
     uint32_t n_left;
@@ -84,7 +84,7 @@ typedef struct RankState {
  * exec-program. */
 bool rank_prepare(RankState *r, const Plan *plan, const ProgramInfo *info, Rank rank,
                   const Control *control, const RankMachine *machine, Arena *arena, Diag *d);
-/* Moves the device arena: every prepared instruction gets its new addresses. */
+/* Moves the device arena: every prepared instruction then refers to the new addresses. */
 void rank_move(RankState *r, char *device);
 /* Allocates the arenas (filled with poison if `poison` or `measure`, else with zeros) and
  * prepares each instruction. Reports backend-dtype, exec-program, exec-memory. */
@@ -96,10 +96,10 @@ char *rank_memory(const RankState *r, BufferId b); /* memory of any buffer or vi
 void rank_begin(RankState *r);
 /* Runs a local instruction. */
 void rank_compute(RankState *r, Pc pc);
-/* Marks `pc` as finished. Writes the instructions that may now start to `next` (room for
- * n_instr), ascending, and returns their number. Poisons buffers that have no user left. */
+/* Marks `pc` as finished. Writes the instructions that may now start to `next` (room for n_instr),
+ * ascending, and returns their number. Poisons buffers that no later instruction uses. */
 uint32_t rank_finish(RankState *r, Pc pc, Pc *next);
-/* Writes the instructions that may start first to `next`; returns their number. */
+/* Writes the instructions that may start at once to `next`; returns their number. */
 uint32_t rank_starters(const RankState *r, Pc *next);
 /* After a step, with poison: finds writes beyond the arena (reports arena-overrun) and updates
  * r->highest. */
@@ -125,23 +125,23 @@ void reduce_in_order(DType dtype, Reduce reduce, void *out, const void *const *p
 void collective_move(const Comm *const *member, uint32_t n_members);
 
 /* ---- uneven.c ---- the exchange of uneven rows of experts (planner/ir/layout/rows.h) */
-/* Returns the number of rows that come to this member. */
+/* Returns the number of rows that this member receives. */
 int64_t uneven_rows_to(const Comm *c);
 /* Returns the rows of an expert from part `part` of its samples, in the counts of side 0 (sent) or
  * 1 (received). */
 int64_t uneven_piece(const Comm *c, int side, int64_t expert, int64_t part, int64_t samples);
 bool uneven_to_experts(const Comm *c); /* or back */
-int64_t uneven_room(const Comm *c);    /* and the number for which it has memory */
-/* Carries out the exchange. All members have arrived, and each has room. */
+int64_t uneven_room(const Comm *c);    /* and the number of rows for which it has memory */
+/* Carries out the exchange. All members have arrived, and each has enough memory. */
 void uneven_move(const Comm *const *member, uint32_t n_members);
-/* Says which rank of which layer has too many rows, and what would be enough. */
+/* Reports which rank in which layer received too many rows, and a bound that would be enough. */
 const char *uneven_overflow(const Plan *plan, const Program *p, Pc pc, const Comm *c, Rank rank,
                             Arena *arena);
 
 /* ---- poison.c ---- an 8-byte pattern that is NaN as f64, f32, f16 and bf16 */
 void poison_fill(void *at, uint64_t bytes);
-/* End of the last byte in [at + lo, at + hi) that is not poison; lo if all is. `at` is aligned
- * to 8. */
+/* Returns the end of the last byte in [at + lo, at + hi) that is not poison; lo if all bytes are
+ * poison. `at` is aligned to 8. */
 uint64_t poison_end(const void *at, uint64_t lo, uint64_t hi);
 
 #endif

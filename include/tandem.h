@@ -11,9 +11,9 @@
  *
  * A handle belongs to one thread at a time; different handles are independent. The library never
  * prints and never exits: every error is in the handle's diagnostics. Scripts are evaluated in a
- * forked child, so a process that must not fork cannot load scripts, only the text of plans.
- * Strings belong to the handle and live until tandem_free, or until the next call that returns the
- * same one. */
+ * forked child. A process that must not fork can load only the text of plans, no scripts. A
+ * returned string belongs to the handle. It lives until tandem_free, or until the next call of the
+ * function that returned it. */
 #ifndef TANDEM_H
 #define TANDEM_H
 
@@ -30,16 +30,17 @@ typedef struct TandemPlan TandemPlan;
 /* The version of the library, as in "0.1.0". */
 const char *tandem_version(void);
 
-/* Loads a script (.lua), applies "key=value" settings to the table given to plan{}, and compiles it
- * into one program for each role. Or reads the text of a plan (.plan), which takes no settings.
- * Always returns a handle, and NULL only if there is no memory for one. */
+/* Loads a script (.lua), applies the "key=value" settings to its plan{} table, and compiles it into
+ * one program for each role. Or reads the text of a plan (.plan), which takes no settings. Always
+ * returns a handle, even after an error; NULL only if there is no memory for one. */
 TandemPlan *tandem_load(const char *path, const char *const *settings, size_t n_settings);
 void tandem_free(TandemPlan *plan); /* NULL is fine */
 
 /* The exit code that the command would end with: 0 while nothing failed, 1 internal error, 3 the
  * script is invalid, 4 the plan does not fit, 7 the store failed. */
 int tandem_status(const TandemPlan *plan);
-/* Returns all diagnostics so far: as text, one or two lines each, or as a JSON array of objects. */
+/* Returns all diagnostics so far: as text of one or two lines each, or as a JSON array of
+ * objects. */
 const char *tandem_diagnostics(TandemPlan *plan);
 const char *tandem_diagnostics_json(TandemPlan *plan);
 
@@ -55,18 +56,21 @@ typedef struct TandemSimOptions {
     const char *machine;
 } TandemSimOptions;
 /* Predicts one steady step on the plan's cluster. `options` may be NULL. A plan that does not fit
- * is still simulated. A plan without a cluster (a text) or with a failed proof is not. */
+ * is still simulated. A plan without a cluster (loaded from text) or with a failed proof is not
+ * simulated. */
 bool tandem_simulate(TandemPlan *plan, const TandemSimOptions *options);
 
-/* Finds a number of the plan or, after tandem_simulate, of the prediction; false if there is none
- * of that name (yet). tandem_number_name(i) lists the names for i = 0, 1, ... until NULL. */
+/* Finds a number of the plan or, after tandem_simulate, of the prediction. Returns false if no
+ * number has that name, or not yet. tandem_number_name(i) lists the names for i = 0, 1, ... until
+ * NULL. */
 bool tandem_number(const TandemPlan *plan, const char *name, double *value);
 const char *tandem_number_name(size_t i);
 
-/* Returns 32 hex digits: the hash of the plan's exact text. Returns NULL if it did not compile. */
+/* Returns 32 hex digits: the hash of the plan's exact text. Returns NULL if the plan did not
+ * compile. */
 const char *tandem_plan_id(TandemPlan *plan);
-/* Returns the exact text, which tandem_load can read; the second function returns the friendly one.
- * Both return NULL if it did not compile. */
+/* tandem_plan_text returns the exact text, which tandem_load can read; tandem_plan_show returns the
+ * form for people. Both return NULL if the plan did not compile. */
 const char *tandem_plan_text(TandemPlan *plan);
 const char *tandem_plan_show(TandemPlan *plan);
 /* Returns all numbers of tandem_number that exist, and the MFU's formula, as one JSON object. */

@@ -9,7 +9,7 @@ typedef enum ArgumentKind {
     ARGUMENT_real,
     ARGUMENT_index,   /* i32: ids, labels */
     ARGUMENT_scalars, /* f64: tables of scalars of the update */
-    ARGUMENT_loss,    /* a real, or f64 though the inputs are not */
+    ARGUMENT_loss,    /* a real number, or f64 even if the inputs are not f64 */
     ARGUMENT_any      /* real or i32: moved without being interpreted */
 } ArgumentKind;
 

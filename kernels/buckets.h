@@ -2,7 +2,7 @@
  * has n buckets. Each distance below n / 2 has a bucket of its own. Longer distances share the
  * other buckets by their logarithm; the last bucket begins at `most`. Causal attention has one
  * direction. Otherwise the second half of the buckets is for keys that come after the query. All
- * kernels read the bounds from here, so no rounding of a logarithm can move a distance to another
+ * kernels read the bounds from here, so rounding of a logarithm cannot move a distance to another
  * bucket. */
 #ifndef TANDEM_KERNELS_BUCKETS_H
 #define TANDEM_KERNELS_BUCKETS_H

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* `device` names the device and the library's version. `call` names sizes, layouts and types. A
- * choice is a few opaque bytes. */
+ * choice is a few bytes that only the library understands. */
 typedef struct KernelChoices {
     void *self;
     bool (*get)(void *self, const char *device, const char *call, void *choice, size_t bytes);

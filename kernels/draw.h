@@ -12,14 +12,15 @@
 #define DRAW_DROPOUT  UINT64_C(0x64726f706f7574)
 #define DRAW_ROUNDING UINT64_C(0x726f756e64696e67)
 
-/* The stream of a place: `part` is a micro-batch (0 for the update), site a number within it. */
+/* Returns the stream of random numbers of a place: `part` is a micro-batch (0 for the update), site
+ * a number within it. */
 static inline uint64_t draw_stream(uint64_t what, int64_t step, uint32_t part, int64_t site)
 {
     assert(site >= 0 && site <= UINT32_MAX);
     return rng_u64(what, (uint64_t)step, (uint64_t)part << 32 | (uint64_t)site);
 }
 
-/* 32 bits of an element. */
+/* Returns 32 random bits of an element. */
 static inline uint32_t draw_word(uint64_t seed, uint64_t stream, uint64_t element)
 {
     const uint32_t counter[4] = {(uint32_t)(element >> 2), (uint32_t)(element >> 34),
@@ -30,15 +31,15 @@ static inline uint32_t draw_word(uint64_t seed, uint64_t stream, uint64_t elemen
     return word[element & 3];
 }
 
-/* Words below this drop their element. */
+/* An element is dropped if its word is below this number. */
 static inline uint32_t draw_threshold(double drop)
 {
     assert(drop >= 0 && drop < 1);
     return (uint32_t)(drop * 4294967296.0);
 }
 
-/* Rounds x [fp32 bits] stochastically to bf16, kept in fp32. It rounds up with a probability
- * equal to x's distance from its lower neighbour; the low half of `word` decides. Infinities and
+/* Rounds x [fp32 bits] stochastically to bf16, kept in fp32. It rounds up with a probability equal
+ * to x's relative distance from its lower neighbour; the low half of `word` decides. Infinities and
  * NaNs stay. */
 static inline uint32_t draw_round_bf16_bits(uint32_t bits, uint32_t word)
 {

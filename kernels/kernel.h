@@ -24,11 +24,11 @@ typedef struct DataSource {
     void *self;
     void (*fill)(void *self, int64_t step, uint32_t microbatch, int64_t first_sample,
                  int64_t n_samples, int64_t seq, int32_t *tokens, int32_t *labels);
-    /* Fills the n values of a line of a field. Must be a pure function, too. */
+    /* Fills the n values of a line of a field. It must be a pure function, too. */
     void (*line)(void *self, const FieldLine *line, double *values);
 } DataSource;
 
-/* Values that change from step to step; programs are static. */
+/* Values that change from step to step, because programs are static. */
 typedef struct Control {
     int64_t step; /* from 0 */
     double lr;
@@ -44,26 +44,27 @@ typedef struct KernelArgs {
     int64_t start['z' + 1]; /* global index of the first local element */
     /* Global index of local element size/2. A part may be two chunks of equal size (zigzag);
      * otherwise this is start + size/2. Element i is start + i, and from size/2 on second + (i -
-     * size/2). Only the tokens `s` may be in two chunks, and T where keys are a part. */
+     * size/2). Only the tokens `s` may be in two chunks, and T in ops that read a part of the
+     * keys. */
     int64_t second['z' + 1];
     int64_t valid['z' + 1]; /* numbers of local elements that are real; the rest is zero padding */
     int64_t rows;           /* product of the sizes of the `...` indices; 1 if none */
     int64_t elements[MAX_ARGS]; /* local elements of each argument */
     /* RESHAPE ops have no signature. outer, middle and inner describe the buffer that is whole and
-     * not packed (input of slice and pack, output of place and unpack), in local sizes: the product
-     * of the dimensions before attrs.dim, that dimension, the product of the dimensions after it.
-     * part_start (slice and place) and part_size give one part's start and extent along the
-     * dimension, padding included.
+     * not packed (the input of slice and pack, the output of place and unpack), in local sizes.
+     * They are the product of the dimensions before attrs.dim, that dimension, and the product of
+     * the dimensions after it. part_start (slice and place) and part_size are the start and the
+     * extent of one part along the dimension, padding included.
      *   slice   in [outer, middle, inner]            -> out [outer, part_size, inner]
      *   place   in [outer, part_size, inner]         -> out [outer, middle, inner], else zero
-     *   pack    in [outer, middle, inner]            -> out [parts, outer, part_size, inner]
+     *   pack in [outer, middle, inner] -> out [parts, outer, part_size, inner]
      *   unpack  in [parts, outer, part_size, inner]  -> out [outer, middle, inner]
-     * attrs.chunks = 2: the dimension has 2 parts equal chunks, and part p of `parts` holds
+     * attrs.chunks = 2: the dimension consists of 2 parts equal chunks, and part p of `parts` holds
      * chunks p and 2 parts - 1 - p. parts * part_size may exceed middle (ceil deals): elements
-     * beyond it are zero in a part, and unpack drops them. copy reads elements[0] only. */
+     * beyond middle are zero in a part, and unpack drops them. copy reads elements[0] only. */
     int64_t outer, middle, inner, part_start, part_size;
-    /* halo_*: `middle` is the number of rows of a buffer of own rows, `part_size` that of a buffer
-     * with a halo. Strips are [2, outer, halo.strip, inner]. */
+    /* halo_*: `middle` is the number of a rank's own rows in a buffer without a halo, `part_size`
+     * the number of rows in a buffer with it. Strips are [2, outer, halo.strip, inner]. */
     Halo halo;
     /* stride_*: `middle` is the number of the part's rows. Messages are [ranks, outer,
      * strides.most, strides.rows, inner], one for each rank of the group. */
@@ -71,7 +72,7 @@ typedef struct KernelArgs {
     uint32_t microbatch;
     Attrs attrs;
     /* Global sizes and the letters of each dimension. Needed by kernels for any signature
-     * (contractions), by batch when its `s` is split, and by ops that depend on global positions
+     * (contractions), by batch if its `s` is split, and by ops that depend on global positions
      * (dropout, smoothing). NULL for RESHAPE ops. */
     const Binding *binding;
     const Control *control;
@@ -79,31 +80,31 @@ typedef struct KernelArgs {
 
 typedef void (*Kernel)(const KernelArgs *args);
 
-/* The longest sequence that may be split over ranks: the batch kernel reads whole sequences onto
- * the stack. */
+/* The longest sequence that may be split over ranks, because the batch kernel reads whole sequences
+ * onto the stack. */
 enum { KERNEL_MOST_SPLIT_SEQ = 1 << 17 };
 
-/* Returns the CPU kernel of `op`; NULL for collectives. It computes in fp64 if its first
- * floating-point argument is fp64, else in fp32. Low-precision arguments (kernels/number.h) are
- * widened and outputs rounded once. Either all floating-point arguments are fp64 or none is;
- * kernel_cpu_accepts lists the exceptions. */
+/* Returns the CPU kernel of `op`; NULL for collectives. The kernel computes in fp64 if its first
+ * floating-point argument is fp64, otherwise in fp32. Low-precision arguments (kernels/number.h)
+ * are widened and outputs rounded once. Either all floating-point arguments are fp64 or none of
+ * them is; kernel_cpu_accepts lists the exceptions. */
 Kernel kernel_cpu(OpKind op);
-/* True if the CPU kernel of `op` accepts these dtypes (inputs, outputs, then scratch if any).
- * Ids are i32; tables of scalars (sumsq, clip_coef, the last input of adamw and sgd) are f64.
- * The loss may be f64 whatever its inputs are. cast, fill and RESHAPE ops accept every dtype
- * they can move. */
+/* True if the CPU kernel of `op` accepts these dtypes (inputs, outputs, then scratch if any). Ids
+ * are i32; tables of scalars (sumsq, clip_coef, the last input of adamw and sgd) are f64. The loss
+ * may be f64 for any type of inputs. cast, fill and RESHAPE ops accept every dtype that they can
+ * move. */
 bool kernel_cpu_accepts(OpKind op, const DType *dtype, uint32_t n_args);
-/* Bytes of scratch that a backend's kernel of this op takes as one extra last argument [u8]; 0:
- * none. Given dtype and local elements of the op's own n_args arguments. Each backend has one
- * such function, which the lowering calls. */
+/* Returns the bytes of scratch memory that a backend's kernel of this op takes as one extra last
+ * argument [u8]; 0: none. It is given the dtype and local elements of each of the op's own n_args
+ * arguments. Each backend has one such function, which the lowering calls. */
 typedef uint64_t (*WorkspaceBytes)(OpKind op, const DType *dtype, const int64_t *elements,
                                    uint32_t n_args);
 /* A WorkspaceBytes: room for fp32 copies of low-precision arguments. Element-wise ops need none. */
 uint64_t kernel_cpu_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                               uint32_t n_args);
-/* Initial value of one element of a tensor, by its row-major index in the GLOBAL tensor, so that
- * every sharding starts from the same model. `kind` is an InitKind: normal(mean a, deviation b),
- * uniform [a, b). */
+/* Returns the initial value of one element of a tensor, from its row-major index in the GLOBAL
+ * tensor. Every sharding therefore starts from the same model. `kind` is an InitKind: normal(mean
+ * a, deviation b), uniform [a, b). */
 double kernel_init_value(uint64_t seed, uint64_t stream, uint64_t global_element, int kind,
                          double a, double b);
 

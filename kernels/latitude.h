@@ -1,4 +1,4 @@
-/* The weight of a row of a latitude-longitude grid: the cosine of its latitude, over the mean
+/* The weight of a row of a latitude-longitude grid: the cosine of its latitude, divided by the mean
  * cosine of all rows. Rows are spaced evenly from pole to pole: row r of n has its centre at pi ((r
  * + 1/2) / n - 1/2). */
 #ifndef TANDEM_KERNELS_LATITUDE_H

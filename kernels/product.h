@@ -16,19 +16,20 @@ extern "C" {
 typedef struct ProductMatrix {
     bool transposed;
     int64_t leading;      /* at least 1, and at least the matrix's extent in memory order */
-    int64_t batch_stride; /* between the matrices of two batch indices; 0: no batch */
+    int64_t batch_stride; /* distance between the matrices of two consecutive batch indices; 0: no
+                           * batch */
 } ProductMatrix;
 
-/* z [m,n] = x [m,k] y [k,n], `batch` times. z is never transposed: x is the input that shares
- * the output's outer letters. Sizes may be 0. */
+/* z [m,n] = x [m,k] y [k,n], `batch` times. z is never transposed: x is the input that shares the
+ * output's outer letters. Sizes may be 0. */
 typedef struct Product {
     uint32_t left, right; /* the arguments that are x and y: 0 and 1, or 1 and 0 */
     int64_t m, n, k, batch;
     ProductMatrix x, y, z;
 } Product;
 
-/* The product that a bound contraction computes, given the local size of each letter. Uses its
- * first two inputs only; scales play no part. */
+/* Returns the product that a bound contraction computes, given the local size of each letter. It
+ * uses only the first two inputs; scales do not matter. */
 Product product_of(const Binding *b, const int64_t size['z' + 1]);
 
 #ifdef __cplusplus

@@ -11,9 +11,11 @@
 #include "planner/ir/op.h"
 
 typedef struct RopeRamp {
-    double factor;  /* 0: no frequency is scaled */
-    double context; /* 0: the ramp runs over indices of pairs; else over turns in this context */
-    double none, whole; /* where a pair keeps nothing, and where it keeps its whole frequency */
+    double factor;      /* 0: no frequency is scaled */
+    double context;     /* 0: the ramp runs over the indices of pairs; otherwise over turns in this
+                         * context */
+    double none, whole; /* the point at which a pair keeps no frequency, and the point at which it
+                         * keeps its whole frequency */
     double gain;        /* multiplies sines and cosines */
 } RopeRamp;
 
@@ -38,8 +40,8 @@ static inline RopeRamp rope_ramp(const Attrs *attrs, int64_t turned)
     if (attrs->rope_yarn == 2) first = floor(first), last = ceil(last);
     ramp.context = 0;
     ramp.whole = fmax(first, 0);
-    ramp.none = fmin(last, (double)turned - 1); /* published so, though pairs end at turned / 2 */
-    if (ramp.none == ramp.whole) ramp.none += 0.001; /* a step has no slope */
+    ramp.none = fmin(last, (double)turned - 1); /* published so, although pairs end at turned / 2 */
+    if (ramp.none == ramp.whole) ramp.none += 0.001; /* if the ramp is a step, it has no slope */
     return ramp;
 }
 

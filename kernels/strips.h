@@ -1,13 +1,13 @@
 /* A convolution in two parts (IN_ROWS in ops.def): the output rows of each part, and the place of
- * each input row. The border's first input has the rank's own rows; the neighbours' rows lie in the
- * strips that arrived. */
+ * each input row. The first input of the border op has the rank's own rows; the neighbours' rows
+ * lie in the strips that arrived. */
 #ifndef TANDEM_KERNELS_STRIPS_H
 #define TANDEM_KERNELS_STRIPS_H
 
 #include "kernels/kernel.h"
 #include "planner/ir/window.h"
 
-/* Local output rows. The border lies before and behind the inner rows. */
+/* Local output rows. The border lies before and after the inner rows. */
 typedef struct OutputRows {
     Interval at[2];
 } OutputRows;
@@ -31,8 +31,8 @@ static inline OutputRows strips_output_rows(OpKind op, const KernelArgs *a)
 }
 
 /* The numbers of rows, in the order of the rows held: in the strip of the previous part, of the
- * rank's own, and then in the strip of the next part. Without strips, all rows are own. A plane of
- * the first input has `room` rows: the largest part's. */
+ * rank's own, and then in the strip of the next part. Without strips, all rows are the rank's own.
+ * A plane of the first input has room for `room` rows: those of the largest part. */
 typedef struct HeldRows {
     int64_t before, own, strip, room;
 } HeldRows;

@@ -1,6 +1,6 @@
 /* Lower bounds of a plan's memory and step time, from its configuration and graph, before lowering.
- * A plan never needs less memory or time than its bounds, so a search may reject points by them.
- * Where the truth depends on the program, the bounds are loose. */
+ * A plan never needs less memory or time than its bounds, so a search may use them to reject
+ * points. If a cost depends on the program, the bounds leave it out, so they are loose. */
 #ifndef TANDEM_SESSION_BOUND_H
 #define TANDEM_SESSION_BOUND_H
 
@@ -11,16 +11,17 @@
 typedef struct Bounds {
     uint64_t state_bytes; /* weights, gradients and moments between steps, of the fullest rank */
     uint64_t kept_bytes;  /* inputs of its blocks, kept from forward to backward */
-    Ps step_ps;           /* all matrix products at the device's peak, spread evenly */
+    Ps step_ps;           /* all matrix products at the device's peak, spread evenly over the
+                           * ranks */
 } Bounds;
 Bounds bounds_of(const Config *config, const Graph *graph);
 
-/* ---- bound_pipeline.c: a tighter bound of memory, for steps of many micro-batches */
+/* ---- bound_pipeline.c: a tighter bound of memory, for pipelines of many micro-batches */
 /* Returns the number of micro-batches of the short plan from which the bound is computed; 0: the
  * plan has no such bound. */
 uint32_t bound_microbatches(const Config *config);
 /* Returns the bytes that the fullest rank of the whole plan needs at least. `few` is the plan of
- * that many micro-batches; it may be unplaced. */
+ * that many micro-batches; its buffers need no offsets. */
 uint64_t bound_bytes(const Plan *few);
 
 /* ---- shared by the files of the bounds */

@@ -4,15 +4,18 @@
 
 #include "planner/front/config.h"
 
-/* Least seconds of one micro-step's kernels, each on one rank that does all layers. */
+/* The least time of one micro-step's kernels, in seconds, each for one rank that holds all
+ * layers. */
 typedef struct KernelTimes {
     double forward_s; /* blocks, forward */
-    double input_s;   /* blocks, gradients of inputs: the chain of the backward pass */
-    double blocks_s;  /* blocks, forward and backward, nothing computed twice */
+    double input_s;   /* blocks, gradients of inputs: the chain of dependences in the backward
+                       * pass */
+    double blocks_s;  /* blocks, forward and backward, without recomputation */
     double again_s;   /* kernels that recomputation runs again */
-    double head_s;    /* behind the blocks, forward and backward */
+    double head_s;    /* nodes behind the blocks, forward and backward */
 } KernelTimes;
-/* Returns false if a pass, an axis or a profile changes the sizes or times of kernels otherwise. */
+/* Returns false if a pass, an axis or a profile changes the sizes or times of kernels in another
+ * way. */
 bool bound_kernels(const Config *config, const Graph *graph, KernelTimes *out);
 
 #endif

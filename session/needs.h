@@ -1,5 +1,5 @@
-/* The machine's facts that a prediction needs: the distinct kernels and collectives of a plan,
- * which of them the store has measured, and a hash of all inputs other than the plan. */
+/* The measurements that a prediction needs: the distinct kernels and collectives of a plan, those
+ * that the store has measured, and a hash of all inputs other than the plan. */
 #ifndef TANDEM_SESSION_NEEDS_H
 #define TANDEM_SESSION_NEEDS_H
 
@@ -21,8 +21,9 @@ typedef struct CollectiveNeed {
     Pc pc;
     uint64_t bytes; /* plan_comm_bytes */
     DType dtype;
-    Ps known_ps; /* measured at this very size; -1: not in the store */
-    Ps used_ps;  /* the time that the simulator takes, perhaps between two measured sizes; -1 */
+    Ps known_ps; /* time measured at this very size; -1: not in the store */
+    Ps used_ps;  /* the time that the simulator uses, perhaps interpolated between two measured
+                  * sizes; -1: none */
 } CollectiveNeed;
 
 typedef struct Needs {
@@ -31,12 +32,13 @@ typedef struct Needs {
     uint32_t missing_kernels, missing_collectives;
 } Needs;
 
-/* `store` may be NULL: everything is missing. `backend`: the one whose collectives count. */
+/* `store` may be NULL: everything is missing. `backend`: the backend whose collectives are looked
+ * up. */
 void needs_find(const Plan *plan, Store *store, const char *machine, const char *backend,
                 Arena *arena, Needs *needs, Diag *d);
 
-/* Returns a hash (12 hex digits) of everything but the plan that a prediction depends on: every
- * field of the cluster and of the runtime profile (field_text), and the measured costs. */
+/* Returns a hash (12 hex digits) of every input of a prediction except the plan: every field of the
+ * cluster and of the runtime profile (field_text), and the measured costs. */
 const char *calibration_id(const Cluster *cluster, const Runtime *runtime, const Needs *needs,
                            Arena *arena);
 

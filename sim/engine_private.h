@@ -5,14 +5,14 @@
 #include "sim/heap.h"
 #include "sim/sim.h"
 
-/* One instruction as the engine sees it. `head` is the first member of its launch group, or
- * itself when alone. The group waits and starts as one. */
+/* One instruction as the engine sees it. `head` is the first member of its launch group, or the
+ * instruction itself if it starts alone. The members of a group wait and start together. */
 typedef struct Step {
     Ps duration; /* compute */
-    /* earliest start, from the step's start; in a head, for the whole launch group */
+    /* earliest start, from the start of the step; in a head, for the whole launch group */
     Ps issued;
     bool on_host;        /* touches host memory, so it uses none of the device's cores */
-    uint32_t successors; /* first in Code.successors; the end is the next step's */
+    uint32_t successors; /* first in Code.successors; the list ends where the next step's begins */
     uint32_t comm;       /* in Code.comms; 0: compute */
     Pc next_in_launch;   /* 0: the last one */
     Pc head;
@@ -30,13 +30,14 @@ typedef struct SimComm {
     bool registered;
 } SimComm;
 
-/* A program ready to run: for each pc, the instructions that wait for it and the number of ends
+/* A program ready to run: for each pc, the instructions that wait for it, and the number of events
  * that it waits for. */
 typedef struct Code {
     uint32_t n; /* pcs 1..n-1 */
     Step *step;
     Pc *successors;      /* heads of launch groups */
-    uint32_t *need;      /* [pc] for heads: number of ends that must come first */
+    uint32_t *need;      /* [pc] for heads: number of events (ends of instructions) that must come
+                          * first */
     LIST(SimComm) comms; /* [0] none */
     LIST(Pc) roots;      /* heads that wait for nothing */
 } Code;
@@ -59,8 +60,8 @@ typedef struct Stuck {
     const Fold *fold;
     const Code *codes;
     const Timeline *line;    /* [class] */
-    const Arrival *arrivals; /* those in `n_slots` lists have not begun; everything else that was
-                                due has ended */
+    const Arrival *arrivals; /* the instructions in the lists of `n_slots` classes have not begun;
+                              * all others that were due have ended */
     const uint32_t *slots;
     uint32_t n_slots;
 } Stuck;

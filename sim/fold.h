@@ -1,9 +1,9 @@
-/* Finds ranks that behave alike, so that one representative of each class is simulated for all
- * of them. Classes are refined until stable. Ranks stay in one class only if they agree in:
- * their program, the classes of their peers along every axis set that the program uses, how
- * those groups lie on nodes, the classes that share their node and NICs, and the network links
- * that they use and share. A group that straddles nodes unevenly never folds with one that does
- * not. Time plays no part here. */
+/* Finds ranks that behave alike, so that one representative of each class is simulated for all of
+ * them. Classes are refined until stable. Ranks stay in one class only if they agree in all of
+ * these: their program; the classes of their peers along every axis set that the program uses; how
+ * these groups lie on nodes; the classes that share their node and NICs; the network links that
+ * they use and share. A group that straddles nodes unevenly is never folded with one that does not.
+ * Time is not used here. */
 #ifndef TANDEM_SIM_FOLD_H
 #define TANDEM_SIM_FOLD_H
 
@@ -11,7 +11,7 @@
 #include "sim/net/routes.h"
 
 typedef struct FoldMember {
-    uint32_t class_, n; /* n ranks of that class in one group */
+    uint32_t class_, n; /* a class, and the number of its ranks in one group */
 } FoldMember;
 
 /* All groups along `axes` whose members have the same classes. */
@@ -32,8 +32,8 @@ typedef struct FoldAxes {
     uint32_t *group_of; /* [class] */
 } FoldAxes;
 
-/* The network links that a rank's messages use: in a collective along `axes` with one pattern,
- * or in messages to the rank `hop` away. */
+/* The network links that a rank's messages use, in a collective along `axes` with one pattern or in
+ * messages to the rank `hop` away. */
 typedef struct FoldEdge {
     uint32_t link, count; /* the link; the number of messages on it, all of one size */
 } FoldEdge;
@@ -57,8 +57,8 @@ typedef struct Fold {
     uint32_t n_node_classes, n_nic_classes, n_pod_classes;
     LIST(FoldAxes) axes; /* all axis sets that some collective of the plan uses */
     const Mesh *mesh;
-    const Routes *routes;  /* NULL: the network has none */
-    LIST(FoldEdges) edges; /* only with routes */
+    const Routes *routes;  /* NULL: the network has no links of its own */
+    LIST(FoldEdges) edges; /* set only if the network has routes */
     /* links of one class are used by the same number of ranks of every class */
     uint32_t n_link_classes;
     uint32_t *link_of; /* [class] one such link */
@@ -70,7 +70,7 @@ typedef struct FoldPlaces {
     uint32_t devices_per_node; /* 0: one node */
     uint32_t nics_per_node;    /* 0: one */
     uint32_t nodes_per_pod;    /* 0: one pod */
-    const Routes *routes;      /* NULL or without links: the switches never limit */
+    const Routes *routes;      /* NULL or without links: the switches do not limit traffic */
 } FoldPlaces;
 
 /* Folds the ranks of a plan. `unfolded`: every rank is its own class. */
@@ -78,9 +78,9 @@ Fold *fold_ranks_on(const Plan *plan, FoldPlaces places, bool unfolded, Arena *a
 /* fold_ranks_on with all nodes in one pod. */
 Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
                  Arena *arena);
-/* The links of a pattern; NULL if none of its messages leaves a node. */
+/* Returns the links of a pattern; NULL if none of its messages leaves a node. */
 const FoldEdges *fold_edges(const Fold *fold, EdgeKind kind, AxisSet axes, int32_t hop);
-/* Index in fold->axes; UINT32_MAX: no collective uses them. */
+/* Returns the index in fold->axes; UINT32_MAX: no collective uses these axes. */
 uint32_t fold_axes(const Fold *fold, AxisSet axes);
 /* Finds the rank `hop` away from `rank`, wrapping around, along the single axis in `axes`; false
  * if `axes` is not a single axis. */

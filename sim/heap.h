@@ -1,7 +1,7 @@
 /* A queue of events in the order of time; events of one instant come in the order in which they
- * were added. Ranks that do the same have their events at the same instants, so the queue keeps one
- * list for each instant. A heap orders the instants, and a hash table finds the list of an instant.
- * The order is total, so it does not depend on the queue's history. */
+ * were added. Ranks that do the same work have their events at the same instants, so the queue
+ * keeps one list for each instant. A heap orders the instants, and a hash table finds the list of
+ * an instant. The order is total, so it does not depend on the queue's history. */
 #ifndef TANDEM_SIM_HEAP_H
 #define TANDEM_SIM_HEAP_H
 
@@ -19,7 +19,7 @@ typedef struct Queued {
 
 typedef struct Instant {
     Ps time;
-    uint32_t first, last; /* its events; first 0: all are taken */
+    uint32_t first, last; /* its events; first 0: all of them are taken */
     uint32_t next;        /* in the same list of the table, or free; 0: none */
 } Instant;
 
@@ -31,7 +31,7 @@ typedef struct InstantAt {
 typedef struct Heap {
     LIST(Queued) events;    /* [0] none */
     LIST(Instant) instants; /* [0] none */
-    LIST(InstantAt) order;  /* a heap: each has up to four later ones below it */
+    LIST(InstantAt) order;  /* a heap: each instant has up to four later ones below it */
     uint32_t *table;        /* by hash of time: the first instant of a list */
     uint32_t room, free_event, free_instant;
     uint32_t newest; /* the instant of the last addition */
@@ -85,8 +85,8 @@ static inline void heap_grow_table(Heap *h, Arena *arena)
     }
 }
 
-/* Adds an instant without events. A root whose events are all taken makes room for it, which saves
- * one sift. */
+/* Adds an instant without events. If the events of the root are all taken, the new instant replaces
+ * the root, which saves one sift. */
 static inline uint32_t heap_new_instant(Heap *h, Arena *arena, Ps time)
 {
     const bool replaces = h->order.n > 0 && h->instants.at[h->order.at[0].instant].first == 0;
@@ -145,7 +145,7 @@ static inline void heap_add(Heap *h, Arena *arena, Ps time, uint32_t a, uint32_t
     at->last = event;
 }
 
-/* The first event; NULL if there is none. */
+/* Returns the first event; NULL if there is none. */
 static inline const Event *heap_top(Heap *h)
 {
     while (h->order.n > 0) {

@@ -4,17 +4,18 @@
 
 #include "sim/sim.h"
 
-/* [from, from + length) and [from + length, from + 2 length) are equal to the picosecond: in every
- * class each instruction that is under way in the first has a counterpart in the second. Each
- * period has all instructions of `microbatches` micro-batches. A step with k times as many
- * micro-batches more, in which each further one is alike, repeats that period k times. */
+/* The intervals [from, from + length) and [from + length, from + 2 length) are equal to the
+ * picosecond: in every class, each instruction that runs in the first interval has a counterpart in
+ * the second. Each period contains all instructions of `microbatches` micro-batches. A step with k
+ * further groups of so many micro-batches, all alike, repeats that period k times. */
 typedef struct Period {
     Ps from, length;
     uint32_t microbatches;
 } Period;
 
-/* `cost` made `result`. Returns false if no such period was found, or if a step with more
- * micro-batches could end otherwise, because the host issues too late. */
+/* `result` is the simulation made with `cost`. Returns false if no such period was found. Also
+ * returns false if a step with more micro-batches could end differently, because the host issues
+ * too late. */
 bool period_find(const Plan *plan, const Fold *fold, const CostModel *cost,
                  const EngineResult *result, Arena *scratch, Period *out);
 

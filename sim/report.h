@@ -5,15 +5,15 @@
 
 #include "sim/sim.h"
 
-/* How often one part of a step happens. In a longer step, the instructions that were reached in
- * [from, to) are done `times` times, and the step ends `later`. */
+/* The repetitions of one part of a step. In a longer step, the instructions reached in [from, to)
+ * run `times` times, and the step ends `later`. */
 typedef struct Repeats {
     Ps from, to, later;
     uint32_t times, microbatches; /* microbatches: of the longer step; 0: the plan's own */
 } Repeats;
 
-/* `repeats`: NULL, or the report is that of the longer step. `runtime`: NULL, or its loader's time
- * bounds the step. */
+/* `repeats`: NULL, or the report describes the longer step. `runtime`: NULL, or the time of its
+ * loader bounds the step. */
 void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
                  const Repeats *repeats, const Cluster *cluster, const Runtime *runtime,
                  Arena *arena, SimReport *report);

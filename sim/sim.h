@@ -12,43 +12,44 @@
 #include "sim/fold.h"
 #include "store/store.h"
 
-#define SIM_ENGINE_VERSION "sim/9" /* bumped by any change that alters results */
+#define SIM_ENGINE_VERSION "sim/9" /* increased by any change that alters results */
 
 /* Time of one compute instruction alone on its device. */
 typedef struct CostModel {
     Ps (*compute)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* Time for a host process to issue an instruction. The host issues all instructions in
-     * program order and waits for none; an instruction starts after it was issued. NULL: all are
-     * issued ahead of time. */
+    /* The time that a host process takes to issue an instruction. The host issues all instructions
+     * in program order and waits for none. An instruction cannot start before it was issued. NULL:
+     * all instructions are issued ahead of time. */
     Ps (*issue)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* Bytes of device memory that the instruction moves as executed (fused, or in several
-     * passes). NULL: its inputs and outputs once. */
+    /* Bytes of device memory that the instruction moves as executed (fused, or in several passes).
+     * NULL: its inputs and outputs once each. */
     double (*bytes)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* True for a communication that the modelled system does not do. NULL: it does all. */
+    /* True for a communication that the modelled system does not perform. NULL: it performs all. */
     bool (*leaves_out)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* Part of a communication that anybody waits for, in (0, 1]. NULL: all of it. */
+    /* The share of a communication that later instructions wait for, in (0, 1]. NULL: all of it. */
     double (*waited)(const void *self, const Plan *plan, const Instr *in);
     Ps issue_from; /* start of issuing, from the start of the step */
     const void *self;
 } CostModel;
 
-/* One communication whose group is complete. Ranks are classes of `fold` (single ranks when
- * unfolded). A folded transfer stands for all alike groups of those classes at once. */
+/* One communication whose group is complete. Ranks are classes of `fold` (single ranks if
+ * unfolded). A folded transfer stands for all equivalent groups of those classes at once. */
 typedef struct Transfer {
     OpKind op;
     const FoldGroup *group;    /* collectives; NULL for send/recv */
     uint32_t sender, receiver; /* classes: send/recv */
-    Rank from_rank, to_rank;   /* send/recv: representatives that really are peers */
+    Rank from_rank, to_rank;   /* send/recv: representatives that are really peers of each other */
     uint64_t bytes;            /* plan_comm_bytes */
     DType dtype;
     bool registered; /* its buffers are registered with the network */
 } Transfer;
 
-/* A network model keeps state because transfers share links. `next` returns the transfer that
- * ends next if nothing else starts, or NET_RATES when the model must be called because rates
- * change by themselves. The engine passes it back to `finish` at that time. The engine first
- * asks for events due `now` (settle false; false if there is none). It lets rates settle only at
- * the end of an instant, so that all events of one instant count together, in any order. */
+/* A network model keeps state because transfers share links. `next` returns the transfer that ends
+ * next if nothing else starts. It returns NET_RATES if the model must be called because rates
+ * change by themselves. The engine passes this value back to `finish` at that time. The engine
+ * first asks for events due `now` (settle false; the answer is false if there is none). It lets
+ * rates settle only at the end of an instant, so that all events of one instant count together,
+ * whatever their order. */
 #define NET_RATES UINT32_MAX
 typedef struct NetModel {
     void (*start)(void *self, uint32_t id, const Transfer *t, Ps now);
@@ -57,43 +58,43 @@ typedef struct NetModel {
     void *self;
 } NetModel;
 
-/* Devices that compute instructions share with other work. Called like NetModel. */
+/* Devices whose computing is shared with other work. Called like NetModel. */
 typedef struct DeviceModel {
     void (*start)(void *self, uint32_t id, uint32_t class_, Ps alone, Ps now);
     bool (*next)(void *self, Ps now, bool settle, uint32_t *id, Ps *when);
     void (*finish)(void *self, uint32_t id, Ps now);
     void *self;
-    bool is_host; /* a host's processor: the host's own work is started here too */
+    bool is_host; /* a host's processor: the host's own instructions start here too */
 } DeviceModel;
 
-/* Devices that differ: one is slower, and times scatter (lognormal, median 1). */
+/* Differences between devices: one is slower, and times scatter (lognormal, median 1). */
 typedef struct Unevenness {
     uint64_t seed;
     Rank straggler;
-    double straggler_factor; /* above 1; otherwise no rank is slower */
+    double straggler_factor; /* factor above 1; otherwise no rank is slower */
     double jitter;           /* sigma of ln(time); 0: none */
 } Unevenness;
 
 typedef struct SimOptions {
-    bool unfolded; /* every rank simulated; else ranks are folded by refinement */
+    bool unfolded; /* simulate every rank; otherwise ranks are folded by refinement */
     bool trace;    /* keep rows (all simulated ranks) */
-    bool explain;  /* the critical path, stages and kinds of the report */
-    bool frees;    /* true if this communication takes no time (send includes recv) */
+    bool explain;  /* also report the critical path, stages and kinds */
+    bool frees;    /* true if this communication takes no time (for a send, its recv too) */
     OpKind free_op;
-    const Unevenness *uneven; /* NULL: all alike; needs `unfolded` */
+    const Unevenness *uneven; /* NULL: all devices are alike; needs `unfolded` */
     AxisSet free_axes;
     double imbalance; /* unevenness of routing: the busiest rank's rows divided by the mean; <= 1:
-                         even */
+                       * even */
     uint64_t seed;
     const Runtime *runtime; /* the system that executes it; NULL or without a name: Tandem itself */
-    uint32_t steps;         /* default 1: all steps are alike; the last one is reported */
+    uint32_t steps;         /* default 1, because all steps are alike; the last step is reported */
     Store *store;           /* measured kernels and collectives; NULL: none */
     const char *machine;    /* key of the measurements */
     const char *backend;
-    bool no_memory;          /* the report's memory is not wanted */
-    const struct Held *held; /* sim_held of this plan and runtime; NULL: not known yet */
-    /* the micro-batches of a longer step of the same plan, whose times are reported; 0: the plan's
-     * own. Not with `trace`, `explain` and `uneven`. */
+    bool no_memory;          /* leave the memory out of the report */
+    const struct Held *held; /* sim_held of this plan and runtime; NULL: not computed yet */
+    /* the number of micro-batches of a longer step of the same plan, which is reported; 0: the
+     * plan's own. Not allowed with `trace`, `explain` and `uneven`. */
     uint32_t microbatches;
 } SimOptions;
 
@@ -104,11 +105,11 @@ typedef struct Held {
     uint64_t reserved_bytes;  /* held by its allocator */
     uint64_t process_bytes;   /* with context, libraries and communicators */
     uint64_t logged[MEMORY_KIND_COUNT];
-    uint32_t n_retries; /* times that segments had to be given back, in two steps */
+    uint32_t n_retries; /* number of times that segments had to be given back, in two steps */
     bool fits;
 } Held;
 
-/* Number of distinct costs in a simulation: from the store, and from models. */
+/* Number of distinct costs in a simulation, by their origin: from the store, and from models. */
 typedef struct CostCounts {
     uint32_t kernels_measured, kernels_modelled, collectives_measured, collectives_modelled;
 } CostCounts;
@@ -116,12 +117,14 @@ typedef struct CostCounts {
 /* Device memory that NCCL takes for one communicator of a rank (comm_memory.c). */
 typedef struct CommMemory {
     AxisSet axes;
-    Stream stream; /* under another system's profile: the first of the streams that share it */
+    Stream stream; /* under another system's profile: the first of the streams that share the
+                    * communicator */
     uint32_t n_ranks, n_nodes, channels, n_peers;                        /* peers: of messages */
-    uint64_t ring_bytes, tree_bytes, switch_bytes, message_bytes, bytes; /* the last: all bytes */
+    uint64_t ring_bytes, tree_bytes, switch_bytes, message_bytes, bytes; /* the last field: all
+                                                                          * bytes */
 } CommMemory;
 typedef LIST(CommMemory) CommMemories;
-/* Bytes for all communicators of a program's ranks, with one row each; 0 where there is no
+/* Returns the bytes of all communicators of a program's ranks, with one row each; 0 if there is no
  * device. */
 uint64_t comm_memory(const Plan *plan, uint32_t program, const Cluster *cluster,
                      const Runtime *runtime, Arena *arena, CommMemories *list);
@@ -137,19 +140,19 @@ typedef struct AxisTime {
     Ps total_ps, exposed_ps;
 } AxisTime;
 
-/* A stretch of the chain of instructions that bounds the step; `pc` is of the program of `rank`.
- * `host`: the stretch is spent by that rank's host, which had not yet issued `pc`. `data`: all work
- * is done, but the loader still reads the next step's sequences; `pc` ended last. */
+/* One interval of the chain of instructions that bounds the step; `pc` is in the program of `rank`.
+ * `host`: the rank waits for its host, which has not yet issued `pc`. `data`: all instructions have
+ * ended, but the loader still reads the next step's sequences; `pc` ended last. */
 typedef struct PathPart {
     Rank rank;
     Pc pc;
     bool host, data;
     Ps from_ps, to_ps;
 } PathPart;
-typedef struct PathSum { /* a sum over stretches: compute by op, communication by op and axes */
+typedef struct PathSum { /* a sum over intervals: compute by op, communication by op and axes */
     OpKind op;
     AxisSet axes;
-    bool comm, host, data; /* host, data: all stretches of a host or of the loader; no op */
+    bool comm, host, data; /* host, data: all intervals of a host or of the loader; no op */
     uint32_t n;
     Ps time_ps;
 } PathSum;
@@ -178,31 +181,33 @@ typedef struct SimReport {
     const char *peak_name;   /* "989.4 TFLOP/s dense bf16 H100-SXM5-80GB" */
     Rank slowest;            /* the first rank whose program ends last */
     Ps compute_ps;           /* busy time of the slowest rank's compute stream */
-    Ps input_ps;             /* the end of step_ps, which waits for the loader */
+    Ps input_ps;             /* the last part of step_ps, in which the step waits for the loader */
     Ps idle_ps;              /* step_ps - compute_ps */
-    /* part of idle_ps in which communications are in flight (the sum over `axes`). The rest is
-     * waiting for other ranks, as in a pipeline's bubble */
+    /* the part of idle_ps in which communications are in flight (the sum over `axes`). The
+     * remainder is waiting for other ranks, as in a pipeline's bubble */
     Ps exposed_ps;
-    /* times of the slowest rank; exposed: its compute stream is idle and waits for it */
+    /* times of the slowest rank; exposed: its compute stream is idle and waits for the
+     * communication */
     LIST(AxisTime) axes;
     LIST(CollectiveRow) collectives;
     uint64_t peak_bytes;  /* arena of the worst rank's program */
-    uint64_t total_bytes; /* + reserved (context, communicators) */
+    uint64_t total_bytes; /* with reserved bytes (context, communicators) */
     Rank peak_rank;
-    uint64_t memory[CATEGORY_COUNT]; /* live bytes by category at the peak instant of that rank's
-                                        program */
+    uint64_t memory[CATEGORY_COUNT]; /* live bytes by category, at the peak of that rank's
+                                      * program */
     uint64_t memory_holes;           /* arena minus live at that instant */
     Pc peak_pc;
     LIST(MemoryRow) memory_rows; /* `memory` for every program, for the store */
-    Held held; /* under another system's profile: decides `fits` and total_bytes; else zero */
+    Held held; /* under another system's profile: decides `fits` and total_bytes; otherwise zero */
     uint32_t n_classes; /* simulated ranks */
     uint64_t n_events;  /* instructions finished on simulated ranks */
     CostCounts counts;
     double n_launches; /* kernels of the slowest rank */
-    Ps host_ps; /* time to issue every instruction of the slowest rank one by one from the host */
+    Ps host_ps;        /* time of the slowest rank's host to issue every instruction one by one */
     /* host_ps > step_ps: the host limits the step unless graphs are captured */
     bool fits, host_bound;
-    /* options.microbatches was set, but the step does not surely repeat: all else is unset */
+    /* options.microbatches was set, but the step is not certain to repeat; all other fields are
+     * unset */
     bool aperiodic;
     LIST(PathPart) path;     /* with `explain`: in order of time, without gaps */
     LIST(PathSum) path_sums; /* longest first */
@@ -224,12 +229,14 @@ Ps sim_input_ps(const Plan *plan, const StepInfo *step, const Runtime *runtime);
 /* Times of an instruction of one simulated rank, from the start of the last step. */
 typedef struct Moment {
     Ps reached, start, end; /* reached: its turn had come; start: its group was complete */
-    Pc by;                  /* the instruction whose end let it begin; 0: the step's start */
-    uint32_t met;           /* instructions that had to end first, and have */
+    Pc by;                  /* the instruction whose end allowed it to begin; 0: it could begin with
+                             * the step */
+    uint32_t met;           /* number of instructions that had to end first and have ended */
 } Moment;
 
-/* The moments of one simulated rank. Ranks of one program do the same at about the same time, so
- * the moments of one instruction lie together: those of all ranks, then those of the next one. */
+/* The times of one simulated rank's instructions. Ranks of one program run the same instruction at
+ * about the same time. So the times of one instruction lie together for all ranks, then those of
+ * the next instruction. */
 typedef struct Timeline {
     Moment *first;
     uint32_t stride; /* ranks that have this program */
@@ -258,8 +265,8 @@ bool engine_run(const Plan *plan, const EngineOptions *options, Arena *arena, En
 
 /* ---- compute cost ---- */
 
-/* Roofline with tile and wave quantisation; kernels measured on `machine` win where the store has
- * their key. Calls are cached by (op, attributes, argument shapes). */
+/* Roofline with tile and wave quantisation. If the store has a kernel measured on `machine`, its
+ * time is used instead. Results are cached by (op, attributes, argument shapes). */
 typedef struct Cost Cost;
 Cost *cost_new(const Cluster *cluster, const Runtime *runtime, Store *store, const char *machine,
                Arena *arena, Diag *d);
@@ -271,7 +278,7 @@ const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena 
 
 /* ---- network ---- */
 
-/* NCCL's collectives, each with the factor by which nccl-tests turns bytes over time into bus
+/* NCCL's collectives. For each: the factor with which nccl-tests converts bytes per time into bus
  * bandwidth for n ranks. Sizes count as in nccl-tests: the larger of a rank's input and output. */
 #define COLLECTIVES(X)                                                                             \
     X(all_reduce, 2 * (n - 1) / n)                                                                 \
@@ -302,15 +309,15 @@ typedef enum NcclAlgorithm {
         NCCL_ALGORITHM_COUNT
 } NcclAlgorithm;
 
-/* How calls are made: on a stream or in a graph among other work, as plans do (pipelined); each
- * waited for, as benchmarks do (blocking); or for all devices of a node by one process, like
- * nccl-tests without MPI. */
+/* How calls are made. pipelined: on a stream or in a graph among other work, as plans do. blocking:
+ * the caller waits for each call, as benchmarks do. Or one process calls for all devices of a node,
+ * like nccl-tests without MPI. */
 typedef enum NcclIssue { NCCL_pipelined, NCCL_blocking, NCCL_one_process } NcclIssue;
-/* Where buffers lie: anywhere; in windows that all ranks map, which have kernels of their own;
- * or in windows, moved by copy engines without any SM. */
+/* Where buffers lie: anywhere; in windows that all ranks map, which have kernels of their own; or
+ * in windows, where copy engines move them without using any SM. */
 typedef enum NcclBuffers { NCCL_plain, NCCL_symmetric, NCCL_copy_engine } NcclBuffers;
 
-/* Efficiency of a generation of devices: one row of nccl_fit.def, in its order. */
+/* The efficiency of a generation of devices: one row of nccl_fit.def, in its order. */
 typedef struct NcclFit {
     double ring, steps, gather, nvls, ramp_us, ramp_mib, once_us, once_mib, p2p_us, p2p, exchange,
         exchange_us, exchange_mib, ll, ll_once, ll128, ll128_once, nvls_wide;
@@ -323,8 +330,8 @@ typedef struct NcclQuestion {
     uint64_t bytes;
     NcclIssue issue;
     NcclBuffers buffers;
-    const NcclSettings *settings; /* thread blocks; NULL: NCCL's own choice */
-    const NcclFit *fit;           /* NULL: the one of the cluster's devices */
+    const NcclSettings *settings; /* thread blocks; NULL: NCCL chooses */
+    const NcclFit *fit;           /* NULL: that of the cluster's devices */
 } NcclQuestion;
 
 /* NCCL's choice for one collective over a group, with its time and load on links. */
@@ -340,20 +347,20 @@ typedef struct NcclChoice {
 } NcclChoice;
 NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *question);
 /* nccl_answer for a group that fills the first nodes of the cluster in order, with the network to
- * itself. Uplinks of nodes and pods may be thinner than their NICs; net_maxmin.c accounts for that
- * in plans. */
+ * itself. The uplinks of nodes and pods may be slower than their NICs; net_maxmin.c accounts for
+ * that in plans. */
 NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *question);
 /* Answers for an op of a plan, pipelined. */
 NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint32_t ranks_per_node,
                        uint64_t bytes);
 /* nccl_choose with the plan's NCCL settings. Buffers in windows have kernels of their own. Copy
- * engines serve them if the settings ask for it and NCCL can. */
+ * engines serve these buffers if the settings ask for it and NCCL can do it. */
 NcclChoice nccl_choose_as(const Cluster *cluster, const NcclSettings *settings, OpKind op,
                           uint32_t n_nodes, uint32_t ranks_per_node, uint64_t bytes);
 /* The pattern of messages between nodes for an op whose algorithm has this name. Parallel trees
  * and reductions in switches count as a ring. */
 EdgeKind nccl_pattern(OpKind op, const char *algorithm);
-/* True if kernels or copy engines can reach this kind's registered buffers directly. */
+/* True if kernels or copy engines can reach registered buffers of this kind directly. */
 bool nccl_buffers_possible(const Cluster *cluster, const NcclQuestion *question);
 /* SMs for a gather or reduction of registered buffers; UINT32_MAX: as for other buffers. */
 uint32_t nccl_registered_channels(const Cluster *cluster, OpKind op, uint32_t n_nodes,
@@ -363,14 +370,14 @@ uint32_t nccl_registered_channels(const Cluster *cluster, OpKind op, uint32_t n_
 double nccl_port_bytes_per_s(const Cluster *cluster);
 double nccl_nic_bytes_per_s(const Cluster *cluster);
 
-/* A network like `inner`, but communications of `op` along `axes` take no time. */
+/* Returns a network like `inner` in which communications of `op` along `axes` take no time. */
 typedef struct NetFree NetFree;
 NetFree *net_free(NetModel inner, OpKind op, AxisSet axes, Arena *arena);
 NetModel net_free_model(NetFree *net);
 
 /* Uneven routing to experts, for a plan that has experts. */
 typedef struct Imbalance Imbalance;
-/* The fraction of an exchange's token slots that is really sent, where `pads_late` says so; else
+/* The fraction of an exchange's token slots that is really sent, if `pads_late` is set; otherwise
  * 1. */
 double imbalance_exchanged(const Plan *plan, const Runtime *runtime);
 Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, CostModel cost,
@@ -378,19 +385,21 @@ Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, Cost
 CostModel imbalance_cost(Imbalance *b);
 NetModel imbalance_net(Imbalance *b);
 
-/* Transfer rates capped by NCCL's model and shared max-min over ports, NICs and node uplinks. */
+/* Transfer rates: limited by NCCL's model, and shared by max-min fairness over ports, NICs and node
+ * uplinks. */
 typedef struct MaxMin MaxMin;
 MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena);
 NcclSettings *maxmin_asks(MaxMin *net); /* the plan's NCCL settings; at first none */
-/* Makes collectives that the store has (as backend "nccl" of `machine`) take their measured
- * times alone. */
+/* If the store has measured a collective (as backend "nccl" of `machine`), the collective takes
+ * this time when it runs alone. */
 void maxmin_measured(MaxMin *net, Store *store, const char *machine, Diag *d);
 void maxmin_counts(const MaxMin *net, CostCounts *counts); /* of collectives */
 NetModel maxmin_net(MaxMin *net);
-uint32_t maxmin_channels(const MaxMin *net, uint32_t id); /* SMs that a running transfer takes */
+uint32_t maxmin_channels(const MaxMin *net, uint32_t id); /* the SMs that a running transfer
+                                                           * occupies */
 
-/* Takes one SM for each channel of a running collective from the compute of its members. Wraps the
- * network model to learn which collectives run. */
+/* Takes one SM for each channel of a running collective away from the computation of its members.
+ * Wraps the network model to learn which collectives run. */
 typedef struct Sms Sms;
 Sms *sms_new(const Cluster *cluster, const Fold *fold, MaxMin *net, Arena *arena);
 NetModel sms_net(Sms *sms);
@@ -407,13 +416,15 @@ typedef struct Faults {
     double mtbf_s;                  /* mean time between failures of the whole machine */
     double checkpoint_s, restart_s; /* to write a checkpoint; to resume work after a failure */
 } Faults;
-/* The fraction of time that is useful work, with a checkpoint after every `interval_s` of it. */
+/* Returns the fraction of time that is useful work if a checkpoint follows every `interval_s` of
+ * work. */
 double faults_goodput(const Faults *faults, double interval_s);
-double faults_best_interval_s(const Faults *faults); /* Daly's estimate */
+double faults_best_interval_s(const Faults *faults); /* Daly's estimate of the best interval */
 double faults_draw_s(const Faults *faults, double interval_s, double work_s, uint64_t seed);
 
-/* Processes on one machine, whose compute and communication share its cores. Collectives take
- * the times that the store has (`backend` on `machine`), else those of a generic model. */
+/* Models processes on one machine whose computation and communication share its cores. Collectives
+ * take the times that the store has (`backend` on `machine`), otherwise those of a generic
+ * model. */
 typedef struct Cores Cores;
 Cores *cores_new(const Cluster *cluster, const Fold *fold, Store *store, const char *machine,
                  const char *backend, Arena *arena, Diag *d);
@@ -434,9 +445,9 @@ void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve 
 /* Memory under the profile `runtime`, which must have a name. */
 Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime);
 
-/* Default MFU, FLOPs per token: 6 x (parameters without input embedding) + 6 x layers x
- * (heads x width of a head) x seq, 12 instead of 6 where attention is not causal. Only experts that
- * a token uses count. */
+/* FLOPs per token of the default MFU: 6 x (parameters without input embedding) + 6 x layers x
+ * (heads x width of a head) x seq, with 12 instead of 6 if attention is not causal. Only the
+ * experts that a token uses count. */
 double mfu_flops_per_token(const Graph *g);
 
 #endif

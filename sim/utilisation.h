@@ -1,10 +1,10 @@
-/* Model FLOPs utilisation by the conventions that people print. */
+/* Model FLOPs utilisation, by the conventions in common use. */
 #ifndef TANDEM_SIM_UTILISATION_H
 #define TANDEM_SIM_UTILISATION_H
 
 #include "sim/sim.h"
 
-/* The conventions of --mfu, with what each counts for a token. */
+/* The conventions of --mfu, and what each one counts for a token. */
 #define MFU_CONVENTIONS(X)                                                                         \
     X(model, "what the mask leaves, without the input embedding; the default")                     \
     X(square, "attention without its mask")                                                        \
@@ -21,12 +21,12 @@ typedef enum MfuConvention {
 
 const char *mfu_convention_name(MfuConvention convention);
 bool mfu_convention_find(const char *name, MfuConvention *convention);
-/* FLOPs for a token, or for a point of a grid; `formula` says which. 0: the convention does not
- * apply to a model of grids. */
+/* FLOPs of a token or of a grid point; `formula` says which. 0: the convention does not apply to a
+ * model of grids. */
 double mfu_convention_flops(const Plan *plan, MfuConvention convention, const char **formula);
 
 /* Throughput and the default MFU; report->step_ps is set. */
-/* `step`: the plan's own, or a longer one that the report is of. */
+/* `step` is the plan's own, or the longer one that the report describes. */
 void report_utilisation(const Plan *plan, const StepInfo *step, const Cluster *cluster,
                         Arena *arena, SimReport *report);
 

@@ -15,12 +15,12 @@ typedef struct DbStatement DbStatement;
 enum { DB_APPLICATION_ID = 0x544e444d }; /* "TNDM" */
 
 /* Opens or creates `path`; runs migrations[user_version..n-1], each in one transaction. A new file
- * appears under its name only when complete, so an existing empty file is refused as damaged.
- * Refuses: another application_id, a newer user_version, a damaged file (length and header always,
- * quick_check up to 16 MiB), a directory; the file's bytes are then untouched. On file systems
- * without shared memory (such as NFS) it uses the DELETE journal and says so. `read_only` never
- * creates and never migrates. ":memory:" is a store that only this process sees. Rules: store-open,
- * store-foreign, store-newer, store-older, store-damaged, store-error. */
+ * appears under its name only when it is complete, so an existing empty file is refused as damaged.
+ * Refuses another application_id, a newer user_version, a damaged file (length and header always,
+ * quick_check up to 16 MiB) and a directory. The bytes of a refused file stay untouched. On file
+ * systems without shared memory (such as NFS) it uses the DELETE journal and reports that.
+ * `read_only` never creates and never migrates. ":memory:" is a store that only this process sees.
+ * Rules: store-open, store-foreign, store-newer, store-older, store-damaged, store-error. */
 Db *db_open(const char *path, bool read_only, const char *const *migrations, uint32_t n, Diag *d);
 /* Opens another program's database for reading, whatever its id, version or schema. Returns NULL
  * after reporting store-open or store-error. */
@@ -36,10 +36,10 @@ void db_rollback(Db *db);
  * NULL), b const void * + size_t. Prepared statements are kept by their text. If one is still
  * being read, the text is prepared a second time. NULL on failure. */
 DbStatement *db_prepare(Db *db, Diag *d, const char *sql, const char *format, ...);
-/* True if there is a row. False at the end (the statement resets itself), after a failure
- * reported to `d`, or if `st` is NULL. */
+/* Steps the statement; true if there is a row. Returns false at the end (the statement then resets
+ * itself), after a failure reported to `d`, or if `st` is NULL. */
 bool db_step(DbStatement *st, Diag *d);
-/* prepares and steps to the end */
+/* prepares a statement and steps it to its end */
 bool db_run(Db *db, Diag *d, const char *sql, const char *format, ...);
 void db_reset(DbStatement *st);
 int64_t db_int(DbStatement *st, int column);
@@ -48,6 +48,6 @@ const char *db_text(DbStatement *st, int column); /* valid until the next step; 
 const void *db_blob(DbStatement *st, int column, size_t *bytes);
 bool db_is_null(DbStatement *st, int column);
 int64_t db_last_id(Db *db);
-const char *db_file(const Db *db); /* as it was opened */
+const char *db_file(const Db *db); /* the path, as it was opened */
 
 #endif

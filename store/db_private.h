@@ -14,16 +14,16 @@ struct DbStatement {
 };
 
 struct Db {
-    Arena *arena; /* holds this struct too */
+    Arena *arena; /* the arena also holds this struct */
     sqlite3 *sqlite;
     const char *path;
     DbStatement *statements;
     /* state of reading a foreign file */
-    int64_t ops_left; /* steps of SQLite's virtual machine that are left */
+    int64_t ops_left; /* steps of SQLite's virtual machine that are still allowed */
     bool limits_heap;
 };
 
-/* Gives back what the connection holds besides its arena. */
+/* Releases the resources of the connection other than its arena. */
 void db_release(void *self);
 
 /* Adds the SQL functions of db_functions.c to a connection. */

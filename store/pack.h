@@ -1,12 +1,13 @@
-/* Texts as the store keeps them: compressed by zlib behind their length. */
+/* Texts in the form in which the store keeps them: their length, then the text compressed by
+ * zlib. */
 #ifndef TANDEM_STORE_PACK_H
 #define TANDEM_STORE_PACK_H
 
 #include "planner/base/str.h"
 
-/* The packed form of n bytes, in `arena`; *packed is its length. */
+/* Returns the packed form of n bytes, in `arena`; *packed is its length. */
 const void *pack_bytes(Arena *arena, const void *bytes, size_t n, size_t *packed);
-/* The text again; NULL where the bytes are damaged. */
+/* Returns the text again; NULL if the bytes are damaged. */
 const char *unpack_text(Arena *arena, const void *packed, size_t n, size_t *bytes);
 
 #endif

@@ -10,13 +10,13 @@
 extern const char *const *const store_migrations;
 extern const uint32_t store_n_migrations;
 
-/* Hashes are blobs of 16 bytes, high word first, big-endian; printed as hex they are the ids that
- * people see. */
+/* Hashes are blobs of 16 bytes, high word first, big-endian. Printed as hex they are the ids that
+ * users see. */
 enum { STORE_HASH_BYTES = 16 };
 void store_hash_bytes(Hash128 h, unsigned char bytes[STORE_HASH_BYTES]);
 
 Hash128 store_hash_of(DbStatement *st,
-                      int column); /* reads a hash from a blob; 0 if it is not a hash */
+                      int column); /* reads a hash from a blob; 0 if the blob is not a hash */
 
 /* Stores the list of a recipe's scripts, and the scripts that the store lacks; call it inside a
  * transaction. */

@@ -1,15 +1,15 @@
 /* Seals: a digest beside each row of the store. The digest reveals a row that another program
- * changed or a disk spoiled; SQLite itself sees only damage of its pages. A row without a digest
- * (NULL) comes from an older version or from another program, and is not checked.
+ * changed or a faulty disk spoiled; SQLite itself detects only damage of its pages. A row without a
+ * digest (NULL) comes from an older version or from another program, and is not checked.
  *
  * Rows that are written with a run or plan (trace, step, memory, collective, role) have no digest
- * of their own. Their owner keeps the sum of their digests, in the column TABLE_sum. */
+ * of their own. Their owner keeps the sum of their digests in the column TABLE_sum. */
 #ifndef TANDEM_STORE_SEALS_H
 #define TANDEM_STORE_SEALS_H
 
 #include "store/store.h"
 
-/* Columns under a digest that queries of one row need, too. */
+/* The columns under a digest. Queries of one row need them, too. */
 #define SEALED_plan "id, name, n_ranks, recipe, scripts, packed"
 #define SEALED_run                                                                                 \
     "kind, plan, name, cluster, scenario, backend, engine, calibration, seed, n_ranks, "           \
@@ -20,8 +20,8 @@
 #define SEALED_collective_cost "machine, backend, op, n_ranks, bytes, median_ps, made_at"
 #define SEALED_product_choice  "device, call, choice, median_ps"
 
-/* SEAL(table, columns of the key, columns under the digest). A run's number is no content: merging
- * changes it. A test holds the columns against the schema. */
+/* SEAL(table, columns of the key, columns under the digest). The number of a run is not under its
+ * digest, because merging stores changes it. A test compares the columns with the schema. */
 #define SEALS(SEAL)                                                                                \
     SEAL(plan, "id", SEALED_plan)                                                                  \
     SEAL(run, "id", SEALED_run)                                                                    \
@@ -47,20 +47,20 @@
     DETAIL(step, run, "run", "step, loss, grad_norm, time_ps")                                     \
     DETAIL(trace, run, "run", "step, rank, pc, start_ps, end_ps, bytes")
 
-/* Makes this connection seal each row that it writes to a table of SEALS. */
+/* Makes this connection seal each row that it writes to a table in SEALS. */
 bool seal_rows(Db *db, Diag *d);
-/* Seals the details of run `id` and of its plan where they have no seal yet. Call it after the last
- * of them, inside the same transaction. */
+/* Seals those details of run `id` and of its plan that have no seal yet. Call it after the last
+ * detail is written, in the same transaction. */
 bool seal_details(Db *db, int64_t run, Diag *d);
-/* Reports "store-damaged" for each changed row of the store, at most 20 a table. */
+/* Reports "store-damaged" for each changed row of the store, at most 20 for each table. */
 bool seals_hold(Db *db, Diag *d);
 /* Reports "store-damaged" if the row of run `id` or of its plan was changed, or one of their
  * details. Reading a long trace takes time, so it is checked only `with_trace`. */
 bool run_seals_hold(Db *db, int64_t run, bool with_trace, Diag *d);
-/* A column for queries of one row: true if the row has not changed since it was written. */
+/* A column to add to queries of one row: true if the row has not changed since it was written. */
 #define INTACT(columns) "digest IS NULL OR digest = tandem_digest(" columns ")"
 /* Returns column `column` of a query that ends with INTACT; reports "store-damaged" if it is false.
- * `name` says which row of `table` it is. */
+ * `name` says in the message which row of `table` it is. */
 bool seal_intact(DbStatement *st, int column, const char *table, const char *name, Diag *d);
 
 #endif

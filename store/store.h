@@ -10,8 +10,8 @@
 
 typedef struct Store Store;
 Store *store_open(const char *path, bool read_only, Diag *d); /* created and migrated as needed */
-/* Makes sure that the store can be written: creates it if missing, then closes it. Reports why
- * it cannot. */
+/* Checks that the store can be written: creates it if it is missing, then closes it. Returns the
+ * reason if it cannot. */
 bool store_ready(const char *path, Diag *d);
 void store_close(Store *store);
 Db *store_db(Store *store);
@@ -37,7 +37,7 @@ typedef struct RecipeScript {
     const char *name; /* the name in diagnostics: its path, or its place in the library */
     bool shipped;     /* of the library */
     Hash128 hash;     /* of its bytes */
-    const char *text; /* NULL: the store has it, or nobody could read it again */
+    const char *text; /* NULL: the store has it, or it could not be read again */
     size_t bytes;
 } RecipeScript;
 
@@ -51,8 +51,10 @@ typedef struct RunRecord {
     RunKind kind;
     Hash128 plan;
     const char *plan_name; /* script */
-    const Plan *program;   /* whose roles are stored; NULL: the store knows the plan */
-    const char *plan_text; /* exact; kept beside a trace or measurements. NULL: not kept */
+    const Plan *program;   /* the plan whose roles are stored; NULL: the store knows the plan
+                            * already */
+    const char *plan_text; /* the exact text; kept together with a trace or measurements. NULL: not
+                            * kept */
     const Recipe *recipe;  /* makes the plan again; NULL: not known */
     const char *cluster, *scenario, *backend, *engine, *calibration; /* "" instead of NULL */
     uint64_t seed;
@@ -69,24 +71,23 @@ typedef struct RunRecord {
     uint32_t steps_done;
 } RunRecord;
 
-/* Stores a run in one IMMEDIATE transaction; returns its id, 0 on failure. If a prediction with
- * the same key exists, returns its id and stores nothing, except a trace that the stored one
- * lacks. */
+/* Stores a run in one IMMEDIATE transaction; returns its id, 0 on failure. If a prediction with the
+ * same key exists, returns its id and stores nothing but a trace that the stored one lacks. */
 int64_t store_run(Store *store, const RunRecord *run, Diag *d);
-/* Newest run of `kind` for a plan that did not fail (0: none). */
+/* Returns the newest run of `kind` for a plan that did not fail (0: none). */
 int64_t store_find_run(Store *store, RunKind kind, Hash128 plan, Diag *d);
 int64_t store_latest_run(Store *store, RunKind kind, Diag *d);
 /* Loads run `id`. plan_text stays NULL (use store_plan_text); `trace` may be NULL. Rows are
  * ordered by step, rank and pc; a loss that was not a number reads back as NaN. */
 bool store_load_run(Store *store, int64_t id, Arena *arena, RunRecord *run, Trace *trace, Diag *d);
-/* The text of a stored plan; NULL if it was stored without. */
+/* Returns the text of a stored plan; NULL if it was stored without its text. */
 const char *store_plan_text(Store *store, Hash128 plan, Arena *arena, Diag *d);
 bool store_has_script(Store *store, Hash128 hash, Diag *d);
 
-/* An answer of an earlier command. Its key holds everything that it depends on, except the
- * scripts. */
+/* The stored answer of an earlier command. Its key contains all that the answer depends on, except
+ * the scripts. */
 typedef struct FoundAnswer {
-    Hash128 scripts;  /* of their list */
+    Hash128 scripts;  /* hash of the list of scripts */
     int64_t run;      /* 0: there were no numbers */
     const char *list; /* the scripts: a line `library|own HASH NAME` for each */
     const char *answer;
@@ -103,20 +104,20 @@ const char *store_script_list(const Recipe *recipe, Arena *arena);
 typedef struct Pruned {
     int64_t runs, plans, texts, answers, scripts;
 } Pruned;
-/* Removes what no command can find any more: predictions of other engines, answers of other builds,
- * texts whose recipe is enough, then plans and scripts that nothing refers to. With `try_only` it
- * counts and removes nothing. */
+/* Removes rows that no command can find any more: predictions of other engines, answers of other
+ * builds, texts of plans that have a recipe, then plans and scripts that nothing refers to. With
+ * `try_only` it only counts them. */
 bool store_prune(Store *store, const char *engine, const char *build, bool try_only, Pruned *pruned,
                  Diag *d);
 typedef struct Merged {
     int64_t runs, known, costs, points;
 } Merged;
-/* Takes everything of the store `path` that this one lacks. Runs get new numbers. */
+/* Copies every row of the store `path` that this one lacks. Runs get new numbers. */
 bool store_merge(Store *store, const char *path, Merged *merged, Diag *d);
 /* Prints a table or view as CSV. Returns false after "option-value" if no table has that name. */
 bool store_csv(Store *store, const char *name, Str *out, Diag *d);
-/* Reads the recipe of a run's plan, with the text of its scripts. Returns false if it has none, or
- * after an error. */
+/* Reads the recipe of a run's plan, with the text of its scripts. Returns false if the run has no
+ * recipe, or after an error. */
 bool store_recipe(Store *store, int64_t run, Arena *arena, Recipe *recipe, Diag *d);
 
 /* Measured costs. `machine` names the measured machine ("local:<cpu model>:<cores>"), key e.g.
@@ -134,9 +135,9 @@ bool store_get_choice(Store *store, const char *device, const char *call, void *
 /* Stores the time of a collective. `bytes` counts as in plan_comm_bytes. */
 bool store_put_collective(Store *store, const char *machine, const char *backend, OpKind op,
                           uint32_t n_ranks, uint64_t bytes, Ps median_ps, Diag *d);
-/* Time of a collective; -1 if none was measured for this op and group size. Between measured
- * sizes it interpolates log(time) over log(bytes). Below the smallest size it returns that
- * size's time; above the largest, it scales in proportion to bytes. */
+/* Time of a collective; -1 if none was measured for this op and group size. Between two measured
+ * sizes it interpolates log(time) over log(bytes). Below the smallest size it returns that size's
+ * time; above the largest, it scales in proportion to bytes. */
 Ps store_get_collective(Store *store, const char *machine, const char *backend, OpKind op,
                         uint32_t n_ranks, uint64_t bytes, Diag *d);
 

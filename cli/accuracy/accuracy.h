@@ -1,6 +1,6 @@
-/* tandem accuracy: predictions against published measurements. A section reads one file of rows. A
- * row gives scores, or a reason why it has none. To add a section: a function here, a row in
- * accuracy_sections (cmd_accuracy.c), an option in options.c. */
+/* tandem accuracy: compares predictions with published measurements. A section reads one file of
+ * rows. A row gives scores, or a reason why it cannot be scored. To add a section: a function here,
+ * a row in accuracy_sections (cmd_accuracy.c), an option in options.c. */
 #ifndef TANDEM_CLI_ACCURACY_ACCURACY_H
 #define TANDEM_CLI_ACCURACY_ACCURACY_H
 
@@ -21,7 +21,7 @@ bool csv_read(const char *path, Arena *arena, Csv *csv, Diag *d);
 bool csv_needs(const Csv *csv, const char *const *names, Diag *d);
 /* Returns "" if the file has no such column. */
 const char *csv_cell(const Csv *csv, uint32_t row, const char *column);
-/* NAN unless the whole cell is a number. */
+/* Returns NAN unless the whole cell is a number. */
 double csv_number(const Csv *csv, uint32_t row, const char *column);
 
 /* ---- scores */
@@ -32,7 +32,7 @@ typedef struct Score {
     const char *label;  /* the row's id */
     /* the profile and the GPU of the measurement (trust_gpu); "" if it has none */
     const char *profile, *gpu;
-    double measured, predicted; /* both > 0 and in one unit; for a verdict 1 or 0 */
+    double measured, predicted; /* both > 0 and in the same unit; for a verdict 1 or 0 */
     bool verdict;               /* the score is right or wrong, not a ratio */
 } Score;
 typedef struct Unscored {

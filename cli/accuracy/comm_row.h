@@ -1,4 +1,5 @@
-/* A row of published collectives (columns of measured_comm.csv) as a question to the network model.
+/* Turns a row of published collectives (columns of measured_comm.csv) into a request to the network
+ * model.
  */
 #ifndef TANDEM_CLI_ACCURACY_COMM_ROW_H
 #define TANDEM_CLI_ACCURACY_COMM_ROW_H
@@ -13,7 +14,8 @@ typedef struct CommRow {
     double bus_bytes_per_s;
 } CommRow;
 
-/* The library clusters loaded so far, by name. A load starts a process, so each is loaded once. */
+/* The library clusters loaded so far, by name. Loading one starts a process, so each is loaded only
+ * once. */
 typedef struct CommClusters {
     Arena *arena;
     struct CommCluster {
@@ -24,8 +26,8 @@ typedef struct CommClusters {
     uint32_t n;
 } CommClusters;
 
-/* Returns NULL, or why the row cannot be predicted, such as "a network between nodes that is not
- * named". */
+/* Returns NULL, or the reason why the row cannot be predicted, such as "a network between nodes
+ * that is not named". */
 const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommRow *out);
 /* Returns the model's value in the row's own unit: microseconds, or bytes/s of the bus. */
 double comm_row_predicted(const CommRow *row, const NcclFit *fit);

@@ -1,4 +1,4 @@
-/* Turns a row of published kernels (columns of measured_kernels.csv) into a question for the cost
+/* Turns a row of published kernels (columns of measured_kernels.csv) into a request to the cost
  * model. */
 #ifndef TANDEM_CLI_ACCURACY_KERNEL_ROW_H
 #define TANDEM_CLI_ACCURACY_KERNEL_ROW_H
@@ -23,12 +23,13 @@ typedef struct KernelFit {
     const TrafficFit *traffic;
 } KernelFit;
 
-/* The group of constants that predicts a row, and to which the row may be fitted. */
+/* The group of constants that predicts a row, and that may be fitted to it. */
 typedef enum KernelRowKind {
     KERNEL_ROW_products,
     KERNEL_ROW_attention,
     KERNEL_ROW_traffic,
-    KERNEL_ROW_other, /* a mixture: predicted with the constants fitted to the others */
+    KERNEL_ROW_other, /* a mixture of kernels: predicted with the constants that were fitted to the
+                       * others */
 } KernelRowKind;
 
 /* Times that are added up: products, attention, a kernel that moves memory, and separate kernels
@@ -42,27 +43,30 @@ typedef struct KernelRow {
     bool block;                             /* 8-bit numbers with scales by blocks */
     double product[KERNEL_ROW_PRODUCTS][3]; /* m, n, k; 0: none */
     double groups, repeats;                 /* products in one kernel; repetitions of the kernel */
-    double scores;                          /* scores of the softmax that a product computes, too */
+    double scores;                          /* scores of a softmax that is computed with the
+                                             * product */
     AttentionWork attention;                /* heads 0: none */
     bool forward, backward;                 /* the passes of attention that the time includes */
     double times, times_full;               /* number of such attentions; number without a mask */
-    double full_keys;                       /* keys without a mask, as a part of `attention`'s */
+    double full_keys;                       /* keys without a mask, as a fraction of those of
+                                             * `attention` */
     TrafficWork traffic;                    /* bytes 0: none */
     double bytes, n_kernels;                /* bytes and kernels of separate passes over memory */
 } KernelRow;
 
-/* Returns NULL, or why the row cannot be predicted, such as "no such GPU in the library". */
+/* Returns NULL, or the reason why the row cannot be predicted, such as "no such GPU in the
+ * library". */
 const char *kernel_row(KernelDevices *devices, const Csv *csv, uint32_t row, KernelRow *out);
 double kernel_row_predicted_s(const KernelRow *row, const KernelFit *fit);
 
-/* Reads kernels other than products and attention (kernel_row_composite.c). Returns NULL, or why
- * the row cannot be predicted; *known: the kernel is one of these. */
+/* Reads kernels other than products and attention (kernel_row_composite.c). Returns NULL, or the
+ * reason why the row cannot be predicted; *known: the kernel is one of these. */
 const char *kernel_row_composite(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out,
                                  bool *known);
-/* Returns the number after "name=" in the shape; `otherwise` if there is none. */
+/* Returns the number after "name=" in the cell `shape`; `otherwise` if there is none. */
 double kernel_row_number(const char *shape, const char *name, double otherwise);
-/* Returns the row's time, or that of `flops` at its rate, or of `bytes` at its bandwidth; NAN if it
- * has none. */
+/* Returns the row's time; if it has none, the time of `flops` at its rate or of `bytes` at its
+ * bandwidth; NAN if it states none of these. */
 double kernel_row_measured_s(const Csv *csv, uint32_t row, double flops, double bytes);
 
 #endif

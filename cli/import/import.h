@@ -1,6 +1,6 @@
 /* tandem import: measurements of other tools, as rows of the store. Readers give samples to a sink
  * of bounded size. A sample's key says which kernel or collective it measures. Only samples that a
- * prediction can look up are kept; the others are counted and reported. */
+ * prediction can look up are kept. The others are counted, and the counts are reported. */
 #ifndef TANDEM_CLI_IMPORT_IMPORT_H
 #define TANDEM_CLI_IMPORT_IMPORT_H
 
@@ -11,20 +11,20 @@
 
 enum { MOST_SAMPLES = 128, MOST_IMPORT_KEYS = 1 << 16, MOST_MEETINGS = 1 << 22 };
 
-/* Durations of one kernel or collective. All are counted, and some are kept (a reservoir) for the
- * median. */
+/* Durations of one kernel or collective. All durations are counted; a random sample of them (a
+ * reservoir) is kept for the median. */
 typedef struct Samples {
     const char *key; /* work_key of a kernel; NULL: a collective */
     Collective kind; /* kind, with group size and bytes as nccl-tests counts them */
     uint32_t n_ranks;
     uint64_t bytes;
-    /* only one rank's view is known, and most of its samples include waiting for peers */
+    /* only one rank's times are known, and most of these include waiting for peers */
     bool alone;
     uint64_t n;
     Ps least, most, kept[MOST_SAMPLES];
 } Samples;
 
-/* One collective as one rank saw it: its kernel waits until its peers have come. */
+/* One collective as one rank saw it. Its kernel waits until its peers have come. */
 typedef struct TracedCollective {
     Collective kind;
     uint32_t n_ranks;
@@ -38,7 +38,7 @@ typedef struct ImportSink {
     Arena *arena;
     LIST(Samples *) all;
     uint32_t *table;  /* 1 + index in all, by hash; 0: free */
-    uint64_t dropped; /* samples whose key no longer had room */
+    uint64_t dropped; /* number of samples whose key had no room left */
     uint64_t events;  /* events that the reader saw */
     LIST(TracedCollective) meetings;
     LIST(int64_t) ranks;     /* rank of each trace, in order; -1: the trace does not say */
@@ -61,19 +61,19 @@ bool sink_has(const ImportSink *sink, const Samples *wanted);
 void sink_kernel(ImportSink *sink, const char *key, Ps duration);
 void sink_collective(ImportSink *sink, Collective kind, uint32_t n_ranks, uint64_t bytes,
                      Ps duration);
-/* Returns the time to store: the median, or a low quantile if only one rank's view is known. */
+/* Returns the time to store: the median, or a low quantile if only one rank's times are known. */
 Ps samples_time(const Samples *s);
 Ps samples_median(const Samples *s);
 double samples_spread(const Samples *s); /* (most - least) / median of the kept samples */
 
 /* import_meet.c. Begins a trace; rank -1: unknown. */
 void meet_trace(ImportSink *sink, int64_t rank);
-/* `group`: the members, as text that all of them write alike; NULL: unknown. */
+/* `group`: the members, as a text that is the same on all of them; NULL: unknown. */
 void meet_add(ImportSink *sink, Collective kind, uint32_t n_ranks, uint64_t bytes,
               const char *group, double at, Ps duration);
-/* Call after all traces. If several ranks saw a collective, it took the shortest of their times,
- * which is that of the last rank to come. If only one rank saw it, it becomes a sample `alone`,
- * unless its size has better samples. */
+/* Call it after all traces. If several ranks saw a collective, its time is the shortest of theirs:
+ * that of the rank that came last. If only one rank saw it, it becomes a sample `alone`, unless its
+ * size has better samples. */
 void meet_all(ImportSink *sink);
 
 /* import_ops.c: an operator call of PyTorch with its operands, and the key of its work (work.h). */
@@ -82,7 +82,7 @@ typedef struct Operand {
     int64_t dim[MOST_OPERAND_DIMS];
     uint8_t n_dims;
     bool list;     /* a list of tensors, or a tensor with too many dimensions */
-    DType dtype;   /* DT_none: no tensor, or of a type that plans do not have */
+    DType dtype;   /* DT_none: not a tensor, or of a type that plans do not have */
     char word[12]; /* a number or truth value */
 } Operand;
 typedef struct OpCall {
@@ -91,10 +91,10 @@ typedef struct OpCall {
     uint32_t n;
 } OpCall;
 DType torch_dtype(const char *name);                       /* "c10::BFloat16" */
-const char *op_call_key(const OpCall *call, Arena *arena); /* NULL: it is no op of a plan */
+const char *op_call_key(const OpCall *call, Arena *arena); /* NULL: it is not an op of a plan */
 
-/* Readers return false after diagnostics with line or offset. A reader reports what it read before
- * a fault, but nothing of a damaged file is stored. */
+/* Readers return false after diagnostics with line or offset. A reader keeps the samples that it
+ * read before a fault, but nothing of a damaged file is stored. */
 typedef struct NcclTestRow {
     uint64_t bytes;
     double count;

@@ -1,5 +1,5 @@
-/* Shows the progress of a verb: one line for each shown piece, or on a terminal one line that is
- * overwritten. */
+/* Shows the progress of a verb: one line for each shown piece of work, or on a terminal one line
+ * that is overwritten. */
 #ifndef TANDEM_CLI_REPORT_PROGRESS_H
 #define TANDEM_CLI_REPORT_PROGRESS_H
 
@@ -15,11 +15,12 @@ typedef struct Progress {
     double start_s;
 } Progress;
 
-/* Returns which pieces have lines if --every does not say: all on a terminal, else every tenth. */
+/* Returns which pieces have lines if --every is not given: all on a terminal, otherwise every
+ * tenth. */
 uint32_t progress_every(const Cli *cli);
-/* Lines are results. They go to standard output, unless that holds a single document. */
+/* Such lines are results. They go to standard output, unless it holds a single document. */
 Progress progress_by_lines(const Cli *cli, uint32_t n);
-/* Only on a terminal: files, pipes and logs get no overwritten line. */
+/* The overwritten line appears only on a terminal, never in files, pipes and logs. */
 Progress progress_by_count(const Cli *cli, uint32_t n);
 /* True if the next piece has a line. */
 bool progress_shows(const Progress *p);

@@ -7,7 +7,8 @@
 #include "session/needs.h"
 
 /* Runs three steps of the plan on the backend, and stores the median time of each missing key. On
- * loopback, kernels never share a core. `store` is NULL except on the first process. */
+ * loopback, only one kernel runs at a time, so kernels never share a core. `store` is NULL except
+ * on the first process. */
 typedef struct MeasureOn {
     const char *backend, *machine;
     BackendOptions options;

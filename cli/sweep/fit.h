@@ -6,10 +6,11 @@
 
 /* ---- fit_gpus.c: --tokens, --days, --usd */
 bool fit_gpus_check(Cli *cli); /* called before any prediction */
-/* Refuses --tokens for a plan of this machine; called before any prediction, too. */
+/* Refuses --tokens for a plan of this machine; also called before any prediction. */
 bool fit_gpus_can(Cli *cli, const Config *config);
-/* With --tokens: reports the training on each number of nodes, on top of the settings `also`, and
- * the least number that is enough. Returns false after diagnostics of a failure. */
+/* With --tokens: reports the training run on each number of nodes, with the additional settings
+ * `also`, and the least number of nodes that is enough. Returns false after reporting diagnostics
+ * if it fails. */
 bool fit_gpus(Cli *cli, const Config *config, const TextList *also);
 
 #endif

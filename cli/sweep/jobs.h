@@ -8,22 +8,22 @@
 
 enum { MOST_JOBS = 64 };
 typedef struct Worker {
-    /* this process does every n_jobs-th piece of the work, from `index` on */
+    /* this process does every n_jobs-th piece of the work, beginning with piece `index` */
     uint32_t index, n_jobs;
     FILE *file; /* data written here arrives in the parent */
-    int count;  /* descriptor for counting finished pieces; -1: nobody watches */
+    int count;  /* descriptor for counting finished pieces; -1: the count is not shown */
 } Worker;
 typedef void (*JobWork)(void *self, const Worker *job);
 void job_piece_done(const Worker *job);
 
 /* Returns `wanted`, or the number of cores; never more than there is work for. */
 uint32_t jobs_number(uint32_t wanted, uint32_t n_work);
-/* If the user interrupts the processes, the command prints `kept` and ends with the same signal.
- * NULL: it prints nothing. */
+/* If the user interrupts the command, it prints `kept` and ends with the same signal. NULL: it
+ * prints nothing. */
 void jobs_on_interrupt(const char *kept);
-/* Waits for all processes. file[i], at its beginning, holds the data that process i wrote, or is
- * NULL. The caller closes the files. On a terminal it shows how many of n_work pieces are done.
- * Returns false after diagnostics: a process could not be started, or failed. */
+/* Waits for all processes. file[i] is positioned at the beginning of the data that process i wrote,
+ * or is NULL. The caller closes the files. On a terminal it shows how many of n_work pieces are
+ * done. Returns false after reporting diagnostics if a process could not be started or failed. */
 bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *self,
                FILE *file[MOST_JOBS]);
 

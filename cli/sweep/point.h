@@ -1,4 +1,5 @@
-/* Points: one script under different settings, each decided once and found again by a look-up. */
+/* Points: one script under different settings. Each point is decided once; later requests look it
+ * up. */
 #ifndef TANDEM_CLI_SWEEP_POINT_H
 #define TANDEM_CLI_SWEEP_POINT_H
 
@@ -7,7 +8,7 @@
 #include "cli/sweep/sweep.h"
 
 enum { N_BEST = 10 };
-/* The best speeds so far, fastest first; shared by the processes. */
+/* The best speeds so far, the fastest first. Processes share them. */
 typedef struct BestSpeeds {
     atomic_flag busy;
     double tokens_per_s[N_BEST];
@@ -18,26 +19,28 @@ typedef struct PointShared {
     BestSpeeds best;
 } PointShared;
 
-/* A question about all points of one script. */
+/* A request about all points of one script. */
 typedef struct PointJob {
     Cli *cli;
     const char *path;
     uint32_t n;
     TextList *settings; /* [n] "mesh.tp=4", after those of --set */
     int64_t sweep;      /* its number in the store; 0: none */
-    bool unproven;      /* leaves the proofs out: a search proves only the winners */
+    bool unproven;      /* leaves the proofs out, because a search proves only its winners */
     bool bounded;       /* lets lower bounds reject points before they are compiled */
-    bool ranked;        /* only the N_BEST fastest points matter: the time bound rejects, too */
+    bool ranked;        /* only the N_BEST fastest points matter, so the time bound rejects points,
+                         * too */
 
     /* ---- filled in by points_decide */
     BestSpeeds *best; /* NULL: the time bound is not used */
-    bool bounds_only; /* points that no bound rejects are left open */
+    bool bounds_only; /* leaves points open that no bound rejects */
     _Atomic uint32_t *next;
     uint32_t *order, n_order; /* the points to decide */
 } PointJob;
 
-/* Decides all points in several processes. `rows` gets one a point, in order, without values. False
- * after diagnostics: a process failed, or the store takes nothing. */
+/* Decides all points in several processes. `rows` gets one row for each point, in order, without
+ * values. Returns false after reporting diagnostics if a process failed or the store cannot be
+ * written. */
 bool points_decide(const PointJob *job, SweepRows *rows);
 
 /* ---- point.c, for reject.c */
@@ -50,18 +53,19 @@ void best_enter(BestSpeeds *best, double tokens_per_s); /* NULL is fine */
 bool bounds_decide(const PointJob *job, Cli *one, const Config *config, const Graph *graph,
                    json_t *row);
 
-/* The same by the memory of a plan of fewer micro-batches. */
+/* The same, with the memory of a plan of fewer micro-batches. */
 bool shorter_decides(Cli *one, const Config *config, Graph *graph, const PlanOptions *load,
                      json_t *row);
 
 /* ---- stored.c: sweeps in the store */
-/* Begins or resumes the sweep of these settings; its number, 0 after diagnostics. */
+/* Begins or resumes the sweep of these settings. Returns its number; 0 after reporting
+ * diagnostics. */
 int64_t sweep_begin(Cli *cli, Store *store, const char *script, const TextList *settings,
                     uint32_t n);
 bool sweep_put_point(Store *store, int64_t sweep, uint32_t point, const TextList *settings,
                      int64_t run, SweepStatus status, Arena *arena, Diag *d);
 bool sweep_end(Store *store, int64_t sweep, Diag *d);
-/* A hash of what was measured: predictions and their trust depend on it. */
+/* Returns a hash of the measurements on which predictions and their error bars depend. */
 Hash128 measured_state(Store *store, Diag *d);
 
 #endif

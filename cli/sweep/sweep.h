@@ -12,8 +12,8 @@ typedef struct SweepKey {
 typedef LIST(SweepKey) SweepKeys;
 
 /* Refused: it cannot be compiled or proven, so it has no numbers. */
-/* Bounded: a lower bound decided the point before it was compiled, so it has no numbers. */
-/* Open: no bound has decided the point, and it is not simulated yet. */
+/* Bounded: a lower bound rejected the point before it was compiled, so it has no numbers. */
+/* Open: no bound has rejected the point, and it is not simulated yet. */
 typedef enum SweepStatus {
     SWEEP_fits,
     SWEEP_too_large,
@@ -26,7 +26,7 @@ typedef struct SweepRow {
     uint32_t index;      /* number of the combination; the last key varies fastest */
     const char **values; /* one a key */
     SweepStatus status;
-    bool found;                /* decided before: it was looked up */
+    bool found;                /* its result was found in the store */
     const char *rule, *reason; /* rule and text of the first error; NULL if the point fits */
     const char *plan_id, *trust;
     uint64_t ranks, peak_bytes, run; /* run 0: not stored */
@@ -35,41 +35,43 @@ typedef struct SweepRow {
     double usd_per_token;    /* 0: the price is unknown */
     double joules_per_token; /* 0: the power is unknown */
     const char *counts;      /* "tokens" or "points"; NULL: there are no numbers */
-    Fault failed;         /* the system or the store failed, as `reason` says: this is no answer */
-    const char *unstored; /* why the store refused it; NULL: it is stored */
-    double score;         /* of the sweep's script */
-    bool unmet;           /* it fits, but the script's `require` does not take it */
+    Fault failed;            /* the system or the store failed, as `reason` says, so the row is no
+                              * answer */
+    const char *unstored;    /* why the store refused the row; NULL: it is stored */
+    double score;            /* of the sweep's script */
+    bool unmet;              /* it fits, but the script's `require` rejects it */
 } SweepRow;
 typedef LIST(SweepRow) SweepRows;
 
-/* Says under a table what its energies assume; nothing if it has none. */
+/* Prints under a table the assumption behind its energies; prints nothing if the table has none. */
 void energy_note(Cli *cli, const SweepRows *rows);
-const char *rows_count(const SweepRows *rows); /* "tokens", or "points" of the first with numbers */
+const char *rows_count(const SweepRows *rows); /* "tokens", or "points" if the first row with
+                                                * numbers counts points */
 
 bool rows_priced(const SweepRows *rows); /* true if any row has a price */
 
-/* The training of --tokens under this row: its days, USD and MWh. 0: unknown. */
+/* The training run of --tokens under this row: its days, USD and MWh. 0: unknown. */
 double row_days(const Cli *cli, const SweepRow *r);
 double row_usd(const Cli *cli, const SweepRow *r);
 double row_mwh(const Cli *cli, const SweepRow *r);
 
 /* ---- where.c */
-/* Returns false after diagnostics. `holds`: every --where is true for these settings. `plan` has
- * the sizes of the axes that no setting names; NULL: they are unknown. */
+/* Returns false after reporting diagnostics. `holds`: true if every --where is true for these
+ * settings. `plan` has the sizes of the axes that no setting names; NULL: these are unknown. */
 bool where_holds(Cli *cli, const TextList *settings, const Config *plan, bool *holds);
 
-/* Appends the names by which a condition may ask for a setting, and their values. A later pair of
- * the same name counts. */
+/* Appends the names by which a condition may refer to a setting, and their values. If a name occurs
+ * twice, the later value is used. */
 void where_names(Cli *cli, const TextList *settings, const Config *plan, FrontPairs *names);
 
 /* ---- script.c: `tandem sweep FILE.lua`, where a script lists the points */
-/* Opens the command's FILE if it is a sweep, and appends its `vary` to the keys. A plan gives true
- * and NULL. Returns false after diagnostics. */
+/* Opens the command's FILE if it is a sweep, and appends its `vary` to the keys. For a plan it
+ * returns true and sets NULL. Returns false after diagnostics. */
 bool sweep_script_open(Cli *cli, SweepKeys *keys, FrontSweep **script);
-/* Asks the script's `where`; without one, every point holds. */
+/* Calls the script's `where`; without one, it returns true for every point. */
 bool sweep_script_holds(Cli *cli, FrontSweep *script, const TextList *settings, const Config *plan,
                         bool *holds);
-/* Asks `require` and `score` about every row that fits, in the order of the points. `settings` are
+/* Calls `require` and `score` for every row that fits, in the order of the points. `settings` are
  * those of the points. */
 bool sweep_script_judge(Cli *cli, FrontSweep *script, const TextList *settings, const Config *plan,
                         SweepRows *rows);
@@ -86,7 +88,7 @@ const char *sweep_settings(Arena *arena, const SweepKeys *keys, const char *cons
                            const char *before);
 /* Returns the settings of one point in the same form. */
 const char *point_text(Arena *arena, const TextList *settings, const char *before);
-/* Prints the settings of these points (--dry-run); in JSON they are a list under this key. */
+/* Prints the settings of these points (--dry-run); JSON has them as a list under this key. */
 void points_list(Cli *cli, const char *key, const TextList *settings, uint32_t n);
 /* Reads --by; called before any prediction. `score`: the name of the script's score; NULL: none. */
 bool sweep_order(Cli *cli, const char *score);

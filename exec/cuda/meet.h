@@ -1,5 +1,5 @@
-/* How the ranks of a run find each other and exchange a few bytes outside the devices: over the
- * MPI that started them, or over TCP where torchrun or srun did. */
+/* How the ranks of a run find each other and exchange a few bytes without using the devices: over
+ * the MPI that started them, or over TCP if torchrun or srun did. */
 #ifndef TANDEM_EXEC_CUDA_MEET_H
 #define TANDEM_EXEC_CUDA_MEET_H
 
@@ -11,9 +11,9 @@ enum { MEET_WHY = 512 };
 typedef struct Meet {
     uint32_t rank, n_ranks;
     uint32_t local_rank; /* number among the ranks of this machine, as the launcher counts */
-    bool knows_local;    /* the launcher told the local rank; else it is 0 */
-    /* Gathers all [n_ranks, bytes] from `mine` of every rank. All ranks call it in the same
-     * order. False after timeout_s or when a rank has gone; the reason is in `why`. */
+    bool knows_local;    /* the launcher gave the local rank; otherwise it is 0 */
+    /* Gathers all [n_ranks, bytes] from `mine` of every rank. All ranks call it in the same order.
+     * Returns false after timeout_s, or when a rank has gone; the reason is in `why`. */
     bool (*exchange)(struct Meet *m, const void *mine, size_t bytes, void *all, double timeout_s);
     /* True if another rank has gone or reported a failure, with the reason in `why`. Never
      * waits. */
@@ -26,7 +26,7 @@ typedef struct Meet {
     void *state;
 } Meet;
 
-/* Chooses MPI or TCP by the environment; NULL with the reason in `why`. transport NULL: no MPI
+/* Chooses MPI or TCP from the environment; NULL with the reason in `why`. transport NULL: no MPI
  * started this process. */
 Meet *meet_open(Arena *arena, const Transport *transport, double timeout_s, char *why, size_t room);
 /* ---- meet_tcp.c: a star around rank 0. */

@@ -1,5 +1,5 @@
-/* The interface of the CUDA module to the command that loads it. Includes no CUDA: both sides
- * read it. */
+/* The interface of the CUDA module to the command that loads it. It includes no header of CUDA,
+ * because both sides read it. */
 #ifndef TANDEM_EXEC_CUDA_MODULE_H
 #define TANDEM_EXEC_CUDA_MODULE_H
 
@@ -19,12 +19,13 @@ typedef struct CudaFindings {
 
 typedef struct CudaModule {
     uint32_t version;
-    /* transport NULL: ranks meet over TCP if a launcher's variables say so, else there is one
+    /* transport NULL: ranks meet over TCP if a launcher's variables are set; otherwise there is one
      * rank. */
     Backend *(*backend)(Arena *arena, const Transport *transport);
-    /* Describes toolkit, driver, devices and NCCL, and names missing ones. Never fails. */
+    /* Describes toolkit, driver, devices and NCCL, and names those that are missing. Never
+     * fails. */
     void (*describe)(Arena *arena, CudaFindings *findings);
-    /* Bytes of scratch that the lowering must reserve for the kernels. */
+    /* Returns the bytes of scratch memory that the lowering must reserve for the kernels. */
     WorkspaceBytes workspace;
     /* The device's name, which identifies its measurements in the store; NULL: no device. */
     const char *(*device_name)(Arena *arena, uint32_t device);

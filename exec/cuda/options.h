@@ -8,7 +8,7 @@
 
 /* The ways to turn a step into CUDA graphs. */
 typedef enum CudaGraphs {
-    /* whole for short programs, else cut; none if communication goes through the host */
+    /* whole for short programs, otherwise cut; none if communication goes through the host */
     CUDA_GRAPHS_auto,
     CUDA_GRAPHS_whole, /* the step is one graph */
     CUDA_GRAPHS_cut,   /* one each for the first, the inner and the last micro-batches */
@@ -24,8 +24,8 @@ typedef struct CudaOptions {
     /* several ranks on one GPU; NCCL is told that they are on different hosts */
     bool share_device;
     CudaVia via;           /* host: communications go through the host, over MPI, instead of NCCL */
-    uint32_t whole_length; /* auto: longer programs are cut; 0: 4000 instructions */
-    bool tf32;             /* products of fp32 numbers may round them to 19 bits */
+    uint32_t whole_length; /* auto: programs with more instructions are cut; 0: 4000 instructions */
+    bool tf32;             /* products of fp32 numbers may round these to 19 bits */
     bool cudnn;            /* attention by cuDNN where it accepts the call and is fastest */
     bool mma;              /* never use the Hopper-only attention kernels */
     const char *record;    /* a folder where each rank records its position; NULL: none */

@@ -1,5 +1,5 @@
-/* The order in which instructions are issued to the streams, and the cuts of a step into graphs. It
- * does not depend on CUDA. */
+/* The order in which instructions are issued to the streams, and the cuts of a step into graphs.
+ * This header does not depend on CUDA. */
 #ifndef TANDEM_EXEC_CUDA_ORDER_H
 #define TANDEM_EXEC_CUDA_ORDER_H
 
@@ -8,10 +8,10 @@
 /* the range [first, first + n) of the order */
 typedef struct Segment {
     uint32_t first, n;
-    /* index of an earlier segment that differs only in its micro-batch; its own index if there is
-     * none */
+    /* index of an earlier segment that differs only in its micro-batch; the segment's own index if
+     * there is none */
     uint32_t same;
-    bool shared; /* another segment has this one as its `same` */
+    bool shared; /* another segment refers to this one in its `same` */
 } Segment;
 
 typedef struct IssueOrder {

@@ -53,7 +53,8 @@ typedef struct CudaTrace {
     cudaEvent_t zero;
 } CudaTrace;
 
-/* One piece of an output to check for bad numbers, when the stream reaches it. */
+/* One piece of an output that is checked for numbers that are not finite, when the stream reaches
+ * it. */
 typedef struct Scan {
     struct Cuda *cuda;
     Pc pc;
@@ -64,18 +65,18 @@ typedef struct Scan {
 
 /* watch.c, check.c: whether the step makes progress, and where each stream is. */
 typedef struct CudaWatch {
-    /* The device has a step, or is being waited for: the run ends if no progress is made within
-     * the timeout. Work on the host may take up to patience_s. */
+    /* While the device runs a step or the host waits for it, the run ends if no progress is made
+     * within the timeout. Work on the host may take up to patience_s. */
     _Atomic bool watched;
     double patience_s;
-    _Atomic uint64_t beat; /* the issuing thread's counter: changes while it makes progress */
-    pthread_t watcher;     /* the thread that watches for that */
+    _Atomic uint64_t beat; /* a counter that the issuing thread changes while it makes progress */
+    pthread_t watcher;     /* the thread that watches this counter */
     bool watches;
     _Atomic bool ends;
     const char *opens;   /* the operation that watch_opening waits for */
     unsigned char *here; /* [n_ranks] */
     bool dead;           /* communicators are broken and can only be aborted */
-    /* aborting them did not return either, so nothing may wait for the device */
+    /* even aborting them did not return, so nothing may wait for the device */
     bool stuck;
     _Atomic bool aborted;
     double last_progress_s;
@@ -95,8 +96,8 @@ typedef struct CudaGpu {
     uint64_t free_before, outside; /* device bytes: before open; outside the arena */
     char *arena;                   /* NULL: not allocated yet */
     bool arena_of_nccl;
-    bool unsettled;       /* the default stream may still write data that other streams read */
-    uint64_t arena_bytes; /* as allocated */
+    bool unsettled;       /* the default stream may still be writing data that other streams read */
+    uint64_t arena_bytes; /* the address as allocated */
     CudaContext context;
     CudaControl *control_host; /* pinned */
     CudaControl *control_device;
@@ -105,7 +106,7 @@ typedef struct CudaGpu {
 
 /* libraries.c: which kernels compute attention. */
 typedef struct CudaKernels {
-    struct CudnnAttention *cudnn;   /* NULL: not asked for */
+    struct CudnnAttention *cudnn;   /* NULL: cuDNN was not asked for */
     CudaAttentionLibrary attention; /* cuDNN's */
     struct AttentionWays *ways;     /* measured choice between cuDNN, our kernels and Hopper's */
     CudaAttentionLibrary by_way;
@@ -176,7 +177,7 @@ typedef struct Cuda {
     Rank rank;
     uint32_t n_ranks;
     Diag *d;     /* receives errors while a call of the backend is in progress */
-    bool failed; /* an error was reported; errors that follow from it are not */
+    bool failed; /* an error was reported; errors that follow from it are not reported */
     const char *why_rule, *why;
     CudaWatch watch;
     CudaGpu gpu;
@@ -195,11 +196,11 @@ bool cuda_checked(Cuda *c, cudaError_t error, const char *call, const char *file
 bool nccl_checked(Cuda *c, const ncclComm_t *comm, ncclResult_t result, const char *call,
                   const char *file, int line);
 #define CHECK_CUDA(c, name, arguments) cuda_checked((c), name arguments, #name, __FILE__, __LINE__)
-/* comm: a pointer to the communicator that the call uses or creates; for a split, the parent.
+/* comm: a pointer to the communicator that the call uses or creates; for a split, to the parent.
  * NULL: the call uses none. */
 #define CHECK_NCCL(c, comm, name, arguments)                                                       \
     nccl_checked((c), (comm), name arguments, #name, __FILE__, __LINE__)
-/* Reports an error of our own; returns false. */
+/* Reports an error of our own code; returns false. */
 bool cuda_fail(Cuda *c, const char *rule, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -214,14 +215,15 @@ const char *device_name(Arena *arena, uint32_t device);
 
 /* ---- libraries.c ---- */
 bool libraries_open(Cuda *c);
-/* Called by all ranks: agrees on the features that several ranks must use alike. */
+/* All ranks call it: it agrees on the features that several ranks must use alike. */
 bool libraries_settle(Cuda *c);
 void libraries_close(Cuda *c);
 
 /* ---- memory.c ---- */
-/* memory_open allocates the host arena. The device arena gets a stand-in address, so that
- * instructions can be prepared. memory_place allocates it and moves the instructions there. Kernels
- * are chosen between the two calls, while the device's memory is still free. */
+/* memory_open allocates the host arena. The device arena first has a placeholder address, so that
+ * instructions can be prepared. memory_place allocates the arena and gives the instructions its
+ * real address. Kernels are chosen between the two calls, while the device's memory is still
+ * free. */
 bool memory_open(Cuda *c, const Program *p);
 bool memory_place(Cuda *c);
 bool memory_fill(Cuda *c); /* with zeroes, or poison */
@@ -259,8 +261,8 @@ bool stage_to_slot(Cuda *c, const Segment *s);
 /* ---- comm.c ---- */
 bool comm_open(Cuda *c);
 void comm_close(Cuda *c); /* destroys communicators, or aborts them after a failure */
-/* Aborts running communication within a time limit. If a library does not return, returns false and
- * sets c->watch.stuck. */
+/* Aborts running communications within a time limit. If a library does not return, returns false
+ * and sets c->watch.stuck. */
 bool comm_abort(Cuda *c);
 /* issues one communication; inside an NCCL group if others start with it */
 bool comm_issue(Cuda *c, Pc pc);
@@ -290,8 +292,8 @@ bool issue_find_chains(Cuda *c);
 /* Launches an instruction of a compute or host stream, or the n_parts of a chain that begins with
  * it. shared: a segment that other segments share; its data come from slots. */
 bool issue_compute(Cuda *c, Pc pc, uint32_t n_parts, bool shared);
-/* Issues the instructions of a segment to the streams. All streams begin after the earlier work
- * of the compute stream and end before its later work. */
+/* Issues the instructions of a segment to the streams. All streams begin after the earlier work of
+ * the compute stream and end before its later work. */
 bool issue_segment(Cuda *c, const Segment *s, bool captures);
 
 /* ---- graph.c ---- */
@@ -314,31 +316,33 @@ bool watch_begin(Cuda *c); /* call it when everything is open */
 void watch_close(Cuda *c);
 /* Starts and ends a period in which progress is required. */
 void watch_arm(Cuda *c, bool on);
-/* Gathers all [n_ranks, bytes] from `mine` of every rank, between steps; reports ranks that do
- * not come. */
+/* Gathers all [n_ranks, bytes] from `mine` of every rank, between steps. Reports ranks that do not
+ * take part in time. */
 bool watch_exchange(Cuda *c, const void *mine, size_t bytes, void *all);
-/* A barrier: a fast rank does not take the others' preparation for a hang. */
+/* A barrier before timed work, so that a fast rank does not mistake the others' preparation for a
+ * hang. */
 bool watch_together(Cuda *c);
-/* Waits until c->streams.finished is recorded. If that does not happen it returns false or ends the
- * process. */
+/* Waits until c->streams.finished is recorded. If that does not happen in time, it returns false or
+ * ends the process. */
 bool watch_step(Cuda *c);
-/* Waits likewise while something is opened; `what` names it in messages. */
+/* Waits in the same way while something is opened; `what` names it in messages. */
 bool watch_opening(Cuda *c, const char *what);
-/* Handles an error in a step: ends all ranks if there are several; with one rank returns false. */
+/* Handles an error in a step. With several ranks it ends all of them; with one rank it returns
+ * false. */
 bool watch_fail(Cuda *c);
-/* Ends the process at once, when a library's abort does not return: at an ordinary exit the
+/* Ends the process at once, if a library's abort does not return. At an ordinary exit the
  * libraries' own handlers would wait for the device too. */
 void watch_leave(Cuda *c);
 
-/* Translates an instruction of a graph that several micro-batches share into the running
- * micro-batch's. */
+/* Translates an instruction of a graph that several micro-batches share into that of the running
+ * micro-batch. */
 Pc watch_actual(const Cuda *c, Pc pc);
 
 /* ---- record.c ---- */
 bool record_open(Cuda *c);
 /* Writes this rank's state. rule NULL: there is no error yet. */
 void record_write(Cuda *c, const char *rule, const char *text);
-void record_look(Cuda *c); /* the same, unless it was written recently */
+void record_look(Cuda *c); /* the same, unless the state was written recently */
 void record_close(Cuda *c);
 
 /* ---- step.c ---- */

@@ -6,7 +6,7 @@
 
 #include "planner/base/diag.h"
 
-#define LAUNCH_TCP "tcp" /* torchrun: ranks that no MPI started */
+#define LAUNCH_TCP "tcp" /* torchrun and srun: ranks that no MPI started */
 
 /* True if mpirun, srun or torchrun started this process. Gives the number of ranks, this rank,
  * and the flavour of the environment: "openmpi", "mpich" or LAUNCH_TCP. Pointers may be NULL. */
@@ -25,11 +25,11 @@ typedef struct LaunchOptions {
     double timeout_s;       /* the run ends if no rank makes progress for this long */
 } LaunchOptions;
 
-/* The end of the ranks, if they did not end by themselves. */
+/* How the ranks ended, if they did not end by themselves. */
 typedef struct LaunchEnd {
     int signal;    /* signal that this process received and passed on; 0: none */
     bool stepped;  /* every rank had begun its first step */
-    uint32_t step; /* if so: the step of the last rank, whatever its state */
+    uint32_t step; /* if so: the step of the slowest rank, whatever its state */
 } LaunchEnd;
 
 /* Runs argv (ending in NULL; argv[0] is the program's path) once for each rank, and waits for all

@@ -30,7 +30,7 @@ enum { STATUS_TEXT = 16384 };
 
 typedef struct Status {
     uint32_t n_ranks;
-    int32_t launcher; /* the process that made this file: when it is gone, every rank ends */
+    int32_t launcher; /* the process that made this file; when it ends, every rank ends */
     _Atomic uint32_t n_dead;
     _Atomic uint32_t verdict; /* 0: none, 1: being written, 2: complete */
     char rule[32], text[STATUS_TEXT];

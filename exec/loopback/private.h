@@ -41,7 +41,7 @@ typedef struct Loopback {
     LegalStep *ready;      /* events that may happen next */
     uint32_t n_ready, room;
     Pc *next;
-    /* counters of the step in progress */
+    /* counters of the current step */
     uint64_t n_left, n_draws, n_steps;
     Trace *trace;
     BadNumber *bad;
@@ -50,7 +50,8 @@ typedef struct Loopback {
 
 /* ---- loopback_open.c ---- */
 bool loopback_open(Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
-/* ---- loopback_stuck.c ---- reports which ranks wait for which instruction; returns false */
+/* ---- loopback_stuck.c ---- reports the ranks that wait, and the instruction that each waits for;
+ * returns false */
 bool loopback_report_stuck(const Loopback *l, Diag *d);
 
 #endif

@@ -5,14 +5,14 @@
 #include "exec/ending.h"
 #include "exec/process/transport.h"
 
-/* The transport of a communication. Ordered sums send the pieces to one rank, which adds them in
- * rank order, so that all backends produce the same bits. */
+/* How the data of a communication travel. Ordered sums send the pieces to one rank, which adds them
+ * in rank order, so that all backends produce the same bits. */
 typedef enum Way {
     WAY_none, /* a group of one: a copy */
     WAY_gather,
     WAY_gather_sum,          /* small all_reduce: every rank gathers all inputs and sums them */
     WAY_exchange_sum,        /* reduce_scatter: each piece goes to its owner, which sums */
-    WAY_exchange_sum_gather, /* large all_reduce: the same, then the sums are gathered */
+    WAY_exchange_sum_gather, /* exchange_uneven: each member gets as many rows as the counts say */
     WAY_exchange,            /* all_to_all */
     WAY_rows,                /* exchange_uneven: as many rows to each member as the counts say */
     WAY_strips,              /* halo_exchange: exchanges messages only with the two neighbours */
@@ -31,7 +31,7 @@ typedef struct PreparedTransfer {
     /* n: number of elements, of `bytes` bytes each, in this rank's input or in one piece */
     int group, n, bytes;
     int *counts, *displs;       /* the members' pieces, in elements; also the pieces to exchange */
-    int *in_counts, *in_displs; /* pieces that arrive in the staging memory */
+    int *in_counts, *in_displs; /* number of pieces that arrive in the staging memory */
     char *staging;
     const void **part; /* [members] in the staging memory, in rank order */
     uint64_t staging_bytes;
@@ -55,7 +55,7 @@ typedef struct Process {
     uint64_t staging_bytes;
     Status *status;
     StatusSlot *slot;
-    StatusSlot alone;   /* used if no launcher shares a status record */
+    StatusSlot alone;   /* used if no launcher provides a shared status record */
     Pc *next_on_stream; /* [pc] */
     Pc first_on_stream[STREAM_COUNT];
     bool *finished;            /* [pc] */
@@ -77,7 +77,8 @@ bool transfers_open(Process *p, Diag *d);
 
 /* ---- process_transfer.c ---- errors go through process_end, which does not return */
 bool transfer_prepare(Process *p, PreparedTransfer *w,
-                      Diag *d); /* sets sizes and ways; the staging memory comes later */
+                      Diag *d); /* sets sizes and the way of each transfer; the staging memory is
+                                 * allocated later */
 void transfer_stage(PreparedTransfer *w, char *staging);
 void transfer_post(Process *p, PreparedTransfer *w);
 /* Advances a transfer; returns true when it has finished. may_continue: the earlier transfers of

@@ -1,8 +1,8 @@
 /* The functions that the mpi backend needs from an MPI: start-up, groups of ranks, non-blocking
- * transfers that can be tested. There is one module for each installed MPI; it exports one
- * `const Transport tandem_transport`. Neither side uses the other's symbols. Counts are in
- * elements of `bytes` bytes each. Pointers and arrays must stay valid until the request is done.
- * Functions return false on failure; `error` then returns the reason. */
+ * transfers that can be tested. There is one module for each installed MPI; it exports one `const
+ * Transport tandem_transport`. Neither side uses the other's symbols. Counts are in elements of
+ * `bytes` bytes each. Pointers and arrays must stay valid until the request is done. Functions
+ * return false on failure; `error` then returns the reason as text. */
 #ifndef TANDEM_EXEC_PROCESS_TRANSPORT_H
 #define TANDEM_EXEC_PROCESS_TRANSPORT_H
 
@@ -28,11 +28,12 @@ typedef struct Transport {
     /* All ranks call this in the same order. Ranks of equal color form a group, ordered by key.
      * Returns the group's index, from 1; -1 on failure. Group 0 is all ranks. */
     int (*group)(void *self, uint32_t color, uint32_t key);
-    /* out = the inputs of all members. counts NULL: n elements from each member; else counts[i]
-     * elements at displs[i]. in NULL: this rank's part is in place already. */
+    /* out = the inputs of all members. counts NULL: n elements from each member; otherwise
+     * counts[i] elements at displs[i]. in NULL: this rank's part is in place already. */
     bool (*all_gather)(void *self, int group, const void *in, int n, void *out, const int *counts,
                        const int *displs, int bytes, TransportRequest *request);
-    /* Sends counts[i] elements at displs[i] of `in` to member i; likewise receives into `out`. */
+    /* Sends counts[i] elements at displs[i] of `in` to member i, and receives into `out` in the
+     * same way. */
     bool (*all_to_all)(void *self, int group, const void *in, const int *counts, const int *displs,
                        void *out, const int *out_counts, const int *out_displs, int bytes,
                        TransportRequest *request);

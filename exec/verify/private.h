@@ -1,5 +1,5 @@
-/* Shared by the two ways of comparing a plan with one rank: the reference's values of each
- * tensor, and their distance from the values on the plan's ranks. */
+/* Shared by the two ways of comparing a plan with one rank: the values of each tensor in the
+ * reference, and the differences from the values on the plan's ranks. */
 #ifndef TANDEM_EXEC_VERIFY_PRIVATE_H
 #define TANDEM_EXEC_VERIFY_PRIVATE_H
 
@@ -24,14 +24,14 @@ typedef enum Kind {
 typedef struct ComparedValues {
     double *at;
     bool *seen;
-    double *apart; /* largest difference of each element over the ranks; NULL: not wanted */
+    double *apart; /* [element] the largest difference over the ranks; NULL: not wanted */
     bool there;    /* the reference has these values */
     double max;    /* largest magnitude in the reference */
     double error;  /* largest difference */
     Rank rank;     /* the rank with that difference */
 } ComparedValues;
 typedef struct Whole {
-    const char *name; /* NULL: it is no parameter */
+    const char *name; /* NULL: it is not a parameter */
     uint64_t n;
     ComparedValues of[KINDS];
 } Whole;
@@ -58,7 +58,7 @@ typedef LIST(RoundingError) RoundingErrors;
 
 /* Runs the three plans of exec_verify_rounding_on and lists the errors, always of the same
  * quantities in the same order. Returns false after diagnostics if a run fails or nothing can be
- * compared. Judges no error. */
+ * compared. It judges no error. */
 bool verify_rounding_measure(Backend *made, const Plan *plan, const Plan *one_rank,
                              const Plan *exact, const DataSource *data,
                              const BackendOptions *options, Arena *arena, RoundingResult *result,
@@ -76,7 +76,7 @@ bool verify_rounding_report(const RoundingError *e, const char *more, Diag *d);
 
 extern const char *const verify_kinds[KINDS];
 
-/* Runs the reference, then the plan, and records the differences; judges nothing. The caller
+/* Runs the reference, then the plan, and records the differences; does not judge them. The caller
  * sets the plans, arena, result and diagnostics in `v`. */
 bool verify_measure(Verify *v, const DataSource *data, const BackendOptions *options);
 /* Checks that the reference has all values to compare, not only zeros. Reports "verify-nothing". */

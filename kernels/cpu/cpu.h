@@ -1,5 +1,5 @@
 /* The CPU kernels: one function for each row of ops.def that is not a collective. A row without its
- * function does not link. Contractions share one function, derived from the signature. */
+ * function fails to link. Contractions share one function, derived from the signature. */
 #ifndef TANDEM_KERNELS_CPU_CPU_H
 #define TANDEM_KERNELS_CPU_CPU_H
 
@@ -20,7 +20,7 @@ static inline DType cpu_real(const KernelArgs *a)
     return DT_none;
 }
 
-/* Global index of local element i, for an index whose part may be two chunks. */
+/* Returns the global index of local element i, for an index whose part may be two chunks. */
 static inline int64_t cpu_whole_index(const KernelArgs *a, char letter, int64_t i)
 {
     const unsigned char l = (unsigned char)letter;
@@ -28,8 +28,8 @@ static inline int64_t cpu_whole_index(const KernelArgs *a, char letter, int64_t 
     return i < half ? a->start[l] + i : a->second[l] + (i - half);
 }
 
-/* Bounds a largest magnitude from below, so that a tensor of zeros has a finite scale. NaN stays
- * NaN. */
+/* Bounds a largest magnitude from below, so that the scale of a tensor of zeros is finite. NaN
+ * stays NaN. */
 static inline double cpu_amax_bound(double amax)
 {
     return amax < 1e-12 ? 1e-12 : amax;
@@ -38,13 +38,13 @@ static inline double cpu_amax_bound(double amax)
 /* ---- low.c ---- */
 /* Runs an fp32 or fp64 kernel on arguments that may be of low precision. */
 void cpu_any_precision(OpKind op, Kernel kernel, const KernelArgs *a);
-/* True if the kernel computes in fp64. Ops that make or multiply 8-bit numbers do so where
- * another argument is fp64. */
+/* True if the kernel computes in fp64. Ops that make or multiply 8-bit numbers do so if another
+ * argument is fp64. */
 bool cpu_in_double(OpKind op, const DType *dtype, uint32_t n_args);
 /* Bytes of scratch for fp32 or fp64 copies of the low-precision arguments; 0 if none is needed. */
 uint64_t cpu_scratch_bytes(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args);
 
-/* True if output j is added to, not set. */
+/* True if output j is added to instead of set. */
 static inline bool cpu_accumulates(const KernelArgs *a, uint32_t j)
 {
     return (a->attrs.accumulate >> j & 1) != 0;

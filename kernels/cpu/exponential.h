@@ -1,6 +1,6 @@
-/* The exponential that the kernels call. fp64 is the C library's. fp32 is written out here, so
- * that loops vectorise and the bits do not depend on the machine's library. It is within 2 units
- * in the last place from exp(-87) to exp(87), about the range of normal numbers; arguments
+/* The exponential that the kernels call. In fp64 it is the C library's. In fp32 it is written out
+ * here, so that loops vectorise and the bits do not depend on the machine's library. It is within 2
+ * units in the last place from exp(-87) to exp(87), about the range of normal numbers; arguments
  * beyond are clamped. */
 #ifndef TANDEM_KERNELS_CPU_EXPONENTIAL_H
 #define TANDEM_KERNELS_CPU_EXPONENTIAL_H
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Lets the compiler choose between two floats without a branch: no kernel looks at exception
+/* Lets the compiler choose between two floats without a branch, because no kernel reads exception
  * flags. */
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC optimize("no-trapping-math")

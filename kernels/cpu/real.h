@@ -1,5 +1,5 @@
 /* One source, two precisions: compiles the including file's own body twice, with REAL = float and
- * REAL = double. A family of kernels is written
+ * REAL = double. A family of kernels is written like this:
  *
  *     #ifndef REAL
  *     #define KERNEL_FILE "kernels/cpu/norm.c"
@@ -9,8 +9,8 @@
  *     static void F(rmsnorm)(const KernelArgs *a) { REAL ... }
  *     #endif
  *
- * Long sums run in eight fixed lanes: vectorisable without letting the compiler reorder anything,
- * so the bits depend on the length alone. */
+ * Long sums run in eight fixed lanes. They vectorise without reordering by the compiler, so the
+ * bits depend on the length alone. */
 #include <assert.h>
 #include <cblas.h>
 #include <limits.h>
@@ -20,7 +20,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/exponential.h"
 
-/* Inputs and outputs may be the same memory element for element (OP_IN_PLACE), never shifted. */
+/* Inputs and outputs may be the same memory element for element (OP_IN_PLACE), but not shifted. */
 #ifdef __clang__
 #define SAME_OR_APART _Pragma("clang loop vectorize(assume_safety)")
 #else

@@ -27,7 +27,7 @@ static inline REAL F(dot)(const REAL *x, const REAL *y, int64_t n)
     return F(fold)(lane);
 }
 
-/* Returns output j of a kernel that adds to it; zeroes it first unless the instruction
+/* Returns output j of a kernel that adds to it. The output is zeroed first unless the instruction
  * accumulates. */
 static inline REAL *F(summed)(const KernelArgs *a, uint32_t j, int64_t n)
 {

@@ -1,5 +1,5 @@
-/* The kernels on CUDA devices: what the backend calls, and what it must have ready. Plain C,
- * without a CUDA header, so that tests without the toolkit can include it.
+/* The kernels on CUDA devices: the functions that the backend calls, and the data that it must
+ * provide. Plain C, without a CUDA header, so that tests without the toolkit can include it.
  *
  * A kernel function launches on cuda->stream and returns: it never allocates, never synchronises,
  * never reads device memory. It may be called while the stream is being captured. Values that
@@ -8,8 +8,8 @@
  * args->control is not used. Equal arguments give equal bits: no sum depends on the order in which
  * threads run.
  *
- * `batch` has no device kernel: data comes from the host. Before a step the backend lets the data
- * source fill one staging buffer (pinned host memory) for each micro-batch, by
+ * `batch` has no device kernel, because its data comes from the host. Before a step the backend
+ * lets the data source fill one staging buffer (pinned host memory) for each micro-batch, by
  * kernel_cpu(OP_batch), and carries the row out by copying it to the arguments. cuda_batch only
  * says so. */
 #ifndef TANDEM_KERNELS_CUDA_CUDA_H
@@ -25,11 +25,11 @@ extern "C" {
 typedef struct CudaControl {
     int64_t step; /* from 0 */
     double lr;
-    uint64_t seed; /* seed of every random draw */
+    uint64_t seed; /* seed of all random draws */
 } CudaControl;
 
-/* A fault found by a kernel, in the device word CudaContext.fault: the kind in the bits above
- * the pc. The largest value stays; 0 is none. */
+/* A fault found by a kernel, in the device word CudaContext.fault: the kind in the bits above the
+ * pc. The largest value stays; 0 is none. */
 enum { CUDA_FAULT_PC_BITS = 28 };
 typedef enum CudaFault {
     CUDA_FAULT_none,
@@ -46,7 +46,7 @@ typedef struct CudaContext {
     void *tensor_encode; /* the driver's cuTensorMapEncodeTiled, for cuda_attention_hopper */
     uint32_t pc;         /* the instruction that a fault report names */
     uint32_t n_sms;
-    uint64_t l2_bytes;           /* of the cache that all processors share; 0: not known */
+    uint64_t l2_bytes;           /* bytes of the cache that all processors share; 0: not known */
     uint32_t compute_capability; /* 80, 90, 100 */
 } CudaContext;
 
@@ -54,7 +54,7 @@ typedef struct CudaError {
     char text[256]; /* the call and the library's message */
 } CudaError;
 
-/* A library's attention and its gradient. *taken tells whether it was launched; if not, our own
+/* A library's attention, and its gradient. *taken tells whether it was launched; if not, our own
  * kernels must run. */
 typedef struct CudaAttentionLibrary {
     void *self;
@@ -63,7 +63,8 @@ typedef struct CudaAttentionLibrary {
 } CudaAttentionLibrary;
 
 /* Attention or its gradient by our kernels for compute capability 9.0, if they accept the call.
- * cuda_attention and cuda_attention_grad never call them; a caller that has measured both does. */
+ * cuda_attention and cuda_attention_grad never call them. A caller that has timed both kinds
+ * may. */
 bool cuda_attention_hopper_takes(OpKind op, const KernelArgs *args, const CudaContext *cuda);
 bool cuda_attention_hopper(OpKind op, const KernelArgs *args, const CudaContext *cuda,
                            CudaError *error);
@@ -73,29 +74,30 @@ typedef bool (*CudaKernel)(const KernelArgs *args, const CudaContext *cuda, Cuda
 
 /* kernels/cuda/table.c; NULL for collectives. */
 CudaKernel kernel_cuda(OpKind op);
-/* True if the kernel accepts these dtypes (inputs, outputs, then scratch if any). fp64 is only
- * for tables of scalars. Every other number is fp32, bf16 or fp16, independently of the others,
- * or 8-bit where the op quantises, multiplies, casts or moves. */
+/* True if the kernel accepts these dtypes (inputs, outputs, then scratch if any). fp64 is only for
+ * tables of scalars. Every other number may be fp32, bf16 or fp16, independently of the other
+ * arguments, or 8-bit if the op quantises, multiplies, casts or moves. */
 bool kernel_cuda_accepts(OpKind op, const DType *dtype, uint32_t n_args);
 /* The lowering's workspace table: bytes of the extra trailing argument (u8). The type is
  * WorkspaceBytes. */
 uint64_t kernel_cuda_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                                uint32_t n_args);
 
-/* A run of instructions with one Instr.fuse as one launch. The bits equal those of separate
- * launches, except for cross-entropy, which sums in one pass and so in another order. A value is
- * passed on where an output of one part and an input of a later one are the same memory; it is
- * still rounded to the buffer's dtype. */
+/* Runs a sequence of instructions with one Instr.fuse as one launch. The bits equal those of
+ * separate launches. Cross-entropy is the exception: it sums in one pass and so in another order.
+ * If an output of one part and an input of a later one are the same memory, the value is passed on
+ * directly. It is still rounded to the buffer's dtype. */
 enum { CUDA_CHAIN_MAX = 16 };
 typedef struct CudaChainPart {
     OpKind op;
     const KernelArgs *args;
-    uint32_t unread; /* bit j: nothing outside the run reads output j, so it need not be written */
+    uint32_t unread; /* bit j: no instruction outside the run reads output j, so it need not be
+                      * written */
 } CudaChainPart;
-/* Returns how many leading parts can be one launch: 2 or more, or 0 if the first must be
+/* Returns how many leading parts can be one launch: 2 or more, or 0 if the first part must be
  * launched alone. */
 uint32_t kernel_cuda_chain_length(const CudaChainPart *part, uint32_t n);
-/* Launches n parts, for which kernel_cuda_chain_length gave n. */
+/* Launches n parts; n comes from kernel_cuda_chain_length. */
 bool kernel_cuda_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                        CudaError *error);
 

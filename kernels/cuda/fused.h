@@ -1,4 +1,5 @@
-/* Kernels of several ops: the interface between the chains and the families that have them. */
+/* Kernels that compute several ops: the interface between the chains and the families of
+ * kernels. */
 #ifndef TANDEM_KERNELS_CUDA_FUSED_H
 #define TANDEM_KERNELS_CUDA_FUSED_H
 
@@ -8,19 +9,20 @@
 extern "C" {
 #endif
 
-/* True for types above 8 bits: only those are fused. */
+/* True for types of more than 8 bits, because only these are fused. */
 static inline bool fused_takes(DType t)
 {
     return t == DT_f32 || t == DT_bf16 || t == DT_f16;
 }
 
-/* For each family: how many leading parts it can run as one kernel (0: none), and that kernel. */
+/* For each family of kernels: the number of leading parts that it can run as one kernel (0: none),
+ * and that kernel. */
 typedef uint32_t CudaRunLength(const CudaChainPart *part, uint32_t n);
 typedef bool CudaRun(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                      CudaError *error);
 
-/* A norm, together with the sum before it (written only if read elsewhere), the largest
- * magnitude of its output, or both. */
+/* A norm, together with the sum before it (written only if read elsewhere), with the largest
+ * magnitude of its output, or with both. */
 CudaRunLength cuda_norm_length;
 CudaRun cuda_norm_run;
 
@@ -33,7 +35,7 @@ CudaRun cuda_norm_grad_run;
 CudaRunLength cuda_xent_length;
 CudaRun cuda_xent_run;
 
-/* A gated unit, silu(gate) * up, or its gradient; no other op with it. */
+/* A gated unit, silu(gate) * up, or its gradient; no other op joins it. */
 CudaRunLength cuda_gate_length;
 CudaRun cuda_gate_run;
 
@@ -41,8 +43,8 @@ CudaRun cuda_gate_run;
 CudaRunLength cuda_turn_length;
 CudaRun cuda_turn_run;
 
-/* True if the elements that dropout covers are contiguous in the whole tensor; *first is their
- * start. */
+/* True if the elements that dropout covers are contiguous in the whole tensor; *first is the global
+ * index of the first one. */
 bool cuda_dropout_is_flat(const KernelArgs *args, int64_t *first);
 
 #ifdef __cplusplus

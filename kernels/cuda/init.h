@@ -1,4 +1,5 @@
-/* Initial values of parameters, made on the device: the bits of kernel_init_value on the CPU. */
+/* Makes initial values of parameters on the device, with the same bits as kernel_init_value on the
+ * CPU. */
 #ifndef TANDEM_KERNELS_CUDA_INIT_H
 #define TANDEM_KERNELS_CUDA_INIT_H
 

@@ -1,4 +1,4 @@
-/* Scratch bytes and accepted dtypes of each kernel family, and of all together. */
+/* Scratch bytes and accepted dtypes of each family of kernels, and of all families together. */
 #ifndef TANDEM_KERNELS_CUDA_WORKSPACE_H
 #define TANDEM_KERNELS_CUDA_WORKSPACE_H
 

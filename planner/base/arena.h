@@ -1,6 +1,7 @@
 /* Memory comes from arenas: a program allocates piece by piece and releases everything at once.
- * There is no free for a single block, so an early return, or a longjmp out of the Lua interpreter,
- * leaks nothing. Out of memory never returns: see arena_full. */
+ * There is no free for a single block. An early return, or a longjmp out of the Lua interpreter,
+ * therefore leaks nothing. If memory is exhausted, these functions do not return: see
+ * arena_full. */
 #ifndef TANDEM_BASE_ARENA_H
 #define TANDEM_BASE_ARENA_H
 
@@ -11,24 +12,24 @@ typedef struct Arena Arena;
 
 Arena *arena_new(void);
 void arena_free(Arena *arena); /* NULL is fine */
-/* Keeps the memory for the next user; everything handed out before is invalid. */
+/* Releases everything that was handed out, and keeps the blocks for the next allocations. */
 void arena_reset(Arena *arena);
-/* Calls release(self) when the arena is freed. An arena has at most one such owner of something
- * else than memory: an open file, a process. */
+/* Calls release(self) when the arena is freed. An arena has at most one such owner of a resource
+ * other than memory, such as an open file or a process. */
 void arena_at_end(Arena *arena, void (*release)(void *self), void *self);
 
-/* Zeroed, aligned for any type. `bytes` may be 0. */
+/* Returns `bytes` zeroed bytes, aligned for any type. `bytes` may be 0. */
 void *arena_alloc(Arena *arena, size_t bytes);
 /* Allocates n * size bytes and checks the product for overflow. */
 void *arena_array(Arena *arena, size_t n, size_t size);
-/* Copies `bytes` bytes of `text` and adds the final 0. */
+/* Copies `bytes` bytes of `text` and appends a 0 byte. */
 char *arena_copy(Arena *arena, const char *text, size_t bytes);
 char *arena_dup(Arena *arena, const char *text);
 char *arena_print(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 size_t arena_bytes(const Arena *arena); /* bytes handed out since the arena was made or reset */
 
-/* A call that survives the end of memory opens a scope. `on_full` leaves by longjmp to the place
- * that opened the scope, which then unwinds it. A scope belongs to one thread. */
+/* A caller that wants to survive the end of memory opens a scope. `on_full` does a longjmp to the
+ * place that opened the scope; that place then unwinds the scope. A scope belongs to one thread. */
 typedef struct ArenaScope {
     struct ArenaScope *outer;
     Arena *newest; /* the arenas that were made in the scope and are not freed yet */
@@ -36,14 +37,16 @@ typedef struct ArenaScope {
     void *self;
 } ArenaScope;
 void arena_scope_open(ArenaScope *scope, void (*on_full)(void *self), void *self);
-void arena_scope_close(ArenaScope *scope);  /* the arenas stay, and belong to the outer scope */
-void arena_scope_unwind(ArenaScope *scope); /* frees the arenas, the newest first; closes */
+void arena_scope_close(ArenaScope *scope);  /* closes the scope; its arenas stay and belong to the
+                                             * outer scope */
+void arena_scope_unwind(ArenaScope *scope); /* closes the scope and frees its arenas, the newest
+                                             * first */
 
-/* The process has no memory left: calls the `on_full` of this thread's innermost scope, else that
- * of the process, which must not return either, else aborts. */
+/* Ends an allocation for which no memory is left. Calls the `on_full` of this thread's innermost
+ * scope, or else that of the process. Neither may return. Without one, aborts. */
 __attribute__((noreturn)) void arena_full(void); /* C++ reads this header, too */
 void arena_on_full(void (*on_full)(void *self), void *self);
-/* A forked process cannot return to its parent's scopes. */
+/* Forgets all scopes: a forked process cannot return to those of its parent. */
 void arena_forget_scopes(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* Diagnostics are part of the product. Every violation is collected; none stops at the first one:
+/* Diagnostics are part of the product. Every violation is collected; the first one does not end the
+ * search for others:
  *     llama.lua:14: error[divides-heads]: heads = 12 cannot be split over tp = 8
  *       hint: tp may be 1, 2, 3, 4, 6 or 12
  * Rule ids are kebab-case; `tandem explain RULE` tells their story. */
@@ -57,7 +58,8 @@ void diag_hint(Diag *d, const char *format, ...) __attribute__((format(printf, 2
 void diag_print(const Diag *d, Str *out);
 /* [{"severity","rule","file","line","text","hint"}, ...] */
 void diag_json(const Diag *d, Str *out);
-/* 0, or the exit code of the worst error: internal 1, usage 2, input 3, infeasible 4, ... */
+/* Returns 0, or the exit code of the worst error: internal 1, usage 2, input 3, infeasible 4,
+ * ... */
 int diag_exit_code(const Diag *d);
 
 #endif

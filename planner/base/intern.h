@@ -13,8 +13,8 @@ typedef struct Intern {
     uint32_t n, room; /* items entered so far; number of slots, a power of two */
 } Intern;
 
-/* Returns the index of the first item whose bytes equal `value`, or UINT32_MAX. It first enters
- * the items added since the last call, so a caller appends a missing value and is done. */
+/* Returns the index of the first item whose bytes equal `value`, or UINT32_MAX. It first enters the
+ * items added since the last call, so a caller only has to append a missing value to the list. */
 uint32_t intern_find(Intern *t, Arena *arena, const void *items, uint32_t n_items, size_t size,
                      const void *value);
 

@@ -1,5 +1,6 @@
-/* A growing array in an arena: LIST(Node) nodes; Elements are referred to by index, never by
- * pointer, because growing moves them. Lists whose index 0 means "none" call list_reserve_none. */
+/* A growing array in an arena, declared as LIST(Node) nodes. Elements are referred to by index,
+ * never by pointer, because growing moves them. Lists whose index 0 means "none" call
+ * list_reserve_none. */
 #ifndef TANDEM_BASE_LIST_H
 #define TANDEM_BASE_LIST_H
 
@@ -28,7 +29,7 @@
 /* Index 0 is none. */
 #define list_reserve_none(arena, list) ((void)((list)->n == 0 ? list_add(arena, list) : 0))
 
-/* Makes room for `more` elements behind the n that are there; the new room is zeroed. */
+/* Makes room for `more` elements behind the first n; the new room is zeroed. */
 void *list_grow(Arena *arena, void *at, uint32_t n, uint32_t *room, uint32_t more, size_t size);
 
 #endif

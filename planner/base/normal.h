@@ -1,6 +1,6 @@
 /* Normally distributed numbers from uniform ones, with the same bits on every processor: only sums,
  * products, quotients and square roots, which IEEE 754 defines, and no function of a mathematical
- * library. A CUDA source says NORMAL_FUNCTION before it includes this. */
+ * library. A CUDA source defines NORMAL_FUNCTION before it includes this file. */
 #ifndef TANDEM_BASE_NORMAL_H
 #define TANDEM_BASE_NORMAL_H
 
@@ -43,8 +43,8 @@ NORMAL_FUNCTION double normal_log(double x)
     return n * ln2_high + (2 * s + (2 * s * q * sum + n * ln2_low));
 }
 
-/* The cosine of `turn` turns, for turn in [0, 1). The next multiple of a quarter is taken off,
- * which is exact; what is left is at most an eighth, where both series are short. */
+/* The cosine of `turn` turns, for turn in [0, 1). Subtracting the next multiple of a quarter is
+ * exact. The remainder is at most an eighth, where both series converge fast. */
 NORMAL_FUNCTION double normal_cos_turn(double turn)
 {
     const int quarter = (int)(4 * turn + 0.5);

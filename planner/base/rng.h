@@ -1,5 +1,5 @@
-/* Counter-based random numbers: a pure function of (seed, stream, index). No state, so every
- * sharding of a tensor, every order of execution and every recomputation draws the same values. */
+/* Counter-based random numbers: a pure function of (seed, stream, index). It has no state, so every
+ * sharding, order of execution and recomputation draws the same values for an element. */
 #ifndef TANDEM_BASE_RNG_H
 #define TANDEM_BASE_RNG_H
 

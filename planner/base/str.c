@@ -102,13 +102,13 @@ static size_t utf8_length(const unsigned char *text)
     return n;
 }
 
-/* C0, DEL and C1: a terminal may obey them. */
+/* C0, DEL and C1 control characters: a terminal may obey them. */
 static bool is_control(const unsigned char *text, size_t n)
 {
     return text[0] < 0x20 || text[0] == 0x7F || (n == 2 && text[0] == 0xC2 && text[1] < 0xA0);
 }
 
-/* `text` is followed by a 0, so that a sequence that is cut off is not read beyond. */
+/* `text` ends in a 0, so a sequence that is cut off is not read beyond its end. */
 size_t str_unreadable(const char *text, size_t n)
 {
     const unsigned char *at = (const unsigned char *)text;

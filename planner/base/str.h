@@ -31,13 +31,13 @@ size_t double_text(char out[DOUBLE_ROOM], double value);
  * U+FFFD. */
 void str_add_json(Str *s, const char *text);
 
-/* Returns the index of the first byte of text[n] that belongs to a control character or to no
- * well-formed UTF-8 sequence; n if there is none. text[n] is 0. */
+/* Returns the index of the first byte of text[n] that is a control character or not part of
+ * well-formed UTF-8; n if there is none. text[n] must be 0. */
 size_t str_unreadable(const char *text, size_t n);
-/* Returns `text` with such bytes written as \xNN, cut to `most` bytes and "..." where it is longer.
- * Line ends and tabs stay. Returns `text` itself if nothing has to change. */
+/* Returns `text` with each such byte written as \xNN. A text longer than `most` bytes is cut and
+ * ends in "...". Line ends and tabs stay. Returns `text` itself if nothing has to change. */
 const char *str_readable(Arena *arena, const char *text, size_t most);
-/* The same for a path: line ends and tabs are written as \xNN too. */
+/* Does the same for a path, where line ends and tabs are written as \xNN too. */
 const char *str_path(Arena *arena, const char *path);
 
 /* Returns the candidate nearest to `word` by Damerau-Levenshtein distance: at most 2 edits and at
@@ -58,7 +58,7 @@ typedef struct Hash128 {
     uint64_t hi, lo;
 } Hash128;
 Hash128 hash_bytes(const void *bytes, size_t n);
-/* Computes the same hash from bytes that arrive in pieces. */
+/* Computes the same hash of bytes that arrive in pieces. */
 typedef struct Hasher Hasher;
 Hasher *hasher_new(Arena *arena);
 void hasher_add(Hasher *h, const void *bytes, size_t n);

@@ -1,4 +1,4 @@
-/* A plan script's contents as plain data. Everything after the front works on this and the graph.
+/* A plan script's contents as plain data. All code behind the front works on this and the graph.
  */
 #ifndef TANDEM_FRONT_CONFIG_H
 #define TANDEM_FRONT_CONFIG_H
@@ -16,8 +16,8 @@ typedef enum PassName {
     PASS_NAME_COUNT
 } PassName;
 
-/* For each schedule: its name, the least and the most stages ("chunks") of a rank, and the
- * placement of stages. loop: rank r has r, r + p, ...; v: rank r has r and 2p - 1 - r. */
+/* For each schedule: its name, the least and the greatest number of stages ("chunks") on a rank,
+ * and the placement of stages. loop: rank r has r, r + p, ...; v: rank r has r and 2p - 1 - r. */
 #define SCHEDULES(X)                                                                               \
     X(gpipe, 1, 1, loop)                                                                           \
     X(1f1b, 1, 1, loop)                                                                            \
@@ -77,26 +77,27 @@ enum { MAX_STAGES = 256 };
 typedef struct PpOptions {
     ScheduleKind schedule; /* default 1f1b */
     uint32_t chunks;       /* stages of a rank; default: the schedule's least */
-    /* most activations in flight on a rank, counted in stages; 0: no bound (greedy_v: 2 x pp) */
+    /* most stage activations in flight on a rank; 0: no bound (greedy_v: 2 x pp) */
     uint32_t cap;
-    uint32_t layers_per_stage; /* chunks is derived from it; 0: not named */
-    /* if the stages are not a multiple of pp: 0: an error; 1: round up; 2: round down */
+    uint32_t layers_per_stage; /* chunks is derived from it; 0: not given */
+    /* if the number of stages is not a multiple of pp: 0: an error; 1: round up; 2: round down */
     uint32_t round;
     /* number of stages in an uneven split (blocks of each stage); 0: an even split */
     uint32_t n_split;
     uint32_t split[MAX_STAGES];
-    bool has_split; /* the split was named, even as an empty list */
-    /* of a shrunk plan, whose split is even: the first (last) stage has no block if the others can
-     * hold them all */
+    bool has_split; /* the split was given, even as an empty list */
+    /* for a shrunk plan, whose split is even: the first (last) stage has no block if the other
+     * stages can hold them all */
     bool empty_first, empty_last;
     bool is_own; /* the schedule is the script's own function, or the CSV file */
     const char *csv;
     OwnSchedule own;
-    uint32_t placement; /* required placement of an own schedule: 0: any, else 1 + Placement */
+    uint32_t placement; /* required placement of the user's own schedule: 0: any, else 1 +
+                         * Placement */
     uint32_t tied;      /* a parameter that two ranks need: 0: gradients are summed; 1: refused */
 } PpOptions;
 
-/* A module's path where `*` stands for any one part: "layers.*.attention.wo". */
+/* A module's path in which `*` stands for any one part: "layers.*.attention.wo". */
 typedef struct Pattern {
     const char *path;
     Loc loc;
@@ -118,7 +119,8 @@ typedef struct TpOptions {
     bool loss_parallel; /* default true: the logits stay split over the vocabulary */
     bool keep_gathered; /* keep the gathered input of column linears for the backward pass */
     bool share_gathers; /* default true: one gather for q, k, v */
-    /* average gradients that all ranks of tp hold alike, so that they cannot drift apart */
+    /* average gradients that all ranks of tp compute alike, so that rounding cannot make them drift
+     * apart */
     bool sync_replicated_gradients;
     Patterns plan;  /* overrides the model's own table */
     bool plan_only; /* default false; true: the model's own table is not read */
@@ -138,7 +140,7 @@ typedef struct Float8Options {
     /* leave out a module whose sizes are no multiple of 16, instead of an error */
     bool skip_indivisible;
     Patterns skip, only; /* modules to leave out; the only modules to cover */
-    /* any size is allowed: the plan was scaled down for a comparison on CPUs */
+    /* allows any size: the plan was scaled down for a comparison on CPUs */
     bool any_size;
 } Float8Options;
 typedef enum AcMode { AC_none, AC_full, AC_selective, AC_modules } AcMode;
@@ -163,7 +165,7 @@ typedef struct Fsdp2Options {
     /* default true: parameters other than experts are also sharded over ep; false: replicated */
     bool over_ep;
     MpPolicy mp;
-    /* the modules that are units; none given: the blocks, and the modules that ask for it */
+    /* the modules that are units; if none is given: the blocks, and the modules that ask for it */
     Patterns units;
     bool
         defer_grad_sync; /* default false: reduce every micro-batch; true: unsharded accumulation */
@@ -171,14 +173,15 @@ typedef struct Fsdp2Options {
 typedef enum DomainAs { DOMAIN_exact, DOMAIN_original } DomainAs;
 typedef struct DomainOptions {
     DomainAs as;         /* original: miles-credit's gradients, which are wrong */
-    bool keep_halos;     /* keep halos for the backward pass, instead of another exchange */
+    bool keep_halos;     /* keep halos for the backward pass instead of exchanging them again */
     bool interior_first; /* default true: compute inner rows while a halo is exchanged */
 } DomainOptions;
 typedef struct DdpOptions {
     double bucket_mib; /* default 25 */
 } DdpOptions;
 
-/* ZeRO by the names of megatron-fsdp: the state that is sharded over dp_shard between uses. */
+/* ZeRO with the option names of megatron-fsdp: the state that is sharded over dp_shard between
+ * uses. */
 #define ZERO_STRATEGIES(X) X(no_shard) X(optim) X(optim_grads) X(optim_grads_params)
 typedef enum ZeroStrategy {
 #define X(name) ZERO_##name,
@@ -195,11 +198,11 @@ typedef enum ZeroGather {
 #undef X
         ZERO_GATHER_COUNT
 } ZeroGather;
-/* Each option changes the program, or is refused with a reason: zero_options.c. */
+/* Each option changes the program or is refused with a reason: zero_options.c. */
 typedef struct ZeroOptions {
     ZeroStrategy strategy; /* default optim_grads_params */
     uint32_t prefetch;     /* number of units gathered ahead; default 1 */
-    /* the modules that are units; none given: the blocks, and the modules that ask for it */
+    /* the modules that are units; if none is given: the blocks, and the modules that ask for it */
     Patterns units;
     /* `units` was named; as an empty list it makes the whole model the root unit */
     bool has_units;
@@ -213,7 +216,8 @@ typedef struct ZeroOptions {
     /* these buffers are registered, so collectives take fewer SMs; needs fsdp_double_buffer */
     bool nccl_ub;
     Choice keep_fp8_transpose_cache, check_for_nan_in_grad;
-    /* optim, optim_grads: gathers updated weights just before their first use, or at once */
+    /* optim, optim_grads: gathers updated weights just before their first use, or right after the
+     * update */
     ZeroGather gather;
 } ZeroOptions;
 
@@ -223,7 +227,7 @@ typedef struct TileOptions {
 
 /* Parameters that are not trained. */
 typedef struct FreezeOptions {
-    Patterns modules, except; /* frozen with all modules inside; trained all the same */
+    Patterns modules, except; /* frozen with all modules inside; trained nevertheless */
     bool shard;               /* false: frozen parameters lie whole on every rank */
     DType dtype;              /* between steps; DT_none: that of their use */
 } FreezeOptions;
@@ -238,7 +242,8 @@ typedef enum CpMode {
 } CpMode;
 typedef struct CpOptions {
     CpMode mode;
-    uint32_t all_to_all; /* in a ring: neighbours that exchange tokens for heads; 1: none do */
+    uint32_t all_to_all; /* in a ring: the number of neighbours that exchange tokens for heads; 1:
+                          * none do */
 } CpOptions;
 
 typedef struct EpOptions {
@@ -295,8 +300,8 @@ typedef struct Device {
     double peak_flops[DT_COUNT]; /* dense; 0: not supported */
     /* efficiency of products and of memory traffic in the wave model */
     double gemm_efficiency, memory_efficiency;
-    double sustained;      /* part of gemm_efficiency that lasts under the power limit; 0: all */
-    double exponentials;   /* of one multiprocessor in a clock; 0: 16 */
+    double sustained;      /* share of gemm_efficiency that remains under the power limit; 0: all */
+    double exponentials;   /* of one multiprocessor in a clock cycle; 0: 16 */
     double launch_s;       /* host cost of a kernel launch */
     double kernel_floor_s; /* device time of an empty kernel */
     double usd_per_hour;
@@ -310,10 +315,11 @@ typedef enum Fabric {
     FABRIC_host
 } Fabric;
 /* The largest distance within a node at which two devices write into each other's memory. Beyond it
- * they exchange data through host memory. off: always through host memory. auto: as NCCL decides:
- * below one PCIe switch, or anywhere for two devices on AMD's processors. */
+ * they exchange data through host memory. off: always through host memory. auto: as NCCL decides,
+ * below one PCIe switch, or for two devices anywhere on AMD's processors. */
 typedef enum PeerLevel { PEER_auto, PEER_off, PEER_switch, PEER_socket, PEER_node } PeerLevel;
-/* The PCIe links between the devices of a node. All parts are alike, and devices are in order. */
+/* The PCIe links between the devices of a node. All switches and links are alike, and devices are
+ * numbered in order. */
 typedef struct PcieBox {
     uint32_t sockets; /* processors; 0: one */
     /* switches of a node, each with one uplink at a device's rate; 0: each device has its own link
@@ -326,11 +332,11 @@ typedef struct PcieBox {
     bool intel;
 } PcieBox;
 /* How nodes are linked. Rates are of one link in each direction. tree: every node's NICs lead to
- * switches that only limit through `oversubscription` and groups. */
+ * switches; only `oversubscription` and the groups limit their rate. */
 typedef enum TopologyKind {
     TOPOLOGY_tree,
-    /* one node at each place, nodes in order, the first axis fastest; a route follows axis after
-     * axis, each the shorter way round */
+    /* torus: one node at each place, nodes in order, the first axis fastest. A route follows one
+     * axis after the other, each the shorter way round */
     TOPOLOGY_torus,
     /* groups of routers: each router has a link to every router of its group and some links to
      * other groups; routes are the shortest */
@@ -349,16 +355,17 @@ typedef struct Topology {
 /* Corrections for a network, added to NCCL's own numbers for a NIC with RDMA. */
 typedef struct NetworkFabric {
     const char *name; /* for example "ib"; NULL: not named */
-    double message_s; /* seconds that a message takes beyond the count of NCCL's tuner */
-    double achieved;  /* usable part of a NIC's rate; 0: .96, as NCCL counts */
+    double message_s; /* seconds that a message takes in addition to the estimate of NCCL's tuner */
+    double achieved;  /* usable part of a NIC's rate; 0: .96, as in NCCL's tuner */
     /* time to fill the pipeline for S bytes: ramp_s * S / (S + ramp_bytes) */
     double ramp_s, ramp_bytes;
-    /* time to post a message in as many parts as there are channels, from some 24 KiB on */
+    /* time to post a message in as many parts as there are channels, for messages from some 24 KiB
+     * on */
     double spread_s;
-    /* the network may tear stores of 128 bytes, so NCCL uses neither LL nor LL128 */
+    /* the network may split stores of 128 bytes, so NCCL uses neither LL nor LL128 */
     bool simple_only;
     bool no_nvls; /* its configuration excludes NVLink SHARP */
-    bool sharp;   /* its switches can reduce */
+    bool sharp;   /* its switches can reduce data */
 } NetworkFabric;
 enum { MOST_RING_DEVICES = 8 };
 typedef struct Cluster {
@@ -381,13 +388,13 @@ typedef struct Cluster {
     /* FABRIC_nvlink: [devices] number of rings, each of one link, that the links form; 0:
      * unknown */
     uint32_t rings[MOST_RING_DEVICES + 1];
-    /* launch time of a collective among others, or in a graph */
+    /* launch time of a collective that is launched with others, or in a graph */
     double collective_launch_s;
     /* cores of a local CPU cluster, whose ranks share them; 0 elsewhere */
     uint32_t cores_per_node;
-    bool is_local; /* this machine: costs come from measuring it */
+    bool is_local; /* this machine: its costs are measured */
 } Cluster;
-/* `communicators`: the bytes that they take on a device, which no plan may use. */
+/* `communicators`: the bytes that they take on a device, which the plan cannot use. */
 static inline Capacity cluster_capacity(const Cluster *c, uint64_t communicators)
 {
     return (Capacity){c->device.memory_bytes, c->device.reserved_bytes + communicators,
@@ -395,7 +402,7 @@ static inline Capacity cluster_capacity(const Cluster *c, uint64_t communicators
 }
 
 enum { MOST_PASSES = 16 };
-/* The meaning of mesh.ep: a factor of the world, or carved out of the dp x cp x tp ranks of a
+/* The meaning of mesh.ep: a factor of the world size, or carved out of the dp x cp x tp ranks of a
  * stage. */
 #define EP_MODES(X) X(extra) X(folded)
 typedef enum EpMode {
@@ -408,17 +415,17 @@ typedef enum EpMode {
 /* A script that the configuration was read from. */
 typedef struct ScriptFile {
     const char *name;
-    bool shipped; /* a file of the library; else a path as the user gave it */
+    bool shipped; /* a file of the library; otherwise a path as the user gave it */
     Hash128 hash; /* hash of the file's bytes */
 } ScriptFile;
 
 typedef struct Config {
     const char *file;         /* the script */
-    LIST(ScriptFile) scripts; /* all that were read, in this order; empty after a crash */
+    LIST(ScriptFile) scripts; /* all files that were read, in this order; empty after a crash */
     uint64_t source_lines;
     uint32_t axis_size[AXIS_NAMES]; /* after -1 has been resolved; 1 = absent */
     EpMode ep_mode;                 /* default extra */
-    /* EP_folded: number of ranks that share a layer's experts; no axis of the mesh */
+    /* EP_folded: number of ranks that share a layer's experts; not an axis of the mesh */
     uint32_t ep_folded;
     Loc mesh_loc, batch_loc, precision_loc;
     Loc axis_loc[AXIS_NAMES];
@@ -439,7 +446,7 @@ typedef struct Config {
     uint64_t seed;
     uint32_t train_steps;  /* `run`: default number of steps */
     const char *data_file; /* `run`: NULL: synthetic data */
-    /* the system whose known mistakes this plan reproduces, so it never runs; NULL: none */
+    /* the system whose known mistakes this plan reproduces; such a plan never runs; NULL: none */
     const char *original;
 } Config;
 

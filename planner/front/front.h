@@ -13,8 +13,8 @@ typedef struct FrontOptions {
     double cpu_seconds; /* 0: default 5 */
     /* a library cluster that replaces the script's before any check; NULL: the script's */
     const char *cluster;
-    /* nodes of that cluster, which the mesh must fill. 0: as many as the ranks need (the script's
-     * number where an axis is -1); the last one may be partly filled */
+    /* nodes of that cluster; the mesh must fill them. 0: as many as the ranks need (the script's
+     * number if an axis is -1); the last node may be partly filled */
     uint32_t nodes;
 } FrontOptions;
 
@@ -23,23 +23,23 @@ typedef struct FrontOptions {
  * modules and initialisers. */
 bool front_load(const char *path, const FrontOptions *options, Arena *arena, Config *config,
                 Graph *graph, Diag *d);
-/* Does the same for a script given as `code`, which may require only the library. `name` is for
- * messages. */
+/* Does the same for a script given as the text `code`, which may require only the library. `name`
+ * is for messages. */
 bool front_load_text(const char *name, const char *code, const FrontOptions *options, Arena *arena,
                      Config *config, Graph *graph, Diag *d);
-/* A script that is held open: it runs once, in one process, and is then loaded under many settings.
- * Each distinct model is traced once. Every load gives what front_load gives. */
+/* A script that is held open. It runs once, in one process, and is then loaded under many settings.
+ * Each distinct model is traced once. Every load gives the same result as front_load. */
 typedef struct FrontScript FrontScript;
 /* `code`: as for front_load_text, or NULL. The script and all graphs live in `arena`. The process
  * starts with the first load. */
 FrontScript *front_open(const char *path, const char *code, double cpu_seconds, Arena *arena);
 void front_close(FrontScript *script); /* ends the process; NULL is fine */
-/* Loads the script under these settings, which may not ask to shrink. Other loads may share the
- * graph, so a caller changes only a copy of it (graph_copy). */
+/* Loads the script under these settings; they must not ask to shrink. Other loads may share the
+ * graph, so a caller must change only a copy of it (graph_copy). */
 bool front_load_held(FrontScript *script, const FrontOptions *options, Arena *arena, Config *config,
                      Graph *graph, Diag *d);
-/* Sets the loss's divisor of a graph to that of `config`, whose batch has changed since the graph
- * was made. */
+/* Sets the divisor of a graph's loss to that of `config`, if the batch of `config` has changed
+ * since the graph was made. */
 void front_set_divisor(const Config *config, Graph *graph, Arena *arena);
 
 /* ---- sweep_script.c: a script that ends with `return sweep { ... }` ---- */
@@ -60,11 +60,11 @@ typedef struct FrontSweep {
     bool has[SWEEP_CALLS];
     struct SweepProcess *process;
 } FrontSweep;
-/* Evaluates a script in a process of its own, which stays to answer calls. Returns NULL after
- * diagnostics, or with is_plan if the script returns a plan. */
+/* Evaluates a script in a process of its own, which stays alive to answer calls. Returns NULL after
+ * reporting diagnostics, or if the script returns a plan (then is_plan is set). */
 FrontSweep *front_sweep_open(const char *path, Arena *arena, bool *is_plan, Diag *d);
 /* Calls a function of the sweep with a point's settings and, except `where`, its result. `point`
- * names the point in messages. Returns false after diagnostics. */
+ * names the point in messages. Returns false after reporting diagnostics. */
 bool front_sweep_call(FrontSweep *sweep, SweepCall call, const FrontPairs *settings,
                       const FrontPairs *result, const char *point, SweepAnswer *answer, Diag *d);
 void front_sweep_close(FrontSweep *sweep); /* ends the process; NULL is fine */
@@ -84,7 +84,8 @@ bool front_gpu_cluster(const char *gpu, uint32_t n_devices, Arena *arena, Cluste
 const char *front_scripts_dir(void); /* where the tandem Lua library lies */
 
 /* Writes all fields of hardware and framework that a prediction reads, one "path value" a line. Two
- * configurations that differ in any field of the table (planner/front/fields.c) differ here. */
+ * configurations that differ in any field of the table (planner/front/fields.c) give different
+ * texts. */
 void field_text(const Cluster *cluster, const Runtime *runtime, Str *out);
 /* Returns why a field cannot change a prediction and is left out of that text; NULL if it is in the
  * text. */

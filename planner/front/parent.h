@@ -9,22 +9,22 @@
 
 enum { MOST_RANKS = 131072 };
 
-/* The source place of a value, by its path such as "batch.micro". */
+/* The source location of a value, by its path such as "batch.micro". */
 typedef struct Seen {
     const char *path;
     Loc loc;
 } Seen;
 
-/* A list of modules that a pass was given. */
+/* A list of modules that was given to a pass. */
 typedef struct NamedList {
     const char *path, *key; /* "parallel.2.modules", "ac.modules" */
-    const char *without;    /* the meaning of leaving the list out */
+    const char *without;    /* the behaviour if the list is left out */
     Loc loc;
 } NamedList;
 
 /* The kernel of attention for one architecture. */
 typedef struct ArchKernel {
-    const char *key; /* "Blackwell"; "1": of all that the table does not name */
+    const char *key; /* "Blackwell"; "1": all architectures that the table does not name */
     AttentionKernel kernel;
     Loc loc;
 } ArchKernel;
@@ -32,13 +32,13 @@ typedef struct ArchKernel {
 /* The configuration while its values arrive. */
 typedef struct Draft {
     Config config;
-    int64_t mesh[AXIS_NAMES]; /* sizes as written: 0: absent, -1: whatever is left */
-    uint32_t init;            /* 0 standard, 1 varied */
+    int64_t mesh[AXIS_NAMES]; /* sizes as written: 0: absent, -1: as many as remain */
+    uint32_t init;            /* 0: standard; 1: varied */
     const char *name;
     uint32_t n_errors_before;
     const Cluster *named; /* a cluster that replaces the script's; NULL: none */
     uint32_t named_nodes; /* 0: as many as the mesh needs */
-    bool unsure;          /* a value that the mesh or the batch depends on is missing or wrong */
+    bool unsure;          /* a value on which the mesh or the batch depends is missing or wrong */
     LIST(Seen) seen;
     LIST(NamedList) lists;
     LIST(ArchKernel) attention;
@@ -49,16 +49,16 @@ typedef struct Draft {
 } Draft;
 
 Draft draft_new(Arena *arena, Diag *d);
-PassConfig draft_pass_default(PassName name, Loc loc); /* a pass whose options nobody set */
-/* Takes one record that carries a value of the plan. Mistakes become diagnostics; it returns false
+PassConfig draft_pass_default(PassName name, Loc loc); /* a pass whose options are all unset */
+/* Reads one record that carries a value of the plan. Mistakes become diagnostics; it returns false
  * only when the record itself is damaged. */
 bool draft_field(Draft *draft, RecordKind kind, Reader *r);
 bool draft_file(Draft *draft, Reader *r);
 bool draft_source(Draft *draft, Reader *r);     /* a script by its content */
 bool draft_actions(Draft *draft, Reader *r);    /* the actions of the next pipeline rank */
 Loc draft_place(const Draft *draft, Reader *r); /* of a record */
-/* Returns where a value was given; else the place of the innermost table around it, at last of the
- * plan itself. */
+/* Returns the place where a value was given. If it was not given, returns the place of the
+ * innermost table around it, in the end that of the plan itself. */
 Loc draft_loc(const Draft *draft, const char *path);
 bool draft_has(const Draft *draft, const char *path);
 /* Reports empty lists of modules: "empty-list". */
@@ -71,7 +71,7 @@ void draft_check_fields(Draft *draft);
 /* Reports missing keys, checks ranges that depend on each other, resolves mesh and batch, and
  * completes the configuration. */
 bool draft_finish(Draft *draft);
-/* Replaces the script's cluster by the one named from outside, then applies the command line's
+/* Replaces the script's cluster by the one that the caller named, then applies the command line's
  * settings. Its number of nodes follows from the mesh unless it was given. */
 void draft_take_named(Draft *draft);
 /* Chooses the kernel of attention for the plan's cluster, if runtime.attention is a table. */
@@ -89,7 +89,7 @@ typedef struct Rebuild {
     Arena *arena;
     bool varied;
     uint32_t n_sites;       /* places in the model that draw random numbers */
-    bool known;             /* the graph was there already, complete */
+    bool known;             /* the graph existed already, complete */
     struct KeptTrace *kept; /* the graph is kept for later requests; NULL: it is not */
 } Rebuild;
 
@@ -113,9 +113,10 @@ typedef struct Script {
 
 /* Returns a script without a process. */
 Script script_none(Traces *traces);
-/* Ends the process, if there is one, and closes all that leads to it. */
+/* Ends the process, if there is one, and closes all pipes to it. */
 void script_stop(void *self);
-/* Sends a request. If that fails, the process does not wait on for it, and script_listen says why.
+/* Sends a request. If sending fails, the process stops waiting for the rest, and script_listen
+ * reports the reason.
  */
 void script_send(Script *s, StreamWriter *w);
 /* Once: the process answers once and ends. Held: it waits for requests. Sweeps: the script may
@@ -125,28 +126,28 @@ bool script_start(Script *s, const char *path, const char *code, const FrontOpti
                   ScriptUse use, Diag *d);
 /* Reports an error record of the process. */
 bool script_error(Draft *draft, Reader *r);
-/* Ends a process that is gone or that cannot be understood. Returns its status. */
+/* Ends a process that has exited or whose records cannot be understood. Returns its status. */
 int script_end(Script *s, bool kills);
-/* The seconds that the parent waits for a script or for one of its calls. A busy machine may give
- * the script only a part of a processor. */
+/* The seconds that the parent waits for a script, or for one of its calls. The limit is generous
+ * because a busy machine may give the script only part of a processor. */
 static inline double script_patience(const Script *s)
 {
     return 20 + 4 * s->cpu_s;
 }
-/* The process ended without a last record: explains it. */
+/* Explains a process that ended without a last record. */
 void script_explain_end(Script *s, Draft *draft, int status, StreamState state);
-/* Reports a call to the process that failed with this errno. */
+/* Reports a system call for the process that failed with this errno. */
 void script_unreachable(Draft *draft, int error);
 /* Reads records until the request or the process ends. Returns true if all records were understood.
  */
 bool script_listen(Script *s, Draft *draft, Rebuild *b, bool shrink);
 bool front_sets_are_fine(const FrontOptions *options, Diag *d);
-/* Reads a configuration with nothing but a cluster of the library. */
+/* Reads a configuration that contains only a cluster of the library. */
 bool front_read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *config, Diag *d);
 
-/* ---- the models that a script that is held open has traced (held.c) */
-/* Returns true if the model under this configuration is known: `b` then has its graph. Otherwise,
- * if `shares`, makes `b` ready to build a graph that will be kept. */
+/* ---- the models that a held script has traced (held.c) */
+/* Returns true if the model under this configuration was traced before; `b` then has its graph.
+ * Otherwise, if `shares`, makes `b` ready to build a graph that will be kept. */
 bool traces_find(Traces *traces, const Draft *draft, bool shares, Rebuild *b);
 
 #endif

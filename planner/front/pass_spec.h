@@ -1,6 +1,7 @@
-/* Everything that Tandem knows of one pass, in one constant: its options, its order edges, and how
- * it is printed, shrunk, warned about and run. Each pass defines its own in its file under
- * planner/passes. Reading a plan, checking the order, printing and shrinking loop over them. */
+/* Everything that Tandem knows of one pass, in one constant: its options, its order constraints,
+ * and how it is printed, shrunk, warned about and run. Each pass defines its own in its file under
+ * planner/passes. Code that reads a plan, checks the order, prints or shrinks loops over these
+ * constants. */
 #ifndef TANDEM_FRONT_PASS_SPEC_H
 #define TANDEM_FRONT_PASS_SPEC_H
 
@@ -15,7 +16,8 @@ struct Job;
 /* One option of a pass. */
 typedef struct PassOption {
     Field field; /* offset in PassConfig; path: "tp.sequence" */
-    /* the default: a number, 0 or 1 for a bool, or a word's index; NAN: none is stored */
+    /* the default: a number, 0 or 1 for a bool, or the index of a word; NAN: no default is
+     * stored */
     double preset;
     const char *open;  /* the default in words, if preset is NAN */
     FieldDoc doc;      /* its unit and its meaning; without a key it documents the field itself */
@@ -23,7 +25,7 @@ typedef struct PassOption {
     const char *empty; /* hint for a list that is given but empty; NULL: it may be empty */
 } PassOption;
 
-/* A pass that must stand on one side of this one, and the silent bug that the other order
+/* A pass that must come before or after this one, and the silent bug that the other order
  * causes. */
 typedef struct PassEdge {
     PassName other;
@@ -46,7 +48,8 @@ typedef struct PassSpec {
     const char *short_key;  /* `ac "full"` is short for ac { mode = "full" }; NULL: no short form */
     const PassEdge *before; /* passes that must come later; NULL: none */
     const PassEdge *after;  /* passes that must come earlier */
-    bool of_model;          /* it changes what the model computes: one rank keeps it */
+    bool of_model;          /* it changes the values that the model computes, so the comparison with
+                             * one rank keeps it */
     bool always;            /* also runs in plans that do not name it */
     bool reports;           /* also runs after another pass has failed, to report its errors */
     bool is_data;           /* owns the data axes; a plan has exactly one such pass */
@@ -61,7 +64,7 @@ typedef struct PassSpec {
     const char *const *trials;
     /* prints the pass for `check` */
     void (*print)(const PassConfig *pass, Str *out);
-    /* NULL: the options stay as they are */
+    /* NULL: --verify keeps the options as they are */
     void (*shrink)(PassConfig *pass, Shrink *shrink);
     void (*warn_axes)(const Config *c, const PassConfig *pass, Diag *d); /* "not-applied", by the */
     void (*warn_options)(const Config *c, const PassConfig *pass, Diag *d); /* mesh or an option */
@@ -79,7 +82,7 @@ static inline const PassSpec *pass_spec_of(const char *name)
     return NULL;
 }
 
-/* Rows of an option table. `member` is the field of PassConfig that has the key's name. */
+/* Rows of an option table. `member` is the field of PassConfig with the key's name. */
 #define OPTION_AS(path_, kind_, member, least_, most_, words_, preset_, unit_, doc_)               \
     {                                                                                              \
         .field = {path_, FIELD_##kind_, offsetof(PassConfig, member), least_, most_, words_},      \

@@ -1,5 +1,5 @@
-/* How another system executes, as its profile says (scripts/runtimes): the kernels and host times
- * that the simulator charges, and how memory is allocated. */
+/* How another system executes a plan, as its profile (scripts/runtimes) describes it: the kernels
+ * and host times that the simulator charges, and how memory is allocated. */
 #ifndef TANDEM_FRONT_RUNTIME_CONFIG_H
 #define TANDEM_FRONT_RUNTIME_CONFIG_H
 
@@ -15,7 +15,7 @@ typedef enum CompilePer {
 } CompilePer;
 
 /* triton: the first flash kernels written in Triton, with a bias added to the scores. unfused: a
- * product, a softmax and a product, which write the scores to memory and read them. */
+ * product, a softmax and a second product, which write the scores to memory and read them back. */
 #define ATTENTION_KERNELS(X) X(flash2) X(flash3) X(cudnn) X(triton) X(unfused)
 typedef enum AttentionKernel {
 #define X(name) ATTENTION_##name,
@@ -24,10 +24,10 @@ typedef enum AttentionKernel {
         ATTENTION_KERNEL_COUNT
 } AttentionKernel;
 
-/* Kernels that do little but move memory. any: charged at the rate of large copies. The other names
- * say whose kernel it is: PyTorch's elementwise kernels; vLLM's gated activation and norm; the
- * norms of cuDNN and of PyTorch (eager, fused); Triton's, written or compiled, which can also make
- * 8-bit operands. */
+/* Kernels whose time is mostly memory traffic. any: charged at the rate of large copies. The other
+ * names say which library's kernel it is: PyTorch's elementwise kernels; vLLM's gated activation
+ * and norm; the norms of cuDNN and of PyTorch (eager, fused); Triton's, written by hand or
+ * compiled, which can also make 8-bit operands. */
 #define TRAFFIC_KERNELS(X)                                                                         \
     X(any)                                                                                         \
     X(elementwise)                                                                                 \
@@ -41,8 +41,8 @@ typedef enum TrafficKernel {
         TRAFFIC_KERNEL_COUNT
 } TrafficKernel;
 
-/* The memory that a log counts: live tensors (allocated); all that the allocator holds (reserved);
- * or all of the process, with context, libraries and communicators. */
+/* The memory that a log counts. allocated: live tensors. reserved: all that the allocator holds.
+ * process: all memory of the process, with context, libraries and communicators. */
 #define MEMORY_KINDS(X) X(reserved) X(allocated) X(process)
 typedef enum MemoryKind {
 #define X(name) MEMORY_##name,
@@ -60,99 +60,102 @@ typedef enum MemoryRank {
         MEMORY_RANK_COUNT
 } MemoryRank;
 
-/* The kernels of that system for one op of ours, where the op is not compiled. */
+/* The kernels of that system for one of our ops, if the op is not compiled. */
 typedef enum InPlace { IN_PLACE_never, IN_PLACE_backward, IN_PLACE_always } InPlace;
 
 typedef struct RuntimeOp {
-    double kernels; /* number that the host launches; 0: the op is part of another kernel */
+    double kernels; /* number of kernels that the host launches; 0: the op is part of another
+                     * kernel */
     double passes;  /* memory traffic, as a multiple of reading inputs and writing outputs once */
-    /* bytes, for each element of its largest argument, that live until its gradient op has run, in
-     * addition to what our op keeps */
+    /* bytes for each element of the op's largest argument. They live until its gradient op has run,
+     * in addition to the tensors that our op keeps */
     double saved;
-    double scratch; /* ... that live only while it runs, */
+    double scratch; /* ... that live only while the op runs, */
     double tensors; /* ... in this many tensors of equal size */
     double scores;  /* attention: bytes saved for each score, alive as long as `saved` */
-    /* experts: it multiplies by a stacked copy of their weights, which is also saved */
+    /* experts: the op multiplies by a stacked copy of their weights, which is also saved */
     bool stacks;
     bool remade;      /* its output is not saved: the backward ops that read it compute it again */
     bool keeps_bytes; /* its inputs are saved in 8 bits */
     /* its output is never a tensor: the op that reads it computes it inside its kernel */
     bool folded;
-    /* a module keeps its output with its autograd graph until the next step. In a recomputed
-     * region, the tensors that autograd saved for it are then not freed */
+    /* a module keeps its output and the output's autograd graph until the next step. In a
+     * recomputed region, the tensors that autograd saved for the output then stay allocated */
     bool keeps_graph;
     InPlace in_place; /* its outputs reuse the memory of inputs that no later op needs */
-    /* the kind of kernel, if it only moves memory; `passes` is then counted at that kernel's
+    /* the kind of kernel, if it is bound by memory; `passes` is then counted at that kernel's
      * rate */
     TrafficKernel kernel;
 } RuntimeOp;
 
-/* A profile: scripts/runtimes/NAME.lua. name NULL: Tandem's own executor. Host times are those of
- * one process that issues everything in program order. */
+/* A profile: scripts/runtimes/NAME.lua. name NULL: Tandem's own executor. Host times assume one
+ * process that issues everything in program order. */
 typedef struct Runtime {
     const char *name;
     AttentionKernel attention;
     double kernel_s;   /* time to issue a kernel of an eager op */
     double compiled_s; /* ... of a compiled region */
-    /* additional time for each op where tp > 1 (tensors that carry a layout) */
+    /* additional time for each op if tp > 1 (tensors that carry a layout) */
     double tensor_s;
-    double collective_s; /* to issue a collective */
+    double collective_s; /* time to issue a collective */
     double unit_s;       /* additional time for each gather and each reduction of sharded units */
-    double update_s;     /* to issue the update of a unit */
+    double update_s;     /* time to issue the update of a unit */
     double step_s;       /* time between steps, during which the device idles */
     CompilePer compiled; /* the extent of compilation; read only if is_compiled */
     bool is_compiled;    /* the plan has compile{} */
-    /* compile{} then also compiles the loss, which is a function outside the model */
+    /* compile{} also compiles the loss, which is a function outside the model */
     bool compiles_loss;
     /* 8-bit scales come from past steps, and weights are quantised once a step */
     bool delayed;
     bool expandable;         /* the allocator's segments grow in place (expandable segments) */
     MemoryKind reports;      /* the memory that its logs report as the peak, */
     MemoryRank reports_rank; /* ... and the rank whose peak they report */
-    double bucket_elements;  /* DeepSpeed's ZeRO: reduce_bucket_size; 0: another system */
+    double bucket_elements;  /* DeepSpeed's ZeRO: reduce_bucket_size; 0: not DeepSpeed */
     double prefetch_elements, live_elements, reuse_elements,
         persist_elements; /* stage 3's prefetch_bucket_size, max_live_parameters,
                            * max_reuse_distance, param_persistence_threshold */
-    /* bytes for each element of a weight's gradient: a temporary product that is then added to it;
-     * 0: products accumulate directly */
+    /* bytes for each element of a weight's gradient: a product writes a temporary tensor that is
+     * then added to the gradient; 0: products accumulate directly */
     double added_bytes;
     bool head_outside;    /* the loss reads the head's weight outside the head's module */
     bool holds_arguments; /* Python keeps a module's arguments alive until the call returns, */
-    bool holds_logits;    /* ... and the logits until the next ones exist */
+    bool holds_logits;    /* ... and keeps the logits until the next logits exist */
     /* attention repeats keys and values for each query head, and saves the copies */
     bool expands_kv;
     /* a reduced gradient of a sharded unit is cast to the dtype of its parameters at rest */
     bool casts_gradients;
     bool starts_whole; /* without tp{} and pp{}, each device first holds the whole model */
-    /* experts: rows are padded to the fullest expert's only where they are computed. Ranks exchange
-     * the chosen rows, which may all go to one rank */
+    /* experts: rows are padded to the fullest expert's number only where they are computed. Ranks
+     * exchange only the chosen rows, and all of these may go to one rank */
     bool pads_late;
     /* the last stage keeps the output of each micro-batch to the end of the step */
     bool keeps_outputs;
     bool keeps_sent; /* every stage keeps the activations that it sends forward */
-    /* a stage receives each micro-batch, in both directions, into a permanent tensor of its own;
-     * the gradients that it sends live to the end of the step */
+    /* a stage receives each micro-batch, in both directions, into a permanent tensor for that
+     * micro-batch. The gradients that the stage sends live to the end of the step */
     bool keeps_received;
     bool host_optimizer;  /* the optimizer's state and the fp32 weights lie in host memory */
-    bool holds_gradients; /* gradients lie in one buffer from the start, also between steps */
-    /* cuBLAS's workspace, taken from the allocator; 0: PyTorch's default for the device */
+    bool holds_gradients; /* gradients lie in one buffer from the start of the run, also between
+                           * steps */
+    /* bytes of cuBLAS's workspace, taken from the allocator; 0: PyTorch's default for the device */
     double workspace_bytes;
     double n_workspaces; /* number of workspaces: each thread that multiplies has its own; 0: one */
     double library_bytes; /* workspace of another library, also taken from the allocator */
-    /* a product of a weight's gradient adds to the gradient's buffer, and makes a tensor as well */
+    /* the product for a weight's gradient adds to the gradient's buffer, and also makes a tensor */
     bool makes_gradients;
-    bool keeps_returned; /* one such tensor for each size of a block's weights lives on */
-    double update_bytes; /* bytes an updated element, held during the update */
+    bool keeps_returned; /* one such tensor for each size of a block's weights stays alive */
+    double update_bytes; /* bytes for each updated element, held during the update */
     bool frozen_base;    /* LoRA: weights have no gradients and no optimizer state */
-    /* a product beside a gather or a reduction over tp is cut into as many pieces as there are
-     * ranks, and waits for one of them */
+    /* a product next to a gather or a reduction over tp is cut into as many pieces as there are
+     * ranks, and waits for only one piece */
     bool overlaps_tp;
-    /* products wait for this part of an exchange between ranks of experts; 0: for all of it */
+    /* products wait for this share of an exchange between ranks of experts; 0: for all of it */
     double exchange_part;
-    bool keeps_gathered; /* default of tp's keep_gathered with sequence */
-    double message_s;    /* host: more for each message between stages */
-    double pass_s;       /* host: more for each pass of a micro-batch through a stage */
-    double input_s;      /* loader: to read a sequence, while the step before it computes */
+    bool keeps_gathered; /* default of tp's keep_gathered if sequence is true */
+    double message_s;    /* additional host time for each message between stages */
+    double pass_s;       /* additional host time for each pass of a micro-batch through a stage */
+    double input_s;      /* time of the loader to read a sequence, while the previous step
+                          * computes */
     RuntimeOp op[OP_COUNT];
 } Runtime;
 

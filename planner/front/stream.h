@@ -1,6 +1,6 @@
-/* Plain data between the process that evaluates a script and ours. A record is its kind, the length
- * of its payload and the payload: integers, doubles and counted texts. The reader trusts nothing:
- * it checks every length, and a payload that is too short or too long sets `bad`. */
+/* Plain data between the process that evaluates a script and ours. A record consists of its kind,
+ * the length of its payload and the payload: integers, doubles and counted texts. The reader trusts
+ * nothing. It checks every length; a payload that is too short or too long sets `bad`. */
 #ifndef TANDEM_FRONT_STREAM_H
 #define TANDEM_FRONT_STREAM_H
 
@@ -14,11 +14,11 @@ typedef enum RecordKind {
     RECORD_int,    /* text path, place, i64 */
     RECORD_number, /* text path, place, f64 */
     RECORD_text,   /* text path, place, text */
-    RECORD_other,  /* text path, place, text; a Lua type that is no data */
+    RECORD_other,  /* text path, place, text; a Lua type that carries no data */
     /* place, u32 n, then n times u32 kind, stage, micro-batch; the list of one pipeline rank */
     RECORD_actions,
-    /* u32: whether the model can shrink; u32: whether its trace may serve other settings. The child
-     * waits for an Answer, then sends the model */
+    /* u32: 1 if the model can shrink; u32: 1 if its trace may serve other settings. The child waits
+     * for an Answer, then sends the model */
     RECORD_ask,
     RECORD_name,   /* text: the model's name */
     RECORD_seq,    /* i64: tokens of a sequence that a shrunk model wants */

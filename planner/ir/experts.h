@@ -5,15 +5,15 @@
 
 #include "planner/ir/graph.h"
 
-/* Returns for each tensor [tensor] the dispatch node whose token rows it holds, also for
- * gradients; 0 if it holds none. Returns NULL if the graph has no experts. */
+/* Returns an array [tensor]: the dispatch node whose token rows the tensor holds, or 0 if it holds
+ * none. Gradients count, too. Returns NULL if the graph has no experts. */
 const NodeId *experts_rows(const Graph *g, Arena *arena);
 
 /* Returns the largest number of experts in a layer; 0: the model has no experts. */
 int64_t experts_most(const Graph *g);
 
-/* Like ModelInfo.n_params_no_embedding, but counts the parameters of only top_k of the `experts`
- * experts: those that one token uses. */
+/* Like ModelInfo.n_params_no_embedding, but of the `experts` experts of a layer it counts only
+ * top_k: those that one token uses. */
 uint64_t experts_active_params(const Graph *g);
 
 #endif

@@ -1,6 +1,6 @@
-/* A model before placement: global shapes, one micro-batch, forward and (after the backward pass)
- * gradient nodes. It holds no collectives; passes only write layouts and marks on it. It is the
- * specification that the verifier checks lowered programs against. */
+/* A model before placement on ranks: global shapes, one micro-batch, forward nodes and (after the
+ * backward pass) gradient nodes. It holds no collectives; passes only write layouts and marks on
+ * it. The verifier checks lowered programs against this graph. */
 #ifndef TANDEM_IR_GRAPH_H
 #define TANDEM_IR_GRAPH_H
 
@@ -9,8 +9,8 @@
 
 typedef uint32_t TensorId, NodeId, ModuleId, UnitId, AttrsId; /* 0: none */
 
-/* The divisor of a step's loss: the kept tokens (kept); all tokens (all); or, for a mean of
- * means, each group's own kept tokens and then the number of groups (microbatch_mean). */
+/* The divisor of a step's loss. kept: the number of kept tokens; all: the number of all tokens.
+ * microbatch_mean, a mean of means: each group's own kept tokens, and then the number of groups. */
 #define DENOMINATORS(X) X(kept) X(all) X(microbatch_mean)
 typedef enum Denominator {
 #define X(name) DENOMINATOR_##name,
@@ -19,7 +19,7 @@ typedef enum Denominator {
         DENOMINATOR_COUNT
 } Denominator;
 
-/* state: lives between steps like a parameter, whole on every rank; no gradient reaches it. */
+/* state: lives between steps like a parameter, but whole on every rank and without a gradient. */
 typedef enum Role {
     ROLE_activation,
     ROLE_param,
@@ -35,7 +35,7 @@ typedef struct Init {
     double a, b; /* normal: mean, deviation; uniform: from, to */
 } Init;
 
-/* How tensor parallelism cuts a parameter, as its block or the plan asked. */
+/* How tensor parallelism cuts a parameter, as its block or the plan says. */
 typedef enum TpStyle { TP_none, TP_column, TP_row, TP_vocab } TpStyle;
 
 typedef struct Tensor {
@@ -47,9 +47,9 @@ typedef struct Tensor {
     int64_t dim[MAX_DIMS];  /* global */
     DealId deal[MAX_DIMS];  /* deals of split dimensions, while in use */
     Layout use, kept;       /* while used; between forward and backward */
-    bool use_is_fixed;      /* a pass set `use`; propagation keeps it */
+    bool use_is_fixed;      /* a pass set `use`, so propagation leaves it unchanged */
     NodeId producer;        /* 0: parameter or input */
-    TensorId grad, grad_of; /* its gradient; the tensor whose gradient it is */
+    TensorId grad, grad_of; /* its gradient; the tensor of which it is the gradient */
     ModuleId module;
     Loc loc;
     /* parameters only */
@@ -69,17 +69,17 @@ typedef struct Tensor {
     /* in elements: where the local (tp-cut) tensor starts in its unit's flat buffer */
     uint64_t flat_offset;
     AxisSet partial;      /* axes (without data axes) on which its gradient is a partial sum */
-    bool input_embedding; /* the default MFU does not count it */
-    /* a parameter that is not trained. If a node makes its gradient together with another one, that
+    bool input_embedding; /* not counted by the default MFU */
+    /* a parameter that is not trained. If a node makes its gradient together with another one, this
      * gradient is dropped */
     bool frozen;
 } Tensor;
 
-/* A gradient tensor is the sum of everything its producers write: backward nodes contribute. */
+/* A gradient tensor is the sum of all that its producers write: backward nodes contribute to it. */
 typedef struct Node {
     OpKind op;
     uint8_t n_in, n_out;
-    bool keep; /* in a recompute region: its outputs are kept and it runs only once */
+    bool keep; /* in a recompute region: its outputs are kept, so it runs only once */
     TensorId in[MAX_IN], out[MAX_OUT];
     AttrsId attrs;
     ModuleId module;
@@ -99,14 +99,15 @@ typedef struct Module {
     const char *class_; /* constructor's name: "linear", "attention", "block", ... */
     ModuleId parent;
     bool is_block;    /* a unit of fsdp2 and of full checkpointing */
-    bool fsdp2_shard; /* asked to be an FSDP unit of its own */
+    bool fsdp2_shard; /* the model asks that it be an FSDP unit of its own */
     uint32_t layer;   /* as Node.layer */
     Loc loc;
 } Module;
 
 /* An FSDP unit, a DDP bucket, or all parameters: a flat, padded buffer. Weights, gradients and
  * optimizer state have the same element order. Parameters lie together if their gradients are
- * PARTIAL on the same axes, apart from the reduction's own axes. In practice that axis is tp. */
+ * PARTIAL on the same axes; axes of the unit's own reduction do not matter. In practice these axes
+ * are tp. */
 typedef struct Unit {
     const char *name;      /* "layers.3", "root", "bucket 2" */
     LIST(TensorId) params; /* in flat order */
@@ -119,7 +120,7 @@ typedef struct Unit {
     DType state_dtype; /* dtype of the optimizer's moments; DT_none: no moments */
 } Unit;
 
-typedef struct ModelInfo { /* for reports and MFU; names are not part of the plan's identity */
+typedef struct ModelInfo { /* for reports and MFU; names do not enter the plan's id */
     const char *name;
     uint64_t n_params, n_params_no_embedding;
     uint32_t n_layers;
@@ -159,14 +160,15 @@ static inline bool graph_is_frozen(const Graph *g, UnitId u)
     const Unit *unit = &g->units.at[u];
     return unit->params.n > 0 && g->tensors.at[unit->params.at[0]].frozen;
 }
-/* True for a bias that balances experts. Its gradient is the number of choices, and its update
- * follows no optimizer. Known after the backward pass. */
+/* True for a bias that balances the load of experts. Its gradient is the number of choices, and its
+ * update follows its own rule instead of the optimizer's. Valid after the backward pass. */
 static inline bool graph_balances(const Graph *g, const Tensor *t)
 {
     const NodeId by = t->role == ROLE_param && t->grad ? g->tensors.at[t->grad].producer : 0;
     return by != 0 && op_counts_choices(g->nodes.at[by].op);
 }
-/* True for a unit of such biases. A unit holds either these or other parameters. */
+/* True for a unit of such biases. A unit holds either such biases or other parameters, never
+ * both. */
 static inline bool graph_is_balance(const Graph *g, UnitId u)
 {
     const Unit *unit = &g->units.at[u];
@@ -186,25 +188,25 @@ NodeId graph_node(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
  * match, reports "shape-mismatch" and returns 0. */
 TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_t n_in, DType dtype,
                   const Attrs *attrs, ModuleId module, Loc loc, Diag *d);
-/* Finds each tensor's producer again, after nodes have moved. */
+/* Sets each tensor's producer again, after nodes have moved. */
 void graph_find_producers(Graph *g);
 /* Returns how many tokens of each sequence the loss counts; 0 if it counts the points of fields.
- * It may be fewer than a sequence has, because an encoder's tokens have no labels. */
+ * This can be fewer tokens than a sequence has, because an encoder's tokens have no labels. */
 int64_t graph_labels(const Graph *g);
-/* The number of tokens that the loss counts: the second output of its node. 0 if there is no
- * loss. */
+/* Returns the tensor that holds the number of tokens that the loss counts: the second output of the
+ * loss node; 0 if there is no loss. */
 TensorId graph_count(const Graph *g);
-/* The parameter behind t: t itself, or the parameter that t is the quantised form of. 0 if there
- * is none. */
+/* Returns the parameter behind t: t itself, or the parameter of which t is the quantised form; 0 if
+ * there is none. */
 TensorId graph_weight(const Graph *g, TensorId t);
 /* True if forward tensor t is computed again, not kept, for a backward node in recompute region
  * `region` (0: outside any). Quantised weights are computed again because weights are gathered
  * again. */
 bool graph_is_made_again(const Graph *g, TensorId t, ModuleId region);
-/* The node that produces t. If t comes from dividing by a spectral norm, returns the node that
+/* Returns the node that produces t. If t is a quotient by a spectral norm, returns the node that
  * produces the dividend. */
 NodeId graph_product(const Graph *g, TensorId t);
-/* True if t is a statistic (of a norm, attention, weights or the loss) or a sum of statistics. A
+/* True if t is a statistic (of a norm, attention, weights or the loss), or a sum of statistics. A
  * statistic has a wider type than the tensor it describes. */
 bool graph_is_statistic(const Graph *g, TensorId t);
 bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d);

@@ -1,4 +1,4 @@
-/* A plan's settings for NCCL, plan{ nccl = {...} }, named as in ncclConfig_t. Zero leaves a
+/* A plan's settings for NCCL, plan{ nccl = {...} }, named as in ncclConfig_t. Zero leaves the
  * choice to the executor and to NCCL. */
 #ifndef TANDEM_IR_NCCL_H
 #define TANDEM_IR_NCCL_H
@@ -6,9 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How the arena is registered with NCCL. auto: windows where all ranks run one program, else
- * buffers; buffer: ncclCommRegister; window: ncclCommWindowRegister, symmetric; none: not
- * registered. */
+/* How the arena is registered with NCCL. auto: windows if all ranks run one program, else buffers.
+ * buffer: ncclCommRegister. window: ncclCommWindowRegister, symmetric. none: not registered. */
 #define NCCL_REGISTERS(X) X(auto) X(buffer) X(window) X(none)
 typedef enum NcclRegister {
 #define X(name) NCCL_REGISTER_##name,
@@ -39,7 +38,7 @@ typedef struct NcclSettings {
 
 /* True if the plan sets nothing. */
 bool nccl_settings_none(const NcclSettings *settings);
-/* The number of thread blocks under these settings where NCCL alone would take n. */
+/* Returns the number of thread blocks under these settings, given that NCCL alone would take n. */
 uint32_t nccl_settings_ctas(const NcclSettings *settings, uint32_t n);
 /* Returns why the settings contradict each other, and in `hint` a valid combination; NULL if
  * they do not. */

@@ -4,11 +4,11 @@
  * Grammar of a signature: "in,in->out,out". A lower-case letter is an index that may be split over
  * ranks; an UPPER-CASE one must be whole on each rank; one missing on the right is reduced, so
  * splitting it leaves a partial result. `...` stands for any number (also 0) of splittable indices,
- * the same in every term. `(hp)` is one dimension made of two indices, the first outermost. It
- * carries the split, unless it is UPPER-CASE: then the second does, and its parts lie in strides
- * (stride.h). `h~` is the dimension of the rows
- * that output rows h read (window.h): where h is split, a part of it has a halo of rows that other
- * parts own. Only h and w may have windows. Letters are local to the row. */
+ * the same in every term. `(hp)` is one dimension made of two indices; the first, h, is outermost.
+ * The first index carries the split, unless it is UPPER-CASE. Then the second carries it, and its
+ * parts lie in strides (stride.h). `h~` is the dimension of the input rows that output rows h read
+ * (window.h). Where h is split, each part of h~ has a halo: rows that other parts own. Only h and w
+ * may have windows. Letters are local to the row. */
 #ifndef TANDEM_IR_OP_H
 #define TANDEM_IR_OP_H
 
@@ -20,7 +20,7 @@
 
 enum { MAX_IN = 8, MAX_OUT = 4, MAX_ARGS = MAX_IN + MAX_OUT, MAX_LETTERS = 16 };
 
-/* The names of a contraction's forms, in the order of OpInfo.scaled and .along. */
+/* The forms of a contraction by name, in the order of OpInfo.scaled and .along. */
 #define CONTRACT_FORMS(X, name)                                                                    \
     X(name)                                                                                        \
     X(name##_tensorwise) X(name##_rowwise) X(name##_tensorwise_along) X(name##_rowwise_along)
@@ -47,44 +47,50 @@ typedef enum OpClass {
 } OpClass;
 
 /* The reduction over an index that is missing on the right of the signature. */
-/* mean: collectives only, over ranks that hold the same value. It leaves the value and removes
- * the drift that rounding causes between ranks. */
+/* mean exists for collectives only, over ranks that hold the same value. It keeps the value, and
+ * removes the drift that rounding causes between ranks. */
 typedef enum Reduce { REDUCE_none, REDUCE_sum, REDUCE_max, REDUCE_mean } Reduce;
 
 enum {                     /* OpInfo.flags */
        OP_ACCUMULATES = 1, /* honours attrs.accumulate: bit j set means out[j] += instead of = */
-       OP_IN_PLACE = 2,    /* out[0] may take the memory of in[0] when in[0] dies here */
+       OP_IN_PLACE = 2,    /* out[0] may take the memory of in[0] if in[0] is not read afterwards */
        OP_UPDATES = 4,     /* out[j] is in[j] changed in place (optimizer state): same buffer */
-       OP_STATE = 8,       /* reads or writes what lives between steps; never recomputed */
+       OP_STATE = 8,       /* reads or writes state that lives between steps; never recomputed */
        /* reads few elements of a table, or with accumulate adds to few elements */
        OP_SCATTERS = 16,
        OP_SOURCE = 32, /* produces data from outside the program (the batch) */
        /* out[0] is in[0] in fewer bits; the gradient of out[0] is used as that of in[0] */
        OP_QUANTISES = 64,
-       OP_RANGE = 128,  /* reads elements [lo, hi) of x only */
+       OP_RANGE = 128,  /* reads only elements [lo, hi) of x */
        OP_TAKES = 256,  /* takes `count` entries of index F from `first` on, or its gradient puts
                            them back */
        OP_PLACED = 512, /* depends on global positions (KernelArgs.start and valid), which describe
                            one interval only */
-       OP_ONCE = 1024,  /* reads only weights and state: done once a step, even if its inputs are
-                           recomputed */
-       OP_IN_KERNEL = 2048,  /* a sum that may still be part of a kernel of rows (Instr.fuse) */
-       OP_TURNS = 4096,      /* out[0] is in[0] with its indices in another memory order */
-       OP_SIZED = 8192,      /* attributes give the sizes of indices K, C and e (op_sized) */
-       OP_INDEXES = 16384,   /* its outputs are ids of type i32 */
-       OP_WIDE = 32768,      /* its first output is a statistic, so it also has the widest type */
-       OP_WINDOWED = 131072, /* derived: the row has an index h~ or w~ */
-       OP_CHUNKED = 65536,  /* as OP_PLACED, but tokens may lie in two chunks (KernelArgs.second) */
-       OP_OF_LOSS = 262144, /* an op of the loss over logits, or of its gradient */
-       OP_AFFINE = 524288,  /* each element of its first input times a number, plus a number */
-       OP_LOOKS_UP = 1 << 20,  /* ids choose entries of a table of weights, or its gradient */
+       OP_ONCE = 1024,  /* reads only weights and state: runs once a step, even if its inputs are
+                         * recomputed */
+       OP_IN_KERNEL = 2048,    /* a sum that may nevertheless be part of a kernel of rows
+                                * (Instr.fuse) */
+       OP_TURNS = 4096,        /* out[0] is in[0] with its indices in another memory order */
+       OP_SIZED = 8192,        /* attributes give the sizes of indices K, C and e (op_sized) */
+       OP_INDEXES = 16384,     /* its outputs are ids of type i32 */
+       OP_WIDE = 32768,        /* its first output is a statistic too, so it has the widest type */
+       OP_WINDOWED = 131072,   /* derived: the row has an index h~ or w~ */
+       OP_CHUNKED = 65536,     /* like OP_PLACED, but tokens may lie in two chunks
+                                * (KernelArgs.second) */
+       OP_OF_LOSS = 262144,    /* an op of the loss over logits, or of its gradient */
+       OP_AFFINE = 524288,     /* each element of its first input times a number, plus a number */
+       OP_LOOKS_UP = 1 << 20,  /* looks up entries of a table of weights by id, or makes the table's
+                                * gradient */
        OP_MAGNITUDE = 1 << 21, /* its output is the largest magnitude: a scale */
-       OP_ADDS = 1 << 22,      /* linear in all its inputs together, so it may add partial sums */
-       OP_SCALES = 1 << 23,    /* its input times attrs.scale, and nothing else */
+       OP_ADDS = 1 << 22,      /* linear in all its inputs together, so its inputs may be partial
+                                * sums */
+       OP_SCALES = 1 << 23,    /* its input times attrs.scale, nothing more */
        OP_DRAWS = 1 << 24,     /* may draw random numbers (attrs.drop, attrs.site) */
-       OP_TAKES_TOKENS = 1 << 25, /* takes tokens of each sequence, or puts their gradient back */
-       OP_OF_TILE = 1 << 26,      /* the same for a piece of tile{} */
-       OP_IN_PRODUCT = 1 << 27,   /* a product's kernel may compute it from its own result */
+       OP_TAKES_TOKENS = 1 << 25, /* takes part of the tokens of each sequence, or puts their
+                                   * gradient back */
+       OP_OF_TILE = 1 << 26,      /* the same for a piece made by tile{} */
+       OP_IN_PRODUCT = 1 << 27,   /* the kernel of a product may compute it from the product's
+                                   * result */
        /* with attrs.accumulate it merges attention over more keys, which is not a sum */
        OP_MERGES = 1 << 28,
        OP_COUNTED = 1 << 29 /* its last input counts the uneven rows that it reads or writes */
@@ -164,7 +170,7 @@ static inline const OpInfo *op_info(OpKind op)
     assert((int)op >= 0 && op < OP_COUNT);
     return (rows != NULL ? rows : op_rows_build()) + op;
 }
-/* True for collectives that send another message to each member. */
+/* True for collectives that send a different message to each member. */
 static inline bool op_exchanges(OpKind op)
 {
     return op == OP_all_to_all || op == OP_exchange_uneven;
@@ -174,7 +180,7 @@ static inline bool op_is_halo(OpKind op)
 {
     return op == OP_halo_pack || op == OP_halo_join || op == OP_halo_cut || op == OP_halo_fold;
 }
-/* True for the local ops before and after an exchange of rows for rows that lie apart. */
+/* True for the local ops before and after an exchange between contiguous rows and strided rows. */
 static inline bool op_is_stride(OpKind op)
 {
     return op == OP_stride_pack || op == OP_stride_unpack;
@@ -213,40 +219,45 @@ bool op_bind(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t
  * is not determined by the inputs. */
 int op_output_dims(OpKind op, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS]);
 
-/* True if `letter` may be split over ranks: a lower-case letter of the row that leads its
- * dimension. */
+/* True if `letter` may be split over ranks: a lower-case letter of the row that is the split index
+ * of its dimension. */
 bool op_may_split(OpKind op, char letter);
-/* False if `letter` lies in strides that do not divide by n: its pieces would be of several sizes.
+/* False if `letter` lies in strides that do not divide by n, because its pieces would differ in
+ * size.
  */
 bool op_strides_over(const Binding *b, char letter, uint32_t n);
 /* ---- roles of indices, as the head of ops.def lists them ---- */
-/* The role that the letter plays in the row; none: it has no role, or stands for `...`. */
+/* Returns the role that the letter plays in the row; none if it has no role or stands for `...`. */
 IndexRole op_role(OpKind op, char letter);
-/* The row's index of that role that may be split, or that is whole; 0: it has none. */
+/* Returns the row's index of that role: one that may be split, or one that must be whole. 0: the
+ * row has none. */
 char op_letter(OpKind op, IndexRole role);
 char op_whole_letter(OpKind op, IndexRole role);
-/* The dimension of an argument (inputs, then outputs) with that role, in front of any `...`; -1. */
+/* Returns the dimension of an argument (inputs, then outputs) with that role, in front of any
+ * `...`; -1: none. */
 int op_dim(OpKind op, uint32_t arg, IndexRole role);
-bool op_is_whole(OpKind op, uint32_t arg, IndexRole role); /* it has one, and needs it whole */
+bool op_is_whole(OpKind op, uint32_t arg, IndexRole role); /* it has such an index, which must be
+                                                            * whole */
 /* True if each token reads all tokens of its sequence, head by head: attention and its gradient. */
 bool op_mixes_tokens(OpKind op);
 /* True if each token reads the tokens before it, group by group, so that the op needs whole
- * sequences: the parts of a state-space layer, and their gradients. */
+ * sequences. These are the parts of a state-space layer and their gradients. */
 bool op_scans_tokens(OpKind op);
-/* True for those that keep a state from token to token. */
+/* True for those of them that keep a state from token to token. */
 bool op_keeps_state(OpKind op);
-/* True if the op's row has no backward, as the ops of gradients have none. A part of an op has the
- * answer of the whole op. */
+/* True if the op's row has no backward, as with ops that compute gradients. For an op that does
+ * part of another op's work, the answer is that of the other op. */
 bool op_is_gradient(OpKind op);
 /* True if the op takes tokens of each sequence; its argument may be ids, too. */
 bool op_takes_tokens(OpKind op);
 bool op_attends(OpKind op); /* attention of any kind, forward */
-/* Returns the op that does the work of `op` for a part of the keys, and the op whose work `op` does
- * in part. OP_none: there is none. */
+/* Of two ops that belong together, one does the work of the other for a part of the keys. Returns
+ * the partial op of `op`, and the op of which `op` is the partial one. OP_none: there is none. */
 OpKind op_part(OpKind op);
 OpKind op_whole(OpKind op);
 /* The same for the rows of a window. Returns the ops that do the work of `op` for the inner rows
- * and for the border, and the op whose work `op` does in part. OP_none: there is none. */
+ * and for the border rows, and the op of which `op` does one of these parts. OP_none: there is
+ * none. */
 typedef struct RowsOps {
     OpKind inner, border;
 } RowsOps;
@@ -259,50 +270,54 @@ static inline bool op_is_border(OpKind op)
 /* Returns the dimension of argument `arg` that has the keys' tokens; -1: none has. The op needs
  * this dimension whole. */
 int op_keys_dim(OpKind op, uint32_t arg);
-/* The sizes of the roles of such an op, in `size` [letter]. */
+/* Writes the sizes of the roles of such an op to `size` [letter]. */
 typedef struct HeadsSizes {
     int64_t samples, groups, heads, queries, keys, head, value;
 } HeadsSizes;
 HeadsSizes op_heads_sizes(OpKind op, const int64_t size['z' + 1]);
-/* True if input `arg` is the labels of all tokens, where a mean counts them. */
+/* True if input `arg` holds the labels of all tokens, from which a mean counts its tokens. */
 bool op_reads_whole_labels(OpKind op, uint32_t arg);
 
 /* ---- the meaning of a row, derived from its columns (op_meaning.c). Code outside the table asks
- * for a meaning, never for an op by its name. ---- */
-/* True if it adds a bias, in[1], with the trailing dimensions of in[0]; if it sums its gradient. */
+ * for such a meaning, never for an op by its name. ---- */
+/* The first: true if it adds a bias, in[1], with the trailing dimensions of in[0]. The second: true
+ * if it sums the gradient of such a bias. */
 bool op_adds_bias(OpKind op);
 bool op_sums_bias(OpKind op);
 /* True if in[1] is one number for the whole of in[0]. */
 bool op_is_by_scalar(OpKind op);
-/* True if it finds or applies one scale for a whole tensor, to quantise it. */
+/* True if it finds or applies one scale for a whole tensor, in order to quantise it. */
 bool op_scales_whole(OpKind op);
-/* True if it reads the logits of a loss; if it is the first to read them (their maximum). */
+/* The first function: true if it reads the logits of a loss. The second: true if it is the first op
+ * that reads them (their maximum). */
 bool op_reads_logits(OpKind op);
 bool op_starts_loss(OpKind op);
-/* True if out[0] is the loss and out[1] the number of points that it counts; if the loss gives
- * groups of sequences equal weight. */
+/* The first: true if out[0] is the loss and out[1] the number of points that it counts. The second:
+ * true if the loss gives groups of sequences equal weight. */
 bool op_makes_loss(OpKind op);
 /* True for the source of images, in patches. */
 bool op_makes_images(OpKind op);
 bool op_means_groups(OpKind op);
-/* True if it copies tokens into the slots of experts; if it sums a token's slots. */
+/* The first: true if it copies tokens into the slots of experts. The second: true if it sums the
+ * slots of each token. */
 bool op_sends_tokens(OpKind op);
 bool op_collects_tokens(OpKind op);
 /* True if it counts the uneven rows of experts. Returns the input that is such counts; -1: none. */
 bool op_counts_rows(OpKind op);
 int op_counts_arg(OpKind op);
-/* True for sums of products: contractions, convolutions and the products of uneven rows. Attention
- * and scans are none. */
+/* True for sums of products: contractions, convolutions and the products of uneven rows. False for
+ * attention and scans. */
 bool op_is_product(OpKind op);
 /* True if it counts how often each expert was chosen. */
 bool op_counts_choices(OpKind op);
-/* True if it takes the tokens of a piece of tile{}; if it puts their gradient back. */
+/* The first: true if it takes the tokens of a piece of tile{}. The second: true if it puts their
+ * gradient back. */
 bool op_takes_piece(OpKind op);
 bool op_returns_piece(OpKind op);
 /* True for attention, or its gradient, of the plain kind: values are as wide as keys. */
 bool op_is_plain_attention(OpKind op);
-/* For OP_TAKES: returns the dimension whose entries the op takes, of in[0], or for a gradient of
- * out[0]. For other ops: -1. */
+/* For OP_TAKES: returns the dimension of which the op takes entries: of in[0] or, for a gradient,
+ * of out[0]. For other ops: -1. */
 int op_taken_dim(OpKind op);
 /* True for a product that sums over heads: attention's output projection. */
 bool op_joins_heads(OpKind op);
@@ -316,11 +331,11 @@ bool op_is_rowwise(OpKind op);
 /* True if the op may be part of such a kernel: it is rowwise, or a sum that the table marks
  * OP_IN_KERNEL. */
 bool op_joins_kernel(OpKind op);
-/* True if output j sums over many rows. It is complete only when the kernel ends, so no other
- * part of the kernel may read it. */
+/* True if output j sums over many rows. It is complete only when the kernel ends, so another part
+ * of the kernel must not read it. */
 bool op_sums_rows(OpKind op, uint32_t j);
-/* The layout of argument `arg` on an axis that splits `letter`: required for an input, resulting
- * for an output. SPLIT(dim), WHOLE, PARTIAL_SUM or PARTIAL_MAX. letter 0: WHOLE. */
+/* The layout of argument `arg` on an axis that splits `letter`: the required one for an input, the
+ * resulting one for an output. SPLIT(dim), WHOLE, PARTIAL_SUM or PARTIAL_MAX. letter 0: WHOLE. */
 int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter);
 
 /* Returns the letter of the index of argument `arg` that a lookup chooses from: an index that no
@@ -328,19 +343,19 @@ int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter);
 char op_looked_up(OpKind op, const Binding *b, uint32_t arg);
 
 /* Returns the FLOPs over all points. A lookup counts only the entry that it chooses. `size` may be
- * global or local. `seen` is the share of keys that attention works on (op_seen), or 1. */
+ * global or local. `seen` is the share of keys that attention computes (op_seen), or 1. */
 double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double seen);
 
-/* ---- attributes ---- one table of all attributes; an op reads those that it knows. Zero is the
- * default. */
+/* ---- attributes ---- one table of all attributes; each op reads only those that it uses. Zero is
+ * the default. */
 #define ATTRIBUTES(X)                                                                              \
-    X(double,                                                                                      \
-      scale) /* multiplies the result (loss: 1 / all that may count; attention: softmax scale) */  \
+    X(double, scale) /* multiplies the result (loss: 1 / all tokens that may count; attention:     \
+                      * softmax scale) */                                                          \
     X(double, eps)                                                                                 \
     X(double, theta)       /* RoPE base */                                                         \
     X(double, rope_factor) /* divides low frequencies (kernels/rope.h); 0: none */                 \
-    X(double, rope_low)    /* turns within rope_context: at most this many are divided */          \
-    X(double, rope_high)   /* at least this many are kept */                                       \
+    X(double, rope_low)    /* pairs with at most this many turns in rope_context are divided */    \
+    X(double, rope_high)   /* pairs with at least this many are kept */                            \
     X(double, rope_gain)   /* multiplies the elements that turn; 0: as 1 */                        \
     X(double, beta1)                                                                               \
     X(double, beta2)                                                                               \
@@ -349,9 +364,10 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double
     X(double, smoothing)     /* label smoothing */                                                 \
     X(double, cap)           /* soft cap; 0: none */                                               \
     X(double, z_loss)        /* coefficient of the squared log-sum-exp */                          \
-    X(double, mean)          /* sign_step: the count that changes nothing */                       \
+    X(double, mean)          /* sign_step: the count that leaves the value unchanged */            \
     X(double, drop)          /* probability of dropping an element; above 0: draws numbers */      \
-    X(int64_t, site)         /* of dropout: a part of the key, one for each place in the model */  \
+    X(int64_t, site)         /* dropout: a part of the random key, one for each place in the       \
+                              * model */                                                           \
     X(int64_t, group)        /* xent_loss_mean: sequences that share a denominator */              \
     X(int64_t, count_all)    /* xent_loss: count ignored tokens too */                             \
     X(int64_t, rope_context) /* original context length of the scaling */                          \
@@ -359,16 +375,16 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double
     X(int64_t, rope_dims)    /* leading elements of E that turn; 0: all */                         \
     X(int64_t, window)       /* attention: keys that a query sees; 0: all */                       \
     X(int64_t, chunk)        /* state_scan: tokens of a chunk of the published kernels */          \
-    X(int64_t, distance)     /* attention_table: the last bucket begins here */                    \
+    X(int64_t, distance)     /* attention_table: the distance at which the last bucket begins */   \
     X(int64_t, segment)      /* which part of a fused projection of equal parts */                 \
-    X(int64_t, first)        /* the first of a group's features that are taken */                  \
+    X(int64_t, first)        /* the first of a group's features to take */                         \
     X(int64_t, count)                                                                              \
     X(int64_t, top_k)         /* number of experts of a token */                                   \
     X(int64_t, experts)       /* number of all experts */                                          \
-    X(int64_t, capacity)      /* tokens of a sequence that an expert takes */                      \
+    X(int64_t, capacity)      /* tokens of a sequence for which an expert has room */              \
     X(int64_t, expert_groups) /* topk: groups of experts; 0: experts are chosen from all */        \
     X(int64_t, top_groups)    /* topk: groups that a token may choose from */                      \
-    X(int64_t, sigmoid)       /* topk: a group is as good as its two best sigmoids */              \
+    X(int64_t, sigmoid)       /* topk: the score of a group is the sum of its two best sigmoids */ \
     X(int64_t, normalise)     /* route: the weights of the chosen experts sum to 1 */              \
     X(int64_t, lo)            /* range [lo, hi) of a flat buffer, in global elements */            \
     X(int64_t, hi)                                                                                 \
@@ -417,39 +433,40 @@ const char *attr_name(uint32_t attr);
 bool attr_is_int(uint32_t attr);
 double attr_get(const Attrs *attrs, uint32_t attr);
 void attr_set(Attrs *attrs, uint32_t attr, double value);
-/* The bounds of an attribute of an op, as attrs.def gives them. */
+/* The bounds of an attribute of an op, as in attrs.def. */
 typedef struct AttrBounds {
     uint32_t attr;
     bool above_lo, below_hi; /* the bound itself is not allowed */
     double lo, hi;
 } AttrBounds;
-/* False if the op has no such attribute, which then must be zero. */
+/* Returns false if the op has no such attribute; the attribute must then be zero. */
 bool op_attr_bounds(OpKind op, uint32_t attr, AttrBounds *bounds);
 /* True if each attribute is within its bounds, and they do not contradict each other. Otherwise
- * says in `why` which one is wrong. Sizes are not looked at: op_grouped and its like do that. */
+ * says in `why` which one is wrong. Sizes are not checked here: op_grouped and similar functions
+ * check them. */
 bool op_attrs_fit(OpKind op, const Attrs *attrs, Str *why);
 /* True if the sizes of such ops fit their attributes: rope, segment, turn_poles, image, offsets,
- * xent_loss_mean. op_grouped asks it. */
+ * xent_loss_mean. op_grouped calls it. */
 bool op_attrs_match(OpKind op, const Binding *b, const Attrs *attrs);
 
 /* Returns the share of all keys that a query sees on average: half if attention is causal, less
- * with a window. For a state-space layer returns the work in chunks, as a multiple of the work on
- * states. 1 for any other op. */
+ * with a window. For a state-space layer it returns the work done in chunks, as a multiple of the
+ * work on states. For any other op it returns 1. */
 double op_seen(OpKind op, const Binding *b, const Attrs *attrs);
 /* For OP_TAKES: true if the sizes fit the attributes `first` and `count`. */
 bool op_takes(OpKind op, const Binding *b, const Attrs *attrs);
-/* For OP_SIZED: true if the sizes fit the attributes. An index whose size no argument gives gets
+/* For OP_SIZED: true if the sizes fit the attributes. An index whose size no argument gives takes
  * its size from the attributes. */
 bool op_sized(Binding *b, const Attrs *attrs);
-/* op_bind for inputs alone. Attributes give the sizes that no input has: groups of channels, points
- * of a window, rows of a resized field. */
+/* op_bind for the inputs alone. Attributes give the sizes that no input has: groups of channels,
+ * points of a window, rows of a resized field. */
 bool op_infer(OpKind op, const Dims *in, uint32_t n_in, const Attrs *attrs, Binding *b, Loc loc,
               Diag *d);
 /* True if the numbers of channels, groups and window points fit the attributes. */
 bool op_grouped(OpKind op, const Binding *b, const Attrs *attrs);
 /* Returns the arguments that are ids, labels or slots (i32), as bits i. */
 uint32_t op_index_args(OpKind op);
-/* The largest number of experts whose tokens the routing can count. */
+/* The largest number of experts for which the routing can count tokens. */
 enum { MOST_EXPERTS = 1024, MOST_EXPERT_GROUPS = 64 };
 
 #endif

@@ -1,16 +1,16 @@
-/* Signatures as text: declarations that op.c and op_bind.c share. Tests of the grammar include it
- * too. */
+/* Signatures as text: declarations that op.c and op_bind.c share. Tests of the grammar also include
+ * this file. */
 #ifndef TANDEM_IR_OP_PRIVATE_H
 #define TANDEM_IR_OP_PRIVATE_H
 
 #include "planner/ir/op.h"
 
 /* Writes into `out` the signature of the gradient of input `of` (0 or 1) of a contraction. It has
- * the same indices; the output's gradient takes the place of that input. "bsk,kn->bsn", 0 ->
+ * the same indices; the gradient of the output replaces that input. "bsk,kn->bsn", 0 ->
  * "bsn,kn->bsk" */
 void sig_gradient(const char *signature, int of, char *out, size_t room);
-/* Writes the signature of a contraction whose operands have their summed indices last (if
- * `lies_along`; else unchanged). "bsk,kn->bsn" -> "bsk,nk->bsn" */
+/* Writes the signature of a contraction whose operands have their summed indices last. If
+ * `lies_along` is false, the signature stays as it is. "bsk,kn->bsn" -> "bsk,nk->bsn" */
 void sig_along(const Signature *sig, const char *signature, bool lies_along, char *out,
                size_t room);
 /* Writes the signature of a contraction of scaled numbers. The scales of both inputs follow the

@@ -6,11 +6,11 @@
  * - Communications on one stream with the same non-zero `launch` start together, and the next
  * instruction of the stream waits for all of them.
  * - A communication starts when every member of its group has reached the same `match` (for send
- * and recv: both ends, keyed by sender, receiver and match). It finishes for all members together.
- * - Instructions with the same non-zero `fuse` follow each other on the compute stream and may
- * run as one kernel, so buffers that only they touch need not reach memory. Either all of them
- * go row by row; or the first is a product, and the others work on its elements or sum one of
- * its operands. */
+ *   and recv: both ends, keyed by sender, receiver and match). It finishes for all members
+ *   together. Instructions with the same non-zero `fuse` follow each other on the compute stream
+ *   and may run as one kernel. Buffers that only they touch then need not reach memory. Either all
+ *   of them work row by row, or the first is a product, and the others work on its elements or sum
+ *   one of its operands. */
 #ifndef TANDEM_IR_PLAN_H
 #define TANDEM_IR_PLAN_H
 
@@ -86,8 +86,8 @@ typedef struct Buffer {
     uint32_t microbatch; /* for people */
     /* lives between steps: parameters, optimizer state, gradient accumulators */
     bool persistent;
-    /* transient, but its value at the end of a step is read afterwards (a gradient that is
-     * reduced once), so no other buffer reuses its bytes */
+    /* transient, but read after the step ends (a gradient that is reduced once), so no other buffer
+     * reuses its bytes */
     bool result;
     bool packed; /* elements are in pack's order: [parts, ...]; see OP_pack */
 } Buffer;
@@ -112,8 +112,8 @@ typedef struct Program {
     uint32_t stage;
 } Program;
 
-/* The settings of a step that a program needs to start and to report; every program has buffers
- * for these tensors. */
+/* The settings of a step that a program needs to start and to report. Every program has buffers for
+ * these tensors. */
 typedef struct StepInfo {
     uint32_t n_microbatches; /* micro-steps a step */
     Denominator denominator; /* of the loss */
@@ -136,7 +136,7 @@ typedef struct Plan {
     uint32_t n_match;
     StepInfo step;
     NcclSettings nccl; /* for backends and networks that have NCCL */
-    /* id of the plan that this one was lowered from again (--verify); zero: none */
+    /* id of the plan from which --verify lowered this one again; zero: none */
     Hash128 parent;
 } Plan;
 
@@ -168,23 +168,24 @@ uint64_t plan_comm_bytes(const Plan *plan, const Program *p, const Instr *in);
  * outputs are also read. */
 double plan_flops(const Plan *plan, const Program *p, const Instr *in);
 /* The share of an op's output rows that the instruction computes: below 1 for the inner rows and
- * for the border of a convolution. Of all ranks, the one with the widest border counts. For uneven
- * rows: the share of the rooms that tokens take if all experts are chosen equally often. */
+ * for the border of a convolution. If ranks differ, the rank with the widest border counts. For
+ * uneven rows: the share of the rooms that is taken if all experts are chosen equally often. */
 double plan_rows_share(const Plan *plan, const Program *p, const Instr *in);
 uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in);
-/* As plan_hbm_bytes, for an instruction in a kernel of several (Instr.fuse). Values that an earlier
- * part read or made cost nothing. Values that only this kernel's parts touch are never written.
- * Needs Buffer.first and last. */
+/* Like plan_hbm_bytes, for an instruction in a kernel of several (Instr.fuse). Values that an
+ * earlier part read or made cost nothing. Values that only this kernel's parts touch are never
+ * written. Needs Buffer.first and last. */
 uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in);
-/* The end of the part of the device arena that a step is sure to write. Unused scratch, and
- * buffers that only one kernel's parts touch, may stay unwritten. Needs Buffer.first and last. */
+/* Returns the end of the part of the device arena that a step always writes, in bytes. Unused
+ * scratch, and buffers that only one kernel's parts touch, may stay unwritten. Needs Buffer.first
+ * and last. */
 uint64_t plan_written_bytes(const Program *p);
 /* also true for an instruction that is alone */
 bool plan_begins_kernel(const Program *p, const Instr *in);
 const Instr *plan_kernel(const Program *p,
                          const Instr *in); /* the kernel's first part; `in` where it is alone */
 const Instr *plan_next_part(const Program *p, const Instr *in); /* NULL: it is the last */
-/* The argument whose rows a part of a kernel visits: its first output, or the input that it
+/* Returns the argument whose rows a part of a kernel visits: its first output, or the input that it
  * sums. */
 static inline uint32_t plan_rows_arg(const Instr *in)
 {
@@ -198,13 +199,13 @@ static inline bool plan_is_state(const Plan *plan, const Buffer *b)
 }
 /* True if an argument of `in` lies in host memory. */
 bool plan_touches_host(const Program *p, const Instr *in);
-/* Gives the local size of each index letter of a compute instruction on `rank`, and for kernels
- * also starts and valid counts (any may be NULL). Reports nothing: the verifier finds mismatches
- * first, so one here is a bug. */
+/* Gives the local size of each index letter of a compute instruction on `rank`. For kernels it also
+ * gives starts and valid counts; each pointer may be NULL. It reports no error: the verifier finds
+ * mismatches first, so a mismatch here is a bug. */
 bool plan_bind(const Plan *plan, const Program *p, const Instr *in, Rank rank, Binding *global,
                int64_t size['z' + 1], int64_t start['z' + 1], int64_t valid['z' + 1]);
-/* Gives for each index the global index of local element size/2. If the part is two chunks of
- * equal size (zigzag), that is the start of the second chunk, else start + size/2. `size` and
+/* Gives for each index the global index of local element size/2. If the part is two chunks of equal
+ * size (zigzag), that is the start of the second chunk, otherwise start + size/2. `size` and
  * `start` come from plan_bind. */
 void plan_second(const Plan *plan, const Program *p, const Instr *in, Rank rank,
                  const Binding *global, const int64_t size['z' + 1], const int64_t start['z' + 1],

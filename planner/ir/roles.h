@@ -1,5 +1,5 @@
 /* The roles of indices, as the head of ops.def lists them. A pass, the verifier or an axis asks for
- * a role; which letter plays it is the business of the row. */
+ * a role; the row says which letter plays it. */
 #ifndef TANDEM_IR_ROLES_H
 #define TANDEM_IR_ROLES_H
 

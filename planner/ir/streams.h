@@ -1,4 +1,4 @@
-/* The streams of a program: instructions on one run in order. */
+/* The streams of a program. Instructions on one stream run in order. */
 #ifndef TANDEM_IR_STREAMS_H
 #define TANDEM_IR_STREAMS_H
 

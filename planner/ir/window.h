@@ -1,12 +1,12 @@
 /* Windows: which rows of its input each output row of a convolution or a pooling reads. A signature
- * marks such an index with `~`: "bch~w~" are the rows and columns that output rows h and columns w
- * read. The rest of the relation lies in a node's attributes, one window a direction. */
+ * marks such an index with `~`. "bch~w~" are the rows and columns that output rows h and columns w
+ * read. The attributes of a node give the rest of the relation, one window a direction. */
 #ifndef TANDEM_IR_WINDOW_H
 #define TANDEM_IR_WINDOW_H
 
 #include "planner/ir/op.h"
 
-/* The edge of the grid: beyond it lie zeros, the mirrored rows (reflect: without the edge row
+/* The values beyond the edge of the grid: zeros, the mirrored rows (reflect: without the edge row
  * itself; symmetric: with it), or the opposite edge (longitude). A resize repeats the edge row. */
 typedef enum WindowMode {
     WINDOW_zero,
@@ -23,9 +23,10 @@ enum { IMAGE_MOST = 1 << 12, IMAGE_MOST_PATCH = 512 };
 enum { WINDOW_MOST_POINTS = 144, WINDOW_MOST_FEATURES = 16384 };
 
 /* Output row o reads rows o * stride - before + k * dilation, k < kernel. `before` and `after` are
- * the rows of padding at the two edges. Both may be negative: then no window reads these rows. A
- * resize of `from` rows to `to` has no kernel. Bilinear, output row o is made of the two rows
- * around (o + 1/2) from / to - 1/2. By the nearest point, it is row floor(o from / to). */
+ * the rows of padding at the two edges. Both may be negative: then no window reads the outermost
+ * rows. A resize of `from` rows to `to` has no kernel. If bilinear, output row o is made of the two
+ * rows around (o + 1/2) from / to - 1/2. With the nearest point, output row o is row floor(o from /
+ * to). */
 typedef struct Window {
     int64_t kernel, stride, dilation, before, after;
     WindowMode mode;
@@ -51,15 +52,16 @@ int64_t window_inputs(const Window *w, int64_t outputs);
  * outside of the grid. Empty for an empty interval. */
 Interval window_reads(const Window *w, int64_t lo, int64_t hi);
 /* The rows of a grid of `size` rows that output rows `out` read: clipped at the edges, with the
- * rows that a mirror shows. In a periodic dimension they continue beyond the edges. */
+ * rows that a mirror at the edge reads. In a periodic dimension they continue beyond the edges. */
 Interval window_rows(const Window *w, int64_t size, Interval out);
-/* The rows of `out` whose windows read no row of the grid but those in `own`. They are neighbours:
- * a part's other output rows lie before and after them. */
+/* The rows of `out` whose windows read only rows of the grid in `own`. They are contiguous: the
+ * part's other output rows lie before and after them. */
 Interval window_inner_rows(const Window *w, int64_t size, Interval own, Interval out);
-/* The row of a grid of `size` rows behind `row`, which may lie beyond an edge; -1: a zero. */
+/* Returns the row of a grid of `size` rows that stands in for `row`, which may lie beyond an edge;
+ * -1: a zero. */
 int64_t window_row(const Window *w, int64_t size, int64_t row);
-/* Gives the rows read and the rows written of every `~` index their sizes, where one tells the
- * other. False if a window is malformed, or does not lead from the one size to the other. */
+/* Sets the sizes of the rows read and the rows written of every `~` index, if one follows from the
+ * other. Returns false if a window is malformed, or does not lead from one size to the other. */
 bool op_windowed(OpKind op, Binding *b, const Attrs *attrs);
 
 #endif

@@ -5,7 +5,7 @@
 #include "planner/ir/plan.h"
 
 /* For each stream, the newest pc that is known to have finished. Entries behind the last stream
- * stay 0: whole vectors of them are joined and compared without branches. */
+ * stay 0, so that whole vectors are joined and compared without branches. */
 enum { CLOCK_ROOM = (STREAM_COUNT + 3) / 4 * 4 };
 typedef struct Clock {
     Pc at[CLOCK_ROOM];
@@ -19,7 +19,7 @@ static inline void clock_join(Clock *into, const Clock *from)
     }
 }
 
-/* The difference is negative where `busy` is newer: a program has fewer than 2^31 instructions. */
+/* The difference is negative if `busy` is newer: a program has fewer than 2^31 instructions. */
 static inline bool clock_passed(const Clock *busy, const Clock *now)
 {
     int32_t late = 0;

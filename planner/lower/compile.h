@@ -7,9 +7,10 @@
 LowerOptions lower_options_default(void); /* identity map, no workspace */
 
 /* Compiles `graph` as `config` asks; the plan takes over the graph. Stops after the pass that
- * `stop_after` names (`show --after`), with a graph and maybe programs; NULL runs all passes. After
- * each pass the graph's structure is checked ("graph-structure", an internal error). Returns NULL
- * after errors, and reports those of all the user's passes, not only the first's. */
+ * `stop_after` names (`show --after`), with a graph and perhaps programs; NULL runs all passes.
+ * After each pass the graph's structure is checked ("graph-structure", an internal error). Returns
+ * NULL after errors. It reports the errors of all passes that the user names, not only of the
+ * first. */
 Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *options,
                    const char *stop_after, Arena *arena, Diag *d);
 

@@ -1,16 +1,18 @@
-/* Free pieces of an arena while its use is being planned. Offsets and sizes are bytes. */
+/* Free pieces of an arena, while the places in the arena are being planned. Offsets and sizes are
+ * bytes. */
 #ifndef TANDEM_LOWER_PIECES_H
 #define TANDEM_LOWER_PIECES_H
 
 #include "planner/lower/clock.h"
 
-/* Bytes [offset, offset + size) that may be written only after `busy` has passed. */
+/* Bytes [offset, offset + size) that may be written only after the clock `busy` has passed. */
 typedef struct Piece {
     uint64_t offset, size;
     uint32_t busy;  /* index in Pieces.busy; 0: nothing to wait for */
-    Pc until;       /* it is not free before `stream` has passed this instruction; 0: not known */
+    Pc until;       /* the piece is not free before `stream` has passed this instruction; 0: not
+                     * known */
     uint8_t stream; /* Stream */
-    bool passed;    /* some instruction whose `ordered` was true found it free */
+    bool passed;    /* some instruction whose `ordered` was true found the piece free */
 } Piece;
 
 typedef struct Extent {
@@ -21,10 +23,10 @@ typedef struct Pieces {
     Arena *arena;
     LIST(Piece) list; /* by offset */
     LIST(Clock) busy; /* [0] passed */
-    uint32_t many;    /* from this many pieces on, joining some pays off */
-    uint64_t top;     /* end of the highest bytes ever taken */
-    /* Clocks of the current instruction and of later ones with `ordered` never fall behind those of
-     * earlier ones with `ordered`. The owner sets it. */
+    uint32_t many;    /* if there are this many pieces, joining some of them pays off */
+    uint64_t top;     /* end of the highest bytes that were ever taken */
+    /* The clocks of instructions with `ordered` never fall behind those of earlier instructions
+     * with `ordered`. The owner of the pieces guarantees this. */
     bool ordered;
 } Pieces;
 
@@ -41,15 +43,15 @@ uint64_t extents_clear(const Extent *others, uint32_t n, uint64_t start, uint64_
 void pieces_init(Pieces *m, uint64_t bottom, Arena *arena);
 /* Frees the room from the top up to `end`, in which nothing was ever placed. */
 void pieces_reach(Pieces *m, uint64_t end);
-/* Returns the lowest offset where `size` bytes may be written at `now` and that overlaps none of
- * `others` (by offset), which are taken later. The arena grows if necessary. */
+/* Returns the lowest offset at which `size` bytes may be written at `now` without overlapping any
+ * of `others` (by offset), which are taken later. The arena grows if necessary. */
 uint64_t pieces_take(Pieces *m, uint64_t size, const Clock *now, const Extent *others, uint32_t n);
-/* Take the smallest hole that fits, or the upper end of the highest hole. */
+/* Take bytes from the smallest hole that fits, or from the upper end of the highest hole. */
 uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Clock *now);
 uint64_t pieces_take_highest(Pieces *m, uint64_t size, const Clock *now);
 /* Takes a given place; false if it is not free. */
 bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Clock *now);
-/* Gives bytes back; `busy` is the clock of their last users. */
+/* Gives bytes back; `busy` is the clock of the last instructions that use them. */
 void pieces_give(Pieces *m, uint64_t offset, uint64_t size, const Clock *busy, const Clock *now);
 
 #endif

@@ -4,8 +4,8 @@
 
 #include "planner/passes/pass.h"
 
-/* True if `next` is compiled together with `first`, and may follow in one kernel without
- * waiting. */
+/* True if `next` is compiled together with `first`, and may follow it in one kernel without waiting
+ * for another stream. */
 bool compile_together(const Plan *plan, CompilePer per, const Instr *first, const Instr *next);
 
 /* Returns the first node after n that reads n's output; 0: none. */
@@ -23,8 +23,8 @@ typedef struct ProductFuser {
 } ProductFuser;
 ProductFuser product_fuser(const Plan *plan, Program *p, CompilePer per, const bool *is_awaited,
                            Arena *scratch);
-/* Marks the product at pc, and the ops that its library call includes, as kernel `kernel`. Returns
- * false if it includes none. */
+/* Marks the product at pc, and the ops that its library call also computes, as kernel `kernel`.
+ * Returns false if the call computes no other op. */
 bool product_fuse(const ProductFuser *f, Pc pc, uint32_t kernel);
 
 #endif

@@ -1,6 +1,6 @@
-/* The passes, one file each, in the order of passes.c. A pass states its requirements and what it
- * leaves true; it returns false after reporting errors. Only passes.c and the passes include
- * this. */
+/* The passes, one file each, in the order of passes.c. A pass states its requirements and the
+ * properties that hold afterwards; it returns false after reporting errors. Only passes.c and the
+ * passes include this. */
 #ifndef TANDEM_PASSES_PASS_H
 #define TANDEM_PASSES_PASS_H
 
@@ -14,7 +14,8 @@ const char *pass_word(PassName name); /* "fsdp2" */
 /* The mesh axes whose layouts the pass assigns (axes.def), and the number of their ranks. */
 AxisSet pass_axes(const Job *job, PassName name);
 uint32_t pass_ranks(const Config *config, PassName name);
-/* Checks the user's list against the PassSpecs' edges. Reports "pass-order", "pass-twice". */
+/* Checks the order of the user's list against the edges of the PassSpecs. Reports "pass-order",
+ * "pass-twice". */
 bool order_check(const Config *config, Arena *arena, Diag *d);
 
 /* Checks that every axis of more than one rank has a pass that uses it. Reports "axis-unused",
@@ -24,7 +25,7 @@ bool passes_check_axes(const Config *config, Diag *d);
 /* The INNER rows of passes.def; the other passes are in their PassSpecs. */
 bool pass_mesh(Job *job);       /* config -> plan->mesh, refined; job->data_axes */
 bool pass_initialise(Job *job); /* every parameter has an initialiser */
-bool pass_units(Job *job);      /* every parameter left over joins one unit */
+bool pass_units(Job *job);      /* every parameter that no unit holds yet joins one unit */
 bool pass_pad(Job *job);        /* deals with padding for the weights behind the logits */
 bool pass_propagate(Job *job);  /* Node.split, Tensor.use of every activation */
 bool pass_backward(Job *job);   /* gradient nodes */
@@ -34,7 +35,8 @@ bool pass_lower(Job *job);      /* makes programs; one rule makes the collective
 bool pass_fuse(Job *job);       /* Instr.fuse, if compile is listed */
 bool pass_memory(Job *job);     /* offsets */
 
-/* pad.c: gives outputs the padding of inputs along indices that no axis splits. Needs layouts. */
+/* pad.c: gives outputs the padding of their inputs along indices that no axis splits. Needs
+ * layouts. */
 void pad_outputs(Graph *g, const Node *n, const Binding *b);
 
 /* backward.c: returns the gradient tensor of `id`, and makes it if there is none. */
@@ -44,46 +46,49 @@ TensorId gradient_of(Job *job, TensorId id);
  * them. */
 void compile_gradients(Job *job);
 
-/* The graph's structure after a pass; reports "graph-structure". */
+/* Checks the graph's structure after a pass; reports "graph-structure". */
 bool check_graph(const Job *job, const char *pass);
 
-/* Marks the modules that a pattern names in matched[module]; returns their number. If there are
+/* Marks the modules that a pattern names in matched[module]; returns their number. If it names
  * none, reports "pattern-matched-nothing" or "pattern-not-module" with the nearest path. `where`
  * names the option: "tp.plan". */
 uint32_t pattern_mark(Job *job, const char *where, const Pattern *pattern, bool *matched);
-/* tp { plan }: layouts for parameters, read before they are placed, and for activations, read
- * after. Returns the number of modules that it names; UINT32_MAX after errors. */
+/* tp { plan }: layouts for parameters, which are read before parameters are placed, and for
+ * activations, which are read afterwards. Returns the number of modules that it names; UINT32_MAX
+ * after errors. */
 typedef struct TpPlan {
     uint32_t *of_module; /* [module]: 1 + index of its pattern; 0: none */
 } TpPlan;
 uint32_t tp_plan_params(Job *job, const TpOptions *options, TpPlan *plan);
 void tp_plan_activations(Job *job, const TpOptions *options, const TpPlan *plan);
 
-/* The dimensions that count KV groups and query heads in a group: 1 + dimension, 0: none. They are
- * derived from the ops that read a parameter. fused: number of query heads that lie together with
- * their key and value. */
+/* For each parameter, 1 + the dimension that counts KV groups, and 1 + the dimension that counts
+ * query heads in a group; 0: none. They are derived from the ops that read a parameter. fused:
+ * number of query heads that lie together with their key and value. */
 typedef struct HeadDims {
     int8_t groups, repeat;
     int64_t fused;
 } HeadDims;
 const HeadDims *tp_head_dims(Job *job); /* [tensor] */
-/* Returns the number of equal parts that a sequence must have, if cp has so many ranks. Where tp
- * cuts sequences too, each of its ranks gets equally many tokens. */
+/* Returns the number of equal parts into which a sequence must divide if cp has this many ranks. If
+ * tp cuts sequences too, each of its ranks gets equally many tokens. */
 uint32_t cp_parts(const Job *job, uint32_t ranks);
-/* Refines cp where a ring goes over groups of its ranks, or where they share groups of a scan. */
+/* Refines the axis cp if a ring connects groups of its ranks, or if several ranks share one group
+ * of a scan. */
 void cp_refine(Job *job);
 void cp_scan_refine(Job *job);
-/* Returns the index of a state-space node that `axis`, a part of cp, cuts. */
+/* Returns the index of a state-space node that `axis`, a part of cp, splits. */
 char cp_scan_letter(const Job *job, const Node *n, uint32_t axis);
-/* Reports "divides-heads" if cp cannot share out the heads of a state-space node. */
+/* Reports "divides-heads" if cp cannot divide the heads of a state-space node evenly. */
 bool cp_scan_fits(const Job *job, const Node *n);
-/* Refines tp, before any placement, where its ranks outnumber the KV heads of an attention. */
+/* Refines the axis tp, before any placement, if it has more ranks than an attention has KV
+ * heads. */
 void tp_refine(Job *job);
-/* Assigns SPLIT(groups) on the outer axes of tp, as far as there are groups, and SPLIT(repeat) or
- * WHOLE on the others. Returns false if the query heads of a group cannot be cut so; *rest: the
- * number of parts it would take. */
+/* Assigns SPLIT(groups) on the outer axes of tp as long as there are groups, and SPLIT(repeat) or
+ * WHOLE on the others. Returns false if the query heads of a group cannot be cut in this way; *rest
+ * then is the number of parts that would be needed. */
 bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest);
-/* Cuts query heads that are taken out of a fused projection as those of wq would be cut. */
+/* Cuts the query heads of a fused projection in the way in which those of wq would be cut. */
 void tp_place_fused(Job *job);
 bool tp_heads_fit(int64_t groups, int64_t repeat, uint32_t tp);
 
@@ -91,15 +96,15 @@ bool tp_heads_fit(int64_t groups, int64_t repeat, uint32_t tp);
 ModuleId unit_module(const Job *job, ModuleId module);
 /* frozen.c: gives frozen parameters units of their own. */
 void units_of_frozen(Job *job);
-/* The number of choices of an expert that leaves its bias alone: an even share of all choices of a
- * step. `counter` counts them. */
+/* Returns the number of choices of an expert that leaves its bias unchanged: an even share of all
+ * choices of a step. `counter` counts them. */
 double mean_count(const Job *job, const Node *counter);
 bool unit_is_root(const Job *job, UnitId unit);
 /* Returns the pipeline rank that holds a parameter; 0 without pp. */
 uint32_t param_rank(const Job *job, TensorId param);
-/* A parameter tied across pipeline ranks has two homes and a unit of its own. Both homes hold it,
- * sum their gradients and make the same update. Returns the rank of the second home; UINT32_MAX:
- * there is none. */
+/* A parameter that two pipeline ranks use (tied weights) has two homes and a unit of its own. Both
+ * homes hold it, exchange their gradients and make the same update. Returns the rank of the second
+ * home; UINT32_MAX: there is none. */
 uint32_t param_second_rank(const Job *job, TensorId param);
 
 /* Makes units by block, FLAT over `shard`. Parameters outside of blocks form the root unit, or
@@ -107,22 +112,24 @@ uint32_t param_second_rank(const Job *job, TensorId param);
 typedef struct UnitRule {
     AxisSet shard, replicate;
     uint64_t root_elements; /* the root is cut into units of this many elements; 0: it is not cut */
-    bool may_be_one;        /* the user may have one unit for the whole model */
-    const Patterns *units;  /* the modules that are units; none given: the blocks */
+    bool may_be_one;        /* allows one unit for the whole model */
+    const Patterns *units;  /* the modules that are units; if none is given: the blocks */
 } UnitRule;
 bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule);
-/* Makes buckets of a number of bytes or elements, whole on every rank, from the model's end. */
+/* Makes buckets of a given number of bytes or elements, whole on every rank, from the end of the
+ * model. */
 typedef enum BucketKind { BUCKET_bytes, BUCKET_elements } BucketKind;
 bool units_by_bucket(Job *job, double size, BucketKind kind);
-/* Warns "not-applied" of passes without their axis and of options that the plan never uses. */
+/* Warns "not-applied" of passes whose axis has size 1, and of options that have no effect on the
+ * plan. */
 void warn_not_applied(const Config *config, Diag *d);
 /* Checks zero{}'s options against each other; reports "zero-option". */
 void zero_check_options(const Config *config, Diag *d);
-/* Applies FSDP2's policy to parameters, units and activations; casts where units meet. Reports
- * "mp-dtypes". */
+/* Applies FSDP2's mixed-precision policy to parameters, units and activations, and casts
+ * activations where they pass from unit to unit. Reports "mp-dtypes". */
 bool mixed_precision(Job *job, const MpPolicy *policy);
-/* Returns the data axes that shard a parameter itself (experts, over ep). Its gradient is summed
- * over the other data axes only. */
+/* Returns the data axes that shard a parameter in the model itself (experts, over ep). Its gradient
+ * is summed over the other data axes only. */
 AxisSet own_axes(const Job *job, TensorId param);
 /* Returns the deal of a sequence over `parts` ranks, of cp and then of tp; 0: the equal deal. */
 DealId sequence_deal(const Job *job, uint32_t parts);

@@ -8,22 +8,23 @@
 
 typedef struct LowerOptions {
     DTypeMap dtypes;
-    WorkspaceBytes workspace; /* the backend's table; NULL: none */
-    Hash128 parent;           /* recorded in the plan; zero: none */
-    /* buffers get no offsets: enough for times, and for the memory of other frameworks */
+    WorkspaceBytes workspace; /* workspace of the backend's kernels; NULL: none */
+    Hash128 parent;           /* id of the parent plan, recorded in the plan; zero: none */
+    /* buffers get no offsets. This suffices for times, and for the memory of other frameworks */
     bool unplaced;
-    uint32_t microbatches; /* of a longer step that the plan stands for; 0: its own */
+    uint32_t microbatches; /* number of micro-batches of the longer step that the plan stands for;
+                            * 0: its own */
     bool unpadded;         /* for comparisons: odd vocabularies get no padding */
 } LowerOptions;
 
-/* Set by pp. Without pp there is a single rank. */
+/* Set by pp. Without pp there is a single pipeline rank. */
 typedef struct PipeJob {
     struct Schedule *schedule; /* the actions of each rank in order */
     uint32_t *stage_of_param;  /* [tensor] */
-    uint32_t *tied_stage;      /* [tensor] the stage of another rank that reads it, too */
+    uint32_t *tied_stage;      /* [tensor] the stage of another rank that also reads it */
 } PipeJob;
 
-/* Set by fsdp2 or zero: how units are sharded, gathered and reduced. */
+/* How units are sharded, gathered and reduced; fsdp2 or zero sets it. */
 typedef struct ShardingJob {
     Fsdp2Options options;
     /* [module]: the module has a flat unit of its own; NULL without fsdp2 */
@@ -46,10 +47,10 @@ typedef struct TpJob {
 /* Set by cp. */
 typedef struct ContextJob {
     AxisSet heads_axes; /* attention is computed with heads, not tokens, split on these axes */
-    /* attention reads the keys of the ranks of these axes one after the other */
+    /* attention reads the keys of the ranks along these axes, one rank after the other */
     AxisSet ring_axes;
     AxisSet scan_axes;  /* the same for state-space layers (cp_scan.c) */
-    AxisSet rooms_axes; /* ranks share the rooms of each expert */
+    AxisSet rooms_axes; /* ranks share the rooms (slots for token rows) of each expert */
     DealId seq_deal;    /* how ranks of cp share a sequence; 0: equal parts */
 } ContextJob;
 
@@ -64,34 +65,35 @@ typedef struct Job {
     ShardingJob sharding;
     TpJob tp;
     ContextJob context;
-    bool own_statistics; /* set by domain: gradients of sums over a field are left as ranks have
-                            them */
+    bool own_statistics; /* set by domain: gradients of sums over a field stay as each rank has
+                          * them */
     bool interior_first; /* set by domain: convolutions compute inner rows during an exchange */
     bool keep_halos;     /* set by domain: halos stay for the backward pass */
     AxisSet sample_axes; /* dp_replicate, dp_shard, ep: their ranks read different samples */
-    AxisSet data_axes;   /* these and cp: their ranks have different tokens and sum gradients */
+    AxisSet data_axes;   /* these axes and cp: their ranks have different tokens and sum
+                          * gradients */
 } Job;
 
 struct PassSpec;
 typedef struct Pass {
     const char *name;
-    const struct PassSpec *spec; /* of a pass that the user names; NULL: it runs in every plan, and
-                                    the fields below hold */
+    const struct PassSpec *spec; /* options of a pass that the user names; NULL: the pass runs in
+                                  * every plan, and the fields below hold */
     bool reports;                /* also runs after another pass has failed, to report its errors */
     bool (*run)(Job *job);
 } Pass;
 /* The passes of the graph, in order. planner/lower/compile.h runs them and lowers the result. */
 extern const Pass *const passes_list;
 extern const uint32_t passes_count;
-/* Makes the configuration with which one rank computes the same: no axes, and only the passes that
- * change the values of a step. */
+/* Makes the configuration with which one rank computes the same values: no axes, and only those
+ * passes that change the values of a step. */
 void passes_for_one_rank(Config *config);
 /* Returns the user's list in one line: "tp(sequence), ac(full), fsdp2(reshard)", or "none". */
 const char *passes_text(Arena *arena, const Config *config);
 
-/* Facts of a plan's pipeline: the rank with the most stage activations in flight, and the idle part
- * of the step if forward, input gradient and weight gradient cost the same. Returns false if the
- * plan has no pipeline. */
+/* Facts about a plan's pipeline: the rank with the most stage activations in flight, and the idle
+ * share of the step. The share assumes that forward, input gradient and weight gradient take the
+ * same time. Returns false if the plan has no pipeline. */
 typedef struct PipelineFacts {
     uint32_t n_stages, peak, rank;
     double idle;

@@ -1,6 +1,7 @@
 /* Shared by the verifier's files.
  *
- * The first proofs check structure. Later proofs rely on them, so no garbage can crash those:
+ * The first proofs check structure. Later proofs rely on them, so that no damaged plan can crash a
+ * later proof:
  *   segments.c   fused projections
  *   structure.c  indices, shapes, deals, graph
  *   program.c    instructions and buffers
@@ -17,7 +18,7 @@
  *   scale.c      scales of 8-bit numbers
  *   tiles.c      regions in pieces along the tokens
  *   state.c      state between steps other than parameters
- *   start.c      the memory that a step begins with
+ *   start.c the memory at the beginning of a step
  *   value.c      abstract memory: the value in each byte range of the arena
  *   halo.c       strips of neighbours, and the rows that windows read
  *   range.c      one parameter of a flat buffer, and its 8-bit form
@@ -25,7 +26,7 @@
  *   ring.c       attention with a part of the keys
  *   rows.c       convolutions in two parts
  *   op.c         computations
- *   move.c       data in motion
+ *   move.c copies and communication of data
  *   update.c     the end of the step
  *   metadata.c   what the plan says of itself: the step, axes, units, uses of buffers
  *   stated.c     sizes and settings that other fields decide
@@ -38,20 +39,20 @@
 #include "planner/verify/value/map.h"
 #include "planner/verify/verify.h"
 
-/* For each lane, the newest instruction known to have finished. A lane is a stream, or a position
- * in the launch groups of a stream, whose members have no order among themselves. */
+/* For each lane, the newest instruction known to have finished. A lane is a stream, or one position
+ * in the launch groups of a stream: members of a group have no order among themselves. */
 typedef struct HappensBefore {
     uint32_t n_lanes;
     uint32_t *lane; /* [pc] */
-    /* [pc]: it has no lane of its own; known to have finished once a later group has */
+    /* [pc]: it has no lane of its own; it is known to have finished once a later group has */
     bool *vague;
     uint32_t first_lane[STREAM_COUNT];
     Pc *clock; /* [pc * n_lanes] */
 } HappensBefore;
 bool order_before(const HappensBefore *o, Pc a, Pc b); /* a has finished when b starts; a < b */
 
-/* The state of a packed value. A strip of a halo, and a message of rows for strides or of strides
- * for rows, also records whether it was sent. PACKED_zigzag is Attrs.chunks of such a packing. */
+/* The state of a packed value. A strip of a halo, and a message between strided and contiguous
+ * rows, also records whether it was sent. PACKED_zigzag is Attrs.chunks of such a packing. */
 typedef enum Packing {
     PACKED_in_order,
     PACKED_zigzag = 2,
@@ -103,7 +104,7 @@ typedef struct Transported {
     uint32_t program;
     Pc pc;
     bool there;
-    Hash128 sum; /* all_reduce over stages: the sum of the values brought so far */
+    Hash128 sum; /* all_reduce over stages: the sum of the values that were contributed so far */
     uint32_t n_brought;
 } Transported;
 
@@ -111,7 +112,7 @@ typedef struct Transported {
 typedef struct Bound {
     uint32_t key[2 + MAX_ARGS], n_key;
     Binding binding;
-    const char *fault;     /* NULL: it binds */
+    const char *fault;     /* NULL: the op binds */
     bool layouts_are_fine; /* layouts were checked before, and are right */
 } Bound;
 
@@ -165,8 +166,8 @@ typedef struct Verifier {
     DType rule_dtype;  /* ... and the dtype that it updates */
 } Verifier;
 
-/* True if the buffer holds parameters when a step begins. That is so for parameters at rest, and
- * for whole copies of them. */
+/* True if the buffer holds parameters when a step begins. These are parameters at rest, and whole
+ * copies of parameters. */
 static inline bool value_is_of_parameters(const Buffer *b)
 {
     return !b->parent && b->persistent &&
@@ -183,7 +184,7 @@ void verify_report(Verifier *v, const char *rule, Pc pc, const char *format, ...
 void verify_warn(Verifier *v, Pc pc, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* true if the rule's proof was requested */
 bool verify_reports(const Verifier *v, const char *rule);
-/* reports the number of faults that were not listed */
+/* reports how many faults were not listed */
 void verify_report_rest(Verifier *v);
 static inline uint64_t verify_address(const Program *p, BufferId b)
 {
@@ -211,7 +212,7 @@ static inline bool verify_accumulates(const Verifier *v, const Instr *in, uint32
 {
     return graph_attrs_at(v->g, in->attrs)->accumulate >> j & 1;
 }
-/* True if the instruction does the work of its graph node, or a part of this work. */
+/* True if the instruction does all the work of its graph node, or a part of it. */
 static inline bool verify_is_of_node(const Instr *in, const Node *n)
 {
     return n->op == in->op ||
@@ -244,13 +245,15 @@ void verify_purity(Verifier *v);
 /* ---- metadata.c ---- */
 void verify_metadata(Verifier *v);
 /* ---- rule.c ---- */
-/* Return the fault of an update's attributes; NULL: none. `param` is the type of the parameters. */
+/* Return the fault in the attributes of an update; NULL: none. `param` is the type of the
+ * parameters. */
 const char *verify_rule_fault(const Instr *in, const Attrs *a);
 const char *verify_rounding_fault(const Instr *in, const Attrs *a, DType param);
-/* Reports an update of parameter t that is not its own: of experts' biases, or of others. */
+/* Reports an update of parameter t that is of the wrong kind: experts' biases have an update of
+ * their own. */
 bool verify_balance(Verifier *v, Pc pc, TensorId t);
-/* The number of the gradient among the inputs of an update. The clip coefficient follows it, where
- * the update is that of an optimizer. */
+/* The index of the gradient among the inputs of an update. If the update is that of an optimizer,
+ * the clip coefficient follows the gradient. */
 static inline uint32_t verify_gradient_arg(const Instr *in)
 {
     return in->n_in - (in->op == OP_sign_step ? 1U : 2U);
@@ -262,35 +265,36 @@ void verify_derived(Verifier *v);
 void verify_dtypes(Verifier *v);
 
 /* ---- verify_nest.c ---- */
-/* True if each rank's part of dimension d in `cut` is its own of the equal parts over `axes` of its
+/* True if each rank's part of dimension d in `cut` is one of the equal parts over `axes` of its
  * part in `whole`. It works for dimensions whose parts are at most two intervals. */
 bool verify_nests(const Verifier *v, const Shape *whole, const Shape *cut, int d, AxisSet axes);
 /* True if part i of dimension d in `b` has the indices of part i - by in `a`, for all parts. */
 bool verify_turned(const Verifier *v, const Shape *a, const Shape *b, int d, uint32_t by);
 
 /* ---- ring.c ---- */
-/* One hop of a ring: an op with a part of its keys. */
+/* One hop of a ring: an op on one part of its keys. */
 typedef struct Hop {
-    uint32_t n, i; /* number of hops; this hop's number is its distance along the ring */
+    uint32_t n, i; /* number of hops; the number of this hop, which is its distance along the
+                    * ring */
 } Hop;
-/* Finds the hop of instruction pc, whose arguments have these shapes. Rewrites the shapes to those
+/* Finds the hop of instruction pc, given the shapes of its arguments. Rewrites the shapes to those
  * of the same op with all keys. Returns false, with a report, if the parts do not fit. */
 bool value_hop(Verifier *v, Pc pc, uint32_t *shape, Hop *hop);
 /* Returns the value of output j after hop i alone. The values of all hops add up to the graph's. */
 Hash128 value_of_hop(const Verifier *v, Pc pc, const Hop *hop, uint32_t i, const Val *in,
                      uint32_t j);
-/* An output of a hop that merges must hold the hops before this one, and no others. */
+/* If a hop merges its output, the output must hold the hops before this one and no others. */
 bool value_merges(Verifier *v, Pc pc, const Hop *hop, const Val *in, const Val *old);
 
 /* ---- rows.c ---- */
 /* Checks the shapes of a part of a convolution. Rewrites those of the border to those of the whole
- * op with a halo. Returns false, with a report, if they do not fit. */
+ * op with a halo. Returns false, with a report, if the shapes do not fit. */
 bool value_rows_part(Verifier *v, Pc pc, uint32_t *shape);
-/* The strips must have arrived, and must be of the value that the first input has. */
+/* The strips must have arrived, and must hold the same value as the first input. */
 bool value_takes_strips(Verifier *v, Pc pc, const Val *strips, const Val *own);
-/* Returns the value of output j of one part. Both parts' values add up to the graph's. */
+/* Returns the value of output j of one part. The values of both parts add up to the graph's. */
 Hash128 value_of_rows(const Verifier *v, Pc pc, const Val *in, uint32_t j);
-/* True if the value is strips of dimension d that neighbours have sent. */
+/* True if the value consists of strips of dimension d that neighbours have sent. */
 bool value_is_received(const Val *val, int d);
 
 /* ---- verify_bind.c ---- */
@@ -309,7 +313,7 @@ static inline bool value_is_zero(Hash128 a)
 Hash128 value_of_op(OpKind op, uint64_t attrs_key, const Hash128 *in, uint32_t n_in, uint32_t j,
                     uint32_t n_dims, const int64_t *dim);
 Hash128 value_leaf(const char *kind, uint64_t number);
-/* Hashes the attributes that decide a value in micro-batch mb: random draws differ between
+/* Hashes the attributes that affect a value in micro-batch mb: random draws differ between
  * micro-batches. */
 uint64_t value_key(const Verifier *v, AttrsId attrs, uint32_t mb);
 /* Value of a parameter's moment when the step begins; 1: first, 2: second. */
@@ -343,15 +347,15 @@ static inline const Shape *value_shape_at(const Verifier *v, uint32_t shape)
 const char *value_shape_text(Verifier *v, uint32_t shape);
 void value_shapes_start(Verifier *v);
 /* Returns the value in buffer b. If it is not the value that the buffer's shape claims, reports
- * that and returns a bad value. `arg` is for the message. */
+ * this and returns a bad value. `arg` is for the message. */
 Val value_read(Verifier *v, Pc pc, BufferId b, const char *what, uint32_t arg);
 /* Reads `bytes` at an address in the same way, as a value of `shape`. */
 Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, uint32_t shape,
                   const char *what, uint32_t arg);
-/* the value's shape, dtype and bytes are those of b */
+/* the shape, dtype and bytes of the value are those of b */
 void value_write(Verifier *v, Pc pc, BufferId b, Val val);
 void value_write_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, Val val);
-/* Pieces of a value: its list, or itself as the only one (written to *single). */
+/* The pieces of a value: its list, or the value itself as the only piece (written to *single). */
 const ValuePiece *value_pieces(const Verifier *v, const Val *val, ValuePiece *single, uint32_t *n);
 uint32_t value_add_list(Verifier *v, const ValuePiece *at, uint32_t n);
 /* Returns a + b for equal shapes; reports and returns a bad value if their pieces do not match. */
@@ -364,40 +368,42 @@ void value_end_of_state(Verifier *v, BufferId b);
 void value_homes_of_state(Verifier *v); /* called when all programs have ended */
 
 /* ---- verify_start.c ---- */
-void value_memory_start(Verifier *v); /* sets the values of persistent buffers when a step begins */
+void value_memory_start(Verifier *v); /* sets the values of persistent buffers at the beginning of a
+                                       * step */
 
 /* ---- the effect of an instruction on memory ---- */
 void value_compute(Verifier *v, Pc pc); /* op.c: ops of the graph */
 void value_move(Verifier *v, Pc pc);
-/* An all_reduce over stages: brings this program's part once. Returns true when every stage has
- * come. */
+/* An all_reduce over stages: contributes this program's part, once. Returns true when every stage
+ * has contributed. */
 bool value_meet_stages(Verifier *v, Pc pc,
                        Pc *brought);     /* move.c: pass, cast, fill, RESHAPE, COMM */
-bool value_exchange(Verifier *v, Pc pc); /* send, recv: false: the peer has not come yet */
+bool value_exchange(Verifier *v, Pc pc); /* send, recv; false: the peer has not reached the match
+                                          * yet */
 /* ---- halo.c ---- */
 void value_halo(Verifier *v, Pc pc);
 /* Returns the bytes of a rank's two strips of dimension d; 0: it has no halo there. */
 uint64_t value_strip_bytes(const Verifier *v, const Shape *held, int d, DType dtype);
-/* Returns NULL, or the fault in the rows of dimension d of `read`. Window w connects them with
- * `outputs` rows, which read them, or add to them if is_output. */
+/* Returns NULL, or the fault in the rows of dimension d of `read`. Window w connects these rows
+ * with `outputs` rows, which read them or, if is_output, add to them. */
 const char *value_window_fault(const Verifier *v, const Window *w, const Shape *read, int d,
                                int64_t outputs, bool is_output);
 
 /* ---- strides.c ---- */
-/* stride_pack, stride_unpack, and an all_to_all of what they pack */
+/* stride_pack, stride_unpack, and the all_to_all of the packed messages */
 void value_strides(Verifier *v, Pc pc);
 /* True if the input of instruction pc has strides along the instruction's group. */
 bool value_has_strides(const Verifier *v, Pc pc);
-/* Returns NULL, or the fault in how argument `arg` deals out dimension d of an op. */
+/* Returns NULL, or the fault in the deal of dimension d of argument `arg` of an op. */
 const char *value_stride_fault(const Verifier *v, const Binding *b, const Shape *s, uint32_t arg,
                                int d);
 /* ---- uneven.c ---- */
 void value_exchange_uneven(Verifier *v, Pc pc);
-/* Finds for each tensor of uneven rows the tensor of their counts. Reports nodes whose rows and
- * counts do not belong together. */
+/* Finds, for each tensor of uneven rows, the tensor that holds their counts. Reports nodes whose
+ * rows and counts do not belong together. */
 void verify_uneven(Verifier *v);
-/* Returns NULL, or the fault if an op reads or writes rooms (index c of argument arg) of which only
- * the taken ones are stored. */
+/* Returns NULL, or the fault of an op that reads or writes rooms (index c of argument arg) of which
+ * only the taken ones are stored. */
 const char *value_rows_fault(OpKind op, const Binding *b, uint32_t arg, int d);
 
 void value_sumsq(Verifier *v, Pc pc); /* verify_update.c */

@@ -1,8 +1,8 @@
-/* Proofs about a lowered plan, before anything runs. Reads the program and the global graph; shares
- * no code with the passes. Abstract value of each byte range: {value number of the global
- * expression, layout, deal, micro-batches summed, scale}. Value numbers of sums are sums of 128-bit
- * hashes. A gradient therefore equals the graph's gradient iff every contribution arrived exactly
- * once, in any order. */
+/* Proves properties of a lowered plan before anything runs. It reads the program and the global
+ * graph, and shares no code with the passes. The abstract value of a byte range is {value number of
+ * the global expression, layout, deal, micro-batches summed, scale}. The value number of a sum is
+ * the sum of 128-bit hashes of its terms. A gradient therefore equals the graph's gradient if and
+ * only if every contribution arrived exactly once, in any order. */
 #ifndef TANDEM_VERIFY_VERIFY_H
 #define TANDEM_VERIFY_VERIFY_H
 
@@ -21,27 +21,28 @@ enum {
     VERIFY_coverage =
         32, /* each logical element of weights, gradients, states, batch exactly once; purity */
     VERIFY_redundant = 64, /* communication whose result is unused or already present (warning) */
-    VERIFY_metadata = 128, /* the plan's description of itself: step, axes, units, categories */
+    VERIFY_metadata = 128, /* the plan's statements about itself: step, axes, units, categories */
     VERIFY_all = 255
 };
 /* Reports every violation (rule ids "verify-layout", "verify-scale", "verify-race",
  * "verify-read-before-write", "verify-deadlock", "verify-sequence", "verify-coverage",
- * "verify-purity", "verify-dtype", "verify-metadata", "verify-structure", "verify-redundant"), each
- * with the instruction (program, pc, op, origin's script:line) and, for deadlocks, the ranks and
- * what each waits for. Faults are FAULT_internal (our own passes made it) or, with `user_plan`,
- * FAULT_input.
+ * "verify-purity", "verify-dtype", "verify-metadata", "verify-structure", "verify-redundant") with
+ * its instruction (program, pc, op, origin's script:line). For deadlocks it also names the ranks
+ * and the instruction that each waits for. Faults are FAULT_internal (our own passes made the plan)
+ * or, with `user_plan`, FAULT_input.
  */
 bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d);
 /* Proof 7: compares the peak bytes of each role with the device, and those of a node's ranks with
- * its host memory. Reports FAULT_infeasible "does-not-fit" with the worst rank, "host-does-not-fit"
- * with the worst node. */
+ * its host memory. Reports FAULT_infeasible: "does-not-fit" with the worst rank,
+ * "host-does-not-fit" with the worst node. */
 typedef struct Capacity {
-    uint64_t device_bytes, reserved_bytes; /* of a device; the part that no plan may use */
+    uint64_t device_bytes, reserved_bytes; /* bytes of a device; the part of them that no plan may
+                                            * use */
     uint64_t host_bytes;                   /* host memory of a node; 0: unknown, no limit */
     uint32_t devices_per_node;             /* 0: all ranks on one node */
 } Capacity;
 bool verify_fit(const Plan *plan, const Capacity *c, Diag *d);
-/* Returns the most host memory that the ranks of any node need; *node: that node. */
+/* Returns the largest host memory that the ranks of one node need; *node is that node. */
 uint64_t plan_host_bytes(const Plan *plan, uint32_t devices_per_node, uint32_t *node);
 
 #endif

@@ -7,7 +7,7 @@
 bool kernel_on_processor(const Device *device);        /* the arch is "cpu" */
 double kernel_peak(const Device *device, DType dtype); /* FLOP/s, dense */
 /* Returns the device with the peaks that it sustains under its power limit. Kernels bound by memory
- * need less power. */
+ * draw less power, so their peaks stay. */
 Device kernel_sustained(const Device *device);
 /* True for Hopper and Blackwell, which both use the numbers fitted to Hopper's kernels. Other
  * devices use those of Ampere. */
@@ -20,14 +20,15 @@ typedef struct GemmFit {
     double large, eight, block, fill_us, split_us, efficiency[4];
 } GemmFit;
 const GemmFit *kernel_gemm_fit(const Device *device);
-/* The rate that no product exceeds [FLOP/s]. Tiles and waves only lower it. */
+/* The rate that no product exceeds [FLOP/s]; tiles and waves only lower it. */
 double kernel_gemm_most(const Device *device, DType dtype);
 /* Seconds of a product's arithmetic alone, without launch and memory traffic. fit NULL: the
- * device's own. */
+ * device's own constants. */
 double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                      const GemmFit *fit);
 
-/* Returns the factor by which a product takes longer if rows do not begin at multiples of 16 bytes.
+/* Returns the factor by which a product takes longer if its rows do not begin at multiples of 16
+ * bytes.
  */
 double kernel_unaligned(const Device *device);
 
@@ -37,11 +38,11 @@ double kernel_unaligned(const Device *device);
 double kernel_grouped_gemm_s(const Device *device, DType dtype, uint32_t n_groups, const double *m,
                              double n, double k, const GemmFit *fit);
 
-/* A kernel that does little but move memory (TrafficKernel, planner/front/config.h). */
+/* A kernel whose time is mostly memory traffic (TrafficKernel, planner/front/config.h). */
 typedef struct TrafficWork {
     TrafficKernel kernel;
-    double rows;  /* rows that it processes one by one; 0: none */
-    double bytes; /* inputs and outputs, once each */
+    double rows;  /* number of rows if the kernel processes rows one by one; 0: none */
+    double bytes; /* bytes of inputs and outputs, each counted once */
 } TrafficWork;
 
 /* The fitted constants of such a kernel; see kernels_fit.def. */
@@ -49,7 +50,7 @@ typedef struct TrafficFit {
     double start_us, part, row_us, near;
 } TrafficFit;
 const TrafficFit *kernel_traffic_fit(const Device *device, TrafficKernel kernel);
-/* Seconds on the device, without the gap between kernels. fit NULL: the device's. */
+/* Seconds on the device, without the gap between kernels. fit NULL: the device's own constants. */
 double kernel_traffic_s(const Device *device, const TrafficWork *work, const TrafficFit *fit);
 
 /* Flash attention of one instruction. `heads` is heads times sequences. */
@@ -69,12 +70,12 @@ typedef struct AttentionFit {
 } AttentionFit;
 const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel kernel,
                                          bool backward);
-/* Seconds of a kernel alone on the device, with launches and memory traffic. fit NULL: the
- * device's. */
+/* Seconds of a kernel alone on the device, with launches and memory traffic. fit NULL: the device's
+ * own constants. */
 double cost_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                    const GemmFit *fit);
 double cost_attention_s(const Device *device, const AttentionWork *work, const AttentionFit *fit);
-/* Without its first launch. fit NULL: the device's. */
+/* Without the launch of the first kernel. fit NULL: the device's own constants. */
 double kernel_attention_s(const Device *device, const AttentionWork *work, const AttentionFit *fit);
 /* Seconds that a softmax adds to products whose scores stay in registers, as in flash attention. */
 double kernel_softmax_s(const Device *device, double scores);

@@ -1,4 +1,4 @@
-/* An instruction's work in terms that fit other systems' traces too: a product by its sizes,
+/* An instruction's work in terms that also fit traces of other systems: a product by its sizes,
  * attention by its heads and tokens, a norm by its rows, an element-wise op by its elements.
  * Kernels imported from traces are stored under these keys. */
 #ifndef TANDEM_SIM_COMPUTE_WORK_H
@@ -12,19 +12,19 @@ typedef struct ProductWork {
     double batch, m, n, k;
 } ProductWork;
 ProductWork work_of_product(const Binding *b, const int64_t size['z' + 1]);
-/* A convolution, or a gradient of one, as a product: the taps of a window are summed like channels.
- * Each group of channels is a product of its own. */
+/* A convolution, or a gradient of one, as a matrix product: the points of a window are summed like
+ * channels. Each group of channels is a product of its own. */
 bool work_is_convolution(OpKind op);
 ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1]);
 
-/* True if the rows of both operands and of the result begin at multiples of 16 bytes. The row of an
- * argument spans its last indices, as many as play one part in the product: summed, its rows, or
- * its columns. */
+/* True if the rows of both operands and of the result begin at multiples of 16 bytes. A row of an
+ * argument spans its last indices that play the same part in the product: summed indices, indices
+ * of its rows, or indices of its columns. */
 bool work_is_aligned(const Program *p, const Instr *in, const Binding *b,
                      const int64_t size['z' + 1]);
 
-/* The key of a product. It ignores which operand is transposed and which side is called m: the
- * two sides come in order of size. Of 8-bit types it names the width alone. */
+/* The key of a product. The key does not say which operand is transposed or which side is called m:
+ * the two sides come in order of size. For 8-bit types it contains only the width. */
 const char *work_product_key(Arena *arena, DType dtype, const ProductWork *work);
 
 typedef struct HeadsWork {
@@ -38,11 +38,11 @@ const char *work_elements_key(Arena *arena, OpKind op, DType dtype, DType to, in
 
 Rank work_rank(const Plan *plan, const Program *p); /* the first rank that runs the program */
 
-/* The key of an instruction's work; NULL if no other system has one kernel for it alone. */
+/* The key of an instruction's work; NULL if no other system has one kernel for this work alone. */
 const char *work_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena);
 
-/* The time measured on `machine`: under the op's own key (`key`, from cost_key), else under its
- * work's key; -1 if there is neither. */
+/* The time measured on `machine`: under the op's own key (`key`, from cost_key), otherwise under
+ * its work's key; -1 if the store has neither. */
 Ps work_measured(Store *store, const char *machine, const char *key, const Plan *plan,
                  const Program *p, const Instr *in, Arena *arena, Diag *d);
 

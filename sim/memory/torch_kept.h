@@ -1,6 +1,6 @@
-/* Tensors that PyTorch keeps after their last use. Autograd keeps them until a node's gradients all
- * exist, Python until a variable is assigned again, and a pipeline's schedule until the next
- * step. */
+/* Tensors that PyTorch keeps after their last use. Autograd keeps them until all gradients of a
+ * node exist. Python keeps them until a variable is assigned again. A pipeline's schedule keeps
+ * them until the next step. */
 #ifndef TANDEM_SIM_MEMORY_TORCH_KEPT_H
 #define TANDEM_SIM_MEMORY_TORCH_KEPT_H
 
@@ -8,10 +8,11 @@
 #include "planner/ir/plan.h"
 
 typedef struct TorchKept {
-    Pc *needed;     /* [buffer]: the last instruction that it is kept for */
+    Pc *needed;     /* [buffer]: the last instruction that the buffer is kept for */
     bool *narrow;   /* [buffer]: the backward pass keeps it in 8 bits */
     bool *received; /* [buffer]: a stage's permanent tensor for received values */
-    bool *in_graph; /* [pc]: it is recomputed, and a module keeps the graph that contains it */
+    bool *in_graph; /* [pc]: the instruction is recomputed, and a module keeps the graph that
+                     * contains it */
 } TorchKept;
 
 TorchKept torch_kept(const Plan *plan, const Program *p, const Runtime *runtime, Arena *arena);

@@ -1,4 +1,4 @@
-/* Memory that DeepSpeed's ZeRO takes in addition to the plan's buffers. It has buckets, weights
+/* Memory that DeepSpeed's ZeRO takes in addition to the plan's buffers. ZeRO has buckets, weights
  * that are fetched ahead and kept for their next use, 16-bit weights at rest beside the optimizer's
  * fp32 ones, and the copies of reductions and updates. Modelled after deepspeed/runtime/zero:
  * stage3.py, partitioned_param_coordinator.py, partition_parameters.py (all_gather_coalesced),
@@ -21,7 +21,7 @@ typedef struct ZeroMemory {
     uint64_t resident_bytes[4]; /* bytes of permanent tensors; 0: none */
 } ZeroMemory;
 
-/* If the profile has no buckets, nothing is replaced and there are no tensors. */
+/* If the profile has no buckets, no buffer is replaced and there are no such tensors. */
 void zero_memory(const Plan *plan, const Program *p, const Runtime *runtime, Arena *arena,
                  ZeroMemory *zero);
 

@@ -9,19 +9,20 @@
 /* One link that a flow uses. Links are numbered: port out and port in of each class of ranks;
  * out and in of each class of NICs, nodes and pods; then the classes of the network's own links. */
 typedef struct LinkUse {
-    uint32_t link, count; /* number of alike ranks on the link */
+    uint32_t link, count; /* number of equivalent ranks on the link */
     int64_t rate;         /* bytes/s of one rank when the flow runs alone */
-    int64_t weight;       /* rate as a part of the flow's largest rate, in 2^-20 */
+    int64_t weight;       /* rate of the use, as a fraction of the flow's largest rate, in units of
+                           * 2^-20 */
 } LinkUse;
 
-/* Transfers that agree in operation, group and size. */
+/* Transfers with the same operation, group and size share one shape. */
 typedef struct FlowShape {
     OpKind op;
     const FoldGroup *group;
     uint32_t sender, receiver;
     uint64_t bytes;
     Ps latency_ps, fluid_ps;
-    int64_t rate;      /* largest of its uses' rates */
+    int64_t rate;      /* the largest rate of its uses */
     uint32_t first, n; /* uses */
     uint32_t channels;
 } FlowShape;
@@ -30,15 +31,15 @@ typedef enum FlowState { FLOW_none, FLOW_latent, FLOW_running } FlowState;
 
 typedef struct Flow {
     FlowState state;
-    uint32_t shape, version; /* events of older versions are void */
+    uint32_t shape, version; /* events with an older version are void */
     Ps since;                /* time at which `left` was correct */
     double left;             /* remaining picoseconds at full speed */
     double speed;            /* fraction of full speed */
-    double level;            /* the speed while rates are worked out; < 0: still rising */
-    double limit;            /* the rate at which it is limited, in this round */
+    double level;            /* the speed while rates are computed; < 0: still rising */
+    double limit;            /* the rate at which the flow is limited, in this round */
     Ps ends;
     uint32_t first, room; /* its places in `places`, one for each use */
-    uint32_t seen;        /* the last filling that it took part in */
+    uint32_t seen;        /* number of the last filling that the flow took part in */
 } Flow;
 
 /* A running flow's place in the list of a link. */
@@ -67,22 +68,23 @@ struct MaxMin {
     /* links that are or were overloaded, and whose demand changed since rates were computed */
     LIST(uint32_t) changed;
     LIST(uint32_t) part;   /* while filling: the flows whose rates may change */
-    LIST(uint32_t) risers; /* those of them that use an overloaded link */
+    LIST(uint32_t) risers; /* those flows among them that use an overloaded link */
     LIST(uint32_t) narrow; /* the overloaded links of `part` */
-    uint32_t *marked;      /* [link] the filling for which it is in `changed` */
-    uint32_t *seen;        /* [link] the last filling that it took part in */
+    uint32_t *marked;      /* [link] number of the filling for which the link is in `changed` */
+    uint32_t *seen;        /* [link] number of the last filling that the link took part in */
     uint32_t n_fillings;
     Heap heap; /* a: flow id, b: version */
     uint32_t n_links, first_routed;
     uint32_t *on_routed;        /* [link of the network] used while a shape is built */
     int64_t *capacity, *wanted; /* [link]: bytes/s; demand of all running flows at full speed */
-    int64_t *frozen, *rising;   /* [link] while filling */
-    double *full;               /* [link] the common rate at which it is full; only while rising */
+    int64_t *frozen, *rising;   /* [link] during a filling */
+    double *full;               /* [link] the common rate at which the link is full; only while
+                                 * rates rise */
     Ps now;
 };
 
-/* Lists in `part` the flows whose rates may have changed, and sets their `level`: the fraction of
- * its full speed that each gets. */
+/* Lists in `part` the flows whose rates may have changed. Sets their `level`: the fraction of its
+ * full speed that each flow gets. */
 void maxmin_fill(MaxMin *m);
 
 #endif

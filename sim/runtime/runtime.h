@@ -1,6 +1,6 @@
-/* Charges for another system's execution (Runtime, planner/front/config.h): the memory that its
- * kernels move and the time that its host takes to issue them. A profile without a name is Tandem's
- * own executor: one kernel for each instruction, no issue time. */
+/* The costs of another system's execution (Runtime, planner/front/config.h): the memory that its
+ * kernels move, and the time that its host takes to issue them. A profile without a name is
+ * Tandem's own executor: one kernel for each instruction, no issue time. */
 #ifndef TANDEM_SIM_RUNTIME_RUNTIME_H
 #define TANDEM_SIM_RUNTIME_RUNTIME_H
 
@@ -13,37 +13,39 @@ static inline bool runtime_is_own(const Runtime *runtime)
 
 bool runtime_is_loss(OpKind op);
 
-/* True if the system compiles the instruction. Its kernel is then not the one that `op`
+/* True if the system compiles the instruction. Its kernel then differs from the one that `op`
  * suggests. */
 bool runtime_compiles(const Runtime *runtime, const Plan *plan, const Instr *in);
 
 /* True if the system does not run the instruction at all. With scales of past steps (`delayed`), a
- * kernel that writes 8 bits also takes the maximum. All maxima are reduced together once a step.
- * The first micro-batch quantises the weights for all of them; a frozen base has them in 8 bits. */
+ * kernel that writes 8 bits also computes the maximum. All maxima are reduced together once a step.
+ * The first micro-batch quantises the weights for all micro-batches; the weights of a frozen base
+ * are in 8 bits already. */
 bool runtime_leaves_out(const Runtime *runtime, const Plan *plan, const Program *p,
                         const Instr *in);
 
 bool runtime_quantises_weight(const Program *p, const Instr *in);
 
 /* Returns the kernel that computes attention on the device. Our own executor chooses its kernel at
- * run time. It is charged for cuDNN's kernels from Hopper on and FlashAttention-2's before, because
- * our own kernels have not been measured. */
+ * run time. It is charged for cuDNN's kernels from Hopper on and for FlashAttention-2's on older
+ * devices, because our own kernels have not been measured. */
 AttentionKernel runtime_attention(const Runtime *runtime, const Device *device);
 
-/* Seconds of attention that writes its scores, alone on the device, without launches. `heads` is
- * sequences times heads. Products run over the whole square of scores. Bytes for each 2-byte score:
- * forward: the write (2), scale, mask and softmax (4), dropout with its mask (5), the read (2).
- * Backward: the read for dV (2), dP (2), dropout (5), softmax (6), the reads for dQ and dK (4). */
+/* Seconds of attention that writes its scores to memory, alone on the device, without launches.
+ * `heads` is sequences times heads. Products cover the whole square of scores, masked or not. Bytes
+ * for each 2-byte score: forward: the write (2), scale, mask and softmax (4), dropout with its mask
+ * (5), the read (2). Backward: the read for dV (2), dP (2), dropout (5), softmax (6), the reads for
+ * dQ and dK (4). */
 double runtime_unfused_s(const Device *device, DType dtype, double heads, double queries,
                          double keys, double head, bool backward);
 
-/* The part of a communication that products wait for, in (0, 1]. With `overlaps_tp` a product
- * beside a gather or a reduction over tp is cut into as many pieces as there are ranks. It waits
- * for one piece; the others move while it computes. An exchange between the ranks of experts has
- * the profile's `exchange_part`. */
+/* The share of a communication that products wait for, in (0, 1]. With `overlaps_tp`, a product
+ * next to a gather or a reduction over tp is cut into as many pieces as there are ranks. It waits
+ * for one piece; the other pieces move while it computes. For an exchange between the ranks of
+ * experts, the share is the profile's `exchange_part`. */
 double runtime_waited(const Runtime *runtime, const Plan *plan, const Instr *in);
 /* The host's time to issue an instruction. All kernels of one fused run (`fuse`) are issued with
- * the first. */
+ * the first one. */
 Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in);
 
 #endif

@@ -1,4 +1,5 @@
-/* Fields [b,c,h,w]: finds the input element that a window's tap reads. Both precisions use it. */
+/* Fields [b,c,h,w]: finds the input element that one point of a window reads. Both precisions use
+ * it. */
 #ifndef TANDEM_KERNELS_CPU_FIELD_H
 #define TANDEM_KERNELS_CPU_FIELD_H
 
@@ -6,8 +7,8 @@
 #include "planner/ir/window.h"
 
 /* One direction of a field with windows. There are `n` output rows from global row `start` on, and
- * `rows` input rows from global row `first` on. `first` is below 0 if rows came from the other end.
- * The field has `all` rows. */
+ * `rows` input rows from global row `first` on. `first` is below 0 if rows came from the opposite
+ * edge of the grid. The field has `all` rows. */
 typedef struct Along {
     Window window;
     int64_t n, valid, start, rows, held, first, all;
@@ -36,7 +37,7 @@ static inline int64_t field_held(const Along *x, int64_t r)
     return r - x->first;
 }
 
-/* Returns the row that tap i of output row o reads; -1: none. */
+/* Returns the row that window point i of output row o reads; -1: none. */
 static inline int64_t field_row(const Along *x, int64_t o, int64_t i)
 {
     if (o >= x->valid) return -1;

@@ -4,7 +4,8 @@
 
 #include "kernels/cuda/attention/attention.cuh"
 
-/* Tiles of 16-bit numbers: E is a multiple of 8 and at most `head`, one of these sizes. */
+/* Attention on tiles of 16-bit numbers. E must be a multiple of 8 and at most `head`, which is one
+ * of these sizes. */
 #define ATTENTION_HEADS(X) X(64) X(128) X(256)
 bool attention_forward(const AttentionArgs *a, int head, const CudaContext *cuda, CudaError *error);
 bool attention_grad_queries(const AttentionArgs *a, int head, const CudaContext *cuda,
@@ -12,7 +13,7 @@ bool attention_grad_queries(const AttentionArgs *a, int head, const CudaContext 
 bool attention_grad_keys(const AttentionArgs *a, int head, const CudaContext *cuda,
                          CudaError *error);
 
-/* Handles any types and sizes, row by row in fp32. */
+/* Handles all types and sizes, row by row in fp32. */
 typedef struct AttentionTypes {
     DType q, k, v, out, dout, dq, dk, dv;
 } AttentionTypes;

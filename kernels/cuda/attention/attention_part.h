@@ -1,17 +1,17 @@
-/* Attention with a part of the keys takes several calls of attention. The queries of a call are
- * neighbours in the whole sequence, and so are its keys. Two chunks share a call if all queries see
- * the same keys, or if queries and keys are the same tokens. */
+/* Attention to a part of the keys takes several calls of attention. The queries of one call are
+ * contiguous in the whole sequence, and so are its keys. One call computes two chunks if all
+ * queries see the same keys, or if queries and keys are the same tokens. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_PART_H
 #define TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_PART_H
 
 #include "kernels/kernel.h"
 
-enum { PART_ALL = 2 }; /* in place of a chunk's number: both */
+enum { PART_ALL = 2 }; /* instead of a chunk's number: both chunks */
 
 typedef struct PartCalls {
     OpKind op; /* attention, or its gradient */
     const KernelArgs *args;
-    KernelArgs call; /* the newest call; it has no scratch of its own */
+    KernelArgs call; /* the newest call; it has no scratch memory of its own */
     int64_t i;
 } PartCalls;
 
@@ -23,7 +23,8 @@ static inline void attention_part_calls(PartCalls *at, OpKind op, const KernelAr
 }
 
 typedef struct PartChunk {
-    int64_t first, n, start; /* index of the first token here, number, index in the whole */
+    int64_t first, n, start; /* index of the first token in this part, number of tokens, index in
+                              * the whole sequence */
 } PartChunk;
 
 /* Returns chunk i of the tokens; PART_ALL: all of them. */
@@ -105,7 +106,8 @@ static inline bool part_sees_none(const KernelArgs *args, PartChunk q, PartChunk
     return args->attrs.causal && q.start + q.n <= k.start;
 }
 
-/* Without dropout, chunks make one call if all queries see the same keys. Returns their numbers. */
+/* Without dropout, several chunks make one call if all queries see the same keys. Returns their
+ * numbers. */
 static inline bool part_is_one_call(const KernelArgs *args, uint32_t *q, uint32_t *k)
 {
     const PartChunk q0 = part_chunk(args, 's', 0), q1 = part_chunk(args, 's', 1);
@@ -118,7 +120,7 @@ static inline bool part_is_one_call(const KernelArgs *args, uint32_t *q, uint32_
            part_sees_all(args, q1, k0) && (*k == 0 || part_sees_all(args, q1, k1));
 }
 
-/* True if one call does everything. */
+/* True if one call computes everything. */
 static inline bool part_is_whole(const KernelArgs *args)
 {
     return args->attrs.drop == 0 && (part_same_tokens(args) || !args->attrs.causal);
@@ -144,7 +146,7 @@ static inline bool attention_part_next(PartCalls *at)
             q = nq == 1 ? PART_ALL : (uint32_t)(pair / 2);
             k = nk == 1 ? PART_ALL : (uint32_t)(pair % 2);
         }
-        /* each combination comes once */
+        /* each combination occurs once */
         if ((q == PART_ALL && pair / 2 > 0) || (k == PART_ALL && pair % 2 > 0) || (one && pair > 0))
             continue;
         const PartChunk of_q = part_chunk(args, 's', q), of_k = part_chunk(args, 'T', k);

@@ -1,4 +1,4 @@
-/* Shared by the files of products: one call of the library, described and chosen. */
+/* Shared by the files of products: one call of the library, its description and its algorithm. */
 #ifndef TANDEM_KERNELS_CUDA_PRODUCTS_PRIVATE_H
 #define TANDEM_KERNELS_CUDA_PRODUCTS_PRIVATE_H
 
@@ -9,11 +9,11 @@
 
 typedef struct ProductCall {
     Gemm gemm;
-    bool for_library;    /* else: the plain kernel; for several parts: each by itself */
+    bool for_library;    /* otherwise: the plain kernel; for several parts: each part by itself */
     bool alone;          /* a product without fused ops */
     bool fast;           /* 8-bit products of the forward pass may use less exact sums */
-    bool timed, kept;    /* the choice was timed; it was kept from an earlier run */
-    const char *refused; /* why the library does not carry out a product alone; NULL: it may */
+    bool timed, kept;    /* the choice was timed in this run; it was kept from an earlier run */
+    const char *refused; /* why the library cannot compute a product alone; NULL: it can */
     int64_t median_ps;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d;
@@ -31,7 +31,7 @@ struct CudaProducts {
 
 bool product_fine(const char *call, cublasStatus_t status, CudaError *error);
 uint64_t product_library_bytes(const Gemm *g); /* bytes of scratch that the library may use */
-/* Runs parts as one call: a product alone, or with fused ops. at NULL: it is alone. */
+/* Runs parts as one call: a product alone, or a product with fused ops. at NULL: it is alone. */
 bool product_run(const ProductCall *call, const CudaChainPart *part, const GemmPlaces *at,
                  const CudaContext *cuda, CudaError *error);
 bool product_run_each(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
@@ -47,7 +47,8 @@ bool product_set_places(const ProductCall *call, const void *vector, const void 
                         CudaError *error);
 bool product_takes(CudaProducts *p, const ProductCall *call, const cublasLtMatmulAlgo_t *algo);
 
-/* True if all bytes are 0: no algorithm, so the plain kernel runs, or each part by itself. */
+/* True if all bytes are 0: there is no algorithm, so the plain kernel runs, or each part by
+ * itself. */
 bool product_is_none(const cublasLtMatmulAlgo_t *algo);
 
 /* ---- products_time.c: *best is the fastest of `n` algorithms, by median time on separate memory;

@@ -1,5 +1,5 @@
 /* cuDNN's backend descriptors, loaded at run time, for writing a graph of operations. After an
- * error a builder does nothing more and keeps the error. */
+ * error a builder ignores further calls and keeps the error. */
 #ifndef TANDEM_KERNELS_CUDA_CUDNN_GRAPH_H
 #define TANDEM_KERNELS_CUDA_CUDNN_GRAPH_H
 
@@ -63,9 +63,9 @@ void cudnn_pointwise(GraphBuilder *g, cudnnPointwiseMode_t mode, GraphTensor x, 
                      GraphTensor mask, GraphTensor y);
 void cudnn_index(GraphBuilder *g, GraphTensor x, int64_t axis, GraphTensor y);
 void cudnn_reduce(GraphBuilder *g, cudnnReduceTensorOp_t op, GraphTensor x, GraphTensor y);
-/* Returns a finalized plan: the first configuration that can carry out the graph. NULL: there is
- * none, which is no error. With `device` (properties) instead of a handle there is no plan; *viable
- * counts the configurations that the library would accept. */
+/* Returns a finalized plan: the first configuration that can execute the graph. NULL: there is
+ * none, which is not an error. With `device` (properties) instead of a handle no plan is made;
+ * *viable counts the configurations that the library would accept. */
 Descriptor cudnn_plan(GraphBuilder *g, cudnnHandle_t handle, Descriptor device, uint32_t *viable);
 /* Destroys all descriptors but `kept`. */
 void cudnn_release(GraphBuilder *g, Descriptor kept);

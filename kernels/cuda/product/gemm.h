@@ -1,7 +1,7 @@
 /* Describes a contraction as one call of cublasLtMatmul, without using the library. The library's
- * matrices are column-major, so a row-major z = x y is its D^T = y^T x^T. Its A is our right
- * operand, its B our left one, its D our output. Nothing is moved. It needs no device and no CUDA
- * header. */
+ * matrices are column-major, so a row-major z = x y is computed as D^T = y^T x^T. Its A is our
+ * right operand, its B our left one, its D our output. No data is moved. This file needs no device
+ * and no CUDA header. */
 #ifndef TANDEM_KERNELS_CUDA_PRODUCT_GEMM_H
 #define TANDEM_KERNELS_CUDA_PRODUCT_GEMM_H
 
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* bytes of the library's scratch, for sums that are still to be added */
+/* bytes of the library's scratch memory, for partial sums */
 enum { GEMM_SUMS_BYTES = 1 << 20 };
 /* bytes: alignment of parts of the workspace, and the largest alignment of a pointer that counts */
 enum { GEMM_ALIGN = 256 };
@@ -25,7 +25,8 @@ typedef struct GemmMatrix {
     uint32_t arg;                           /* of KernelArgs */
     DType dtype;
     bool transposed;
-    /* first stored as its transpose in the workspace, from which the product reads it */
+    /* the operand is first stored as its transpose in the workspace, from which the product reads
+     * it */
     bool turned;
     uint32_t align;        /* bytes that divide its address (and every batch's), up to GEMM_ALIGN */
     uint64_t turned_bytes; /* of that copy */
@@ -36,7 +37,7 @@ typedef struct GemmAlong {
     bool bias;      /* [m], added */
     bool other;     /* C [m,n], which is added, is not D */
     bool input;     /* GELU's input is written, or its gradient reads it */
-    bool adds_sums; /* the sums are added to existing values, by a kernel of our own */
+    bool adds_sums; /* a kernel of our own adds the sums to existing values */
     EpilogueGelu gelu;
     char sums; /* 'A' [m], 'B' [n]: sums that operand over k; 0: none */
     uint32_t bias_align, other_align, input_align, sums_align;
@@ -50,11 +51,12 @@ typedef struct Gemm {
     Scaling scaling;
     bool accumulate;
     bool tf32; /* fp32 operands may be rounded to 19 bits */
-    /* The library multiplies without scales into d, a dense fp32 matrix in the workspace. A kernel
-     * of our own then applies the scales, and adds if the instruction accumulates. */
+    /* The library multiplies without scales and writes d, a dense fp32 matrix in the workspace. A
+     * kernel of our own then applies the scales, and adds the result if the instruction
+     * accumulates. */
     bool scaled_after;
     int64_t chunk;   /* columns of D that one call computes; it divides n. 0: no chunk fits */
-    GemmAlong along; /* zeroed: nothing */
+    GemmAlong along; /* zeroed: no capability */
 } Gemm;
 
 typedef struct GemmRules {
@@ -69,10 +71,10 @@ typedef struct GemmRules {
 /* Returns the library's rules on a device of this compute capability (90: 9.0). */
 GemmRules gemm_rules(uint32_t compute_capability, bool tf32);
 
-/* Every byte of *g follows from the arguments, so that equal calls compare equal. */
+/* Every byte of *g follows from the arguments, so equal calls have equal bytes. */
 void gemm_of(OpKind op, const KernelArgs *args, const GemmRules *rules, Gemm *g);
-/* True if the library can carry it out: it knows the combination of types, and 8-bit operands have
- * sizes that it accepts. Otherwise the plain kernel runs. */
+/* True if the library can compute it: it knows the combination of types, and it accepts the sizes
+ * of 8-bit operands. Otherwise the plain kernel runs. */
 bool gemm_is_for_library(const Gemm *g, const GemmRules *rules);
 
 /* Contents of the trailing scratch argument. For an 8-bit product: scales in fp32, transposed
@@ -99,7 +101,7 @@ typedef struct GemmPlaces {
     const void *bias, *other;
     void *input, *sums, *out;
 } GemmPlaces;
-/* Returns how many of the leading parts one call of the library can carry out; below 2: none.
+/* Returns how many of the leading parts one call of the library can compute; below 2: none.
  * Describes the call in *g, as gemm_of does. Unread outputs (CudaChainPart) are not written. */
 uint32_t gemm_along(const CudaChainPart *part, uint32_t n, const GemmRules *rules, Gemm *g,
                     GemmPlaces *at);

@@ -1,4 +1,4 @@
-/* Our own kernels for products: one prepares 8-bit operands for the library, the other computes
+/* Our own kernels for products. One prepares 8-bit operands for the library; the other computes
  * products of any types and sizes. */
 #ifndef TANDEM_KERNELS_CUDA_PRODUCT_PRODUCT_H
 #define TANDEM_KERNELS_CUDA_PRODUCT_PRODUCT_H
@@ -10,15 +10,15 @@
 extern "C" {
 #endif
 
-/* Writes the bounded scales and the transposed operands to the scratch argument. It is one
+/* Writes the bounded scales and the transposed operands to the scratch argument. This is one
  * launch. */
 bool product_prepare_eight_bit(const Gemm *g, const KernelArgs *args, const CudaContext *cuda,
                                CudaError *error);
 /* Applies both scales to the fp32 product in the scratch: columns `first` to first + g->chunk of D.
- * Writes them to the instruction's output, or adds them. It is one launch. */
+ * Writes them to the instruction's output, or adds them. This is one launch. */
 bool product_scale_rows(const Gemm *g, const KernelArgs *args, int64_t first,
                         const CudaContext *cuda, CudaError *error);
-/* Fills x [bytes] with random numbers of type t from -1 to 1; another `which` gives other
+/* Fills x [bytes] with random numbers of type t from -1 to 1; a different `which` gives different
  * numbers. */
 bool product_fill(DType t, void *x, uint64_t bytes, uint32_t which, const CudaContext *cuda,
                   CudaError *error);

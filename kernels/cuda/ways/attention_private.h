@@ -11,15 +11,15 @@ typedef struct AttentionTimes {
     int64_t median_ps;
     bool timed;      /* false: there was no spare memory */
     bool wrong;      /* a kernel's result differs from mma.sync's by more than rounding: */
-    char about[200]; /* ... which one, and by how much */
+    char about[200]; /* ... which kernel, and by how much */
     bool hangs;      /* a kernel did not end; *error is set */
 } AttentionTimes;
 
-/* Returns false with *error if a launch failed, or did not end within patience_s. */
+/* Returns false with *error if a launch failed or did not end within patience_s. */
 bool attention_time(OpKind op, const AttentionWaysOptions *options, const KernelArgs *args,
                     const CudaContext *cuda, AttentionTimes *times, CudaError *error);
 
-/* Launches one kernel; *taken is false if the library refuses. */
+/* Launches one kernel; *taken is false if the library refuses the call. */
 bool attention_launch(AttentionWay way, OpKind op, const CudaAttentionLibrary *library,
                       const KernelArgs *args, const CudaContext *cuda, bool *taken,
                       CudaError *error);

@@ -1,7 +1,7 @@
-/* Chooses the kernel that carries out attention or its gradient, where there are several: mma.sync
- * kernels, kernels with Hopper's own instructions, a library. Each distinct call is timed once
- * before the first step, on separate memory. A kernel whose results differ from mma.sync's is not
- * used. Without timing, the library takes the calls that it accepts and mma.sync the rest. */
+/* Chooses the kernel for attention or its gradient if there are several: mma.sync kernels, kernels
+ * with Hopper's own instructions, a library. Each distinct call is timed once before the first
+ * step, on separate memory. A kernel whose results differ from those of mma.sync is not used.
+ * Without timing, the library gets the calls that it accepts, and mma.sync the others. */
 #ifndef TANDEM_KERNELS_CUDA_WAYS_ATTENTION_WAYS_H
 #define TANDEM_KERNELS_CUDA_WAYS_ATTENTION_WAYS_H
 
@@ -20,7 +20,7 @@ typedef enum AttentionWay {
 } AttentionWay;
 
 typedef struct AttentionWaysOptions {
-    /* time calls without a stored choice; otherwise they use mma.sync */
+    /* time the calls that have no stored choice; otherwise they use mma.sync */
     bool tune;
     const KernelChoices *kept;           /* NULL: nothing is stored */
     const char *device;                  /* its name, for stored choices; copied */
@@ -40,24 +40,25 @@ bool attention_ways_run(void *ways, OpKind op, const KernelArgs *args, const Cud
                         bool *taken, CudaError *error);
 void attention_ways_close(AttentionWays *w);
 
-/* All ranks must carry out the same call with the same kernel. Each rank lists its choices, in any
- * order. Then each adopts, for each call, the choice of the lowest rank that has one; or mma.sync
- * if any rank found another kernel wrong. Only then are choices stored. */
+/* All ranks must compute the same call with the same kernel. Each rank lists its choices, in any
+ * order. For each call, every rank then adopts the choice of the lowest rank that has one, or
+ * mma.sync if any rank found another kernel wrong. Choices are stored only after that. */
 enum { ATTENTION_NAME_BYTES = 120 };
 typedef struct AttentionChoice {
     char call[ATTENTION_NAME_BYTES]; /* empty: none */
     int32_t way;                     /* an AttentionWay */
-    int32_t wrong;                   /* a kernel differed from mma.sync */
+    int32_t wrong;                   /* the results of a kernel differed from those of mma.sync */
 } AttentionChoice;
 uint32_t attention_ways_n(const AttentionWays *w);
 void attention_ways_tell(const AttentionWays *w, AttentionChoice *choice);
 void attention_ways_adopt(AttentionWays *w, const AttentionChoice *all, uint32_t n);
 
-/* After a failure: true if a kernel that exceeded its time still runs. Then nothing may wait for
- * the device, not even to free memory, and the process must end without its exit handlers. */
+/* After a failure: true if a kernel that exceeded its time still runs. In that case nothing may
+ * wait for the device, not even to free memory, and the process must end without its exit
+ * handlers. */
 bool attention_ways_hang(const AttentionWays *w);
 
-/* The fault found in a way, for a warning; NULL: none. */
+/* Returns the fault found in a kernel, for a warning; NULL: none. */
 const char *attention_ways_wrong(const AttentionWays *w);
 
 #ifdef __cplusplus

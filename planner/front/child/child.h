@@ -1,6 +1,6 @@
 /* Declarations for the child: the process that evaluates a script. Only the child's own files
- * include this. A script may waste the child's budget and crash it. It cannot touch files outside
- * its folder and the library, nor other processes, nor the store. */
+ * include this. A malicious script may exhaust the child's budget and crash the child. It cannot
+ * touch files outside its folder and the library, other processes, or the store. */
 #ifndef TANDEM_FRONT_CHILD_H
 #define TANDEM_FRONT_CHILD_H
 
@@ -23,7 +23,8 @@ enum {
     CHILD_MOST_REPORTS = 64,
     CHILD_NO_PROCESS = 11,       /* exit code: the script's process cannot fork */
     CHILD_NO_MEMORY = 12,        /* exit code: memory ended before the script's own limit */
-    CHILD_MOST_PRINTED = 1 << 20 /* bytes on standard error, of all calls of print */
+    CHILD_MOST_PRINTED = 1 << 20 /* limit in bytes on standard error, for all calls of print
+                                  * together */
 };
 
 typedef struct Place {
@@ -31,11 +32,11 @@ typedef struct Place {
 } Place;
 
 typedef struct Source {
-    const char *name; /* name in messages: "plans/a.lua", "models/llama.lua" */
+    const char *name; /* name in messages, such as "plans/a.lua" or "models/llama.lua" */
     const char *text; /* NULL: no script, but a setting such as "--set mesh.tp=4" */
     size_t n;
-    Hash128 hash;     /* of the text, once it was sent; zero: not yet */
-    uint32_t n_lines; /* of the text, once they were counted; 0: not yet */
+    Hash128 hash;     /* number of the text once it was sent; zero: not sent yet */
+    uint32_t n_lines; /* lines of the text once they were counted; 0: not counted yet */
     bool shipped,
         /* the file is from the library folder; the file is from its tandem/ or dialects/, whose
          * lines are never shown as the user's */
@@ -49,8 +50,8 @@ typedef struct Answer {
     uint32_t axis_size[AXIS_NAMES];
     uint32_t stages; /* stages of the pipeline: ranks times chunks */
     uint32_t microbatches;
-    uint32_t multiple; /* divides the features of a shrunk model: tp if a tp plan
-                          may cut them */
+    uint32_t multiple; /* the features of a shrunk model must be a multiple of it: tp if a tp plan
+                        * may cut them */
     uint32_t full_tp;  /* tp before the plan was shrunk */
     bool shrink;
     bool no_model; /* the parent has this model already: it is not traced again */
@@ -61,11 +62,11 @@ typedef struct Child {
     Arena *arena;
     StreamWriter out;
     int fd, words;             /* pipe for records both ways; pipe for last words */
-    const char *script, *code; /* code: NULL, or the text to evaluate instead of a file */
+    const char *script, *code; /* code: NULL, or a text to evaluate instead of a file */
     const FrontOptions *options;
     int script_dir, library_dir;       /* -1: not open */
     const char *library;               /* the library's path */
-    int no_script_dir, no_library_dir; /* errno: why not; 0 where none is wanted */
+    int no_script_dir, no_library_dir; /* errno: the reason why not; 0 if no pipe is wanted */
     double cpu_s;
     Source source[CHILD_MOST_FILES + CHILD_MOST_SETS + 1]; /* [0] none */
     uint32_t n_sources, n_files_sent, n_sources_sent, depth, n_fields, n_reports;
@@ -75,11 +76,11 @@ typedef struct Child {
     } set[CHILD_MOST_SETS];
     uint32_t n_sets;
     size_t memory;
-    size_t printed; /* bytes by print so far */
+    size_t printed; /* bytes written by print so far */
     bool memory_refused;
-    bool system_refused; /* the newest call failed, and not because of the cap */
-    bool collected;      /* memory was just refused; Lua collects garbage and asks again */
-    uint32_t n_tight;    /* number of collections in a row that freed next to nothing */
+    bool system_refused; /* the newest allocation failed, and not because of the limit */
+    bool collected;      /* memory was just refused; Lua then collects garbage and asks again */
+    uint32_t n_tight;    /* number of consecutive collections that freed next to nothing */
     Place memory_place, stop_place;
     timer_t timer;
     volatile sig_atomic_t expired, fired, fired_before;
@@ -89,9 +90,10 @@ typedef struct Child {
     bool held;              /* it answers many requests: child_serve.c */
     bool sweeps;            /* the script may return a sweep: child_sweep.c */
     int calls[SWEEP_CALLS]; /* Lua references to the sweep's functions; LUA_NOREF: not given */
-    bool shares;            /* its model does not see the tables that settings change */
-    /* For a script that is held open. is_plain: the plan's tables have no metatables. kept_*: Lua
-     * references to the plan and to its tables. n_held_sources: sources that its own run read. */
+    bool shares;            /* its model does not read the tables that settings change */
+    /* For a held script. is_plain: the plan's tables have no metatables. kept_*: Lua references to
+     * the plan and to its tables. n_held_sources: the number of sources that the script's own run
+     * read. */
     bool is_plain;
     int kept_plan, kept_tables;
     uint32_t n_held_sources;
@@ -102,34 +104,36 @@ _Noreturn void child_run(Child *c);
 /* Expects the plan on top of the stack. Applies the settings, sends the configuration, and waits
  * for the parent's answer. */
 void child_settle(Child *c);
-void child_model(Child *c); /* then sends the model that the parent asks for */
+void child_model(Child *c); /* then sends the model, if the parent asks for it */
 
 /* ---- child_serve.c: a script that is held open */
-void child_keep_plan(Child *c); /* remembers the plan on top of the stack as it is now */
+void child_keep_plan(Child *c); /* remembers the plan on top of the stack in its present state */
 _Noreturn void child_serve(Child *c);
 /* Reads n bytes; false if the parent has closed the pipe. */
 bool child_receive(int fd, void *to, size_t n);
 
 /* ---- child_sweep.c: a script that returns a sweep */
 /* Expects the script's value, made by sweep{} or plan{}, on top of the stack. Sends the content of
- * a sweep and keeps its functions. Of a plan it says only that it is one. */
+ * a sweep and keeps its functions. For a plan it sends only that it is one. */
 void child_sweep(Child *c, const char *kind, Place place);
 /* Answers calls of the sweep's functions until the parent closes the pipe. */
 _Noreturn void child_serve_sweep(Child *c);
 
 /* ---- child.c */
 void child_open_errors(lua_State *L);
-/* Sends the last records of one evaluation: the error of `status` on top of the stack, the files.
+/* Sends the last records of one evaluation: the error of `status` on top of the stack, and the
+ * files.
  */
 bool child_finish(Child *c, int status);
 /* A message handler for lua_pcall: turns any error into a table with a place. */
 int child_on_error(lua_State *L);
 Child *child_of(lua_State *L);
-/* Returns the innermost line that runs; with `user` the innermost one outside tandem/. */
+/* Returns the innermost line that is running; with `user`, the innermost line outside tandem/. */
 Place child_place(Child *c, bool user);
 /* Returns the innermost line of the plan's own scripts. */
 Place child_plan_place(Child *c);
-/* Raises "unreadable-text" unless text[n] is UTF-8 without control characters; `what` names it. */
+/* Raises "unreadable-text" unless text[n] is UTF-8 without control characters; `what` names the
+ * text in the message. */
 void child_check_text(Child *c, const char *what, const char *text, size_t n, Place place);
 /* Raises a Lua error that becomes a diagnostic. hint: NULL or one line. */
 _Noreturn void child_raise(lua_State *L, const char *rule, Place place, const char *hint,
@@ -138,10 +142,11 @@ _Noreturn void child_raise(lua_State *L, const char *rule, Place place, const ch
 uint32_t child_source(Child *c, const Source *source);
 void child_put_place(Child *c, Place place); /* appends file number and line to the open record */
 void child_send_files(Child *c);             /* must be called before a record begins */
-/* Sends the files that the plan was made of so far, by content. A script given as code is none. */
+/* Sends the files from which the plan was made so far, with the hash of their content. A script
+ * given as text is not listed. */
 void child_send_sources(Child *c);
-/* Writes a diagnostic as a record. An error fails the script, but the script may run on and report
- * more of them. */
+/* Writes a diagnostic as a record. An error makes the evaluation fail, but the script may continue
+ * and report more errors. */
 void child_write_error(Child *c, const char *rule, Place place, const char *text, const char *hint,
                        Severity severity);
 /* Returns the text in the Lua list at `list` nearest to `word`, as "did you mean 'x'?"; NULL if
@@ -151,7 +156,8 @@ const char *child_near(lua_State *L, const char *word, int list);
 /* ---- child_limits.c: processor time, memory */
 void child_limit(Child *c);
 void child_limit_again(Child *c); /* gives a request the full processor time */
-/* Ends the process. After half of its own limit the script is to blame, before it the system. */
+/* Ends the process. If half of the process's own limit is used up, the script is blamed; otherwise
+ * the system. */
 _Noreturn void child_out_of_memory(void *self);
 void *child_allocate(void *self, void *at, size_t old, size_t size); /* a lua_Alloc */
 
@@ -162,7 +168,8 @@ void child_open_pairs(lua_State *L);
 
 /* ---- child_require.c */
 void child_open_require(Child *c);
-/* Loads a file's text, only from beneath `dir`, and leaves the compiled chunk on the stack. */
+/* Loads the text of a file beneath `dir`, and leaves the compiled chunk on the stack. Files
+ * elsewhere are refused. */
 void child_load_file(Child *c, const char *path);
 void child_load_text(Child *c, const Source *source);
 /* Reads a data file from the script's folder; returns the number of its source. */
@@ -175,13 +182,14 @@ Place child_unpack_place(const Child *c, lua_Integer packed);
 /* ---- child_scan.c: the source line of a key in a table constructor */
 typedef struct Spot {
     uint32_t source, line;
-    size_t open; /* offset just behind the constructor's `{`; 0: unknown */
+    size_t open; /* offset just behind the constructor's opening brace; 0: unknown */
 } Spot;
 /* Returns the constructor that is passed to `callee` in the call at `place`. */
 Spot scan_call(const Child *c, Place place, const char *callee);
 /* Returns the constructor that is passed to the function called at `place`, whatever its name. */
 Spot scan_any_call(const Child *c, Place place);
-/* Returns the line of `key =` in the table, and the constructor that is its value, if it is one. */
+/* Returns the line of `key =` in the table, and the constructor of its value if the value is a
+ * table. */
 Spot scan_key(const Child *c, Spot table, const char *key);
 /* the same for the index-th positional value */
 Spot scan_item(const Child *c, Spot table, lua_Integer index);
@@ -196,18 +204,18 @@ void child_runtime_defaults(Child *c); /* of passes, after the settings */
 /* Pushes the value of a setting: 4, 3e-4, true, or a text. */
 void child_push_value(lua_State *L, const char *value);
 void child_apply_sets(Child *c); /* applies them to the plan table on top of the stack */
-/* Returns where `--set` wrote this flattened path; source 0: it did not. */
+/* Returns the place where `--set` wrote this flattened path; source 0: it did not. */
 Place child_set_place(Child *c, const char *path);
-/* Returns the word ("plan", "tp", "adamw", ...) whose call made this table, and its place; NULL for
- * any other value. */
+/* Returns the word ("plan", "tp", "adamw", ...) whose call made this table, and the place of the
+ * call; NULL for any other value. */
 const char *child_kind(lua_State *L, int index, Place *place);
 
 /* ---- child_report.c: core functions that report several mistakes at once */
-void child_add_reports(lua_State *L); /* adds them to the table on top of the stack */
+void child_add_reports(lua_State *L); /* adds the mistakes to the table on top of the stack */
 
-/* ---- child_schedule.c: the plan's own pipeline schedule. A file is read before the parent is
- * asked. A function is called after the parent has answered, because it needs the numbers of ranks
- * and micro-batches */
+/* ---- child_schedule.c: the plan's own pipeline schedule. A schedule file is read before the
+ * parent is asked. A schedule function is called after the parent has answered, because it needs
+ * the numbers of ranks and micro-batches */
 void child_schedule_file(Child *c); /* both expect the plan table on top of the stack */
 void child_schedule_call(Child *c);
 

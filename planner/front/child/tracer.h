@@ -1,4 +1,4 @@
-/* Declarations that the functions of tandem.core share to trace a model. */
+/* Declarations that the functions of tandem.core share while they trace a model. */
 #ifndef TANDEM_FRONT_CHILD_TRACER_H
 #define TANDEM_FRONT_CHILD_TRACER_H
 

@@ -18,11 +18,11 @@ typedef uint32_t AxisNames; /* bit a: the axis of that name */
 #define AXIS_BIT(name) (1u << AXIS_##name)
 
 enum {                   /* AxisInfo.flags */
-       AXIS_STAGES = 1,  /* ranks hold other layers; the outermost axis */
+       AXIS_STAGES = 1,  /* ranks hold different layers; the outermost axis */
        AXIS_WEIGHTS = 2, /* ranks hold parts of each weight matrix while they use it */
        AXIS_STATES =
            4, /* units may be sharded along it: their states, and perhaps weights at rest */
-       AXIS_UNITS = 8, /* it has no other purpose than that */
+       AXIS_UNITS = 8, /* sharding units is its only purpose */
        AXIS_FOLDS = 16 /* ep_mode = "folded" carves it out of the axis of units */
 };
 
@@ -36,24 +36,26 @@ typedef enum Carries {
     CARRIES_values     /* every change of an activation's layout in which the axis takes part */
 } Carries;
 
-/* The size for --verify. All but the first keep a size that divides the model's sizes, where the
- * model does not make them anew. */
+/* How --verify chooses the size. All but the first keep a size that divides the model's sizes, if
+ * the model cannot make these sizes anew. */
 typedef enum Shrinks {
     SHRINKS_to_least,            /* 3 where it is odd, else 2 */
-    SHRINKS_to_divisor,          /* its least divisor; an odd one stays */
+    SHRINKS_to_divisor,          /* its least divisor; an odd size stays */
     SHRINKS_to_divisor_for_good, /* its least divisor, which stays */
-    SHRINKS_by_fours             /* a multiple of 4 becomes 4; an odd one stays */
+    SHRINKS_by_fours             /* a multiple of 4 becomes 4; an odd size stays */
 } Shrinks;
 
 typedef struct AxisInfo {
     const char *name, *doc;
     IndexRole cuts;   /* the index of the batch that its ranks share out; none: all read the same */
-    IndexRole trades; /* activations give up parts of `cuts` for parts of this, and back */
+    IndexRole trades; /* changes of layout exchange parts of `cuts` for parts of this index, and
+                       * back */
     uint32_t flags;
     Stream stream;
     Carries carries;
     Shrinks shrinks;
-    uint8_t chunks;   /* in how many pieces of a sequence a rank may have its tokens; 0: not cut */
+    uint8_t chunks;   /* the largest number of pieces of a sequence that a rank may hold; 0:
+                       * sequences are not cut */
     const char *pass; /* its name in `parallel` */
     const char *unused, *use, *apart, *sum; /* axes.def tells */
 } AxisInfo;

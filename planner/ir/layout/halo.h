@@ -1,5 +1,5 @@
-/* Halos: where the parts of a split dimension lie, and which rows each part reads. Rows beyond a
- * part's own come from its two neighbours, never from farther away. */
+/* Halos: where the parts of a split dimension lie, and which rows each part reads. A part's other
+ * rows come from its two neighbours, never from farther away. */
 #ifndef TANDEM_IR_HALO_H
 #define TANDEM_IR_HALO_H
 
@@ -9,10 +9,10 @@
  * indices below 0 or above the size. */
 typedef struct Halo {
     Interval own;          /* rows that the part owns */
-    Interval held;         /* rows that the part holds with its halo */
+    Interval held;         /* rows that the part holds, including its halo */
     int64_t before, after; /* halo rows that the previous and the next part own */
-    /* Own rows that the neighbours hold as halo: the previous part holds so many of the first rows,
-     * the next part so many of the last. */
+    /* Own rows that the neighbours hold as halo: the first rows for the previous part, the last
+     * rows for the next part. */
     int64_t to_next, to_previous;
     int64_t strip; /* rows of each of the two messages: the most that any part needs */
     bool wraps;    /* the first and the last part are neighbours */
@@ -28,8 +28,8 @@ static inline bool deal_is_around(const Deals *deals, DealId id)
     const DealKind kind = deals->deals.at[id].kind;
     return id && (kind == DEAL_halo || kind == DEAL_overlap);
 }
-/* Computes part `part` of a dimension in equal parts (the last may be short), in the form that
- * `around` gives. Returns false if a part needs rows from beyond its neighbours. */
+/* Computes part `part` of a dimension cut into equal parts (the last may be short), in the form
+ * that `around` gives. Returns false if a part needs rows from beyond its neighbours. */
 bool halo_find(const Deals *deals, int64_t size, uint32_t n_parts, uint32_t part, DealId around,
                Halo *out);
 /* Returns the dimension of `s` that has a halo or an overlap over `axes`; -1: none. */

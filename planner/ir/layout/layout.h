@@ -20,7 +20,7 @@ typedef enum DType {
 uint32_t dtype_bytes(DType t);
 const char *dtype_name(DType t);
 DType dtype_find(const char *name); /* "fp32" and "f32", "bf16", "fp64"...; DT_none if unknown */
-/* The dtype that the program really uses for each dtype named in the plan. */
+/* Maps each dtype named in the plan to the dtype that the program uses. */
 typedef struct DTypeMap {
     DType to[DT_COUNT];
 } DTypeMap;
@@ -57,10 +57,10 @@ const char *layout_text(Arena *arena, const Mesh *mesh, const Layout *l);
 
 /* ---- deals ---- interned; 0 is the equal deal (the part count divides the size). */
 typedef uint32_t DealId;
-/* rows: rooms of experts of which only the taken ones are stored (rows.h).
- * halo: parts overlap. Each part holds its own indices and copies of its neighbours' (halo.h).
- * overlap: parts overlap, too, but there each part holds only its share of a sum.
- * strided: each part holds pieces that lie apart, at equal distances (stride.h). */
+/* rows: room for rows of experts, of which only the taken ones are stored (rows.h). halo: parts
+ * overlap. Each part holds its own indices and copies of its neighbours' (halo.h). overlap: parts
+ * overlap, too, but each part holds only its share of a sum. strided: each part holds pieces that
+ * lie apart, at equal distances (stride.h). */
 typedef enum DealKind {
     DEAL_equal,
     DEAL_ceil,
@@ -78,7 +78,8 @@ typedef struct Deal {
     DealKind kind;
     uint32_t n_parts;
     int64_t size;      /* size of the dimension */
-    uint32_t bound;    /* DEAL_rows: thousandths of a rank's mean rows that it has memory for */
+    uint32_t bound;    /* DEAL_rows: the memory of a rank, in thousandths of its mean number of
+                        * rows */
     uint32_t first, n; /* DEAL_listed, DEAL_strided: `n` (part-major) intervals from
                         * deals.intervals[first], */
     /* per_part of them for each part, unused ones empty. DEAL_segments: `n` = per_part intervals
@@ -99,8 +100,7 @@ DealId deal_listed(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, u
  * have equal work under a causal mask. 2n must divide size. */
 DealId deal_zigzag(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts);
 bool deal_is_zigzag(const Deals *deals, DealId id);
-/* Cuts each part of a listed deal into k equal parts, in the order in which the part's elements
- * lie. */
+/* Cuts each part of a listed deal into k equal parts, in the order of the part's elements. */
 DealId deal_cut(Deals *deals, Arena *arena, DealId id, uint32_t k);
 /* Returns the deal in which part i has the indices of part i - 1 of deal `id`, and part 0 those of
  * the last part. n such turns give `id` again. */
@@ -113,7 +113,7 @@ DealId deal_segments(Deals *deals, Arena *arena, uint32_t n_parts, uint32_t n_se
 DealId deal_intern(Deals *deals, Arena *arena, Deal deal, const Interval *intervals);
 /* The number of intervals in the deal's table; 0 if the deal needs no table. */
 uint64_t deal_table(const Deal *d);
-/* Size of one part's buffer: the element count of the largest part. */
+/* Size of one part's buffer: the number of elements of the largest part. */
 int64_t deal_local(const Deals *deals, DealId id, int64_t size, uint32_t n_parts);
 /* The k-th interval of `part` (k = 0 for equal and ceil); false if there is none. */
 bool deal_interval(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part,
@@ -133,12 +133,12 @@ typedef struct Shape {
 bool shape_equal(const Shape *a, const Shape *b);
 int64_t shape_local_dim(const Shape *s, const Mesh *mesh, const Deals *deals, int d);
 int64_t shape_local_elements(const Shape *s, const Mesh *mesh, const Deals *deals);
-/* The extent of dimension d in memory. It is shape_local_dim, except for uneven rows (rows.h): the
- * first of their three dimensions has all rows, and the others are 1. */
+/* The extent of dimension d in memory. It equals shape_local_dim, except for uneven rows (rows.h):
+ * there the first of the three dimensions counts all rows, and the others are 1. */
 int64_t shape_extent(const Shape *s, const Mesh *mesh, const Deals *deals, int d);
-/* On `rank`, the global index where the local part of dimension d begins (interval 0 of its
- * deal), and the number of its elements that are real. Several axes on one dimension count in
- * mesh order, outermost first. */
+/* On `rank`: the global index at which the local part of dimension d begins (interval 0 of its
+ * deal), and the number of its elements that are not padding. If several axes split one dimension,
+ * they count in mesh order, outermost first. */
 int64_t shape_start(const Shape *s, const Mesh *mesh, const Deals *deals, int d, Rank rank);
 int64_t shape_valid(const Shape *s, const Mesh *mesh, const Deals *deals, int d, Rank rank);
 /* product of the sizes of its axes */

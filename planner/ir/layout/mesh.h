@@ -1,4 +1,4 @@
-/* Ranks as a grid of named axes. Row-major: peers along the last (innermost) axis are
+/* Ranks as a grid of named axes. The order is row-major: peers along the last (innermost) axis are
  * consecutive ranks. */
 #ifndef TANDEM_IR_MESH_H
 #define TANDEM_IR_MESH_H
@@ -13,8 +13,8 @@ enum { MAX_AXES = 16 };
 typedef uint32_t Rank;
 typedef uint16_t AxisSet; /* bit a: mesh axis a */
 
-/* An atomic axis. A user's axis is one or several of these: dp_shard = 8 refined as 2 x 4 for
- * reshard_after_forward = 4 becomes dp_shard.0 (2) and dp_shard.1 (4). */
+/* An atomic axis. A user's axis consists of one or several of these. dp_shard = 8 refined as 2 x 4
+ * for reshard_after_forward = 4 becomes dp_shard.0 (2) and dp_shard.1 (4). */
 typedef struct Axis {
     const char *text; /* "tp", "dp_shard.1" */
     AxisName name;
@@ -27,7 +27,7 @@ typedef struct Mesh {
 } Mesh;
 
 /* Builds a mesh from one size for each axis name; 0 or 1: the axis is absent. The caller has
- * checked that there are at most 2^31 ranks; more fails an assertion. */
+ * checked that there are at most 2^31 ranks; an assertion fails if there are more. */
 Mesh mesh_make(const uint32_t sizes[AXIS_NAMES]);
 /* Splits atomic axis `a` into outer x inner (outer first). */
 void mesh_refine(Mesh *mesh, Arena *arena, uint32_t a, uint32_t inner);
@@ -42,9 +42,9 @@ uint32_t mesh_hop(uint32_t part, int32_t hop, uint32_t size);
 /* The i-th member of rank's group along `axes`; i = mesh_part(rank) gives rank itself. */
 Rank mesh_member(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i);
 /* Returns the next member after `member` in its group along `axes`; after the last one, the first.
- * A walk over a large group costs one step a member. */
+ * A walk over a large group costs one step for each member. */
 Rank mesh_next(const Mesh *mesh, Rank member, AxisSet axes);
-/* The smallest rank of rank's group along `axes`. It identifies the group. */
+/* Returns the smallest rank of rank's group along `axes`, which identifies the group. */
 Rank mesh_group(const Mesh *mesh, Rank rank, AxisSet axes);
 const char *mesh_axes_text(Arena *arena, const Mesh *mesh,
                            AxisSet axes); /* "dp_shard,tp"; "-" for none */

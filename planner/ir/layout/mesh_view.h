@@ -1,4 +1,5 @@
-/* Questions about a mesh: who is where, who reads the same samples, which submesh shards. */
+/* Questions about a mesh: the position of each rank, the ranks that read the same samples, the
+ * submesh that shards. */
 #ifndef TANDEM_IR_MESH_VIEW_H
 #define TANDEM_IR_MESH_VIEW_H
 
@@ -19,7 +20,7 @@ uint32_t mesh_nodes_of_groups(const Mesh *mesh, AxisSet axes, uint32_t per_node)
 /* The axes along which ranks read different samples. Ranks that differ only in other axes read
  * the same samples. */
 AxisSet mesh_data_axes(const Mesh *mesh);
-/* The axes over which the states of commonly trained parameters are sharded (AXIS_STATES). */
+/* The axes over which the optimizer states of ordinary parameters are sharded (AXIS_STATES). */
 AxisSet mesh_shard_axes(const Mesh *mesh);
 uint32_t mesh_dp_size(const Mesh *mesh);
 uint32_t mesh_dp_rank(const Mesh *mesh, Rank rank); /* replica * shards + shard */
@@ -35,8 +36,8 @@ bool mesh_has_dp(const Mesh *mesh);
 /* Finds the data-parallel mesh; reports "no-dp-mesh" with the mesh if there is none. */
 bool mesh_dp(const Mesh *mesh, Arena *arena, Loc loc, Diag *d, DpMesh *dp);
 
-/* Experts folded into the ranks of a pipeline stage, innermost. The ep ranks of a group split a
- * layer's experts; ep_shard ranks hold the same experts. */
+/* Expert parallelism folded into the ranks of a pipeline stage, innermost. The ep ranks of a group
+ * split a layer's experts; ep_shard ranks hold the same experts. */
 typedef struct EpFold {
     uint32_t ep, ep_shard;
 } EpFold;

@@ -1,12 +1,12 @@
-/* Uneven rows: the tokens that experts receive where none is dropped. Such a tensor has dimensions
- * [experts, samples, rooms, ...]. Each sample has as many rooms of each expert as it has tokens,
- * but only the rooms that are taken are stored: expert after expert, of each the samples in order.
- * The numbers of rows [experts, samples] are known only while the program runs. They are a tensor
- * of their own.
+/* Uneven rows: the tokens that each expert receives if no token is dropped. Such a tensor has
+ * dimensions [experts, samples, rooms, ...]. In each sample every expert has as many rooms as the
+ * sample has tokens. Only the rooms that are taken are stored: expert after expert, and for each
+ * expert the samples in order. The numbers of rows [experts, samples] are known only while the
+ * program runs. They are stored in a tensor of their own.
  *
- * The rooms have a deal of kind DEAL_rows: Deal.per_part experts are chosen by each token, and
- * Deal.bound thousandths of the mean number of rows fit into a rank's memory. A rank that holds all
- * experts has exactly the mean. */
+ * The rooms have a deal of kind DEAL_rows. Deal.per_part is the number of experts that each token
+ * chooses. Deal.bound is the number of rows that fit into a rank's memory, in thousandths of the
+ * mean. A rank that holds all experts has exactly the mean number of rows. */
 #ifndef TANDEM_IR_ROWS_H
 #define TANDEM_IR_ROWS_H
 

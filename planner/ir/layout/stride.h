@@ -1,8 +1,8 @@
 /* Strides: parts whose rows lie apart. A dimension of X runs of u rows is cut into X * n equal
- * pieces, where n is the number of parts. Part p has every n-th piece from piece p on: the same
- * u / n rows of each run. Attention to points that lie u rows apart then finds all points of a
- * window on one rank. A rank's own rows are other pieces: those from p * X to (p + 1) * X. So every
- * rank sends every other one about X / n of its pieces. */
+ * pieces, where n is the number of parts. Part p has every n-th piece from piece p on: the same u /
+ * n rows of each run. Attention between points that lie u rows apart then finds all points of a
+ * window on one rank. The rows that a rank owns are other pieces: those from p * X to (p + 1) * X.
+ * So every rank sends about X / n of its pieces to each other rank. */
 #ifndef TANDEM_IR_STRIDE_H
 #define TANDEM_IR_STRIDE_H
 
@@ -13,7 +13,7 @@ typedef struct Strides {
     int64_t pieces; /* of each part */
     int64_t rows;   /* of each piece */
     int64_t most;   /* pieces in one message: the most that two parts exchange */
-    bool to_rows;   /* strides are exchanged for rows; otherwise rows for strides */
+    bool to_rows;   /* true: strides are exchanged for rows; false: rows for strides */
 } Strides;
 
 /* Makes the deal of `pieces` equal pieces for each part. Returns 0 if these are equal parts that
@@ -26,14 +26,15 @@ static inline bool deal_is_strided(const Deals *deals, DealId id)
 /* Computes the pieces of part `part`. Returns false if the deal has no strides. */
 bool strides_find(const Deals *deals, DealId id, uint32_t part, Strides *out);
 
-/* The first piece of the dimension that part `of_rows` owns and part `of_strides` holds. The next
- * ones follow every n_parts pieces, up to the last one that `of_rows` owns. */
+/* Returns the first piece of the dimension that part `of_rows` owns and part `of_strides` holds.
+ * The next ones follow every n_parts pieces, up to the last one that `of_rows` owns. */
 static inline int64_t strides_first(const Strides *s, int64_t of_rows, int64_t of_strides)
 {
     const int64_t lo = of_rows * s->pieces, n = s->n_parts;
     return lo + ((of_strides - lo) % n + n) % n;
 }
-/* Where piece `piece` of the dimension lies in the part that owns it, or that holds it. */
+/* Returns the position of piece `piece` of the dimension in the part that owns it, or in the part
+ * that holds it. */
 static inline int64_t strides_place(const Strides *s, int64_t piece, bool in_rows)
 {
     return in_rows ? piece % s->pieces : piece / s->n_parts;

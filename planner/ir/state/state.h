@@ -17,7 +17,7 @@ typedef enum StateKind {
 const char *state_kind_name(StateKind k);
 
 /* A box of a tensor: elements [offset, offset + size) of the global index. A fused projection
- * stored by groups uses its original index, which has one dimension less. The key (name, kind,
+ * stored by groups uses its original index order, with one dimension fewer. The key (name, kind,
  * offset) does not depend on the rank or the mesh. */
 typedef struct StateSlice {
     const char *name;
@@ -26,15 +26,15 @@ typedef struct StateSlice {
     DType dtype;
     Rank rank;
     bool writes; /* among equal copies on several ranks, exactly one rank writes */
-    bool lazy;   /* moments of a parameter that no gradient reaches: zero, at step 0 */
+    bool lazy;   /* moments of a parameter that no gradient reaches: they are zero, at step 0 */
     uint8_t n_dims;
     int64_t dim[MAX_DIMS], offset[MAX_DIMS], size[MAX_DIMS];
     BufferId buffer;    /* the buffer on this rank that contains it */
-    uint64_t bytes, at; /* if it is written: its size and start in the rank's file */
+    uint64_t bytes, at; /* if this rank writes it: its size and start in the rank's file */
 } StateSlice;
 typedef LIST(StateSlice) StateSlices;
 
-typedef struct State State; /* the parts that are equal for all ranks */
+typedef struct State State; /* fields that are equal on all ranks */
 State *state_of(const Plan *plan, Arena *arena);
 const Plan *state_plan(const State *state);
 /* Appends the slices that `rank` holds, in the order of its program's buffers. */
@@ -50,8 +50,8 @@ StateTotal state_total(const State *state);
 /* Checks that over all ranks each element of every weight and moment is written exactly once.
  * Reports "state-duplicate" and "state-gap" with tensor, part and ranks, once for each tensor. */
 bool state_check(const State *state, Diag *d);
-/* state_check for slices from any source. `plan` lists the tensors that must be there; NULL:
- * the tensors that the slices name. */
+/* state_check for slices from any source. The slices must cover the tensors of `plan`; NULL: the
+ * tensors that the slices name. */
 bool state_check_slices(const Plan *plan, const StateSlices *slices, Diag *d);
 
 #endif

@@ -1,6 +1,6 @@
 /* The exact text of a plan is a list of records, one a line: a word, an index, then key=value for
- * every field that is not zero. One table a record serves printer and parser, so they cannot
- * disagree. Only the files of planner/ir/text and tests include this. */
+ * every field that is not zero. Printer and parser use the same table for each record, so they
+ * cannot disagree. Only the files of planner/ir/text and tests include this. */
 #ifndef TANDEM_IR_TEXT_PRIVATE_H
 #define TANDEM_IR_TEXT_PRIVATE_H
 
@@ -34,7 +34,7 @@ typedef enum FieldType {
 } FieldType;
 
 /* If somebody changes a field's value in the text, the proofs may or may not refuse the plan. Each
- * field promises one of these; a test holds it to that. */
+ * field has one of these promises; a test checks that it is kept. */
 #define TRUSTS(X)                                                                                  \
     X(proven, "A change is refused.")                                                              \
     X(given, "It says what is to be computed. Nothing else in the text could contradict it.")      \

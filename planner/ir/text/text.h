@@ -10,11 +10,11 @@ enum {
     TEXT_WITH_LOCATIONS = 1
 };
 void text_print(const Plan *plan, uint32_t flags, Str *out);
-/* Reports "plan-syntax" with file:line of the text. Never crashes on any input: every index, size
- * and count is checked. NULL on failure. The plan lives in `arena`. */
+/* Reports "plan-syntax" with file:line of the text, and returns NULL. Never crashes on any input:
+ * every index, size and count is checked. The plan lives in `arena`. */
 Plan *text_parse(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d);
 /* XXH3-128 of the plan's structure: of every value that the text prints, except locations and
- * ModelInfo.name. Equal for a plan and for the plan that its text parses to. */
+ * ModelInfo.name. It is equal for a plan and for the plan that its text parses to. */
 Hash128 text_plan_id(const Plan *plan, Arena *scratch);
 /* Writes one instruction in the friendly form of `tandem show`. */
 void text_instr(const Plan *plan, const Program *p, Pc pc, Arena *scratch, Str *out);

@@ -29,22 +29,22 @@ void lives_mark(Program *p);
 void lives_find(Lives *l, Program *p, Arena *scratch);
 /* Lists the buffers of one space that begin and end at each instruction. */
 void lives_of_space(Lives *l, Space space);
-/* Returns the buffer whose memory the output `out` of instruction pc takes over: the first input,
- * if it dies at pc. 0: none. */
+/* Returns the buffer whose memory output `out` of instruction pc takes over: the first input, if pc
+ * is its last user. 0: none. */
 BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out);
 
-/* the first pc of the kernel that touches it first */
+/* the first pc of the kernel that touches the buffer first */
 static inline Pc lives_first(const Lives *l, BufferId b)
 {
     return l->kernel[l->p->buffers.at[b].first];
 }
-/* the last pc of its last kernel; for a result, behind the program */
+/* the last pc of the last kernel that touches it; for a result, the end of the program */
 static inline Pc lives_last(const Lives *l, BufferId b)
 {
     const Buffer *at = &l->p->buffers.at[b];
     return at->result ? (Pc)l->p->code.n : l->kernel_end[l->kernel[at->last]];
 }
-/* True if everything that touches `a` has finished when pc starts. */
+/* True if all instructions that touch `a` have finished when pc starts. */
 static inline bool lives_passed(const Lives *l, BufferId a, Pc pc)
 {
     return !l->p->buffers.at[a].result && clock_passed(&l->touched[a], &l->clocks[pc]);

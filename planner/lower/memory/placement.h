@@ -8,13 +8,13 @@ uint32_t placement_microbatches(const Program *p);
 /* True if each micro-batch ends before the next begins, and there are interior ones. */
 bool placement_periodic(const Program *p);
 /* True if interior micro-batches (all but the first and the last) use the same offsets. Only
- * micro-batches with as many buffers as the last interior one count. */
+ * micro-batches with as many buffers as the last interior one are considered. */
 bool placement_repeats(const Program *p, Arena *scratch);
 
-/* Places the buffers that l lists, from `bottom` on. It tries several ways and keeps the one that
- * needs the fewest bytes. Ways in which interior micro-batches repeat come first; if none repeats,
- * or if micro-batches overlap, all ways count. Returns the end of the highest buffer of the
- * space. */
+/* Places the buffers that l lists, from address `bottom` on. It tries several methods and keeps the
+ * result that needs the fewest bytes. Results in which interior micro-batches repeat are preferred.
+ * If none repeats, or if micro-batches overlap, all results are compared. Returns the end of the
+ * highest buffer of the space. */
 uint64_t placement_choose(Lives *l, uint64_t bottom);
 
 #endif

@@ -1,4 +1,5 @@
-/* The large buffers of a program ("rocks"), whose places are fixed before all others'. */
+/* The large buffers of a program ("rocks"), whose places are fixed before those of all other
+ * buffers. */
 #ifndef TANDEM_LOWER_ROCKS_H
 #define TANDEM_LOWER_ROCKS_H
 
@@ -6,7 +7,7 @@
 #include "planner/lower/pieces.h"
 
 typedef struct Rock {
-    /* one buffer, or the first and last of a chain that shares memory in place */
+    /* one buffer, or the first and the last of a chain of buffers that share memory in place */
     BufferId first, last;
     uint64_t offset, size;
 } Rock;
@@ -22,14 +23,14 @@ typedef struct Rocks {
 } Rocks;
 
 /* Places buffers of at least `least` bytes that begin in the first `n_microbatches`, the largest
- * first. Returns false if there are none, or too many. */
+ * first. Returns false if there are none or too many. */
 bool rocks_find(Rocks *r, const Lives *l, uint64_t least, uint64_t bottom, uint32_t n_microbatches);
 static inline uint64_t rocks_offset(const Rocks *r, BufferId b)
 {
     return r->list.at[r->of[b] - 1].offset;
 }
-/* Fills `ahead` with the places, by offset, of rocks that begin after `b` and before it has surely
- * ended. Callers must ask in the order in which buffers begin. */
+/* Fills `ahead` with the places, by offset, of rocks that begin after `b` does and before `b` has
+ * surely ended. Callers must ask in the order in which buffers begin. */
 void rocks_ahead(Rocks *r, BufferId b);
 
 #endif

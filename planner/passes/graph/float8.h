@@ -1,4 +1,4 @@
-/* Nodes that quantise an operand. Shared by the pass and the derivation of gradients. */
+/* Nodes that quantise an operand. The pass and the derivation of gradients share them. */
 #ifndef TANDEM_PASSES_GRAPH_FLOAT8_H
 #define TANDEM_PASSES_GRAPH_FLOAT8_H
 
@@ -10,9 +10,9 @@ typedef struct Quantised {
 
 /* Returns the largest number of e4m3 or e5m2. */
 double float8_largest(DType t);
-/* Returns the op that finds the scale of operand i of the scaled contraction `reader`, from x. */
+/* Returns the op that computes the scale of operand i of the scaled contraction `reader` from x. */
 OpKind float8_amax(const Graph *g, const Node *reader, uint32_t i, TensorId x);
-/* Adds the nodes that make operand i of the scaled contraction `reader` from x. They get the
+/* Adds the nodes that make operand i of the scaled contraction `reader` from x. The nodes get the
  * reader's place in the model and the pipeline. */
 Quantised float8_quantise(Job *job, const Node *reader, uint32_t i, TensorId x, DType to);
 /* Returns the attributes of a contraction of a and b: it divides by the factors of both. */
@@ -20,7 +20,8 @@ Attrs float8_attrs(const Graph *g, TensorId a, TensorId b);
 /* Returns the tensor that `quantised` was made from, or `quantised` itself if it is not
  * quantised. */
 TensorId float8_source(const Graph *g, TensorId quantised);
-/* Adds the gradient nodes of a scaled contraction: of its input, of its weight. again[forward
- * tensor] is the quantised form that the backward pass has already made; all readers share it. */
+/* Adds the gradient nodes of a scaled contraction: that of its input and that of its weight.
+ * again[forward tensor] is the quantised form that the backward pass has already made; all readers
+ * share it. */
 bool float8_backward(Job *job, NodeId forward, bool of_input, bool of_weight, Quantised *again);
 #endif

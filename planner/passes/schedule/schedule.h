@@ -10,7 +10,8 @@ typedef struct Schedule {
     uint32_t *rank_of;    /* [stage] */
     Actions *of;          /* [rank] */
     bool splits_backward; /* has I and W */
-    /* End times if the schedule is played with F = I = W = 1 and B = 2; set by schedule_check: */
+    /* The times at which the actions end if the schedule is played with F = I = W = 1 and B = 2;
+     * schedule_check sets them: */
     uint32_t *forward_end, *backward_end; /* [stage * n_microbatches + microbatch] */
     uint32_t makespan;
 } Schedule;
@@ -31,15 +32,16 @@ void schedule_make(Schedule *s, ScheduleKind kind, uint32_t n_ranks, uint32_t ch
 /* schedule_v.c: writes one rank's list. */
 void schedule_zb_v(Schedule *s, Arena *arena, uint32_t rank);
 void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank);
-/* greedy_v: each rank does whatever is possible, with at most `cap` stage activations in flight.
- * Returns false if it gets stuck. */
+/* greedy_v: each rank runs any action that is possible, with at most `cap` stage activations in
+ * flight. Returns false if no rank can proceed. */
 bool schedule_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t n_microbatches,
                      Arena *arena);
-/* The greedy rule with half of 1F1B's activations: n_ranks halves of a stage, plus one if that is
- * odd. On two ranks, where that is too little to proceed, with all of them. */
+/* The greedy rule with half of 1F1B's activations: as many as n_ranks half stages, plus one if that
+ * is odd. With two ranks this is too little to proceed, so the rule then allows all of 1F1B's
+ * activations. */
 void schedule_v_half(Schedule *s, uint32_t n_ranks, uint32_t n_microbatches, Arena *arena);
 uint32_t schedule_v_half_cap(uint32_t n_ranks);
-/* The smallest cap with which schedule_greedy ends. */
+/* The smallest cap with which schedule_greedy succeeds. */
 uint32_t schedule_greedy_least(uint32_t n_ranks, uint32_t n_microbatches, Arena *scratch);
 /* Makes a schedule from the script's own lists: one list for each rank, each stage on one rank,
  * placed as the script demands. Reports "schedule-ranks", "schedule-placement". */
@@ -60,8 +62,8 @@ static inline void schedule_add(Schedule *s, Arena *arena, uint32_t rank, Action
  * "schedule-stuck" with the cycle of ranks and the action that each waits for. It sets the end
  * times. */
 bool schedule_check(Schedule *s, const ScheduleLocs *locs, Arena *arena, Diag *d);
-/* Returns the largest number of stage activations in flight on a rank: forwards whose backward (or
- * separate weight gradient) has not run yet. */
+/* Returns the largest number of stage activations in flight on a rank: forward actions whose
+ * backward (or separate weight gradient) has not run yet. */
 uint32_t schedule_peak(const Schedule *s, uint32_t rank);
 /* the same over all ranks, and the rank where it occurs */
 uint32_t schedule_most(const Schedule *s, uint32_t *rank);

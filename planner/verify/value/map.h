@@ -1,6 +1,7 @@
-/* A map from address ranges to small payloads. It covers all of [0, 2^64). Ranges are split where
- * an access begins or ends, and an assignment merges all ranges that it covers. An access costs
- * logarithmic time. An assignment also removes ranges, but each range is removed only once. */
+/* A map from address ranges to small payloads. It covers the addresses [0, 2^64). Ranges are split
+ * where an access begins or ends, and an assignment merges all ranges that it covers. An access
+ * costs logarithmic time. An assignment also removes ranges, but each range is removed only
+ * once. */
 #ifndef TANDEM_VERIFY_MAP_H
 #define TANDEM_VERIFY_MAP_H
 
@@ -27,11 +28,12 @@ typedef struct RangeAt {
     uint32_t block, i;
 } RangeAt;
 
-void range_map_init(RangeMap *m, Arena *arena, size_t payload_size); /* one range, payload zero */
+void range_map_init(RangeMap *m, Arena *arena, size_t payload_size); /* makes the map one range with
+                                                                      * payload zero */
 RangeAt range_find(const RangeMap *m, uint64_t address);
 RangeAt range_split(RangeMap *m, uint64_t address); /* the range that now begins there */
 /* Splits ranges so that one begins at lo and one ends at hi. Returns the one that begins at lo.
- * Most accesses have the bounds of an earlier one, and split nothing. */
+ * Most accesses have the bounds of an earlier one, so they split nothing. */
 RangeAt range_cut(RangeMap *m, uint64_t lo, uint64_t hi);
 void range_assign(RangeMap *m, uint64_t lo, uint64_t hi, const void *payload);
 static inline void *range_payload(const RangeMap *m, RangeAt at)

@@ -1,4 +1,4 @@
-/* Attention and its gradient with the instructions that only compute capability 9.0 has. */
+/* Attention and its gradient, with the instructions that only compute capability 9.0 has. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_H
 #define TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_H
 
