@@ -18,82 +18,83 @@ static const Verb verb_table[] = {
      "device.",
      "tandem check scripts/plans/llama3_8b.lua --set mesh.tp=4 --set mesh.dp_shard=4", PLAN_GROUPS,
      cmd_check},
-    {"show", "PLAN", 1, 1, "Print the program of each role, or what a pass left behind",
-     "Prints all programs in a form for people; --text prints the exact form. --after prints the\n"
-     "graph after a pass, --mesh the mesh, --state the content of a checkpoint.",
+    {"show", "PLAN", 1, 1, "Print the program of each role, or the graph after a pass",
+     "Prints all programs in a form for people; --text prints the exact form. --after prints the "
+     "graph\nafter a pass, --mesh the mesh, --state the content of a checkpoint.",
      "tandem show scripts/plans/tiny_text.lua --after tp", PLAN_GROUPS | OPTIONS_show, cmd_show},
     {"sim", "PLAN", 1, 1, "Predict time, memory and communication, and store the prediction",
-     "Runs the plan in virtual time on the plan's cluster. A plan that does not fit is predicted\n"
-     "as well. A prediction that the store already holds is not made again.",
+     "Runs the plan in virtual time on the plan's cluster. A plan that does not fit is\nalso "
+     "predicted. A stored prediction is not made again.",
      "tandem sim scripts/plans/llama3_8b.lua", PLAN_GROUPS | OPTIONS_sim, cmd_sim},
     {"sweep", "PLAN|SWEEP", 1, 1, "Predict every combination of settings, and rank them",
-     "Compiles, proves and simulates each combination of --try. A combination that does not fit "
-     "or\n"
-     "is refused is listed with its reason. Predictions are stored as they are made, so the same\n"
-     "command goes on where it was stopped. --set holds for all combinations. SWEEP is a script\n"
-     "that names a plan, values, conditions and a score: docs/how-to/sweep-from-a-script.md.",
+     "Compiles, proves and simulates each combination of the --try values. A combination that "
+     "does\nnot fit or is refused is listed with its reason. Predictions are stored as they are "
+     "made, so\nthe same command continues after a stop. --set applies to all combinations. SWEEP "
+     "is a script that\nnames a plan, values, conditions and a score: "
+     "docs/how-to/sweep-from-a-script.md.",
      "tandem sweep scripts/plans/llama3_8b.lua --set mesh.dp_shard=-1 --try mesh.tp=1,2,4,8",
      PLAN_GROUPS | OPTIONS_sweep, cmd_sweep},
-    {"search", "PLAN", 1, 1, "Find the fastest way to lay this model on this cluster",
-     "Proposes the space itself: ranks of every axis that can serve the model, micro-batch,\n"
-     "recomputation and sharding, as far as sizes divide. Lower bounds reject points before they\n"
-     "are compiled; the rest is simulated; the ten best are proven in full. --set fixes a setting.",
+    {"search", "PLAN", 1, 1, "Find the fastest layout of a model on its cluster",
+     "Proposes the space itself: ranks of every axis that the model can use, "
+     "micro-batch,\nrecomputation and sharding, where sizes divide. Lower bounds reject points "
+     "before they are\ncompiled; the other points are simulated; the ten best are proven in full. "
+     "--set fixes a setting.",
      "tandem search scripts/plans/llama3_8b.lua --set batch.micro=1", PLAN_GROUPS | OPTIONS_search,
      cmd_search},
     {"fit", "PLAN", 1, 1, "Find the smallest change of a plan that fits its cluster",
-     "Tries single changes, then pairs: recomputation, micro-batch, sharding, tensor and pipeline\n"
-     "ranks, moments in bf16, host memory. Prints those that fit, the fastest first, and the "
-     "largest\n"
-     "micro-batch, sequence and number of layers. --tokens adds days and prices by the number of\n"
-     "nodes; --days and --usd ask how many are enough.",
+     "Tries single changes, then pairs: recomputation, micro-batch, sharding, tensor and "
+     "pipeline\nranks, moments in bf16, host memory. Prints the changes that fit, the fastest "
+     "first, and the\nlargest micro-batch, sequence and number of layers. --tokens adds days and "
+     "prices by the number\nof nodes; --days and --usd ask for the least number that is enough.",
      "tandem fit scripts/plans/llama3_8b.lua --set batch.micro=4", PLAN_GROUPS | OPTIONS_fit,
      cmd_fit},
-    {"run", "PLAN", 1, 1, "Train: execute that very plan, and compare with the prediction",
-     "With the mpi backend the command starts itself under mpirun, one process a rank. Under\n"
-     "mpirun or srun it joins. It first measures costs of this machine that the store lacks.",
+    {"run", "PLAN", 1, 1, "Train: execute the plan's program, and compare with the prediction",
+     "With the mpi backend the command starts itself under mpirun, with one process for each "
+     "rank. Under\nmpirun or srun it joins the ranks that these started. First it measures the "
+     "costs of this\nmachine that the store lacks.",
      "tandem run scripts/plans/tiny_text.lua -n 4", OPTIONS_plan | OPTIONS_run, cmd_run},
     {"compare", "[RUN [RUN]]", 0, 2,
      "Compare a measured run with its prediction, or two runs with each other",
-     "RUN is a measured run's number (see `tandem runs`); without one, the newest.\n"
-     "With two numbers, of any runs, it prints both side by side.",
+     "RUN is the number of a measured run (see `tandem runs`); the default is the newest.\nTwo "
+     "numbers, of any runs, print both side by side.",
      "tandem compare", NEEDS_STORE, cmd_compare},
-    {"calibrate", "[PLAN]", 0, 1, "Measure this machine's kernels and collectives into the store",
-     "Measures each kernel with its sizes, and each collective, that the plan needs. The default\n"
-     "plan is plans/tiny_text.lua of the library.",
+    {"calibrate", "[PLAN]", 0, 1,
+     "Measure this machine's kernels and collectives, and store the "
+     "times",
+     "Measures each kernel and each collective that the plan needs, with its sizes. The "
+     "default\nplan is plans/tiny_text.lua of the library.",
      "tandem calibrate scripts/plans/tiny_text.lua", OPTIONS_plan | OPTIONS_calibrate,
      cmd_calibrate},
     {"accuracy", "", 0, 0, "Score predictions against published measurements",
-     "Makes a plan of every row of a table of training runs, simulates it and compares; likewise\n"
-     "kernels and collectives. Rows that cannot become a plan are counted by reason.",
+     "Makes a plan of every row of a table of training runs, simulates it and compares. Does the "
+     "same\nwith kernels and collectives. Rows that cannot become a plan are counted by reason.",
      "tandem accuracy --runs tests/data/published_runs.csv", OPTIONS_accuracy, cmd_accuracy},
     {"net", "CLUSTER|PLAN", 1, 1, "Predict collectives by size, in the columns of nccl-tests",
-     "CLUSTER is a name of the library, PLAN a script with a cluster. Each line has the "
-     "algorithm,\n"
-     "the protocol and the channels that NCCL would choose, and the time.",
+     "CLUSTER is a name of the library, PLAN a script with a cluster. Each line has the time, and "
+     "the\nalgorithm, protocol and channels that NCCL would choose.",
      "tandem net dgx_h100 --nodes 2 --collective all_gather --min 1M", OPTIONS_net, cmd_net},
     {"import", "FILE...", 1, 1024, "Store measurements of other tools",
-     "FILE is an output of nccl-tests, an SQLite export of nsys, or a Chrome trace of PyTorch's\n"
-     "profiler. `tandem sim --machine NAME` then uses its collectives, and kernels of traces with\n"
-     "shapes. Import the traces of all ranks at once: the rank that comes last to a collective\n"
-     "tells its time, because the others wait for it.",
+     "FILE is an output of nccl-tests, an SQLite export of nsys, or a Chrome trace of "
+     "PyTorch's\nprofiler. `tandem sim --machine NAME` then uses its collectives, and kernels of "
+     "traces with\nshapes. Import the traces of all ranks at once: the last rank to start a "
+     "collective shows its\ntime, because the others wait for it.",
      "tandem import all_reduce.txt --machine dgx1", OPTIONS_import, cmd_import},
     {"trace", "RUN", 1, 1, "Write a run's steady step as a Chrome trace",
-     "One track a rank and stream; open it in Perfetto or chrome://tracing.",
+     "Writes one track for each rank and stream; open the file in Perfetto or chrome://tracing.",
      "tandem trace 2 -o step.json", OPTIONS_trace, cmd_trace},
     {"explain", "[RULE]", 0, 1, "Explain the rule of a diagnostic",
-     "RULE is the word in brackets, as in error[divides-heads]. Without it all rules are listed.",
+     "RULE is the word in brackets, as in error[divides-heads]. Without RULE all rules are listed.",
      "tandem explain divides-heads", 0, cmd_explain},
     {"runs", "", 0, 0, "List predictions and measured runs, newest first",
-     "`tandem compare` and `tandem trace` take the numbers of runs.", "tandem runs --limit 5",
+     "`tandem compare` and `tandem trace` take the numbers in this list.", "tandem runs --limit 5",
      OPTIONS_runs, cmd_runs},
     {"db", "path|info|check|prune|merge FILE|export NAME|RUN", 1, 2,
-     "Look into the store, check it, prune it, merge another one, or export",
-     "path, info and check print where it is, its content, and whether it is sound. prune removes\n"
-     "what no command can find any more. merge takes what another store has. export prints a "
-     "table\n"
-     "or view as CSV, or writes the scripts of a run's plan to a folder (--output). It is a "
-     "SQLite\n"
-     "file with views for people (v_run, v_sweep, ...): any SQLite tool reads it.",
+     "Inspect, check, prune, merge or export the store",
+     "path, info and check print the store's place, its content, and whether it is sound. "
+     "prune\nremoves rows that no command can find any more. merge copies the rows of another "
+     "store. export\nprints a table or view as CSV, or writes the scripts of a run's plan to a "
+     "folder (--output). The\nstore is an SQLite file with views for people (v_run, v_sweep, "
+     "...): any SQLite tool reads it.",
      "tandem db export v_sweep", NEEDS_STORE | OPTIONS_db, cmd_db},
     {"doctor", "", 0, 0, "Look for MPI, CUDA, cores, memory and the store", "", "tandem doctor", 0,
      cmd_doctor},
@@ -178,8 +179,8 @@ static void out_of_memory(void *self)
     _exit(1);
 }
 
-/* For documents in JSON: their library's calls, which fail for want of memory alone, are not
- * checked one by one. */
+/* For JSON documents: calls of their library fail only for lack of memory, so they are not checked
+ * one by one. */
 static void *take_memory(size_t bytes)
 {
     void *at = malloc(bytes);
@@ -187,7 +188,7 @@ static void *take_memory(size_t bytes)
     return at;
 }
 
-/* `--db none`: a prediction is made but not kept; a proof keeps nothing in any case. Verbs that
+/* `--db none`: a prediction is made but not stored; a proof stores nothing in any case. Verbs that
  * need the store refuse. */
 static bool without_store(Cli *cli, bool from_environment)
 {
@@ -228,7 +229,7 @@ static void run_verb(Cli *cli, int argc, char **argv)
     LogLevel level = cli->options.quiet ? LOG_quiet : cli->options.verbose ? LOG_debug : LOG_info;
     log_configure(level, -1);
     cli->verb->run(cli);
-    plan_file_close(cli); /* also where the plan was refused */
+    plan_file_close(cli); /* also if the plan was refused */
 }
 
 int cli_main(int argc, char **argv)
@@ -236,7 +237,8 @@ int cli_main(int argc, char **argv)
     /* A reader that leaves early (`| head`) must not end this process by a signal, so that results
      * still reach the store. */
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a file at its limit is an error of the write, as a full disk is */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit of a file's size is an error, like a full
+                               * disk */
     setlocale(LC_ALL, "C");
     arena_on_full(out_of_memory, NULL);
     json_set_alloc_funcs(take_memory, free);
