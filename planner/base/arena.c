@@ -3,7 +3,8 @@
  * because the kernel takes longer to map a fresh page than a program takes to fill it. For the same
  * reason blocks lie in huge pages, where the kernel has them: one fault in place of 512. Under
  * AddressSanitizer, all bytes that are not handed out are poisoned, with a gap behind each
- * allocation. So it finds overruns as with malloc. The pool then stays empty. */
+ * allocation. AddressSanitizer then finds overruns, as it does with malloc. The pool stays empty.
+ */
 #define _DEFAULT_SOURCE /* madvise */
 #include "planner/base/arena.h"
 
