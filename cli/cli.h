@@ -94,11 +94,12 @@ typedef struct Cli {
     int argc;
     const char *const *args; /* the arguments besides the verb and the options */
     uint32_t n_args;
-    Str out;             /* the result as text; printed at the end, unless --json is given */
-    json_t *json;        /* the result as a document, if --json is given */
-    FrontScript *script; /* PLAN's script, held open for further loads; NULL: not held */
-    bool color;          /* colour on standard output */
-    int exit_code;       /* 0: the exit code follows from the diagnostics */
+    Str out; /* the result as text; printed at the end, unless --json is given */
+    size_t run_line, run_line_end; /* the part of `out` that names the stored run, if it has one */
+    json_t *json;                  /* the result as a document, if --json is given */
+    FrontScript *script;           /* PLAN's script, held open for further loads; NULL: not held */
+    bool color;                    /* colour on standard output */
+    int exit_code;                 /* 0: the exit code follows from the diagnostics */
 } Cli;
 
 struct Verb {
@@ -225,8 +226,9 @@ void plan_file_memory(Cli *cli, const PlanFile *file);
 /* Reports the process memory under the plan's runtime. If the plan names no runtime, reports each
  * framework that could run it. `timed`: reports step times, too. A plan's text and a plan for this
  * machine have no such report. The answers are looked up and kept in `store`, which may be NULL. If
- * the plan names no runtime, `file` may hold only a configuration, without a plan. */
-void plan_file_whose(Cli *cli, const PlanFile *file, bool timed, Store *store);
+ * the plan names no runtime, `file` may hold only a configuration, without a plan. `made_of`
+ * receives the scripts of the answers; NULL: not wanted. */
+void plan_file_whose(Cli *cli, const PlanFile *file, bool timed, Store *store, Recipe *made_of);
 
 /* Reads the configuration and the mesh of PLAN, before any pass; returns false after reporting
  * diagnostics. */

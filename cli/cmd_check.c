@@ -79,7 +79,7 @@ void cmd_check(Cli *cli)
     if (file == NULL) return;
     plan_file_report(cli, file);
     plan_file_memory(cli, file);
-    plan_file_whose(cli, file, false, NULL);
+    plan_file_whose(cli, file, false, NULL, NULL);
     plan_file_close(cli);
     report_start(cli, file->plan);
     bool proven = only_infeasible(&cli->diag);

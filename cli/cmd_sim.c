@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/predict.h"
+#include "cli/repeat.h"
 
 /* A plan with errors other than not fitting has no meaning to simulate. */
 static bool is_sound(const Diag *d)
@@ -60,8 +61,23 @@ bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOption
     return cli->diag.n_errors == n_before;
 }
 
+static void report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *options,
+                   const Prediction *prediction)
+{
+    prediction_report(cli, file, prediction);
+    predict_held(cli, file);
+    double goodput = 1;
+    if (cli->options.scenario.mtbf_text != NULL) goodput = faults_report(cli, file, prediction);
+    if (cli->options.tokens > 0 && goodput > 0) training_report(cli, file, prediction, goodput);
+    if ((cli->options.tokens > 0 || cli->options.pue_text != NULL) && goodput > 0)
+        energy_report(cli, file, prediction, goodput);
+    if (cli->options.sim.explain) explain_report(cli, file, store, options);
+    if (cli->options.sim.what_if.n > 0) what_if_report(cli, file, store, options);
+}
+
 void cmd_sim(Cli *cli)
 {
+    if (repeat_answer(cli)) return;
     PlanFile *file = plan_file_open(cli, cli->args[0]);
     if (file == NULL) return;
     if (!file->has_cluster) {
@@ -76,22 +92,17 @@ void cmd_sim(Cli *cli)
     bool dry = cli->options.dry_run;
     Store *store = dry ? NULL : store_open(cli->options.db, false, &cli->diag);
     if (store == NULL && !dry) return;
-    plan_file_whose(cli, file, true, store);
+    Repeat repeat = {.also = {.head = ""}};
+    plan_file_whose(cli, file, true, store, &repeat.also);
     PredictOptions options;
     Prediction prediction;
+    repeat.fresh_from = cli->diag.items.n;
     if (predict_options(cli, file, store, &options) &&
         predict(cli, file, store, &options, true, &prediction)) {
-        prediction_report(cli, file, &prediction);
-        predict_held(cli, file);
-        double goodput = 1;
-        if (cli->options.scenario.mtbf_text != NULL)
-            goodput = faults_report(cli, file, &prediction);
-        if (cli->options.tokens > 0 && goodput > 0)
-            training_report(cli, file, &prediction, goodput);
-        if ((cli->options.tokens > 0 || cli->options.pue_text != NULL) && goodput > 0)
-            energy_report(cli, file, &prediction, goodput);
-        if (cli->options.sim.explain) explain_report(cli, file, store, &options);
-        if (cli->options.sim.what_if.n > 0) what_if_report(cli, file, store, &options);
+        repeat.fresh_end = cli->diag.items.n;
+        report(cli, file, store, &options, &prediction);
+        if (!file->is_text && !file->config.cluster.is_local)
+            repeat_keep(cli, &repeat, store, &file->recipe, &prediction);
     }
     plan_file_close(cli);
     store_close(store);

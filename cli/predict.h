@@ -98,5 +98,7 @@ double joules_per_token_of(const Cli *cli, const Cluster *cluster, double tokens
 void energy_report(Cli *cli, const PlanFile *file, const Prediction *p, double goodput);
 /* Prints step time, throughput, MFU, exposed communication and memory, as text or JSON. */
 void prediction_report(Cli *cli, const PlanFile *file, const Prediction *p);
+/* Prints the line that names the stored run. */
+void run_report(Cli *cli, int64_t id, bool found, const char *calibration);
 
 #endif

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <link.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,6 +25,35 @@ const char *recipe_head(const char *path, const PlanOptions *o, Arena *arena)
     return str_text(&head);
 }
 
+void recipe_add(Recipe *recipe, const RecipeScript *script, Arena *arena)
+{
+    for (uint32_t k = 0; k < recipe->scripts.n; k++)
+        if (strcmp(recipe->scripts.at[k].name, script->name) == 0 &&
+            recipe->scripts.at[k].shipped == script->shipped)
+            return;
+    list_push(arena, &recipe->scripts, *script);
+}
+
+static uint64_t read_hex(const char *digits)
+{
+    char text[17] = "";
+    memcpy(text, digits, 16);
+    return strtoull(text, NULL, 16);
+}
+
+void recipe_add_list(Recipe *recipe, const char *list, Arena *arena)
+{
+    for (const char *line = list, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        RecipeScript script = {.shipped = strncmp(line, "library ", 8) == 0};
+        const char *hash = line + (script.shipped ? 8 : 4), *name = hash + 33;
+        if (name >= end) continue;
+        script.hash.hi = read_hex(hash);
+        script.hash.lo = read_hex(hash + 16);
+        script.name = arena_copy(arena, name, (size_t)(end - name));
+        recipe_add(recipe, &script, arena);
+    }
+}
+
 Recipe recipe_of(const Config *config, const PlanOptions *o, Arena *arena)
 {
     Recipe recipe = {.head = recipe_head(config->file, o, arena)};
@@ -37,11 +67,7 @@ Recipe recipe_of(const Config *config, const PlanOptions *o, Arena *arena)
     for (uint32_t i = 0; i < config->scripts.n; i++) {
         const ScriptFile *s = &config->scripts.at[i];
         RecipeScript script = {.name = s->name, .shipped = s->shipped, .hash = s->hash};
-        bool twice = false; /* the scripts of a named cluster may also be the plan's own */
-        for (uint32_t k = 0; k < recipe.scripts.n; k++)
-            twice = twice || (strcmp(recipe.scripts.at[k].name, s->name) == 0 &&
-                              recipe.scripts.at[k].shipped == s->shipped);
-        if (!twice) list_push(arena, &recipe.scripts, script);
+        recipe_add(&recipe, &script, arena); /* those of a named cluster may also be the plan's */
     }
     return recipe;
 }
@@ -56,11 +82,17 @@ static const char *read_script(const char *path, Arena *arena, size_t *bytes)
 {
     FILE *file = fopen(path, "rb");
     if (file == NULL) return NULL;
-    char *text = arena_alloc(arena, MOST_SCRIPT_BYTES + 1);
-    *bytes = fread(text, 1, MOST_SCRIPT_BYTES, file);
-    bool fine = ferror(file) == 0;
+    enum { BLOCK = 1 << 14 };
+    Str text = str_in(arena);
+    for (size_t n = 1; n > 0 && text.n < MOST_SCRIPT_BYTES;) {
+        char block[BLOCK];
+        n = fread(block, 1, BLOCK, file);
+        str_add_bytes(&text, block, n);
+    }
+    const bool fine = ferror(file) == 0;
     fclose(file);
-    return fine ? text : NULL;
+    *bytes = text.n < MOST_SCRIPT_BYTES ? text.n : MOST_SCRIPT_BYTES;
+    return fine ? str_text(&text) : NULL;
 }
 
 void recipe_read_scripts(Recipe *recipe, Store *store, Arena *arena, Diag *d)

@@ -184,6 +184,10 @@ const char *hash_short(Arena *arena, Hash128 id); /* 12 hex digits */
 const char *recipe_head(const char *path, const PlanOptions *options, Arena *arena);
 /* Returns the recipe of a configuration, without the scripts' text. */
 Recipe recipe_of(const Config *config, const PlanOptions *options, Arena *arena);
+/* Adds a script that is not yet among the recipe's. */
+void recipe_add(Recipe *recipe, const RecipeScript *script, Arena *arena);
+/* Adds the scripts of a stored list, without their text. */
+void recipe_add_list(Recipe *recipe, const char *list, Arena *arena);
 /* Reads the texts of those scripts that the store lacks. The text of a script that has changed
  * meanwhile stays NULL. */
 void recipe_read_scripts(Recipe *recipe, Store *store, Arena *arena, Diag *d);

@@ -85,6 +85,12 @@ const char *store_plan_text(Store *store, Hash128 plan, Arena *arena, Diag *d)
     return text;
 }
 
+bool store_has_run(Store *store, int64_t id, Diag *d)
+{
+    return one_id(db_prepare(store_db(store), d, "SELECT id FROM run WHERE id = ?", "i", id), d) !=
+           0;
+}
+
 static bool read_run(Store *store, int64_t id, Arena *arena, RunRecord *run, uint32_t *trace_step,
                      Diag *d)
 {

@@ -126,6 +126,14 @@ static void step_text(Cli *cli, const PlanFile *file, const RunRecord *r)
                   format_time(arena, input), waits ? "which sets it" : "hidden");
 }
 
+void run_report(Cli *cli, int64_t id, bool found, const char *calibration)
+{
+    cli->run_line = cli->out.n;
+    str_print(&cli->out, "run         %" PRId64 " in %s%s  (calibration %s)\n", id, cli->options.db,
+              found ? ": found, not simulated again" : "", calibration);
+    cli->run_line_end = cli->out.n;
+}
+
 static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
 {
     const RunRecord *r = &p->record;
@@ -148,8 +156,7 @@ static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
     if (p->id == 0)
         str_print(&cli->out, "calibration %s\n", r->calibration);
     else
-        str_print(&cli->out, "run         %" PRId64 " in %s%s  (calibration %s)\n", p->id,
-                  cli->options.db, p->found ? ": found, not simulated again" : "", r->calibration);
+        run_report(cli, p->id, p->found, r->calibration);
 }
 
 static void report_json(Cli *cli, const PlanFile *file, const Prediction *p)

@@ -42,6 +42,7 @@ typedef struct Question {
     bool timed;   /* step times are wanted, too */
     Store *store; /* keeps the answers; NULL: nothing does */
     KnownScripts scripts;
+    Recipe *made_of; /* receives the scripts of the answers; NULL: not wanted */
 } Question;
 
 static Ps step_of(const PlanFile *file, const Runtime *runtime, Arena *arena)
@@ -112,6 +113,7 @@ static bool find_answer(Question *q, Hash128 key, FrameworkAnswer *out, bool *co
                        .fits = json_is_true(json_object_get(row, "fits"))};
     out->step_ps = (Ps)count_of(row, "step_ps");
     json_decref(row);
+    if (q->made_of != NULL) recipe_add_list(q->made_of, found.list, arena);
     return true;
 }
 
@@ -149,6 +151,8 @@ static bool answer_of(Question *q, const char *name, FrameworkAnswer *out)
     if (find_answer(q, key, out, &could)) return could;
     Recipe recipe = {.head = ""};
     could = make_answer(q, &o, &recipe, out);
+    for (uint32_t i = 0; q->made_of != NULL && i < recipe.scripts.n; i++)
+        recipe_add(q->made_of, &recipe.scripts.at[i], arena);
     keep_answer(q, key, &recipe, out, could);
     return could;
 }
@@ -185,10 +189,11 @@ static Answers answers(Question *q)
     return all;
 }
 
-void plan_file_whose(Cli *cli, const PlanFile *file, bool timed, Store *store)
+void plan_file_whose(Cli *cli, const PlanFile *file, bool timed, Store *store, Recipe *made_of)
 {
     if (!file->has_cluster || file->is_text || file->config.cluster.is_local) return;
-    Question question = {.cli = cli, .file = file, .timed = timed, .store = store};
+    Question question = {
+        .cli = cli, .file = file, .timed = timed, .store = store, .made_of = made_of};
     const Answers all = answers(&question);
     const Runtime own = {.name = NULL};
     const Ps step =

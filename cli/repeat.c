@@ -1,0 +1,151 @@
+/* A repeated `sim`. When a prediction is stored, what the command said is kept beside it, under a
+ * key of the command line, the program, and the day, which the age of the costs depends on. The
+ * scripts belong to the answer: if each of them still has the same bytes, nothing else can have
+ * changed, and the command says it again without reading a script or compiling a plan. Commands
+ * whose output depends on more than that are not kept: measured costs, this machine, a trace. */
+#include "cli/repeat.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/predict.h"
+
+enum { SECONDS_A_DAY = 86400 };
+
+static bool may_repeat(const Cli *cli)
+{
+    const Options *o = &cli->options;
+    return !o->dry_run && !o->verbose && o->machine == NULL && !o->sim.trace && !o->sim.explain &&
+           o->sim.what_if.n == 0 && !session_is_text(cli->args[0]);
+}
+
+/* Everything that the output depends on, except the scripts and the number of the run. */
+static Hash128 key_of(Cli *cli)
+{
+    Str text = str_in(cli->arena);
+    str_print(&text, "%s\nsim said\nday %" PRId64 "\ncolor %d\n", build_name(cli->arena),
+              (int64_t)time(NULL) / SECONDS_A_DAY, cli->color);
+    for (int i = 2; i < cli->argc; i++)
+        str_print(&text, "%zu %s\n", strlen(cli->argv[i]), cli->argv[i]);
+    return hash_bytes(str_text(&text), text.n);
+}
+
+/* ---- saying it again ---- */
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL ? text : "";
+}
+
+static void say_diagnostics(Cli *cli, const json_t *list)
+{
+    size_t i;
+    const json_t *row;
+    json_array_foreach(list, i, row)
+    {
+        const json_t *file = json_object_get(row, "file");
+        Diagnostic item = {
+            .severity = (Severity)json_integer_value(json_object_get(row, "severity")),
+            .fault = (Fault)json_integer_value(json_object_get(row, "fault")),
+            .rule = arena_dup(cli->arena, text_of(row, "rule")),
+            .loc = {file != NULL ? arena_dup(cli->arena, text_of(row, "file")) : NULL,
+                    (uint32_t)json_integer_value(json_object_get(row, "line"))},
+            .text = arena_dup(cli->arena, text_of(row, "text")),
+        };
+        if (json_object_get(row, "hint") != NULL)
+            item.hint = arena_dup(cli->arena, text_of(row, "hint"));
+        list_push(cli->arena, &cli->diag.items, item);
+        cli->diag.n_errors += item.severity == SEVERITY_error;
+    }
+}
+
+static bool say(Cli *cli, int64_t run, json_t *said)
+{
+    json_t *document = json_object_get(said, "document");
+    if (!json_is_object(said) || (cli->json != NULL) != json_is_object(document)) return false;
+    if (cli->json != NULL) {
+        json_decref(cli->json);
+        cli->json = json_incref(document);
+        json_put(cli->json, "run", json_integer(run));
+        json_put(cli->json, "found", json_true());
+    } else {
+        str_add(&cli->out, text_of(said, "text"));
+        run_report(cli, run, true, text_of(said, "calibration"));
+        str_add(&cli->out, text_of(said, "rest"));
+    }
+    say_diagnostics(cli, json_object_get(said, "diagnostics"));
+    return true;
+}
+
+bool repeat_answer(Cli *cli)
+{
+    if (!may_repeat(cli) || access(cli->options.db, F_OK) != 0) return false;
+    Diag ignored = diag_in(cli->arena); /* a fault of the store is told after the plan */
+    Store *store = store_open(cli->options.db, true, &ignored);
+    if (store == NULL) return false;
+    FoundAnswer found;
+    KnownScripts scripts = {.fresh = {NULL, 0, 0}};
+    const bool fine = store_find_answer(store, key_of(cli), cli->arena, &found, &ignored) &&
+                      found.run != 0 && store_has_run(store, found.run, &ignored) &&
+                      recipe_is_fresh(&scripts, &found, cli->args[0], cli->arena);
+    store_close(store);
+    if (!fine) return false;
+    json_t *said = json_loads(found.answer, 0, NULL);
+    const bool is_said = said != NULL && say(cli, found.run, said);
+    json_decref(said);
+    return is_said;
+}
+
+/* ---- keeping it ---- */
+
+/* `said` without those of a fresh simulation, which a repeated command does not give. */
+static json_t *diagnostics_json(const Cli *cli, const Repeat *r)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < cli->diag.items.n; i++) {
+        const Diagnostic *item = &cli->diag.items.at[i];
+        if (i >= r->fresh_from && i < r->fresh_end) continue;
+        json_t *row = json_object();
+        json_count(row, "severity", (uint64_t)item->severity);
+        json_count(row, "fault", (uint64_t)item->fault);
+        json_text(row, "rule", item->rule);
+        if (item->loc.file != NULL) json_text(row, "file", item->loc.file);
+        json_count(row, "line", item->loc.line);
+        json_text(row, "text", item->text);
+        if (item->hint != NULL) json_text(row, "hint", item->hint);
+        json_array_append_new(list, row);
+    }
+    return list;
+}
+
+void repeat_keep(Cli *cli, const Repeat *r, Store *store, const Recipe *recipe, const Prediction *p)
+{
+    Arena *arena = cli->arena;
+    if (!may_repeat(cli) || p->id == 0 || cli->exit_code != 0) return;
+    Recipe all = {.head = recipe->head};
+    for (uint32_t i = 0; i < recipe->scripts.n; i++)
+        recipe_add(&all, &recipe->scripts.at[i], arena);
+    for (uint32_t i = 0; i < r->also.scripts.n; i++)
+        recipe_add(&all, &r->also.scripts.at[i], arena);
+    json_t *said = json_object();
+    json_put(said, "diagnostics", diagnostics_json(cli, r));
+    if (cli->json != NULL) {
+        json_object_set(said, "document", cli->json);
+    } else {
+        /* a path that is not UTF-8 makes no such text, and the answer is not kept */
+        json_object_set_new(said, "text", json_stringn(cli->out.at, cli->run_line));
+        json_object_set_new(said, "rest", json_string(str_text(&cli->out) + cli->run_line_end));
+        json_text(said, "calibration", p->record.calibration);
+    }
+    Diag ignored = diag_in(arena); /* the prediction itself is stored */
+    char *answer = json_dumps(said, JSON_COMPACT);
+    recipe_read_scripts(&all, store, arena, &ignored);
+    if (answer != NULL && json_object_size(said) == (cli->json != NULL ? 2 : 4))
+        store_put_answer(store, key_of(cli), &all, p->id, build_name(arena), answer, &ignored);
+    free(answer);
+    json_decref(said);
+}

@@ -1,0 +1,21 @@
+/* `sim` of a plan whose prediction is stored (repeat.c). */
+#ifndef TANDEM_CLI_REPEAT_H
+#define TANDEM_CLI_REPEAT_H
+
+#include "cli/cli.h"
+#include "cli/predict.h"
+
+typedef struct Repeat {
+    Recipe also;                    /* the scripts that other parts of the output were made of */
+    uint32_t fresh_from, fresh_end; /* the diagnostics of a fresh simulation */
+} Repeat;
+
+/* If this very command is answered in the store, and its scripts are still the same, prints the
+ * answer and returns true. */
+bool repeat_answer(Cli *cli);
+/* Keeps what a `sim` on a cluster has printed. `recipe` makes the plan
+ * again. Does nothing for a command whose output depends on more. */
+void repeat_keep(Cli *cli, const Repeat *repeat, Store *store, const Recipe *recipe,
+                 const Prediction *prediction);
+
+#endif

@@ -1,0 +1,151 @@
+/* A repeated `sim` says what it said, without compiling the plan again, as long as nothing that the
+ * output depends on has changed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "store/private.h"
+#include "tests/support/command.h"
+
+static const char mark[] = "UPDATE found SET answer = replace(answer, ?, ?)";
+
+#define PLAN TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua"
+
+static const char small_plan[] =
+    "return plan {\n"
+    "  model = require 'models.mine' (4),\n"
+    "  cluster = require 'clusters.dgx_h100' { nodes = 1 },\n"
+    "  batch = { global = 8, micro = 1, seq = 512 },\n"
+    "  mesh = { dp_shard = 8 },\n"
+    "  parallel = { fsdp2 {} },\n"
+    "  precision = { param = 'fp32', compute = 'bf16', reduce = 'fp32' },\n"
+    "  optimizer = adamw { lr = 3e-4 },\n"
+    "}\n";
+static const char small_model[] =
+    "return function(layers)\n"
+    "  return require 'models.llama' { size = 'tiny', layers = layers }\n"
+    "end\n";
+
+/* Changes every kept answer, as an honest writer would: the row gets a new digest. Commands that
+ * print the change have read the answer. */
+static void change_answers(const char *db, const char *sql)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Store *store = store_open(db, false, &d);
+    assert_non_null(store);
+    assert_true(db_run(store_db(store), &d, sql, "ss", "throughput ", "THROUGHPUT "));
+    store_close(store);
+    arena_free(arena);
+}
+
+static CommandResult sim(Arena *arena, const char *plan, const char *db, const char *more)
+{
+    CommandResult r = COMMAND(arena, 60, "sim", plan, "--db", db, more);
+    assert_false(r.timed_out);
+    return r;
+}
+
+static void a_repeat_says_the_same(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    static const char *const more[] = {NULL, "--json", "--tokens=15T", "--set=runtime=torchtitan"};
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        CommandResult first = sim(arena, PLAN, db, more[i]);
+        CommandResult again = sim(arena, PLAN, db, more[i]);
+        assert_int_equal(first.exit_code, again.exit_code);
+        assert_string_equal(first.err, again.err);
+        const char *line = strstr(first.out, ".db  (calibration");
+        if (line == NULL) { /* --json finds the run of the command before it */
+            assert_string_equal(first.out, again.out);
+            continue;
+        }
+        const size_t n = (size_t)(line - first.out) + 3;
+        assert_memory_equal(first.out, again.out, n);
+        const char *added = ": found, not simulated again";
+        assert_memory_equal(again.out + n, added, strlen(added));
+        assert_string_equal(first.out + n, again.out + n + strlen(added));
+    }
+    arena_free(arena);
+}
+
+static void a_repeat_reads_the_answer(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    sim(arena, PLAN, db, NULL);
+    change_answers(db, mark);
+    assert_non_null(strstr(sim(arena, PLAN, db, NULL).out, "\nTHROUGHPUT "));
+    /* other options are other questions */
+    assert_null(strstr(sim(arena, PLAN, db, "--set=batch.global=128").out, "THROUGHPUT"));
+    assert_null(strstr(sim(arena, PLAN, db, "--explain").out, "THROUGHPUT"));
+    arena_free(arena);
+}
+
+/* The answer holds only as long as each script of it would be found, with the same bytes. */
+static void a_changed_script_is_read_again(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    const char *db = arena_print(arena, "%s/t.db", folder);
+    const char *plan = arena_print(arena, "%s/plan.lua", folder);
+    const char *models = arena_print(arena, "%s/models", folder);
+    CommandResult made =
+        command_run_program(arena, 10, (const char *const[]){"mkdir", models, NULL});
+    assert_int_equal(made.exit_code, 0);
+    const char *model = arena_print(arena, "%s/mine.lua", models);
+    command_write_file(plan, small_plan);
+    command_write_file(model, small_model);
+    CommandResult first = sim(arena, plan, db, NULL);
+    assert_int_equal(first.exit_code, 0);
+    change_answers(db, mark);
+    assert_non_null(strstr(sim(arena, plan, db, NULL).out, "THROUGHPUT"));
+    command_write_file(model, arena_print(arena, "%s-- a comment\n", small_model));
+    assert_null(strstr(sim(arena, plan, db, NULL).out, "THROUGHPUT"));
+    change_answers(db, mark);
+    /* a file beside the plan hides the library's */
+    const char *hides = arena_print(arena, "%s/llama.lua", models);
+    command_write_file(hides, "return 1\n");
+    CommandResult hidden = sim(arena, plan, db, NULL);
+    assert_int_equal(hidden.exit_code, 3);
+    assert_null(strstr(hidden.out, "THROUGHPUT"));
+    arena_free(arena);
+}
+
+/* Without its run, or with a value that somebody changed, an answer is worth nothing. */
+static void a_lost_or_changed_answer_is_made_again(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    sim(arena, PLAN, db, NULL);
+    const CommandResult again = sim(arena, PLAN, db, NULL);
+    Diag d = diag_in(arena);
+    Db *raw = db_open(db, false, store_migrations, store_n_migrations, &d); /* writes no digests */
+    assert_non_null(raw);
+    assert_true(db_run(raw, &d, mark, "ss", "throughput ", "T "));
+    db_close(raw);
+    assert_string_equal(sim(arena, PLAN, db, NULL).out, again.out);
+    change_answers(db, "UPDATE found SET run = NULL, answer = replace(answer, ?, ?)");
+    assert_string_equal(sim(arena, PLAN, db, NULL).out, again.out);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_repeat_says_the_same),
+        cmocka_unit_test(a_repeat_reads_the_answer),
+        cmocka_unit_test(a_changed_script_is_read_again),
+        cmocka_unit_test(a_lost_or_changed_answer_is_made_again),
+    };
+    return cmocka_run_group_tests_name("a repeated sim", tests, NULL, NULL);
+}
