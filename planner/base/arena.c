@@ -364,12 +364,15 @@ char *arena_print(Arena *arena, const char *format, ...)
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
-    char probe[1];
-    int n = vsnprintf(probe, sizeof probe, format, args);
+    char first[256]; /* most texts are short */
+    int n = vsnprintf(first, sizeof first, format, args);
     va_end(args);
     if (n < 0) arena_full(); /* the C library had no memory for it */
     char *text = arena_alloc(arena, (size_t)n + 1);
-    if (vsnprintf(text, (size_t)n + 1, format, again) != n) arena_full();
+    if ((size_t)n < sizeof first)
+        memcpy(text, first, (size_t)n);
+    else if (vsnprintf(text, (size_t)n + 1, format, again) != n)
+        arena_full();
     va_end(again);
     return text;
 }

@@ -120,7 +120,7 @@ static bool reports(const Pass *pass)
 
 /* Runs one pass. After another pass has failed, units are not kept, so that a second data pass can
  * make its own. Returns false if no further pass can run. */
-static bool run_pass(Job *job, const Pass *pass, bool failed)
+static bool run_pass(Job *job, CheckedGraph *checked, const Pass *pass, bool failed)
 {
     uint32_t before = job->diag->n_errors;
     Snapshot snapshot = {.tensors = NULL};
@@ -128,7 +128,7 @@ static bool run_pass(Job *job, const Pass *pass, bool failed)
     bool ok = pass->spec ? pass->spec->run(job) : pass->run(job), sound = true;
     assert(ok || job->diag->n_errors > before);
     if (ok && !failed) {
-        sound = check_graph(job, pass->name);
+        sound = check_graph(job, checked, pass->name);
         if (sound) check_size(job, pass->name);
     }
     bool twice = failed && job->plan->graph.units.n > snapshot.graph.units.n;
@@ -156,15 +156,17 @@ Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *optio
                .diag = d,
                .options = *options,
                .tp.share_gathers = true};
+    CheckedGraph checked = {.arena = arena_new()};
     bool goes_on = true;
     for (uint32_t i = 0; i < compile_count() && goes_on; i++) {
         const Pass *pass = pass_at(i);
         bool failed = d->n_errors > before;
         if (i == passes_count) graph_find_producers(&plan->graph);
         if (wanted(config, pass) && (reports(pass) || !failed))
-            goes_on = run_pass(&job, pass, failed);
+            goes_on = run_pass(&job, &checked, pass, failed);
         if (stop_after && strcmp(stop_after, pass->name) == 0) break;
     }
+    arena_free(checked.arena);
     arena_free(job.scratch);
     return d->n_errors == before ? plan : NULL;
 }

@@ -210,7 +210,10 @@ Pc lower_emit(Lower *l, const Emit *e)
                 .n_in = (uint8_t)e->n_in,
                 .origin = e->origin,
                 .unit = e->unit};
-    in.attrs = graph_attrs(l->g, l->arena, &e->attrs);
+    const AttrsId own = l->g->nodes.at[e->origin].attrs; /* in most cases the same */
+    in.attrs = memcmp(&e->attrs, graph_attrs_at(l->g, own), sizeof e->attrs) == 0
+                   ? own
+                   : graph_attrs(l->g, l->arena, &e->attrs);
     in.hop = e->hop;
     if (op_info(e->op)->class_ == OP_CLASS_comm) in.match = e->match ? e->match : l->emit.match++;
     in.args = (Span){l->p->args.n, e->n_in + e->n_out};

@@ -68,6 +68,7 @@ void lower_find_halos(Lower *l, NodeId id, const Binding *b)
             if (deal) around[d] = deal;
         }
         l->value.around[l->value.arg_first[id] + arg] = around;
+        l->value.any_around = l->value.any_around || around != NULL;
     }
 }
 

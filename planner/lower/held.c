@@ -49,6 +49,7 @@ void lower_start_halo(Lower *l, NodeId id, uint32_t i)
 void lower_start_ahead(Lower *l, NodeId id)
 {
     enum { AHEAD = 8 };
+    if (!l->value.any_around) return;
     const NodeId end = id > l->g->n_forward ? l->g->nodes.n : l->g->n_forward + 1;
     for (NodeId reader = id + 1; reader < end && reader <= id + AHEAD; reader++) {
         const Node *n = &l->g->nodes.at[reader];
@@ -67,6 +68,7 @@ void lower_start_ahead(Lower *l, NodeId id)
 static void start_branches(Lower *l, NodeId id, TensorId t)
 {
     const uint32_t stage = l->g->nodes.at[id].stage;
+    if (!l->value.any_around) return;
     for (NodeId other = id + 1; l->phase == PHASE_forward && other <= l->g->n_forward; other++) {
         const Node *n = &l->g->nodes.at[other];
         for (uint32_t i = 0; n->stage == stage && i < n->n_in; i++)

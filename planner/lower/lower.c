@@ -381,6 +381,7 @@ bool pass_lower(Job *job)
         first.value.arg_layouts = l.value.arg_layouts;
         first.value.arg_first = l.value.arg_first;
         first.value.around = l.value.around;
+        first.value.any_around = l.value.any_around;
         first.value.workspace = l.value.workspace;
         arena_reset(scratch);
     }

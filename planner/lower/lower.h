@@ -143,6 +143,7 @@ typedef struct Values {
     Layout *arg_layouts;   /* the layouts of all arguments of all nodes */
     uint32_t *arg_first;   /* [node]: its first entry in arg_layouts, and in `around`: */
     const DealId **around; /* the deals of the dimensions with a halo; NULL: none has */
+    bool any_around;       /* some argument has a halo */
     uint64_t *workspace;   /* [node]: scratch bytes for the backend's kernel */
 } Values;
 

@@ -46,8 +46,19 @@ TensorId gradient_of(Job *job, TensorId id);
  * them. */
 void compile_gradients(Job *job);
 
+/* The graph of the last check; it begins zeroed, but for its arena. */
+typedef struct CheckedDims {
+    uint32_t n_dims;
+    int64_t dim[MAX_DIMS];
+} CheckedDims;
+typedef struct CheckedGraph {
+    Arena *arena;
+    LIST(Node) nodes;
+    LIST(CheckedDims) dims; /* [tensor] */
+    uint32_t n_modules, n_attrs, n_axes;
+} CheckedGraph;
 /* Checks the graph's structure after a pass; reports "graph-structure". */
-bool check_graph(const Job *job, const char *pass);
+bool check_graph(const Job *job, CheckedGraph *last, const char *pass);
 
 /* Marks the modules that a pattern names in matched[module]; returns their number. If it names
  * none, reports "pattern-matched-nothing" or "pattern-not-module" with the nearest path. `where`

@@ -61,21 +61,22 @@ static bool structure(Verifier *v)
     return v->n_reported == 0;
 }
 
-/* Returns NULL, or what is wrong with these attributes. Equal instructions share them, so `fits`
- * remembers for each set of attributes the last op that they fit. */
-static const char *attributes_fault(Verifier *v, OpKind op, AttrsId attrs, OpKind *fits)
+/* Returns NULL, or what is wrong with these attributes. Equal instructions share them, so
+ * `fits` [attributes x op] remembers which of them fit. */
+static const char *attributes_fault(Verifier *v, OpKind op, AttrsId attrs, bool *fits)
 {
-    if (fits[attrs] == op) return NULL;
+    bool *known = &fits[(size_t)attrs * OP_COUNT + op];
+    if (*known) return NULL;
     Str why = str_in(v->arena);
     if (!op_attrs_fit(op, graph_attrs_at(v->g, attrs), &why)) return str_text(&why);
-    fits[attrs] = op;
+    *known = true;
     return NULL;
 }
 
 /* Comes last. The proofs of values say better what a wrong attribute does, where they see it. */
 static void check_attributes(Verifier *v)
 {
-    OpKind *fits = arena_array(v->arena, v->g->attrs.n, sizeof *fits); /* OP_none: of no op yet */
+    bool *fits = arena_array(v->arena, v->g->attrs.n, OP_COUNT * sizeof *fits);
     for (NodeId id = 1; id < v->g->nodes.n; id++) {
         const Node *n = &v->g->nodes.at[id];
         const char *fault = attributes_fault(v, n->op, n->attrs, fits);

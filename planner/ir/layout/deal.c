@@ -59,9 +59,14 @@ Shape shape_under(const Deals *deals, const Layout *layout, int n_dims, const in
                   const DealId *deal)
 {
     Shape s = {.n_dims = (uint8_t)n_dims, .layout = *layout};
+    const AxisSet split = layout_axes_split(layout, -1);
+    bool cut[MAX_DIMS] = {false};
+    for (uint32_t a = 0; split >> a; a++)
+        if (split >> a & 1 && layout_dim(layout->on[a]) < MAX_DIMS)
+            cut[layout_dim(layout->on[a])] = true;
     for (int d = 0; d < n_dims; d++) {
         s.dim[d] = dim[d];
-        s.deal[d] = layout_axes_split(layout, d) ? deal[d] : deal_whole(deals, deal[d]);
+        if (deal[d]) s.deal[d] = cut[d] ? deal[d] : deal_whole(deals, deal[d]);
     }
     return s;
 }

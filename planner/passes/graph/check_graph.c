@@ -1,7 +1,8 @@
 /* Invariants of the graph after every pass: indices are in range; layouts name dimensions of their
  * tensor; split letters are ones that the op may split and fit the op's arguments. It takes linear
- * time. */
+ * time. A node that is as it was at the last check, with tensors of the same sizes, still fits. */
 #include <assert.h>
+#include <string.h>
 
 #include "planner/passes/pass.h"
 
@@ -13,6 +14,8 @@ static bool fail(Diag *d, const char *pass, Loc loc, const char *what, const cha
 
 static bool layout_fits(const Layout *l, uint32_t n_axes, int n_dims)
 {
+    static const Layout whole;
+    if (layout_equal(l, &whole)) return true;
     for (uint32_t a = 0; a < MAX_AXES; a++) {
         if (a >= n_axes && l->on[a] != WHOLE) return false;
         if (layout_is_split(l->on[a]) && layout_dim(l->on[a]) >= n_dims) return false;
@@ -35,7 +38,36 @@ static bool node_fits(const Graph *g, const Node *n, uint32_t n_axes, Diag *d)
     return n->module < g->modules.n && n->attrs < g->attrs.n && n->forward < g->nodes.n;
 }
 
-bool check_graph(const Job *job, const char *pass)
+/* Returns how many nodes of the last check still tell something about those of now: 0 if a tensor,
+ * or a number that all nodes depend on, has changed. */
+static uint32_t comparable(const CheckedGraph *last, const Graph *g, uint32_t n_axes)
+{
+    if (last->n_axes != n_axes || g->nodes.n < last->nodes.n || g->tensors.n < last->dims.n ||
+        g->modules.n < last->n_modules || g->attrs.n < last->n_attrs)
+        return 0;
+    for (TensorId t = 1; t < last->dims.n; t++) {
+        const CheckedDims *old = &last->dims.at[t];
+        const Tensor *now = &g->tensors.at[t];
+        if (old->n_dims != now->n_dims || memcmp(old->dim, now->dim, sizeof now->dim) != 0)
+            return 0;
+    }
+    return last->nodes.n;
+}
+
+static void remember(CheckedGraph *last, const Graph *g, uint32_t n_axes)
+{
+    last->n_axes = n_axes, last->n_modules = g->modules.n, last->n_attrs = g->attrs.n;
+    while (last->dims.n < g->tensors.n) list_add(last->arena, &last->dims);
+    while (last->nodes.n < g->nodes.n) list_add(last->arena, &last->nodes);
+    for (TensorId t = 1; t < g->tensors.n; t++) {
+        CheckedDims *to = &last->dims.at[t];
+        to->n_dims = g->tensors.at[t].n_dims;
+        memcpy(to->dim, g->tensors.at[t].dim, sizeof to->dim);
+    }
+    if (g->nodes.n > 0) memcpy(last->nodes.at, g->nodes.at, g->nodes.n * sizeof *g->nodes.at);
+}
+
+bool check_graph(const Job *job, CheckedGraph *last, const char *pass)
 {
     const Graph *g = &job->plan->graph;
     uint32_t n_axes = job->plan->mesh.n_axes;
@@ -46,10 +78,13 @@ bool check_graph(const Job *job, const char *pass)
         if (at->unit >= g->units.n && at->unit)
             return fail(job->diag, pass, at->loc, "is in no unit", at->name);
     }
+    const uint32_t n_known = comparable(last, g, n_axes);
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
+        if (id < n_known && memcmp(n, &last->nodes.at[id], sizeof *n) == 0) continue;
         if (!node_fits(g, n, n_axes, job->diag))
             return fail(job->diag, pass, n->loc, "is malformed", op_info(n->op)->name);
     }
+    remember(last, g, n_axes);
     return true;
 }
