@@ -251,6 +251,6 @@ bool session_mesh(const char *path, const PlanOptions *o, Arena *arena, Config *
         return true;
     }
     if (!session_read(path, o, arena, config, &graph, d)) return false;
-    *mesh = mesh_make(config->axis_size);
+    *mesh = config_mesh(config);
     return true;
 }

@@ -144,14 +144,14 @@ static void find_patterns(Folder *w, uint32_t i, uint32_t (*place_of)(const Fold
     for (Rank r = 0; r < f->n_ranks; r++) {
         if (leader[r] != r) continue;
         for (uint32_t k = 0, run = 0; k < n; k += run) {
-            uint32_t place = place_of(f, mesh_member(&w->plan->mesh, r, axes, k));
+            uint32_t place = place_of(f, mesh_rising(&w->plan->mesh, r, axes, k));
             run = 1;
             while (k + run < n &&
-                   place_of(f, mesh_member(&w->plan->mesh, r, axes, k + run)) == place) {
+                   place_of(f, mesh_rising(&w->plan->mesh, r, axes, k + run)) == place) {
                 run++;
             }
             for (uint32_t j = k; j < k + run; j++) {
-                w->here[mesh_member(&w->plan->mesh, r, axes, j)] = run;
+                w->here[mesh_rising(&w->plan->mesh, r, axes, j)] = run;
             }
             Colour c = colour_of(run, run);
             w->sum[r].a += c.a;
@@ -325,7 +325,7 @@ static void describe_group(const Folder *w, FoldGroup *g, Rank first)
     g->min_per_node = UINT32_MAX;
     uint32_t run = 0, nics = 0, last_nic = UINT32_MAX, in_pod = 0;
     for (uint32_t k = 0; k < g->n_ranks; k++) {
-        Rank m = mesh_member(mesh, first, g->axes, k);
+        Rank m = mesh_rising(mesh, first, g->axes, k);
         uint32_t c = f->class_of[m], i = 0;
         while (i < g->n_members && g->members[i].class_ != c) i++;
         if (i == g->n_members) g->members[g->n_members++].class_ = c;
@@ -336,11 +336,11 @@ static void describe_group(const Folder *w, FoldGroup *g, Rank first)
         if (nic_of(f, m) != last_nic) nics++;
         last_nic = nic_of(f, m);
         bool ends = k + 1 == g->n_ranks ||
-                    fold_node_of(f, mesh_member(mesh, first, g->axes, k + 1)) != fold_node_of(f, m);
+                    fold_node_of(f, mesh_rising(mesh, first, g->axes, k + 1)) != fold_node_of(f, m);
         if (!ends) continue;
         g->n_nodes++;
         if (k + 1 == g->n_ranks ||
-            pod_of(f, mesh_member(mesh, first, g->axes, k + 1)) != pod_of(f, m)) {
+            pod_of(f, mesh_rising(mesh, first, g->axes, k + 1)) != pod_of(f, m)) {
             g->n_pods++;
             in_pod = 0;
         }

@@ -36,7 +36,7 @@ static uint32_t runs_of(const Fold *f, AxisSet axes, Rank leader, NodeRun *runs)
 {
     uint32_t n = mesh_size(f->mesh, axes), n_runs = 0;
     for (uint32_t k = 0; k < n; k++) {
-        uint32_t node = fold_node_of(f, mesh_member(f->mesh, leader, axes, k));
+        uint32_t node = fold_node_of(f, mesh_rising(f->mesh, leader, axes, k));
         if (n_runs == 0 || runs[n_runs - 1].node != node) runs[n_runs++] = (NodeRun){.node = node};
         runs[n_runs - 1].n++;
     }
@@ -50,7 +50,7 @@ static void add_group(const Fold *f, FoldEdges *e, Rank leader, NodeRun *runs, u
     for (uint32_t i = 0, k = 0; n_runs > 1 && i < n_runs; i++) {
         uint32_t n_to = routes_edges(e->kind, i, n_runs, to);
         for (uint32_t end = k + runs[i].n; k < end; k++) {
-            Rank rank = mesh_member(f->mesh, leader, e->axes, k);
+            Rank rank = mesh_rising(f->mesh, leader, e->axes, k);
             e->first[rank] = e->edges.n;
             for (uint32_t j = 0; j < n_to; j++) {
                 uint32_t count = e->kind == EDGE_exchange ? runs[to[j]].n : 1;

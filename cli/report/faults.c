@@ -226,7 +226,7 @@ double imbalance_of(Cli *cli, const PlanFile *file)
     double factor = 1;
     if (text == NULL || !positive(cli, "imbalance", text, false, &factor)) return 1;
     const Mesh *mesh = &file->plan->mesh;
-    const uint32_t ep = mesh_size(mesh, mesh_axes_of(mesh, axes_trading(INDEX_experts)));
+    const uint32_t ep = mesh_size(mesh, experts_axes(&file->plan->graph));
     const double most = most_imbalance(file, ep, cli->arena);
     if (file->config.runtime.name == NULL && !drops_nobody(&file->plan->graph)) {
         cli_error(cli, FAULT_usage, "option-value",

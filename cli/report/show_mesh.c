@@ -104,11 +104,13 @@ static void show_ranks(const View *v, Rank first, Rank end)
 {
     const char *heads[AXIS_NAMES + 6];
     uint32_t n = 0;
+    /* folded experts have columns of their own */
+    const AxisNames left_out = v->fold.ep > 1 ? axes_with(AXIS_FOLDS) : 0;
     heads[n++] = ">rank";
     heads[n++] = ">node";
     heads[n++] = ">device";
     for (uint32_t a = 0; a < AXIS_NAMES; a++)
-        if (mesh_axes(v->mesh, (AxisName)a))
+        if (mesh_axes(v->mesh, (AxisName)a) && !axes_have(left_out, (AxisName)a))
             heads[n++] = arena_print(v->cli->arena, ">%s", axis_name_text((AxisName)a));
     heads[n++] = ">dp_rank";
     if (v->fold.ep > 1) heads[n++] = ">ep", heads[n++] = ">ep_shard";
@@ -121,7 +123,8 @@ static void show_ranks(const View *v, Rank first, Rank end)
         table_cell(&t, v->per_node ? "%" PRIu32 : "-", node);
         table_cell(&t, v->per_node ? "%" PRIu32 : "-", v->per_node ? r % v->per_node : 0);
         for (uint32_t a = 0; a < AXIS_NAMES; a++)
-            if (mesh_axes(v->mesh, (AxisName)a)) table_cell(&t, "%" PRIu32, at[a]);
+            if (mesh_axes(v->mesh, (AxisName)a) && !axes_have(left_out, (AxisName)a))
+                table_cell(&t, "%" PRIu32, at[a]);
         table_cell(&t, "%" PRIu32, mesh_dp_rank(v->mesh, r));
         if (v->fold.ep > 1) {
             mesh_ep_place(v->mesh, &v->fold, r, &ep, &shard);

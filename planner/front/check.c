@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "planner/front/parent.h"
-#include "planner/ir/layout/mesh_view.h"
 
 static void check_missing(Draft *draft)
 {
@@ -150,26 +149,6 @@ static bool fits_named(const Draft *draft, double product, uint64_t world)
     return draft->named != NULL && draft->named_nodes == 0 && product <= (double)world;
 }
 
-/* Folds ep into the other axes: it must divide the ranks of a stage. */
-static void fold_experts(Draft *draft)
-{
-    Config *c = &draft->config;
-    const AxisName folds = axes_first(axes_with(AXIS_FOLDS)),
-                   of = axes_first(axes_with(AXIS_UNITS));
-    EpFold fold;
-    c->ep_folded = c->axis_size[folds];
-    c->axis_size[folds] = 1;
-    Mesh mesh = mesh_make(c->axis_size);
-    if (!mesh_fold_ep(&mesh, c->ep_folded, c->axis_loc[folds], draft->d, &fold)) return;
-    /* The ranks of the axis of units are consecutive only if no other axis lies inside it. */
-    for (int a = (int)of + 1; a < AXIS_NAMES; a++)
-        if (c->axis_size[a] > 1) return;
-    if (c->axis_size[of] % c->ep_folded != 0) return;
-    c->axis_size[of] /= c->ep_folded;
-    c->axis_size[folds] = c->ep_folded;
-    c->ep_folded = 1;
-}
-
 /* A network with routes must have places for all nodes, and no more places than the router can
  * hold. */
 static bool check_topology(Draft *draft)
@@ -229,7 +208,7 @@ static bool check_mesh(Draft *draft)
         hint_mesh(draft, world);
     }
     check_topology(draft);
-    if (c->ep_mode == EP_folded && product <= MOST_RANKS) fold_experts(draft);
+    if (c->ep_mode == EP_folded && product <= MOST_RANKS) draft_fold_experts(draft);
     return draft->d->n_errors == before;
 }
 

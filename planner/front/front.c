@@ -166,6 +166,7 @@ static bool answer(Script *s, Draft *draft, Rebuild *b, bool shrink, bool can_sh
     a.channels = c->channels, a.targets = c->targets;
     a.height = c->height, a.width = c->width;
     memcpy(a.axis_size, c->axis_size, sizeof a.axis_size);
+    a.axis_size[axes_first(axes_trading(INDEX_experts))] = config_expert_ranks(c);
     a.stages = config_ranks(c, axes_with(AXIS_STAGES));
     a.microbatches = (uint32_t)(c->global_batch / a.batch);
     a.multiple = 1;

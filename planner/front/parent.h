@@ -79,6 +79,8 @@ void draft_choose_attention(Draft *draft);
 void draft_check_network(Draft *draft); /* reports nodes without a network: "cluster-network" */
 /* Returns the product of the mesh's axes as written, except `axis`; -1 includes all. */
 uint64_t draft_other_axes(const Draft *draft, int axis);
+/* Takes the ranks of ep from those of a stage (fold.c). Reports "ep-fold". */
+void draft_fold_experts(Draft *draft);
 /* Makes the plan as small as possible while keeping its structure. */
 void draft_shrink(Draft *draft, bool sizes_follow);
 

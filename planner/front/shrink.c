@@ -94,6 +94,21 @@ static int64_t least_tokens(const Config *c)
     return tokens;
 }
 
+/* Experts stay shared by ranks of the same axes: by all of their ranks, or by a part. */
+static void shrink_experts(Config *c, const uint32_t was[AXIS_NAMES])
+{
+    c->ep_folded = 1;
+    for (int a = 0; a < AXIS_NAMES; a++) {
+        const uint32_t lent = c->ep_lent[a], n = c->axis_size[a];
+        if (lent <= 1) continue;
+        uint32_t k = lent == was[a] ? n : 2;
+        while (k < n && (n % k != 0 || lent % k != 0)) k++;
+        c->ep_lent[a] = k < n || lent % n == 0 || lent == was[a] ? k : 1;
+        if (c->ep_lent[a] > 1) c->ep_folded = 0;
+    }
+    if (c->ep_folded == 0) c->ep_folded = config_expert_ranks(c);
+}
+
 /* Axes > 1 stay > 1, with at most sixteen ranks; then each pass shrinks its own numbers. */
 void draft_shrink(Draft *draft, bool sizes_follow)
 {
@@ -108,6 +123,7 @@ void draft_shrink(Draft *draft, bool sizes_follow)
         if (spec->shrink) spec->shrink(&c->passes[i], &s);
     }
     limit_ranks(c, s.stays);
+    shrink_experts(c, s.axis_was);
     data = config_data_ranks(c);
     if (c->micro_batch > 2) c->micro_batch = 2;
     if (s.fills_pipe) /* interleaved schedules need a multiple of the stages' ranks */

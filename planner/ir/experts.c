@@ -18,6 +18,30 @@ const NodeId *experts_rows(const Graph *g, Arena *arena)
     return any ? rows : NULL;
 }
 
+const bool *experts_params(const Graph *g, Arena *arena)
+{
+    bool *is = arena_array(arena, g->tensors.n + 1, sizeof *is);
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (n->n_in < 2 || g->tensors.at[n->in[1]].role != ROLE_param) continue;
+        if (op_dim(n->op, 1, INDEX_experts) >= 0) is[n->in[1]] = true;
+    }
+    return is;
+}
+
+AxisSet experts_axes(const Graph *g)
+{
+    AxisSet axes = 0;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        const int dim = n->n_in < 2 ? -1 : op_dim(n->op, 1, INDEX_experts);
+        const Tensor *weight = &g->tensors.at[n->in[1]];
+        if (dim >= 0 && weight->role == ROLE_param)
+            axes = (AxisSet)(axes | layout_axes_split(&weight->use, dim));
+    }
+    return axes;
+}
+
 /* Counts each weight once, however often its module is called. */
 uint64_t experts_active_params(const Graph *g)
 {

@@ -9,6 +9,12 @@
  * none. Gradients count, too. Returns NULL if the graph has no experts. */
 const NodeId *experts_rows(const Graph *g, Arena *arena);
 
+/* Returns for each tensor [tensor] whether it is a parameter of experts. */
+const bool *experts_params(const Graph *g, Arena *arena);
+
+/* Returns the axes that share the experts: those that cut a parameter of theirs by experts. */
+AxisSet experts_axes(const Graph *g);
+
 /* Returns the largest number of experts in a layer; 0: the model has no experts. */
 int64_t experts_most(const Graph *g);
 

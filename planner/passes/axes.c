@@ -2,21 +2,6 @@
  * nothing. */
 #include "planner/passes/pass.h"
 
-/* ep may be carved only out of dp_shard: an ep group must not cross ranks that tp, cp or
- * dp_replicate separate. */
-static void check_folded(const Config *config, Diag *d)
-{
-    const AxisName folds = axes_first(axes_with(AXIS_FOLDS));
-    if (config->ep_folded <= 1) return;
-    diag_error(
-        d, FAULT_input, "axis-unsupported", config->axis_loc[folds],
-        "mesh.ep = %u (folded): this version carves ep out of dp_shard alone, where neither tp "
-        "nor cp lies inside of it",
-        config->ep_folded);
-    diag_hint(d, "make ep a factor of the world (ep_mode = \"extra\"), or a divisor of dp_shard "
-                 "without tp and cp");
-}
-
 /* The facts about a plan's passes that the axes ask for. */
 typedef struct Listed {
     AxisNames own;   /* the axes of the passes */
@@ -54,11 +39,18 @@ static const char *used_axes(Arena *arena)
     return str_text(&s);
 }
 
+/* Folded experts may be shared by ranks of other axes alone. */
+static uint32_t ranks_along(const Config *config, AxisName name)
+{
+    return axis_info(name)->trades == INDEX_experts ? config_expert_ranks(config)
+                                                    : config->axis_size[name];
+}
+
 static void refuse(const Config *config, AxisName name, const char *rule, const char *why,
                    const char *hint, Diag *d)
 {
     diag_error(d, FAULT_input, rule, config->axis_loc[name], "mesh.%s = %u%s%s",
-               axis_name_text(name), config->axis_size[name], why[0] == ':' ? "" : " ", why);
+               axis_name_text(name), ranks_along(config, name), why[0] == ':' ? "" : " ", why);
     diag_hint(d, "%s", hint);
 }
 
@@ -66,7 +58,7 @@ static void refuse(const Config *config, AxisName name, const char *rule, const 
 static void check_axis(const Config *config, AxisName name, const Listed *listed, Diag *d)
 {
     const AxisInfo *axis = axis_info(name);
-    if (config->axis_size[name] <= 1) return;
+    if (ranks_along(config, name) <= 1) return;
     if (!axis->unused && !axis->apart) {
         refuse(
             config, name, "axis-unsupported",
@@ -77,7 +69,7 @@ static void check_axis(const Config *config, AxisName name, const Listed *listed
     }
     const bool used = axis->flags & AXIS_UNITS ? listed->shards : axes_have(listed->own, name);
     if (axis->unused && !used) refuse(config, name, "axis-unused", axis->unused, axis->use, d);
-    if (axis->apart && listed->n_data == 0)
+    if (axis->apart && config->axis_size[name] > 1 && listed->n_data == 0)
         refuse(config, name, "data-none", axis->apart, axis->sum, d);
 }
 
@@ -92,7 +84,6 @@ bool passes_check_axes(const Config *config, Diag *d)
             "ddp{}, fsdp2{} and zero{} each own the data axes: gradients would be reduced twice");
         diag_hint(d, "keep one; fsdp2{} on a mesh with dp_replicate > 1 is already HSDP");
     }
-    check_folded(config, d);
     warn_not_applied(config, d);
     zero_check_options(config, d);
     return d->n_errors == before;

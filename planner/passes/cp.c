@@ -89,14 +89,22 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
         diag_hint(job->diag, "leave out all_to_all, or use mode = \"all_to_all\"");
         return false;
     }
-    if (op_sends_tokens(n->op) && op_whole_letter(n->op, INDEX_rooms)) {
+    const bool shares_experts = (pass_axes(job, PASS_cp) & ~job->context.lent_axes) == 0;
+    if (op_sends_tokens(n->op) && op_whole_letter(n->op, INDEX_rooms) && !shares_experts) {
         diag_error(
             job->diag, FAULT_input, "cp-dropless", pass->loc,
             "cp = %u with dropless experts (%s): ranks of cp share the rooms of an expert, and "
             "uneven rows have none to share",
             pass_ranks(job->config, PASS_cp), path);
-        diag_hint(job->diag, "capacity_factor may be \"all\" or a number; or make cp a part of "
-                             "dp_shard or of tp");
+        const uint32_t ranks = pass_ranks(job->config, PASS_cp) * pass_ranks(job->config, PASS_tp);
+        const int64_t experts = graph_attrs_at(&job->plan->graph, n->attrs)->experts;
+        diag_hint(job->diag, "%scapacity_factor = \"all\" or a number%s",
+                  experts % ranks ? ""
+                                  : arena_print(job->scratch,
+                                                "ep_mode = \"folded\" with ep = %u lets ranks of "
+                                                "cp share experts; or ",
+                                                ranks),
+                  experts % ranks ? "; or make cp a part of dp_shard or of tp" : "");
         return false;
     }
     if (op_takes_tokens(n->op)) {
@@ -235,6 +243,16 @@ static void deal_out(Job *job, const PassConfig *pass, uint32_t size)
     }
 }
 
+/* Returns the innermost of `axes` that have n ranks together. */
+static AxisSet inner_axes(const Mesh *mesh, AxisSet axes, uint32_t n)
+{
+    AxisSet inner = 0;
+    for (uint32_t a = mesh->n_axes; a-- > 0 && mesh_size(mesh, inner) < n;)
+        if (axes >> a & 1) inner = (AxisSet)(inner | 1u << a);
+    assert(mesh_size(mesh, inner) == n);
+    return inner;
+}
+
 static bool pass_cp(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -267,11 +285,9 @@ static bool pass_cp(Job *job)
                    "cp = %u but the model has no attention: sequences are independent of it", size);
         diag_hint(job->diag, "make cp a part of dp_shard");
     }
-    const AxisSet outer = (AxisSet)(axes & (0u - axes)); /* the outermost axis of cp */
-    if (exchanging > 1)
-        job->context.heads_axes = exchanging == size ? axes : (AxisSet)(axes & ~outer);
+    if (exchanging > 1) job->context.heads_axes = inner_axes(&job->plan->mesh, axes, exchanging);
     if (n_scans) job->context.scan_axes = axes;
-    job->context.rooms_axes = axes;
+    job->context.rooms_axes = (AxisSet)(axes & ~job->context.lent_axes);
     if (pass->cp.mode == CP_ring)
         job->context.ring_axes = (AxisSet)(axes & ~job->context.heads_axes);
     return job->diag->n_errors == before;

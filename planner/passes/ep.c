@@ -1,6 +1,9 @@
 /* Expert parallelism: the experts of a layer are shared out over ep, SPLIT(expert). Nothing else is
  * assigned. The tokens for the experts are split by sequence, so the change of layout becomes an
- * exchange of tokens on the way in and back. */
+ * exchange of tokens on the way in and back.
+ *
+ * With ep_mode = "folded", ranks of cp and tp share experts too. They have the same sequences, so
+ * each makes the rows of its own experts, and the sums of a token's rows are partial. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
@@ -40,7 +43,7 @@ static bool pass_ep(Job *job)
 {
     Graph *g = &job->plan->graph;
     const Mesh *mesh = &job->plan->mesh;
-    const AxisSet axes = pass_axes(job, PASS_ep);
+    const AxisSet axes = (AxisSet)(pass_axes(job, PASS_ep) | job->context.lent_axes);
     const uint32_t size = mesh_size(mesh, axes), before = job->diag->n_errors;
     uint32_t n_shared = 0;
     if (size == 1) return true;

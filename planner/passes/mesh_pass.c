@@ -1,6 +1,7 @@
 /* Builds the mesh from the config. Refines an axis where only a part of it is needed: dp_shard
  * where reshard_after_forward names a number, tp where it has more ranks than there are KV
- * heads, cp where a ring goes over groups of ranks. */
+ * heads, cp where a ring goes over groups of ranks, and both where a part of their ranks share
+ * experts. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
@@ -32,14 +33,51 @@ static bool refine_for_reshard(Job *job, const PassConfig *fsdp2)
     return false;
 }
 
+/* Reports that `lent` ranks of an axis cannot share experts, and names the sizes of ep that nest.
+ */
+static void refuse_cut(Job *job, AxisName name, uint32_t lent)
+{
+    const uint32_t ep = config_expert_ranks(job->config), size = job->config->axis_size[name];
+    Str legal = str_in(job->scratch);
+    for (uint32_t k = 1; k <= size; k++) {
+        Mesh mesh = job->plan->mesh;
+        if (size % k == 0 && (k == 1 || mesh_cut(&mesh, job->scratch, name, k)))
+            str_print(&legal, "%s%u", legal.n ? ", " : "", ep / lent * k);
+    }
+    diag_error(job->diag, FAULT_input, "ep-fold",
+               job->config->axis_loc[axes_first(axes_with(AXIS_FOLDS))],
+               "mesh.ep = %u (folded) takes %u of the %u ranks of %s; heads cut %s elsewhere, and "
+               "the two cuts do not nest",
+               ep, lent, size, axis_name_text(name), axis_name_text(name));
+    diag_hint(job->diag, "ep may be %s", str_text(&legal));
+}
+
+/* Ranks of cp and tp that share experts are axes of their own. Heads and groups of a ring have cut
+ * these axes before. */
+static bool cut_for_experts(Job *job)
+{
+    for (uint32_t a = 0; a < AXIS_NAMES; a++) {
+        const uint32_t lent = job->config->ep_lent[a];
+        if (lent <= 1) continue;
+        const AxisSet axes = mesh_cut(&job->plan->mesh, job->arena, (AxisName)a, lent);
+        if (!axes) {
+            refuse_cut(job, (AxisName)a, lent);
+            return false;
+        }
+        job->context.lent_axes = (AxisSet)(job->context.lent_axes | axes);
+    }
+    return true;
+}
+
 bool pass_mesh(Job *job)
 {
-    job->plan->mesh = mesh_make(job->config->axis_size);
+    job->plan->mesh = config_mesh(job->config);
     const PassConfig *fsdp2 = pass_config(job, PASS_fsdp2);
     bool ok = !fsdp2 || fsdp2->fsdp2.reshard_after_forward != RESHARD_to ||
               refine_for_reshard(job, fsdp2);
     if (pass_config(job, PASS_tp)) tp_refine(job);
     if (pass_config(job, PASS_cp)) cp_refine(job);
+    ok = cut_for_experts(job) && ok;
     job->sample_axes = mesh_data_axes(&job->plan->mesh);
     job->data_axes = mesh_axes_of(&job->plan->mesh, axes_cutting_batch());
     return ok; /* other passes still report when an axis could not be refined */

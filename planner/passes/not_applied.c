@@ -6,7 +6,7 @@
 static void warn_of_axis(const Config *config, const PassConfig *pass, Diag *d)
 {
     const AxisNames axes = axes_of_pass(pass_word(pass->name));
-    const bool folded = axes & axes_with(AXIS_FOLDS) && config->ep_folded > 1;
+    const bool folded = axes & axes_with(AXIS_FOLDS) && config_expert_ranks(config) > 1;
     Str names = str_in(d->arena);
     if (axes == 0 || config_ranks(config, axes) > 1 || folded) return;
     for (uint32_t a = 0; a < AXIS_NAMES; a++)

@@ -51,7 +51,9 @@ typedef struct ContextJob {
     AxisSet ring_axes;
     AxisSet scan_axes;  /* the same for state-space layers (cp_scan.c) */
     AxisSet rooms_axes; /* ranks share the rooms (slots for token rows) of each expert */
-    DealId seq_deal;    /* how ranks of cp share a sequence; 0: equal parts */
+    /* parts of cp and tp whose ranks share experts, beside those of ep */
+    AxisSet lent_axes;
+    DealId seq_deal; /* how ranks of cp share a sequence; 0: equal parts */
 } ContextJob;
 
 typedef struct Job {

@@ -20,21 +20,23 @@ static void check_mesh(Verifier *v)
                       MAX_AXES);
         return;
     }
-    uint64_t stride = 1;
-    for (uint32_t a = m->n_axes; a-- > 0;) {
-        if (m->axis[a].size < 1 || m->axis[a].stride != stride || m->axis[a].name >= AXIS_NAMES)
-            verify_report(v, RULE, 0,
-                          "mesh axis %u has size %u and stride %u, expected stride %llu", a,
-                          m->axis[a].size, m->axis[a].stride, (unsigned long long)stride);
-        stride *= m->axis[a].size;
-        if (stride > UINT32_MAX / 2) {
-            verify_report(v, RULE, 0, "the mesh has too many ranks");
+    Mesh made = *m;
+    for (uint32_t a = 0; a < m->n_axes; a++)
+        if (m->axis[a].size < 1 || m->axis[a].name >= AXIS_NAMES) {
+            verify_report(v, RULE, 0, "mesh axis %u has size %u", a, m->axis[a].size);
             return;
         }
+    if (!mesh_set_strides(&made)) {
+        verify_report(v, RULE, 0, "the axes of the mesh make no grid of ranks, or too many");
+        return;
     }
-    if (m->n_ranks != stride)
-        verify_report(v, RULE, 0, "the mesh says %u ranks, its axes make %llu", m->n_ranks,
-                      (unsigned long long)stride);
+    for (uint32_t a = 0; a < m->n_axes; a++)
+        if (m->axis[a].stride != made.axis[a].stride)
+            verify_report(v, RULE, 0, "mesh axis %u has size %u and stride %u, expected stride %u",
+                          a, m->axis[a].size, m->axis[a].stride, made.axis[a].stride);
+    if (m->n_ranks != made.n_ranks)
+        verify_report(v, RULE, 0, "the mesh says %u ranks, its axes make %u", m->n_ranks,
+                      made.n_ranks);
 }
 
 static int by_low(const void *a, const void *b)

@@ -311,13 +311,13 @@ return dialect.wrap(function(config)
   local batch, steps = batch_of(d, s, pp_micro or 1, pp_options and s.pp * pp_options.chunks or s.pp)
   local float8_pass = options_of.float8(d, family)
   local optimizer = options_of.optimizer(d)
-  local tp_pass = tp_options and tp(tp_options)
+  local tp_pass, early = tp_options and tp(tp_options), s.cp > 1 or options.experts ~= nil
   d:stop()
   return plan {
     name = config.name, model = config.model, cluster = config.cluster, batch = batch,
     mesh = mesh_of(strategy, s, shards), precision = precision, optimizer = optimizer,
-    parallel = values.passes(9, pp_options and pp(pp_options), s.cp > 1 and tp_pass, options.experts and ep {}, context_of(s, heads),
-      float8_pass, s.cp == 1 and tp_pass, ac_pass, data_pass, options.enable_compile and compile "block"),
+    parallel = values.passes(9, pp_options and pp(pp_options), early and tp_pass, options.experts and ep {}, context_of(s, heads),
+      float8_pass, not early and tp_pass, ac_pass, data_pass, options.enable_compile and compile "block"),
     original = d.original and d.system or nil, seed = config.seed, steps = config.steps or steps, data = config.data,
   }
 end)

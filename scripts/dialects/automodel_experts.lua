@@ -1,6 +1,6 @@
 -- Special cases of NeMo Automodel with ep_size > 1. It folds ep into the ranks of a pipeline stage,
 -- innermost, and shards experts over ep_shard = dp x cp x tp / ep. It has options of its own,
--- distributed.moe. Here ep is carved out of dp, so neither tp nor cp may lie inside it.
+-- distributed.moe.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local experts = {}
@@ -33,20 +33,17 @@ local function check_model(d, s, family, n)
   end
 end
 
--- Refuses axes that Automodel folds and Tandem does not.
+-- Says where experts lie otherwise than in Automodel.
 local function check_fold(d, s)
-  local shard = s.dp // s.replicate
-  local function refuse(text, hint) d:error("dialect-unsupported", "distributed.ep_size", text, hint) end
-  if s.tp > 1 or s.cp > 1 then
-    refuse(("ep_size = %d is folded over dp x cp x tp = %d x %d x %d: here ep is carved out of dp alone, where neither "
-      .. "tp nor cp lies inside of it"):format(s.ep, s.dp, s.cp, s.tp), "tp_size = 1 and cp_size = 1, or ep_size = 1")
-  elseif shard % s.ep ~= 0 then
-    refuse(("ep_size = %d reaches over replicas: each of the %d has %d ranks"):format(s.ep, s.replicate, shard),
-      "ep_size may be " .. dialect.divisors(shard))
-  elseif s.replicate > 1 then
+  local same = s.dp * s.cp * s.tp // s.ep
+  if s.tp > s.ep then
+    d:note("dialect-differs", "distributed.ep_size", ("%d ranks of tp hold the same experts whole, and repeat their work; "
+      .. "Automodel shards these experts over %d ranks"):format(s.tp // s.ep, same))
+  end
+  if s.replicate > 1 and same > 1 then
     d:note("dialect-differs", "distributed.dp_replicate_size", ("experts are sharded over the %d ranks of each replica "
-      .. "that hold the same ones; Automodel shards them over the %d of all replicas"):format(shard // s.ep,
-      s.dp // s.ep))
+      .. "that hold the same ones; Automodel shards them over the %d of all replicas"):format(
+      math.max(same // s.replicate, 1), same))
   end
 end
 

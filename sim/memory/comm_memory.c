@@ -38,9 +38,12 @@ static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMe
     m->n_ranks = mesh_size(&plan->mesh, m->axes);
     const uint32_t own = devices_per_node == 0 ? 0 : rank / devices_per_node;
     Rank outer = mesh_group(&plan->mesh, rank, m->axes);
-    uint32_t inner = 0; /* the innermost of the axes: its ranks lie at equal distances */
+    uint32_t inner = MAX_AXES; /* the closest of the axes: its ranks lie at equal distances */
     for (uint32_t a = 0; a < plan->mesh.n_axes; a++)
-        if (m->axes >> a & 1) inner = a;
+        if (m->axes >> a & 1 &&
+            (inner == MAX_AXES || plan->mesh.axis[a].stride < plan->mesh.axis[inner].stride))
+            inner = a;
+    if (inner == MAX_AXES) inner = 0;
     const Axis *row = &plan->mesh.axis[inner];
     const AxisSet others = (AxisSet)(m->axes & ~(1u << inner));
     for (uint32_t i = 0; i < m->n_ranks; i += row->size) { /* members ascend */

@@ -1,4 +1,4 @@
--- expect: error[dialect-unsupported] reaches over replicas | ep_size may be 1, 2, 4
+-- expect: ok mesh ep=8 | experts 1 | equal
 return require "dialects.automodel" {
   world_size = 8, seq_length = 32,
   model = require "models.qwen" { size = "3-moe-tiny", experts = 8, capacity_factor = "all" },

@@ -22,8 +22,9 @@ enum {                   /* AxisInfo.flags */
        AXIS_WEIGHTS = 2, /* ranks hold parts of each weight matrix while they use it */
        AXIS_STATES =
            4, /* units may be sharded along it: their states, and perhaps weights at rest */
-       AXIS_UNITS = 8, /* sharding units is its only purpose */
-       AXIS_FOLDS = 16 /* ep_mode = "folded" carves it out of the axis of units */
+       AXIS_UNITS = 8,  /* sharding units is its only purpose */
+       AXIS_FOLDS = 16, /* ep_mode = "folded" carves it out of the data axes */
+       AXIS_LENDS = 32  /* its innermost ranks may share experts, too, with ep_mode = "folded" */
 };
 
 /* The collectives on the axis's own stream. All others run on those of units: dp_gather and

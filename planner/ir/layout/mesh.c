@@ -6,15 +6,40 @@
 
 #include "planner/base/str.h"
 
-static void set_strides(Mesh *mesh)
+/* Places the axis that lies `stride` ranks apart, if there is one. */
+static void place_apart(Mesh *mesh, uint64_t *stride, uint32_t *n_placed)
+{
+    for (uint32_t a = 0; a < mesh->n_axes; a++) {
+        if (mesh->axis[a].apart == 0 || mesh->axis[a].apart != *stride) continue;
+        mesh->axis[a].stride = (uint32_t)*stride;
+        *stride *= mesh->axis[a].size;
+        ++*n_placed;
+        return;
+    }
+}
+
+bool mesh_set_strides(Mesh *mesh)
 {
     uint64_t stride = 1;
-    for (uint32_t a = mesh->n_axes; a-- > 0;) {
+    uint32_t n_placed = 0;
+    place_apart(mesh, &stride, &n_placed);
+    for (uint32_t a = mesh->n_axes; a-- > 0 && stride <= UINT32_MAX / 2;) {
+        if (mesh->axis[a].apart) continue;
         mesh->axis[a].stride = (uint32_t)stride;
         stride *= mesh->axis[a].size;
-        assert(stride <= UINT32_MAX / 2);
+        n_placed++;
+        if (stride <= UINT32_MAX / 2) place_apart(mesh, &stride, &n_placed);
     }
+    if (n_placed != mesh->n_axes || stride > UINT32_MAX / 2) return false;
     mesh->n_ranks = (uint32_t)stride;
+    return true;
+}
+
+static void set_strides(Mesh *mesh)
+{
+    const bool fills = mesh_set_strides(mesh);
+    assert(fills);
+    (void)fills;
 }
 
 Mesh mesh_make(const uint32_t sizes[AXIS_NAMES])
@@ -23,7 +48,7 @@ Mesh mesh_make(const uint32_t sizes[AXIS_NAMES])
     for (uint32_t name = 0; name < AXIS_NAMES; name++) {
         if (sizes[name] <= 1) continue;
         mesh.axis[mesh.n_axes++] =
-            (Axis){axis_name_text((AxisName)name), (AxisName)name, sizes[name], 0};
+            (Axis){axis_name_text((AxisName)name), (AxisName)name, sizes[name], 0, 0};
     }
     set_strides(&mesh);
     return mesh;
@@ -43,6 +68,37 @@ void mesh_refine(Mesh *mesh, Arena *arena, uint32_t a, uint32_t inner)
         mesh->axis[i].text = arena_print(arena, "%s.%u", axis_name_text(name), k++);
     }
     set_strides(mesh);
+}
+
+AxisSet mesh_cut(Mesh *mesh, Arena *arena, AxisName name, uint32_t inner)
+{
+    AxisSet set = 0;
+    for (uint32_t a = mesh->n_axes; a-- > 0 && inner > 1;) {
+        if (mesh->axis[a].name != name) continue;
+        const uint32_t size = mesh->axis[a].size;
+        if (inner % size != 0 && size % inner != 0) return 0;
+        if (inner < size) {
+            mesh_refine(mesh, arena, a, inner);
+            set = (AxisSet)(set << 1); /* the axes found before lie one place further on */
+            return (AxisSet)(set | 1u << (a + 1));
+        }
+        inner /= size;
+        set = (AxisSet)(set | 1u << a);
+    }
+    return inner == 1 ? set : 0;
+}
+
+void mesh_nest_last(Mesh *mesh, AxisName name)
+{
+    for (uint32_t a = 0; a + 1 < mesh->n_axes; a++) {
+        if (mesh->axis[a].name != name) continue;
+        Axis axis = mesh->axis[a];
+        axis.apart = axis.stride;
+        for (; a + 1 < mesh->n_axes; a++) mesh->axis[a] = mesh->axis[a + 1];
+        mesh->axis[a] = axis;
+        set_strides(mesh);
+        return;
+    }
 }
 
 AxisSet mesh_axes(const Mesh *mesh, AxisName name)
@@ -105,13 +161,39 @@ Rank mesh_member(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i)
     return member;
 }
 
-Rank mesh_next(const Mesh *mesh, Rank member, AxisSet axes)
+/* The axis of the set along which neighbours are closest. */
+static uint32_t closest(const Mesh *mesh, AxisSet axes)
 {
+    uint32_t found = MAX_AXES;
     for (uint32_t a = mesh->n_axes; a-- > 0;) {
         if (!(axes >> a & 1)) continue;
+        if (found == MAX_AXES || mesh->axis[a].stride < mesh->axis[found].stride) found = a;
+    }
+    assert(found < MAX_AXES);
+    return found;
+}
+
+Rank mesh_rising(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i)
+{
+    Rank member = mesh_group(mesh, rank, axes);
+    while (axes) {
+        const uint32_t a = closest(mesh, axes);
+        member += i % mesh->axis[a].size * mesh->axis[a].stride;
+        i /= mesh->axis[a].size;
+        axes = (AxisSet)(axes & ~(1u << a));
+    }
+    assert(i == 0);
+    return member;
+}
+
+Rank mesh_next(const Mesh *mesh, Rank member, AxisSet axes)
+{
+    while (axes) {
+        const uint32_t a = closest(mesh, axes);
         const uint32_t at = mesh_coordinate(mesh, member, a), stride = mesh->axis[a].stride;
         if (at + 1 < mesh->axis[a].size) return member + stride;
         member -= at * stride;
+        axes = (AxisSet)(axes & ~(1u << a));
     }
     return member;
 }

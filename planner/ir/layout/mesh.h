@@ -1,5 +1,6 @@
 /* Ranks as a grid of named axes. The order is row-major: peers along the last (innermost) axis are
- * consecutive ranks. */
+ * consecutive ranks. The list of axes is also the order in which parts of one dimension nest. An
+ * axis that nests inside of others may lie outside of them among the ranks (Axis.apart). */
 #ifndef TANDEM_IR_MESH_H
 #define TANDEM_IR_MESH_H
 
@@ -19,6 +20,9 @@ typedef struct Axis {
     const char *text; /* "tp", "dp_shard.1" */
     AxisName name;
     uint32_t size, stride; /* stride in ranks */
+    /* 0: neighbours are as far apart as the axes listed after it have ranks. Else the stride: the
+     * axis lies outside of some that are listed before it. */
+    uint32_t apart;
 } Axis;
 
 typedef struct Mesh {
@@ -31,6 +35,15 @@ typedef struct Mesh {
 Mesh mesh_make(const uint32_t sizes[AXIS_NAMES]);
 /* Splits atomic axis `a` into outer x inner (outer first). */
 void mesh_refine(Mesh *mesh, Arena *arena, uint32_t a, uint32_t inner);
+/* Refines the axis of that name so that its innermost atomic axes have `inner` ranks together, and
+ * returns these; the empty set if the axis is cut elsewhere already and the cuts do not nest. */
+AxisSet mesh_cut(Mesh *mesh, Arena *arena, AxisName name, uint32_t inner);
+/* Lists the axis of that name last, so that its parts nest inside of all others'. Every rank keeps
+ * its coordinates. */
+void mesh_nest_last(Mesh *mesh, AxisName name);
+/* Makes strides and the number of ranks from sizes; false if the axes do not fill a grid of at most
+ * 2^31 ranks. */
+bool mesh_set_strides(Mesh *mesh);
 AxisSet mesh_axes(const Mesh *mesh, AxisName name); /* all atomic axes of that name; 0: size 1 */
 AxisSet mesh_axes_of(const Mesh *mesh, AxisNames names); /* ... of these names */
 uint32_t mesh_size(const Mesh *mesh, AxisSet axes);      /* product; 1 for none */
@@ -41,8 +54,10 @@ uint32_t mesh_part(const Mesh *mesh, Rank rank, AxisSet axes);
 uint32_t mesh_hop(uint32_t part, int32_t hop, uint32_t size);
 /* The i-th member of rank's group along `axes`; i = mesh_part(rank) gives rank itself. */
 Rank mesh_member(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i);
-/* Returns the next member after `member` in its group along `axes`; after the last one, the first.
- * A walk over a large group costs one step for each member. */
+/* The member at place i among the group's ranks in rising order. */
+Rank mesh_rising(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i);
+/* Returns the next member after `member` in that order; after the last one, the first. A walk over
+ * a large group costs one step for each member. */
 Rank mesh_next(const Mesh *mesh, Rank member, AxisSet axes);
 /* Returns the smallest rank of rank's group along `axes`, which identifies the group. */
 Rank mesh_group(const Mesh *mesh, Rank rank, AxisSet axes);

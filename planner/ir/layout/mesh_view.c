@@ -52,8 +52,8 @@ uint32_t mesh_nodes_of_groups(const Mesh *mesh, AxisSet axes, uint32_t per_node)
     for (Rank r = 0; r < mesh->n_ranks; r++) {
         if (mesh_group(mesh, r, axes) != r) continue;
         uint32_t nodes = 0, last = UINT32_MAX;
-        for (uint32_t i = 0; i < n; i++) { /* members come in rising order */
-            uint32_t node = mesh_member(mesh, r, axes, i) / per_node;
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t node = mesh_rising(mesh, r, axes, i) / per_node;
             nodes += node != last;
             last = node;
         }

@@ -84,6 +84,7 @@ static const TextField axis_fields[] = {
     FIELD(Axis, text, text, proven),
     WORD("of", Axis, name, axis_names, proven),
     FIELD(Axis, size, u32, proven),
+    FIELD(Axis, apart, u32, proven),
 };
 
 static const TextField deal_fields[] = {

@@ -116,13 +116,10 @@ static bool read_axis_record(Parser *p)
         return fail(p, "an axis needs a plain name", here);
     const uint32_t most = MAX_MESH_RANKS / mesh->n_ranks;
     if (axis.size < 2 || axis.size > most) return fail(p, "bad axis size", here);
-    for (uint32_t a = 0; a < mesh->n_axes; a++) {
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
         if (strcmp(mesh->axis[a].text, axis.text) == 0) return fail(p, "an axis twice", here);
-        mesh->axis[a].stride *= axis.size;
-    }
-    axis.stride = 1;
-    mesh->n_ranks *= axis.size;
     mesh->axis[mesh->n_axes++] = axis;
+    if (!mesh_set_strides(mesh)) return fail(p, "the axes leave ranks out", here);
     return true;
 }
 

@@ -63,6 +63,8 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     const bool of_field = info->cuts == INDEX_height || info->cuts == INDEX_width;
     bool fixed = out->use_is_fixed &&
                  (info->flags & AXIS_WEIGHTS || (of_field && layout_is_split(out->use.on[axis])));
+    const bool rows = op_dim(n->op, n->n_in + j, INDEX_experts) >= 0;
+    if (rows && job->context.lent_axes >> axis & 1) fixed = false; /* cut by experts there */
     /* small, and it writes state: keep it whole */
     if (op_info(n->op)->flags & OP_ONCE) fixed = true;
     if (!fixed) out->use.on[axis] = layout_is_split(made) ? made : (int8_t)WHOLE;
@@ -179,6 +181,9 @@ static char wanted_split(const Job *job, const Node *n, const Binding *b, uint32
         return op_letter(n->op, INDEX_groups);
     if (op_scans_tokens(n->op) && job->context.scan_axes >> axis & 1)
         return cp_scan_letter(job, n, axis);
+    if (job->context.lent_axes >> axis & 1 && op_letter(n->op, INDEX_experts) &&
+        (op_letter(n->op, INDEX_rooms) || op_whole_letter(n->op, INDEX_rooms)))
+        return op_letter(n->op, INDEX_experts);
     if (job->context.rooms_axes >> axis & 1 && op_letter(n->op, INDEX_rooms))
         return op_letter(n->op, INDEX_rooms);
     char letter = letter_of_inputs(g, n, b, axis, true);
@@ -224,6 +229,8 @@ bool pass_propagate(Job *job)
 {
     Graph *g = &job->plan->graph;
     const Mesh *mesh = &job->plan->mesh;
+    const AxisSet tokens = mesh_axes_of(mesh, axes_cutting(INDEX_tokens)),
+                  scatters = (AxisSet)((job->context.rooms_axes | job->context.lent_axes) & tokens);
     for (NodeId id = 1; id < g->nodes.n; id++) {
         Node *n = &g->nodes.at[id];
         Binding b;
@@ -241,7 +248,7 @@ bool pass_propagate(Job *job)
                 if (!place_output(job, n, &b, j, a)) return false;
             if ((op_mixes_tokens(n->op) && job->context.heads_axes >> a & 1) ||
                 (op_keeps_state(n->op) && job->context.scan_axes >> a & 1) ||
-                (op_collects_tokens(n->op) && job->context.rooms_axes >> a & 1))
+                (op_collects_tokens(n->op) && scatters >> a & 1))
                 put_back(job, n, a);
         }
         for (uint32_t j = 0; j < n->n_out; j++) sequence_fit(job, &g->tensors.at[n->out[j]]);

@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "planner/ir/experts.h"
 #include "planner/passes/pass.h"
 
 typedef struct Tp {
@@ -13,6 +14,8 @@ typedef struct Tp {
     uint32_t size;
     const PassConfig *pass;
     const HeadDims *heads; /* [tensor] */
+    const bool *experts;   /* [tensor]: a parameter of experts */
+    AxisSet of_experts;    /* the part of tp that cuts each expert; the rest shares experts */
     uint32_t n_matched;
     /* sizes that were refused: one message for each size, not for each layer */
     int64_t reported[16];
@@ -43,7 +46,7 @@ static const char *segments(const Tp *tp, DealId order)
     return str_text(&s);
 }
 
-static void refuse(Tp *tp, const Tensor *t, int dim)
+static void refuse(Tp *tp, const Tensor *t, int dim, uint32_t parts)
 {
     Diag *d = tp->job->diag;
     int64_t size = t->dim[dim];
@@ -52,11 +55,11 @@ static void refuse(Tp *tp, const Tensor *t, int dim)
     if (t->order && dim == t->order_dim)
         diag_error(d, FAULT_input, "divides-features", loc,
                    "%s: segments of %s features cannot each be split over tp = %u", t->name,
-                   segments(tp, t->order), tp->size);
+                   segments(tp, t->order), parts);
     else
         diag_error(d, FAULT_input, "divides-features", loc,
                    "%s: dimension %d = %lld cannot be split over tp = %u", t->name, dim,
-                   (long long)size, tp->size);
+                   (long long)size, parts);
     diag_hint(d, "tp may be %s", str_divisors(tp->job->scratch, size));
 }
 
@@ -110,10 +113,10 @@ static void refuse_heads(Tp *tp, const Tensor *t, HeadDims heads, uint32_t rest)
         diag_hint(d, "tp may be %s", str_text(&legal));
 }
 
-static void split_on_tp(const Tp *tp, Layout *layout, int dim)
+static void split_on(const Tp *tp, AxisSet axes, Layout *layout, int dim)
 {
     for (uint32_t a = 0; a < tp->job->plan->mesh.n_axes; a++)
-        if (tp->axes >> a & 1) layout->on[a] = SPLIT(dim);
+        if (axes >> a & 1) layout->on[a] = SPLIT(dim);
 }
 
 static void place_param(Tp *tp, Tensor *t)
@@ -130,15 +133,17 @@ static void place_param(Tp *tp, Tensor *t)
         if (!tp_place_heads(tp->job, t, heads, &rest)) refuse_heads(tp, t, heads, rest);
         return;
     }
-    if (t->dim[dim] % tp->size != 0) {
+    const AxisSet axes =
+        tp->experts[t - tp->job->plan->graph.tensors.at] ? tp->of_experts : tp->axes;
+    const uint32_t size = mesh_size(&tp->job->plan->mesh, axes);
+    if (t->dim[dim] % size != 0) {
         if (t->tp != TP_vocab) {
-            refuse(tp, t, dim);
+            refuse(tp, t, dim, size);
             return;
         }
-        t->deal[dim] =
-            deal_ceil(&tp->job->plan->graph.deals, tp->job->arena, t->dim[dim], tp->size);
+        t->deal[dim] = deal_ceil(&tp->job->plan->graph.deals, tp->job->arena, t->dim[dim], size);
     }
-    split_on_tp(tp, &t->use, dim);
+    split_on(tp, axes, &t->use, dim);
 }
 
 static int row_dim_of(const Graph *g, const Node *n)
@@ -173,10 +178,10 @@ static void place_activations(Tp *tp)
          * features, and gathered where each token is one row again. */
         const bool rows = op_dim(n->op, n->n_in, INDEX_experts) >= 0;
         const int features = op_dim(n->op, n->n_in, INDEX_features);
-        if (rows && out->dim[features] % tp->size == 0)
-            split_on_tp(tp, &out->use, features);
+        if (rows && out->dim[features] % mesh_size(&tp->job->plan->mesh, tp->of_experts) == 0)
+            split_on(tp, tp->of_experts, &out->use, features);
         else if (!rows && tp->pass->tp.sequence)
-            split_on_tp(tp, &out->use, op_dim(n->op, n->n_in, INDEX_tokens));
+            split_on(tp, tp->axes, &out->use, op_dim(n->op, n->n_in, INDEX_tokens));
     }
 }
 
@@ -195,6 +200,8 @@ static bool pass_tp(Job *job)
     if (tp.size == 1) return plan_ok;
     Graph *g = &job->plan->graph;
     tp.heads = tp_head_dims(job);
+    tp.experts = experts_params(g, job->scratch);
+    tp.of_experts = (AxisSet)(tp.axes & ~job->context.lent_axes);
     for (TensorId t = 1; t < g->tensors.n; t++)
         if (g->tensors.at[t].role == ROLE_param) place_param(&tp, &g->tensors.at[t]);
     if (tp.n_matched == 0 && plan_ok) {

@@ -125,6 +125,48 @@ static void a_walk_visits_members_in_order(void **state)
         }
 }
 
+/* An axis that nests last keeps its ranks: coordinates by name do not change. Groups along it and
+ * others are walked in rising order. */
+static void an_axis_nests_inside_of_those_that_it_encloses(void **state)
+{
+    uint32_t sizes[AXIS_NAMES] = {0};
+    sizes[AXIS_dp_shard] = 2, sizes[AXIS_ep] = 3, sizes[AXIS_cp] = 2, sizes[AXIS_tp] = 4;
+    const Mesh before = mesh_make(sizes);
+    Mesh m = before;
+    mesh_nest_last(&m, AXIS_ep);
+    assert_int_equal(m.n_ranks, before.n_ranks);
+    assert_string_equal(mesh_axes_text(*state, &m, 15), "dp_shard,cp,tp,ep");
+    assert_int_equal(m.axis[3].stride, 8);
+    const AxisSet half = mesh_cut(&m, *state, AXIS_tp, 2);
+    assert_string_equal(mesh_axes_text(*state, &m, half), "tp.1");
+    for (Rank r = 0; r < m.n_ranks; r++)
+        for (uint32_t name = 0; name < AXIS_NAMES; name++)
+            assert_int_equal(mesh_part(&m, r, mesh_axes(&m, (AxisName)name)),
+                             mesh_part(&before, r, mesh_axes(&before, (AxisName)name)));
+    for (AxisSet axes = 0; axes < 32; axes++) {
+        const uint32_t n = mesh_size(&m, axes);
+        Rank at = mesh_group(&m, 17, axes), last = at;
+        for (uint32_t i = 0; i < n; i++, last = at, at = mesh_next(&m, at, axes)) {
+            assert_int_equal(at, mesh_rising(&m, 17, axes, i));
+            assert_int_equal(mesh_group(&m, at, axes), mesh_group(&m, 17, axes));
+            assert_true(i == 0 || at > last);
+        }
+    }
+}
+
+/* Cuts at 2 and 3 of 6 ranks do not nest; whole axes and cuts that were made before do. */
+static void cuts_nest(void **state)
+{
+    Mesh m = make(1, 2, 12);
+    assert_int_equal(mesh_cut(&m, *state, AXIS_tp, 12), 2);
+    assert_string_equal(mesh_axes_text(*state, &m, mesh_cut(&m, *state, AXIS_tp, 6)), "tp.1");
+    assert_string_equal(mesh_axes_text(*state, &m, mesh_cut(&m, *state, AXIS_tp, 3)), "tp.2");
+    assert_string_equal(mesh_axes_text(*state, &m, mesh_cut(&m, *state, AXIS_tp, 6)), "tp.1,tp.2");
+    assert_int_equal(mesh_cut(&m, *state, AXIS_tp, 2), 0);
+    assert_int_equal(mesh_cut(&m, *state, AXIS_tp, 4), 0);
+    assert_int_equal(m.n_axes, 4);
+}
+
 static void texts(void **state)
 {
     Mesh m = make(2, 8, 2);
@@ -142,6 +184,9 @@ int main(void)
         cmocka_unit_test(a_walk_visits_members_in_order),
         cmocka_unit_test_setup_teardown(refining, setup, teardown),
         cmocka_unit_test_setup_teardown(texts, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_axis_nests_inside_of_those_that_it_encloses, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(cuts_nest, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

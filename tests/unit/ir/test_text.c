@@ -277,7 +277,7 @@ static void tables_are_complete(void **state)
         {RECORD_step, sizeof(StepInfo), 0},
         {RECORD_model, sizeof(ModelInfo), 4},
         {RECORD_nccl, sizeof(NcclSettings), 0},
-        {RECORD_axis, sizeof(Axis), 8}, /* stride follows from the sizes */
+        {RECORD_axis, sizeof(Axis), 4}, /* stride follows from the sizes */
         {RECORD_deal, sizeof(Deal), 0},
         {RECORD_attrs, sizeof(Attrs), 0},
         {RECORD_shape, sizeof(Shape), 7},

@@ -10,6 +10,7 @@
 
 #include "planner/front/front.h"
 #include "planner/ir/experts.h"
+#include "planner/ir/layout/mesh_view.h"
 #include "planner/ir/text/text.h"
 #include "planner/lower/compile.h"
 #include "tests/support/command.h"
@@ -250,8 +251,6 @@ static void folded_is_an_axis_of_its_own(void **state)
     assert_int_equal(folded.plan->mesh.n_ranks, 4);
     const Hash128 a = text_plan_id(folded.plan, arena), b = text_plan_id(extra.plan, arena);
     assert_memory_equal(&a, &b, sizeof a);
-    assert_refused(&(Refused){six, "dp_shard = 2, tp = 2, ep = 2, ep_mode = 'folded'",
-                              "tp {}, ep {}, fsdp2 {}", "axis-unsupported", "dp_shard alone"});
 }
 
 typedef struct Exchanges {
@@ -273,6 +272,44 @@ static Exchanges exchanges(const Plan *plan)
         }
     }
     return x;
+}
+
+/* Experts folded over tp, and over tp and data ranks: the axes that cut them, and their exchanges.
+ * A rank sends only the rows of experts that it shares out, so ranks of tp send no row twice.
+ * Beside tp, ep sends whole rows, and gets cut ones back. */
+static void folded_experts_are_cut_by_ranks_of_tp(void **state)
+{
+    (void)state;
+    static const char *const twelve =
+        "nn.moe { dim = 8, hidden = 12, experts = 12, capacity_factor = 12 }";
+    static const struct {
+        const char *mesh, *axes, *inside; /* inside: the axes that cut each expert */
+        uint32_t n, sent, of;             /* exchanges, each of sent / of of the rows */
+    } cases[] = {
+        {"dp_shard = 2, tp = 2, ep = 2, ep_mode = 'folded'", "tp", "-", 0, 1, 1},
+        {"dp_shard = 2, tp = 4, ep = 2, ep_mode = 'folded'", "tp.1", "tp.0", 0, 1, 1},
+        {"dp_shard = 4, tp = 2, ep = 4, ep_mode = 'folded'", "tp,ep", "-", 4, 1, 2},
+        {"dp_replicate = 2, dp_shard = 2, tp = 3, ep = 12, ep_mode = 'folded'", "tp,ep", "-", 4, 1,
+         3},
+        {"dp_shard = 2, ep = 2, tp = 2", "ep", "tp", 4, 3, 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Result r = plan_with(twelve, cases[i].mesh, "tp {}, ep {}, fsdp2 {}");
+        if (!r.plan) fail_msg("%s: %s", cases[i].mesh, told(&r));
+        const Tensor *w1 = param(&r.plan->graph, "b.moe.w1.weight");
+        const Mesh *mesh = &r.plan->mesh;
+        assert_string_equal(mesh_axes_text(arena, mesh, layout_axes_split(&w1->use, 0)),
+                            cases[i].axes);
+        assert_string_equal(mesh_axes_text(arena, mesh, layout_axes_split(&w1->use, 2)),
+                            cases[i].inside);
+        assert_int_equal(experts_axes(&r.plan->graph), layout_axes_split(&w1->use, 0));
+        const Exchanges x = exchanges(r.plan);
+        const uint64_t rows = 12 * 6 * 8; /* experts, slots of a sequence, features */
+        const uint32_t steps = 8 / mesh_dp_size(mesh);
+        assert_int_equal(x.n, cases[i].n * steps);
+        assert_int_equal(x.other, 0);
+        assert_int_equal(x.bytes * cases[i].of, x.n * rows * 4 * cases[i].sent);
+    }
 }
 
 /* To the experts and back, forward and backward: 4 for each layer and micro-batch, 6 if a block is
@@ -404,6 +441,7 @@ int main(void)
         TEST(tokens_go_there_and_back),
         TEST(experts_are_a_unit_of_their_own),
         TEST(folded_is_an_axis_of_its_own),
+        TEST(folded_experts_are_cut_by_ranks_of_tp),
         TEST(a_plan_by_paths_cuts_each_expert),
         TEST(a_bias_balances),
         TEST(what_a_token_meets),

@@ -1,0 +1,23 @@
+-- Six experts folded over a part of tp: each of two ranks has three of them, and the other two
+-- cut each expert. The heads cut tp at the same place.
+local nn = require "tandem.nn"
+local block = nn.block {
+  attention_norm = nn.rmsnorm(16), attention = nn.attention { dim = 16, heads = 4, kv_heads = 2, rope_theta = 1e4 },
+  ffn_norm = nn.rmsnorm(16), feed_forward = nn.moe { dim = 16, hidden = 24, experts = 6, top_k = 2, capacity_factor = 1.0 },
+  tp_col = { "attention.wq", "attention.wk", "attention.wv", "feed_forward.w1", "feed_forward.w3" },
+  tp_row = { "attention.wo", "feed_forward.w2" },
+  forward = function(m, x)
+    local h = x + m.attention(m.attention_norm(x))
+    return h + m.feed_forward(m.ffn_norm(h))
+  end,
+}
+return plan {
+  model = nn.module { embed = nn.embedding(32, 16), layers = nn.list { block }, norm = nn.rmsnorm(16), head = nn.linear(16, 32),
+    tp_vocab = { "embed", "head" },
+    forward = function(m, x, y) return nn.cross_entropy(m.head(m.norm(m.layers(m.embed(x)))), y) end },
+  cluster = require "clusters.dgx_h100" { nodes = 1 },
+  batch = { global = 8, micro = 1, seq = 16 },
+  mesh = { dp_shard = 2, tp = 4, ep = 2, ep_mode = "folded" },
+  parallel = { tp { sequence = true }, ep {}, fsdp2 {} },
+  optimizer = adamw { lr = 1e-3 },
+}
