@@ -84,7 +84,7 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
         *maxmin_asks(maxmin) = plan->nccl;
         if (options->store != NULL) maxmin_measured(maxmin, options->store, options->machine, d);
         Sms *sms = sms_new(cluster, fold, maxmin, scratch);
-        net = sms_net(sms);
+        net = options->alone ? net_alone(maxmin, scratch) : sms_net(sms);
         device = sms_device(sms);
     }
     if (options->uneven != NULL) {
@@ -100,8 +100,11 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
         model = imbalance_cost(b);
         net = imbalance_net(b);
     }
-    EngineOptions engine = {
-        .cost = &model, .net = &net, .device = &device, .fold = fold, .steps = options->steps};
+    EngineOptions engine = {.cost = &model,
+                            .net = &net,
+                            .device = options->alone ? NULL : &device,
+                            .fold = fold,
+                            .steps = options->steps};
     EngineResult result;
     bool ok = engine_run(plan, &engine, scratch, &result, d);
     Repeats repeats;

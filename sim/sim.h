@@ -79,6 +79,7 @@ typedef struct SimOptions {
     bool unfolded; /* simulate every rank; otherwise ranks are folded by refinement */
     bool trace;    /* keep rows (all simulated ranks) */
     bool explain;  /* also report the critical path, stages and kinds */
+    bool alone;    /* transfers and kernels share nothing: a step is at least as long as this */
     bool frees;    /* true if this communication takes no time (for a send, its recv too) */
     OpKind free_op;
     const Unevenness *uneven; /* NULL: all devices are alike; needs `unfolded` */
@@ -397,6 +398,10 @@ void maxmin_counts(const MaxMin *net, CostCounts *counts); /* of collectives */
 NetModel maxmin_net(MaxMin *net);
 uint32_t maxmin_channels(const MaxMin *net, uint32_t id); /* the SMs that a running transfer
                                                            * occupies */
+Ps maxmin_alone_ps(MaxMin *net, const Transfer *t); /* time of a transfer with no other under way */
+
+/* A network whose transfers take these times alone, and share no links. */
+NetModel net_alone(MaxMin *times, Arena *arena);
 
 /* Takes one SM for each channel of a running collective away from the computation of its members.
  * Wraps the network model to learn which collectives run. */

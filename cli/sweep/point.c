@@ -85,7 +85,8 @@ static bool predict_point(const Decider *decider, Cli *one, const Config *config
 
 /* Makes the answer of a point: loads, compiles, proves and simulates it as `sim` would. `recipe`
  * gets the settings and scripts that it used; `unstored` is true if the store refused it. */
-static json_t *answer_of(const Decider *decider, Cli *one, Recipe *recipe, bool *unstored)
+static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Recipe *recipe,
+                         bool *unstored)
 {
     json_t *row = json_object();
     const PlanOptions given = {
@@ -97,9 +98,9 @@ static json_t *answer_of(const Decider *decider, Cli *one, Recipe *recipe, bool 
     Prediction prediction = {.aperiodic = false};
     bool predicted = false;
     if (session_read(decider->job->path, &load, one->arena, config, &graph, &one->diag)) {
-        if (decider->job->bounded && bounds_decide(decider->job, one, config, &graph, row))
+        if (decider->job->bounded &&
+            bounds_decide(decider->job, one, config, &graph, &load, index, row))
             return row;
-        if (decider->job->bounded && shorter_decides(one, config, &graph, &load, row)) return row;
         const Diag before = one->diag;
         load.fewer = one->options.exact ? 0 : session_fewer(config, false);
         predicted = predict_point(decider, one, config, &graph, &load, &file, &prediction);
@@ -210,7 +211,7 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
     if (row == NULL) {
         Recipe recipe = {.head = ""};
         bool unstored = false;
-        row = answer_of(decider, &one, &recipe, &unstored);
+        row = answer_of(decider, &one, index, &recipe, &unstored);
         /* The time bound depends on the results of other points, so such an answer is not stored.
          */
         const char *rule = json_string_value(json_object_get(row, "rule"));
@@ -321,6 +322,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
                        .usd_per_token = real_of(line, "usd_per_token"),
                        .joules_per_token = real_of(line, "joules_per_token"),
                        .counts = text_of(line, "counts", arena),
+                       .close = json_is_true(json_object_get(line, "close")),
                        .unstored = text_of(line, "unstored", arena)};
         json_decref(line);
     }
@@ -371,6 +373,7 @@ static bool decide_by_bounds(PointJob *job, SweepRows *rows)
     bounded = rows;
     qsort(job->order, n, sizeof *job->order, by_bound);
     job->n_order = n;
+    job->bound = rows->at;
     return n == 0 || decide_order(job, rows);
 }
 
@@ -384,6 +387,7 @@ bool points_decide(const PointJob *job, SweepRows *rows)
         return cli_error(cli, FAULT_internal, "out-of-memory", "no memory to share");
     own.next = &shared->next;
     own.best = job->ranked ? &shared->best : NULL;
+    own.likely = &shared->likely;
     own.order = arena_array(cli->arena, job->n + 1, sizeof *own.order);
     own.n_order = job->n;
     for (uint32_t i = 0; i < job->n; i++) {

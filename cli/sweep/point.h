@@ -17,6 +17,7 @@ typedef struct BestSpeeds {
 typedef struct PointShared {
     _Atomic uint32_t next; /* place in `order` of the first point that no process has taken */
     BestSpeeds best;
+    BestSpeeds likely; /* speeds that no bound excludes; points above them are worth a close look */
 } PointShared;
 
 /* A request about all points of one script. */
@@ -33,7 +34,9 @@ typedef struct PointJob {
 
     /* ---- filled in by points_decide */
     BestSpeeds *best; /* NULL: the time bound is not used */
-    bool bounds_only; /* leaves points open that no bound rejects */
+    BestSpeeds *likely;
+    bool bounds_only;      /* leaves points open that no bound rejects */
+    const SweepRow *bound; /* [n] the bounds of all points, when they are known; else NULL */
     _Atomic uint32_t *next;
     uint32_t *order, n_order; /* the points to decide */
 } PointJob;
@@ -50,12 +53,8 @@ void point_status(json_t *row, SweepStatus status, const Diagnostic *error);
 void best_enter(BestSpeeds *best, double tokens_per_s); /* NULL is fine */
 /* Returns true if a lower bound shows that the point cannot fit or cannot be among the best. The
  * row then names the bound. With job->bounds_only it returns true for every point. */
-bool bounds_decide(const PointJob *job, Cli *one, const Config *config, const Graph *graph,
-                   json_t *row);
-
-/* The same, with the memory of a plan of fewer micro-batches. */
-bool shorter_decides(Cli *one, const Config *config, Graph *graph, const PlanOptions *load,
-                     json_t *row);
+bool bounds_decide(const PointJob *job, Cli *one, const Config *config, Graph *graph,
+                   const PlanOptions *load, uint32_t index, json_t *row);
 
 /* ---- stored.c: sweeps in the store */
 /* Begins or resumes the sweep of these settings. Returns its number; 0 after reporting

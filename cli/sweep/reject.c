@@ -5,6 +5,7 @@
 
 #include "cli/sweep/point.h"
 #include "session/bound.h"
+#include "session/bound_layers.h"
 
 /* Locks the list of best speeds. Returns false if another process keeps the lock. A process that
  * was killed may keep it for ever. The search is right without the list; it only takes longer. */
@@ -44,44 +45,62 @@ static bool reject(json_t *row, uint64_t bytes, const char *rule, const char *te
     return true;
 }
 
-bool bounds_decide(const PointJob *job, Cli *one, const Config *config, const Graph *graph,
-                   json_t *row)
+/* Measured kernels may be faster than the kernel models of the time bounds. */
+static bool is_timed(const PointJob *job, const Cli *one, Ps step_ps)
 {
-    const Bounds b = bounds_of(config, graph);
-    const Device *device = &config->cluster.device;
+    return job->best != NULL && step_ps > 0 && one->options.machine == NULL;
+}
+
+/* Returns the tokens of a second in which a step takes this time. */
+static double speed_of(const Config *c, Ps step_ps)
+{
+    return (double)c->global_batch * (double)c->seq * PS_PER_S / (double)step_ps;
+}
+
+static bool is_too_slow(const PointJob *job, Cli *one, const Config *config, const Graph *graph,
+                        Ps step_ps, uint64_t need, json_t *row)
+{
     Arena *arena = one->arena;
-    const uint64_t need = b.state_bytes + b.kept_bytes;
+    if (!is_timed(job, one, step_ps)) return false;
+    const double most = speed_of(config, step_ps);
+    if (most >= least_of_best(job->best)) return false;
+    return reject(row, need, "bound-time",
+                  arena_print(arena,
+                              "takes at least %s a step, so at most %s %s/s: %d other "
+                              "points are faster",
+                              format_time(arena, step_ps), str_count(arena, (uint64_t)most),
+                              graph_counts(graph), N_BEST));
+}
+
+/* By the weights, gradients, moments and activations of all ranks together. */
+static bool is_too_large(Cli *one, const Device *device, const Bounds *b, json_t *row)
+{
+    Arena *arena = one->arena;
+    const uint64_t need = b->state_bytes + b->kept_bytes;
     const uint64_t usable = device->memory_bytes > device->reserved_bytes
                                 ? device->memory_bytes - device->reserved_bytes
                                 : 0;
-    if (device->memory_bytes > 0 && need > usable)
-        return reject(row, need, "bound-memory",
-                      arena_print(arena,
-                                  "needs at least %s (state %s, activations kept for gradients "
-                                  "%s); %s are usable",
-                                  str_bytes(arena, need), str_bytes(arena, b.state_bytes),
-                                  str_bytes(arena, b.kept_bytes), str_bytes(arena, usable)));
-    /* Measured kernels may be faster than the kernel models of the time bound. */
-    if (job->best != NULL && b.step_ps > 0 && one->options.machine == NULL) {
-        const double tokens = (double)config->global_batch * (double)config->seq,
-                     most = tokens * PS_PER_S / (double)b.step_ps;
-        if (most < least_of_best(job->best))
-            return reject(row, need, "bound-time",
-                          arena_print(arena,
-                                      "takes at least %s a step, so at most %s %s/s: %d other "
-                                      "points are faster",
-                                      format_time(arena, b.step_ps),
-                                      str_count(arena, (uint64_t)most), graph_counts(graph),
-                                      N_BEST));
-    }
-    if (!job->bounds_only) return false;
-    point_status(row, SWEEP_open, NULL);
-    json_count(row, "step_ps", (uint64_t)b.step_ps);
-    return true;
+    if (device->memory_bytes == 0 || need <= usable) return false;
+    return reject(row, need, "bound-memory",
+                  arena_print(arena,
+                              "needs at least %s (state %s, activations kept for gradients "
+                              "%s); %s are usable",
+                              str_bytes(arena, need), str_bytes(arena, b->state_bytes),
+                              str_bytes(arena, b->kept_bytes), str_bytes(arena, usable)));
 }
 
-bool shorter_decides(Cli *one, const Config *config, Graph *graph, const PlanOptions *load,
-                     json_t *row)
+/* By the bytes that live at one time. */
+static bool is_too_full(Cli *one, uint64_t need, uint64_t usable, json_t *row)
+{
+    if (need <= usable) return false;
+    return reject(row, need, "bound-memory",
+                  arena_print(one->arena, "needs at least %s at one time; %s are usable",
+                              str_bytes(one->arena, need), str_bytes(one->arena, usable)));
+}
+
+/* By the memory of a plan of fewer micro-batches. */
+static bool shorter_decides(Cli *one, const Config *config, Graph *graph, const PlanOptions *load,
+                            json_t *row)
 {
     PlanOptions shorter = *load;
     shorter.fewer = bound_microbatches(config);
@@ -91,11 +110,53 @@ bool shorter_decides(Cli *one, const Config *config, Graph *graph, const PlanOpt
     const PlanFile *file = session_compile(config, graph, &shorter, one->arena, &told);
     if (file == NULL || file->plan->programs.n == 0) return false;
     const Capacity c = session_capacity(file, one->arena);
-    const uint64_t need = bound_bytes(file->plan), usable = c.device_bytes > c.reserved_bytes
-                                                                ? c.device_bytes - c.reserved_bytes
-                                                                : 0;
-    if (need <= usable) return false;
-    return reject(row, need, "bound-memory",
-                  arena_print(one->arena, "needs at least %s at one time; %s are usable",
-                              str_bytes(one->arena, need), str_bytes(one->arena, usable)));
+    return is_too_full(one, bound_bytes(file->plan),
+                       c.device_bytes > c.reserved_bytes ? c.device_bytes - c.reserved_bytes : 0,
+                       row);
+}
+
+/* A close bound is worth its time unless ten points are likely to be faster than this one. */
+static bool is_worth_it(const PointJob *job, const Cli *one, const Config *config, Ps step_ps)
+{
+    return !job->bounds_only || !is_timed(job, one, step_ps) ||
+           speed_of(config, step_ps) >= least_of_best(job->likely);
+}
+
+/* Decides by plans of a few layers. `step_ps` is the rough bound, and receives a closer one. */
+static bool layers_decide(const PointJob *job, Cli *one, const Config *config, Graph *graph,
+                          const PlanOptions *load, Ps *step_ps, json_t *row)
+{
+    LayerBounds b;
+    const bool known = bound_layers(job->path, load, config, graph, one->arena, &b);
+    if (known && b.step_ps > *step_ps) *step_ps = b.step_ps;
+    if (is_too_slow(job, one, config, graph, *step_ps, 0, row)) return true;
+    if (known && b.bytes > 0) {
+        if (is_too_full(one, b.bytes, b.usable_bytes, row)) return true;
+        if (b.step_ps > 0) best_enter(job->likely, speed_of(config, b.step_ps));
+        return false;
+    }
+    return shorter_decides(one, config, graph, load, row);
+}
+
+bool bounds_decide(const PointJob *job, Cli *one, const Config *config, Graph *graph,
+                   const PlanOptions *load, uint32_t index, json_t *row)
+{
+    const SweepRow *known = job->bound != NULL ? &job->bound[index] : NULL;
+    Ps step_ps = known != NULL ? known->step_ps : 0;
+    uint64_t need = known != NULL ? known->peak_bytes : 0;
+    if (known == NULL) {
+        const Bounds b = bounds_of(config, graph);
+        step_ps = b.step_ps;
+        need = b.state_bytes + b.kept_bytes;
+        if (is_too_large(one, &config->cluster.device, &b, row)) return true;
+    }
+    if (is_too_slow(job, one, config, graph, step_ps, need, row)) return true;
+    const bool tries = (known == NULL || !known->close) && is_worth_it(job, one, config, step_ps);
+    if (tries && layers_decide(job, one, config, graph, load, &step_ps, row)) return true;
+    if (!job->bounds_only) return false;
+    point_status(row, SWEEP_open, NULL);
+    if (tries) json_put(row, "close", json_true());
+    json_count(row, "step_ps", (uint64_t)step_ps);
+    json_count(row, "peak_bytes", need);
+    return true;
 }

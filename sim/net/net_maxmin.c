@@ -298,6 +298,12 @@ static uint32_t find_shape(MaxMin *m, const Transfer *t)
     return list_push(m->arena, &m->shapes, shape);
 }
 
+Ps maxmin_alone_ps(MaxMin *m, const Transfer *t)
+{
+    const uint32_t i = find_shape(m, t); /* may move the list */
+    return m->shapes.at[i].latency_ps + m->shapes.at[i].fluid_ps;
+}
+
 /* Adds (or subtracts) a flow's demand on a link. */
 static void want(MaxMin *m, const LinkUse *use, int64_t sign)
 {

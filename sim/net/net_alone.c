@@ -1,0 +1,43 @@
+/* A network on which each transfer has all links to itself. No transfer is quicker than that, and a
+ * program only waits longer if one takes longer. So a step on this network bounds the real one. */
+#include <assert.h>
+
+#include "sim/net/net_private.h"
+
+typedef struct NetAlone {
+    MaxMin *times;
+    Arena *arena;
+    Heap heap; /* a: id of a transfer */
+} NetAlone;
+
+static void net_start(void *self, uint32_t id, const Transfer *t, Ps now)
+{
+    NetAlone *n = self;
+    heap_add(&n->heap, n->arena, now + maxmin_alone_ps(n->times, t), id, 0);
+}
+
+static bool net_next(void *self, Ps now, bool settle, uint32_t *id, Ps *when)
+{
+    NetAlone *n = self;
+    const Event *top = heap_top(&n->heap);
+    if (top == NULL || (!settle && top->time > now)) return false;
+    *id = top->a;
+    *when = top->time;
+    return true;
+}
+
+static void net_finish(void *self, uint32_t id, Ps now)
+{
+    NetAlone *n = self;
+    const Event *top = heap_top(&n->heap);
+    assert(top != NULL && top->a == id && top->time == now);
+    heap_take(&n->heap);
+}
+
+NetModel net_alone(MaxMin *times, Arena *arena)
+{
+    NetAlone *n = arena_alloc(arena, sizeof *n);
+    n->times = times;
+    n->arena = arena;
+    return (NetModel){net_start, net_next, net_finish, n};
+}

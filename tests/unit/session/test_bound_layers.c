@@ -1,0 +1,213 @@
+/* Bounds from plans of a few layers are never above the whole plan's time and memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/base/rng.h"
+#include "session/bound_layers.h"
+
+enum { MOST_SET = 12 };
+
+typedef struct Tally {
+    uint32_t plans, timed, sized; /* plans that compile; that have each bound */
+    double time, bytes;           /* sums of the bounds as parts of the truth */
+    double least_time;
+} Tally;
+
+static uint64_t most_bytes(const Plan *plan)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < plan->programs.n; i++)
+        if (plan->programs.at[i].bytes > most) most = plan->programs.at[i].bytes;
+    return most;
+}
+
+static void compare(const Config *config, PlanFile *file, const LayerBounds *b, const char *name,
+                    Arena *arena, Tally *tally)
+{
+    Diag d = diag_in(arena);
+    const SimOptions how = {.steps = 1};
+    const uint64_t most = most_bytes(file->plan);
+    const Capacity c = session_capacity(file, arena);
+    SimReport report;
+    assert_true(session_simulate(file, &config->cluster, &how, arena, &report, &d));
+    tally->plans++;
+    if (b->bytes > most)
+        fail_msg("%s: bound %" PRIu64 " bytes, needs %" PRIu64, name, b->bytes, most);
+    if (b->step_ps > report.step_ps)
+        fail_msg("%s: bound %" PRId64 " ps, takes %" PRId64, name, b->step_ps, report.step_ps);
+    if (b->bytes > 0) {
+        assert_true(b->usable_bytes >= c.device_bytes - c.reserved_bytes);
+        tally->sized++;
+        tally->bytes += (double)b->bytes / (double)most;
+    }
+    if (b->step_ps == 0) return;
+    const double time = (double)b->step_ps / (double)report.step_ps;
+    tally->timed++;
+    tally->time += time;
+    if (time < tally->least_time) tally->least_time = time;
+}
+
+/* Compares the bounds with the step of all layers and micro-batches. */
+static void check(const char *path, const char *const *set, uint32_t n_set, Tally *tally)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    const PlanOptions o = {.set = set, .n_set = n_set, .unproven = true};
+    Config config;
+    Graph graph;
+    LayerBounds b;
+    char name[640];
+    snprintf(name, sizeof name, "%s", path);
+    for (uint32_t i = 0; i < n_set; i++)
+        snprintf(name + strlen(name), sizeof name - strlen(name), " --set %s", set[i]);
+    if (session_read(path, &o, arena, &config, &graph, &d)) {
+        bound_layers(path, &o, &config, &graph, arena, &b);
+        PlanFile *file = session_finish(&config, &graph, &o, arena, &d);
+        if (file != NULL && d.n_errors == 0) compare(&config, file, &b, name, arena, tally);
+    }
+    arena_free(arena);
+}
+
+/* Chooses one of texts that '|' separates; an empty one sets nothing. */
+static void choose(uint64_t seed, uint64_t index, const char *texts, char into[64],
+                   const char **set, uint32_t *n)
+{
+    uint32_t count = 1;
+    for (const char *c = texts; *c != 0; c++) count += *c == '|';
+    for (uint32_t skip = (uint32_t)rng_below(seed, 0, index, count); skip > 0; skip--)
+        texts = strchr(texts, '|') + 1;
+    const size_t length = strcspn(texts, "|");
+    assert_true(length < 64 && *n < MOST_SET);
+    memcpy(into, texts, length);
+    into[length] = 0;
+    if (length > 0) set[(*n)++] = into;
+}
+
+static void check_drawn(const char *path, const char *const *choices, uint64_t seed, Tally *tally)
+{
+    char text[MOST_SET][64];
+    const char *set[MOST_SET];
+    uint32_t n = 0;
+    for (uint32_t i = 0; choices[i] != NULL; i++) choose(seed, i, choices[i], text[i], set, &n);
+    check(path, set, n, tally);
+}
+
+static void report(const Tally *t)
+{
+    print_message("%u plans; %u bounds of time reach %.3f of it, the loosest %.3f; %u bounds of "
+                  "memory reach %.3f\n",
+                  t->plans, t->timed, t->time / t->timed, t->least_time, t->sized,
+                  t->bytes / t->sized);
+}
+
+static const char *const llama = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+
+static void plans_without_stages(void **state)
+{
+    (void)state;
+    static const char *const drawn[] = {
+        "mesh.dp_shard=-1",
+        "mesh.tp=1|mesh.tp=2|mesh.tp=4|mesh.tp=8",
+        "|mesh.dp_replicate=2",
+        "batch.global=16|batch.global=32|batch.global=64",
+        "|batch.micro=2",
+        "parallel.ac=none|parallel.ac=selective|parallel.ac=full",
+        "parallel.fsdp2=true|parallel.fsdp2.reshard_after_forward=false|"
+        "parallel.fsdp2.defer_grad_sync=true|parallel.fsdp2.keep_gathered=true|"
+        "parallel.fsdp2.prefetch=2|parallel.zero.strategy=optim|"
+        "parallel.zero.strategy=optim_grads|parallel.zero.strategy=optim_grads_params",
+        "|parallel.tp.sequence=false|parallel.tp.keep_gathered=true",
+        "|runtime=torchtitan|runtime=megatron",
+        "|parallel.float8=true|parallel.compile=true|precision.reduce=bf16",
+        "model.layers=7|model.layers=12|model.layers=20",
+        NULL};
+    static const char *const mixtral[] = {"batch.global=64|batch.global=128",
+                                          "parallel.ac=none|parallel.ac=full", "model.layers=8",
+                                          NULL};
+    static const char *const gpt2[] = {"batch.global=256|batch.global=512",
+                                       "batch.micro=4|batch.micro=8", NULL};
+    Tally t = {.least_time = 1};
+    for (uint64_t seed = 1; seed <= 40; seed++) check_drawn(llama, drawn, seed, &t);
+    for (uint64_t seed = 1; seed <= 2; seed++) {
+        check_drawn(TANDEM_SOURCE_DIR "/scripts/plans/mixtral_8x7b.lua", mixtral, seed, &t);
+        check_drawn(TANDEM_SOURCE_DIR "/scripts/plans/gpt2_1558m.lua", gpt2, seed, &t);
+    }
+    report(&t);
+    assert_true(t.plans >= 25);
+    assert_true(4 * t.timed >= 3 * t.plans);
+    assert_true(t.time / t.timed > .9);
+    assert_true(t.bytes / t.sized > .6);
+}
+
+static void pipelines(void **state)
+{
+    (void)state;
+    static const char *const drawn[] = {
+        "mesh.dp_shard=-1",
+        "mesh.pp=2|mesh.pp=4",
+        "mesh.tp=1|mesh.tp=2|mesh.tp=4",
+        "batch.global=32|batch.global=64|batch.global=128",
+        "parallel.ac=none|parallel.ac=selective|parallel.ac=full",
+        "parallel.fsdp2=true|parallel.fsdp2.reshard_after_forward=false|"
+        "parallel.fsdp2.prefetch=2|parallel.zero.strategy=optim|"
+        "parallel.zero.strategy=optim_grads",
+        "parallel.pp=1f1b|parallel.pp=1f1b|parallel.pp=1f1b|parallel.pp=gpipe|"
+        "parallel.pp=interleaved_1f1b|parallel.pp=zb_h1|parallel.pp=dualpipe_v|parallel.pp=zb_v",
+        "model.layers=20|model.layers=24",
+        NULL};
+    Tally t = {.least_time = 1};
+    for (uint64_t seed = 1; seed <= 20; seed++) check_drawn(llama, drawn, seed, &t);
+    report(&t);
+    assert_true(t.plans >= 15);
+    assert_true(2 * t.timed >= t.plans);
+    assert_true(t.time / t.timed > .9);
+}
+
+/* A bound from one layer on each stage was above this plan's memory: two gathered layers live at
+ * the same time. */
+static void layers_that_are_gathered_ahead(void **state)
+{
+    (void)state;
+    static const char *const set[] = {
+        "cluster.nodes=2",  "mesh.dp_shard=-1", "mesh.pp=2",
+        "mesh.tp=4",        "batch.global=128", "batch.micro=1",
+        "parallel.pp=1f1b", "parallel.ac=full", "parallel.fsdp2=true"};
+    Tally t = {.least_time = 1};
+    check(TANDEM_SOURCE_DIR "/scripts/plans/llama3_70b.lua", set, sizeof set / sizeof *set, &t);
+    assert_int_equal(t.sized, 1);
+    assert_true(t.bytes > .9);
+}
+
+/* This model has two kinds of blocks: of images, and of text. */
+static void unequal_layers_have_no_bound(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    const PlanOptions o = {.unproven = true};
+    Config config;
+    Graph graph;
+    LayerBounds b;
+    const char *path = TANDEM_SOURCE_DIR "/scripts/plans/llava_7b.lua";
+    assert_true(session_read(path, &o, arena, &config, &graph, &d));
+    assert_false(bound_layers(path, &o, &config, &graph, arena, &b));
+    assert_int_equal(b.step_ps, 0);
+    assert_int_equal(b.bytes, 0);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_without_stages),
+                                       cmocka_unit_test(pipelines),
+                                       cmocka_unit_test(layers_that_are_gathered_ahead),
+                                       cmocka_unit_test(unequal_layers_have_no_bound)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
