@@ -1,8 +1,9 @@
-/* Activation checkpointing: marks recompute regions. full: each block is a region, and only its
- * input is kept. selective: each attention module is a region. A list names the modules by
- * patterns. `every` keeps only every n-th region; the others are not recomputed. `ops`: outputs of
- * such ops inside a region are kept, as if the ops stood outside. The lowering recomputes on demand
- * what a region's backward needs and was not kept. It uses the same inputs and no state. */
+/* Activation checkpointing: marks the regions that are recomputed. full: each block is a region,
+ * and only its input is kept. selective: each attention module is a region. A list names the
+ * modules by patterns. With `every`, only every n-th region is recomputed. `ops`: outputs of such
+ * ops inside a region are kept, as if the ops stood outside. The lowering recomputes, when it is
+ * needed, each value that a region's backward pass reads and that was not kept. Recomputation uses
+ * the same inputs and no state. */
 #include <assert.h>
 #include <string.h>
 
@@ -60,8 +61,8 @@ static void refuse(Job *job, const PassConfig *pass, uint32_t n_regions)
 
 /* ---- ops whose outputs are kept ---- */
 
-/* Matches whole words at the front: "linear" is linear, linear_q, ... and their forms on 8-bit
- * numbers. */
+/* Matches whole words at the beginning: "linear" means linear, linear_q, ... and their forms on
+ * 8-bit numbers. */
 static bool names_op(const char *name, OpKind op)
 {
     const char *text = op_info(op)->name;
@@ -156,7 +157,7 @@ static bool pass_ac(Job *job)
         g->nodes.at[n].region = region;
         n_matched += region != 0;
     }
-    /* the shrunk model has lost the layers that the patterns name */
+    /* the shrunk model may lack the layers that the patterns name */
     bool shrunk = pass->ac == AC_modules && n_regions == 0;
     if (n_matched == 0 && !shrunk) refuse(job, pass, n_regions);
     if (n_matched > 0) keep_ops(job, pass);

@@ -1,12 +1,12 @@
-/* Axes of the mesh that no pass uses, and passes whose axis has one rank: either would silently do
- * nothing. */
+/* Finds axes of the mesh that no pass uses, and passes whose axis has one rank. Either would
+ * silently have no effect. */
 #include "planner/passes/pass.h"
 
 /* The facts about a plan's passes that the axes ask for. */
 typedef struct Listed {
     AxisNames own;   /* the axes of the passes */
     uint32_t n_data; /* data passes */
-    bool shards;     /* one of these shards units */
+    bool shards;     /* one of these passes shards units */
 } Listed;
 
 static Listed passes_of(const Config *config)
@@ -17,7 +17,8 @@ static Listed passes_of(const Config *config)
         const PassConfig *pass = &config->passes[i];
         const PassSpec *spec = pass_specs[pass->name];
         is.own |= axes_of_pass(pass_word(pass->name));
-        is.n_data += spec->is_data && !seen[pass->name]; /* twice the same is pass-twice */
+        is.n_data += spec->is_data && !seen[pass->name]; /* a pass that is listed twice is reported
+                                                          * as pass-twice */
         seen[pass->name] = true;
         is.shards = is.shards || (spec->shards && spec->shards(pass));
     }
@@ -54,7 +55,7 @@ static void refuse(const Config *config, AxisName name, const char *rule, const 
     diag_hint(d, "%s", hint);
 }
 
-/* Reports an axis of several ranks that no pass of the plan uses, in the words of its row. */
+/* Reports an axis of several ranks that no pass of the plan uses, with the texts of its row. */
 static void check_axis(const Config *config, AxisName name, const Listed *listed, Diag *d)
 {
     const AxisInfo *axis = axis_info(name);

@@ -1,12 +1,12 @@
-/* compile: neighbouring ops on the compute stream that go row by row become one kernel, as
- * torch.compile would fuse them. Gradients of norms join such kernels, and so do the largest
- * magnitudes (for 8-bit products) of a kernel's outputs. A product is fused with the work that its
- * library call can do along with it (compile_product.c). The pass itself only checks its place in
- * the list. Fusing is a mark on the lowered program. A kernel ends where another stream waits for
- * it, and where a complete sum over rows is needed. Per block, it also ends at the block's end,
- * because FSDP gathers and frees there. The cross-entropy's sums over one row of logits are one
- * library kernel, so they are fused even without compile. The transposed copy of a quantised tensor
- * is fused without compile too. */
+/* compile: neighbouring row-by-row ops on the compute stream become one kernel, as torch.compile
+ * would fuse them. Gradients of norms join such kernels, and so do the largest magnitudes (for
+ * 8-bit products) of a kernel's outputs. A product is fused with the ops that its library call can
+ * compute too (compile_product.c). The pass itself only checks its place in the list. Fusing is a
+ * mark on the lowered program. A kernel ends where another stream waits for it, and where a
+ * complete sum over rows is needed. Per block, it also ends at the block's end, because FSDP
+ * gathers and frees there. The cross-entropy's sums over one row of logits are one library kernel,
+ * so they are fused even without compile. The transposed copy of a quantised tensor is fused
+ * without compile too. */
 #include <assert.h>
 
 #include "planner/passes/compile.h"
@@ -47,8 +47,8 @@ void compile_move(Graph *g, NodeId n, NodeId to)
             g->tensors.at[g->nodes.at[id].out[j]].producer = id;
 }
 
-/* In a gated feed-forward, the activation stands between two linears that do not use it. Such an op
- * moves down to the row-wise op that reads it. */
+/* In a gated feed-forward, the activation stands between two linears that do not use it. Such an
+ * activation moves down to the row-wise op that reads it. */
 static bool sinks(const Graph *g, NodeId n, NodeId reader)
 {
     const Node *a = &g->nodes.at[n], *b = &g->nodes.at[reader];
@@ -110,8 +110,8 @@ typedef struct Fuser {
     bool compiles;
     CompilePer per;
     bool *is_awaited; /* [pc]: an instruction on another stream waits for it */
-    /* first and last part of the kernel so far; the last is the newest instruction of the compute
-     * stream */
+    /* first and last part of the current kernel; the last part is the newest instruction of the
+     * compute stream */
     Pc first, last;
     uint32_t n_kernels;
 } Fuser;
@@ -161,8 +161,8 @@ static bool finds_magnitude(OpKind op)
     return op_info(op)->flags & OP_MAGNITUDE && op_info(op)->flags & OP_IN_KERNEL;
 }
 
-/* A largest magnitude joins only the kernel that makes its numbers. Gradients of norms may only be
- * followed by such a magnitude. They visit rows in an order of their own, in order to sum them. */
+/* A largest magnitude joins only the kernel that makes the numbers. Gradients of norms may only be
+ * followed by such a magnitude. They visit rows in an order of their own, because they sum them. */
 static bool is_alone(const Fuser *f, const Instr *before, const Instr *in)
 {
     if (finds_magnitude(in->op)) return !is_made_here(f, program_arg(f->p, in, 0));
@@ -244,7 +244,7 @@ static void fuse_program(Fuser *f, const ProductFuser *products)
         Instr *in = &p->code.at[pc];
         if (in->stream != STREAM_compute) continue;
         if (products && !in->fuse && product_fuse(products, pc, f->n_kernels + 1)) f->n_kernels++;
-        /* it is part of a fused product or copy: no other op joins it */
+        /* the op is part of a fused product or copy, so no other op joins it */
         if (in->fuse || turn_fuse(f, pc)) {
             f->last = 0;
             continue;
@@ -269,7 +269,7 @@ bool pass_fuse(Job *job)
         Fuser f = {.plan = job->plan, .p = p, .compiles = pass != NULL};
         if (pass) f.per = pass->compile;
         f.is_awaited = arena_array(job->scratch, p->code.n + 1, sizeof *f.is_awaited);
-        /* Another framework follows a product with separate kernels. */
+        /* Another framework computes such ops in separate kernels after the product. */
         const bool products = pass && !job->config->runtime.name;
         ProductFuser with = product_fuser(job->plan, p, f.per, f.is_awaited, job->scratch);
         fuse_program(&f, products ? &with : NULL);
@@ -284,9 +284,8 @@ static const char *const pers[] = {
         NULL};
 
 static const PassOption options[] = {
-    OPTION_AS(
-        "compile.per", word, compile, 0, 0, pers, 0, "",
-        "Which ops may become one kernel: those of one block, or any that follow each other."),
+    OPTION_AS("compile.per", word, compile, 0, 0, pers, 0, "",
+              "The ops that may become one kernel: those of one block, or any consecutive ops."),
     OPTION_END,
 };
 
@@ -297,7 +296,7 @@ static void print(const PassConfig *pass, Str *out)
 
 const PassSpec pass_spec_compile = {
     .name = "compile",
-    .doc = {"compile", "", "Makes one kernel of neighbouring ops."},
+    .doc = {"compile", "", "Fuses neighbouring ops into one kernel."},
     .options = options,
     .short_key = "per",
     .reports = true,

@@ -1,8 +1,8 @@
-/* compile's part for products: a product becomes one kernel with the ops behind it that one library
- * call carries out (kernels/epilogue.h). In the backward pass these ops are not neighbours. A
- * bias's gradient comes before both products of its linear. The gradient of GELU's output comes
- * before the product for the next weight's gradient. Such nodes move down to the product that
- * includes them. */
+/* compile's part for products: a product becomes one kernel with the following ops that one library
+ * call can compute too (kernels/epilogue.h). In the backward pass these ops are not neighbours of
+ * the product. A bias's gradient comes before both products of its linear. The gradient of GELU's
+ * output comes before the product for the next weight's gradient. Such nodes move down to the
+ * product that computes them too. */
 #include "kernels/epilogue.h"
 #include "planner/passes/compile.h"
 
@@ -15,7 +15,7 @@ static bool reads(const Node *n, TensorId t)
     return false;
 }
 
-/* A tensor that is passed through unchanged stays the same value. */
+/* A tensor that an op passes on unchanged stays the same value. */
 static TensorId value_of(const Graph *g, TensorId t)
 {
     NodeId producer = g->tensors.at[t].producer;
@@ -49,7 +49,8 @@ static bool is_partial(const Plan *plan, const Node *n)
     return false;
 }
 
-/* True if node n may move down to `to`. No node in between may read n's output or add to it. */
+/* True if node n may move down to index `to`. No node in between may read n's output or add to
+ * it. */
 static bool may_go(const Graph *g, NodeId n, NodeId to)
 {
     const Node *node = &g->nodes.at[n];
@@ -135,7 +136,7 @@ static EpiloguePart part_of(const ProductFuser *f, const Instr *in)
     return part;
 }
 
-/* True if only the run's parts touch part i's first output. */
+/* True if only the parts of this kernel touch part i's first output. */
 static bool stays_inside(const ProductFuser *f, const Pc *run, uint32_t n, uint32_t i)
 {
     const Program *p = f->p;

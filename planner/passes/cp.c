@@ -1,10 +1,10 @@
-/* Context parallelism: each sequence is shared out over cp, SPLIT(seq), from the batch on. Only
- * attention needs other tokens; every other op works token by token. Parameters are whole on cp, so
- * their gradients are partial sums, as over ranks with samples of their own.
+/* Context parallelism: cp splits each sequence, SPLIT(seq), from the batch on. Only attention needs
+ * the tokens of other ranks; every other op works token by token. Parameters are whole on cp. Their
+ * gradients are therefore partial sums, as over ranks with samples of their own.
  *
- * A mixture of experts sees whole sequences, which are its routing groups: tokens are gathered on
- * the way in. Ranks share the rooms of each expert, so none repeats another's work, and the sums of
- * a token's rows are scattered to the ranks that hold the token.
+ * A mixture of experts needs whole sequences, which are its routing groups, so its input is
+ * gathered. Ranks share the rooms of each expert, so that no rank repeats another's work. The sums
+ * of a token's rows are then scattered to the ranks that hold the token.
  *
  *   all_gather   sequences in a zigzag, so that all ranks have equal work under a causal mask;
  *                the keys and values of all tokens are gathered where attention is computed, and
@@ -17,7 +17,7 @@
  *
  * State-space layers exchange tokens for heads in every mode (cp_scan.c).
  *
- * Only layouts are assigned, by propagation. */
+ * This pass and propagation only assign layouts. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
@@ -48,7 +48,7 @@ static void check_seq(const Job *job, const PassConfig *pass, int64_t parts)
         diag_hint(job->diag, "seq may be %lld", (long long)parts);
 }
 
-/* Each rank of cp must get whole KV heads, each with its query heads. */
+/* Each rank of cp must get whole KV heads, each with all of its query heads. */
 static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, uint32_t size)
 {
     const Graph *g = &job->plan->graph;
@@ -133,8 +133,8 @@ static uint32_t n_exchanging(const Job *job, const PassConfig *pass)
     return pass->cp.mode == CP_ring && pass->cp.all_to_all > 1 ? pass->cp.all_to_all : 1;
 }
 
-/* Half of a rank's tokens lie early in the sequence, half late. If an even number of ranks share
- * these tokens, the part of each rank lies in one piece. */
+/* Half of a rank's tokens lie early in the sequence, half of them late. If an even number of ranks
+ * exchange tokens, the tokens of each rank after the exchange are contiguous. */
 static bool may_refine(const Job *job, const PassConfig *pass)
 {
     const uint32_t size = pass_ranks(job->config, PASS_cp), n = pass->cp.all_to_all;
@@ -173,7 +173,7 @@ static void check_groups(const Job *job, const PassConfig *pass)
     diag_hint(job->diag, "all_to_all may be %s", legal.n ? str_text(&legal) : "1");
 }
 
-/* tp must lie inside cp: heads that tp has already cut cannot be cut again from outside. */
+/* tp must lie inside cp: heads that tp has already cut cannot be cut again by an outer axis. */
 static void check_axes(const Job *job, const PassConfig *pass)
 {
     const uint32_t tp = pass_ranks(job->config, PASS_tp);
@@ -200,7 +200,7 @@ DealId sequence_deal(const Job *job, uint32_t parts)
     const Deals *deals = &job->plan->graph.deals;
     const uint32_t n = deals->deals.at[job->context.seq_deal].n_parts;
     if (!job->context.seq_deal || parts == 1) return 0;
-    /* a zigzag nests: the parts of ranks that follow each other are two chunks again */
+    /* a zigzag nests: the parts of consecutive ranks together are two chunks again */
     if (parts < n) return deal_zigzag(&job->plan->graph.deals, job->arena, job->config->seq, parts);
     if (parts == n) return job->context.seq_deal;
     return deal_cut(&job->plan->graph.deals, job->arena, job->context.seq_deal, parts / n);
@@ -304,7 +304,7 @@ static const PassOption options[] = {
 };
 
 #define SUMMED_APART                                                                               \
-    "gradients would be summed over ranks with other samples only: those that hold the rest of a " \
+    "gradients would be summed only over ranks with other samples: those that hold the rest of a " \
     "sequence would train a model of their own, each on its part"
 static const PassEdge before[] = {
     {PASS_float8, "linears converted before sequences are shared out use the scales of whole "

@@ -1,17 +1,18 @@
 /* State-space layers under context parallelism. Each rank gets whole sequences for a part of the
- * heads: tokens are exchanged for heads before the convolutions, and back behind the scan. Groups
- * are cut first. Where cp has more ranks than groups, ranks share a group: they have other heads of
- * it, and all of its B and C, whose convolutions they share by features. What tp has cut, cp leaves
- * alone: groups over tp leave the heads of a group to cp, and the other way round. */
+ * heads: tokens are exchanged for heads before the convolutions, and back after the scan. Groups
+ * are split first. If cp has more ranks than groups, several ranks share a group. Each has other
+ * heads of the group and all of its B and C. The ranks share the convolutions of B and C by
+ * features. cp does not split what tp has split. If tp splits groups, cp splits the heads of each
+ * group, and the other way round. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
-/* What cp may cut, in local sizes; 1: nothing. */
+/* The numbers of groups and heads that cp may split, in local sizes; 1: none. */
 typedef struct ScanSizes {
     int64_t groups, heads;
-    bool tp; /* tp cuts the other one */
+    bool tp; /* tp splits the other one */
 } ScanSizes;
 
 static bool is_cut(const Job *job, const Tensor *t, int dim)
@@ -19,8 +20,8 @@ static bool is_cut(const Job *job, const Tensor *t, int dim)
     return dim >= 0 && layout_axes_split(&t->use, dim) & pass_axes(job, PASS_tp);
 }
 
-/* Returns the sizes of the group and head dimensions of a node; a group's features count as heads
- * where the node has no heads. */
+/* Returns the sizes of the group and head dimensions of a node. If the node has no heads, a group's
+ * features count as heads. */
 static ScanSizes sizes_of(const Job *job, const Node *n)
 {
     const Graph *g = &job->plan->graph;
@@ -74,14 +75,15 @@ static int64_t gcd(int64_t a, int64_t b)
     return b == 0 ? a : gcd(b, a % b);
 }
 
-/* True if cp becomes two axes where its ranks share groups: groups go over the outer axis, and the
- * heads of a group over the inner one. */
+/* True if cp becomes two axes where its ranks share groups: the outer axis splits the groups, and
+ * the inner axis the heads of each group. */
 static bool may_refine(const Job *job)
 {
     return pass_config(job, PASS_cp)->cp.mode != CP_ring && pass_ranks(job->config, PASS_tp) == 1;
 }
 
-/* Returns the number of ranks that the groups of all state-space nodes divide over, of `ranks`. */
+/* Returns the number of ranks, of `ranks`, over which the groups of all state-space nodes divide
+ * evenly. */
 static int64_t common_groups(const Job *job, int64_t ranks)
 {
     const Graph *g = &job->plan->graph;
@@ -93,7 +95,7 @@ static int64_t common_groups(const Job *job, int64_t ranks)
     return ranks;
 }
 
-/* True if cp could have outer x inner ranks for the node. */
+/* True if the node allows cp to have outer x inner ranks. */
 static bool node_fits(const Job *job, const Node *n, int64_t outer, int64_t inner)
 {
     const Graph *g = &job->plan->graph;
@@ -107,7 +109,7 @@ static bool node_fits(const Job *job, const Node *n, int64_t outer, int64_t inne
     return s.groups / outer % inner == 0 || s.heads % inner == 0;
 }
 
-/* True if cp could have so many ranks: for all layers, and for the sequence. */
+/* True if all layers and the sequence allow cp to have this many ranks. */
 static bool ranks_fit(const Job *job, uint32_t ranks, bool refined)
 {
     const Graph *g = &job->plan->graph;

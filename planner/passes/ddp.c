@@ -1,5 +1,5 @@
-/* DDP: parameters are whole on every rank; gradients are summed in buckets, in the reverse order of
- * the model, so that a bucket's all_reduce runs while earlier layers are still in backward. */
+/* DDP: parameters are whole on every rank. Gradients are summed in buckets, in the reverse order of
+ * the model, so that a bucket's all_reduce runs during the backward pass of earlier layers. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"

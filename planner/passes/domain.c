@@ -1,7 +1,7 @@
-/* Spatial domain parallelism: shares the rows of each field over domain, and its columns over
- * domain_w. The batch is read in these parts, and the other layouts follow. A window that reads a
+/* Spatial domain parallelism: domain splits the rows of each field, and domain_w its columns. The
+ * batch is read in these parts, and the other layouts follow from that. A window that reads a
  * neighbour's rows needs them as a halo. The change of layout then becomes an exchange of strips.
- * The gradient sends the shares of these rows back to their owner. */
+ * The gradient sends the shares of these rows back to the rank that owns them. */
 #include <assert.h>
 
 #include "planner/ir/window.h"
@@ -11,13 +11,13 @@ typedef struct Cut {
     Job *job;
     AxisName name;
     const char *axis; /* "domain" */
-    uint32_t n;       /* ranks along it */
-    IndexRole role;   /* the index that it cuts */
+    uint32_t n;       /* number of ranks along it */
+    IndexRole role;   /* the index that it splits */
     const char *lines;
     int8_t *cut_dim; /* [tensor]: 1 + the dimension that is cut; 0: none */
 } Cut;
 
-/* Returns the rows of part p of n. The last part may be short, or empty. */
+/* Returns the rows of part p of n. The last part may be short or empty. */
 static Interval part_of(int64_t size, uint32_t n, uint32_t p)
 {
     const int64_t each = (size + n - 1) / n, lo = p * each, hi = lo + each;
@@ -81,7 +81,7 @@ static void check_window(const Cut *c, const Node *n, const Binding *b)
     const Window w = op_window(n->op, b, attrs, letter);
     const int64_t inputs = b->size[(int)window_reach(letter)], outputs = b->size[(int)letter];
     if (fits(&w, inputs, outputs, c->n)) return;
-    const bool pads = w.kernel == 1 && w.stride == 1; /* a pooling of points: nn.pad */
+    const bool pads = w.kernel == 1 && w.stride == 1; /* a pooling of single points: nn.pad */
     const bool reaches = divides(inputs, c->n) && divides(outputs, c->n);
     diag_error(c->job->diag, FAULT_input, reaches ? "domain-halo" : "domain-divides", n->loc,
                reaches ? "%s of %lld %s to %lld over %s = %u: its window (%lld wide, stride %lld, "
@@ -97,8 +97,8 @@ static void check_window(const Cut *c, const Node *n, const Binding *b)
               c->axis, legal(c, &w, inputs, outputs), c->axis, c->n, sizes, c->lines);
 }
 
-/* Returns the index of the node that is cut in one of its inputs, or in what a source makes; 0:
- * none. An index that the op needs whole is not cut: its values are gathered. */
+/* Returns the index of the node that is split in one of its inputs, or in the output of a source;
+ * 0: none. An index that the op needs whole is not split: its values are gathered. */
 static char cut_letter(const Cut *c, const Node *n, const Binding *b)
 {
     if (op_info(n->op)->flags & OP_SOURCE) return op_letter(n->op, c->role);
@@ -110,8 +110,8 @@ static char cut_letter(const Cut *c, const Node *n, const Binding *b)
     return 0;
 }
 
-/* An op that needs the index whole makes it whole. Its output is cut again at once, so that the
- * work behind it is shared, too. */
+/* An op that needs the index whole also makes its output whole. The output is split again at once,
+ * so that the ranks share the work that follows. */
 static void cut_again(const Cut *c, const Node *n)
 {
     bool was_cut = false;
@@ -196,17 +196,17 @@ static const PassOption options[] = {
         "original: the gradients of group norm's sums are not summed over the ranks of a "
         "field. miles-credit does so, and its gradients are wrong. The proofs refuse them."),
     OPTION_FLAG(domain.keep_halos, 0, "",
-                "true: halos are kept for the backward pass. It takes memory, and saves the second "
-                "exchange of each halo."),
+                "true: halos are kept for the backward pass. This takes memory and saves the "
+                "second exchange of each halo."),
     OPTION_FLAG(
         domain.interior_first, 1, "",
-        "A convolution computes the rows that need no halo while the halo is exchanged, and "
-        "the border behind it. false: rows and halo are copied together first."),
+        "true: a convolution computes the rows that need no halo during the exchange of the halo, "
+        "and the border afterwards. false: rows and halo are first copied together."),
     OPTION_END,
 };
 
 #define SUMMED_APART                                                                               \
-    "gradients would be summed over ranks with other samples only: those that hold the rest of a " \
+    "gradients would be summed only over ranks with other samples: those that hold the rest of a " \
     "field would train a model of their own, each on its part"
 static const PassEdge before[] = {
     {PASS_tp, "1x1 convolutions cut before fields are shared out are cut as if of whole fields"},

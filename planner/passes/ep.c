@@ -24,8 +24,8 @@ static void refuse(Job *job, const Tensor *weight, int64_t experts, uint32_t siz
     diag_hint(job->diag, "ep may be %s", str_text(&legal));
 }
 
-/* Only experts that drop no token have memory by the bound. Plans that --verify makes smaller have
- * the most, whatever the script says. */
+/* Only experts that drop no token have memory that the bound limits. Plans that --verify makes
+ * smaller use the largest bound, whatever the script says. */
 static void warn_of_bound(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -86,9 +86,9 @@ static const PassEdge before[] = {
 
 static const PassOption options[] = {
     OPTION(f64, ep.bound, 1, MOST_BOUND, DEFAULT_BOUND, "times",
-           "Experts with capacity_factor = \"dropless\": a rank has memory for this many times its "
-           "mean share of rows, and never for more than can come. A step in which more come ends "
-           "with an error."),
+           "For experts with capacity_factor = \"dropless\": a rank has memory for this many "
+           "times its mean share of rows, and never for more rows than it can receive. A step in "
+           "which a rank receives more rows ends with an error."),
     OPTION_END,
 };
 
@@ -98,7 +98,7 @@ static void print(const PassConfig *pass, Str *out)
     if (pass->ep.bound != DEFAULT_BOUND) str_print(out, "(bound %.9g)", pass->ep.bound);
 }
 
-/* The fewer tokens there are, the more unevenly they choose. */
+/* The fewer tokens there are, the more unevenly they choose experts. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     (void)s;

@@ -1,20 +1,23 @@
 /* 8-bit matrix products: each covered linear reads quantised operands. The scale maps the largest
  * magnitude, of the whole tensor (tensorwise) or of each row (rowwise), to the largest number of
  * the type. The graph has a node for each step. Layouts make the largest magnitude of a split
- * tensor the largest over all its ranks. Weights at rest keep their dtype. Not covered: heads,
- * unless asked for, because their logits decide the loss; routers and experts; modules that the
- * user excludes; sizes that the hardware's 8-bit products cannot take. */
+ * tensor the largest over all its ranks. Weights at rest keep their dtype. These linears are not
+ * covered: heads, unless requested, because their logits determine the loss; routers and experts;
+ * modules that the user excludes; sizes that the hardware's 8-bit products cannot take. */
 #include "planner/passes/graph/float8.h"
 
 #include <assert.h>
 #include <string.h>
 
-enum { MULTIPLE = 16 }; /* bytes: rows of both operands of an 8-bit product are aligned to it */
+enum {
+    MULTIPLE = 16
+}; /* rows of both operands of an 8-bit product must be aligned to this many
+    * bytes */
 
 #define REASONS(X)                                                                                 \
     X(covered, "")                                                                                 \
-    X(head, "its output is the logits, which decide the loss")                                     \
-    X(router, "a router's few outputs decide where tokens go")                                     \
+    X(head, "its output is the logits, which determine the loss")                                  \
+    X(router, "a router's few outputs determine where tokens go")                                  \
     X(expert, "experts are grouped products, not linears")                                         \
     X(skipped, "float8.skip names it")                                                             \
     X(not_named, "float8.only does not name it")                                                   \
@@ -44,7 +47,7 @@ typedef struct Float8 {
     uint32_t *casts_of; /* [tensor] */
     uint32_t n[REASON_COUNT];
     const char *first[REASON_COUNT]; /* an example module for each reason */
-    /* local sizes that were refused: one message for each size, not for each layer */
+    /* local sizes that were refused; each size is reported once, not for each layer */
     int64_t refused[16][2];
     uint32_t n_refused;
 } Float8;
@@ -176,7 +179,7 @@ static void cover(Float8 *f, Node n)
     append(f, n);
 }
 
-/* Renumbers the nodes: an operand is quantised before its first reader. */
+/* Renumbers the nodes, so that an operand is quantised before its first reader. */
 static void rewrite(Float8 *f, const Reason *reasons)
 {
     Graph *g = &f->job->plan->graph;
@@ -289,15 +292,15 @@ static const PassOption options[] = {
                 "tensorwise: one scale for a tensor. rowwise: one scale for each row."),
     OPTION_FLAG(float8.fsdp_gather, 0, "",
                 "true: sharded weights are gathered in 8 bits. Only with tensorwise scales."),
-    OPTION_FLAG(float8.head, 0, "", "true: the head's product is computed in 8 bits as well."),
+    OPTION_FLAG(float8.head, 0, "", "true: the head's product is also computed in 8 bits."),
     OPTION_FLAG(float8.skip_indivisible, 0, "",
-                "true: a weight whose local size is no multiple of 16 stays as it is, instead of "
-                "an error."),
+                "true: a weight whose local size is not a multiple of 16 stays in its type; "
+                "false: it is an error."),
     OPTION_LIST("float8.skip", modules, float8.skip, 0, NULL, "none", "",
-                "Paths of modules that stay as they are."),
+                "Paths of modules that are not converted."),
     OPTION_LIST("float8.only", modules, float8.only, 0,
                 "leave out only to cover every linear, or leave out float8{}", "every linear", "",
-                "Paths of the only modules that are covered."),
+                "Paths of the only modules that are converted."),
     OPTION_END,
 };
 

@@ -1,12 +1,12 @@
-/* Frozen parameters: the step reads them and does not train them. They get no gradient and no
+/* Frozen parameters: the step reads them but does not train them. They get no gradient and no
  * optimizer state, and the backward pass stops where nothing upstream is trained. Frozen parameters
  * lie in units of their own, because a unit is reduced and updated as a whole. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
 
-/* True if the innermost module around `module` that a pattern names is in `frozen`, not in
- * `trained`. */
+/* True if, of the modules around `module` that patterns name, the innermost one is in `frozen`, not
+ * in `trained`. */
 static bool is_frozen(const Graph *g, const bool *frozen, const bool *trained, ModuleId module)
 {
     for (ModuleId m = module; m; m = g->modules.at[m].parent) {
@@ -55,7 +55,7 @@ static bool pass_freeze(Job *job)
         at->frozen = is_frozen(g, frozen, trained, at->module);
         n_frozen += at->frozen;
     }
-    /* the shrunk model may have lost the modules that the patterns name */
+    /* the shrunk model may lack the modules that the patterns name */
     const bool shrunk = o->modules.n > 0 && o->modules.at[0].may_miss && n_matched == 0;
     if (n_frozen == n_params || (n_frozen == 0 && !shrunk))
         return report(job, pass, n_params, n_frozen);
@@ -65,15 +65,17 @@ static bool pass_freeze(Job *job)
 static const PassOption options[] = {
     OPTION_LIST("freeze.modules", modules, freeze.modules, 0,
                 "leave out freeze{} if everything is trained", "none", "",
-                "Paths of the modules whose parameters are not trained, with all modules inside."),
+                "Paths of the modules whose parameters are not trained, including all modules "
+                "inside."),
     OPTION_LIST("freeze.except", modules, freeze.except, 0, NULL, "none", "",
-                "Paths of modules that are trained all the same. The innermost named module "
-                "decides."),
+                "Paths of modules inside these that are trained nevertheless. The innermost named "
+                "module counts."),
     OPTION_FLAG(freeze.shard, 1, "",
-                "true: fsdp2 and ZeRO-3 shard frozen parameters, too. false: they lie whole on "
-                "every rank."),
+                "true: fsdp2 and ZeRO-3 also shard frozen parameters. false: frozen parameters "
+                "are whole on every rank."),
     OPTION_OPEN(dtype, freeze.dtype, 0, 0, NULL, "that of their use", "dtype",
-                "The type of frozen parameters between steps. Default: that of their use."),
+                "The type of frozen parameters between steps. Default: the type in which they are "
+                "used."),
     OPTION_END,
 };
 
@@ -110,7 +112,8 @@ static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
 const PassSpec pass_spec_freeze = {
     .name = "freeze",
     .doc = {"freeze", "",
-            "Does not train the parameters of some modules: no gradient, no optimizer state."},
+            "Leaves the parameters of some modules untrained: they have no gradient and no "
+            "optimizer state."},
     .options = options,
     .before = before,
     .of_model = true,

@@ -33,7 +33,7 @@ static void choose_units(Job *job, const PassConfig *pass, const UnitRule *rule)
     job->sharding.is_unit = is_unit;
 }
 
-/* [tensor]: true if every reader takes it as a whole, in 8 bits. */
+/* [tensor]: true if every reader reads it as a whole, in 8 bits. */
 static bool *find_quantised(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -51,12 +51,12 @@ static bool *find_quantised(Job *job)
     return is;
 }
 
-/* The root units: one for each pipeline rank, or several if their size is bounded. */
+/* The root units: one for each pipeline rank, or several if their size is limited. */
 typedef struct Roots {
     UnitId *newest;     /* [pipeline rank] */
     uint64_t *elements; /* elements of the newest root unit of each rank */
     uint32_t *n_of;     /* [pipeline rank] */
-    uint32_t n;         /* counts the units that are tied across stages too */
+    uint32_t n;         /* also counts the units that are tied across stages */
 } Roots;
 
 static uint64_t elements_of(const Job *job, const Tensor *t)
@@ -85,9 +85,9 @@ static UnitId root_for(Job *job, TensorId t, const UnitRule *rule, Roots *roots)
     return roots->newest[rank];
 }
 
-/* Experts are already shared over ep, so they form a unit of their own beside the block's, sharded
- * over the other axes. Otherwise the block would wait, between its two exchanges of tokens, for a
- * reduction that only some ranks take part in. */
+/* ep already shares the experts, so they form a unit of their own beside the block's unit, sharded
+ * over the other axes. In one unit with the block, they would make the block wait, between its two
+ * exchanges of tokens, for a reduction in which only some ranks take part. */
 static UnitId experts_unit(Job *job, ModuleId m, const UnitRule *rule, AxisSet own)
 {
     const char *path = m ? job->plan->graph.modules.at[m].path : "root";
@@ -121,7 +121,7 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
         ModuleId m = unit_module(job, g->tensors.at[t].module);
         uint32_t rank = param_rank(job, t);
         UnitId *bytes = &in_bytes[m * n_ranks + rank];
-        /* its bytes are gathered apart from the other parameters */
+        /* its bytes are gathered separately from the other parameters */
         if (m && rule->shard && quantised[t]) {
             const char *path = g->modules.at[m].path;
             if (!*bytes)
@@ -245,21 +245,22 @@ static const PassOption options[] = {
      .preset = NAN,
      .open = "true",
      .doc = {NULL, "ranks",
-             "true: a unit is given back after its forward pass. false: it stays until its "
-             "backward pass. N: one Nth of it stays."}},
+             "true: the gathered weights of a unit are freed after its forward pass. false: they "
+             "stay until its backward pass. N: they stay sharded over N ranks."}},
     OPTION_FLAG(fsdp2.reshard_root, 0, "",
-                "true: the root unit, too, is given back after its forward pass."),
+                "true: the root unit, too, is freed after its forward pass."),
     OPTION_FLAG(fsdp2.reshard_last, 1, "",
                 "false: the last block of each stage stays gathered until its backward pass."),
     OPTION_FLAG(fsdp2.keep_gathered, 0, "",
-                "true: units are gathered once a step, and their gradients reduced once."),
+                "true: units are gathered once a step, and their gradients are reduced once a "
+                "step."),
     OPTION_AS("fsdp2.offload", offload, fsdp2.offload, 0, 1, NULL, 0, "",
               "true: parameters, gradients and optimizer state lie in host memory, and the host "
-              "makes the update."),
+              "computes the update."),
     OPTION_FLAG(fsdp2.copy, 0, "",
-                "true: charge the copies that PyTorch makes around each collective."),
+                "true: include the copies that PyTorch makes around each collective."),
     OPTION_FLAG(fsdp2.over_ep, 1, "",
-                "false: parameters that are not experts are replicated over ep, not sharded."),
+                "false: parameters other than experts are replicated over ep instead of sharded."),
     {.field = {"fsdp2.mp", FIELD_table, 0, 0, 0, NULL},
      .preset = NAN,
      .open = "as precision says",
@@ -272,9 +273,11 @@ static const PassOption options[] = {
                 "The type of a unit's output. Default: as computed."),
     OPTION_FLAG(fsdp2.mp.cast_forward_inputs, 1, "",
                 "true: the inputs of a unit are cast to mp.param."),
-    OPTION(u32, fsdp2.prefetch, 0, 64, 1, "units", "Units that are gathered ahead of their use."),
+    OPTION(u32, fsdp2.prefetch, 0, 64, 1, "units",
+           "The number of units that are gathered ahead "
+           "of their use."),
     OPTION_FLAG(fsdp2.defer_grad_sync, 0, "",
-                "true: gradients are reduced once a step, after the last micro-batch; until then "
+                "true: gradients are reduced once a step, after the last micro-batch. Until then "
                 "each rank holds whole gradients."),
     OPTION_END,
 };
@@ -303,7 +306,7 @@ static bool shards(const PassConfig *pass)
     return true;
 }
 
-/* A dp_shard that is resharded to a part of itself shrinks to 4, in parts of 2. */
+/* A dp_shard that is resharded to a part of itself shrinks to 4, with parts of 2. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     Fsdp2Options *o = &pass->fsdp2;
@@ -317,8 +320,8 @@ static void shrink(PassConfig *pass, Shrink *s)
     o->reshard_to = 2;
 }
 
-/* Looks at the whole plan for a data pass. Without other data ranks, FSDP2's precision policy does
- * not apply either. */
+/* Looks through the whole plan for a data pass. Without other data ranks, FSDP2's precision policy
+ * does not apply either. */
 static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
 {
     const Fsdp2Options *o = &pass->fsdp2;

@@ -1,7 +1,7 @@
 /* Meta materialisation. meta: the model is built without storage. materialize: each rank creates
  * the parts that it keeps, in place, after all passes that cut weights. Tandem's executor always
- * works so. The two words only state it, so that their order can be checked. Every created
- * parameter must be initialised: an allocation holds whatever was in memory before. */
+ * works in this way. The two passes only state it, so that their order can be checked. Every
+ * created parameter must be initialised, because new memory has arbitrary content. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
@@ -75,7 +75,7 @@ static void print(const PassConfig *pass, Str *out)
 
 const PassSpec pass_spec_meta = {
     .name = "meta",
-    .doc = {"meta", "", "Says that the model is built without storage. It has no options."},
+    .doc = {"meta", "", "States that the model is built without storage. It has no options."},
     .before = meta_before,
     .reports = true,
     .run = pass_meta,
@@ -85,7 +85,8 @@ const PassSpec pass_spec_meta = {
 const PassSpec pass_spec_materialize = {
     .name = "materialize",
     .doc = {"materialize", "",
-            "Says where the parameters get their storage and first values. It has no options."},
+            "States where in the list the parameters get their storage and initial values. It has "
+            "no options."},
     .after = materialize_after,
     .reports = true,
     .run = pass_materialize,

@@ -1,5 +1,5 @@
 /* FSDP2's mixed precision policy on the graph. It sets the dtype of every unit's parameters, casts
- * the inputs and outputs of units, and sets the dtypes of all activations that follow. It knows
+ * the inputs and outputs of units, and sets the dtypes of all activations that follow. It finds the
  * units by their modules. Layouts and gradients come later. */
 #include <assert.h>
 
@@ -8,7 +8,7 @@
 /* The loss is computed outside the model, so outputs of units end there. */
 static const ModuleId outside = UINT32_MAX;
 
-typedef struct UnitCast { /* `from`, cast for `unit` to read */
+typedef struct UnitCast { /* `from`, cast so that `unit` can read it */
     TensorId from, to;
     ModuleId unit;
 } UnitCast;
@@ -32,7 +32,7 @@ static ModuleId unit_of(const Mixed *m, const Node *n)
     return is_loss(n->op) ? outside : unit_module(m->job, n->module);
 }
 
-/* True if `unit` is part of `of`. The root holds everything but the loss. */
+/* True if `unit` is part of `of`. The root unit holds everything except the loss. */
 static bool lies_in(const Mixed *m, ModuleId unit, ModuleId of)
 {
     if (unit == outside || of == outside) return unit == of;
@@ -43,7 +43,7 @@ static bool lies_in(const Mixed *m, ModuleId unit, ModuleId of)
 }
 
 /* Statistics (of norms, of attention, of weights, of the loss) and state keep the dtype that they
- * were given. */
+ * already have. */
 static bool is_statistic(const Graph *g, TensorId t)
 {
     const Node *n = &g->nodes.at[g->tensors.at[t].producer];

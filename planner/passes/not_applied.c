@@ -1,5 +1,5 @@
-/* Requests of a plan that have no effect: passes whose axis has one rank, and options that the rest
- * of the plan never uses. Each pass checks its own options against the plan. */
+/* Finds requests of a plan that have no effect: passes whose axis has one rank, and options that
+ * the rest of the plan never uses. Each pass checks its own options against the plan. */
 #include "planner/passes/pass.h"
 
 /* A pass whose axes have one rank each. */
@@ -16,7 +16,7 @@ static void warn_of_axis(const Config *config, const PassConfig *pass, Diag *d)
                  pass_word(pass->name), str_text(&names));
 }
 
-/* A pass that is listed twice is an error of its own; its warnings are said once. */
+/* A pass that is listed twice is an error of its own; its warnings are reported once. */
 static bool is_listed_before(const Config *config, uint32_t i)
 {
     for (uint32_t k = 0; k < i; k++)

@@ -9,16 +9,16 @@ static const char *why_in(const PassEdge *edges, PassName other)
     return NULL;
 }
 
-/* Returns why `then` may not stand before `first`; NULL if it may. Either pass may hold the
- * edge. */
+/* Returns why `then` must not stand before `first`; NULL if it may. The PassSpec of either pass may
+ * hold the edge. */
 static const char *why_first(PassName first, PassName then)
 {
     const char *why = why_in(pass_specs[first]->before, then);
     return why ? why : why_in(pass_specs[then]->after, first);
 }
 
-/* True if this pass is left out of the hint. The hint has each pass once, and one data pass, the
- * one that the mesh can use. */
+/* True if this pass is left out of the hint. The hint lists each pass once, and only one data pass:
+ * the one that the mesh can use. */
 static bool is_left_out(const Config *config, uint32_t i)
 {
     PassName name = config->passes[i].name;
@@ -33,8 +33,8 @@ static bool is_left_out(const Config *config, uint32_t i)
     return pass_specs[name]->is_data && i != best;
 }
 
-/* Reorders the user's list with as few moves as the edges allow: the next pass is the first in the
- * written order that waits for no other. */
+/* Reorders the user's list with as few moves as the edges allow. The next pass is always the first
+ * one in the written order that waits for no other. */
 static const char *right_list(const Config *config, Arena *arena)
 {
     Str s = str_in(arena);
@@ -50,7 +50,7 @@ static const char *right_list(const Config *config, Arena *arena)
                         (done[k] || !why_first(config->passes[k].name, config->passes[i].name));
             if (free_) next = i;
         }
-        if (next == UINT32_MAX) break; /* all are placed, since the edges have no cycle */
+        if (next == UINT32_MAX) break; /* all passes are placed, because the edges have no cycle */
         done[next] = true;
         str_print(&s, "%s%s{...}", any ? ", " : "", pass_word(config->passes[next].name));
         any = true;

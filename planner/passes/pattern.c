@@ -1,4 +1,5 @@
-/* Path patterns: the modules that a plan means by "layers.*.attention.wo". */
+/* Path patterns: finds the modules that a plan names by a pattern such as
+ * "layers.*.attention.wo". */
 #include <assert.h>
 #include <string.h>
 
@@ -18,8 +19,8 @@ static bool part_fits(const char *pattern, const char *path)
     return n == part_length(path) && memcmp(pattern, path, n) == 0;
 }
 
-/* Returns how many leading parts match. *rest and *path_rest are the unmatched rests, NULL at an
- * end. */
+/* Returns how many leading parts match. *rest and *path_rest are the unmatched remainders, NULL at
+ * an end. */
 static uint32_t parts_fit(const char *pattern, const char *path, const char **rest,
                           const char **path_rest)
 {

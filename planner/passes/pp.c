@@ -7,7 +7,7 @@
 #include "planner/passes/pass.h"
 #include "planner/passes/schedule/schedule.h"
 
-/* Returns the stages that have a block, if the split is even; *from: the first of them. */
+/* Returns the number of stages that have a block if the split is even; *from: the first of them. */
 static uint32_t filled_stages(uint32_t n_blocks, uint32_t n_stages, const PpOptions *o,
                               uint32_t *from)
 {
@@ -30,8 +30,8 @@ static uint32_t stage_of_block(uint32_t block, uint32_t n_blocks, uint32_t n_sta
     return n_stages - 1;
 }
 
-/* There are too few blocks for the stages that a schedule needs at least. More blocks in a stage
- * would not help. */
+/* There are fewer blocks than the smallest number of stages that a schedule needs. More blocks in a
+ * stage would not help. */
 static void hint_fewer_ranks(Diag *d, uint32_t n_blocks, uint32_t p, const ScheduleTraits *t)
 {
     uint32_t most = n_blocks / t->least_chunks;
@@ -79,7 +79,7 @@ static void check_microbatches(Diag *d, const PassConfig *pass, uint32_t p, uint
     }
 }
 
-/* The built-in schedules place their stages in one way only. */
+/* The built-in schedules have one placement of stages only. */
 static void check_placement(Diag *d, const PassConfig *pass)
 {
     const PpOptions *o = &pass->pp;
@@ -140,7 +140,7 @@ static bool make_greedy(Schedule *s, const PassConfig *pass, uint32_t p, uint32_
     return false;
 }
 
-/* Makes the schedule and runs it, under its cap if it has one, to prove that it ends. */
+/* Makes the schedule and plays it, under its cap if it has one, to prove that it ends. */
 static bool make_schedule(Schedule *s, const PassConfig *pass, uint32_t p, uint32_t m, Arena *arena,
                           Diag *d)
 {
@@ -163,8 +163,8 @@ static bool make_schedule(Schedule *s, const PassConfig *pass, uint32_t p, uint3
     return false;
 }
 
-/* The idle part, if every forward, input gradient and weight gradient of a stage takes the same
- * time. */
+/* Returns the idle share of a step, if every forward, input gradient and weight gradient of a stage
+ * takes the same time. */
 static double idle_of(const Schedule *s)
 {
     double work = 3.0 * s->n_microbatches * s->n_stages / s->n_ranks;
@@ -190,7 +190,7 @@ static uint32_t count_blocks(const Graph *g)
     return n;
 }
 
-/* Derives the number of stages, and of chunks on each rank, from layers_per_stage. */
+/* Derives the number of stages, and the number of chunks on each rank, from layers_per_stage. */
 static bool find_chunks(PassConfig *pass, uint32_t n_blocks, uint32_t p, Diag *d)
 {
     PpOptions *o = &pass->pp;
@@ -246,7 +246,7 @@ static void place_nodes(Job *job, uint32_t n_stages, uint32_t n_blocks, const Pp
     }
 }
 
-/* Places a parameter on the ranks that read it: one home, or two that sum their gradients. */
+/* Places a parameter on the ranks that read it: one home, or two homes that sum their gradients. */
 static bool place_param(Job *job, TensorId param, uint32_t stage, const PpOptions *o)
 {
     const Tensor *t = &job->plan->graph.tensors.at[param];
@@ -284,7 +284,7 @@ static bool place_norm(Job *job, const Node *n, const Tensor *t)
     return false;
 }
 
-/* Parameters belong to the ranks that read them; activations cross to the next stage only. */
+/* Parameters belong to the ranks that read them. Activations cross to the next stage only. */
 static bool place_tensors(Job *job, const PpOptions *o, Loc loc)
 {
     Graph *g = &job->plan->graph;
@@ -307,7 +307,7 @@ static bool place_tensors(Job *job, const PpOptions *o, Loc loc)
     return true;
 }
 
-/* Puts everything on one stage while stages are unknown, or if there are none. */
+/* Puts everything on one stage if stages are unknown or if there are none. */
 static void one_stage(Job *job, uint32_t stage)
 {
     const Graph *g = &job->plan->graph;
@@ -342,7 +342,7 @@ static bool pass_pp(Job *job)
     job->pipe.tied_stage = arena_array(job->arena, g->tensors.n, sizeof *job->pipe.tied_stage);
     one_stage(job, piped ? UINT32_MAX : 0);
     if (piped && cut(job, named, p, count_blocks(g))) return true;
-    one_stage(job, 0); /* after errors, so that later passes can still report theirs */
+    one_stage(job, 0); /* after errors, so that later passes can still report their own */
     const PassConfig whole = {.pp = {.schedule = SCHEDULE_1f1b, .chunks = 1}};
     return make_schedule(job->pipe.schedule, &whole, 1, job->plan->step.n_microbatches, job->arena,
                          job->diag) &&
@@ -360,25 +360,27 @@ static const PassOption options[] = {
               "The order of forward and backward actions; or a function (p, m, chunks) that "
               "returns the actions of each rank."),
     OPTION_OPEN(u32, pp.chunks, 1, 64, NULL, "the fewest that the schedule allows", "stages",
-                "Pipeline stages on each rank. Default: the fewest that the schedule allows."),
+                "The number of pipeline stages on each rank. Default: the fewest that the "
+                "schedule allows."),
     OPTION_OPEN(u32, pp.cap, 1, 1 << 20, NULL, "no bound; greedy_v: 2 x pp", "activations",
-                "The most activations of stages that a rank may hold at once. Default: no limit; 2 "
-                "x pp for greedy_v."),
+                "The largest number of stage activations that a rank may hold at once. Default: "
+                "no limit; 2 x pp for greedy_v."),
     OPTION_OPEN(text, pp.csv, 0, 0, NULL, "none", "",
                 "A file with a schedule in the format of torch.distributed.pipelining."),
     OPTION_WORD(pp.placement, OPTION_WORDS("any", "loop", "v"), 0, "",
-                "Demands a placement of stages from your own schedule: loop or v."),
+                "The placement of stages that your own schedule must have: loop or v."),
     OPTION_OPEN(u32, pp.layers_per_stage, 1, 65536, NULL, "the layers are spread over the stages",
-                "blocks", "Blocks in a stage, instead of chunks."),
+                "blocks", "The number of blocks in a stage, instead of chunks."),
     OPTION_WORD(pp.round, OPTION_WORDS("none", "up", "down"), 0, "",
-                "Rounds the number of stages to a multiple of pp, for layers_per_stage."),
+                "With layers_per_stage: rounds the number of stages to a multiple of pp."),
     OPTION_WORD(pp.tied, OPTION_WORDS("sum", "refuse"), 0, "",
-                "A parameter that two ranks read: sum its gradients, or refuse the plan."),
+                "What happens to a parameter that two ranks read. sum: its gradients are summed. "
+                "refuse: the plan is refused."),
     OPTION_LIST(
         "pp.split", split, pp.split, offsetof(PassConfig, pp.has_split), NULL,
         "as even as possible", "blocks",
-        "Blocks in each stage, in order, where stages are uneven: `{ 9, 8, 8, 7 }`. The first "
-        "and the last stage may have none."),
+        "The numbers of blocks in the stages, in order, for uneven stages: `{ 9, 8, 8, 7 }`. The "
+        "first and the last stage may have none."),
     OPTION_END,
 };
 
@@ -431,12 +433,12 @@ static void shrink(PassConfig *pass, Shrink *s)
     s->fills_pipe = true;
     if (o->chunks > 2) o->chunks = 2;
     o->layers_per_stage = 0;
-    o->cap = 0; /* the cap was for the unshrunk numbers */
+    o->cap = 0; /* the cap was for the numbers before shrinking */
 }
 
 const PassSpec pass_spec_pp = {
     .name = "pp",
-    .doc = {"pp", "", "Cuts the model into pipeline stages along mesh.pp."},
+    .doc = {"pp", "", "Splits the model into pipeline stages along mesh.pp."},
     .options = options,
     .short_key = "schedule",
     .before = before,

@@ -5,7 +5,7 @@
  * some tokens of every sequence from the region's inputs (one `tokens` node each), repeats the
  * region's ops on them, and adds its share to the loss. The loss's divisor is outside the region.
  * Node.tile marks the pieces. The backward pass derives gradients piece by piece. The lowering puts
- * a piece's backward nodes right behind its forward nodes, because no gradient needs the whole
+ * a piece's backward nodes directly after its forward nodes, because no gradient needs the whole
  * loss. The pass runs right after propagation and keeps its layouts; it inserts no collective. */
 #include <assert.h>
 #include <string.h>
@@ -18,15 +18,18 @@ typedef struct Tile {
     const PassConfig *pass;
     bool *inside;          /* [node]: it is in the region */
     bool *wanted;          /* [tensor]: made inside the region */
-    TensorId *piece;       /* [tensor of the whole region]: its counterpart in the current piece */
+    TensorId *piece;       /* [tensor of the whole region]: the tensor that takes its place in the
+                            * current piece */
     const DimRoles *roles; /* [tensor of the whole region] */
     uint32_t n_tensors;    /* number of tensors in the whole region */
     int64_t seq;
-    /* the size of a piece is a multiple of this many tokens, which ranks share evenly */
+    /* the number of tokens in a piece is a multiple of this, so that ranks can share the piece
+     * evenly */
     int64_t step;
 } Tile;
 
-/* True for ops that work token by token, and for ops whose sums over pieces add up to the whole. */
+/* True for ops that work token by token, and for ops whose sums over the pieces add up to the whole
+ * sum. */
 static bool may_be_inside(OpKind op)
 {
     return op_info(op)->flags & (OP_OF_LOSS | OP_AFFINE);
@@ -42,8 +45,8 @@ static int tokens_dim(const Tile *t, TensorId id)
     return roles_dim(&t->roles[id], INDEX_tokens);
 }
 
-/* True if the tensor has an index of tokens. (Weights have none, nor has a single number such as a
- * norm of weights.) */
+/* True if the tensor has an index of tokens. (Weights have none. A single number, such as a norm of
+ * weights, has none either.) */
 static bool has_tokens(const Tile *t, TensorId id)
 {
     const Tensor *at = &t->g->tensors.at[id];
@@ -111,7 +114,7 @@ static bool find_region(Tile *t)
     return true;
 }
 
-/* Where a mean counts labels, the node reads all labels, not those of the piece. */
+/* If a mean counts labels, the node reads all labels, not only those of the piece. */
 static bool is_taken(const Tile *t, const Node *n, uint32_t i)
 {
     if (t->wanted[n->in[i]] || !has_tokens(t, n->in[i])) return false;
@@ -128,7 +131,7 @@ static bool cuts_tokens(const Tile *t, const Node *n, uint32_t arg, uint32_t a)
     return dim >= 0 && n->split[a] && n->split[a] == b.letter[arg][dim];
 }
 
-/* Pieces must be multiples of the number of parts that ranks cut them into. */
+/* Pieces must be multiples of the number of parts into which ranks cut them. */
 static bool find_step(Tile *t)
 {
     const Mesh *mesh = &t->job->plan->mesh;
@@ -294,7 +297,7 @@ static bool pass_tile(Job *job)
 
 static const PassOption options[] = {
     OPTION(u32, tile.pieces, 2, 1024, 8, "pieces",
-           "Into how many pieces the head and the loss are cut along the tokens."),
+           "The number of pieces into which the head and the loss are cut along the tokens."),
     OPTION_END,
 };
 
@@ -312,7 +315,7 @@ static void shrink(PassConfig *pass, Shrink *s)
 const PassSpec pass_spec_tile = {
     .name = "tile",
     .doc = {"tile", "",
-            "Computes the head and the loss in pieces of the tokens, so that the logits never "
+            "Computes the head and the loss in pieces along the tokens, so that the logits never "
             "exist as a whole."},
     .options = options,
     .run = pass_tile,

@@ -1,14 +1,14 @@
 /* ZeRO under the names of megatron-fsdp. no_shard is DDP. optim (ZeRO-1) shards the optimizer
  * state: gradients are summed whole and scattered once a step. optim_grads (ZeRO-2) scatters
  * gradients every micro-batch. optim_grads_params (ZeRO-3) also gathers weights unit by unit.
- * ZeRO-1 and ZeRO-2 gather the weights once a step and keep them: before their first use, or right
- * after the update. */
+ * ZeRO-1 and ZeRO-2 gather the weights once a step and keep them. They gather before the first use,
+ * or right after the update. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
-/* Elements of a bucket if the user names none; megatron-fsdp's values. */
+/* The number of elements in a bucket if the user gives none; megatron-fsdp's values. */
 static const uint64_t least_bucket = 40000000, bucket_a_rank = 1000000;
 
 static uint64_t bucket_elements(const Job *job, const ZeroOptions *o)
@@ -19,7 +19,7 @@ static uint64_t bucket_elements(const Job *job, const ZeroOptions *o)
     return by_ranks > least_bucket ? by_ranks : least_bucket;
 }
 
-/* "Parameter dtype" is the dtype of weights in use. */
+/* megatron-fsdp's "parameter dtype" is our dtype of weights in use. */
 static void choose_dtypes(Job *job, const ZeroOptions *o)
 {
     Graph *g = &job->plan->graph;
@@ -85,16 +85,18 @@ static const char *const strategies[] = {
 static const PassOption options[] = {
     OPTION_WORD(
         zero.strategy, strategies, ZERO_optim_grads_params, "",
-        "The state that dp_shard shards: no_shard nothing, optim the optimizer's state (ZeRO-1), "
-        "optim_grads also gradients (ZeRO-2), optim_grads_params also weights (ZeRO-3)."),
-    OPTION(u32, zero.prefetch, 0, 64, 1, "units", "Units that are gathered ahead of their use."),
+        "The state that dp_shard shards. no_shard: nothing. optim: the optimizer state (ZeRO-1). "
+        "optim_grads: also gradients (ZeRO-2). optim_grads_params: also weights (ZeRO-3)."),
+    OPTION(u32, zero.prefetch, 0, 64, 1, "units",
+           "The number of units that are gathered ahead of "
+           "their use."),
     OPTION_LIST("zero.units", modules, zero.units, offsetof(PassConfig, zero.has_units), NULL,
                 "the blocks", "",
                 "Paths of the modules that are units. `{}`: the whole model is one unit."),
     OPTION_OPEN(i64, zero.bucket_size, 1, 9.0e15, NULL, "40e6, or 1e6 x data ranks if that is more",
                 "elements",
-                "The size of a bucket of parameters that are in no unit. Default: the larger of "
-                "40M and 1M a data rank."),
+                "The size of a bucket of parameters that are in no unit. Default: 40M, or 1M for "
+                "each data rank if that is more."),
     OPTION_FLAG(zero.disable_bucketing, 0, "", "true: one bucket for each unit, however large."),
     OPTION_CHOICE(zero.overlap_grad_reduce, "true", "",
                   "false: computation waits for each reduction."),
@@ -107,20 +109,20 @@ static const PassOption options[] = {
     OPTION_CHOICE(zero.average_in_collective, "false", "",
                   "Refused: the loss is already divided by the tokens of the whole step."),
     OPTION_CHOICE(zero.calculate_per_token_loss, "true", "",
-                  "true is Tandem's only behaviour: gradients are sums, the loss is divided by the "
-                  "tokens of the step."),
+                  "true is Tandem's only behaviour: gradients are sums, and the loss is divided "
+                  "by the tokens of the step."),
     OPTION_FLAG(zero.fsdp_double_buffer, 0, "",
                 "true: units of equal size take turns in two fixed buffers."),
     OPTION_FLAG(zero.nccl_ub, 0, "",
-                "true: as fsdp_double_buffer, and the buffers are registered with NCCL, so that "
+                "true: like fsdp_double_buffer, and the buffers are registered with NCCL, so that "
                 "collectives take fewer SMs."),
     OPTION_CHOICE(zero.keep_fp8_transpose_cache, "false", "",
-                  "Refused; the message says what to use instead."),
+                  "Refused; the message names the alternative."),
     OPTION_CHOICE(zero.check_for_nan_in_grad, "false", "",
                   "Refused; the message says what to use instead."),
     OPTION_WORD(zero.gather, OPTION_WORDS("lazy", "eager"), ZERO_GATHER_lazy, "",
-                "For optim and optim_grads: gather updated weights before their first use (lazy), "
-                "or right after the update (eager)."),
+                "For optim and optim_grads: updated weights are gathered before their first use "
+                "(lazy), or right after the update (eager)."),
     OPTION_END,
 };
 

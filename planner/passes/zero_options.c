@@ -1,4 +1,4 @@
-/* The options of zero{}, by megatron-fsdp's names. Each option changes the program, or is refused
+/* The options of zero{}, with megatron-fsdp's names. Each option changes the program, or is refused
  * here with the reason and an alternative. No option is silently ignored. */
 #include "planner/passes/pass.h"
 
@@ -18,7 +18,7 @@ static const char *strategy_name(ZeroStrategy s)
     return names[s];
 }
 
-/* Scaling is not configurable: the loss is divided by the tokens of the whole step. */
+/* Scaling is not configurable: the loss is always divided by the tokens of the whole step. */
 static void check_scaling(const PassConfig *pass, Diag *d)
 {
     const ZeroOptions *o = &pass->zero;

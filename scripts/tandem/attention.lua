@@ -1,6 +1,6 @@
 -- Attention: heads are dimensions of their own, grouped for GQA: q [b,s,g,r,e], k and v [b,s,g,e].
--- nn.attention, with windows, soft caps, sinks, another sequence's keys, a table of distances; and
--- nn.latent_attention, whose keys and values come from one small projection (DeepSeek).
+-- nn.attention has windows, soft caps, sinks, the keys of another sequence, and a table of
+-- distances. nn.latent_attention makes keys and values from one small projection (DeepSeek).
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"
@@ -8,7 +8,7 @@ local known = require("tandem.nn_reference").known
 local tensors = check.tensors
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
 local attention = {}
-local distances = {} -- of a table, by its tensor
+local distances = {} -- number of buckets of a table, by its tensor
 
 -- qk_norm = true or { eps = 1e-6 }: RMSNorm of each query and key head before RoPE.
 local function head_norms(nn, who, fields, want, size)

@@ -1,5 +1,5 @@
--- The library's facts about values, and the checks of arguments. Each error names the function that
--- was called, the expected and the given value, and the calling line.
+-- The library's own records about values, and the checks of arguments. Each error names the
+-- function that was called, the expected and the given value, and the calling line.
 local _, core = ...
 local check = {
   modules = {},  -- module -> its facts
@@ -21,7 +21,7 @@ function check.kind_of(value)
   return tensors[value] and "tensor" or "table"
 end
 
--- Returns a short value itself, else its type.
+-- Returns a short value itself, otherwise its type.
 function check.value_text(value)
   if math.type(value) == "float" then return ("%.14g"):format(value) end
   if type(value) == "string" and #value <= 40 then return ("the text '%s'"):format(value) end

@@ -27,7 +27,7 @@ local may_be_zero = { channels = true, surface_channels = true, input_only_chann
 local known = {}
 for _, group in ipairs { counts, stages, plain } do for key in pairs(group) do known[key] = true end end
 
--- name: how the message calls it, if not by the key that has its line
+-- name: the key's name in messages, if it differs from the key that has the line
 local function integer(d, at, value, least, name)
   local n = math.tointeger(tonumber(value))
   if not n or n < least then
@@ -45,7 +45,8 @@ local function check_entries(d, at, name, value)
   end
 end
 
--- Returns one value for each of the four stages. miles-credit fails without a message on a list of another length.
+-- Returns one value for each of the four stages. miles-credit fails without a message if a list has
+-- another length.
 local function four(d, block, key)
   local value = block[key]
   if value == nil then value = stages[key] end

@@ -1,5 +1,6 @@
--- Shared by all dialects: reads another system's configuration with its names and defaults, and
--- reports all errors at once, each with the line of its key. It knows no particular system.
+-- Shared by all dialects: reads another system's configuration with its names and defaults. It
+-- reports all errors at once, each with the line of its key. It contains nothing about a particular
+-- system.
 local _, core = ...
 local dialect = {}
 
@@ -17,7 +18,7 @@ end
 local meta = { __metatable = false }
 meta.__index = meta
 
--- d.original: the system's own mistakes are reproduced, as findings.
+-- d.original: the plan reproduces the system's own mistakes, which are reported as findings.
 function dialect.new(system, config)
   local d = setmetatable({ system = system, config = config, place = core.place(true), n_errors = 0 }, meta)
   if type(config) ~= "table" then
@@ -54,7 +55,7 @@ function meta:mistake(rule, path, text, hint)
   return self.original
 end
 
--- Ends the script if anything was wrong so far.
+-- Ends the script if any error was reported so far.
 function meta:stop() core.stop() end
 
 local function check_integer(value)

@@ -52,8 +52,8 @@ function values.dtype(d, path, value)
   return nil
 end
 
--- Returns the devices of the cluster; else world_size; else nil, and whether an error tells why. If both are given
--- and differ, that is an error.
+-- Returns the number of devices of the cluster; without a cluster, world_size; otherwise nil, and
+-- whether an error explains it. If both are given and differ, that is an error.
 function values.world(d)
   local cluster, world = d.config.cluster, d.config.world_size
   local devices = type(cluster) == "table" and (cluster.nodes or 1) * (cluster.devices_per_node or 0) or 0

@@ -9,8 +9,8 @@ local modules, tensors = check.modules, check.tensors
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
 local experts = {}
 
--- rows [experts, b, capacity, in_features] -> [experts, b, capacity, out_features]; with the counts of dropless
--- experts, [experts, b], only rows that are taken
+-- rows [experts, b, capacity, in_features] -> [experts, b, capacity, out_features]. With the counts
+-- of dropless experts, [experts, b], only the rows that are taken are computed.
 function experts.linear(who, n, n_in, n_out, init, bias)
   local info = { tp_styles = { column = true, row = true }, params = {} }
   local own = param(info, "weight", { n, n_in, n_out }, { init = init, column = 2, row = 1 })
@@ -32,7 +32,7 @@ function experts.linear(who, n, n_in, n_out, init, bias)
   end, {}, info)
 end
 
--- Returns how many tokens of a sequence an expert takes.
+-- Returns the number of tokens of a sequence for which an expert has room.
 local function capacity_of(c, seq)
   if c.factor == "all" or c.factor == "dropless" then return seq end
   return math.max(1, math.min(seq, math.ceil(c.factor * seq * c.top_k / c.experts)))
@@ -60,7 +60,7 @@ local function read_factor(who, value)
   return factor
 end
 
--- Groups of experts; a token chooses from the best groups only.
+-- Groups of experts; a token chooses only from the best groups.
 local function read_groups(who, options, c)
   c.groups = check.count(who, "groups", options.groups, 1)
   c.top_groups = check.count(who, "top_groups", options.top_groups, c.groups)

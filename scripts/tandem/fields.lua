@@ -237,7 +237,8 @@ function fields.add(nn, known, normal, check_norm, over_norm)
     return op("avg_pool2d", window(how), field(who, x))
   end
 
-  -- The rows behind a pole are those on the other side of the globe: mirrored rows, turned by half a circle.
+  -- The rows behind a pole are those on the other side of the globe: mirrored rows, turned by half
+  -- a circle.
   local function behind_poles(who, x, rows)
     local y = padded(who, x, rows, { 0, 0 }, { modes.symmetric, modes.zeros })
     return op("turn_poles", { h_before = math.max(rows[1], 0), h_after = math.max(rows[2], 0) }, tensors[y])

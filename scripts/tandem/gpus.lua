@@ -72,8 +72,8 @@ for name, more in pairs(assumed) do
   for key, value in pairs(more) do gpus[name][key] = value end
 end
 
--- Patterns of names in sources, in upper case; the first match counts. false: another GPU, which the
--- library lacks, and whose name contains a known one.
+-- Patterns of names in sources, in upper case; the first match counts. false: another GPU, which
+-- the library lacks, and whose name contains the name of a known one.
 local aliases = {
   { "RTX PRO", false }, { "RTX.*BLACKWELL", false }, { "A4[05]00", false }, { "GB10%f[%D]", false },
   { "H100.*96GB", "H100-SXM5-96GB-HBM2e" }, { "H100.*META", "H100-SXM5-96GB-HBM2e" },

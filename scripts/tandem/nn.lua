@@ -1,6 +1,6 @@
--- tandem.nn: modules and functions shaped like torch.nn. Calling a module traces it: each op
--- appends to the graph, and shapes are checked on the calling line. It knows no parallelism;
--- tp_col, tp_row, tp_vocab and fsdp2_shard are notes for the passes.
+-- tandem.nn: modules and functions named and used like those of torch.nn. Calling a module traces
+-- it: each op appends to the graph, and shapes are checked on the calling line. It contains no
+-- parallelism; tp_col, tp_row, tp_vocab and fsdp2_shard are only notes for the passes.
 local _, core = ...
 local check = require "tandem.check"
 local modules, tensors, inits = check.modules, check.tensors, check.inits
@@ -59,7 +59,8 @@ end
 -- parametrizations.spectral_norm. It does one power iteration a step: u = W v and v = W^T u, each
 -- divided by its length; sigma = u^T W v. One side of the matrix is the weight's first index
 -- (in_first) or its last; the other side is the rest. outputs: "first" or "second", the index of a
--- convolution's weight that is the side of the outputs. A module that is called twice has one norm.
+-- convolution's weight that is the side of the outputs. A module that is called twice has only one
+-- norm.
 local unit = { eps = 1e-12 }
 local function over_norm(x, info, weight, in_dims, out_dims, each, outputs)
   if not info.sigma then
@@ -267,13 +268,14 @@ nn.span = core.wrap(function(x, first, count)
   return op("span", { first = first, count = count }, id)
 end)
 
--- Llama 3.1 stretches frequencies that are low for the original context by `factor`.
+-- Llama 3.1 stretches the frequencies that are low for the original context by `factor`.
 local scaling_keys = { kind = true, factor = true, low = true, high = true, context = true }
 local yarn_keys = { kind = true, factor = true, slow = true, fast = true, context = true, truncate = true, mscale = true,
   mscale_all_dim = true }
 
--- YaRN divides the frequencies of pairs that turn fewer than `slow` times in the original context, and keeps
--- those of more than `fast` turns. It lengthens queries and keys. Returns the factor of latent attention's scores.
+-- YaRN divides the frequencies of pairs that turn fewer than `slow` times in the original context,
+-- and keeps those of more than `fast` turns. It also lengthens queries and keys. Returns the factor
+-- of latent attention's scores.
 local function yarn_attrs(who, attrs, scaling)
   check.options(who .. " scaling", scaling, yarn_keys)
   if scaling.factor == nil or scaling.context == nil then
@@ -429,8 +431,8 @@ nn.family = core.wrap(function(family, what, sizes, defaults)
   return family .. "-" .. size, config
 end)
 
--- Heads of a shrunk model: as many KV heads as ranks of tp, or fewer if the model has fewer, so
--- that ranks share them as before. Each rank has one or two query heads.
+-- The numbers of heads in a shrunk model. There are as many KV heads as ranks of tp, or fewer if
+-- the model has fewer, so that ranks share them as before. Each rank has one or two query heads.
 nn.small_heads = core.wrap(function(heads, kv_heads, mesh)
   local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
   local tp, outer = mesh.tp, gcd(kv_heads, mesh.full_tp)
@@ -452,8 +454,8 @@ nn.with = core.wrap(function(config, changes)
   return copy
 end)
 
--- For shrink(config, mesh): returns the smallest decoder of the same structure; sizes are odd
--- unless something must divide them.
+-- For shrink(config, mesh): returns the smallest decoder of the same structure. Sizes are odd
+-- unless a number must divide them.
 nn.small = core.wrap(function(c, mesh, changes)
   local small = nn.with(c, { layers = math.min(c.layers, 2 * mesh.stages), dim = 13 * mesh.multiple, vocab = 29,
     head_dim = 4, hidden = mesh.tp * 7, seq = 5 * mesh.tp * mesh.cp * (mesh.cp > 1 and 2 or 1) })
@@ -461,7 +463,7 @@ nn.small = core.wrap(function(c, mesh, changes)
     local heads, kv_heads = nn.small_heads(c.heads, c.kv_heads or c.heads, mesh)
     small.heads, small.kv_heads = heads, c.kv_heads and kv_heads
   end
-  if c.experts then -- two experts for each rank, and enough of them for a choice
+  if c.experts then -- two experts for each rank, and enough of them to choose from
     small.experts = 2 * math.max(mesh.ep, 2)
     small.top_k = math.min(c.top_k, 2)
   end

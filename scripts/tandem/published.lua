@@ -1,6 +1,6 @@
--- Turns a row of published training runs into the plan that ran. `tandem accuracy --runs FILE` calls this with the
--- row's cells as texts. If the planner lacks something, or the row does not state it, that is an error of rule
--- published-row; its text is the counted reason.
+-- Turns a row of published training runs into the plan that ran. `tandem accuracy --runs FILE`
+-- calls this with the row's cells as texts. If the planner lacks a feature, or the row does not
+-- state a number, that is an error of rule published-row; its text is the reason that is counted.
 local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published_cells", require "tandem.published_megatron"
 local fitted, trainers = require "tandem.fitted", require "tandem.published_trainer"
 local model, defaults = require "tandem.published_models", require "tandem.published_defaults"
@@ -33,13 +33,15 @@ local function policy_of_ops(how)
 end
 
 local function checkpointing(row, how)
-  -- "full block 21": 21 blocks of each stage; recomputing every n-th block stands for them.
+  -- "full block 21" recomputes 21 blocks of each stage; in the plan, recomputing every n-th block
+  -- stands for them.
   local some = tonumber((row.ac or ""):match "^full block (%d+)" or (row.ac or ""):match "^full %(block, (%d+) layers")
   if some then return some_blocks(row, some) end
   if has(row, "ac", "^full") or cells.switch(row.ac) then return ac "full" end
   if cells.switch(row.ac) == false or has(row, "ac", "^none") then return nil end
   if has(row, "ac", "selective%(layer, every 2nd") then return ac { mode = "full", every = 2 } end
-  -- The word alone: Megatron recomputes the attention core, torchtitan applies its policy of ops.
+  -- Without further words, Megatron recomputes the attention core, and torchtitan applies its
+  -- policy of ops.
   local titan = has(row, "framework", "^torchtitan") or has(row, "framework", "torchtune") or has(row, "framework", "vescale")
   if has(row, "ac", "selective%(op%)") or titan and has(row, "ac", "^selective$") then return policy_of_ops(how) end
   if has(row, "ac", "^selective") then return some_modules(row) end
@@ -97,7 +99,8 @@ end
 
 local function add(list, pass) if pass then list[#list + 1] = pass end end
 
--- True if the row's ranks pass keys and values around a ring, or by a way that the row does not name.
+-- True if the row's ranks pass keys and values around a ring, or exchange them in a way that the
+-- row does not name.
 local function is_ring(row)
   return count(row, "cp") > 1 and not has(row, "framework", "^torchtitan") and not has(row, "sp", "ulysses")
 end
@@ -133,7 +136,8 @@ local function ranks(row)
   return n // (n_tp * n_pp * n_cp)
 end
 
--- Puts all ranks with different samples on the axis that shards, or splits them as the row says.
+-- Puts all ranks that have different samples on the axis that shards, or divides them between the
+-- axes as the row says.
 local function mesh(row, sharded)
   local data = ranks(row) // count(row, "ep", 1)
   if data == 0 then refuse("ep = %d is more than the %d ranks that have different samples", count(row, "ep", 1), ranks(row)) end
@@ -186,8 +190,8 @@ local function nics_of(row, per_node)
   return nil, nil
 end
 
--- Returns how many GPUs one set of NVLink switches connects. For GB200 and GB300 that is a rack (18 trays of 4),
--- unless the row names another domain ("NVL36", "NVL4").
+-- Returns how many GPUs one set of NVLink switches connects. For GB200 and GB300 it is a rack (18
+-- trays of 4), unless the row names another domain ("NVL36", "NVL4").
 local function domain_of(row, gpu, n, per_node)
   local said = tonumber((row.interconnect or ""):match "NVL(%d+)")
   if not said and not gpu:find "^GB[23]00" then return per_node end
@@ -258,9 +262,9 @@ local function torchtitan(row)
     data = data > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged, keep_gathered = staged or nil } or nil }
 end
 
--- Returns a step's sequences; if not stated, they follow from its tokens per second. A run that ran out of memory has
--- none; the script that measured mixtures takes micro-batches until each rank has 8 sequences
--- (benchmarks/moe_expert_parallel/moe_ep_bench.sh).
+-- Returns the number of a step's sequences; if it is not stated, it follows from the tokens per
+-- second. A run that ran out of memory has none; the script that measured mixtures takes
+-- micro-batches until each rank has 8 sequences (benchmarks/moe_expert_parallel/moe_ep_bench.sh).
 local function kempnerforge_batch(row, at_once)
   if not cells.is_open(row.global_batch_seqs) then return count(row, "global_batch_seqs") end
   local rate, step_s = tonumber(row.tokens_per_s_per_gpu), tonumber(row.step_time_s)
@@ -281,8 +285,9 @@ local function kempnerforge(row)
     model = { dim = count(row, "d_model"), n_layers = count(row, "n_layers"), n_heads = count(row, "n_heads"),
       n_kv_heads = count(row, "n_kv_heads"), ffn_hidden_dim = count(row, "d_ff"), vocab_size = count(row, "vocab"),
       max_seq_len = count(row, "seq"), num_experts = row.moe_experts ~= "" and count(row, "moe_experts") or 0,
-      -- It drops no tokens, and its products run over as many rows for each expert as the fullest expert has. No row
-      -- states that number: it is taken as the number of tokens, because before training most go to the same experts.
+      -- It drops no token. Its products run over as many rows for each expert as the fullest expert
+      -- has. No row states that number. It is taken to be the number of tokens, because before
+      -- training most tokens go to the same experts.
       moe_top_k = row.moe_topk ~= "" and count(row, "moe_topk") or nil },
     distributed = { dp_shard = at.dp_shard, dp_replicate = at.dp_replicate, ep = ep, tp = at.tp, pp = at.pp },
     train = { batch_size = micro, seq_len = count(row, "seq"), grad_accum_steps = steps // (micro * data),

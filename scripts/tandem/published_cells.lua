@@ -4,13 +4,13 @@ local _, core = ...
 local m = {}
 
 function m.refuse(...) core.fail("published-row", string.format(...)) end
--- Notes a value that the row does not state, or a part of the plan that stands for another.
+-- Records a value that the row does not state, or a part of the plan that stands for another.
 function m.note(...) core.note("assumed-cell", string.format(...)) end
 
--- Notes that the row's time, and nothing else of it, depends on a value that it does not state.
+-- Records that the row's time, and nothing else of it, depends on a value that it does not state.
 function m.note_time(...) core.note("assumed-time", string.format(...)) end
 
--- True if a cell is open: it is empty, or a word says that the value is not known.
+-- True if a cell is open: it is empty, or it says that the value is not known.
 function m.is_open(cell)
   local word = (cell or ""):lower():match "^%s*(.-)%s*$"
   return word == "" or word == "?" or word == "-" or word == "nan" or word == "null" or word:find "^n/a" ~= nil or
@@ -51,7 +51,7 @@ function m.stage(row)
   return nil
 end
 
--- True if weights are frozen and small matrices beside them are trained.
+-- True if weights are frozen, and small matrices in addition to them are trained.
 function m.is_lora(row) return m.has(row, "flag", "lora") or m.has(row, "model", "lora") or m.has(row, "framework", "lora") end
 
 -- Returns whether a word switches something on (true) or off (false); nil: another word, or none.

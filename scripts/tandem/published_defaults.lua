@@ -31,7 +31,7 @@ function m.of(row)
   return { zero_stage = (tonumber(row.dp_shard or "") or 1) > 1 and "3" or "0" }
 end
 
--- Writes `value` into an open cell and says so.
+-- Writes `value` into an open cell and records a note.
 local function assume(row, key, value, why)
   row[key] = tostring(value)
   row.assumed[#row.assumed + 1] = key
@@ -99,9 +99,10 @@ end
 
 -- ---- the configuration file
 
--- A row may name its configuration file, or several that fit it (config_from, notes). Names of NVIDIA's files
--- state the mesh, and whether products have 4 bits: config_DGXB200_8x8x1xtp1pp1cp8_8b_fp4.sh.
--- Returns the number of names, the number of them with 4 bits, and the mesh that most names have ("tp1pp1cp8").
+-- A row may name its configuration file, or several that fit it (config_from, notes). Names of
+-- NVIDIA's files state the mesh, and whether products have 4 bits:
+-- config_DGXB200_8x8x1xtp1pp1cp8_8b_fp4.sh. Returns the number of names, the number of them with 4
+-- bits, and the mesh that most names have ("tp1pp1cp8").
 local function named_files(row)
   local n, four, often, most = 0, 0, {}, nil
   local text = (row.notes or ""):find "%.sh" and row.notes or row.config_from or ""
@@ -125,8 +126,9 @@ end
 
 -- ---- precision, recomputation, states
 
--- MLPerf's runs of large models train in 8 bits on each GPU that has them. NVIDIA's containers train
--- in 4 bits on Blackwell since 25.09 (Transformer Engine 2.8: NVFP4BlockScaling). If all named files agree, they decide.
+-- MLPerf's runs of large models train in 8 bits on each GPU that has them. NVIDIA's containers
+-- train in 4 bits on Blackwell since 25.09 (Transformer Engine 2.8: NVFP4BlockScaling). If all
+-- named files agree, their answer is used.
 local function fill_precision(row)
   if not is_open(row.precision) then return end
   local n_files, n_four = named_files(row)
@@ -165,8 +167,8 @@ local function bytes_of(row)
   return n * states, kept * 1.0 * count(row, "seq", 4096) * dim * layers
 end
 
--- Returns the least number of ranks, a power of two, that holds the model in 9 tenths of its memory.
--- The batch must have a sample for each group of so many ranks.
+-- Returns the least number of ranks, a power of two, that holds the model in 9 tenths of its
+-- memory. The batch must have at least one sample for each group of so many ranks.
 local function replica(row, n_gpus, gpu)
   local states, kept = bytes_of(row)
   local ranks, most = 1, gpu.memory * 1048576 * 0.9
@@ -190,8 +192,8 @@ local function fill_gpu(row)
   end
 end
 
--- With all weights sharded, no rank needs another axis. Otherwise tp takes the ranks of a node, and
--- pp the rest.
+-- If all weights are sharded, no rank needs another axis. Otherwise tp takes the ranks of a node,
+-- and pp the rest.
 local function fill_mesh(row)
   local gpu = gpus.gpus[gpus.find(row.gpu) or ""] or refuse("no such GPU in the library: %s", row.gpu)
   local open = is_open(row.tp) and is_open(row.pp)

@@ -6,7 +6,7 @@ local m = {}
 
 -- ---- the model
 
--- Only a row from a table with Megatron's own columns states how its blocks are made.
+-- Only a row from a table with Megatron's own columns states the parts of its blocks.
 function m.states_blocks(row) return (row.normalization or "") ~= "" and (row.activation or "") ~= "" end
 
 local function norm_of(row)

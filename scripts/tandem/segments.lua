@@ -1,7 +1,7 @@
 -- Segments of fused projections: outputs of one weight that are several adjacent tensors. Equal
--- ones are a dimension of their own. Unequal ones are stored by groups. The number of groups is
--- their common divisor, and each group has its share of every segment. A cut between groups thus
--- cuts each segment into equal parts.
+-- segments are a dimension of their own. Unequal segments are stored by groups. The number of
+-- groups is their common divisor, and each group has its share of every segment. A cut between
+-- groups therefore cuts each segment into equal parts.
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"

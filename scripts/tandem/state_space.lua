@@ -1,5 +1,6 @@
--- State-space layers: Mamba-2's mixer. Heads are dimensions of their own, in groups that share B and C, as query
--- heads share keys and values: x and z [b,s,g,r,e], B and C [b,s,g,q], the step [b,s,g,r].
+-- State-space layers: Mamba-2's mixer. Heads are dimensions of their own, in groups that share B
+-- and C, as query heads share keys and values: x and z [b,s,g,r,e], B and C [b,s,g,q], the step
+-- [b,s,g,r].
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"
@@ -107,7 +108,8 @@ function state_space.add(nn, own)
     return pattern:rep(1 + layers // #pattern):sub(1, layers)
   end)
 
-  -- Heads and groups of a shrunk mixer: one group stays one, and tp and cp cut groups or heads as before.
+  -- Heads and groups of a shrunk mixer. A single group stays single, and tp and cp cut groups or
+  -- heads as in the original.
   nn.small_scan_heads = core.wrap(function(heads, groups, mesh)
     if groups == 1 then return 2 * mesh.tp * mesh.cp, 1 end
     if mesh.tp == 1 and groups % mesh.cp == 0 then return 4 * mesh.cp, 2 * mesh.cp end

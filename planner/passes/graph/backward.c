@@ -1,7 +1,7 @@
-/* Derives the gradient graph: contractions from their signature, every other op from the wiring in
- * its row of ops.def. Gradients take the activation's layout; backward nodes split the same indices
- * as their forward node. A gradient tensor is the sum of all that its nodes write. A gradient of an
- * 8-bit contraction takes several nodes: float8_backward.c. */
+/* Derives the gradient graph. A contraction's gradients follow from its signature, those of every
+ * other op from its row of ops.def. Gradients take the activation's layout; backward nodes split
+ * the same indices as their forward node. A gradient tensor is the sum of all that its nodes write.
+ * A gradient of an 8-bit contraction takes several nodes: float8_backward.c. */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"
@@ -35,7 +35,7 @@ TensorId gradient_of(Job *job, TensorId id)
     return grad;
 }
 
-/* Returns the index of the backward op that has the place of the forward node's index `letter`. */
+/* Returns the index of the backward op that corresponds to the forward node's index `letter`. */
 static char follow_letter(const Node *f, const Binding *forward, const Backward *w,
                           const Binding *backward, char letter)
 {

@@ -9,7 +9,7 @@
 
 enum {
     FLAT_ALIGN_ELEMENTS = 64
-}; /* 256 bytes of fp32, 128 of bf16: vector loads and TMA stay aligned */
+}; /* 256 bytes of fp32, 128 of bf16, so that vector loads and TMA stay aligned */
 
 enum { CLASS_split, CLASS_partial, CLASS_whole, CLASS_COUNT };
 
@@ -20,8 +20,8 @@ static uint64_t align_up(uint64_t n, uint64_t to)
 
 /* Finds Tensor.partial of every parameter: the axes on which every contribution to its gradient is
  * partial. If one contribution is whole, the partial ones are summed at once. (A tied embedding
- * reads all tokens, its head only a part of them.) A later sum over all would count the whole
- * contribution once for each rank. */
+ * reads all tokens, its head only a part of them.) A later sum over all contributions would count
+ * the whole one once for each rank. */
 static bool find_partial(Job *job)
 {
     Graph *g = &job->plan->graph;
@@ -125,7 +125,8 @@ static bool same_update(const Job *job, TensorId a, TensorId b)
            mean_count(job, x) == mean_count(job, y);
 }
 
-/* Moves a bias that balances experts out of its unit, to one whose biases have the same update. */
+/* Moves a bias that balances experts out of its unit, into one whose biases have the same
+ * update. */
 static void move_out(Job *job, TensorId t, UnitId *own)
 {
     Graph *g = &job->plan->graph;

@@ -1,8 +1,8 @@
 /* Gradients of a contraction of 8-bit numbers. The gradient of its output is quantised too. The
  * gradient of an 8-bit operand is used as the gradient of the unquantised tensor (straight
  * through). Tensorwise, one quantised gradient (e5m2, for its range) serves both products, and both
- * forward operands are read again. Rowwise, each product needs operands scaled along its own rows,
- * so all four are made anew (e4m3, because a row covers less range). */
+ * forward operands are used again. Rowwise, each product needs operands scaled along its own rows.
+ * All four are made anew (e4m3, because a row covers less range). */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"
@@ -13,8 +13,8 @@ typedef struct Derive {
     NodeId forward;
 } Derive;
 
-/* Gives a node that is made after propagation the layouts that propagation would have assigned:
- * each axis splits the same index as in the first input. */
+/* Gives a node that is made after propagation the layouts that propagation would have assigned.
+ * Each axis splits the same index as in the first input. */
 static bool place(const Derive *v, TensorId made)
 {
     Job *job = v->job;
@@ -67,7 +67,7 @@ TensorId float8_source(const Graph *g, TensorId quantised)
     return op_info(n->op)->flags & OP_QUANTISES ? n->in[0] : quantised;
 }
 
-/* q, k and v read the same tensor, which is quantised along their rows only once. */
+/* q, k and v read the same tensor, which is quantised along its rows only once. */
 static bool quantise_input(const Derive *v, OpKind reader, TensorId x, Quantised *again,
                            Quantised *out)
 {

@@ -1,6 +1,6 @@
-/* The nodes in front of a scaled contraction. One finds the largest magnitude of an operand (over
- * all of it, or along the index that the contraction sums). The other makes the operand in 8
- * bits. */
+/* Makes the nodes in front of a scaled contraction. One node finds the largest magnitude of an
+ * operand (over all of it, or along the index that the contraction sums). The other node makes the
+ * 8-bit operand. */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"

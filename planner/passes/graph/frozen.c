@@ -3,7 +3,7 @@
 
 #include "planner/passes/pass.h"
 
-/* True if the frozen parameters of a data unit lie whole on every rank. ZeRO-1 and ZeRO-2 shard
+/* True if the frozen parameters of a data unit are whole on every rank. ZeRO-1 and ZeRO-2 shard
  * only the state of the optimizer and gradients, and frozen parameters have neither. */
 static bool stays_whole(const Job *job)
 {
@@ -12,7 +12,8 @@ static bool stays_whole(const Job *job)
            (zero != NULL && zero->zero.strategy != ZERO_optim_grads_params);
 }
 
-/* Frozen parameters need no master copy: between steps they have the type of their use. */
+/* Frozen parameters need no master copy: between steps they have the type in which they are
+ * used. */
 static void settle(const Job *job, Unit *u)
 {
     Graph *g = &job->plan->graph;
@@ -21,13 +22,14 @@ static void settle(const Job *job, Unit *u)
     for (uint32_t i = 0; i < u->params.n; i++)
         g->tensors.at[u->params.at[i]].rest_dtype = u->rest_dtype;
     if (!stays_whole(job)) return;
-    u->dtype = g->tensors.at[u->params.at[0]].dtype; /* nobody gathers it, in 8 bits or others */
+    u->dtype = g->tensors.at[u->params.at[0]].dtype; /* no rank gathers it, in 8 bits or
+                                                      * otherwise */
     u->replicate = (AxisSet)(u->replicate | u->shard);
     u->shard = 0;
 }
 
-/* Moves the frozen parameters of unit u to a new unit; returns it. If all are frozen, returns u. 0:
- * none is. */
+/* Moves the frozen parameters of unit u to a new unit; returns it. If all parameters of u are
+ * frozen, returns u. 0: none is. */
 static UnitId separate(Job *job, UnitId id)
 {
     Graph *g = &job->plan->graph;

@@ -1,23 +1,24 @@
 /* Pads the vocabulary of the logits, so that rows of the head's matrices are aligned. A vocabulary
- * of 50257 numbers in 16 bits has odd rows. No row but the first then begins at a multiple of 16
- * bytes, which tensor memory access and 16-byte loads need.
+ * of 50257 numbers in 16 bits has odd rows. Every row except the first then begins at an address
+ * that is not a multiple of 16 bytes, which tensor memory access and 16-byte loads need.
  *
- * Padding is a deal: a part's buffer has more elements than indices. The graph's sizes stay. The
- * weights behind the logits get the deal here, propagation hands it on to activations, and the
- * backward pass to gradients. Elements without an index are zero: weights start as zeros there, and
- * the gradient of the loss writes zeros there. */
+ * Padding is a deal: a part's buffer has more elements than indices. The sizes in the graph stay
+ * the same. The weights behind the logits get the deal here. Propagation passes it on to
+ * activations, and the backward pass to gradients. Elements without an index are zero: weights
+ * start as zeros there, and the gradient of the loss writes zeros there. */
 #include <assert.h>
 
 #include "planner/ir/layout/padding.h"
 #include "planner/passes/pass.h"
 
-/* Rows need 16 bytes: 8 elements of 16 bits (cuBLAS' documentation, "Tensor Core Usage"). Where a
- * row is padded, it becomes a multiple of 64 elements, because NVIDIA recommends multiples of 128
- * bytes (docs.nvidia.com, "Matrix Multiplication Background User's Guide"). Small vocabularies, as
- * in tests, get multiples of 8. Padding is never more than half of a part.
+/* Rows need 16 bytes: 8 elements of 16 bits (cuBLAS' documentation, "Tensor Core Usage"). A padded
+ * row becomes a multiple of 64 elements, because NVIDIA recommends multiples of 128 bytes
+ * (docs.nvidia.com, "Matrix Multiplication Background User's Guide"). Small vocabularies, as in
+ * tests, become multiples of 8. Padding is never more than half of a part.
  *
- * Products compute the padding, too. An H200 also timed products of the first 50257 of 50304
- * numbers in each row. Two of the head's three products were then as slow as without padding. */
+ * Products compute the padding, too. An H200 was also timed on products that use only the first
+ * 50257 of the 50304 numbers in each row. Two of the head's three products were then as slow as
+ * without padding. */
 enum { ALIGNED = 8, WIDE = 64 };
 
 static int64_t padded(int64_t part)
@@ -46,7 +47,8 @@ static bool keeps_padding(OpKind op)
 }
 
 /* Marks a tensor of logits and, backwards, all tensors from which it is computed along `dim`.
- * Returns false if these include an input that is no parameter, or one tensor in two dimensions. */
+ * Returns false if one of these is an input that is not a parameter, or if one tensor is marked in
+ * two dimensions. */
 static bool mark(Pad *p, TensorId t, int dim)
 {
     const Tensor *at = &p->g->tensors.at[t];
@@ -77,7 +79,7 @@ static bool mark_logits(Pad *p)
     return any;
 }
 
-/* Follows the marks forward to all readers. Returns false if one of them must not see padding. */
+/* Follows the marks forward to all readers. Returns false if one reader must not read padding. */
 static bool may_pad(Pad *p)
 {
     for (NodeId id = 1; id < p->g->nodes.n; id++) {
@@ -110,8 +112,8 @@ static bool is_own(const Pad *p, DealId deal)
     return true;
 }
 
-/* If tp gave an uneven vocabulary a deal, that deal becomes the padded one. So no deal is left
- * without a user. */
+/* If tp gave an uneven vocabulary a deal, that deal becomes the padded one. No deal then stays
+ * without a tensor. */
 static void pad_weight(const Pad *p, Tensor *t, int dim)
 {
     Deals *deals = &p->g->deals;
@@ -126,7 +128,7 @@ static void pad_weight(const Pad *p, Tensor *t, int dim)
         t->deal[dim] = deal_padded(deals, p->job->arena, t->dim[dim], parts, (uint32_t)each);
 }
 
-/* Another runtime's system lays its tensors out as the model says. */
+/* Another framework lays its tensors out without this padding. */
 bool pass_pad(Job *job)
 {
     Graph *g = &job->plan->graph;

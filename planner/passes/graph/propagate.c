@@ -1,6 +1,6 @@
 /* Layout propagation chooses, for every node and mesh axis, the index letter that the axis splits,
- * and for every activation its layout in use. A parameter's split wins. Otherwise the first split
- * input leads, then an output whose layout was requested. */
+ * and for every activation its layout in use. A parameter's split wins. If no parameter is split,
+ * the first split input determines the index, then an output whose layout was requested. */
 #include <assert.h>
 
 #include "planner/ir/layout/rows.h"
@@ -16,7 +16,7 @@ static char letter_of_inputs(const Graph *g, const Node *n, const Binding *b, ui
         if (!layout_is_split(on)) continue;
         char letter = b->letter[i][layout_dim(on)];
         if (op_may_split(n->op, letter) || !params) return op_may_split(n->op, letter) ? letter : 0;
-        return letter; /* the op needs a parameter whole that is cut: refused below */
+        return letter; /* the op needs a parameter whole that is split: refused below */
     }
     return 0;
 }
@@ -32,9 +32,9 @@ static char letter_of_output(const Graph *g, const Node *n, const Binding *b, ui
     return 0;
 }
 
-/* True if a parameter leads on another part of the same axis. Work that it does not cut is then
- * done by all ranks alike. An activation cut over both parts could not be gathered over only one of
- * them. */
+/* True if a parameter determines the split of another part of the same axis. All ranks then do the
+ * work that this parameter does not split. An activation split over both parts could not be
+ * gathered over only one of them. */
 static bool is_led_by_sibling(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Mesh *mesh = &job->plan->mesh;
@@ -68,7 +68,7 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     /* small, and it writes state: keep it whole */
     if (op_info(n->op)->flags & OP_ONCE) fixed = true;
     if (!fixed) out->use.on[axis] = layout_is_split(made) ? made : (int8_t)WHOLE;
-    /* split even if it is gathered at once, since each rank makes a part */
+    /* split even if the value is gathered at once, because each rank then makes only a part */
     if (layout_is_split(made)) {
         DealId *deal = &out->deal[layout_dim(made)];
         if (!*deal) *deal = deal_of_letter(g, n, b, n->split[axis]);
@@ -78,9 +78,9 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     int d = layout_dim(on);
     Shape s = {.n_dims = out->n_dims, .layout = out->use};
     uint32_t parts = shape_parts(&s, &job->plan->mesh, d);
-    const int64_t pieces = b->size[(int)b->letter[n->n_in + j][d]]; /* h of (hp) is shared out */
+    const int64_t pieces = b->size[(int)b->letter[n->n_in + j][d]]; /* index h of (hp) is split */
     const bool whole_pieces = b->reads[n->n_in + j][d] || pieces == 0 || pieces % parts == 0;
-    /* the last part of a field may be short, but no rank may have nothing */
+    /* the last part of a field this part may be short, but every rank must have a part */
     const bool single = b->reads[n->n_in + j][d] || pieces == out->dim[d];
     const int64_t each = (out->dim[d] + parts - 1) / parts;
     if (!out->deal[d] &&
@@ -104,7 +104,7 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     return false;
 }
 
-/* Returns the split of `axis` that all readers of activation `t` want; WHOLE if they differ. */
+/* Returns the split of `axis` that all readers of activation `t` require; WHOLE if they differ. */
 static int8_t wanted_by_all(Job *job, TensorId t, uint32_t axis)
 {
     const Graph *g = &job->plan->graph;
@@ -122,7 +122,7 @@ static int8_t wanted_by_all(Job *job, TensorId t, uint32_t axis)
     return wanted;
 }
 
-/* Makes tensor `t` in the layout that all of its readers want. */
+/* Makes tensor `t` in the layout that all of its readers require. */
 static void exchange(Job *job, TensorId t, AxisSet axes)
 {
     Tensor *at = &job->plan->graph.tensors.at[t];
@@ -131,7 +131,8 @@ static void exchange(Job *job, TensorId t, AxisSet axes)
         int8_t on = wanted_by_all(job, t, a);
         if (layout_is_split(on)) at->use.on[a] = on;
     }
-    /* tokens that no axis cuts any more keep their deal: the tensor is made with tokens cut */
+    /* tokens that no axis splits any more keep their deal, because the tensor is made with split
+     * tokens */
     const Shape s = {.n_dims = at->n_dims, .layout = at->use};
     for (int d = 0; d < at->n_dims; d++)
         if (shape_parts(&s, &job->plan->mesh, d) == 1 && at->deal[d]) return;
@@ -156,15 +157,15 @@ static void exchange_at_once(Job *job)
     }
 }
 
-/* Each rank of a data axis has samples of its own, or its own part of all of them. */
+/* Each rank of a data axis has samples of its own, or its own part of all samples. */
 static char split_of_batch(const Job *job, const Node *n, uint32_t axis)
 {
     const IndexRole role = axis_info(job->plan->mesh.axis[axis].name)->cuts;
     return role == INDEX_none ? 0 : op_letter(n->op, role);
 }
 
-/* True if `axis` cuts the tokens of attention that goes round a ring, and is no axis of the ring.
- * Keys travel whole parts of the ring, so queries must be cut as they are. */
+/* True if `axis` splits the tokens of ring attention and is not an axis of the ring. Keys travel in
+ * whole parts of the ring, so queries must be split in the same way. */
 static bool leaves_ring(const Job *job, const Node *n, uint32_t axis, char letter)
 {
     const AxisSet ring = job->context.ring_axes;
@@ -172,7 +173,7 @@ static bool leaves_ring(const Job *job, const Node *n, uint32_t axis, char lette
            op_role(n->op, letter) == INDEX_tokens;
 }
 
-/* The index that `axis` splits in what the node does, if it may be cut; 0: none. */
+/* Returns the index of the node's work that `axis` splits, if it may be split; 0: none. */
 static char wanted_split(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Graph *g = &job->plan->graph;
@@ -193,7 +194,7 @@ static char wanted_split(const Job *job, const Node *n, const Binding *b, uint32
     return leaves_ring(job, n, axis, letter) ? 0 : letter;
 }
 
-/* Strides of uneven pieces are not made: such values are gathered. */
+/* Strides of uneven pieces are not supported: such values are gathered. */
 static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Mesh *mesh = &job->plan->mesh;
@@ -211,7 +212,7 @@ static void put_back(const Job *job, const Node *n, uint32_t axis)
     if (!out->deal[d]) out->deal[d] = job->context.seq_deal;
 }
 
-/* Only the rooms that tokens take are stored where experts drop none. */
+/* If experts drop no token, only the rooms that tokens take are stored. */
 static void place_rows(Job *job, const Node *n)
 {
     const char rooms = op_whole_letter(n->op, INDEX_rooms);

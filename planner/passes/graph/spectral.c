@@ -1,8 +1,8 @@
 /* The gradient of a weight through its spectral norm. z = x W / sigma with sigma = u^T W v, where u
  * and v are constants. In addition to the product's contribution, dL/dW has the term -(sum dz z /
- * sigma) v u^T. The sum over batch and sequence stays a partial sum. If these are split over ranks,
- * each rank contributes the part of its own tokens, as the product does, and no rank waits for
- * others. */
+ * sigma) v u^T. The sum over batch and sequence stays a partial sum. If batch and sequence are
+ * split over ranks, each rank contributes the part of its own tokens, as the product does, and no
+ * rank waits for others. */
 #include "planner/passes/graph/spectral.h"
 
 #include <assert.h>
@@ -13,7 +13,7 @@ typedef struct SpectralNorm {
     OpKind outer; /* the outer product of the two parts: by which index is one of them */
 } SpectralNorm;
 
-/* True for the products of the power iteration: they are sums that run once a step. */
+/* True for the products of the power iteration, which are sums that run once a step. */
 static bool sums_once(OpKind op)
 {
     return op_info(op)->flags & OP_ONCE && op_info(op)->reduce == REDUCE_sum;
@@ -51,7 +51,7 @@ static Node *backward_node(Job *job, OpKind op, const TensorId *in, TensorId out
     return n;
 }
 
-/* Adds the sum of each token: [b,s], split as z is, and partial where z's features are split. */
+/* Adds the sum of each token: [b,s], split like z, and partial where z's features are split. */
 static TensorId add_dot(Job *job, NodeId divide)
 {
     Graph *g = &job->plan->graph;
@@ -79,7 +79,7 @@ static TensorId add_dot(Job *job, NodeId divide)
     return out;
 }
 
-/* Split as the weight is; on axes where the weight is whole, over the tokens. */
+/* Split like the weight; on axes where the weight is whole, split over the tokens. */
 static bool add_outer(Job *job, NodeId divide, TensorId dot, const SpectralNorm *norm)
 {
     Graph *g = &job->plan->graph;

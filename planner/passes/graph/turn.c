@@ -1,11 +1,11 @@
 /* Transposed 8-bit operands. Except on compute capabilities 10 and 11 ("Blackwell"), 8-bit operands
  * must be contiguous along the summed index (cuBLAS' documentation, 8-bit data types). A product
- * with another operand takes the form that reads contiguous operands. It reads a transposed copy,
- * which is made once for all readers. If the copy is made right after the 8-bit numbers, pass_fuse
- * makes both in one kernel. The untransposed form is then not written if nobody reads it. Tensors
- * that the backward pass reads transposed are kept transposed. If it gathers or recomputes them,
- * they are transposed after that. Products of other frameworks transpose by themselves; their
- * profiles charge for it. */
+ * whose operand is not contiguous takes the form of the op that reads contiguous operands. It reads
+ * a transposed copy, which is made once for all readers. If the copy is made right after the 8-bit
+ * numbers, pass_fuse makes both in one kernel. If no other op reads the untransposed form, it is
+ * not written. Tensors that the backward pass reads transposed are kept transposed. If the backward
+ * pass gathers or recomputes them, they are transposed afterwards. The products of other frameworks
+ * transpose their operands themselves, and their profiles charge for it. */
 #include <assert.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ typedef struct Turner {
     Graph *g;
     LIST(Turned) turned;
     uint32_t *of;              /* [tensor]: its copies */
-    uint32_t *before, *behind; /* [node]: copies that are made in front of it; behind it */
+    uint32_t *before, *behind; /* [node]: copies made in front of it; copies made behind it */
 } Turner;
 
 static bool wants_along(const Job *job)
@@ -39,16 +39,16 @@ static bool is_forward(const Graph *g, NodeId n)
     return n <= g->n_forward;
 }
 
-/* One node quantises a tensor and another reads it in the backward pass. True if it would be
- * recomputed for that. */
+/* True if one node quantises a tensor, another node reads it in the backward pass, and the tensor
+ * would be recomputed for that. */
 static bool is_made_again(const Graph *g, NodeId quantise, NodeId reader)
 {
     if (is_forward(g, quantise) == is_forward(g, reader)) return false;
     return graph_is_made_again(g, g->nodes.at[quantise].out[0], g->nodes.at[reader].region);
 }
 
-/* For an operand whose summed indices stand in front of the others: the op that moves them
- * behind. */
+/* For an operand whose summed indices stand in front of the others: the op that moves them to the
+ * end. */
 static OpKind turning(const Node *reader, uint32_t i)
 {
     const Signature *sig = &op_info(reader->op)->sig;

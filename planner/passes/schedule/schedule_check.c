@@ -1,4 +1,4 @@
-/* Plays a schedule to prove that it ends. If it does not, reports which ranks wait for each
+/* Plays a schedule to prove that it ends. If it does not end, reports the ranks that wait for each
  * other. */
 #include <assert.h>
 
@@ -55,7 +55,7 @@ static uint8_t effect(ActionKind kind)
     return 0;
 }
 
-/* Finds the action that `a` waits for, in another list or its own; false: none. */
+/* Finds the action that `a` waits for, in another rank's list or its own; false: none. */
 static bool waits_for(const SchedulePlayer *p, const Action *a, Action *what)
 {
     const Schedule *s = p->s;
@@ -84,7 +84,7 @@ static uint32_t later(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* Performs an action whose inputs are all there. */
+/* Performs an action whose inputs all exist. */
 static void perform(SchedulePlayer *p, uint32_t rank, const Action *a)
 {
     const Schedule *s = p->s;
@@ -126,8 +126,8 @@ static Loc loc_of(const ScheduleLocs *locs, uint32_t rank)
     return locs->own && rank < locs->own->n ? locs->own->at[rank].loc : locs->loc;
 }
 
-/* Returns why an action is wrong in itself, or NULL; asked before it is checked whether it can
- * start. */
+/* Returns why an action is wrong by itself, or NULL. This is checked before asking whether the
+ * action can start. */
 static const char *mistake(const SchedulePlayer *p, uint32_t rank, const Action *a, Arena *arena)
 {
     const Schedule *s = p->s;
@@ -150,7 +150,7 @@ static bool report_mistake(const ScheduleLocs *locs, uint32_t rank, const Action
                       str_text(&text), what);
 }
 
-/* Follows the waits from `rank` on until a rank comes a second time, and reports them. */
+/* Follows the waits from `rank` on until a rank occurs a second time, and reports them. */
 static bool report_stuck(const SchedulePlayer *p, const ScheduleLocs *locs, uint32_t rank, Diag *d)
 {
     const uint32_t begin = rank;
@@ -172,7 +172,7 @@ static bool report_stuck(const SchedulePlayer *p, const ScheduleLocs *locs, uint
     return false;
 }
 
-/* Plays until no rank can go on; returns false if an action is wrong in itself, which it
+/* Plays until no rank can proceed; returns false if an action is wrong by itself, which it
  * reports. */
 static bool play(SchedulePlayer *p, const ScheduleLocs *locs, Diag *d)
 {

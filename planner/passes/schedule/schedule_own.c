@@ -1,5 +1,5 @@
-/* A schedule that the script wrote itself: its lists show which rank holds which stage.
- * schedule_check judges its order, as for every schedule. */
+/* A schedule from the script itself: its lists show which rank holds which stage. schedule_check
+ * checks its order, as for every schedule. */
 #include "planner/passes/schedule/schedule.h"
 
 static Loc loc_of(const ScheduleLocs *locs, uint32_t rank)
@@ -7,7 +7,7 @@ static Loc loc_of(const ScheduleLocs *locs, uint32_t rank)
     return rank < locs->own->n ? locs->own->at[rank].loc : locs->loc;
 }
 
-/* Finds the rank of each stage: the one that runs its forwards. */
+/* Finds the rank of each stage: the rank that runs its forward actions. */
 static bool find_ranks(Schedule *s, const ScheduleLocs *locs, Diag *d)
 {
     for (uint32_t stage = 0; stage < s->n_stages; stage++) s->rank_of[stage] = UINT32_MAX;

@@ -12,7 +12,7 @@ typedef struct RankWriter {
     uint32_t n_forward[2], n_backward[2]; /* of each chunk */
     Actions waiting;                      /* weight gradients */
     uint32_t n_taken;
-    uint32_t limit; /* micro-batches from here on are left out */
+    uint32_t limit; /* micro-batches from this number on are left out */
 } RankWriter;
 
 static RankWriter writer(Schedule *s, Arena *arena, uint32_t rank)
@@ -66,8 +66,8 @@ static void input_and_weight(RankWriter *w, int chunk, uint32_t *done)
     weights_of(w, chunk, done, w->n_backward[chunk]);
 }
 
-/* If there are too few micro-batches to fill the V, the list for enough of them is written without
- * the surplus ones. A schedule that ends still ends with fewer micro-batches. */
+/* If there are too few micro-batches to fill the V, the list for the smallest sufficient number is
+ * written without the surplus ones. A schedule that ends also ends with fewer micro-batches. */
 void schedule_zb_v(Schedule *s, Arena *arena, uint32_t rank)
 {
     RankWriter w = writer(s, arena, rank);
@@ -101,8 +101,8 @@ void schedule_zb_v(Schedule *s, Arena *arena, uint32_t rank)
     assert(w.n_backward[1] == m);
 }
 
-/* DeepSeek's eight steps. A forward and a backward that it would run at the same time follow each
- * other here. */
+/* DeepSeek's eight steps. Where DeepSeek runs a forward and a backward at the same time, this list
+ * runs one after the other. */
 void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank)
 {
     RankWriter w = writer(s, arena, rank);
@@ -129,7 +129,7 @@ void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank)
         forward(&w, 1);
         backward(&w, 0);
     }
-    /* the second half of these 2 (rank + 1) backwards postpone their weight gradients */
+    /* the second half of these 2 (rank + 1) backward actions postpone their weight gradients */
     for (uint32_t i = 0; i < 2 * (rank + 1); i++) (i > rank ? input : backward)(&w, (i + 1) % 2);
     for (uint32_t i = 0; i < behind; i++) {
         weight(&w);
@@ -150,7 +150,7 @@ typedef struct Greedy {
     uint32_t *forward_at; /* [stage * n_microbatches + microbatch]: 1 + its start; 0: not started */
     uint32_t *backward_at;
     uint32_t now, cap;
-    /* [rank]: activations of the way down, and how many are allowed; NULL: no limit */
+    /* [rank]: activations of the way down, and the largest number allowed; NULL: no limit */
     uint32_t *alive_down, *room_down;
 } Greedy;
 
@@ -160,7 +160,7 @@ static bool is_done(const Greedy *g, const uint32_t *at, uint32_t stage, uint32_
     return when && when <= g->now;
 }
 
-/* The way up comes first, because it releases activations. */
+/* Actions of the way up come first, because they release activations. */
 static bool try_forward(Greedy *g, uint32_t rank)
 {
     RankWriter *w = &g->ranks[rank];
@@ -247,10 +247,10 @@ static void make_room(uint32_t *room, uint32_t n_ranks, uint32_t cap, uint32_t l
     }
 }
 
-/* Under half the cap the greedy rule would get stuck: forwards on their way down would fill all
- * ranks and leave no room for the way up. The way down therefore gets less than the whole cap, and
- * less at later ranks, whose activations of the way up live longer. A few values for this reduction
- * are tried in order, and the best is kept. */
+/* With half of the cap the greedy rule would get stuck: forward actions on their way down would
+ * fill all ranks and leave no room for the way up. The way down therefore gets less than the whole
+ * cap. Later ranks get less of it, because their activations of the way up live longer. A few
+ * values of this reduction are tried in order, and the best one is kept. */
 void schedule_v_half(Schedule *s, uint32_t n_ranks, uint32_t n_microbatches, Arena *arena)
 {
     uint32_t cap = schedule_v_half_cap(n_ranks), shortest = UINT32_MAX, took = 0;

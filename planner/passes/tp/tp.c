@@ -1,7 +1,7 @@
 /* Tensor parallelism: column and row linears, vocabulary-parallel embedding, head and loss; with
- * `sequence` the activations between the pairs are SPLIT(seq). Only layouts are assigned. The one
- * rule then inserts the collectives, also the easily forgotten sums of norm-weight gradients. A
- * plan by path patterns overrides the model's own notes (tp_plan.c). */
+ * `sequence` the activations between the pairs are SPLIT(seq). Only layouts are assigned. One rule
+ * then inserts the collectives, including the easily forgotten sums of norm-weight gradients. A
+ * plan by path patterns overrides the styles that the model itself lists (tp_plan.c). */
 #include <assert.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ typedef struct Tp {
     const bool *experts;   /* [tensor]: a parameter of experts */
     AxisSet of_experts;    /* the part of tp that cuts each expert; the rest shares experts */
     uint32_t n_matched;
-    /* sizes that were refused: one message for each size, not for each layer */
+    /* sizes that were refused; each size is reported once, not for each layer */
     int64_t reported[16];
     uint32_t n_reported;
 } Tp;
@@ -174,8 +174,8 @@ static void place_activations(Tp *tp)
         if (head && !tp->pass->tp.loss_parallel) out->use_is_fixed = true; /* logits WHOLE on tp */
         if (row_dim_of(g, n) < 0 || op_info(n->op)->flags & OP_ONCE) continue;
         out->use_is_fixed = true;
-        /* There are as many rows as tokens times experts of a token. Their sums are scattered by
-         * features, and gathered where each token is one row again. */
+        /* There are as many rows as tokens times experts of a token. So their sums are
+         * scattered by features, and gathered only where each token is one row again. */
         const bool rows = op_dim(n->op, n->n_in, INDEX_experts) >= 0;
         const int features = op_dim(n->op, n->n_in, INDEX_features);
         if (rows && out->dim[features] % mesh_size(&tp->job->plan->mesh, tp->of_experts) == 0)
@@ -238,14 +238,14 @@ static const PassOption options[] = {
         tp.share_gathers, 1, "",
         "true: one gather serves all linears that read the same activation, such as q, k and v."),
     OPTION_FLAG(tp.sync_replicated_gradients, 0, "",
-                "true: the gradients that every tp rank computes alike are averaged over tp, so "
-                "that rounding cannot let copies drift apart."),
+                "true: the gradients that all tp ranks compute alike are averaged over tp, so "
+                "that rounding cannot make the copies drift apart."),
     OPTION_LIST("tp.plan", styles, tp.plan, 0, NULL, "the model's own table", "",
                 "A table from module paths to styles: colwise, rowwise, colwise_rep, rowwise_rep, "
-                "sequence_parallel. It goes over the model's own notes."),
+                "sequence_parallel. It overrides the styles that the model itself lists."),
     OPTION_FLAG(tp.plan_only, 0, "",
-                "true: the model's own notes are not read; a module that the plan does not name "
-                "stays whole."),
+                "true: the styles that the model itself lists are ignored; a module that the plan "
+                "does not name stays whole."),
     OPTION_END,
 };
 
@@ -291,7 +291,7 @@ static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
 
 const PassSpec pass_spec_tp = {
     .name = "tp",
-    .doc = {"tp", "", "Cuts weight matrices over mesh.tp."},
+    .doc = {"tp", "", "Splits weight matrices over mesh.tp."},
     .options = options,
     .before = before,
     .reports = true,

@@ -35,7 +35,7 @@ static bool takes_heads(OpKind op)
            op_dim(op, info->sig.n_in, INDEX_heads) >= 0;
 }
 
-/* Finds the fused projection, and its bias (0: none), that a node takes query heads out of. */
+/* Finds the fused projection, and its bias (0: none), from which a node takes query heads. */
 static void fused_params(const Graph *g, const Node *taken, TensorId *weight, TensorId *bias)
 {
     const Node *made = &g->nodes.at[graph_product(g, taken->in[0])];
@@ -52,7 +52,7 @@ static void note_fused(const Graph *g, const Node *n, HeadDims *of)
     of[weight].fused = of[bias].fused = a->count;
 }
 
-/* True for ops of heads that are no products. They may read parameters of heads: sinks, a table of
+/* True for ops on heads that are not products. They may read parameters of heads: sinks, a table of
  * distances, the parts of a state-space layer. */
 static bool has_heads(OpKind op)
 {
@@ -81,15 +81,15 @@ const HeadDims *tp_head_dims(Job *job)
     return of;
 }
 
-/* True if the parameter is to be cut by its heads. If path patterns decide, the answer is not known
+/* True if the parameter must be cut by its heads. If path patterns decide this, it is not known
  * yet. */
 static bool may_be_cut(const Job *job, const Tensor *t)
 {
     return t->tp == TP_column || t->tp == TP_row || pass_config(job, PASS_tp)->tp.plan.n > 0;
 }
 
-/* One refinement serves every attention. If the numbers of groups nest, tp is cut by each in turn
- * (2 and 4 groups on 8 ranks: 2 x 2 x 2). Otherwise it is cut by their common divisor. */
+/* One refinement of tp serves every attention. If the numbers of groups nest, tp is cut by each in
+ * turn (2 and 4 groups on 8 ranks: 2 x 2 x 2). Otherwise it is cut by their common divisor. */
 void tp_refine(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -145,9 +145,9 @@ bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest)
     return repeat % *rest == 0;
 }
 
-/* On the inner part of tp, ranks share the groups of a fused projection, so the projection is whole
- * there. Each rank computes all of it and takes its own query heads. A plan may ask for a whole
- * projection; that one is left alone. */
+/* On the inner part of tp, several ranks share the groups of a fused projection, so the projection
+ * is whole there. Each rank computes all of it and takes its own query heads. If a plan asks for a
+ * whole projection, it stays unchanged. */
 void tp_place_fused(Job *job)
 {
     Graph *g = &job->plan->graph;

@@ -1,12 +1,12 @@
 /* tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }: styles by path pattern. Each becomes
- * marks on parameters, and required layouts of activations. The one rule inserts the communication
- * as always.
+ * marks on parameters, and required layouts of activations. The usual rule inserts the
+ * communication.
  *
  *   colwise            weight cut by its outputs; the output stays split
  *   colwise_rep        ... the output whole
  *   rowwise            weight cut by its inputs (an embedding: by the vocabulary)
  *   rowwise_rep        ... its input whole
- *   sequence_parallel  weights whole, computed and left split over the sequence */
+ *   sequence_parallel weights whole, output computed and kept split over the sequence */
 #include <assert.h>
 #include <string.h>
 
@@ -151,7 +151,7 @@ static bool is_within(const Graph *g, ModuleId module, ModuleId outer)
     return false;
 }
 
-/* The last node of a module makes the module's output. */
+/* The output of the last node of a module is the module's output. */
 static NodeId last_node(const Graph *g, ModuleId module)
 {
     for (NodeId id = g->nodes.n; id-- > 1;)
@@ -170,7 +170,7 @@ static bool leaves_sequence(const Job *job, const DimRoles *roles, ModuleId modu
            roles_dim(&roles[g->nodes.at[last].out[0]], INDEX_tokens) >= 0;
 }
 
-/* A module to be cut must have a weight; one whose output stays split must have an output. */
+/* A module to be cut must have a weight. One whose output stays split must have an output. */
 static void check_styles(Job *job, const Patterns *patterns, const TpPlan *plan)
 {
     const Graph *g = &job->plan->graph;
