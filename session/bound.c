@@ -1,6 +1,6 @@
 /* Lower bounds of memory and time. Each bound is an average over ranks, which the fullest or
- * slowest rank reaches or exceeds. Costs that the graph alone cannot tell count as nothing: copies
- * for tensor parallelism, workspace, bubbles, communication. */
+ * slowest rank reaches or exceeds. Costs that do not follow from the graph alone are left out:
+ * copies for tensor parallelism, workspace, bubbles, communication. */
 #include "session/bound.h"
 
 #include <math.h>
@@ -42,15 +42,15 @@ static double fewer_bytes(DType a, DType b)
                                              : dtype_bytes(b);
 }
 
-/* True if parts of the model may have no gradient. The passes decide which; so nothing of the
+/* True if parts of the model may have no gradient. The passes decide which parts, so no work of the
  * backward pass is certain. */
 static bool may_be_frozen(const Config *c)
 {
     return pass_of(c, PASS_freeze) != NULL;
 }
 
-/* Counts the ranks that surely hold a copy of each weight, and of each moment. Experts may be
- * carved out of the data axes; then no copy is certain. */
+/* Counts the ranks that certainly hold a copy of each weight and of each moment. Experts may be
+ * carved out of the data axes; in that case no copy is certain. */
 typedef struct Copies {
     double weights, states;
 } Copies;
@@ -82,7 +82,7 @@ static double param_elements(const Graph *g, bool blocks_only)
     return n;
 }
 
-/* Clipping by the norm needs all gradients at one time. */
+/* Clipping by the norm needs all gradients at the same time. */
 static double gradient_of(const Config *c)
 {
     if (c->optimizer.clip_norm <= 0 || may_be_frozen(c)) return 0;
@@ -105,7 +105,7 @@ static uint64_t gradient_bytes(const Config *c, const Graph *g, bool blocks_only
 static uint64_t state_bytes(const Config *c, const Graph *g, bool blocks_only)
 {
     const PassConfig *zero = pass_of(c, PASS_zero);
-    if (is_offloaded(c)) return 0; /* all of it lies in host memory */
+    if (is_offloaded(c)) return 0; /* all of the state lies in host memory */
     const Copies copies = copies_of(c);
     const double n = param_elements(g, blocks_only) / ranks_of(c);
     /* Weights that all ranks hold may have the compute type. */
@@ -129,7 +129,7 @@ static double elements_of(const Tensor *t)
     return n;
 }
 
-/* The largest activation that enters the block of node n from outside, in elements. */
+/* Returns the elements of the largest activation that enters the block of node n from outside. */
 static void note_input(const Graph *g, const Node *n, double *most)
 {
     for (uint8_t i = 0; i < n->n_in; i++) {
@@ -181,7 +181,7 @@ static bool may_alias(const Graph *g, TensorId t)
 static double needed_bytes(const Config *c, const Graph *g, Arena *scratch)
 {
     bool *needed = arena_array(scratch, g->tensors.n + 1, sizeof *needed);
-    const bool head = stages_of(c) < 2; /* the fullest rank of a pipeline may lack it */
+    const bool head = stages_of(c) < 2; /* the fullest rank of a pipeline may not hold it */
     for (NodeId id = 1; id < g->nodes.n; id++)
         if (head || g->nodes.at[id].layer > 0) bound_mark_needed(&g->nodes.at[id], needed);
     double sum = 0;
@@ -194,9 +194,9 @@ static double needed_bytes(const Config *c, const Graph *g, Arena *scratch)
     return sum;
 }
 
-/* Counts elements that a micro-step surely keeps from forward to backward, inside blocks. Without
- * recomputation it keeps the input of each product, for the gradient of its weight. Otherwise it
- * keeps the input of each block. */
+/* Counts the elements that a micro-step certainly keeps from forward to backward, inside blocks.
+ * Without recomputation it keeps the input of each product, for the gradient of its weight.
+ * Otherwise it keeps the input of each block. */
 static double kept_elements(const Config *c, const Graph *g, Arena *scratch)
 {
     const PassConfig *ac = pass_of(c, PASS_ac);
@@ -218,7 +218,7 @@ static double kept_elements(const Config *c, const Graph *g, Arena *scratch)
     return sum;
 }
 
-/* Returns the number of micro-batches that the first rank of a pipeline holds at one time. */
+/* Returns the number of micro-batches that the first rank of a pipeline holds at the same time. */
 static double in_flight(const Config *c, double steps)
 {
     const PassConfig *pp = pass_of(c, PASS_pp);
@@ -252,7 +252,7 @@ static uint64_t kept_bytes(const Config *c, const Graph *g)
 
 /* FLOPs of one micro-step on all ranks, in products with weights and in attention. */
 typedef struct Products {
-    double all;       /* forward, and as much of the backward pass as there surely is */
+    double all;       /* forward, and the part of the backward pass that certainly exists */
     double blocks;    /* forward, inside blocks */
     double outside;   /* behind the blocks (the head): forward and backward */
     double attention; /* FLOPs of all attention, forward and backward */
@@ -261,7 +261,7 @@ typedef struct Products {
 static Products products_of(const Config *c, const Graph *g)
 {
     Products p = {0};
-    const bool forward = may_be_frozen(c); /* no more of it is certain */
+    const bool forward = may_be_frozen(c); /* only these are certain */
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         const Attrs *attrs = graph_attrs_at(g, n->attrs);
@@ -279,7 +279,7 @@ static Products products_of(const Config *c, const Graph *g)
         p.all += both;
         if (n->layer > 0)
             p.blocks += flops;
-        else if (p.blocks > 0) /* nodes stand in the order of execution */
+        else if (p.blocks > 0) /* nodes are listed in the order of execution */
             p.outside += both;
     }
     return p;
@@ -312,7 +312,8 @@ static bool computes_twice(const Config *c)
     return ac != NULL && ac->ac == AC_full && ac->ac_every <= 1 && ac->ac_ops.n == 0;
 }
 
-/* The sum of the kernels of one rank, in seconds; 0 if their sizes are not known. */
+/* Returns the sum of the times of one rank's kernels, in seconds; 0 if their sizes are not
+ * known. */
 static double kernels_s(const Config *c, const Graph *g, double steps)
 {
     KernelTimes t;
@@ -336,7 +337,7 @@ static Ps step_ps(const Config *c, const Graph *g)
         peak = fmax(peak, device->peak_flops[t]);
         rate = fmax(rate, kernel_gemm_most(device, (DType)t));
     }
-    /* A framework's own kernels may be better than the library's. */
+    /* A framework's own kernels may be faster than the library's. */
     if (c->runtime.name != NULL || eight || single) rate = fmax(rate, peak);
     const double steps = steps_of(c);
     Products p = products_of(c, g);
@@ -353,10 +354,11 @@ Bounds bounds_of(const Config *config, const Graph *graph)
     Bounds b = {.state_bytes = state_bytes(config, graph, false)};
     if (graph->tensors.n < 2) return b;
     b.kept_bytes = kept_bytes(config, graph);
-    /* Micro-batches in flight lie on the first rank of a pipeline, which has blocks and no head. */
+    /* The micro-batches in flight lie on the first rank of a pipeline, which has blocks but no
+     * head. */
     const bool blocks = in_flight(config, steps_of(config)) > 1;
     if (blocks) b.state_bytes = state_bytes(config, graph, true);
-    /* In a single micro-step gradients take the place of what was kept. */
+    /* In a single micro-step, gradients take the place of kept activations. */
     const uint64_t gradients = gradient_bytes(config, graph, blocks);
     if (steps_of(config) < 2)
         b.kept_bytes = b.kept_bytes > gradients ? b.kept_bytes - gradients : 0;

@@ -1,6 +1,6 @@
 /* The least time that a rank's products and attention take, from the kernels of their local sizes.
- * Mostly a rank computes them one after the other on one stream, so their sum bounds the step. A
- * pass may cut a product along tokens, rows or columns: the fastest of these cuts counts. */
+ * A rank usually computes them one after the other on one stream, so their sum bounds the step. A
+ * pass may cut a product along tokens, rows or columns; the fastest of these cuts is used. */
 #include "session/bound_kernels.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ typedef struct Local {
     uint32_t n_known;
 } Local;
 
-/* Returns the least time of this product if a pass may cut any one of its sizes in `tp` parts. */
+/* Returns the least time of this product if a pass may cut any one of its sizes into `tp` parts. */
 static double fastest_s(const Local *l, double m, double n, double k)
 {
     double s = cost_gemm_s(l->device, l->dtype, 1, m, n, k, NULL);
@@ -47,7 +47,7 @@ static ProductTimes product_s(Local *l, double n, double k)
 }
 
 /* Attention of a micro-step on one rank; `b` binds the global sizes. Attention with windows, caps
- * or tables may skip work, so it counts as nothing. */
+ * or tables may skip work, so its time is left out. */
 static double attention_s(const Config *c, const Local *l, const Graph *g, const Node *n,
                           const Binding *b, bool backward)
 {
@@ -69,8 +69,8 @@ static double attention_s(const Config *c, const Local *l, const Graph *g, const
     return kernel_attention_s(l->device, &work, NULL);
 }
 
-/* Times of the nodes that recomputation runs again. Gradients need the results of some; the others
- * lead to these inside a region. */
+/* Times of the nodes that recomputation runs again. Gradients need the results of some of them; the
+ * others lead to these inside a region. */
 static double again_s(const Config *c, const Graph *g, const double *forward_s, Arena *scratch)
 {
     for (uint32_t i = 0; i < c->n_passes; i++) {
@@ -96,7 +96,7 @@ static double again_s(const Config *c, const Graph *g, const double *forward_s, 
     return sum;
 }
 
-/* True if nothing but these passes and axes decides the sizes of kernels. */
+/* True if only these passes and axes determine the sizes of kernels. */
 static bool applies(const Config *c)
 {
     const AxisNames known =
@@ -149,7 +149,7 @@ bool bound_kernels(const Config *c, const Graph *g, KernelTimes *out)
             out->forward_s += forward;
             out->input_s += input;
             out->blocks_s += forward + input + weight;
-        } else if (out->forward_s > 0) { /* nodes stand in the order of execution */
+        } else if (out->forward_s > 0) { /* nodes are listed in the order of execution */
             out->head_s += forward + input + weight;
         }
     }

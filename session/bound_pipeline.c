@@ -1,16 +1,18 @@
 /* A lower bound of a pipeline's memory from a plan of few micro-batches. Under 1f1b a program
- * begins alike for any number of micro-batches. What is alive at once in this part is alive at once
- * in the whole plan, too, whatever the places of buffers are. */
+ * begins in the same way for any number of micro-batches. Buffers that are alive at the same time
+ * in this part are also alive at the same time in the whole plan, whatever their places are. */
 #include "session/bound.h"
 #include "session/session.h"
 
-/* Passes treat the last micro-batches in their own way. */
+/* Passes treat the last micro-batches differently. */
 enum { LAST = 2 };
 
 uint32_t bound_microbatches(const Config *c)
 {
     const uint32_t few = session_fewer(c, true);
-    if (few == 0 || session_microbatches(c) < 2 * few) return 0; /* it would hardly be cheaper */
+    if (few == 0 || session_microbatches(c) < 2 * few)
+        return 0; /* the short plan would hardly be
+                   * cheaper */
     for (uint32_t i = 0; i < c->n_passes; i++) {
         const PassConfig *p = &c->passes[i];
         if (p->name == PASS_pp && p->pp.schedule == SCHEDULE_1f1b && !p->pp.is_own &&
@@ -34,7 +36,7 @@ static Pc end_of_start(const Program *p, uint32_t n_microbatches)
 }
 
 /* Counts bytes that are still needed behind an instruction. An output may take the memory of an
- * input that is not. */
+ * input that is no longer needed. */
 static uint64_t most_alive(const Program *p, uint32_t n_microbatches, Arena *scratch)
 {
     uint64_t *begin = arena_array(scratch, p->code.n + 1, sizeof *begin),

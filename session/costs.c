@@ -1,4 +1,4 @@
-/* Decides whose measured costs a prediction uses. The command and libtandem ask here, so that they
+/* Decides which measured costs a prediction uses. The command and libtandem both call it, so they
  * cannot give different numbers for one plan. */
 #include <string.h>
 

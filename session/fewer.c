@@ -1,7 +1,7 @@
-/* A step of many micro-batches from a plan of a few. The plan of a few is lowered, proven, placed
- * and simulated like any other. In the plan of many, the micro-batches between the first and the
- * last ones do what the last but one does here; the proofs follow by induction, and sim/period.c
- * checks that times repeat. A test compares both ways on the corpus. */
+/* Derives a step of many micro-batches from a plan of a few. The plan of a few is lowered, proven,
+ * placed and simulated like any other. In the plan of many, the micro-batches between the first and
+ * the last ones do the same as the last but one does here. The proofs follow by induction, and
+ * sim/period.c checks that times repeat. A test compares both ways on the corpus. */
 #include "planner/lower/memory/placement.h"
 #include "session/session.h"
 
@@ -28,7 +28,8 @@ bool session_settled(const Plan *plan)
     return settled;
 }
 
-/* The order of a pipeline's actions may depend on their number in any way if the script makes it.
+/* If the script defines the pipeline's schedule, the order of actions may depend on the number of
+ * micro-batches in any way.
  */
 static bool has_own_order(const Config *c)
 {
@@ -42,7 +43,7 @@ uint32_t session_fewer(const Config *c, bool timed)
     enum { WITHOUT_STAGES = 6, BEHIND_FILLING = 8 };
     const uint32_t stages = config_ranks(c, axes_with(AXIS_STAGES)), n = session_microbatches(c);
     if (c->cluster.is_local || (stages > 1 && (!timed || has_own_order(c)))) return 0;
-    /* some schedules need a multiple of the stages */
+    /* some schedules need a multiple of the number of stages */
     const uint32_t piped = (2 * stages + BEHIND_FILLING + stages - 1) / stages * stages,
                    few = stages > 1 ? piped : WITHOUT_STAGES;
     return n > few + few / 4 ? few : 0;

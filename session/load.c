@@ -1,4 +1,4 @@
-/* From a path to a plan that is compiled, proven and checked to fit. */
+/* Leads from a path to a plan that is compiled, proven and checked to fit. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -142,9 +142,9 @@ static bool is_padded(const Plan *plan)
     return false;
 }
 
-/* A profile sets keep_gathered where the plan does not say it (child_runtime_defaults). The passes
- * float8, compile and pad ask whether the plan names a runtime. Nothing else of the planner reads
- * it. */
+/* A profile sets keep_gathered if the plan does not (child_runtime_defaults). The passes float8,
+ * compile and pad depend on whether the plan names a runtime. No other part of the planner reads
+ * the runtime. */
 bool session_same_program(const Config *a, const Plan *plan, const Config *b)
 {
     if (a->n_passes != b->n_passes) return false;
@@ -191,13 +191,13 @@ void session_identify(PlanFile *file)
     arena_free(scratch);
 }
 
-/* Proofs, fit and id of a plan that is made. */
+/* Adds proofs, fit and id to a compiled plan. */
 static PlanFile *judge(PlanFile *file, const PlanOptions *o, Arena *arena, Diag *d)
 {
     if (o->stop_after != NULL || o->unproven) return file;
     session_prove(file, o->unfitted, arena, d);
     if (file->plan->programs.n == 0)
-        return NULL; /* a text without programs: that is told already */
+        return NULL; /* a text without programs, which was already reported */
     session_identify(file);
     return file;
 }

@@ -88,7 +88,7 @@ static void make_distinct(Needs *needs)
     needs->collectives.n = n;
 }
 
-/* store_get_collective would interpolate too; here only exact measurements count. */
+/* store_get_collective would also interpolate, but only exact measurements count here. */
 static Ps exact_collective(Store *store, const char *machine, const char *backend,
                            const CollectiveNeed *need, Diag *d)
 {

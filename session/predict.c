@@ -128,7 +128,7 @@ static bool simulate(const PlanFile *file, Store *store, const PredictOptions *o
     return true;
 }
 
-/* Describes in words how ranks are placed on devices; part of the key. */
+/* Describes in words how ranks are placed on devices; the text is part of the key. */
 static const char *scenario_text(Arena *arena, const PredictOptions *options)
 {
     const Unevenness *u = options->uneven;
@@ -168,13 +168,13 @@ bool session_predict(const PlanFile *file, Store *store, const PredictOptions *o
     if (d->n_errors > before) return false; /* the stored prediction is damaged */
     if (!simulate(file, store, options, arena, out, d)) return false;
     if (store == NULL || !options->keep) return true;
-    /* A text has no recipe, and readers of a trace need every instruction. */
+    /* A plan loaded from text has no recipe, and readers of a trace need every instruction. */
     if (file->is_text || options->trace) record->plan_text = session_text(file, arena);
     record->program = file->plan;
     Recipe recipe = file->recipe;
     recipe_read_scripts(&recipe, store, arena, d);
     if (!file->is_text) record->recipe = &recipe;
     out->id = store_run(store, record, d);
-    record->recipe = NULL; /* it ends with this call */
+    record->recipe = NULL; /* it is valid only during this call */
     return true;
 }

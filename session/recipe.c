@@ -1,4 +1,4 @@
-/* Recipes: they make a plan again, and show whether an earlier answer still holds. */
+/* Recipes: they make a plan again, and show whether an earlier answer is still valid. */
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #include <elf.h>
 #include <inttypes.h>
@@ -116,8 +116,8 @@ static bool among(const Hash128 *list, uint32_t n, Hash128 hash)
     return false;
 }
 
-/* A script beside the plan has precedence over one of the library, so a new file may hide that one.
- * The library's own parts cannot be hidden. */
+/* A script beside the plan has precedence over one of the library, so a new file may hide the
+ * library's script. The library's own parts cannot be hidden. */
 static bool is_hidden(const char *name, const char *plan, Arena *arena)
 {
     if (strncmp(name, "tandem/", 7) == 0 || strncmp(name, "dialects/", 9) == 0) return false;

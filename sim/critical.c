@@ -1,10 +1,10 @@
 /* Finds the chain of instructions that bounds a step. The chain is followed from the end back to
- * the beginning. An instruction began when another one of its rank ended (Timeline.by); a
- * communication began when its last member had come. Each stretch of the step thus has one cause,
- * and the stretches add up to the step exactly. If an instruction had to wait for the host to issue
- * it, the host is the cause of all time back to the step's beginning, because a host never waits.
- * Also reports the time use of each pipeline stage, and how near each kind of op comes to the
- * device's limits. */
+ * the beginning. An instruction began when another one of its rank ended (Timeline.by). A
+ * communication began when its last member had arrived. Each interval of the step therefore has one
+ * cause, and the intervals add up to the step exactly. If an instruction had to wait for the host
+ * to issue it, the host is the cause of all the time back to the step's beginning, because a host
+ * never waits. The file also reports how each pipeline stage uses its time, and how close each kind
+ * of op comes to the device's limits. */
 #include "sim/report.h"
 
 #include <assert.h>
@@ -41,8 +41,8 @@ static Pc last_to_end(const PathWalk *w, uint32_t class_)
     return last;
 }
 
-/* Returns the instruction of `class_` that took part in the communication at `match`; `at` is when
- * its turn came. */
+/* Returns the instruction of `class_` that took part in the communication at `match`; `at` is the
+ * time when its turn came. */
 static Pc takes_part(const PathWalk *w, uint32_t class_, const Instr *in, Ps at)
 {
     const Program *p = program_of(w, class_);
@@ -55,7 +55,7 @@ static Pc takes_part(const PathWalk *w, uint32_t class_, const Instr *in, Ps at)
     return 0;
 }
 
-/* Finds the member that came last to a communication for which others waited. */
+/* Finds the member that arrived last at a communication for which others waited. */
 static bool find_last(const PathWalk *w, uint32_t *class_, Pc *pc)
 {
     const Instr *in = program_instr(program_of(w, *class_), *pc);
@@ -109,7 +109,7 @@ static void follow(const PathWalk *w, uint32_t class_, Pc pc)
         }
         pc = by;
     }
-    /* Nothing else moves time, so the chain reaches the step's beginning. */
+    /* No other event moves time, so the chain reaches the step's beginning. */
     assert(at == 0);
 }
 
@@ -161,7 +161,7 @@ static void sum_path(const PathWalk *w)
         row->time_ps += part->to_ps - part->from_ps;
     }
     PathSum *at = w->report->path_sums.at;
-    /* longest first; equal ones in the order in which they were met */
+    /* the longest first; equal ones in the order of their first occurrence */
     for (uint32_t i = 1; i < w->report->path_sums.n; i++) {
         for (uint32_t k = i; k > 0 && at[k - 1].time_ps < at[k].time_ps; k--) {
             PathSum swap = at[k];

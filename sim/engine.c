@@ -1,5 +1,5 @@
-/* The event engine: it knows only programs and a clock. Cost models answer how long a kernel or a
- * transfer takes. planner/ir/plan.h alone defines when something may begin. */
+/* The event engine: it uses only programs and a clock. Cost models answer how long a kernel or a
+ * transfer takes. planner/ir/plan.h alone defines when an instruction may begin. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -27,7 +27,7 @@ typedef struct Engine {
     uint32_t free_transit;
     LIST(Arrival) jobs; /* by id of a compute instruction on a shared device */
     uint32_t free_job;
-    bool changed, net_busy, device_busy; /* changed: the models must be asked again */
+    bool changed, net_busy, device_busy; /* changed: the models must be called again */
     uint32_t net_id, device_id;
     Ps net_when, device_when;
     Ps now, step_start;
@@ -68,7 +68,7 @@ static void start_transfer(Engine *e, const SimComm *comm, uint32_t arrivals, ui
         t.receiver = receiver;
         t.from_rank = e->fold->rank_of[sender];
         t.to_rank = e->fold->rank_of[receiver];
-        bool sends = comm->op == OP_send; /* a recv's hop points back to the sender */
+        bool sends = comm->op == OP_send; /* the hop of a recv points back to the sender */
         Rank here = sends ? t.from_rank : t.to_rank, peer = 0;
         fold_peer(&e->plan->mesh, here, comm->axis_set, comm->hop, &peer);
         if (sends)
@@ -84,7 +84,7 @@ static void start_transfer(Engine *e, const SimComm *comm, uint32_t arrivals, ui
     e->changed = true;
 }
 
-/* One member is ready. The last member to come starts the transfer. */
+/* One member of a communication is ready. The last member to arrive starts the transfer. */
 static void reach(Engine *e, uint32_t class_, Pc pc, const SimComm *comm)
 {
     const Fold *fold = e->fold;
@@ -195,7 +195,7 @@ static void end_job(Engine *e)
     end(e, job.class_, job.pc);
 }
 
-/* Handles all events of the models at this instant. The device is also asked when the network has
+/* Handles all events of the models at this instant. The device is also called when the network has
  * changed, because both may be one resource. */
 static bool end_due(Engine *e)
 {
@@ -222,8 +222,8 @@ static void settle(Engine *e)
     e->changed = false;
 }
 
-/* Handles events until nothing more can happen. Events of one instant come first, then rates
- * settle, then time advances. */
+/* Handles events until no event is left. Events of one instant come first, then rates settle, then
+ * time advances. */
 static void run_step(Engine *e)
 {
     while (e->now <= PS_MOST) {
@@ -286,7 +286,7 @@ static void prepare(Engine *e)
     list_add(a, &e->jobs);
 }
 
-/* Makes the moments of all classes; see Timeline for their order. */
+/* Makes the times of all classes; see Timeline for their order. */
 static void make_lines(Engine *e, Arena *arena)
 {
     const uint32_t n_programs = e->plan->programs.n;
@@ -310,7 +310,7 @@ static void forget_ends(Engine *e)
         for (Pc pc = 0; pc < e->code_of[c]->n; pc++) moment_of(&e->line[c], pc)->met = 0;
 }
 
-/* Runs one step from a barrier; returns false if some program never ended. */
+/* Runs one step from a barrier; returns false if some program did not end. */
 static bool step(Engine *e)
 {
     uint64_t due = 0;

@@ -1,5 +1,5 @@
 /* Programs in the form that the engine walks: lists of successors instead of predecessors, launch
- * groups as one unit, durations and transfer sizes computed once, a slot for every rendezvous. */
+ * groups as units, durations and transfer sizes computed once, and a slot for every rendezvous. */
 #include <assert.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 /* (match, axes, op) identifies a rendezvous; the two ends of a send/recv pair share one. */
 typedef struct MatchSlot {
-    uint32_t match, program; /* program: 1 + the last program that was seen here with this op */
+    uint32_t match, program; /* program: 1 + the last program in which this op was seen here */
     AxisSet axes;
     OpKind op;
     uint32_t slot;
@@ -181,8 +181,8 @@ static void link_successors(Compiler *c, const Program *p, Code *code)
     }
 }
 
-/* One process issues everything in program order; a launch group starts when its last member is
- * issued. */
+/* One process issues all instructions in program order; a launch group starts when its last member
+ * is issued. */
 static void issue_all(Compiler *c, const Program *p, Code *code)
 {
     const CostModel *cost = c->options->cost;

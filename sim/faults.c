@@ -1,8 +1,8 @@
-/* Failures and goodput, in closed form and by drawing failures. A run writes a checkpoint after
- * each interval of work. A failure loses the work since the last checkpoint. The restart takes
- * time, and may fail itself. Failures of a machine of n nodes come as a Poisson process with n
- * times the rate of one. Formulas: J. T. Daly, A higher order estimate of the optimum checkpoint
- * interval for restart dumps, 2006. */
+/* Failures and goodput: a closed form, and a simulation that draws failures. A run writes a
+ * checkpoint after each interval of work. A failure loses the work since the last checkpoint. The
+ * restart takes time, and can fail itself. The failures of a machine of n nodes are a Poisson
+ * process with n times the rate of one node. Formulas: J. T. Daly, A higher order estimate of the
+ * optimum checkpoint interval for restart dumps, 2006. */
 #include <assert.h>
 #include <math.h>
 
@@ -20,19 +20,19 @@ double faults_goodput(const Faults *f, double interval_s)
     return interval_s / (f->mtbf_s * exp(f->restart_s / f->mtbf_s) * expm1(part));
 }
 
-/* Daly's estimate to higher order: sqrt(2 d m) (1 + sqrt(d / 2m) / 3 + d / 18m) - d if d < 2m, else
- * m. Without the two small terms it is Young's. */
+/* Daly's estimate to higher order: sqrt(2 d m) (1 + sqrt(d / 2m) / 3 + d / 18m) - d if d < 2m,
+ * otherwise m. Without the two small terms it is Young's estimate. */
 double faults_best_interval_s(const Faults *f)
 {
     assert(f->mtbf_s > 0);
     double d = f->checkpoint_s, m = f->mtbf_s;
-    if (d <= 0) return 1; /* checkpoints are free, so write one every second */
+    if (d <= 0) return 1; /* checkpoints take no time, so one is written every second */
     if (d >= 2 * m) return m;
     double ratio = d / (2 * m);
     return sqrt(2 * d * m) * (1 + sqrt(ratio) / 3 + ratio / 9) - d;
 }
 
-/* Seconds of wall clock that `work_s` of work takes, with failures drawn by seed. */
+/* Returns the seconds of wall clock for `work_s` of work, with failures drawn by seed. */
 double faults_draw_s(const Faults *f, double interval_s, double work_s, uint64_t seed)
 {
     uint64_t draws = 0;

@@ -1,6 +1,6 @@
 /* Folding by colour refinement. Colours are 128-bit hashes. A group's colour is the sum over its
- * members, so their order does not matter. Classes are numbered by their smallest rank, so no hash
- * value shows in any output. */
+ * members, so their order does not matter. Classes are numbered by their smallest rank, so no
+ * output contains a hash value. */
 #include "sim/fold_private.h"
 
 #include <assert.h>
@@ -14,7 +14,8 @@ typedef struct Need {
     AxisSet axes;
     int32_t hop; /* send/recv; 0 with `group` */
     bool group;
-    /* kind of the group; a tree also stands for a ring, since its size decides which one is used */
+    /* kind of the group; a tree also stands for a ring, because its size determines which one is
+     * used */
     EdgeKind kind;
 } Need;
 typedef LIST(Need) NeedList;
@@ -131,8 +132,8 @@ static void find_edges(Folder *w)
     w->link = arena_array(w->scratch, f->routes->n_links, sizeof *w->link);
 }
 
-/* Finds how groups along the i-th axes lie on nodes (or pods). sum[leader] combines the number of
- * members on each node; here[r] is the number on r's own node. Members are in rising order, so a
+/* Finds how groups along the i-th axes lie on nodes (or pods). sum[leader] combines the numbers of
+ * members on each node; here[r] is the number on r's own node. Members are in ascending order, so a
  * node's members are adjacent. */
 static void find_patterns(Folder *w, uint32_t i, uint32_t (*place_of)(const Fold *f, Rank rank))
 {
@@ -293,8 +294,8 @@ static uint32_t number(const Folder *w, uint32_t *class_of)
     return n;
 }
 
-/* Finds the classes of nodes (or NICs, pods): places with the same smallest class of rank form one.
- * `span`: number of ranks within which a place's ranks lie. */
+/* Finds the classes of nodes (or NICs, pods): places whose ranks have the same smallest class form
+ * one class. `span`: number of consecutive ranks that contains a place's ranks. */
 static uint32_t number_places(const Folder *w, Key key, uint32_t span, uint32_t *of,
                               uint32_t *count)
 {

@@ -1,5 +1,6 @@
-/* Folding over a network with routes. Ranks are alike only if their messages use alike links. Links
- * are alike only if alike ranks use them. Both are refined together (fold.c). */
+/* Folding over a network with routes. Ranks are equivalent only if their messages use equivalent
+ * links. Links are equivalent only if equivalent ranks use them. Both are refined together
+ * (fold.c). */
 #include "sim/fold_private.h"
 
 #include <assert.h>
@@ -27,7 +28,8 @@ static void add_path(const Fold *f, FoldEdges *e, uint32_t from, uint32_t to, ui
         list_push(arena, &e->edges, ((FoldEdge){.link = path[h], .count = count}));
 }
 
-/* The nodes of one group in the rising order of its members, with the number of members on each. */
+/* The nodes of one group in the ascending order of its members, with the number of members on
+ * each. */
 typedef struct NodeRun {
     uint32_t node, n;
 } NodeRun;

@@ -1,8 +1,8 @@
 /* A step repeats once its pipeline is full, or once its first micro-batches have passed. Two
- * periods are compared, because an instruction may be under way in both. Everything that the engine
- * decides depends on the instructions under way, and on time differences. So if one period follows
- * equally on another, further equal micro-batches prolong the step by that period each, and what
- * comes behind them is not changed. */
+ * periods are compared, because an instruction may run in both. All decisions of the engine depend
+ * on the instructions in progress, and on time differences. So if one period equals the one before
+ * it, further equal micro-batches prolong the step by that period each. The rest of the step after
+ * them does not change. */
 #include "sim/period.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ typedef struct PeriodSearch {
     const Timeline *line;
     Ps from, length; /* the first period */
     uint32_t step;   /* micro-batches of a period */
-    Pc shift;        /* distance of counterparts */
+    Pc shift;        /* index distance of counterparts */
 } PeriodSearch;
 
 static bool same_args(const Program *p, const Instr *x, const Instr *y)
@@ -40,7 +40,8 @@ static bool is_counterpart(const PeriodSearch *s, Pc a, Pc b)
            x->unit == y->unit && (x->fuse != 0) == (y->fuse != 0) && same_args(s->p, x, y);
 }
 
-/* Each predecessor has the same distance, or is an instruction of the start that all wait for. */
+/* Each predecessor must have the same distance, or be an instruction of the step's start for which
+ * all wait. */
 static bool same_order(const PeriodSearch *s, Pc a, Pc b)
 {
     const Instr *x = &s->p->code.at[a], *y = &s->p->code.at[b];
@@ -60,7 +61,8 @@ static bool was_late(const Timeline *line, Pc pc)
     return at->reached > (at->by ? moment_of(line, at->by)->end : 0);
 }
 
-/* A time inside the period must follow one period later. Of a later time only that is known. */
+/* A time inside the period must occur again one period later. A later time needs only to occur
+ * later. */
 static bool follows(const PeriodSearch *s, Ps first, Ps second)
 {
     const Ps middle = s->from + s->length;
@@ -79,7 +81,7 @@ static bool repeats(const PeriodSearch *s, Pc pc)
            x->end - x->reached <= s->length;
 }
 
-/* The host issues `shift` instructions a period. */
+/* The host issues `shift` instructions in each period. */
 static Ps issue_time(const PeriodSearch *s, Pc first)
 {
     Ps sum = 0;
@@ -88,9 +90,9 @@ static Ps issue_time(const PeriodSearch *s, Pc first)
     return sum;
 }
 
-/* If instructions wait for the host, a period must be its time to issue one. If the host is ahead,
- * it stays ahead; but then nothing behind the periods may have waited for it, because it would be
- * further ahead after more of them. */
+/* If instructions wait for the host, the period must equal its time to issue these instructions. If
+ * the host is ahead, it stays ahead. In that case no instruction after the periods may have waited
+ * for the host, because the host would be further ahead after more periods. */
 static bool host_keeps_pace(const PeriodSearch *s, Pc first)
 {
     const Ps end = s->from + 2 * s->length, each = issue_time(s, first);
@@ -107,7 +109,7 @@ static bool host_keeps_pace(const PeriodSearch *s, Pc first)
     return each < s->length && !late && !late_behind;
 }
 
-/* A pass may put all forward work first; then a period lacks the backward work. */
+/* A pass may put all forward work first. A period then lacks the backward work. */
 static bool is_complete(const PeriodSearch *s, uint32_t microbatch)
 {
     uint32_t n = 0;
@@ -146,7 +148,8 @@ static bool class_repeats(PeriodSearch *s, uint32_t microbatch)
         const Ps at = moment_of(t, pc)->reached;
         if (at < middle && (at >= s->from || moment_of(t, pc)->end > s->from)) {
             if (!repeats(s, pc)) return false;
-        } else if (at >= middle && at < end) { /* it must be the counterpart of one in the first */
+        } else if (at >= middle && at < end) { /* it must be the counterpart of one in the first
+                                                * period */
             if (pc <= s->shift || moment_of(t, pc - s->shift)->reached != at - s->length)
                 return false;
         }
@@ -154,7 +157,7 @@ static bool class_repeats(PeriodSearch *s, uint32_t microbatch)
     return host_keeps_pace(s, first);
 }
 
-/* Lists when rank 0 begins to compute each micro-batch. */
+/* Lists the times when rank 0 begins to compute each micro-batch. */
 static uint32_t list_begins(const Program *p, const Timeline *line, Arena *scratch, Ps **out)
 {
     uint32_t n = 0;

@@ -1,7 +1,7 @@
 /* The report of a simulated step. Exposed communication is the time that the slowest rank's compute
- * stream idles because its next instruction waits for a communication. The wait is followed back
- * from effect to cause. Each stretch belongs to the communication that was under way then, or that
- * was waited for. */
+ * stream idles because its next instruction waits for a communication. Each wait is traced from
+ * effect to cause. Each interval belongs to the communication that was in flight then, or that was
+ * waited for. */
 #include "sim/report.h"
 
 #include <assert.h>
@@ -22,7 +22,7 @@ typedef struct Reporter {
     uint32_t *row_of;       /* [pc] 1 + its row in report->collectives */
 } Reporter;
 
-/* Returns how often the step does this instruction. */
+/* Returns how often the step runs this instruction. */
 static uint32_t times_of(const Reporter *r, Pc pc)
 {
     const Repeats *of = r->repeats;
@@ -62,7 +62,7 @@ static uint32_t collective_row(Reporter *r, const Instr *in, uint64_t bytes)
         ((CollectiveRow){.op = in->op, .axes = axes, .stream = stream, .bytes = bytes}));
 }
 
-/* The row of the previous similar instruction, found without comparing texts. */
+/* The row of the previous similar instruction, found without a comparison of texts. */
 typedef struct Alike {
     OpKind op;
     AxisSet axes;
@@ -104,15 +104,15 @@ static void count_communications(Reporter *r)
     }
 }
 
-/* The compute stream spent [from, to) waiting for `cause` to end, `times` times. Time of a
- * communication on the wire counts as exposed. Its wait for peers before that does not: that is a
- * pipeline's bubble, or an uneven load. */
+/* The compute stream spent [from, to) waiting for `cause` to end, `times` times. Time in which a
+ * communication moves data counts as exposed. Its wait for peers before that does not count: this
+ * is a pipeline's bubble, or an uneven load. */
 static void blame(Reporter *r, Ps from, Ps to, Pc cause, uint32_t times)
 {
     while (cause != 0 && to > from) {
         const Instr *in = program_instr(r->program, cause);
         const Moment *at = moment_of(r->line, cause);
-        if (at->end < to) to = at->end; /* after that, the host was late */
+        if (at->end < to) to = at->end; /* after that time, the host was late */
         Ps since = at->reached > from ? at->reached : from;
         Ps wire = at->start > since ? at->start : since;
         if (is_comm(in) && to > wire) {
@@ -126,7 +126,8 @@ static void blame(Reporter *r, Ps from, Ps to, Pc cause, uint32_t times)
     }
 }
 
-/* Walks the compute stream and blames its gaps; the last one runs to the end of the program. */
+/* Walks through the compute stream and attributes its gaps; the last gap extends to the end of the
+ * program. */
 static void find_exposed(Reporter *r, Ps end)
 {
     Ps busy_until = 0;

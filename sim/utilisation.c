@@ -1,5 +1,5 @@
-/* Model FLOPs utilisation: the FLOPs that a step's tokens need by some convention, over the time
- * and the dense peak. */
+/* Model FLOPs utilisation: the FLOPs that a step's tokens need by some convention, divided by the
+ * time and the dense peak. */
 #include "sim/utilisation.h"
 
 #include <string.h>
@@ -15,7 +15,8 @@ static bool is_of_fields(const Graph *g)
     return false;
 }
 
-/* A weight of a field model works on grids of several sizes, so the graph's own products count. */
+/* A weight of a field model is applied on grids of several sizes, so the graph's own products are
+ * counted. */
 static double flops_of_products(const Graph *g)
 {
     double flops = 0;
@@ -31,8 +32,8 @@ static double flops_of_products(const Graph *g)
     return flops;
 }
 
-/* Frozen parts need no gradients of weights, and none at all where nothing before them is trained.
- * So the graph's own products count. */
+/* Frozen parts need no gradients of weights. If nothing before them is trained, they need no
+ * gradients at all. So the graph's own products are counted. */
 static bool has_frozen(const Graph *g)
 {
     for (TensorId t = 1; t < g->tensors.n; t++)
@@ -40,9 +41,9 @@ static bool has_frozen(const Graph *g)
     return false;
 }
 
-/* One attention: 12 x (heads x width of a head) x keys for each query, times the share of the keys
- * that it sees: half of them if it is causal, fewer in a window. A third of it is the forward pass,
- * which is all if only frozen parts lie before. */
+/* FLOPs of one attention: 12 x (heads x width of a head) x keys for each query, times the share of
+ * the keys that it sees. The share is half if it is causal, and less in a window. A third of that
+ * is the forward pass. If only frozen parts precede, the forward pass is all. */
 static double attention_factor(const Graph *g, const Node *n, const Binding *b, bool frozen)
 {
     const bool forward = frozen && !g->tensors.at[n->out[0]].grad;
@@ -50,7 +51,7 @@ static double attention_factor(const Graph *g, const Node *n, const Binding *b, 
 }
 
 typedef struct AttentionSum {
-    double flops; /* of all, for a token */
+    double flops; /* of all attention, for one token */
     /* factor, width, keys: of the last attention. alike: all are equal, and each token of the
      * sequence is a query. */
     double factor;
@@ -79,7 +80,8 @@ static AttentionSum attention_sum(const Graph *g)
         sum.factor = factor, sum.width = width, sum.keys = is.keys;
         sum.n++;
     }
-    if (g->nodes.n <= 1) { /* a plan without its graph: causal attention as wide as the model */
+    if (g->nodes.n <= 1) { /* a plan without its graph: causal attention as wide as the model is
+                            * assumed */
         sum.n = g->info.n_layers, sum.factor = 6, sum.width = g->info.d_model;
         sum.keys = g->info.seq;
         sum.flops = 6 * (double)sum.n * (double)sum.width * (double)sum.keys;
@@ -87,8 +89,8 @@ static AttentionSum attention_sum(const Graph *g)
     return sum;
 }
 
-/* True if some product sees other tokens than the whole sequence, as an encoder's and a decoder's
- * do. Not every weight then works on every token. */
+/* True if some product works on other tokens than the whole sequence, as an encoder's and a
+ * decoder's products do. In that case not every weight works on every token. */
 static bool shares_out_tokens(const Graph *g)
 {
     const NodeId end = g->n_forward > 0 ? g->n_forward : g->nodes.n;
@@ -237,7 +239,8 @@ double mfu_convention_flops(const Plan *plan, MfuConvention convention, const ch
     const double active = (double)experts_active_params(g);
     const double embedding = (double)(g->info.n_params - g->info.n_params_no_embedding);
     const double tokens = (double)plan->step.global_batch * (double)plan->step.seq;
-    const bool counts = !is_of_fields(g); /* parameters of a grid's model work on several grids */
+    const bool counts = !is_of_fields(g); /* parameters of a model of fields work on several
+                                           * grids */
     *formula = "";
     switch (convention) {
     case MFU_square:

@@ -51,9 +51,11 @@ bool db_commit(Db *db, Diag *d)
 
 void db_rollback(Db *db)
 {
-    /* A failure may already have ended the transaction; then there is nothing to roll back. */
+    /* The failure may already have ended the transaction; in that case there is nothing to roll
+     * back. */
     if (sqlite3_get_autocommit(db->sqlite)) return;
-    /* If there is no memory even for this, closing rolls back, and no new transaction begins. */
+    /* If there is no memory even for this, closing the store rolls back, and no new transaction
+     * begins. */
     (void)sqlite3_exec(db->sqlite, "ROLLBACK", NULL, NULL, NULL);
 }
 
@@ -79,7 +81,8 @@ static DbStatement *statement_of(Db *db, Diag *d, const char *sql)
         sqlite3_reset(st->sqlite);
         return st;
     }
-    DbStatement *to = arena_alloc(db->arena, sizeof *to); /* first: SQLite's memory has no arena */
+    DbStatement *to = arena_alloc(db->arena, sizeof *to); /* first: memory that SQLite allocated is
+                                                           * not in the arena */
     *to = (DbStatement){.db = db, .sql = arena_dup(db->arena, sql)};
     sqlite3_stmt *st = NULL;
     const char *rest = NULL;

@@ -3,8 +3,8 @@
 #include "store/db_private.h"
 #include "store/pack.h"
 
-/* Implements tandem_pack(TEXT): returns the text as pack.c packs it. Migrations move old texts with
- * it. */
+/* Implements tandem_pack(TEXT): returns the text in the form of pack.c. Migrations convert old
+ * texts with it. */
 static void pack_function(sqlite3_context *context, int n, sqlite3_value **values)
 {
     const void *text = n == 1 ? sqlite3_value_text(values[0]) : NULL;
@@ -16,8 +16,9 @@ static void pack_function(sqlite3_context *context, int n, sqlite3_value **value
     arena_free(arena);
 }
 
-/* A value enters a digest with its type and length, so that two neighbours cannot trade bytes. Each
- * link of the chain also hashes the link before it, so that the order counts. */
+/* A value enters a digest with its type and length, so that bytes cannot move between neighbouring
+ * values unnoticed. Each step of the chain also hashes the step before it, so that the order
+ * matters. */
 static uint64_t add_value(uint64_t before, sqlite3_value *value)
 {
     struct {

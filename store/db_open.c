@@ -1,7 +1,7 @@
 /* Opens a store: reads the header before SQLite may touch the file, refuses foreign files, then
  * migrates. A new store is built under a temporary name and linked to its own name when it is
- * complete. No process ever sees half a store, and of two processes that create it at once, the
- * first one wins. */
+ * complete. No process ever sees an incomplete store. If two processes create it at once, the first
+ * one wins. */
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
@@ -56,7 +56,7 @@ static uint32_t big_endian(const unsigned char *at, size_t n)
     return value;
 }
 
-/* A log with content: it may hold pages that the file lacks. */
+/* A log with content may hold pages that the file lacks. */
 static bool has_log(const Opening *o)
 {
     static const char *const ending[] = {"-wal", "-journal"};
@@ -68,7 +68,7 @@ static bool has_log(const Opening *o)
     return false;
 }
 
-/* Judges the file by its header alone, without writing. A log is copied into the file from its
+/* Checks the file by its header alone, without writing. A log is copied into the file from its
  * first page on, and removed at the end. The header is therefore read first, then the log, then the
  * length. */
 static bool header_is_ours(const Opening *o)
@@ -130,8 +130,8 @@ static bool is_there(const char *path)
     return stat(path, &about) == 0;
 }
 
-/* True if a log can lie beside the store: it exists, or may be created. Otherwise errno says why
- * not. */
+/* True if a log can lie beside the store: it exists or can be created. Otherwise errno holds the
+ * reason. */
 static bool takes_a_log(const char *path, Arena *arena)
 {
     return is_there(arena_print(arena, "%s-wal", path)) ||
@@ -158,7 +158,7 @@ static bool may_be_written(const Opening *o)
 }
 
 /* A log is read through shared memory, which is a file beside the store. If that file cannot be
- * created and there is no log, nobody can change the store, and it is read as it is. */
+ * created and there is no log, no process can change the store, and it is read as it is. */
 static const char *unchanging(const char *path, Arena *arena)
 {
     if (takes_a_log(path, arena)) return NULL;
@@ -170,7 +170,7 @@ static const char *unchanging(const char *path, Arena *arena)
     return str_text(&uri);
 }
 
-/* Messages name the store, also while it is built under another name. */
+/* Messages give the store's name, even while it is built under another name. */
 static Db *connect(const Opening *o, const char *path, int flags)
 {
     Arena *arena = arena_new();
@@ -261,8 +261,8 @@ static bool is_sound(Db *db, const Opening *o, off_t size)
     return is_ok;
 }
 
-/* Chooses the write-ahead log where memory can be shared. The file stores the mode, so only the
- * first opening changes it. If another connection is busy, its mode wins and serves as well. */
+/* Chooses the write-ahead log where memory can be shared. The file stores this mode, so only the
+ * first opening changes it. If another connection is busy, its mode stays and is sufficient. */
 static bool choose_journal(Db *db, const char *path, const Opening *o)
 {
     const bool wal = has_shared_memory(path);
@@ -307,8 +307,8 @@ static bool sync_directory(Arena *arena, const char *path)
 }
 
 /* The log of a deleted store holds that store's last pages. A new store must neither adopt nor
- * delete them. Another process that creates the store at this moment links its name before its log
- * appears. */
+ * delete them. Another process that creates the store at this moment links the store's name before
+ * its log appears. */
 static bool refuses_stray_log(const Opening *o)
 {
     static const char *const ending[] = {"-wal", "-journal"};
@@ -340,7 +340,7 @@ static bool create(const Opening *o)
     if (is_built && !is_named && rename(draft, o->path) == 0) is_named = true;
     if (is_built && !is_named) refuse(o, "store-open", strerror(errno));
     unlink(draft);
-    /* if the rename is lost in a crash, the store is just created again */
+    /* if a crash undoes the rename, the store is simply created again */
     if (is_named) (void)sync_directory(arena, o->path);
     arena_free(arena);
     return is_named;
@@ -419,8 +419,9 @@ static int count_ops(void *self)
     return db->ops_left <= 0;
 }
 
-/* Another program wrote the schema, perhaps to do harm, so it may run nothing of its own. Reading
- * also ends at a limit of work and memory, which an honest file of this length stays below. */
+/* Another program wrote the schema, perhaps maliciously, so the file may execute nothing of its
+ * own. Reading also has limits of work and memory, which an honest file of this length does not
+ * reach. */
 Db *db_open_foreign(const char *path, Diag *d)
 {
     const Opening o = {path, true, NULL, 0, d};

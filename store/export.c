@@ -56,7 +56,7 @@ bool store_csv(Store *store, const char *name, Str *out, Diag *d)
     Str heads = str_in(out->arena), query = str_in(out->arena);
     str_add(&query, "SELECT");
     const uint32_t n = list_columns(db, name, &heads, &query, d);
-    str_print(&query, " FROM \"%s\"", name); /* a name of the file's own catalogue */
+    str_print(&query, " FROM \"%s\"", name); /* a name from the file's own catalogue */
     str_print(out, "%s\n", str_text(&heads));
     DbStatement *st = db_prepare(db, d, str_text(&query), "");
     while (db_step(st, d)) {

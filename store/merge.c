@@ -20,7 +20,8 @@ static const char contents[] =
     " n_instructions, n_buffers) SELECT plan, program, purpose, stage, first_rank, n_ranks, bytes,"
     " n_instructions, n_buffers FROM other.role;\n";
 
-/* Predictions are equal if their keys are. Measurements are equal if their time and results are. */
+/* Two predictions are equal if their keys are equal. Two measurements are equal if their times and
+ * results are equal. */
 static const char runs[] =
     "CREATE TEMP TABLE moved(old INTEGER PRIMARY KEY, new INTEGER NOT NULL, fresh INTEGER NOT "
     "NULL);\n"
@@ -126,7 +127,8 @@ bool store_merge(Store *store, const char *path, Merged *merged, Diag *d)
     if (is_same_file(store_db(store), path))
         return diag_error(d, FAULT_usage, "same-store", (Loc){.file = arena_dup(d->arena, path)},
                           "this is the store that it would be merged into");
-    /* Opened once on its own, so that a foreign file is refused and an older store is migrated. */
+    /* The store is first opened on its own, so that a foreign file is refused and an older store is
+     * migrated. */
     Store *other = store_open(path, false, d);
     if (other == NULL) return false;
     const bool sound = seals_hold(store_db(other), d);

@@ -1,4 +1,5 @@
-/* zlib around texts. The length stands in front, little-endian, because inflating needs it. */
+/* Compresses texts with zlib. The length stands in front, little-endian, because inflating needs
+ * it. */
 #include "store/pack.h"
 
 #include <assert.h>
@@ -16,7 +17,7 @@ const void *pack_bytes(Arena *arena, const void *bytes, size_t n, size_t *packed
     unsigned char *to = arena_alloc(arena, LENGTH_BYTES + room);
     for (int i = 0; i < LENGTH_BYTES; i++) to[i] = (unsigned char)((uint64_t)n >> (8 * i));
     int code = compress2(to + LENGTH_BYTES, &room, bytes, (uLong)n, Z_DEFAULT_COMPRESSION);
-    assert(code == Z_OK); /* the room is zlib's own bound */
+    assert(code == Z_OK); /* the space is zlib's own bound */
     (void)code;
     *packed = LENGTH_BYTES + room;
     return to;
@@ -28,7 +29,9 @@ const char *unpack_text(Arena *arena, const void *packed, size_t n, size_t *byte
     uint64_t length = 0;
     if (from == NULL || n < LENGTH_BYTES) return NULL;
     for (int i = 0; i < LENGTH_BYTES; i++) length |= (uint64_t)from[i] << (8 * i);
-    if (length > most_bytes || length / 1100 > n) return NULL; /* zlib gains 1,032 times at most */
+    if (length > most_bytes || length / 1100 > n)
+        return NULL; /* zlib compresses at most 1,032
+                      * times */
     char *text = arena_alloc(arena, (size_t)length + 1);
     uLongf got = (uLongf)length;
     if (uncompress((Bytef *)text, &got, from + LENGTH_BYTES, (uLong)(n - LENGTH_BYTES)) != Z_OK ||

@@ -1,5 +1,5 @@
-/* Reads runs back. Unknown ops or categories in a file that was edited elsewhere are reported,
- * never trusted. */
+/* Reads runs back. Unknown ops or categories, in a file that was edited elsewhere, are reported and
+ * never used. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Scripts by their content, lists of them, and answers that were made of them. */
+/* Scripts by the hash of their content, lists of scripts, and answers that were made from them. */
 #include <string.h>
 
 #include "store/pack.h"

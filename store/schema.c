@@ -1,6 +1,6 @@
-/* Tables and views of the store. Times are integer picoseconds, sizes bytes; a REAL that may be
- * not a number (a loss that diverged) is nullable, since SQLite stores NaN as NULL. Unsigned 64-bit
- * values keep their bits in signed columns. */
+/* Tables and views of the store. Times are integer picoseconds, and sizes are bytes. A REAL that
+ * may not be a number (a loss that diverged) is nullable, because SQLite stores NaN as NULL.
+ * Unsigned 64-bit values keep their bits in signed columns. */
 #include "store/private.h"
 
 static const char runs[] = "CREATE TABLE plan("
@@ -147,7 +147,7 @@ static const char views[] =
     " round(r.peak_bytes / 1073741824.0, 3) AS peak_gib, r.peak_rank, r.steps_done,"
     " datetime(r.made_at, 'unixepoch') AS made_at"
     " FROM run r ORDER BY r.id;\n"
-    /* each measurement beside the newest prediction of the same plan */
+    /* each measurement with the newest prediction of the same plan */
     "CREATE VIEW v_compare AS SELECT m.id AS measured, p.id AS predicted, m.name AS plan,"
     " round(p.step_ps / 1e9, 3) AS predicted_ms, round(m.step_ps / 1e9, 3) AS measured_ms,"
     " round(p.step_ps * 1.0 / nullif(m.step_ps, 0), 3) AS ratio,"
@@ -178,7 +178,7 @@ static const char views[] =
     " FROM sweep w JOIN sweep_point s ON s.sweep = w.id LEFT JOIN v_run v ON v.id = s.run"
     " ORDER BY w.id, v.step_ms;\n";
 
-/* When costs were measured, and how far a prediction from them can be trusted. */
+/* When costs were measured, and the size of the errors of predictions that use them. */
 static const char trust[] =
     "ALTER TABLE kernel_cost ADD COLUMN made_at INTEGER NOT NULL DEFAULT 0;\n"
     "ALTER TABLE collective_cost ADD COLUMN made_at INTEGER NOT NULL DEFAULT 0;\n"
@@ -191,7 +191,7 @@ static const char trust[] =
     " error_p90 REAL"
     ") STRICT;\n";
 
-/* Other users of the cores while a run was measured, in cores. Without this the run's times mean
+/* The use of the cores while a run was measured, in cores. Without it the run's times mean
  * little. */
 static const char cores[] = "CREATE TABLE cores("
                             " run INTEGER PRIMARY KEY REFERENCES run(id) ON DELETE CASCADE,"
@@ -207,8 +207,9 @@ static const char cost_counts[] = "ALTER TABLE trust ADD COLUMN kernels_measured
                                   "ALTER TABLE trust ADD COLUMN collectives_measured INTEGER;\n"
                                   "ALTER TABLE trust ADD COLUMN collectives_modelled INTEGER;\n";
 
-/* A plan is kept as what makes it again: its recipe and the scripts by content. Its text is kept
- * packed, and only beside a trace or measurements, whose readers need each instruction. */
+/* A plan is stored as the data that make it again: its recipe, and the scripts by the hash of their
+ * content. Its text is stored packed, and only with a trace or measurements, whose readers need
+ * each instruction. */
 static const char recipes[] =
     "CREATE TABLE script("
     " hash BLOB PRIMARY KEY CHECK(length(hash) = 16),"
@@ -224,7 +225,8 @@ static const char recipes[] =
     "ALTER TABLE plan ADD COLUMN packed BLOB;\n"
     "UPDATE plan SET packed = tandem_pack(text) WHERE text <> '';\n"
     "ALTER TABLE plan DROP COLUMN text;\n"
-    /* answers of sweeps and searches, by all that they depend on: found without a plan */
+    /* answers of sweeps and searches, keyed by all that they depend on, so that they are found
+     * without making a plan */
     "CREATE TABLE found("
     " key BLOB PRIMARY KEY CHECK(length(key) = 16),"
     " scripts BLOB NOT NULL REFERENCES script_list(hash),"

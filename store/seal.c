@@ -6,7 +6,7 @@
 
 #include "store/private.h"
 
-enum { MOST_NAMED = 20 }; /* damaged rows of a table that are named */
+enum { MOST_NAMED = 20 }; /* limit for the damaged rows of a table that are reported */
 
 typedef struct Seal {
     const char *table, *keys, *columns;
@@ -32,7 +32,7 @@ static void add_names(Str *out, const char *names, const char *prefix)
     }
 }
 
-/* Triggers live in this connection only, since they call functions that other programs lack. */
+/* Triggers exist only in this connection, because they call functions that other programs lack. */
 bool seal_rows(Db *db, Diag *d)
 {
     static const char *const events[] = {"INSERT", "UPDATE"};
@@ -63,7 +63,7 @@ static void add_sum(Str *sql, const Detail *t)
               t->columns, t->table, t->link, t->owner);
 }
 
-/* A sum that exists is not replaced: a new sum would hide a change. */
+/* An existing sum is not replaced, because a new sum would hide a change. */
 bool seal_details(Db *db, int64_t run, Diag *d)
 {
     bool fine = true;

@@ -122,8 +122,8 @@ typedef struct CostPoint {
     double bytes, ps;
 } CostPoint;
 
-/* Finds the measured size next to `bytes`: the largest not above it, or the smallest not below
- * it. */
+/* Finds the measured size next to `bytes`: the largest one not above it, or the smallest one not
+ * below it. */
 static bool neighbour(Store *store, bool below, const char *machine, const char *backend, OpKind op,
                       uint32_t n_ranks, uint64_t bytes, CostPoint *out, Diag *d)
 {
@@ -142,9 +142,9 @@ static bool neighbour(Store *store, bool below, const char *machine, const char 
     return found;
 }
 
-/* Between two sizes, time is modelled as a power of bytes: exact where latency dominates (power 0)
- * and where bandwidth does (power 1). Beyond the largest size it grows with bytes; below the
- * smallest it stays constant. */
+/* Between two sizes, time is modelled as a power of bytes. This is exact where latency dominates
+ * (power 0) and where bandwidth does (power 1). Above the largest size it grows in proportion to
+ * bytes; below the smallest size it stays constant. */
 Ps store_get_collective(Store *store, const char *machine, const char *backend, OpKind op,
                         uint32_t n_ranks, uint64_t bytes, Diag *d)
 {

@@ -29,7 +29,7 @@ static bool put_roles(Db *db, Diag *d, const unsigned char *id, const Plan *plan
     return fine;
 }
 
-/* Returns what the store has of the plan: 0 nothing, 1 the plan, 2 also its text. */
+/* Returns what the store has of the plan: 0: nothing; 1: the plan; 2: also its text. */
 static int known_plan(Db *db, Diag *d, const unsigned char *plan)
 {
     DbStatement *st = db_prepare(db, d, "SELECT packed IS NOT NULL FROM plan WHERE id = ?", "b",
@@ -162,7 +162,8 @@ static bool has_trace_rows(Db *db, Diag *d, int64_t id)
     return has;
 }
 
-/* Runs inside the transaction. A prediction that was stored without its trace gets it now. */
+/* Runs inside the transaction. A prediction that was stored without its trace gets the trace
+ * now. */
 static int64_t put_all(Db *db, Diag *d, const unsigned char *plan, const RunRecord *run)
 {
     const uint32_t before = d->n_errors;

@@ -30,7 +30,7 @@ static void check_missing(Draft *draft)
         if (strcmp(path, "batch.seq") == 0 && draft_has_fields(draft)) continue;
         if (draft_has(draft, path)) continue;
         if (dot != NULL && !draft_has(draft, arena_copy(draft->arena, path, (size_t)(dot - path))))
-            continue; /* the table itself is missing, which is already reported */
+            continue; /* the table itself is missing, which was already reported */
         diag_error(draft->d, FAULT_input, "missing-key", draft_loc(draft, path),
                    "the plan has no %s", path);
         if (needed[i][1] != NULL) diag_hint(draft->d, "%s", needed[i][1]);
@@ -102,7 +102,7 @@ static void hint_mesh(Draft *draft, uint64_t world)
     if (s.n > 0) diag_hint(draft->d, "these would fit: %s", str_text(&s));
 }
 
-/* Replaces -1 by the size that is left. */
+/* Replaces -1 by the number of devices that remain. */
 static void resolve_mesh(Draft *draft, uint64_t world)
 {
     int open = -1;
@@ -143,7 +143,7 @@ static void resolve_mesh(Draft *draft, uint64_t world)
     }
 }
 
-/* Only a number of nodes that the user wrote must be filled. */
+/* All nodes must be filled only if the user wrote their number. */
 static bool fits_named(const Draft *draft, double product, uint64_t world)
 {
     return draft->named != NULL && draft->named_nodes == 0 && product <= (double)world;
@@ -219,7 +219,7 @@ static void check_batch(Draft *draft)
     int64_t step = c->micro_batch * data; /* both below 2^30 */
     if (c->height && c->denominator == DENOMINATOR_microbatch_mean)
         c->denominator =
-            DENOMINATOR_kept; /* all points count, so the mean of their means is the mean */
+            DENOMINATOR_kept; /* all points count, so the mean of the means is the mean */
     if (c->denominator == DENOMINATOR_microbatch_mean) {
         diag_warning(draft->d, "mean-of-means", draft_loc(draft, "batch.denominator"),
                      "the loss is the mean of %lld-sequence means: it differs from one large batch "
@@ -248,7 +248,7 @@ static void check_nccl(Draft *draft)
     if (hint != NULL) diag_hint(draft->d, "%s", hint);
 }
 
-/* float8{} computes in e4m3 and e5m2; the other types must be no wider than fp32. */
+/* float8{} computes in e4m3 and e5m2; the other types must not be wider than fp32. */
 static void check_float8(Draft *draft)
 {
     const Config *c = &draft->config;
@@ -355,7 +355,7 @@ static void check_optimizer(Draft *draft)
             diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, below_one[i]),
                        "%s = %g must be below 1: the average would never move", below_one[i],
                        beta[i]);
-    /* smaller values are 0 in fp32; every other value is fine */
+    /* smaller values are 0 in fp32; all others are possible */
     if (o->kind == OPTIMIZER_adamw && o->eps < 1e-37)
         diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, "optimizer.eps"),
                    "optimizer.eps = %g must be at least 1e-37: a weight that has had no gradient "
@@ -371,7 +371,7 @@ static void check_optimizer(Draft *draft)
                    (long long)o->warmup_steps, (long long)o->total_steps);
 }
 
-/* Reports options that would do nothing with the given values. */
+/* Reports options that have no effect with the given values. */
 static void check_idle(Draft *draft, const PpOptions *pp, Loc loc)
 {
     if (pp->round && !pp->layers_per_stage) {
@@ -386,7 +386,8 @@ static void check_idle(Draft *draft, const PpOptions *pp, Loc loc)
     }
 }
 
-/* Fills in the stages of each rank if the user named none; a schedule file names them all. */
+/* Fills in the number of stages on each rank if the user gave none; a schedule file names them
+ * all. */
 static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
 {
     check_idle(draft, pp, loc);
@@ -417,7 +418,7 @@ static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
     if (!pp->chunks) pp->chunks = pp->is_own ? 1 : schedule_traits(pp->schedule).least_chunks;
 }
 
-/* Fills in the facts about this machine. */
+/* Fills in the properties of this machine. */
 static void fill_local(Config *c)
 {
     if (!c->cluster.is_local) return;

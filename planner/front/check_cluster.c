@@ -1,5 +1,5 @@
-/* The cluster of a plan: from the script or named outside, then changed by settings. It must have a
- * network if it has several nodes. */
+/* Chooses the cluster of a plan: from the script or named by the caller, then changed by settings.
+ * It must have a network if it has several nodes. */
 #include <stddef.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void keep_settings(Draft *draft, const Cluster *script)
         const Seen *seen = &draft->seen.at[i];
         if (strncmp(seen->path, "cluster.", 8) != 0 || !is_setting(seen)) continue;
         const Field *f = field_of_plan(seen->path);
-        if (f == NULL) continue; /* an unknown key is already reported */
+        if (f == NULL) continue; /* an unknown key was already reported */
         size_t at = f->offset - offsetof(Draft, config.cluster), n = field_bytes(f->kind);
         if (n > 0) memcpy((char *)c + at, (const char *)script + at, n);
         if (strcmp(seen->path, "cluster.nodes") == 0) draft->named_nodes = c->nodes;

@@ -1,5 +1,5 @@
-/* Takes the values of a plan as they arrive: looks each up, checks it and stores it. Every mistake
- * is reported; none stops the others. */
+/* Reads the values of a plan as they arrive: looks up the key of each, checks it and stores it.
+ * Every mistake is reported; none ends the reading. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -145,7 +145,7 @@ static void hint_words(Draft *draft, const char *word, const char *const *names,
         diag_hint(draft->d, "%s: %s", what, draft_list(draft->arena, names, n));
 }
 
-/* Explains why a key that other systems have does not exist here. */
+/* Explains why a key of other systems does not exist here. */
 static const char *why_absent(const char *within, const char *key)
 {
     static const char *const absent[][3] = {
@@ -289,7 +289,7 @@ static bool store_integer(Draft *draft, const char *path, const Field *f, Loc lo
     if (f->kind == FIELD_u32)
         memcpy(at, &narrow, sizeof narrow);
     else
-        memcpy(at, &v->integer, sizeof v->integer); /* the same store serves i64, u64 and axes */
+        memcpy(at, &v->integer, sizeof v->integer); /* the same code stores i64, u64 and axes */
     return true;
 }
 

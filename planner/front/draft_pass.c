@@ -1,4 +1,4 @@
-/* Takes the passes of a plan's `parallel` list as they arrive, with their options and the lists in
+/* Reads the passes of a plan's `parallel` list as they arrive, with their options and the lists in
  * them. */
 #include <assert.h>
 #include <math.h>
@@ -82,11 +82,11 @@ static void split_field(Draft *draft, const char *key, Loc loc, Value *v, PpOpti
     }
     if (is_next && o->n_split == MAX_STAGES)
         diag_error(draft->d, FAULT_input, "out-of-range", loc, "more than %d stages", MAX_STAGES);
-    else if (is_next) /* a wrong entry counts, so that the next one is not wrong, too */
+    else if (is_next) /* a wrong entry counts, so that the next one is not reported as wrong, too */
         o->split[o->n_split++] = fits ? (uint32_t)v->integer : 0;
 }
 
-/* Takes pp { schedule = function } and pp { csv = "file" }; the lists of actions arrive later. */
+/* Reads pp { schedule = function } and pp { csv = "file" }; the lists of actions arrive later. */
 static bool schedule_field(Draft *draft, const char *key, Loc loc, const Value *v, PpOptions *o)
 {
     bool call = strcmp(key, "pp.schedule") == 0 && v->kind == RECORD_other &&
@@ -103,7 +103,7 @@ static bool schedule_field(Draft *draft, const char *key, Loc loc, const Value *
     return call || csv;
 }
 
-/* Takes one pattern of tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }. */
+/* Reads one pattern of tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }. */
 static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, TpOptions *o)
 {
     static const char *const styles[] = {
@@ -122,7 +122,7 @@ static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, T
         list_push(draft->arena, &o->plan, p);
 }
 
-/* Takes one pattern of fsdp2 { units = { "layers.*" } }, the list that `field` describes. */
+/* Reads one pattern of fsdp2 { units = { "layers.*" } }, the list that `field` describes. */
 static void pattern_field(Draft *draft, const Field *field, const char *key, Loc loc, Value *v,
                           Patterns *patterns)
 {
@@ -186,8 +186,8 @@ static const PassOption *option_of(PassName pass, const char *key)
     return NULL;
 }
 
-/* Returns the list option that `key` is an item of: ac.modules for "ac.modules.1"; NULL if there is
- * none. */
+/* Returns the list option of which `key` is an item: ac.modules for "ac.modules.1"; NULL if there
+ * is none. */
 static const PassOption *list_of(PassName pass, const char *key)
 {
     for (const PassOption *o = pass_specs[pass]->options; o && o->field.path; o++) {
@@ -216,7 +216,7 @@ void draft_check_lists(Draft *draft)
     }
 }
 
-/* Notes that an option was given, even as an empty list. */
+/* Records that an option was given, even as an empty list. */
 static void note_list(Draft *draft, const char *path, const PassOption *o, Loc loc, const Value *v,
                       PassConfig *pass)
 {
@@ -227,7 +227,7 @@ static void note_list(Draft *draft, const char *path, const PassOption *o, Loc l
     list_push(draft->arena, &draft->lists, list);
 }
 
-/* Takes one item of a list. */
+/* Reads one item of a list. */
 static void item_field(Draft *draft, const Field *list, const char *key, Loc loc, Value *v,
                        PassConfig *pass, bool has_mode)
 {
@@ -242,8 +242,8 @@ static void item_field(Draft *draft, const Field *list, const char *key, Loc loc
     }
 }
 
-/* Takes "parallel.2", "parallel.2.kind", "parallel.2.sequence": items arrive in order, their kind
- * first. */
+/* Reads "parallel.2", "parallel.2.kind", "parallel.2.sequence": items arrive in order, and the kind
+ * of an item arrives first. */
 void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
 {
     const char *item = path + strlen("parallel.");
@@ -257,7 +257,7 @@ void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
         return;
     }
     if (dot == NULL) {
-        /* its kind comes next; a missing kind is reported at the end */
+        /* its kind arrives next; a missing kind is reported at the end */
         if (v->kind == RECORD_table) return;
         diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s must be a pass, not %s", path,
                    draft_shown(draft->arena, v));

@@ -55,7 +55,7 @@ static bool is_below(const char *path, const char *table)
     return strncmp(path, table, n) == 0 && path[n] == '.';
 }
 
-/* Adds " 3", or nothing for zero: a plan that does not set a new field keeps its text. */
+/* Adds " 3", or nothing for zero, so that a plan that does not set a new field keeps its text. */
 static bool add_value(const Field *f, const void *at, Str *value)
 {
     int64_t whole = 0;

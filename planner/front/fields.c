@@ -432,7 +432,9 @@ bool field_number(const Config *config, const char *key, double *value, bool *wh
     const Field *f = field_of_plan(key);
     static_assert(offsetof(Draft, config) == 0, "fields lie in the Draft, which begins with it");
     if (f == NULL) return false;
-    if (f->offset + sizeof(int64_t) > sizeof *config) return false; /* it is the draft's own */
+    if (f->offset + sizeof(int64_t) > sizeof *config)
+        return false; /* the field belongs to the
+                       * draft itself */
     const char *at = (const char *)config + f->offset;
     int64_t wide;
     uint32_t narrow;

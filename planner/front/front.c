@@ -89,7 +89,7 @@ void script_stop(void *self)
     s->pid = s->fd = s->words = -1;
 }
 
-/* A process that has ended has sent the reason before. */
+/* A process that has ended has already sent the reason. */
 void script_send(Script *s, StreamWriter *w)
 {
     if (writer_send(w, s->fd) || errno == EPIPE || errno == ECONNRESET) return;
@@ -123,7 +123,7 @@ bool script_start(Script *s, const char *path, const char *code, const FrontOpti
     close(words[1]);
     s->fd = s->channel.fd = pair[0];
     s->words = words[0];
-    fcntl(s->words, F_SETFL, O_NONBLOCK); /* a writer may live on and write nothing */
+    fcntl(s->words, F_SETFL, O_NONBLOCK); /* a writer may stay alive and write nothing */
     if (s->pid >= 0) return true;
     diag_error(d, FAULT_internal, "front-process", here, "fork: %s", strerror(error));
     script_stop(s);
@@ -202,7 +202,7 @@ static bool shrunk_seq(Draft *draft, Reader *r, bool shrink)
     return true;
 }
 
-/* Takes one record; returns false to stop listening. `asked` is set when the configuration is
+/* Reads one record; returns false to stop reading. `asked` is set when the configuration is
  * complete; the model follows. */
 static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind kind, Reader *r,
                  bool shrink, bool *damaged)
@@ -237,7 +237,7 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
     case RECORD_done:
         draft->config.source_lines = get_u32(r);
         s->done = reader_finished(r);
-        return s->done && s->traces != NULL; /* a script that is held open says how it ended */
+        return s->done && s->traces != NULL; /* a held script reports how it ended */
     case RECORD_ended:
         s->status = (int)get_u32(r);
         s->ended = reader_finished(r) && s->traces != NULL;

@@ -20,7 +20,8 @@ static const char *nearest_cluster(const char *name, Arena *arena)
     return str_nearest(name, names, n);
 }
 
-/* Reads the cluster that a Lua expression makes. The plan around it is as small as possible. */
+/* Reads the cluster that a Lua expression makes. The plan around the cluster is as small as
+ * possible. */
 static bool read_cluster(const char *name, const char *expression, Arena *arena, Config *config,
                          Diag *d)
 {
@@ -41,7 +42,7 @@ static bool read_cluster(const char *name, const char *expression, Arena *arena,
     return front_load_text(name, code, NULL, arena, config, &graph, d);
 }
 
-/* A configuration with nothing but a cluster of the library. */
+/* Reads a configuration that contains only a cluster of the library. */
 bool front_read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *config, Diag *d)
 {
     const char *file = arena_print(arena, "%s/clusters/%s.lua", front_scripts_dir(), name);
@@ -50,7 +51,8 @@ bool front_read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *
     if (!fine || access(file, R_OK) != 0) {
         diag_error(d, FAULT_usage, "unknown-cluster", (Loc){NULL, 0}, "there is no cluster '%.64s'",
                    name);
-        /* Some scripts of that folder are only parts of clusters, so a proposal must load. */
+        /* Some scripts of that folder are only parts of clusters, so a name is proposed only if it
+         * loads. */
         const char *near = nearest_cluster(name, arena);
         Diag unseen = diag_in(arena);
         Cluster other;

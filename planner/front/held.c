@@ -10,7 +10,7 @@
 
 #include "planner/front/parent.h"
 
-/* The inputs of a trace and its graph, besides the script. */
+/* The inputs of a trace other than the script, and its graph. */
 typedef struct TraceKey {
     int64_t batch, seq, channels, targets, height, width, global_batch;
     int64_t group;
@@ -29,7 +29,7 @@ typedef struct KeptTrace {
 struct Traces {
     Arena *arena;
     LIST(KeptTrace *) list;
-    LIST(const char *) files; /* names of sources, each once */
+    LIST(const char *) files; /* names of sources, each listed once */
     const char *model;        /* the same settings in the current request */
 };
 
@@ -40,7 +40,7 @@ typedef struct NamedCluster {
 } NamedCluster;
 
 struct FrontScript {
-    Arena *own; /* holds this struct, and ends the process */
+    Arena *own; /* the arena holds this struct, and ends the process when it is freed */
     const char *path, *code;
     double cpu_s;
     Script script;

@@ -41,7 +41,7 @@ static Init varied(Init init)
     return init;
 }
 
-/* Each group holds `each` features of the segments, side by side. */
+/* Each group holds `each` features of each segment, side by side. */
 static bool order_fits(uint32_t at, uint32_t n, const int64_t *each, uint32_t n_dims,
                        const int64_t *dim)
 {
@@ -66,8 +66,8 @@ static bool get_dims(Reader *r, uint32_t *n_dims, int64_t dim[MAX_DIMS])
     return !r->bad;
 }
 
-/* The share of each segment in each group of dimension `dim`; no segments: features keep their
- * order. */
+/* Sets the share of each segment in each group of dimension `dim`. Without segments, features keep
+ * their order. */
 typedef struct SegmentOrder {
     uint32_t dim, n;
     int64_t each[FRONT_MOST_SEGMENTS];
@@ -131,7 +131,7 @@ static DType wide(const Rebuild *b)
     return b->draft->config.compute == DT_f64 ? DT_f64 : DT_f32;
 }
 
-/* State starts in a random direction, drawn as weights are. The first update sets its length. */
+/* State starts in a random direction, drawn like weights. The first update sets its length. */
 static bool add_state(Rebuild *b, Reader *r)
 {
     Graph *g = b->graph;
@@ -227,7 +227,7 @@ static TensorId add_source(Rebuild *b, OpKind op, const Attrs *attrs, Loc loc)
     return out[0];
 }
 
-/* The plan, not the model, decides the loss's divisor. */
+/* The plan, not the model, determines the loss's divisor. */
 static OpKind set_denominator(const Config *c, OpKind op, int64_t seq, Attrs *attrs)
 {
     attrs->scale = 1.0 / ((double)c->global_batch * (double)seq);

@@ -1,5 +1,6 @@
 /* Makes a plan small for --verify: fewer ranks, micro-batches and stages. The small model is then
- * planned like the whole one. Of the model it only knows whether its sizes follow the mesh. */
+ * planned in the same way as the whole one. The only property of the model that matters here is
+ * whether its sizes follow the mesh. */
 #include <assert.h>
 #include <string.h>
 
@@ -52,8 +53,8 @@ static void limit_ranks(Config *c, const bool *fixed)
     }
 }
 
-/* Returns the small size of one axis, by its row of axes.def. Sets `stays` if it may not shrink
- * more. */
+/* Returns the small size of one axis, by its row of axes.def. Sets `stays` if it must not shrink
+ * further. */
 static uint32_t shrunk(const AxisInfo *axis, uint32_t n, bool sizes_follow, bool *stays)
 {
     const uint32_t least = n == 1 ? 1 : n % 2 == 1 ? 3 : 2;

@@ -12,14 +12,14 @@
 
 typedef struct SweepProcess {
     Script script;
-    Draft draft; /* the names of files, for places */
+    Draft draft; /* the names of files, for source locations */
     Arena *arena;
-    Loc plan;            /* where the script names its plan */
+    Loc plan;            /* the place where the script names its plan */
     const char *kind;    /* "sweep" or "plan"; NULL: not known yet */
     const char *written; /* the plan's path as the script writes it */
 } SweepProcess;
 
-/* Takes a record that describes the sweep. */
+/* Reads a record that describes the sweep. */
 static bool take_content(FrontSweep *sweep, Reader *r)
 {
     SweepProcess *p = sweep->process;
@@ -47,7 +47,7 @@ static bool take_content(FrontSweep *sweep, Reader *r)
     return true;
 }
 
-/* Takes the text that follows the answer of a call. */
+/* Reads the text that follows the answer of a call. */
 static bool take_why(SweepProcess *p, Reader *r, SweepAnswer *answer)
 {
     get_text(r, p->arena);
@@ -67,7 +67,7 @@ static bool take_answer(SweepProcess *p, RecordKind kind, Reader *r, SweepAnswer
     return reader_finished(r);
 }
 
-/* Takes one record. `answer` NULL: the script is being evaluated. */
+/* Reads one record. `answer` NULL: the script is being evaluated. */
 static bool take(FrontSweep *sweep, RecordKind kind, Reader *r, SweepAnswer *answer)
 {
     SweepProcess *p = sweep->process;
@@ -84,7 +84,7 @@ static bool take(FrontSweep *sweep, RecordKind kind, Reader *r, SweepAnswer *ans
     return p->script.done;
 }
 
-/* Reads records until the process is done with the script or with a call. */
+/* Reads records until the process has finished the script or a call. */
 static bool listen_to(FrontSweep *sweep, SweepAnswer *answer, Diag *d)
 {
     SweepProcess *p = sweep->process;
@@ -126,7 +126,7 @@ static bool is_inside(const char *path)
     }
 }
 
-/* Finds the plan's script beside the sweep's script, else in the library. */
+/* Finds the plan's script beside the sweep's script, or else in the library. */
 static bool find_plan(FrontSweep *sweep, const char *path, Diag *d)
 {
     SweepProcess *p = sweep->process;
@@ -180,7 +180,7 @@ bool front_sweep_call(FrontSweep *sweep, SweepCall call, const FrontPairs *setti
     SweepProcess *p = sweep->process;
     StreamWriter w = {.bytes = str_in(p->arena)};
     *answer = (SweepAnswer){.text = NULL};
-    if (p->script.pid < 0) return false; /* an error that was reported has ended it */
+    if (p->script.pid < 0) return false; /* an error that was already reported has ended it */
     put_u32(&w, (uint32_t)call);
     put_u32(&w, settings->n);
     put_u32(&w, result != NULL ? result->n : 0);

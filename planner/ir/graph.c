@@ -40,7 +40,7 @@ Graph graph_copy(const Graph *g, Arena *arena)
     COPY_LIST(arena, &copy.attrs);
     COPY_LIST(arena, &copy.deals.deals);
     COPY_LIST(arena, &copy.deals.intervals);
-    copy.attrs_index = (Intern){NULL, 0, 0}; /* rebuilt from the list when it is needed */
+    copy.attrs_index = (Intern){NULL, 0, 0}; /* it is rebuilt from the list when it is needed */
     return copy;
 }
 
@@ -85,7 +85,7 @@ NodeId graph_node(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
     for (uint32_t i = 0; i < n_in; i++) n->in[i] = in[i];
     for (uint32_t j = 0; j < n_out; j++) {
         n->out[j] = out[j];
-        /* A gradient tensor has several producers: the first one is where it begins to exist. */
+        /* A gradient tensor has several producers; the first one is where it begins to exist. */
         if (!g->tensors.at[out[j]].producer) g->tensors.at[out[j]].producer = id;
     }
     n->attrs = interned;
@@ -166,7 +166,7 @@ static bool size_indices(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Dia
         (long long)a->capacity);
 }
 
-/* Rows written follow from rows read, or rows read from rows written. */
+/* The number of rows written follows from that of rows read, or the other way round. */
 static bool fit_windows(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Diag *d)
 {
     static const Attrs none;

@@ -1,4 +1,4 @@
-/* The graph as people read it: `tandem show --after PASS`. text.h has the exact form. */
+/* Prints the graph for people: `tandem show --after PASS`. text.h has the exact form. */
 #include <inttypes.h>
 #include <string.h>
 

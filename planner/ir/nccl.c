@@ -1,4 +1,4 @@
-/* The words of NCCL's settings, and which of them go together. */
+/* The words of NCCL's settings, and the valid combinations of them. */
 #include "planner/ir/nccl.h"
 
 #include <stdbool.h>

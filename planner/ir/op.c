@@ -40,10 +40,10 @@ enum {
 #undef FORM
 };
 
-/* Built once by the first caller, behind a guard; never changed afterwards. */
+/* Built once by the first caller, behind a guard, and never changed afterwards. */
 static struct {
     OpInfo info[OP_COUNT];
-    char name[OP_COUNT][MAX_TEXT], signature[OP_COUNT][MAX_TEXT]; /* of derived ops */
+    char name[OP_COUNT][MAX_TEXT], signature[OP_COUNT][MAX_TEXT]; /* names of derived ops */
 } table;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 const OpInfo *op_rows;
@@ -75,7 +75,7 @@ static void set_name(OpKind op, const char *of, const char *suffix)
 }
 
 /* Derives the forms of a contraction (or of one of its gradients) that read scaled numbers. Their
- * backward needs several nodes, since it quantises the gradient first. The backward pass writes
+ * backward needs several nodes, because the gradient is quantised first. The backward pass writes
  * those nodes. */
 static void derive_scaled(OpKind op)
 {
@@ -127,8 +127,8 @@ static void derive_gradients(OpKind op, bool in_eight_bits)
     info->backward[1] = (Backward){(OpKind)((int)op + 2), 2, 1, {{WIRE_i, 0}, {WIRE_d, 0}}, {1}};
 }
 
-/* A backward op has one output for each gradient that it feeds, and the inputs that its wiring
- * lists. */
+/* A backward op has one output for each gradient to which it contributes, and the inputs that its
+ * wiring lists. */
 static void check_backward(const OpInfo *info)
 {
     for (uint32_t k = 0; k < info->n_backward; k++) {
@@ -194,8 +194,8 @@ OpKind op_find(const char *name)
 
 /* ---- binding ---- */
 
-/* A binding that is kept. After every pass, equal layers bind the same op to the same dimensions
- * again. */
+/* A stored binding. Equal layers bind the same op to the same dimensions, again after every
+ * pass. */
 typedef struct BoundShape {
     OpKind op; /* OP_none: empty */
     uint32_t n_in, n_out;
@@ -205,8 +205,8 @@ typedef struct BoundShape {
 } BoundShape;
 enum { BOUNDS = 1024 };
 
-/* Returns this thread's kept bindings [BOUNDS]. They are allocated when a thread first binds: as
- * thread-local data, the start of every process and thread would fill them with zeroes. */
+/* Returns this thread's stored bindings [BOUNDS]. They are allocated when a thread first binds. As
+ * thread-local data, they would be zeroed at the start of every process and thread. */
 static pthread_key_t bounds_key;
 static pthread_once_t bounds_once = PTHREAD_ONCE_INIT;
 static void bounds_make_key(void)
@@ -424,7 +424,7 @@ static bool is_windowed_attention(OpKind op)
     return sig_uses(&op_info(op)->sig, 'X') && sig_uses(&op_info(op)->sig, 'M');
 }
 
-/* Sizes that the attributes give, whatever the inputs are. */
+/* Returns the sizes that the attributes determine, whatever the inputs are. */
 static void known_sizes(OpKind op, const Attrs *attrs, int64_t size['z' + 1])
 {
     const Signature *sig = &op_info(op)->sig;

@@ -1,4 +1,4 @@
-/* Which attributes an op has and their bounds: the table attrs.def, and the conditions between
+/* The attributes of each op and their bounds: the table attrs.def, and the conditions between
  * attributes. */
 #include <assert.h>
 #include <pthread.h>
@@ -151,7 +151,7 @@ static bool within(const AttrBounds *b, double x)
     return (b->above_lo ? x > b->lo : x >= b->lo) && (b->below_hi ? x < b->hi : x <= b->hi);
 }
 
-/* Returns NULL, or the condition between attributes that does not hold. */
+/* Returns NULL, or the condition between attributes that is violated. */
 static const char *relation_fault(OpKind op, const Attrs *a)
 {
     AttrBounds ignored;

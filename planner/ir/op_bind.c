@@ -68,7 +68,8 @@ static bool bind_letter(const Binder *k, uint32_t arg, char letter, int64_t size
     return true;
 }
 
-/* Returns the term's dimension behind argument dimension `at`, or NULL for one of the ellipsis. */
+/* Returns the term's dimension that corresponds to argument dimension `at`, or NULL for one of the
+ * ellipsis. */
 static const SigDim *dim_at(const SigTerm *t, uint32_t n_ellipsis, uint32_t at, uint32_t *e)
 {
     const uint32_t start = t->ellipsis < 0 ? UINT32_MAX : (uint32_t)(int)t->ellipsis;
@@ -187,7 +188,8 @@ bool sig_bind(const Signature *sig, const char *name, const char *text, const Di
             return wrong_rank(&k, a, MAX_DIMS + 1);
         name_dims(&k, a);
     }
-    /* A second pass, because a size found late in the first may solve an earlier dimension. */
+    /* A second pass, because a size found late in the first pass may determine an earlier
+     * dimension. */
     return bind_all(&k, in, out, bind_composite) && bind_all(&k, in, out, bind_composite);
 }
 

@@ -3,10 +3,11 @@
 
 #include "planner/ir/op_private.h"
 
-/* Returns the work of a state-space layer in chunks, by its work on states. Beside the products of
- * states, each chunk has products of L x L scores (published kernels:
+/* Returns the work of a state-space layer computed in chunks, divided by its work on states. In
+ * addition to the products of states, each chunk has products of L x L scores (published kernels:
  * github.com/state-spaces/mamba, mamba_ssm/ops/triton). `weighed`: products with the features of
- * heads; each sees half of the scores. `scored`: products of B and C, one for all heads of a group.
+ * heads; each of them uses half of the scores. `scored`: products of B and C, one for all heads of
+ * a group.
  */
 static double in_chunks(OpKind op, const Binding *b, const Attrs *attrs)
 {
@@ -26,7 +27,7 @@ double op_seen(OpKind op, const Binding *b, const Attrs *attrs)
     if (!attrs->causal || !op_mixes_tokens(op)) return 1;
     const int64_t keys = b->size[(int)op_whole_letter(op, INDEX_tokens)];
     if (attrs->window == 0 || 2 * attrs->window >= keys) return 0.5;
-    /* the first queries see fewer keys than the window has */
+    /* the first queries see fewer keys than the window allows */
     const double window = (double)attrs->window, all = (double)keys;
     return window * (1 - (window - 1) / (2 * all)) / all;
 }

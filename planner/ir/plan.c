@@ -93,7 +93,7 @@ uint64_t plan_comm_bytes(const Plan *plan, const Program *p, const Instr *in)
     (void)plan;
     if (op_info(in->op)->class_ != OP_CLASS_comm) return 0;
     if (in->op ==
-        OP_exchange_uneven) { /* the rows that ranks get if all experts are chosen alike */
+        OP_exchange_uneven) { /* the rows of each rank if all experts are chosen equally often */
         const uint64_t a = bytes_of(p, in, 0, 1), b = bytes_of(p, in, 3, 4);
         return a < b ? a : b;
     }
@@ -211,13 +211,13 @@ static uint64_t range_bytes(const Plan *plan, const Buffer *b, const Instr *in, 
 }
 
 /* Strips are copied out of a buffer, of which the rest is not read. A part of a convolution moves
- * its own rows. */
+ * only its own rows. */
 static uint64_t rows_bytes(const Plan *plan, const Program *p, const Instr *in, uint32_t i,
                            uint64_t bytes)
 {
     if (in->op == OP_halo_pack || in->op == OP_halo_cut)
         return p->buffers.at[program_arg(p, in, 1)].bytes;
-    if (op_is_stride(in->op)) { /* room in a message that no piece fills is zeroed, not read */
+    if (op_is_stride(in->op)) { /* the part of a message that no piece fills is zeroed, not read */
         const uint64_t other = p->buffers.at[program_arg(p, in, 1 - i)].bytes;
         return i == 0 && other < bytes ? other : bytes;
     }
@@ -243,7 +243,7 @@ static void argument_bytes(const Plan *plan, const Program *p, const Instr *in,
         const Buffer *buffer = &p->buffers.at[program_arg(p, in, i)];
         const bool added = i >= in->n_in && accumulate >> (i - in->n_in) & 1;
         uint64_t bytes = buffer->bytes;
-        /* A new output is filled with zeros first, so only reading and accumulating touch few
+        /* A new output is first filled with zeros, so only reading and accumulating touch few
          * elements. */
         const bool sparse = scatters && (i < in->n_in || added);
         const uint32_t arg = i < in->n_in ? i : i - in->n_in + (scatters ? b.n_in : 0);
@@ -294,7 +294,7 @@ const Instr *plan_next_part(const Program *p, const Instr *in)
     return next < p->code.at + p->code.n && next->fuse == in->fuse ? next : NULL;
 }
 
-/* True if an earlier part of the kernel has read or written all of it. */
+/* True if an earlier part of the kernel has read or written the whole buffer. */
 static bool at_hand(const Program *p, const Instr *in, BufferId b)
 {
     for (const Instr *part = part_before(p, in); part; part = part_before(p, part)) {
@@ -305,7 +305,7 @@ static bool at_hand(const Program *p, const Instr *in, BufferId b)
     return false;
 }
 
-/* True if only parts of this kernel touch it. */
+/* True if only parts of this kernel touch the buffer. */
 static bool stays_within(const Program *p, const Buffer *at, uint32_t fuse)
 {
     return fuse && !at->persistent && !at->parent && !at->result && at->first && at->last &&

@@ -101,7 +101,7 @@ static bool parse_terms(SignatureParser *p, SigTerm *terms, uint8_t *n, uint32_t
     }
 }
 
-/* H is the letter of the rows that h reads, so no argument may use it for anything else. */
+/* H is the letter of the rows that h reads, so no argument may use it with another meaning. */
 static bool check_reads(SignatureParser *p, const Signature *sig)
 {
     for (uint32_t a = 0; a < (uint32_t)sig->n_in + sig->n_out; a++)

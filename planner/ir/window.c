@@ -90,7 +90,7 @@ Interval window_rows(const Window *w, int64_t size, Interval out)
     at.lo = most(all.lo, 0);
     at.hi = least(all.hi, size);
     if (w->mode != WINDOW_reflect && w->mode != WINDOW_symmetric) return at;
-    const int64_t edge = w->mode == WINDOW_symmetric; /* the mirror shows the edge row, too */
+    const int64_t edge = w->mode == WINDOW_symmetric; /* the mirror repeats the edge row */
     if (all.lo < 0) {
         at.hi = most(at.hi, least(1 - edge - all.lo, size));
         at.lo = all.hi <= 0 ? most(1 - edge - all.hi, 0) : 0;
@@ -142,7 +142,7 @@ static bool is_sound(const Window *w)
            w->mode >= WINDOW_zero && w->mode < WINDOW_edge;
 }
 
-/* A mirror shows each row once; the opposite edge is there once. */
+/* A mirror repeats each row at most once, and the opposite edge is used at most once. */
 static bool edges_fit(const Window *w, int64_t size)
 {
     const int64_t most = w->mode == WINDOW_reflect ? size - 1 : size;
@@ -159,7 +159,7 @@ static bool solve(Binding *b, char letter, const Window *w)
            window_outputs(w, *inputs) == *outputs;
 }
 
-/* The kernel's own index, where the row has one: I along h, J along w. */
+/* The kernel's own index, if the row has one: I along h, J along w. */
 static bool kernel_fits(const Binding *b, char letter, const Window *w)
 {
     const int64_t size = b->size[letter == 'h' ? 'I' : 'J'];

@@ -75,8 +75,8 @@ static void check_size(const Job *job, const char *after)
               (long long)(MOST_INSTRUCTIONS / g->nodes.n * (uint64_t)job->plan->step.micro_batch));
 }
 
-/* The graph before a pass. If the pass fails, the graph is restored, so that later passes can still
- * report their errors. */
+/* The state of the graph before a pass. If the pass fails, the graph is restored, so that later
+ * passes can still report their errors. */
 typedef struct Snapshot {
     Graph graph;
     Tensor *tensors;

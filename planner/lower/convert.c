@@ -1,6 +1,6 @@
-/* The one rule: from a layout to another by slice, reduce_scatter, all_reduce, gather, in that
- * order, each over all the axes that ask for the same change at once. Nothing else inserts a
- * collective. */
+/* The one rule: a value goes from one layout to another by slice, reduce_scatter, all_reduce and
+ * gather, in that order. Each step covers all axes that need the same change. No other code inserts
+ * a collective. */
 #include <assert.h>
 
 #include "planner/ir/layout/halo.h"
@@ -9,7 +9,8 @@
 #include "planner/ir/layout/stride.h"
 #include "planner/lower/lower.h"
 
-/* Local elements before dimension d: 1 means d is outermost, and parts are contiguous. */
+/* Returns the number of local elements before dimension d: 1 means that d is outermost and parts
+ * are contiguous. */
 static int64_t outer_elements(const Lower *l, const Shape *s, int d)
 {
     int64_t n = 1;
@@ -46,8 +47,8 @@ static BufferId local_step(Lower *l, OpKind op, BufferId from, const Shape *to, 
 static BufferId comm_step(Lower *l, OpKind op, AxisSet axes, BufferId from, BufferId out,
                           Reduce reduce, NodeId origin)
 {
-    /* A tensor that the next computation needs must not queue behind gradients that nobody waits
-     * for yet. */
+    /* A tensor that the next computation needs must not queue behind gradients that no instruction
+     * waits for yet. */
     Stream stream = reduce == REDUCE_max ? STREAM_tp : lower_value_stream(l, axes, op);
     Emit e = {.op = op,
               .stream = stream,
@@ -75,14 +76,14 @@ static bool is_sequence(const Lower *l, BufferId from, int d)
     return lower_is_sequence(l, own ? own : t ? l->g->tensors.at[t].deal[d] : 0);
 }
 
-/* The axes that cut sequences from the batch on. */
+/* Returns the axes that cut sequences from the batch on. */
 static AxisSet cutting_tokens(const Lower *l)
 {
     return mesh_axes_of(&l->plan->mesh, axes_cutting(INDEX_tokens));
 }
 
-/* Token parts of one rank of cp, cut over tp, are contiguous in order. Parts of several cp ranks
- * are not. They are put in order after a gather and before a scatter. */
+/* If tp cuts the tokens of one rank of cp, its parts are contiguous and in order. The parts of
+ * several cp ranks are not. Those are put in order after a gather and before a scatter. */
 static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
                        Category category)
 {
@@ -170,8 +171,8 @@ BufferId lower_unpad(Lower *l, BufferId from)
     return from;
 }
 
-/* True if `axes` cut dimension d into equal parts that follow each other. These may be parts of the
- * whole dimension, or of the part of the tokens that the other axes give to a rank. */
+/* True if `axes` cut dimension d into equal, consecutive parts. These may be parts of the whole
+ * dimension, or parts of those tokens that the other axes give to a rank. */
 static bool follow(const Lower *l, BufferId from, const Shape *cut, AxisSet axes, int d)
 {
     const AxisSet others = (AxisSet)(layout_axes_split(&cut->layout, d) & ~axes);
@@ -190,8 +191,8 @@ static bool is_zigzag(const Lower *l, BufferId from, const Shape *cut, AxisSet a
            deal->n_parts == mesh_size(&l->plan->mesh, cutting_tokens(l));
 }
 
-/* Returns the counts of the uneven rows in tensor t: an input of the op that made them, or of one
- * before it. */
+/* Returns the counts of the uneven rows in tensor t: an input of the op that made the rows, or of
+ * an earlier op. */
 static TensorId counts_of(const Lower *l, TensorId t)
 {
     for (;;) {
@@ -207,8 +208,8 @@ static TensorId counts_of(const Lower *l, TensorId t)
     }
 }
 
-/* Uneven rows go to the ranks that hold their experts, or back. Their counts in both layouts say
- * how many go to each rank. */
+/* Sends uneven rows to the ranks that hold their experts, or back. The counts of the rows, in both
+ * layouts, determine how many rows go to each rank. */
 static BufferId exchange_rows(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
                               Category category)
 {
@@ -263,9 +264,9 @@ static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, No
                   : local_step(l, OP_unpack, out, &to, c, parts, false, origin, leaves ? 2 : 0);
 }
 
-/* Parts nest in mesh order. An axis must wait to cut a dimension until the outer axes have cut it,
- * unless both cut at once (`group`). It must also wait until an outer axis that leaves the
- * dimension has left. */
+/* Parts nest in mesh order. An axis may cut a dimension only when the outer axes have cut it,
+ * unless both cut at once (`group`). It must also wait until an outer axis that gives the dimension
+ * up has done so. */
 static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t axis)
 {
     if (!layout_is_split(b->on[axis])) return false;
@@ -276,8 +277,8 @@ static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t 
     return false;
 }
 
-/* True if an inner axis also exchanges its tokens for another dimension. Then exchange the inner
- * one first: the rest is then a zigzag. */
+/* True if an inner axis also exchanges its tokens for another dimension. Then the inner axis
+ * exchanges first, because the remaining parts are then a zigzag. */
 static bool leaves_later(const Lower *l, BufferId from, const Layout *b, uint32_t axis)
 {
     const Layout *a = &lower_shape(l, from)->layout;
@@ -320,7 +321,7 @@ static BufferId reduce(Lower *l, BufferId from, AxisSet axes, int8_t partial, No
     return comm_step(l, OP_all_reduce, axes, from, like(l, from, &s, category), kind, origin);
 }
 
-/* Makes one change over all the axes that need the same one; `key` is the dimension, or the kind of
+/* Makes one change over all axes that need the same one; `key` is the dimension, or the kind of
  * sum. */
 static BufferId change(Lower *l, Change what, BufferId from, AxisSet axes, int8_t key,
                        NodeId origin, Category category)
@@ -340,8 +341,8 @@ static BufferId change(Lower *l, Change what, BufferId from, AxisSet axes, int8_
     return from;
 }
 
-/* Returns the axes that cut dimension `on` within the cut of `axes`, or are about to: they stand in
- * the way. Uneven parts are gathered over all of their axes or over none. */
+/* Returns the axes that cut dimension `on` within the cut of `axes`, or are about to cut it. They
+ * prevent the change. Uneven parts are gathered over all of their axes or over none. */
 static AxisSet in_the_way(const Lower *l, const Shape *s, AxisSet axes, int8_t on)
 {
     if (!layout_is_split(on)) return 0;
@@ -354,7 +355,7 @@ static AxisSet in_the_way(const Lower *l, const Shape *s, AxisSet axes, int8_t o
     return (AxisSet)(all & ~((1u << __builtin_ctz(within)) - 1));
 }
 
-/* Makes one change, or the change that must come before it: parts that stand in the way are
+/* Makes one change, or the change that must come before it. Parts that prevent the change are
  * gathered, and cut again later. */
 static BufferId step(Lower *l, Change what, BufferId from, const Layout *to, AxisSet axes,
                      int8_t key, NodeId origin, Category category)
@@ -432,7 +433,7 @@ BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout)
     return find_version(l, t, layout, 0);
 }
 
-/* A version in strips or messages is no value yet. */
+/* A version in strips or messages is not a complete value yet. */
 BufferId lower_find_apart(const Lower *l, TensorId t)
 {
     for (uint32_t i = l->value.versions_of[t]; i; i = l->value.versions.at[i].next) {

@@ -143,8 +143,8 @@ static void collect(const Lower *l, const Emit *e, Clock *dep)
     need_pc(l, l->emit.send_waits[1], dep);
 }
 
-/* Waits for `pc` and for all members of its launch group, because waiting for the newest member
- * does not imply the others. */
+/* Waits for `pc` and for all members of its launch group. Waiting for the newest member alone would
+ * not imply the others. */
 static void wait_for(Lower *l, Pc pc, Clock *clock)
 {
     const Instr *last = &l->p->code.at[pc];
@@ -157,7 +157,7 @@ static void wait_for(Lower *l, Pc pc, Clock *clock)
     }
 }
 
-/* Adds the edges that the clock of the stream's predecessor does not imply, newest first. */
+/* Adds those edges that the clock of the stream's predecessor does not imply, the newest first. */
 static void add_edges(Lower *l, Instr *in, Clock *clock, const Clock *dep)
 {
     in->after.first = l->p->after.n;
@@ -171,7 +171,8 @@ static void add_edges(Lower *l, Instr *in, Clock *clock, const Clock *dep)
     in->after.n = l->p->after.n - in->after.first;
 }
 
-/* Launch groups start together: a member's clock starts from what preceded the group. */
+/* Launch groups start together, so a member's clock starts from the instructions before the
+ * group. */
 static Pc stream_predecessor(const Lower *l, const Emit *e)
 {
     Pc pc = l->emit.stream_end[e->stream];

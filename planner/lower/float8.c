@@ -1,5 +1,5 @@
-/* Weights gathered in 8 bits. Once a step, the largest magnitude of each parameter is found on the
- * parts at rest and reduced, all parameters together. Then each unit's part is quantised and
+/* Weights gathered in 8 bits. Once a step, the largest magnitude of each parameter is found in its
+ * part at rest and reduced, for all parameters together. Then each unit's part is quantised and
  * gathered, one byte a value. This replaces the graph's amax and quantise nodes of these
  * parameters. */
 #include <assert.h>

@@ -1,6 +1,6 @@
-/* Writes the program that gathers a full state. Layouts say what moves: a unit from FLAT to whole,
- * then each of its tensors from its layout in use to whole. The one rule makes the collectives.
- * Later stages send their tensors to the first. */
+/* Writes the program that gathers a full state. The layouts determine what moves: a unit from FLAT
+ * to whole, then each of its tensors from its layout in use to whole. The one rule makes the
+ * collectives. Later stages send their tensors to the first stage. */
 #include "planner/lower/gather.h"
 
 #include <assert.h>
@@ -17,7 +17,8 @@ typedef struct Gather {
     const Plan *train;
     StateKind kind;
     uint32_t *match;          /* [tensor]: match number of its transfer to the first stage */
-    Pc done[UNITS_IN_FLIGHT]; /* when the units before the last one were freed */
+    Pc done[UNITS_IN_FLIGHT]; /* [unit]: the instruction at which the units before the last one were
+                               * freed */
     uint32_t n_done;
 } Gather;
 
@@ -96,7 +97,7 @@ static Pc transfer(const Gather *g, OpKind op, TensorId t, BufferId b, int32_t h
     return lower_emit(g->l, &e);
 }
 
-/* From now on instructions wait until the unit before the last has left the device. */
+/* From here on, instructions wait until the unit before the last one has left the device. */
 static void begin_unit(Gather *g)
 {
     g->l->emit.floor = g->done[g->n_done % UNITS_IN_FLIGHT];
@@ -163,7 +164,7 @@ static void receive_unit(Gather *g, const Program *from, UnitId u, uint32_t stag
     end_unit(g, last);
 }
 
-/* Takes tensors of the state, which stage `from` holds whole, to the host of the first stage. */
+/* Takes tensors of the state, which are whole on stage `from`, to the host of the first stage. */
 static void take_buffers(Gather *g, const Program *train, uint32_t from)
 {
     Lower *l = g->l;
@@ -193,7 +194,8 @@ static void write_program(Gather *g, uint32_t stage)
     l->p->stage = stage;
     list_reserve_none(l->arena, &l->p->code);
     list_reserve_none(l->arena, &l->p->buffers);
-    memset(&l->emit.clocks, 0, sizeof l->emit.clocks); /* no clock of the earlier program applies */
+    memset(&l->emit.clocks, 0, sizeof l->emit.clocks); /* the clocks of the earlier program do not
+                                                        * apply */
     memset(&l->emit.access, 0, sizeof l->emit.access);
     list_reserve_none(l->scratch, &l->emit.clocks);
     list_reserve_none(l->scratch, &l->emit.access);
@@ -207,7 +209,8 @@ static void write_program(Gather *g, uint32_t stage)
     }
 }
 
-/* Copies the graph, mesh and shapes without a program. Text is the exact copy of a plan. */
+/* Copies the graph, mesh and shapes without a program. The text is an exact copy of a plan, so the
+ * copy is made through it. */
 static Plan *copy_of(const Plan *train, Arena *arena, Diag *d)
 {
     Str text = str_in(arena);

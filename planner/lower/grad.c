@@ -17,7 +17,7 @@ static bool needed_later(const Lower *l, TensorId grad)
     return s->n_uses > 0 || s->n_arrived < s->n_expected;
 }
 
-/* Returns 1 + the newest share of a buffer; 0: it has none, or its shares were dropped. */
+/* Returns 1 + the newest share of a buffer; 0: it has no share, or its shares were dropped. */
 static uint32_t newest_share(const Lower *l, BufferId buffer)
 {
     const Gradients *g = &l->grad;
@@ -32,7 +32,8 @@ static void add_share(Lower *l, BufferId buffer, TensorId tensor)
     l->grad.share_of.at[buffer] = 1 + list_push(l->scratch, &l->grad.shares, share);
 }
 
-/* True if writing `buffer`, a sum of `grad`, spoils no other gradient that lies there too. */
+/* True if an instruction may write `buffer`, a sum of `grad`, without overwriting another gradient
+ * that lies there too. */
 static bool is_safe(const Lower *l, BufferId buffer, TensorId grad)
 {
     for (uint32_t i = newest_share(l, buffer); i; i = l->grad.shares.at[i - 1].next) {
@@ -73,7 +74,7 @@ static void emit_pass(Lower *l, BufferId from, BufferId to, bool accumulate, Nod
     l->grad.after = 0;
 }
 
-/* Returns the sum's buffer, copied first if it must not be written. */
+/* Returns the sum's buffer. It is copied first if it must not be written. */
 static BufferId writable(Lower *l, TensorId grad, Version *sum, NodeId origin)
 {
     if (is_safe(l, sum->buffer, grad)) return sum->buffer;
@@ -113,8 +114,8 @@ static bool is_of_statistic(const Lower *l, TensorId grad)
            op_dim(op, l->g->nodes.at[id].n_in, INDEX_height) < 0;
 }
 
-/* Returns `from` in the layout in use. domain { as = "original" } takes a rank's share of a
- * statistic's gradient for the whole gradient. */
+/* Returns `from` in the layout in use. domain { as = "original" } uses one rank's share of a
+ * statistic's gradient as if it were the whole gradient. */
 static BufferId to_use(Lower *l, TensorId grad, BufferId from, NodeId origin)
 {
     const Layout use = l->g->tensors.at[grad].use;
@@ -161,8 +162,9 @@ static void used(Lower *l, const Node *n)
         if (l->g->tensors.at[n->in[i]].role == ROLE_gradient) l->grad.of[n->in[i]].n_uses--;
 }
 
-/* What all ranks of an axis have made alike, where a sum over them follows: each gives an equal
- * share of it. (Attention's bias by position, over ranks with parts of a field.) */
+/* For a gradient that all ranks of an axis compute alike although a sum over them follows: each
+ * rank contributes an equal share of it. (An example is attention's bias by position, over ranks
+ * with parts of a field.) */
 static BufferId share_out(Lower *l, BufferId from, const Layout *home, NodeId origin)
 {
     Shape s = *lower_shape(l, from);
@@ -186,8 +188,8 @@ static BufferId share_out(Lower *l, BufferId from, const Layout *home, NodeId or
     return out;
 }
 
-/* Where ranks made the gradient of a part of a parameter each (of heads that they got for tokens),
- * and a sum follows: each adds its part, and zeros elsewhere. */
+/* For a gradient of which each rank computes a part (for the heads that it got in exchange for
+ * tokens), if a sum follows: each rank contributes its part, and zeros elsewhere. */
 static BufferId place_part(Lower *l, BufferId from, const Layout *home, NodeId origin)
 {
     Shape s = *lower_shape(l, from);
@@ -236,7 +238,7 @@ static bool makes_twice(const Node *n, TensorId grad)
     return times > 1;
 }
 
-/* Returns the buffer that output j is written to. *temporary: it must be converted (parameter) or
+/* Returns the buffer to which output j is written. *temporary: it must be converted (parameter) or
  * merged (activation) afterwards. */
 static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *made, bool *accumulate,
                               bool *temporary)
@@ -254,7 +256,8 @@ static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *mad
         *accumulate = false;
         return grad_buffer(l, grad, made);
     }
-    if (lower_arg_around(l, id, n->n_in + j)) { /* shares of neighbours' rows: folded, merged */
+    if (lower_arg_around(l, id, n->n_in + j)) { /* shares of neighbours' rows are folded, then
+                                                 * merged */
         const Shape s = lower_arg_shape(l, id, n->n_in + j);
         *temporary = true;
         const BufferId out =
@@ -278,7 +281,7 @@ static void finish_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool te
                           bool accumulated)
 {
     TensorId grad = l->g->nodes.at[id].out[j], of = l->g->tensors.at[grad].grad_of;
-    if (l->g->tensors.at[of].frozen) return; /* nobody reads it */
+    if (l->g->tensors.at[of].frozen) return; /* no node reads it */
     if (l->g->tensors.at[of].role == ROLE_param) {
         param_contribution(l, of, temporary ? out : 0, id);
         return;
@@ -299,9 +302,9 @@ static bool has_sibling(const Lower *l, NodeId id)
 }
 
 /* The gradients of a linear's input (dgrad) and weight (wgrad) follow each other. wgrad's gather is
- * issued before dgrad: it then runs under dgrad, and dgrad's own reduction runs under wgrad. The
- * same holds of a convolution: wgrad's halo is exchanged under dgrad, and the shares that dgrad
- * computed for neighbours are exchanged under wgrad. */
+ * issued before dgrad, so that it runs during dgrad. dgrad's own reduction runs during wgrad. The
+ * same holds for a convolution: wgrad's halo is exchanged during dgrad, and the shares that dgrad
+ * computed for neighbours are exchanged during wgrad. */
 static void prepare_sibling(Lower *l, NodeId id)
 {
     if (!has_sibling(l, id)) return;
@@ -321,8 +324,8 @@ static bool reads(const Node *n, TensorId t)
     return any;
 }
 
-/* Ends the exchanges under way; but if `reader` is not 0, those of rows that lie apart stay, unless
- * that node reads their gradient. */
+/* Ends the exchanges that were begun. If `reader` is not 0, exchanges of strided rows continue
+ * unless that node reads their gradient. */
 static void end_returns(Lower *l, NodeId reader)
 {
     const uint32_t n = l->grad.returning.n;
@@ -345,8 +348,9 @@ void lower_end_returns(Lower *l)
     end_returns(l, 0);
 }
 
-/* Takes output j. Shares of neighbours' rows are sent to them; a sibling runs meanwhile. Rows that
- * lie apart are sent to their owners, until a node reads them. */
+/* Takes output j of a backward node. Shares of neighbours' rows are sent to the neighbours while a
+ * sibling node runs. Strided rows are sent to their owners; the exchange may run until a node reads
+ * them. */
 static void take_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool temporary,
                         bool accumulated)
 {
@@ -374,7 +378,7 @@ void lower_backward_node(Lower *l, NodeId id)
     const bool in_rows = lower_in_rows(l, id);
     const BufferId strips = in_rows ? lower_want_strips(l, id, &e.arg[0]) : 0;
     for (uint32_t i = in_rows; i < n.n_in; i++) e.arg[i] = lower_want_arg(l, id, i);
-    used(l, &n); /* the outputs of this node may overwrite its inputs only after it */
+    used(l, &n); /* the node's outputs may overwrite its inputs only after this instruction */
     bool accumulate[MAX_OUT], temporary[MAX_OUT];
     const bool rings = lower_rings(l, id);
     for (uint32_t j = 0; j < n.n_out; j++) {

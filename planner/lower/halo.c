@@ -1,8 +1,8 @@
-/* Halos and strides: forms of a split dimension that hold other rows than a rank's own.
- * Halos: a rank fetches from its neighbours the rows that a window reads beyond its own rows. It
- * returns the sums that the window adds to their rows. The exchange of the second dimension follows
- * that of the first. Its strips are as wide as the first one's halo, so corners are included.
- * Strides: a rank gives its rows for rows that lie apart, and back. */
+/* Halos and strides: forms of a split dimension that hold other rows than the rank's own. Halos: a
+ * rank fetches from its neighbours the rows that a window reads beyond its own rows. It returns the
+ * sums that the window adds to their rows. The exchange of the second dimension follows that of the
+ * first. Its strips include the halo of the first dimension, so corners are included. Strides: a
+ * rank exchanges its own rows for strided rows, and back. */
 #include <assert.h>
 
 #include "planner/ir/layout/halo.h"
@@ -154,7 +154,7 @@ static BufferId pieces_buffer(Lower *l, BufferId like, const Shape *held, int d)
     return b;
 }
 
-/* Exchanges `mine` over the axes that cut d; `theirs` takes what arrives. */
+/* Exchanges `mine` over the axes that cut d; the received data go to `theirs`. */
 static void exchange_over(Lower *l, OpKind op, const Shape *held, int d, BufferId mine,
                           BufferId theirs, NodeId origin)
 {
@@ -168,8 +168,8 @@ static void exchange_over(Lower *l, OpKind op, const Shape *held, int d, BufferI
     lower_emit(l, &e);
 }
 
-/* Sends every rank the pieces of `from` that it holds in the other form of dimension d. Returns the
- * pieces that arrive, as they arrive. */
+/* Sends to every rank the pieces of `from` that this rank holds in the other form of dimension d.
+ * Returns the pieces in the order in which they arrive. */
 static BufferId exchange_pieces(Lower *l, BufferId from, const Shape *held, int d, NodeId origin)
 {
     const BufferId mine = pieces_buffer(l, from, held, d), theirs = pieces_buffer(l, from, held, d);

@@ -1,7 +1,7 @@
-/* Values with a halo: the exchange for each reader, begun early, and convolutions in two parts. The
- * inner rows of such a convolution are computed while the halo is exchanged. Its border reads the
- * neighbours' rows where they arrive. So no copy is made of rows and halo together. Other ops with
- * windows read such a copy. */
+/* Values with a halo: the exchange for each reader, which begins early, and convolutions in two
+ * parts. The inner rows of such a convolution are computed while the halo is exchanged. Its border
+ * reads the neighbours' rows where they arrive. Therefore no copy is made that joins the rank's
+ * rows and the halo. Other ops with windows read such a copy. */
 #include <assert.h>
 
 #include "planner/ir/window.h"
@@ -9,7 +9,7 @@
 
 /* ---- versions of a value ---- */
 
-/* Returns the version with this halo, either in strips or as a copy; NULL: there is none. */
+/* Returns the version with this halo, in strips or as a copy; NULL: there is none. */
 static const Version *find_held(const Lower *l, TensorId t, const Shape *held, bool in_strips)
 {
     for (uint32_t i = l->value.versions_of[t]; i; i = l->value.versions.at[i].next) {
@@ -45,7 +45,8 @@ void lower_start_halo(Lower *l, NodeId id, uint32_t i)
     list_push(l->scratch, &l->value.started, s);
 }
 
-/* Between a projection and the attention that reads it stand at most the two other projections. */
+/* Between a projection and the attention that reads it there are at most the two other
+ * projections. */
 void lower_start_ahead(Lower *l, NodeId id)
 {
     enum { AHEAD = 8 };
@@ -63,8 +64,8 @@ void lower_start_ahead(Lower *l, NodeId id)
     }
 }
 
-/* Branches that read the same value with other halos follow each other. Their exchanges then run
- * under the first branch. */
+/* Branches that read the same value with different halos follow each other. All of their exchanges
+ * then run during the first branch. */
 static void start_branches(Lower *l, NodeId id, TensorId t)
 {
     const uint32_t stage = l->g->nodes.at[id].stage;
@@ -83,7 +84,7 @@ static int first_around(const DealId *around)
     return d;
 }
 
-/* Returns the exchange whose strips node `id` reads, begun now or before. */
+/* Returns the exchange whose strips node `id` reads. It begins now if it was not begun before. */
 static HaloStep take_strips(Lower *l, NodeId id, uint32_t i, const Shape *held)
 {
     const TensorId t = l->g->nodes.at[id].in[i];
@@ -117,7 +118,7 @@ BufferId lower_want_arg(Lower *l, NodeId id, uint32_t i)
 
 /* ---- convolutions in two parts ---- */
 
-/* Where most rows need a halo, little would run while it is exchanged. */
+/* If most rows need a halo, few rows could be computed while it is exchanged. */
 static bool most_are_inner(const Lower *l, NodeId id, int d)
 {
     const Node *n = &l->g->nodes.at[id];

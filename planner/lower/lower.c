@@ -1,5 +1,5 @@
-/* Graph with layouts -> programs, one for each pipeline rank. Walks the rank's schedule. Each
- * action lowers the nodes of one stage for one micro-batch. Tensors that were not kept are
+/* Lowers a graph with layouts to programs, one for each pipeline rank. Walks the rank's schedule.
+ * Each action lowers the nodes of one stage for one micro-batch. Tensors that were not kept are
  * recomputed on demand. */
 #include <assert.h>
 #include <string.h>
@@ -36,7 +36,7 @@ void lower_add_scratch(Lower *l, Emit *e)
     if (bytes) e->arg[e->n_in + e->n_out++] = lower_buffer(l, &s, DT_u8, CATEGORY_workspace);
 }
 
-/* State between steps has one buffer, whole on every rank; its update writes there. */
+/* State between steps has one buffer, whole on every rank; its update writes to that buffer. */
 BufferId lower_state(Lower *l, TensorId t)
 {
     const Tensor *at = &l->g->tensors.at[t];
@@ -55,7 +55,7 @@ static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
     const Node *n = &l->g->nodes.at[id];
     const Tensor *t = &l->g->tensors.at[n->out[j]];
     Shape s = lower_arg_shape(l, id, n->n_in + j);
-    if (is_of_step(l, n->out[j])) { /* summed over the micro-batches of the step */
+    if (is_of_step(l, n->out[j])) { /* a sum over the micro-batches of the step */
         if (l->scalar.n_losses) attrs->accumulate |= 1 << j;
         return lower_view(l, n->out[j] == l->g->loss ? l->scalar.loss_sum : l->scalar.count, &s,
                           DT_f64, 0);
@@ -66,7 +66,7 @@ static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
     return out;
 }
 
-/* True for nodes whose result cannot change within a step: a weight's largest magnitude, or its
+/* True for nodes whose result cannot change within a step: a weight's largest magnitude or its
  * norm. */
 static bool is_once(const Lower *l, const Node *n)
 {
@@ -105,7 +105,8 @@ void lower_forward_node(Lower *l, NodeId id)
     for (uint32_t j = 0; j < n.n_out; j++) {
         BufferId out = e.arg[n.n_in + j];
         if (is_of_step(l, n.out[j])) continue;
-        const bool apart = lower_is_apart(l, out); /* own rows follow when a node wants them */
+        const bool apart = lower_is_apart(l, out); /* the rank's own rows follow when a node needs
+                                                    * them */
         if (lower_arg_around(l, id, n.n_in + j) && !apart) out = lower_fold(l, out, id);
         lower_add_version(l, n.out[j], out);
         Layout use = l->g->tensors.at[n.out[j]].use;
@@ -127,8 +128,8 @@ static bool is_read_next(const Lower *l, uint32_t stage, TensorId t)
     return false;
 }
 
-/* Returns attention's output as it was made. Where it is exchanged at once, its own gradient reads
- * it from before the exchange. */
+/* Returns attention's output in the layout in which it was made. If the output is exchanged at
+ * once, attention's own gradient reads it from before the exchange. */
 static BufferId as_made(Lower *l, TensorId t)
 {
     const NodeId id = l->g->tensors.at[t].producer;
@@ -145,7 +146,7 @@ static void end_forward(Lower *l, uint32_t stage)
         if (!l->value.versions_of[t] || at->role == ROLE_gradient) continue;
         uint32_t made = l->g->nodes.at[at->producer].stage;
         if (at->role == ROLE_activation && made != stage && made + 1 != stage)
-            continue; /* another chunk's */
+            continue; /* a tensor of another chunk */
         if (!l->value.keep[t] && made == stage && is_read_next(l, stage, t)) continue;
         if (!l->value.keep[t]) {
             l->value.versions_of[t] = 0;
@@ -201,8 +202,8 @@ static void lower_forward(Lower *l, uint32_t stage, uint32_t end, Pc before)
     end_forward(l, stage);
 }
 
-/* True for nodes whose outputs are only gradients of parameters, and for transposes made right in
- * front of one. */
+/* True for nodes whose outputs are only gradients of parameters, and for transposes made directly
+ * in front of such a node. */
 static bool is_weight_gradient(const Lower *l, NodeId id)
 {
     const Node *n = &l->g->nodes.at[id];
@@ -241,10 +242,11 @@ static uint32_t end_of(const Schedule *s, const Action *a)
     return a->kind == ACTION_F ? s->forward_end[at] : s->backward_end[at];
 }
 
-/* A receive could start, and a send could end, at any time. Two edges bound the memory of messages.
- * A receive waits for the action before the newest one. An action waits for the messages sent
- * before the action before it. In the played schedule both have ended earlier. Transfers therefore
- * still run under an action, and nothing waits for later work. */
+/* Without further edges, a receive could start and a send could end at any time. Two edges
+ * therefore bound the memory of messages. A receive waits for the action before the newest one. An
+ * action waits for the messages sent before the action before it. In the played schedule both have
+ * ended by then. So transfers still run during an action, and no instruction waits for later
+ * work. */
 static void lower_actions(Lower *l)
 {
     const Schedule *s = l->job->pipe.schedule;
@@ -333,8 +335,8 @@ static void lower_program(Lower *l)
     (list)->at =                                                                                   \
         list_grow((arena), (list)->at, (list)->n, &(list)->room, wanted, sizeof *(list)->at)
 
-/* Makes room for a program as long as `before`, that of the previous stage. Otherwise lists that
- * grow in turn would be copied again and again. If `before` is NULL, makes room for two
+/* Makes room for a program of the length of `before`, that of the previous stage. Without this,
+ * lists that grow in turn would be copied again and again. If `before` is NULL, makes room for two
  * instructions for each node and micro-batch. Unused room is never touched, so it costs nothing. */
 static void reserve(Lower *l, const Program *before)
 {
@@ -365,7 +367,8 @@ bool pass_lower(Job *job)
                    .value.tensor_room = plan->graph.tensors.n,
                    .emit.match = 1};
     lower_find_crossing(&first);
-    Arena *scratch = arena_new(); /* for one program; what all programs share is in job->scratch */
+    Arena *scratch = arena_new(); /* for one program; data that all programs share is in
+                                   * job->scratch */
     for (uint32_t r = 0; r < job->pipe.schedule->n_ranks; r++)
         list_add(job->arena, &plan->programs);
     for (uint32_t r = 0; r < job->pipe.schedule->n_ranks; r++) {

@@ -1,9 +1,9 @@
 /* FSDP2's CPU offload: parameters, reduced gradients and optimizer state live in host memory. A
  * shard is copied to the device before it is gathered. A reduced gradient is copied back as soon as
- * it is there. Sums over micro-batches, squared norms and the optimizer run on the host. Each
- * direction of copies has a stream. Two edges bound memory. A shard is fetched only after the
- * release that its gather waits for. A reduction starts only after the copy before the last has
- * emptied its buffer. */
+ * it exists. Sums over micro-batches, squared norms and the optimizer run on the host. Each
+ * direction of copies has its own stream. Two edges bound the memory on the device. A shard is
+ * fetched only after the release that its gather waits for. A reduction starts only after the copy
+ * before the last one has emptied its buffer. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"

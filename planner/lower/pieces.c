@@ -1,4 +1,4 @@
-/* The free bytes of an arena that is being planned: taking them, giving them back, and the
+/* The free bytes of an arena that is being planned: taking bytes, giving them back, and the
  * instructions that must finish before bytes are reused. */
 #include "planner/lower/pieces.h"
 
@@ -18,7 +18,7 @@ void pieces_init(Pieces *m, uint64_t bottom, Arena *arena)
     m->busy.at[0] = (Clock){{0}};
 }
 
-/* Compares the clocks. Notes the answer where it holds for later instructions, too. */
+/* Compares the clocks. Records the answer if it also holds for later instructions. */
 static bool has_passed(const Pieces *m, Piece *at, const Clock *now)
 {
     const Clock *busy = &m->busy.at[at->busy];
@@ -40,7 +40,8 @@ static inline bool is_free(const Pieces *m, uint32_t piece, const Clock *now)
     return (at->passed && m->ordered) || has_passed(m, at, now);
 }
 
-/* Removes [offset, offset + size), which usable pieces cover, from piece i on. */
+/* Removes [offset, offset + size), which usable pieces cover, from the list, beginning with piece
+ * i. */
 static void take(Pieces *m, uint32_t i, uint64_t offset, uint64_t size)
 {
     Piece head = m->list.at[i];
@@ -194,7 +195,8 @@ static void compact(Pieces *m, const Clock *now)
             last->size += at.size;
             last->busy = join_busy(m, last->busy, at.busy);
             last->passed = last->passed && at.passed;
-            last->until = 0; /* both are free now, but other streams may not know it */
+            last->until = 0; /* both are free for this instruction, but perhaps not for other
+                              * streams */
         } else {
             m->list.at[n++] = at;
         }
@@ -208,7 +210,7 @@ void pieces_give(Pieces *m, uint64_t offset, uint64_t size, const Clock *busy, c
     const Piece piece = {
         .offset = offset, .size = size, .busy = list_push(m->arena, &m->busy, *busy)};
     list_push(m->arena, &m->list, piece);
-    uint32_t lo = 0, hi = m->list.n - 1; /* its place by offset */
+    uint32_t lo = 0, hi = m->list.n - 1; /* its index in the list by offset */
     while (lo < hi) {
         const uint32_t i = lo + (hi - lo) / 2;
         if (m->list.at[i].offset > offset)

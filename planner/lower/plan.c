@@ -1,5 +1,5 @@
-/* The lowering's decisions before it writes: the layout of every argument, the tensors kept from
- * forward to backward, the order in which a rank needs units, and the number of gradient
+/* The decisions of the lowering before it writes: the layout of every argument, the tensors kept
+ * from forward to backward, the order in which a rank uses units, and the number of gradient
  * contributions. */
 #include <assert.h>
 #include <string.h>
@@ -99,9 +99,9 @@ NodeId lower_next(const Lower *l, ActionWalk *w)
     return 0;
 }
 
-/* Finds units whose gradient arrives partly in the forward action (by pieces) and partly in the
- * backward action. If a forward action may follow another's, the gradients of several micro-batches
- * mix. They also mix where the backward pass is split. */
+/* Finds units whose gradient arrives partly in the forward action (for pieces of the tokens) and
+ * partly in the backward action. If a forward action may follow another's, the gradients of several
+ * micro-batches mix. They also mix where the backward pass is split. */
 void lower_find_mixed(Lower *l)
 {
     const Graph *g = l->g;
@@ -132,7 +132,7 @@ static void need_from(Lower *l, bool *needed, TensorId t, ModuleId region)
 {
     const Tensor *at = &l->g->tensors.at[t];
     if (at->role != ROLE_activation && at->role != ROLE_input) return;
-    /* its result lasts the whole step */
+    /* its result is valid for the whole step */
     if (op_info(l->g->nodes.at[at->producer].op)->flags & OP_ONCE) return;
     needed[t] = true;
     if (!graph_is_made_again(l->g, t, region)) l->value.keep[t] = true;
@@ -145,7 +145,7 @@ void lower_find_kept(Lower *l)
     for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++)
         for (uint32_t i = 0; i < g->nodes.at[id].n_in && !g->nodes.at[id].tile; i++)
             need_from(l, needed, g->nodes.at[id].in[i], g->nodes.at[id].region);
-    for (NodeId id = g->n_forward; id > 0; id--) { /* also inputs of recomputation itself */
+    for (NodeId id = g->n_forward; id > 0; id--) { /* also the inputs of recomputation itself */
         const Node *n = &g->nodes.at[id];
         bool again = false;
         for (uint32_t j = 0; j < n->n_out; j++)
@@ -175,7 +175,7 @@ static void find_last_readers(Lower *l)
     }
 }
 
-/* Lists the units that end with each node, so that no node searches all units. */
+/* Lists the units whose last use is at each node, so that no node has to search all units. */
 static void list_ends(Lower *l)
 {
     const uint32_t n_nodes = l->g->nodes.n, n_units = l->g->units.n;
@@ -228,15 +228,15 @@ static void find_last_blocks(Lower *l)
     }
     for (uint32_t stage = 0; stage < l->job->pipe.schedule->n_stages; stage++)
         l->unit.is_last[last[stage]] = last[stage] != 0;
-    for (UnitId u = 1; u < l->g->units.n; u++) { /* experts are a unit beside their block's */
+    for (UnitId u = 1; u < l->g->units.n; u++) { /* experts are a separate unit of their block */
         const UnitId block = lower_unit_is_mine(l, u) ? last[stage_of(l, u)] : 0;
         if (block && block_of(l, u) && block_of(l, u) == block_of(l, block))
             l->unit.is_last[u] = true;
     }
 }
 
-/* Lists the units that one action needs and that are not resident, and drops the units that it ends
- * from the resident ones. */
+/* Lists the units that one action needs and that are not resident. Removes from the resident units
+ * those whose use the action ends. */
 static void plan_action(Lower *l, const Action *a, bool *resident)
 {
     const Graph *g = l->g;
@@ -244,7 +244,7 @@ static void plan_action(Lower *l, const Action *a, bool *resident)
     ActionWalk walk = {.kind = backward ? ACTION_B : ACTION_F, .stage = a->stage};
     for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
         const Node *n = &g->nodes.at[id];
-        /* recomputation reads the same inputs as the first time */
+        /* recomputation reads the same inputs as the first computation */
         bool again = backward && l->value.again[n->forward];
         const Node *reader = &g->nodes.at[again ? n->forward : id];
         for (uint32_t i = 0; i < reader->n_in; i++) {
@@ -283,8 +283,8 @@ static void count_node(Lower *l, const Node *n, GradState *grads)
     for (uint32_t j = 0; j < n->n_out; j++) grads[n->out[j]].n_expected++;
 }
 
-/* For each micro-batch, counts contributions to every gradient on this rank and reads of it,
- * including those of other stages. */
+/* Counts, for each micro-batch, the contributions to every gradient on this rank and the reads of
+ * it, including those of other stages. */
 void lower_count_contributions(Lower *l)
 {
     const Graph *g = l->g;

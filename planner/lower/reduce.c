@@ -26,7 +26,8 @@ BufferId lower_grad_home(Lower *l, TensorId param, Layout *home)
         s->full_grad =
             lower_buffer(l, &whole, lower_dtype(l, unit->reduce_dtype), CATEGORY_gradient);
         l->p->buffers.at[s->full_grad].unit = t->unit;
-        /* its own last reduction has long ended; this edge lets it use the same bytes again */
+        /* its own last reduction ended long ago; this edge only allows it to use the same bytes
+         * again */
         if (!lower_defers(l, t->unit))
             l->grad.after =
                 s->reduced > l->unit.previous_reduce ? s->reduced : l->unit.previous_reduce;
@@ -64,8 +65,8 @@ static void fill_gaps(Lower *l, UnitId u, BufferId grad)
     fill_range(l, u, grad, end, unit->padded);
 }
 
-/* Sums a range that is PARTIAL on `axes` (and on `also`) over `axes`, in place. For a range whose
- * values are equal there, it takes the mean. */
+/* Sums a range that is PARTIAL on `axes` (and on `also`) over `axes`, in place. If the values are
+ * equal on all ranks, it takes the mean. */
 static Pc reduce_range(Lower *l, UnitId u, BufferId base, uint64_t lo, uint64_t hi, AxisSet axes,
                        AxisSet split, AxisSet also, Reduce reduce)
 {
@@ -186,14 +187,14 @@ static void sum_partials(Lower *l, UnitId u)
     }
 }
 
-/* The axes of tp on which a parameter is whole. */
+/* Returns the axes of tp on which a parameter is whole. */
 static AxisSet replicas(const Lower *l, TensorId param)
 {
     AxisSet split = layout_axes_split(&l->g->tensors.at[param].use, -1);
     return (AxisSet)(mesh_axes_of(&l->plan->mesh, axes_with(AXIS_WEIGHTS)) & ~split);
 }
 
-/* Drift pinning: averages gradients that tp ranks hold alike. */
+/* Prevents drift: averages gradients that all tp ranks compute alike. */
 static void pin_replicas(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];

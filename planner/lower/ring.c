@@ -1,18 +1,18 @@
 /* Ring attention. A rank of the ring first works with the keys and values of its own tokens. Then
- * it works with those of the rank before it, then with those of the one before that, and so on.
- * Each hop is a change of deal. The part for the next hop travels while a rank works with this one,
- * so a rank holds two parts at a time.
+ * it works with those of the previous rank of the ring, then with those of the rank before that,
+ * and so on. Each hop is a change of deal. The part for the next hop travels while a rank works
+ * with the current one, so a rank holds two parts at a time.
  *
  *   forward   each hop merges its output with that of the hops before
- *   backward  the gradients of a part follow it, one hop behind. Every rank adds its share to
- *             them; one more hop brings them home */
+ *   backward the gradients of a part follow it, one hop behind. Every rank adds its share to
+ *             them; one more hop brings them to their owner */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
 
 enum { MOST_PARTS = 2 }; /* keys and values */
 
-/* The arguments of an instruction that travel. */
+/* The arguments of an instruction that travel around the ring. */
 typedef struct Travel {
     uint32_t n, arg[MOST_PARTS];
 } Travel;
@@ -66,7 +66,7 @@ static BufferId rotate_one(Lower *l, BufferId from, Category category, uint32_t 
     return out;
 }
 
-/* Sends on all parts of `at` together, after instruction `after`. */
+/* Sends all parts of `at` onward together, after instruction `after`. */
 static void rotate(Lower *l, const BufferId *at, BufferId *next, Category category, uint32_t launch,
                    Pc after, NodeId origin)
 {

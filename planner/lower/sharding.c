@@ -1,8 +1,8 @@
-/* When the weights of a unit are gathered, and when its gradients are reduced. Answers come from
- * the graph and the options alone; this file writes no instruction. */
+/* The times at which the weights of a unit are gathered, and its gradients reduced. The answers
+ * follow from the graph and the options alone; this file writes no instruction. */
 #include "planner/lower/lower.h"
 
-/* True if gradients are summed unsharded over micro-batches and reduced once a step. */
+/* True if unsharded gradients are summed over micro-batches and reduced once a step. */
 bool lower_defers(const Lower *l, UnitId u)
 {
     bool mixed = /* gradients of several micro-batches */

@@ -1,12 +1,12 @@
 /* Tensors that cross between pipeline stages: activations forward, their gradients backward. Each
- * tensor and micro-batch is one send and one receive. Layouts stay as they are, so each rank talks
- * to its own peer.
+ * tensor and micro-batch is one send and one receive. Layouts do not change, so each rank exchanges
+ * data only with its own peer.
  *
- * The order of transfers: each has the time at which the played schedule has made its value. Both
- * ends issue transfers by that time; transfers with equal times are launched together. The earliest
- * unfinished transfer can then always run. Its value depends only on earlier transfers, and so does
- * everything before it on either end's stream. A schedule that ends therefore cannot deadlock in
- * its transfers. */
+ * The order of transfers: each has the time at which its value is complete in the played schedule.
+ * Both ends issue transfers in the order of these times; transfers with equal times are launched
+ * together. The earliest unfinished transfer can then always run. Its value depends only on earlier
+ * transfers, and so do all instructions before it on either end's stream. Therefore the transfers
+ * of a schedule that ends cannot deadlock. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -242,9 +242,9 @@ static void exchange_tied(Lower *l, UnitId u, BufferId from, BufferId to)
 }
 
 /* At the end of the step, each home sends its stage's gradient to the other home and adds the one
- * it receives. Both are then already reduced over the data axes and have the same layout, so
- * matching parts meet. A sum of two does not depend on their order, so both homes make the same
- * update. */
+ * that it receives. Both gradients are already reduced over the data axes and have the same layout,
+ * so equal parts are added. A sum of two numbers does not depend on their order, so both homes make
+ * the same update. */
 void lower_sum_tied(Lower *l)
 {
     BufferId *got = arena_array(l->scratch, l->g->units.n + 1, sizeof *got);

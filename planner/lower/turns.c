@@ -1,5 +1,5 @@
 /* Double buffering: the largest set of units of equal size uses two buffers for gathered weights
- * and two for whole gradients in turn. They live between steps, at fixed places. */
+ * and two for whole gradients in turn. The buffers live between steps, at fixed places. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
@@ -17,7 +17,7 @@ static bool may(const Lower *l, UnitId u)
            !graph_is_frozen(l->g, u);
 }
 
-/* Returns one unit of the set with the most elements; of several such sets, the first. */
+/* Returns one unit of the set with the most elements; of several such sets, the first one. */
 static UnitId largest_set(const Lower *l, uint32_t *size)
 {
     UnitId best = 0;
@@ -81,7 +81,7 @@ bool lower_takes_turns(const Lower *l, UnitId u)
 
 BufferId lower_turns_take(Lower *l, Turns *turns, UnitId u)
 {
-    /* optim_grads: weights stay gathered, so nothing takes turns */
+    /* optim_grads: weights stay gathered, so no unit takes turns */
     if (!turns->buffer[0]) return 0;
     for (uint32_t i = 0; i < 2; i++) {
         uint32_t k = (turns->next + i) % 2;

@@ -1,6 +1,6 @@
-/* Parameters while a step runs: gathered one unit ahead of their use, and released after it. Two
- * edges bound memory. A prefetched gather waits for the release before it. The first write to a
- * gradient buffer waits for the reduction before the last. */
+/* Parameters during a step: gathered one unit ahead of their use, and released afterwards. Two
+ * edges bound the memory. A prefetched gather waits for the release before it. The first write to a
+ * gradient buffer waits for the reduction before the last one. */
 #include <assert.h>
 #include <string.h>
 
@@ -25,8 +25,8 @@ static bool has_gradient(const Lower *l, UnitId u)
     return false;
 }
 
-/* Returns where the reduced gradient lives. A gradient that is written once a step leaves its bytes
- * to activations until then. */
+/* Returns the buffer of the reduced gradient. A gradient that is written once a step leaves its
+ * bytes to activations until then. */
 static BufferId grad_at_rest(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -57,7 +57,7 @@ static BufferId in_use_dtype(Lower *l, UnitId u, Category category)
     return cast;
 }
 
-/* Weights that stay gathered from step to step: the end of a step writes what the next step
+/* For weights that stay gathered from step to step: the end of a step writes what the next step
  * reads. */
 static BufferId whole_copy(Lower *l, UnitId u)
 {
@@ -89,7 +89,8 @@ void lower_units_start(Lower *l)
         if (!lower_unit_is_mine(l, u)) continue;
         if (!l->g->units.at[u].shard)
             l->unit.of[u].gathered =
-                in_use_dtype(l, u, CATEGORY_parameter); /* whole: cast once a step */
+                in_use_dtype(l, u, CATEGORY_parameter); /* the weights are whole: they are cast once
+                                                         * a step */
         else if (l->job->sharding.gather_eager)
             l->unit.of[u].gathered = whole_copy(l, u);
     }
@@ -171,7 +172,7 @@ void lower_gather_updated(Lower *l, UnitId u)
     gather_from(l, u, in_use_dtype(l, u, CATEGORY_communication));
 }
 
-/* The use of u begins; later units are gathered ahead. */
+/* Begins the use of u, and gathers later units ahead. */
 static void begin_use(Lower *l, UnitId u)
 {
     uint32_t k = l->unit.next_use;
@@ -207,7 +208,8 @@ BufferId lower_weight(Lower *l, TensorId param)
     return l->unit.weight_view[param] = view;
 }
 
-/* keep: the backward pass is still to come, so keep a slice if the plan asks for it. */
+/* keep: the backward pass is still to come, so a slice of the weights is kept if the plan asks for
+ * it. */
 static void release(Lower *l, UnitId u, bool keep)
 {
     UnitState *s = &l->unit.of[u];
@@ -222,7 +224,7 @@ static void release(Lower *l, UnitId u, bool keep)
         gather(l, u, l->unit.uses.at[l->unit.next_use].backward);
 }
 
-/* True if the unit is released behind its last forward node: it has no later use, or it is gathered
+/* True if the unit is released after its last forward node: it has no later use, or it is gathered
  * again for the backward pass. */
 static bool ends_in_forward(const Lower *l, UnitId u)
 {
@@ -238,8 +240,8 @@ void lower_after_node(Lower *l, NodeId n)
         return;
     }
     if (l->job->sharding.resident) return;
-    /* a unit gathered ahead but not begun is for the next micro-batch (an embedding's backward
-     * reads no weights) */
+    /* a unit that was gathered ahead but not begun is for the next micro-batch (an embedding's
+     * backward reads no weights) */
     for (UnitId u = l->unit.backward_ends[n]; u; u = l->unit.next_backward_end[u])
         if (l->unit.of[u].begun) release(l, u, false);
 }

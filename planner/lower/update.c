@@ -1,11 +1,12 @@
 /* The end of the step. The loss and the squared norms are summed over the axes on which they are
- * split, each logical element once. Then come the clip coefficient and the optimizer on each unit's
- * part at rest. */
+ * split, each logical element once. Then the clip coefficient is computed, and the optimizer
+ * updates each unit's part at rest. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
 
-/* A squared-norm account: elements that are split over the same axes and lie in the same memory. */
+/* One term of the squared norm: elements that are split over the same axes and lie in the same
+ * memory. */
 typedef struct Account {
     AxisSet axes;
     bool on_host, written;
@@ -78,16 +79,16 @@ static void sum_unit(Lower *l, NormAccounts *norm, UnitId u)
     }
 }
 
-/* Only the first of two homes of a tied parameter counts its squares. Frozen parameters have none,
- * and counts of choices are no gradients. */
+/* Only the first of the two homes of a tied parameter counts its squares. Frozen parameters have no
+ * squares, and counts of choices are not gradients. */
 static bool counts_norm(const Lower *l, UnitId u)
 {
     return !graph_is_frozen(l->g, u) && !graph_is_balance(l->g, u) &&
            param_rank(l->job, l->g->units.at[u].params.at[0]) == l->stage.rank;
 }
 
-/* Accounts on the host come first, because its table holds only those. Returns the number of
- * accounts on the host. */
+/* Terms on the host come first, because the host's table holds only those. Returns the number of
+ * terms on the host. */
 static uint32_t count_accounts(const Lower *l, NormAccounts *norm)
 {
     uint32_t n_host = 0;
@@ -130,7 +131,7 @@ static void emit_zero(Lower *l, BufferId scalar)
     lower_emit(l, &e);
 }
 
-/* Stages must share the match numbers of scalars. Without stages any number will do. */
+/* Stages must share the match numbers of scalars. Without stages any number is possible. */
 static void sum_scalar(Lower *l, AxisSet axes, BufferId from, BufferId to, NodeId origin,
                        uint32_t k)
 {
@@ -190,9 +191,10 @@ static void bring_norm(Lower *l, const NormAccounts *norm)
     }
 }
 
-/* Gradients were summed with the scale of a full step. The number of counted tokens gives the scale
- * that they should have had. One factor at the end avoids a wait before the first backward pass. It
- * is exactly 1 if every label is kept. Returns the buffer that holds the factor. */
+/* Gradients were summed with the scale of a step without ignored labels. The number of counted
+ * tokens gives the scale that they should have had. Correcting by one factor at the end avoids a
+ * wait before the first backward pass. The factor is exactly 1 if every label is kept. Returns the
+ * buffer that holds the factor. */
 static BufferId emit_mean(Lower *l)
 {
     const StepInfo *step = &l->plan->step;
@@ -240,7 +242,7 @@ static void step_unit(Lower *l, UnitId u, const BufferId coefficient[2])
         e.attrs.beta2 = o->beta2;
         e.attrs.eps = o->eps;
         if (o->rounding == ROUNDING_stochastic && l->p->buffers.at[s->rest].dtype == DT_bf16) {
-            e.attrs.stochastic = 1; /* not where everything is computed in fp64 for a comparison */
+            e.attrs.stochastic = 1; /* not if everything is computed in fp64 for a comparison */
             e.attrs.site = u;
         }
         BufferId arg[] = {s->rest, s->m, s->v, s->grad, coefficient[on_host], s->rest, s->m, s->v};

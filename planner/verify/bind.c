@@ -34,7 +34,7 @@ Bound *verify_bound(Verifier *v, Pc pc)
     const Instr *in = &v->p->code.at[pc];
     uint32_t key[2 + MAX_ARGS] = {0}, n = bound_key(v, in, key);
     list_reserve_none(v->arena, &v->bounds);
-    /* micro-batches repeat, so mostly the node was bound to these shapes before */
+    /* micro-batches repeat, so in most cases the node was bound to these shapes before */
     if (!v->bound_of_node)
         v->bound_of_node = arena_array(v->arena, v->g->nodes.n + 1, sizeof *v->bound_of_node);
     Bound **newest = in->origin < v->g->nodes.n ? &v->bound_of_node[in->origin] : NULL;

@@ -1,7 +1,7 @@
-/* Deadlock. All members of a communicator must issue the same sequence. Then the plan is replayed
- * without any buffering: every rank stands at the head of each of its streams, and all must reach
- * their end. Along an axis on which programs do not differ, all ranks do the same at the same time,
- * so one of them stands for all. */
+/* Deadlock. Checks that all members of a communicator issue the same sequence. Then it replays the
+ * plan without any buffering: every rank stands at the head of each of its streams, and all must
+ * reach their end. Along an axis on which programs do not differ, all ranks do the same at the same
+ * time, so one rank stands for all of them. */
 #include <assert.h>
 #include <string.h>
 
@@ -145,7 +145,7 @@ typedef struct Player {
     StreamHead head[STREAM_COUNT];
     bool queued;
 } Player;
-typedef struct Rendezvous { /* a rendezvous under way: an entry of the hash table */
+typedef struct Rendezvous { /* a rendezvous that has begun: an entry of the hash table */
     uint32_t match;
     Rank group, peer; /* group: its smallest rank; for send/recv: the sender, the receiver */
     uint32_t arrived, size;
@@ -215,7 +215,9 @@ static void arrive(DeadlockReplay *r, uint32_t player, Pc pc)
     uint32_t size = mesh_size(mesh, in->axes & r->varying);
     if (verify_is_p2p(in)) {
         Rank other = peer_of(mesh, at->rank, in);
-        if (other == UINT32_MAX) return; /* it waits for ever, so it is reported as stuck */
+        if (other == UINT32_MAX)
+            return; /* the instruction waits for ever, so it is reported as
+                     * stuck */
         /* On a non-periodic axis, a rank at the end has no peer although all run the same code. */
         if (!(in->axes & r->varying)) return;
         size = 2;
@@ -248,7 +250,8 @@ static bool is_ready(const Player *at, Pc pc)
     return true;
 }
 
-/* Issues the instruction at the head of a stream, if everything it waits for has finished. */
+/* Issues the instruction at the head of a stream if every instruction that it waits for has
+ * finished. */
 static bool play_stream(DeadlockReplay *r, uint32_t player, uint32_t stream)
 {
     Player *at = &r->players[player];
@@ -314,7 +317,8 @@ static bool find_missing(const DeadlockReplay *r, Waiting at, Waiting *missing)
     return false;
 }
 
-/* Goes on to the instruction that `at` waits for. Returns false if it is not known. */
+/* Follows the wait of `at` to the instruction that it waits for. Returns false if it is not
+ * known. */
 static bool follow_wait(const DeadlockReplay *r, Waiting *at)
 {
     const Player *own = &r->players[at->player];
@@ -333,8 +337,8 @@ static bool follow_wait(const DeadlockReplay *r, Waiting *at)
     return true;
 }
 
-/* Reports the circle that a stuck instruction leads to. The report names each rank of the circle,
- * the rank's communication, and the rank that it waits for. */
+/* Reports the circle of waits to which a stuck instruction leads. The report names each rank of the
+ * circle, the rank's communication, and the rank that it waits for. */
 static void report_circle(DeadlockReplay *r, Waiting start)
 {
     enum { MOST_STEPS = 256 };

@@ -1,6 +1,7 @@
-/* Fields of a plan's text that follow from other fields: who makes a tensor, whose gradient it is,
- * what only parameters have, which node a backward node belongs to, what a view shares with its
- * root. Tables of predictions and models of frameworks read them, so a wrong one is refused. */
+/* Checks the fields of a plan's text that follow from other fields: the producer of a tensor, the
+ * tensor of a gradient, fields that only parameters have, the forward node of a backward node,
+ * fields that a view shares with its root. Prediction tables and models of frameworks read these
+ * fields, so a wrong one is refused. */
 #include <inttypes.h>
 
 #include "planner/verify/private.h"
@@ -71,21 +72,21 @@ static void check_roles(Verifier *v)
 
 /* ---- nodes ---- */
 
-/* True if the tensor comes from quantising or turning another one. */
+/* True if the tensor is the quantised or transposed form of another one. */
 static bool is_recoded(const Graph *g, TensorId x)
 {
     const OpInfo *maker = op_info(g->nodes.at[g->tensors.at[x].producer].op);
     return maker->flags & (OP_QUANTISES | OP_TURNS);
 }
 
-/* Returns the tensor that was quantised or turned into x, or x. */
+/* Returns the tensor of which x is the quantised or transposed form, or x itself. */
 static TensorId source_of(const Graph *g, TensorId x)
 {
     while (is_recoded(g, x)) x = g->nodes.at[g->tensors.at[x].producer].in[0];
     return x;
 }
 
-/* True if the node reads `t`, or what quantising or turning made of it. */
+/* True if the node reads `t`, or a quantised or transposed form of it. */
 static bool reads(const Graph *g, const Node *n, TensorId t)
 {
     for (uint32_t i = 0; i < n->n_in; i++) {
@@ -96,8 +97,8 @@ static bool reads(const Graph *g, const Node *n, TensorId t)
     return false;
 }
 
-/* True if a backward node that no row lists belongs to `of`: it reads the work of another such
- * node, or all gradients that it makes are of inputs of `of`, or it makes none and reads what `of`
+/* True if a backward node that no row lists belongs to `of`. It may read the work of another such
+ * node; or all gradients that it makes are of inputs of `of`; or it makes none and reads what `of`
  * reads or made. Linears with one input share its 8-bit forms, so these count as that input. */
 static bool is_backward_of(const Graph *g, const Node *n, const Node *of)
 {
@@ -118,7 +119,7 @@ static bool is_backward_of(const Graph *g, const Node *n, const Node *of)
     return makes ? !foreign : touches;
 }
 
-/* The inputs that the row of the forward op wires to the backward op. */
+/* Returns the inputs that the row of the forward op connects with the backward op. */
 static bool is_wired(const Graph *g, const Node *n, const Node *of, const Backward *w)
 {
     for (uint32_t i = 0; i < w->n_in; i++) {
@@ -244,8 +245,9 @@ static void check_root(Verifier *v, BufferId b)
                       b, at->tensor, at->unit);
 }
 
-/* Returns the tensor that a buffer should name, as far as this instruction shows it. The first
- * writer makes it. A message or a copy has the tensor of its source. Weights are read by name. */
+/* Returns the tensor that a buffer should name, as far as this instruction determines it. The
+ * instruction that writes the buffer first determines the tensor. A message or a copy has the
+ * tensor of its source. Weights are found by name. */
 static TensorId tensor_of(const Verifier *v, Pc pc, uint32_t i, const Node *n)
 {
     const Instr *in = &v->p->code.at[pc];
@@ -284,7 +286,7 @@ static void check_args(Verifier *v, Pc pc, const Node *n)
         room = room || (!at->unit &&
                         (at->category == CATEGORY_gradient || at->category == CATEGORY_gathered));
     }
-    /* a part of weights that a rank holds, or of a gradient that a node has */
+    /* a part of weights that a rank holds, or of a gradient that a node made */
     if (in->op == OP_slice || (in->op == OP_pass && in->origin)) unit = 0, room = false;
     if (in->unit != unit && !(room && !unit && !n))
         verify_report(v, RULE, pc, "says unit=%" PRIu32 ", its buffers are of unit %" PRIu32,

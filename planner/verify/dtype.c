@@ -49,7 +49,7 @@ static const Unit *unit_of(const Typing *y, BufferId b)
     return u ? &y->v->g->units.at[u] : NULL;
 }
 
-/* Buffer b must have the graph's dtype `want`, or `other` if there is one. */
+/* Buffer b must have the graph's dtype `want`, or `other` if that is given. */
 static void expect(const Typing *y, Pc pc, BufferId b, const char *what, const char *name,
                    DType want, DType other)
 {
@@ -75,7 +75,7 @@ static void check_persistent(const Typing *y, BufferId b)
         expect(y, 0, b, "the moments of unit", unit->name, unit->state_dtype, DT_none);
 }
 
-/* The instruction must do what graph node n says, in the node's dtypes. */
+/* The instruction must compute what graph node n specifies, in the node's dtypes. */
 static void check_node(const Typing *y, Pc pc, const Instr *in, const Node *n)
 {
     const Graph *g = y->v->g;
@@ -84,7 +84,7 @@ static void check_node(const Typing *y, Pc pc, const Instr *in, const Node *n)
         const Tensor *t = &g->tensors.at[reads ? n->in[i] : n->out[i - n->n_in]];
         DType want = t->dtype, other = DT_none;
         if (graph_is_param_gradient(g, t)) {
-            /* where it is summed, or where a copy of it lies */
+            /* the dtype in which it is summed, or that of a copy */
             want = g->tensors.at[t->grad_of].reduce_dtype;
             other = g->tensors.at[t->grad_of].dtype;
         }
@@ -98,7 +98,7 @@ static bool is_of_unit(const Typing *y, const Unit *unit, DType t)
            t == mapped(y, unit->reduce_dtype);
 }
 
-/* Only the graph's casts and a unit's dtypes justify a change of dtype. */
+/* Only the graph's casts, and the dtypes of a unit, justify a change of dtype. */
 static void check_change(const Typing *y, Pc pc, const Instr *in)
 {
     BufferId from = program_arg(y->p, in, 0), to = program_arg(y->p, in, in->n_in);

@@ -1,8 +1,8 @@
-/* A plan's description of itself: sizes of a step, names of axes, the micro-batch of a
+/* Checks what a plan states about itself: sizes of a step, names of axes, the micro-batch of a
  * communication, the category of a buffer, the length of a unit. No value depends on these, but
- * memory tables, periods and reports do, and a plan's text may be written by hand. Each fact is
- * derived again from the instructions and the graph. (The seed is an input and cannot be
- * checked.) */
+ * memory tables, periods and reports do, and somebody may have edited the plan's text. Each
+ * statement is derived again from the instructions and the graph. (The seed is an input and cannot
+ * be checked.) */
 #include <string.h>
 
 #include "planner/verify/private.h"
@@ -11,7 +11,7 @@
 
 /* ---- the step ---- */
 
-/* Fields have the points of their grid in place of a sequence's tokens. */
+/* For fields, the points of the grid take the place of a sequence's tokens. */
 static int64_t points_of(const Node *n, const int64_t *dim)
 {
     const int tokens = op_dim(n->op, n->n_in, INDEX_tokens);
@@ -55,7 +55,7 @@ static void check_microbatches(Verifier *v)
 
 /* ---- axes ---- */
 
-/* The name is dp_shard, or dp_shard.1 with its number among the axes of that name. */
+/* The name is dp_shard, or dp_shard.1 with a number among the axes of that name. */
 static bool is_named(const Mesh *m, uint32_t axis)
 {
     const Axis *a = &m->axis[axis];
@@ -73,11 +73,11 @@ static bool is_named(const Mesh *m, uint32_t axis)
            a->text[length + 2] == 0;
 }
 
-/* The axes along which each kind of work goes. */
+/* The axes along which each kind of work is divided. */
 typedef struct WorkAxes {
     AxisSet stages, shard, replicate;
     AxisSet cut[INDEX_ROLES]; /* of the batch */
-    AxisSet batch;            /* any of these */
+    AxisSet batch;            /* any of these kinds */
 } WorkAxes;
 
 static void find_cuts(const Verifier *v, WorkAxes *is)
@@ -110,8 +110,8 @@ static WorkAxes work_along(const Verifier *v)
     return is;
 }
 
-/* Returns NULL if the axis cuts that index of the batch which its row names, and no other. A graph
- * whose axes cut no samples at all need not cut them along this one. */
+/* Returns NULL if the axis cuts the index of the batch that its row names, and no other index. A
+ * graph whose axes cut no samples at all need not cut them along this one. */
 static const char *cut_fault(const WorkAxes *is, const AxisInfo *axis, AxisSet bit)
 {
     const char *fault = NULL;
@@ -182,8 +182,8 @@ static void check_units(Verifier *v)
 
 /* ---- micro-batches of communications ---- */
 
-/* Returns the micro-batches of the nearest computations before and behind; its own where there is
- * none. */
+/* Returns the micro-batches of the nearest computations before and after the instruction; its own
+ * if there is none. */
 static void neighbours(const Program *p, Pc pc, uint32_t *before, uint32_t *behind)
 {
     *before = *behind = p->code.at[pc].microbatch;
@@ -238,9 +238,9 @@ static void check_communications(Verifier *v)
     }
 }
 
-/* ---- what buffers are for ---- */
+/* ---- the purpose of buffers ---- */
 
-enum { /* the use of a root buffer */
+enum { /* the purpose of a root buffer */
        USE_weight = 1,
        USE_moment = 2,
        USE_gradient = 4,
@@ -262,7 +262,7 @@ static bool is_state(const Graph *g, TensorId t)
            (at->producer && op_info(g->nodes.at[at->producer].op)->flags & OP_UPDATES);
 }
 
-/* Returns the use of argument i, from the update, the step's scalars, and the graph. */
+/* Returns the purpose of argument i, derived from the update, the step's scalars, and the graph. */
 static uint32_t use_of(const Verifier *v, const Instr *in, uint32_t i)
 {
     const Node *n = in->origin ? &v->g->nodes.at[in->origin] : NULL;
@@ -290,7 +290,7 @@ static uint32_t use_of(const Verifier *v, const Instr *in, uint32_t i)
     return out ? USE_value : USE_read;
 }
 
-/* Returns NULL, or how the buffer contradicts its category. */
+/* Returns NULL, or how the buffer's use contradicts its category. */
 static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, bool copied)
 {
     const Buffer *at = &v->p->buffers.at[b];
@@ -375,7 +375,7 @@ static void check_lives(Verifier *v)
         for (uint32_t i = 0; i < p->code.at[pc].args.n; i++) {
             const BufferId b = program_arg(p, &p->code.at[pc], i), parent = p->buffers.at[b].parent;
             if (!first[b]) first[b] = pc;
-            if (!first[parent]) first[parent] = pc; /* nobody reads first[0] */
+            if (!first[parent]) first[parent] = pc; /* no code reads first[0] */
             last[b] = last[parent] = pc;
         }
     for (BufferId b = 1; b < p->buffers.n; b++) {

@@ -1,6 +1,6 @@
-/* Happens-before by vector clocks, and races: any two instructions that touch overlapping bytes,
- * one of them writing, must be ordered. One sweep over byte ranges, with the last writer and the
- * last reader on each lane. */
+/* Finds happens-before by vector clocks, and races: any two instructions that touch overlapping
+ * bytes, one of them writing, must be ordered. One pass over byte ranges keeps the last writer and
+ * the last reader on each lane. */
 #include <assert.h>
 #include <string.h>
 
@@ -89,7 +89,7 @@ typedef struct ClockSweep {
     RangeMap map;
     unsigned char *fresh; /* a payload */
     Pc *newest;           /* [root * lanes]: the newest touch anywhere in a buffer */
-    BufferId *heir;       /* [root]: the buffer that got its bytes */
+    BufferId *heir;       /* [root]: the buffer to which its bytes passed */
     uint64_t *lo;         /* [buffer]: its address */
     BufferId *root;       /* [buffer] */
 } ClockSweep;
@@ -107,8 +107,8 @@ static void report_race(const ClockSweep *s, Pc a, Pc b, const char *how, Buffer
                   how, buffer, a, stream_name(in->stream), op_info(in->op)->name);
 }
 
-/* A buffer's bytes may pass to another buffer only when no instruction uses any part of it any
- * more. */
+/* The bytes of a buffer may pass to another buffer only when no instruction uses any part of the
+ * first buffer any more. */
 static void touch_root(ClockSweep *s, Pc pc, BufferId root)
 {
     s->newest[(size_t)root * s->v->order.n_lanes + s->v->order.lane[pc]] = pc;
@@ -194,7 +194,8 @@ static void write_range(ClockSweep *s, Pc pc, BufferId b)
     range_assign(&s->map, lo, hi, fresh);
 }
 
-/* An output may share an input's bytes only exactly, and only if the op allows it. */
+/* An output may share an input's bytes only if both occupy exactly the same bytes, and only if the
+ * op allows it. */
 static bool may_share(const ClockSweep *s, const Instr *in, uint32_t i, uint32_t j)
 {
     const Verifier *v = s->v;

@@ -1,5 +1,5 @@
-/* A program's frame: buffers lie inside the arena, views inside their parents; arguments fit their
- * op's row; dtypes and the sizes of collectives are right. */
+/* Checks the frame of a program: buffers lie inside the arena, views inside their parents;
+ * arguments fit their op's row; dtypes and the sizes of collectives are right. */
 #include <assert.h>
 
 #include "planner/verify/private.h"
@@ -205,7 +205,7 @@ static void check_comm(Verifier *v, Pc pc)
                       (unsigned long long)a, (unsigned long long)b, (unsigned long long)n);
 }
 
-/* The device's streams must not touch host memory. Only copies do, with one stream for each
+/* The device's streams must not touch host memory. Only copies may, with one stream for each
  * direction. */
 static void check_spaces(Verifier *v, Pc pc)
 {
@@ -256,7 +256,7 @@ static void check_instr(Verifier *v, Pc pc)
     check_spaces(v, pc);
 }
 
-/* A launch group must be one run on one stream. */
+/* The members of a launch group must follow each other on one stream. */
 static void check_launches(Verifier *v)
 {
     typedef struct ProgramState {

@@ -1,5 +1,5 @@
 /* Reports of a proof: the rule, the program and instruction with their place in the script, and the
- * text. A rule belongs to a proof; faults of proofs that were not requested are not reported. */
+ * text. Each rule belongs to a proof. Faults of proofs that were not requested are not reported. */
 #include <assert.h>
 #include <string.h>
 

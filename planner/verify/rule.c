@@ -1,11 +1,11 @@
-/* The rule of an update: its attributes must be those of its op, and of the graph. */
+/* The rule of an update: its attributes must be those of its op and of the graph. */
 #include <math.h>
 #include <string.h>
 
 #include "planner/verify/private.h"
 
-/* Returns the fault of a rule's rounding; NULL: none. Draws belong to a unit. Two units that shared
- * their draws would be rounded alike. */
+/* Returns the fault in the rounding of an update; NULL: none. Draws belong to a unit. If two units
+ * shared their draws, they would be rounded alike. */
 const char *verify_rounding_fault(const Instr *in, const Attrs *a, DType param)
 {
     if (a->stochastic == 0)
@@ -15,7 +15,7 @@ const char *verify_rounding_fault(const Instr *in, const Attrs *a, DType param)
     return a->site == (int64_t)in->unit ? NULL : "rounds by the draws of another unit";
 }
 
-/* Returns the fault of a rule by itself; NULL: none. */
+/* Returns the fault of an update's attributes by themselves; NULL: none. */
 const char *verify_rule_fault(const Instr *in, const Attrs *a)
 {
     Attrs rest = *a;
@@ -32,8 +32,8 @@ const char *verify_rule_fault(const Instr *in, const Attrs *a)
     return memcmp(&rest, &none, sizeof rest) == 0 ? NULL : "has the attributes of another op";
 }
 
-/* A bias that balances experts, and nothing else, moves by the rate that the graph says, towards an
- * even share of all choices of the step. */
+/* Only a bias that balances experts moves by the rate that the graph specifies, towards an even
+ * share of all choices of the step. */
 bool verify_balance(Verifier *v, Pc pc, TensorId t)
 {
     const bool balances = graph_balances(v->g, &v->g->tensors.at[t]);

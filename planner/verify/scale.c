@@ -1,6 +1,6 @@
-/* Numbers that were scaled to fit into 8 bits: the graph must undo every scale. This states
- * independently how quantise, amax and the scaled contractions belong together, from the signatures
- * of the op table alone. */
+/* Checks numbers that were scaled to fit into 8 bits: the graph must undo every scale. The file
+ * states independently of the passes how quantise, amax and the scaled contractions belong
+ * together, using only the signatures of the op table. */
 #include <assert.h>
 
 #include "planner/verify/private.h"

@@ -1,5 +1,5 @@
 /* The values of persistent buffers when a step begins: parameters at rest, flat over their unit's
- * axes; optimizer state; other state. All other buffers hold values left by the step before. */
+ * axes; optimizer state; other state. All other buffers still hold values of the previous step. */
 #include "planner/verify/private.h"
 
 /* Returns the parameters of a unit one after the other, or (`moment` 1, 2) their moments. */

@@ -1,6 +1,6 @@
-/* Checks numbers that a plan's text states although other fields decide them, and settings that
+/* Checks numbers that a plan's text states although other fields determine them, and settings that
  * several instructions must share. These are sizes of arenas, the count of matches, names, the
- * optimizer's settings and flags of buffers. An executor uses them as they stand, so a wrong one
+ * optimizer's settings and flags of buffers. An executor uses them without a check, so a wrong one
  * would do harm. */
 #include <inttypes.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static void check_matches(Verifier *v)
                       v->plan->n_match, newest);
 }
 
-/* An arena ends where its last buffer does. */
+/* An arena must end where its last buffer ends. */
 static void check_arenas(Verifier *v)
 {
     static const char *const field[] = {[SPACE_device] = "bytes", [SPACE_host] = "host_bytes"};
@@ -112,7 +112,7 @@ static void check_optimizer(Verifier *v)
 /* ---- flags of buffers ---- */
 
 /* Weights and moments live between steps. A gradient that an update reads lives as long, or is
- * marked as a result: the step does not use its memory again. */
+ * marked as a result. The step does not reuse the memory of a result. */
 static const char *flag_fault(const Buffer *b, bool is_updated_from)
 {
     const bool lives = b->category == CATEGORY_parameter || b->category == CATEGORY_optimizer;
@@ -124,7 +124,7 @@ static const char *flag_fault(const Buffer *b, bool is_updated_from)
         return "is read by an update, so it must be a result or live between steps";
     const bool may_live =
         lives || b->category == CATEGORY_gradient || b->category == CATEGORY_state ||
-        b->category == CATEGORY_gathered; /* the weights of a step, or room for them */
+        b->category == CATEGORY_gathered; /* the weights of a step, or memory for them */
     if (b->persistent && !may_live) return "is of a category that cannot live between steps";
     return NULL;
 }
@@ -149,8 +149,8 @@ static void check_flags(Verifier *v)
         const uint32_t flags = op_info(in->op)->flags;
         if (in->op == OP_clip_coef) check_scalars(v, pc);
         if (!(flags & OP_UPDATES) || flags & OP_ONCE) continue;
-        /* The last input has the step's scalars. All others belong to the unit, and the last of
-         * these is the gradient. */
+        /* The last input holds the scalars of the step. All others belong to the unit, and the last
+         * of these is the gradient. */
         for (uint32_t i = 0; i + 1u < in->n_in; i++) {
             const BufferId b = program_root(p, program_arg(p, in, i), NULL);
             if (p->buffers.at[b].unit != in->unit)

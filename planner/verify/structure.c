@@ -1,5 +1,5 @@
-/* The plan's frame: mesh, deals, shapes, graph, units. Every index, size and count is checked, so
- * that the other proofs can rely on them even if the plan comes from untrusted text. */
+/* Checks the frame of a plan: mesh, deals, shapes, graph, units. Every index, size and count is
+ * checked, so that the other proofs can rely on them even if the plan comes from untrusted text. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #define RULE "verify-structure"
 
-/* elements of a tensor; its bytes stay far below 2^63 */
+/* limit for the elements of a tensor; its bytes stay far below 2^63 */
 static const int64_t MAX_ELEMENTS = INT64_C(1) << 48;
 
 static void check_mesh(Verifier *v)
@@ -62,7 +62,7 @@ static bool tiles(const Verifier *v, const Deal *d)
     return next == n && end == d->size;
 }
 
-/* Their order matters: keys come before values. */
+/* The order of segments matters: keys come before values. */
 static bool are_side_by_side(const Verifier *v, const Deal *d)
 {
     int64_t end = 0;
@@ -74,7 +74,8 @@ static bool are_side_by_side(const Verifier *v, const Deal *d)
     return end == d->size;
 }
 
-/* Intervals of a halo may overlap. They may reach over an edge, at most once around. */
+/* Intervals of a halo may overlap. They may reach beyond an edge, but at most once around the
+ * dimension. */
 static bool reaches_once(const Verifier *v, const Deal *d)
 {
     for (uint32_t k = 0; k < d->n; k++) {
@@ -267,7 +268,8 @@ static int64_t local_elements(const Verifier *v, const Tensor *t)
     return shape_local_elements(&s, &v->plan->mesh, &v->g->deals);
 }
 
-/* Each parameter of a unit must lie in it, behind the one before, and in no other unit. */
+/* Each parameter of a unit must lie in the unit, after the parameter before it, and in no other
+ * unit. */
 static void check_units(Verifier *v)
 {
     const Graph *g = v->g;
@@ -330,7 +332,7 @@ static void check_units(Verifier *v)
                           g->tensors.at[t].name, times[t]);
 }
 
-/* The divisors of reports must follow from the plan. All zero: the plan was made by hand and gives
+/* The divisors in reports must follow from the plan. All zero: the plan was made by hand and states
  * none. */
 static void check_step(Verifier *v)
 {

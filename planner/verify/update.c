@@ -1,6 +1,6 @@
 /* The end of a step. Squared norms must count each element once, and the clip coefficient must
  * follow from all of them. The optimizer must update each parameter once, with its whole gradient.
- * Also the driver that runs programs through their instructions. */
+ * This file also contains the function that runs programs instruction by instruction. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -96,7 +96,7 @@ static bool counts_in_norm(const Verifier *v, TensorId t)
     return tensor_trains(p) && p->grad && !graph_balances(v->g, p);
 }
 
-/* Explains a value in which one parameter stands for another. */
+/* Explains a value in which one parameter takes the place of another. */
 static bool explain_exchange(Verifier *v, Pc pc, Hash128 is)
 {
     for (TensorId t = 1; t < v->g->tensors.n; t++) {
@@ -292,8 +292,8 @@ static void check_coefficient(Verifier *v, Pc pc, const Val *coefficient)
         verify_report(v, "verify-layout", pc, "reads a partial clip coefficient");
 }
 
-/* Updates each parameter in `param` with the gradient at the same place in `grad` (a bad one was
- * reported before). Returns the new weights. */
+/* Updates each parameter in `param` with the gradient at the same place in `grad` (a bad gradient
+ * was reported before). Returns the new weights. */
 static Val update_pieces(Verifier *v, Pc pc, const Val *param, const Val *grad)
 {
     ValuePiece one, two;
@@ -373,8 +373,8 @@ void value_update(Verifier *v, Pc pc)
 
 /* ---- what must hold when a step has ended ---- */
 
-/* A buffer that holds a unit's parameters when a step begins must hold all of them updated when it
- * ends: at rest, and in the copy that the next step reads. */
+/* A buffer that holds a unit's parameters when a step begins must hold all of them updated when the
+ * step ends. This holds at rest, and for the copy that the next step reads. */
 static void end_of_parameters(Verifier *v, BufferId b)
 {
     const Buffer *at = &v->p->buffers.at[b];

@@ -26,8 +26,8 @@ void verify_purity(Verifier *v)
             uint64_t offset;
             BufferId root = program_root(v->p, program_arg(v->p, in, i), &offset);
             const Buffer *at = &v->p->buffers.at[root];
-            bool place =
-                at->category == CATEGORY_gathered && !at->unit; /* it holds no value that lasts */
+            bool place = at->category == CATEGORY_gathered && !at->unit; /* the buffer holds no
+                                                                          * value that lasts */
             if (at->persistent && !place)
                 verify_report(v, "verify-purity", pc,
                               "recomputation writes buffer %u, which lives between steps", root);
@@ -73,7 +73,8 @@ static const char *attributes_fault(Verifier *v, OpKind op, AttrsId attrs, bool 
     return NULL;
 }
 
-/* Comes last. The proofs of values say better what a wrong attribute does, where they see it. */
+/* Comes last. If the proofs of values see the fault of a wrong attribute, their report is
+ * clearer. */
 static void check_attributes(Verifier *v)
 {
     bool *fits = arena_array(v->arena, v->g->attrs.n, OP_COUNT * sizeof *fits);

@@ -1,10 +1,10 @@
 /* Computes the time of flash attention from its sizes. A block of the kernel keeps a tile of
- * queries (backward: of keys). It walks tile by tile over the keys (queries) that the mask leaves
- * for its tile. Blocks are dealt to multiprocessors. The backward kernel computes the scores again,
- * so it has five products a score where forward has two. One pass before it sums the rows of the
- * gradients. One pass after it converts the gradients of queries, which blocks accumulate in fp32.
- * With a window, a tile of queries walks over at most the window plus the tile's width. Biases are
- * not modelled.
+ * queries (backward: of keys). It processes, tile by tile, those keys (backward: queries) that the
+ * mask leaves for its tile. Blocks are assigned to multiprocessors. The backward kernel computes
+ * the scores again. It therefore has five products for each score; forward has two. A kernel before
+ * it sums the rows of the gradients. A kernel after it converts the gradients of queries, which
+ * blocks accumulate in fp32. With a window, a tile of queries walks over at most the window plus
+ * the tile's width. Biases are not modelled.
  *
  * Blackwell's kernels have no fitted rows. Their time follows from their published design. */
 #include <math.h>
@@ -14,14 +14,14 @@
 
 enum { ARCH_Ampere, ARCH_Hopper, ARCH_COUNT };
 
-/* Kernels with Ampere's instructions alone. */
+/* Kernels that use only Ampere's instructions. */
 static bool is_old(AttentionKernel kernel)
 {
     return kernel == ATTENTION_flash2 || kernel == ATTENTION_triton;
 }
 
 /* On Blackwell a block keeps two tiles of 128 queries, each with warps of its own. The time before
- * and after its steps is that of cuDNN's kernel on Hopper. */
+ * and after its steps is assumed to be that of cuDNN's kernel on Hopper. */
 static const AttentionFit blackwell_fits[2] = {
     {.own = 256, .step = 128, .resident = 1, .part = 1, .wide = 1, .fill_us = 2.5, .alone = 1},
     {.own = 128, .step = 128, .resident = 1, .part = 1, .wide = 1, .fill_us = 6.45, .alone = 1}};
@@ -76,7 +76,7 @@ static double rate_of(const Device *device, const AttentionWork *w, const Attent
     return rate * large / kernel_gemm_fit(device)->large;
 }
 
-/* Of 16-bit products on a multiprocessor. */
+/* FLOP/s of 16-bit products on a multiprocessor. */
 static const double blackwell_flops_per_clock = 8192;
 
 static double exponentials(const Device *device)
@@ -85,13 +85,13 @@ static double exponentials(const Device *device)
 }
 
 /* Blackwell's kernels that use its own instructions: clocks of a multiprocessor for one score, from
- * their published design (FlashAttention-4). Products, exponentials and shared memory run beside
- * each other, and the slowest decides; they overlap almost fully. A norm of order 3 is assumed. It
- * puts forward on a B200 between the two published kernels, and close to the rate of large
- * products. Tiles are 128 x 128. Forward reads both operands of the first product and the values
- * from shared memory. Backward reads both operands of two products, and one of each of the others.
- * It writes and reads the gradient of scores, and the fp32 gradient of queries. Sums lie in a
- * memory of their own. */
+ * their published design (FlashAttention-4). Products, exponentials and shared memory work in
+ * parallel, and the slowest of them determines the time; they overlap almost fully. They are
+ * combined by a norm of order 3, which is assumed. It places the forward pass on a B200 between the
+ * two published kernels, and close to the rate of large products. Tiles are 128 x 128. Forward
+ * reads both operands of the first product and the values from shared memory. Backward reads both
+ * operands of two products, and one of each of the others. It writes and reads the gradient of
+ * scores, and the fp32 gradient of queries. The sums lie in a memory of their own. */
 static double blackwell_score_s(const Device *device, const AttentionWork *w)
 {
     static const double shared_bytes_per_clock = 128, tile = 128;
@@ -144,8 +144,8 @@ static Blocks blocks_of_head(const AttentionWork *w, const AttentionFit *fit, do
     return b;
 }
 
-/* Equal blocks run in waves. Unequal ones are dealt as multiprocessors become free, and at the end
- * half a block's time is idle on average. */
+/* Equal blocks run in waves. Unequal blocks are assigned as multiprocessors become free. At the
+ * end, half of a block's time is idle on average. */
 static double dealt_s(const Device *device, const AttentionWork *w, const AttentionFit *fit,
                       const Blocks *head)
 {

@@ -1,10 +1,10 @@
 /* Ranks that are processes on one machine, on shared cores. Each rank has at most one core, which
- * its kernels and its transfers share. If more ranks are at work on a node than it has cores, they
- * share the cores evenly. A transfer moves as fast as its slowest member.
+ * its kernels and its transfers share. If a node has fewer cores than ranks at work, these ranks
+ * share the cores evenly. A transfer is as fast as its slowest member.
  *
  * A collective was measured while all ranks of the machine took part. With fewer cores than ranks,
- * that time already includes the sharing, so its work is only the corresponding part of the
- * time. */
+ * that time already includes the sharing. The work of the collective is then only the corresponding
+ * fraction of the time. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -18,7 +18,8 @@ typedef struct Task {
     uint32_t next_free, version;
     uint32_t first, n, room; /* members[first..] are classes; a job has one */
     Ps since;
-    double left, speed; /* picoseconds left on a core of its own; the part of a core that it gets */
+    double left, speed; /* picoseconds left on a core of its own; the fraction of a core that it
+                         * gets */
 } Task;
 
 typedef struct Known {
@@ -42,12 +43,12 @@ struct Cores {
     LIST(uint32_t) members;
     LIST(Known) known;
     uint32_t n_measured; /* the number of collectives whose time the store has */
-    uint32_t *n_tasks;   /* [class]: tasks that it takes part in */
-    uint32_t *n_busy;    /* [class of nodes]: ranks at work */
+    uint32_t *n_tasks;   /* [class]: number of tasks in which it takes part */
+    uint32_t *n_busy;    /* [class of nodes]: number of ranks at work */
     Heap heap;           /* a: task, b: version */
     bool changed;
     Ps now;
-    double measured_part; /* the part of a measured time that is work */
+    double measured_part; /* the fraction of a measured time that is work */
 };
 
 Cores *cores_new(const Cluster *cluster, const Fold *fold, Store *store, const char *machine,
@@ -69,8 +70,9 @@ Cores *cores_new(const Cluster *cluster, const Fold *fold, Store *store, const c
     return c;
 }
 
-/* A model for unmeasured collectives of generic processes: 3 us a message, two copies of the
- * received bytes (into and out of shared memory) and a sum, at the node's declared rate. */
+/* A model for unmeasured collectives of generic processes. Each message takes 3 us. The received
+ * bytes are copied twice (into and out of shared memory) and summed, at the node's declared
+ * rate. */
 static Ps generic_ps(const Cluster *cluster, OpKind op, uint32_t n_ranks, uint64_t bytes)
 {
     double n = n_ranks, part = (n - 1) / n, rate = fmax(cluster->intra_bytes_per_s, 1e9);
@@ -137,7 +139,7 @@ static uint32_t add_task(Cores *c, uint32_t side, uint32_t id, Ps work, Ps now)
     return t;
 }
 
-/* A slot keeps its room in `members`, so the next task that fits can reuse it. */
+/* A slot keeps its place in `members`, so that the next task that fits can reuse it. */
 static void add_member(Cores *c, uint32_t t, uint32_t class_, uint32_t of)
 {
     Task *task = &c->tasks.at[t];
@@ -203,8 +205,9 @@ static const Event *valid_top(Cores *c)
     return top;
 }
 
-/* The engine asks for jobs and for transfers separately. Both are in one heap, and only its first
- * task's kind has an answer. (The other kind gets its turn once this task has ended.) */
+/* The engine asks for jobs and for transfers separately. Both kinds of task are in one heap; only
+ * the kind of its first task gets an answer. (The other kind gets an answer once this task has
+ * ended.) */
 static bool next(Cores *c, bool transfer, Ps now, bool settle, uint32_t *id, Ps *when)
 {
     const Event *top = valid_top(c);

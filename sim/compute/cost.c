@@ -1,6 +1,6 @@
 /* The time of a compute instruction alone on its device: the measured one if the store has its key,
  * else a roofline. Sizes come from the plan, not from the op. Only contractions, convolutions,
- * attention and scans are treated separately, because their efficiency depends on their shape. */
+ * attention and scans are treated separately, because their efficiency depends on their sizes. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -49,7 +49,7 @@ const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena 
     Str s = str_in(arena);
     str_add(&s, info->name);
     DType last = DT_none;
-    for (uint32_t i = 0; i < in->args.n; i++) { /* equal dtypes in a row are printed once */
+    for (uint32_t i = 0; i < in->args.n; i++) { /* consecutive equal dtypes are printed once */
         DType dtype = p->buffers.at[program_arg(p, in, i)].dtype;
         if (dtype != last) str_print(&s, " %s", dtype_name(dtype));
         last = dtype;
@@ -80,8 +80,8 @@ const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena 
 /* ---- models ---- */
 
 /* Over the host's link: one H200 measured 55.4 GB/s on PCIe 5 x16 (63 by its rate). A device's
- * share of the host's memory: an eighth of two sockets with 8 channels of DDR5-4800 (614 GB/s) at
- * 0.7. */
+ * share of the host's memory bandwidth: an eighth of two sockets with 8 channels of DDR5-4800 (614
+ * GB/s), at 0.7. */
 static double host_s(const Cluster *cluster, const Plan *plan, const Program *p, const Instr *in)
 {
     double link = cluster->host_link_bytes_per_s, memory = cluster->host_bytes_per_s;
@@ -94,8 +94,8 @@ static double host_s(const Cluster *cluster, const Plan *plan, const Program *p,
 }
 
 /* Except on Blackwell, 8-bit products need operands that are contiguous along the summed index
- * (cuBLAS' documentation, 8-bit data types). For each other operand, a kernel transposes it first:
- * it reads and writes one byte a number, and clamps the scales. */
+ * (cuBLAS' documentation, 8-bit data types). For each other operand, a kernel first transposes it:
+ * it reads and writes one byte for each number, and clamps the scales. */
 static double turned_s(const Device *device, const Binding *b, const int64_t size['z' + 1])
 {
     /* not on compute capability 12, which is another arch */
@@ -115,8 +115,8 @@ static double turned_s(const Device *device, const Binding *b, const int64_t siz
 }
 
 /* Only Hopper's products take a scale for each row (cuBLAS' documentation, scaling modes; an
- * unknown device counts as a Hopper). Elsewhere the product is written in fp32, and a kernel reads
- * it and applies the scales. */
+ * unknown device counts as a Hopper). On other devices the product is written in fp32; a kernel
+ * then reads it and applies the scales. */
 static double scaled_after_s(const Device *device, const ProductWork *w)
 {
     if (device->arch == NULL || strcmp(device->arch, "Hopper") == 0) return 0;
@@ -169,8 +169,8 @@ static double scan_s(const Cost *c, DType dtype, const Instr *in, const Attrs *a
 /* cuDNN computes a convolution as the product that it equals, without writing the windows to
  * memory, and its rate follows that product's sizes (documented: NVIDIA, Convolutional Layers
  * User's Guide, docs.nvidia.com/deeplearning/performance/dl-performance-convolutional). So it has
- * the product's tiles and the device's gemm_efficiency. Groups of few channels fill no tile. There
- * general cores are quicker, at half of their peak (assumed). */
+ * the product's tiles and the device's gemm_efficiency. Groups of few channels do not fill a tile.
+ * For these the general cores are faster, at half of their peak (assumed). */
 static double convolution_s(const Device *device, DType dtype, OpKind op, double flops,
                             const int64_t size['z' + 1])
 {
@@ -195,7 +195,8 @@ static double traffic_s(const Device *device, const Plan *plan, const Program *p
     return kernel_traffic_s(device, &work, &fit);
 }
 
-/* A product for each expert, with as many rows as it has if all are chosen equally often. */
+/* A product for each expert, with the number of rows that it has if all experts are chosen equally
+ * often. */
 static double uneven_s(const Device *device, const Plan *plan, const Program *p, const Instr *in)
 {
     const Buffer *first = &p->buffers.at[program_arg(p, in, 0)];
@@ -244,7 +245,7 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
     int64_t *rows = &size[(int)op_letter(in->op, INDEX_height)];
     if (share < 1) *rows = (int64_t)ceil((double)*rows * share);
     if (info->class_ == OP_CLASS_contract) {
-        /* `passes` above 1 are those of other kernels, before and after the product's own */
+        /* `passes` above 1 are those of other kernels, before and after the product itself */
         floor_s += kernel_memory_s(device, fmax(as->passes - 1, 0) * bytes);
         memory = kernel_memory_s(device, fmin(as->passes, 1) * bytes);
         ProductWork work = work_of_product(&b, size);
@@ -370,7 +371,7 @@ static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr
 }
 
 /* An op fused with a product. Its memory traffic belongs to the product and overlaps with it. Its
- * arithmetic runs on other cores once the product's sums are there. */
+ * arithmetic runs on other cores once the product's sums exist. */
 static Ps epilogue_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in)
 {
     double s = plan_flops(plan, p, in) / (.5 * kernel_peak(&c->cluster.device, DT_f32));

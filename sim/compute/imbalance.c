@@ -1,9 +1,9 @@
-/* Experts that are chosen unevenly: the busiest ranks have `factor` times as many rows as with even
- * choices. All ranks wait for them in every layer, at the exchange back. The step is therefore as
- * long as if every rank had that many rows, and ranks stay alike. The model stretches the
- * computation on experts' rows and the exchange of tokens, in which the busiest rank gets that many
- * times its share. It is for systems that drop no tokens; with a fixed capacity an expert cannot
- * get more. */
+/* Models experts that are chosen unevenly: the busiest ranks have `factor` times as many rows as
+ * with even choices. All ranks wait for them in every layer, at the exchange back. The step
+ * therefore takes as long as if every rank had that many rows, and ranks stay equivalent. The model
+ * multiplies the time of the computation on experts' rows and of the exchange of tokens, in which
+ * the busiest rank gets that many times its share. It applies to systems that drop no tokens; with
+ * a fixed capacity an expert cannot get more. */
 #include <assert.h>
 #include <math.h>
 
@@ -11,12 +11,12 @@
 #include "sim/runtime/runtime.h"
 
 struct Imbalance {
-    /* factor for the rows; part of a plan's bytes that an exchange really sends */
+    /* factor for the rows; the share of a plan's bytes that an exchange really sends */
     double factor, exchanged;
     CostModel cost;
     NetModel net;
     const NodeId *rows; /* [tensor] */
-    AxisSet ep;         /* axes that share the experts */
+    AxisSet ep;         /* axes over which the experts are split */
 };
 
 static Ps longer(const Imbalance *b, Ps time)
@@ -81,7 +81,7 @@ static void finish(void *self, uint32_t id, Ps now)
     b->net.finish(b->net.self, id, now);
 }
 
-/* The elements of an argument for each sample and each feature. */
+/* Returns the elements of an argument for each sample and each feature. */
 static double size_without(const Tensor *t, OpKind op, uint32_t arg)
 {
     double n = 1;

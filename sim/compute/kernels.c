@@ -1,4 +1,4 @@
-/* Computes kernel times from sizes: products by tiles and waves, attention by its kernel's family
+/* Computes kernel times from sizes: products by tiles and waves, attention by its family of kernels
  * (attention.c), other ops by bytes (traffic.c). It knows devices, not plans. */
 #include "sim/compute/kernels.h"
 
@@ -34,12 +34,12 @@ bool kernel_is_blackwell(const Device *device)
     return device->arch != NULL && strcmp(device->arch, "Blackwell") == 0;
 }
 
-/* Blackwell's products, by the design of their kernels. Sums lie in a memory of their own that has
- * room for two tiles, so a tile is written while the next one is computed: a tile has no time of
- * its own before and after its products. Two multiprocessors share operands, so a pair's tile of
- * 256 x 128 reads as little as one of 128 x 256. cuBLAS on a B200 agrees within 0.5 % (1,006, 1,532
- * and 1,610 TFLOP/s for 2048, 4096 and 8192 cubed). `eight`: dev-cal's best products in 8 bits on
- * B200, B300 and GB200 against those in 16. Scales by blocks cost nothing. */
+/* Blackwell's products, by the design of their kernels. Sums lie in a memory of their own with room
+ * for two tiles. One tile is written while the next one is computed, so a tile takes no additional
+ * time before and after its products. Two multiprocessors share operands, so a pair's tile of 256 x
+ * 128 reads as little as one of 128 x 256. cuBLAS on a B200 agrees within 0.5 % (1,006, 1,532 and
+ * 1,610 TFLOP/s for 2048, 4096 and 8192 cubed). `eight`: the rate of dev-cal's best 8-bit products
+ * on B200, B300 and GB200, relative to 16-bit ones. Scales by blocks take no additional time. */
 static const GemmFit blackwell = {.large = .73,
                                   .eight = .975,
                                   .block = .975,
@@ -64,8 +64,8 @@ const GemmFit *kernel_gemm_fit(const Device *device)
     return &fits[kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere];
 }
 
-/* Tiles of cuBLAS and their relative efficiency; the fastest tile counts. A tile takes time for its
- * products, and for a start and an end, which a short K does not hide. Large products reach the
+/* Tiles of cuBLAS and their relative efficiency; the fastest tile is used. A tile takes time for
+ * its products, and for a start and an end, which a small K does not hide. Large products reach the
  * device's gemm_efficiency of its peak. */
 static const struct {
     double m, n;
@@ -129,12 +129,12 @@ double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, 
     return best;
 }
 
-/* Tensor memory access needs rows at multiples of 16 bytes. Without it, cuBLAS takes a kernel of
- * Ampere's kind on younger devices. One H200 measured the products of GPT-2's head in bf16 with a
- * vocabulary of 50257 and of 50304 (cublasLt 13.1 under PyTorch 2.11). 65536 x 768: 49.1, 35.8 and
- * 33.5 ms against 8.2, 7.1 and 7.0. 16384 x 1600: 27.4, 20.7 and 18.8 ms against 3.9, 3.7 and 3.7.
- * The mean ratio is 5.5. For Ampere no source was found, so nothing is charged there. Blackwell is
- * assumed to be like Hopper. */
+/* Tensor memory access needs rows at multiples of 16 bytes. Without it, cuBLAS uses a kernel of
+ * Ampere's kind on newer devices. One H200 was measured on the products of GPT-2's head in bf16,
+ * with vocabularies of 50257 and 50304 (cublasLt 13.1 under PyTorch 2.11). 65536 x 768: 49.1, 35.8
+ * and 33.5 ms against 8.2, 7.1 and 7.0. 16384 x 1600: 27.4, 20.7 and 18.8 ms against 3.9, 3.7 and
+ * 3.7. The mean ratio is 5.5. For Ampere no source was found, so no time is added there. Blackwell
+ * is assumed to be like Hopper. */
 double kernel_unaligned(const Device *device)
 {
     return kernel_is_young(device) ? 5.5 : 1;

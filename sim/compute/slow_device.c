@@ -1,6 +1,6 @@
 /* Devices that differ: some are slower than others, and a kernel's time varies from run to run.
- * Both effects stretch a kernel's time alone. The inner model then shares the device as usual.
- * Ranks must not be folded: each rank is its own class. */
+ * Both effects multiply the time of a kernel that runs alone. The inner model then shares the
+ * device as usual. Ranks must not be folded: each rank is its own class. */
 #include <assert.h>
 #include <math.h>
 

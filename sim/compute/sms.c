@@ -1,5 +1,5 @@
-/* Collectives take SMs from compute: a kernel that runs beside them continues on the remaining part
- * of the SMs. (A memory-bound kernel loses about as much, because a ring's blocks read and write
+/* Collectives take SMs away from computation: a kernel that runs beside them continues on the
+ * remaining SMs. (A memory-bound kernel loses about as much, because a ring's blocks read and write
  * two to three times the bytes that they send.) */
 #include <assert.h>
 #include <math.h>
@@ -11,7 +11,7 @@ typedef struct RunningKernel {
     /* next: the next of the same class, or in the free list; 0: the end */
     uint32_t class_, next, version;
     Ps since;
-    double left, speed; /* picoseconds alone */
+    double left, speed; /* picoseconds that it takes alone */
 } RunningKernel;
 
 typedef struct Taker {

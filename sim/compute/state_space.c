@@ -1,7 +1,7 @@
 /* The time of a state-space scan as its published kernels compute it: in chunks of L tokens, by
  * products on tensor cores (SSD, arxiv.org/abs/2405.21060; github.com/state-spaces/mamba,
- * ops/triton). What passes between these kernels goes through memory in fp32: the states of each
- * chunk, and the scores of each group. Each product has the efficiency of a product of its sizes
+ * ops/triton). Data pass between these kernels through memory in fp32: the states of each chunk,
+ * and the scores of each group. Each product has the efficiency of a product of its sizes
  * (assumed). */
 #include <assert.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 typedef struct Chunked {
     const Device *device;
     DType dtype;
-    double chunks, heads, groups; /* chunks of all samples; of each chunk */
+    double chunks, heads, groups; /* number of chunks of all samples; sizes of each chunk */
     double L, E, Q;
 } Chunked;
 
@@ -32,13 +32,13 @@ static double weighed_s(const Chunked *s, double times)
     return times * product_s(s, s->heads, s->L, s->E, s->L) / 2;
 }
 
-/* L x L scores with B or C, once for a group. */
+/* L x L scores with B or C, once for each group. */
 static double scored_s(const Chunked *s, double times)
 {
     return times * product_s(s, s->groups, s->L, s->L, s->Q);
 }
 
-/* Writing and reading: states of chunks so many times, scores so many times. */
+/* The traffic of states and scores, each written and read a given number of times. */
 static double between_s(const Chunked *s, double states, double scores)
 {
     const double of_states = s->heads * s->E * s->Q, of_scores = s->groups * s->L * s->L;
@@ -60,7 +60,7 @@ double kernel_scan_s(const Device *device, const ScanWork *w)
                        .Q = w->state};
     const double floor_s = device->kernel_floor_s; /* the caller counts one kernel */
     switch (w->part) {
-    case SCAN_forward: /* steps; states; passing them on; scores; outputs */
+    case SCAN_forward: /* kernels: steps; states; passing them on; scores; outputs */
         return states_s(&s, 2) + weighed_s(&s, 1) + scored_s(&s, 1) + between_s(&s, 4, 2) +
                4 * floor_s;
     case SCAN_backward: /* states and scores again; states' gradients, passed back; dx; decays */

@@ -1,8 +1,8 @@
-/* Times of kernels that mostly move memory: a start, the part of the memory's rate that the kernel
- * reaches, and time for each row if a block processes one row at a time. Part of the data is still
- * in the cache, left there by the kernel before. The fewer bytes there are, the larger that part.
- * It counts the bytes that must be moved; repeated reads by the kernel are part of the fitted
- * `part`. */
+/* Times of kernels that mostly move memory: a start, the fraction of the memory's rate that the
+ * kernel reaches, and a time for each row if a block processes one row at a time. Part of the data
+ * is still in the cache, where the previous kernel left it. The fewer bytes there are, the larger
+ * that part. The model counts the bytes that must be moved. Repeated reads by the kernel are
+ * included in the fitted `part`. */
 #include <math.h>
 
 #include "sim/compute/kernels.h"
@@ -22,7 +22,7 @@ const TrafficFit *kernel_traffic_fit(const Device *device, TrafficKernel kernel)
     };
     uint32_t arch = kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere;
     if (fits[arch][kernel].part <= 0)
-        arch = ARCH_Hopper; /* for a kernel that only has rows for Hopper */
+        arch = ARCH_Hopper; /* for a kernel that has fitted rows only for Hopper */
     return &fits[arch][kernel];
 }
 

@@ -14,7 +14,8 @@ Rank work_rank(const Plan *plan, const Program *p)
 }
 
 /* Returns the arguments of a contraction that have a letter. Bits 0 and 1: its operands, bit 2: its
- * result. Letters thus fall into four groups. (Scales lie between the operands and the result.) */
+ * result. The letters therefore fall into four groups. (Scales lie between the operands and the
+ * result.) */
 static uint32_t group_of(const Binding *b, char letter)
 {
     const uint32_t args[3] = {0, 1, b->n_in};
@@ -52,9 +53,9 @@ static bool has_index(const SigTerm *term, char letter)
     return false;
 }
 
-/* Indices fall into the groups of a product. Taps belong to the operand that has windows: they are
- * summed with its channels, or (the weight's gradient) made with them. The output's index counts
- * points, whether or not the term reads rows of a window. */
+/* Indices fall into the groups of a product. Points of a window belong to the operand that has
+ * windows: they are summed with its channels, or (for the weight's gradient) they are indices of
+ * the result. The output's index counts points, whether or not the term reads rows of a window. */
 ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1])
 {
     const Signature *sig = &op_info(op)->sig;
@@ -196,7 +197,7 @@ const char *work_key(const Plan *plan, const Program *p, const Instr *in, Arena 
         Binding b;
         int64_t size['z' + 1] = {0};
         if (!plan_bind(plan, p, in, work_rank(plan, p), &b, size, NULL, NULL)) return NULL;
-        const bool plain = op_is_plain_attention(in->op); /* as in traces */
+        const bool plain = op_is_plain_attention(in->op); /* in the form of traces */
         if (heads) return plain ? heads_key(p, in, size, attrs->causal != 0, arena) : NULL;
         ProductWork work = work_of_product(&b, size);
         return work_product_key(arena, argument(p, in, 0)->dtype, &work);

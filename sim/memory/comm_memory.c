@@ -1,12 +1,12 @@
 /* Device memory of a rank's communicators: NCCL's own buffers, which lie outside a plan's arena. A
  * connection on one channel has a buffer for each protocol at its receiving end (nccl.h), in memory
- * of 2 MiB pieces, and one piece at its sending end. Through a NIC, LL128 and Simple have buffers
- * at both ends. NCCL allocates them when an algorithm is first used, so only the algorithms that
- * the plan's collectives choose are counted.
+ * of 2 MiB pieces, and one such piece at its sending end. Through a NIC, LL128 and Simple have
+ * buffers at both ends. NCCL allocates the buffers when an algorithm is first used. So only those
+ * algorithms count that the plan's collectives choose.
  *
  * The executor makes one communicator for each (axes, stream) of any program, on all ranks. It
  * warms each one up with a sum of one word (exec/cuda/comm.c). Other frameworks have one process
- * group for each axis of their mesh, whatever the stream, created at its first use.
+ * group for each axis of their mesh, whatever the stream. It is created at its first use.
  *
  * Not modelled: limits on CTAs, NICs that cannot reach device memory, buffers that users register,
  * libraries other than NCCL and RCCL. */
@@ -46,7 +46,7 @@ static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMe
     if (inner == MAX_AXES) inner = 0;
     const Axis *row = &plan->mesh.axis[inner];
     const AxisSet others = (AxisSet)(m->axes & ~(1u << inner));
-    for (uint32_t i = 0; i < m->n_ranks; i += row->size) { /* members ascend */
+    for (uint32_t i = 0; i < m->n_ranks; i += row->size) { /* members are in ascending order */
         Rank member = outer;
         for (uint32_t k = 0; k < row->size && i + k < m->n_ranks; k++, member += row->stride) {
             uint32_t node = devices_per_node == 0 ? 0 : member / devices_per_node;
@@ -61,7 +61,7 @@ static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMe
 /* Demands on a communicator by a program's communications and by its warm-up. */
 typedef struct GroupUse {
     bool ring, tree, nvls;
-    uint8_t *to, *from; /* [part]: a message goes there; comes from there */
+    uint8_t *to, *from; /* [part]: a message goes to it; a message comes from it */
     uint32_t here;      /* members on the rank's node */
 } GroupUse;
 
@@ -76,8 +76,8 @@ static void use_algorithm(GroupUse *use, const Plan *plan, const Cluster *cluste
     use->nvls |= strstr(choice.algorithm, "NVLS") != NULL;
 }
 
-/* The different communications of a program. Each layer and micro-batch repeats the same few, so
- * one walk over the program finds them for all communicators. */
+/* The distinct communications of a program. Each layer and micro-batch repeats the same few, so one
+ * walk over the program finds them for all communicators. */
 typedef struct Demand {
     OpKind op;
     AxisSet axes;
@@ -163,8 +163,9 @@ static void count_messages(const Plan *plan, Rank rank, uint32_t devices_per_nod
     m->message_bytes += channels * nic_messages_bytes * ((uint32_t)leaves + enters);
 }
 
-/* For each channel, one rank of a node has the way out and one the way in. Edges of a tree carry
- * both directions, of which the ring has one; a node has two tree edges on average. */
+/* For each channel, one rank of a node has the outgoing connection and one the incoming one. The
+ * edges of a tree carry both directions, those of a ring only one; a node has two tree edges on
+ * average. */
 static void count_collectives(const Plan *plan, const Cluster *cluster, const GroupUse *use,
                               CommMemory *m)
 {
@@ -195,7 +196,7 @@ static void collect(const Plan *plan, const Demands *demands, bool by_stream, Ar
     }
 }
 
-/* `demands`: [program]; under another system's profile, only that of `program` is looked at. */
+/* `demands`: [program]; under another system's profile, only that of `program` is used. */
 static uint64_t bytes_of(const Plan *plan, uint32_t program, const Demands *demands,
                          const Cluster *cluster, bool own, Arena *arena, CommMemories *list)
 {

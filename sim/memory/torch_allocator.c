@@ -30,7 +30,7 @@ struct TorchAllocator {
     uint64_t limit, next_address;
     bool expandable;
     LIST(TorchBlock) blocks; /* [0] none */
-    LIST(uint32_t) holes;    /* numbers of blocks that no longer exist */
+    LIST(uint32_t) holes;    /* numbers of blocks that can be used again */
     LIST(Pool) pools;
     TorchStats stats;
 };
@@ -164,7 +164,8 @@ static uint32_t grow(TorchAllocator *a, uint32_t pool, uint64_t bytes)
     uint32_t last = a->pools.at[pool].last;
     if (last && !a->blocks.at[last].used && !a->blocks.at[last].unmapped) {
         uint64_t more = round_up(bytes - a->blocks.at[last].bytes, step);
-        reserve(a, more); /* reserve() may unmap this very block; then its whole size counts */
+        reserve(a, more); /* reserve() may unmap this very block; in that case its whole size
+                           * counts */
         if (a->blocks.at[last].unmapped) count_reserved(a, a->blocks.at[last].bytes);
         take_free(a, last);
         a->blocks.at[last].bytes += more;
@@ -216,9 +217,9 @@ static void split(TorchAllocator *a, uint32_t id, uint64_t bytes)
     add_free(a, tail);
 }
 
-/* Returns the size that a free block can reach by itself. The last block of an expandable segment
- * can grow to the end of the addresses. A block in front of pages that were given back can take
- * those too. */
+/* Returns the size to which a free block can grow by itself. The last block of an expandable
+ * segment can grow to the end of the addresses. A block in front of pages that were given back can
+ * take those too. */
 static uint64_t may_become(const TorchAllocator *a, const Pool *pool, uint32_t id)
 {
     const TorchBlock *b = &a->blocks.at[id];
@@ -229,8 +230,8 @@ static uint64_t may_become(const TorchAllocator *a, const Pool *pool, uint32_t i
 }
 
 /* Returns the free block that takes `bytes` and can reach the smallest size; 0: none. Like PyTorch,
- * it starts at the first block that is large enough, and continues while the next one can reach a
- * smaller size. */
+ * it starts at the first block that is large enough, and continues as long as the next block can
+ * grow to a smaller size. */
 static uint32_t best_fit(const TorchAllocator *a, const Pool *pool, uint64_t bytes)
 {
     uint32_t best = 0;

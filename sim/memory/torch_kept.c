@@ -78,8 +78,8 @@ static void narrow_inputs(const Keeper *k)
         }
 }
 
-/* A node of autograd releases its inputs when all of its gradients exist; in our plans each
- * gradient is an instruction of its own. Compiled code plans its own buffers. */
+/* An autograd node releases its inputs when all of its gradients exist. In our plans each gradient
+ * is an instruction of its own. Compiled code plans its own buffers. */
 static void hold_nodes(const Keeper *k)
 {
     const Program *p = k->program;
@@ -131,8 +131,8 @@ static bool lies_in(const Plan *plan, const Instr *in, ModuleId module)
     return m == module;
 }
 
-/* Returns the module that `made`'s caller called with the output of `made`, and that reads it in
- * `in`; 0: none, it is a function. */
+/* Returns the module that `made`'s caller called with the output of `made`, and that reads this
+ * output in `in`; 0: it was a function. */
 static ModuleId called_with(const Plan *plan, const Instr *made, const Instr *in)
 {
     if (made->origin == 0 || in->origin == 0) return 0;
@@ -199,9 +199,9 @@ static bool *nodes_of_kept_graphs(const Keeper *k)
     return kept;
 }
 
-/* A graph that is differentiated releases its saved tensors as it goes. A graph that is recomputed
- * does not. Its tensors are read on behalf of the first graph, and whatever still refers to it
- * keeps them alive. */
+/* A graph that is differentiated releases its saved tensors step by step. A graph that is only
+ * recomputed does not. Its tensors are read for the first graph, and every remaining reference to
+ * it keeps them alive. */
 static void keep_graphs(const Keeper *k)
 {
     const Program *p = k->program;

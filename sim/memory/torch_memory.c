@@ -7,7 +7,7 @@
 #include "sim/memory/torch_kept.h"
 #include "sim/memory/zero_memory.h"
 
-/* A tensor that is to be freed after an instruction; a list through `next`. */
+/* A tensor that is freed after an instruction; a list through `next`. */
 typedef struct PendingFree {
     uint32_t block, next;
 } PendingFree;
@@ -24,10 +24,11 @@ typedef struct Replay {
     TorchKept kept;
     uint32_t *block; /* [buffer]: its tensor while it is allocated */
     ZeroMemory zero;
-    uint32_t *first_zero, *next_zero; /* [pc], [zero.tensors]: as first and next_buffer */
+    uint32_t *first_zero, *next_zero; /* [pc], [zero.tensors]: like first and next_buffer */
     LIST(PendingFree) pending;        /* [0] none */
     LIST(uint64_t) returned;          /* sizes of which a tensor is kept */
-    Pc update_first, update_last;     /* the optimizer's instructions; 0: it makes nothing */
+    Pc update_first, update_last;     /* the optimizer's instructions; 0: it makes no temporary
+                                       * tensors */
     uint64_t update_bytes;            /* ... and the bytes that it allocates for all of them */
 } Replay;
 
@@ -46,8 +47,8 @@ static bool is_had(const Replay *r, BufferId id)
     return b->parent == 0 && b->space == SPACE_device && b->bytes > 0 && !r->zero.replaced[id];
 }
 
-/* True if it lives as long as the process: neither within one step, nor a gradient that each step
- * makes anew. */
+/* True if it lives as long as the process: it is neither used within one step only, nor a gradient
+ * that each step makes anew. */
 static bool stays(const Replay *r, const Buffer *b)
 {
     if (b->category == CATEGORY_gradient && r->runtime->holds_gradients)
@@ -83,7 +84,8 @@ static Pc had_at(const Replay *r, const Buffer *b)
 }
 
 /* Autograd makes the gradient of a received tensor beside it, and keeps it with the tensor until
- * the next step. In the plan, that gradient lies where the gradient of the output came in. */
+ * the next step. In the plan, that gradient lies in the memory of the received gradient of the
+ * output. */
 static void gradient_of_received(Replay *r, const Instr *in)
 {
     if (!r->runtime->keeps_received || in->op != OP_send || in->phase != PHASE_backward) return;
@@ -109,8 +111,9 @@ static void prepare_zero(Replay *r)
         torch_allocate(r->allocator, zero->resident_bytes[i], STREAM_compute);
 }
 
-/* Returns the bytes of the weights, as a part of their bytes in 16 bits. If a frozen base has 8-bit
- * products, its blocks' weights exist in 8 bits alone (Transformer Engine's fp8_model_init). */
+/* Returns the bytes of the weights, as a fraction of their bytes in 16 bits. If a frozen base has
+ * 8-bit products, its blocks' weights exist in 8 bits alone (Transformer Engine's
+ * fp8_model_init). */
 static double weight_part(const Replay *r)
 {
     const Program *p = r->program;
@@ -208,7 +211,7 @@ static double saved_of(const Replay *r, const Instr *in)
 }
 
 /* Allocates the profile's own tensors of this op. In the first pass through a recomputed region,
- * none of them lives on. */
+ * none of them stays. */
 static void own_tensors(Replay *r, Pc pc, const Instr *in)
 {
     const RuntimeOp *as = &r->runtime->op[in->op];
@@ -230,7 +233,7 @@ static void own_tensors(Replay *r, Pc pc, const Instr *in)
     }
 }
 
-/* Puts an output in place: into the first tensor of its size whose last use is this instruction. */
+/* Places an output in the first tensor of its size whose last use is this instruction. */
 static uint32_t take_over(Replay *r, Pc pc, const Instr *in, const Buffer *b)
 {
     const InPlace when = r->runtime->op[in->op].in_place;
@@ -282,12 +285,15 @@ static void have_buffers(Replay *r, Pc pc, const Instr *in)
     }
 }
 
-enum { RETURNED_BYTES = 2 }; /* an element: activations' type, not the accumulator's */
+enum {
+    RETURNED_BYTES = 2
+}; /* bytes of an element: in the activations' type, not the
+    * accumulator's */
 
-/* The tensor that a product of a weight's gradient makes beside the gradient's buffer. Either a
- * hook adds this tensor to the buffer and releases it. Or the product adds by itself and autograd
- * gets a tensor that nobody reads: Transformer Engine keeps one for each size of a block's weights
- * (get_dummy_wgrad). */
+/* The tensor that a product of a weight's gradient makes in addition to the gradient's buffer.
+ * Either a hook adds this tensor to the buffer and releases it. Or the product itself adds, and
+ * autograd gets a tensor that no code reads: Transformer Engine keeps one for each size of a
+ * block's weights (get_dummy_wgrad). */
 static void returned_gradient(Replay *r, Pc pc, const Instr *in)
 {
     if (!r->runtime->makes_gradients || in->args.n <= in->n_in || in->phase != PHASE_backward)
@@ -361,8 +367,8 @@ static void step(Replay *r, bool first)
     }
 }
 
-/* Bytes of the whole model as it is built, before it is sharded; it never exists while a step
- * runs. */
+/* Returns the bytes of the whole model while it is built, before it is sharded; it never exists
+ * while a step runs. */
 static uint64_t whole_model(const Plan *plan, const Runtime *runtime)
 {
     const AxisSet dealt = mesh_axes_of(&plan->mesh, axes_with(AXIS_WEIGHTS | AXIS_STAGES));

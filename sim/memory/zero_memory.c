@@ -1,5 +1,6 @@
 /* See zero_memory.h. DeepSpeed records in its first step the order in which parameters are used;
- * here it is read from the program. The fetches, keeps and releases follow from it. */
+ * here it is read from the program. The times at which it fetches, keeps and releases them follow
+ * from that order. */
 #include "sim/memory/zero_memory.h"
 
 #include <assert.h>
@@ -12,14 +13,14 @@ typedef struct ParamUse {
     uint64_t elements;
 } ParamUse;
 
-/* A fetch of parameters that are gathered together into one tensor. When the first of them is
- * awaited, each is copied out of it. */
+/* A fetch of parameters that are gathered together into one tensor. When the program waits for the
+ * first of them, each is copied out of that tensor. */
 typedef struct Fetch {
     Pc at;
     uint64_t elements;
     uint32_t n;
     TensorId params; /* the newest; the others through Param.next */
-    uint32_t tensor; /* the tensor that they are gathered into; 0: nobody has waited yet */
+    uint32_t tensor; /* the tensor into which they are gathered; 0: no use has waited for it yet */
 } Fetch;
 
 typedef struct Param {
@@ -41,11 +42,12 @@ typedef struct Zero {
     LIST(Fetch) fetches;  /* [0] none */
     Param *params;        /* [tensor] */
     double available;     /* elements */
-    uint32_t next;        /* place in the trace: the first use that is not prefetched yet */
+    uint32_t next;        /* index in the trace: the first use that is not prefetched yet */
     double ranks;         /* number of ranks that share a unit */
     double elements;      /* elements of all units, without padding */
     bool partitioned;     /* stage 3: weights are partitioned too */
-    bool *waits;          /* [pc]: the host waits for the device before it issues this */
+    bool *waits;          /* [pc]: the host waits for the device before it issues this
+                           * instruction */
 } Zero;
 
 /* Gradients that are being copied into the bucket. */
@@ -54,7 +56,7 @@ typedef struct Bucket {
     double elements, largest;
     uint32_t n;
     uint32_t from; /* index in ZeroMemory.tensors: copies of a reduction no longer read anything
-                      before it */
+                    * before this index */
     Pc first;      /* the first gradient of the step */
 } Bucket;
 
@@ -108,10 +110,10 @@ static void read_trace(Zero *z)
     }
 }
 
-/* Liger's loss reads the head's weight outside the head's module. DeepSpeed takes it for an
+/* Liger's loss reads the head's weight outside the head's module. DeepSpeed treats it as an
  * external parameter of the whole model, which is fetched with the model and never released.
- * DeepSpeed learns this in its first step. There, reading the weight gathers it at once, until the
- * model returns. */
+ * DeepSpeed learns this in its first step. In that step, reading the weight gathers it at once,
+ * until the model returns. */
 static void keep_head(Zero *z)
 {
     TensorId head = 0; /* the parameter whose first read is last */
@@ -196,8 +198,8 @@ static void prefetch(Zero *z, Pc at)
     }
 }
 
-/* True if it is used again before a given number of other parameters. Also true if prefetching has
- * skipped it since then because it was there. */
+/* True if the parameter is used again before a given number of other parameters. Also true if
+ * prefetching has skipped it since then because it was still gathered. */
 static bool used_again_soon(const Zero *z, uint32_t i)
 {
     double passed = 0;
@@ -210,9 +212,9 @@ static bool used_again_soon(const Zero *z, uint32_t i)
 }
 
 /* Weights come from the pool of the gathers' stream. They are recorded for the compute stream, so
- * nobody gets their bytes before the device has reached their release (free_param). The host learns
- * that at its next wait. It waits where Hugging Face's attention checks whether a sequence is
- * packed (_is_packed_sequence), and where it reads a reduced gradient. */
+ * their bytes are not reused before the device has reached their release (free_param). The host
+ * learns of that at its next wait. It waits where Hugging Face's attention checks whether a
+ * sequence is packed (_is_packed_sequence), and where it reads a reduced gradient. */
 static void find_waits(Zero *z)
 {
     z->waits = arena_array(z->arena, (size_t)z->p->code.n + 1, sizeof *z->waits);
@@ -249,8 +251,8 @@ static void fetch_and_release(Zero *z)
 
 /* Stage 3 copies a gradient into the bucket on the reduction stream and tells the allocator
  * (record_stream). The allocator then keeps the gradient's bytes until that stream has reached the
- * copy. The host runs ahead. It waits for that stream where it reads a reduced part: with the
- * optimizer on the host, in each reduction. */
+ * copy. The host does not wait for that. It waits for that stream where it reads a reduced part:
+ * with the optimizer on the host, in each reduction. */
 static void release_copied(Zero *z, const Bucket *b, Pc pc)
 {
     for (uint32_t i = b->from; i < z->out->tensors.n; i++) {
@@ -328,9 +330,9 @@ static void stay(Zero *z, double bytes)
     z->out->resident_bytes[i] = (uint64_t)bytes;
 }
 
-/* True for buffers of the plan that ZeRO's own tensors replace: gathered weights and the buffers
- * sent to gather them, gradients and their parts; with the optimizer on the host, also its state
- * and fp32 weights. */
+/* True for buffers of the plan that ZeRO's own tensors replace. These are gathered weights, the
+ * buffers sent to gather them, gradients and their parts. With the optimizer on the host, its state
+ * and fp32 weights belong to them, too. */
 static bool is_replaced(const Zero *z, const Buffer *b)
 {
     bool of_state = b->category == CATEGORY_parameter || b->category == CATEGORY_optimizer;

@@ -104,8 +104,8 @@ static Rings doubled(const NcclCase *c, double channels, double speed)
     return (Rings){channels, speed, speed};
 }
 
-/* Some pairs have a few links. The cluster says how many rings of one link each they form. Without
- * a ring, the way back shares the existing links. */
+/* Some pairs of devices have several links. The cluster says how many rings of one link each they
+ * form. Without a ring, the way back shares the links of the way there. */
 static Rings rings_of_links(const NcclCase *c, double port)
 {
     uint32_t n = (uint32_t)c->per_node;
@@ -147,7 +147,8 @@ static Rings rings_between(const NcclCase *c, double port)
     }
     if (best <= 0) best = rate;
     double channels = fmin(nccl_nics_used(c), 32);
-    double inside = (c->per_node - 1) / c->per_node; /* one hop in per_node leaves by the NIC */
+    double inside = (c->per_node - 1) / c->per_node; /* one hop of per_node hops leaves through the
+                                                      * NIC */
     if (channels * best * inside > port) channels = fmax(floor(port / (best * inside)), 1);
     return doubled(c, channels, best);
 }
@@ -164,7 +165,7 @@ static Rings trees(const NcclCase *c, double port)
     return r;
 }
 
-/* One head for each GPU; each GPU's port carries (heads + 1) times a channel's speed. */
+/* There is one head for each GPU; each GPU's port carries (heads + 1) times a channel's speed. */
 static Rings switch_heads(const NcclCase *c, double port)
 {
     const double *speed = c->generation == GENERATION_blackwell ? intra_blackwell : intra_hopper;
@@ -173,7 +174,7 @@ static Rings switch_heads(const NcclCase *c, double port)
         if (*speed <= port / (r.channels + 1) + 1e-9) r.intra = *speed;
     }
     /* Inside a node, the search raises the other speed to at most twice this one. Measured bus
-     * bandwidths (5 and 6 H200, 8 B200) show that the largest entry of its list is no limit. */
+     * bandwidths (5 and 6 H200, 8 B200) show that the largest entry of its list is not a limit. */
     r.inter = 2 * r.intra;
     if (c->n_nodes > 1) r.inter = fmin(r.inter, search_rate(c));
     return r;

@@ -1,7 +1,7 @@
-/* The time to fill the pipeline of a tree of nodes. A chunk of each channel is under way at a time.
- * On every level all chunks of a node pass its NICs before the next level has anything to send, so
- * each level costs the bytes of one round over the NICs. The tuner counts only the latency of a
- * hop. Chunk sizes are those of enqueue.cc and transport/nvls.cc. */
+/* The time to fill the pipeline of a tree of nodes. One chunk of each channel is in flight at a
+ * time. On every level, all chunks of a node pass through its NICs before the next level has data
+ * to send. So each level takes the time of one round of bytes over the NICs. The tuner counts only
+ * the latency of a hop. Chunk sizes are those of enqueue.cc and transport/nvls.cc. */
 #include <math.h>
 
 #include "sim/net/nccl.h"
@@ -30,7 +30,8 @@ static double tree_chunk(const NcclCase *c, uint32_t protocol, double channels)
     return chunk;
 }
 
-/* Up and down each level once, less the hop that the time of the bytes contains. */
+/* Each level counts once up and once down, minus the hop that the time of the bytes already
+ * contains. */
 double nccl_levels_us(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol,
                       double channels, double hop_bytes_per_us)
 {

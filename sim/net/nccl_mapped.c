@@ -1,5 +1,5 @@
-/* Buffers that NCCL knows in advance. Registered buffers take fewer SMs. Windows that every rank
- * maps have kernels of their own (src/symmetric.cc), or need no SM at all (copy engines). */
+/* Buffers that are known to NCCL in advance. Registered buffers take fewer SMs. Windows that every
+ * rank maps have kernels of their own (src/symmetric.cc), or need no SM at all (copy engines). */
 #include <math.h>
 
 #include "sim/net/nccl.h"
@@ -10,9 +10,9 @@ static bool is_recent(const Cluster *cluster)
     return g == GENERATION_hopper || g == GENERATION_blackwell;
 }
 
-/* megatron-fsdp's table for user buffers: within a node through the switch (gather 4, scatter 5),
- * across nodes with several ranks each 16, with one rank a node 1 and 4. Older devices, and nodes
- * without a switch, copy as usual. */
+/* megatron-fsdp's table for user buffers, in SMs. Within a node through the switch: gather 4,
+ * scatter 5. Across nodes: 16 with several ranks on each node; with one rank on each node 1 and 4.
+ * Older devices, and nodes without a switch, copy as usual. */
 uint32_t nccl_registered_channels(const Cluster *cluster, OpKind op, uint32_t n_nodes,
                                   uint32_t ranks_per_node)
 {
@@ -75,7 +75,7 @@ static double window_us(const NcclCase *c, const WindowKernel *w, double sms, bo
 }
 
 /* Takes the fewest SMs within 2.5 % of the best, where each SM counts as 2.5 % more time. Beyond
- * the latency, only the port limits the bytes. */
+ * the latency, only the port limits the transfer. */
 static NcclChoice symmetric(const NcclCase *c)
 {
     const WindowKernel *w = c->generation == GENERATION_blackwell ? &blackwell : &hopper;
@@ -117,7 +117,7 @@ NcclChoice nccl_answer_mapped(const NcclCase *c, NcclBuffers buffers, double lea
 {
     if (buffers == NCCL_copy_engine) return copies(c);
     NcclChoice choice = symmetric(c);
-    /* NCCL's rates only serve its choice: it assumes 515 GB/s for a Hopper port that has 450. The
+    /* NCCL's rates serve only its choice: it assumes 515 GB/s for a Hopper port that has 450. The
      * switch's rate was measured (NVLS of nccl_fit.def). */
     Ps least = c->kind == COLLECTIVE_all_reduce ? ps_of(least_us * 1e6) : 0;
     if (choice.fluid_ps < least) choice.fluid_ps = least;

@@ -1,4 +1,4 @@
-/* Boxes of PCIe: devices behind switches, switches behind processors, processors side by side. A
+/* PCIe boxes: devices behind switches, switches behind processors, and links between processors. A
  * flow between two devices uses every link on its way. A pattern is as fast as its busiest link
  * allows for each flow (search.cc's followPath counts the same way). */
 #include <assert.h>

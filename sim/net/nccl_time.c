@@ -1,9 +1,10 @@
 /* The time of a collective. It is the latency of the algorithm and protocol that NCCL's tuner
  * chooses, plus the time of the bytes on the links. The tuner leaves out the launch and the filling
- * of the pipeline, which are added. The tuner's bandwidths only serve comparison. Simple is limited
- * by ports and NICs, at the measured part of their rates (nccl_fit.def, the cluster's fabric).
+ * of the pipeline, which are added. The tuner's bandwidths are used only to compare algorithms.
+ * Simple is limited by ports and NICs, at the measured part of their rates (nccl_fit.def, the
+ * cluster's fabric).
  *
- * It knows one group at a time; net_maxmin.c shares links. */
+ * This file considers one group at a time; net_maxmin.c shares links. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -17,10 +18,10 @@ static const char *const algorithm_name[] = {
 #undef X
 };
 
-/* Additional time of a call that is awaited, or of calls for all devices by one process, against
- * one call in a stream of calls. Measured with nccl-tests and torch on 8 A100, H200, B200: 20 to 25
- * us against 6 to 10 in graphs. If one process serves all devices, a group of sends takes 8.2 us a
- * device more (87 us for an empty all-to-all on 8 A100). */
+/* Additional time of a call that the caller waits for, or of calls for all devices by one process,
+ * compared with one call in a stream of calls. Measured with nccl-tests and torch on 8 A100, H200,
+ * B200: 20 to 25 us against 6 to 10 in graphs. If one process serves all devices, a group of sends
+ * takes 8.2 us a device more (87 us for an empty all-to-all on 8 A100). */
 static const double blocking_us = 14, one_process_send_us = 8.2;
 
 /* Heads of the switch's reductions on one board; `nvls` and the filling were fitted to them. */
@@ -75,8 +76,9 @@ static Ps ps_of_us(double us)
 }
 
 /* For a buffer of size 1: bytes that leave the NICs of the busiest node in trees of nodes. Two
- * trees carry half each, up and down. With two nodes, each is the other's root once. With three, a
- * leaf of one tree has two children in the other. With more, it also has a parent. */
+ * trees carry half each, up and down. With two nodes, each is the other's root once. With three
+ * nodes, a leaf of one tree has two children in the other. With more nodes, it also has a parent
+ * there. */
 static double tree_leaves(double n_nodes)
 {
     return n_nodes <= 1 ? 0 : n_nodes <= 2 ? 1 : n_nodes <= 3 ? 1.5 : 2;
@@ -137,8 +139,8 @@ static double all_channels(const NcclCase *c)
     return fmin(2 * c->ring.channels, 64);
 }
 
-/* The remaining part of the bandwidth if the plan allows fewer thread blocks than NCCL would take.
- * Each block is assumed to carry its share and no more. */
+/* Returns the fraction of the bandwidth that remains if the plan allows fewer thread blocks than
+ * NCCL would take. Each block is assumed to carry its share and no more. */
 static double part_left(const NcclCase *c, double channels)
 {
     double most = c->settings.max_ctas;
@@ -222,8 +224,8 @@ static double filled(double us, double at_bytes, double bytes)
     return us <= 0 ? 0 : us * bytes / (bytes + fmax(at_bytes, 1));
 }
 
-/* A fabric's ramp was fitted to all-reduces, which cross each border between nodes twice. Data that
- * go round once cross it once, and fill the pipeline once. */
+/* A fabric's ramp was fitted to all-reduces, which cross each boundary between nodes twice. Data
+ * that go round once cross it once, and fill the pipeline once. */
 static double fabric_ramp_us(const NcclCase *c)
 {
     const NetworkFabric *fabric = &c->cluster->fabric;
@@ -234,7 +236,7 @@ static double fabric_ramp_us(const NcclCase *c)
 }
 
 /* The filling time was fitted to 8 ranks; with fewer ranks a ring's is in proportion to its hops. A
- * reduction in the switch has one chunk of each channel and head under way (enqueue.cc:
+ * reduction in the switch has one chunk in flight for each channel and head (enqueue.cc:
  * concurrentOps). A pipeline of 32 heads thus holds four times as many bytes as one of 8. */
 static double ramp_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFit *fit)
 {
@@ -269,7 +271,7 @@ static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t p
         e.latency_us += ramp_us(c, algorithm, fit);
         e.bytes_per_us = c->bytes / simple_us(c, algorithm, fit, links);
     }
-    /* a rate of the whole tree is shared by all that leaves a node */
+    /* the rate of a whole tree is shared by all data that leave a node */
     double hop = fmin(nics_bytes_per_us(c), tree_leaves(c->n_nodes) * e.bytes_per_us);
     e.latency_us += nccl_levels_us(c, algorithm, protocol, channels, hop);
     e.bytes_per_us *= left;
@@ -277,7 +279,7 @@ static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t p
 }
 
 /* The algorithm is the tuner's choice. The sizes at which the tuner changes the protocol differ
- * between versions. All of them aim at the fastest, so the fastest is taken. */
+ * between versions. All versions aim at the fastest protocol, so the fastest is used. */
 static NcclChoice collective(const NcclCase *c, const NcclFit *fit)
 {
     NcclAlgorithm algorithm = NCCL_Ring;
@@ -455,8 +457,8 @@ NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint
     return nccl_choose_as(cluster, &none, op, n_nodes, ranks_per_node, bytes);
 }
 
-/* An arena registered by default (auto) is in windows too. Their gain is counted only if the plan
- * asks for windows, because the times of their kernels are NCCL's claim, not measured. */
+/* An arena registered by default (auto) is in windows too. The gain of windows is counted only if
+ * the plan asks for them, because the times of their kernels are NCCL's claim, not measured. */
 NcclChoice nccl_choose_as(const Cluster *cluster, const NcclSettings *settings, OpKind op,
                           uint32_t n_nodes, uint32_t ranks_per_node, uint64_t bytes)
 {

@@ -1,6 +1,6 @@
 /* NCCL's own model of a collective: a latency and a bandwidth for every algorithm and protocol, of
- * which NCCL runs the fastest (src/graph/tuning.cc). It ignores launches and ramps, and its
- * bandwidths only serve the choice; nccl_time.c gives the time of the chosen one. */
+ * which NCCL runs the fastest (src/graph/tuning.cc). The model ignores launches and ramps, and its
+ * bandwidths serve only the choice; nccl_time.c gives the time of the chosen algorithm. */
 #include <assert.h>
 #include <math.h>
 
@@ -61,7 +61,7 @@ static bool goes_round(Collective kind)
            kind == COLLECTIVE_reduce_scatter;
 }
 
-/* A chain of all ranks that is filled once. All channels are alike, so the tuner counts each hop
+/* A chain of all ranks that is filled once. All channels are equal, so the tuner counts each hop
  * once. */
 static double chain_latency_us(const NcclCase *c, uint32_t protocol)
 {

@@ -1,13 +1,13 @@
-/* Progressive filling: all rates rise together until a link is full or a flow has its full
- * speed. The flows of that link, or that flow, keep their rate. The others rise further.
+/* Progressive filling: all rates rise together until a link is full or a flow has its full speed.
+ * The flows of that link, or that flow, keep their rate from then on. The others rise further.
  *
  * Some links can carry all their flows at full speed. Such a link never fills: if another link
- * slows a flow, more room is left. Only the remaining links, the overloaded ones, limit rates. A
- * flow that uses no overloaded link runs at full speed.
+ * slows a flow, even more capacity is left. Only the remaining links, the overloaded ones, limit
+ * rates. A flow that uses no overloaded link runs at full speed.
  *
  * Flows that share an overloaded link depend on each other, directly or through further flows.
- * Without such a chain they do not, so filling one set of flows at a time gives the same rates.
- * Only the sets in which a flow came or went are filled again. */
+ * Without such a chain they do not depend on each other, so filling one set of flows at a time
+ * gives the same rates. Only the sets in which a flow began or ended are filled again. */
 #include <math.h>
 #include <string.h>
 
@@ -60,7 +60,8 @@ static void join(MaxMin *m, uint32_t link)
     }
 }
 
-/* Puts the flows into their order in `active`, so that ends at one instant keep their order. */
+/* Puts the flows into their order in `active`, so that flows that end at the same instant keep
+ * their order. */
 static void sort_part(MaxMin *m)
 {
     for (uint32_t gap = m->part.n / 2; gap > 0; gap /= 2) {
@@ -126,7 +127,8 @@ void maxmin_fill(MaxMin *m)
             f->limit = lowest(m, &m->shapes.at[f->shape]);
             rate = fmin(rate, f->limit);
         }
-        /* Decide which flows are limited before fixing any rate, so that order does not matter. */
+        /* Decide which flows are limited before any rate is fixed, so that the order does not
+         * matter. */
         for (uint32_t k = 0; k < m->risers.n; k++) {
             Flow *f = &m->flows.at[m->risers.at[k]];
             if (f->level >= 0 || f->limit > rate) continue;

@@ -1,5 +1,5 @@
-/* A network on which one kind of communication takes no time. It shows how much a step would gain
- * at most if that communication were fully hidden. */
+/* A network on which one kind of communication takes no time. It shows the largest possible gain of
+ * a step if that communication were fully hidden. */
 #include "sim/sim.h"
 
 #include <assert.h>
@@ -9,7 +9,7 @@ struct NetFree {
     OpKind op;
     AxisSet axes;
     Arena *arena;
-    LIST(uint32_t) due; /* ids that end at the moment they begin */
+    LIST(uint32_t) due; /* ids of transfers that end at the moment they begin */
 };
 
 static bool is_free(const NetFree *f, const Transfer *t)

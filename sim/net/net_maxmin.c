@@ -3,9 +3,9 @@
  * alone. If the flows of an instant need more than a link has, all rates rise together until a link
  * is full or a flow has all that it can use (progressive filling: max-min fair).
  *
- * Demands are integers, so every sum over them is exact. The result thus does not depend on the
- * order of flows, or on whether a folded flow stands for many. A flow is recomputed only when its
- * own rate changes. */
+ * Demands are integers, so every sum over them is exact. The result therefore does not depend on
+ * the order of flows, or on whether a folded flow stands for several. A flow is recomputed only
+ * when its own rate changes. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static uint32_t link_pod(const MaxMin *m, uint32_t class_, uint32_t in)
     return 2 * (f->n_classes + f->n_nic_classes + f->n_node_classes + f->pod_of[class_]) + in;
 }
 
-/* A millionth more than the link has, so that rates that were rounded up still fit. */
+/* A millionth more than the link's rate, so that rates that were rounded up still fit. */
 static int64_t capacity_of(double bytes_per_s)
 {
     return (int64_t)ceil(bytes_per_s * (1 + 1e-6)) + 16;
@@ -99,10 +99,10 @@ void maxmin_counts(const MaxMin *m, CostCounts *counts)
     counts->collectives_modelled = m->shapes.n - 1 - m->n_measured; /* [0] none */
 }
 
-/* A measured time replaces the model's; the shares of its parts stay the same. */
+/* A measured time replaces the model's; its parts keep their shares. */
 static void use_measured(MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes, NcclChoice *choice)
 {
-    /* The store's times were measured without any NCCL settings. */
+    /* The times in the store were measured without any NCCL settings. */
     if (m->store == NULL || choice->time_ps <= 0 || !nccl_settings_none(&m->asks)) return;
     Ps measured = store_get_collective(m->store, m->machine, "nccl", op, n_ranks, bytes, m->d);
     if (measured < 0) return;
@@ -113,8 +113,8 @@ static void use_measured(MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes,
     choice->time_ps = measured;
 }
 
-/* A transfer alone runs at full speed, so one rank's rate never exceeds its link. Thinner links are
- * the exception: there even a lone flow may be slower than NCCL's model assumes. */
+/* A transfer alone runs at full speed, so one rank's rate never exceeds its link. Slower links are
+ * the exception: on them even a lone flow may be slower than NCCL's model assumes. */
 static void add_use(MaxMin *m, FlowShape *shape, uint32_t link, uint32_t count, double bytes,
                     bool thinned)
 {
@@ -316,7 +316,7 @@ static void want(MaxMin *m, const LinkUse *use, int64_t sign)
     list_push(m->arena, &m->changed, use->link);
 }
 
-/* Puts a flow that begins to run on its links. */
+/* Adds a flow that begins to run to its links. */
 static void enter(MaxMin *m, uint32_t id)
 {
     Flow *f = &m->flows.at[id];

@@ -27,8 +27,8 @@ Routes routes_of(const Cluster *cluster)
     return r;
 }
 
-/* Follows axis after axis, each the shorter way round; at exactly half way, even places go up and
- * odd ones down. */
+/* Follows one axis after the other, each the shorter way round. At exactly half way, even places go
+ * up and odd ones down. */
 static uint32_t torus_path(const Routes *r, uint32_t from, uint32_t to, uint32_t *links)
 {
     uint32_t n = 0, stride = 1, at = from;
@@ -47,9 +47,10 @@ static uint32_t torus_path(const Routes *r, uint32_t from, uint32_t to, uint32_t
     return n;
 }
 
-/* A group's links to other groups lead to those in turn, so each pair of groups has equally many.
- * The routers of a group share their links to another group evenly. A path takes at most one link
- * to the router with the outgoing link, and one link from the router where that arrives. */
+/* A group's links to other groups are assigned to these in turn, so each pair of groups has equally
+ * many. The routers of a group share their links to another group evenly. A path takes at most one
+ * link to the router that has the outgoing link, and at most one link from the router at its other
+ * end. */
 static uint32_t dragonfly_path(const Routes *r, uint32_t from, uint32_t to, uint32_t *links)
 {
     const Topology *t = &r->topology;

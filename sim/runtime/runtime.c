@@ -29,7 +29,7 @@ static bool is_scale(const Plan *plan, const Program *p, const Instr *in)
            p->buffers.at[program_arg(p, in, 0)].bytes <= sizeof(float);
 }
 
-/* It makes or sums a weight's gradient, or updates a weight. */
+/* True if it makes or sums a weight's gradient, or updates a weight. */
 static bool is_training(const Program *p, const Instr *in)
 {
     if (in->phase == PHASE_update) return true;
@@ -75,7 +75,8 @@ double runtime_unfused_s(const Device *device, DType dtype, double heads, double
            kernel_memory_s(device, scores * (backward ? 19 : 13));
 }
 
-/* The first instruction of its micro-batch's pass, forward or backward, through the stage. */
+/* True for the first instruction of its micro-batch's pass, forward or backward, through the
+ * stage. */
 static bool begins_pass(const Program *p, const Instr *in)
 {
     if (in->stream != STREAM_compute) return false;

@@ -1,4 +1,4 @@
-/* Places in sources, and errors: all parts of the child need them. Every failure is a record with a
+/* Source locations and errors, which all parts of the child need. Every failure is a record with a
  * source line. */
 #include "planner/front/child/child.h"
 
@@ -207,7 +207,7 @@ static const char *nil_hint(Child *c, const char *text)
     return arena_print(c->arena, "there is no '%.*s': is it misspelt?", (int)n, field);
 }
 
-/* Turns any error into a table with a place, before the stack that raised it unwinds. */
+/* Turns any error into a table with a source location, before the stack that raised it unwinds. */
 int child_on_error(lua_State *L)
 {
     Child *c = child_of(L);
@@ -261,7 +261,7 @@ static void report(Child *c, int status)
         Place place = {(uint32_t)lua_tointeger(L, -2), (uint32_t)lua_tointeger(L, -1)};
         if (place.source > c->n_sources) place = (Place){0, 0};
         const char *rule = lua_tostring(L, -5), *text = lua_tostring(L, -4);
-        /* core.stop: every error is already sent */
+        /* core.stop: every error was already sent */
         if (rule != NULL && rule[0] == 0 && c->failed) return;
         child_write_error(c, rule != NULL ? rule : "lua-error", place, text != NULL ? text : "",
                           lua_tostring(L, -3), SEVERITY_error);

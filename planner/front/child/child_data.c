@@ -1,5 +1,5 @@
-/* The data of a micro-batch while a model is traced: tokens, fields, and offsets in windows. Also
- * takes the sizes that a shrunk model asks for. */
+/* The data of a micro-batch while a model is traced: tokens, fields, and offsets in windows. The
+ * file also handles the sizes that a shrunk model asks for. */
 #include <string.h>
 
 #include "planner/front/child/tracer.h"
@@ -7,7 +7,7 @@
 
 enum { MOST_SEQ = 1 << 30 };
 
-/* A node without inputs; its outputs are given. */
+/* Makes a node without inputs; its outputs are given. */
 static void add_source(Child *c, OpKind op, const TensorId *out, uint32_t n, ModuleId module,
                        Place place, const Attrs *attrs)
 {
@@ -66,7 +66,7 @@ static int core_offsets(lua_State *L)
     const int64_t dim[] = {c->answer.batch, (2 * rows - 1) * (2 * columns - 1), 2};
     TensorId out = add_input(c, "offsets", DT_f32, 3, dim, place);
     add_source(c, OP_offsets, &out, 1, 0, place,
-               &attrs); /* it belongs to no block: recomputation never makes it again */
+               &attrs); /* it belongs to no block, so recomputation never makes it again */
     lua_pushinteger(L, out);
     return 1;
 }

@@ -1,6 +1,6 @@
-/* The functions that a script may call: Lua's own, without files, processes, code loading and
- * finalizers. Functions that can spin in C get bounds. Functions whose result depends on addresses
- * or clocks get fixed results. */
+/* The functions that a script may call: Lua's own, except those for files, processes, code loading
+ * and finalizers. Functions that can run long inside C code have bounds. Functions whose result
+ * depends on addresses or clocks get fixed results. */
 #include <assert.h>
 #include <lualib.h>
 #include <string.h>
@@ -79,7 +79,7 @@ static int safe_move(lua_State *L)
     return call_original(L);
 }
 
-/* Addresses differ from run to run, so a table is printed as just "table". */
+/* Addresses differ from run to run, so a table is printed only as "table". */
 static bool has_address(lua_State *L, int arg)
 {
     switch (lua_type(L, arg)) {
@@ -153,7 +153,7 @@ static int safe_print(lua_State *L)
                     "the script prints more than %d KiB", CHILD_MOST_PRINTED >> 10);
     c->printed += line.n;
     ssize_t written = write(STDERR_FILENO, line.at, line.n);
-    (void)written; /* if nobody listens, the text is dropped */
+    (void)written; /* if the output is closed, the text is dropped */
     return 0;
 }
 

@@ -1,7 +1,7 @@
-/* The limits of a script. Time has two stages. At the first, the interpreter is told to raise an
- * error. At the second, a signal ends code that never returns to the interpreter (patterns, C
- * loops, finalizers) and reports its line. Memory is limited by one allocator and by the size of
- * the address space. */
+/* The limits of a script. The limit of time has two stages. At the first stage, the interpreter is
+ * told to raise an error. At the second stage, a signal ends code that never returns to the
+ * interpreter (patterns, C loops, finalizers) and reports its line. Memory is limited by one
+ * allocator and by the size of the address space. */
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 enum { STAGES_MOST = 12, TIGHT_MOST = 4 };
 
-/* Once the cap is reached, Lua collects all of its garbage and asks again. If that frees next to
+/* When the limit is reached, Lua collects all of its garbage and asks again. If that frees next to
  * nothing, Lua would collect at every allocation until the time is up. The reported cause must then
  * be memory, not time. */
 static bool is_spent(Child *c)
@@ -43,7 +43,7 @@ void *child_allocate(void *self, void *at, size_t old, size_t size)
         bool over = size - old > (size_t)CHILD_MOST_LUA_BYTES - c->memory;
         if (is_spent(c) || over) {
             Place place = c->L != NULL ? child_place(c, true) : (Place){0, 0};
-            /* without a source the stack is being unwound */
+            /* without a source, the stack is being unwound */
             if (place.source != 0) c->memory_place = place;
             c->memory_refused = c->collected = true;
             return NULL;
@@ -68,7 +68,8 @@ static void stop_hook(lua_State *L, lua_Debug *ar)
 }
 
 /* Reads the interpreter's stack from within a signal handler. The stack does not change while C
- * code spins. If it does change, at worst this process ends without reporting its line. */
+ * code runs. If it does change, the worst case is that this process ends without reporting its
+ * line. */
 static void last_words(Child *c)
 {
     struct {
@@ -109,7 +110,7 @@ static void lower_limit(int which, rlim_t soft, rlim_t hard)
     setrlimit(which, &limit);
 }
 
-/* Returns the size of this process; 0: unknown. Takes no memory. */
+/* Returns the size of this process; 0: unknown. Allocates no memory. */
 static uint64_t address_space_bytes(void)
 {
     char text[64];
@@ -122,7 +123,7 @@ static uint64_t address_space_bytes(void)
 }
 
 static const uint64_t most_growth = UINT64_C(2) << 30;
-static uint64_t bytes_at_start; /* just after the fork; 0: without a limit */
+static uint64_t bytes_at_start; /* size just after the fork; 0: there is no limit */
 
 _Noreturn void child_out_of_memory(void *self)
 {

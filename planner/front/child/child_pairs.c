@@ -54,8 +54,8 @@ static PairKey key_at(lua_State *L, int index)
     return key;
 }
 
-/* Pushes the list of the keys of the table at `index`, in order. Taking memory may collect entries
- * of a weak table, so one walk both counts the keys and holds on to them. */
+/* Pushes the list of the keys of the table at `index`, in order. Allocating memory may collect
+ * entries of a weak table, so one walk both counts the keys and keeps references to them. */
 static void push_keys(lua_State *L, int index)
 {
     lua_newtable(L);
@@ -94,7 +94,7 @@ static int step(lua_State *L)
         if (lua_rawgeti(L, lua_upvalueindex(1), i) == LUA_TNIL) return 1;
         lua_pushvalue(L, -1);
         if (lua_rawget(L, 1) != LUA_TNIL) return 2;
-        lua_pop(L, 2); /* removed meanwhile */
+        lua_pop(L, 2); /* the key was removed meanwhile */
     }
 }
 
@@ -115,7 +115,7 @@ static int sorted_next(lua_State *L)
     enum { TABLE = 1, AFTER, BEST };
     luaL_checktype(L, TABLE, LUA_TTABLE);
     lua_settop(L, AFTER);
-    lua_pushnil(L); /* BEST holds the value: its text stays while Lua takes memory */
+    lua_pushnil(L); /* BEST holds the value, so its text stays valid while Lua allocates memory */
     bool first = lua_isnil(L, AFTER), found = false;
     PairKey best = {0}, after = {0};
     if (!first) after = key_at(L, AFTER);

@@ -1,6 +1,6 @@
 /* The words plan, sweep, adamw, sgd and the passes: each marks the table that it is given. Also
- * turns the plan into records. Only the parent knows which keys are allowed and what values they
- * take. */
+ * turns the plan into records. Only the parent knows which keys are allowed, and which values they
+ * may have. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -77,7 +77,7 @@ void child_open_plan(Child *c)
 {
     lua_State *L = c->L;
     luaL_newmetatable(L, places_key);
-    /* A script that is held open makes tables for each request, and forgets them. */
+    /* A script that is held open makes tables for each request, and forgets them afterwards. */
     lua_createtable(L, 0, 1);
     lua_pushliteral(L, "k");
     lua_setfield(L, -2, "__mode");
@@ -244,7 +244,7 @@ static bool is_true(lua_State *L, int table, const char *key)
     return yes;
 }
 
-/* Gives tp{ sequence = true } the runtime's own default of keep_gathered, unless the plan says it.
+/* Gives tp{ sequence = true } the runtime's own default of keep_gathered, unless the plan sets it.
  */
 
 void child_runtime_defaults(Child *c)

@@ -1,4 +1,4 @@
-/* Core functions for dialects: library scripts that judge another system's configuration before it
+/* Core functions for dialects: library scripts that check another system's configuration before it
  * becomes a plan. Errors, warnings and notes are reported one by one, each with the line of its
  * key. The script ends after all of them. */
 #include <string.h>
@@ -54,7 +54,7 @@ static int core_stop(lua_State *L)
 }
 
 /* key_place(place, "distributed", "tp"): the line of that key in the table given to the call at
- * `place`. If the key is not found, the nearest line around it. */
+ * `place`. If the key is not found, returns the nearest line around it. */
 static int core_key_place(lua_State *L)
 {
     Child *c = child_of(L);

@@ -1,6 +1,5 @@
-/* require: loads other scripts of the plan, from the script's folder or else from the library,
- * never from anywhere else. Each part of the name is opened beneath the one before, and links are
- * refused. */
+/* require: loads other scripts of the plan, from the script's folder or else from the library, and
+ * from nowhere else. Each part of the name is opened beneath the one before. Links are refused. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -103,7 +102,7 @@ uint32_t child_read_beside(Child *c, const char *path, Place place)
     return child_source(c, &source);
 }
 
-/* False for errors of the system: no script is wrong. */
+/* Returns false for errors of the system, in which case no script is wrong. */
 static bool ours_to_read(int error)
 {
     return error != EMFILE && error != ENFILE && error != ENOMEM && error != EIO;

@@ -1,5 +1,5 @@
-/* The life of the process that evaluates a script: load, run, flatten the plan, ask the parent,
- * trace the model, end. A script that is held open does the middle part many times. */
+/* The course of the process that evaluates a script: load, run, flatten the plan, ask the parent,
+ * trace the model, end. A script that is held open repeats the middle part. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,8 +22,8 @@ void child_model(Child *c)
     child_trace(c);
 }
 
-/* Loads and runs the script. A script that is held open then waits for requests. Any other sends
- * its configuration and its model in the same protected call. */
+/* Loads and runs the script. A script that is held open then waits for requests. Any other script
+ * sends its configuration and its model in the same protected call. */
 static int evaluate(lua_State *L)
 {
     Child *c = child_of(L);
@@ -60,7 +60,7 @@ static int evaluate(lua_State *L)
     return 0;
 }
 
-/* Outside of protected calls, memory alone can fail. */
+/* Outside protected calls, only an allocation can fail. */
 static int on_panic(lua_State *L)
 {
     if (child_of(L)->system_refused) child_out_of_memory(NULL);
@@ -74,7 +74,7 @@ _Noreturn void child_run(Child *c)
     lua_atpanic(L, on_panic);
     c->L = L;
     memcpy(lua_getextraspace(L), &c, sizeof(Child *));
-    /* scripts are short, so collect rarely; at the memory cap Lua collects anyway */
+    /* scripts are short, so collect rarely; at the limit of memory Lua collects anyway */
     lua_gc(L, LUA_GCINC, 800, 0, 0);
     child_open_errors(L);
     child_limit(c);

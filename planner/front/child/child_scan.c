@@ -1,5 +1,6 @@
-/* Finds the line of a key in a table constructor by reading the source again. Lua only tells the
- * line of the call that got the table. It reads tokens and understands nesting, not meaning. */
+/* Finds the line of a key in a table constructor by reading the source again. Lua reports only the
+ * line of the call that received the table. It reads tokens and nesting, but not the meaning of the
+ * code. */
 #include <ctype.h>
 #include <string.h>
 
@@ -129,7 +130,7 @@ Spot scan_any_call(const Child *c, Place place)
     Spot spot = {place.source, place.line, 0};
     if (place.source == 0 || place.source > c->n_sources) return spot;
     TextScan s = scan_source(c, place.source);
-    /* the token before: a name or text; a `(` that follows one */
+    /* the token before: a name or text; a `(` after such a token */
     bool is_callee = false, opened = false;
     for (ScanToken t = next_token(&s); t.kind != TOKEN_end; t = next_token(&s)) {
         if (t.line < place.line) continue;

@@ -1,7 +1,7 @@
 /* Reads the plan's own pipeline schedule: the result of pp { schedule = function(p, m, chunks) },
  * or a CSV file. The file is as torch.distributed.pipelining writes it, one line for each rank:
  * "0F0,0F1,0I0,0W0" (stage, action, micro-batch). This file only makes lists of actions; the parent
- * judges whether they are a valid schedule. */
+ * checks whether they are a valid schedule. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 
 enum { MOST_ACTIONS = 1 << 20, MOST_NUMBER = 1 << 20, MOST_CELLS = 1 << 22 };
 
-/* The actions besides F, B, I and W that a CSV may hold: torch inserts them for communication. */
+/* The actions other than F, B, I and W that a CSV may hold: torch inserts them for
+ * communication. */
 #define COMMS(X) X(SEND_F) X(RECV_F) X(SEND_B) X(RECV_B) X(UNSHARD) X(RESHARD) X(REDUCE_GRAD)
 typedef enum ScheduleTokenKind {
 #define X(name) TOKEN_##name,
@@ -78,7 +79,7 @@ static _Noreturn void bad_token(const ScheduleCsv *csv, uint32_t row, const char
                 "'%.60s' is no action", cell);
 }
 
-/* Reads "12SEND_F3"; the micro-batch is missing where an action is for a whole stage. */
+/* Reads "12SEND_F3"; an action for a whole stage has no micro-batch. */
 static void read_token(ScheduleCsv *csv, uint32_t row, const char *cell)
 {
     ScheduleToken t = {TOKEN_COUNT, 0, 0, row};
@@ -98,8 +99,7 @@ static void read_token(ScheduleCsv *csv, uint32_t row, const char *cell)
     list_push(csv->c->arena, &csv->tokens, t);
 }
 
-/* Reads "(0F1;1B0)OVERLAP_F_B": torch runs the two actions together, here they follow each
- * other. */
+/* Reads "(0F1;1B0)OVERLAP_F_B": torch runs the two actions together; here one follows the other. */
 static void read_cell(ScheduleCsv *csv, uint32_t row, char *cell)
 {
     static const char together[] = ")OVERLAP_F_B";
@@ -135,7 +135,8 @@ static void read_row(ScheduleCsv *csv, uint32_t row, const char *line, size_t n)
     }
 }
 
-/* For a stage's micro-batch: 1 + the index of each of its actions in the list of all tokens. */
+/* For each stage and micro-batch: 1 + the index of each of its actions in the list of all
+ * tokens. */
 typedef struct Cell {
     uint32_t forward, backward, comm[4]; /* SEND_F, RECV_F, SEND_B, RECV_B */
 } Cell;

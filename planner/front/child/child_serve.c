@@ -1,11 +1,12 @@
-/* A script that is held open. It was run once, up to its plan. Each request names settings, and is
- * answered as if the script had been run anew under them:
+/* A script that is held open. It was run once, up to its plan. Each request names settings. It is
+ * answered as if the script had been run again under them:
  *
- * - The settings change the plan's tables in place, as they always do. After the answer every table
- *   of the plan gets its old content back.
+ * - The settings change the plan's tables in place. After the answer every table of the plan gets
+ *   its old content back.
  * - Functions of the script (a model, a schedule) may change anything, so they run in a process of
  *   their own, a fork of this one.
- * - So does a whole request whose settings load further scripts or change the model's config. */
+ * - A whole request also runs in such a process if its settings load further scripts or change the
+ *   model's config. */
 #include <errno.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -22,15 +23,15 @@ enum {
 
 /* The state that each request begins with. */
 typedef struct Start {
-    Str records; /* files and warnings of the script's own run */
+    Str records; /* number of files and warnings of the script's own run */
     uint32_t n_sources, n_files_sent, n_reports, n_fields;
     bool failed;
 } Start;
 
 /* ---- the plan's tables, and their content */
 
-/* Notes the table on top of the stack, its content, and all tables below it in the lists `seen` and
- * `kept`. Returns false if a table has a metatable, or if there are too many. */
+/* Records the table on top of the stack, its content, and all tables below it in the lists `seen`
+ * and `kept`. Returns false if a table has a metatable, or if there are too many. */
 static bool note_table(lua_State *L, int seen, int kept, int nesting)
 {
     const int table = lua_gettop(L);
@@ -65,7 +66,7 @@ static bool note_table(lua_State *L, int seen, int kept, int nesting)
     return plain;
 }
 
-/* Gives every noted table its content back. */
+/* Restores the content of every recorded table. */
 static void restore_tables(Child *c)
 {
     lua_State *L = c->L;
@@ -93,7 +94,7 @@ static void restore_tables(Child *c)
     lua_settop(L, kept - 1);
 }
 
-/* ---- what the model can see */
+/* ---- the tables that the model can reach */
 
 /* Pops a value. Appends it to the values to be visited, unless it is there already or can hold no
  * other value. */
@@ -136,8 +137,8 @@ static void visit_parts(lua_State *L, int visited, int queue)
     }
 }
 
-/* True if the functions and tables of the plan's model cannot see a table that settings change.
- * Then one trace serves all settings under which the parent's answer is the same. */
+/* True if the functions and tables of the plan's model cannot reach a table that settings change.
+ * One trace then serves all settings under which the parent's answer is the same. */
 static bool model_is_apart(lua_State *L, int plan, int seen)
 {
     lua_newtable(L);
@@ -147,7 +148,7 @@ static bool model_is_apart(lua_State *L, int plan, int seen)
     lua_pushliteral(L, "model");
     lua_rawget(L, plan);
     visit_later(L, visited, queue);
-    lua_pushliteral(L, ""); /* texts reach the functions of their library */
+    lua_pushliteral(L, ""); /* texts give access to the functions of their library */
     if (lua_getmetatable(L, -1)) visit_later(L, visited, queue);
     lua_settop(L, queue);
     bool apart = true;
@@ -271,7 +272,7 @@ static void send_ended(Child *c, int status)
 static int call_apart(Child *c, lua_CFunction function)
 {
     const pid_t pid = fork();
-    if (pid < 0) return CHILD_NO_PROCESS << 8; /* as waitpid tells an exit code */
+    if (pid < 0) return CHILD_NO_PROCESS << 8; /* an exit code in the form of waitpid */
     if (pid == 0) {
         c->held = false;
         c->expired = c->fired = c->fired_before = 0;
@@ -311,7 +312,8 @@ static void answer_request(Child *c)
             child_finish(c, status);
         else
             ended = call_apart(c, model);
-        /* The interpreter was interrupted, so its state is unknown: the parent starts another. */
+        /* The interpreter was interrupted, so its state is unknown, and the parent starts another
+         * process. */
         if (c->expired > 0) _exit(0);
         lua_settop(c->L, 0);
         restore_tables(c);
@@ -330,7 +332,7 @@ _Noreturn void child_serve(Child *c)
     Start own = start;
     str_add_bytes(&own.records, str_text(&c->out.bytes), c->out.bytes.n);
     c->n_held_sources = c->n_sources;
-    c->arena = arena_new(); /* of one request */
+    c->arena = arena_new(); /* number of records of one request */
     FrontOptions options;
     while (read_request(c, &options)) {
         begin_request(c, &own);

@@ -78,8 +78,8 @@ static int push_keys(lua_State *L, int index)
     return lua_gettop(L);
 }
 
-/* model.layers = 2 changes the model's config; the key must already be there. It leaves the table
- * on top of the stack. */
+/* model.layers = 2 changes the model's config; the key must already be there. The function leaves
+ * the config on top of the stack. */
 static void enter_model(Child *c, Setting *s)
 {
     lua_State *L = c->L;
@@ -93,7 +93,7 @@ static void enter_model(Child *c, Setting *s)
     if (!there) no_such(c, s, "the model's config", s->part[1], push_keys(L, -1));
 }
 
-/* Walks all parts of the path from `first` up to the last but one; makes tables that are
+/* Walks all parts of the path from `first` up to the last but one, and makes tables that are
  * missing. */
 static void enter_tables(Child *c, const Setting *s, uint32_t first)
 {
@@ -163,7 +163,7 @@ static lua_Integer put_in(lua_State *L, int list, const char *name)
         lua_rawgeti(L, list, i);
         lua_rawseti(L, list, i + 1);
     }
-    lua_getglobal(L, name); /* tp{}, ac{}, ...: it marks the table */
+    lua_getglobal(L, name); /* tp{}, ac{}, ...: the call marks the table */
     lua_newtable(L);
     lua_call(L, 1, 1);
     lua_rawseti(L, list, at);
@@ -180,7 +180,7 @@ static void push_passes(lua_State *L)
     lua_setfield(L, -3, "parallel");
 }
 
-/* parallel.data=zero: puts this pass in place of the plan's data pass. */
+/* parallel.data=zero: replaces the plan's data pass by this pass. */
 static void set_data_pass(Child *c, const Setting *s, const char *name)
 {
     lua_State *L = c->L;
@@ -199,8 +199,8 @@ static void set_data_pass(Child *c, const Setting *s, const char *name)
     put_in(L, list, name);
 }
 
-/* parallel.tp.sequence: finds the pass of that name in the list. It leaves the pass's table on top
- * of the stack. `none` takes the pass out; a pass that is not there is put in. Returns false where
+/* parallel.tp.sequence: finds the pass of that name in the list. The function leaves the pass's
+ * table on top of the stack. `none` removes the pass; a missing pass is inserted. Returns false if
  * nothing is left to be set. */
 static bool enter_parallel(Child *c, Setting *s, const char *value)
 {
@@ -239,7 +239,7 @@ static bool enter_parallel(Child *c, Setting *s, const char *value)
     lua_rawgeti(L, list, found);
     lua_remove(L, list);
     const char *rest = s->n == 2 && known ? pass_specs[pass_place(wanted)]->short_key : NULL;
-    if (s->n == 2 && strcmp(value, "true") == 0) return false; /* in, as it is */
+    if (s->n == 2 && strcmp(value, "true") == 0) return false; /* inserted with its defaults */
     if (rest != NULL) s->part[s->n++] = rest;
     Str path = str_in(c->arena);
     str_print(&path, "parallel.%lld", (long long)found);
@@ -283,7 +283,9 @@ static void set_cluster(Child *c, const char *name)
         lua_pushinteger(L, nodes);
         lua_setfield(L, -2, "nodes");
         lua_call(L, 1, 1);
-        if (!lua_istable(L, -1)) break; /* reading the plan reports the wrong type */
+        if (!lua_istable(L, -1))
+            break; /* a value of the wrong type is reported when the plan is
+                    * read */
         const lua_Integer each = count_in(L, "devices_per_node");
         if (nodes == (devices + each - 1) / each) break;
         nodes = (devices + each - 1) / each;
@@ -292,7 +294,8 @@ static void set_cluster(Child *c, const char *name)
     lua_settop(L, plan);
 }
 
-/* Keeps the price of the plan's device (below the new one on the stack) if both are the same GPU.
+/* Keeps the price of the plan's device (below the new device on the stack) if both are the same
+ * GPU.
  */
 static void keep_price(lua_State *L)
 {
@@ -305,7 +308,7 @@ static void keep_price(lua_State *L)
     lua_setfield(L, -2, "usd_per_hour");
 }
 
-/* gpu=b200: puts another device into the same nodes. The price of another GPU there is not known.
+/* gpu=b200: puts another device into the same nodes. There the price of another GPU is not known.
  */
 static void set_gpu(Child *c, const Setting *s, const char *name)
 {
@@ -348,7 +351,8 @@ static void set_model(Child *c, const char *name)
     lua_settop(L, plan);
 }
 
-/* Takes the settings that replace a whole part of the plan. Returns false for any other. */
+/* Applies the settings that replace a whole part of the plan. Returns false for any other
+ * setting. */
 static bool set_whole(Child *c, const Setting *s, const char *value)
 {
     const char *key = s->part[0];

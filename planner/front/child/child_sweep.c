@@ -269,7 +269,7 @@ static bool read_call(Child *c, Call *call)
     return true;
 }
 
-/* Results that only some sweeps have, with the option that gives them. */
+/* Results that exist only in some sweeps, with the option that adds them. */
 static const char *option_of(const char *name)
 {
     return strcmp(name, "days") == 0            ? "add --tokens: how long is the training?"
@@ -277,8 +277,8 @@ static const char *option_of(const char *name)
                                                 : NULL;
 }
 
-/* A name that is not there is a mistake; it must not silently be nil. Upvalues: the subject of the
- * message, and the list of names in a fixed order. */
+/* An unknown name is a mistake; it must not silently be nil. Upvalues: the subject of the message,
+ * and the list of names in a fixed order. */
 static int no_such_value(lua_State *L)
 {
     Child *c = child_of(L);
@@ -290,7 +290,7 @@ static int no_such_value(lua_State *L)
                 "%s has no '%s'", what, name);
 }
 
-/* Pushes a table of the values, which raises an error where a name is not there. */
+/* Pushes a table of the values. Reading an unknown name from it raises an error. */
 static void push_values(lua_State *L, const char *what, const Call *call, int t)
 {
     lua_createtable(L, 0, (int)call->n[t]);

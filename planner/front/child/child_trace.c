@@ -23,7 +23,7 @@ Tracer *tracer(Child *c)
     return c->tracer;
 }
 
-/* Keeps the caller's frame on the stack: a tail call into Lua would drop it with its line. */
+/* Keeps the caller's frame on the stack: a tail call into Lua would drop the frame and its line. */
 static int call_wrapped(lua_State *L)
 {
     lua_pushvalue(L, lua_upvalueindex(1));
@@ -292,7 +292,8 @@ void tracer_put_op(Child *c, OpKind op, TensorId out, ModuleId module, Place pla
     record_end(&c->out);
 }
 
-/* The library checks what it is given. This also holds for values that it computes from them. */
+/* The library checks its arguments. The function also checks values that the library computes from
+ * them. */
 static void check_attrs(lua_State *L, OpKind op, const Attrs *attrs, Place place)
 {
     Attrs full = *attrs;
@@ -401,7 +402,7 @@ static bool loaded_own(const Child *c)
 void child_ask(Child *c)
 {
     child_send_files(c);
-    child_send_sources(c); /* the parent may have heard enough: it knows what it refuses */
+    child_send_sources(c); /* the parent may have read enough to refuse the plan */
     record_begin(&c->out, RECORD_ask);
     put_u32(&c->out, can_shrink(c->L));
     put_u32(&c->out, c->shares && !loaded_own(c));
@@ -410,7 +411,7 @@ void child_ask(Child *c)
     unsigned char *at = (unsigned char *)&c->answer;
     for (size_t n = 0; n < sizeof c->answer;) {
         ssize_t got = read(c->fd, at + n, sizeof c->answer - n);
-        if (got <= 0) _exit(0); /* the parent has closed the pipe: it needs no more */
+        if (got <= 0) _exit(0); /* the parent has closed the pipe, so it needs no more records */
         n += (size_t)got;
     }
 }

@@ -1,4 +1,4 @@
-/* The table of axes, and the sets that its columns make. */
+/* The table of axes, and the sets that follow from its columns. */
 #include "planner/ir/layout/axes.h"
 
 #include <assert.h>

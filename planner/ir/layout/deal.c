@@ -46,7 +46,7 @@ DealId deal_padded(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, u
 
 bool deal_is_padded(const Deals *deals, DealId id)
 {
-    if (deal_is_rows(deals, id)) return true; /* its rooms are not all stored */
+    if (deal_is_rows(deals, id)) return true; /* not all of its rooms are stored */
     return id && deals->deals.at[id].kind == DEAL_ceil && deals->deals.at[id].per_part > 0;
 }
 
@@ -181,7 +181,7 @@ static const Deal *listed(const Deals *deals, DealId id)
     return deal_table(d) ? d : NULL;
 }
 
-/* The elements of a part's buffer where the deal has no table. */
+/* Returns the number of elements of a part's buffer if the deal has no table. */
 static int64_t each_of(const Deals *deals, DealId id, int64_t size, uint32_t n_parts)
 {
     return deal_is_padded(deals, id) && !deal_is_rows(deals, id) ? deals->deals.at[id].per_part
@@ -234,7 +234,9 @@ int64_t deal_index(const Deals *deals, DealId id, int64_t size, uint32_t n_parts
 {
     Interval i = {0, 0};
     for (uint32_t k = 0; deal_interval(deals, id, size, n_parts, part, k, &i); k++) {
-        if (at < i.hi - i.lo) return ((i.lo + at) % size + size) % size; /* a halo may wrap */
+        if (at < i.hi - i.lo)
+            return ((i.lo + at) % size + size) % size; /* a halo may wrap
+                                                        * around */
         at -= i.hi - i.lo;
     }
     assert(0 && "an element of the part");

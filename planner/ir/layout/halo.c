@@ -16,7 +16,7 @@ DealId deal_around(Deals *deals, Arena *arena, DealKind kind, int64_t size, uint
     return deal_intern(deals, arena, deal, held);
 }
 
-/* Returns the rows that a part owns. An empty part lies behind the others. */
+/* Returns the rows that a part owns. An empty part lies after the others. */
 static Interval own_rows(const Deals *deals, int64_t size, uint32_t n_parts, uint32_t part)
 {
     Interval at;

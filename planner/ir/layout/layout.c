@@ -77,7 +77,7 @@ bool layout_equal(const Layout *a, const Layout *b)
 AxisSet layout_axes_split(const Layout *l, int d)
 {
     AxisSet set = 0;
-    uint64_t any[MAX_AXES / 8]; /* most layouts are whole on eight axes at a time */
+    uint64_t any[MAX_AXES / 8]; /* in most layouts eight axes in a row are whole */
     memcpy(any, l->on, sizeof any);
     for (uint32_t part = 0; part < MAX_AXES / 8; part++)
         for (uint32_t a = 8 * part; any[part] != 0 && a < 8 * part + 8; a++)

@@ -1,4 +1,4 @@
-/* Answers by arithmetic on coordinates; nothing here is stored. */
+/* All answers are computed from coordinates; nothing is stored here. */
 #include "planner/ir/layout/mesh_view.h"
 
 #include <assert.h>
@@ -132,7 +132,7 @@ void mesh_ep_place(const Mesh *mesh, const EpFold *fold, Rank rank, uint32_t *ep
                    uint32_t *ep_shard)
 {
     uint32_t stage = fold->ep * fold->ep_shard;
-    assert(mesh->n_ranks % stage == 0); /* pp is outermost: a stage's ranks are consecutive */
+    assert(mesh->n_ranks % stage == 0); /* pp is outermost, so a stage's ranks are consecutive */
     *ep = rank % stage % fold->ep;
     *ep_shard = rank % stage / fold->ep;
 }

@@ -1,6 +1,7 @@
-/* Walks a rank's buffers that live between steps. A flat unit is cut over its shard axes without
- * regard to tensors. The part of a tensor in one cut is a row-major interval of its tp-local shape.
- * Such an interval is a few boxes: the end of a row, whole rows, and the beginning of a row. */
+/* Walks through a rank's buffers that live between steps. A flat unit is cut over its shard axes
+ * without regard to tensors. The part of a tensor in one cut is a row-major interval of its
+ * tp-local shape. Such an interval is a few boxes: the end of a row, whole rows, and the beginning
+ * of a row. */
 #include "planner/ir/state/state.h"
 
 #include <assert.h>
@@ -30,7 +31,7 @@ typedef struct StateWalk {
     const State *state;
     Arena *arena;
     StateSlices *slices;
-    StateSlice base; /* all fields but the box */
+    StateSlice base; /* a slice with all fields but the box */
     const Tensor *t;
     Shape shape; /* shape of the tensor in the rank's use layout */
     int64_t local[MAX_DIMS];
@@ -119,8 +120,8 @@ static void place(StateWalk *w, int d)
     }
 }
 
-/* Takes row-major elements [lo, hi) of dimensions d and after; the box holds the dimensions before
- * d. */
+/* Splits row-major elements [lo, hi) of dimensions d and after into boxes; the box holds the
+ * dimensions before d. */
 static void cut(StateWalk *w, int d, uint64_t lo, uint64_t hi)
 {
     uint64_t row = 1;
@@ -170,7 +171,7 @@ static uint64_t begin_tensor(StateWalk *w, TensorId id)
     w->t = t;
     w->base.n_dims = 0;
     for (int d = 0; d < t->n_dims; d++) {
-        bool inner = t->order && d == t->order_dim + 1; /* belongs to the dimension before it */
+        bool inner = t->order && d == t->order_dim + 1; /* it belongs to the dimension before it */
         int to = inner ? w->base.n_dims - 1 : w->base.n_dims++;
         w->base.dim[to] = inner ? w->base.dim[to] * t->dim[d] : t->dim[d];
     }
@@ -181,7 +182,7 @@ static uint64_t begin_tensor(StateWalk *w, TensorId id)
     return n;
 }
 
-/* Takes elements [lo, hi) of the flat unit, as far as they belong to the tensor that begins at
+/* Emits elements [lo, hi) of the flat unit, as far as they belong to the tensor that begins at
  * `flat`. */
 static void take_tensor(StateWalk *w, TensorId id, uint64_t lo, uint64_t hi, AxisSet split)
 {
@@ -194,7 +195,7 @@ static void take_tensor(StateWalk *w, TensorId id, uint64_t lo, uint64_t hi, Axi
     cut(w, 0, lo, hi < n ? hi : n);
 }
 
-/* Takes a tensor that every rank of its program holds whole. */
+/* Emits a tensor that every rank of its program holds whole. */
 static void take_buffer(StateWalk *w, BufferId b, const Buffer *at)
 {
     w->base.kind = STATE_buffer;

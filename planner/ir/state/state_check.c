@@ -1,7 +1,7 @@
-/* Checks that each element of the state is written exactly once. The boxes of one tensor are swept
- * dimension by dimension. Between two neighbouring edges the set of active boxes is constant, so
- * the check recurses into the next dimension with that set. In the last dimension the set must be a
- * single box. */
+/* Checks that each element of the state is written exactly once. The boxes of one tensor are
+ * compared by a sweep, dimension by dimension. Between two neighbouring edges the set of active
+ * boxes is constant, so the check recurses into the next dimension with that set. In the last
+ * dimension the set must be a single box. */
 #include <stdlib.h>
 #include <string.h>
 

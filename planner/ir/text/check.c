@@ -1,5 +1,5 @@
-/* Checks a plan that was read from text before any code follows its indices. The verifier decides
- * whether the plan makes sense. This file only makes it safe to read. */
+/* Checks a plan that was read from text, before other code uses its indices. The verifier checks
+ * whether the plan makes sense. This file only ensures that the plan is safe to read. */
 #include <inttypes.h>
 
 #include "planner/ir/layout/padding.h"
@@ -64,7 +64,7 @@ static bool check_deals(const Checker *c)
         for (uint32_t k = 0; k < d->n; k++) {
             const Interval *part = &deals->intervals.at[d->first + k];
             const bool around = d->kind == DEAL_halo || d->kind == DEAL_overlap;
-            const int64_t beyond = around ? d->size : 0; /* a halo may wrap */
+            const int64_t beyond = around ? d->size : 0; /* a halo may wrap around */
             if (part->lo < -beyond || part->hi < part->lo || part->hi > d->size + beyond)
                 return bad(c, "deal", i, "an interval out of range");
         }
@@ -83,7 +83,7 @@ static bool check_shapes(const Checker *c)
     return true;
 }
 
-/* Following parents must end at the root. A walk that meets its own mark is a cycle. */
+/* The chain of parents must end at the root. A walk that reaches its own mark is a cycle. */
 static bool check_modules(const Checker *c)
 {
     const Graph *g = &c->plan->graph;

@@ -1,23 +1,23 @@
-/* The id of a plan: a hash of its structure, taken from the tables that also print it. Each record
+/* The id of a plan: a hash of its structure, made from the tables that also print it. Each record
  * is its kind, then a tag and a value for every field that is not zero, then a zero tag. A tag is a
- * hash of the field's key, and an enum counts by its name: a new field, op or stream leaves the ids
- * of plans that do not use it alone. Values are of fixed width or counted, so equal bytes mean
- * equal plans. No pointer, padding or source location is hashed. */
+ * hash of the field's key, and an enum counts by its name. So a new field, op or stream does not
+ * change the ids of plans that do not use it. Values have a fixed width or a count, so equal bytes
+ * mean equal plans. No pointer, padding or source location is hashed. */
 #include <assert.h>
 #include <string.h>
 
 #include "planner/ir/text/private.h"
 
-/* A record's numbers take at most MOST_NUMBERS bytes; its lists are counted beside. */
+/* The numbers of a record take at most MOST_NUMBERS bytes; its lists are counted separately. */
 enum { BLOCK = 1 << 15, MOST_FIELDS = 64, MOST_NUMBERS = 2048, MOST_WORDS = 512 };
 
-/* A field as it is hashed. */
+/* A field, prepared for hashing. */
 typedef struct Hashed {
     const TextField *field;
     FieldType type;
     uint32_t tag, offset;
     uint32_t words; /* FIELD_word: where the hashes of its names begin */
-    bool always;    /* also when it is zero */
+    bool always;    /* hashed even if it is zero */
 } Hashed;
 
 typedef struct Coder {

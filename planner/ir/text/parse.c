@@ -1,5 +1,5 @@
-/* Reads plans from text. The text is not trusted: anybody may have written the file. The first
- * error ends the reading. Indices are checked once all records are read (check.c). */
+/* Reads plans from text. The text is not trusted, because anybody may have written the file. The
+ * first error ends the reading. Indices are checked once all records are read (check.c). */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -51,7 +51,8 @@ static Token next_token(Parser *p)
     return t;
 }
 
-/* Finds the field that `t` (key=value) names; t becomes its value. The search begins at `hint`. */
+/* Finds the field that `t` (key=value) names, and makes t its value. The search begins at
+ * `hint`. */
 static const TextField *find_field(const Record *record, Token *t, uint32_t hint, uint32_t *index)
 {
     const char *equal = memchr(t->at, '=', (size_t)(t->end - t->at));

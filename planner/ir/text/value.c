@@ -167,7 +167,7 @@ static bool read_hash(ValueReader *r, Token t, Hash128 *out)
     return true;
 }
 
-/* Reads the atomic axis named at the front of the token, and moves the token behind it. */
+/* Reads the atomic axis at the front of the token, and moves the token behind it. */
 static bool read_axis(ValueReader *r, Token *t, uint32_t *axis)
 {
     const char *end = t->at;

@@ -1,6 +1,6 @@
-/* Finds the time in which each buffer of a program is in use: what has finished when an instruction
- * starts, who touches a buffer first and last, and which buffers begin and end where. It knows
- * nothing of offsets. */
+/* Finds the time in which each buffer of a program is in use: the instructions that have finished
+ * when another one starts, the first and last instruction that touches a buffer, and the buffers
+ * that begin and end at each instruction. It does not use offsets. */
 #include "planner/lower/memory/lives.h"
 
 #include <assert.h>
@@ -23,7 +23,8 @@ static void find_launches(Lives *l)
 }
 
 /* Members of a group end at different times. Only an instruction that waits for all of them knows
- * that everything on their stream up to the newest has finished. Returns that newest one, or 0. */
+ * that every instruction on their stream up to the newest has finished. Returns the newest member,
+ * or 0. */
 static Pc finished(const Lives *l, const Instr *in, Pc member)
 {
     const Pc first = l->launches[member].first;
@@ -68,9 +69,9 @@ static void find_clocks(Lives *l)
     }
 }
 
-/* A transient buffer is written before any instruction reads it. The lowering promises this, and
- * the allocator relies on it ("free until first touched"). (A member of a launch group is known to
- * have finished in ways that clocks do not show; the verifier looks at those.) */
+/* A transient buffer is written before any instruction reads it. The lowering guarantees this, and
+ * the allocator relies on it ("free until first touched"). (Clocks do not show every way in which a
+ * member of a launch group is known to have finished; the verifier checks these.) */
 static void check_first(const Lives *l, const Buffer *b, Pc pc)
 {
     const Instr *first = &l->p->code.at[b->first];
@@ -140,8 +141,9 @@ static BufferId root_of(const Program *p, BufferId b)
     return p->buffers.at[b].parent ? p->buffers.at[b].parent : b;
 }
 
-/* out[0] may take the memory of an in[0] that dies here. Returns that buffer, 0 if none. Another
- * argument that lies in the same memory would be read after it was overwritten. */
+/* out[0] may take the memory of in[0] if this instruction is the last that uses in[0]. Returns that
+ * buffer; 0 if there is none. Another argument that lies in the same memory would be read after it
+ * was overwritten. */
 BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out)
 {
     const Program *p = l->p;

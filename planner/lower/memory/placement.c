@@ -1,6 +1,7 @@
-/* Chooses offsets: an allocator runs in program order in several ways, and the best result is kept.
- * No way is best for all programs. Which holes stay open depends on the buffers that are alive when
- * the large ones come. Each way is one pass over the program, so planning takes linear time. */
+/* Chooses offsets: an allocator runs in program order with several methods, and the best result is
+ * kept. No method is the best for all programs. The holes that stay open depend on the buffers that
+ * are alive when the large ones are placed. Each method is one pass over the program, so planning
+ * takes linear time. */
 #include "planner/lower/memory/placement.h"
 
 #include <assert.h>
@@ -21,13 +22,14 @@ typedef enum Fit {
 typedef struct PlacementWay {
     Fit fit;
     uint32_t share; /* FIT_around: buffers of at least 1/share of the most bytes alive are large */
-    double life;    /* FIT_ends: lives of at least this many micro-batches are long */
+    double life;    /* FIT_ends: a buffer is long-lived if it lives for at least this many
+                     * micro-batches */
     double spare;   /* FIT_ends: bytes between the most alive (0) and the need of first fit (1) */
 } PlacementWay;
 
-/* The first way is the measure for the others. These were chosen among some forty by the needs of
- * the plans of scripts/plans and the published runs of tests/sim: each is the best for at least
- * one. */
+/* The first method is the baseline for the others. These were chosen among some forty methods by
+ * the needs of the plans of scripts/plans and the published runs of tests/sim: each is the best for
+ * at least one of them. */
 static const PlacementWay ways[] = {{FIT_first, 0, 0, 0},      {FIT_around, 32, 0, 0},
                                     {FIT_around, 256, 0, 0},   {FIT_tightest, 0, 0, 0},
                                     {FIT_ends, 0, 2, 0},       {FIT_ends, 0, 2, .75},
@@ -47,7 +49,7 @@ typedef struct Placing {
     Pieces pieces;
     Rocks rocks;
     Pc long_life; /* ends */
-    /* fewest: the least bytes so far of a way in which micro-batches repeat */
+    /* fewest: the least bytes so far of a method in which micro-batches repeat */
     uint64_t bottom, live, first_fit, fewest;
     BufferList *of;     /* [micro-batch]: buffers in the order in which they begin */
     BufferList *before; /* [micro-batch]: the same list in the previous round */
@@ -58,7 +60,7 @@ typedef struct Placing {
     bool again; /* a later round */
 } Placing;
 
-/* True if two buffers play the same part in their micro-batches. */
+/* True if two buffers have the same purpose in their micro-batches. */
 static bool same_part(const Program *p, BufferId a, BufferId b)
 {
     const Buffer *x = &p->buffers.at[a], *y = &p->buffers.at[b];
@@ -68,7 +70,7 @@ static bool same_part(const Program *p, BufferId a, BufferId b)
            i->stream == k->stream && i->origin == k->origin && i->phase == k->phase;
 }
 
-/* Returns the buffer of `model` that plays the part of `b`; 0: none. Both lists have the same
+/* Returns the buffer of `model` with the same purpose as `b`; 0: none. Both lists have the same
  * order, apart from a few buffers that only some micro-batches have. */
 static BufferId counterpart(const Program *p, const BufferList *model, uint32_t *next, BufferId b)
 {
@@ -81,16 +83,16 @@ static BufferId counterpart(const Program *p, const BufferList *model, uint32_t 
     return 0;
 }
 
-/* An interior micro-batch whose places have settled. It is the same one in all steps of more
- * micro-batches, so that further micro-batches change no place. */
+/* The number of an interior micro-batch whose places no longer change. It is the same for all steps
+ * of more micro-batches, so further micro-batches do not change any place. */
 static uint32_t settled(const Placing *m)
 {
     enum { SETTLED = 4 };
     return m->n_microbatches - 2 < SETTLED ? m->n_microbatches - 2 : SETTLED;
 }
 
-/* Interior micro-batches repeat. Each buffer asks for the place of its counterpart in the
- * micro-batch before. In a later round it asks for the counterpart's place in a settled micro-batch
+/* Interior micro-batches repeat. Each buffer first tries the place of its counterpart in the
+ * previous micro-batch. In a later round it tries the counterpart's place in a settled micro-batch
  * of the previous round. */
 static BufferId asks_like(Placing *m, uint32_t microbatch, BufferId b)
 {
@@ -133,7 +135,7 @@ static uint64_t place(Placing *m, BufferId b, Pc pc)
     return fit(m, b, pc);
 }
 
-/* Returns false if it needs no fewer bytes than the best so far. */
+/* Returns false if the result does not need fewer bytes than the best so far. */
 static bool place_all(Placing *m)
 {
     Lives *l = m->l;
@@ -234,7 +236,7 @@ static double length_of(const Program *p, uint32_t microbatch)
     return n;
 }
 
-/* Tries one way, in rounds until micro-batches repeat. Returns false if it is not better. */
+/* Tries one method, in rounds until micro-batches repeat. Returns false if it is not better. */
 static bool try_way(Placing *m, bool *repeats)
 {
     enum { ROUNDS = 6 };

@@ -21,15 +21,15 @@ static int by_size(const void *a, const void *b)
     return x->rock < y->rock ? -1 : x->rock > y->rock;
 }
 
-/* True if one is over before the other begins. */
+/* True if the life of one ends before that of the other begins. */
 static bool apart(const Lives *l, const Rock *a, const Rock *b)
 {
     const Pc pc_a = lives_first(l, a->first), pc_b = lives_first(l, b->first);
     return pc_a < pc_b ? lives_passed(l, a->last, pc_b) : lives_passed(l, b->last, pc_a);
 }
 
-/* Returns the lowest place for a rock that is free of those that were placed before it; `placed`
- * lists them by offset. */
+/* Returns the lowest place for a rock that none of the rocks placed before it needs at the same
+ * time; `placed` lists these by offset. */
 static uint64_t place_rock(const Rocks *r, const uint32_t *placed, uint32_t n, const Rock *rock,
                            uint64_t bottom)
 {
@@ -109,7 +109,10 @@ static void list_extents(Rocks *r, uint64_t *set)
 
 void rocks_ahead(Rocks *r, BufferId b)
 {
-    enum { DOUBTFUL = 8 }; /* this many rocks may begin later, yet before b has surely ended */
+    enum {
+        DOUBTFUL = 8
+    }; /* at most this many rocks may begin later but before b has surely
+        * ended */
     const Lives *l = r->l;
     const Pc first = lives_first(l, b), last = lives_last(l, b);
     uint64_t set[MOST_ROCKS / 64] = {0};

@@ -1,6 +1,6 @@
-/* Value numbers of the global graph: 128-bit hashes. The value number of a sum is the sum of value
- * numbers. A gradient that a program has summed equals the graph's iff every contribution arrived
- * exactly once. */
+/* Value numbers of the global graph: 128-bit hashes. The value number of a sum is the sum of the
+ * value numbers of its terms. A gradient that a program has summed equals the graph's if and only
+ * if every contribution arrived exactly once. */
 #include <assert.h>
 #include <string.h>
 
@@ -60,7 +60,7 @@ Hash128 value_step_mean(const Verifier *v, uint32_t j)
     return value_of_op(OP_step_mean, 0, in, 2, j, 0, NULL);
 }
 
-/* Attributes that do not change a value are left out: where it lies, which part is meant, set or
+/* Attributes that do not change a value are left out: its position, the number of a part, set or
  * add. */
 static void hash_attrs(Verifier *v)
 {
@@ -168,7 +168,7 @@ static double loss_units(const Verifier *v)
     return step->group > 0 ? (double)step->global_batch / (double)step->group : 0;
 }
 
-/* The node must be of the kind that the step's denominator requires, and count accordingly. */
+/* The node must be of the kind that the step's denominator requires, and must count accordingly. */
 static void check_denominator(Verifier *v, const Node *n)
 {
     const StepInfo *step = &v->plan->step;
@@ -314,7 +314,7 @@ void verify_graph_values(Verifier *v)
         if (!p->grad || !v->known[p->grad])
             verify_report(v, "verify-coverage", 0, "parameter %s has no gradient in the graph",
                           p->name);
-        else if (!graph_balances(g, p)) /* a count of choices is no gradient */
+        else if (!graph_balances(g, p)) /* a count of choices is not a gradient */
             v->norm = value_add(v->norm, value_norm(v->sum[p->grad]));
     }
     check_loss_scale(v);

@@ -1,4 +1,4 @@
-/* A split dimension and its halo: checks the strips that neighbours exchange, and the rows that a
+/* Checks a split dimension and its halo: the strips that neighbours exchange, and the rows that a
  * window reads. A strip belongs to one dimension of one value. It records whether it was sent. */
 #include "planner/verify/private.h"
 
@@ -168,9 +168,9 @@ static int64_t row_read(const Window *w, int64_t o, int64_t k)
     return (twice >= 0 ? twice / (2 * w->to) : -1) + k;
 }
 
-/* Returns the rows of the grid that output rows [lo, hi) read, as one interval. The mode decides
- * about rows beyond an edge: they stand for the opposite edge's rows (and keep their index), for
- * mirrored rows, for the edge row, or for zeros. */
+/* Returns the rows of the grid that output rows [lo, hi) read, as one interval. The mode determines
+ * the meaning of rows beyond an edge: the opposite edge's rows (which keep their index), mirrored
+ * rows, the edge row, or zeros. */
 static Interval rows_needed(const Window *w, int64_t size, Interval out)
 {
     Interval at = {0, 0};

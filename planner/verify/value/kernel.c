@@ -1,9 +1,10 @@
 /* Instructions that may run as one kernel must be neighbours on the compute stream and work row by
- * row over the same rows. No outside instruction waits for a part of them, and only the first part
- * waits. Rows are done in any order. Bytes may therefore pass from one buffer to another within a
- * kernel only if both have exactly the same layout. A sum over rows is complete only when the
- * kernel ends, so no other part may read it. A kernel that begins with a product has rules of its
- * own (product.c). A quantising op may share a kernel with the transposed copy of its output. */
+ * row over the same rows. No outside instruction waits for a part of the kernel, and only the first
+ * part waits for others. Rows are processed in any order. Within a kernel, bytes may therefore pass
+ * from one buffer to another only if both have exactly the same layout. A sum over rows is complete
+ * only when the kernel ends, so no other part may read it. A kernel that begins with a product has
+ * rules of its own (product.c). A quantising op may share a kernel with the transposed copy of its
+ * output. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-structure"
@@ -48,7 +49,7 @@ static bool turns(const Instr *in)
     return (op_info(in->op)->flags & OP_TURNS) != 0;
 }
 
-/* A transposed copy does not work by rows: it may only copy the output of the kernel's other part,
+/* A transposed copy does not work by rows. It may only copy the output of the kernel's other part,
  * which quantises. */
 static void check_turn(Verifier *v, Pc pc, const Instr *before, bool is_second)
 {
@@ -83,7 +84,8 @@ static void check_sums(Verifier *v, Pc first, Pc pc)
     }
 }
 
-/* Waiting for a part means waiting for the whole kernel, so `after` may name only the last part. */
+/* An instruction that waits for a part waits for the whole kernel, so `after` may name only the
+ * last part. */
 static void check_waits(Verifier *v, const Pc *next)
 {
     const Program *p = v->p;

@@ -1,5 +1,5 @@
-/* Moving data: the value stays the same, while layout, place or dtype change. Every collective is
- * one cell of the table of layout changes, over all axes of its group. */
+/* Moving data: the value stays the same, but its layout, place or dtype changes. Every collective
+ * is one cell of the table of layout changes, over all axes of its group. */
 #include <assert.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ static bool same_dims(const Move *m)
     return same || complain(m, "changes the dimensions");
 }
 
-/* Uneven rows lie together in memory; only their features may be cut, gathered or summed here. */
+/* Uneven rows are contiguous in memory; only their features may be cut, gathered or summed here. */
 static bool moves_rows(const Move *m)
 {
     const Deals *deals = &m->v->g->deals;
@@ -83,7 +83,7 @@ static bool outermost(const Move *m, const Shape *s, int d)
     return n == 1;
 }
 
-/* True if parts follow each other in rank order; only a table of intervals can say otherwise.
+/* True if parts follow each other in rank order; only a table of intervals can state another order.
  * (Shapes here name no other deals but padded ones: see value_shape.) */
 static bool in_order(const Move *m, const Shape *s, int d)
 {
@@ -105,7 +105,7 @@ static bool keeps_deals(const Move *m, int except)
     return true;
 }
 
-/* Checks a cut of tokens inside cp's deal. Each rank of cp has two chunks of the tokens. Ranks of
+/* Checks a cut of tokens within cp's deal. Each rank of cp has two chunks of the tokens. Ranks of
  * tp cut these chunks again. */
 static bool nests(const Move *m, const Shape *whole, const Shape *cut, int d, AxisSet axes)
 {
@@ -114,8 +114,8 @@ static bool nests(const Move *m, const Shape *whole, const Shape *cut, int d, Ax
 }
 
 /* Returns 2 if the parts of dimension d over `axes` are two chunks each, dealt out in a zigzag; 0
- * otherwise. Part p of n has chunks p and 2 n - 1 - p. Together, k parts that follow each other
- * have two runs of k chunks: a part of a zigzag over n / k ranks, in which theirs are a zigzag,
+ * otherwise. Part p of n has chunks p and 2 n - 1 - p. Together, k consecutive parts consist of two
+ * runs of k chunks: a part of a zigzag over n / k ranks, within which the k parts are a zigzag,
  * too. */
 static uint8_t chunks_of(const Move *m, const Shape *cut, const Shape *whole, int d, AxisSet axes)
 {
@@ -250,7 +250,7 @@ static bool check_scatter(Move *m)
     return true;
 }
 
-/* A mean may only be taken of values that all members hold alike; it changes nothing. */
+/* A mean may be taken only of values that all members hold alike; it changes nothing. */
 static bool check_mean(Move *m)
 {
     AxisSet axes = m->in->axes;
@@ -357,7 +357,7 @@ static bool check(Move *m)
     return check_same(m);
 }
 
-/* Programs that communicate must bring the same value. */
+/* Programs that communicate must contribute the same value. */
 static bool check_meeting(Move *m)
 {
     Verifier *v = m->v;
@@ -442,9 +442,9 @@ void value_move(Verifier *v, Pc pc)
     }
     m.val.shape = m.out_shape;
     m.val.dtype = (uint8_t)v->p->buffers.at[to].dtype;
-    /* the other stages bring zero */
+    /* the other stages contribute zero */
     bool of_stages = in->op == OP_all_reduce && (in->axes & v->stages);
-    /* it is wanted although it changes no value */
+    /* the communication is wanted although it changes no value */
     bool pins = verify_attrs(v, pc)->reduce == REDUCE_mean;
     if (!m.val.bad && verify_is_comm(in) && !of_stages && !pins &&
         value_present(v, pc, &m.val, &where))

@@ -12,12 +12,13 @@ typedef struct OpStep {
     Verifier *v;
     Pc pc;
     const Instr *in;
-    uint32_t n_args; /* without scratch */
+    uint32_t n_args; /* number of arguments without scratch */
     const Binding *b;
-    uint32_t shape[MAX_ARGS]; /* shapes that the buffers claim; inputs hold exactly these */
-    bool has_part;            /* it works with a part of the keys; `hop` says which */
+    uint32_t shape[MAX_ARGS]; /* the shapes that the buffers claim; the inputs are known to have
+                               * exactly these */
+    bool has_part;            /* it works on one part of the keys; `hop` says which */
     Hop hop;
-    bool in_rows; /* it computes the inner rows, or the border */
+    bool in_rows; /* it computes the inner rows or the border */
 } OpStep;
 
 static bool complain(const OpStep *s, uint32_t axis, uint32_t arg, const char *what)
@@ -91,7 +92,7 @@ static bool check_axis(const OpStep *s, uint32_t axis)
     return true;
 }
 
-/* The deals of the indices that no axis splits. */
+/* Checks the deals of the indices that no axis splits. */
 typedef struct WholeDeals {
     DealId deal['z' + 1];
     bool seen['z' + 1];
@@ -108,7 +109,7 @@ static bool deals_otherwise(const OpStep *s, uint32_t arg, int letter)
 static bool check_windows(const OpStep *s)
 {
     if (!(op_info(s->in->op)->flags & OP_WINDOWED)) return true;
-    if (s->in_rows && !op_is_border(s->in->op)) return true; /* by its definition */
+    if (s->in_rows && !op_is_border(s->in->op)) return true; /* true by its definition */
     for (uint32_t i = 0; i < s->n_args; i++) {
         const Shape *at = value_shape_at(s->v, s->shape[i]);
         for (int d = 0; d < at->n_dims; d++) {
@@ -126,8 +127,9 @@ static bool check_windows(const OpStep *s)
     return true;
 }
 
-/* A whole dimension may have padding behind its last index: in all arguments that have the index,
- * or in none. Such ops go by the number of real elements, or zeros change nothing. */
+/* A whole dimension may have padding after its last index. It must then have it in all arguments
+ * that have the index. Such ops read only the real elements, or zeros do not change their
+ * result. */
 static bool check_padding(const OpStep *s, uint32_t arg, int d, WholeDeals *whole)
 {
     const Shape *at = value_shape_at(s->v, s->shape[arg]);
@@ -167,7 +169,7 @@ static bool check_deals(const OpStep *s)
                 continue;
             }
             const int64_t pieces =
-                s->b->size[c]; /* h of (hp) is shared out: ranks hold whole pieces of p */
+                s->b->size[c]; /* index h of (hp) is split: ranks hold whole pieces of p */
             if (!at->deal[d] && pieces && pieces < at->dim[d] &&
                 pieces % mesh_size(&s->v->plan->mesh, split))
                 return complain(s, (uint32_t)__builtin_ctz(split), i,
@@ -202,7 +204,7 @@ static bool check_deals(const OpStep *s)
     return true;
 }
 
-/* A mean of means needs whole groups: no rank may have only a part of one. */
+/* A mean of means needs whole groups: no rank may have only a part of a group. */
 static bool check_groups(const OpStep *s)
 {
     int64_t group = graph_attrs_at(s->v->g, s->in->attrs)->group;
@@ -226,8 +228,8 @@ static bool check_layouts(const OpStep *s)
     return check_deals(s) && check_groups(s);
 }
 
-/* Random numbers belong to a place in the model and a micro-batch, whichever rank draws them and
- * however often. */
+/* Random numbers belong to a place in the model and a micro-batch. It does not matter which rank
+ * draws them, or how often. */
 static bool check_draw(const OpStep *s, const Node *n, const Val *in)
 {
     Verifier *v = s->v;
@@ -250,8 +252,8 @@ static bool check_draw(const OpStep *s, const Node *n, const Val *in)
     return true;
 }
 
-/* A value that all ranks of some axes hold alike, divided by their number: their partial sums of
- * that value. */
+/* A value that all ranks of some axes hold alike, divided by the number of these ranks: partial
+ * sums of the value. */
 static bool shares_out(const OpStep *s)
 {
     if (!(op_info(s->in->op)->flags & OP_SCALES) || verify_accumulates(s->v, s->in, 0))
@@ -268,7 +270,7 @@ static bool shares_out(const OpStep *s)
     return verify_attrs(s->v, s->pc)->scale == 1.0 / mesh_size(&s->v->plan->mesh, axes);
 }
 
-/* If the instruction carries out a graph node, its inputs and outputs must be the node's. */
+/* If the instruction computes a graph node, its inputs and outputs must be the node's. */
 static bool check_origin(const OpStep *s, const Val *in, bool *is_node)
 {
     Verifier *v = s->v;
@@ -359,7 +361,7 @@ void value_compute(Verifier *v, Pc pc)
     if (!bad && !shares && !bound->layouts_are_fine) bad = !check_layouts(&s);
     if (!bad && !shares) bound->layouts_are_fine = true;
     if (!bad)
-        bad = !check_windows(&s); /* `bound` does not know the windows, which are attributes */
+        bad = !check_windows(&s); /* `bound` does not contain the windows, which are attributes */
     bool ok = bad || check_origin(&s, from, &is_node);
     if (bad && in->origin) is_node = v->g->nodes.at[in->origin].op == in->op;
     if (bad && (s.has_part || s.in_rows)) is_node = false;
@@ -379,6 +381,6 @@ void value_compute(Verifier *v, Pc pc)
         }
         value_write(v, pc, b, out);
     }
-    if (s.n_args < in->args.n) /* the kernel's scratch holds no value afterwards */
+    if (s.n_args < in->args.n) /* the kernel's scratch memory holds no value afterwards */
         value_write(v, pc, program_arg(v->p, in, s.n_args), (Val){.vn = value_leaf("scratch", pc)});
 }

@@ -1,11 +1,11 @@
-/* One parameter of a flat buffer: the largest magnitude over all its parts, and its 8-bit form. The
- * graph has amax and quantise of the whole parameter. These instructions do the same for the part
- * of it in a rank's piece of the unit. */
+/* Checks the ops on one parameter of a flat buffer: the largest magnitude over all its parts, and
+ * its 8-bit form. The graph has amax and quantise of the whole parameter. These instructions do the
+ * same for the part of the parameter in a rank's piece of the unit. */
 #include <assert.h>
 
 #include "planner/verify/private.h"
 
-/* Returns the piece that is exactly elements [lo, hi), or NULL with a report. */
+/* Returns the piece that is exactly elements [lo, hi), or NULL after a report. */
 static const ValuePiece *piece_of_range(Verifier *v, Pc pc, const Val *val)
 {
     const Attrs *a = verify_attrs(v, pc);

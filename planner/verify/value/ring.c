@@ -1,6 +1,6 @@
-/* Attention with a part of the keys: one hop of a ring. The deals of queries and keys say which
- * rank's keys a hop works with. A node is done if every rank has worked with every rank's keys
- * once: the values of all hops add up to the node's value, and those of fewer do not. */
+/* Checks attention to a part of the keys: one hop of a ring. The deals of queries and keys
+ * determine whose keys a hop uses. A node is complete if every rank has used every rank's keys
+ * once. The values of all hops add up to the node's value; those of fewer hops do not. */
 #include "planner/verify/private.h"
 
 static bool complain(Verifier *v, Pc pc, const char *what)
@@ -77,7 +77,7 @@ static Hash128 minus(Hash128 a, Hash128 b)
     return s;
 }
 
-/* The last hop's value is the node's value less those of the other hops. */
+/* The last hop's value is the node's value minus the values of the other hops. */
 Hash128 value_of_hop(const Verifier *v, Pc pc, const Hop *hop, uint32_t i, const Val *in,
                      uint32_t j)
 {

@@ -1,6 +1,6 @@
-/* A convolution in two parts: the output rows whose windows read only the rank's own rows, and the
- * border. The border has the neighbours' rows in strips. Each part is checked as the whole op would
- * be, with the rows that it has. The values of both parts add up to the node's value. */
+/* Checks a convolution in two parts: the output rows whose windows read only the rank's own rows,
+ * and the border. The border has the neighbours' rows in strips. Each part is checked like the
+ * whole op, with the rows that it has. The values of both parts add up to the node's value. */
 #include "planner/verify/private.h"
 
 static bool complain(Verifier *v, Pc pc, const char *what)
@@ -42,7 +42,7 @@ bool value_takes_strips(Verifier *v, Pc pc, const Val *strips, const Val *own)
                                 value_name(v, strips->vn), value_name(v, own->vn)));
 }
 
-/* The inner part's value. The border's is the node's value less this one. */
+/* Returns the inner part's value. The border's value is the node's value minus this one. */
 static Hash128 inner(const Verifier *v, Pc pc, const Val *in, uint32_t j)
 {
     const Instr *instr = &v->p->code.at[pc];

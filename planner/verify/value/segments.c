@@ -1,8 +1,8 @@
-/* Fused projections of unequal segments. Their features are stored by groups. Tensor.order says
- * which features of a group belong to which segment; first weights and the state follow it. The ops
- * that take a segment have attributes of their own for that. If the two differ, a rank gets the
- * features of another segment (q and half of k instead of q). Comparing ranks does not show this,
- * because all ranks are wrong in the same way. */
+/* Checks fused projections of unequal segments. Their features are stored by groups. Tensor.order
+ * says which features of a group belong to which segment. Initial weights and the state follow it.
+ * The ops that take a segment have attributes of their own for that. If the two differ, a rank gets
+ * the features of another segment (for example q and half of k instead of q). Comparing ranks does
+ * not show this, because all ranks are wrong in the same way. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-segments"
@@ -48,7 +48,7 @@ static void check_param(Verifier *v, NodeId id, const char *name, DealId order, 
                       id, (long long)a->first, (long long)end, name);
 }
 
-/* Checks the projection, and its bias, that a segment is taken from. */
+/* Checks the projection from which a segment is taken, and its bias. */
 static void check_taken(Verifier *v, NodeId id)
 {
     const Graph *g = v->g;
@@ -77,7 +77,7 @@ void verify_segments(Verifier *v)
     NodeId last = g->n_forward ? g->n_forward : (NodeId)(g->nodes.n - 1);
     for (NodeId id = 1; id <= last; id++) {
         const OpKind op = g->nodes.at[id].op;
-        /* other ops take channels or tokens, which are no features of a projection */
+        /* other ops take channels or tokens, which are not features of a projection */
         if (op_taken_dim(op) > 0 && op_dim(op, 0, INDEX_tokens) >= 0) check_taken(v, id);
     }
 }

@@ -1,5 +1,5 @@
-/* State between steps other than parameters. One graph node updates it, once a step, the same on
- * every rank. Further micro-batches and recomputation must not update it again. */
+/* Checks state between steps other than parameters. One graph node updates it, once a step, the
+ * same on every rank. Further micro-batches and recomputation must not update it again. */
 #include "planner/verify/private.h"
 
 /* Finds the node that makes the next value of each state tensor; reports if there is not exactly

@@ -1,5 +1,6 @@
-/* Rows for rows that lie apart, and back: checks the messages and their exchange. A packed value
- * records which way its pieces go, and whether they were sent. */
+/* Checks the exchange of contiguous rows for strided rows, and back: the messages and their
+ * exchange. A packed value records the direction of the exchange, and whether its pieces were
+ * sent. */
 #include "planner/ir/layout/stride.h"
 #include "planner/verify/private.h"
 
@@ -62,7 +63,7 @@ static bool check_dim(StridedStep *s, uint32_t strided)
     return complain(s, "names a dimension without strides, or another number of ranks");
 }
 
-/* Checks that `rows` is `strided` with own rows in place of the pieces. */
+/* Checks that `rows` is `strided` with the rank's own rows in place of the pieces. */
 static bool check_pair(const StridedStep *s, uint32_t rows, uint32_t strided)
 {
     Shape own = *value_shape_at(s->v, strided);

@@ -1,9 +1,9 @@
-/* A region that is cut into pieces along the tokens: the pieces together must give the result of
- * the whole. This shares nothing with the pass. From the graph alone, each value gets the tokens
- * that it covers, and how it was made from the whole model's values. Results that leave the pieces
- * are the loss, its count, and gradients of weights and of the region's input. Each must contain
- * every token exactly once, and all tokens in the same way. Other proofs show that programs do what
- * the graph says. */
+/* Checks a region that is cut into pieces along the tokens: the pieces together must give the
+ * result of the whole. The check shares no code with the pass. From the graph alone it derives, for
+ * each value, the tokens that the value covers, and how it was made from values of the whole model.
+ * Results that leave the pieces are the loss, its count, and gradients of weights and of the
+ * region's input. Each must contain every token exactly once, and all tokens in the same way. Other
+ * proofs show that programs compute what the graph specifies. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 /* Tokens [lo, hi) of each sequence; hi 0: all tokens. */
 typedef struct Part {
     int64_t lo, hi;
-    uint32_t tile; /* 1 + the piece that its node names */
+    uint32_t tile; /* 1 + the piece that its node states */
 } Part;
 
 /* One part's share of a tensor that covers all tokens; `made` says how it was made. */
@@ -57,7 +57,7 @@ static bool same_tokens(Part a, Part b)
     return a.lo == b.lo && a.hi == b.hi;
 }
 
-/* Finds the tokens that a node works on; returns false after a report. */
+/* Finds the tokens on which a node works; returns false after a report. */
 static bool find_part(const Tiles *t, NodeId id, Part *part)
 {
     const Node *n = &t->g->nodes.at[id];
@@ -70,7 +70,8 @@ static bool find_part(const Tiles *t, NodeId id, Part *part)
             continue;
         return report(t, id, "reads other tokens at once", *part, is);
     }
-    /* A mean needs whole labels to count groups; `first` says where the part's labels begin. */
+    /* A mean needs all labels in order to count groups; `first` says where the part's labels
+     * begin. */
     const bool whole = n->n_in && op_reads_whole_labels(n->op, n->n_in - 1u) && part->hi;
     const Part taken = {a->first, a->first + (op_returns_piece(n->op) ? a->count : 0), n->tile};
     if (whole && (t->of[n->in[n->n_in - 1]].hi || a->first != part->lo))
@@ -90,7 +91,7 @@ static bool find_part(const Tiles *t, NodeId id, Part *part)
     return true;
 }
 
-/* Returns a hash of how output j is made, whatever its tokens. */
+/* Returns a hash of how output j is made, whatever tokens it covers. */
 static Hash128 way_of(const Tiles *t, const Node *n, uint32_t j)
 {
     Hash128 in[MAX_IN];

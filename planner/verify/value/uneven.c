@@ -1,5 +1,5 @@
-/* Uneven rows and their counts (layout/rows.h). Every op that reads or writes such rows must have
- * the counts by which they are stored, and the exchange must have them in both layouts. */
+/* Checks uneven rows and their counts (layout/rows.h). Every op that reads or writes such rows must
+ * read the counts by which they are stored. An exchange must read the counts in both layouts. */
 #include <assert.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ const char *value_rows_fault(OpKind op, const Binding *b, uint32_t arg, int d)
     if (info->flags & OP_COUNTED && op_role(op, c) == INDEX_rooms &&
         d == op_dim(op, arg, INDEX_rooms))
         return NULL;
-    /* element by element, wherever an element lies */
+    /* the op works element by element, wherever an element lies */
     const bool places = info->flags & (OP_PLACED | OP_CHUNKED | OP_DRAWS | OP_MAGNITUDE);
     if (term->ellipsis >= 0 && term->n_dims == 0 && info->reduce == REDUCE_none && !places)
         return NULL;
@@ -28,7 +28,7 @@ static bool is_rows(const Verifier *v, TensorId t)
     return at->n_dims >= ROWS_DIMS && deal_is_rows(&v->g->deals, at->deal[ROWS_DIMS - 1]);
 }
 
-/* Returns the slots that an op reads: its ids that are no counts; 0: none. */
+/* Returns the slots that an op reads: its ids that are not counts; 0: none. */
 static TensorId slots_of(const Node *n)
 {
     for (uint32_t i = 0; i + 1 < n->n_in; i++)
@@ -36,7 +36,7 @@ static TensorId slots_of(const Node *n)
     return 0;
 }
 
-/* Returns the counts of the rows in tensor t. The gradient of rows lies as they do. */
+/* Returns the counts of the rows in tensor t. The gradient of rows is stored like the rows. */
 static TensorId counts_of(const Verifier *v, TensorId t)
 {
     const Tensor *at = &v->g->tensors.at[t];
@@ -122,7 +122,7 @@ static bool check_change(const UnevenExchange *r)
             return complain(r, "exchanges over other axes than its group's");
         if (layout_is_partial(on)) return complain(r, "exchanges partial sums");
     }
-    /* a part's rows lie together only if the group's parts are the inner ones */
+    /* the rows of a part are contiguous only if the group's parts are the inner ones */
     for (int d = 0; d < 2; d++) {
         const Shape *cut = layout_axes_split(&a->layout, d) & r->in->axes ? a : b;
         const AxisSet all = layout_axes_split(&cut->layout, d),

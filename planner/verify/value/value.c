@@ -10,8 +10,8 @@
 
 /* ---- shapes ---- */
 
-/* A table of intervals or more padding makes deals differ; equal parts and ceil + padding follow
- * one rule. */
+/* Deals differ if they have a table of intervals or more padding; equal parts and ceil with padding
+ * follow one rule. */
 static uint32_t hash_shape(const Verifier *v, const Shape *s, Shape *plain)
 {
     memset(plain, 0, sizeof *plain);
@@ -97,7 +97,7 @@ uint32_t value_add_list(Verifier *v, const ValuePiece *at, uint32_t n)
     list_reserve_none(v->arena, &v->lists);
     ValuePieces list = {v->pieces.n, n};
     for (uint32_t i = 0; i < n; i++) {
-        ValuePiece piece = at[i]; /* a copy, because the list may move and `at` may lie in it */
+        ValuePiece piece = at[i]; /* a copy, because the list may move and `at` may point into it */
         list_push(v->arena, &v->pieces, piece);
     }
     return (uint32_t)list_push(v->arena, &v->lists, list);
@@ -204,8 +204,8 @@ static void add_piece(Reading *r, ValuePiece piece)
         list_push(r->v->arena, &r->pieces, piece);
 }
 
-/* Adds the part of a flat value that lies in elements [from, to). Each piece must lie inside as a
- * whole. */
+/* Adds the part of a flat value that lies in elements [from, to). Each piece must lie in that range
+ * as a whole. */
 static bool add_flat(Reading *r, const Val *x, uint64_t from, uint64_t to, uint64_t at)
 {
     const ValuePieces list = r->v->lists.at[x->list];
@@ -337,7 +337,7 @@ static const char *scan(Reading *r, bool *bad, RangeAt *first)
     return fault;
 }
 
-/* A value that only one stage has made counts as its part of a sum over stages. */
+/* A value that only one stage has made counts as this stage's part of a sum over stages. */
 static bool is_part_of_stages(const Verifier *v, Pc pc, uint32_t held, uint32_t wanted)
 {
     const Instr *in = &v->p->code.at[pc];
@@ -460,7 +460,7 @@ void value_write(Verifier *v, Pc pc, BufferId b, Val val)
 }
 
 /* True if another buffer that is still in use holds the same value in the same layout. (The cache
- * has one entry for each slot. It may forget a value, but never invents one.) */
+ * has one entry for each slot. It may forget a value, but never returns a wrong one.) */
 bool value_present(Verifier *v, Pc pc, const Val *val, BufferId *where)
 {
     uint32_t found = v->present_slots[present_slot(v, val)];
