@@ -1,4 +1,4 @@
-/* tandem accuracy: how far predictions are from published measurements. */
+/* tandem accuracy: prints the errors of predictions against published measurements. */
 #include <string.h>
 
 #include "cli/accuracy/accuracy.h"

@@ -1,4 +1,4 @@
-/* tandem check: is this plan valid, correct, and small enough? */
+/* tandem check: checks whether a plan is valid, correct, and small enough. */
 #include "cli/cli.h"
 
 static bool only_infeasible(const Diag *d)
@@ -12,8 +12,8 @@ static bool only_infeasible(const Diag *d)
 /* The memory cost of starting, where each rank creates its own parts of the weights in place. */
 typedef struct StartMemory {
     uint32_t n_tensors, n_initialised;
-    uint64_t own_bytes;   /* parameters at rest on the rank that holds most */
-    uint64_t whole_bytes; /* bytes of the whole stage, if a rank built it before it is cut */
+    uint64_t own_bytes;   /* parameters at rest, on the rank that holds the most */
+    uint64_t whole_bytes; /* bytes of the whole stage, if a rank builds it before it is cut */
 } StartMemory;
 
 static uint64_t whole_unit(const Graph *g, UnitId u)

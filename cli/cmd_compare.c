@@ -1,5 +1,5 @@
-/* tandem compare: one measured run against the prediction of the same plan. Rows are joined by
- * (rank, instruction), so only instructions that ran on both sides are compared. */
+/* tandem compare: compares one measured run with the prediction of the same plan. Rows are joined
+ * by (rank, instruction), so only instructions that ran on both sides are compared. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ typedef struct Line {
     uint64_t n; /* joined rows */
     Ps predicted_ps, measured_ps;
     double flops;   /* FLOPs of the joined rows */
-    uint64_t bytes; /* their bytes, for readers who know the machine's ceilings */
+    uint64_t bytes; /* their bytes, for readers who know the machine's limits */
 } Line;
 
 typedef struct Comparison {
@@ -113,7 +113,7 @@ static const char *line_name(Arena *arena, const Plan *plan, const Line *line)
 static void report_text(Cli *cli, const Plan *plan, const ComparedRun *predicted,
                         const ComparedRun *measured, const Comparison *c, const CoreUse *cores)
 {
-    static const char *const heads[] = {"a step, mean of the ranks", ">n", ">predicted",
+    static const char *const heads[] = {"time in a step, mean of the ranks", ">n", ">predicted",
                                         ">measured", ">ratio"};
     const RunRecord *m = &measured->record, *p = &predicted->record;
     Str *out = &cli->out;
@@ -216,7 +216,7 @@ static int64_t wanted_run(Cli *cli, Store *store)
     return number_of(cli, cli->args[0]);
 }
 
-/* Finds the prediction made for this run, else the newest one of its plan. */
+/* Finds the prediction made for this run, or else the newest one of its plan. */
 static int64_t find_prediction(Cli *cli, Store *store, const RunRecord *measured)
 {
     unsigned char plan[16];

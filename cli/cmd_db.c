@@ -1,4 +1,4 @@
-/* tandem db: reports the store's place, content and soundness; removes, merges and exports. */
+/* tandem db: reports the store's path, content and soundness; removes, merges and exports rows. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static void db_path(Cli *cli)
     if (cli->json != NULL) json_text(cli->json, "path", path);
 }
 
-/* Table names come from the file's own catalogue and are quoted, so no user input gets into a
+/* Table names come from the file's own catalogue and are quoted, so no user input enters a
  * statement. */
 static int64_t count_rows(Cli *cli, Db *db, const char *table)
 {
@@ -164,8 +164,8 @@ static const char *command_of(Cli *cli, const char *head, const char *folder, co
     return str_text(&out);
 }
 
-/* Writes the scripts of a run's plan into a folder: the plan's own in one subfolder, the library's
- * in another. */
+/* Writes the scripts of a run's plan into a folder, with one subfolder for the plan's own scripts
+ * and one for the library's. */
 static void export_run(Cli *cli, Store *store, int64_t run)
 {
     const char *folder = cli->options.output;

@@ -1,4 +1,4 @@
-/* tandem doctor: checks what this machine can do, before a run fails for lack of it. */
+/* tandem doctor: checks the abilities of this machine, before a run fails for lack of one. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static void add(Cli *cli, Findings *f, const char *name, const char *state, cons
     list_push(cli->arena, &f->all, ((Finding){name, state, text}));
 }
 
-/* Looks where the executor looks: beside the command, or in ../lib/tandem. */
+/* Looks in the same places as the executor: beside the command, or in ../lib/tandem. */
 static bool has_module(Cli *cli, const char *flavour)
 {
     const char *own = machine_own_path(cli->arena), *folder = getenv("TANDEM_MODULE_DIR");

@@ -1,5 +1,5 @@
-/* tandem import: stores measurements of other tools under the name of the machine that they were
- * made on. The first bytes of a file tell its format. */
+/* tandem import: stores measurements of other tools under the name of the machine on which they
+ * were made. The first bytes of a file determine its format. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -90,7 +90,7 @@ static bool read_any(Cli *cli, const char *path, ImportFormat format, ImportSink
 }
 
 typedef struct Stored {
-    /* not_ops: collectives that no plan's op corresponds to */
+    /* not_ops: collectives to which no plan's op corresponds */
     uint32_t kernels, collectives, not_ops;
     uint32_t alone; /* collectives that only one rank's trace shows */
 } Stored;
@@ -210,7 +210,7 @@ static void report(Cli *cli, ImportFormat format, const char *machine, const Imp
     use_text(cli, machine, sink, stored);
 }
 
-/* Reads files of one format; together they are measurements of one run. */
+/* Reads files of one format, which together are the measurements of one run. */
 static bool read_all(Cli *cli, ImportFormat *format, ImportSink *sink)
 {
     for (uint32_t i = 0; i < cli->n_args; i++) {

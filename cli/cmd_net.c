@@ -1,5 +1,5 @@
-/* tandem net: a cluster's collectives by size, in nccl-tests' columns, beside a measured table if
- * one is given. */
+/* tandem net: a cluster's collectives by size, in nccl-tests' columns. If a measured table is
+ * given, its times are printed beside. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -51,7 +51,7 @@ static bool read_size(Cli *cli, const char *option, const char *text, uint64_t *
     return true;
 }
 
-/* The cluster of a plan, or one of the library by name. */
+/* Reads the cluster of a plan, or one of the library by name. */
 static bool find_cluster(Cli *cli, NetTable *t)
 {
     const char *name = cli->args[0], *dot = strrchr(name, '.');
@@ -66,7 +66,7 @@ static bool find_cluster(Cli *cli, NetTable *t)
     return true;
 }
 
-/* Spreads the group over the cluster's nodes as data-parallel groups lie. */
+/* Spreads the group over the cluster's nodes in the way in which data-parallel groups lie. */
 static bool choose_per_node(Cli *cli, NetTable *t)
 {
     const Cluster *c = &t->cluster;
@@ -189,7 +189,7 @@ static bool fill(Cli *cli, NetTable *t)
     return true;
 }
 
-/* nccl-tests counts one rank's elements where sizes are those of all ranks. */
+/* nccl-tests counts one rank's elements even if sizes are those of all ranks. */
 static uint64_t count_of(const NetTable *t, uint64_t bytes)
 {
     const NcclQuestion *q = &t->question;

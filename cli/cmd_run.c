@@ -1,5 +1,5 @@
-/* tandem run: the plan in real time. Under mpirun every process plans for itself and runs its rank;
- * the first one alone prints and stores. */
+/* tandem run: executes the plan in real time. Under mpirun every process plans for itself and runs
+ * its rank. Only the first one prints and stores. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster)
                          "%" PRIu32 " ranks may share a GPU: the prediction gives each its own",
                          n_ranks);
         if (!cluster->is_local || front_gpu_cluster(gpu, n_ranks, cli->arena, cluster)) return true;
-        if (strcmp(gpu, "none") == 0) return true; /* the run will say why */
+        if (strcmp(gpu, "none") == 0) return true; /* the run itself reports the reason */
         diag_warning(&cli->diag, "unknown-gpu", (Loc){NULL, 0},
                      "no GPU of the library is called '%s': the run is predicted as if on a "
                      "processor's core",
@@ -64,7 +64,7 @@ bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster)
     }
     if (cluster->is_local) return true;
     if (!front_cluster("local_cpu", 1, cli->arena, cluster, &cli->diag)) return false;
-    /* Facts that the front only has for plans of this machine. */
+    /* Sets facts that the front sets only for plans of this machine. */
     if (cluster->devices_per_node < n_ranks) cluster->devices_per_node = n_ranks;
     if (cluster->cores_per_node == 0) cluster->cores_per_node = machine_cores();
     if (cluster->device.memory_bytes == 0)
@@ -117,7 +117,7 @@ static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
     run_backend_options(cli, &options->backend_options);
 }
 
-/* Returns the facts that are known of a run before it begins. */
+/* Returns the facts of a run that are known before it begins. */
 static RunRecord run_record(Cli *cli, const PlanFile *file, const char *status)
 {
     RunRecord record;
@@ -142,7 +142,7 @@ static bool store_measured(Cli *cli, const PlanFile *file, const ExecResult *res
 {
     const Plan *plan = file->plan;
     RunRecord record = run_record(cli, file, "ok");
-    /* `compare` finds the prediction by this */
+    /* `compare` finds the prediction by this key */
     record.calibration = prediction->record.calibration;
     record.step_ps = steps_median(steps);
     record.peak_bytes = result->highest_touched;
@@ -160,8 +160,8 @@ static bool store_measured(Cli *cli, const PlanFile *file, const ExecResult *res
     return fine;
 }
 
-/* A run that broke off leaves a row too, so that the store shows that it was tried. Returns its id;
- * 0 if it could not be written. */
+/* A run that broke off is stored, too, so that the store shows the attempt. Returns its id; 0 if it
+ * could not be written. */
 static int64_t store_failed(Cli *cli, const PlanFile *file, uint32_t steps_done)
 {
     RunRecord record = run_record(cli, file, "failed");
@@ -173,7 +173,7 @@ static int64_t store_failed(Cli *cli, const PlanFile *file, uint32_t steps_done)
     return id;
 }
 
-/* Reports at which step the run was interrupted, and which of its results the store holds. */
+/* Reports the step at which the run was interrupted, and the results that the store holds. */
 static void tell_interrupted(Cli *cli, const PlanFile *file, const LaunchEnd *end)
 {
     const char *name = run_signal_name(end->signal), *db = cli->options.db;
@@ -201,7 +201,7 @@ static bool was_started(const Cli *cli)
     return true;
 }
 
-/* Number of diagnostics of this rule. */
+/* Returns the number of diagnostics of this rule. */
 static uint32_t told(const Cli *cli, const char *rule)
 {
     uint32_t n = 0;
@@ -278,7 +278,7 @@ static void summary(Cli *cli, const PlanFile *file, Steps *s, const ExecResult *
               id, cli->options.db, prediction->id);
 }
 
-/* All processes find the same problems; only the first one reports them. */
+/* All processes find the same problems, so only the first one reports them. */
 static void drop_shared(Cli *cli)
 {
     static const char *const shared[] = {"not-finite",    "plan-mismatch",  "version-mismatch",
@@ -297,7 +297,7 @@ static void drop_shared(Cli *cli)
     }
 }
 
-/* The script's line of ep { bound } is where an error of too many rows is mended. */
+/* An error of too many rows is corrected at the script's line of ep { bound }. */
 static void blame_bound(Cli *cli, const PlanFile *file)
 {
     const PassConfig *ep = config_pass(&file->config, PASS_ep);
@@ -340,7 +340,7 @@ static void run_here(Cli *cli, const PlanFile *file)
     if (!exec_run(file->plan, &options, cli->arena, &result, &cli->diag)) {
         if (!first)
             drop_shared(cli);
-        else if (!run_is_inside()) /* for ranks that were started, the starting process says it */
+        else if (!run_is_inside()) /* for ranks that a process started, that process prints it */
             store_failed(cli, file, steps.progress.done);
         return;
     }
@@ -369,7 +369,7 @@ static void print_now(Cli *cli)
     cli->out = str_in(cli->arena);
 }
 
-/* The process that a person started: measures missing costs, then starts the ranks. */
+/* The process that the user started: it measures missing costs, then starts the ranks. */
 static void run_from_outside(Cli *cli, PlanFile *file)
 {
     if (cli->options.dry_run) {
@@ -377,7 +377,7 @@ static void run_from_outside(Cli *cli, PlanFile *file)
         dry_run(cli, file);
         return;
     }
-    /* Errors should come now, not on every rank or after all measurements. */
+    /* Errors should be reported now, not on every rank or after all measurements. */
     if (run_data(cli, file) == NULL || !store_ready(cli->options.db, &cli->diag)) return;
     /* GPUs have cost models; measuring them needs an explicit `tandem calibrate --backend cuda`. */
     if (!run_on(cli, "cuda") && !run_calibrate(cli, file)) return;
@@ -387,7 +387,7 @@ static void run_from_outside(Cli *cli, PlanFile *file)
         run_here(cli, file);
         return;
     }
-    /* The first rank writes the document; this one is printed only if the ranks cannot. */
+    /* The first rank writes the document. This process prints its own only if the ranks cannot. */
     if (cli->json != NULL || !cli->options.quiet) plan_file_report(cli, file);
     print_now(cli);
     cli_flush_diagnostics(cli);
@@ -427,7 +427,7 @@ void cmd_run(Cli *cli)
     if (!inside) {
         run_from_outside(cli, file);
     } else {
-        /* as text it was printed above, or is not wanted */
+        /* as text it was already printed above, or is not wanted */
         if (cli->json != NULL) plan_file_report(cli, file);
         run_here(cli, file);
     }

@@ -74,7 +74,7 @@ void cmd_runs(Cli *cli)
     while (db_step(st, &cli->diag)) {
         RunRow row = read_row(cli, st);
         const char *name = arena_print(cli->arena, "id = %" PRId64, row.id);
-        if (!seal_intact(st, 11, "run", name, &cli->diag)) continue; /* the others are listed */
+        if (!seal_intact(st, 11, "run", name, &cli->diag)) continue; /* the other runs are listed */
         row_text(cli, &t, &row);
         if (list != NULL) json_array_append_new(list, row_json(&row));
     }

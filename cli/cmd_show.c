@@ -35,15 +35,15 @@ static void show_programs(Cli *cli, const Plan *plan, Str *out)
     arena_free(scratch);
 }
 
-/* Prints the graph after each pass, each under a line with the pass's name. It ends where lowering
- * makes programs of the graph. */
+/* Prints the graph after each pass, each under a line with the pass's name. It ends at the pass
+ * that lowers the graph to programs. */
 static void show_every_pass(Cli *cli)
 {
     const uint32_t before = cli->diag.items.n;
     json_t *passes = json_array();
     for (uint32_t i = 0; i < compile_count(); i++) {
         PlanOptions options = {.stop_after = compile_name(i), .unproven = true};
-        cli->diag.items.n = before; /* the warnings of the passes up to here are given again */
+        cli->diag.items.n = before; /* the warnings of the passes up to this one are repeated */
         const PlanFile *file = plan_file_load(cli, cli->args[0], &options);
         if (file == NULL || file->plan->programs.n > 0) break;
         Str text = str_in(cli->arena);

@@ -5,7 +5,7 @@
 #include "cli/predict.h"
 #include "cli/repeat.h"
 
-/* A plan with errors other than not fitting has no meaning to simulate. */
+/* A plan with other errors than not fitting cannot be simulated. */
 static bool is_sound(const Diag *d)
 {
     for (uint32_t i = 0; i < d->items.n; i++)
@@ -14,7 +14,8 @@ static bool is_sound(const Diag *d)
     return true;
 }
 
-/* For an unmeasured machine every cost would silently come from the models, so it is refused. */
+/* For a machine without measurements every cost would silently come from the models, so it is
+ * refused. */
 static bool is_measured(Cli *cli, Store *store, const char *machine)
 {
     static const char query[] = "SELECT machine FROM collective_cost WHERE backend = 'nccl' UNION "

@@ -1,4 +1,5 @@
-/* tandem trace: the steady step of a stored run as Chrome JSON, which Perfetto opens too. */
+/* tandem trace: prints the steady step of a stored run as Chrome JSON, which Perfetto can also
+ * open. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The command. Its whole work is in this layer's library, where tests can reach it. */
+/* The command. All of its work is in this layer's library, where tests can reach it. */
 #include "cli/cli.h"
 #include "exec/launch/launch.h"
 

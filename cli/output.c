@@ -107,9 +107,9 @@ int cli_finish(Cli *cli)
     } else if (cli->out.n > 0) {
         failed = fwrite(cli->out.at, 1, cli->out.n, stdout) != cli->out.n;
     }
-    /* A full disk or a closed pipe shows only at the last write. */
+    /* A full disk or a closed pipe is reported only at the last write. */
     if (fflush(stdout) != 0 || ferror(stdout)) failed = 1;
-    bool left = failed && errno == EPIPE; /* `| head` has read all that it wanted */
+    bool left = failed && errno == EPIPE; /* `| head` has read all that it needs */
     if (failed && !left && code == 0) {
         fputs("error[output]: cannot write to standard output\n", stderr);
         code = 1;
@@ -137,7 +137,7 @@ bool cli_write_file(Cli *cli, const char *path, const void *bytes, size_t n)
 void json_put(json_t *object, const char *key, json_t *value)
 {
     int failed = json_object_set_new(object, key, value);
-    assert(failed == 0); /* fails only for a NULL value, from text that is not UTF-8 */
+    assert(failed == 0); /* fails only for a NULL value, made from text that is not UTF-8 */
     (void)failed;
 }
 

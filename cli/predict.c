@@ -1,10 +1,10 @@
-/* A prediction with its trust and its warnings. */
+/* A prediction with the size of its errors and its warnings. */
 #include "cli/predict.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Adds the notes that belong beside a simulation's numbers. */
+/* Adds the notes that belong to a simulation's numbers. */
 static void warn_of(Cli *cli, const PlanFile *file, const PredictOptions *options,
                     const Predicted *made)
 {
@@ -69,6 +69,6 @@ bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions 
     prediction->trust.counts = made.counts;
     if (store == NULL || !options->keep) return true;
     if (made.id != 0) return trust_store(store, made.id, &prediction->trust, &cli->diag);
-    /* A prediction is useful even if the store could not take it; the error stays. */
+    /* A prediction is useful even if it could not be stored; the error is reported nevertheless. */
     return keep_unstored;
 }

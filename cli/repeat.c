@@ -1,8 +1,9 @@
-/* A repeated `sim`. When a prediction is stored, what the command said is kept beside it, under a
- * key of the command line, the program, and the day, which the age of the costs depends on. The
- * scripts belong to the answer: if each of them still has the same bytes, nothing else can have
- * changed, and the command says it again without reading a script or compiling a plan. Commands
- * whose output depends on more than that are not kept: measured costs, this machine, a trace. */
+/* Answers a repeated `sim` without simulating. When a prediction is stored, the command's output is
+ * stored with it. Its key is the command line, the program, and the day, on which the printed age
+ * of the costs depends. The scripts belong to the answer. If each of them still has the same bytes,
+ * nothing else can have changed. The command then prints the answer again, without reading a script
+ * or compiling a plan. The output of commands that depend on more is not stored: on measured costs,
+ * this machine, or a trace. */
 #include "cli/repeat.h"
 
 #include <inttypes.h>
@@ -33,7 +34,7 @@ static Hash128 key_of(Cli *cli)
     return hash_bytes(str_text(&text), text.n);
 }
 
-/* ---- saying it again ---- */
+/* ---- printing it again ---- */
 
 static const char *text_of(const json_t *object, const char *key)
 {
@@ -84,7 +85,7 @@ static bool say(Cli *cli, int64_t run, json_t *said)
 bool repeat_answer(Cli *cli)
 {
     if (!may_repeat(cli) || access(cli->options.db, F_OK) != 0) return false;
-    Diag ignored = diag_in(cli->arena); /* a fault of the store is told after the plan */
+    Diag ignored = diag_in(cli->arena); /* a fault of the store is reported after the plan */
     Store *store = store_open(cli->options.db, true, &ignored);
     if (store == NULL) return false;
     FoundAnswer found;
@@ -100,9 +101,10 @@ bool repeat_answer(Cli *cli)
     return is_said;
 }
 
-/* ---- keeping it ---- */
+/* ---- storing it ---- */
 
-/* `said` without those of a fresh simulation, which a repeated command does not give. */
+/* The output without the lines about a fresh simulation, which a repeated command does not
+ * print. */
 static json_t *diagnostics_json(const Cli *cli, const Repeat *r)
 {
     json_t *list = json_array();
@@ -136,7 +138,7 @@ void repeat_keep(Cli *cli, const Repeat *r, Store *store, const Recipe *recipe, 
     if (cli->json != NULL) {
         json_object_set(said, "document", cli->json);
     } else {
-        /* a path that is not UTF-8 makes no such text, and the answer is not kept */
+        /* a path that is not UTF-8 makes no such text, so the answer is not stored */
         json_object_set_new(said, "text", json_stringn(cli->out.at, cli->run_line));
         json_object_set_new(said, "rest", json_string(str_text(&cli->out) + cli->run_line_end));
         json_text(said, "calibration", p->record.calibration);

@@ -111,7 +111,7 @@ const Verb *verb_find(const char *name)
     return NULL;
 }
 
-/* Verbs of the design that are not built yet. */
+/* Planned verbs that do not exist yet. */
 static const char *const absent[] = {"report", "ci", "export", "init", "config"};
 enum { N_ABSENT = sizeof absent / sizeof absent[0] };
 

@@ -10,7 +10,7 @@
 #include "planner/base/clock.h"
 #include "planner/base/str.h"
 
-/* The machine's counters advance in ticks of some 10 ms, so shorter times tell nothing. */
+/* The machine's counters advance in ticks of some 10 ms, so shorter periods cannot be measured. */
 enum { SHORTEST_NS = 200000000 };
 
 static bool read_process(CoreTime *now)
@@ -22,7 +22,7 @@ static bool read_process(CoreTime *now)
     return n == 2;
 }
 
-/* The fields are user nice system idle iowait irq softirq steal; all but idle and iowait are busy
+/* The fields are user nice system idle iowait irq softirq steal. All but idle and iowait are busy
  * time. */
 static bool read_machine(CoreTime *now)
 {
@@ -69,7 +69,7 @@ CoreUse cores_use(const CoreShare *all, uint32_t n)
         const CoreShare *one = &all[i];
         if (one->cores == 0) return (CoreUse){0, 0, 0, 0};
         const double wall = (double)one->time.at;
-        bool first = true; /* first process of its machine: the machine counts once */
+        bool first = true; /* first process of its machine; each machine counts once */
         for (uint32_t k = 0; k < i; k++) first = first && all[k].host != one->host;
         use.running += (double)one->time.ran / wall;
         use.ready += (double)(one->time.ran + one->time.waited) / wall;

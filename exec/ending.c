@@ -1,6 +1,6 @@
-/* Ends a run that cannot continue: reports where every rank is and what the plan expects of it
- * next, then ends all ranks. The launcher prints the report; without a launcher, this process
- * does. */
+/* Ends a run that cannot continue: reports the position of every rank and the instruction that the
+ * plan expects of it next, then ends all ranks. The launcher prints the report; without a launcher,
+ * this process does. */
 #include "exec/ending.h"
 
 #include <stdio.h>
@@ -43,7 +43,7 @@ static const char *process_word(int32_t pid)
     return c == 'T' || c == 't' ? "its process is stopped" : "its process is alive";
 }
 
-/* Reports where rank `r` is, and the instruction that it should reach for `match`. */
+/* Reports the position of rank `r`, and the instruction that it should reach for `match`. */
 static void tell_rank(const Ending *p, Rank r, uint32_t match, uint32_t step, Str *out)
 {
     const StatusSlot *slot = &p->status->slots[r];

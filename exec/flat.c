@@ -1,6 +1,6 @@
-/* Walks the parameters of a flat unit as one rank holds them. Tensor parallelism cuts them first
- * (deals give the global indices). They are laid one after the other, then cut again over the shard
- * axes. */
+/* Visits the parameters of a flat unit as one rank holds them. Tensor parallelism cuts them first
+ * (deals give the global indices). Then they are laid out one after the other and cut again over
+ * the shard axes. */
 #include "exec/flat.h"
 
 #include <assert.h>
@@ -123,7 +123,7 @@ void flat_each(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
 
 typedef struct InitTo {
     const Plan *plan;
-    DType dtype, rest; /* a copy for use holds the rounded values of the weights at rest */
+    DType dtype, rest; /* a copy for use holds the weights rounded as they are at rest */
     void *at;
 } InitTo;
 
@@ -152,7 +152,7 @@ DType flat_rest_dtype(const Program *p, BufferId b)
     return p->buffers.at[b].dtype;
 }
 
-/* A piece of a buffer that one thread fills. An element's place determines its value, so pieces are
+/* A piece of a buffer that one thread fills. An element's index determines its value, so pieces are
  * independent. */
 typedef struct InitPiece {
     const Program *p;
@@ -197,7 +197,7 @@ void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
                                .window = window,
                                .to = {plan, dtype, flat_rest_dtype(p, b), to}};
     }
-    /* The main thread does the work of any thread that could not be started. */
+    /* If a thread could not be started, the main thread does its work. */
     for (uint64_t i = 1; i < n; i++)
         if (pthread_create(&piece[i].thread, NULL, init_piece, &piece[i]) != 0) {
             init_piece(&piece[i]);

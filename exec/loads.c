@@ -57,7 +57,7 @@ static void judge(const Plan *plan, const LoadCounts *l, ExpertLoads *out)
 {
     const Graph *g = &plan->graph;
     uint64_t all = 0, dropped = 0;
-    out->idlest = (double)l->n_experts; /* no part is larger */
+    out->idlest = (double)l->n_experts; /* no part is larger than this */
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const uint32_t layer = l->layer_of[id];
         const uint64_t *chosen = layer ? l->chosen + (size_t)(layer - 1) * l->n_experts : NULL;

@@ -56,7 +56,7 @@ static const Transport *load_transport(Arena *arena, const char *module_dir, Dia
         diag_hint(d, "build with that MPI's development package, or set TANDEM_MODULE_DIR");
         return NULL;
     }
-    /* Open MPI's own plug-ins look up its symbols among the global ones. */
+    /* Open MPI's own plug-ins look for its symbols among the global ones. */
     const Transport *transport = load(path, "tandem_transport", RTLD_NOW | RTLD_GLOBAL, d);
     bool fine = transport && of_this_version(transport->version, TRANSPORT_VERSION, path, d);
     return fine ? transport : NULL;

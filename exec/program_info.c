@@ -1,5 +1,5 @@
-/* Facts that all ranks of a program share: which instruction waits for which, index bindings, and
- * how often a buffer is touched. */
+/* Facts that all ranks of a program share: the instructions that each one waits for, index
+ * bindings, and the number of accesses to each buffer. */
 #include <assert.h>
 
 #include "exec/ready.h"
@@ -18,8 +18,8 @@ static bool same_launch(const Program *p, Pc a, Pc b)
     return x->launch != 0 && x->launch == y->launch && x->stream == y->stream;
 }
 
-/* Finds the first member of pc's launch group along the stream and the pc behind the last; `group`
- * collects the members. */
+/* Finds the first member of pc's launch group along the stream and the pc after the last member;
+ * `group` collects the members. */
 static void collect_before(InfoBuild *b, Pc pc, const Pc *next)
 {
     const Program *p = b->p;
@@ -78,7 +78,7 @@ static void count_touches(const Program *p, ProgramInfo *info)
         for (uint32_t i = 0; i < in->args.n; i++)
             info->n_touches[program_root(p, program_arg(p, in, i), &offset)]++;
     }
-    /* A result that takes the place of an operand begins where the operand ends, so the bytes
+    /* A result that takes the memory of an operand begins where the operand ends, so the bytes
      * stay. */
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = program_instr(p, pc);

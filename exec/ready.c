@@ -32,8 +32,8 @@ static bool fail(const RankState *r, Pc pc, Arena *arena, Diag *d, const char *w
 
 /* ---- local instructions ---- */
 
-/* Sets the extents that kernel.h describes: of the buffer that is whole along attrs.dim, and of one
- * part. */
+/* Sets the extents that kernel.h describes: those of the buffer that is whole along attrs.dim, and
+ * those of one part. */
 static bool set_extents(const RankState *r, const Instr *in, KernelArgs *a)
 {
     const Mesh *mesh = &r->plan->mesh;
@@ -102,7 +102,7 @@ static bool set_halo(const RankState *r, const Instr *in, KernelArgs *a)
 }
 
 /* Fills in the same for stride_pack and stride_unpack. The messages' buffer has the shape with
- * strides, whichever way its pieces go. */
+ * strides, in either direction. */
 static bool set_pieces(const RankState *r, const Instr *in, KernelArgs *a)
 {
     const bool packs = in->op == OP_stride_pack;
@@ -136,7 +136,7 @@ static bool bind(const RankState *r, Pc pc, KernelArgs *a)
     a->rows = 1;
     for (const char *letter = b->ellipsis; letter < b->ellipsis + MAX_DIMS && *letter; letter++)
         a->rows *= a->size[(unsigned char)*letter];
-    /* Of uneven rows, an op on single elements computes only those that are stored. */
+    /* On uneven rows, an op on single elements computes only those that are stored. */
     if (b->ellipsis[0] && rows_uneven(arg_shape(r, in, 0), &r->plan->graph.deals))
         a->rows = a->elements[0];
     return true;
@@ -241,7 +241,7 @@ static void find_peers(const RankState *r, const Instr *in, Comm *c)
     c->peer = in->op == OP_send ? peer : r->rank;
 }
 
-/* Finds out whether the first and the last member exchange strips, too. */
+/* Finds out whether the first and the last member also exchange strips. */
 static bool set_neighbours(const RankState *r, const Instr *in, Comm *c)
 {
     const Deals *deals = &r->plan->graph.deals;
@@ -254,7 +254,7 @@ static bool set_neighbours(const RankState *r, const Instr *in, Comm *c)
     return true;
 }
 
-/* Fills in the counts of uneven rows. Returns false if buffers and group do not fit together. */
+/* Fills in the counts of uneven rows. Returns false if buffers and group are inconsistent. */
 static bool set_counts(const RankState *r, const Instr *in, Comm *c)
 {
     const Mesh *mesh = &r->plan->mesh;

@@ -1,5 +1,4 @@
-/* A training run: opens the backend, agrees with the other processes, initialises in place, runs
- * steps, and reads the report's numbers from the plan's own buffers. */
+/* The state of a run. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -184,7 +183,7 @@ static void reserve_rows(ExecRun *run)
 
 /* ---- steps ---- */
 
-/* The gradient norm of the step is not finite. Nothing was updated, so the step can run once more
+/* Handles a gradient norm that is not finite. No weight was updated, so the step can run once more
  * with a check of every number. */
 static bool report_not_finite(ExecRun *run, const Control *control)
 {

@@ -1,5 +1,5 @@
-/* The public C interface: one handle, one arena. Running out of memory unwinds to the entry of the
- * API call. That is safe because only the arena owns memory. */
+/* The public C interface: one handle, one arena. If memory is exhausted, the call unwinds to its
+ * entry. That is safe because only the arena owns memory. */
 #include "include/tandem.h"
 
 #include <locale.h>
@@ -37,12 +37,12 @@ static void on_full(void *self)
     longjmp(plan->full, 1);
 }
 
-/* The body of every call. If memory runs out, all that the call has made is freed, and its result
- * is `failed`, as is that of all later calls. Texts, hashes and scripts use decimal points,
- * whatever locale the calling program has chosen. Its locale is restored afterwards. */
+/* The body of every call. If memory is exhausted, all that the call has allocated is freed. Its
+ * result is `failed`, and so is that of all later calls. Texts, hashes and scripts use decimal
+ * points, whatever locale the calling program has chosen. Its locale is restored afterwards. */
 #define CALL(plan, type, failed, call)                                                             \
     do {                                                                                           \
-        type volatile result = (failed); /* it is set behind setjmp */                             \
+        type volatile result = (failed); /* it is set after setjmp */                              \
         if ((plan)->out_of_memory) return result;                                                  \
         locale_t before = uselocale((plan)->c);                                                    \
         arena_scope_open(&(plan)->scope, on_full, (plan));                                         \
@@ -141,7 +141,8 @@ static bool check(TandemPlan *plan)
     if (!plan->compiled) return false;
     const uint32_t before = plan->diag.n_errors;
     plan->proven = session_prove(plan->file, false, plan->arena, &plan->diag);
-    return plan->diag.n_errors == before; /* not fitting is an error, but no failed proof */
+    return plan->diag.n_errors == before; /* a plan that does not fit is an error, but not a failed
+                                           * proof */
 }
 
 bool tandem_check(TandemPlan *plan)
@@ -149,7 +150,7 @@ bool tandem_check(TandemPlan *plan)
     CALL(plan, bool, false, check(plan));
 }
 
-/* True if a measured cost could not be read: another one was taken in its place. */
+/* True if a measured cost could not be read, so that another one was used in its place. */
 static bool store_failed(const Diag *d, uint32_t from)
 {
     for (uint32_t i = from; i < d->items.n; i++)
@@ -200,8 +201,8 @@ bool tandem_simulate(TandemPlan *plan, const TandemSimOptions *options)
     CALL(plan, bool, false, predict(plan, options));
 }
 
-/* each row: a name, whether every compiled plan has it (else only after tandem_simulate), its
- * value */
+/* each row: a name, whether every compiled plan has the number (otherwise only after
+ * tandem_simulate), its value */
 #define NUMBERS(X)                                                                                 \
     X(params, true, (double)p->plan->graph.info.n_params)                                          \
     X(params_without_input_embedding, true, (double)p->plan->graph.info.n_params_no_embedding)     \

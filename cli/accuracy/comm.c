@@ -1,9 +1,9 @@
-/* Published collectives against the network model: tandem accuracy --comm FILE. */
+/* Compares published collectives with the network model: tandem accuracy --comm FILE. */
 #include "cli/accuracy/accuracy.h"
 #include "cli/accuracy/comm_row.h"
 
-/* Groups errors: large all-reduces of eight devices in one node; each other collective by
- * itself. */
+/* Groups the errors: large all-reduces of eight devices in one node form one group; each other
+ * collective forms its own. */
 static const char *group_of(const CommRow *row)
 {
     const NcclQuestion *q = &row->question;
@@ -16,7 +16,7 @@ static const char *group_of(const CommRow *row)
 
 static void score_row(const Csv *csv, RowOut *out)
 {
-    /* kept for the whole process, because the rows name few clusters */
+    /* kept for the whole process, because the rows name only a few clusters */
     static CommClusters clusters;
     if (clusters.arena == NULL) clusters.arena = arena_new();
     CommRow row;

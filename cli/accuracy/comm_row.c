@@ -1,5 +1,6 @@
-/* Turns a source's description of a machine into a cluster. The GPU's name gives the node. Words
- * and numbers of the interconnect give the network. The notes say how calls were made. */
+/* Turns a source's description of a machine into a cluster. The GPU's name determines the node.
+ * Words and numbers of the interconnect determine the network. The notes state how calls were
+ * made. */
 #include "cli/accuracy/comm_row.h"
 
 #include <ctype.h>
@@ -107,8 +108,8 @@ static bool says(const char *text, const char *word)
 }
 
 /* True if the text says that the switches between nodes use SHARP. It must not be NVLink's own
- * ("NVLink4 SHARP" is NVLS), nor denied by the word before, nor part of a longer name (a job such
- * as run-SHARP-3). */
+ * ("NVLink4 SHARP" is NVLS), denied by the word before, or part of a longer name (a job such as
+ * run-SHARP-3). */
 static bool says_sharp(const char *text)
 {
     static const char *const others[] = {"NVLink", "NVLink3", "NVLink4", "NVLink5",
@@ -132,8 +133,8 @@ static bool says_sharp(const char *text)
     return false;
 }
 
-/* Reads the run's conditions from the notes, and for a peak (a row without a size) how it was
- * measured. */
+/* Reads the run's conditions from the notes. For a peak (a row without a size) it also reads how
+ * the peak was measured. */
 static void read_notes(const char *notes, const char *interconnect, CommRow *out)
 {
     bool peak = out->measured_us <= 0;

@@ -26,7 +26,7 @@ static bool slurp(const char *path, Str *out, Diag *d)
 }
 
 /* Reads one field from *at on, and moves *at to the comma, line end or end behind it. Returns NULL
- * if a quote is not closed or something follows it. */
+ * if a quote is not closed or is followed by other text. */
 static const char *field(const char **at, uint32_t *line, Arena *arena)
 {
     const char *p = *at;

@@ -1,4 +1,4 @@
-/* Handles rows in several processes and puts the results into the order of the rows. */
+/* Handles rows in several processes, and puts the results into the order of the rows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,7 +114,7 @@ static void count_reason(Scores *scores, Arena *arena, const RowOut *row, const 
     list_push(arena, &scores->reasons, ((Unscored){row->source, row->split, reason, 1}));
 }
 
-/* Goes row by row: each process took every n_jobs-th row, in order. */
+/* Each process took every n_jobs-th row, in order, so the results are read row by row. */
 static void sort_out(const Csv *csv, const char *label_column, Arena *arena, const SaidList *said,
                      uint32_t n_jobs, Scores *scores)
 {

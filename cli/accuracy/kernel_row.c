@@ -1,5 +1,6 @@
-/* Turns a source's description of a kernel into its sizes. Sources have their own conventions for
- * FLOPs, shapes and the parts of a time. Only this file and kernel_row_composite.c know them. */
+/* Turns a source's description of a kernel into its sizes. Sources differ in how they count FLOPs,
+ * write shapes and divide a time. Only this file and kernel_row_composite.c know these
+ * conventions. */
 #include "cli/accuracy/kernel_row.h"
 
 #include <math.h>
@@ -19,7 +20,7 @@ static const Device *find_device(KernelDevices *devices, const char *name)
     Graph graph;
     memset(&config, 0, sizeof config);
     memset(&graph, 0, sizeof graph);
-    /* The smallest plan possible, only to read the cluster. */
+    /* The smallest possible plan, made only to read the cluster. */
     const char *code = arena_print(
         devices->arena,
         "local nn, e = require 'tandem.nn'\n"
@@ -76,9 +77,9 @@ static const char *read_gemm(const Csv *csv, uint32_t row, KernelRow *out)
 }
 
 /* TransformerEngine's sum over the four products of a layer, "h=4096 ff=16384 (QKV 12288), fprop".
- * With "autocast" in its notes, the time includes making 8-bit operands: reading them for the
- * maximum, then reading them and writing them both plain and transposed, 6 bytes an element. The
- * gradients of weights reuse them. */
+ * With "autocast" in its notes, the time includes making the 8-bit operands: reading them for the
+ * maximum, then reading them again and writing them plain and transposed. That is 6 bytes for each
+ * element. The gradients of weights reuse these operands. */
 static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape"), *qkv = strstr(shape, "QKV ");
@@ -115,8 +116,8 @@ static AttentionKernel family_of(const char *kernel)
     return cudnn ? ATTENTION_cudnn : ATTENTION_flash2;
 }
 
-/* Tables count all scores or only the causal half; the notes say which. FlashAttention's plots name
- * no batch; it follows from their constant 16k tokens of width 2,048. */
+/* Some tables count all scores, others only the causal half; the notes say which. FlashAttention's
+ * plots name no batch; it follows from their constant 16k tokens of width 2,048. */
 static const char *read_attention(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape"), *notes = csv_cell(csv, row, "notes");

@@ -51,7 +51,7 @@ static void draw_line(FILE *f, const Panel *p, double factor, const char *style)
             p->left + EDGE + place(p, to), PANEL - EDGE - place(p, to * factor), style);
 }
 
-/* The names are ours, but a plot must stay well-formed whatever the file's cells contain. */
+/* The names are ours, but a plot must be well-formed whatever the cells of the file contain. */
 static void put_text(FILE *f, const char *text)
 {
     for (; *text != 0; text++) {

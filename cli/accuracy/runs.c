@@ -1,5 +1,5 @@
-/* Published training runs. The library's tandem/published.lua knows each framework and turns a row
- * into a plan, which is simulated. */
+/* Published training runs. The library's tandem/published.lua has the rules of each framework and
+ * turns a row into a plan, which is then simulated. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static const char *first_error(const Diag *d)
     return "no reason was given";
 }
 
-/* A row on its way to a prediction. */
+/* A row while it is being predicted. */
 typedef struct RowRun {
     Config config;
     SimReport report;
@@ -62,7 +62,7 @@ static bool load(const RowOut *out, RowRun *run, Graph *graph)
     return session_read(out->label, &options, run->arena, &run->config, graph, &run->diag);
 }
 
-/* `fewer`: micro-batches that stand for the row's; 0: the row's own. */
+/* `fewer`: the number of micro-batches that stand for the row's; 0: the row's own. */
 static bool simulate(RowRun *run, Graph *graph, uint32_t fewer)
 {
     const PlanOptions how = {.unproven = true, .unplaced = true, .fewer = fewer};
@@ -89,8 +89,8 @@ static void extrapolate_memory(Held *held, const Held *less, double low, double 
     }
 }
 
-/* A step of many micro-batches follows from one of fewer. What a framework keeps of each
- * micro-batch of a pipeline follows from two. */
+/* The time of a step of many micro-batches follows from a step of fewer. The memory that a
+ * framework keeps for each micro-batch of a pipeline follows from two such steps. */
 static bool predict_row(const RowOut *out, RowRun *run)
 {
     Graph graph;
@@ -127,8 +127,8 @@ static const char *name_of(Arena *arena, const char *what, bool assumed)
     return assumed ? arena_print(arena, "%s, not all stated", what) : what;
 }
 
-/* A step that its loader sets tests one constant, and nothing else. A step whose limit of power is
- * assumed tests that, too. */
+/* A step that its loader sets tests only one constant. A step whose power limit is assumed also
+ * tests this assumption. */
 static const char *step_name(const RowRun *run, bool assumed)
 {
     if (assumed) return "step time, not all stated";
@@ -143,7 +143,7 @@ static void score_step(const Csv *csv, const RowRun *run, const RowOut *out, boo
     row_score(out, step_name(run, assumed), step_s, (double)run->report.step_ps / (double)PS_PER_S);
 }
 
-/* The profile says which memory a row reports; the row's own words override it. */
+/* The profile says which kind of memory a row reports; the row's own words override it. */
 static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, bool assumed)
 {
     static const char *const names[] = {"memory reserved", "memory allocated", "memory of process"};

@@ -1,5 +1,5 @@
-/* A tokenizer with one byte of look-ahead and a stack of open brackets. Keys are kept only for the
- * open objects. */
+/* A tokenizer with one byte of look-ahead and a stack of open brackets. Keys are stored only for
+ * the objects that are open. */
 #include "cli/import/json_stream.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ typedef struct JsonStream {
     char open[MOST_JSON_DEPTH]; /* '{' or '[' */
     uint32_t depth;
     char key[MOST_JSON_TEXT + 1], text[MOST_JSON_TEXT + 1];
-    bool may_break_off, broke_off; /* the document may end in the middle; it did */
+    bool may_break_off, broke_off; /* the document may end in the middle; it did so */
 } JsonStream;
 
 static int peek(JsonStream *s)
@@ -150,7 +150,7 @@ static bool read_number(JsonStream *s)
     return true;
 }
 
-/* Reads true, false or null; also NaN or Infinity, which PyTorch writes and which count as null. */
+/* Reads true, false or null. NaN and Infinity, which PyTorch writes, count as null. */
 static bool read_word(JsonStream *s)
 {
     static const struct {
@@ -222,8 +222,8 @@ static void close_bracket(JsonStream *s)
     tell(s, JSON_KIND_end, 0);
 }
 
-/* Reads what stands between values: closing brackets, or a comma before the next value. `first`:
- * the innermost bracket is still empty. */
+/* Reads the text between values: closing brackets, or a comma before the next value. `first`: the
+ * innermost bracket is still empty. */
 static bool next_value(JsonStream *s, bool *first)
 {
     while (s->depth > 0) {

@@ -1,6 +1,6 @@
 /* The text that nccl-tests prints. A row has bytes, count, type, operation and root, then twice
- * (out of place, in place) time in us, algbw, busbw and errors. The line of heads tells which
- * columns exist: all_gather has no operation, and sendrecv no root. */
+ * (out of place, in place) time in us, algbw, busbw and errors. The header line shows which columns
+ * exist: all_gather has no operation, and sendrecv no root. */
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -121,7 +121,7 @@ bool nccl_tests_read(const char *path, Arena *arena, NcclTestText *out, Diag *d)
                           strerror(errno));
     char line[MOST_LINE];
     TableHeads heads = {0};
-    bool fine = true, whole = true; /* whole: the previous piece ended its line */
+    bool fine = true, whole = true; /* whole: the previous piece ended at the end of a line */
     uint32_t n = 1;
     while (fine && fgets(line, sizeof line, file) != NULL) {
         bool ends = strchr(line, '\n') != NULL;

@@ -1,7 +1,7 @@
 /* SQLite exports of Nsight Systems (`nsys export --type sqlite`). A kernel there has a name and a
- * grid but no operator shapes, so it cannot be matched with a plan's op. Kernels are only counted.
- * NCCL's calls are NVTX ranges. New versions store their bytes and communicator in them, so their
- * kernels become collectives with a size. */
+ * grid but no operator shapes, so it cannot be matched with a plan's op. Kernels are therefore only
+ * counted. NCCL's calls are NVTX ranges. New versions store their bytes and communicator in them,
+ * so their kernels become collectives with a size. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static void read_kernels(Db *db, ImportSink *sink, Diag *d)
 
 typedef enum NcclFact { SAID_communicator, SAID_bytes, SAID_ranks, SAID_COUNT } NcclFact;
 
-/* Where the payloads of a schema hold a field. */
+/* The offset at which the payloads of a schema hold a field. */
 typedef struct PayloadField {
     int64_t domain, schema;
     size_t offset;
@@ -204,8 +204,8 @@ static void on_kernel(Ranges *r, const char *name, int64_t at_ns, int64_t ns)
     r->sink->n_sizeless--;
 }
 
-/* Reads the calls and launches of each thread in order: a kernel belongs to the one call before it.
- * If several calls were grouped, their kernel cannot be attributed. */
+/* Reads the calls and launches of each thread in order: a kernel belongs to the call before it, if
+ * there is only one. If several calls were grouped, their kernel cannot be attributed. */
 static void read_ranges(Db *db, ImportSink *sink, Arena *arena, Diag *d)
 {
     Ranges *r = arena_alloc(arena, sizeof *r);
@@ -244,7 +244,8 @@ static void read_ranges(Db *db, ImportSink *sink, Arena *arena, Diag *d)
 
 bool nsys_read(const char *path, ImportSink *sink, Arena *arena, Diag *d)
 {
-    Diag own = diag_in(arena); /* SQLite's messages become faults of the input, not of our store */
+    Diag own = diag_in(arena); /* SQLite's messages describe faults of the input, not of our
+                                * store */
     Db *db = db_open_foreign(path, &own);
     const char *view = db != NULL ? view_in_place_of_table(db, arena, &own) : NULL;
     if (view != NULL) {

@@ -1,5 +1,5 @@
-/* Maps PyTorch's operators to work that plans have. The operators' schemas say where operands are
- * and whether attention is causal (native_functions.yaml; flash_attn_interface.py). */
+/* Maps PyTorch's operators to work that plans have. The operators' schemas define where operands
+ * are and whether attention is causal (native_functions.yaml; flash_attn_interface.py). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ typedef struct OpRow {
     OpKind op;
     uint8_t first;     /* number of the operand with the left factor, queries, rows or elements */
     uint8_t second;    /* number of the operand with the right factor, or a norm's weight */
-    uint8_t causal;    /* attention: number of the operand that says so */
+    uint8_t causal;    /* attention: number of the operand that says whether it is causal */
     uint8_t dropout;   /* ... */
     bool heads_second; /* true: heads before tokens, [b, h, s, e]; false: [b, s, h, e] */
 } OpRow;
@@ -140,7 +140,7 @@ const char *op_call_key(const OpCall *call, Arena *arena)
     case FORM_heads: return heads_key(call, row, arena);
     case FORM_norm: return norm_key(x, y, row->op, arena);
     case FORM_two:
-        if (!is_tensor(y) || !alike(x, y)) return NULL; /* it broadcasts */
+        if (!is_tensor(y) || !alike(x, y)) return NULL; /* one operand is broadcast */
         break;
     case FORM_cast: /* from the second operand's type into the first's */
         if (!is_tensor(y) || x->dtype == y->dtype || elements_of(x) != elements_of(y)) return NULL;

@@ -115,7 +115,7 @@ Ps samples_median(const Samples *s)
     return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* Among equal ranks, each one is the last in one of n_ranks cases; this is the median of those
+/* Among equal ranks, each one is the last in one of n_ranks cases. This is the median of those
  * cases. */
 Ps samples_time(const Samples *s)
 {

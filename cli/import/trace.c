@@ -1,7 +1,8 @@
-/* Chrome traces as PyTorch's profiler (Kineto) writes them. A kernel is matched with the operator
- * that launched it, whose shapes the trace records. Collectives are read from their kernel's
- * arguments. The document is an array of events, or an object with one under "traceEvents". It is
- * streamed twice, operators first, because a kernel may come before its operator. */
+/* Chrome traces in the form in which PyTorch's profiler (Kineto) writes them. A kernel is matched
+ * with the operator that launched it, whose shapes the trace records. Collectives are read from
+ * their kernel's arguments. The document is an array of events, or an object with one under
+ * "traceEvents". It is streamed twice, operators first, because a kernel may come before its
+ * operator. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -37,9 +38,9 @@ typedef enum InList { LIST_none, LIST_dims, LIST_types, LIST_words } InList;
 typedef struct TraceReader {
     ImportSink *sink;
     Arena *scratch; /* for one event */
-    bool operators; /* this pass reads operators; else kernels */
+    bool operators; /* this pass reads operators; otherwise kernels */
     Calls calls;
-    int64_t rank;          /* -1: not said */
+    int64_t rank;          /* -1: not stated */
     uint32_t events_depth; /* depth of the event list's elements; 0: outside the list */
     bool in_arguments, in_info;
     InList in_list;
@@ -185,7 +186,7 @@ static void argument(TraceEvent *e, const JsonValue *v)
     else if (strncmp(v->key, "Process Group ", 14) == 0 && text) {
         bool ranks = strcmp(v->key + 14, "Ranks") == 0, name = strcmp(v->key + 14, "Name") == 0;
         size_t half = sizeof e->group / 2, n = strlen(e->group);
-        /* Both go into one text; all members write them in the same order. */
+        /* Both go into one text, which all members write in the same order. */
         if ((ranks || name) && n < half) snprintf(e->group + n, half, "%s ", v->text);
     } else if (strcmp(v->key, "In msg nelems") == 0)
         e->in_elements = v->number;

@@ -1,5 +1,5 @@
-/* tandem compare RUN RUN: two runs of the store side by side, predicted or measured, of one plan or
- * of two. It shows what changed since last week, or between two layouts. */
+/* tandem compare RUN RUN: prints two runs of the store side by side, predicted or measured, of one
+ * plan or of two. It shows the changes since an earlier run, or between two layouts. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -22,8 +22,8 @@ static Pair *pair_of(Arena *arena, Pairs *pairs, Measure unit, const char *what)
     return &pairs->at[pairs->n - 1];
 }
 
-/* Names what the runs count. The store keeps the unit in the words of the MFU's formula; a run
- * without a formula counts as the other one. */
+/* Returns the unit that the runs count. The store keeps the unit in the words of the MFU's formula.
+ * A run without a formula takes the unit of the other run. */
 static const char *counts_of(const RunRecord *a, const RunRecord *b)
 {
     static const char point[] = " per point ";

@@ -1,10 +1,10 @@
-/* Says beside a measured run's times whether its ranks had the machine to themselves. */
+/* Prints with a measured run's times whether its ranks had the machine to themselves. */
 #include <inttypes.h>
 #include <math.h>
 
 #include "cli/run/run.h"
 
-/* Every system uses less than this part of a core for other work. */
+/* Every idle system uses less than this fraction of a core for other work. */
 static const double negligible = 0.1;
 
 void cores_text(const CoreUse *use, uint32_t n_ranks, Str *out)

@@ -1,6 +1,6 @@
-/* tandem sim --tokens: how long a whole training takes at the predicted speed, and its price.
- * Prices are the library's (scripts/clusters/node.lua gives their date) or --price; for a cluster
- * without one only hours are printed. */
+/* tandem sim --tokens: predicts how long a whole training run takes at the predicted speed, and its
+ * price. Prices are the library's (scripts/clusters/node.lua states their date) or --price. For a
+ * cluster without a price only hours are printed. */
 #include "cli/predict.h"
 
 double price_of(const Cli *cli, const Cluster *cluster)

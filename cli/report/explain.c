@@ -1,6 +1,6 @@
-/* tandem sim --explain: where the step's time goes, and what would shorten it. Nothing is guessed:
- * each reported gain comes from another simulation, with that communication taking no time or with
- * another setting of the plan. */
+/* tandem sim --explain: shows how the step's time is spent, and what would shorten it. No gain is
+ * estimated: each reported gain comes from another simulation, in which that communication takes no
+ * time or another setting of the plan holds. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ typedef struct Explained {
     LIST(Tried) tried;
 } Explained;
 
-/* The same costs as in the explained prediction; otherwise the path would not add up to its
+/* The same costs as in the explained prediction; with others, the path would not add up to its
  * step. */
 static SimOptions options_of(const PlanFile *file, Store *store, const PredictOptions *how)
 {
@@ -165,8 +165,8 @@ static void stages_text(Cli *cli, const PlanFile *file, const Explained *e)
     table_print(&t, &cli->out);
 }
 
-/* Returns the limit of a kind of kernels: the nearer of the two roofs, or neither if the kernels
- * are too short for either. */
+/* Returns the limit of a kind of kernels: the peak or the bandwidth, whichever is closer, or
+ * neither if the kernels are too short for both. */
 static const char *bound_of(const KindRow *row)
 {
     if (row->of_peak < .3 && row->of_memory < .3) return "latency";

@@ -1,4 +1,4 @@
-/* tandem sim --mtbf ...: the part of the predicted speed that failures leave. */
+/* tandem sim --mtbf ...: predicts the fraction of the speed that failures leave. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -65,8 +65,8 @@ static bool duration(Cli *cli, const char *option, const char *text, const char 
     return false;
 }
 
-/* --storage: the time to write the plan's weights and moments at this rate, all ranks together.
- * `bytes` gets their size. The training waits for the whole time. */
+/* --storage: the time to write the plan's weights and moments at this rate, for all ranks together.
+ * `bytes` receives their size. The training waits for the whole time. */
 static bool checkpoint_of(Cli *cli, const PlanFile *file, double *seconds, uint64_t *bytes)
 {
     const char *text = cli->options.scenario.storage_text;
@@ -140,7 +140,7 @@ double faults_report(Cli *cli, const PlanFile *file, const Prediction *p)
     f.mtbf_s = node_s / fmax(file->config.cluster.nodes, 1);
     bool best = interval_s <= 0;
     if (best) interval_s = faults_best_interval_s(&f);
-    /* At a lower goodput, drawing runs would also take for ever. */
+    /* At a lower goodput, drawing runs would take too long. */
     double goodput = faults_goodput(&f, interval_s);
     if (!(goodput >= .01)) {
         cli_error(cli, FAULT_usage, "option-value",
@@ -208,7 +208,7 @@ static bool drops_nobody(const Graph *g)
     return any && all;
 }
 
-/* Tandem's own run ends where a rank gets more rows than it has memory for. */
+/* Tandem's own run ends with an error if a rank gets more rows than it has memory for. */
 static void warn_of_bound(Cli *cli, const PlanFile *file, double factor)
 {
     const PassConfig *ep = config_pass(&file->config, PASS_ep);

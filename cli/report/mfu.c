@@ -1,4 +1,4 @@
-/* Utilisation by the conventions that people print (--mfu): the same step and the same peak, other
+/* Utilisation by the conventions in common use (--mfu): the same step and the same peak, but other
  * FLOPs for a token. */
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* tandem show --state: the contents of a checkpoint of the plan, rank by rank, proven complete and
- * without duplicates; and the cost of bringing all of it to one rank. */
+/* tandem show --state: prints the contents of a checkpoint of the plan, rank by rank, and the cost
+ * of bringing all of it to one rank. The contents are proven complete and without duplicates. */
 #include <inttypes.h>
 
 #include "cli/cli.h"

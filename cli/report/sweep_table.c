@@ -1,5 +1,5 @@
-/* The rows of a sweep, ranked. Points that did not fit are sorted by how nearly they missed: if
- * nothing fits, that is the answer. */
+/* The rows of a sweep, ranked. Points that did not fit are sorted by how nearly they missed. If no
+ * point fits, this list is the answer. */
 #include "cli/sweep/sweep.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 typedef enum RankBy { BY_tokens, BY_gpu, BY_memory, BY_usd, BY_energy, BY_score, BY_COUNT } RankBy;
 static const char *by_names[BY_COUNT] = {"tokens", "gpu", "memory", "usd", "energy", NULL};
 
-static RankBy sort_by; /* a process has one sweep, and qsort has no argument for this */
+static RankBy sort_by; /* a process has only one sweep, and qsort has no argument for this */
 
 bool sweep_order(Cli *cli, const char *score)
 {
@@ -46,7 +46,7 @@ static int by_merit(const void *a, const void *b)
     if (x->status == SWEEP_too_large && x->peak_bytes != y->peak_bytes)
         return x->peak_bytes < y->peak_bytes ? -1 : 1;
     double left = merit(x, sort_by), right = merit(y, sort_by);
-    if (left == right) /* as rows without a price are */
+    if (left == right) /* like rows without a price */
         left = x->tokens_per_s, right = y->tokens_per_s;
     if (x->status == SWEEP_fits && left != right) return left > right ? -1 : 1;
     return x->index < y->index ? -1 : 1;
@@ -135,7 +135,7 @@ void energy_note(Cli *cli, const SweepRows *rows)
                   cli->options.pue);
 }
 
-/* The columns that only some sweeps have. */
+/* The columns that exist only in some sweeps. */
 typedef struct Columns {
     bool price, days, usd, joules, mwh, score;
 } Columns;
@@ -349,7 +349,7 @@ static json_t *row_json(const Cli *cli, const SweepKeys *keys, const SweepRow *r
 
 void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
 {
-    /* Without a price the rows are still shown, because they took long to make. */
+    /* Without a price the rows are still printed, because they took long to compute. */
     const uint32_t n_fit = count(rows, SWEEP_fits);
     const bool unpriced = sort_by == BY_usd && n_fit > 0 && !rows_priced(rows);
     const bool unpowered = sort_by == BY_energy && n_fit > 0 && !has_energy(rows);

@@ -1,9 +1,9 @@
-/* How far a prediction can be trusted: the measurements that its costs were fitted to or taken
- * from, their date, and the errors of predictions of that kind. It is printed with every prediction
- * and stored with the run.
+/* The size of a prediction's error: the measurements from which its costs come, their date, and the
+ * errors of predictions of that kind. It is printed with every prediction and stored with the run.
  *
- * Under a profile, the errors are those of published runs of this profile on this GPU. With too few
- * of them the error is unknown: errors of other runs would say nothing about this one. */
+ * Under a profile, the errors are those of published runs of this profile on this GPU. If there are
+ * too few of them the error is unknown, because errors of other runs would say nothing about this
+ * one. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ typedef struct Class {
     const char *profile, *gpu;
     uint32_t n;
     double p50, p90;
-    bool assumed; /* the rows do not state their limit of power */
+    bool assumed; /* the rows do not state their power limit */
 } Class;
 static const Class classes[] = {
 #define MADE(day)
@@ -42,7 +42,7 @@ static const char made[] =
 #undef BAR
 #undef ASSUMED
     ;
-enum { ENOUGH = 5 }; /* rows: a smaller class says nothing about itself */
+enum { ENOUGH = 5 }; /* least number of rows; the errors of a smaller class say nothing */
 
 typedef struct TrustFit {
     const char *made; /* the day */
@@ -112,7 +112,7 @@ static const Class *class_of(ErrorOf of, const char *profile, const char *gpu, b
     return NULL;
 }
 
-/* Counts the rows of the profile and of the GPU that state all; NULL: of any. */
+/* Counts the rows that state all, with the profile and with the GPU; NULL: any. */
 static uint32_t rows_of(ErrorOf of, const char *profile, const char *gpu)
 {
     uint32_t n = 0;
@@ -125,7 +125,7 @@ static uint32_t rows_of(ErrorOf of, const char *profile, const char *gpu)
     return n;
 }
 
-/* Finds the largest class with the same profile, else with the same GPU; NULL: there is none. */
+/* Finds the largest class with the same profile, or else with the same GPU; NULL: there is none. */
 static const Class *nearest(ErrorOf of, const char *profile, const char *gpu)
 {
     const Class *best = NULL;
@@ -193,8 +193,8 @@ Trust trust_of(Cli *cli, const Cluster *cluster, const Runtime *runtime, Store *
     return trust;
 }
 
-/* Returns a machine for whose collectives no measurements by size are published; NULL for other
- * machines. */
+/* Returns the kind of machine if no measurements of its collectives by size are published; NULL for
+ * other machines. */
 static const char *unmeasured(const Cluster *cluster, const NcclQuestion *q)
 {
     if (cluster->intra == FABRIC_pcie && q->ranks_per_node > 1)
@@ -206,8 +206,8 @@ static const char *unmeasured(const Cluster *cluster, const NcclQuestion *q)
     return NULL;
 }
 
-/* Collectives between nodes are judged by measurements that nothing was fitted to. In a node there
- * are only measurements that the model was fitted to. */
+/* Collectives between nodes are judged by measurements to which nothing was fitted. Within a node
+ * there are only measurements to which the model was fitted. */
 Trust trust_of_net(const Cluster *cluster, const NcclQuestion *q)
 {
     bool between_nodes = q->n_nodes > 1;
@@ -342,7 +342,7 @@ void trust_report(Cli *cli, const Trust *trust)
     const CostCounts *c = &trust->counts;
     uint32_t kernels = c->kernels_measured + c->kernels_modelled,
              collectives = c->collectives_measured + c->collectives_modelled;
-    if (kernels == 0) return; /* a version stored it that did not count */
+    if (kernels == 0) return; /* stored by a version that did not count */
     str_print(&cli->out,
               "measured    %" PRIu32 " of the costs of %" PRIu32 " kernels, %" PRIu32 " of %" PRIu32
               " communications; the others are modelled\n",

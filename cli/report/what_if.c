@@ -11,7 +11,8 @@
 enum { N_HALVINGS = 7 };
 static const double FACTOR_MOST = 64, NEAR = 1.01;
 
-/* Short words for keys. `rate`: the value is a speed, so a larger one can only help. */
+/* Short names of keys. `rate`: the value is a speed, so a larger one cannot make the step
+ * longer. */
 typedef struct ShortKey {
     const char *word, *key;
     bool rate;
@@ -32,7 +33,7 @@ typedef struct Other {
     const char *text;    /* "nic=2x" */
     const char *setting; /* "cluster.nic_bytes_per_s=1e11" */
     const char *key;
-    double value; /* the plan's own value; 0: the change is no factor */
+    double value; /* the plan's own value; 0: the change is not a factor */
     bool rate;
     bool ranks; /* the number of ranks or the sizes of the mesh change */
 } Other;
@@ -41,7 +42,7 @@ typedef struct Other {
 typedef struct Row {
     const char *text;
     bool made, fits;
-    const char *reason; /* why there are no numbers */
+    const char *reason; /* the reason if there are no numbers */
     Prediction p;
     uint64_t memory;
 } Row;
@@ -101,7 +102,7 @@ static const Diagnostic *first_error(const Diag *d)
     return NULL;
 }
 
-/* Returns a command of its own, with further settings. */
+/* Returns a separate command with additional settings. */
 static Cli with_settings(const WhatIf *w, const TextList *settings)
 {
     Cli one = *w->cli;
@@ -115,7 +116,7 @@ static Cli with_settings(const WhatIf *w, const TextList *settings)
     return one;
 }
 
-/* Loads and simulates the plan under further settings. Nothing is stored. */
+/* Loads and simulates the plan with additional settings. Nothing is stored. */
 static Row simulate(WhatIf *w, const char *text, const TextList *settings)
 {
     Cli one = with_settings(w, settings);
@@ -263,9 +264,9 @@ static bool is_mistake(const Diagnostic *error)
     return strncmp(error->rule, "unknown-", 8) == 0 || strcmp(error->rule, "wrong-type") == 0;
 }
 
-/* Loads the plan with the changed setting. Returns false if no plan has such a setting. If only
- * this plan refuses it, for example because a size does not divide, the setting's row shows the
- * reason. */
+/* Loads the plan with the changed setting. Returns false if no plan can have such a setting. If
+ * only this plan refuses it, for example because a size does not divide, the row of the setting
+ * shows the reason. */
 static bool check_change(const WhatIf *w, const Other *change)
 {
     TextList own = {NULL, 0, 0};
@@ -306,7 +307,7 @@ void what_if_report(Cli *cli, const PlanFile *file, Store *store, const PredictO
     uint32_t n = 0;
     bool ranks = false;
     rows[n++] = simulate(&w, "as it is", &all);
-    if (!rows[0].made) return; /* its errors are reported already */
+    if (!rows[0].made) return; /* its errors were already reported */
     for (uint32_t i = 0; i < w.changes.n; i++) {
         const Other *c = &w.changes.at[i];
         TextList own = {NULL, 0, 0};

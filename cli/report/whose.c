@@ -1,5 +1,5 @@
-/* Predicts how other programs would run the plan. A plan may name a runtime: then that runtime is
- * predicted, and `sim` predicts Tandem's own executor, too. If the plan names none, each framework
+/* Predicts how other programs would run the plan. If a plan names a runtime, that runtime is
+ * predicted, and `sim` also predicts Tandem's own executor. If the plan names none, each framework
  * that could run it is predicted. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static const Profile profiles[] = {
 typedef struct FrameworkAnswer {
     const char *name;
     Held held;
-    Ps step_ps; /* 0: not asked for */
+    Ps step_ps; /* 0: not requested */
 } FrameworkAnswer;
 
 static bool could_run(const Config *c, const Profile *profile)
@@ -35,12 +35,12 @@ static bool could_run(const Config *c, const Profile *profile)
     return false;
 }
 
-/* The question that all answers belong to. */
+/* The request to which all answers belong. */
 typedef struct Question {
     Cli *cli;
     const PlanFile *file;
     bool timed;   /* step times are wanted, too */
-    Store *store; /* keeps the answers; NULL: nothing does */
+    Store *store; /* the store that keeps the answers; NULL: none */
     KnownScripts scripts;
     Recipe *made_of; /* receives the scripts of the answers; NULL: not wanted */
 } Question;
@@ -99,7 +99,7 @@ static uint64_t count_of(const json_t *row, const char *key)
 static bool find_answer(Question *q, Hash128 key, FrameworkAnswer *out, bool *could)
 {
     Arena *arena = q->cli->arena;
-    Diag ignored = diag_in(arena); /* without the store the answer is made again */
+    Diag ignored = diag_in(arena); /* without the store the answer is computed again */
     FoundAnswer found;
     if (q->store == NULL || !store_find_answer(q->store, key, arena, &found, &ignored))
         return false;

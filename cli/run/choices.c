@@ -1,6 +1,7 @@
-/* The store remembers the fastest algorithm of each matrix product on a device, so that a later run
- * need not time them again. Each access opens the store. There are some dozens, all before the
- * first step. If the store cannot be read or written, the run times the algorithms itself. */
+/* The store keeps the fastest algorithm of each matrix product on a device, so that a later run
+ * need not time the algorithms again. Each access opens the store. There are some dozens of
+ * accesses, all before the first step. If the store cannot be read or written, the run times the
+ * algorithms itself. */
 #include "cli/run/run.h"
 #include "kernels/cuda/product/products.h"
 

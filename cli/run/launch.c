@@ -36,7 +36,7 @@ const char *run_signal_name(int number)
 bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv, LaunchEnd *end)
 {
     LIST(const char *) words = {NULL, 0, 0};
-    /* The shell found a relative path for us, but mpirun does not look in the same places. */
+    /* The shell found a relative path, but mpirun does not look in the same places. */
     const char *own = machine_own_path(cli->arena);
     list_push(cli->arena, &words, own != NULL ? own : cli->program);
     for (uint32_t i = 1; argv[i] != NULL; i++) list_push(cli->arena, &words, argv[i]);
@@ -44,7 +44,7 @@ bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv, LaunchEnd *
      * terminal. */
     list_push(cli->arena, &words,
               color_wanted(cli, STDOUT_FILENO) ? "--color=always" : "--color=never");
-    /* Only ranks of this verb know the option, not processes that measure for it. */
+    /* Only ranks of this verb have the option; processes that measure for it do not. */
     const bool is_own = strcmp(argv[1], cli->verb->name) == 0;
     if (is_own && (cli->verb->options & OPTIONS_run) != 0) {
         list_push(cli->arena, &words, "--every");
@@ -148,7 +148,7 @@ bool run_calibrate(Cli *cli, const PlanFile *file)
     Needs needs;
     if (!find_needs(cli, file, &needs)) return false;
     uint32_t n_ranks = file->plan->mesh.n_ranks;
-    /* On GPUs, the ranks of the plan measure everything, each on its own device. */
+    /* On GPUs, the ranks of the plan measure all costs, each on its own device. */
     if (run_on(cli, "cuda") && n_ranks > 1) {
         needs.missing_collectives += needs.missing_kernels;
         return calibrate_collectives(cli, file, &needs);

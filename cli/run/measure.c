@@ -92,7 +92,7 @@ bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const M
                                .data = data,
                                .trace_step = step,
                                .backend_options = on->options};
-        options.backend_options.alone = true; /* the store keeps costs of single kernels */
+        options.backend_options.alone = true; /* the store keeps costs of single kernels only */
         ExecResult result;
         memset(&result, 0, sizeof result);
         if (!exec_run(plan, &options, arena, &result, d)) return false;
@@ -207,7 +207,8 @@ static bool run_collectives(const Plan *m, Backend *backend, Arena *arena, Durat
     return backend->exchange(backend, out->mine, out->n * sizeof *out->mine, out->all, d);
 }
 
-/* A collective's time is that of the member who came last, because the others also waited. */
+/* A collective's time is that of the member that came last, because the times of the others include
+ * waiting. */
 static Ps last_comer(const Durations *durations, uint32_t n_local, Pc pc)
 {
     Ps least = INT64_MAX;

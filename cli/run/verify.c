@@ -1,7 +1,7 @@
 /* tandem run --verify: compares the scaled-down plan on many ranks with one rank, in fp64, tensor
- * by tensor. A plan with 8-bit products is compared again with only those rounded, since equal
- * rounding still agrees closely. A plan in low precision is also compared as it is, by its distance
- * from fp64. */
+ * by tensor. A plan with 8-bit products is compared again with only these products rounded, because
+ * values that are rounded alike still agree closely. A plan in low precision is also compared as it
+ * is, by its distance from fp64. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static const char *precision_name(Arena *arena, DType t)
 
 /* The same model and micro-steps on one rank. Its micro-batch takes the samples of all data ranks,
  * passes that need an axis are dropped, and nothing is recomputed. 8-bit products stay if their
- * cost in precision is asked for, and so do the dtypes of FSDP2's policy. (With copied units,
+ * loss of precision is measured, and so do the dtypes of FSDP2's policy. (With copied units,
  * gradients are made in the dtype in use.) */
 static bool load_one(Cli *cli, const PlanFile *file, bool policy, Config *config, Graph *graph)
 {
@@ -100,7 +100,7 @@ static bool compare_orders(Cli *cli, const Plan *plan, const Plan *reference, Ve
     return true;
 }
 
-/* Names tensors of the model about which the comparison tells nothing. */
+/* Names tensors of the model about which the comparison proves nothing. */
 static void warn_of_unmoved(Cli *cli, const VerifyResult *r)
 {
     Loc none = {NULL, 0};
@@ -112,13 +112,14 @@ static void warn_of_unmoved(Cli *cli, const VerifyResult *r)
                              : "");
 }
 
-/* ---- what is not in the scaled-down plan ---- */
+/* ---- the parts of the plan that the scaled-down plan lacks ---- */
 
 /* A program's work by kinds: computations, some of them recomputations; communications by their
  * axes. */
 typedef struct WorkKinds {
     bool op[OP_COUNT], again;
-    bool comm[OP_COUNT][1 << AXIS_NAMES]; /* by axis name: parts of a refined axis are one */
+    bool comm[OP_COUNT][1 << AXIS_NAMES]; /* by axis name; the parts of a refined axis count as
+                                           * one */
 } WorkKinds;
 
 static uint32_t names_of(const Mesh *mesh, AxisSet axes)
@@ -147,7 +148,7 @@ static WorkKinds *kinds_of(Cli *cli, const Plan *plan)
     return kinds;
 }
 
-/* A verdict only covers the scaled-down plan; parts of the plan that it lost were not tested. */
+/* A verdict covers only the scaled-down plan. Parts of the plan that it lacks were not tested. */
 static void warn_of_lost(Cli *cli, const Plan *whole, const Plan *scaled)
 {
     const WorkKinds *was = kinds_of(cli, whole), *is = kinds_of(cli, scaled);
@@ -308,8 +309,8 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, const 
               passed ? paint(cli, PAINT_good, "PASS") : paint(cli, PAINT_bad, "FAIL"), tolerance);
 }
 
-/* Loads the plan at full size. The scaled-down plan is another one, and it may pass although this
- * one cannot be compiled. Fit is not checked here. */
+/* Loads the plan at full size. The scaled-down plan is a different plan, which may pass although
+ * this one cannot be compiled. Fit is not checked here. */
 static const PlanFile *whole_plan(Cli *cli, const char *path)
 {
     PlanOptions options = {.unfitted = true, .shrink = session_is_text(path)};

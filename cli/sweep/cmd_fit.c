@@ -1,5 +1,5 @@
-/* tandem fit: finds the smallest change with which a plan fits its cluster, and how far micro-batch
- * and sequence can grow. Each answer was simulated under the plan's own runtime. */
+/* tandem fit: finds the smallest change with which a plan fits its cluster, and the largest
+ * micro-batch and sequence. Each answer was simulated under the plan's own runtime. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ enum {
     LONG_TOKENS = 8192
 };
 
-/* A change is one idea. It may take more than one setting. */
+/* A change is one idea. A change is one idea. */
 typedef struct FitChange {
     const char *words;
     TextList settings;
@@ -33,7 +33,7 @@ typedef struct FitSearch {
     SweepRow base;
 } FitSearch;
 
-/* The points of one question, and the result of each. */
+/* It may take more than one setting. */
 typedef struct FitPoints {
     TextList settings[MOST_POINTS];
     const char *words[MOST_POINTS];
@@ -70,7 +70,7 @@ static const char *mesh_key(FitSearch *fit, AxisName axis)
     return arena_print(fit->cli->arena, "mesh.%s", axis_name_text(axis));
 }
 
-/* Turns a part of the data ranks into ranks of this axis, and lists its pass. */
+/* Turns part of the data ranks into ranks of this axis, and lists its pass. */
 static void add_axis(FitSearch *fit, const Graph *graph, AxisName axis)
 {
     const AxisInfo *info = axis_info(axis);
@@ -127,7 +127,7 @@ static void list_changes(FitSearch *fit, const Graph *graph)
 static void push(FitSearch *fit, FitPoints *points, const char *words, const TextList *a,
                  const TextList *b)
 {
-    assert(points->n < MOST_POINTS); /* there are fewer pairs of changes */
+    assert(points->n < MOST_POINTS); /* there are at most this many pairs of changes */
     TextList *to = &points->settings[points->n];
     const TextList *all[] = {a, b};
     *to = (TextList){NULL, 0, 0};
@@ -148,7 +148,7 @@ static bool decide(FitSearch *fit, FitPoints *points)
 }
 
 static const SweepRows
-    *sorted; /* the points of the question being answered; global because qsort has no argument */
+    *sorted; /* the points of the current request; global because qsort has no argument */
 
 static int by_speed(const void *a, const void *b)
 {
@@ -180,8 +180,8 @@ static json_t *row_json(const FitSearch *fit, const FitPoints *points, uint32_t 
     return out;
 }
 
-/* Reports the changes that fit, the fastest first. Returns the index of the first, or UINT32_MAX if
- * none fits. */
+/* Reports the changes that fit, the fastest first. Returns the index of the fastest, or UINT32_MAX
+ * if none fits. */
 static uint32_t report_changes(FitSearch *fit, const FitPoints *points, const char *title)
 {
     Cli *cli = fit->cli;
@@ -209,7 +209,7 @@ static uint32_t report_changes(FitSearch *fit, const FitPoints *points, const ch
     return order[0];
 }
 
-/* A setting whose largest value is asked for. */
+/* A setting whose largest value is searched for. */
 typedef struct Most {
     const char *title, *key;
     int64_t from, to; /* to: inclusive */
@@ -249,8 +249,8 @@ static void enter(MostFound *found, const FitPoints *points, const int64_t *valu
 }
 
 /* Reports the largest tried value that fits. First doubles the value. Then tries the eighths
- * between the largest that fits and its double. A value counts as one that does not fit if the plan
- * refuses it, for example because it does not divide. */
+ * between the largest value that fits and its double. A value counts as one that does not fit if
+ * the plan refuses it, for example because it does not divide. */
 static bool report_most(FitSearch *fit, const Most *ask, const TextList *also)
 {
     Cli *cli = fit->cli;
@@ -341,7 +341,8 @@ static const TextList *find_change(FitSearch *fit, bool *fine)
     return best != UINT32_MAX ? &two->settings[best] : NULL;
 }
 
-/* The sizes whose largest value is asked for. A grid has its own sequence. Returns their number. */
+/* Lists the sizes whose largest value is searched for. For a plan of fields only the micro-batch is
+ * listed. Returns their number. */
 static uint32_t list_sizes(const FitSearch *fit, const Graph *graph, Most asked[3])
 {
     const Config *c = &fit->config;
@@ -352,7 +353,7 @@ static uint32_t list_sizes(const FitSearch *fit, const Graph *graph, Most asked[
     return c->height > 0 ? 1 : 3;
 }
 
-/* Adds a point unless one with the same settings is there. */
+/* Adds a point unless one with the same settings exists. */
 static void push_new(FitSearch *fit, FitPoints *points, const TextList *settings)
 {
     Arena *arena = fit->cli->arena;

@@ -1,5 +1,5 @@
 /* tandem search: proposes the space of plans and decides its points by bounds and simulations. It
- * proves the winners in full, and says why the others lost. */
+ * proves the winners in full, and reports why the other points lost. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct Search {
 } Search;
 
 static const SweepRows
-    *sorted; /* the one search of a process; global because qsort has no argument */
+    *sorted; /* the only search of a process; global because qsort has no argument */
 
 static int by_speed(const void *a, const void *b)
 {
@@ -48,7 +48,7 @@ static void rank(Search *s)
     qsort(s->ranked, s->n_ranked, sizeof *s->ranked, by_speed);
 }
 
-/* Loads, proves and simulates the winners as `sim` does. A point that fails its proofs is no
+/* Loads, proves and simulates the winners as `sim` does. A point that fails its proofs is not a
  * winner. */
 static bool prove(Search *s)
 {

@@ -18,7 +18,7 @@ typedef struct Sweep {
     uint32_t *combination; /* [plan] its number among all combinations of --try */
 } Sweep;
 
-/* Returns the place of a key; a key of --try replaces that of the script. */
+/* Returns the index of a key; a key of --try replaces that of the script. */
 static SweepKey *place_of(Sweep *sweep, const char *key, uint32_t n_script)
 {
     for (uint32_t k = 0; k < n_script; k++)
@@ -117,8 +117,8 @@ static TextList settings_of(const Sweep *sweep, uint32_t combination)
     return list;
 }
 
-/* Returns the plan under --set, for the conditions. NULL if there are none, or if the plan cannot
- * be read: then each point has its own errors. */
+/* Returns the plan under --set, for the conditions. NULL if there are no conditions, or if the plan
+ * cannot be read; in that case each point reports its own errors. */
 static const Config *plan_of(Cli *cli, const Sweep *sweep)
 {
     if (cli->options.sweep.where.n == 0 && sweep->script == NULL) return NULL;
@@ -170,8 +170,8 @@ static void quote(Str *out, const char *word)
     str_add(out, "'");
 }
 
-/* Checks a sweep before its job is written, since a job that fails wastes its turn in the queue. At
- * least one of the first points must load, and each part of the sweep must have a point. */
+/* Checks a sweep before its job is written, because a job that fails wastes its turn in the queue.
+ * At least one of the first points must load, and each part of the sweep must have a point. */
 static bool slurm_can_start(Cli *cli, const PointJob *job)
 {
     if (cli->options.sweep.slurm > job->n)
@@ -199,7 +199,7 @@ static bool slurm_can_start(Cli *cli, const PointJob *job)
 }
 
 /* Prints the same command as an array job. Each part writes a store of its own, because a store on
- * a network's file system cannot be shared. */
+ * a network file system cannot be shared. */
 static void slurm_script(Cli *cli)
 {
     Str text = str_in(cli->arena), *out = &text;
@@ -230,7 +230,8 @@ static void slurm_script(Cli *cli)
         str_add(&cli->out, str_text(out));
 }
 
-/* More shards than points: a part of an array job has nothing to do, which is no error. */
+/* If there are more shards than points, a part of an array job has nothing to do, which is not an
+ * error. */
 static void empty_shard(Cli *cli)
 {
     if (cli->json == NULL) {
@@ -259,8 +260,8 @@ static bool decide_stored(Cli *cli, PointJob *job, SweepRows *rows)
     return true;
 }
 
-/* The ranking holds for one executor. The best plan is also simulated for each framework that could
- * run it. */
+/* The ranking is that of one executor. So the best plan is also simulated for each framework that
+ * could run it. */
 static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
 {
     if (cli->json != NULL || cli->options.sweep.csv || rows->n == 0) return;
@@ -270,7 +271,7 @@ static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
     cli->script = front_open(job->path, NULL, 0, cli->arena);
     const PlanOptions quick = {.unproven = true, .script = cli->script};
     const PlanOptions options = plan_file_options(cli, &quick);
-    Diag told = diag_in(cli->arena); /* the point has printed its warnings already */
+    Diag told = diag_in(cli->arena); /* the point has already printed its warnings */
     Store *store = cli->options.no_store ? NULL : store_open(cli->options.db, false, &told);
     Config *config = arena_alloc(cli->arena, sizeof *config);
     Graph graph;

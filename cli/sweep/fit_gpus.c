@@ -1,5 +1,6 @@
-/* tandem fit --tokens: on how many nodes a training takes how long, and how many are enough for a
- * deadline or a budget. Each number of nodes is simulated as a plan of its own. */
+/* tandem fit --tokens: prints the duration of a training run by the number of nodes, and the least
+ * number that meets a deadline or a budget. Each number of nodes is simulated as a plan of its
+ * own. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -18,7 +19,7 @@ typedef struct GpuQuestion {
 } GpuQuestion;
 
 /* Lists the numbers of nodes whose data ranks divide the batch. One data axis grows: dp_replicate
- * if nothing is sharded, else dp_shard. The other axes keep their sizes. */
+ * if nothing is sharded, otherwise dp_shard. The other axes keep their sizes. */
 static void list_nodes(GpuQuestion *q, const Config *config, const TextList *also)
 {
     Arena *arena = q->cli->arena;
@@ -50,8 +51,8 @@ static const SweepRow *row_of(const GpuQuestion *q, uint32_t i)
     return row->status == SWEEP_fits && row->tokens_per_s > 0 ? row : NULL;
 }
 
-/* Prints one row a number of nodes. The efficiency compares the speed of a GPU with that on the
- * fewest nodes. */
+/* Prints one row for each number of nodes. The efficiency compares the speed of a GPU with that on
+ * the fewest nodes. */
 static void report_table(const GpuQuestion *q)
 {
     Cli *cli = q->cli;
@@ -96,7 +97,7 @@ static void report_table(const GpuQuestion *q)
         json_decref(list);
 }
 
-/* Says which numbers of nodes keep the deadline and the budget. A false answer names the nearest
+/* Reports which numbers of nodes meet the deadline and the budget. If none does, names the nearest
  * miss. */
 static void report_limits(const GpuQuestion *q)
 {

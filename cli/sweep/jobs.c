@@ -60,7 +60,7 @@ static pid_t start(const Worker *job, JobWork work, void *self)
     fflush(NULL);
     const pid_t parent = getpid(), pid = fork();
     if (pid != 0) return pid;
-    /* Ending the command ends its work processes too, even if only the first process got the
+    /* If the command ends, its work processes end too, even if only the first process got the
      * signal. */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(1);
@@ -71,10 +71,10 @@ static pid_t start(const Worker *job, JobWork work, void *self)
 void job_piece_done(const Worker *job)
 {
     ssize_t written = job->count >= 0 ? write(job->count, "", 1) : 0;
-    (void)written; /* an incomplete count does no harm */
+    (void)written; /* an incomplete count is harmless */
 }
 
-/* Each byte is a finished piece; the pipe ends when the last process has ended. */
+/* Each byte stands for a finished piece. The pipe ends when the last process has ended. */
 static void follow(Progress *progress, int count)
 {
     char bytes[64];

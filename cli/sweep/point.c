@@ -1,7 +1,7 @@
-/* Decides points in several processes. Each stores its predictions as it makes them, so a process
- * that is ended loses nothing, and the same command finds them again. A point that was decided
- * before is a look-up: its key is made of the settings, the build and the measured costs, and the
- * scripts are compared by content. No script runs for it. */
+/* Decides points in several processes. Each process stores its predictions as it makes them. If it
+ * is killed, these are kept, and the same command finds them again. A point that was decided before
+ * is looked up. Its key consists of the settings, the build and the measured costs; the scripts are
+ * compared by content. No script runs for it. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "cli/sweep/point.h"
 
@@ -24,12 +24,13 @@ typedef struct Decider {
     Arena *kept;         /* outlives a point */
     FrontScript *script; /* held open for all points */
     KnownScripts scripts;
-    const char *context; /* the part of a key that all points share */
+    const char *context; /* the part of the key that all points share */
     const char *build;
-    const char *no_store; /* why the store does not open in this process */
+    const char *no_store; /* the reason if the store cannot be opened in this process */
 } Decider;
 
-/* Returns the first error that explains why there are no numbers, else the first "does not fit". */
+/* Returns the first error that explains why there are no numbers, or else the first "does not
+ * fit". */
 static const Diagnostic *first_error(const Diag *d, bool infeasible)
 {
     for (uint32_t i = 0; i < d->items.n; i++)
@@ -68,7 +69,7 @@ void point_status(json_t *row, SweepStatus status, const Diagnostic *error)
 }
 
 /* Compiles, proves and simulates a point. Returns false after diagnostics, or if the plan has fewer
- * micro-batches and does not tell the step's time. */
+ * micro-batches and these do not give the step's time. */
 static bool predict_point(const Decider *decider, Cli *one, const Config *config, Graph *graph,
                           const PlanOptions *load, PlanFile **file, Prediction *prediction)
 {
@@ -105,7 +106,7 @@ static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Recip
         load.fewer = one->options.exact ? 0 : session_fewer(config, false);
         predicted = predict_point(decider, one, config, &graph, &load, &file, &prediction);
         if (prediction.aperiodic) {
-            one->diag = before; /* the whole plan finds the same again */
+            one->diag = before; /* the whole plan would give the same result */
             load.fewer = 0;
             predicted = predict_point(decider, one, config, &graph, &load, &file, &prediction);
         }
@@ -151,7 +152,7 @@ static Hash128 key_of(const Decider *decider, const Cli *one)
     return hash_bytes(str_text(&key), key.n);
 }
 
-/* Another program may have written the answer. True if all numbers that a table reads are there and
+/* Another program may have written the answer. True if all numbers that a table reads exist and are
  * possible. */
 static bool is_answer(const json_t *row)
 {
@@ -177,8 +178,8 @@ static json_t *found_answer(Decider *decider, const Cli *one, Hash128 key, Diag 
     return NULL;
 }
 
-/* Stores an answer. An answer without a list of scripts (they never ended) is not stored: its age
- * could not be checked. */
+/* Stores an answer. An answer without a list of scripts (they did not end) is not stored, because
+ * nobody could check whether it is still valid. */
 static void keep_answer(const Decider *decider, Cli *one, Hash128 key, Recipe *recipe,
                         const json_t *row)
 {
@@ -256,8 +257,8 @@ static void work(void *self, const Worker *worker)
     Arena *kept = arena_new(), *arena = arena_new();
     Diag diag = diag_in(kept);
     Decider decider = {.job = job, .kept = kept, .build = build_name(kept)};
-    /* Points need the same memory one after the other, so each reuses the memory of the one
-     * before. */
+    /* Points need the same memory one after the other, so each point reuses the memory of the
+     * previous one. */
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     const Options *o = &job->cli->options;
@@ -328,7 +329,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
     }
 }
 
-/* Decides the points of job->order; each process takes the next one that nobody has taken. */
+/* Decides the points of job->order; each process takes the next point that no process has taken. */
 static bool decide_order(PointJob *job, SweepRows *rows)
 {
     FILE *file[MOST_JOBS] = {NULL};
@@ -350,7 +351,8 @@ static bool decide_order(PointJob *job, SweepRows *rows)
     return fine;
 }
 
-static const SweepRows *bounded; /* the rows that by_bound compares: qsort passes no argument */
+static const SweepRows *bounded; /* the rows that by_bound compares, because qsort passes no
+                                  * argument */
 
 static int by_bound(const void *a, const void *b)
 {

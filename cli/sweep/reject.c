@@ -8,7 +8,7 @@
 #include "session/bound_layers.h"
 
 /* Locks the list of best speeds. Returns false if another process keeps the lock. A process that
- * was killed may keep it for ever. The search is right without the list; it only takes longer. */
+ * was killed may keep it for ever. The search is correct without the list; it only takes longer. */
 static bool take_turn(BestSpeeds *best)
 {
     enum { MOST_TRIES = 100000 };
@@ -106,7 +106,7 @@ static bool shorter_decides(Cli *one, const Config *config, Graph *graph, const 
     shorter.fewer = bound_microbatches(config);
     shorter.unplaced = shorter.unproven = true;
     if (shorter.fewer == 0) return false;
-    Diag told = diag_in(one->arena); /* the whole plan reports the same */
+    Diag told = diag_in(one->arena); /* the whole plan reports the same error */
     const PlanFile *file = session_compile(config, graph, &shorter, one->arena, &told);
     if (file == NULL || file->plan->programs.n == 0) return false;
     const Capacity c = session_capacity(file, one->arena);

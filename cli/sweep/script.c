@@ -1,5 +1,5 @@
 /* tandem sweep FILE.lua: the points come from `vary` and `where` of the script; `require` and
- * `score` judge their results. Everything else is as with --try. */
+ * `score` judge their results. Everything else works as with --try. */
 #include <string.h>
 
 #include "cli/sweep/sweep.h"

@@ -1,5 +1,5 @@
 /* Makes a point of every combination of sizes that divide evenly. All other conditions are left to
- * the passes: a refusal is an answer, too. */
+ * the passes: a refusal is also an answer. */
 #include "cli/sweep/space.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 enum { MOST_POINTS = 100000, MOST_STAGES = 16, MOST_MICRO = 16, MOST_SPLIT = 8 };
 enum { LONG_TOKENS = 32768 };
 
-/* The facts about the model and the script that shape the space. */
+/* The properties of the model and the script that determine the space. */
 typedef struct SpaceFacts {
     const Config *config;
     uint32_t n_ranks, per_node, layers, heads, kv_heads;
@@ -106,7 +106,7 @@ static uint32_t most_ranks(const SpaceFacts *f, AxisName axis)
     return MOST_SPLIT;
 }
 
-/* A setting that the command line fixes is no dimension of the space. */
+/* A setting that the command line fixes is not a dimension of the space. */
 static bool is_fixed(const Cli *cli, const char *key)
 {
     const size_t n = strlen(key);
@@ -140,8 +140,8 @@ static void add_count(Cli *cli, TextList *list, const char *key, int64_t value)
     add(cli, list, key, arena_print(cli->arena, "%" PRId64, value));
 }
 
-/* Lists the pass of the axis. If each axis of the pass has one rank, takes the pass out. The
- * script's pipeline schedule may need another number of stages, so the proposal replaces it. */
+/* Lists the pass of the axis. If each axis of the pass has one rank, removes the pass. The script's
+ * pipeline schedule may need another number of stages, so the proposal replaces it. */
 static void add_pass(Cli *cli, TextList *list, const SpaceFacts *f, const MeshWay *way,
                      AxisName axis)
 {
@@ -185,7 +185,7 @@ static Hash128 hash_of(const TextList *list, Arena *arena)
     return hash_bytes(str_text(&text), text.n);
 }
 
-/* Enters the point into the table of points. Returns false if an equal one is there. */
+/* Enters the point into the table of points. Returns false if an equal point exists. */
 static bool is_new(Cli *cli, SearchSpace *space, const TextList *list)
 {
     enum { SLOTS = 1 << 18 }; /* more than twice MOST_POINTS */
@@ -227,7 +227,7 @@ static void add_points(Cli *cli, SearchSpace *space, const SpaceFacts *f, const 
     for (int64_t micro = 1; micro <= MOST_MICRO; micro *= 2) {
         if (batch % (micro * data) != 0) break;
         if (stages > 1 && batch / (micro * data) < stages)
-            break; /* the pipeline would be mostly bubble */
+            break; /* such a pipeline would be mostly idle */
         for (uint32_t r = 0; r < 3; r++)
             for (uint32_t shard = 0; shard < 2; shard++) {
                 TextList list = {NULL, 0, 0};

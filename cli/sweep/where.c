@@ -1,6 +1,6 @@
 /* --where: a condition over the settings of a point. `tp*pp <= 64 and micro ~= 2` keeps the points
- * for which it is true. Words and operators are Lua's. A name is a setting's key, an axis of the
- * mesh, or the last part of a key. */
+ * for which it is true. It is an expression of Lua. A name is a setting's key, an axis of the mesh,
+ * or the last part of a key. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -47,7 +47,7 @@ static bool is_word(char letter)
     return isalnum((unsigned char)letter) || letter == '_';
 }
 
-/* Takes the sign or word if it comes next. */
+/* Reads the sign or word if it comes next. */
 static bool take(Condition *c, const char *sign)
 {
     const size_t n = strlen(sign);
@@ -86,7 +86,7 @@ static const char *setting_of(const Condition *c, const char *name, bool part)
     return NULL;
 }
 
-/* Returns the axis that `name` means, as in tp or mesh.tp; AXIS_NAMES if it means none. */
+/* Returns the axis that `name` names, as in tp or mesh.tp; AXIS_NAMES if it names none. */
 static AxisName axis_of(const char *name)
 {
     if (strncmp(name, "mesh.", 5) == 0) name += 5;
@@ -95,9 +95,9 @@ static AxisName axis_of(const char *name)
     return (AxisName)a;
 }
 
-/* A bare axis means the mesh: tp is mesh.tp, and never the pass parallel.tp. If no setting names
- * the axis, the plan's own size counts. The size of dp_shard may follow from the others, so it has
- * to be named. */
+/* A bare axis name means the mesh: tp is mesh.tp, never the pass parallel.tp. If no setting names
+ * the axis, the plan's own size is used. The size of dp_shard may follow from the others, so a
+ * setting must name it. */
 static WhereValue name_value(Condition *c)
 {
     Arena *arena = c->cli->arena;

@@ -42,7 +42,7 @@ static const char *rule_of(cudaError_t error)
 bool cuda_checked(Cuda *c, cudaError_t error, const char *call, const char *file, int line)
 {
     if (error == cudaSuccess) return true;
-    cudaGetLastError(); /* otherwise a later, correct call would report it again */
+    cudaGetLastError(); /* otherwise a later, correct call would report this error again */
     return cuda_fail(c, rule_of(error), "rank %u, %s:%d: %s: %s (%s)", c->rank, place(file), line,
                      call, cudaGetErrorString(error), cudaGetErrorName(error));
 }

@@ -1,10 +1,10 @@
 /* NCCL's communicators: one for each (axes, stream) of the plan. All are split from one, and all
  * ranks create and warm them up in the same order. Also issues an instruction's communication.
  *
- * NCCL chooses the order of sums. It depends on the communicator, the algorithm and the size,
- * unlike the CPU's rank order. Each hop rounds to the dtype of the buffers. Equal runs give equal
- * bits (with NVLS only if NCCL_ALGO excludes it). Other backends differ in the last bits. Maxima,
- * and collectives that only move data, are exact. */
+ * NCCL chooses the order of sums. Unlike the CPU's rank order, the order depends on the
+ * communicator, the algorithm and the size. Each hop rounds to the dtype of the buffers. Equal runs
+ * give equal bits (with NVLS only if NCCL_ALGO excludes it). Other backends differ in the last
+ * bits. Maxima are exact, and so are collectives that only move data. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "exec/cuda/private.h"
 #include "planner/base/clock.h"
 
-/* Time limit for libraries to abort running operations after a run has failed. */
+/* Time that libraries get to abort running operations after a run has failed. */
 #define ABORT_S 3.0
 
 static ncclConfig_t config_of(const Cuda *c)
@@ -30,13 +30,13 @@ static ncclConfig_t config_of(const Cuda *c)
     return config;
 }
 
-/* Made before the others and never used for data: it only connects all ranks. */
+/* Made before the others and never used for data; it only connects all ranks. */
 static bool open_world(Cuda *c)
 {
     ncclUniqueId id = {{0}}, *all = arena_array(c->arena, c->n_ranks, sizeof *all);
     ncclConfig_t config = config_of(c);
     bool fine = c->rank != 0 || CHECK_NCCL(c, NULL, ncclGetUniqueId, (&id));
-    /* Rank 0 takes part even after a failure, because the others would wait for it. */
+    /* Rank 0 takes part even after a failure, because the other ranks would wait for it. */
     if (!c->meet->exchange(c->meet, &id, sizeof id, all, c->watch.patience_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
     return fine && CHECK_NCCL(c, &c->comms.world, ncclCommInitRankConfig,
@@ -66,7 +66,7 @@ static bool split(Cuda *c, CudaComm *comm)
 
 enum { SENDS_TO = 1, RECEIVES_FROM = 2 };
 
-/* Marks the peers whose messages of `in`, as part `from`, involve this rank. */
+/* Marks the peers whose messages in `in`, as part `from`, involve this rank. */
 static void add_peers(const Instr *in, uint32_t from, uint32_t n, uint32_t mine,
                       unsigned char *peers)
 {
@@ -105,14 +105,16 @@ static const unsigned char *find_peers(const Cuda *c, const GroupKey *key)
     return peers;
 }
 
-/* Connections are made at first use, which would otherwise be inside a step or a capture. Warming
- * up does one sum over all members, and sends one word to and from each message peer. */
+/* Connections are made at first use. Without warming up, this would happen inside a step or a
+ * capture. Warming up does one sum over all members, and exchanges one word with each message
+ * peer. */
 static bool warm_up(Cuda *c, CudaComm *comm)
 {
     uint32_t n = mesh_size(&c->plan->mesh, comm->key.axes);
     const unsigned char *peers = find_peers(c, &comm->key);
     cudaStream_t stream = c->streams.of[comm->key.stream];
-    uint32_t *at = c->watch.numbers + c->state.info->n_instr + 1; /* words that nothing else uses */
+    uint32_t *at = c->watch.numbers + c->state.info->n_instr + 1; /* words that no other code
+                                                                   * uses */
     ncclComm_t of = comm->comm;
     bool fine = CHECK_NCCL(c, &of, ncclAllReduce, (at, at, 1, ncclUint32, ncclMax, of, stream)) &&
                 CHECK_NCCL(c, &of, ncclGroupStart, ());
@@ -343,7 +345,7 @@ static bool exchange_strips(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream
     if (fine && last) fine = CHECK_CUDA(c, cudaMemsetAsync, (comm->out + strip, 0, strip, stream));
     if (!fine || !CHECK_NCCL(c, &of, ncclGroupStart, ())) return false;
     const int next = (int)((me + 1) % n), previous = (int)((me + n - 1) % n);
-    /* Messages between two members that wrap pair up in this order. */
+    /* Messages between two members of a ring of two are paired in this order. */
     if (fine && !last)
         fine = CHECK_NCCL(c, &of, ncclSend, (comm->in, strip, ncclInt8, next, of, stream));
     if (fine && !first)
@@ -373,7 +375,7 @@ bool comm_issue(Cuda *c, Pc pc)
     const Comm *comm = c->state.at[pc].comm;
     cudaStream_t stream = c->streams.of[comm->stream];
     const CudaComm *its = c->comms.n_comms > 0 ? &c->comms.of[c->comms.comm_of[pc]] : NULL;
-    if (comm->n_members == 1) /* a single member: the data is already there, or is copied */
+    if (comm->n_members == 1) /* a single member: the data is already in place, or is copied */
         return comm->in == comm->out ||
                CHECK_CUDA(c, cudaMemcpyAsync,
                           (comm->out, comm->in, comm->out_bytes, cudaMemcpyDefault, stream));

@@ -1,4 +1,4 @@
-/* Chooses a rank's device, describes it, and checks that the devices of all ranks fit together,
+/* Chooses a rank's device, describes it, and checks that the devices of all ranks are compatible,
  * before anything is created on them. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 
 enum { OLDEST_CAPABILITY = 80 };
 
-/* Uses the device with the local rank's number, unless another one was requested. A launcher that
- * shows each rank only one device shows it as number 0. */
+/* Uses the device with the local rank's number, unless another one was requested. If a launcher
+ * shows each rank only one device, that device has number 0. */
 static bool choose_number(Cuda *c, int n)
 {
     if (c->own.device > 0) {
@@ -34,8 +34,9 @@ static bool choose_number(Cuda *c, int n)
                      c->meet->local_rank, n);
 }
 
-/* Sets environment variables that let NCCL use one device for several ranks, each as if on its own
- * host. They are set before NCCL's first call. Variables that the user set stay. */
+/* Sets environment variables that let NCCL use one device for several ranks, as if each rank were
+ * on its own host. They must be set before NCCL's first call. Variables that the user has set stay
+ * unchanged. */
 static void share_device(const Cuda *c)
 {
     static const char *const settings[][2] = {
@@ -50,11 +51,12 @@ static void share_device(const Cuda *c)
         setenv(settings[i][0], settings[i][1], 0);
 }
 
-/* Sets variables that the driver reads at its first call. Variables that the user set stay. Streams
- * that share a hardware queue wait for each other, which no plan says. There are 8 queues unless
- * more are requested. NCCL's connections are made at start, with several ranks. At a collective's
- * first use, the issuing thread waits for those of other ranks, and they may be waiting in another
- * collective. (Messages connect when comm.c warms up.) */
+/* Sets variables that the driver reads at its first call. Variables that the user has set stay
+ * unchanged. Streams that share a hardware queue wait for each other, although the plan does not
+ * ask for it. There are 8 queues unless more are requested. If there are several ranks, NCCL's
+ * connections are made at the start. Otherwise, at a collective's first use, the issuing thread
+ * waits for those of other ranks, and they may be waiting in another collective. (Messages connect
+ * when comm.c warms up.) */
 void device_environment(void)
 {
     uint32_t n = 0, mine = 0;

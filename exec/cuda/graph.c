@@ -11,7 +11,7 @@ static bool capture(Cuda *c, const Segment *s, cudaGraphExec_t *exec)
 {
     cudaStream_t main = c->streams.of[STREAM_compute];
     cudaGraph_t graph = NULL;
-    /* Without this flag, communications would get the priority of the launching stream. */
+    /* Without this flag, communications would have the priority of the launching stream. */
     const unsigned long long flags = cudaGraphInstantiateFlagUseNodePriority;
     if (!CHECK_CUDA(c, cudaStreamBeginCapture, (main, cudaStreamCaptureModeThreadLocal)))
         return false;
@@ -101,8 +101,8 @@ bool trace_open(Cuda *c, bool by_graphs)
     return true;
 }
 
-/* Picoseconds between two events. CUDA gives milliseconds as float, so nearer events are measured
- * more finely. */
+/* Picoseconds between two events. CUDA gives milliseconds as float, so a shorter distance is
+ * measured more precisely. */
 static Ps between(Cuda *c, cudaEvent_t first, cudaEvent_t second)
 {
     float ms = 0;

@@ -1,10 +1,10 @@
 /* Communications through the host: for GPUs that NCCL cannot connect, and for several ranks on one
- * GPU. A stream copies the input to pinned memory and writes a word that announces it. A thread
- * carries the communication out over MPI as the CPU backend does, with sums in rank order. It
- * answers with another word, and the stream waits for it before it copies the result back. The
- * streams' own operations read and write the words, so graphs can contain them. Only streams wait;
- * the issuing thread and the communicating thread never do. (A host function in the stream must not
- * wait: CUDA may run host functions of all streams one after the other.)
+ * GPU. A stream copies the input to pinned memory and writes a word that announces the data. A
+ * thread carries out the communication over MPI as the CPU backend does, with sums in rank order.
+ * The thread answers with another word, and the stream waits for it before it copies the result
+ * back. The streams' own operations read and write the words, so graphs can contain them. Only
+ * streams wait; the issuing thread and the communicating thread never do. (A host function in the
+ * stream must not wait: CUDA may run host functions of all streams one after the other.)
  *
  * Only one thread calls MPI at a time: this one during a step, the main one between steps. */
 #include <assert.h>
@@ -22,8 +22,9 @@
 
 enum { POLLS_BEFORE_SLEEP = 500, SLEEP_NS = 20000, ALIGN = 256, MEMORY_OPS_VERSION = 11070 };
 
-/* Communications that start together. They are posted together, once all their inputs are there. A
- * communicator's communications start in the same order on all ranks, however they continue. */
+/* Communications that start together. They are posted together, once all their inputs have arrived.
+ * The communications of one communicator start in the same order on all ranks, but may end in any
+ * order. */
 typedef struct HostedStart {
     uint32_t first, n; /* in Hosted.order */
     uint32_t n_left;   /* under way */
@@ -33,7 +34,7 @@ typedef struct HostedStart {
 struct Hosted {
     Cuda *cuda;
     Process process;    /* the CPU backend, with communications only and its memory on the host */
-    char *pinned;       /* inputs and outputs; each stream uses its part in turn */
+    char *pinned;       /* memory for inputs and outputs; each stream uses its part in turn */
     uint32_t *words;    /* pinned [2, n_starts]: request; answer */
     Pc *order;          /* pcs of all communications, by stream, then in the order of issue */
     HostedStart *start; /* likewise */
@@ -47,9 +48,9 @@ struct Hosted {
 };
 
 /* Each word has one writer. A stream writes a request and withdraws it after the answer; then the
- * thread withdraws the answer. CUDA says when a copy is done, but a copy may write a word several
- * times (the C library's memmove writes four bytes twice). If the reader cleared the request, it
- * could appear again. */
+ * thread withdraws the answer. CUDA reports when a copy is done, but a copy may write a word
+ * several times (the C library's memmove writes four bytes twice). If the reader cleared the
+ * request, the request could appear again. */
 static uint32_t *asked(const Hosted *h, uint32_t k)
 {
     return &h->words[k];
@@ -124,7 +125,7 @@ static void *communicate(void *self)
         if (polls > POLLS_BEFORE_SLEEP)
             nanosleep(&pause, NULL);
         else
-            sched_yield(); /* ranks share cores */
+            sched_yield(); /* ranks share cores, so the thread gives its core away */
     }
     return NULL;
 }
@@ -160,7 +161,8 @@ static uint64_t place(Cuda *c, Hosted *h, char *base)
     return total;
 }
 
-/* Appends the next communication to h->order; it starts with the one before, or by itself. */
+/* Appends the next communication to h->order; it starts together with the one before, or by
+ * itself. */
 static void add(Hosted *h, uint32_t at, Pc pc, const Comm *comm, bool is_first)
 {
     const Comm *before = is_first ? NULL : h->process.state.at[h->order[at - 1]].comm;
@@ -264,7 +266,7 @@ void hosted_stop(Cuda *c)
     h->runs = false;
 }
 
-/* Streams no longer wait for the thread here. Freeing memory waits for the streams. */
+/* From here on, streams no longer wait for the thread. Freeing memory waits for the streams. */
 void hosted_close(Cuda *c)
 {
     Hosted *h = c->comms.hosted;
@@ -278,7 +280,7 @@ void hosted_close(Cuda *c)
 
 /* ---- issue ---- */
 
-/* Writes a word on the stream: it tells the host that pinned memory holds the data. */
+/* Writes a word on the stream, which tells the host that pinned memory holds the data. */
 static bool set_word(Cuda *c, uint32_t *word, uint32_t value, cudaStream_t stream)
 {
     return CHECK_CUDA(

@@ -1,6 +1,7 @@
-/* Initial values of weights and of the optimizer's states, made on the device: the host would need
- * minutes for billions of weights, and memory for them. A buffer is left to the host if it lies
- * there, if the kernel cannot write its type, or if a deal changes the order of its elements. */
+/* Makes initial values of weights and of the optimizer's states on the device. The host would need
+ * minutes for billions of weights, and memory for them. The host initialises a buffer if it lies in
+ * host memory, if the kernel cannot write its type, or if a deal changes the order of its
+ * elements. */
 #include "kernels/cuda/init.h"
 
 #include "exec/cuda/private.h"

@@ -1,6 +1,6 @@
 /* Issues instructions to the streams in the order of issue. Each one first waits for events of
  * other streams, then runs the kernel, copy or communication, then records an event if another
- * stream waits for it. The calls are the same for running at once and for capturing. */
+ * stream waits for it. The calls are the same for direct execution and for capturing. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -57,7 +57,7 @@ static bool new_event(Cuda *c, cudaEvent_t *event)
     return CHECK_CUDA(c, cudaEventCreateWithFlags, (event, cudaEventDisableTiming));
 }
 
-/* Communications get priority over computation. */
+/* Communications have priority over computation. */
 static bool open_streams(Cuda *c)
 {
     int least = 0, greatest = 0;
@@ -93,8 +93,8 @@ bool issue_open(Cuda *c)
 }
 
 /* Returns the outputs of the part at `at` that no instruction touches except the n parts of its
- * chain, from `first` on. All accesses in the program count, also those through views; a single one
- * outside the chain rules an output out. */
+ * chain, from `first` on. All accesses in the program count, also those through views. A single
+ * access from outside the chain excludes an output. */
 static uint32_t unread_outputs(const Cuda *c, uint32_t first, uint32_t n, uint32_t at)
 {
     const Program *p = c->state.info->p;
@@ -123,7 +123,7 @@ uint32_t issue_kernel(const Cuda *c, uint32_t at, CudaChainPart part[CUDA_CHAIN_
         Pc pc = c->launches.order.pc[at + n];
         const Instr *in = instr(c, pc);
         if (in->fuse != fuse || in->stream != STREAM_compute) break;
-        /* An instruction outside the kernel must not be awaited in the middle of it. */
+        /* No outside instruction may wait for the middle of the kernel. */
         bool waits = false;
         for (uint32_t k = 0; n > 0 && k < in->after.n; k++)
             waits = waits || instr(c, p->after.at[in->after.first + k])->stream != in->stream;
@@ -145,7 +145,7 @@ static bool product_failed(Cuda *c, Pc pc, const CudaError *error)
                      instr_text(c->plan, c->state.info->p, pc, c->arena), error->text);
 }
 
-/* Finds how many instructions from `at` on are one launch. */
+/* Returns the number of instructions from `at` on that are one launch. */
 static bool chain_from(Cuda *c, uint32_t at, uint32_t *length)
 {
     CudaChainPart part[CUDA_CHAIN_MAX];
@@ -180,7 +180,8 @@ static bool check_product(Cuda *c, uint32_t at)
     return true;
 }
 
-/* A traced step issues each segment itself: with the kernels of the graph that stands for it. */
+/* A traced step issues each segment itself, but with the kernels of the graph that stands for the
+ * segment. */
 static void launch_alike(Cuda *c)
 {
     const IssueOrder *o = &c->launches.order;
@@ -274,7 +275,7 @@ bool issue_compute(Cuda *c, Pc pc, uint32_t n_parts, bool shared)
         return CHECK_CUDA(
             c, cudaLaunchHostFunc,
             (stream, op_info(in->op)->flags & OP_UPDATES ? update_on_host : run_on_host, at));
-    if (in->op == OP_copy) { /* also between the two arenas */
+    if (in->op == OP_copy) { /* also copies between the two arenas */
         uint64_t bytes = (uint64_t)at->args->elements[0] * dtype_bytes(at->args->dtype[0]);
         return CHECK_CUDA(c, cudaMemcpyAsync,
                           (at->args->ptr[1], at->args->ptr[0], bytes, cudaMemcpyDefault, stream));
@@ -346,7 +347,7 @@ static IssuedLaunch launch_at(const Cuda *c, uint32_t i, uint32_t end)
     if (!l.is_comm) {
         if (c->findings.scans == NULL && !c->options.alone)
             l.n = c->launches.chain[c->launches.order.pc[i]];
-        assert(l.n <= end - i); /* segments begin where kernels begin */
+        assert(l.n <= end - i); /* segments begin only where kernels begin */
         return l;
     }
     while (in->launch != 0 && l.first + l.n < end) {
@@ -375,7 +376,7 @@ static bool issue_comms(Cuda *c, const IssuedLaunch *l)
     return fine;
 }
 
-/* Largest number of instructions between two marks: a mark costs a copy of 4 bytes. */
+/* The largest number of instructions between two marks, each of which costs a copy of 4 bytes. */
 enum { MARK_EVERY = 64 };
 
 static bool issue_launch(Cuda *c, const IssuedLaunch *l, const Segment *s, bool captures)
@@ -402,7 +403,7 @@ static bool issue_launch(Cuda *c, const IssuedLaunch *l, const Segment *s, bool 
             fine = CHECK_CUDA(c, cudaEventRecord, (c->streams.event[pc], c->streams.of[stream]));
     }
     Pc last = c->launches.order.pc[l->first + l->n - 1];
-    /* A single rank has few events. Without marks a long step would look as if it hung. */
+    /* A single rank has few events. Without marks, a long step would look as if it hung. */
     bool is_due = l->first / MARK_EVERY != (l->first + l->n) / MARK_EVERY;
     if (fine && (l->is_comm || c->streams.event[last] != NULL || is_due))
         fine = mark(c, stream, &c->watch.heads[stream], c->watch.next_on_stream[last]);

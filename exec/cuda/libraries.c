@@ -1,5 +1,5 @@
-/* The libraries that kernels call. They are opened before the first step and see each instruction
- * that they may carry out, so that choosing, timing and allocating are finished before steps
+/* The libraries that kernels call. They are opened before the first step and are shown each
+ * instruction that they may compute. So choosing, timing and allocating are finished before steps
  * begin. */
 #include <string.h>
 
@@ -112,7 +112,7 @@ bool libraries_open(Cuda *c)
 }
 
 /* The records that ranks report: those of all ranks, one rank after another, padded with zeroes to
- * equal length. If all ranks report the same, it is stored once. */
+ * equal length. If all ranks report the same records, they are stored once. */
 typedef struct GatheredRecords {
     const void *all;
     uint32_t n, n_before; /* own records; records of the ranks before this one */
@@ -176,7 +176,7 @@ static bool settle_attention(Cuda *c)
     return true;
 }
 
-/* The plain kernel uses no tensor cores, and the prediction is of the library's kernels. */
+/* The plain kernel uses no tensor cores, but the prediction assumes the library's kernels. */
 static void tell_plain(Cuda *c)
 {
     char text[640];

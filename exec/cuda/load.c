@@ -1,8 +1,8 @@
-/* Launches each kind of kernel once, before there are communicators. The first launch loads a
- * kernel, and to load it the driver may wait for all running work. A communication may run then,
- * and wait in turn for this rank: neither would ever end. The driver can load everything at the
- * start, but cuBLAS has thousands of kernels, which take memory and time. NCCL loads its own
- * kernels when it starts. */
+/* Launches each kind of kernel once, before communicators exist. The first launch loads a kernel,
+ * and the driver may wait for all running work while it loads. A communication that runs then could
+ * wait in turn for this rank, and neither would ever end. The driver could load all kernels at the
+ * start, but cuBLAS has thousands of them, which take memory and time. NCCL loads its own kernels
+ * when it starts. */
 #include <string.h>
 #include <time.h>
 
@@ -10,9 +10,9 @@
 #include "planner/base/clock.h"
 #include "planner/base/list.h"
 
-/* Returns what decides about kernels of a pointer: its alignment and, in a launch of several
- * instructions, the first argument with the same pointer. A fused kernel declines buffers that
- * coincide, and the chain's kernel runs instead. */
+/* Returns the properties of a pointer that affect the choice of kernels: its alignment and, in a
+ * launch of several instructions, the first argument with the same pointer. A fused kernel refuses
+ * buffers that coincide, and the chain's kernel runs instead. */
 static uintptr_t place_of(const Cuda *c, uint32_t at, uint32_t n, const void *ptr)
 {
     enum { WIDEST = 16 }; /* bytes of the widest access */
@@ -25,7 +25,7 @@ static uintptr_t place_of(const Cuda *c, uint32_t at, uint32_t n, const void *pt
     return (uintptr_t)ptr % WIDEST;
 }
 
-/* A hash of everything that decides which kernels a launch runs. */
+/* A hash of everything that affects which kernels a launch runs. */
 static Hash128 kind_of(const Cuda *c, uint32_t at, uint32_t n)
 {
     struct {

@@ -1,5 +1,5 @@
-/* Lets ranks meet over MPI, or a rank run alone; chooses between MPI, TCP and alone. It knows no
- * CUDA. */
+/* Lets ranks meet over MPI, or lets a rank run alone; chooses between MPI, TCP and alone. It does
+ * not use CUDA. */
 #include "exec/cuda/meet.h"
 
 #include <sched.h>
@@ -83,7 +83,8 @@ static void mpi_close(Meet *m)
 
 /* ---- */
 
-/* Returns the number that the launcher gave this process on its machine; false if it gave none. */
+/* Reads the number that the launcher gave this process on its machine; returns false if it gave
+ * none. */
 static bool local_rank(uint32_t *number)
 {
     static const char *const known[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",

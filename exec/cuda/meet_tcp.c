@@ -1,7 +1,8 @@
-/* Meeting over TCP in a star around rank 0. Rank 0 listens where MASTER_ADDR and MASTER_PORT say;
- * TANDEM_PORT overrides the port, and where torchrun's own store has that port, the next one is
- * used. Every message has a head with its length. When a rank goes, its connection closes, and rank
- * 0 tells the others. Every message is checked against the expected one before any byte is used. */
+/* Meeting over TCP in a star around rank 0. Rank 0 listens at the address in MASTER_ADDR and
+ * MASTER_PORT. TANDEM_PORT overrides the port. If torchrun's own store uses that port, the next one
+ * is used. Every message has a head with its length. When a rank ends, its connection closes, and
+ * rank 0 tells the others. Every message is checked against the expected one before any byte is
+ * used. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -145,7 +146,7 @@ static bool receive(Star *s, uint32_t rank, void *at, size_t bytes)
     return receive_all(s, rank, at, bytes);
 }
 
-/* Tells all connected ranks why this one goes. */
+/* Tells all connected ranks why this rank ends. */
 static void tell_failure(Star *s, const char *text)
 {
     size_t n = strlen(text);
@@ -189,7 +190,7 @@ static bool is_gone(Meet *m)
         ssize_t n = recv(s->peer[r], &h, sizeof h, MSG_PEEK | MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) continue;
         bool left = n <= 0;
-        /* Data belongs to an exchange that this rank has not reached yet. */
+        /* The data belong to an exchange that this rank has not reached yet. */
         if (!left && ((size_t)n < sizeof h || (h.magic == MAGIC && h.kind == DATA))) continue;
         s->until_s = clock_s() + 1;
         if (left)

@@ -8,8 +8,8 @@
 
 enum { BLOCK_BYTES = 1 << 22 };
 
-/* Stands for the arena's address until there is one. Choices of kernels depend on an address by its
- * alignment alone, up to ARENA_LEAST bytes. */
+/* Stands for the arena's address until the arena exists. Choices of kernels depend only on an
+ * address's alignment, up to ARENA_LEAST bytes. */
 #define PLACE_HOLDER UINT64_C(0x7000000000)
 enum { ARENA_LEAST = 256 };
 
@@ -71,7 +71,7 @@ bool memory_open(Cuda *c, const Program *p)
     r->measure = c->options.measure;
     c->gpu.arena_bytes = (p->bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN + ARENA_SLACK;
     r->device = (char *)(uintptr_t)PLACE_HOLDER;
-    /* If the arena is too large, the run ends here, before algorithms are timed. */
+    /* If the arena is too large for the device, the run ends here, before algorithms are timed. */
     if (c->gpu.arena_bytes > c->gpu.free_before && !take_arena(c)) return false;
     void *host_at = NULL;
     if (!CHECK_CUDA(c, cudaMallocHost, (&host_at, host))) return false;
@@ -140,7 +140,7 @@ bool memory_write(Cuda *c, BufferId b, const void *from)
                       (rank_memory(&c->state, b), from, bytes_of(c, b), cudaMemcpyDefault));
 }
 
-/* Finds the next bytes [*lo, *hi) from `at` on that keep nothing between steps. */
+/* Finds, from `at` on, the next bytes [*lo, *hi) that hold no value between steps. */
 static bool next_dead(const Program *p, Space space, uint64_t end, uint64_t at, uint64_t *lo,
                       uint64_t *hi)
 {
@@ -164,7 +164,7 @@ static bool next_dead(const Program *p, Space space, uint64_t end, uint64_t at, 
     return *lo < end;
 }
 
-/* Records how high the arena was written, before it is poisoned again. */
+/* Records the highest byte of the arena that was written, before the arena is poisoned again. */
 static bool note_highest(Cuda *c)
 {
     for (int space = SPACE_device; space <= SPACE_host; space++) {
@@ -245,7 +245,8 @@ bool memory_inspect(Cuda *c)
 }
 
 /* Measures all memory in use on the device, including the context, which existed before any
- * measurement. On a shared device it counts only what was added since. */
+ * measurement. If other processes use the device, it counts only the memory that was added since
+ * then. */
 void memory_outside(Cuda *c)
 {
     size_t unused = 0, total = 0;

@@ -1,7 +1,7 @@
-/* The CUDA backend: one process for each rank, one device for each process. Opens in an order in
- * which a failed rank keeps no other rank waiting: first the local steps, then a check that all
- * ranks are fine, then the steps in which all take part. Closing releases everything that was
- * opened so far. */
+/* The CUDA backend: one process for each rank, one device for each process. It opens in an order in
+ * which a failed rank does not keep any other rank waiting: first the local steps, then a check
+ * that all ranks succeeded, then the steps in which all take part. Closing releases everything that
+ * was opened so far. */
 #include <assert.h>
 #include <string.h>
 
@@ -13,7 +13,8 @@ static const Loc nowhere = {NULL, 0};
 
 enum { WHOLE_LENGTH = 4000 };
 
-/* Enough to choose kernels for the products of a large plan, or to start NCCL on many machines. */
+/* A time that suffices to choose kernels for the products of a large plan, or to start NCCL on many
+ * machines. */
 #define PATIENCE_S 120.0
 
 static bool meet(Cuda *c)
@@ -42,7 +43,7 @@ static bool all_are_fine(Cuda *c, bool fine)
     return fine;
 }
 
-/* Allocates the small blocks that a step needs beside the arenas. */
+/* Allocates the small blocks that a step needs in addition to the arenas. */
 static bool open_blocks(Cuda *c)
 {
     /* comm.c warms up with the last of them */
@@ -121,8 +122,8 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
     device_environment(); /* before MPI starts, because a CUDA-aware MPI may call the driver */
     if (!meet(c)) return false;
     c->watch.here = arena_array(c->arena, c->n_ranks, 1);
-    /* The branches of a graph need not run at the same time. Here they could wait for the host,
-     * which waits for other ranks, which wait for another branch of this graph. */
+    /* The branches of a graph may run one after the other. In that case, one branch would wait for
+     * the host, the host for other ranks, and these for another branch of this graph. */
     CudaGraphs *graphs = &c->own.graphs;
     if (c->own.via == CUDA_VIA_host && c->n_ranks > 1 && *graphs == CUDA_GRAPHS_auto)
         *graphs = CUDA_GRAPHS_none;

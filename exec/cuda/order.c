@@ -1,6 +1,6 @@
 /* The order of issue: a topological order of the program in which communications that start
  * together are adjacent. An event must be recorded before another stream waits for it. The order of
- * the pcs could break that if a later member of a launch waits for something. */
+ * the pcs could violate this if a later member of a launch waits for another instruction. */
 #include "exec/cuda/order.h"
 
 #include <assert.h>
@@ -132,7 +132,7 @@ static bool same_args(const KernelArgs *a, const KernelArgs *b)
 }
 
 /* True if instruction i waits for the same instructions within its segment s as its counterpart
- * does within t. Everything before a segment has finished when it begins. */
+ * does within segment t. All instructions before a segment have finished when it begins. */
 static bool waits_for(const Program *p, const IssueOrder *o, const Segment *s, uint32_t i,
                       uint32_t wanted)
 {

@@ -1,7 +1,7 @@
-/* Writes this rank's position to a file of its own (--record FOLDER). The file outlives a killed
- * run, and it serves runs on several machines, whose ranks share no memory. Each line names its
- * rank, so that the files of all ranks can be joined and searched for a match number. Either of the
- * two threads writes it, while the other waits; each time in one piece. */
+/* Writes this rank's position to a file of its own (--record FOLDER). The file remains after a run
+ * is killed. It also serves runs on several machines, whose ranks share no memory. Each line names
+ * its rank, so that the files of all ranks can be joined and searched for a match number. Either of
+ * the two threads writes the file while the other waits; each write is one piece. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "exec/cuda/private.h"
 #include "planner/base/clock.h"
 
-/* At most this many seconds of a rank's last actions are lost when its process is killed. */
+/* When a rank's process is killed, at most this many seconds of its last actions are lost. */
 #define EVERY_S 0.2
 
 bool record_open(Cuda *c)
@@ -72,7 +72,8 @@ void record_write(Cuda *c, const char *rule, const char *text)
     for (int s = STREAM_none + 1; c->watch.heads != NULL && s < STREAM_COUNT; s++)
         if (c->streams.uses[s]) add_stream(c, who, s, &out);
     if (rule != NULL) str_print(&out, "%s error[%s]: %s\n", who, rule, text);
-    /* The text may be shorter or longer than before. It must never be a mixture of both. */
+    /* The text may be shorter or longer than before. The file must never contain a mixture of
+     * both. */
     if (pwrite(c->report.record - 1, str_text(&out), out.n, 0) == (ssize_t)out.n &&
         ftruncate(c->report.record - 1, (off_t)out.n) != 0)
         c->report.record = 0;

@@ -1,6 +1,6 @@
-/* Looks for the first number that is not finite. After each instruction its outputs are copied to
- * the host on the same stream, piece by piece, and checked before the stream continues. The program
- * thus keeps its order, and ranks wait for each other as in any other step. */
+/* Finds the first number that is not finite. After each instruction its outputs are copied to the
+ * host on the same stream, piece by piece, and checked before the stream continues. The program
+ * keeps its order, and ranks wait for each other as in any other step. */
 #include <math.h>
 #include <pthread.h>
 
@@ -37,7 +37,7 @@ void scan_close(Cuda *c)
     c->findings.scan_arena = NULL;
 }
 
-/* Compares places by the order of the program, then of outputs and elements. */
+/* Compares positions by the order of the program, then by output and element. */
 static bool is_earlier(const Scan *s, uint64_t element, const BadNumber *bad)
 {
     if (bad->pc == 0 || s->pc != bad->pc) return bad->pc == 0 || s->pc < bad->pc;

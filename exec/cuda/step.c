@@ -1,5 +1,5 @@
-/* Runs a step. The control block and the data are copied to the device, then the program runs, as
- * graphs or instruction by instruction. The host waits once, at the end. */
+/* Runs a step. The control block and the data are copied to the device. Then the program runs, as
+ * graphs or instruction by instruction. The host waits only once, at the end. */
 #include <string.h>
 
 #include "exec/cuda/private.h"
@@ -36,7 +36,7 @@ static bool check_fault(Cuda *c)
 }
 
 /* The host's work before the device starts the step. If that may take long, the ranks wait for each
- * other, or the fastest would take the others' work for a hang. */
+ * other. Otherwise the fastest rank would mistake the others' work for a hang. */
 static bool prepare(Cuda *c, bool by_graphs, bool traced)
 {
     /* The first step runs without graphs, because libraries load during it. */

@@ -1,5 +1,6 @@
 /* The exchange of uneven rows (exec/uneven.c) by NCCL's messages. Their sizes are known only while
- * the step runs, so the host waits for the counts, and steps with such exchanges are no graphs. */
+ * the step runs. So the host waits for the counts, and a step with such exchanges cannot be a
+ * graph. */
 #include "exec/cuda/private.h"
 
 static bool is_uneven(const Cuda *c, Pc pc)
@@ -59,8 +60,8 @@ static bool read_counts(Cuda *c, const Comm *comm, Comm *host, cudaStream_t stre
     return CHECK_CUDA(c, cudaStreamSynchronize, (stream));
 }
 
-/* Where the rows of one exchange lie. On the side of the samples, experts follow each other; on the
- * side of the experts, ranks of each expert do. */
+/* The positions of the rows of one exchange. On the side of the samples, rows are ordered by
+ * expert. On the side of the experts, the rows of each expert are ordered by rank. */
 typedef struct Sides {
     Comm host;
     bool there; /* to the experts */
@@ -108,7 +109,7 @@ static bool message(Cuda *c, char *at, uint64_t bytes, bool sends, int64_t peer,
                  : CHECK_NCCL(c, &of, ncclRecv, (at, bytes, ncclInt8, (int)peer, of, stream));
 }
 
-/* A message for each expert and peer: on both sides its rows lie together. */
+/* One message for each expert and peer: its rows are contiguous on both sides. */
 static bool send_rows(Cuda *c, const Sides *s, ncclComm_t of, cudaStream_t stream)
 {
     char *at = s->of_samples;

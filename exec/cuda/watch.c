@@ -1,6 +1,6 @@
-/* Watches a running step: whether it is done or makes progress, whether another rank has gone, and
- * whether a communicator is broken. Each stream copies the number of its next instruction into
- * pinned memory. From there it is copied to the status record that all ranks of the machine
+/* Watches a running step: whether it has ended or makes progress, whether another rank has gone,
+ * and whether a communicator is broken. Each stream copies the number of its next instruction into
+ * pinned memory. From there the number is copied to the status record that all ranks of the machine
  * share. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static bool make_record(Cuda *c)
     for (Rank r = 1; r < c->n_ranks; r++)
         one_machine = one_machine && c->comms.all[r].host == c->comms.all[0].host;
     if (!one_machine || c->n_ranks == 1) return true;
-    Diag quiet = diag_in(c->arena); /* a run can do without the record */
+    Diag quiet = diag_in(c->arena); /* a run can continue without the record */
     if (c->rank == 0) c->report.status = status_create(c->n_ranks, path, sizeof path, &quiet);
     all = arena_array(c->arena, c->n_ranks, sizeof path);
     bool fine = c->meet->exchange(c->meet, path, sizeof path, all, c->watch.patience_s);
@@ -86,9 +86,9 @@ static Ending ending_of(Cuda *c)
                     .record_self = c};
 }
 
-/* Called after the report. The communicating thread leaves MPI to this one, and communicators are
- * aborted. Nothing is freed, because freeing waits for streams, which may wait for ever. Ending the
- * process ends them. */
+/* Called after the report. The communicating thread stops using MPI, so that this one can, and
+ * communicators are aborted. Nothing is freed, because freeing waits for streams, which may never
+ * end. Ending the process ends them. */
 static void end_ranks(void *self, int code)
 {
     Cuda *c = self;
@@ -130,7 +130,7 @@ Pc watch_actual(const Cuda *c, Pc pc)
     return inside ? c->launches.order.pc[s->first + (at - owner->first)] : pc;
 }
 
-/* Publishes where the streams are; true when one has moved. */
+/* Publishes the positions of the streams; returns true if one has moved. */
 static bool publish(Cuda *c)
 {
     bool moved = false;
@@ -167,7 +167,7 @@ static Pc waited_for(const Cuda *c)
     return first;
 }
 
-/* A single rank waits for its own device, which is at most MARK_EVERY instructions behind the
+/* A single rank waits only for its own device, which is at most MARK_EVERY instructions behind the
  * mark. */
 static _Noreturn void time_out_alone(Cuda *c, Ending *e, double waited_s)
 {
@@ -185,7 +185,7 @@ static _Noreturn void time_out(Cuda *c, Ending *e, double waited_s)
     ending_timeout(e, pc ? c->state.at[pc].comm : NULL, pc, waited_s);
 }
 
-/* Returns false if the step cannot end well. */
+/* Returns false if the step cannot succeed. */
 static bool look_around(Cuda *c)
 {
     double now = clock_s();
@@ -204,11 +204,11 @@ static bool look_around(Cuda *c)
                      waited, c->watch.opens);
 }
 
-/* ---- who watches the watcher ---- */
+/* ---- the thread that watches the issuing thread ---- */
 
-/* The issuing thread blocks inside CUDA when a stream's queue is full. If the stream hangs, nobody
- * would watch. This thread calls neither CUDA nor NCCL. Ending the process ends the work on the
- * device. */
+/* The issuing thread blocks inside CUDA when a stream's queue is full. If the stream hangs at that
+ * moment, the issuing thread cannot watch the step. This thread calls neither CUDA nor NCCL. Ending
+ * the process ends the work on the device. */
 static void *watch(void *self)
 {
     Cuda *c = self;

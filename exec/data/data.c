@@ -1,5 +1,5 @@
 /* Sources of samples: the bytes of a text file, or synthetic tokens. Both are pure functions of the
- * sample's global position, so every sharding of the batch reads the same samples. */
+ * sample's global index, so every sharding of the batch reads the same samples. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ enum {
     STREAM_LENGTH = 5
 };
 
-/* A stream of its own for each use, step and micro-batch. */
+/* Each use, step and micro-batch has a random stream of its own. */
 static uint64_t stream_of(uint64_t use, int64_t step, uint32_t microbatch)
 {
     assert(microbatch < 1u << 24);
@@ -127,10 +127,11 @@ DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction
     return source;
 }
 
-/* True if the label of token s of a sample counts: batches of texts that end anywhere. Every fourth
- * pair of sequences has no labels, and so has every fourth micro-batch. The first pair of the first
- * two micro-batches always has labels: a step without any has no gradient and would show nothing.
- * Those two micro-batches get texts of different length, so their counts always differ. */
+/* True if the label of token s of a sample counts. Batches consist of texts that end at any place.
+ * Every fourth pair of sequences has no labels, and so has every fourth micro-batch. The first pair
+ * of the first two micro-batches always has labels, because a step without any label has no
+ * gradient and would test nothing. Those two micro-batches get texts of different lengths, so their
+ * counts always differ. */
 static bool is_kept(const Synthetic *y, int64_t step, uint32_t microbatch, int64_t sample,
                     int64_t s, int64_t seq)
 {

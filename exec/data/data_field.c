@@ -104,7 +104,7 @@ static bool read_header(Grid *g, const char *text, const char *path, Diag *d)
 
 enum { PREFIX = 10, MOST_HEADER = 4096 };
 
-/* Reads the grid behind the header. The header says how many bytes follow. */
+/* Reads the grid behind the header. The header states how many bytes follow. */
 static bool read_grid(Grid *g, FILE *f, const char *path, Arena *arena, Diag *d)
 {
     unsigned char prefix[PREFIX];

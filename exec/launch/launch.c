@@ -1,4 +1,4 @@
-/* Starts the ranks under mpirun and watches them. mpirun's exit codes do not tell which rank died,
+/* Starts the ranks under mpirun and watches them. mpirun's exit codes do not show which rank died,
  * and it waits for ever for a rank that is stopped. */
 #include "exec/launch/launch.h"
 
@@ -21,16 +21,16 @@ extern char **environ;
 
 enum { EXIT_RUN_FAILED = 6, EXIT_OWN_MAX = 7, EXIT_NO_MPIRUN = 127, LOOK_NS = 20000000 };
 
-/* After a verdict, mpirun gets this long to end the ranks; then this process does. */
+/* After a verdict, mpirun has this long to end the ranks; then this process ends them. */
 static const double patience_s = 4, kill_s = 2;
-/* After a death: time to see other deaths. */
+/* After a death, the time in which other deaths may follow. */
 static const double died_s = 0.3;
-/* Ranks end a run by themselves after the timeout; this process does it this much later. */
+/* Ranks end a run by themselves after the timeout. This process ends it this much later. */
 static const double slack_s = 3;
-/* MPI_Finalize waits for all ranks. If a rank is gone this long while others stay, it did not get
- * there. */
+/* MPI_Finalize waits for all ranks. If a rank is gone this long while others remain, it did not
+ * reach MPI_Finalize. */
 static const double leave_s = 10;
-/* Longest time from the first rank that opened its backend to the last. */
+/* The longest time between the first rank that opens its backend and the last. */
 static const double start_s = 60;
 
 static const Loc nowhere = {NULL, 0};
@@ -46,10 +46,11 @@ bool launch_inside(uint32_t *n_ranks, uint32_t *rank, const char **flavour)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const char *size = getenv(known[i].size), *mine = getenv(known[i].rank);
         if (size == NULL || mine == NULL) continue;
-        /* These two variables alone may be set for other reasons. */
+        /* These two variables alone may have been set for other reasons. */
         if (known[i].flavour && strcmp(known[i].flavour, LAUNCH_TCP) == 0 && !getenv("MASTER_ADDR"))
             continue;
-        /* A shell in an sbatch script has Slurm's variables too, but it is no rank of a step. */
+        /* A shell in an sbatch script also has Slurm's variables, but it is not a rank of a
+         * step. */
         if (known[i].flavour == NULL && strtoul(size, NULL, 10) < 2) continue;
         if (n_ranks) *n_ranks = (uint32_t)strtoul(size, NULL, 10);
         if (rank) *rank = (uint32_t)strtoul(mine, NULL, 10);
@@ -129,7 +130,7 @@ static char **command_line(const Launcher *l, const char *const *argv, uint32_t 
     return list.at;
 }
 
-/* Our variables replace those of the environment. */
+/* Our variables replace those of the same name in the environment. */
 static char **environment(const char *status_path, const Launcher *l, const LaunchOptions *o,
                           Arena *arena)
 {
@@ -160,15 +161,17 @@ typedef struct Watch {
     int signal;      /* a signal that this process received and passed on */
     bool is_dead_known;
     Str dead; /* "rank 2 (pid 123, step 7) died" */
-    /* last time when no rank was lost; when all were there; when none was */
+    /* last time when no rank was lost; last time when all ranks were present; last time when none
+     * was */
     double lost_s, left_s, came_s;
     uint64_t count;    /* progress of all ranks together */
     double progress_s; /* when it last changed */
     /* time at which the run was found to have failed; 0: it has not */
     double verdict_s;
     int escalation;
-    bool hung; /* no rank made progress, and none reported it */
-    /* last time when no rank was stopped, and last look: a gap means that this process stopped too
+    bool hung; /* no rank made progress, and no rank reported it */
+    /* last time when no rank was stopped, and time of the last check; a gap means that this process
+     * was stopped too
      */
     double running_s, look_s;
     uint32_t stopped; /* 1 + a rank that stayed stopped; 0: none */
@@ -208,9 +211,9 @@ static bool name_first_dead(Watch *w)
     return false;
 }
 
-/* Without supervisors, or if one was killed too: finds a rank in the middle of a run whose process
- * is gone. A rank that has closed its backend may go, but not long before the others. All ranks
- * must have come. */
+/* If there are no supervisors, or one was killed too, finds a rank in the middle of a run whose
+ * process is gone. A rank that has closed its backend may end, but not long before the others. All
+ * ranks must have started. */
 static void look_for_dead(Watch *w, bool is_over)
 {
     if (w->is_dead_known || name_first_dead(w)) return;
@@ -254,7 +257,7 @@ static void look_at_progress(Watch *w, double timeout_s)
     if (clock_s() - w->progress_s > timeout_s + slack_s) w->hung = true;
 }
 
-/* A rank that a signal stopped says nothing, before the first step no less than in it. */
+/* A rank that a signal has stopped cannot report, neither before the first step nor in it. */
 static void look_for_stopped(Watch *w, double timeout_s)
 {
     double now = clock_s();
@@ -280,7 +283,8 @@ static void kill_all(const Watch *w, int number)
     kill(w->mpirun, number);
 }
 
-/* The run has failed, so mpirun should be ending it; this process helps step by step. */
+/* The run has failed, so mpirun should be ending it. If it does not, this process ends the ranks
+ * step by step. */
 static void escalate(Watch *w)
 {
     bool failed = atomic_load(&w->status->verdict) == 2 || w->hung || w->is_dead_known;
@@ -317,8 +321,8 @@ static void watch(Watch *w, const sigset_t *signals, double timeout_s)
     }
 }
 
-/* Ranks can outlive mpirun for a moment, so wait for them too: after the run's end, none of its
- * ranks may be left. */
+/* Ranks can outlive mpirun for a moment, so wait for them too: when the run has ended, none of its
+ * ranks may remain. */
 static void wait_for_ranks(const Watch *w)
 {
     const struct timespec pause = {0, LOOK_NS / 10};
@@ -373,12 +377,12 @@ static int verdict(Watch *w, Diag *d)
                    "no rank made progress, and none could say why");
         return EXIT_RUN_FAILED;
     }
-    if (code <= EXIT_OWN_MAX) return code; /* the ranks have already reported everything */
+    if (code <= EXIT_OWN_MAX) return code; /* the ranks have already reported all errors */
     diag_error(d, FAULT_run, "rank-died", nowhere, "a rank died; mpirun ended with %d", code);
     return EXIT_RUN_FAILED;
 }
 
-/* mpirun gets SIGTERM when this process ends in any way, so that it ends the ranks. */
+/* If this process ends for any reason, mpirun gets SIGTERM, so that it ends the ranks. */
 static bool spawn(char **argv, char **env, const sigset_t *mask, pid_t *child, Diag *d)
 {
     pid_t self = getpid();
@@ -407,8 +411,8 @@ int exec_launch(const char *const *argv, const LaunchOptions *options, LaunchEnd
     Watch w = {.n_ranks = options->n_ranks, .dead = str_in(arena)};
     w.status = status_create(options->n_ranks, path, sizeof path, d);
     if (w.status == NULL) return EXIT_RUN_FAILED;
-    /* Signals are accepted one by one while watching, so that nothing is left behind when one
-     * arrives. */
+    /* Signals are accepted one by one while watching, so that an arriving signal leaves no process
+     * behind. */
     sigset_t signals, before;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);

@@ -1,4 +1,4 @@
-/* The shared record of where ranks are: a small file, mapped by all of them. */
+/* The shared record of the ranks' positions: a small file that all of them map. */
 #include "exec/launch/status.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* A process between mpirun and a rank. It sees how its rank ends before mpirun does, and so before
- * mpirun ends the other ranks. */
+/* A process between mpirun and a rank. It sees its rank end before mpirun does, and therefore
+ * before mpirun ends the other ranks. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,7 +21,8 @@ static bool is_there(int32_t pid)
     return kill(pid, 0) == 0 || errno != ESRCH;
 }
 
-/* Nobody reads the results of a run whose command is gone (kill -9, say): the rank ends. */
+/* If the command is gone (for example by kill -9), no process reads the results of the run, so the
+ * rank ends. */
 static _Noreturn void end_without_launcher(pid_t child)
 {
     kill(child, SIGKILL);
@@ -29,7 +30,7 @@ static _Noreturn void end_without_launcher(pid_t child)
     _exit(EXIT_RUN_FAILED);
 }
 
-/* `news` holds SIGCHLD, which is blocked: a rank's end is seen at once. */
+/* `news` holds SIGCHLD, which is blocked, so that a rank's end is seen at once. */
 static _Noreturn void supervise(Status *status, StatusSlot *slot, pid_t child, const sigset_t *news)
 {
     int how = 0;
@@ -65,7 +66,7 @@ void launch_supervise(void)
     pid_t supervisor = getpid(), child = fork();
     if (child > 0) supervise(status, &status->slots[rank], child, &news);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (child < 0) return; /* then without */
+    if (child < 0) return; /* then run without it */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != supervisor) _exit(EXIT_RUN_FAILED);
     setenv(SUPERVISED_VARIABLE, "1", 1);

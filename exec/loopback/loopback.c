@@ -1,7 +1,7 @@
-/* All ranks in this process, as cooperative state machines. A seed picks the next event among those
- * that the plan's semantics allow: instructions that may start and communications that may finish.
- * A communication moves its bytes at any time between its start and its end. A plan whose result
- * depends on luck gives different results for different seeds. */
+/* All ranks in this process, as cooperative state machines. A seed selects the next event among
+ * those that the plan's semantics allow: instructions that may start and communications that may
+ * finish. A communication moves its bytes at any time between its start and its end. If the result
+ * of a plan depends on the order of events, different seeds give different results. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +93,7 @@ static bool rows_fit(Loopback *l, const Member *member, const Comm *const *comm,
     return true;
 }
 
-/* Returns false if the step cannot go on. */
+/* Returns false if the step cannot continue. */
 static bool run_meeting(Loopback *l, uint32_t id, Diag *d)
 {
     LoopbackMeeting *m = &l->meetings[id];
@@ -106,8 +106,8 @@ static bool run_meeting(Loopback *l, uint32_t id, Diag *d)
         if (!rows_fit(l, member, comm, m->n_members, d)) return false;
         collective_move(comm, m->n_members);
         m->is_moved = true;
-        /* The bytes move early and the communication ends later, so other instructions run with the
-         * bytes already there. */
+        /* The bytes move early and the communication ends later. Other instructions may therefore
+         * run when the bytes have already changed. */
         uint64_t seed = l->options.order_seed;
         if (seed && rng_below(seed, l->n_steps, l->n_draws++, 2) == 0) {
             push(l, (LegalStep){0, 0, id});

@@ -1,11 +1,13 @@
-/* Opens the loopback backend: prepares every rank, and finds which instructions meet. */
+/* Opens the loopback backend: prepares every rank, and finds the instructions that belong to one
+ * communication. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "exec/loopback/private.h"
 
-/* Identifies a meeting: equal keys meet, in the order of their parts. */
+/* Identifies a communication: instructions with equal keys belong together, in the order of their
+ * parts. */
 typedef struct MeetingKey {
     uint32_t match, leader, peer, part;
     Member member;
@@ -35,7 +37,8 @@ static bool agrees(const Comm *a, const Comm *b)
            a->in_bytes == b->in_bytes && a->out_bytes == b->out_bytes;
 }
 
-/* All members of a meeting must do the same, and each part must occur at most once. */
+/* All members of a communication must do the same, and each part must occur exactly once at
+ * most. */
 static bool check_meeting(Loopback *l, const LoopbackMeeting *m, Diag *d)
 {
     const Member *first = &l->members[m->first];

@@ -1,5 +1,5 @@
-/* A deadlock: no event is possible, and some rank is not done. Names the ranks, the instruction
- * that each is at, and what it waits for. */
+/* A deadlock: no event is possible, and some rank is not done. The report names the ranks, the
+ * instruction that each has reached, and what that instruction waits for. */
 #include "exec/loopback/private.h"
 
 enum { MAX_NAMED = 8 };

@@ -1,5 +1,6 @@
-/* One MPI behind the interface of exec/process/transport.h. It is compiled once for each installed
- * MPI and knows nothing of plans. When a call fails, the library's own message is kept as text. */
+/* Implements the interface of exec/process/transport.h with one MPI. It is compiled once for each
+ * installed MPI and does not use plans. When a call fails, the library's own message is kept as
+ * text. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ static bool check(Mpi *m, int code, const char *call)
 
 #define CHECK_MPI(m, name, arguments) check((m), name arguments, #name)
 
-/* Elements are moved as any type of their size; only reductions look at values. */
+/* Elements are moved as any type of their size; only reductions interpret their values. */
 static MPI_Datatype type_of(int bytes)
 {
     if (bytes == 8) return MPI_DOUBLE;
@@ -53,7 +54,7 @@ static void end_at_exit(void)
 
 static void *mpi_open(uint32_t *rank, uint32_t *n_ranks, char *why, size_t room)
 {
-    /* one thread at a time calls MPI, but not always the same one */
+    /* only one thread at a time calls MPI, but not always the same one */
     int started = 0, mine = 0, n = 0, threads = 0;
     Mpi *m = calloc(1, sizeof *m);
     if (m == NULL) return NULL;

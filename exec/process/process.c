@@ -1,6 +1,6 @@
-/* One process for each rank. It walks the program, posts each communication as soon as the plan
- * lets it start, and computes. Between kernels it polls the communications that are under way. It
- * knows MPI only as a transport. */
+/* One process for each rank. It walks through the program, posts each communication as soon as the
+ * plan allows it to start, and computes. Between kernels it polls the communications that are in
+ * progress. MPI is used only as a transport. */
 #include <assert.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "exec/process/process.h"
 #include "planner/base/clock.h"
 
-/* While there is nothing to do, it polls this often in a row, then sleeps between polls. Ranks
- * share cores. */
+/* If there is no other work, it polls this often in a row, then sleeps between polls. It sleeps
+ * because ranks share cores. */
 enum { POLLS_BEFORE_SLEEP = 500, SLEEP_NS = 20000 };
 
 static Ending ending_of(const Process *p)
@@ -149,15 +149,15 @@ static bool run_step(Process *p, Diag *d)
             polls = 0;
             p->last_event = clock_ps();
         } else {
-            /* Nothing is under way, nothing can be computed, and the program is not done: it waits
-             * for itself. */
+            /* No communication is in progress, no instruction can be computed, and the program has
+             * not ended: it waits for itself. */
             if (p->n_active == 0) process_end(p, "deadlock", "the program waits for itself");
             wait_a_little(p, &polls);
         }
     }
     atomic_store(&p->slot->state, STATUS_open);
     if (rank_inspect(&p->state, d)) return true;
-    /* Only this rank knows of the error, and the others would wait for it. */
+    /* Only this rank has seen the error, and the others would wait for it. */
     process_end(p, d->items.at[d->items.n - 1].rule, d->items.at[d->items.n - 1].text);
 }
 

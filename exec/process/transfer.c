@@ -144,8 +144,8 @@ static void check(Process *p, const PreparedTransfer *w, bool fine)
         arena_print(p->arena, "rank %u, %s: %s", p->rank, what, p->transport->error(p->mpi)));
 }
 
-/* Moves the pieces between the side of the experts, where pieces of one expert from all members lie
- * together, and the staging memory, where all pieces of one member do. */
+/* Moves the pieces between two orders: on the side of the experts, the pieces of one expert from
+ * all members are contiguous; in the staging memory, all pieces of one member are. */
 static void stage_rows(const PreparedTransfer *w, char *side, bool to_staging)
 {
     const Comm *c = w->comm;
@@ -269,7 +269,8 @@ void transfer_post(Process *p, PreparedTransfer *w)
     check(p, w, fine);
 }
 
-/* The pieces have arrived: sums them, and starts to gather the sums if the way says so. */
+/* Handles pieces that have arrived: sums them, and starts to gather the sums if the way of transfer
+ * asks for it. */
 static bool sum(Process *p, PreparedTransfer *w)
 {
     const Comm *c = w->comm;

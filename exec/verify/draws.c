@@ -7,18 +7,18 @@
  *     the tests' sizes no excess in 1,120 draws; at the smallest sizes the worst quantity on 6 of
  *     40.
  *   plan that rounds too often: p is about LIKELY_WRONG, or more.
- * S adds log(LIKELY_WRONG / MOST_LEGAL) for each draw with an excess, and
- * log((1 - LIKELY_WRONG) / (1 - MOST_LEGAL)) for each other draw. For a legal plan exp(S) begins at
- * 1, and its mean never grows (a supermartingale). By Ville's inequality the chance that exp(S)
- * ever reaches B is at most 1 / B, wherever the draws stop. A quantity is wrong when exp(S)
- * reaches B = n / ROUNDING_ALARM, for n quantities. The chance that any quantity refuses a legal
- * plan is at most n / B = ROUNDING_ALARM, even if they depend on each other. A quantity is cleared
- * when S falls to CLEARED. That takes two draws without excess, or more. A quantity that is neither
- * cleared nor wrong after ROUNDING_DRAWS draws passes. By Wald's approximation a quantity with
- * p = LIKELY_WRONG is cleared all the same in exp(CLEARED), some 3 %, of verifications.
+ * S adds log(LIKELY_WRONG / MOST_LEGAL) for each draw with an excess, and log((1 - LIKELY_WRONG) /
+ * (1 - MOST_LEGAL)) for each other draw. For a legal plan, exp(S) begins at 1, and its mean never
+ * grows (a supermartingale). By Ville's inequality the chance that exp(S) ever reaches B is at most
+ * 1 / B, wherever the draws stop. A quantity is wrong when exp(S) reaches B = n / ROUNDING_ALARM,
+ * for n quantities. The chance that any quantity refuses a legal plan is at most n / B =
+ * ROUNDING_ALARM, even if they depend on each other. A quantity is cleared when S falls to CLEARED.
+ * That takes at least two draws without an excess. A quantity that is neither cleared nor wrong
+ * after ROUNDING_DRAWS draws passes. By Wald's approximation a quantity with p = LIKELY_WRONG is
+ * nevertheless cleared in exp(CLEARED), some 3 %, of verifications.
  *
- * Roundings never move a quantity far beyond its bound. One that is no number, or beyond GROSS
- * times its bound, is wrong at once. */
+ * Rounding alone never moves a quantity far beyond its bound. A quantity that is not a number, or
+ * beyond GROSS times its bound, is wrong at once. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static const double MOST_LEGAL = 1. / 3, LIKELY_WRONG = .9, CLEARED = -3.5, GROS
 typedef enum Verdict { VERDICT_open, VERDICT_cleared, VERDICT_wrong } Verdict;
 
 typedef struct Quantity {
-    RoundingError first; /* of the first draw that exceeds the bound */
+    RoundingError first; /* of the first draw on which it exceeds the bound */
     double s;
     uint32_t n; /* draws on which it exceeded its bound, while it was open */
     Verdict verdict;

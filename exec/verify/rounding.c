@@ -1,8 +1,8 @@
-/* Compares a plan in low precision with one rank in the same precision. Their values differ, so
- * each is compared with fp64, and the two errors are compared. Gradients and moments are judged,
- * weights are not. Adam's first step moves every weight by the same size, however small its
- * gradient. Where rounding flips a gradient's sign, the weight is off by two such steps, which
- * tells nothing new. */
+/* Compares a plan in low precision with one rank in the same precision. Their values differ by
+ * rounding. So each is compared with fp64, and the two errors are compared with each other.
+ * Gradients and moments are judged, but weights are not. Adam's first step moves every weight by
+ * the same size, however small its gradient. If rounding changes a gradient's sign, the weight is
+ * off by two such steps, which contains no further information. */
 #include <assert.h>
 #include <math.h>
 
@@ -10,8 +10,9 @@
 
 static const double most_more = 1e-3;
 
-/* With few elements, the error varies more by chance, so the addition to 1.5 shrinks as their
- * number grows. (With 13 independent elements of one size, one plan in a million exceeds it.) */
+/* With few elements the error varies more by chance, so the number added to 1.5 is larger for
+ * tensors with fewer elements. (With 13 independent elements of one size, one plan in a million
+ * exceeds the bound.) */
 static double times_of(uint64_t n)
 {
     return ROUNDING_TIMES + 10 / sqrt((double)n);
@@ -26,7 +27,7 @@ static double rms(const double *x, uint64_t n)
 }
 
 typedef struct RoundingCompare {
-    Verify plan, one_rank; /* each against the exact run */
+    Verify plan, one_rank; /* each compared with the exact run */
     RoundingResult *result;
     RoundingErrors *errors;
     double largest[KINDS]; /* root mean square of the largest tensor, for each kind */
@@ -94,8 +95,8 @@ static void note_tensor(RoundingCompare *r, TensorId t)
     verify_seen(&r->plan, plan);
 }
 
-/* If rounding leaves nothing of the gradient, the comparison cannot tell a right plan from a wrong
- * one. */
+/* If rounding leaves nothing of the gradient, the comparison cannot distinguish a right plan from a
+ * wrong one. */
 static void check_noise(const RoundingCompare *r, double of_one_rank)
 {
     Loc none = {NULL, 0};
@@ -106,7 +107,8 @@ static void check_noise(const RoundingCompare *r, double of_one_rank)
     diag_hint(r->plan.d, "a wider dtype");
 }
 
-/* Notes the errors of all quantities. Returns false if plan and rank cannot be compared. */
+/* Records the errors of all quantities. Returns false if the plan and the run on one rank cannot be
+ * compared. */
 static bool note_all(RoundingCompare *r)
 {
     const Side *exact = &r->plan.reference, *plan = &r->plan.plan, *one = &r->one_rank.plan;
@@ -120,8 +122,9 @@ static bool note_all(RoundingCompare *r)
         if (r->plan.whole[t].name) add_gradient(r, t);
     for (TensorId t = 1; t < g->tensors.n; t++)
         if (r->plan.whole[t].name) note_tensor(r, t);
-    /* A single number may be right by chance on one rank. It may therefore be as far off as the
-     * gradient is. (In fp64, where the same plan is compared to 1e-10, this hides nothing.) */
+    /* On one rank a single number may be right by chance. Its error may therefore be as large as
+     * that of the gradient. (In fp64, where the same plan is compared to 1e-10, this hides
+     * nothing.) */
     RoundingResult *result = r->result;
     double size = r->gradient > 0 ? sqrt(r->gradient) : 1, whole = sqrt(r->off[1]) / size;
     result->gradient = sqrt(r->off[0]) / size;

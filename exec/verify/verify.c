@@ -1,7 +1,7 @@
 /* The parallel oracle: one step of a plan against one step of the same model on one rank. It reads
- * gradients from the accumulators, and weights and moments from where they rest, on every rank that
- * holds a piece, including replicas. (After one step of Adam the weights hardly show a wrong scale,
- * but the moments show it fully.) */
+ * gradients from the accumulators, and weights and moments from their place at rest. It does so on
+ * every rank that holds a piece, including replicas. (After one step of Adam the weights hardly
+ * show a wrong scale, but the moments show it fully.) */
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -230,8 +230,8 @@ bool verify_seen(const Verify *v, const Whole *w)
     return true;
 }
 
-/* A comparison with no values would pass, so the reference must have them, and they must not all be
- * zero. */
+/* A comparison without values would succeed, so the reference must have them, and they must not all
+ * be zero. */
 bool verify_says_something(const Verify *v)
 {
     const Graph *g = &v->reference.plan->graph;
@@ -293,7 +293,8 @@ static double step_factor(const Verify *v)
 }
 
 /* Adam's first step is lr g / (|g| + eps). For a gradient that is zero apart from rounding, the
- * step is lr / eps times that rounding. Weights may differ by this much, whatever the tolerance. */
+ * step is lr / eps times this rounding error. Weights may therefore differ by this much, whatever
+ * the tolerance. */
 static double adam_noise(const Verify *v, const Whole *w, const double largest[KINDS])
 {
     const ComparedValues *g = &w->of[KIND_gradient];
@@ -307,7 +308,7 @@ static double adam_noise(const Verify *v, const Whole *w, const double largest[K
     return 0;
 }
 
-/* Gradients and moments are also measured against the largest of all tensors. */
+/* The errors of gradients and moments are also measured relative to the largest of all tensors. */
 static void judge_tensor(Verify *v, const Whole *w, const double largest[KINDS], double *worst)
 {
     VerifyResult *result = v->result;

@@ -16,9 +16,9 @@
 
 enum { ROWS = 64, KEYS = 64 }; /* rows of a tile: queries; keys */
 
-/* Keys that are neighbours in the whole sequence. */
+/* Keys that are contiguous in the whole sequence. */
 typedef struct Keys {
-    int64_t first, n, start; /* index of the first one here, number, index in the whole */
+    int64_t first, n, start; /* index of the first one in this part, number, index in the whole */
 } Keys;
 
 typedef struct AttentionTile {
@@ -29,8 +29,8 @@ typedef struct AttentionTile {
     int64_t place; /* index among all scores [b,s,g,r,T] of the first query with key 0 */
 } AttentionTile;
 
-/* Returns where the next tile of queries begins. A tile never contains queries of two chunks, so
- * its queries are neighbours in the whole sequence. */
+/* Returns the start of the next tile of queries. A tile never contains queries of two chunks, so
+ * its queries are contiguous in the whole sequence. */
 static int64_t next_row(const KernelArgs *a, int64_t row)
 {
     int64_t S = a->size['s'], half = S / 2;
@@ -149,7 +149,8 @@ static void F(attend_tile)(const KernelArgs *a, const AttentionTile *t, const RE
     (false, false, t->n_rows, t->E, t->n_keys, 1, p, KEYS, v, t->k_stride, 1, out, t->q_stride);
 }
 
-/* Starts the running maximum and sum of n rows: for no keys, or from the parts before. */
+/* Starts the running maximum and sum of n rows: for no keys, or from the results of the earlier
+ * parts. */
 static void F(begin_rows)(const KernelArgs *a, int64_t n, REAL *out, int64_t out_stride,
                           const REAL *lse, int64_t lse_stride, REAL *top, REAL *total)
 {

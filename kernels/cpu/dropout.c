@@ -1,5 +1,5 @@
-/* Dropout: y = x / (1 - p) where a draw keeps the element, else 0. The draw depends on the
- * element's place in the whole tensor, so the gradient applies the same function to the output's
+/* Dropout: y = x / (1 - p) if a draw keeps the element, otherwise 0. The draw depends on the
+ * element's index in the whole tensor, so the gradient applies the same function to the output's
  * gradient. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/dropout.c"

@@ -1,6 +1,7 @@
-/* Mixture of experts: routing (topk, route, slots), and the way to the experts and back (dispatch,
- * combine). A slot is id * capacity + position in its sequence; -1: dropped. A rank holds the
- * experts from start['e'] and their rooms from start['m'] on, and adds nothing for other ranks'. */
+/* Mixture of experts: routing (topk, route, slots), and the copies to the experts and back
+ * (dispatch, combine). A slot is id * capacity + position in its sequence; -1: dropped. A rank
+ * holds the experts from start['e'] on and their rooms from start['m'] on, and adds nothing for
+ * those of other ranks. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/experts.c"
 #include "kernels/cpu/real.h"
@@ -47,7 +48,7 @@ void cpu_slots(const KernelArgs *a)
 
 #else
 
-/* A NaN is larger than any number: it stays visible. */
+/* A NaN counts as larger than any number, so that it stays visible. */
 static inline bool F(is_larger)(REAL x, REAL than)
 {
     return x > than || (x != x && than == than);

@@ -1,5 +1,5 @@
-/* Gated units (SwiGLU) and their gradient as one launch each. A chain could run the same ops, but
- * interprets them: on an H200 that took over twice the time of the memory traffic. Between ops
+/* Gated units (SwiGLU) and their gradient as one launch each. A chain could run the same ops but
+ * interprets them, which took over twice the time of the memory traffic on an H200. Between ops,
  * values are rounded as memory would round them. */
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"
@@ -17,7 +17,7 @@ enum {
 typedef struct GateArgs {
     Array in[GATE_INPUTS]; /* forward: gate, up; gradient: of the product, up, silu(gate), gate */
     Array out[3];   /* silu(gate), the product; or the gradients of silu(gate), of up, of gate */
-    bool writes[3]; /* false: nobody reads it */
+    bool writes[3]; /* false: no instruction reads it */
     int64_t n;      /* elements */
 } GateArgs;
 

@@ -1,5 +1,5 @@
-/* Initial values of parameters. A value depends on its element of the whole tensor alone, so each
- * thread draws its own. Sums and products have the order of the CPU's code, in fp64. */
+/* Initial values of parameters. A value depends only on its element's index in the whole tensor, so
+ * each thread draws its own. Sums and products have the order of the CPU's code, in fp64. */
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/init.h"
 #include "kernels/cuda/launch.cuh"

@@ -1,6 +1,6 @@
-/* Joins what a group shares with what each of its members has, and splits the gradient into both
- * again; kernels/cpu/join.c says what groups and members are. A thread handles one element of the
- * result. */
+/* Joins features that a group shares with features of each of its members, and splits the gradient
+ * into both again; kernels/cpu/join.c defines groups and members. A thread handles one element of
+ * the result. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 

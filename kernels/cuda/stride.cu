@@ -1,5 +1,5 @@
-/* Rows for rows that lie apart: puts the pieces of each rank into its message, and puts the pieces
- * that arrived in order. An output element is one input element, or zero. */
+/* Contiguous rows for strided rows: puts the pieces of each rank into its message, and puts the
+ * pieces that arrived in order. An output element is one input element, or zero. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 

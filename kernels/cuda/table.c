@@ -1,5 +1,5 @@
 /* Maps each op to its function on a CUDA device, from the op table itself: a row without a kernel
- * does not link. */
+ * fails to link. */
 #include <assert.h>
 
 #include "kernels/cuda/cuda.h"

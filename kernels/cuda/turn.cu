@@ -1,7 +1,7 @@
 /* Transposed copies of 8-bit operands, for a tensor seen as a matrix. Numbers that the same kernel
- * quantises are read once and written both ways, or only transposed if nobody reads the others.
- * Existing 8-bit numbers are moved unchanged. Wider numbers occur if a plan's types are mapped to
- * fp32; a plain kernel transposes them. */
+ * quantises are read once and written in both orders, or only transposed if no instruction reads
+ * the others. Existing 8-bit numbers are moved unchanged. Wider numbers occur if a plan's types are
+ * mapped to fp32. A plain kernel transposes them. */
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/pointwise.cuh"
@@ -27,7 +27,7 @@ typedef struct TurnArgs {
     int64_t rows, columns, across;
     float largest;
     int32_t scale;
-    bool writes; /* straight, too */
+    bool writes; /* also untransposed */
     bool wide;   /* groups of 16 rows of the output, from a multiple of 16 on, are aligned */
 } TurnArgs;
 
@@ -179,7 +179,7 @@ static TurnMatrix matrix(int64_t rows, int64_t columns, TurnScale scale)
     return m;
 }
 
-/* Returns the matrix as which the op sees its first input; rows 0: it neither quantises nor
+/* Returns the matrix as which the op reads its first input; rows 0: it neither quantises nor
  * transposes. */
 static TurnMatrix matrix_of(const CudaChainPart *part)
 {

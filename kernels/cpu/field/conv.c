@@ -1,6 +1,6 @@
-/* Convolutions and their gradients, as products of the weight with tiles of columns: column p of a
- * tile holds what the windows of output point p read, one row a tap. A convolution of single points
- * needs no tile. */
+/* Convolutions and their gradients, as products of the weight with tiles of columns. Column p of a
+ * tile holds the values that the window of output point p reads, with one row for each point of the
+ * window. A convolution of single points needs no tile. */
 #ifndef REAL
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/field/field.h"
@@ -110,8 +110,8 @@ static REAL *F(line_of)(const Conv *v, const F(ConvInput) * in, int64_t channel,
     return in->strip[row >= 0] + (channel * h->strip + at) * v->w.rows;
 }
 
-/* Copies the inputs that one tap reads for the tile's points, or (back) adds the tile's values to
- * them. */
+/* Copies the inputs that one window point reads for the tile's points, or (back) adds the tile's
+ * values to them. */
 static void F(move_tap)(const Conv *v, const ConvTile *t, int64_t tap, const F(ConvInput) * in,
                         REAL *column, bool back)
 {

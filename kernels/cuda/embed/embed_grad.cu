@@ -1,6 +1,6 @@
-/* The gradient of an embedding, with the same bits each time. Positions are sorted by token id
- * (stably, so equal ids keep the order of positions). Tiles of the sorted list add up runs of equal
- * ids. Runs that cross tiles are added in order by the tile in which they begin.
+/* The gradient of an embedding, with the same bits each time. Positions are sorted by token id. The
+ * sort is stable, so equal ids keep the order of positions. Tiles of the sorted list add up runs of
+ * equal ids. Runs that cross tiles are added in order by the tile in which they begin.
  *
  * The sort goes by digits of eight bits. Tiles count their digits, one block turns the counts into
  * places, and tiles store their entries there. */

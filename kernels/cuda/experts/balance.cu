@@ -1,7 +1,7 @@
-/* Mixture of experts: how unevenly each sequence chose, and each token's share of that loss. First,
- * a block counts for eight experts of a sequence how often they were chosen. Then a warp processes
- * each token. Sums over tokens are made in a fixed number of parts, so that their order is
- * fixed. */
+/* Mixture of experts: how unevenly each sequence chose its experts, and each token's share of that
+ * loss. First, a block counts for eight experts of a sequence how often they were chosen. Then a
+ * warp processes each token. Sums over tokens are made in a fixed number of parts, so that their
+ * order is fixed. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"

@@ -1,7 +1,7 @@
-/* Mixture of experts: the way to the experts' slots and back. A block processes a token. It finds
- * the rows for the token's choices once, for all columns. Tokens are copied to their rows, and rows
- * are added up, in the order of a token's choices. Rows without a token are cleared separately, so
- * that each element is written once. */
+/* Mixture of experts: the copies to the experts' slots and back. A block processes a token. It
+ * finds the rows for the token's choices once, for all columns. Tokens are copied to their rows,
+ * and rows are added up, in the order of a token's choices. Rows without a token are cleared
+ * separately, so that each element is written once. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"

@@ -1,7 +1,7 @@
-/* Uneven rows of experts (planner/ir/layout/rows.h): the way to the rows and back, products of
- * uneven groups of rows, and biases. Rows lie expert after expert, of each the sequences in order.
- * So the rows before those of an expert and a sequence are the sum of the counts before theirs.
- * What lies behind the last row is set to zero. */
+/* Uneven rows of experts (planner/ir/layout/rows.h): the copies to the rows and back, products of
+ * uneven groups of rows, and biases. Rows are ordered by expert, and for each expert by sequence.
+ * So the number of rows before those of an expert and a sequence is the sum of the counts before
+ * theirs. The memory after the last row is set to zero. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -166,8 +166,8 @@ DEVICE int64_t rows_of_expert(const UnevenProduct *a, int64_t e)
     return n;
 }
 
-/* Finds the expert whose rows tile `tile` has; expert -1: there are not so many tiles. A warp looks
- * at 32 experts at a time. */
+/* Finds the expert to which the rows of tile `tile` belong; expert -1: there are fewer tiles. A
+ * warp looks at 32 experts at a time. */
 DEVICE UnevenPart find_tile(const UnevenProduct *a, int64_t tile)
 {
     UnevenPart part = {-1, 0, 0, 0};

@@ -36,7 +36,7 @@ static bool fill_one(const AttentionBench *b, uint32_t i)
 
 /* The gradient's input log-sum-exp comes from the forward pass. Its output is random like the other
  * inputs. With the true output, gradients of queries and keys would be differences of nearly equal
- * numbers if a query sees few keys. (With one key they are nothing but rounding, which differs
+ * numbers if a query sees few keys. (With one key they are only rounding errors, which differ
  * between kernels.) If a query sees many keys, they hardly depend on it. */
 static bool fill(const AttentionBench *b)
 {
@@ -104,7 +104,7 @@ static bool fine(const char *call, cudaError_t status, CudaError *error)
 }
 
 /* On a device where it never ran before, a kernel with barriers and moving registers might not end.
- * Then nothing may wait for the device any more. */
+ * In that case nothing may wait for the device any more. */
 static bool wait_for(const AttentionBench *b, AttentionWay way, CudaError *error)
 {
     const double until = clock_s() + b->patience_s;

@@ -76,7 +76,7 @@ void attention_ways_close(AttentionWays *w)
     free(w);
 }
 
-/* True if more than one kernel can carry out the call. */
+/* True if more than one kernel can compute the call. */
 static bool is_chosen_for(OpKind op, const KernelArgs *args, const CudaContext *cuda)
 {
     return (op == OP_attention || op == OP_attention_grad) &&
