@@ -113,7 +113,7 @@ static const char *line_name(Arena *arena, const Plan *plan, const Line *line)
 static void report_text(Cli *cli, const Plan *plan, const ComparedRun *predicted,
                         const ComparedRun *measured, const Comparison *c, const CoreUse *cores)
 {
-    static const char *const heads[] = {"time in a step, mean of the ranks", ">n", ">predicted",
+    static const char *const heads[] = {"a step, mean of the ranks", ">n", ">predicted",
                                         ">measured", ">ratio"};
     const RunRecord *m = &measured->record, *p = &predicted->record;
     Str *out = &cli->out;
