@@ -411,6 +411,9 @@ static void add_version(Lower *l, TensorId t, BufferId buffer, NodeId consumer)
         v.around = v.around || deal_is_around(&l->g->deals, s->deal[d]) ||
                    deal_is_strided(&l->g->deals, s->deal[d]);
     l->value.versions_of[t] = (uint32_t)list_push(l->scratch, &l->value.versions, v);
+    TensorId *first = &l->value.first_had[l->microbatch], *end = &l->value.end_had[l->microbatch];
+    if (*end == 0 || t < *first) *first = t;
+    if (t >= *end) *end = t + 1;
 }
 
 void lower_add_version(Lower *l, TensorId t, BufferId buffer)

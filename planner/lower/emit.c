@@ -196,6 +196,17 @@ static void join_launch_group(const Lower *l, Stream stream, Clock *clock)
     }
 }
 
+/* In most cases they are those of the node, or those of the newest instruction with this op. */
+static AttrsId attrs_of(Lower *l, const Emit *e)
+{
+    const AttrsId own = l->g->nodes.at[e->origin].attrs;
+    AttrsId *newest = &l->emit.newest_attrs[e->op];
+    if (memcmp(&e->attrs, graph_attrs_at(l->g, own), sizeof e->attrs) == 0) return own;
+    if (memcmp(&e->attrs, graph_attrs_at(l->g, *newest), sizeof e->attrs) != 0)
+        *newest = graph_attrs(l->g, l->arena, &e->attrs);
+    return *newest;
+}
+
 Pc lower_emit(Lower *l, const Emit *e)
 {
     Clock dep = {{0}};
@@ -211,10 +222,7 @@ Pc lower_emit(Lower *l, const Emit *e)
                 .n_in = (uint8_t)e->n_in,
                 .origin = e->origin,
                 .unit = e->unit};
-    const AttrsId own = l->g->nodes.at[e->origin].attrs; /* in most cases the same */
-    in.attrs = memcmp(&e->attrs, graph_attrs_at(l->g, own), sizeof e->attrs) == 0
-                   ? own
-                   : graph_attrs(l->g, l->arena, &e->attrs);
+    in.attrs = attrs_of(l, e);
     in.hop = e->hop;
     if (op_info(e->op)->class_ == OP_CLASS_comm) in.match = e->match ? e->match : l->emit.match++;
     in.args = (Span){l->p->args.n, e->n_in + e->n_out};

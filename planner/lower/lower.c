@@ -141,7 +141,8 @@ static BufferId as_made(Lower *l, TensorId t)
 /* After a stage's forward of a micro-batch, only tensors that the backward pass needs stay. */
 static void end_forward(Lower *l, uint32_t stage)
 {
-    for (TensorId t = 1; t < l->value.tensor_room; t++) {
+    const TensorId first = l->value.first_had[l->microbatch], end = l->value.end_had[l->microbatch];
+    for (TensorId t = first; t < end; t++) {
         const Tensor *at = &l->g->tensors.at[t];
         if (!l->value.versions_of[t] || at->role == ROLE_gradient) continue;
         uint32_t made = l->g->nodes.at[at->producer].stage;
@@ -286,6 +287,8 @@ static void allocate(Lower *l)
     list_reserve_none(l->scratch, &l->emit.access);
     l->value.by_microbatch =
         arena_array(l->scratch, l->n_microbatches, sizeof *l->value.by_microbatch);
+    l->value.first_had = arena_array(l->scratch, l->n_microbatches, sizeof(TensorId));
+    l->value.end_had = arena_array(l->scratch, l->n_microbatches, sizeof(TensorId));
     l->grad.by_microbatch =
         arena_array(l->scratch, l->n_microbatches, sizeof *l->grad.by_microbatch);
     for (uint32_t m = 0; m < l->n_microbatches; m++) {
@@ -367,6 +370,7 @@ bool pass_lower(Job *job)
                    .value.tensor_room = plan->graph.tensors.n,
                    .emit.match = 1};
     lower_find_crossing(&first);
+    lower_find_stages(&first);
     Arena *scratch = arena_new(); /* for one program; data that all programs share is in
                                    * job->scratch */
     for (uint32_t r = 0; r < job->pipe.schedule->n_ranks; r++)

@@ -105,6 +105,7 @@ typedef struct Emitter {
     Pc compute_waits; /* the next computation waits for this instruction */
     Pc send_waits[2]; /* the next message forward and the next message backward wait for these */
     uint32_t match, launch;
+    AttrsId newest_attrs[OP_COUNT]; /* of the newest instruction with this op, unless its node's */
 } Emitter;
 
 /* halo.c: an exchange of halos that was begun and not ended. The local op that puts the neighbours'
@@ -136,6 +137,7 @@ typedef struct Values {
     LIST(HaloStarted) started;
     uint32_t *versions_of; /* [tensor]: versions for the current micro-batch */
     uint32_t **by_microbatch;
+    TensorId *first_had, *end_had; /* [micro-batch]: all its tensors with versions lie between */
     uint32_t tensor_room;
     bool *keep;            /* [tensor]: kept from the forward to the backward pass */
     bool *again;           /* [node]: runs again in the backward pass (recomputation) */
@@ -186,6 +188,7 @@ typedef struct Stages {
     uint32_t rank;             /* the pipeline rank that this program is for */
     AxisSet pipe;              /* the pp axes */
     LIST(TensorId) * crossing; /* [stage]: tensors that go from it to the next stage */
+    NodeId *first[2], *end[2]; /* [stage]: its forward nodes and its backward nodes lie between */
     uint32_t first_tied_match, first_p2p_match, most_crossing;
     LIST(StageTransfer) transfers; /* messages of this rank, in order */
     uint32_t next_transfer, transfer_launch;
@@ -424,6 +427,7 @@ void lower_start_ahead(Lower *l, NodeId n);
 
 /* ---- stage.c ---- */
 void lower_find_crossing(Lower *l);
+void lower_find_stages(Lower *l); /* the nodes of each stage */
 void lower_plan_transfers(Lower *l);
 /* Issues the transfers whose value is complete by time `when` of the played schedule. */
 void lower_transfers(Lower *l, uint32_t when);

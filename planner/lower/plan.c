@@ -91,12 +91,28 @@ NodeId lower_next(const Lower *l, ActionWalk *w)
     if (forward && ends_piece(g, w->id) && w->behind + 1 < g->nodes.n &&
         g->nodes.at[w->behind + 1].tile == g->nodes.at[w->id].tile)
         return ++w->behind;
-    const NodeId end = forward ? g->n_forward + 1 : g->nodes.n;
-    for (w->id++; w->id < end; w->id++) {
+    const NodeId first = l->stage.first[!forward][w->stage], end = l->stage.end[!forward][w->stage];
+    for (w->id = w->id + 1 < first ? first : w->id + 1; w->id < end; w->id++) {
         const Node *n = &g->nodes.at[w->id];
         if (n->stage == w->stage && (forward || !n->tile)) return w->id;
     }
     return 0;
+}
+
+void lower_find_stages(Lower *l)
+{
+    const uint32_t n_stages = l->job->pipe.schedule->n_stages;
+    for (int backward = 0; backward < 2; backward++) {
+        l->stage.first[backward] = arena_array(l->job->scratch, n_stages, sizeof(NodeId));
+        l->stage.end[backward] = arena_array(l->job->scratch, n_stages, sizeof(NodeId));
+    }
+    for (NodeId id = 1; id < l->g->nodes.n; id++) {
+        const int backward = id > l->g->n_forward;
+        NodeId *first = &l->stage.first[backward][l->g->nodes.at[id].stage];
+        NodeId *end = &l->stage.end[backward][l->g->nodes.at[id].stage];
+        if (*end == 0) *first = id;
+        *end = id + 1;
+    }
 }
 
 /* Finds units whose gradient arrives partly in the forward action (for pieces of the tokens) and
@@ -308,8 +324,12 @@ void lower_count_contributions(Lower *l)
             else
                 once[grad].n_uses++;
         }
+    static const GradState none;
+    TensorId first = 0, end = l->value.tensor_room; /* the others are zero */
+    while (first < end && memcmp(&once[first], &none, sizeof none) == 0) first++;
+    while (first < end && memcmp(&once[end - 1], &none, sizeof none) == 0) end--;
     for (uint32_t m = 0; m < l->n_microbatches; m++)
-        memcpy(l->grad.by_microbatch[m], once, l->value.tensor_room * sizeof *once);
+        memcpy(l->grad.by_microbatch[m] + first, once + first, (end - first) * sizeof *once);
     for (UnitId u = 1; u < g->units.n; u++)
         l->unit.of[u].n_contributions =
             l->unit.of[u].n_per_microbatch * (l->n_microbatches / lower_n_windows(l, u));
