@@ -262,8 +262,22 @@ static bool is_state(const Graph *g, TensorId t)
            (at->producer && op_info(g->nodes.at[at->producer].op)->flags & OP_UPDATES);
 }
 
-/* Returns the purpose of argument i, derived from the update, the step's scalars, and the graph. */
-static uint32_t use_of(const Verifier *v, const Instr *in, uint32_t i)
+/* Returns the purpose of a buffer that holds graph tensor t: as an output of its node, or as an
+ * input. */
+static uint32_t use_of_tensor(const Verifier *v, TensorId t, bool out)
+{
+    const Tensor *at = &v->g->tensors.at[t];
+    const bool of_param = at->grad_of && v->g->tensors.at[at->grad_of].role == ROLE_param;
+    if (out && (at->role == ROLE_loss || t == graph_count(v->g))) return USE_scalar;
+    if (is_state(v->g, t)) return USE_scalar;
+    if (at->role == ROLE_input) return out ? USE_input : 0;
+    if (of_param || at->role == ROLE_param || graph_weight(v->g, t)) return 0;
+    return out ? USE_value : USE_read;
+}
+
+/* Returns the purpose of argument i, derived from the update, the step's scalars, and the graph.
+ * `of_tensor` [tensor x out] remembers the graph's answers, plus 1. */
+static uint32_t use_of(const Verifier *v, const Instr *in, uint32_t i, uint32_t *of_tensor)
 {
     const Node *n = in->origin ? &v->g->nodes.at[in->origin] : NULL;
     const bool is_node = n && verify_is_of_node(in, n) && in->op != OP_pass, out = i >= in->n_in;
@@ -281,13 +295,9 @@ static uint32_t use_of(const Verifier *v, const Instr *in, uint32_t i)
     if (in->op == OP_pack && out) return USE_packed;
     if (!is_node) return 0;
     const TensorId t = out ? n->out[i - in->n_in] : n->in[i];
-    const Tensor *at = &v->g->tensors.at[t];
-    const bool of_param = at->grad_of && v->g->tensors.at[at->grad_of].role == ROLE_param;
-    if (out && (at->role == ROLE_loss || t == graph_count(v->g))) return USE_scalar;
-    if (is_state(v->g, t)) return USE_scalar;
-    if (at->role == ROLE_input) return out ? USE_input : 0;
-    if (of_param || at->role == ROLE_param || graph_weight(v->g, t)) return 0;
-    return out ? USE_value : USE_read;
+    uint32_t *known = &of_tensor[2 * (size_t)t + out];
+    if (*known == 0) *known = 1 + use_of_tensor(v, t, out);
+    return *known - 1;
 }
 
 /* Returns NULL, or how the buffer's use contradicts its category. */
@@ -335,7 +345,7 @@ static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, b
     return NULL;
 }
 
-static void check_categories(Verifier *v)
+static void check_categories(Verifier *v, uint32_t *of_tensor)
 {
     const Program *p = v->p;
     uint32_t *use = arena_array(v->arena, p->buffers.n, sizeof *use);
@@ -345,7 +355,7 @@ static void check_categories(Verifier *v)
         const Instr *in = &p->code.at[pc];
         for (uint32_t i = 0; i < in->args.n; i++) {
             const BufferId root = program_root(p, program_arg(p, in, i), NULL);
-            use[root] |= use_of(v, in, i);
+            use[root] |= use_of(v, in, i, of_tensor);
             touched[root] = true;
             if (i >= in->n_in && (in->op == OP_copy || in->op == OP_cast)) copied[root] = true;
         }
@@ -396,11 +406,12 @@ void verify_metadata(Verifier *v)
     check_microbatches(v);
     check_axes(v);
     check_units(v);
+    uint32_t *of_tensor = arena_array(v->arena, v->g->tensors.n, 2 * sizeof *of_tensor);
     for (v->program = 0; v->program < v->plan->programs.n; v->program++) {
         v->p = &v->plan->programs.at[v->program];
         if (v->p->purpose == PURPOSE_gather) continue; /* a gather belongs to no step */
         check_communications(v);
-        check_categories(v);
+        check_categories(v, of_tensor);
         check_lives(v);
     }
     v->p = NULL;

@@ -1,4 +1,5 @@
-/* Address ranges in blocks of sorted arrays: two binary searches find one. */
+/* Address ranges in blocks of sorted arrays: two binary searches find one, unless it is still where
+ * it was found last. */
 #include "planner/verify/value/map.h"
 
 #include <assert.h>
@@ -12,9 +13,12 @@ static RangeBlock *new_block(RangeMap *m)
     return b;
 }
 
+enum { SEEN_BITS = 9 };
+
 void range_map_init(RangeMap *m, Arena *arena, size_t payload_size)
 {
     *m = (RangeMap){.arena = arena, .size = payload_size};
+    m->seen = arena_array(arena, 1 << SEEN_BITS, sizeof *m->seen);
     RangeBlock *b = new_block(m);
     b->n = 1;
     list_push(arena, &m->blocks, b);
@@ -36,9 +40,14 @@ static uint32_t last_at_most(const uint64_t *at, uint32_t n, uint64_t address)
 
 RangeAt range_find(const RangeMap *m, uint64_t address)
 {
+    RangeAt *seen = &m->seen[(address * UINT64_C(0x9E3779B97F4A7C15)) >> (64 - SEEN_BITS)];
+    if (seen->block < m->blocks.n && seen->i < m->blocks.at[seen->block]->n &&
+        m->blocks.at[seen->block]->lo[seen->i] == address)
+        return *seen;
     const uint32_t block = last_at_most(m->starts.at, m->starts.n, address);
     const RangeBlock *b = m->blocks.at[block];
-    return (RangeAt){block, last_at_most(b->lo, b->n, address)};
+    *seen = (RangeAt){block, last_at_most(b->lo, b->n, address)};
+    return *seen;
 }
 
 /* Makes room for a block at index `at` of the list. */

@@ -16,17 +16,20 @@ typedef struct RangeBlock {
     unsigned char *payload; /* [RANGE_BLOCK * size] */
 } RangeBlock;
 
+typedef struct RangeAt {
+    uint32_t block, i;
+} RangeAt;
+
 typedef struct RangeMap {
     Arena *arena;
     size_t size; /* of a payload */
     LIST(RangeBlock *) blocks;
     LIST(uint64_t) starts; /* [block]: the address at which it begins; searched before blocks */
     LIST(RangeBlock *) spare;
+    /* [by hash of an address]: the range that began there when it was last looked for. Ranges move,
+     * so each use compares the address. */
+    RangeAt *seen;
 } RangeMap;
-
-typedef struct RangeAt {
-    uint32_t block, i;
-} RangeAt;
 
 void range_map_init(RangeMap *m, Arena *arena, size_t payload_size); /* makes the map one range with
                                                                       * payload zero */
