@@ -1,11 +1,9 @@
 /* Arenas: a chain of blocks filled from the front. A block that is used again after a reset is
  * zeroed only up to the highest byte ever written. Freed blocks wait in a pool for the next arena,
- * because the kernel takes longer to map a fresh page than a program takes to fill it. For the same
- * reason blocks lie in huge pages, where the kernel has them: one fault in place of 512. Under
+ * because the kernel takes longer to map a fresh page than a program takes to fill it. Under
  * AddressSanitizer, all bytes that are not handed out are poisoned, with a gap behind each
  * allocation. AddressSanitizer then finds overruns, as it does with malloc. The pool stays empty.
  */
-#define _DEFAULT_SOURCE /* madvise */
 #include "planner/base/arena.h"
 
 #include <assert.h>
@@ -16,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "planner/base/list.h"
 
@@ -50,7 +47,6 @@ typedef struct Block Block;
 struct Block {
     Block *next;
     size_t size, used, dirty; /* bytes of `data`; beyond `dirty` they are zero */
-    void *origin;             /* the allocation that it lies in; NULL: it shares one */
     alignas(ALIGN) unsigned char data[];
 };
 
@@ -144,64 +140,6 @@ static int pool_index(size_t size)
     return SIZES;
 }
 
-/* ---- fresh blocks ---- */
-
-enum { HUGE_PAGE = 2 << 20, SHARED = 16 << 20, SMALL_PAGES = 256 << 10 };
-/* Blocks below a huge page share allocations, of which `at` to `end` is still unused. */
-static struct {
-    pthread_mutex_t lock;
-    unsigned char *at, *end;
-} shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-/* Allocates zeroed memory: `from` bytes in small pages, then `bytes` bytes in huge ones. Returns
- * NULL if there is none. `origin` receives the pointer that frees it. */
-static unsigned char *allocate(size_t from, size_t bytes, void **origin)
-{
-    *origin = calloc(1, from + bytes + HUGE_PAGE);
-    if (*origin == NULL) return NULL;
-    const uintptr_t low = (uintptr_t)*origin + from;
-    const size_t gap = (HUGE_PAGE - low % HUGE_PAGE) % HUGE_PAGE;
-    unsigned char *huge = (unsigned char *)*origin + from + gap;
-#ifdef MADV_HUGEPAGE
-    (void)madvise(huge, bytes - bytes % HUGE_PAGE, MADV_HUGEPAGE); /* small pages do as well */
-#endif
-    return huge - from;
-}
-
-/* Returns a block of `bytes` zeroed bytes with its header, which nobody shares; NULL: out of
- * memory. */
-static Block *block_alone(size_t bytes)
-{
-    void *origin = NULL;
-    Block *block = NULL;
-    if (POOLS_BLOCKS && bytes >= HUGE_PAGE)
-        block = (Block *)allocate(0, bytes, &origin);
-    else
-        block = origin = calloc(1, bytes);
-    if (block != NULL) block->origin = origin;
-    return block;
-}
-
-/* Does the same within a shared allocation. Only the pool may free such a block. A process that
- * needs little memory gets small pages. */
-static Block *block_sharing(size_t bytes)
-{
-    void *origin = NULL;
-    Block *block = NULL;
-    pthread_mutex_lock(&shared.lock);
-    if ((size_t)(shared.end - shared.at) < bytes) {
-        const size_t small = shared.end == NULL ? SMALL_PAGES : 0;
-        shared.at = allocate(small, SHARED, &origin);
-        shared.end = shared.at != NULL ? shared.at + small + SHARED : NULL;
-    }
-    if (shared.at != NULL) {
-        block = (Block *)shared.at;
-        shared.at += bytes;
-    }
-    pthread_mutex_unlock(&shared.lock);
-    return block;
-}
-
 /* Returns a block with `size` bytes of data. The bytes beyond `dirty` are zero. NULL: out of
  * memory. */
 static Block *block_get(size_t size)
@@ -218,8 +156,7 @@ static Block *block_get(size_t size)
         pthread_mutex_unlock(&pool.lock);
     }
     if (block != NULL) return block;
-    const size_t bytes = sizeof *block + size;
-    block = index < SIZES && bytes < HUGE_PAGE ? block_sharing(bytes) : block_alone(bytes);
+    block = calloc(1, sizeof *block + size);
     if (block != NULL) block->size = size;
     return block;
 }
@@ -229,7 +166,7 @@ static void block_free(Block *block)
     const int index = pool_index(block->size);
     if (index < SIZES) {
         pthread_mutex_lock(&pool.lock);
-        const bool keeps = block->origin == NULL || pool.bytes + block->size <= MOST_POOLED;
+        const bool keeps = pool.bytes + block->size <= MOST_POOLED;
         if (keeps) {
             if (block->used > block->dirty) block->dirty = block->used;
             block->used = 0;
@@ -240,7 +177,7 @@ static void block_free(Block *block)
         pthread_mutex_unlock(&pool.lock);
         if (keeps) return;
     }
-    free(block->origin);
+    free(block);
 }
 
 /* ---- arenas ---- */
