@@ -207,7 +207,7 @@ const char *plan_file_counts(const PlanFile *file);
 /* Calls session_load with the command's options, on top of `options`, which may be NULL. */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
 /* Loads the plan as plan_file_load does without `options`. The script stays open as cli->script
- * until plan_file_close. */
+ * until plan_file_close. A script's plan is proven meanwhile, until session_settle. */
 PlanFile *plan_file_open(Cli *cli, const char *path);
 void plan_file_close(Cli *cli);
 /* Returns the load options that the command line asks for. They start as a copy of `options`, which
@@ -223,12 +223,15 @@ void plan_file_report(Cli *cli, const PlanFile *file);
 /* Reports the worst rank's arena, reserved bytes and the device's memory, as text and JSON. */
 uint64_t host_bytes_of(const Plan *plan); /* host memory of the rank that needs the most */
 void plan_file_memory(Cli *cli, const PlanFile *file);
-/* Reports the process memory under the plan's runtime. If the plan names no runtime, reports each
- * framework that could run it. `timed`: reports step times, too. A plan's text and a plan for this
- * machine have no such report. The answers are looked up and kept in `store`, which may be NULL. If
- * the plan names no runtime, `file` may hold only a configuration, without a plan. `made_of`
- * receives the scripts of the answers; NULL: not wanted. */
-void plan_file_whose(Cli *cli, const PlanFile *file, bool timed, Store *store, Recipe *made_of);
+/* Computes the process memory under the plan's runtime. If the plan names no runtime, computes it
+ * for each framework that could run it. `timed`: also step times. A plan's text and a plan for this
+ * machine have no such answers. They are looked up in `store`, which may be NULL. If the plan names
+ * no runtime, `file` may hold only a configuration, without a plan. */
+typedef struct Whose Whose;
+Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, Store *store);
+/* Reports the answers, and keeps new ones in `store`, which may be NULL. `made_of` receives their
+ * scripts; NULL: not wanted. */
+void plan_file_tell(Cli *cli, Whose *whose, Store *store, Recipe *made_of);
 
 /* Reads the configuration and the mesh of PLAN, before any pass; returns false after reporting
  * diagnostics. */

@@ -1,6 +1,7 @@
 /* tandem sim: predicts the costs of a plan. The prediction is stored even if the plan does not fit.
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/predict.h"
 #include "cli/repeat.h"
@@ -76,6 +77,17 @@ static void report(Cli *cli, const PlanFile *file, Store *store, const PredictOp
     if (cli->options.sim.what_if.n > 0) what_if_report(cli, file, store, options);
 }
 
+/* Looks into a store that is there. An unsound plan makes none. */
+static Whose *ask(Cli *cli, const PlanFile *file)
+{
+    Diag ignored = diag_in(cli->arena);
+    const bool looks = !cli->options.dry_run && access(cli->options.db, F_OK) == 0;
+    Store *store = looks ? store_open(cli->options.db, true, &ignored) : NULL;
+    Whose *whose = plan_file_ask(cli, file, true, store);
+    store_close(store);
+    return whose;
+}
+
 void cmd_sim(Cli *cli)
 {
     if (repeat_answer(cli)) return;
@@ -89,12 +101,14 @@ void cmd_sim(Cli *cli)
     }
     plan_file_report(cli, file);
     plan_file_memory(cli, file);
+    const bool dry = cli->options.dry_run;
+    Whose *whose = ask(cli, file);
+    session_settle(file, &cli->diag);
     if (!is_sound(&cli->diag) || !what_if_check(cli, file) || !mfu_check(cli)) return;
-    bool dry = cli->options.dry_run;
     Store *store = dry ? NULL : store_open(cli->options.db, false, &cli->diag);
     if (store == NULL && !dry) return;
     Repeat repeat = {.also = {.head = ""}};
-    plan_file_whose(cli, file, true, store, &repeat.also);
+    plan_file_tell(cli, whose, store, &repeat.also);
     PredictOptions options;
     Prediction prediction;
     repeat.fresh_from = cli->diag.items.n;

@@ -40,7 +40,7 @@ PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
 PlanFile *plan_file_open(Cli *cli, const char *path)
 {
     if (!session_is_text(path)) cli->script = front_open(path, NULL, 0, cli->arena);
-    const PlanOptions options = {.script = cli->script};
+    const PlanOptions options = {.script = cli->script, .settles_later = true};
     return plan_file_load(cli, path, &options);
 }
 

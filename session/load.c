@@ -195,7 +195,10 @@ void session_identify(PlanFile *file)
 static PlanFile *judge(PlanFile *file, const PlanOptions *o, Arena *arena, Diag *d)
 {
     if (o->stop_after != NULL || o->unproven) return file;
-    session_prove(file, o->unfitted, arena, d);
+    if (o->settles_later && !file->is_text)
+        session_begin_proof(file, o->unfitted, arena);
+    else
+        session_prove(file, o->unfitted, arena, d);
     if (file->plan->programs.n == 0)
         return NULL; /* a text without programs, which was already reported */
     session_identify(file);

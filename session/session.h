@@ -20,6 +20,8 @@ typedef struct KnownHeld {
     Held held;
 } KnownHeld;
 
+typedef struct Proof Proof; /* proof.c */
+
 typedef struct PlanFile {
     const char *path;
     bool is_text;     /* a .plan, not a .lua */
@@ -33,6 +35,7 @@ typedef struct PlanFile {
     bool unsettled;    /* buffers have other places than in a plan of all micro-batches */
     Recipe recipe;     /* makes the plan again; NULL for a plan loaded from text */
     KnownHeld *memory; /* NULL: it is computed at each request */
+    Proof *proof;      /* under way beside other work; NULL: there is none */
 } PlanFile;
 
 /* The default of each field is zero. */
@@ -54,6 +57,8 @@ typedef struct PlanOptions {
     Hash128 parent;         /* the plan that this one was scaled down from; zero: none */
     const char *stop_after; /* a pass */
     bool unproven;          /* skip the proofs */
+    /* prove and fit a script's plan beside the caller's work, until session_settle */
+    bool settles_later;
     /* buffers get no offsets: the plan is only simulated, for times and for the memory of other
      * frameworks */
     bool unplaced;
@@ -109,6 +114,14 @@ bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d);
 /* True if two configurations of one script under different runtimes certainly compile to equal
  * programs. `plan` is that of `a`. */
 bool session_same_program(const Config *a, const Plan *plan, const Config *b);
+
+/* ---- proof.c ---- */
+/* Begins to prove the plan, and unless `unfitted` to check that it fits, in a thread of its own.
+ * Until session_settle nobody may change the plan. */
+void session_begin_proof(PlanFile *file, bool unfitted, Arena *arena);
+/* Waits until proofs that were begun have ended, and adds their diagnostics to `d`. Does nothing if
+ * there are none. */
+void session_settle(PlanFile *file, Diag *d);
 
 /* ---- fewer.c: derives a step of many micro-batches from a step of a few ---- */
 /* Returns the number of micro-batches after which a step of this configuration repeats: each

@@ -24,7 +24,12 @@ typedef struct FrameworkAnswer {
     const char *name;
     Held held;
     Ps step_ps; /* 0: not requested */
+    bool could; /* the framework can run the plan */
+    bool is_new;
+    Hash128 key;   /* in the store */
+    Recipe recipe; /* of an answer that the store has: the scripts alone */
 } FrameworkAnswer;
+typedef LIST(FrameworkAnswer) Answers;
 
 static bool could_run(const Config *c, const Profile *profile)
 {
@@ -40,10 +45,15 @@ typedef struct Question {
     Cli *cli;
     const PlanFile *file;
     bool timed;   /* step times are wanted, too */
-    Store *store; /* the store that keeps the answers; NULL: none */
+    Store *store; /* the store of earlier answers; NULL: none */
     KnownScripts scripts;
-    Recipe *made_of; /* receives the scripts of the answers; NULL: not wanted */
 } Question;
+
+struct Whose {
+    Answers all;
+    bool asked;  /* the plan has such answers */
+    Ps own_step; /* of Tandem's own executor; 0: not requested */
+};
 
 static Ps step_of(const PlanFile *file, const Runtime *runtime, Arena *arena)
 {
@@ -96,45 +106,44 @@ static uint64_t count_of(const json_t *row, const char *key)
 }
 
 /* Reads a stored answer. Returns false if there is none, or if its scripts have changed. */
-static bool find_answer(Question *q, Hash128 key, FrameworkAnswer *out, bool *could)
+static bool find_answer(Question *q, FrameworkAnswer *out)
 {
     Arena *arena = q->cli->arena;
     Diag ignored = diag_in(arena); /* without the store the answer is computed again */
     FoundAnswer found;
-    if (q->store == NULL || !store_find_answer(q->store, key, arena, &found, &ignored))
+    if (q->store == NULL || !store_find_answer(q->store, out->key, arena, &found, &ignored))
         return false;
     if (!recipe_is_fresh(&q->scripts, &found, q->file->path, arena)) return false;
     json_t *row = json_loads(found.answer, 0, NULL);
     if (row == NULL) return false;
-    *could = json_object_get(row, "fits") != NULL;
+    out->could = json_object_get(row, "fits") != NULL;
     out->held = (Held){.allocated_bytes = count_of(row, "allocated_bytes"),
                        .reserved_bytes = count_of(row, "reserved_bytes"),
                        .process_bytes = count_of(row, "process_bytes"),
                        .fits = json_is_true(json_object_get(row, "fits"))};
     out->step_ps = (Ps)count_of(row, "step_ps");
     json_decref(row);
-    if (q->made_of != NULL) recipe_add_list(q->made_of, found.list, arena);
+    recipe_add_list(&out->recipe, found.list, arena);
     return true;
 }
 
-static void keep_answer(const Question *q, Hash128 key, Recipe *recipe, const FrameworkAnswer *a,
-                        bool could)
+static void keep_answer(const Cli *cli, Store *store, FrameworkAnswer *a)
 {
-    Arena *arena = q->cli->arena;
-    Diag ignored = diag_in(arena);
-    if (q->store == NULL || q->cli->options.dry_run || recipe->scripts.n == 0) return;
-    recipe_read_scripts(recipe, q->store, arena, &ignored);
-    json_t *row = could ? answer_json(a) : json_object();
+    Diag ignored = diag_in(cli->arena);
+    if (store == NULL || cli->options.dry_run || !a->is_new || a->recipe.scripts.n == 0) return;
+    recipe_read_scripts(&a->recipe, store, cli->arena, &ignored);
+    json_t *row = a->could ? answer_json(a) : json_object();
     char *text = json_dumps(row, JSON_COMPACT);
-    store_put_answer(q->store, key, recipe, 0, build_name(arena), text, &ignored);
+    store_put_answer(store, a->key, &a->recipe, 0, build_name(cli->arena), text, &ignored);
     free(text);
     json_decref(row);
 }
 
-/* Answers for one profile. Returns false if the framework cannot run the plan. */
-static bool answer_of(Question *q, const char *name, FrameworkAnswer *out)
+/* Answers for one profile: finds the answer, or makes it. */
+static FrameworkAnswer answer_of(Question *q, const char *name)
 {
     Arena *arena = q->cli->arena;
+    FrameworkAnswer a = {.name = name, .recipe = {.head = ""}};
     PlanOptions o = plan_file_options(q->cli, NULL);
     const char **set = arena_array(arena, o.n_set + 1, sizeof *set);
     for (uint32_t i = 0; i < o.n_set; i++) set[i] = o.set[i];
@@ -145,16 +154,11 @@ static bool answer_of(Question *q, const char *name, FrameworkAnswer *out)
     const char *asked =
         arena_print(arena, "%s\nwhose %s\n%s", build_name(arena), q->timed ? "time" : "memory",
                     recipe_head(q->file->path, &o, arena));
-    const Hash128 key = hash_bytes(asked, strlen(asked));
-    bool could = false;
-    out->name = name;
-    if (find_answer(q, key, out, &could)) return could;
-    Recipe recipe = {.head = ""};
-    could = make_answer(q, &o, &recipe, out);
-    for (uint32_t i = 0; q->made_of != NULL && i < recipe.scripts.n; i++)
-        recipe_add(q->made_of, &recipe.scripts.at[i], arena);
-    keep_answer(q, key, &recipe, out, could);
-    return could;
+    a.key = hash_bytes(asked, strlen(asked));
+    if (find_answer(q, &a)) return a;
+    a.is_new = true;
+    a.could = make_answer(q, &o, &a.recipe, &a);
+    return a;
 }
 
 static void print_answer(Cli *cli, const FrameworkAnswer *a)
@@ -167,8 +171,6 @@ static void print_answer(Cli *cli, const FrameworkAnswer *a)
     str_add(&cli->out, "\n");
 }
 
-typedef LIST(FrameworkAnswer) Answers;
-
 /* If the plan names a runtime, answers for it, and in `sim` for Tandem's own executor. Otherwise
  * answers for every framework that could run the plan. */
 static Answers answers(Question *q)
@@ -177,36 +179,54 @@ static Answers answers(Question *q)
     const PlanFile *file = q->file;
     Arena *arena = q->cli->arena;
     if (file->config.runtime.name != NULL) {
-        list_push(arena, &all,
-                  ((FrameworkAnswer){file->config.runtime.name, session_held(file), 0}));
+        const FrameworkAnswer own = {
+            .name = file->config.runtime.name, .held = session_held(file), .could = true};
+        list_push(arena, &all, own);
         return all;
     }
-    for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++) {
-        FrameworkAnswer a;
-        if (could_run(&file->config, &profiles[i]) && answer_of(q, profiles[i].name, &a))
-            list_push(arena, &all, a);
-    }
+    for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++)
+        if (could_run(&file->config, &profiles[i]))
+            list_push(arena, &all, answer_of(q, profiles[i].name));
     return all;
 }
 
-void plan_file_whose(Cli *cli, const PlanFile *file, bool timed, Store *store, Recipe *made_of)
+Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, Store *store)
 {
-    if (!file->has_cluster || file->is_text || file->config.cluster.is_local) return;
-    Question question = {
-        .cli = cli, .file = file, .timed = timed, .store = store, .made_of = made_of};
-    const Answers all = answers(&question);
+    Whose *whose = arena_alloc(cli->arena, sizeof *whose);
+    if (!file->has_cluster || file->is_text || file->config.cluster.is_local) return whose;
+    Question question = {.cli = cli, .file = file, .timed = timed, .store = store};
     const Runtime own = {.name = NULL};
-    const Ps step =
-        timed && file->config.runtime.name != NULL ? step_of(file, &own, cli->arena) : 0;
-    if (cli->json != NULL) {
-        json_t *list = json_array();
-        for (uint32_t i = 0; i < all.n; i++) json_array_append_new(list, answer_json(&all.at[i]));
-        json_put(cli->json, "frameworks", list);
-        if (step > 0) json_count(cli->json, "own_step_ps", (uint64_t)step);
+    whose->asked = true;
+    whose->all = answers(&question);
+    if (timed && file->config.runtime.name != NULL)
+        whose->own_step = step_of(file, &own, cli->arena);
+    return whose;
+}
+
+static void tell_json(Cli *cli, const Whose *whose)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < whose->all.n; i++)
+        if (whose->all.at[i].could) json_array_append_new(list, answer_json(&whose->all.at[i]));
+    json_put(cli->json, "frameworks", list);
+    if (whose->own_step > 0) json_count(cli->json, "own_step_ps", (uint64_t)whose->own_step);
+}
+
+void plan_file_tell(Cli *cli, Whose *whose, Store *store, Recipe *made_of)
+{
+    for (uint32_t i = 0; i < whose->all.n; i++) {
+        FrameworkAnswer *a = &whose->all.at[i];
+        keep_answer(cli, store, a);
+        for (uint32_t k = 0; made_of != NULL && k < a->recipe.scripts.n; k++)
+            recipe_add(made_of, &a->recipe.scripts.at[k], cli->arena);
+    }
+    if (cli->json != NULL && whose->asked) {
+        tell_json(cli, whose);
         return;
     }
-    if (step > 0)
+    if (whose->own_step > 0)
         str_print(&cli->out, "under       Tandem's own executor: step %s\n",
-                  format_time(cli->arena, step));
-    for (uint32_t i = 0; i < all.n; i++) print_answer(cli, &all.at[i]);
+                  format_time(cli->arena, whose->own_step));
+    for (uint32_t i = 0; i < whose->all.n; i++)
+        if (whose->all.at[i].could) print_answer(cli, &whose->all.at[i]);
 }

@@ -1,0 +1,48 @@
+/* Proofs beside other work: a second thread proves a plan while its caller goes on with something
+ * that only reads the plan. Everything below session/ keeps its state in arenas and arguments, so
+ * both may read one plan at once. */
+#include <pthread.h>
+
+#include "session/session.h"
+
+struct Proof {
+    pthread_t thread;
+    const PlanFile *file;
+    Arena *arena; /* the thread's own */
+    Diag diag;
+    bool unfitted, runs;
+};
+
+static void *prove(void *self)
+{
+    Proof *p = self;
+    session_prove(p->file, p->unfitted, p->arena, &p->diag);
+    return NULL;
+}
+
+void session_begin_proof(PlanFile *file, bool unfitted, Arena *arena)
+{
+    Proof *p = arena_alloc(arena, sizeof *p);
+    *p = (Proof){.file = file, .arena = arena_new(), .unfitted = unfitted};
+    p->diag = diag_in(p->arena);
+    p->runs = pthread_create(&p->thread, NULL, prove, p) == 0;
+    if (!p->runs) prove(p); /* the system has no thread to give */
+    file->proof = p;
+}
+
+/* A diagnostic's rule is a constant of the program. Its place lies in the plan. */
+void session_settle(PlanFile *file, Diag *d)
+{
+    Proof *p = file->proof;
+    if (p == NULL) return;
+    if (p->runs) pthread_join(p->thread, NULL);
+    for (uint32_t i = 0; i < p->diag.items.n; i++) {
+        Diagnostic item = p->diag.items.at[i];
+        item.text = arena_dup(d->arena, item.text);
+        if (item.hint != NULL) item.hint = arena_dup(d->arena, item.hint);
+        list_push(d->arena, &d->items, item);
+    }
+    d->n_errors += p->diag.n_errors;
+    arena_free(p->arena);
+    file->proof = NULL;
+}
