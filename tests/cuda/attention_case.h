@@ -1,5 +1,5 @@
-/* Instructions of attention and its gradient, with their data: in the types of the target's
- * kernels, and in fp64 for the CPU kernels. */
+/* Instructions of attention and its gradient, with their data in the types of the target's kernels,
+ * and in fp64 for the CPU kernels. */
 #ifndef TANDEM_TESTS_CUDA_ATTENTION_CASE_H
 #define TANDEM_TESTS_CUDA_ATTENTION_CASE_H
 
@@ -27,15 +27,15 @@ typedef struct AttentionRun {
 
 /* Makes arguments in the target's memory, between guards: compare.h. */
 AttentionRun attention_run(Arena *arena, const AttentionCase *c, const Control *control);
-/* Takes the forward run's results from its CPU side. */
+/* Takes the results of the forward run from its CPU side. */
 AttentionRun gradient_run(Arena *arena, const AttentionCase *c, const Control *control,
                           const AttentionRun *forward);
 
 /* Argument i of a run with some of the queries gets the numbers of the run with all of them. */
 void attention_take_rows(const AttentionRun *run, const AttentionRun *whole, uint32_t i);
 
-/* True if output i (an argument) is as near to the CPU's as its type allows; otherwise *why says
- * more. */
+/* True if output i (an argument) agrees with the CPU's result within the precision of its type.
+ * Otherwise *why describes the difference. */
 enum { ATTENTION_WHY = 128 };
 bool attention_is_near(const AttentionRun *run, uint32_t i, char why[ATTENTION_WHY]);
 

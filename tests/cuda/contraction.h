@@ -1,4 +1,4 @@
-/* Contractions with random numbers, and their results by the signature. */
+/* Contractions of random numbers, and the results that their signature defines. */
 #ifndef TANDEM_TESTS_CUDA_CONTRACTION_H
 #define TANDEM_TESTS_CUDA_CONTRACTION_H
 
@@ -6,7 +6,7 @@
 #include "kernels/number.h"
 #include "tests/cuda/target.h"
 
-enum { CONTRACTION_GUARD = 16 }; /* elements beyond each argument */
+enum { CONTRACTION_GUARD = 16 }; /* elements after the end of each argument */
 
 typedef struct Contraction {
     Arena *arena;
@@ -21,8 +21,8 @@ typedef struct Contraction {
  * sizes with which 8-bit operands can be transposed; with an odd draw they are multiples of 16. */
 Contraction contraction_of(OpKind op, uint64_t draw, DType in, DType out);
 void contraction_free(Contraction *c);
-/* Adds a last argument with the bytes that the workspace table asks for; its first bytes are NaNs.
- * All contractions share its memory. */
+/* Appends an argument with the number of bytes that the workspace table gives; its first bytes are
+ * NaNs. All contractions share its memory. */
 void contraction_add_scratch(Contraction *c, WorkspaceBytes workspace);
 /* Returns the output that the signature defines for the current arguments. */
 double *contraction_expected(const Contraction *c);

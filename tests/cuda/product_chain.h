@@ -16,7 +16,7 @@ typedef struct Form {
     bool adds;        /* the bias's gradient is added to existing values */
 } Form;
 
-/* A product and the parts behind it, in the test's memory. */
+/* A product and the fused parts after it, in the test's memory. */
 typedef struct Chain {
     Contraction c;
     Product p;

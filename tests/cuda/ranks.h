@@ -1,4 +1,4 @@
-/* Ranks as processes that the test forks: they meet over TCP, as under torchrun. */
+/* Ranks as processes that the test forks. They connect over TCP, as with torchrun. */
 #ifndef TANDEM_TESTS_CUDA_RANKS_H
 #define TANDEM_TESTS_CUDA_RANKS_H
 
@@ -19,7 +19,8 @@ typedef struct RankReport {
     /* rows of it that begin before their predecessor on the stream has ended */
     uint32_t n_overlaps;
     uint32_t launches, captures; /* of graphs */
-    uint32_t n_unread;           /* outputs that a chain need not have written, as issued */
+    uint32_t n_unread;           /* outputs that a chain need not have written, in the order of
+                                  * issue */
     char said[4096];             /* diagnostics, and objects that the double found unreleased */
 } RankReport;
 

@@ -1,5 +1,5 @@
-/* A test double of the few CUDA runtime calls for timing kernels: memory is the host's, work is
- * done at launch, and the test sets the time. It includes no CUDA header. */
+/* A test double of the few CUDA runtime calls that time kernels. Memory is the host's, work is done
+ * at launch, and the test sets the time. It includes no CUDA header. */
 #ifndef TANDEM_TESTS_CUDA_RUNTIME_DOUBLE_H
 #define TANDEM_TESTS_CUDA_RUNTIME_DOUBLE_H
 

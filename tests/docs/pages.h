@@ -1,5 +1,5 @@
-/* The pages of docs/reference and the picture of the README, made from the tables that the code
- * uses. `make docs` writes them; test_reference compares. */
+/* The pages of docs/reference and the figure of the README, generated from the tables that the code
+ * uses. `make docs` writes them; test_reference compares them with the committed files. */
 #ifndef TANDEM_TESTS_DOCS_PAGES_H
 #define TANDEM_TESTS_DOCS_PAGES_H
 
@@ -24,7 +24,7 @@ const char *page_picture(Arena *arena);
 
 /* Writes the first lines of a page: its title and its generator. */
 Str page_begin(Arena *arena, const char *title, const char *source);
-/* Writes words, wrapped at 100 columns. */
+/* Writes text, wrapped at 100 columns. */
 void page_text(Str *out, const char *text);
 /* Escapes a table cell, in which `|` would end the cell. */
 const char *page_cell(Arena *arena, const char *text);

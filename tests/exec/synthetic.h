@@ -1,4 +1,4 @@
-/* Plans made by hand, one instruction at a time. */
+/* Small plans made by hand, for tests of executors. */
 #ifndef TANDEM_TESTS_EXEC_SYNTHETIC_H
 #define TANDEM_TESTS_EXEC_SYNTHETIC_H
 
@@ -8,8 +8,8 @@
 typedef struct Synthetic {
     Arena *arena;
     Plan *plan;
-    uint32_t program; /* the program that is being written */
-    uint64_t top;     /* end of its arena so far */
+    uint32_t program; /* the program to which instructions are added */
+    uint64_t top;     /* bytes of its arena that are in use so far */
 } Synthetic;
 
 static inline Program *synthetic_program(Synthetic *y)
@@ -38,7 +38,7 @@ static inline void make_program(Synthetic *y)
     list_reserve_none(y->arena, &synthetic_program(y)->buffers);
 }
 
-/* A buffer of n local elements; their global indices do not matter here. */
+/* Adds a buffer of n local elements. Their global indices do not matter here. */
 static inline BufferId buffer_at(Synthetic *y, int64_t n, DType dtype, bool persistent,
                                  uint64_t offset)
 {
@@ -101,8 +101,8 @@ static inline AxisSet axis(const Synthetic *y, AxisName name)
     return mesh_axes(&y->plan->mesh, name);
 }
 
-/* Four ranks (2 x 2) with every way that a communication can travel, pieces that do not divide
- * evenly, and two large sums in one launch. Buffer 1 is the input; all buffers live between
+/* Plan for four ranks (2 x 2). It has every kind of communication, pieces of unequal sizes, and two
+ * large sums in one launch. Buffer 1 is the input. All buffers keep their contents between
  * steps. */
 static inline void make_every_transfer(Synthetic *y, DType dtype)
 {
@@ -141,7 +141,7 @@ static inline void make_every_transfer(Synthetic *y, DType dtype)
 #undef MAKE
 }
 
-/* Different on each rank; sums of these numbers depend on their order. */
+/* Input numbers that differ between ranks. Their sums depend on the order of additions. */
 static inline void fill_input(const Synthetic *y, Backend *b, Rank r)
 {
     const Buffer *in = &y->plan->programs.at[0].buffers.at[1];

@@ -1,5 +1,5 @@
-/* What the library fail_at and a test agree on: which call fails. It lies in a file that the test
- * and all processes of the command map, so that the calls of all of them are counted together. */
+/* Agreement between the library fail_at and a test about which call fails. It is stored in a file
+ * that the test and all processes of the command map, so that their calls are counted together. */
 #ifndef TANDEM_TESTS_FAILURES_FAIL_AT_H
 #define TANDEM_TESTS_FAILURES_FAIL_AT_H
 
@@ -10,16 +10,17 @@ typedef enum FailKind { FAIL_nothing, FAIL_memory, FAIL_file } FailKind;
 
 typedef struct FailState {
     uint32_t kind;    /* a FailKind: the calls that are counted */
-    uint32_t forever; /* 1: all calls from number `at` on fail; 0: that one alone */
+    uint32_t forever; /* 1: all calls from number `at` on fail; 0: only that call fails */
     uint64_t at;      /* the first is 1; 0: none fails */
     atomic_uint_fast64_t counted, failed;
-    atomic_int_fast64_t live; /* blocks of memory that were taken and not given back */
+    atomic_int_fast64_t live; /* blocks of memory that were allocated and not freed */
 } FailState;
 
-/* The file's path, in the environment of the command. */
+/* The environment variable of the command that holds the file's path. */
 #define FAIL_STATE "TANDEM_FAIL_STATE"
 
-/* Where the library is linked into the test itself: the state to count in. NULL: count nothing. */
+/* If the library is linked into the test itself: the state that counts calls. NULL: count
+ * nothing. */
 void fail_at_use(FailState *state);
 
 #endif

@@ -1,6 +1,6 @@
-/* Fuzz targets. Built with -DTANDEM_FUZZ=ON (clang), libFuzzer calls each with inputs that it
- * invents; `make fuzz` does that. In other builds replay.c calls it with the files of its corpus,
- * and ctest runs that. A target must survive every input: no crash, no leak, no endless loop. */
+/* Fuzz targets. With -DTANDEM_FUZZ=ON (clang), libFuzzer calls each target with generated inputs;
+ * `make fuzz` does that. In other builds, replay.c calls each target with the files of its corpus,
+ * as a ctest test. A target must survive every input: no crash, no leak, no endless loop. */
 #ifndef TANDEM_TESTS_FUZZ_H
 #define TANDEM_TESTS_FUZZ_H
 
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Puts the input into a file for readers that take a path. The path stays valid until the next
+/* Writes the input to a file, for readers that take a path. The path stays valid until the next
  * call, which replaces the file. */
 const char *fuzz_file(const uint8_t *data, size_t size);
 

@@ -1,4 +1,4 @@
-/* For a program that needs a GPU on a machine without one. */
+/* For a program that needs a GPU but runs on a machine without one. */
 #ifndef TANDEM_TESTS_GPU_NO_GPU_H
 #define TANDEM_TESTS_GPU_NO_GPU_H
 

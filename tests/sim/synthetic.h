@@ -27,7 +27,8 @@ static inline Plan *synthetic_plan(Arena *arena, uint32_t pp, uint32_t dp, uint3
         list_add(arena, &p->buffers);
         p->stage = i;
     }
-    /* One program for each pipeline coordinate if there are as many, else one for all ranks. */
+    /* Makes one program for each pipeline coordinate if there are enough durations, else one for
+     * all ranks. */
     plan->program_of = arena_array(arena, plan->mesh.n_ranks, sizeof *plan->program_of);
     for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
         if (n_programs > 1) plan->program_of[r] = r / (plan->mesh.n_ranks / n_programs);

@@ -1,4 +1,4 @@
-/* Inputs of the mixture-of-experts ops that are no arbitrary numbers: the experts that a token
+/* Inputs of the mixture-of-experts ops that must not be arbitrary numbers: the experts that a token
  * chose, and its slots. */
 #ifndef TANDEM_TESTS_SUPPORT_CHOICES_H
 #define TANDEM_TESTS_SUPPORT_CHOICES_H
@@ -6,14 +6,14 @@
 #include "tests/support/eval.h"
 
 /* Returns true if argument `arg` of `op` holds ids of experts, or slots. Then fills v [b,s,K] with
- * valid ones for attrs.experts and attrs.capacity. The ids of a token differ, the slots of a
+ * valid values for attrs.experts and attrs.capacity. The ids of a token differ, the slots of a
  * sequence differ, and every fourth choice has no slot. */
 bool choices_fill(OpKind op, uint32_t arg, const Attrs *attrs, Value *v);
 
 /* ---- experts that drop no token (planner/ir/layout/rows.h) ---- */
-/* The rooms of an expert that no sequence has tokens for. Slots and counts belong together. */
+/* Rooms of an expert that hold no token of any sequence. Slots and counts must be consistent. */
 enum { CHOICES_SPARE = 2 };
-/* True if the argument is uneven rows. Tests give it memory for all rooms. */
+/* True if the argument is uneven rows. Tests give such an argument memory for all rooms. */
 bool choices_are_rows(OpKind op, uint32_t arg);
 /* Moves rows to their rooms, with zeros in the others, or back. */
 Value choices_rooms(Arena *arena, const Value *rows, const Value *counts);

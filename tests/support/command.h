@@ -1,4 +1,4 @@
-/* Runs a command as a person would, and keeps its output. It is for tests. */
+/* Runs a command as a user would, and keeps its output. Only for tests. */
 #ifndef TANDEM_TESTS_SUPPORT_COMMAND_H
 #define TANDEM_TESTS_SUPPORT_COMMAND_H
 
@@ -15,8 +15,8 @@ typedef struct CommandResult {
     double seconds; /* wall clock */
 } CommandResult;
 
-/* The `tandem` that this build made, with arguments up to a NULL. Standard input is empty, the
- * environment and the working directory are the test's own. */
+/* Runs the `tandem` of this build with arguments, which end with a NULL. Standard input is empty.
+ * The environment and the working directory are those of the test. */
 CommandResult command_run(Arena *arena, double timeout_s, const char *const *arguments);
 /* Runs any program; argv[0] is searched in PATH if it has no slash. */
 CommandResult command_run_program(Arena *arena, double timeout_s, const char *const *argv);

@@ -10,7 +10,7 @@ int compile_teardown(void **state);
 Arena *compile_arena(void);
 Diag *compile_diag(void);
 
-/* Ends the test when the passes refuse. */
+/* Ends the test if the passes refuse. */
 Plan *compile(const Tiny *t);
 /* Returns the passes' first error for a config that they must refuse; compile_diag has all of
  * them. */
@@ -20,8 +20,9 @@ typedef struct CommCount {
     uint32_t n;
     uint64_t bytes;
 } CommCount;
-/* Collectives of one op on one axis name, outside the update, in program 0. */
+/* Returns the number of collectives of one op on one axis name, outside the update, in program
+ * 0. */
 CommCount comm_count(const Plan *plan, OpKind op, AxisName axis);
-uint64_t padded_elements(const Plan *plan); /* over all units */
+uint64_t padded_elements(const Plan *plan); /* sums over all units */
 
 #endif

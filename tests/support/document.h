@@ -1,4 +1,4 @@
-/* JSON that a command prints. */
+/* The JSON that a command prints. */
 #ifndef TANDEM_TESTS_SUPPORT_DOCUMENT_H
 #define TANDEM_TESTS_SUPPORT_DOCUMENT_H
 

@@ -1,6 +1,6 @@
 /* Evaluates a graph on one rank, node by node, with the CPU kernels. Every tensor has its own
  * memory. Gradients are derived here from the op table, independently of the backward pass and of
- * the executor. It is the oracle for both, and is itself tested by central differences. */
+ * the executor. It is the oracle for both. It is itself tested by central differences. */
 #ifndef TANDEM_TESTS_SUPPORT_EVAL_H
 #define TANDEM_TESTS_SUPPORT_EVAL_H
 
@@ -17,7 +17,7 @@ typedef struct Value {
 
 enum { PART_EMPTY = -1 };
 
-/* The part of each index that the arguments hold. NULL for eval_op: all of it. */
+/* The part of each index that the arguments cover. NULL for eval_op: the whole index. */
 typedef struct Part {
     int64_t start['z' + 1];
     int64_t second['z' + 1]; /* for a part in two chunks; 0: start and half the local size */
@@ -29,7 +29,7 @@ int64_t value_elements(const Value *v);
 Value value_new(Arena *arena, DType dtype, uint32_t n_dims, const int64_t *dim);
 double value_get(const Value *v, int64_t i);
 void value_set(Value *v, int64_t i, double x);
-/* Fills with NaN (floats) or -1, so that a read before the first write shows. */
+/* Fills memory with NaN (floats) or -1, so that a read before the first write is visible. */
 void value_poison(Value *v);
 
 /* Returns the arguments for the kernel of `op` (inputs, then outputs), without scratch, control and
@@ -56,7 +56,7 @@ typedef struct Eval {
     Value *grad;  /* for floating-point tensors; at NULL: no gradient arrived */
     Control control;
     uint32_t microbatch;
-    bool frozen; /* state is not updated again; values made from it stay */
+    bool frozen; /* state is not updated again; values computed from it stay */
 } Eval;
 
 /* Memory for every tensor of the graph; floating-point ones are `real` (DT_f64 or DT_f32). Aborts
@@ -68,7 +68,7 @@ void eval_forward(Eval *e);
 /* Adds to the gradients of all tensors that the loss, or a tensor with a seeded gradient, depends
  * on. */
 void eval_backward(Eval *e);
-/* Forgets gradients: only those of activations (between micro-batches), or all. */
+/* Clears gradients: only those of activations (between micro-batches), or all. */
 void eval_clear(Eval *e, bool parameters_too);
 /* Sets dL/d(tensor) before eval_backward. */
 Value *eval_seed(Eval *e, TensorId t);

@@ -1,4 +1,4 @@
-/* Sizes and attributes that fit each other, for ops of fields. They cover windows with strides,
+/* Sizes and attributes that are consistent, for ops on fields. They cover windows with strides,
  * dilation and every kind of padding, groups, and concatenated channels. */
 #ifndef TANDEM_TESTS_SUPPORT_FIELDS_H
 #define TANDEM_TESTS_SUPPORT_FIELDS_H
@@ -7,7 +7,7 @@
 
 enum { FIELD_VARIANTS = 2 };
 
-/* True if the op reads or makes fields [b,c,h,w], or data for attention in windows. */
+/* True if the op reads or writes fields [b,c,h,w], or data for attention in windows. */
 bool fields_has(OpKind op);
 /* Sets the sizes and attributes that the op needs beyond b, c, n, g, h, w, u and t; `size` gives
  * those. Variants differ in padding, kind of resizing and weights of rows. */

@@ -1,4 +1,4 @@
-/* Scripts loaded for tests of the front. */
+/* Loads scripts for tests of the front. */
 #ifndef TANDEM_TESTS_LOADED_H
 #define TANDEM_TESTS_LOADED_H
 
@@ -14,8 +14,8 @@ typedef struct Loaded {
 
 Loaded load_file(const char *path, const FrontOptions *options);
 Loaded load_text(const char *script, const FrontOptions *options); /* loads it through script.lua */
-/* Loads a plan of that model alone; ends the test if it is refused. `model` is the text between
- * "require 'models." and the comma: llama' '3.1-8b' */
+/* Loads a plan with only that model. Ends the test if the plan is refused. `model` is the text
+ * between "require 'models." and the comma: llama' '3.1-8b' */
 Loaded load_model(const char *model, int seq);
 TensorId loaded_tensor(const Graph *g, const char *name); /* ends the test if there is none */
 

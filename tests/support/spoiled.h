@@ -1,4 +1,4 @@
-/* Good plans that a test spoils, to check that the verifier finds the fault. */
+/* Valid plans that a test modifies, to check that the verifier finds the error. */
 #ifndef TANDEM_TESTS_SPOILED_H
 #define TANDEM_TESTS_SPOILED_H
 
@@ -23,7 +23,8 @@ void spoil(Spoiled *s, MutationKind kind, Pc pc, uint32_t choice);
 Attrs spoiled_attrs(const Spoiled *s, Pc pc);
 void spoil_attrs(Spoiled *s, Pc pc, Attrs a);
 
-/* Some report must have that rule and contain `text`, and must blame the plan, not its user. */
+/* Asserts that some report has that rule, contains `text`, and blames the plan instead of its
+ * user. */
 void spoiled_rejected(Spoiled *s, const char *rule, const char *text);
 void spoiled_accepted(Spoiled *s);
 

@@ -1,16 +1,17 @@
-/* The difference of two texts, in a form that is committed: a change to one line stays a change to
- * one line, wherever the line is. */
+/* The difference of two texts, in a form that is committed. A change of one line gives one line of
+ * difference, independent of its position. */
 #ifndef TANDEM_TESTS_SUPPORT_TEXT_DIFF_H
 #define TANDEM_TESTS_SUPPORT_TEXT_DIFF_H
 
 #include "planner/base/str.h"
 
 /* The lines that differ, in order; equal lines are left out:
- *     - text       a line that is gone
- *     + text       a line that is new
- *     ~ WORD: -a +b    a line that begins with the same word (WORD) and differs in others
- * A line "@" parts changes that are not next to each other. Lines are compared as they are; the
- * longest common subsequence is kept. Up to some 2,000 lines each: it takes their product in time.
+ *     - text a removed line
+ *     + text an added line
+ *     ~ WORD: -a +b a line whose first word (WORD) is the same but whose other words differ
+ * A line "@" separates changes that are not adjacent. Lines are compared without normalisation, and
+ * the longest common subsequence is kept. Texts should have at most about 2,000 lines each: the
+ * time is proportional to the product of their lengths.
  */
 void text_diff(const char *before, const char *after, Str *out);
 

@@ -1,10 +1,10 @@
-/* A test double of cublasLt: multiplies matrices by the described layouts. It refuses calls as the
- * library's manual says. For products these are 8-bit operands that are not contiguous along k,
- * types that cannot be combined, scales that the device has no mode for, unaligned sizes and
- * addresses, and too little scratch. For
- * epilogues these are a vector or GELU's input that is missing, surplus, unaligned, in rows that
- * are no multiple of 8, or overlapping memory that others read. runtime_double.c, or the backend's
- * double, has the calls of the runtime. */
+/* A test double of cublasLt: multiplies matrices by the described layouts. It refuses the calls
+ * that the manual of cuBLASLt forbids. For products these are 8-bit operands that are not
+ * contiguous along k, types that cannot be combined, scales that the device has no mode for,
+ * unaligned sizes and addresses, and too little scratch. For epilogues these are a vector or GELU's
+ * input that is missing, surplus, unaligned, in rows that are no multiple of 8, or overlapping
+ * memory that others read. runtime_double.c, or the backend's double, has the calls of the
+ * runtime. */
 #ifndef TANDEM_TESTS_CUDA_CUBLAS_DOUBLE_H
 #define TANDEM_TESTS_CUDA_CUBLAS_DOUBLE_H
 
@@ -24,15 +24,16 @@ typedef struct CublasDouble {
     uint32_t capability;          /* the device's compute capability; 0: 90 */
     bool refuses;                 /* no call is supported */
     const char *fails;            /* this call fails */
-    uint32_t suggested, products; /* numbers of calls so far */
+    uint32_t suggested, products; /* number of calls so far */
     uint32_t with_epilogue;       /* products that had one */
     /* products with 8-bit operands; those with a scale for each row */
     uint32_t eight_bit;
     uint32_t rowwise;
-    uint32_t unaligned;     /* products with a matrix whose rows are no multiple of 16 bytes */
+    uint32_t unaligned;     /* products with a matrix whose row size in bytes is not a multiple of
+                             * 16 */
     uint32_t last_epilogue; /* cublasLtEpilogue_t */
     int last_way;
-    uint32_t fast;   /* products that were allowed fast sums */
+    uint32_t fast;   /* products that allow fast accumulation */
     int64_t objects; /* descriptors made and not released */
 } CublasDouble;
 extern CublasDouble cublas_double;

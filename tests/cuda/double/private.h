@@ -38,7 +38,7 @@ typedef struct World {
     Arena *arena;
     uint64_t seed, n_draws, memory;
     uint32_t queue; /* the most that a stream holds; 0: as many as a device */
-    /* number of the stream that runs before all others; 0: none; number of streams ever made */
+    /* number of the stream that runs before all others (0: none); number of streams ever made */
     uint32_t first, n_streams;
     /* queues of the device, from CUDA_DEVICE_MAX_CONNECTIONS at the first call */
     int64_t n_queues;
@@ -54,7 +54,7 @@ typedef struct World {
     bool same_uuid;
     const char *wrong; /* an op */
     int64_t live[OBJECT_KINDS];
-    cudaError_t last, lost; /* lost: a kernel has faulted, and nothing runs any more */
+    cudaError_t last, lost; /* lost: a kernel has faulted, and nothing runs afterwards */
     double now_ms;          /* time on the devices' clock */
 } World;
 World *world(void);
@@ -63,8 +63,8 @@ const char *double_wrong_op(void);        /* the op whose results are to be wron
 uint64_t double_draw(uint64_t below);     /* the next random number */
 void *double_new(ObjectKind kind, size_t bytes);
 void double_delete(ObjectKind kind, void *at);
-/* Objects that streams still hold may be destroyed. They would be freed once the streams are done;
- * here they never are. */
+/* Objects that streams still hold may be destroyed. CUDA would free them once the streams are done;
+ * the double never frees them. */
 typedef struct Buried {
     struct Buried *next;
 } Buried;
@@ -94,12 +94,12 @@ enum { DEVICE_FOLD = 1 }; /* all devices of a process share one address range */
 
 /* ---- stream.c ---- */
 typedef enum Progress {
-    PROGRESS_none, /* it waits for something */
+    PROGRESS_none, /* true if it waits for something */
     PROGRESS_some,
     PROGRESS_done
 } Progress;
-/* A task of a stream, called again and again until it is done. `state` is zeroed room, new for each
- * run of a captured task. */
+/* A task of a stream, called again and again until it is done. `state` is zeroed memory, new for
+ * each run of a captured task. */
 typedef struct Task {
     Progress (*run)(struct Task *task, void *state);
     void (*release)(struct Task *task); /* called before the task itself is freed; NULL: nothing */
@@ -108,7 +108,8 @@ typedef struct Task {
 } Task;
 void *double_task(size_t bytes, Progress (*run)(Task *task, void *state));
 void double_free_task(Task *task);
-void double_enqueue(cudaStream_t stream, Task *task); /* or captures it */
+void double_enqueue(cudaStream_t stream, Task *task); /* Adds the task to the stream, or captures
+                                                       * it. */
 /* Lets streams run until `done` returns true. Aborts if that can never happen. */
 void double_run_until(bool (*done)(void *self), void *self);
 void double_run_some(void); /* runs a few random tasks */
@@ -156,7 +157,8 @@ extern const DoubleProducts double_products;
 typedef struct DoubleKernels {
     WorkspaceBytes scratch;
     void (*run)(OpKind op, const KernelArgs *args, const CudaContext *cuda);
-    /* NULL: the double has scratch of its own. Else programs must plan it, as for a device. */
+    /* NULL: the double has its own scratch. Otherwise programs must plan scratch, as for a
+     * device. */
     bool (*accepts)(OpKind op, const DType *dtype, uint32_t n_args);
 } DoubleKernels;
 extern const DoubleKernels double_kernels;

@@ -1,7 +1,7 @@
-/* The names of kernels/cuda/device.cuh for the CPU: kernels are compiled as C, with this file
- * included first, and run thread by thread. Every thread is a fiber. At a barrier or shuffle it
- * lets other threads of its block or warp run, in an order drawn from a seed. Shared memory is full
- * of NaNs when a block begins. Errors that end the test are a wide load that is not aligned, a
+/* Defines the names of kernels/cuda/device.cuh for the CPU. Kernels are compiled as C with this
+ * file included first, and run thread by thread. Every thread is a fiber. At a barrier or shuffle
+ * it lets other threads of its block or warp run, in an order drawn from a seed. Shared memory is
+ * full of NaNs when a block begins. Errors that end the test are a wide load that is not aligned, a
  * barrier that some threads of a block never reach, and more shared memory than a device has. */
 #ifndef TANDEM_TESTS_CUDA_DEVICE_ON_CPU_H
 #define TANDEM_TESTS_CUDA_DEVICE_ON_CPU_H
@@ -68,7 +68,8 @@ typedef struct float4 {
     float x, y, z, w;
 } float4;
 
-/* Every kernel of the program, with the promises of its definition: test_resources checks them. */
+/* Every kernel of the program, with the launch bounds of its definition. test_resources checks
+ * them. */
 typedef struct DeviceKernel {
     const char *name;
     uint32_t threads, blocks_per_sm;
@@ -112,9 +113,9 @@ bool device_copy(void *to, const void *from, uint64_t bytes, const CudaContext *
 #define ALIGNED(type, p) ((type *)device_aligned((uintptr_t)(p), sizeof(type), __FILE__, __LINE__))
 void *device_aligned(uintptr_t p, size_t bytes, const char *file, int line);
 
-/* Barriers of the block, and of the warp's lanes in `mask`. The third is a meeting of lanes that
- * does not order their memory accesses, like shuffles and products. At the fourth, once all lanes
- * have come and before any goes on, `work` runs for the lanes of `mask` from thread `first`. */
+/* Barriers of the block, and of the warp's lanes in `mask`. The third synchronises lanes but does
+ * not order their memory accesses, like shuffles and products. The fourth calls `work` for the
+ * lanes of `mask` from thread `first`, after all lanes have arrived and before any continues. */
 typedef void WarpWork(uint32_t first, uint32_t mask);
 void __syncthreads(void);
 void device_warp_barrier(uint32_t mask);
@@ -125,9 +126,10 @@ static inline void __syncwarp(void)
     device_warp_barrier(0xffffffffu);
 }
 void __threadfence(void);
-/* Another kind of wait: other threads run until `is_over`. If that never happens, the test ends. */
+/* Another kind of wait: other threads run until `is_over` returns true. If that never happens, the
+ * test ends. */
 void device_wait_until(bool (*is_over)(void *what), void *what);
-void device_stall(void);            /* lets others run first, as if this thread were slow */
+void device_stall(void);            /* lets other threads run first, as if this thread were slow */
 uint64_t device_shared_bytes(void); /* of this launch */
 uint64_t device_block_serial(void); /* number of the block since the start, from 1 */
 

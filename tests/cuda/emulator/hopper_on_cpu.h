@@ -1,8 +1,8 @@
-/* The names of kernels/cuda/attention/hopper/hopper.cuh for the CPU, by the rules stated there. A
- * product writes its registers when it is awaited. Until then they hold a NaN of one pattern, and
- * the test ends if they have changed by then. Its shared operands are found by the descriptor, and
- * read at issue or at the wait, as the test says. Boxes arrive when they are fetched, or only when
- * a thread must wait for them. */
+/* Defines the names of kernels/cuda/attention/hopper/hopper.cuh for the CPU, by the rules stated
+ * there. A product writes its registers when it is awaited. Until then they hold a NaN with a known
+ * pattern. The test ends if that pattern has changed by then. It finds its shared operands by the
+ * descriptor. It reads them at issue or at the wait, as the test selects. Boxes arrive when they
+ * are fetched, or only when a thread must wait for them. */
 #ifndef TANDEM_TESTS_CUDA_HOPPER_ON_CPU_H
 #define TANDEM_TESTS_CUDA_HOPPER_ON_CPU_H
 
@@ -10,7 +10,7 @@
 
 /* ---- for tests ---- */
 
-/* Sets when products read shared memory and boxes arrive; a device may do both, and anything
+/* Sets when products read shared memory and when boxes arrive. A device may do either, or anything
  * between. */
 void device_products_read_early(bool early);
 void device_boxes_arrive_early(bool early);
@@ -18,7 +18,7 @@ void device_boxes_arrive_early(bool early);
  * last call. */
 uint32_t device_hopper_under_way(void);
 
-/* A fault of an instruction from now on, as if a kernel lacked it: for tests of the tests. */
+/* Simulates a faulty instruction from now on, as if a kernel lacked it. Used to test the tests. */
 typedef enum HopperFault {
     HOPPER_sound,
     HOPPER_no_wait_for_boxes,    /* no wait for a full slot */
@@ -76,7 +76,7 @@ void products_commit(void);
 void products_wait(uint32_t groups);
 void products_wait_behind(float x, unsigned char *spare);
 
-/* A: by descriptor or, if that is 0, in four registers. */
+/* A is given by a descriptor or, if that is 0, in four registers. */
 typedef struct DeviceProduct {
     DType dtype;
     uint32_t n; /* columns */

@@ -7,7 +7,7 @@
 HopperFault hopper_fault(void);
 /* Reports the rule that a kernel has broken, and ends the test. */
 void hopper_broken(const char *rule);
-/* Returns `bytes` of shared memory at an address from a descriptor. */
+/* Returns the address of `bytes` of shared memory that a descriptor names. */
 unsigned char *hopper_memory(uint32_t window, uint32_t bytes);
 uint32_t hopper_swizzle(uint32_t window);
 /* Returns the number of products that were never awaited, in all launches since the last call. */

@@ -4,8 +4,8 @@
  * of shared or global memory, one of them writing, and nothing orders them. Accesses are ordered by
  * a barrier of the block, __syncwarp, a named barrier, a barrier in shared memory, or the end of
  * the kernel. (Shuffles, ballots and products of a warp order nothing.) Hopper's boxes and products
- * must not touch data that was stored without a fence between. It does not matter whether any tried
- * order of threads would show the race.
+ * must not touch data that was stored without a fence between. A race is found even if no tried
+ * order of threads would show it.
  *
  * TANDEM_WATCH=print counts each kernel's requests to the memory system and prints a table at the
  * end. For global memory it compares the 32-byte sectors that warps touch with the fewest that hold

@@ -1,15 +1,17 @@
-/* Seed cases: configurations of other systems, and their results here. tests/data/seed_cases.csv
- * has the rows (the behaviour of the systems), tests/seed_cases/ID.lua and ID.NAME.lua the scripts
- * of a row. A script begins with comments that state what is expected:
+/* Seed cases: configurations of other systems, and their expected results in Tandem.
+ * tests/data/seed_cases.csv has the rows (the behaviour of the systems). tests/seed_cases/ID.lua
+ * and ID.NAME.lua are the scripts of a row. A script begins with comments that state what is
+ * expected:
  *
  *   -- expect: error[RULE] TEXT | TEXT      a diagnostic of that rule, with all of the texts in it
  *   -- expect: warning[RULE] TEXT           (warning and note likewise)
  *   -- expect: no warning[RULE]
- *   -- expect: ok FACT | FACT               it plans, the plan is proven, and these hold of it
+ *   -- expect: ok FACT | FACT it is planned and proven, and these facts hold
  *   -- set: mesh.tp=4                       as --set
- *   -- instead: REASON                      why the row is not refused, though its system does
+ *   -- instead: REASON why the row is not refused, although its system refuses it
  *
- * Every error must be expected, every expectation must be met. Facts are read in cases_fact.c. */
+ * Every error must be expected, and every expectation must be met. Facts are read in
+ * cases_fact.c. */
 #ifndef TANDEM_TESTS_CASES_H
 #define TANDEM_TESTS_CASES_H
 
@@ -22,7 +24,7 @@ typedef struct CaseRow {
 typedef struct CaseRows {
     LIST(CaseRow) at;
 } CaseRows;
-/* Fields may be quoted, with "" for a quote. Aborts if the file is not there. */
+/* Fields may be quoted, with "" for a quote. Aborts if the file does not exist. */
 CaseRows cases_read(const char *path, Arena *arena);
 
 typedef struct Expectation {
@@ -35,8 +37,8 @@ typedef struct CaseScript {
     LIST(Expectation) expect;
     LIST(const char *) set;
 } CaseScript;
-/* Reads the expectations that a script states; false, with a line on stderr, if they make no
- * sense. */
+/* Reads the expectations that a script states. False, with a line on stderr, if they are not
+ * valid. */
 bool cases_script(const char *path, Arena *arena, CaseScript *script);
 /* Returns 0 if everything is as expected; else prints the differences. */
 int cases_run(const CaseScript *script);

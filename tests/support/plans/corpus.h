@@ -1,5 +1,5 @@
-/* Plans that every proof must accept, and to which the mutation test makes single changes: each
- * mesh, and each option that changes the set of communications. */
+/* Plans that every proof must accept: one for each mesh and for each option that changes the
+ * communications. The mutation test changes one thing at a time in them. */
 #ifndef TANDEM_TESTS_CORPUS_H
 #define TANDEM_TESTS_CORPUS_H
 
@@ -9,9 +9,9 @@
 void corpus_each(void (*visit)(void *self, const Tiny *t), void *self);
 /* Only members whose feed-forward is a mixture of experts. */
 void corpus_experts(void (*visit)(void *self, const Tiny *t), void *self);
-/* Only members whose sequences are shared over cp. */
+/* Only members that split sequences over cp. */
 void corpus_context(void (*visit)(void *self, const Tiny *t), void *self);
-/* Only members of which a part is not trained. */
+/* Only members in which some parameters are not trained. */
 void corpus_frozen(void (*visit)(void *self, const Tiny *t), void *self);
 /* "llama dp_shard 2 tp 2 sequence ac full ..." */
 const char *corpus_name(const Tiny *t, Arena *arena);

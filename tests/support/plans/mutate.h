@@ -7,33 +7,34 @@
 
 #define MUTATIONS(X)                                                                               \
     X(delete)        /* a communication */                                                         \
-    X(duplicate)     /* a communication, once more behind itself */                                \
+    X(duplicate)     /* a communication, repeated directly after itself */                         \
     X(swap)          /* the next communication of the same stream comes before it */               \
-    X(retarget_axes) /* one mesh axis more or less in its group */                                 \
+    X(retarget_axes) /* its group gains or loses one mesh axis */                                  \
     X(retarget_in)   /* another buffer of the same size and dtype is read */                       \
     X(retarget_out)  /* or written */                                                              \
-    X(shift_in)      /* a view is read 64 elements further on */                                   \
+    X(shift_in)      /* a view starts 64 elements later */                                         \
     X(shift_out)                                                                                   \
     X(restream)  /* on another stream */                                                           \
     X(reduce)    /* the maximum instead of the sum, and the reverse */                             \
     X(rescale)   /* attrs.scale times 2, or 2 instead of 0 */                                      \
     X(clip)      /* half the bound */                                                              \
     X(attribute) /* another site, probability, smoothing, group, count, beta, segment, capacity */ \
-    X(forward)   /* the node it carries out draws a mask of its own */                             \
-    X(retype)    /* what it writes is told as integers of the same size */                         \
-    X(accumulate) /* adds instead of sets, and the reverse */                                      \
-    X(count)      /* the range whose squares are summed is cut or doubled */                       \
-    X(drop_wait)  /* `after` forgets one */                                                        \
-    X(alter_wait) /* or names the instruction before it */                                         \
-    X(launch)     /* alone instead of together, or together with the next of its stream */         \
+    X(forward)   /* the node that it executes draws its own mask */                                \
+    X(retype)    /* its output is declared as integers of the same size */                         \
+    X(accumulate) /* it adds instead of setting, and the reverse */                                \
+    X(count)      /* the range whose squares are summed is halved or doubled */                    \
+    X(drop_wait)  /* `after` omits one predecessor */                                              \
+    X(alter_wait) /* or names the instruction directly before it */                                \
+    X(launch)     /* launched alone instead of in a group, or in a group with the next of its      \
+                   * stream */                                                                     \
     X(match)      /* the number of the next communication */                                       \
     X(rename)     /* the numbers of two communications exchanged */                                \
-    X(kernel)     /* one kernel with the computation before, or no longer */                       \
+    X(kernel)     /* fused into one kernel with the computation before it, or no longer */         \
     X(hop)        /* a send or receive names the peer on the other side */                         \
     X(strips)     /* joins or folds the strips that it sent, or others of the same size */         \
-    X(adjoint)    /* exchanges rows as values where they are shares of sums, and the reverse */    \
+    X(adjoint)    /* exchanges rows as values instead of partial sums, and the reverse */          \
     X(dimension)  /* the halo of the other direction, or of another number of parts */             \
-    X(narrow)     /* a halo of a row less, on one side of a part */
+    X(narrow)     /* a halo with one row less, on one side of a part */
 typedef enum MutationKind {
 #define X(name) MUTATE_##name,
     MUTATIONS(X)
@@ -62,9 +63,10 @@ Plan *mutate_copy(const Plan *plan, Arena *arena);
 Plan *mutate(const Plan *plan, Mutation m, Arena *arena);
 const char *mutation_text(const Plan *plan, Mutation m, Arena *arena);
 /* Proves, from the programs alone, that the mutant computes bit for bit the same as the plan, if it
- * ends. In the changed `program`, every two instructions that touch the same bytes, one of them
- * writing, must be ordered (exact reachability). In that order, all that lives between steps or is
- * sent to other programs must get the same history. Returns false if there is no proof. */
+ * terminates. In the changed `program`, every two instructions that touch the same bytes, one of
+ * them writing, must be ordered (exact reachability). In that order, all data that is kept between
+ * steps or sent to other programs must have the same history. Returns false if there is no
+ * proof. */
 bool mutate_proves_equal(const Plan *plan, const Plan *mutant, uint32_t program, Arena *scratch);
 
 #endif

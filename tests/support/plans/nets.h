@@ -1,5 +1,5 @@
-/* Small models of fields built in C, without Lua: convolutions of every kind, one after the other,
- * on a mesh of domains and data ranks. */
+/* Small convolution networks on fields, built in C without Lua: convolutions of every kind, in
+ * sequence, on a mesh of domains and data ranks. */
 #ifndef TANDEM_TESTS_NETS_H
 #define TANDEM_TESTS_NETS_H
 
@@ -17,7 +17,7 @@ typedef enum NetKind {
     NET_shuffle,   /* pooling by h.kernel x w.kernel, a conv, and its channels as points again */
     NET_earth,     /* conv on the field with `before` more rows behind each pole, as on a globe */
     NET_attention, /* x + attention in windows of h.kernel x w.kernel points, biased by position */
-    NET_apart,     /* the same, with the points of a window apart */
+    NET_apart,     /* the same, but the points of a window are spread over the field */
     NET_KINDS
 } NetKind;
 

@@ -26,11 +26,11 @@ typedef struct PlansInstr {
 } PlansInstr;
 Pc plans_instr(Plan *plan, Program *p, const PlansInstr *instr);
 
-/* A plan in which every field of every record is set somewhere. It makes no sense as a plan: 8
- * ranks, two programs, deals of all kinds, names that need escapes. */
+/* Returns a plan in which every field of some record is set. It is not a valid plan: it has 8
+ * ranks, two programs, deals of all kinds, and names that need escapes. */
 Plan *plans_everything(Arena *arena);
-/* tensor-parallel linear on tp 2: x [4,8,16] f32, w [16,32] SPLIT(1), y, all_reduce of a row-cut
- * second linear with its weight's gradient accumulated. */
+/* Returns a tensor-parallel linear on tp 2: x [4,8,16] f32, w [16,32] SPLIT(1), y, and the
+ * all_reduce of a row-cut second linear, which accumulates its weight's gradient. */
 Plan *plans_linear(Arena *arena);
 
 /* True if they are equal in every list and number, with names compared by text. It prints the first

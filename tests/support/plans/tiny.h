@@ -9,7 +9,7 @@
 typedef enum TinyVariant {
     TINY_plain,
     TINY_parallel,    /* attention and feed-forward read the same residual (GPT-NeoX) */
-    TINY_doubled,     /* x + x after each block: one value read twice by one op */
+    TINY_doubled,     /* adds x + x after each block: one op reads one value twice */
     TINY_column_only, /* feed-forward: column linears without a row linear */
     /* feed-forward: a row linear without column linears, whose activations change dimension */
     TINY_row_only,
@@ -21,23 +21,25 @@ typedef struct Tiny {
     bool gpt2;    /* layernorm, gelu, learned positions, biases, tied head; else Llama */
     bool fused;   /* q, k, v and gate, up are one weight each */
     bool unequal; /* feed-forward: two MLPs that are added, one twice as wide (fused: one weight) */
-    bool whole_table; /* the embedding, and a tied head, are not cut by the vocabulary */
+    bool whole_table; /* the embedding, and a tied head, are not split by the vocabulary */
     bool spectral;    /* linears, except a tied head, are divided by their weights' norm */
     /* biases of all linears, also in Llama; norms of each query and key head */
     bool biases, qk_norm;
     bool scans; /* state-space layers instead of attention, with its heads */
-    /* number of experts; 0: the feed-forward is no mixture. A mixture is neither fused nor unequal.
+    /* number of experts; 0: the feed-forward is not a mixture. A mixture is neither fused nor
+     * unequal.
      */
     int64_t experts;
     /* A token goes to top_k experts. Each has room for `capacity` tokens of a sequence (0: all). */
     int64_t top_k, capacity;
-    bool
-        dropless; /* uneven rows: no capacity; a rank has memory for `bound` times its mean share */
-    double bound; /* 0: for all rows that can come */
-    bool normalise;      /* the chosen experts' weights sum to 1 */
-    double aux_loss;     /* the loss adds this times the unevenness of the choices */
-    double balance_rate; /* above 0: sigmoids, and a bias that this rate balances */
-    double router_z;     /* and this times the squared log-sum-exps of the router's logits */
+    bool dropless;   /* uneven rows without a capacity; a rank has memory for `bound` times its mean
+                      * share */
+    double bound;    /* 0: memory for all rows that can arrive */
+    bool normalise;  /* the chosen experts' weights sum to 1 */
+    double aux_loss; /* the loss adds this factor times the imbalance of the choices */
+    double balance_rate; /* above 0: the router uses sigmoids, and a bias that this rate balances */
+    double router_z;     /* the loss also adds this factor times the squared log-sum-exps of the
+                          * router's logits */
     uint32_t layers;
     int64_t dim, groups, repeat, head_dim, hidden, vocab, seq;
     int64_t micro; /* sequences of a data rank in a micro-step */
@@ -58,11 +60,11 @@ typedef struct Tiny {
     Fsdp2Options fsdp2;
     bool use_zero; /* zero{} instead of fsdp2{} */
     ZeroStrategy zero;
-    bool compile; /* at the end of the list */
+    bool compile; /* at the end of the list of passes */
     CompilePer compile_per;
     uint32_t freeze;          /* bits of tiny_frozen: the modules that are not trained */
     bool freeze_whole;        /* frozen parameters are not sharded */
-    uint32_t tile;            /* pieces of the head and the loss; 0: not cut */
+    uint32_t tile;            /* number of pieces of the head and the loss; 0: not split */
     ZeroOptions zero_options; /* all other options of zero{}; prefetch is that of fsdp2 */
     bool sgd;
     DType state;       /* dtype of the moments; DT_none: that of parameters at rest */
@@ -89,7 +91,7 @@ extern const char *const tiny_ac_ops[TINY_AC_OPS];
 enum { TINY_FROZEN = 5, TINY_FROZEN_TABLE = 1 };
 extern const char *const tiny_frozen[TINY_FROZEN];
 
-/* Number of ranks that read samples of their own. */
+/* Returns the number of ranks that read different samples. */
 int64_t tiny_data_ranks(const Tiny *t);
 void tiny_config(const Tiny *t, Arena *arena, Config *config);
 /* Llama: 2 layers, dim 12, 4 groups of 1 head of 4, hidden 16, vocab 29, seq 8, one rank. */
