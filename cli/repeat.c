@@ -59,6 +59,10 @@ static void say_diagnostics(Cli *cli, const json_t *list)
         };
         if (json_object_get(row, "hint") != NULL)
             item.hint = arena_dup(cli->arena, text_of(row, "hint"));
+        if (json_object_get(row, "library") != NULL)
+            item.library =
+                (Loc){arena_dup(cli->arena, text_of(row, "library")),
+                      (uint32_t)json_integer_value(json_object_get(row, "library_line"))};
         list_push(cli->arena, &cli->diag.items, item);
         cli->diag.n_errors += item.severity == SEVERITY_error;
     }
@@ -119,6 +123,10 @@ static json_t *diagnostics_json(const Cli *cli, const Repeat *r)
         json_count(row, "line", item->loc.line);
         json_text(row, "text", item->text);
         if (item->hint != NULL) json_text(row, "hint", item->hint);
+        if (item->library.file != NULL) {
+            json_text(row, "library", item->library.file);
+            json_count(row, "library_line", item->library.line);
+        }
         json_array_append_new(list, row);
     }
     return list;

@@ -221,6 +221,7 @@ bool mfu_convention_find(const char *name, MfuConvention *convention)
 static double square_attention(const Graph *g)
 {
     double sum = 0;
+    const bool frozen = has_frozen(g);
     const NodeId end = g->n_forward > 0 ? g->n_forward : g->nodes.n;
     for (NodeId id = 1; id < end; id++) {
         const Node *n = &g->nodes.at[id];
@@ -228,14 +229,58 @@ static double square_attention(const Graph *g)
         if (!op_attends(n->op) || !graph_bind(g, n, &b, NULL)) continue;
         const HeadsSizes is = op_heads_sizes(n->op, b.size);
         const double width = (double)(is.groups * is.heads * (is.head + is.value)) / 2;
-        sum += 12 * width * (double)is.keys * (double)is.queries / (double)g->info.seq;
+        const bool forward = frozen && !g->tensors.at[n->out[0]].grad;
+        sum +=
+            (forward ? 4 : 12) * width * (double)is.keys * (double)is.queries / (double)g->info.seq;
     }
+    return sum;
+}
+
+/* Returns how many of the 6 FLOPs of a parameter are not needed in a model with frozen parts: 2 for
+ * its own gradient, and 2 for that of its input where nothing before it is trained. */
+static double spared(const Graph *g, const Node *n, uint32_t i)
+{
+    const bool looks_up = op_info(n->op)->flags & OP_LOOKS_UP,
+               frozen = g->tensors.at[n->in[i]].frozen;
+    const bool needs_input = i > 0 && g->tensors.at[n->in[0]].grad;
+    if (looks_up) return frozen ? 4 : 0;
+    return (frozen ? 2 : 0) + (needs_input ? 0 : 2);
+}
+
+/* FLOPs of a token that a model with frozen parts leaves out of 6 for each parameter. */
+static double flops_left_out(const Graph *g, bool with_embedding)
+{
+    if (!has_frozen(g)) return 0;
+    Arena *scratch = arena_new();
+    bool *counted = arena_array(scratch, g->tensors.n + 1, sizeof *counted);
+    const bool *experts = experts_params(g, scratch);
+    const NodeId *rows = experts_rows(g, scratch);
+    const NodeId end = g->n_forward > 0 ? g->n_forward : g->nodes.n;
+    double sum = 0;
+    for (NodeId id = 1; id < end; id++) {
+        const Node *n = &g->nodes.at[id];
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            const TensorId t = n->in[i];
+            const Tensor *at = &g->tensors.at[t];
+            if (at->role != ROLE_param || counted[t]) continue;
+            counted[t] = true;
+            if (at->input_embedding && !with_embedding) continue;
+            double used = 1;
+            for (int d = 0; d < at->n_dims; d++) used *= (double)at->dim[d];
+            const NodeId sent = experts[t] && rows && i > 0 ? rows[n->in[0]] : 0;
+            const Attrs *a = graph_attrs_at(g, g->nodes.at[sent].attrs);
+            if (sent && a->experts > 0) used *= (double)a->top_k / (double)a->experts;
+            sum += used * spared(g, n, i);
+        }
+    }
+    arena_free(scratch);
     return sum;
 }
 
 double mfu_convention_flops(const Plan *plan, MfuConvention convention, const char **formula)
 {
     const Graph *g = &plan->graph;
+    const bool frozen = has_frozen(g);
     const double active = (double)experts_active_params(g);
     const double embedding = (double)(g->info.n_params - g->info.n_params_no_embedding);
     const double tokens = (double)plan->step.global_batch * (double)plan->step.seq;
@@ -244,14 +289,22 @@ double mfu_convention_flops(const Plan *plan, MfuConvention convention, const ch
     *formula = "";
     switch (convention) {
     case MFU_square:
-        *formula = "6 x params (no input embedding) + 12 x layers x width x seq, masked or not";
-        return counts ? 6 * active + square_attention(g) : 0;
+        *formula = frozen
+                       ? "6 x params (no input embedding) + 12 x layers x width x seq, masked or "
+                         "not, without gradients of frozen parts"
+                       : "6 x params (no input embedding) + 12 x layers x width x seq, masked or "
+                         "not";
+        return counts ? 6 * active - flops_left_out(g, false) + square_attention(g) : 0;
     case MFU_all_parameters:
-        *formula = "6 x all params + 12 x layers x width x seq, masked or not";
-        return counts ? 6 * (active + embedding) + square_attention(g) : 0;
+        *formula = frozen ? "6 x all params + 12 x layers x width x seq, masked or not, without "
+                            "gradients of frozen parts"
+                          : "6 x all params + 12 x layers x width x seq, masked or not";
+        return counts ? 6 * (active + embedding) - flops_left_out(g, true) + square_attention(g)
+                      : 0;
     case MFU_parameters:
-        *formula = "6 x all params, without attention";
-        return counts ? 6 * (active + embedding) : 0;
+        *formula = frozen ? "6 x all params, without attention and gradients of frozen parts"
+                          : "6 x all params, without attention";
+        return counts ? 6 * (active + embedding) - flops_left_out(g, true) : 0;
     case MFU_hardware:
         *formula = "HFU: all products and attention that run, recomputation included";
         return executed_flops(plan) / tokens;

@@ -243,6 +243,19 @@ static void losers_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
     if (n > limit) str_print(&cli->out, "  and %" PRIu32 " more (--limit, --csv)\n", n - limit);
 }
 
+/* Returns a point if all are refused for the same reason; else NULL. That reason is an error, and
+ * is told once. */
+static const SweepRow *refused_alike(const SweepRows *rows)
+{
+    for (uint32_t i = 0; i < rows->n; i++) {
+        const SweepRow *r = &rows->at[i], *first = &rows->at[0];
+        if (r->status != SWEEP_refused || r->failed != FAULT_none || r->rule == NULL ||
+            strcmp(r->rule, first->rule) != 0 || strcmp(r->reason, first->reason) != 0)
+            return NULL;
+    }
+    return rows->n > 0 ? &rows->at[0] : NULL;
+}
+
 static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, RankBy by)
 {
     const uint32_t n_fit = count(rows, SWEEP_fits), n_large = count(rows, SWEEP_too_large);
@@ -256,7 +269,7 @@ static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
     if (n_good > 0) ranking_text(cli, keys, rows, n_good);
     losers_text(cli, keys, rows, SWEEP_fits, true, "fit, but fall short of `require`");
     losers_text(cli, keys, rows, SWEEP_too_large, false, "do not fit, the nearest miss first");
-    losers_text(cli, keys, rows, SWEEP_refused, false, "refused");
+    if (refused_alike(rows) == NULL) losers_text(cli, keys, rows, SWEEP_refused, false, "refused");
     if (n_good == 0) return;
     str_print(&cli->out, "best        %s\n",
               sweep_settings(cli->arena, keys, rows->at[0].values, "--set "));
@@ -384,6 +397,15 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
     if (n_fit > 0) {
         cli_error(cli, FAULT_infeasible, "nothing-fits",
                   "none of the %" PRIu32 " combinations that fit fulfils `require`", n_fit);
+        return;
+    }
+    const SweepRow *alike = refused_alike(rows);
+    if (alike != NULL) {
+        cli_error(cli, FAULT_input, alike->rule, "%s%s", alike->reason,
+                  rows->n > 1
+                      ? arena_print(cli->arena, " (in each of %" PRIu32 " combinations)", rows->n)
+                      : "");
+        if (alike->hint != NULL) diag_hint(&cli->diag, "%s", alike->hint);
         return;
     }
     cli_error(cli, count(rows, SWEEP_too_large) > 0 ? FAULT_infeasible : FAULT_input,

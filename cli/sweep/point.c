@@ -66,6 +66,7 @@ void point_status(json_t *row, SweepStatus status, const Diagnostic *error)
     json_count(row, "status", status);
     json_text(row, "rule", error != NULL ? error->rule : NULL);
     json_text(row, "reason", error != NULL ? error->text : NULL);
+    if (error != NULL && error->hint != NULL) json_text(row, "hint", error->hint);
 }
 
 /* Compiles, proves and simulates a point. Returns false after diagnostics, or if the plan has fewer
@@ -310,6 +311,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
                        .found = json_is_true(json_object_get(line, "found")),
                        .rule = text_of(line, "rule", arena),
                        .reason = text_of(line, "reason", arena),
+                       .hint = text_of(line, "hint", arena),
                        .plan_id = text_of(line, "plan_id", arena),
                        .trust = text_of(line, "trust", arena),
                        .ranks = count_of(line, "ranks"),

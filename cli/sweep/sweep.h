@@ -28,6 +28,7 @@ typedef struct SweepRow {
     SweepStatus status;
     bool found;                /* its result was found in the store */
     const char *rule, *reason; /* rule and text of the first error; NULL if the point fits */
+    const char *hint;          /* of that error; NULL: it has none */
     const char *plan_id, *trust;
     uint64_t ranks, peak_bytes, run; /* run 0: not stored */
     Ps step_ps, exposed_ps;

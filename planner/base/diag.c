@@ -67,6 +67,14 @@ void diag_hint(Diag *d, const char *format, ...)
     va_end(args);
 }
 
+void diag_in_library(Diag *d, uint32_t item, Loc user)
+{
+    assert(item < d->items.n && user.file != NULL);
+    Diagnostic *at = &d->items.at[item];
+    at->library = at->loc;
+    at->loc = user;
+}
+
 static const char *severity_name(Severity severity)
 {
     switch (severity) {
@@ -89,6 +97,9 @@ void diag_print(const Diag *d, Str *out)
         else if (file != NULL)
             str_print(out, "%s: ", file);
         str_print(out, "%s[%s]: %s\n", severity_name(item->severity), item->rule, item->text);
+        if (item->library.file != NULL)
+            str_print(out, "  library: %s:%" PRIu32 "\n", str_path(d->arena, item->library.file),
+                      item->library.line);
         if (item->hint != NULL) str_print(out, "  hint: %s\n", item->hint);
     }
 }
@@ -116,6 +127,10 @@ void diag_json(const Diag *d, Str *out)
             str_add(out, ",\"line\":null");
         add_json_or_null(out, "text", item->text);
         add_json_or_null(out, "hint", item->hint);
+        if (item->library.file != NULL)
+            add_json_or_null(
+                out, "library",
+                arena_print(d->arena, "%s:%" PRIu32, item->library.file, item->library.line));
         str_add(out, "}");
     }
     str_add(out, "]");

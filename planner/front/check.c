@@ -435,6 +435,7 @@ static void fill_local(Config *c)
 bool draft_finish(Draft *draft)
 {
     Config *c = &draft->config;
+    c->model_loc = draft_loc(draft, "model");
     c->mesh_loc = draft_loc(draft, "mesh");
     c->batch_loc = draft_loc(draft, "batch");
     c->precision_loc = draft_loc(draft, "precision");

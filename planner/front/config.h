@@ -431,7 +431,7 @@ typedef struct Config {
     /* [axis]: the number of its innermost ranks that share experts, beside those of axis ep;
      * 0 or 1: none */
     uint32_t ep_lent[AXIS_NAMES];
-    Loc mesh_loc, batch_loc, precision_loc;
+    Loc model_loc, mesh_loc, batch_loc, precision_loc;
     Loc axis_loc[AXIS_NAMES];
     int64_t global_batch, micro_batch,
         seq; /* micro_batch: sequences of a data rank in a micro-step */

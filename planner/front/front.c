@@ -134,7 +134,7 @@ bool script_error(Draft *draft, Reader *r)
 {
     uint32_t severity = get_u32(r);
     const char *rule = get_text(r, draft->arena);
-    Loc loc = draft_place(draft, r);
+    Loc loc = draft_place(draft, r), library = draft_place(draft, r);
     const char *text = get_text(r, draft->arena), *hint = get_text(r, draft->arena);
     if (!reader_finished(r) || rule[0] == 0 || severity > SEVERITY_note) return false;
     if (loc.file == NULL) loc.file = draft->config.file;
@@ -147,6 +147,7 @@ bool script_error(Draft *draft, Reader *r)
     case SEVERITY_note: diag_note(draft->d, rule, loc, "%s", text); break;
     }
     if (hint[0] != 0) diag_hint(draft->d, "%s", hint);
+    draft->d->items.at[draft->d->items.n - 1].library = library;
     return true;
 }
 

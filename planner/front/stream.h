@@ -28,7 +28,8 @@ typedef enum RecordKind {
     RECORD_state,  /* u32 id, text name, u32 module, place, dims, order: see core_state */
     RECORD_op,     /* see trace_op */
     RECORD_loss,   /* u32 tensor */
-    RECORD_error,  /* u32 is_warning, text rule, place, text text, text hint */
+    RECORD_error,  /* u32 is_warning, text rule, place of the user, place of the library, text text,
+                      text hint */
     RECORD_source, /* text name, u32 shipped, i64 and i64 hash: a file that was read */
     RECORD_done,   /* u32 lines of source read */
     RECORD_ended,  /* u32 status: the end of one request to a script that is held open */

@@ -137,10 +137,28 @@ static bool run_pass(Job *job, CheckedGraph *checked, const Pass *pass, bool fai
     return sound;
 }
 
+static bool is_shipped(const Config *config, const char *name)
+{
+    for (uint32_t i = 0; i < config->scripts.n; i++)
+        if (strcmp(config->scripts.at[i].name, name) == 0) return config->scripts.at[i].shipped;
+    return false;
+}
+
+/* Parameters of the library's models carry its lines. Items about them get the line on which the
+ * user's script names the model. */
+static void place_in_script(const Config *config, Diag *d, uint32_t first)
+{
+    const Loc user = config->model_loc;
+    if (user.file == NULL || is_shipped(config, user.file)) return;
+    for (uint32_t i = first; i < d->items.n; i++)
+        if (d->items.at[i].loc.file != NULL && is_shipped(config, d->items.at[i].loc.file))
+            diag_in_library(d, i, user);
+}
+
 Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *options,
                    const char *stop_after, Arena *arena, Diag *d)
 {
-    uint32_t before = d->n_errors;
+    const uint32_t before = d->n_errors, first = d->items.n;
     order_check(config, arena, d);
     passes_check_axes(config, d);
     Plan *plan = arena_alloc(arena, sizeof *plan);
@@ -168,5 +186,6 @@ Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *optio
     }
     arena_free(checked.arena);
     arena_free(job.scratch);
+    place_in_script(config, d, first);
     return d->n_errors == before ? plan : NULL;
 }

@@ -171,8 +171,8 @@ const char *page_json(Arena *arena)
     str_add(&out, "\n");
     page_text(&out, "Every document has `schema`, `version` (of the command), `ok`, `exit_code` "
                     "and `diagnostics`: a list of `severity`, `rule`, `file`, `line`, `text` and "
-                    "`hint`. A verb that does not exist prints `tandem.error/1`, which has only "
-                    "these keys.");
+                    "`hint`, and `library` where the message names a line of the library, too. A "
+                    "verb that does not exist prints `tandem.error/1`, which has only these keys.");
     for (uint32_t v = 0; v < n_verbs; v++) {
         bool any = false;
         for (uint32_t i = 0; i < n_document_rows; i++) {

@@ -77,18 +77,36 @@ void child_put_place(Child *c, Place place)
     put_u32(&c->out, place.line);
 }
 
-void child_write_error(Child *c, const char *rule, Place place, const char *text, const char *hint,
-                       Severity severity)
+/* Returns the line of the user's own scripts that asked for what a script of the library does at
+ * `place`; source 0: the place is no line of the library, or only the library runs. */
+static Place user_of(Child *c, Place place)
 {
+    if (place.source == 0 || !c->source[place.source].shipped) return (Place){0, 0};
+    const Place user = child_plan_place(c);
+    if (user.source != 0 || c->source[c->model_place.source].shipped) return user;
+    return c->model_place;
+}
+
+static void write_error(Child *c, const char *rule, Place place, Place user, const char *text,
+                        const char *hint, Severity severity)
+{
+    const Place none = {0, 0};
     child_send_files(c);
     record_begin(&c->out, RECORD_error);
     put_u32(&c->out, (uint32_t)severity);
     put_text(&c->out, rule, strlen(rule));
-    child_put_place(c, place);
+    child_put_place(c, user.source != 0 ? user : place);
+    child_put_place(c, user.source != 0 ? place : none);
     put_text(&c->out, text, strlen(text));
     put_text(&c->out, hint != NULL ? hint : "", hint != NULL ? strlen(hint) : 0);
     record_end(&c->out);
     c->failed = c->failed || severity == SEVERITY_error;
+}
+
+void child_write_error(Child *c, const char *rule, Place place, const char *text, const char *hint,
+                       Severity severity)
+{
+    write_error(c, rule, place, user_of(c, place), text, hint, severity);
 }
 
 const char *child_near(lua_State *L, const char *word, int list)
@@ -108,7 +126,12 @@ const char *child_near(lua_State *L, const char *word, int list)
 static void push_error(lua_State *L, const char *rule, Place place, const char *text,
                        const char *hint)
 {
-    lua_createtable(L, 0, 5);
+    const Place user = user_of(child_of(L), place);
+    lua_createtable(L, 0, 7);
+    lua_pushinteger(L, user.source);
+    lua_setfield(L, -2, "user_source");
+    lua_pushinteger(L, user.line);
+    lua_setfield(L, -2, "user_line");
     lua_pushstring(L, rule);
     lua_setfield(L, -2, "rule");
     lua_pushstring(L, text);
@@ -263,8 +286,13 @@ static void report(Child *c, int status)
         const char *rule = lua_tostring(L, -5), *text = lua_tostring(L, -4);
         /* core.stop: every error was already sent */
         if (rule != NULL && rule[0] == 0 && c->failed) return;
-        child_write_error(c, rule != NULL ? rule : "lua-error", place, text != NULL ? text : "",
-                          lua_tostring(L, -3), SEVERITY_error);
+        lua_getfield(L, -6, "user_source");
+        lua_getfield(L, -7, "user_line");
+        Place user = {(uint32_t)lua_tointeger(L, -2), (uint32_t)lua_tointeger(L, -1)};
+        if (user.source > c->n_sources) user = (Place){0, 0};
+        lua_pop(L, 2);
+        write_error(c, rule != NULL ? rule : "lua-error", place, user, text != NULL ? text : "",
+                    lua_tostring(L, -3), SEVERITY_error);
         lua_pop(L, 5);
     }
 }

@@ -82,6 +82,7 @@ typedef struct Child {
     bool collected;      /* memory was just refused; Lua then collects garbage and asks again */
     uint32_t n_tight;    /* number of consecutive collections that freed next to nothing */
     Place memory_place, stop_place;
+    Place model_place; /* the key `model` of the plan, while the model is traced */
     timer_t timer;
     volatile sig_atomic_t expired, fired, fired_before;
     bool failed; /* an error record has been written */

@@ -447,6 +447,7 @@ void child_trace(Child *c)
         scan_call(c, place, "plan").open != 0
             ? (Place){place.source, scan_key(c, scan_call(c, place, "plan"), "model").line}
             : place;
+    c->model_place = model;
     lua_pushinteger(L, child_pack_place(model));
     lua_call(L, 5, 0);
 }

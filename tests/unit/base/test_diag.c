@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <string.h>
 
 #include "planner/base/diag.h"
 
@@ -66,6 +67,23 @@ static void machines_read_them(void **state)
         "\"text\":\"rank 3 needs 90 GiB\",\"hint\":null}]");
 }
 
+/* The user's line comes first; the library's line is told behind the message. */
+static void a_line_of_the_library_comes_second(void **state)
+{
+    Diag d = diag_in(*state);
+    diag_error(&d, FAULT_input, "divides-heads", (Loc){"models/llama.lua", 31}, "heads = 12");
+    diag_hint(&d, "tp may be 1");
+    diag_in_library(&d, 0, (Loc){"mine.lua", 2});
+    Str out = str_in(*state), json = str_in(*state);
+    diag_print(&d, &out);
+    assert_string_equal(str_text(&out), "mine.lua:2: error[divides-heads]: heads = 12\n"
+                                        "  library: models/llama.lua:31\n"
+                                        "  hint: tp may be 1\n");
+    diag_json(&d, &json);
+    assert_non_null(strstr(str_text(&json), "\"file\":\"mine.lua\",\"line\":2,"));
+    assert_non_null(strstr(str_text(&json), ",\"library\":\"models/llama.lua:31\"}"));
+}
+
 static void the_lowest_exit_code_wins(void **state)
 {
     static const struct {
@@ -96,6 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(people_read_them),
         cmocka_unit_test(machines_read_them),
+        cmocka_unit_test(a_line_of_the_library_comes_second),
         cmocka_unit_test(the_lowest_exit_code_wins),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -167,6 +167,25 @@ static void frozen_parts_count_less(void **state)
     arena_free(arena);
 }
 
+/* Conventions by parameters leave out the same gradients; they count a table that is looked up, and
+ * what the mask hides. */
+static void conventions_leave_out_gradients_of_frozen_parts(void **state)
+{
+    (void)state;
+    static const char *const one = "freeze { modules = { 'layers.1' } }, ",
+                             *const all = "freeze { modules = { 'embed', 'layers' } }, ";
+    Arena *arena = arena_new();
+    const double block = 4 * 32 * 32 + 2 * 32 * 64, end = 4096, square = 12 * 2 * 32 * 64;
+    assert_true(fabs(flops_by(arena, "", "parameters") - 12 * (block + end)) < 1);
+    assert_true(fabs(flops_by(arena, one, "parameters") - 12 * end - 10 * block) < 1);
+    assert_true(fabs(flops_by(arena, all, "parameters") - 6 * end - 4 * block) < 1);
+    assert_true(fabs(flops_by(arena, all, "all_parameters") - 6 * end - 4 * block - square / 3) <
+                1);
+    assert_true(fabs(flops_by(arena, one, "square") - 6 * end - 10 * block - square) < 1);
+    assert_true(fabs(flops_by(arena, all, "square") - 4 * end - 4 * block - square / 3) < 1);
+    arena_free(arena);
+}
+
 /* Dropless experts, over as many ranks as `ep`: each token passes 2 of 4 experts. Without
  * recomputation the products that run are those of the model, and attention runs two more. */
 static void dropless_experts_count_the_rows_that_come(void **state)
@@ -234,6 +253,7 @@ int main(void)
         cmocka_unit_test(encoder_and_decoder_share_the_tokens),
         cmocka_unit_test(conventions_count_by_their_names),
         cmocka_unit_test(frozen_parts_count_less),
+        cmocka_unit_test(conventions_leave_out_gradients_of_frozen_parts),
         cmocka_unit_test(dropless_experts_count_the_rows_that_come),
         cmocka_unit_test(other_conventions_are_refused),
     };
