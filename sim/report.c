@@ -269,14 +269,17 @@ void report_memory(const Plan *plan, const Cluster *cluster, const SimOptions *o
         Arena *scratch = arena_new();
         MemoryCurve curve;
         memory_curve(plan, p, scratch, &curve);
+        uint64_t *at = curve.at[curve.peak], live = 0;
+        for (Category c = 1; c < CATEGORY_COUNT; c++) live += at[c];
+        const uint64_t free = p->bytes > live ? p->bytes - live : 0;
+        at[CATEGORY_waiting] = curve.waiting < free ? curve.waiting : free;
         for (Category c = 1; c < CATEGORY_COUNT; c++) {
-            uint64_t bytes = curve.at[curve.peak][c];
+            const uint64_t bytes = at[c];
             if (bytes > 0) list_push(arena, &report->memory_rows, ((MemoryRow){i, c, bytes}));
         }
         if (i == worst) {
-            uint64_t live = 0;
-            for (uint32_t c = 0; c < CATEGORY_COUNT; c++) live += curve.at[curve.peak][c];
-            memcpy(report->memory, curve.at[curve.peak], sizeof report->memory);
+            live += at[CATEGORY_waiting];
+            memcpy(report->memory, at, sizeof report->memory);
             report->memory_holes = p->bytes > live ? p->bytes - live : 0;
             report->peak_pc = curve.peak;
         }

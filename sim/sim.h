@@ -12,7 +12,7 @@
 #include "sim/fold.h"
 #include "store/store.h"
 
-#define SIM_ENGINE_VERSION "sim/9" /* increased by any change that alters results */
+#define SIM_ENGINE_VERSION "sim/10" /* increased by any change that alters results */
 
 /* Time of one compute instruction alone on its device. */
 typedef struct CostModel {
@@ -444,6 +444,9 @@ typedef struct MemoryCurve {
     uint64_t (*at)[CATEGORY_COUNT];
     uint32_t n;
     Pc peak;
+    uint64_t in_use;  /* the most bytes that nobody else may use, in multiples of 256 */
+    uint64_t waiting; /* those of them beyond the most that live: unfinished communications may
+                         still read them */
 } MemoryCurve;
 void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve *curve);
 

@@ -33,11 +33,13 @@ typedef enum Phase {
 } Phase;
 const char *phase_name(Phase p);
 
+/* No buffer is `waiting`: memory reports count so the bytes of buffers that a communication may
+ * still be reading when memory is fullest. */
 /* clang-format off */
 #define CATEGORIES(X)                                                                              \
     X(none)                                                                                        \
     X(parameter) X(gradient) X(optimizer) X(activation) X(gathered) X(communication) X(workspace)  \
-    X(input) X(state)
+    X(input) X(state) X(waiting)
 /* clang-format on */
 typedef enum Category {
 #define X(name) CATEGORY_##name,

@@ -98,7 +98,8 @@ static void take_from(Pieces *m, const PieceRun *run, uint64_t offset, uint64_t 
     take(m, i, offset, size);
 }
 
-void pieces_reach(Pieces *m, uint64_t end)
+/* Frees the room from the top up to `end`, in which nothing was ever placed. */
+static void reach(Pieces *m, uint64_t end)
 {
     if (end <= m->top) return;
     Piece more = {.offset = m->top, .size = end - m->top};
@@ -109,7 +110,7 @@ void pieces_reach(Pieces *m, uint64_t end)
 bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Clock *now)
 {
     if (offset >= m->top) {
-        pieces_reach(m, offset);
+        reach(m, offset);
         m->top = offset + size;
         return true;
     }
@@ -128,7 +129,7 @@ bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Clock *now)
         end += m->list.at[i].size;
     }
     if (end < offset + size && end != m->top) return false;
-    pieces_reach(m, offset + size);
+    reach(m, offset + size);
     take(m, lo, offset, size);
     return true;
 }
@@ -163,16 +164,6 @@ uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Clock *now)
     if (best.end == UINT64_MAX) return pieces_take(m, size, now, NULL, 0);
     take_from(m, &best, best.start, size);
     return best.start;
-}
-
-uint64_t pieces_take_highest(Pieces *m, uint64_t size, const Clock *now)
-{
-    PieceRun run, best = {0, 0, 0};
-    for (uint32_t i = 0; next_run(m, &i, now, &run);)
-        if (run.end - run.start >= size) best = run;
-    if (best.end == 0) return pieces_take(m, size, now, NULL, 0);
-    take_from(m, &best, best.end - size, size);
-    return best.end - size;
 }
 
 static uint32_t join_busy(Pieces *m, uint32_t a, uint32_t b)

@@ -41,14 +41,11 @@ uint64_t extents_clear(const Extent *others, uint32_t n, uint64_t start, uint64_
 
 /* Frees everything from `bottom` on and forgets all earlier pieces. */
 void pieces_init(Pieces *m, uint64_t bottom, Arena *arena);
-/* Frees the room from the top up to `end`, in which nothing was ever placed. */
-void pieces_reach(Pieces *m, uint64_t end);
 /* Returns the lowest offset at which `size` bytes may be written at `now` without overlapping any
  * of `others` (by offset), which are taken later. The arena grows if necessary. */
 uint64_t pieces_take(Pieces *m, uint64_t size, const Clock *now, const Extent *others, uint32_t n);
-/* Take bytes from the smallest hole that fits, or from the upper end of the highest hole. */
+/* Takes bytes from the smallest hole that fits. */
 uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Clock *now);
-uint64_t pieces_take_highest(Pieces *m, uint64_t size, const Clock *now);
 /* Takes a given place; false if it is not free. */
 bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Clock *now);
 /* Gives bytes back; `busy` is the clock of the last instructions that use them. */

@@ -172,6 +172,17 @@ void lower_gather_updated(Lower *l, UnitId u)
     gather_from(l, u, in_use_dtype(l, u, CATEGORY_communication));
 }
 
+/* Use k is the last of a forward pass that has others, so it comes long after the backward pass
+ * before it. */
+static bool ends_forward(const Lower *l, uint32_t k)
+{
+    const UnitUse *use = &l->unit.uses.at[k];
+    const UnitUse *next = k + 1 < l->unit.uses.n ? use + 1 : NULL;
+    if (use->backward || k == 0 || (use - 1)->backward) return false;
+    return (use - 1)->microbatch == use->microbatch &&
+           (next == NULL || next->backward || next->microbatch != use->microbatch);
+}
+
 /* Begins the use of u, and gathers later units ahead. */
 static void begin_use(Lower *l, UnitId u)
 {
@@ -182,6 +193,10 @@ static void begin_use(Lower *l, UnitId u)
     l->unit.of[u].begun = true;
     if (lower_copies(l, u)) open_copies(l, u);
     if (!planned) return;
+    /* Reductions of earlier micro-batches have long ended. This edge says so before memory is
+     * fullest, so that their bytes can be used again. */
+    if (ends_forward(l, k) && l->emit.compute_waits < l->unit.last_reduce)
+        l->emit.compute_waits = l->unit.last_reduce;
     l->unit.next_use = k + 1;
     /* a module's 8-bit unit is gathered together with the unit of its other parameters */
     uint32_t ahead = 0;

@@ -25,7 +25,7 @@ static void check_buffer(Verifier *v, BufferId id)
     const Program *p = v->p;
     const Buffer *b = &p->buffers.at[id];
     if (b->shape >= v->plan->shapes.n || b->dtype == DT_none || b->dtype >= DT_COUNT ||
-        b->category >= CATEGORY_COUNT || b->space > SPACE_host || b->parent >= p->buffers.n ||
+        b->category >= CATEGORY_waiting || b->space > SPACE_host || b->parent >= p->buffers.n ||
         b->tensor >= v->g->tensors.n || (b->unit && b->unit >= v->g->units.n)) {
         verify_report(v, RULE, 0, "buffer %u has a field out of range", id);
         return;

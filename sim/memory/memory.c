@@ -1,7 +1,9 @@
 /* Live bytes of device memory at each instruction of a program, by category. */
-#include "sim/sim.h"
-
 #include <assert.h>
+
+#include "planner/lower/memory/lives.h"
+#include "planner/lower/pieces.h"
+#include "sim/sim.h"
 
 static bool is_root(const Program *p, BufferId id)
 {
@@ -24,6 +26,23 @@ static BufferId taken_over(const Program *p, Pc pc)
     return handed && is_root(p, input) && is_root(p, output) ? input : 0;
 }
 
+static void find_in_use(const Program *p, Arena *arena, MemoryCurve *curve)
+{
+    Lives lives;
+    uint64_t bottom = 0, alive;
+    for (BufferId id = 1; id < p->buffers.n; id++)
+        if (is_root(p, id) && p->buffers.at[id].persistent)
+            bottom += pieces_round(p->buffers.at[id].bytes);
+    curve->in_use = bottom;
+    curve->waiting = 0;
+    if (p->code.n == 0) return;
+    lives_read(&lives, p, arena);
+    lives_of_space(&lives, SPACE_device);
+    uint64_t *at = arena_array(arena, p->code.n, sizeof *at);
+    curve->in_use = lives_in_use(&lives, bottom, at, &alive);
+    curve->waiting = curve->in_use - alive;
+}
+
 void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve *curve)
 {
     (void)plan;
@@ -32,6 +51,7 @@ void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve 
     curve->at = arena_array(arena, (size_t)n + 1, sizeof *curve->at);
     curve->n = n;
     curve->peak = 0;
+    find_in_use(p, arena, curve);
     for (BufferId id = 1; id < p->buffers.n; id++) {
         const Buffer *b = &p->buffers.at[id];
         if (!is_root(p, id)) continue;

@@ -6,6 +6,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "planner/lower/pieces.h"
+
 /* Members of a launch group are neighbours on their stream. The first one stands for the group. */
 static void find_launches(Lives *l)
 {
@@ -80,7 +82,7 @@ static void check_first(const Lives *l, const Buffer *b, Pc pc)
            l->clocks[pc].at[first->stream] >= b->first);
 }
 
-static void find_lives(Lives *l)
+static void find_lives(Lives *l, bool checked)
 {
     Program *p = l->p;
     for (BufferId b = 1; b < p->buffers.n; b++) p->buffers.at[b].first = p->buffers.at[b].last = 0;
@@ -94,9 +96,9 @@ static void find_lives(Lives *l)
                 Buffer *at = &p->buffers.at[pair[k]];
                 if (!at->first) {
                     at->first = pc;
-                    assert(at->parent || at->persistent || i >= in->n_in);
+                    assert(!checked || at->parent || at->persistent || i >= in->n_in);
                 }
-                if (!at->parent) check_first(l, at, pc);
+                if (checked && !at->parent) check_first(l, at, pc);
                 at->last = pc;
                 l->touched[pair[k]].at[in->stream] = pc;
             }
@@ -162,6 +164,12 @@ BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out)
     return fits && clock_passed(&others, &l->clocks[pc]) ? from : 0;
 }
 
+/* the bytes that it takes of an arena */
+static uint64_t bytes_of(const Lives *l, BufferId b)
+{
+    return pieces_round(l->p->buffers.at[b].bytes);
+}
+
 /* Lists the transient buffers of the space by their first and by their last instruction. */
 static void list_lives(Lives *l)
 {
@@ -181,13 +189,78 @@ static void list_lives(Lives *l)
     }
 }
 
+/* A buffer begins before the one that takes over its memory. */
+static void find_heirs(Lives *l)
+{
+    for (Pc pc = l->p->code.n; pc-- > 1;)
+        for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
+            if (!l->heir[b]) l->heir[b] = b;
+            if (l->taken_over[b]) l->heir[l->taken_over[b]] = l->heir[b];
+        }
+}
+
 void lives_of_space(Lives *l, Space space)
 {
     l->space = space;
     list_lives(l);
+    find_heirs(l);
 }
 
-void lives_find(Lives *l, Program *p, Arena *scratch)
+/* A buffer that has ended, and how many of its bytes nobody has taken yet. */
+typedef struct Ended {
+    BufferId buffer;
+    uint64_t bytes;
+} Ended;
+typedef LIST(Ended) EndedList;
+
+/* Takes up to `wanted` bytes of buffers that pc knows to be free. Returns how many. */
+static uint64_t take_free(const Lives *l, EndedList *list, Pc pc, uint64_t wanted)
+{
+    uint32_t left = 0;
+    uint64_t taken = 0;
+    for (uint32_t i = 0; i < list->n; i++) {
+        Ended *at = &list->at[i];
+        if (taken < wanted && lives_passed(l, at->buffer, pc)) {
+            const uint64_t more = at->bytes < wanted - taken ? at->bytes : wanted - taken;
+            at->bytes -= more;
+            taken += more;
+        }
+        if (at->bytes > 0) list->at[left++] = *at;
+    }
+    list->n = left;
+    return taken;
+}
+
+uint64_t lives_in_use(const Lives *l, uint64_t bottom, uint64_t *in_use, uint64_t *alive)
+{
+    EndedList waiting = {0};
+    uint64_t now = bottom, most = bottom, ended = 0, most_alive = bottom;
+    for (Pc pc = 1; pc < l->p->code.n; pc++) {
+        uint64_t begin = 0;
+        for (BufferId b = l->starts[pc]; b; b = l->next_start[b])
+            if (!l->taken_over[b]) begin += bytes_of(l, b);
+        /* what a computation knows, all later ones know */
+        const bool computes = l->p->code.at[pc].stream == STREAM_compute;
+        if (waiting.n && (computes || begin)) {
+            const uint64_t taken = take_free(l, &waiting, pc, computes ? UINT64_MAX : begin);
+            now -= taken;
+            ended -= taken;
+        }
+        now += begin;
+        in_use[pc] = now;
+        if (now > most) most = now;
+        if (now - ended > most_alive) most_alive = now - ended;
+        for (BufferId b = l->ends[pc]; b; b = l->next_end[b]) {
+            if (l->heir[b] != b) continue;
+            list_push(l->scratch, &waiting, ((Ended){b, bytes_of(l, b)}));
+            ended += bytes_of(l, b);
+        }
+    }
+    if (alive) *alive = most_alive;
+    return most;
+}
+
+static void find(Lives *l, Program *p, Arena *scratch, bool checked)
 {
     *l = (Lives){.p = p, .scratch = scratch};
     l->clocks = arena_array(scratch, p->code.n, sizeof *l->clocks);
@@ -199,9 +272,24 @@ void lives_find(Lives *l, Program *p, Arena *scratch)
     l->ends = arena_array(scratch, p->code.n, sizeof *l->ends);
     l->next_start = arena_array(scratch, p->buffers.n, sizeof *l->next_start);
     l->taken_over = arena_array(scratch, p->buffers.n, sizeof *l->taken_over);
+    l->heir = arena_array(scratch, p->buffers.n, sizeof *l->heir);
     l->next_end = arena_array(scratch, p->buffers.n, sizeof *l->next_end);
     find_launches(l);
     find_clocks(l);
     find_kernels(l);
-    find_lives(l);
+    find_lives(l, checked);
+}
+
+void lives_find(Lives *l, Program *p, Arena *scratch)
+{
+    find(l, p, scratch, true);
+}
+
+void lives_read(Lives *l, const Program *p, Arena *scratch)
+{
+    Program *own = arena_alloc(scratch, sizeof *own);
+    *own = *p;
+    own->buffers.at = arena_array(scratch, p->buffers.n, sizeof *own->buffers.at);
+    memcpy(own->buffers.at, p->buffers.at, p->buffers.n * sizeof *own->buffers.at);
+    find(l, own, scratch, false);
 }

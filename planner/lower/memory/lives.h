@@ -21,14 +21,22 @@ typedef struct Lives {
     uint32_t *starts, *next_start; /* [pc], [buffer]: transient buffers by first pc, linked */
     uint32_t *ends, *next_end;     /* lists by last pc; results of the step have no end */
     BufferId *taken_over;          /* [buffer]: lives_taken_over where it begins */
+    BufferId *heir; /* [buffer]: the last one that takes over its memory, itself if none does */
 } Lives;
 
 /* Sets Buffer.first and last of every buffer, and nothing else: for a plan that is not placed. */
 void lives_mark(Program *p);
 /* Sets first and last, and fills the other lists of Lives, for placement. */
 void lives_find(Lives *l, Program *p, Arena *scratch);
+/* Does the same for a program that may come from a file: it is neither changed nor checked. */
+void lives_read(Lives *l, const Program *p, Arena *scratch);
 /* Lists the buffers of one space that begin and end at each instruction. */
 void lives_of_space(Lives *l, Space space);
+/* Sets in_use[pc] to the bytes that nobody else may use when pc runs. A buffer stays in use until
+ * an instruction that could take its bytes knows that all its users have ended. `bottom`: the
+ * persistent bytes. Returns the most. Hardly a placement needs less. `alive` receives the most
+ * bytes between the first and the last use of their buffers; NULL: not wanted. */
+uint64_t lives_in_use(const Lives *l, uint64_t bottom, uint64_t *in_use, uint64_t *alive);
 /* Returns the buffer whose memory output `out` of instruction pc takes over: the first input, if pc
  * is its last user. 0: none. */
 BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out);

@@ -14,30 +14,26 @@ typedef enum Fit {
     FIT_first,    /* the lowest hole */
     FIT_tightest, /* the smallest hole that fits */
     /* the lowest hole that leaves room for large buffers, whose places are fixed first */
-    FIT_around,
-    /* long-lived buffers take the lowest hole, others the highest within a given number of bytes */
-    FIT_ends
+    FIT_around
 } Fit;
 
 typedef struct PlacementWay {
     Fit fit;
-    uint32_t share; /* FIT_around: buffers of at least 1/share of the most bytes alive are large */
-    double life;    /* FIT_ends: a buffer is long-lived if it lives for at least this many
-                     * micro-batches */
-    double spare;   /* FIT_ends: bytes between the most alive (0) and the need of first fit (1) */
+    /* FIT_around: buffers of at least 1/share of the most bytes in use are large. Counts those that
+     * live while at least `full` of these bytes are in use. */
+    uint32_t share;
+    double full;
 } PlacementWay;
 
-/* The first method is the baseline for the others. These were chosen among some forty methods by
- * the needs of the plans of scripts/plans and the published runs of tests/sim: each is the best for
- * at least one of them. */
-static const PlacementWay ways[] = {{FIT_first, 0, 0, 0},      {FIT_around, 32, 0, 0},
-                                    {FIT_around, 256, 0, 0},   {FIT_tightest, 0, 0, 0},
-                                    {FIT_ends, 0, 2, 0},       {FIT_ends, 0, 2, .75},
-                                    {FIT_ends, 0, 1. / 2, .5}, {FIT_ends, 0, 1. / 16, .5}};
+/* Each is the best one for some of the plans of scripts/plans and of variations of them. The first
+ * ones suffice for most. */
+static const PlacementWay ways[] = {{FIT_first, 0, 0},   {FIT_around, 128, 0}, {FIT_around, 256, 0},
+                                    {FIT_around, 32, 0}, {FIT_around, 64, .9}, {FIT_around, 32, .9},
+                                    {FIT_tightest, 0, 0}};
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
 /* A hole of 1/FINE of the arena is not worth another pass. */
-enum { FINE = 128 };
+enum { FINE = 96 };
 
 typedef LIST(BufferId) BufferList;
 
@@ -48,9 +44,11 @@ typedef struct Placing {
     const PlacementWay *way;
     Pieces pieces;
     Rocks rocks;
-    Pc long_life; /* ends */
-    /* fewest: the least bytes so far of a method in which micro-batches repeat */
-    uint64_t bottom, live, first_fit, fewest;
+    /* held: the most bytes in use at once. fewest: the least bytes so far of a method in which
+     * micro-batches repeat */
+    uint64_t bottom, held, fewest;
+    uint64_t *in_use;   /* [pc]: bytes in use when it runs */
+    uint32_t *tight;    /* [pc]: see RocksWanted */
     BufferList *of;     /* [micro-batch]: buffers in the order in which they begin */
     BufferList *before; /* [micro-batch]: the same list in the previous round */
     uint32_t *next;     /* [micro-batch]: position in the list of its counterpart */
@@ -108,7 +106,6 @@ static uint64_t fit(Placing *m, BufferId b, Pc pc)
 {
     const Clock *now = &m->l->clocks[pc];
     const uint64_t size = pieces_round(m->p->buffers.at[b].bytes);
-    const bool is_long = lives_last(m->l, b) - m->p->buffers.at[b].first > m->long_life;
     const Rocks *rocks = &m->rocks;
     switch (m->way->fit) {
     case FIT_first: break;
@@ -118,9 +115,6 @@ static uint64_t fit(Placing *m, BufferId b, Pc pc)
             return rocks_offset(rocks, b);
         rocks_ahead(&m->rocks, b);
         return pieces_take(&m->pieces, size, now, rocks->ahead.at, rocks->ahead.n);
-    case FIT_ends:
-        if (!is_long) return pieces_take_highest(&m->pieces, size, now);
-        break;
     }
     return pieces_take(&m->pieces, size, now, NULL, 0);
 }
@@ -198,24 +192,15 @@ bool placement_repeats(const Program *p, Arena *scratch)
     return true;
 }
 
-/* Returns the most bytes that are alive at once: no placement can need less. */
-static uint64_t most_live(const Lives *l, uint64_t bottom)
+static bool find_rocks(Placing *m)
 {
-    const Program *p = l->p;
-    uint64_t now = bottom, most = bottom;
-    for (Pc pc = 1; pc < p->code.n; pc++) {
-        for (BufferId b = l->starts[pc]; b; b = l->next_start[b])
-            if (!l->taken_over[b]) now += pieces_round(p->buffers.at[b].bytes);
-        if (now > most) most = now;
-        for (BufferId b = l->ends[pc]; b; b = l->next_end[b]) {
-            const Instr *in = &p->code.at[p->buffers.at[b].last];
-            const bool heir =
-                in->args.n > in->n_in &&
-                lives_taken_over(l, p->buffers.at[b].last, program_arg(p, in, in->n_in)) == b;
-            if (!heir) now -= pieces_round(p->buffers.at[b].bytes);
-        }
-    }
-    return most;
+    const double full = m->way->full * (double)m->held;
+    const RocksWanted wanted = {.least = m->held / m->way->share,
+                                .n_microbatches = m->periodic ? 3 : UINT32_MAX,
+                                .tight = m->way->full > 0 ? m->tight : NULL};
+    for (Pc pc = 1; wanted.tight && pc < m->p->code.n; pc++)
+        m->tight[pc] = m->tight[pc - 1] + ((double)m->in_use[pc] >= full);
+    return rocks_find(&m->rocks, m->l, &wanted, m->bottom);
 }
 
 static uint64_t end_of_all(const Lives *l)
@@ -229,30 +214,14 @@ static uint64_t end_of_all(const Lives *l)
     return end;
 }
 
-static double length_of(const Program *p, uint32_t microbatch)
-{
-    uint32_t n = 0;
-    for (Pc pc = 1; pc < p->code.n; pc++) n += p->code.at[pc].microbatch == microbatch;
-    return n;
-}
-
 /* Tries one method, in rounds until micro-batches repeat. Returns false if it is not better. */
 static bool try_way(Placing *m, bool *repeats)
 {
     enum { ROUNDS = 6 };
-    const uint64_t spare = m->first_fit > m->live ? m->first_fit - m->live : 0;
-    const double length =
-        m->periodic ? length_of(m->p, settled(m)) : (double)m->p->code.n / m->n_microbatches;
-    m->long_life = m->way->fit == FIT_ends ? (Pc)(length * m->way->life) : 0;
-    if (m->way->fit == FIT_around && !rocks_find(&m->rocks, m->l, m->live / m->way->share,
-                                                 m->bottom, m->periodic ? 3 : UINT32_MAX))
-        return false;
+    if (m->way->fit == FIT_around && !find_rocks(m)) return false;
     for (int round = 0; round < ROUNDS; round++) {
         m->again = round > 0;
         pieces_init(&m->pieces, m->bottom, m->scratch);
-        if (m->way->fit == FIT_ends)
-            pieces_reach(&m->pieces,
-                         pieces_round(m->live + (uint64_t)((double)spare * m->way->spare)));
         for (uint32_t k = 0; k < m->n_microbatches; k++) {
             const BufferList spared = m->before[k];
             m->before[k] = m->of[k];
@@ -272,7 +241,9 @@ static void start(Placing *m, Lives *l, uint64_t bottom)
 {
     Program *p = l->p;
     *m = (Placing){.l = l, .p = p, .scratch = l->scratch, .bottom = bottom, .fewest = UINT64_MAX};
-    m->live = most_live(l, bottom);
+    m->in_use = arena_array(l->scratch, p->code.n, sizeof *m->in_use);
+    m->tight = arena_array(l->scratch, p->code.n, sizeof *m->tight);
+    m->held = lives_in_use(l, bottom, m->in_use, NULL);
     m->periodic = placement_periodic(p);
     m->n_microbatches = placement_microbatches(p);
     m->of = arena_array(l->scratch, m->n_microbatches, sizeof *m->of);
@@ -292,12 +263,11 @@ uint64_t placement_choose(Lives *l, uint64_t bottom)
         m.way = &ways[k];
         if (!try_way(&m, &repeats)) continue;
         const uint64_t bytes = end_of_all(l);
-        if (k == 0) m.first_fit = bytes;
         if (!repeats && (m.fewest != UINT64_MAX || bytes >= fewest)) continue;
         fewest = bytes;
         if (repeats) m.fewest = bytes;
         for (BufferId b = 1; b < p->buffers.n; b++) best[b] = p->buffers.at[b].offset;
-        if (repeats && bytes - m.live <= m.live / FINE) break;
+        if (repeats && bytes <= m.held + m.held / FINE) break;
     }
     for (BufferId b = 1; b < p->buffers.n; b++) p->buffers.at[b].offset = best[b];
     return fewest;

@@ -7,7 +7,7 @@
 
 /* Every pair of rocks is compared, so their number is bounded. Later micro-batches ask for the same
  * places. */
-enum { MOST_ROCKS = 1024 };
+enum { MOST_ROCKS = 2048 };
 
 typedef struct Sized {
     uint64_t size;
@@ -68,20 +68,28 @@ static void place_rocks(Rocks *r, uint64_t bottom)
     }
 }
 
-static bool collect(Rocks *r, uint64_t least, uint32_t n_microbatches)
+/* True if the buffer, or what takes over its memory, lives while memory is nearly full. */
+static bool is_tight(const Lives *l, const uint32_t *tight, BufferId b, Pc first)
+{
+    const Pc end = l->p->code.n - 1, last = lives_last(l, l->heir[b]);
+    return tight[last < end ? last : end] > tight[first - 1];
+}
+
+static bool collect(Rocks *r, const RocksWanted *wanted)
 {
     const Lives *l = r->l;
     for (Pc pc = 1; pc < l->p->code.n; pc++) {
-        if (l->p->code.at[pc].microbatch >= n_microbatches) continue;
+        if (l->p->code.at[pc].microbatch >= wanted->n_microbatches) continue;
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
             const Buffer *at = &l->p->buffers.at[b];
-            if (at->bytes < least || !at->bytes) continue;
+            if (at->bytes < wanted->least || !at->bytes) continue;
             const BufferId from = l->taken_over[b];
             if (from && r->of[from]) {
                 r->of[b] = r->of[from];
                 r->list.at[r->of[b] - 1].last = b;
                 continue;
             }
+            if (wanted->tight && !is_tight(l, wanted->tight, b, pc)) continue;
             if (r->list.n == MOST_ROCKS) return false;
             Rock rock = {b, b, 0, pieces_round(at->bytes)};
             r->of[b] = 1 + (uint32_t)list_push(l->scratch, &r->list, rock);
@@ -90,10 +98,10 @@ static bool collect(Rocks *r, uint64_t least, uint32_t n_microbatches)
     return r->list.n > 0;
 }
 
-bool rocks_find(Rocks *r, const Lives *l, uint64_t least, uint64_t bottom, uint32_t n_microbatches)
+bool rocks_find(Rocks *r, const Lives *l, const RocksWanted *wanted, uint64_t bottom)
 {
     *r = (Rocks){.l = l, .of = arena_array(l->scratch, l->p->buffers.n, sizeof *r->of)};
-    if (!collect(r, least, n_microbatches)) return false;
+    if (!collect(r, wanted)) return false;
     place_rocks(r, bottom);
     return true;
 }
@@ -101,7 +109,7 @@ bool rocks_find(Rocks *r, const Lives *l, uint64_t least, uint64_t bottom, uint3
 /* Lists the extents whose numbers are in the set, and empties it. */
 static void list_extents(Rocks *r, uint64_t *set)
 {
-    for (uint32_t word = 0; word < MOST_ROCKS / 64; word++)
+    for (uint32_t word = 0; word <= r->list.n / 64; word++)
         for (; set[word] != 0; set[word] &= set[word] - 1)
             list_push(r->l->scratch, &r->ahead,
                       r->sorted[64 * word + (uint32_t)__builtin_ctzll(set[word])]);
@@ -114,15 +122,18 @@ void rocks_ahead(Rocks *r, BufferId b)
     }; /* at most this many rocks may begin later but before b has surely
         * ended */
     const Lives *l = r->l;
-    const Pc first = lives_first(l, b), last = lives_last(l, b);
-    uint64_t set[MOST_ROCKS / 64] = {0};
+    const BufferId heir = l->heir[b];
+    const Pc first = lives_first(l, b), last = lives_last(l, heir);
+    uint64_t set[MOST_ROCKS / 64 + 1];
+    memset(set, 0, (r->list.n / 64 + 1) * sizeof *set);
     r->ahead.n = 0;
     while (r->next < r->list.n && lives_first(l, r->list.at[r->next].first) < first) r->next++;
     for (uint32_t i = r->next, later = 0; i < r->list.n && later < DOUBTFUL; i++) {
         const Pc pc = lives_first(l, r->list.at[i].first);
         const uint32_t number = r->order[i];
         later += pc > last;
-        if (pc <= last || !lives_passed(l, b, pc)) set[number / 64] |= UINT64_C(1) << number % 64;
+        if (pc <= last || !lives_passed(l, heir, pc))
+            set[number / 64] |= UINT64_C(1) << number % 64;
     }
     list_extents(r, set);
 }

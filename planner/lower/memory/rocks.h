@@ -22,9 +22,16 @@ typedef struct Rocks {
     LIST(Extent) ahead;
 } Rocks;
 
-/* Places buffers of at least `least` bytes that begin in the first `n_microbatches`, the largest
- * first. Returns false if there are none or too many. */
-bool rocks_find(Rocks *r, const Lives *l, uint64_t least, uint64_t bottom, uint32_t n_microbatches);
+/* The buffers whose places are fixed first. */
+typedef struct RocksWanted {
+    uint64_t least;          /* bytes */
+    uint32_t n_microbatches; /* they begin in the first ones */
+    const uint32_t *tight;   /* [pc]: instructions so far at which memory is nearly full. Only
+                                buffers that live at one of them count; NULL: all count */
+} RocksWanted;
+
+/* Places such buffers, the largest first. Returns false if there are none or too many. */
+bool rocks_find(Rocks *r, const Lives *l, const RocksWanted *wanted, uint64_t bottom);
 static inline uint64_t rocks_offset(const Rocks *r, BufferId b)
 {
     return r->list.at[r->of[b] - 1].offset;
