@@ -1,5 +1,6 @@
 /* See torch_allocator.h. Blocks of a segment form a doubly linked list in the order of addresses.
- * The free blocks of a pool are an array sorted by (size, address). */
+ * The free blocks of a pool are two arrays sorted by (size, address): those with memory, and those
+ * whose pages were given back. */
 #include "sim/memory/torch_allocator.h"
 
 #include <assert.h>
@@ -18,11 +19,13 @@ typedef struct TorchBlock {
     bool used, unmapped;
 } TorchBlock;
 
+typedef LIST(uint32_t) BlockIds;
+
 typedef struct Pool {
     uint32_t stream;
     bool small;
     uint32_t last; /* expandable: the last block of the segment */
-    LIST(uint32_t) free;
+    BlockIds free, unmapped;
 } Pool;
 
 struct TorchAllocator {
@@ -71,13 +74,13 @@ static uint32_t new_block(TorchAllocator *a, TorchBlock block)
 }
 
 /* Returns the index at which a free block of this size and address is, or would be. */
-static uint32_t place_of(const TorchAllocator *a, const Pool *pool, uint64_t bytes,
+static uint32_t place_of(const TorchAllocator *a, const BlockIds *list, uint64_t bytes,
                          uint64_t address)
 {
-    uint32_t low = 0, high = pool->free.n;
+    uint32_t low = 0, high = list->n;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        const TorchBlock *b = &a->blocks.at[pool->free.at[middle]];
+        const TorchBlock *b = &a->blocks.at[list->at[middle]];
         bool before = b->bytes != bytes ? b->bytes < bytes : b->address < address;
         if (before)
             low = middle + 1;
@@ -87,25 +90,30 @@ static uint32_t place_of(const TorchAllocator *a, const Pool *pool, uint64_t byt
     return low;
 }
 
+static BlockIds *list_of(TorchAllocator *a, const TorchBlock *b)
+{
+    Pool *pool = &a->pools.at[b->pool];
+    return b->unmapped ? &pool->unmapped : &pool->free;
+}
+
 static void add_free(TorchAllocator *a, uint32_t id)
 {
     const TorchBlock *b = &a->blocks.at[id];
-    Pool *pool = &a->pools.at[b->pool];
-    uint32_t at = place_of(a, pool, b->bytes, b->address);
-    list_push(a->arena, &pool->free, id);
-    uint32_t *list = pool->free.at;
-    memmove(list + at + 1, list + at, (pool->free.n - 1 - at) * sizeof *list);
-    list[at] = id;
+    BlockIds *list = list_of(a, b);
+    uint32_t at = place_of(a, list, b->bytes, b->address);
+    list_push(a->arena, list, id);
+    memmove(list->at + at + 1, list->at + at, (list->n - 1 - at) * sizeof *list->at);
+    list->at[at] = id;
 }
 
 static void take_free(TorchAllocator *a, uint32_t id)
 {
     const TorchBlock *b = &a->blocks.at[id];
-    Pool *pool = &a->pools.at[b->pool];
-    uint32_t at = place_of(a, pool, b->bytes, b->address), *list = pool->free.at;
-    assert(at < pool->free.n && list[at] == id);
-    memmove(list + at, list + at + 1, (pool->free.n - 1 - at) * sizeof *list);
-    pool->free.n--;
+    BlockIds *list = list_of(a, b);
+    uint32_t at = place_of(a, list, b->bytes, b->address);
+    assert(at < list->n && list->at[at] == id);
+    memmove(list->at + at, list->at + at + 1, (list->n - 1 - at) * sizeof *list->at);
+    list->n--;
 }
 
 static void drop_block(TorchAllocator *a, uint32_t id)
@@ -134,8 +142,10 @@ static void give_back(TorchAllocator *a)
             uint32_t id = pool->free.at[k];
             TorchBlock *b = &a->blocks.at[id];
             if (a->expandable) {
-                if (!b->unmapped) a->stats.reserved -= b->bytes;
+                a->stats.reserved -= b->bytes;
+                pool->free.n--;
                 b->unmapped = true;
+                add_free(a, id);
             } else if (b->previous == 0 && b->next == 0) {
                 a->stats.reserved -= b->bytes;
                 a->stats.n_segments--;
@@ -235,16 +245,15 @@ static uint64_t may_become(const TorchAllocator *a, const Pool *pool, uint32_t i
 static uint32_t best_fit(const TorchAllocator *a, const Pool *pool, uint64_t bytes)
 {
     uint32_t best = 0;
-    for (uint32_t at = place_of(a, pool, bytes, 0); at < pool->free.n; at++) {
+    for (uint32_t at = place_of(a, &pool->free, bytes, 0); at < pool->free.n; at++) {
         uint32_t id = pool->free.at[at];
-        if (a->blocks.at[id].unmapped) continue;
         if (best != 0 && may_become(a, pool, id) >= may_become(a, pool, best)) return best;
         best = id;
         if (!a->expandable) return best;
     }
-    if (best == 0 && place_of(a, pool, bytes, 0) < pool->free.n) /* pages that were given back */
-        best = pool->free.at[place_of(a, pool, bytes, 0)];
-    return best;
+    if (best != 0) return best;
+    const uint32_t at = place_of(a, &pool->unmapped, bytes, 0);
+    return at < pool->unmapped.n ? pool->unmapped.at[at] : 0;
 }
 
 uint32_t torch_allocate(TorchAllocator *a, uint64_t bytes, uint32_t stream)
