@@ -258,18 +258,28 @@ typedef struct Products {
     double attention; /* FLOPs of all attention, forward and backward */
 } Products;
 
-static Products products_of(const Config *c, const Graph *g)
+/* FLOPs of one node; 0: it is neither a product nor attention. */
+static double flops_of(const Graph *g, const Node *n)
+{
+    Binding b;
+    const Attrs *attrs = graph_attrs_at(g, n->attrs);
+    if ((!op_attends(n->op) && !is_product(g, n)) || !graph_bind(g, n, &b, NULL)) return 0;
+    return op_flops(n->op, &b, b.size, op_seen(n->op, &b, attrs));
+}
+
+static Products products_of(const Config *c, const Graph *g, Arena *scratch)
 {
     Products p = {0};
     const bool forward = may_be_frozen(c); /* only these are certain */
+    double *flops_at = arena_array(scratch, g->nodes.n + 1, sizeof *flops_at);
+    SeenWorks seen = {.n = 0};
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
-        const Attrs *attrs = graph_attrs_at(g, n->attrs);
-        Binding b;
-        const bool attention = op_attends(n->op);
-        if ((!attention && !is_product(g, n)) || !graph_bind(g, n, &b, NULL)) continue;
-        const double flops = op_flops(n->op, &b, b.size, op_seen(n->op, &b, attrs));
-        if (attention) { /* two products forward, and five backward */
+        const NodeId first = bound_first_alike(&seen, g, id);
+        const double flops = first != id ? flops_at[first] : flops_of(g, n);
+        flops_at[id] = flops;
+        if (flops == 0) continue;
+        if (op_attends(n->op)) { /* two products forward, and five backward */
             p.attention += forward ? flops : 3 * flops;
             continue;
         }
@@ -325,11 +335,12 @@ static double kernels_s(const Config *c, const Graph *g, double steps)
     return fmax(even, steps * (blocks + t.head_s) + filling);
 }
 
-static Ps step_ps(const Config *c, const Graph *g)
+Ps bound_step_ps(const Config *c, const Graph *g)
 {
     const Device lasting = kernel_sustained(&c->cluster.device), *device = &lasting;
     const bool eight = pass_of(c, PASS_float8) != NULL, single = c->compute == DT_f32;
     double rate = 0, peak = 0;
+    if (c->cluster.is_local || g->tensors.n < 2) return 0;
     if (device->peak_flops[c->compute] <= 0) return 0;
     for (uint32_t t = 1; t < DT_COUNT; t++) { /* 8-bit products, or TF32 in place of fp32 */
         if (t != c->compute && !eight && !single) continue;
@@ -340,7 +351,9 @@ static Ps step_ps(const Config *c, const Graph *g)
     /* A framework's own kernels may be faster than the library's. */
     if (c->runtime.name != NULL || eight || single) rate = fmax(rate, peak);
     const double steps = steps_of(c);
-    Products p = products_of(c, g);
+    Arena *scratch = arena_new();
+    const Products p = products_of(c, g, scratch);
+    arena_free(scratch);
     const double again =
         computes_twice(c) && !may_be_frozen(c) ? p.blocks : 0; /* attention is not added */
     const double even = (p.all + again) * steps / rate + p.attention * steps / peak,
@@ -362,6 +375,5 @@ Bounds bounds_of(const Config *config, const Graph *graph)
     const uint64_t gradients = gradient_bytes(config, graph, blocks);
     if (steps_of(config) < 2)
         b.kept_bytes = b.kept_bytes > gradients ? b.kept_bytes - gradients : 0;
-    if (!config->cluster.is_local) b.step_ps = step_ps(config, graph);
     return b;
 }

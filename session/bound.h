@@ -11,10 +11,11 @@
 typedef struct Bounds {
     uint64_t state_bytes; /* weights, gradients and moments between steps, of the fullest rank */
     uint64_t kept_bytes;  /* inputs of its blocks, kept from forward to backward */
-    Ps step_ps;           /* all matrix products at the device's peak, spread evenly over the
-                           * ranks */
 } Bounds;
 Bounds bounds_of(const Config *config, const Graph *graph);
+/* Returns the time of all products and attention, spread evenly over the ranks, and of a pipeline's
+ * filling. 0: unknown. */
+Ps bound_step_ps(const Config *config, const Graph *graph);
 
 /* ---- bound_pipeline.c: a tighter bound of memory, for pipelines of many micro-batches */
 /* Returns the number of micro-batches of the short plan from which the bound is computed; 0: the

@@ -113,6 +113,50 @@ static bool applies(const Config *c)
            c->ep_folded <= 1 && c->height == 0;
 }
 
+static bool does_the_same(const Graph *g, const Node *a, const Node *b)
+{
+    if (a->op != b->op || a->attrs != b->attrs || a->n_in != b->n_in) return false;
+    for (uint8_t i = 0; i < a->n_in; i++) {
+        const Tensor *x = &g->tensors.at[a->in[i]], *y = &g->tensors.at[b->in[i]];
+        if (x->role != y->role || x->n_dims != y->n_dims ||
+            memcmp(x->dim, y->dim, x->n_dims * sizeof *x->dim) != 0)
+            return false;
+    }
+    return true;
+}
+
+NodeId bound_first_alike(SeenWorks *seen, const Graph *g, NodeId id)
+{
+    const Node *n = &g->nodes.at[id];
+    for (uint32_t i = 0; i < seen->n; i++)
+        if (does_the_same(g, &g->nodes.at[seen->first[i]], n)) return seen->first[i];
+    if (seen->n < MOST_WORKS) seen->first[seen->n++] = id;
+    return id;
+}
+
+/* Times of one node in a micro-step. */
+typedef struct NodeTimes {
+    double forward_s, input_s, weight_s;
+} NodeTimes;
+
+static NodeTimes times_of(const Config *c, Local *l, const Graph *g, const Node *n)
+{
+    Binding b;
+    const bool attends = op_attends(n->op);
+    const bool product = op_info(n->op)->class_ == OP_CLASS_contract && n->n_in >= 2 &&
+                         g->tensors.at[n->in[1]].role == ROLE_param;
+    if ((!product && !attends) || !graph_bind(g, n, &b, NULL)) return (NodeTimes){0};
+    if (attends)
+        return (NodeTimes){attention_s(c, l, g, n, &b, false), attention_s(c, l, g, n, &b, true),
+                           0};
+    const ProductWork w = work_of_product(&b, b.size);
+    const double all = l->tokens * (double)config_data_ranks(c);
+    if (w.batch != 1 || w.m != all) return (NodeTimes){0};
+    const ProductTimes t = product_s(l, w.n, w.k);
+    const bool has_input = g->tensors.at[n->in[0]].role == ROLE_activation;
+    return (NodeTimes){t.forward_s, has_input ? t.input_s : 0, t.weight_s};
+}
+
 bool bound_kernels(const Config *c, const Graph *g, KernelTimes *out)
 {
     *out = (KernelTimes){0};
@@ -124,26 +168,14 @@ bool bound_kernels(const Config *c, const Graph *g, KernelTimes *out)
                .tokens = (double)c->micro_batch * (double)c->seq};
     Arena *scratch = arena_new();
     double *forward_s = arena_array(scratch, g->nodes.n + 1, sizeof *forward_s);
-    const double all = l.tokens * (double)config_data_ranks(c);
+    NodeTimes *times = arena_array(scratch, g->nodes.n + 1, sizeof *times);
+    SeenWorks seen = {.n = 0};
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
-        double forward = 0, input = 0, weight = 0;
-        Binding b;
-        const bool product = op_info(n->op)->class_ == OP_CLASS_contract && n->n_in >= 2 &&
-                             g->tensors.at[n->in[1]].role == ROLE_param;
-        if ((product || op_attends(n->op)) && graph_bind(g, n, &b, NULL)) {
-            if (op_attends(n->op)) {
-                forward = attention_s(c, &l, g, n, &b, false);
-                input = attention_s(c, &l, g, n, &b, true);
-            } else {
-                const ProductWork w = work_of_product(&b, b.size);
-                const ProductTimes t =
-                    w.batch == 1 && w.m == all ? product_s(&l, w.n, w.k) : (ProductTimes){0};
-                forward = t.forward_s;
-                input = g->tensors.at[n->in[0]].role == ROLE_activation ? t.input_s : 0;
-                weight = t.weight_s;
-            }
-        }
+        const NodeId first = bound_first_alike(&seen, g, id);
+        times[id] = first != id ? times[first] : times_of(c, &l, g, n);
+        const double forward = times[id].forward_s, input = times[id].input_s,
+                     weight = times[id].weight_s;
         forward_s[id] = forward;
         if (n->layer > 0) {
             out->forward_s += forward;

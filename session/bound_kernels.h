@@ -14,6 +14,15 @@ typedef struct KernelTimes {
     double again_s;   /* kernels that recomputation runs again */
     double head_s;    /* nodes behind the blocks, forward and backward */
 } KernelTimes;
+/* Returns the first node in [1, id] that does the same work as node `id`: the same op on inputs of
+ * equal shapes. Layers mostly repeat the work of the first one. `seen` begins zeroed. */
+enum { MOST_WORKS = 64 };
+typedef struct SeenWorks {
+    NodeId first[MOST_WORKS];
+    uint32_t n;
+} SeenWorks;
+NodeId bound_first_alike(SeenWorks *seen, const Graph *graph, NodeId id);
+
 /* Returns false if a pass, an axis or a profile changes the sizes or times of kernels in another
  * way. */
 bool bound_kernels(const Config *config, const Graph *graph, KernelTimes *out);

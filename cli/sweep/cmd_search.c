@@ -48,23 +48,26 @@ static void rank(Search *s)
     qsort(s->ranked, s->n_ranked, sizeof *s->ranked, by_speed);
 }
 
-/* Loads, proves and simulates the winners as `sim` does. A point that fails its proofs is not a
+/* Loads, proves and simulates the winners that are not proven yet as `sim` does. A point that fails
+ * its proofs is not a
  * winner. */
 static bool prove(Search *s)
 {
     const uint32_t n = s->n_ranked < N_WINNERS ? s->n_ranked : N_WINNERS;
-    PointJob job = {.cli = s->cli, .path = s->cli->args[0], .n = n};
+    PointJob job = {.cli = s->cli, .path = s->cli->args[0]};
     job.settings = arena_array(s->cli->arena, n + 1, sizeof *job.settings);
-    for (uint32_t i = 0; i < n; i++) job.settings[i] = s->space.settings[s->ranked[i]];
+    for (uint32_t i = 0; i < n; i++)
+        if (!s->rows.at[s->ranked[i]].proven)
+            job.settings[job.n++] = s->space.settings[s->ranked[i]];
     SweepRows proven = {NULL, 0, 0};
-    if (n > 0 && !points_decide(&job, &proven)) return false;
-    uint32_t kept = 0;
+    if (job.n > 0 && !points_decide(&job, &proven)) return false;
+    uint32_t kept = 0, next = 0;
     for (uint32_t i = 0; i < s->n_ranked; i++) {
-        if (i < n) {
-            const uint32_t index = s->ranked[i];
-            s->rows.at[index] = proven.at[i];
-            s->rows.at[index].index = index;
-            if (proven.at[i].status != SWEEP_fits) continue;
+        SweepRow *row = &s->rows.at[s->ranked[i]];
+        if (i < n && !row->proven) {
+            *row = proven.at[next++];
+            row->index = s->ranked[i];
+            if (row->status != SWEEP_fits) continue;
         }
         s->ranked[kept++] = s->ranked[i];
     }

@@ -85,6 +85,18 @@ static bool predict_point(const Decider *decider, Cli *one, const Config *config
            predict(one, *file, decider->store, &options, true, prediction);
 }
 
+/* Enters the speed of a point that fits. A search will probably report such a point, so its plan is
+ * proven while it is there. If the proof fails, the search tries it again and reports the error. */
+static void enter(const PointJob *job, Cli *one, const PlanFile *file, double speed, json_t *row)
+{
+    Diag told = diag_in(one->arena);
+    if (job->best == NULL) return;
+    if (job->unproven && speed >= best_least(job->best) &&
+        session_prove(file, true, one->arena, &told))
+        json_put(row, "proven", json_true());
+    best_enter(job->best, speed);
+}
+
 /* Makes the answer of a point: loads, compiles, proves and simulates it as `sim` would. `recipe`
  * gets the settings and scripts that it used; `unstored` is true if the store refused it. */
 static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Recipe *recipe,
@@ -120,8 +132,8 @@ static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Recip
         if (held.process_bytes > 0) prediction.record.peak_bytes = held.process_bytes;
         put_prediction(row, one, file, &prediction);
         if (first_error(&one->diag, true) == NULL)
-            best_enter(decider->job->best,
-                       prediction.record.tokens_per_s_per_device * prediction.record.n_ranks);
+            enter(decider->job, one, file, json_number_value(json_object_get(row, "tokens_per_s")),
+                  row);
         *unstored = failure != NULL;
         if (failure != NULL) json_text(row, "unstored", failure->text);
     } else if (!refused) {
@@ -325,6 +337,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
                        .usd_per_token = real_of(line, "usd_per_token"),
                        .joules_per_token = real_of(line, "joules_per_token"),
                        .counts = text_of(line, "counts", arena),
+                       .proven = json_is_true(json_object_get(line, "proven")),
                        .close = json_is_true(json_object_get(line, "close")),
                        .unstored = text_of(line, "unstored", arena)};
         json_decref(line);

@@ -51,6 +51,7 @@ void point_status(json_t *row, SweepStatus status, const Diagnostic *error);
 
 /* ---- reject.c */
 void best_enter(BestSpeeds *best, double tokens_per_s); /* NULL is fine */
+double best_least(BestSpeeds *best); /* the slowest of the best; 0: there are fewer, or unknown */
 /* Returns true if a lower bound shows that the point cannot fit or cannot be among the best. The
  * row then names the bound. With job->bounds_only it returns true for every point. */
 bool bounds_decide(const PointJob *job, Cli *one, const Config *config, Graph *graph,

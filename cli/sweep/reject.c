@@ -29,7 +29,7 @@ void best_enter(BestSpeeds *best, double tokens_per_s)
     atomic_flag_clear(&best->busy);
 }
 
-static double least_of_best(BestSpeeds *best)
+double best_least(BestSpeeds *best)
 {
     if (!take_turn(best)) return 0;
     const double least = best->tokens_per_s[N_BEST - 1];
@@ -63,7 +63,7 @@ static bool is_too_slow(const PointJob *job, Cli *one, const Config *config, con
     Arena *arena = one->arena;
     if (!is_timed(job, one, step_ps)) return false;
     const double most = speed_of(config, step_ps);
-    if (most >= least_of_best(job->best)) return false;
+    if (most >= best_least(job->best)) return false;
     return reject(row, need, "bound-time",
                   arena_print(arena,
                               "takes at least %s a step, so at most %s %s/s: %d other "
@@ -119,7 +119,7 @@ static bool shorter_decides(Cli *one, const Config *config, Graph *graph, const 
 static bool is_worth_it(const PointJob *job, const Cli *one, const Config *config, Ps step_ps)
 {
     return !job->bounds_only || !is_timed(job, one, step_ps) ||
-           speed_of(config, step_ps) >= least_of_best(job->likely);
+           speed_of(config, step_ps) >= best_least(job->likely);
 }
 
 /* Decides by plans of a few layers. `step_ps` is the rough bound, and receives a closer one. */
@@ -146,9 +146,9 @@ bool bounds_decide(const PointJob *job, Cli *one, const Config *config, Graph *g
     uint64_t need = known != NULL ? known->peak_bytes : 0;
     if (known == NULL) {
         const Bounds b = bounds_of(config, graph);
-        step_ps = b.step_ps;
         need = b.state_bytes + b.kept_bytes;
         if (is_too_large(one, &config->cluster.device, &b, row)) return true;
+        step_ps = bound_step_ps(config, graph);
     }
     if (is_too_slow(job, one, config, graph, step_ps, need, row)) return true;
     const bool tries = (known == NULL || !known->close) && is_worth_it(job, one, config, step_ps);
