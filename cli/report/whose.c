@@ -55,18 +55,38 @@ struct Whose {
     Ps own_step; /* of Tandem's own executor; 0: not requested */
 };
 
-static Ps step_of(const PlanFile *file, const Runtime *runtime, Arena *arena)
+/* `aperiodic` receives true if only the plan of all micro-batches tells the time; NULL: it is that
+ * plan. */
+static Ps step_of(const PlanFile *file, const Runtime *runtime, Arena *arena, bool *aperiodic)
 {
     Diag ignored = diag_in(arena);
     SimReport report;
     const SimOptions how = {.steps = 1, .runtime = runtime, .no_memory = true};
     if (!session_simulate(file, &file->config.cluster, &how, arena, &report, &ignored)) return 0;
+    if (aperiodic != NULL) *aperiodic = report.aperiodic;
     return report.step_ps;
 }
 
+/* Compiles the plan under another profile, as session_compile does, and fills in the answer. With
+ * `fewer` it may find that only the plan of all micro-batches has the answer: returns false. */
+static bool compile_answer(const Question *q, const PlanOptions *o, const Config *config,
+                           Graph *graph, FrameworkAnswer *out)
+{
+    Arena *arena = q->cli->arena;
+    Diag ignored = diag_in(arena);
+    const PlanFile *other = session_compile(config, graph, o, arena, &ignored);
+    bool aperiodic = false;
+    out->could = other != NULL;
+    if (other == NULL) return true;
+    out->held = sim_held(other->plan, &config->cluster, &config->runtime);
+    if (q->timed) out->step_ps = step_of(other, &config->runtime, arena, &aperiodic);
+    return !aperiodic;
+}
+
 /* Answers by compiling and simulating the plan under another profile. A profile also sets defaults
- * of passes. If the program stays the same, as in most cases, it is used again. */
-static bool make_answer(const Question *q, const PlanOptions *o, Recipe *recipe,
+ * of passes. If the program stays the same, as in most cases, it is used again. Otherwise a plan of
+ * fewer micro-batches is enough where sweeps find it enough. */
+static void make_answer(const Question *q, const PlanOptions *o, Recipe *recipe,
                         FrameworkAnswer *out)
 {
     Arena *arena = q->cli->arena;
@@ -76,16 +96,19 @@ static bool make_answer(const Question *q, const PlanOptions *o, Recipe *recipe,
     PlanOptions own = *o;
     own.unproven = own.unplaced = true;
     own.made_of = recipe;
-    if (!session_read(q->file->path, &own, arena, config, &graph, &ignored)) return false;
-    PlanFile same = {
+    if (!session_read(q->file->path, &own, arena, config, &graph, &ignored)) return;
+    const PlanFile same = {
         .path = q->file->path, .has_cluster = true, .config = *config, .plan = q->file->plan};
-    const bool equal =
-        q->file->plan != NULL && session_same_program(&q->file->config, q->file->plan, config);
-    const PlanFile *other = equal ? &same : session_compile(config, &graph, &own, arena, &ignored);
-    if (other == NULL) return false;
-    out->held = sim_held(other->plan, &config->cluster, &config->runtime);
-    out->step_ps = q->timed ? step_of(other, &config->runtime, arena) : 0;
-    return true;
+    if (q->file->plan != NULL && session_same_program(&q->file->config, q->file->plan, config)) {
+        out->held = sim_held(same.plan, &config->cluster, &config->runtime);
+        out->step_ps = q->timed ? step_of(&same, &config->runtime, arena, NULL) : 0;
+        out->could = true;
+        return;
+    }
+    own.fewer = q->timed ? session_fewer(config, false) : 0;
+    if (compile_answer(q, &own, config, &graph, out)) return;
+    own.fewer = 0;
+    compile_answer(q, &own, config, &graph, out);
 }
 
 static json_t *answer_json(const FrameworkAnswer *a)
@@ -157,7 +180,7 @@ static FrameworkAnswer answer_of(Question *q, const char *name)
     a.key = hash_bytes(asked, strlen(asked));
     if (find_answer(q, &a)) return a;
     a.is_new = true;
-    a.could = make_answer(q, &o, &a.recipe, &a);
+    make_answer(q, &o, &a.recipe, &a);
     return a;
 }
 
@@ -199,7 +222,7 @@ Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, Store *store)
     whose->asked = true;
     whose->all = answers(&question);
     if (timed && file->config.runtime.name != NULL)
-        whose->own_step = step_of(file, &own, cli->arena);
+        whose->own_step = step_of(file, &own, cli->arena, NULL);
     return whose;
 }
 

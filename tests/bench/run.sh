@@ -76,12 +76,17 @@ stored_bytes() {
     if [ -x "$tandem" ]; then
         echo "| \`tandem sim\` Llama-3.1-8B on 16 GPUs (plan, check, simulate, store), whole process |" \
             "$("$work/command" 15 "$work/t.db" "$tandem" sim "$plan" --db "$work/t.db") | 50 ms |"
+        "$tandem" sim "$plan" --db "$work/t.db" >/dev/null
+        echo "| \`tandem sim\` of the same again, answered from the store |" \
+            "$("$work/command" 15 - "$tandem" sim "$plan" --db "$work/t.db") | 5 ms |"
         echo "| \`tandem check\` of the same | $("$work/command" 15 - "$tandem" check "$plan" \
             --db "$work/t.db") | |"
         echo "| \`tandem check\` of Llama-3.1-405B on 16,384 GPUs (pp 16, tp 8, 16 micro-batches), proofs" \
             "included | $("$work/command" 5 - "$tandem" check scripts/plans/llama3_405b.lua) | 1000 ms |"
         rm -f "$work/t.db"
         echo "| instructions (callgrind) of \`tandem sim\` of 8B, new store |" \
+            "$(counts "$tandem" sim "$plan" --db "$work/t.db") | |"
+        echo "| instructions (callgrind) of the same again, answered from the store |" \
             "$(counts "$tandem" sim "$plan" --db "$work/t.db") | |"
         echo "| instructions (callgrind) of \`tandem sim\` of 405B on 16,384 GPUs |" \
             "$(counts "$tandem" sim scripts/plans/llama3_405b.lua --db none) | |"
