@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "planner/base/parallel.h"
 #include "sim/memory/torch_memory.h"
 #include "sim/utilisation.h"
 
@@ -225,20 +226,45 @@ void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
     report_utilisation(plan, &step, cluster, arena, report);
 }
 
+/* What the ranks of each program hold. */
+typedef struct ProgramHeld {
+    uint64_t outside; /* bytes outside of the allocator */
+    TorchStats stats;
+} ProgramHeld;
+typedef struct HeldQuestion {
+    const Plan *plan;
+    const Cluster *cluster;
+    const Runtime *runtime;
+    ProgramHeld *of; /* [program] */
+} HeldQuestion;
+
+static void program_held(void *self, uint32_t i)
+{
+    const HeldQuestion *q = self;
+    const Device *device = &q->cluster->device;
+    const uint64_t all = device->memory_bytes;
+    Arena *scratch = arena_new();
+    CommMemories communicators;
+    const uint64_t outside =
+        device->reserved_bytes +
+        comm_memory(q->plan, i, q->cluster, q->runtime, scratch, &communicators);
+    arena_free(scratch);
+    const uint64_t limit = all > outside ? all - outside : 0;
+    q->of[i] = (ProgramHeld){
+        outside, torch_memory(q->plan, &q->plan->programs.at[i], q->runtime, device, limit)};
+}
+
 Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime)
 {
-    const Device *device = &cluster->device;
-    const uint64_t all = device->memory_bytes;
     Held held = {.fits = true};
+    Arena *scratch = arena_new();
+    HeldQuestion question = {plan, cluster, runtime, NULL};
+    question.of = arena_array(scratch, plan->programs.n, sizeof *question.of);
+    parallel_for(plan->programs.n, program_held, &question);
     const uint32_t of_rank = runtime->reports_rank == MEMORY_RANK_last ? plan->mesh.n_ranks - 1 : 0;
     for (uint32_t i = 0; i < plan->programs.n; i++) {
-        Arena *scratch = arena_new();
-        CommMemories communicators;
-        const uint64_t outside = device->reserved_bytes +
-                                 comm_memory(plan, i, cluster, runtime, scratch, &communicators);
-        arena_free(scratch);
-        const uint64_t limit = all > outside ? all - outside : 0;
-        TorchStats s = torch_memory(plan, &plan->programs.at[i], runtime, device, limit);
+        const uint64_t outside = question.of[i].outside;
+        const TorchStats s = question.of[i].stats;
         if (runtime->reports_rank != MEMORY_RANK_most && i == plan->program_of[of_rank]) {
             held.logged[MEMORY_allocated] = s.peak_allocated;
             held.logged[MEMORY_reserved] = s.peak_reserved;
@@ -251,6 +277,7 @@ Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime)
         held.n_retries += s.n_retries;
         if (s.failed) held.fits = false;
     }
+    arena_free(scratch);
     if (runtime->reports_rank == MEMORY_RANK_most) {
         held.logged[MEMORY_allocated] = held.allocated_bytes;
         held.logged[MEMORY_reserved] = held.reserved_bytes;

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "planner/base/parallel.h"
 #include "planner/verify/private.h"
 
 void verify_purity(Verifier *v)
@@ -35,17 +36,47 @@ void verify_purity(Verifier *v)
     }
 }
 
+static void prove_program(Verifier *v, uint32_t program)
+{
+    v->program = program;
+    v->p = &v->plan->programs.at[program];
+    if (v->proofs & VERIFY_races) {
+        verify_order(v);
+        verify_races(v);
+    }
+    if (v->proofs & VERIFY_coverage) verify_purity(v);
+    if (v->proofs & VERIFY_layouts) verify_dtypes(v);
+}
+
+/* Proves one program beside the others, with memory and diagnostics of its own. */
+typedef struct Apart {
+    const Verifier *v;
+    bool *faulty; /* [program] */
+} Apart;
+
+static void prove_apart(void *self, uint32_t program)
+{
+    const Apart *all = self;
+    Arena *arena = arena_new();
+    Diag told = diag_in(arena);
+    Verifier own = *all->v;
+    own.arena = arena;
+    own.d = &told;
+    prove_program(&own, program);
+    all->faulty[program] = told.items.n > 0;
+    arena_free(arena);
+}
+
+/* Proofs that look at one program alone. If one of them fails, all are done again in order, so that
+ * reports do not depend on threads. */
 static void each_program(Verifier *v)
 {
-    for (v->program = 0; v->program < v->plan->programs.n; v->program++) {
-        v->p = &v->plan->programs.at[v->program];
-        if (v->proofs & VERIFY_races) {
-            verify_order(v);
-            verify_races(v);
-        }
-        if (v->proofs & VERIFY_coverage) verify_purity(v);
-        if (v->proofs & VERIFY_layouts) verify_dtypes(v);
-    }
+    const uint32_t n = v->plan->programs.n;
+    Apart all = {v, arena_array(v->arena, n, sizeof *all.faulty)};
+    bool again = false;
+    parallel_for(n, prove_apart, &all);
+    for (uint32_t i = 0; i < n; i++) again = again || all.faulty[i];
+    for (uint32_t i = 0; again && i < n; i++) prove_program(v, i);
     v->p = NULL;
 }
 

@@ -2,6 +2,7 @@
  * before the program does. Bytes are reused only if every instruction that touched the old buffer
  * happens before the first one that touches the new buffer, by stream order and `after`. lives.c
  * finds when buffers are in use, and placement.c chooses their places. */
+#include "planner/base/parallel.h"
 #include "planner/lower/memory/placement.h"
 #include "planner/lower/pieces.h"
 #include "planner/passes/pass.h"
@@ -37,11 +38,16 @@ static void place_program(Program *p, bool unplaced, Arena *scratch)
     p->host_bytes = host ? place_space(&l, SPACE_host) : 0;
 }
 
+static void place_one(void *self, uint32_t i)
+{
+    Job *job = self;
+    Arena *scratch = arena_new(); /* programs follow each other in the same pages */
+    place_program(&job->plan->programs.at[i], job->options.unplaced, scratch);
+    arena_free(scratch);
+}
+
 bool pass_memory(Job *job)
 {
-    for (uint32_t i = 0; i < job->plan->programs.n; i++) {
-        place_program(&job->plan->programs.at[i], job->options.unplaced, job->scratch);
-        arena_reset(job->scratch); /* the next program uses the same pages */
-    }
+    parallel_for(job->plan->programs.n, place_one, job);
     return true;
 }
