@@ -38,7 +38,7 @@ static const Option option_table[] = {
      "rank by tokens (a second; default), gpu (a second and GPU), memory, usd or energy"},
     {"exhaustive", 0, OPTION_flag, NULL, FIELD(sweep.exhaustive), OPTIONS_search,
      "simulate every point of the space, without lower bounds"},
-    {"csv", 0, OPTION_flag, NULL, FIELD(sweep.csv), OPTIONS_sweep,
+    {"csv", 0, OPTION_flag, NULL, FIELD(sweep.csv), OPTIONS_sweep | OPTIONS_search,
      "print all rows as CSV, instead of a table"},
     {"price", 0, OPTION_text, "USD", FIELD(price_text),
      OPTIONS_sim | OPTIONS_sweep | OPTIONS_search | OPTIONS_fit,

@@ -276,7 +276,7 @@ static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
     str_print(&cli->out, "trust       %s\n", rows->at[0].trust);
 }
 
-static void csv_field(Str *out, const char *text)
+void csv_field(Str *out, const char *text)
 {
     if (strpbrk(text, ",\"\n\r") == NULL) {
         str_add(out, text);

@@ -178,6 +178,51 @@ static void report_text(const Search *s)
     str_print(&cli->out, "trust       %s\n", s->rows.at[s->ranked[0]].trust);
 }
 
+/* Says why a point is not among the ten best. A point with numbers lost by its speed. */
+static const char *why_lost(const Search *s, const SweepRow *row, uint32_t place)
+{
+    if (row->status != SWEEP_fits) return row->reason;
+    if (place == UINT32_MAX) return "a proposed point makes the same plan";
+    if (place < N_WINNERS) return "";
+    const double best = (double)s->rows.at[s->ranked[0]].step_ps;
+    return arena_print(s->cli->arena, "%" PRIu32 " points are faster; the best by %.1f %%", place,
+                       100 * (1 - best / (double)row->step_ps));
+}
+
+static void csv_row(const Search *s, uint32_t index, uint32_t place)
+{
+    static const char *const answers[] = {"fits", "does-not-fit", "refused", "bounded"};
+    const SweepRow *row = &s->rows.at[index];
+    const bool known = row->status == SWEEP_fits || row->status == SWEEP_too_large;
+    const char *settings = point_text(s->cli->arena, &s->space.settings[index], "");
+    Str *out = &s->cli->out;
+    if (place != UINT32_MAX) str_print(out, "%" PRIu32, place + 1);
+    str_print(out, ",%s,", answers[row->status]);
+    if (known)
+        str_print(out, "%.9g,%.9g,%.6g,%" PRIu64, (double)row->step_ps / PS_PER_S,
+                  row->tokens_per_s, row->mfu, row->peak_bytes);
+    else
+        str_add(out, ",,,");
+    str_print(out, ",%s,", row->rule != NULL ? row->rule : "");
+    csv_field(out, why_lost(s, row, place));
+    str_add(out, ",");
+    csv_field(out, settings[0] != 0 ? settings : "the plan itself");
+    str_add(out, "\n");
+}
+
+/* Prints every point of the space: those that fit, fastest first, then the others. */
+static void report_csv(const Search *s)
+{
+    bool *is_ranked = arena_array(s->cli->arena, s->rows.n + 1, sizeof *is_ranked);
+    str_add(&s->cli->out, "place,status,step_s,tokens_per_s,mfu,peak_bytes,rule,reason,settings\n");
+    for (uint32_t i = 0; i < s->n_ranked; i++) {
+        is_ranked[s->ranked[i]] = true;
+        csv_row(s, s->ranked[i], i);
+    }
+    for (uint32_t i = 0; i < s->rows.n; i++)
+        if (!is_ranked[i]) csv_row(s, i, UINT32_MAX);
+}
+
 static json_t *row_json(const Search *s, uint32_t index)
 {
     const SweepRow *row = &s->rows.at[index];
@@ -277,6 +322,8 @@ void cmd_search(Cli *cli)
     if (!prove(&s)) return;
     if (cli->json != NULL)
         report_json(&s);
+    else if (cli->options.sweep.csv)
+        report_csv(&s);
     else
         report_text(&s);
     if (s.n_ranked == 0)

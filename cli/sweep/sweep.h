@@ -93,6 +93,7 @@ const char *sweep_settings(Arena *arena, const SweepKeys *keys, const char *cons
 const char *point_text(Arena *arena, const TextList *settings, const char *before);
 /* Prints the settings of these points (--dry-run); JSON has them as a list under this key. */
 void points_list(Cli *cli, const char *key, const TextList *settings, uint32_t n);
+void csv_field(Str *out, const char *text); /* quoted if it must be */
 /* Reads --by; called before any prediction. `score`: the name of the script's score; NULL: none. */
 bool sweep_order(Cli *cli, const char *score);
 /* Ranks the rows and prints them as text, CSV or JSON. */

@@ -14,6 +14,36 @@
 #include "planner/base/str.h"
 #include "tests/support/document.h"
 
+/* Each point of the space has a row, which says why the point lost. */
+static void csv_says_why_each_point_lost(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    CommandResult r =
+        COMMAND(arena, 400, "search", TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", "--csv",
+                "--db", "none", "--set", "batch.micro=4", "--set", "model.layers=8", "--set",
+                "parallel.fsdp2=true", "--set", "parallel.ac=none");
+    assert_int_equal(r.exit_code, 0);
+    uint32_t n_fit = 0, n_bounded = 0, n = 0;
+    const char *line = strchr(r.out, '\n') + 1;
+    assert_memory_equal(r.out, "place,status,step_s,", 20);
+    for (; *line != 0; line = strchr(line, '\n') + 1, n++) {
+        const size_t length = strcspn(line, "\n");
+        const char *row = arena_copy(arena, line, length);
+        const bool same = strstr(row, "a proposed point makes the same plan") != NULL;
+        const bool fits = !same && strstr(row, ",fits,") != NULL;
+        if (fits) assert_int_equal(strtoul(row, NULL, 10), ++n_fit);
+        if (n_fit > 10 && fits) assert_non_null(strstr(row, "points are faster; the best by"));
+        n_bounded += strstr(row, ",bounded,,,,,bound-") != NULL;
+        if (!fits) assert_null(strstr(row, ",,,,,,,"));
+        assert_true(same || strstr(row, "mesh.") != NULL);
+    }
+    assert_true(n_fit >= 5);
+    assert_true(n_bounded >= 1);
+    assert_true(n >= n_fit + n_bounded);
+    arena_free(arena);
+}
+
 static json_t *document(Arena *arena, int code, const char *command)
 {
     CommandResult r = command_run_program(
@@ -249,6 +279,7 @@ static void fit_proposes_to_share_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(csv_says_why_each_point_lost),
         cmocka_unit_test(finds_the_exhaustive_winner),
         cmocka_unit_test(the_winner_is_what_sim_says),
         cmocka_unit_test(the_plan_itself_is_a_point),
