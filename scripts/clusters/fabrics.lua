@@ -1,8 +1,8 @@
 -- Networks between nodes, by name: the corrections that each adds to NCCL's own numbers for a NIC
--- that does RDMA. `achieved`: the usable part of a NIC's nominal rate; `message_s`: additional time
--- of a message compared with InfiniBand, as NCCL counts it; `ramp_*`: filling the pipeline.
--- "Fitted" values come from tests/bench/fit_comm.sh (docs/reference/fit_network.md); all others
--- from the network's own specification.
+-- that does RDMA. `achieved` is the usable fraction of a NIC's nominal rate. `message_s` is the
+-- additional time of a message compared with InfiniBand, as NCCL models it. `ramp_*` describes how
+-- large messages must be to fill the pipeline. "Fitted" values come from tests/bench/fit_comm.sh
+-- (docs/reference/fit_network.md); all others from the network's own specification.
 local fitted = require "tandem.fitted_fabrics"
 local MiB = 1 << 20
 

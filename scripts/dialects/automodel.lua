@@ -1,7 +1,7 @@
 -- NeMo Automodel's recipe keys: return require "dialects.automodel" { distributed = { tp_size = 2
 -- }, ... }. It has Automodel's names, defaults and checks, and reports all violations at once.
 -- Mistakes that Automodel silently accepts are refused; with as = "original" they become findings.
--- Keys of vision are checked, then refused.
+-- Keys of vision models are checked, and then refused.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local pipeline = require "dialects.automodel_pp"
@@ -23,7 +23,7 @@ local hf_keys = { class = { "text" }, num_attention_heads = { "integer" }, num_k
 local scheduler_keys = { global_batch_size = { "integer" }, local_batch_size = { "integer", 1 }, max_steps = { "integer" },
   ckpt_every_steps = { "integer" }, val_every_steps = { "integer" }, num_epochs = { "integer" }, gc_every_steps = { "integer" } }
 
--- Models that are no decoders of text, by a part of the name of their class.
+-- Models that are not text decoders, by a part of their class name.
 local other_kinds = {
   { "ForConditionalGeneration", "an encoder and a decoder, or a model of images and text" },
   { "ForImageTextToText", "a model of images and text" }, { "VL", "a model of images and text" },
@@ -41,18 +41,19 @@ local function check_class(d, class, family)
   if not class or (family and family.class == class) then return end
   for _, kind in ipairs(other_kinds) do
     if class:find(kind[1], 1, true) then
-      d:error("model-class", "hf.class", ("hf.class = '%s' is %s; this dialect plans decoders of text"):format(class, kind[2]),
-        "the class of a decoder, or leave hf out and give the model's own plan: models.t5 is an encoder and a decoder")
+      d:error("model-class", "hf.class", ("hf.class = '%s' is %s; this dialect only plans text "
+        .. "decoders"):format(class, kind[2]),
+        "name the class of a decoder, or write a plan without the dialect: models.t5 is an encoder and a decoder")
       return
     end
   end
   if not tensor.knows(class) then
-    d:note("model-class", "hf.class", ("hf.class = '%s' is not known: the plan is that of the decoder %s, split as "
-      .. "Automodel splits a class without a plan of its own"):format(class, family and family.class or "in model"))
+    d:note("model-class", "hf.class", ("hf.class = '%s' is not known: it is planned as the decoder %s, and split "
+      .. "as Automodel splits a class that has no plan"):format(class, family and family.class or "in model"))
   end
 end
 
--- Facts that Hugging Face's configuration would contain; for the library's models they are known.
+-- The keys of Hugging Face's configuration. For models of the library they are known.
 local function about_model(d, family)
   local hf = d:section("hf", hf_keys)
   local config = type(d.config.model) == "table" and rawget(d.config.model, "config")
@@ -88,7 +89,8 @@ local function drop_null(t)
   for _, key in ipairs(null) do t[key] = nil end
 end
 
--- Modules that predict further tokens: Automodel has none under cp with pp, and Tandem has none at all.
+-- Multi-token prediction: Automodel does not support it with cp and pp together, and Tandem does
+-- not support it at all.
 local function check_further_tokens(d, s, hf)
   if hf.num_nextn_predict_layers <= 0 then return end
   if s.cp > 1 and s.pp > 1 then
@@ -96,7 +98,7 @@ local function check_further_tokens(d, s, hf)
       .. "pp_size = %d is not implemented in Automodel"):format(hf.num_nextn_predict_layers, s.cp, s.pp), "num_nextn_predict_layers = 0")
   else
     d:error("dialect-unsupported", "hf.num_nextn_predict_layers",
-      "multi-token prediction: Tandem has no modules that predict further tokens", "num_nextn_predict_layers = 0")
+      "multi-token prediction is not supported", "num_nextn_predict_layers = 0")
   end
 end
 
@@ -141,7 +143,7 @@ local function check_data(d, s, world)
   return true
 end
 
--- Refuses axes for which a strategy has no code.
+-- Refuses axes that a strategy does not support.
 local function check_strategy(d, s, strategy)
   if s.replicate > 1 and strategy ~= "fsdp2" then
     d:error("replicate-strategy", "distributed.dp_replicate_size",
@@ -155,12 +157,12 @@ local function check_strategy(d, s, strategy)
     if what and s[axis] > 1 then
       d:error("strategy-axes", ("distributed.%s_size"):format(axis),
         ("%s does not support %s parallelism (%s_size = %d)"):format(strategy, what, axis, s[axis]),
-        "strategy = \"fsdp2\" does")
+        "strategy = \"fsdp2\" supports it")
     end
   end
 end
 
--- Blocks for an axis of size 1: as Python objects they are errors, in a recipe they are dropped.
+-- Checks blocks for an axis of size 1. They are errors in Python objects, and ignored in a recipe.
 local function check_blocks(d, s, given)
   for _, row in ipairs { { "pipeline", "pp", "pipeline_config" }, { "moe", "ep", "moe_parallel_config" } } do
     local key, axis, config = row[1], row[2], row[3]
@@ -185,7 +187,8 @@ end
 local function factor_of(d, given, key)
   local value = given[key]
   if value == nil or (math.type(value) == "integer" and value >= 1) then return value end
-  d:error("cp-factors", "distributed." .. key, ("%s = %s is no number of ranks"):format(key, tostring(value)), "a positive integer")
+  d:error("cp-factors", "distributed." .. key, ("%s = %s is not a number of "
+    .. "ranks"):format(key, tostring(value)), "a positive integer")
 end
 
 -- ring x ulysses = cp. If one factor is given, the other one is the rest. Returns how many ranks
@@ -206,10 +209,11 @@ local function check_later_axes(d, s, given)
   local heads = ulysses or ring and s.cp // ring or 1
   if s.cp > 1 and heads > 1 and heads < s.cp then
     d:error("axis-unsupported", "distributed.cp_ulysses_size",
-      ("cp_ulysses_size = %d of cp_size = %d: this version has either rings of gathered keys or Ulysses, not one within "
-        .. "the other"):format(heads, s.cp), ("cp_ulysses_size = 1 or %d"):format(s.cp))
+      ("cp_ulysses_size = %d of cp_size = %d: this version supports either a ring of gathered keys or Ulysses, "
+        .. "not a mix"):format(heads, s.cp), ("cp_ulysses_size = 1 or %d"):format(s.cp))
   elseif s.cp > 1 and heads == s.cp and s.tp > 1 then
-    d:error("axis-unsupported", "distributed.cp_ulysses_size", ("cp_ulysses_size = %d with tp_size = %d: both divide the heads among ranks")
+    d:error("axis-unsupported", "distributed.cp_ulysses_size", ("cp_ulysses_size = %d with tp_size = %d: both "
+      .. "axes split the heads")
       :format(heads, s.tp), "cp_ulysses_size = 1, or tp_size = 1")
   end
   return heads
@@ -243,8 +247,8 @@ local function batch_of(d, s, pp_micro, stages)
     local n = micro // pp_micro
     if runs > 1 then
       d:note("dialect-differs", "step_scheduler.global_batch_size",
-        ("gradients are accumulated over %d runs of the pipeline, which drains in between; here all %d micro-batches "
-          .. "are one run"):format(runs, runs * n))
+        ("Automodel accumulates gradients over %d runs of the pipeline, which drains between them; Tandem plans "
+          .. "one run of all %d micro-batches"):format(runs, runs * n))
     end
     if n < stages and runs * n >= stages then
       d:warn("pp-bubble", "step_scheduler.local_batch_size",
@@ -252,7 +256,8 @@ local function batch_of(d, s, pp_micro, stages)
     end
   end
   if type(d.config.seq_length) ~= "number" then
-    d:error("missing-key", "seq_length", "seq_length is missing: tokens of a sequence", "seq_length = 4096")
+    d:error("missing-key", "seq_length", "seq_length is missing: it is the number of tokens in a "
+      .. "sequence", "seq_length = 4096")
   end
   return { global = total, micro = s.pp > 1 and pp_micro or micro, seq = d.config.seq_length }, b.max_steps
 end
@@ -262,7 +267,8 @@ local function pipeline_of(d, s, hf, given)
   if s.pp <= 1 then return nil, nil end
   if hf.tie_word_embeddings then
     d:error("tied-across-stages", "distributed.pp_size",
-      ("tie_word_embeddings with pp_size = %d: stages 0 and %d would each train a copy"):format(s.pp, s.pp - 1),
+      ("tie_word_embeddings with pp_size = %d: stages 0 and %d would each train a separate copy of the "
+        .. "weight"):format(s.pp, s.pp - 1),
       "untie the head from the embedding, or pp_size = 1")
   end
   local block = values.section(d, "distributed.pipeline", given.pipeline or {}, pipeline.keys)

@@ -33,16 +33,16 @@ local function check_model(d, s, family, n)
   end
 end
 
--- Says where experts lie otherwise than in Automodel.
+-- Reports experts that are placed differently than in Automodel.
 local function check_fold(d, s)
   local same = s.dp * s.cp * s.tp // s.ep
   if s.tp > s.ep then
-    d:note("dialect-differs", "distributed.ep_size", ("%d ranks of tp hold the same experts whole, and repeat their work; "
-      .. "Automodel shards these experts over %d ranks"):format(s.tp // s.ep, same))
+    d:note("dialect-differs", "distributed.ep_size", ("%d tp ranks hold the same whole experts and repeat their "
+      .. "computation; Automodel shards these experts over %d ranks"):format(s.tp // s.ep, same))
   end
   if s.replicate > 1 and same > 1 then
-    d:note("dialect-differs", "distributed.dp_replicate_size", ("experts are sharded over the %d ranks of each replica "
-      .. "that hold the same ones; Automodel shards them over the %d of all replicas"):format(
+    d:note("dialect-differs", "distributed.dp_replicate_size", ("experts are sharded over the %d ranks of each "
+      .. "replica that hold the same experts; Automodel shards them over the %d of all replicas"):format(
       math.max(same // s.replicate, 1), same))
   end
 end
@@ -67,10 +67,11 @@ local function options_of(d, given)
   local precision = values.dtype(d, "distributed.moe.lm_head_precision", options.lm_head_precision)
   if precision == "fp32" then
     d:error("dialect-unsupported", "distributed.moe.lm_head_precision",
-      "lm_head_precision = float32: the head is computed in the precision of the rest", "leave it out")
+      "lm_head_precision = float32 is not supported: the head has the precision of the other ops", "leave it out")
   end
   if options.mp_policy ~= nil then
-    d:error("dialect-unsupported", "distributed.moe.mp_policy", "mp_policy of experts: there is one for all units",
+    d:error("dialect-unsupported", "distributed.moe.mp_policy", "mp_policy of experts is not supported: all units "
+      .. "have one policy",
       "distributed.mp_policy")
   end
   if given.reshard_after_forward ~= nil then
@@ -91,8 +92,8 @@ function experts.options(d, s, given, options, family)
   end
   local factor = config_of(d.config.model).capacity_factor
   if n and factor ~= "all" then
-    d:note("dialect-differs", "model", ("Automodel drops no token; with capacity_factor = %s the model drops those that "
-      .. "an expert has no room for"):format(tostring(factor)), "capacity_factor = \"all\" in the model")
+    d:note("dialect-differs", "model", ("Automodel drops no token; with capacity_factor = %s the model drops "
+      .. "tokens above an expert's capacity"):format(tostring(factor)), "capacity_factor = \"all\" in the model")
   end
   if s.ep <= 1 then return nil end
   check_model(d, s, family, n)
@@ -104,8 +105,8 @@ end
 function experts.checkpointing(d, options)
   if options.activation_checkpointing_modules then return ac "selective" end
   if options.ignore_router_for_ac then
-    d:note("dialect-differs", "distributed.activation_checkpointing", "Automodel keeps what the router computed; here it "
-      .. "is computed again, to the same choices: ties are broken by index")
+    d:note("dialect-differs", "distributed.activation_checkpointing", "Automodel keeps what the router computed; "
+      .. "Tandem computes it again, with the same choices: ties are broken by index")
   end
   return ac "full"
 end

@@ -121,7 +121,8 @@ function options_of.checkpointing(d, given, options, strategy, family)
       d:note("ac-dropped", at, "megatron_fsdp logs an error and recomputes nothing")
       return nil
     end
-    d:note("ac-dropped", at, "megatron_fsdp itself would log an error and recompute nothing; here it is done")
+    d:note("ac-dropped", at, "Automodel's megatron_fsdp would log an error and recompute nothing; here it is "
+      .. "done: the plan recomputes modules")
   end
   if not parts.all and not parts.language then
     d:error("ac-matched-nothing", "distributed.activation_checkpointing_scope",
@@ -130,7 +131,7 @@ function options_of.checkpointing(d, given, options, strategy, family)
     return nil
   end
   if mode == "selective" then
-    d:note("dialect-differs", at, "Automodel keeps the outputs of a list of ops; here attention modules are recomputed")
+    d:note("dialect-differs", at, "Automodel keeps the outputs of a list of ops; Tandem recomputes attention modules")
     return ac "selective"
   end
   if options.experts then return experts.checkpointing(d, options.experts) end
@@ -182,7 +183,7 @@ end
 -- step. A known mistake: Automodel looks for the pipeline in a mesh that never contains it.
 local function fsdp2_pass(d, options, n_stages)
   refuse(d, options, {
-    autocast_dtype = "ops run in precision.compute; there is no autocast beside it",
+    autocast_dtype = "ops run in precision.compute; there is no autocast",
   })
   local reshard, last, keep = options.reshard_after_forward, true, false
   if options.experts then -- every unit alike, including the root; under a pipeline they stay gathered
@@ -191,8 +192,8 @@ local function fsdp2_pass(d, options, n_stages)
   elseif reshard == nil then
     reshard, last = true, false
     if n_stages > 1 and d.original then
-      d:note("reshard-under-pp", "distributed", "under a pipeline layers should stay gathered, but the check looks for "
-        .. "'pp' in the data mesh: they are gathered again for every micro-batch")
+      d:note("reshard-under-pp", "distributed", "layers of a pipeline should stay gathered, but Automodel looks "
+        .. "for 'pp' in the data mesh: they are gathered again for every micro-batch")
     elseif n_stages > 1 then
       reshard, last, keep = false, true, true
     end
@@ -201,7 +202,7 @@ local function fsdp2_pass(d, options, n_stages)
   local depth = options.enable_fsdp2_prefetch and math.max(forward, backward) or 1
   if options.enable_fsdp2_prefetch and forward ~= backward then
     d:note("dialect-differs", "distributed.enable_fsdp2_prefetch",
-      ("prefetch depths %d forward and %d backward: here %d both ways"):format(forward, backward, depth))
+      ("prefetch depths are %d forward and %d backward; Tandem uses %d for both"):format(forward, backward, depth))
   end
   local policy = policy_of(d, options)
   options.policy = policy
@@ -232,13 +233,13 @@ local function megatron_units(d, options)
   if given == nil then return nil end
   local at = "distributed.megatron_fsdp_unit_modules"
   if #given == 0 then
-    d:mistake("units-empty", at, "no unit modules: the size of a bucket is divided by their number, 0",
+    d:mistake("units-empty", at, "there are no unit modules, and the bucket size is divided by their number, 0",
       "leave it out for one unit a block")
     return {}
   end
   for _, class in ipairs(given) do
     if type(class) ~= "string" or not (class:match "Layer$" or class:match "Block$") then
-      d:error("dialect-unsupported", at, ("unit module '%s': units are blocks here"):format(tostring(class)),
+      d:error("dialect-unsupported", at, ("unit module '%s' is not supported: units are blocks"):format(tostring(class)),
         "the class of the model's decoder layers")
     end
   end
@@ -250,7 +251,7 @@ local function megatron_pass(d, options)
   local strategy = zero_strategy(d, options)
   if strategy == "optim_grads" and not options.overlap_grad_reduce then
     d:error("strategy-option", "distributed.overlap_grad_reduce",
-      "optim_grads with overlap_grad_reduce = false: its gradients are scattered as they are made",
+      "optim_grads with overlap_grad_reduce = false: the strategy scatters gradients as soon as they are computed",
       "overlap_grad_reduce = true, or zero_dp_strategy = 1")
   end
   if options.average_in_collective and not options.calculate_per_token_loss then
@@ -273,7 +274,7 @@ end
 -- Returns the data pass, and whether it shards over dp_shard.
 function options_of.data(d, strategy, options, n_stages)
   if strategy == "fsdp2" then return fsdp2_pass(d, options, n_stages), true end
-  refuse(d, options, { autocast_dtype = "ops run in precision.compute; there is no autocast beside it" })
+  refuse(d, options, { autocast_dtype = "ops run in precision.compute; there is no autocast" })
   if strategy == "ddp" then return ddp { bucket_mib = options.bucket_cap_mb }, false end
   return megatron_pass(d, options)
 end
@@ -286,7 +287,7 @@ function options_of.precision(d, strategy, options, hf)
     d:note("bf16-storage", "hf", "weights and moments are stored in bf16: updates smaller than 1/256 of a weight are lost")
   end
   if strategy ~= "fsdp2" then
-    -- zero{} says what is kept or summed in fp32
+    -- zero{} sets which tensors are kept or summed in fp32
     return { param = storage, compute = storage, reduce = storage }
   end
   local p = options.policy
@@ -298,15 +299,16 @@ local fp8_keys = { enabled = { "boolean", true }, recipe_name = { "text", "tenso
   enable_fsdp_float8_all_gather = { "boolean", false }, precompute_float8_dynamic_scale_for_fsdp = { "boolean", false },
   force_recompute_fp8_weight_in_bwd = { "boolean", false }, emulate = { "boolean", false } }
 
--- It runs before tensor parallelism, as in Automodel; layers whose sizes are no multiple of 16 are
--- left out.
+-- It runs before tensor parallelism, as in Automodel. Layers whose sizes are not multiples of 16
+-- are left out.
 function options_of.float8(d, family)
   if d.config.fp8 == nil then return nil end
   local given = d:section("fp8", fp8_keys)
   if not given.enabled then return nil end
   if given.recipe_name ~= "tensorwise" and given.recipe_name ~= "rowwise" then
     d:error(given.recipe_name == "rowwise_with_gw_hp" and "dialect-unsupported" or "unknown-word", "fp8.recipe_name",
-      ("recipe_name = '%s': tensorwise and rowwise are there"):format(given.recipe_name), "recipe_name = \"rowwise\"")
+      ("recipe_name = '%s' is not supported: choose tensorwise or "
+        .. "rowwise"):format(given.recipe_name), "recipe_name = \"rowwise\"")
   end
   local skip, head = {}, true
   for _, name in ipairs(given.filter_fqns) do
@@ -343,15 +345,16 @@ function options_of.optimizer(d)
   local name = o._target_:match "[%w_]+$"
   if name == "SGD" and o.momentum == 0 then return sgd(options) end
   if name == "Adam" and o.weight_decay ~= 0 then
-    d:note("dialect-differs", "optimizer._target_", ("Adam adds weight_decay = %s to the gradient; here it shrinks the weight, "
-      .. "as in AdamW: memory and time are equal, the trained weights are not"):format(o.weight_decay))
+    d:note("dialect-differs", "optimizer._target_", ("Adam adds weight_decay = %s to the gradient; Tandem shrinks "
+      .. "the weight, as in AdamW: memory and time are equal, but the trained weights differ"):format(o.weight_decay))
   end
   if o.master_weights then
-    d:note("dialect-differs", "optimizer.master_weights", "master_weights: here weights at rest have the type of hf.torch_dtype")
+    d:note("dialect-differs", "optimizer.master_weights", "master_weights has no effect: stored weights have the "
+      .. "type of hf.torch_dtype")
   end
   if not as_adamw[name] then
     d:error("unknown-word", "optimizer._target_",
-      ("optimizer '%s': AdamW, and SGD without momentum, are there"):format(o._target_), "torch.optim.AdamW")
+      ("optimizer '%s' is not supported: choose AdamW, or SGD without momentum"):format(o._target_), "torch.optim.AdamW")
   end
   local betas = o.betas or { 0.9, 0.999 }
   options.beta1, options.beta2, options.eps = betas[1], betas[2], o.eps

@@ -26,7 +26,7 @@ local function schedule_of(d, given)
   if name == nil then name = "1f1b" end -- Automodel's default; null is `false` here
   if not name and not given.pp_schedule_csv then
     d:error("pp-schedule-missing", path .. ".pp_schedule",
-      "pipeline: neither pp_schedule nor pp_schedule_csv says in which order stages run",
+      "pipeline: neither pp_schedule nor pp_schedule_csv gives the order of stages",
       "pp_schedule = \"1f1b\"")
     return nil
   end
@@ -35,8 +35,8 @@ local function schedule_of(d, given)
   if schedules[key] then return schedules[key] end
   if absent[key] then
     d:error("dialect-unsupported", path .. ".pp_schedule",
-      ("pp_schedule = '%s': this version does not make that schedule"):format(tostring(name)),
-      "Interleaved1F1B and 1F1B are the nearest; or its actions in a file: pp_schedule_csv")
+      ("pp_schedule = '%s': this version does not support that schedule"):format(tostring(name)),
+      "Interleaved1F1B and 1F1B are the most similar; or list the actions in a file, pp_schedule_csv")
   else
     d:error("unknown-word", path .. ".pp_schedule", ("pp_schedule = '%s' is not known"):format(tostring(name)),
       "one of: 1F1B, GPipe, Interleaved1F1B, ZBVZeroBubble, DualPipeV")
@@ -149,7 +149,7 @@ function pipeline.options(d, given, pp, layers, local_batch)
       ("pp_recv_buffer_pool_slack must be >= 0, got %d"):format(given.pp_recv_buffer_pool_slack))
   end
   if not layers then
-    d:error("missing-key", "hf", "pipeline: how many layers has the model?", "hf = { num_hidden_layers = 32 }")
+    d:error("missing-key", "hf", "pipeline: the model's number of layers is not known", "hf = { num_hidden_layers = 32 }")
     return nil
   end
   if not schedule then return nil end

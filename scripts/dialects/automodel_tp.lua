@@ -192,7 +192,8 @@ end
 local function check_heads(d, tp, hf)
   local heads, groups = hf.num_attention_heads, hf.num_key_value_heads
   if not heads or heads == 0 then
-    d:mistake("heads-unknown", "hf", ("the model's configuration names no heads: 0 %% %d passes every check"):format(tp),
+    d:mistake("heads-unknown", "hf", ("the model's configuration does not give the number of heads: 0 %% %d is 0, "
+      .. "so Automodel's check passes"):format(tp),
       "hf = { num_attention_heads = 32, num_key_value_heads = 8 }")
     return
   end
@@ -264,7 +265,7 @@ function tensor.options(d, options, hf, family, tp)
         "sequence_parallel = true, or leave it out")
     else
       d:error("dialect-unsupported", "distributed.enable_async_tensor_parallel",
-        "enable_async_tensor_parallel: gathers are not cut into tiles in this version", "leave it out")
+        "enable_async_tensor_parallel is not supported: this version does not split gathers into tiles", "leave it out")
     end
   end
   local chosen = choose(d, family, options, hf, tp)
@@ -273,14 +274,14 @@ function tensor.options(d, options, hf, family, tp)
   if chosen == "own" then return { sequence = sequence, share_gathers = false, keep_gathered = sequence } end
   if sequence and not chosen.explicit and not chosen[2] then
     d:warn("not-applied", "distributed.sequence_parallel",
-      ("sequence_parallel: the plan of %s has none; activations stay whole"):format(hf.class))
+      ("sequence_parallel: the plan of %s does not support it; activations stay whole"):format(hf.class))
     sequence = false
   end
   local where = chosen.explicit and "distributed.tp_plan" or chosen.hf and "hf.tp_plan" or "distributed"
   local plan, n = to_plan(d, family, with_sequence(chosen[1], sequence and chosen[2] or nil), where,
     chosen.explicit or chosen.hf)
   if n == 0 and d.n_errors == 0 then
-    d:error("tp-plan-missing", where, ("no entry of the plan names a module: tp_size = %d would split nothing")
+    d:error("tp-plan-missing", where, ("no entry of the plan names a module, so tp_size = %d would split nothing")
       :format(tp))
   end
   return { sequence = sequence, share_gathers = (sequence and chosen[3]) or false, plan = plan,

@@ -17,7 +17,8 @@ local trainer_keys = {
   use_spectral_norm = { "boolean" }, use_ema = { "boolean", false }, seed_by_dp_rank = { "any" },
   learning_rate = { "number", 1e-3 }, weight_decay = { "number", 0 }, grad_max_norm = { "any" },
 }
--- These keys say how long, how often and with which scheduler a run trains. They do not change a step.
+-- These keys set the length, the intervals and the scheduler of a training run. They do not change
+-- a step.
 for _, key in ipairs { "batches_per_epoch", "valid_batches_per_epoch", "valid_batch_size", "thread_workers",
   "valid_thread_workers", "prefetch_factor", "epochs", "num_epoch", "start_epoch", "reload_epoch", "train_one_epoch",
   "stopping_patience", "use_scheduler", "scheduler", "update_learning_rate", "load_weights", "load_optimizer",
@@ -61,7 +62,7 @@ local function from_mode(d, trainer)
   end
   if data == "fsdp2" then
     d:note("dialect-differs", "trainer.mode", "mode = 'fsdp' wraps modules by class and by size (100,000 parameters); "
-      .. "here the units are those of FSDP2")
+      .. "Tandem plans the units of FSDP2")
   end
   return { data = data, tensor = 1, domain = domain }
 end
@@ -93,7 +94,7 @@ local function data_size(d, p)
   local world, told = values.world(d)
   if not world then
     if not told then
-      d:error("missing-key", "world_size", "world_size is missing: how many processes are started?", "world_size = 8")
+      d:error("missing-key", "world_size", "world_size is missing: it is the number of processes", "world_size = 8")
     end
     return nil
   end
@@ -140,7 +141,7 @@ local function tell_of_domain(d, p, c, field)
     .. "other ranks" }
   for _, window in ipairs(type(c.global_window_size) == "table" and c.global_window_size or {}) do
     if window > 1 then
-      why[#why + 1] = "long attention: it takes points that lie apart within a rank's own rows, so its function "
+      why[#why + 1] = "long attention: it only sees points within the rows of a rank, so its function "
         .. "depends on domain"
       break
     end
@@ -169,7 +170,7 @@ local function check_domain(d, p, c, field)
         c.local_window_size or 1, divisor), ("rows must be a multiple of %d"):format(divisor))
   end
   if d.n_errors == 0 and not field then
-    d:error("axis-unsupported", at, ("domain = %d: a model of tokens has no grid to split"):format(p.domain),
+    d:error("axis-unsupported", at, ("domain = %d needs a grid, and a token model has none"):format(p.domain),
       "domain = 1")
   end
 end
@@ -215,7 +216,8 @@ end
 local function normed(d, model, c)
   if c.use_spectral_norm then return model end
   if c.use_spectral_norm == nil then
-    d:error("dialect-unsupported", "trainer.use_spectral_norm", "the model says not how its linears get a norm",
+    d:error("dialect-unsupported", "trainer.use_spectral_norm", "the model does not tell how to set spectral_norm "
+      .. "in its linears",
       "models.wxformer, or spectral_norm = true in the nn.linear and nn.attention of your own")
     return model
   end
@@ -239,7 +241,8 @@ local function precision_of(d, trainer, p, spectral)
     mixed = mixed or dtype ~= "float32"
   end
   if mixed then
-    d:error("dialect-unsupported", "trainer.use_mixed_precision", "the first trainer's mixed_precision is FSDP1's",
+    d:error("dialect-unsupported", "trainer.use_mixed_precision", "mixed_precision of the first trainer belongs "
+      .. "to FSDP1 and is not supported",
       "amp = true and fsdp2_mp_policy = { param_dtype = \"bfloat16\" }")
   end
   if not trainer.amp then
@@ -249,13 +252,13 @@ local function precision_of(d, trainer, p, spectral)
     return { param = "fp32", compute = "fp32", reduce = "fp32" }
   end
   if spectral and trainer.fsdp2_mp_policy == nil then
-    d:note("not-applied", "trainer.amp", "amp is on, but with spectral norm and no fsdp2_mp_policy all is fp32")
+    d:note("not-applied", "trainer.amp", "amp is on, but with spectral norm and no fsdp2_mp_policy all is computed in fp32")
     return { param = "fp32", compute = "fp32", reduce = "fp32" }
   end
   if p.data ~= "fsdp2" then return { param = "fp32", compute = "bf16", reduce = "fp32" } end
   if output ~= param then
     d:error("dialect-unsupported", at .. ".output_dtype",
-      ("output_dtype = %s: units hand on what they compute, %s"):format(output, param))
+      ("output_dtype = %s: a unit's output has the type in which it computes, %s"):format(output, param))
   end
   if spectral and param ~= "fp32" then
     d:note("spectral-norm", at .. ".param_dtype",
@@ -272,7 +275,7 @@ local function check_seed(d, trainer, dp)
       "after_build, or before_build")
   elseif dp > 1 then
     d:mistake("seed-before-build", at, ("seeds differ by dp rank before the model is built: %d replicas start from "
-      .. "different weights"):format(dp), "seed_by_dp_rank = \"after_build\": same weights, other draws")
+      .. "different weights"):format(dp), "seed_by_dp_rank = \"after_build\": same weights, different random numbers")
   end
 end
 
@@ -316,7 +319,8 @@ local function share_of(cluster, dp)
   return own
 end
 
--- Tokens of seq_length, or fields: field = { channels, targets, height, width }.
+-- Returns the batch: tokens of seq_length, or fields with field = { channels, targets, height,
+-- width }.
 local function batch_of(config, field, global, micro)
   local batch = { global = global, micro = micro, seq = not field and config.seq_length or nil }
   for key, value in pairs(type(field) == "table" and field or {}) do batch[key] = value end
@@ -334,7 +338,7 @@ return dialect.wrap(function(config)
   local block, model, field = config.model, config.model, config.field
   local own = type(block) == "table" and rawget(block, "type") ~= nil and rawget(block, "build") == nil
   if type(block) == "table" and not own and getmetatable(block) == nil and rawget(block, "build") == nil then
-    d:error("missing-key", "model", "model.type is missing: which of its models is it?", "type = \"wxformer\"")
+    d:error("missing-key", "model", "model.type is missing: it names the model", "type = \"wxformer\"")
     d:stop()
   end
   if own then
@@ -359,15 +363,15 @@ return dialect.wrap(function(config)
   local pass, mesh = data_pass(d, trainer, p, dp)
   for key, why in pairs { cpu_offload = "parameters stay on the device in this version",
     checkpoint_all_layers = "blocks are recomputed whole", compile = "code is not compiled by this dialect",
-    apply_grad_penalty = "there is no penalty of gradients" } do
+    apply_grad_penalty = "gradient penalties are not supported" } do
     if trainer[key] then d:error("dialect-unsupported", "trainer." .. key, ("%s: %s"):format(key, why), "leave it out") end
   end
   if trainer.ensemble_size > 1 then
-    d:error("dialect-unsupported", "trainer.ensemble_size", "there are no ensembles of one batch", "ensemble_size = 1")
+    d:error("dialect-unsupported", "trainer.ensemble_size", "ensembles are not supported", "ensemble_size = 1")
   end
   if trainer.use_ema then
-    d:warn("not-applied", "trainer.use_ema", "use_ema: the plan leaves out the averaged weights, their memory "
-      .. "(4 bytes a parameter) and their time")
+    d:warn("not-applied", "trainer.use_ema", "use_ema: the plan does not include the averaged weights, their "
+      .. "memory (4 bytes a parameter) or their time")
   end
   if spectral then model = normed(d, model, c) end
   d:stop()

@@ -1,8 +1,8 @@
 -- KempnerForge's configuration as a plan: require "dialects.kempnerforge" { world = 8, model =
 -- {...}, distributed = {...}, train = {...}, ... } with the sections, keys and defaults of its TOML
--- files, and its checks. Configurations that KempnerForge accepts and gets wrong are refused or
--- mended; with as = "original" its result is reproduced. world: number of devices; or cluster =
--- require "clusters.hgx_h200" { ... }.
+-- files, and its checks. Configurations that KempnerForge accepts but computes wrongly are refused
+-- or corrected; with as = "original" its result is reproduced. world: number of devices; or cluster
+-- = require "clusters.hgx_h200" { ... }.
 local dialect = require "tandem.dialect"
 local read_sections = require "dialects.kempnerforge_sections"
 
@@ -97,12 +97,12 @@ local function check_job(d, job)
   end
   if t.mixed_precision == "fp8" and c.tp > 1 then
     d:error("float8-with-tp", "train.mixed_precision", ("FP8 + Tensor Parallelism (tp = %d) is not supported: "
-      .. "the float8 gather of FSDP does not compose with weights cut by tp"):format(c.tp),
+      .. "the float8 gather of FSDP does not work with weights that tp splits"):format(c.tp),
       "fp8 with FSDP only, or tp with bf16")
   end
   if c.pp > 1 and job.data.pack_sequences then
     d:error("packing-with-pp", "data.pack_sequences", ("Sequence packing + Pipeline Parallelism (pp = %d): stages "
-      .. "never learn where documents end"):format(c.pp), "pack_sequences = false, or pp = 1")
+      .. "do not receive the ends of documents"):format(c.pp), "pack_sequences = false, or pp = 1")
   end
   if c.pp > 1 and c.pp_schedule == "interleaved_1f1b" then
     d:error("pp-interleaved", "distributed.pp_schedule", ("pp_schedule = interleaved_1f1b needs a list of stages, "
@@ -136,8 +136,8 @@ local function check_unimplemented(d, c, world, mesh, known)
   end
   if known and c.dp_replicate > 1 and mesh.dp_shard == 1 then
     local shards = d:mistake("replicate-shards", "distributed.dp_replicate", ("dp_replicate = %d without dp_shard "
-      .. "is not replicated: fully_shard shards over the only data axis that there is"):format(c.dp_replicate),
-      ("dp_shard = %d says what it does; a replica needs dp_shard > 1 beside it"):format(c.dp_replicate))
+      .. "is not replicated: fully_shard shards over the only data axis"):format(c.dp_replicate),
+      ("dp_shard = %d says what it does; replication also needs dp_shard > 1"):format(c.dp_replicate))
     if shards then mesh.dp_shard, mesh.dp_replicate = c.dp_replicate, 1 end
   end
 end
@@ -156,8 +156,8 @@ local function findings(d, c, mesh)
   if c.pp > 1 then
     d:note("clip-per-stage", "distributed.pp", "each pipeline stage clips by the norm of its own gradients; the "
       .. "plan's norm is summed over the stages")
-    d:note("stage-crash", "distributed.pp", "with FSDP the stage's module lacks an attribute that is read: the "
-      .. "run ends before its first step")
+    d:note("stage-crash", "distributed.pp", "with FSDP, KempnerForge reads an attribute that the stage's module "
+      .. "lacks: the run ends before its first step")
   end
 end
 
@@ -251,40 +251,41 @@ local function plan_of(job, d)
   return plan(own)
 end
 
--- Refuses options of mixtures of experts that Tandem does not have or does differently.
+-- Refuses options of mixtures of experts that Tandem does not support, or computes differently.
 local function refuse_experts(d, job)
   local m = job.model
   local function refuse(key, text) d:error("dialect-unsupported", "model." .. key, text) end
   if m.moe_router ~= "softmax_topk" then
-    refuse("moe_router", ("moe_router = '%s': Tandem routes by softmax_topk"):format(m.moe_router))
+    refuse("moe_router", ("moe_router = '%s' is not supported: choose softmax_topk"):format(m.moe_router))
   end
-  if m.activation ~= "silu" then refuse("activation", "experts of " .. m.activation .. ": Tandem has SwiGLU experts") end
+  if m.activation ~= "silu" then refuse("activation", "experts of " .. m.activation .. " are not supported: "
+    .. "Tandem has SwiGLU experts") end
   if m.moe_router_z_loss_weight > 0 then
-    refuse("moe_router_z_loss_weight", "moe_router_z_loss_weight: a z-loss of the router is not in this version")
+    refuse("moe_router_z_loss_weight", "moe_router_z_loss_weight: this version does not support a z-loss of the router")
   end
   if m.moe_gradient_scale then
-    refuse("moe_gradient_scale", "moe_gradient_scale: gradients are of the loss as it is")
+    refuse("moe_gradient_scale", "moe_gradient_scale is not supported: gradients are those of the unscaled loss")
   end
   if m.moe_sequence_aux_loss_weight > 0 then
     d:warn("not-applied", "model.moe_sequence_aux_loss_weight",
-      "moe_sequence_aux_loss_weight is read by the router sigmoid_topk alone: softmax_topk has moe_aux_loss_weight")
+      "only the router sigmoid_topk reads moe_sequence_aux_loss_weight; softmax_topk reads moe_aux_loss_weight")
   end
   if m.moe_aux_loss_weight > 0 then
-    d:note("dialect-differs", "model.num_experts", "the auxiliary loss is that of each sequence, not of the tokens that "
-      .. "a rank happens to have: the number of ranks does not change it")
+    d:note("dialect-differs", "model.num_experts", "the auxiliary loss is that of each sequence, not of the "
+      .. "tokens of a rank: it does not depend on the number of ranks")
   end
   if m.moe_capacity_factor > 0 then
-    d:note("dialect-differs", "model.moe_capacity_factor", "the capacity is an expert's of each sequence, whichever "
-      .. "choice of a token it is; KempnerForge's is of all tokens of a rank, and counted anew for each choice")
+    d:note("dialect-differs", "model.moe_capacity_factor", "the capacity is an expert's of each sequence, for all "
+      .. "choices together; KempnerForge's is of all tokens of a rank, for each choice separately")
   end
   if job.distributed.ep > 1 then
     if d.original then
-      d:error("dialect-unsupported", "distributed.ep", "as = \"original\" with ep > 1: that ranks of ep read the same "
-        .. "samples, and sum the gradients of experts ep times, is no plan of Tandem's")
+      d:error("dialect-unsupported", "distributed.ep", "as = \"original\" with ep > 1: Tandem cannot plan ep "
+        .. "ranks that read the same samples and sum the gradients of experts ep times")
     else
       d:note("dialect-differs", "distributed.ep", ("ranks of ep read samples of their own: a step has %d times the "
-        .. "sequences (KempnerForge gives them the same ones, computes what is no expert ep times alike, and sums the "
-        .. "gradients of experts ep times)"):format(job.distributed.ep))
+        .. "sequences (KempnerForge gives them the same samples, repeats all other computation ep times, and sums "
+          .. "the gradients of experts ep times)"):format(job.distributed.ep))
     end
   end
 end
@@ -299,20 +300,22 @@ local function refuse_later(d, job)
   end
   if is_moe(m) then refuse_experts(d, job) end
   if o.name ~= "adamw" then
-    d:error("dialect-unsupported", "optimizer.name", ("optimizer '%s': Tandem plans AdamW"):format(o.name))
+    d:error("dialect-unsupported", "optimizer.name", ("optimizer '%s' is not supported: choose AdamW"):format(o.name))
   end
   if s.name == "linear" or s.name == "wsd" or s.name == "rex" then
-    d:error("dialect-unsupported", "scheduler.name", ("schedule '%s': Tandem has cosine and constant"):format(s.name))
+    d:error("dialect-unsupported", "scheduler.name", ("schedule '%s' is not supported: choose cosine or "
+      .. "constant"):format(s.name))
   end
   if job.data.pack_sequences then
-    d:error("dialect-unsupported", "data.pack_sequences", "pack_sequences: attention is over whole sequences here")
+    d:error("dialect-unsupported", "data.pack_sequences", "pack_sequences is not supported: attention covers whole sequences")
   end
   if m.activation == "relu" then
-    d:error("dialect-unsupported", "model.activation", "relu: Tandem has silu and gelu")
+    d:error("dialect-unsupported", "model.activation", "activation relu is not supported: choose silu or gelu")
   end
   if t.loss_fn ~= "cross_entropy" then
-    d:error("dialect-unsupported", "train.loss_fn", ("loss_fn = '%s': logits are whole all the same"):format(
-      t.loss_fn), "cross_entropy computes the same; a plan of Tandem's own may have tile {}, which cuts the head too")
+    d:error("dialect-unsupported", "train.loss_fn", ("loss_fn = '%s' is not supported: the plan would keep all "
+      .. "logits anyway"):format(
+      t.loss_fn), "cross_entropy computes the same loss; tile {} in your own plan splits logits and head into pieces")
   end
 end
 

@@ -187,7 +187,7 @@ local function check_phases(d, data)
     last = start
   end
   if #data.phases > 0 and data.anneal_start_step and data.anneal_start_step > 0 then
-    d:error("option-contradicts", "data.anneal_start_step", "data.phases and data.anneal_start_step both say when "
+    d:error("option-contradicts", "data.anneal_start_step", "data.phases and data.anneal_start_step both set the time "
       .. "the mixture changes", "phases alone")
   end
 end

@@ -1,6 +1,7 @@
--- KempnerForge's models of images and text: [vlm], [vision_encoder], [adapter], [video]. Image tokens stand in front
--- of the text; the loss counts the text. Its vision encoder of type "random" has no parameters: each image is a
--- number of random tokens. Other encoders and architectures are refused by name.
+-- KempnerForge's models of images and text: [vlm], [vision_encoder], [adapter], [video]. Image
+-- tokens precede the text. The loss counts only text tokens. Its vision encoder of type "random"
+-- has no parameters: each image is a number of random tokens. Other encoders and architectures are
+-- refused by name.
 local dialect = require "tandem.dialect"
 local vlm = { keys = { "vlm", "vision_encoder", "adapter", "video" } }
 
@@ -21,7 +22,8 @@ local adapter_keys = { type = { "word", "mlp_2layer", { "mlp_2layer", "linear", 
   hidden_dim = { "integer", 0 }, activation = { "word", "gelu", { "gelu", "silu", "relu" } },
   pool_window = { "integer", 2 }, pool_heads = { "integer", 16 } }
 
--- Tokens that leave the adapter for `n` patches: a pooling adapter takes windows of a square grid.
+-- Returns the number of tokens that the adapter makes from `n` patches. A pooling adapter reads
+-- windows of a square grid.
 local function tokens_of(d, adapter, n)
   if not pooling[adapter.type] or n <= 0 then return n end
   local side = math.floor(math.sqrt(n) + 0.5)
@@ -52,7 +54,8 @@ function vlm.read(d, config)
   return v
 end
 
--- Tokens of images in the sequence of the decoder: none where blocks of their own read the images.
+-- Returns the number of image tokens in the decoder's sequence: 0 if separate blocks read the
+-- images.
 local function residual_tokens(d, v, n)
   return v.arch == "cross_attention" and 0 or v.frames * tokens_of(d, v.adapter, n)
 end
@@ -70,7 +73,7 @@ function vlm.check(d, v, job)
   if known then
     check_length(d, v, "model.max_seq_len", job.model.max_seq_len, v.encoder.num_tokens, "")
     check_length(d, v, "train.seq_len", job.train.seq_len, v.encoder.num_tokens, "")
-  else -- the encoder tells its number when the model is built; the random one has 16 tokens
+  else -- an encoder gives its number of tokens when the model is built; the random one has 16
     check_length(d, v, "model.max_seq_len", job.model.max_seq_len, 16, " at build time")
   end
   if job.distributed.pp > 1 then
@@ -92,21 +95,24 @@ function vlm.check(d, v, job)
   end
 end
 
--- Refuses what Tandem does not have.
+-- Refuses features that Tandem does not support.
 function vlm.refuse(d, v, job)
   local function refuse(key, text, hint) d:error("dialect-unsupported", key, text, hint) end
   if v.arch ~= "joint_decoder" then
-    refuse("vlm.arch", ("arch = '%s': Tandem puts image tokens in front of the text (joint_decoder)"):format(v.arch))
+    refuse("vlm.arch", ("arch = '%s': Tandem only supports image tokens before the text (joint_decoder)"):format(v.arch))
   end
   if v.encoder.type ~= "random" then
     refuse("vision_encoder.type", ("vision_encoder.type = '%s' is read from a file of weights: its sizes are not in the "
       .. "configuration"):format(v.encoder.type), "models.llava has CLIP's encoder")
   end
   if pooling[v.adapter.type] then refuse("adapter.type", ("adapter.type = '%s': Tandem has mlp_2layer and linear"):format(v.adapter.type)) end
-  if v.frames > 1 then refuse("video", ("video of up to %d frames: Tandem has one image for each text"):format(v.frames)) end
-  if #v.freeze_schedule > 0 then refuse("vlm.freeze_schedule", "freeze_schedule: the parameters that are trained never change") end
+  if v.frames > 1 then refuse("video", ("video of up to %d frames is not supported: Tandem has one image for each "
+    .. "text"):format(v.frames)) end
+  if #v.freeze_schedule > 0 then refuse("vlm.freeze_schedule", "freeze_schedule is not supported: the set of "
+    .. "trained parameters never changes") end
   if v.module_patterns then refuse("vlm.module_patterns", "module_patterns: Tandem freezes transformer, adapter and vision_encoder") end
-  if job.distributed.tp > 1 then refuse("distributed.tp", ("VLM with tp = %d: Tandem's plan of it is without tp"):format(job.distributed.tp), "tp = 1") end
+  if job.distributed.tp > 1 then refuse("distributed.tp", ("VLM with tp = %d is not "
+    .. "supported"):format(job.distributed.tp), "tp = 1") end
 end
 
 local parts = { transformer = { "token_embedding", "layers", "norm", "output_head" }, adapter = { "adapter" },

@@ -26,7 +26,7 @@ local function plain(c, init, out_init)
   }
 end
 
--- Experts of SwiGLU, and one shared MLP beside them, whatever number is asked for.
+-- Adds SwiGLU experts, and one shared MLP beside them for any requested number above 0.
 local function mixture(c, init, out_init)
   local routed = nn.moe { dim = c.dim, hidden = c.expert_hidden, experts = c.num_experts, top_k = c.moe_top_k,
     capacity_factor = c.moe_capacity_factor > 0 and c.moe_capacity_factor or "all", aux_loss = c.moe_aux_loss_weight,
@@ -61,7 +61,8 @@ local function block(c, i)
   }
 end
 
--- The tokens of an image are random, of a number of features; the adapter gives them the decoder's.
+-- Image tokens are random vectors with a given number of features. The adapter maps them to the
+-- decoder's features.
 local function adapter(c)
   local i = c.images
   local hidden = i.hidden > 0 and i.hidden or c.dim

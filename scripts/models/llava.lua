@@ -1,8 +1,9 @@
--- LLaVA: require "models.llava" "1.5-7b", or { size = "1.5-7b", before = 35 } to change parts of it. CLIP's encoder
--- reads the image; a projector of two layers gives its 576 tokens the decoder's features. They stand in front of the
--- text, or behind its first `before` tokens. The loss counts the text alone. batch.seq is the text's length.
--- LLaVA reads what CLIP's last block but one gives, without the class token. The last block and the norm behind it
--- are never computed, and are not part of this model.
+-- LLaVA: require "models.llava" "1.5-7b", or { size = "1.5-7b", before = 35 } to change parts of
+-- it. CLIP's encoder reads the image; a projector of two layers gives its 576 tokens the decoder's
+-- features. They precede the text, or follow its first `before` tokens. The loss counts the text
+-- alone. batch.seq is the text's length. LLaVA reads the output of CLIP's last block but one,
+-- without the class token. The last block and the norm after it are never computed, and are not
+-- part of this model.
 local nn = require "tandem.nn"
 local encoder = require "models.vision_encoder"
 

@@ -55,8 +55,8 @@ local function build(c)
   }
 end
 
--- The smallest model of the same structure: one layer of each kind that the pattern has, in its order, as often as
--- the stages need it.
+-- The smallest model of the same structure. It has one layer of each kind in the pattern, in the
+-- same order, repeated until every stage has one.
 local function shrink(c, mesh)
   local kept, seen = "", {}
   for letter in c.pattern:gmatch "." do

@@ -17,8 +17,9 @@ local function block(c, cut)
   }
 end
 
--- With last = n, only the first n blocks are computed, without a norm behind them: LLaVA reads the last but one.
--- tp does not cut these: an odd number of tokens is no multiple of its ranks.
+-- With last = n, only the first n blocks are computed, without the final norm: LLaVA reads the last
+-- block but one. tp does not split these blocks, because their odd number of tokens is not a
+-- multiple of the tp size.
 local function encoder(c, last)
   local patches = (c.image // c.patch) ^ 2 // 1
   return nn.module {

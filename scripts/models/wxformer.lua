@@ -1,9 +1,9 @@
--- The transformer of WXFormer (miles-credit): levels of growing width, each a stack of short and long
--- attention and feed-forward blocks; a level is the unit of sharding and checkpointing, as there.
--- require "models.wxformer" "tiny", or { size = "tiny", depth = { 2, 2 } } to change parts of it.
--- It reads tokens where WXFormer reads a grid: a linear map takes the place of the strided convolution
--- between levels, attention sees the whole sequence where WXFormer has windows, and there is no decoder.
--- use_spectral_norm divides each linear, the head too, by the norm of its weight, as there.
+-- The transformer of WXFormer (miles-credit): levels of growing width, each with blocks of short
+-- attention, long attention and feed-forward. As in miles-credit, a level is the unit of sharding
+-- and checkpointing. Use: require "models.wxformer" "tiny", or { size = "tiny", depth = { 2, 2 } }
+-- to change parts of it. It reads tokens instead of a grid. A linear map replaces the strided
+-- convolution between levels, attention covers the whole sequence instead of windows, and there is
+-- no decoder. use_spectral_norm divides the weight of each linear, including the head, by its norm.
 local nn = require "tandem.nn"
 
 -- for each level: dim and depth; heads = dim / dim_head

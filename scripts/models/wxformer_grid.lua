@@ -1,11 +1,13 @@
--- WXFormer (miles-credit's crossformer) on its grid: four levels of cross-scale embedding and attention in
--- windows (points side by side, then points apart), and up-blocks back to the grid. models.wxformer is the same
--- stack on tokens. require "models.wxformer_grid" "1deg", or { size = "tiny", depth = { 1, 1, 1, 1 } }.
--- The published model has one layer for q, k and v; here they are three, as tensor parallelism needs them.
--- Padding: pad_lat and pad_lon (a number, or { top, bottom } and { left, right }). pad_mode "mirror" mirrors the
--- latitudes; "earth" takes the rows behind a pole from the other side of the globe. Longitude is periodic in both.
--- decoder: "transpose" (transposed convolutions), "resize" (bilinear, then a convolution; upsample_v_conv there),
--- or "shuffle" (a convolution, then channels become points; upsample_with_ps there).
+-- WXFormer (miles-credit's crossformer) on its grid: four levels of cross-scale embedding and
+-- window attention, and up-blocks back to the grid. Windows have adjacent points first, and then
+-- points at regular distances. models.wxformer is the same stack on tokens. Use: require
+-- "models.wxformer_grid" "1deg", or { size = "tiny", depth = { 1, 1, 1, 1 } }. The published model
+-- has one layer for q, k and v. Here they are three layers, as tensor parallelism needs. Padding:
+-- pad_lat and pad_lon (a number, or { top, bottom } and { left, right }). pad_mode "mirror" mirrors
+-- the latitudes; "earth" takes the rows beyond a pole from the other side of the globe. Longitude
+-- is periodic in both. decoder: "transpose" (transposed convolutions), "resize" (bilinear, then a
+-- convolution; upsample_v_conv there), or "shuffle" (a convolution, then channels become points;
+-- upsample_with_ps there).
 local nn = require "tandem.nn"
 
 local published = { levels = 16, channels = 4, surface_channels = 7, input_only_channels = 3, output_only_channels = 0,
@@ -199,7 +201,7 @@ local function build(c)
   }
 end
 
--- A few rows, as uneven as the published padding is.
+-- A few rows, with a padding as uneven as the published one.
 local function few(pad)
   local first, last = sides(pad)
   if first + last == 0 then return 0 end

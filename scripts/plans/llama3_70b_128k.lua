@@ -1,5 +1,6 @@
--- Llama 3.1 70B on sequences of 131,072 tokens, 256 H100. The eight ranks of a node share out the heads. Eight nodes
--- share each sequence; keys and values go round a ring. All ranks that have tokens of their own share the weights.
+-- Llama 3.1 70B on sequences of 131,072 tokens, 256 H100. The eight ranks of a node split the
+-- heads. Eight nodes split each sequence, and pass keys and values around a ring. All ranks with
+-- different tokens shard the weights.
 return plan {
   model = require "models.llama" "3.1-70b",
   cluster = require "clusters.dgx_h100" { nodes = 32 },

@@ -1,5 +1,5 @@
--- Llama 3.1 8B on sequences of 131,072 tokens, 32 H100: each is shared by the eight ranks of a node, which exchange tokens for
--- heads around attention; weights are sharded over all 32.
+-- Llama 3.1 8B on sequences of 131,072 tokens, 32 H100. The eight ranks of a node split each
+-- sequence, and exchange tokens for heads around attention. Weights are sharded over all 32 ranks.
 return plan {
   model = require "models.llama" "3.1-8b",
   cluster = require "clusters.dgx_h100" { nodes = 4 },

@@ -1,5 +1,5 @@
--- LLaVA-1.5 7B on two DGX H100: the vision encoder is frozen and lies whole, in bf16, on every GPU; projector and
--- decoder are sharded, each in units of its own.
+-- LLaVA-1.5 7B on two DGX H100. The vision encoder is frozen and whole on every GPU, in bf16.
+-- Projector and decoder are sharded in separate units.
 return plan {
   model = require "models.llava" "1.5-7b",
   cluster = require "clusters.dgx_h100" { nodes = 2 },

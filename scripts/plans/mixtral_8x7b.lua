@@ -1,5 +1,5 @@
--- Mixtral 8x7B on 32 H100: a layer's experts lie on eight pairs of ranks, each expert cut in two by tp. All other
--- parameters are sharded over all 16 data ranks.
+-- Mixtral 8x7B on 32 H100: the experts of a layer are spread over eight pairs of ranks, and tp
+-- splits each expert in two. All other parameters are sharded over all 16 data ranks.
 return plan {
   model = require "models.mixtral" "8x7b",
   cluster = require "clusters.dgx_h100" { nodes = 4 },

@@ -1,5 +1,5 @@
--- Mixtral 8x7B as in mixtral_8x7b.lua, but no token is dropped: experts get as many rows as tokens choose them, and
--- a rank has memory for one and a half times its mean share.
+-- Mixtral 8x7B as in mixtral_8x7b.lua, but without dropped tokens: an expert gets all tokens that
+-- choose it. A rank has memory for one and a half times its mean share.
 return plan {
   model = require "models.mixtral" { size = "8x7b", capacity_factor = "dropless" },
   cluster = require "clusters.dgx_h100" { nodes = 4 },

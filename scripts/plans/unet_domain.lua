@@ -1,4 +1,5 @@
--- The U-Net of unet_wave with its fields shared out: each of two ranks of this machine has 8 of the 16 rows.
+-- The U-Net of unet_wave with its fields split over domain: each of two ranks of this machine has 8
+-- of the 16 rows.
 return plan {
   cluster = require "clusters.local_cpu" {},
   model = require "models.unet" "tiny",

@@ -1,5 +1,6 @@
--- A small U-Net that learns how a wave travels, on two ranks of this machine. Without --data the fields are made
--- up; --data FILE reads a file of numpy.save: float32 of shape (times, channels, height, width).
+-- A small U-Net that learns to predict how a wave moves, on two ranks of this machine. Without
+-- --data the fields are generated. --data FILE reads a file of numpy.save: float32 of shape (times,
+-- channels, height, width).
 return plan {
   cluster = require "clusters.local_cpu" {},
   model = require "models.unet" "tiny",

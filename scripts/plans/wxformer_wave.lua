@@ -1,5 +1,6 @@
--- A small WXFormer that learns how a wave travels, on eight ranks of this machine: FSDP2 over data 2 x tensor 2 x
--- domain 2. Each rank has 32 of the 64 rows. The grid and the levels are those of the published model, made small.
+-- A small WXFormer that learns to predict how a wave moves, on eight ranks of this machine: FSDP2
+-- over data 2 x tensor 2 x domain 2. Each rank has 32 of the 64 rows. The grid and the levels are
+-- scaled-down versions of those of the published model.
 return plan {
   cluster = require "clusters.local_cpu" {},
   model = require "models.wxformer_grid" "tiny",

@@ -1,7 +1,8 @@
--- PyTorch's eager kernels for each op of ours. For each op: how many are launched; the memory that
--- they move, as a multiple of reading the inputs and writing the outputs once; and the bytes, for
--- each element of the largest argument, that live longer or while the op runs. Profiles start from
--- this table and override what differs; their host times are fitted (tandem/fitted.lua).
+-- PyTorch's eager kernels for each op of ours. Fields of an op: `kernels`, the number of launched
+-- kernels; `passes`, the memory that they move, as a multiple of reading the inputs and writing the
+-- outputs once; `saved` and `scratch`, bytes per element of the largest argument that are kept for
+-- the backward pass, or only while the op runs. Profiles start from this table and override the
+-- differences. Their host times are fitted (tandem/fitted.lua).
 
 -- kind: source; PyTorch's eager kernels, counted in its source
 local fitted = require "tandem.fitted"

@@ -1,9 +1,10 @@
 -- Hugging Face's Trainer with its own eager models and FlashAttention-2: norms and rope take many
--- kernels, logits are cast to fp32 and shifted by a copy. In the forward pass the 16-bit logits, the
--- cast ones, the copy and the log-softmax exist at once (14 bytes a logit, loss/loss_utils.py since
--- 4.46). Backward, the log-softmax and two gradients do (12). AdamW works on lists of tensors, so
--- the square roots of all second moments exist at once (torch/optim/adamw.py,
--- _multi_tensor_adamw). It has FSDP1's host times, and reports allocated memory.
+-- kernels, logits are cast to fp32 and shifted by a copy. In the forward pass, the 16-bit logits,
+-- the cast logits, the copy and the log-softmax exist at once (14 bytes a logit, loss/loss_utils.py
+-- since 4.46). In the backward pass, the log-softmax and two gradients do (12 bytes). AdamW works
+-- on lists of tensors, so the square roots of all second moments exist at once
+-- (torch/optim/adamw.py, _multi_tensor_adamw). It has FSDP1's host times, and reports allocated
+-- memory.
 
 -- kind: source; the framework's modules and kernels, as the comment above names them
 return require "runtimes.eager" { name = "hf_trainer", fitted = "fsdp1", reports = "allocated", casts_gradients = true, holds_arguments = true,

@@ -1,9 +1,9 @@
 -- KempnerForge: FSDP2 and DTensor like torchtitan, with its host times; whole models are compiled
--- if asked. Its loss takes bf16 logits as they are: log_softmax and both gradients are bf16 too.
--- RMSNorm saves its input and its output in fp32, so nobody saves the residual sum that it reads
--- (model/norm.py). Keys and values are repeated for each query head (model/attention.py). The
--- training loop keeps the logits during the backward pass (scripts/train.py). Parameters at rest
--- and gradients are bf16.
+-- if asked. Its loss does not cast bf16 logits: log_softmax and both gradients are bf16 too.
+-- RMSNorm saves its input and its output in fp32, so the residual sum that it reads is not saved
+-- separately (model/norm.py). Keys and values are repeated for each query head
+-- (model/attention.py). The training loop keeps the logits during the backward pass
+-- (scripts/train.py). Parameters at rest and gradients are bf16.
 
 -- kind: source; the framework's modules and kernels, as the comment above names them
 return require "runtimes.eager" { name = "kempnerforge", fitted = "torchtitan", reports = "allocated",

@@ -1,5 +1,5 @@
--- Megatron-Core as Megatron-LM's own scripts run it since 2023. Its kernels are those of
--- `megatron`. Its host runs Python modules for every product, norm and attention. Rank n - 1 prints
+-- Megatron-Core as the scripts of Megatron-LM have run it since 2023. Its kernels are those of
+-- `megatron`. The host runs Python modules for every product, norm and attention. Rank n - 1 prints
 -- torch.cuda.max_memory_allocated (training.py: report_memory of the last rank). Host times:
 -- tandem/fitted.lua, from dev-cal rows of small models, whose steps are bound by the host.
 

@@ -1,5 +1,5 @@
--- Which layout of Llama 3 8B on 16 GPUs is the fastest that leaves room in memory?
--- tandem sweep scripts/sweeps/llama3_8b.lua
+-- Finds the fastest layout of Llama 3 8B on 16 GPUs that leaves a reserve of memory: tandem sweep
+-- scripts/sweeps/llama3_8b.lua
 local GiB = 2 ^ 30
 
 return sweep {
