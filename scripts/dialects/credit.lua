@@ -252,7 +252,7 @@ local function precision_of(d, trainer, p, spectral)
     return { param = "fp32", compute = "fp32", reduce = "fp32" }
   end
   if spectral and trainer.fsdp2_mp_policy == nil then
-    d:note("not-applied", "trainer.amp", "amp is on, but with spectral norm and no fsdp2_mp_policy all is computed in fp32")
+    d:note("not-applied", "trainer.amp", "amp is on, but with spectral norm and no fsdp2_mp_policy all is fp32")
     return { param = "fp32", compute = "fp32", reduce = "fp32" }
   end
   if p.data ~= "fsdp2" then return { param = "fp32", compute = "bf16", reduce = "fp32" } end
