@@ -61,7 +61,7 @@ accuracy: build
 # source and each GPU: RUNS=... MORE=... (the second table). ONLY="Blackwell megatron_core": these alone.
 fit: build
 	tests/bench/fit_runs.py $(TANDEM) $(RUNS) $(MORE) $(if $(ONLY),--only $(ONLY))
-	$(if $(ONLY),,tests/bench/leave_out.py $(TANDEM) $(RUNS))
+	$(if $(ONLY),,tests/bench/leave_out.py $(TANDEM) $(RUNS) $(MORE))
 	tests/bench/constants.py
 
 # The error bars that predictions are printed with, and what test_error_bar holds them against: after

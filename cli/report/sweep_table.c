@@ -274,6 +274,7 @@ static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
     str_print(&cli->out, "best        %s\n",
               sweep_settings(cli->arena, keys, rows->at[0].values, "--set "));
     str_print(&cli->out, "trust       %s\n", rows->at[0].trust);
+    traffic_note(cli, keys, rows);
 }
 
 void csv_field(Str *out, const char *text)

@@ -40,12 +40,27 @@ static const Diagnostic *first_error(const Diag *d, bool infeasible)
     return NULL;
 }
 
+/* Returns the bytes of weights and gradients that the slowest rank gathers and reduces in a
+ * step. */
+static uint64_t unit_bytes(const RunRecord *r)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < r->collectives.n; i++) {
+        const CollectiveRow *row = &r->collectives.at[i];
+        if (strcmp(row->stream, stream_name(STREAM_dp_gather)) == 0 ||
+            strcmp(row->stream, stream_name(STREAM_dp_reduce)) == 0)
+            bytes += row->n * row->bytes;
+    }
+    return bytes;
+}
+
 static void put_prediction(json_t *row, const Cli *cli, const PlanFile *file, const Prediction *p)
 {
     const RunRecord *r = &p->record;
     json_text(row, "plan_id", hash_hex(cli->arena, r->plan));
     json_count(row, "ranks", r->n_ranks);
     json_count(row, "peak_bytes", r->peak_bytes);
+    json_count(row, "unit_bytes", unit_bytes(r));
     json_count(row, "run", (uint64_t)p->id);
     json_count(row, "step_ps", (uint64_t)r->step_ps);
     json_count(row, "exposed_ps", (uint64_t)r->exposed_ps);
@@ -328,6 +343,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
                        .trust = text_of(line, "trust", arena),
                        .ranks = count_of(line, "ranks"),
                        .peak_bytes = count_of(line, "peak_bytes"),
+                       .unit_bytes = count_of(line, "unit_bytes"),
                        .run = count_of(line, "run"),
                        .step_ps = (Ps)count_of(line, "step_ps"),
                        .exposed_ps = (Ps)count_of(line, "exposed_ps"),

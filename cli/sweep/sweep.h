@@ -31,6 +31,7 @@ typedef struct SweepRow {
     const char *hint;          /* of that error; NULL: it has none */
     const char *plan_id, *trust;
     uint64_t ranks, peak_bytes, run; /* run 0: not stored */
+    uint64_t unit_bytes; /* weights gathered and gradients reduced by the slowest rank */
     Ps step_ps, exposed_ps;
     double tokens_per_s, tokens_per_s_per_device, mfu;
     double usd_per_token;    /* 0: the price is unknown */
@@ -48,6 +49,10 @@ typedef LIST(SweepRow) SweepRows;
 
 /* Prints under a table the assumption behind its energies; prints nothing if the table has none. */
 void energy_note(Cli *cli, const SweepRows *rows);
+/* ---- cli/report/sweep_traffic.c */
+/* Prints a line if schedules are compared that move different bytes of weights and gradients. */
+void traffic_note(Cli *cli, const SweepKeys *keys, const SweepRows *rows);
+
 const char *rows_count(const SweepRows *rows); /* "tokens", or "points" if the first row with
                                                 * numbers counts points */
 

@@ -2,7 +2,11 @@
 """What the constants of step times are worth where nothing was fitted: each source of dev-cal rows is predicted by what
 the others give, and each GPU by what the other GPUs give. Writes the second part of docs/reference/fit.md.
 
-    tests/bench/leave_out.py build/release/tandem RUNS.csv
+    tests/bench/leave_out.py build/release/tandem RUNS.csv [MORE.csv]
+    tests/bench/leave_out.py build/release/tandem --only-more MORE.csv
+
+MORE is the second table. Its parameters are what lasts of Blackwell's peak, and Megatron-Core's host times. Lines of a
+table that is not given stay.
 
 Rows, grids and the way down are those of fit_runs.py. What lasts of a GPU's peak is fitted to the other rows of its
 architecture, or taken from the other architecture where there are none; host times are fitted to the profile's other
@@ -19,7 +23,9 @@ import fit_runs as fit
 
 REPORT = os.path.join(fit.ROOT, "docs/reference/fit.md")
 MARK = "\n## Without a source, without a GPU\n"
-RELATIVE = {"fsdp1": "torchtitan", "torchtitan": "fsdp1", "megatron": "torchtitan", "megatron2022": "megatron"}
+RELATIVE = {"fsdp1": "torchtitan", "torchtitan": "fsdp1", "megatron": "torchtitan", "megatron2022": "megatron",
+            "megatron_core": "megatron"}
+MOST_SMALL = 24  # of the small Megatron-Core runs: each fit without one GPU predicts all others many times
 ARCHS = {"A100": "Ampere", "H100": "Hopper"}
 
 
@@ -49,14 +55,96 @@ class Predictions:
 
 
 def main():
-    tandem, path = sys.argv[1], sys.argv[2]
+    args = sys.argv[1:]
+    if len(args) < 2:
+        sys.exit(__doc__)
+    with open(os.path.join(fit.ROOT, "scripts/tandem/fitted.lua")) as f:
+        old = f.read()
+    lines = [] if args[1] == "--only-more" else first_table(args[0], args[1], old)
+    if len(args) > 2:
+        lines += second_table(args[0], args[2], old)
+    write_report(lines)
+
+
+class Second:
+    """The rows of the second table that something is fitted to, and what they say of rows that are left out."""
+
+    def __init__(self, tandem, path, old):
+        self.table = fit.Table(path)
+        self.predictions = Predictions(tandem, self.table.head)
+        self.old = old
+        self.lines, self.errors = [], []
+
+    def least(self, rows, grids, start, prefix):
+        """The constants that make the error of these rows least."""
+        def evaluate(values):
+            return fit.loss(self.predictions.ratios(rows, {prefix + key: v for key, v in values.items()}))
+        return {prefix + key: v for key, v in fit.descend(evaluate, grids, start)[0].items()}
+
+    def line(self, label, gone, sets):
+        inside = sorted(abs(r - 1) for r in self.predictions.ratios(gone, {}))
+        outside = sorted(abs(r - 1) for r in self.predictions.ratios(gone, sets))
+        if not inside:
+            return
+        self.lines.append(f"| {label} | {len(inside)} | {middle(inside):.1%} | {tenth(inside):.1%} | {middle(outside):.1%} | "
+                          f"{tenth(outside):.1%} |")
+        print(self.lines[-1], flush=True)
+        if not label.startswith("GPU"):
+            self.errors += outside
+
+    def groups(self, rows, name_of):
+        found = {}
+        for r in rows:
+            found.setdefault(name_of(r[self.table.at["gpu"]]), []).append(r)
+        return sorted(found.items())
+
+
+def chip(gpu):
+    """One name for a chip, whatever memory a row writes beside it."""
+    inside = re.search(r"\((\w+)", gpu)
+    return re.split(r"[-_ ]", inside.group(1) if inside else gpu)[0]
+
+
+def second_table(tandem, path, old):
+    s = Second(tandem, path, old)
+    hopper = float(re.search(r"Hopper = ([0-9.]+)", old).group(1))
+    rows = s.table.large("NVIDIA Blackwell")
+    for name, gone in s.groups(rows, chip):
+        left = [r for r in rows if r not in gone]
+        s.line("GPU " + name + ", large models", gone,
+               s.least(left, {"sustained": fit.SUSTAINED}, {"sustained": hopper}, "cluster.device."))
+    s.line("MLPerf's large models on Blackwell", rows, {"cluster.device.sustained": hopper})
+    name, framework, grids = next(p for p in fit.PROFILES if p[0] == "megatron_core")
+    rows = s.table.small_megatron(framework)
+    rows = rows[::max(1, len(rows) // MOST_SMALL)]
+    now = fit.kept(old, name)
+    start = {key: now.get(key, grid[len(grid) // 2]) for key, grid in grids.items()}
+    for chip_name, gone in s.groups(rows, chip):
+        left = [r for r in rows if r not in gone]
+        if left:
+            s.line("GPU " + chip_name + ", small Megatron-Core runs", gone, s.least(left, grids, start, "runtime."))
+    relative = fit.kept(old, RELATIVE[name])
+    s.line("Megatron-LM functional tests, small runs", rows, {f"runtime.{k}": relative[k] for k in grids if k in relative})
+    return s.lines
+
+
+def write_report(lines):
+    """Lines of rows that were not predicted this time stay."""
+    with open(REPORT) as f:
+        before, _, after = f.read().partition(MARK)
+    kept = {line.split("|")[1]: line for line in after.splitlines() if line.startswith("| ")}
+    kept.pop(" without ", None)
+    kept.update({line.split("|")[1]: line for line in lines})
+    with open(REPORT, "w") as f:
+        f.write(before + MARK + TEXT + "\n".join(kept.values()) + "\n")
+
+
+def first_table(tandem, path, old):
     with open(path, newline="") as f:
         table = list(csv.reader(f))
     head, at = table[0], {name: i for i, name in enumerate(table[0])}
     assert head[0] == "id"
     cal = [r for r in table[1:] if r[at["split"]] == "dev-cal"]
-    with open(os.path.join(fit.ROOT, "scripts/tandem/fitted.lua")) as f:
-        old = f.read()
     power = float(re.search(r"power = ([0-9.]+)", old).group(1))
     now = {arch: float(re.search(rf"{arch} = ([0-9.]+)", old).group(1)) for arch in ARCHS.values()}
     host = {name: fit.kept(old, name) for name, _, _ in fit.PROFILES}
@@ -146,17 +234,18 @@ def main():
         done = line("GPU " + gpu, [r for r in steady if r[at["gpu"]] == gpu])
         if done:
             lines.append(done[0])
-    with open(REPORT) as f:
-        report = f.read().split(MARK)[0]
-    with open(REPORT, "w") as f:
-        f.write(report + MARK + TEXT + "\n".join(lines) + "\n")
+    return lines
 
 
 TEXT = """
-Written by `tests/bench/leave_out.py`. |predicted / measured - 1| of step times of the rows above: with the constants that were
-fitted to them, and with those that the other sources (GPUs) alone give. A profile whose rows are all of one source then takes another's
-host times (FSDP1 torchtitan's, torchtitan FSDP1's, Megatron torchtitan's, Megatron of 2022 Megatron's), an architecture without
-rows the other's part that lasts, and without rows at 500 W a limit of power changes nothing.
+Written by `tests/bench/leave_out.py`. |predicted / measured - 1| of step times of the rows above:
+with the constants that were fitted to them, and with those that the other sources (GPUs) alone
+give. Of the second table's small Megatron-Core runs at most 48 are among them.
+
+A profile whose rows are all of one source takes another's host times: FSDP1 torchtitan's,
+torchtitan FSDP1's, Megatron torchtitan's, Megatron of 2022 Megatron's, Megatron-Core Megatron's. An
+architecture without rows takes the other's part that lasts; Blackwell takes Hopper's. Without rows
+at 500 W a limit of power changes nothing.
 
 | without | rows | in the fit: median | ninth decile | without it: median | ninth decile |
 |---|---|---|---|---|---|

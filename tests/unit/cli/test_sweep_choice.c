@@ -306,6 +306,25 @@ static void an_interruption_says_what_is_kept(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
 
+/* 1F1B reduces gradients in each micro-batch, ZB-H1 once. Gathered weights make both do it once. */
+static void unequal_traffic_of_schedules_is_told(void **state)
+{
+    (void)state;
+    static const char plan[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_70b_pp.lua";
+#define SCHEDULES(key, keep)                                                                       \
+    COMMAND(arena, 120, "sweep", plan, "--try", key "=1f1b,zb_h1", "--set", "batch.global=16",     \
+            "--set", "parallel.ac=full", "--set", "parallel.fsdp2.keep_gathered=" keep, "--db",    \
+            "none")
+    CommandResult r = SCHEDULES("parallel.pp.schedule", "false");
+    assert_non_null(strstr(r.out, "traffic     not equal: 1f1b moves "));
+    r = SCHEDULES("parallel.pp", "false"); /* the same, as people write it */
+    assert_non_null(strstr(r.out, "traffic     not equal: 1f1b moves "));
+    r = SCHEDULES("parallel.pp.schedule", "true");
+    assert_non_null(strstr(r.out, "best        "));
+    assert_null(strstr(r.out, "traffic "));
+#undef SCHEDULES
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -322,6 +341,7 @@ int main(void)
         TEST(fields_count_points),
         TEST(passes_and_runtimes_are_settings),
         TEST(an_interruption_says_what_is_kept),
+        TEST(unequal_traffic_of_schedules_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,51 @@
+/* Says when a sweep compares schedules under unequal traffic. A schedule decides how often a rank
+ * gathers weights and reduces gradients. Where schedules differ in that, their order is also one of
+ * traffic. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/sweep/sweep.h"
+
+static bool is_schedule(const char *key)
+{
+    return strcmp(key, "parallel.pp.schedule") == 0 || strcmp(key, "parallel.pp") == 0;
+}
+
+static bool differ_only_in(uint32_t key, uint32_t n_keys, const SweepRow *a, const SweepRow *b)
+{
+    for (uint32_t k = 0; k < n_keys; k++)
+        if ((k == key) == (strcmp(a->values[k], b->values[k]) == 0)) return false;
+    return true;
+}
+
+static bool has_numbers(const SweepRow *r)
+{
+    return r->status == SWEEP_fits || r->status == SWEEP_too_large;
+}
+
+/* True if the larger number is more than 1/50 larger. */
+static bool unequal(uint64_t a, uint64_t b)
+{
+    const uint64_t less = a < b ? a : b, more = a < b ? b : a;
+    return less > 0 && more - less > less / 50;
+}
+
+void traffic_note(Cli *cli, const SweepKeys *keys, const SweepRows *rows)
+{
+    uint32_t key = 0;
+    while (key < keys->n && !is_schedule(keys->at[key].key)) key++;
+    for (uint32_t i = 0; key < keys->n && i < rows->n; i++)
+        for (uint32_t k = i + 1; k < rows->n; k++) {
+            const SweepRow *a = &rows->at[i], *b = &rows->at[k];
+            if (!has_numbers(a) || !has_numbers(b) || !unequal(a->unit_bytes, b->unit_bytes) ||
+                !differ_only_in(key, keys->n, a, b))
+                continue;
+            str_print(&cli->out,
+                      "traffic     not equal: %s moves %s of weights and gradients in a step, %s "
+                      "%s; --set "
+                      "parallel.fsdp2.keep_gathered=true compares schedules alone\n",
+                      a->values[key], str_bytes(cli->arena, a->unit_bytes), b->values[key],
+                      str_bytes(cli->arena, b->unit_bytes));
+            return;
+        }
+}
