@@ -485,8 +485,9 @@ static inline uint32_t config_expert_ranks(const Config *c)
 static inline Mesh config_mesh(const Config *c)
 {
     Mesh mesh = mesh_make(c->axis_size);
-    if (config_expert_ranks(c) > config_ranks(c, axes_trading(INDEX_experts)))
-        mesh_nest_last(&mesh, axes_first(axes_trading(INDEX_experts)));
+    const AxisSet ep = mesh_axes_of(&mesh, axes_trading(INDEX_experts));
+    if (ep && config_expert_ranks(c) > mesh_size(&mesh, ep))
+        mesh_nest_last(&mesh, (uint32_t)__builtin_ctz(ep));
     return mesh;
 }
 

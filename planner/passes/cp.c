@@ -54,7 +54,23 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
     const Graph *g = &job->plan->graph;
     const int64_t groups = g->tensors.at[n->in[1]].dim[op_dim(n->op, 1, INDEX_groups)];
     const int64_t heads = groups * g->tensors.at[n->in[0]].dim[op_dim(n->op, 0, INDEX_heads)];
-    if (groups % size == 0) return true;
+    const uint32_t tp = pass_ranks(job->config, PASS_tp);
+    if (groups % ((int64_t)size * tp) == 0) return true;
+    if (tp > 1) {
+        const char *what = pass->cp.mode == CP_ring ? "all_to_all" : "cp";
+        diag_error(
+            job->diag, FAULT_input, "divides-heads", pass->loc,
+            "cp { %s }: heads = %lld with kv_heads = %lld cannot be divided over tp = %u and "
+            "then over %s = %u: a rank would hold a fraction of a KV head (%s)",
+            pass->cp.mode == CP_ring ? "all_to_all" : "mode = \"all_to_all\"", (long long)heads,
+            (long long)groups, tp, what, size, g->modules.at[n->module].path);
+        if (groups % tp == 0)
+            diag_hint(job->diag, "%s may be %s", what, str_divisors(job->scratch, groups / tp));
+        else
+            diag_hint(job->diag, "tp may be %s",
+                      groups % size == 0 ? str_divisors(job->scratch, groups / size) : "1");
+        return false;
+    }
     diag_error(job->diag, FAULT_input, "divides-heads", pass->loc,
                "cp { %s }: heads = %lld with kv_heads = %lld cannot be divided over %s%u: "
                "a rank would hold a fraction of a KV head (%s)",
@@ -141,14 +157,30 @@ static bool may_refine(const Job *job, const PassConfig *pass)
     return n % 2 == 0 && n < size && size % n == 0;
 }
 
+static bool scans(const Job *job)
+{
+    const Graph *g = &job->plan->graph;
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (op_scans_tokens(g->nodes.at[id].op)) return true;
+    return false;
+}
+
 void cp_refine(Job *job)
 {
     cp_scan_refine(job);
+    Mesh *mesh = &job->plan->mesh;
     const PassConfig *pass = pass_config(job, PASS_cp);
     const AxisSet axes = pass_axes(job, PASS_cp);
-    if (axes && pass->cp.mode == CP_ring && n_exchanging(job, pass) > 1 && may_refine(job, pass))
-        mesh_refine(&job->plan->mesh, job->arena, (uint32_t)__builtin_ctz(axes),
-                    pass->cp.all_to_all);
+    if (!axes) return;
+    const uint32_t n = n_exchanging(job, pass), first = (uint32_t)__builtin_ctz(axes);
+    if (pass->cp.mode == CP_ring && n > 1 && may_refine(job, pass))
+        mesh_refine(mesh, job->arena, first, pass->cp.all_to_all);
+    if (n == 1 || pass_ranks(job->config, PASS_tp) == 1 || scans(job)) return;
+    if (pass->cp.mode == CP_ring && !may_refine(job, pass)) return;
+    mesh_nest_last(mesh, pass->cp.mode == CP_ring ? first + 1 : first);
+    const AxisSet ep = mesh_axes_of(mesh, axes_trading(INDEX_experts));
+    if (ep && config_expert_ranks(job->config) > mesh_size(mesh, ep))
+        mesh_nest_last(mesh, (uint32_t)__builtin_ctz(ep)); /* experts nest inside of heads */
 }
 
 /* The ranks that exchange tokens for heads must be an even part of cp. */
@@ -173,17 +205,26 @@ static void check_groups(const Job *job, const PassConfig *pass)
     diag_hint(job->diag, "all_to_all may be %s", legal.n ? str_text(&legal) : "1");
 }
 
-/* tp must lie inside cp: heads that tp has already cut cannot be cut again by an outer axis. */
+/* Heads are cut over tp first, and by the ranks that exchange them inside of that (cp_refine).
+ * Tokens that tp cuts, too, would have to be cut the other way round. State-space layers exchange
+ * heads of their own. */
 static void check_axes(const Job *job, const PassConfig *pass)
 {
     const uint32_t tp = pass_ranks(job->config, PASS_tp);
+    const PassConfig *options = pass_config(job, PASS_tp);
     const bool all = pass->cp.mode == CP_all_to_all;
-    if (tp > 1 && n_exchanging(job, pass) > 1) {
+    const bool tokens = tp > 1 && (options->tp.sequence || options->tp.plan.n > 0);
+    if (n_exchanging(job, pass) > 1 && (tokens || (tp > 1 && scans(job)))) {
         diag_error(job->diag, FAULT_input, "cp-tp", pass->loc,
-                   "cp { %s } with tp = %u: both divide the heads among ranks, and the two "
-                   "divisions do not nest",
-                   all ? "mode = \"all_to_all\"" : "all_to_all", tp);
-        diag_hint(job->diag, "%s, or set tp = 1",
+                   "cp { %s } with tp = %u%s: both divide %s among ranks, and the two divisions do "
+                   "not nest",
+                   all ? "mode = \"all_to_all\"" : "all_to_all", tp,
+                   !tokens                ? " and state-space layers"
+                   : options->tp.sequence ? " and sequence parallelism"
+                                          : " and a plan for tp",
+                   tokens ? "tokens" : "the heads");
+        diag_hint(job->diag, "%s%s",
+                  tokens && options->tp.sequence ? "tp { sequence = false }, or " : "",
                   all ? "use mode = \"all_gather\"" : "leave out all_to_all");
     }
     if (pass_config(job, PASS_tile)) {

@@ -6,15 +6,19 @@
 
 #include "planner/base/str.h"
 
-/* Places the axis that lies `stride` ranks apart, if there is one. */
+/* Places the axes that lie apart: the one that lies `stride` ranks apart, then one that encloses
+ * it, and so on. */
 static void place_apart(Mesh *mesh, uint64_t *stride, uint32_t *n_placed)
 {
-    for (uint32_t a = 0; a < mesh->n_axes; a++) {
-        if (mesh->axis[a].apart == 0 || mesh->axis[a].apart != *stride) continue;
+    for (uint32_t a = 0; a < mesh->n_axes && *stride <= UINT32_MAX / 2;) {
+        if (mesh->axis[a].apart == 0 || mesh->axis[a].apart != *stride || mesh->axis[a].size < 2) {
+            a++;
+            continue;
+        }
         mesh->axis[a].stride = (uint32_t)*stride;
         *stride *= mesh->axis[a].size;
         ++*n_placed;
-        return;
+        a = 0; /* the stride has grown, so no axis is placed twice */
     }
 }
 
@@ -62,6 +66,7 @@ void mesh_refine(Mesh *mesh, Arena *arena, uint32_t a, uint32_t inner)
     mesh->n_axes++;
     mesh->axis[a].size /= inner;
     mesh->axis[a + 1].size = inner;
+    mesh->axis[a].apart *= inner; /* 0 stays 0 */
     AxisName name = mesh->axis[a].name;
     for (uint32_t i = 0, k = 0; i < mesh->n_axes; i++) {
         if (mesh->axis[i].name != name) continue;
@@ -88,17 +93,14 @@ AxisSet mesh_cut(Mesh *mesh, Arena *arena, AxisName name, uint32_t inner)
     return inner == 1 ? set : 0;
 }
 
-void mesh_nest_last(Mesh *mesh, AxisName name)
+void mesh_nest_last(Mesh *mesh, uint32_t a)
 {
-    for (uint32_t a = 0; a + 1 < mesh->n_axes; a++) {
-        if (mesh->axis[a].name != name) continue;
-        Axis axis = mesh->axis[a];
-        axis.apart = axis.stride;
-        for (; a + 1 < mesh->n_axes; a++) mesh->axis[a] = mesh->axis[a + 1];
-        mesh->axis[a] = axis;
-        set_strides(mesh);
-        return;
-    }
+    assert(a < mesh->n_axes);
+    Axis axis = mesh->axis[a];
+    axis.apart = axis.stride;
+    for (; a + 1 < mesh->n_axes; a++) mesh->axis[a] = mesh->axis[a + 1];
+    mesh->axis[a] = axis;
+    set_strides(mesh);
 }
 
 AxisSet mesh_axes(const Mesh *mesh, AxisName name)

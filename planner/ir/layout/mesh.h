@@ -38,9 +38,9 @@ void mesh_refine(Mesh *mesh, Arena *arena, uint32_t a, uint32_t inner);
 /* Refines the axis of that name so that its innermost atomic axes have `inner` ranks together, and
  * returns these; the empty set if the axis is cut elsewhere already and the cuts do not nest. */
 AxisSet mesh_cut(Mesh *mesh, Arena *arena, AxisName name, uint32_t inner);
-/* Lists the axis of that name last, so that its parts nest inside of all others'. Every rank keeps
- * its coordinates. */
-void mesh_nest_last(Mesh *mesh, AxisName name);
+/* Lists atomic axis `a` last, so that its parts nest inside of all others'. Every rank keeps its
+ * coordinates. Axes behind `a` move one place forward. */
+void mesh_nest_last(Mesh *mesh, uint32_t a);
 /* Makes strides and the number of ranks from sizes; false if the axes do not fill a grid of at most
  * 2^31 ranks. */
 bool mesh_set_strides(Mesh *mesh);

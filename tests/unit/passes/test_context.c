@@ -264,6 +264,41 @@ static void a_ring_goes_over_groups(void **state)
     }
 }
 
+/* Ranks of tp have cut the heads. Groups of cp divide those of one rank of tp further, although tp
+ * lies inside of them among the ranks: a rank has groups / (tp x all_to_all) KV heads, and no rank
+ * of tp gathers heads for it. */
+static void heads_of_tp_are_divided_further(void **state)
+{
+    (void)state;
+    for (int ring = 0; ring < 2; ring++) {
+        Tiny t = tiny_context();
+        t.cp_options.mode = ring ? CP_ring : CP_all_to_all, t.cp_options.all_to_all = ring ? 2 : 1;
+        t.cp = ring ? 4 : 2, t.tp = 2, t.layers = 3, t.seq = 16;
+        t.tp_options.sequence = false;
+        const Plan *plan = right_plan(&t);
+        const Mesh *mesh = &plan->mesh;
+        const Program *p = &plan->programs.at[0];
+        const AxisSet tp = mesh_axes(mesh, AXIS_tp);
+        assert_int_equal(n_of(plan, OP_all_to_all, PHASE_forward, STREAM_cp), 4 * 3);
+        assert_int_equal(n_of(plan, OP_all_to_all, PHASE_backward, STREAM_cp), 4 * 3);
+        assert_int_equal(n_of(plan, OP_all_gather, PHASE_forward, STREAM_cp), 0);
+        assert_int_equal(n_of(plan, OP_all_gather, PHASE_forward, STREAM_tp), 0);
+        for (Rank r = 0; r < mesh->n_ranks; r++)
+            assert_int_equal(mesh_part(mesh, r, tp), r % 2); /* neighbours share weights */
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            const Instr *in = &p->code.at[pc];
+            int64_t size['z' + 1], start['z' + 1];
+            Binding b;
+            if (op_whole(in->op) == OP_none && !op_mixes_tokens(in->op)) continue;
+            for (Rank r = 0; r < mesh->n_ranks; r++) {
+                assert_true(plan_bind(plan, p, in, r, &b, size, start, NULL));
+                assert_int_equal(size['g'], 1);
+                assert_int_equal(start['g'], 2 * (r % 2) + r / 2 % 2);
+            }
+        }
+    }
+}
+
 /* Hop i of rank r works with the keys of rank r - i. */
 static void keys_of_each_hop(void **state)
 {
@@ -336,6 +371,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(parts_go_round_the_ring, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(a_ring_goes_over_groups, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(heads_of_tp_are_divided_further, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(fused_heads_beside_a_ring, test_arena_setup,
                                         test_arena_teardown),

@@ -1,0 +1,14 @@
+-- Which way to share sequences of 131,072 tokens makes Llama 3.1 70B fastest on 256 H100: gathered keys, a ring, an
+-- exchange of heads (Ulysses), or both? tp cuts the 8 KV heads first, so tp times the ranks that exchange is at most 8.
+-- tandem sweep scripts/sweeps/llama3_70b_128k.lua
+return sweep {
+  plan = "plans/llama3_70b_128k.lua",
+  vary = {
+    mesh = { dp_shard = { -1 }, tp = { 2, 4, 8 }, cp = { 4, 8, 16 } },
+    parallel = { tp = { sequence = { false } }, cp = { mode = { "all_gather", "ring", "all_to_all" }, all_to_all = { 1, 2, 4 } } },
+  },
+  where = function(s)
+    local exchange = s.mode == "all_to_all" and s.cp or s.all_to_all
+    return (s.all_to_all == 1 or (s.mode == "ring" and s.all_to_all < s.cp)) and s.tp * exchange <= 8
+  end,
+}
