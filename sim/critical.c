@@ -2,9 +2,9 @@
  * the beginning. An instruction began when another one of its rank ended (Timeline.by). A
  * communication began when its last member had arrived. Each interval of the step therefore has one
  * cause, and the intervals add up to the step exactly. If an instruction had to wait for the host
- * to issue it, the host is the cause of all the time back to the step's beginning, because a host
- * never waits. The file also reports how each pipeline stage uses its time, and how close each kind
- * of op comes to the device's limits. */
+ * to issue it, the host is the cause of all the time back to the instruction for which the host
+ * itself waited last, or to the step's beginning. The file also reports how each pipeline stage
+ * uses its time, and how close each kind of op comes to the device's limits. */
 #include "sim/report.h"
 
 #include <assert.h>
@@ -92,6 +92,19 @@ static void add_part(const PathWalk *w, uint32_t class_, Pc pc, bool host, Ps fr
     list_push(w->arena, &w->report->path, part);
 }
 
+/* The host had not issued `pc` before *at. Moves *at back to when the host had last waited for the
+ * end of an instruction, and returns that instruction; 0: it has not waited in this step. */
+static Pc follow_host(const PathWalk *w, uint32_t class_, Pc pc, Ps *at)
+{
+    const HostLine *host = &w->result->host[class_];
+    uint32_t part = host->n - 1;
+    while (part > 0 && (host->at[part].first > pc || host->at[part].from > *at)) part--;
+    while (part > 0 && host->at[part].by == 0) part--;
+    add_part(w, class_, pc, true, host->at[part].from, *at);
+    *at = host->at[part].from;
+    return host->at[part].by;
+}
+
 static void follow(const PathWalk *w, uint32_t class_, Pc pc)
 {
     Ps at = moment_of(&w->result->line[class_], pc)->end;
@@ -102,12 +115,8 @@ static void follow(const PathWalk *w, uint32_t class_, Pc pc)
         if (moment->reached < at && !find_last(w, &class_, &pc)) break;
         const Timeline *line = &w->result->line[class_];
         Pc by = moment_of(line, pc)->by;
-        if (at > 0 && (by == 0 || moment_of(line, by)->end < at)) {
-            add_part(w, class_, pc, true, 0, at);
-            at = 0;
-            break;
-        }
-        pc = by;
+        const bool late = at > 0 && (by == 0 || moment_of(line, by)->end < at);
+        pc = late ? follow_host(w, class_, pc, &at) : by;
     }
     /* No other event moves time, so the chain reaches the step's beginning. */
     assert(at == 0);

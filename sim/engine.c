@@ -32,7 +32,9 @@ typedef struct Engine {
     Ps net_when, device_when;
     Ps now, step_start;
     uint64_t n_ended;
-    Timeline *line; /* [class] */
+    Timeline *line;     /* [class] */
+    HostLine *host;     /* [class]: the parts that have begun */
+    uint32_t **awaited; /* [class][part]: ends that the host still awaits before it */
     Ps *end_ps;
     Arena *arena;
 } Engine;
@@ -142,11 +144,32 @@ static void begin(Engine *e, uint32_t class_, Pc head, Pc by)
     const Code *code = e->code_of[class_];
     for (Pc pc = head; pc != 0; pc = code->step[pc].next_in_launch)
         moment_of(&e->line[class_], pc)->by = by;
-    Ps issued = e->step_start + code->step[head].issued;
+    const Step *step = &code->step[head];
+    Ps issued = e->step_start + e->host[class_].at[step->part].from + step->issued;
     if (issued > e->now)
         heap_add(&e->heap, e->arena, issued, class_, head | ISSUE);
     else
         begin_issued(e, class_, head);
+}
+
+/* The host begins the parts for which it no longer has to wait, now that `pc` has ended. */
+static void go_on(Engine *e, uint32_t class_, Pc pc)
+{
+    const Code *code = e->code_of[class_];
+    HostLine *host = &e->host[class_];
+    while (host->n < code->parts.n && e->awaited[class_][host->n] == 0) {
+        const HostPart *part = &code->parts.at[host->n];
+        const Ps ready = host->at[host->n - 1].from + part[-1].length, now = e->now - e->step_start;
+        const bool waited = now > ready;
+        host->at[host->n++] = (HostStart){part->first, waited ? pc : 0, waited ? now : ready};
+        const Pc last = host->n < code->parts.n ? part[1].first : code->n;
+        for (Pc head = part->first; head < last; head++) {
+            const Step *step = &code->step[head];
+            if (step->head != head || step->part != host->n - 1) continue;
+            if (++moment_of(&e->line[class_], head)->met == code->need[head])
+                begin(e, class_, head, pc);
+        }
+    }
 }
 
 static void end(Engine *e, uint32_t class_, Pc pc)
@@ -161,6 +184,8 @@ static void end(Engine *e, uint32_t class_, Pc pc)
         Pc head = code->successors[i];
         if (++moment_of(line, head)->met == code->need[head]) begin(e, class_, head, pc);
     }
+    const uint32_t part = code->step[pc].lets;
+    if (part != 0 && --e->awaited[class_][part] == 0) go_on(e, class_, pc);
 }
 
 static void end_transfer(Engine *e)
@@ -303,11 +328,27 @@ static void make_lines(Engine *e, Arena *arena)
     }
 }
 
-/* Before another step, no instruction has ended. */
+static void make_hosts(Engine *e, Arena *arena)
+{
+    const uint32_t n = e->fold->n_classes;
+    e->host = arena_array(arena, n, sizeof *e->host);
+    e->awaited = arena_array(e->arena, n, sizeof *e->awaited);
+    for (uint32_t c = 0; c < n; c++) {
+        e->host[c].at = arena_array(arena, e->code_of[c]->parts.n, sizeof *e->host[c].at);
+        e->awaited[c] = arena_array(e->arena, e->code_of[c]->parts.n, sizeof *e->awaited[c]);
+    }
+}
+
+/* Before a step, no instruction has ended, and each host begins its first part. */
 static void forget_ends(Engine *e)
 {
-    for (uint32_t c = 0; c < e->fold->n_classes; c++)
-        for (Pc pc = 0; pc < e->code_of[c]->n; pc++) moment_of(&e->line[c], pc)->met = 0;
+    for (uint32_t c = 0; c < e->fold->n_classes; c++) {
+        const Code *code = e->code_of[c];
+        for (Pc pc = 0; pc < code->n; pc++) moment_of(&e->line[c], pc)->met = 0;
+        for (uint32_t i = 0; i < code->parts.n; i++) e->awaited[c][i] = code->parts.at[i].n_awaited;
+        e->host[c].at[0] = (HostStart){.first = 1};
+        e->host[c].n = 1;
+    }
 }
 
 /* Runs one step from a barrier; returns false if some program did not end. */
@@ -354,11 +395,13 @@ bool engine_run(const Plan *plan, const EngineOptions *options, Arena *arena, En
         e.end_ps = result->end_ps;
         prepare(&e);
         make_lines(&e, arena);
+        make_hosts(&e, arena);
         result->line = e.line;
+        result->host = e.host;
     }
     uint32_t n_steps = options->steps == 0 ? 1 : options->steps;
     for (uint32_t i = 0; ok && i < n_steps; i++) {
-        if (i > 0) forget_ends(&e);
+        forget_ends(&e);
         ok = step(&e) || (e.now > PS_MOST ? report_too_long(d) : report_stuck(&e, d));
         result->n_events += e.n_ended;
     }

@@ -174,11 +174,63 @@ static void link_successors(Compiler *c, const Program *p, Code *code)
     code->successors = arena_array(c->arena, total + 1, sizeof *code->successors);
     each_edge(p, code, before, fill_edge);
     code->step[0].successors = 0;
+}
+
+/* A head behind the first part also waits until the host begins its part. */
+static void list_roots(Compiler *c, Code *code)
+{
     for (Pc pc = 1; pc < code->n; pc++) {
-        if (code->step[pc].head == pc && code->need[pc] == 0) {
-            list_push(c->arena, &code->roots, pc);
-        }
+        if (code->step[pc].head != pc) continue;
+        if (code->step[pc].part > 0) code->need[pc]++;
+        if (code->need[pc] == 0) list_push(c->arena, &code->roots, pc);
     }
+}
+
+static void await(Code *code, Pc pc, uint32_t part)
+{
+    if (pc == 0 || code->step[pc].lets != 0) return; /* an earlier part has waited for it */
+    code->step[pc].lets = part;
+    code->parts.at[part].n_awaited++;
+}
+
+/* True if a kernel reads a message that the host has not awaited. */
+static bool reads_message(const Program *p, const Code *code, const Instr *in)
+{
+    for (uint32_t i = 0; i < in->after.n; i++) {
+        const Pc of = p->after.at[in->after.first + i];
+        if (p->code.at[of].op == OP_recv && code->step[of].lets == 0) return true;
+    }
+    return false;
+}
+
+/* The host as it issues a program: what precedes the next instruction. */
+typedef struct Host {
+    Pc kernel;  /* the last kernel */
+    Pc awaited; /* the last instruction whose result the host reads; 0: none since it waited */
+    bool sent;  /* messages were sent since it waited */
+} Host;
+
+/* Begins a part of the host's work before the kernel `pc`, if the host must wait there. */
+static bool begin_part(Compiler *c, const Program *p, Code *code, Pc pc, Host *host)
+{
+    const Instr *in = &p->code.at[pc];
+    if (op_info(in->op)->class_ == OP_CLASS_comm || in->stream != STREAM_compute) return false;
+    const bool messages =
+        c->options->cost->waits_messages && (host->sent || reads_message(p, code, in));
+    if (!messages && host->awaited == 0) return false;
+    const Pc from = code->parts.at[code->parts.n - 1].first;
+    const uint32_t part = list_push(c->arena, &code->parts, (HostPart){.first = pc});
+    await(code, host->awaited, part);
+    for (Pc at = from; messages && at < pc; at++)
+        if (p->code.at[at].op == OP_send) await(code, at, part);
+    for (uint32_t i = 0; messages && i < in->after.n; i++) {
+        const Pc of = p->after.at[in->after.first + i];
+        if (p->code.at[of].op == OP_recv) await(code, of, part);
+    }
+    if (messages) await(code, host->kernel, part);
+    host->awaited = 0;
+    host->sent = host->sent && !messages;
+    return true;
 }
 
 /* One process issues all instructions in program order; a launch group starts when its last member
@@ -187,9 +239,20 @@ static void issue_all(Compiler *c, const Program *p, Code *code)
 {
     const CostModel *cost = c->options->cost;
     Ps now = cost->issue_from;
+    Host host = {0};
     for (Pc pc = 1; pc < code->n; pc++) {
-        now += cost->issue(cost->self, c->plan, p, &p->code.at[pc]);
-        code->step[pc].issued = code->step[code->step[pc].head].issued = now;
+        const Instr *in = &p->code.at[pc];
+        if (begin_part(c, p, code, pc, &host)) now = 0;
+        const uint32_t part = code->parts.n - 1;
+        now += cost->issue(cost->self, c->plan, p, in);
+        code->parts.at[part].length = now;
+        Step *step = &code->step[pc], *head = &code->step[step->head];
+        step->issued = head->issued = now;
+        step->part = head->part = part;
+        if (in->stream == STREAM_compute && op_info(in->op)->class_ != OP_CLASS_comm)
+            host.kernel = pc;
+        if (cost->waits != NULL && cost->waits(cost->self, in)) host.awaited = pc;
+        host.sent = host.sent || in->op == OP_send;
     }
 }
 
@@ -202,6 +265,7 @@ static bool compile_program(Compiler *c, uint32_t program, Code *code)
     code->step = arena_array(c->arena, (size_t)code->n + 1, sizeof *code->step);
     code->need = arena_array(c->arena, (size_t)code->n + 1, sizeof *code->need);
     list_add(c->arena, &code->comms);
+    list_push(c->arena, &code->parts, (HostPart){.first = 1});
     for (Pc pc = 1; pc < code->n; pc++) {
         const Instr *in = &p->code.at[pc];
         bool left_out = cost->leaves_out != NULL && cost->leaves_out(cost->self, c->plan, p, in);
@@ -217,6 +281,7 @@ static bool compile_program(Compiler *c, uint32_t program, Code *code)
     }
     if (ok) link_successors(c, p, code);
     if (ok && cost->issue != NULL) issue_all(c, p, code);
+    if (ok) list_roots(c, code);
     return ok;
 }
 

@@ -9,9 +9,11 @@
  * instruction itself if it starts alone. The members of a group wait and start together. */
 typedef struct Step {
     Ps duration; /* compute */
-    /* earliest start, from the start of the step; in a head, for the whole launch group */
+    /* earliest start, from the start of the host's `part`; in a head, for the whole launch group */
     Ps issued;
-    bool on_host;        /* touches host memory, so it uses none of the device's cores */
+    uint32_t part; /* in Code.parts; in a head, the part that issues its last member */
+    uint32_t lets; /* the part before which the host waits for this instruction's end; 0: none */
+    bool on_host;  /* touches host memory, so it uses none of the device's cores */
     uint32_t successors; /* first in Code.successors; the list ends where the next step's begins */
     uint32_t comm;       /* in Code.comms; 0: compute */
     Pc next_in_launch;   /* 0: the last one */
@@ -30,16 +32,25 @@ typedef struct SimComm {
     bool registered;
 } SimComm;
 
+/* The host issues a program in parts. Before each part but the first it waits until some earlier
+ * instructions have ended. */
+typedef struct HostPart {
+    Pc first;
+    Ps length; /* to issue its instructions */
+    uint32_t n_awaited;
+} HostPart;
+
 /* A program ready to run: for each pc, the instructions that wait for it, and the number of events
  * that it waits for. */
 typedef struct Code {
     uint32_t n; /* pcs 1..n-1 */
     Step *step;
-    Pc *successors;      /* heads of launch groups */
-    uint32_t *need;      /* [pc] for heads: number of events (ends of instructions) that must come
-                          * first */
-    LIST(SimComm) comms; /* [0] none */
-    LIST(Pc) roots;      /* heads that wait for nothing */
+    Pc *successors;       /* heads of launch groups */
+    uint32_t *need;       /* [pc] for heads: number of events (ends of instructions) that must come
+                           * first */
+    LIST(SimComm) comms;  /* [0] none */
+    LIST(Pc) roots;       /* heads that wait for nothing */
+    LIST(HostPart) parts; /* at least one */
 } Code;
 
 /* Compiles every program and numbers the slots of each rendezvous. Returns the number of slots,

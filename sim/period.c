@@ -12,6 +12,7 @@ typedef struct PeriodSearch {
     const CostModel *cost;
     const Program *p;
     const Timeline *line;
+    const HostLine *host;
     Ps from, length; /* the first period */
     uint32_t step;   /* micro-batches of a period */
     Pc shift;        /* index distance of counterparts */
@@ -90,11 +91,21 @@ static Ps issue_time(const PeriodSearch *s, Pc first)
     return sum;
 }
 
+/* True if the host waits for the device in a period. Its work then begins anew, and the next kernel
+ * waits for it, so equal times of the instructions show equal times of the host. */
+static bool host_waits(const PeriodSearch *s, Pc first)
+{
+    for (uint32_t i = 1; i < s->host->n; i++)
+        if (s->host->at[i].first >= first && s->host->at[i].first < first + s->shift) return true;
+    return false;
+}
+
 /* If instructions wait for the host, the period must equal its time to issue these instructions. If
  * the host is ahead, it stays ahead. In that case no instruction after the periods may have waited
  * for the host, because the host would be further ahead after more periods. */
 static bool host_keeps_pace(const PeriodSearch *s, Pc first)
 {
+    if (host_waits(s, first)) return true;
     const Ps end = s->from + 2 * s->length, each = issue_time(s, first);
     bool late = false, late_behind = false;
     for (Pc pc = 1; pc < s->p->code.n && s->cost->issue != NULL; pc++) {
@@ -187,6 +198,7 @@ static bool repeats_every(const Plan *plan, const Fold *fold, const CostModel *c
                           .cost = cost,
                           .p = plan_program(plan, fold->rank_of[c]),
                           .line = &result->line[c],
+                          .host = &result->host[c],
                           .from = from,
                           .length = out->length,
                           .step = step};

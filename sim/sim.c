@@ -71,6 +71,7 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
     Fold *fold = fold_ranks_on(plan, places, options->unfolded || shared, scratch);
     Cost *cost = cost_new(cluster, options->runtime, options->store, options->machine, scratch, d);
     CostModel model = cost_model(cost);
+    model.waits_messages = runtime_waits_messages(options->runtime, plan);
     NetModel net;
     DeviceModel device;
     Cores *cores = NULL;

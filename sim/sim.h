@@ -18,7 +18,7 @@
 typedef struct CostModel {
     Ps (*compute)(const void *self, const Plan *plan, const Program *p, const Instr *in);
     /* The time that a host process takes to issue an instruction. The host issues all instructions
-     * in program order and waits for none. An instruction cannot start before it was issued. NULL:
+     * in program order. An instruction cannot start before it was issued. NULL:
      * all instructions are issued ahead of time. */
     Ps (*issue)(const void *self, const Plan *plan, const Program *p, const Instr *in);
     /* Bytes of device memory that the instruction moves as executed (fused, or in several passes).
@@ -29,6 +29,13 @@ typedef struct CostModel {
     /* The share of a communication that later instructions wait for, in (0, 1]. NULL: all of it. */
     double (*waited)(const void *self, const Plan *plan, const Instr *in);
     Ps issue_from; /* start of issuing, from the start of the step */
+    /* Before the host issues a kernel behind messages between stages, it waits until they and the
+     * kernels before them have ended: those that the kernel reads, and all that were sent. False:
+     * the host waits for nothing. */
+    bool waits_messages;
+    /* True if the host waits for the instruction's end before it issues the next one. NULL: for
+     * none. */
+    bool (*waits)(const void *self, const Instr *in);
     const void *self;
 } CostModel;
 
@@ -248,6 +255,18 @@ static inline Moment *moment_of(const Timeline *line, Pc pc)
     return &line->first[(size_t)pc * line->stride];
 }
 
+/* A part of the host's work in a step: it issues the instructions from `first` on. `by` is the
+ * instruction for whose end it waited before; 0: for none, it went on from the part before. */
+typedef struct HostStart {
+    Pc first, by;
+    Ps from; /* from the step's start */
+} HostStart;
+
+typedef struct HostLine {
+    HostStart *at;
+    uint32_t n;
+} HostLine;
+
 typedef struct EngineOptions {
     const CostModel *cost;
     NetModel *net;
@@ -260,6 +279,7 @@ typedef struct EngineResult {
     Ps *end_ps; /* [class], from the start of that step */
     uint64_t n_events;
     Timeline *line; /* [class] */
+    HostLine *host; /* [class] */
 } EngineResult;
 bool engine_run(const Plan *plan, const EngineOptions *options, Arena *arena, EngineResult *result,
                 Diag *d);

@@ -248,6 +248,8 @@ static const Field plan_fields[] = {
     {"runtime.keeps_gathered", FIELD_bool, IN(config.runtime.keeps_gathered), 0, 0, NULL},
     {"runtime.message_s", FIELD_f64, IN(config.runtime.message_s), 0, 1, NULL},
     {"runtime.pass_s", FIELD_f64, IN(config.runtime.pass_s), 0, 1, NULL},
+    {"runtime.waits_messages", FIELD_bool, IN(config.runtime.waits_messages), 0, 0, NULL},
+    {"runtime.host_factor", FIELD_f64, IN(config.runtime.host_factor), 0, 100, NULL},
     {"runtime.input_s", FIELD_f64, IN(config.runtime.input_s), 0, 100, NULL},
     {"runtime.reports_rank", FIELD_word, IN(config.runtime.reports_rank), 0, 0, memory_ranks},
     {"runtime.ops", FIELD_table, 0, 0, 0, NULL},
@@ -315,6 +317,12 @@ static const Field plan_fields[] = {
         {"runtime.ops." #row ".keeps_graph",                                                       \
          FIELD_bool,                                                                               \
          IN(config.runtime.op[OP_##row].keeps_graph),                                              \
+         0,                                                                                        \
+         0,                                                                                        \
+         NULL},                                                                                    \
+        {"runtime.ops." #row ".waits",                                                             \
+         FIELD_bool,                                                                               \
+         IN(config.runtime.op[OP_##row].waits),                                                    \
          0,                                                                                        \
          0,                                                                                        \
          NULL},                                                                                    \

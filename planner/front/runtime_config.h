@@ -82,6 +82,7 @@ typedef struct RuntimeOp {
     /* a module keeps its output and the output's autograd graph until the next step. In a
      * recomputed region, the tensors that autograd saved for the output then stay allocated */
     bool keeps_graph;
+    bool waits;       /* forward: the host reads the result before it issues anything else */
     InPlace in_place; /* its outputs reuse the memory of inputs that no later op needs */
     /* the kind of kernel, if it is bound by memory; `passes` is then counted at that kernel's
      * rate */
@@ -154,8 +155,11 @@ typedef struct Runtime {
     bool keeps_gathered; /* default of tp's keep_gathered if sequence is true */
     double message_s;    /* additional host time for each message between stages */
     double pass_s;       /* additional host time for each pass of a micro-batch through a stage */
-    double input_s;      /* time of the loader to read a sequence, while the previous step
-                          * computes */
+    /* if each rank has one stage, the host waits after a message until the device is idle */
+    bool waits_messages;
+    double host_factor; /* host times are this many times as long on its CPU; 0: once */
+    double input_s;     /* time of the loader to read a sequence, while the previous step
+                         * computes */
     RuntimeOp op[OP_COUNT];
 } Runtime;
 

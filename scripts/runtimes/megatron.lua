@@ -10,7 +10,14 @@
 
 -- kind: source; the framework's modules and kernels, as the comment above names them
 local one, half = { kernels = 1, passes = 1 }, { kernels = 0.5, passes = 0.5 }
+-- A mixer of Mamba-2 has one convolution for x, B and C, and the kernels of mamba_ssm's ssd_combined.py: five
+-- forward; backward four of them again, and ten.
+local part = { kernels = 0, passes = 1 }
 return require "runtimes.eager" { name = "megatron", attention = "cudnn",
   ops = { rmsnorm = one, rmsnorm_grad = one, rope = { kernels = 1, passes = 1, saved = 2 }, rope_grad = one,
     silu = { kernels = 1, passes = 1, remade = true },
-    xent_max = { kernels = 2, passes = 3, saved = 4 }, xent_sumexp_grad = { kernels = 2, passes = 5 }, quantise = half }, delayed = true }
+    conv_groups = part, conv_groups_grad = part, step_size = part, step_size_grad = part,
+    state_scan = { kernels = 5, passes = 1 }, state_scan_grad = { kernels = 14, passes = 1 }, state_scan_shared = part,
+    slots = { kernels = 1, passes = 1, waits = true },
+    xent_max = { kernels = 2, passes = 3, saved = 4 }, xent_pick = { kernels = 1, passes = 0, waits = true },
+    xent_sumexp_grad = { kernels = 2, passes = 5 }, quantise = half }, delayed = true, waits_messages = true }

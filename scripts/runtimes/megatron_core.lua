@@ -12,4 +12,5 @@ for name, op in pairs(megatron.ops) do ops[name] = op end
 ops.xent_sumexp_grad = { kernels = 2, passes = 5, in_place = "backward" }
 return require "runtimes.eager" { name = "megatron_core", attention = megatron.attention, ops = ops,
   delayed = megatron.delayed, reports = "allocated", holds_gradients = true, reports_rank = "last",
+  waits_messages = megatron.waits_messages,
   n_workspaces = 2 }  -- one for the forward thread, one for autograd's

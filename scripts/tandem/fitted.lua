@@ -9,7 +9,6 @@ return {
   fsdp1 = { kernel_s = 8e-06, collective_s = 4e-05, unit_s = 0.0006, step_s = 0.08 },
   torchtitan = { kernel_s = 6e-06, compiled_s = 4e-06, tensor_s = 6e-05, unit_s = 0.0003, step_s = 0.01 },
   megatron = { kernel_s = 5e-06, collective_s = 3e-05, step_s = 0.01 },
-  -- dev-cal's Megatron-Core runs of 12 layers of 512, by least mean |log|; of the host of a DGX H100 (tandem/gpus.lua)
-  megatron_core = { kernel_s = 7e-05, collective_s = 3e-05, tensor_s = 3.3e-05, message_s = 5e-04, pass_s = 9e-04, step_s = 0.031 },
   megatron2022 = { kernel_s = 3.3e-05, collective_s = 0.00015, step_s = 0.02 },
+  megatron_core = { kernel_s = 6.3e-05, collective_s = 7e-06, tensor_s = 3e-05, message_s = 0.0009, pass_s = 0.00036, step_s = 0.018 },
 }

@@ -105,6 +105,13 @@ local function is_ring(row)
   return count(row, "cp") > 1 and not has(row, "framework", "^torchtitan") and not has(row, "sp", "ulysses")
 end
 
+-- Mixers of Mamba exchange tokens for heads, too (Megatron's mamba_context_parallel.py). A plan has one way for all
+-- layers, and cannot have this one beside tp.
+local function trades_heads(row)
+  local scans = has(row, "hybrid_pattern", "^[^/]*m") and count(row, "tp") == 1
+  return has(row, "sp", "^ulysses") or scans and count(row, "n_kv_heads") % count(row, "cp") == 0
+end
+
 -- The passes that all frameworks have, in the order that the planner needs.
 local function passes(row, how)
   local list, n_tp, n_pp = {}, count(row, "tp"), count(row, "pp")
@@ -119,7 +126,7 @@ local function passes(row, how)
   if n_tp > 1 then add(list, tp { sequence = cells.sequence(row), keep_gathered = how.keep_gathered }) end
   if (how.ep or count(row, "ep", 1)) > 1 then add(list, ep {}) end
   if is_ring(row) then cells.note("a gather of keys and values stands for the ring over cp = %d", count(row, "cp")) end
-  if (how.cp or sharers(row)) > 1 then add(list, cp { mode = has(row, "sp", "^ulysses") and "all_to_all" or "all_gather" }) end
+  if (how.cp or sharers(row)) > 1 then add(list, cp { mode = trades_heads(row) and "all_to_all" or "all_gather" }) end
   add(list, eight_bits(row, how.byte_gather))
   if how.pieces and how.pieces > 1 then add(list, tile { pieces = how.pieces }) end
   add(list, how.ac ~= false and checkpointing(row, how) or nil)
@@ -434,9 +441,7 @@ local function profile(row, how)
     own.kernel_s, own.tensor_s = fitted.megatron_core.kernel_s, fitted.megatron_core.tensor_s
     slower = gpus.host_factor(gpus.find(row.gpu))
   end
-  for _, time in ipairs { "kernel_s", "tensor_s", "collective_s", "message_s", "pass_s", "step_s" } do
-    own[time] = own[time] and own[time] * slower
-  end
+  own.host_factor = slower
   if how.frees_gradients then own.holds_gradients = false end
   -- A profile's rank is the one whose log prints. Memory of a process comes from another tool, which sees all ranks.
   if has(row, "peak_mem_kind", "^process") then own.reports_rank = "most" end

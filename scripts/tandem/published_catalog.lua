@@ -6,7 +6,7 @@
 -- l: layers, d: width, h: heads, kv: KV heads, ff: width of an MLP, v: vocabulary, hd: width of a
 -- head, e / k: experts and experts a token, me: width of an expert, sh: width of shared experts,
 -- first: layers without experts, mla: DeepSeek's latent attention, tied: one matrix for embedding
--- and head, hybrid: Megatron's letters of a hybrid's layers.
+-- and head, hybrid: Megatron's letters of a hybrid's layers, mh: heads of its Mamba mixers.
 local mla3 = "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 local mla2 = "q_lora=0 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 -- kind: documented; config.json of each model, or its paper
@@ -44,7 +44,7 @@ local known = {
   { "qwen%-7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 151936 },
   { "glm%-?4%.5.*air", l = 46, d = 4096, h = 96, kv = 8, ff = 10944, v = 151552, hd = 128, e = 128, k = 8, me = 1408, sh = 1408, first = 1 },
   { "glm%-?4%.5", l = 92, d = 5120, h = 96, kv = 8, ff = 12288, v = 151552, hd = 128, e = 160, k = 8, me = 1536, sh = 1536, first = 3 },
-  { "nemotron.*%f[%d%.]3.*nano", l = 52, d = 2688, h = 32, kv = 2, ff = 1856, v = 131072, hd = 128, e = 128, k = 6, me = 1856, sh = 3712,
+  { "nemotron.*%f[%d%.]3.*nano", l = 52, d = 2688, h = 32, kv = 2, ff = 1856, v = 131072, hd = 128, e = 128, k = 6, me = 1856, sh = 3712, mh = 64,
     hybrid = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME" },
   { "nemotron%-h" },
   { "nemotron.*%f[%d%.]15b", l = 32, d = 6144, h = 48, kv = 8, ff = 24576, v = 256000 },
@@ -107,7 +107,7 @@ local vocabularies = {
 }
 
 local column = { l = "n_layers", d = "d_model", h = "n_heads", kv = "n_kv_heads", ff = "d_ff", v = "vocab" }
-local options = { hd = "head_dim", e = "moe_experts", k = "moe_topk", me = "moe_ffn", sh = "moe_shared_ffn", mla = "mla", hybrid = "hybrid_pattern" }
+local options = { hd = "head_dim", e = "moe_experts", k = "moe_topk", me = "moe_ffn", sh = "moe_shared_ffn", mla = "mla", hybrid = "hybrid_pattern", mh = "mamba_heads" }
 
 local m = { columns = column, options = options }
 

@@ -192,6 +192,20 @@ local function fill_gpu(row)
   end
 end
 
+-- The chunks of a rank in NeMo's recipes of pipelines (launcher_scripts/conf/training and the performance scripts'
+-- recommended configurations: virtual_pipeline_model_parallel_size).
+-- kind: documented; NeMo-Framework-Launcher's training configurations
+local recipe_chunks = { { "175b", 6 }, { "nemotron.*22b", 10 }, { "340b", 12 }, { "llama%-?2.*70b", 20 }, { "llama%-?3.*70b", 5 }, { "llama%-?2.*13b", 10 } }
+
+local function fill_chunks(row)
+  if not is_open(row.vp) or count(row, "pp") == 1 or not has(row, "framework", "nemo") then return end
+  for _, known in ipairs(recipe_chunks) do
+    if has(row, "model", known[1]) and count(row, "n_layers") % (count(row, "pp") * known[2]) == 0 then
+      return assume(row, "vp", known[2], "the framework's recipe of this model")
+    end
+  end
+end
+
 -- If all weights are sharded, no rank needs another axis. Otherwise tp takes the ranks of a node,
 -- and pp the rest.
 local function fill_mesh(row)
@@ -270,6 +284,7 @@ function m.fill(row)
   fill_precision(row)
   fill_states(row)
   fill_mesh(row)
+  fill_chunks(row)
   fill_vocabulary(row)
   if not has(row, "framework", "^kempnerforge") then  -- its own batch follows from its script
     fill_batch(row)

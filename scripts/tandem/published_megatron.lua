@@ -156,6 +156,7 @@ local function attention_of(row, shape)
   end
   return nn.attention { dim = dim, heads = heads, kv_heads = count(row, "n_kv_heads", heads),
     head_dim = count(row, "head_dim", dim // heads), bias = shape.bias, causal = shape.causal,
+    qk_norm = has(row, "notes", "qk%-layernorm") and latent(row, "kv_lora") == 0 or nil,
     rope_theta = shape.rope and 10000.0 or nil }, { "wq", "wk", "wv" }
 end
 
@@ -171,19 +172,14 @@ local function block_of(norm, dim, first, columns, second)
     end }
 end
 
--- A mixer of Mamba-2 is planned as a gated MLP with as many weights: z and x are its gate and its
--- input, and B, C and dt widen it. Its scan and convolution are left out. Defaults are Megatron's
--- (mamba_state_dim, mamba_head_dim, mamba_num_groups; the inner width is twice the model's).
+-- A mixer of Mamba-2. Defaults are Megatron's (mamba_state_dim, mamba_head_dim, mamba_num_groups; the inner width
+-- is twice the model's; its scan works on 128 tokens at a time).
 local function mamba(row, dim)
   local notes = row.notes or ""
-  local function option(name, default) return tonumber(notes:match("mamba%-" .. name .. "=(%d+)")) or default end
+  local function option(name, default) return math.tointeger(tonumber(notes:match("mamba%-" .. name .. "=(%d+)"))) or default end
   local head = option("head%-dim", 64)
-  local heads = option("num%-heads", 2 * dim // head)
-  local rest = 2 * option("num%-groups", 8) * option("state%-dim", 128) + heads
-  local hidden = heads * head + rest // 3 // 128 * 128
-  return nn.module { gate = nn.linear(dim, hidden), up = nn.linear(dim, hidden), down = nn.linear(hidden, dim),
-    tp_col = { "gate", "up" }, tp_row = { "down" },
-    forward = function(self, x) return self.down(nn.silu(self.gate(x)) * self.up(x)) end }
+  return nn.mamba2 { dim = dim, heads = option("num%-heads", count(row, "mamba_heads", 2 * dim // head)), head_dim = head,
+    groups = option("num%-groups", 8), state = option("state%-dim", 128), chunk = 128 }
 end
 
 -- The layers of a hybrid's pattern: M Mamba, * attention, - MLP, E experts. Parts behind "/" are
@@ -263,7 +259,6 @@ function m.model(row, cut_experts)
   -- embedding is left out.
   local learned = has(row, "position_embedding", "^learned") and count(row, "cp", 1) == 1
   local layers = cells.is_open(row.hybrid_pattern) and plain_layers(row, shape) or hybrid_layers(row, shape)
-  if has(row, "hybrid_pattern", "^[^/]*m") then cells.note("a gated MLP stands for each mixer of Mamba") end
   -- Each head that predicts a further token (MTP) is one more block. The head and the loss of these
   -- tokens are left out. So is the product that joins two tokens' vectors.
   local further = count(row, "mtp_layers", 0)

@@ -446,6 +446,12 @@ static double cost_waited(const void *self, const Plan *plan, const Instr *in)
     return runtime_waited(c->runtime, plan, in);
 }
 
+static bool cost_waits(const void *self, const Instr *in)
+{
+    const Cost *c = *(Cost *const *)self;
+    return runtime_waits(c->runtime, in);
+}
+
 CostModel cost_model(Cost *cost)
 {
     Cost **self = arena_alloc(cost->arena, sizeof *self);
@@ -456,7 +462,8 @@ CostModel cost_model(Cost *cost)
                        .issue = own ? NULL : cost_issue,
                        .leaves_out = own ? NULL : cost_leaves_out,
                        .waited = own ? NULL : cost_waited,
-                       .issue_from = own ? 0 : ps_of(cost->runtime->step_s * (double)PS_PER_S),
+                       .waits = own ? NULL : cost_waits,
+                       .issue_from = own ? 0 : runtime_step_ps(cost->runtime),
                        .self = self};
 }
 

@@ -60,6 +60,18 @@ static bool leaves_out(const void *self, const Plan *plan, const Program *p, con
     return b->cost.leaves_out(b->cost.self, plan, p, in);
 }
 
+static double waited(const void *self, const Plan *plan, const Instr *in)
+{
+    const Imbalance *b = self;
+    return b->cost.waited(b->cost.self, plan, in);
+}
+
+static bool waits(const void *self, const Instr *in)
+{
+    const Imbalance *b = self;
+    return b->cost.waits(b->cost.self, in);
+}
+
 static void start(void *self, uint32_t id, const Transfer *t, Ps now)
 {
     const Imbalance *b = self;
@@ -129,6 +141,9 @@ CostModel imbalance_cost(Imbalance *b)
                        .bytes = b->cost.bytes ? bytes : NULL,
                        .leaves_out = b->cost.leaves_out ? leaves_out : NULL,
                        .issue_from = b->cost.issue_from,
+                       .waited = b->cost.waited ? waited : NULL,
+                       .waits = b->cost.waits ? waits : NULL,
+                       .waits_messages = b->cost.waits_messages,
                        .self = b};
 }
 

@@ -108,6 +108,21 @@ double runtime_waited(const Runtime *runtime, const Plan *plan, const Instr *in)
     return 1. / mesh_size(&plan->mesh, in->axes);
 }
 
+bool runtime_waits_messages(const Runtime *runtime, const Plan *plan)
+{
+    uint32_t stages = 0;
+    if (runtime_is_own(runtime) || !runtime->waits_messages) return false;
+    for (NodeId id = 1; id < plan->graph.nodes.n; id++)
+        if (plan->graph.nodes.at[id].stage >= stages) stages = plan->graph.nodes.at[id].stage + 1;
+    return stages <= mesh_size(&plan->mesh, mesh_axes_of(&plan->mesh, axes_with(AXIS_STAGES)));
+}
+
+bool runtime_waits(const Runtime *runtime, const Instr *in)
+{
+    return op_info(in->op)->class_ != OP_CLASS_comm && runtime->op[in->op].waits &&
+           (in->phase == PHASE_forward || in->phase == PHASE_recompute);
+}
+
 Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in)
 {
     const OpInfo *info = op_info(in->op);
@@ -126,5 +141,5 @@ Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, 
         s = kernels * runtime->kernel_s + (cut && kernels > 0 ? runtime->tensor_s : 0);
     }
     if (runtime->pass_s > 0 && begins_pass(p, in)) s += runtime->pass_s;
-    return ps_of(s * (double)PS_PER_S);
+    return ps_of(s * runtime_host_factor(runtime) * (double)PS_PER_S);
 }

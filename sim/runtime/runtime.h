@@ -44,6 +44,24 @@ double runtime_unfused_s(const Device *device, DType dtype, double heads, double
  * for one piece; the other pieces move while it computes. For an exchange between the ranks of
  * experts, the share is the profile's `exchange_part`. */
 double runtime_waited(const Runtime *runtime, const Plan *plan, const Instr *in);
+/* True if the host waits for messages between stages. Megatron does if each rank has one stage
+ * (batch_p2p_sync); with several it overlaps messages and only orders them on the device. */
+bool runtime_waits_messages(const Runtime *runtime, const Plan *plan);
+
+/* True if the host reads a result of the instruction before it goes on (`waits` of its op). */
+bool runtime_waits(const Runtime *runtime, const Instr *in);
+
+static inline double runtime_host_factor(const Runtime *runtime)
+{
+    return runtime->host_factor > 0 ? runtime->host_factor : 1;
+}
+
+/* The time between steps, in which the host issues nothing. */
+static inline Ps runtime_step_ps(const Runtime *runtime)
+{
+    return ps_of(runtime->step_s * runtime_host_factor(runtime) * (double)PS_PER_S);
+}
+
 /* The host's time to issue an instruction. All kernels of one fused run (`fuse`) are issued with
  * the first one. */
 Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in);

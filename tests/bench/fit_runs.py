@@ -31,9 +31,9 @@ PROFILES = [
     ("megatron", "NeMo", {"kernel_s": HOST, "collective_s": COMM}),
     ("megatron2022", "Megatron-DeepSpeed", {"kernel_s": HOST, "collective_s": COMM, "step_s": STEP}),
     ("megatron_core", "Megatron-Core", {
-        "kernel_s": [u * US for u in (40, 50, 60, 70, 80, 100)], "collective_s": [u * US for u in (15, 30, 60, 120)],
-        "tensor_s": [u * US for u in (0, 15, 33, 60)], "message_s": [u * US for u in (100, 250, 500, 1000)],
-        "pass_s": [u * US for u in (0, 400, 900, 1800)], "step_s": [u * 1e-3 for u in (5, 10, 20, 31, 45)]}),
+        "kernel_s": [u * US for u in (40, 50, 60, 70, 80, 100)], "collective_s": [u * US for u in (7, 15, 30, 60)],
+        "tensor_s": [u * US for u in (0, 15, 33, 60)], "message_s": [u * US for u in (100, 250, 500, 900, 1400)],
+        "pass_s": [u * US for u in (0, 200, 400, 900)], "step_s": [u * 1e-3 for u in (5, 10, 18, 25, 35)]}),
 ]
 # profiles whose rows are in the second table
 IN_MORE = ("megatron_core",)
@@ -45,7 +45,7 @@ MORE_DEVICES = [("Blackwell", "NVIDIA Blackwell")]
 MOST_GPUS = 64  # of those: larger ones say more of the network
 POWER_RATIO = 500 / 700
 LEAST_GAIN = 1e-3  # a parameter that matters less keeps its value
-EVERY = {"composer": 12, "NeMo": 4, "Megatron-DeepSpeed": 96, "Megatron-Core": 3}
+EVERY = {"composer": 12, "NeMo": 4, "Megatron-DeepSpeed": 96}
 
 
 def errors(tandem, rows, head, sets):
@@ -108,13 +108,15 @@ class Table:
         return rows_for(self.cal, self.at, framework, gpu)
 
     def small_megatron(self, framework):
-        """Runs of 12 layers of 512 on H100s, whose step the host sets and whose repeats agree."""
+        """Runs of 12 layers of 512, whose step the host sets and whose repeats agree: on any CPU, because each has its
+        factor (scripts/tandem/gpus.lua). One tray of GB200 waits for its loader."""
         at, found = self.at, []
         for r in self.cal:
             small = (r[at["n_layers"]], r[at["d_model"]]) == ("12", "512")
-            if r[at["framework"]].startswith(framework) and r[at["gpu"]].startswith("H100") and small and r[at["flag"]] == "":
+            tray = r[at["gpu"]].startswith("GB200") and r[at["n_gpus"]] == "4"
+            if r[at["framework"]].startswith(framework) and small and r[at["flag"]] == "" and not tray:
                 found.append(r)
-        return found[:: EVERY[framework]]
+        return found
 
     def large(self, gpu):
         at = self.at
@@ -130,7 +132,7 @@ def old_value(old, block, key, default):
 
 def fit_devices(tandem, runs, more, old, wanted):
     """What lasts of each architecture's peak, the power's exponent, and lines of the report."""
-    report, sustained = [], {arch: old_value(old, "sustained", arch, 0.9) for arch in ("Ampere", "Hopper", "Blackwell")}
+    report, sustained = [], {arch: old_value(old, "sustained", arch, None) for arch in ("Ampere", "Hopper", "Blackwell")}
     power = float(re.search(r"power = ([0-9.]+)", old).group(1))
     todo = [(label, runs, [r for name, framework, _ in PROFILES if name not in ("megatron2022",) + IN_MORE
                            for r in runs.rows(framework, gpu)]) for label, gpu in DEVICES]
@@ -139,14 +141,14 @@ def fit_devices(tandem, runs, more, old, wanted):
         if not own or not wanted(label):
             continue
         best, least = descend(lambda v: loss(errors(tandem, own, table.head, {"cluster.device.sustained": v["s"]})),
-                              {"s": SUSTAINED}, {"s": sustained.get(label, 0.75)})
+                              {"s": SUSTAINED}, {"s": sustained.get(label) or 0.75})
         report.append(f"| what lasts: {label} | {len(own)} | {best['s']:g} | {math.expm1(least):.1%} |")
         if label in sustained:
             sustained[label] = best["s"]
         else:
             power = max(0.0, math.log(best["s"] / sustained["Hopper"]) / math.log(POWER_RATIO))
         print(report[-1], flush=True)
-    return sustained, power, report
+    return {arch: value for arch, value in sustained.items() if value is not None}, power, report
 
 
 def fit_profile(tandem, table, rows, name, grids, old):
@@ -198,7 +200,7 @@ def write_report(report, power):
     with open(path, "w") as f:
         f.write("# What was fitted\n\nWritten by `tests/bench/fit_runs.py` from the rows marked dev-cal of the tables of\n"
                 "published runs (of llm-foundry's each 12th, of NeMo's each 4th, of vTrain's single-node ones each\n"
-                "96th; of the second table the small Megatron-Core runs on H100, and runs of large models on\n"
+                "96th; of the second table the small Megatron-Core runs, and runs of large models on\n"
                 "Blackwell). The error is the mean of |ln(predicted / measured)| of step times, as a percentage.\n"
                 "`power` = %.3g.\n\n| parameter | rows | value | error |\n|---|---|---|---|\n" % power)
         f.write("\n".join(lines.values()) + "\n" + mark + after)

@@ -174,7 +174,7 @@ static void names_of_gpus(void **state)
                  {"V100-SXM2", "V100-SXM2-32GB"},
                  {"NVIDIA Blackwell Ultra GPU (GB300) 280 GB", "GB300-279GB"},
                  {"RTX A6000", "A6000-48GB"},
-                 {"A10G", "A10"},
+                 {"A10G", "A10G"},
                  {"NVIDIA RTX PRO 6000 Blackwell Server Edition", NULL},
                  {"NVIDIA GB10 (Grace Blackwell)", NULL},
                  {"RTX A4000", NULL},
