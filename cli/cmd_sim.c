@@ -82,7 +82,7 @@ static Whose *ask(Cli *cli, const PlanFile *file)
 {
     Diag ignored = diag_in(cli->arena);
     const bool looks = !cli->options.dry_run && access(cli->options.db, F_OK) == 0;
-    Store *store = looks ? store_open(cli->options.db, true, &ignored) : NULL;
+    Store *store = looks ? store_open_brief(cli->options.db, &ignored) : NULL;
     Whose *whose = plan_file_ask(cli, file, true, store);
     store_close(store);
     return whose;

@@ -90,7 +90,7 @@ bool repeat_answer(Cli *cli)
 {
     if (!may_repeat(cli) || access(cli->options.db, F_OK) != 0) return false;
     Diag ignored = diag_in(cli->arena); /* a fault of the store is reported after the plan */
-    Store *store = store_open(cli->options.db, true, &ignored);
+    Store *store = store_open_brief(cli->options.db, &ignored);
     if (store == NULL) return false;
     FoundAnswer found;
     KnownScripts scripts = {.fresh = {NULL, 0, 0}};

@@ -13,6 +13,14 @@ struct Store {
     Arena *arena;
 };
 
+static Store *store_of(Db *db)
+{
+    Arena *arena = arena_new();
+    Store *store = arena_alloc(arena, sizeof *store);
+    *store = (Store){db, arena};
+    return store;
+}
+
 Store *store_open(const char *path, bool read_only, Diag *d)
 {
     Db *db = db_open(path, read_only, store_migrations, store_n_migrations, d);
@@ -21,10 +29,13 @@ Store *store_open(const char *path, bool read_only, Diag *d)
         db_close(db);
         return NULL;
     }
-    Arena *arena = arena_new();
-    Store *store = arena_alloc(arena, sizeof *store);
-    *store = (Store){db, arena};
-    return store;
+    return store_of(db);
+}
+
+Store *store_open_brief(const char *path, Diag *d)
+{
+    Db *db = db_open(path, false, store_migrations, store_n_migrations, d);
+    return db != NULL ? store_of(db) : NULL;
 }
 
 bool store_ready(const char *path, Diag *d)

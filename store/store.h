@@ -10,6 +10,9 @@
 
 typedef struct Store Store;
 Store *store_open(const char *path, bool read_only, Diag *d); /* created and migrated as needed */
+/* Opens a store for a few look-ups; nothing may be written. Unlike a read-only store, it removes
+ * its log when it is closed. */
+Store *store_open_brief(const char *path, Diag *d);
 /* Checks that the store can be written: creates it if it is missing, then closes it. Returns the
  * reason if it cannot. */
 bool store_ready(const char *path, Diag *d);

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "store/private.h"
 #include "tests/support/command.h"
@@ -59,6 +60,7 @@ static void a_repeat_says_the_same(void **state)
     for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
         CommandResult first = sim(arena, PLAN, db, more[i]);
         CommandResult again = sim(arena, PLAN, db, more[i]);
+        assert_int_not_equal(access(arena_print(arena, "%s-wal", db), F_OK), 0);
         assert_int_equal(first.exit_code, again.exit_code);
         assert_string_equal(first.err, again.err);
         const char *line = strstr(first.out, ".db  (calibration");
