@@ -108,7 +108,7 @@ static const Option option_table[] = {
     {"straggler", 0, OPTION_text, "RANK:FACTOR", FIELD(scenario.straggler_text), OPTIONS_sim,
      "make one rank slower by a factor, as in 3:1.2; simulates every rank"},
     {"imbalance", 0, OPTION_text, "FACTOR", FIELD(scenario.imbalance_text), OPTIONS_sim,
-     "experts: the busiest rank gets FACTOR times its share of the tokens"},
+     "experts: the busiest rank gets FACTOR times its share; or drawn, or a file of counts"},
     {"explain", 0, OPTION_flag, NULL, FIELD(sim.explain), OPTIONS_sim,
      "print the critical path, the waits of each role, and settings that would help"},
     {"unfolded", 0, OPTION_flag, NULL, FIELD(sim.unfolded), OPTIONS_sim,

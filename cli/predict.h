@@ -72,6 +72,10 @@ double faults_report(Cli *cli, const PlanFile *file, const Prediction *p); /* go
 bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out);
 /* Reads --imbalance; 1 if it is not given, or after diagnostics. */
 double imbalance_of(Cli *cli, const PlanFile *file);
+/* shares.c: the factor of --imbalance, for experts shared by that many ranks: of choices drawn by
+ * the plan's seed, or of the counts in a file. shares_read reports "option-value". */
+double shares_drawn(const PlanFile *file, uint32_t ranks, Arena *arena);
+bool shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t ranks, double *factor);
 
 /* Fills in the source of costs and the differences between devices, from the command's options.
  * Returns false after diagnostics. `store` may be NULL. */

@@ -3,7 +3,7 @@
  * of the costs depends. The scripts belong to the answer. If each of them still has the same bytes,
  * nothing else can have changed. The command then prints the answer again, without reading a script
  * or compiling a plan. The output of commands that depend on more is not stored: on measured costs,
- * this machine, or a trace. */
+ * this machine, a file of counts, or a trace. */
 #include "cli/repeat.h"
 
 #include <inttypes.h>
@@ -19,6 +19,8 @@ enum { SECONDS_A_DAY = 86400 };
 static bool may_repeat(const Cli *cli)
 {
     const Options *o = &cli->options;
+    const char *imbalance = o->scenario.imbalance_text; /* a number, "drawn", or a file's name */
+    if (imbalance != NULL && access(imbalance, F_OK) == 0) return false;
     return !o->dry_run && !o->verbose && o->machine == NULL && !o->sim.trace && !o->sim.explain &&
            o->sim.what_if.n == 0 && !session_is_text(cli->args[0]);
 }

@@ -220,11 +220,21 @@ static void warn_of_bound(Cli *cli, const PlanFile *file, double factor)
     diag_hint(&cli->diag, "bound may be %.9g", factor);
 }
 
+/* Else the text is a word or the name of a file. */
+static bool is_number(const char *text)
+{
+    char *end = NULL;
+    strtod(text, &end);
+    return end != text && *end == 0;
+}
+
 double imbalance_of(Cli *cli, const PlanFile *file)
 {
     const char *text = cli->options.scenario.imbalance_text;
     double factor = 1;
-    if (text == NULL || !positive(cli, "imbalance", text, false, &factor)) return 1;
+    if (text == NULL) return 1;
+    const bool drawn = strcmp(text, "drawn") == 0, number = is_number(text);
+    if (number && !positive(cli, "imbalance", text, false, &factor)) return 1;
     const Mesh *mesh = &file->plan->mesh;
     const uint32_t ep = mesh_size(mesh, experts_axes(&file->plan->graph));
     const double most = most_imbalance(file, ep, cli->arena);
@@ -240,6 +250,12 @@ double imbalance_of(Cli *cli, const PlanFile *file)
         cli_error(cli, FAULT_usage, "option-value",
                   "--imbalance %s: the plan has no experts that ranks share (ep = %" PRIu32 ")",
                   text, ep);
+    } else if (drawn) {
+        factor = fmin(shares_drawn(file, ep, cli->arena), most);
+        warn_of_bound(cli, file, factor);
+        return factor;
+    } else if (!number && !shares_read(cli, file, text, ep, &factor)) {
+        return 1;
     } else if (!(factor >= 1 && factor <= most)) {
         cli_error(cli, FAULT_usage, "option-value",
                   "--imbalance %s: from 1, all ranks alike, to %g, one of %" PRIu32

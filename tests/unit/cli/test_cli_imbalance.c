@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/command.h"
@@ -44,6 +45,52 @@ static void refused(const char *runtime, const char *mesh, const char *factor, c
     CommandResult r = sim(arena, runtime, mesh, factor);
     if (r.exit_code != 2 || !strstr(r.err, why))
         fail_msg("--imbalance %s: code %d\n%s%s", factor, r.exit_code, r.out, r.err);
+    arena_free(arena);
+}
+
+/* The step with an imbalance that is a number, drawn, or in a file of counts. */
+static double step_ps(Arena *arena, const char *how, const char *seed)
+{
+    write_plan(arena, "'dropless'", "", "dp_shard = 2, ep = 4", "bound = 4");
+    CommandResult r =
+        command_run(arena, 60,
+                    (const char *const[]){"sim", "imbalance.lua", "--db", "none", "--json",
+                                          "--imbalance", how, "--seed", seed, NULL});
+    if (r.exit_code != 0) fail_msg("--imbalance %s: %s%s", how, r.out, r.err);
+    const char *step = strstr(r.out, "\n  \"step_ps\": ");
+    assert_non_null(step);
+    return strtod(step + strlen("\n  \"step_ps\": "), NULL);
+}
+
+/* The busiest of four ranks has 30 of 60 choices: twice the mean. Two layers count half each. */
+static void counts_of_a_file_and_drawn_choices(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    command_write_file("counts.txt", "# experts 0 to 3\n10, 30 10 10\n");
+    assert_true(step_ps(arena, "counts.txt", "1") == step_ps(arena, "2", "1"));
+    command_write_file("counts.txt", "10 30 10 10\n15 15 15 15 # layer 1\n");
+    assert_true(step_ps(arena, "counts.txt", "1") == step_ps(arena, "1.5", "1"));
+    const double even = step_ps(arena, "1", "1"), drawn = step_ps(arena, "drawn", "1");
+    assert_true(drawn > even && drawn < step_ps(arena, "1.5", "1"));
+    assert_true(drawn == step_ps(arena, "drawn", "1"));
+    assert_true(drawn != step_ps(arena, "drawn", "2"));
+    static const struct {
+        const char *text, *why;
+    } bad[] = {
+        {"1 2 3\n", "line 1 has 3 counts for 4 experts"},
+        {"1 2 x 4\n", "line 1 has something else than counts"},
+        {"\n0 0 0 0\n", "line 2 has no choice at all"},
+        {"1 2 3 4\n1 2 3 4\n1 2 3 4\n", "ends 3 layers; the model has 2"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        command_write_file("counts.txt", bad[i].text);
+        CommandResult r = sim_of(arena, "'dropless'", "", "dp_shard = 2, ep = 4", "counts.txt");
+        if (r.exit_code != 2 || !strstr(r.err, bad[i].why)) fail_msg("%s%s", r.out, r.err);
+    }
+    CommandResult r = sim_of(arena, "'dropless'", "", "dp_shard = 2, ep = 4", "no-such-file");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "No such file"));
     arena_free(arena);
 }
 
@@ -143,6 +190,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_can_be),
+        cmocka_unit_test(counts_of_a_file_and_drawn_choices),
         cmocka_unit_test(a_prediction_says_so),
         cmocka_unit_test(dropless_experts_may_be_uneven),
         cmocka_unit_test(a_run_beyond_the_bound_is_warned_of),

@@ -1,0 +1,162 @@
+/* Shares of experts: how many choices each expert gets, drawn by seed or measured. A layer's step
+ * is as long as that of its busiest rank, so the factor of --imbalance is the mean over layers of
+ * that rank's rows, relative to an even share. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/predict.h"
+#include "planner/base/rng.h"
+#include "planner/ir/experts.h"
+
+enum { MOST_DRAWS = 50 * 1000 * 1000 };
+
+/* The nodes that send tokens to experts, in the order of the model. */
+typedef struct Senders {
+    LIST(NodeId) ids;
+} Senders;
+
+static Senders senders_of(const Graph *g, Arena *arena)
+{
+    Senders s = {0};
+    const NodeId end = g->n_forward > 0 ? g->n_forward + 1 : g->nodes.n;
+    for (NodeId id = 1; id < end; id++)
+        if (op_sends_tokens(g->nodes.at[id].op)) list_push(arena, &s.ids, id);
+    return s;
+}
+
+/* Returns the rows of the busiest of `ranks` ranks, relative to the mean. A rank has consecutive
+ * experts. */
+static double busiest(const double *chosen, int64_t experts, uint32_t ranks)
+{
+    double sum = 0, most = 0;
+    for (uint32_t r = 0; r < ranks; r++) {
+        double own = 0;
+        for (int64_t e = r * experts / ranks; e < (r + 1) * experts / ranks; e++) own += chosen[e];
+        sum += own;
+        if (own > most) most = own;
+    }
+    return sum > 0 ? most * ranks / sum : 1;
+}
+
+/* Returns the tokens of one exchange: those of all ranks that share the experts. */
+static double tokens_of(const Plan *plan, const Node *n)
+{
+    const Tensor *x = &plan->graph.tensors.at[n->in[0]];
+    const Mesh *mesh = &plan->mesh;
+    const AxisSet apart =
+        (AxisSet)(mesh_axes_of(mesh, axes_cutting(INDEX_samples)) & ~experts_axes(&plan->graph));
+    double tokens = 1;
+    for (int d = 0; d < x->n_dims; d++)
+        if (d != op_dim(n->op, 0, INDEX_features)) tokens *= (double)x->dim[d];
+    return tokens / mesh_size(mesh, apart);
+}
+
+/* Each token chooses its experts with equal chances, none twice. */
+static double draw_layer(const Plan *plan, const Node *n, uint64_t stream, uint64_t seed,
+                         uint32_t ranks, double *chosen, uint64_t *last, uint64_t *left)
+{
+    const Attrs *a = graph_attrs_at(&plan->graph, n->attrs);
+    const uint64_t experts = (uint64_t)a->experts, top = (uint64_t)a->top_k;
+    const uint64_t tokens = (uint64_t)tokens_of(plan, n);
+    uint64_t index = 0;
+    memset(chosen, 0, experts * sizeof *chosen);
+    memset(last, 0, experts * sizeof *last);
+    for (uint64_t t = 1; t <= tokens && *left > 0; t++)
+        for (uint64_t k = 0; k < top;) {
+            const uint64_t e = rng_below(seed, stream, index++, experts);
+            if (last[e] == t) continue;
+            last[e] = t;
+            chosen[e]++;
+            k++;
+            *left -= *left > 0;
+        }
+    return busiest(chosen, a->experts, ranks);
+}
+
+double shares_drawn(const PlanFile *file, uint32_t ranks, Arena *arena)
+{
+    const Plan *plan = file->plan;
+    const Senders s = senders_of(&plan->graph, arena);
+    const size_t most = (size_t)experts_most(&plan->graph) + 1;
+    double *chosen = arena_array(arena, most, sizeof *chosen);
+    uint64_t *last = arena_array(arena, most, sizeof *last); /* [expert]: the newest token */
+    double sum = 0;
+    uint64_t left = MOST_DRAWS;
+    uint32_t n = 0;
+    for (; n < s.ids.n && left > 0; n++)
+        sum += draw_layer(plan, &plan->graph.nodes.at[s.ids.at[n]], n + 1, file->config.seed, ranks,
+                          chosen, last, &left);
+    return n ? sum / n : 1;
+}
+
+/* Reads the numbers of one line of a file: counts or shares, one for each expert. Returns how many
+ * there are; UINT32_MAX: something else than numbers of at least 0. */
+static uint32_t read_line(const char *line, double *numbers, uint32_t room)
+{
+    uint32_t n = 0;
+    for (const char *at = line + strspn(line, " \t,");
+         *at != 0 && *at != '\n' && *at != '\r' && *at != '#'; at += strspn(at, " \t,")) {
+        char *end = NULL;
+        const double value = strtod(at, &end);
+        if (end == at || !(value >= 0 && value < 1e18)) return UINT32_MAX;
+        if (n < room) numbers[n] = value;
+        n++;
+        at = end;
+    }
+    return n;
+}
+
+static bool refuse(Cli *cli, const char *path, uint32_t line, const char *why)
+{
+    cli_error(cli, FAULT_usage, "option-value", "--imbalance %s: line %" PRIu32 " %s", path, line,
+              why);
+    diag_hint(&cli->diag, "one line a layer, or one for all, with a count for each expert, as in "
+                          "120 98 131 99");
+    return false;
+}
+
+bool shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t ranks, double *factor)
+{
+    const Graph *g = &file->plan->graph;
+    const Senders s = senders_of(g, cli->arena);
+    const uint32_t room = (uint32_t)experts_most(g);
+    double *numbers = arena_array(cli->arena, room + 1, sizeof *numbers), sum = 0;
+    char *text = NULL;
+    size_t size = 0;
+    uint32_t n_line = 0, n = 0;
+    bool fine = true;
+    FILE *from = fopen(path, "r");
+    if (from == NULL)
+        return cli_error(cli, FAULT_usage, "option-value", "--imbalance %s: %s", path,
+                         strerror(errno));
+    while (fine && getline(&text, &size, from) > 0) {
+        const uint32_t found = read_line(text, numbers, room);
+        n_line++;
+        if (found == 0) continue;
+        const NodeId id = s.ids.at[n < s.ids.n ? n : s.ids.n - 1];
+        const int64_t experts = graph_attrs_at(g, g->nodes.at[id].attrs)->experts;
+        double all = 0;
+        for (uint32_t e = 0; e < found && e < room; e++) all += numbers[e];
+        if (found == UINT32_MAX)
+            fine = refuse(cli, path, n_line, "has something else than counts");
+        else if (found != experts)
+            fine = refuse(cli, path, n_line,
+                          arena_print(cli->arena, "has %" PRIu32 " counts for %lld experts", found,
+                                      (long long)experts));
+        else if (all == 0)
+            fine = refuse(cli, path, n_line, "has no choice at all");
+        else
+            sum += busiest(numbers, experts, ranks), n++;
+    }
+    free(text);
+    fclose(from);
+    if (fine && n != 1 && n != s.ids.n)
+        fine = refuse(
+            cli, path, n_line,
+            arena_print(cli->arena, "ends %" PRIu32 " layers; the model has %" PRIu32, n, s.ids.n));
+    if (fine) *factor = sum / n;
+    return fine;
+}
