@@ -74,11 +74,13 @@ local function expert_tp(row) return count(row, "etp", count(row, "tp")) end
 -- An ep axis must be a part of `data`, the ranks with different samples. Megatron's may also extend
 -- over cp and tp. Ranks that share sequences then count as ranks with fewer samples each, and tp
 -- cuts experts if ep extends over it. In both cases a rank has equally many bytes of experts and
--- equally many products.
+-- equally many products. Beside tp, ranks that share the sequences of a Mamba mixer count so, too: in Megatron
+-- each of them scans whole sequences for some of the heads.
 function m.place(row, data, shared)
   local at = { data = data, cp = shared, micro = count(row, "micro_batch"), ep = 1 }
   local ep = count(row, "ep", 1)
-  if ep == 1 then return at end
+  local scans = has(row, "hybrid_pattern", "^[^/]*m") and count(row, "tp") > 1
+  if ep == 1 and not scans then return at end
   if shared > 1 and at.micro % shared == 0 then
     at.data, at.cp, at.micro = data * shared, 1, at.micro // shared
   end

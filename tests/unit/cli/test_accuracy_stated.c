@@ -64,6 +64,7 @@ static const Cell base[] = {{"id", "a"},
                             {"platform", ""},
                             {"notes", ""},
                             {"config_from", ""},
+                            {"hybrid_pattern", ""},
                             {"flag", ""}};
 enum { N_CELLS = sizeof base / sizeof *base, N_OWN = 16 };
 
@@ -334,6 +335,45 @@ static void attention_follows_the_architecture(void **state)
     arena_free(arena);
 }
 
+/* NeMo's recipe of Llama 2 13B has ten chunks a rank. A row that does not state them is that
+ * recipe. */
+static void open_chunks_are_the_recipes(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+#define NEMO(vp_)                                                                                  \
+    {"framework", "NeMo/Megatron-Core"}, {"model", "llama2-13b"}, {"activation", ""},              \
+        {"normalization", ""}, PIPELINE("4", vp_, "40")
+    const Cell open[N_OWN] = {NEMO("")}, ten[N_OWN] = {NEMO("10")}, one[N_OWN] = {NEMO("1")};
+#undef NEMO
+    const double own = predicted(open, "step time", NULL, arena);
+    is_about(own, predicted(ten, "step time", NULL, arena));
+    assert_true(own < .9 * predicted(one, "step time", NULL, arena));
+    arena_free(arena);
+}
+
+/* A mixer of Mamba-2 is longer than a gated MLP of as many weights: it scans. Ranks that share its
+ * sequences beside tp scan for some heads each, and take as long as ranks with fewer samples. */
+static void hybrids_have_mixers(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+#define HYBRID(pattern, n)                                                                         \
+    {"hybrid_pattern", pattern}, {"n_gpus", n}, {"micro_batch", "2"},                              \
+    {                                                                                              \
+        "tp", "2"                                                                                  \
+    }
+    const Cell mixers[N_OWN] = {HYBRID("MMMM", "2")}, mlps[N_OWN] = {HYBRID("----", "2")};
+    const Cell shared[N_OWN] = {HYBRID("MMMM", "4"), {"cp", "2"}};
+    const Cell more[N_OWN] = {HYBRID("MMMM", "4"), {"micro_batch", "1"}};
+#undef HYBRID
+    assert_true(predicted(mixers, "step time", NULL, arena) >
+                1.5 * predicted(mlps, "step time", NULL, arena));
+    is_about(predicted(shared, "step time", NULL, arena),
+             predicted(more, "step time", NULL, arena));
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +382,8 @@ int main(void)
         cmocka_unit_test(a_named_file_states_mesh_and_precision),
         cmocka_unit_test(groups_of_microbatches_are_honoured),
         cmocka_unit_test(a_chunk_may_have_the_loss_alone),
+        cmocka_unit_test(open_chunks_are_the_recipes),
+        cmocka_unit_test(hybrids_have_mixers),
         cmocka_unit_test(a_process_is_the_fullest),
         cmocka_unit_test(a_tray_waits_for_its_data),
         cmocka_unit_test(a_limit_without_watts_is_an_assumption),
