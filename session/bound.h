@@ -22,8 +22,8 @@ Ps bound_step_ps(const Config *config, const Graph *graph);
  * plan has no such bound. */
 uint32_t bound_microbatches(const Config *config);
 /* Returns the bytes that the fullest rank of the whole plan needs at least. `few` is the plan of
- * that many micro-batches; its buffers need no offsets. */
-uint64_t bound_bytes(const Plan *few);
+ * that many micro-batches; its buffers need no offsets. all: the whole plan has no more. */
+uint64_t bound_bytes(const Plan *few, bool all);
 
 /* ---- shared by the files of the bounds */
 /* Marks the tensors that the gradients of a node need. */

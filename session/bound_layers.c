@@ -100,15 +100,16 @@ static bool treats_layers_alike(const PassConfig *p)
 }
 
 /* Returns the layers of a stage in the smaller plan. The first and the last layer may differ from
- * the others, and layers that are gathered ahead live at the same time. */
-static uint32_t few_layers(const Config *c)
+ * the others. For memory, layers that are gathered ahead count too, and the one before, whose
+ * gradients are still being reduced: all of them live at the same time. */
+static uint32_t few_layers(const Config *c, bool sized)
 {
     uint32_t ahead = 1;
     for (uint32_t i = 0; i < c->n_passes; i++) {
         if (c->passes[i].fsdp2.prefetch > ahead) ahead = c->passes[i].fsdp2.prefetch;
         if (c->passes[i].zero.prefetch > ahead) ahead = c->passes[i].zero.prefetch;
     }
-    return ahead + 1;
+    return ahead + 1 + sized;
 }
 
 /* Returns the number of stages of a model; each of them has equally many layers. */
@@ -132,7 +133,7 @@ typedef struct Sampler {
     const Config *config; /* of the whole plan */
     const Layers *whole;
     uint32_t fewer;
-    bool begins_alike; /* with any number of micro-batches */
+    bool sized; /* the programs bound the memory, too */
 } Sampler;
 
 static uint32_t fewer_of(const Config *c)
@@ -150,8 +151,8 @@ static void measure(const Sampler *s, PlanFile *file, Arena *arena, Diag *told, 
         !report.aperiodic)
         out->step_ps = report.step_ps;
     const Capacity c = session_capacity(file, arena);
-    if (c.device_bytes == 0 || !s->begins_alike) return;
-    out->bytes = bound_bytes(file->plan);
+    if (c.device_bytes == 0 || !s->sized) return;
+    out->bytes = bound_bytes(file->plan, s->fewer == 0);
     out->usable_bytes = c.device_bytes > c.reserved_bytes ? c.device_bytes - c.reserved_bytes : 0;
 }
 
@@ -185,6 +186,13 @@ static uint64_t beyond(uint64_t a, uint64_t b, uint32_t more)
     return b <= a ? b : b + (b - a) * more;
 }
 
+/* True if the two small plans together are smaller than the whole one. */
+static bool is_cheaper(const Config *c, uint32_t layers, uint32_t few, uint32_t fewer)
+{
+    const uint32_t n = session_microbatches(c);
+    return layers >= few + 2 && (2 * few + 1) * (fewer > 0 ? fewer : n) <= layers * n;
+}
+
 static bool two_samples(const Sampler *s, uint32_t few, uint32_t stages, Arena *arena,
                         LayerBounds *out)
 {
@@ -206,15 +214,19 @@ bool bound_layers(const char *path, const PlanOptions *load, const Config *confi
     for (uint32_t i = 0; i < config->n_passes; i++)
         if (!treats_layers_alike(&config->passes[i])) return false;
     const Layers whole = layers_of(graph, arena);
-    const uint32_t stages = stages_of(config), few = few_layers(config);
-    if (whole.n % stages != 0 || whole.n / stages < few + 2 || config->cluster.is_local)
-        return false;
+    const uint32_t stages = stages_of(config), fewer = fewer_of(config);
+    if (whole.n == 0 || whole.n % stages != 0 || config->cluster.is_local) return false;
+    /* programs of a longer step begin alike */
+    bool sized = fewer == 0 || stages == 1 || bound_microbatches(config) > 0;
+    if (!is_cheaper(config, whole.n / stages, few_layers(config, sized), fewer)) sized = false;
+    const uint32_t few = few_layers(config, sized);
+    if (!is_cheaper(config, whole.n / stages, few, fewer)) return false;
     Sampler s = {.path = path,
                  .load = load,
                  .config = config,
                  .whole = &whole,
-                 .fewer = fewer_of(config),
-                 .begins_alike = stages == 1 || bound_microbatches(config) > 0};
+                 .fewer = fewer,
+                 .sized = sized};
     if (!two_samples(&s, few, stages, arena, out)) return false;
     if (out->step_ps > 0 || s.fewer == 0 || stages > 1) return true;
     s.fewer = session_fewer(config, true); /* it repeats later */

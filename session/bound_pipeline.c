@@ -37,7 +37,7 @@ static Pc end_of_start(const Program *p, uint32_t n_microbatches)
 
 /* Counts bytes that are still needed behind an instruction. An output may take the memory of an
  * input that is no longer needed. */
-static uint64_t most_alive(const Program *p, uint32_t n_microbatches, Arena *scratch)
+static uint64_t most_alive(const Program *p, Pc behind, Arena *scratch)
 {
     uint64_t *begin = arena_array(scratch, p->code.n + 1, sizeof *begin),
              *end = arena_array(scratch, p->code.n + 1, sizeof *end), now = 0, most;
@@ -52,7 +52,6 @@ static uint64_t most_alive(const Program *p, uint32_t n_microbatches, Arena *scr
         end[at->result ? p->code.n : at->last] += at->bytes;
     }
     most = now;
-    const Pc behind = end_of_start(p, n_microbatches);
     for (Pc pc = 1; pc < behind; pc++) {
         now += begin[pc];
         now -= end[pc];
@@ -61,12 +60,14 @@ static uint64_t most_alive(const Program *p, uint32_t n_microbatches, Arena *scr
     return most;
 }
 
-uint64_t bound_bytes(const Plan *few)
+uint64_t bound_bytes(const Plan *few, bool all)
 {
     uint64_t most = 0;
     for (uint32_t i = 0; i < few->programs.n; i++) {
         Arena *scratch = arena_new();
-        const uint64_t bytes = most_alive(&few->programs.at[i], few->step.n_microbatches, scratch);
+        const Program *p = &few->programs.at[i];
+        const Pc behind = all ? p->code.n : end_of_start(p, few->step.n_microbatches);
+        const uint64_t bytes = most_alive(p, behind, scratch);
         if (bytes > most) most = bytes;
         arena_free(scratch);
     }

@@ -110,7 +110,7 @@ static bool shorter_decides(Cli *one, const Config *config, Graph *graph, const 
     const PlanFile *file = session_compile(config, graph, &shorter, one->arena, &told);
     if (file == NULL || file->plan->programs.n == 0) return false;
     const Capacity c = session_capacity(file, one->arena);
-    return is_too_full(one, bound_bytes(file->plan),
+    return is_too_full(one, bound_bytes(file->plan, false),
                        c.device_bytes > c.reserved_bytes ? c.device_bytes - c.reserved_bytes : 0,
                        row);
 }

@@ -74,7 +74,7 @@ static double check_shorter(const char *const *set, uint32_t n_set)
     assert_true(o.fewer > 0);
     const PlanFile *few = session_compile(&config, &graph, &o, arena, &d);
     if (few == NULL) fail_msg("%s: %s", set[n_set - 1], d.items.at[0].text);
-    const uint64_t bound = bound_bytes(few->plan);
+    const uint64_t bound = bound_bytes(few->plan, false);
     o.fewer = 0;
     o.unplaced = false;
     const PlanFile *whole = session_compile(&config, &graph, &o, arena, &d);
