@@ -101,7 +101,7 @@ class Second:
 
 def chip(gpu):
     """One name for a chip, whatever memory a row writes beside it."""
-    inside = re.search(r"\((\w+)", gpu)
+    inside = re.search(r"^NVIDIA Blackwell.*\((\w+)", gpu)
     return re.split(r"[-_ ]", inside.group(1) if inside else gpu)[0]
 
 
