@@ -91,7 +91,8 @@ static bool choose_ranks(Cli *cli, NetTable *t)
     if (c->is_local || per_node == 0)
         return cli_error(
             cli, FAULT_input, "net-cluster",
-            "%s is no cluster of GPUs: its collectives are measured (tandem calibrate)", c->name);
+            "%s is not a cluster of GPUs: its collectives are measured (tandem calibrate)",
+            c->name);
     if (cli->options.net.per_node > 0) return choose_per_node(cli, t);
     if (n == 0) n = c->nodes * per_node;
     uint32_t nodes = n <= per_node ? 1 : (n + per_node - 1) / per_node;

@@ -18,8 +18,8 @@ static void warn_of(Cli *cli, const PlanFile *file, const PredictOptions *option
     const bool is_here = options->cluster->is_local || strcmp(options->backend, "cuda") == 0;
     if (!is_here || counts->kernels_modelled == 0) return;
     diag_warning(&cli->diag, "not-calibrated", (Loc){NULL, 0},
-                 "%" PRIu32 " of %" PRIu32 " kernels are not measured on this machine: their "
-                 "cost is %s model's",
+                 "%" PRIu32 " of %" PRIu32
+                 " kernels are not measured on this machine: their costs come from %s model",
                  counts->kernels_modelled, counts->kernels_modelled + counts->kernels_measured,
                  options->cluster->is_local ? "a generic" : "the GPU's");
     diag_hint(&cli->diag, "`tandem calibrate %s` measures them", file->path);

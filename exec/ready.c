@@ -327,7 +327,7 @@ static bool ready_comm(const RankState *r, Pc pc, Arena *arena, Diag *d)
     if (c->op == OP_halo_exchange && !set_neighbours(r, in, c))
         return fail(r, pc, arena, d, "its buffers have no halo along its axes");
     if (uneven && !set_counts(r, in, c))
-        return fail(r, pc, arena, d, "its rows and counts do not fit its group");
+        return fail(r, pc, arena, d, "its rows and counts do not match its group");
     const char *wrong = check_comm(c);
     if (wrong) return fail(r, pc, arena, d, wrong);
     bool reduces = c->op == OP_all_reduce || c->op == OP_reduce_scatter;

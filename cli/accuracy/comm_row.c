@@ -159,7 +159,7 @@ const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommR
     if (fmod(gpus_all, nodes) != 0) return "its nodes have unequal parts of the group";
     double bytes = csv_number(csv, row, "bytes"), us = csv_number(csv, row, "time_us");
     double bus = csv_number(csv, row, "busbw_GBps");
-    if (csv_cell(csv, row, "bytes")[0] != 0 && !(bytes > 0)) return "bytes is no number";
+    if (csv_cell(csv, row, "bytes")[0] != 0 && !(bytes > 0)) return "bytes is not a number";
     double part = collective_bus_factor(out->question.kind, gpus_all);
     if (!(us > 0) && bytes > 0 && bus > 0) us = bytes * part / bus / 1e3;
     out->measured_us = us > 0 && bytes > 0 ? us : 0;

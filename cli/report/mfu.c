@@ -12,7 +12,7 @@ bool mfu_check(Cli *cli)
     const char *name = cli->options.sim.mfu;
     if (name == NULL || strcmp(name, "all") == 0 || mfu_convention_find(name, &convention))
         return true;
-    cli_error(cli, FAULT_usage, "option-value", "--mfu %s is no convention", name);
+    cli_error(cli, FAULT_usage, "option-value", "--mfu %s is not a convention", name);
     Str names = str_in(cli->arena);
     for (MfuConvention c = 0; c < MFU_CONVENTION_COUNT; c++)
         str_print(&names, "%s, ", mfu_convention_name(c));

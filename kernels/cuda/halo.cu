@@ -11,7 +11,7 @@ typedef struct HaloSource {
     Array x;
     int64_t offset; /* elements before the first row of x; not 0 for the second strip */
     int64_t rows, from, to, n;
-    int64_t strip; /* strip of the output: 0 or 1; -1: the output is no strip */
+    int64_t strip; /* strip of the output: 0 or 1; -1: the output is not a strip */
 } HaloSource;
 
 typedef struct HaloArgs {

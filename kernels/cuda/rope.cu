@@ -47,7 +47,7 @@ DEVICE void rope_write(const RopeArgs *a, int64_t at, int n, const float turned[
     store(a->y, at, n, y);
 }
 
-/* Eight sines or cosines; rows whose number is no multiple of eight are not aligned. */
+/* Eight sines or cosines; rows whose number is not a multiple of eight are not aligned. */
 DEVICE void rope_angles(const float *of, int n, bool aligned, float v[EIGHT])
 {
     if (!aligned) {

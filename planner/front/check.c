@@ -111,7 +111,7 @@ static void resolve_mesh(Draft *draft, uint64_t world)
         const char *path = arena_print(draft->arena, "mesh.%s", axis_name_text((AxisName)a));
         if (!is_factor(draft, a)) {
             diag_error(draft->d, FAULT_input, "mesh-free-axis", draft_loc(draft, path),
-                       "mesh.%s = -1 with ep_mode = \"folded\": %s is no factor of the world",
+                       "mesh.%s = -1 with ep_mode = \"folded\": %s is not a factor of the world",
                        axis_name_text((AxisName)a), axis_name_text((AxisName)a));
             diag_hint(draft->d, "write its size");
             return;
@@ -230,7 +230,7 @@ static void check_batch(Draft *draft)
     if (c->global_batch == 0) c->global_batch = step;
     if (c->global_batch % step == 0) return;
     diag_error(draft->d, FAULT_input, "divides-batch", draft_loc(draft, "batch.global"),
-               "batch.global = %lld is no multiple of micro %lld x %lld data ranks",
+               "batch.global = %lld is not a multiple of micro %lld x %lld data ranks",
                (long long)c->global_batch, (long long)c->micro_batch, (long long)data);
     int64_t below = c->global_batch / step * step;
     if (below > 0)

@@ -137,7 +137,7 @@ typedef struct Float8Options {
     Float8Recipe recipe; /* default tensorwise */
     bool fsdp_gather;    /* default false; true: sharded weights are gathered in 8 bits */
     bool head;           /* default false: the logits are computed as they are */
-    /* leave out a module whose sizes are no multiple of 16, instead of an error */
+    /* leave out a module whose sizes are not a multiple of 16, instead of an error */
     bool skip_indivisible;
     Patterns skip, only; /* modules to leave out; the only modules to cover */
     /* allows any size: the plan was scaled down for a comparison on CPUs */

@@ -230,7 +230,7 @@ static bool store_dtype(Draft *draft, const char *path, Loc loc, const Value *v,
         memcpy(at, &t, sizeof t);
         return true;
     }
-    diag_error(draft->d, FAULT_input, "unknown-word", loc, "%s = '%.60s' is no dtype it can have",
+    diag_error(draft->d, FAULT_input, "unknown-word", loc, "%s = '%.60s' is not an allowed dtype",
                path, v->text);
     const char *meant = name_of_torch(v->text);
     if (meant)

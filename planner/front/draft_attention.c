@@ -36,7 +36,7 @@ static bool is_known(const Draft *draft, const char *key)
 static void report_unknown(Draft *draft, const ArchKernel *choice)
 {
     diag_error(draft->d, FAULT_input, "unknown-key", choice->loc,
-               "%s: '%s' is no architecture of a GPU", attention, choice->key);
+               "%s: '%s' is not an architecture of a GPU", attention, choice->key);
     const char *near = str_nearest(choice->key, archs, N_ARCHS);
     if (near != NULL)
         diag_hint(draft->d, "did you mean '%s'?", near);

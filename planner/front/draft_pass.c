@@ -56,7 +56,7 @@ static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
     for (uint32_t i = 0; i < PASS_NAME_COUNT; i++)
         if (strcmp(pass_names[i], word) == 0) found = i;
     if (found == PASS_NAME_COUNT) {
-        diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s: %s{} is no pass", path, word);
+        diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s: %s{} is not a pass", path, word);
         diag_hint(draft->d, "parallel is a list of %s",
                   draft_list(draft->arena, pass_names, PASS_NAME_COUNT));
     } else if (c->n_passes == MOST_PASSES) {

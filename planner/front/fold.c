@@ -45,7 +45,7 @@ static void refuse_fold(const Draft *draft, uint32_t ep, uint32_t stage)
         if (stage % k == 0 && take_experts(c->axis_size, k, lent, carved))
             str_print(&legal, "%s%u", legal.n ? ", " : "", k);
     diag_error(draft->d, FAULT_input, "ep-fold", c->axis_loc[axes_first(axes_with(AXIS_FOLDS))],
-               "mesh.ep = %u (folded) takes consecutive ranks, first of %s: %u ranks are no whole "
+               "mesh.ep = %u (folded) takes consecutive ranks, first of %s: %u ranks are not whole "
                "parts of these axes",
                ep, axes.n ? str_text(&axes) : "none", ep);
     diag_hint(draft->d, "ep may be %s", str_text(&legal));

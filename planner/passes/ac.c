@@ -92,7 +92,7 @@ static void refuse_op(Job *job, const Pattern *op)
         diag_error(job->diag, FAULT_input, "ac-matched-nothing", op->loc,
                    "ac.ops: no '%s' in the recomputed regions: nothing would be kept", op->path);
     else
-        diag_error(job->diag, FAULT_input, "ac-unknown-op", op->loc, "ac.ops: '%s' is no op",
+        diag_error(job->diag, FAULT_input, "ac-unknown-op", op->loc, "ac.ops: '%s' is not an op",
                    op->path);
     const char *near = str_nearest(op->path, names, n_names);
     Str s = str_in(job->scratch);

@@ -190,7 +190,7 @@ static void check_groups(const Job *job, const PassConfig *pass)
     if (n <= 1 || (pass->cp.mode == CP_ring && may_refine(job, pass))) return;
     if (pass->cp.mode != CP_ring) {
         diag_error(job->diag, FAULT_input, "cp-groups", pass->loc,
-                   "cp { mode = \"%s\", all_to_all = %u }: only a ring goes over groups of ranks",
+                   "cp { mode = \"%s\", all_to_all = %u }: only a ring works with groups of ranks",
                    modes[pass->cp.mode], n);
         diag_hint(job->diag, "use mode = \"ring\", or leave out all_to_all");
         return;

@@ -165,8 +165,8 @@ static bool cut_fields(Job *job, AxisName axis)
     if (n_cut == 0) {
         diag_error(job->diag, FAULT_input, "domain-matched-nothing",
                    pass_config(job, PASS_domain)->loc,
-                   "%s = %u but the model reads no fields: there are no %s to share out", c.axis,
-                   c.n, c.lines);
+                   "%s = %u but the model reads no fields: there are no %s to split", c.axis, c.n,
+                   c.lines);
         diag_hint(job->diag, "make %s a part of dp_shard", c.axis);
     }
     return job->diag->n_errors == before;

@@ -21,7 +21,7 @@ enum {
     X(expert, "experts are grouped products, not linears")                                         \
     X(skipped, "float8.skip names it")                                                             \
     X(not_named, "float8.only does not name it")                                                   \
-    X(indivisible, "a local dimension is no multiple of 16")
+    X(indivisible, "a local dimension is not a multiple of 16")
 typedef enum Reason {
 #define X(name, why) REASON_##name,
     REASONS(X)

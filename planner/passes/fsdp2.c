@@ -357,7 +357,7 @@ static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
                      kept);
     if (is_sharding && keeps && !o->reshard_last)
         diag_warning(d, "not-applied", pass->loc,
-                     "fsdp2{}: reshard_last = false says nothing more: %s", kept);
+                     "fsdp2{}: reshard_last = false has no additional effect: %s", kept);
 }
 
 const PassSpec pass_spec_fsdp2 = {

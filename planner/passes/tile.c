@@ -90,7 +90,7 @@ static bool find_region(Tile *t)
     uint32_t n_heads = 0;
     if (!(op_info(loss->op)->flags & OP_OF_LOSS) || op_dim(loss->op, 0, INDEX_tokens) < 0)
         return diag_error(t->job->diag, FAULT_input, "tile-region", t->pass->loc,
-                          "tile: the model's loss is no nn.cross_entropy");
+                          "tile: the model's loss is not an nn.cross_entropy");
     t->wanted[g->loss] = true;
     for (NodeId id = g->nodes.n - 1; id > 0; id--) {
         const Node *n = &g->nodes.at[id];

@@ -155,7 +155,7 @@ static const char *forward_fault(const Graph *g, NodeId id, const bool *listed_o
         if (is_wired(g, n, of, &info->backward[k])) return NULL;
     }
     if (listed || listed_op[n->op]) return "has other inputs than that node's gradient needs";
-    return is_backward_of(g, n, of) ? NULL : "makes no gradient of that node";
+    return is_backward_of(g, n, of) ? NULL : "computes no gradient of that node";
 }
 
 static void check_nodes(Verifier *v)

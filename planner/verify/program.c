@@ -90,7 +90,7 @@ static void check_dtypes(Verifier *v, Pc pc)
     for (uint32_t i = 0; i < verify_n_args(in); i++) {
         DType t = v->p->buffers.at[program_arg(v->p, in, i)].dtype;
         if (in->op == OP_exchange_uneven && (i == 1 || i == 2)) {
-            if (t != DT_i32) verify_report(v, RULE, pc, "argument %u is no count of rows", i);
+            if (t != DT_i32) verify_report(v, RULE, pc, "argument %u is not a count of rows", i);
             continue;
         }
         if (class_ == OP_CLASS_reshape || class_ == OP_CLASS_comm) {
@@ -118,7 +118,7 @@ static void check_scratch(Verifier *v, Pc pc)
     if (in->args.n == n) return;
     const Buffer *b = &v->p->buffers.at[program_arg(v->p, in, n)];
     if (in->args.n > n + 1 || b->category != CATEGORY_workspace || b->persistent || b->parent)
-        verify_report(v, RULE, pc, "has more arguments than its op, and they are no scratch");
+        verify_report(v, RULE, pc, "has more arguments than its op, and they are not scratch");
 }
 
 static void check_compute(Verifier *v, Pc pc)

@@ -31,7 +31,7 @@ static const char *fault_of_quantise(const Verifier *v, const Node *n)
     const Node *max = producer(v->g, n->in[1]);
     Binding b, of_max;
     if (op_info(max->op)->reduce != REDUCE_max || max->n_in != 1)
-        return "is scaled by a value that is no largest magnitude";
+        return "is scaled by a value that is not a largest magnitude";
     if (max->in[0] != n->in[0]) return "is scaled by the largest magnitude of another tensor";
     if (!graph_bind(v->g, n, &b, NULL) || !graph_bind(v->g, max, &of_max, NULL) ||
         dims_of_first(&b, 1) != dims_of_first(&of_max, 1))

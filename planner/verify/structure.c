@@ -128,7 +128,7 @@ static void check_deals(Verifier *v)
                           (long long)d->size);
         else if (d->kind == DEAL_segments && !are_side_by_side(v, d))
             verify_report(v, "verify-coverage", 0,
-                          "deal %u is no segments side by side of %lld indices, each in %u equal "
+                          "deal %u is not segments side by side of %lld indices, each in %u equal "
                           "parts",
                           i, (long long)d->size, d->n_parts);
     }
@@ -202,7 +202,7 @@ static void check_tensors(Verifier *v)
         else
             fault = layout_fault(v, at->n_dims, at->dim, at->deal, &at->use);
         if (!fault && at->frozen && at->role != ROLE_param)
-            fault = "is called frozen, and is no parameter";
+            fault = "is called frozen, and is not a parameter";
         if (!fault && layout_axes_partial(&at->use)) fault = "is in use as a partial sum";
         if (fault) verify_report(v, RULE, 0, "tensor %u (%s) %s", t, name, fault);
     }
@@ -231,7 +231,7 @@ static void check_nodes(Verifier *v)
         }
         OpClass class_ = op_info(n->op)->class_;
         if (class_ != OP_CLASS_compute && class_ != OP_CLASS_contract) {
-            verify_report(v, RULE, 0, "graph node %u (%s) is no computation", id,
+            verify_report(v, RULE, 0, "graph node %u (%s) is not a computation", id,
                           op_info(n->op)->name);
             continue;
         }

@@ -203,7 +203,7 @@ void value_clip_coef(Verifier *v, Pc pc)
     if (layout_axes_partial(&o->layout) || layout_axes_split(&o->layout, -1))
         verify_report(v, "verify-layout", pc, "the coefficient must be whole everywhere");
     if (!(attrs->clip >= 0 && attrs->clip < INFINITY))
-        verify_report(v, "verify-scale", pc, "clips at %g, which is no bound", attrs->clip);
+        verify_report(v, "verify-scale", pc, "clips at %g, which is not a bound", attrs->clip);
     if (v->clip && v->clip->clip != attrs->clip)
         verify_report(v, "verify-scale", pc, "clips at %g, others at %g", attrs->clip,
                       v->clip->clip);
@@ -310,7 +310,7 @@ static Val update_pieces(Verifier *v, Pc pc, const Val *param, const Val *grad)
         if (value_is_zero(p[i].vn)) continue;
         TensorId t = value_param(v, p[i].vn);
         if (!t || !tensor_trains(&v->g->tensors.at[t]) || !v->g->tensors.at[t].grad) {
-            verify_report(v, "verify-coverage", pc, "updates %s, which is no trained parameter",
+            verify_report(v, "verify-coverage", pc, "updates %s, which is not a trained parameter",
                           value_name(v, p[i].vn));
             out.bad = true;
             continue;

@@ -107,7 +107,7 @@ function check.init(who, value, default)
   return inits[value]
 end
 
--- Groups of segments are no heads, so an op over the last dimension needs a single segment.
+-- Groups of segments are not heads, so an op over the last dimension needs a single segment.
 function check.one_segment(who, id)
   if check.segments[id] then
     core.fail("fused-segments", ("%s: segments of %s features lie side by side here"):format(who,

@@ -47,7 +47,7 @@ function values.dtype(d, path, value)
   if dtypes[name] then return dtypes[name] end
   local known = {}
   for word in pairs(dtypes) do known[#known + 1] = word end
-  d:error("unknown-word", path, ("%s = '%s' is no dtype"):format(path, tostring(value)),
+  d:error("unknown-word", path, ("%s = '%s' is not a dtype"):format(path, tostring(value)),
     core.near(name, known) or "for example bfloat16 or float32")
   return nil
 end

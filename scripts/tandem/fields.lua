@@ -275,7 +275,7 @@ function fields.add(nn, known, normal, check_norm, over_norm)
     local id = field(who, x)
     factor = check.count(who, "factor", factor)
     if x.shape[2] % (factor * factor) ~= 0 then
-      core.fail("shape-mismatch", ("%s: %d channels are no multiple of factor^2 = %d"):format(who, x.shape[2],
+      core.fail("shape-mismatch", ("%s: %d channels are not a multiple of factor^2 = %d"):format(who, x.shape[2],
         factor * factor))
     end
     return op("pixel_shuffle", { h_kernel = factor, w_kernel = factor }, id)
@@ -342,7 +342,7 @@ function fields.add(nn, known, normal, check_norm, over_norm)
     end
     for i = 1, 2 do
       if q.shape[2 + i] % size[i] ~= 0 then
-        core.fail("shape-mismatch", ("%s: %s = %d is no multiple of the window of %d"):format(who,
+        core.fail("shape-mismatch", ("%s: %s = %d is not a multiple of the window of %d"):format(who,
           i == 1 and "height" or "width", q.shape[2 + i], size[i]), "pad the field to whole windows")
       end
     end

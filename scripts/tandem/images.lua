@@ -18,7 +18,7 @@ function images.add(nn, known, standard)
     local height, patch = check.count(who, "height", options.height), check.count(who, "patch", options.patch)
     local width, channels = check.count(who, "width", options.width, height), check.count(who, "channels", options.channels, 3)
     if height % patch ~= 0 or width % patch ~= 0 then
-      core.fail("shape-mismatch", ("%s: %d x %d points are no whole patches of %d x %d"):format(who, height, width, patch, patch),
+      core.fail("shape-mismatch", ("%s: %d x %d points are not whole patches of %d x %d"):format(who, height, width, patch, patch),
         ("height and width may be multiples of %d"):format(patch))
     end
     if patch > 512 or channels > 4096 or height // patch > 4096 or width // patch > 4096 then

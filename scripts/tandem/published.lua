@@ -286,7 +286,7 @@ local function kempnerforge(row)
   local data, at = ranks(row) // ep, mesh(row, true)
   local micro = count(row, "micro_batch")
   local steps = kempnerforge_batch(row, micro * data)
-  if steps % (micro * data) ~= 0 then refuse("the batch is no multiple of micro-batch x data ranks") end
+  if steps % (micro * data) ~= 0 then refuse("the batch is not a multiple of micro-batch x data ranks") end
   local own = require "dialects.kempnerforge" {
     cluster = m.cluster(row),
     model = { dim = count(row, "d_model"), n_layers = count(row, "n_layers"), n_heads = count(row, "n_heads"),

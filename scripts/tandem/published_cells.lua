@@ -26,7 +26,7 @@ function m.count(row, key, default)
   local value = tonumber(cell) or digits and tonumber((digits:gsub(",", ""))) * (unit ~= "" and 1024 or 1)
   value = math.tointeger(value)
   if default and (value == 0 or cell:lower():find "^%s*no") then return default end
-  if not value or value < 1 then m.refuse("%s is no number: %s", key, cell:sub(1, 40)) end
+  if not value or value < 1 then m.refuse("%s is not a number: %s", key, cell:sub(1, 40)) end
   return value
 end
 

@@ -264,7 +264,7 @@ local function even_batch(row)
   if batch % (micro * data) == 0 then return end
   if batch % data == 0 then
     while batch // data % micro ~= 0 do micro = micro - 1 end
-    assume(row, "micro_batch", micro, ("%d sequences on %d data ranks are no multiple of the stated one"):format(batch, data))
+    assume(row, "micro_batch", micro, ("%d sequences on %d data ranks are not a multiple of the stated one"):format(batch, data))
   else
     assume(row, "global_batch_seqs", -(-batch // (micro * data)) * micro * data,
       ("%d sequences do not divide over %d data ranks"):format(batch, data))

@@ -158,7 +158,7 @@ static bool goes_by_elements(const Program *p, const Instr *in)
     return in->args.n > 1;
 }
 
-/* Returns the norm under whose name the op's work is stored; OP_none: it is no norm. */
+/* Returns the norm under whose name the op's work is stored; OP_none: it is not a norm. */
 static OpKind norm_of(OpKind op)
 {
     static const OpKind told_as[OP_COUNT] = {

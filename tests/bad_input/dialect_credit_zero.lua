@@ -1,4 +1,4 @@
--- Sizes of 0, and what is no size, in miles-credit's own model block: each is named by its own key, once.
+-- Sizes of 0, and what is not a size, in miles-credit's own model block: each is named by its own key, once.
 return require "dialects.credit" {
   world_size = 4,
   model = {

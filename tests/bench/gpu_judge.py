@@ -160,7 +160,7 @@ def too_large_for(device_bytes, sim):
 
 def exit_code(rows):
     """1: a plan did not run (one that was left out for time among them), or its loss does not fall. A plan
-    that the device cannot hold is no failure, unless no plan ran. A missed target is told, and is no failure of
+    that the device cannot hold is not a failure, unless no plan ran. A missed target is told, and is not a failure of
     the program."""
     due = [row for row in rows if "skipped" not in row]
     return 1 if not due or any(not ran(row) or not learns(row) for row in due) else 0

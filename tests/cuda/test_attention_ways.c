@@ -347,7 +347,7 @@ static void other_devices_have_no_choice(void **state)
     assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
     close_session(&s);
     the.hopper_ms = 5;
-    s = session(&library, 90); /* a library that refuses is no candidate */
+    s = session(&library, 90); /* a library that refuses is not a candidate */
     assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
     assert_int_equal(the.hopper, 7);
     close_session(&s);

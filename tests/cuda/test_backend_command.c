@@ -267,7 +267,7 @@ static void a_run_is_predicted_on_its_own_gpu(void **state)
                                   "mesh.dp_shard=1", "--set", "mesh.tp=1");
         check(r, 0, of_step, NULL);
         check(r, 0,
-              known ? "their cost is the GPU's model's"
+              known ? "their costs come from the GPU's model"
                     : "no GPU of the library is called 'Double'",
               NULL);
         predicted_s[known] = 1e-12 * strtod(strstr(r.out, of_step) + sizeof of_step - 1, NULL);

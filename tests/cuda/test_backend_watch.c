@@ -1,6 +1,6 @@
 /* When a run ends for waiting, and when it must not. Work that only takes long (opening, poison,
- * capturing, data) is no hang, however short the timeout. A hang is reported within the timeout and
- * some seconds, with the instruction, the communicator and the missing ranks. */
+ * capturing, data) is not a hang, however short the timeout. A hang is reported within the timeout
+ * and some seconds, with the instruction, the communicator and the missing ranks. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

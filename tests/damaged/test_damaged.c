@@ -115,7 +115,7 @@ static void prepare(Arena *arena, char *line)
     } else if (strcmp(word, "sql") == 0) {
         run_sql(path, rest);
     } else {
-        fail_msg("'%s' is no word of a recipe", word);
+        fail_msg("'%s' is not a word of a recipe", word);
     }
 }
 

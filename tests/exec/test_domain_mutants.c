@@ -44,7 +44,7 @@ static bool exec_rejects(const Net *n, const Plan *mutant)
     return rejected;
 }
 
-/* The proof of equality reads programs alone, and a deal is no part of a program. */
+/* The proof of equality reads programs alone, and a deal is not a part of a program. */
 static int judge(const Net *n, const Plan *plan, const Plan *mutant, MutationKind kind,
                  Arena *scratch)
 {

@@ -117,7 +117,7 @@ static void hsdp(void **state)
         }
 }
 
-/* Numbers of ranks that are no power of two, so nothing divides evenly. */
+/* Numbers of ranks that are not a power of two, so nothing divides evenly. */
 static void odd_meshes(void **state)
 {
     (void)state;

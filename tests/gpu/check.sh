@@ -38,7 +38,7 @@ same_with_and_without_graphs() {
 }
 # Ranks that share the GPU must give the same loss in every way, to the last digit, and the CPU's.
 # CUDA does not promise that branches of a graph run at once. If they do not, a branch that waits
-# for the host may never see what another branch waits for; with several axes that is no failure.
+# for the host may never see what another branch waits for; with several axes that is not a failure.
 shared='--backend cuda --share-device --timeout 40 --steps 6'
 # shellcheck disable=SC2086
 ranks_that_share_the_gpu() { # VIA AXES ARGUMENT...

@@ -243,7 +243,7 @@ bool cuda_products_chain(const CudaChainPart *part, uint32_t n, const CudaContex
     if (call == NULL && length > 1) return false;
     if (call != NULL && length == n && call->for_library)
         return product_run(call, part, &at, cuda, error);
-    (void)snprintf(error->text, sizeof error->text, "%u parts are no call of the library", n);
+    (void)snprintf(error->text, sizeof error->text, "%u parts are not a call of the library", n);
     return false; /* this contradicts cuda_products_chain_length */
 }
 

@@ -101,7 +101,7 @@ static void bench_close(ProductBench *b)
     for (uint32_t i = 0; i < b->n_stands; i++)
         if (b->stand[i].memory) (void)cudaFree(b->stand[i].memory);
     if (b->cache) (void)cudaFree(b->cache);
-    (void)cudaGetLastError(); /* lack of spare memory is no error */
+    (void)cudaGetLastError(); /* lack of spare memory is not an error */
 }
 
 /* way NULL: separate launches. */

@@ -93,7 +93,7 @@ static void bench_close(AttentionBench *b)
         free(b->host[0][i]);
         free(b->host[1][i]);
     }
-    (void)cudaGetLastError(); /* lack of spare memory is no error: the call is not timed */
+    (void)cudaGetLastError(); /* lack of spare memory is not an error: the call is not timed */
 }
 
 static bool fine(const char *call, cudaError_t status, CudaError *error)

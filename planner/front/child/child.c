@@ -78,7 +78,7 @@ void child_put_place(Child *c, Place place)
 }
 
 /* Returns the line of the user's own scripts that asked for what a script of the library does at
- * `place`; source 0: the place is no line of the library, or only the library runs. */
+ * `place`; source 0: the place is not a line of the library, or only the library runs. */
 static Place user_of(Child *c, Place place)
 {
     if (place.source == 0 || !c->source[place.source].shipped) return (Place){0, 0};

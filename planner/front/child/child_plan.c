@@ -163,7 +163,7 @@ static const char *key_path(Child *c, const char *path, Place place)
     const char *key = lua_tolstring(L, -2, &n);
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)key[i] < ' ' || n > 64 || (key[i] == '.' && !holds_paths(path)))
-            child_raise(L, "unknown-key", place, NULL, "%s has a key that is no word",
+            child_raise(L, "unknown-key", place, NULL, "%s has a key that is not a word",
                         path[0] != 0 ? path : "the plan");
     return arena_print(c->arena, "%s%s%s", path, dot, key);
 }

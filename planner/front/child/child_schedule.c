@@ -76,7 +76,7 @@ static _Noreturn void bad_token(const ScheduleCsv *csv, uint32_t row, const char
                 "write stage, action and micro-batch: 0F0, 1B3, 1I3, 1W3; also torch's SEND_F, "
                 "RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, REDUCE_GRAD and "
                 "(0F1;1B0)OVERLAP_F_B",
-                "'%.60s' is no action", cell);
+                "'%.60s' is not an action", cell);
 }
 
 /* Reads "12SEND_F3"; an action for a whole stage has no micro-batch. */
@@ -286,7 +286,7 @@ static ScheduleToken read_text(Child *c, Place place, const char *text, uint32_t
     if (!fine || !number(&at, &t.microbatch) || *at != 0)
         child_raise(c->L, "schedule-action", place,
                     "write action, stage, a point and the micro-batch: F0.0, B1.3, I1.3, W1.3",
-                    "schedule: '%.60s' of rank %u is no action", text, rank);
+                    "schedule: '%.60s' of rank %u is not an action", text, rank);
     return t;
 }
 
@@ -341,8 +341,8 @@ static void read_list(Child *c, Place place, uint32_t rank)
         if (length > strlen(text))
             child_raise(L, "schedule-action", place,
                         "write action, stage, a point and the micro-batch: F0.0, B1.3, I1.3, W1.3",
-                        "schedule: '%.60s' of rank %u has a byte 0 after it and is no action", text,
-                        rank);
+                        "schedule: '%.60s' of rank %u has a byte 0 after it and is not an action",
+                        text, rank);
         ScheduleToken t = read_text(c, place, text, rank);
         list_push(c->arena, &tokens, t);
         lua_pop(L, 1);

@@ -122,7 +122,8 @@ static int pass_place(const char *name)
     return -1;
 }
 
-/* Returns the place in passes.def of element i of the list of passes; -1: the element is no pass.
+/* Returns the place in passes.def of element i of the list of passes; -1: the element is not a
+ * pass.
  */
 static int listed_place(lua_State *L, int list, lua_Integer i)
 {
@@ -190,7 +191,7 @@ static void set_data_pass(Child *c, const Setting *s, const char *name)
         for (int i = 0; i < PASS_NAME_COUNT; i++)
             if (pass_specs[i]->is_data)
                 str_print(&words, "%s%s", words.n > 0 ? ", " : "one of: ", pass_specs[i]->name);
-        child_raise(L, "unknown-word", s->place, str_text(&words), "'%s' is no data pass", name);
+        child_raise(L, "unknown-word", s->place, str_text(&words), "'%s' is not a data pass", name);
     }
     push_passes(L);
     const int list = lua_gettop(L);

@@ -130,7 +130,7 @@ static void vary_key(Child *c, const char *path, Spot table)
     const Spot spot = scan_key(c, table, key);
     child_check_text(c, "a key of vary", key, n, place_of(spot));
     if (n == 0 || strpbrk(key, " =") != NULL || strlen(path) + n > 190)
-        child_raise(L, "unknown-key", place_of(spot), NULL, "vary: '%.60s' is no setting", key);
+        child_raise(L, "unknown-key", place_of(spot), NULL, "vary: '%.60s' is not a setting", key);
     const char *inner = arena_print(c->arena, "%s%s%s", path, path[0] != 0 ? "." : "", key);
     uint32_t parts = 1;
     for (const char *at = inner; *at != 0; at++) parts += *at == '.';

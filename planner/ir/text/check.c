@@ -208,7 +208,8 @@ static bool check_code(const Checker *c, const Program *p)
         for (uint32_t i = 0; i < in->after.n; i++) {
             Pc before = p->after.at[in->after.first + i];
             if (!before || before >= pc)
-                return bad(c, "instruction", pc, "waits for one that does not come before it");
+                return bad(c, "instruction", pc,
+                           "waits for an instruction that does not precede it");
         }
         if (in->attrs >= g->attrs.n) return bad(c, "instruction", pc, "unknown attributes");
         if (!check_attrs(c, "instruction", pc, in->op, in->attrs)) return false;

@@ -104,7 +104,7 @@ static bool put_strips(Strips *s, Val *val, const Val *strips)
     const bool joins = s->in->op == OP_halo_join;
     const uint32_t out = shape_of(s->v, to), held = joins ? out : val->shape;
     if (!check_dim(s, held)) return false;
-    if (val->packed_dim) return complain(s, "puts strips to what is packed");
+    if (val->packed_dim) return complain(s, "joins strips to packed data");
     if (!is_strips(s, strips, STRIPS_received) || strips->shape != held)
         return complain(s, "its strips are not the neighbours' of this dimension");
     if (!value_same(strips->vn, val->vn))
@@ -119,7 +119,7 @@ static bool send_strips(Strips *s, Val *val)
     const Shape *held = value_shape_at(s->v, val->shape);
     s->d = halo_dim(held, &s->v->g->deals, s->in->axes);
     if (s->d < 0 || !is_strips(s, val, STRIPS_to_send))
-        return complain(s, "exchanges what are no strips along its group");
+        return complain(s, "exchanges data that are not strips along its group");
     if (shape_of(s->v, program_arg(s->v->p, s->in, 1)) != val->shape)
         return complain(s, "receives strips of another shape");
     if (verify_attrs(s->v, s->pc)->reduce) return complain(s, "reduces strips");

@@ -257,7 +257,7 @@ static bool check_mean(Move *m)
     ValuePiece single;
     uint32_t n;
     if (layout_axes_partial(&m->a.layout) & axes)
-        return complain(m, "averages partial sums: that is no substitute for their sum");
+        return complain(m, "averages partial sums: that is not a substitute for their sum");
     if (!same_dims(m) || !keeps_deals(m, -1)) return false;
     if (!changes(m, axes, WHOLE, WHOLE, "averages a tensor that its members do not hold alike"))
         return false;

@@ -15,7 +15,7 @@ static NodeId *find_updates(Verifier *v)
             const Tensor *t = &g->tensors.at[n->in[j]];
             if (t->role != ROLE_state)
                 verify_report(v, "verify-coverage", 0,
-                              "graph node %u (%s) overwrites %s, which is no state", id,
+                              "graph node %u (%s) overwrites %s, which is not state", id,
                               op_info(n->op)->name, t->name);
             else if (by[n->in[j]])
                 verify_report(v, "verify-coverage", 0, "graph nodes %u and %u both advance %s",

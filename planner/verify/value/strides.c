@@ -110,7 +110,7 @@ static bool exchange(StridedStep *s, Val *val, uint32_t out)
     s->d = dim_with_strides(s->v, value_shape_at(s->v, val->shape), s->in->axes);
     const bool to_rows = s->d >= 0 && is_pieces(s, val, PIECES_to_rows);
     if (!to_rows && (s->d < 0 || !is_pieces(s, val, PIECES_to_strides)))
-        return complain(s, "exchanges what are no pieces along its group");
+        return complain(s, "exchanges data that are not pieces along its group");
     if (out != val->shape) return complain(s, "receives pieces of another shape");
     if (verify_attrs(s->v, s->pc)->reduce) return complain(s, "reduces pieces");
     val->packed_chunks = to_rows ? PIECES_for_rows : PIECES_for_strides;

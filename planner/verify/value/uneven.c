@@ -110,7 +110,7 @@ static bool check_change(const UnevenExchange *r)
     const Verifier *v = r->v;
     const Deals *deals = &v->g->deals;
     if (!rows_uneven(a, deals) || !rows_uneven(b, deals) || a->n_dims != b->n_dims)
-        return complain(r, "exchanges what are no uneven rows");
+        return complain(r, "exchanges data that are not uneven rows");
     for (int d = 0; d < a->n_dims; d++)
         if (a->dim[d] != b->dim[d] || a->deal[d] != b->deal[d])
             return complain(r, "changes the dimensions, or their deals");
@@ -147,7 +147,7 @@ static bool check_counts(const UnevenExchange *r, uint32_t k, const Val *rows, c
     if (counts.bad) return false;
     if (!t || t >= v->g->tensors.n || !is_rows(v, t) || !counts_of(v, t) ||
         !value_same(rows->vn, value_of_tensor(v, t, r->in->microbatch)))
-        return complain(r, "exchanges rows that are no value of the graph");
+        return complain(r, "exchanges rows that are not a value of the graph");
     if (!value_same(counts.vn, value_of_tensor(v, counts_of(v, t), r->in->microbatch)))
         return complain(r, "exchanges rows by the counts of others");
     const Shape *shape = value_shape_at(v, counts.shape);

@@ -199,8 +199,8 @@ static bool is_aligned(const void *at)
     return at != NULL && (uintptr_t)at % 16 == 0;
 }
 
-/* Refuses a missing or surplus pointer, GELU's input in rows that are no multiple of eight, and any
- * epilogue with 8-bit operands or batches. */
+/* Refuses a missing or surplus pointer, GELU's input in rows that are not a multiple of eight, and
+ * any epilogue with 8-bit operands or batches. */
 static bool has_epilogue(const Operation *o, const Described *a, const Described *d)
 {
     uint32_t e = o->epilogue;

@@ -2,7 +2,7 @@
  * that the manual of cuBLASLt forbids. For products these are 8-bit operands that are not
  * contiguous along k, types that cannot be combined, scales that the device has no mode for,
  * unaligned sizes and addresses, and too little scratch. For epilogues these are a vector or GELU's
- * input that is missing, surplus, unaligned, in rows that are no multiple of 8, or overlapping
+ * input that is missing, surplus, unaligned, in rows that are not a multiple of 8, or overlapping
  * memory that others read. runtime_double.c, or the backend's double, has the calls of the
  * runtime. */
 #ifndef TANDEM_TESTS_CUDA_CUBLAS_DOUBLE_H

@@ -1,5 +1,5 @@
 -- A column and a row linear 8 -> 16 -> 8 with biases, as a model of tokens. pair { opted = false } names no
--- style; pair { column = "norm" } asks for a style of a module that is no linear.
+-- style; pair { column = "norm" } asks for a style of a module that is not a linear.
 local nn = require "tandem.nn"
 
 return function(options)

@@ -185,7 +185,7 @@ static void a_full_disk_is_noticed(void **state)
     arena_free(arena);
 }
 
-/* `| head -1`: the reader leaves before the end, which is no error. */
+/* `| head -1`: the reader leaves before the end, which is not an error. */
 static void a_reader_may_leave_early(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void rates_are_of_what_runs(void **state)
     assert_null(strstr(r.out, "GPU"));
     r = COMMAND(arena, 60, "sim", arena_print(arena, "%s/llama3_8b.lua", folder), "--dry-run");
     assert_non_null(strstr(r.out, "tokens/s/GPU"));
-    /* the points of a grid are no tokens */
+    /* the points of a grid are not tokens */
     r = COMMAND(arena, 60, "sim", arena_print(arena, "%s/unet_wave.lua", folder), "--dry-run");
     assert_non_null(strstr(r.out, "8 fields of 512 points a step"));
     assert_non_null(strstr(r.out, " points/s/rank"));
@@ -291,10 +291,10 @@ static void stores_that_are_none(void **state)
     const char *folder = command_new_folder(arena);
     const char *path = arena_print(arena, "%s/x.db", folder);
     EXPECT(arena, 7, NULL, "error[store-", "runs", "--db", path);
-    command_write_file(path, "this is no database, but a text of some length, surely\n");
+    command_write_file(path, "this is not a database, but a text of some length, surely\n");
     EXPECT(arena, 7, NULL, "error[store-", "db", "info", "--db", path);
     assert_string_equal(command_read_file(arena, path, NULL),
-                        "this is no database, but a text of some length, surely\n");
+                        "this is not a database, but a text of some length, surely\n");
     EXPECT(arena, 0, "/x.db\n", NULL, "db", "path", "--db", path);
     EXPECT(arena, 7, NULL, "error[store-", "compare", "--db", path);
     arena_free(arena);

@@ -239,7 +239,7 @@ static void loopback_runs_are_compared(void **state)
     r = COMMAND(arena, 60, "compare", "--db", db);
     assert_int_equal(r.exit_code, 0);
     assert_non_null(strstr(r.out, "all compute"));
-    /* A prediction is no measured run. */
+    /* A prediction is not a measured run. */
     const char *other = arena_print(arena, "%.0f", document_number(run, "prediction"));
     r = COMMAND(arena, 60, "compare", other, "--db", db);
     assert_int_equal(r.exit_code, 2);

@@ -56,7 +56,7 @@ static void names_that_are_not_there(void **state)
     Arena *arena = arena_new();
     const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
     EXPECT(arena, 2, "did you mean 'dgx_h100'?", "check", tiny, "--cluster", "dgx_h10");
-    /* near to clusters.node, which is no cluster */
+    /* near to clusters.node, which is not a cluster */
     EXPECT(arena, 2, "hint: clusters lie in", "check", tiny, "--cluster", "nope");
     EXPECT(arena, 2, "tandem import FILE --machine dgx1", "sim", llama, "--db", db, "--machine",
            "dgx1");
@@ -144,7 +144,7 @@ static void a_store_that_takes_nothing(void **state)
     arena_free(arena);
 }
 
-/* Outputs that are no regular files are written to, never replaced: here a link to a device that
+/* Outputs that are not regular files are written to, never replaced: here a link to a device that
  * accepts nothing. */
 static void outputs_that_are_no_files(void **state)
 {

@@ -60,7 +60,7 @@ static void nobody_is_told(void **state)
     assert_int_equal(p.done, 1);
 }
 
-/* With --json, standard output is one document; the standard error of a test is no terminal. */
+/* With --json, standard output is one document; the standard error of a test is not a terminal. */
 static void options_say_where(void **state)
 {
     (void)state;

@@ -277,7 +277,8 @@ static void passes_and_runtimes_are_settings(void **state)
     }
     CommandResult r = COMMAND(arena, 60, "check", llama, "--set", "parallel.data=tp");
     assert_int_equal(r.exit_code, 3);
-    assert_non_null(strstr(r.err, "error[unknown-word]: 'tp' is no data pass\n  hint: one of: "));
+    assert_non_null(
+        strstr(r.err, "error[unknown-word]: 'tp' is not a data pass\n  hint: one of: "));
     r = SWEEP("--where", "tp == 2 and micro == 1", "--try", "parallel.data=fsdp2,zero", "--set",
               "model.layers=2", "--try", "runtime=none,torchtitan", "-q");
     assert_non_null(strstr(r.out, "4 plans of "));

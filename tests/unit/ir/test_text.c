@@ -348,7 +348,7 @@ static const struct {
     {"%1 f32 input\n", 2, "outside a program"},
     {"program 0 train\n%1 f32 input in=1\nranks 0 0-0\n", 0, "not a buffer of its own"},
     {"program 0 train\n1 compute silu args=1>2\nranks 0 0-0\n", 0, "unknown buffer"},
-    {"program 0 train\n1 compute silu after=1\nranks 0 0-0\n", 0, "does not come before"},
+    {"program 0 train\n1 compute silu after=1\nranks 0 0-0\n", 0, "does not precede"},
     {"program 0 train bytes=72057594037927937\n1 compute silu\nranks 0 0-0\n", 0,
      "sizes out of range"},
     {"program 0 train host_bytes=72057594037927937\n1 compute silu\nranks 0 0-0\n", 0,

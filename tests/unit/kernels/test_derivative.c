@@ -267,7 +267,7 @@ static void test_every_gradient(void **state)
     double worst = 0;
     uint32_t n = 0;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
-        /* a bias of choices gets the number of choices, which is no derivative (test_moe) */
+        /* a bias of choices gets the number of choices, which is not a derivative (test_moe) */
         if (op_info(op)->n_backward == 0 || op == OP_topk_biased) continue;
         n++;
         for (int k = 0; k < 8; k++) {

@@ -420,11 +420,11 @@ static void an_order_that_is_none_is_named(void **state)
     Interval *at = &c.plan->graph.deals.intervals.at[d->first], k = at[1];
     assert_int_equal(d->kind, DEAL_segments);
     at[1] = at[2], at[2] = k; /* v before k */
-    rejects(&c, "no segments side by side");
+    rejects(&c, "not segments side by side");
     at[2] = at[1], at[1] = k;
     assert_string_equal(verdict(&c), "");
     at[1].hi++, at[2].lo++; /* not shared equally */
-    rejects(&c, "no segments side by side");
+    rejects(&c, "not segments side by side");
     at[1].hi--, at[2].lo--;
     tensor(c.plan, "layers.0.attention.wqkv.weight")->order_dim = 0;
     rejects(&c, "has an order that does not fit its dimensions");

@@ -215,7 +215,7 @@ static void pinning_is_no_substitute_for_the_sum(void **state)
     Attrs a = *attrs_of(&c, sum);
     a.reduce = REDUCE_mean;
     c.p->code.at[sum].attrs = (AttrsId)list_push(c.arena, &c.plan->graph.attrs, a);
-    rejects(&c, "averages partial sums: that is no substitute for their sum");
+    rejects(&c, "averages partial sums: that is not a substitute for their sum");
     arena_free(c.arena);
 }
 

@@ -129,7 +129,7 @@ static void unit_updated_twice(void **state)
     Instr again = c.p->code.at[last_of(&c, OP_adamw)];
     again.after.n = 0;
     list_push(c.arena, &c.p->code, again);
-    spoiled_rejected(&c, "verify-coverage", "is no trained parameter");
+    spoiled_rejected(&c, "verify-coverage", "is not a trained parameter");
 }
 
 static void states_exchanged(void **state)

@@ -171,7 +171,7 @@ static void optimizers_attributes(void **state)
     Attrs a = spoiled_attrs(&c, pc);
     a.clip = -1;
     spoil_attrs(&c, pc, a);
-    spoiled_rejected(&c, "verify-scale", "which is no bound");
+    spoiled_rejected(&c, "verify-scale", "which is not a bound");
 }
 
 /* Each pipeline rank has its own clip_coef and its own updates; all must be equal. */
