@@ -25,7 +25,8 @@ static const Device *find_device(KernelDevices *devices, const char *name)
         devices->arena,
         "local nn, e = require 'tandem.nn'\n"
         "e = nn.embedding(2, 2)\n"
-        "return plan { cluster = require 'clusters.gpu' { gpu = '%s', devices_per_node = 1 },\n"
+        "local gpu = require 'tandem.gpus'.find '%s' or ''\n"
+        "return plan { cluster = require 'clusters.gpu' { gpu = gpu, devices_per_node = 1 },\n"
         "batch = { seq = 1 }, precision = { compute = 'fp32' }, model = nn.module { e = e,\n"
         "forward = function(m, x, y) return nn.cross_entropy(m.e(x), y) end } }\n",
         name);

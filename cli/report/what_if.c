@@ -45,6 +45,7 @@ typedef struct Row {
     const char *reason; /* the reason if there are no numbers */
     Prediction p;
     uint64_t memory;
+    const char *device; /* the library's name of the GPU; NULL: the plan could not be loaded */
 } Row;
 
 typedef struct WhatIf {
@@ -128,6 +129,7 @@ static Row simulate(WhatIf *w, const char *text, const TextList *settings)
     if (file != NULL) {
         session_identify(file);
         session_fit(file, arena, &one.diag);
+        row.device = file->config.cluster.device.name;
         PredictOptions how = *w->how;
         how.cluster = &file->config.cluster;
         how.keep = false;
@@ -212,7 +214,10 @@ static void row_text(Cli *cli, Table *t, const Row *row, double price, double fa
                      const Row *base)
 {
     Arena *arena = cli->arena;
-    table_cell(t, "  %s", row->text);
+    if (strncmp(row->text, "gpu=", 4) == 0 && row->device != NULL)
+        table_cell(t, "  gpu=%s", row->device); /* "H100" says less than the name of one product */
+    else
+        table_cell(t, "  %s", row->text);
     if (!row->made) {
         for (int i = 0; i < 7; i++) table_cell(t, "-");
         return;

@@ -84,7 +84,8 @@ bool front_gpu_cluster(const char *gpu, uint32_t n_devices, Arena *arena, Cluste
     Diag unseen = diag_in(arena);
     const char *expression =
         arena_print(arena,
-                    "require 'tandem.gpus'.find '%s' and require 'clusters.gpu' { gpu = '%s', "
+                    "require 'tandem.gpus'.find '%s' and require 'clusters.gpu' { gpu = "
+                    "require 'tandem.gpus'.find '%s', "
                     "devices_per_node = %u, nics_per_node = %u } or error ''",
                     gpu, gpu, n_devices, n_devices);
     if (!read_cluster(gpu, expression, arena, &config, &unseen)) return false;

@@ -1,4 +1,4 @@
--- A cluster of any GPU of the library, by its name or an alias: require "clusters.gpu" { gpu =
+-- A cluster of any GPU of the library, by its name or a part of it: require "clusters.gpu" { gpu =
 -- "H200", nodes = 2 }. Nodes have the usual form for the GPU: devices on a switch if it has links
 -- (AMD's each with each), otherwise on PCIe. Each device has a NIC of the generation that came with
 -- the GPU.
@@ -10,8 +10,7 @@ local nics = { Volta = 12.5, Ampere = 25, Ada = 25, Hopper = 50, Blackwell = 50,
 local own = { "gpu", "name", "devices_per_node", "nics_per_node", "nic_gb_per_s", "fabric" }
 
 return function(options)
-  local name = gpus.find(options.gpu or "H100-SXM5-80GB")
-  if not name then error(("clusters.gpu: no GPU is called '%s'"):format(options.gpu)) end
+  local name = gpus.named(options.gpu or "H100-SXM5-80GB")
   local g = gpus.gpus[name]
   local per_node = options.devices_per_node or 8
   local of_node = {}

@@ -1,5 +1,6 @@
 -- The GPUs that the cluster library knows: published specifications, measurements, and other names
 -- for them. A cluster of any of them: require "clusters.gpu".
+local _, core = ...
 local fitted, fitted_kernels = require "tandem.fitted", require "tandem.fitted_kernels"
 -- kind: documented; units
 local MiB, GB = 1 << 20, 1e9
@@ -80,8 +81,8 @@ for name, more in pairs(assumed) do
   for key, value in pairs(more) do gpus[name][key] = value end
 end
 
--- Patterns of names in sources, in upper case; the first match counts. false: another GPU, which
--- the library lacks, and whose name contains the name of a known one.
+-- Patterns of names in published sources and of drivers, in upper case; the first match counts.
+-- false: another GPU, which the library lacks, and whose name contains the name of a known one.
 local aliases = {
   { "RTX PRO", false }, { "RTX.*BLACKWELL", false }, { "A4[05]00", false }, { "GB10%f[%D]", false },
   { "H100.*96GB", "H100-SXM5-96GB-HBM2e" }, { "H100.*META", "H100-SXM5-96GB-HBM2e" },
@@ -97,13 +98,62 @@ local aliases = {
 
 local m = { gpus = gpus, arch = arch }
 
--- Returns the library's name for a GPU called `name`; nil: unknown.
+-- Returns the library's name for a GPU that a published source or a driver calls `name`; nil:
+-- unknown. Such names have words around them, so any text that contains a known name is accepted.
+-- Names that a user writes: m.known.
 function m.find(name)
   if gpus[name] then return name end
   for _, alias in ipairs(aliases) do
     if name:upper():find(alias[1]) then return alias[2] or nil end
   end
   return nil
+end
+
+-- Returns the parts of a name in upper case, without the generation of the socket: "H100-SXM5-80GB"
+-- is H100, SXM, 80GB.
+local function parts(name)
+  local list = {}
+  for part in name:upper():gmatch "[^%s%-]+" do list[#list + 1] = part:match "^SXM%d$" and "SXM" or part end
+  return list
+end
+
+-- True if `name` is the key or some of its parts, in order and with the first one: "h200", "A100-40GB",
+-- "RTX 4090". A misspelt name has a part that the key lacks.
+local function abbreviates(name, key)
+  local given, own, at = parts(name), parts(key), 0
+  if #given > 0 and table.concat(given) == own[1] then return true end
+  for i, part in ipairs(given) do
+    repeat at = at + 1 until own[at] == nil or own[at] == part
+    if own[at] == nil or (i == 1 and at ~= 1) then return false end
+  end
+  return #given > 0
+end
+
+-- Returns the library's name for a GPU that a user calls `name`: a name of the library or a part of
+-- one. If there is none, returns nil and a hint.
+function m.known(name)
+  local of_upper, all, short = {}, {}, {}
+  for key in pairs(gpus) do
+    local first = key:match "^[^%-]+"
+    if not of_upper[first:upper()] then short[#short + 1] = first end
+    of_upper[first:upper()], of_upper[key:upper()] = first, key
+  end
+  local found = gpus[of_upper[name:upper()]] and of_upper[name:upper()] or m.find(name)
+  if found and abbreviates(name, found) then return found end
+  for word in pairs(of_upper) do all[#all + 1] = word end
+  local near = core.near(name:upper(), all)
+  return nil, near and near:gsub("%b''", function(word) return "'" .. of_upper[word:sub(2, -2)] .. "'" end)
+    or "GPUs are " .. table.concat(short, ", ")
+end
+
+-- As m.known, but an unknown name is an error.
+function m.named(name)
+  if type(name) ~= "string" then
+    core.fail("wrong-type", ("clusters.gpu: gpu must be a text, not a %s"):format(type(name)))
+  end
+  local found, hint = m.known(name)
+  if not found then core.fail("unknown-word", ("clusters.gpu: no GPU is called '%s'"):format(name), hint) end
+  return found
 end
 
 -- How much longer the CPU of a GPU's system takes to issue an op than an 8480C (DGX H100): the EPYC

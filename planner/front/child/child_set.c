@@ -319,12 +319,12 @@ static void set_gpu(Child *c, const Setting *s, const char *name)
         child_raise(L, "unknown-key", s->place, NULL, "the plan has no cluster to change");
     push_script(c, "tandem", "gpus");
     lua_getfield(L, -1, "device");
-    lua_getfield(L, -2, "find");
+    lua_getfield(L, -2, "known");
     lua_pushstring(L, name);
-    lua_call(L, 1, 1);
-    if (lua_isnil(L, -1))
-        child_raise(L, "unknown-word", s->place, "as in gpu=B200, gpu=H100-PCIe-80GB, gpu=MI300X",
-                    "there is no GPU '%s'", name);
+    lua_call(L, 1, 2);
+    if (lua_isnil(L, -2))
+        child_raise(L, "unknown-word", s->place, lua_tostring(L, -1), "there is no GPU '%s'", name);
+    lua_pop(L, 1);
     lua_call(L, 1, 1);
     if (lua_getfield(L, plan + 1, "device") == LUA_TTABLE) {
         lua_insert(L, -2);

@@ -63,6 +63,16 @@ static void rows_are_simulations(void **state)
     json_decref(root);
 }
 
+/* A short name of a GPU stands for one product of several, so the table names that product. */
+static void rows_name_the_gpu(void **state)
+{
+    (void)state;
+    CommandResult r = COMMAND(arena, 120, "sim", llama, "--set", "model.layers=2", "--db", "none",
+                              "--what-if", "gpu=a100");
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.out, "  gpu=A100-SXM4-80GB "));
+}
+
 /* At the factor that `enough` names, the step is within 1 % of the step at a much larger factor. */
 static void enough_is_enough(void **state)
 {
@@ -94,8 +104,13 @@ static void mistakes_are_told(void **state)
     r = SIM("--what-if", "nic=2x", "--what-if", "gpu=B9000", "--what-if", "nothing=3");
     assert_int_equal(r.exit_code, 2);
     assert_non_null(strstr(r.out, "--what-if gpu=B9000: there is no GPU 'B9000'"));
+    assert_non_null(strstr(r.out, "GPUs are A10, A100,"));
     assert_non_null(strstr(r.out, "--what-if nothing=3: unknown key 'nothing'"));
     assert_null(strstr(r.out, "step_ps"));
+    r = SIM("--what-if", "gpu=H1000");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.out, "--what-if gpu=H1000: there is no GPU 'H1000'"));
+    assert_non_null(strstr(r.out, "did you mean 'H100'?"));
 }
 
 /* The plan fixes dp_shard. A change of other axes or of the nodes frees it. */
@@ -114,8 +129,8 @@ static void a_change_of_ranks_frees_dp_shard(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(rows_are_simulations), TEST(enough_is_enough),
-                                       TEST(mistakes_are_told),
+    const struct CMUnitTest tests[] = {TEST(rows_are_simulations), TEST(rows_name_the_gpu),
+                                       TEST(enough_is_enough), TEST(mistakes_are_told),
                                        TEST(a_change_of_ranks_frees_dp_shard)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -162,7 +162,8 @@ static void what_may_be_said_of_a_cluster(void **state)
 
 /* Sources' names of GPUs. A name that only contains a known one is another GPU, which is refused.
  */
-static void names_of_gpus(void **state)
+/* Names in published sources and of drivers have words around them. */
+static void published_names_of_gpus(void **state)
 {
     (void)state;
     static const struct {
@@ -184,14 +185,71 @@ static void names_of_gpus(void **state)
         Arena *arena = arena_new();
         Diag d = diag_in(arena);
         Cluster cluster;
-        const char *code =
-            arena_print(arena, "require 'clusters.gpu' { gpu = '%s' }", names[i].said);
+        const char *code = arena_print(
+            arena, "require 'clusters.gpu' { gpu = require 'tandem.gpus'.find '%s' or 'TPU' }",
+            names[i].said);
         const bool known = has_cluster(code, &cluster, arena, &d);
         if (known != (names[i].name != NULL)) fail_msg("%s is known: %d", names[i].said, known);
         if (known) assert_string_equal(cluster.device.name, names[i].name);
         if (!known) assert_non_null(strstr(d.items.at[0].text, "no GPU is called"));
         arena_free(arena);
     }
+}
+
+/* A plan names a GPU by its name in the library or by parts of it. A name that only contains the
+ * name of a known GPU is an error with the nearest name. */
+static void named_gpus(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *said, *name, *hint;
+    } names[] = {{"H100", "H100-SXM5-80GB", NULL},
+                 {"h100-sxm", "H100-SXM5-80GB", NULL},
+                 {"H100-80GB", "H100-SXM5-80GB", NULL},
+                 {"H100-PCIe", "H100-PCIe-80GB", NULL},
+                 {"H100 NVL", "H100-NVL-94GB", NULL},
+                 {"A100-40GB", "A100-SXM4-40GB", NULL},
+                 {"RTX 6000 Ada", "RTX6000Ada-48GB", NULL},
+                 {"l4", "L4-24GB", NULL},
+                 {"MI300X", "MI300X-192GB", NULL},
+                 {"H1000", NULL, "did you mean 'H100'?"},
+                 {"H2000", NULL, "did you mean 'H200'?"},
+                 {"B300x", NULL, "did you mean 'B300'?"},
+                 {"B200,H2000", NULL, "GPUs are A10, A100, A10G,"},
+                 {"H100-PCIe-96GB", NULL, "did you mean 'H100-PCIe-80GB'?"},
+                 {"80GB-H100", NULL, "GPUs are"},
+                 {"MI350X", NULL, "did you mean 'MI300X'?"},
+                 {"Hopper", NULL, "GPUs are"},
+                 {"RTX", NULL, "GPUs are"},
+                 {"", NULL, "GPUs are"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Cluster cluster;
+        const char *code =
+            arena_print(arena, "require 'clusters.gpu' { gpu = '%s' }", names[i].said);
+        const bool known = has_cluster(code, &cluster, arena, &d);
+        if (known != (names[i].name != NULL)) fail_msg("%s is known: %d", names[i].said, known);
+        if (known) {
+            assert_string_equal(cluster.device.name, names[i].name);
+        } else {
+            assert_string_equal(d.items.at[0].rule, "unknown-word");
+            if (strstr(d.items.at[0].hint, names[i].hint) == NULL)
+                fail_msg("%s: hint: %s", names[i].said, d.items.at[0].hint);
+        }
+        arena_free(arena);
+    }
+    /* Each name of the library is known as it is, in any case of letters. */
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Cluster cluster;
+    const bool all = has_cluster(
+        "(function() local gpus = require 'tandem.gpus' for name in pairs(gpus.gpus) do "
+        "if gpus.known(name) ~= name or gpus.known(name:lower()) ~= name then error(name) end end "
+        "return require 'clusters.gpu' { gpu = 'H100' } end)()",
+        &cluster, arena, &d);
+    if (!all) fail_msg("%s", d.items.at[0].text);
+    arena_free(arena);
 }
 
 /* A network with routes must have a place for each node, links with a rate, and a route between any
@@ -224,9 +282,11 @@ static void places_of_a_topology(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_of_the_library), cmocka_unit_test(pipelines_fill_by_bytes),
-        cmocka_unit_test(what_may_be_said_of_a_cluster), cmocka_unit_test(places_of_a_topology),
-        cmocka_unit_test(names_of_gpus)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_of_the_library),
+                                       cmocka_unit_test(pipelines_fill_by_bytes),
+                                       cmocka_unit_test(what_may_be_said_of_a_cluster),
+                                       cmocka_unit_test(places_of_a_topology),
+                                       cmocka_unit_test(published_names_of_gpus),
+                                       cmocka_unit_test(named_gpus)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
