@@ -1,4 +1,5 @@
-/* The state of a run. */
+/* A training run: opens the backend, agrees with the other processes, initialises in place, runs
+ * steps, and reads the numbers of the report from the plan's own buffers. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

@@ -100,9 +100,10 @@ static bool host_waits(const PeriodSearch *s, Pc first)
     return false;
 }
 
-/* If instructions wait for the host, the period must equal its time to issue these instructions. If
- * the host is ahead, it stays ahead. In that case no instruction after the periods may have waited
- * for the host, because the host would be further ahead after more periods. */
+/* A host that waits for the device in each period keeps pace with it. For another host there are
+ * two cases. If instructions wait for the host, the period must equal its time to issue these
+ * instructions. If the host is ahead, it stays ahead. In that case no instruction after the periods
+ * may have waited for the host, because the host would be further ahead after more periods. */
 static bool host_keeps_pace(const PeriodSearch *s, Pc first)
 {
     if (host_waits(s, first)) return true;

@@ -19,7 +19,7 @@ enum {
     LONG_TOKENS = 8192
 };
 
-/* A change is one idea. A change is one idea. */
+/* A change is one idea. It may take more than one setting. */
 typedef struct FitChange {
     const char *words;
     TextList settings;
@@ -33,7 +33,7 @@ typedef struct FitSearch {
     SweepRow base;
 } FitSearch;
 
-/* It may take more than one setting. */
+/* The points of one question, and the result of each. */
 typedef struct FitPoints {
     TextList settings[MOST_POINTS];
     const char *words[MOST_POINTS];

@@ -112,7 +112,7 @@ static void order_streams(Process *p)
     p->next = arena_array(p->arena, (size_t)n + 1, sizeof *p->next);
 }
 
-/* All ranks take part in creating groups, so no rank begins a step if any of them has failed. */
+/* All ranks take part in creating groups, so none begins to create them if any rank has failed. */
 static bool all_are_fine(Backend *self, bool fine, Diag *d)
 {
     Process *p = self->state;

@@ -12,7 +12,7 @@ typedef enum Way {
     WAY_gather,
     WAY_gather_sum,          /* small all_reduce: every rank gathers all inputs and sums them */
     WAY_exchange_sum,        /* reduce_scatter: each piece goes to its owner, which sums */
-    WAY_exchange_sum_gather, /* exchange_uneven: each member gets as many rows as the counts say */
+    WAY_exchange_sum_gather, /* large all_reduce: as WAY_exchange_sum; then all gather the sums */
     WAY_exchange,            /* all_to_all */
     WAY_rows,                /* exchange_uneven: as many rows to each member as the counts say */
     WAY_strips,              /* halo_exchange: exchanges messages only with the two neighbours */
@@ -30,8 +30,9 @@ typedef struct PreparedTransfer {
     Way way;
     /* n: number of elements, of `bytes` bytes each, in this rank's input or in one piece */
     int group, n, bytes;
-    int *counts, *displs;       /* the members' pieces, in elements; also the pieces to exchange */
-    int *in_counts, *in_displs; /* number of pieces that arrive in the staging memory */
+    int *counts, *displs; /* the members' pieces, in elements; also the pieces to exchange */
+    /* [members] sizes and offsets, in elements, of the pieces that arrive in the staging memory */
+    int *in_counts, *in_displs;
     char *staging;
     const void **part; /* [members] in the staging memory, in rank order */
     uint64_t staging_bytes;

@@ -102,7 +102,7 @@ static void hint_mesh(Draft *draft, uint64_t world)
     if (s.n > 0) diag_hint(draft->d, "these would fit: %s", str_text(&s));
 }
 
-/* Replaces -1 by the number of devices that remain. */
+/* Replaces -1 by the quotient of the cluster's devices and the product of the other axes. */
 static void resolve_mesh(Draft *draft, uint64_t world)
 {
     int open = -1;
@@ -143,7 +143,8 @@ static void resolve_mesh(Draft *draft, uint64_t world)
     }
 }
 
-/* All nodes must be filled only if the user wrote their number. */
+/* If the user wrote the number of nodes, the mesh must fill all of them. Otherwise a mesh that fits
+ * a named cluster is enough. */
 static bool fits_named(const Draft *draft, double product, uint64_t world)
 {
     return draft->named != NULL && draft->named_nodes == 0 && product <= (double)world;

@@ -168,7 +168,7 @@ static void exchange_over(Lower *l, OpKind op, const Shape *held, int d, BufferI
     lower_emit(l, &e);
 }
 
-/* Sends to every rank the pieces of `from` that this rank holds in the other form of dimension d.
+/* Sends each rank the pieces of `from` that the receiver holds in the other form of dimension d.
  * Returns the pieces in the order in which they arrive. */
 static BufferId exchange_pieces(Lower *l, BufferId from, const Shape *held, int d, NodeId origin)
 {

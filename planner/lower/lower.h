@@ -285,7 +285,7 @@ void lower_ring_backward(Lower *l, Emit *e);
 void lower_units_start(Lower *l);
 /* gathers the weight, and prefetches the next units; returns the weight in its layout in use */
 BufferId lower_weight(Lower *l, TensorId param);
-/* releases and reduces the units that no node after n uses */
+/* releases the units whose last reader in its direction is n, unless they stay gathered */
 void lower_after_node(Lower *l, NodeId n);
 bool lower_defers(const Lower *l, UnitId u);
 uint32_t lower_n_windows(const Lower *l, UnitId u); /* reductions a step */

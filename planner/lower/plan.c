@@ -191,7 +191,8 @@ static void find_last_readers(Lower *l)
     }
 }
 
-/* Lists the units whose last use is at each node, so that no node has to search all units. */
+/* Lists for each node the units whose last reader in the forward, or in the backward, action it is.
+ * So no node has to search all units. */
 static void list_ends(Lower *l)
 {
     const uint32_t n_nodes = l->g->nodes.n, n_units = l->g->units.n;

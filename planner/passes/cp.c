@@ -149,8 +149,8 @@ static uint32_t n_exchanging(const Job *job, const PassConfig *pass)
     return pass->cp.mode == CP_ring && pass->cp.all_to_all > 1 ? pass->cp.all_to_all : 1;
 }
 
-/* Half of a rank's tokens lie early in the sequence, half of them late. If an even number of ranks
- * exchange tokens, the tokens of each rank after the exchange are contiguous. */
+/* A group of the ring has two chunks of the sequence: one early, one late. If an even number of
+ * ranks share them, the tokens of each rank are contiguous. */
 static bool may_refine(const Job *job, const PassConfig *pass)
 {
     const uint32_t size = pass_ranks(job->config, PASS_cp), n = pass->cp.all_to_all;

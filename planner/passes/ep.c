@@ -72,14 +72,15 @@ static bool pass_ep(Job *job)
     "gradients of experts would be summed over ranks that hold different ones, and come out ep "   \
     "times too large (only ranks with the same experts may share their states and their sums)"
 static const PassEdge before[] = {
-    {PASS_float8, "linears converted before experts are split are converted for all experts"},
+    {PASS_float8,
+     "linears converted before experts are divided among ranks are converted for all of them"},
     {PASS_ac,
-     "a region marked before experts are split saves inputs that other ranks will hold, and "
-     "its recomputation leaves out the exchange of tokens"},
+     "a region marked before experts are divided among ranks saves inputs that other ranks will "
+     "hold, and its recomputation leaves out the exchange of tokens"},
     {PASS_fsdp2, SHARED_AGAIN},
     {PASS_zero, SHARED_AGAIN},
     {PASS_ddp, SHARED_AGAIN},
-    {PASS_compile, "code compiled before experts are split is made for all of them"},
+    {PASS_compile, "code compiled before experts are divided among ranks is made for all of them"},
     {PASS_cp, "tokens would be routed by a part of their sequence, their routing group"},
     {0, NULL},
 };

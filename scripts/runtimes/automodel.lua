@@ -5,7 +5,7 @@
 -- used: logits are cast to fp32 (loss/masked_ce.py: fp32_upcast). FSDP2 and DTensor have
 -- torchtitan's host times. No published run was compared with it.
 
--- kind: source; the framework's modules and kernels, as the comment above names them
+-- kind: source; the framework's modules and kernels, named at the head of the script
 local one = { kernels = 1, passes = 1 }
 return require "runtimes.eager" { name = "automodel", fitted = "torchtitan", casts_gradients = true,
   ops = { rmsnorm = { kernels = 1, kernel = "triton" }, rmsnorm_grad = { kernels = 2, kernel = "triton" },

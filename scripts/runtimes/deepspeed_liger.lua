@@ -4,7 +4,7 @@
 -- each chunk of logits. The loss reads the head's weight (fused_linear_cross_entropy) and adds each
 -- chunk's product to its gradient through an fp32 copy.
 
--- kind: source; the framework's modules and kernels, as the comment above names them
+-- kind: source; the framework's modules and kernels, named at the head of the script
 local zero = require "runtimes.deepspeed"
 local one, none = { kernels = 1, passes = 1 }, { kernels = 0, passes = 0 }
 local always = { kernels = 1, passes = 1, in_place = "always" }

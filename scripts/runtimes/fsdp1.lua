@@ -2,7 +2,7 @@
 -- that time); a layer norm is one kernel; a fused cross-entropy writes its gradient over the
 -- logits.
 
--- kind: source; the framework's modules and kernels, as the comment above names them
+-- kind: source; the framework's modules and kernels, named at the head of the script
 local one = { kernels = 1, passes = 1 }
 return require "runtimes.eager" { name = "fsdp1", attention = "triton",
   ops = { xent_max = one, xent_pick = { kernels = 0, passes = 0 }, xent_sumexp = { kernels = 0, passes = 0 },

@@ -6,7 +6,7 @@
 -- (torch/optim/adamw.py, _multi_tensor_adamw). It has FSDP1's host times, and reports allocated
 -- memory.
 
--- kind: source; the framework's modules and kernels, as the comment above names them
+-- kind: source; the framework's modules and kernels, named at the head of the script
 return require "runtimes.eager" { name = "hf_trainer", fitted = "fsdp1", reports = "allocated", casts_gradients = true, holds_arguments = true,
   update_bytes = 2,
   ops = { xent_max = { kernels = 3, passes = 9, saved = 4, scratch = 8 }, xent_sumexp_grad = { kernels = 2, passes = 5, scratch = 4 } } }

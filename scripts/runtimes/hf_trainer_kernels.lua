@@ -2,7 +2,7 @@
 -- (fms-acceleration's foak plugin, from Unsloth and Liger). The model still casts its logits to
 -- fp32 and shifts them by a copy, over which the loss writes its gradient.
 
--- kind: source; the framework's modules and kernels, as the comment above names them
+-- kind: source; the framework's modules and kernels, named at the head of the script
 local base, ops, one = require "runtimes.hf_trainer", {}, { kernels = 1, passes = 1 }
 for name, op in pairs(base.ops) do ops[name] = op end
 ops.rmsnorm, ops.rmsnorm_grad, ops.rope, ops.rope_grad = one, one, one, one

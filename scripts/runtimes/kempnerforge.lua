@@ -5,7 +5,7 @@
 -- (model/attention.py). The training loop keeps the logits during the backward pass
 -- (scripts/train.py). Parameters at rest and gradients are bf16.
 
--- kind: source; the framework's modules and kernels, as the comment above names them
+-- kind: source; the framework's modules and kernels, named at the head of the script
 return require "runtimes.eager" { name = "kempnerforge", fitted = "torchtitan", reports = "allocated",
   reports_rank = "first", keeps_outputs = true, keeps_received = true,  -- PyTorch's stages
   holds_logits = true, expands_kv = true, casts_gradients = true, starts_whole = true,

@@ -6,7 +6,7 @@
 -- experts before ep takes its own. It is a separate profile because its predictions are less
 -- accurate (docs/explanation/accuracy.md).
 
--- kind: source; the framework's modules and kernels, as the comment above names them
+-- kind: source; the framework's modules and kernels, named at the head of the script
 local profile, ops = {}, {}
 for key, value in pairs(require "runtimes.kempnerforge") do profile[key] = value end
 for name, op in pairs(profile.ops) do ops[name] = op end

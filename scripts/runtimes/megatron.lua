@@ -8,7 +8,7 @@
 -- separately, some by swiglu, each with its transpose. That is half of the plan's kernels and
 -- bytes.
 
--- kind: source; the framework's modules and kernels, as the comment above names them
+-- kind: source; the framework's modules and kernels, named at the head of the script
 local one, half = { kernels = 1, passes = 1 }, { kernels = 0.5, passes = 0.5 }
 -- A mixer of Mamba-2 has one convolution for x, B and C, and the kernels of mamba_ssm's ssd_combined.py: five
 -- forward; backward four of them again, and ten.

@@ -3,7 +3,7 @@
 -- mask byte for each element after attention and after the MLP. Each score takes 5 bytes: the
 -- softmax, its mask and the masked softmax (Korthikanti et al., arXiv 2205.05198, 4.1).
 
--- kind: source; the framework's modules and kernels, as the comment above names them
+-- kind: source; the framework's modules and kernels, named at the head of the script
 local one = { kernels = 1, passes = 1 }
 return require "runtimes.eager" { name = "megatron2022", attention = "unfused",
   ops = { add = { kernels = 1, passes = 1.7, saved = 1 }, attention = { kernels = 8, passes = 1, scores = 5 },

@@ -3,7 +3,7 @@
 -- torch.cuda.max_memory_allocated (training.py: report_memory of the last rank). Host times:
 -- tandem/fitted.lua, from dev-cal rows of small models, whose steps are bound by the host.
 
--- kind: source; the framework's modules and kernels, as the comment above names them
+-- kind: source; the framework's modules and kernels, named at the head of the script
 local megatron = require "runtimes.megatron"
 local ops = {}
 for name, op in pairs(megatron.ops) do ops[name] = op end

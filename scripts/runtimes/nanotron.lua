@@ -2,7 +2,7 @@
 -- summed in an fp32 buffer (optim/gradient_accumulator.py). It was not fitted to any published run,
 -- and has Megatron's host times.
 
--- kind: source; the framework's modules and kernels, as the comment above names them
+-- kind: source; the framework's modules and kernels, named at the head of the script
 local one = { kernels = 1, passes = 1 }
 return require "runtimes.eager" { name = "nanotron", fitted = "megatron", holds_gradients = true, makes_gradients = true,
   ops = { rmsnorm = one, rmsnorm_grad = one, rope = { kernels = 1, passes = 1, saved = 2 }, rope_grad = one } }

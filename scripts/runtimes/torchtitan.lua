@@ -3,6 +3,6 @@
 -- Host times: those of the 2024 profile. On Blackwell, PyTorch's scaled_dot_product_attention uses
 -- cuDNN's kernels, because torchtitan lists them first (models/attention.py, #1196, May 2025).
 
--- kind: source; the framework's modules and kernels, as the comment above names them
+-- kind: source; the framework's modules and kernels, named at the head of the script
 return require "runtimes.eager" { name = "torchtitan", casts_gradients = true, keeps_gathered = true, expandable = true, compiles_loss = true, keeps_outputs = true,
   keeps_received = true, reports_rank = "last", attention = { "flash2", Blackwell = "cudnn" } }

@@ -2,6 +2,6 @@
 -- time keep all outputs. Every rank logs its memory; the page of that December reported the
 -- largest.
 
--- kind: source; the framework's modules and kernels, as the comment above names them
+-- kind: source; the framework's modules and kernels, named at the head of the script
 return require "runtimes.eager" { name = "torchtitan2024", fitted = "torchtitan", casts_gradients = true, keeps_gathered = true, expandable = true, keeps_outputs = true,
   keeps_sent = true, keeps_received = true }

@@ -2,7 +2,7 @@
 -- (tensor/parallel/loss.py). Its backward pass holds log-softmax, a scatter of -1, the exponential
 -- and their sum at once, each in fp32.
 
--- kind: source; the framework's modules and kernels, as the comment above names them
+-- kind: source; the framework's modules and kernels, named at the head of the script
 return require "runtimes.eager" { name = "torchtitan2024_tp", fitted = "torchtitan", casts_gradients = true, keeps_gathered = true, expandable = true,
   keeps_outputs = true, keeps_sent = true, keeps_received = true,
   ops = { xent_sumexp_grad = { kernels = 2, passes = 5, scratch = 12, tensors = 3 } } }

@@ -16,7 +16,7 @@ struct Imbalance {
     CostModel cost;
     NetModel net;
     const NodeId *rows; /* [tensor] */
-    AxisSet ep;         /* axes over which the experts are split */
+    AxisSet ep;         /* axes over which the experts are divided */
 };
 
 static Ps longer(const Imbalance *b, Ps time)

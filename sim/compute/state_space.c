@@ -11,7 +11,7 @@
 typedef struct Chunked {
     const Device *device;
     DType dtype;
-    double chunks, heads, groups; /* number of chunks of all samples; sizes of each chunk */
+    double chunks, heads, groups; /* chunks of all samples; heads and groups of each chunk */
     double L, E, Q;
 } Chunked;
 

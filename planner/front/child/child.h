@@ -35,7 +35,7 @@ typedef struct Source {
     const char *name; /* name in messages, such as "plans/a.lua" or "models/llama.lua" */
     const char *text; /* NULL: no script, but a setting such as "--set mesh.tp=4" */
     size_t n;
-    Hash128 hash;     /* number of the text once it was sent; zero: not sent yet */
+    Hash128 hash;     /* hash of the text once it was sent; zero: not sent yet */
     uint32_t n_lines; /* lines of the text once they were counted; 0: not counted yet */
     bool shipped,
         /* the file is from the library folder; the file is from its tandem/ or dialects/, whose

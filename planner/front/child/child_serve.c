@@ -23,7 +23,7 @@ enum {
 
 /* The state that each request begins with. */
 typedef struct Start {
-    Str records; /* number of files and warnings of the script's own run */
+    Str records; /* records of the files and warnings of the script's own run */
     uint32_t n_sources, n_files_sent, n_reports, n_fields;
     bool failed;
 } Start;
@@ -332,7 +332,7 @@ _Noreturn void child_serve(Child *c)
     Start own = start;
     str_add_bytes(&own.records, str_text(&c->out.bytes), c->out.bytes.n);
     c->n_held_sources = c->n_sources;
-    c->arena = arena_new(); /* number of records of one request */
+    c->arena = arena_new(); /* for one request */
     FrontOptions options;
     while (read_request(c, &options)) {
         begin_request(c, &own);

@@ -80,7 +80,7 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     uint32_t parts = shape_parts(&s, &job->plan->mesh, d);
     const int64_t pieces = b->size[(int)b->letter[n->n_in + j][d]]; /* index h of (hp) is split */
     const bool whole_pieces = b->reads[n->n_in + j][d] || pieces == 0 || pieces % parts == 0;
-    /* the last part of a field this part may be short, but every rank must have a part */
+    /* the last part of a field may be short, but every rank must have a part */
     const bool single = b->reads[n->n_in + j][d] || pieces == out->dim[d];
     const int64_t each = (out->dim[d] + parts - 1) / parts;
     if (!out->deal[d] &&

@@ -60,8 +60,8 @@ Hash128 value_step_mean(const Verifier *v, uint32_t j)
     return value_of_op(OP_step_mean, 0, in, 2, j, 0, NULL);
 }
 
-/* Attributes that do not change a value are left out: its position, the number of a part, set or
- * add. */
+/* Attributes that do not change a value are left out: its position, the part of it that is
+ * meant, and whether the kernel sets it or adds to it. */
 static void hash_attrs(Verifier *v)
 {
     v->attrs_key = arena_array(v->arena, v->g->attrs.n + 1, sizeof *v->attrs_key);
