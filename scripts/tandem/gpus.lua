@@ -31,7 +31,8 @@ local arch = {
 local gpus = {
   ["V100-SXM2-32GB"] = { arch = "Volta", sms = 80, memory = 32510, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
   ["V100-SXM2-16GB"] = { arch = "Volta", sms = 80, memory = 16160, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
-  ["V100-PCIe-32GB"] = { arch = "Volta", sms = 80, memory = 32510, hbm = 900, fp16 = 112, fp32 = 14, pcie = 15.75, watts = 250 },
+  ["V100-PCIe-32GB"] = { arch = "Volta", sms = 80, memory = 32510, hbm = 900, fp16 = 112, fp32 = 14, pcie = 15.75, watts = 250, full_watts = 300 },
+  ["V100-PCIe-16GB"] = { arch = "Volta", sms = 80, memory = 16160, hbm = 900, fp16 = 112, fp32 = 14, pcie = 15.75, watts = 250, full_watts = 300 },
   ["A10G"] = { arch = "Ampere", sms = 80, memory = 22731, hbm = 600, bf16 = 70, fp32 = 35, pcie = 31.5, watts = 300 },
   ["A30-24GB"] = { arch = "Ampere", sms = 56, memory = 24258, hbm = 933, bf16 = 165, fp32 = 10.3, pcie = 31.5, watts = 165 },
   ["A5000-24GB"] = { arch = "Ampere", sms = 64, memory = 24564, hbm = 768, bf16 = 111.1, fp32 = 27.8, pcie = 31.5, watts = 230 },
@@ -54,7 +55,7 @@ local gpus = {
   ["H800-SXM-80GB"] = { arch = "Hopper", sms = 132, memory = 81000, hbm = 3350, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 200, pcie = 63, watts = 700 },
   ["H20-96GB"] = { arch = "Hopper", sms = 78, memory = 97871, hbm = 4000, bf16 = 148, fp8 = 296, fp32 = 44, link = 450, pcie = 63, watts = 400 },
   ["GH200-96GB"] = { arch = "Hopper", sms = 132, memory = 97280, hbm = 4000, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 450, watts = 900 },
-  ["GH200-144GB"] = { arch = "Hopper", sms = 132, memory = 147456, hbm = 4900, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 450, watts = 900 },
+  ["GH200-144GB"] = { arch = "Hopper", sms = 132, memory = 145920, hbm = 4900, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 450, watts = 900 },
   ["B200-SXM-180GB"] = { arch = "Blackwell", sms = 148, memory = 183359, hbm = 8000, bf16 = 2250, fp8 = 4500, fp4 = 9000, fp32 = 80, link = 900, pcie = 63, watts = 1000 },
   ["B300-SXM-288GB"] = { arch = "Blackwell", sms = 148, memory = 275040, hbm = 8000, bf16 = 2250, fp8 = 4500, fp32 = 80, exps = 32, link = 900, pcie = 121, watts = 1300 },
   ["GB200-186GB"] = { arch = "Blackwell", sms = 152, memory = 189471, hbm = 8000, bf16 = 2500, fp8 = 5000, fp4 = 10000, fp32 = 80, link = 900, pcie = 450, watts = 1200 },
@@ -84,14 +85,14 @@ end
 -- Patterns of names in published sources and of drivers, in upper case; the first match counts.
 -- false: another GPU, which the library lacks, and whose name contains the name of a known one.
 local aliases = {
-  { "RTX PRO", false }, { "RTX.*BLACKWELL", false }, { "A4[05]00", false }, { "GB10%f[%D]", false },
+  { "RTX PRO", false }, { "RTX.*BLACKWELL", false }, { "A4[05]00", false }, { "GB10%f[%D]", false }, { "V100S", false },
   { "H100.*96GB", "H100-SXM5-96GB-HBM2e" }, { "H100.*META", "H100-SXM5-96GB-HBM2e" },
   { "H100.*PCIE", "H100-PCIe-80GB" }, { "H100.*NVL[%s%-]?94", "H100-NVL-94GB" }, { "H100[%s%-]NVL$", "H100-NVL-94GB" }, { "H100", "H100-SXM5-80GB" },
   { "GH200.*14[14]", "GH200-144GB" }, { "GH200", "GH200-96GB" }, { "H200.*NVL$", "H200-NVL-141GB" }, { "H200", "H200-SXM-141GB" }, { "H800", "H800-SXM-80GB" }, { "H20", "H20-96GB" },
   { "A100.*PCIE.*40%s?GB", "A100-PCIe-40GB" }, { "A100.*40%s?GB.*PCIE", "A100-PCIe-40GB" }, { "A100.*PCIE", "A100-PCIe-80GB" }, { "A100.*40GB", "A100-SXM4-40GB" }, { "A100", "A100-SXM4-80GB" }, { "A10G", "A10G" }, { "A10", "A10" },
-  { "A800", "A800-SXM4-80GB" }, { "A40", "A40-48GB" }, { "6000.*ADA", "RTX6000Ada-48GB" }, { "A6000", "A6000-48GB" }, { "A5000", "A5000-24GB" }, { "A30%f[%D]", "A30-24GB" }, { "3090", "RTX3090-24GB" },
+  { "A800", "A800-SXM4-80GB" }, { "A40", "A40-48GB" }, { "6000.*ADA", "RTX6000Ada-48GB" }, { "A6000", "A6000-48GB" }, { "A5000", "A5000-24GB" }, { "A30%f[%W]", "A30-24GB" }, { "3090", "RTX3090-24GB" },
   { "GB300", "GB300-279GB" }, { "B300", "B300-SXM-288GB" }, { "GB200", "GB200-186GB" }, { "B200", "B200-SXM-180GB" },
-  { "V100.*PCIE", "V100-PCIe-32GB" }, { "V100.*16%s?GB", "V100-SXM2-16GB" }, { "V100", "V100-SXM2-32GB" }, { "L20%f[%D]", "L20-48GB" }, { "L40S", "L40S-48GB" }, { "L40", "L40-48GB" }, { "L4", "L4-24GB" }, { "4090", "RTX4090-24GB" },
+  { "V100.*PCIE.*16%s?GB", "V100-PCIe-16GB" }, { "V100.*PCIE", "V100-PCIe-32GB" }, { "V100.*16%s?GB", "V100-SXM2-16GB" }, { "V100", "V100-SXM2-32GB" }, { "L20%f[%W]", "L20-48GB" }, { "L40S", "L40S-48GB" }, { "L40", "L40-48GB" }, { "L4", "L4-24GB" }, { "4090", "RTX4090-24GB" },
   { "MI30[0A8]", "MI300X-192GB" }, { "MI325", "MI325X-256GB" }, { "MI35[05]", "MI355X-288GB" },
   { "BLACKWELL ULTRA", "B300-SXM-288GB" }, { "BLACKWELL", "B200-SXM-180GB" }, { "HOPPER", "H100-SXM5-80GB" },
 }

@@ -192,16 +192,25 @@ local function fill_gpu(row)
   end
 end
 
--- The chunks of a rank in NeMo's recipes of pipelines (launcher_scripts/conf/training and the performance scripts'
--- recommended configurations: virtual_pipeline_model_parallel_size).
+-- The chunks of a rank in NeMo's pipelines: virtual_pipeline_model_parallel_size in the training configurations of
+-- NeMo-Framework-Launcher (gpt3/175b.yaml, llama/llama2_70b.yaml, llama/llama3_70b.yaml, nemotron/nemotron_22b.yaml and
+-- nemotron_340b.yaml), each with the tp and pp of NeMo's page.
 -- kind: documented; NeMo-Framework-Launcher's training configurations
-local recipe_chunks = { { "175b", 6 }, { "nemotron.*22b", 10 }, { "340b", 12 }, { "llama%-?2.*70b", 20 }, { "llama%-?3.*70b", 5 }, { "llama%-?2.*13b", 10 } }
+local recipe = "the framework's recipe of this model"
+local chunks = {
+  { "175b", 12, recipe }, { "llama%-?2.*70b", 20, recipe }, { "llama%-?3.*70b", 5, recipe },
+  { "nemotron.*22b", 10, recipe }, { "340b", 12, recipe },
+  -- The launcher's Llama 2 13B has no pipeline. NeMo 24.07's page has one, with ten chunks on 16 GPUs; the same is
+  -- taken for that page's 8 GPUs and for the page of 24.05, which has no such column.
+  -- kind: assumed; NeMo 24.07's page
+  { "llama%-?2.*13b", 10, "NeMo 24.07's page on 16 GPUs" },
+}
 
 local function fill_chunks(row)
   if not is_open(row.vp) or count(row, "pp") == 1 or not has(row, "framework", "nemo") then return end
-  for _, known in ipairs(recipe_chunks) do
+  for _, known in ipairs(chunks) do
     if has(row, "model", known[1]) and count(row, "n_layers") % (count(row, "pp") * known[2]) == 0 then
-      return assume(row, "vp", known[2], "the framework's recipe of this model")
+      return assume(row, "vp", known[2], known[3])
     end
   end
 end
