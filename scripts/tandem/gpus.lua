@@ -27,7 +27,7 @@ local arch = {
 -- of NVLink or xGMI each way. pcie: GB/s each way. mem: measured part of hbm. watts: the power
 -- limit; `full_watts`: the chip's usual limit if it differs. exps: exponentials of a multiprocessor
 -- in a clock (16 on all others).
--- kind: datasheet; the maker's page of each GPU
+-- kind: datasheet; the maker's page of each GPU; memory as its driver prints it
 local gpus = {
   ["V100-SXM2-32GB"] = { arch = "Volta", sms = 80, memory = 32510, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
   ["V100-SXM2-16GB"] = { arch = "Volta", sms = 80, memory = 16160, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
