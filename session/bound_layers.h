@@ -13,7 +13,7 @@ typedef struct LayerBounds {
 
 /* Bounds the plan of `config`, which session_read made of this script and these options with this
  * graph. Returns false if the plan has no such bounds: its layers differ, it has few of them, its
- * model has no setting `layers`, or a pass treats layers by their number. */
+ * model has no setting `layers`, a pass treats layers by their number, or a unit spans layers. */
 bool bound_layers(const char *path, const PlanOptions *load, const Config *config,
                   const Graph *graph, Arena *arena, LayerBounds *out);
 
