@@ -256,6 +256,28 @@ static const SweepRow *refused_alike(const SweepRows *rows)
     return rows->n > 0 ? &rows->at[0] : NULL;
 }
 
+/* Returns the place of a point's error. A point's own setting stands in --try or in `vary`. */
+static Loc place_of(const SweepKeys *keys, const SweepRow *row)
+{
+    static const char set[] = "--set ";
+    const char *file = row->loc.file;
+    if (file == NULL || strncmp(file, set, sizeof set - 1) != 0) return row->loc;
+    file += sizeof set - 1;
+    for (uint32_t k = 0; k < keys->n; k++) {
+        const size_t n = strlen(keys->at[k].key);
+        if (strncmp(file, keys->at[k].key, n) == 0 && file[n] == '=') return keys->at[k].loc;
+    }
+    return row->loc;
+}
+
+/* Reports the error that all n points share. */
+static void tell_refused(Cli *cli, const SweepKeys *keys, const SweepRow *row, uint32_t n)
+{
+    diag_error(&cli->diag, FAULT_input, row->rule, place_of(keys, row), "%s%s", row->reason,
+               n > 1 ? arena_print(cli->arena, " (in each of %" PRIu32 " combinations)", n) : "");
+    if (row->hint != NULL) diag_hint(&cli->diag, "%s", row->hint);
+}
+
 static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, RankBy by)
 {
     const uint32_t n_fit = count(rows, SWEEP_fits), n_large = count(rows, SWEEP_too_large);
@@ -402,11 +424,7 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
     }
     const SweepRow *alike = refused_alike(rows);
     if (alike != NULL) {
-        cli_error(cli, FAULT_input, alike->rule, "%s%s", alike->reason,
-                  rows->n > 1
-                      ? arena_print(cli->arena, " (in each of %" PRIu32 " combinations)", rows->n)
-                      : "");
-        if (alike->hint != NULL) diag_hint(&cli->diag, "%s", alike->hint);
+        tell_refused(cli, keys, alike, rows->n);
         return;
     }
     cli_error(cli, count(rows, SWEEP_too_large) > 0 ? FAULT_infeasible : FAULT_input,

@@ -50,7 +50,8 @@ static bool read_keys(Cli *cli, Sweep *sweep)
             at[strlen(at) - 1] == ',')
             return cli_error(cli, FAULT_usage, "option-value",
                              "--try %s: KEY=V1,V2,... is expected", text);
-        SweepKey key = {.key = arena_copy(cli->arena, text, (size_t)(at - text))};
+        SweepKey key = {.key = arena_copy(cli->arena, text, (size_t)(at - text)),
+                        .loc = {arena_print(cli->arena, "--try %s", text), 0}};
         for (uint32_t k = n_script; k < sweep->keys.n; k++)
             if (strcmp(sweep->keys.at[k].key, key.key) == 0)
                 return cli_error(cli, FAULT_usage, "option-value", "--try %s is given twice",

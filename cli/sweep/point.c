@@ -81,7 +81,10 @@ void point_status(json_t *row, SweepStatus status, const Diagnostic *error)
     json_count(row, "status", status);
     json_text(row, "rule", error != NULL ? error->rule : NULL);
     json_text(row, "reason", error != NULL ? error->text : NULL);
-    if (error != NULL && error->hint != NULL) json_text(row, "hint", error->hint);
+    if (error == NULL) return;
+    if (error->hint != NULL) json_text(row, "hint", error->hint);
+    if (error->loc.file != NULL) json_text(row, "file", error->loc.file);
+    json_count(row, "line", error->loc.line);
 }
 
 /* Compiles, proves and simulates a point. Returns false after diagnostics, or if the plan has fewer
@@ -339,6 +342,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
                        .rule = text_of(line, "rule", arena),
                        .reason = text_of(line, "reason", arena),
                        .hint = text_of(line, "hint", arena),
+                       .loc = {text_of(line, "file", arena), (uint32_t)count_of(line, "line")},
                        .plan_id = text_of(line, "plan_id", arena),
                        .trust = text_of(line, "trust", arena),
                        .ranks = count_of(line, "ranks"),

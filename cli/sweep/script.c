@@ -20,7 +20,7 @@ bool sweep_script_open(Cli *cli, SweepKeys *keys, FrontSweep **script)
     for (uint32_t i = 0; i < vary->n; i++) {
         const FrontPair *pair = &vary->at[i];
         if (keys->n == 0 || strcmp(keys->at[keys->n - 1].key, pair->key) != 0) {
-            const SweepKey key = {.key = pair->key};
+            const SweepKey key = {.key = pair->key, .loc = pair->loc};
             list_push(cli->arena, keys, key);
         }
         list_push(cli->arena, &keys->at[keys->n - 1].values, pair->value);
@@ -49,8 +49,9 @@ static FrontPairs result_of(Cli *cli, const SweepRow *r)
     FrontPairs pairs = {NULL, 0, 0};
 #define RESULT(name, value, known, meaning)                                                        \
     if (known)                                                                                     \
-        list_push(cli->arena, &pairs,                                                              \
-                  ((FrontPair){#name, arena_print(cli->arena, "%.17g", (double)(value))}));
+        list_push(                                                                                 \
+            cli->arena, &pairs,                                                                    \
+            ((FrontPair){#name, arena_print(cli->arena, "%.17g", (double)(value)), {NULL, 0}}));
 #include "cli/sweep/results.def"
 #undef RESULT
     return pairs;

@@ -4,10 +4,11 @@
 
 #include "cli/cli.h"
 
-/* One --try: a key and its values. */
+/* One --try, or one key of a script's `vary`: a setting and its values. */
 typedef struct SweepKey {
     const char *key;
     TextList values;
+    Loc loc; /* "--try mesh.tp=1,2", or the line of `vary` */
 } SweepKey;
 typedef LIST(SweepKey) SweepKeys;
 
@@ -29,6 +30,7 @@ typedef struct SweepRow {
     bool found;                /* its result was found in the store */
     const char *rule, *reason; /* rule and text of the first error; NULL if the point fits */
     const char *hint;          /* of that error; NULL: it has none */
+    Loc loc;                   /* of that error */
     const char *plan_id, *trust;
     uint64_t ranks, peak_bytes, run; /* run 0: not stored */
     uint64_t unit_bytes; /* weights gathered and gradients reduced by the slowest rank */

@@ -223,7 +223,7 @@ static WhereValue any_of(Condition *c)
 
 static void put_name(Cli *cli, FrontPairs *names, const char *key, const char *value)
 {
-    list_push(cli->arena, names, ((FrontPair){key, value}));
+    list_push(cli->arena, names, ((FrontPair){key, value, {NULL, 0}}));
 }
 
 void where_names(Cli *cli, const TextList *settings, const Config *plan, FrontPairs *names)

@@ -88,6 +88,10 @@ static const char *mesh_text(const Draft *draft)
 static void hint_mesh(Draft *draft, uint64_t world)
 {
     Str s = str_in(draft->arena);
+    if (!draft_has(draft, "mesh")) {
+        diag_hint(draft->d, "add mesh = { dp_shard = -1 }, or another axis");
+        return;
+    }
     for (int a = 0; a < AXIS_NAMES; a++) {
         uint64_t rest = draft_other_axes(draft, a);
         if (draft->mesh[a] != 0 && is_factor(draft, a) && world % rest == 0)
@@ -100,6 +104,32 @@ static void hint_mesh(Draft *draft, uint64_t world)
         str_print(&s, "%snodes = %llu", s.n > 0 ? ", or " : "",
                   (unsigned long long)(all / c->devices_per_node));
     if (s.n > 0) diag_hint(draft->d, "these would fit: %s", str_text(&s));
+}
+
+/* Reports that axis `open` is -1 and the other axes do not divide the devices. The hint lists the
+ * sizes of one axis that fit the rest. */
+static void refuse_open(Draft *draft, int open, Loc loc, uint64_t world)
+{
+    Str axes = str_in(draft->arena), legal = str_in(draft->arena);
+    uint32_t n = 0;
+    for (int a = 0; a < AXIS_NAMES; a++) {
+        if (a == open || draft->mesh[a] <= 1 || !is_factor(draft, a)) continue;
+        const char *name = axis_name_text((AxisName)a);
+        const uint64_t rest = draft_other_axes(draft, a);
+        str_print(&axes, "%s%s %lld", n++ > 0 ? " x " : "", name, (long long)draft->mesh[a]);
+        if (world % rest == 0)
+            str_print(&legal, "%s%s may be %s", legal.n > 0 ? ", or " : "", name,
+                      str_divisors(draft->arena, (int64_t)(world / rest)));
+    }
+    const uint64_t product = draft_other_axes(draft, open);
+    if (n > 1) str_print(&axes, " = %llu", (unsigned long long)product);
+    diag_error(draft->d, FAULT_input, "mesh-product", loc,
+               "mesh.%s = -1: the other axes (%s) do not divide the cluster's %llu devices",
+               axis_name_text((AxisName)open), str_text(&axes), (unsigned long long)world);
+    if (legal.n > 0)
+        diag_hint(draft->d, "%s", str_text(&legal));
+    else
+        diag_hint(draft->d, "their product may be %s", str_divisors(draft->arena, (int64_t)world));
 }
 
 /* Replaces -1 by the quotient of the cluster's devices and the product of the other axes. */
@@ -135,9 +165,7 @@ static void resolve_mesh(Draft *draft, uint64_t world)
                    name);
         diag_hint(draft->d, "write its size");
     } else if (rest > world || world % rest != 0) {
-        diag_error(draft->d, FAULT_input, "mesh-product", loc,
-                   "mesh.%s = -1: the other axes (%llu) do not divide the cluster's %llu devices",
-                   name, (unsigned long long)rest, (unsigned long long)world);
+        refuse_open(draft, open, loc, world);
     } else {
         draft->mesh[open] = (int64_t)(world / rest);
     }

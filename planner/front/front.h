@@ -46,6 +46,7 @@ void front_set_divisor(const Config *config, Graph *graph, Arena *arena);
 typedef enum SweepCall { SWEEP_where, SWEEP_require, SWEEP_score, SWEEP_CALLS } SweepCall;
 typedef struct FrontPair {
     const char *key, *value; /* "mesh.tp", "4" */
+    Loc loc;                 /* of a value in `vary` */
 } FrontPair;
 typedef LIST(FrontPair) FrontPairs;
 typedef struct SweepAnswer {

@@ -33,7 +33,7 @@ static bool take_content(FrontSweep *sweep, Reader *r)
         p->written = text;
         p->plan = loc;
     } else if (strncmp(path, "vary.", 5) == 0) {
-        list_push(p->arena, &sweep->vary, ((FrontPair){path + 5, text}));
+        list_push(p->arena, &sweep->vary, ((FrontPair){path + 5, text, loc}));
     } else if (strcmp(path, "score") == 0) {
         sweep->score = text;
         sweep->has[SWEEP_score] = true;

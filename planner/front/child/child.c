@@ -38,7 +38,7 @@ static Place find_place(Child *c, bool library, bool shipped)
         if (place.source != 0 && (library || !source->library) && (shipped || !source->shipped))
             return place;
     }
-    return (Place){0, 0};
+    return c->set_place;
 }
 
 Place child_place(Child *c, bool user)

@@ -83,6 +83,7 @@ typedef struct Child {
     uint32_t n_tight;    /* number of consecutive collections that freed next to nothing */
     Place memory_place, stop_place;
     Place model_place; /* the key `model` of the plan, while the model is traced */
+    Place set_place;   /* the setting that is being applied; source 0: none */
     timer_t timer;
     volatile sig_atomic_t expired, fired, fired_before;
     bool failed; /* an error record has been written */
@@ -129,9 +130,10 @@ bool child_finish(Child *c, int status);
 /* A message handler for lua_pcall: turns any error into a table with a place. */
 int child_on_error(lua_State *L);
 Child *child_of(lua_State *L);
-/* Returns the innermost line that is running; with `user`, the innermost line outside tandem/. */
+/* Returns the innermost line that is running; with `user`, the innermost line outside tandem/. If
+ * no such line runs, returns the setting that is being applied. */
 Place child_place(Child *c, bool user);
-/* Returns the innermost line of the plan's own scripts. */
+/* Returns the innermost line of the plan's own scripts, or else the setting. */
 Place child_plan_place(Child *c);
 /* Raises "unreadable-text" unless text[n] is UTF-8 without control characters; `what` names the
  * text in the message. */

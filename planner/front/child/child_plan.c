@@ -228,10 +228,12 @@ void child_named_runtime(Child *c)
 {
     lua_State *L = c->L;
     if (lua_getfield(L, -1, "runtime") == LUA_TSTRING) {
+        c->set_place = child_set_place(c, "runtime");
         lua_getglobal(L, "require");
         lua_pushfstring(L, "runtimes.%s", lua_tostring(L, -2));
         lua_call(L, 1, 1);
         lua_setfield(L, -3, "runtime");
+        c->set_place = (Place){0, 0};
     }
     lua_pop(L, 1);
 }

@@ -294,6 +294,7 @@ static void begin_request(Child *c, const Start *start)
     c->n_fields = start->n_fields;
     c->failed = start->failed;
     c->n_sources_sent = c->n_sets = 0;
+    c->set_place = (Place){0, 0};
     c->expired = c->fired = c->fired_before = 0;
     memset(&c->answer, 0, sizeof c->answer);
     c->out.bytes.n = 0;

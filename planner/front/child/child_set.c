@@ -384,7 +384,7 @@ static void apply(Child *c, const char *text)
     s.path = arena_dup(c->arena, path);
     Source own = {.name = arena_print(c->arena, "--set %s", text)};
     uint32_t source = child_source(c, &own);
-    s.place = (Place){source, 0};
+    s.place = c->set_place = (Place){source, 0};
     for (char *part = path; part != NULL && s.n < MOST_PARTS - 1;) {
         char *dot = strchr(part, '.');
         if (dot != NULL) *dot++ = 0;
@@ -415,4 +415,5 @@ void child_apply_sets(Child *c)
         assert(c->n_sets < CHILD_MOST_SETS);
         apply(c, c->options->set[i]);
     }
+    c->set_place = (Place){0, 0};
 }

@@ -168,8 +168,9 @@ static void where_nothing_fits_the_nearest_miss_is_told(void **state)
     /* one reason of all points is told once, as an error */
     r = COMMAND(arena, 120, "sweep", llama, "--db", "none", "--try", "mesh.tpp=1,2");
     assert_int_equal(r.exit_code, 3);
-    assert_non_null(strstr(r.err, "error[unknown-key]: unknown key 'tpp' in mesh{} (in each of 2 "
-                                  "combinations)\n  hint: did you mean 'pp'?"));
+    assert_non_null(strstr(r.err,
+                           "--try mesh.tpp=1,2: error[unknown-key]: unknown key 'tpp' in "
+                           "mesh{} (in each of 2 combinations)\n  hint: did you mean 'pp'?"));
     assert_null(strstr(r.out, "tpp="));
     r = COMMAND(arena, 120, "sweep", llama, "--db", "none", "--try", "mesh.tp=3,5");
     assert_int_equal(r.exit_code, 3);

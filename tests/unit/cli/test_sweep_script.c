@@ -160,6 +160,9 @@ static void mistakes_are_told_with_their_line(void **state)
         {"vary = { mesh = { tp = 3 } }", "s.lua:3: error[wrong-type]: vary.mesh.tp needs a list"},
         {"vary = { mesh = { tp = { 1, x = 2 } } }", "vary.mesh.tp has both values and names"},
         {"vary = { mesh = { tp = {\n1, {} } } }", "vary.mesh.tp has a table among its values"},
+        {"vary = { mesh = {\ntpp = { 1, 2 } } }",
+         "s.lua:4: error[unknown-key]: unknown key 'tpp' in mesh{} (in each of 2 combinations)\n"
+         "  hint: did you mean 'pp'?"},
         {"vary = { { 1 } }", "vary has values without the name of a setting"},
         {"vary = { mesh = { tp = {\n1, 1 } } }",
          "s.lua:4: error[option-value]: vary.mesh.tp: the value 1 comes twice"},
