@@ -116,8 +116,8 @@ bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d);
 bool session_same_program(const Config *a, const Plan *plan, const Config *b);
 
 /* ---- proof.c ---- */
-/* Begins to prove the plan, and unless `unfitted` to check that it fits, in a thread of its own.
- * Until session_settle nobody may change the plan. */
+/* Starts a thread that proves the plan and, unless `unfitted` is true, checks that it fits. Nobody
+ * may change the plan before session_settle. */
 void session_begin_proof(PlanFile *file, bool unfitted, Arena *arena);
 /* Waits until proofs that were begun have ended, and adds their diagnostics to `d`. Does nothing if
  * there are none. */

@@ -51,7 +51,7 @@ static void fill_report(const Plan *plan, const Fold *fold, const EngineResult *
                         const SimOptions *options, Arena *arena, SimReport *report)
 {
     report_time(plan, fold, result, repeats, cluster, options->runtime, arena, report);
-    if (!runtime_is_own(options->runtime)) report->host_bound = false; /* fraction of the times */
+    if (!runtime_is_own(options->runtime)) report->host_bound = false; /* the times contain it */
     if (!options->no_memory) report_memory(plan, cluster, options, arena, report);
     if (options->explain) report_explain(plan, fold, result, cluster, cost, arena, report);
     if (options->trace) report_trace(plan, fold, result, arena, &report->trace);

@@ -13,8 +13,8 @@ Store *store_open(const char *path, bool read_only, Diag *d); /* created and mig
 /* Opens a store for a few look-ups; nothing may be written. Unlike a read-only store, it removes
  * its log when it is closed. */
 Store *store_open_brief(const char *path, Diag *d);
-/* Checks that the store can be written: creates it if it is missing, then closes it. Returns the
- * reason if it cannot. */
+/* Checks that the store can be written: creates it if it is missing, then closes it. Reports the
+ * reason and returns false if it cannot. */
 bool store_ready(const char *path, Diag *d);
 void store_close(Store *store);
 Db *store_db(Store *store);

@@ -1,6 +1,6 @@
 /* Says when a sweep compares schedules under unequal traffic. A schedule decides how often a rank
- * gathers weights and reduces gradients. Where schedules differ in that, their order is also one of
- * traffic. */
+ * gathers weights and reduces gradients. If schedules differ in how often they do so, their ranking
+ * also reflects that traffic. */
 #include <inttypes.h>
 #include <string.h>
 

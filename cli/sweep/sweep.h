@@ -44,7 +44,7 @@ typedef struct SweepRow {
     const char *unstored;    /* why the store refused the row; NULL: it is stored */
     double score;            /* of the sweep's script */
     bool unmet;              /* it fits, but the script's `require` rejects it */
-    bool proven;             /* in a search that leaves proofs out: this plan was proven */
+    bool proven;             /* this plan was proven (a search proves only its winners) */
     bool close;              /* step_ps is a bound from plans of a few layers, which is close */
 } SweepRow;
 typedef LIST(SweepRow) SweepRows;

@@ -10,7 +10,7 @@ enum { MEET_WHY = 512 };
 
 typedef struct Meet {
     uint32_t rank, n_ranks;
-    uint32_t local_rank; /* number among the ranks of this machine, as the launcher counts */
+    uint32_t local_rank; /* this rank among the ranks of its machine, by the launcher */
     bool knows_local;    /* the launcher gave the local rank; otherwise it is 0 */
     /* Gathers all [n_ranks, bytes] from `mine` of every rank. All ranks call it in the same order.
      * Returns false after timeout_s, or when a rank has gone; the reason is in `why`. */

@@ -97,7 +97,7 @@ typedef struct CudaGpu {
     char *arena;                   /* NULL: not allocated yet */
     bool arena_of_nccl;
     bool unsettled;       /* the default stream may still be writing data that other streams read */
-    uint64_t arena_bytes; /* the address as allocated */
+    uint64_t arena_bytes; /* bytes as allocated */
     CudaContext context;
     CudaControl *control_host; /* pinned */
     CudaControl *control_device;

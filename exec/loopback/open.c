@@ -37,8 +37,7 @@ static bool agrees(const Comm *a, const Comm *b)
            a->in_bytes == b->in_bytes && a->out_bytes == b->out_bytes;
 }
 
-/* All members of a communication must do the same, and each part must occur exactly once at
- * most. */
+/* All members of a communication must do the same, and each part must occur at most once. */
 static bool check_meeting(Loopback *l, const LoopbackMeeting *m, Diag *d)
 {
     const Member *first = &l->members[m->first];

@@ -38,8 +38,8 @@ static inline double cpu_amax_bound(double amax)
 /* ---- low.c ---- */
 /* Runs an fp32 or fp64 kernel on arguments that may be of low precision. */
 void cpu_any_precision(OpKind op, Kernel kernel, const KernelArgs *a);
-/* True if the kernel computes in fp64. Ops that make or multiply 8-bit numbers do so if another
- * argument is fp64. */
+/* True if an op that makes or multiplies 8-bit numbers has an fp64 argument. It then computes in
+ * fp64. */
 bool cpu_in_double(OpKind op, const DType *dtype, uint32_t n_args);
 /* Bytes of scratch for fp32 or fp64 copies of the low-precision arguments; 0 if none is needed. */
 uint64_t cpu_scratch_bytes(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args);

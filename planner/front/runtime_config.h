@@ -51,7 +51,8 @@ typedef enum MemoryKind {
         MEMORY_KIND_COUNT
 } MemoryKind;
 
-/* The ranks whose peak its logs print: the largest, or that of the first or last stage. */
+/* The rank whose peak the framework's log prints: the rank that needs the most, or a rank of the
+ * first or the last stage. */
 #define MEMORY_RANKS(X) X(most) X(first) X(last)
 typedef enum MemoryRank {
 #define X(name) MEMORY_RANK_##name,

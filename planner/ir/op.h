@@ -222,9 +222,8 @@ int op_output_dims(OpKind op, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS
 /* True if `letter` may be split over ranks: a lower-case letter of the row that is the split index
  * of its dimension. */
 bool op_may_split(OpKind op, char letter);
-/* False if `letter` lies in strides that do not divide by n, because its pieces would differ in
- * size.
- */
+/* False if the index `letter` is strided and its size is not a multiple of n. Its pieces would then
+ * differ in size. */
 bool op_strides_over(const Binding *b, char letter, uint32_t n);
 /* ---- roles of indices, as the head of ops.def lists them ---- */
 /* Returns the role that the letter plays in the row; none if it has no role or stands for `...`. */

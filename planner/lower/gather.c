@@ -17,8 +17,8 @@ typedef struct Gather {
     const Plan *train;
     StateKind kind;
     uint32_t *match;          /* [tensor]: match number of its transfer to the first stage */
-    Pc done[UNITS_IN_FLIGHT]; /* [unit]: the instruction at which the units before the last one were
-                               * freed */
+    Pc done[UNITS_IN_FLIGHT]; /* a ring of the instructions at which the units before the last one
+                               * were freed */
     uint32_t n_done;
 } Gather;
 

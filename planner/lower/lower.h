@@ -8,7 +8,7 @@
  *   offload.c  state in host memory
  *   copy.c     FSDP2's copies around gathers and reductions
  *   halo.c     exchanges of halos
- *   held.c values with a halo, and convolutions in two parts
+ *   held.c     values with a halo, and convolutions in two parts
  *   grad.c     contributions to gradient tensors
  *   ring.c     attention with the keys of other ranks, one rank after the other
  *   lower.c    nodes, forward and backward; the programs
@@ -152,7 +152,7 @@ typedef struct Values {
 /* unit.c, turns.c, offload.c, copy.c, float8.c: parameters, unit by unit. */
 typedef struct Units {
     UnitState *of;     /* [unit] */
-    bool *takes_turns; /* [unit]: the two pairs of buffers below that the unit uses; NULL: none
+    bool *takes_turns; /* [unit]: the unit uses the two pairs of buffers below; NULL: no unit
                         * does */
     Turns turns_weights, turns_grads;
     NodeId *last_forward, *last_backward; /* [unit]: the last nodes that read its weights */

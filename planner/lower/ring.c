@@ -4,7 +4,7 @@
  * with the current one, so a rank holds two parts at a time.
  *
  *   forward   each hop merges its output with that of the hops before
- *   backward the gradients of a part follow it, one hop behind. Every rank adds its share to
+ *   backward  the gradients of a part follow it, one hop behind. Every rank adds its share to
  *             them; one more hop brings them to their owner */
 #include <assert.h>
 

@@ -243,8 +243,8 @@ static void exchange_tied(Lower *l, UnitId u, BufferId from, BufferId to)
 
 /* At the end of the step, each home sends its stage's gradient to the other home and adds the one
  * that it receives. Both gradients are already reduced over the data axes and have the same layout,
- * so equal parts are added. A sum of two numbers does not depend on their order, so both homes make
- * the same update. */
+ * so corresponding parts are added. A sum of two numbers does not depend on their order, so both
+ * homes make the same update. */
 void lower_sum_tied(Lower *l)
 {
     BufferId *got = arena_array(l->scratch, l->g->units.n + 1, sizeof *got);

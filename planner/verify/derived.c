@@ -119,7 +119,8 @@ static bool is_backward_of(const Graph *g, const Node *n, const Node *of)
     return makes ? !foreign : touches;
 }
 
-/* Returns the inputs that the row of the forward op connects with the backward op. */
+/* True if the node reads the values that the row of the forward op connects with this backward
+ * op. */
 static bool is_wired(const Graph *g, const Node *n, const Node *of, const Backward *w)
 {
     for (uint32_t i = 0; i < w->n_in; i++) {

@@ -18,7 +18,7 @@
  *   scale.c      scales of 8-bit numbers
  *   tiles.c      regions in pieces along the tokens
  *   state.c      state between steps other than parameters
- *   start.c the memory at the beginning of a step
+ *   start.c      the memory at the beginning of a step
  *   value.c      abstract memory: the value in each byte range of the arena
  *   halo.c       strips of neighbours, and the rows that windows read
  *   range.c      one parameter of a flat buffer, and its 8-bit form
@@ -26,7 +26,7 @@
  *   ring.c       attention with a part of the keys
  *   rows.c       convolutions in two parts
  *   op.c         computations
- *   move.c copies and communication of data
+ *   move.c       copies and communication of data
  *   update.c     the end of the step
  *   metadata.c   what the plan says of itself: the step, axes, units, uses of buffers
  *   stated.c     sizes and settings that other fields decide
@@ -265,8 +265,8 @@ void verify_derived(Verifier *v);
 void verify_dtypes(Verifier *v);
 
 /* ---- verify_nest.c ---- */
-/* True if each rank's part of dimension d in `cut` is one of the equal parts over `axes` of its
- * part in `whole`. It works for dimensions whose parts are at most two intervals. */
+/* True if each rank's part of dimension d in `cut` is its own one of the equal parts over `axes` of
+ * its part in `whole`. It works for dimensions whose parts are at most two intervals. */
 bool verify_nests(const Verifier *v, const Shape *whole, const Shape *cut, int d, AxisSet axes);
 /* True if part i of dimension d in `b` has the indices of part i - by in `a`, for all parts. */
 bool verify_turned(const Verifier *v, const Shape *a, const Shape *b, int d, uint32_t by);

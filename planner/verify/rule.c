@@ -32,8 +32,8 @@ const char *verify_rule_fault(const Instr *in, const Attrs *a)
     return memcmp(&rest, &none, sizeof rest) == 0 ? NULL : "has the attributes of another op";
 }
 
-/* Only a bias that balances experts moves by the rate that the graph specifies, towards an even
- * share of all choices of the step. */
+/* A bias that balances experts must move by the rate that the graph specifies, towards an even
+ * share of all choices of the step. No other parameter may. */
 bool verify_balance(Verifier *v, Pc pc, TensorId t)
 {
     const bool balances = graph_balances(v->g, &v->g->tensors.at[t]);

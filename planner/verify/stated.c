@@ -35,7 +35,7 @@ static void check_names(Verifier *v)
 static void check_matches(Verifier *v)
 {
     uint32_t newest = 0;
-    /* a gather has a number for each tensor, even for one that stays where it is */
+    /* a gather program numbers every tensor, also those that do not move */
     if (v->plan->programs.n > 0 && v->plan->programs.at[0].purpose == PURPOSE_gather) return;
     for (uint32_t i = 0; i < v->plan->programs.n; i++) {
         const Program *p = &v->plan->programs.at[i];

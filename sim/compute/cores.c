@@ -205,9 +205,8 @@ static const Event *valid_top(Cores *c)
     return top;
 }
 
-/* The engine asks for jobs and for transfers separately. Both kinds of task are in one heap; only
- * the kind of its first task gets an answer. (The other kind gets an answer once this task has
- * ended.) */
+/* The engine asks for jobs and for transfers separately, but both share one heap. A call for jobs
+ * returns nothing while the first task of the heap is a transfer, and the other way round. */
 static bool next(Cores *c, bool transfer, Ps now, bool settle, uint32_t *id, Ps *when)
 {
     const Event *top = valid_top(c);

@@ -41,8 +41,8 @@ bool attention_ways_run(void *ways, OpKind op, const KernelArgs *args, const Cud
 void attention_ways_close(AttentionWays *w);
 
 /* All ranks must compute the same call with the same kernel. Each rank lists its choices, in any
- * order. For each call, every rank then adopts the choice of the lowest rank that has one, or
- * mma.sync if any rank found another kernel wrong. Choices are stored only after that. */
+ * order. For each call, all ranks then take the choice of the lowest rank that has one. If any rank
+ * found a kernel wrong, all take mma.sync. Choices are stored only after that. */
 enum { ATTENTION_NAME_BYTES = 120 };
 typedef struct AttentionChoice {
     char call[ATTENTION_NAME_BYTES]; /* empty: none */

@@ -217,8 +217,8 @@ const char *child_kind(lua_State *L, int index, Place *place);
 void child_add_reports(lua_State *L); /* adds the mistakes to the table on top of the stack */
 
 /* ---- child_schedule.c: the plan's own pipeline schedule. A schedule file is read before the
- * parent is asked. A schedule function is called after the parent has answered, because it needs
- * the numbers of ranks and micro-batches */
+ * request for the numbers of ranks and micro-batches is sent to the parent. A schedule function is
+ * called after the answer, because it needs these numbers. */
 void child_schedule_file(Child *c); /* both expect the plan table on top of the stack */
 void child_schedule_call(Child *c);
 

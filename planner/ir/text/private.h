@@ -34,7 +34,7 @@ typedef enum FieldType {
 } FieldType;
 
 /* If somebody changes a field's value in the text, the proofs may or may not refuse the plan. Each
- * field has one of these promises; a test checks that it is kept. */
+ * field belongs to one of these classes, which say what a change does. A test checks the class. */
 #define TRUSTS(X)                                                                                  \
     X(proven, "A change is refused.")                                                              \
     X(given, "It says what is to be computed. Nothing else in the text could contradict it.")      \

@@ -12,8 +12,8 @@ typedef struct Quantised {
 double float8_largest(DType t);
 /* Returns the op that computes the scale of operand i of the scaled contraction `reader` from x. */
 OpKind float8_amax(const Graph *g, const Node *reader, uint32_t i, TensorId x);
-/* Adds the nodes that make operand i of the scaled contraction `reader` from x. The nodes get the
- * reader's place in the model and the pipeline. */
+/* Adds the nodes that make operand i of the scaled contraction `reader` from x. The nodes belong
+ * to the same module and stage as the reader. */
 Quantised float8_quantise(Job *job, const Node *reader, uint32_t i, TensorId x, DType to);
 /* Returns the attributes of a contraction of a and b: it divides by the factors of both. */
 Attrs float8_attrs(const Graph *g, TensorId a, TensorId b);
