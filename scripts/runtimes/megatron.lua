@@ -11,12 +11,14 @@
 -- kind: source; the framework's modules and kernels, named at the head of the script
 local one, half = { kernels = 1, passes = 1 }, { kernels = 0.5, passes = 0.5 }
 -- A mixer of Mamba-2 has one convolution for x, B and C, and the kernels of mamba_ssm's ssd_combined.py: five
--- forward; backward four of them again, and ten.
-local part = { kernels = 0, passes = 1 }
+-- forward; backward four of them again, and ten. It saves its input and the scan's output
+-- (MambaSplitConv1dScanCombinedFn), and computes the convolutions and the step again.
+local part, remade_part = { kernels = 0, passes = 1 }, { kernels = 0, passes = 1, remade = true }
 return require "runtimes.eager" { name = "megatron", attention = "cudnn",
   ops = { rmsnorm = one, rmsnorm_grad = one, rope = { kernels = 1, passes = 1, saved = 2 }, rope_grad = one,
     silu = { kernels = 1, passes = 1, remade = true },
-    conv_groups = part, conv_groups_grad = part, step_size = part, step_size_grad = part,
+    conv_heads = { kernels = 1, passes = 1, remade = true },
+    conv_groups = remade_part, conv_groups_grad = part, step_size = remade_part, step_size_grad = part,
     state_scan = { kernels = 5, passes = 1 }, state_scan_grad = { kernels = 14, passes = 1 }, state_scan_shared = part,
     slots = { kernels = 1, passes = 1, waits = true },
     xent_max = { kernels = 2, passes = 3, saved = 4 }, xent_pick = { kernels = 1, passes = 0, waits = true },

@@ -374,6 +374,31 @@ static void hybrids_have_mixers(void **state)
     arena_free(arena);
 }
 
+/* What a mixer of Mamba-2 keeps of a token for the backward pass: the layer's input and its norm,
+ * the product's output (x, z, B, C and the step), the scan's output, and the gated norm.
+ * Convolutions and the step are computed again. */
+static void mixers_convolve_again(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+#define MIXERS(n, pattern, micro)                                                                  \
+    {"hybrid_pattern", pattern}, {"n_layers", n}, {"n_gpus", "1"}, {"global_batch_seqs", "2"},     \
+    {                                                                                              \
+        "micro_batch", micro                                                                       \
+    }
+    const Cell four[N_OWN] = {MIXERS("4", "MMMM", "1")},
+               eight[N_OWN] = {MIXERS("8", "MMMMMMMM", "1")};
+    const Cell more[N_OWN] = {MIXERS("4", "MMMM", "2")},
+               most[N_OWN] = {MIXERS("8", "MMMMMMMM", "2")};
+#undef MIXERS
+    const char *what = "memory allocated";
+    const double kept = predicted(most, what, NULL, arena) - predicted(eight, what, NULL, arena) -
+                        (predicted(more, what, NULL, arena) - predicted(four, what, NULL, arena));
+    const double dim = 512, inner = 2 * dim, shared = 8 * 128, heads = inner / 64;
+    is_about(kept / (4 * 1024), 2 * (2 * dim + (2 * inner + 2 * shared + heads) + 2 * inner));
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -383,6 +408,7 @@ int main(void)
         cmocka_unit_test(groups_of_microbatches_are_honoured),
         cmocka_unit_test(a_chunk_may_have_the_loss_alone),
         cmocka_unit_test(open_chunks_are_the_recipes),
+        cmocka_unit_test(mixers_convolve_again),
         cmocka_unit_test(hybrids_have_mixers),
         cmocka_unit_test(a_process_is_the_fullest),
         cmocka_unit_test(a_tray_waits_for_its_data),
