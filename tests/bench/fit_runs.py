@@ -40,8 +40,10 @@ IN_MORE = ("megatron_core",)
 # sustained part of a GPU's peak: by the beginning of `gpu`, from the rows of all profiles except
 # vTrain's, which are bound by the host
 DEVICES = [("Ampere", "A100"), ("Hopper", "H100-SXM"), ("H100 at 500 W", "H100-96GB")]
-# ... and from the second table's runs of large models whose precision is stated
+# ... and from the second table's runs of large models whose precision is stated. This one is only reported: the rows
+# are of one source, and with its value the other rows on Blackwell get worse (docs/explanation/accuracy.md).
 MORE_DEVICES = [("Blackwell", "NVIDIA Blackwell")]
+ONLY_REPORTED = ("Blackwell",)
 MOST_GPUS = 64  # of those: larger ones say more of the network
 POWER_RATIO = 500 / 700
 LEAST_GAIN = 1e-3  # a parameter that matters less keeps its value
@@ -142,10 +144,11 @@ def fit_devices(tandem, runs, more, old, wanted):
             continue
         best, least = descend(lambda v: loss(errors(tandem, own, table.head, {"cluster.device.sustained": v["s"]})),
                               {"s": SUSTAINED}, {"s": sustained.get(label) or 0.75})
-        report.append(f"| what lasts: {label} | {len(own)} | {best['s']:g} | {math.expm1(least):.1%} |")
-        if label in sustained:
+        note = ", not used" if label in ONLY_REPORTED else ""
+        report.append(f"| what lasts: {label}{note} | {len(own)} | {best['s']:g} | {math.expm1(least):.1%} |")
+        if label in sustained and not note:
             sustained[label] = best["s"]
-        else:
+        elif not note:
             power = max(0.0, math.log(best["s"] / sustained["Hopper"]) / math.log(POWER_RATIO))
         print(report[-1], flush=True)
     return {arch: value for arch, value in sustained.items() if value is not None}, power, report
