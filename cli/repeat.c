@@ -1,9 +1,10 @@
 /* Answers a repeated `sim` without simulating. When a prediction is stored, the command's output is
  * stored with it. Its key is the command line, the program, and the day, on which the printed age
  * of the costs depends. The scripts belong to the answer. If each of them still has the same bytes,
- * nothing else can have changed. The command then prints the answer again, without reading a script
- * or compiling a plan. The output of commands that depend on more is not stored: on measured costs,
- * this machine, a file of counts, or a trace. */
+ * and if no script exists that was asked for in vain, nothing else can have changed. The command
+ * then prints the answer again, without reading a script or compiling a plan. The output of
+ * commands that depend on more is not stored: on measured costs, this machine, a file of counts, or
+ * a trace. */
 #include "cli/repeat.h"
 
 #include <inttypes.h>

@@ -127,7 +127,7 @@ static bool is_hidden(const char *name, const char *plan, Arena *arena)
 }
 
 /* Returns true if the file of the line "library HASH NAME" or "own HASH NAME" still has these
- * bytes. */
+ * bytes. The hash 0 stands for a file that could not be read: there must still be no such file. */
 static bool line_is_fresh(const char *line, size_t n, const char *plan, Arena *arena)
 {
     const bool shipped = strncmp(line, "library ", 8) == 0;
@@ -135,6 +135,8 @@ static bool line_is_fresh(const char *line, size_t n, const char *plan, Arena *a
     if (hash + 33 >= end) return false;
     const char *name = arena_copy(arena, hash + 33, (size_t)(end - hash) - 33);
     if (shipped && is_hidden(name, plan, arena)) return false;
+    if (strncmp(hash, "00000000000000000000000000000000", 32) == 0)
+        return access(place_of(name, shipped, arena), F_OK) != 0;
     Arena *scratch = arena_new();
     size_t bytes = 0;
     const char *text = read_script(place_of(name, shipped, scratch), scratch, &bytes);

@@ -115,10 +115,11 @@ bool store_recipe(Store *store, int64_t run, Arena *arena, Recipe *recipe, Diag 
     while (*list != 0) {
         size_t n = strcspn(list, "\n");
         RecipeScript script;
-        if (!read_line(list, n, arena, &script) || !read_script(store, &script, arena, d))
-            return false;
-        list_push(arena, &recipe->scripts, script);
+        if (!read_line(list, n, arena, &script)) return false;
         list += n + (list[n] != 0);
+        if (script.hash.hi == 0 && script.hash.lo == 0) continue; /* there was no such file */
+        if (!read_script(store, &script, arena, d)) return false;
+        list_push(arena, &recipe->scripts, script);
     }
     return recipe->scripts.n > 0;
 }

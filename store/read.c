@@ -87,8 +87,9 @@ const char *store_plan_text(Store *store, Hash128 plan, Arena *arena, Diag *d)
 
 bool store_has_run(Store *store, int64_t id, Diag *d)
 {
-    return one_id(db_prepare(store_db(store), d, "SELECT id FROM run WHERE id = ?", "i", id), d) !=
-           0;
+    Db *db = store_db(store);
+    return one_id(db_prepare(db, d, "SELECT id FROM run WHERE id = ?", "i", id), d) != 0 &&
+           run_seals_hold(db, id, false, d);
 }
 
 static bool read_run(Store *store, int64_t id, Arena *arena, RunRecord *run, uint32_t *trace_step,

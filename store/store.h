@@ -74,6 +74,7 @@ typedef struct RunRecord {
     uint32_t steps_done;
 } RunRecord;
 
+/* True if the run is there and unchanged. */
 bool store_has_run(Store *store, int64_t id, Diag *d);
 /* Stores a run in one IMMEDIATE transaction; returns its id, 0 on failure. If a prediction with the
  * same key exists, returns its id and stores nothing but a trace that the stored one lacks. */

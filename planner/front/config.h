@@ -412,11 +412,11 @@ typedef enum EpMode {
         EP_MODE_COUNT
 } EpMode;
 
-/* A script that the configuration was read from. */
+/* A script that the configuration was read from, or that it asked for in vain. */
 typedef struct ScriptFile {
     const char *name;
     bool shipped; /* a file of the library; otherwise a path as the user gave it */
-    Hash128 hash; /* hash of the file's bytes */
+    Hash128 hash; /* hash of the file's bytes; zero: it could not be read */
 } ScriptFile;
 
 typedef struct Config {

@@ -318,19 +318,38 @@ void child_load_text(Child *c, const Source *source)
     child_raise(c->L, "lua-syntax", place, syntax_hint(c, message, place), "%s", message);
 }
 
+static void send_source(Child *c, const char *name, bool shipped, Hash128 hash)
+{
+    record_begin(&c->out, RECORD_source);
+    put_text(&c->out, name, strlen(name));
+    put_u32(&c->out, shipped);
+    put_i64(&c->out, (int64_t)hash.hi);
+    put_i64(&c->out, (int64_t)hash.lo);
+    record_end(&c->out);
+}
+
+void child_note_absent(Child *c, const char *name, bool shipped)
+{
+    for (uint32_t i = 0; i < c->n_absent; i++)
+        if (c->absent[i].shipped == shipped && strcmp(c->absent[i].name, name) == 0) return;
+    if (c->n_absent == CHILD_MOST_ABSENT) return;
+    /* too many: "." always exists, so the answer is not used again */
+    const bool last = c->n_absent + 1 == CHILD_MOST_ABSENT;
+    c->absent[c->n_absent++] = last ? (Absent){".", false} : (Absent){name, shipped};
+}
+
 void child_send_sources(Child *c)
 {
+    const Hash128 none = {0, 0};
     while (c->n_sources_sent < c->n_sources) {
         Source *s = &c->source[++c->n_sources_sent];
         if (s->text == NULL || s->text == c->code) continue;
         if (s->hash.lo == 0 && s->hash.hi == 0) s->hash = hash_bytes(s->text, s->n);
-        const Hash128 hash = s->hash;
-        record_begin(&c->out, RECORD_source);
-        put_text(&c->out, s->name, strlen(s->name));
-        put_u32(&c->out, s->shipped);
-        put_i64(&c->out, (int64_t)hash.hi);
-        put_i64(&c->out, (int64_t)hash.lo);
-        record_end(&c->out);
+        send_source(c, s->name, s->shipped, s->hash);
+    }
+    for (; c->n_absent_sent < c->n_absent; c->n_absent_sent++) {
+        const Absent *a = &c->absent[c->n_absent_sent];
+        send_source(c, a->name, a->shipped, none);
     }
 }
 

@@ -15,6 +15,7 @@
 enum {
     CHILD_MOST_FILES = 64,
     CHILD_MOST_SETS = 64,
+    CHILD_MOST_ABSENT = 32,
     CHILD_MOST_DEPTH = 16, /* of require */
     CHILD_MOST_SOURCE = 1 << 20,
     CHILD_MOST_LUA_BYTES = 256 << 20,
@@ -43,6 +44,11 @@ typedef struct Source {
         library;
 } Source;
 
+typedef struct Absent {
+    const char *name;
+    bool shipped; /* neither beside the script nor in the library; false: not beside the script */
+} Absent;
+
 /* The parent's answer after it has read the configuration. */
 typedef struct Answer {
     int64_t batch, seq; /* sequences of a global micro-step; tokens of a sequence */
@@ -70,6 +76,9 @@ typedef struct Child {
     double cpu_s;
     Source source[CHILD_MOST_FILES + CHILD_MOST_SETS + 1]; /* [0] none */
     uint32_t n_sources, n_files_sent, n_sources_sent, depth, n_fields, n_reports;
+    /* files that the script asked for in vain: it may read others once they exist */
+    Absent absent[CHILD_MOST_ABSENT];
+    uint32_t n_absent, n_absent_sent;
     struct {
         const char *path; /* flattened */
         uint32_t source;
@@ -148,6 +157,8 @@ void child_send_files(Child *c);             /* must be called before a record b
 /* Sends the files from which the plan was made so far, with the hash of their content. A script
  * given as text is not listed. */
 void child_send_sources(Child *c);
+/* Notes a file that cannot be read, so that an answer is not used again once it can. */
+void child_note_absent(Child *c, const char *name, bool shipped);
 /* Writes a diagnostic as a record. An error makes the evaluation fail, but the script may continue
  * and report more errors. */
 void child_write_error(Child *c, const char *rule, Place place, const char *text, const char *hint,

@@ -52,6 +52,7 @@ static void read_open_file(Child *c, int fd, Source *source)
     struct stat status;
     if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
         close(fd);
+        child_note_absent(c, name, source->shipped);
         child_raise(L, "script-open", place, NULL, "%s is not a file", name);
     }
     bool fits = status.st_size <= CHILD_MOST_SOURCE;
@@ -64,6 +65,7 @@ static void read_open_file(Child *c, int fd, Source *source)
     }
     const int error = errno;
     close(fd);
+    if (got < 0 || !fits) child_note_absent(c, name, source->shipped);
     if (got < 0)
         child_raise(L, "script-read", place, NULL, "cannot read %s: %s", name, strerror(error));
     if (!fits) child_raise(L, "script-open", place, NULL, "%s is longer than 1 MiB", name);
@@ -88,6 +90,7 @@ uint32_t child_read_beside(Child *c, const char *path, Place place)
 {
     int fd = c->script_dir >= 0 ? open_beneath(c->script_dir, path) : -1;
     const int error = c->script_dir >= 0 ? errno : c->no_script_dir;
+    if (fd < 0) child_note_absent(c, beside_script(c, path), false);
     bool link = error == ELOOP || error == ENOTDIR, inside = error != EINVAL;
     if (fd < 0 && !link && inside && error != ENOENT)
         child_raise(c->L, "script-read", place, NULL, "cannot open %s: %s", path, strerror(error));
@@ -225,6 +228,7 @@ static int load_module(lua_State *L)
     Source source;
     int fd = find(c, name, &source);
     const int error = errno;
+    if (fd < 0) child_note_absent(c, source.name, true);
     if (fd < 0 && c->no_library_dir != 0 && error == c->no_library_dir)
         child_raise(L, ours_to_read(error) ? "script-open" : "script-read", place,
                     "TANDEM_SCRIPTS names that folder",

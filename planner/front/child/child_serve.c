@@ -24,7 +24,7 @@ enum {
 /* The state that each request begins with. */
 typedef struct Start {
     Str records; /* records of the files and warnings of the script's own run */
-    uint32_t n_sources, n_files_sent, n_reports, n_fields;
+    uint32_t n_sources, n_files_sent, n_absent, n_reports, n_fields;
     bool failed;
 } Start;
 
@@ -290,11 +290,12 @@ static void begin_request(Child *c, const Start *start)
 {
     c->n_sources = start->n_sources;
     c->n_files_sent = start->n_files_sent;
+    c->n_absent = start->n_absent;
     c->n_reports = start->n_reports;
     c->n_fields = start->n_fields;
     c->failed = start->failed;
-    c->n_sources_sent = c->n_sets = 0;
     c->set_place = (Place){0, 0};
+    c->n_sources_sent = c->n_absent_sent = c->n_sets = 0;
     c->expired = c->fired = c->fired_before = 0;
     memset(&c->answer, 0, sizeof c->answer);
     c->out.bytes.n = 0;
@@ -327,6 +328,7 @@ _Noreturn void child_serve(Child *c)
     const Start start = {.records = str_in(c->arena),
                          .n_sources = c->n_sources,
                          .n_files_sent = c->n_files_sent,
+                         .n_absent = c->n_absent,
                          .n_reports = c->n_reports,
                          .n_fields = c->n_fields,
                          .failed = c->failed};

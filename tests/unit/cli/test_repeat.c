@@ -122,6 +122,60 @@ static void a_changed_script_is_read_again(void **state)
     arena_free(arena);
 }
 
+static const char with_override[] =
+    "local there, override = pcall(require, 'override')\n"
+    "return plan {\n"
+    "  model = require 'models.llama' { size = 'tiny', layers = 4 },\n"
+    "  cluster = require 'clusters.dgx_h100' { nodes = 1 },\n"
+    "  batch = { global = there and override.global or 8, micro = 1, seq = 512 },\n"
+    "  mesh = { dp_shard = 8 }, parallel = { fsdp2 {} }, optimizer = adamw { lr = 3e-4 },\n"
+    "  precision = { param = 'fp32', compute = 'bf16', reduce = 'fp32' },\n"
+    "}\n";
+
+/* The plan also depends on a script that it asked for in vain. */
+static void a_script_that_was_absent_is_read(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    const char *db = arena_print(arena, "%s/t.db", folder);
+    const char *plan = arena_print(arena, "%s/plan.lua", folder);
+    command_write_file(plan, with_override);
+    sim(arena, plan, db, NULL);
+    change_answers(db, mark);
+    assert_non_null(strstr(sim(arena, plan, db, NULL).out, "THROUGHPUT"));
+    const char *const sweep[] = {"sweep", plan, "--db", db, "--try=batch.seq=256,512", NULL};
+    CommandResult few = command_run(arena, 60, sweep);
+    assert_int_equal(few.exit_code, 0);
+    command_write_file(arena_print(arena, "%s/override.lua", folder), "return { global = 64 }\n");
+    CommandResult more = sim(arena, plan, db, NULL);
+    assert_null(strstr(more.out, "THROUGHPUT"));
+    assert_non_null(strstr(more.out, "64 sequences"));
+    CommandResult swept = command_run(arena, 60, sweep);
+    const char *row = strstr(swept.out, " 256 ");
+    assert_non_null(row);
+    assert_null(strstr(few.out, arena_copy(arena, row, strcspn(row, "\n"))));
+    arena_free(arena);
+}
+
+/* A damaged prediction is an error, as in each command that reads it. */
+static void a_damaged_prediction_is_not_said_again(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    sim(arena, PLAN, db, NULL);
+    Diag d = diag_in(arena);
+    Db *raw = db_open(db, false, store_migrations, store_n_migrations, &d); /* writes no digests */
+    assert_non_null(raw);
+    assert_true(db_run(raw, &d, "UPDATE run SET step_ps = 1", ""));
+    db_close(raw);
+    CommandResult damaged = sim(arena, PLAN, db, NULL);
+    assert_int_equal(damaged.exit_code, 7);
+    assert_non_null(strstr(damaged.err, "store-damaged"));
+    arena_free(arena);
+}
+
 /* Without its run, or with a value that somebody changed, an answer is worth nothing. */
 static void a_lost_or_changed_answer_is_made_again(void **state)
 {
@@ -147,6 +201,8 @@ int main(void)
         cmocka_unit_test(a_repeat_says_the_same),
         cmocka_unit_test(a_repeat_reads_the_answer),
         cmocka_unit_test(a_changed_script_is_read_again),
+        cmocka_unit_test(a_script_that_was_absent_is_read),
+        cmocka_unit_test(a_damaged_prediction_is_not_said_again),
         cmocka_unit_test(a_lost_or_changed_answer_is_made_again),
     };
     return cmocka_run_group_tests_name("a repeated sim", tests, NULL, NULL);
