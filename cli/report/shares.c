@@ -54,16 +54,20 @@ static double tokens_of(const Plan *plan, const Node *n)
     return tokens / mesh_size(mesh, apart);
 }
 
-/* Each token chooses its experts with equal chances, none twice. */
+/* Each token chooses its experts with equal chances, none twice. Returns 0 if the layer needs
+ * more choices than are `left`: a part of its tokens is less even than all of them. The first layer
+ * is then drawn in part. */
 static double draw_layer(const Plan *plan, const Node *n, uint64_t stream, uint64_t seed,
                          uint32_t ranks, double *chosen, uint64_t *last, uint64_t *left)
 {
     const Attrs *a = graph_attrs_at(&plan->graph, n->attrs);
     const uint64_t experts = (uint64_t)a->experts, top = (uint64_t)a->top_k;
     const uint64_t tokens = (uint64_t)tokens_of(plan, n);
+    const bool is_first = *left == MOST_DRAWS;
     uint64_t index = 0;
     memset(chosen, 0, experts * sizeof *chosen);
     memset(last, 0, experts * sizeof *last);
+    if (tokens * top > *left && !is_first) return 0;
     for (uint64_t t = 1; t <= tokens && *left > 0; t++)
         for (uint64_t k = 0; k < top;) {
             const uint64_t e = rng_below(seed, stream, index++, experts);
@@ -86,9 +90,12 @@ double shares_drawn(const PlanFile *file, uint32_t ranks, Arena *arena)
     double sum = 0;
     uint64_t left = MOST_DRAWS;
     uint32_t n = 0;
-    for (; n < s.ids.n && left > 0; n++)
-        sum += draw_layer(plan, &plan->graph.nodes.at[s.ids.at[n]], n + 1, file->config.seed, ranks,
-                          chosen, last, &left);
+    for (; n < s.ids.n; n++) {
+        const double factor = draw_layer(plan, &plan->graph.nodes.at[s.ids.at[n]], n + 1,
+                                         file->config.seed, ranks, chosen, last, &left);
+        if (!(factor > 0)) break;
+        sum += factor;
+    }
     return n ? sum / n : 1;
 }
 

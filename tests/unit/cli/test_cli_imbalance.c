@@ -94,6 +94,22 @@ static void counts_of_a_file_and_drawn_choices(void **state)
     arena_free(arena);
 }
 
+/* The first of two layers takes nearly all choices that are drawn. The second one had 64 tokens, as
+ * if a layer were so uneven. */
+static void a_layer_is_drawn_to_its_end(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    write_plan(arena, "'dropless'", "", "dp_shard = 2, ep = 4", "bound = 4");
+    CommandResult r = COMMAND(arena, 60, "sim", "imbalance.lua", "--db", "none", "--imbalance",
+                              "drawn", "--set", "batch.micro=97656");
+    const char *factor = strstr(r.out, "experts x ");
+    if (factor == NULL) fail_msg("%s%s", r.out, r.err);
+    const double drawn = strtod(factor + strlen("experts x "), NULL);
+    assert_true(drawn > 1 && drawn < 1.001);
+    arena_free(arena);
+}
+
 #define DROPS_NOBODY "runtime = 'megatron',"
 #define EIGHT        "dp_shard = 2, ep = 4"
 
@@ -191,6 +207,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_can_be),
         cmocka_unit_test(counts_of_a_file_and_drawn_choices),
+        cmocka_unit_test(a_layer_is_drawn_to_its_end),
         cmocka_unit_test(a_prediction_says_so),
         cmocka_unit_test(dropless_experts_may_be_uneven),
         cmocka_unit_test(a_run_beyond_the_bound_is_warned_of),
