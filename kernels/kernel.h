@@ -57,7 +57,7 @@ typedef struct KernelArgs {
      * extent of one part along the dimension, padding included.
      *   slice   in [outer, middle, inner]            -> out [outer, part_size, inner]
      *   place   in [outer, part_size, inner]         -> out [outer, middle, inner], else zero
-     *   pack in [outer, middle, inner] -> out [parts, outer, part_size, inner]
+     *   pack    in [outer, middle, inner]            -> out [parts, outer, part_size, inner]
      *   unpack  in [parts, outer, part_size, inner]  -> out [outer, middle, inner]
      * attrs.chunks = 2: the dimension consists of 2 parts equal chunks, and part p of `parts` holds
      * chunks p and 2 parts - 1 - p. parts * part_size may exceed middle (ceil deals): elements

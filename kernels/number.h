@@ -6,7 +6,7 @@
  *   f16    5, 10 (IEEE binary16); largest 65504, infinities
  *   e4m3   4, 3 (E4M3FN of the OCP 8-bit floating point specification); largest 448, no infinity:
  *          larger values, and infinities, become 448
- *   e5m2 5, 2 (E5M2 of the same); largest 57344, infinities
+ *   e5m2   5, 2 (E5M2 of the same); largest 57344, infinities
  *
  * Rounding is to nearest, ties to even, subnormals included. NaNs stay NaNs. */
 #ifndef TANDEM_KERNELS_NUMBER_H

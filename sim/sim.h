@@ -18,8 +18,8 @@
 typedef struct CostModel {
     Ps (*compute)(const void *self, const Plan *plan, const Program *p, const Instr *in);
     /* The time that a host process takes to issue an instruction. The host issues all instructions
-     * in program order. An instruction cannot start before it was issued. NULL:
-     * all instructions are issued ahead of time. */
+     * in program order. An instruction cannot start before it was issued. NULL: all
+     * instructions are issued ahead of time. */
     Ps (*issue)(const void *self, const Plan *plan, const Program *p, const Instr *in);
     /* Bytes of device memory that the instruction moves as executed (fused, or in several passes).
      * NULL: its inputs and outputs once each. */

@@ -41,7 +41,7 @@ static void report_unknown(Draft *draft, const ArchKernel *choice)
     if (near != NULL)
         diag_hint(draft->d, "did you mean '%s'?", near);
     else
-        diag_hint(draft->d, "the first item is the usual kernel; keys: %s",
+        diag_hint(draft->d, "give the usual kernel first, then kernels by architecture: %s",
                   draft_list(draft->arena, archs, N_ARCHS));
 }
 

@@ -43,7 +43,7 @@ enum {
 /* Built once by the first caller, behind a guard, and never changed afterwards. */
 static struct {
     OpInfo info[OP_COUNT];
-    char name[OP_COUNT][MAX_TEXT], signature[OP_COUNT][MAX_TEXT]; /* names of derived ops */
+    char name[OP_COUNT][MAX_TEXT], signature[OP_COUNT][MAX_TEXT]; /* of derived ops */
 } table;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 const OpInfo *op_rows;

@@ -6,11 +6,11 @@
  * - Communications on one stream with the same non-zero `launch` start together, and the next
  * instruction of the stream waits for all of them.
  * - A communication starts when every member of its group has reached the same `match` (for send
- *   and recv: both ends, keyed by sender, receiver and match). It finishes for all members
- *   together. Instructions with the same non-zero `fuse` follow each other on the compute stream
- *   and may run as one kernel. Buffers that only they touch then need not reach memory. Either all
- *   of them work row by row, or the first is a product, and the others work on its elements or sum
- *   one of its operands. */
+ * and recv: both ends, keyed by sender, receiver and match). It finishes for all members together.
+ * - Instructions with the same non-zero `fuse` follow each other on the compute stream and may run
+ * as one kernel. Buffers that only they touch then need not reach memory. Either all of them work
+ * row by row, or the first is a product, and the others work on its elements or sum one of its
+ * operands. */
 #ifndef TANDEM_IR_PLAN_H
 #define TANDEM_IR_PLAN_H
 

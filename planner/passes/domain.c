@@ -184,7 +184,7 @@ static bool pass_domain(Job *job)
         diag_note(job->diag, "domain-original", pass_config(job, PASS_domain)->loc,
                   "as = \"original\": gradients of the sums of group norm stay those of a rank's "
                   "own rows, as in miles-credit; the proofs refuse such a plan");
-        diag_hint(job->diag, "leave out as; these gradients are then summed over domain");
+        diag_hint(job->diag, "leave out `as`: these gradients are then summed over domain");
     }
     job->interior_first = pass_config(job, PASS_domain)->domain.interior_first;
     return fine;

@@ -9,10 +9,8 @@
 #include <assert.h>
 #include <string.h>
 
-enum {
-    MULTIPLE = 16
-}; /* rows of both operands of an 8-bit product must be aligned to this many
-    * bytes */
+/* Rows of both operands of an 8-bit product must be aligned to this many bytes. */
+enum { MULTIPLE = 16 };
 
 #define REASONS(X)                                                                                 \
     X(covered, "")                                                                                 \

@@ -79,7 +79,7 @@ typedef struct Job {
 struct PassSpec;
 typedef struct Pass {
     const char *name;
-    const struct PassSpec *spec; /* options of a pass that the user names; NULL: the pass runs in
+    const struct PassSpec *spec; /* the spec of a pass that the user names; NULL: the pass runs in
                                   * every plan, and the fields below hold */
     bool reports;                /* also runs after another pass has failed, to report its errors */
     bool (*run)(Job *job);

@@ -285,10 +285,8 @@ static void have_buffers(Replay *r, Pc pc, const Instr *in)
     }
 }
 
-enum {
-    RETURNED_BYTES = 2
-}; /* bytes of an element: in the activations' type, not the
-    * accumulator's */
+/* bytes of an element, in the activations' type, not the accumulator's */
+enum { RETURNED_BYTES = 2 };
 
 /* The tensor that a product of a weight's gradient makes in addition to the gradient's buffer.
  * Either a hook adds this tensor to the buffer and releases it. Or the product itself adds, and

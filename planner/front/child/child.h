@@ -72,7 +72,7 @@ typedef struct Child {
     const FrontOptions *options;
     int script_dir, library_dir;       /* -1: not open */
     const char *library;               /* the library's path */
-    int no_script_dir, no_library_dir; /* errno: the reason why not; 0 if no pipe is wanted */
+    int no_script_dir, no_library_dir; /* errno: why it is not open; 0 if it is not wanted */
     double cpu_s;
     Source source[CHILD_MOST_FILES + CHILD_MOST_SETS + 1]; /* [0] none */
     uint32_t n_sources, n_files_sent, n_sources_sent, depth, n_fields, n_reports;

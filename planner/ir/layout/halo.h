@@ -11,8 +11,8 @@ typedef struct Halo {
     Interval own;          /* rows that the part owns */
     Interval held;         /* rows that the part holds, including its halo */
     int64_t before, after; /* halo rows that the previous and the next part own */
-    /* Own rows that the neighbours hold as halo: the first rows for the previous part, the last
-     * rows for the next part. */
+    /* The numbers of own rows that the neighbours hold as halo: the next part holds so many of the
+     * last rows, the previous part so many of the first. */
     int64_t to_next, to_previous;
     int64_t strip; /* rows of each of the two messages: the most that any part needs */
     bool wraps;    /* the first and the last part are neighbours */

@@ -117,10 +117,8 @@ static void list_extents(Rocks *r, uint64_t *set)
 
 void rocks_ahead(Rocks *r, BufferId b)
 {
-    enum {
-        DOUBTFUL = 8
-    }; /* at most this many rocks may begin later but before b has surely
-        * ended */
+    /* at most this many rocks may begin later but before b has surely ended */
+    enum { DOUBTFUL = 8 };
     const Lives *l = r->l;
     const BufferId heir = l->heir[b];
     const Pc first = lives_first(l, b), last = lives_last(l, heir);

@@ -6,7 +6,7 @@
  *   colwise_rep        ... the output whole
  *   rowwise            weight cut by its inputs (an embedding: by the vocabulary)
  *   rowwise_rep        ... its input whole
- *   sequence_parallel weights whole, output computed and kept split over the sequence */
+ *   sequence_parallel  weights whole, output computed and kept split over the sequence */
 #include <assert.h>
 #include <string.h>
 
