@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "planner/front/blame.h"
 #include "planner/ir/layout/padding.h"
 #include "planner/ir/layout/rows.h"
 #include "planner/lower/compile.h"
@@ -96,9 +97,11 @@ bool session_read(const char *path, const PlanOptions *o, Arena *arena, Config *
     memset(config, 0, sizeof *config);
     config->file = path;
     const bool held = o->script != NULL && !o->shrink;
+    const uint32_t before = d->items.n;
     bool fine = held ? front_load_held(o->script, &front, arena, config, graph, d)
                      : front_load_text(path, o->code, &front, arena, config, graph, d);
     if (o->made_of != NULL) *o->made_of = recipe_of(config, o, arena);
+    if (!fine) front_blame_settings(o->set, o->n_set, before, d);
     if (!fine) return false;
     if (o->seed != NULL) config->seed = *o->seed;
     return true;
@@ -129,7 +132,9 @@ PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions 
         file->microbatches = lower.microbatches = session_microbatches(config);
         session_set_microbatches(&step, graph, o->fewer, arena);
     }
+    const uint32_t before = d->items.n;
     file->plan = plan_compile(&step, graph, &lower, o->stop_after, arena, d);
+    front_blame_settings(o->set, o->n_set, before, d);
     if (o->fewer > 0 && file->plan != NULL) file->unsettled = !session_settled(file->plan);
     return file->plan != NULL ? file : NULL;
 }

@@ -256,24 +256,55 @@ static const SweepRow *refused_alike(const SweepRows *rows)
     return rows->n > 0 ? &rows->at[0] : NULL;
 }
 
-/* Returns the place of a point's error. A point's own setting stands in --try or in `vary`. */
-static Loc place_of(const SweepKeys *keys, const SweepRow *row)
+/* Returns the place of a point's message. A point's own setting stands in --try or in `vary`. */
+static Loc place_of(const SweepKeys *keys, Loc loc)
 {
     static const char set[] = "--set ";
-    const char *file = row->loc.file;
-    if (file == NULL || strncmp(file, set, sizeof set - 1) != 0) return row->loc;
+    const char *file = loc.file;
+    if (file == NULL || strncmp(file, set, sizeof set - 1) != 0) return loc;
     file += sizeof set - 1;
     for (uint32_t k = 0; k < keys->n; k++) {
         const size_t n = strlen(keys->at[k].key);
         if (strncmp(file, keys->at[k].key, n) == 0 && file[n] == '=') return keys->at[k].loc;
     }
-    return row->loc;
+    return loc;
+}
+
+static bool has_warning(const SweepRow *row, const Diagnostic *warning)
+{
+    for (uint32_t i = 0; i < row->warnings.n; i++)
+        if (strcmp(row->warnings.at[i].rule, warning->rule) == 0 &&
+            strcmp(row->warnings.at[i].text, warning->text) == 0)
+            return true;
+    return false;
+}
+
+static bool was_compiled(const SweepRow *row)
+{
+    return row->status == SWEEP_fits || row->status == SWEEP_too_large;
+}
+
+/* Tells the warnings that all compiled points share. */
+static void tell_warnings(Cli *cli, const SweepKeys *keys, const SweepRows *rows)
+{
+    uint32_t first = 0;
+    while (first < rows->n && !was_compiled(&rows->at[first])) first++;
+    if (first == rows->n) return;
+    for (uint32_t w = 0; w < rows->at[first].warnings.n; w++) {
+        const Diagnostic *warning = &rows->at[first].warnings.at[w];
+        bool shared = true;
+        for (uint32_t i = first + 1; i < rows->n && shared; i++)
+            shared = !was_compiled(&rows->at[i]) || has_warning(&rows->at[i], warning);
+        if (!shared) continue;
+        diag_warning(&cli->diag, warning->rule, place_of(keys, warning->loc), "%s", warning->text);
+        if (warning->hint != NULL) diag_hint(&cli->diag, "%s", warning->hint);
+    }
 }
 
 /* Reports the error that all n points share. */
 static void tell_refused(Cli *cli, const SweepKeys *keys, const SweepRow *row, uint32_t n)
 {
-    diag_error(&cli->diag, FAULT_input, row->rule, place_of(keys, row), "%s%s", row->reason,
+    diag_error(&cli->diag, FAULT_input, row->rule, place_of(keys, row->loc), "%s%s", row->reason,
                n > 1 ? arena_print(cli->arena, " (in each of %" PRIu32 " combinations)", n) : "");
     if (row->hint != NULL) diag_hint(&cli->diag, "%s", row->hint);
 }
@@ -392,6 +423,7 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
     if (unpriced || unpowered) sort_by = BY_tokens;
     const RankBy by = sort_by;
     qsort(rows->at, rows->n, sizeof *rows->at, by_merit);
+    tell_warnings(cli, keys, rows);
     if (cli->json != NULL) {
         json_t *list = json_array();
         for (uint32_t i = 0; i < rows->n; i++)

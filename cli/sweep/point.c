@@ -87,6 +87,24 @@ void point_status(json_t *row, SweepStatus status, const Diagnostic *error)
     json_count(row, "line", error->loc.line);
 }
 
+/* Keeps the warnings of a point, because the table tells those that all points share. */
+static void put_warnings(json_t *row, const Diag *d)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < d->items.n; i++) {
+        const Diagnostic *item = &d->items.at[i];
+        if (item->severity != SEVERITY_warning) continue;
+        json_t *warning = json_object();
+        json_text(warning, "rule", item->rule);
+        json_text(warning, "text", item->text);
+        json_text(warning, "hint", item->hint);
+        json_text(warning, "file", item->loc.file);
+        json_count(warning, "line", item->loc.line);
+        json_array_append_new(list, warning);
+    }
+    json_put(row, "warnings", list);
+}
+
 /* Compiles, proves and simulates a point. Returns false after diagnostics, or if the plan has fewer
  * micro-batches and these do not give the step's time. */
 static bool predict_point(const Decider *decider, Cli *one, const Config *config, Graph *graph,
@@ -166,6 +184,7 @@ static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Recip
                  : error != NULL ? SWEEP_too_large
                                  : SWEEP_fits,
                  error);
+    if (!refused) put_warnings(row, &one->diag);
     return row;
 }
 
@@ -328,6 +347,23 @@ static const char *text_of(const json_t *row, const char *key, Arena *arena)
     return text != NULL ? arena_dup(arena, text) : NULL;
 }
 
+/* Reads the warnings of a point. An entry without its texts is left out. */
+static void hear_warnings(const json_t *row, Arena *arena, SweepRow *to)
+{
+    size_t i;
+    const json_t *warning;
+    json_array_foreach(json_object_get(row, "warnings"), i, warning)
+    {
+        const Diagnostic item = {
+            .severity = SEVERITY_warning,
+            .rule = text_of(warning, "rule", arena),
+            .text = text_of(warning, "text", arena),
+            .hint = text_of(warning, "hint", arena),
+            .loc = {text_of(warning, "file", arena), (uint32_t)count_of(warning, "line")}};
+        if (item.rule != NULL && item.text != NULL) list_push(arena, &to->warnings, item);
+    }
+}
+
 static void hear(FILE *file, Arena *arena, SweepRows *rows)
 {
     json_t *line;
@@ -360,6 +396,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
                        .proven = json_is_true(json_object_get(line, "proven")),
                        .close = json_is_true(json_object_get(line, "close")),
                        .unstored = text_of(line, "unstored", arena)};
+        hear_warnings(line, arena, &rows->at[index]);
         json_decref(line);
     }
 }

@@ -31,6 +31,7 @@ typedef struct SweepRow {
     const char *rule, *reason; /* rule and text of the first error; NULL if the point fits */
     const char *hint;          /* of that error; NULL: it has none */
     Loc loc;                   /* of that error */
+    LIST(Diagnostic) warnings; /* of a point that was compiled */
     const char *plan_id, *trust;
     uint64_t ranks, peak_bytes, run; /* run 0: not stored */
     uint64_t unit_bytes; /* weights gathered and gradients reduced by the slowest rank */

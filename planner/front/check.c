@@ -263,12 +263,14 @@ static void check_batch(Draft *draft)
     diag_error(draft->d, FAULT_input, "divides-batch", draft_loc(draft, "batch.global"),
                "batch.global = %lld is not a multiple of micro %lld x %lld data ranks",
                (long long)c->global_batch, (long long)c->micro_batch, (long long)data);
-    int64_t below = c->global_batch / step * step;
-    if (below > 0)
-        diag_hint(draft->d, "global may be %lld or %lld", (long long)below,
-                  (long long)(below + step));
-    else
-        diag_hint(draft->d, "global may be %lld", (long long)step);
+    const int64_t below = c->global_batch / step * step;
+    Str hint = str_in(draft->arena);
+    if (below > 0) str_print(&hint, "%lld or ", (long long)below);
+    str_print(&hint, "%lld", (long long)(below + step));
+    if (c->global_batch % data == 0)
+        str_print(&hint, "; or micro may be %s",
+                  str_divisors(draft->arena, c->global_batch / data));
+    diag_hint(draft->d, "global may be %s", str_text(&hint));
 }
 
 static void check_nccl(Draft *draft)

@@ -177,6 +177,23 @@ static void where_nothing_fits_the_nearest_miss_is_told(void **state)
     arena_free(arena);
 }
 
+/* A warning of one point says nothing about a sweep; one of all points does. */
+static void a_warning_of_all_points_is_told(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    CommandResult r =
+        COMMAND(arena, 120, "sweep", llama, "--db", "none", "--try", "parallel.pp=1f1b,zb_h1");
+    assert_int_equal(r.exit_code, 0);
+    const char *warning = strstr(r.err, "warning[not-applied]: pp{} is asked for but mesh.pp is 1");
+    assert_non_null(warning);
+    assert_null(strstr(warning + 1, "warning[not-applied]"));
+    r = COMMAND(arena, 120, "sweep", llama, "--db", "none", "--try", "parallel.pp=none,1f1b");
+    assert_int_equal(r.exit_code, 0);
+    assert_null(strstr(r.err, "warning[not-applied]"));
+    arena_free(arena);
+}
+
 static int64_t stored_number(Arena *arena, const char *db, const char *sql)
 {
     Diag d = diag_in(arena);
@@ -530,6 +547,7 @@ int main(void)
         cmocka_unit_test(the_order_is_what_was_asked_for),
         cmocka_unit_test(csv_has_a_row_for_each),
         cmocka_unit_test(where_nothing_fits_the_nearest_miss_is_told),
+        cmocka_unit_test(a_warning_of_all_points_is_told),
         cmocka_unit_test(a_found_point_is_looked_up),
         cmocka_unit_test(a_stored_plan_is_made_again),
         cmocka_unit_test(a_dry_run_lists),
