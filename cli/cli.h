@@ -71,6 +71,7 @@ typedef struct Options {
     uint32_t n, limit, jobs, n_nodes; /* 0 when not given */
     double price_usd, tokens, pue;    /* price_usd < 0: not given; pue: 1 when not given */
     bool json, quiet, verbose, help, dry_run, no_store, exact;
+    bool n_short; /* n_text was given by -n */
     ShowOptions show;
     SimVerbOptions sim;
     ScenarioOptions scenario;

@@ -104,7 +104,10 @@ void cmd_help(Cli *cli)
         } else if (!help_topic(word, &cli->out)) {
             cli_error(cli, FAULT_usage, "unknown-topic", "there is no help on '%s'", word);
             const char *near = nearest_topic(cli, word);
-            if (near != NULL) diag_hint(&cli->diag, "did you mean `tandem help %s`?", near);
+            if (near != NULL)
+                diag_hint(&cli->diag, "did you mean `tandem help %s`?", near);
+            else
+                diag_hint(&cli->diag, "`tandem help` lists the verbs and topics");
         }
     }
     if (cli->json != NULL) json_text(cli->json, "text", str_text(&cli->out));

@@ -207,8 +207,8 @@ void options_help(const Verb *verb, Str *out)
 
 static bool bad_value(Cli *cli, const char *option, const char *text, const char *wanted)
 {
-    return cli_error(cli, FAULT_usage, "option-value", "--%s %s: %s is expected", option, text,
-                     wanted);
+    return cli_error(cli, FAULT_usage, "option-value", "%s%s %s: %s is expected",
+                     option[0] == '-' ? "" : "--", option, text, wanted);
 }
 
 static bool read_count(Cli *cli, const char *option, const char *text, uint64_t most,
@@ -327,7 +327,8 @@ static bool check_values(Cli *cli)
     bool fine = read_count(cli, "seed", o->seed_text, UINT64_MAX, &o->seed);
     fine = read_small(cli, "role", o->show.role_text, 0, &o->show.role) && fine;
     fine = read_small(cli, "rank", o->show.rank_text, 0, &o->show.rank) && fine;
-    fine = read_small(cli, is_net ? "gpus" : "ranks", o->n_text, 1, &o->n) && fine;
+    const char *n_name = o->n_short ? "-n" : is_net ? "gpus" : "ranks";
+    fine = read_small(cli, n_name, o->n_text, 1, &o->n) && fine;
     fine = read_small(cli, "jobs", o->jobs_text, 1, &o->jobs) && fine;
     fine = read_small(cli, "slurm", o->sweep.slurm_text, 1, &o->sweep.slurm) && fine;
     fine = read_shard(cli, o->sweep.shard, &o->sweep.shard_index, &o->sweep.n_shards) && fine;
@@ -443,6 +444,8 @@ bool options_parse(Cli *cli, int argc, char **argv)
             while (option_table[i].letter != (char)answer || !takes(cli->verb, &option_table[i]))
                 i++;
         store_value(cli, &option_table[i], optarg);
+        if (option_table[i].field == offsetof(Options, n_text))
+            cli->options.n_short = answer == 'n';
     }
     cli->args = (const char *const *)&argv[optind];
     cli->n_args = (uint32_t)(argc - optind);

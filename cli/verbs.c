@@ -202,7 +202,8 @@ static bool without_store(Cli *cli, bool from_environment)
     if (!(cli->verb->options & needs)) return true;
     cli_error(cli, FAULT_usage, "option-value", "%s none: tandem %s needs a store",
               from_environment ? "TANDEM_DB is" : "--db", cli->verb->name);
-    diag_hint(&cli->diag, "`./none` is the file of that name");
+    diag_hint(&cli->diag, "%s, or name a file (a file called none: ./none)",
+              from_environment ? "unset TANDEM_DB" : "leave out --db");
     return false;
 }
 

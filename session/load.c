@@ -8,7 +8,7 @@
 #include "planner/ir/layout/padding.h"
 #include "planner/ir/layout/rows.h"
 #include "planner/lower/compile.h"
-#include "planner/verify/verify.h"
+#include "planner/verify/fit.h"
 #include "session/session.h"
 
 enum { MOST_TEXT_BYTES = 1 << 30 };
@@ -170,11 +170,49 @@ Capacity session_capacity(const PlanFile *file, Arena *arena)
                             comm_memory_most(file->plan, cluster, NULL, arena, &communicators));
 }
 
+/* Joins words as "a, b, or c". */
+static const char *alternatives(Arena *arena, const char *const *word, uint32_t n)
+{
+    Str s = str_in(arena);
+    for (uint32_t i = 0; i < n; i++)
+        str_print(&s, "%s%s%s", i > 0 && n > 2 ? "," : "",
+                  i == 0       ? ""
+                  : i + 1 == n ? " or "
+                               : " ",
+                  word[i]);
+    return str_text(&s);
+}
+
+/* Returns the settings that save memory and that the plan does not have yet. */
+static FitAdvice fit_advice(const Config *c, Arena *arena)
+{
+    const PassConfig *ac = NULL, *fsdp2 = NULL;
+    for (uint32_t i = 0; i < c->n_passes; i++) {
+        if (c->passes[i].name == PASS_ac) ac = &c->passes[i];
+        if (c->passes[i].name == PASS_fsdp2) fsdp2 = &c->passes[i];
+    }
+    const char *within[5], *state[2];
+    uint32_t n = 0, m = 0;
+    if (c->micro_batch > 1) within[n++] = "a smaller micro-batch";
+    if (ac == NULL || ac->ac != AC_full || ac->ac_every > 1) within[n++] = "ac \"full\"";
+    within[n++] = "a larger tp";
+    if (c->height == 0) within[n++] = "a larger cp";
+    if (fsdp2 != NULL && fsdp2->fsdp2.reshard_after_forward != RESHARD_true)
+        within[n++] = "reshard_after_forward = true";
+    if (fsdp2 != NULL && !fsdp2->fsdp2.offload) state[m++] = "fsdp2 { offload = true }";
+    if (c->optimizer.kind == OPTIMIZER_adamw) state[m++] = "sgd{} instead of adamw{}";
+    return (FitAdvice){alternatives(arena, state, m), alternatives(arena, within, n)};
+}
+
 void session_fit(const PlanFile *file, Arena *arena, Diag *d)
 {
     if (file->plan->programs.n == 0 || !file->has_cluster) return;
     const Capacity capacity = session_capacity(file, arena);
-    verify_fit(file->plan, &capacity, d);
+    const FitAdvice advice = fit_advice(&file->config, arena);
+    if (file->is_text)
+        verify_fit(file->plan, &capacity, d); /* the settings of such a plan are not known */
+    else
+        verify_fit_advising(file->plan, &capacity, &advice, d);
 }
 
 bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d)

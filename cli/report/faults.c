@@ -258,8 +258,8 @@ double imbalance_of(Cli *cli, const PlanFile *file)
         return 1;
     } else if (!(factor >= 1 && factor <= most)) {
         cli_error(cli, FAULT_usage, "option-value",
-                  "--imbalance %s: from 1, all ranks alike, to %g, one of %" PRIu32
-                  " ranks gets all that can be chosen of it",
+                  "--imbalance %s: a factor from 1 (all ranks receive the same number of rows) "
+                  "to %g (one of %" PRIu32 " ranks receives all rows that it can) is expected",
                   text, most, ep);
     } else {
         warn_of_bound(cli, file, factor);

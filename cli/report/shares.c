@@ -137,8 +137,9 @@ bool shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t rank
     bool fine = true;
     FILE *from = fopen(path, "r");
     if (from == NULL)
-        return cli_error(cli, FAULT_usage, "option-value", "--imbalance %s: %s", path,
-                         strerror(errno));
+        return cli_error(cli, FAULT_usage, "option-value",
+                         "--imbalance %s: a factor, `drawn` or a file of counts is expected (%s)",
+                         path, strerror(errno));
     while (fine && getline(&text, &size, from) > 0) {
         const uint32_t found = read_line(text, numbers, room);
         n_line++;

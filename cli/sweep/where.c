@@ -95,6 +95,28 @@ static AxisName axis_of(const char *name)
     return (AxisName)a;
 }
 
+/* Names the nearest setting, or all of them. */
+static void hint_name(const Condition *c, const char *name)
+{
+    TextList keys = {NULL, 0, 0};
+    Arena *arena = c->cli->arena;
+    Str all = str_in(arena);
+    for (uint32_t l = 0; l < 2; l++)
+        for (uint32_t i = 0; i < c->lists[l]->n; i++) {
+            const char *setting = c->lists[l]->at[i];
+            const char *key = arena_copy(arena, setting, strcspn(setting, "="));
+            const char *dot = strrchr(key, '.');
+            str_print(&all, "%s%s", all.n > 0 ? ", " : "settings: ", key);
+            list_push(arena, &keys, key);
+            if (dot != NULL) list_push(arena, &keys, dot + 1);
+        }
+    const char *near = keys.n > 0 ? str_nearest(name, keys.at, keys.n) : NULL;
+    if (near != NULL)
+        diag_hint(&c->cli->diag, "did you mean '%s'?", near);
+    else if (all.n > 0)
+        diag_hint(&c->cli->diag, "%s", str_text(&all));
+}
+
 /* A bare axis name means the mesh: tp is mesh.tp, never the pass parallel.tp. If no setting names
  * the axis, the plan's own size is used. The size of dp_shard may follow from the others, so a
  * setting must name it. */
@@ -111,7 +133,12 @@ static WhereValue name_value(Condition *c)
         value = setting_of(c, name, true);
     const bool sized = value == NULL && axis != AXIS_NAMES && c->plan != NULL &&
                        !axes_have(axes_with(AXIS_UNITS), axis);
-    if (value == NULL && !sized) return fail(c, "no --set or --try names this setting,");
+    if (value == NULL && !sized) {
+        const bool first = !c->failed;
+        const WhereValue none = fail(c, "no --set or --try names this setting,");
+        if (first) hint_name(c, name);
+        return none;
+    }
     c->at += n;
     return value != NULL ? value_of(value, arena) : number_of(c->plan->axis_size[axis]);
 }

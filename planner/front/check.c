@@ -103,7 +103,7 @@ static void hint_mesh(Draft *draft, uint64_t world)
     if (c->devices_per_node > 0 && all % c->devices_per_node == 0)
         str_print(&s, "%snodes = %llu", s.n > 0 ? ", or " : "",
                   (unsigned long long)(all / c->devices_per_node));
-    if (s.n > 0) diag_hint(draft->d, "these would fit: %s", str_text(&s));
+    if (s.n > 0) diag_hint(draft->d, "these sizes fill the cluster: %s", str_text(&s));
 }
 
 /* Reports that axis `open` is -1 and the other axes do not divide the devices. The hint lists the
@@ -238,8 +238,8 @@ static bool check_mesh(Draft *draft)
                    (unsigned long long)world);
         hint_mesh(draft, world);
     }
+    if (c->ep_mode == EP_folded && draft->d->n_errors == before) draft_fold_experts(draft);
     check_topology(draft);
-    if (c->ep_mode == EP_folded && product <= MOST_RANKS) draft_fold_experts(draft);
     return draft->d->n_errors == before;
 }
 

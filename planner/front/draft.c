@@ -139,8 +139,15 @@ static void hint_words(Draft *draft, const char *word, const char *const *names,
                        const char *what)
 {
     const char *near = str_nearest(word, names, n);
+    const size_t length = strlen(word);
+    Str longer = str_in(draft->arena); /* "dp" begins dp_replicate and dp_shard */
+    for (uint32_t i = 0; i < n; i++)
+        if (length > 0 && strncmp(names[i], word, length) == 0 && names[i][length] == '_')
+            str_print(&longer, "%s'%s'", longer.n > 0 ? " or " : "", names[i]);
     if (near != NULL)
         diag_hint(draft->d, "did you mean '%s'?", near);
+    else if (longer.n > 0)
+        diag_hint(draft->d, "did you mean %s?", str_text(&longer));
     else if (n > 0)
         diag_hint(draft->d, "%s: %s", what, draft_list(draft->arena, names, n));
 }
@@ -158,6 +165,18 @@ static const char *why_absent(const char *within, const char *key)
     return NULL;
 }
 
+/* Returns the path of a key that a plan has within one of its tables, as "mesh.tp" for "tp"; NULL
+ * if there is none. */
+static const char *path_within(Arena *arena, const char *key)
+{
+    static const char *const tables[] = {"mesh", "batch", "precision", "runtime", "cluster"};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        const char *path = arena_print(arena, "%s.%s", tables[i], key);
+        if (field_of_plan(path) != NULL) return path;
+    }
+    return NULL;
+}
+
 bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc)
 {
     const char *names[MOST_SIBLINGS], *dot = strrchr(path, '.');
@@ -171,8 +190,11 @@ bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool 
         return false;
     }
     diag_error(draft->d, FAULT_input, "unknown-key", loc, "unknown key '%s' in %s{}", key, within);
+    const char *elsewhere = parent[0] == 0 ? path_within(draft->arena, key) : NULL;
     if (why_absent(within, key))
         diag_hint(draft->d, "%s", why_absent(within, key));
+    else if (elsewhere != NULL)
+        diag_hint(draft->d, "the key is %s", elsewhere);
     else
         hint_words(draft, key, names, n, "keys");
     return false;

@@ -1,4 +1,5 @@
 /* Experts folded into the ranks of a pipeline stage (ep_mode = "folded"). */
+#include "planner/front/fold.h"
 #include "planner/front/parent.h"
 #include "planner/ir/layout/mesh_view.h"
 
@@ -32,6 +33,25 @@ static bool take_experts(const uint32_t size[AXIS_NAMES], uint32_t ep, uint32_t 
     return ep == 1;
 }
 
+bool fold_could_be(const Config *c, uint32_t ep)
+{
+    uint32_t size[AXIS_NAMES], lent[AXIS_NAMES], carved[AXIS_NAMES];
+    const AxisName folds = axes_first(axes_with(AXIS_FOLDS));
+    const AxisNames data = axes_cutting(INDEX_samples) & ~axes_with(AXIS_FOLDS);
+    bool given_back = false;
+    /* The ranks of the axis ep go back to the innermost data axis, from which they were taken
+     * first.
+     */
+    for (int a = AXIS_NAMES - 1; a >= 0; a--) {
+        size[a] = c->axis_size[a];
+        if (given_back || !axes_have(data, (AxisName)a)) continue;
+        size[a] *= c->axis_size[folds];
+        given_back = true;
+    }
+    size[folds] = 1;
+    return take_experts(size, ep, lent, carved);
+}
+
 static void refuse_fold(const Draft *draft, uint32_t ep, uint32_t stage)
 {
     const Config *c = &draft->config;
@@ -48,7 +68,7 @@ static void refuse_fold(const Draft *draft, uint32_t ep, uint32_t stage)
                "mesh.ep = %u (folded) takes consecutive ranks, first of %s: %u ranks are not whole "
                "parts of these axes",
                ep, axes.n ? str_text(&axes) : "none", ep);
-    diag_hint(draft->d, "ep may be %s", str_text(&legal));
+    diag_hint(draft->d, "ep may be %s, if it divides the experts of each layer", str_text(&legal));
 }
 
 /* Folds ep into the ranks of a stage. Ranks of the data axes that share experts are the axis ep;

@@ -70,6 +70,25 @@ uint64_t experts_active_params(const Graph *g)
     return active;
 }
 
+int64_t experts_common(const Graph *g)
+{
+    int64_t common = 0;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            const Tensor *t = &g->tensors.at[n->in[i]];
+            const int dim = op_dim(n->op, i, INDEX_experts);
+            if (t->role != ROLE_param || dim < 0) continue;
+            for (int64_t rest = t->dim[dim]; rest != 0;) {
+                const int64_t next = common % rest;
+                common = rest;
+                rest = next;
+            }
+        }
+    }
+    return common;
+}
+
 int64_t experts_most(const Graph *g)
 {
     int64_t most = 0;

@@ -18,6 +18,9 @@ AxisSet experts_axes(const Graph *g);
 /* Returns the largest number of experts in a layer; 0: the model has no experts. */
 int64_t experts_most(const Graph *g);
 
+/* Returns the greatest number that divides the experts of every layer; 0: there are none. */
+int64_t experts_common(const Graph *g);
+
 /* Like ModelInfo.n_params_no_embedding, but of the `experts` experts of a layer it counts only
  * top_k: those that one token uses. */
 uint64_t experts_active_params(const Graph *g);

@@ -48,11 +48,54 @@ static void check_seq(const Job *job, const PassConfig *pass, int64_t parts)
         diag_hint(job->diag, "seq may be %lld", (long long)parts);
 }
 
+static bool scans(const Job *job)
+{
+    const Graph *g = &job->plan->graph;
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (op_scans_tokens(g->nodes.at[id].op)) return true;
+    return false;
+}
+
+/* True if a ring can compute all attention of the model. */
+static bool may_ring(const Job *job)
+{
+    const Graph *g = &job->plan->graph;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const OpKind op = g->nodes.at[id].op;
+        if (op_mixes_tokens(op) && op_part(op) == OP_none) return false;
+    }
+    return !scans(job);
+}
+
+/* A ring exchanges no heads, so their number does not limit it. */
+static const char *or_ring(const Job *job, const PassConfig *pass)
+{
+    return pass->cp.mode == CP_all_to_all && may_ring(job) ? "; or use mode = \"ring\"" : "";
+}
+
+/* The number of KV heads of a node of attention. */
+static int64_t kv_heads(const Job *job, const Node *n)
+{
+    return job->plan->graph.tensors.at[n->in[1]].dim[op_dim(n->op, 1, INDEX_groups)];
+}
+
+/* True if n ranks of cp can exchange tokens for the heads that each rank of tp has. */
+static bool heads_divide(const Job *job, uint32_t n)
+{
+    const Graph *g = &job->plan->graph;
+    const int64_t ranks = (int64_t)n * pass_ranks(job->config, PASS_tp);
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *at = &g->nodes.at[id];
+        if (op_mixes_tokens(at->op) && kv_heads(job, at) % ranks != 0) return false;
+    }
+    return true;
+}
+
 /* Each rank of cp must get whole KV heads, each with all of its query heads. */
 static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, uint32_t size)
 {
     const Graph *g = &job->plan->graph;
-    const int64_t groups = g->tensors.at[n->in[1]].dim[op_dim(n->op, 1, INDEX_groups)];
+    const int64_t groups = kv_heads(job, n);
     const int64_t heads = groups * g->tensors.at[n->in[0]].dim[op_dim(n->op, 0, INDEX_heads)];
     const uint32_t tp = pass_ranks(job->config, PASS_tp);
     if (groups % ((int64_t)size * tp) == 0) return true;
@@ -64,11 +107,15 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
             "then over %s = %u: a rank would hold a fraction of a KV head (%s)",
             pass->cp.mode == CP_ring ? "all_to_all" : "mode = \"all_to_all\"", (long long)heads,
             (long long)groups, tp, what, size, g->modules.at[n->module].path);
+        const char *less = str_divisors(job->scratch, groups % size ? 1 : groups / size);
         if (groups % tp == 0)
-            diag_hint(job->diag, "%s may be %s", what, str_divisors(job->scratch, groups / tp));
+            diag_hint(job->diag, "%s may be %s%s%s", what, str_divisors(job->scratch, groups / tp),
+                      groups % size ? ""
+                                    : arena_print(job->scratch, "; with %s = %u, tp may be %s",
+                                                  what, size, less),
+                      or_ring(job, pass));
         else
-            diag_hint(job->diag, "tp may be %s",
-                      groups % size == 0 ? str_divisors(job->scratch, groups / size) : "1");
+            diag_hint(job->diag, "tp may be %s%s", less, or_ring(job, pass));
         return false;
     }
     diag_error(job->diag, FAULT_input, "divides-heads", pass->loc,
@@ -77,8 +124,8 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
                pass->cp.mode == CP_ring ? "all_to_all" : "mode = \"all_to_all\"", (long long)heads,
                (long long)groups, pass->cp.mode == CP_ring ? "" : "cp = ", size,
                g->modules.at[n->module].path);
-    diag_hint(job->diag, "%s may be %s", pass->cp.mode == CP_ring ? "all_to_all" : "cp",
-              str_divisors(job->scratch, groups));
+    diag_hint(job->diag, "%s may be %s%s", pass->cp.mode == CP_ring ? "all_to_all" : "cp",
+              str_divisors(job->scratch, groups), or_ring(job, pass));
     return false;
 }
 
@@ -93,7 +140,7 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
             "cp { all_to_all = %u } with experts (%s): they need whole sequences, and tokens "
             "of ranks that exchange heads do not follow each other",
             pass->cp.all_to_all, path);
-        diag_hint(job->diag, "leave out all_to_all, or use mode = \"all_to_all\"");
+        diag_hint(job->diag, "leave out all_to_all; mode may be \"ring\" or \"all_to_all\"");
         return false;
     }
     if (op_scans_tokens(n->op) && pass->cp.mode == CP_ring && pass->cp.all_to_all > 1) {
@@ -102,7 +149,7 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
             "cp { all_to_all = %u } with state-space layers (%s): they need whole sequences, and "
             "tokens of ranks that exchange heads do not follow each other",
             pass->cp.all_to_all, path);
-        diag_hint(job->diag, "leave out all_to_all, or use mode = \"all_to_all\"");
+        diag_hint(job->diag, "leave out all_to_all; mode may be \"ring\" or \"all_to_all\"");
         return false;
     }
     const bool shares_experts = (pass_axes(job, PASS_cp) & ~job->context.lent_axes) == 0;
@@ -155,14 +202,6 @@ static bool may_refine(const Job *job, const PassConfig *pass)
 {
     const uint32_t size = pass_ranks(job->config, PASS_cp), n = pass->cp.all_to_all;
     return n % 2 == 0 && n < size && size % n == 0;
-}
-
-static bool scans(const Job *job)
-{
-    const Graph *g = &job->plan->graph;
-    for (NodeId id = 1; id < g->nodes.n; id++)
-        if (op_scans_tokens(g->nodes.at[id].op)) return true;
-    return false;
 }
 
 void cp_refine(Job *job)
@@ -224,8 +263,12 @@ static void check_axes(const Job *job, const PassConfig *pass)
                                           : " and a plan for tp",
                    tokens ? "tokens" : "the heads");
         diag_hint(job->diag, "%s%s",
-                  tokens && options->tp.sequence ? "tp { sequence = false }, or " : "",
-                  all ? "use mode = \"all_gather\"" : "leave out all_to_all");
+                  !tokens || !heads_divide(job, n_exchanging(job, pass)) ? ""
+                  : options->tp.sequence ? "tp { sequence = false }, or "
+                                         : "leave out the plan for tp, or ",
+                  !all            ? "leave out all_to_all"
+                  : may_ring(job) ? "use mode = \"ring\" or \"all_gather\""
+                                  : "use mode = \"all_gather\"");
     }
     if (pass_config(job, PASS_tile)) {
         diag_error(job->diag, FAULT_input, "cp-tile", pass_config(job, PASS_tile)->loc,
@@ -337,7 +380,8 @@ static bool pass_cp(Job *job)
 static const PassOption options[] = {
     OPTION_WORD(cp.mode, modes, CP_all_gather, "",
                 "all_gather: keys and values are gathered. all_to_all: tokens are exchanged for "
-                "heads (Ulysses). ring: keys and values travel from rank to rank."),
+                "heads (Ulysses). ring: keys and values travel from rank to rank. "
+                "`cp \"ring\"` is short for it."),
     OPTION(u32, cp.all_to_all, 1, 1024, 1, "ranks",
            "In a ring: this many neighbours form a group and exchange tokens for heads; the ring "
            "connects the groups. 1: the ring connects all ranks."),
@@ -381,6 +425,7 @@ const PassSpec pass_spec_cp = {
     .name = "cp",
     .doc = {"cp", "", "Shares the tokens of each sequence over mesh.cp."},
     .options = options,
+    .short_key = "mode",
     .before = before,
     .reports = true,
     .run = pass_cp,

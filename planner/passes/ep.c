@@ -6,6 +6,8 @@
  * each makes the rows of its own experts, and the sums of a token's rows are partial. */
 #include <assert.h>
 
+#include "planner/front/fold.h"
+#include "planner/ir/experts.h"
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
@@ -13,9 +15,12 @@ enum { DEFAULT_BOUND = 2, MOST_BOUND = 1024 };
 
 static void refuse(Job *job, const Tensor *weight, int64_t experts, uint32_t size)
 {
+    const int64_t common = experts_common(&job->plan->graph);
+    const bool folded = job->config->ep_mode == EP_folded;
     Str legal = str_in(job->scratch);
-    for (int64_t k = 1; k <= experts; k++)
-        if (experts % k == 0) str_print(&legal, "%s%lld", legal.n ? ", " : "", (long long)k);
+    for (int64_t k = 1; k <= common; k++)
+        if (common % k == 0 && (!folded || fold_could_be(job->config, (uint32_t)k)))
+            str_print(&legal, "%s%lld", legal.n ? ", " : "", (long long)k);
     diag_error(job->diag, FAULT_input, "divides-experts",
                weight->loc.file ? weight->loc : pass_config(job, PASS_ep)->loc,
                "%lld experts cannot be divided over ep = %u: a rank would hold a fraction of an "

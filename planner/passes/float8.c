@@ -102,9 +102,9 @@ static void refuse_sizes(Float8 *f, const Node *n, const Tensor *w, int64_t k, i
                is_cut ? arena_print(f->job->scratch, " (tp = %u)", tp) : "", MULTIPLE);
     int64_t whole = k % MULTIPLE ? k : m;
     const char *which = k % MULTIPLE ? "inputs" : "outputs";
-    diag_hint(d, "%lld or %lld %s a rank would do%s; or float8 { skip_indivisible = true }",
-              (long long)(whole < MULTIPLE ? MULTIPLE : whole / MULTIPLE * MULTIPLE),
-              (long long)((whole / MULTIPLE + 1) * MULTIPLE), which,
+    const long long below = whole / MULTIPLE * MULTIPLE, above = below + MULTIPLE;
+    diag_hint(d, "%s%lld %s a rank would do%s; or float8 { skip_indivisible = true }",
+              below > 0 ? arena_print(f->job->scratch, "%lld or ", below) : "", above, which,
               is_cut ? ", or a smaller tp" : "");
 }
 

@@ -4,6 +4,7 @@
  * experts. */
 #include <assert.h>
 
+#include "planner/ir/experts.h"
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
@@ -38,9 +39,11 @@ static bool refine_for_reshard(Job *job, const PassConfig *fsdp2)
 static void refuse_cut(Job *job, AxisName name, uint32_t lent)
 {
     const uint32_t ep = config_expert_ranks(job->config), size = job->config->axis_size[name];
+    const int64_t experts = experts_common(&job->plan->graph);
     Str legal = str_in(job->scratch);
     for (uint32_t k = 1; k <= size; k++) {
         Mesh mesh = job->plan->mesh;
+        if (experts % (ep / lent * k) != 0) continue;
         if (size % k == 0 && (k == 1 || mesh_cut(&mesh, job->scratch, name, k)))
             str_print(&legal, "%s%u", legal.n ? ", " : "", ep / lent * k);
     }

@@ -1,6 +1,6 @@
 /* Proof 7: compares each role's memory with the cluster's. A plan's memory is planned, so its need
  * is known to the byte. */
-#include "planner/verify/verify.h"
+#include "planner/verify/fit.h"
 
 #include "planner/ir/experts.h"
 
@@ -18,8 +18,15 @@ uint64_t plan_host_bytes(const Plan *plan, uint32_t devices_per_node, uint32_t *
     return most;
 }
 
-static bool fits_devices(const Plan *plan, uint64_t device_bytes, uint64_t reserved_bytes, Diag *d)
+static const FitAdvice any_plan = {
+    .state = "sgd{} instead of adamw{}",
+    .within = "a smaller micro-batch, ac \"full\", a larger tp, or reshard_after_forward = true",
+};
+
+static bool fits_devices(const Plan *plan, const Capacity *capacity, const FitAdvice *advice,
+                         Diag *d)
 {
+    const uint64_t device_bytes = capacity->device_bytes, reserved_bytes = capacity->reserved_bytes;
     uint32_t worst = UINT32_MAX;
     for (uint32_t i = 0; i < plan->programs.n; i++)
         if (worst == UINT32_MAX || plan->programs.at[i].bytes > plan->programs.at[worst].bytes)
@@ -50,14 +57,13 @@ static bool fits_devices(const Plan *plan, uint64_t device_bytes, uint64_t reser
         diag_hint(
             d,
             "%s live between steps, most of it %s: shard over more ranks (larger dp_shard%s or "
-            "tp), or sgd{} instead of adamw{}",
+            "tp)%s%s",
             str_bytes(d->arena, resident), category_name((Category)most),
-            experts_most(&plan->graph) > 0 ? ", ep" : "");
+            experts_most(&plan->graph) > 0 ? ", ep" : "", advice->state[0] ? ", or " : "",
+            advice->state);
     else
-        diag_hint(d,
-                  "%s live between steps, the rest is used within one: a smaller micro-batch, "
-                  "ac \"full\", a larger tp, or reshard_after_forward = true",
-                  str_bytes(d->arena, resident));
+        diag_hint(d, "%s live between steps, the rest is used within one: %s",
+                  str_bytes(d->arena, resident), advice->within);
     return false;
 }
 
@@ -85,6 +91,11 @@ static bool fits_hosts(const Plan *plan, const Capacity *c, Diag *d)
 
 bool verify_fit(const Plan *plan, const Capacity *c, Diag *d)
 {
-    const bool devices = fits_devices(plan, c->device_bytes, c->reserved_bytes, d);
+    return verify_fit_advising(plan, c, &any_plan, d);
+}
+
+bool verify_fit_advising(const Plan *plan, const Capacity *c, const FitAdvice *advice, Diag *d)
+{
+    const bool devices = fits_devices(plan, c, advice, d);
     return fits_hosts(plan, c, d) && devices;
 }

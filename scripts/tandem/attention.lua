@@ -68,6 +68,12 @@ local function attend(who, how, sinks, distance_table, q, k, v)
   return op("attention_table", own, q, k, v, id)
 end
 
+local function refuse_heads(who, heads, groups)
+  local below = heads // groups * groups
+  core.fail("divides-heads", ("%s: heads = %d must be a multiple of kv_heads = %d"):format(who, heads, groups),
+    ("heads may be %s%d"):format(below > 0 and below .. " or " or "", below + groups))
+end
+
 function attention.add(nn, own)
   local linear, rope, rope_attrs, standard = own.linear, own.rope, own.rope_attrs, own.standard
 
@@ -76,10 +82,7 @@ function attention.add(nn, own)
     options_table(who, options, "nn.attention { dim = 512, heads = 8 }")
     local dim, heads = check.count(who, "dim", options.dim), check.count(who, "heads", options.heads)
     local groups = check.count(who, "kv_heads", options.kv_heads, heads)
-    if heads % groups ~= 0 then
-      core.fail("divides-heads", ("%s: heads = %d must be a multiple of kv_heads = %d"):format(who, heads,
-        groups))
-    end
+    if heads % groups ~= 0 then refuse_heads(who, heads, groups) end
     if options.head_dim == nil and dim % heads ~= 0 then
       core.fail("divides-heads", ("%s: dim = %d cannot be divided into %d heads"):format(who, dim, heads),
         "name head_dim, or choose heads that divide dim")
@@ -142,9 +145,7 @@ function attention.add(nn, own)
     options_table(who, options, "nn.distance_table { heads = 8 }")
     local heads = check.count(who, "heads", options.heads)
     local groups = check.count(who, "kv_heads", options.kv_heads, heads)
-    if heads % groups ~= 0 then
-      core.fail("divides-heads", ("%s: heads = %d must be a multiple of kv_heads = %d"):format(who, heads, groups))
-    end
+    if heads % groups ~= 0 then refuse_heads(who, heads, groups) end
     local buckets = check.count(who, "buckets", options.buckets, 32)
     local distance = check.count(who, "distance", options.distance, 128)
     if buckets < 4 or buckets > 64 or buckets % 4 ~= 0 or distance <= buckets then

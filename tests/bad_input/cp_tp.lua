@@ -1,5 +1,5 @@
 return plan {
-  model = require "models.llama" { size = "tiny" },
+  model = require "models.llama" { size = "tiny", heads = 8, kv_heads = 4 },
   batch = { global = 12, seq = 64 }, mesh = { cp = 2, tp = 2 },
   parallel = { tp { sequence = true }, cp { mode = "all_to_all" } },
 }

@@ -123,6 +123,19 @@ const char *child_near(lua_State *L, const char *word, int list)
     return near == NULL ? NULL : arena_print(c->arena, "did you mean '%s'?", near);
 }
 
+const char *child_near_or_all(lua_State *L, const char *word, int list)
+{
+    const char *near = child_near(L, word, list);
+    if (near != NULL) return near;
+    Str all = str_in(child_of(L)->arena);
+    for (lua_Unsigned i = 1; i <= lua_rawlen(L, list); i++) {
+        lua_rawgeti(L, list, (lua_Integer)i);
+        str_print(&all, "%s%s", i > 1 ? ", " : "names: ", lua_tostring(L, -1));
+        lua_pop(L, 1);
+    }
+    return all.n > 0 ? str_text(&all) : NULL;
+}
+
 static void push_error(lua_State *L, const char *rule, Place place, const char *text,
                        const char *hint)
 {

@@ -166,6 +166,8 @@ void child_write_error(Child *c, const char *rule, Place place, const char *text
 /* Returns the text in the Lua list at `list` nearest to `word`, as "did you mean 'x'?"; NULL if
  * none is near. */
 const char *child_near(lua_State *L, const char *word, int list);
+/* If no text is near, returns all of them. */
+const char *child_near_or_all(lua_State *L, const char *word, int list);
 
 /* ---- child_limits.c: processor time, memory */
 void child_limit(Child *c);

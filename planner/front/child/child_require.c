@@ -183,10 +183,12 @@ static void add_shipped(Child *c, const char *folder, Shipped *all)
     qsort(all->name + first, all->n - first, sizeof *all->name, by_name);
 }
 
-static const char *profiles_hint(Child *c)
+static const char *profiles_hint(Child *c, const char *wanted)
 {
     Shipped all = {.n = 0};
     add_shipped(c, "runtimes", &all);
+    const char *near = str_nearest(wanted, all.name, all.n);
+    if (near != NULL) return arena_print(c->arena, "did you mean '%s'?", strchr(near, '.') + 1);
     Str text = str_in(c->arena);
     str_add(&text, "profiles are ");
     for (uint32_t i = 0; i < all.n; i++) {
@@ -200,7 +202,7 @@ static const char *profiles_hint(Child *c)
 
 static const char *require_hint(Child *c, const char *name)
 {
-    if (strncmp(name, "runtimes.", 9) == 0) return profiles_hint(c);
+    if (strncmp(name, "runtimes.", 9) == 0) return profiles_hint(c, name);
     Shipped all = {.name = {"tandem.nn"}, .n = 1};
     add_shipped(c, "models", &all);
     add_shipped(c, "clusters", &all);

@@ -200,6 +200,20 @@ static void set_data_pass(Child *c, const Setting *s, const char *name)
     put_in(L, list, name);
 }
 
+/* parallel.ep=on: no option of this pass may be set without its name. */
+static _Noreturn void refuse_word(Child *c, const Setting *s, const char *name, const char *value)
+{
+    const PassOption *option = pass_specs[pass_place(name)]->options;
+    const char *path = option != NULL ? option->field.path : NULL;
+    const char *other =
+        path != NULL ? arena_print(c->arena, ", or name an option, as in parallel.%s=...", path)
+                     : "";
+    child_raise(
+        c->L, "unknown-word", s->place,
+        arena_print(c->arena, "parallel.%s=true adds the pass, =none removes it%s", name, other),
+        "%s{} takes no word: '%.40s' is the value of no option", name, value);
+}
+
 /* parallel.tp.sequence: finds the pass of that name in the list. The function leaves the pass's
  * table on top of the stack. `none` removes the pass; a missing pass is inserted. Returns false if
  * nothing is left to be set. */
@@ -228,6 +242,9 @@ static bool enter_parallel(Child *c, Setting *s, const char *value)
         if (found > 0) take_out(L, list, found);
         return false;
     }
+    const char *rest = s->n == 2 && known ? pass_specs[pass_place(wanted)]->short_key : NULL;
+    if (s->n == 2 && known && rest == NULL && strcmp(value, "true") != 0)
+        refuse_word(c, s, wanted, value);
     if (found == 0 && known) found = put_in(L, list, wanted);
     if (found == 0) {
         const char *near = child_near(L, wanted, names);
@@ -239,7 +256,6 @@ static bool enter_parallel(Child *c, Setting *s, const char *value)
     lua_pop(L, 1);
     lua_rawgeti(L, list, found);
     lua_remove(L, list);
-    const char *rest = s->n == 2 && known ? pass_specs[pass_place(wanted)]->short_key : NULL;
     if (s->n == 2 && strcmp(value, "true") == 0) return false; /* inserted with its defaults */
     if (rest != NULL) s->part[s->n++] = rest;
     Str path = str_in(c->arena);

@@ -214,7 +214,7 @@ static void sweep_key(Child *c, const char *path, Spot table)
             lua_pushstring(L, front_sweep_keys[i].name);
             lua_rawseti(L, -2, (lua_Integer)i + 1);
         }
-        child_raise(L, "unknown-key", place_of(spot), child_near(L, key, lua_gettop(L)),
+        child_raise(L, "unknown-key", place_of(spot), child_near_or_all(L, key, lua_gettop(L)),
                     "sweep has no key '%s'", key);
     }
 }
@@ -286,7 +286,7 @@ static int no_such_value(lua_State *L)
     const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : luaL_typename(L, 2);
     const char *option = option_of(name);
     child_raise(L, "unknown-name", child_place(c, true),
-                option != NULL ? option : child_near(L, name, lua_upvalueindex(2)),
+                option != NULL ? option : child_near_or_all(L, name, lua_upvalueindex(2)),
                 "%s has no '%s'", what, name);
 }
 

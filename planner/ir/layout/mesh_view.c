@@ -123,7 +123,7 @@ bool mesh_fold_ep(const Mesh *mesh, uint32_t ep, Loc loc, Diag *d, EpFold *fold)
     Str legal = str_in(scratch);
     for (uint32_t k = 1; k <= stage; k++)
         if (stage % k == 0) str_print(&legal, "%s%u", legal.n ? ", " : "", k);
-    diag_hint(d, "ep may be %s", str_text(&legal));
+    diag_hint(d, "ep may be %s, if it divides the experts of each layer", str_text(&legal));
     arena_free(scratch);
     return false;
 }

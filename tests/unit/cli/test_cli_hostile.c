@@ -43,7 +43,7 @@ static void options_that_would_change_nothing(void **state)
            "all", "--text");
     EXPECT(arena, 2, "--nodes goes with --cluster", "check", llama, "--nodes", "2");
     EXPECT(arena, 2, "--nodes 0: at least 1", "net", "dgx_h100", "--nodes", "0");
-    EXPECT(arena, 2, "--gpus 0: at least 1", "net", "dgx_h100", "-n", "0");
+    EXPECT(arena, 2, "-n 0: at least 1", "net", "dgx_h100", "-n", "0");
     EXPECT(arena, 2, "--limit 0: at least 1", "runs", "--limit", "0");
     EXPECT(arena, 2, "--every 0: at least 1", "run", tiny, "--every", "0");
     EXPECT(arena, 2, "use -n 4", "calibrate", tiny, "-n", "3");
@@ -117,6 +117,10 @@ static void no_store_is_wanted(void **state)
     assert_int_not_equal(access("none", F_OK), 0);
     EXPECT(arena, 2, "--db none: tandem runs needs a store", "runs", "--db", "none");
     EXPECT(arena, 2, "--db none: tandem run needs a store", "run", tiny, "--db", "none");
+    EXPECT(arena, 2, "hint: leave out --db, or name a file", "run", tiny, "--db", "none");
+    EXPECT(arena, 2, "error[option-value]: -n 0: at least 1 is", "run", tiny, "-n", "0");
+    EXPECT(arena, 2, "error[option-value]: --ranks 0: at least 1 is", "run", tiny, "--ranks", "0");
+    EXPECT(arena, 2, "hint: `tandem help` lists", "help", "pln");
     EXPECT(arena, 0, NULL, "run", tiny, "--verify", "--db", "none");
     assert_int_not_equal(access("none", F_OK), 0);
     arena_free(arena);

@@ -90,7 +90,7 @@ static void counts_of_a_file_and_drawn_choices(void **state)
     }
     CommandResult r = sim_of(arena, "'dropless'", "", "dp_shard = 2, ep = 4", "no-such-file");
     assert_int_equal(r.exit_code, 2);
-    assert_non_null(strstr(r.err, "No such file"));
+    assert_non_null(strstr(r.err, "a factor, `drawn` or a file of counts is expected (No such"));
     arena_free(arena);
 }
 
@@ -119,8 +119,8 @@ static void only_what_can_be(void **state)
     refused("", EIGHT, "1.5", "uneven choices drop tokens and take no longer");
     refused(DROPS_NOBODY, "dp_shard = 8", "1.5", "no experts that ranks share");
     /* each rank has one of 4 experts, and a token with 2 choices sends it at most one */
-    refused(DROPS_NOBODY, EIGHT, "2.5", "to 2, one of 4 ranks");
-    refused(DROPS_NOBODY, EIGHT, "0.5", "from 1");
+    refused(DROPS_NOBODY, EIGHT, "2.5", "to 2 (one of 4 ranks receives all rows");
+    refused(DROPS_NOBODY, EIGHT, "0.5", "a factor from 1 (all ranks");
     refused(DROPS_NOBODY, EIGHT, "nan", "a positive number");
 }
 

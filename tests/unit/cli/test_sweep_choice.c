@@ -64,7 +64,8 @@ static void mistakes_in_conditions_are_told(void **state)
 {
     (void)state;
     static const char *const wrong[][2] = {
-        {"tp*micr <= 4", "no --set or --try names this setting, at 'micr <= 4'"},
+        {"tp*micr <= 4", "no --set or --try names this setting, at 'micr <= 4'\n  hint: did you "
+                         "mean 'micro'?"},
         {"tp <= ", "a value is expected at 'the end'"},
         {"(tp <= 4", "')' is expected"},
         {"tp 4", "an operator is expected at '4'"},

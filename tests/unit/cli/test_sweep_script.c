@@ -178,7 +178,11 @@ static void mistakes_are_told_with_their_line(void **state)
          "s.lua:4: error[wrong-type]: where returns nil; true or false is needed (point: "
          "mesh.tp=1)"},
         {"vary = { mesh = { tp = { 1 } } },\nscore = function(r) return r.speed end",
-         "s.lua:4: error[unknown-name]: the result has no 'speed' (point: mesh.tp=1)"},
+         "s.lua:4: error[unknown-name]: the result has no 'speed' (point: mesh.tp=1)\n  hint: "
+         "names: "
+         "step_s, exposed_s, tokens_per_s,"},
+        {"varies = {}",
+         "s.lua:3: error[unknown-key]: sweep has no key 'varies'\n  hint: names: plan, vary,"},
         {"vary = { mesh = { tp = { 1 } } },\nscore = function(r) return r.days end",
          "no 'days' (point: mesh.tp=1)\n  hint: add --tokens"},
         {"vary = { mesh = { tp = { 1 } } },\nscore = function(r) return 1 / 0 end",

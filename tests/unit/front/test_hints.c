@@ -59,7 +59,7 @@ static void try_setting(const Case *c, const char *key, const char *value, size_
         fail_msg("%s: %s\n%s\nwith %s:\n%s", c->script, c->error, c->hint, set, err);
 }
 
-/* Tries the values of "these would fit: dp_shard = 8, or tp = 4, or nodes = 1". */
+/* Tries the values of "these sizes fill the cluster: dp_shard = 8, or tp = 4, or nodes = 1". */
 static void try_fitting(const Case *c, const char *at)
 {
     for (const char *equals; (equals = strstr(at, " = ")) != NULL; at = equals + 3) {
@@ -110,7 +110,7 @@ static void try_word(const Case *c, const char *right)
 
 static void apply(const Case *c)
 {
-    static const char fits[] = "these would fit: ", word[] = "did you mean '";
+    static const char fits[] = "these sizes fill the cluster: ", word[] = "did you mean '";
     static const struct {
         const char *words, *key;
     } values[] = {{"tp may be ", "mesh.tp"}, {"seq may be ", "batch.seq"}};

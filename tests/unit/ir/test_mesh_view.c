@@ -174,7 +174,9 @@ static void folded_experts(void **state)
             for (int k = 0; k < 3; k++) assert_int_equal(seen[s][e][k], 1);
     assert_false(mesh_fold_ep(&mesh, 5, none, &diag, &fold));
     assert_string_equal(diag.items.at[0].rule, "ep-fold");
-    assert_string_equal(diag.items.at[0].hint, "ep may be 1, 2, 3, 4, 6, 8, 12, 24");
+    assert_string_equal(
+        diag.items.at[0].hint,
+        "ep may be 1, 2, 3, 4, 6, 8, 12, 24, if it divides the experts of each layer");
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
