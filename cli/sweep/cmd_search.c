@@ -48,10 +48,10 @@ static void rank(Search *s)
     qsort(s->ranked, s->n_ranked, sizeof *s->ranked, by_speed);
 }
 
-/* Loads, proves and simulates the winners that are not proven yet as `sim` does. A point that fails
- * its proofs is not a
- * winner. */
-static bool prove(Search *s)
+/* Loads, proves and simulates those of the first N_WINNERS that are not proven yet, as `sim` does.
+ * A point that fails its proofs is not a winner: the next one moves up. Returns how many were
+ * decided; below 0: an error. */
+static int64_t prove_first(Search *s)
 {
     const uint32_t n = s->n_ranked < N_WINNERS ? s->n_ranked : N_WINNERS;
     PointJob job = {.cli = s->cli, .path = s->cli->args[0]};
@@ -60,19 +60,28 @@ static bool prove(Search *s)
         if (!s->rows.at[s->ranked[i]].proven)
             job.settings[job.n++] = s->space.settings[s->ranked[i]];
     SweepRows proven = {NULL, 0, 0};
-    if (job.n > 0 && !points_decide(&job, &proven)) return false;
+    if (job.n > 0 && !points_decide(&job, &proven)) return -1;
     uint32_t kept = 0, next = 0;
     for (uint32_t i = 0; i < s->n_ranked; i++) {
         SweepRow *row = &s->rows.at[s->ranked[i]];
         if (i < n && !row->proven) {
             *row = proven.at[next++];
             row->index = s->ranked[i];
-            if (row->status != SWEEP_fits) continue;
+            row->proven = row->status == SWEEP_fits;
+            if (!row->proven) continue;
         }
         s->ranked[kept++] = s->ranked[i];
     }
     s->n_ranked = kept;
-    return true;
+    return job.n;
+}
+
+static bool prove(Search *s)
+{
+    int64_t n;
+    do n = prove_first(s);
+    while (n > 0);
+    return n == 0;
 }
 
 /* ---- the report ---- */

@@ -140,20 +140,39 @@ static int pool_index(size_t size)
     return SIZES;
 }
 
+static void pool_lock(void)
+{
+    pthread_mutex_lock(&pool.lock);
+}
+
+static void pool_unlock(void)
+{
+    pthread_mutex_unlock(&pool.lock);
+}
+
+/* A process may be forked while another thread holds the lock. That thread does not exist in the
+ * child, which would wait for ever. */
+static void pool_survives_forks(void)
+{
+    (void)pthread_atfork(pool_lock, pool_unlock, pool_unlock);
+}
+
 /* Returns a block with `size` bytes of data. The bytes beyond `dirty` are zero. NULL: out of
  * memory. */
 static Block *block_get(size_t size)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     const int index = pool_index(size);
     Block *block = NULL;
     if (index < SIZES) {
-        pthread_mutex_lock(&pool.lock);
+        pthread_once(&once, pool_survives_forks);
+        pool_lock();
         block = pool.free[index];
         if (block != NULL) {
             pool.free[index] = block->next;
             pool.bytes -= size;
         }
-        pthread_mutex_unlock(&pool.lock);
+        pool_unlock();
     }
     if (block != NULL) return block;
     block = calloc(1, sizeof *block + size);
@@ -165,7 +184,7 @@ static void block_free(Block *block)
 {
     const int index = pool_index(block->size);
     if (index < SIZES) {
-        pthread_mutex_lock(&pool.lock);
+        pool_lock();
         const bool keeps = pool.bytes + block->size <= MOST_POOLED;
         if (keeps) {
             if (block->used > block->dirty) block->dirty = block->used;
@@ -174,7 +193,7 @@ static void block_free(Block *block)
             pool.free[index] = block;
             pool.bytes += block->size;
         }
-        pthread_mutex_unlock(&pool.lock);
+        pool_unlock();
         if (keeps) return;
     }
     free(block);

@@ -6,7 +6,12 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "planner/base/arena.h"
 #include "planner/base/rng.h"
@@ -171,6 +176,46 @@ static void a_scope_is_unwound(void **state)
     assert_int_equal(released, 11);
 }
 
+/* ---- forks beside threads ---- */
+
+static atomic_bool is_over;
+
+static void *make_arenas(void *unused)
+{
+    while (!atomic_load(&is_over)) {
+        Arena *arena = arena_new();
+        (void)arena_alloc(arena, 100);
+        arena_free(arena);
+    }
+    return unused;
+}
+
+/* A process that was forked while another thread took a block can take blocks, too. */
+static void child_of_threads_has_memory(void **state)
+{
+    enum { FORKS = 300, LONGEST_S = 20 };
+    (void)state;
+    pthread_t thread[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, make_arenas, NULL), 0);
+    for (int i = 0; i < FORKS; i++) {
+        const pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            alarm(LONGEST_S); /* ends a child that waits for ever */
+            Arena *arena = arena_new();
+            (void)arena_alloc(arena, 100);
+            arena_free(arena);
+            _exit(0);
+        }
+        int how;
+        assert_int_equal(waitpid(pid, &how, 0), pid);
+        assert_int_equal(how, 0);
+    }
+    atomic_store(&is_over, true);
+    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +226,7 @@ int main(void)
         cmocka_unit_test(calls_on_full),
         cmocka_unit_test(a_scope_is_unwound),
         cmocka_unit_test(a_new_arena_hides_what_a_freed_one_held),
+        cmocka_unit_test(child_of_threads_has_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
