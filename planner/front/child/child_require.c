@@ -187,22 +187,22 @@ static const char *profiles_hint(Child *c, const char *wanted)
 {
     Shipped all = {.n = 0};
     add_shipped(c, "runtimes", &all);
+    /* the folder's name would make any two short names alike */
+    for (uint32_t i = 0; i < all.n; i++) all.name[i] = strchr(all.name[i], '.') + 1;
     const char *near = str_nearest(wanted, all.name, all.n);
-    if (near != NULL) return arena_print(c->arena, "did you mean '%s'?", strchr(near, '.') + 1);
+    if (near != NULL) return arena_print(c->arena, "did you mean '%s'?", near);
     Str text = str_in(c->arena);
     str_add(&text, "profiles are ");
-    for (uint32_t i = 0; i < all.n; i++) {
-        const char *name = strchr(all.name[i], '.') + 1;
-        if (strcmp(name, "eager") != 0)
-            str_print(&text, "%s%s", str_text(&text)[text.n - 1] == ' ' ? "" : ", ", name);
-    }
+    for (uint32_t i = 0; i < all.n; i++)
+        if (strcmp(all.name[i], "eager") != 0)
+            str_print(&text, "%s%s", str_text(&text)[text.n - 1] == ' ' ? "" : ", ", all.name[i]);
     str_add(&text, "; runtimes.eager makes another");
     return str_text(&text);
 }
 
 static const char *require_hint(Child *c, const char *name)
 {
-    if (strncmp(name, "runtimes.", 9) == 0) return profiles_hint(c, name);
+    if (strncmp(name, "runtimes.", 9) == 0) return profiles_hint(c, name + 9);
     Shipped all = {.name = {"tandem.nn"}, .n = 1};
     add_shipped(c, "models", &all);
     add_shipped(c, "clusters", &all);
