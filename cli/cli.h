@@ -137,8 +137,6 @@ enum { /* groups of options; an option of group 0 belongs to every verb */
 extern const Verb *const verbs;
 extern const uint32_t n_verbs;
 const Verb *verb_find(const char *name);
-/* Returns the purpose of a verb that is planned but missing in this version; otherwise NULL. */
-const char *verb_absent(const char *name);
 int cli_main(int argc, char **argv);
 
 /* ---- options.c ---- */

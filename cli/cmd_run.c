@@ -117,7 +117,7 @@ static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
     run_backend_options(cli, &options->backend_options);
 }
 
-/* Returns the facts of a run that are known before it begins. */
+/* Returns the record of a run: what is known before its first step. */
 static RunRecord run_record(Cli *cli, const PlanFile *file, const char *status)
 {
     RunRecord record;
@@ -291,9 +291,7 @@ static void drop_shared(Cli *cli)
         bool told = false;
         for (size_t k = 0; k < sizeof shared / sizeof shared[0]; k++)
             told = told || strcmp(one->rule, shared[k]) == 0;
-        if (told) continue;
-        list_push(cli->arena, &cli->diag.items, *one);
-        cli->diag.n_errors += one->severity == SEVERITY_error;
+        if (!told) diag_add(&cli->diag, *one);
     }
 }
 

@@ -77,7 +77,7 @@ static void report(Cli *cli, const PlanFile *file, Store *store, const PredictOp
     if (cli->options.sim.what_if.n > 0) what_if_report(cli, file, store, options);
 }
 
-/* Looks into a store that is there. An unsound plan makes none. */
+/* Asks the frameworks. Opens the store if it exists; `sim` creates one only after the proofs. */
 static Whose *ask(Cli *cli, const PlanFile *file)
 {
     Diag ignored = diag_in(cli->arena);

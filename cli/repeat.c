@@ -66,8 +66,7 @@ static void say_diagnostics(Cli *cli, const json_t *list)
             item.library =
                 (Loc){arena_dup(cli->arena, text_of(row, "library")),
                       (uint32_t)json_integer_value(json_object_get(row, "library_line"))};
-        list_push(cli->arena, &cli->diag.items, item);
-        cli->diag.n_errors += item.severity == SEVERITY_error;
+        diag_add(&cli->diag, item);
     }
 }
 

@@ -111,25 +111,8 @@ const Verb *verb_find(const char *name)
     return NULL;
 }
 
-/* Planned verbs that do not exist yet. */
-static const char *const absent[] = {"report", "ci", "export", "init", "config"};
-enum { N_ABSENT = sizeof absent / sizeof absent[0] };
-
-const char *verb_absent(const char *name)
-{
-    for (uint32_t i = 0; i < N_ABSENT; i++)
-        if (strcmp(absent[i], name) == 0) return absent[i];
-    return NULL;
-}
-
 static void unknown_verb(Cli *cli, const char *name)
 {
-    if (verb_absent(name) != NULL) {
-        cli_error(cli, FAULT_usage, "absent-verb", "'%s' is not in this version (%s)", name,
-                  TANDEM_VERSION);
-        diag_hint(&cli->diag, "`tandem help` lists all verbs");
-        return;
-    }
     const char **names = arena_array(cli->arena, n_verbs, sizeof *names);
     for (uint32_t i = 0; i < n_verbs; i++) names[i] = verbs[i].name;
     const char *near = str_nearest(name, names, n_verbs);

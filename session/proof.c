@@ -40,9 +40,8 @@ void session_settle(PlanFile *file, Diag *d)
         Diagnostic item = p->diag.items.at[i];
         item.text = arena_dup(d->arena, item.text);
         if (item.hint != NULL) item.hint = arena_dup(d->arena, item.hint);
-        list_push(d->arena, &d->items, item);
+        diag_add(d, item);
     }
-    d->n_errors += p->diag.n_errors;
     arena_free(p->arena);
     file->proof = NULL;
 }

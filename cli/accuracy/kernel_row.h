@@ -28,8 +28,8 @@ typedef enum KernelRowKind {
     KERNEL_ROW_products,
     KERNEL_ROW_attention,
     KERNEL_ROW_traffic,
-    KERNEL_ROW_other, /* a mixture of kernels: predicted with the constants that were fitted to the
-                       * others */
+    /* one time of several kinds of kernels; the constants come from rows of the other kinds */
+    KERNEL_ROW_other,
 } KernelRowKind;
 
 /* Times that are added up: products, attention, a kernel that moves memory, and separate kernels
@@ -43,15 +43,14 @@ typedef struct KernelRow {
     bool block;                             /* 8-bit numbers with scales by blocks */
     double product[KERNEL_ROW_PRODUCTS][3]; /* m, n, k; 0: none */
     double groups, repeats;                 /* products in one kernel; repetitions of the kernel */
-    double scores;                          /* scores of a softmax that is computed with the
-                                             * product */
-    AttentionWork attention;                /* heads 0: none */
-    bool forward, backward;                 /* the passes of attention that the time includes */
-    double times, times_full;               /* number of such attentions; number without a mask */
-    double full_keys;                       /* keys without a mask, as a fraction of those of
-                                             * `attention` */
-    TrafficWork traffic;                    /* bytes 0: none */
-    double bytes, n_kernels;                /* bytes and kernels of separate passes over memory */
+    double scores; /* elements of a softmax that the kernel computes beside its product; 0: none */
+    AttentionWork attention;  /* heads 0: none */
+    bool forward, backward;   /* the passes of attention that the time includes */
+    double times, times_full; /* number of such attentions; number without a mask */
+    double full_keys;         /* keys without a mask, as a fraction of those of
+                               * `attention` */
+    TrafficWork traffic;      /* bytes 0: none */
+    double bytes, n_kernels;  /* bytes and kernels of separate passes over memory */
 } KernelRow;
 
 /* Returns NULL, or the reason why the row cannot be predicted, such as "no such GPU in the

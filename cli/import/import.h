@@ -68,7 +68,8 @@ double samples_spread(const Samples *s); /* (most - least) / median of the kept 
 
 /* import_meet.c. Begins a trace; rank -1: unknown. */
 void meet_trace(ImportSink *sink, int64_t rank);
-/* `group`: the members, as a text that is the same on all of them; NULL: unknown. */
+/* `group` names the ranks of the collective: every one of them gives the same text. NULL: the trace
+ * does not say. */
 void meet_add(ImportSink *sink, Collective kind, uint32_t n_ranks, uint64_t bytes,
               const char *group, double at, Ps duration);
 /* Call it after all traces. If several ranks saw a collective, its time is the shortest of theirs:

@@ -118,8 +118,7 @@ static uint32_t read_line(const char *line, double *numbers, uint32_t room)
 
 static bool refuse(Cli *cli, const char *path, uint32_t line, const char *why)
 {
-    cli_error(cli, FAULT_usage, "option-value", "--imbalance %s: line %" PRIu32 " %s", path, line,
-              why);
+    diag_error(&cli->diag, FAULT_usage, "option-value", (Loc){path, line}, "--imbalance: %s", why);
     diag_hint(&cli->diag, "one line a layer, or one for all, with a count for each expert, as in "
                           "120 98 131 99");
     return false;
@@ -149,22 +148,27 @@ bool shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t rank
         double all = 0;
         for (uint32_t e = 0; e < found && e < room; e++) all += numbers[e];
         if (found == UINT32_MAX)
-            fine = refuse(cli, path, n_line, "has something else than counts");
+            fine = refuse(cli, path, n_line, "the line has a word that is not a count");
         else if (found != experts)
-            fine = refuse(cli, path, n_line,
-                          arena_print(cli->arena, "has %" PRIu32 " counts for %lld experts", found,
-                                      (long long)experts));
+            fine =
+                refuse(cli, path, n_line,
+                       arena_print(cli->arena, "the line has %" PRIu32 " counts for %lld experts",
+                                   found, (long long)experts));
         else if (all == 0)
-            fine = refuse(cli, path, n_line, "has no choice at all");
+            fine = refuse(cli, path, n_line, "all counts of the line are 0");
         else
             sum += busiest(numbers, experts, ranks), n++;
     }
     free(text);
+    if (ferror(from)) fine = refuse(cli, path, 0, strerror(errno));
     fclose(from);
+    if (fine && n == 0) fine = refuse(cli, path, 0, "the file has no counts");
     if (fine && n != 1 && n != s.ids.n)
-        fine = refuse(
-            cli, path, n_line,
-            arena_print(cli->arena, "ends %" PRIu32 " layers; the model has %" PRIu32, n, s.ids.n));
+        fine = refuse(cli, path, n_line,
+                      arena_print(cli->arena,
+                                  "the file ends with counts of %" PRIu32
+                                  " layers; the model has %" PRIu32 " layers with experts",
+                                  n, s.ids.n));
     if (fine) *factor = sum / n;
     return fine;
 }

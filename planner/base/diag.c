@@ -20,6 +20,12 @@ format_text(Arena *arena, const char *format, va_list args)
     return str_readable(arena, str_text(&text), MOST_MESSAGE);
 }
 
+void diag_add(Diag *d, Diagnostic item)
+{
+    list_push(d->arena, &d->items, item);
+    d->n_errors += item.severity == SEVERITY_error;
+}
+
 bool diag_error(Diag *d, Fault fault, const char *rule, Loc loc, const char *format, ...)
 {
     assert(fault != FAULT_none && rule != NULL);
@@ -28,8 +34,7 @@ bool diag_error(Diag *d, Fault fault, const char *rule, Loc loc, const char *for
     va_start(args, format);
     item.text = format_text(d->arena, format, args);
     va_end(args);
-    list_push(d->arena, &d->items, item);
-    d->n_errors++;
+    diag_add(d, item);
     return false;
 }
 
@@ -39,7 +44,7 @@ add_remark(Diag *d, Severity severity, const char *rule, Loc loc, const char *fo
     assert(rule != NULL);
     Diagnostic item = {.severity = severity, .rule = rule, .loc = loc};
     item.text = format_text(d->arena, format, args);
-    list_push(d->arena, &d->items, item);
+    diag_add(d, item);
 }
 
 void diag_warning(Diag *d, const char *rule, Loc loc, const char *format, ...)

@@ -56,7 +56,7 @@ static const char *command_of(const char *line)
 static Lines run(Arena *arena, const char *command)
 {
     const char *argv[] = {"sh", "-c", arena_print(arena, "exec 2>&1; %s", command), NULL};
-    CommandResult r = command_run_program(arena, 120, argv);
+    CommandResult r = command_run_program(arena, 400, argv);
     if (r.signal != 0 || r.timed_out) fail_msg("%s: signal %d\n%s", command, r.signal, r.out);
     return lines_of(arena, r.out);
 }

@@ -53,20 +53,6 @@ static void usage_errors_are_two_and_say_what_was_meant(void **state)
     arena_free(arena);
 }
 
-static void parts_of_the_design_that_are_not_built_say_so(void **state)
-{
-    (void)state;
-    static const char *const absent[] = {"report", "ci", "export", "init", "config"};
-    Arena *arena = arena_new();
-    CommandResult help = COMMAND(arena, 10, "help");
-    for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++) {
-        EXPECT(arena, 2, "is not in this version", "is not in this version", absent[i], "x",
-               "--json");
-        assert_null(strstr(help.out, arena_print(arena, "\n  %s ", absent[i])));
-    }
-    arena_free(arena);
-}
-
 static void every_verb_helps_with_an_example_and_the_exit_codes(void **state)
 {
     (void)state;
@@ -305,7 +291,6 @@ int main(void)
     unsetenv("NO_COLOR");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(usage_errors_are_two_and_say_what_was_meant),
-        cmocka_unit_test(parts_of_the_design_that_are_not_built_say_so),
         cmocka_unit_test(every_verb_helps_with_an_example_and_the_exit_codes),
         cmocka_unit_test(help_and_parser_agree),
         cmocka_unit_test(streams_colour_and_json),

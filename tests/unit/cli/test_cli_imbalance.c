@@ -78,10 +78,13 @@ static void counts_of_a_file_and_drawn_choices(void **state)
     static const struct {
         const char *text, *why;
     } bad[] = {
-        {"1 2 3\n", "line 1 has 3 counts for 4 experts"},
-        {"1 2 x 4\n", "line 1 has something else than counts"},
-        {"\n0 0 0 0\n", "line 2 has no choice at all"},
-        {"1 2 3 4\n1 2 3 4\n1 2 3 4\n", "ends 3 layers; the model has 2"},
+        {"1 2 3\n", ":1: error[option-value]: --imbalance: the line has 3 counts for 4 experts"},
+        {"1 2 x 4\n",
+         ":1: error[option-value]: --imbalance: the line has a word that is not a count"},
+        {"\n0 0 0 0\n", ":2: error[option-value]: --imbalance: all counts of the line are 0"},
+        {"1 2 3 4\n1 2 3 4\n1 2 3 4\n",
+         "ends with counts of 3 layers; the model has 2 layers with experts"},
+        {"# none\n", "the file has no counts"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         command_write_file("counts.txt", bad[i].text);
