@@ -79,8 +79,9 @@ static const char *read_gemm(const Csv *csv, uint32_t row, KernelRow *out)
 
 /* TransformerEngine's sum over the four products of a layer, "h=4096 ff=16384 (QKV 12288), fprop".
  * With "autocast" in its notes, the time includes making the 8-bit operands. A first kernel reads
- * the 16-bit tensor for its maximum. A second one reads it again and writes two 8-bit copies, one of
- * them transposed. That is 6 bytes for each element. The gradients of weights reuse these copies. */
+ * the 16-bit tensor for its maximum. A second one reads it again and writes two 8-bit copies, one
+ * of them transposed. That is 6 bytes for each element. The gradients of weights reuse these
+ * copies. */
 static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape"), *qkv = strstr(shape, "QKV ");
