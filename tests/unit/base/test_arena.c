@@ -176,7 +176,11 @@ static void a_scope_is_unwound(void **state)
     assert_int_equal(released, 11);
 }
 
-/* ---- forks beside threads ---- */
+/* ---- forks beside threads ----
+ * AddressSanitizer's own malloc may wait for ever in a child that was forked beside threads.
+ * Under it the pool stays empty and its lock is never taken, so there is nothing to test.
+ */
+#if !defined(__SANITIZE_ADDRESS__)
 
 static atomic_bool is_over;
 
@@ -215,6 +219,7 @@ static void child_of_threads_has_memory(void **state)
     atomic_store(&is_over, true);
     for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
 }
+#endif
 
 int main(void)
 {
@@ -226,7 +231,9 @@ int main(void)
         cmocka_unit_test(calls_on_full),
         cmocka_unit_test(a_scope_is_unwound),
         cmocka_unit_test(a_new_arena_hides_what_a_freed_one_held),
+#if !defined(__SANITIZE_ADDRESS__)
         cmocka_unit_test(child_of_threads_has_memory),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
