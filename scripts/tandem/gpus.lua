@@ -119,10 +119,11 @@ local function parts(name)
 end
 
 -- True if `name` is the key or some of its parts, in order and with the first one: "h200", "A100-40GB",
--- "RTX 4090". A misspelt name has a part that the key lacks.
+-- "RTX 4090". The end of the first part is enough: "4090". A misspelt name has a part that the key lacks.
 local function abbreviates(name, key)
   local given, own, at = parts(name), parts(key), 0
-  if #given > 0 and table.concat(given) == own[1] then return true end
+  local joined = table.concat(given)
+  if #given > 0 and own[1]:sub(-#joined) == joined then return true end
   for i, part in ipairs(given) do
     repeat at = at + 1 until own[at] == nil or own[at] == part
     if own[at] == nil or (i == 1 and at ~= 1) then return false end
@@ -142,9 +143,8 @@ function m.known(name)
   local found = gpus[of_upper[name:upper()]] and of_upper[name:upper()] or m.find(name)
   if found and abbreviates(name, found) then return found end
   for word in pairs(of_upper) do all[#all + 1] = word end
-  local near = core.near(name:upper(), all)
-  return nil, near and near:gsub("%b''", function(word) return "'" .. of_upper[word:sub(2, -2)] .. "'" end)
-    or "GPUs are " .. table.concat(short, ", ")
+  local near = core.nearest(name:upper(), all)
+  return nil, near and ("did you mean '%s'?"):format(of_upper[near]) or "GPUs are " .. table.concat(short, ", ")
 end
 
 -- As m.known, but an unknown name is an error.

@@ -109,7 +109,7 @@ void child_write_error(Child *c, const char *rule, Place place, const char *text
     write_error(c, rule, place, user_of(c, place), text, hint, severity);
 }
 
-const char *child_near(lua_State *L, const char *word, int list)
+const char *child_nearest(lua_State *L, const char *word, int list)
 {
     Child *c = child_of(L);
     lua_Unsigned n = lua_rawlen(L, list);
@@ -119,8 +119,13 @@ const char *child_near(lua_State *L, const char *word, int list)
         words[i] = lua_type(L, -1) == LUA_TSTRING ? arena_dup(c->arena, lua_tostring(L, -1)) : "";
         lua_pop(L, 1);
     }
-    const char *near = str_nearest(word, words, n);
-    return near == NULL ? NULL : arena_print(c->arena, "did you mean '%s'?", near);
+    return str_nearest(word, words, n);
+}
+
+const char *child_near(lua_State *L, const char *word, int list)
+{
+    const char *near = child_nearest(L, word, list);
+    return near == NULL ? NULL : arena_print(child_of(L)->arena, "did you mean '%s'?", near);
 }
 
 const char *child_near_or_all(lua_State *L, const char *word, int list)

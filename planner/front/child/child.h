@@ -163,8 +163,9 @@ void child_note_absent(Child *c, const char *name, bool shipped);
  * and report more errors. */
 void child_write_error(Child *c, const char *rule, Place place, const char *text, const char *hint,
                        Severity severity);
-/* Returns the text in the Lua list at `list` nearest to `word`, as "did you mean 'x'?"; NULL if
- * none is near. */
+/* Returns the text in the Lua list at `list` nearest to `word`; NULL if none is near. */
+const char *child_nearest(lua_State *L, const char *word, int list);
+/* Returns that text as "did you mean 'x'?"; NULL if none is near. */
 const char *child_near(lua_State *L, const char *word, int list);
 /* If no text is near, returns all of them. */
 const char *child_near_or_all(lua_State *L, const char *word, int list);

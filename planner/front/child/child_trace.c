@@ -65,6 +65,13 @@ static int core_near(lua_State *L)
     return 1;
 }
 
+static int core_nearest(lua_State *L)
+{
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_pushstring(L, child_nearest(L, luaL_checkstring(L, 1), 2));
+    return 1;
+}
+
 static int core_dims(lua_State *L)
 {
     Child *c = child_of(L);
@@ -363,9 +370,11 @@ static int core_name(lua_State *L)
 void child_push_core(Child *c)
 {
     static const luaL_Reg functions[] = {
-        {"wrap", core_wrap}, {"fail", core_fail},   {"place", core_place}, {"near", core_near},
-        {"dims", core_dims}, {"param", core_param}, {"op", core_op},       {"module", core_module},
-        {"loss", core_loss}, {"name", core_name},   {"state", core_state}, {NULL, NULL}};
+        {"wrap", core_wrap},   {"fail", core_fail},       {"place", core_place},
+        {"near", core_near},   {"nearest", core_nearest}, {"dims", core_dims},
+        {"param", core_param}, {"op", core_op},           {"module", core_module},
+        {"loss", core_loss},   {"name", core_name},       {"state", core_state},
+        {NULL, NULL}};
     lua_State *L = c->L;
     if (!luaL_newmetatable(L, core_key)) return;
     luaL_setfuncs(L, functions, 0);
