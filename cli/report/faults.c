@@ -238,7 +238,10 @@ double imbalance_of(Cli *cli, const PlanFile *file)
     const Mesh *mesh = &file->plan->mesh;
     const uint32_t ep = mesh_size(mesh, experts_axes(&file->plan->graph));
     const double most = most_imbalance(file, ep, cli->arena);
-    if (file->config.runtime.name == NULL && !drops_nobody(&file->plan->graph)) {
+    if (most == 0) {
+        cli_error(cli, FAULT_usage, "option-value", "--imbalance %s: the plan has no experts",
+                  text);
+    } else if (file->config.runtime.name == NULL && !drops_nobody(&file->plan->graph)) {
         cli_error(cli, FAULT_usage, "option-value",
                   "--imbalance %s: Tandem's executor gives each expert the room of its capacity, "
                   "for any choice: uneven choices drop tokens and take no longer",
@@ -246,10 +249,9 @@ double imbalance_of(Cli *cli, const PlanFile *file)
         diag_hint(&cli->diag,
                   "it is for experts that drop nobody: capacity_factor = \"dropless\", or "
                   "a plan with runtime = \"megatron\" and capacity_factor = 1.0");
-    } else if (ep == 1 || most == 0) {
+    } else if (ep == 1) {
         cli_error(cli, FAULT_usage, "option-value",
-                  "--imbalance %s: the plan has no experts that ranks share (ep = %" PRIu32 ")",
-                  text, ep);
+                  "--imbalance %s: the plan has no experts that ranks share (ep = 1)", text);
     } else if (drawn) {
         factor = fmin(shares_drawn(file, ep, cli->arena), most);
         warn_of_bound(cli, file, factor);

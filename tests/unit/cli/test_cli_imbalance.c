@@ -125,6 +125,15 @@ static void only_what_can_be(void **state)
     refused(DROPS_NOBODY, EIGHT, "2.5", "to 2 (one of 4 ranks receives all rows");
     refused(DROPS_NOBODY, EIGHT, "0.5", "a factor from 1 (all ranks");
     refused(DROPS_NOBODY, EIGHT, "nan", "a positive number");
+    Arena *arena = arena_new();
+    command_write_file("dense.lua",
+                       "return plan { model = require 'models.llama' 'tiny', cluster = "
+                       "require 'clusters.dgx_h100' { nodes = 1 },\n  batch = { micro "
+                       "= 1, seq = 64 }, mesh = { dp_shard = 8 }, parallel = { fsdp2 {} } }");
+    CommandResult r = COMMAND(arena, 60, "sim", "dense.lua", "--dry-run", "--imbalance", "drawn");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "--imbalance drawn: the plan has no experts\n"));
+    arena_free(arena);
 }
 
 static void a_prediction_says_so(void **state)
