@@ -18,7 +18,7 @@ static const double LEAST_GAIN = .0005; /* a smaller gain would print as 0.0 % *
 typedef struct Tried {
     const char *set;
     Ps step_ps;
-    uint64_t bytes;
+    uint64_t bytes; /* as --what-if counts: Tandem's arena, or a framework's whole process */
 } Tried;
 
 typedef struct Explained {
@@ -58,7 +58,8 @@ static void try_setting(Cli *cli, const PlanFile *file, Store *store, const Pred
     SimOptions options = options_of(file, store, how);
     if (other != NULL && cli->diag.n_errors == 0 && simulate(cli, other, &options, &report) &&
         report.fits && (double)report.step_ps < (1 - LEAST_GAIN) * (double)out->report.step_ps) {
-        Tried tried = {set, report.step_ps, report.total_bytes};
+        const uint64_t process = report.held.process_bytes;
+        Tried tried = {set, report.step_ps, process > 0 ? process : report.peak_bytes};
         list_push(cli->arena, &out->tried, tried);
     }
     cli->options.set.n--;
