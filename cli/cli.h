@@ -185,8 +185,13 @@ void json_text(json_t *object, const char *key, const char *value);
 void json_count(json_t *object, const char *key, uint64_t value);
 void json_number(json_t *object, const char *key, double value); /* writes null unless the number is
                                                                   * finite */
-const char *format_time(Arena *arena, Ps ps);                    /* "12.3 ms", three digits */
-const char *format_ratio(Arena *arena, double ratio);            /* "+3.5 %" */
+/* A diagnostic that another process, or a later one, reads again. */
+json_t *diagnostic_json(const Diagnostic *item);
+/* Reads it. A text that the document lacks is NULL. So are all texts if the severity or the fault
+ * does not exist. */
+Diagnostic diagnostic_of(const json_t *row, Arena *arena);
+const char *format_time(Arena *arena, Ps ps);         /* "12.3 ms", three digits */
+const char *format_ratio(Arena *arena, double ratio); /* "+3.5 %" */
 
 /* A text table: columns are aligned when it is printed, numbers to the right. */
 typedef struct Table {

@@ -163,6 +163,53 @@ void json_number(json_t *object, const char *key, double value)
     json_put(object, key, isfinite(value) ? json_real(value) : json_null());
 }
 
+static void put_loc(json_t *row, const char *file, const char *line, Loc loc)
+{
+    if (loc.file == NULL) return;
+    json_text(row, file, loc.file);
+    json_count(row, line, loc.line);
+}
+
+json_t *diagnostic_json(const Diagnostic *item)
+{
+    json_t *row = json_object();
+    json_count(row, "severity", item->severity);
+    json_count(row, "fault", item->fault);
+    json_text(row, "rule", item->rule);
+    json_text(row, "text", item->text);
+    if (item->hint != NULL) json_text(row, "hint", item->hint);
+    put_loc(row, "file", "line", item->loc);
+    put_loc(row, "library", "library_line", item->library);
+    return row;
+}
+
+static const char *text_of(const json_t *row, const char *key, Arena *arena)
+{
+    const char *text = json_string_value(json_object_get(row, key));
+    return text != NULL ? arena_dup(arena, text) : NULL;
+}
+
+static Loc loc_of(const json_t *row, const char *file, const char *line, Arena *arena)
+{
+    return (Loc){text_of(row, file, arena),
+                 (uint32_t)json_integer_value(json_object_get(row, line))};
+}
+
+Diagnostic diagnostic_of(const json_t *row, Arena *arena)
+{
+    const json_int_t severity = json_integer_value(json_object_get(row, "severity"));
+    const json_int_t fault = json_integer_value(json_object_get(row, "fault"));
+    if (severity < 0 || severity > SEVERITY_note || fault < 0 || fault > FAULT_store)
+        return (Diagnostic){.rule = NULL}; /* another program may have written it */
+    return (Diagnostic){.severity = (Severity)severity,
+                        .fault = (Fault)fault,
+                        .rule = text_of(row, "rule", arena),
+                        .loc = loc_of(row, "file", "line", arena),
+                        .library = loc_of(row, "library", "library_line", arena),
+                        .text = text_of(row, "text", arena),
+                        .hint = text_of(row, "hint", arena)};
+}
+
 const char *format_time(Arena *arena, Ps ps)
 {
     double s = (double)ps / (double)PS_PER_S;

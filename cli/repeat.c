@@ -51,22 +51,8 @@ static void say_diagnostics(Cli *cli, const json_t *list)
     const json_t *row;
     json_array_foreach(list, i, row)
     {
-        const json_t *file = json_object_get(row, "file");
-        Diagnostic item = {
-            .severity = (Severity)json_integer_value(json_object_get(row, "severity")),
-            .fault = (Fault)json_integer_value(json_object_get(row, "fault")),
-            .rule = arena_dup(cli->arena, text_of(row, "rule")),
-            .loc = {file != NULL ? arena_dup(cli->arena, text_of(row, "file")) : NULL,
-                    (uint32_t)json_integer_value(json_object_get(row, "line"))},
-            .text = arena_dup(cli->arena, text_of(row, "text")),
-        };
-        if (json_object_get(row, "hint") != NULL)
-            item.hint = arena_dup(cli->arena, text_of(row, "hint"));
-        if (json_object_get(row, "library") != NULL)
-            item.library =
-                (Loc){arena_dup(cli->arena, text_of(row, "library")),
-                      (uint32_t)json_integer_value(json_object_get(row, "library_line"))};
-        diag_add(&cli->diag, item);
+        const Diagnostic item = diagnostic_of(row, cli->arena);
+        if (item.rule != NULL && item.text != NULL) diag_add(&cli->diag, item);
     }
 }
 
@@ -115,21 +101,8 @@ static json_t *diagnostics_json(const Cli *cli, const Repeat *r)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < cli->diag.items.n; i++) {
-        const Diagnostic *item = &cli->diag.items.at[i];
         if (i >= r->fresh_from && i < r->fresh_end) continue;
-        json_t *row = json_object();
-        json_count(row, "severity", (uint64_t)item->severity);
-        json_count(row, "fault", (uint64_t)item->fault);
-        json_text(row, "rule", item->rule);
-        if (item->loc.file != NULL) json_text(row, "file", item->loc.file);
-        json_count(row, "line", item->loc.line);
-        json_text(row, "text", item->text);
-        if (item->hint != NULL) json_text(row, "hint", item->hint);
-        if (item->library.file != NULL) {
-            json_text(row, "library", item->library.file);
-            json_count(row, "library_line", item->library.line);
-        }
-        json_array_append_new(list, row);
+        json_array_append_new(list, diagnostic_json(&cli->diag.items.at[i]));
     }
     return list;
 }

@@ -236,8 +236,8 @@ static void losers_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
         if (r->status != status || r->unmet != unmet || ++n > limit) continue;
         if (n == 1) str_print(&cli->out, "%s\n", title);
         str_print(&cli->out, "  %s: %s", sweep_settings(cli->arena, keys, r->values, ""),
-                  r->reason);
-        if (r->rule != NULL) str_print(&cli->out, " [%s]", r->rule);
+                  r->error.text);
+        if (r->error.rule != NULL) str_print(&cli->out, " [%s]", r->error.rule);
         str_add(&cli->out, "\n");
     }
     if (n > limit) str_print(&cli->out, "  and %" PRIu32 " more (--limit, --csv)\n", n - limit);
@@ -249,8 +249,9 @@ static const SweepRow *refused_alike(const SweepRows *rows)
 {
     for (uint32_t i = 0; i < rows->n; i++) {
         const SweepRow *r = &rows->at[i], *first = &rows->at[0];
-        if (r->status != SWEEP_refused || r->failed != FAULT_none || r->rule == NULL ||
-            strcmp(r->rule, first->rule) != 0 || strcmp(r->reason, first->reason) != 0)
+        if (r->status != SWEEP_refused || r->failed != FAULT_none || r->error.rule == NULL ||
+            strcmp(r->error.rule, first->error.rule) != 0 ||
+            strcmp(r->error.text, first->error.text) != 0)
             return NULL;
     }
     return rows->n > 0 ? &rows->at[0] : NULL;
@@ -296,17 +297,22 @@ static void tell_warnings(Cli *cli, const SweepKeys *keys, const SweepRows *rows
         for (uint32_t i = first + 1; i < rows->n && shared; i++)
             shared = !was_compiled(&rows->at[i]) || has_warning(&rows->at[i], warning);
         if (!shared) continue;
-        diag_warning(&cli->diag, warning->rule, place_of(keys, warning->loc), "%s", warning->text);
-        if (warning->hint != NULL) diag_hint(&cli->diag, "%s", warning->hint);
+        Diagnostic told = *warning;
+        told.loc = place_of(keys, warning->loc);
+        diag_add(&cli->diag, told);
     }
 }
 
 /* Reports the error that all n points share. */
 static void tell_refused(Cli *cli, const SweepKeys *keys, const SweepRow *row, uint32_t n)
 {
-    diag_error(&cli->diag, FAULT_input, row->rule, place_of(keys, row->loc), "%s%s", row->reason,
-               n > 1 ? arena_print(cli->arena, " (in each of %" PRIu32 " combinations)", n) : "");
-    if (row->hint != NULL) diag_hint(&cli->diag, "%s", row->hint);
+    Diagnostic told = row->error;
+    told.fault = FAULT_input;
+    told.loc = place_of(keys, row->error.loc);
+    if (n > 1)
+        told.text =
+            arena_print(cli->arena, "%s (in each of %" PRIu32 " combinations)", told.text, n);
+    diag_add(&cli->diag, told);
 }
 
 static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, RankBy by)
@@ -369,9 +375,9 @@ static void report_csv(const Cli *cli, Str *out, const SweepKeys *keys, const Sw
                       r->ranks, (double)r->step_ps / 1e12, r->tokens_per_s,
                       r->tokens_per_s_per_device, r->mfu, (double)r->exposed_ps / 1e12,
                       r->peak_bytes, r->usd_per_token, r->joules_per_token, r->run, r->plan_id);
-        csv_field(out, r->rule != NULL ? r->rule : "");
+        csv_field(out, r->error.rule != NULL ? r->error.rule : "");
         str_add(out, ",");
-        csv_field(out, r->reason != NULL ? r->reason : "");
+        csv_field(out, r->error.text != NULL ? r->error.text : "");
         if (days && r->status == SWEEP_refused) str_add(out, ",,,");
         if (days && r->status != SWEEP_refused)
             str_print(out, ",%.6g,%.9g,%.9g", row_days(cli, r), row_usd(cli, r), row_mwh(cli, r));
@@ -390,8 +396,8 @@ static json_t *row_json(const Cli *cli, const SweepKeys *keys, const SweepRow *r
     json_text(row, "status", r->unmet ? "unmet" : status_names[r->status]);
     if (by_names[BY_score] != NULL)
         json_put(row, "score", r->status == SWEEP_fits ? json_real(r->score) : json_null());
-    json_text(row, "rule", r->rule);
-    json_text(row, "reason", r->reason);
+    json_text(row, "rule", r->error.rule);
+    json_text(row, "reason", r->error.text);
     if (r->status == SWEEP_refused) return row;
     json_text(row, "plan_id", r->plan_id);
     json_count(row, "ranks", r->ranks);

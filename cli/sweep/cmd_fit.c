@@ -261,7 +261,7 @@ static bool report_most(FitSearch *fit, const Most *ask, const TextList *also)
     for (int64_t v = ask->from; v <= ask->to && n < MOST_CHANGES; v *= 2) values[n++] = v;
     if (!try_values(fit, ask, also, values, n, points)) return false;
     enter(&found, points, values);
-    const char *rule = points->rows.at[0].rule;
+    const char *rule = points->rows.at[0].error.rule;
     if (found.most == 0 && rule != NULL && strcmp(rule, "unknown-key") == 0)
         return true; /* the model has no such setting */
     n = 0;
@@ -303,11 +303,11 @@ static bool read_base(FitSearch *fit, Graph *graph)
     if (!decide(fit, points)) return false;
     fit->base = points->rows.at[0];
     if (fit->base.status == SWEEP_refused)
-        return cli_error(cli, FAULT_input, fit->base.rule, "%s", fit->base.reason);
+        return cli_error(cli, FAULT_input, fit->base.error.rule, "%s", fit->base.error.text);
     const bool fits = fit->base.status == SWEEP_fits;
     str_print(&cli->out, "fit         %s %s%s%s\n", cli->args[0],
               fits ? "fits: " : "does not fit: ",
-              fits ? str_bytes(cli->arena, fit->base.peak_bytes) : fit->base.reason,
+              fits ? str_bytes(cli->arena, fit->base.peak_bytes) : fit->base.error.text,
               fits ? arena_print(cli->arena, ", %s %s/s",
                                  str_count(cli->arena, (uint64_t)(fit->base.tokens_per_s + .5)),
                                  rows_count(&points->rows))

@@ -104,11 +104,11 @@ static uint32_t reasons_of(const Search *s, LossReason reasons[MOST_REASONS])
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->rows.n; i++) {
         const SweepRow *row = &s->rows.at[i];
-        if (row->status == SWEEP_fits || row->rule == NULL) continue;
+        if (row->status == SWEEP_fits || row->error.rule == NULL) continue;
         uint32_t k = 0;
-        while (k < n && strcmp(reasons[k].rule, row->rule) != 0) k++;
+        while (k < n && strcmp(reasons[k].rule, row->error.rule) != 0) k++;
         if (k == MOST_REASONS) continue;
-        if (k == n) reasons[n++] = (LossReason){row->rule, row->reason, row->status, 0};
+        if (k == n) reasons[n++] = (LossReason){row->error.rule, row->error.text, row->status, 0};
         reasons[k].n++;
     }
     qsort(reasons, n, sizeof *reasons, by_number);
@@ -120,7 +120,7 @@ static uint32_t count(const Search *s, SweepStatus status, const char *rule)
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->rows.n; i++)
         n += s->rows.at[i].status == status &&
-             (rule == NULL || strcmp(s->rows.at[i].rule, rule) == 0);
+             (rule == NULL || strcmp(s->rows.at[i].error.rule, rule) == 0);
     return n;
 }
 
@@ -190,7 +190,7 @@ static void report_text(const Search *s)
 /* Says why a point is not among the ten best. A point with numbers lost by its speed. */
 static const char *why_lost(const Search *s, const SweepRow *row, uint32_t place)
 {
-    if (row->status != SWEEP_fits) return row->reason;
+    if (row->status != SWEEP_fits) return row->error.text;
     if (place == UINT32_MAX) return "a proposed point makes the same plan";
     if (place < N_WINNERS) return "";
     const double best = (double)s->rows.at[s->ranked[0]].step_ps;
@@ -212,7 +212,7 @@ static void csv_row(const Search *s, uint32_t index, uint32_t place)
                   row->tokens_per_s, row->mfu, row->peak_bytes);
     else
         str_add(out, ",,,");
-    str_print(out, ",%s,", row->rule != NULL ? row->rule : "");
+    str_print(out, ",%s,", row->error.rule != NULL ? row->error.rule : "");
     csv_field(out, why_lost(s, row, place));
     str_add(out, ",");
     csv_field(out, settings[0] != 0 ? settings : "the plan itself");

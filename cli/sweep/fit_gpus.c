@@ -89,7 +89,7 @@ static void report_table(const GpuQuestion *q)
     for (uint32_t i = 0; i < q->n; i++)
         if (q->rows.at[i].status != SWEEP_fits)
             str_print(&cli->out, "not         %" PRIu32 " nodes: %s\n", q->nodes[i],
-                      q->rows.at[i].reason);
+                      q->rows.at[i].error.text);
     energy_note(cli, &q->rows);
     if (cli->json != NULL)
         json_put(cli->json, "nodes", list);

@@ -79,12 +79,7 @@ static void put_prediction(json_t *row, const Cli *cli, const PlanFile *file, co
 void point_status(json_t *row, SweepStatus status, const Diagnostic *error)
 {
     json_count(row, "status", status);
-    json_text(row, "rule", error != NULL ? error->rule : NULL);
-    json_text(row, "reason", error != NULL ? error->text : NULL);
-    if (error == NULL) return;
-    if (error->hint != NULL) json_text(row, "hint", error->hint);
-    if (error->loc.file != NULL) json_text(row, "file", error->loc.file);
-    json_count(row, "line", error->loc.line);
+    if (error != NULL) json_put(row, "error", diagnostic_json(error));
 }
 
 /* Keeps the warnings of a point, because the table tells those that all points share. */
@@ -94,13 +89,7 @@ static void put_warnings(json_t *row, const Diag *d)
     for (uint32_t i = 0; i < d->items.n; i++) {
         const Diagnostic *item = &d->items.at[i];
         if (item->severity != SEVERITY_warning) continue;
-        json_t *warning = json_object();
-        json_text(warning, "rule", item->rule);
-        json_text(warning, "text", item->text);
-        json_text(warning, "hint", item->hint);
-        json_text(warning, "file", item->loc.file);
-        json_count(warning, "line", item->loc.line);
-        json_array_append_new(list, warning);
+        json_array_append_new(list, diagnostic_json(item));
     }
     json_put(row, "warnings", list);
 }
@@ -265,7 +254,8 @@ static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
         row = answer_of(decider, &one, index, &recipe, &unstored);
         /* The time bound depends on the results of other points, so such an answer is not stored.
          */
-        const char *rule = json_string_value(json_object_get(row, "rule"));
+        const json_t *error = json_object_get(row, "error");
+        const char *rule = json_string_value(json_object_get(error, "rule"));
         if (rule != NULL && strcmp(rule, "bound-time") == 0) unstored = true;
         if (json_integer_value(json_object_get(row, "status")) == SWEEP_open) unstored = true;
         if (json_object_get(row, "failed") != NULL) unstored = failed = true;
@@ -354,12 +344,7 @@ static void hear_warnings(const json_t *row, Arena *arena, SweepRow *to)
     const json_t *warning;
     json_array_foreach(json_object_get(row, "warnings"), i, warning)
     {
-        const Diagnostic item = {
-            .severity = SEVERITY_warning,
-            .rule = text_of(warning, "rule", arena),
-            .text = text_of(warning, "text", arena),
-            .hint = text_of(warning, "hint", arena),
-            .loc = {text_of(warning, "file", arena), (uint32_t)count_of(warning, "line")}};
+        const Diagnostic item = diagnostic_of(warning, arena);
         if (item.rule != NULL && item.text != NULL) list_push(arena, &to->warnings, item);
     }
 }
@@ -375,10 +360,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
                        .status = (SweepStatus)count_of(line, "status"),
                        .failed = (Fault)count_of(line, "failed"),
                        .found = json_is_true(json_object_get(line, "found")),
-                       .rule = text_of(line, "rule", arena),
-                       .reason = text_of(line, "reason", arena),
-                       .hint = text_of(line, "hint", arena),
-                       .loc = {text_of(line, "file", arena), (uint32_t)count_of(line, "line")},
+                       .error = diagnostic_of(json_object_get(line, "error"), arena),
                        .plan_id = text_of(line, "plan_id", arena),
                        .trust = text_of(line, "trust", arena),
                        .ranks = count_of(line, "ranks"),
@@ -483,8 +465,8 @@ bool points_decide(const PointJob *job, SweepRows *rows)
         const SweepRow *row = &rows->at[i];
         if (row->index != i) return false;
         if (row->failed != FAULT_none)
-            cli_error(cli, row->failed, row->rule, "%s: %s",
-                      point_text(cli->arena, &job->settings[i], ""), row->reason);
+            cli_error(cli, row->failed, row->error.rule, "%s: %s",
+                      point_text(cli->arena, &job->settings[i], ""), row->error.text);
     }
     return true;
 }

@@ -69,7 +69,7 @@ static bool judge(Cli *cli, FrontSweep *script, const TextList *settings, const 
         if (!front_sweep_call(script, SWEEP_require, &names, &result, point, &answer, &cli->diag))
             return false;
         row->unmet = !answer.yes;
-        if (row->unmet) row->reason = answer.text != NULL ? answer.text : "`require` is false";
+        if (row->unmet) row->error.text = answer.text != NULL ? answer.text : "`require` is false";
     }
     if (!script->has[SWEEP_score]) return true;
     if (!front_sweep_call(script, SWEEP_score, &names, &result, point, &answer, &cli->diag))

@@ -27,10 +27,10 @@ typedef struct SweepRow {
     uint32_t index;      /* number of the combination; the last key varies fastest */
     const char **values; /* one a key */
     SweepStatus status;
-    bool found;                /* its result was found in the store */
-    const char *rule, *reason; /* rule and text of the first error; NULL if the point fits */
-    const char *hint;          /* of that error; NULL: it has none */
-    Loc loc;                   /* of that error */
+    bool found; /* its result was found in the store */
+    /* The first error; its rule is NULL if the point fits. The text also says why `require` of a
+     * sweep's script is false. */
+    Diagnostic error;
     LIST(Diagnostic) warnings; /* of a point that was compiled */
     const char *plan_id, *trust;
     uint64_t ranks, peak_bytes, run; /* run 0: not stored */

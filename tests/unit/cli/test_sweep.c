@@ -174,6 +174,12 @@ static void where_nothing_fits_the_nearest_miss_is_told(void **state)
     assert_null(strstr(r.out, "tpp="));
     r = COMMAND(arena, 120, "sweep", llama, "--db", "none", "--try", "mesh.tp=3,5");
     assert_int_equal(r.exit_code, 3);
+    /* the shared error names the line of the library, as the error of `sim` does */
+    r = COMMAND(arena, 120, "sweep", llama, "--db", "none", "--try", "model.heads=7", "--try",
+                "batch.micro=1,2");
+    assert_int_equal(r.exit_code, 3);
+    assert_non_null(strstr(r.err, "--try model.heads=7: error[divides-heads]: nn.attention: "));
+    assert_non_null(strstr(r.err, " (in each of 2 combinations)\n  library: models/llama.lua:"));
     arena_free(arena);
 }
 
