@@ -317,7 +317,10 @@ return dialect.wrap(function(config)
   local batch, steps = batch_of(d, s, pp_micro or 1, pp_options and s.pp * pp_options.chunks or s.pp)
   local float8_pass = options_of.float8(d, family)
   local optimizer = options_of.optimizer(d)
-  local tp_pass, early = tp_options and tp(tp_options), s.cp > 1 or options.experts ~= nil
+  local tp_pass = tp_options and tp(tp_options)
+  -- Automodel converts linears to 8 bits before it applies tp. Beside ep or cp a plan needs the other order: tp must
+  -- stand before these, and they before float8.
+  local early = s.cp > 1 or options.experts ~= nil
   d:stop()
   return plan {
     name = config.name, model = config.model, cluster = config.cluster, batch = batch,

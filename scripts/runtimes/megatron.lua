@@ -10,9 +10,10 @@
 
 -- kind: source; the framework's modules and kernels, named at the head of the script
 local one, half = { kernels = 1, passes = 1 }, { kernels = 0.5, passes = 0.5 }
--- A mixer of Mamba-2 has one convolution for x, B and C, and the kernels of mamba_ssm's ssd_combined.py: five
--- forward; backward four of them again, and ten. It saves its input and the scan's output
--- (MambaSplitConv1dScanCombinedFn), and computes the convolutions and the step again.
+-- A mixer of Mamba-2 has one convolution for x, B and C, and the kernels of mamba_ssm's ssd_combined.py.
+-- The scan has 5 kernels forward. Backward it has 14: 4 of the forward ones again, and 10 of its own.
+-- The mixer saves its input and the scan's output (MambaSplitConv1dScanCombinedFn), and computes the convolutions and
+-- the step again.
 local part, remade_part = { kernels = 0, passes = 1 }, { kernels = 0, passes = 1, remade = true }
 return require "runtimes.eager" { name = "megatron", attention = "cudnn",
   ops = { rmsnorm = one, rmsnorm_grad = one, rope = { kernels = 1, passes = 1, saved = 2 }, rope_grad = one,

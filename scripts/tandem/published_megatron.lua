@@ -74,8 +74,8 @@ local function expert_tp(row) return count(row, "etp", count(row, "tp")) end
 -- An ep axis must be a part of `data`, the ranks with different samples. Megatron's may also extend
 -- over cp and tp. Ranks that share sequences then count as ranks with fewer samples each, and tp
 -- cuts experts if ep extends over it. In both cases a rank has equally many bytes of experts and
--- equally many products. Beside tp, ranks that share the sequences of a Mamba mixer count so, too: in Megatron
--- each of them scans whole sequences for some of the heads.
+-- equally many products. Ranks that share the sequences of a Mamba mixer beside tp are also planned
+-- as ranks with fewer samples, because a plan cannot exchange such a mixer's heads beside tp.
 function m.place(row, data, shared)
   local at = { data = data, cp = shared, micro = count(row, "micro_batch"), ep = 1 }
   local ep = count(row, "ep", 1)
