@@ -11,6 +11,7 @@
 
 #define PLAN_GROUPS (OPTIONS_plan | OPTIONS_text_plan)
 
+/* clang-format off: in the third text, a literal is a printed line */
 static const Verb verb_table[] = {
     {"check", "PLAN", 1, 1, "Validate a plan and prove that it is correct",
      "Compiles the script (or the text of a plan) into one program for each role. Proves layouts,\n"
@@ -20,64 +21,73 @@ static const Verb verb_table[] = {
      cmd_check},
     {"show", "PLAN", 1, 1, "Print the program of each role, or the graph after a pass",
      "Prints all programs in a form for people; --text prints the exact form. --after prints the "
-     "graph\nafter a pass, --mesh the mesh, --state the content of a checkpoint.",
+     "graph\n"
+     "after a pass, --mesh the mesh, --state the content of a checkpoint.",
      "tandem show scripts/plans/tiny_text.lua --after tp", PLAN_GROUPS | OPTIONS_show, cmd_show},
     {"sim", "PLAN", 1, 1, "Predict time, memory and communication, and store the prediction",
-     "Runs the plan in virtual time on the plan's cluster. A plan that does not fit is\nalso "
-     "predicted. A stored prediction is not made again.",
+     "Runs the plan in virtual time on the plan's cluster. A plan that does not fit is also "
+     "predicted.\n"
+     "A stored prediction is not made again.",
      "tandem sim scripts/plans/llama3_8b.lua", PLAN_GROUPS | OPTIONS_sim, cmd_sim},
     {"sweep", "PLAN|SWEEP", 1, 1, "Predict every combination of settings, and rank them",
      "Compiles, proves and simulates each combination of the --try values. A combination that "
-     "does\nnot fit or is refused is listed with its reason. Predictions are stored as they are "
-     "made, so\nthe same command continues after a stop. --set applies to all combinations. SWEEP "
-     "is a script that\nnames a plan, values, conditions and a score: "
-     "docs/how-to/sweep-from-a-script.md.",
+     "does\n"
+     "not fit or is refused is listed with its reason. Predictions are stored as they are made, "
+     "so\n"
+     "the same command continues after a stop. --set applies to all combinations. SWEEP is a "
+     "script that\n"
+     "names a plan, values, conditions and a score: docs/how-to/sweep-from-a-script.md.",
      "tandem sweep scripts/plans/llama3_8b.lua --set mesh.dp_shard=-1 --try mesh.tp=1,2,4,8",
      PLAN_GROUPS | OPTIONS_sweep, cmd_sweep},
     {"search", "PLAN", 1, 1, "Find the fastest layout of a model on its cluster",
-     "Proposes the space itself: ranks of every axis that the model can use, "
-     "micro-batch,\nrecomputation and sharding, where sizes divide. Lower bounds reject points "
-     "before they are\ncompiled; the other points are simulated; the ten best are proven in full. "
-     "--set fixes a setting.",
+     "Proposes the space itself: ranks of every axis that the model can use, micro-batch,\n"
+     "recomputation and sharding, where sizes divide. Lower bounds reject points before they are\n"
+     "compiled; the other points are simulated; the ten best are proven in full. --set fixes a "
+     "setting.",
      "tandem search scripts/plans/llama3_8b.lua --set batch.micro=1", PLAN_GROUPS | OPTIONS_search,
      cmd_search},
     {"fit", "PLAN", 1, 1, "Find the smallest change of a plan that fits its cluster",
-     "Tries single changes, then pairs: recomputation, micro-batch, sharding, tensor and "
-     "pipeline\nranks, moments in bf16, host memory. Prints the changes that fit, the fastest "
-     "first, and the\nlargest micro-batch, sequence and number of layers. --tokens adds days and "
-     "prices by the number\nof nodes; --days and --usd ask for the least number that is enough.",
+     "Tries single changes, then pairs: recomputation, micro-batch, sharding, tensor and pipeline\n"
+     "ranks, moments in bf16, host memory. Prints the changes that fit, the fastest first, and "
+     "the\n"
+     "largest micro-batch, sequence and number of layers. --tokens adds days and prices by the "
+     "number\n"
+     "of nodes; --days and --usd ask for the least number that is enough.",
      "tandem fit scripts/plans/llama3_8b.lua --set batch.micro=4", PLAN_GROUPS | OPTIONS_fit,
      cmd_fit},
     {"run", "PLAN", 1, 1, "Train: execute the plan's program, and compare with the prediction",
-     "With the mpi backend the command starts itself under mpirun, with one process for each "
-     "rank. Under\nmpirun or srun it joins the ranks that these started. First it measures the "
-     "costs of this\nmachine that the store lacks.",
+     "With the mpi backend the command starts itself under mpirun, with one process for each rank. "
+     "Under\n"
+     "mpirun or srun it joins the ranks that these started. First it measures the costs of this\n"
+     "machine that the store lacks.",
      "tandem run scripts/plans/tiny_text.lua -n 4", OPTIONS_plan | OPTIONS_run, cmd_run},
     {"compare", "[RUN [RUN]]", 0, 2,
      "Compare a measured run with its prediction, or two runs with each other",
-     "RUN is the number of a measured run (see `tandem runs`); the default is the newest.\nTwo "
-     "numbers, of any runs, print both side by side.",
+     "RUN is the number of a measured run (see `tandem runs`); the default is the newest.\n"
+     "Two numbers, of any runs, print both side by side.",
      "tandem compare", NEEDS_STORE, cmd_compare},
     {"calibrate", "[PLAN]", 0, 1,
-     "Measure this machine's kernels and collectives, and store the "
-     "times",
-     "Measures each kernel and each collective that the plan needs, with its sizes. The "
-     "default\nplan is plans/tiny_text.lua of the library.",
+     "Measure this machine's kernels and collectives, and store the times",
+     "Measures each kernel and each collective that the plan needs, with its sizes. The default\n"
+     "plan is plans/tiny_text.lua of the library.",
      "tandem calibrate scripts/plans/tiny_text.lua", OPTIONS_plan | OPTIONS_calibrate,
      cmd_calibrate},
     {"accuracy", "", 0, 0, "Score predictions against published measurements",
      "Makes a plan of every row of a table of training runs, simulates it and compares. Does the "
-     "same\nwith kernels and collectives. Rows that cannot become a plan are counted by reason.",
+     "same\n"
+     "with kernels and collectives. Rows that cannot become a plan are counted by reason.",
      "tandem accuracy --runs tests/data/published_runs.csv", OPTIONS_accuracy, cmd_accuracy},
     {"net", "CLUSTER|PLAN", 1, 1, "Predict collectives by size, in the columns of nccl-tests",
      "CLUSTER is a name of the library, PLAN a script with a cluster. Each line has the time, and "
-     "the\nalgorithm, protocol and channels that NCCL would choose.",
+     "the\n"
+     "algorithm, protocol and channels that NCCL would choose.",
      "tandem net dgx_h100 --nodes 2 --collective all_gather --min 1M", OPTIONS_net, cmd_net},
     {"import", "FILE...", 1, 1024, "Store measurements of other tools",
-     "FILE is an output of nccl-tests, an SQLite export of nsys, or a Chrome trace of "
-     "PyTorch's\nprofiler. `tandem sim --machine NAME` then uses its collectives, and kernels of "
-     "traces with\nshapes. Import the traces of all ranks at once: the last rank to start a "
-     "collective shows its\ntime, because the others wait for it.",
+     "FILE is an output of nccl-tests, an SQLite export of nsys, or a Chrome trace of PyTorch's\n"
+     "profiler. `tandem sim --machine NAME` then uses its collectives, and kernels of traces with\n"
+     "shapes. Import the traces of all ranks at once: the last rank to start a collective shows "
+     "its\n"
+     "time, because the others wait for it.",
      "tandem import all_reduce.txt --machine dgx1", OPTIONS_import, cmd_import},
     {"trace", "RUN", 1, 1, "Write a run's steady step as a Chrome trace",
      "Writes one track for each rank and stream; open the file in Perfetto or chrome://tracing.",
@@ -90,17 +100,20 @@ static const Verb verb_table[] = {
      OPTIONS_runs, cmd_runs},
     {"db", "path|info|check|prune|merge FILE|export NAME|RUN", 1, 2,
      "Inspect, check, prune, merge or export the store",
-     "path, info and check print the store's place, its content, and whether it is sound. "
-     "prune\nremoves rows that no command can find any more. merge copies the rows of another "
-     "store. export\nprints a table or view as CSV, or writes the scripts of a run's plan to a "
-     "folder (--output). The\nstore is an SQLite file with views for people (v_run, v_sweep, "
-     "...): any SQLite tool reads it.",
+     "path, info and check print the store's place, its content, and whether it is sound. prune\n"
+     "removes rows that no command can find any more. merge copies the rows of another store. "
+     "export\n"
+     "prints a table or view as CSV, or writes the scripts of a run's plan to a folder (--output). "
+     "The\n"
+     "store is an SQLite file with views for people (v_run, v_sweep, ...): any SQLite tool reads "
+     "it.",
      "tandem db export v_sweep", NEEDS_STORE | OPTIONS_db, cmd_db},
     {"doctor", "", 0, 0, "Look for MPI, CUDA, cores, memory and the store", "", "tandem doctor", 0,
      cmd_doctor},
     {"help", "[TOPIC]", 0, 1, "Print this overview, or help on a verb or a topic", "",
      "tandem help exit-codes", 0, cmd_help},
 };
+/* clang-format on */
 const Verb *const verbs = verb_table;
 const uint32_t n_verbs = sizeof verb_table / sizeof verb_table[0];
 

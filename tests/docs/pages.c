@@ -84,9 +84,9 @@ static void add_option(Str *out, const Option *option)
     if (option->letter != 0) str_print(out, "`-%c`, ", option->letter);
     str_print(out, "`--%s", option->name);
     if (option->kind == OPTION_maybe)
-        str_print(out, "[=%s]", option->value);
+        str_print(out, "[=%s]", page_cell(out->arena, option->value));
     else if (option->value != NULL)
-        str_print(out, " %s", option->value);
+        str_print(out, " %s", page_cell(out->arena, option->value));
     str_print(out, "` | %s |\n", page_cell(out->arena, option->help));
 }
 

@@ -53,12 +53,26 @@ static void usage_errors_are_two_and_say_what_was_meant(void **state)
     arena_free(arena);
 }
 
+/* Returns the columns of the longest line. */
+static size_t widest_line(const char *text, const char *end)
+{
+    size_t most = 0;
+    for (const char *line = text; line < end;) {
+        const size_t n = strcspn(line, "\n");
+        if (n > most) most = n;
+        line += n + 1;
+    }
+    return most;
+}
+
+/* Help fits narrow terminals: texts have at most 100 columns, and lines of options 110. */
 static void every_verb_helps_with_an_example_and_the_exit_codes(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     CommandResult overview = COMMAND(arena, 10, "--help");
     assert_int_equal(overview.exit_code, 0);
+    assert_in_range(widest_line(overview.out, strchr(overview.out, 0)), 1, 110);
     for (uint32_t i = 0; i < n_verbs; i++) {
         const Verb *verb = &verbs[i];
         assert_non_null(strstr(overview.out, arena_print(arena, "\n  %s ", verb->name)));
@@ -70,17 +84,17 @@ static void every_verb_helps_with_an_example_and_the_exit_codes(void **state)
         assert_non_null(strstr(r.out, arena_print(arena, "Example\n  tandem %s", verb->name)));
         assert_non_null(strstr(r.out, "Exit status\n  0  done"));
         assert_non_null(strstr(r.out, "--json"));
-        /* help fits narrow terminals: no line over 110 columns */
-        for (const char *line = r.out; *line != 0;) {
-            size_t n = strcspn(line, "\n");
-            assert_true(n <= 110);
-            line += n + (line[n] == '\n');
-        }
+        const char *options = strstr(r.out, "\nOptions\n"), *example = strstr(r.out, "\nExample\n");
+        assert_true(options != NULL && example != NULL);
+        assert_in_range(widest_line(r.out, options), 1, 100);
+        assert_in_range(widest_line(options, example), 1, 110);
+        assert_in_range(widest_line(example, strchr(example, 0)), 1, 100);
     }
     for (uint32_t i = 0; help_topics[i] != NULL; i++) {
         CommandResult r = COMMAND(arena, 10, "help", help_topics[i]);
         assert_int_equal(r.exit_code, 0);
         assert_true(r.n_out > 100);
+        assert_in_range(widest_line(r.out, strchr(r.out, 0)), 1, 100);
     }
     EXPECT(arena, 2, NULL, "there is no help on 'plan-ets'", "help", "plan-ets");
     EXPECT(arena, 0, "tandem 0.1.0\n", NULL, "--version");
