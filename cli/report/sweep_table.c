@@ -2,6 +2,7 @@
  * point fits, this list is the answer. */
 #include "cli/sweep/sweep.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -347,7 +348,15 @@ void csv_field(Str *out, const char *text)
     str_add(out, "\"");
 }
 
-static const char *const status_names[] = {"fits", "does-not-fit", "refused"};
+const char *sweep_status_name(SweepStatus status)
+{
+    static const char *const names[] = {[SWEEP_fits] = "fits",
+                                        [SWEEP_too_large] = "does-not-fit",
+                                        [SWEEP_refused] = "refused",
+                                        [SWEEP_bounded] = "bounded"};
+    assert(status < sizeof names / sizeof names[0]);
+    return names[status];
+}
 
 static void report_csv(const Cli *cli, Str *out, const SweepKeys *keys, const SweepRows *rows)
 {
@@ -366,7 +375,7 @@ static void report_csv(const Cli *cli, Str *out, const SweepKeys *keys, const Sw
             csv_field(out, r->values[k]);
             str_add(out, ",");
         }
-        str_add(out, r->unmet ? "unmet" : status_names[r->status]);
+        str_add(out, r->unmet ? "unmet" : sweep_status_name(r->status));
         if (r->status == SWEEP_refused)
             str_add(out, ",,,,,,,,,,,,");
         else
@@ -393,7 +402,7 @@ static json_t *row_json(const Cli *cli, const SweepKeys *keys, const SweepRow *r
     json_t *row = json_object(), *settings = json_object();
     for (uint32_t k = 0; k < keys->n; k++) json_text(settings, keys->at[k].key, r->values[k]);
     json_put(row, "settings", settings);
-    json_text(row, "status", r->unmet ? "unmet" : status_names[r->status]);
+    json_text(row, "status", r->unmet ? "unmet" : sweep_status_name(r->status));
     if (by_names[BY_score] != NULL)
         json_put(row, "score", r->status == SWEEP_fits ? json_real(r->score) : json_null());
     json_text(row, "rule", r->error.rule);

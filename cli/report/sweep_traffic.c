@@ -32,6 +32,8 @@ static bool unequal(uint64_t a, uint64_t b)
 
 void traffic_note(Cli *cli, const SweepKeys *keys, const SweepRows *rows)
 {
+    static const char equalise[] =
+        "; --set parallel.fsdp2.keep_gathered=true compares schedules alone";
     uint32_t key = 0;
     while (key < keys->n && !is_schedule(keys->at[key].key)) key++;
     for (uint32_t i = 0; key < keys->n && i < rows->n; i++)
@@ -41,11 +43,10 @@ void traffic_note(Cli *cli, const SweepKeys *keys, const SweepRows *rows)
                 !differ_only_in(key, keys->n, a, b))
                 continue;
             str_print(&cli->out,
-                      "traffic     not equal: %s moves %s of weights and gradients in a step, %s "
-                      "%s; --set "
-                      "parallel.fsdp2.keep_gathered=true compares schedules alone\n",
+                      "traffic     not equal: %s moves %s of weights and gradients in a step, "
+                      "%s %s%s\n",
                       a->values[key], str_bytes(cli->arena, a->unit_bytes), b->values[key],
-                      str_bytes(cli->arena, b->unit_bytes));
+                      str_bytes(cli->arena, b->unit_bytes), a->fsdp2 && b->fsdp2 ? equalise : "");
             return;
         }
 }

@@ -200,13 +200,12 @@ static const char *why_lost(const Search *s, const SweepRow *row, uint32_t place
 
 static void csv_row(const Search *s, uint32_t index, uint32_t place)
 {
-    static const char *const answers[] = {"fits", "does-not-fit", "refused", "bounded"};
     const SweepRow *row = &s->rows.at[index];
     const bool known = row->status == SWEEP_fits || row->status == SWEEP_too_large;
     const char *settings = point_text(s->cli->arena, &s->space.settings[index], "");
     Str *out = &s->cli->out;
     if (place != UINT32_MAX) str_print(out, "%" PRIu32, place + 1);
-    str_print(out, ",%s,", answers[row->status]);
+    str_print(out, ",%s,", sweep_status_name(row->status));
     if (known)
         str_print(out, "%.9g,%.9g,%.6g,%" PRIu64, (double)row->step_ps / PS_PER_S,
                   row->tokens_per_s, row->mfu, row->peak_bytes);

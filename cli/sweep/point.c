@@ -61,6 +61,7 @@ static void put_prediction(json_t *row, const Cli *cli, const PlanFile *file, co
     json_count(row, "ranks", r->n_ranks);
     json_count(row, "peak_bytes", r->peak_bytes);
     json_count(row, "unit_bytes", unit_bytes(r));
+    if (config_pass(&file->config, PASS_fsdp2) != NULL) json_put(row, "fsdp2", json_true());
     json_count(row, "run", (uint64_t)p->id);
     json_count(row, "step_ps", (uint64_t)r->step_ps);
     json_count(row, "exposed_ps", (uint64_t)r->exposed_ps);
@@ -366,6 +367,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
                        .ranks = count_of(line, "ranks"),
                        .peak_bytes = count_of(line, "peak_bytes"),
                        .unit_bytes = count_of(line, "unit_bytes"),
+                       .fsdp2 = json_is_true(json_object_get(line, "fsdp2")),
                        .run = count_of(line, "run"),
                        .step_ps = (Ps)count_of(line, "step_ps"),
                        .exposed_ps = (Ps)count_of(line, "exposed_ps"),

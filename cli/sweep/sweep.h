@@ -13,7 +13,8 @@ typedef struct SweepKey {
 typedef LIST(SweepKey) SweepKeys;
 
 /* Refused: it cannot be compiled or proven, so it has no numbers. */
-/* Bounded: a lower bound rejected the point before it was compiled, so it has no numbers. */
+/* Bounded: a lower bound rejected the point before its whole plan was compiled, so it has no
+ * numbers. */
 /* Open: no bound has rejected the point, and it is not simulated yet. */
 typedef enum SweepStatus {
     SWEEP_fits,
@@ -22,6 +23,10 @@ typedef enum SweepStatus {
     SWEEP_bounded,
     SWEEP_open
 } SweepStatus;
+
+/* ---- cli/report/sweep_table.c */
+/* Returns a status as CSV and JSON write it. An open point is decided first, so it has no name. */
+const char *sweep_status_name(SweepStatus status);
 
 typedef struct SweepRow {
     uint32_t index;      /* number of the combination; the last key varies fastest */
@@ -35,6 +40,7 @@ typedef struct SweepRow {
     const char *plan_id, *trust;
     uint64_t ranks, peak_bytes, run; /* run 0: not stored */
     uint64_t unit_bytes; /* weights gathered and gradients reduced by the slowest rank */
+    bool fsdp2;          /* the plan's data pass is fsdp2 */
     Ps step_ps, exposed_ps;
     double tokens_per_s, tokens_per_s_per_device, mfu;
     double usd_per_token;    /* 0: the price is unknown */

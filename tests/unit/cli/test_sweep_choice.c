@@ -308,7 +308,8 @@ static void an_interruption_says_what_is_kept(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
 
-/* 1F1B reduces gradients in each micro-batch, ZB-H1 once. Gathered weights make both do it once. */
+/* 1F1B reduces gradients in each micro-batch, ZB-H1 once. Gathered weights make both do it once.
+ * Only fsdp2 has the setting: given to a plan with zero, it would replace the data pass. */
 static void unequal_traffic_of_schedules_is_told(void **state)
 {
     (void)state;
@@ -319,11 +320,17 @@ static void unequal_traffic_of_schedules_is_told(void **state)
             "none")
     CommandResult r = SCHEDULES("parallel.pp.schedule", "false");
     assert_non_null(strstr(r.out, "traffic     not equal: 1f1b moves "));
+    assert_non_null(
+        strstr(r.out, "; --set parallel.fsdp2.keep_gathered=true compares schedules alone\n"));
     r = SCHEDULES("parallel.pp", "false"); /* the same, as people write it */
     assert_non_null(strstr(r.out, "traffic     not equal: 1f1b moves "));
     r = SCHEDULES("parallel.pp.schedule", "true");
     assert_non_null(strstr(r.out, "best        "));
     assert_null(strstr(r.out, "traffic "));
+    r = COMMAND(arena, 120, "sweep", plan, "--try", "parallel.pp=1f1b,zb_h1", "--set",
+                "batch.global=16", "--set", "parallel.data=zero", "--db", "none");
+    assert_non_null(strstr(r.out, "traffic     not equal: 1f1b moves "));
+    assert_null(strstr(r.out, "fsdp2"));
 #undef SCHEDULES
 }
 
