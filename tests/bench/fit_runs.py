@@ -50,6 +50,10 @@ LEAST_GAIN = 1e-3  # a parameter that matters less keeps its value
 EVERY = {"composer": 12, "NeMo": 4, "Megatron-DeepSpeed": 96}
 
 
+def note(label):
+    return ", not used" if label in ONLY_REPORTED else ""
+
+
 def errors(tandem, rows, head, sets):
     with tempfile.NamedTemporaryFile("w", suffix=".csv", delete=False) as f:
         csv.writer(f).writerows([head] + rows)
@@ -144,11 +148,10 @@ def fit_devices(tandem, runs, more, old, wanted):
             continue
         best, least = descend(lambda v: loss(errors(tandem, own, table.head, {"cluster.device.sustained": v["s"]})),
                               {"s": SUSTAINED}, {"s": sustained.get(label) or 0.75})
-        note = ", not used" if label in ONLY_REPORTED else ""
-        report.append(f"| what lasts: {label}{note} | {len(own)} | {best['s']:g} | {math.expm1(least):.1%} |")
-        if label in sustained and not note:
+        report.append(f"| what lasts: {label}{note(label)} | {len(own)} | {best['s']:g} | {math.expm1(least):.1%} |")
+        if label in sustained and label not in ONLY_REPORTED:
             sustained[label] = best["s"]
-        elif not note:
+        elif label not in ONLY_REPORTED:
             power = max(0.0, math.log(best["s"] / sustained["Hopper"]) / math.log(POWER_RATIO))
         print(report[-1], flush=True)
     return {arch: value for arch, value in sustained.items() if value is not None}, power, report

@@ -5,8 +5,8 @@ the others give, and each GPU by what the other GPUs give. Writes the second par
     tests/bench/leave_out.py build/release/tandem RUNS.csv [MORE.csv]
     tests/bench/leave_out.py build/release/tandem --only-more MORE.csv
 
-MORE is the second table. Its parameters are what lasts of Blackwell's peak, and Megatron-Core's host times. Lines of a
-table that is not given stay.
+MORE is the second table. Its parameters are what lasts of Blackwell's peak, which is only reported, and Megatron-Core's
+host times. Lines of a table that is not given stay.
 
 Rows, grids and the way down are those of fit_runs.py. What lasts of a GPU's peak is fitted to the other rows of its
 architecture, or taken from the other architecture where there are none; host times are fitted to the profile's other
@@ -25,7 +25,7 @@ REPORT = os.path.join(fit.ROOT, "docs/reference/fit.md")
 MARK = "\n## Without a source, without a GPU\n"
 RELATIVE = {"fsdp1": "torchtitan", "torchtitan": "fsdp1", "megatron": "torchtitan", "megatron2022": "megatron",
             "megatron_core": "megatron"}
-MOST_SMALL = 24  # of the small Megatron-Core runs: each fit without one GPU predicts all others many times
+EVERY_SMALL = 5  # of the small Megatron-Core runs: each fit without one GPU predicts all others many times
 ARCHS = {"A100": "Ampere", "H100": "Hopper"}
 
 
@@ -108,15 +108,17 @@ def chip(gpu):
 def second_table(tandem, path, old):
     s = Second(tandem, path, old)
     hopper = float(re.search(r"Hopper = ([0-9.]+)", old).group(1))
-    rows = s.table.large("NVIDIA Blackwell")
-    for name, gone in s.groups(rows, chip):
-        left = [r for r in rows if r not in gone]
-        s.line("GPU " + name + ", large models", gone,
-               s.least(left, {"sustained": fit.SUSTAINED}, {"sustained": hopper}, "cluster.device."))
-    s.line("MLPerf's large models on Blackwell", rows, {"cluster.device.sustained": hopper})
+    for label, gpu in fit.MORE_DEVICES:
+        rows = s.table.large(gpu)
+        for name, gone in s.groups(rows, chip):
+            left = [r for r in rows if r not in gone]
+            s.line(f"GPU {name}, large models{fit.note(label)}", gone,
+                   s.least(left, {"sustained": fit.SUSTAINED}, {"sustained": hopper}, "cluster.device."))
+        if label not in fit.ONLY_REPORTED:
+            s.line("large models on " + label, rows, {"cluster.device.sustained": hopper})
     name, framework, grids = next(p for p in fit.PROFILES if p[0] == "megatron_core")
     rows = s.table.small_megatron(framework)
-    rows = rows[::max(1, len(rows) // MOST_SMALL)]
+    rows = rows[::EVERY_SMALL]
     now = fit.kept(old, name)
     start = {key: now.get(key, grid[len(grid) // 2]) for key, grid in grids.items()}
     for chip_name, gone in s.groups(rows, chip):
@@ -237,15 +239,18 @@ def first_table(tandem, path, old):
     return lines
 
 
-TEXT = """
+TEXT = f"""
 Written by `tests/bench/leave_out.py`. |predicted / measured - 1| of step times of the rows above:
 with the constants that were fitted to them, and with those that the other sources (GPUs) alone
-give. Of the second table's small Megatron-Core runs at most 48 are among them.
+give. Of the second table's small Megatron-Core runs, every {EVERY_SMALL}th is among them.
 
 A profile whose rows are all of one source takes another's host times: FSDP1 torchtitan's,
 torchtitan FSDP1's, Megatron torchtitan's, Megatron of 2022 Megatron's, Megatron-Core Megatron's. An
-architecture without rows takes the other's part that lasts; Blackwell takes Hopper's. Without rows
-at 500 W a limit of power changes nothing.
+architecture without rows takes the other's part that lasts. Without rows at 500 W a limit of power
+changes nothing.
+
+"Not used": the library has Hopper's part that lasts for Blackwell, so no constant comes from these rows.
+Their first errors are the library's. The last ones are those of a fit to the other GPUs of Blackwell.
 
 | without | rows | in the fit: median | ninth decile | without it: median | ninth decile |
 |---|---|---|---|---|---|
