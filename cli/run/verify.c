@@ -259,11 +259,22 @@ static void report_rounding(Cli *cli, const RoundingResult *r)
                   : arena_print(cli->arena, ", the median of %" PRIu32 " draws of data", r->draws));
 }
 
+/* Returns the sizes of the scaled-down model: those of its fields, or of its words. */
+static const char *sizes_text(Cli *cli, const PlanFile *file)
+{
+    const Config *c = &file->config;
+    const ModelInfo *info = &file->plan->graph.info;
+    if (c->height > 0)
+        return arena_print(cli->arena, "fields of %" PRId64 " x %" PRId64 " points", c->height,
+                           c->width);
+    return arena_print(cli->arena, "d_model %" PRIu32 ", vocabulary %" PRIu32, info->d_model,
+                       info->vocab);
+}
+
 static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, const VerifyResult *eight,
                    const RoundingResult *rounding, bool passed)
 {
     const Plan *plan = file->plan;
-    const ModelInfo *info = &plan->graph.info;
     if (cli->json != NULL) {
         json_put(cli->json, "verified", json_boolean(passed));
         json_number(cli->json, "tolerance", tolerance);
@@ -285,10 +296,8 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, const 
         return;
     }
     Str *out = &cli->out;
-    str_print(out,
-              "scaled      %" PRIu32 " layers, d_model %" PRIu32 ", vocabulary %" PRIu32
-              ", %" PRIu32 " micro-batches, fp64\n",
-              info->n_layers, info->d_model, info->vocab, plan->step.n_microbatches);
+    str_print(out, "scaled      %" PRIu32 " layers, %s, %" PRIu32 " micro-batches, fp64\n",
+              plan->graph.info.n_layers, sizes_text(cli, file), plan->step.n_microbatches);
     str_print(out,
               "mesh        %s = %" PRIu32 " ranks, against 1 rank; %s; %d orders of execution\n",
               mesh_text(cli->arena, &plan->mesh), plan->mesh.n_ranks,

@@ -50,9 +50,10 @@ local function build(c)
   }
 end
 
+-- Each rank has two rows of the last level. Columns that domain_w does not split are uneven there.
 local function shrink(c, mesh)
   return nn.with(c, { width = 4, depth = math.min(c.depth, 2), groups = 2, channels = 2, targets = 2,
-    field = { channels = 2, targets = 2, height = 8, width = 12 } })
+    field = { channels = 2, targets = 2, height = 8 * mesh.domain, width = mesh.domain_w > 1 and 8 * mesh.domain_w or 12 } })
 end
 
 return function(what)

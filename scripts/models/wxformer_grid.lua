@@ -164,7 +164,19 @@ local function counts(c)
   return (state + c.input_only_channels) * c.frames, state + c.output_only_channels
 end
 
+-- A setting may have changed what the family was called with.
+local function check(c)
+  local function fail(text) error("models.wxformer_grid: " .. text) end
+  for _, key in ipairs { "dim", "depth", "global_window_size", "cross_embed_kernel_sizes", "cross_embed_strides" } do
+    if type(c[key]) ~= "table" or #c[key] ~= 4 then fail(key .. " needs four entries, one for each level") end
+  end
+  if math.type(c.dim_head) ~= "integer" or c.dim_head < 1 then fail("dim_head must be an integer of 1 or more") end
+  if not growing[c.decoder] then fail('decoder must be "transpose", "resize" or "shuffle"') end
+  if c.pad_mode ~= "earth" and c.pad_mode ~= "mirror" then fail('pad_mode must be "mirror" or "earth"') end
+end
+
 local function build(c)
+  check(c)
   local n_in, n_out = counts(c)
   local last = c.dim[4]
   return nn.module {
@@ -226,11 +238,5 @@ end
 
 return function(what)
   local name, config = nn.family("wxformer_grid", what, sizes, defaults)
-  if not growing[config.decoder] then
-    error("models.wxformer_grid: decoder must be \"transpose\", \"resize\" or \"shuffle\"", 2)
-  end
-  if config.pad_mode ~= "mirror" and config.pad_mode ~= "earth" then
-    error("models.wxformer_grid: pad_mode must be \"mirror\" or \"earth\"", 2)
-  end
   return { name = name, config = config, build = build, shrink = shrink }
 end

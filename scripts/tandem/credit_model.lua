@@ -8,7 +8,7 @@ local reader = {}
 local types = { wxformer = "shuffle", wxformer_base = "shuffle", crossformer = "transpose", camulator = false,
   ["crossformer-diffusion"] = false, ["unet-diffusion"] = false, ["crossformer-ensemble"] = false,
   ["crossformer-style"] = false, unet = false, fuxi = false, swin = false, graph = false, debugger = false, wrf = false,
-  dscale = false, crossformer_downscaling = false, nextgen_wxformer = false }
+  dscale = false, crossformer_downscaling = false, unet_downscaling = false, nextgen_wxformer = false }
 
 local counts = { frames = 2, output_frames = 1, channels = 4, surface_channels = 7, input_only_channels = 3,
   output_only_channels = 0, levels = 15, image_height = 640, image_width = 1280, dim_head = 32, patch_height = 1,
