@@ -159,7 +159,7 @@ static int run_command(const Case *c)
     int failed = 0, usage = strstr(c->name, "_syntax") != NULL && c->n_set > 0;
     if (c->command_only && update != NULL && update[0] == '1') {
         write_expectation(arena, c, r.err);
-    } else if (r.exit_code != (usage ? 2 : 3) || r.timed_out ||
+    } else if (r.exit_code != (usage ? 2 : 3) || r.timed_out || c->expected[0] == 0 ||
                strstr(r.err, c->expected) == NULL) {
         print_error("%s: exit code %d signal %d, expected\n%sgot\n%s", c->name, r.exit_code,
                     r.signal, c->expected, r.err);
