@@ -5,6 +5,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "planner/front/fields.h"
+
 /* The values that each rule compares. A table such as `mesh` stands for all values in it that the
  * message names. */
 static const struct {
@@ -38,6 +40,13 @@ static const struct {
 };
 enum { N_RULES = sizeof table / sizeof *table };
 
+const char *front_blame_values(uint32_t i, const char **rule)
+{
+    if (i >= N_RULES) return NULL;
+    *rule = table[i].rule;
+    return table[i].values;
+}
+
 static bool is_letter(char c)
 {
     return isalnum((unsigned char)c) || c == '_';
@@ -58,9 +67,8 @@ static bool gave(const char *set, const char *value, size_t n, const char *messa
 {
     const char *equals = strchr(set, '='), *key = set;
     const size_t length = (size_t)(equals - set);
-    if (length <= n)
-        return strncmp(set, value, length) == 0 && (length == n || value[length] == '.');
-    if (strncmp(set, value, n) != 0 || set[n] != '.') return false;
+    if (field_is_in(value, n, set, length)) return true;
+    if (!field_is_in(set, length, value, n)) return false;
     for (const char *c = set; c < equals; c++)
         if (*c == '.') key = c + 1;
     const char *word = equals + 1;

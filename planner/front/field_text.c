@@ -49,10 +49,10 @@ size_t field_bytes(FieldKind kind)
     return 0;
 }
 
-static bool is_below(const char *path, const char *table)
+bool field_is_in(const char *key, size_t n, const char *table, size_t table_n)
 {
-    size_t n = strlen(table);
-    return strncmp(path, table, n) == 0 && path[n] == '.';
+    return n >= table_n && memcmp(key, table, table_n) == 0 &&
+           (n == table_n || key[table_n] == '.');
 }
 
 /* Adds " 3", or nothing for zero, so that a plan that does not set a new field keeps its text. */
@@ -102,8 +102,8 @@ static void add_table(const char *table, const void *of, size_t from, Str *out)
 {
     for (uint32_t i = 0; field_at(false, i) != NULL; i++) {
         const Field *f = field_at(false, i);
-        if (f->kind == FIELD_table || !is_below(f->path, table) || field_why_idle(f->path))
-            continue;
+        const bool is_in = field_is_in(f->path, strlen(f->path), table, strlen(table));
+        if (f->kind == FIELD_table || !is_in || field_why_idle(f->path)) continue;
         Str value = str_in(out->arena);
         if (add_value(f, (const char *)of + (f->offset - from), &value))
             str_print(out, "%s %s\n", f->path, str_text(&value));

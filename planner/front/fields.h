@@ -48,6 +48,8 @@ bool field_is_table(FieldKind kind);
 const Field *field_of_plan(const char *path); /* NULL: there is no such key */
 /* Returns the bytes of a value of that kind in memory; 0 for a table. */
 size_t field_bytes(FieldKind kind);
+/* True if the key, of n bytes, is the table or one of its values: "mesh.tp" for "mesh". */
+bool field_is_in(const char *key, size_t n, const char *table, size_t table_n);
 const Field *field_of_pass(const char *path);
 /* Reads a number of the configuration by its key, outside `parallel`. `whole`: it is an integer.
  * Returns false if no number has this key. */
