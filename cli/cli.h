@@ -222,6 +222,10 @@ PlanOptions plan_file_options(Cli *cli, const PlanOptions *options);
 bool plan_may_run(Cli *cli, const PlanFile *file);
 uint64_t plan_instructions(const Plan *plan, bool communications_only); /* over all programs */
 const char *mesh_text(Arena *arena, const Mesh *mesh); /* "dp_shard 8 x tp 2"; "1 rank" */
+/* Like mesh_text, but a mesh with folded experts is told as the script has it, without ep. */
+const char *plan_mesh_text(Arena *arena, const PlanFile *file);
+/* Adds the line that says which ranks share folded experts, if any do. */
+void report_folded(Cli *cli, const Config *config);
 /* The lines that `check` and `sim` have in common. */
 void plan_file_report(Cli *cli, const PlanFile *file);
 /* Reports the worst rank's arena, reserved bytes and the device's memory, as text and JSON. */

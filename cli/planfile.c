@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "exec/data/data_field.h"
 #include "planner/base/parallel.h"
+#include "planner/front/fold.h"
 #include "planner/ir/experts.h"
 #include "planner/passes/passes.h"
 #include "sim/sim.h"
@@ -88,6 +89,22 @@ const char *mesh_text(Arena *arena, const Mesh *mesh)
     return mesh->n_axes == 0 ? "1" : str_text(&text);
 }
 
+const char *plan_mesh_text(Arena *arena, const PlanFile *file)
+{
+    return file->is_text || file->config.ep_mode != EP_folded
+               ? mesh_text(arena, &file->plan->mesh)
+               : config_mesh_text(arena, &file->config);
+}
+
+void report_folded(Cli *cli, const Config *config)
+{
+    const char *folded =
+        config->ep_mode == EP_folded ? config_folded_text(cli->arena, config) : NULL;
+    if (folded != NULL)
+        str_print(&cli->out, "experts     folded over %" PRIu32 " ranks: %s\n",
+                  config_expert_ranks(config), folded);
+}
+
 static void report_text(Cli *cli, const PlanFile *file)
 {
     const Plan *plan = file->plan;
@@ -106,14 +123,16 @@ static void report_text(Cli *cli, const PlanFile *file)
     if (active < info->n_params_no_embedding)
         str_print(out, ", %s of them for a token", str_count(cli->arena, active));
     str_add(out, ")\n");
-    str_print(out, "mesh        %s = %" PRIu32 " rank%s", mesh_text(cli->arena, &plan->mesh),
+    str_print(out, "mesh        %s = %" PRIu32 " rank%s", plan_mesh_text(cli->arena, file),
               plan->mesh.n_ranks, plan->mesh.n_ranks == 1 ? "" : "s");
     if (file->has_cluster)
         str_print(out, " on %s, %" PRIu32 " x %" PRIu32 " %s", file->config.cluster.name,
                   file->config.cluster.nodes, file->config.cluster.devices_per_node,
                   file->config.cluster.device.name);
+    str_add(out, "\n");
+    if (!file->is_text) report_folded(cli, &file->config);
     str_print(out,
-              "\nbatch       %" PRId64 " %s of %" PRId64 " %s a step, in %" PRIu32
+              "batch       %" PRId64 " %s of %" PRId64 " %s a step, in %" PRIu32
               " micro-batch%s%s\n",
               plan->step.global_batch, data_reads_fields(&plan->graph) ? "fields" : "sequences",
               plan->step.seq, plan_file_counts(file), plan->step.n_microbatches,

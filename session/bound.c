@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "planner/front/fold.h"
 #include "session/bound_kernels.h"
 #include "sim/compute/kernels.h"
 
@@ -61,7 +62,7 @@ static Copies copies_of(const Config *c)
     const AxisNames sharing = axes_with(AXIS_STATES);
     const double replicas = size_over(c, axes_cutting(INDEX_samples) & ~sharing);
     const double shards = size_over(c, axes_with(AXIS_UNITS));
-    if (c->ep_folded > 1) return (Copies){1, 1};
+    if (config_lends_experts(c)) return (Copies){1, 1};
     if (pass_of(c, PASS_fsdp2) != NULL) return (Copies){replicas, replicas};
     if (zero == NULL || zero->zero.strategy == ZERO_no_shard)
         return (Copies){replicas * shards, replicas * shards};

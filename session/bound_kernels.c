@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "planner/front/fold.h"
 #include "session/bound.h"
 #include "sim/compute/kernels.h"
 #include "sim/compute/work.h"
@@ -110,7 +111,7 @@ static bool applies(const Config *c)
             return false;
     }
     return c->runtime.name == NULL && (c->compute == DT_bf16 || c->compute == DT_f16) &&
-           c->ep_folded <= 1 && c->height == 0;
+           !config_lends_experts(c) && c->height == 0;
 }
 
 static bool does_the_same(const Graph *g, const Node *a, const Node *b)

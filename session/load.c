@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "planner/front/blame.h"
+#include "planner/front/fold.h"
 #include "planner/ir/layout/padding.h"
 #include "planner/ir/layout/rows.h"
 #include "planner/lower/compile.h"

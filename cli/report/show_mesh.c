@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "cli/cli.h"
+#include "planner/front/fold.h"
 #include "planner/ir/layout/mesh_view.h"
 
 enum { MOST_ROWS = 64 };
@@ -76,9 +77,10 @@ static void show_data(const View *v)
               "samples     %" PRIu32 " data rank%s; ranks that differ in %s alone read the same\n",
               mesh_dp_size(mesh), mesh_dp_size(mesh) == 1 ? "" : "s",
               same ? mesh_axes_text(cli->arena, mesh, same) : "nothing");
+    report_folded(cli, v->config);
     if (v->fold.ep > 1)
-        str_print(out, "experts     folded: ep %" PRIu32 " x ep_shard %" PRIu32 " in a stage\n",
-                  v->fold.ep, v->fold.ep_shard);
+        str_print(out, "            ep %" PRIu32 " x ep_shard %" PRIu32 " in a stage\n", v->fold.ep,
+                  v->fold.ep_shard);
     if (cli->json == NULL) return;
     json_text(cli->json, "data_mesh", dp.n_dims == 0 ? NULL : str_text(&text));
     json_count(cli->json, "dp_size", mesh_dp_size(mesh));
@@ -140,10 +142,11 @@ static void show_ranks(const View *v, Rank first, Rank end)
 void show_mesh(Cli *cli, const Config *config, const Mesh *mesh)
 {
     View v = {.cli = cli, .config = config, .mesh = mesh};
-    Loc none = {NULL, 0};
     v.per_node = config->cluster.devices_per_node;
-    if (config->ep_folded > 1) mesh_fold_ep(mesh, config->ep_folded, none, &cli->diag, &v.fold);
-    str_print(&cli->out, "mesh        %s = %" PRIu32 " ranks", mesh_text(cli->arena, mesh),
+    if (config_lends_experts(config)) v.fold = mesh_fold_ep(mesh, config_expert_ranks(config));
+    str_print(&cli->out, "mesh        %s = %" PRIu32 " ranks",
+              config->ep_mode == EP_folded ? config_mesh_text(cli->arena, config)
+                                           : mesh_text(cli->arena, mesh),
               mesh->n_ranks);
     if (config->cluster.name != NULL)
         str_print(&cli->out, " on %s, %" PRIu32 " x %" PRIu32, config->cluster.name,

@@ -300,7 +300,7 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, const 
               plan->graph.info.n_layers, sizes_text(cli, file), plan->step.n_microbatches);
     str_print(out,
               "mesh        %s = %" PRIu32 " ranks, against 1 rank; %s; %d orders of execution\n",
-              mesh_text(cli->arena, &plan->mesh), plan->mesh.n_ranks,
+              plan_mesh_text(cli->arena, file), plan->mesh.n_ranks,
               passes_text(cli->arena, &file->config), ORDER_SEEDS);
     str_print(out, "gradients   worst relative difference %.2e over %" PRIu32 " tensors (%s)\n",
               r->worst_gradient, r->n_tensors, r->worst_tensor != NULL ? r->worst_tensor : "none");

@@ -425,9 +425,9 @@ typedef struct Config {
     uint64_t source_lines;
     uint32_t axis_size[AXIS_NAMES]; /* after -1 has been resolved; 1 = absent */
     EpMode ep_mode;                 /* default extra */
-    /* EP_folded, if ranks of cp or tp share experts, too: the number of ranks that share a layer's
-     * experts; else 1 */
-    uint32_t ep_folded;
+    /* EP_folded: the sizes before ranks of the data axes became the axis ep, whose size is 1 here
+     */
+    uint32_t axis_before[AXIS_NAMES];
     /* [axis]: the number of its innermost ranks that share experts, beside those of axis ep;
      * 0 or 1: none */
     uint32_t ep_lent[AXIS_NAMES];
@@ -469,26 +469,6 @@ static inline uint32_t config_ranks(const Config *c, AxisNames names)
     for (uint32_t a = 0; a < AXIS_NAMES; a++)
         if (axes_have(names, (AxisName)a)) n *= c->axis_size[a];
     return n;
-}
-
-/* The number of ranks that share a layer's experts. */
-static inline uint32_t config_expert_ranks(const Config *c)
-{
-    uint32_t n = config_ranks(c, axes_trading(INDEX_experts));
-    for (uint32_t a = 0; a < AXIS_NAMES; a++)
-        if (c->ep_lent[a] > 1) n *= c->ep_lent[a];
-    return n;
-}
-
-/* The mesh before passes refine it. Experts are first cut by the ranks of cp and tp that share
- * them, so that no rank sends rows that its neighbours send, too; the cut over ep nests inside. */
-static inline Mesh config_mesh(const Config *c)
-{
-    Mesh mesh = mesh_make(c->axis_size);
-    const AxisSet ep = mesh_axes_of(&mesh, axes_trading(INDEX_experts));
-    if (ep && config_expert_ranks(c) > mesh_size(&mesh, ep))
-        mesh_nest_last(&mesh, (uint32_t)__builtin_ctz(ep));
-    return mesh;
 }
 
 /* The number of ranks that read samples of their own. */

@@ -1,7 +1,9 @@
 /* Experts folded into the ranks of a pipeline stage (ep_mode = "folded"). */
 #include "planner/front/fold.h"
+
+#include <string.h>
+
 #include "planner/front/parent.h"
-#include "planner/ir/layout/mesh_view.h"
 
 /* Takes ranks of an axis for ep, the innermost first. Returns how many are still missing; 0: the
  * rest and the axis do not nest. */
@@ -33,37 +35,81 @@ static bool take_experts(const uint32_t size[AXIS_NAMES], uint32_t ep, uint32_t 
     return ep == 1;
 }
 
-bool fold_could_be(const Config *c, uint32_t ep)
+bool fold_lends(const Config *c, uint32_t ep, uint32_t lent[AXIS_NAMES])
 {
-    uint32_t size[AXIS_NAMES], lent[AXIS_NAMES], carved[AXIS_NAMES];
-    const AxisName folds = axes_first(axes_with(AXIS_FOLDS));
-    const AxisNames data = axes_cutting(INDEX_samples) & ~axes_with(AXIS_FOLDS);
-    bool given_back = false;
-    /* The ranks of the axis ep go back to the innermost data axis, from which they were taken
-     * first.
-     */
-    for (int a = AXIS_NAMES - 1; a >= 0; a--) {
-        size[a] = c->axis_size[a];
-        if (given_back || !axes_have(data, (AxisName)a)) continue;
-        size[a] *= c->axis_size[folds];
-        given_back = true;
-    }
-    size[folds] = 1;
-    return take_experts(size, ep, lent, carved);
+    uint32_t carved[AXIS_NAMES];
+    return take_experts(c->axis_before, ep, lent, carved);
 }
 
-static void refuse_fold(const Draft *draft, uint32_t ep, uint32_t stage)
+bool fold_could_be(const Config *c, uint32_t ep)
+{
+    uint32_t lent[AXIS_NAMES];
+    return fold_lends(c, ep, lent);
+}
+
+bool config_lends_experts(const Config *c)
+{
+    for (uint32_t a = 0; a < AXIS_NAMES; a++)
+        if (c->ep_lent[a] > 1) return true;
+    return false;
+}
+
+uint32_t config_expert_ranks(const Config *c)
+{
+    uint32_t n = config_ranks(c, axes_trading(INDEX_experts));
+    for (uint32_t a = 0; a < AXIS_NAMES; a++)
+        if (c->ep_lent[a] > 1) n *= c->ep_lent[a];
+    return n;
+}
+
+void config_nest_experts(const Config *c, Mesh *mesh)
+{
+    const AxisSet ep = mesh_axes_of(mesh, axes_trading(INDEX_experts));
+    if (ep && config_lends_experts(c)) mesh_nest_last(mesh, (uint32_t)__builtin_ctz(ep));
+}
+
+Mesh config_mesh(const Config *c)
+{
+    Mesh mesh = mesh_make(c->axis_size);
+    config_nest_experts(c, &mesh);
+    return mesh;
+}
+
+const char *config_mesh_text(Arena *arena, const Config *c)
+{
+    Str text = str_in(arena);
+    for (int a = 0; a < AXIS_NAMES; a++)
+        if (c->axis_before[a] > 1)
+            str_print(&text, "%s%s %u", text.n ? " x " : "", axis_name_text((AxisName)a),
+                      c->axis_before[a]);
+    return text.n ? str_text(&text) : "1";
+}
+
+const char *config_folded_text(Arena *arena, const Config *c)
+{
+    Str text = str_in(arena);
+    for (int a = AXIS_NAMES - 1; a >= 0; a--) {
+        const uint32_t size = c->axis_before[a], lent = c->ep_lent[a] > 1 ? c->ep_lent[a] : 1,
+                       n = lent * (size / c->axis_size[a]);
+        if (size <= 1 || n <= 1) continue;
+        str_print(&text, text.n ? ", " : "");
+        if (n < size) str_print(&text, "%u of ", n);
+        str_print(&text, "%s %u", axis_name_text((AxisName)a), size);
+    }
+    return text.n ? str_text(&text) : NULL;
+}
+
+static void refuse_fold(const Draft *draft, uint32_t ep)
 {
     const Config *c = &draft->config;
-    uint32_t lent[AXIS_NAMES], carved[AXIS_NAMES];
+    const uint32_t stage = config_ranks(c, ~axes_with(AXIS_STAGES));
     Str axes = str_in(draft->arena), legal = str_in(draft->arena);
     for (int a = AXIS_NAMES - 1; a >= 0; a--)
         if (c->axis_size[a] > 1 && !axes_have(axes_with(AXIS_STAGES), (AxisName)a))
             str_print(&axes, "%s%s %u", axes.n ? ", then " : "", axis_name_text((AxisName)a),
                       c->axis_size[a]);
     for (uint32_t k = 1; k <= stage; k++)
-        if (stage % k == 0 && take_experts(c->axis_size, k, lent, carved))
-            str_print(&legal, "%s%u", legal.n ? ", " : "", k);
+        if (fold_could_be(c, k)) str_print(&legal, "%s%u", legal.n ? ", " : "", k);
     diag_error(draft->d, FAULT_input, "ep-fold", c->axis_loc[axes_first(axes_with(AXIS_FOLDS))],
                "mesh.ep = %u (folded) takes consecutive ranks, first of %s: %u ranks are not whole "
                "parts of these axes",
@@ -78,18 +124,15 @@ void draft_fold_experts(Draft *draft)
     Config *c = &draft->config;
     const AxisName folds = axes_first(axes_with(AXIS_FOLDS));
     uint32_t carved[AXIS_NAMES];
-    EpFold fold;
     const uint32_t ep = c->axis_size[folds];
-    c->axis_size[folds] = c->ep_folded = 1;
-    Mesh mesh = mesh_make(c->axis_size);
-    if (!mesh_fold_ep(&mesh, ep, c->axis_loc[folds], draft->d, &fold)) return;
+    c->axis_size[folds] = 1;
+    memcpy(c->axis_before, c->axis_size, sizeof c->axis_before);
     if (!take_experts(c->axis_size, ep, c->ep_lent, carved)) {
-        refuse_fold(draft, ep, fold.ep * fold.ep_shard);
+        refuse_fold(draft, ep);
         return;
     }
     for (int a = 0; a < AXIS_NAMES; a++) {
         c->axis_size[a] /= carved[a];
         c->axis_size[folds] *= carved[a];
-        if (c->ep_lent[a] > 1) c->ep_folded = ep;
     }
 }

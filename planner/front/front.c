@@ -14,6 +14,7 @@
 
 #include "planner/base/clock.h"
 #include "planner/front/child/child.h"
+#include "planner/front/fold.h"
 #include "planner/front/parent.h"
 
 /* A buffer that is written once, before any caller reads it. */

@@ -95,19 +95,25 @@ static int64_t least_tokens(const Config *c)
     return tokens;
 }
 
-/* Experts stay shared by ranks of the same axes: by all of their ranks, or by a part. */
+/* Experts stay shared by ranks of the same axes: by all of their ranks, or by a part. The ranks of
+ * the axis ep come from the innermost data axis that gave some. */
 static void shrink_experts(Config *c, const uint32_t was[AXIS_NAMES])
 {
-    c->ep_folded = 1;
+    const AxisName folds = axes_first(axes_with(AXIS_FOLDS));
+    uint32_t ep = c->axis_size[folds];
+    if (c->ep_mode != EP_folded) return;
+    for (int a = AXIS_NAMES - 1; a >= 0; a--) {
+        const bool gave = c->axis_before[a] > was[a];
+        c->axis_before[a] = a == (int)folds ? 1 : gave ? c->axis_size[a] * ep : c->axis_size[a];
+        if (gave) ep = 1;
+    }
     for (int a = 0; a < AXIS_NAMES; a++) {
         const uint32_t lent = c->ep_lent[a], n = c->axis_size[a];
         if (lent <= 1) continue;
         uint32_t k = lent == was[a] ? n : 2;
         while (k < n && (n % k != 0 || lent % k != 0)) k++;
         c->ep_lent[a] = k < n || lent % n == 0 || lent == was[a] ? k : 1;
-        if (c->ep_lent[a] > 1) c->ep_folded = 0;
     }
-    if (c->ep_folded == 0) c->ep_folded = config_expert_ranks(c);
 }
 
 /* Axes > 1 stay > 1, with at most sixteen ranks; then each pass shrinks its own numbers. */

@@ -20,6 +20,7 @@
  * This pass and propagation only assign layouts. */
 #include <assert.h>
 
+#include "planner/ir/experts.h"
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
@@ -98,34 +99,24 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
     const int64_t groups = kv_heads(job, n);
     const int64_t heads = groups * g->tensors.at[n->in[0]].dim[op_dim(n->op, 0, INDEX_heads)];
     const uint32_t tp = pass_ranks(job->config, PASS_tp);
+    const bool ring = pass->cp.mode == CP_ring;
+    const char *what = ring ? "all_to_all" : "cp", *and_tp = "";
     if (groups % ((int64_t)size * tp) == 0) return true;
-    if (tp > 1) {
-        const char *what = pass->cp.mode == CP_ring ? "all_to_all" : "cp";
-        diag_error(
-            job->diag, FAULT_input, "divides-heads", pass->loc,
-            "cp { %s }: heads = %lld with kv_heads = %lld cannot be divided over tp = %u and "
-            "then over %s = %u: a rank would hold a fraction of a KV head (%s)",
-            pass->cp.mode == CP_ring ? "all_to_all" : "mode = \"all_to_all\"", (long long)heads,
-            (long long)groups, tp, what, size, g->modules.at[n->module].path);
-        const char *less = str_divisors(job->scratch, groups % size ? 1 : groups / size);
-        if (groups % tp == 0)
-            diag_hint(job->diag, "%s may be %s%s%s", what, str_divisors(job->scratch, groups / tp),
-                      groups % size ? ""
-                                    : arena_print(job->scratch, "; with %s = %u, tp may be %s",
-                                                  what, size, less),
-                      or_ring(job, pass));
-        else
-            diag_hint(job->diag, "tp may be %s%s", less, or_ring(job, pass));
+    diag_error(job->diag, FAULT_input, "divides-heads", pass->loc,
+               "cp { %s }: heads = %lld with kv_heads = %lld cannot be divided over %s%s = %u: a "
+               "rank would hold a fraction of a KV head (%s)",
+               ring ? "all_to_all" : "mode = \"all_to_all\"", (long long)heads, (long long)groups,
+               tp == 1 ? "" : arena_print(job->scratch, "tp = %u and then over ", tp), what, size,
+               g->modules.at[n->module].path);
+    const char *less = str_divisors(job->scratch, groups % size ? 1 : groups / size);
+    if (groups % tp != 0) {
+        diag_hint(job->diag, "tp may be %s%s", less, or_ring(job, pass));
         return false;
     }
-    diag_error(job->diag, FAULT_input, "divides-heads", pass->loc,
-               "cp { %s }: heads = %lld with kv_heads = %lld cannot be divided over %s%u: "
-               "a rank would hold a fraction of a KV head (%s)",
-               pass->cp.mode == CP_ring ? "all_to_all" : "mode = \"all_to_all\"", (long long)heads,
-               (long long)groups, pass->cp.mode == CP_ring ? "" : "cp = ", size,
-               g->modules.at[n->module].path);
-    diag_hint(job->diag, "%s may be %s%s", pass->cp.mode == CP_ring ? "all_to_all" : "cp",
-              str_divisors(job->scratch, groups), or_ring(job, pass));
+    if (groups % size == 0)
+        and_tp = arena_print(job->scratch, "; with %s = %u, tp may be %s", what, size, less);
+    diag_hint(job->diag, "%s may be %s%s%s", what, str_divisors(job->scratch, groups / tp), and_tp,
+              or_ring(job, pass));
     return false;
 }
 
@@ -160,14 +151,16 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
             "uneven rows have none to share",
             pass_ranks(job->config, PASS_cp), path);
         const uint32_t ranks = pass_ranks(job->config, PASS_cp) * pass_ranks(job->config, PASS_tp);
-        const int64_t experts = graph_attrs_at(&job->plan->graph, n->attrs)->experts;
+        /* An ep that is not folded is a factor of the mesh: to fold it would change the product. */
+        const bool folds = config_ranks(job->config, axes_trading(INDEX_experts)) == 1 &&
+                           experts_common(&job->plan->graph) % ranks == 0;
         diag_hint(job->diag, "%scapacity_factor = \"all\" or a number%s",
-                  experts % ranks ? ""
-                                  : arena_print(job->scratch,
-                                                "ep_mode = \"folded\" with ep = %u lets ranks of "
-                                                "cp share experts; or ",
-                                                ranks),
-                  experts % ranks ? "; or make cp a part of dp_shard or of tp" : "");
+                  folds ? arena_print(job->scratch,
+                                      "ep_mode = \"folded\" with ep = %u lets ranks of cp share "
+                                      "experts; or ",
+                                      ranks)
+                        : "",
+                  folds ? "" : "; or make cp a part of dp_shard or of tp");
         return false;
     }
     if (op_takes_tokens(n->op)) {
@@ -217,9 +210,7 @@ void cp_refine(Job *job)
     if (n == 1 || pass_ranks(job->config, PASS_tp) == 1 || scans(job)) return;
     if (pass->cp.mode == CP_ring && !may_refine(job, pass)) return;
     mesh_nest_last(mesh, pass->cp.mode == CP_ring ? first + 1 : first);
-    const AxisSet ep = mesh_axes_of(mesh, axes_trading(INDEX_experts));
-    if (ep && config_expert_ranks(job->config) > mesh_size(mesh, ep))
-        mesh_nest_last(mesh, (uint32_t)__builtin_ctz(ep)); /* experts nest inside of heads */
+    config_nest_experts(job->config, mesh); /* experts nest inside of heads */
 }
 
 /* The ranks that exchange tokens for heads must be an even part of cp. */

@@ -12,15 +12,21 @@ static bool refine_for_reshard(Job *job, const PassConfig *fsdp2)
 {
     Mesh *mesh = &job->plan->mesh;
     const AxisName units = axes_first(axes_with(AXIS_UNITS));
-    uint32_t size = job->config->axis_size[units], to = fsdp2->fsdp2.reshard_to;
+    const Config *c = job->config;
+    const uint32_t size = c->axis_size[units], whole = c->axis_before[units];
+    const uint32_t to = fsdp2->fsdp2.reshard_to;
     if (to < 2 || to >= size || size % to != 0) {
         Str legal = str_in(job->scratch);
         for (uint32_t k = 2; k < size; k++)
             if (size % k == 0) str_print(&legal, "%s%u", legal.n ? ", " : "", k);
         diag_error(job->diag, FAULT_input, "reshard-divides", fsdp2->loc,
                    "reshard_after_forward = %u: must divide %s = %u and lie strictly between "
-                   "1 and it",
-                   to, axis_name_text(units), size);
+                   "1 and it%s",
+                   to, axis_name_text(units), size,
+                   whole <= size
+                       ? ""
+                       : arena_print(job->scratch, " (of its %u ranks, ep takes all but %u)", whole,
+                                     size));
         diag_hint(job->diag, "legal values: true, false%s%s", legal.n ? ", " : "",
                   str_text(&legal));
         return false;
@@ -34,19 +40,26 @@ static bool refine_for_reshard(Job *job, const PassConfig *fsdp2)
     return false;
 }
 
+/* True if ep ranks can share the experts where `mesh` is cut already. */
+static bool cuts_nest(const Job *job, Mesh mesh, uint32_t ep)
+{
+    uint32_t lent[AXIS_NAMES];
+    if (!fold_lends(job->config, ep, lent)) return false;
+    for (uint32_t a = 0; a < AXIS_NAMES; a++)
+        if (lent[a] > 1 && !mesh_cut(&mesh, job->scratch, (AxisName)a, lent[a])) return false;
+    return true;
+}
+
 /* Reports that `lent` ranks of an axis cannot share experts, and names the sizes of ep that nest.
- */
-static void refuse_cut(Job *job, AxisName name, uint32_t lent)
+ * `mesh` has no cuts for experts yet. */
+static void refuse_cut(Job *job, const Mesh *mesh, AxisName name, uint32_t lent)
 {
     const uint32_t ep = config_expert_ranks(job->config), size = job->config->axis_size[name];
     const int64_t experts = experts_common(&job->plan->graph);
     Str legal = str_in(job->scratch);
-    for (uint32_t k = 1; k <= size; k++) {
-        Mesh mesh = job->plan->mesh;
-        if (experts % (ep / lent * k) != 0) continue;
-        if (size % k == 0 && (k == 1 || mesh_cut(&mesh, job->scratch, name, k)))
-            str_print(&legal, "%s%u", legal.n ? ", " : "", ep / lent * k);
-    }
+    for (uint32_t k = 1; k <= mesh->n_ranks; k++)
+        if (experts % k == 0 && cuts_nest(job, *mesh, k))
+            str_print(&legal, "%s%u", legal.n ? ", " : "", k);
     diag_error(job->diag, FAULT_input, "ep-fold",
                job->config->axis_loc[axes_first(axes_with(AXIS_FOLDS))],
                "mesh.ep = %u (folded) takes %u of the %u ranks of %s; heads cut %s elsewhere, and "
@@ -59,12 +72,13 @@ static void refuse_cut(Job *job, AxisName name, uint32_t lent)
  * these axes before. */
 static bool cut_for_experts(Job *job)
 {
+    const Mesh uncut = job->plan->mesh;
     for (uint32_t a = 0; a < AXIS_NAMES; a++) {
         const uint32_t lent = job->config->ep_lent[a];
         if (lent <= 1) continue;
         const AxisSet axes = mesh_cut(&job->plan->mesh, job->arena, (AxisName)a, lent);
         if (!axes) {
-            refuse_cut(job, (AxisName)a, lent);
+            refuse_cut(job, &uncut, (AxisName)a, lent);
             return false;
         }
         job->context.lent_axes = (AxisSet)(job->context.lent_axes | axes);

@@ -4,6 +4,7 @@
 #ifndef TANDEM_PASSES_PASS_H
 #define TANDEM_PASSES_PASS_H
 
+#include "planner/front/fold.h"
 #include "planner/front/pass_spec.h"
 #include "planner/passes/passes.h"
 

@@ -23,7 +23,8 @@ const uint32_t passes_count = sizeof all_passes / sizeof all_passes[0];
 void passes_for_one_rank(Config *config)
 {
     uint32_t n = 0;
-    for (uint32_t a = 0; a < AXIS_NAMES; a++) config->axis_size[a] = config->ep_lent[a] = 1;
+    for (uint32_t a = 0; a < AXIS_NAMES; a++)
+        config->axis_size[a] = config->axis_before[a] = config->ep_lent[a] = 1;
     for (uint32_t i = 0; i < config->n_passes; i++)
         if (pass_specs[config->passes[i].name]->of_model) config->passes[n++] = config->passes[i];
     config->n_passes = n;

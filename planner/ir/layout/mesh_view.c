@@ -109,23 +109,11 @@ bool mesh_dp(const Mesh *mesh, Arena *arena, Loc loc, Diag *d, DpMesh *dp)
     return false;
 }
 
-bool mesh_fold_ep(const Mesh *mesh, uint32_t ep, Loc loc, Diag *d, EpFold *fold)
+EpFold mesh_fold_ep(const Mesh *mesh, uint32_t ep)
 {
     uint32_t stage = mesh->n_ranks / mesh_size(mesh, mesh_axes_of(mesh, axes_with(AXIS_STAGES)));
-    assert(ep > 0);
-    *fold = (EpFold){ep, stage / ep};
-    if (stage % ep == 0) return true;
-    diag_error(d, FAULT_input, "ep-fold", loc,
-               "ep = %u is carved out of the %u ranks of a stage (dp x cp x tp), which it does not "
-               "divide",
-               ep, stage);
-    Arena *scratch = arena_new();
-    Str legal = str_in(scratch);
-    for (uint32_t k = 1; k <= stage; k++)
-        if (stage % k == 0) str_print(&legal, "%s%u", legal.n ? ", " : "", k);
-    diag_hint(d, "ep may be %s, if it divides the experts of each layer", str_text(&legal));
-    arena_free(scratch);
-    return false;
+    assert(ep > 0 && stage % ep == 0);
+    return (EpFold){ep, stage / ep};
 }
 
 void mesh_ep_place(const Mesh *mesh, const EpFold *fold, Rank rank, uint32_t *ep,

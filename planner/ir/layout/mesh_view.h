@@ -41,8 +41,8 @@ bool mesh_dp(const Mesh *mesh, Arena *arena, Loc loc, Diag *d, DpMesh *dp);
 typedef struct EpFold {
     uint32_t ep, ep_shard;
 } EpFold;
-/* Reports "ep-fold" when ep does not divide the ranks of a stage. */
-bool mesh_fold_ep(const Mesh *mesh, uint32_t ep, Loc loc, Diag *d, EpFold *fold);
+/* An assertion fails unless ep divides the ranks of a stage. */
+EpFold mesh_fold_ep(const Mesh *mesh, uint32_t ep);
 void mesh_ep_place(const Mesh *mesh, const EpFold *fold, Rank rank, uint32_t *ep,
                    uint32_t *ep_shard);
 

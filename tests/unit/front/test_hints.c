@@ -113,7 +113,8 @@ static void apply(const Case *c)
     static const char fits[] = "these sizes fill the cluster: ", word[] = "did you mean '";
     static const struct {
         const char *words, *key;
-    } values[] = {{"tp may be ", "mesh.tp"}, {"seq may be ", "batch.seq"}};
+    } values[] = {
+        {"tp may be ", "mesh.tp"}, {"ep may be ", "mesh.ep"}, {"seq may be ", "batch.seq"}};
     if (strncmp(c->hint, fits, strlen(fits)) == 0) try_fitting(c, c->hint + strlen(fits) - 1);
     if (strncmp(c->hint, word, strlen(word)) == 0) try_word(c, c->hint + strlen(word));
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)

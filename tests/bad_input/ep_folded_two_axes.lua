@@ -1,0 +1,7 @@
+local nn = require "tandem.nn"
+return plan {
+  model = nn.module { e = nn.embedding(8, 8), moe = nn.moe { dim = 8, hidden = 8, experts = 9 }, h = nn.linear(8, 8),
+    forward = function(m, x, y) return nn.cross_entropy(m.h(m.moe(m.e(x))), y) end },
+  batch = { global = 12, seq = 4 }, mesh = { dp_replicate = 3, dp_shard = 2, ep = 6, ep_mode = "folded" },
+  parallel = { ep {}, fsdp2 { units = { "moe" } } },
+}

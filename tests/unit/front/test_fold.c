@@ -1,0 +1,108 @@
+/* Experts folded into the ranks of a stage: which ranks share them, how the mesh is told, and what
+ * is left of it in the small plan of --verify. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/front/fold.h"
+#include "tests/support/loaded.h"
+
+typedef struct Case {
+    const char *mesh;                      /* with ep */
+    const char *told, *folded;             /* NULL: every rank has all experts */
+    uint32_t ep, experts;                  /* of the axis ep; that share a layer's experts */
+    const char *small_told, *small_folded; /* of the small plan */
+} Case;
+
+static const Case cases[] = {
+    {"dp_shard = 4, tp = 2, ep = 2", "dp_shard 4 x tp 2", "tp 2", 1, 2, "dp_shard 2 x tp 2",
+     "tp 2"},
+    {"dp_shard = 2, tp = 4, ep = 2", "dp_shard 2 x tp 4", "2 of tp 4", 1, 2, "dp_shard 2 x tp 4",
+     "2 of tp 4"},
+    {"dp_shard = 4, cp = 2, tp = 2, ep = 8", "dp_shard 4 x cp 2 x tp 2",
+     "tp 2, cp 2, 2 of dp_shard 4", 2, 8, "dp_shard 4 x cp 2 x tp 2",
+     "tp 2, cp 2, 2 of dp_shard 4"},
+    {"dp_shard = 8, ep = 4", "dp_shard 8", "4 of dp_shard 8", 4, 4, "dp_shard 4",
+     "2 of dp_shard 4"},
+    {"dp_shard = 4, tp = 2, ep = 1", "dp_shard 4 x tp 2", NULL, 1, 1, "dp_shard 2 x tp 2", NULL},
+    {"dp_replicate = 2, dp_shard = 2, ep = 4", "dp_replicate 2 x dp_shard 2",
+     "dp_shard 2, dp_replicate 2", 4, 4, "dp_shard 2", "dp_shard 2"},
+    {"dp_replicate = 6, dp_shard = 2, ep = 4", "dp_replicate 6 x dp_shard 2",
+     "dp_shard 2, 2 of dp_replicate 6", 4, 4, "dp_replicate 3 x dp_shard 2", "dp_shard 2"},
+};
+
+static Loaded load(const char *mesh, bool shrink)
+{
+    Arena *arena = arena_new();
+    const FrontOptions options = {.shrink = shrink};
+    const Loaded l = load_text(
+        arena_print(arena,
+                    "return plan { model = require 'models.mixtral' 'tiny',\n"
+                    "  batch = { global = 24, seq = 64 }, mesh = { %s, ep_mode = 'folded' },\n"
+                    "  parallel = { tp {}, ep {}, cp {}, fsdp2 {} } }\n",
+                    mesh),
+        &options);
+    if (!l.fine) fail_msg("%s: %s", mesh, l.errors);
+    arena_free(arena);
+    return l;
+}
+
+static void compare(const Config *c, const char *mesh, const char *told, const char *folded)
+{
+    Arena *arena = arena_new();
+    uint32_t lent[AXIS_NAMES], ranks = 1;
+    const char *is = config_folded_text(arena, c);
+    if (strcmp(config_mesh_text(arena, c), told) != 0)
+        fail_msg("%s is told as %s, not %s", mesh, config_mesh_text(arena, c), told);
+    if ((is == NULL) != (folded == NULL) || (is != NULL && strcmp(is, folded) != 0))
+        fail_msg("%s is folded over %s, not %s", mesh, is, folded);
+    /* the plan is one that a script could have asked for */
+    assert_true(fold_lends(c, config_expert_ranks(c), lent));
+    for (uint32_t a = 0; a < AXIS_NAMES; a++) {
+        assert_int_equal(lent[a], c->ep_lent[a] > 1 ? c->ep_lent[a] : 1);
+        ranks *= c->axis_before[a];
+    }
+    assert_int_equal(ranks, config_ranks(c, ~(AxisNames)0));
+    arena_free(arena);
+}
+
+static void a_folded_mesh_is_told_as_its_script_has_it(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const Case *c = &cases[i];
+        Loaded whole = load(c->mesh, false), small = load(c->mesh, true);
+        compare(&whole.config, c->mesh, c->told, c->folded);
+        assert_int_equal(whole.config.axis_size[AXIS_ep], c->ep);
+        assert_int_equal(config_expert_ranks(&whole.config), c->experts);
+        compare(&small.config, c->mesh, c->small_told, c->small_folded);
+        arena_free(whole.arena);
+        arena_free(small.arena);
+    }
+}
+
+/* Two data axes: 3 takes no whole part of dp_shard = 2, and 6 takes it and a part of the other. */
+static void sizes_of_ep_are_taken_from_the_mesh_before_the_fold(void **state)
+{
+    (void)state;
+    static const uint32_t fit[] = {1, 2, 4, 6, 12}, do_not[] = {3, 5, 8, 24};
+    Loaded l = load("dp_replicate = 6, dp_shard = 2, ep = 4", false);
+    for (size_t i = 0; i < sizeof fit / sizeof *fit; i++)
+        assert_true(fold_could_be(&l.config, fit[i]));
+    for (size_t i = 0; i < sizeof do_not / sizeof *do_not; i++)
+        assert_false(fold_could_be(&l.config, do_not[i]));
+    arena_free(l.arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_folded_mesh_is_told_as_its_script_has_it),
+        cmocka_unit_test(sizes_of_ep_are_taken_from_the_mesh_before_the_fold),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
