@@ -18,27 +18,32 @@ const NodeId *experts_rows(const Graph *g, Arena *arena)
     return any ? rows : NULL;
 }
 
+bool experts_next(const Graph *g, ExpertsParam *at)
+{
+    for (; at->node < g->nodes.n; at->node++, at->input = 0) {
+        const Node *n = &g->nodes.at[at->node];
+        while (at->input < n->n_in) {
+            const uint32_t i = at->input++;
+            at->tensor = n->in[i];
+            at->dim = op_dim(n->op, i, INDEX_experts);
+            if (at->dim >= 0 && g->tensors.at[at->tensor].role == ROLE_param) return true;
+        }
+    }
+    return false;
+}
+
 const bool *experts_params(const Graph *g, Arena *arena)
 {
     bool *is = arena_array(arena, g->tensors.n + 1, sizeof *is);
-    for (NodeId id = 1; id < g->nodes.n; id++) {
-        const Node *n = &g->nodes.at[id];
-        if (n->n_in < 2 || g->tensors.at[n->in[1]].role != ROLE_param) continue;
-        if (op_dim(n->op, 1, INDEX_experts) >= 0) is[n->in[1]] = true;
-    }
+    for (ExpertsParam p = {0}; experts_next(g, &p);) is[p.tensor] = true;
     return is;
 }
 
 AxisSet experts_axes(const Graph *g)
 {
     AxisSet axes = 0;
-    for (NodeId id = 1; id < g->nodes.n; id++) {
-        const Node *n = &g->nodes.at[id];
-        const int dim = n->n_in < 2 ? -1 : op_dim(n->op, 1, INDEX_experts);
-        const Tensor *weight = &g->tensors.at[n->in[1]];
-        if (dim >= 0 && weight->role == ROLE_param)
-            axes = (AxisSet)(axes | layout_axes_split(&weight->use, dim));
-    }
+    for (ExpertsParam p = {0}; experts_next(g, &p);)
+        axes = (AxisSet)(axes | layout_axes_split(&g->tensors.at[p.tensor].use, p.dim));
     return axes;
 }
 
@@ -73,32 +78,19 @@ uint64_t experts_active_params(const Graph *g)
 int64_t experts_common(const Graph *g)
 {
     int64_t common = 0;
-    for (NodeId id = 1; id < g->nodes.n; id++) {
-        const Node *n = &g->nodes.at[id];
-        for (uint32_t i = 0; i < n->n_in; i++) {
-            const Tensor *t = &g->tensors.at[n->in[i]];
-            const int dim = op_dim(n->op, i, INDEX_experts);
-            if (t->role != ROLE_param || dim < 0) continue;
-            for (int64_t rest = t->dim[dim]; rest != 0;) {
-                const int64_t next = common % rest;
-                common = rest;
-                rest = next;
-            }
+    for (ExpertsParam p = {0}; experts_next(g, &p);)
+        for (int64_t rest = g->tensors.at[p.tensor].dim[p.dim]; rest != 0;) {
+            const int64_t next = common % rest;
+            common = rest;
+            rest = next;
         }
-    }
     return common;
 }
 
 int64_t experts_most(const Graph *g)
 {
     int64_t most = 0;
-    for (NodeId id = 1; id < g->nodes.n; id++) {
-        const Node *n = &g->nodes.at[id];
-        for (uint32_t i = 0; i < n->n_in; i++) {
-            const Tensor *t = &g->tensors.at[n->in[i]];
-            const int dim = op_dim(n->op, i, INDEX_experts);
-            if (t->role == ROLE_param && dim >= 0 && t->dim[dim] > most) most = t->dim[dim];
-        }
-    }
+    for (ExpertsParam p = {0}; experts_next(g, &p);)
+        if (g->tensors.at[p.tensor].dim[p.dim] > most) most = g->tensors.at[p.tensor].dim[p.dim];
     return most;
 }

@@ -9,6 +9,17 @@
  * none. Gradients count, too. Returns NULL if the graph has no experts. */
 const NodeId *experts_rows(const Graph *g, Arena *arena);
 
+/* An input of a node that is a parameter with an own part for each expert. */
+typedef struct ExpertsParam {
+    NodeId node;
+    uint32_t input; /* counts from 1 */
+    TensorId tensor;
+    int dim; /* of the experts */
+} ExpertsParam;
+/* Moves to the next one; begins with zeros. Returns false behind the last one. A parameter comes
+ * once for each node that reads it. */
+bool experts_next(const Graph *g, ExpertsParam *at);
+
 /* Returns for each tensor [tensor] whether it is a parameter of experts. */
 const bool *experts_params(const Graph *g, Arena *arena);
 

@@ -6,7 +6,6 @@
  * each makes the rows of its own experts, and the sums of a token's rows are partial. */
 #include <assert.h>
 
-#include "planner/front/fold.h"
 #include "planner/ir/experts.h"
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
@@ -52,15 +51,12 @@ static bool pass_ep(Job *job)
     const uint32_t size = mesh_size(mesh, axes), before = job->diag->n_errors;
     uint32_t n_shared = 0;
     if (size == 1) return true;
-    for (NodeId id = 1; id < g->nodes.n && job->diag->n_errors == before; id++) {
-        const Node *n = &g->nodes.at[id];
-        const int dim = n->n_in < 2 ? -1 : op_dim(n->op, 1, INDEX_experts);
-        Tensor *weight = &g->tensors.at[n->in[1]];
-        if (dim < 0 || weight->role != ROLE_param) continue;
+    for (ExpertsParam p = {0}; experts_next(g, &p) && job->diag->n_errors == before;) {
+        Tensor *weight = &g->tensors.at[p.tensor];
         n_shared++;
-        if (weight->dim[dim] % size != 0) refuse(job, weight, weight->dim[dim], size);
+        if (weight->dim[p.dim] % size != 0) refuse(job, weight, weight->dim[p.dim], size);
         for (uint32_t a = 0; a < mesh->n_axes; a++)
-            if (axes >> a & 1) weight->use.on[a] = SPLIT(dim);
+            if (axes >> a & 1) weight->use.on[a] = SPLIT(p.dim);
     }
     if (n_shared == 0) {
         diag_error(job->diag, FAULT_input, "ep-matched-nothing", pass_config(job, PASS_ep)->loc,
