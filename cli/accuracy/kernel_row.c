@@ -80,8 +80,8 @@ static const char *read_gemm(const Csv *csv, uint32_t row, KernelRow *out)
 /* TransformerEngine's sum over the four products of a layer, "h=4096 ff=16384 (QKV 12288), fprop".
  * With "autocast" in its notes, the time includes making the 8-bit operands. A first kernel reads
  * the 16-bit tensor for its maximum. A second one reads it again and writes two 8-bit copies, one
- * of them transposed. That is 6 bytes for each element. The gradients of weights reuse these
- * copies. */
+ * of them transposed. That is 6 bytes for each element. A forward product makes two operands, the
+ * gradient of its inputs one more. The gradient of its weights reuses their copies. */
 static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape"), *qkv = strstr(shape, "QKV ");
@@ -93,7 +93,7 @@ static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
     const double sizes[KERNEL_ROW_PRODUCTS][2] = {{three, h}, {h, h}, {ff, h}, {h, ff}};
     bool forward = strstr(shape, "fprop") != NULL, inputs = strstr(shape, "dgrad") != NULL;
     bool makes = out->dtype == DT_e4m3 && strstr(csv_cell(csv, row, "notes"), "autocast") != NULL;
-    double flops = 0, made = 0;
+    double flops = 0, made = 0, n_made = 0; /* operands that are made: elements, tensors */
     for (int i = 0; i < KERNEL_ROW_PRODUCTS; i++) {
         double n = sizes[i][0], k = sizes[i][1]; /* outputs, inputs */
         flops += 2 * m * n * k;
@@ -101,10 +101,11 @@ static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
         out->product[i][1] = forward ? n : k;
         out->product[i][2] = forward ? k : inputs ? n : m;
         made += forward ? m * k + n * k : inputs ? m * n : 0;
+        n_made += forward ? 2 : inputs ? 1 : 0;
     }
     if (makes) {
         out->bytes = 6 * made;
-        out->n_kernels = 8;
+        out->n_kernels = 2 * n_made;
     }
     out->what = out->dtype == DT_e4m3 ? "gemm, 8 bits" : "gemm";
     out->measured_s = kernel_row_measured_s(csv, row, flops, 0);
