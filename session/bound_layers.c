@@ -171,7 +171,7 @@ static void measure(const Sampler *s, PlanFile *file, Arena *arena, Diag *told, 
     const Capacity c = session_capacity(file, arena);
     if (c.device_bytes == 0 || !s->sized) return;
     out->bytes = bound_bytes(file->plan, s->fewer == 0);
-    out->usable_bytes = c.device_bytes > c.reserved_bytes ? c.device_bytes - c.reserved_bytes : 0;
+    out->usable_bytes = usable_bytes(c.device_bytes, c.reserved_bytes);
 }
 
 /* Compiles the script with so many layers. Returns false if that is not the same model. */

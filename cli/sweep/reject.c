@@ -77,9 +77,7 @@ static bool is_too_large(Cli *one, const Device *device, const Bounds *b, json_t
 {
     Arena *arena = one->arena;
     const uint64_t need = b->state_bytes + b->kept_bytes;
-    const uint64_t usable = device->memory_bytes > device->reserved_bytes
-                                ? device->memory_bytes - device->reserved_bytes
-                                : 0;
+    const uint64_t usable = usable_bytes(device->memory_bytes, device->reserved_bytes);
     if (device->memory_bytes == 0 || need <= usable) return false;
     return reject(row, need, "bound-memory",
                   arena_print(arena,
@@ -111,8 +109,7 @@ static bool shorter_decides(Cli *one, const Config *config, Graph *graph, const 
     if (file == NULL || file->plan->programs.n == 0) return false;
     const Capacity c = session_capacity(file, one->arena);
     return is_too_full(one, bound_bytes(file->plan, false),
-                       c.device_bytes > c.reserved_bytes ? c.device_bytes - c.reserved_bytes : 0,
-                       row);
+                       usable_bytes(c.device_bytes, c.reserved_bytes), row);
 }
 
 /* A close bound is worth its time unless ten points are likely to be faster than this one. */

@@ -32,7 +32,7 @@ static bool fits_devices(const Plan *plan, const Capacity *capacity, const FitAd
         if (worst == UINT32_MAX || plan->programs.at[i].bytes > plan->programs.at[worst].bytes)
             worst = i;
     if (worst == UINT32_MAX) return true;
-    uint64_t usable = device_bytes > reserved_bytes ? device_bytes - reserved_bytes : 0;
+    const uint64_t usable = usable_bytes(device_bytes, reserved_bytes);
     const Program *p = &plan->programs.at[worst];
     if (p->bytes <= usable) return true;
     Rank rank = 0;

@@ -41,6 +41,11 @@ typedef struct Capacity {
     uint64_t host_bytes;                   /* host memory of a node; 0: unknown, no limit */
     uint32_t devices_per_node;             /* 0: all ranks on one node */
 } Capacity;
+/* The bytes of a device that a plan may use. */
+static inline uint64_t usable_bytes(uint64_t device_bytes, uint64_t reserved_bytes)
+{
+    return device_bytes > reserved_bytes ? device_bytes - reserved_bytes : 0;
+}
 bool verify_fit(const Plan *plan, const Capacity *c, Diag *d);
 /* Returns the largest host memory that the ranks of one node need; *node is that node. */
 uint64_t plan_host_bytes(const Plan *plan, uint32_t devices_per_node, uint32_t *node);
