@@ -10,13 +10,6 @@
 #include "session/bound_kernels.h"
 #include "sim/compute/kernels.h"
 
-static const PassConfig *pass_of(const Config *c, PassName name)
-{
-    for (uint32_t i = 0; i < c->n_passes; i++)
-        if (c->passes[i].name == name) return &c->passes[i];
-    return NULL;
-}
-
 /* Returns the product of the sizes of these axes. */
 static double size_over(const Config *c, AxisNames axes)
 {
@@ -47,7 +40,7 @@ static double fewer_bytes(DType a, DType b)
  * backward pass is certain. */
 static bool may_be_frozen(const Config *c)
 {
-    return pass_of(c, PASS_freeze) != NULL;
+    return config_pass(c, PASS_freeze) != NULL;
 }
 
 /* Counts the ranks that certainly hold a copy of each weight and of each moment. Experts may be
@@ -58,12 +51,12 @@ typedef struct Copies {
 
 static Copies copies_of(const Config *c)
 {
-    const PassConfig *zero = pass_of(c, PASS_zero);
+    const PassConfig *zero = config_pass(c, PASS_zero);
     const AxisNames sharing = axes_with(AXIS_STATES);
     const double replicas = size_over(c, axes_cutting(INDEX_samples) & ~sharing);
     const double shards = size_over(c, axes_with(AXIS_UNITS));
     if (config_lends_experts(c)) return (Copies){1, 1};
-    if (pass_of(c, PASS_fsdp2) != NULL) return (Copies){replicas, replicas};
+    if (config_pass(c, PASS_fsdp2) != NULL) return (Copies){replicas, replicas};
     if (zero == NULL || zero->zero.strategy == ZERO_no_shard)
         return (Copies){replicas * shards, replicas * shards};
     const bool whole = zero->zero.strategy != ZERO_optim_grads_params;
@@ -92,7 +85,7 @@ static double gradient_of(const Config *c)
 
 static bool is_offloaded(const Config *c)
 {
-    const PassConfig *fsdp = pass_of(c, PASS_fsdp2);
+    const PassConfig *fsdp = config_pass(c, PASS_fsdp2);
     return fsdp != NULL && fsdp->fsdp2.offload;
 }
 
@@ -105,7 +98,7 @@ static uint64_t gradient_bytes(const Config *c, const Graph *g, bool blocks_only
 
 static uint64_t state_bytes(const Config *c, const Graph *g, bool blocks_only)
 {
-    const PassConfig *zero = pass_of(c, PASS_zero);
+    const PassConfig *zero = config_pass(c, PASS_zero);
     if (is_offloaded(c)) return 0; /* all of the state lies in host memory */
     const Copies copies = copies_of(c);
     const double n = param_elements(g, blocks_only) / ranks_of(c);
@@ -115,7 +108,7 @@ static uint64_t state_bytes(const Config *c, const Graph *g, bool blocks_only)
     if (zero != NULL && zero->zero.preserve_fp32_weights == CHOICE_no) rest = weight;
     if (may_be_frozen(c))
         weight = fmin(fewer_bytes(c->param, c->compute),
-                      fewer_bytes(pass_of(c, PASS_freeze)->freeze.dtype, c->compute));
+                      fewer_bytes(config_pass(c, PASS_freeze)->freeze.dtype, c->compute));
     else if (c->optimizer.kind == OPTIMIZER_adamw)
         moments = 2 * (c->optimizer.state != DT_none ? dtype_bytes(c->optimizer.state) : rest);
     return (uint64_t)(n * (copies.weights * weight + copies.states * (moments + gradient_of(c))));
@@ -160,7 +153,7 @@ void bound_mark_needed(const Node *n, bool *needed)
 
 bool bound_in_region(const Config *c, const Graph *g, const Node *n)
 {
-    const PassConfig *ac = pass_of(c, PASS_ac);
+    const PassConfig *ac = config_pass(c, PASS_ac);
     if (ac == NULL || ac->ac == AC_none) return false;
     if (ac->ac == AC_full) return n->layer > 0;
     for (ModuleId m = n->module; m != 0; m = g->modules.at[m].parent)
@@ -200,8 +193,8 @@ static double needed_bytes(const Config *c, const Graph *g, Arena *scratch)
  * Otherwise it keeps the input of each block. */
 static double kept_elements(const Config *c, const Graph *g, Arena *scratch)
 {
-    const PassConfig *ac = pass_of(c, PASS_ac);
-    const bool plain = (ac == NULL || ac->ac == AC_none) && pass_of(c, PASS_compile) == NULL;
+    const PassConfig *ac = config_pass(c, PASS_ac);
+    const bool plain = (ac == NULL || ac->ac == AC_none) && config_pass(c, PASS_compile) == NULL;
     double *most = arena_array(scratch, MOST_LAYERS, sizeof *most), sum = 0;
     bool *seen = arena_array(scratch, g->tensors.n + 1, sizeof *seen);
     for (NodeId id = 1; id < g->nodes.n; id++) {
@@ -222,7 +215,7 @@ static double kept_elements(const Config *c, const Graph *g, Arena *scratch)
 /* Returns the number of micro-batches that the first rank of a pipeline holds at the same time. */
 static double in_flight(const Config *c, double steps)
 {
-    const PassConfig *pp = pass_of(c, PASS_pp);
+    const PassConfig *pp = config_pass(c, PASS_pp);
     const double stages = stages_of(c);
     if (pp == NULL || stages < 2 || pp->pp.is_own || pp->pp.has_split || pp->pp.round != 0)
         return 1;
@@ -237,15 +230,15 @@ static double steps_of(const Config *c)
 
 static uint64_t kept_bytes(const Config *c, const Graph *g)
 {
-    const PassConfig *ac = pass_of(c, PASS_ac);
+    const PassConfig *ac = config_pass(c, PASS_ac);
     if (ac != NULL && ac->ac == AC_modules) return 0; /* a region may be larger than a block */
     if (may_be_frozen(c)) return 0;
     Arena *scratch = arena_new();
-    const bool eight = pass_of(c, PASS_float8) != NULL;
+    const bool eight = config_pass(c, PASS_float8) != NULL;
     double bytes = kept_elements(c, g, scratch) * (eight ? 1 : dtype_bytes(c->compute));
     /* A profile's kernels, and passes that fuse or cut ops, may keep other tensors. */
-    if (!eight && c->runtime.name == NULL && pass_of(c, PASS_compile) == NULL &&
-        pass_of(c, PASS_tile) == NULL && pass_of(c, PASS_domain) == NULL)
+    if (!eight && c->runtime.name == NULL && config_pass(c, PASS_compile) == NULL &&
+        config_pass(c, PASS_tile) == NULL && config_pass(c, PASS_domain) == NULL)
         bytes = fmax(bytes, needed_bytes(c, g, scratch));
     arena_free(scratch);
     return (uint64_t)(bytes * in_flight(c, steps_of(c)) / ranks_of(c));
@@ -300,7 +293,7 @@ static Products products_of(const Config *c, const Graph *g, Arena *scratch)
  * its last gradient after the last stage has computed it. */
 static bool is_plain_pipeline(const Config *c, const Graph *g)
 {
-    const PassConfig *pp = pass_of(c, PASS_pp);
+    const PassConfig *pp = config_pass(c, PASS_pp);
     if (g->info.n_layers % (uint32_t)stages_of(c) != 0) return false;
     if (pp == NULL || stages_of(c) < 2 || pp->pp.is_own || pp->pp.has_split || pp->pp.round != 0)
         return false;
@@ -319,7 +312,7 @@ static double pipeline_flops(const Config *c, const Graph *g, const Products *p,
 
 static bool computes_twice(const Config *c)
 {
-    const PassConfig *ac = pass_of(c, PASS_ac);
+    const PassConfig *ac = config_pass(c, PASS_ac);
     return ac != NULL && ac->ac == AC_full && ac->ac_every <= 1 && ac->ac_ops.n == 0;
 }
 
@@ -339,7 +332,7 @@ static double kernels_s(const Config *c, const Graph *g, double steps)
 Ps bound_step_ps(const Config *c, const Graph *g)
 {
     const Device lasting = kernel_sustained(&c->cluster.device), *device = &lasting;
-    const bool eight = pass_of(c, PASS_float8) != NULL, single = c->compute == DT_f32;
+    const bool eight = config_pass(c, PASS_float8) != NULL, single = c->compute == DT_f32;
     double rate = 0, peak = 0;
     if (c->cluster.is_local || g->tensors.n < 2) return 0;
     if (device->peak_flops[c->compute] <= 0) return 0;

@@ -187,11 +187,7 @@ static const char *alternatives(Arena *arena, const char *const *word, uint32_t 
 /* Returns the settings that save memory and that the plan does not have yet. */
 static FitAdvice fit_advice(const Config *c, Arena *arena)
 {
-    const PassConfig *ac = NULL, *fsdp2 = NULL;
-    for (uint32_t i = 0; i < c->n_passes; i++) {
-        if (c->passes[i].name == PASS_ac) ac = &c->passes[i];
-        if (c->passes[i].name == PASS_fsdp2) fsdp2 = &c->passes[i];
-    }
+    const PassConfig *ac = config_pass(c, PASS_ac), *fsdp2 = config_pass(c, PASS_fsdp2);
     const char *within[5], *state[2];
     uint32_t n = 0, m = 0;
     if (c->micro_batch > 1) within[n++] = "a smaller micro-batch";
