@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <link.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,23 +33,12 @@ void recipe_add(Recipe *recipe, const RecipeScript *script, Arena *arena)
     list_push(arena, &recipe->scripts, *script);
 }
 
-static uint64_t read_hex(const char *digits)
-{
-    char text[17] = "";
-    memcpy(text, digits, 16);
-    return strtoull(text, NULL, 16);
-}
-
 void recipe_add_list(Recipe *recipe, const char *list, Arena *arena)
 {
-    for (const char *line = list, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        RecipeScript script = {.shipped = strncmp(line, "library ", 8) == 0};
-        const char *hash = line + (script.shipped ? 8 : 4), *name = hash + 33;
-        if (name >= end) continue;
-        script.hash.hi = read_hex(hash);
-        script.hash.lo = read_hex(hash + 16);
-        script.name = arena_copy(arena, name, (size_t)(end - name));
-        recipe_add(recipe, &script, arena);
+    RecipeScript script;
+    for (size_t n; *list != 0; list += n + (list[n] != 0)) {
+        n = strcspn(list, "\n");
+        if (store_script_line(list, n, arena, &script)) recipe_add(recipe, &script, arena);
     }
 }
 
@@ -126,23 +114,20 @@ static bool is_hidden(const char *name, const char *plan, Arena *arena)
     return access(arena_print(arena, "%.*s%s", folder, plan, name), F_OK) == 0;
 }
 
-/* Returns true if the file of the line "library HASH NAME" or "own HASH NAME" still has these
- * bytes. The hash 0 stands for a file that could not be read: there must still be no such file. */
+/* Returns true if the file of the line still has the same bytes. A file that was absent must still
+ * be absent. */
 static bool line_is_fresh(const char *line, size_t n, const char *plan, Arena *arena)
 {
-    const bool shipped = strncmp(line, "library ", 8) == 0;
-    const char *hash = line + (shipped ? 8 : 4), *end = line + n;
-    if (hash + 33 >= end) return false;
-    const char *name = arena_copy(arena, hash + 33, (size_t)(end - hash) - 33);
-    if (shipped && is_hidden(name, plan, arena)) return false;
-    if (strncmp(hash, "00000000000000000000000000000000", 32) == 0)
-        return access(place_of(name, shipped, arena), F_OK) != 0;
+    RecipeScript s;
+    if (!store_script_line(line, n, arena, &s)) return false;
+    if (s.shipped && is_hidden(s.name, plan, arena)) return false;
+    if (recipe_was_absent(&s)) return access(place_of(s.name, s.shipped, arena), F_OK) != 0;
     Arena *scratch = arena_new();
     size_t bytes = 0;
-    const char *text = read_script(place_of(name, shipped, scratch), scratch, &bytes);
-    bool fresh = text != NULL && strncmp(hash_hex(scratch, hash_bytes(text, bytes)), hash, 32) == 0;
+    const char *text = read_script(place_of(s.name, s.shipped, scratch), scratch, &bytes);
+    const Hash128 now = text != NULL ? hash_bytes(text, bytes) : (Hash128){0, 0};
     arena_free(scratch);
-    return fresh;
+    return text != NULL && now.hi == s.hash.hi && now.lo == s.hash.lo;
 }
 
 bool recipe_is_fresh(KnownScripts *known, const FoundAnswer *found, const char *path, Arena *arena)

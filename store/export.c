@@ -1,6 +1,5 @@
 /* Exports tables as CSV, and the recipe of a stored plan. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "store/pack.h"
@@ -88,18 +87,6 @@ static bool read_script(Store *store, RecipeScript *s, Arena *arena, Diag *d)
                       "the script %s changed since it was stored", s->name);
 }
 
-/* "own HASH NAME" or "library HASH NAME" */
-static bool read_line(const char *line, size_t n, Arena *arena, RecipeScript *s)
-{
-    *s = (RecipeScript){.shipped = strncmp(line, "library ", 8) == 0};
-    const size_t at = s->shipped ? 8 : 4;
-    if (n < at + 34) return false;
-    s->hash.hi = strtoull(arena_copy(arena, line + at, 16), NULL, 16);
-    s->hash.lo = strtoull(arena_copy(arena, line + at + 16, 16), NULL, 16);
-    s->name = arena_copy(arena, line + at + 33, n - at - 33);
-    return true;
-}
-
 bool store_recipe(Store *store, int64_t run, Arena *arena, Recipe *recipe, Diag *d)
 {
     *recipe = (Recipe){.head = NULL};
@@ -115,9 +102,9 @@ bool store_recipe(Store *store, int64_t run, Arena *arena, Recipe *recipe, Diag 
     while (*list != 0) {
         size_t n = strcspn(list, "\n");
         RecipeScript script;
-        if (!read_line(list, n, arena, &script)) return false;
+        if (!store_script_line(list, n, arena, &script)) return false;
         list += n + (list[n] != 0);
-        if (script.hash.hi == 0 && script.hash.lo == 0) continue; /* there was no such file */
+        if (recipe_was_absent(&script)) continue;
         if (!read_script(store, &script, arena, d)) return false;
         list_push(arena, &recipe->scripts, script);
     }

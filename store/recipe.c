@@ -1,4 +1,5 @@
 /* Scripts by the hash of their content, lists of scripts, and answers that were made from them. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "store/pack.h"
@@ -25,6 +26,24 @@ const char *store_script_list(const Recipe *recipe, Arena *arena)
                   s->name);
     }
     return str_text(&list);
+}
+
+static uint64_t read_hex(const char *digits)
+{
+    char text[17] = "";
+    memcpy(text, digits, 16);
+    return strtoull(text, NULL, 16);
+}
+
+bool store_script_line(const char *line, size_t n, Arena *arena, RecipeScript *s)
+{
+    *s = (RecipeScript){.shipped = strncmp(line, "library ", 8) == 0};
+    const size_t at = s->shipped ? 8 : 4; /* of the hash's 32 digits, which a space follows */
+    if (n < at + 34) return false;
+    s->hash.hi = read_hex(line + at);
+    s->hash.lo = read_hex(line + at + 16);
+    s->name = arena_copy(arena, line + at + 33, n - at - 33);
+    return true;
 }
 
 static bool put_script(Db *db, const RecipeScript *s, Arena *arena, Diag *d)

@@ -10,8 +10,8 @@
 
 typedef struct Store Store;
 Store *store_open(const char *path, bool read_only, Diag *d); /* created and migrated as needed */
-/* Opens a store for a few look-ups; nothing may be written. Unlike a read-only store, it removes
- * its log when it is closed. */
+/* Opens an existing store for a few look-ups, without sealing its rows. It may migrate the store;
+ * the caller writes nothing. Unlike a read-only store, it removes its log when it is closed. */
 Store *store_open_brief(const char *path, Diag *d);
 /* Checks that the store can be written: creates it if it is missing, then closes it. Reports the
  * reason and returns false if it cannot. */
@@ -39,10 +39,14 @@ typedef struct CollectiveRow {
 typedef struct RecipeScript {
     const char *name; /* the name in diagnostics: its path, or its place in the library */
     bool shipped;     /* of the library */
-    Hash128 hash;     /* of its bytes */
+    Hash128 hash;     /* of its bytes; 0: no such file could be read */
     const char *text; /* NULL: the store has it, or it could not be read again */
     size_t bytes;
 } RecipeScript;
+static inline bool recipe_was_absent(const RecipeScript *script)
+{
+    return script->hash.hi == 0 && script->hash.lo == 0;
+}
 
 /* Makes a plan again: the command's options (one `key value` in each line) and the scripts. */
 typedef struct Recipe {
@@ -104,6 +108,9 @@ bool store_put_answer(Store *store, Hash128 key, const Recipe *recipe, int64_t r
                       const char *build, const char *answer, Diag *d);
 /* Returns the list of a recipe's scripts in the stored form. */
 const char *store_script_list(const Recipe *recipe, Arena *arena);
+/* Reads a line of such a list, of `n` bytes without the line end. Returns false if the line has
+ * another form. */
+bool store_script_line(const char *line, size_t n, Arena *arena, RecipeScript *script);
 
 /* ---- prune.c, merge.c ---- */
 typedef struct Pruned {

@@ -339,6 +339,26 @@ static void picoseconds_saturate(void **state)
     assert_true(9 * PS_MOST > 0);
 }
 
+/* A list is read to its last byte, also if that is no line end. Lines of another form are left out.
+ */
+static void a_list_of_scripts_is_read_to_its_end(void **state)
+{
+    (void)state;
+    static const RecipeScript two[] = {
+        {.name = "models/b.lua", .shipped = true, .hash = {1, UINT64_MAX}}, {.name = "a b.lua"}};
+    Recipe written = {.head = NULL}, read = {.head = NULL}, cut = {.head = NULL};
+    for (size_t i = 0; i < 2; i++) recipe_add(&written, &two[i], arena);
+    const char *list = store_script_list(&written, arena);
+    recipe_add_list(&read, list, arena);
+    recipe_add_list(&cut, arena_copy(arena, list, strlen(list) - 1), arena);
+    assert_string_equal(store_script_list(&read, arena), list);
+    assert_string_equal(store_script_list(&cut, arena), list);
+    assert_true(recipe_was_absent(&read.scripts.at[1]));
+    assert_false(recipe_was_absent(&read.scripts.at[0]));
+    recipe_add_list(&read, arena_print(arena, "own 12\n\nlibrary \n"), arena);
+    assert_int_equal(read.scripts.n, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +374,7 @@ int main(void)
         TEST(the_slowest_network_overflows_nothing),
         TEST(a_step_beyond_what_is_counted_is_an_error),
         TEST(picoseconds_saturate),
+        TEST(a_list_of_scripts_is_read_to_its_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
