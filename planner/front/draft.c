@@ -169,9 +169,10 @@ static const char *why_absent(const char *within, const char *key)
  * if there is none. */
 static const char *path_within(Arena *arena, const char *key)
 {
-    static const char *const tables[] = {"mesh", "batch", "precision", "runtime", "cluster"};
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        const char *path = arena_print(arena, "%s.%s", tables[i], key);
+    const Field *table;
+    for (uint32_t i = 0; (table = field_at(false, i)) != NULL; i++) {
+        if (table->kind != FIELD_table || strchr(table->path, '.') != NULL) continue;
+        const char *path = arena_print(arena, "%s.%s", table->path, key);
         if (field_of_plan(path) != NULL) return path;
     }
     return NULL;
