@@ -33,8 +33,8 @@ typedef enum Phase {
 } Phase;
 const char *phase_name(Phase p);
 
-/* No buffer is `waiting`: memory reports count so the bytes of buffers that a communication may
- * still be reading when memory is fullest. */
+/* A buffer has one of the categories before `waiting`, which must stay the last one. It is a row of
+ * memory reports: bytes of buffers that a communication may still read when memory is fullest. */
 /* clang-format off */
 #define CATEGORIES(X)                                                                              \
     X(none)                                                                                        \

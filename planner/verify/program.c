@@ -20,6 +20,8 @@ static bool is_strips(const Verifier *v, const Buffer *b)
     return false;
 }
 
+static_assert(CATEGORY_waiting + 1 == CATEGORY_COUNT, "buffers have the categories before it");
+
 static void check_buffer(Verifier *v, BufferId id)
 {
     const Program *p = v->p;

@@ -16,7 +16,7 @@ struct Imbalance {
     CostModel cost;
     NetModel net;
     const NodeId *rows; /* [tensor] */
-    AxisSet ep;         /* axes over which the experts are divided */
+    AxisSet ep;         /* the mesh axis ep, whose ranks exchange tokens */
 };
 
 static Ps longer(const Imbalance *b, Ps time)
@@ -134,17 +134,18 @@ Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, Cost
     return b;
 }
 
+/* Each function of the wrapped model receives that model's `self`, so each needs a wrapper. */
 CostModel imbalance_cost(Imbalance *b)
 {
-    return (CostModel){.compute = compute,
-                       .issue = b->cost.issue ? issue : NULL,
-                       .bytes = b->cost.bytes ? bytes : NULL,
-                       .leaves_out = b->cost.leaves_out ? leaves_out : NULL,
-                       .issue_from = b->cost.issue_from,
-                       .waited = b->cost.waited ? waited : NULL,
-                       .waits = b->cost.waits ? waits : NULL,
-                       .waits_messages = b->cost.waits_messages,
-                       .self = b};
+    CostModel model = b->cost;
+    model.self = b;
+    model.compute = compute;
+    if (model.issue != NULL) model.issue = issue;
+    if (model.bytes != NULL) model.bytes = bytes;
+    if (model.leaves_out != NULL) model.leaves_out = leaves_out;
+    if (model.waited != NULL) model.waited = waited;
+    if (model.waits != NULL) model.waits = waits;
+    return model;
 }
 
 NetModel imbalance_net(Imbalance *b)
