@@ -415,7 +415,7 @@ static void check_idle(Draft *draft, const PpOptions *pp, Loc loc)
     }
     if (pp->has_split && !pp->n_split) {
         diag_error(draft->d, FAULT_input, "pp-split", loc, "pp.split is a list of no stages");
-        diag_hint(draft->d, "leave split out for an even one");
+        diag_hint(draft->d, "leave split out to get equal stages");
     }
 }
 

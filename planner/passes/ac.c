@@ -140,10 +140,9 @@ static bool pass_ac(Job *job)
     assert(pass);
     if (pass->ac == AC_none) return true;
     if (pass->ac == AC_selective && pass->ac_ops.n > 0) {
-        diag_error(
-            job->diag, FAULT_input, "ac-ops", pass->loc,
-            "ac: mode \"selective\" recomputes attention modules, ops keep what whole blocks "
-            "would recompute");
+        diag_error(job->diag, FAULT_input, "ac-ops", pass->loc,
+                   "ac: mode \"selective\" recomputes attention modules, but ops names outputs "
+                   "that whole blocks keep");
         diag_hint(job->diag, "leave out mode, or name the regions by modules");
         return false;
     }
@@ -174,7 +173,8 @@ static const PassOption options[] = {
     OPTION_AS("ac.every", u32, ac_every, 1, 65536, NULL, 1, "regions",
               "Recompute only every Nth region. Default: each."),
     OPTION_AS("ac.alternate", bool, ac_alternate, 0, 1, NULL, 0, "",
-              "true: of a region's products that ops names, only the first, third, ... are kept."),
+              "true: of the products in a region that ops names, only the first, third, fifth and "
+              "so on are kept."),
     OPTION_LIST("ac.modules", modules, ac_modules, 0,
                 "ac \"full\" recomputes every block, ac \"none\" nothing", "as mode says", "",
                 "Paths of the modules to recompute, instead of a mode."),

@@ -72,9 +72,9 @@ static bool pass_compile(Job *job)
     sink_rows(&job->plan->graph);
     if (pass->compile != COMPILE_model || !before_data(job->config)) return true;
     diag_error(job->diag, FAULT_input, "compile-position", pass->loc,
-               "compile { per = \"model\" } stands before the pass that shards the model: FSDP's "
-               "gathers would lie inside the compiled code");
-    diag_hint(job->diag, "compile \"block\" may stand there; compile \"model\" goes last");
+               "compile { per = \"model\" } is applied before the pass that shards the model: "
+               "FSDP's gathers would be inside the compiled code");
+    diag_hint(job->diag, "compile \"block\" may be applied there; compile \"model\" goes last");
     return false;
 }
 

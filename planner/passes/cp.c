@@ -145,11 +145,10 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
     }
     const bool shares_experts = (pass_axes(job, PASS_cp) & ~job->context.lent_axes) == 0;
     if (op_sends_tokens(n->op) && op_whole_letter(n->op, INDEX_rooms) && !shares_experts) {
-        diag_error(
-            job->diag, FAULT_input, "cp-dropless", pass->loc,
-            "cp = %u with dropless experts (%s): ranks of cp share the rooms of an expert, and "
-            "uneven rows have none to share",
-            pass_ranks(job->config, PASS_cp), path);
+        diag_error(job->diag, FAULT_input, "cp-dropless", pass->loc,
+                   "cp = %u with dropless experts (%s): ranks of cp divide the places of an "
+                   "expert, but dropless experts have no fixed places",
+                   pass_ranks(job->config, PASS_cp), path);
         const uint32_t ranks = pass_ranks(job->config, PASS_cp) * pass_ranks(job->config, PASS_tp);
         /* An ep that is not folded is a factor of the mesh: to fold it would change the product. */
         const bool folds = config_ranks(job->config, axes_trading(INDEX_experts)) == 1 &&
@@ -357,7 +356,8 @@ static bool pass_cp(Job *job)
     }
     if (n_attention + n_scans == 0) {
         diag_error(job->diag, FAULT_input, "cp-matched-nothing", pass->loc,
-                   "cp = %u but the model has no attention: sequences are independent of it", size);
+                   "cp = %u but the model has no attention: its tokens need not be exchanged",
+                   size);
         diag_hint(job->diag, "make cp a part of dp_shard");
     }
     if (exchanging > 1) job->context.heads_axes = inner_axes(&job->plan->mesh, axes, exchanging);
@@ -380,18 +380,17 @@ static const PassOption options[] = {
 };
 
 #define SUMMED_APART                                                                               \
-    "gradients would be summed only over ranks with other samples: those that hold the rest of a " \
-    "sequence would train a model of their own, each on its part"
+    "gradients would be summed only over ranks with other samples: ranks that hold the rest of a " \
+    "sequence would each train a model of their own on their part"
 static const PassEdge before[] = {
-    {PASS_float8, "linears converted before sequences are shared out use the scales of whole "
-                  "sequences, of which a rank has a part"},
-    {PASS_ac,
-     "a region marked before sequences are shared out saves whole sequences, and its recomputation "
-     "omits the exchange around attention"},
+    {PASS_float8, "linears converted before sequences are divided use scales of whole sequences, "
+                  "but a rank holds only a part of a sequence"},
+    {PASS_ac, "a region marked before sequences are divided saves whole sequences, and its "
+              "recomputation omits the exchange around attention"},
     {PASS_fsdp2, SUMMED_APART},
     {PASS_zero, SUMMED_APART},
     {PASS_ddp, SUMMED_APART},
-    {PASS_compile, "code compiled before sequences are shared out is made for whole ones"},
+    {PASS_compile, "code compiled before sequences are divided is made for whole sequences"},
     {0, NULL},
 };
 
@@ -414,7 +413,7 @@ static void shrink(PassConfig *pass, Shrink *s)
 
 const PassSpec pass_spec_cp = {
     .name = "cp",
-    .doc = {"cp", "", "Shares the tokens of each sequence over mesh.cp."},
+    .doc = {"cp", "", "Divides the tokens of each sequence over mesh.cp."},
     .options = options,
     .short_key = "mode",
     .before = before,

@@ -206,20 +206,18 @@ static const PassOption options[] = {
 };
 
 #define SUMMED_APART                                                                               \
-    "gradients would be summed only over ranks with other samples: those that hold the rest of a " \
-    "field would train a model of their own, each on its part"
+    "gradients would be summed only over ranks with other samples: ranks that hold the rest of a " \
+    "field would each train a model of their own on their part"
 static const PassEdge before[] = {
-    {PASS_tp, "1x1 convolutions cut before fields are shared out are cut as if of whole fields"},
-    {PASS_float8,
-     "what is converted before fields are shared out is scaled by whole fields, of which a rank "
-     "has a part"},
-    {PASS_ac,
-     "a region marked before fields are shared out saves whole ones, and its recomputation leaves "
-     "out the exchange of halos"},
+    {PASS_tp, "1x1 convolutions that are cut before fields are divided are cut for whole fields"},
+    {PASS_float8, "layers converted before fields are divided use scales of whole fields, but a "
+                  "rank holds only a part of a field"},
+    {PASS_ac, "a region marked before fields are divided saves whole fields, and its recomputation "
+              "omits the exchange of halos"},
     {PASS_fsdp2, SUMMED_APART},
     {PASS_zero, SUMMED_APART},
     {PASS_ddp, SUMMED_APART},
-    {PASS_compile, "code compiled before fields are shared out is made for whole ones"},
+    {PASS_compile, "code compiled before fields are divided is made for whole fields"},
     {0, NULL},
 };
 
@@ -238,7 +236,7 @@ static void print(const PassConfig *pass, Str *out)
 const PassSpec pass_spec_domain = {
     .name = "domain",
     .doc = {"domain", "",
-            "Shares the rows of each field over mesh.domain, and its columns over mesh.domain_w."},
+            "Divides the rows of each field over mesh.domain, and its columns over mesh.domain_w."},
     .options = options,
     .before = before,
     .reports = true,

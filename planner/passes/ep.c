@@ -82,7 +82,8 @@ static const PassEdge before[] = {
     {PASS_zero, SHARED_AGAIN},
     {PASS_ddp, SHARED_AGAIN},
     {PASS_compile, "code compiled before experts are divided among ranks is made for all of them"},
-    {PASS_cp, "tokens would be routed by a part of their sequence, their routing group"},
+    {PASS_cp, "tokens would be routed within a part of their sequence, but the whole sequence is "
+              "their routing group"},
     {0, NULL},
 };
 
@@ -109,7 +110,7 @@ static void shrink(PassConfig *pass, Shrink *s)
 
 const PassSpec pass_spec_ep = {
     .name = "ep",
-    .doc = {"ep", "", "Shares the experts of each layer over mesh.ep."},
+    .doc = {"ep", "", "Divides the experts of each layer over mesh.ep."},
     .options = options,
     .before = before,
     .reports = true,

@@ -15,7 +15,7 @@ enum { MULTIPLE = 16 };
 #define REASONS(X)                                                                                 \
     X(covered, "")                                                                                 \
     X(head, "its output is the logits, which determine the loss")                                  \
-    X(router, "a router's few outputs determine where tokens go")                                  \
+    X(router, "a router's few outputs determine which expert gets a token")                        \
     X(expert, "experts are grouped products, not linears")                                         \
     X(skipped, "float8.skip names it")                                                             \
     X(not_named, "float8.only does not name it")                                                   \
@@ -220,7 +220,7 @@ static void report(Float8 *f)
     for (int r = 1; r < REASON_COUNT && !shrunk; r++)
         if (f->n[r] > 0)
             diag_note(d, "float8-excluded", f->pass->loc,
-                      "float8 leaves %s%s as it is, of %u linears: %s", f->first[r],
+                      "float8 does not convert %s%s (of %u linears): %s", f->first[r],
                       f->n[r] > 1 ? arena_print(f->job->scratch, " and %u more", f->n[r] - 1) : "",
                       n, why[r]);
 }
@@ -234,8 +234,8 @@ static bool check_gather(Float8 *f)
     if (!o->fsdp_gather) return true;
     if (o->recipe == FLOAT8_rowwise) {
         diag_error(d, FAULT_input, "float8-gather-rowwise", f->pass->loc,
-                   "fsdp_gather = true with recipe = \"rowwise\": gathered bytes have one scale a "
-                   "weight, and the backward pass scales its rows the other way");
+                   "fsdp_gather = true with recipe = \"rowwise\": a gathered weight has one scale, "
+                   "but the backward pass needs scales along its other dimension");
         diag_hint(d, "recipe = \"tensorwise\", or leave out fsdp_gather");
         return false;
     }
@@ -305,11 +305,11 @@ static const PassOption options[] = {
 static const PassEdge before[] = {
     {PASS_ac,
      "linears converted inside a checkpoint region after it was marked save tensors that the "
-     "region does not know, and the recomputed forward rounds otherwise than the first"},
+     "region does not know, and the recomputed forward rounds differently from the first"},
     {PASS_fsdp2, "a unit that is already sharded is still gathered in 16 bits"},
     {PASS_zero, "a unit that is already sharded is still gathered in 16 bits"},
-    {PASS_compile,
-     "kernels compiled for 16 bits are compiled again, or the conversion is left out of them"},
+    {PASS_compile, "kernels were compiled for 16 bits: they are compiled again, or do not contain "
+                   "the conversion"},
     {0, NULL},
 };
 

@@ -80,7 +80,8 @@ static const PassOption options[] = {
 };
 
 #define ONE_UNIT                                                                                   \
-    "units made before hold frozen and trained parameters together: the reduction and the update " \
+    "units made before freezing hold frozen and trained parameters together: the reduction and "   \
+    "the update "                                                                                  \
     "of a unit would touch both"
 static const PassEdge before[] = {
     {PASS_fsdp2, ONE_UNIT},

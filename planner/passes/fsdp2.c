@@ -146,7 +146,7 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
     bool shrunk = rule->units->n > 0 && rule->units->at[0].may_miss;
     if (g->units.n == roots.n + 1 && rule->shard && !shrunk && !rule->may_be_one) {
         diag_error(job->diag, FAULT_input, "fsdp2-matched-nothing", pass->loc,
-                   "%s: the whole model would be one unit, gathered at once",
+                   "%s: the whole model would be one unit, and all of it would be gathered at once",
                    rule->units->n > 0 ? "the listed units have no parameters"
                                       : "no block was found");
         diag_hint(job->diag, "mark the repeated module with nn.block or fsdp2_shard = true");

@@ -25,7 +25,7 @@ static bool pass_materialize(Job *job)
     if (pass_config(job, PASS_meta)) return true;
     diag_error(job->diag, FAULT_input, "meta-materialize", pass->loc,
                "materialize{} is listed without meta{}: the parameters have storage already, and "
-               "what was loaded into it would be lost");
+               "loaded values in it would be lost");
     diag_hint(job->diag, "begin the list with meta{}, or leave out both");
     return false;
 }
@@ -42,7 +42,7 @@ bool pass_initialise(Job *job)
         n_params++;
         if (at->init.kind != INIT_none || n_missing++ >= MOST_NAMED) continue;
         diag_error(job->diag, FAULT_input, "init-missing", at->loc,
-                   "%s has no initialiser: it would start with whatever its memory held", at->name);
+                   "%s has no initialiser, so its first values would be undefined", at->name);
         diag_hint(job->diag,
                   "init = nn.normal(0, 0.02), nn.ones, nn.zeros or nn.uniform(from, to)");
     }
@@ -53,7 +53,8 @@ bool pass_initialise(Job *job)
 }
 
 #define NO_STORAGE                                                                                 \
-    "building without storage afterwards throws away all that was done to the parameters"
+    "building without storage afterwards loses everything that earlier passes did to the "         \
+    "parameters"
 static const PassEdge meta_before[] = {
     {PASS_tp, NO_STORAGE},   {PASS_fsdp2, NO_STORAGE},       {PASS_ddp, NO_STORAGE},
     {PASS_zero, NO_STORAGE}, {PASS_materialize, NO_STORAGE}, {PASS_ep, NO_STORAGE},
@@ -61,7 +62,8 @@ static const PassEdge meta_before[] = {
 };
 
 #define LATE                                                                                       \
-    "storage given before the model is cut holds all of it on every device: out of memory at the " \
+    "parameters that get storage before the model is cut lie whole on every device: out of "       \
+    "memory at the "                                                                               \
     "start, or shards filled from different streams on different ranks"
 static const PassEdge materialize_after[] = {
     {PASS_pp, LATE},    {PASS_tp, LATE},  {PASS_ep, LATE},   {PASS_cp, LATE},

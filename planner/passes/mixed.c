@@ -128,7 +128,7 @@ static bool settle(Mixed *m, NodeId id)
         const Tensor *a = &g->tensors.at[first], *b = &g->tensors.at[t];
         if (a->dtype == b->dtype) continue;
         diag_error(m->job->diag, FAULT_input, "mp-dtypes", n->loc,
-                   "%s reads %s in %s and %s in %s: fsdp2.mp leaves them different",
+                   "%s reads %s in %s and %s in %s: fsdp2.mp leaves these two types different",
                    op_info(n->op)->name, a->name, dtype_name(a->dtype), b->name,
                    dtype_name(b->dtype));
         diag_hint(m->job->diag,

@@ -72,8 +72,8 @@ static void check_microbatches(Diag *d, const PassConfig *pass, uint32_t p, uint
     }
     if (!o->is_own && o->schedule == SCHEDULE_dualpipe_v && m < 2 * p) {
         diag_error(d, FAULT_input, "pp-microbatches", pass->loc,
-                   "dualpipe_v fills its V from both ends: it needs at least 2 x pp = %u "
-                   "micro-batches, there are %u",
+                   "dualpipe_v feeds micro-batches from both ends of the pipeline: it needs at "
+                   "least 2 x pp = %u micro-batches, there are %u",
                    2 * p, m);
         diag_hint(d, "use %u micro-batches, or schedule = \"zb_v\"", 2 * p);
     }
@@ -87,7 +87,7 @@ static void check_placement(Diag *d, const PassConfig *pass)
     static const char *const names[] = {"loop", "v"};
     if (o->is_own || !o->placement || o->placement == 1 + (uint32_t)t.placement) return;
     diag_error(d, FAULT_input, "schedule-placement", pass->loc,
-               "%s places its stages in a %s, not in a %s", t.name, names[t.placement],
+               "the schedule %s places its stages in a %s, not in a %s", t.name, names[t.placement],
                names[o->placement - 1]);
     diag_hint(d, "leave placement out");
 }
@@ -109,17 +109,18 @@ static bool check(const Job *job, const PassConfig *pass, uint32_t n_blocks, uin
     }
     for (uint32_t s = 0; s < o->n_split; s++) sum += o->split[s];
     if (o->n_split && (o->n_split != stages || sum != n_blocks)) {
-        diag_error(d, FAULT_input, "pp-split", pass->loc,
-                   "split names %u stages and %u blocks; there are %u stages and %u blocks",
-                   o->n_split, sum, stages, n_blocks);
-        diag_hint(d, "leave split out for an even one");
+        diag_error(
+            d, FAULT_input, "pp-split", pass->loc,
+            "split gives %u stages with %u blocks; the plan has %u stages and the model %u blocks",
+            o->n_split, sum, stages, n_blocks);
+        diag_hint(d, "leave split out to get equal stages");
     }
     for (uint32_t s = 1; s + 1 < o->n_split; s++) {
         if (o->split[s] > 0) continue;
         diag_error(d, FAULT_input, "pp-split", pass->loc,
                    "split gives stage %u no block; only the first and the last stage may have none",
                    s);
-        diag_hint(d, "give it a block of a neighbour");
+        diag_hint(d, "move a block from a neighbouring stage to it");
     }
     check_chunks(d, pass, n_blocks, p);
     check_microbatches(d, pass, p, job->plan->step.n_microbatches);
@@ -133,8 +134,8 @@ static bool make_greedy(Schedule *s, const PassConfig *pass, uint32_t p, uint32_
     uint32_t cap = pass->pp.cap ? pass->pp.cap : 2 * p;
     if (schedule_greedy(s, p, cap, m, arena)) return true;
     diag_error(d, FAULT_input, "pp-cap", pass->loc,
-               "greedy_v stands still with cap = %u activations of stages in flight on each of %u "
-               "ranks",
+               "greedy_v with cap = %u cannot finish: %u ranks need more stage activations in "
+               "flight at once",
                cap, p);
     diag_hint(d, "the smallest cap that works is %u", schedule_greedy_least(p, m, arena));
     return false;
@@ -174,11 +175,10 @@ static double idle_of(const Schedule *s)
 static void warn_of_bubble(const Schedule *s, Loc loc, Diag *d)
 {
     if (s->n_microbatches >= s->n_stages) return;
-    diag_warning(
-        d, "pp-bubble", loc,
-        "%u micro-batches on %u stages: ranks are idle for %.0f %% of the step, where F = I "
-        "= W",
-        s->n_microbatches, s->n_stages, 100 * idle_of(s));
+    diag_warning(d, "pp-bubble", loc,
+                 "%u micro-batches on %u stages: ranks are idle for %.0f %% of the step, if "
+                 "forward, input gradient and weight gradient take the same time",
+                 s->n_microbatches, s->n_stages, 100 * idle_of(s));
     diag_hint(d, "use at least %u micro-batches", s->n_stages);
 }
 
@@ -200,9 +200,9 @@ static bool find_chunks(PassConfig *pass, uint32_t n_blocks, uint32_t p, Diag *d
     uint32_t rounded = o->round == 1 ? up : o->round == 2 ? down : stages;
     if (rounded == 0 || rounded % p != 0) {
         diag_error(d, FAULT_input, "pp-layers-per-stage", pass->loc,
-                   "%u blocks, %u a stage, make %u stages: no multiple of pp = %u", n_blocks,
-                   o->layers_per_stage, stages, p);
-        diag_hint(d, "round = \"up\" makes them %u%s", up,
+                   "%u blocks, %u in a stage, make %u stages, which is not a multiple of pp = %u",
+                   n_blocks, o->layers_per_stage, stages, p);
+        diag_hint(d, "round = \"up\" makes %u stages%s", up,
                   down ? arena_print(d->arena, ", round = \"down\" %u", down) : "");
         return false;
     }
@@ -258,16 +258,17 @@ static bool place_param(Job *job, TensorId param, uint32_t stage, const PpOption
         diag_error(job->diag, FAULT_input, "tied-across-stages", t->loc,
                    "%s is used by stage %u and by stage %u, which are on different ranks", t->name,
                    *first, stage);
-        diag_hint(job->diag,
-                  "leave out tied = \"refuse\", place the stages in a V, untie, or use pp = 1");
+        diag_hint(job->diag, "leave out tied = \"refuse\", place the stages in a V, untie the two "
+                             "weights, or use pp = 1");
         return false;
     }
     if (*second == UINT32_MAX) *second = stage;
     if (rank_of[*second] == rank_of[stage]) return true;
     diag_error(job->diag, FAULT_input, "tied-many-stages", t->loc,
-               "%s is used by stages %u, %u and %u, on three ranks; two can sum a gradient alike",
+               "%s is used by stages %u, %u and %u, on three ranks; only two ranks can sum its "
+               "gradient in the same order",
                t->name, *first, *second, stage);
-    diag_hint(job->diag, "let two pipeline ranks at most share it");
+    diag_hint(job->diag, "let at most two pipeline ranks share it");
     return false;
 }
 
@@ -277,7 +278,8 @@ static bool place_norm(Job *job, const Node *n, const Tensor *t)
     const Node *made = &job->plan->graph.nodes.at[t->producer];
     if (!(op_info(made->op)->flags & OP_ONCE) || made->stage == n->stage) return true;
     diag_error(job->diag, FAULT_input, "spectral-norm", n->loc,
-               "%s is used by stages %u and %u: one of them alone would advance its norm's vectors",
+               "%s is used by stages %u and %u: only one of them would update the vectors of its "
+               "spectral norm",
                job->plan->graph.modules.at[t->module].path, made->stage, n->stage);
     diag_hint(job->diag, "leave out spectral_norm of a linear that two stages share, or let each "
                          "have its own");
@@ -298,7 +300,7 @@ static bool place_tensors(Job *job, const PpOptions *o, Loc loc)
                        n->stage > g->nodes.at[t->producer].stage + 1) {
                 return diag_error(job->diag, FAULT_input, "pp-skip", loc,
                                   "%s is made by stage %u and read by stage %u: it would have to "
-                                  "pass through the stages between",
+                                  "pass through all stages between them",
                                   t->name, g->nodes.at[t->producer].stage, n->stage);
             }
             if (!place_norm(job, n, t)) return false;
@@ -385,7 +387,7 @@ static const PassOption options[] = {
 };
 
 #define WHOLE_MODEL                                                                                \
-    "it would be planned for the whole model, though the ranks of a stage hold a part of it"
+    "it would be planned for the whole model, but the ranks of a stage hold only a part of it"
 static const PassEdge before[] = {
     {PASS_tp,
      "tensor parallelism planned for the whole model before it is cut into stages ties the first "

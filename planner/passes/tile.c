@@ -66,18 +66,17 @@ static bool check_inside(const Tile *t, const Node *n)
 {
     if (is_head(n) && op_info(n->op)->scaling != SCALING_none)
         return refuse(t, n, "tile-float8",
-                      "multiplies 8-bit numbers: one scale for all tokens, and for the gradient of "
-                      "all logits, is not one for each piece",
+                      "multiplies 8-bit numbers: its scale must be that of all tokens, and a piece "
+                      "knows only its own",
                       "float8 { head = false } leaves the head as it is; or leave out tile");
     if (!is_head(n) && !may_be_inside(n->op))
-        return refuse(
-            t, n, "tile-region", "stands between the head and the loss",
-            "tile knows a linear, its bias, nn.scale and nn.cross_entropy there; or leave "
-            "out tile");
+        return refuse(t, n, "tile-region", "stands between the head and the loss",
+                      "between them may be a linear, its bias, nn.scale and nn.cross_entropy; or "
+                      "leave out tile");
     if (n->region)
         return refuse(t, n, "tile-recomputed",
-                      "is recomputed, but the backward pass of a piece follows its forward pass: "
-                      "nothing of it is kept",
+                      "is recomputed, but a piece's backward pass follows its forward pass at "
+                      "once: there is nothing to recompute",
                       "leave the head's module out of ac { modules }");
     return true;
 }
@@ -110,7 +109,7 @@ static bool find_region(Tile *t)
             if (t->wanted[g->nodes.at[id].in[i]])
                 return refuse(t, &g->nodes.at[id], "tile-region",
                               "reads a tensor between the head and the loss",
-                              "logits that something else needs are needed whole: leave out tile");
+                              "leave out tile: other ops need the whole logits");
     return true;
 }
 

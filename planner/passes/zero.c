@@ -45,10 +45,9 @@ static bool pass_zero(Job *job)
                      .units = &o->units};
     rule.replicate = (AxisSet)(job->data_axes & ~rule.shard);
     if (job->sharding.gathers_bytes && o->gather == ZERO_GATHER_eager) {
-        diag_error(
-            job->diag, FAULT_input, "zero-option", pass->loc,
-            "zero{}: gather = \"eager\" with weights gathered in 8 bits: their scale is that "
-            "of the step that reads them");
+        diag_error(job->diag, FAULT_input, "zero-option", pass->loc,
+                   "zero{}: gather = \"eager\" with weights gathered in 8 bits: their scale is "
+                   "known only in the step that reads them");
         diag_hint(job->diag, "leave gather out, or gather in the dtype in use");
         return false;
     }
@@ -149,10 +148,9 @@ static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
         diag_warning(d, "not-applied", config->mesh_loc,
                      "zero{} is asked to shard but mesh.dp_shard is 1: nothing is sharded");
     if (!is_sharding && config_ranks(config, axes_cutting_batch() & ~axes_with(AXIS_UNITS)) <= 1)
-        diag_warning(
-            d, "not-applied", config->mesh_loc,
-            "zero \"no_shard\" is asked for but mesh.dp_replicate is 1: there is nobody to "
-            "sum gradients with");
+        diag_warning(d, "not-applied", config->mesh_loc,
+                     "zero \"no_shard\" is asked for but mesh.dp_replicate is 1: there are no "
+                     "other ranks to sum gradients with");
 }
 
 /* zero_options.c warns about the overlaps of optim_grads_params. */

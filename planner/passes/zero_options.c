@@ -24,8 +24,8 @@ static void check_scaling(const PassConfig *pass, Diag *d)
     const ZeroOptions *o = &pass->zero;
     if (o->average_in_collective == CHOICE_yes && o->calculate_per_token_loss != CHOICE_yes)
         refuse(d, pass,
-               "average_in_collective without calculate_per_token_loss: the mean of the ranks' "
-               "means weighs a token by how few others its rank has",
+               "average_in_collective without calculate_per_token_loss: a mean of the ranks' means "
+               "gives tokens of a rank with few tokens more weight",
                "leave it out: gradients are summed, and the loss is divided by the tokens of the "
                "whole step");
     else if (o->average_in_collective == CHOICE_yes)
@@ -45,8 +45,8 @@ static void check_overlap(const PassConfig *pass, Diag *d)
     const ZeroOptions *o = &pass->zero;
     if (o->overlap_grad_reduce == CHOICE_no && o->strategy == ZERO_optim_grads)
         refuse(d, pass,
-               "overlap_grad_reduce = false with optim_grads: gradients are scattered while the "
-               "backward pass runs, so that only one unit's are ever whole",
+               "overlap_grad_reduce = false with optim_grads: gradients must be scattered during "
+               "the backward pass, so that only one unit's gradients are whole at a time",
                "leave it out, or use strategy = \"optim\"");
     if (o->strategy != ZERO_optim_grads_params) return;
     if (o->overlap_grad_reduce == CHOICE_no || o->overlap_param_gather == CHOICE_no)
@@ -65,13 +65,13 @@ static void check_buffers(const PassConfig *pass, Diag *d)
     if (o->strategy == ZERO_no_shard || o->strategy == ZERO_optim) {
         diag_error(d, FAULT_input, "zero-option", pass->loc,
                    "zero{}: %s with %s: weights and gradients of all units are whole at the same "
-                   "time, so there is nothing that two buffers could take turns with",
+                   "time, so two buffers cannot hold them in turns",
                    name, strategy_name(o->strategy));
         diag_hint(d, "use strategy = \"optim_grads\" or \"optim_grads_params\"");
     } else if (o->prefetch > 1) {
         diag_error(d, FAULT_input, "zero-option", pass->loc,
-                   "zero{}: %s has room for a unit in use and one gathered ahead, prefetch = %u "
-                   "wants more",
+                   "zero{}: %s has room for one unit in use and one gathered ahead, but prefetch = "
+                   "%u gathers more units ahead",
                    name, o->prefetch);
         diag_hint(d, "set prefetch = 1, or leave %s out", name);
     }
@@ -82,13 +82,13 @@ static void check_others(const PassConfig *pass, Diag *d)
     const ZeroOptions *o = &pass->zero;
     if (o->keep_fp8_transpose_cache == CHOICE_yes)
         refuse(d, pass,
-               "keep_fp8_transpose_cache: weights are gathered in the dtype in which they are "
-               "stored in use; there is no transposed float8 copy to keep",
+               "keep_fp8_transpose_cache: no transposed float8 copy of a weight exists that could "
+               "be kept",
                "leave it out");
     if (o->check_for_nan_in_grad == CHOICE_yes)
         refuse(d, pass,
-               "check_for_nan_in_grad: every step's gradient norm covers every element, and a run "
-               "stops before the update when it is not finite, naming the instruction",
+               "check_for_nan_in_grad: the gradient norm of every step covers every element. If it "
+               "is not finite, the run stops before the update and names the instruction",
                "leave it out: the check is always on and costs no scan of its own");
     if (o->gather == ZERO_GATHER_eager && o->strategy != ZERO_optim &&
         o->strategy != ZERO_optim_grads) {
@@ -102,7 +102,7 @@ static void check_others(const PassConfig *pass, Diag *d)
         refuse(d, pass, "bucket_size and disable_bucketing contradict each other",
                "keep one of them");
     if (o->strategy == ZERO_no_shard && (o->units.n || o->has_units) && !o->disable_bucketing)
-        refuse(d, pass, "units with no_shard: its buckets go by size, not by module",
+        refuse(d, pass, "units with no_shard: its buckets are made by size, not by module",
                "add disable_bucketing = true for one bucket a unit, or leave units out");
 }
 

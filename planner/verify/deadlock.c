@@ -50,7 +50,7 @@ static void collect_sequences(Verifier *v, Sequences *all, uint32_t *seen)
         if (!verify_is_comm(in)) continue;
         if (verify_is_p2p(in)) continue;
         if (seen[in->match] == v->program + 1)
-            verify_report(v, "verify-sequence", pc, "match %u was used before in this program",
+            verify_report(v, "verify-sequence", pc, "match %u appears twice in this program",
                           in->match);
         seen[in->match] = v->program + 1;
         Issue issue = {in->match, pc};
@@ -95,7 +95,7 @@ static void compare_sequences(Verifier *v, const Sequences *all, uint32_t mine, 
                                                op_info(q->code.at[s[1]->issues.at[i].pc].op)->name,
                                                s[1]->issues.at[i].match);
         verify_report(v, "verify-sequence", pc,
-                      "number %u on communicator (%s, %s); program %u issues %s there", i + 1,
+                      "is call %u on communicator (%s, %s), where program %u issues %s", i + 1,
                       mesh_axes_text(v->arena, &v->plan->mesh, axes), stream_name(stream), other,
                       theirs);
         return;

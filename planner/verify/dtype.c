@@ -66,7 +66,7 @@ static void check_persistent(const Typing *y, BufferId b)
     const Unit *unit = at->unit ? &y->v->g->units.at[at->unit] : NULL;
     if (at->parent || !at->persistent || !unit) return;
     if (at->category == CATEGORY_parameter)
-        expect(y, 0, b, "at rest, unit", unit->name, unit->rest_dtype, DT_none);
+        expect(y, 0, b, "between steps, unit", unit->name, unit->rest_dtype, DT_none);
     if (at->category == CATEGORY_gathered)
         expect(y, 0, b, "in use, unit", unit->name, unit->dtype, DT_none);
     if (at->category == CATEGORY_gradient)
@@ -107,8 +107,8 @@ static void check_change(const Typing *y, Pc pc, const Instr *in)
     if (!unit) unit = unit_of(y, from);
     if (!unit && in->unit) unit = &y->v->g->units.at[in->unit];
     if (a == b || (unit && is_of_unit(y, unit, a) && is_of_unit(y, unit, b))) return;
-    verify_report(y->v, RULE, pc, "makes %s of %s, which the graph does not ask for", dtype_name(b),
-                  dtype_name(a));
+    verify_report(y->v, RULE, pc, "converts to %s from %s, and the graph has no such conversion",
+                  dtype_name(b), dtype_name(a));
 }
 
 /* Weights are gathered in their dtype of use; gradients are reduced in the dtype in which they are
@@ -129,7 +129,7 @@ static void check_update(const Typing *y, Pc pc, const Instr *in)
     BufferId rest = program_arg(y->p, in, 0), grad = program_arg(y->p, in, in->n_in - 2u);
     const Unit *unit = unit_of(y, rest);
     if (!unit) return;
-    expect(y, pc, rest, "at rest, unit", unit->name, unit->rest_dtype, DT_none);
+    expect(y, pc, rest, "between steps, unit", unit->name, unit->rest_dtype, DT_none);
     expect(y, pc, grad, "the gradient of unit", unit->name, unit->reduce_dtype, DT_none);
 }
 

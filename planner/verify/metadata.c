@@ -30,10 +30,11 @@ static void check_batch(Verifier *v)
         if (!(op_info(n->op)->flags & OP_SOURCE) || samples < 0) continue;
         const int64_t *is = v->g->tensors.at[n->out[0]].dim, points = points_of(n, is);
         if (points && (is[samples] != s->micro_batch || points != s->seq))
-            verify_report(v, RULE, 0,
-                          "a micro-step has %lld sequences of %lld, the step says %lld of %lld",
-                          (long long)is[samples], (long long)points, (long long)s->micro_batch,
-                          (long long)s->seq);
+            verify_report(
+                v, RULE, 0,
+                "a micro-step has %lld sequences of %lld tokens, but the step says %lld of %lld",
+                (long long)is[samples], (long long)points, (long long)s->micro_batch,
+                (long long)s->seq);
     }
 }
 
@@ -49,7 +50,8 @@ static void check_microbatches(Verifier *v)
             if (p->code.at[pc].microbatch > newest) newest = p->code.at[pc].microbatch;
     }
     if (steps && newest + 1 != v->plan->step.n_microbatches)
-        verify_report(v, RULE, 0, "instructions are of %u micro-batches, the step says %u",
+        verify_report(v, RULE, 0,
+                      "the instructions belong to %u micro-batches, but the step says %u",
                       newest + 1, v->plan->step.n_microbatches);
 }
 
@@ -172,7 +174,8 @@ static void check_units(Verifier *v)
         const uint64_t aligned = (end + ALIGN - 1) / ALIGN * ALIGN,
                        unit_of = (uint64_t)ALIGN * mesh_size(&v->plan->mesh, unit->shard);
         if (unit->elements != end && unit->elements != aligned)
-            verify_report(v, RULE, 0, "unit %s has %llu elements, its parameters end at %llu",
+            verify_report(v, RULE, 0,
+                          "unit %s has %llu elements, but its parameters end at element %llu",
                           unit->name, (unsigned long long)unit->elements, (unsigned long long)end);
         if (unit->padded - unit->elements >= unit_of)
             verify_report(v, RULE, 0, "unit %s is padded from %llu to %llu elements", unit->name,
@@ -227,11 +230,12 @@ static void check_communications(Verifier *v)
         if (is_message && !in->unit) {
             want = of_message(v, writer, pc);
             if (want != UINT32_MAX && want != in->microbatch)
-                verify_report(v, RULE, pc, "carries data of micro-batch %u", want);
+                verify_report(v, RULE, pc, "its data belong to micro-batch %u", want);
         } else if (verify_is_comm(in)) {
             neighbours(p, pc, &before, &behind);
             if (in->microbatch != before && in->microbatch != behind)
-                verify_report(v, RULE, pc, "lies between micro-batches %u and %u", before, behind);
+                verify_report(v, RULE, pc, "stands between instructions of micro-batches %u and %u",
+                              before, behind);
         }
         for (uint32_t i = in->n_in; i < in->args.n; i++)
             writer[program_root(p, program_arg(p, in, i), NULL)] = pc;
@@ -392,7 +396,7 @@ static void check_lives(Verifier *v)
         const Buffer *at = &p->buffers.at[b];
         if (at->first != first[b] || at->last != last[b])
             verify_report(v, RULE, 0,
-                          "buffer %u is touched from instruction %u to %u, it says %u to %u", b,
+                          "buffer %u is used from instruction %u to %u, but it says %u to %u", b,
                           first[b], last[b], at->first, at->last);
     }
 }

@@ -113,8 +113,9 @@ static void touch_root(ClockSweep *s, Pc pc, BufferId root)
 {
     s->newest[(size_t)root * s->v->order.n_lanes + s->v->order.lane[pc]] = pc;
     if (!s->heir[root]) return;
-    verify_report(s->v, "verify-race", pc, "uses buffer %u after bytes of it passed to buffer %u",
-                  root, s->heir[root]);
+    verify_report(s->v, "verify-race", pc,
+                  "uses buffer %u after some of its bytes were given to buffer %u", root,
+                  s->heir[root]);
     s->heir[root] = 0;
 }
 
@@ -153,10 +154,11 @@ static void read_range(ClockSweep *s, Pc pc, BufferId b)
             empty = true;
             if (t->state == TOUCH_empty)
                 verify_report(s->v, "verify-read-before-write", pc,
-                              "reads buffer %u, of which bytes were never written", b);
+                              "reads bytes of buffer %u that no instruction wrote", b);
             else
                 verify_report(s->v, "verify-read-before-write", pc,
-                              "reads buffer %u, whose bytes hold data of buffer %u", b, t->root);
+                              "reads bytes of buffer %u that now hold data of buffer %u", b,
+                              t->root);
         }
         if (t->state == TOUCH_written && t->writer != pc && t->writer != reported &&
             !order_before(&s->v->order, t->writer, pc)) {

@@ -34,7 +34,7 @@ static void check_buffer(Verifier *v, BufferId id)
     }
     uint64_t bytes = v->local_elements[b->shape] * dtype_bytes(b->dtype);
     if (b->packed ? b->bytes < bytes && !is_strips(v, b) : b->bytes != bytes)
-        verify_report(v, RULE, 0, "buffer %u has %llu bytes, its shape needs %llu", id,
+        verify_report(v, RULE, 0, "buffer %u has %llu bytes, but its shape needs %llu", id,
                       (unsigned long long)b->bytes, (unsigned long long)bytes);
     uint64_t room = b->space == SPACE_host ? p->host_bytes : p->bytes;
     if (b->parent) {
@@ -43,7 +43,7 @@ static void check_buffer(Verifier *v, BufferId id)
         if (parent->parent || b->parent == id)
             verify_report(v, RULE, 0, "buffer %u is a view of a view", id);
         if (b->space != parent->space)
-            verify_report(v, RULE, 0, "buffer %u is in another space than its parent", id);
+            verify_report(v, RULE, 0, "buffer %u and its parent lie in different memories", id);
     }
     if (room > UINT64_C(1) << 62 || b->bytes > room || b->offset > room - b->bytes)
         verify_report(v, RULE, 0, "buffer %u (%llu bytes at %llu) lies outside of %s (%llu bytes)",
@@ -92,7 +92,7 @@ static void check_dtypes(Verifier *v, Pc pc)
     for (uint32_t i = 0; i < verify_n_args(in); i++) {
         DType t = v->p->buffers.at[program_arg(v->p, in, i)].dtype;
         if (in->op == OP_exchange_uneven && (i == 1 || i == 2)) {
-            if (t != DT_i32) verify_report(v, RULE, pc, "argument %u is not a count of rows", i);
+            if (t != DT_i32) verify_report(v, RULE, pc, "argument %u does not count rows", i);
             continue;
         }
         if (class_ == OP_CLASS_reshape || class_ == OP_CLASS_comm) {
@@ -120,7 +120,8 @@ static void check_scratch(Verifier *v, Pc pc)
     if (in->args.n == n) return;
     const Buffer *b = &v->p->buffers.at[program_arg(v->p, in, n)];
     if (in->args.n > n + 1 || b->category != CATEGORY_workspace || b->persistent || b->parent)
-        verify_report(v, RULE, pc, "has more arguments than its op, and they are not scratch");
+        verify_report(v, RULE, pc,
+                      "has more arguments than its op takes, and the extra ones are not scratch");
 }
 
 static void check_compute(Verifier *v, Pc pc)
@@ -137,12 +138,12 @@ static void check_compute(Verifier *v, Pc pc)
     if (in->op == OP_clip_coef && in->n_in > 0) {
         const uint64_t n = v->local_elements[v->p->buffers.at[program_arg(v->p, in, 0)].shape];
         if ((uint64_t)verify_attrs(v, pc)->n_slots != n)
-            verify_report(v, RULE, pc, "adds %lld squares, of which there are %llu",
+            verify_report(v, RULE, pc, "adds %lld squares, but its input has %llu",
                           (long long)verify_attrs(v, pc)->n_slots, (unsigned long long)n);
     }
     const int64_t turned = verify_attrs(v, pc)->rope_dims;
     if (turned < 0 || turned % 2 != 0)
-        verify_report(v, RULE, pc, "turns pairs of elements, but rope_dims is %lld",
+        verify_report(v, RULE, pc, "rotates pairs of elements, but rope_dims is %lld",
                       (long long)turned);
     if (in->axes || in->match || in->hop)
         verify_report(v, RULE, pc, "a computation cannot name a group, match or hop");
@@ -160,7 +161,7 @@ static void check_reshape(Verifier *v, Pc pc)
     const Shape *s = &v->plan->shapes.at[v->p->buffers.at[program_arg(v->p, in, 0)].shape];
     if (in->op != OP_copy && (attrs->dim < 0 || attrs->dim >= s->n_dims || attrs->parts < 1 ||
                               attrs->parts > v->plan->mesh.n_ranks))
-        verify_report(v, RULE, pc, "dimension %lld in %lld parts", (long long)attrs->dim,
+        verify_report(v, RULE, pc, "has dimension %lld cut into %lld parts", (long long)attrs->dim,
                       (long long)attrs->parts);
     if (in->axes || in->match || in->hop)
         verify_report(v, RULE, pc, "a local instruction cannot name a group, match or hop");
@@ -182,19 +183,19 @@ static void check_comm(Verifier *v, Pc pc)
         return;
     }
     if (!in->axes || in->axes >> mesh->n_axes) {
-        verify_report(v, RULE, pc, "its group's axes are not the mesh's");
+        verify_report(v, RULE, pc, "its group has an axis that the mesh does not have");
         return;
     }
     if (!in->match || in->match >= v->plan->n_match)
         verify_report(v, RULE, pc, "match %u of %u", in->match, v->plan->n_match);
     if (verify_attrs(v, pc)->dim || verify_attrs(v, pc)->parts)
-        verify_report(v, RULE, pc, "names a dimension, which its buffers already state");
+        verify_report(v, RULE, pc, "names a dimension, which its buffers state already");
     if (in->stream == STREAM_compute || in->stream == STREAM_host)
         verify_report(v, RULE, pc, "a communication cannot run on stream %s",
                       stream_name(in->stream));
     if (verify_is_p2p(in)) {
         if (!in->hop || (in->axes & (in->axes - 1)))
-            verify_report(v, RULE, pc, "needs one axis and a distance");
+            verify_report(v, RULE, pc, "needs exactly one mesh axis and a distance (hop)");
         return;
     }
     uint64_t n = mesh_size(mesh, in->axes), a = arg_bytes(v, in, 0), b = arg_bytes(v, in, 1);
@@ -203,7 +204,8 @@ static void check_comm(Verifier *v, Pc pc)
                 : in->op == OP_reduce_scatter ? a / n == b && a % n == 0
                                               : a == b;
     if (!fits)
-        verify_report(v, RULE, pc, "%llu bytes in, %llu bytes out in a group of %llu",
+        verify_report(v, RULE, pc,
+                      "reads %llu bytes and writes %llu, which does not fit a group of %llu ranks",
                       (unsigned long long)a, (unsigned long long)b, (unsigned long long)n);
 }
 
@@ -224,11 +226,11 @@ static void check_spaces(Verifier *v, Pc pc)
         return;
     }
     if (crosses)
-        verify_report(v, RULE, pc, "reads or writes host and device memory at once");
+        verify_report(v, RULE, pc, "takes host memory and device memory together");
     else if (n_host > 0 && in->stream != STREAM_host)
-        verify_report(v, RULE, pc, "touches host memory on stream %s", stream_name(in->stream));
+        verify_report(v, RULE, pc, "uses host memory on stream %s", stream_name(in->stream));
     else if (n_host == 0 && in->stream == STREAM_host && in->args.n > 0)
-        verify_report(v, RULE, pc, "touches device memory on the host's stream");
+        verify_report(v, RULE, pc, "uses device memory on the host's stream");
 }
 
 static void check_instr(Verifier *v, Pc pc)
@@ -244,7 +246,7 @@ static void check_instr(Verifier *v, Pc pc)
     bool sums = (info->flags & (OP_ACCUMULATES | OP_MERGES)) != 0;
     if (attrs->accumulate >> (verify_n_args(in) - in->n_in) || attrs->accumulate < 0 ||
         (attrs->accumulate && !sums))
-        verify_report(v, RULE, pc, "cannot accumulate into these outputs");
+        verify_report(v, RULE, pc, "is said to add to its outputs, which this op cannot do");
     if (in->launch && info->class_ != OP_CLASS_comm)
         verify_report(v, RULE, pc, "only communications are launched together");
     switch (info->class_) {
@@ -275,7 +277,9 @@ static void check_launches(Verifier *v)
         *current = in->launch;
         if (!in->launch) continue;
         if (in->launch > n || runs[in->launch].begun) {
-            verify_report(v, RULE, pc, "launch %u is not one run on one stream", in->launch);
+            verify_report(v, RULE, pc,
+                          "launch %u is not one unbroken run of instructions on one stream",
+                          in->launch);
             *current = 0;
             continue;
         }

@@ -107,12 +107,12 @@ void verify_values(Verifier *v)
         trains = trains && v->p->purpose == PURPOSE_train;
         if (!runs[v->program].ended)
             verify_report(v, "verify-layout", runs[v->program].pc,
-                          "receives a message that nobody sends");
+                          "receives a message that no rank sends");
     }
     v->p = NULL;
     if (all && trains) value_homes_of_state(v);
     for (TensorId t = 1; t < v->g->tensors.n && all && trains; t++)
         if (v->g->tensors.at[t].role == ROLE_param && !v->n_homes[t])
-            verify_report(v, "verify-coverage", 0, "parameter %s lives nowhere",
+            verify_report(v, "verify-coverage", 0, "no buffer holds parameter %s between steps",
                           v->g->tensors.at[t].name);
 }

@@ -52,8 +52,8 @@ static void hold_parameters(Verifier *v, BufferId b, uint32_t *flat_of)
     } else if (at->tensor && v->g->tensors.at[at->tensor].role == ROLE_param) {
         val.vn = value_of_tensor(v, at->tensor, 0);
     } else {
-        verify_report(v, "verify-coverage", 0, "buffer %u is a parameter at rest, but of nothing",
-                      b);
+        verify_report(v, "verify-coverage", 0,
+                      "buffer %u is said to hold a parameter between steps, but names no unit", b);
     }
     value_write(v, 0, b, val);
 }

@@ -95,7 +95,8 @@ static void check_optimizer(Verifier *v)
                                   now->eps);
                 if (!update) update = in;
                 if (in->op != update->op || !same_settings(now, settings_of(v->plan, update)))
-                    verify_report(v, RULE, pc, "updates with other settings than the first update");
+                    verify_report(v, RULE, pc,
+                                  "updates with other settings than the first update does");
             }
             if (in->op != OP_clip_coef) continue;
             if (!clip) clip = in;

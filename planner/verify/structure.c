@@ -27,15 +27,16 @@ static void check_mesh(Verifier *v)
             return;
         }
     if (!mesh_set_strides(&made)) {
-        verify_report(v, RULE, 0, "the axes of the mesh make no grid of ranks, or too many");
+        verify_report(v, RULE, 0,
+                      "the axes of the mesh make no grid of ranks, or a grid of too many");
         return;
     }
     for (uint32_t a = 0; a < m->n_axes; a++)
         if (m->axis[a].stride != made.axis[a].stride)
-            verify_report(v, RULE, 0, "mesh axis %u has size %u and stride %u, expected stride %u",
-                          a, m->axis[a].size, m->axis[a].stride, made.axis[a].stride);
+            verify_report(v, RULE, 0, "mesh axis %u of size %u has stride %u, expected %u", a,
+                          m->axis[a].size, m->axis[a].stride, made.axis[a].stride);
     if (m->n_ranks != made.n_ranks)
-        verify_report(v, RULE, 0, "the mesh says %u ranks, its axes make %u", m->n_ranks,
+        verify_report(v, RULE, 0, "the mesh says %u ranks, but its axes make %u", m->n_ranks,
                       made.n_ranks);
 }
 
@@ -115,22 +116,22 @@ static void check_deals(Verifier *v)
             verify_report(v, RULE, 0, "deal %u is malformed", i);
         else if (d->kind == DEAL_listed && !tiles(v, d))
             verify_report(v, "verify-coverage", 0,
-                          "deal %u does not hand out each of its %lld indices once", i,
+                          "deal %u does not give each of its %lld indices to exactly one part", i,
                           (long long)d->size);
         else if (d->kind == DEAL_strided && !strides(v, d))
-            verify_report(v, "verify-coverage", 0,
-                          "deal %u does not hand out its %lld indices in equal pieces, each part's "
-                          "at equal distances",
-                          i, (long long)d->size);
+            verify_report(
+                v, "verify-coverage", 0,
+                "deal %u does not cut its %lld indices into equal pieces at equal distances", i,
+                (long long)d->size);
         else if ((d->kind == DEAL_halo || d->kind == DEAL_overlap) && !reaches_once(v, d))
             verify_report(v, "verify-coverage", 0,
-                          "deal %u reaches more than once around its %lld indices", i,
+                          "deal %u has a halo that is longer than all of its %lld indices", i,
                           (long long)d->size);
         else if (d->kind == DEAL_segments && !are_side_by_side(v, d))
-            verify_report(v, "verify-coverage", 0,
-                          "deal %u is not segments side by side of %lld indices, each in %u equal "
-                          "parts",
-                          i, (long long)d->size, d->n_parts);
+            verify_report(
+                v, "verify-coverage", 0,
+                "deal %u does not cut its %lld indices into segments of %u equal parts each", i,
+                (long long)d->size, d->n_parts);
     }
 }
 
@@ -231,7 +232,7 @@ static void check_nodes(Verifier *v)
         }
         OpClass class_ = op_info(n->op)->class_;
         if (class_ != OP_CLASS_compute && class_ != OP_CLASS_contract) {
-            verify_report(v, RULE, 0, "graph node %u (%s) is not a computation", id,
+            verify_report(v, RULE, 0, "graph node %u (%s) has an op that is not a computation", id,
                           op_info(n->op)->name);
             continue;
         }
@@ -242,23 +243,28 @@ static void check_nodes(Verifier *v)
                           why.items.n ? why.items.at[0].text : "");
         else if (op_info(n->op)->flags & OP_TAKES &&
                  !op_takes(n->op, &b, graph_attrs_at(g, n->attrs)))
-            verify_report(v, RULE, 0, "graph node %u (%s) takes a part that there is not", id,
+            verify_report(v, RULE, 0,
+                          "graph node %u (%s) takes a part that its input does not have", id,
                           op_info(n->op)->name);
         else if (op_info(n->op)->flags & OP_WINDOWED &&
                  !op_windowed(n->op, &b, graph_attrs_at(g, n->attrs)))
             verify_report(v, RULE, 0, "graph node %u (%s) has a window that does not fit its sizes",
                           id, op_info(n->op)->name);
         else if (!op_grouped(n->op, &b, graph_attrs_at(g, n->attrs)))
-            verify_report(v, RULE, 0, "graph node %u (%s) has other sizes than its attributes say",
-                          id, op_info(n->op)->name);
+            verify_report(v, RULE, 0,
+                          "graph node %u (%s) has sizes that differ from its attributes", id,
+                          op_info(n->op)->name);
         else if (op_info(n->op)->flags & OP_SIZED && !op_sized(&b, graph_attrs_at(g, n->attrs)))
-            verify_report(v, RULE, 0, "graph node %u (%s) has other sizes than its attributes say",
-                          id, op_info(n->op)->name);
+            verify_report(v, RULE, 0,
+                          "graph node %u (%s) has sizes that differ from its attributes", id,
+                          op_info(n->op)->name);
     }
     if (g->n_forward >= g->nodes.n && g->n_forward)
-        verify_report(v, RULE, 0, "%u forward nodes of %u", g->n_forward, g->nodes.n);
+        verify_report(v, RULE, 0, "the graph says %u forward nodes, but has %u nodes", g->n_forward,
+                      g->nodes.n);
     if (g->loss >= g->tensors.n && g->loss)
-        verify_report(v, RULE, 0, "the loss is tensor %u of %u", g->loss, g->tensors.n);
+        verify_report(v, RULE, 0, "the loss is tensor %u, but the graph has %u tensors", g->loss,
+                      g->tensors.n);
 }
 
 static int64_t local_elements(const Verifier *v, const Tensor *t)
@@ -293,8 +299,9 @@ static void check_units(Verifier *v)
             TensorId t = unit->params.at[i];
             if (!t || t >= g->tensors.n || g->tensors.at[t].role != ROLE_param ||
                 g->tensors.at[t].unit != u) {
-                verify_report(v, RULE, 0, "unit %u (%s) names tensor %u, which is none of its own",
-                              u, unit->name, t);
+                verify_report(v, RULE, 0,
+                              "unit %u (%s) names tensor %u, which is not one of its parameters", u,
+                              unit->name, t);
                 continue;
             }
             times[t]++;
@@ -311,15 +318,16 @@ static void check_units(Verifier *v)
             if (p->rest_dtype != unit->rest_dtype || p->reduce_dtype != unit->reduce_dtype ||
                 (p->dtype != unit->dtype && unit->dtype != DT_e4m3))
                 verify_report(v, "verify-dtype", 0,
-                              "%s is %s in use, %s at rest, %s summed; its unit %s is %s, %s, %s",
+                              "%s has dtypes %s (in use), %s (between steps), %s (sums); its unit "
+                              "%s has %s, %s, %s",
                               p->name, dtype_name(p->dtype), dtype_name(p->rest_dtype),
                               dtype_name(p->reduce_dtype), unit->name, dtype_name(unit->dtype),
                               dtype_name(unit->rest_dtype), dtype_name(unit->reduce_dtype));
             if (p->grad && p->grad < g->tensors.n &&
                 g->tensors.at[p->grad].dtype != p->reduce_dtype)
-                verify_report(v, "verify-dtype", 0, "the gradient of %s is %s, it is summed in %s",
-                              p->name, dtype_name(g->tensors.at[p->grad].dtype),
-                              dtype_name(p->reduce_dtype));
+                verify_report(
+                    v, "verify-dtype", 0, "the gradient of %s has dtype %s, but is summed in %s",
+                    p->name, dtype_name(g->tensors.at[p->grad].dtype), dtype_name(p->reduce_dtype));
             end = p->flat_offset + (uint64_t)local_elements(v, p);
             if (end > unit->elements)
                 verify_report(v, "verify-coverage", 0, "%s reaches beyond unit %s", p->name,
@@ -346,11 +354,11 @@ static void check_step(Verifier *v)
         n_params += n;
     }
     if (s->micro_batch && s->global_batch != s->micro_batch * (int64_t)s->n_microbatches)
-        verify_report(v, RULE, 0, "%u micro-steps of %lld sequences are not %lld",
+        verify_report(v, RULE, 0, "%u micro-steps of %lld sequences do not make %lld sequences",
                       s->n_microbatches, (long long)s->micro_batch, (long long)s->global_batch);
     const double labels = s->global_batch ? s->global_tokens / (double)s->global_batch : 0;
     if (s->seq && !(labels >= 1 && labels <= (double)s->seq && labels == floor(labels)))
-        verify_report(v, RULE, 0, "%lld sequences of %lld are not %.0f tokens",
+        verify_report(v, RULE, 0, "%lld sequences of %lld tokens do not make %.0f tokens",
                       (long long)s->global_batch, (long long)s->seq, s->global_tokens);
     if (info->n_params && (info->n_params != n_params || info->n_params_no_embedding > n_params))
         verify_report(v, RULE, 0,
@@ -388,8 +396,8 @@ bool verify_structure_graph(Verifier *v)
     }
     check_step(v);
     if (plan->n_match > n_code + 1)
-        verify_report(v, RULE, 0, "%u matches for %llu instructions", plan->n_match,
-                      (unsigned long long)n_code);
+        verify_report(v, RULE, 0, "the plan has %u matches, more than its %llu instructions",
+                      plan->n_match, (unsigned long long)n_code);
     for (Rank r = 0; r < plan->mesh.n_ranks; r++)
         if (plan->program_of[r] >= plan->programs.n) {
             verify_report(v, RULE, 0, "rank %u runs program %u of %u", r, plan->program_of[r],

@@ -39,13 +39,14 @@ static Hash128 sum_squares(Verifier *v, Pc pc, const Val *val, AxisSet claimed, 
         const ValuePiece *p = &pieces[i];
         if (value_is_zero(p->vn) || p->lo >= hi || p->lo + p->n <= lo) continue;
         if (p->lo < lo || p->lo + p->n > hi) {
-            verify_report(v, "verify-scale", pc, "counts elements %llu to %llu, which cuts %s",
+            verify_report(v, "verify-scale", pc,
+                          "counts elements %llu to %llu, which hold only a part of %s",
                           (unsigned long long)lo, (unsigned long long)hi, value_name(v, p->vn));
             *bad = true;
         }
         if (norm_axes(v, val, p) != claimed) {
             verify_report(v, "verify-scale", pc,
-                          "the squares of %s are to be summed over %s, the output says %s",
+                          "the squares of %s must be summed over %s, but the output says %s",
                           value_name(v, p->vn),
                           mesh_axes_text(v->arena, &v->plan->mesh, norm_axes(v, val, p)),
                           mesh_axes_text(v->arena, &v->plan->mesh, claimed));
@@ -66,13 +67,13 @@ void value_sumsq(Verifier *v, Pc pc)
     int64_t n = slot.dim[0], which = verify_attrs(v, pc)->slot;
     bool bad = val.bad;
     if (!bad && layout_axes_partial(&value_shape_at(v, val.shape)->layout)) {
-        verify_report(v, "verify-layout", pc, "squares partial sums: %s",
+        verify_report(v, "verify-layout", pc, "takes squares of partial sums: %s",
                       value_shape_text(v, val.shape));
         bad = true;
     }
     if (which < 0 || which >= n || layout_axes_split(&slot.layout, -1)) {
-        verify_report(v, "verify-layout", pc, "slot %lld of a table of %lld", (long long)which,
-                      (long long)n);
+        verify_report(v, "verify-layout", pc, "writes slot %lld, but the table has %lld slots",
+                      (long long)which, (long long)n);
         value_write(v, pc, table, (Val){.bad = true});
         return;
     }
@@ -106,7 +107,8 @@ static bool explain_exchange(Verifier *v, Pc pc, Hash128 is)
             if (!counts_in_norm(v, k)) continue;
             Hash128 other = value_norm(v->sum[v->g->tensors.at[k].grad]);
             if (!value_same(value_add(is, other), twice)) continue;
-            verify_report(v, "verify-scale", pc, "the gradient norm counts twice %s, leaves out %s",
+            verify_report(v, "verify-scale", pc,
+                          "the gradient norm counts %s twice and leaves out %s",
                           v->g->tensors.at[t].name, v->g->tensors.at[k].name);
             return true;
         }
@@ -122,8 +124,8 @@ static void explain_norm(Verifier *v, Pc pc, Hash128 is)
         Hash128 one = value_norm(v->sum[p->grad]);
         bool missing = value_same(value_add(is, one), v->norm);
         if (!missing && !value_same(value_add(v->norm, one), is)) continue;
-        verify_report(v, "verify-scale", pc, "the gradient norm %s %s",
-                      missing ? "leaves out" : "counts twice", p->name);
+        verify_report(v, "verify-scale", pc, "the gradient norm %s %s%s",
+                      missing ? "leaves out" : "counts", p->name, missing ? "" : " twice");
         return;
     }
     if (v->g->tensors.n < 20000 && explain_exchange(v, pc, is)) return;
@@ -156,9 +158,10 @@ void value_mean(Verifier *v, Pc pc)
                           mesh_axes_text(v->arena, &v->plan->mesh, unsummed));
     }
     if (!(product > 1 - 1e-9 && product < 1 + 1e-9))
-        verify_report(v, "verify-scale", pc,
-                      "multiplies by %.17g a value scaled by %.17g: the product is not 1",
-                      verify_attrs(v, pc)->scale, v->loss_scale);
+        verify_report(
+            v, "verify-scale", pc,
+            "multiplies by %.17g a value that was scaled by %.17g: their product is not 1",
+            verify_attrs(v, pc)->scale, v->loss_scale);
     for (uint32_t j = 0; j < 2; j++) {
         Val out = {.bad = bad || !of[1]};
         if (!out.bad) out.vn = value_step_mean(v, j);
@@ -174,7 +177,8 @@ static void check_factor(Verifier *v, Pc pc)
         verify_report(v, "verify-scale", pc,
                       "input 1 is not the factor that makes the step's sums means");
     else if (layout_axes_partial(&value_shape_at(v, factor.shape)->layout))
-        verify_report(v, "verify-layout", pc, "reads a partial factor");
+        verify_report(v, "verify-layout", pc,
+                      "reads a factor that is only one rank's part of a sum");
 }
 
 void value_clip_coef(Verifier *v, Pc pc)
@@ -201,12 +205,13 @@ void value_clip_coef(Verifier *v, Pc pc)
     check_factor(v, pc);
     const Shape *o = value_shape_at(v, v->canon[v->p->buffers.at[program_arg(v->p, in, 2)].shape]);
     if (layout_axes_partial(&o->layout) || layout_axes_split(&o->layout, -1))
-        verify_report(v, "verify-layout", pc, "the coefficient must be whole everywhere");
+        verify_report(v, "verify-layout", pc, "the clip coefficient must be whole on every rank");
     if (!(attrs->clip >= 0 && attrs->clip < INFINITY))
-        verify_report(v, "verify-scale", pc, "clips at %g, which is not a bound", attrs->clip);
+        verify_report(v, "verify-scale", pc, "clips at %g, which is not a positive finite bound",
+                      attrs->clip);
     if (v->clip && v->clip->clip != attrs->clip)
-        verify_report(v, "verify-scale", pc, "clips at %g, others at %g", attrs->clip,
-                      v->clip->clip);
+        verify_report(v, "verify-scale", pc, "clips at %g, but other programs clip at %g",
+                      attrs->clip, v->clip->clip);
     v->clip = attrs;
     value_write(v, pc, program_arg(v->p, in, 2),
                 (Val){.bad = bad, .vn = value_clip(total, attrs->clip)});
@@ -233,8 +238,8 @@ static bool check_gradient(Verifier *v, Pc pc, TensorId t, const ValuePiece *par
     const Tensor *p = &v->g->tensors.at[t];
     Hash128 want = v->sum[p->grad];
     if (!grad || grad->n != param->n || grad->shape != param->shape) {
-        verify_report(v, "verify-layout", pc, "the gradient of %s does not lie where it does",
-                      p->name);
+        verify_report(v, "verify-layout", pc,
+                      "the gradient of %s does not have the layout of its parameter", p->name);
         return false;
     }
     if (value_same(grad->vn, want)) return true;
@@ -243,8 +248,9 @@ static bool check_gradient(Verifier *v, Pc pc, TensorId t, const ValuePiece *par
         verify_report(v, "verify-layout", pc, "updates %s by the gradient of %s", p->name,
                       v->g->tensors.at[other].name);
     else
-        verify_report(v, "verify-scale", pc, "updates %s by a gradient that is not the step's%s",
-                      p->name, value_difference(v, p->grad, grad->vn));
+        verify_report(v, "verify-scale", pc,
+                      "updates %s by something that is not its gradient of this step%s", p->name,
+                      value_difference(v, p->grad, grad->vn));
     return false;
 }
 
@@ -289,7 +295,8 @@ static void check_coefficient(Verifier *v, Pc pc, const Val *coefficient)
                       "input %u is not the clip coefficient of the whole norm",
                       v->p->code.at[pc].n_in - 1u);
     else if (layout_axes_partial(&value_shape_at(v, coefficient->shape)->layout))
-        verify_report(v, "verify-layout", pc, "reads a partial clip coefficient");
+        verify_report(v, "verify-layout", pc,
+                      "reads a clip coefficient that is only one rank's part");
 }
 
 /* Updates each parameter in `param` with the gradient at the same place in `grad` (a bad gradient
@@ -337,7 +344,7 @@ void value_update(Verifier *v, Pc pc)
     Val out = {.bad = true};
     bool ok = !arg[0].bad;
     if (ok && !arg[at_grad].bad && arg[at_grad].shape != arg[0].shape) {
-        verify_report(v, "verify-layout", pc, "the parameters are %s, the gradients %s",
+        verify_report(v, "verify-layout", pc, "the parameters have layout %s, the gradients %s",
                       value_shape_text(v, arg[0].shape), value_shape_text(v, arg[at_grad].shape));
         ok = false;
     }
@@ -357,7 +364,8 @@ void value_update(Verifier *v, Pc pc)
     const bool rounds_alike =
         !v->rule || v->rule_dtype != dtype || v->rule->stochastic == attrs->stochastic;
     if (v->rule && (v->rule_op != in->op || !same_rule(v->rule, attrs) || !rounds_alike))
-        verify_report(v, "verify-scale", pc, "updates by another rule than the rest of the model");
+        verify_report(v, "verify-scale", pc,
+                      "uses another optimizer rule than the rest of the model");
     v->rule = attrs;
     v->rule_op = in->op;
     v->rule_dtype = dtype;
@@ -403,7 +411,7 @@ static void end_of_loss(Verifier *v, BufferId b)
     if (val.bad) return;
     if (!graph_count(v->g) || !value_same(val.vn, value_step_mean(v, 0)))
         verify_report(v, "verify-scale", 0,
-                      "the loss of the step is not its mean over what was counted%s",
+                      "the loss of the step is not the mean over the counted tokens%s",
                       value_difference(v, v->g->loss, val.vn));
     else if (layout_axes_partial(&value_shape_at(v, val.shape)->layout))
         verify_report(v, "verify-scale", 0, "the loss of the step was not summed over all ranks");

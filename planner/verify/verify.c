@@ -12,12 +12,13 @@ void verify_purity(Verifier *v)
     for (Pc pc = 1; pc < v->p->code.n; pc++) {
         const Instr *in = &v->p->code.at[pc];
         if (v->p->purpose == PURPOSE_eval && verify_attrs(v, pc)->drop > 0)
-            verify_report(v, "verify-purity", pc, "an evaluation must not drop anything");
+            verify_report(v, "verify-purity", pc, "an evaluation must not use dropout");
         if (in->phase != PHASE_recompute) continue;
         uint32_t flags = op_info(in->op)->flags;
         const Node *origin = &v->plan->graph.nodes.at[in->origin];
         if (origin->keep && origin->op == in->op)
-            verify_report(v, "verify-purity", pc, "recomputation must not repeat %s: it is kept",
+            verify_report(v, "verify-purity", pc,
+                          "recomputation must not repeat %s: its result is kept",
                           op_info(in->op)->name);
         if (flags & (OP_STATE | OP_ONCE | OP_SOURCE))
             verify_report(v, "verify-purity", pc, "recomputation must not %s",

@@ -146,7 +146,7 @@ static void a_double_count_is_named(void **state)
         attrs.accumulate = n->accumulate;
         p->code.at[b].attrs = graph_attrs(&plan->graph, arena, &attrs);
         p->args.at[y->args.first] = program_arg(p, x, 0);
-        named(plan, "verify-scale", "the gradient norm counts twice");
+        named(plan, "verify-scale", "the gradient norm counts");
         return;
     }
     fail_msg("no two segments of one account");
@@ -175,7 +175,8 @@ static void replicas_in_the_account_of_parts_are_named(void **state)
             &plan_shape_at(plan, p->buffers.at[program_arg(p, in, 1)].shape)->layout);
         if (axes & tp) continue;
         p->args.at[in->args.first + 1] = with_tp;
-        named(plan, "verify-scale", "are to be summed over dp_shard, the output says dp_shard,tp");
+        named(plan, "verify-scale",
+              "must be summed over dp_shard, but the output says dp_shard,tp");
         return;
     }
     fail_msg("nothing is whole over tp");

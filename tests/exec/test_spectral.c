@@ -468,7 +468,7 @@ static void a_second_iteration_is_seen(void **state)
     pc = find(p, OP_project_over_first, 0); /* u = W v must read v before v is updated */
     plan->graph.nodes.at[p->code.at[pc].origin].in[1] =
         plan->graph.nodes.at[p->code.at[find(p, OP_normalise, 1)].origin].out[0];
-    is_named(plan, "verify-layout", "which nothing produced");
+    is_named(plan, "verify-layout", "before any node produced it");
 }
 
 static void state_lives_in_one_program(void **state)
@@ -481,7 +481,7 @@ static void state_lives_in_one_program(void **state)
             p->buffers.at[b].tensor = 0;
             break;
         }
-    is_named(plan, "verify-coverage", "has 0 homes");
+    is_named(plan, "verify-coverage", "lies in 0 buffers between steps");
 }
 
 static void what_is_done_once_reads_no_batch(void **state)
@@ -496,13 +496,13 @@ static void what_is_done_once_reads_no_batch(void **state)
         n->in[0] = n->in[1] = g->nodes.at[g->tensors.at[g->loss].producer].in[0];
         break;
     }
-    is_named(plan, "verify-layout", "which nothing produced");
+    is_named(plan, "verify-layout", "before any node produced it");
     for (NodeId id = 1; id < g->nodes.n; id++) {
         Node *n = &g->nodes.at[id];
         if (n->op != OP_inner_product || n->in[0] != n->in[1]) continue;
         n->in[0] = n->in[1] = g->nodes.at[1].out[0]; /* the batch exists before all other tensors */
     }
-    is_named(plan, "verify-purity", "depends on which micro-batch");
+    is_named(plan, "verify-purity", "depends on the micro-batch");
 }
 
 /* ---- precision, and the state of a checkpoint */

@@ -19,7 +19,7 @@ static bool find_ranks(Schedule *s, const ScheduleLocs *locs, Diag *d)
             if (*rank != UINT32_MAX && *rank != r) {
                 diag_error(d, FAULT_input, "schedule-placement", loc_of(locs, r),
                            "stage %u is run by rank %u and by rank %u", a->stage, *rank, r);
-                diag_hint(d, "stages have global numbers; each lives on one rank");
+                diag_hint(d, "stages are numbered over all ranks; each stage is on one rank");
                 return false;
             }
             *rank = r;
@@ -49,7 +49,7 @@ static bool check_places(const Schedule *s, const PpOptions *o, const ScheduleLo
         diag_error(d, FAULT_input, "schedule-placement", loc_of(locs, rank),
                    "stage %u is on rank %u; placed in a %s it is on rank %u", stage, rank,
                    v ? "v" : "loop", wanted);
-        diag_hint(d, "without placement, stages are where the schedule has them");
+        diag_hint(d, "leave out placement: the schedule's own placement is used");
         return false;
     }
     for (uint32_t r = 0; r < p; r++)
@@ -64,7 +64,7 @@ bool schedule_own(Schedule *s, const PpOptions *o, uint32_t n_ranks, uint32_t n_
 {
     if (o->own.n != n_ranks) {
         diag_error(d, FAULT_input, "schedule-ranks", locs->loc,
-                   "the schedule has a list for %u ranks, mesh.pp = %u", o->own.n, n_ranks);
+                   "the schedule lists actions for %u ranks, but mesh.pp = %u", o->own.n, n_ranks);
         diag_hint(d, "mesh.pp = %u fits it", o->own.n);
         return false;
     }

@@ -105,8 +105,8 @@ static void refuse_heads(Tp *tp, const Tensor *t, HeadDims heads, uint32_t rest)
             str_print(&legal, "%s%u", legal.n ? ", " : "", k);
     if (tp_heads_fit(groups, repeat, tp->size))
         diag_hint(d,
-                  "other %s need tp cut otherwise: give all of them numbers of %s that divide each "
-                  "other",
+                  "other %s are cut over tp differently: give all of them numbers of %s that "
+                  "divide each other",
                   of_scan ? "layers" : "attention modules",
                   of_scan ? "groups, or of KV heads," : "KV heads");
     else
@@ -250,14 +250,12 @@ static const PassOption options[] = {
 };
 
 #define CUT_AGAIN                                                                                  \
-    "it would shard weights that tp then cuts again: every rank trains on the wrong slice"
+    "tp would cut weights that are already sharded: every rank would train on the wrong slice"
 static const PassEdge before[] = {
-    {PASS_ep,
-     "experts would be shared out whole, and then cut again by ranks that hold other ones: every "
-     "rank of tp must hold a slice of the same experts"},
-    {PASS_cp,
-     "sequences would be shared out before the heads are cut: what cp exchanges for tokens are the "
-     "heads that a rank of tp holds"},
+    {PASS_ep, "ranks of one tp group would hold different experts, and tp would cut each of them: "
+              "every rank of tp must hold a slice of the same experts"},
+    {PASS_cp, "cp would divide sequences before tp divides the heads, but cp exchanges tokens for "
+              "the heads that a rank of tp holds"},
     {PASS_ac,
      "tensor parallelism applied inside a checkpoint region after it was marked leaves the "
      "region's saved inputs in the old layout, so the recomputed forward differs from the first"},

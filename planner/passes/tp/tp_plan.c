@@ -84,7 +84,8 @@ static void cut_weight(Asked *a, const Node *n, uint32_t pattern)
         diag_error(a->job->diag, FAULT_input, "tp-plan-tied", p->loc,
                    "'%s' cuts %s by dimension %d, and '%s' by dimension %d: they share it", p->path,
                    t->name, dim, other->path, a->dim[id]);
-        diag_hint(a->job->diag, "rowwise for an embedding and colwise for its head cut the same");
+        diag_hint(a->job->diag,
+                  "rowwise for an embedding and colwise for its head cut the same dimension");
         return;
     }
     a->of_param[id] = pattern + 1;

@@ -127,8 +127,9 @@ static bool inputs_known(Verifier *v, NodeId id, const bool *read)
     const Node *n = &v->g->nodes.at[id];
     for (uint32_t i = 0; i < n->n_in; i++) {
         if (v->known[n->in[i]]) continue;
-        verify_report(v, "verify-layout", 0, "graph node %u (%s) reads %s, which nothing produced",
-                      id, op_info(n->op)->name, v->g->tensors.at[n->in[i]].name);
+        verify_report(v, "verify-layout", 0,
+                      "graph node %u (%s) reads %s before any node produced it", id,
+                      op_info(n->op)->name, v->g->tensors.at[n->in[i]].name);
         return false;
     }
     for (uint32_t j = 0; j < n->n_out; j++) {
@@ -179,10 +180,10 @@ static void check_denominator(Verifier *v, const Node *n)
     if (groups != op_means_groups(n->op) ||
         (a->count_all != 0) != (step->denominator == DENOMINATOR_all))
         verify_report(v, "verify-scale", 0,
-                      "the loss divides by another count than the step asks for");
+                      "the loss divides by another count than the step states");
     if (groups && (step->group < 1 || a->group != step->group || samples % step->group != 0))
         verify_report(v, "verify-scale", 0,
-                      "the loss averages groups of %lld sequences, the step asks for %lld",
+                      "the loss averages groups of %lld sequences, but the step states %lld",
                       (long long)a->group, (long long)step->group);
 }
 
@@ -220,7 +221,7 @@ static void check_loss_scale(Verifier *v)
     double all = (double)tokens * step->n_microbatches;
     if (all != step->global_tokens)
         verify_report(v, "verify-scale", 0,
-                      "%u micro-steps of %lld tokens are not the step's %.17g tokens",
+                      "%u micro-steps of %lld tokens do not make the step's %.17g tokens",
                       step->n_microbatches, (long long)tokens, step->global_tokens);
 }
 
@@ -307,8 +308,7 @@ void verify_graph_values(Verifier *v)
         if (p->role != ROLE_param) continue;
         if (p->init.kind == INIT_none)
             verify_report(v, "verify-coverage", 0,
-                          "parameter %s has no initialiser: it would start with whatever its "
-                          "memory held",
+                          "parameter %s has no initialiser, so its first values would be undefined",
                           p->name);
         if (p->frozen) continue;
         if (!p->grad || !v->known[p->grad])

@@ -40,15 +40,17 @@ static bool check_pair(const Strips *s, uint32_t own, uint32_t held, DealKind ki
     const Shape *a = value_shape_at(s->v, own), *b = value_shape_at(s->v, held);
     const Deals *deals = &s->v->g->deals;
     if (a->n_dims != b->n_dims || !layout_equal(&a->layout, &b->layout))
-        return complain(s, "the form with a halo is of another shape or layout");
+        return complain(s, "the buffers with and without the halo differ in shape or layout");
     for (int d = 0; d < a->n_dims; d++) {
-        if (a->dim[d] != b->dim[d]) return complain(s, "the form with a halo has another size");
+        if (a->dim[d] != b->dim[d])
+            return complain(s, "the buffer with the halo has the wrong size");
         if (d != s->d && a->deal[d] != b->deal[d])
-            return complain(s, "deals out another dimension anew");
+            return complain(s, "changes how another dimension is cut");
     }
     if (a->deal[s->d] || deals->deals.at[b->deal[s->d]].kind != kind)
-        return complain(s, kind == DEAL_halo ? "joins no halo to rows of its own"
-                                             : "folds no shares of sums into rows of its own");
+        return complain(s, kind == DEAL_halo
+                               ? "does not join a halo to the rank's own rows"
+                               : "does not add the halo's sums to the rank's own rows");
     return true;
 }
 
@@ -64,7 +66,7 @@ static bool check_dim(Strips *s, uint32_t held)
     if (!deal_is_around(&s->v->g->deals, b->deal[s->d]) || parts < 2 || attrs->parts != parts)
         return complain(s, "names a dimension without a halo, or another number of parts");
     if (!halo_find(&s->v->g->deals, b->dim[s->d], parts, 0, b->deal[s->d], &halo))
-        return complain(s, "needs rows from beyond its neighbours");
+        return complain(s, "needs rows that lie beyond the neighbours' parts");
     return true;
 }
 
@@ -85,12 +87,12 @@ static bool take_strips(Strips *s, Val *val)
     const BufferId to = program_arg(s->v->p, s->in, 1);
     const uint32_t held = shape_of(s->v, to);
     if (!check_dim(s, held)) return false;
-    if (val->packed_dim) return complain(s, "takes strips of what is packed");
+    if (val->packed_dim) return complain(s, "takes strips of a packed buffer");
     if (s->in->op == OP_halo_pack && !check_pair(s, val->shape, held, DEAL_halo)) return false;
     if (s->in->op == OP_halo_cut &&
         (val->shape != held ||
          s->v->g->deals.deals.at[value_shape_at(s->v, held)->deal[s->d]].kind != DEAL_overlap))
-        return complain(s, "cuts shares of sums out of what holds none");
+        return complain(s, "cuts the halo's sums out of a buffer that has no halo");
     val->packed_dim = (int8_t)(s->d + 1);
     val->packed_parts = 2;
     val->packed_chunks = STRIPS_to_send;
@@ -106,9 +108,10 @@ static bool put_strips(Strips *s, Val *val, const Val *strips)
     if (!check_dim(s, held)) return false;
     if (val->packed_dim) return complain(s, "joins strips to packed data");
     if (!is_strips(s, strips, STRIPS_received) || strips->shape != held)
-        return complain(s, "its strips are not the neighbours' of this dimension");
+        return complain(s, "its strips do not come from the neighbours along this dimension");
     if (!value_same(strips->vn, val->vn))
-        return complain(s, arena_print(s->v->arena, "its strips are of %s, its own rows of %s",
+        return complain(s, arena_print(s->v->arena,
+                                       "its strips hold rows of %s, but its own rows are of %s",
                                        value_name(s->v, strips->vn), value_name(s->v, val->vn)));
     return joins ? check_pair(s, val->shape, held, DEAL_halo)
                  : check_pair(s, out, held, DEAL_overlap);
@@ -119,7 +122,7 @@ static bool send_strips(Strips *s, Val *val)
     const Shape *held = value_shape_at(s->v, val->shape);
     s->d = halo_dim(held, &s->v->g->deals, s->in->axes);
     if (s->d < 0 || !is_strips(s, val, STRIPS_to_send))
-        return complain(s, "exchanges data that are not strips along its group");
+        return complain(s, "exchanges data that are not strips for the neighbours in its group");
     if (shape_of(s->v, program_arg(s->v->p, s->in, 1)) != val->shape)
         return complain(s, "receives strips of another shape");
     if (verify_attrs(s->v, s->pc)->reduce) return complain(s, "reduces strips");
@@ -136,19 +139,19 @@ void value_halo(Verifier *v, Pc pc)
     bool fine = !val.bad && !strips.bad;
     if (fine && (val.list || strips.list)) fine = complain(&s, "moves rows of a flat buffer");
     if (fine && (verify_attrs(v, pc)->scale != 0 || verify_accumulates(v, s.in, 0)))
-        fine = complain(&s, "scales or adds, which the graph does not say");
+        fine = complain(&s, "scales or adds, and the graph has no such op");
     if (fine)
         fine = s.in->op == OP_halo_exchange ? send_strips(&s, &val)
                : s.in->n_in > 1             ? put_strips(&s, &val, &strips)
                                             : take_strips(&s, &val);
     const bool packed = v->p->buffers.at[to].packed;
     if (fine && packed != (s.in->n_in == 1))
-        fine = complain(&s, "the output says wrongly whether it is packed");
+        fine = complain(&s, "the output is marked packed when it is not, or the reverse");
     if (s.in->n_in > 1) val.packed_dim = 0, val.packed_parts = val.packed_chunks = 0;
     if (fine && packed &&
         v->p->buffers.at[to].bytes != value_strip_bytes(v, value_shape_at(v, shape_of(v, to)), s.d,
                                                         v->p->buffers.at[to].dtype))
-        fine = complain(&s, "its strips have not the size of the widest halo");
+        fine = complain(&s, "the size of its strips is not that of the widest halo");
     val.bad = !fine;
     val.shape = shape_of(v, to);
     val.dtype = (uint8_t)v->p->buffers.at[to].dtype;

@@ -33,7 +33,7 @@ static void check_member(Verifier *v, Pc pc, const Instr *before)
     const Instr *in = &v->p->code.at[pc];
     if (!op_joins_kernel(in->op) || in->stream != STREAM_compute || in->args.n == in->n_in) {
         verify_report(v, RULE, pc,
-                      "%s does not go row by row on the compute stream, yet is part of kernel %u",
+                      "%s is part of kernel %u, but does not work row by row on the compute stream",
                       op_info(in->op)->name, in->fuse);
         return;
     }
@@ -58,7 +58,7 @@ static void check_turn(Verifier *v, Pc pc, const Instr *before, bool is_second)
     if (in->after.n)
         verify_report(v, RULE, pc, "waits for another stream in the middle of kernel %u", in->fuse);
     else if (!before || !is_second || !(op_info(before->op)->flags & OP_QUANTISES))
-        verify_report(v, RULE, pc, "%s stands in kernel %u behind nothing that quantises",
+        verify_report(v, RULE, pc, "%s is in kernel %u, but no part before it quantises",
                       op_info(in->op)->name, in->fuse);
     else if (program_arg(p, in, 0) != program_arg(p, before, before->n_in))
         verify_report(v, RULE, pc, "does not transpose the tensor that kernel %u quantises",
@@ -76,11 +76,10 @@ static void check_sums(Verifier *v, Pc first, Pc pc)
         for (uint32_t j = 0; j < op_info(part->op)->sig.n_out; j++)
             for (uint32_t i = 0; op_sums_rows(part->op, j) && i < in->args.n; i++)
                 if (verify_overlap(p, program_arg(p, part, part->n_in + j), program_arg(p, in, i)))
-                    verify_report(
-                        v, RULE, pc,
-                        "uses a sum of %s (%u) over the rows of kernel %u, which is whole "
-                        "only when the kernel ends",
-                        op_info(part->op)->name, at, in->fuse);
+                    verify_report(v, RULE, pc,
+                                  "uses a sum that %s (%u) makes over the rows of kernel %u, but "
+                                  "the sum is complete only when the kernel ends",
+                                  op_info(part->op)->name, at, in->fuse);
     }
 }
 
@@ -94,8 +93,10 @@ static void check_waits(Verifier *v, const Pc *next)
         for (uint32_t k = 0; k < in->after.n; k++) {
             Pc on = p->after.at[in->after.first + k];
             if (on < p->code.n && next[on])
-                verify_report(v, RULE, pc, "waits for %u, the middle of kernel %u", on,
-                              p->code.at[on].fuse);
+                verify_report(
+                    v, RULE, pc,
+                    "waits for instruction %u in the middle of kernel %u, not for the kernel's end",
+                    on, p->code.at[on].fuse);
         }
     }
 }
@@ -116,7 +117,9 @@ void verify_kernels(Verifier *v)
         bool goes_on = prev && prev->fuse && in->fuse == prev->fuse;
         if (prev && prev->fuse && !goes_on) ended[prev->fuse] = true;
         if (in->fuse && (in->fuse > n || (!goes_on && ended[in->fuse]))) {
-            verify_report(v, RULE, pc, "kernel %u is not one run on the compute stream", in->fuse);
+            verify_report(v, RULE, pc,
+                          "kernel %u is not one unbroken run of instructions on the compute stream",
+                          in->fuse);
             return;
         }
         if (!goes_on) first = pc;

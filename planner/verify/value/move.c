@@ -101,7 +101,7 @@ static bool keeps_deals(const Move *m, int except)
 {
     for (int d = 0; d < m->a.n_dims; d++)
         if (d != except && m->a.deal[d] != m->b.deal[d])
-            return complain(m, "changes the deal of a dimension");
+            return complain(m, "changes how a dimension is cut into intervals");
     return true;
 }
 
@@ -136,12 +136,12 @@ static bool check_slice(Move *m)
     const bool unpads = deal_whole(&m->v->g->deals, m->a.deal[d]) && !m->b.deal[d];
     if (!axes && !unpads) return complain(m, "slices nothing");
     if (attrs->parts != mesh_size(&m->v->plan->mesh, axes))
-        return complain(m, "takes one of another number of parts");
+        return complain(m, "takes one part of another number of parts than the group has ranks");
     if (nests(m, &m->a, &m->b, d, axes)) return true;
     if (!in_order(m, &m->a, d) || !in_order(m, &m->b, d))
         return complain(m, "cuts out one interval where a part has several");
     if (before && (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !innermost(axes, before)))
-        return complain(m, "does not cut within the parts there are");
+        return complain(m, "cuts across the parts that the ranks hold");
     return true;
 }
 
@@ -154,9 +154,9 @@ static bool check_place(Move *m)
     if (!same_dims(m) || !keeps_deals(m, -1)) return false;
     if (!axes || !changes(m, axes, SPLIT(d), PARTIAL_SUM, "places no part")) return false;
     if (attrs->parts != mesh_size(&m->v->plan->mesh, axes))
-        return complain(m, "places one of another number of parts");
+        return complain(m, "places one part of another number of parts than the group has ranks");
     if (layout_axes_split(&m->a.layout, d) != axes || uneven(m, &m->a, d))
-        return complain(m, "places parts of parts, or uneven ones");
+        return complain(m, "places parts that are cut again or are uneven");
     return true;
 }
 
@@ -168,7 +168,7 @@ static bool check_pack(Move *m, bool pack)
     if (!changes(m, 0, WHOLE, WHOLE, "changes the layout")) return false;
     if (attrs->chunks && (attrs->chunks != 2 || attrs->parts < 1 ||
                           local_dim(m, &m->a, d) % (2 * attrs->parts) != 0))
-        return complain(m, "has no parts of two chunks each");
+        return complain(m, "does not have parts of two chunks each");
     if (pack) {
         m->val.packed_chunks = (uint8_t)attrs->chunks;
         if (m->val.packed_dim) return complain(m, "packs twice");
@@ -178,14 +178,15 @@ static bool check_pack(Move *m, bool pack)
             n *= i == d ? (size + parts - 1) / parts * parts : size;
         }
         if (m->v->p->buffers.at[m->to].bytes != n)
-            return complain(m, "has not the size of its parts");
+            return complain(m, "is not as large as its parts together");
         m->val.packed_dim = (int8_t)(d + 1);
         m->val.packed_parts = (uint32_t)attrs->parts;
     } else {
         if (m->val.packed_dim != d + 1 || m->val.packed_parts != attrs->parts)
-            return complain(m, "unpacks another dimension or number of parts than was packed");
+            return complain(
+                m, "unpacks another dimension or another number of parts than the pack had");
         if (m->val.packed_chunks != attrs->chunks)
-            return complain(m, "puts parts together that are dealt out otherwise");
+            return complain(m, "joins parts that are cut differently");
         m->val.packed_dim = 0;
         m->val.packed_chunks = 0;
         m->val.packed_parts = 0;
@@ -203,14 +204,15 @@ static bool check_gather(Move *m)
     AxisSet all = layout_axes_split(&m->a.layout, d);
     if (!same_dims(m) || !keeps_deals(m, d)) return false;
     if (!changes(m, axes, on, WHOLE, "gathers other axes than its group")) return false;
-    if (!innermost(axes, all)) return complain(m, "gathers outer parts before inner ones");
+    if (!innermost(axes, all))
+        return complain(m, "gathers over an outer axis before the inner axis");
     if (m->val.packed_dim) return complain(m, "gathers a packed tensor");
     const bool nested = nests(m, &m->b, &m->a, d, axes);
     const uint8_t chunks = chunks_of(m, &m->a, &m->b, d, axes);
     if (m->v->p->buffers.at[m->to].packed) {
         const bool follow = in_order(m, &m->a, d) && (!uneven(m, &m->a, d) || all == axes);
         if (!follow && !nested && !chunks)
-            return complain(m, "gathers parts that do not follow each other");
+            return complain(m, "gathers parts that are not consecutive");
         m->val.packed_chunks = chunks;
         m->val.packed_dim = (int8_t)(d + 1);
         m->val.packed_parts = mesh_size(&m->v->plan->mesh, axes);
@@ -234,13 +236,13 @@ static bool check_scatter(Move *m)
     const bool nested = nests(m, &m->a, &m->b, d, axes);
     if (before && !nested &&
         (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !innermost(axes, before)))
-        return complain(m, "does not cut within the parts there are");
+        return complain(m, "cuts across the parts that the ranks hold");
     if (m->val.packed_dim) {
         const uint8_t chunks = chunks_of(m, &m->b, &m->a, d, axes);
         if (m->val.packed_dim != d + 1 ||
             m->val.packed_parts != mesh_size(&m->v->plan->mesh, axes) ||
             m->val.packed_chunks != chunks || (!in_order(m, &m->b, d) && !nested && !chunks))
-            return complain(m, "scatters another dimension than was packed");
+            return complain(m, "scatters another dimension than the pack had");
         m->val.packed_chunks = 0;
         m->val.packed_dim = 0;
         m->val.packed_parts = 0;
@@ -257,7 +259,7 @@ static bool check_mean(Move *m)
     ValuePiece single;
     uint32_t n;
     if (layout_axes_partial(&m->a.layout) & axes)
-        return complain(m, "averages partial sums: that is not a substitute for their sum");
+        return complain(m, "averages partial sums where their sum is needed");
     if (!same_dims(m) || !keeps_deals(m, -1)) return false;
     if (!changes(m, axes, WHOLE, WHOLE, "averages a tensor that its members do not hold alike"))
         return false;
@@ -265,7 +267,7 @@ static bool check_mean(Move *m)
     for (uint32_t i = 0; i < n; i++)
         if (!value_is_zero(p[i].vn) &&
             layout_axes_split(&value_shape_at(m->v, p[i].shape)->layout, -1) & axes)
-            return complain(m, "averages parameters that its members have different parts of");
+            return complain(m, "averages parameters of which the ranks hold different parts");
     return true;
 }
 
@@ -279,7 +281,8 @@ static bool check_all_reduce(Move *m)
     if (!same_dims(m) || !keeps_deals(m, -1)) return false;
     if (!changes(m, axes, on, WHOLE, "reduces other axes than its group")) return false;
     if (verify_attrs(m->v, m->pc)->reduce != (on == PARTIAL_MAX ? REDUCE_max : REDUCE_sum))
-        return complain(m, "takes the sum of maxima, or the maximum of sums");
+        return complain(
+            m, "sums values that need a maximum, or takes the maximum of values that need a sum");
     return true;
 }
 
@@ -288,13 +291,13 @@ static bool check_all_to_all(Move *m)
     AxisSet axes = m->in->axes;
     int8_t x = m->a.layout.on[__builtin_ctz(axes)], y = m->b.layout.on[__builtin_ctz(axes)];
     if (!layout_is_split(x) || !layout_is_split(y) || x == y)
-        return complain(m, "moves no split from one dimension to another");
+        return complain(m, "does not move the split from one dimension to another");
     int c = layout_dim(x), d = layout_dim(y);
     uint32_t parts = mesh_size(&m->v->plan->mesh, axes);
     if (!same_dims(m) || !changes(m, axes, x, y, "moves other axes than its group")) return false;
     for (int i = 0; i < m->a.n_dims; i++)
         if (i != c && i != d && m->a.deal[i] != m->b.deal[i])
-            return complain(m, "changes the deal of a dimension");
+            return complain(m, "changes how a dimension is cut into intervals");
     const bool leaves = nests(m, &m->b, &m->a, c, axes), enters = nests(m, &m->a, &m->b, d, axes);
     const uint8_t from = chunks_of(m, &m->a, &m->b, c, axes),
                   into = chunks_of(m, &m->b, &m->a, d, axes);
@@ -302,7 +305,7 @@ static bool check_all_to_all(Move *m)
         (!enters && !into && (uneven(m, &m->b, d) || m->a.deal[d])) ||
         !innermost(axes, layout_axes_split(&m->a.layout, c)) ||
         !innermost(axes, layout_axes_split(&m->b.layout, d)))
-        return complain(m, "moves parts that do not nest");
+        return complain(m, "moves parts of which none lies inside another");
     bool packed =
         m->val.packed_dim == d + 1 && m->val.packed_parts == parts && m->val.packed_chunks == into;
     if (!packed && (m->val.packed_dim || into || !outermost(m, &m->a, d)))
@@ -327,9 +330,9 @@ static bool check_rotate(Move *m)
     if (!same_dims(m) || !keeps_deals(m, d)) return false;
     if (!changes(m, 0, WHOLE, WHOLE, "changes the layout")) return false;
     if (layout_axes_split(&m->a.layout, d) != axes || m->val.packed_dim)
-        return complain(m, "rotates parts of parts");
+        return complain(m, "rotates parts that are cut again");
     return verify_turned(m->v, &m->a, &m->b, d, 1) ||
-           complain(m, "does not receive the part of the rank before");
+           complain(m, "does not receive the part of the rank before it");
 }
 
 static bool check_same(Move *m)
@@ -372,8 +375,9 @@ static bool check_meeting(Move *m)
     if (value_same(t->val.vn, m->val.vn) && t->val.shape == m->val.shape &&
         t->val.bad == m->val.bad)
         return true;
-    verify_report(v, "verify-layout", m->pc, "meets program %u, %u, which brings %s, with %s",
-                  t->program, t->pc, value_name(v, t->val.vn), value_name(v, m->val.vn));
+    verify_report(v, "verify-layout", m->pc,
+                  "meets instruction %u of program %u with other data: %s against %s", t->pc,
+                  t->program, value_name(v, t->val.vn), value_name(v, m->val.vn));
     return false;
 }
 
@@ -437,7 +441,7 @@ void value_move(Verifier *v, Pc pc)
     if (!m.val.bad && !keeps_scale(v, pc)) m.val.bad = true;
     if (!m.val.bad && (!check_meeting(&m) || !check(&m))) m.val.bad = true;
     if (!m.val.bad && (m.val.packed_dim != 0) != v->p->buffers.at[to].packed) {
-        complain(&m, "the output says wrongly whether it is packed");
+        complain(&m, "the output is marked packed when it is not, or the reverse");
         m.val.bad = true;
     }
     m.val.shape = m.out_shape;

@@ -58,17 +58,17 @@ static bool find_letter(const OpStep *s, uint32_t axis, char *letter)
         if (in && layout_is_partial(on))
             return complain(s, axis, i,
                             on == PARTIAL_MAX
-                                ? "is the maximum of one rank's part, and is read as if of all, on "
-                                  "axis"
-                                : "is a partial sum, and is read as if whole, on axis");
+                                ? "is the maximum of one rank's part, but is read as the maximum "
+                                  "of all ranks, on axis"
+                                : "is a partial sum, but is read as the whole sum, on axis");
         if (!layout_is_split(on)) continue;
         char c = s->b->letter[i][layout_dim(on)];
         if (!in && (*letter || letter_in_inputs(s, c))) continue; /* compared below */
         if (*letter && *letter != c)
             return complain(s, axis, i,
-                            "is split along another index than the arguments before, on");
+                            "is split along another index than the arguments before it, on axis");
         if (!op_may_split(s->in->op, c))
-            return complain(s, axis, i, "is split where the op needs it whole, on axis");
+            return complain(s, axis, i, "is split, but the op needs it whole, on axis");
         *letter = c;
     }
     return true;
@@ -82,10 +82,12 @@ static bool check_axis(const OpStep *s, uint32_t axis)
     for (uint32_t i = 0; i < s->n_args; i++) {
         int8_t want = op_axis_layout(s->in->op, s->b, i, letter);
         if (layout_is_partial(want) && op_info(s->in->op)->reduce == REDUCE_none)
-            return complain(s, axis, i, "does not have the index that is split on axis");
+            return complain(s, axis, i,
+                            "lacks the index along which the others are split, on axis");
         if (want == value_shape_at(s->v, s->shape[i])->layout.on[axis]) continue;
         return complain(s, axis, i,
-                        layout_is_partial(want) ? "is really a partial result on axis"
+                        layout_is_partial(want)
+                            ? "is a partial result, but its layout does not say so, on axis"
                         : layout_is_split(want) ? "must be split like the other arguments on axis"
                                                 : "must be whole on axis");
     }
@@ -101,7 +103,8 @@ typedef struct WholeDeals {
 static bool deals_otherwise(const OpStep *s, uint32_t arg, int letter)
 {
     verify_report(s->v, "verify-layout", s->pc,
-                  "argument %u deals out index %c otherwise than those before", arg, letter);
+                  "argument %u cuts index %c differently from the arguments before it", arg,
+                  letter);
     return false;
 }
 
@@ -144,9 +147,10 @@ static bool check_padding(const OpStep *s, uint32_t arg, int d, WholeDeals *whol
     }
     if (!at->deal[d] || (op_may_split(s->in->op, (char)c) && s->b->size[c] == at->dim[d]))
         return true;
-    verify_report(s->v, "verify-layout", s->pc,
-                  "argument %u has padding behind index %c, which %s reads to its end", arg, c,
-                  op_info(s->in->op)->name);
+    verify_report(
+        s->v, "verify-layout", s->pc,
+        "argument %u has padding at the end of index %c, and %s would read the padding as data",
+        arg, c, op_info(s->in->op)->name);
     return false;
 }
 
@@ -173,14 +177,12 @@ static bool check_deals(const OpStep *s)
             if (!at->deal[d] && pieces && pieces < at->dim[d] &&
                 pieces % mesh_size(&s->v->plan->mesh, split))
                 return complain(s, (uint32_t)__builtin_ctz(split), i,
-                                "is cut within pieces that the op reads whole, on axis");
+                                "is cut inside pieces that the op reads whole, on axis");
             const char *apart = value_stride_fault(s->v, s->b, at, i, d);
             if (apart) return complain(s, (uint32_t)__builtin_ctz(split), i, apart);
             if (deal_is_around(&s->v->g->deals, at->deal[d])) {
                 verify_report(s->v, "verify-layout", s->pc,
-                              "argument %u has the rows of neighbours too, and is read as if they "
-                              "were its own",
-                              i);
+                              "argument %u has a halo, but its rows are read as the rank's own", i);
                 return false;
             }
             const uint32_t flags = op_info(s->in->op)->flags;
@@ -189,10 +191,10 @@ static bool check_deals(const OpStep *s)
             const bool chunks = tokens && flags & OP_CHUNKED;
             const bool one = !at->deal[d] || deal_is_padded(&s->v->g->deals, at->deal[d]);
             if (!one && flags & OP_PLACED && !chunks) {
-                verify_report(s->v, "verify-layout", s->pc,
-                              "%s goes by where its elements lie, and argument %u has several "
-                              "intervals of index %c",
-                              op_info(s->in->op)->name, i, c);
+                verify_report(
+                    s->v, "verify-layout", s->pc,
+                    "%s depends on positions, but argument %u holds several intervals of index %c",
+                    op_info(s->in->op)->name, i, c);
                 return false;
             }
             if (axes[c] && (axes[c] != split || deal[c] != at->deal[d]))
@@ -216,7 +218,7 @@ static bool check_groups(const OpStep *s)
     int64_t n = shape_local_dim(labels, &s->v->plan->mesh, &s->v->g->deals, dim);
     if (group > 0 && n % group == 0) return true;
     verify_report(s->v, "verify-scale", s->pc,
-                  "averages groups of %lld sequences, of which a rank has %lld", (long long)group,
+                  "averages groups of %lld sequences, but a rank has %lld", (long long)group,
                   (long long)n);
     return false;
 }
@@ -235,9 +237,10 @@ static bool check_draw(const OpStep *s, const Node *n, const Val *in)
     Verifier *v = s->v;
     const Attrs *is = graph_attrs_at(v->g, s->in->attrs), *was = graph_attrs_at(v->g, n->attrs);
     if (is->drop != was->drop || is->site != was->site) {
-        verify_report(v, "verify-purity", s->pc,
-                      "draws with p = %g at site %lld, the graph's node with p = %g at site %lld",
-                      is->drop, (long long)is->site, was->drop, (long long)was->site);
+        verify_report(
+            v, "verify-purity", s->pc,
+            "draws with p = %g at site %lld, but the graph's node draws with p = %g at site %lld",
+            is->drop, (long long)is->site, was->drop, (long long)was->site);
         return false;
     }
     uint32_t mb = s->in->microbatch;
@@ -301,8 +304,9 @@ static bool check_origin(const OpStep *s, const Val *in, bool *is_node)
         const Shape *o = value_shape_at(v, s->shape[s->in->n_in + j]);
         for (int d = 0; d < t->n_dims && d < o->n_dims; d++)
             if (t->dim[d] != o->dim[d]) {
-                verify_report(v, "verify-layout", s->pc, "output %u is %s, the graph says %lld", j,
-                              value_shape_text(v, s->shape[s->in->n_in + j]), (long long)t->dim[d]);
+                verify_report(v, "verify-layout", s->pc, "output %u is %s, but the graph says %lld",
+                              j, value_shape_text(v, s->shape[s->in->n_in + j]),
+                              (long long)t->dim[d]);
                 return false;
             }
     }
@@ -372,7 +376,9 @@ void value_compute(Verifier *v, Pc pc)
         Val out = {.bad = bad && !is_node, .bytes = at->bytes, .dtype = (uint8_t)at->dtype};
         if (!out.bad) out.vn = shares ? from[0].vn : output_value(&s, from, j, bad);
         if (at->packed) {
-            verify_report(v, "verify-layout", pc, "output %u is packed, which only pack makes", j);
+            verify_report(v, "verify-layout", pc,
+                          "output %u is marked packed, but only the op pack makes such a buffer",
+                          j);
             out.bad = true;
         }
         if (verify_accumulates(v, in, j)) {

@@ -43,12 +43,13 @@ void verify_product_part(Verifier *v, Pc pc, const Instr *product, const Instr *
     if (in->after.n) {
         verify_report(v, RULE, pc, "waits for another stream in the middle of kernel %u", in->fuse);
     } else if (op_sums_bias(before->op)) {
-        verify_report(v, RULE, pc, "%s follows a sum in kernel %u", name, in->fuse);
+        verify_report(v, RULE, pc, "%s comes after a sum in kernel %u", name, in->fuse);
     } else if (sums && (before != product || !reads(v, product, program_arg(p, in, 0)))) {
-        verify_report(v, RULE, pc, "sums a buffer that the product of kernel %u does not read",
+        verify_report(v, RULE, pc, "sums a buffer that the product in kernel %u does not read",
                       in->fuse);
     } else if (!sums && !op_is_rowwise(in->op)) {
-        verify_report(v, RULE, pc, "%s does not go with the product of kernel %u", name, in->fuse);
+        verify_report(v, RULE, pc, "%s cannot be part of a kernel with the product of kernel %u",
+                      name, in->fuse);
     } else if (!sums && !reads(v, in, made_by(v, before))) {
         verify_report(v, RULE, pc, "does not use the result of kernel %u", in->fuse);
     } else if (!sums &&

@@ -32,7 +32,7 @@ bool value_hop(Verifier *v, Pc pc, uint32_t *shape, Hop *hop)
     const Shape *keys = NULL, *queries = NULL;
     int of_keys = -1, of_queries = -1;
     if (!n || !verify_is_of_node(in, n))
-        return complain(v, pc, "does no part of the work of its graph node");
+        return complain(v, pc, "computes nothing that its graph node asks for");
     for (uint32_t i = 0; i < verify_n_args(in); i++) {
         const Shape *s = value_shape_at(v, shape[i]);
         const int d = op_keys_dim(in->op, i);
@@ -46,13 +46,13 @@ bool value_hop(Verifier *v, Pc pc, uint32_t *shape, Hop *hop)
     const AxisSet axes = keys ? layout_axes_split(&keys->layout, of_keys) : 0;
     if (!axes || !queries || of_queries < 0 ||
         layout_axes_split(&queries->layout, of_queries) != axes)
-        return complain(v, pc, "needs queries and keys that are cut over the same ranks");
+        return complain(v, pc, "needs queries and keys that are split over the same ranks");
     Shape own = *keys;
     own.deal[of_keys] = queries->deal[of_queries];
     hop->n = mesh_size(&v->plan->mesh, axes);
     for (hop->i = 0; hop->i < hop->n; hop->i++)
         if (verify_turned(v, &own, keys, of_keys, hop->i)) break;
-    if (hop->i == hop->n) return complain(v, pc, "has keys that are not the part of any rank");
+    if (hop->i == hop->n) return complain(v, pc, "has keys that are not exactly one rank's part");
     for (uint32_t i = 0; i < verify_n_args(in); i++) {
         const int d = op_keys_dim(in->op, i);
         if (d >= 0) shape[i] = with_all_keys(v, shape[i], d, axes, i >= in->n_in);
@@ -98,7 +98,7 @@ bool value_merges(Verifier *v, Pc pc, const Hop *hop, const Val *in, const Val *
         for (uint32_t k = 0; k < hop->i; k++)
             before = value_add(before, value_of_hop(v, pc, hop, k, in, j));
         if (!verify_accumulates(v, instr, j))
-            return complain(v, pc, "merges some of its outputs and replaces others");
+            return complain(v, pc, "merges some of its outputs and overwrites others");
         if (!old[j].bad && (!hop->i || !value_same(old[j].vn, before)))
             return complain(v, pc, "merges with outputs that do not hold exactly the hops before");
     }

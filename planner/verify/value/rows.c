@@ -16,16 +16,15 @@ bool value_rows_part(Verifier *v, Pc pc, uint32_t *shape)
     const int d = op_dim(in->op, 0, INDEX_height);
     const Shape *own = value_shape_at(v, shape[0]);
     if (!n || !verify_is_of_node(in, n))
-        return complain(v, pc, "does no part of the work of its graph node");
+        return complain(v, pc, "computes nothing that its graph node asks for");
     if (!layout_axes_split(&own->layout, d) || own->deal[d])
-        return complain(v, pc,
-                        "does its work in rows, but its rows are not equal parts of a field");
+        return complain(v, pc, "works in rows, but its rows are not equal parts of a field");
     if (!op_is_border(in->op)) return true;
     const Shape *held = value_shape_at(v, shape[in->n_in - 1u]);
     Shape same = *own;
     same.deal[d] = held->deal[d];
     if (!shape_equal(&same, held) || v->g->deals.deals.at[held->deal[d]].kind != DEAL_halo)
-        return complain(v, pc, "its strips are the halo of other rows");
+        return complain(v, pc, "its strips are not the halo of its own rows");
     shape[0] = shape[in->n_in - 1u];
     return true;
 }
@@ -35,10 +34,10 @@ bool value_takes_strips(Verifier *v, Pc pc, const Val *strips, const Val *own)
     const Instr *in = &v->p->code.at[pc];
     const int d = op_dim(in->op, 0, INDEX_height);
     if (!value_is_received(strips, d))
-        return complain(v, pc, "its strips are not the neighbours' of this dimension");
+        return complain(v, pc, "its strips do not come from the neighbours along this dimension");
     if (value_same(strips->vn, own->vn)) return true;
     return complain(v, pc,
-                    arena_print(v->arena, "its strips are of %s, its own rows of %s",
+                    arena_print(v->arena, "its strips hold rows of %s, but its own rows are of %s",
                                 value_name(v, strips->vn), value_name(v, own->vn)));
 }
 

@@ -38,8 +38,8 @@ static void check_param(Verifier *v, NodeId id, const char *name, DealId order, 
     int64_t end = a->first + a->count;
     if (!order && groups > 1)
         verify_report(v, RULE, 0,
-                      "graph node %u takes a segment out of each of the %lld groups of %s, whose "
-                      "features lie in their own order: it would be cut across segments",
+                      "graph node %u takes a segment from each of the %lld groups of %s, but their "
+                      "features are in plain order",
                       id, (long long)groups, name);
     else if (order && !is_a_segment(v, order, a->first, end))
         verify_report(v, RULE, 0,

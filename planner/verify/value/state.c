@@ -15,7 +15,7 @@ static NodeId *find_updates(Verifier *v)
             const Tensor *t = &g->tensors.at[n->in[j]];
             if (t->role != ROLE_state)
                 verify_report(v, "verify-coverage", 0,
-                              "graph node %u (%s) overwrites %s, which is not state", id,
+                              "graph node %u (%s) overwrites %s, which is not a state", id,
                               op_info(n->op)->name, t->name);
             else if (by[n->in[j]])
                 verify_report(v, "verify-coverage", 0, "graph nodes %u and %u both advance %s",
@@ -35,7 +35,7 @@ static void check_tensor(Verifier *v, TensorId id, NodeId by)
         verify_report(v, "verify-layout", 0, "state %s is not whole on every rank", t->name);
     if (t->init.kind == INIT_none)
         verify_report(v, "verify-coverage", 0,
-                      "state %s has no initialiser: it would start with whatever its memory held",
+                      "state %s has no initialiser, so its first values would be undefined",
                       t->name);
     if (t->grad || t->producer)
         verify_report(v, "verify-purity", 0, "state %s is made within the step, or has a gradient",
@@ -55,8 +55,7 @@ static void check_once(Verifier *v, NodeId id)
                 continue;
             verify_report(
                 v, "verify-purity", 0,
-                "graph node %u (%s) is done once a step, and depends on which micro-batch "
-                "does it",
+                "graph node %u (%s) runs once a step, but its result depends on the micro-batch",
                 id, op_info(n->op)->name);
             return;
         }
@@ -100,6 +99,7 @@ void value_homes_of_state(Verifier *v)
 {
     for (TensorId t = 1; t < v->g->tensors.n; t++)
         if (v->g->tensors.at[t].role == ROLE_state && v->n_homes[t] != 1)
-            verify_report(v, "verify-coverage", 0, "state %s has %u homes",
+            verify_report(v, "verify-coverage", 0,
+                          "state %s lies in %u buffers between steps, not in one",
                           v->g->tensors.at[t].name, v->n_homes[t]);
 }

@@ -60,7 +60,7 @@ static bool check_dim(StridedStep *s, uint32_t strided)
     if (s->d < shape->n_dims && deal_is_strided(&s->v->g->deals, shape->deal[s->d]) &&
         attrs->parts == shape_parts(shape, &s->v->plan->mesh, s->d))
         return true;
-    return complain(s, "names a dimension without strides, or another number of ranks");
+    return complain(s, "names a dimension that is not cut in strides, or another number of ranks");
 }
 
 /* Checks that `rows` is `strided` with the rank's own rows in place of the pieces. */
@@ -69,7 +69,7 @@ static bool check_pair(const StridedStep *s, uint32_t rows, uint32_t strided)
     Shape own = *value_shape_at(s->v, strided);
     own.deal[s->d] = 0;
     return shape_equal(&own, value_shape_at(s->v, rows)) ||
-           complain(s, "the form in rows and that in strides differ in more than one deal");
+           complain(s, "the cut in rows and the cut in strides differ in more than one dimension");
 }
 
 static bool is_pieces(const StridedStep *s, const Val *val, uint8_t state)
@@ -82,7 +82,7 @@ static bool is_pieces(const StridedStep *s, const Val *val, uint8_t state)
 static bool pack(StridedStep *s, Val *val, uint32_t out)
 {
     if (!check_dim(s, out)) return false;
-    if (val->packed_dim) return complain(s, "packs what is packed");
+    if (val->packed_dim) return complain(s, "packs a packed buffer");
     const bool to_rows = val->shape == out;
     if (!to_rows && !check_pair(s, val->shape, out)) return false;
     val->packed_dim = (int8_t)(s->d + 1);
@@ -95,9 +95,10 @@ static bool unpack(StridedStep *s, Val *val, uint32_t out)
 {
     if (!check_dim(s, val->shape)) return false;
     if (is_pieces(s, val, PIECES_for_strides)) {
-        if (out != val->shape) return complain(s, "takes pieces of strides for others");
+        if (out != val->shape)
+            return complain(s, "unpacks these pieces into a shape that is cut otherwise");
     } else if (!is_pieces(s, val, PIECES_for_rows)) {
-        return complain(s, "unpacks what no rank has sent");
+        return complain(s, "unpacks data that no rank has sent");
     } else if (!check_pair(s, out, val->shape)) {
         return false;
     }
@@ -127,15 +128,15 @@ void value_strides(Verifier *v, Pc pc)
     bool fine = !val.bad;
     if (fine && val.list) fine = complain(&s, "moves rows of a flat buffer");
     if (fine && (verify_attrs(v, pc)->scale != 0 || verify_accumulates(v, s.in, 0)))
-        fine = complain(&s, "scales or adds, which the graph does not say");
+        fine = complain(&s, "scales or adds, and the graph has no such op");
     if (fine)
         fine = s.in->op == OP_stride_pack     ? pack(&s, &val, out)
                : s.in->op == OP_stride_unpack ? unpack(&s, &val, out)
                                               : exchange(&s, &val, out);
     if (fine && at->packed != (val.packed_dim != 0))
-        fine = complain(&s, "the output says wrongly whether it is packed");
+        fine = complain(&s, "the output is marked packed when it is not, or the reverse");
     if (fine && at->packed && at->bytes != message_bytes(&s, value_shape_at(v, out), at->dtype))
-        fine = complain(&s, "its messages have not the size of the most pieces");
+        fine = complain(&s, "the size of its messages is not that of the largest piece");
     val.bad = !fine;
     val.shape = out;
     val.dtype = (uint8_t)at->dtype;

@@ -68,7 +68,7 @@ static bool find_part(const Tiles *t, NodeId id, Part *part)
         const Part is = t->of[n->in[i]];
         if (!has_tokens(t, n->in[i]) || op_reads_whole_labels(n->op, i) || same_tokens(is, *part))
             continue;
-        return report(t, id, "reads other tokens at once", *part, is);
+        return report(t, id, "reads several tensors that hold different tokens", *part, is);
     }
     /* A mean needs all labels in order to count groups; `first` says where the part's labels
      * begin. */
@@ -79,14 +79,16 @@ static bool find_part(const Tiles *t, NodeId id, Part *part)
     if (op_returns_piece(n->op) && !same_tokens(taken, *part))
         return report(t, id, "gives gradients back to other tokens", *part, taken);
     if (op_takes_piece(n->op)) {
-        if (part->hi) return report(t, id, "takes tokens out of a part", *part, taken);
+        if (part->hi)
+            return report(t, id, "takes tokens from a tensor that already holds only a piece",
+                          *part, taken);
         *part = (Part){a->first, a->first + a->count, n->tile};
     }
     if (part->hi && part->tile != n->tile)
-        return report(t, id, "is said to be of another piece", *part,
+        return report(t, id, "is marked with another piece than the one it works on", *part,
                       (Part){part->lo, part->hi, n->tile});
     if (!part->hi && n->tile)
-        return report(t, id, "is said to be of a piece, and is of all tokens", *part,
+        return report(t, id, "is marked with a piece, but works on all tokens", *part,
                       (Part){0, 0, n->tile});
     return true;
 }

@@ -77,7 +77,7 @@ static void check_node(Verifier *v, NodeId id, bool made)
     }
     if (!fine)
         verify_report(v, "verify-layout", 0,
-                      "graph node %u (%s) has uneven rows and the counts of others", id,
+                      "graph node %u (%s) has uneven rows, but reads the counts of other rows", id,
                       op_info(n->op)->name);
 }
 
@@ -119,7 +119,7 @@ static bool check_change(const UnevenExchange *r)
         const bool changes =
             (on == SPLIT(0) && after == SPLIT(1)) || (on == SPLIT(1) && after == SPLIT(0));
         if (r->in->axes >> x & 1 ? !changes : on != after)
-            return complain(r, "exchanges over other axes than its group's");
+            return complain(r, "exchanges over axes that are not those of its group");
         if (layout_is_partial(on)) return complain(r, "exchanges partial sums");
     }
     /* the rows of a part are contiguous only if the group's parts are the inner ones */
@@ -132,7 +132,7 @@ static bool check_change(const UnevenExchange *r)
             return complain(r, "exchanges parts that do not nest");
         if ((layout_axes_split(&a->layout, d) & r->in->axes) &&
             (layout_axes_split(&a->layout, d) & r->in->axes) != r->in->axes)
-            return complain(r, "exchanges in both directions");
+            return complain(r, "moves the split from rows to features and back in one exchange");
     }
     return true;
 }
@@ -149,14 +149,14 @@ static bool check_counts(const UnevenExchange *r, uint32_t k, const Val *rows, c
         !value_same(rows->vn, value_of_tensor(v, t, r->in->microbatch)))
         return complain(r, "exchanges rows that are not a value of the graph");
     if (!value_same(counts.vn, value_of_tensor(v, counts_of(v, t), r->in->microbatch)))
-        return complain(r, "exchanges rows by the counts of others");
+        return complain(r, "exchanges rows by the counts of other rows");
     const Shape *shape = value_shape_at(v, counts.shape);
     if (shape->n_dims != 2 || counts.packed_dim || counts.list)
-        return complain(r, "has counts of another form");
+        return complain(r, "has counts of the wrong shape");
     for (int d = 0; d < 2; d++)
         if (shape->dim[d] != as->dim[d] || shape->deal[d] ||
             layout_axes_split(&shape->layout, d) != layout_axes_split(&as->layout, d))
-            return complain(r, "has counts that are not cut as the rows are");
+            return complain(r, "has counts that are split differently from the rows");
     return !layout_axes_partial(&shape->layout) || complain(r, "has partial counts");
 }
 
@@ -171,7 +171,7 @@ void value_exchange_uneven(Verifier *v, Pc pc)
     if (fine) r.from = *value_shape_at(v, val.shape);
     const Attrs *attrs = verify_attrs(v, pc);
     if (fine && (attrs->scale != 0 || attrs->reduce || verify_accumulates(v, r.in, 0)))
-        fine = complain(&r, "scales or adds, which the graph does not say");
+        fine = complain(&r, "scales or adds, and the graph has no such op");
     fine = fine && check_change(&r) && check_counts(&r, 1, &val, &r.from) &&
            check_counts(&r, 2, &val, &r.to);
     if (fine && v->p->buffers.at[to].packed) fine = complain(&r, "makes packed rows");

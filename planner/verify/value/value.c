@@ -129,7 +129,7 @@ Val value_sum(Verifier *v, Pc pc, const Val *a, const Val *b)
         z[i].vn = value_add(x[i].vn, y[i].vn);
     }
     if (!alike) {
-        verify_report(v, "verify-layout", pc, "adds flat buffers whose parts do not lie alike");
+        verify_report(v, "verify-layout", pc, "adds flat buffers that are split differently");
         sum.bad = true;
         return sum;
     }

@@ -135,7 +135,7 @@ static void wrong_draws_are_seen(void **state)
         const char *text;
     } cases[] = {
         {OTHER_SITE, "rounds by the draws of another unit"},
-        {NEAREST, "updates by another rule than the rest of the model"},
+        {NEAREST, "uses another optimizer rule than the rest of the model"},
         {NO_FLAG, "draws nothing, and has a site to draw for"},
         {FP32_FLAG, "rounds parameters by draws that are not in bf16"},
     };

@@ -188,7 +188,7 @@ static void sums_over_rows_are_nobody_elses(void **state)
             amax = pc;
     assert_int_not_equal(amax, 0);
     p->code.at[amax + 1].fuse = p->code.at[amax].fuse;
-    assert_refused(bad, "verify-structure", "whole only when the kernel ends");
+    assert_refused(bad, "verify-structure", "is complete only when the kernel ends");
     arena_free(arena);
 }
 
@@ -205,7 +205,7 @@ static void false_kernels_are_refused(void **state)
             p->code.at[pc].fuse = p->code.at[mul].fuse;
             break;
         }
-    assert_refused(bad, "verify-structure", "does not go row by row");
+    assert_refused(bad, "verify-structure", "does not work row by row");
 
     bad = mutate_copy(plan, arena); /* a part that waits */
     p = &bad->programs.at[0];
@@ -221,7 +221,7 @@ static void false_kernels_are_refused(void **state)
             list_push(arena, &p->after, silu);
             break;
         }
-    assert_refused(bad, "verify-structure", "the middle of kernel");
+    assert_refused(bad, "verify-structure", "in the middle of kernel");
 
     bad = mutate_copy(plan, arena); /* the same number of rows, with other lengths */
     p = &bad->programs.at[0];
@@ -244,7 +244,7 @@ static void false_kernels_are_refused(void **state)
     for (Pc pc = 1; pc < p->code.n; pc++)
         if (p->code.at[pc].fuse == plan->programs.at[0].code.at[other].fuse)
             p->code.at[pc].fuse = p->code.at[silu].fuse;
-    assert_refused(bad, "verify-structure", "not one run");
+    assert_refused(bad, "verify-structure", "not one unbroken run");
 
     bad = mutate_copy(plan, arena); /* the product with the gate, half a row further */
     p = &bad->programs.at[0];

@@ -202,12 +202,12 @@ static void false_kernels_are_refused(void **state)
     Plan *bad = mutate_copy(plan, arena); /* the next product joins: that of the down projection */
     Program *p = &bad->programs.at[0];
     p->code.at[gelu + 1].fuse = p->code.at[gelu].fuse;
-    assert_refused(bad, "does not go with the product");
+    assert_refused(bad, "cannot be part of a kernel with the product");
 
     bad = mutate_copy(plan, arena); /* a norm of the product's operand */
     p = &bad->programs.at[0];
     p->code.at[norm].fuse = p->code.at[norm + 1].fuse;
-    assert_refused(bad, "yet is part of kernel");
+    assert_refused(bad, "is part of kernel");
 
     bad = mutate_copy(plan, arena); /* GELU of another buffer of that size */
     p = &bad->programs.at[0];

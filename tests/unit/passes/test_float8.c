@@ -137,8 +137,7 @@ static void local_sizes(void **state)
     assert_int_equal(count_scaled(plan, SCALING_tensorwise), 4 * 3);
     assert_int_equal(again.n_errors, 0);
     says(&again, "float8-excluded", "logits");
-    assert_non_null(
-        strstr(again.items.at[1].text, "feed_forward and 2 more as it is, of 8 linears"));
+    assert_non_null(strstr(again.items.at[1].text, "feed_forward and 2 more (of 8 linears)"));
 }
 
 static Pattern pattern(const char *path)
@@ -314,7 +313,7 @@ static void gathered_wrongly(void **state)
     Attrs attrs = *graph_attrs_at(&c.plan->graph, c.p->code.at[to].attrs);
     attrs.hi += 64;
     c.p->code.at[to].attrs = graph_attrs(&c.plan->graph, arena, &attrs);
-    rejected(&c, "verify-layout", "are not one parameter");
+    rejected(&c, "verify-layout", "do not belong to one parameter");
 }
 
 static void gathers_nothing(void **state)
@@ -329,7 +328,7 @@ static void gathers_nothing(void **state)
     t = gathering();
     t.float8.recipe = FLOAT8_rowwise;
     assert_null(tiny_plan(&t, false, arena, &d));
-    says(&d, "float8-gather-rowwise", "one scale a weight");
+    says(&d, "float8-gather-rowwise", "a gathered weight has one scale");
 }
 
 static Node *first(Case *c, OpKind op)

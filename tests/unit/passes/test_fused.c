@@ -389,7 +389,7 @@ static void half_of_another_segment_is_named(void **state)
     take_other(&c, OP_part_heads, 0);
     assert_string_equal(verdict(&c), "");
     take_other(&c, OP_part_heads, 3);
-    rejects(&c, "takes a part that there is not");
+    rejects(&c, "takes a part that its input does not have");
     arena_free(c.arena);
 }
 
@@ -404,7 +404,7 @@ static void features_in_their_own_order_are_named(void **state)
         Tiny t = fused(2);
         Case c = case_of(&t);
         tensor(c.plan, names[i])->order = 0;
-        rejects(&c, "it would be cut across segments");
+        rejects(&c, "their features are in plain order");
         rejects(&c, names[i]);
         arena_free(c.arena);
     }
@@ -420,11 +420,11 @@ static void an_order_that_is_none_is_named(void **state)
     Interval *at = &c.plan->graph.deals.intervals.at[d->first], k = at[1];
     assert_int_equal(d->kind, DEAL_segments);
     at[1] = at[2], at[2] = k; /* v before k */
-    rejects(&c, "not segments side by side");
+    rejects(&c, "into segments of");
     at[2] = at[1], at[1] = k;
     assert_string_equal(verdict(&c), "");
     at[1].hi++, at[2].lo++; /* not shared equally */
-    rejects(&c, "not segments side by side");
+    rejects(&c, "into segments of");
     at[1].hi--, at[2].lo--;
     tensor(c.plan, "layers.0.attention.wqkv.weight")->order_dim = 0;
     rejects(&c, "has an order that does not fit its dimensions");
@@ -486,7 +486,7 @@ static void an_index_that_is_dealt_twice_hides_none(void **state)
         if (deals[i].fine)
             assert_string_equal(verdict(&c), "");
         else
-            rejects(&c, "does not hand out each of its 4 indices once");
+            rejects(&c, "does not give each of its 4 indices to exactly one part");
         arena_free(c.arena);
     }
 }
@@ -512,10 +512,10 @@ static void ops_that_go_by_places_take_one_interval(void **state)
         if (x->n_dims > 1 && x->dim[0] == 4 && layout_axes_split(&x->use, 0) == axes)
             x->deal[0] = deal;
     }
-    rejects(&c, "batch goes by where its elements lie");
-    rejects(&c, "embed goes by where its elements lie");
-    rejects(&c, "rope goes by where its elements lie");
-    assert_null(strstr(verdict(&c), "rmsnorm goes by"));
+    rejects(&c, "batch depends on positions");
+    rejects(&c, "embed depends on positions");
+    rejects(&c, "rope depends on positions");
+    assert_null(strstr(verdict(&c), "rmsnorm depends on"));
     arena_free(c.arena);
 }
 

@@ -128,7 +128,7 @@ static void a_row_bias_inside_the_partial_sum_is_named(void **state)
         *x = program_arg(c.p, in, 0);
         break;
     }
-    rejects(&c, "is a partial sum, and is read as if whole, on axis: tp");
+    rejects(&c, "is a partial sum, but is read as the whole sum, on axis: tp");
     arena_free(c.arena);
 }
 
@@ -215,7 +215,7 @@ static void pinning_is_no_substitute_for_the_sum(void **state)
     Attrs a = *attrs_of(&c, sum);
     a.reduce = REDUCE_mean;
     c.p->code.at[sum].attrs = (AttrsId)list_push(c.arena, &c.plan->graph.attrs, a);
-    rejects(&c, "averages partial sums: that is not a substitute for their sum");
+    rejects(&c, "averages partial sums where their sum is needed");
     arena_free(c.arena);
 }
 
@@ -238,7 +238,7 @@ static void pinning_what_is_cut_is_named(void **state)
         b->offset = 0;
         b->bytes = unit->elements * dtype_bytes(b->dtype);
     }
-    rejects(&c, "averages parameters that its members have different parts of");
+    rejects(&c, "averages parameters of which the ranks hold different parts");
     arena_free(c.arena);
 }
 

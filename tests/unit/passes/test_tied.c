@@ -133,7 +133,8 @@ static void a_dropped_sum(void **state)
     Tiny t = tied(SCHEDULE_1f1b, 2);
     Plan *plan = mutate_copy(compile(&t), arena);
     plan->programs.at[1].code.at[find(plan, 1, OP_pass)].attrs = 0;
-    names(plan, "verify-scale", "updates embedding.weight by a gradient that is not the step's");
+    names(plan, "verify-scale",
+          "updates embedding.weight by something that is not its gradient of this step");
 }
 
 /* One rank sends its slice over the data ranks; the other takes it for a slice of another cut. */
@@ -186,7 +187,7 @@ static void counted_twice(void **state)
     list_push(arena, &p->args, grad);
     list_push(arena, &p->args, table);
     insert(p, last + 1, more);
-    names(plan, "verify-scale", "counts twice embedding.weight");
+    names(plan, "verify-scale", "counts embedding.weight twice");
 }
 
 /* The parameters of a stage are no longer parameters. */
@@ -202,7 +203,7 @@ static void lives_nowhere(void **state)
             if (p->buffers.at[b].category == CATEGORY_parameter && p->buffers.at[b].unit == unit)
                 p->buffers.at[b].category = CATEGORY_state;
     }
-    names(plan, "verify-coverage", "parameter embedding.weight lives nowhere");
+    names(plan, "verify-coverage", "no buffer holds parameter embedding.weight between steps");
 }
 
 int main(void)

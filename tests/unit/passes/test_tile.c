@@ -239,7 +239,8 @@ static void wrong_pieces(void **state)
     t.gpt2 = true;     /* tied: the head's weight has another contribution too */
     Case c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens, 2, 0), 1, 0, 1);
-    rejects(&c, "reads other tokens at once"); /* inputs of other tokens than the labels */
+    rejects(&c, "reads several tensors that hold different tokens"); /* inputs of other tokens than
+                                                                        the labels */
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens, 2, 0), -3, 0, 1);
     set_attrs(&c, nth(&c, OP_tokens, 2, 1), -3, 0, 1);
@@ -254,10 +255,10 @@ static void wrong_pieces(void **state)
     rejects(&c, "differ from those that cover the rest"); /* one piece by another rule */
     c = case_of(&t);
     c.g->nodes.at[nth(&c, OP_xent_max, 2, 0)].tile = 3;
-    rejects(&c, "said to be of another piece");
+    rejects(&c, "is marked with another piece");
     c = case_of(&t);
     c.g->nodes.at[nth(&c, OP_embed, 0, 0)].tile = 1;
-    rejects(&c, "said to be of a piece, and is of all tokens");
+    rejects(&c, "is marked with a piece, but works on all tokens");
 }
 
 /* Labels that a mean of means counts. */

@@ -189,7 +189,7 @@ static void weights_never_gathered(void **state)
     Spoiled c = spoiled_sharded();
     spoil(&c, MUTATE_delete, spoiled_find(&c, OP_all_gather, STREAM_dp_gather, PHASE_forward, 0),
           0);
-    spoiled_rejected(&c, "verify-read-before-write", "reads buffer");
+    spoiled_rejected(&c, "verify-read-before-write", "that no instruction wrote");
 }
 
 static void memory_reused_too_early(void **state)
@@ -229,7 +229,7 @@ static void gather_of_the_wrong_size(void **state)
     Spoiled c = spoiled_sharded();
     Pc pc = spoiled_find(&c, OP_all_gather, STREAM_dp_gather, PHASE_forward, 0);
     c.p->code.at[pc].axes |= mesh_axes(&c.plan->mesh, AXIS_tp);
-    spoiled_rejected(&c, "verify-structure", "in a group of 4");
+    spoiled_rejected(&c, "verify-structure", "a group of 4 ranks");
 }
 
 /* Only copies (one stream for each direction) and the host's own stream may access host memory. */
@@ -248,10 +248,10 @@ static void spaces(void **state)
     spoiled_rejected(&c, "verify-structure", "copies out of the device on stream copy_in");
     c = spoiled_of(&t, false);
     c.p->code.at[spoiled_find(&c, OP_adamw, STREAM_host, PHASE_update, 1)].stream = STREAM_compute;
-    spoiled_rejected(&c, "verify-structure", "touches host memory on stream compute");
+    spoiled_rejected(&c, "verify-structure", "uses host memory on stream compute");
     c = spoiled_of(&t, false);
     c.p->code.at[spoiled_find(&c, OP_silu, STREAM_compute, PHASE_forward, 0)].stream = STREAM_host;
-    spoiled_rejected(&c, "verify-structure", "touches device memory on the host's stream");
+    spoiled_rejected(&c, "verify-structure", "uses device memory on the host's stream");
     c = spoiled_of(&t, false);
     Pc pc = spoiled_find(&c, OP_reduce_scatter, STREAM_dp_reduce, PHASE_backward, 0);
     c.p->buffers.at[program_arg(c.p, &c.p->code.at[pc], 1)].space = SPACE_host;

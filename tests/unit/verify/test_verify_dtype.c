@@ -68,7 +68,7 @@ static void halves_of_the_other_kind(void **state)
     rejects(&c, "the graph says bf16");
     c = low_precision(false);
     retype(&c, DT_bf16, DT_f16, CATEGORY_none);
-    rejects(&c, "makes f16 of f32, which the graph does not ask for");
+    rejects(&c, "converts to f16 from f32, and the graph has no such conversion");
 }
 
 static void gradients_as_integers(void **state)
@@ -104,7 +104,7 @@ static void at_rest_in_another_dtype(void **state)
     for (UnitId u = 1; u < g->units.n; u++) g->units.at[u].rest_dtype = DT_f64;
     for (TensorId t = 1; t < g->tensors.n; t++)
         if (g->tensors.at[t].role == ROLE_param) g->tensors.at[t].rest_dtype = DT_f64;
-    rejects(&c, "at rest, unit");
+    rejects(&c, "between steps, unit");
 }
 
 static TensorId first_param(const Spoiled *c)
@@ -126,7 +126,7 @@ static void unit_and_parameter_disagree(void **state)
     c = low_precision(false);
     p = &c.plan->graph.tensors.at[first_param(&c)];
     c.plan->graph.tensors.at[p->grad].dtype = DT_f16;
-    rejects(&c, "it is summed in f32");
+    rejects(&c, "but is summed in f32");
 }
 
 static void moments_of_two_kinds(void **state)

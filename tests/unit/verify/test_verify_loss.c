@@ -157,7 +157,7 @@ static void evaluation_drops(void **state)
     (void)state;
     Spoiled c = dropped();
     c.p->purpose = PURPOSE_eval;
-    spoiled_rejected(&c, "verify-purity", "an evaluation must not drop");
+    spoiled_rejected(&c, "verify-purity", "an evaluation must not use dropout");
 }
 
 /* ---- the divisor of the loss ---- */
@@ -199,7 +199,7 @@ static void factor_of_another_scale(void **state)
     (void)state;
     Spoiled c = dropped();
     spoil(&c, MUTATE_rescale, find(&c, OP_step_mean, PHASE_update, 1), 0);
-    spoiled_rejected(&c, "verify-scale", "the product is not 1");
+    spoiled_rejected(&c, "verify-scale", "their product is not 1");
 }
 
 static void no_factor(void **state)
@@ -217,17 +217,17 @@ static void another_denominator(void **state)
     (void)state;
     Spoiled c = dropped();
     c.plan->step.denominator = DENOMINATOR_all;
-    spoiled_rejected(&c, "verify-scale", "another count than the step asks for");
+    spoiled_rejected(&c, "verify-scale", "another count than the step states");
     c = plan_with(DENOMINATOR_microbatch_mean);
     c.plan->step.group = 1;
-    spoiled_rejected(&c, "verify-scale", "averages groups of 2 sequences, the step asks for 1");
+    spoiled_rejected(&c, "verify-scale", "averages groups of 2 sequences, but the step states 1");
     c = plan_with(DENOMINATOR_microbatch_mean); /* a rank's 2 sequences are half a group */
     c.plan->step.group = 4;
     for (AttrsId i = 1; i < c.plan->graph.attrs.n; i++) {
         Attrs *a = &c.plan->graph.attrs.at[i];
         if (a->group) a->group = 4, a->scale *= 2;
     }
-    spoiled_rejected(&c, "verify-scale", "averages groups of 4 sequences, of which a rank has 2");
+    spoiled_rejected(&c, "verify-scale", "averages groups of 4 sequences, but a rank has 2");
 }
 
 /* Logits that are whole on every rank are still summed over tp: the loss grows by log tp. */

@@ -44,7 +44,7 @@ static void sizes_of_a_step(void **state)
     c = make(SHARDED); /* no batch to compare with; more micro-steps than there are */
     c.plan->step.micro_batch = 0;
     c.plan->step.n_microbatches++;
-    tells(&c, "instructions are of 4 micro-batches, the step says 5");
+    tells(&c, "the instructions belong to 4 micro-batches, but the step says 5");
 }
 
 static void names_of_axes(void **state)
@@ -88,7 +88,7 @@ static void lengths_of_units(void **state)
     for (int by = -1; by <= 1; by += 2) {
         Spoiled c = make(SHARDED);
         c.plan->graph.units.at[1].elements += (uint64_t)by;
-        tells(&c, "elements, its parameters end at");
+        tells(&c, "elements, but its parameters end at");
     }
 }
 
@@ -101,10 +101,10 @@ static void lives_of_buffers(void **state)
         BufferId b = 1;
         while (c.p->buffers.at[b].first == c.p->buffers.at[b].last) b++;
         c.p->buffers.at[b].last = 0;
-        tells(&c, "is touched from instruction");
+        tells(&c, "is used from instruction");
         c = make(kind);
         c.p->buffers.at[b].first++;
-        tells(&c, "is touched from instruction");
+        tells(&c, "is used from instruction");
     }
 }
 

@@ -236,7 +236,7 @@ static void read_before_write(void **state)
     plans_instr(c.plan, p,
                 &(PlansInstr){.op = OP_copy, .stream = STREAM_compute, .in = {x}, .out = {y}});
     place(c.plan);
-    ends(&c, VERIFY_races, "verify-read-before-write", "never written");
+    ends(&c, VERIFY_races, "verify-read-before-write", "that no instruction wrote");
 }
 
 static void left_by_another(void **state)
@@ -250,7 +250,7 @@ static void left_by_another(void **state)
     plans_instr(c.plan, p,
                 &(PlansInstr){
                     .op = OP_copy, .stream = STREAM_copy_in, .in = {z}, .out = {2}, .after = {1}});
-    ends(&c, VERIFY_races, "verify-read-before-write", "hold data of buffer 1");
+    ends(&c, VERIFY_races, "verify-read-before-write", "now hold data of buffer 1");
 }
 
 /* y takes the first half of x while another instruction still reads the second half. */
@@ -300,7 +300,8 @@ static void used_after_it_was_given_away(void **state)
     plans_instr(c.plan, p,
                 &(PlansInstr){.op = OP_fill, .stream = STREAM_compute, .out = {y}, .after = {2}});
     plans_instr(c.plan, p, &(PlansInstr){.op = OP_fill, .stream = STREAM_compute, .out = {1}});
-    ends(&c, VERIFY_races, "verify-race", "uses buffer 1 after bytes of it passed to buffer 3");
+    ends(&c, VERIFY_races, "verify-race",
+         "uses buffer 1 after some of its bytes were given to buffer 3");
 }
 
 /* Members of a launch group start together, so the second must not need the first. */
@@ -433,7 +434,7 @@ static void other_order_on_one_communicator(void **state)
                b[] = {{OP_all_reduce, STREAM_ep, 2, 0, 0, 0},
                       {OP_all_reduce, STREAM_ep, 1, 0, 0, 0}};
     Case c = TWO(a, b), again = TWO(a, b);
-    ends(&c, VERIFY_deadlock, "verify-sequence", "program 0 issues 1 all_reduce, match 1 there");
+    ends(&c, VERIFY_deadlock, "verify-sequence", "where program 0 issues 1 all_reduce");
     ends(&again, VERIFY_deadlock, "verify-deadlock", "do not reach match");
 }
 
@@ -458,7 +459,7 @@ static void one_more_on_one_side(void **state)
                       {OP_all_reduce, STREAM_ep, 2, 0, 0, 0}},
                b[] = {{OP_all_reduce, STREAM_ep, 1, 0, 0, 0}};
     Case c = TWO(a, b);
-    ends(&c, VERIFY_deadlock, "verify-sequence", "number 2 on communicator (pp, ep)");
+    ends(&c, VERIFY_deadlock, "verify-sequence", "call 2 on communicator (pp, ep)");
 }
 
 static void match_used_twice(void **state)
@@ -467,7 +468,7 @@ static void match_used_twice(void **state)
     const Move a[] = {{OP_all_reduce, STREAM_ep, 1, 0, 0, 0},
                       {OP_all_reduce, STREAM_ep, 1, 0, 0, 0}};
     Case c = TWO(a, a);
-    ends(&c, VERIFY_deadlock, "verify-sequence", "match 1 was used before");
+    ends(&c, VERIFY_deadlock, "verify-sequence", "match 1 appears twice");
 }
 
 /* Every rank runs the same program along a non-periodic axis: the last rank's peer does not

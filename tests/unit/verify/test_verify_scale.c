@@ -55,7 +55,8 @@ static void accumulation_that_forgets(void **state)
     Pc pc = spoiled_find(&c, OP_pass, STREAM_compute, PHASE_backward, 1);
     while (!spoiled_attrs(&c, pc).accumulate || !c.p->code.at[pc].unit) pc++;
     spoil(&c, MUTATE_accumulate, pc, 0);
-    spoiled_rejected(&c, "verify-scale", "is not the step's: micro-batch 0 is missing");
+    spoiled_rejected(&c, "verify-scale",
+                     "is not its gradient of this step: micro-batch 0 is missing");
 }
 
 static void contribution_that_overwrites(void **state)
@@ -65,7 +66,7 @@ static void contribution_that_overwrites(void **state)
     Pc pc = spoiled_find(&c, OP_linear_d1, STREAM_compute, PHASE_backward, 2);
     assert_true(spoiled_attrs(&c, pc).accumulate);
     spoil(&c, MUTATE_accumulate, pc, 0);
-    spoiled_rejected(&c, "verify-scale", "is not the step's");
+    spoiled_rejected(&c, "verify-scale", "is not its gradient of this step");
 }
 
 static void micro_steps_and_tokens(void **state)
@@ -83,7 +84,7 @@ static void micro_steps_and_tokens(void **state)
         else if (a->scale == was)
             a->scale *= 2;
     }
-    spoiled_rejected(&c, "verify-scale", "tokens are not the step's");
+    spoiled_rejected(&c, "verify-scale", "tokens do not make the step's");
 }
 
 /* ---- the gradients' norm ---- */
@@ -164,14 +165,14 @@ static void optimizers_attributes(void **state)
         Attrs a = spoiled_attrs(&c, pc);
         *(double *[]){&a.beta1, &a.beta2, &a.eps, &a.weight_decay}[k] += 0.01;
         spoil_attrs(&c, pc, a);
-        spoiled_rejected(&c, "verify-scale", "by another rule than the rest");
+        spoiled_rejected(&c, "verify-scale", "another optimizer rule than the rest");
     }
     Spoiled c = spoiled_sharded();
     Pc pc = spoiled_find(&c, OP_clip_coef, STREAM_compute, PHASE_update, 2);
     Attrs a = spoiled_attrs(&c, pc);
     a.clip = -1;
     spoil_attrs(&c, pc, a);
-    spoiled_rejected(&c, "verify-scale", "which is not a bound");
+    spoiled_rejected(&c, "verify-scale", "which is not a positive finite bound");
 }
 
 /* Each pipeline rank has its own clip_coef and its own updates; all must be equal. */
@@ -191,7 +192,8 @@ static void ranks_of_a_pipeline_disagree(void **state)
             if (op == OP_adamw && k == 1) a.beta2 = 0.5, spoil_attrs(&c, pc, a);
         }
         spoiled_rejected(&c, "verify-scale",
-                         k ? "by another rule" : "clips at 0.25, others at 0.5");
+                         k ? "another optimizer rule"
+                           : "clips at 0.25, but other programs clip at 0.5");
     }
 }
 

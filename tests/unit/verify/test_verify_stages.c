@@ -211,7 +211,7 @@ static void stages_meet_with_different_values(void **state)
                                   .in = {part},
                                   .out = {whole}});
     }
-    ends(&s, "verify-layout", "meets program 0");
+    ends(&s, "verify-layout", "of program 0 with other data");
 }
 
 int main(void)
