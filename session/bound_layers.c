@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "planner/base/hash.h"
 #include "session/bound.h"
 
 /* Micro-batches of a plan without stages. Its step repeats from the second one on. */
@@ -17,35 +18,29 @@ enum { FEW_MICROBATCHES = 4 };
 
 /* ---- equal layers */
 
-static uint64_t mix(uint64_t h, uint64_t x)
-{
-    h = (h ^ x) * UINT64_C(0xbf58476d1ce4e5b9);
-    return h ^ (h >> 29);
-}
-
 /* Describes a node's input or output as seen from its layer. */
 static uint64_t mix_tensor(uint64_t h, const Graph *g, const uint32_t *place, NodeId id, TensorId t)
 {
     const Tensor *tensor = &g->tensors.at[t];
     const NodeId by = tensor->producer;
-    h = mix(h, tensor->role);
-    h = mix(h, tensor->dtype);
-    for (uint8_t d = 0; d < tensor->n_dims; d++) h = mix(h, (uint64_t)tensor->dim[d]);
-    if (by == 0 || by == id) return mix(h, by == id);
+    h = hash_mix(h, tensor->role);
+    h = hash_mix(h, tensor->dtype);
+    for (uint8_t d = 0; d < tensor->n_dims; d++) h = hash_mix(h, (uint64_t)tensor->dim[d]);
+    if (by == 0 || by == id) return hash_mix(h, by == id);
     const bool same = g->nodes.at[by].layer == g->nodes.at[id].layer;
-    return mix(h, same ? 2 + (place[id] - place[by]) : 1);
+    return hash_mix(h, same ? 2 + (place[id] - place[by]) : 1);
 }
 
 static uint64_t mix_node(uint64_t h, const Graph *g, const uint32_t *place, NodeId id)
 {
     const Node *n = &g->nodes.at[id];
     const Attrs *attrs = graph_attrs_at(g, n->attrs);
-    h = mix(h, n->op);
+    h = hash_mix(h, n->op);
     for (uint32_t a = 0; a < ATTRS; a++) {
         const double value = attr_get(attrs, a);
         uint64_t bits;
         memcpy(&bits, &value, sizeof bits);
-        h = mix(h, bits);
+        h = hash_mix(h, bits);
     }
     for (uint8_t i = 0; i < n->n_in; i++) h = mix_tensor(h, g, place, id, n->in[i]);
     for (uint8_t i = 0; i < n->n_out; i++) h = mix_tensor(h, g, place, id, n->out[i]);

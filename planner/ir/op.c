@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/base/hash.h"
 #include "planner/ir/op_private.h"
 #include "planner/ir/window.h"
 
@@ -223,18 +224,12 @@ static BoundShape *bounds_of_thread(void)
     return bounds;
 }
 
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
-    return hash ^ hash >> 32;
-}
-
 static uint64_t mix_dims(uint64_t hash, const Dims *dims, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        hash = mix(hash, dims[i].n);
+        hash = hash_mix(hash, dims[i].n);
         for (uint32_t d = 0; dims[i].at && d < dims[i].n; d++)
-            hash = mix(hash, (uint64_t)dims[i].at[d]);
+            hash = hash_mix(hash, (uint64_t)dims[i].at[d]);
     }
     return hash;
 }
@@ -272,8 +267,8 @@ bool op_bind(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t
         return d && diag_error(d, FAULT_input, "shape-mismatch", loc, "%s has no indices to bind",
                                info->name);
     const bool keeps = n_in + n_out <= MAX_ARGS && can_keep(in, n_in) && can_keep(out, n_out);
-    uint64_t hash = mix_dims(mix(mix(1, (uint64_t)op), n_in), in, n_in);
-    hash = mix_dims(mix(hash, n_out), out, n_out);
+    uint64_t hash = mix_dims(hash_mix(hash_mix(1, (uint64_t)op), n_in), in, n_in);
+    hash = mix_dims(hash_mix(hash, n_out), out, n_out);
     BoundShape *bound = &bounds_of_thread()[hash % BOUNDS];
     if (keeps && bound->op == op && bound->n_in == n_in && bound->n_out == n_out &&
         has_dims(bound, 0, in, n_in) && has_dims(bound, n_in, out, n_out)) {

@@ -1,0 +1,14 @@
+/* A hash of numbers that is used only while the process runs. hash_bytes() is for stored ones. */
+#ifndef TANDEM_BASE_HASH_H
+#define TANDEM_BASE_HASH_H
+
+#include <stdint.h>
+
+/* Adds a value to a hash. The order of the values matters. */
+static inline uint64_t hash_mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ hash >> 32;
+}
+
+#endif
