@@ -191,6 +191,9 @@ static void stage_by_stage(void **state)
         Arena *arena = arena_new();
         const Plan *plan = plan_of(r, arena);
         uint64_t worst = 0;
+        /* Weights that only theirs holds gathered at our peak. The first stage of the 70B has
+         * released its embedding then (2.0 GiB), and needs .925 of what they measured. */
+        double released = 0;
         for (uint32_t stage = 0; stage < r->pp; stage++) {
             const Program *p = &plan->programs.at[stage];
             MemoryCurve curve;
@@ -204,11 +207,13 @@ static void stage_by_stage(void **state)
             near(r->name, "state", resident, 6 * P / r->dp, .01 * GIB);
             near(r->name, "gradients", (double)at[CATEGORY_gradient], 4 * P, .01 * GIB);
             assert_true((double)at[CATEGORY_gathered] <= 2 * P + .01 * GIB);
+            if (stage == 0) released = (2 * P - (double)at[CATEGORY_gathered]) / GIB;
             assert_true((double)p->bytes < 1.04 * live);
             if (p->bytes > worst) worst = p->bytes;
         }
         double rank_0 = (double)plan->programs.at[0].bytes / GIB;
-        assert_true(rank_0 > .92 * r->measured_gib && rank_0 < 1.07 * r->measured_gib);
+        assert_true(rank_0 + released > .96 * r->measured_gib);
+        assert_true(rank_0 < 1.07 * r->measured_gib);
         print_message("%-12s    max %8.1f\n", r->name, (double)worst / GIB);
         arena_free(arena);
     }

@@ -231,6 +231,28 @@ static void the_host_may_be_the_limit(void **state)
     assert_true(compiled < eager / 2);
 }
 
+/* A slower CPU takes longer for each kernel and between steps; 0 stands for the profile's own. */
+static void host_times_follow_the_hosts_factor(void **state)
+{
+    (void)state;
+    static const struct {
+        double factor, times;
+    } cases[] = {{0, 1}, {1, 1}, {.5, .5}, {1.5, 1.5}};
+    Arena *arena = arena_new();
+    Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
+    synthetic_compute(plan, 0, STREAM_compute, 10);
+    const Program *p = &plan->programs.at[0];
+    const Instr *in = program_instr(p, 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Runtime runtime = {.name = "slow", .kernel_s = 1e-6, .step_s = 4e-6};
+        runtime.host_factor = cases[i].factor;
+        runtime.op[in->op].kernels = 2;
+        assert_int_equal(runtime_step_ps(&runtime), (Ps)(4e6 * cases[i].times));
+        assert_int_equal(runtime_issue_ps(&runtime, plan, p, in), (Ps)(2e6 * cases[i].times));
+    }
+    arena_free(arena);
+}
+
 /* Automodel with Liger's kernels launches fewer kernels than under tensor parallelism, where it
  * does not use them. This shows if the host is the limit, and if the device is. */
 static void ligers_kernels_are_fewer(void **state)
@@ -404,6 +426,7 @@ int main(void)
         cmocka_unit_test(delayed_scaling_makes_weights_once),
         cmocka_unit_test(no_kind_is_above_the_roofs),
         cmocka_unit_test(the_host_may_be_the_limit),
+        cmocka_unit_test(host_times_follow_the_hosts_factor),
         cmocka_unit_test(ligers_kernels_are_fewer),
         cmocka_unit_test(a_short_program_takes_what_it_takes),
         cmocka_unit_test(what_is_saved_lives_to_its_gradient),

@@ -158,6 +158,34 @@ static void a_script_that_was_absent_is_read(void **state)
     arena_free(arena);
 }
 
+/* Returns true if the second of two equal commands is answered by the store. */
+static bool is_repeated(int n_absent)
+{
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    const char *db = arena_print(arena, "%s/t.db", folder);
+    const char *plan = arena_print(arena, "%s/plan.lua", folder);
+    command_write_file(plan,
+                       arena_print(arena, "for i = 1, %d do pcall(require, 'no' .. i) end\n%s",
+                                   n_absent, with_override));
+    sim(arena, plan, db, NULL);
+    change_answers(db, mark);
+    const bool repeated = strstr(sim(arena, plan, db, NULL).out, "THROUGHPUT") != NULL;
+    arena_free(arena);
+    return repeated;
+}
+
+/* The list of absent scripts has room for 31, of which `override` is one. A longer list vouches for
+ * nothing. */
+static void too_many_absent_scripts_are_looked_for_again(void **state)
+{
+    (void)state;
+    assert_true(is_repeated(30));
+    assert_false(is_repeated(31));
+    assert_false(is_repeated(32));
+    assert_false(is_repeated(40));
+}
+
 /* A damaged prediction is an error, as in each command that reads it. */
 static void a_damaged_prediction_is_not_said_again(void **state)
 {
@@ -202,6 +230,7 @@ int main(void)
         cmocka_unit_test(a_repeat_reads_the_answer),
         cmocka_unit_test(a_changed_script_is_read_again),
         cmocka_unit_test(a_script_that_was_absent_is_read),
+        cmocka_unit_test(too_many_absent_scripts_are_looked_for_again),
         cmocka_unit_test(a_damaged_prediction_is_not_said_again),
         cmocka_unit_test(a_lost_or_changed_answer_is_made_again),
     };
