@@ -13,8 +13,8 @@ typedef struct Repeat {
 /* If this very command is answered in the store, and its scripts are still the same, prints the
  * answer and returns true. */
 bool repeat_answer(Cli *cli);
-/* Keeps what a `sim` on a cluster has printed. `recipe` makes the plan
- * again. Does nothing for a command whose output depends on more. */
+/* Stores the output of a `sim` on a cluster, as the answer to this command. `recipe` has the plan's
+ * options and scripts. Stores nothing if the output depends on anything else. */
 void repeat_keep(Cli *cli, const Repeat *repeat, Store *store, const Recipe *recipe,
                  const Prediction *prediction);
 

@@ -1,6 +1,6 @@
-/* Proofs beside other work: a second thread proves a plan while its caller goes on with something
- * that only reads the plan. Everything below session/ keeps its state in arenas and arguments, so
- * both may read one plan at once. */
+/* Proofs beside other work: a second thread proves a plan. Meanwhile its caller goes on, and only
+ * reads the plan. The layers below session/ have no state that threads share, so both threads may
+ * read the plan at the same time. */
 #include <pthread.h>
 
 #include "session/session.h"
@@ -30,7 +30,7 @@ void session_begin_proof(PlanFile *file, bool unfitted, Arena *arena)
     file->proof = p;
 }
 
-/* A diagnostic's rule is a constant of the program. Its place lies in the plan. */
+/* Only the texts of a diagnostic are copied: they lie in the thread's arena. */
 void session_settle(PlanFile *file, Diag *d)
 {
     Proof *p = file->proof;

@@ -29,9 +29,9 @@ typedef struct CostModel {
     /* The share of a communication that later instructions wait for, in (0, 1]. NULL: all of it. */
     double (*waited)(const void *self, const Plan *plan, const Instr *in);
     Ps issue_from; /* start of issuing, from the start of the step */
-    /* Before the host issues a kernel behind messages between stages, it waits until they and the
-     * kernels before them have ended: those that the kernel reads, and all that were sent. False:
-     * the host waits for nothing. */
+    /* True: before the host issues a kernel, it waits for the messages between stages that the
+     * kernel reads, and for all that it has sent. If there are any, it also waits for the kernels
+     * before them. */
     bool waits_messages;
     /* True if the host waits for the instruction's end before it issues the next one. NULL: for
      * none. */
@@ -255,8 +255,8 @@ static inline Moment *moment_of(const Timeline *line, Pc pc)
     return &line->first[(size_t)pc * line->stride];
 }
 
-/* A part of the host's work in a step: it issues the instructions from `first` on. `by` is the
- * instruction for whose end it waited before; 0: for none, it went on from the part before. */
+/* A part of the host's work in a step, in which it issues the instructions from `first` on. `by`:
+ * the instruction for whose end the host waited before this part; 0: it did not have to wait. */
 typedef struct HostStart {
     Pc first, by;
     Ps from; /* from the step's start */

@@ -156,9 +156,9 @@ typedef struct Runtime {
     bool keeps_gathered; /* default of tp's keep_gathered if sequence is true */
     double message_s;    /* additional host time for each message between stages */
     double pass_s;       /* additional host time for each pass of a micro-batch through a stage */
-    /* if each rank has one stage, the host waits after a message until the device is idle */
+    /* the host waits for messages between stages, if each rank has one stage */
     bool waits_messages;
-    double host_factor; /* host times are this many times as long on its CPU; 0: once */
+    double host_factor; /* multiplies the profile's host times, for another CPU; 0: 1 */
     double input_s;     /* time of the loader to read a sequence, while the previous step
                          * computes */
     RuntimeOp op[OP_COUNT];

@@ -44,8 +44,8 @@ double runtime_unfused_s(const Device *device, DType dtype, double heads, double
  * for one piece; the other pieces move while it computes. For an exchange between the ranks of
  * experts, the share is the profile's `exchange_part`. */
 double runtime_waited(const Runtime *runtime, const Plan *plan, const Instr *in);
-/* True if the host waits for messages between stages. Megatron does if each rank has one stage
- * (batch_p2p_sync); with several it overlaps messages and only orders them on the device. */
+/* True if the host waits for messages between stages. Megatron's host waits if each rank has one
+ * stage (batch_p2p_sync). With several stages only the device waits. */
 bool runtime_waits_messages(const Runtime *runtime, const Plan *plan);
 
 /* True if the host reads a result of the instruction before it goes on (`waits` of its op). */

@@ -44,9 +44,10 @@ typedef struct Source {
         library;
 } Source;
 
+/* A script that was asked for in vain. */
 typedef struct Absent {
     const char *name;
-    bool shipped; /* neither beside the script nor in the library; false: not beside the script */
+    bool shipped; /* it was looked for in the library, too, not only in the script's folder */
 } Absent;
 
 /* The parent's answer after it has read the configuration. */

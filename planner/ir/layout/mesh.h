@@ -20,8 +20,8 @@ typedef struct Axis {
     const char *text; /* "tp", "dp_shard.1" */
     AxisName name;
     uint32_t size, stride; /* stride in ranks */
-    /* 0: neighbours are as far apart as the axes listed after it have ranks. Else the stride: the
-     * axis lies outside of some that are listed before it. */
+    /* 0: among the ranks, the axis lies outside of those listed after it. Otherwise its stride: the
+     * axis also lies outside of some that are listed before it. */
     uint32_t apart;
 } Axis;
 

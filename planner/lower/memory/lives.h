@@ -32,10 +32,10 @@ void lives_find(Lives *l, Program *p, Arena *scratch);
 void lives_read(Lives *l, const Program *p, Arena *scratch);
 /* Lists the buffers of one space that begin and end at each instruction. */
 void lives_of_space(Lives *l, Space space);
-/* Sets in_use[pc] to the bytes that nobody else may use when pc runs. A buffer stays in use until
- * an instruction that could take its bytes knows that all its users have ended. `bottom`: the
- * persistent bytes. Returns the most. Hardly a placement needs less. `alive` receives the most
- * bytes between the first and the last use of their buffers; NULL: not wanted. */
+/* Sets in_use[pc] to the bytes that are in use when pc runs, `bottom` persistent bytes among them.
+ * A buffer is in use until an instruction that needs its bytes is sure to run after all of its
+ * users. Returns the largest in_use; almost no placement needs less. `alive` receives the largest
+ * sum of buffers that are between their first and last use; NULL: not wanted. */
 uint64_t lives_in_use(const Lives *l, uint64_t bottom, uint64_t *in_use, uint64_t *alive);
 /* Returns the buffer whose memory output `out` of instruction pc takes over: the first input, if pc
  * is its last user. 0: none. */

@@ -97,8 +97,8 @@ static void counts_of_a_file_and_drawn_choices(void **state)
     arena_free(arena);
 }
 
-/* The first of two layers takes nearly all choices that are drawn. The second one had 64 tokens, as
- * if a layer were so uneven. */
+/* The limit of draws leaves only 64 tokens for the second of two layers. Their shares would be far
+ * more uneven than those of a whole layer, so the second layer is not drawn at all. */
 static void a_layer_is_drawn_to_its_end(void **state)
 {
     (void)state;

@@ -160,9 +160,8 @@ static void what_may_be_said_of_a_cluster(void **state)
     arena_free(arena);
 }
 
-/* Sources' names of GPUs. A name that only contains a known one is another GPU, which is refused.
- */
-/* Names in published sources and of drivers have words around them. */
+/* Published sources and drivers put other words around the name of a GPU. A longer word that only
+ * contains a known name is another GPU. */
 static void published_names_of_gpus(void **state)
 {
     (void)state;
