@@ -33,6 +33,7 @@ void verify_order(Verifier *v)
     uint32_t most[STREAM_COUNT] = {0}, n = p->code.n;
     count_lanes(p, most);
     o->n_lanes = 0;
+    o->any_vague = false;
     for (int s = 0; s < STREAM_COUNT; s++) {
         o->first_lane[s] = o->n_lanes;
         o->n_lanes += most[s];
@@ -56,6 +57,7 @@ void verify_order(Verifier *v)
             index[s]++;
         }
         o->vague[pc] = index[s] >= MAX_LANES_PER_STREAM;
+        o->any_vague = o->any_vague || o->vague[pc];
         o->lane[pc] = o->first_lane[s] + (o->vague[pc] ? MAX_LANES_PER_STREAM - 1 : index[s]);
         memcpy(now, before, lanes * sizeof *now);
         for (uint32_t k = 0; k < in->after.n; k++) {
@@ -73,6 +75,16 @@ bool order_before(const HappensBefore *o, Pc a, Pc b)
     const Pc *clock = o->clock + (size_t)b * o->n_lanes;
     if (!o->vague[a]) return clock[o->lane[a]] >= a;
     return clock[o->lane[a] - (MAX_LANES_PER_STREAM - 1)] > a; /* a later group has finished */
+}
+
+/* True if each lane's instruction has finished when b starts. May be false if some are vague, or if
+ * one of them is b itself: the caller then asks for each. */
+static bool all_before(const HappensBefore *o, const Pc *of_lane, Pc b)
+{
+    const Pc *clock = o->clock + (size_t)b * o->n_lanes;
+    uint32_t late = o->any_vague;
+    for (uint32_t k = 0; k < o->n_lanes; k++) late |= (uint32_t)(clock[k] < of_lane[k]);
+    return late == 0;
 }
 
 /* ---- races ---- */
@@ -126,10 +138,12 @@ static void inherit(ClockSweep *s, Pc pc, BufferId from, BufferId root)
     if (taken->persistent || taken->result)
         verify_report(s->v, "verify-race", pc, "overwrites buffer %u, which %s", from,
                       taken->persistent ? "lives between steps" : "is a result of the step");
-    for (uint32_t k = 0; k < o->n_lanes; k++) {
-        Pc other = s->newest[(size_t)from * o->n_lanes + k];
+    const Pc *newest = s->newest + (size_t)from * o->n_lanes;
+    const uint32_t kernel = s->v->p->code.at[pc].fuse;
+    const bool told = !kernel && all_before(o, newest, pc);
+    for (uint32_t k = 0; k < o->n_lanes && !told; k++) {
+        Pc other = newest[k];
         if (!other || other == pc) continue;
-        const uint32_t kernel = s->v->p->code.at[pc].fuse;
         /* parts of a kernel process rows in any order */
         const bool split = kernel && s->v->p->code.at[other].fuse == kernel;
         if (order_before(o, other, pc) && (!split || verify_alike(s->v->p, from, root))) continue;
@@ -183,6 +197,7 @@ static void write_range(ClockSweep *s, Pc pc, BufferId b)
         if (t->state != TOUCH_empty && t->root != root && t->root != from)
             inherit(s, pc, from = t->root, root);
         Pc other = t->state == TOUCH_written ? t->writer : 0;
+        if ((!other || order_before(o, other, pc)) && all_before(o, readers(t), pc)) continue;
         for (uint32_t k = 0; k <= o->n_lanes; k++) {
             if (other && other != pc && other != reported && !order_before(o, other, pc)) {
                 report_race(s, other, pc, "writes", b);

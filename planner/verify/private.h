@@ -45,7 +45,7 @@ typedef struct HappensBefore {
     uint32_t n_lanes;
     uint32_t *lane; /* [pc] */
     /* [pc]: it has no lane of its own; it is known to have finished once a later group has */
-    bool *vague;
+    bool *vague, any_vague;
     uint32_t first_lane[STREAM_COUNT];
     Pc *clock; /* [pc * n_lanes] */
 } HappensBefore;
