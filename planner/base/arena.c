@@ -347,7 +347,6 @@ static bool grow_in_place(Arena *arena, unsigned char *at, size_t old_bytes, siz
     size_t offset = (size_t)(at - block->data);
     if (offset + old_room != block->used || block->size - offset < new_room) return false;
     show(at, new_bytes);
-    if (offset + old_bytes < block->dirty) memset(at + old_bytes, 0, new_bytes - old_bytes);
     block->used = offset + new_room;
     arena->handed += new_bytes - old_bytes;
     return true;
@@ -365,9 +364,8 @@ void *list_grow(Arena *arena, void *at, uint32_t n, uint32_t *room, uint32_t mor
     if (wanted > SIZE_MAX / size) arena_full();
     size_t old_bytes = (size_t)*room * size, new_bytes = (size_t)wanted * size;
     if (at == NULL || !grow_in_place(arena, at, old_bytes, new_bytes)) {
-        const size_t kept = (size_t)n * size;
-        void *moved = alloc_from(arena, new_bytes, kept);
-        if (n != 0) memcpy(moved, at, kept);
+        void *moved = alloc_from(arena, new_bytes, new_bytes);
+        if (n != 0) memcpy(moved, at, (size_t)n * size);
         at = moved;
     }
     *room = (uint32_t)wanted;

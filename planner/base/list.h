@@ -4,6 +4,8 @@
 #ifndef TANDEM_BASE_LIST_H
 #define TANDEM_BASE_LIST_H
 
+#include <string.h>
+
 #include "planner/base/arena.h"
 
 #define LIST(T)                                                                                    \
@@ -20,7 +22,9 @@
          : list_grow((arena), (list)->at, (list)->n, &(list)->room, 1, sizeof *(list)->at))
 
 /* Appends a zeroed element, returns its index. */
-#define list_add(arena, list) ((list)->at = list_room(arena, list), (list)->n++)
+#define list_add(arena, list)                                                                      \
+    ((list)->at = list_room(arena, list), memset(&(list)->at[(list)->n], 0, sizeof *(list)->at),   \
+     (list)->n++)
 
 /* Appends a copy of `value`, returns its index. */
 #define list_push(arena, list, value)                                                              \
@@ -29,7 +33,7 @@
 /* Index 0 is none. */
 #define list_reserve_none(arena, list) ((void)((list)->n == 0 ? list_add(arena, list) : 0))
 
-/* Makes room for `more` elements behind the first n; the new room is zeroed. */
+/* Makes room for `more` elements behind the first n. The room may hold anything. */
 void *list_grow(Arena *arena, void *at, uint32_t n, uint32_t *room, uint32_t more, size_t size);
 
 #endif

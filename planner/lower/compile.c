@@ -97,11 +97,9 @@ static Snapshot snapshot_take(const Job *job)
     return s;
 }
 
-/* Lists rely on zeroes behind their end. */
 #define RESTORE(list, old, copy)                                                                   \
     do {                                                                                           \
         (list)->at = (old)->at, (list)->n = (old)->n, (list)->room = (old)->room;                  \
-        if ((list)->room) memset((list)->at, 0, (list)->room * sizeof *(list)->at);                \
         if ((list)->n) memcpy((list)->at, copy, (list)->n * sizeof *(list)->at);                   \
     } while (0)
 

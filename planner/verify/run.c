@@ -45,6 +45,17 @@ static bool step(Verifier *v, ProgramState *r, Pc pc)
     return true;
 }
 
+/* Makes room for a value of each output and of each buffer that lives between steps, because a
+ * list that grows in turn is copied again and again. */
+static void reserve_values(Verifier *v)
+{
+    uint32_t n = 1;
+    for (Pc pc = 1; pc < v->p->code.n; pc++) n += v->p->code.at[pc].args.n - v->p->code.at[pc].n_in;
+    for (BufferId b = 1; b < v->p->buffers.n; b++) n += v->p->buffers.at[b].persistent;
+    v->vals = (Vals){0};
+    v->vals.at = list_grow(v->arena, NULL, 0, &v->vals.room, n, sizeof *v->vals.at);
+}
+
 static void load(Verifier *v, ProgramState *r)
 {
     v->p = &v->plan->programs.at[v->program];
@@ -56,7 +67,7 @@ static void load(Verifier *v, ProgramState *r)
         v->n_updates = r->n_updates;
         return;
     }
-    v->vals = (Vals){0};
+    reserve_values(v);
     v->n_updates = arena_array(v->arena, v->g->tensors.n, sizeof *v->n_updates);
     value_memory_start(v);
     r->begun = true;

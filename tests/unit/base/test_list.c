@@ -67,23 +67,28 @@ static void grows_in_place_when_newest(void **state)
     arena_free(arena);
 }
 
-static void room_ahead_is_zero(void **state)
+static void added_elements_are_zero(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     memset(arena_alloc(arena, 9000), 0xFF, 9000);
     arena_reset(arena);
-    uint32_t room = 0;
-    uint32_t *at = list_grow(arena, NULL, 0, &room, 100, sizeof *at);
-    assert_true(room >= 100);
-    for (uint32_t i = 0; i < room; i++) assert_int_equal(at[i], 0);
-    at[99] = 5;
-    at = list_grow(arena, at, 100, &room, 1000, sizeof *at);
-    assert_true(room >= 1100);
-    assert_int_equal(at[99], 5);
-    for (uint32_t i = 100; i < room; i++) assert_int_equal(at[i], 0);
+    LIST(uint32_t) list = {0};
+    list.at = list_grow(arena, NULL, 0, &list.room, 100, sizeof *list.at);
+    assert_true(list.room >= 100);
+    for (uint32_t i = 0; i < 100; i++) list_add(arena, &list);
+    for (uint32_t i = 0; i < 100; i++) assert_int_equal(list.at[i], 0);
+    list.at[99] = 5;
+    list.at = list_grow(arena, list.at, list.n, &list.room, 1000, sizeof *list.at);
+    assert_true(list.room >= 1100);
+    assert_int_equal(list.at[99], 5);
+    while (list.n < list.room) list_add(arena, &list);
+    for (uint32_t i = 100; i < list.n; i++) assert_int_equal(list.at[i], 0);
+    list.n = 99; /* elements that are added again are zero again */
+    assert_int_equal(list_add(arena, &list), 99);
+    assert_int_equal(list.at[99], 0);
     /* If there is already room, nothing moves. */
-    assert_ptr_equal(list_grow(arena, at, 100, &room, 5, sizeof *at), at);
+    assert_ptr_equal(list_grow(arena, list.at, 100, &list.room, 5, sizeof *list.at), list.at);
     arena_free(arena);
 }
 
@@ -128,7 +133,7 @@ int main(void)
         cmocka_unit_test(adds_zeroed_elements),
         cmocka_unit_test(pushes_values),
         cmocka_unit_test(grows_in_place_when_newest),
-        cmocka_unit_test(room_ahead_is_zero),
+        cmocka_unit_test(added_elements_are_zero),
         cmocka_unit_test(index_zero_is_none),
         cmocka_unit_test(too_many_elements_are_refused),
     };
