@@ -110,6 +110,10 @@ typedef struct Program {
     LIST(Buffer) buffers; /* [0] none */
     uint64_t bytes;       /* device arena: the end of the highest root buffer */
     uint64_t host_bytes;
+    /* The memory pass computes these; 0: not known, as in a plan read from a text. The most bytes
+     * of the device that nobody else may use at one time, and the most that lie between the first
+     * and the last use of their buffers. */
+    uint64_t in_use, alive;
     Purpose purpose;
     uint32_t stage;
 } Program;

@@ -27,4 +27,20 @@ static inline bool clock_passed(const Clock *busy, const Clock *now)
     return late >= 0;
 }
 
+/* The instructions that are known to have finished when an instruction starts. A computation
+ * without a launch is steady: later steady ones know all that it knows. */
+typedef struct Knowledge {
+    const Clock *clock;
+    Pc computed; /* a steady one: itself. Others: the newest computation that has finished */
+    bool steady;
+} Knowledge;
+
+/* True if everything of `busy` has finished. `ended`: the first steady instruction that knows so; a
+ * pc behind the program if none does; 0 if `busy` is empty, which may be NULL then. An instruction
+ * knows all that the newest finished computation knew, and may know more. */
+static inline bool knows_passed(const Knowledge *now, Pc ended, const Clock *busy)
+{
+    return now->computed >= ended || (!now->steady && clock_passed(busy, now->clock));
+}
+
 #endif

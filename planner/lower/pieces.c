@@ -13,31 +13,12 @@ void pieces_init(Pieces *m, uint64_t bottom, Arena *arena)
     m->top = bottom;
     m->many = FEW_PIECES;
     m->list.n = 0;
-    m->busy.n = 0;
-    list_reserve_none(arena, &m->busy);
-    m->busy.at[0] = (Clock){{0}};
 }
 
-/* Compares the clocks. Records the answer if it also holds for later instructions. */
-static bool has_passed(const Pieces *m, Piece *at, const Clock *now)
+static inline bool is_free(const Pieces *m, uint32_t piece, const Knowledge *now)
 {
-    const Clock *busy = &m->busy.at[at->busy];
-    if (clock_passed(busy, now)) {
-        at->passed = m->ordered;
-        return true;
-    }
-    uint8_t stream = 0;
-    while (busy->at[stream] <= now->at[stream]) stream++;
-    at->until = busy->at[stream];
-    at->stream = stream;
-    return false;
-}
-
-static inline bool is_free(const Pieces *m, uint32_t piece, const Clock *now)
-{
-    Piece *at = &m->list.at[piece];
-    if (now->at[at->stream] < at->until) return false;
-    return (at->passed && m->ordered) || has_passed(m, at, now);
+    const Piece *at = &m->list.at[piece];
+    return knows_passed(now, at->ended, at->busy);
 }
 
 /* Removes [offset, offset + size), which usable pieces cover, from the list, beginning with piece
@@ -73,7 +54,7 @@ typedef struct PieceRun {
 } PieceRun;
 
 /* Finds the next run from piece *i on; *i becomes the piece behind it. */
-static bool next_run(const Pieces *m, uint32_t *i, const Clock *now, PieceRun *run)
+static bool next_run(const Pieces *m, uint32_t *i, const Knowledge *now, PieceRun *run)
 {
     const uint32_t n = m->list.n;
     uint32_t k = *i;
@@ -107,7 +88,7 @@ static void reach(Pieces *m, uint64_t end)
     m->top = end;
 }
 
-bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Clock *now)
+bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Knowledge *now)
 {
     if (offset >= m->top) {
         reach(m, offset);
@@ -141,7 +122,8 @@ uint64_t extents_clear(const Extent *others, uint32_t n, uint64_t start, uint64_
     return start;
 }
 
-uint64_t pieces_take(Pieces *m, uint64_t size, const Clock *now, const Extent *others, uint32_t n)
+uint64_t pieces_take(Pieces *m, uint64_t size, const Knowledge *now, const Extent *others,
+                     uint32_t n)
 {
     PieceRun run = {0, 0, 0};
     for (uint32_t i = 0; next_run(m, &i, now, &run);) {
@@ -156,7 +138,7 @@ uint64_t pieces_take(Pieces *m, uint64_t size, const Clock *now, const Extent *o
     return start;
 }
 
-uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Clock *now)
+uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Knowledge *now)
 {
     PieceRun run, best = {0, 0, UINT64_MAX};
     for (uint32_t i = 0; next_run(m, &i, now, &run);)
@@ -166,16 +148,17 @@ uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Clock *now)
     return best.start;
 }
 
-static uint32_t join_busy(Pieces *m, uint32_t a, uint32_t b)
+static const Clock *join_busy(Pieces *m, const Clock *a, const Clock *b)
 {
     if (!a || !b) return a ? a : b;
-    Clock both = m->busy.at[a];
-    clock_join(&both, &m->busy.at[b]);
-    return list_push(m->arena, &m->busy, both);
+    Clock *both = arena_alloc(m->arena, sizeof *both);
+    *both = *a;
+    clock_join(both, b);
+    return both;
 }
 
 /* Keeps the list short: joins adjacent pieces that are all free by now. */
-static void compact(Pieces *m, const Clock *now)
+static void compact(Pieces *m, const Knowledge *now)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < m->list.n; i++) {
@@ -185,9 +168,7 @@ static void compact(Pieces *m, const Clock *now)
         if (joins) {
             last->size += at.size;
             last->busy = join_busy(m, last->busy, at.busy);
-            last->passed = last->passed && at.passed;
-            last->until = 0; /* both are free for this instruction, but perhaps not for other
-                              * streams */
+            if (last->ended < at.ended) last->ended = at.ended;
         } else {
             m->list.at[n++] = at;
         }
@@ -196,10 +177,10 @@ static void compact(Pieces *m, const Clock *now)
     m->many = 2 * n + FEW_PIECES;
 }
 
-void pieces_give(Pieces *m, uint64_t offset, uint64_t size, const Clock *busy, const Clock *now)
+void pieces_give(Pieces *m, uint64_t offset, uint64_t size, const Clock *busy, Pc ended,
+                 const Knowledge *now)
 {
-    const Piece piece = {
-        .offset = offset, .size = size, .busy = list_push(m->arena, &m->busy, *busy)};
+    const Piece piece = {.offset = offset, .size = size, .busy = busy, .ended = ended};
     list_push(m->arena, &m->list, piece);
     uint32_t lo = 0, hi = m->list.n - 1; /* its index in the list by offset */
     while (lo < hi) {

@@ -8,11 +8,8 @@
 /* Bytes [offset, offset + size) that may be written only after the clock `busy` has passed. */
 typedef struct Piece {
     uint64_t offset, size;
-    uint32_t busy;  /* index in Pieces.busy; 0: nothing to wait for */
-    Pc until;       /* the piece is not free before `stream` has passed this instruction; 0: not
-                     * known */
-    uint8_t stream; /* Stream */
-    bool passed;    /* some instruction whose `ordered` was true found the piece free */
+    const Clock *busy; /* NULL: nothing to wait for */
+    Pc ended;          /* the first steady instruction that finds the piece free */
 } Piece;
 
 typedef struct Extent {
@@ -22,12 +19,8 @@ typedef struct Extent {
 typedef struct Pieces {
     Arena *arena;
     LIST(Piece) list; /* by offset */
-    LIST(Clock) busy; /* [0] passed */
     uint32_t many;    /* if there are this many pieces, joining some of them pays off */
     uint64_t top;     /* end of the highest bytes that were ever taken */
-    /* The clocks of instructions with `ordered` never fall behind those of earlier instructions
-     * with `ordered`. The owner of the pieces guarantees this. */
-    bool ordered;
 } Pieces;
 
 /* rounds up to a multiple of 256, as all offsets are */
@@ -43,12 +36,15 @@ uint64_t extents_clear(const Extent *others, uint32_t n, uint64_t start, uint64_
 void pieces_init(Pieces *m, uint64_t bottom, Arena *arena);
 /* Returns the lowest offset at which `size` bytes may be written at `now` without overlapping any
  * of `others` (by offset), which are taken later. The arena grows if necessary. */
-uint64_t pieces_take(Pieces *m, uint64_t size, const Clock *now, const Extent *others, uint32_t n);
+uint64_t pieces_take(Pieces *m, uint64_t size, const Knowledge *now, const Extent *others,
+                     uint32_t n);
 /* Takes bytes from the smallest hole that fits. */
-uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Clock *now);
+uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Knowledge *now);
 /* Takes a given place; false if it is not free. */
-bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Clock *now);
-/* Gives bytes back; `busy` is the clock of the last instructions that use them. */
-void pieces_give(Pieces *m, uint64_t offset, uint64_t size, const Clock *busy, const Clock *now);
+bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Knowledge *now);
+/* Gives bytes back. `busy` is the clock of the last instructions that use them, and `ended` the
+ * first steady instruction that knows that these have finished. The clock must stay. */
+void pieces_give(Pieces *m, uint64_t offset, uint64_t size, const Clock *busy, Pc ended,
+                 const Knowledge *now);
 
 #endif

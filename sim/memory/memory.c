@@ -26,10 +26,14 @@ static BufferId taken_over(const Program *p, Pc pc)
     return handed && is_root(p, input) && is_root(p, output) ? input : 0;
 }
 
+/* The memory pass has computed the same for its placement, unless the plan was read from a text. */
 static void find_in_use(const Program *p, Arena *arena, MemoryCurve *curve)
 {
     Lives lives;
     uint64_t bottom = 0, alive;
+    curve->in_use = p->in_use;
+    curve->waiting = p->in_use - p->alive;
+    if (p->in_use > 0) return;
     for (BufferId id = 1; id < p->buffers.n; id++)
         if (is_root(p, id) && p->buffers.at[id].persistent)
             bottom += pieces_round(p->buffers.at[id].bytes);

@@ -30,6 +30,19 @@ typedef struct Need {
                              1 MiB */
 } Need;
 
+/* The memory pass tells the bytes in use. A program read from a text has none of these numbers, so
+ * they are computed again. */
+static void check_told(const Plan *plan, const Program *p, const MemoryCurve *told, Arena *arena)
+{
+    Program read = *p;
+    MemoryCurve curve;
+    assert_true(p->in_use > 0);
+    read.in_use = read.alive = 0;
+    memory_curve(plan, &read, arena, &curve);
+    assert_int_equal(told->in_use, curve.in_use);
+    assert_int_equal(told->waiting, curve.waiting);
+}
+
 static Need need_of(const Plan *plan, Arena *arena)
 {
     Need worst = {0, 0, 0};
@@ -37,6 +50,7 @@ static Need need_of(const Plan *plan, Arena *arena)
         const Program *p = &plan->programs.at[i];
         MemoryCurve curve;
         memory_curve(plan, p, arena, &curve);
+        check_told(plan, p, &curve, arena);
         const double in_use = (double)curve.in_use, bytes = (double)p->bytes;
         if ((bytes - MIB) / in_use - 1 > worst.holes) worst.holes = (bytes - MIB) / in_use - 1;
         if (bytes > worst.arena) worst.in_use = in_use, worst.arena = bytes;

@@ -170,6 +170,39 @@ static uint64_t bytes_of(const Lives *l, BufferId b)
     return pieces_round(l->p->buffers.at[b].bytes);
 }
 
+static void list_steady(Lives *l)
+{
+    for (Pc pc = 1; pc < l->p->code.n; pc++) {
+        l->n_steady[pc] = l->steady.n;
+        if (lives_knows(l, pc).steady) list_push(l->scratch, &l->steady, pc);
+    }
+}
+
+/* Returns the first steady instruction that knows that the users of `b` have finished. All later
+ * ones know it, too, so steps of growing size find an interval, and halving finds the place. */
+static Pc find_end(const Lives *l, BufferId b)
+{
+    const Clock *busy = &l->touched[b];
+    Pc newest = 0;
+    for (int s = 0; s < CLOCK_ROOM; s++)
+        if (busy->at[s] > newest) newest = busy->at[s];
+    uint32_t lo = l->n_steady[newest], hi = lo;
+    for (uint32_t step = 1; hi < l->steady.n; step *= 2) {
+        if (clock_passed(busy, &l->clocks[l->steady.at[hi]])) break;
+        lo = hi + 1;
+        hi += step;
+    }
+    if (hi > l->steady.n) hi = l->steady.n;
+    while (lo < hi) {
+        const uint32_t i = lo + (hi - lo) / 2;
+        if (clock_passed(busy, &l->clocks[l->steady.at[i]]))
+            hi = i;
+        else
+            lo = i + 1;
+    }
+    return lo < l->steady.n ? l->steady.at[lo] : (Pc)l->p->code.n;
+}
+
 /* Lists the transient buffers of the space by their first and by their last instruction. */
 static void list_lives(Lives *l)
 {
@@ -181,6 +214,7 @@ static void list_lives(Lives *l)
         if (at->parent || at->persistent || !at->first || at->space != l->space) continue;
         const Pc first = l->kernel[at->first], last = l->kernel_end[l->kernel[at->last]];
         l->taken_over[b] = lives_taken_over(l, at->first, b);
+        l->ended[b] = find_end(l, b);
         l->next_start[b] = l->starts[first];
         l->starts[first] = b;
         if (at->result) continue; /* its memory is never reused */
@@ -216,11 +250,12 @@ typedef LIST(Ended) EndedList;
 /* Takes up to `wanted` bytes of buffers that pc knows to be free. Returns how many. */
 static uint64_t take_free(const Lives *l, EndedList *list, Pc pc, uint64_t wanted)
 {
+    const Knowledge now = lives_knows(l, pc);
     uint32_t left = 0;
     uint64_t taken = 0;
     for (uint32_t i = 0; i < list->n; i++) {
         Ended *at = &list->at[i];
-        if (taken < wanted && lives_passed(l, at->buffer, pc)) {
+        if (taken < wanted && lives_passed(l, at->buffer, &now)) {
             const uint64_t more = at->bytes < wanted - taken ? at->bytes : wanted - taken;
             at->bytes -= more;
             taken += more;
@@ -256,7 +291,7 @@ uint64_t lives_in_use(const Lives *l, uint64_t bottom, uint64_t *in_use, uint64_
             ended += bytes_of(l, b);
         }
     }
-    if (alive) *alive = most_alive;
+    *alive = most_alive;
     return most;
 }
 
@@ -266,6 +301,8 @@ static void find(Lives *l, Program *p, Arena *scratch, bool checked)
     l->clocks = arena_array(scratch, p->code.n, sizeof *l->clocks);
     l->launches = arena_array(scratch, p->code.n, sizeof *l->launches);
     l->touched = arena_array(scratch, p->buffers.n, sizeof *l->touched);
+    l->n_steady = arena_array(scratch, p->code.n, sizeof *l->n_steady);
+    l->ended = arena_array(scratch, p->buffers.n, sizeof *l->ended);
     l->kernel = arena_array(scratch, p->code.n, sizeof *l->kernel);
     l->kernel_end = arena_array(scratch, p->code.n, sizeof *l->kernel_end);
     l->starts = arena_array(scratch, p->code.n, sizeof *l->starts);
@@ -276,6 +313,7 @@ static void find(Lives *l, Program *p, Arena *scratch, bool checked)
     l->next_end = arena_array(scratch, p->buffers.n, sizeof *l->next_end);
     find_launches(l);
     find_clocks(l);
+    list_steady(l);
     find_kernels(l);
     find_lives(l, checked);
 }

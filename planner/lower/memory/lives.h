@@ -13,11 +13,16 @@ typedef struct Launch {
 typedef struct Lives {
     Program *p;
     Arena *scratch;
-    Clock *clocks;           /* [pc]: newest pc of each stream that has finished when pc starts */
-    Clock *touched;          /* [buffer]: newest touch by each stream */
-    Launch *launches;        /* [pc]: first member of its group; [first]: the other members */
-    Pc *kernel, *kernel_end; /* [pc]: the first and the last part of its kernel */
-    Space space;             /* the space whose buffers are listed by */
+    Clock *clocks;      /* [pc]: newest pc of each stream that has finished when pc starts */
+    Clock *touched;     /* [buffer]: newest touch by each stream */
+    LIST(Pc) steady;    /* the steady instructions (Knowledge), in order */
+    uint32_t *n_steady; /* [pc]: how many of them come before it */
+    Pc *ended;          /* [buffer]: the first steady instruction that knows that all its users have
+                         * finished, the end of the program if none does. Only transient buffers of the
+                         * space have one */
+    Launch *launches;   /* [pc]: first member of its group; [first]: the other members */
+    Pc *kernel, *kernel_end;       /* [pc]: the first and the last part of its kernel */
+    Space space;                   /* the space whose buffers are listed by */
     uint32_t *starts, *next_start; /* [pc], [buffer]: transient buffers by first pc, linked */
     uint32_t *ends, *next_end;     /* lists by last pc; results of the step have no end */
     BufferId *taken_over;          /* [buffer]: lives_taken_over where it begins */
@@ -35,7 +40,7 @@ void lives_of_space(Lives *l, Space space);
 /* Sets in_use[pc] to the bytes that are in use when pc runs, `bottom` persistent bytes among them.
  * A buffer is in use until an instruction that needs its bytes is sure to run after all of its
  * users. Returns the largest in_use; almost no placement needs less. `alive` receives the largest
- * sum of buffers that are between their first and last use; NULL: not wanted. */
+ * sum of buffers that are between their first and last use. */
 uint64_t lives_in_use(const Lives *l, uint64_t bottom, uint64_t *in_use, uint64_t *alive);
 /* Returns the buffer whose memory output `out` of instruction pc takes over: the first input, if pc
  * is its last user. 0: none. */
@@ -52,10 +57,17 @@ static inline Pc lives_last(const Lives *l, BufferId b)
     const Buffer *at = &l->p->buffers.at[b];
     return at->result ? (Pc)l->p->code.n : l->kernel_end[l->kernel[at->last]];
 }
-/* True if all instructions that touch `a` have finished when pc starts. */
-static inline bool lives_passed(const Lives *l, BufferId a, Pc pc)
+/* Returns the knowledge of pc when it starts. */
+static inline Knowledge lives_knows(const Lives *l, Pc pc)
 {
-    return !l->p->buffers.at[a].result && clock_passed(&l->touched[a], &l->clocks[pc]);
+    const Instr *in = &l->p->code.at[pc];
+    const bool steady = in->stream == STREAM_compute && !in->launch;
+    return (Knowledge){&l->clocks[pc], steady ? pc : l->clocks[pc].at[STREAM_compute], steady};
+}
+/* True if all instructions that touch `a`, a transient buffer of the space, have finished `now`. */
+static inline bool lives_passed(const Lives *l, BufferId a, const Knowledge *now)
+{
+    return !l->p->buffers.at[a].result && knows_passed(now, l->ended[a], &l->touched[a]);
 }
 
 #endif

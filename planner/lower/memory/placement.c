@@ -102,9 +102,8 @@ static BufferId asks_like(Placing *m, uint32_t microbatch, BufferId b)
     return counterpart(m->p, &m->of[microbatch - 1], next, b);
 }
 
-static uint64_t fit(Placing *m, BufferId b, Pc pc)
+static uint64_t fit(Placing *m, BufferId b, const Knowledge *now)
 {
-    const Clock *now = &m->l->clocks[pc];
     const uint64_t size = pieces_round(m->p->buffers.at[b].bytes);
     const Rocks *rocks = &m->rocks;
     switch (m->way->fit) {
@@ -121,12 +120,13 @@ static uint64_t fit(Placing *m, BufferId b, Pc pc)
 
 static uint64_t place(Placing *m, BufferId b, Pc pc)
 {
+    const Knowledge now = lives_knows(m->l, pc);
     const BufferId like = asks_like(m, m->p->code.at[pc].microbatch, b);
-    if (!like) return fit(m, b, pc);
+    if (!like) return fit(m, b, &now);
     const uint64_t wish = m->again ? m->wish[like] : m->p->buffers.at[like].offset;
     const uint64_t size = pieces_round(m->p->buffers.at[b].bytes);
-    if (pieces_take_at(&m->pieces, wish, size, &m->l->clocks[pc])) return wish;
-    return fit(m, b, pc);
+    if (pieces_take_at(&m->pieces, wish, size, &now)) return wish;
+    return fit(m, b, &now);
 }
 
 /* Returns false if the result does not need fewer bytes than the best so far. */
@@ -137,7 +137,6 @@ static bool place_all(Placing *m)
     bool *handed_on = arena_array(m->scratch, p->buffers.n, sizeof *handed_on);
     bool *is_placed = arena_array(m->scratch, p->buffers.n, sizeof *is_placed);
     for (Pc pc = 1; pc < p->code.n; pc++) {
-        m->pieces.ordered = p->code.at[pc].stream == STREAM_compute && !p->code.at[pc].launch;
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
             Buffer *at = &p->buffers.at[b];
             BufferId from = l->taken_over[b];
@@ -147,10 +146,12 @@ static bool place_all(Placing *m)
             if (from) handed_on[from] = true;
         }
         if (m->pieces.top >= m->fewest) return false;
+        const Knowledge now = lives_knows(l, pc);
         for (BufferId b = l->ends[pc]; b; b = l->next_end[b])
             if (!handed_on[b] && p->buffers.at[b].bytes)
                 pieces_give(&m->pieces, p->buffers.at[b].offset,
-                            pieces_round(p->buffers.at[b].bytes), &l->touched[b], &l->clocks[pc]);
+                            pieces_round(p->buffers.at[b].bytes), &l->touched[b], l->ended[b],
+                            &now);
     }
     return true;
 }
@@ -243,7 +244,12 @@ static void start(Placing *m, Lives *l, uint64_t bottom)
     *m = (Placing){.l = l, .p = p, .scratch = l->scratch, .bottom = bottom, .fewest = UINT64_MAX};
     m->in_use = arena_array(l->scratch, p->code.n, sizeof *m->in_use);
     m->tight = arena_array(l->scratch, p->code.n, sizeof *m->tight);
-    m->held = lives_in_use(l, bottom, m->in_use, NULL);
+    uint64_t alive;
+    m->held = lives_in_use(l, bottom, m->in_use, &alive);
+    if (l->space == SPACE_device) {
+        p->in_use = m->held;
+        p->alive = alive;
+    }
     m->periodic = placement_periodic(p);
     m->n_microbatches = placement_microbatches(p);
     m->of = arena_array(l->scratch, m->n_microbatches, sizeof *m->of);

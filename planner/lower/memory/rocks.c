@@ -24,8 +24,8 @@ static int by_size(const void *a, const void *b)
 /* True if the life of one ends before that of the other begins. */
 static bool apart(const Lives *l, const Rock *a, const Rock *b)
 {
-    const Pc pc_a = lives_first(l, a->first), pc_b = lives_first(l, b->first);
-    return pc_a < pc_b ? lives_passed(l, a->last, pc_b) : lives_passed(l, b->last, pc_a);
+    return a->begins < b->begins ? lives_passed(l, a->last, &b->knows)
+                                 : lives_passed(l, b->last, &a->knows);
 }
 
 /* Returns the lowest place for a rock that none of the rocks placed before it needs at the same
@@ -91,7 +91,8 @@ static bool collect(Rocks *r, const RocksWanted *wanted)
             }
             if (wanted->tight && !is_tight(l, wanted->tight, b, pc)) continue;
             if (r->list.n == MOST_ROCKS) return false;
-            Rock rock = {b, b, 0, pieces_round(at->bytes)};
+            const Pc begins = lives_first(l, b);
+            Rock rock = {b, b, 0, pieces_round(at->bytes), begins, lives_knows(l, begins)};
             r->of[b] = 1 + (uint32_t)list_push(l->scratch, &r->list, rock);
         }
     }
@@ -125,12 +126,12 @@ void rocks_ahead(Rocks *r, BufferId b)
     uint64_t set[MOST_ROCKS / 64 + 1];
     memset(set, 0, (r->list.n / 64 + 1) * sizeof *set);
     r->ahead.n = 0;
-    while (r->next < r->list.n && lives_first(l, r->list.at[r->next].first) < first) r->next++;
+    while (r->next < r->list.n && r->list.at[r->next].begins < first) r->next++;
     for (uint32_t i = r->next, later = 0; i < r->list.n && later < DOUBTFUL; i++) {
-        const Pc pc = lives_first(l, r->list.at[i].first);
+        const Rock *rock = &r->list.at[i];
         const uint32_t number = r->order[i];
-        later += pc > last;
-        if (pc <= last || !lives_passed(l, heir, pc))
+        later += rock->begins > last;
+        if (rock->begins <= last || !lives_passed(l, heir, &rock->knows))
             set[number / 64] |= UINT64_C(1) << number % 64;
     }
     list_extents(r, set);

@@ -10,6 +10,8 @@ typedef struct Rock {
     /* one buffer, or the first and the last of a chain of buffers that share memory in place */
     BufferId first, last;
     uint64_t offset, size;
+    Pc begins;       /* the first pc of the kernel that touches `first` */
+    Knowledge knows; /* of that pc */
 } Rock;
 
 typedef struct Rocks {

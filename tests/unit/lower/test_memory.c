@@ -111,10 +111,28 @@ static bool overlap(const Buffer *a, const Buffer *b)
            b->offset < a->offset + a->bytes;
 }
 
+/* The quick answer to "has this buffer ended when pc starts" against the clocks. */
+static void check_ends(const Program *p)
+{
+    Arena *scratch = arena_new();
+    Lives l;
+    lives_read(&l, p, scratch);
+    lives_of_space(&l, SPACE_device);
+    for (Pc end = 1; end < p->code.n; end++)
+        for (BufferId b = l.ends[end]; b; b = l.next_end[b])
+            for (Pc pc = 1; pc < p->code.n; pc++) {
+                const Knowledge now = lives_knows(&l, pc);
+                const bool passed = clock_passed(&l.touched[b], &l.clocks[pc]);
+                assert_int_equal(lives_passed(&l, b, &now), passed);
+            }
+    arena_free(scratch);
+}
+
 static void check_program(const Program *p)
 {
     bool *before = reachability(p);
     uint64_t top = 0;
+    check_ends(p);
     for (BufferId a = 1; a < p->buffers.n; a++) {
         const Buffer *x = &p->buffers.at[a];
         if (x->parent || !x->first) continue;
