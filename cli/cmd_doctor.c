@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "exec/cuda/module.h"
 #include "exec/modules.h"
+#include "kernels/kernel.h"
 #include "planner/front/front.h"
 
 typedef struct Finding {
@@ -96,8 +97,10 @@ static void find_limits(Cli *cli, Findings *f)
                         str_bytes(cli->arena, (uint64_t)limit.rlim_cur)));
     const char *threads = getenv("OPENBLAS_NUM_THREADS");
     add(cli, f, "blas", "ok",
-        arena_print(cli->arena, "OpenBLAS, OPENBLAS_NUM_THREADS=%s (runs set 1: a rank is a core)",
-                    threads != NULL ? threads : "unset"));
+        arena_print(
+            cli->arena,
+            "OpenBLAS, kernels for %s, OPENBLAS_NUM_THREADS=%s (runs set 1: a rank is a core)",
+            kernel_cpu_blas(), threads != NULL ? threads : "unset"));
 }
 
 /* The module queries the driver and NCCL; a machine without GPUs need not have it. */

@@ -89,6 +89,8 @@ enum { KERNEL_MOST_SPLIT_SEQ = 1 << 17 };
  * are widened and outputs rounded once. Either all floating-point arguments are fp64 or none of
  * them is; kernel_cpu_accepts lists the exceptions. */
 Kernel kernel_cpu(OpKind op);
+/* Returns OpenBLAS' name of the processor whose kernels compute products. */
+const char *kernel_cpu_blas(void);
 /* True if the CPU kernel of `op` accepts these dtypes (inputs, outputs, then scratch if any). Ids
  * are i32; tables of scalars (sumsq, clip_coef, the last input of adamw and sgd) are f64. The loss
  * may be f64 for any type of inputs. cast, fill and RESHAPE ops accept every dtype that they can

@@ -35,6 +35,10 @@ static inline double cpu_amax_bound(double amax)
     return amax < 1e-12 ? 1e-12 : amax;
 }
 
+/* ---- blas.c ---- */
+/* Prepares OpenBLAS for the products of one rank. */
+void cpu_blas_begin(void);
+
 /* ---- low.c ---- */
 /* Runs an fp32 or fp64 kernel on arguments that may be of low precision. */
 void cpu_any_precision(OpKind op, Kernel kernel, const KernelArgs *a);

@@ -1,7 +1,6 @@
 /* Maps each op to its function, from the op table itself: a row without a kernel does not link. It
  * also has the initial values of parameters. */
 #include <assert.h>
-#include <cblas.h>
 
 #include "kernels/argument.h"
 #include "kernels/cpu/cpu.h"
@@ -37,8 +36,7 @@ static const Kernel kernels[OP_COUNT] = {
 Kernel kernel_cpu(OpKind op)
 {
     assert(op > OP_none && op < OP_COUNT);
-    /* a rank has one core, and a single thread always adds in the same order */
-    openblas_set_num_threads(1);
+    cpu_blas_begin();
     return kernels[op];
 }
 
