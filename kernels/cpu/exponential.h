@@ -10,9 +10,10 @@
 #include <string.h>
 
 /* Lets the compiler choose between two floats without a branch, because no kernel reads exception
- * flags. */
+ * flags. Its threading of jumps is off: it would follow each bound to a result of its own, such as
+ * x / (1 + exp(87)), and compute these tiny numbers for every element, at a tenth of the speed. */
 #if defined __GNUC__ && !defined __clang__
-#pragma GCC optimize("no-trapping-math")
+#pragma GCC optimize("no-trapping-math", "no-thread-jumps")
 #endif
 
 static inline double exponential_f64(double x)
