@@ -6,7 +6,7 @@
 #include "kernels/cpu/field/field.h"
 #include "kernels/strips.h"
 
-enum { TILE_POINTS = 128, TILE_TAPS = 192 };
+enum { TILE_POINTS = 256, TILE_TAPS = 288 };
 
 /* The sizes for one sample and group: x [c,H,W], weight [n,c,I,J], y [n,h,w]. */
 typedef struct Conv {
@@ -44,6 +44,16 @@ static Conv conv_of(OpKind op, const KernelArgs *a)
                w->stride == 1 && h->before == 0 && w->before == 0 && v.h.rows == v.h.n &&
                v.w.rows == v.w.n;
     return v;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
 }
 
 /* Begins the tiles of the k-th run of rows. */
@@ -110,27 +120,53 @@ static REAL *F(line_of)(const Conv *v, const F(ConvInput) * in, int64_t channel,
     return in->strip[row >= 0] + (channel * h->strip + at) * v->w.rows;
 }
 
+/* Copies n values from `line` to `column`, or (back) adds them to the line. */
+static void F(move_run)(REAL *restrict line, REAL *restrict column, int64_t stride, int64_t n,
+                        bool back)
+{
+    if (back && stride == 1)
+        for (int64_t k = 0; k < n; k++) line[k] += column[k];
+    else if (back)
+        for (int64_t k = 0; k < n; k++) line[k * stride] += column[k];
+    else if (stride == 1)
+        memcpy(column, line, (size_t)n * sizeof *column);
+    else
+        for (int64_t k = 0; k < n; k++) column[k] = line[k * stride];
+}
+
+/* Moves output columns `at` one by one: those at the edges, which may be padding or lie at the
+ * other edge. `column` holds the first of them. */
+static void F(move_edge)(const Conv *v, Interval at, int64_t j, REAL *line, REAL *column, bool back)
+{
+    for (int64_t o = at.lo; o < at.hi; o++, column++) {
+        const int64_t from = field_row(&v->w, o, j);
+        if (back && from >= 0) line[from] += *column;
+        if (!back) *column = from < 0 ? 0 : line[from];
+    }
+}
+
 /* Copies the inputs that one window point reads for the tile's points, or (back) adds the tile's
  * values to them. */
 static void F(move_tap)(const Conv *v, const ConvTile *t, int64_t tap, const F(ConvInput) * in,
                         REAL *column, bool back)
 {
-    const Window *w = &v->w.window;
-    int64_t j = tap % v->taps_w, i = tap / v->taps_w % v->taps_h;
+    const int64_t j = tap % v->taps_w, i = tap / v->taps_w % v->taps_h, stride = v->w.window.stride;
     const int64_t channel = tap / v->taps_w / v->taps_h;
-    for (int64_t p = 0; p < t->n_points;) {
-        int64_t o = (t->point + p) / v->w.n, from = (t->point + p) % v->w.n;
-        int64_t n = v->w.n - from < t->n_points - p ? v->w.n - from : t->n_points - p;
-        int64_t row = field_row(&v->h, o, i);
-        if (row < 0 && !back) memset(column + p, 0, (size_t)n * sizeof *column);
-        REAL *line = row < 0 ? NULL : F(line_of)(v, in, channel, row);
-        int64_t first = (v->w.start + from) * w->stride - w->before + j * w->dilation - v->w.first;
-        bool inside =
-            first >= 0 && first + (n - 1) * w->stride < v->w.held && from + n <= v->w.valid;
-        for (int64_t k = 0; row >= 0 && k < n; k++) {
-            int64_t at = inside ? first + k * w->stride : field_row(&v->w, from + k, j);
-            if (back && at >= 0) line[at] += column[p + k];
-            if (!back) column[p + k] = at < 0 ? 0 : line[at];
+    const Interval inside = field_inside(&v->w, j);
+    const int64_t first = field_place(&v->w, 0, j);
+    int64_t o = t->point / v->w.n, from = t->point % v->w.n;
+    for (int64_t p = 0; p < t->n_points; o++, from = 0) {
+        const int64_t n = least(v->w.n - from, t->n_points - p), row = field_row(&v->h, o, i);
+        if (row < 0) {
+            if (!back) memset(column + p, 0, (size_t)n * sizeof *column);
+        } else {
+            REAL *line = F(line_of)(v, in, channel, row), *to = column + p;
+            const int64_t lo = most(from, least(inside.lo, from + n));
+            const int64_t hi = most(lo, least(inside.hi, from + n));
+            F(move_edge)(v, (Interval){from, lo}, j, line, to, back);
+            if (hi > lo) F(move_run)
+            (line + first + lo * stride, to + (lo - from), stride, hi - lo, back);
+            F(move_edge)(v, (Interval){hi, from + n}, j, line, to + (hi - from), back);
         }
         p += n;
     }

@@ -45,6 +45,23 @@ static inline int64_t field_row(const Along *x, int64_t o, int64_t i)
     return field_held(x, (x->start + o) * w->stride - w->before + i * w->dilation);
 }
 
+/* Returns the place of that row among the rows held, if it were neither padding nor folded. */
+static inline int64_t field_place(const Along *x, int64_t o, int64_t i)
+{
+    const Window *w = &x->window;
+    return (x->start + o) * w->stride - w->before + i * w->dilation - x->first;
+}
+
+/* Returns the output rows whose window point i is held at its place: no padding, no folding. */
+static inline Interval field_inside(const Along *x, int64_t i)
+{
+    const int64_t first = field_place(x, 0, i), stride = x->window.stride;
+    const int64_t lo = first < 0 ? (stride - 1 - first) / stride : 0;
+    int64_t hi = first < x->held ? (x->held - 1 - first) / stride + 1 : 0;
+    if (hi > x->valid) hi = x->valid;
+    return (Interval){lo, hi < lo ? lo : hi};
+}
+
 /* One output row of a resize is `low` times row `row[0]` and `high` times row `row[1]`. */
 typedef struct Mix {
     int64_t row[2];

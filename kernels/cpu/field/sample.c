@@ -12,6 +12,8 @@ static int64_t tap_at(const Along *h, const Along *w, int64_t point, int64_t tap
     return row < 0 || column < 0 ? -1 : row * w->rows + column;
 }
 
+enum { POOL_COLUMNS = 256 }; /* of one row, pooled together */
+
 /* Returns by how many columns row r of the field moves to the east. */
 static int64_t turn_of(const KernelArgs *a, int64_t r)
 {
@@ -94,45 +96,59 @@ static void F(turn_poles_grad)(const KernelArgs *a)
     }
 }
 
-/* Returns the largest element of the window; of equal elements, or of NaNs, the first. -1: the
- * whole window is padding, which is never the maximum. */
-static int64_t F(largest)(const Along *h, const Along *w, const REAL *x, int64_t point)
+/* Finds the place in plane x of the largest element of each window, for output columns `at` of row
+ * o. Of equal elements, or of NaNs, the first counts. -1: the whole window is padding, which is
+ * never the maximum. */
+static void F(largest)(const Along *h, const Along *w, const REAL *x, int64_t o, Interval at,
+                       int64_t *place)
 {
-    int64_t best = -1;
+    for (int64_t k = 0; k < at.hi - at.lo; k++) place[k] = -1;
     for (int64_t t = 0; t < h->window.kernel * w->window.kernel; t++) {
-        int64_t at = tap_at(h, w, point, t);
-        if (at < 0) continue;
-        bool larger = best < 0 || x[at] > x[best] || (x[at] != x[at] && x[best] == x[best]);
-        if (larger) best = at;
+        const int64_t row = field_row(h, o, t / w->window.kernel), j = t % w->window.kernel;
+        const Interval inside = field_inside(w, j);
+        const int64_t first = field_place(w, 0, j);
+        for (int64_t p = at.lo; row >= 0 && p < at.hi; p++) {
+            const bool plain = p >= inside.lo && p < inside.hi;
+            const int64_t column = plain ? first + p * w->window.stride : field_row(w, p, j);
+            if (column < 0) continue;
+            const int64_t now = row * w->rows + column, best = place[p - at.lo];
+            if (best < 0 || x[now] > x[best] || (x[now] != x[now] && x[best] == x[best]))
+                place[p - at.lo] = now;
+        }
     }
-    return best;
 }
 
 static void F(max_pool2d)(const KernelArgs *a)
 {
     const Along h = field_along(OP_max_pool2d, a, 'h'), w = field_along(OP_max_pool2d, a, 'w');
-    const int64_t points = h.n * w.n;
     const REAL *x = a->ptr[0];
     REAL *y = a->ptr[1];
+    int64_t place[POOL_COLUMNS];
     for (int64_t i = 0; i < a->size['b'] * a->size['c']; i++, x += h.rows * w.rows)
-        for (int64_t p = 0; p < points; p++) {
-            int64_t at = F(largest)(&h, &w, x, p);
-            y[i * points + p] = at < 0 ? 0 : x[at];
-        }
+        for (int64_t o = 0; o < h.n; o++)
+            for (Interval at = {0, 0}; at.lo < w.n; at.lo = at.hi) {
+                at.hi = at.lo + POOL_COLUMNS < w.n ? at.lo + POOL_COLUMNS : w.n;
+                F(largest)(&h, &w, x, o, at, place);
+                for (int64_t k = 0; k < at.hi - at.lo; k++) *y++ = place[k] < 0 ? 0 : x[place[k]];
+            }
 }
 
 static void F(max_pool2d_grad)(const KernelArgs *a)
 {
     const Along h = field_along(OP_max_pool2d_grad, a, 'h');
     const Along w = field_along(OP_max_pool2d_grad, a, 'w');
-    const int64_t points = h.n * w.n, planes = a->size['b'] * a->size['c'];
+    const int64_t planes = a->size['b'] * a->size['c'];
     const REAL *dy = a->ptr[0], *x = a->ptr[1];
     REAL *dx = F(summed)(a, 0, planes * h.rows * w.rows);
+    int64_t place[POOL_COLUMNS];
     for (int64_t i = 0; i < planes; i++, x += h.rows * w.rows, dx += h.rows * w.rows)
-        for (int64_t p = 0; p < points; p++) {
-            int64_t at = F(largest)(&h, &w, x, p);
-            if (at >= 0) dx[at] += dy[i * points + p];
-        }
+        for (int64_t o = 0; o < h.n; o++)
+            for (Interval at = {0, 0}; at.lo < w.n; at.lo = at.hi) {
+                at.hi = at.lo + POOL_COLUMNS < w.n ? at.lo + POOL_COLUMNS : w.n;
+                F(largest)(&h, &w, x, o, at, place);
+                for (int64_t k = 0; k < at.hi - at.lo; k++, dy++)
+                    if (place[k] >= 0) dx[place[k]] += *dy;
+            }
 }
 
 static void F(resize)(const KernelArgs *a)
