@@ -155,16 +155,34 @@ static void draw_context(Draw *d, Tiny *t)
     const uint32_t n_ranks = t->pp * t->dp_replicate * t->dp_shard * t->tp * t->ep;
     if (draw(d, 2) != 0 || t->tile) return;
     t->cp_options.mode = (CpMode)draw(d, CP_MODE_COUNT);
-    if (t->tp > 1 && t->cp_options.mode == CP_all_to_all) t->cp_options.mode = CP_all_gather;
+    /* sequence parallelism cuts tokens the other way round */
+    const bool tokens_cut = t->tp > 1 && t->tp_options.sequence;
+    if (tokens_cut && t->cp_options.mode == CP_all_to_all) t->cp_options.mode = CP_all_gather;
     t->cp = 2 + draw(d, 3);
-    if (t->cp * n_ranks > MOST_RANKS) t->cp = 1;
+    while (t->cp > 1 && t->cp * n_ranks > MOST_RANKS) t->cp--;
     if (t->cp == 1) return;
-    if (t->cp == 4 && t->tp == 1 && t->cp_options.mode == CP_ring && !t->experts && draw(d, 2))
-        t->cp_options.all_to_all = 2, t->groups = 2 * (1 + draw(d, 2));
+    if (t->cp == 4 && !tokens_cut && t->cp_options.mode == CP_ring && !t->experts && draw(d, 2))
+        t->cp_options.all_to_all = 2, t->groups = 2 * t->tp * (1 + draw(d, 2));
     t->seq = 2 * t->cp * t->tp * (1 + draw(d, 2));
-    if (t->cp_options.mode == CP_all_to_all) t->groups = t->cp * (1 + draw(d, 2));
+    if (t->cp_options.mode == CP_all_to_all) t->groups = t->cp * t->tp * (1 + draw(d, 2));
     t->use_ddp = draw(d, 3) == 0;
     if (t->capacity) t->capacity = 1 + draw(d, (uint32_t)t->seq);
+}
+
+/* Returns 1, n, or 2 if that divides n. */
+static uint32_t part_of(Draw *d, uint32_t n)
+{
+    const uint32_t k = draw(d, 3);
+    return k == 0 ? 1 : k == 1 && n % 2 == 0 ? 2 : n;
+}
+
+/* Lets ranks of tp, then of cp, share experts: those of the next axis only if all do. */
+static void draw_fold(Draw *d, Tiny *t)
+{
+    if (!t->experts || draw(d, 2)) return;
+    t->tp_lent = t->ep > 1 ? t->tp : part_of(d, t->tp);
+    t->cp_lent = t->tp_lent < t->tp ? 1 : t->ep > 1 ? t->cp : part_of(d, t->cp);
+    t->experts *= t->tp_lent * t->cp_lent;
 }
 
 static Tiny draw_plan(uint64_t seed, uint64_t index)
@@ -226,11 +244,12 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
         t.tile = 2 + (t.whole_table ? 0 : draw(&d, 3));
     draw_experts(&d, &t);
     draw_context(&d, &t);
+    draw_fold(&d, &t);
     if (draw(&d, 5) == 0 && !t.spectral) t.freeze = 1 + draw(&d, (1U << TINY_FROZEN) - 1);
     t.freeze_whole = t.freeze && draw(&d, 3) == 0;
-    t.dropless = t.experts && t.cp == 1 && draw(&d, 2);
+    t.dropless = t.experts && (t.cp == 1 || t.cp_lent == t.cp) && draw(&d, 2);
     if (t.dropless && !t.tile && draw(&d, 2))
-        t.seq = 2 * t.tp; /* few tokens: some experts get none */
+        t.seq = 2 * t.cp * t.tp; /* few tokens: some experts get none */
     return t;
 }
 
@@ -292,11 +311,11 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
 {
     for (bool smaller = true; smaller;) {
         smaller = false;
-        for (int k = 0; k < 26; k++) {
+        for (int k = 0; k < 27; k++) {
             Tiny s = t;
             switch (k) {
             case 0: s.pp = 1, s.own_seed = 0, s.pp_options = tiny_default().pp_options; break;
-            case 1: s.tp = 1; break;
+            case 1: s.tp = 1, s.tp_lent = 0; break;
             case 2: s.dp_shard = 1; break;
             case 3: s.dp_replicate = 1; break;
             case 4: s.layers = s.pp * s.pp_options.chunks, s.pp_options.n_split = 0; break;
@@ -319,7 +338,8 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 18: s.ac_ops = 0; break;
             case 20: s.tile = 0; break;
             case 21: s.ep = 1; break;
-            case 23: s.cp = 1; break;
+            case 23: s.cp = 1, s.cp_lent = 0; break;
+            case 25: s.tp_lent = s.cp_lent = 0; break;
             case 24: s.freeze = 0, s.freeze_whole = false; break;
             case 22:
                 s.dropless = false, s.ep = 1, s.experts = s.capacity = 0,
@@ -365,10 +385,10 @@ static void print_plan(const Tiny *t)
         print_error("  cp %u mode %d ddp %d seq %lld\n", t->cp, (int)t->cp_options.mode, t->use_ddp,
                     (long long)t->seq);
     if (t->experts)
-        print_error(
-            "  experts %lld of %lld capacity %lld dropless %d normalise %d aux %g ep %u ddp %d\n",
-            (long long)t->top_k, (long long)t->experts, (long long)t->capacity, t->dropless,
-            t->normalise, t->aux_loss, t->ep, t->use_ddp);
+        print_error("  experts %lld of %lld capacity %lld dropless %d normalise %d aux %g ep %u "
+                    "folded %u %u ddp %d\n",
+                    (long long)t->top_k, (long long)t->experts, (long long)t->capacity, t->dropless,
+                    t->normalise, t->aux_loss, t->ep, t->tp_lent, t->cp_lent, t->use_ddp);
     print_fsdp2(&t->fsdp2);
     print_zero(t);
     print_error("  loss by %d, smoothing %g, z %g, dropout %g\n", (int)t->denominator, t->smoothing,
@@ -386,11 +406,15 @@ static void every_plan_computes_the_same(void **state)
 {
     (void)state;
     uint64_t seed = number_of("TANDEM_SEED", SEED), n = number_of("TANDEM_PLANS", N_PLANS),
-             first = number_of("TANDEM_FIRST", 0), n_piped = 0, n_experts = 0, n_context = 0;
+             first = number_of("TANDEM_FIRST", 0), n_piped = 0, n_experts = 0, n_context = 0,
+             n_folded = 0, n_exchanges = 0;
     for (uint64_t i = first; i < n; i++) {
         Arena *arena = arena_new();
         Tiny t = draw_plan(seed, i);
         n_piped += t.pp > 1, n_experts += t.ep > 1, n_context += t.cp > 1;
+        n_folded += t.tp_lent > 1 || t.cp_lent > 1;
+        n_exchanges += t.cp > 1 && t.tp > 1 &&
+                       (t.cp_options.mode == CP_all_to_all || t.cp_options.all_to_all > 1);
         const char *fault = fault_of(&t, seed + i, arena);
         if (fault[0]) {
             print_error("plan %llu of seed %llu: %s\n", (unsigned long long)i,
@@ -402,11 +426,15 @@ static void every_plan_computes_the_same(void **state)
         }
         arena_free(arena);
     }
-    print_message("%llu plans of seed %llu, %llu of them pipelines, %llu with experts on ep\n",
-                  (unsigned long long)(n - first), (unsigned long long)seed,
-                  (unsigned long long)n_piped, (unsigned long long)n_experts);
+    print_message(
+        "%llu plans of seed %llu, %llu of them pipelines, %llu with experts on ep, %llu with "
+        "experts folded over tp or cp, %llu that exchange heads beside tp\n",
+        (unsigned long long)(n - first), (unsigned long long)seed, (unsigned long long)n_piped,
+        (unsigned long long)n_experts, (unsigned long long)n_folded,
+        (unsigned long long)n_exchanges);
     n -= first;
-    assert_true(n < 200 || (n_piped > n / 4 && n_experts > n / 10 && n_context > n / 40));
+    assert_true(n < 200 || (n_piped > n / 4 && n_experts > n / 10 && n_context > n / 40 &&
+                            n_folded > n / 40 && n_exchanges > 0));
 }
 
 int main(void)

@@ -155,7 +155,7 @@ static bool check_place(Move *m)
     if (!axes || !changes(m, axes, SPLIT(d), PARTIAL_SUM, "places no part")) return false;
     if (attrs->parts != mesh_size(&m->v->plan->mesh, axes))
         return complain(m, "places one part of another number of parts than the group has ranks");
-    if (layout_axes_split(&m->a.layout, d) != axes || uneven(m, &m->a, d))
+    if (!innermost(axes, layout_axes_split(&m->a.layout, d)) || uneven(m, &m->a, d))
         return complain(m, "places parts that are cut again or are uneven");
     return true;
 }

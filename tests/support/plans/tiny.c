@@ -56,6 +56,7 @@ Tiny tiny_one_rank(const Tiny *t)
     Tiny one = *t;
     one.micro = t->micro * tiny_data_ranks(t);
     one.dp_shard = one.dp_replicate = one.cp = one.tp = one.pp = one.ep = 1;
+    one.tp_lent = one.cp_lent = 0;
     one.ac = AC_none;
     one.tile = 0;
     one.unpadded = true;

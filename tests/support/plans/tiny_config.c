@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "planner/base/str.h"
+#include "planner/front/fold.h"
 #include "tests/support/plans/schedules.h"
 #include "tests/support/plans/tiny.h"
 
@@ -58,7 +59,7 @@ static void add_passes(const Tiny *t, Arena *arena, Config *config)
             pp->own = schedule_random(t->own_seed, t->pp, pp->chunks, t->microbatches, arena);
     }
     if (t->tp > 1) config->passes[n++] = (PassConfig){.name = PASS_tp, .tp = t->tp_options};
-    if (t->ep > 1)
+    if (config_expert_ranks(config) > 1)
         config->passes[n++] = (PassConfig){.name = PASS_ep, .ep = {t->bound > 0 ? t->bound : 1024}};
     if (t->cp > 1) config->passes[n++] = (PassConfig){.name = PASS_cp, .cp = t->cp_options};
     if (t->use_float8) config->passes[n++] = (PassConfig){.name = PASS_float8, .float8 = t->float8};
@@ -88,6 +89,9 @@ void tiny_config(const Tiny *t, Arena *arena, Config *config)
     config->axis_size[AXIS_ep] = t->ep;
     config->axis_size[AXIS_tp] = t->tp;
     config->axis_size[AXIS_pp] = t->pp;
+    memcpy(config->axis_before, config->axis_size, sizeof config->axis_before);
+    config->ep_lent[AXIS_tp] = t->tp_lent, config->ep_lent[AXIS_cp] = t->cp_lent;
+    if (t->tp_lent > 1 || t->cp_lent > 1) config->ep_mode = EP_folded;
     config->micro_batch = t->micro;
     config->global_batch = t->micro * tiny_data_ranks(t) * t->microbatches;
     config->seq = t->seq;

@@ -263,9 +263,9 @@ static void plans_compute_what_one_rank_does(void **state)
 {
     (void)state;
     static const char *const models[][2] = {
-        {"qwen", "2.5-7b"}, {"qwen", "2.5-0.5b"}, {"qwen", "3-8b"},    {"gemma", "2-2b"},
-        {"gemma", "3-12b"}, {"phi", "2"},         {"phi", "3-medium"}, {"deepseek", "v2-lite"},
-        {"deepseek", "v2"}, {"deepseek", "v3"},   {"gpt_oss", "20b"},  {"gpt_oss", "tiny"},
+        {"qwen", "2.5-7b"},     {"qwen", "2.5-0.5b"}, {"qwen", "3-8b"},    {"gemma", "2-2b"},
+        {"gemma", "3-12b"},     {"phi", "2"},         {"phi", "3-medium"}, {"deepseek", "v2-lite"},
+        {"deepseek", "v2"},     {"deepseek", "v3"},   {"gpt_oss", "20b"},  {"gpt_oss", "tiny"},
     };
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         Arena *arena = arena_new();
@@ -283,6 +283,24 @@ static void plans_compute_what_one_rank_does(void **state)
         assert_non_null(strstr(r.out, "PASS (tolerance 1e-10)"));
         arena_free(arena);
     }
+}
+
+/* gpt-oss has a sink for each head. Heads are cut over tp, then over the ranks of cp that exchange
+ * them, so a rank's gradient of the sinks is a part of a part. */
+static void sinks_are_cut_over_tp_and_cp(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    command_write_file(
+        "sinks.lua", "return plan { model = require 'models.gpt_oss' { size = 'tiny', heads = 16,\n"
+                     "  kv_heads = 8 }, batch = { global = 2, micro = 1, seq = 64 },\n"
+                     "  mesh = { dp_shard = 2, cp = 2, tp = 2 },\n"
+                     "  parallel = { tp {}, cp 'all_to_all', fsdp2 {} } }\n");
+    CommandResult r = COMMAND(arena, 60, "run", "sinks.lua", "--verify", "--db", "none");
+    if (r.exit_code != 0) print_error("%s%s", r.out, r.err);
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.out, "PASS (tolerance 1e-10)"));
+    arena_free(arena);
 }
 
 /* An encoder's tokens have no labels. Two tables of distances are read by all layers. */
@@ -407,6 +425,7 @@ int main(void)
         cmocka_unit_test(phi_2_adds_attention_and_mlp_of_one_norm),
         cmocka_unit_test(deepseek_and_gpt_oss_scale_as_published),
         cmocka_unit_test(yarn_can_be_switched_off),
+        cmocka_unit_test(sinks_are_cut_over_tp_and_cp),
         cmocka_unit_test(plans_compute_what_one_rank_does),
         cmocka_unit_test(encoder_and_decoder_compute_what_one_rank_does),
         cmocka_unit_test(models_of_images_compute_what_one_rank_does),
