@@ -1,7 +1,8 @@
 /* How rotary frequencies are scaled for contexts that are longer than the original one
  * (attrs.rope_*). Each pair keeps a share of its frequency; the rest is divided by the factor.
  * Llama 3.1: the share grows from 0 to 1 with the turns of a pair within the original context.
- * YaRN: the share falls from 1 to 0 with the index of a pair. */
+ * YaRN: the share falls from 1 to 0 with the index of a pair.
+ * LongRoPE: each pair has a factor of its own that divides its frequency. */
 #ifndef TANDEM_KERNELS_ROPE_H
 #define TANDEM_KERNELS_ROPE_H
 

@@ -42,6 +42,11 @@ static uint64_t mix_node(uint64_t h, const Graph *g, const uint32_t *place, Node
         memcpy(&bits, &value, sizeof bits);
         h = hash_mix(h, bits);
     }
+    for (uint32_t i = 0; i < attr_rope_pairs(attrs); i++) {
+        uint64_t bits;
+        memcpy(&bits, &attrs->rope_pair[i], sizeof bits);
+        h = hash_mix(h, bits);
+    }
     for (uint8_t i = 0; i < n->n_in; i++) h = mix_tensor(h, g, place, id, n->in[i]);
     for (uint8_t i = 0; i < n->n_out; i++) h = mix_tensor(h, g, place, id, n->out[i]);
     return h;

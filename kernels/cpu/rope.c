@@ -1,7 +1,7 @@
 /* Rotary position embedding, half-split: index e of the first half and e + E/2 of the second are
- * rotated by position * theta^(-2e/E). Positions are global (cpu_whole_index). Llama 3.1 and YaRN
- * scale the frequencies (rope.h). With attrs.rope_dims, only that many leading elements of E are
- * rotated, as if they were all. */
+ * rotated by position * theta^(-2e/E). Positions are global (cpu_whole_index). Llama 3.1, YaRN and
+ * LongRoPE scale the frequencies (rope.h). With attrs.rope_dims, only that many leading elements of
+ * E are rotated, as if they were all. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/rope.c"
 
@@ -15,6 +15,7 @@ static double rope_frequency(const Attrs *attrs, const RopeRamp *ramp, int64_t e
 {
     const double two_pi = 6.283185307179586476925286766559;
     double frequency = pow(attrs->theta, -2.0 * (double)e / (double)E);
+    if (attrs->rope_pair[0] > 0) return frequency / attrs->rope_pair[e];
     if (ramp->factor == 0) return frequency;
     double at = ramp->context > 0 ? ramp->context * frequency / two_pi : (double)e;
     double kept = fmin(fmax((at - ramp->none) / (ramp->whole - ramp->none), 0), 1);

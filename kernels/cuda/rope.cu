@@ -16,7 +16,8 @@ typedef struct RopeArgs {
     int64_t round;                     /* tokens that a block rotates at a time */
     RopeRamp ramp;
     double log_theta, sign;
-    bool accumulate;
+    bool accumulate, by_pair;
+    double pair[ROPE_PAIRS]; /* by_pair: divides the frequency of each pair */
 } RopeArgs;
 
 /* Follows the CPU's definition, except that theta^(-2e/E) is computed by exp. */
@@ -24,6 +25,7 @@ DEVICE double rope_frequency(const RopeArgs *a, int64_t e)
 {
     const double two_pi = 6.283185307179586476925286766559;
     double frequency = exp(-2.0 * (double)e / (double)a->turned * a->log_theta);
+    if (a->by_pair) return frequency / a->pair[e];
     if (a->ramp.factor == 0) return frequency;
     double at = a->ramp.context > 0 ? a->ramp.context * frequency / two_pi : (double)e;
     double kept = fmin(fmax((at - a->ramp.none) / (a->ramp.whole - a->ramp.none), 0.0), 1.0);
@@ -140,6 +142,8 @@ static bool rope_launch(const KernelArgs *args, double sign, const CudaContext *
     p.half = p.seq / 2, p.second = args->second['s'];
     p.log_theta = log(attrs->theta);
     p.ramp = rope_ramp(attrs, p.turned);
+    p.by_pair = attrs->rope_pair[0] > 0;
+    memcpy(p.pair, attrs->rope_pair, sizeof p.pair);
     p.sign = sign;
     p.accumulate = sign < 0 && accumulates(args, 0);
     assert(p.turned % 2 == 0 && p.turned <= p.width);

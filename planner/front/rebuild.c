@@ -307,6 +307,9 @@ static bool add_op(Rebuild *b, Reader *r)
 #define X(type, name) attrs.name = get_##type(r);
         ATTRIBUTES(X)
 #undef X
+        const uint32_t pairs = get_u32(r);
+        if (pairs > ROPE_PAIRS) return false;
+        for (uint32_t i = 0; i < pairs; i++) attrs.rope_pair[i] = get_f64(r);
     }
     if (!reader_finished(r) || (module != 0 && module >= g->modules.n)) return false;
     OpClass class_ = op_info((OpKind)op)->class_;

@@ -415,10 +415,13 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double
       stochastic) /* adamw: parameters are bf16, rounded by a draw of (seed, step, site) */        \
     X(int64_t, registered) /* collective: its buffers are registered with the network */
 
+enum { ROPE_PAIRS = 64 };
 typedef struct Attrs {
 #define X(type, name) type name;
     ATTRIBUTES(X)
 #undef X
+    /* rope: divides the frequency of each pair of elements that turns (LongRoPE); all 0: none */
+    double rope_pair[ROPE_PAIRS];
 } Attrs;
 
 /* Attributes by number: ATTR_eps and so on. */
@@ -438,6 +441,8 @@ typedef struct AttrBounds {
     bool above_lo, below_hi; /* the bound itself is not allowed */
     double lo, hi;
 } AttrBounds;
+/* Returns how many numbers rope_pair has. */
+uint32_t attr_rope_pairs(const Attrs *attrs);
 /* Returns false if the op has no such attribute; the attribute must then be zero. */
 bool op_attr_bounds(OpKind op, uint32_t attr, AttrBounds *bounds);
 /* True if each attribute is within its bounds, and they do not contradict each other. Otherwise

@@ -66,6 +66,13 @@ void attr_set(Attrs *attrs, uint32_t attr, double value)
     memcpy(at, attributes[attr].is_int ? (const void *)&whole : &value, sizeof value);
 }
 
+uint32_t attr_rope_pairs(const Attrs *attrs)
+{
+    uint32_t n = ROPE_PAIRS;
+    while (n > 0 && attrs->rope_pair[n - 1] == 0) n--;
+    return n;
+}
+
 static uint32_t find_attr(const char *name, size_t n)
 {
     for (uint32_t i = 0; i < ATTRS; i++)
@@ -151,10 +158,24 @@ static bool within(const AttrBounds *b, double x)
     return (b->above_lo ? x > b->lo : x >= b->lo) && (b->below_hi ? x < b->hi : x <= b->hi);
 }
 
+/* The factors of pairs must be positive, and no other scaling may change the same frequencies. */
+static const char *pairs_fault(OpKind op, const Attrs *a)
+{
+    AttrBounds ignored;
+    const uint32_t n = attr_rope_pairs(a);
+    if (n > 0 && !op_attr_bounds(op, ATTR_rope_dims, &ignored)) return "has no attribute rope_pair";
+    for (uint32_t i = 0; i < n; i++)
+        if (!(a->rope_pair[i] > 0 && a->rope_pair[i] <= 1e300))
+            return "rope_pair must be above 0 and at most 1e300";
+    if (n > 0 && a->rope_factor != 0) return "rope_pair and rope_factor exclude each other";
+    return NULL;
+}
+
 /* Returns NULL, or the condition between attributes that is violated. */
 static const char *relation_fault(OpKind op, const Attrs *a)
 {
     AttrBounds ignored;
+    if (pairs_fault(op, a)) return pairs_fault(op, a);
     const bool ramp = a->rope_factor != 0 && op_attr_bounds(op, ATTR_rope_factor, &ignored);
     if (a->rope_yarn != 0 && (a->rope_factor < 1 || a->theta <= 1 || a->rope_low <= 0))
         return "rope_yarn needs rope_factor of 1 or more, theta above 1 and rope_low above 0";
@@ -207,7 +228,11 @@ bool op_attrs_fit(OpKind op, const Attrs *attrs, Str *why)
 bool op_attrs_match(OpKind op, const Binding *b, const Attrs *attrs)
 {
     const int64_t *size = b->size, side = attrs->h_kernel;
-    if (op == OP_rope || op == OP_rope_grad) return attrs->rope_dims <= size['E'];
+    if (op == OP_rope || op == OP_rope_grad) {
+        const int64_t pairs = attr_rope_pairs(attrs);
+        const int64_t turned = attrs->rope_dims ? attrs->rope_dims : size['E'];
+        return turned <= size['E'] && (pairs == 0 || 2 * pairs == turned);
+    }
     if (op == OP_segment || op == OP_segment_grad) return attrs->segment < size['F'];
     if (op == OP_turn_poles || op == OP_turn_poles_grad)
         return attrs->h_before + attrs->h_after <= size['h'];

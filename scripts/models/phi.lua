@@ -4,26 +4,53 @@
 -- Phi-3's published weights fuse q, k, v and gate, up. Here they are separate linears, with the same
 -- function and count. With fused = true, q, k, v are one weight, and so are gate, up. Tensor parallelism
 -- cuts each segment by its heads or features. dropout: of both branches (resid_pdrop: 0.1 when Phi-2 was
--- trained). Left out for lack of ops: sliding windows and the long-context tables of frequencies.
+-- trained). Left out: sliding windows. "3-mini-128k" stretches the rotation by LongRoPE, with the short
+-- factors up to 4096 tokens and the long ones beyond.
 local nn, gate_up = require "tandem.nn", require "models.gate_up"
+
+-- https://huggingface.co/microsoft/Phi-3-mini-128k-instruct: "rope_scaling" of config.json
+local mini_128k = { kind = "longrope", context = 4096, length = 131072,
+  short = { 1.1, 1.1, 1.1, 1.3000000000000003, 1.3500000000000003, 1.3500000000000003, 1.4000000000000004,
+    1.5500000000000005, 2.000000000000001, 2.000000000000001, 2.000000000000001, 2.000000000000001,
+    2.000000000000001, 2.000000000000001, 2.000000000000001, 2.000000000000001, 2.000000000000001,
+    2.000000000000001, 2.000000000000001, 2.000000000000001, 2.000000000000001, 2.000000000000001,
+    2.000000000000001, 2.000000000000001, 2.000000000000001, 2.0500000000000007, 2.0500000000000007,
+    2.0500000000000007, 2.0500000000000007, 2.0500000000000007, 2.0500000000000007, 2.1000000000000005,
+    2.1000000000000005, 2.1500000000000004, 2.25, 2.25, 2.25, 2.25, 2.25, 2.3999999999999995,
+    2.4499999999999993, 2.499999999999999, 2.6999999999999984, 2.6999999999999984, 2.7499999999999982,
+    2.799999999999998, 2.8999999999999977, 3.049999999999997 },
+  long = { 1.0700000524520874, 1.1200000047683716, 1.149999976158142, 1.4199999570846558, 1.5699999332427979,
+    1.7999999523162842, 2.129999876022339, 2.129999876022339, 3.009999990463257, 5.910000324249268,
+    6.950000286102295, 9.070000648498535, 9.930000305175781, 10.710000038146973, 11.130000114440918,
+    14.609999656677246, 15.409998893737793, 19.809999465942383, 37.279998779296875, 38.279998779296875,
+    38.599998474121094, 40.12000274658203, 46.20000457763672, 50.940006256103516, 53.66000747680664,
+    54.9373893737793, 56.89738845825195, 57.28738784790039, 59.98738479614258, 60.86738586425781,
+    60.887386322021484, 61.71739196777344, 62.91739273071289, 62.957393646240234, 63.41739273071289,
+    63.8173942565918, 63.83739471435547, 63.897396087646484, 63.93739700317383, 64.06739807128906,
+    64.11434936523438, 64.12435150146484, 64.15435028076172, 64.19435119628906, 64.24435424804688,
+    64.57435607910156, 64.69000244140625, 64.76000213623047 } }
 
 -- https://huggingface.co/microsoft: config.json of each
 local sizes = {
   ["1.5"] = { dim = 2048, layers = 24, heads = 32, hidden = 8192, vocab = 51200, rope_dims = 32, parallel = true },
   ["2"] = { dim = 2560, layers = 32, heads = 32, hidden = 10240, vocab = 51200, rope_dims = 32, parallel = true },
   ["3-mini"] = { dim = 3072, layers = 32, heads = 32, hidden = 8192, vocab = 32064 },
+  ["3-mini-128k"] = { dim = 3072, layers = 32, heads = 32, hidden = 8192, vocab = 32064, rope_scaling = mini_128k },
   ["3-medium"] = { dim = 5120, layers = 40, heads = 40, kv_heads = 10, hidden = 17920, vocab = 32064 },
   ["4"] = { dim = 5120, layers = 40, heads = 40, kv_heads = 10, hidden = 17920, vocab = 100352, theta = 250000.0 },
   ["2-tiny"] = { dim = 64, layers = 2, heads = 4, hidden = 256, vocab = 256, rope_dims = 6, parallel = true },
   ["3-tiny"] = { dim = 64, layers = 2, heads = 4, hidden = 160, vocab = 256 },
+  ["3-128k-tiny"] = { dim = 64, layers = 2, heads = 8, hidden = 160, vocab = 256,
+    rope_scaling = { kind = "longrope", context = 64, length = 2048, short = { 1.1, 1.5, 2.0, 3.0 }, long = { 1.1, 4.0, 30.0, 33.0 } } },
 }
-local defaults = { kv_heads = false, head_dim = false, theta = 10000.0, eps = 1e-5, rope_dims = false,
+local defaults = { kv_heads = false, head_dim = false, theta = 10000.0, eps = 1e-5, rope_dims = false, rope_scaling = false,
   parallel = false, fused = false, dropout = 0 }
 
 local function attention(c, out_init)
   return nn.attention {
     dim = c.dim, heads = c.heads, kv_heads = c.kv_heads or nil, head_dim = c.head_dim or nil,
-    bias = c.parallel, fused = c.fused, rope_theta = c.theta, rope_dims = c.rope_dims or nil, out_init = out_init,
+    bias = c.parallel, fused = c.fused, rope_theta = c.theta, rope_dims = c.rope_dims or nil,
+    rope_scaling = c.rope_scaling or nil, out_init = out_init,
   }
 end
 
@@ -91,8 +118,10 @@ local function build(c)
 end
 
 -- The smallest model of the same structure; if only a part of a head is rotated, half of it is here.
+-- Its sequences are longer than the original context.
 local function shrink(c, mesh)
-  return nn.small(c, mesh, { rope_dims = c.rope_dims and 2 })
+  return nn.small(c, mesh, { rope_dims = c.rope_dims and 2,
+    rope_scaling = c.rope_scaling and { kind = "longrope", context = 2, length = 8, short = { 1.1, 2.0 }, long = { 1.5, 3.0 } } })
 end
 
 return function(what)

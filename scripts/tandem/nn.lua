@@ -12,6 +12,7 @@ local fields = require "tandem.fields"
 local attention = require "tandem.attention"
 local images = require "tandem.images"
 local state_space = require "tandem.state_space"
+local longrope = require "tandem.longrope"
 local known = require("tandem.nn_reference").known
 require "tandem.trace"
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
@@ -303,11 +304,14 @@ end
 local function rope_attrs(who, theta, scaling)
   local attrs, scores = { theta = check.number(who, "theta", theta, 10000.0) }, 1
   if attrs.theta <= 0 then core.fail("out-of-range", who .. ": theta must be positive") end
-  if type(scaling) == "table" and scaling.kind ~= nil and scaling.kind ~= "yarn" then
-    core.fail("unknown-word", ("%s: unknown kind of scaling, %s"):format(who, check.value_text(scaling.kind)),
-      "kind = 'yarn'; without kind: Llama 3.1's")
+  local kind = type(scaling) == "table" and scaling.kind or nil
+  if kind ~= nil and kind ~= "yarn" and kind ~= "longrope" then
+    core.fail("unknown-word", ("%s: unknown kind of scaling, %s"):format(who, check.value_text(kind)),
+      "kind = 'yarn' or 'longrope'; without kind: Llama 3.1's")
   end
-  if type(scaling) == "table" and scaling.kind then
+  if kind == "longrope" then
+    attrs.by_length = longrope.read(who, scaling)
+  elseif kind then
     scores = yarn_attrs(who, attrs, scaling)
   elseif scaling then
     check.options(who .. " scaling", scaling, scaling_keys)
@@ -337,6 +341,7 @@ local function rope(who, x, attrs)
       shape_text(x.shape)), "head_dim must be even")
   end
   check.one_segment(who, id)
+  if attrs.by_length then attrs = longrope.attrs(who, attrs, x.shape) end
   return op("rope", attrs, id)
 end
 nn.rope = core.wrap(function(x, options)

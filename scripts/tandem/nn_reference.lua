@@ -205,7 +205,9 @@ local list = {
       { "theta", "10000", "The base of the rotation's frequencies." },
       { "scaling", "", "Llama 3.1's stretching: { factor, low, high, context }. YaRN: { kind = 'yarn', factor, context }. "
         .. "YaRN also takes fast = 32 and slow = 1 (turns in the original context at the ends of its ramp), truncate = true (the "
-        .. "ends are whole pairs), mscale and mscale_all_dim." } } },
+        .. "ends are whole pairs), mscale and mscale_all_dim. LongRoPE: { kind = 'longrope', short, long, context, length }: lists "
+        .. "of factors for the pairs, for sequences up to the original context and for longer ones; length is the new context. "
+        .. "attention_factor = sqrt(1 + ln(length / context) / ln(context)) lengthens queries and keys." } } },
   { name = "nn.dropout", call = "nn.dropout(x, p)",
     doc = "Drops each element with probability p. The draw depends on seed, step, micro-batch, place and global element, "
       .. "so every mesh drops the same elements." },

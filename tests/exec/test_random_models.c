@@ -42,6 +42,7 @@ static const Family families[] = {
     {"mixtral", "tiny", true, false, true, true},
     {"gpt_oss", "tiny", true, false, false, true},
     {"phi", "2-tiny", false, false, true, true},
+    {"phi", "3-128k-tiny", false, false, true, true},
     {"mamba2", "tiny", false, false, false, false},
     {"nemotron_h", "tiny", false, false, false, false},
 };

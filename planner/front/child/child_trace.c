@@ -264,6 +264,17 @@ static int64_t int64_t_attribute(lua_State *L, int table, const char *name)
     return value;
 }
 
+static void read_pairs(lua_State *L, int table, Attrs *attrs)
+{
+    lua_getfield(L, table, "rope_pair");
+    for (int i = 0; lua_istable(L, -1) && i < ROPE_PAIRS; i++) {
+        lua_rawgeti(L, -1, i + 1);
+        attrs->rope_pair[i] = lua_isnil(L, -1) ? 0 : luaL_checknumber(L, -1);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+}
+
 static Attrs read_attrs(lua_State *L, int table)
 {
     Attrs attrs;
@@ -272,6 +283,7 @@ static Attrs read_attrs(lua_State *L, int table)
 #define X(type, name) attrs.name = type##_attribute(L, table, #name);
     ATTRIBUTES(X)
 #undef X
+    read_pairs(L, table, &attrs);
     return attrs;
 }
 
@@ -295,6 +307,9 @@ void tracer_put_op(Child *c, OpKind op, TensorId out, ModuleId module, Place pla
 #define X(type, name) put_##type(&c->out, attrs->name);
         ATTRIBUTES(X)
 #undef X
+        const uint32_t pairs = attr_rope_pairs(attrs);
+        put_u32(&c->out, pairs);
+        for (uint32_t i = 0; i < pairs; i++) put_f64(&c->out, attrs->rope_pair[i]);
     }
     record_end(&c->out);
 }

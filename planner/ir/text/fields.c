@@ -95,7 +95,10 @@ static const TextField deal_fields[] = {
 #define ATTRIBUTE_double(name)  {#name, FIELD_f64, AT(Attrs, name), 0, 0, NULL, TRUST_given},
 #define ATTRIBUTE_int64_t(name) {#name, FIELD_i64, AT(Attrs, name), 0, 0, NULL, TRUST_given},
 #define X(type, name)           ATTRIBUTE_##type(name)
-static const TextField attrs_fields[] = {ATTRIBUTES(X)};
+static const TextField attrs_fields[] = {
+    ATTRIBUTES(X){"rope_pair", FIELD_numbers, AT(Attrs, rope_pair), 0, ROPE_PAIRS, NULL,
+                  TRUST_given},
+};
 #undef X
 
 static const TextField shape_fields[] = {
@@ -217,6 +220,14 @@ static const TextField instr_fields[] = {
 
 _Static_assert(sizeof(Stream) == 4 && sizeof(OpKind) == 4,
                "enums are read and written as uint32_t");
+
+uint32_t text_numbers(const TextField *f, const void *record)
+{
+    const double *at = (const double *)(const void *)((const char *)record + f->offset);
+    uint32_t n = f->room;
+    while (n > 0 && at[n - 1] == 0) n--;
+    return n;
+}
 
 const Record *text_record(TextRecordKind kind)
 {

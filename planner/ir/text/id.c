@@ -120,6 +120,8 @@ static void put_list(Coder *c, const Hashed *h, const void *record)
     } else if (h->type == FIELD_list) {
         const IdList *list = at;
         put_many(c, h->tag, list->at, list->n, sizeof(uint32_t));
+    } else if (h->type == FIELD_numbers) {
+        put_many(c, h->tag, at, text_numbers(h->field, record), sizeof(double));
     } else if (h->type == FIELD_intervals) {
         const Deal *deal = record;
         put_many(c, h->tag, c->plan->graph.deals.intervals.at + deal->first, deal->n,
@@ -201,6 +203,7 @@ static void put_record(Coder *c, TextRecordKind kind, const void *record)
         case FIELD_deals:
         case FIELD_ids:
         case FIELD_list:
+        case FIELD_numbers:
         case FIELD_intervals:
         case FIELD_args:
         case FIELD_after:

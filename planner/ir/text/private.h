@@ -28,6 +28,7 @@ typedef enum FieldType {
     FIELD_deals,     /* DealId[], likewise */
     FIELD_ids,       /* uint32_t[], written the same way; at most `room` of them */
     FIELD_list,      /* LIST(uint32_t) */
+    FIELD_numbers,   /* double[room], up to the last that is not 0: "1.5,2" */
     FIELD_intervals, /* Deal.first, n in Deals.intervals: "0-4,28-32" */
     FIELD_args,      /* Instr.args in Program.args: "3,4>5" */
     FIELD_after      /* Instr.after in Program.after */
@@ -87,6 +88,8 @@ typedef struct Record {
     uint32_t n_fields;
 } Record;
 const Record *text_record(TextRecordKind kind);
+/* Returns how many numbers a field of FIELD_numbers has. */
+uint32_t text_numbers(const TextField *f, const void *record);
 
 #define TEXT_HEADER "tandem plan 1\n"
 

@@ -155,6 +155,14 @@ static void put_dims(TextWriter *w, const int64_t *dim, uint32_t n)
     put_char(w, ']');
 }
 
+static void put_doubles(TextWriter *w, const double *at, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (i) put_char(w, ',');
+        put_double(w, at[i]);
+    }
+}
+
 static void put_intervals(TextWriter *w, const Deal *deal)
 {
     for (uint32_t i = 0; i < deal->n; i++) {
@@ -203,6 +211,7 @@ static size_t plain_bytes(FieldType type)
     case FIELD_deals:
     case FIELD_ids:
     case FIELD_list:
+    case FIELD_numbers:
     case FIELD_intervals:
     case FIELD_args:
     case FIELD_after: return 0; /* their counts are printed elsewhere */
@@ -221,6 +230,7 @@ static bool is_zero(const TextWriter *w, const TextField *f, const char *record)
     case FIELD_ids: return count == 0;
     case FIELD_deals: return all_zero(at, count * sizeof(DealId));
     case FIELD_list: return ((const IdList *)(const void *)at)->n == 0;
+    case FIELD_numbers: return text_numbers(f, record) == 0;
     case FIELD_intervals: return ((const Deal *)(const void *)record)->n == 0;
     case FIELD_args:
     case FIELD_after: return ((const Span *)(const void *)at)->n == 0;
@@ -299,6 +309,7 @@ static void put_value(TextWriter *w, const TextField *f, const char *record)
     case FIELD_deals:
     case FIELD_ids: put_u32s(w, at, count); return;
     case FIELD_list: put_u32s(w, ((const IdList *)at)->at, ((const IdList *)at)->n); return;
+    case FIELD_numbers: put_doubles(w, at, text_numbers(f, record)); return;
     case FIELD_intervals: put_intervals(w, (const Deal *)(const void *)record); return;
     case FIELD_args: put_args(w, (const Instr *)(const void *)record); return;
     case FIELD_after:

@@ -284,6 +284,19 @@ static bool read_list(ValueReader *r, Token t, IdList *list)
     return t.at == t.end ? true : wrong(r, "expected numbers");
 }
 
+static bool read_numbers(ValueReader *r, const TextField *f, Token t, double *at)
+{
+    for (uint32_t n = 0; n < f->room; n++) {
+        Token one = t;
+        while (t.at < t.end && *t.at != ',') t.at++;
+        one.end = t.at;
+        if (!read_number(r, FIELD_f64, one, (char *)(at + n))) return false;
+        if (t.at == t.end) return at[n] != 0 || wrong(r, "expected a last number that is not 0");
+        t.at++;
+    }
+    return wrong(r, "too many numbers");
+}
+
 static bool read_intervals(ValueReader *r, Token t, Deal *deal)
 {
     Deals *deals = &r->plan->graph.deals;
@@ -350,6 +363,7 @@ bool text_read(ValueReader *r, const TextField *f, Token t, char *record)
     case FIELD_deals:
     case FIELD_ids: return read_ids(r, f, t, record);
     case FIELD_list: return read_list(r, t, at);
+    case FIELD_numbers: return read_numbers(r, f, t, at);
     case FIELD_intervals: return read_intervals(r, t, (Deal *)(void *)record);
     case FIELD_args: return read_args(r, t, (Instr *)(void *)record);
     case FIELD_after: return read_after(r, t, at);

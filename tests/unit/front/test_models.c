@@ -96,6 +96,7 @@ static void counts_are_the_published_ones(void **state)
         {"phi", "1.5", 1418270720, 24, 2048, 32, 32, 64, 51200},
         {"phi", "2", 2779683840, 32, 2560, 32, 32, 80, 51200},
         {"phi", "3-mini", 3821079552, 32, 3072, 32, 32, 96, 32064},
+        {"phi", "3-mini-128k", 3821079552, 32, 3072, 32, 32, 96, 32064},
         {"phi", "3-medium", 13960238080, 40, 5120, 40, 10, 128, 32064},
         {"phi", "4", 14659507200, 40, 5120, 40, 10, 128, 100352},
     };
@@ -258,6 +259,59 @@ static void yarn_can_be_switched_off(void **state)
     arena_free(arena);
 }
 
+/* config.json of Phi-3-mini-128k: 48 factors of each kind. Up to 4096 tokens the short ones hold,
+ * and both kinds come with sqrt(1 + ln 32 / ln 4096). */
+static void phi_3_takes_its_factors_by_the_length_of_a_sequence(void **state)
+{
+    (void)state;
+    static const struct {
+        int seq;
+        double first, middle, last;
+    } cases[] = {{4096, 1.1, 2.000000000000001, 3.049999999999997},
+                 {8192, 1.0700000524520874, 53.66000747680664, 64.76000213623047}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Arena *arena = arena_new();
+        command_write_file("long.lua", arena_print(arena,
+                                                   "return plan { model = require 'models.phi' "
+                                                   "'3-mini-128k', batch = { seq = %d } }\n",
+                                                   cases[i].seq));
+        Config config;
+        Graph g;
+        Diag d = diag_in(arena);
+        assert_true(front_load("long.lua", NULL, arena, &config, &g, &d));
+        for (NodeId id = 1; id < g.nodes.n; id++) {
+            const Attrs *a = graph_attrs_at(&g, g.nodes.at[id].attrs);
+            if (g.nodes.at[id].op != OP_rope) continue;
+            assert_int_equal(attr_rope_pairs(a), 48);
+            assert_true(a->rope_pair[0] == cases[i].first && a->rope_pair[24] == cases[i].middle);
+            assert_true(a->rope_pair[47] == cases[i].last && a->rope_factor == 0);
+            assert_true(fabs(a->rope_gain - 1.1902380714238083) < 1e-15);
+        }
+        assert_int_equal(count_ops(&g, OP_rope), 2 * 32);
+        arena_free(arena);
+    }
+}
+
+/* Factors survive the text of a plan: it is read again as the same plan. */
+static void factors_are_in_the_text_of_a_plan(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    command_write_file("long.lua",
+                       "return plan { model = require 'models.phi' { size = '3-128k-tiny',\n"
+                       "  layers = 1 }, batch = { global = 1, micro = 1, seq = 128 } }\n");
+    CommandResult text = COMMAND(arena, 60, "show", "long.lua", "--text");
+    assert_int_equal(text.exit_code, 0);
+    assert_non_null(strstr(text.out, " rope_pair=1.1,4,30,33\n"));
+    command_write_file("long.plan", text.out);
+    CommandResult again = COMMAND(arena, 60, "show", "long.plan", "--text");
+    assert_int_equal(again.exit_code, 0);
+    assert_string_equal(again.out, text.out);
+    CommandResult check = COMMAND(arena, 60, "check", "long.plan", "--db", "none");
+    assert_int_equal(check.exit_code, 0);
+    arena_free(arena);
+}
+
 /* This includes replicated weights whose gradients are partial on tp: q_norm, and all norms. */
 static void plans_compute_what_one_rank_does(void **state)
 {
@@ -266,6 +320,7 @@ static void plans_compute_what_one_rank_does(void **state)
         {"qwen", "2.5-7b"},     {"qwen", "2.5-0.5b"}, {"qwen", "3-8b"},    {"gemma", "2-2b"},
         {"gemma", "3-12b"},     {"phi", "2"},         {"phi", "3-medium"}, {"deepseek", "v2-lite"},
         {"deepseek", "v2"},     {"deepseek", "v3"},   {"gpt_oss", "20b"},  {"gpt_oss", "tiny"},
+        {"phi", "3-mini-128k"},
     };
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         Arena *arena = arena_new();
@@ -425,6 +480,8 @@ int main(void)
         cmocka_unit_test(phi_2_adds_attention_and_mlp_of_one_norm),
         cmocka_unit_test(deepseek_and_gpt_oss_scale_as_published),
         cmocka_unit_test(yarn_can_be_switched_off),
+        cmocka_unit_test(phi_3_takes_its_factors_by_the_length_of_a_sequence),
+        cmocka_unit_test(factors_are_in_the_text_of_a_plan),
         cmocka_unit_test(sinks_are_cut_over_tp_and_cp),
         cmocka_unit_test(plans_compute_what_one_rank_does),
         cmocka_unit_test(encoder_and_decoder_compute_what_one_rank_does),

@@ -217,6 +217,15 @@ static void attributes_that_contradict_each_other_are_refused(void **state)
     assert_non_null(strstr(fault_of(OP_rope, a), "rope_low must not be above"));
     a = yarn, a.rope_dims = 5;
     assert_non_null(strstr(fault_of(OP_rope, a), "rope_dims must be even"));
+    a = (Attrs){.theta = 1e4, .rope_pair = {1.5, 2}};
+    assert_string_equal(fault_of(OP_rope, a), "");
+    assert_non_null(strstr(fault_of(OP_silu, a), "theta"));
+    a.theta = 0;
+    assert_non_null(strstr(fault_of(OP_silu, a), "has no attribute rope_pair"));
+    a = (Attrs){.theta = 1e4, .rope_pair = {1.5, 0, 2}};
+    assert_non_null(strstr(fault_of(OP_rope, a), "rope_pair must be above 0"));
+    a = yarn, a.rope_pair[0] = 2;
+    assert_non_null(strstr(fault_of(OP_rope, a), "exclude each other"));
     a = (Attrs){.lo = 8, .hi = 7, .n_slots = 1};
     assert_non_null(strstr(fault_of(OP_sumsq, a), "lo must not be above hi"));
     a = (Attrs){.slot = 2, .n_slots = 2};
@@ -238,6 +247,8 @@ static void sizes_must_fit_the_attributes(void **state)
     } cases[] = {
         {OP_rope, {.rope_dims = 8}, {.rope_dims = 10}},
         {OP_rope_grad, {.rope_dims = 8}, {.rope_dims = 10}},
+        {OP_rope, {.rope_pair = {1, 1, 1, 1}}, {.rope_pair = {1, 1, 1}}},
+        {OP_rope, {.rope_dims = 4, .rope_pair = {1, 1}}, {.rope_dims = 6, .rope_pair = {1, 1}}},
         {OP_segment, {.segment = 2}, {.segment = 3}},
         {OP_segment_grad, {.segment = 2}, {.segment = 3}},
         {OP_turn_poles, {.h_before = 1, .h_after = 3}, {.h_before = 2, .h_after = 3}},

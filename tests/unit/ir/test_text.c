@@ -253,6 +253,7 @@ static size_t field_bytes(const TextField *f, char *covered, size_t size)
     case FIELD_dims: n = MAX_DIMS * sizeof(int64_t); break;
     case FIELD_deals: n = MAX_DIMS * sizeof(DealId); break;
     case FIELD_ids: n = f->room * sizeof(uint32_t); break;
+    case FIELD_numbers: n = f->room * sizeof(double); break;
     case FIELD_intervals:
     case FIELD_args:
     case FIELD_after:
@@ -289,7 +290,7 @@ static void tables_are_complete(void **state)
         {RECORD_instr, sizeof(Instr), 6}, /* n_in: the place of > in args */
     };
     for (size_t i = 0; i < sizeof records / sizeof records[0]; i++) {
-        char covered[512] = {0};
+        char covered[2048] = {0};
         const Record *r = text_record(records[i].kind);
         size_t n = 0;
         assert_true(records[i].size <= sizeof covered);

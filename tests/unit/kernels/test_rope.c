@@ -128,6 +128,22 @@ static void a_ramp_may_be_a_step_or_begin_before_the_first_pair(void **state)
     }
 }
 
+/* LongRoPE divides each pair's frequency by a factor of its own. Phi-3's attention factor for
+ * 131072 tokens after 4096 is sqrt(1 + ln 32 / ln 4096) = sqrt(17 / 12). */
+static void longrope_divides_each_pair_by_its_own_factor(void **state)
+{
+    (void)state;
+    double angle[HALF], length[HALF];
+    Attrs attrs = {.theta = 1e4, .rope_gain = 1.1902380714238083};
+    for (int e = 0; e < HALF; e++) attrs.rope_pair[e] = 1.07 + e * e;
+    rotate_once(&attrs, angle, length);
+    assert_relative(angle[0], 1 / 1.07);
+    assert_relative(angle[8], 0.1 / 65.07);
+    assert_relative(angle[16], 0.01 / 257.07);
+    assert_relative(angle[24], 0.001 / 577.07);
+    for (int e = 0; e < HALF; e++) assert_relative(length[e], sqrt(17.0 / 12));
+}
+
 /* The gradient of a rotation with a gain: <dy, rope(x)> is <rope_grad(dy), x>. */
 static void the_gradient_is_the_transpose(void **state)
 {
@@ -167,6 +183,7 @@ int main(void)
         cmocka_unit_test(yarn_rounds_its_ramp_to_whole_pairs),
         cmocka_unit_test(yarn_without_rounding_has_its_attention_factor),
         cmocka_unit_test(a_ramp_may_be_a_step_or_begin_before_the_first_pair),
+        cmocka_unit_test(longrope_divides_each_pair_by_its_own_factor),
         cmocka_unit_test(the_gradient_is_the_transpose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
