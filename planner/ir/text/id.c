@@ -9,15 +9,16 @@
 #include "planner/ir/text/private.h"
 
 /* The numbers of a record take at most MOST_NUMBERS bytes; its lists are counted separately. */
-enum { BLOCK = 1 << 15, MOST_FIELDS = 64, MOST_NUMBERS = 2048, MOST_WORDS = 512 };
+enum { BLOCK = 1 << 15, MOST_FIELDS = 64, MOST_NUMBERS = 2048, MOST_WORDS = 1024 };
 
 /* A field, prepared for hashing. */
 typedef struct Hashed {
     const TextField *field;
     FieldType type;
     uint32_t tag, offset;
-    uint32_t words; /* FIELD_word: where the hashes of its names begin */
-    bool always;    /* hashed even if it is zero */
+    uint32_t words, n_words; /* hashes of its names in Coder.word; 0: it has none, or is a number */
+    bool always;             /* hashed even if it is zero */
+    bool plain;              /* 32 bits, a number or the place of a name */
 } Hashed;
 
 typedef struct Coder {
@@ -25,7 +26,7 @@ typedef struct Coder {
     const Program *program;
     Hasher *hasher;
     Hashed field[RECORD_COUNT][MOST_FIELDS];
-    uint32_t n_fields[RECORD_COUNT], word[MOST_WORDS], n_words, op[OP_COUNT];
+    uint32_t n_fields[RECORD_COUNT], word[MOST_WORDS], n_words, ops;
     size_t n;
     unsigned char at[BLOCK];
 } Coder;
@@ -40,6 +41,13 @@ static uint32_t tag_of(const char *key, uint32_t place)
     return h != 0 ? h : 1;
 }
 
+static uint32_t add_words(Coder *c, uint32_t n)
+{
+    assert(c->n_words + n <= MOST_WORDS);
+    c->n_words += n;
+    return c->n_words - n;
+}
+
 static void add_field(Coder *c, uint32_t kind, uint32_t place, const TextField *f)
 {
     if (f->type == FIELD_loc || (kind == RECORD_model && place == 0)) return;
@@ -49,11 +57,14 @@ static void add_field(Coder *c, uint32_t kind, uint32_t place, const TextField *
                   .type = f->type,
                   .tag = tag_of(f->key, f->key != NULL ? 0 : place + 1),
                   .offset = f->offset,
-                  .words = c->n_words,
-                  .always = f->key == NULL};
+                  .always = f->type == FIELD_word && f->key == NULL,
+                  .plain = f->type == FIELD_u32 || f->type == FIELD_i32 || f->type == FIELD_word ||
+                           f->type == FIELD_op};
+    if (f->type == FIELD_op) h->words = c->ops, h->n_words = OP_COUNT;
     if (f->type != FIELD_word) return;
-    assert(c->n_words + f->room <= MOST_WORDS);
-    for (uint32_t i = 0; i < f->room; i++) c->word[c->n_words++] = tag_of(f->names[i], 0);
+    h->words = add_words(c, f->room);
+    h->n_words = f->room;
+    for (uint32_t i = 0; i < f->room; i++) c->word[h->words + i] = tag_of(f->names[i], 0);
 }
 
 static Coder *coder_new(const Plan *plan, Arena *scratch)
@@ -61,11 +72,13 @@ static Coder *coder_new(const Plan *plan, Arena *scratch)
     Coder *c = arena_alloc(scratch, sizeof *c);
     c->plan = plan;
     c->hasher = hasher_new(scratch);
+    c->ops = add_words(c, OP_COUNT);
+    for (uint32_t i = 1; i < OP_COUNT; i++)
+        c->word[c->ops + i] = tag_of(op_info((OpKind)i)->name, 0);
     for (uint32_t k = 0; k < RECORD_COUNT; k++) {
         const Record *r = text_record((TextRecordKind)k);
         for (uint32_t i = 0; i < r->n_fields; i++) add_field(c, k, i, &r->fields[i]);
     }
-    for (uint32_t i = 1; i < OP_COUNT; i++) c->op[i] = tag_of(op_info((OpKind)i)->name, 0);
     return c;
 }
 
@@ -160,6 +173,16 @@ static unsigned char *put_word(unsigned char *to, uint32_t tag, uint32_t value)
     return to + sizeof tag + sizeof value;
 }
 
+static unsigned char *put_plain(const Coder *c, const Hashed *h, const void *at, unsigned char *to)
+{
+    uint32_t value;
+    memcpy(&value, at, sizeof value);
+    if (value == 0 && !h->always) return to;
+    if (h->n_words == 0) return put_word(to, h->tag, value);
+    assert(value < h->n_words);
+    return put_word(to, h->tag, c->word[h->words + value]);
+}
+
 static void put_record(Coder *c, TextRecordKind kind, const void *record)
 {
     const Hashed *end = c->field[kind] + c->n_fields[kind];
@@ -168,23 +191,12 @@ static void put_record(Coder *c, TextRecordKind kind, const void *record)
     *to++ = (unsigned char)(kind + 1);
     for (const Hashed *h = c->field[kind]; h < end; h++) {
         const void *at = (const char *)record + h->offset;
-        uint32_t value;
         uint64_t wide;
+        if (h->plain) { /* most fields are */
+            to = put_plain(c, h, at, to);
+            continue;
+        }
         switch (h->type) {
-        case FIELD_u32:
-        case FIELD_i32:
-            memcpy(&value, at, sizeof value);
-            if (value != 0) to = put_word(to, h->tag, value);
-            break;
-        case FIELD_word:
-            memcpy(&value, at, sizeof value);
-            assert(value < h->field->room);
-            if (value != 0 || h->always) to = put_word(to, h->tag, c->word[h->words + value]);
-            break;
-        case FIELD_op:
-            memcpy(&value, at, sizeof value);
-            if (value != 0) to = put_word(to, h->tag, c->op[value]);
-            break;
         case FIELD_u64:
         case FIELD_i64:
         case FIELD_f64:
@@ -197,6 +209,10 @@ static void put_record(Coder *c, TextRecordKind kind, const void *record)
         case FIELD_hash: to = put_number(to, h->tag, at, sizeof(Hash128)); break;
         case FIELD_layout: /* a byte an axis, as it is printed */
         case FIELD_split: to = put_number(to, h->tag, at, c->plan->mesh.n_axes); break;
+        case FIELD_u32:
+        case FIELD_i32:
+        case FIELD_word:
+        case FIELD_op: /* plain */
         case FIELD_loc: break;
         case FIELD_text:
         case FIELD_dims:
