@@ -35,12 +35,18 @@ typedef struct Knowledge {
     bool steady;
 } Knowledge;
 
-/* True if everything of `busy` has finished. `ended`: the first steady instruction that knows so; a
- * pc behind the program if none does; 0 if `busy` is empty, which may be NULL then. An instruction
- * knows all that the newest finished computation knew, and may know more. */
-static inline bool knows_passed(const Knowledge *now, Pc ended, const Clock *busy)
+/* The end of some bytes' use. */
+typedef struct End {
+    const Clock *busy; /* their newest users; may be NULL if `known` is 0 */
+    /* the first steady instruction that knows that these have finished; a pc behind the program if
+     * none does; 0: there are no users */
+    Pc known;
+} End;
+
+/* An instruction knows all that the newest finished computation knew, and may know more. */
+static inline bool knows_passed(const Knowledge *now, const End *end)
 {
-    return now->computed >= ended || (!now->steady && clock_passed(busy, now->clock));
+    return now->computed >= end->known || (!now->steady && clock_passed(end->busy, now->clock));
 }
 
 #endif

@@ -17,8 +17,7 @@ void pieces_init(Pieces *m, uint64_t bottom, Arena *arena)
 
 static inline bool is_free(const Pieces *m, uint32_t piece, const Knowledge *now)
 {
-    const Piece *at = &m->list.at[piece];
-    return knows_passed(now, at->ended, at->busy);
+    return knows_passed(now, &m->list.at[piece].end);
 }
 
 /* Removes [offset, offset + size), which usable pieces cover, from the list, beginning with piece
@@ -148,13 +147,13 @@ uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Knowledge *now)
     return best.start;
 }
 
-static const Clock *join_busy(Pieces *m, const Clock *a, const Clock *b)
+static End join_ends(Pieces *m, End a, End b)
 {
-    if (!a || !b) return a ? a : b;
+    if (!a.known || !b.known) return a.known ? a : b;
     Clock *both = arena_alloc(m->arena, sizeof *both);
-    *both = *a;
-    clock_join(both, b);
-    return both;
+    *both = *a.busy;
+    clock_join(both, b.busy);
+    return (End){both, a.known > b.known ? a.known : b.known};
 }
 
 /* Keeps the list short: joins adjacent pieces that are all free by now. */
@@ -167,8 +166,7 @@ static void compact(Pieces *m, const Knowledge *now)
                      is_free(m, i, now);
         if (joins) {
             last->size += at.size;
-            last->busy = join_busy(m, last->busy, at.busy);
-            if (last->ended < at.ended) last->ended = at.ended;
+            last->end = join_ends(m, last->end, at.end);
         } else {
             m->list.at[n++] = at;
         }
@@ -177,10 +175,9 @@ static void compact(Pieces *m, const Knowledge *now)
     m->many = 2 * n + FEW_PIECES;
 }
 
-void pieces_give(Pieces *m, uint64_t offset, uint64_t size, const Clock *busy, Pc ended,
-                 const Knowledge *now)
+void pieces_give(Pieces *m, uint64_t offset, uint64_t size, End end, const Knowledge *now)
 {
-    const Piece piece = {.offset = offset, .size = size, .busy = busy, .ended = ended};
+    const Piece piece = {.offset = offset, .size = size, .end = end};
     list_push(m->arena, &m->list, piece);
     uint32_t lo = 0, hi = m->list.n - 1; /* its index in the list by offset */
     while (lo < hi) {

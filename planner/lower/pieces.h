@@ -5,11 +5,10 @@
 
 #include "planner/lower/clock.h"
 
-/* Bytes [offset, offset + size) that may be written only after the clock `busy` has passed. */
+/* Bytes [offset, offset + size) that may be written only after `end`. */
 typedef struct Piece {
     uint64_t offset, size;
-    const Clock *busy; /* NULL: nothing to wait for */
-    Pc ended;          /* the first steady instruction that finds the piece free */
+    End end;
 } Piece;
 
 typedef struct Extent {
@@ -42,9 +41,7 @@ uint64_t pieces_take(Pieces *m, uint64_t size, const Knowledge *now, const Exten
 uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Knowledge *now);
 /* Takes a given place; false if it is not free. */
 bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Knowledge *now);
-/* Gives bytes back. `busy` is the clock of the last instructions that use them, and `ended` the
- * first steady instruction that knows that these have finished. The clock must stay. */
-void pieces_give(Pieces *m, uint64_t offset, uint64_t size, const Clock *busy, Pc ended,
-                 const Knowledge *now);
+/* Gives bytes back. The clock of `end` must stay. */
+void pieces_give(Pieces *m, uint64_t offset, uint64_t size, End end, const Knowledge *now);
 
 #endif

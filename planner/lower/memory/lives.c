@@ -178,12 +178,14 @@ static void list_steady(Lives *l)
     }
 }
 
-/* Returns the first steady instruction that knows that the users of `b` have finished. All later
- * ones know it, too, so steps of growing size find an interval, and halving finds the place. */
-static Pc find_end(const Lives *l, BufferId b)
+/* All steady instructions behind the first that knows the end know it, too. So steps of growing
+ * size find an interval, and halving finds the place. */
+static End find_end(const Lives *l, BufferId b)
 {
+    const Pc behind = (Pc)l->p->code.n;
     const Clock *busy = &l->touched[b];
     Pc newest = 0;
+    if (l->p->buffers.at[b].result) return (End){&l->never, behind};
     for (int s = 0; s < CLOCK_ROOM; s++)
         if (busy->at[s] > newest) newest = busy->at[s];
     uint32_t lo = l->n_steady[newest], hi = lo;
@@ -200,7 +202,7 @@ static Pc find_end(const Lives *l, BufferId b)
         else
             lo = i + 1;
     }
-    return lo < l->steady.n ? l->steady.at[lo] : (Pc)l->p->code.n;
+    return (End){busy, lo < l->steady.n ? l->steady.at[lo] : behind};
 }
 
 /* Lists the transient buffers of the space by their first and by their last instruction. */
@@ -214,7 +216,7 @@ static void list_lives(Lives *l)
         if (at->parent || at->persistent || !at->first || at->space != l->space) continue;
         const Pc first = l->kernel[at->first], last = l->kernel_end[l->kernel[at->last]];
         l->taken_over[b] = lives_taken_over(l, at->first, b);
-        l->ended[b] = find_end(l, b);
+        l->end[b] = find_end(l, b);
         l->next_start[b] = l->starts[first];
         l->starts[first] = b;
         if (at->result) continue; /* its memory is never reused */
@@ -302,7 +304,8 @@ static void find(Lives *l, Program *p, Arena *scratch, bool checked)
     l->launches = arena_array(scratch, p->code.n, sizeof *l->launches);
     l->touched = arena_array(scratch, p->buffers.n, sizeof *l->touched);
     l->n_steady = arena_array(scratch, p->code.n, sizeof *l->n_steady);
-    l->ended = arena_array(scratch, p->buffers.n, sizeof *l->ended);
+    l->end = arena_array(scratch, p->buffers.n, sizeof *l->end);
+    for (int s = 0; s < CLOCK_ROOM; s++) l->never.at[s] = INT32_MAX;
     l->kernel = arena_array(scratch, p->code.n, sizeof *l->kernel);
     l->kernel_end = arena_array(scratch, p->code.n, sizeof *l->kernel_end);
     l->starts = arena_array(scratch, p->code.n, sizeof *l->starts);

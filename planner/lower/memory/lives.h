@@ -13,16 +13,15 @@ typedef struct Launch {
 typedef struct Lives {
     Program *p;
     Arena *scratch;
-    Clock *clocks;      /* [pc]: newest pc of each stream that has finished when pc starts */
-    Clock *touched;     /* [buffer]: newest touch by each stream */
-    LIST(Pc) steady;    /* the steady instructions (Knowledge), in order */
-    uint32_t *n_steady; /* [pc]: how many of them come before it */
-    Pc *ended;          /* [buffer]: the first steady instruction that knows that all its users have
-                         * finished, the end of the program if none does. Only transient buffers of the
-                         * space have one */
-    Launch *launches;   /* [pc]: first member of its group; [first]: the other members */
-    Pc *kernel, *kernel_end;       /* [pc]: the first and the last part of its kernel */
-    Space space;                   /* the space whose buffers are listed by */
+    Clock *clocks;           /* [pc]: newest pc of each stream that has finished when pc starts */
+    Clock *touched;          /* [buffer]: newest touch by each stream */
+    LIST(Pc) steady;         /* the steady instructions (Knowledge), in order */
+    uint32_t *n_steady;      /* [pc]: how many of them come before it */
+    End *end;                /* [buffer]: of transient buffers of the space */
+    Clock never;             /* that of a result of the step, whose bytes are not reused */
+    Launch *launches;        /* [pc]: first member of its group; [first]: the other members */
+    Pc *kernel, *kernel_end; /* [pc]: the first and the last part of its kernel */
+    Space space;             /* the space whose buffers are listed by */
     uint32_t *starts, *next_start; /* [pc], [buffer]: transient buffers by first pc, linked */
     uint32_t *ends, *next_end;     /* lists by last pc; results of the step have no end */
     BufferId *taken_over;          /* [buffer]: lives_taken_over where it begins */
@@ -67,7 +66,7 @@ static inline Knowledge lives_knows(const Lives *l, Pc pc)
 /* True if all instructions that touch `a`, a transient buffer of the space, have finished `now`. */
 static inline bool lives_passed(const Lives *l, BufferId a, const Knowledge *now)
 {
-    return !l->p->buffers.at[a].result && knows_passed(now, l->ended[a], &l->touched[a]);
+    return knows_passed(now, &l->end[a]);
 }
 
 #endif

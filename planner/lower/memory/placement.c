@@ -150,8 +150,7 @@ static bool place_all(Placing *m)
         for (BufferId b = l->ends[pc]; b; b = l->next_end[b])
             if (!handed_on[b] && p->buffers.at[b].bytes)
                 pieces_give(&m->pieces, p->buffers.at[b].offset,
-                            pieces_round(p->buffers.at[b].bytes), &l->touched[b], l->ended[b],
-                            &now);
+                            pieces_round(p->buffers.at[b].bytes), l->end[b], &now);
     }
     return true;
 }

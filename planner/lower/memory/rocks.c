@@ -21,25 +21,27 @@ static int by_size(const void *a, const void *b)
     return x->rock < y->rock ? -1 : x->rock > y->rock;
 }
 
+/* A rock that has a place. */
+typedef struct Placed {
+    uint64_t lo, hi;
+    uint32_t rock;
+} Placed;
+
 /* True if the life of one ends before that of the other begins. */
-static bool apart(const Lives *l, const Rock *a, const Rock *b)
+static bool apart(const Rock *a, const Rock *b)
 {
-    return a->begins < b->begins ? lives_passed(l, a->last, &b->knows)
-                                 : lives_passed(l, b->last, &a->knows);
+    return a->begins < b->begins ? knows_passed(&b->knows, &a->end)
+                                 : knows_passed(&a->knows, &b->end);
 }
 
 /* Returns the lowest place for a rock that none of the rocks placed before it needs at the same
  * time; `placed` lists these by offset. */
-static uint64_t place_rock(const Rocks *r, const uint32_t *placed, uint32_t n, const Rock *rock,
+static uint64_t place_rock(const Rocks *r, const Placed *placed, uint32_t n, const Rock *rock,
                            uint64_t bottom)
 {
     uint64_t start = bottom;
-    for (uint32_t k = 0; k < n; k++) {
-        const Rock *other = &r->list.at[placed[k]];
-        if (other->offset >= start + rock->size) break;
-        const uint64_t end = other->offset + other->size;
-        if (end > start && !apart(r->l, other, rock)) start = end;
-    }
+    for (uint32_t k = 0; k < n && placed[k].lo < start + rock->size; k++)
+        if (placed[k].hi > start && !apart(&r->list.at[placed[k].rock], rock)) start = placed[k].hi;
     return start;
 }
 
@@ -48,23 +50,25 @@ static void place_rocks(Rocks *r, uint64_t bottom)
     Arena *scratch = r->l->scratch;
     const uint32_t n = r->list.n;
     Sized *order = arena_array(scratch, n, sizeof *order);
-    uint32_t *placed = arena_array(scratch, n, sizeof *placed);
-    for (uint32_t i = 0; i < n; i++) order[i] = (Sized){r->list.at[i].size, i};
+    Placed *placed = arena_array(scratch, n, sizeof *placed);
+    for (uint32_t i = 0; i < n; i++) {
+        Rock *rock = &r->list.at[i];
+        rock->end = r->l->end[rock->last];
+        order[i] = (Sized){rock->size, i};
+    }
     qsort(order, n, sizeof *order, by_size);
     for (uint32_t i = 0; i < n; i++) {
         Rock *rock = &r->list.at[order[i].rock];
         rock->offset = place_rock(r, placed, i, rock, bottom);
         uint32_t k = i;
-        for (; k > 0 && r->list.at[placed[k - 1]].offset > rock->offset; k--)
-            placed[k] = placed[k - 1];
-        placed[k] = order[i].rock;
+        for (; k > 0 && placed[k - 1].lo > rock->offset; k--) placed[k] = placed[k - 1];
+        placed[k] = (Placed){rock->offset, rock->offset + rock->size, order[i].rock};
     }
     r->order = arena_array(scratch, n, sizeof *r->order);
     r->sorted = arena_array(scratch, n, sizeof *r->sorted);
     for (uint32_t i = 0; i < n; i++) {
-        const Rock *rock = &r->list.at[placed[i]];
-        r->order[placed[i]] = i;
-        r->sorted[i] = (Extent){rock->offset, rock->offset + rock->size};
+        r->order[placed[i].rock] = i;
+        r->sorted[i] = (Extent){placed[i].lo, placed[i].hi};
     }
 }
 
@@ -92,7 +96,7 @@ static bool collect(Rocks *r, const RocksWanted *wanted)
             if (wanted->tight && !is_tight(l, wanted->tight, b, pc)) continue;
             if (r->list.n == MOST_ROCKS) return false;
             const Pc begins = lives_first(l, b);
-            Rock rock = {b, b, 0, pieces_round(at->bytes), begins, lives_knows(l, begins)};
+            Rock rock = {b, b, 0, pieces_round(at->bytes), begins, lives_knows(l, begins), {0}};
             r->of[b] = 1 + (uint32_t)list_push(l->scratch, &r->list, rock);
         }
     }
@@ -123,6 +127,7 @@ void rocks_ahead(Rocks *r, BufferId b)
     const Lives *l = r->l;
     const BufferId heir = l->heir[b];
     const Pc first = lives_first(l, b), last = lives_last(l, heir);
+    const End end = l->end[heir];
     uint64_t set[MOST_ROCKS / 64 + 1];
     memset(set, 0, (r->list.n / 64 + 1) * sizeof *set);
     r->ahead.n = 0;
@@ -131,7 +136,7 @@ void rocks_ahead(Rocks *r, BufferId b)
         const Rock *rock = &r->list.at[i];
         const uint32_t number = r->order[i];
         later += rock->begins > last;
-        if (rock->begins <= last || !lives_passed(l, heir, &rock->knows))
+        if (rock->begins <= last || !knows_passed(&rock->knows, &end))
             set[number / 64] |= UINT64_C(1) << number % 64;
     }
     list_extents(r, set);

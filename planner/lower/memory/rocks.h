@@ -12,6 +12,7 @@ typedef struct Rock {
     uint64_t offset, size;
     Pc begins;       /* the first pc of the kernel that touches `first` */
     Knowledge knows; /* of that pc */
+    End end;         /* of `last` */
 } Rock;
 
 typedef struct Rocks {
