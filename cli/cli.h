@@ -58,6 +58,7 @@ typedef struct RunVerbOptions {
     const char *backend, *data, *steps_text, *every_text, *timeout_text;
     uint32_t steps, every;
     double timeout_s;
+    const char *loads; /* the file to which counts of experts are written; NULL: none */
     bool verify, poison, native;
     BackendValue backend_values[BACKEND_OPTION_COUNT];
 } RunVerbOptions;

@@ -305,6 +305,20 @@ static void blame_bound(Cli *cli, const PlanFile *file)
     }
 }
 
+/* Only an executor whose memory the host reads counts choices, and only steps of training have any.
+ */
+static bool may_count(Cli *cli, const Plan *plan)
+{
+    const char *path = cli->options.run.loads;
+    const char *why = cli->options.run.verify        ? "--verify trains no step of the whole plan"
+                      : run_on(cli, "cuda")          ? "the cuda backend does not count choices"
+                      : !plan                        ? NULL
+                      : !loads_new(plan, cli->arena) ? "the plan has no experts"
+                                                     : NULL;
+    if (!path || !why) return true;
+    return cli_error(cli, FAULT_usage, "option-value", "--loads %s: %s", path, why);
+}
+
 /* Trains in this process: as the only process, or as one of the ranks. */
 static void run_here(Cli *cli, const PlanFile *file)
 {
@@ -343,6 +357,9 @@ static void run_here(Cli *cli, const PlanFile *file)
         return;
     }
     if (!first) return;
+    if (cli->options.run.loads && result.experts.counts &&
+        !shares_write(cli, file->plan, result.experts.counts, cli->options.run.loads))
+        return;
     int64_t id = 0;
     if (store_measured(cli, file, &result, &prediction, &steps, &id))
         summary(cli, file, &steps, &result, id, &prediction);
@@ -408,6 +425,7 @@ void cmd_run(Cli *cli)
     }
     bool inside = run_is_inside() && !is_loopback(cli);
     bool silent = inside && !run_is_first();
+    if (!may_count(cli, NULL)) return;
     if (cli->options.run.verify) {
         if (silent)
             run_silence(cli);
@@ -419,7 +437,7 @@ void cmd_run(Cli *cli)
     if (!run_plan_options(cli, &options)) return;
     PlanFile *file = plan_file_load(cli, cli->args[0], &options);
     bool fine = file != NULL && cli->diag.n_errors == 0 && plan_may_run(cli, file) &&
-                run_check_ranks(cli, file->plan);
+                may_count(cli, file->plan) && run_check_ranks(cli, file->plan);
     if (silent) run_silence(cli); /* the first process reports these */
     if (!fine) return;
     if (!inside) {

@@ -138,6 +138,8 @@ static const Option option_table[] = {
      "print every Nth step (default 10; 1 on a terminal and with -v)"},
     {"timeout", 0, OPTION_text, "SECONDS", FIELD(run.timeout_text), OPTIONS_run,
      "end the run when a communication takes longer than this (default 60)"},
+    {"loads", 0, OPTION_text, "FILE", FIELD(run.loads), OPTIONS_run,
+     "write how often each expert was chosen, a line for each layer, for sim --imbalance"},
     {"poison", 0, OPTION_flag, NULL, FIELD(run.poison), OPTIONS_run,
      "fill memory with signalling NaNs, and each buffer again after its last use"},
     {"native", 0, OPTION_flag, NULL, FIELD(run.native), OPTIONS_run,

@@ -3,6 +3,7 @@
 #define TANDEM_CLI_PREDICT_H
 
 #include "cli/run/measure.h"
+#include "exec/loads.h"
 #include "session/session.h"
 
 typedef enum ErrorOf { ERROR_step, ERROR_allocated, ERROR_reserved, ERROR_COUNT } ErrorOf;
@@ -72,6 +73,9 @@ double faults_report(Cli *cli, const PlanFile *file, const Prediction *p); /* go
 bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out);
 /* Reads --imbalance; 1 if it is not given, or after diagnostics. */
 double imbalance_of(Cli *cli, const PlanFile *file);
+/* shares.c: writes how often each expert was chosen, a line for each layer, as `sim --imbalance`
+ * reads it. */
+bool shares_write(Cli *cli, const Plan *plan, const LoadCounts *counts, const char *path);
 /* shares.c: the factor of --imbalance, for experts shared by that many ranks: of choices drawn by
  * the plan's seed, or of the counts in a file. shares_read reports "option-value". */
 double shares_drawn(const PlanFile *file, uint32_t ranks, Arena *arena);

@@ -98,5 +98,6 @@ bool loads_gather(Backend *backend, const Plan *plan, Arena *arena, ExpertLoads 
         for (size_t i = 0; i < n; i++)
             *(i < n_chosen ? &sum->chosen[i] : &sum->dropped[i - n_chosen]) += all[p * n + i];
     judge(plan, sum, out);
+    out->counts = sum;
     return true;
 }

@@ -27,8 +27,9 @@ typedef struct ExpertLoads {
     /* over all layers: the largest and the smallest number of choices of an expert, relative to the
      * mean of its layer. 0: unknown */
     double busiest, idlest;
-    ModuleId module;     /* of the busiest expert */
-    double dropped_part; /* of all choices */
+    ModuleId module;          /* of the busiest expert */
+    double dropped_part;      /* of all choices */
+    const LoadCounts *counts; /* of all ranks; NULL: unknown */
 } ExpertLoads;
 
 /* Adds up the counts of all ranks of all processes. */

@@ -116,6 +116,22 @@ static uint32_t read_line(const char *line, double *numbers, uint32_t room)
     return n;
 }
 
+bool shares_write(Cli *cli, const Plan *plan, const LoadCounts *counts, const char *path)
+{
+    const Graph *g = &plan->graph;
+    Str text = str_in(cli->arena);
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const uint32_t layer = counts->layer_of[id];
+        if (layer == 0) continue;
+        const int64_t experts = graph_attrs_at(g, g->nodes.at[id].attrs)->experts;
+        const uint64_t *chosen = counts->chosen + (size_t)(layer - 1) * counts->n_experts;
+        for (int64_t e = 0; e < experts; e++)
+            str_print(&text, "%s%" PRIu64, e ? " " : "", chosen[e]);
+        str_print(&text, "  # %s\n", g->modules.at[g->nodes.at[id].module].path);
+    }
+    return cli_write_file(cli, path, str_text(&text), text.n);
+}
+
 static bool refuse(Cli *cli, const char *path, uint32_t line, const char *why)
 {
     diag_error(&cli->diag, FAULT_usage, "option-value", (Loc){path, line}, "--imbalance: %s", why);

@@ -214,6 +214,57 @@ static void a_bound_of_experts_with_a_capacity_is_not_applied(void **state)
     arena_free(arena);
 }
 
+/* `run --loads` writes what `sim --imbalance` reads: two steps of 8 sequences of 64 tokens, of
+ * which each chooses 2 of 4 experts in both layers. */
+static void a_run_writes_the_counts_that_sim_reads(void **state)
+{
+    (void)state;
+    for (int dropless = 0; dropless < 2; dropless++) {
+        Arena *arena = arena_new();
+        write_plan(arena, dropless ? "'dropless'" : "1.0", "", "dp_shard = 4, ep = 2", "bound = 4");
+        CommandResult r = COMMAND(arena, 60, "run", "imbalance.lua", "--backend", "loopback",
+                                  "--steps", "2", "--db", "loads.db", "--loads", "loads.txt");
+        if (r.exit_code != 0) fail_msg("%s%s", r.out, r.err);
+        const char *at = command_read_file(arena, "loads.txt", NULL);
+        double worst = 0;
+        for (int layer = 0; layer < 2; layer++) {
+            double own[2] = {0, 0};
+            char *end = NULL;
+            for (int e = 0; e < 4; e++, at = end) own[e / 2] += strtod(at, &end);
+            assert_true(own[0] + own[1] == 2 * 8 * 64 * 2);
+            worst += (own[0] > own[1] ? own[0] : own[1]) / (2 * 8 * 64) / 2;
+            at = strchr(at, '\n') + 1;
+        }
+        assert_string_equal(at, "");
+        if (dropless) { /* otherwise uneven choices drop tokens and take no longer */
+            const char *factor = arena_print(arena, "%.17g", worst);
+            CommandResult counted = COMMAND(arena, 60, "sim", "imbalance.lua", "--db", "none",
+                                            "--imbalance", "loads.txt");
+            CommandResult same =
+                COMMAND(arena, 60, "sim", "imbalance.lua", "--db", "none", "--imbalance", factor);
+            assert_int_equal(counted.exit_code, 0);
+            assert_string_equal(counted.out, same.out);
+        }
+        arena_free(arena);
+    }
+}
+
+static void a_run_that_cannot_count_says_so(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    write_plan(arena, "1.0", "", "dp_shard = 4, ep = 2", "bound = 4");
+    CommandResult r = COMMAND(arena, 60, "run", "imbalance.lua", "--verify", "--loads", "no.txt");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "--loads no.txt: --verify trains no step"));
+    command_write_file("dense.lua", "return plan { model = require 'models.llama' 'tiny',\n"
+                                    "  batch = { global = 1, micro = 1, seq = 8 } }\n");
+    r = COMMAND(arena, 60, "run", "dense.lua", "--backend", "loopback", "--loads", "no.txt");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "--loads no.txt: the plan has no experts"));
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +275,8 @@ int main(void)
         cmocka_unit_test(dropless_experts_may_be_uneven),
         cmocka_unit_test(a_run_beyond_the_bound_is_warned_of),
         cmocka_unit_test(a_run_beyond_the_bound_ends_at_its_line),
+        cmocka_unit_test(a_run_writes_the_counts_that_sim_reads),
+        cmocka_unit_test(a_run_that_cannot_count_says_so),
         cmocka_unit_test(a_bound_of_experts_with_a_capacity_is_not_applied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
