@@ -8,6 +8,7 @@
 #include "exec/groups.h"
 #include "exec/launch/launch.h"
 #include "exec/process/private.h"
+#include "planner/base/str.h"
 
 typedef struct ProcessGroups {
     GroupKeys keys;
@@ -125,6 +126,20 @@ static bool all_are_fine(Backend *self, bool fine, Diag *d)
     return fine;
 }
 
+/* True if this machine has more ranks than cores. All ranks call this. */
+static bool shares_cores(Backend *self, Diag *d)
+{
+    Process *p = self->state;
+    char host[256] = {0};
+    long ranks = 0;
+    if (gethostname(host, sizeof host - 1) != 0) host[0] = 0; /* ranks then seem to share one */
+    const Hash128 mine = hash_bytes(host, strlen(host));
+    Hash128 *all = arena_array(p->arena, p->n_ranks, sizeof *all);
+    if (!self->exchange(self, &mine, sizeof mine, all, d)) return true;
+    for (uint32_t r = 0; r < p->n_ranks; r++) ranks += memcmp(&all[r], &mine, sizeof mine) == 0;
+    return ranks > sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 bool process_open(Backend *self, const Plan *plan, const BackendOptions *options, Diag *d)
 {
     Process *p = self->state;
@@ -150,6 +165,7 @@ bool process_open(Backend *self, const Plan *plan, const BackendOptions *options
     const ProgramInfo *info = program_info(plan, plan_program(plan, p->rank), p->arena);
     bool fine = rank_open(&p->state, plan, info, p->rank, &p->control, &p->options, p->arena, d);
     if (!all_are_fine(self, fine, d) || !transfers_open(p, d)) return false;
+    p->shares_cores = shares_cores(self, d);
     order_streams(p);
     return true;
 }

@@ -47,6 +47,7 @@ typedef struct Process {
     const Transport *transport;
     void *mpi;
     uint32_t rank, n_ranks;
+    bool shares_cores; /* there are more ranks than cores */
     const Plan *plan;
     BackendOptions options;
     Control control;

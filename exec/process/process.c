@@ -11,8 +11,8 @@
 #include "exec/process/process.h"
 #include "planner/base/clock.h"
 
-/* If there is no other work, it polls this often in a row, then sleeps between polls. It sleeps
- * because ranks share cores. */
+/* If there is no other work, a rank polls this often in a row, then sleeps between polls. If ranks
+ * share cores, it sleeps at once: each poll would take time from the rank that it waits for. */
 enum { POLLS_BEFORE_SLEEP = 500, SLEEP_NS = 20000 };
 
 static Ending ending_of(const Process *p)
@@ -41,7 +41,7 @@ static void wait_a_little(Process *p, uint32_t *polls)
         const PreparedTransfer *w = p->n_active > 0 ? p->active[0] : NULL;
         ending_timeout(&e, w ? w->comm : NULL, w ? w->pc : 0, waited);
     }
-    if (++*polls < POLLS_BEFORE_SLEEP) {
+    if (!p->shares_cores && ++*polls < POLLS_BEFORE_SLEEP) {
         sched_yield();
         return;
     }
