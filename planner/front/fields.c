@@ -308,6 +308,12 @@ static const Field plan_fields[] = {
          0,                                                                                        \
          0,                                                                                        \
          NULL},                                                                                    \
+        {"runtime.ops." #row ".reads_none",                                                        \
+         FIELD_bool,                                                                               \
+         IN(config.runtime.op[OP_##row].reads_none),                                               \
+         0,                                                                                        \
+         0,                                                                                        \
+         NULL},                                                                                    \
         {"runtime.ops." #row ".stacks",                                                            \
          FIELD_bool,                                                                               \
          IN(config.runtime.op[OP_##row].stacks),                                                   \

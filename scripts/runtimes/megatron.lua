@@ -3,10 +3,10 @@
 -- computes silu again. v stays a view of the product of q, k and v, so that whole product stays (2
 -- bytes for each element of q and k, beside their rotated copies). The loss subtracts,
 -- exponentiates and multiplies in place, so a softmax in fp32 is its only tensor in each direction
--- (core/tensor_parallel/cross_entropy.py). With 8 bits and delayed scaling, norms and swiglu
--- already write three of a block's four operands in 8 bits. Four of seven gradients are quantised
--- separately, some by swiglu, each with its transpose. That is half of the plan's kernels and
--- bytes.
+-- (core/tensor_parallel/cross_entropy.py). The gradient takes the softmax's memory. With 8 bits and
+-- delayed scaling, norms and swiglu already write three of a block's four operands in 8 bits. Four
+-- of seven gradients are quantised separately, some by swiglu, each with its transpose. That is half
+-- of the plan's kernels and bytes.
 
 -- kind: source; the framework's modules and kernels, named at the head of the script
 local one, half = { kernels = 1, passes = 1 }, { kernels = 0.5, passes = 0.5 }
@@ -22,5 +22,9 @@ return require "runtimes.eager" { name = "megatron", attention = "cudnn",
     conv_groups = remade_part, conv_groups_grad = part, step_size = remade_part, step_size_grad = part,
     state_scan = { kernels = 5, passes = 1 }, state_scan_grad = { kernels = 14, passes = 1 }, state_scan_shared = part,
     slots = { kernels = 1, passes = 1, waits = true },
+    -- The activation between an expert's products multiplies by the router's weights (core/transformer/moe/experts.py),
+    -- so a sum over experts has no gradient for them, and the second product's output is not kept.
+    combine_weights = { kernels = 1, passes = 1, reads_none = true },
     xent_max = { kernels = 2, passes = 3, saved = 4 }, xent_pick = { kernels = 1, passes = 0, waits = true },
-    xent_sumexp_grad = { kernels = 2, passes = 5 }, quantise = half }, delayed = true, waits_messages = true }
+    xent_sumexp_grad = { kernels = 2, passes = 5, in_place = "backward" }, quantise = half }, delayed = true, waits_messages = true,
+  holds_gradients = true }  -- core/distributed/param_and_grad_buffer.py; it reduces in place

@@ -5,12 +5,7 @@
 
 -- kind: source; the framework's modules and kernels, named at the head of the script
 local megatron = require "runtimes.megatron"
-local ops = {}
-for name, op in pairs(megatron.ops) do ops[name] = op end
--- The loss writes its gradient over the softmax, and the 16-bit logits are freed once the model has
--- returned.
-ops.xent_sumexp_grad = { kernels = 2, passes = 5, in_place = "backward" }
-return require "runtimes.eager" { name = "megatron_core", attention = megatron.attention, ops = ops,
-  delayed = megatron.delayed, reports = "allocated", holds_gradients = true, reports_rank = "last",
+return require "runtimes.eager" { name = "megatron_core", attention = megatron.attention, ops = megatron.ops,
+  delayed = megatron.delayed, reports = "allocated", holds_gradients = megatron.holds_gradients, reports_rank = "last",
   waits_messages = megatron.waits_messages,
   n_workspaces = 2 }  -- one for the forward thread, one for autograd's

@@ -5,6 +5,8 @@ return {
   sustained = { Ampere = 0.9, Hopper = 0.78 },
   -- sustained goes with (limit of power / the chip's usual limit) to this
   power = 0.408,
+  -- how much longer a CPU takes to issue an op than the 8480C of a DGX H100: the EPYC 7742 of DGX A100, and Grace
+  hosts = { epyc_7742 = 1.4, grace = 1.32 },
   -- host times in seconds, by profile
   fsdp1 = { kernel_s = 8e-06, collective_s = 4e-05, unit_s = 0.0006, step_s = 0.08 },
   torchtitan = { kernel_s = 6e-06, compiled_s = 4e-06, tensor_s = 6e-05, unit_s = 0.0003, step_s = 0.01 },

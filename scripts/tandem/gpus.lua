@@ -157,15 +157,10 @@ function m.named(name)
   return found
 end
 
--- How much longer the CPU of a GPU's system takes to issue an op than an 8480C (DGX H100): the EPYC
--- 7742 of DGX A100, and Grace. With them, the median ratio of dev-cal's small Megatron-Core runs is the same on
--- each CPU.
--- kind: fitted; medians of dev-cal's small Megatron-Core runs on each CPU
-local hosts = { Ampere = 1.39, Grace = 1.32 }
-
+-- How much longer the CPU of a GPU's usual system takes to issue an op than an 8480C (DGX H100).
 function m.host_factor(name)
-  if name:find "^G[BH]%d" then return hosts.Grace end
-  return hosts[gpus[name].arch] or 1
+  if name:find "^G[BH]%d" then return fitted.hosts.grace end
+  return gpus[name].arch == "Ampere" and fitted.hosts.epyc_7742 or 1
 end
 
 -- Returns a cluster's device by the library's name; `watts`: its power limit if unusual.

@@ -3,6 +3,7 @@
 -- state a number, that is an error of rule published-row; its text is the reason that is counted.
 local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published_cells", require "tandem.published_megatron"
 local fitted, trainers = require "tandem.fitted", require "tandem.published_trainer"
+local recipes = require "tandem.published_recipes"
 local model, defaults = require "tandem.published_models", require "tandem.published_defaults"
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
@@ -15,14 +16,13 @@ local function some_blocks(row, n)
   return ac { mode = "full", every = each > 1 and each or nil }
 end
 
--- Megatron's modules (--recompute-modules): a whole MLP or mixture counts as its products. Norms, activations and
--- MLA's up-projections are small beside them. Flash attention recomputes the attention core in any case. If
--- scores are written, the profile keeps none of them.
+-- Megatron's modules (--recompute-modules). Norms and MLA's up-projections are small. Flash attention recomputes the
+-- attention core in any case. If scores are written, the profile keeps none of them. A family's own model has other
+-- modules: there the products of an MLP stand for all of it.
 local function some_modules(row)
-  if has(row, "ac", "[%(%[ ]moe[%]%) ]") then  -- experts' products have an op of their own
-    return ac { mode = "full", ops = { "attention", "linear_q", "linear_kv", "linear_o", "linear" } }
-  end
-  if has(row, "ac", "[%(%[ ]mlp") then
+  local modules, ops = megatrons.recomputed(row)
+  if modules then return ac { modules = modules, ops = ops } end
+  if not row.names_parts and has(row, "ac", "[%(%[ ]mlp") then
     return ac { mode = "full", ops = { "attention", "linear_q", "linear_kv", "linear_o" } }
   end
   return nil
@@ -62,7 +62,7 @@ local function eight_bits(row, byte_gather)
   if not is_float8(row) and not is_float4(row) then return nil end
   -- MXFP8 has a scale for 32 elements of a row; rowwise scales stand for it. Its products are as fast, and its bytes 3 % more.
   local by_row = is_float4(row) or has(row, "precision", "rowwise") or has(row, "precision", "mx")
-  return float8 { recipe = by_row and "rowwise" or "tensorwise", skip_indivisible = true,
+  return float8 { recipe = by_row and "rowwise" or "tensorwise", skip_indivisible = true, skip = recipes.tail(row),
     fsdp_gather = byte_gather and gathers_bytes(row) or nil }
 end
 
@@ -321,9 +321,9 @@ local function fms(row)
   return { runtime = "fms", mesh = mesh(row, true), reduce = "bf16", data = fsdp2 {}, compile = "block" }
 end
 
--- Megatron-Bridge's recipes for Llama 3 reduce and sum gradients in bf16 (scripts/performance/configs/llama:
--- grad_reduce_in_fp32 = False). So does NeMo's configuration of Nemotron-4 340B (NeMo-Framework-Launcher,
--- nemotron_340b.yaml: grad_sync_dtype). NeMo's other recipes of 2024 and Megatron-LM use fp32.
+-- Megatron-Bridge's recipes reduce and sum gradients in bf16 (tandem/published_recipes.lua). So does NeMo's configuration of
+-- Nemotron-4 340B (NeMo-Framework-Launcher, nemotron_340b.yaml: grad_sync_dtype). NeMo's other recipes of 2024 and
+-- Megatron-LM use fp32.
 local zero_names = { "optim", "optim_grads", "optim_grads_params" }
 
 -- Its distributed optimizer shards over the ranks of dp x cp, which all hold the same weights. Stages 2 and 3 are those of
@@ -333,7 +333,7 @@ local function megatron(row)
   local lora = cells.is_lora(row)
   if lora then stage = 0 end
   local at = megatrons.place(row, ranks(row), sharers(row))
-  local half = has(row, "framework", "^megatron%-bridge") and has(row, "model", "^llama") or
+  local half = recipes.half_gradients(row) or
     has(row, "framework", "^nemo") and has(row, "model", "^nemotron%-340b")
   local told = cells.flag(row, "grad_reduce_in_bf16")
   if told ~= nil then half = told end
@@ -491,7 +491,7 @@ function m.plan(row)
     batch = { global = count(row, "global_batch_seqs"), micro = how.micro or count(row, "micro_batch"), seq = megatrons.tokens(row) },
     parallel = passes(row, how),
     precision = { param = how.param or "fp32", compute = half, reduce = how.reduce or "fp32" },
-    optimizer = adamw {},
+    optimizer = adamw { state = recipes.moments(row) },
   }
 end
 

@@ -1,5 +1,6 @@
 -- Published runs of Megatron-Core, Megatron-LM, NeMo, Megatron-Bridge and Megatron-DeepSpeed: the
 -- model that the cells state, and the memory and passes that follow from the framework's options.
+local recipes = require "tandem.published_recipes"
 local cells, nn, experts = require "tandem.published_cells", require "tandem.nn", require "tandem.experts"
 local refuse, count, has, flag = cells.refuse, cells.count, cells.has, cells.flag
 local m = {}
@@ -212,6 +213,26 @@ local function plain_layers(row, shape)
   return layers
 end
 
+-- Returns the paths of the modules that --recompute-modules names, and the ops in them whose outputs are kept (nil:
+-- none); nil: no such module. `moe_act` recomputes only the activation between the experts' products.
+function m.recomputed(row)
+  if not row.names_parts then return nil end
+  local paths, n = {}, count(row, "n_layers")
+  local function named(module) return has(row, "ac", "[%(%[ ]" .. module .. "[%]%),; ]") end
+  local mixed, dense, active = named "moe", named "mlp", named "moe_act"
+  local letters = not cells.is_open(row.hybrid_pattern) and row.hybrid_pattern:match("^[^/]*"):gsub("[^M*%-E]", "") or nil
+  local has_experts = not cells.is_open(row.moe_experts) and not letters and mixture_layers(row, n) or {}
+  for i = 1, n do
+    local mixes, multiplies = has_experts[i], not has_experts[i]
+    if letters then mixes, multiplies = letters:sub(i, i) == "E", letters:sub(i, i) == "-" end
+    if mixes and (mixed or active) or multiplies and dense then
+      paths[#paths + 1] = ("layers.%d.%s"):format(i - 1, letters and "first" or "second")
+    end
+  end
+  if #paths == 0 then return nil end
+  return paths, active and not mixed and not dense and { "linear", "dispatch", "combine", "topk", "route", "slots", "balance", "add" } or nil
+end
+
 -- T5: the encoder's tokens (the row's), then the decoder's (--decoder-seq-length: 128 in Megatron's
 -- examples and tests). Distances between tokens, if any, are left out.
 local decoder_tokens = 128
@@ -250,6 +271,7 @@ local function encoder_and_decoder(row, shape)
 end
 
 function m.model(row, cut_experts)
+  row.names_parts = true
   if has(row, "notes", "encoder") and not has(row, "model", "^t5") then refuse("an encoder beside the decoder is not in this version") end
   local dim, vocab, tied = count(row, "d_model"), count(row, "vocab"), flag(row, "untie_embeddings") == false
   local shape = { norm = norm_of(row), rope = has(row, "position_embedding", "^rope"), causal = not has(row, "model", "^bert"),
@@ -320,6 +342,11 @@ function m.ops(row)
   end
   if number(row, "hidden_dropout") > 0 then ops.add = { kernels = 1, passes = 1.7, saved = 1 } end
   ops.layernorm = { kernels = 1, passes = 1 }
+  -- Experts without a gate multiply GELU's output by the router's weights in a kernel of its own, which keeps it
+  -- (core/transformer/moe/experts.py: bias_act_func).
+  if not cells.is_open(row.moe_experts) and cells.is_open(row.hybrid_pattern) and has(row, "activation", "^gelu") then
+    ops.gelu = { kernels = 2, passes = 2, saved = 2 }
+  end
   return ops
 end
 
@@ -376,7 +403,7 @@ function m.exchange_part(row, per_node, n_micro)
   if ep == 1 then return nil end
   local nodes, part = math.max(1, count(row, "ep", 1) * expert_tp(row) // per_node), 1
   local flex = has(row, "moe_dispatcher", "flex") or has(row, "moe_dispatcher", "deepep") or has(row, "moe_dispatcher", "hybridep") or
-    cells.is_open(row.moe_dispatcher) and has(row, "framework", "^megatron%-bridge")
+    cells.is_open(row.moe_dispatcher) and recipes.is_flex(row)
   if flex and nodes > 1 then part = math.min(1, (1 - (1 - 1 / nodes) ^ k) * nodes / k * 48 / 43) end
   if flag(row, "overlap_ep") then part = part * math.max(0.05, 1 / math.max(1, n_micro)) end
   return part

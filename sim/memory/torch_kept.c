@@ -41,6 +41,31 @@ static void find_needed(const Keeper *k)
     }
 }
 
+/* A gradient that the framework computes from other tensors (`reads_none`) keeps none of its
+ * inputs. */
+static void spare_inputs(const Keeper *k)
+{
+    const Program *p = k->program;
+    bool *spared = arena_array(k->arena, (size_t)p->buffers.n + 1, sizeof *spared);
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        for (uint32_t i = 0; k->runtime->op[in->op].reads_none && i < in->n_in; i++) {
+            const BufferId id = root_of(p, in, i);
+            if (p->buffers.at[id].category != CATEGORY_activation) continue;
+            spared[id] = true;
+            k->kept->needed[id] = p->buffers.at[id].first;
+        }
+    }
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        for (uint32_t i = 0; !k->runtime->op[in->op].reads_none && i < in->args.n; i++) {
+            const BufferId id = root_of(p, in, i);
+            const bool remade = k->runtime->op[p->code.at[p->buffers.at[id].first].op].remade;
+            if (spared[id] && !(remade && in->phase == PHASE_backward)) keep_until(k, id, pc);
+        }
+    }
+}
+
 /* Frozen weights: a tensor that only their gradients would read is not kept. */
 static void forget_untrained(const Keeper *k)
 {
@@ -228,6 +253,7 @@ TorchKept torch_kept(const Plan *plan, const Program *p, const Runtime *runtime,
     };
     const Keeper k = {plan, p, runtime, arena, &kept};
     find_needed(&k);
+    spare_inputs(&k);
     if (runtime->frozen_base)
         forget_untrained(&k);
     else

@@ -40,10 +40,18 @@ static bool is_frozen(const Replay *r, const Buffer *b)
            (b->category == CATEGORY_gradient || b->category == CATEGORY_optimizer);
 }
 
+/* True for a rank's part of a gradient that lies in the buffer of the whole one: a reduction into
+ * that buffer writes the part in place. */
+static bool is_part_of_held(const Replay *r, const Buffer *b)
+{
+    return r->runtime->holds_gradients && b->category == CATEGORY_gradient &&
+           r->program->code.at[b->first].op == OP_reduce_scatter;
+}
+
 static bool is_had(const Replay *r, BufferId id)
 {
     const Buffer *b = &r->program->buffers.at[id];
-    if (is_frozen(r, b)) return false;
+    if (is_frozen(r, b) || is_part_of_held(r, b)) return false;
     return b->parent == 0 && b->space == SPACE_device && b->bytes > 0 && !r->zero.replaced[id];
 }
 

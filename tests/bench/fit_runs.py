@@ -7,7 +7,7 @@ made least is the mean of |ln(predicted / measured)|, which no single bad row mo
     tests/bench/fit_runs.py build/release/tandem RUNS.csv [MORE.csv] [--only NAME...]
 
 MORE is the second table; without it, its constants stay. --only fits the named parameters alone ("Blackwell",
-"megatron_core"). Of frameworks with many rows, every Nth row is used (EVERY)."""
+"megatron_core", "hosts"). Of frameworks with many rows, every Nth row is used (EVERY)."""
 import csv
 import json
 import math
@@ -31,10 +31,13 @@ PROFILES = [
     ("megatron", "NeMo", {"kernel_s": HOST, "collective_s": COMM}),
     ("megatron2022", "Megatron-DeepSpeed", {"kernel_s": HOST, "collective_s": COMM, "step_s": STEP}),
     ("megatron_core", "Megatron-Core", {
-        "kernel_s": [u * US for u in (40, 50, 60, 70, 80, 100)], "collective_s": [u * US for u in (7, 15, 30, 60)],
-        "tensor_s": [u * US for u in (0, 15, 33, 60)], "message_s": [u * US for u in (100, 250, 500, 900, 1400)],
-        "pass_s": [u * US for u in (0, 200, 400, 900)], "step_s": [u * 1e-3 for u in (5, 10, 18, 25, 35)]}),
+        "kernel_s": [u * US for u in (40, 50, 56, 63, 70, 80, 100)], "collective_s": [u * US for u in (7, 15, 30, 60, 120)],
+        "tensor_s": [u * US for u in (0, 15, 33, 60)], "message_s": [u * US for u in (100, 250, 500, 700, 900, 1400)],
+        "pass_s": [u * US for u in (0, 200, 400, 900, 1500)], "step_s": [u * 1e-3 for u in (5, 10, 18, 25, 35)]}),
 ]
+# CPUs, and the beginning of `gpu` of the rows of their systems. The 8480C of DGX H100 has the factor 1.
+CPUS = [("epyc_7742", "A100"), ("grace", "GB200")]
+FACTORS = [1 + 0.04 * i for i in range(-8, 26)]
 # profiles whose rows are in the second table
 IN_MORE = ("megatron_core",)
 # sustained part of a GPU's peak: by the beginning of `gpu`, from the rows of all profiles except
@@ -54,7 +57,8 @@ def note(label):
     return ", not used" if label in ONLY_REPORTED else ""
 
 
-def errors(tandem, rows, head, sets):
+def predictions(tandem, rows, head, sets):
+    """{row: (GPU, predicted, predicted / measured)} of step times."""
     with tempfile.NamedTemporaryFile("w", suffix=".csv", delete=False) as f:
         csv.writer(f).writerows([head] + rows)
     command = [tandem, "accuracy", "--runs", f.name, "--json", "--jobs", "2"]
@@ -63,7 +67,31 @@ def errors(tandem, rows, head, sets):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     os.unlink(f.name)
     scores = json.loads(done.stdout)["runs"]["scores"]
-    return [s["predicted"] / s["measured"] for s in scores if s["what"].startswith("step time")]
+    return {s["row"]: (s["gpu"], s["predicted"], s["predicted"] / s["measured"])
+            for s in scores if s["what"].startswith("step time")}
+
+
+class Predictor:
+    """Ratios of the rows, under any constants. Repeats of a configuration have one plan, so that only rows whose
+    first predictions differ are predicted again."""
+
+    def __init__(self, tandem, rows, head):
+        self.tandem, self.rows, self.head, self.like = tandem, rows, head, None
+
+    def __call__(self, sets):
+        found = predictions(self.tandem, self.rows, self.head, sets)
+        for _ in range(3):  # on a busy machine a script can run out of time
+            missing = [r for r in self.rows if r[self.head.index("id")] not in found]
+            if not missing:
+                break
+            found.update(predictions(self.tandem, missing, self.head, sets))
+        if self.like is None:
+            first = {}
+            self.like = [(first.setdefault((gpu, predicted), row), predicted / ratio)
+                         for row, (gpu, predicted, ratio) in found.items()]
+            used = set(first.values())
+            self.rows = [r for r in self.rows if r[self.head.index("id")] in used]
+        return [found[row][1] / measured for row, measured in self.like]
 
 
 def loss(ratios):
@@ -146,7 +174,8 @@ def fit_devices(tandem, runs, more, old, wanted):
     for label, table, own in todo:
         if not own or not wanted(label):
             continue
-        best, least = descend(lambda v: loss(errors(tandem, own, table.head, {"cluster.device.sustained": v["s"]})),
+        predict = Predictor(tandem, own, table.head)
+        best, least = descend(lambda v: loss(predict({"cluster.device.sustained": v["s"]})),
                               {"s": SUSTAINED}, {"s": sustained.get(label) or 0.75})
         report.append(f"| what lasts: {label}{note(label)} | {len(own)} | {best['s']:g} | {math.expm1(least):.1%} |")
         if label in sustained and label not in ONLY_REPORTED:
@@ -160,8 +189,10 @@ def fit_devices(tandem, runs, more, old, wanted):
 def fit_profile(tandem, table, rows, name, grids, old):
     start = {key: old_value(old, name, key, grid[len(grid) // 2]) for key, grid in grids.items()}
 
+    predict = Predictor(tandem, rows, table.head)
+
     def evaluate(values):
-        return loss(errors(tandem, rows, table.head, {f"runtime.{k}": v for k, v in values.items()}))
+        return loss(predict({f"runtime.{k}": v for k, v in values.items()}))
 
     before = evaluate(start)
     best, least = descend(evaluate, grids, start)
@@ -169,6 +200,20 @@ def fit_profile(tandem, table, rows, name, grids, old):
     line = f"| {name} | {len(rows)} | {text} | {math.expm1(before):.1%} -> {math.expm1(least):.1%} |"
     print(line, flush=True)
     return dict(kept(old, name), **best), line
+
+
+def fit_hosts(tandem, table, old):
+    """How much longer each CPU takes than an 8480C, under the constants that the file has now."""
+    hosts, report = kept(old, "hosts"), []
+    for name, gpu in CPUS:
+        rows = [r for r in table.small_megatron("Megatron-Core") if r[table.at["gpu"]].startswith(gpu)]
+        predict = Predictor(tandem, rows, table.head)
+        best, least = descend(lambda v: loss(predict({"runtime.host_factor": v["f"]})), {"f": FACTORS},
+                              {"f": min(FACTORS, key=lambda f: abs(f - hosts[name]))})
+        hosts[name] = best["f"]
+        report.append(f"| CPU: {name} ({gpu}'s rows) | {len(rows)} | {best['f']:.3g} | {math.expm1(least):.1%} |")
+        print(report[-1], flush=True)
+    return hosts, report
 
 
 def main():
@@ -182,8 +227,8 @@ def main():
         return not names or name in names
 
     sustained, power, report = fit_devices(tandem, runs, more, old, wanted)
-    fitted = {}
-    write(fitted, sustained, power, old)  # the later steps use it
+    fitted, hosts = {}, kept(old, "hosts")
+    write(fitted, sustained, power, hosts, old)  # the later steps use it
     for name, framework, grids in PROFILES:
         table = more if name in IN_MORE else runs
         rows = table.small_megatron(framework) if name in IN_MORE else table.rows(framework)
@@ -191,7 +236,11 @@ def main():
             continue
         fitted[name], line = fit_profile(tandem, table, rows, name, grids, old)
         report.append(line)
-        write(fitted, sustained, power, old)
+        write(fitted, sustained, power, hosts, old)
+    if more.cal and wanted("hosts"):
+        hosts, lines = fit_hosts(tandem, more, old)
+        report += lines
+        write(fitted, sustained, power, hosts, old)
     write_report(report, power)
 
 
@@ -218,12 +267,14 @@ def kept(old, name):
     return {k: float(v) for k, v in re.findall(r"(\w+) = ([0-9.e-]+)", line.group(1))} if line else {}
 
 
-def write(fitted, sustained, power, old):
+def write(fitted, sustained, power, hosts, old):
     lines = ["-- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/reference/fit.md is its report.", "return {",
              "  -- kind: fitted; dev-cal rows by framework and GPU, as docs/reference/fit.md lists them",
              "  -- part of the peak of short measurements that lasts in a run, by architecture",
              "  sustained = { %s }," % ", ".join(f"{k} = {v:g}" for k, v in sorted(sustained.items())),
              "  -- sustained goes with (limit of power / the chip's usual limit) to this", f"  power = {power:.3g},",
+             "  -- how much longer a CPU takes to issue an op than the 8480C of a DGX H100: the EPYC 7742 of DGX A100, and Grace",
+             "  hosts = { %s }," % ", ".join(f"{k} = {v:.3g}" for k, v in hosts.items()),
              "  -- host times in seconds, by profile"]
     for name, _, _ in PROFILES:
         if name in fitted:

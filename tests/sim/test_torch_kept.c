@@ -102,6 +102,24 @@ static void a_node_gives_back_all_at_once(void **state)
     arena_free(s.arena);
 }
 
+/* A tensor that only an absent gradient op would read is freed before 200 MiB exist at 3. */
+static void nothing_is_kept_for_an_absent_gradient(void **state)
+{
+    (void)state;
+    for (int absent = 0; absent < 2; absent++) {
+        Short s = begin(4);
+        const BufferId a = tensor(&s, 100, 1, 4), b = tensor(&s, 10, 2, 3),
+                       c = tensor(&s, 200, 3, 3), d = tensor(&s, 1, 4, 4);
+        instr(&s, 1, OP_linear, PHASE_forward, 0, IDS(0), IDS(a, 0));
+        instr(&s, 2, OP_combine, PHASE_forward, 0, IDS(a, 0), IDS(b, 0));
+        instr(&s, 3, OP_linear, PHASE_forward, 0, IDS(b, 0), IDS(c, 0));
+        instr(&s, 4, OP_combine_weights, PHASE_backward, 0, IDS(a, 0), IDS(d, 0));
+        s.runtime.op[OP_combine_weights].reads_none = absent;
+        assert_int_equal(peak_mib(&s), absent ? 210 : 310);
+        arena_free(s.arena);
+    }
+}
+
 /* Logits of 30 MiB at 1, which the loss reads at 2; 100 at 3; the next logits from 4 to 5; 110 at
  * 6. */
 static void a_loop_holds_its_logits(void **state)
@@ -228,6 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_node_gives_back_all_at_once),
+        cmocka_unit_test(nothing_is_kept_for_an_absent_gradient),
         cmocka_unit_test(a_loop_holds_its_logits),
         cmocka_unit_test(a_module_keeps_a_graph),
         cmocka_unit_test(copies_that_are_saved),

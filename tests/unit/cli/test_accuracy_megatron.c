@@ -192,6 +192,21 @@ static void a_stated_stage_is_honoured(void **state)
     arena_free(arena);
 }
 
+/* ZeRO-1 shards 12 bytes of a weight. The reduced part of a gradient lies in the whole gradient's
+ * buffer (param_and_grad_buffer.py), so it needs none. */
+static void parts_of_gradients_need_no_bytes(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Row two = plain, eight = plain;
+    two.zero = eight.zero = "1";
+    two.n_gpus = two.per_node = "2", two.batch = "8";
+    eight.n_gpus = eight.per_node = "8", eight.batch = "32";
+    const double weights = (50304. + seq) * dim + 12. * layers * dim * dim;
+    is_about(allocated(two, arena) - allocated(eight, arena), 12 * weights * (1. / 2 - 1. / 8));
+    arena_free(arena);
+}
+
 /* 18 bytes for each parameter of the embedding, and the loss's 6 bytes for each logit. */
 static void a_stated_vocabulary_is_honoured(void **state)
 {
@@ -227,6 +242,7 @@ int main(void)
         cmocka_unit_test(fused_gradients_keep_a_tensor_a_size),
         cmocka_unit_test(a_frozen_base_has_no_states),
         cmocka_unit_test(a_stated_stage_is_honoured),
+        cmocka_unit_test(parts_of_gradients_need_no_bytes),
         cmocka_unit_test(a_stated_vocabulary_is_honoured),
         cmocka_unit_test(trays_are_one_domain),
     };

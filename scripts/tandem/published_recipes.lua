@@ -1,0 +1,66 @@
+-- What Megatron-Bridge's recipes choose if a row names only the model, the GPU and the precision: recomputation, the
+-- types of gradients and moments, the exchange between ranks of experts (src/megatron/bridge/recipes, perf_recipes).
+-- And the layers that torchtitan keeps in 16 bits.
+local cells, gpus = require "tandem.published_cells", require "tandem.gpus"
+local has = cells.has
+local m = {}
+
+-- kind: source; Megatron-Bridge's recipes (recompute_modules), by model, GPU and precision; the first match counts
+local recomputed = {
+  { "deepseek.*v3", "^H100", "", "selective(mla_up_proj mlp)" },
+  { "deepseek.*v3", "^B200", "mx", "selective(mla_up_proj mlp)" },
+  { "deepseek.*v3", "^B200", "fp4", "selective(mla_up_proj layernorm moe_act)" },
+  { "deepseek.*v3", "^GB200", "fp4", "selective(mlp)" },
+  { "deepseek.*v3", "^GB200", "cs", "selective(mlp)" },
+  { "deepseek.*v3", "^GB300", "bf16", "selective(moe_act)" },
+  { "gpt.?oss.?120b", "^H100", "", "selective(layernorm moe_act)" },
+  { "gpt.?oss.?120b", "^B200", "", "selective(layernorm moe_act)" },
+  { "gpt.?oss.?120b", "^GB200", "bf16", "selective(layernorm moe_act)" },
+  { "kimi", "^H100", "", "selective(mla_up_proj mlp)" },
+  { "llama3.?8b", "^H100", "fp8", "full block 5" },
+  { "nemotron.?3.?nano", "^H100", "fp8", "selective(layernorm)" },
+  { "nemotron.?3.?nano", "", "", "selective(moe layernorm)" },
+  { "nemotron.?3.?super", "^B200", "bf16", "selective(moe_act moe layernorm core_attn)" },
+  { "nemotron.?3.?super", "^B200", "fp8", "selective(moe_act layernorm)" },
+  { "nemotron.?3.?super", "^B300", "bf16", "selective(moe_act layernorm)" },
+  { "nemotron.?3.?super", "^B300", "fp4", "selective(moe_act layernorm)" },
+  { "lightning", "^H100", "", "selective(moe_act layernorm)" },
+}
+
+-- Returns the layers that stay in 16 bits beside 4-bit ones; nil: none. torchtitan's "bf16 tail" converts the first 85 % of
+-- the layers (components/quantization/nvfp4.py, nvfp4_bf16_tail_fqns).
+function m.tail(row)
+  local list, n = {}, cells.count(row, "n_layers")
+  for i = n * 85 // 100, has(row, "precision", "tail") and n - 1 or -1 do list[#list + 1] = ("layers.%d"):format(i) end
+  return #list > 0 and list or nil
+end
+
+local function is_bridge(row) return has(row, "framework", "^megatron%-bridge") end
+
+-- Returns the recomputation of the row's recipe; nil: none is known.
+function m.ac(row)
+  local gpu = gpus.find(row.gpu or "") or ""
+  for _, known in ipairs(is_bridge(row) and recomputed or {}) do
+    if has(row, "model", known[1]) and gpu:find(known[2]) and has(row, "precision", known[3]) then return known[4] end
+  end
+  return nil
+end
+
+-- True if gradients are summed and reduced in bf16. All recipes for speed do so (perf_recipes/_common.py:
+-- grad_reduce_in_fp32 = False) but Kimi K2's.
+-- kind: source; Megatron-Bridge's recipes
+function m.half_gradients(row) return is_bridge(row) and not has(row, "model", "kimi") end
+
+-- Returns the type of the optimizer's moments if it is not that of the weights at rest (exp_avg_dtype).
+-- kind: source; Megatron-Bridge's recipes
+function m.moments(row)
+  return is_bridge(row) and (has(row, "model", "deepseek.*v3") or has(row, "model", "moonlight")) and "bf16" or nil
+end
+
+-- True if exchanges between the ranks of experts use DeepEP or HybridEP. Moonlight's recipe on 8 GPUs has NCCL's.
+-- kind: source; Megatron-Bridge's recipes (moe_token_dispatcher_type)
+function m.is_flex(row)
+  return is_bridge(row) and not (has(row, "model", "moonlight") and cells.count(row, "tp", 1) > 1)
+end
+
+return m
