@@ -345,7 +345,7 @@ function m.ops(row)
   -- Experts without a gate multiply GELU's output by the router's weights in a kernel of its own, which keeps it
   -- (core/transformer/moe/experts.py: bias_act_func).
   if not cells.is_open(row.moe_experts) and cells.is_open(row.hybrid_pattern) and has(row, "activation", "^gelu") then
-    ops.gelu = { kernels = 2, passes = 2, saved = 2 }
+    ops.gelu = { kernels = 1, passes = 2, saved = 2 }
   end
   return ops
 end
