@@ -253,6 +253,11 @@ static const Field plan_fields[] = {
     {"runtime.input_s", FIELD_f64, IN(config.runtime.input_s), 0, 100, NULL},
     {"runtime.reports_rank", FIELD_word, IN(config.runtime.reports_rank), 0, 0, memory_ranks},
     {"runtime.ops", FIELD_table, 0, 0, 0, NULL},
+#define OP_FLAG(row, name)                                                                         \
+    {                                                                                              \
+        "runtime.ops." #row "." #name, FIELD_bool, IN(config.runtime.op[OP_##row].name), 0, 0,     \
+            NULL                                                                                   \
+    }
 #define OF_OP(row)                                                                                 \
     {"runtime.ops." #row, FIELD_table, 0, 0, 0, NULL}, {"runtime.ops." #row ".kernels",            \
                                                         FIELD_f64,                                 \
@@ -296,48 +301,9 @@ static const Field plan_fields[] = {
          0,                                                                                        \
          0,                                                                                        \
          traffic_kernels},                                                                         \
-        {"runtime.ops." #row ".remade",                                                            \
-         FIELD_bool,                                                                               \
-         IN(config.runtime.op[OP_##row].remade),                                                   \
-         0,                                                                                        \
-         0,                                                                                        \
-         NULL},                                                                                    \
-        {"runtime.ops." #row ".keeps_bytes",                                                       \
-         FIELD_bool,                                                                               \
-         IN(config.runtime.op[OP_##row].keeps_bytes),                                              \
-         0,                                                                                        \
-         0,                                                                                        \
-         NULL},                                                                                    \
-        {"runtime.ops." #row ".reads_none",                                                        \
-         FIELD_bool,                                                                               \
-         IN(config.runtime.op[OP_##row].reads_none),                                               \
-         0,                                                                                        \
-         0,                                                                                        \
-         NULL},                                                                                    \
-        {"runtime.ops." #row ".stacks",                                                            \
-         FIELD_bool,                                                                               \
-         IN(config.runtime.op[OP_##row].stacks),                                                   \
-         0,                                                                                        \
-         0,                                                                                        \
-         NULL},                                                                                    \
-        {"runtime.ops." #row ".keeps_graph",                                                       \
-         FIELD_bool,                                                                               \
-         IN(config.runtime.op[OP_##row].keeps_graph),                                              \
-         0,                                                                                        \
-         0,                                                                                        \
-         NULL},                                                                                    \
-        {"runtime.ops." #row ".waits",                                                             \
-         FIELD_bool,                                                                               \
-         IN(config.runtime.op[OP_##row].waits),                                                    \
-         0,                                                                                        \
-         0,                                                                                        \
-         NULL},                                                                                    \
-        {"runtime.ops." #row ".folded",                                                            \
-         FIELD_bool,                                                                               \
-         IN(config.runtime.op[OP_##row].folded),                                                   \
-         0,                                                                                        \
-         0,                                                                                        \
-         NULL},                                                                                    \
+        OP_FLAG(row, remade), OP_FLAG(row, keeps_bytes), OP_FLAG(row, reads_none),                 \
+        OP_FLAG(row, stacks), OP_FLAG(row, keeps_graph), OP_FLAG(row, waits),                      \
+        OP_FLAG(row, folded),                                                                      \
         {"runtime.ops." #row ".in_place",                                                          \
          FIELD_word,                                                                               \
          IN(config.runtime.op[OP_##row].in_place),                                                 \
@@ -348,6 +314,7 @@ static const Field plan_fields[] = {
 #define CONTRACT(row, signature)                                OF_OP(row)
 #define PRODUCT(row, signature)                                 OF_OP(row)
 #include "planner/ir/ops.def"
+#undef OP_FLAG
 #undef OF_OP
 };
 enum { N_PLAN_FIELDS = sizeof plan_fields / sizeof *plan_fields };
