@@ -2,7 +2,14 @@
  * (attrs.rope_*). Each pair keeps a share of its frequency; the rest is divided by the factor.
  * Llama 3.1: the share grows from 0 to 1 with the turns of a pair within the original context.
  * YaRN: the share falls from 1 to 0 with the index of a pair.
- * LongRoPE: each pair has a factor of its own that divides its frequency. */
+ * LongRoPE: each pair has a factor of its own that divides its frequency.
+ *
+ * Positions with an image (attrs.rows, columns: its grid; attrs.first: its first token). Pairs
+ * below attrs.lo turn by the time of a token, those below attrs.hi by its row, and the others by
+ * its column. A token of text has one number for all three; the image has one time, and text behind
+ * it goes on after its larger side. With attrs.count the sequence is the image alone (an encoder):
+ * frequencies begin again at each part of the pairs, and patches come in blocks of count x count.
+ */
 #ifndef TANDEM_KERNELS_ROPE_H
 #define TANDEM_KERNELS_ROPE_H
 
@@ -27,6 +34,52 @@ static inline double rope_pair_of(const Attrs *attrs, int64_t turned, double tur
     const double two_pi = 6.283185307179586476925286766559;
     double frequency = two_pi * turns / (double)attrs->rope_context;
     return -(double)turned * log(frequency) / (2 * log(attrs->theta));
+}
+
+#ifdef __CUDACC__
+#define ROPE_BOTH static inline __host__ __device__
+#else
+#define ROPE_BOTH static inline
+#endif
+
+typedef struct RopeGrid {
+    int64_t rows, columns, first; /* rows 0: positions count tokens */
+    int64_t lo, hi;               /* pairs that turn by row: [lo, hi) */
+    int64_t block;                /* patches of a block, down and across; 0: a decoder's tokens */
+    int64_t pairs;                /* that turn */
+} RopeGrid;
+
+static inline RopeGrid rope_grid(const Attrs *attrs, int64_t turned)
+{
+    RopeGrid g; /* nvcc reads this as C++ */
+    g.rows = attrs->rows, g.columns = attrs->columns, g.first = attrs->first;
+    g.lo = attrs->lo, g.hi = attrs->hi, g.block = attrs->count, g.pairs = turned / 2;
+    return g;
+}
+
+/* Returns 2 k / E of the exponent of pair e, which is pair k of those that share its frequencies.
+ */
+ROPE_BOTH double rope_exponent(const RopeGrid *g, int64_t e)
+{
+    if (g->rows == 0 || g->block == 0) return 2.0 * (double)e / (double)(2 * g->pairs);
+    const int64_t from = e < g->lo ? 0 : e < g->hi ? g->lo : g->hi;
+    const int64_t to = e < g->lo ? g->lo : e < g->hi ? g->hi : g->pairs;
+    return (double)(e - from) / (double)(to - from);
+}
+
+/* Returns the position by which pair e of a token turns. */
+ROPE_BOTH int64_t rope_place(const RopeGrid *g, int64_t e, int64_t token)
+{
+    if (g->rows == 0 || token < g->first) return token;
+    int64_t at = token - g->first;
+    const int64_t points = g->rows * g->columns, side = g->rows > g->columns ? g->rows : g->columns;
+    if (at >= points) return g->first + side + at - points;
+    if (e < g->lo) return g->first;
+    const int64_t block = g->block > 0 ? g->block : 1, each = block * block,
+                  wide = g->columns / block;
+    const int64_t row = at / each / wide * block + at % each / block;
+    const int64_t column = at / each % wide * block + at % each % block;
+    return g->first + (e < g->hi ? row : column);
 }
 
 static inline RopeRamp rope_ramp(const Attrs *attrs, int64_t turned)

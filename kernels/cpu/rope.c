@@ -1,7 +1,7 @@
 /* Rotary position embedding, half-split: index e of the first half and e + E/2 of the second are
  * rotated by position * theta^(-2e/E). Positions are global (cpu_whole_index). Llama 3.1, YaRN and
- * LongRoPE scale the frequencies (rope.h). With attrs.rope_dims, only that many leading elements of
- * E are rotated, as if they were all. */
+ * LongRoPE scale the frequencies, and an image has rows and columns (rope.h). With attrs.rope_dims,
+ * only that many leading elements of E are rotated, as if they were all. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/rope.c"
 
@@ -11,10 +11,11 @@
 #include "kernels/rope.h"
 
 /* Returns the angle for each position of pair `e` of E/2. */
-static double rope_frequency(const Attrs *attrs, const RopeRamp *ramp, int64_t e, int64_t E)
+static double rope_frequency(const Attrs *attrs, const RopeRamp *ramp, const RopeGrid *grid,
+                             int64_t e)
 {
     const double two_pi = 6.283185307179586476925286766559;
-    double frequency = pow(attrs->theta, -2.0 * (double)e / (double)E);
+    double frequency = pow(attrs->theta, -rope_exponent(grid, e));
     if (attrs->rope_pair[0] > 0) return frequency / attrs->rope_pair[e];
     if (ramp->factor == 0) return frequency;
     double at = ramp->context > 0 ? ramp->context * frequency / two_pi : (double)e;
@@ -39,16 +40,18 @@ static void F(rope_turn)(const KernelArgs *a, double sign, bool accumulate)
     int64_t B = a->size['b'], S = a->size['s'], E = a->size['E'];
     int64_t turned = a->attrs.rope_dims ? a->attrs.rope_dims : E, half = turned / 2;
     const RopeRamp ramp = rope_ramp(&a->attrs, turned);
+    const RopeGrid grid = rope_grid(&a->attrs, turned);
     double frequency[F(PAIRS)];
     REAL cosine[F(PAIRS)], sine[F(PAIRS)];
     assert(turned % 2 == 0 && turned <= E);
     for (int64_t first = 0; first < half; first += F(PAIRS)) {
         int64_t n = half - first < F(PAIRS) ? half - first : F(PAIRS);
         for (int64_t e = 0; e < n; e++)
-            frequency[e] = rope_frequency(&a->attrs, &ramp, first + e, turned);
+            frequency[e] = rope_frequency(&a->attrs, &ramp, &grid, first + e);
         for (int64_t s = 0; s < S; s++) {
             for (int64_t e = 0; e < n; e++) {
-                double angle = (double)cpu_whole_index(a, 's', s) * frequency[e];
+                const int64_t at = rope_place(&grid, first + e, cpu_whole_index(a, 's', s));
+                double angle = (double)at * frequency[e];
                 cosine[e] = (REAL)(ramp.gain * cos(angle));
                 sine[e] = (REAL)(sign * ramp.gain * sin(angle));
             }

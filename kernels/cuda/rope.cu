@@ -15,6 +15,7 @@ typedef struct RopeArgs {
     int64_t half, second;              /* position of the first token from `half` on */
     int64_t round;                     /* tokens that a block rotates at a time */
     RopeRamp ramp;
+    RopeGrid grid;
     double log_theta, sign;
     bool accumulate, by_pair;
     double pair[ROPE_PAIRS]; /* by_pair: divides the frequency of each pair */
@@ -24,7 +25,7 @@ typedef struct RopeArgs {
 DEVICE double rope_frequency(const RopeArgs *a, int64_t e)
 {
     const double two_pi = 6.283185307179586476925286766559;
-    double frequency = exp(-2.0 * (double)e / (double)a->turned * a->log_theta);
+    double frequency = exp(-rope_exponent(&a->grid, e) * a->log_theta);
     if (a->by_pair) return frequency / a->pair[e];
     if (a->ramp.factor == 0) return frequency;
     double at = a->ramp.context > 0 ? a->ramp.context * frequency / two_pi : (double)e;
@@ -32,10 +33,10 @@ DEVICE double rope_frequency(const RopeArgs *a, int64_t e)
     return (1 - kept) * frequency / a->ramp.factor + kept * frequency;
 }
 
-DEVICE double rope_position(const RopeArgs *a, int64_t token)
+DEVICE int64_t rope_position(const RopeArgs *a, int64_t token)
 {
     int64_t at = token % a->seq;
-    return (double)(at < a->half ? a->start + at : a->second + at - a->half);
+    return at < a->half ? a->start + at : a->second + at - a->half;
 }
 
 DEVICE void rope_write(const RopeArgs *a, int64_t at, int n, const float turned[EIGHT])
@@ -107,7 +108,8 @@ KERNEL(rope_tokens, RopeArgs, ROPE_THREADS, ROPE_BLOCKS_PER_SM)
         __syncthreads();
         for (int i = (int)threadIdx.x; i < n * half; i += ROPE_THREADS) {
             double sine, cosine;
-            device_sincos(rope_position(&a, first + i / half) * frequency[i % half], &sine,
+            const int64_t token = rope_position(&a, first + i / half);
+            device_sincos((double)rope_place(&a.grid, i % half, token) * frequency[i % half], &sine,
                           &cosine);
             sines[i] = (float)(a.sign * a.ramp.gain * sine);
             cosines[i] = (float)(a.ramp.gain * cosine);
@@ -142,6 +144,7 @@ static bool rope_launch(const KernelArgs *args, double sign, const CudaContext *
     p.half = p.seq / 2, p.second = args->second['s'];
     p.log_theta = log(attrs->theta);
     p.ramp = rope_ramp(attrs, p.turned);
+    p.grid = rope_grid(attrs, p.turned);
     p.by_pair = attrs->rope_pair[0] > 0;
     memcpy(p.pair, attrs->rope_pair, sizeof p.pair);
     p.sign = sign;

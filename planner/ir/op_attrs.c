@@ -171,11 +171,27 @@ static const char *pairs_fault(OpKind op, const Attrs *a)
     return NULL;
 }
 
+/* A grid of an image has rows and columns. In an encoder both are whole blocks, and every part of
+ * the pairs has some. */
+static const char *grid_fault(OpKind op, const Attrs *a)
+{
+    if (op != OP_rope && op != OP_rope_grad) return NULL;
+    if ((a->rows == 0) != (a->columns == 0)) return "rows and columns belong together";
+    if (a->rows == 0 && (a->first != 0 || a->count != 0))
+        return "first and count need rows and columns";
+    if (a->count != 0 && (a->rows % a->count != 0 || a->columns % a->count != 0))
+        return "rows and columns must be whole blocks of count";
+    if (a->count != 0 && (a->first != 0 || a->lo == a->hi))
+        return "with count, first is 0 and some pairs turn by row";
+    return NULL;
+}
+
 /* Returns NULL, or the condition between attributes that is violated. */
 static const char *relation_fault(OpKind op, const Attrs *a)
 {
     AttrBounds ignored;
     if (pairs_fault(op, a)) return pairs_fault(op, a);
+    if (grid_fault(op, a)) return grid_fault(op, a);
     const bool ramp = a->rope_factor != 0 && op_attr_bounds(op, ATTR_rope_factor, &ignored);
     if (a->rope_yarn != 0 && (a->rope_factor < 1 || a->theta <= 1 || a->rope_low <= 0))
         return "rope_yarn needs rope_factor of 1 or more, theta above 1 and rope_low above 0";
@@ -231,6 +247,8 @@ bool op_attrs_match(OpKind op, const Binding *b, const Attrs *attrs)
     if (op == OP_rope || op == OP_rope_grad) {
         const int64_t pairs = attr_rope_pairs(attrs);
         const int64_t turned = attrs->rope_dims ? attrs->rope_dims : size['E'];
+        /* in an encoder, pairs must be left that turn by column */
+        if (attrs->rows > 0 && 2 * attrs->hi + (attrs->count > 0 ? 2 : 0) > turned) return false;
         return turned <= size['E'] && (pairs == 0 || 2 * pairs == turned);
     }
     if (op == OP_segment || op == OP_segment_grad) return attrs->segment < size['F'];

@@ -94,7 +94,7 @@ function attention.add(nn, own)
     local out = { bias = check.flag(who, "out_bias", options.out_bias, how.bias),
       init = check.init(who, options.out_init, options.init or standard) }
     how.spectral, out.spectral = own.check_norm(who, options, how.init), own.check_norm(who, options, out.init)
-    local turn = options.rope_theta and rope_attrs(who, options.rope_theta, options.rope_scaling)
+    local turn = options.rope_theta and rope_attrs(who, options.rope_theta, options.rope_scaling, options.rope_image)
     if turn and size % 2 ~= 0 then
       core.fail("out-of-range", ("%s: rotary positions turn pairs of numbers, so head_dim = %d must be even"):format(who, size))
     end

@@ -12,7 +12,7 @@ local fields = require "tandem.fields"
 local attention = require "tandem.attention"
 local images = require "tandem.images"
 local state_space = require "tandem.state_space"
-local longrope = require "tandem.longrope"
+local longrope, rope_image = require "tandem.longrope", require "tandem.rope_image"
 local known = require("tandem.nn_reference").known
 require "tandem.trace"
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
@@ -301,9 +301,10 @@ local function yarn_attrs(who, attrs, scaling)
   return gain(all) ^ 2
 end
 
-local function rope_attrs(who, theta, scaling)
+local function rope_attrs(who, theta, scaling, image)
   local attrs, scores = { theta = check.number(who, "theta", theta, 10000.0) }, 1
   if attrs.theta <= 0 then core.fail("out-of-range", who .. ": theta must be positive") end
+  attrs.image = image and rope_image.read(who, image)
   local kind = type(scaling) == "table" and scaling.kind or nil
   if kind ~= nil and kind ~= "yarn" and kind ~= "longrope" then
     core.fail("unknown-word", ("%s: unknown kind of scaling, %s"):format(who, check.value_text(kind)),
@@ -341,12 +342,17 @@ local function rope(who, x, attrs)
       shape_text(x.shape)), "head_dim must be even")
   end
   check.one_segment(who, id)
+  local image, turned = attrs.image, (attrs.rope_dims or 0) > 0 and attrs.rope_dims or x.shape[#x.shape]
   if attrs.by_length then attrs = longrope.attrs(who, attrs, x.shape) end
+  if image then
+    attrs = setmetatable({}, { __index = attrs })
+    rope_image.add(who, attrs, image, x.shape, turned)
+  end
   return op("rope", attrs, id)
 end
 nn.rope = core.wrap(function(x, options)
   options = check.options("nn.rope", options, known["nn.rope"])
-  return rope("nn.rope", x, (rope_attrs("nn.rope", options.theta, options.scaling)))
+  return rope("nn.rope", x, (rope_attrs("nn.rope", options.theta, options.scaling, options.image)))
 end)
 
 -- The probability of dropping must be below 1.

@@ -48,6 +48,7 @@ local list = {
       { "out_bias", "bias", "A bias of the output." },
       { "rope_theta", "", "Rotates queries and keys by their position, with this base." },
       { "rope_scaling", "", "Scaling of the rotation for a longer context, as nn.rope takes it." },
+      { "rope_image", "", "An image among the tokens, as nn.rope takes it." },
       { "rope_dims", "head_dim", "Only this many first elements of a head are rotated." },
       { "scale", "head_dim^-0.5", "The factor of the scores." },
       { "window", "", "A query sees this many keys; the last of them is its own." },
@@ -207,7 +208,10 @@ local list = {
         .. "YaRN also takes fast = 32 and slow = 1 (turns in the original context at the ends of its ramp), truncate = true (the "
         .. "ends are whole pairs), mscale and mscale_all_dim. LongRoPE: { kind = 'longrope', short, long, context, length }: lists "
         .. "of factors for the pairs, for sequences up to the original context and for longer ones; length is the new context. "
-        .. "attention_factor = sqrt(1 + ln(length / context) / ln(context)) lengthens queries and keys." } } },
+        .. "attention_factor = sqrt(1 + ln(length / context) / ln(context)) lengthens queries and keys." },
+      { "image", "", "An image's rows and columns of tokens (Qwen2-VL). In a decoder: { rows, columns, first = 0, sections }: its "
+        .. "first token, and how many pairs turn by time, by row and by column. Text after it goes on after its larger side. In an "
+        .. "encoder: { rows, columns, block }: patches in blocks of block x block; half of the pairs turn by row, half by column." } } },
   { name = "nn.dropout", call = "nn.dropout(x, p)",
     doc = "Drops each element with probability p. The draw depends on seed, step, micro-batch, place and global element, "
       .. "so every mesh drops the same elements." },

@@ -67,7 +67,9 @@ static void positions_begin_somewhere(void **state)
     whole_pairs.rope_yarn = 2, whole_pairs.rope_dims = 12;
     Attrs by_pair = {.theta = 1e4, .rope_gain = 1.25, .rope_dims = 12};
     for (int e = 0; e < 6; e++) by_pair.rope_pair[e] = 1.5 + e;
-    const Attrs all[] = {plain, some, scaled, yarn, whole_pairs, by_pair};
+    const Attrs image = {.theta = 1e4, .rows = 2, .columns = 3, .first = 3, .lo = 3, .hi = 7};
+    const Attrs encoder = {.theta = 1e4, .rows = 4, .columns = 6, .hi = 4, .count = 2};
+    const Attrs all[] = {plain, some, scaled, yarn, whole_pairs, by_pair, image, encoder};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const CudaCase forward = {OP_rope, cuda_rope, "ff", all[i], 0, NULL, 0};
         const CudaCase backward = {OP_rope_grad, cuda_rope_grad, "ff", all[i], 1, NULL, 0};

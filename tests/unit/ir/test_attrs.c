@@ -226,6 +226,16 @@ static void attributes_that_contradict_each_other_are_refused(void **state)
     assert_non_null(strstr(fault_of(OP_rope, a), "rope_pair must be above 0"));
     a = yarn, a.rope_pair[0] = 2;
     assert_non_null(strstr(fault_of(OP_rope, a), "exclude each other"));
+    a = (Attrs){.theta = 1e4, .rows = 4, .columns = 6, .hi = 2, .count = 2};
+    assert_string_equal(fault_of(OP_rope, a), "");
+    a.rows = 3;
+    assert_non_null(strstr(fault_of(OP_rope, a), "whole blocks of count"));
+    a.rows = 0;
+    assert_non_null(strstr(fault_of(OP_rope, a), "rows and columns belong together"));
+    a.columns = 0;
+    assert_non_null(strstr(fault_of(OP_rope, a), "count need rows and columns"));
+    a = (Attrs){.theta = 1e4, .rows = 4, .columns = 6, .first = 1, .hi = 2, .count = 2};
+    assert_non_null(strstr(fault_of(OP_rope, a), "first is 0"));
     a = (Attrs){.lo = 8, .hi = 7, .n_slots = 1};
     assert_non_null(strstr(fault_of(OP_sumsq, a), "lo must not be above hi"));
     a = (Attrs){.slot = 2, .n_slots = 2};
@@ -249,6 +259,10 @@ static void sizes_must_fit_the_attributes(void **state)
         {OP_rope_grad, {.rope_dims = 8}, {.rope_dims = 10}},
         {OP_rope, {.rope_pair = {1, 1, 1, 1}}, {.rope_pair = {1, 1, 1}}},
         {OP_rope, {.rope_dims = 4, .rope_pair = {1, 1}}, {.rope_dims = 6, .rope_pair = {1, 1}}},
+        {OP_rope, {.rows = 2, .columns = 2, .hi = 4}, {.rows = 2, .columns = 2, .hi = 5}},
+        {OP_rope,
+         {.rows = 2, .columns = 2, .hi = 3, .count = 1},
+         {.rows = 2, .columns = 2, .hi = 4, .count = 1}},
         {OP_segment, {.segment = 2}, {.segment = 3}},
         {OP_segment_grad, {.segment = 2}, {.segment = 3}},
         {OP_turn_poles, {.h_before = 1, .h_after = 3}, {.h_before = 2, .h_after = 3}},

@@ -144,6 +144,60 @@ static void longrope_divides_each_pair_by_its_own_factor(void **state)
     for (int e = 0; e < HALF; e++) assert_relative(length[e], sqrt(17.0 / 12));
 }
 
+/* Stores the angle of each pair at one position. */
+static void rotate_at(const Attrs *attrs, int64_t token, double angle[HALF])
+{
+    Arena *arena = arena_new();
+    Value x = value_new(arena, DT_f64, DIMS(1, 1, 1, E));
+    Value y = value_new(arena, DT_f64, DIMS(1, 1, 1, E));
+    Value args[2] = {x, y};
+    Part part = {0};
+    part.start['s'] = token;
+    for (int e = 0; e < E; e++) value_set(&x, e, e < HALF);
+    eval_op(OP_rope, attrs, args, 1, 1, &part, &no_control, 0);
+    for (int e = 0; e < HALF; e++) angle[e] = atan2(value_get(&y, e + HALF), value_get(&y, e));
+    arena_free(arena);
+}
+
+static void assert_angle(double have, double want)
+{
+    assert_true(fabs(remainder(have - want, 2 * 3.14159265358979323846)) < 1e-12);
+}
+
+/* Qwen2-VL's decoder: 5 tokens of text, an image of 2 rows and 3 columns, then text. Tokens have
+ * (time, row, column), as its paper lists them: text 0 to 4; the image (5, 5, 5), (5, 5, 6), (5, 5,
+ * 7), (5, 6, 5), (5, 6, 6), (5, 6, 7); the text after it begins at 8. */
+static void an_image_turns_by_time_row_and_column(void **state)
+{
+    (void)state;
+    const Attrs attrs = {.theta = 1e4, .rows = 2, .columns = 3, .first = 5, .lo = 8, .hi = 20};
+    static const int place[13][3] = {{0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {3, 3, 3}, {4, 4, 4},
+                                     {5, 5, 5}, {5, 5, 6}, {5, 5, 7}, {5, 6, 5}, {5, 6, 6},
+                                     {5, 6, 7}, {8, 8, 8}, {9, 9, 9}};
+    for (int s = 0; s < 13; s++) {
+        double angle[HALF];
+        rotate_at(&attrs, s, angle);
+        for (int e = 0; e < HALF; e++)
+            assert_angle(angle[e], place[s][e < 8 ? 0 : e < 20 ? 1 : 2] * pow(1e4, -e / 32.0));
+    }
+}
+
+/* Qwen2-VL's encoder: half of the pairs turn by row, the others by column, with the same
+ * frequencies. Patches come in blocks of 2 x 2, which are merged later. */
+static void an_encoder_turns_by_row_and_column_of_blocks(void **state)
+{
+    (void)state;
+    const Attrs attrs = {.theta = 1e4, .rows = 4, .columns = 6, .hi = HALF / 2, .count = 2};
+    static const int place[][3] = {{0, 0, 0}, {1, 0, 1},  {2, 1, 0},  {3, 1, 1}, {4, 0, 2},
+                                   {7, 1, 3}, {11, 1, 5}, {12, 2, 0}, {23, 3, 5}};
+    for (size_t i = 0; i < sizeof place / sizeof *place; i++) {
+        double angle[HALF];
+        rotate_at(&attrs, place[i][0], angle);
+        for (int e = 0; e < HALF; e++)
+            assert_angle(angle[e], place[i][e < 16 ? 1 : 2] * pow(1e4, -(e % 16) / 16.0));
+    }
+}
+
 /* The gradient of a rotation with a gain: <dy, rope(x)> is <rope_grad(dy), x>. */
 static void the_gradient_is_the_transpose(void **state)
 {
@@ -184,6 +238,8 @@ int main(void)
         cmocka_unit_test(yarn_without_rounding_has_its_attention_factor),
         cmocka_unit_test(a_ramp_may_be_a_step_or_begin_before_the_first_pair),
         cmocka_unit_test(longrope_divides_each_pair_by_its_own_factor),
+        cmocka_unit_test(an_image_turns_by_time_row_and_column),
+        cmocka_unit_test(an_encoder_turns_by_row_and_column_of_blocks),
         cmocka_unit_test(the_gradient_is_the_transpose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
