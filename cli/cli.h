@@ -260,7 +260,8 @@ extern const Rule *const rules;
 extern const uint32_t n_rules;
 
 /* ---- machine.c ---- */
-/* Returns the key of this machine's measurements: "local:<cpu model>:<cores>". */
+/* Returns the key of this machine's measurements: "local:<cpu model>:<cores>:<kernels of
+ * OpenBLAS>". */
 const char *machine_key(Arena *arena);
 const char *machine_cpu(Arena *arena);
 uint32_t machine_cores(void);

@@ -132,8 +132,8 @@ bool store_csv(Store *store, const char *name, Str *out, Diag *d);
  * recipe, or after an error. */
 bool store_recipe(Store *store, int64_t run, Arena *arena, Recipe *recipe, Diag *d);
 
-/* Measured costs. `machine` names the measured machine ("local:<cpu model>:<cores>"), key e.g.
- * "linear f32 bsk,kn s=256 k=64 n=128". */
+/* Measured costs. `machine` names the measured machine ("local:<cpu model>:<cores>:<kernels of
+ * OpenBLAS>"), key e.g. "linear f32 bsk,kn s=256 k=64 n=128". */
 bool store_put_kernel(Store *store, const char *machine, const char *key, Ps median_ps,
                       double spread, uint32_t n, Diag *d);
 Ps store_get_kernel(Store *store, const char *machine, const char *key, Diag *d); /* -1: none */

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "kernels/kernel.h"
 
 const char *machine_cpu(Arena *arena)
 {
@@ -37,7 +38,8 @@ uint64_t machine_memory(void)
 
 const char *machine_key(Arena *arena)
 {
-    return arena_print(arena, "local:%s:%u", machine_cpu(arena), (unsigned)machine_cores());
+    return arena_print(arena, "local:%s:%u:%s", machine_cpu(arena), (unsigned)machine_cores(),
+                       kernel_cpu_blas());
 }
 
 const char *machine_own_path(Arena *arena)
