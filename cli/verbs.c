@@ -64,7 +64,7 @@ static const Verb verb_table[] = {
     {"compare", "[RUN [RUN]]", 0, 2,
      "Compare a measured run with its prediction, or two runs with each other",
      "RUN is the number of a measured run (see `tandem runs`); the default is the newest.\n"
-     "Two numbers, of any runs, print both side by side.",
+     "Two numbers, of any runs, print both runs side by side.",
      "tandem compare", NEEDS_STORE, cmd_compare},
     {"calibrate", "[PLAN]", 0, 1,
      "Measure this machine's kernels and collectives, and store the times",

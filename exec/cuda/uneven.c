@@ -27,10 +27,11 @@ bool uneven_open(Cuda *c)
                          "of dropless experts; use NCCL, or capacity_factor = \"all\"",
                          c->rank);
     if (c->own.graphs == CUDA_GRAPHS_whole || c->own.graphs == CUDA_GRAPHS_cut)
-        return cuda_fail(c, "cuda-uneven",
-                         "rank %u: a graph cannot exchange the uneven rows of dropless experts, "
-                         "because the host reads their counts; let graphs be none or auto",
-                         c->rank);
+        return cuda_fail(
+            c, "cuda-uneven",
+            "rank %u: a graph cannot exchange the uneven rows of dropless experts, "
+            "because the host reads their counts; use --graph none, or leave --graph out",
+            c->rank);
     c->own.graphs = CUDA_GRAPHS_none;
     if (!CHECK_CUDA(c, cudaMallocHost, (&at, most * sizeof(int32_t)))) return false;
     c->comms.counts = at;

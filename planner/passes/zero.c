@@ -104,7 +104,7 @@ static const PassOption options[] = {
     OPTION_CHOICE(zero.grad_reduce_in_fp32, "as precision.reduce says", "",
                   "true: gradients are summed in fp32. false: in the type of the weights in use."),
     OPTION_CHOICE(zero.preserve_fp32_weights, "as precision.param says", "",
-                  "true: weights lie in fp32 between steps. false: in the type in use."),
+                  "true: weights are stored in fp32 between steps. false: in the type in use."),
     OPTION_CHOICE(zero.average_in_collective, "false", "",
                   "Refused: the loss is already divided by the tokens of the whole step."),
     OPTION_CHOICE(zero.calculate_per_token_loss, "true", "",

@@ -1,4 +1,4 @@
--- Options of NeMo Automodel's strategies, with their defaults, as passes, precision and optimizer.
+-- Turns options of NeMo Automodel's strategies, with their defaults, into passes, precision and optimizer.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local tensor = require "dialects.automodel_tp"

@@ -53,7 +53,7 @@ local list = {
       { "scale", "head_dim^-0.5", "The factor of the scores." },
       { "window", "", "A query sees this many keys; the last of them is its own." },
       { "cap", "", "A score x becomes cap * tanh(x / cap)." },
-      { "sinks", "false", "Each head has one more score, which takes part in the softmax and has no value. It is the child sinks." },
+      { "sinks", "false", "Each head has one more score, which takes part in the softmax and has no value. These scores are the child `sinks`." },
       { "dropout", "0", "The probability of dropping a score after the softmax." },
       { "qk_norm", "false", "Normalises each query and key head by its root mean square: true or { eps }. The children are q_norm and k_norm." },
       { "fused", "false", "One child wqkv instead of wq, wk and wv; tp still cuts it by heads." },
@@ -80,13 +80,13 @@ local list = {
       .. "wv_b, wk_rope, wq, wo; with q_rank also wq_a and q_norm.", options = {
       { "dim", "required", "Features of the input." }, { "heads", "required", "Heads." },
       { "kv_rank", "required", "The features from which keys and values are made." },
-      { "q_rank", "", "The features from which queries are made. Without it they are made from the input." },
+      { "q_rank", "", "The features from which queries are made. Without q_rank, queries are made from the input." },
       { "nope_dim", "required", "The features of a head that are not rotated." },
       { "rope_dim", "required", "The features of a head that are rotated. In the keys all heads share them." },
       { "value_dim", "nope_dim", "Features of a value." },
       { "rope_theta", "10000", "The base of the rotation." },
       { "rope_scaling", "", "Scaling of the rotation for a longer context, as nn.rope takes it." },
-      { "scale", "(nope_dim + rope_dim)^-0.5", "The factor of the scores. By default YaRN's mscale_all_dim raises it: "
+      { "scale", "(nope_dim + rope_dim)^-0.5", "The factor of the scores. By default YaRN's mscale_all_dim raises this factor: "
         .. "times (0.1 mscale_all_dim ln factor + 1)^2." },
       { "causal", "true", "A token attends only to itself and to earlier tokens." },
       { "eps", "1e-5", "The epsilon of the two norms." },
@@ -112,8 +112,8 @@ local list = {
         .. "and only the rows that tokens take are stored, sent and computed. ep { bound } sets the memory for them." },
       { "normalise", "true", "The weights of the chosen experts add up to 1." },
       { "bias", "false", "Adds biases to the router and to the experts." },
-      { "limit", "", "The gate of gpt-oss: gates up to the limit, x sigmoid(1.702 x), times 1 + the other product within "
-        .. "the limits." },
+      { "limit", "", "The gate of gpt-oss. The gate is capped at limit and becomes x sigmoid(1.702 x). It is multiplied by "
+        .. "1 + the other product, which is clamped to -limit and limit." },
       { "scaling", "1", "The factor of the weights." },
       { "sigmoid", "false", "The weights are sigmoids of the logits instead of their softmax. Needs aux_loss = 0." },
       { "groups", "1", "The number of groups of experts, of which a token uses the best. The score of a group is its largest logit "
@@ -232,10 +232,11 @@ local list = {
   { name = "nn.small_heads", call = "nn.small_heads(heads, kv_heads, mesh)",
     doc = "The numbers of heads and KV heads of a shrunk model, which tp splits in the same way as the original's." },
   { name = "nn.layer_pattern", call = "nn.layer_pattern(family, config, letters)",
-    doc = "For families whose config.pattern has a letter for each layer: the pattern of config.layers layers. It begins "
-      .. "again at its end. letters: { M = \"state space\", ... }." },
+    doc = "For families whose config.pattern has a letter for each layer: returns the pattern for config.layers layers. "
+      .. "A shorter pattern is repeated. letters: { M = \"state space\", ... }." },
   { name = "nn.small_scan_heads", call = "nn.small_scan_heads(heads, groups, mesh)",
-    doc = "The same for the heads and groups of a state-space layer." },
+    doc = "The numbers of heads and groups of a shrunk state-space layer, which tp and cp cut in the same way as the "
+      .. "original's." },
 }
 
 local known = {} -- known["nn.linear"].bias == true

@@ -177,7 +177,7 @@ def fit_devices(tandem, runs, more, old, wanted):
         predict = Predictor(tandem, own, table.head)
         best, least = descend(lambda v: loss(predict({"cluster.device.sustained": v["s"]})),
                               {"s": SUSTAINED}, {"s": sustained.get(label) or 0.75})
-        report.append(f"| what lasts: {label}{note(label)} | {len(own)} | {best['s']:g} | {math.expm1(least):.1%} |")
+        report.append(f"| sustained fraction: {label}{note(label)} | {len(own)} | {best['s']:g} | {math.expm1(least):.1%} |")
         if label in sustained and label not in ONLY_REPORTED:
             sustained[label] = best["s"]
         elif label not in ONLY_REPORTED:
@@ -254,8 +254,8 @@ def write_report(report, power):
     lines.update({line.split("|")[1]: line for line in report})
     with open(path, "w") as f:
         f.write("# What was fitted\n\nWritten by `tests/bench/fit_runs.py` from the rows marked dev-cal of the tables of\n"
-                "published runs (of llm-foundry's each 12th, of NeMo's each 4th, of vTrain's single-node ones each\n"
-                "96th; of the second table the small Megatron-Core runs, and runs of large models on\n"
+                "published runs (every 12th row of llm-foundry, every 4th of NeMo, every 96th of vTrain's single-node\n"
+                "runs; of the second table the small Megatron-Core runs, and runs of large models on\n"
                 "Blackwell). The error is the mean of |ln(predicted / measured)| of step times, as a percentage.\n"
                 "`power` = %.3g.\n\n| parameter | rows | value | error |\n|---|---|---|---|\n" % power)
         f.write("\n".join(lines.values()) + "\n" + mark + after)

@@ -5,7 +5,7 @@ the others give, and each GPU by what the other GPUs give. Writes the second par
     tests/bench/leave_out.py build/release/tandem RUNS.csv [MORE.csv]
     tests/bench/leave_out.py build/release/tandem --only-more MORE.csv
 
-MORE is the second table. Its parameters are what lasts of Blackwell's peak, which is only reported, and Megatron-Core's
+MORE is the second table. Its parameters are the sustained fraction of Blackwell's peak, which is only reported, and Megatron-Core's
 host times. Lines of a table that is not given stay.
 
 Rows, grids and the way down are those of fit_runs.py. What lasts of a GPU's peak is fitted to the other rows of its
@@ -246,11 +246,12 @@ give. Of the second table's small Megatron-Core runs, every {EVERY_SMALL}th is a
 
 A profile whose rows are all of one source takes another's host times: FSDP1 torchtitan's,
 torchtitan FSDP1's, Megatron torchtitan's, Megatron of 2022 Megatron's, Megatron-Core Megatron's. An
-architecture without rows takes the other's part that lasts. Without rows at 500 W a limit of power
-changes nothing.
+architecture without rows takes the sustained fraction of the other one. Without rows at 500 W a
+power limit changes nothing.
 
-"Not used": the library has Hopper's part that lasts for Blackwell, so no constant comes from these rows.
-Their first errors are the library's. The last ones are those of a fit to the other GPUs of Blackwell.
+"Not used": the library takes Hopper's sustained fraction for Blackwell, so no constant comes from
+these rows. Their first two errors are the library's. The last two come from a fit to the other GPUs
+of Blackwell.
 
 | without | rows | in the fit: median | ninth decile | without it: median | ninth decile |
 |---|---|---|---|---|---|

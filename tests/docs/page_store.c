@@ -48,7 +48,7 @@ const char *page_store(Arena *arena)
     page_text(&out,
               "The store is one SQLite file: `--db FILE`, else `TANDEM_DB`, else `tandem.db`. "
               "Times are integer picoseconds (`_ps`), sizes are bytes. The views, whose names "
-              "begin with `v_`, have the units of people.");
+              "begin with `v_`, use milliseconds, GiB and dates.");
     add_kind(&out, store_db(store), &diag, "table");
     add_kind(&out, store_db(store), &diag, "view");
     store_close(store);

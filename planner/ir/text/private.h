@@ -38,9 +38,9 @@ typedef enum FieldType {
  * field belongs to one of these classes, which say what a change does. A test checks the class. */
 #define TRUSTS(X)                                                                                  \
     X(proven, "A change is refused.")                                                              \
-    X(given, "It says what is to be computed. Nothing else in the text could contradict it.")      \
+    X(given, "It states a part of the computation, and nothing else in the text contradicts it.")  \
     X(free, "A change gives another legal program with the same results. Its time may differ.")    \
-    X(label, "It changes no number of the executor or the simulator, and no proof.")               \
+    X(label, "A change affects no number of the executor or the simulator, and no proof.")         \
     X(open, "A change can pass. The executor then computes the same, but a prediction's tables "   \
             "may count something elsewhere.")
 typedef enum TextTrust {
