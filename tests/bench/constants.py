@@ -56,7 +56,7 @@ def page():
            "# Constants and their kinds", "",
            "A constant is of one of these kinds: datasheet (the maker's), documented (by a framework or a",
            "library), source (read in its source code), measured (here), fitted (to rows of the tables that",
-           "are marked dev-cal), assumed (nothing says so).", ""]
+           "are marked dev-cal), assumed (without a source).", ""]
     groups = {}
     for path, kind, where, name, numbers in rows():
         groups.setdefault((path, kind, where), []).append((name, numbers))
