@@ -78,7 +78,8 @@ static const Verb verb_table[] = {
      "with kernels and collectives. Rows that cannot become a plan are counted by reason.",
      "tandem accuracy --runs tests/data/published_runs.csv", OPTIONS_accuracy, cmd_accuracy},
     {"net", "CLUSTER|PLAN", 1, 1, "Predict collectives by size, in the columns of nccl-tests",
-     "CLUSTER is a cluster of the library, PLAN a script with a cluster. Each line has the time, and "
+     "CLUSTER is a cluster of the library, PLAN a script with a cluster. Each line has the time, "
+     "and "
      "the\n"
      "algorithm, protocol and channels that NCCL would choose.",
      "tandem net dgx_h100 --nodes 2 --collective all_gather --min 1M", OPTIONS_net, cmd_net},
