@@ -29,7 +29,7 @@ static const Option option_table[] = {
     {"what-if", 0, OPTION_list, "KEY=VALUE", FIELD(sim.what_if), OPTIONS_sim,
      "compare with another value, as in nic=2x, gpu=B200, seq=2x or mesh.tp=4; repeatable"},
     {"where", 0, OPTION_list, "CONDITION", FIELD(sweep.where), OPTIONS_sweep | OPTIONS_search,
-     "keep only these combinations, as in \"tp*pp <= 64 and micro > 1\"; if repeated, all hold"},
+     "keep combinations that fulfil all conditions, as in \"tp*pp <= 64 and micro > 1\""},
     {"shard", 0, OPTION_text, "I/N", FIELD(sweep.shard), OPTIONS_sweep,
      "predict only the I-th of N equal parts, as one of N machines"},
     {"slurm", 0, OPTION_text, "N", FIELD(sweep.slurm_text), OPTIONS_sweep,
