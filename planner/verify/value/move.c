@@ -156,7 +156,7 @@ static bool check_place(Move *m)
     if (attrs->parts != mesh_size(&m->v->plan->mesh, axes))
         return complain(m, "places one part of another number of parts than the group has ranks");
     if (!innermost(axes, layout_axes_split(&m->a.layout, d)) || uneven(m, &m->a, d))
-        return complain(m, "places parts that are cut again or are uneven");
+        return complain(m, "places parts that do not nest or are uneven");
     return true;
 }
 
