@@ -1,5 +1,5 @@
--- A U-Net on fields: levels of two 3x3 convolutions with group norm, halved by max pooling and doubled
--- again by transposed convolutions, with the fields of the way down beside those of the way up.
+-- A U-Net on fields: levels of two 3x3 convolutions with group norm. Max pooling halves the field, and
+-- transposed convolutions double it again; each level on the way up also reads the fields of the way down.
 -- Longitude is periodic, latitude mirrored. require "models.unet" "tiny", or { size = "tiny", width = 8 }.
 local nn = require "tandem.nn"
 

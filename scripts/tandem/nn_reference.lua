@@ -116,12 +116,12 @@ local list = {
         .. "1 + the other product, which is clamped to -limit and limit." },
       { "scaling", "1", "The factor of the weights." },
       { "sigmoid", "false", "The weights are sigmoids of the logits instead of their softmax. Needs aux_loss = 0." },
-      { "groups", "1", "The number of groups of experts, of which a token uses the best. The score of a group is its largest logit "
+      { "groups", "1", "The number of groups of experts. A token uses only the best groups. The score of a group is its largest logit "
         .. "or, with sigmoid, the sum of its two largest sigmoids." },
       { "top_groups", "groups", "The number of groups from which a token may choose." },
       { "aux_loss", "0.01", "The factor of the loss that balances the experts. 0 leaves it out." },
-      { "balance_rate", "0", "Adds a bias for each expert to its sigmoid when experts are chosen. After each step it grows "
-        .. "by this rate if the expert had fewer choices than the mean, and falls if it had more." },
+      { "balance_rate", "0", "Adds a bias for each expert to its sigmoid when experts are chosen. After each step the bias "
+        .. "grows by this rate if the expert had fewer choices than the mean, and falls if it had more." },
       { "z_loss", "0", "The factor of the loss that keeps the router's logits small: the mean of their squared "
         .. "log-sum-exp." },
       { "init", "nn.normal(0, 0.02)", "Initial values of router, w1 and w3." },
