@@ -108,9 +108,25 @@ static inline float widen_e5m2(uint8_t code)
     return float_of((code & 0x80u) << 24 | widened(code & 0x7f, 2, 15, 0x7c));
 }
 
+/* The codes are the exponents of floats, apart from code 0, whose float is subnormal. */
+static inline uint8_t round_e8m0(float x)
+{
+    const uint32_t a = bits_of(x) & 0x7fffffff, exponent = a >> FLOAT_MANTISSA;
+    const uint32_t up = exponent ? (a & 0x7fffff) != 0 : a > 0x400000;
+    if (a > float_infinity) return 0xff;
+    return (uint8_t)(exponent + up > 0xfe ? 0xfe : exponent + up);
+}
+
+static inline float widen_e8m0(uint8_t code)
+{
+    if (code == 0xff) return float_of(0x7fc00000);
+    return float_of(code ? (uint32_t)code << FLOAT_MANTISSA : 0x400000);
+}
+
 /* ---- arrays ---- */
 
-#define LOW_TYPES(X) X(bf16, uint16_t) X(f16, uint16_t) X(e4m3, uint8_t) X(e5m2, uint8_t)
+#define LOW_TYPES(X)                                                                               \
+    X(bf16, uint16_t) X(f16, uint16_t) X(e4m3, uint8_t) X(e5m2, uint8_t) X(e8m0, uint8_t)
 
 #define ARRAYS(name, type)                                                                         \
     static void widen_all_##name(const type *restrict x, float *restrict y, int64_t n)             \

@@ -7,8 +7,11 @@
  *   e4m3   4, 3 (E4M3FN of the OCP 8-bit floating point specification); largest 448, no infinity:
  *          larger values, and infinities, become 448
  *   e5m2   5, 2 (E5M2 of the same); largest 57344, infinities
+ *   e8m0   8, 0 (E8M0 of the OCP microscaling formats specification): powers of two from 2^-127 to
+ *          2^127, without sign, zero or infinity; scales of blocks
  *
- * Rounding is to nearest, ties to even, subnormals included. NaNs stay NaNs. */
+ * Rounding is to nearest, ties to even, subnormals included; in e8m0 it is up, to the next power of
+ * two. NaNs stay NaNs. */
 #ifndef TANDEM_KERNELS_NUMBER_H
 #define TANDEM_KERNELS_NUMBER_H
 
@@ -16,7 +19,7 @@
 
 static inline bool number_is_low(DType t)
 {
-    return t == DT_bf16 || t == DT_f16 || t == DT_e4m3 || t == DT_e5m2;
+    return t == DT_bf16 || t == DT_f16 || dtype_is_eight_bits(t);
 }
 
 static inline bool number_is_real(DType t)

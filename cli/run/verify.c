@@ -179,7 +179,7 @@ static bool is_low(const Plan *plan)
         const Program *p = &plan->programs.at[i];
         for (BufferId b = 1; b < p->buffers.n; b++) {
             DType t = p->buffers.at[b].dtype;
-            if (t == DT_bf16 || t == DT_f16 || t == DT_e4m3 || t == DT_e5m2) return true;
+            if (t == DT_bf16 || t == DT_f16 || dtype_is_eight_bits(t)) return true;
         }
     }
     return false;

@@ -80,6 +80,10 @@ static void scaled_product(const Scaled *s)
 void cpu_contract(const KernelArgs *a)
 {
     assert((a->n_in == 2 || a->n_in == 4) && a->binding != NULL);
+    if (a->n_in == 4 && a->binding->size['B'] > 0) {
+        cpu_contract_blocks(a);
+        return;
+    }
     Product p = product_of(a->binding, a->size);
     if (p.m == 0 || p.n == 0) return;
     int64_t size = (int64_t)dtype_bytes(a->dtype[0]);

@@ -3,6 +3,8 @@
 #ifndef TANDEM_KERNELS_CPU_CPU_H
 #define TANDEM_KERNELS_CPU_CPU_H
 
+#include <math.h>
+
 #include "kernels/kernel.h"
 
 #define COMPUTE(name, signature, flops, reduce, backward, flags) Kernel_function cpu_##name;
@@ -34,6 +36,23 @@ static inline double cpu_amax_bound(double amax)
 {
     return amax < 1e-12 ? 1e-12 : amax;
 }
+
+/* Returns the scale of a block whose largest magnitude is `most`: the smallest power of two for
+ * which `most` does not exceed `largest` times it, within the range of e8m0. NaN stays NaN. */
+static inline double cpu_block_scale(double most, double largest)
+{
+    int exponent;
+    if (isnan(most)) return most;
+    if (!(most <= ldexp(largest, 127))) return ldexp(1, 127);
+    (void)frexp(most / largest, &exponent); /* rounding may make it too large by one */
+    exponent = most == 0 || exponent < 2 - 127 ? -127 : exponent - 2;
+    while (most > ldexp(largest, exponent)) exponent++;
+    return ldexp(1, exponent);
+}
+
+/* ---- blocks.c ---- */
+/* The product of operands that have a scale for each block B. */
+void cpu_contract_blocks(const KernelArgs *a);
 
 /* ---- blas.c ---- */
 /* Prepares OpenBLAS for the products of one rank. */

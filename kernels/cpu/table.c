@@ -73,7 +73,7 @@ bool kernel_cpu_accepts(OpKind op, const DType *dtype, uint32_t n_args)
         } else if (kind != ARGUMENT_loss || dtype[i] != DT_f64) {
             if (!number_is_real(dtype[i])) return false;
             has_double = has_double || dtype[i] == DT_f64;
-            bool eight = dtype[i] == DT_e4m3 || dtype[i] == DT_e5m2;
+            bool eight = dtype_is_eight_bits(dtype[i]);
             has_other = has_other || (dtype[i] != DT_f64 && !(eight && in_double));
         }
     }

@@ -74,6 +74,7 @@ bool cuda_compute_accepts(OpKind op, const DType *dtype, uint32_t n_args)
 {
     const OpInfo *info = op_info(op);
     uint32_t n = (uint32_t)info->sig.n_in + info->sig.n_out;
+    if (info->flags & OP_BLOCKS) return false; /* missing.h */
     if (op_is_halo(op)) return accepts_halo(op, dtype, n_args);
     if (info->class_ == OP_CLASS_reshape) return n_args == 2 && dtype[0] == dtype[1];
     if (op == OP_cast && n_args == 2 && dtype[0] == dtype[1]) return true;

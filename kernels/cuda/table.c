@@ -1,8 +1,9 @@
 /* Maps each op to its function on a CUDA device, from the op table itself: a row without a kernel
- * fails to link. */
+ * fails to link (missing.h lists the exceptions). */
 #include <assert.h>
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/missing.h"
 #include "kernels/cuda/workspace.h"
 
 /* Contractions share one function, which gets the op as an argument. */

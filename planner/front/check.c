@@ -281,27 +281,6 @@ static void check_nccl(Draft *draft)
     if (hint != NULL) diag_hint(draft->d, "%s", hint);
 }
 
-/* float8{} computes in e4m3 and e5m2; the other types must not be wider than fp32. */
-static void check_float8(Draft *draft)
-{
-    const Config *c = &draft->config;
-    const double *peak = c->cluster.device.peak_flops;
-    for (uint32_t i = 0; i < c->n_passes; i++) {
-        const PassConfig *pass = &c->passes[i];
-        if (pass->name != PASS_float8) continue;
-        if (c->compute == DT_f64) {
-            diag_error(draft->d, FAULT_input, "dtype-unsupported", pass->loc,
-                       "float8{} with precision.compute = f64: an 8-bit product is summed in fp32");
-            diag_hint(draft->d, "precision.compute may be bf16, fp16 or fp32");
-        }
-        if (peak[DT_e4m3] > 0 && peak[DT_e5m2] > 0) continue;
-        diag_error(draft->d, FAULT_input, "dtype-unsupported", pass->loc,
-                   "float8{}: %s cannot compute in e4m3 and e5m2",
-                   c->cluster.device.name != NULL ? c->cluster.device.name : "the device");
-        diag_hint(draft->d, "leave float8{} out, or take a cluster whose device has both rates");
-    }
-}
-
 static void dtype_unsupported(Draft *draft, Loc loc, const char *path, DType type)
 {
     const Device *device = &draft->config.cluster.device;
@@ -346,7 +325,7 @@ static void check_precision(Draft *draft)
         const char *path = arena_print(draft->arena, "precision.%s", names[i]);
         dtype_unsupported(draft, draft_loc(draft, path), path, types[i]);
     }
-    check_float8(draft);
+    draft_check_float8(draft);
     check_nccl(draft);
     for (uint32_t i = 0; i < c->n_passes; i++)
         if (c->passes[i].name == PASS_fsdp2) check_policy(draft, i);

@@ -119,14 +119,13 @@ typedef struct TpOptions {
     bool loss_parallel; /* default true: the logits stay split over the vocabulary */
     bool keep_gathered; /* keep the gathered input of column linears for the backward pass */
     bool share_gathers; /* default true: one gather for q, k, v */
-    /* average gradients that all ranks of tp compute alike, so that rounding cannot make them drift
-     * apart */
+    /* average gradients that all ranks of tp compute alike, so that rounding keeps them equal */
     bool sync_replicated_gradients;
     Patterns plan;  /* overrides the model's own table */
     bool plan_only; /* default false; true: the model's own table is not read */
 } TpOptions;
 /* 8-bit matrix products. */
-#define FLOAT8_RECIPES(X) X(tensorwise) X(rowwise)
+#define FLOAT8_RECIPES(X) X(tensorwise) X(rowwise) X(mxfp8)
 typedef enum Float8Recipe {
 #define X(name) FLOAT8_##name,
     FLOAT8_RECIPES(X)
@@ -134,14 +133,15 @@ typedef enum Float8Recipe {
         FLOAT8_RECIPE_COUNT
 } Float8Recipe;
 typedef struct Float8Options {
-    Float8Recipe recipe; /* default tensorwise */
-    bool fsdp_gather;    /* default false; true: sharded weights are gathered in 8 bits */
-    bool head;           /* default false: the logits are computed as they are */
-    /* leave out a module whose sizes are not a multiple of 16, instead of an error */
-    bool skip_indivisible;
-    Patterns skip, only; /* modules to leave out; the only modules to cover */
-    /* allows any size: the plan was scaled down for a comparison on CPUs */
+    Float8Recipe recipe;   /* default tensorwise */
+    bool fsdp_gather;      /* default false; true: sharded weights are gathered in 8 bits */
+    bool head;             /* default false: the logits are computed as they are */
+    bool skip_indivisible; /* leave out modules whose sizes do not fit, instead of an error */
+    Patterns skip, only;   /* modules to leave out; the only modules to cover */
+    /* allows any size: the plan was scaled down for a comparison on CPUs. Its blocks fit dimensions
+     * cut into `cuts` parts, so that they are the same on one rank. 0: it has no blocks. */
     bool any_size;
+    uint32_t cuts;
 } Float8Options;
 typedef enum AcMode { AC_none, AC_full, AC_selective, AC_modules } AcMode;
 /* FSDP2's MixedPrecisionPolicy, for every unit. DT_none: follow `precision` (for output: keep the

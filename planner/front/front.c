@@ -16,6 +16,7 @@
 #include "planner/front/child/child.h"
 #include "planner/front/fold.h"
 #include "planner/front/parent.h"
+#include "planner/front/pass_spec.h"
 
 /* A buffer that is written once, before any caller reads it. */
 const char *front_scripts_dir(void)
@@ -171,10 +172,16 @@ static bool answer(Script *s, Draft *draft, Rebuild *b, bool shrink, bool can_sh
     a.axis_size[axes_first(axes_trading(INDEX_experts))] = config_expert_ranks(c);
     a.stages = config_ranks(c, axes_with(AXIS_STAGES));
     a.microbatches = (uint32_t)(c->global_batch / a.batch);
-    a.multiple = 1;
+    a.multiple = a.block = 1;
+    Float8Options *blocks = NULL;
     for (uint32_t i = 0; i < c->n_passes; i++) {
         if (c->passes[i].name == PASS_pp) a.stages *= c->passes[i].pp.chunks;
         if (c->passes[i].tp.plan.n > 0) a.multiple = config_ranks(c, axes_with(AXIS_WEIGHTS));
+        if (c->passes[i].float8.cuts > 0) blocks = &c->passes[i].float8;
+    }
+    if (blocks != NULL) { /* every axis that may cut features or tokens */
+        blocks->cuts = config_ranks(c, axes_with(AXIS_WEIGHTS) | axes_cutting(INDEX_tokens));
+        a.multiple = a.block = FLOAT8_SMALL_BLOCK * blocks->cuts;
     }
     a.shrink = shrink;
     if (s->traces != NULL) a.no_model = traces_find(s->traces, draft, shares && !shrink, b);

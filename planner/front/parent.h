@@ -67,6 +67,7 @@ void draft_check_lists(Draft *draft);
 bool draft_has_fields(const Draft *draft);
 /* Reports each of these sizes that is missing. The number of grid points becomes the sequence
  * length. */
+void draft_check_float8(Draft *draft);
 void draft_check_fields(Draft *draft);
 /* Reports missing keys, checks ranges that depend on each other, resolves mesh and batch, and
  * completes the configuration. */

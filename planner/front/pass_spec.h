@@ -32,6 +32,9 @@ typedef struct PassEdge {
     const char *why; /* NULL ends a list */
 } PassEdge;
 
+/* The most numbers that share a scale in a plan made small for --verify. */
+enum { FLOAT8_SMALL_BLOCK = 2 };
+
 /* The plan that --verify makes smaller; each pass changes its own options. */
 typedef struct Shrink {
     Config *config;                /* the config, whose axes are already shrunk */
@@ -39,6 +42,7 @@ typedef struct Shrink {
     bool stays[AXIS_NAMES];        /* an axis that is not shrunk further */
     bool keeps_batch;              /* the number of micro-batches stays */
     bool fills_pipe;               /* there must be enough micro-batches to fill the pipeline */
+    uint32_t block;                /* tokens and features that share a scale; 1: none do */
 } Shrink;
 
 typedef struct PassSpec {

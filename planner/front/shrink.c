@@ -84,10 +84,10 @@ static void shrink_axes(Shrink *s, bool sizes_follow)
         n[a] = shrunk(axis_info((AxisName)a), n[a], sizes_follow, &s->stays[a]);
 }
 
-/* Five tokens for each piece of a sequence that a rank can hold. */
-static int64_t least_tokens(const Config *c)
+/* Five tokens, or blocks of tokens, for each piece of a sequence that a rank can hold. */
+static int64_t least_tokens(const Config *c, uint32_t block)
 {
-    int64_t tokens = 5;
+    int64_t tokens = 5 * (int64_t)block;
     for (int a = 0; a < AXIS_NAMES; a++) {
         const int64_t chunks = axis_info((AxisName)a)->chunks;
         if (c->axis_size[a] > 1 && chunks) tokens *= chunks * c->axis_size[a];
@@ -120,7 +120,7 @@ static void shrink_experts(Config *c, const uint32_t was[AXIS_NAMES])
 void draft_shrink(Draft *draft, bool sizes_follow)
 {
     Config *c = &draft->config;
-    Shrink s = {.config = c};
+    Shrink s = {.config = c, .block = 1};
     int64_t data = config_data_ranks(c);
     int64_t n_micro = c->global_batch / (c->micro_batch * data);
     shrink_axes(&s, sizes_follow);
@@ -138,7 +138,7 @@ void draft_shrink(Draft *draft, bool sizes_follow)
     else if (n_micro > 3 && !s.keeps_batch)
         n_micro = 3;
     c->global_batch = c->micro_batch * data * n_micro;
-    const int64_t seq = least_tokens(c);
+    const int64_t seq = least_tokens(c, s.block);
     if (c->seq > seq && !c->height) c->seq = seq; /* a shrunk model may choose another grid */
     uint32_t ranks = 1;
     for (int a = 0; a < AXIS_NAMES; a++) ranks *= c->axis_size[a];

@@ -80,8 +80,8 @@ static void set_name(OpKind op, const char *of, const char *suffix)
  * those nodes. */
 static void derive_scaled(OpKind op)
 {
-    static const char *const suffix[] = {"", "_tensorwise", "_rowwise", "_tensorwise_along",
-                                         "_rowwise_along"};
+    static const char *const suffix[] = {"",        "_tensorwise",       "_rowwise",
+                                         "_blocks", "_tensorwise_along", "_rowwise_along"};
     OpInfo *info = &table.info[op];
     for (int s = 1; s < SCALINGS; s++) info->scaled[s] = (OpKind)((int)op + 3 * s);
     for (int form = 1; form < N_FORMS; form++) {
@@ -96,8 +96,12 @@ static void derive_scaled(OpKind op)
         (void)snprintf(name, sizeof name, "%.*s%s", n, info->name, suffix[form]);
         set_name(scaled, name, info->name + n);
         sig_along(&info->sig, info->signature, lies_along, signature, MAX_TEXT);
-        sig_scaled(&info->sig, signature, to->scaling == SCALING_rowwise, table.signature[scaled],
-                   MAX_TEXT);
+        if (to->scaling == SCALING_blocks)
+            sig_blocks(&info->sig, signature, table.signature[scaled], MAX_TEXT);
+        else
+            sig_scaled(&info->sig, signature, to->scaling == SCALING_rowwise,
+                       table.signature[scaled], MAX_TEXT);
+        if (to->scaling == SCALING_blocks) to->flags |= OP_BLOCKS;
         set_signature(to, table.signature[scaled]);
         to->along = scaled;
         if (!lies_along) continue;
@@ -425,6 +429,7 @@ static void known_sizes(OpKind op, const Attrs *attrs, int64_t size['z' + 1])
     const Signature *sig = &op_info(op)->sig;
     if (sig_uses(sig, 'G')) size['G'] = attrs->group;
     if (op == OP_pixel_shuffle) size['I'] = attrs->h_kernel, size['J'] = attrs->w_kernel;
+    if (op_info(op)->flags & OP_BLOCKS) size['B'] = attrs->group;
     if (op == OP_resize) size['h'] = attrs->rows, size['w'] = attrs->columns;
     if (!is_windowed_attention(op)) return;
     size['X'] = size['L'] = attrs->h_kernel, size['Y'] = size['M'] = attrs->w_kernel;

@@ -23,7 +23,8 @@ enum { MAX_IN = 8, MAX_OUT = 4, MAX_ARGS = MAX_IN + MAX_OUT, MAX_LETTERS = 16 };
 /* The forms of a contraction by name, in the order of OpInfo.scaled and .along. */
 #define CONTRACT_FORMS(X, name)                                                                    \
     X(name)                                                                                        \
-    X(name##_tensorwise) X(name##_rowwise) X(name##_tensorwise_along) X(name##_rowwise_along)
+    X(name##_tensorwise)                                                                           \
+    X(name##_rowwise) X(name##_blocks) X(name##_tensorwise_along) X(name##_rowwise_along)
 
 typedef enum OpKind {
     OP_none,
@@ -93,7 +94,9 @@ enum {                     /* OpInfo.flags */
                                    * result */
        /* with attrs.accumulate it merges attention over more keys, which is not a sum */
        OP_MERGES = 1 << 28,
-       OP_COUNTED = 1 << 29 /* its last input counts the uneven rows that it reads or writes */
+       OP_COUNTED = 1 << 29, /* its last input counts the uneven rows that it reads or writes */
+       /* index B is a block of attrs.group neighbours, which share a scale */
+       OP_BLOCKS = 1 << 30
 };
 
 /* One term dimension after parsing. */
@@ -137,9 +140,15 @@ typedef struct Backward {
 enum { MAX_BACKWARD = 3 };
 
 /* The forms of a contraction: on plain numbers, or on 8-bit numbers with two more inputs that
- * hold scales. A scale belongs to a whole operand (tensorwise) or to each index that is not
- * summed (rowwise). */
-typedef enum Scaling { SCALING_none, SCALING_tensorwise, SCALING_rowwise, SCALINGS } Scaling;
+ * hold scales. A scale belongs to a whole operand (tensorwise), to each index that is not
+ * summed (rowwise), or to a block of neighbours along the last summed index (blocks). */
+typedef enum Scaling {
+    SCALING_none,
+    SCALING_tensorwise,
+    SCALING_rowwise,
+    SCALING_blocks,
+    SCALINGS
+} Scaling;
 
 typedef struct OpInfo {
     const char *name;
@@ -367,7 +376,7 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double
     X(double, drop)          /* probability of dropping an element; above 0: draws numbers */      \
     X(int64_t, site)         /* dropout: a part of the random key, one for each place in the       \
                               * model */                                                           \
-    X(int64_t, group)        /* xent_loss_mean: sequences that share a denominator */              \
+    X(int64_t, group)        /* numbers that share a scale; sequences that share a denominator */  \
     X(int64_t, count_all)    /* xent_loss: count ignored tokens too */                             \
     X(int64_t, rope_context) /* original context length of the scaling */                          \
     X(int64_t, rope_yarn)    /* 0: Llama 3.1; 1: YaRN; 2: YaRN between whole pairs */              \

@@ -124,11 +124,14 @@ static void add_row(const char *ops, const char *list)
 static void build(void)
 {
     for (uint32_t i = 0; i < N_ROWS; i++) add_row(rows[i][0], rows[i][1]);
-    const uint32_t scale = table.n;
+    const uint32_t scale = table.n, block = scale + 1;
     add_bounds((AttrBounds){find_attr("scale", strlen("scale")), true, false, 0, 1e300});
-    for (int op = 0; op < OP_COUNT; op++)
-        if (op_info((OpKind)op)->scaling != SCALING_none)
-            table.of[op].first = scale, table.of[op].n = 1;
+    add_bounds((AttrBounds){find_attr("group", strlen("group")), false, false, 1, 64});
+    for (int op = 0; op < OP_COUNT; op++) {
+        const Scaling scaling = op_info((OpKind)op)->scaling;
+        if (scaling == SCALING_none) continue;
+        table.of[op].first = scaling == SCALING_blocks ? block : scale, table.of[op].n = 1;
+    }
 }
 
 /* The bounds of `accumulate`: a bit for each output. */
@@ -244,6 +247,7 @@ bool op_attrs_fit(OpKind op, const Attrs *attrs, Str *why)
 bool op_attrs_match(OpKind op, const Binding *b, const Attrs *attrs)
 {
     const int64_t *size = b->size, side = attrs->h_kernel;
+    if (op_info(op)->flags & OP_BLOCKS) return size['B'] == attrs->group;
     if (op == OP_rope || op == OP_rope_grad) {
         const int64_t pairs = attr_rope_pairs(attrs);
         const int64_t turned = attrs->rope_dims ? attrs->rope_dims : size['E'];

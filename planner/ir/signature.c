@@ -193,6 +193,28 @@ void sig_scaled(const Signature *sig, const char *signature, bool by_rows, char 
     assert(n > 0 && (size_t)n < room);
 }
 
+void sig_blocks(const Signature *sig, const char *signature, char *out, size_t room)
+{
+    const char *arrow = strstr(signature, "->");
+    char values[2][MAX_DIMS + 1] = {"", ""}, scales[2][MAX_DIMS + 1] = {"", ""},
+                              blocked[2] = {0, 0};
+    assert(sig->n_in == 2 && arrow && !sig_uses(sig, 'B'));
+    for (uint32_t i = 0; i < 2; i++) {
+        const SigTerm *term = &sig->in[i];
+        uint32_t n = 0;
+        assert(term->n_dims < MAX_DIMS);
+        for (uint32_t d = 0; d < term->n_dims; d++)
+            if (!sig_term_uses(&sig->out[0], term->dim[d].letter)) blocked[i] = term->dim[d].letter;
+        for (uint32_t d = 0; d < term->n_dims; d++) {
+            values[i][n++] = scales[i][d] = term->dim[d].letter;
+            if (term->dim[d].letter == blocked[i]) values[i][n++] = 'B';
+        }
+    }
+    assert(blocked[0] && blocked[0] == blocked[1]);
+    int n = snprintf(out, room, "%s,%s,%s,%s%s", values[0], values[1], scales[0], scales[1], arrow);
+    assert(n > 0 && (size_t)n < room);
+}
+
 /* "d0,i0,i1,o1>0,1" */
 static void parse_wires(const char *at, const char *end, Backward *w)
 {

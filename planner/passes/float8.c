@@ -1,15 +1,17 @@
 /* 8-bit matrix products: each covered linear reads quantised operands. The scale maps the largest
  * magnitude, of the whole tensor (tensorwise) or of each row (rowwise), to the largest number of
- * the type. The graph has a node for each step. Layouts make the largest magnitude of a split
- * tensor the largest over all its ranks. Weights at rest keep their dtype. These linears are not
- * covered: heads, unless requested, because their logits determine the loss; routers and experts;
- * modules that the user excludes; sizes that the hardware's 8-bit products cannot take. */
+ * the type. mxfp8 has a power of two for each block of 32 numbers, which never leaves its rank. The
+ * graph has a node for each step. Layouts make the largest magnitude of a split tensor the largest
+ * over all its ranks. Weights at rest keep their dtype. These linears are not covered: heads,
+ * unless requested, because their logits determine the loss; routers and experts; modules that the
+ * user excludes; sizes that the hardware's 8-bit products cannot take. */
 #include "planner/passes/graph/float8.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* Rows of both operands of an 8-bit product must be aligned to this many bytes. */
+/* Rows of both operands of an 8-bit product must be aligned to this many bytes. (Blocks have a
+ * length of their own.) */
 enum { MULTIPLE = 16 };
 
 #define REASONS(X)                                                                                 \
@@ -19,7 +21,7 @@ enum { MULTIPLE = 16 };
     X(expert, "experts are grouped products, not linears")                                         \
     X(skipped, "float8.skip names it")                                                             \
     X(not_named, "float8.only does not name it")                                                   \
-    X(indivisible, "a local dimension is not a multiple of 16")
+    X(indivisible, "a local dimension is not a multiple of 16 (mxfp8: of 32)")
 typedef enum Reason {
 #define X(name, why) REASON_##name,
     REASONS(X)
@@ -27,11 +29,21 @@ typedef enum Reason {
         REASON_COUNT
 } Reason;
 
+static const char *const recipes[] = {
+#define X(name) #name,
+    FLOAT8_RECIPES(X)
+#undef X
+        NULL};
+
+static const Scaling scaling_of[FLOAT8_RECIPE_COUNT] = {[FLOAT8_tensorwise] = SCALING_tensorwise,
+                                                        [FLOAT8_rowwise] = SCALING_rowwise,
+                                                        [FLOAT8_mxfp8] = SCALING_blocks};
+
 /* One quantised form of a tensor, shared by all nodes that read this form. */
 typedef struct QuantisedForm {
     TensorId of;
     uint32_t stage, next; /* next: another form of the same tensor */
-    OpKind amax;
+    OpKind scale;
     Quantised to;
 } QuantisedForm;
 
@@ -48,6 +60,7 @@ typedef struct Float8 {
     /* local sizes that were refused; each size is reported once, not for each layer */
     int64_t refused[16][2];
     uint32_t n_refused;
+    bool refuses_tokens;
 } Float8;
 
 /* ---- which linears ---- */
@@ -72,24 +85,42 @@ static void find_logits(Float8 *f)
     }
 }
 
-static int64_t local_size(const Float8 *f, const Tensor *t, bool summed, const Binding *b)
+/* Inputs or outputs of a weight. */
+typedef struct WeightSide {
+    int64_t local, all;
+} WeightSide;
+
+/* Returns the inputs (summed) or outputs of weight t. Blocks lie along the last of its indices
+ * alone. */
+static WeightSide side_of(const Float8 *f, const Tensor *t, bool summed, const Binding *b)
 {
     const Mesh *mesh = &f->job->plan->mesh;
     Shape s = {.n_dims = t->n_dims, .layout = t->use};
-    int64_t n = 1;
+    WeightSide side = {1, 1};
     for (int d = 0; d < t->n_dims; d++) s.dim[d] = t->dim[d], s.deal[d] = t->deal[d];
     for (int d = 0; d < t->n_dims; d++) {
         bool in_output = false;
         for (int k = 0; k < b->n_dims[2]; k++)
             in_output = in_output || b->letter[2][k] == b->letter[1][d];
-        if (in_output != summed) n *= shape_local_dim(&s, mesh, &f->job->plan->graph.deals, d);
+        if (in_output == summed) continue;
+        if (f->scaling == SCALING_blocks) side = (WeightSide){1, 1};
+        side.local *= shape_local_dim(&s, mesh, &f->job->plan->graph.deals, d);
+        side.all *= t->dim[d];
     }
-    return n;
+    return side;
 }
 
-static void refuse_sizes(Float8 *f, const Node *n, const Tensor *w, int64_t k, int64_t m)
+static int multiple_of(const Float8 *f)
+{
+    return f->scaling == SCALING_blocks ? FLOAT8_BLOCK : MULTIPLE;
+}
+
+static void refuse_sizes(Float8 *f, const Node *n, const Tensor *w, WeightSide inputs,
+                         WeightSide outputs)
 {
     Diag *d = f->job->diag;
+    const int multiple = multiple_of(f);
+    const int64_t k = inputs.local, m = outputs.local;
     for (uint32_t i = 0; i < f->n_refused; i++)
         if (f->refused[i][0] == k && f->refused[i][1] == m) return;
     if (f->n_refused < 16) f->refused[f->n_refused][0] = k, f->refused[f->n_refused++][1] = m;
@@ -97,15 +128,40 @@ static void refuse_sizes(Float8 *f, const Node *n, const Tensor *w, int64_t k, i
         mesh_size(&f->job->plan->mesh, mesh_axes_of(&f->job->plan->mesh, axes_with(AXIS_WEIGHTS)));
     bool is_cut = layout_axes_split(&w->use, -1) != 0;
     diag_error(d, FAULT_input, "float8-divides", n->loc,
-               "%s is %lld x %lld on each rank%s: an 8-bit product needs multiples of %d", w->name,
-               (long long)k, (long long)m,
-               is_cut ? arena_print(f->job->scratch, " (tp = %u)", tp) : "", MULTIPLE);
-    int64_t whole = k % MULTIPLE ? k : m;
-    const char *which = k % MULTIPLE ? "inputs" : "outputs";
-    const long long below = whole / MULTIPLE * MULTIPLE, above = below + MULTIPLE;
+               "%s is %lld x %lld on each rank%s%s: an 8-bit product needs multiples of %d",
+               w->name, (long long)k, (long long)m,
+               f->scaling == SCALING_blocks ? " along its blocks" : "",
+               is_cut ? arena_print(f->job->scratch, " (tp = %u)", tp) : "", multiple);
+    const WeightSide *side = k % multiple ? &inputs : &outputs;
+    const char *which = k % multiple ? "inputs" : "outputs";
+    const long long below = side->local / multiple * multiple, above = below + multiple;
     diag_hint(d, "%s%lld %s a rank would do%s; or float8 { skip_indivisible = true }",
               below > 0 ? arena_print(f->job->scratch, "%lld or ", below) : "", above, which,
-              is_cut ? ", or a smaller tp" : "");
+              side->local < side->all ? ", or a smaller tp" : "");
+}
+
+/* The gradient of a weight sums over tokens. Its blocks must be whole on each rank. */
+static bool tokens_fit(Float8 *f, const Node *n)
+{
+    const Config *c = f->job->config;
+    const PassConfig *tp = pass_config(f->job, PASS_tp);
+    const int d = op_dim(n->op, 0, INDEX_tokens);
+    const int64_t tokens = f->job->plan->graph.tensors.at[n->in[0]].dim[d];
+    AxisNames axes = axes_cutting(INDEX_tokens);
+    if (tp && (tp->tp.sequence || tp->tp.plan.n)) axes |= axes_with(AXIS_WEIGHTS);
+    const int64_t ranks = config_ranks(c, axes), least = ranks * FLOAT8_BLOCK;
+    if (f->scaling != SCALING_blocks || tokens % least == 0) return true;
+    if (f->pass->float8.skip_indivisible) return false;
+    if (f->refuses_tokens) return false;
+    f->refuses_tokens = true;
+    diag_error(f->job->diag, FAULT_input, "float8-tokens", n->loc,
+               "%lld tokens of a sequence lie on %lld ranks: recipe = \"%s\" needs blocks of %d "
+               "tokens on each",
+               (long long)tokens, (long long)ranks, recipes[f->pass->float8.recipe], FLOAT8_BLOCK);
+    const long long below = tokens / least * least, above = below + least;
+    diag_hint(f->job->diag, "sequences of %s%lld tokens would do; or recipe = \"rowwise\"",
+              below > 0 ? arena_print(f->job->scratch, "%lld or ", below) : "", above);
+    return false;
 }
 
 static bool sizes_fit(Float8 *f, const Node *n, const Tensor *w)
@@ -113,8 +169,8 @@ static bool sizes_fit(Float8 *f, const Node *n, const Tensor *w)
     Binding b;
     if (f->pass->float8.any_size) return true;
     graph_bind(&f->job->plan->graph, n, &b, f->job->diag);
-    int64_t k = local_size(f, w, true, &b), m = local_size(f, w, false, &b);
-    if (k % MULTIPLE == 0 && m % MULTIPLE == 0) return true;
+    const WeightSide k = side_of(f, w, true, &b), m = side_of(f, w, false, &b);
+    if (k.local % multiple_of(f) == 0 && m.local % multiple_of(f) == 0) return tokens_fit(f, n);
     if (!f->pass->float8.skip_indivisible) refuse_sizes(f, n, w, k, m);
     return false;
 }
@@ -145,14 +201,14 @@ static Quantised quantised(Float8 *f, const Node *reader, uint32_t i)
 {
     Graph *g = &f->job->plan->graph;
     TensorId x = reader->in[i];
-    OpKind amax = float8_amax(g, reader, i, x);
+    OpKind scale = float8_scale(g, reader, i, x);
     for (uint32_t c = f->casts_of[x]; c; c = f->casts.at[c].next)
-        if (f->casts.at[c].amax == amax && f->casts.at[c].stage == reader->stage)
+        if (f->casts.at[c].scale == scale && f->casts.at[c].stage == reader->stage)
             return f->casts.at[c].to;
     QuantisedForm cast = {.of = x,
                           .stage = reader->stage,
                           .next = f->casts_of[x],
-                          .amax = amax,
+                          .scale = scale,
                           .to = float8_quantise(f->job, reader, i, x, DT_e4m3)};
     f->casts_of[x] = (uint32_t)list_push(f->job->scratch, &f->casts, cast);
     return cast.to;
@@ -171,7 +227,7 @@ static void cover(Float8 *f, Node n)
     n.op = op_info(n.op)->scaled[f->scaling];
     n.n_in = 4;
     Quantised x = quantised(f, &n, 0), w = quantised(f, &n, 1);
-    Attrs attrs = float8_attrs(g, x.value, w.value);
+    Attrs attrs = float8_attrs(g, n.op, x.value, w.value);
     n.in[0] = x.value, n.in[1] = w.value, n.in[2] = x.amax, n.in[3] = w.amax;
     n.attrs = graph_attrs(g, f->job->arena, &attrs);
     append(f, n);
@@ -225,6 +281,20 @@ static void report(Float8 *f)
                       n, why[r]);
 }
 
+/* Ranks of cp hold two chunks of each sequence; blocks would need chunks of their own. */
+static bool check_chunks(Float8 *f)
+{
+    Diag *d = f->job->diag;
+    if (f->scaling != SCALING_blocks || !f->job->context.seq_deal) return true;
+    diag_error(d, FAULT_input, "float8-blocks-chunks", f->pass->loc,
+               "recipe = \"%s\" with cp = %u: each rank holds two chunks of a sequence, and blocks "
+               "of tokens are not dealt out in chunks",
+               recipes[f->pass->float8.recipe],
+               config_ranks(f->job->config, axes_cutting(INDEX_tokens)));
+    diag_hint(d, "cp { mode = \"all_to_all\" }, or recipe = \"rowwise\"");
+    return false;
+}
+
 /* Gathering in 8 bits needs one scale for each whole parameter. */
 static bool check_gather(Float8 *f)
 {
@@ -232,10 +302,11 @@ static bool check_gather(Float8 *f)
     const Config *config = f->job->config;
     Diag *d = f->job->diag;
     if (!o->fsdp_gather) return true;
-    if (o->recipe == FLOAT8_rowwise) {
+    if (o->recipe != FLOAT8_tensorwise) {
         diag_error(d, FAULT_input, "float8-gather-rowwise", f->pass->loc,
-                   "fsdp_gather = true with recipe = \"rowwise\": a gathered weight has one scale, "
-                   "but the backward pass needs scales along its other dimension");
+                   "fsdp_gather = true with recipe = \"%s\": a gathered weight has one scale, but "
+                   "the backward pass needs scales along its other dimension",
+                   recipes[o->recipe]);
         diag_hint(d, "recipe = \"tensorwise\", or leave out fsdp_gather");
         return false;
     }
@@ -257,14 +328,14 @@ static bool pass_float8(Job *job)
     assert(f.pass);
     const Float8Options *o = &f.pass->float8;
     uint32_t before = job->diag->n_errors;
-    f.scaling = o->recipe == FLOAT8_rowwise ? SCALING_rowwise : SCALING_tensorwise;
+    f.scaling = scaling_of[o->recipe];
     f.skip = arena_array(job->scratch, g->modules.n + 1, sizeof *f.skip);
     f.only = arena_array(job->scratch, g->modules.n + 1, sizeof *f.only);
     for (uint32_t i = 0; i < o->skip.n; i++)
         pattern_mark(job, "float8.skip", &o->skip.at[i], f.skip);
     for (uint32_t i = 0; i < o->only.n; i++)
         pattern_mark(job, "float8.only", &o->only.at[i], f.only);
-    if (!check_gather(&f) || job->diag->n_errors > before) return false;
+    if (!check_gather(&f) || !check_chunks(&f) || job->diag->n_errors > before) return false;
     find_logits(&f);
     Reason *reasons = arena_array(job->scratch, g->nodes.n, sizeof *reasons);
     for (NodeId id = 1; id < g->nodes.n; id++) {
@@ -279,21 +350,16 @@ static bool pass_float8(Job *job)
     return true;
 }
 
-static const char *const recipes[] = {
-#define X(name) #name,
-    FLOAT8_RECIPES(X)
-#undef X
-        NULL};
-
 static const PassOption options[] = {
     OPTION_WORD(float8.recipe, recipes, FLOAT8_tensorwise, "",
-                "tensorwise: one scale for a tensor. rowwise: one scale for each row."),
+                "tensorwise: one scale for a tensor. rowwise: one scale for each row. mxfp8: one "
+                "power of two for each block of 32 numbers along the summed index, in e4m3."),
     OPTION_FLAG(float8.fsdp_gather, 0, "",
                 "true: sharded weights are gathered in 8 bits. Only with tensorwise scales."),
     OPTION_FLAG(float8.head, 0, "", "true: the head's product is also computed in 8 bits."),
     OPTION_FLAG(float8.skip_indivisible, 0, "",
-                "true: a weight whose local size is not a multiple of 16 stays in its type; "
-                "false: it is an error."),
+                "true: a weight whose local size is not a multiple of 16 (mxfp8: 32) stays in its "
+                "type; false: it is an error."),
     OPTION_LIST("float8.skip", modules, float8.skip, 0, NULL, "none", "",
                 "Paths of modules that are not converted."),
     OPTION_LIST("float8.only", modules, float8.only, 0,
@@ -321,8 +387,10 @@ static void print(const PassConfig *pass, Str *out)
 
 static void shrink(PassConfig *pass, Shrink *s)
 {
-    (void)s;
     pass->float8.any_size = true;
+    if (pass->float8.recipe != FLOAT8_mxfp8) return;
+    pass->float8.cuts = 1; /* until the mesh is known */
+    s->block = FLOAT8_SMALL_BLOCK;
 }
 
 const PassSpec pass_spec_float8 = {

@@ -6,16 +6,6 @@
 
 #define RULE "verify-dtype"
 
-static bool is_real(DType t)
-{
-    return t >= DT_f64 && t <= DT_e5m2;
-}
-
-static bool is_eight_bits(DType t)
-{
-    return t == DT_e4m3 || t == DT_e5m2;
-}
-
 /* Finds whether every program has fp64 for all real numbers, or for all but those of 8 bits. */
 static void find_doubles(const Plan *plan, bool *all, bool *but_eight_bits)
 {
@@ -23,9 +13,9 @@ static void find_doubles(const Plan *plan, bool *all, bool *but_eight_bits)
     for (uint32_t i = 0; i < plan->programs.n; i++)
         for (BufferId b = 1; b < plan->programs.at[i].buffers.n; b++) {
             DType t = plan->programs.at[i].buffers.at[b].dtype;
-            if (!is_real(t) || t == DT_f64) continue;
+            if (!dtype_is_real(t) || t == DT_f64) continue;
             *all = false;
-            if (!is_eight_bits(t)) *but_eight_bits = false;
+            if (!dtype_is_eight_bits(t)) *but_eight_bits = false;
         }
 }
 
@@ -37,8 +27,8 @@ typedef struct Typing {
 
 static DType mapped(const Typing *y, DType t)
 {
-    bool is_double = y->all_double || (y->double_but_eight_bits && !is_eight_bits(t));
-    return is_double && is_real(t) ? DT_f64 : t;
+    bool is_double = y->all_double || (y->double_but_eight_bits && !dtype_is_eight_bits(t));
+    return is_double && dtype_is_real(t) ? DT_f64 : t;
 }
 
 static const Unit *unit_of(const Typing *y, BufferId b)

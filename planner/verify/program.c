@@ -6,11 +6,6 @@
 
 #define RULE "verify-structure"
 
-static bool is_real(DType t)
-{
-    return t >= DT_f64 && t <= DT_e5m2;
-}
-
 /* The strips of a halo have fewer rows than the value. */
 static bool is_strips(const Verifier *v, const Buffer *b)
 {
@@ -105,7 +100,7 @@ static void check_dtypes(Verifier *v, Pc pc)
         /* the dtypes of the graph are checked by verify-dtype */
         if (op_takes_tokens(in->op) && t == DT_i32) continue;
         bool integer = op_index_args(in->op) >> i & 1;
-        if (integer ? t != DT_i32 : !is_real(t))
+        if (integer ? t != DT_i32 : !dtype_is_real(t))
             verify_report(v, RULE, pc, "argument %u is %s, expected %s", i, dtype_name(t),
                           integer ? "i32" : "real numbers");
         else if ((double_args(in->op) >> i & 1) && t != DT_f64)

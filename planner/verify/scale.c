@@ -41,6 +41,31 @@ static const char *fault_of_quantise(const Verifier *v, const Node *n)
     return NULL;
 }
 
+/* Blocks and their scales come from one node. */
+static const char *fault_of_blocks(const Verifier *v, const Node *n)
+{
+    const Attrs *attrs = graph_attrs_at(v->g, n->attrs);
+    if (attrs->scale != largest_of(v->g->tensors.at[n->out[0]].dtype))
+        return "is not scaled to the largest number of its type";
+    if (v->g->tensors.at[n->out[1]].dtype != DT_e8m0)
+        return "has scales that are not powers of two";
+    return NULL;
+}
+
+/* A contraction in blocks must multiply each operand with its own scales. */
+static const char *fault_of_block_product(const Verifier *v, const Node *n)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        const Node *from = producer(v->g, n->in[i]);
+        if (!(op_info(from->op)->flags & OP_QUANTISES)) return "reads an operand that has no scale";
+        if (n->in[i] != from->out[0] || n->in[2 + i] != from->out[1])
+            return "divides by a scale that is not its operand's";
+        if (graph_attrs_at(v->g, from->attrs)->group != graph_attrs_at(v->g, n->attrs)->group)
+            return "has blocks of another length than its operands";
+    }
+    return NULL;
+}
+
 /* A contraction must divide by exactly the scales of its operands. */
 static const char *fault_of_contraction(const Verifier *v, const Node *n)
 {
@@ -60,9 +85,12 @@ void verify_scales(Verifier *v)
     for (NodeId id = 1; id < v->g->nodes.n; id++) {
         const Node *n = &v->g->nodes.at[id];
         const OpInfo *info = op_info(n->op);
-        const char *fault = info->flags & OP_QUANTISES      ? fault_of_quantise(v, n)
-                            : info->scaling != SCALING_none ? fault_of_contraction(v, n)
-                                                            : NULL;
+        const char *fault = NULL;
+        if (info->flags & OP_QUANTISES)
+            fault = info->flags & OP_BLOCKS ? fault_of_blocks(v, n) : fault_of_quantise(v, n);
+        else if (info->scaling != SCALING_none)
+            fault =
+                info->flags & OP_BLOCKS ? fault_of_block_product(v, n) : fault_of_contraction(v, n);
         if (fault)
             verify_report(v, "verify-scale", 0, "graph node %u (%s, %s) %s", id, info->name,
                           v->g->tensors.at[n->out[0]].name, fault);

@@ -333,6 +333,9 @@ static void check_units(Verifier *v)
                 verify_report(v, "verify-coverage", 0, "%s reaches beyond unit %s", p->name,
                               unit->name);
         }
+        if (n_frozen > 0 && unit->state_dtype != DT_none)
+            verify_report(v, "verify-dtype", 0, "unit %s is frozen, and has moments in %s",
+                          unit->name, dtype_name(unit->state_dtype));
     }
     for (TensorId t = 1; t < g->tensors.n; t++)
         if (g->tensors.at[t].role == ROLE_param && g->tensors.at[t].unit && times[t] != 1)

@@ -55,7 +55,7 @@ local function build(c)
 end
 
 local function shrink(c, mesh)
-  return nn.small(c, mesh, { head_dim = 3, heads = mesh.tp, positions = 5 * mesh.tp * mesh.cp })
+  return nn.small(c, mesh, { head_dim = 3, heads = mesh.tp, positions = 5 * mesh.block * mesh.tp * mesh.cp })
 end
 
 return function(what)

@@ -10,17 +10,18 @@ local MiB, GB = 1 << 20, 1e9
 -- from dev-cal rows of published kernels. Ampere's and Hopper's gemm_efficiency are in
 -- fitted_kernels. CDNA's and Ada's are assumed. Blackwell's is cuBLAS' 1,610 TFLOP/s for 8192 cubed
 -- on a B200 (14 waves and 5 us); its sustained part is Hopper's. (SimuMax's machine sustained 1,100 under a power limit
--- of its own.)
+-- of its own.) block_scales: its products multiply 8-bit blocks with their scales (MXFP8), as fast as
+-- other 8-bit numbers.
 -- kind: assumed; by hand from dev-cal rows of published kernels, or the related architecture's
 local arch = {
   Volta = { gemm_efficiency = 0.75, memory_efficiency = 0.83, kernel_floor_s = 3e-6 },
   Ampere = { memory_efficiency = 0.78, kernel_floor_s = 3e-6 },
   Ada = { gemm_efficiency = 0.75, memory_efficiency = 0.85, kernel_floor_s = 3e-6 },
   Hopper = { memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
-  Blackwell = { gemm_efficiency = 0.73, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = fitted.sustained.Hopper },
+  Blackwell = { gemm_efficiency = 0.73, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = fitted.sustained.Hopper, block_scales = true },
   -- their sustained part was never fitted: Hopper's is used, whose chips take as much power
   CDNA3 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper },
-  CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper },
+  CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, block_scales = true },
 }
 
 -- memory: MiB that the driver leaves. hbm: nominal GB/s. bf16, fp8, fp4, fp32: dense TFLOP/s. link: GB/s
@@ -181,7 +182,7 @@ function m.device(name, watts)
     reserved_bytes = 512 * MiB + (fabric and 32 * MiB or 8519680),
     hbm_bytes_per_s = g.hbm * GB,
     peak_flops = { bf16 = g.bf16 and half or nil, f16 = half, f32 = g.fp32 * 1e12, f64 = g.fp32 * 0.5e12,
-      e4m3 = fp8, e5m2 = fp8 },
+      e4m3 = fp8, e5m2 = fp8, e8m0 = a.block_scales and fp8 or nil },
     gemm_efficiency = (fitted_kernels[g.arch] or a).gemm_efficiency, memory_efficiency = g.mem or a.memory_efficiency,
     exponentials = g.exps, launch_s = 4e-6, kernel_floor_s = a.kernel_floor_s, watts = watts or g.watts,
     sustained = math.min(1, (fitted.sustained[g.arch] or a.sustained or 0.9) * ((watts or g.watts) / (g.full_watts or g.watts)) ^ fitted.power),

@@ -469,7 +469,7 @@ end)
 -- unless a number must divide them.
 nn.small = core.wrap(function(c, mesh, changes)
   local small = nn.with(c, { layers = math.min(c.layers, 2 * mesh.stages), dim = 13 * mesh.multiple, vocab = 29,
-    head_dim = 4, hidden = mesh.tp * 7, seq = 5 * mesh.tp * mesh.cp * (mesh.cp > 1 and 2 or 1) })
+    head_dim = 4, hidden = mesh.tp * 7 * mesh.block, seq = 5 * mesh.block * mesh.tp * mesh.cp * (mesh.cp > 1 and 2 or 1) })
   if not (changes and changes.heads) then
     local heads, kv_heads = nn.small_heads(c.heads, c.kv_heads or c.heads, mesh)
     small.heads, small.kv_heads = heads, c.kv_heads and kv_heads

@@ -159,7 +159,7 @@ static void each_row(void **state)
     (void)state;
     uint32_t n_rows = 0;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
-        if (op_info(op)->class_ != OP_CLASS_contract) continue;
+        if (op_info(op)->class_ != OP_CLASS_contract || op_info(op)->flags & OP_BLOCKS) continue;
         bool scaled = op_info(op)->scaling != SCALING_none;
         for (uint64_t draw = first_draw(); draw < end_of_draws(); draw++) {
             check(op, draw, &hopper, scaled ? DT_e4m3 : DT_f64, scaled ? DT_bf16 : DT_f64,
@@ -204,7 +204,8 @@ static void eight_bit_operands_lie_along_k(void **state)
     (void)state;
     uint32_t n_turned = 0;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
-        if (op_info(op)->class_ != OP_CLASS_contract || op_info(op)->scaling == SCALING_none)
+        if (op_info(op)->class_ != OP_CLASS_contract || op_info(op)->scaling == SCALING_none ||
+            op_info(op)->flags & OP_BLOCKS)
             continue;
         Contraction c = contraction_of(op, 2, DT_e4m3, DT_bf16);
         Gemm g, free_g;
@@ -225,7 +226,7 @@ static void scratch_is_enough(void **state)
 {
     (void)state;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
-        if (op_info(op)->class_ != OP_CLASS_contract) continue;
+        if (op_info(op)->class_ != OP_CLASS_contract || op_info(op)->flags & OP_BLOCKS) continue;
         for (uint64_t draw = first_draw(); draw < end_of_draws(); draw++) {
             bool scaled = op_info(op)->scaling != SCALING_none;
             Contraction c = contraction_of(op, draw, scaled ? DT_e4m3 : DT_bf16, DT_bf16);

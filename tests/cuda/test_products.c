@@ -122,7 +122,7 @@ static void each_row(void **state)
     (void)state;
     uint32_t by_library = 0, several = 0;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
-        if (op_info(op)->class_ != OP_CLASS_contract) continue;
+        if (op_info(op)->class_ != OP_CLASS_contract || op_info(op)->flags & OP_BLOCKS) continue;
         bool scaled = op_info(op)->scaling != SCALING_none;
         for (uint64_t draw = 0; draw < 4; draw++) {
             const DType in = scaled ? DT_e4m3 : DT_bf16, out = draw & 2 ? DT_f32 : DT_bf16;
@@ -160,6 +160,23 @@ static void rowwise_on_every_device(void **state)
         }
     }
     assert_true(inside > 0 && of_chunks > 0);
+}
+
+/* No kernel multiplies blocks that have scales of their own, so a plan with them does not run. */
+static void blocks_are_refused(void **state)
+{
+    (void)state;
+    const DType dtype[] = {DT_e4m3, DT_e4m3, DT_e8m0, DT_e8m0, DT_bf16, DT_u8};
+    const DType same[] = {DT_e4m3, DT_e4m3, DT_f32, DT_f32, DT_bf16, DT_u8};
+    uint32_t n = 0;
+    for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
+        if (op_info(op)->class_ != OP_CLASS_contract || !(op_info(op)->flags & OP_BLOCKS)) continue;
+        assert_false(cuda_contract_accepts(op, dtype, 6));
+        assert_false(cuda_contract_accepts(op, same, 6));
+        n++;
+    }
+    assert_true(n > 20);
+    assert_true(cuda_contract_accepts(OP_linear_rowwise, same, 6));
 }
 
 /* A product that the library refuses is told with its sizes, types and the reason. */
@@ -410,6 +427,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_row),
         cmocka_unit_test(rowwise_on_every_device),
+        cmocka_unit_test(blocks_are_refused),
         cmocka_unit_test(refused_products_are_told),
         cmocka_unit_test(fastest_is_kept_and_found),
         cmocka_unit_test(choices_belong_to_their_device),

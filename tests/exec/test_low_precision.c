@@ -125,15 +125,15 @@ static void pipelines(void **state)
     check(&t, 301);
 }
 
-/* 8-bit products with both recipes: a wrong or local scale would double the error. */
+/* 8-bit products with all recipes: a wrong or local scale would double the error. */
 static void float8_products(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < 2 * ROWS; i++) {
-        Tiny t = tiny_of(i / 2, i % 3 ? DT_bf16 : DT_f32);
+    for (uint32_t i = 0; i < FLOAT8_RECIPE_COUNT * ROWS; i++) {
+        Tiny t = tiny_of(i / FLOAT8_RECIPE_COUNT, i % 4 ? DT_bf16 : DT_f32);
         t.use_float8 = true;
-        t.float8.recipe = (Float8Recipe)(i % 2);
-        t.float8.fsdp_gather = i % 4 == 0;
+        t.float8.recipe = (Float8Recipe)(i % FLOAT8_RECIPE_COUNT);
+        t.float8.fsdp_gather = t.float8.recipe == FLOAT8_tensorwise && i % 2;
         RoundingResult r = check(&t, 400 + i);
         assert_true(r.largest_error > 1e-2); /* 3 and 2 bits of mantissa */
     }

@@ -59,6 +59,8 @@ typedef struct Answer {
     uint32_t microbatches;
     uint32_t multiple; /* the features of a shrunk model must be a multiple of it: tp if a tp plan
                         * may cut them */
+    uint32_t block;    /* the sizes of all features must be multiples of it, for blocks that share
+                        * a scale */
     uint32_t full_tp;  /* tp before the plan was shrunk */
     bool shrink;
     bool no_model; /* the parent has this model already: it is not traced again */

@@ -461,6 +461,8 @@ void child_trace(Child *c)
     lua_setfield(L, -2, "stages");
     lua_pushinteger(L, c->answer.multiple);
     lua_setfield(L, -2, "multiple");
+    lua_pushinteger(L, c->answer.block);
+    lua_setfield(L, -2, "block");
     lua_pushinteger(L, c->answer.full_tp);
     lua_setfield(L, -2, "full_tp");
     lua_pushboolean(L, c->answer.shrink);

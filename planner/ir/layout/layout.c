@@ -57,15 +57,16 @@ DTypeMap dtype_map_identity(void)
 DTypeMap dtype_map_all(DType real)
 {
     DTypeMap map = dtype_map_identity();
-    for (int t = DT_f64; t <= DT_e5m2; t++) map.to[t] = real;
+    for (int t = 0; t < DT_COUNT; t++)
+        if (dtype_is_real((DType)t)) map.to[t] = real;
     return map;
 }
 
 DTypeMap dtype_map_but_eight_bits(DType real)
 {
     DTypeMap map = dtype_map_all(real);
-    map.to[DT_e4m3] = DT_e4m3;
-    map.to[DT_e5m2] = DT_e5m2;
+    for (int t = 0; t < DT_COUNT; t++)
+        if (dtype_is_eight_bits((DType)t)) map.to[t] = (DType)t;
     return map;
 }
 

@@ -9,7 +9,8 @@
 enum { MAX_DIMS = 6 };
 
 #define DTYPES(X)                                                                                  \
-    X(f64, 8) X(f32, 4) X(bf16, 2) X(f16, 2) X(e4m3, 1) X(e5m2, 1) X(i32, 4) X(i64, 8) X(u8, 1)
+    X(f64, 8)                                                                                      \
+    X(f32, 4) X(bf16, 2) X(f16, 2) X(e4m3, 1) X(e5m2, 1) X(e8m0, 1) X(i32, 4) X(i64, 8) X(u8, 1)
 typedef enum DType {
     DT_none,
 #define X(name, bytes) DT_##name,
@@ -18,6 +19,15 @@ typedef enum DType {
         DT_COUNT
 } DType;
 uint32_t dtype_bytes(DType t);
+/* True for floating-point types, also those that only scale others (e8m0). */
+static inline bool dtype_is_real(DType t)
+{
+    return t >= DT_f64 && t <= DT_e8m0;
+}
+static inline bool dtype_is_eight_bits(DType t)
+{
+    return t >= DT_e4m3 && t <= DT_e8m0;
+}
 const char *dtype_name(DType t);
 DType dtype_find(const char *name); /* "fp32" and "f32", "bf16", "fp64"...; DT_none if unknown */
 /* Maps each dtype named in the plan to the dtype that the program uses. */
@@ -26,7 +36,7 @@ typedef struct DTypeMap {
 } DTypeMap;
 DTypeMap dtype_map_identity(void);
 DTypeMap dtype_map_all(DType real);            /* every floating-point type becomes `real` */
-DTypeMap dtype_map_but_eight_bits(DType real); /* ... but e4m3 and e5m2 stay as they are */
+DTypeMap dtype_map_but_eight_bits(DType real); /* ... but e4m3, e5m2 and e8m0 stay */
 
 enum { WHOLE = 0, PARTIAL_SUM = -1, PARTIAL_MAX = -2 };
 #define SPLIT(d) ((int8_t)((d) + 1))

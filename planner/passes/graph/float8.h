@@ -5,18 +5,25 @@
 #include "planner/passes/pass.h"
 
 typedef struct Quantised {
-    TensorId value, amax;
+    TensorId value, amax; /* amax: largest magnitudes, or the scales of blocks */
 } Quantised;
+
+/* Numbers that share a scale in MXFP8. */
+enum { FLOAT8_BLOCK = 32 };
+/* Returns the length of the blocks along a dimension of that size. */
+int64_t float8_block(const PassConfig *pass, int64_t size);
 
 /* Returns the largest number of e4m3 or e5m2. */
 double float8_largest(DType t);
-/* Returns the op that computes the scale of operand i of the scaled contraction `reader` from x. */
-OpKind float8_amax(const Graph *g, const Node *reader, uint32_t i, TensorId x);
+/* Returns the op that computes the scale of operand i of the scaled contraction `reader` from x.
+ * Two readers that need the same op can share one quantised form. */
+OpKind float8_scale(const Graph *g, const Node *reader, uint32_t i, TensorId x);
 /* Adds the nodes that make operand i of the scaled contraction `reader` from x. The nodes belong
  * to the same module and stage as the reader. */
 Quantised float8_quantise(Job *job, const Node *reader, uint32_t i, TensorId x, DType to);
-/* Returns the attributes of a contraction of a and b: it divides by the factors of both. */
-Attrs float8_attrs(const Graph *g, TensorId a, TensorId b);
+/* Returns the attributes of the scaled contraction `op` of a and b: it divides by the factors of
+ * both, or has blocks. */
+Attrs float8_attrs(const Graph *g, OpKind op, TensorId a, TensorId b);
 /* Returns the tensor that `quantised` was made from, or `quantised` itself if it is not
  * quantised. */
 TensorId float8_source(const Graph *g, TensorId quantised);

@@ -1,8 +1,8 @@
 /* Gradients of a contraction of 8-bit numbers. The gradient of its output is quantised too. The
  * gradient of an 8-bit operand is used as the gradient of the unquantised tensor (straight
  * through). Tensorwise, one quantised gradient (e5m2, for its range) serves both products, and both
- * forward operands are used again. Rowwise, each product needs operands scaled along its own rows.
- * All four are made anew (e4m3, because a row covers less range). */
+ * forward operands are used again. Rowwise and in blocks, each product needs operands scaled along
+ * the index that it sums. All four are made anew (e4m3, because a row covers less range). */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"
@@ -21,16 +21,18 @@ static bool place(const Derive *v, TensorId made)
     Graph *g = &job->plan->graph;
     Node *n = &g->nodes.at[g->tensors.at[made].producer];
     const Tensor *x = &g->tensors.at[n->in[0]];
-    Tensor *out = &g->tensors.at[made];
     Binding b;
     if (!graph_bind(g, n, &b, job->diag)) return false;
     n->forward = v->forward;
     for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++) {
         int8_t on = x->use.on[a];
         n->split[a] = layout_is_split(on) ? b.letter[0][layout_dim(on)] : 0;
-        int8_t is = op_axis_layout(n->op, &b, n->n_in, n->split[a]);
-        out->use.on[a] = layout_is_split(is) ? is : (int8_t)WHOLE;
-        if (layout_is_split(is)) out->deal[layout_dim(is)] = x->deal[layout_dim(on)];
+        for (uint32_t j = 0; j < n->n_out; j++) {
+            Tensor *out = &g->tensors.at[n->out[j]];
+            int8_t is = op_axis_layout(n->op, &b, n->n_in + j, n->split[a]);
+            out->use.on[a] = layout_is_split(is) ? is : (int8_t)WHOLE;
+            if (layout_is_split(is)) out->deal[layout_dim(is)] = x->deal[layout_dim(on)];
+        }
     }
     pad_outputs(g, n, &b);
     return true;
@@ -42,7 +44,8 @@ static bool quantise(const Derive *v, OpKind reader, uint32_t i, TensorId x, DTy
     Node like = v->f;
     like.op = reader;
     *out = float8_quantise(v->job, &like, i, x, to);
-    return place(v, out->amax) && place(v, out->value);
+    const bool at_once = op_info(reader)->scaling == SCALING_blocks; /* by one node */
+    return (at_once || place(v, out->amax)) && place(v, out->value);
 }
 
 static void add_product(const Derive *v, OpKind op, Quantised a, Quantised b, TensorId of)
@@ -50,7 +53,7 @@ static void add_product(const Derive *v, OpKind op, Quantised a, Quantised b, Te
     Job *job = v->job;
     Graph *g = &job->plan->graph;
     TensorId in[4] = {a.value, b.value, a.amax, b.amax}, out = gradient_of(job, of);
-    Attrs attrs = float8_attrs(g, a.value, b.value);
+    Attrs attrs = float8_attrs(g, op, a.value, b.value);
     NodeId id = graph_node(g, job->arena, op, in, 4, &out, 1, &attrs, v->f.module, v->f.loc);
     Node *n = &g->nodes.at[id];
     n->forward = v->forward;
@@ -90,7 +93,7 @@ bool float8_backward(Job *job, NodeId forward, bool of_input, bool of_weight, Qu
     OpKind plain = info->scaled[SCALING_none];
     OpKind d0 = op_info((OpKind)((int)plain + 1))->scaled[info->scaling];
     OpKind d1 = op_info((OpKind)((int)plain + 2))->scaled[info->scaling];
-    bool rows = info->scaling == SCALING_rowwise;
+    bool rows = info->scaling != SCALING_tensorwise; /* or blocks */
     DType to = rows ? DT_e4m3 : DT_e5m2;
     TensorId y = g->tensors.at[v.f.out[0]].grad;
     TensorId x = float8_source(g, v.f.in[0]), w = float8_source(g, v.f.in[1]);

@@ -1,9 +1,23 @@
 /* Makes the nodes in front of a scaled contraction. One node finds the largest magnitude of an
  * operand (over all of it, or along the index that the contraction sums). The other node makes the
- * 8-bit operand. */
+ * 8-bit operand. For blocks, one node makes both the operand and its scales. */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"
+
+static const Node *made_by(const Graph *g, TensorId t)
+{
+    return &g->nodes.at[g->tensors.at[t].producer];
+}
+
+int64_t float8_block(const PassConfig *pass, int64_t size)
+{
+    const int64_t cuts = pass->float8.cuts;
+    int64_t block = cuts > 0 ? FLOAT8_SMALL_BLOCK : 1;
+    if (!pass->float8.any_size) return FLOAT8_BLOCK;
+    while (block > 1 && size % (block * cuts) != 0) block /= 2;
+    return block;
+}
 
 double float8_largest(DType t)
 {
@@ -11,8 +25,10 @@ double float8_largest(DType t)
     return t == DT_e4m3 ? 448 : 57344;
 }
 
-Attrs float8_attrs(const Graph *g, TensorId a, TensorId b)
+Attrs float8_attrs(const Graph *g, OpKind op, TensorId a, TensorId b)
 {
+    if (op_info(op)->scaling == SCALING_blocks)
+        return (Attrs){.group = graph_attrs_at(g, made_by(g, a)->attrs)->group};
     DType x = g->tensors.at[a].dtype, y = g->tensors.at[b].dtype;
     return (Attrs){.scale = 1 / (float8_largest(x) * float8_largest(y))};
 }
@@ -63,8 +79,30 @@ static uint32_t find_pair(const Graph *g, const Node *reader, uint32_t i, Tensor
     return 0;
 }
 
-OpKind float8_amax(const Graph *g, const Node *reader, uint32_t i, TensorId x)
+/* Returns the dimension of operand i that has blocks. In the signature, the block stands behind
+ * it. */
+static uint32_t blocked_dim(OpKind op, uint32_t i)
 {
+    const int d = op_dim(op, i, INDEX_block);
+    assert(d > 0);
+    return (uint32_t)d - 1;
+}
+
+static OpKind blocks_op(const Node *reader, uint32_t i)
+{
+    const Signature *sig = &op_info(reader->op)->sig;
+    const uint32_t d = blocked_dim(reader->op, i), n_dims = sig->in[2 + i].n_dims;
+    if (d + 1 == n_dims) return OP_quantise_blocks_last;
+    if (d == 0) return OP_quantise_blocks_first;
+    if (d == 1 && op_role(reader->op, sig->in[i].dim[d].letter) == INDEX_tokens)
+        return OP_quantise_blocks_tokens;
+    assert(d + 2 == n_dims);
+    return OP_quantise_blocks_inner;
+}
+
+OpKind float8_scale(const Graph *g, const Node *reader, uint32_t i, TensorId x)
+{
+    if (op_info(reader->op)->scaling == SCALING_blocks) return blocks_op(reader, i);
     return pairs[find_pair(g, reader, i, x)][0];
 }
 
@@ -82,10 +120,24 @@ static TensorId add(Job *job, const Node *reader, OpKind op, const TensorId *in,
     return out;
 }
 
+static Quantised quantise_blocks(Job *job, const Node *reader, uint32_t i, TensorId x, DType to)
+{
+    Graph *g = &job->plan->graph;
+    const uint32_t d = blocked_dim(reader->op, i);
+    const Attrs attrs = {.scale = float8_largest(to),
+                         .group =
+                             float8_block(pass_config(job, PASS_float8), g->tensors.at[x].dim[d])};
+    const TensorId value = add(job, reader, blocks_op(reader, i), &x, 1, to, &attrs);
+    const TensorId scales = made_by(g, value)->out[1];
+    g->tensors.at[scales].dtype = DT_e8m0;
+    return (Quantised){value, scales};
+}
+
 Quantised float8_quantise(Job *job, const Node *reader, uint32_t i, TensorId x, DType to)
 {
     Graph *g = &job->plan->graph;
     Node copy = *reader; /* the list of nodes may move when it grows */
+    if (op_info(copy.op)->scaling == SCALING_blocks) return quantise_blocks(job, &copy, i, x, to);
     uint32_t k = find_pair(g, &copy, i, x);
     Attrs attrs = {.scale = float8_largest(to)};
     TensorId in[2] = {x, add(job, &copy, pairs[k][0], &x, 1, DT_f32, NULL)};

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/missing.h"
 #include "kernels/cuda/workspace.h"
 #include "tests/cuda/double/private.h"
 

@@ -259,7 +259,7 @@ static void each_fused(const Visit *v)
         }
 }
 
-/* Both recipes of 8-bit products, with every way in which their scales are shared and
+/* All recipes of 8-bit products, with every way in which their scales are shared and
  * recomputed. */
 static void each_float8(const Visit *v)
 {
@@ -386,8 +386,12 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
 
 static const char *float8_words(const Tiny *t)
 {
-    if (!t->use_float8) return "";
-    return t->float8.recipe == FLOAT8_tensorwise ? " float8 tensorwise" : " float8 rowwise";
+    static const char *const words[] = {
+#define X(name) " float8 " #name,
+        FLOAT8_RECIPES(X)
+#undef X
+    };
+    return t->use_float8 ? words[t->float8.recipe] : "";
 }
 
 static const char *head_words(const Tiny *t, Arena *arena)

@@ -39,7 +39,7 @@ Tiny tiny_default(void)
                   .pp = 1,
                   .pp_options = {.schedule = SCHEDULE_1f1b, .chunks = 1},
                   .tp_options = {.sequence = true, .loss_parallel = true, .share_gathers = true},
-                  .float8 = {.any_size = true},
+                  .float8 = {.any_size = true, .cuts = 4},
                   .fsdp2 = {.reshard_after_forward = RESHARD_true,
                             .reshard_last = true,
                             .prefetch = 1,

@@ -231,10 +231,10 @@ static void beyond_the_largest(void **state)
 static void casts(void **state)
 {
     (void)state;
-    static const DType types[] = {DT_f64, DT_f32, DT_bf16, DT_f16, DT_e4m3, DT_e5m2};
+    static const DType types[] = {DT_f64, DT_f32, DT_bf16, DT_f16, DT_e4m3, DT_e5m2, DT_e8m0};
     enum { N = 700 };
-    for (int a = 0; a < 6; a++)
-        for (int b = 0; b < 6; b++) {
+    for (int a = 0; a < 7; a++)
+        for (int b = 0; b < 7; b++) {
             double x[N], y[N], expected[N];
             for (int i = 0; i < N; i++)
                 number_write(types[a], x, (uint64_t)i, (i % 37 - 18) * pow(1.37, i % 23 - 11));
@@ -247,12 +247,41 @@ static void casts(void **state)
         }
 }
 
+/* Powers of two: each code returns, and every other number goes up to the next code. */
+static void scales_go_up(void **state)
+{
+    (void)state;
+    for (uint32_t code = 0; code < 0xff; code++) {
+        const double exact = ldexp(1, (int)code - 127);
+        const double from[] = {exact, exact * (0.5 + 0x1p-20), -exact, exact * 0.75};
+        for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
+            uint8_t is;
+            number_cast(DT_f64, &from[i], DT_e8m0, &is, 1);
+            assert_int_equal(is, code);
+        }
+        const uint8_t byte = (uint8_t)code;
+        assert_true(number_read(DT_e8m0, &byte, 0) == exact);
+    }
+    static const struct {
+        double from;
+        uint8_t code;
+    } ends[] = {{0, 0}, {1e-300, 0}, {1e300, 0xfe}, {(double)INFINITY, 0xfe}, {(double)NAN, 0xff}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        uint8_t is;
+        number_cast(DT_f64, &ends[i].from, DT_e8m0, &is, 1);
+        assert_int_equal(is, ends[i].code);
+    }
+    const uint8_t nan = 0xff;
+    assert_true(isnan(number_read(DT_e8m0, &nan, 0)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_returns), cmocka_unit_test(floats_go_to_the_nearest),
         cmocka_unit_test(ties_go_to_even),    cmocka_unit_test(doubles_are_rounded_once),
         cmocka_unit_test(beyond_the_largest), cmocka_unit_test(casts),
+        cmocka_unit_test(scales_go_up),
     };
     return cmocka_run_group_tests_name("number", tests, NULL, NULL);
 }

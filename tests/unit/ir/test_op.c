@@ -106,6 +106,10 @@ static void gradients_of_contractions(void **state)
     assert_string_equal(op_info(OP_linear_rowwise)->signature, "bsk,kn,bs,n->bsn");
     assert_string_equal(op_info(OP_linear_q_rowwise_d1)->name, "linear_q_rowwise_d1");
     assert_string_equal(op_info(OP_linear_o_rowwise_d0)->signature, "bsn,grdn,bs,grd->bsgrd");
+    assert_string_equal(op_info(OP_linear_blocks)->signature, "bskB,kBn,bsk,kn->bsn");
+    assert_string_equal(op_info(OP_linear_blocks_d1)->signature, "bsBk,bsBn,bsk,bsn->kn");
+    assert_string_equal(op_info(OP_linear_o_blocks)->signature, "bsgrdB,grdBn,bsgrd,grdn->bsn");
+    assert_int_equal(op_info(OP_linear_blocks)->along, OP_linear_blocks);
     assert_string_equal(op_info(OP_linear_rowwise_d1)->signature, "bsk,bsn,k,n->kn");
     assert_int_equal(op_info(OP_linear_q_d1)->scaled[SCALING_rowwise], OP_linear_q_rowwise_d1);
     assert_int_equal(op_info(OP_linear_tensorwise)->scaled[SCALING_none], OP_linear);

@@ -88,6 +88,15 @@ static const Case cases[] = {
      "ffFFf",
      {{B, S, G, R, E}, {N, G, R, E}, {B, S}, {N}, {B, S, N}},
      1},
+    {OP_linear_blocks, "ffFFf", {{B, S, 2, R}, {2, R, N}, {B, S, 2}, {2, N}, {B, S, N}}, 1},
+    {OP_linear_o_blocks_d1,
+     "ffFFF",
+     {{B, R, 2, G, R, E}, {B, R, 2, N}, {B, R, G, R, E}, {B, R, N}, {G, R, E, N}},
+     1},
+    {OP_quantise_blocks_last, "ffF", {{B, S, 4}, {B, S, 2, R}, {B, S, 2}}, 0},
+    {OP_quantise_blocks_first, "ffF", {{4, G, E}, {2, R, G, E}, {2, G, E}}, 0},
+    {OP_quantise_blocks_inner, "ffF", {{G, 4, N}, {G, 2, R, N}, {G, 2, N}}, 0},
+    {OP_quantise_blocks_tokens, "ffF", {{B, 4, K}, {B, 2, R, K}, {B, 2, K}}, 0},
     {OP_amax_range, "fF", {{X}, {0}}, 0},
     {OP_quantise_range, "fFf", {{X}, {0}, {X}}, 1},
     {OP_project_of_first, "fFF", {{K, G, E}, {G, E}, {K}}, 0},
@@ -439,6 +448,7 @@ static void check(const Case *c, DType low, uint32_t accumulate)
     attrs.experts = scores ? N : E;
     int64_t size['z' + 1] = {0};
     if (fields_has(c->op)) field_sizes(c->op, size, &attrs);
+    if (op_info(c->op)->flags & OP_BLOCKS) attrs.group = R;
     assert_int_equal(n, n_in + op_info(c->op)->sig.n_out);
     for (uint32_t i = 0; i < n; i++) {
         DType t = type_of(c->types[i], low);

@@ -184,6 +184,88 @@ static void what_is_saved(void **state)
     assert_int_equal(n_kept, 2 * 4);
 }
 
+static uint32_t count_maxima(const Plan *plan)
+{
+    const Program *p = &plan->programs.at[0];
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        n += p->code.at[pc].op == OP_all_reduce &&
+             graph_attrs_at(&plan->graph, p->code.at[pc].attrs)->reduce == REDUCE_max;
+    return n;
+}
+
+static Tiny in_blocks(void)
+{
+    Tiny t = with(FLOAT8_mxfp8);
+    t.dim = t.hidden = 64, t.groups = 2, t.head_dim = 32, t.seq = 64, t.microbatches = 2;
+    t.float8.any_size = false;
+    t.dp_shard = t.tp = 2;
+    return t;
+}
+
+/* Every operand has blocks of 32 along the index that its product sums, with scales of one byte.
+ * Nothing about scales is reduced. */
+static void blocks(void **state)
+{
+    (void)state;
+    Diag d = diag_in(arena);
+    Tiny t = in_blocks();
+    const Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    assert_true(verify_plan(plan, VERIFY_all, false, &d));
+    const Graph *g = &plan->graph;
+    assert_int_equal(count_scaled(plan, SCALING_blocks), 7 * 3);
+    /* 4 inputs and 7 gradients along features; the same over tokens; weights both ways */
+    assert_int_equal(count(plan, OP_quantise_blocks_tokens), 4 + 7);
+    assert_int_equal(count(plan, OP_quantise_blocks_first), 6);
+    assert_int_equal(count(plan, OP_quantise_blocks_inner), 1); /* wo: [heads, features, dim] */
+    assert_int_equal(count(plan, OP_quantise_blocks_last), 4 + 7 + 7);
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (!(op_info(n->op)->flags & OP_BLOCKS)) continue;
+        assert_int_equal(graph_attrs_at(g, n->attrs)->group, 32);
+        if (op_info(n->op)->scaling == SCALING_blocks) continue;
+        assert_int_equal(g->tensors.at[n->out[0]].dtype, DT_e4m3);
+        assert_int_equal(g->tensors.at[n->out[1]].dtype, DT_e8m0);
+    }
+    const Program *p = &plan->programs.at[0];
+    uint32_t n_gathers = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        const bool is_comm = op_info(in->op)->class_ == OP_CLASS_comm;
+        n_gathers += is_comm && p->buffers.at[program_arg(p, in, 0)].dtype == DT_e8m0;
+    }
+    assert_true(n_gathers > 0); /* sequence parallelism gathers scales beside their values */
+    t.use_float8 = false;
+    const Plan *plain = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plain);
+    assert_int_equal(count_maxima(plan), count_maxima(plain)); /* of the loss */
+}
+
+/* Sizes that would cut a block are refused; so are sequences in chunks. */
+static void blocks_stay_whole(void **state)
+{
+    (void)state;
+    Diag d = diag_in(arena);
+    Tiny t = in_blocks();
+    t.hidden = 32;
+    assert_null(tiny_plan(&t, false, arena, &d));
+    says(&d, "float8-divides", "is 64 x 16 on each rank along its blocks (tp = 2)");
+    d = diag_in(arena);
+    t = in_blocks();
+    t.seq = 32;
+    assert_null(tiny_plan(&t, false, arena, &d));
+    says(&d, "float8-tokens", "32 tokens of a sequence lie on 2 ranks");
+    d = diag_in(arena);
+    t.tp_options.sequence = false; /* each rank of tp has all tokens */
+    assert_non_null(tiny_plan(&t, false, arena, &d));
+    d = diag_in(arena);
+    t = in_blocks();
+    t.tp = 1, t.cp = 2, t.seq = 256;
+    assert_null(tiny_plan(&t, false, arena, &d));
+    says(&d, "float8-blocks-chunks", "two chunks of a sequence");
+}
+
 /* ---- bugs ---- */
 
 typedef struct Case {
@@ -215,7 +297,7 @@ static void rejected(Case *c, const char *rule, const char *text)
 static void maximum_not_reduced(void **state)
 {
     (void)state;
-    for (int recipe = 0; recipe < FLOAT8_RECIPE_COUNT; recipe++) {
+    for (int recipe = 0; recipe < FLOAT8_mxfp8; recipe++) { /* which reduces nothing */
         Case c = split((Float8Recipe)recipe);
         for (Pc pc = 1; pc < c.p->code.n; pc++) {
             Instr *in = &c.p->code.at[pc];
@@ -397,6 +479,44 @@ static void scales_that_do_not_fit(void **state)
     rejected(&c, "verify-scale", "is not scaled to the largest number of its type");
 }
 
+static Case in_blocks_case(void)
+{
+    Diag d = diag_in(arena);
+    Tiny t = in_blocks();
+    const Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    Case c = {mutate_copy(plan, arena), NULL, diag_in(arena)};
+    c.p = &c.plan->programs.at[0];
+    return c;
+}
+
+static void scales_of_other_blocks(void **state)
+{
+    (void)state;
+    Case c = in_blocks_case(); /* w1 and w3 have the same shape, and so have their scales */
+    Node *n = first(&c, OP_linear_blocks), *other = n + 1;
+    while (other->op != OP_linear_blocks || other->in[0] != n->in[0] || other->in[1] == n->in[1])
+        other++;
+    n->in[3] = other->in[3];
+    rejected(&c, "verify-scale", "divides by a scale that is not its operand's");
+    c = in_blocks_case();
+    Attrs attrs = {.scale = 57344, .group = 32};
+    first(&c, OP_quantise_blocks_last)->attrs = graph_attrs(&c.plan->graph, arena, &attrs);
+    rejected(&c, "verify-scale", "is not scaled to the largest number of its type");
+    c = in_blocks_case();
+    n = first(&c, OP_quantise_blocks_last);
+    c.plan->graph.tensors.at[n->out[1]].dtype = DT_e4m3;
+    rejected(&c, "verify-scale", "has scales that are not powers of two");
+    c = in_blocks_case();
+    attrs = (Attrs){.group = 16};
+    first(&c, OP_linear_blocks)->attrs = graph_attrs(&c.plan->graph, arena, &attrs);
+    assert_false(verify_plan(c.plan, VERIFY_all, false, &c.d));
+    c = in_blocks_case(); /* a square weight in blocks along its other index */
+    n = first(&c, OP_quantise_blocks_first);
+    n->op = OP_quantise_blocks_last;
+    assert_false(verify_plan(c.plan, VERIFY_all, false, &c.d));
+}
+
 static void order(void **state)
 {
     (void)state;
@@ -422,12 +542,20 @@ static void order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(tensorwise),      TEST(rowwise),
-        TEST(local_sizes),     TEST(skip_and_only),
-        TEST(what_is_saved),   TEST(maximum_not_reduced),
-        TEST(order),           TEST(scales_that_do_not_fit),
-        TEST(gathers_bytes),   TEST(gathered_wrongly),
+        TEST(tensorwise),
+        TEST(rowwise),
+        TEST(local_sizes),
+        TEST(skip_and_only),
+        TEST(what_is_saved),
+        TEST(maximum_not_reduced),
+        TEST(order),
+        TEST(scales_that_do_not_fit),
+        TEST(gathers_bytes),
+        TEST(gathered_wrongly),
         TEST(gathers_nothing),
+        TEST(blocks),
+        TEST(blocks_stay_whole),
+        TEST(scales_of_other_blocks),
     };
     return cmocka_run_group_tests_name("float8", tests, NULL, NULL);
 }

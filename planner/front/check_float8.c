@@ -1,0 +1,39 @@
+/* Checks that the device has the products of float8{}. */
+#include "planner/front/parent.h"
+
+/* Products of blocks multiply with the blocks' scales, which few devices can do. */
+static void check_blocks(Draft *draft, const PassConfig *pass)
+{
+    const Device *device = &draft->config.cluster.device;
+    if (pass->float8.recipe != FLOAT8_mxfp8 || device->peak_flops[DT_e8m0] > 0) return;
+    diag_error(
+        draft->d, FAULT_input, "dtype-unsupported", pass->loc,
+        "recipe = \"mxfp8\": %s has no products with a scale for each block (peak_flops.e8m0)",
+        device->name != NULL ? device->name : "the device");
+    if (device->peak_flops[DT_e4m3] > 0)
+        diag_hint(draft->d, "recipe = \"rowwise\" is the nearest; Blackwell and CDNA4 have mxfp8");
+    else
+        diag_hint(draft->d, "leave float8{} out; Blackwell and CDNA4 have mxfp8");
+}
+
+/* float8{} computes in e4m3 and e5m2; the other types must not be wider than fp32. */
+void draft_check_float8(Draft *draft)
+{
+    const Config *c = &draft->config;
+    const double *peak = c->cluster.device.peak_flops;
+    for (uint32_t i = 0; i < c->n_passes; i++) {
+        const PassConfig *pass = &c->passes[i];
+        if (pass->name != PASS_float8) continue;
+        if (c->compute == DT_f64) {
+            diag_error(draft->d, FAULT_input, "dtype-unsupported", pass->loc,
+                       "float8{} with precision.compute = f64: an 8-bit product is summed in fp32");
+            diag_hint(draft->d, "precision.compute may be bf16, fp16 or fp32");
+        }
+        check_blocks(draft, pass);
+        if (peak[DT_e4m3] > 0 && peak[DT_e5m2] > 0) continue;
+        diag_error(draft->d, FAULT_input, "dtype-unsupported", pass->loc,
+                   "float8{}: %s cannot compute in e4m3 and e5m2",
+                   c->cluster.device.name != NULL ? c->cluster.device.name : "the device");
+        diag_hint(draft->d, "leave float8{} out, or take a cluster whose device has both rates");
+    }
+}

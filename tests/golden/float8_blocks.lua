@@ -1,0 +1,12 @@
+-- 8-bit products in blocks: every operand has a power of two for each 32 numbers along the index that
+-- its product sums. Blocks never leave their rank, so no scale is reduced. Values and scales of the
+-- activations are gathered over tp in their bytes.
+return plan {
+  model = require "models.pairs" { layers = 1 },
+  cluster = require "clusters.gpu" { gpu = "B200", nodes = 1 },
+  batch = { global = 4, micro = 1, seq = 64 },
+  mesh = { dp_shard = 4, tp = 2 },
+  parallel = { tp { sequence = true }, float8 "mxfp8", fsdp2 {} },
+  precision = { param = "fp32", compute = "bf16", reduce = "fp32" },
+  optimizer = adamw { lr = 1e-3 },
+}
