@@ -1,5 +1,5 @@
-/* Shared by all subcommands: options, its output, its exit code. Only this layer prints for people
- * or exits. Results go to standard output, everything else to standard error. */
+/* Shared by all verbs: options, output, exit code. Only this layer prints for people or exits.
+ * Results go to standard output, everything else to standard error. */
 #ifndef TANDEM_CLI_CLI_H
 #define TANDEM_CLI_CLI_H
 
@@ -21,7 +21,7 @@ typedef struct ShowOptions {
 
 typedef struct NetOptions {
     const char *per_node_text, *min_text, *max_text, *issue, *buffers, *compare;
-    const char *collective; /* import reads it, too */
+    const char *collective; /* also an option of import */
     uint32_t per_node;
 } NetOptions;
 
@@ -97,11 +97,12 @@ typedef struct Cli {
     const char *const *args; /* the arguments besides the verb and the options */
     uint32_t n_args;
     Str out; /* the result as text; printed at the end, unless --json is given */
-    size_t run_line, run_line_end; /* the part of `out` that names the stored run, if it has one */
-    json_t *json;                  /* the result as a document, if --json is given */
-    FrontScript *script;           /* PLAN's script, held open for further loads; NULL: not held */
-    bool color;                    /* colour on standard output */
-    int exit_code;                 /* 0: the exit code follows from the diagnostics */
+    size_t run_line,
+        run_line_end;    /* the part [from, to) of `out` that names the stored run; both 0: none */
+    json_t *json;        /* the result as a document, if --json is given */
+    FrontScript *script; /* PLAN's script, held open for further loads; NULL: not held */
+    bool color;          /* colour on standard output */
+    int exit_code;       /* 0: the exit code follows from the diagnostics */
 } Cli;
 
 struct Verb {
@@ -130,8 +131,8 @@ enum { /* groups of options; an option of group 0 belongs to every verb */
        OPTIONS_db = 8192,
        OPTIONS_search = 16384,
        OPTIONS_fit = 32768,
-       NEEDS_STORE = 4096 /* not a group of options, but a mark: without a store the verb can do
-                           * nothing */
+       NEEDS_STORE =
+           4096 /* no group of options: marks a verb that can do nothing without a store */
 };
 
 /* ---- verbs.c ---- */
@@ -174,27 +175,29 @@ bool color_wanted(const Cli *cli, int fd);
 int cli_finish(Cli *cli);
 /* Prints the diagnostics found so far to standard error (for long-running verbs). */
 void cli_flush_diagnostics(Cli *cli);
-/* The diagnostics so far are not printed, but still count for the exit code. */
+/* Drops the diagnostics found so far, so that they are not printed. They still count for the exit
+ * code. */
 void cli_forget_diagnostics(Cli *cli);
 /* Writes a file. The file appears under its name only when it is complete. A device, a pipe or the
  * target of a link is written directly. Returns false after a diagnostic. */
 bool cli_write_file(Cli *cli, const char *path, const void *bytes, size_t n);
 bool cli_error(Cli *cli, Fault fault, const char *rule, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-void json_put(json_t *object, const char *key, json_t *value); /* takes the value */
+/* Takes over the reference to the value. */
+void json_put(json_t *object, const char *key, json_t *value);
 void json_text(json_t *object, const char *key, const char *value);
 void json_count(json_t *object, const char *key, uint64_t value);
 void json_number(json_t *object, const char *key, double value); /* writes null unless the number is
                                                                   * finite */
-/* A diagnostic that another process, or a later one, reads again. */
+/* Returns a diagnostic as JSON, which diagnostic_of reads in another process. */
 json_t *diagnostic_json(const Diagnostic *item);
-/* Reads it. A text that the document lacks is NULL. So are all texts if the severity or the fault
- * does not exist. */
+/* Reads a diagnostic from JSON. A missing text becomes NULL. All texts become NULL if the severity
+ * or the fault is unknown. */
 Diagnostic diagnostic_of(const json_t *row, Arena *arena);
 const char *format_time(Arena *arena, Ps ps);         /* "12.3 ms", three digits */
 const char *format_ratio(Arena *arena, double ratio); /* "+3.5 %" */
 
-/* A text table: columns are aligned when it is printed, numbers to the right. */
+/* A text table, whose columns are aligned when it is printed. */
 typedef struct Table {
     Arena *arena;
     uint32_t n_columns;
@@ -209,37 +212,39 @@ void table_print(const Table *t, Str *out);
 /* Returns the name of the things that a step counts: "tokens", or the "points" of a grid. */
 const char *graph_counts(const Graph *graph);
 const char *plan_file_counts(const PlanFile *file);
-/* Calls session_load with the command's options, on top of `options`, which may be NULL. */
+/* Calls session_load with `options` (may be NULL) and the options of the command line, which take
+ * precedence. */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
 /* Loads the plan as plan_file_load does without `options`. The script stays open as cli->script
  * until plan_file_close. A script's plan is proven meanwhile, until session_settle. */
 PlanFile *plan_file_open(Cli *cli, const char *path);
 void plan_file_close(Cli *cli);
-/* Returns the load options that the command line asks for. They start as a copy of `options`, which
- * may be NULL. */
+/* Returns a copy of `options` (NULL: zeros), with the options of the command line added. */
 PlanOptions plan_file_options(Cli *cli, const PlanOptions *options);
 /* Refuses to run a plan that reproduces another system's mistakes; such a plan may only be
  * inspected. */
 bool plan_may_run(Cli *cli, const PlanFile *file);
-uint64_t plan_instructions(const Plan *plan, bool communications_only); /* over all programs */
+/* Number in all programs together. */
+uint64_t plan_instructions(const Plan *plan, bool communications_only);
 const char *mesh_text(Arena *arena, const Mesh *mesh); /* "dp_shard 8 x tp 2"; "1 rank" */
-/* Like mesh_text, but a mesh with folded experts is told as the script has it, without ep. */
+/* Like mesh_text, but shows a mesh with folded experts as the script gives it, without ep. */
 const char *plan_mesh_text(Arena *arena, const PlanFile *file);
-/* Adds the line that says which ranks share folded experts, if any do. */
+/* If experts are folded: adds a line that names the ranks that share them. */
 void report_folded(Cli *cli, const Config *config);
-/* The lines that `check` and `sim` have in common. */
+/* Adds the lines that `check` and `sim` have in common. */
 void plan_file_report(Cli *cli, const PlanFile *file);
-/* Reports the worst rank's arena, reserved bytes and the device's memory, as text and JSON. */
+/* plan_file_memory reports the worst rank's arena, reserved bytes and the device's memory, as text
+ * and JSON. */
 uint64_t host_bytes_of(const Plan *plan); /* host memory of the rank that needs the most */
 void plan_file_memory(Cli *cli, const PlanFile *file);
 /* Computes the process memory under the plan's runtime. If the plan names no runtime, computes it
  * for each framework that could run it. `timed`: also step times. A plan's text and a plan for this
- * machine have no such answers. They are looked up in `store`, which may be NULL. If the plan names
- * no runtime, `file` may hold only a configuration, without a plan. */
+ * machine have no such answers. Looks up stored answers in `store`, which may be NULL. If the plan
+ * names no runtime, `file` may hold only a configuration, without a plan. */
 typedef struct Whose Whose;
 Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, Store *store);
-/* Reports the answers, and keeps new ones in `store`, which may be NULL. `made_of` receives their
- * scripts; NULL: not wanted. */
+/* Reports the answers, and stores new ones in `store`, which may be NULL. made_of: receives the
+ * scripts of the answers; may be NULL. */
 void plan_file_tell(Cli *cli, Whose *whose, Store *store, Recipe *made_of);
 
 /* Reads the configuration and the mesh of PLAN, before any pass; returns false after reporting

@@ -21,7 +21,7 @@ typedef struct ErrorBar {
     double p50, p90;
 } ErrorBar;
 
-/* The size of the errors of such predictions, and the age of the costs that they use. */
+/* The known errors of predictions of one kind, and the age of the costs that they use. */
 typedef struct Trust {
     const char *basis; /* the measurements with which the predictions were compared */
     int64_t made_at;   /* date of the oldest cost, in seconds since 1970; 0: none was measured */
@@ -36,22 +36,23 @@ typedef struct Prediction {
     Trust trust;
     int64_t id;     /* in the store; 0: not stored */
     bool found;     /* it was stored already */
-    bool aperiodic; /* the plan's few micro-batches do not give the time of the whole step */
+    bool aperiodic; /* the whole step's time cannot be computed from the plan's few micro-batches */
     uint64_t n_events;
     uint32_t n_classes;
 } Prediction;
 
-/* session_predict, with the sizes of errors and with warnings. Returns false after reporting
+/* Calls session_predict, and adds error bars and warnings. Returns false after reporting
  * diagnostics. keep_unstored: returns true even if only the store failed, because the prediction
  * can still be shown. */
 bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *options,
              bool keep_unstored, Prediction *prediction);
-/* For a plan that names another system: the memory that this system would hold. It is an error if
- * that does not fit, even if the plan's own arena fits. Otherwise all zero. */
+/* For a plan that names another framework: returns the memory that this framework would hold, and
+ * reports an error if it does not fit, even if the plan's own arena fits. For any other plan all
+ * fields are 0. */
 Held predict_held(Cli *cli, const PlanFile *file);
 
-/* ---- trust.c; `machine`: whose measurements are used; NULL: none. The published runs are those of
- * other frameworks, predicted under the profiles of these frameworks. They say nothing about a plan
+/* ---- trust.c. machine: the machine whose measurements are used; NULL: none. The published runs
+ * used other frameworks and were predicted under their profiles, so they give no error for a plan
  * without a profile. */
 Trust trust_of(Cli *cli, const Cluster *cluster, const Runtime *runtime, Store *store,
                const char *machine);
@@ -60,15 +61,18 @@ ErrorBar trust_bar(ErrorOf of, const char *profile, const char *gpu);
 const char *trust_gpu(Arena *arena, const char *device);
 bool trust_store(Store *store, int64_t run, const Trust *trust, Diag *d);
 void trust_load_counts(Store *store, int64_t run, Trust *trust, Diag *d);
-/* Error bar of the network model's collectives, between nodes or within one node, for `tandem net`.
- * There is no error bar if no similar measurements were published. */
+/* For `tandem net`: returns the error bar of the network model's collectives, between nodes or
+ * within one node; n is 0 if no similar measurements were published. */
 Trust trust_of_net(const Cluster *cluster, const NcclQuestion *question);
 const char *trust_text(Arena *arena, const Trust *trust);
 json_t *trust_json(const Trust *trust);
-void trust_report(Cli *cli, const Trust *trust); /* prints it as text, with memory and counts */
+void trust_report(
+    Cli *cli,
+    const Trust *trust); /* prints the error bars of time and memory, and the counts, as text */
 
 /* sim --mtbf, after the prediction (faults.c). */
-double faults_report(Cli *cli, const PlanFile *file, const Prediction *p); /* goodput; 0: none */
+double faults_report(Cli *cli, const PlanFile *file,
+                     const Prediction *p); /* returns the goodput; 0: none */
 /* Reads --jitter and --straggler; false if neither is given, or after diagnostics. */
 bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out);
 /* Reads --imbalance; 1 if it is not given, or after diagnostics. */
@@ -76,8 +80,9 @@ double imbalance_of(Cli *cli, const PlanFile *file);
 /* shares.c: writes how often each expert was chosen, a line for each layer, as `sim --imbalance`
  * reads it. */
 bool shares_write(Cli *cli, const Plan *plan, const LoadCounts *counts, const char *path);
-/* shares.c: the factor of --imbalance, for experts shared by that many ranks: of choices drawn by
- * the plan's seed, or of the counts in a file. shares_read reports "option-value". */
+/* shares.c: the factor of --imbalance for experts that `ranks` ranks share. shares_drawn draws
+ * choices from the plan's seed. shares_read reads counts from a file; it returns false after
+ * reporting "option-value". */
 double shares_drawn(const PlanFile *file, uint32_t ranks, Arena *arena);
 bool shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t ranks, double *factor);
 
@@ -85,13 +90,13 @@ bool shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t rank
  * Returns false after diagnostics. `store` may be NULL. */
 bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOptions *options);
 
-/* sim --explain, after the prediction made with these options. */
+/* sim --explain: called after the prediction with the same options. */
 void explain_report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how);
 /* Returns false after an error if --mfu does not name a convention. */
 bool mfu_check(Cli *cli);
 /* Prints the utilisation by the conventions that --mfu names (mfu.c). */
 void mfu_report(Cli *cli, const PlanFile *file, const Prediction *p);
-/* Reads all --what-if; returns false after diagnostics. Nothing is simulated. */
+/* Checks the values of all --what-if without simulating; returns false after diagnostics. */
 bool what_if_check(Cli *cli, const PlanFile *file);
 /* sim --what-if: the plan under other values, each alone and all together (what_if.c). */
 void what_if_report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how);
@@ -99,8 +104,8 @@ void what_if_report(Cli *cli, const PlanFile *file, Store *store, const PredictO
 void training_report(Cli *cli, const PlanFile *file, const Prediction *p, double goodput);
 /* Returns USD for an hour of one device: --price, else the library's price; 0: unknown. */
 double price_of(const Cli *cli, const Cluster *cluster);
-/* Returns the joules of a token. Each board is assumed to draw its power limit all the time; the
- * result includes the PUE. 0: the power limit of the boards is unknown. */
+/* Returns the joules of a token, multiplied by the PUE, if each board draws its power limit all the
+ * time. 0: the power limit of the boards is unknown. */
 double joules_per_token_of(const Cli *cli, const Cluster *cluster, double tokens_per_s_per_device);
 /* sim --pue and --tokens: the energy of a step, and of the training. */
 void energy_report(Cli *cli, const PlanFile *file, const Prediction *p, double goodput);

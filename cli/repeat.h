@@ -6,11 +6,12 @@
 #include "cli/predict.h"
 
 typedef struct Repeat {
-    Recipe also;                    /* the scripts that other parts of the output were made of */
-    uint32_t fresh_from, fresh_end; /* the diagnostics of a fresh simulation */
+    Recipe also; /* the scripts from which other parts of the output were made */
+    uint32_t fresh_from,
+        fresh_end; /* the range of diagnostics that only a fresh simulation reports */
 } Repeat;
 
-/* If this very command is answered in the store, and its scripts are still the same, prints the
+/* If the store has the answer to this very command, and its scripts have not changed, prints the
  * answer and returns true. */
 bool repeat_answer(Cli *cli);
 /* Stores the output of a `sim` on a cluster, as the answer to this command. `recipe` has the plan's

@@ -10,7 +10,8 @@
 
 typedef struct BackendOptions {
     double timeout_s; /* a communication that takes longer ends the run; 0: 60 s */
-    bool poison; /* fill the arena with signalling NaNs first; track the highest byte touched */
+    bool poison;      /* fill memory without a value with signalling NaNs, and find the highest byte
+                         written */
     /* fill the arena with the same pattern once, and find the highest byte written at the end;
      * steps run at full speed */
     bool measure;
@@ -21,12 +22,12 @@ typedef struct BackendOptions {
                              * order */
     bool native_reductions; /* mpi: MPI_Op instead of rank-ordered sums */
     const char *module_dir; /* NULL: beside the command, or ../lib/tandem */
-    const KernelChoices *choices; /* choices of algorithms of earlier runs; NULL: none are known,
-                                   * and no algorithm is timed */
+    const KernelChoices *choices; /* algorithms chosen in earlier runs; NULL: none are known, and no
+                                     algorithm is timed */
     const void *own; /* the backend's own options (exec/options.h); NULL: the defaults */
 } BackendOptions;
 
-/* The first instruction whose output has a number that is not finite. */
+/* The first number in the outputs of a step that is not finite. */
 typedef struct BadNumber {
     Rank rank;
     Pc pc;            /* pc 0: every number is finite */
@@ -37,11 +38,12 @@ typedef struct BadNumber {
 
 typedef struct Backend {
     const char *name; /* "loopback", "mpi", "cuda" */
-    /* Prepares a run of nothing but the plan: computes and allocates all that steps need. Reports
-     * backend-dtype (a dtype that the backend cannot compute in), exec-program (a program that it
-     * cannot run), ranks-mismatch. */
+    /* Prepares a run: computes and allocates everything that steps need. Reports backend-dtype (a
+     * dtype that the backend cannot compute in), exec-program (a program that it cannot run),
+     * ranks-mismatch. */
     bool (*open)(struct Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
-    /* The ranks of this process, [first, first + n): all ranks in loopback, one in mpi and cuda. */
+    /* Writes the ranks of this process, [first, first + n): all ranks in loopback, one in mpi and
+     * cuda. */
     void (*ranks)(const struct Backend *self, Rank *first, uint32_t *n);
     /* Runs the whole train program of every local rank once. Trace rows are recorded inside the
      * compute and comm calls and appended while `trace` has room; it may be NULL. If the gradient
@@ -50,25 +52,29 @@ typedef struct Backend {
      * number there. Reports deadlock, timeout, arena-overrun. */
     bool (*step)(struct Backend *self, const Control *control, Trace *trace, BadNumber *bad,
                  Diag *d);
-    /* Memory of a local rank's buffer, for reading and for initial values. NULL if the host cannot
-     * access it; the backend then has `read` and `write`, see backend_read. */
+    /* Returns the memory of a local rank's buffer, for reading and for initial values. The function
+     * is NULL if the host cannot access the memory; the backend then has `read` and `write` (see
+     * backend_read). */
     void *(*memory)(struct Backend *self, Rank rank, BufferId b);
     bool (*read)(struct Backend *self, Rank rank, BufferId b, void *to, Diag *d);
     bool (*write)(struct Backend *self, Rank rank, BufferId b, const void *from, Diag *d);
-    /* Makes the initial values of a buffer of a local rank: weights or optimizer states. Sets *done
-     * to false if it cannot; the caller then writes them. NULL: it never can. */
+    /* Writes the initial values of a local rank's buffer of weights or optimizer states. If it
+     * cannot, sets *done to false, and the caller writes them. The function is NULL if the backend
+     * never can. */
     bool (*init)(struct Backend *self, Rank rank, BufferId b, bool *done, Diag *d);
-    /* End of the highest byte written in one arena of a local rank; needs poison or measure. */
+    /* Returns the end of the highest byte written in one arena of a local rank; needs poison or
+     * measure. */
     uint64_t (*highest_touched)(struct Backend *self, Rank rank, Space space);
-    /* The choices of experts that a local rank counted; NULL if it counted none. The function is
-     * NULL if the backend cannot count. */
+    /* Returns the choices of experts that a local rank counted; NULL if it counted none. The
+     * function is NULL if the backend cannot count. */
     const LoadCounts *(*loads)(struct Backend *self, Rank rank);
-    /* Bytes that the backend holds for a rank outside the arena, such as staging of collectives. */
+    /* Returns the bytes that the backend holds for a rank outside the arena, such as staging memory
+     * of collectives. */
     uint64_t (*outside_bytes)(struct Backend *self);
-    /* Gathers `bytes` from every process into all [n_processes, bytes], in all processes; also a
-     * barrier. For verdicts and reports. */
+    /* Gathers `bytes` bytes of every process into `all` [n_processes, bytes], in every process.
+     * Serves verdicts and reports, and as a barrier. */
     bool (*exchange)(struct Backend *self, const void *mine, size_t bytes, void *all, Diag *d);
-    /* number of processes; index of this one */
+    /* Returns the number of processes; *mine is the index of this process. */
     uint32_t (*processes)(const struct Backend *self, uint32_t *mine);
     void (*close)(struct Backend *self);
     void *state;
@@ -85,7 +91,7 @@ bool backend_write(Backend *self, const Plan *plan, Rank rank, BufferId b, const
 Backend *backend_mpi(Arena *arena, const char *module_dir, Diag *d);
 /* Loads the CUDA module, and the module of the MPI that started this process if one did. */
 Backend *backend_cuda(Arena *arena, const char *module_dir, Diag *d);
-/* A backend by name: "loopback", "mpi", "cuda"; NULL: loopback. */
+/* backend_named makes the backend of that name; NULL: loopback. */
 const char *backend_name(uint32_t i); /* the i-th name; NULL after the last */
 Backend *backend_named(const char *name, Arena *arena, const char *module_dir, Diag *d);
 

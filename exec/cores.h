@@ -1,5 +1,5 @@
-/* Measures how much of the machine's cores other processes used during steps. If they used much,
- * measured times mean little. */
+/* Measures how much of the machine's cores other processes use during steps. Measured times mean
+ * little if they use much. */
 #ifndef TANDEM_EXEC_CORES_H
 #define TANDEM_EXEC_CORES_H
 
@@ -8,7 +8,7 @@
 
 /* Counters of this process and of its machine, in nanoseconds. */
 typedef struct CoreTime {
-    int64_t at, ran, waited; /* waited: time ready to run, but without a core */
+    int64_t at, ran, waited; /* waited: time in which it was ready to run, but had no core */
     int64_t busy;            /* busy time of all cores of the machine, for any process */
 } CoreTime;
 
@@ -23,7 +23,7 @@ typedef struct CoreShare {
 typedef struct CoreUse {
     uint32_t cores; /* cores of all machines; 0: unknown */
     double running; /* by our processes */
-    double ready;   /* demand of our processes if each had as many cores as it could use */
+    double ready;   /* cores that our processes could have used */
     double others;  /* by other processes */
 } CoreUse;
 

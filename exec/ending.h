@@ -1,4 +1,4 @@
-/* Ends a run that cannot continue, for backends with one process a rank. */
+/* Ends a run that cannot continue, for backends with one process for each rank. */
 #ifndef TANDEM_EXEC_ENDING_H
 #define TANDEM_EXEC_ENDING_H
 

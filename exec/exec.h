@@ -14,7 +14,7 @@ typedef struct ExecOptions {
     int64_t warmup_steps, total_steps;
     double min_lr_ratio;
     const DataSource *data;
-    /* the step whose rows are kept; must be steady (>= 2); beyond `steps`: none */
+    /* the step whose rows are kept, at least 2, so that it is steady; beyond `steps`: none */
     uint32_t trace_step;
     /* version of this command; ranks with different versions refuse to run; may be NULL */
     const char *version;
@@ -27,14 +27,14 @@ typedef struct ExecOptions {
 } ExecOptions;
 
 typedef struct ExecResult {
-    Trace trace;              /* rows of trace_step (mpi: of all ranks, on rank 0); all steps */
+    Trace trace; /* rows of trace_step (mpi: of all ranks, on rank 0), and a StepRow of each step */
     uint64_t highest_touched; /* the largest value of all ranks, with poison or measure */
     uint64_t host_touched;    /* the same for host memory */
-    /* held by the backend outside the arena; the largest over all ranks */
+    /* bytes that the backend holds outside the arena: the largest number of all ranks */
     uint64_t outside_bytes;
     ExpertLoads experts;
-    CoreUse cores; /* while all steps ran; of all processes */
-    bool is_first; /* this process is the first: it reports */
+    CoreUse cores; /* core use of all processes while the steps ran */
+    bool is_first; /* this process is the first, which reports */
 } ExecResult;
 
 /* Runs the plan. Every parameter is initialised in place from (seed, name, global element),
@@ -62,10 +62,10 @@ DataSource *data_ragged(uint64_t seed, int64_t vocab, Arena *arena);
 /* The oracle for parallelism. Runs `plan` and `reference` (the same model on one rank, same
  * micro-steps) for one step in fp64 on loopback. Compares the loss, the gradient norm, and every
  * gradient and updated parameter of every tensor on every rank that holds it: max |a - b| / max
- * |b|. For gradients the divisor is at least 1e-4 of the largest gradient of all, because some
- * gradients are zero apart from rounding. Beyond the tolerance it returns false with
- * verify-mismatch (FAULT_threshold). Returns false with verify-nothing if the comparison proves
- * nothing. This is so if all gradients of the reference are zero, or if it lacks a gradient or
+ * |b|. For gradients the divisor is at least 1e-4 of the largest gradient of all tensors, because
+ * some gradients are zero apart from rounding. If a difference exceeds the tolerance, returns false
+ * with verify-mismatch (FAULT_threshold). Returns false with verify-nothing if the comparison would
+ * prove nothing: all gradients of the reference are zero, or the reference lacks a gradient or
  * value of some parameter. */
 typedef struct VerifyResult {
     double worst_gradient, worst_parameter, norm_error, loss_error;
@@ -74,9 +74,10 @@ typedef struct VerifyResult {
     uint32_t n_tensors; /* parameters that are trained */
     /* parameters whose gradient is zero everywhere in both runs; such a parameter proves nothing */
     uint32_t n_unmoved;
-    const char *unmoved;                       /* name of one of them; NULL: none */
-    uint64_t highest_touched, predicted_bytes; /* bytes of the rank on which the two differ most */
-    uint64_t host_touched, host_predicted;     /* the same for host memory */
+    const char *unmoved; /* name of one of them; NULL: none */
+    uint64_t highest_touched,
+        predicted_bytes; /* bytes of the rank on which these two numbers differ most */
+    uint64_t host_touched, host_predicted; /* the same for host memory */
 } VerifyResult;
 bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data,
                  const BackendOptions *options, double tolerance, Arena *arena,
@@ -94,22 +95,23 @@ bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data
  * judged. Otherwise returns false with verify-mismatch. */
 #define ROUNDING_TIMES 1.5
 typedef struct RoundingResult {
-    double worst_excess; /* the largest quotient of a plan's error and its bound; at most 1 if the
-                          * comparison succeeds */
-    /* the plan's error of that tensor; one rank's error of it */
+    double worst_excess; /* the largest quotient of an error of the plan and its bound; at most 1 if
+                            the comparison succeeds */
+    /* for worst_tensor: the plan's error, and one rank's error */
     double worst_error, its_one_rank_error;
     double largest_error;                  /* largest error of the plan over all tensors */
     const char *worst_tensor;              /* "gradient of ..." */
     double gradient, gradient_of_one_rank; /* errors of the gradient as a whole */
     uint32_t n_tensors;
     uint64_t highest_touched, predicted_bytes; /* as in VerifyResult */
-    uint32_t draws; /* number of data draws whose median this is; 0: the given data alone */
+    uint32_t draws; /* number of draws of data, whose median the other fields describe; 0: the given
+                       data alone */
 } RoundingResult;
 bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *exact,
                           const DataSource *data, const BackendOptions *options, Arena *arena,
                           RoundingResult *result, Diag *d);
-/* Compares as exec_verify_rounding does, on one draw of data after another, until the verdict is
- * clear (draws.c). Seeds of the draws begin at the plan's seed. The effect of rounding on a
+/* Does the comparison of exec_verify_rounding on one draw of data after another, until the verdict
+ * is clear (draws.c). Seeds of the draws begin at the plan's seed. The effect of rounding on a
  * gradient depends on the data. On one draw, a legal plan may have twice the error of one rank,
  * because the two sum in different orders. A plan that rounds once too often has a larger error on
  * nearly every draw. The chance that a legal plan is refused is at most ROUNDING_ALARM. `result`
@@ -119,8 +121,8 @@ enum { ROUNDING_DRAWS = 32 }; /* at most */
 bool exec_verify_rounding_draws(const Plan *plan, const Plan *one_rank, const Plan *exact,
                                 const BackendOptions *options, Arena *arena, RoundingResult *result,
                                 Diag *d);
-/* exec_verify_rounding for a plan of one rank on the backend `made`, which the call closes. NULL:
- * loopback. */
+/* Does the work of exec_verify_rounding for a plan of one rank on the backend `made`, which it
+ * closes; NULL: loopback. */
 bool exec_verify_rounding_on(Backend *made, const Plan *plan, const Plan *one_rank,
                              const Plan *exact, const DataSource *data,
                              const BackendOptions *options, Arena *arena, RoundingResult *result,

@@ -11,13 +11,13 @@ typedef struct FlatRun {
     uint64_t global, at, n;
 } FlatRun;
 
-/* Calls `run` for all real (not padding) elements of a unit that are in buffer `b` on `rank`.
- * `b` is a flat root; it holds the whole unit or the part that its layout cuts. */
+/* Calls `run` for all elements of a unit, except padding, that buffer `b` holds on `rank`. `b` is a
+ * flat root with the whole unit, or with the rank's part of it. */
 void flat_each(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena *scratch,
                void (*run)(void *self, const FlatRun *run), void *self);
 
-/* Returns the dtype of the unit's weights at rest. A copy for use holds the values rounded to this
- * dtype. */
+/* Returns the dtype of the unit's weights at rest. A copy in another dtype also holds values that
+ * were rounded to this dtype. */
 DType flat_rest_dtype(const Program *p, BufferId b);
 /* Writes initial values into a parameter buffer. `at`: its memory on `rank`. */
 void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena *scratch, void *at);

@@ -15,9 +15,9 @@ typedef struct GroupKeys {
 } GroupKeys;
 
 /* Collects the groups of all ranks' programs, so that all ranks create the same groups in the
- * same order. Includes sends and receives only if `with_ends`. */
+ * same order. with_ends: includes the groups of sends and receives. */
 void groups_collect(const Plan *plan, bool with_ends, Arena *arena, GroupKeys *keys);
-/* Index of a group; UINT32_MAX if there is none. */
+/* Returns the index of a group; UINT32_MAX if there is none. */
 uint32_t groups_find(const GroupKeys *keys, AxisSet axes, Stream stream);
 
 #endif

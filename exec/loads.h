@@ -1,5 +1,6 @@
 /* Counts how often each expert was chosen during a run, and how many choices were dropped. Backends
- * whose memory the host can read count it where tokens get their rooms. */
+ * whose memory the host can read count the choices in the instructions that assign rooms to
+ * tokens. */
 #ifndef TANDEM_EXEC_LOADS_H
 #define TANDEM_EXEC_LOADS_H
 
@@ -16,7 +17,7 @@ typedef struct LoadCounts {
     uint64_t *dropped;            /* [layer] */
 } LoadCounts;
 
-/* NULL: the model has no experts with rooms. */
+/* Returns NULL if the model has no experts with rooms. */
 LoadCounts *loads_new(const Plan *plan, Arena *arena);
 /* Counts the choices of one instruction that was computed on `rank`. Among ranks that do the same
  * work, only one counts. */
@@ -27,8 +28,8 @@ typedef struct ExpertLoads {
     /* over all layers: the largest and the smallest number of choices of an expert, relative to the
      * mean of its layer. 0: unknown */
     double busiest, idlest;
-    ModuleId module;          /* of the busiest expert */
-    double dropped_part;      /* of all choices */
+    ModuleId module;          /* the module of the busiest expert */
+    double dropped_part;      /* dropped choices / all choices */
     const LoadCounts *counts; /* of all ranks; NULL: unknown */
 } ExpertLoads;
 

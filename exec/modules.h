@@ -5,8 +5,8 @@
 
 #include "exec/backend.h"
 
-/* The path of the module for MPI `flavour` ("openmpi"), or of the CUDA module, in `arena`; NULL if
- * there is none. `module_dir`: the first folder to look in; NULL: beside the command. */
+/* Return the path of the module for MPI `flavour` ("openmpi"), and of the CUDA module; NULL if
+ * there is none. module_dir: the first folder to search; NULL: the command's folder. */
 const char *module_path(const char *flavour, const char *module_dir, Arena *arena);
 const char *module_cuda_path(const char *module_dir, Arena *arena);
 

@@ -4,8 +4,7 @@
  *   BACKEND_OPTION(backend, type, id, name, kind, member, value, words, least, most, uses, help)
  *
  * `type` is the struct behind BackendOptions.own, `member` its field, `name` the long option,
- * `value` its value's name in the help. If the option is not given, its field stays zero, which is
- * the default. */
+ * `value` its value's name in the help. The default of each field is zero. */
 #ifndef TANDEM_EXEC_OPTIONS_H
 #define TANDEM_EXEC_OPTIONS_H
 
@@ -17,10 +16,10 @@
 
 typedef enum BackendOptionKind {
     BACKEND_KIND_flag,   /* bool */
-    BACKEND_KIND_word,   /* an enum in the order of `words`; word "": the default has no word */
-    BACKEND_KIND_number, /* uint32_t in [least, most]; stored plus 1, because 0 says that none was
-                          * given
-                          */
+    BACKEND_KIND_word,   /* an enum in the order of `words`; the word "" marks a default that has no
+                            word */
+    BACKEND_KIND_number, /* uint32_t in [least, most]; the field holds the number plus 1, because 0
+                            means that none was given */
     BACKEND_KIND_text
 } BackendOptionKind;
 
@@ -55,7 +54,8 @@ typedef struct BackendValue {
     bool is_set;      /* value of a flag */
 } BackendValue;
 
-/* Returns zeroed own options of a backend (BackendOptions.own); NULL if it has none. */
+/* Returns a zeroed struct for the backend's own options (BackendOptions.own); NULL if it has
+ * none. */
 void *backend_own_options(const char *backend, Arena *arena);
 /* Stores a value in its field. Returns false if the value is not in the list of words, or lies
  * outside the bounds. */

@@ -6,7 +6,8 @@
 
 #include "exec/backend.h"
 
-/* bytes behind the arena, which stay poison unless a kernel writes beyond its end */
+/* ARENA_SLACK: bytes behind the arena; they stay poison unless a kernel writes beyond the arena's
+ * end */
 enum { ARENA_ALIGN = 4096, ARENA_SLACK = 4096 };
 /* the largest number of ranks in a group whose bytes one process moves */
 enum { MAX_MEMBERS = 4096 };
@@ -14,14 +15,16 @@ enum { MAX_MEMBERS = 4096 };
 /* ---- facts that all ranks of a program share ---- */
 typedef struct ProgramInfo {
     const Program *p;
-    uint32_t *n_before;      /* [pc] number of instructions that must finish before it starts */
-    uint32_t *first;         /* [pc], [n]: start of pc's list in `then` */
+    uint32_t *n_before; /* [pc] number of instructions that must finish before it starts */
+    /* [pc]: start of pc's list in `then`; the list ends where the next one starts */
+    uint32_t *first;
     Pc *then;                /* the instructions that wait for pc, ascending */
     const Binding **binding; /* [pc] NULL for communications and RESHAPE ops */
     uint64_t *bytes;         /* [pc] bytes shown in its trace row */
     uint32_t *n_touches;     /* [buffer] accesses to a root in one step, also through views */
-    bool *passes_on;         /* [buffer]: its last user writes its result into the same bytes */
-    uint32_t n_instr;        /* instructions are 1..n_instr */
+    /* [buffer]: the last user of the buffer writes its result into the same bytes */
+    bool *passes_on;
+    uint32_t n_instr; /* instructions are 1..n_instr */
 } ProgramInfo;
 /* Prepares a program. Communications with the same launch start together, so each waits for
  * every instruction that any of them waits for. */
@@ -35,15 +38,15 @@ typedef struct Comm {
     Stream stream;
     AxisSet axes;
     uint32_t match, launch;
-    /* size of the group, and place in it; a sender is part 0, its receiver part 1 */
+    /* size of the group, and this rank's place in it; a sender is part 0, its receiver part 1 */
     uint32_t n_members, part;
-    /* smallest rank of the group, or the sender; the receiver (send, recv) */
+    /* leader: smallest rank of the group, or the sender. peer: the receiver (send, recv) */
     Rank leader, peer;
     char *in, *out; /* NULL: the receiver has no input, the sender no output */
     uint64_t in_bytes, out_bytes;
     bool wraps; /* halo_exchange: the first and the last member are neighbours */
-    /* exchange_uneven: two tables of counts [experts, samples], of the rows that this rank sends
-     * and of those that it receives; the numbers of experts and samples of each table */
+    /* exchange_uneven: numbers of rows [experts, samples] that this rank sends [0] and receives
+     * [1], with the sizes of both tables */
     const int32_t *counts[2];
     int64_t experts[2], samples[2];
     int64_t width; /* elements of a row */
@@ -56,7 +59,7 @@ typedef struct Ready {
 } Ready;
 
 /* ---- a rank: its memory, and its position in the step ---- */
-/* The capabilities of a device; needed if kernels do not run on this host. */
+/* The capabilities of a device whose kernels do not run on this host. */
 typedef struct RankMachine {
     bool (*accepts)(OpKind op, const DType *dtype, uint32_t n_args);
     WorkspaceBytes workspace;
@@ -92,7 +95,7 @@ bool rank_open(RankState *r, const Plan *plan, const ProgramInfo *info, Rank ran
                const Control *control, const BackendOptions *options, Arena *arena, Diag *d);
 void rank_close(RankState *r);
 char *rank_memory(const RankState *r, BufferId b); /* memory of any buffer or view */
-/* Before a step: every instruction waits again. */
+/* Starts a step: every instruction waits again. */
 void rank_begin(RankState *r);
 /* Runs a local instruction. */
 void rank_compute(RankState *r, Pc pc);
@@ -106,13 +109,14 @@ uint32_t rank_starters(const RankState *r, Pc *next);
 bool rank_inspect(RankState *r, Diag *d);
 /* After the last step, with poison or measure: end of the highest byte written; else 0. */
 uint64_t rank_highest(const RankState *r, Space space);
-/* Finds the first number that is not finite in the outputs of pc; false if all are finite. */
+/* Finds the first number in the outputs of pc that is not finite. Returns false if all are
+ * finite. */
 bool rank_find_bad(const RankState *r, Pc pc, BadNumber *bad);
-/* "instruction 12 (compute matmul ...)", in `arena`. */
+/* Returns "instruction 12 (compute matmul ...)". */
 const char *instr_text(const Plan *plan, const Program *p, Pc pc, Arena *arena);
-/* The script line of an instruction's origin; no location if it has none. */
+/* Returns the script line of the instruction's origin; file NULL if it has none. */
 Loc instr_loc(const Plan *plan, const Instr *in);
-/* The head of a stream: its first unfinished instruction; 0 if all have finished. */
+/* Returns the head of a stream: its first unfinished instruction; 0 if all have finished. */
 Pc rank_head(const RankState *r, Stream stream, const bool *finished);
 
 /* ---- collective.c ---- */
@@ -121,24 +125,26 @@ Pc rank_head(const RankState *r, Stream stream, const bool *finished);
  * the number of ranks. */
 void reduce_in_order(DType dtype, Reduce reduce, void *out, const void *const *part,
                      uint32_t n_parts, uint64_t n);
-/* Carries out a communication. All members have arrived; they are in the order of their parts. */
+/* Carries out a communication of which all members have arrived. The members are in the order of
+ * their parts. */
 void collective_move(const Comm *const *member, uint32_t n_members);
 
 /* ---- uneven.c ---- the exchange of uneven rows of experts (planner/ir/layout/rows.h) */
 /* Returns the number of rows that this member receives. */
 int64_t uneven_rows_to(const Comm *c);
-/* Returns the rows of an expert from part `part` of its samples, in the counts of side 0 (sent) or
- * 1 (received). */
+/* Returns the number of rows of an expert in part `part` of its samples, from the counts of side 0
+ * (sent) or 1 (received). samples: the number of samples of a part. */
 int64_t uneven_piece(const Comm *c, int side, int64_t expert, int64_t part, int64_t samples);
-bool uneven_to_experts(const Comm *c); /* or back */
-int64_t uneven_room(const Comm *c);    /* and the number of rows for which it has memory */
-/* Carries out the exchange. All members have arrived, and each has enough memory. */
+bool uneven_to_experts(const Comm *c); /* true if rows go from samples to experts; false: back */
+int64_t uneven_room(const Comm *c);    /* the number of rows for which this member has memory */
+/* Carries out the exchange. All members have arrived, and each has memory for its rows. */
 void uneven_move(const Comm *const *member, uint32_t n_members);
-/* Reports which rank in which layer received too many rows, and a bound that would be enough. */
+/* Returns a text that names the rank and the layer that received too many rows, and a bound that
+ * would be enough. */
 const char *uneven_overflow(const Plan *plan, const Program *p, Pc pc, const Comm *c, Rank rank,
                             Arena *arena);
 
-/* ---- poison.c ---- an 8-byte pattern that is NaN as f64, f32, f16 and bf16 */
+/* ---- poison.c ---- Poison: an 8-byte pattern that is NaN as f64, f32, f16 and bf16. */
 void poison_fill(void *at, uint64_t bytes);
 /* Returns the end of the last byte in [at + lo, at + hi) that is not poison; lo if all bytes are
  * poison. `at` is aligned to 8. */

@@ -10,25 +10,27 @@
 
 typedef struct Bounds {
     uint64_t state_bytes; /* weights, gradients and moments between steps, of the fullest rank */
-    uint64_t kept_bytes;  /* inputs of its blocks, kept from forward to backward */
+    /* of the fullest rank: the inputs of blocks, kept from forward to backward */
+    uint64_t kept_bytes;
 } Bounds;
 Bounds bounds_of(const Config *config, const Graph *graph);
-/* Returns the time of all products and attention, spread evenly over the ranks, and of a pipeline's
- * filling. 0: unknown. */
+/* Returns a lower bound of the step's time: all products and attention, spread evenly over the
+ * ranks, plus the time to fill a pipeline. 0: unknown. */
 Ps bound_step_ps(const Config *config, const Graph *graph);
 
 /* ---- bound_pipeline.c: a tighter bound of memory, for pipelines of many micro-batches */
 /* Returns the number of micro-batches of the short plan from which the bound is computed; 0: the
  * plan has no such bound. */
 uint32_t bound_microbatches(const Config *config);
-/* Returns the bytes that the fullest rank of the whole plan needs at least. `few` is the plan of
- * that many micro-batches; its buffers need no offsets. all: the whole plan has no more. */
+/* Returns a lower bound of the bytes that the fullest rank of the whole plan needs. few: the plan
+ * of bound_microbatches micro-batches; its buffers need no offsets. all: the whole plan has no more
+ * micro-batches. */
 uint64_t bound_bytes(const Plan *few, bool all);
 
 /* ---- shared by the files of the bounds */
 /* Marks the tensors that the gradients of a node need. */
 void bound_mark_needed(const Node *n, bool *needed);
-/* True if ac computes this node in a region, so that its results may be computed again. */
+/* True if ac puts this node into a region, so that its results may be recomputed. */
 bool bound_in_region(const Config *c, const Graph *g, const Node *n);
 
 #endif

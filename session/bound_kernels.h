@@ -4,7 +4,7 @@
 
 #include "planner/front/config.h"
 
-/* The least time of one micro-step's kernels, in seconds, each for one rank that holds all
+/* Lower bounds of the time of one micro-step's kernels [seconds], on one rank that holds all
  * layers. */
 typedef struct KernelTimes {
     double forward_s; /* blocks, forward */
@@ -23,8 +23,8 @@ typedef struct SeenWorks {
 } SeenWorks;
 NodeId bound_first_alike(SeenWorks *seen, const Graph *graph, NodeId id);
 
-/* Returns false if a pass, an axis or a profile changes the sizes or times of kernels in another
- * way. */
+/* Computes the times of `out`. Returns false if a pass, an axis or a profile changes the sizes or
+ * times of kernels in a way that it cannot compute. */
 bool bound_kernels(const Config *config, const Graph *graph, KernelTimes *out);
 
 #endif

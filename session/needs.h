@@ -1,5 +1,5 @@
-/* The measurements that a prediction needs: the distinct kernels and collectives of a plan, those
- * that the store has measured, and a hash of all inputs other than the plan. */
+/* The measurements that a prediction needs: the distinct kernels and collectives of a plan, their
+ * times in the store, and a hash of all inputs other than the plan. */
 #ifndef TANDEM_SESSION_NEEDS_H
 #define TANDEM_SESSION_NEEDS_H
 
@@ -9,9 +9,10 @@
 typedef struct KernelNeed {
     const char *key; /* cost_key */
     OpKind op;
-    uint32_t program, n; /* n: instructions with this key, over all programs */
-    Pc pc;               /* one of these instructions */
-    Ps known_ps;         /* -1: not in the store */
+    uint32_t program,
+        n; /* program: that of `pc`. n: number of instructions with this key, over all programs */
+    Pc pc; /* one of these instructions */
+    Ps known_ps; /* -1: not in the store */
 } KernelNeed;
 
 typedef struct CollectiveNeed {
@@ -32,8 +33,8 @@ typedef struct Needs {
     uint32_t missing_kernels, missing_collectives;
 } Needs;
 
-/* `store` may be NULL: everything is missing. `backend`: the backend whose collectives are looked
- * up. */
+/* Finds the needs of `plan` and looks them up. store: NULL: no time is known. backend: the backend
+ * of whose collectives the times are looked up. */
 void needs_find(const Plan *plan, Store *store, const char *machine, const char *backend,
                 Arena *arena, Needs *needs, Diag *d);
 

@@ -1,7 +1,7 @@
-/* The one pipeline. A script or a plan's text becomes a plan that is compiled, proven and checked
- * to fit. The plan becomes a prediction that is simulated once, stored, and found again. The
- * command, sweeps, `accuracy` and libtandem all use it, so they cannot give different numbers for
- * one plan. */
+/* The one pipeline from a script to a prediction. It compiles a script (or reads a plan's text),
+ * proves the plan, checks that it fits, simulates it once, stores the prediction, and finds it
+ * again. The command, sweeps, `accuracy` and libtandem all use it, so they cannot give different
+ * numbers for one plan. */
 #ifndef TANDEM_SESSION_SESSION_H
 #define TANDEM_SESSION_SESSION_H
 
@@ -29,44 +29,44 @@ typedef struct PlanFile {
     Config config;    /* for a text: only the cluster, the seed and the file */
     Plan *plan;
     Hash128 id;
-    /* number of micro-batches of the configuration's step, if `plan` has fewer that stand for them;
+    /* if `plan` has fewer micro-batches than the configuration's step: the number of the step's;
      * otherwise 0 */
     uint32_t microbatches;
-    bool unsettled;    /* buffers have other places than in a plan of all micro-batches */
+    bool unsettled;    /* buffers have other offsets than in the plan of all micro-batches */
     Recipe recipe;     /* makes the plan again; NULL for a plan loaded from text */
     KnownHeld *memory; /* NULL: it is computed at each request */
-    Proof *proof;      /* under way beside other work; NULL: there is none */
+    Proof *proof;      /* a proof that runs beside other work; NULL: none */
 } PlanFile;
 
 /* The default of each field is zero. */
 typedef struct PlanOptions {
     const char *const *set; /* "mesh.tp=4": settings that change a script */
     uint32_t n_set;
-    const char *cluster;    /* a library cluster that replaces the script's; NULL: the script's */
-    uint32_t nodes;         /* nodes of that cluster; 0: as many as the ranks need */
-    const uint64_t *seed;   /* seed that replaces the script's; NULL: the script's */
-    const char *code;       /* the text of the script, for which `path` is only a name; NULL: `path`
-                             * is read */
-    FrontScript *script;    /* the script, held open; NULL: a process is started for this load */
-    double cpu_seconds;     /* CPU time that the script may take; 0: the front's default */
-    bool shrink;            /* scaled down, with all dtypes fp64 */
-    bool unpadded;          /* odd vocabularies are not padded */
+    const char *cluster;  /* a library cluster that replaces the script's; NULL: the script's */
+    uint32_t nodes;       /* nodes of that cluster; 0: as many as the ranks need */
+    const uint64_t *seed; /* seed that replaces the script's; NULL: the script's */
+    const char *code;    /* the script's text, and `path` is only its name; NULL: the script is read
+                            from `path` */
+    FrontScript *script; /* the script, held open; NULL: a process is started for this load */
+    double cpu_seconds;  /* CPU time that the script may take; 0: the front's default */
+    bool shrink;         /* scales the plan down, with all dtypes fp64 */
+    bool unpadded;       /* odd vocabularies are not padded */
     const DTypeMap *dtypes; /* with shrink: these dtypes; NULL: fp64 */
-    /* scratch memory of these kernels on any cluster; NULL: of the cluster's kernels */
+    /* the kernels whose scratch memory is planned; NULL: those of the cluster */
     WorkspaceBytes workspace;
     Hash128 parent;         /* the plan that this one was scaled down from; zero: none */
-    const char *stop_after; /* a pass */
+    const char *stop_after; /* the last pass to run; NULL: all passes run */
     bool unproven;          /* skip the proofs */
-    /* prove and fit a script's plan beside the caller's work, until session_settle */
+    /* prove and fit a script's plan in a thread, until session_settle */
     bool settles_later;
     /* buffers get no offsets: the plan is only simulated, for times and for the memory of other
      * frameworks */
     bool unplaced;
-    /* compile a step of only this many micro-batches, from which session_simulate computes the time
-     * of the configuration's step (session_fewer); 0: the configuration's own number */
+    /* compile a step of only this many micro-batches (session_fewer). session_simulate computes the
+     * time of the configuration's step from it. 0: the configuration's own number */
     uint32_t fewer;
     bool unfitted;   /* skip the check that the plan fits its cluster */
-    Recipe *made_of; /* receives the recipe, even of a script that is refused; NULL: not wanted */
+    Recipe *made_of; /* receives the recipe, even if the script is refused; may be NULL */
 } PlanOptions;
 
 bool session_is_text(const char *path); /* true for .plan and .txt, which hold a plan's text */
@@ -92,7 +92,7 @@ const char *session_text(const PlanFile *file, Arena *arena);
 /* Returns the memory of a device of the plan's cluster, and the part of it that no plan may use, in
  * bytes. */
 Capacity session_capacity(const PlanFile *file, Arena *arena);
-/* Checks that the plan fits its cluster. If it does not fit, that is an error in `d`. */
+/* Checks that the plan fits its cluster. Adds an error to `d` if it does not fit. */
 void session_fit(const PlanFile *file, Arena *arena, Diag *d);
 /* Gives an unproven plan its id. */
 void session_identify(PlanFile *file);
@@ -107,27 +107,27 @@ bool session_mesh(const char *path, const PlanOptions *options, Arena *arena, Co
                   Mesh *mesh, Diag *d);
 
 /* Proves a loaded plan. If there is a cluster, and unless `unfitted`, also checks that the plan
- * fits. Returns false if a proof failed. A plan that does not fit is an error in `d`, not a failed
- * proof. */
+ * fits. Returns false if a proof failed. If the plan does not fit, adds an error to `d`; that is
+ * not a failed proof. */
 bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d);
 
-/* True if two configurations of one script under different runtimes certainly compile to equal
- * programs. `plan` is that of `a`. */
+/* True if configurations `a` and `b` of one script, under different runtimes, certainly compile to
+ * equal programs. `plan` is the plan of `a`. */
 bool session_same_program(const Config *a, const Plan *plan, const Config *b);
 
 /* ---- proof.c ---- */
 /* Starts a thread that proves the plan and, unless `unfitted` is true, checks that it fits. Nobody
  * may change the plan before session_settle. */
 void session_begin_proof(PlanFile *file, bool unfitted, Arena *arena);
-/* Waits until proofs that were begun have ended, and adds their diagnostics to `d`. Does nothing if
- * there are none. */
+/* Waits for the end of the proofs of session_begin_proof, and adds their diagnostics to `d`. Does
+ * nothing if there are none. */
 void session_settle(PlanFile *file, Diag *d);
 
 /* ---- fewer.c: derives a step of many micro-batches from a step of a few ---- */
-/* Returns the number of micro-batches after which a step of this configuration repeats: each
- * further one does the same as the last but one. Returns 0 if the step has not many more. `timed`:
- * only times count. Otherwise memory counts, too, which pipelines place differently for each number
- * of micro-batches. */
+/* Returns a number of micro-batches that represents a longer step of this configuration: each
+ * further micro-batch would do the same as the last but one. Returns 0 if the step itself has
+ * hardly more, or if the cluster is this machine. timed: only the times must repeat. Otherwise the
+ * places of buffers must repeat, too; those of a pipeline do not, so it gets 0. */
 uint32_t session_fewer(const Config *config, bool timed);
 /* Changes the configuration's batch and the graph's divisor of the loss. */
 void session_set_microbatches(Config *config, Graph *graph, uint32_t n, Arena *arena);
@@ -141,14 +141,15 @@ typedef struct CostsOf {
     const char *backend; /* the backend whose collectives are used; "": none was measured */
     const char *machine; /* NULL: only models are used */
 } CostsOf;
-/* A plan for this machine, or one that a backend `ran` here, uses the costs of `here`, this
- * machine's key, and the collectives of that backend (NULL: mpi). A plan for another cluster uses
- * the costs that were imported from the machine `imported` (NULL: only models). */
+/* Chooses the costs for a plan. here: this machine's key. ran: the backend that ran the plan here;
+ * NULL: none. A plan for this machine, or one that ran here, uses the costs of `here` and the
+ * collectives of `ran` (NULL: of mpi). A plan for another cluster uses costs that were imported
+ * under the machine name `imported` (NULL: only models). */
 CostsOf session_costs(const Cluster *cluster, const char *here, const char *imported,
                       const char *ran);
 
 /* ---- predict.c ---- */
-/* Returns the memory under the plan's runtime, which must have a name. */
+/* Returns the memory that the plan holds under its runtime, which must have a name. */
 Held session_held(const PlanFile *file);
 /* Simulates the plan on `cluster` under its own runtime profile. If the file's plan has fewer
  * micro-batches than its configuration, the report describes the configuration's step.
@@ -170,8 +171,8 @@ typedef struct Predicted {
     RunRecord record;
     int64_t id;     /* in the store; 0: not stored */
     bool found;     /* it was stored already; the fields below are then unset */
-    bool aperiodic; /* a step of few micro-batches does not give the step's time: no other field is
-                     * set */
+    bool aperiodic; /* the step's time cannot be computed from a few micro-batches; no other field
+                       is set */
     bool host_bound;
     CostCounts counts;
     uint64_t n_events;
@@ -181,7 +182,7 @@ typedef struct Predicted {
 /* Predicts, or finds the stored prediction with exactly the same key. With options->keep a new
  * prediction is stored. Returns false after reporting diagnostics if the plan deadlocks or the
  * store cannot be read, and without diagnostics if the result is `aperiodic`. If the store cannot
- * be written, the id is 0 and `d` has an error. Here a plan that does not fit is not a failure.
+ * be written, the id is 0 and `d` has an error. A plan that does not fit is no failure here.
  * `store` may be NULL. */
 bool session_predict(const PlanFile *file, Store *store, const PredictOptions *options,
                      Arena *arena, Predicted *out, Diag *d);
@@ -192,8 +193,8 @@ void hash_to_bytes(Hash128 id, unsigned char bytes[16]);
 const char *hash_short(Arena *arena, Hash128 id); /* 12 hex digits */
 
 /* ---- recipe.c ---- */
-/* Returns the options that shape a plan, one `key value` in each line. Together with the scripts
- * they make the plan again. */
+/* Returns the options that shape a plan, one `key value` in each line. These options and the
+ * scripts suffice to make the plan again. */
 const char *recipe_head(const char *path, const PlanOptions *options, Arena *arena);
 /* Returns the recipe of a configuration, without the scripts' text. */
 Recipe recipe_of(const Config *config, const PlanOptions *options, Arena *arena);
@@ -201,8 +202,8 @@ Recipe recipe_of(const Config *config, const PlanOptions *options, Arena *arena)
 void recipe_add(Recipe *recipe, const RecipeScript *script, Arena *arena);
 /* Adds the scripts of a stored list, without their text. */
 void recipe_add_list(Recipe *recipe, const char *list, Arena *arena);
-/* Reads the texts of those scripts that the store lacks. The text of a script that has changed
- * meanwhile stays NULL. */
+/* Reads the texts of the scripts that the store lacks. The text of a script that has changed since
+ * then stays NULL. */
 void recipe_read_scripts(Recipe *recipe, Store *store, Arena *arena, Diag *d);
 /* Returns true if each script of a stored list still exists and has the same bytes. `known` caches
  * the files that were read; the caller zeroes it first. */
@@ -210,7 +211,7 @@ typedef struct KnownScripts {
     LIST(Hash128) fresh, stale; /* lists */
 } KnownScripts;
 bool recipe_is_fresh(KnownScripts *known, const FoundAnswer *found, const char *path, Arena *arena);
-/* Returns a name of this program: two builds that differ have different names. */
+/* Returns a name of this build of the program; different builds have different names. */
 const char *build_name(Arena *arena);
 
 #endif

@@ -9,7 +9,7 @@
  * instruction itself if it starts alone. The members of a group wait and start together. */
 typedef struct Step {
     Ps duration; /* compute */
-    /* earliest start, from the start of the host's `part`; in a head, for the whole launch group */
+    /* earliest start, from the start of the host's `part`; in a head, of the whole launch group */
     Ps issued;
     uint32_t part; /* in Code.parts; in a head, the part that issues its last member */
     uint32_t lets; /* the part before which the host waits for this instruction's end; 0: none */
@@ -32,11 +32,11 @@ typedef struct SimComm {
     bool registered;
 } SimComm;
 
-/* The host issues a program in parts. Before each part but the first it waits until some earlier
- * instructions have ended. */
+/* The host issues a program in parts. Before each part except the first, it waits for the end of
+ * some earlier instructions. */
 typedef struct HostPart {
     Pc first;
-    Ps length; /* to issue its instructions */
+    Ps length; /* the host's time to issue its instructions */
     uint32_t n_awaited;
 } HostPart;
 
@@ -58,7 +58,7 @@ typedef struct Code {
 uint32_t engine_compile(const Plan *plan, const EngineOptions *options, Arena *arena, Code *codes,
                         Diag *d);
 
-/* A class that has reached a rendezvous; a list through `next` (0: the end). */
+/* A class that has reached a rendezvous; an element of a list (next 0: the end). */
 typedef struct Arrival {
     uint32_t class_;
     Pc pc;
@@ -71,8 +71,8 @@ typedef struct Stuck {
     const Fold *fold;
     const Code *codes;
     const Timeline *line;    /* [class] */
-    const Arrival *arrivals; /* the instructions in the lists of `n_slots` classes have not begun;
-                              * all others that were due have ended */
+    const Arrival *arrivals; /* the instructions in the lists of the slots have not begun; all
+                                others whose turn came have ended */
     const uint32_t *slots;
     uint32_t n_slots;
 } Stuck;

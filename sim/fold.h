@@ -1,9 +1,9 @@
 /* Finds ranks that behave alike, so that one representative of each class is simulated for all of
  * them. Classes are refined until stable. Ranks stay in one class only if they agree in all of
- * these: their program; the classes of their peers along every axis set that the program uses; how
- * these groups lie on nodes; the classes that share their node and NICs; the network links that
- * they use and share. A group that straddles nodes unevenly is never folded with one that does not.
- * Time is not used here. */
+ * these: their program; the classes of their peers along every axis set that the program uses; the
+ * distribution of these groups over nodes; the classes that share their node and NICs; the network
+ * links that they use and share. A group that straddles nodes unevenly is never folded with one
+ * that does not. Time is not used here. */
 #ifndef TANDEM_SIM_FOLD_H
 #define TANDEM_SIM_FOLD_H
 
@@ -32,11 +32,12 @@ typedef struct FoldAxes {
     uint32_t *group_of; /* [class] */
 } FoldAxes;
 
-/* The network links that a rank's messages use, in a collective along `axes` with one pattern or in
- * messages to the rank `hop` away. */
+/* A network link that messages of a rank use. */
 typedef struct FoldEdge {
     uint32_t link, count; /* the link; the number of messages on it, all of one size */
 } FoldEdge;
+/* The links that each rank's messages use, in a collective along `axes` with one pattern, or in
+ * messages to the rank `hop` away. */
 typedef struct FoldEdges {
     EdgeKind kind;
     AxisSet axes;
@@ -61,29 +62,30 @@ typedef struct Fold {
     LIST(FoldEdges) edges; /* set only if the network has routes */
     /* links of one class are used by the same number of ranks of every class */
     uint32_t n_link_classes;
-    uint32_t *link_of; /* [class] one such link */
+    uint32_t *link_of; /* [link class] one of its links */
 } Fold;
 
-/* Where ranks lie: consecutive ranks fill a node, consecutive nodes fill a pod. A pod is a set
+/* The places of ranks: consecutive ranks fill a node, consecutive nodes fill a pod. A pod is a set
  * of nodes that share one uplink to the other pods. */
 typedef struct FoldPlaces {
     uint32_t devices_per_node; /* 0: one node */
     uint32_t nics_per_node;    /* 0: one */
     uint32_t nodes_per_pod;    /* 0: one pod */
-    const Routes *routes;      /* NULL or without links: the switches do not limit traffic */
+    const Routes *routes;      /* NULL, or n_links 0: the switches do not limit traffic */
 } FoldPlaces;
 
 /* Folds the ranks of a plan. `unfolded`: every rank is its own class. */
 Fold *fold_ranks_on(const Plan *plan, FoldPlaces places, bool unfolded, Arena *arena);
-/* fold_ranks_on with all nodes in one pod. */
+/* Does the work of fold_ranks_on with all nodes in one pod, whose network has no links of its
+ * own. */
 Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
                  Arena *arena);
 /* Returns the links of a pattern; NULL if none of its messages leaves a node. */
 const FoldEdges *fold_edges(const Fold *fold, EdgeKind kind, AxisSet axes, int32_t hop);
 /* Returns the index in fold->axes; UINT32_MAX: no collective uses these axes. */
 uint32_t fold_axes(const Fold *fold, AxisSet axes);
-/* Finds the rank `hop` away from `rank`, wrapping around, along the single axis in `axes`; false
- * if `axes` is not a single axis. */
+/* Sets *peer to the rank `hop` places after `rank`, wrapping around, along the single axis in
+ * `axes`. Returns false if `axes` is not a single axis. */
 bool fold_peer(const Mesh *mesh, Rank rank, AxisSet axes, int32_t hop, Rank *peer);
 
 #endif

@@ -23,7 +23,7 @@ static inline Colour colour_of(uint64_t a, uint64_t b)
                     colour_mix(b + UINT64_C(0xd1b54a32d192ed03))};
 }
 
-/* Combines two colours; the order matters, so a path of hashes identifies a path. */
+/* Combines two colours. The order matters, so a chain of colours identifies a sequence. */
 static inline Colour colour_chain(Colour into, Colour c)
 {
     return (Colour){colour_mix(into.a * 3 + c.a), colour_mix(into.b * 5 + c.b)};

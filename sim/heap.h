@@ -1,7 +1,8 @@
 /* A queue of events in the order of time; events of one instant come in the order in which they
  * were added. Ranks that do the same work have their events at the same instants, so the queue
  * keeps one list for each instant. A heap orders the instants, and a hash table finds the list of
- * an instant. The order is total, so it does not depend on the queue's history. */
+ * an instant. Events leave the queue in an order that does not depend on the order of instants in
+ * the heap. */
 #ifndef TANDEM_SIM_HEAP_H
 #define TANDEM_SIM_HEAP_H
 
@@ -14,13 +15,14 @@ typedef struct Event {
 } Event;
 
 typedef struct Queued {
-    uint32_t a, b, next; /* next: of the same instant, or free; 0: none */
+    uint32_t a, b,
+        next; /* next: the next event of the same instant, or the next free element; 0: none */
 } Queued;
 
 typedef struct Instant {
     Ps time;
-    uint32_t first, last; /* its events; first 0: all of them are taken */
-    uint32_t next;        /* in the same list of the table, or free; 0: none */
+    uint32_t first, last; /* its first and last event; first 0: all its events were removed */
+    uint32_t next; /* next instant in the same list of the table, or next free element; 0: none */
 } Instant;
 
 typedef struct InstantAt {
@@ -43,7 +45,7 @@ static inline uint32_t heap_hash(const Heap *h, Ps time)
     return (uint32_t)(((uint64_t)time * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (h->room - 1);
 }
 
-/* Puts x into the subtree whose root is free. */
+/* Puts x into the heap, whose root is free. */
 static inline void heap_sift_down(Heap *h, InstantAt x)
 {
     InstantAt *at = h->order.at;
@@ -62,7 +64,7 @@ static inline void heap_sift_down(Heap *h, InstantAt x)
     at[i] = x;
 }
 
-/* Takes the instant at the root out of the table. */
+/* Removes the instant at the root from the table. */
 static inline void heap_forget_root(Heap *h)
 {
     const uint32_t id = h->order.at[0].instant;
@@ -85,7 +87,7 @@ static inline void heap_grow_table(Heap *h, Arena *arena)
     }
 }
 
-/* Adds an instant without events. If the events of the root are all taken, the new instant replaces
+/* Adds an instant without events. If all events of the root were removed, the new instant replaces
  * the root, which saves one sift. */
 static inline uint32_t heap_new_instant(Heap *h, Arena *arena, Ps time)
 {
@@ -112,7 +114,7 @@ static inline uint32_t heap_new_instant(Heap *h, Arena *arena, Ps time)
     return id;
 }
 
-/* Returns 0 if there is no such instant. */
+/* Returns the instant of this time; 0 if there is none. */
 static inline uint32_t heap_find_instant(const Heap *h, Ps time)
 {
     if (h->newest != 0 && h->instants.at[h->newest].time == time) return h->newest;

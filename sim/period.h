@@ -7,7 +7,7 @@
 /* The intervals [from, from + length) and [from + length, from + 2 length) are equal to the
  * picosecond: in every class, each instruction that runs in the first interval has a counterpart in
  * the second. Each period contains all instructions of `microbatches` micro-batches. A step with k
- * further groups of so many micro-batches, all alike, repeats that period k times. */
+ * * `microbatches` more micro-batches repeats the period k times. */
 typedef struct Period {
     Ps from, length;
     uint32_t microbatches;

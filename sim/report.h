@@ -6,18 +6,18 @@
 #include "sim/sim.h"
 
 /* The repetitions of one part of a step. In a longer step, the instructions reached in [from, to)
- * run `times` times, and the step ends `later`. */
+ * run `times` times, and the step ends later by `later`. */
 typedef struct Repeats {
     Ps from, to, later;
     uint32_t times, microbatches; /* microbatches: of the longer step; 0: the plan's own */
 } Repeats;
 
-/* `repeats`: NULL, or the report describes the longer step. `runtime`: NULL, or the time of its
- * loader bounds the step. */
+/* Writes the step's times and utilisation. repeats: if not NULL, the report describes the longer
+ * step. runtime: if not NULL, the step takes at least the time of its loader. */
 void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
                  const Repeats *repeats, const Cluster *cluster, const Runtime *runtime,
                  Arena *arena, SimReport *report);
-/* Compute, exposed and communication times of one class; report->step_ps is set already. */
+/* Writes the compute, exposed and communication times of one class. Needs report->step_ps. */
 void report_class(const Plan *plan, const Fold *fold, const EngineResult *result, uint32_t class_,
                   Arena *arena, SimReport *report);
 /* Adds critical path, stages and kinds (critical.c) for a simulation run with `cost`. Call after
@@ -26,7 +26,7 @@ void report_explain(const Plan *plan, const Fold *fold, const EngineResult *resu
                     const Cluster *cluster, const CostModel *cost, Arena *arena, SimReport *report);
 void report_memory(const Plan *plan, const Cluster *cluster, const SimOptions *options,
                    Arena *arena, SimReport *report);
-/* Rows of all simulated ranks, in order of rank and pc. */
+/* Writes the trace rows of all simulated ranks, in order of rank and pc. */
 void report_trace(const Plan *plan, const Fold *fold, const EngineResult *result, Arena *arena,
                   Trace *trace);
 

@@ -2,8 +2,8 @@
  * plan, models and seed give the same bytes.
  *
  * A step begins on all ranks at once and ends when the last rank's program ends. The next step
- * begins there, with an empty network: there is a barrier between steps, and only the plan
- * orders ranks within a step. All steps therefore take the same time, and no warm-up is needed. */
+ * begins there, with an empty network: there is a barrier between steps, and within a step only the
+ * plan orders ranks. All steps therefore take the same time, and no warm-up is needed. */
 #ifndef TANDEM_SIM_SIM_H
 #define TANDEM_SIM_SIM_H
 
@@ -26,12 +26,13 @@ typedef struct CostModel {
     double (*bytes)(const void *self, const Plan *plan, const Program *p, const Instr *in);
     /* True for a communication that the modelled system does not perform. NULL: it performs all. */
     bool (*leaves_out)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* The share of a communication that later instructions wait for, in (0, 1]. NULL: all of it. */
+    /* The share of a communication for which later instructions wait, in (0, 1]. NULL: all of
+     * it. */
     double (*waited)(const void *self, const Plan *plan, const Instr *in);
     Ps issue_from; /* start of issuing, from the start of the step */
-    /* True: before the host issues a kernel, it waits for the messages between stages that the
-     * kernel reads, and for all that it has sent. If there are any, it also waits for the kernels
-     * before them. */
+    /* If true: before the host issues a kernel, it waits for the messages between stages that the
+     * kernel reads, and for all messages that it has sent. If there are such messages, it also
+     * waits for the kernels before them. */
     bool waits_messages;
     /* True if the host waits for the instruction's end before it issues the next one. NULL: for
      * none. */
@@ -43,20 +44,20 @@ typedef struct CostModel {
  * unfolded). A folded transfer stands for all equivalent groups of those classes at once. */
 typedef struct Transfer {
     OpKind op;
-    const FoldGroup *group;    /* collectives; NULL for send/recv */
-    uint32_t sender, receiver; /* classes: send/recv */
-    Rank from_rank, to_rank;   /* send/recv: representatives that are really peers of each other */
-    uint64_t bytes;            /* plan_comm_bytes */
+    const FoldGroup *group;    /* the group of a collective; NULL for send/recv */
+    uint32_t sender, receiver; /* send/recv: the classes of the two ends */
+    Rank from_rank,
+        to_rank;    /* send/recv: two ranks of these classes that are peers of each other */
+    uint64_t bytes; /* plan_comm_bytes */
     DType dtype;
     bool registered; /* its buffers are registered with the network */
 } Transfer;
 
 /* A network model keeps state because transfers share links. `next` returns the transfer that ends
- * next if nothing else starts. It returns NET_RATES if the model must be called because rates
- * change by themselves. The engine passes this value back to `finish` at that time. The engine
- * first asks for events due `now` (settle false; the answer is false if there is none). It lets
- * rates settle only at the end of an instant, so that all events of one instant count together,
- * whatever their order. */
+ * next if nothing else starts, or NET_RATES if rates change first. At that time the engine passes
+ * the returned value to `finish`. The engine first asks for events due `now` (settle false; the
+ * answer is false if there is none). It lets rates settle only at the end of an instant, so that
+ * all events of one instant count together, whatever their order. */
 #define NET_RATES UINT32_MAX
 typedef struct NetModel {
     void (*start)(void *self, uint32_t id, const Transfer *t, Ps now);
@@ -65,7 +66,8 @@ typedef struct NetModel {
     void *self;
 } NetModel;
 
-/* Devices whose computing is shared with other work. Called like NetModel. */
+/* A model of devices that share their arithmetic units with other work. Its functions are called
+ * like those of NetModel. */
 typedef struct DeviceModel {
     void (*start)(void *self, uint32_t id, uint32_t class_, Ps alone, Ps now);
     bool (*next)(void *self, Ps now, bool settle, uint32_t *id, Ps *when);
@@ -74,7 +76,7 @@ typedef struct DeviceModel {
     bool is_host; /* a host's processor: the host's own instructions start here too */
 } DeviceModel;
 
-/* Differences between devices: one is slower, and times scatter (lognormal, median 1). */
+/* Differences between devices: one is slower, and times vary at random (lognormal, median 1). */
 typedef struct Unevenness {
     uint64_t seed;
     Rank straggler;
@@ -86,23 +88,26 @@ typedef struct SimOptions {
     bool unfolded; /* simulate every rank; otherwise ranks are folded by refinement */
     bool trace;    /* keep rows (all simulated ranks) */
     bool explain;  /* also report the critical path, stages and kinds */
-    bool alone;    /* transfers and kernels share nothing: a step is at least as long as this */
-    bool frees;    /* true if this communication takes no time (for a send, its recv too) */
+    bool alone;    /* transfers and kernels share no resource, which gives a lower bound of a step's
+                      time */
+    bool frees;    /* communications of free_op along free_axes take no time (with sends also their
+                      receives) */
     OpKind free_op;
     const Unevenness *uneven; /* NULL: all devices are alike; needs `unfolded` */
     AxisSet free_axes;
     double imbalance; /* unevenness of routing: the busiest rank's rows divided by the mean; <= 1:
                        * even */
     uint64_t seed;
-    const Runtime *runtime; /* the system that executes it; NULL or without a name: Tandem itself */
-    uint32_t steps;         /* default 1, because all steps are alike; the last step is reported */
-    Store *store;           /* measured kernels and collectives; NULL: none */
-    const char *machine;    /* key of the measurements */
+    /* the framework that executes the plan; NULL or without a name: Tandem itself */
+    const Runtime *runtime;
+    uint32_t steps;      /* default 1, because all steps are alike; the last step is reported */
+    Store *store;        /* measured kernels and collectives; NULL: none */
+    const char *machine; /* key of the measurements */
     const char *backend;
     bool no_memory;          /* leave the memory out of the report */
     const struct Held *held; /* sim_held of this plan and runtime; NULL: not computed yet */
-    /* the number of micro-batches of a longer step of the same plan, which is reported; 0: the
-     * plan's own. Not allowed with `trace`, `explain` and `uneven`. */
+    /* report a longer step of the same plan, with this many micro-batches; 0: the plan's own step.
+     * Not allowed with `trace`, `explain` and `uneven`. */
     uint32_t microbatches;
 } SimOptions;
 
@@ -110,14 +115,15 @@ typedef struct SimOptions {
  * the memory of the rank that its logs print. */
 typedef struct Held {
     uint64_t allocated_bytes; /* live tensors */
-    uint64_t reserved_bytes;  /* held by its allocator */
+    uint64_t reserved_bytes;  /* held by the framework's allocator */
     uint64_t process_bytes;   /* with context, libraries and communicators */
     uint64_t logged[MEMORY_KIND_COUNT];
-    uint32_t n_retries; /* number of times that segments had to be given back, in two steps */
+    /* number of times in two steps that the allocator had to give segments back */
+    uint32_t n_retries;
     bool fits;
 } Held;
 
-/* Number of distinct costs in a simulation, by their origin: from the store, and from models. */
+/* Numbers of distinct costs in a simulation: measured (from the store) and modelled. */
 typedef struct CostCounts {
     uint32_t kernels_measured, kernels_modelled, collectives_measured, collectives_modelled;
 } CostCounts;
@@ -127,16 +133,16 @@ typedef struct CommMemory {
     AxisSet axes;
     Stream stream; /* under another system's profile: the first of the streams that share the
                     * communicator */
-    uint32_t n_ranks, n_nodes, channels, n_peers;                        /* peers: of messages */
-    uint64_t ring_bytes, tree_bytes, switch_bytes, message_bytes, bytes; /* the last field: all
-                                                                          * bytes */
+    uint32_t n_ranks, n_nodes, channels, n_peers; /* n_peers: of messages */
+    uint64_t ring_bytes, tree_bytes, switch_bytes, message_bytes,
+        bytes; /* `bytes`: the sum of the others */
 } CommMemory;
 typedef LIST(CommMemory) CommMemories;
 /* Returns the bytes of all communicators of a program's ranks, with one row each; 0 if there is no
  * device. */
 uint64_t comm_memory(const Plan *plan, uint32_t program, const Cluster *cluster,
                      const Runtime *runtime, Arena *arena, CommMemories *list);
-/* The largest such sum over all programs, with its rows. */
+/* Returns the largest comm_memory of all programs, with its rows. */
 uint64_t comm_memory_most(const Plan *plan, const Cluster *cluster, const Runtime *runtime,
                           Arena *arena, CommMemories *list);
 
@@ -148,9 +154,10 @@ typedef struct AxisTime {
     Ps total_ps, exposed_ps;
 } AxisTime;
 
-/* One interval of the chain of instructions that bounds the step; `pc` is in the program of `rank`.
- * `host`: the rank waits for its host, which has not yet issued `pc`. `data`: all instructions have
- * ended, but the loader still reads the next step's sequences; `pc` ended last. */
+/* One interval of the critical path: the chain of instructions that determines the step's time.
+ * `pc` is in the program of `rank`. `host`: the rank waits for its host, which has not yet issued
+ * `pc`. `data`: all instructions have ended, but the loader still reads the next step's sequences;
+ * `pc` ended last. */
 typedef struct PathPart {
     Rank rank;
     Pc pc;
@@ -160,11 +167,12 @@ typedef struct PathPart {
 typedef struct PathSum { /* a sum over intervals: compute by op, communication by op and axes */
     OpKind op;
     AxisSet axes;
-    bool comm, host, data; /* host, data: all intervals of a host or of the loader; no op */
+    bool comm, host, data; /* host, data: the sum over the intervals of the host, or of the loader;
+                              op is unset */
     uint32_t n;
     Ps time_ps;
 } PathSum;
-typedef struct StageRow { /* one role, as its slowest rank; the three times add up to the step */
+typedef struct StageRow { /* one role: times of its slowest rank, whose sum is the step's time */
     uint32_t program;
     Rank rank;
     Ps compute_ps, exposed_ps, bubble_ps;
@@ -191,8 +199,8 @@ typedef struct SimReport {
     Ps compute_ps;           /* busy time of the slowest rank's compute stream */
     Ps input_ps;             /* the last part of step_ps, in which the step waits for the loader */
     Ps idle_ps;              /* step_ps - compute_ps */
-    /* the part of idle_ps in which communications are in flight (the sum over `axes`). The
-     * remainder is waiting for other ranks, as in a pipeline's bubble */
+    /* the part of idle_ps in which communications are in flight (the sum over `axes`). In the
+     * remainder the rank waits for other ranks, as in a pipeline's bubble */
     Ps exposed_ps;
     /* times of the slowest rank; exposed: its compute stream is idle and waits for the
      * communication */
@@ -203,10 +211,10 @@ typedef struct SimReport {
     Rank peak_rank;
     uint64_t memory[CATEGORY_COUNT]; /* live bytes by category, at the peak of that rank's
                                       * program */
-    uint64_t memory_holes;           /* arena minus live at that instant */
+    uint64_t memory_holes;           /* arena minus live bytes at that instant */
     Pc peak_pc;
     LIST(MemoryRow) memory_rows; /* `memory` for every program, for the store */
-    Held held; /* under another system's profile: decides `fits` and total_bytes; otherwise zero */
+    Held held; /* under another framework's profile: gives `fits` and total_bytes; otherwise zero */
     uint32_t n_classes; /* simulated ranks */
     uint64_t n_events;  /* instructions finished on simulated ranks */
     CostCounts counts;
@@ -214,8 +222,7 @@ typedef struct SimReport {
     Ps host_ps;        /* time of the slowest rank's host to issue every instruction one by one */
     /* host_ps > step_ps: the host limits the step unless graphs are captured */
     bool fits, host_bound;
-    /* options.microbatches was set, but the step is not certain to repeat; all other fields are
-     * unset */
+    /* options.microbatches was set, but no period was found; all other fields are unset */
     bool aperiodic;
     LIST(PathPart) path;     /* with `explain`: in order of time, without gaps */
     LIST(PathSum) path_sums; /* longest first */
@@ -224,8 +231,9 @@ typedef struct SimReport {
     Trace trace;
 } SimReport;
 
-/* Simulates the plan on the cluster. Reports "sim-deadlock" with the ranks and the event each
- * waits for, "sim-duplicate-match", "sim-peer", and "sim-cluster" (more ranks than devices). */
+/* Simulates the plan on the cluster. Returns false after reporting "sim-deadlock" with the ranks
+ * and the event for which each waits, "sim-duplicate-match", "sim-peer", or "sim-cluster" (more
+ * ranks than devices). */
 bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options, Arena *arena,
              SimReport *report, Diag *d);
 
@@ -236,18 +244,18 @@ Ps sim_input_ps(const Plan *plan, const StepInfo *step, const Runtime *runtime);
 
 /* Times of an instruction of one simulated rank, from the start of the last step. */
 typedef struct Moment {
-    Ps reached, start, end; /* reached: its turn had come; start: its group was complete */
-    Pc by;                  /* the instruction whose end allowed it to begin; 0: it could begin with
-                             * the step */
-    uint32_t met;           /* number of instructions that had to end first and have ended */
+    Ps reached, start, end; /* reached: its turn came; start: its group was complete */
+    Pc by; /* the instruction whose end allowed this one to begin; 0: it could begin with the step
+            */
+    uint32_t met; /* number of instructions that had to end first and have ended */
 } Moment;
 
 /* The times of one simulated rank's instructions. Ranks of one program run the same instruction at
- * about the same time. So the times of one instruction lie together for all ranks, then those of
- * the next instruction. */
+ * about the same time. Memory therefore holds the times of one instruction for all ranks, then
+ * those of the next instruction. */
 typedef struct Timeline {
     Moment *first;
-    uint32_t stride; /* ranks that have this program */
+    uint32_t stride; /* number of ranks that have this program */
 } Timeline;
 
 static inline Moment *moment_of(const Timeline *line, Pc pc)
@@ -255,8 +263,8 @@ static inline Moment *moment_of(const Timeline *line, Pc pc)
     return &line->first[(size_t)pc * line->stride];
 }
 
-/* A part of the host's work in a step, in which it issues the instructions from `first` on. `by`:
- * the instruction for whose end the host waited before this part; 0: it did not have to wait. */
+/* A part of the host's work in a step: it issues the instructions from `first` on. by: the
+ * instruction for whose end the host waited before this part; 0: it did not wait. */
 typedef struct HostStart {
     Pc first, by;
     Ps from; /* from the step's start */
@@ -292,9 +300,10 @@ typedef struct Cost Cost;
 Cost *cost_new(const Cluster *cluster, const Runtime *runtime, Store *store, const char *machine,
                Arena *arena, Diag *d);
 CostModel cost_model(Cost *cost);
-void cost_counts(const Cost *cost, CostCounts *counts); /* of kernels */
+void cost_counts(const Cost *cost, CostCounts *counts); /* counts kernels */
 
-/* The calibration key of a compute instruction: op, dtype and local sizes by letter. */
+/* Returns the key under which the store keeps a compute instruction's time: op, dtype and local
+ * sizes by letter. */
 const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena);
 
 /* ---- network ---- */
@@ -330,12 +339,13 @@ typedef enum NcclAlgorithm {
         NCCL_ALGORITHM_COUNT
 } NcclAlgorithm;
 
-/* How calls are made. pipelined: on a stream or in a graph among other work, as plans do. blocking:
- * the caller waits for each call, as benchmarks do. Or one process calls for all devices of a node,
- * like nccl-tests without MPI. */
+/* How NCCL is called. pipelined: on a stream or in a graph among other work, as in plans. blocking:
+ * the caller waits for each call, as in benchmarks. one_process: one process calls for all devices
+ * of a node, like nccl-tests without MPI. */
 typedef enum NcclIssue { NCCL_pipelined, NCCL_blocking, NCCL_one_process } NcclIssue;
-/* Where buffers lie: anywhere; in windows that all ranks map, which have kernels of their own; or
- * in windows, where copy engines move them without using any SM. */
+/* The kind of buffers. plain: anywhere. symmetric: in windows that all ranks map, for which NCCL
+ * has other kernels. copy_engine: in such windows, and copy engines move the data without any
+ * SM. */
 typedef enum NcclBuffers { NCCL_plain, NCCL_symmetric, NCCL_copy_engine } NcclBuffers;
 
 /* The efficiency of a generation of devices: one row of nccl_fit.def, in its order. */
@@ -352,7 +362,7 @@ typedef struct NcclQuestion {
     NcclIssue issue;
     NcclBuffers buffers;
     const NcclSettings *settings; /* thread blocks; NULL: NCCL chooses */
-    const NcclFit *fit;           /* NULL: that of the cluster's devices */
+    const NcclFit *fit;           /* NULL: the fit of the cluster's devices */
 } NcclQuestion;
 
 /* NCCL's choice for one collective over a group, with its time and load on links. */
@@ -363,31 +373,33 @@ typedef struct NcclChoice {
     const char *algorithm, *protocol;
     double bus_bytes_per_s; /* nccl-tests' bus bandwidth of the whole time */
     uint32_t channels;      /* blocks of the kernel: one SM each */
-    /* sent by the busiest rank through its NVLink port, through its NIC */
+    /* bytes that the busiest rank sends through its NVLink port, and through its NIC */
     double port_bytes, nic_bytes;
 } NcclChoice;
 NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *question);
-/* nccl_answer for a group that fills the first nodes of the cluster in order, with the network to
- * itself. The uplinks of nodes and pods may be slower than their NICs; net_maxmin.c accounts for
- * that in plans. */
+/* Does the work of nccl_answer for a group that fills the first nodes of the cluster in order, and
+ * has the network to itself. Uplinks of nodes and pods that are slower than their NICs limit it, as
+ * net_maxmin.c does in plans. */
 NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *question);
-/* Answers for an op of a plan, pipelined. */
+/* Does the work of nccl_answer for an op of a plan, pipelined. */
 NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint32_t ranks_per_node,
                        uint64_t bytes);
-/* nccl_choose with the plan's NCCL settings. Buffers in windows have kernels of their own. Copy
- * engines serve these buffers if the settings ask for it and NCCL can do it. */
+/* Does the work of nccl_choose with the plan's NCCL settings. If these put buffers in windows, it
+ * uses NCCL's kernels for windows, or copy engines if the settings ask for them and NCCL can use
+ * them. */
 NcclChoice nccl_choose_as(const Cluster *cluster, const NcclSettings *settings, OpKind op,
                           uint32_t n_nodes, uint32_t ranks_per_node, uint64_t bytes);
-/* The pattern of messages between nodes for an op whose algorithm has this name. Parallel trees
- * and reductions in switches count as a ring. */
+/* Returns the pattern of messages between nodes for an op with the algorithm of this name. Parallel
+ * trees and reductions in switches count as a ring. */
 EdgeKind nccl_pattern(OpKind op, const char *algorithm);
 /* True if kernels or copy engines can reach registered buffers of this kind directly. */
 bool nccl_buffers_possible(const Cluster *cluster, const NcclQuestion *question);
-/* SMs for a gather or reduction of registered buffers; UINT32_MAX: as for other buffers. */
+/* Returns the SMs of a gather or reduction of registered buffers; UINT32_MAX: as many as for other
+ * buffers. */
 uint32_t nccl_registered_channels(const Cluster *cluster, OpKind op, uint32_t n_nodes,
                                   uint32_t ranks_per_node);
-/* The rate at which one device sends to the others of its node, and one NIC to the network (as
- * NCCL counts). */
+/* Return the rate at which one device sends to the others of its node, and the rate at which one
+ * NIC sends to the network, both as NCCL counts. */
 double nccl_port_bytes_per_s(const Cluster *cluster);
 double nccl_nic_bytes_per_s(const Cluster *cluster);
 
@@ -396,35 +408,37 @@ typedef struct NetFree NetFree;
 NetFree *net_free(NetModel inner, OpKind op, AxisSet axes, Arena *arena);
 NetModel net_free_model(NetFree *net);
 
-/* Uneven routing to experts, for a plan that has experts. */
+/* Changes costs and transfers for uneven routing to experts; the plan must have experts. */
 typedef struct Imbalance Imbalance;
-/* The fraction of an exchange's token slots that is really sent, if `pads_late` is set; otherwise
- * 1. */
+/* Returns the fraction of an exchange's token slots that is really sent; below 1 only if the
+ * profile has `pads_late`. */
 double imbalance_exchanged(const Plan *plan, const Runtime *runtime);
 Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, CostModel cost,
                          NetModel net, Arena *arena);
 CostModel imbalance_cost(Imbalance *b);
 NetModel imbalance_net(Imbalance *b);
 
-/* Transfer rates: limited by NCCL's model, and shared by max-min fairness over ports, NICs and node
- * uplinks. */
+/* A network in which NCCL's model limits the rate of each transfer, and transfers share ports, NICs
+ * and uplinks by max-min fairness. */
 typedef struct MaxMin MaxMin;
 MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena);
-NcclSettings *maxmin_asks(MaxMin *net); /* the plan's NCCL settings; at first none */
-/* If the store has measured a collective (as backend "nccl" of `machine`), the collective takes
- * this time when it runs alone. */
+NcclSettings *
+maxmin_asks(MaxMin *net); /* the plan's NCCL settings, for the caller to set; none at first */
+/* From now on, a collective that runs alone takes the time that the store has for it (backend
+ * "nccl" on `machine`), if there is one. */
 void maxmin_measured(MaxMin *net, Store *store, const char *machine, Diag *d);
 void maxmin_counts(const MaxMin *net, CostCounts *counts); /* of collectives */
 NetModel maxmin_net(MaxMin *net);
 uint32_t maxmin_channels(const MaxMin *net, uint32_t id); /* the SMs that a running transfer
                                                            * occupies */
-Ps maxmin_alone_ps(MaxMin *net, const Transfer *t); /* time of a transfer with no other under way */
+Ps maxmin_alone_ps(MaxMin *net, const Transfer *t);       /* time of a transfer that runs alone */
 
-/* A network whose transfers take these times alone, and share no links. */
+/* Returns a network in which each transfer takes its maxmin_alone_ps, and transfers share no
+ * links. */
 NetModel net_alone(MaxMin *times, Arena *arena);
 
-/* Takes one SM for each channel of a running collective away from the computation of its members.
- * Wraps the network model to learn which collectives run. */
+/* A device model that takes one SM for each channel of a running collective away from computation
+ * on its ranks. It wraps the network model to learn which collectives run. */
 typedef struct Sms Sms;
 Sms *sms_new(const Cluster *cluster, const Fold *fold, MaxMin *net, Arena *arena);
 NetModel sms_net(Sms *sms);
@@ -447,9 +461,9 @@ double faults_goodput(const Faults *faults, double interval_s);
 double faults_best_interval_s(const Faults *faults); /* Daly's estimate of the best interval */
 double faults_draw_s(const Faults *faults, double interval_s, double work_s, uint64_t seed);
 
-/* Models processes on one machine whose computation and communication share its cores. Collectives
- * take the times that the store has (`backend` on `machine`), otherwise those of a generic
- * model. */
+/* Models processes on one machine whose computation and communication share its cores. A collective
+ * takes the time that the store has for it (`backend` on `machine`), otherwise the time of a
+ * generic model. */
 typedef struct Cores Cores;
 Cores *cores_new(const Cluster *cluster, const Fold *fold, Store *store, const char *machine,
                  const char *backend, Arena *arena, Diag *d);
@@ -464,18 +478,19 @@ typedef struct MemoryCurve {
     uint64_t (*at)[CATEGORY_COUNT];
     uint32_t n;
     Pc peak;
-    uint64_t in_use;  /* the most bytes that nobody else may use, in multiples of 256 */
-    uint64_t waiting; /* those of them beyond the most that live: unfinished communications may
-                         still read them */
+    /* the most bytes that are reserved for buffers at one time, in multiples of 256 */
+    uint64_t in_use;
+    uint64_t waiting; /* in_use minus the most live bytes: unfinished communications may still read
+                         these buffers */
 } MemoryCurve;
 void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve *curve);
 
 /* Memory under the profile `runtime`, which must have a name. */
 Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime);
 
-/* FLOPs per token of the default MFU: 6 x (parameters without input embedding) + 6 x layers x
- * (heads x width of a head) x seq, with 12 instead of 6 if attention is not causal. Only the
- * experts that a token uses count. */
+/* Returns the FLOPs per token of the default MFU: 6 x (parameters without input embedding) + 6 x
+ * layers x (heads x width of a head) x seq, with 12 instead of 6 if attention is not causal. Only
+ * the experts that a token uses count. */
 double mfu_flops_per_token(const Graph *g);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "sim/sim.h"
 
-/* The conventions of --mfu, and what each one counts for a token. */
+/* The conventions of --mfu, each with the work that it counts for a token. */
 #define MFU_CONVENTIONS(X)                                                                         \
     X(model, "what the mask leaves, without the input embedding; the default")                     \
     X(square, "attention without its mask")                                                        \
@@ -21,12 +21,12 @@ typedef enum MfuConvention {
 
 const char *mfu_convention_name(MfuConvention convention);
 bool mfu_convention_find(const char *name, MfuConvention *convention);
-/* FLOPs of a token or of a grid point; `formula` says which. 0: the convention does not apply to a
- * model of grids. */
+/* Returns the FLOPs of a token or of a grid point; *formula is their formula. 0: the convention
+ * does not apply to a model of grids. */
 double mfu_convention_flops(const Plan *plan, MfuConvention convention, const char **formula);
 
-/* Throughput and the default MFU; report->step_ps is set. */
-/* `step` is the plan's own, or the longer one that the report describes. */
+/* Writes throughput and the default MFU. Needs report->step_ps. step: the plan's own step, or the
+ * longer step that the report describes. */
 void report_utilisation(const Plan *plan, const StepInfo *step, const Cluster *cluster,
                         Arena *arena, SimReport *report);
 

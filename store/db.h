@@ -1,4 +1,4 @@
-/* How we use SQLite: WAL on local disks, BEGIN IMMEDIATE, prepared statements, application_id,
+/* A wrapper of SQLite: WAL on local disks, BEGIN IMMEDIATE, prepared statements, application_id,
  * migrations by user_version. It knows nothing of the schema (store/store.h does). Every function
  * that can fail reports through Diag with FAULT_store and returns false/NULL. */
 #ifndef TANDEM_STORE_DB_H
@@ -33,8 +33,8 @@ bool db_commit(Db *db, Diag *d);
 void db_rollback(Db *db);
 
 /* Binds arguments by format, one letter each: i int64_t, d double, s const char * (NULL is
- * NULL), b const void * + size_t. Prepared statements are kept by their text. If one is still
- * being read, the text is prepared a second time. NULL on failure. */
+ * NULL), b const void * + size_t. Prepared statements are kept by their text. If the kept statement
+ * is still being read, prepares the text a second time. Returns NULL on failure. */
 DbStatement *db_prepare(Db *db, Diag *d, const char *sql, const char *format, ...);
 /* Steps the statement; true if there is a row. Returns false at the end (the statement then resets
  * itself), after a failure reported to `d`, or if `st` is NULL. */

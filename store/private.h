@@ -10,8 +10,8 @@
 extern const char *const *const store_migrations;
 extern const uint32_t store_n_migrations;
 
-/* Hashes are blobs of 16 bytes, high word first, big-endian. Printed as hex they are the ids that
- * users see. */
+/* Hashes are blobs of 16 bytes, high word first, big-endian. Users see them as hex digits: the
+ * ids. */
 enum { STORE_HASH_BYTES = 16 };
 void store_hash_bytes(Hash128 h, unsigned char bytes[STORE_HASH_BYTES]);
 

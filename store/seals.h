@@ -47,20 +47,21 @@
     DETAIL(step, run, "run", "step, loss, grad_norm, time_ps")                                     \
     DETAIL(trace, run, "run", "step, rank, pc, start_ps, end_ps, bytes")
 
-/* Makes this connection seal each row that it writes to a table in SEALS. */
+/* From now on, this connection seals each row that it writes to a table in SEALS. */
 bool seal_rows(Db *db, Diag *d);
 /* Seals those details of run `id` and of its plan that have no seal yet. Call it after the last
  * detail is written, in the same transaction. */
 bool seal_details(Db *db, int64_t run, Diag *d);
 /* Reports "store-damaged" for each changed row of the store, at most 20 for each table. */
 bool seals_hold(Db *db, Diag *d);
-/* Reports "store-damaged" if the row of run `id` or of its plan was changed, or one of their
- * details. Reading a long trace takes time, so it is checked only `with_trace`. */
+/* Returns false after reporting "store-damaged" if the row of the run or of its plan was changed,
+ * or one of their details. The trace is checked only if `with_trace`, because reading a long trace
+ * takes time. */
 bool run_seals_hold(Db *db, int64_t run, bool with_trace, Diag *d);
 /* A column to add to queries of one row: true if the row has not changed since it was written. */
 #define INTACT(columns) "digest IS NULL OR digest = tandem_digest(" columns ")"
 /* Returns column `column` of a query that ends with INTACT; reports "store-damaged" if it is false.
- * `name` says in the message which row of `table` it is. */
+ * `name` names the row of `table` in the message. */
 bool seal_intact(DbStatement *st, int column, const char *table, const char *name, Diag *d);
 
 #endif

@@ -9,7 +9,8 @@
 #include "store/db.h"
 
 typedef struct Store Store;
-Store *store_open(const char *path, bool read_only, Diag *d); /* created and migrated as needed */
+/* Creates or migrates the file if necessary. */
+Store *store_open(const char *path, bool read_only, Diag *d);
 /* Opens an existing store for a few look-ups, without sealing its rows. It may migrate the store;
  * the caller writes nothing. Unlike a read-only store, it removes its log when it is closed. */
 Store *store_open_brief(const char *path, Diag *d);
@@ -35,11 +36,11 @@ typedef struct CollectiveRow {
     Ps total_ps, exposed_ps;
 } CollectiveRow;
 
-/* A script that a plan was made of. */
+/* A script from which a plan was made. */
 typedef struct RecipeScript {
     const char *name; /* the name in diagnostics: its path, or its place in the library */
-    bool shipped;     /* of the library */
-    Hash128 hash;     /* of its bytes; 0: no such file could be read */
+    bool shipped;     /* the script is a file of the library */
+    Hash128 hash;     /* hash of its bytes; 0: the file could not be read */
     const char *text; /* NULL: the store has it, or it could not be read again */
     size_t bytes;
 } RecipeScript;
@@ -48,7 +49,8 @@ static inline bool recipe_was_absent(const RecipeScript *script)
     return script->hash.hi == 0 && script->hash.lo == 0;
 }
 
-/* Makes a plan again: the command's options (one `key value` in each line) and the scripts. */
+/* All that is needed to make a plan again: the command's options (one `key value` in each line) and
+ * the scripts. */
 typedef struct Recipe {
     const char *head;
     LIST(RecipeScript) scripts;
@@ -58,11 +60,10 @@ typedef struct RunRecord {
     RunKind kind;
     Hash128 plan;
     const char *plan_name; /* script */
-    const Plan *program;   /* the plan whose roles are stored; NULL: the store knows the plan
-                            * already */
+    const Plan *program;   /* the plan whose roles are stored; NULL: the store has them already */
     const char *plan_text; /* the exact text; kept together with a trace or measurements. NULL: not
                             * kept */
-    const Recipe *recipe;  /* makes the plan again; NULL: not known */
+    const Recipe *recipe;  /* NULL: not known */
     const char *cluster, *scenario, *backend, *engine, *calibration; /* "" instead of NULL */
     uint64_t seed;
     uint32_t n_ranks;
@@ -78,10 +79,11 @@ typedef struct RunRecord {
     uint32_t steps_done;
 } RunRecord;
 
-/* True if the run is there and unchanged. */
+/* True if the store has the run, and its row is unchanged. */
 bool store_has_run(Store *store, int64_t id, Diag *d);
 /* Stores a run in one IMMEDIATE transaction; returns its id, 0 on failure. If a prediction with the
- * same key exists, returns its id and stores nothing but a trace that the stored one lacks. */
+ * same key exists, returns its id; it then stores only the trace, if the old prediction has
+ * none. */
 int64_t store_run(Store *store, const RunRecord *run, Diag *d);
 /* Returns the newest run of `kind` for a plan that did not fail (0: none). */
 int64_t store_find_run(Store *store, RunKind kind, Hash128 plan, Diag *d);
@@ -101,15 +103,15 @@ typedef struct FoundAnswer {
     const char *list; /* the scripts: a line `library|own HASH NAME` for each */
     const char *answer;
 } FoundAnswer;
-/* Returns false if there is none, or after an error in `d`. */
+/* Returns false if there is no answer with this key, or after adding an error to `d`. */
 bool store_find_answer(Store *store, Hash128 key, Arena *arena, FoundAnswer *found, Diag *d);
 /* Replaces an older answer of the same key. `build` names the program that made it. */
 bool store_put_answer(Store *store, Hash128 key, const Recipe *recipe, int64_t run,
                       const char *build, const char *answer, Diag *d);
 /* Returns the list of a recipe's scripts in the stored form. */
 const char *store_script_list(const Recipe *recipe, Arena *arena);
-/* Reads a line of such a list, of `n` bytes without the line end. Returns false if the line has
- * another form. */
+/* Reads one line [n bytes without the line end] of a stored list of scripts. Returns false if the
+ * line has another form. */
 bool store_script_line(const char *line, size_t n, Arena *arena, RecipeScript *script);
 
 /* ---- prune.c, merge.c ---- */
@@ -117,8 +119,8 @@ typedef struct Pruned {
     int64_t runs, plans, texts, answers, scripts;
 } Pruned;
 /* Removes rows that no command can find any more: predictions of other engines, answers of other
- * builds, texts of plans that have a recipe, then plans and scripts that nothing refers to. With
- * `try_only` it only counts them. */
+ * builds, texts of plans that have a recipe, then plans and scripts to which no row refers.
+ * try_only: only counts these rows. */
 bool store_prune(Store *store, const char *engine, const char *build, bool try_only, Pruned *pruned,
                  Diag *d);
 typedef struct Merged {

@@ -15,7 +15,7 @@ typedef struct Csv {
     LIST(const char *) cells; /* row by row */
     uint32_t n_rows;
 } Csv;
-/* false after diagnostics: "csv-open", "csv-syntax" with the line. */
+/* Reads a table. Returns false after reporting "csv-open", or "csv-syntax" with the line. */
 bool csv_read(const char *path, Arena *arena, Csv *csv, Diag *d);
 /* Returns false after "csv-column" with the missing columns; `names` ends in NULL. */
 bool csv_needs(const Csv *csv, const char *const *names, Diag *d);
@@ -33,7 +33,7 @@ typedef struct Score {
     /* the profile and the GPU of the measurement (trust_gpu); "" if it has none */
     const char *profile, *gpu;
     double measured, predicted; /* both > 0 and in the same unit; for a verdict 1 or 0 */
-    bool verdict;               /* the score is right or wrong, not a ratio */
+    bool verdict;               /* the prediction is right or wrong; there is no ratio */
 } Score;
 typedef struct Unscored {
     const char *source, *split, *reason;
@@ -51,15 +51,16 @@ typedef struct RowOut {
     uint32_t row;
     const char *source, *split, *label;
     const Cli *cli;
-    const char *profile, *gpu; /* set by the row's work before its scores; NULL: it has none */
+    const char *profile,
+        *gpu; /* the RowWork sets them before the row's scores; NULL: the row has none */
 } RowOut;
 void row_score(const RowOut *out, const char *what, double measured, double predicted);
 void row_verdict(const RowOut *out, const char *what, bool measured, bool predicted);
 void row_reason(const RowOut *out, const char *reason);
 
-/* ---- accuracy_jobs.c: handles the rows of a file in `n_jobs` processes. Results arrive in the
- * order of the rows, whatever the number of processes. Returns false after diagnostics (a process
- * failed). */
+/* ---- accuracy_jobs.c: handles the rows of a file in `n_jobs` processes. Results come in the order
+ * of the rows, whatever the number of processes. Returns false after diagnostics if a process
+ * failed. */
 typedef void (*RowWork)(const Csv *csv, RowOut *out);
 bool jobs_run(const Csv *csv, uint32_t n_jobs, const char *label_column, RowWork work, Cli *cli,
               Scores *scores);

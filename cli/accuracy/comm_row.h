@@ -26,8 +26,8 @@ typedef struct CommClusters {
     uint32_t n;
 } CommClusters;
 
-/* Returns the reason why the row cannot be predicted, for example that it does not name the network
- * between its nodes. NULL: it can. */
+/* Fills in `out` from a row. Returns NULL, or the reason why the row cannot be predicted, for
+ * example that it does not name the network between its nodes. */
 const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommRow *out);
 /* Returns the model's value in the row's own unit: microseconds, or bytes/s of the bus. */
 double comm_row_predicted(const CommRow *row, const NcclFit *fit);

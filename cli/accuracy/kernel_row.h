@@ -23,17 +23,17 @@ typedef struct KernelFit {
     const TrafficFit *traffic;
 } KernelFit;
 
-/* The group of constants that predicts a row, and that may be fitted to it. */
+/* Which constants predict a row, and may be fitted to it. */
 typedef enum KernelRowKind {
     KERNEL_ROW_products,
     KERNEL_ROW_attention,
     KERNEL_ROW_traffic,
-    /* one time of several kinds of kernels; the constants come from rows of the other kinds */
+    /* one time of kernels of several kinds, to which no constant is fitted */
     KERNEL_ROW_other,
 } KernelRowKind;
 
-/* Times that are added up: products, attention, a kernel that moves memory, and separate kernels
- * that pass over memory. */
+/* A row's kernels, whose times are added up: products, attention, a kernel that moves memory, and
+ * separate kernels that pass over memory. */
 typedef struct KernelRow {
     const char *what; /* "gemm, 8 bits": the name under which errors are grouped */
     KernelRowKind kind;
@@ -46,7 +46,7 @@ typedef struct KernelRow {
     double scores; /* elements of a softmax that the kernel computes beside its product; 0: none */
     AttentionWork attention;  /* heads 0: none */
     bool forward, backward;   /* the passes of attention that the time includes */
-    double times, times_full; /* number of such attentions; number without a mask */
+    double times, times_full; /* number of attentions with this mask; number without a mask */
     double full_keys;         /* keys without a mask, as a fraction of those of
                                * `attention` */
     TrafficWork traffic;      /* bytes 0: none */
@@ -58,8 +58,8 @@ typedef struct KernelRow {
 const char *kernel_row(KernelDevices *devices, const Csv *csv, uint32_t row, KernelRow *out);
 double kernel_row_predicted_s(const KernelRow *row, const KernelFit *fit);
 
-/* Reads kernels other than products and attention (kernel_row_composite.c). Returns NULL, or the
- * reason why the row cannot be predicted; *known: the kernel is one of these. */
+/* Does the work of kernel_row for kernels other than products and attention
+ * (kernel_row_composite.c). Sets *known if `kernel` is such a kernel. */
 const char *kernel_row_composite(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out,
                                  bool *known);
 /* Returns the number after "name=" in the cell `shape`; `otherwise` if there is none. */

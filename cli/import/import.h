@@ -1,6 +1,7 @@
-/* tandem import: measurements of other tools, as rows of the store. Readers give samples to a sink
- * of bounded size. A sample's key says which kernel or collective it measures. Only samples that a
- * prediction can look up are kept. The others are counted, and the counts are reported. */
+/* tandem import: turns measurements of other tools into rows of the store. Readers add samples to a
+ * sink of bounded size. A sample's key names the kernel or collective that was measured. Only
+ * samples that a prediction can look up are kept. The others are counted, and the counts are
+ * reported. */
 #ifndef TANDEM_CLI_IMPORT_IMPORT_H
 #define TANDEM_CLI_IMPORT_IMPORT_H
 
@@ -18,7 +19,7 @@ typedef struct Samples {
     Collective kind; /* kind, with group size and bytes as nccl-tests counts them */
     uint32_t n_ranks;
     uint64_t bytes;
-    /* only one rank's times are known, and most of these include waiting for peers */
+    /* only one rank's times are known; most of them include time in which it waited for peers */
     bool alone;
     uint64_t n;
     Ps least, most, kept[MOST_SAMPLES];
@@ -41,14 +42,15 @@ typedef struct ImportSink {
     uint64_t dropped; /* number of samples whose key had no room left */
     uint64_t events;  /* events that the reader saw */
     LIST(TracedCollective) meetings;
-    LIST(int64_t) ranks;     /* rank of each trace, in order; -1: the trace does not say */
-    uint32_t ranks_told;     /* --ranks, for files that do not say the number; 0: not given */
+    LIST(int64_t) ranks; /* rank of each trace, in order; -1: the trace does not say */
+    /* number of ranks from --ranks, for files that do not state it; 0: not given */
+    uint32_t ranks_told;
     bool shapes;             /* at least one operator recorded its shapes */
     uint64_t n_used;         /* kernels stored under a key of their work */
     uint64_t n_unused;       /* kernels without such a key */
     uint64_t n_sizeless;     /* collectives whose bytes or ranks are unknown */
     uint64_t n_met, n_alone; /* collectives that several ranks saw; that only one rank saw */
-    Ps used_ps, unused_ps;   /* times of kernels */
+    Ps used_ps, unused_ps;   /* total time of these kernels */
 } ImportSink;
 
 void sink_init(ImportSink *sink, Arena *arena);
@@ -68,13 +70,14 @@ double samples_spread(const Samples *s); /* (most - least) / median of the kept 
 
 /* import_meet.c. Begins a trace; rank -1: unknown. */
 void meet_trace(ImportSink *sink, int64_t rank);
-/* `group` names the ranks of the collective: every one of them gives the same text. NULL: the trace
- * does not say. */
+/* Adds a collective of the newest trace. group: a text that is the same in the traces of all its
+ * ranks; NULL: unknown. */
 void meet_add(ImportSink *sink, Collective kind, uint32_t n_ranks, uint64_t bytes,
               const char *group, double at, Ps duration);
-/* Call it after all traces. If several ranks saw a collective, its time is the shortest of theirs:
- * that of the rank that came last. If only one rank saw it, it becomes a sample `alone`, unless its
- * size has better samples. */
+/* Turns the collectives of all traces into samples; call it after the last trace. If several ranks
+ * saw a collective, its time is the shortest of theirs, which the rank that came last has. If only
+ * one rank saw it, the sample is `alone`; it is dropped if there are better samples of this
+ * size. */
 void meet_all(ImportSink *sink);
 
 /* import_ops.c: an operator call of PyTorch with its operands, and the key of its work (work.h). */
@@ -83,7 +86,7 @@ typedef struct Operand {
     int64_t dim[MOST_OPERAND_DIMS];
     uint8_t n_dims;
     bool list;     /* a list of tensors, or a tensor with too many dimensions */
-    DType dtype;   /* DT_none: not a tensor, or of a type that plans do not have */
+    DType dtype;   /* DT_none: not a tensor, or a type that plans do not have */
     char word[12]; /* a number or truth value */
 } Operand;
 typedef struct OpCall {
@@ -94,8 +97,8 @@ typedef struct OpCall {
 DType torch_dtype(const char *name);                       /* "c10::BFloat16" */
 const char *op_call_key(const OpCall *call, Arena *arena); /* NULL: it is not an op of a plan */
 
-/* Readers return false after diagnostics with line or offset. A reader keeps the samples that it
- * read before a fault, but nothing of a damaged file is stored. */
+/* Readers return false after a diagnostic with line or offset. The sink keeps the samples that were
+ * read before the fault, but the caller stores nothing of a damaged file. */
 typedef struct NcclTestRow {
     uint64_t bytes;
     double count;
@@ -104,7 +107,7 @@ typedef struct NcclTestRow {
 } NcclTestRow;
 typedef struct NcclTestText {
     LIST(NcclTestRow) rows;
-    uint32_t n_ranks; /* from "# Rank" lines; 0: there are none */
+    uint32_t n_ranks; /* from "# Rank" lines; 0: no such lines */
     bool known;       /* the text names its collective */
     Collective kind;
 } NcclTestText;

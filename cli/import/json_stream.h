@@ -1,6 +1,6 @@
 /* Reads JSON as a stream: a file of any length in memory of a fixed size. The reader calls a
- * function for each value, with the path of its keys. Strings are cut at MOST_JSON_TEXT bytes,
- * which suffices for every consumer here. */
+ * function for each value, with the path of its keys. Longer strings are cut at MOST_JSON_TEXT
+ * bytes, which is enough for all readers here. */
 #ifndef TANDEM_CLI_IMPORT_JSON_STREAM_H
 #define TANDEM_CLI_IMPORT_JSON_STREAM_H
 
@@ -21,9 +21,9 @@ typedef enum JsonKind {
     JSON_KIND_null
 } JsonKind;
 
-/* The value just read. `depth`: 0 for the document itself, 1 for its members, and so on. `key`: its
- * name, "" in an array. The bytes of a text lie in `text`, which ends in a 0 byte and is valid only
- * during the call. */
+/* The value just read. `depth`: 0 for the document itself, 1 for its members, and so on. `key` is
+ * its name, "" in an array. `text` is the text of a JSON_KIND_text; it ends in a 0 byte and is
+ * valid only during the call. */
 typedef struct JsonValue {
     JsonKind kind;
     uint32_t depth;
@@ -39,9 +39,10 @@ typedef struct JsonReader {
     void *self;
 } JsonReader;
 
-/* Returns false after "json-syntax" with the byte offset and line of the fault; everything before
- * it has been reported. With `may_break_off`, an array of the document that ends after an element
- * counts as complete. Killed profilers leave such files, and trace viewers read them. */
+/* Reads the document. Returns false after "json-syntax" with the byte offset and line of the fault;
+ * reader->value has then been called for everything before it. may_break_off: accepts a file that
+ * ends inside an array, after an element. Killed profilers leave such files, and trace viewers read
+ * them. */
 bool json_stream(const JsonReader *reader, bool may_break_off, Diag *d);
 
 #endif

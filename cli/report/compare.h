@@ -1,4 +1,4 @@
-/* Two runs side by side. */
+/* Prints two runs side by side. */
 #ifndef TANDEM_CLI_REPORT_COMPARE_H
 #define TANDEM_CLI_REPORT_COMPARE_H
 

@@ -1,4 +1,4 @@
-/* Shows the progress of a verb: one line for each shown piece of work, or on a terminal one line
+/* Shows the progress of a verb: a line for some of its pieces of work, or one line on the terminal
  * that is overwritten. */
 #ifndef TANDEM_CLI_REPORT_PROGRESS_H
 #define TANDEM_CLI_REPORT_PROGRESS_H
@@ -9,22 +9,22 @@
 
 typedef struct Progress {
     FILE *to;         /* NULL: no progress is shown */
-    const char *verb; /* name in the overwritten line; NULL: pieces have lines of their own */
+    const char *verb; /* name in the overwritten line; NULL: progress is shown by lines */
     uint32_t n, done; /* pieces */
-    uint32_t every;   /* with lines: only every `every`-th piece, and the last one, has one */
+    uint32_t every;   /* by lines: every `every`-th piece and the last piece have a line */
     double start_s;
 } Progress;
 
-/* Returns which pieces have lines if --every is not given: all on a terminal, otherwise every
- * tenth. */
+/* Returns `every` for a command without --every: 1 on a terminal, otherwise 10. */
 uint32_t progress_every(const Cli *cli);
-/* Such lines are results. They go to standard output, unless it holds a single document. */
+/* Shows progress by lines. They are results, so they go to standard output, unless it holds a
+ * single document. */
 Progress progress_by_lines(const Cli *cli, uint32_t n);
-/* The overwritten line appears only on a terminal, never in files, pipes and logs. */
+/* Shows progress by one overwritten line, only on a terminal, never in files, pipes and logs. */
 Progress progress_by_count(const Cli *cli, uint32_t n);
 /* True if the next piece has a line. */
 bool progress_shows(const Progress *p);
-/* Adds `more` finished pieces; `line` is the text of a piece that is shown, else NULL. */
+/* Adds `more` finished pieces. line: the text of a piece that has a line, else NULL. */
 void progress_add(Progress *p, uint32_t more, const char *line);
 void progress_end(Progress *p);
 

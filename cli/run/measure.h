@@ -1,4 +1,4 @@
-/* Measuring the kernels and collectives that a plan needs and the store lacks. */
+/* Measures the kernels and collectives that a plan needs and the store lacks. */
 #ifndef TANDEM_CLI_RUN_MEASURE_H
 #define TANDEM_CLI_RUN_MEASURE_H
 
@@ -15,8 +15,8 @@ typedef struct MeasureOn {
 } MeasureOn;
 bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const MeasureOn *on,
                      const DataSource *data, Arena *arena, Diag *d);
-/* Every process of the run calls this with the same needs. It runs each missing collective several
- * times on the plan's mesh. `store` is NULL except on the first process. */
+/* Runs each missing collective several times on the plan's mesh. Every process of the run calls it
+ * with the same needs. `store` is NULL except on the first process. */
 bool measure_collectives(const Plan *plan, const Needs *needs, Backend *backend,
                          const BackendOptions *options, Store *store, const char *machine,
                          Arena *arena, Diag *d);

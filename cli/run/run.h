@@ -10,45 +10,47 @@
 /* ---- backend.c ---- */
 const char *run_backend(const Cli *cli); /* "mpi" unless --backend says otherwise */
 bool run_on(const Cli *cli, const char *backend);
-bool run_check_backend(Cli *cli); /* checks the backend's name, and that the given options apply to
-                                   * it */
-/* Fills in the backend's own options, and the choices of algorithms that the store keeps between
- * runs. */
+bool run_check_backend(Cli *cli); /* checks that the backend exists, and that the given options
+                                     apply to it; returns false after diagnostics */
+/* Fills in the backend's own options, and the algorithms that earlier runs chose and the store
+ * keeps. */
 void run_backend_options(Cli *cli, BackendOptions *options);
-/* Appends the given backend options that have one of these uses, as the user wrote them. */
+/* Appends to `argv` the backend options that the user gave and that have one of these uses, as the
+ * user wrote them. */
 void run_repeat_options(Cli *cli, uint32_t uses, TextList *argv);
-/* choices.c: the algorithms that were timed for products, in the store. */
+/* choices.c: returns the algorithms of products that earlier runs timed, from the store. */
 const KernelChoices *run_choices(Cli *cli);
-/* Sets the options for lowering to the backend's kernels; false if its module is missing. */
+/* Sets the options for lowering to the backend's kernels. Returns false after a diagnostic if the
+ * backend's module is missing. */
 bool run_plan_options(Cli *cli, PlanOptions *options);
-/* The name of this machine and backend, for people, and the name under which their measured costs
- * are stored. The latter also names the switches that change kernels. */
+/* run_machine returns the name of this machine and backend, for people. run_costs returns the name
+ * under which their measured costs are stored; it also contains the options that change kernels. */
 const char *run_machine(Cli *cli);
 /* Returns the name that the driver gives to the GPU of --device; "none" without a module or a
  * GPU. */
 const char *run_gpu(Cli *cli);
-bool run_shares_gpu(Cli *cli); /* ranks may share a GPU: --share-device */
+bool run_shares_gpu(Cli *cli); /* true with --share-device */
 const char *run_costs(Cli *cli);
 
-/* run --verify, in this process, on loopback. */
+/* Does `run --verify`, in this process, on loopback. */
 void run_verify(Cli *cli);
 
 /* ---- steps.c: the lines that the first process prints during a run, and the values that it
- * collects */
+ * collects for them */
 typedef struct Steps {
     Cli *cli;
     Progress progress;
     const char *counts; /* unit of the rate: "tok" or "points" */
     Ps predicted_ps;    /* 0: no prediction */
     uint64_t bytes;     /* bytes of the arena */
-    uint64_t written;   /* end of the part that every step writes */
+    uint64_t written;   /* end of the part of the arena that every step writes */
     double first_loss, last[10];
     double seconds;
     LIST(Ps) times;
     uint32_t traced; /* the step that is traced, which makes it slower */
 } Steps;
 void steps_add(void *self, const StepRow *row, uint64_t tokens);
-/* Returns the median time of the steps after the first two. The traced step is left out if others
+/* Returns the median time of the steps after the first two. Leaves out the traced step if others
  * remain. */
 Ps steps_median(Steps *steps);
 double steps_last_loss(const Steps *steps); /* mean loss of the last ten steps */
@@ -57,13 +59,13 @@ double steps_last_loss(const Steps *steps); /* mean loss of the last ten steps *
 bool run_check_ranks(Cli *cli, const Plan *plan);
 /* Returns the data that a plan trains on. */
 const DataSource *run_data(Cli *cli, const PlanFile *file);
-/* True if this process belongs to a run that mpirun or srun started. The second function: true if
- * it is the process that prints. */
+/* run_is_inside: true if this process belongs to a run that mpirun or srun started. run_is_first:
+ * true if it is the process that prints. */
 bool run_is_inside(void);
-bool run_is_first(void); /* also true if nothing was started */
-/* Starts this command (argv ending in NULL; argv[0] is replaced) once for each rank under mpirun,
- * and waits. Returns false if the run failed, with cli->exit_code set. If end->signal is set, the
- * caller must report it. */
+bool run_is_first(void); /* also true outside such a run */
+/* Starts this command once for each rank under mpirun, and waits. argv ends in NULL; argv[0] is
+ * replaced by the command's path. Returns false if the run failed, with cli->exit_code set. If
+ * end->signal is set, the caller must report it. */
 bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv, LaunchEnd *end);
 const char *run_signal_name(int number); /* name of a signal that can end a launch */
 /* Silences ranks other than the first. */
@@ -78,13 +80,13 @@ void cores_text(const CoreUse *use, uint32_t n_ranks, Str *out);
 json_t *cores_json(const CoreUse *use);
 bool cores_store(Store *store, int64_t run, const CoreUse *use, Diag *d);
 bool cores_read(Store *store, int64_t run, CoreUse *use, Diag *d);
-/* Measures the costs that the store lacks for this plan and this machine: kernels in this process,
- * collectives in a run of their own that calls run_measure_inside. */
+/* Measures the costs that the store lacks for this plan and this machine. Kernels run in this
+ * process. For collectives it starts a run, whose ranks call run_measure_inside. */
 bool run_calibrate(Cli *cli, const PlanFile *file);
 void run_measure_inside(Cli *cli, const PlanFile *file);
-/* Returns the cluster on which this run is predicted. For CPUs it is this machine. For GPUs it is
- * the plan's own cluster. If the plan's cluster is the local one, it names no GPU. The run is then
- * predicted on one node of the GPUs that --device names. */
+/* Sets *cluster to the cluster on which this run is predicted. For CPUs it is this machine. For
+ * GPUs it is the plan's cluster or, if that is the local cluster and names no GPU, one node of GPUs
+ * of the kind that --device names. */
 bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster);
 
 #endif

@@ -1,4 +1,4 @@
-/* Work in several processes: plans are compiled and simulated by one thread each. */
+/* Divides work among several processes, each with one thread. */
 #ifndef TANDEM_CLI_JOBS_H
 #define TANDEM_CLI_JOBS_H
 
@@ -16,14 +16,16 @@ typedef struct Worker {
 typedef void (*JobWork)(void *self, const Worker *job);
 void job_piece_done(const Worker *job);
 
-/* Returns `wanted`, or the number of cores; never more than there is work for. */
+/* Returns the number of processes: `wanted`, or the number of cores if it is 0, but at most
+ * `n_work`. */
 uint32_t jobs_number(uint32_t wanted, uint32_t n_work);
-/* If the user interrupts the command, it prints `kept` and ends with the same signal. NULL: it
- * prints nothing. */
+/* From now on, if the user interrupts the command, it prints `kept` (NULL: nothing) and ends with
+ * the same signal. */
 void jobs_on_interrupt(const char *kept);
-/* Waits for all processes. file[i] is positioned at the beginning of the data that process i wrote,
- * or is NULL. The caller closes the files. On a terminal it shows how many of n_work pieces are
- * done. Returns false after reporting diagnostics if a process could not be started or failed. */
+/* Calls work(self, worker) in n_jobs processes and waits for all of them. Sets file[i] to the data
+ * that process i wrote, from their beginning, or to NULL. The caller closes the files. On a
+ * terminal it shows how many of n_work pieces are done. Returns false after reporting diagnostics
+ * if a process could not be started or failed. */
 bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *self,
                FILE *file[MOST_JOBS]);
 

@@ -1,5 +1,5 @@
-/* Points: one script under different settings. Each point is decided once; later requests look it
- * up. */
+/* Points: one script under different settings. A point is predicted once; the store answers later
+ * requests. */
 #ifndef TANDEM_CLI_SWEEP_POINT_H
 #define TANDEM_CLI_SWEEP_POINT_H
 
@@ -17,16 +17,16 @@ typedef struct BestSpeeds {
 typedef struct PointShared {
     _Atomic uint32_t next; /* place in `order` of the first point that no process has taken */
     BestSpeeds best;
-    BestSpeeds likely; /* speeds that no bound excludes; points above them are worth a close look */
+    BestSpeeds likely; /* best speeds that the bounds allow */
 } PointShared;
 
-/* A request about all points of one script. */
+/* A request to decide points of one script. */
 typedef struct PointJob {
     Cli *cli;
     const char *path;
     uint32_t n;
     TextList *settings; /* [n] "mesh.tp=4", after those of --set */
-    int64_t sweep;      /* its number in the store; 0: none */
+    int64_t sweep;      /* the sweep's number in the store; 0: none */
     bool unproven;      /* leaves the proofs out, because a search proves only its winners */
     bool bounded;       /* lets lower bounds reject points before they are compiled */
     bool ranked;        /* only the N_BEST fastest points matter, so the time bound rejects points,
@@ -35,15 +35,15 @@ typedef struct PointJob {
     /* ---- filled in by points_decide */
     BestSpeeds *best; /* NULL: the time bound is not used */
     BestSpeeds *likely;
-    bool bounds_only;      /* leaves points open that no bound rejects */
+    bool bounds_only;      /* only applies bounds; points that no bound rejects stay open */
     const SweepRow *bound; /* [n] the bounds of all points, when they are known; else NULL */
     _Atomic uint32_t *next;
-    uint32_t *order, n_order; /* the points to decide */
+    uint32_t *order, n_order; /* the points to decide, in this order */
 } PointJob;
 
-/* Decides all points in several processes. `rows` gets one row for each point, in order, without
- * values. Returns false after reporting diagnostics if a process failed or the store cannot be
- * written. */
+/* Decides all points in several processes. Adds one row for each point to `rows`, in order, without
+ * SweepRow.values. Returns false after reporting diagnostics if a process failed or the store
+ * cannot be written. */
 bool points_decide(const PointJob *job, SweepRows *rows);
 
 /* ---- point.c, for reject.c */
@@ -51,7 +51,8 @@ void point_status(json_t *row, SweepStatus status, const Diagnostic *error);
 
 /* ---- reject.c */
 void best_enter(BestSpeeds *best, double tokens_per_s); /* NULL is fine */
-double best_least(BestSpeeds *best); /* the slowest of the best; 0: there are fewer, or unknown */
+double best_least(
+    BestSpeeds *best); /* the speed of the slowest of the N_BEST points; 0: there are fewer */
 /* Returns true if a lower bound shows that the point cannot fit or cannot be among the best. The
  * row then names the bound. With job->bounds_only it returns true for every point. */
 bool bounds_decide(const PointJob *job, Cli *one, const Config *config, Graph *graph,

@@ -1,4 +1,4 @@
-/* The space of a search: the legal ways to lay this model on this cluster, as settings of the
+/* The space of a search: all legal layouts of this model on this cluster, as settings of the
  * script. */
 #ifndef TANDEM_CLI_SWEEP_SPACE_H
 #define TANDEM_CLI_SWEEP_SPACE_H
@@ -19,16 +19,16 @@ typedef struct SearchSpace {
  * has no such index, so the axis cannot serve it. INT64_MAX: the axis splits no index. */
 int64_t space_size(const Config *config, int64_t experts, AxisName axis);
 
-/* Returns the options with which the plan is read before a setting is chosen. The script's own data
- * ranks may not fit the axes that --set fixes. dp_shard then takes the ranks that remain, and
- * `freed` is true. */
+/* Returns the options with which the plan is read before a setting is chosen. If the script's own
+ * number of data ranks does not fit the axes that --set fixes, dp_shard gets the ranks that remain,
+ * and *freed is set. */
 PlanOptions space_options(Cli *cli, bool *freed);
 
 /* Makes every combination of mesh axes, micro-batch, recomputation and sharding that the sizes of
  * model, batch and cluster allow. If `--set` fixes a setting, only that value is tried. */
 void space_of(Cli *cli, const Config *config, const Graph *graph, SearchSpace *space);
 
-/* Adds the plan itself as a point, unless a --where leaves it out. `freed` comes from
+/* Adds the plan itself as a point, unless a --where excludes it. `freed` comes from
  * space_options. */
 void space_add_plan(Cli *cli, const Config *config, bool freed, SearchSpace *space);
 

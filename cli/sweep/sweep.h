@@ -12,10 +12,10 @@ typedef struct SweepKey {
 } SweepKey;
 typedef LIST(SweepKey) SweepKeys;
 
-/* Refused: it cannot be compiled or proven, so it has no numbers. */
-/* Bounded: a lower bound rejected the point before its whole plan was compiled, so it has no
- * numbers. */
-/* Open: no bound has rejected the point, and it is not simulated yet. */
+/* fits: the plan fits. too_large: it needs more memory than there is. refused: it cannot be
+ * compiled or proven, so it has no numbers. bounded: a lower bound rejected the point before its
+ * whole plan was compiled, so it has no numbers. open: no bound has rejected the point, and it is
+ * not simulated yet. */
 typedef enum SweepStatus {
     SWEEP_fits,
     SWEEP_too_large,
@@ -30,13 +30,13 @@ const char *sweep_status_name(SweepStatus status);
 
 typedef struct SweepRow {
     uint32_t index;      /* number of the combination; the last key varies fastest */
-    const char **values; /* one a key */
+    const char **values; /* one for each key */
     SweepStatus status;
     bool found; /* its result was found in the store */
     /* The first error; its rule is NULL if the point fits. The text also says why `require` of a
      * sweep's script is false. */
     Diagnostic error;
-    LIST(Diagnostic) warnings; /* of a point that was compiled */
+    LIST(Diagnostic) warnings; /* warnings about a point that was compiled */
     const char *plan_id, *trust;
     uint64_t ranks, peak_bytes, run; /* run 0: not stored */
     uint64_t unit_bytes; /* weights gathered and gradients reduced by the slowest rank */
@@ -46,13 +46,12 @@ typedef struct SweepRow {
     double usd_per_token;    /* 0: the price is unknown */
     double joules_per_token; /* 0: the power is unknown */
     const char *counts;      /* "tokens" or "points"; NULL: there are no numbers */
-    Fault failed;            /* the system or the store failed, as `reason` says, so the row is no
-                              * answer */
-    const char *unstored;    /* why the store refused the row; NULL: it is stored */
-    double score;            /* of the sweep's script */
-    bool unmet;              /* it fits, but the script's `require` rejects it */
-    bool proven;             /* this plan was proven (a search proves only its winners) */
-    bool close;              /* step_ps is a bound from plans of a few layers, which is close */
+    Fault failed; /* the system or the store failed (see `error`), so the row is no answer */
+    const char *unstored; /* why the store refused the row; NULL: it is stored */
+    double score;         /* the value of the script's `score` */
+    bool unmet;           /* it fits, but the script's `require` rejects it */
+    bool proven;          /* this plan was proven (a search proves only its winners) */
+    bool close;           /* step_ps is a tight bound, from plans of a few layers */
 } SweepRow;
 typedef LIST(SweepRow) SweepRows;
 
@@ -67,14 +66,14 @@ const char *rows_count(const SweepRows *rows); /* "tokens", or "points" if the f
 
 bool rows_priced(const SweepRows *rows); /* true if any row has a price */
 
-/* The training run of --tokens under this row: its days, USD and MWh. 0: unknown. */
+/* Return the days, USD and MWh of the training run of --tokens with this row's plan; 0: unknown. */
 double row_days(const Cli *cli, const SweepRow *r);
 double row_usd(const Cli *cli, const SweepRow *r);
 double row_mwh(const Cli *cli, const SweepRow *r);
 
 /* ---- where.c */
-/* Returns false after reporting diagnostics. `holds`: true if every --where is true for these
- * settings. `plan` has the sizes of the axes that no setting names; NULL: these are unknown. */
+/* Sets *holds to true if every --where is true for these settings. plan: has the sizes of axes that
+ * no setting names; NULL: they are unknown. Returns false after reporting diagnostics. */
 bool where_holds(Cli *cli, const TextList *settings, const Config *plan, bool *holds);
 
 /* Appends the names by which a condition may refer to a setting, and their values. If a name occurs
@@ -82,14 +81,14 @@ bool where_holds(Cli *cli, const TextList *settings, const Config *plan, bool *h
 void where_names(Cli *cli, const TextList *settings, const Config *plan, FrontPairs *names);
 
 /* ---- script.c: `tandem sweep FILE.lua`, where a script lists the points */
-/* Opens the command's FILE if it is a sweep, and appends its `vary` to the keys. For a plan it
- * returns true and sets NULL. Returns false after diagnostics. */
+/* Opens the command's FILE if it is a sweep, and appends its `vary` to `keys`. If it is a plan,
+ * sets *script to NULL. Returns false after diagnostics. */
 bool sweep_script_open(Cli *cli, SweepKeys *keys, FrontSweep **script);
 /* Calls the script's `where`; without one, it returns true for every point. */
 bool sweep_script_holds(Cli *cli, FrontSweep *script, const TextList *settings, const Config *plan,
                         bool *holds);
-/* Calls `require` and `score` for every row that fits, in the order of the points. `settings` are
- * those of the points. */
+/* Calls `require` and `score` for every row that fits, in the order of the points. settings: the
+ * settings of each point. */
 bool sweep_script_judge(Cli *cli, FrontSweep *script, const TextList *settings, const Config *plan,
                         SweepRows *rows);
 /* One row of the table of values that a result has. */
@@ -107,7 +106,7 @@ const char *sweep_settings(Arena *arena, const SweepKeys *keys, const char *cons
 const char *point_text(Arena *arena, const TextList *settings, const char *before);
 /* Prints the settings of these points (--dry-run); JSON has them as a list under this key. */
 void points_list(Cli *cli, const char *key, const TextList *settings, uint32_t n);
-void csv_field(Str *out, const char *text); /* quoted if it must be */
+void csv_field(Str *out, const char *text); /* appends a field of CSV, quoted if necessary */
 /* Reads --by; called before any prediction. `score`: the name of the script's score; NULL: none. */
 bool sweep_order(Cli *cli, const char *score);
 /* Ranks the rows and prints them as text, CSV or JSON. */

@@ -1,5 +1,5 @@
-/* How the ranks of a run find each other and exchange a few bytes without using the devices: over
- * the MPI that started them, or over TCP if torchrun or srun did. */
+/* Lets the ranks of a run find each other and exchange a few bytes without using the devices: over
+ * the MPI that started them, or over TCP if torchrun or srun started them. */
 #ifndef TANDEM_EXEC_CUDA_MEET_H
 #define TANDEM_EXEC_CUDA_MEET_H
 
@@ -10,13 +10,13 @@ enum { MEET_WHY = 512 };
 
 typedef struct Meet {
     uint32_t rank, n_ranks;
-    uint32_t local_rank; /* this rank among the ranks of its machine, by the launcher */
+    uint32_t local_rank; /* this rank's number on its machine, as the launcher gave it */
     bool knows_local;    /* the launcher gave the local rank; otherwise it is 0 */
-    /* Gathers all [n_ranks, bytes] from `mine` of every rank. All ranks call it in the same order.
-     * Returns false after timeout_s, or when a rank has gone; the reason is in `why`. */
+    /* Gathers `mine` of every rank into `all` [n_ranks, bytes]. All ranks call it in the same
+     * order. Returns false after timeout_s, or if a rank has gone, with the reason in `why`. */
     bool (*exchange)(struct Meet *m, const void *mine, size_t bytes, void *all, double timeout_s);
-    /* True if another rank has gone or reported a failure, with the reason in `why`. Never
-     * waits. */
+    /* Returns true if another rank has gone or has reported a failure, with the reason in `why`.
+     * Never waits. */
     bool (*gone)(struct Meet *m);
     void (*abort)(void *self, int code); /* ends all ranks; does not return. self: the Meet */
     void (*close)(struct Meet *m);
@@ -26,8 +26,8 @@ typedef struct Meet {
     void *state;
 } Meet;
 
-/* Chooses MPI or TCP from the environment; NULL with the reason in `why`. transport NULL: no MPI
- * started this process. */
+/* Opens a Meet over MPI or TCP, as the environment says. On failure returns NULL with the reason in
+ * `why`. transport NULL: no MPI started this process. */
 Meet *meet_open(Arena *arena, const Transport *transport, double timeout_s, char *why, size_t room);
 /* ---- meet_tcp.c: a star around rank 0. */
 bool meet_tcp(Arena *arena, Meet *m, double timeout_s);

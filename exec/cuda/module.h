@@ -22,8 +22,7 @@ typedef struct CudaModule {
     /* transport NULL: ranks meet over TCP if a launcher's variables are set; otherwise there is one
      * rank. */
     Backend *(*backend)(Arena *arena, const Transport *transport);
-    /* Describes toolkit, driver, devices and NCCL, and names those that are missing. Never
-     * fails. */
+    /* Describes toolkit, driver, devices and NCCL, and names the missing ones. Never fails. */
     void (*describe)(Arena *arena, CudaFindings *findings);
     /* Returns the bytes of scratch memory that the lowering must reserve for the kernels. */
     WorkspaceBytes workspace;

@@ -1,5 +1,5 @@
-/* The cuda backend's own options, to which BackendOptions.own points. A user can give those that
- * options.def lists. */
+/* The cuda backend's own options, to which BackendOptions.own points. options.def lists the options
+ * that a user can give. */
 #ifndef TANDEM_EXEC_CUDA_OPTIONS_H
 #define TANDEM_EXEC_CUDA_OPTIONS_H
 
@@ -11,7 +11,7 @@ typedef enum CudaGraphs {
     /* whole for short programs, otherwise cut; none if communication goes through the host */
     CUDA_GRAPHS_auto,
     CUDA_GRAPHS_whole, /* the step is one graph */
-    CUDA_GRAPHS_cut,   /* one each for the first, the inner and the last micro-batches */
+    CUDA_GRAPHS_cut,   /* three graphs: for the first, the inner and the last micro-batches */
     CUDA_GRAPHS_none
 } CudaGraphs;
 
@@ -25,8 +25,8 @@ typedef struct CudaOptions {
     bool share_device;
     CudaVia via;           /* host: communications go through the host, over MPI, instead of NCCL */
     uint32_t whole_length; /* auto: programs with more instructions are cut; 0: 4000 instructions */
-    bool tf32;             /* products of fp32 numbers may round these to 19 bits */
-    bool cudnn;            /* attention by cuDNN where it accepts the call and is fastest */
+    bool tf32;             /* products of fp32 numbers may round the numbers to 19 bits */
+    bool cudnn;            /* cuDNN computes attention if it accepts the call and is fastest */
     bool mma;              /* never use the Hopper-only attention kernels */
     const char *record;    /* a folder where each rank records its position; NULL: none */
     /* limit for a rank's work on its host; 0: the larger of 120 s and timeout_s */

@@ -11,19 +11,19 @@ typedef struct Segment {
     /* index of an earlier segment that differs only in its micro-batch; the segment's own index if
      * there is none */
     uint32_t same;
-    bool shared; /* another segment refers to this one in its `same` */
+    bool shared; /* another segment names this one in its `same` */
 } Segment;
 
 typedef struct IssueOrder {
     Pc *pc;       /* [n]: instructions in order; members of a launch are adjacent */
-    uint32_t *at; /* [pc]: its place in the order */
+    uint32_t *at; /* [pc]: place of the instruction in the order */
     uint32_t n;
     Segment *segment;
     uint32_t n_segments;
 } IssueOrder;
 
 /* Orders a program's instructions so that each comes after all instructions that it waits for,
- * on any stream. Among those that may come next, the smallest pc does, so ranks with the same
+ * on any stream. Of several that may come next, the smallest pc comes next, so ranks with the same
  * program get the same order. */
 void order_make(const ProgramInfo *info, Arena *arena, IssueOrder *order);
 /* Makes the whole order one segment. */

@@ -15,7 +15,7 @@
 #include "exec/groups.h"
 #include "kernels/cuda/cuda.h"
 
-/* A rank's device and software, compared among ranks before anything is created on the devices. */
+/* A rank's device and software. Ranks compare them before they create anything on the devices. */
 typedef struct Identity {
     unsigned char uuid[16];
     uint64_t host; /* a hash of the machine's names */
@@ -29,15 +29,15 @@ typedef struct CudaComm {
     GroupKey key;
     const char *name;
     ncclComm_t comm;
-    void *registered;    /* ncclCommRegister's handle of the arena */
-    ncclWindow_t window; /* or its symmetric window */
+    void *registered;    /* handle of the arena from ncclCommRegister; NULL: none */
+    ncclWindow_t window; /* symmetric window of the arena, if has_window */
     bool has_window;
 } CudaComm;
 
 /* The data of one micro-batch, for one instruction. */
 typedef struct Staged {
     Pc pc;
-    KernelArgs host; /* arguments of the CPU's kernel; its pointers lead into `back` */
+    KernelArgs host; /* arguments of the CPU's kernel, which writes to `back` */
     uint32_t n;      /* outputs of the source: 1 or 2 */
     char *front[2];  /* pinned, copied to the device: [tokens, labels], or fields */
     char *back[2];   /* data of the next step, filled while this step runs */
@@ -46,15 +46,16 @@ typedef struct Staged {
 } Staged;
 
 /* Begin and end of each launch, while a step is traced. If a launch carries out several
- * instructions, the first one gets its time; the others take no time at its end. */
+ * instructions, the first one gets the launch's time; the others get no time, at the launch's
+ * end. */
 typedef struct CudaTrace {
     cudaEvent_t *begin, *end; /* [pc]; NULL: not traced */
     Pc *lead;                 /* [pc]: the first instruction of its launch */
     cudaEvent_t zero;
 } CudaTrace;
 
-/* One piece of an output that is checked for numbers that are not finite, when the stream reaches
- * it. */
+/* One piece of an output. When the stream reaches it, it is checked for numbers that are not
+ * finite. */
 typedef struct Scan {
     struct Cuda *cuda;
     Pc pc;
@@ -63,26 +64,27 @@ typedef struct Scan {
     DType dtype;
 } Scan;
 
-/* watch.c, check.c: whether the step makes progress, and where each stream is. */
+/* watch.c, check.c: the progress of a step, and the position of each stream. */
 typedef struct CudaWatch {
     /* While the device runs a step or the host waits for it, the run ends if no progress is made
      * within the timeout. Work on the host may take up to patience_s. */
     _Atomic bool watched;
     double patience_s;
-    _Atomic uint64_t beat; /* a counter that the issuing thread changes while it makes progress */
-    pthread_t watcher;     /* the thread that watches this counter */
+    _Atomic uint64_t
+        beat;          /* a counter that the issuing thread changes as long as it makes progress */
+    pthread_t watcher; /* the thread that watches this counter */
     bool watches;
     _Atomic bool ends;
-    const char *opens;   /* the operation that watch_opening waits for */
+    const char *opens;   /* the operation for which watch_opening waits */
     unsigned char *here; /* [n_ranks] */
     bool dead;           /* communicators are broken and can only be aborted */
-    /* even aborting them did not return, so nothing may wait for the device */
+    /* even aborting the communicators did not return, so nothing may wait for the device */
     bool stuck;
     _Atomic bool aborted;
     double last_progress_s;
     /* Pinned memory that the streams write as they run. heads [STREAM_COUNT]: the first instruction
-     * that is not done; 0: all are. heads[STREAM_none] is the segment. begun [STREAM_COUNT]: the
-     * newest communication that began. */
+     * that is not done; 0: all are done. heads[STREAM_none] is the segment. begun [STREAM_COUNT]:
+     * the newest communication that began. */
     uint32_t *heads, *begun;
     uint32_t *numbers; /* [n_instr + 1] on the device: 0, 1, 2, ..., the values copied to heads */
     uint32_t seen[STREAM_COUNT];
@@ -93,8 +95,9 @@ typedef struct CudaWatch {
 /* device.c, memory.c: the GPU, its arena and the control blocks. */
 typedef struct CudaGpu {
     int device;
-    uint64_t free_before, outside; /* device bytes: before open; outside the arena */
-    char *arena;                   /* NULL: not allocated yet */
+    uint64_t free_before,
+        outside; /* free device bytes before open; device bytes used outside the arena */
+    char *arena; /* NULL: not allocated yet */
     bool arena_of_nccl;
     bool unsettled;       /* the default stream may still be writing data that other streams read */
     uint64_t arena_bytes; /* bytes as allocated */
@@ -104,11 +107,12 @@ typedef struct CudaGpu {
     uint32_t *fault_host, *fault_device;
 } CudaGpu;
 
-/* libraries.c: which kernels compute attention. */
+/* libraries.c: the kernels that compute attention. */
 typedef struct CudaKernels {
     struct CudnnAttention *cudnn;   /* NULL: cuDNN was not asked for */
-    CudaAttentionLibrary attention; /* cuDNN's */
-    struct AttentionWays *ways;     /* measured choice between cuDNN, our kernels and Hopper's */
+    CudaAttentionLibrary attention; /* cuDNN's attention */
+    struct AttentionWays *ways;     /* the choice, by measurement, between cuDNN, Tandem's general
+                                       kernels and its kernels for Hopper */
     CudaAttentionLibrary by_way;
 } CudaKernels;
 
@@ -128,19 +132,20 @@ typedef struct CudaComms {
     uint32_t n_comms;
     uint32_t *comm_of;     /* [pc] */
     int32_t *counts;       /* pinned: the counts of one exchange of uneven rows; NULL: none */
-    struct Hosted *hosted; /* communications through the host; NULL: through NCCL */
+    struct Hosted *hosted; /* communication through the host; NULL: through NCCL */
 } CudaComms;
 
-/* Instructions that are launched together, and captured: order.c, stage.c, graph.c. */
+/* order.c, stage.c, graph.c: launches of several instructions, and captured graphs. */
 typedef struct CudaLaunches {
     IssueOrder order;
     uint32_t *chain;  /* [pc] number of instructions in the launch that begins at pc; 1: alone */
     uint32_t *unread; /* [pc]: CudaChainPart.unread of a part */
     Staged *staged;
     uint32_t n_staged;
-    uint32_t *staged_of;     /* [pc]: 1 + index; 0: not a batch instruction */
-    int64_t next_filled;     /* the step whose data `back` holds; -1: none */
-    cudaGraphExec_t *graph;  /* [segment]; NULL: not captured, or an equal earlier segment has it */
+    uint32_t *staged_of; /* [pc]: 1 + index; 0: not a batch instruction */
+    int64_t next_filled; /* the step whose data `back` holds; -1: none */
+    /* [segment]; NULL: not captured, or shared with an equal earlier segment */
+    cudaGraphExec_t *graph;
     cudaGraphExec_t *traced; /* [segment]: graphs of one step with events around each instruction */
     int64_t n_steps;
 } CudaLaunches;
@@ -164,7 +169,7 @@ typedef struct CudaReport {
     char status_path[512];
 } CudaReport;
 
-/* One rank on one GPU. Each part belongs to the files that its comment names. */
+/* One rank on one GPU. The comment at each part's type names the files that use it. */
 typedef struct Cuda {
     Arena *arena;
     const Transport *transport;
@@ -189,15 +194,15 @@ typedef struct Cuda {
     CudaReport report;
 } Cuda;
 
-/* ---- check.c: one macro for each library. On an error they report the call, its place and the
- * library's message. They return true if there is no error. nccl_checked also waits until the
- * communicator is ready for the next call, since a call may return before it has ended. */
+/* ---- check.c: one macro for each library. It returns true if there is no error. Otherwise it
+ * reports the call, its source line and the library's message, and returns false. nccl_checked also
+ * waits until the communicator is ready, because a call of NCCL may return before it has ended. */
 bool cuda_checked(Cuda *c, cudaError_t error, const char *call, const char *file, int line);
 bool nccl_checked(Cuda *c, const ncclComm_t *comm, ncclResult_t result, const char *call,
                   const char *file, int line);
 #define CHECK_CUDA(c, name, arguments) cuda_checked((c), name arguments, #name, __FILE__, __LINE__)
-/* comm: a pointer to the communicator that the call uses or creates; for a split, to the parent.
- * NULL: the call uses none. */
+/* comm: points to the communicator that the call uses or creates; for a split, to the parent; NULL:
+ * the call uses none. */
 #define CHECK_NCCL(c, comm, name, arguments)                                                       \
     nccl_checked((c), (comm), name arguments, #name, __FILE__, __LINE__)
 /* Reports an error of our own code; returns false. */
@@ -205,17 +210,19 @@ bool cuda_fail(Cuda *c, const char *rule, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* ---- device.c ---- */
-void device_environment(void); /* before the first call of MPI, CUDA or NCCL */
+void device_environment(
+    void); /* sets environment variables; called before any call of MPI, CUDA or NCCL */
 bool device_choose(Cuda *c);   /* chooses a device and checks that it can be used */
 bool device_identify(Cuda *c); /* describes this rank's device and compares it with all others' */
-/* Looks up a driver function of the given API version; an error message ends with what_for. */
+/* Writes the address of a driver function of the given API version to *at. If there is none,
+ * reports an error that ends with what_for and returns false. */
 bool device_driver(Cuda *c, const char *name, unsigned version, const char *what_for, void **at);
 void device_describe(Arena *arena, CudaFindings *findings);
 const char *device_name(Arena *arena, uint32_t device);
 
 /* ---- libraries.c ---- */
 bool libraries_open(Cuda *c);
-/* All ranks call it: it agrees on the features that several ranks must use alike. */
+/* All ranks call it, to agree on the features that they must use alike. */
 bool libraries_settle(Cuda *c);
 void libraries_close(Cuda *c);
 
@@ -226,7 +233,7 @@ void libraries_close(Cuda *c);
  * free. */
 bool memory_open(Cuda *c, const Program *p);
 bool memory_place(Cuda *c);
-bool memory_fill(Cuda *c); /* with zeroes, or poison */
+bool memory_fill(Cuda *c); /* fills the arenas with zeroes, or with poison */
 void memory_close(Cuda *c);
 /* Waits for host writes before streams use them. cudaMemset, and cudaMemcpy from memory that is
  * not pinned, may return before the default stream has finished, and our streams do not wait for
@@ -252,9 +259,9 @@ bool stage_open(Cuda *c);
 void stage_close(Cuda *c);
 void stage_fill(Cuda *c);    /* fills `front` with the data of c->control.step */
 void stage_prepare(Cuda *c); /* while the device works: fills `back` with the next step's data */
-/* Issues the batch instruction; in a shared segment it copies from the slot. */
+/* Issues a batch instruction. In a shared segment, the instruction copies from its slot. */
 bool stage_issue(Cuda *c, Pc pc, bool shared);
-bool stage_open_slots(Cuda *c); /* for the segments that are shared */
+bool stage_open_slots(Cuda *c); /* allocates the slots of shared segments */
 /* Copies the data of a shared segment's micro-batch to the slots before it runs. */
 bool stage_to_slot(Cuda *c, const Segment *s);
 
@@ -264,7 +271,7 @@ void comm_close(Cuda *c); /* destroys communicators, or aborts them after a fail
 /* Aborts running communications within a time limit. If a library does not return, returns false
  * and sets c->watch.stuck. */
 bool comm_abort(Cuda *c);
-/* issues one communication; inside an NCCL group if others start with it */
+/* Issues one communication. If others start with it, the caller has opened an NCCL group. */
 bool comm_issue(Cuda *c, Pc pc);
 /* uneven.c. uneven_open refuses a run whose ranks have no way to exchange uneven rows. */
 bool uneven_open(Cuda *c);
@@ -278,19 +285,20 @@ bool hosted_open(Cuda *c);
 /* ends the thread, so that the caller may use MPI again; frees nothing */
 void hosted_stop(Cuda *c);
 void hosted_close(Cuda *c);
-bool hosted_issue(Cuda *c, const Pc *pc, uint32_t n); /* communications that start together */
+/* Issues communications that start together. */
+bool hosted_issue(Cuda *c, const Pc *pc, uint32_t n);
 
 /* ---- issue.c ---- */
 bool issue_open(Cuda *c);
 void issue_close(Cuda *c);
-/* Number of instructions that form one kernel from place `at` of the order on; 0 or 1: no kernel
- * of several. */
+/* Returns the number of instructions from place `at` of the order on that form one kernel; 0 or 1:
+ * the first one is alone. */
 uint32_t issue_kernel(const Cuda *c, uint32_t at, CudaChainPart part[CUDA_CHAIN_MAX]);
-/* Finds the launches of several instructions and the outputs that stay unwritten. Call it when
- * products and segments are settled. */
+/* Finds launches of several instructions, and outputs that stay unwritten. Call it after the choice
+ * of products and of segments. */
 bool issue_find_chains(Cuda *c);
 /* Launches an instruction of a compute or host stream, or the n_parts of a chain that begins with
- * it. shared: a segment that other segments share; its data come from slots. */
+ * it. shared: the segment is shared, so its data come from slots. */
 bool issue_compute(Cuda *c, Pc pc, uint32_t n_parts, bool shared);
 /* Issues the instructions of a segment to the streams. All streams begin after the earlier work of
  * the compute stream and end before its later work. */
@@ -300,7 +308,8 @@ bool issue_segment(Cuda *c, const Segment *s, bool captures);
 bool graph_capture(Cuda *c); /* captures c->launches.graph of every segment */
 bool graph_launch(Cuda *c, uint32_t segment);
 void graph_close(Cuda *c);
-/* Traces one step with events around each instruction, with graphs of its own or without graphs. */
+/* Prepares the trace of one step, with events around each instruction. by_graphs: with additional
+ * graphs; otherwise without graphs. */
 bool trace_open(Cuda *c, bool by_graphs);
 void trace_rows(Cuda *c, Trace *trace);
 void trace_close(Cuda *c);
@@ -312,37 +321,37 @@ void scan_close(Cuda *c);
 
 /* ---- watch.c ---- */
 bool watch_open(Cuda *c);
-bool watch_begin(Cuda *c); /* call it when everything is open */
+bool watch_begin(Cuda *c); /* starts the watching thread; call it after everything is open */
 void watch_close(Cuda *c);
 /* Starts and ends a period in which progress is required. */
 void watch_arm(Cuda *c, bool on);
-/* Gathers all [n_ranks, bytes] from `mine` of every rank, between steps. Reports ranks that do not
- * take part in time. */
+/* Gathers `mine` of every rank into `all` [n_ranks, bytes], between steps. Reports ranks that do
+ * not take part in time. */
 bool watch_exchange(Cuda *c, const void *mine, size_t bytes, void *all);
-/* A barrier before timed work, so that a fast rank does not mistake the others' preparation for a
+/* A barrier before timed work, so that a fast rank does not take the others' preparation for a
  * hang. */
 bool watch_together(Cuda *c);
-/* Waits until c->streams.finished is recorded. If that does not happen in time, it returns false or
- * ends the process. */
+/* Waits until the device has reached c->streams.finished. If that does not happen in time, returns
+ * false or ends the process. */
 bool watch_step(Cuda *c);
 /* Waits in the same way while something is opened; `what` names it in messages. */
 bool watch_opening(Cuda *c, const char *what);
-/* Handles an error in a step. With several ranks it ends all of them; with one rank it returns
- * false. */
+/* Handles an error in a step: ends all ranks if there are several, otherwise returns false. */
 bool watch_fail(Cuda *c);
-/* Ends the process at once, if a library's abort does not return. At an ordinary exit the
- * libraries' own handlers would wait for the device too. */
+/* Ends the process at once if c->watch.stuck. At an ordinary exit, the libraries' own handlers
+ * would wait for the device. */
 void watch_leave(Cuda *c);
 
-/* Translates an instruction of a graph that several micro-batches share into that of the running
- * micro-batch. */
+/* Translates an instruction of a graph that several micro-batches share into the instruction of the
+ * running micro-batch. */
 Pc watch_actual(const Cuda *c, Pc pc);
 
 /* ---- record.c ---- */
 bool record_open(Cuda *c);
 /* Writes this rank's state. rule NULL: there is no error yet. */
 void record_write(Cuda *c, const char *rule, const char *text);
-void record_look(Cuda *c); /* the same, unless the state was written recently */
+void record_look(
+    Cuda *c); /* does record_write without a rule, unless the state was written recently */
 void record_close(Cuda *c);
 
 /* ---- step.c ---- */

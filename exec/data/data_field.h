@@ -14,9 +14,9 @@ void data_noise_line(uint64_t seed, const FieldLine *f, double *values);
 bool data_reads_fields(const Graph *graph);
 /* True if the model reads an image beside the tokens of each sample. */
 bool data_reads_images(const Graph *graph);
-/* Opens samples in a file that numpy.save wrote: float32 or float64 [times, channels, height,
- * width]. The input is the field at a random time, the target the field one time step later. A
- * model with fewer channels reads the first ones. Reports data-file. */
+/* Opens a source of samples from a file that numpy.save wrote: float32 or float64 [times, channels,
+ * height, width]. The input is the field at a random time, the target the field one time step
+ * later. A model with fewer channels reads the first channels. Reports data-file. */
 DataSource *data_grid(const char *path, const Graph *graph, uint64_t seed, Arena *arena, Diag *d);
 
 #endif

@@ -6,30 +6,30 @@
 
 #include "planner/base/diag.h"
 
-#define LAUNCH_TCP "tcp" /* torchrun and srun: ranks that no MPI started */
+#define LAUNCH_TCP "tcp" /* flavour of torchrun and srun, which start ranks without MPI */
 
-/* True if mpirun, srun or torchrun started this process. Gives the number of ranks, this rank,
- * and the flavour of the environment: "openmpi", "mpich" or LAUNCH_TCP. Pointers may be NULL. */
+/* True if mpirun, srun or torchrun started this process. Writes the number of ranks, this rank, and
+ * the flavour: "openmpi", "mpich" or LAUNCH_TCP. Pointers may be NULL. */
 bool launch_inside(uint32_t *n_ranks, uint32_t *rank, const char **flavour);
 
-/* Must be the first call in `main`. In a rank that exec_launch started it forks: the child
- * continues as the rank, and the parent waits for it and records the first death and its cause.
- * Elsewhere it does nothing. */
+/* Must be the first call in `main`. In a rank that exec_launch started it forks. The child
+ * continues as the rank. The parent waits for it and, if it is the first rank to die, records the
+ * cause. In any other process it does nothing. */
 void launch_supervise(void);
 
 typedef struct LaunchOptions {
     uint32_t n_ranks;
     /* "openmpi", "mpich"; NULL: $TANDEM_MPI, else the first one found with its module */
     const char *flavour;
-    const char *module_dir; /* where the modules lie; NULL: beside the command, or ../lib/tandem */
+    const char *module_dir; /* folder of the modules; NULL: beside the command, or ../lib/tandem */
     double timeout_s;       /* the run ends if no rank makes progress for this long */
 } LaunchOptions;
 
-/* How the ranks ended, if they did not end by themselves. */
+/* The end of ranks that did not end by themselves. */
 typedef struct LaunchEnd {
     int signal;    /* signal that this process received and passed on; 0: none */
     bool stepped;  /* every rank had begun its first step */
-    uint32_t step; /* if so: the step of the slowest rank, whatever its state */
+    uint32_t step; /* if `stepped`: the step of the slowest rank */
 } LaunchEnd;
 
 /* Runs argv (ending in NULL; argv[0] is the program's path) once for each rank, and waits for all

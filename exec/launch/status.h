@@ -13,17 +13,18 @@ typedef enum StatusState {
     STATUS_absent, /* the process has not begun, or has closed its backend */
     STATUS_begun,
     STATUS_open,      /* between steps */
-    STATUS_preparing, /* in a step, working on the host: the device does not show progress */
+    STATUS_preparing, /* in a step, at work on the host; the device shows no progress meanwhile */
     STATUS_stepping
 } StatusState;
 
 typedef struct StatusSlot {
     _Atomic int32_t pid;
-    _Atomic uint32_t death;      /* 1: the first rank that died; 0: not known to have died */
+    _Atomic uint32_t
+        death; /* 1 for the first rank that died, then 2, ...; 0: not known to have died */
     _Atomic int32_t wait_status; /* status of a dead rank, as from waitpid */
     _Atomic uint32_t state, step;
     _Atomic uint64_t count;              /* number of finished instructions: progress */
-    _Atomic uint32_t head[STREAM_COUNT]; /* first instruction of each stream that is not done */
+    _Atomic uint32_t head[STREAM_COUNT]; /* first unfinished instruction of each stream */
 } StatusSlot;
 
 enum { STATUS_TEXT = 16384 };
@@ -37,14 +38,17 @@ typedef struct Status {
     StatusSlot slots[];
 } Status;
 
-/* Creates and maps a new file and writes its path to `path`. NULL with a diagnostic. */
+/* Creates and maps a new file, and writes its path to `path`. Returns NULL after a diagnostic. */
 Status *status_create(uint32_t n_ranks, char *path, size_t room, Diag *d);
-/* Maps the file that the launcher created; NULL if there is none (mpirun or srun by hand). */
+/* Maps the file that the launcher created. Returns NULL if there is none, because a user called
+ * mpirun or srun. */
 Status *status_join(uint32_t n_ranks);
 void status_unmap(Status *s);
-/* Records the verdict of the first rank to fail; false if another rank was first. */
+/* Records the verdict if this is the first rank to fail; returns false if another rank was
+ * first. */
 bool status_tell(Status *s, const char *rule, const char *text);
-/* State letter of a process as in /proc/<pid>/stat ('R', ...); 0 if it no longer exists. */
+/* Returns the state letter of a process, as in /proc/<pid>/stat ('R', ...); 0 if the process does
+ * not exist any more. */
 char status_process(int32_t pid);
 
 #endif

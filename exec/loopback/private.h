@@ -4,7 +4,7 @@
 
 #include "exec/ready.h"
 
-enum { MAX_GROUP = 1024 }; /* members of a communication */
+enum { MAX_GROUP = 1024 }; /* the most members of a communication */
 
 typedef struct Member {
     Rank rank;
@@ -22,7 +22,7 @@ typedef struct LoopbackMeeting {
 typedef struct LegalStep {
     Rank rank;
     Pc pc; /* a local instruction that may start */
-    /* or a communication whose members have all arrived: it may move data, then end */
+    /* or, if not 0, a communication whose members have all arrived; it may move its data, or end */
     uint32_t meeting;
 } LegalStep;
 
@@ -38,7 +38,7 @@ typedef struct Loopback {
     uint32_t n_meetings;
     uint32_t **meeting_of; /* [rank][pc] */
     bool **finished;       /* [rank][pc] */
-    LegalStep *ready;      /* events that may happen next */
+    LegalStep *ready;      /* steps that may happen next */
     uint32_t n_ready, room;
     Pc *next;
     /* counters of the current step */
@@ -50,8 +50,8 @@ typedef struct Loopback {
 
 /* ---- loopback_open.c ---- */
 bool loopback_open(Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
-/* ---- loopback_stuck.c ---- reports the ranks that wait, and the instruction that each waits for;
- * returns false */
+/* ---- loopback_stuck.c ---- Reports the ranks that wait, each with the instruction for which it
+ * waits; returns false. */
 bool loopback_report_stuck(const Loopback *l, Diag *d);
 
 #endif

@@ -1,18 +1,19 @@
-/* Shared by the files of the backend with one process a rank. */
+/* Shared by the files of the backend with one process for each rank. */
 #ifndef TANDEM_EXEC_PROCESS_PRIVATE_H
 #define TANDEM_EXEC_PROCESS_PRIVATE_H
 
 #include "exec/ending.h"
 #include "exec/process/transport.h"
 
-/* How the data of a communication travel. Ordered sums send the pieces to one rank, which adds them
- * in rank order, so that all backends produce the same bits. */
+/* The way in which a communication moves data. For a sum, one rank receives all inputs of a piece
+ * and adds them in rank order, so that all backends produce the same bits. */
 typedef enum Way {
     WAY_none, /* a group of one: a copy */
     WAY_gather,
     WAY_gather_sum,          /* small all_reduce: every rank gathers all inputs and sums them */
     WAY_exchange_sum,        /* reduce_scatter: each piece goes to its owner, which sums */
-    WAY_exchange_sum_gather, /* large all_reduce: as WAY_exchange_sum; then all gather the sums */
+    WAY_exchange_sum_gather, /* large all_reduce: as WAY_exchange_sum, then every rank gathers the
+                                sums */
     WAY_exchange,            /* all_to_all */
     WAY_rows,                /* exchange_uneven: as many rows to each member as the counts say */
     WAY_strips,              /* halo_exchange: exchanges messages only with the two neighbours */
@@ -30,14 +31,15 @@ typedef struct PreparedTransfer {
     Way way;
     /* n: number of elements, of `bytes` bytes each, in this rank's input or in one piece */
     int group, n, bytes;
-    int *counts, *displs; /* the members' pieces, in elements; also the pieces to exchange */
+    int *counts, *displs; /* [members] sizes and offsets, in elements, of the members' pieces, or of
+                             the pieces that this rank sends */
     /* [members] sizes and offsets, in elements, of the pieces that arrive in the staging memory */
     int *in_counts, *in_displs;
     char *staging;
-    const void **part; /* [members] in the staging memory, in rank order */
+    const void **part; /* [members] their inputs in the staging memory, in rank order */
     uint64_t staging_bytes;
     /* state while it runs */
-    bool is_second; /* second phase: the sums are being gathered */
+    bool is_second; /* it is in its second phase, in which the sums are gathered */
     TransportRequest request;
     Ps start;
 } PreparedTransfer;
@@ -53,7 +55,7 @@ typedef struct Process {
     Control control;
     RankState state;
     PreparedTransfer **transfer; /* [pc] */
-    char *staging;               /* outside the arena: see outside_bytes */
+    char *staging;               /* memory outside the arena (Backend.outside_bytes) */
     uint64_t staging_bytes;
     Status *status;
     StatusSlot *slot;
@@ -61,7 +63,7 @@ typedef struct Process {
     Pc *next_on_stream; /* [pc] */
     Pc first_on_stream[STREAM_COUNT];
     bool *finished;            /* [pc] */
-    PreparedTransfer **active; /* posted, in order of posting */
+    PreparedTransfer **active; /* transfers that have been posted, in order of posting */
     uint32_t n_active;
     Pc *local; /* local instructions (not communications) that may start */
     uint32_t n_local;
@@ -73,18 +75,18 @@ typedef struct Process {
 
 /* ---- process_open.c ---- */
 bool process_open(Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
-/* Creates the groups (all ranks take part) and prepares p->transfer, with staging memory, for every
- * communication in p->state.at. Reads transport, mpi, rank, plan, options and state. */
+/* Creates the groups, in which all ranks take part. Prepares p->transfer and its staging memory for
+ * every communication in p->state.at. Reads the fields transport, mpi, rank, plan, options and
+ * state of `p`. */
 bool transfers_open(Process *p, Diag *d);
 
 /* ---- process_transfer.c ---- errors go through process_end, which does not return */
-bool transfer_prepare(Process *p, PreparedTransfer *w,
-                      Diag *d); /* sets sizes and the way of each transfer; the staging memory is
-                                 * allocated later */
+/* Sets sizes and way of the transfer, but not its staging memory. */
+bool transfer_prepare(Process *p, PreparedTransfer *w, Diag *d);
 void transfer_stage(PreparedTransfer *w, char *staging);
 void transfer_post(Process *p, PreparedTransfer *w);
-/* Advances a transfer; returns true when it has finished. may_continue: the earlier transfers of
- * its stream allow it to continue. */
+/* Advances a transfer; returns true when it has finished. may_continue: the value of
+ * transfer_may_continue. */
 bool transfer_poll(Process *p, PreparedTransfer *w, bool may_continue);
 /* True if the transfers before p->active[i] on its stream are far enough for it to continue. */
 bool transfer_may_continue(const Process *p, uint32_t i);

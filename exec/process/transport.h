@@ -28,8 +28,8 @@ typedef struct Transport {
     /* All ranks call this in the same order. Ranks of equal color form a group, ordered by key.
      * Returns the group's index, from 1; -1 on failure. Group 0 is all ranks. */
     int (*group)(void *self, uint32_t color, uint32_t key);
-    /* out = the inputs of all members. counts NULL: n elements from each member; otherwise
-     * counts[i] elements at displs[i]. in NULL: this rank's part is in place already. */
+    /* Gathers the inputs of all members into `out`. counts NULL: n elements from each member;
+     * otherwise counts[i] elements at displs[i]. in NULL: this rank's part is in `out` already. */
     bool (*all_gather)(void *self, int group, const void *in, int n, void *out, const int *counts,
                        const int *displs, int bytes, TransportRequest *request);
     /* Sends counts[i] elements at displs[i] of `in` to member i, and receives into `out` in the
@@ -37,8 +37,8 @@ typedef struct Transport {
     bool (*all_to_all)(void *self, int group, const void *in, const int *counts, const int *displs,
                        void *out, const int *out_counts, const int *out_displs, int bytes,
                        TransportRequest *request);
-    /* MPI's own reductions of floats (bytes 4) or doubles (8), in MPI's order. in NULL: in
-     * place. */
+    /* MPI's own reductions of floats (bytes 4) or doubles (bytes 8), in an order that MPI chooses.
+     * in NULL: `out` holds the input. */
     bool (*all_reduce)(void *self, int group, const void *in, void *out, int n, int bytes,
                        bool is_max, TransportRequest *request);
     bool (*reduce_scatter)(void *self, int group, const void *in, void *out, int n, int bytes,

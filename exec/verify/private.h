@@ -8,7 +8,7 @@
 /* One of the two runs that are compared. */
 typedef struct Side {
     const Plan *plan;
-    Backend *made, *backend; /* made: the backend that runs it; NULL: loopback */
+    Backend *made, *backend; /* made: the backend that runs the plan; NULL: loopback */
     double loss, norm;
 } Side;
 
@@ -56,19 +56,19 @@ typedef struct RoundingError {
 } RoundingError;
 typedef LIST(RoundingError) RoundingErrors;
 
-/* Runs the three plans of exec_verify_rounding_on and lists the errors, always of the same
- * quantities in the same order. Returns false after diagnostics if a run fails or nothing can be
- * compared. It judges no error. */
+/* Runs the three plans of exec_verify_rounding_on and lists the errors, but does not judge them.
+ * The quantities and their order do not depend on the data. Returns false after diagnostics if a
+ * run fails or nothing can be compared. */
 bool verify_rounding_measure(Backend *made, const Plan *plan, const Plan *one_rank,
                              const Plan *exact, const DataSource *data,
                              const BackendOptions *options, Arena *arena, RoundingResult *result,
                              RoundingErrors *errors, Diag *d);
-/* Reports an error beyond its bound; `more` is added to the message. */
+/* Reports that `e` exceeds its bound; `more` is added to the message. */
 bool verify_rounding_report(const RoundingError *e, const char *more, Diag *d);
 
-/* Lower limit of the divisor of a gradient's error, as a fraction of the largest gradient of all:
- * some gradients (such as a bias of attention keys) are zero apart from rounding. For second
- * moments, its square. */
+/* Lower limit of the divisor of a gradient's error, as a fraction of the largest gradient of all
+ * tensors. Some gradients, such as that of a bias of attention keys, are zero apart from rounding.
+ * For second moments the limit is the square. */
 #define GRADIENT_FLOOR 1e-4
 
 /* The learning rate of the step that is compared. */
@@ -79,7 +79,8 @@ extern const char *const verify_kinds[KINDS];
 /* Runs the reference, then the plan, and records the differences; does not judge them. The caller
  * sets the plans, arena, result and diagnostics in `v`. */
 bool verify_measure(Verify *v, const DataSource *data, const BackendOptions *options);
-/* Checks that the reference has all values to compare, not only zeros. Reports "verify-nothing". */
+/* Checks that the reference has all values, and that not all its gradients are zero. Otherwise
+ * reports "verify-nothing" and returns false. */
 bool verify_says_something(const Verify *v);
 /* True if every element is held by at least one rank. */
 bool verify_seen(const Verify *v, const Whole *w);

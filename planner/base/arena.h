@@ -1,7 +1,6 @@
-/* Memory comes from arenas: a program allocates piece by piece and releases everything at once.
- * There is no free for a single block. An early return, or a longjmp out of the Lua interpreter,
- * therefore leaks nothing. If memory is exhausted, these functions do not return: see
- * arena_full. */
+/* Arenas: memory that is allocated piece by piece and released all at once. There is no free for a
+ * single block. An early return, or a longjmp out of the Lua interpreter, therefore leaks nothing.
+ * If memory is exhausted, these functions do not return: see arena_full. */
 #ifndef TANDEM_BASE_ARENA_H
 #define TANDEM_BASE_ARENA_H
 
@@ -42,11 +41,12 @@ void arena_scope_close(ArenaScope *scope);  /* closes the scope; its arenas stay
 void arena_scope_unwind(ArenaScope *scope); /* closes the scope and frees its arenas, the newest
                                              * first */
 
-/* Ends an allocation for which no memory is left. Calls the `on_full` of this thread's innermost
- * scope, or else that of the process. Neither may return. Without one, aborts. */
+/* Never returns; arena functions call it when an allocation fails. Calls the `on_full` of this
+ * thread's innermost scope or, without a scope, the one that arena_on_full has set for the process.
+ * Neither may return. Aborts if there is none. */
 __attribute__((noreturn)) void arena_full(void); /* C++ reads this header, too */
 void arena_on_full(void (*on_full)(void *self), void *self);
-/* Forgets all scopes: a forked process cannot return to those of its parent. */
+/* Forgets all scopes. A forked child calls it, because it cannot return to its parent's scopes. */
 void arena_forget_scopes(void);
 
 #endif

@@ -35,8 +35,8 @@ typedef struct Diagnostic {
     Fault fault;
     const char *rule;
     Loc loc;
-    /* the line of a library script on which the value at fault is made, if `loc` is the line of the
-     * user's script that asked for it; file NULL: none */
+    /* If `loc` is the line of the user's script that asked for the wrong value: the line of the
+     * library script that made this value. file NULL: none */
     Loc library;
     const char *text, *hint; /* hint: NULL or one line */
 } Diagnostic;
@@ -59,12 +59,13 @@ void diag_note(Diag *d, const char *rule, Loc loc, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* Puts a hint on the newest item. */
 void diag_hint(Diag *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Puts an item at `user`, the line of the user's script. Its line so far is one of the library, and
- * is printed behind the message. */
+/* Moves item number `item` to `user`, a line of the user's script. The item's old location, a line
+ * of a library script, becomes `library` and is printed behind the message. */
 void diag_in_library(Diag *d, uint32_t item, Loc user);
 /* Prints all items for people, one to three lines each, in the order in which they were found. */
 void diag_print(const Diag *d, Str *out);
-/* [{"severity","rule","file","line","text","hint"}, ...]; "library" where there is one */
+/* Appends a JSON array: [{"severity","rule","file","line","text","hint"}, ...]. An item with a
+ * library location has "library", too. */
 void diag_json(const Diag *d, Str *out);
 /* Returns 0, or the exit code of the worst error: internal 1, usage 2, input 3, infeasible 4,
  * ... */

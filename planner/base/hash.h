@@ -1,4 +1,4 @@
-/* A hash of numbers that is used only while the process runs. hash_bytes() is for stored ones. */
+/* A hash of numbers for use inside one process. For hashes that are stored, see hash_bytes(). */
 #ifndef TANDEM_BASE_HASH_H
 #define TANDEM_BASE_HASH_H
 

@@ -14,8 +14,8 @@
         uint32_t n, room;                                                                          \
     }
 
-/* Returns the list's array, with room for one more element. A macro, because most lists have that
- * room and need no call. */
+/* Returns the list's array, with room for one more element. It is a macro, because most calls find
+ * room and then need no function call. */
 #define list_room(arena, list)                                                                     \
     ((list)->n < (list)->room                                                                      \
          ? (void *)(list)->at                                                                      \
@@ -30,10 +30,11 @@
 #define list_push(arena, list, value)                                                              \
     ((list)->at = list_room(arena, list), (list)->at[(list)->n] = (value), (list)->n++)
 
-/* Index 0 is none. */
+/* Reserves index 0 of an empty list for "none". */
 #define list_reserve_none(arena, list) ((void)((list)->n == 0 ? list_add(arena, list) : 0))
 
-/* Makes room for `more` elements behind the first n. The room may hold anything. */
+/* Returns an array that starts with the first n elements of `at` and has room for `more` elements
+ * behind them. The new room is not initialised. Updates *room. */
 void *list_grow(Arena *arena, void *at, uint32_t n, uint32_t *room, uint32_t more, size_t size);
 
 #endif

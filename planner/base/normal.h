@@ -1,6 +1,6 @@
-/* Normally distributed numbers from uniform ones, with the same bits on every processor: only sums,
- * products, quotients and square roots, which IEEE 754 defines, and no function of a mathematical
- * library. A CUDA source defines NORMAL_FUNCTION before it includes this file. */
+/* Turns uniform numbers into normally distributed ones, with the same bits on every processor. It
+ * uses only sums, products, quotients and square roots, which IEEE 754 defines, and no function of
+ * a mathematical library. A CUDA source defines NORMAL_FUNCTION before it includes this file. */
 #ifndef TANDEM_BASE_NORMAL_H
 #define TANDEM_BASE_NORMAL_H
 

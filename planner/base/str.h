@@ -22,7 +22,8 @@ void str_add_bytes(Str *s, const void *bytes, size_t n);
 void str_print(Str *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void str_vprint(Str *s, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 const char *str_text(const Str *s); /* "" while empty */
-/* Appends the shortest of %.15g, %.16g, %.17g that reads back to the same bits, in no locale. */
+/* Appends the shortest of %.15g, %.16g and %.17g that reads back to the same bits. The locale does
+ * not matter. */
 void str_add_double(Str *s, double value);
 enum { DOUBLE_ROOM = 40 };
 /* writes the same text into `out`; returns its length */
@@ -53,7 +54,7 @@ const char *str_exact(Arena *arena, double number);
 /* Returns the divisors of `size` up to 1024, as hints list them: "1, 2, 3, 6". */
 const char *str_divisors(Arena *arena, int64_t size);
 
-/* XXH3-128 of bytes, and its 32 hex digits. */
+/* The XXH3-128 hash of bytes. hash_hex returns it as 32 hex digits. */
 typedef struct Hash128 {
     uint64_t hi, lo;
 } Hash128;

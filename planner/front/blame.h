@@ -1,11 +1,12 @@
-/* Names the setting of the command line that is behind an error of several values. */
+/* Finds the --set of the command line that caused an error between several values. */
 #ifndef TANDEM_FRONT_BLAME_H
 #define TANDEM_FRONT_BLAME_H
 
 #include "planner/base/diag.h"
 
-/* Moves errors of `d`, from item `first` on, to the last of the n settings that gave a value of the
- * error's rule. Errors of other rules stay at their place. set[i]: "mesh.tp=4". */
+/* Looks at the errors of `d` from item `first` on. If a setting gave a value that the error's rule
+ * compares, moves the error to the last such setting. Other errors keep their location. set[i]:
+ * "mesh.tp=4". */
 void front_blame_settings(const char *const *set, uint32_t n, uint32_t first, Diag *d);
 
 /* Returns row i of the table of rules: the values that the rule compares, separated by spaces. NULL

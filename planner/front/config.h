@@ -65,8 +65,8 @@ typedef struct Action {
 } Action;
 typedef LIST(Action) Actions;
 
-/* A user's own schedule: the actions of each pipeline rank, and the script line of each rank's
- * list. */
+/* A user's own schedule: for each pipeline rank its actions, and the script line that lists
+ * them. */
 typedef struct OwnRank {
     Loc loc;
     Actions actions;
@@ -80,21 +80,23 @@ typedef struct PpOptions {
     /* most stage activations in flight on a rank; 0: no bound (greedy_v: 2 x pp) */
     uint32_t cap;
     uint32_t layers_per_stage; /* chunks is derived from it; 0: not given */
-    /* if the number of stages is not a multiple of pp: 0: an error; 1: round up; 2: round down */
+    /* what to do if the number of stages is not a multiple of pp. 0: error; 1: round up; 2: round
+     * down */
     uint32_t round;
     /* number of stages in an uneven split (blocks of each stage); 0: an even split */
     uint32_t n_split;
     uint32_t split[MAX_STAGES];
     bool has_split; /* the split was given, even as an empty list */
-    /* for a shrunk plan, whose split is even: the first (last) stage has no block if the other
-     * stages can hold them all */
+    /* for a shrunk plan, whose split is even: the first (last) stage gets no block if the other
+     * stages have room for all blocks */
     bool empty_first, empty_last;
     bool is_own; /* the schedule is the script's own function, or the CSV file */
     const char *csv;
     OwnSchedule own;
     uint32_t placement; /* required placement of the user's own schedule: 0: any, else 1 +
                          * Placement */
-    uint32_t tied;      /* a parameter that two ranks need: 0: gradients are summed; 1: refused */
+    uint32_t tied; /* for a parameter that two pipeline ranks need: 0: its gradients are summed; 1:
+                      an error */
 } PpOptions;
 
 /* A module's path in which `*` stands for any one part: "layers.*.attention.wo". */
@@ -124,7 +126,7 @@ typedef struct TpOptions {
     Patterns plan;  /* overrides the model's own table */
     bool plan_only; /* default false; true: the model's own table is not read */
 } TpOptions;
-/* 8-bit matrix products. */
+/* Options of float8{}: 8-bit matrix products. */
 #define FLOAT8_RECIPES(X) X(tensorwise) X(rowwise) X(mxfp8)
 typedef enum Float8Recipe {
 #define X(name) FLOAT8_##name,
@@ -135,11 +137,12 @@ typedef enum Float8Recipe {
 typedef struct Float8Options {
     Float8Recipe recipe;   /* default tensorwise */
     bool fsdp_gather;      /* default false; true: sharded weights are gathered in 8 bits */
-    bool head;             /* default false: the logits are computed as they are */
+    bool head;             /* default false: the product that makes the logits stays unquantised */
     bool skip_indivisible; /* leave out modules whose sizes do not fit, instead of an error */
     Patterns skip, only;   /* modules to leave out; the only modules to cover */
-    /* allows any size: the plan was scaled down for a comparison on CPUs. Its blocks fit dimensions
-     * cut into `cuts` parts, so that they are the same on one rank. 0: it has no blocks. */
+    /* allows sizes that are not a multiple of 16, because the plan was scaled down for a comparison
+     * on CPUs. Its blocks fit dimensions cut into `cuts` parts, so that they are the same on one
+     * rank. 0: it has no blocks. */
     bool any_size;
     uint32_t cuts;
 } Float8Options;
@@ -159,7 +162,7 @@ typedef struct Fsdp2Options {
      * UNSHARD and REDUCE_GRAD around all micro-batches of a stage) */
     bool keep_gathered;
     uint32_t prefetch; /* number of units gathered ahead; default 1 */
-    /* default false; true: parameters, gradients and optimizer state lie in host memory */
+    /* default false; true: parameters, gradients and optimizer state are in host memory */
     bool offload;
     bool copy; /* default false: zero-copy units; true: PyTorch's copies around collectives */
     /* default true: parameters other than experts are also sharded over ep; false: replicated */
@@ -180,8 +183,8 @@ typedef struct DdpOptions {
     double bucket_mib; /* default 25 */
 } DdpOptions;
 
-/* ZeRO with the option names of megatron-fsdp: the state that is sharded over dp_shard between
- * uses. */
+/* ZeRO with the option names of megatron-fsdp. A strategy names the state that is sharded over
+ * dp_shard between uses. */
 #define ZERO_STRATEGIES(X) X(no_shard) X(optim) X(optim_grads) X(optim_grads_params)
 typedef enum ZeroStrategy {
 #define X(name) ZERO_##name,
@@ -204,7 +207,7 @@ typedef struct ZeroOptions {
     uint32_t prefetch;     /* number of units gathered ahead; default 1 */
     /* the modules that are units; if none is given: the blocks, and the modules that ask for it */
     Patterns units;
-    /* `units` was named; as an empty list it makes the whole model the root unit */
+    /* the plan sets `units`; an empty list makes the whole model the root unit */
     bool has_units;
     int64_t bucket_size;    /* elements of a bucket; 0: max(40M, 1M * data ranks) */
     bool disable_bucketing; /* one bucket for each unit, however large */
@@ -213,11 +216,12 @@ typedef struct ZeroOptions {
     Choice preserve_fp32_weights;                           /* default: precision.param */
     Choice average_in_collective, calculate_per_token_loss; /* see zero_options.c */
     bool fsdp_double_buffer; /* two fixed buffers, which units of equal size use in turn */
-    /* these buffers are registered, so collectives take fewer SMs; needs fsdp_double_buffer */
+    /* the two fixed buffers are registered, so collectives take fewer SMs; needs
+     * fsdp_double_buffer */
     bool nccl_ub;
     Choice keep_fp8_transpose_cache, check_for_nan_in_grad;
-    /* optim, optim_grads: gathers updated weights just before their first use, or right after the
-     * update */
+    /* for optim and optim_grads. lazy: gathers updated weights just before their first use. eager:
+     * gathers them right after the update */
     ZeroGather gather;
 } ZeroOptions;
 
@@ -227,9 +231,10 @@ typedef struct TileOptions {
 
 /* Parameters that are not trained. */
 typedef struct FreezeOptions {
-    Patterns modules, except; /* frozen with all modules inside; trained nevertheless */
-    bool shard;               /* false: frozen parameters lie whole on every rank */
-    DType dtype;              /* between steps; DT_none: that of their use */
+    Patterns modules, except; /* modules: frozen with all modules inside. except: trained although a
+                                 module around them is frozen */
+    bool shard;               /* false: every rank holds whole frozen parameters */
+    DType dtype;              /* dtype between steps; DT_none: the dtype in which they are used */
 } FreezeOptions;
 
 /* How attention gets the tokens that other ranks of cp hold. */
@@ -242,12 +247,13 @@ typedef enum CpMode {
 } CpMode;
 typedef struct CpOptions {
     CpMode mode;
-    uint32_t all_to_all; /* in a ring: the number of neighbours that exchange tokens for heads; 1:
-                          * none do */
+    uint32_t all_to_all; /* in a ring: groups of this many neighbours exchange tokens for heads; 1:
+                            no exchange */
 } CpOptions;
 
 typedef struct EpOptions {
-    /* experts that drop no token: a rank has memory for this many times its mean share of rows */
+    /* for experts that drop no token: a rank has memory for `bound` times its mean number of
+     * rows */
     double bound;
 } EpOptions;
 
@@ -264,7 +270,7 @@ typedef struct PassConfig {
     Patterns ac_modules; /* AC_modules: the modules that are regions */
     /* ops whose outputs a region keeps; "linear" also stands for linear_q, ... */
     Patterns ac_ops;
-    /* keep only the first, third, ... of the products in a region that ac_ops names */
+    /* of the products in a region that ac_ops names, keep only the first, the third and so on */
     bool ac_alternate;
     FreezeOptions freeze;
     Fsdp2Options fsdp2;
@@ -282,10 +288,11 @@ typedef struct Optimizer {
     OptimizerKind kind;
     Rounding rounding;
     double lr, beta1, beta2, eps, weight_decay;
-    DType state;      /* dtype of the moments; DT_none: that of the parameters at rest */
+    DType state;      /* dtype of the moments; DT_none: the dtype of the parameters at rest */
     double clip_norm; /* 0: no clipping; default 1.0 */
     int64_t warmup_steps, total_steps;
-    double min_lr_ratio; /* warm-up, then cosine; total 0: a constant rate */
+    double min_lr_ratio; /* final learning rate / lr. The rate warms up, then follows a cosine;
+                            total_steps 0: it stays constant */
 } Optimizer;
 
 /* ---- hardware ---- */
@@ -294,14 +301,15 @@ typedef struct Device {
     const char *arch; /* "Hopper", "Ampere", "Blackwell", "cpu" */
     uint32_t sms;
     uint64_t memory_bytes; /* usable */
-    /* memory for the context and library workspace; communicators depend on the plan */
+    /* memory for the context and library workspace, without communicators, which depend on the
+     * plan */
     uint64_t reserved_bytes;
     double hbm_bytes_per_s;
     double peak_flops[DT_COUNT]; /* dense; 0: not supported */
     /* efficiency of products and of memory traffic in the wave model */
     double gemm_efficiency, memory_efficiency;
     double sustained;      /* share of gemm_efficiency that remains under the power limit; 0: all */
-    double exponentials;   /* of one multiprocessor in a clock cycle; 0: 16 */
+    double exponentials;   /* exponentials of one multiprocessor in a clock cycle; 0: 16 */
     double launch_s;       /* host cost of a kernel launch */
     double kernel_floor_s; /* device time of an empty kernel */
     double usd_per_hour;
@@ -309,14 +317,15 @@ typedef struct Device {
 } Device;
 typedef enum Fabric {
     FABRIC_nvswitch,
-    FABRIC_nvlink, /* each device has links to some of the others */
+    FABRIC_nvlink, /* NVLink without a switch: each device has links to some of the others */
     FABRIC_mesh,   /* each device has one link to each of the others: xGMI */
     FABRIC_pcie,
     FABRIC_host
 } Fabric;
-/* The largest distance within a node at which two devices write into each other's memory. Beyond it
- * they exchange data through host memory. off: always through host memory. auto: as NCCL decides,
- * below one PCIe switch, or for two devices anywhere on AMD's processors. */
+/* The largest distance within a node at which two devices write into each other's memory. Devices
+ * that are farther apart exchange data through host memory. off: always through host memory. auto:
+ * NCCL's rule, which allows devices below one PCIe switch, and any two devices of a node with AMD
+ * processors. */
 typedef enum PeerLevel { PEER_auto, PEER_off, PEER_switch, PEER_socket, PEER_node } PeerLevel;
 /* The PCIe links between the devices of a node. All switches and links are alike, and devices are
  * numbered in order. */
@@ -327,16 +336,16 @@ typedef struct PcieBox {
     uint32_t switches;
     double socket_bytes_per_s; /* between two processors, in each direction; 0: no limit */
     PeerLevel peer;
-    /* Intel processors split writes from one device to another, which takes a sixth more of a
-     * link */
+    /* Intel processors: they split a write from one device to another into small packets, which
+     * takes a sixth more of the link */
     bool intel;
 } PcieBox;
-/* How nodes are linked. Rates are of one link in each direction. tree: every node's NICs lead to
- * switches; only `oversubscription` and the groups limit their rate. */
+/* How nodes are linked. Rates are of one link in each direction. tree: every node's NICs are linked
+ * to switches; only `oversubscription` and the groups limit their rate. */
 typedef enum TopologyKind {
     TOPOLOGY_tree,
-    /* torus: one node at each place, nodes in order, the first axis fastest. A route follows one
-     * axis after the other, each the shorter way round */
+    /* torus: one node at each place, numbered with the first axis fastest. A route follows one axis
+     * after the other, the shorter way round */
     TOPOLOGY_torus,
     /* groups of routers: each router has a link to every router of its group and some links to
      * other groups; routes are the shortest */
@@ -359,13 +368,13 @@ typedef struct NetworkFabric {
     double achieved;  /* usable part of a NIC's rate; 0: .96, as in NCCL's tuner */
     /* time to fill the pipeline for S bytes: ramp_s * S / (S + ramp_bytes) */
     double ramp_s, ramp_bytes;
-    /* time to post a message in as many parts as there are channels, for messages from some 24 KiB
+    /* time to post a message in as many parts as there are channels; charged from about 24 KiB
      * on */
     double spread_s;
     /* the network may split stores of 128 bytes, so NCCL uses neither LL nor LL128 */
     bool simple_only;
-    bool no_nvls; /* its configuration excludes NVLink SHARP */
-    bool sharp;   /* its switches can reduce data */
+    bool no_nvls; /* the network's configuration excludes NVLink SHARP */
+    bool sharp;   /* the network's switches can reduce data (SHARP) */
 } NetworkFabric;
 enum { MOST_RING_DEVICES = 8 };
 typedef struct Cluster {
@@ -385,16 +394,17 @@ typedef struct Cluster {
     Topology topology;
     uint32_t nodes_per_group;      /* nodes of a group (a pod); 0: all nodes */
     double group_oversubscription; /* ratio for a group's uplink; 1.0: none */
-    /* FABRIC_nvlink: [devices] number of rings, each of one link, that the links form; 0:
+    /* FABRIC_nvlink: [devices] the number of rings of single links among so many devices; 0:
      * unknown */
     uint32_t rings[MOST_RING_DEVICES + 1];
     /* launch time of a collective that is launched with others, or in a graph */
     double collective_launch_s;
-    /* cores of a local CPU cluster, whose ranks share them; 0 elsewhere */
+    /* a local CPU cluster: the cores of a node, which its ranks share; 0 for other clusters */
     uint32_t cores_per_node;
-    bool is_local; /* this machine: its costs are measured */
+    bool is_local; /* the cluster is this machine, and its costs are measured */
 } Cluster;
-/* `communicators`: the bytes that they take on a device, which the plan cannot use. */
+/* Returns the memory that a plan may use. communicators: the bytes that NCCL's communicators take
+ * on each device. */
 static inline Capacity cluster_capacity(const Cluster *c, uint64_t communicators)
 {
     return (Capacity){c->device.memory_bytes, c->device.reserved_bytes + communicators,
@@ -412,7 +422,8 @@ typedef enum EpMode {
         EP_MODE_COUNT
 } EpMode;
 
-/* A script that the configuration was read from, or that it asked for in vain. */
+/* A script from which the configuration was read, or which a script required but which does not
+ * exist. */
 typedef struct ScriptFile {
     const char *name;
     bool shipped; /* a file of the library; otherwise a path as the user gave it */
@@ -425,21 +436,22 @@ typedef struct Config {
     uint64_t source_lines;
     uint32_t axis_size[AXIS_NAMES]; /* after -1 has been resolved; 1 = absent */
     EpMode ep_mode;                 /* default extra */
-    /* EP_folded: the sizes before ranks of the data axes became the axis ep, whose size is 1 here
+    /* EP_folded: the axis sizes before folding turned ranks of the data axes into the axis ep. The
+     * size of ep is 1 here
      */
     uint32_t axis_before[AXIS_NAMES];
-    /* [axis]: the number of its innermost ranks that share experts, beside those of axis ep;
-     * 0 or 1: none */
+    /* [axis]: the number of the axis's innermost ranks that share experts in addition to the ranks
+     * of ep; 0 or 1: none */
     uint32_t ep_lent[AXIS_NAMES];
     Loc model_loc, mesh_loc, batch_loc, precision_loc;
     Loc axis_loc[AXIS_NAMES];
-    int64_t global_batch, micro_batch,
-        seq; /* micro_batch: sequences of a data rank in a micro-step */
+    int64_t global_batch, micro_batch, seq;   /* sequences of a step; sequences of a data rank in a
+                                                 micro-step; tokens of a sequence */
     int64_t channels, targets, height, width; /* sizes of a batch of fields; 0: tokens */
     Denominator denominator;                  /* denominator of the loss; default kept */
     /* microbatch_mean: number of sequences averaged as one group; else 0 */
     int64_t group;
-    /* dtypes at rest; in use; for accumulating and reducing gradients */
+    /* dtypes of parameters at rest; of computation; in which gradients are summed */
     DType param, compute, reduce;
     Optimizer optimizer;
     uint32_t n_passes;
@@ -449,12 +461,12 @@ typedef struct Config {
     NcclSettings nccl;
     uint64_t seed;
     uint32_t train_steps;  /* `run`: default number of steps */
-    const char *data_file; /* `run`: NULL: synthetic data */
+    const char *data_file; /* for `run`; NULL: synthetic data */
     /* the system whose known mistakes this plan reproduces; such a plan never runs; NULL: none */
     const char *original;
 } Config;
 
-/* The user's options for a pass; NULL if not asked for. */
+/* Returns the user's options for a pass; NULL if `parallel` does not list it. */
 static inline const PassConfig *config_pass(const Config *c, PassName name)
 {
     for (uint32_t i = 0; i < c->n_passes; i++)
@@ -471,7 +483,7 @@ static inline uint32_t config_ranks(const Config *c, AxisNames names)
     return n;
 }
 
-/* The number of ranks that read samples of their own. */
+/* Returns the number of ranks that read different samples. */
 static inline int64_t config_data_ranks(const Config *c)
 {
     return config_ranks(c, axes_cutting(INDEX_samples));

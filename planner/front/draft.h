@@ -14,7 +14,7 @@ typedef struct Value {
 
 const char *draft_shown(Arena *arena, const Value *v); /* the value as a message quotes it */
 const char *draft_list(Arena *arena, const char *const *names, uint32_t n); /* "a, b or c" */
-bool draft_whole(Value *v); /* True for an integer, also one written as 3.0; sets v->integer. */
+bool draft_whole(Value *v); /* true for an integer, also if it is written as 3.0; sets v->integer */
 /* Reports that a value is not of the field's type; returns false. */
 bool draft_wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v);
 bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc);

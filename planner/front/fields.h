@@ -28,7 +28,7 @@ typedef enum FieldKind {
 typedef struct Field {
     const char *path;
     FieldKind kind;
-    size_t offset; /* in Draft; for "tp.sequence" and other pass options in PassConfig */
+    size_t offset; /* in Draft; for "tp.sequence" and other options of passes: in PassConfig */
     double least, most;
     const char *const *words;
 } Field;
@@ -40,7 +40,8 @@ typedef struct FieldDoc {
 } FieldDoc;
 const FieldDoc *field_doc(const char *path); /* the row of a field or a pass; NULL: none */
 const FieldDoc *field_doc_at(uint32_t i);    /* NULL behind the last row */
-/* The keys of a plan, or of all passes, in table order; NULL behind the last. */
+/* Returns row i of the keys of a plan (of_pass: of all passes), in table order; NULL behind the
+ * last row. */
 const Field *field_at(bool of_pass, uint32_t i);
 
 /* True for a table of other values, which stores nothing itself. */
@@ -48,13 +49,14 @@ bool field_is_table(FieldKind kind);
 const Field *field_of_plan(const char *path); /* NULL: there is no such key */
 /* Returns the bytes of a value of that kind in memory; 0 for a table. */
 size_t field_bytes(FieldKind kind);
-/* True if the key, of n bytes, is the table or one of its values: "mesh.tp" for "mesh". */
+/* True if the key [n bytes] names the table or a value in it: "mesh.tp" is in "mesh". */
 bool field_is_in(const char *key, size_t n, const char *table, size_t table_n);
 const Field *field_of_pass(const char *path);
 /* Reads a number of the configuration by its key, outside `parallel`. `whole`: it is an integer.
  * Returns false if no number has this key. */
 bool field_number(const Config *config, const char *key, double *value, bool *whole);
-/* Lists the keys directly below "batch", "tp", or "" for the plan itself. */
+/* Writes to `names` the keys directly below `parent`, such as "batch" or "tp"; "" is the plan
+ * itself. Returns their number. */
 uint32_t field_siblings(const char *parent, bool of_pass, const char **names, uint32_t room);
 
 #endif

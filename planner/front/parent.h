@@ -15,7 +15,7 @@ typedef struct Seen {
     Loc loc;
 } Seen;
 
-/* A list of modules that was given to a pass. */
+/* A list of modules that the plan gives as an option of a pass. */
 typedef struct NamedList {
     const char *path, *key; /* "parallel.2.modules", "ac.modules" */
     const char *without;    /* the behaviour if the list is left out */
@@ -50,37 +50,37 @@ typedef struct Draft {
 
 Draft draft_new(Arena *arena, Diag *d);
 PassConfig draft_pass_default(PassName name, Loc loc); /* a pass whose options are all unset */
-/* Reads one record that carries a value of the plan. Mistakes become diagnostics; it returns false
- * only when the record itself is damaged. */
+/* Reads one record with a value of the plan. Reports the user's mistakes as diagnostics. Returns
+ * false only if the record itself is damaged. */
 bool draft_field(Draft *draft, RecordKind kind, Reader *r);
 bool draft_file(Draft *draft, Reader *r);
-bool draft_source(Draft *draft, Reader *r);     /* a script by its content */
+bool draft_source(Draft *draft, Reader *r);     /* the hash of a script that was read */
 bool draft_actions(Draft *draft, Reader *r);    /* the actions of the next pipeline rank */
-Loc draft_place(const Draft *draft, Reader *r); /* of a record */
-/* Returns the place where a value was given. If it was not given, returns the place of the
- * innermost table around it, in the end that of the plan itself. */
+Loc draft_place(const Draft *draft, Reader *r); /* reads a record's place */
+/* Returns the place where the script gave a value. If it gave none, returns the place of the
+ * innermost table around it; the outermost table is the plan. */
 Loc draft_loc(const Draft *draft, const char *path);
 bool draft_has(const Draft *draft, const char *path);
 /* Reports empty lists of modules: "empty-list". */
 void draft_check_lists(Draft *draft);
 /* True if the plan names a size of a batch of fields. */
 bool draft_has_fields(const Draft *draft);
-/* Reports each of these sizes that is missing. The number of grid points becomes the sequence
- * length. */
+/* Reports each missing size of a batch of fields. Sets the sequence length to the number of grid
+ * points. */
 void draft_check_float8(Draft *draft);
 void draft_check_fields(Draft *draft);
 /* Reports missing keys, checks ranges that depend on each other, resolves mesh and batch, and
  * completes the configuration. */
 bool draft_finish(Draft *draft);
-/* Replaces the script's cluster by the one that the caller named, then applies the command line's
- * settings. Its number of nodes follows from the mesh unless it was given. */
+/* Replaces the script's cluster by draft->named, then applies the command line's settings. If no
+ * number of nodes was given, it follows from the mesh. */
 void draft_take_named(Draft *draft);
 /* Chooses the kernel of attention for the plan's cluster, if runtime.attention is a table. */
 void draft_choose_attention(Draft *draft);
 void draft_check_network(Draft *draft); /* reports nodes without a network: "cluster-network" */
 /* Returns the product of the mesh's axes as written, except `axis`; -1 includes all. */
 uint64_t draft_other_axes(const Draft *draft, int axis);
-/* Takes the ranks of ep from those of a stage (fold.c). Reports "ep-fold". */
+/* Carves the ranks of ep out of the ranks of a stage (fold.c). Reports "ep-fold". */
 void draft_fold_experts(Draft *draft);
 /* Makes the plan as small as possible while keeping its structure. */
 void draft_shrink(Draft *draft, bool sizes_follow);
@@ -111,25 +111,25 @@ typedef struct Script {
     bool done;      /* the last record of a request has come */
     Traces *traces; /* of a script that is held open; NULL: it answers once and ends */
     bool ended;     /* a script that is held open has ended the request */
-    int status;     /* ... the status of the process that answered */
+    int status;     /* ... and the exit status of the process that answered */
 } Script;
 
 /* Returns a script without a process. */
 Script script_none(Traces *traces);
 /* Ends the process, if there is one, and closes all pipes to it. */
 void script_stop(void *self);
-/* Sends a request. If sending fails, the process stops waiting for the rest, and script_listen
- * reports the reason.
+/* Sends a request to the process. If sending fails, script_listen reports the reason.
  */
 void script_send(Script *s, StreamWriter *w);
-/* Once: the process answers once and ends. Held: it waits for requests. Sweeps: the script may
- * return a sweep, and the process waits for calls of its functions. */
+/* once: the process answers once and ends. held: it waits for requests. sweeps: the script may
+ * return a sweep, and the process waits for calls of the sweep's functions. */
 typedef enum ScriptUse { SCRIPT_once, SCRIPT_held, SCRIPT_sweeps } ScriptUse;
 bool script_start(Script *s, const char *path, const char *code, const FrontOptions *options,
                   ScriptUse use, Diag *d);
 /* Reports an error record of the process. */
 bool script_error(Draft *draft, Reader *r);
-/* Ends a process that has exited or whose records cannot be understood. Returns its status. */
+/* Ends a process that has exited or whose records cannot be understood. `kills`: kills it first.
+ * Returns its exit status. */
 int script_end(Script *s, bool kills);
 /* The seconds that the parent waits for a script, or for one of its calls. The limit is generous
  * because a busy machine may give the script only part of a processor. */
@@ -139,7 +139,7 @@ static inline double script_patience(const Script *s)
 }
 /* Explains a process that ended without a last record. */
 void script_explain_end(Script *s, Draft *draft, int status, StreamState state);
-/* Reports a system call for the process that failed with this errno. */
+/* Reports that starting or reaching the process failed with this errno. */
 void script_unreachable(Draft *draft, int error);
 /* Reads records until the request or the process ends. Returns true if all records were understood.
  */
@@ -149,8 +149,9 @@ bool front_sets_are_fine(const FrontOptions *options, Diag *d);
 bool front_read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *config, Diag *d);
 
 /* ---- the models that a held script has traced (held.c) */
-/* Returns true if the model under this configuration was traced before; `b` then has its graph.
- * Otherwise, if `shares`, makes `b` ready to build a graph that will be kept. */
+/* Returns true if the model was traced before under this configuration, and gives `b` its graph.
+ * Otherwise returns false and, if `shares`, prepares `b` to build a graph that is kept for later
+ * requests. */
 bool traces_find(Traces *traces, const Draft *draft, bool shares, Rebuild *b);
 
 #endif

@@ -19,14 +19,15 @@ typedef struct PassOption {
     /* the default: a number, 0 or 1 for a bool, or the index of a word; NAN: no default is
      * stored */
     double preset;
-    const char *open;  /* the default in words, if preset is NAN */
-    FieldDoc doc;      /* its unit and its meaning; without a key it documents the field itself */
-    size_t named;      /* offset of a bool that records that a list was given; 0: there is none */
+    const char *open; /* the default in words, if preset is NAN */
+    FieldDoc doc;     /* its unit and its meaning; without a key it documents the field itself */
+    size_t named;     /* offset of a bool in PassConfig that is set if the list is given; 0: no such
+                         bool */
     const char *empty; /* hint for a list that is given but empty; NULL: it may be empty */
 } PassOption;
 
-/* A pass that must come before or after this one, and the silent bug that the other order
- * causes. */
+/* Another pass that must come before or after this one. `why` names the silent bug that the wrong
+ * order causes. */
 typedef struct PassEdge {
     PassName other;
     const char *why; /* NULL ends a list */
@@ -38,10 +39,10 @@ enum { FLOAT8_SMALL_BLOCK = 2 };
 /* The plan that --verify makes smaller; each pass changes its own options. */
 typedef struct Shrink {
     Config *config;                /* the config, whose axes are already shrunk */
-    uint32_t axis_was[AXIS_NAMES]; /* before */
-    bool stays[AXIS_NAMES];        /* an axis that is not shrunk further */
+    uint32_t axis_was[AXIS_NAMES]; /* the sizes before */
+    bool stays[AXIS_NAMES];        /* [axis]: it must not shrink further */
     bool keeps_batch;              /* the number of micro-batches stays */
-    bool fills_pipe;               /* there must be enough micro-batches to fill the pipeline */
+    bool fills_pipe;               /* the plan needs enough micro-batches to fill the pipeline */
     uint32_t block;                /* tokens and features that share a scale; 1: none do */
 } Shrink;
 
@@ -52,26 +53,30 @@ typedef struct PassSpec {
     const char *short_key;  /* `ac "full"` is short for ac { mode = "full" }; NULL: no short form */
     const PassEdge *before; /* passes that must come later; NULL: none */
     const PassEdge *after;  /* passes that must come earlier */
-    bool of_model;          /* it changes the values that the model computes, so the comparison with
-                             * one rank keeps it */
-    bool always;            /* also runs in plans that do not name it */
-    bool reports;           /* also runs after another pass has failed, to report its errors */
-    bool is_data;           /* owns the data axes; a plan has exactly one such pass */
-    /* a data pass: true if its units live in shards; NULL: they never do */
+    bool of_model; /* the pass changes the values that the model computes, so the one-rank plan of a
+                      comparison has it, too */
+    bool always;   /* also runs in plans that do not name it */
+    bool reports;  /* also runs after another pass has failed, to report its errors */
+    bool is_data;  /* owns the data axes; a plan has exactly one such pass */
+    /* for a data pass: returns true if its units are sharded between uses; NULL: they never are */
     bool (*shards)(const PassConfig *pass);
     bool (*run)(struct Job *job);
-    /* the setting with which a search lists the pass, "parallel.pp=1f1b"; NULL: the pass as it is
+    /* the setting by which a search adds the pass, such as "parallel.pp=1f1b"; NULL: without
+     * options
      */
     const char *proposal;
-    /* the settings that `sim --explain` tries where the pass is listed; ends with NULL; NULL: none
+    /* the settings that `sim --explain` tries if the plan lists the pass; ends with NULL; NULL:
+     * none
      */
     const char *const *trials;
     /* prints the pass for `check` */
     void (*print)(const PassConfig *pass, Str *out);
     /* NULL: --verify keeps the options as they are */
     void (*shrink)(PassConfig *pass, Shrink *shrink);
-    void (*warn_axes)(const Config *c, const PassConfig *pass, Diag *d); /* "not-applied", by the */
-    void (*warn_options)(const Config *c, const PassConfig *pass, Diag *d); /* mesh or an option */
+    void (*warn_axes)(const Config *c, const PassConfig *pass,
+                      Diag *d); /* warns "not-applied": an axis has no effect */
+    void (*warn_options)(const Config *c, const PassConfig *pass,
+                         Diag *d); /* warns "not-applied": an option has no effect */
 } PassSpec;
 
 /* Defined by planner/passes/passes.c. The linker joins them, so that front does not depend on
@@ -86,7 +91,7 @@ static inline const PassSpec *pass_spec_of(const char *name)
     return NULL;
 }
 
-/* Rows of an option table. `member` is the field of PassConfig with the key's name. */
+/* Rows of an option table. `member` is the field of PassConfig whose name is the key. */
 #define OPTION_AS(path_, kind_, member, least_, most_, words_, preset_, unit_, doc_)               \
     {                                                                                              \
         .field = {path_, FIELD_##kind_, offsetof(PassConfig, member), least_, most_, words_},      \

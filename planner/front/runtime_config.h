@@ -1,11 +1,11 @@
-/* How another system executes a plan, as its profile (scripts/runtimes) describes it: the kernels
- * and host times that the simulator charges, and how memory is allocated. */
+/* How another framework executes a plan, from its profile (scripts/runtimes): the kernels and host
+ * times that the simulator charges, and the way in which it allocates memory. */
 #ifndef TANDEM_FRONT_RUNTIME_CONFIG_H
 #define TANDEM_FRONT_RUNTIME_CONFIG_H
 
 #include "planner/ir/op.h"
 
-/* The ops that may become one kernel: those of one block, or any consecutive ops. */
+/* The ops that compile{} may fuse. block: ops of one block. model: any consecutive ops. */
 #define COMPILE_PERS(X) X(block) X(model)
 typedef enum CompilePer {
 #define X(name) COMPILE_##name,
@@ -61,18 +61,18 @@ typedef enum MemoryRank {
         MEMORY_RANK_COUNT
 } MemoryRank;
 
-/* The kernels of that system for one of our ops, if the op is not compiled. */
+/* The framework's kernels for one of Tandem's ops, if the op is not compiled. */
 typedef enum InPlace { IN_PLACE_never, IN_PLACE_backward, IN_PLACE_always } InPlace;
 
 typedef struct RuntimeOp {
     double kernels; /* number of kernels that the host launches; 0: the op is part of another
                      * kernel */
     double passes;  /* memory traffic, as a multiple of reading inputs and writing outputs once */
-    /* bytes for each element of the op's largest argument. They live until its gradient op has run,
-     * in addition to the tensors that our op keeps */
+    /* bytes for each element of the op's largest argument, allocated until its gradient op has run.
+     * They come in addition to the tensors that Tandem's op keeps */
     double saved;
-    double scratch; /* ... that live only while the op runs, */
-    double tensors; /* ... in this many tensors of equal size */
+    double scratch; /* bytes for each element, allocated only while the op runs */
+    double tensors; /* number of equal tensors in `scratch` */
     double scores;  /* attention: bytes saved for each score, alive as long as `saved` */
     /* experts: the op multiplies by a stacked copy of their weights, which is also saved */
     bool stacks;
@@ -87,7 +87,7 @@ typedef struct RuntimeOp {
     bool keeps_graph;
     bool waits;       /* forward: the host reads the result before it issues anything else */
     InPlace in_place; /* its outputs reuse the memory of inputs that no later op needs */
-    /* the kind of kernel, if it is bound by memory; `passes` is then counted at that kernel's
+    /* the kind of kernel, if it is bound by memory; `passes` is then charged at this kernel's
      * rate */
     TrafficKernel kernel;
 } RuntimeOp;
@@ -98,7 +98,7 @@ typedef struct Runtime {
     const char *name;
     AttentionKernel attention;
     double kernel_s;   /* time to issue a kernel of an eager op */
-    double compiled_s; /* ... of a compiled region */
+    double compiled_s; /* time to issue a kernel of a compiled region */
     /* additional time for each op if tp > 1 (tensors that carry a layout) */
     double tensor_s;
     double collective_s; /* time to issue a collective */
@@ -112,8 +112,8 @@ typedef struct Runtime {
     /* 8-bit scales come from past steps, and weights are quantised once a step */
     bool delayed;
     bool expandable;         /* the allocator's segments grow in place (expandable segments) */
-    MemoryKind reports;      /* the memory that its logs report as the peak, */
-    MemoryRank reports_rank; /* ... and the rank whose peak they report */
+    MemoryKind reports;      /* the memory that the framework's logs report as the peak */
+    MemoryRank reports_rank; /* the rank whose peak the logs report */
     double bucket_elements;  /* DeepSpeed's ZeRO: reduce_bucket_size; 0: not DeepSpeed */
     double prefetch_elements, live_elements, reuse_elements,
         persist_elements; /* stage 3's prefetch_bucket_size, max_live_parameters,
@@ -122,15 +122,15 @@ typedef struct Runtime {
      * then added to the gradient; 0: products accumulate directly */
     double added_bytes;
     bool head_outside;    /* the loss reads the head's weight outside the head's module */
-    bool holds_arguments; /* Python keeps a module's arguments alive until the call returns, */
-    bool holds_logits;    /* ... and keeps the logits until the next logits exist */
+    bool holds_arguments; /* Python keeps a module's arguments alive until the call returns */
+    bool holds_logits;    /* Python keeps the logits until the next logits exist */
     /* attention repeats keys and values for each query head, and saves the copies */
     bool expands_kv;
     /* a reduced gradient of a sharded unit is cast to the dtype of its parameters at rest */
     bool casts_gradients;
     bool starts_whole; /* without tp{} and pp{}, each device first holds the whole model */
-    /* experts: rows are padded to the fullest expert's number only where they are computed. Ranks
-     * exchange only the chosen rows, and all of these may go to one rank */
+    /* experts: rows are padded to the number of the fullest expert only for the product. Ranks
+     * exchange only the chosen rows, and all of them may go to one rank */
     bool pads_late;
     /* the last stage keeps the output of each micro-batch to the end of the step */
     bool keeps_outputs;
@@ -138,16 +138,17 @@ typedef struct Runtime {
     /* a stage receives each micro-batch, in both directions, into a permanent tensor for that
      * micro-batch. The gradients that the stage sends live to the end of the step */
     bool keeps_received;
-    bool host_optimizer;  /* the optimizer's state and the fp32 weights lie in host memory */
-    bool holds_gradients; /* gradients lie in one buffer from the start of the run, also between
-                           * steps */
+    bool host_optimizer;  /* the optimizer's state and the fp32 weights are in host memory */
+    bool holds_gradients; /* gradients are in one buffer from the start of the run, also between
+                             steps */
     /* bytes of cuBLAS's workspace, taken from the allocator; 0: PyTorch's default for the device */
     double workspace_bytes;
     double n_workspaces; /* number of workspaces: each thread that multiplies has its own; 0: one */
     double library_bytes; /* workspace of another library, also taken from the allocator */
     /* the product for a weight's gradient adds to the gradient's buffer, and also makes a tensor */
     bool makes_gradients;
-    bool keeps_returned; /* one such tensor for each size of a block's weights stays alive */
+    bool keeps_returned; /* with makes_gradients: one such tensor for each size of a block's weights
+                            stays alive */
     double update_bytes; /* bytes for each updated element, held during the update */
     bool frozen_base;    /* LoRA: weights have no gradients and no optimizer state */
     /* a product next to a gather or a reduction over tp is cut into as many pieces as there are

@@ -1,6 +1,6 @@
-/* Plain data between the process that evaluates a script and ours. A record consists of its kind,
- * the length of its payload and the payload: integers, doubles and counted texts. The reader trusts
- * nothing. It checks every length; a payload that is too short or too long sets `bad`. */
+/* Plain data between the process that evaluates a script and its parent. A record consists of its
+ * kind, the length of its payload and the payload: integers, doubles and counted texts. The reader
+ * trusts nothing. It checks every length; a payload that is too short or too long sets `bad`. */
 #ifndef TANDEM_FRONT_STREAM_H
 #define TANDEM_FRONT_STREAM_H
 
@@ -21,7 +21,7 @@ typedef enum RecordKind {
      * for an Answer, then sends the model */
     RECORD_ask,
     RECORD_name,   /* text: the model's name */
-    RECORD_seq,    /* i64: tokens of a sequence that a shrunk model wants */
+    RECORD_seq,    /* i64: the tokens of a sequence that a shrunk model asks for */
     RECORD_field,  /* 4 i64: the channels, targets, height and width that a shrunk model asks for */
     RECORD_module, /* text path, text class, u32 parent, is_block, fsdp2_shard, layer, place */
     RECORD_param,  /* see trace_param */

@@ -9,8 +9,9 @@
 
 typedef uint32_t TensorId, NodeId, ModuleId, UnitId, AttrsId; /* 0: none */
 
-/* The divisor of a step's loss. kept: the number of kept tokens; all: the number of all tokens.
- * microbatch_mean, a mean of means: each group's own kept tokens, and then the number of groups. */
+/* The divisor of a step's loss. kept: the number of kept tokens. all: the number of all tokens.
+ * microbatch_mean: a mean of means. Each group's sum is divided by the group's kept tokens, and the
+ * sum over groups by the number of groups. */
 #define DENOMINATORS(X) X(kept) X(all) X(microbatch_mean)
 typedef enum Denominator {
 #define X(name) DENOMINATOR_##name,
@@ -53,14 +54,14 @@ typedef struct Tensor {
     ModuleId module;
     Loc loc;
     /* parameters only */
-    DType rest_dtype, reduce_dtype; /* between steps; for accumulating and reducing its gradient */
+    DType rest_dtype, reduce_dtype; /* between steps; dtype in which its gradient is summed */
     TpStyle tp;
     /* dimensions that a column or row split cuts, set by the module kind */
     uint8_t column_dim, row_dim;
-    /* For a fused projection of unequal segments (queries, keys, values). Its features along
-     * dimension order_dim + 1 lie in groups: a KV head's query heads, its key, its value. A cut
-     * between groups therefore cuts every segment. The deal says which features, counted segment
-     * by segment, each group (an index of order_dim) holds. 0: features lie in their own order. */
+    /* For a fused projection of unequal segments (queries, keys, values). Dimension order_dim + 1
+     * holds the features by groups: a KV head's query heads, its key, its value. A cut between
+     * groups therefore cuts every segment. The deal says which features, counted segment by
+     * segment, each group (an index of order_dim) holds. 0: features lie in their own order. */
     DealId order;
     uint8_t order_dim;
     Init init;
@@ -70,16 +71,18 @@ typedef struct Tensor {
     uint64_t flat_offset;
     AxisSet partial;      /* axes (without data axes) on which its gradient is a partial sum */
     bool input_embedding; /* not counted by the default MFU */
-    /* a parameter that is not trained. If a node makes its gradient together with another one, this
-     * gradient is dropped */
+    /* a parameter that is not trained. If a node makes its gradient together with another gradient,
+     * the program drops it */
     bool frozen;
 } Tensor;
 
-/* A gradient tensor is the sum of all that its producers write: backward nodes contribute to it. */
+/* An op with its tensors. Several backward nodes may write one gradient tensor; its value is their
+ * sum. */
 typedef struct Node {
     OpKind op;
     uint8_t n_in, n_out;
-    bool keep; /* in a recompute region: its outputs are kept, so it runs only once */
+    /* in a recompute region: its outputs are kept, so it is not recomputed */
+    bool keep;
     TensorId in[MAX_IN], out[MAX_OUT];
     AttrsId attrs;
     ModuleId module;
@@ -105,14 +108,15 @@ typedef struct Module {
 } Module;
 
 /* An FSDP unit, a DDP bucket, or all parameters: a flat, padded buffer. Weights, gradients and
- * optimizer state have the same element order. Parameters lie together if their gradients are
- * PARTIAL on the same axes; axes of the unit's own reduction do not matter. In practice these axes
- * are tp. */
+ * optimizer state have the same element order. Parameters whose gradients are PARTIAL on the same
+ * axes are neighbours in the buffer. The axes of the unit's own reduction do not count here, so in
+ * practice the axes are tp. */
 typedef struct Unit {
     const char *name;      /* "layers.3", "root", "bucket 2" */
     LIST(TensorId) params; /* in flat order */
     AxisSet shard,
-        /* FLAT over `shard` between steps; gradients are also summed over `replicate` */
+        /* between steps the unit is FLAT over `shard`; gradients are also summed over
+         * `replicate` */
         replicate;
     uint64_t elements; /* includes inner gaps, excludes the final padding */
     uint64_t padded;   /* a multiple of the shard count (and of the alignment) */
@@ -141,7 +145,8 @@ typedef struct Graph {
 } Graph;
 
 void graph_init(Graph *g, Arena *arena);
-/* Returns a copy whose lists may change. It shares names and the lists of units. */
+/* Returns a copy. Its lists of tensors, nodes and so on are its own; names and the lists inside
+ * units are shared with `g`. */
 Graph graph_copy(const Graph *g, Arena *arena);
 AttrsId graph_attrs(Graph *g, Arena *arena, const Attrs *attrs); /* interns */
 /* True for a parameter that the step updates. */
@@ -199,9 +204,9 @@ TensorId graph_count(const Graph *g);
 /* Returns the parameter behind t: t itself, or the parameter of which t is the quantised form; 0 if
  * there is none. */
 TensorId graph_weight(const Graph *g, TensorId t);
-/* True if forward tensor t is computed again, not kept, for a backward node in recompute region
- * `region` (0: outside any). Quantised weights are computed again because weights are gathered
- * again. */
+/* True if a backward node in recompute region `region` (0: in none) reads a recomputed copy of
+ * forward tensor t instead of the kept one. Quantised weights are computed again because weights
+ * are gathered again. */
 bool graph_is_made_again(const Graph *g, TensorId t, ModuleId region);
 /* Returns the node that produces t. If t is a quotient by a spectral norm, returns the node that
  * produces the dividend. */
@@ -211,8 +216,9 @@ NodeId graph_product(const Graph *g, TensorId t);
 bool graph_is_statistic(const Graph *g, TensorId t);
 bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d);
 Dims graph_dims(const Graph *g, TensorId t);
-/* The roles of a tensor's dimensions; graph_roles returns one for each tensor. They come from the
- * rows of the ops that touch it. Dimensions behind `...` have the roles of the op's input. */
+/* The roles of a tensor's dimensions; graph_roles returns an array with one DimRoles for each
+ * tensor. The roles come from the rows of the ops that touch the tensor. Dimensions behind `...`
+ * have the roles of the op's input. */
 typedef struct DimRoles {
     uint8_t of[MAX_DIMS]; /* IndexRole */
 } DimRoles;
@@ -221,8 +227,9 @@ int roles_dim(const DimRoles *roles, IndexRole role); /* the dimension with this
 /* Converts the row-major index of an element of parameter t [global tensor] into its index in
  * the original feature order. */
 uint64_t graph_original(const Graph *g, TensorId t, uint64_t element);
-/* From unit->params[i] on, finds the run of parameters whose gradients are partial on the same
- * axes. Returns the index after the run; *hi is the end of its elements in the flat buffer. */
+/* Finds the run of parameters, from unit->params[i] on, whose gradients are partial on the same
+ * axes. Returns the index after the run. Sets *hi to the end of the run's elements in the flat
+ * buffer. */
 uint32_t graph_partial_run(const Graph *g, const Unit *unit, uint32_t i, uint64_t *hi);
 /* prints the friendly form, for `show --after` */
 void graph_print(const Graph *g, const Mesh *mesh, Str *out);

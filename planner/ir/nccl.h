@@ -36,12 +36,12 @@ typedef struct NcclSettings {
     uint32_t min_ctas, max_ctas; /* thread blocks of each communicator */
 } NcclSettings;
 
-/* True if the plan sets nothing. */
+/* True if no setting is made. */
 bool nccl_settings_none(const NcclSettings *settings);
 /* Returns the number of thread blocks under these settings, given that NCCL alone would take n. */
 uint32_t nccl_settings_ctas(const NcclSettings *settings, uint32_t n);
-/* Returns why the settings contradict each other, and in `hint` a valid combination; NULL if
- * they do not. */
+/* Returns NULL if the settings agree with each other. Otherwise returns the contradiction as text,
+ * and sets *hint to a valid combination. */
 const char *nccl_settings_wrong(const NcclSettings *settings, const char **hint);
 
 #endif

@@ -5,10 +5,10 @@
  * ranks; an UPPER-CASE one must be whole on each rank; one missing on the right is reduced, so
  * splitting it leaves a partial result. `...` stands for any number (also 0) of splittable indices,
  * the same in every term. `(hp)` is one dimension made of two indices; the first, h, is outermost.
- * The first index carries the split, unless it is UPPER-CASE. Then the second carries it, and its
- * parts lie in strides (stride.h). `h~` is the dimension of the input rows that output rows h read
- * (window.h). Where h is split, each part of h~ has a halo: rows that other parts own. Only h and w
- * may have windows. Letters are local to the row. */
+ * The first index carries the split, unless it is UPPER-CASE. Then the second index carries the
+ * split, and the elements of a part are not contiguous (stride.h). `h~` is the dimension of the
+ * input rows that output rows h read (window.h). Where h is split, each part of h~ has a halo: rows
+ * that other parts own. Only h and w may have windows. Letters are local to the row. */
 #ifndef TANDEM_IR_OP_H
 #define TANDEM_IR_OP_H
 
@@ -60,39 +60,41 @@ enum {                     /* OpInfo.flags */
        /* reads few elements of a table, or with accumulate adds to few elements */
        OP_SCATTERS = 16,
        OP_SOURCE = 32, /* produces data from outside the program (the batch) */
-       /* out[0] is in[0] in fewer bits; the gradient of out[0] is used as that of in[0] */
+       /* out[0] is in[0] in fewer bits; the gradient of out[0] serves as the gradient of in[0] */
        OP_QUANTISES = 64,
        OP_RANGE = 128,  /* reads only elements [lo, hi) of x */
-       OP_TAKES = 256,  /* takes `count` entries of index F from `first` on, or its gradient puts
-                           them back */
+       OP_TAKES = 256,  /* takes `count` entries of index F from `first` on; or is the gradient of
+                           such an op, which puts the entries back */
        OP_PLACED = 512, /* depends on global positions (KernelArgs.start and valid), which describe
                            one interval only */
        OP_ONCE = 1024,  /* reads only weights and state: runs once a step, even if its inputs are
                          * recomputed */
-       OP_IN_KERNEL = 2048,    /* a sum that may nevertheless be part of a kernel of rows
-                                * (Instr.fuse) */
-       OP_TURNS = 4096,        /* out[0] is in[0] with its indices in another memory order */
-       OP_SIZED = 8192,        /* attributes give the sizes of indices K, C and e (op_sized) */
-       OP_INDEXES = 16384,     /* its outputs are ids of type i32 */
-       OP_WIDE = 32768,        /* its first output is a statistic too, so it has the widest type */
-       OP_WINDOWED = 131072,   /* derived: the row has an index h~ or w~ */
-       OP_CHUNKED = 65536,     /* like OP_PLACED, but tokens may lie in two chunks
-                                * (KernelArgs.second) */
-       OP_OF_LOSS = 262144,    /* an op of the loss over logits, or of its gradient */
-       OP_AFFINE = 524288,     /* each element of its first input times a number, plus a number */
+       OP_IN_KERNEL = 2048,  /* a sum that may nevertheless be part of a kernel of rows
+                              * (Instr.fuse) */
+       OP_TURNS = 4096,      /* out[0] is in[0] with its indices in another memory order */
+       OP_SIZED = 8192,      /* attributes give sizes that no argument has (op_sized) */
+       OP_INDEXES = 16384,   /* its outputs are ids of type i32 */
+       OP_WIDE = 32768,      /* its first output is a statistic, so it has the widest type */
+       OP_WINDOWED = 131072, /* derived: the row has an index h~ or w~ */
+       OP_CHUNKED = 65536,  /* like OP_PLACED, but a rank's tokens may be two chunks of the sequence
+                               (KernelArgs.second) */
+       OP_OF_LOSS = 262144, /* an op of the loss over logits, or of its gradient */
+       OP_AFFINE =
+           524288, /* multiplies each element of its first input by a number and adds a number */
        OP_LOOKS_UP = 1 << 20,  /* looks up entries of a table of weights by id, or makes the table's
                                 * gradient */
        OP_MAGNITUDE = 1 << 21, /* its output is the largest magnitude: a scale */
        OP_ADDS = 1 << 22,      /* linear in all its inputs together, so its inputs may be partial
                                 * sums */
-       OP_SCALES = 1 << 23,    /* its input times attrs.scale, nothing more */
+       OP_SCALES = 1 << 23,    /* only multiplies its input by attrs.scale */
        OP_DRAWS = 1 << 24,     /* may draw random numbers (attrs.drop, attrs.site) */
        OP_TAKES_TOKENS = 1 << 25, /* takes part of the tokens of each sequence, or puts their
                                    * gradient back */
-       OP_OF_TILE = 1 << 26,      /* the same for a piece made by tile{} */
+       OP_OF_TILE = 1 << 26,      /* like OP_TAKES_TOKENS, for a piece made by tile{} */
        OP_IN_PRODUCT = 1 << 27,   /* the kernel of a product may compute it from the product's
                                    * result */
-       /* with attrs.accumulate it merges attention over more keys, which is not a sum */
+       /* with attrs.accumulate it merges its result with attention over other keys, which is not a
+        * sum */
        OP_MERGES = 1 << 28,
        OP_COUNTED = 1 << 29, /* its last input counts the uneven rows that it reads or writes */
        /* index B is a block of attrs.group neighbours, which share a scale */
@@ -106,7 +108,7 @@ typedef struct SigDim {
     bool reads;  /* h~ */
 } SigDim;
 
-/* True for (Xu): index u carries the split, and its elements lie apart. */
+/* True for (Xu): index u carries the split, and the elements of one u are not contiguous. */
 static inline bool sig_strides(const SigDim *dim)
 {
     return dim->inner >= 'a' && dim->letter < 'a';
@@ -194,15 +196,15 @@ static inline bool op_is_stride(OpKind op)
 {
     return op == OP_stride_pack || op == OP_stride_unpack;
 }
-/* The op of that name, or OP_none. */
+/* Returns the op of that name, or OP_none. */
 OpKind op_find(const char *name);
 
 /* Parses a signature on its own (tests, front). Reports "bad-signature". */
 bool op_parse_signature(const char *text, Signature *sig, Diag *d);
 
 /* A signature bound to the dimensions of its arguments. Ellipsis indices get free lower-case
- * letters. letter[arg][dim]: the index letter of that dimension, of two the one that carries the
- * split; args count inputs, then outputs. */
+ * letters. letter[arg][dim] is the index letter of a dimension; for (hp), the letter that carries
+ * the split. Args count inputs, then outputs. */
 typedef struct Binding {
     uint8_t n_in, n_out, n_letters;
     char letters[MAX_LETTERS]; /* in order of first appearance */
@@ -210,14 +212,15 @@ typedef struct Binding {
     uint8_t n_dims[MAX_ARGS];
     char letter[MAX_ARGS][MAX_DIMS];
     bool reads[MAX_ARGS][MAX_DIMS]; /* the rows that the letter reads (h~): size['H'] is theirs */
-    /* for (Xu) the letter X: an element of u lies once in each of size['X'] runs; 0 otherwise */
+    /* for (Xu) the letter X: each of size['X'] runs has every u once; 0 otherwise */
     char strides[MAX_ARGS][MAX_DIMS];
     char ellipsis[MAX_DIMS + 1]; /* the letters `...` stands for, 0-terminated */
 } Binding;
 
-/* Binds `op` to the dimensions of its arguments, inputs then outputs. Outputs may have n_dims 0 and
- * dims NULL if every output index appears in an input; op_output_dims then derives them. Reports
- * "shape-mismatch" at loc naming the op, the argument, the index, and both sizes. */
+/* op_bind binds `op` to the dimensions of its arguments, inputs then outputs. An output may have n
+ * = 0 and at = NULL if every index of it appears in an input; op_output_dims then derives its
+ * dimensions. On failure reports "shape-mismatch" at `loc` with op, argument, index and both sizes,
+ * and returns false. */
 typedef struct Dims {
     uint8_t n;
     const int64_t *at;
@@ -237,35 +240,37 @@ bool op_strides_over(const Binding *b, char letter, uint32_t n);
 /* ---- roles of indices, as the head of ops.def lists them ---- */
 /* Returns the role that the letter plays in the row; none if it has no role or stands for `...`. */
 IndexRole op_role(OpKind op, char letter);
-/* Returns the row's index of that role: one that may be split, or one that must be whole. 0: the
- * row has none. */
+/* Return the row's letter with that role: op_letter an index that may be split, op_whole_letter an
+ * index that must be whole. 0: the row has none. */
 char op_letter(OpKind op, IndexRole role);
 char op_whole_letter(OpKind op, IndexRole role);
 /* Returns the dimension of an argument (inputs, then outputs) with that role, in front of any
  * `...`; -1: none. */
 int op_dim(OpKind op, uint32_t arg, IndexRole role);
-bool op_is_whole(OpKind op, uint32_t arg, IndexRole role); /* it has such an index, which must be
-                                                            * whole */
+bool op_is_whole(
+    /* True if the argument has an index of that role that must be whole. */
+    OpKind op, uint32_t arg, IndexRole role);
 /* True if each token reads all tokens of its sequence, head by head: attention and its gradient. */
 bool op_mixes_tokens(OpKind op);
 /* True if each token reads the tokens before it, group by group, so that the op needs whole
  * sequences. These are the parts of a state-space layer and their gradients. */
 bool op_scans_tokens(OpKind op);
-/* True for those of them that keep a state from token to token. */
+/* True for ops of op_scans_tokens that keep a state from token to token. */
 bool op_keeps_state(OpKind op);
 /* True if the op's row has no backward, as with ops that compute gradients. For an op that does
- * part of another op's work, the answer is that of the other op. */
+ * part of another op's work (op_part, op_in_rows), returns the answer for that other op. */
 bool op_is_gradient(OpKind op);
 /* True if the op takes tokens of each sequence; its argument may be ids, too. */
 bool op_takes_tokens(OpKind op);
 bool op_attends(OpKind op); /* attention of any kind, forward */
-/* Of two ops that belong together, one does the work of the other for a part of the keys. Returns
- * the partial op of `op`, and the op of which `op` is the partial one. OP_none: there is none. */
+/* IN_PARTS in ops.def pairs an op with a partial op, which does the same work for a part of the
+ * keys. op_part returns the partial op of `op`. op_whole returns the op whose partial op is `op`.
+ * OP_none: there is none. */
 OpKind op_part(OpKind op);
 OpKind op_whole(OpKind op);
-/* The same for the rows of a window. Returns the ops that do the work of `op` for the inner rows
- * and for the border rows, and the op of which `op` does one of these parts. OP_none: there is
- * none. */
+/* IN_ROWS in ops.def splits an op with windows by output rows. op_in_rows returns the two ops that
+ * do the work of `op` for the inner rows and for the border rows. op_of_rows returns the op for
+ * which `op` does one of these parts. OP_none: there is none. */
 typedef struct RowsOps {
     OpKind inner, border;
 } RowsOps;
@@ -278,51 +283,53 @@ static inline bool op_is_border(OpKind op)
 /* Returns the dimension of argument `arg` that has the keys' tokens; -1: none has. The op needs
  * this dimension whole. */
 int op_keys_dim(OpKind op, uint32_t arg);
-/* Writes the sizes of the roles of such an op to `size` [letter]. */
+/* For an op of op_mixes_tokens: returns the size of each role, given the size of each letter. */
 typedef struct HeadsSizes {
     int64_t samples, groups, heads, queries, keys, head, value;
 } HeadsSizes;
 HeadsSizes op_heads_sizes(OpKind op, const int64_t size['z' + 1]);
-/* True if input `arg` holds the labels of all tokens, from which a mean counts its tokens. */
+/* True if input `arg` holds the labels of all tokens, so that the op can count the tokens of a
+ * mean. */
 bool op_reads_whole_labels(OpKind op, uint32_t arg);
 
-/* ---- the meaning of a row, derived from its columns (op_meaning.c). Code outside the table asks
- * for such a meaning, never for an op by its name. ---- */
-/* The first: true if it adds a bias, in[1], with the trailing dimensions of in[0]. The second: true
- * if it sums the gradient of such a bias. */
+/* ---- what an op means, derived from the columns of its row (op_meaning.c). Code outside the table
+ * calls these functions and never compares with an op by name. ---- */
+/* op_adds_bias: true if the op adds a bias, in[1], with the trailing dimensions of in[0].
+ * op_sums_bias: true if it sums the gradient of such a bias. */
 bool op_adds_bias(OpKind op);
 bool op_sums_bias(OpKind op);
 /* True if in[1] is one number for the whole of in[0]. */
 bool op_is_by_scalar(OpKind op);
-/* True if it finds or applies one scale for a whole tensor, in order to quantise it. */
+/* True if the op finds or applies the one scale with which a whole tensor is quantised. */
 bool op_scales_whole(OpKind op);
-/* The first function: true if it reads the logits of a loss. The second: true if it is the first op
- * that reads them (their maximum). */
+/* op_reads_logits: true if the op reads the logits of a loss. op_starts_loss: true if it is the
+ * first op that reads them (their maximum). */
 bool op_reads_logits(OpKind op);
 bool op_starts_loss(OpKind op);
-/* The first: true if out[0] is the loss and out[1] the number of points that it counts. The second:
- * true if the loss gives groups of sequences equal weight. */
+/* op_makes_loss: true if out[0] is the loss and out[1] the number of points that it counts.
+ * op_means_groups: true if the loss gives groups of sequences equal weight. */
 bool op_makes_loss(OpKind op);
-/* True for the source of images, in patches. */
+/* True if the op produces the batch's images, in patches. */
 bool op_makes_images(OpKind op);
 bool op_means_groups(OpKind op);
-/* The first: true if it copies tokens into the slots of experts. The second: true if it sums the
- * slots of each token. */
+/* op_sends_tokens: true if the op copies tokens into the slots of experts. op_collects_tokens: true
+ * if it sums the slots of each token. */
 bool op_sends_tokens(OpKind op);
 bool op_collects_tokens(OpKind op);
-/* True if it counts the uneven rows of experts. Returns the input that is such counts; -1: none. */
+/* op_counts_rows: true if the op counts the uneven rows of experts. op_counts_arg: returns the
+ * input that holds such counts; -1: none. */
 bool op_counts_rows(OpKind op);
 int op_counts_arg(OpKind op);
 /* True for sums of products: contractions, convolutions and the products of uneven rows. False for
  * attention and scans. */
 bool op_is_product(OpKind op);
-/* True if it counts how often each expert was chosen. */
+/* True if the op counts how often each expert was chosen. */
 bool op_counts_choices(OpKind op);
-/* The first: true if it takes the tokens of a piece of tile{}. The second: true if it puts their
- * gradient back. */
+/* op_takes_piece: true if the op takes the tokens of a piece of tile{}. op_returns_piece: true if
+ * it puts their gradient back. */
 bool op_takes_piece(OpKind op);
 bool op_returns_piece(OpKind op);
-/* True for attention, or its gradient, of the plain kind: values are as wide as keys. */
+/* True for attention, or its gradient, whose values are as wide as its keys. */
 bool op_is_plain_attention(OpKind op);
 /* For OP_TAKES: returns the dimension of which the op takes entries: of in[0] or, for a gradient,
  * of out[0]. For other ops: -1. */
@@ -336,18 +343,19 @@ bool op_lies_along(OpKind op, uint32_t i);
  * only on its own row (the leading [b,s]) of the inputs. Such ops can run as one kernel. Derived
  * from the signature. */
 bool op_is_rowwise(OpKind op);
-/* True if the op may be part of such a kernel: it is rowwise, or a sum that the table marks
- * OP_IN_KERNEL. */
+/* True if the op may be part of a kernel that works row by row: it is rowwise, or a sum that the
+ * table marks OP_IN_KERNEL. */
 bool op_joins_kernel(OpKind op);
 /* True if output j sums over many rows. It is complete only when the kernel ends, so another part
  * of the kernel must not read it. */
 bool op_sums_rows(OpKind op, uint32_t j);
-/* The layout of argument `arg` on an axis that splits `letter`: the required one for an input, the
- * resulting one for an output. SPLIT(dim), WHOLE, PARTIAL_SUM or PARTIAL_MAX. letter 0: WHOLE. */
+/* Returns the layout of argument `arg` on an axis that splits `letter`: the layout that an input
+ * must have, or the layout that an output gets. It is SPLIT(dim), WHOLE, PARTIAL_SUM or
+ * PARTIAL_MAX. letter 0: WHOLE. */
 int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter);
 
-/* Returns the letter of the index of argument `arg` that a lookup chooses from: an index that no
- * other argument has. 0 if the op looks nothing up. */
+/* For a lookup: returns the letter of argument `arg` whose entries it chooses from. No other
+ * argument has this index. 0 if the op looks nothing up. */
 char op_looked_up(OpKind op, const Binding *b, uint32_t arg);
 
 /* Returns the FLOPs over all points. A lookup counts only the entry that it chooses. `size` may be
@@ -444,7 +452,7 @@ const char *attr_name(uint32_t attr);
 bool attr_is_int(uint32_t attr);
 double attr_get(const Attrs *attrs, uint32_t attr);
 void attr_set(Attrs *attrs, uint32_t attr, double value);
-/* The bounds of an attribute of an op, as in attrs.def. */
+/* The bounds of an op's attribute, as in attrs.def. */
 typedef struct AttrBounds {
     uint32_t attr;
     bool above_lo, below_hi; /* the bound itself is not allowed */
@@ -454,12 +462,12 @@ typedef struct AttrBounds {
 uint32_t attr_rope_pairs(const Attrs *attrs);
 /* Returns false if the op has no such attribute; the attribute must then be zero. */
 bool op_attr_bounds(OpKind op, uint32_t attr, AttrBounds *bounds);
-/* True if each attribute is within its bounds, and they do not contradict each other. Otherwise
- * says in `why` which one is wrong. Sizes are not checked here: op_grouped and similar functions
- * check them. */
+/* True if each attribute is within its bounds, and the attributes do not contradict each other.
+ * Otherwise appends to `why` which attribute is wrong. Sizes are not checked here: op_grouped and
+ * similar functions check them. */
 bool op_attrs_fit(OpKind op, const Attrs *attrs, Str *why);
-/* True if the sizes of such ops fit their attributes: rope, segment, turn_poles, image, offsets,
- * xent_loss_mean. op_grouped calls it. */
+/* For rope, segment, turn_poles, image, offsets and xent_loss_mean: true if the sizes fit the
+ * attributes. op_grouped calls it. */
 bool op_attrs_match(OpKind op, const Binding *b, const Attrs *attrs);
 
 /* Returns the share of all keys that a query sees on average: half if attention is causal, less
@@ -477,7 +485,7 @@ bool op_infer(OpKind op, const Dims *in, uint32_t n_in, const Attrs *attrs, Bind
               Diag *d);
 /* True if the numbers of channels, groups and window points fit the attributes. */
 bool op_grouped(OpKind op, const Binding *b, const Attrs *attrs);
-/* Returns the arguments that are ids, labels or slots (i32), as bits i. */
+/* Returns the arguments that are ids, labels or slots (i32): bit i for argument i. */
 uint32_t op_index_args(OpKind op);
 /* The largest number of experts for which the routing can count tokens. */
 enum { MOST_EXPERTS = 1024, MOST_EXPERT_GROUPS = 64 };

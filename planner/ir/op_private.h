@@ -10,7 +10,7 @@
  * "bsn,kn->bsk" */
 void sig_gradient(const char *signature, int of, char *out, size_t room);
 /* Writes the signature of a contraction whose operands have their summed indices last. If
- * `lies_along` is false, the signature stays as it is. "bsk,kn->bsn" -> "bsk,nk->bsn" */
+ * `lies_along` is false, copies the signature unchanged. "bsk,kn->bsn" -> "bsk,nk->bsn" */
 void sig_along(const Signature *sig, const char *signature, bool lies_along, char *out,
                size_t room);
 /* Writes the signature of a contraction of scaled numbers. The scales of both inputs follow the
@@ -29,13 +29,13 @@ static inline const SigTerm *sig_term(const Signature *sig, uint32_t arg)
     return arg < sig->n_in ? &sig->in[arg] : &sig->out[arg - sig->n_in];
 }
 bool sig_term_uses(const SigTerm *term, char letter);
-/* true if the letter is anywhere in it, also inside ( ) */
+/* true if the letter occurs anywhere in the signature, also inside ( ) */
 bool sig_uses(const Signature *sig, char letter);
 bool sig_has_ellipsis(const Signature *sig);
-bool sig_is_windowed(const Signature *sig); /* does it have an index h~? */
+bool sig_is_windowed(const Signature *sig); /* true if it has an index h~ or w~ */
 
-/* op_bind for any signature. known: sizes of letters ['z' + 1] that are known before, or NULL.
- * `name` and `text` appear in messages. */
+/* Does the work of op_bind for any signature. known: sizes of letters ['z' + 1] that are known in
+ * advance, or NULL. `name` and `text` appear in messages. */
 bool sig_bind(const Signature *sig, const char *name, const char *text, const Dims *in,
               uint32_t n_in, const Dims *out, uint32_t n_out, const int64_t *known, Binding *b,
               Loc loc, Diag *d);

@@ -33,8 +33,9 @@ typedef enum Phase {
 } Phase;
 const char *phase_name(Phase p);
 
-/* A buffer has one of the categories before `waiting`, which must stay the last one. It is a row of
- * memory reports: bytes of buffers that a communication may still read when memory is fullest. */
+/* A buffer has one of the categories before `waiting`, which must stay the last one. `waiting` is
+ * only a row of memory reports: the bytes of buffers that a communication may still read when
+ * memory is fullest. */
 /* clang-format off */
 #define CATEGORIES(X)                                                                              \
     X(none)                                                                                        \
@@ -77,14 +78,14 @@ typedef struct Buffer {
     DType dtype;
     Category category;
     Space space;
-    uint64_t bytes;  /* local, of the largest part */
-    BufferId parent; /* view: the root it lies in; 0: a root itself */
+    uint64_t bytes;  /* bytes on one rank: the size of the largest part */
+    BufferId parent; /* view: the root that contains it; 0: the buffer is a root */
     uint64_t offset; /* root: bytes from the arena's start; view: bytes from the parent's start */
     Pc first, last;  /* first and last instruction that touches it or a view of it */
     /* the tensor that it holds (role param: the weights in use, or their gradient); 0 for flat
      * buffers */
     TensorId tensor;
-    UnitId unit;         /* the flat unit that it holds or lies in; 0: none */
+    UnitId unit;         /* the unit whose flat buffer this is or contains it; 0: none */
     uint32_t microbatch; /* for people */
     /* lives between steps: parameters, optimizer state, gradient accumulators */
     bool persistent;
@@ -110,9 +111,9 @@ typedef struct Program {
     LIST(Buffer) buffers; /* [0] none */
     uint64_t bytes;       /* device arena: the end of the highest root buffer */
     uint64_t host_bytes;
-    /* The memory pass computes these; 0: not known, as in a plan read from a text. The most bytes
-     * of the device that nobody else may use at one time, and the most that lie between the first
-     * and the last use of their buffers. */
+    /* The memory pass computes both [device bytes]; 0: not known, as in a plan read from a text.
+     * in_use: the most bytes that are reserved for buffers at one time. alive: the most bytes of
+     * buffers that are between their first and last use. */
     uint64_t in_use, alive;
     Purpose purpose;
     uint32_t stage;
@@ -124,7 +125,7 @@ typedef struct StepInfo {
     uint32_t n_microbatches; /* micro-steps a step */
     Denominator denominator; /* of the loss */
     int64_t global_batch, micro_batch,
-        seq;              /* sequences a step; sequences a micro-step in ALL; tokens */
+        seq; /* sequences a step; sequences a micro-step over all ranks; tokens of a sequence */
     double global_tokens; /* tokens a step, also those whose label is ignored */
     int64_t group;        /* microbatch_mean: sequences averaged as one group; else 0 */
     uint64_t seed;
@@ -142,7 +143,7 @@ typedef struct Plan {
     uint32_t n_match;
     StepInfo step;
     NcclSettings nccl; /* for backends and networks that have NCCL */
-    /* id of the plan from which --verify lowered this one again; zero: none */
+    /* if --verify lowered a plan again to make this one: the id of that plan; zero: none */
     Hash128 parent;
 } Plan;
 
@@ -178,7 +179,7 @@ double plan_flops(const Plan *plan, const Program *p, const Instr *in);
  * uneven rows: the share of the rooms that is taken if all experts are chosen equally often. */
 double plan_rows_share(const Plan *plan, const Program *p, const Instr *in);
 uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in);
-/* Like plan_hbm_bytes, for an instruction in a kernel of several (Instr.fuse). Values that an
+/* Like plan_hbm_bytes, for an instruction that is part of a kernel (Instr.fuse). Values that an
  * earlier part read or made cost nothing. Values that only this kernel's parts touch are never
  * written. Needs Buffer.first and last. */
 uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in);
@@ -186,10 +187,10 @@ uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in);
  * scratch, and buffers that only one kernel's parts touch, may stay unwritten. Needs Buffer.first
  * and last. */
 uint64_t plan_written_bytes(const Program *p);
-/* also true for an instruction that is alone */
+/* True if `in` is the first part of a kernel, or is not fused with others. */
 bool plan_begins_kernel(const Program *p, const Instr *in);
-const Instr *plan_kernel(const Program *p,
-                         const Instr *in); /* the kernel's first part; `in` where it is alone */
+/* The first part of the kernel of `in`; `in` itself if it is not fused with others. */
+const Instr *plan_kernel(const Program *p, const Instr *in);
 const Instr *plan_next_part(const Program *p, const Instr *in); /* NULL: it is the last */
 /* Returns the argument whose rows a part of a kernel visits: its first output, or the input that it
  * sums. */
@@ -205,14 +206,14 @@ static inline bool plan_is_state(const Plan *plan, const Buffer *b)
 }
 /* True if an argument of `in` lies in host memory. */
 bool plan_touches_host(const Program *p, const Instr *in);
-/* Gives the local size of each index letter of a compute instruction on `rank`. For kernels it also
- * gives starts and valid counts; each pointer may be NULL. It reports no error: the verifier finds
- * mismatches first, so a mismatch here is a bug. */
+/* Writes the local size, the global start and the valid count of each index letter of a compute
+ * instruction on `rank`. Each pointer may be NULL. Returns false, without a report, if the shapes
+ * do not match: the verifier has reported mismatches before. */
 bool plan_bind(const Plan *plan, const Program *p, const Instr *in, Rank rank, Binding *global,
                int64_t size['z' + 1], int64_t start['z' + 1], int64_t valid['z' + 1]);
-/* Gives for each index the global index of local element size/2. If the part is two chunks of equal
- * size (zigzag), that is the start of the second chunk, otherwise start + size/2. `size` and
- * `start` come from plan_bind. */
+/* Writes for each index the global index of local element size/2. If the part is two chunks of
+ * equal size (zigzag), this is the start of the second chunk; otherwise it is start + size/2.
+ * `size` and `start` come from plan_bind. */
 void plan_second(const Plan *plan, const Program *p, const Instr *in, Rank rank,
                  const Binding *global, const int64_t size['z' + 1], const int64_t start['z' + 1],
                  int64_t second['z' + 1]);

@@ -2,7 +2,7 @@
 #ifndef TANDEM_IR_STREAMS_H
 #define TANDEM_IR_STREAMS_H
 
-/* Without this, the formatter moves one more entry to a line of its own at each run. */
+/* Without clang-format off, each run of the formatter moves one more entry to a line of its own. */
 /* clang-format off */
 #define STREAMS(X)                                                                                 \
     X(none)                                                                                        \

@@ -6,8 +6,9 @@
 
 #include "planner/ir/op.h"
 
-/* The values beyond the edge of the grid: zeros, the mirrored rows (reflect: without the edge row
- * itself; symmetric: with it), or the opposite edge (longitude). A resize repeats the edge row. */
+/* The values that a window reads beyond the edge of the grid. zero: zeros. reflect: mirrored rows
+ * without the edge row. symmetric: mirrored rows with the edge row. periodic: the rows at the
+ * opposite edge (longitude). edge: the edge row again, for a resize. */
 typedef enum WindowMode {
     WINDOW_zero,
     WINDOW_reflect,
@@ -17,16 +18,17 @@ typedef enum WindowMode {
     WINDOW_MODES
 } WindowMode;
 
-/* The limits of attention's windows: points of a window, and points times features of a head. */
-/* Bounds of an image: patches across or down, channels; the side of a patch in points. */
+/* IMAGE_: the most patches across or down, and the most channels; the longest side of a patch in
+ * points. WINDOW_: the most points of an attention window, and the most points times features of a
+ * head. */
 enum { IMAGE_MOST = 1 << 12, IMAGE_MOST_PATCH = 512 };
 enum { WINDOW_MOST_POINTS = 144, WINDOW_MOST_FEATURES = 16384 };
 
 /* Output row o reads rows o * stride - before + k * dilation, k < kernel. `before` and `after` are
- * the rows of padding at the two edges. Both may be negative: then no window reads the outermost
- * rows. A resize of `from` rows to `to` has no kernel. If bilinear, output row o is made of the two
- * rows around (o + 1/2) from / to - 1/2. With the nearest point, output row o is row floor(o from /
- * to). */
+ * the rows of padding at the two edges. A negative number crops: no window reads so many of the
+ * outermost rows. A resize of `from` rows to `to` has no kernel. If bilinear, output row o is made
+ * of the two rows around (o + 1/2) from / to - 1/2. With the nearest point, output row o is row
+ * floor(o from / to). */
 typedef struct Window {
     int64_t kernel, stride, dilation, before, after;
     WindowMode mode;
@@ -34,8 +36,8 @@ typedef struct Window {
     bool nearest;
 } Window;
 
-/* The letter of the rows that index `letter` reads: H for h~, W for w~. It has a size, a start and
- * a valid count of its own. */
+/* Returns the letter that stands for the rows read by index `letter`: H for h~, W for w~. In arrays
+ * by letter, these rows have a size, a start and a valid count of their own. */
 static inline char window_reach(char letter)
 {
     return (char)(letter - 'a' + 'A');
@@ -48,20 +50,22 @@ Window op_window(OpKind op, const Binding *b, const Attrs *attrs, char letter);
 int64_t window_outputs(const Window *w, int64_t size);
 /* The fewest input rows that give `outputs` output rows. */
 int64_t window_inputs(const Window *w, int64_t outputs);
-/* The input rows that output rows [lo, hi) read, before the edge is folded back: rows may lie
+/* Returns the input rows that output rows [lo, hi) read. Rows beyond an edge keep their index
  * outside of the grid. Empty for an empty interval. */
 Interval window_reads(const Window *w, int64_t lo, int64_t hi);
-/* The rows of a grid of `size` rows that output rows `out` read: clipped at the edges, with the
- * rows that a mirror at the edge reads. In a periodic dimension they continue beyond the edges. */
+/* Returns the rows of a grid of `size` rows that output rows `out` read. The interval is clipped at
+ * the edges and includes the rows that a mirror at the edge reads. In a periodic dimension it
+ * continues beyond the edges. */
 Interval window_rows(const Window *w, int64_t size, Interval out);
-/* The rows of `out` whose windows read only rows of the grid in `own`. They are contiguous: the
- * part's other output rows lie before and after them. */
+/* Returns the rows of `out` whose windows read only rows of `own`. They are contiguous: the part's
+ * other output rows come before and after them. */
 Interval window_inner_rows(const Window *w, int64_t size, Interval own, Interval out);
 /* Returns the row of a grid of `size` rows that stands in for `row`, which may lie beyond an edge;
  * -1: a zero. */
 int64_t window_row(const Window *w, int64_t size, int64_t row);
-/* Sets the sizes of the rows read and the rows written of every `~` index, if one follows from the
- * other. Returns false if a window is malformed, or does not lead from one size to the other. */
+/* For every `~` index: sets the number of rows read from the number of rows written, or the other
+ * way round. Returns false if a window is malformed, or does not lead from one size to the
+ * other. */
 bool op_windowed(OpKind op, Binding *b, const Attrs *attrs);
 
 #endif

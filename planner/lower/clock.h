@@ -19,7 +19,8 @@ static inline void clock_join(Clock *into, const Clock *from)
     }
 }
 
-/* The difference is negative if `busy` is newer: a program has fewer than 2^31 instructions. */
+/* True if all instructions of `busy` have finished at `now`. A difference of two pcs keeps its sign
+ * in 32 bits, because a program has fewer than 2^31 instructions. */
 static inline bool clock_passed(const Clock *busy, const Clock *now)
 {
     int32_t late = 0;
@@ -28,10 +29,11 @@ static inline bool clock_passed(const Clock *busy, const Clock *now)
 }
 
 /* The instructions that are known to have finished when an instruction starts. A computation
- * without a launch is steady: later steady ones know all that it knows. */
+ * without a launch number is steady: every later steady instruction knows all that it knows. */
 typedef struct Knowledge {
     const Clock *clock;
-    Pc computed; /* a steady one: itself. Others: the newest computation that has finished */
+    Pc computed; /* for a steady instruction: its own pc; else the newest computation that has
+                    finished */
     bool steady;
 } Knowledge;
 

@@ -6,11 +6,11 @@
 
 LowerOptions lower_options_default(void); /* identity map, no workspace */
 
-/* Compiles `graph` as `config` asks; the plan takes over the graph. Stops after the pass that
- * `stop_after` names (`show --after`), with a graph and perhaps programs; NULL runs all passes.
- * After each pass the graph's structure is checked ("graph-structure", an internal error). Returns
- * NULL after errors. It reports the errors of all passes that the user names, not only of the
- * first. */
+/* Compiles `graph` as `config` asks; the plan takes over the graph. stop_after: the name of the
+ * last pass to run (`show --after`); the plan then has a graph and perhaps programs; NULL: all
+ * passes run. After each pass the graph's structure is checked ("graph-structure", an internal
+ * error). Returns NULL after errors. It reports the errors of all passes that the user names, not
+ * only of the first pass that fails. */
 Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *options,
                    const char *stop_after, Arena *arena, Diag *d);
 

@@ -6,11 +6,11 @@
 #include "planner/ir/state/state.h"
 #include "planner/passes/passes.h"
 
-/* Returns a plan (PURPOSE_gather) that brings all of `train`'s weights, or one of their moments, to
- * the hosts of the first pipeline stage. There each tensor is whole. It goes unit by unit, with two
- * units whole on a device at a time. Its persistent host buffers hold one tensor each. All ranks of
- * that stage receive the state, because they run one program; the first rank writes it. Returns
- * NULL with diagnostics on failure. */
+/* Returns a plan (PURPOSE_gather) that copies all of `train`'s weights, or one of their moments, to
+ * the hosts of the first pipeline stage, where each tensor is whole. The plan gathers unit by unit,
+ * with two whole units on a device at a time. Each of its persistent host buffers holds one tensor.
+ * All ranks of that stage receive the state, because they run one program; the first rank writes
+ * it. Returns NULL with diagnostics on failure. */
 Plan *gather_plan(const Plan *train, StateKind kind, Arena *arena, Diag *d);
 
 #endif

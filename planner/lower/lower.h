@@ -1,7 +1,7 @@
 /* Declarations that the files of the lowering share. Lowering walks the graph once for each
  * micro-batch and writes the program.
  *   emit.c     instructions, buffers, dependences; vector clocks keep `after` reduced
- *   convert.c  the one rule: converts a value to the layout that a node wants
+ *   convert.c  converts a value to the layout that a node needs, by the table of layout changes
  *   sharding.c when units are gathered, kept and reduced
  *   unit.c     parameters: gathered, released, prefetched
  *   reduce.c   gradients of a unit: summed, reduced, accumulated at rest
@@ -31,7 +31,7 @@ typedef struct Access {
 typedef struct Version {
     BufferId buffer;
     Layout layout;
-    bool around;     /* the value has a halo; only nodes that read this halo use it */
+    bool around;     /* the value has a halo; only nodes that read this halo may use it */
     BufferId rows;   /* not 0: `buffer` holds only the halo, in strips, and this buffer holds the
                       * rank's own rows */
     NodeId consumer; /* 0: any node may use it; otherwise it was made for this forward node alone
@@ -42,23 +42,23 @@ typedef struct Version {
 /* A gradient tensor while it is being summed: one partial sum for each layout. */
 typedef struct GradState {
     uint32_t n_expected, n_arrived; /* contributions */
-    uint32_t n_uses;                /* number of reads by backward nodes that are still to come */
+    uint32_t n_uses;                /* backward nodes that have still to read it */
     uint32_t sums;                  /* first Version in the list of sums */
 } GradState;
 
 typedef struct UnitState {
-    BufferId rest;            /* at rest */
-    BufferId m, v, grad;      /* optimizer state; gradient accumulator at rest (or whole) */
-    BufferId gathered;        /* gathered weights that are now on the device; 0: none */
-    BufferId kept;            /* reshard to n: this rank's slice of the gathered weights */
-    Pc last_use;              /* last instruction that read the weights */
-    Pc reduced;               /* its last reduce_scatter */
-    BufferId full_grad;       /* unsharded gradient while it is being written */
+    BufferId rest;       /* at rest */
+    BufferId m, v, grad; /* optimizer state; gradient accumulator at rest (or whole) */
+    BufferId gathered;   /* gathered weights that are now on the device; 0: none */
+    BufferId kept;       /* reshard_after_forward = n: this rank's slice of the gathered weights */
+    Pc last_use;         /* newest instruction that read the weights */
+    Pc reduced;          /* the unit's newest reduce_scatter */
+    BufferId full_grad;  /* unsharded gradient while it is being written */
     uint32_t n_contributions; /* contributions still to come before the gradient is reduced */
     uint32_t n_per_microbatch;
     uint32_t n_reduced; /* number of reductions done, one for each window of accumulation */
-    bool begun;         /* the current use has begun, so its prefetches were issued */
-    bool copied;        /* its weights were copied out to buffers of their own */
+    bool begun;         /* the current use has begun, and its prefetches are issued */
+    bool copied;        /* the gathered weights were copied out, each to its own buffer */
 } UnitState;
 
 /* One use of a unit. The list of uses over all micro-batches gives the order of gathers. */
@@ -68,7 +68,7 @@ typedef struct UnitUse {
     bool backward;
 } UnitUse;
 
-/* Two gradient tensors that lie in the same buffer because an op passed the gradient through
+/* A gradient tensor that shares a buffer with others, because an op passed the gradient on
  * unchanged. */
 typedef struct Share {
     BufferId buffer;
@@ -84,7 +84,7 @@ typedef struct StageTransfer {
 /* Two buffers at fixed places, which units of equal size use in turn. */
 typedef struct Turns {
     BufferId buffer[2];
-    UnitId holds[2]; /* the unit that uses it now; 0: free */
+    UnitId holds[2]; /* the unit that uses the buffer now; 0: free */
     UnitId has[2];   /* the unit whose weights are still in the buffer */
     uint32_t next;
 } Turns;
@@ -105,18 +105,19 @@ typedef struct Emitter {
     Pc compute_waits; /* the next computation waits for this instruction */
     Pc send_waits[2]; /* the next message forward and the next message backward wait for these */
     uint32_t match, launch;
-    AttrsId newest_attrs[OP_COUNT]; /* of the newest instruction with this op, unless its node's */
+    AttrsId newest_attrs[OP_COUNT]; /* attributes of the newest instruction with this op, except
+                                       those of graph nodes */
 } Emitter;
 
-/* halo.c: an exchange of halos that was begun and not ended. The local op that puts the neighbours'
- * strips in place comes later, so other work may run meanwhile. */
+/* halo.c: an exchange of halos between its beginning and its end. The local op that puts the
+ * neighbours' strips in place comes at the end, so other work may run before. */
 typedef struct HaloStep {
     BufferId from, strips;
     Shape held; /* the shape with the halo, or with the neighbours' shares */
     int d;
 } HaloStep;
 
-/* An exchange that was begun before its reader is lowered. */
+/* An exchange that begins before the node that reads it is lowered. */
 typedef struct HaloStarted {
     TensorId tensor;
     uint32_t microbatch;
@@ -137,14 +138,15 @@ typedef struct Values {
     LIST(HaloStarted) started;
     uint32_t *versions_of; /* [tensor]: versions for the current micro-batch */
     uint32_t **by_microbatch;
-    TensorId *first_had, *end_had; /* [micro-batch]: all its tensors with versions lie between */
+    TensorId *first_had, *end_had; /* [micro-batch]: the range of tensors that have versions */
     uint32_t tensor_room;
-    bool *keep;            /* [tensor]: kept from the forward to the backward pass */
-    bool *again;           /* [node]: runs again in the backward pass (recomputation) */
-    BufferId *of_step;     /* [tensor]: made once a step, or state between steps */
+    bool *keep;  /* [tensor]: kept from the forward to the backward pass */
+    bool *again; /* [node]: runs again in the backward pass (recomputation) */
+    /* [tensor]: value that is made once a step, or state between steps; 0: none */
+    BufferId *of_step;
     Layout *arg_layouts;   /* the layouts of all arguments of all nodes */
-    uint32_t *arg_first;   /* [node]: its first entry in arg_layouts, and in `around`: */
-    const DealId **around; /* the deals of the dimensions with a halo; NULL: none has */
+    uint32_t *arg_first;   /* [node]: its first entry in arg_layouts and in `around` */
+    const DealId **around; /* the deals of the dimensions with a halo; NULL: no halo */
     bool any_around;       /* some argument has a halo */
     uint64_t *workspace;   /* [node]: scratch bytes for the backend's kernel */
 } Values;
@@ -156,12 +158,13 @@ typedef struct Units {
                         * does */
     Turns turns_weights, turns_grads;
     NodeId *last_forward, *last_backward; /* [unit]: the last nodes that read its weights */
-    /* sharded units whose last reader is this node, in order: [node] the first one, [unit] the
-       next; 0: end */
+    /* linked lists of the sharded units whose last reader is a node: [node] the first unit, [unit]
+     * the next unit; 0: end */
     UnitId *forward_ends, *next_forward_end, *backward_ends, *next_backward_end;
-    bool *is_last;     /* [unit]: it is the last block of its stage */
-    bool *sums_pieces; /* [unit]: some of its gradients are sums over pieces of the tokens */
-    bool *is_mixed;    /* [unit]: gradients of several micro-batches arrive interleaved */
+    bool *is_last; /* [unit]: true for the last block of its stage */
+    /* [unit]: true if some of its gradients are sums over pieces of the tokens */
+    bool *sums_pieces;
+    bool *is_mixed; /* [unit]: true if gradients of several micro-batches arrive interleaved */
     LIST(UnitUse) uses;
     uint32_t next_use;
     LIST(Pending) pending;
@@ -179,8 +182,10 @@ typedef struct Gradients {
     uint32_t *arrived; /* [param]: contributions that have arrived in this accumulation window */
     LIST(Share) shares;
     LIST(HaloReturn) returning;
-    LIST(uint32_t) share_of; /* [buffer]: 1 + its newest share, if that still names this buffer */
-    Pc after;                /* the first writer of a new gradient buffer waits for this */
+    LIST(uint32_t)
+    share_of; /* [buffer]: 1 + index of its newest share; valid if that share still names this
+                 buffer */
+    Pc after; /* the first writer of a new gradient buffer waits for this instruction */
 } Gradients;
 
 /* stage.c: messages between pipeline stages. */
@@ -188,12 +193,12 @@ typedef struct Stages {
     uint32_t rank;             /* the pipeline rank that this program is for */
     AxisSet pipe;              /* the pp axes */
     LIST(TensorId) * crossing; /* [stage]: tensors that go from it to the next stage */
-    NodeId *first[2], *end[2]; /* [stage]: its forward nodes and its backward nodes lie between */
+    NodeId *first[2], *end[2]; /* [0]: forward, [1]: backward; [stage]: the range of its nodes */
     uint32_t first_tied_match, first_p2p_match, most_crossing;
     LIST(StageTransfer) transfers; /* messages of this rank, in order */
     uint32_t next_transfer, transfer_launch;
-    /* all actions but the newest have ended, so messages may be received into the memory that these
-     * actions used */
+    /* when this instruction has finished, all actions but the newest have ended, so messages may be
+     * received into their memory */
     Pc receive_after;
     Pc newest_send[2];
 } Stages;
@@ -201,13 +206,14 @@ typedef struct Stages {
 /* update.c: scalars of the whole step. */
 typedef struct Scalars {
     uint32_t match;
-    uint32_t n_losses; /* nodes so far that have added to the step's loss */
+    uint32_t n_losses; /* number of loss nodes lowered so far */
     BufferId loss, norm_table, coefficient;
     BufferId loss_sum, count; /* sums of the step so far; step_mean divides the loss by the count */
     BufferId host_norm;       /* offload: sum of squares of the gradients on the host */
 } Scalars;
 
-/* One program while it is being written. Each part belongs to the files that its comment names. */
+/* One program while it is being written. The comment at each part's type names the files that use
+ * it. */
 typedef struct Lower {
     Job *job;
     Plan *plan;
@@ -237,10 +243,11 @@ typedef struct Emit {
     UnitId unit;
     uint32_t n_in, n_out;
     BufferId arg[MAX_ARGS];
-    Pc after[4]; /* dependences in addition to those that follow from the buffers; 0: none */
+    Pc after[4]; /* more dependences than those that follow from the buffers; 0: none */
 } Emit;
 Pc lower_emit(Lower *l, const Emit *e);
-/* Adds the value of `from` to `to`, or copies it there, after instruction `after`. */
+/* Emits an instruction that copies `from` to `to` (accumulate: adds it) and waits for instruction
+ * `after`. */
 void lower_pass(Lower *l, BufferId from, BufferId to, bool accumulate, Pc after, NodeId origin);
 BufferId lower_buffer(Lower *l, const Shape *shape, DType dtype, Category category);
 BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
@@ -248,10 +255,10 @@ BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
 const Shape *lower_shape(const Lower *l, BufferId b);
 DType lower_dtype(const Lower *l, DType t); /* applies the dtype map */
 Shape tensor_shape(const Graph *g, const Tensor *t, const Layout *layout);
-/* Shape of a value in this layout. If the tokens were dealt for another layout, the shape has the
- * deal for this layout. */
+/* Returns the shape of t's value in this layout, with the deal of the tokens that belongs to this
+ * layout. */
 Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout);
-/* True if tokens are dealt in this way, over ranks of cp, perhaps of tp within them. */
+/* True if `deal` is a deal of tokens over ranks of cp, or over ranks of cp and tp. */
 bool lower_is_sequence(const Lower *l, DealId deal);
 Stream lower_stream(const Lower *l, AxisSet axes, OpKind op);
 /* Stream of a collective that changes the layout of an activation or of its gradient. */
@@ -269,34 +276,38 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin);
 BufferId lower_want_arg(Lower *l, NodeId n, uint32_t i);
 void lower_add_version(Lower *l, TensorId t, BufferId buffer);
 BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout); /* 0: none */
-BufferId lower_find_apart(const Lower *l, TensorId t); /* one whose rows are strided */
+/* A version whose rows are strided; 0: none. */
+BufferId lower_find_apart(const Lower *l, TensorId t);
 
 /* ---- ring.c ---- */
-/* True if node n is computed with one part of its keys after the other. */
+/* True if node n is attention that reads its keys part by part, in a ring. */
 bool lower_rings(const Lower *l, NodeId n);
-/* The keys, the values and their gradients stay cut along their tokens. */
+/* Sets the layouts of a ring's node: keys, values and their gradients stay cut along their
+ * tokens. */
 void lower_ring_layouts(Lower *l, NodeId n);
 /* Emits the hops of a node's ring. `e` has its arguments. */
 void lower_ring_forward(Lower *l, Emit *e);
-/* Does the same for the gradient. Its outputs for keys and values are made here, in new buffers. */
+/* Emits the hops of the gradient's ring. Makes new buffers for the gradients of keys and values. */
 void lower_ring_backward(Lower *l, Emit *e);
 
 /* ---- unit.c ---- */
 void lower_units_start(Lower *l);
-/* gathers the weight, and prefetches the next units; returns the weight in its layout in use */
+/* Gathers the weight's unit if necessary, and prefetches the next units. Returns the weight in its
+ * layout in use. */
 BufferId lower_weight(Lower *l, TensorId param);
-/* releases the units whose last reader in its direction is n, unless they stay gathered */
+/* Releases the units whose last forward reader or last backward reader is n, unless they stay
+ * gathered. */
 void lower_after_node(Lower *l, NodeId n);
 bool lower_defers(const Lower *l, UnitId u);
-uint32_t lower_n_windows(const Lower *l, UnitId u); /* reductions a step */
-/* true if it stays gathered from forward to backward */
+uint32_t lower_n_windows(const Lower *l, UnitId u); /* number of reductions of the unit in a step */
+/* True if the unit stays gathered from forward to backward. */
 bool lower_stays_gathered(const Lower *l, UnitId u);
 
-/* Gathers the weights that u's update made, to where the next step reads them. */
+/* Gathers the weights of u after its update into the buffer from which the next step reads them. */
 void lower_gather_updated(Lower *l, UnitId u);
 
 /* ---- reduce.c ---- */
-/* Returns where this micro-batch sums the gradient of `param`: a view, with its layout. */
+/* Returns the view in which this micro-batch sums the gradient of `param`; *home is its layout. */
 BufferId lower_grad_home(Lower *l, TensorId param, Layout *home);
 void lower_grad_arrived(Lower *l, TensorId param);
 void lower_flush_pending(Lower *l, uint32_t keep);
@@ -304,18 +315,20 @@ void lower_flush_pending(Lower *l, uint32_t keep);
 /* ---- turns.c ---- */
 void lower_turns_start(Lower *l);
 bool lower_takes_turns(const Lower *l, UnitId u);
-/* Returns the buffer whose turn it is; 0 with "zero-option" if both hold another unit. */
+/* Gives u the buffer whose turn it is, and returns it. If other units use both buffers, reports
+ * "zero-option" and returns 0. */
 BufferId lower_turns_take(Lower *l, Turns *turns, UnitId u);
-/* Takes back the buffer in which u's weights still lie; 0 if they do not. */
+/* If a free buffer still has u's weights, gives it to u again and returns it; otherwise returns
+ * 0. */
 BufferId lower_turns_find(Turns *turns, UnitId u);
 void lower_turns_give(Turns *turns, UnitId u);
 
 /* ---- float8.c ---- */
 bool lower_gathers_bytes(const Lower *l, UnitId u);
-/* True if this node is the amax or quantise of a parameter that is not needed because the
- * parameter's unit is gathered in 8 bits. */
+/* True if this node is the amax or quantise of a parameter whose unit is gathered in 8 bits. The
+ * node then does nothing. */
 bool lower_done_by_gather(const Lower *l, NodeId id);
-/* Finds the largest magnitude of each such parameter, once a step. */
+/* Finds, once a step, the largest magnitude of each parameter whose unit is gathered in 8 bits. */
 void lower_maxima(Lower *l);
 /* Returns this rank's part of the unit at rest in 8 bits. */
 BufferId lower_in_bytes(Lower *l, UnitId u, const Shape *flat, Category category);
@@ -323,7 +336,7 @@ BufferId lower_in_bytes(Lower *l, UnitId u, const Shape *flat, Category category
  * for it; otherwise 0. */
 BufferId lower_quantised_weight(Lower *l, TensorId t);
 
-/* Sets `on` for each axis of `axes`. */
+/* Sets the layout on each axis of `axes` to `on`. */
 void lower_set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on);
 /* Returns the shape of a flat buffer. */
 Shape lower_flat(const Lower *l, uint64_t elements, AxisSet split, AxisSet partial);
@@ -331,56 +344,59 @@ Shape lower_flat(const Lower *l, uint64_t elements, AxisSet split, AxisSet parti
 /* ---- offload.c ---- state in host memory: fsdp2 { offload = true } */
 bool lower_offloads(const Lower *l, UnitId u);
 BufferId lower_host_buffer(Lower *l, const Shape *shape, DType dtype, Category category);
-/* Copies, or casts if the dtypes differ; it also waits for `after` and `also`. */
+/* Copies `from` to `to`, or casts it if the dtypes differ. The instruction also waits for `after`
+ * and `also`. */
 Pc lower_copy(Lower *l, UnitId u, Stream stream, BufferId from, BufferId to, Pc after, Pc also);
 BufferId lower_fetch(Lower *l, UnitId u); /* copies this rank's shard to the device */
-/* Copies a reduced gradient to the host. The first one is stored; later ones are added. */
+/* Copies a reduced gradient to the host. first: stores it; otherwise adds it. */
 void lower_take_out(Lower *l, UnitId u, BufferId part, bool first);
 
 /* ---- copy.c ---- FSDP2's copies: fsdp2 { copy = true } */
 bool lower_copies(const Lower *l, UnitId u);
-/* casts this rank's shard into a buffer to gather from */
+/* Casts this rank's shard into a new buffer, from which the unit is gathered. */
 BufferId lower_copy_in(Lower *l, UnitId u);
 void lower_copy_out(Lower *l, UnitId u); /* copies each weight to a buffer of its own */
-/* Returns the dtype in which gradients are computed. The copies are cast on their way to the
- * reduction, unless they are sums over micro-batches or pieces. */
+/* Returns the dtype in which gradients of the unit are computed. Gradients that are not sums over
+ * micro-batches or pieces are cast later, when they are packed for the reduction. */
 DType lower_grad_dtype(const Lower *l, UnitId u);
 BufferId lower_copied_grad(Lower *l, TensorId param, const Layout *home);
-BufferId lower_chunk_cat(Lower *l, UnitId u); /* packs its gradients into one flat buffer */
+BufferId lower_chunk_cat(Lower *l, UnitId u); /* packs the unit's gradients into one flat buffer */
 
 /* ---- grad.c ---- */
 /* Lowers the outputs of backward node n: chooses buffers and the accumulate mask before n runs, and
  * settles the sums afterwards. */
 void lower_backward_node(Lower *l, NodeId n);
-/* Ends all exchanges of gradients that were begun. */
+/* Ends all exchanges of gradients that have begun. */
 void lower_end_returns(Lower *l);
 void lower_pass_node(Lower *l, NodeId n);
 /* Lowers the node that quantises an operand of the backward pass. */
 void lower_cast_node(Lower *l, NodeId n);
 
 /* ---- lower.c ---- */
-/* Several micro-batches may be in flight, each with versions and gradient sums of its own. Selects
- * the current one. */
+/* Selects the current micro-batch. Several may be in flight; each has its own versions and gradient
+ * sums. */
 void lower_select(Lower *l, uint32_t microbatch);
 void lower_forward_node(Lower *l, NodeId n);
 BufferId lower_state(Lower *l, TensorId t);
 /* Adds the scratch memory of node n's kernel as one more argument behind the op's own. */
 void lower_add_workspace(Lower *l, NodeId n, Emit *e);
-/* Does the same for an instruction that belongs to no node. */
+/* Adds the scratch memory of the kernel of an instruction that belongs to no node. */
 void lower_add_scratch(Lower *l, Emit *e);
-/* Returns the layout of argument `arg` (inputs, then outputs): the required one of an input, the
- * resulting one of an output. */
+/* Returns the layout of argument `arg` (inputs, then outputs): the layout that an input must have,
+ * or that an output gets. */
 static inline const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg)
 {
     return &l->value.arg_layouts[l->value.arg_first[n] + arg];
 }
 
 /* ---- plan.c ---- */
-/* Walks the nodes of an action in order. The walk begins with the action's stage and kind. */
+/* A walk over the nodes of an action in order. The caller sets the action's stage and kind, and
+ * zeroes the rest. */
 typedef struct ActionWalk {
     ActionKind kind;
     uint32_t stage;
-    NodeId id, behind; /* newest node; in a forward action, the newest backward node of pieces */
+    NodeId id, behind; /* id: newest node. behind: in a forward action, the newest backward node of
+                          a piece */
 } ActionWalk;
 NodeId lower_next(const Lower *l, ActionWalk *walk); /* 0: the end */
 void lower_find_mixed(Lower *l);
@@ -398,30 +414,31 @@ void lower_find_halos(Lower *l, NodeId id, const Binding *b);
 const DealId *lower_arg_around(const Lower *l, NodeId n, uint32_t arg);
 /* Returns the shape that node n requires of argument `arg`, or gives to it. */
 Shape lower_arg_shape(const Lower *l, NodeId n, uint32_t arg);
-/* Returns the rows of `from` that a rank owns, plus the shares of these rows that its neighbours
- * computed. lower_fold_begin begins this, and lower_fold_end ends it. Instructions emitted between
- * the two overlap with the exchange. */
+/* Adds to the rank's own rows of `from` the shares of these rows that its neighbours computed, and
+ * returns the sum. lower_fold_begin and lower_fold_end do the same in two calls; instructions
+ * emitted between them overlap with the exchange. */
 BufferId lower_fold(Lower *l, BufferId from, NodeId origin);
 HaloStep lower_fold_begin(Lower *l, BufferId from, NodeId origin);
 BufferId lower_fold_end(Lower *l, const HaloStep *step, NodeId origin);
 /* True if a buffer holds strided rows instead of the rank's own rows. */
 bool lower_is_apart(const Lower *l, BufferId b);
 bool lower_shape_is_apart(const Lower *l, const Shape *s);
-/* Gives `from` the halos that `around` names, also in two calls. */
+/* Returns `from` with the halos that `around` names, in two calls like lower_fold. */
 HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId origin);
 BufferId lower_hold_end(Lower *l, const HaloStep *step, NodeId origin);
 
 /* ---- held.c ---- */
 /* True if node n is a convolution whose inner rows are computed first. */
 bool lower_in_rows(const Lower *l, NodeId n);
-/* Returns the strips in which the halo of n's first input arrives, and the rank's own rows. */
+/* Returns the strips in which the halo of n's first input arrives. Sets *rows to the rank's own
+ * rows. */
 BufferId lower_want_strips(Lower *l, NodeId n, BufferId *rows);
-/* Emits both parts of such a convolution. `e` has the arguments of the whole. */
+/* Emits both parts of a convolution of lower_in_rows. `e` has the arguments of the whole op. */
 void lower_rows(Lower *l, const Emit *e, BufferId strips);
-/* Begins the exchange of input i for node n, which reads it soon. Does nothing if the input has no
- * halo, or already has it. */
+/* Begins the halo exchange of input i of node n, which is lowered soon. Does nothing if the input
+ * needs no halo, or already has it. */
 void lower_start_halo(Lower *l, NodeId n, uint32_t i);
-/* Begins the exchanges of strided rows that the next nodes read, if the values exist.
+/* Begins the exchanges of strided rows for the nodes behind n whose inputs exist already.
  */
 void lower_start_ahead(Lower *l, NodeId n);
 
@@ -429,9 +446,10 @@ void lower_start_ahead(Lower *l, NodeId n);
 void lower_find_crossing(Lower *l);
 void lower_find_stages(Lower *l); /* the nodes of each stage */
 void lower_plan_transfers(Lower *l);
-/* Issues the transfers whose value is complete by time `when` of the played schedule. */
+/* Emits the transfers whose value is complete by time `when` of the played schedule
+ * (schedule.h). */
 void lower_transfers(Lower *l, uint32_t when);
-void lower_sum_tied(Lower *l); /* sums the gradients of parameters with two homes */
+void lower_sum_tied(Lower *l); /* sums the gradients of parameters that two stages hold */
 /* Adds a gradient that another stage has summed as one more contribution. */
 void lower_grad_received(Lower *l, TensorId grad, BufferId part);
 

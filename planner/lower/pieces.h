@@ -1,4 +1,4 @@
-/* Free pieces of an arena, while the places in the arena are being planned. Offsets and sizes are
+/* The free bytes of an arena while offsets in the arena are being planned. Offsets and sizes are
  * bytes. */
 #ifndef TANDEM_LOWER_PIECES_H
 #define TANDEM_LOWER_PIECES_H
@@ -18,7 +18,7 @@ typedef struct Extent {
 typedef struct Pieces {
     Arena *arena;
     LIST(Piece) list; /* by offset */
-    uint32_t many;    /* if there are this many pieces, joining some of them pays off */
+    uint32_t many;    /* with more pieces than this, pieces_give joins some of them */
     uint64_t top;     /* end of the highest bytes that were ever taken */
 } Pieces;
 
@@ -37,9 +37,9 @@ void pieces_init(Pieces *m, uint64_t bottom, Arena *arena);
  * of `others` (by offset), which are taken later. The arena grows if necessary. */
 uint64_t pieces_take(Pieces *m, uint64_t size, const Knowledge *now, const Extent *others,
                      uint32_t n);
-/* Takes bytes from the smallest hole that fits. */
+/* Like pieces_take, but takes the bytes from the smallest hole that fits. */
 uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Knowledge *now);
-/* Takes a given place; false if it is not free. */
+/* Takes the bytes [offset, offset + size). Returns false if they are not free at `now`. */
 bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Knowledge *now);
 /* Gives bytes back. The clock of `end` must stay. */
 void pieces_give(Pieces *m, uint64_t offset, uint64_t size, End end, const Knowledge *now);

@@ -10,7 +10,7 @@ bool compile_together(const Plan *plan, CompilePer per, const Instr *first, cons
 
 /* Returns the first node after n that reads n's output; 0: none. */
 NodeId compile_first_reader(const Graph *g, NodeId n);
-/* Moves node n down to place `to`; the nodes between move up by one. */
+/* Moves node n to the later index `to`; the nodes between move one place forward. */
 void compile_move(Graph *g, NodeId n, NodeId to);
 
 /* ---- compile_product.c */
@@ -23,8 +23,8 @@ typedef struct ProductFuser {
 } ProductFuser;
 ProductFuser product_fuser(const Plan *plan, Program *p, CompilePer per, const bool *is_awaited,
                            Arena *scratch);
-/* Marks the product at pc, and the ops that its library call also computes, as kernel `kernel`.
- * Returns false if the call computes no other op. */
+/* Marks the product at pc, and the ops that its library call can also compute, as kernel `kernel`.
+ * Returns false, and marks nothing, if the call can compute no other op. */
 bool product_fuse(const ProductFuser *f, Pc pc, uint32_t kernel);
 
 #endif

@@ -8,7 +8,7 @@
 #include "planner/front/pass_spec.h"
 #include "planner/passes/passes.h"
 
-/* The user's options for a pass; NULL if not asked for. */
+/* Returns the user's options for a pass; NULL if `parallel` does not list it. */
 const PassConfig *pass_config(const Job *job, PassName name);
 
 const char *pass_word(PassName name); /* "fsdp2" */
@@ -26,7 +26,7 @@ bool passes_check_axes(const Config *config, Diag *d);
 /* The INNER rows of passes.def; the other passes are in their PassSpecs. */
 bool pass_mesh(Job *job);       /* config -> plan->mesh, refined; job->data_axes */
 bool pass_initialise(Job *job); /* every parameter has an initialiser */
-bool pass_units(Job *job);      /* every parameter that no unit holds yet joins one unit */
+bool pass_units(Job *job);      /* adds every parameter without a unit to a unit */
 bool pass_pad(Job *job);        /* deals with padding for the weights behind the logits */
 bool pass_propagate(Job *job);  /* Node.split, Tensor.use of every activation */
 bool pass_backward(Job *job);   /* gradient nodes */
@@ -47,7 +47,8 @@ TensorId gradient_of(Job *job, TensorId id);
  * them. */
 void compile_gradients(Job *job);
 
-/* The graph of the last check; it begins zeroed, but for its arena. */
+/* The graph at the last check, so that the next check skips unchanged parts. Starts zeroed, except
+ * for the arena. */
 typedef struct CheckedDims {
     uint32_t n_dims;
     int64_t dim[MAX_DIMS];
@@ -66,8 +67,8 @@ bool check_graph(const Job *job, CheckedGraph *last, const char *pass);
  * names the option: "tp.plan". */
 uint32_t pattern_mark(Job *job, const char *where, const Pattern *pattern, bool *matched);
 /* tp { plan }: layouts for parameters, which are read before parameters are placed, and for
- * activations, which are read afterwards. Returns the number of modules that it names; UINT32_MAX
- * after errors. */
+ * activations, which are read afterwards. tp_plan_params returns the number of modules that the
+ * table names; UINT32_MAX after errors. */
 typedef struct TpPlan {
     uint32_t *of_module; /* [module]: 1 + index of its pattern; 0: none */
 } TpPlan;
@@ -75,8 +76,8 @@ uint32_t tp_plan_params(Job *job, const TpOptions *options, TpPlan *plan);
 void tp_plan_activations(Job *job, const TpOptions *options, const TpPlan *plan);
 
 /* For each parameter, 1 + the dimension that counts KV groups, and 1 + the dimension that counts
- * query heads in a group; 0: none. They are derived from the ops that read a parameter. fused:
- * number of query heads that lie together with their key and value. */
+ * query heads in a group; 0: none. The ops that read a parameter determine them. fused: the number
+ * of query heads that are stored together with their key and value. */
 typedef struct HeadDims {
     int8_t groups, repeat;
     int64_t fused;
@@ -96,11 +97,12 @@ bool cp_scan_fits(const Job *job, const Node *n);
 /* Refines the axis tp, before any placement, if it has more ranks than an attention has KV
  * heads. */
 void tp_refine(Job *job);
-/* Assigns SPLIT(groups) on the outer axes of tp as long as there are groups, and SPLIT(repeat) or
- * WHOLE on the others. Returns false if the query heads of a group cannot be cut in this way; *rest
- * then is the number of parts that would be needed. */
+/* Assigns SPLIT(groups) on the outer axes of tp while they divide the groups, and SPLIT(repeat) or
+ * WHOLE on the other axes of tp. Returns false if the query heads of a group cannot be cut in this
+ * way; *rest then is the number of parts that would be needed. */
 bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest);
-/* Cuts the query heads of a fused projection in the way in which those of wq would be cut. */
+/* Cuts the query heads of a fused projection in the same way as the query heads of a separate
+ * wq. */
 void tp_place_fused(Job *job);
 bool tp_heads_fit(int64_t groups, int64_t repeat, uint32_t tp);
 
@@ -132,22 +134,23 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule);
  * model. */
 typedef enum BucketKind { BUCKET_bytes, BUCKET_elements } BucketKind;
 bool units_by_bucket(Job *job, double size, BucketKind kind);
-/* Warns "not-applied" of passes whose axis has size 1, and of options that have no effect on the
- * plan. */
+/* Warns "not-applied" about passes whose axis has size 1, and about options that have no effect on
+ * the plan. */
 void warn_not_applied(const Config *config, Diag *d);
 /* Checks zero{}'s options against each other; reports "zero-option". */
 void zero_check_options(const Config *config, Diag *d);
-/* Applies FSDP2's mixed-precision policy to parameters, units and activations, and casts
- * activations where they pass from unit to unit. Reports "mp-dtypes". */
+/* Applies FSDP2's mixed-precision policy to parameters, units and activations. Casts an activation
+ * where another unit reads it. Reports "mp-dtypes". */
 bool mixed_precision(Job *job, const MpPolicy *policy);
 /* Returns the data axes that shard a parameter in the model itself (experts, over ep). Its gradient
  * is summed over the other data axes only. */
 AxisSet own_axes(const Job *job, TensorId param);
-/* Returns the deal of a sequence over `parts` ranks, of cp and then of tp; 0: the equal deal. */
+/* Returns the deal of a sequence over `parts` ranks: cut first over cp, then over tp; 0: the equal
+ * deal. */
 DealId sequence_deal(const Job *job, uint32_t parts);
 /* Sets the deal of the sequence dimensions of t, for its layout in use. */
 void sequence_fit(const Job *job, Tensor *t);
-/* Makes a unit for a data pass. */
+/* unit_new makes an empty unit for a data pass; unit_take adds a parameter to it. */
 UnitId unit_new(Job *job, const char *name, AxisSet shard, AxisSet replicate);
 void unit_take(Job *job, UnitId unit, TensorId param);
 

@@ -10,10 +10,10 @@ typedef struct LowerOptions {
     DTypeMap dtypes;
     WorkspaceBytes workspace; /* workspace of the backend's kernels; NULL: none */
     Hash128 parent;           /* id of the parent plan, recorded in the plan; zero: none */
-    /* buffers get no offsets. This suffices for times, and for the memory of other frameworks */
+    /* buffers get no offsets; enough to predict times, and the memory of other frameworks */
     bool unplaced;
-    uint32_t microbatches; /* number of micro-batches of the longer step that the plan stands for;
-                            * 0: its own */
+    uint32_t microbatches; /* the plan stands for a longer step of this many micro-batches; 0: for
+                              its own step */
     bool unpadded;         /* for comparisons: odd vocabularies get no padding */
 } LowerOptions;
 
@@ -29,7 +29,7 @@ typedef struct ShardingJob {
     Fsdp2Options options;
     /* [module]: the module has a flat unit of its own; NULL without fsdp2 */
     const bool *is_unit;
-    bool resident;      /* weights are gathered once a step and stay */
+    bool resident;      /* weights are gathered once a step and stay gathered */
     bool gathers_bytes; /* set by float8: sharded units of covered weights are gathered in 8 bits */
     bool gather_eager; /* weights are gathered right after the update, not before their first use */
     bool gather_waits, reduce_waits; /* computation waits for each gather; for each reduction */
@@ -49,7 +49,7 @@ typedef struct ContextJob {
     AxisSet heads_axes; /* attention is computed with heads, not tokens, split on these axes */
     /* attention reads the keys of the ranks along these axes, one rank after the other */
     AxisSet ring_axes;
-    AxisSet scan_axes;  /* the same for state-space layers (cp_scan.c) */
+    AxisSet scan_axes;  /* like ring_axes, for state-space layers (cp_scan.c) */
     AxisSet rooms_axes; /* ranks share the rooms (slots for token rows) of each expert */
     /* parts of cp and tp whose ranks share experts, beside those of ep */
     AxisSet lent_axes;
@@ -67,28 +67,27 @@ typedef struct Job {
     ShardingJob sharding;
     TpJob tp;
     ContextJob context;
-    bool own_statistics; /* set by domain: gradients of sums over a field stay as each rank has
-                          * them */
+    bool own_statistics; /* set by domain: gradients of sums over a field are not summed over ranks
+                          */
     bool interior_first; /* set by domain: convolutions compute inner rows during an exchange */
     bool keep_halos;     /* set by domain: halos stay for the backward pass */
     AxisSet sample_axes; /* dp_replicate, dp_shard, ep: their ranks read different samples */
-    AxisSet data_axes;   /* these axes and cp: their ranks have different tokens and sum
-                          * gradients */
+    AxisSet data_axes; /* sample_axes and cp: their ranks have different tokens and sum gradients */
 } Job;
 
 struct PassSpec;
 typedef struct Pass {
     const char *name;
     const struct PassSpec *spec; /* the spec of a pass that the user names; NULL: the pass runs in
-                                  * every plan, and the fields below hold */
+                                    every plan, and only the fields below are used */
     bool reports;                /* also runs after another pass has failed, to report its errors */
     bool (*run)(Job *job);
 } Pass;
 /* The passes of the graph, in order. planner/lower/compile.h runs them and lowers the result. */
 extern const Pass *const passes_list;
 extern const uint32_t passes_count;
-/* Makes the configuration with which one rank computes the same values: no axes, and only those
- * passes that change the values of a step. */
+/* Changes `config` so that one rank computes the same values: no axes, and only the passes that
+ * change the values of a step. */
 void passes_for_one_rank(Config *config);
 /* Returns the user's list in one line: "tp(sequence), ac(full), fsdp2(reshard)", or "none". */
 const char *passes_text(Arena *arena, const Config *config);

@@ -4,12 +4,13 @@
 
 #include "planner/verify/verify.h"
 
-/* Settings that save memory and that the plan does not have yet, as "a, b, or c". */
+/* Settings that would save memory and that the plan does not use yet, as text: "a, b, or c". */
 typedef struct FitAdvice {
-    const char *state;  /* memory that lives between steps; "": none but more ranks */
-    const char *within; /* memory used within a step */
+    const char *state;  /* for memory that lives between steps; "": only more ranks would help */
+    const char *within; /* for memory used within a step */
 } FitAdvice;
-/* Like verify_fit, whose hint may name settings that the plan has. */
+/* Like verify_fit, but its hint names only settings of `advice`, which the plan does not use
+ * yet. */
 bool verify_fit_advising(const Plan *plan, const Capacity *c, const FitAdvice *advice, Diag *d);
 
 #endif

@@ -22,13 +22,13 @@
  *   value.c      abstract memory: the value in each byte range of the arena
  *   halo.c       strips of neighbours, and the rows that windows read
  *   range.c      one parameter of a flat buffer, and its 8-bit form
- *   nest.c       parts of parts, parts of other ranks
+ *   nest.c       parts of parts, and parts that moved to another rank
  *   ring.c       attention with a part of the keys
  *   rows.c       convolutions in two parts
  *   op.c         computations
  *   move.c       copies and communication of data
  *   update.c     the end of the step
- *   metadata.c   what the plan says of itself: the step, axes, units, uses of buffers
+ *   metadata.c   statements of the plan about itself: the step, axes, units, uses of buffers
  *   stated.c     sizes and settings that other fields decide
  *   derived.c    fields that follow from others */
 #ifndef TANDEM_VERIFY_PRIVATE_H
@@ -44,12 +44,14 @@
 typedef struct HappensBefore {
     uint32_t n_lanes;
     uint32_t *lane; /* [pc] */
-    /* [pc]: it has no lane of its own; it is known to have finished once a later group has */
+    /* [pc]: the instruction has no lane of its own, so it is known to have finished only when a
+     * later group has finished */
     bool *vague, any_vague;
     uint32_t first_lane[STREAM_COUNT];
     Pc *clock; /* [pc * n_lanes] */
 } HappensBefore;
-bool order_before(const HappensBefore *o, Pc a, Pc b); /* a has finished when b starts; a < b */
+/* True if a has finished when b starts; requires a < b. */
+bool order_before(const HappensBefore *o, Pc a, Pc b);
 
 /* The state of a packed value. A strip of a halo, and a message between strided and contiguous
  * rows, also records whether it was sent. PACKED_zigzag is Attrs.chunks of such a packing. */
@@ -69,7 +71,7 @@ typedef struct Val {
     Hash128 vn;
     uint64_t bytes;
     uint32_t shape; /* number of the shape, see value_shape */
-    uint32_t list;  /* number of its list of pieces; 0: it is one value */
+    uint32_t list;  /* number of its list of pieces; 0: the range is one value */
     uint32_t packed_parts;
     int8_t packed_dim;     /* 1 + dimension; 0: not packed */
     uint8_t packed_chunks; /* Packing */
@@ -98,7 +100,7 @@ typedef struct HeldValue { /* payload of the map of bytes */
     uint32_t val;
 } HeldValue;
 
-/* The data that one match transports, for programs that meet. */
+/* The data that one match transports between programs. */
 typedef struct Transported {
     Val val;
     uint32_t program;
@@ -124,7 +126,7 @@ typedef struct Verifier {
     Fault fault;
     uint32_t proofs;
     uint32_t n_reported, n_left_out, n_warned;
-    /* the program being looked at */
+    /* the program that is being proven */
     uint32_t program;
     const Program *p;
     HappensBefore order;
@@ -138,7 +140,7 @@ typedef struct Verifier {
     double loss_scale;   /* scale of each token's loss in the graph; 0: unknown */
     bool has_gradients;
     uint32_t *leaf_slots, n_leaf_slots; /* hash table: value number of a parameter -> tensor */
-    /* own shapes */
+    /* interned shapes of the verifier's own, and caches by shape */
     LIST(Shape) shapes;
     uint32_t *shape_slots, n_shape_slots;
     uint32_t *canon;          /* [ShapeId] */
@@ -159,22 +161,22 @@ typedef struct Verifier {
     TensorId *advanced;                       /* [tensor] of the state: its value after the step */
     Transported *transports;                  /* [match] */
     AxisSet stages;                           /* axes along which programs differ */
-    /* attributes of the clip_coef that was seen; NULL: none yet */
+    /* attributes of the clip_coef seen so far; NULL: none yet */
     const Attrs *clip;
-    const Attrs *rule; /* attributes of the last update, */
-    OpKind rule_op;    /* ... its op, */
-    DType rule_dtype;  /* ... and the dtype that it updates */
+    const Attrs *rule; /* attributes of the newest update */
+    OpKind rule_op;    /* its op */
+    DType rule_dtype;  /* the dtype that it updates */
 } Verifier;
 
-/* True if the buffer holds parameters when a step begins. These are parameters at rest, and whole
- * copies of parameters. */
+/* True if the buffer holds parameters when a step begins: parameters at rest, or whole copies of
+ * them. */
 static inline bool value_is_of_parameters(const Buffer *b)
 {
     return !b->parent && b->persistent &&
            (b->category == CATEGORY_parameter || (b->category == CATEGORY_gathered && b->unit));
 }
 
-/* ---- verify_deadlock.c ---- */
+/* ---- deadlock.c ---- */
 /* Returns the axes along which programs differ: pipeline stages. */
 AxisSet verify_stage_axes(const Verifier *v);
 
@@ -182,9 +184,9 @@ AxisSet verify_stage_axes(const Verifier *v);
 void verify_report(Verifier *v, const char *rule, Pc pc, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void verify_warn(Verifier *v, Pc pc, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* true if the rule's proof was requested */
+/* True if the proof that reports this rule was requested. */
 bool verify_reports(const Verifier *v, const char *rule);
-/* reports how many faults were not listed */
+/* Reports the number of faults that were not listed. */
 void verify_report_rest(Verifier *v);
 static inline uint64_t verify_address(const Program *p, BufferId b)
 {
@@ -231,9 +233,9 @@ void verify_order(Verifier *v); /* fills v->order */
 void verify_races(Verifier *v);
 void verify_kernels(Verifier *v); /* checks the promises of Instr.fuse */
 bool verify_is_product(const Instr *in);
-/* Checks a part of a kernel that begins with `product`; before: the part before it. */
+/* Checks the part at pc of a kernel that begins with `product`. before: the part before pc. */
 void verify_product_part(Verifier *v, Pc pc, const Instr *product, const Instr *before);
-/* true if they have the same bytes and type */
+/* True if a and b have the same bytes and dtype. */
 bool verify_alike(const Program *p, BufferId a, BufferId b);
 bool verify_overlap(const Program *p, BufferId a, BufferId b);
 void verify_deadlock(Verifier *v);
@@ -245,15 +247,15 @@ void verify_purity(Verifier *v);
 /* ---- metadata.c ---- */
 void verify_metadata(Verifier *v);
 /* ---- rule.c ---- */
-/* Return the fault in the attributes of an update; NULL: none. `param` is the type of the
+/* Both return the fault in the attributes of an update; NULL: none. param: the dtype of the
  * parameters. */
 const char *verify_rule_fault(const Instr *in, const Attrs *a);
 const char *verify_rounding_fault(const Instr *in, const Attrs *a, DType param);
-/* Reports an update of parameter t that is of the wrong kind: experts' biases have an update of
- * their own. */
+/* Reports an update of parameter t by the wrong kind of op, because biases that balance experts
+ * have their own update. Returns false after a report. */
 bool verify_balance(Verifier *v, Pc pc, TensorId t);
-/* The index of the gradient among the inputs of an update. If the update is that of an optimizer,
- * the clip coefficient follows the gradient. */
+/* Returns the index of the gradient among the inputs of an update. In an optimizer's update the
+ * clip coefficient follows the gradient. */
 static inline uint32_t verify_gradient_arg(const Instr *in)
 {
     return in->n_in - (in->op == OP_sign_step ? 1U : 2U);
@@ -264,43 +266,46 @@ void verify_stated(Verifier *v);
 void verify_derived(Verifier *v);
 void verify_dtypes(Verifier *v);
 
-/* ---- verify_nest.c ---- */
-/* True if each rank's part of dimension d in `cut` is its own one of the equal parts over `axes` of
- * its part in `whole`. It works for dimensions whose parts are at most two intervals. */
+/* ---- nest.c ---- */
+/* True if `cut` cuts each rank's part of dimension d in `whole` into equal parts over `axes`, and
+ * each rank has the part with its own index. It works for dimensions whose parts are at most two
+ * intervals. */
 bool verify_nests(const Verifier *v, const Shape *whole, const Shape *cut, int d, AxisSet axes);
-/* True if part i of dimension d in `b` has the indices of part i - by in `a`, for all parts. */
+/* True if, for every i, part i of dimension d in `b` has the indices of part i - `by` in `a`. */
 bool verify_turned(const Verifier *v, const Shape *a, const Shape *b, int d, uint32_t by);
 
 /* ---- ring.c ---- */
 /* One hop of a ring: an op on one part of its keys. */
 typedef struct Hop {
-    uint32_t n, i; /* number of hops; the number of this hop, which is its distance along the
-                    * ring */
+    uint32_t n, i; /* number of hops; number of this hop, from 0: the distance along the ring from
+                      which its keys come */
 } Hop;
-/* Finds the hop of instruction pc, given the shapes of its arguments. Rewrites the shapes to those
+/* Finds the hop of instruction pc, given the shapes of its arguments. Replaces them by the shapes
  * of the same op with all keys. Returns false, with a report, if the parts do not fit. */
 bool value_hop(Verifier *v, Pc pc, uint32_t *shape, Hop *hop);
 /* Returns the value of output j after hop i alone. The values of all hops add up to the graph's. */
 Hash128 value_of_hop(const Verifier *v, Pc pc, const Hop *hop, uint32_t i, const Val *in,
                      uint32_t j);
-/* If a hop merges its output, the output must hold the hops before this one and no others. */
+/* Checks a hop that merges its output: `old`, the output so far, must hold exactly the hops before
+ * this one. Returns false after a report. */
 bool value_merges(Verifier *v, Pc pc, const Hop *hop, const Val *in, const Val *old);
 
 /* ---- rows.c ---- */
-/* Checks the shapes of a part of a convolution. Rewrites those of the border to those of the whole
- * op with a halo. Returns false, with a report, if the shapes do not fit. */
+/* Checks the shapes of a part of a convolution. For the border it replaces them by the shapes of
+ * the whole op with a halo. Returns false, with a report, if the shapes do not fit. */
 bool value_rows_part(Verifier *v, Pc pc, uint32_t *shape);
-/* The strips must have arrived, and must hold the same value as the first input. */
+/* Checks that the strips have arrived and hold the same value as the first input. Returns false
+ * after a report. */
 bool value_takes_strips(Verifier *v, Pc pc, const Val *strips, const Val *own);
 /* Returns the value of output j of one part. The values of both parts add up to the graph's. */
 Hash128 value_of_rows(const Verifier *v, Pc pc, const Val *in, uint32_t j);
 /* True if the value consists of strips of dimension d that neighbours have sent. */
 bool value_is_received(const Val *val, int d);
 
-/* ---- verify_bind.c ---- */
+/* ---- bind.c ---- */
 Bound *verify_bound(Verifier *v, Pc pc);
 
-/* ---- verify_graph.c ---- */
+/* ---- graph.c ---- */
 Hash128 value_add(Hash128 a, Hash128 b);
 static inline bool value_same(Hash128 a, Hash128 b)
 {
@@ -316,29 +321,30 @@ Hash128 value_leaf(const char *kind, uint64_t number);
 /* Hashes the attributes that affect a value in micro-batch mb: random draws differ between
  * micro-batches. */
 uint64_t value_key(const Verifier *v, AttrsId attrs, uint32_t mb);
-/* Value of a parameter's moment when the step begins; 1: first, 2: second. */
+/* Returns the value of a parameter's moment when the step begins. which: 1: first, 2: second. */
 static inline Hash128 value_moment(uint32_t which, TensorId t)
 {
     return value_leaf(which == 1 ? "first moment" : "second moment", t);
 }
 Hash128 value_norm(Hash128 gradient); /* value of the sum of squares of a whole gradient */
 Hash128 value_clip(Hash128 norm, double clip);
-/* Value of the mean of the step; j 0: the loss, 1: the factor that turns sums into means. */
+/* Returns the value of output j of step_mean. 0: the mean loss; 1: the factor that turns sums into
+ * means. */
 Hash128 value_step_mean(const Verifier *v, uint32_t j);
 Hash128 value_contribution(const Verifier *v, NodeId node, uint32_t j, uint32_t mb);
 static inline Hash128 value_of_tensor(const Verifier *v, TensorId t, uint32_t mb)
 {
     return v->vn[(size_t)t * v->n_mb + mb];
 }
-/* 0: not a parameter's value at the step's start */
+/* Returns the parameter whose value at the step's start is `leaf`; 0: none. */
 TensorId value_param(const Verifier *v, Hash128 leaf);
 const char *value_name(Verifier *v, Hash128 vn); /* for messages */
 /* Returns why `is` may differ from the sum over micro-batches of tensor t; "" if there is no simple
  * reason. */
 const char *value_difference(Verifier *v, TensorId t, Hash128 is);
 
-/* ---- verify_value.c ---- */
-/* returns the shape's number; equal shapes get equal numbers */
+/* ---- value.c ---- */
+/* Returns the shape's number; equal shapes have equal numbers. */
 uint32_t value_shape(Verifier *v, const Shape *s);
 static inline const Shape *value_shape_at(const Verifier *v, uint32_t shape)
 {
@@ -346,43 +352,44 @@ static inline const Shape *value_shape_at(const Verifier *v, uint32_t shape)
 }
 const char *value_shape_text(Verifier *v, uint32_t shape);
 void value_shapes_start(Verifier *v);
-/* Returns the value in buffer b. If it is not the value that the buffer's shape claims, reports
- * this and returns a bad value. `arg` is for the message. */
+/* Returns the value in buffer b. If memory holds no value of the buffer's shape, reports this and
+ * returns a bad value. `what` and `arg` name the argument in the message. */
 Val value_read(Verifier *v, Pc pc, BufferId b, const char *what, uint32_t arg);
-/* Reads `bytes` at an address in the same way, as a value of `shape`. */
+/* Does the same for `bytes` bytes at an address, as a value of `shape`. */
 Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, uint32_t shape,
                   const char *what, uint32_t arg);
-/* the shape, dtype and bytes of the value are those of b */
+/* Writes the value to b. Takes its shape, dtype and bytes from b. */
 void value_write(Verifier *v, Pc pc, BufferId b, Val val);
 void value_write_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, Val val);
-/* The pieces of a value: its list, or the value itself as the only piece (written to *single). */
+/* Returns the pieces of a value and their number *n. A value without a list is its only piece,
+ * which is written to *single. */
 const ValuePiece *value_pieces(const Verifier *v, const Val *val, ValuePiece *single, uint32_t *n);
 uint32_t value_add_list(Verifier *v, const ValuePiece *at, uint32_t n);
 /* Returns a + b for equal shapes; reports and returns a bad value if their pieces do not match. */
 Val value_sum(Verifier *v, Pc pc, const Val *a, const Val *b);
 bool value_present(Verifier *v, Pc pc, const Val *val, BufferId *where);
 
-/* ---- verify_state.c ---- */
+/* ---- state.c ---- */
 void verify_graph_state(Verifier *v);
 void value_end_of_state(Verifier *v, BufferId b);
 void value_homes_of_state(Verifier *v); /* called when all programs have ended */
 
-/* ---- verify_start.c ---- */
+/* ---- start.c ---- */
 void value_memory_start(Verifier *v); /* sets the values of persistent buffers at the beginning of a
                                        * step */
 
 /* ---- the effect of an instruction on memory ---- */
 void value_compute(Verifier *v, Pc pc); /* op.c: ops of the graph */
-void value_move(Verifier *v, Pc pc);
-/* An all_reduce over stages: contributes this program's part, once. Returns true when every stage
- * has contributed. */
-bool value_meet_stages(Verifier *v, Pc pc,
-                       Pc *brought);     /* move.c: pass, cast, fill, RESHAPE, COMM */
+void value_move(Verifier *v, Pc pc);    /* move.c: pass, cast, fill, RESHAPE, COMM */
+/* move.c: for an all_reduce over stages. Contributes this program's part, once. Returns true when
+ * every stage has contributed. */
+/* The newest pc whose part was contributed. */
+bool value_meet_stages(Verifier *v, Pc pc, Pc *brought);
 bool value_exchange(Verifier *v, Pc pc); /* send, recv; false: the peer has not reached the match
                                           * yet */
 /* ---- halo.c ---- */
 void value_halo(Verifier *v, Pc pc);
-/* Returns the bytes of a rank's two strips of dimension d; 0: it has no halo there. */
+/* Returns the bytes of a rank's two strips of dimension d; 0: dimension d has no halo. */
 uint64_t value_strip_bytes(const Verifier *v, const Shape *held, int d, DType dtype);
 /* Returns NULL, or the fault in the rows of dimension d of `read`. Window w connects these rows
  * with `outputs` rows, which read them or, if is_output, add to them. */
@@ -399,18 +406,18 @@ const char *value_stride_fault(const Verifier *v, const Binding *b, const Shape 
                                int d);
 /* ---- uneven.c ---- */
 void value_exchange_uneven(Verifier *v, Pc pc);
-/* Finds, for each tensor of uneven rows, the tensor that holds their counts. Reports nodes whose
- * rows and counts do not belong together. */
+/* Finds for each tensor of uneven rows the tensor with the numbers of these rows. Reports nodes
+ * whose rows and counts do not belong together. */
 void verify_uneven(Verifier *v);
-/* Returns NULL, or the fault of an op that reads or writes rooms (index c of argument arg) of which
- * only the taken ones are stored. */
+/* For an op that reads or writes uneven rows as dimension d of argument `arg`: returns the fault;
+ * NULL: none. */
 const char *value_rows_fault(OpKind op, const Binding *b, uint32_t arg, int d);
 
-void value_sumsq(Verifier *v, Pc pc); /* verify_update.c */
+void value_sumsq(Verifier *v, Pc pc); /* update.c */
 void value_mean(Verifier *v, Pc pc);  /* step_mean */
 void value_clip_coef(Verifier *v, Pc pc);
 void value_update(Verifier *v, Pc pc);
-void value_amax_range(Verifier *v, Pc pc); /* verify_range.c */
+void value_amax_range(Verifier *v, Pc pc); /* range.c */
 void value_quantise_range(Verifier *v, Pc pc);
 void value_end(Verifier *v); /* checks the conditions at the end of a step */
 

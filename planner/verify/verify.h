@@ -28,26 +28,25 @@ enum {
  * "verify-read-before-write", "verify-deadlock", "verify-sequence", "verify-coverage",
  * "verify-purity", "verify-dtype", "verify-metadata", "verify-structure", "verify-redundant") with
  * its instruction (program, pc, op, origin's script:line). For deadlocks it also names the ranks
- * and the instruction that each waits for. Faults are FAULT_internal (our own passes made the plan)
- * or, with `user_plan`, FAULT_input.
+ * and the instruction for which each rank waits. Faults are FAULT_internal (our own passes made the
+ * plan) or, with `user_plan`, FAULT_input.
  */
 bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d);
-/* Proof 7: compares the peak bytes of each role with the device, and those of a node's ranks with
- * its host memory. Reports FAULT_infeasible: "does-not-fit" with the worst rank,
- * "host-does-not-fit" with the worst node. */
+/* verify_fit compares the peak bytes of each role with its device's memory, and the host bytes of
+ * all ranks of a node with the node's host memory. Reports FAULT_infeasible: "does-not-fit" with
+ * the worst rank, "host-does-not-fit" with the worst node. */
 typedef struct Capacity {
-    uint64_t device_bytes, reserved_bytes; /* bytes of a device; the part of them that no plan may
-                                            * use */
+    uint64_t device_bytes, reserved_bytes; /* bytes of a device; bytes of it that no plan may use */
     uint64_t host_bytes;                   /* host memory of a node; 0: unknown, no limit */
     uint32_t devices_per_node;             /* 0: all ranks on one node */
 } Capacity;
-/* The bytes of a device that a plan may use. */
+/* Returns the bytes of a device that a plan may use. */
 static inline uint64_t usable_bytes(uint64_t device_bytes, uint64_t reserved_bytes)
 {
     return device_bytes > reserved_bytes ? device_bytes - reserved_bytes : 0;
 }
 bool verify_fit(const Plan *plan, const Capacity *c, Diag *d);
-/* Returns the largest host memory that the ranks of one node need; *node is that node. */
+/* Returns the largest host memory [bytes] that the ranks of one node need; *node is that node. */
 uint64_t plan_host_bytes(const Plan *plan, uint32_t devices_per_node, uint32_t *node);
 
 #endif

@@ -9,8 +9,8 @@ double kernel_peak(const Device *device, DType dtype); /* FLOP/s, dense */
 /* Returns the device with the peaks that it sustains under its power limit. Kernels bound by memory
  * draw less power, so their peaks stay. */
 Device kernel_sustained(const Device *device);
-/* True for Hopper and Blackwell, which both use the numbers fitted to Hopper's kernels. Other
- * devices use those of Ampere. */
+/* True for Hopper and Blackwell. Both use the constants fitted to Hopper's kernels; other devices
+ * use Ampere's. */
 bool kernel_is_young(const Device *device);
 bool kernel_is_blackwell(const Device *device);
 double kernel_memory_s(const Device *device, double bytes);
@@ -20,10 +20,10 @@ typedef struct GemmFit {
     double large, eight, block, fill_us, split_us, efficiency[4];
 } GemmFit;
 const GemmFit *kernel_gemm_fit(const Device *device);
-/* The rate that no product exceeds [FLOP/s]; tiles and waves only lower it. */
+/* Returns the rate that no product exceeds [FLOP/s]; tiles and waves only lower it. */
 double kernel_gemm_most(const Device *device, DType dtype);
-/* Seconds of a product's arithmetic alone, without launch and memory traffic. fit NULL: the
- * device's own constants. */
+/* Returns the time of a product's arithmetic [seconds], without launch and memory traffic. fit
+ * NULL: the device's own constants. */
 double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                      const GemmFit *fit);
 
@@ -32,9 +32,9 @@ double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, 
  */
 double kernel_unaligned(const Device *device);
 
-/* Seconds of products of groups of rows in one kernel, as for experts: group i has m[i] rows,
- * and all share n and k. Uneven groups cost more: partly filled tiles and a partly filled last
- * wave. */
+/* Returns the time [seconds] of one kernel that multiplies several groups of rows, as for experts:
+ * group i has m[i] rows, and all groups have the same n and k. Uneven groups cost more: partly
+ * filled tiles and a partly filled last wave. */
 double kernel_grouped_gemm_s(const Device *device, DType dtype, uint32_t n_groups, const double *m,
                              double n, double k, const GemmFit *fit);
 
@@ -45,12 +45,13 @@ typedef struct TrafficWork {
     double bytes; /* bytes of inputs and outputs, each counted once */
 } TrafficWork;
 
-/* The fitted constants of such a kernel; see kernels_fit.def. */
+/* The fitted constants of a kernel that moves memory; see kernels_fit.def. */
 typedef struct TrafficFit {
     double start_us, part, row_us, near;
 } TrafficFit;
 const TrafficFit *kernel_traffic_fit(const Device *device, TrafficKernel kernel);
-/* Seconds on the device, without the gap between kernels. fit NULL: the device's own constants. */
+/* Returns the time of the kernel on the device [seconds], without the gap between kernels. fit
+ * NULL: the device's own constants. */
 double kernel_traffic_s(const Device *device, const TrafficWork *work, const TrafficFit *fit);
 
 /* Flash attention of one instruction. `heads` is heads times sequences. */
@@ -61,7 +62,7 @@ typedef struct AttentionWork {
     double queries, keys; /* tokens */
     double head, value;   /* widths of a head of queries and keys, and of values */
     bool causal, backward;
-    double window; /* keys that a query sees at most; 0: all */
+    double window; /* the most keys that a query sees; 0: all */
 } AttentionWork;
 
 /* The fitted constants of a flash kernel in one direction; see kernels_fit.def. */
@@ -70,14 +71,15 @@ typedef struct AttentionFit {
 } AttentionFit;
 const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel kernel,
                                          bool backward);
-/* Seconds of a kernel alone on the device, with launches and memory traffic. fit NULL: the device's
- * own constants. */
+/* Both return the time of a kernel alone on the device [seconds], with launches and memory traffic.
+ * fit NULL: the device's own constants. */
 double cost_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                    const GemmFit *fit);
 double cost_attention_s(const Device *device, const AttentionWork *work, const AttentionFit *fit);
-/* Without the launch of the first kernel. fit NULL: the device's own constants. */
+/* Does the work of cost_attention_s, without the launch of the first kernel. */
 double kernel_attention_s(const Device *device, const AttentionWork *work, const AttentionFit *fit);
-/* Seconds that a softmax adds to products whose scores stay in registers, as in flash attention. */
+/* Returns the time [seconds] that the softmax of `scores` scores adds to products whose scores stay
+ * in registers, as in flash attention. */
 double kernel_softmax_s(const Device *device, double scores);
 
 /* A scan of a state-space layer on one device, in the published chunks. */

@@ -1,6 +1,6 @@
-/* An instruction's work in terms that also fit traces of other systems: a product by its sizes,
- * attention by its heads and tokens, a norm by its rows, an element-wise op by its elements.
- * Kernels imported from traces are stored under these keys. */
+/* Describes an instruction's work by sizes that a trace of another framework has, too: a product by
+ * its sizes, attention by its heads and tokens, a norm by its rows, an element-wise op by its
+ * elements. The store keeps kernels imported from traces under keys of these sizes. */
 #ifndef TANDEM_SIM_COMPUTE_WORK_H
 #define TANDEM_SIM_COMPUTE_WORK_H
 
@@ -18,13 +18,13 @@ bool work_is_convolution(OpKind op);
 ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1]);
 
 /* True if the rows of both operands and of the result begin at multiples of 16 bytes. A row of an
- * argument spans its last indices that play the same part in the product: summed indices, indices
- * of its rows, or indices of its columns. */
+ * argument consists of its last indices of one kind: summed indices, rows of the left operand, or
+ * columns of the right operand. */
 bool work_is_aligned(const Program *p, const Instr *in, const Binding *b,
                      const int64_t size['z' + 1]);
 
-/* The key of a product. The key does not say which operand is transposed or which side is called m:
- * the two sides come in order of size. For 8-bit types it contains only the width. */
+/* The key of a product. It does not depend on which operand is transposed, or on which side is
+ * called m: the two sides are in order of size. For 8-bit types it names only the width. */
 const char *work_product_key(Arena *arena, DType dtype, const ProductWork *work);
 
 typedef struct HeadsWork {
@@ -41,8 +41,8 @@ Rank work_rank(const Plan *plan, const Program *p); /* the first rank that runs 
 /* The key of an instruction's work; NULL if no other system has one kernel for this work alone. */
 const char *work_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena);
 
-/* The time measured on `machine`: under the op's own key (`key`, from cost_key), otherwise under
- * its work's key; -1 if the store has neither. */
+/* Returns the time measured on `machine` for `key` (from cost_key) or, without such a measurement,
+ * for the key of the instruction's work; -1: the store has neither. */
 Ps work_measured(Store *store, const char *machine, const char *key, const Plan *plan,
                  const Program *p, const Instr *in, Arena *arena, Diag *d);
 

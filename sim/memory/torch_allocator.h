@@ -1,14 +1,15 @@
 /* PyTorch's caching allocator on CUDA, after its documentation and published behaviour. It models
- * sizes and places and holds no memory. Requests are rounded up to 512 bytes. Up to 1 MiB they come
- * from the small pool, whose segments have 2 MiB; others from the large pool, whose segments have
- * 20 MiB for requests below 10 MiB, else the request rounded up to 2 MiB. A pool belongs to a
- * stream. The smallest free block that is large enough is taken; among equals, the one with the
- * lowest address. The remainder is split off if it has at least 512 bytes (small) or more than 1
- * MiB (large). Free neighbours in a segment are merged. If the device has no room for a segment,
- * wholly free segments are given back and the request is tried once more.
+ * sizes and places and holds no memory. Requests are rounded up to 512 bytes. Requests up to 1 MiB
+ * come from the small pool, whose segments have 2 MiB. Larger requests come from the large pool.
+ * Its segments have 20 MiB for requests below 10 MiB; for others they have the size of the request,
+ * rounded up to 2 MiB. Each stream has its own pools. The smallest free block that is large enough
+ * is taken; among equals, the one with the lowest address. The remainder is split off if it has at
+ * least 512 bytes (small) or more than 1 MiB (large). Free neighbours in a segment are merged. If
+ * the device has no room for a segment, wholly free segments are given back and the request is
+ * tried once more.
  *
- * Expandable segments: one segment a pool, which grows at its end in steps of 2 MiB (small) or 20
- * MiB. */
+ * Expandable segments: each pool has one segment, which grows at its end in steps of 2 MiB (small)
+ * or 20 MiB. */
 #ifndef TANDEM_SIM_MEMORY_TORCH_ALLOCATOR_H
 #define TANDEM_SIM_MEMORY_TORCH_ALLOCATOR_H
 
@@ -22,8 +23,8 @@ typedef struct TorchStats { /* bytes */
     uint64_t allocated, reserved, peak_allocated, peak_reserved;
     uint32_t n_retries; /* free segments were given back to make room */
     uint32_t n_segments;
-    bool failed; /* a request found no room; this request and all later ones are counted as if they
-                  * had found it */
+    bool failed; /* a request found no room; this request and all later ones are counted as if there
+                    were room */
 } TorchStats;
 
 /* limit_bytes: the limit for all segments together. */

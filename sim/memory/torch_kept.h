@@ -8,7 +8,7 @@
 #include "planner/ir/plan.h"
 
 typedef struct TorchKept {
-    Pc *needed;     /* [buffer]: the last instruction that the buffer is kept for */
+    Pc *needed;     /* [buffer]: the last instruction for which the buffer is kept */
     bool *narrow;   /* [buffer]: the backward pass keeps it in 8 bits */
     bool *received; /* [buffer]: a stage's permanent tensor for received values */
     bool *in_graph; /* [pc]: the instruction is recomputed, and a module keeps the graph that

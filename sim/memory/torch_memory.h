@@ -11,7 +11,7 @@
  * model. Weights and optimizer state exist from the start; gradients from their first use to the
  * end of the step, as with set_to_none. A buffer is allocated on the stream of the instruction that
  * first touches it, when the host issues that instruction. It is freed when the host has issued the
- * last instruction that touches it. limit_bytes: for all segments together. */
+ * last instruction that touches it. limit_bytes: the limit for all segments together. */
 TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runtime,
                         const Device *device, uint64_t limit_bytes);
 

@@ -1,7 +1,7 @@
-/* The parts of NCCL's model that only sim's own files use: the rings and trees that NCCL's search
- * finds on a machine (nccl_graph.c), the tuner's estimates (nccl_tuner.c), and the real times
- * (nccl_time.c). Numbers and formulas are from NCCL 2.28.9 unless a comment says otherwise. Units
- * in these files: microseconds, GB/s = bytes / 1000 us. */
+/* The parts of the model of NCCL that only files of sim use: the rings and trees that NCCL's search
+ * finds on a machine (nccl_graph.c), the tuner's estimates (nccl_tuner.c), and the times that
+ * collectives really take (nccl_time.c). Numbers and formulas are from NCCL 2.28.9 unless a comment
+ * says otherwise. Units in these files: microseconds, GB/s = bytes / 1000 us. */
 #ifndef TANDEM_SIM_NET_NCCL_H
 #define TANDEM_SIM_NET_NCCL_H
 
@@ -44,53 +44,59 @@ typedef struct NcclCase {
     Collective kind;
     double n_nodes, per_node, n_ranks, bytes;
     Rings ring, tree, nvls;
-    /* one hop of a ring inside a node: the port, or its share of a PCIe box */
+    /* rate of one hop of a ring inside a node: of a device's port, or of its share of the PCIe
+     * links */
     double port_bytes_per_us;
     double exchange_bytes_per_us; /* rate from one device to all others of its node together */
     NcclSettings settings;        /* zero: NCCL chooses */
 } NcclCase;
 
 typedef struct NcclEstimate {
-    double latency_us, bytes_per_us; /* the tuner's numbers at this size; 0: the algorithm is not
-                                      * possible */
+    double latency_us,
+        bytes_per_us; /* the tuner's numbers at this size; both 0: the algorithm is not possible */
 } NcclEstimate;
 
 Generation nccl_generation(const Cluster *cluster);
 NcclCase nccl_case(const Cluster *cluster, Collective kind, uint32_t n_nodes,
                    uint32_t ranks_per_node, uint64_t bytes);
 bool nccl_has_switch(const Cluster *cluster);
-/* Channels of a communicator over all its connections, and of reductions in the switch. */
+/* nccl_channels returns the number of channels of a communicator over all its connections;
+ * nccl_switch_channels returns the number for reductions in the switch. */
 uint32_t nccl_channels(const Cluster *cluster, uint32_t n_nodes, uint32_t ranks_per_node);
 uint32_t nccl_switch_channels(const Cluster *cluster, uint32_t n_nodes);
-/* Number of channels for a group of sends and receives to `n_peers` ranks (itself included),
- * `bytes` each. */
+/* Returns the number of channels for a group of sends and receives with `n_peers` ranks (the rank
+ * itself included), of `bytes` bytes each. */
 uint32_t nccl_message_channels(const NcclCase *c, double n_peers, double bytes);
-/* Number of NICs on one node that the ranks of the group on this node use. Several NICs of one
- * device count as one NIC with that many rails, because plugins show them to NCCL in this way. */
+/* nccl_nics_used returns the number of NICs of one node that the group's ranks on this node use.
+ * Several NICs of one device count as one NIC with that many rails, because plugins show them to
+ * NCCL in this way. */
 double nccl_nics_used(const NcclCase *c);
 double nccl_nic_rails(const Cluster *cluster);
-/* The number of hops between the ranks of a ring, and the number of hops that leave a node. */
+/* nccl_steps returns the number of hops between the ranks of a ring. nccl_crossings returns the
+ * number of these hops that leave a node. */
 double nccl_steps(const NcclCase *c);
 double nccl_crossings(const NcclCase *c);
 
-/* For a PCIe box, by NCCL's own rates of links: the rate of each hop in a ring of the first n
- * devices, and the rate at which each device sends if all send to all. */
+/* For a node with PCIe links, at NCCL's own rates of links. pcie_ring_bytes_per_s returns the rate
+ * of each hop in a ring of the first n devices. pcie_exchange_bytes_per_s returns the rate at which
+ * each device sends if all devices send to all. */
 enum { MOST_BOX_DEVICES = 64 };
 double pcie_ring_bytes_per_s(const Cluster *cluster, uint32_t n_devices);
 double pcie_exchange_bytes_per_s(const Cluster *cluster, uint32_t n_devices);
 
-/* Estimate for buffers in windows; valid only if nccl_buffers_possible. `least_us`: time of the
- * switch's reduction for these bytes. */
+/* Returns the estimate for buffers in windows; valid only if nccl_buffers_possible. least_us: the
+ * time of the switch's reduction for these bytes. */
 NcclChoice nccl_answer_mapped(const NcclCase *c, NcclBuffers buffers, double least_us);
 
-/* Time to fill the levels of a tree of nodes with one chunk of each channel; 0 if the fabric's
- * fitted ramp already contains it. `hop_bytes_per_us`: rate of one hop between nodes. */
+/* Returns the time to fill the levels of a tree of nodes with one chunk of each channel; 0 if the
+ * fabric's fitted ramp already contains this time. hop_bytes_per_us: rate of one hop between
+ * nodes. */
 double nccl_levels_us(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol,
                       double channels, double hop_bytes_per_us);
 
-/* The tuner's estimate. Its time in us is latency + bytes / rate. */
+/* Returns the tuner's estimate; the tuner's time [us] is latency + bytes / rate. */
 NcclEstimate nccl_tuner(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol);
-/* The tuner's choice; false if no algorithm is possible. */
+/* Writes the tuner's choice. Returns false if no algorithm is possible. */
 bool nccl_tuner_best(const NcclCase *c, NcclAlgorithm *algorithm, uint32_t *protocol);
 
 #endif

@@ -1,5 +1,5 @@
-/* Concurrent transfers: shared by net_maxmin.c (the links of a transfer, and when it uses them) and
- * net_fill.c (its rate). */
+/* Concurrent transfers. net_maxmin.c decides which links a transfer uses and when; net_fill.c
+ * computes its rate. */
 #ifndef TANDEM_SIM_NET_NET_PRIVATE_H
 #define TANDEM_SIM_NET_NET_PRIVATE_H
 
@@ -11,8 +11,8 @@
 typedef struct LinkUse {
     uint32_t link, count; /* number of equivalent ranks on the link */
     int64_t rate;         /* bytes/s of one rank when the flow runs alone */
-    int64_t weight;       /* rate of the use, as a fraction of the flow's largest rate, in units of
-                           * 2^-20 */
+    /* rate on this link as a fraction of the flow's largest rate, in units of 2^-20 */
+    int64_t weight;
 } LinkUse;
 
 /* Transfers with the same operation, group and size share one shape. */
@@ -35,10 +35,10 @@ typedef struct Flow {
     Ps since;                /* time at which `left` was correct */
     double left;             /* remaining picoseconds at full speed */
     double speed;            /* fraction of full speed */
-    double level;            /* the speed while rates are computed; < 0: still rising */
-    double limit;            /* the rate at which the flow is limited, in this round */
+    double level;            /* the speed during the computation of rates; < 0: not yet known */
+    double limit;            /* the rate to which a link limits the flow in this round */
     Ps ends;
-    uint32_t first, room; /* its places in `places`, one for each use */
+    uint32_t first, room; /* its elements of `places`, one for each use */
     uint32_t seen;        /* number of the last filling that the flow took part in */
 } Flow;
 
@@ -68,23 +68,23 @@ struct MaxMin {
     /* links that are or were overloaded, and whose demand changed since rates were computed */
     LIST(uint32_t) changed;
     LIST(uint32_t) part;   /* while filling: the flows whose rates may change */
-    LIST(uint32_t) risers; /* those flows among them that use an overloaded link */
+    LIST(uint32_t) risers; /* flows of `part` that use an overloaded link */
     LIST(uint32_t) narrow; /* the overloaded links of `part` */
     uint32_t *marked;      /* [link] number of the filling for which the link is in `changed` */
     uint32_t *seen;        /* [link] number of the last filling that the link took part in */
     uint32_t n_fillings;
     Heap heap; /* a: flow id, b: version */
     uint32_t n_links, first_routed;
-    uint32_t *on_routed;        /* [link of the network] used while a shape is built */
+    uint32_t *on_routed;        /* [link of the network] scratch, used while a shape is built */
     int64_t *capacity, *wanted; /* [link]: bytes/s; demand of all running flows at full speed */
     int64_t *frozen, *rising;   /* [link] during a filling */
-    double *full;               /* [link] the common rate at which the link is full; only while
-                                 * rates rise */
+    double *full; /* [link] the common rate of its flows at which the link is full; valid only
+                     during a filling */
     Ps now;
 };
 
-/* Lists in `part` the flows whose rates may have changed. Sets their `level`: the fraction of its
- * full speed that each flow gets. */
+/* Lists in `part` the flows whose rates may have changed, and sets the `level` of each: its new
+ * fraction of full speed. */
 void maxmin_fill(MaxMin *m);
 
 #endif

@@ -7,9 +7,9 @@
 
 /* The pattern of a collective's messages between nodes, numbered by their order in the group. */
 typedef enum EdgeKind {
-    EDGE_ring,     /* each sends to the next */
+    EDGE_ring,     /* each node sends to the next */
     EDGE_tree,     /* NCCL's two trees, up and down: each edge carries half of the bytes */
-    EDGE_exchange, /* each sends to all others */
+    EDGE_exchange, /* each node sends to all others */
     EDGE_message   /* two nodes: the first sends to the second */
 } EdgeKind;
 
@@ -20,7 +20,7 @@ typedef struct Routes {
 
 /* Returns the routes of a cluster's network; n_links 0: its switches do not limit traffic. */
 Routes routes_of(const Cluster *cluster);
-/* Returns the links from node to node in order, at most most_hops of them. */
+/* Writes the links from one node to another in order (room: most_hops) and returns their number. */
 uint32_t routes_path(const Routes *r, uint32_t from, uint32_t to, uint32_t *links);
 double routes_bytes_per_s(const Routes *r, uint32_t link);
 /* Writes the receivers of node i of n to `to` (room: n + 4) and returns their number; a receiver

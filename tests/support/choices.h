@@ -1,5 +1,5 @@
-/* Inputs of the mixture-of-experts ops that must not be arbitrary numbers: the experts that a token
- * chose, and its slots. */
+/* Inputs of ops for experts that cannot be arbitrary numbers: the experts that a token chose, and
+ * its slots. */
 #ifndef TANDEM_TESTS_SUPPORT_CHOICES_H
 #define TANDEM_TESTS_SUPPORT_CHOICES_H
 
@@ -11,11 +11,13 @@
 bool choices_fill(OpKind op, uint32_t arg, const Attrs *attrs, Value *v);
 
 /* ---- experts that drop no token (planner/ir/layout/rows.h) ---- */
-/* Rooms of an expert that hold no token of any sequence. Slots and counts must be consistent. */
+/* Rooms of an expert without a token. (Slots and counts must be consistent.) */
 enum { CHOICES_SPARE = 2 };
-/* True if the argument is uneven rows. Tests give such an argument memory for all rooms. */
+/* True if the argument consists of uneven rows. Tests give such an argument memory for all
+ * rooms. */
 bool choices_are_rows(OpKind op, uint32_t arg);
-/* Moves rows to their rooms, with zeros in the others, or back. */
+/* choices_rooms moves rows to their rooms, with zeros in the other rooms. choices_rows moves them
+ * back. */
 Value choices_rooms(Arena *arena, const Value *rows, const Value *counts);
 Value choices_rows(Arena *arena, const Value *rooms, const Value *counts);
 

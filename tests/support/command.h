@@ -7,7 +7,7 @@
 #include "planner/base/arena.h"
 
 typedef struct CommandResult {
-    int exit_code;         /* -1: it was ended by a signal, or could not be started */
+    int exit_code;         /* -1: a signal ended the command, or it could not be started */
     int signal;            /* that signal; 0 if it exited */
     bool timed_out;        /* the command and its process group were killed */
     const char *out, *err; /* its whole output, ending in 0 */
@@ -27,11 +27,11 @@ CommandResult command_run_program(Arena *arena, double timeout_s, const char *co
 
 /* Returns a new folder under the test's working directory; the name ends without a slash. */
 const char *command_new_folder(Arena *arena);
-/* Writes a text file (ends the test on failure); the second function reads one whole (NULL if it
- * cannot). */
+/* command_write_file writes a text file; it ends the test on failure. command_read_file returns a
+ * whole file; NULL on failure. */
 void command_write_file(const char *path, const char *text);
 const char *command_read_file(Arena *arena, const char *path, size_t *bytes);
-/* Writes a CSV file with this text in a new folder. */
+/* Writes a CSV file with this text in a new folder, and returns its path. */
 const char *command_table(Arena *arena, const char *text);
 
 #endif

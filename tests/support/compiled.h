@@ -1,4 +1,4 @@
-/* Tiny models compiled for tests of passes; each test has its own arena. */
+/* Compiles tiny models for tests of passes. Each test has its own arena. */
 #ifndef TANDEM_TESTS_COMPILED_H
 #define TANDEM_TESTS_COMPILED_H
 
@@ -10,7 +10,7 @@ int compile_teardown(void **state);
 Arena *compile_arena(void);
 Diag *compile_diag(void);
 
-/* Ends the test if the passes refuse. */
+/* Compiles a tiny model. Ends the test if a pass refuses it. */
 Plan *compile(const Tiny *t);
 /* Returns the passes' first error for a config that they must refuse; compile_diag has all of
  * them. */

@@ -10,7 +10,7 @@ typedef struct DbFixture {
     const char *path; /* path of a store that does not exist yet */
 } DbFixture;
 
-/* migrations: a table `item`, then one more column */
+/* Two migrations: the first creates a table `item`, the second adds a column. */
 extern const char *const db_fixture_schema[2];
 
 int db_fixture_setup(void **state);

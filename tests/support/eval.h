@@ -1,6 +1,6 @@
 /* Evaluates a graph on one rank, node by node, with the CPU kernels. Every tensor has its own
  * memory. Gradients are derived here from the op table, independently of the backward pass and of
- * the executor. It is the oracle for both. It is itself tested by central differences. */
+ * the executor. This evaluation is the oracle for both; central differences test it. */
 #ifndef TANDEM_TESTS_SUPPORT_EVAL_H
 #define TANDEM_TESTS_SUPPORT_EVAL_H
 
@@ -53,10 +53,10 @@ typedef struct Eval {
     Arena *arena;
     const Graph *graph;
     Value *value; /* [graph->tensors.n] */
-    Value *grad;  /* for floating-point tensors; at NULL: no gradient arrived */
+    Value *grad;  /* [graph->tensors.n], for floating-point tensors; at NULL: no gradient arrived */
     Control control;
     uint32_t microbatch;
-    bool frozen; /* state is not updated again; values computed from it stay */
+    bool frozen; /* state is not updated any more, and values computed from it stay */
 } Eval;
 
 /* Memory for every tensor of the graph; floating-point ones are `real` (DT_f64 or DT_f32). Aborts
@@ -65,12 +65,12 @@ Eval eval_new(Arena *arena, const Graph *graph, DType real, const DataSource *da
 /* Sets parameters and state by their initialisers. */
 void eval_init(Eval *e, uint64_t seed);
 void eval_forward(Eval *e);
-/* Adds to the gradients of all tensors that the loss, or a tensor with a seeded gradient, depends
- * on. */
+/* Adds to the gradients of all tensors on which the loss, or a tensor with a seeded gradient,
+ * depends. */
 void eval_backward(Eval *e);
 /* Clears gradients: only those of activations (between micro-batches), or all. */
 void eval_clear(Eval *e, bool parameters_too);
-/* Sets dL/d(tensor) before eval_backward. */
+/* Returns the gradient of tensor t, for the caller to set before eval_backward. */
 Value *eval_seed(Eval *e, TensorId t);
 
 /* Runs the graph's own backward nodes (after the backward pass), which give the gradient tensors'

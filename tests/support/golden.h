@@ -17,8 +17,8 @@ typedef struct Golden {
     LIST(GoldenTensor) tensors;
 } Golden;
 
-/* `name` without folder, e.g. "llama.safetensors". False, with a line on stderr, if it cannot be
- * read or is not well formed. */
+/* Reads the file `name` of tests/data/golden, such as "llama.safetensors". Returns false, with a
+ * line on stderr, if it cannot be read or is not well formed. */
 bool golden_read(const char *name, Arena *arena, Golden *golden);
 /* Finds "grad/" + "norm.weight"; NULL if there is none. */
 const GoldenTensor *golden_find(const Golden *golden, const char *group, const char *name);

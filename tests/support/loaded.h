@@ -5,7 +5,7 @@
 #include "planner/front/front.h"
 
 typedef struct Loaded {
-    Arena *arena; /* for the test to free */
+    Arena *arena; /* the test frees it */
     bool fine;
     Config config;
     Graph graph;

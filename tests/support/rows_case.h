@@ -1,5 +1,5 @@
-/* Arguments of a convolution whose rows are split into two parts: those of each part's kernel, for
- * tests. */
+/* Makes the arguments of a convolution's kernels, for the whole op and for its inner and border
+ * parts. */
 #ifndef TANDEM_TESTS_ROWS_CASE_H
 #define TANDEM_TESTS_ROWS_CASE_H
 
@@ -11,17 +11,18 @@ enum { ROWS_MOST_PARTS = 4 };
 typedef struct RowsCase {
     Attrs attrs;
     bool groups;                             /* the ops with groups */
-    int64_t b, g, c, n, rows, made, columns; /* rows of x and of y, for the whole */
+    int64_t b, g, c, n, rows, made, columns; /* of the whole op; rows: of x; made: rows of y */
     uint32_t n_parts;
-    int64_t own_rows, made_rows; /* of a buffer: the size for the largest part */
+    int64_t own_rows,
+        made_rows; /* rows of a part's buffers of x and y: the largest part's number */
     Halo halo[ROWS_MOST_PARTS];
     Interval out[ROWS_MOST_PARTS];
-    double *x, *y, *weight; /* for the whole: random numbers */
+    double *x, *y, *weight; /* random numbers, for the whole op */
 } RowsCase;
 
 /* Draws windows with strides, dilations, even kernels and all modes. */
 void rows_case_draw(RowsCase *c, Arena *arena, uint64_t seed);
-/* The op with or without groups. */
+/* Returns `dense`, or its counterpart with groups if c->groups. */
 OpKind rows_case_op(const RowsCase *c, OpKind dense);
 /* Numbers of elements in one part: its own rows of x, its strips, its rows of y, and the weight. */
 typedef struct RowsCounts {

@@ -1,4 +1,4 @@
-/* Valid plans that a test modifies, to check that the verifier finds the error. */
+/* Valid plans that a test spoils, to check that the verifier finds the error. */
 #ifndef TANDEM_TESTS_SPOILED_H
 #define TANDEM_TESTS_SPOILED_H
 
@@ -8,7 +8,7 @@
 typedef struct Spoiled {
     Arena *arena; /* freed after the verdict */
     Plan *plan;   /* all of it may be overwritten */
-    Program *p;   /* its first */
+    Program *p;   /* the plan's first program */
     Diag d;
 } Spoiled;
 
@@ -17,7 +17,8 @@ Spoiled spoiled_of(const Tiny *t, bool fp64);
 Spoiled spoiled_sharded(void);
 Spoiled spoiled_replicated(void);
 
-/* Returns the first such instruction; ends the test if there is none. */
+/* Returns the first instruction with this op, stream, phase and micro-batch; ends the test if there
+ * is none. */
 Pc spoiled_find(const Spoiled *s, OpKind op, Stream stream, Phase phase, uint32_t mb);
 void spoil(Spoiled *s, MutationKind kind, Pc pc, uint32_t choice);
 Attrs spoiled_attrs(const Spoiled *s, Pc pc);

@@ -1,5 +1,5 @@
-/* The difference of two texts, in a form that is committed. A change of one line gives one line of
- * difference, independent of its position. */
+/* The difference of two texts, in a form for the repository: a change of one line gives one line of
+ * difference, wherever it is. */
 #ifndef TANDEM_TESTS_SUPPORT_TEXT_DIFF_H
 #define TANDEM_TESTS_SUPPORT_TEXT_DIFF_H
 

@@ -36,18 +36,18 @@ typedef struct Source {
     const char *name; /* name in messages, such as "plans/a.lua" or "models/llama.lua" */
     const char *text; /* NULL: no script, but a setting such as "--set mesh.tp=4" */
     size_t n;
-    Hash128 hash;     /* hash of the text once it was sent; zero: not sent yet */
-    uint32_t n_lines; /* lines of the text once they were counted; 0: not counted yet */
+    Hash128 hash;     /* hash of the text, set when the text is sent; zero: not sent yet */
+    uint32_t n_lines; /* lines of the text; 0: not counted yet */
     bool shipped,
-        /* the file is from the library folder; the file is from its tandem/ or dialects/, whose
-         * lines are never shown as the user's */
+        /* shipped: the file is in the library folder. library: it is in the library's tandem/ or
+         * dialects/, whose lines are never shown as the user's */
         library;
 } Source;
 
-/* A script that was asked for in vain. */
+/* A script that was required but not found. */
 typedef struct Absent {
     const char *name;
-    bool shipped; /* it was looked for in the library, too, not only in the script's folder */
+    bool shipped; /* the search included the library, not only the script's folder */
 } Absent;
 
 /* The parent's answer after it has read the configuration. */
@@ -73,13 +73,15 @@ typedef struct Child {
     int fd, words;             /* pipe for records both ways; pipe for last words */
     const char *script, *code; /* code: NULL, or a text to evaluate instead of a file */
     const FrontOptions *options;
-    int script_dir, library_dir;       /* -1: not open */
-    const char *library;               /* the library's path */
-    int no_script_dir, no_library_dir; /* errno: why it is not open; 0 if it is not wanted */
+    int script_dir, library_dir; /* -1: not open */
+    const char *library;         /* the library's path */
+    int no_script_dir,
+        no_library_dir; /* the errno of the failed open; 0: the folder was not wanted */
     double cpu_s;
     Source source[CHILD_MOST_FILES + CHILD_MOST_SETS + 1]; /* [0] none */
     uint32_t n_sources, n_files_sent, n_sources_sent, depth, n_fields, n_reports;
-    /* files that the script asked for in vain: it may read others once they exist */
+    /* files that the script required but that do not exist: if they exist later, the script may
+     * read them */
     Absent absent[CHILD_MOST_ABSENT];
     uint32_t n_absent, n_absent_sent;
     struct {
@@ -91,8 +93,8 @@ typedef struct Child {
     size_t printed; /* bytes written by print so far */
     bool memory_refused;
     bool system_refused; /* the newest allocation failed, and not because of the limit */
-    bool collected;      /* memory was just refused; Lua then collects garbage and asks again */
-    uint32_t n_tight;    /* number of consecutive collections that freed next to nothing */
+    bool collected;   /* an allocation was just refused; Lua now collects garbage and tries again */
+    uint32_t n_tight; /* number of consecutive collections that freed next to nothing */
     Place memory_place, stop_place;
     Place model_place; /* the key `model` of the plan, while the model is traced */
     Place set_place;   /* the setting that is being applied; source 0: none */
@@ -101,10 +103,10 @@ typedef struct Child {
     bool failed; /* an error record has been written */
     struct Tracer *tracer;
     Answer answer;
-    bool held;              /* it answers many requests: child_serve.c */
+    bool held;              /* the process answers many requests: child_serve.c */
     bool sweeps;            /* the script may return a sweep: child_sweep.c */
     int calls[SWEEP_CALLS]; /* Lua references to the sweep's functions; LUA_NOREF: not given */
-    bool shares;            /* its model does not read the tables that settings change */
+    bool shares;            /* the script's model does not read the tables that settings change */
     /* For a held script. is_plain: the plan's tables have no metatables. kept_*: Lua references to
      * the plan and to its tables. n_held_sources: the number of sources that the script's own run
      * read. */
@@ -118,7 +120,7 @@ _Noreturn void child_run(Child *c);
 /* Expects the plan on top of the stack. Applies the settings, sends the configuration, and waits
  * for the parent's answer. */
 void child_settle(Child *c);
-void child_model(Child *c); /* then sends the model, if the parent asks for it */
+void child_model(Child *c); /* after child_settle: sends the model if the parent asks for it */
 
 /* ---- child_serve.c: a script that is held open */
 void child_keep_plan(Child *c); /* remembers the plan on top of the stack in its present state */
@@ -128,7 +130,7 @@ bool child_receive(int fd, void *to, size_t n);
 
 /* ---- child_sweep.c: a script that returns a sweep */
 /* Expects the script's value, made by sweep{} or plan{}, on top of the stack. Sends the content of
- * a sweep and keeps its functions. For a plan it sends only that it is one. */
+ * a sweep and keeps its functions. Of a plan it sends only the kind. */
 void child_sweep(Child *c, const char *kind, Place place);
 /* Answers calls of the sweep's functions until the parent closes the pipe. */
 _Noreturn void child_serve_sweep(Child *c);
@@ -145,7 +147,8 @@ Child *child_of(lua_State *L);
 /* Returns the innermost line that is running; with `user`, the innermost line outside tandem/. If
  * no such line runs, returns the setting that is being applied. */
 Place child_place(Child *c, bool user);
-/* Returns the innermost line of the plan's own scripts, or else the setting. */
+/* Returns the innermost running line of the plan's own scripts or, without one, the setting that is
+ * being applied. */
 Place child_plan_place(Child *c);
 /* Raises "unreadable-text" unless text[n] is UTF-8 without control characters; `what` names the
  * text in the message. */
@@ -156,11 +159,13 @@ _Noreturn void child_raise(lua_State *L, const char *rule, Place place, const ch
 /* Adds a new source and returns its number; raises an error when there are too many. */
 uint32_t child_source(Child *c, const Source *source);
 void child_put_place(Child *c, Place place); /* appends file number and line to the open record */
-void child_send_files(Child *c);             /* must be called before a record begins */
+void child_send_files(
+    Child *c); /* Sends the names of new files; must be called before a record begins */
 /* Sends the files from which the plan was made so far, with the hash of their content. A script
  * given as text is not listed. */
 void child_send_sources(Child *c);
-/* Notes a file that cannot be read, so that an answer is not used again once it can. */
+/* Records a file that cannot be read, so that the result is not reused after the file becomes
+ * readable. */
 void child_note_absent(Child *c, const char *name, bool shipped);
 /* Writes a diagnostic as a record. An error makes the evaluation fail, but the script may continue
  * and report more errors. */
@@ -168,16 +173,16 @@ void child_write_error(Child *c, const char *rule, Place place, const char *text
                        Severity severity);
 /* Returns the text in the Lua list at `list` nearest to `word`; NULL if none is near. */
 const char *child_nearest(lua_State *L, const char *word, int list);
-/* Returns that text as "did you mean 'x'?"; NULL if none is near. */
+/* Returns the text nearest to `word` as "did you mean 'x'?"; NULL if none is near. */
 const char *child_near(lua_State *L, const char *word, int list);
-/* If no text is near, returns all of them. */
+/* Like child_near, but lists all texts if none is near. */
 const char *child_near_or_all(lua_State *L, const char *word, int list);
 
 /* ---- child_limits.c: processor time, memory */
 void child_limit(Child *c);
-void child_limit_again(Child *c); /* gives a request the full processor time */
-/* Ends the process. If half of the process's own limit is used up, the script is blamed; otherwise
- * the system. */
+void child_limit_again(Child *c); /* resets the limit on processor time for a new request */
+/* Ends the process after an allocation failed. Blames the script if it has used half of its own
+ * memory limit, otherwise the system. */
 _Noreturn void child_out_of_memory(void *self);
 void *child_allocate(void *self, void *at, size_t old, size_t size); /* a lua_Alloc */
 
@@ -195,7 +200,8 @@ void child_load_text(Child *c, const Source *source);
 /* Reads a data file from the script's folder; returns the number of its source. */
 uint32_t child_read_beside(Child *c, const char *path, Place place);
 
-/* Packs a place into a Lua integer, which core functions pass to each other. */
+/* Packs a place into a Lua integer, because core functions pass places to each other as
+ * integers. */
 lua_Integer child_pack_place(Place place);
 Place child_unpack_place(const Child *c, lua_Integer packed);
 
@@ -211,7 +217,7 @@ Spot scan_any_call(const Child *c, Place place);
 /* Returns the line of `key =` in the table, and the constructor of its value if the value is a
  * table. */
 Spot scan_key(const Child *c, Spot table, const char *key);
-/* the same for the index-th positional value */
+/* Does the same for the index-th positional value. */
 Spot scan_item(const Child *c, Spot table, lua_Integer index);
 
 /* ---- child_plan.c, child_set.c */
@@ -220,10 +226,11 @@ void child_open_plan(Child *c);
 void child_flatten(Child *c);
 void child_default_cluster(Child *c);
 void child_named_runtime(Child *c);
-void child_runtime_defaults(Child *c); /* of passes, after the settings */
-/* Pushes the value of a setting: 4, 3e-4, true, or a text. */
+void child_runtime_defaults(
+    Child *c); /* sets defaults of passes that depend on the runtime, after the settings */
+/* Pushes the value of a setting as Lua type: 4, 3e-4, true, or a text. */
 void child_push_value(lua_State *L, const char *value);
-void child_apply_sets(Child *c); /* applies them to the plan table on top of the stack */
+void child_apply_sets(Child *c); /* applies the settings to the plan table on top of the stack */
 /* Returns the place where `--set` wrote this flattened path; source 0: it did not. */
 Place child_set_place(Child *c, const char *path);
 /* Returns the word ("plan", "tp", "adamw", ...) whose call made this table, and the place of the
@@ -231,7 +238,7 @@ Place child_set_place(Child *c, const char *path);
 const char *child_kind(lua_State *L, int index, Place *place);
 
 /* ---- child_report.c: core functions that report several mistakes at once */
-void child_add_reports(lua_State *L); /* adds the mistakes to the table on top of the stack */
+void child_add_reports(lua_State *L); /* adds these functions to the table on top of the stack */
 
 /* ---- child_schedule.c: the plan's own pipeline schedule. A schedule file is read before the
  * request for the numbers of ranks and micro-batches is sent to the parent. A schedule function is

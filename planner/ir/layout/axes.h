@@ -27,8 +27,8 @@ enum {                   /* AxisInfo.flags */
        AXIS_LENDS = 32  /* its innermost ranks may share experts, too, with ep_mode = "folded" */
 };
 
-/* The collectives on the axis's own stream. All others run on those of units: dp_gather and
- * dp_reduce. */
+/* Which collectives run on the axis's own stream. All others run on the streams of units: dp_gather
+ * and dp_reduce. */
 typedef enum Carries {
     CARRIES_nothing,
     CARRIES_sums,      /* sums over this axis alone */
@@ -37,28 +37,28 @@ typedef enum Carries {
     CARRIES_values     /* every change of an activation's layout in which the axis takes part */
 } Carries;
 
-/* How --verify chooses the size. All but the first keep a size that divides the model's sizes, if
- * the model cannot make these sizes anew. */
+/* How `run --verify` chooses a small size for the axis. If the model cannot be built with other
+ * sizes, each rule but the first chooses an axis size that still divides the model's sizes. */
 typedef enum Shrinks {
     SHRINKS_to_least,            /* 3 where it is odd, else 2 */
     SHRINKS_to_divisor,          /* its least divisor; an odd size stays */
-    SHRINKS_to_divisor_for_good, /* its least divisor, which stays */
+    SHRINKS_to_divisor_for_good, /* its least divisor, which must not change afterwards */
     SHRINKS_by_fours             /* a multiple of 4 becomes 4; an odd size stays */
 } Shrinks;
 
 typedef struct AxisInfo {
     const char *name, *doc;
-    IndexRole cuts;   /* the index of the batch that its ranks share out; none: all read the same */
-    IndexRole trades; /* changes of layout exchange parts of `cuts` for parts of this index, and
-                       * back */
+    IndexRole cuts;   /* the index of the batch that the axis splits; none: all its ranks read the
+                         same data */
+    IndexRole trades; /* an all_to_all exchanges `cuts` for this index */
     uint32_t flags;
     Stream stream;
     Carries carries;
     Shrinks shrinks;
     uint8_t chunks;   /* the largest number of pieces of a sequence that a rank may hold; 0:
                        * sequences are not cut */
-    const char *pass; /* its name in `parallel` */
-    const char *unused, *use, *apart, *sum; /* axes.def tells */
+    const char *pass; /* the pass that assigns the axis's layouts, as named in `parallel` */
+    const char *unused, *use, *apart, *sum; /* see axes.def */
 } AxisInfo;
 
 const AxisInfo *axis_info(AxisName name);
@@ -67,9 +67,9 @@ const char *axis_name_text(AxisName name);
 /* Sets of axes by property. */
 AxisNames axes_with(uint32_t flags);      /* any of these flags */
 AxisNames axes_cutting(IndexRole role);   /* this index of the batch */
-AxisNames axes_cutting_batch(void);       /* any: ranks sum the gradients of what they share */
+AxisNames axes_cutting_batch(void);       /* any index of the batch: its ranks sum gradients */
 AxisNames axes_trading(IndexRole role);   /* for this index */
-AxisNames axes_of_pass(const char *pass); /* whose layouts the pass assigns */
+AxisNames axes_of_pass(const char *pass); /* the pass assigns their layouts */
 AxisName axes_first(AxisNames names);     /* the outermost; AXIS_NAMES: there is none */
 static inline bool axes_have(AxisNames names, AxisName name)
 {

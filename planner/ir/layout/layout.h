@@ -67,7 +67,7 @@ const char *layout_text(Arena *arena, const Mesh *mesh, const Layout *l);
 
 /* ---- deals ---- interned; 0 is the equal deal (the part count divides the size). */
 typedef uint32_t DealId;
-/* rows: room for rows of experts, of which only the taken ones are stored (rows.h). halo: parts
+/* rows: rooms for the rows of experts; only rooms that are taken are stored (rows.h). halo: parts
  * overlap. Each part holds its own indices and copies of its neighbours' (halo.h). overlap: parts
  * overlap, too, but each part holds only its share of a sum. strided: each part holds pieces that
  * lie apart, at equal distances (stride.h). */
@@ -92,8 +92,8 @@ typedef struct Deal {
                         * rows */
     uint32_t first, n; /* DEAL_listed, DEAL_strided: `n` (part-major) intervals from
                         * deals.intervals[first], */
-    /* per_part of them for each part, unused ones empty. DEAL_segments: `n` = per_part intervals
-     * side by side; each is shared equally by all parts */
+    /* per_part intervals for each part; unused intervals are empty. DEAL_segments: `n` = per_part
+     * intervals that follow each other; all parts share each interval equally */
     uint32_t per_part;
 } Deal;
 typedef struct Deals {
@@ -112,11 +112,11 @@ DealId deal_zigzag(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts);
 bool deal_is_zigzag(const Deals *deals, DealId id);
 /* Cuts each part of a listed deal into k equal parts, in the order of the part's elements. */
 DealId deal_cut(Deals *deals, Arena *arena, DealId id, uint32_t k);
-/* Returns the deal in which part i has the indices of part i - 1 of deal `id`, and part 0 those of
- * the last part. n such turns give `id` again. */
+/* Returns deal `id` turned by one part: part i has the indices that part i - 1 had, and part 0 the
+ * indices of the last part. n_parts turns give `id` again. */
 DealId deal_turn(Deals *deals, Arena *arena, DealId id, int64_t size, uint32_t n_parts);
-/* A deal of segments that lie side by side, such as query heads, keys and values. Part i holds
- * the i-th each[0] indices of the first segment, the i-th each[1] of the second, and so on. */
+/* A deal of segments that follow each other, such as query heads, keys and values. Part i holds the
+ * i-th each[0] indices of the first segment, the i-th each[1] of the second, and so on. */
 DealId deal_segments(Deals *deals, Arena *arena, uint32_t n_parts, uint32_t n_segments,
                      const int64_t *each);
 /* Finds or adds a deal with its table of `deal.n` intervals. */
@@ -146,17 +146,18 @@ int64_t shape_local_elements(const Shape *s, const Mesh *mesh, const Deals *deal
 /* The extent of dimension d in memory. It equals shape_local_dim, except for uneven rows (rows.h):
  * there the first of the three dimensions counts all rows, and the others are 1. */
 int64_t shape_extent(const Shape *s, const Mesh *mesh, const Deals *deals, int d);
-/* On `rank`: the global index at which the local part of dimension d begins (interval 0 of its
- * deal), and the number of its elements that are not padding. If several axes split one dimension,
- * they count in mesh order, outermost first. */
+/* shape_start returns the global index at which the part of dimension d on `rank` begins (interval
+ * 0 of its deal). shape_valid returns the number of elements of that part that are not padding. If
+ * several axes split one dimension, they count in mesh order, outermost first. */
 int64_t shape_start(const Shape *s, const Mesh *mesh, const Deals *deals, int d, Rank rank);
 int64_t shape_valid(const Shape *s, const Mesh *mesh, const Deals *deals, int d, Rank rank);
-/* product of the sizes of its axes */
+/* The number of parts of dimension d: the product of the sizes of the axes that split it. */
 uint32_t shape_parts(const Shape *s, const Mesh *mesh, int d);
 uint32_t shape_part(const Shape *s, const Mesh *mesh, int d,
                     Rank rank); /* mixed radix, mesh order */
 
-/* ---- the one rule ---- the collective that turns layout `from` into `to` on one axis. */
+/* ---- changes of layout ---- Returns the collective that turns layout `from` into `to` on one
+ * axis. */
 typedef enum Change {
     CHANGE_nothing,
     CHANGE_slice,

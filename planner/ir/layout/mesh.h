@@ -1,6 +1,7 @@
 /* Ranks as a grid of named axes. The order is row-major: peers along the last (innermost) axis are
- * consecutive ranks. The list of axes is also the order in which parts of one dimension nest. An
- * axis that nests inside of others may lie outside of them among the ranks (Axis.apart). */
+ * consecutive ranks. The list of axes is also the order in which parts of one dimension nest. The
+ * order of ranks may differ for single axes: an axis listed later may vary more slowly among the
+ * ranks than an axis listed before it (Axis.apart). */
 #ifndef TANDEM_IR_MESH_H
 #define TANDEM_IR_MESH_H
 
@@ -20,8 +21,8 @@ typedef struct Axis {
     const char *text; /* "tp", "dp_shard.1" */
     AxisName name;
     uint32_t size, stride; /* stride in ranks */
-    /* 0: among the ranks, the axis lies outside of those listed after it. Otherwise its stride: the
-     * axis also lies outside of some that are listed before it. */
+    /* 0: among the ranks, the axis varies more slowly than the axes listed after it. Otherwise its
+     * stride: it also varies more slowly than some axes listed before it. */
     uint32_t apart;
 } Axis;
 
@@ -35,17 +36,18 @@ typedef struct Mesh {
 Mesh mesh_make(const uint32_t sizes[AXIS_NAMES]);
 /* Splits atomic axis `a` into outer x inner (outer first). */
 void mesh_refine(Mesh *mesh, Arena *arena, uint32_t a, uint32_t inner);
-/* Refines the axis of that name so that its innermost atomic axes have `inner` ranks together, and
- * returns these; the empty set if the axis is cut elsewhere already and the cuts do not nest. */
+/* Refines the axis of that name so that its innermost atomic axes have `inner` ranks together.
+ * Returns these atomic axes. Returns the empty set if earlier cuts of the axis do not nest with
+ * this one. */
 AxisSet mesh_cut(Mesh *mesh, Arena *arena, AxisName name, uint32_t inner);
-/* Lists atomic axis `a` last, so that its parts nest inside of all others'. Every rank keeps its
- * coordinates. Axes behind `a` move one place forward. */
+/* Moves atomic axis `a` to the end of the list, so that its parts nest inside the parts of all
+ * other axes. Every rank keeps its coordinates. Axes listed after `a` move one place forward. */
 void mesh_nest_last(Mesh *mesh, uint32_t a);
-/* Makes strides and the number of ranks from sizes; false if the axes do not fill a grid of at most
- * 2^31 ranks. */
+/* Computes strides and the number of ranks from the sizes. Returns false if the axes do not fill a
+ * grid of at most 2^31 ranks. */
 bool mesh_set_strides(Mesh *mesh);
 AxisSet mesh_axes(const Mesh *mesh, AxisName name); /* all atomic axes of that name; 0: size 1 */
-AxisSet mesh_axes_of(const Mesh *mesh, AxisNames names); /* ... of these names */
+AxisSet mesh_axes_of(const Mesh *mesh, AxisNames names); /* all atomic axes of these names */
 uint32_t mesh_size(const Mesh *mesh, AxisSet axes);      /* product; 1 for none */
 uint32_t mesh_coordinate(const Mesh *mesh, Rank rank, uint32_t axis);
 /* Index of `rank` within its group along `axes` (mixed radix in mesh order, outermost first). */

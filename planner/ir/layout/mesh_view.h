@@ -1,17 +1,17 @@
-/* Questions about a mesh: the position of each rank, the ranks that read the same samples, the
- * submesh that shards. */
+/* Views of a mesh: the position of each rank, the ranks that read the same samples, the submesh
+ * that shards. */
 #ifndef TANDEM_IR_MESH_VIEW_H
 #define TANDEM_IR_MESH_VIEW_H
 
 #include "planner/ir/layout/mesh.h"
 
-/* Looks up axes by name: a mesh axis, or a GROUP of axes.def. False if the name is unknown. An
- * absent axis gives the empty set, of size 1. */
+/* Sets *axes to the axes of that name: a mesh axis, or a GROUP of axes.def. Returns false if the
+ * name is unknown. For an axis that the mesh does not have, *axes is the empty set. */
 bool mesh_named(const Mesh *mesh, const char *name, AxisSet *axes);
 extern const char *const mesh_flattened[]; /* the combined names; ends in NULL */
 
-/* The coordinates of a rank by axis name (the parts of a refined axis count as one number), and
- * the rank at given coordinates. */
+/* mesh_place writes the coordinates of a rank by axis name; the parts of a refined axis give one
+ * number. mesh_rank_at returns the rank at given coordinates. */
 void mesh_place(const Mesh *mesh, Rank rank, uint32_t at[AXIS_NAMES]);
 Rank mesh_rank_at(const Mesh *mesh, const uint32_t at[AXIS_NAMES]);
 /* The largest number of nodes [per_node consecutive ranks each] that a group along `axes` spans. */

@@ -10,16 +10,16 @@
 /* A ceil deal of parts of `each` elements. */
 DealId deal_padded(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, uint32_t each);
 bool deal_is_padded(const Deals *deals, DealId id);
-/* The deal that a dimension with deal `id` has where no axis splits it: `id` if that is a padded
- * deal of one part, else 0. */
+/* Returns the deal that a dimension with deal `id` has if no axis splits it: `id` if `id` is a
+ * padded deal of one part, else 0. */
 DealId deal_whole(const Deals *deals, DealId id);
 /* The shape of a tensor of these dimensions under a layout. Dimensions that axes split keep their
  * deals; padding is kept everywhere.
  */
 Shape shape_under(const Deals *deals, const Layout *layout, int n_dims, const int64_t *dim,
                   const DealId *deal);
-/* True if the fields of a deal without a table of intervals agree, so that the parts hold all
- * indices. */
+/* True if the fields of a deal without a table of intervals fit together, so that the parts hold
+ * all indices. */
 bool deal_padding_fits(const Deal *d, int64_t most);
 
 #endif

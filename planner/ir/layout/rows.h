@@ -12,12 +12,13 @@
 
 #include "planner/ir/layout/layout.h"
 
-/* dimensions that are stored together; the bound of a rank that holds exactly the mean */
+/* ROWS_DIMS: the leading dimensions that are stored as one. ROWS_MEAN: the Deal.bound of a rank
+ * that has room for exactly the mean. */
 enum { ROWS_DIMS = 3, ROWS_MEAN = 1000 };
 
 DealId deal_rows(Deals *deals, Arena *arena, int64_t rooms, uint32_t top_k, uint32_t bound);
 bool deal_is_rows(const Deals *deals, DealId id);
-/* True if the shape is of uneven rows. */
+/* True if `s` is the shape of a tensor of uneven rows. */
 bool rows_uneven(const Shape *s, const Deals *deals);
 /* The number of rows that a rank's buffer has room for. */
 int64_t rows_local(const Shape *s, const Mesh *mesh, const Deals *deals);

@@ -1,8 +1,8 @@
-/* Strides: parts whose rows lie apart. A dimension of X runs of u rows is cut into X * n equal
- * pieces, where n is the number of parts. Part p has every n-th piece from piece p on: the same u /
- * n rows of each run. Attention between points that lie u rows apart then finds all points of a
- * window on one rank. The rows that a rank owns are other pieces: those from p * X to (p + 1) * X.
- * So every rank sends about X / n of its pieces to each other rank. */
+/* Strides: parts whose rows are not contiguous. A dimension of X runs of u rows is cut into X * n
+ * equal pieces, where n is the number of parts. Part p has every n-th piece from piece p on: the
+ * same u / n rows of each run. Attention between points that are u rows apart then finds all points
+ * of a window on one rank. By rows, rank p owns other pieces: the X pieces from piece p X on. So
+ * every rank sends about X / n of its pieces to each other rank. */
 #ifndef TANDEM_IR_STRIDE_H
 #define TANDEM_IR_STRIDE_H
 

@@ -1,6 +1,6 @@
 /* The state that each rank of a plan holds between steps: parts of weights and of moments. Where
- * several ranks hold equal copies, it also says which rank writes its copy to a checkpoint. All
- * of it follows from the plan's units, layouts and deals; ranks need not communicate. */
+ * several ranks hold equal copies, exactly one of them writes its copy to a checkpoint. Both follow
+ * from the plan's units, layouts and deals, so ranks need not communicate. */
 #ifndef TANDEM_IR_STATE_H
 #define TANDEM_IR_STATE_H
 
@@ -50,8 +50,8 @@ StateTotal state_total(const State *state);
 /* Checks that over all ranks each element of every weight and moment is written exactly once.
  * Reports "state-duplicate" and "state-gap" with tensor, part and ranks, once for each tensor. */
 bool state_check(const State *state, Diag *d);
-/* state_check for slices from any source. The slices must cover the tensors of `plan`; NULL: the
- * tensors that the slices name. */
+/* Does the work of state_check for slices from any source. The slices must cover the tensors of
+ * `plan`; if `plan` is NULL, the tensors that the slices name. */
 bool state_check_slices(const Plan *plan, const StateSlices *slices, Diag *d);
 
 #endif

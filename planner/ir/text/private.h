@@ -24,9 +24,9 @@ typedef enum FieldType {
     FIELD_axes,      /* AxisSet: "dp_shard,tp" */
     FIELD_layout,    /* Layout: "tp:1,dp_shard:sum" */
     FIELD_split,     /* char[MAX_AXES]: "tp:k" */
-    FIELD_dims,      /* int64_t[], as many as the uint8_t at `count` says: "[2,4096]" */
+    FIELD_dims,      /* int64_t[]; the uint8_t at offset `count` holds their number: "[2,4096]" */
     FIELD_deals,     /* DealId[], likewise */
-    FIELD_ids,       /* uint32_t[], written the same way; at most `room` of them */
+    FIELD_ids,       /* uint32_t[] with the same kind of count; at most `room` of them */
     FIELD_list,      /* LIST(uint32_t) */
     FIELD_numbers,   /* double[room], up to the last that is not 0: "1.5,2" */
     FIELD_intervals, /* Deal.first, n in Deals.intervals: "0-4,28-32" */
@@ -34,8 +34,8 @@ typedef enum FieldType {
     FIELD_after      /* Instr.after in Program.after */
 } FieldType;
 
-/* If somebody changes a field's value in the text, the proofs may or may not refuse the plan. Each
- * field belongs to one of these classes, which say what a change does. A test checks the class. */
+/* The effect of changing a field's value in the text: the proofs may or may not refuse the plan.
+ * Each field belongs to one of these classes. A test checks the class. */
 #define TRUSTS(X)                                                                                  \
     X(proven, "A change is refused.")                                                              \
     X(given, "It states a part of the computation, and nothing else in the text contradicts it.")  \
@@ -55,7 +55,7 @@ typedef LIST(uint32_t) IdList;
 typedef struct TextField {
     const char *key; /* NULL: a bare word at its place, always printed */
     FieldType type;
-    uint16_t offset, count; /* places in the record */
+    uint16_t offset, count; /* byte offsets in the record */
     uint32_t room;          /* FIELD_word: number of names; FIELD_ids: size of the array */
     const char *const *names;
     TextTrust trust;
@@ -93,8 +93,8 @@ uint32_t text_numbers(const TextField *f, const void *record);
 
 #define TEXT_HEADER "tandem plan 1\n"
 
-/* Checks that every index is inside its list, that no view lies in a view, and that sizes and
- * counts are sane. Reports "plan-syntax" at line 0 of `file`. */
+/* Checks that every index is inside its list, that no view has a view as parent, and that sizes and
+ * counts are within their bounds. Reports "plan-syntax" at line 0 of `file`. */
 bool text_check(const Plan *plan, const char *file, Diag *d);
 
 #endif

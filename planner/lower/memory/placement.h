@@ -1,4 +1,4 @@
-/* Offsets for the transient buffers of one space. */
+/* Chooses offsets for the transient buffers of one space. */
 #ifndef TANDEM_LOWER_PLACEMENT_H
 #define TANDEM_LOWER_PLACEMENT_H
 

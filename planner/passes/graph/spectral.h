@@ -5,7 +5,7 @@
 #include "planner/passes/pass.h"
 
 /* Adds the contribution of `divide`, z = y / sigma, to the gradient of the weight whose norm is
- * sigma. The gradient of y follows from the op table. Reports "graph-structure" if sigma is no
- * norm. */
+ * sigma. The gradient of y comes from the op table as usual. Reports "graph-structure" and returns
+ * false if sigma is no spectral norm. */
 bool spectral_backward(Job *job, NodeId divide);
 #endif

@@ -10,8 +10,8 @@ typedef struct Schedule {
     uint32_t *rank_of;    /* [stage] */
     Actions *of;          /* [rank] */
     bool splits_backward; /* has I and W */
-    /* The times at which the actions end if the schedule is played with F = I = W = 1 and B = 2;
-     * schedule_check sets them: */
+    /* The times at which actions end if F, I and W take time 1 and B takes 2; schedule_check sets
+     * them. */
     uint32_t *forward_end, *backward_end; /* [stage * n_microbatches + microbatch] */
     uint32_t makespan;
 } Schedule;
@@ -36,15 +36,16 @@ void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank);
  * flight. Returns false if no rank can proceed. */
 bool schedule_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t n_microbatches,
                      Arena *arena);
-/* The greedy rule with half of 1F1B's activations: as many as n_ranks half stages, plus one if that
- * is odd. With two ranks this is too little to proceed, so the rule then allows all of 1F1B's
- * activations. */
+/* Makes a schedule by the greedy rule with half of 1F1B's activations; schedule_v_half_cap returns
+ * this cap [stage activations]. Two ranks could not proceed with so few, so they may use all of
+ * 1F1B's activations. */
 void schedule_v_half(Schedule *s, uint32_t n_ranks, uint32_t n_microbatches, Arena *arena);
 uint32_t schedule_v_half_cap(uint32_t n_ranks);
-/* The smallest cap with which schedule_greedy succeeds. */
+/* Returns the smallest cap with which schedule_greedy succeeds. */
 uint32_t schedule_greedy_least(uint32_t n_ranks, uint32_t n_microbatches, Arena *scratch);
-/* Makes a schedule from the script's own lists: one list for each rank, each stage on one rank,
- * placed as the script demands. Reports "schedule-ranks", "schedule-placement". */
+/* Makes a schedule from the script's own lists. Reports "schedule-ranks" if there is not one list
+ * for each rank. Reports "schedule-placement" if a stage is on no rank, on several ranks or not
+ * where the script demands it, or if a rank has no stage. Returns false after a report. */
 bool schedule_own(Schedule *s, const PpOptions *o, uint32_t n_ranks, uint32_t n_microbatches,
                   const ScheduleLocs *locs, Arena *arena, Diag *d);
 /* Starts a schedule with empty lists and the stage placement of `kind`. */
@@ -57,17 +58,18 @@ static inline void schedule_add(Schedule *s, Arena *arena, uint32_t rank, Action
     list_push(arena, &s->of[rank], a);
 }
 
-/* Plays the schedule. It checks that every F and every backward happens exactly once, on the rank
- * that holds the stage, and that no rank waits for ever. Reports "schedule-incomplete", or
- * "schedule-stuck" with the cycle of ranks and the action that each waits for. It sets the end
- * times. */
+/* Plays the schedule and sets the end times. Checks that every F and every backward happens exactly
+ * once, on the rank that holds the stage, and that no rank waits for ever. Reports
+ * "schedule-incomplete", or "schedule-stuck" with the cycle of ranks and the action for which each
+ * rank waits. */
 bool schedule_check(Schedule *s, const ScheduleLocs *locs, Arena *arena, Diag *d);
 /* Returns the largest number of stage activations in flight on a rank: forward actions whose
  * backward (or separate weight gradient) has not run yet. */
 uint32_t schedule_peak(const Schedule *s, uint32_t rank);
-/* the same over all ranks, and the rank where it occurs */
+/* Returns the largest schedule_peak of all ranks, and sets *rank to a rank that has it. */
 uint32_t schedule_most(const Schedule *s, uint32_t *rank);
-/* Plays the schedule with at most `cap` stage activations in flight on each rank. */
+/* Returns true if the schedule runs to its end with at most `cap` stage activations in flight on
+ * each rank. */
 bool schedule_runs_under(const Schedule *s, uint32_t cap, Arena *scratch);
 const char *action_name(ActionKind kind);
 

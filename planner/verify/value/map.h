@@ -26,17 +26,18 @@ typedef struct RangeMap {
     LIST(RangeBlock *) blocks;
     LIST(uint64_t) starts; /* [block]: the address at which it begins; searched before blocks */
     LIST(RangeBlock *) spare;
-    /* [by hash of an address]: the range that began there when it was last looked for. Ranges move,
-     * so each use compares the address. */
+    /* [by hash of an address]: the range that began at the address at the last look-up. Ranges
+     * move, so each use compares the address again. */
     RangeAt *seen;
 } RangeMap;
 
-void range_map_init(RangeMap *m, Arena *arena, size_t payload_size); /* makes the map one range with
-                                                                      * payload zero */
+/* Starts the map as one range with payload zero. */
+void range_map_init(RangeMap *m, Arena *arena, size_t payload_size);
 RangeAt range_find(const RangeMap *m, uint64_t address);
-RangeAt range_split(RangeMap *m, uint64_t address); /* the range that now begins there */
-/* Splits ranges so that one begins at lo and one ends at hi. Returns the one that begins at lo.
- * Most accesses have the bounds of an earlier one, so they split nothing. */
+RangeAt range_split(RangeMap *m, uint64_t address); /* splits the range around `address`; returns
+                                                       the range that now begins there */
+/* Splits ranges so that one begins at lo and one ends at hi. Returns the range that begins at lo.
+ * Most accesses have the bounds of an earlier access, so they split nothing. */
 RangeAt range_cut(RangeMap *m, uint64_t lo, uint64_t hi);
 void range_assign(RangeMap *m, uint64_t lo, uint64_t hi, const void *payload);
 static inline void *range_payload(const RangeMap *m, RangeAt at)
@@ -47,7 +48,7 @@ static inline uint64_t range_lo(const RangeMap *m, RangeAt at)
 {
     return m->blocks.at[at.block]->lo[at.i];
 }
-/* Returns the next range; at the end its lo is UINT64_MAX. */
+/* Moves `at` to the next range; returns false at the end. */
 static inline bool range_next(const RangeMap *m, RangeAt *at)
 {
     if (++at->i < m->blocks.at[at->block]->n) return true;

@@ -37,8 +37,8 @@ typedef struct CaseScript {
     LIST(Expectation) expect;
     LIST(const char *) set;
 } CaseScript;
-/* Reads the expectations that a script states. False, with a line on stderr, if they are not
- * valid. */
+/* Reads the expectations that a script states. Returns false, with a line on stderr, if they are
+ * not valid. */
 bool cases_script(const char *path, Arena *arena, CaseScript *script);
 /* Returns 0 if everything is as expected; else prints the differences. */
 int cases_run(const CaseScript *script);

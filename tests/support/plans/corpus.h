@@ -1,5 +1,5 @@
 /* Plans that every proof must accept: one for each mesh and for each option that changes the
- * communications. The mutation test changes one thing at a time in them. */
+ * communications. The mutation test makes one change at a time in them. */
 #ifndef TANDEM_TESTS_CORPUS_H
 #define TANDEM_TESTS_CORPUS_H
 

@@ -11,29 +11,29 @@
     X(swap)          /* the next communication of the same stream comes before it */               \
     X(retarget_axes) /* its group gains or loses one mesh axis */                                  \
     X(retarget_in)   /* another buffer of the same size and dtype is read */                       \
-    X(retarget_out)  /* or written */                                                              \
+    X(retarget_out)  /* another buffer of the same size and dtype is written */                    \
     X(shift_in)      /* a view starts 64 elements later */                                         \
     X(shift_out)                                                                                   \
-    X(restream)  /* on another stream */                                                           \
+    X(restream)  /* the instruction runs on another stream */                                      \
     X(reduce)    /* the maximum instead of the sum, and the reverse */                             \
     X(rescale)   /* attrs.scale times 2, or 2 instead of 0 */                                      \
-    X(clip)      /* half the bound */                                                              \
+    X(clip)      /* the clipping bound is halved */                                                \
     X(attribute) /* another site, probability, smoothing, group, count, beta, segment, capacity */ \
     X(forward)   /* the node that it executes draws its own mask */                                \
     X(retype)    /* its output is declared as integers of the same size */                         \
     X(accumulate) /* it adds instead of setting, and the reverse */                                \
     X(count)      /* the range whose squares are summed is halved or doubled */                    \
     X(drop_wait)  /* `after` omits one predecessor */                                              \
-    X(alter_wait) /* or names the instruction directly before it */                                \
+    X(alter_wait) /* an entry of `after` names the instruction directly before instead */          \
     X(launch)     /* launched alone instead of in a group, or in a group with the next of its      \
                    * stream */                                                                     \
-    X(match)      /* the number of the next communication */                                       \
-    X(rename)     /* the numbers of two communications exchanged */                                \
+    X(match)      /* gets the match number of the next communication */                            \
+    X(rename)     /* exchanges the match numbers of two communications */                          \
     X(kernel)     /* fused into one kernel with the computation before it, or no longer */         \
     X(hop)        /* a send or receive names the peer on the other side */                         \
-    X(strips)     /* joins or folds the strips that it sent, or others of the same size */         \
+    X(strips)     /* joins or folds strips that it sent, or other strips of the same size */       \
     X(adjoint)    /* exchanges rows as values instead of partial sums, and the reverse */          \
-    X(dimension)  /* the halo of the other direction, or of another number of parts */             \
+    X(dimension)  /* names the other dimension of the field, or another number of parts */         \
     X(narrow)     /* a halo with one row less, on one side of a part */
 typedef enum MutationKind {
 #define X(name) MUTATE_##name,
@@ -41,7 +41,7 @@ typedef enum MutationKind {
 #undef X
         MUTATION_KINDS
 } MutationKind;
-/* From here on: mutations of halos, which only plans of fields have. */
+/* The first of the mutations of halos, which only plans of fields have. */
 enum { MUTATIONS_OF_HALOS = MUTATE_strips };
 const char *mutation_name(MutationKind kind);
 
@@ -57,7 +57,7 @@ typedef struct Mutations {
 
 /* All mutations of all programs. */
 Mutations mutate_all(const Plan *plan, Arena *arena);
-/* A copy of all arrays, in which anything may be overwritten. */
+/* Returns a copy of the plan with copies of all arrays, so that the test may overwrite anything. */
 Plan *mutate_copy(const Plan *plan, Arena *arena);
 /* Returns the mutant; it shares unchanged parts with the plan. */
 Plan *mutate(const Plan *plan, Mutation m, Arena *arena);

@@ -14,8 +14,9 @@ typedef enum NetKind {
     NET_residual,  /* x + silu(conv(x)): keeps the shape */
     NET_norm,      /* group norm in two groups */
     NET_pool,      /* average pooling */
-    NET_shuffle,   /* pooling by h.kernel x w.kernel, a conv, and its channels as points again */
-    NET_earth,     /* conv on the field with `before` more rows behind each pole, as on a globe */
+    NET_shuffle, /* pooling by h.kernel x w.kernel, a conv, then a shuffle of its channels back into
+                    points */
+    NET_earth,   /* conv on the field with `before` more rows behind each pole, as on a globe */
     NET_attention, /* x + attention in windows of h.kernel x w.kernel points, biased by position */
     NET_apart,     /* the same, but the points of a window are spread over the field */
     NET_KINDS
@@ -46,16 +47,18 @@ typedef struct Net {
     DType compute;
 } Net;
 
-/* Returns a net with windows of 3 x 3, stride 1, zeros, 12 x 8 points, 4 channels, one rank. */
+/* Returns a net on one rank, of 12 x 8 points and 4 channels, with windows of 3 x 3, stride 1 and
+ * zero padding. */
 Net net_default(void);
 /* Returns a window that keeps the size (stride 1), or divides it by `stride` if it divides evenly.
  */
 Window net_window(int64_t kernel, int64_t stride, int64_t dilation, WindowMode mode);
 Net net_one_rank(const Net *n);
 void net_build(const Net *n, Arena *arena, Config *config, Graph *graph);
-/* net_build and plan_compile, for the CPU; NULL with diagnostics. */
+/* Builds the net (net_build) and compiles it for the CPU (plan_compile). Returns NULL after
+ * diagnostics. */
 Plan *net_plan(const Net *n, bool fp64, Arena *arena, Diag *d);
-/* "12 x 8: conv 3/1 ..., domain 2 ..." */
+/* Returns a name such as "12 x 8: conv 3/1 ..., domain 2 ...". */
 const char *net_name(const Net *n, Arena *arena);
 
 #endif

@@ -4,9 +4,10 @@
 
 #include "planner/ir/plan.h"
 
-/* An empty plan; sizes[AXIS_tp] = 2 and so on; NULL: one rank. */
+/* Returns an empty plan. sizes: the size of each axis by AxisName; NULL: one rank. */
 Plan *plans_new(Arena *arena, const uint32_t *sizes);
-/* Adds a program that every rank runs. Programs move when more are added. */
+/* Adds a program that every rank runs. The returned pointer is valid until another program is
+ * added. */
 Program *plans_program(Plan *plan);
 /* A whole (unsplit) root buffer of `n` elements. */
 BufferId plans_flat(Plan *plan, Program *p, int64_t n, DType dtype, Category category);
@@ -20,7 +21,7 @@ typedef struct PlansInstr {
     uint32_t launch, match, microbatch;
     Phase phase;
     BufferId in[MAX_IN], out[MAX_OUT]; /* 0 ends each */
-    Pc after[8];                       /* likewise */
+    Pc after[8];                       /* 0 ends the list */
     Attrs attrs;
     NodeId origin;
 } PlansInstr;
@@ -33,8 +34,8 @@ Plan *plans_everything(Arena *arena);
  * all_reduce of a row-cut second linear, which accumulates its weight's gradient. */
 Plan *plans_linear(Arena *arena);
 
-/* True if they are equal in every list and number, with names compared by text. It prints the first
- * difference. */
+/* True if the plans are equal in every list and number; names are compared as text. Prints the
+ * first difference. */
 bool plans_equal(const Plan *a, const Plan *b);
 
 #endif

@@ -5,8 +5,8 @@
 
 #include "planner/front/config.h"
 
-/* Gives each rank `chunks` stages, at random. Each rank does possible actions in random order,
- * mixing whole and split backwards. */
+/* Gives each rank `chunks` random stages. Each rank runs actions that are possible in random order,
+ * and mixes whole and split backwards. */
 OwnSchedule schedule_random(uint64_t seed, uint32_t n_ranks, uint32_t chunks,
                             uint32_t n_microbatches, Arena *arena);
 

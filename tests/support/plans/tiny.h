@@ -30,7 +30,8 @@ typedef struct Tiny {
      * unequal.
      */
     int64_t experts;
-    /* A token goes to top_k experts. Each has room for `capacity` tokens of a sequence (0: all). */
+    /* A token goes to top_k experts. An expert has room for `capacity` tokens of a sequence (0: for
+     * all). */
     int64_t top_k, capacity;
     bool dropless;   /* uneven rows without a capacity; a rank has memory for `bound` times its mean
                       * share */
@@ -58,33 +59,34 @@ typedef struct Tiny {
     bool use_float8;
     Float8Options float8;
     AcMode ac;
-    uint32_t ac_ops; /* bits of tiny_ac_ops: the op outputs that regions keep */
+    uint32_t ac_ops; /* bit i: regions keep the outputs of tiny_ac_ops[i] */
     bool ac_alternate;
     Fsdp2Options fsdp2;
     bool use_zero; /* zero{} instead of fsdp2{} */
     ZeroStrategy zero;
-    bool compile; /* at the end of the list of passes */
+    bool compile; /* compile{} at the end of the list of passes */
     CompilePer compile_per;
-    uint32_t freeze;          /* bits of tiny_frozen: the modules that are not trained */
-    bool freeze_whole;        /* frozen parameters are not sharded */
-    uint32_t tile;            /* number of pieces of the head and the loss; 0: not split */
-    ZeroOptions zero_options; /* all other options of zero{}; prefetch is that of fsdp2 */
+    uint32_t freeze;   /* bit i: the modules of tiny_frozen[i] are not trained */
+    bool freeze_whole; /* frozen parameters are not sharded */
+    uint32_t tile;     /* number of pieces of the head and the loss; 0: not split */
+    /* all other options of zero{}, except prefetch, which fsdp2.prefetch gives */
+    ZeroOptions zero_options;
     bool sgd;
-    DType state;       /* dtype of the moments; DT_none: that of parameters at rest */
+    DType state;       /* dtype of the moments; DT_none: the dtype of parameters at rest */
     Rounding rounding; /* rounding of bf16 weights */
     double clip;       /* global-norm bound; 0: none */
     bool unpadded;     /* an odd vocabulary is not padded */
     Denominator denominator;
     int64_t group;            /* microbatch_mean; 0: micro */
-    double smoothing, z_loss; /* of the loss */
+    double smoothing, z_loss; /* label smoothing and z_loss of the loss */
     /* standard deviation of weights; scale of attention's scores; 0: 0.3, 0.5 */
     double deviation, scale;
-    /* after the embedding, in attention's scores, and on each residual */
+    /* probability of dropout after the embedding, in attention's scores, and on each residual */
     double dropout;
     DType compute, param, reduce; /* DT_f32 unless set; param: at rest; reduce: of gradients */
 } Tiny;
 
-/* Op families of its blocks; families that a model does not have are skipped. */
+/* Families of ops in the blocks of tiny models. A model skips families that it does not have. */
 enum { TINY_AC_OPS = 15 };
 extern const char *const tiny_ac_ops[TINY_AC_OPS];
 
@@ -100,11 +102,12 @@ void tiny_config(const Tiny *t, Arena *arena, Config *config);
 /* Llama: 2 layers, dim 12, 4 groups of 1 head of 4, hidden 16, vocab 29, seq 8, one rank. */
 Tiny tiny_default(void);
 void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph);
-/* tiny_build and plan_compile, for the CPU; NULL with diagnostics. dtypes: identity, or all f64.
+/* Builds the model (tiny_build) and compiles it for the CPU (plan_compile). Returns NULL after
+ * diagnostics. fp64: all real dtypes become f64; otherwise they stay.
  */
 Plan *tiny_plan(const Tiny *t, bool fp64, Arena *arena, Diag *d);
 Plan *tiny_plan_in(const Tiny *t, DTypeMap dtypes, Arena *arena, Diag *d);
-/* The same model and micro-steps on one rank. */
+/* Returns the same model with the same micro-steps on one rank. */
 Tiny tiny_one_rank(const Tiny *t);
 
 #endif
