@@ -37,11 +37,11 @@ typedef struct Knowledge {
     bool steady;
 } Knowledge;
 
-/* The end of some bytes' use. */
+/* The end of the use of some bytes. */
 typedef struct End {
     const Clock *busy; /* their newest users; may be NULL if `known` is 0 */
-    /* the first steady instruction that knows that these have finished; a pc behind the program if
-     * none does; 0: there are no users */
+    /* the first steady instruction that knows that all users have finished; a pc behind the program
+     * if none does; 0: there are no users */
     Pc known;
 } End;
 

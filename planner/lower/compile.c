@@ -1,5 +1,5 @@
-/* Config + Graph -> Plan: runs the passes of the graph, then those that lower it, and checks the
- * graph's structure between them. */
+/* Config + Graph -> Plan: runs the passes of the graph, then the passes that lower it, and checks
+ * the graph's structure after each. */
 #include "planner/lower/compile.h"
 
 #include <assert.h>
@@ -142,8 +142,8 @@ static bool is_shipped(const Config *config, const char *name)
     return false;
 }
 
-/* Parameters of the library's models carry its lines. Items about them get the line on which the
- * user's script names the model. */
+/* Parameters of the library's models have lines of the library as their place. A diagnostic about
+ * such a parameter gets the line on which the user's script names the model. */
 static void place_in_script(const Config *config, Diag *d, uint32_t first)
 {
     const Loc user = config->model_loc;

@@ -1,6 +1,6 @@
-/* The one rule: a value goes from one layout to another by slice, reduce_scatter, all_reduce and
- * gather, in that order. Each step covers all axes that need the same change. No other code inserts
- * a collective. */
+/* Converts a value from one layout to another by slice, reduce_scatter, all_reduce and gather, in
+ * that order. Each step covers all axes that need the same change. No other code inserts a
+ * collective. */
 #include <assert.h>
 
 #include "planner/ir/layout/halo.h"
@@ -47,8 +47,8 @@ static BufferId local_step(Lower *l, OpKind op, BufferId from, const Shape *to, 
 static BufferId comm_step(Lower *l, OpKind op, AxisSet axes, BufferId from, BufferId out,
                           Reduce reduce, NodeId origin)
 {
-    /* A tensor that the next computation needs must not queue behind gradients that no instruction
-     * waits for yet. */
+    /* A tensor that the next computation needs must not queue behind gradients for which no
+     * instruction waits yet. */
     Stream stream = reduce == REDUCE_max ? STREAM_tp : lower_value_stream(l, axes, op);
     Emit e = {.op = op,
               .stream = stream,
@@ -76,14 +76,14 @@ static bool is_sequence(const Lower *l, BufferId from, int d)
     return lower_is_sequence(l, own ? own : t ? l->g->tensors.at[t].deal[d] : 0);
 }
 
-/* Returns the axes that cut sequences from the batch on. */
+/* Returns the axes along which ranks read different tokens of the batch. */
 static AxisSet cutting_tokens(const Lower *l)
 {
     return mesh_axes_of(&l->plan->mesh, axes_cutting(INDEX_tokens));
 }
 
-/* If tp cuts the tokens of one rank of cp, its parts are contiguous and in order. The parts of
- * several cp ranks are not. Those are put in order after a gather and before a scatter. */
+/* If tp cuts the tokens of one rank of cp, the parts are contiguous and in order. The parts of
+ * several ranks of cp are not, so they are put in order after a gather and before a scatter. */
 static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
                        Category category)
 {
@@ -152,7 +152,7 @@ static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin)
     Shape to = *lower_shape(l, from);
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
     const bool tokens = is_sequence(l, from, d);
-    /* cp cuts tokens from the batch on, never here */
+    /* cp cuts tokens in the batch, never here */
     assert(!tokens || !(axes & cutting_tokens(l)));
     if (!tokens) to.deal[d] = deal_for(l, from, d, parts);
     set_axes(l, &to.layout, axes, SPLIT(d));
@@ -171,8 +171,8 @@ BufferId lower_unpad(Lower *l, BufferId from)
     return from;
 }
 
-/* True if `axes` cut dimension d into equal, consecutive parts. These may be parts of the whole
- * dimension, or parts of those tokens that the other axes give to a rank. */
+/* True if `axes` cut dimension d into equal, consecutive parts: of the whole dimension, or of the
+ * tokens that the other axes give to a rank. */
 static bool follow(const Lower *l, BufferId from, const Shape *cut, AxisSet axes, int d)
 {
     const AxisSet others = (AxisSet)(layout_axes_split(&cut->layout, d) & ~axes);
@@ -181,7 +181,7 @@ static bool follow(const Lower *l, BufferId from, const Shape *cut, AxisSet axes
     return others && (axes & (0u - axes)) > others;
 }
 
-/* True if `axes` are the innermost that cut sequences, and each rank of cp has two chunks. */
+/* True if `axes` are the innermost axes that cut sequences, and each rank of cp has two chunks. */
 static bool is_zigzag(const Lower *l, BufferId from, const Shape *cut, AxisSet axes, int d)
 {
     const AxisSet others = (AxisSet)(layout_axes_split(&cut->layout, d) & ~axes);
@@ -264,9 +264,9 @@ static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, No
                   : local_step(l, OP_unpack, out, &to, c, parts, false, origin, leaves ? 2 : 0);
 }
 
-/* Parts nest in mesh order. An axis may cut a dimension only when the outer axes have cut it,
- * unless both cut at once (`group`). It must also wait until an outer axis that gives the dimension
- * up has done so. */
+/* Parts nest in mesh order. An axis may cut a dimension only after the outer axes have cut it, or
+ * together with them (`group`). It must also wait until outer axes that stop cutting the dimension
+ * have stopped. */
 static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t axis)
 {
     if (!layout_is_split(b->on[axis])) return false;
@@ -277,8 +277,8 @@ static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t 
     return false;
 }
 
-/* True if an inner axis also exchanges its tokens for another dimension. Then the inner axis
- * exchanges first, because the remaining parts are then a zigzag. */
+/* True if an inner axis also exchanges its tokens for another dimension. The inner axis then goes
+ * first, because the parts that remain are a zigzag. */
 static bool leaves_later(const Lower *l, BufferId from, const Layout *b, uint32_t axis)
 {
     const Layout *a = &lower_shape(l, from)->layout;
@@ -321,8 +321,8 @@ static BufferId reduce(Lower *l, BufferId from, AxisSet axes, int8_t partial, No
     return comm_step(l, OP_all_reduce, axes, from, like(l, from, &s, category), kind, origin);
 }
 
-/* Makes one change over all axes that need the same one; `key` is the dimension, or the kind of
- * sum. */
+/* Makes one change of layout over all axes that need the same change; `key` is the dimension, or
+ * the kind of sum. */
 static BufferId change(Lower *l, Change what, BufferId from, AxisSet axes, int8_t key,
                        NodeId origin, Category category)
 {
@@ -341,8 +341,8 @@ static BufferId change(Lower *l, Change what, BufferId from, AxisSet axes, int8_
     return from;
 }
 
-/* Returns the axes that cut dimension `on` within the cut of `axes`, or are about to cut it. They
- * prevent the change. Uneven parts are gathered over all of their axes or over none. */
+/* Returns the axes that cut dimension `on` inside the parts of `axes`, or will cut it. They prevent
+ * the change. Uneven parts are gathered over all of their axes or over none. */
 static AxisSet in_the_way(const Lower *l, const Shape *s, AxisSet axes, int8_t on)
 {
     if (!layout_is_split(on)) return 0;

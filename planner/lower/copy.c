@@ -1,8 +1,8 @@
 /* FSDP2 with the copies that PyTorch makes. A shard is cast and packed on a stream of its own.
  * Gathered weights are copied to one buffer for each parameter. Gradients are made in such buffers
- * and packed again before they are reduced. Comparing such a plan with flat units shows what the
- * flat units save. Units at rest are flat here too. PyTorch cuts each parameter along its first
- * dimension, which moves the same bytes. */
+ * and packed again before they are reduced. A comparison with a plan of flat units shows how much
+ * time and memory flat units save. Units at rest are flat here too. PyTorch cuts each parameter
+ * along its first dimension, which moves the same bytes. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"

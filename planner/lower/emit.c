@@ -36,7 +36,7 @@ Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout)
     return s;
 }
 
-/* Counts the elements of each shape once. */
+/* Returns the local elements of a shape, and counts them only once. */
 static int64_t local_elements(Lower *l, ShapeId id)
 {
     while (l->emit.elements.n <= id) list_add(l->scratch, &l->emit.elements);
@@ -144,7 +144,7 @@ static void collect(const Lower *l, const Emit *e, Clock *dep)
 }
 
 /* Waits for `pc` and for all members of its launch group. Waiting for the newest member alone would
- * not imply the others. */
+ * not imply that the others have finished. */
 static void wait_for(Lower *l, Pc pc, Clock *clock)
 {
     const Instr *last = &l->p->code.at[pc];
@@ -196,7 +196,8 @@ static void join_launch_group(const Lower *l, Stream stream, Clock *clock)
     }
 }
 
-/* In most cases they are those of the node, or those of the newest instruction with this op. */
+/* Returns the attributes' id. In most cases they equal the node's, or those of the newest
+ * instruction with this op, so no search is needed. */
 static AttrsId attrs_of(Lower *l, const Emit *e)
 {
     const AttrsId own = l->g->nodes.at[e->origin].attrs;

@@ -1,6 +1,6 @@
-/* Writes the program that gathers a full state. The layouts determine what moves: a unit from FLAT
- * to whole, then each of its tensors from its layout in use to whole. The one rule makes the
- * collectives. Later stages send their tensors to the first stage. */
+/* Writes the program that gathers a full state. It converts a unit from FLAT to whole, then each of
+ * its tensors from its layout in use to whole; convert.c makes the collectives. Later stages send
+ * their tensors to the first stage. */
 #include "planner/lower/gather.h"
 
 #include <assert.h>
@@ -17,8 +17,7 @@ typedef struct Gather {
     const Plan *train;
     StateKind kind;
     uint32_t *match;          /* [tensor]: match number of its transfer to the first stage */
-    Pc done[UNITS_IN_FLIGHT]; /* a ring of the instructions at which the units before the last one
-                               * were freed */
+    Pc done[UNITS_IN_FLIGHT]; /* a ring of the instructions that freed the newest units */
     uint32_t n_done;
 } Gather;
 
@@ -37,7 +36,8 @@ static const Buffer *at_rest(const Program *p, UnitId u, StateKind kind)
     return NULL;
 }
 
-/* A unit that is tied across stages is gathered from the first of them. */
+/* True if an earlier stage holds the unit, too: a tied unit is gathered from the first of its
+ * stages. */
 static bool is_from_before(const Gather *g, UnitId u, uint32_t stage)
 {
     for (uint32_t s = 0; s < stage; s++)
@@ -164,7 +164,7 @@ static void receive_unit(Gather *g, const Program *from, UnitId u, uint32_t stag
     end_unit(g, last);
 }
 
-/* Takes tensors of the state, which are whole on stage `from`, to the host of the first stage. */
+/* Moves ROLE_state tensors, which are whole on stage `from`, to the host of the first stage. */
 static void take_buffers(Gather *g, const Program *train, uint32_t from)
 {
     Lower *l = g->l;
@@ -209,8 +209,8 @@ static void write_program(Gather *g, uint32_t stage)
     }
 }
 
-/* Copies the graph, mesh and shapes without a program. The text is an exact copy of a plan, so the
- * copy is made through it. */
+/* Copies the graph, mesh and shapes without a program. It prints the plan and parses the text,
+ * which is an exact copy. */
 static Plan *copy_of(const Plan *train, Arena *arena, Diag *d)
 {
     Str text = str_in(arena);

@@ -33,7 +33,7 @@ static void add_share(Lower *l, BufferId buffer, TensorId tensor)
 }
 
 /* True if an instruction may write `buffer`, a sum of `grad`, without overwriting another gradient
- * that lies there too. */
+ * that shares the buffer. */
 static bool is_safe(const Lower *l, BufferId buffer, TensorId grad)
 {
     for (uint32_t i = newest_share(l, buffer); i; i = l->grad.shares.at[i - 1].next) {
@@ -74,7 +74,8 @@ static void emit_pass(Lower *l, BufferId from, BufferId to, bool accumulate, Nod
     l->grad.after = 0;
 }
 
-/* Returns the sum's buffer. It is copied first if it must not be written. */
+/* Returns a buffer with the sum that may be written. Copies the sum if its own buffer must not be
+ * written. */
 static BufferId writable(Lower *l, TensorId grad, Version *sum, NodeId origin)
 {
     if (is_safe(l, sum->buffer, grad)) return sum->buffer;
@@ -162,9 +163,9 @@ static void used(Lower *l, const Node *n)
         if (l->g->tensors.at[n->in[i]].role == ROLE_gradient) l->grad.of[n->in[i]].n_uses--;
 }
 
-/* For a gradient that all ranks of an axis compute alike although a sum over them follows: each
- * rank contributes an equal share of it. (An example is attention's bias by position, over ranks
- * with parts of a field.) */
+/* For a gradient that all ranks of an axis compute alike before a sum over these ranks: each rank
+ * contributes an equal share. (An example is attention's bias by position, over ranks with parts of
+ * a field.) */
 static BufferId share_out(Lower *l, BufferId from, const Layout *home, NodeId origin)
 {
     Shape s = *lower_shape(l, from);
@@ -189,7 +190,7 @@ static BufferId share_out(Lower *l, BufferId from, const Layout *home, NodeId or
 }
 
 /* For a gradient of which each rank computes a part (for the heads that it got in exchange for
- * tokens), if a sum follows: each rank contributes its part, and zeros elsewhere. */
+ * tokens) before a sum over these ranks: each rank contributes its part, and zeros elsewhere. */
 static BufferId place_part(Lower *l, BufferId from, const Layout *home, NodeId origin)
 {
     Shape s = *lower_shape(l, from);
@@ -229,8 +230,8 @@ static void param_contribution(Lower *l, TensorId param, BufferId temporary, Nod
     lower_grad_arrived(l, param);
 }
 
-/* True if the node makes several parts of this gradient: window_attention(x, x, x). Each then has a
- * buffer of its own, and they are added afterwards. */
+/* True if the node makes several parts of this gradient, as for window_attention(x, x, x). Each
+ * part has its own buffer, and the parts are added afterwards. */
 static bool makes_twice(const Node *n, TensorId grad)
 {
     uint32_t times = 0;
@@ -238,7 +239,7 @@ static bool makes_twice(const Node *n, TensorId grad)
     return times > 1;
 }
 
-/* Returns the buffer to which output j is written. *temporary: it must be converted (parameter) or
+/* Returns the buffer for output j. Sets *temporary if the buffer must be converted (parameter) or
  * merged (activation) afterwards. */
 static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *made, bool *accumulate,
                               bool *temporary)
@@ -324,8 +325,8 @@ static bool reads(const Node *n, TensorId t)
     return any;
 }
 
-/* Ends the exchanges that were begun. If `reader` is not 0, exchanges of strided rows continue
- * unless that node reads their gradient. */
+/* Ends all exchanges that have begun. If `reader` is not 0, exchanges of strided rows go on, except
+ * those whose gradient node `reader` reads. */
 static void end_returns(Lower *l, NodeId reader)
 {
     const uint32_t n = l->grad.returning.n;
@@ -348,9 +349,9 @@ void lower_end_returns(Lower *l)
     end_returns(l, 0);
 }
 
-/* Takes output j of a backward node. Shares of neighbours' rows are sent to the neighbours while a
- * sibling node runs. Strided rows are sent to their owners; the exchange may run until a node reads
- * them. */
+/* Adds output j of a backward node to its gradient. Shares of neighbours' rows go to the neighbours
+ * while a sibling node runs. Strided rows go to their owners; the exchange may last until a node
+ * reads them. */
 static void take_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool temporary,
                         bool accumulated)
 {

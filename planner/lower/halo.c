@@ -1,8 +1,8 @@
-/* Halos and strides: forms of a split dimension that hold other rows than the rank's own. Halos: a
- * rank fetches from its neighbours the rows that a window reads beyond its own rows. It returns the
- * sums that the window adds to their rows. The exchange of the second dimension follows that of the
- * first. Its strips include the halo of the first dimension, so corners are included. Strides: a
- * rank exchanges its own rows for strided rows, and back. */
+/* Halos and strides: forms of a split dimension with other rows than the rank's own. Halos: a rank
+ * receives from its neighbours the rows that a window reads beyond its own rows, and sends back the
+ * sums for these rows. The exchange of the second dimension follows that of the first. Its strips
+ * include the halo of the first dimension, so corners are included. Strides: a rank exchanges its
+ * own rows for strided rows, and back. */
 #include <assert.h>
 
 #include "planner/ir/layout/halo.h"
@@ -38,7 +38,7 @@ static DealId halo_deal(Deals *deals, Arena *arena, DealKind kind, const Window 
     return reaches ? deal_around(deals, arena, kind, size, n_parts, held) : 0;
 }
 
-/* Returns the deal in which node n holds dimension d of an argument over `parts` ranks; 0: that of
+/* Returns the deal in which node n holds dimension d of an argument over `parts` ranks; 0: it holds
  * the rank's own rows. */
 static DealId deal_of_arg(Lower *l, const Node *n, const Binding *b, uint32_t arg, int d,
                           uint32_t parts)
@@ -168,8 +168,8 @@ static void exchange_over(Lower *l, OpKind op, const Shape *held, int d, BufferI
     lower_emit(l, &e);
 }
 
-/* Sends each rank the pieces of `from` that the receiver holds in the other form of dimension d.
- * Returns the pieces in the order in which they arrive. */
+/* Sends each rank the pieces of `from` that it holds in the other form of dimension d. Returns the
+ * received pieces, in the order of arrival. */
 static BufferId exchange_pieces(Lower *l, BufferId from, const Shape *held, int d, NodeId origin)
 {
     const BufferId mine = pieces_buffer(l, from, held, d), theirs = pieces_buffer(l, from, held, d);
@@ -215,7 +215,8 @@ BufferId lower_hold_end(Lower *l, const HaloStep *step, NodeId origin)
     return local(l, OP_halo_join, step->d, step->from, step->strips, held, origin);
 }
 
-/* The strips of the first dimension include the halo of the second, so that one comes first. */
+/* The strips of the first dimension include the halo of the second dimension, so the second is
+ * exchanged first. */
 HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId origin)
 {
     int first = 0;

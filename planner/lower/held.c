@@ -1,7 +1,7 @@
 /* Values with a halo: the exchange for each reader, which begins early, and convolutions in two
  * parts. The inner rows of such a convolution are computed while the halo is exchanged. Its border
- * reads the neighbours' rows where they arrive. Therefore no copy is made that joins the rank's
- * rows and the halo. Other ops with windows read such a copy. */
+ * reads the neighbours' rows where they arrive, so no copy joins the rank's rows and the halo.
+ * Other ops with windows read such a copy. */
 #include <assert.h>
 
 #include "planner/ir/window.h"
@@ -64,8 +64,8 @@ void lower_start_ahead(Lower *l, NodeId id)
     }
 }
 
-/* Branches that read the same value with different halos follow each other. All of their exchanges
- * then run during the first branch. */
+/* Begins the exchanges of all branches that read the same value with different halos, so that they
+ * run during the first branch. */
 static void start_branches(Lower *l, NodeId id, TensorId t)
 {
     const uint32_t stage = l->g->nodes.at[id].stage;
@@ -84,7 +84,7 @@ static int first_around(const DealId *around)
     return d;
 }
 
-/* Returns the exchange whose strips node `id` reads. It begins now if it was not begun before. */
+/* Returns the exchange whose strips node `id` reads. Begins it if it has not begun. */
 static HaloStep take_strips(Lower *l, NodeId id, uint32_t i, const Shape *held)
 {
     const TensorId t = l->g->nodes.at[id].in[i];
@@ -118,7 +118,8 @@ BufferId lower_want_arg(Lower *l, NodeId id, uint32_t i)
 
 /* ---- convolutions in two parts ---- */
 
-/* If most rows need a halo, few rows could be computed while it is exchanged. */
+/* True if most output rows need no halo. Otherwise few rows could be computed during the
+ * exchange. */
 static bool most_are_inner(const Lower *l, NodeId id, int d)
 {
     const Node *n = &l->g->nodes.at[id];

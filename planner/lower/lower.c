@@ -105,8 +105,8 @@ void lower_forward_node(Lower *l, NodeId id)
     for (uint32_t j = 0; j < n.n_out; j++) {
         BufferId out = e.arg[n.n_in + j];
         if (is_of_step(l, n.out[j])) continue;
-        const bool apart = lower_is_apart(l, out); /* the rank's own rows follow when a node needs
-                                                    * them */
+        const bool apart = lower_is_apart(
+            l, out); /* it is converted to the rank's own rows when a node needs them */
         if (lower_arg_around(l, id, n.n_in + j) && !apart) out = lower_fold(l, out, id);
         lower_add_version(l, n.out[j], out);
         Layout use = l->g->tensors.at[n.out[j]].use;
@@ -129,7 +129,7 @@ static bool is_read_next(const Lower *l, uint32_t stage, TensorId t)
 }
 
 /* Returns attention's output in the layout in which it was made. If the output is exchanged at
- * once, attention's own gradient reads it from before the exchange. */
+ * once, attention's gradient reads the output as it was before the exchange. */
 static BufferId as_made(Lower *l, TensorId t)
 {
     const NodeId id = l->g->tensors.at[t].producer;
@@ -243,11 +243,10 @@ static uint32_t end_of(const Schedule *s, const Action *a)
     return a->kind == ACTION_F ? s->forward_end[at] : s->backward_end[at];
 }
 
-/* Without further edges, a receive could start and a send could end at any time. Two edges
- * therefore bound the memory of messages. A receive waits for the action before the newest one. An
- * action waits for the messages sent before the action before it. In the played schedule both have
- * ended by then. So transfers still run during an action, and no instruction waits for later
- * work. */
+/* Two edges bound the memory of messages, because otherwise a receive could start and a send could
+ * end at any time. A receive waits for the action before the newest one. An action waits for the
+ * messages sent before the action before it. In the played schedule both have ended by then. So
+ * transfers still run during an action, and no instruction waits for later work. */
 static void lower_actions(Lower *l)
 {
     const Schedule *s = l->job->pipe.schedule;
@@ -338,8 +337,8 @@ static void lower_program(Lower *l)
     (list)->at =                                                                                   \
         list_grow((arena), (list)->at, (list)->n, &(list)->room, wanted, sizeof *(list)->at)
 
-/* Makes room for a program of the length of `before`, that of the previous stage. Without this,
- * lists that grow in turn would be copied again and again. If `before` is NULL, makes room for two
+/* Makes room for a program as long as `before`, the previous stage's program. Otherwise, lists that
+ * grow in turn would be copied again and again. If `before` is NULL, makes room for two
  * instructions for each node and micro-batch. Unused room is never touched, so it costs nothing. */
 static void reserve(Lower *l, const Program *before)
 {
@@ -371,8 +370,8 @@ bool pass_lower(Job *job)
                    .emit.match = 1};
     lower_find_crossing(&first);
     lower_find_stages(&first);
-    Arena *scratch = arena_new(); /* for one program; data that all programs share is in
-                                   * job->scratch */
+    Arena *scratch =
+        arena_new(); /* scratch for one program; data that all programs share is in job->scratch */
     for (uint32_t r = 0; r < job->pipe.schedule->n_ranks; r++)
         list_add(job->arena, &plan->programs);
     for (uint32_t r = 0; r < job->pipe.schedule->n_ranks; r++) {

@@ -2,7 +2,7 @@
  * shard is copied to the device before it is gathered. A reduced gradient is copied back as soon as
  * it exists. Sums over micro-batches, squared norms and the optimizer run on the host. Each
  * direction of copies has its own stream. Two edges bound the memory on the device. A shard is
- * fetched only after the release that its gather waits for. A reduction starts only after the copy
+ * fetched only after the release for which its gather waits. A reduction starts only after the copy
  * before the last one has emptied its buffer. */
 #include <assert.h>
 

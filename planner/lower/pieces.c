@@ -20,8 +20,8 @@ static inline bool is_free(const Pieces *m, uint32_t piece, const Knowledge *now
     return knows_passed(now, &m->list.at[piece].end);
 }
 
-/* Removes [offset, offset + size), which usable pieces cover, from the list, beginning with piece
- * i. */
+/* Removes the bytes [offset, offset + size) from the list. Usable pieces from piece i on cover
+ * them. */
 static void take(Pieces *m, uint32_t i, uint64_t offset, uint64_t size)
 {
     Piece head = m->list.at[i];
@@ -52,7 +52,7 @@ typedef struct PieceRun {
     uint64_t start, end;
 } PieceRun;
 
-/* Finds the next run from piece *i on; *i becomes the piece behind it. */
+/* Finds the next run from piece *i on, and sets *i to the piece behind the run. */
 static bool next_run(const Pieces *m, uint32_t *i, const Knowledge *now, PieceRun *run)
 {
     const uint32_t n = m->list.n;
@@ -78,7 +78,7 @@ static void take_from(Pieces *m, const PieceRun *run, uint64_t offset, uint64_t 
     take(m, i, offset, size);
 }
 
-/* Frees the room from the top up to `end`, in which nothing was ever placed. */
+/* Raises the top to `end`, and adds the bytes between as a free piece. */
 static void reach(Pieces *m, uint64_t end)
 {
     if (end <= m->top) return;

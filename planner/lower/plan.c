@@ -46,7 +46,8 @@ static uint64_t find_workspace(const Lower *l, NodeId id)
 void lower_find_layouts(Lower *l)
 {
     uint32_t n_args = 0;
-    if (l->value.arg_first) { /* another stage's program has found them for the whole graph */
+    if (l->value.arg_first) { /* the program of another stage has found the layouts of the whole
+                                 graph */
         for (NodeId id = 1; id < l->g->nodes.n && l->job->options.workspace; id++)
             l->value.workspace[id] = find_workspace(l, id);
         return;
@@ -116,8 +117,9 @@ void lower_find_stages(Lower *l)
 }
 
 /* Finds units whose gradient arrives partly in the forward action (for pieces of the tokens) and
- * partly in the backward action. If a forward action may follow another's, the gradients of several
- * micro-batches mix. They also mix where the backward pass is split. */
+ * partly in the backward action. If a forward action may follow the forward action of another
+ * micro-batch, gradients of several micro-batches mix. They also mix where the backward pass is
+ * split. */
 void lower_find_mixed(Lower *l)
 {
     const Graph *g = l->g;
@@ -161,7 +163,8 @@ void lower_find_kept(Lower *l)
     for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++)
         for (uint32_t i = 0; i < g->nodes.at[id].n_in && !g->nodes.at[id].tile; i++)
             need_from(l, needed, g->nodes.at[id].in[i], g->nodes.at[id].region);
-    for (NodeId id = g->n_forward; id > 0; id--) { /* also the inputs of recomputation itself */
+    for (NodeId id = g->n_forward; id > 0;
+         id--) { /* in reverse, so that inputs of recomputed nodes are found, too */
         const Node *n = &g->nodes.at[id];
         bool again = false;
         for (uint32_t j = 0; j < n->n_out; j++)
@@ -191,8 +194,8 @@ static void find_last_readers(Lower *l)
     }
 }
 
-/* Lists for each node the units whose last reader in the forward, or in the backward, action it is.
- * So no node has to search all units. */
+/* Lists for each node the units of which it is the last reader in the forward or in the backward
+ * action, so that no node has to search all units. */
 static void list_ends(Lower *l)
 {
     const uint32_t n_nodes = l->g->nodes.n, n_units = l->g->units.n;
@@ -252,8 +255,8 @@ static void find_last_blocks(Lower *l)
     }
 }
 
-/* Lists the units that one action needs and that are not resident. Removes from the resident units
- * those whose use the action ends. */
+/* Lists the units that one action needs and that are not resident. Marks units as not resident if
+ * the action ends their use. */
 static void plan_action(Lower *l, const Action *a, bool *resident)
 {
     const Graph *g = l->g;
@@ -300,8 +303,8 @@ static void count_node(Lower *l, const Node *n, GradState *grads)
     for (uint32_t j = 0; j < n->n_out; j++) grads[n->out[j]].n_expected++;
 }
 
-/* Counts, for each micro-batch, the contributions to every gradient on this rank and the reads of
- * it, including those of other stages. */
+/* Counts, for each micro-batch, the contributions to every gradient on this rank (including those
+ * from other stages) and the reads of it. */
 void lower_count_contributions(Lower *l)
 {
     const Graph *g = l->g;
@@ -326,7 +329,7 @@ void lower_count_contributions(Lower *l)
                 once[grad].n_uses++;
         }
     static const GradState none;
-    TensorId first = 0, end = l->value.tensor_room; /* the others are zero */
+    TensorId first = 0, end = l->value.tensor_room; /* the counts of all other tensors are zero */
     while (first < end && memcmp(&once[first], &none, sizeof none) == 0) first++;
     while (first < end && memcmp(&once[end - 1], &none, sizeof none) == 0) end--;
     for (uint32_t m = 0; m < l->n_microbatches; m++)

@@ -26,8 +26,8 @@ BufferId lower_grad_home(Lower *l, TensorId param, Layout *home)
         s->full_grad =
             lower_buffer(l, &whole, lower_dtype(l, unit->reduce_dtype), CATEGORY_gradient);
         l->p->buffers.at[s->full_grad].unit = t->unit;
-        /* its own last reduction ended long ago; this edge only allows it to use the same bytes
-         * again */
+        /* the unit's own last reduction ended long ago; this edge only allows it to use the same
+         * bytes again */
         if (!lower_defers(l, t->unit))
             l->grad.after =
                 s->reduced > l->unit.previous_reduce ? s->reduced : l->unit.previous_reduce;
@@ -172,8 +172,8 @@ static void scatter(Lower *l, UnitId u, BufferId full)
     lower_flush_pending(l, 1);
 }
 
-/* Gradients that are partial on other axes than the data axes are summed there first, once for each
- * set of axes. */
+/* Gradients that are partial on axes other than the data axes are first summed over those axes,
+ * once for each set of axes. */
 static void sum_partials(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -194,7 +194,8 @@ static AxisSet replicas(const Lower *l, TensorId param)
     return (AxisSet)(mesh_axes_of(&l->plan->mesh, axes_with(AXIS_WEIGHTS)) & ~split);
 }
 
-/* Prevents drift: averages gradients that all tp ranks compute alike. */
+/* Averages gradients that all ranks of tp compute alike, so that rounding cannot make the ranks
+ * drift apart. */
 static void pin_replicas(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];

@@ -2,11 +2,11 @@
  * tensor and micro-batch is one send and one receive. Layouts do not change, so each rank exchanges
  * data only with its own peer.
  *
- * The order of transfers: each has the time at which its value is complete in the played schedule.
- * Both ends issue transfers in the order of these times; transfers with equal times are launched
- * together. The earliest unfinished transfer can then always run. Its value depends only on earlier
- * transfers, and so do all instructions before it on either end's stream. Therefore the transfers
- * of a schedule that ends cannot deadlock. */
+ * The order of transfers: each transfer has the time at which its value is complete in the played
+ * schedule. Both ends issue transfers in the order of these times; transfers with equal times are
+ * launched together. The earliest unfinished transfer can then always run. Its value depends only
+ * on earlier transfers, and so do all instructions before it on either end's stream. Therefore the
+ * transfers of a schedule that ends cannot deadlock. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -142,7 +142,7 @@ static void send_backward(Lower *l, uint32_t to, uint32_t i, TensorId grad)
     emit_send(l, from, to, match_of(l, to, i, true), true, origin);
 }
 
-/* Number of tensors that cross between `stage` and the next one; tensors without a gradient send
+/* Returns the number of tensors that this transfer carries; a tensor without a gradient sends
  * nothing back. */
 static uint32_t n_crossing(const Lower *l, const StageTransfer *t)
 {

@@ -17,7 +17,8 @@ static bool may(const Lower *l, UnitId u)
            !graph_is_frozen(l->g, u);
 }
 
-/* Returns one unit of the set with the most elements; of several such sets, the first one. */
+/* Returns a unit of the set whose units have the most elements together; of several such sets, of
+ * the first one. */
 static UnitId largest_set(const Lower *l, uint32_t *size)
 {
     UnitId best = 0;

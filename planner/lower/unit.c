@@ -25,8 +25,8 @@ static bool has_gradient(const Lower *l, UnitId u)
     return false;
 }
 
-/* Returns the buffer of the reduced gradient. A gradient that is written once a step leaves its
- * bytes to activations until then. */
+/* Returns the buffer of the reduced gradient. The bytes of a gradient that is written once a step
+ * can serve activations before. */
 static BufferId grad_at_rest(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -57,8 +57,8 @@ static BufferId in_use_dtype(Lower *l, UnitId u, Category category)
     return cast;
 }
 
-/* For weights that stay gathered from step to step: the end of a step writes what the next step
- * reads. */
+/* Returns the whole copy of weights that stay gathered between steps: the end of a step writes it,
+ * and the next step reads it. */
 static BufferId whole_copy(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -172,8 +172,8 @@ void lower_gather_updated(Lower *l, UnitId u)
     gather_from(l, u, in_use_dtype(l, u, CATEGORY_communication));
 }
 
-/* Use k is the last of a forward pass that has others, so it comes long after the backward pass
- * before it. */
+/* True if use k is the last use of a forward pass with several uses, so that it comes long after
+ * the previous backward pass. */
 static bool ends_forward(const Lower *l, uint32_t k)
 {
     const UnitUse *use = &l->unit.uses.at[k];
@@ -223,8 +223,8 @@ BufferId lower_weight(Lower *l, TensorId param)
     return l->unit.weight_view[param] = view;
 }
 
-/* keep: the backward pass is still to come, so a slice of the weights is kept if the plan asks for
- * it. */
+/* Releases the gathered weights. keep: the backward pass follows, so a slice of the weights is kept
+ * if the plan asks for it. */
 static void release(Lower *l, UnitId u, bool keep)
 {
     UnitState *s = &l->unit.of[u];

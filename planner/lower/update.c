@@ -5,8 +5,8 @@
 
 #include "planner/lower/lower.h"
 
-/* One term of the squared norm: elements that are split over the same axes and lie in the same
- * memory. */
+/* One term of the squared norm: elements that are split over the same axes and are in the same
+ * memory (device or host). */
 typedef struct Account {
     AxisSet axes;
     bool on_host, written;
@@ -87,8 +87,8 @@ static bool counts_norm(const Lower *l, UnitId u)
            param_rank(l->job, l->g->units.at[u].params.at[0]) == l->stage.rank;
 }
 
-/* Terms on the host come first, because the host's table holds only those. Returns the number of
- * terms on the host. */
+/* Terms on the host come first, because the host's table holds only host terms. Returns the number
+ * of terms on the host. */
 static uint32_t count_accounts(const Lower *l, NormAccounts *norm)
 {
     uint32_t n_host = 0;
@@ -105,8 +105,8 @@ static uint32_t count_accounts(const Lower *l, NormAccounts *norm)
     return n_host;
 }
 
-/* Returns the axes on which ranks hold parts of the loss: of samples, of sequences (if the logits
- * are split there), of stages. */
+/* Returns the axes over which the loss is summed: axes of samples, axes of sequences (if they split
+ * the logits), and stages. */
 static AxisSet loss_axes(const Lower *l)
 {
     const Node *n = &l->g->nodes.at[l->g->tensors.at[l->g->loss].producer];
@@ -192,9 +192,9 @@ static void bring_norm(Lower *l, const NormAccounts *norm)
 }
 
 /* Gradients were summed with the scale of a step without ignored labels. The number of counted
- * tokens gives the scale that they should have had. Correcting by one factor at the end avoids a
- * wait before the first backward pass. The factor is exactly 1 if every label is kept. Returns the
- * buffer that holds the factor. */
+ * tokens gives the right scale. Correcting by one factor at the end avoids a wait before the first
+ * backward pass. The factor is exactly 1 if every label is kept. Returns the buffer that holds the
+ * factor. */
 static BufferId emit_mean(Lower *l)
 {
     const StepInfo *step = &l->plan->step;
@@ -228,7 +228,7 @@ static void balance_unit(Lower *l, UnitId u)
     lower_emit(l, &e);
 }
 
-/* coefficient[2]: one on the device, one on the host. */
+/* coefficient: [0] on the device, [1] on the host. */
 static void step_unit(Lower *l, UnitId u, const BufferId coefficient[2])
 {
     const Optimizer *o = &l->job->config->optimizer;
@@ -242,7 +242,8 @@ static void step_unit(Lower *l, UnitId u, const BufferId coefficient[2])
         e.attrs.beta2 = o->beta2;
         e.attrs.eps = o->eps;
         if (o->rounding == ROUNDING_stochastic && l->p->buffers.at[s->rest].dtype == DT_bf16) {
-            e.attrs.stochastic = 1; /* not if everything is computed in fp64 for a comparison */
+            e.attrs.stochastic =
+                1; /* a comparison that computes everything in fp64 rounds nothing */
             e.attrs.site = u;
         }
         BufferId arg[] = {s->rest, s->m, s->v, s->grad, coefficient[on_host], s->rest, s->m, s->v};

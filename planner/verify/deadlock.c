@@ -1,7 +1,7 @@
 /* Deadlock. Checks that all members of a communicator issue the same sequence. Then it replays the
- * plan without any buffering: every rank stands at the head of each of its streams, and all must
- * reach their end. Along an axis on which programs do not differ, all ranks do the same at the same
- * time, so one rank stands for all of them. */
+ * plan without any buffering: every rank starts at the head of each of its streams, and must reach
+ * the end of each. Along an axis on which programs do not differ, all ranks do the same at the same
+ * time, so the replay has only one of them. */
 #include <assert.h>
 #include <string.h>
 
@@ -216,8 +216,7 @@ static void arrive(DeadlockReplay *r, uint32_t player, Pc pc)
     if (verify_is_p2p(in)) {
         Rank other = peer_of(mesh, at->rank, in);
         if (other == UINT32_MAX)
-            return; /* the instruction waits for ever, so it is reported as
-                     * stuck */
+            return; /* the instruction never finishes, so it is reported as stuck */
         /* On a non-periodic axis, a rank at the end has no peer although all run the same code. */
         if (!(in->axes & r->varying)) return;
         size = 2;
@@ -250,7 +249,7 @@ static bool is_ready(const Player *at, Pc pc)
     return true;
 }
 
-/* Issues the instruction at the head of a stream if every instruction that it waits for has
+/* Issues the instruction at the head of a stream if every instruction for which it waits has
  * finished. */
 static bool play_stream(DeadlockReplay *r, uint32_t player, uint32_t stream)
 {
@@ -317,8 +316,7 @@ static bool find_missing(const DeadlockReplay *r, Waiting at, Waiting *missing)
     return false;
 }
 
-/* Follows the wait of `at` to the instruction that it waits for. Returns false if it is not
- * known. */
+/* Moves `at` to the instruction for which it waits. Returns false if that is not known. */
 static bool follow_wait(const DeadlockReplay *r, Waiting *at)
 {
     const Player *own = &r->players[at->player];
@@ -338,7 +336,7 @@ static bool follow_wait(const DeadlockReplay *r, Waiting *at)
 }
 
 /* Reports the circle of waits to which a stuck instruction leads. The report names each rank of the
- * circle, the rank's communication, and the rank that it waits for. */
+ * circle, its communication, and the rank for which it waits. */
 static void report_circle(DeadlockReplay *r, Waiting start)
 {
     enum { MOST_STEPS = 256 };

@@ -97,9 +97,10 @@ static bool reads(const Graph *g, const Node *n, TensorId t)
     return false;
 }
 
-/* True if a backward node that no row lists belongs to `of`. It may read the work of another such
- * node; or all gradients that it makes are of inputs of `of`; or it makes none and reads what `of`
- * reads or made. Linears with one input share its 8-bit forms, so these count as that input. */
+/* True if a backward node whose op no row lists as a backward op belongs to `of`. Three kinds
+ * belong to it: a node that reads the output of such a node; a node that makes only gradients of
+ * inputs of `of`; a node that makes no gradient and reads an input or output of `of`. The 8-bit
+ * forms of an input count as the input, because linears share them. */
 static bool is_backward_of(const Graph *g, const Node *n, const Node *of)
 {
     bool makes = false, foreign = false, touches = false;
@@ -119,8 +120,7 @@ static bool is_backward_of(const Graph *g, const Node *n, const Node *of)
     return makes ? !foreign : touches;
 }
 
-/* True if the node reads the values that the row of the forward op connects with this backward
- * op. */
+/* True if the node reads the values that the forward op's row wires to this backward op. */
 static bool is_wired(const Graph *g, const Node *n, const Node *of, const Backward *w)
 {
     for (uint32_t i = 0; i < w->n_in; i++) {
@@ -209,7 +209,7 @@ static void check_stages(Verifier *v)
 
 /* ---- buffers and instructions ---- */
 
-/* A view shares these with its root. */
+/* Checks the fields that a view shares with its root. */
 static void check_view(Verifier *v, BufferId b)
 {
     const Buffer *at = &v->p->buffers.at[b], *root = &v->p->buffers.at[at->parent];
@@ -246,9 +246,9 @@ static void check_root(Verifier *v, BufferId b)
                       b, at->tensor, at->unit);
 }
 
-/* Returns the tensor that a buffer should name, as far as this instruction determines it. The
- * instruction that writes the buffer first determines the tensor. A message or a copy has the
- * tensor of its source. Weights are found by name. */
+/* Returns the tensor that the buffer of argument i should name, if this instruction determines it.
+ * The first instruction that writes the buffer determines it. A message or a copy has the tensor of
+ * its source. Weights are found by name. */
 static TensorId tensor_of(const Verifier *v, Pc pc, uint32_t i, const Node *n)
 {
     const Instr *in = &v->p->code.at[pc];

@@ -6,7 +6,8 @@
 
 #define RULE "verify-dtype"
 
-/* Finds whether every program has fp64 for all real numbers, or for all but those of 8 bits. */
+/* Sets *all if every program has fp64 for all real numbers, and *but_eight_bits if for all except
+ * 8-bit numbers. */
 static void find_doubles(const Plan *plan, bool *all, bool *but_eight_bits)
 {
     *all = *but_eight_bits = true;
@@ -39,7 +40,7 @@ static const Unit *unit_of(const Typing *y, BufferId b)
     return u ? &y->v->g->units.at[u] : NULL;
 }
 
-/* Buffer b must have the graph's dtype `want`, or `other` if that is given. */
+/* Reports buffer b unless it has the graph's dtype `want`, or `other` if that is given. */
 static void expect(const Typing *y, Pc pc, BufferId b, const char *what, const char *name,
                    DType want, DType other)
 {
@@ -65,7 +66,7 @@ static void check_persistent(const Typing *y, BufferId b)
         expect(y, 0, b, "the moments of unit", unit->name, unit->state_dtype, DT_none);
 }
 
-/* The instruction must compute what graph node n specifies, in the node's dtypes. */
+/* Checks that the instruction computes graph node n in the node's dtypes. */
 static void check_node(const Typing *y, Pc pc, const Instr *in, const Node *n)
 {
     const Graph *g = y->v->g;
@@ -74,7 +75,7 @@ static void check_node(const Typing *y, Pc pc, const Instr *in, const Node *n)
         const Tensor *t = &g->tensors.at[reads ? n->in[i] : n->out[i - n->n_in]];
         DType want = t->dtype, other = DT_none;
         if (graph_is_param_gradient(g, t)) {
-            /* the dtype in which it is summed, or that of a copy */
+            /* the dtype in which it is summed, or the dtype of a copy */
             want = g->tensors.at[t->grad_of].reduce_dtype;
             other = g->tensors.at[t->grad_of].dtype;
         }
@@ -88,7 +89,7 @@ static bool is_of_unit(const Typing *y, const Unit *unit, DType t)
            t == mapped(y, unit->reduce_dtype);
 }
 
-/* Only the graph's casts, and the dtypes of a unit, justify a change of dtype. */
+/* Checks a change of dtype: only the graph's casts and the dtypes of a unit justify one. */
 static void check_change(const Typing *y, Pc pc, const Instr *in)
 {
     BufferId from = program_arg(y->p, in, 0), to = program_arg(y->p, in, in->n_in);

@@ -1,5 +1,5 @@
-/* Proof 7: compares each role's memory with the cluster's. A plan's memory is planned, so its need
- * is known to the byte. */
+/* Proof 7: compares the memory of each role with the memory of the cluster's devices and hosts. A
+ * plan's memory is planned, so its need is known to the byte. */
 #include "planner/verify/fit.h"
 
 #include "planner/ir/experts.h"

@@ -79,7 +79,7 @@ static bool is_named(const Mesh *m, uint32_t axis)
 typedef struct WorkAxes {
     AxisSet stages, shard, replicate;
     AxisSet cut[INDEX_ROLES]; /* of the batch */
-    AxisSet batch;            /* any of these kinds */
+    AxisSet batch;            /* axes that cut any index of the batch */
 } WorkAxes;
 
 static void find_cuts(const Verifier *v, WorkAxes *is)
@@ -158,7 +158,7 @@ static void check_axes(Verifier *v)
 
 /* ---- units ---- */
 
-/* A unit must end with its last parameter, or where the next one would begin. */
+/* Checks that each unit ends with its last parameter, or at the next aligned element. */
 static void check_units(Verifier *v)
 {
     enum { ALIGN = 64 }; /* elements */
@@ -185,8 +185,8 @@ static void check_units(Verifier *v)
 
 /* ---- micro-batches of communications ---- */
 
-/* Returns the micro-batches of the nearest computations before and after the instruction; its own
- * if there is none. */
+/* Writes the micro-batches of the nearest computations before and after the instruction; where
+ * there is none, the instruction's own. */
 static void neighbours(const Program *p, Pc pc, uint32_t *before, uint32_t *behind)
 {
     *before = *behind = p->code.at[pc].microbatch;
@@ -202,8 +202,8 @@ static void neighbours(const Program *p, Pc pc, uint32_t *before, uint32_t *behi
         }
 }
 
-/* A message belongs to the micro-batch of the instruction that made its data, or that reads it
- * first. */
+/* Returns the micro-batch to which a message belongs: that of the instruction that made its data,
+ * or that reads it first. */
 static uint32_t of_message(const Verifier *v, const Pc *writer, Pc pc)
 {
     const Program *p = v->p;
@@ -266,8 +266,8 @@ static bool is_state(const Graph *g, TensorId t)
            (at->producer && op_info(g->nodes.at[at->producer].op)->flags & OP_UPDATES);
 }
 
-/* Returns the purpose of a buffer that holds graph tensor t: as an output of its node, or as an
- * input. */
+/* Returns the purpose of a buffer that holds graph tensor t as an output of its node (`out`), or as
+ * an input. */
 static uint32_t use_of_tensor(const Verifier *v, TensorId t, bool out)
 {
     const Tensor *at = &v->g->tensors.at[t];
@@ -304,7 +304,7 @@ static uint32_t use_of(const Verifier *v, const Instr *in, uint32_t i, uint32_t 
     return *known - 1;
 }
 
-/* Returns NULL, or how the buffer's use contradicts its category. */
+/* Returns NULL, or the contradiction between the buffer's use and its category. */
 static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, bool copied)
 {
     const Buffer *at = &v->p->buffers.at[b];
@@ -328,13 +328,14 @@ static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, b
     if (use & USE_read)
         return c == CATEGORY_activation || c == CATEGORY_communication ? NULL
                                                                        : "is read as a value";
-    if (batch) /* a part of the batch, or a message of it */
+    if (batch) /* it holds a part of the batch, or a message with a part of it */
         return c == CATEGORY_input || (at->packed && c == CATEGORY_communication)
                    ? NULL
                    : "holds a part of the data";
     const bool of_weight = at->tensor && graph_weight(v->g, at->tensor);
     if (weight) return c == CATEGORY_gathered || c == CATEGORY_parameter ? NULL : "holds weights";
-    if (at->unit && at->persistent && graph_is_frozen(v->g, at->unit)) /* no update reads it */
+    if (at->unit && at->persistent &&
+        graph_is_frozen(v->g, at->unit)) /* frozen weights, which no update reads */
         return c == CATEGORY_parameter ? NULL : "holds frozen weights";
     /* weights as they are used */
     if (at->unit && copied && !at->tensor && at->space == SPACE_device)
@@ -389,7 +390,8 @@ static void check_lives(Verifier *v)
         for (uint32_t i = 0; i < p->code.at[pc].args.n; i++) {
             const BufferId b = program_arg(p, &p->code.at[pc], i), parent = p->buffers.at[b].parent;
             if (!first[b]) first[b] = pc;
-            if (!first[parent]) first[parent] = pc; /* no code reads first[0] */
+            if (!first[parent])
+                first[parent] = pc; /* a root has parent 0; first[0] is never read */
             last[b] = last[parent] = pc;
         }
     for (BufferId b = 1; b < p->buffers.n; b++) {

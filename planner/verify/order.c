@@ -77,8 +77,8 @@ bool order_before(const HappensBefore *o, Pc a, Pc b)
     return clock[o->lane[a] - (MAX_LANES_PER_STREAM - 1)] > a; /* a later group has finished */
 }
 
-/* True if each lane's instruction has finished when b starts. May be false if some are vague, or if
- * one of them is b itself: the caller then asks for each. */
+/* True if each lane's instruction has finished when b starts. Returns false without certainty if an
+ * instruction is vague or is b itself; the caller then checks them one by one. */
 static bool all_before(const HappensBefore *o, const Pc *of_lane, Pc b)
 {
     const Pc *clock = o->clock + (size_t)b * o->n_lanes;
@@ -89,7 +89,7 @@ static bool all_before(const HappensBefore *o, const Pc *of_lane, Pc b)
 
 /* ---- races ---- */
 
-typedef struct Touch { /* payload: the root written last; reader[lane] follow */
+typedef struct Touch { /* payload of the map: the last writer; reader[lane] follow */
     uint32_t state;
     Pc writer;
     BufferId root; /* the root buffer that was written */
@@ -119,8 +119,8 @@ static void report_race(const ClockSweep *s, Pc a, Pc b, const char *how, Buffer
                   how, buffer, a, stream_name(in->stream), op_info(in->op)->name);
 }
 
-/* The bytes of a buffer may pass to another buffer only when no instruction uses any part of the
- * first buffer any more. */
+/* Checks that the bytes of a buffer pass to another buffer only after the last use of any part of
+ * the first buffer. */
 static void touch_root(ClockSweep *s, Pc pc, BufferId root)
 {
     s->newest[(size_t)root * s->v->order.n_lanes + s->v->order.lane[pc]] = pc;
@@ -211,8 +211,8 @@ static void write_range(ClockSweep *s, Pc pc, BufferId b)
     range_assign(&s->map, lo, hi, fresh);
 }
 
-/* An output may share an input's bytes only if both occupy exactly the same bytes, and only if the
- * op allows it. */
+/* True if output j may share bytes with input i: both must be exactly the same bytes, and the op
+ * must allow it. */
 static bool may_share(const ClockSweep *s, const Instr *in, uint32_t i, uint32_t j)
 {
     const Verifier *v = s->v;

@@ -1,12 +1,12 @@
-/* Checks the frame of a program: buffers lie inside the arena, views inside their parents;
- * arguments fit their op's row; dtypes and the sizes of collectives are right. */
+/* Checks the structure of a program: buffers are inside the arena, views inside their parents;
+ * arguments fit their op's row; dtypes and sizes of collectives are right. */
 #include <assert.h>
 
 #include "planner/verify/private.h"
 
 #define RULE "verify-structure"
 
-/* The strips of a halo have fewer rows than the value. */
+/* True if buffer b may be strips of a halo, which have fewer rows than the value. */
 static bool is_strips(const Verifier *v, const Buffer *b)
 {
     const Shape *s = &v->plan->shapes.at[b->shape];
@@ -204,8 +204,8 @@ static void check_comm(Verifier *v, Pc pc)
                       (unsigned long long)a, (unsigned long long)b, (unsigned long long)n);
 }
 
-/* The device's streams must not touch host memory. Only copies may, with one stream for each
- * direction. */
+/* Checks that streams of the device do not touch host memory. Only copies may, with one stream for
+ * each direction. */
 static void check_spaces(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
@@ -255,7 +255,7 @@ static void check_instr(Verifier *v, Pc pc)
     check_spaces(v, pc);
 }
 
-/* The members of a launch group must follow each other on one stream. */
+/* Checks that the members of a launch group follow each other on one stream. */
 static void check_launches(Verifier *v)
 {
     typedef struct ProgramState {

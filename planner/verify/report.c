@@ -1,5 +1,6 @@
-/* Reports of a proof: the rule, the program and instruction with their place in the script, and the
- * text. Each rule belongs to a proof. Faults of proofs that were not requested are not reported. */
+/* Writes the reports of proofs: the rule, the program and instruction with their script line, and
+ * the text. Each rule belongs to a proof. Faults of proofs that were not requested are not
+ * reported. */
 #include <assert.h>
 #include <string.h>
 

@@ -15,7 +15,7 @@ const char *verify_rounding_fault(const Instr *in, const Attrs *a, DType param)
     return a->site == (int64_t)in->unit ? NULL : "rounds by the draws of another unit";
 }
 
-/* Returns the fault of an update's attributes by themselves; NULL: none. */
+/* Returns the fault in the attributes of an update, checked without the graph; NULL: none. */
 const char *verify_rule_fault(const Instr *in, const Attrs *a)
 {
     Attrs rest = *a;
@@ -32,8 +32,9 @@ const char *verify_rule_fault(const Instr *in, const Attrs *a)
     return memcmp(&rest, &none, sizeof rest) == 0 ? NULL : "has the attributes of another op";
 }
 
-/* A bias that balances experts must move by the rate that the graph specifies, towards an even
- * share of all choices of the step. No other parameter may. */
+/* Checks the update of a bias that balances experts: it moves the bias by the rate that the graph
+ * specifies, towards an even share of all choices of the step. No other parameter may have this
+ * update. */
 bool verify_balance(Verifier *v, Pc pc, TensorId t)
 {
     const bool balances = graph_balances(v->g, &v->g->tensors.at[t]);

@@ -1,4 +1,5 @@
-/* Runs every program over abstract memory. A program that receives waits for the one that sends. */
+/* Runs every program over abstract memory. A program that receives a value waits for the program
+ * that sends it. */
 #include "planner/verify/private.h"
 
 /* A program's own state while other programs run. */
@@ -7,7 +8,8 @@ typedef struct ProgramState {
     RangeMap memory;
     Vals vals;
     uint32_t *present_slots, n_present_slots, *n_updates;
-    Pc brought; /* the all_reduce over stages in which it waits */
+    Pc brought; /* the all_reduce over stages to which the program has contributed, and in which it
+                   waits */
     bool begun, ended;
 } ProgramState;
 

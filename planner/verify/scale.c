@@ -1,6 +1,6 @@
-/* Checks numbers that were scaled to fit into 8 bits: the graph must undo every scale. The file
- * states independently of the passes how quantise, amax and the scaled contractions belong
- * together, using only the signatures of the op table. */
+/* Checks numbers that were scaled to fit into 8 bits: the graph must undo every scale. The rules
+ * that connect quantise, amax and scaled contractions are stated here independently of the passes,
+ * from the signatures of the op table alone. */
 #include <assert.h>
 
 #include "planner/verify/private.h"
@@ -25,7 +25,8 @@ static uint32_t dims_of_first(const Binding *b, uint32_t arg)
     return set;
 }
 
-/* The scale of a quantised tensor must be the largest magnitude of that same tensor. */
+/* Returns the fault of a quantise node: its scale must be the largest magnitude of the same
+ * tensor. */
 static const char *fault_of_quantise(const Verifier *v, const Node *n)
 {
     const Node *max = producer(v->g, n->in[1]);
@@ -66,7 +67,8 @@ static const char *fault_of_block_product(const Verifier *v, const Node *n)
     return NULL;
 }
 
-/* A contraction must divide by exactly the scales of its operands. */
+/* Returns the fault of a scaled contraction: it must divide by exactly the scales of its
+ * operands. */
 static const char *fault_of_contraction(const Verifier *v, const Node *n)
 {
     double scale = graph_attrs_at(v->g, n->attrs)->scale;

@@ -2,7 +2,8 @@
  * axes; optimizer state; other state. All other buffers still hold values of the previous step. */
 #include "planner/verify/private.h"
 
-/* Returns the parameters of a unit one after the other, or (`moment` 1, 2) their moments. */
+/* Returns the value of a flat buffer with the parameters of a unit, one after the other, or with
+ * their moments (`moment` 1 or 2). */
 static Val flat_parameters(Verifier *v, const Unit *unit, uint32_t moment)
 {
     LIST(ValuePiece) pieces = {0};
@@ -35,7 +36,7 @@ static void hold_parameters(Verifier *v, BufferId b, uint32_t *flat_of)
         const Unit *unit = &v->g->units.at[at->unit];
         const Shape *s = value_shape_at(v, v->canon[at->shape]);
         Shape want = {.n_dims = 1, .dim = {(int64_t)unit->padded}};
-        /* a copy of the weights for use, which each step updates */
+        /* a whole copy of the weights, which each step updates */
         bool gathered = at->category == CATEGORY_gathered;
         for (uint32_t a = 0; a < v->plan->mesh.n_axes; a++)
             if (!gathered && unit->shard >> a & 1) want.layout.on[a] = SPLIT(0);
@@ -58,7 +59,8 @@ static void hold_parameters(Verifier *v, BufferId b, uint32_t *flat_of)
     value_write(v, 0, b, val);
 }
 
-/* A unit's first moments are stored before its second. */
+/* Gives a buffer the value of its unit's moments. The buffer of first moments comes before the
+ * buffer of second moments. */
 static void hold_moments(Verifier *v, BufferId b, uint32_t *n_of)
 {
     UnitId u = v->p->buffers.at[b].unit;

@@ -1,7 +1,7 @@
 /* Checks numbers that a plan's text states although other fields determine them, and settings that
  * several instructions must share. These are sizes of arenas, the count of matches, names, the
- * optimizer's settings and flags of buffers. An executor uses them without a check, so a wrong one
- * would do harm. */
+ * optimizer's settings and flags of buffers. An executor uses these numbers without a check, so a
+ * wrong one would do harm. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static void check_matches(Verifier *v)
                       v->plan->n_match, newest);
 }
 
-/* An arena must end where its last buffer ends. */
+/* Checks that each arena ends at the end of its last buffer. */
 static void check_arenas(Verifier *v)
 {
     static const char *const field[] = {[SPACE_device] = "bytes", [SPACE_host] = "host_bytes"};
@@ -79,7 +79,7 @@ static const Attrs *settings_of(const Plan *plan, const Instr *in)
     return &plan->graph.attrs.at[in->attrs];
 }
 
-/* One optimizer updates all parameters, and one bound clips all gradients. */
+/* Checks that one optimizer updates all parameters, and that one bound clips all gradients. */
 static void check_optimizer(Verifier *v)
 {
     const Instr *update = NULL, *clip = NULL;
@@ -150,8 +150,8 @@ static void check_flags(Verifier *v)
         const uint32_t flags = op_info(in->op)->flags;
         if (in->op == OP_clip_coef) check_scalars(v, pc);
         if (!(flags & OP_UPDATES) || flags & OP_ONCE) continue;
-        /* The last input holds the scalars of the step. All others belong to the unit, and the last
-         * of these is the gradient. */
+        /* The last input holds the scalars of the step. All other inputs belong to the unit, and
+         * the last of them is the gradient. */
         for (uint32_t i = 0; i + 1u < in->n_in; i++) {
             const BufferId b = program_root(p, program_arg(p, in, i), NULL);
             if (p->buffers.at[b].unit != in->unit)

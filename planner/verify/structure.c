@@ -1,4 +1,4 @@
-/* Checks the frame of a plan: mesh, deals, shapes, graph, units. Every index, size and count is
+/* Checks the structure of a plan: mesh, deals, shapes, graph, units. Every index, size and count is
  * checked, so that the other proofs can rely on them even if the plan comes from untrusted text. */
 #include <assert.h>
 #include <math.h>
@@ -47,8 +47,8 @@ static int by_low(const void *a, const void *b)
     return x->hi < y->hi ? -1 : x->hi > y->hi;
 }
 
-/* Intervals must follow each other from 0 to the end. If only their lengths were checked, one index
- * could count twice and another never. */
+/* True if the intervals follow each other from 0 to the end. With a check of their lengths alone,
+ * one index could count twice and another never. */
 static bool tiles(const Verifier *v, const Deal *d)
 {
     Interval *at = arena_array(v->arena, d->n, sizeof *at);
@@ -63,7 +63,7 @@ static bool tiles(const Verifier *v, const Deal *d)
     return next == n && end == d->size;
 }
 
-/* The order of segments matters: keys come before values. */
+/* True if the segments follow each other in order. The order matters: keys come before values. */
 static bool are_side_by_side(const Verifier *v, const Deal *d)
 {
     int64_t end = 0;
@@ -75,8 +75,8 @@ static bool are_side_by_side(const Verifier *v, const Deal *d)
     return end == d->size;
 }
 
-/* Intervals of a halo may overlap. They may reach beyond an edge, but at most once around the
- * dimension. */
+/* True if the intervals of a halo reach at most once around the dimension. They may overlap, and
+ * may reach beyond an edge. */
 static bool reaches_once(const Verifier *v, const Deal *d)
 {
     for (uint32_t k = 0; k < d->n; k++) {
@@ -87,7 +87,7 @@ static bool reaches_once(const Verifier *v, const Deal *d)
     return d->per_part == 1;
 }
 
-/* Piece k of part p is piece k * n_parts + p of the dimension. All are equal. */
+/* True if all pieces are equal, and piece k of part p is piece k * n_parts + p of the dimension. */
 static bool strides(const Verifier *v, const Deal *d)
 {
     if (d->size % ((int64_t)d->n_parts * d->per_part) != 0) return false;
@@ -274,8 +274,8 @@ static int64_t local_elements(const Verifier *v, const Tensor *t)
     return shape_local_elements(&s, &v->plan->mesh, &v->g->deals);
 }
 
-/* Each parameter of a unit must lie in the unit, after the parameter before it, and in no other
- * unit. */
+/* Checks that each parameter of a unit is inside the unit, after the previous parameter, and in no
+ * other unit. */
 static void check_units(Verifier *v)
 {
     const Graph *g = v->g;
@@ -343,8 +343,8 @@ static void check_units(Verifier *v)
                           g->tensors.at[t].name, times[t]);
 }
 
-/* The divisors in reports must follow from the plan. All zero: the plan was made by hand and states
- * none. */
+/* Checks that the divisors in reports follow from the plan. All zero: the plan was made by hand and
+ * states none. */
 static void check_step(Verifier *v)
 {
     const StepInfo *s = &v->plan->step;

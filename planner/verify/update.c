@@ -20,7 +20,7 @@ static TensorId gradient_of_value(const Verifier *v, Hash128 vn)
 static AxisSet norm_axes(const Verifier *v, const Val *val, const ValuePiece *piece)
 {
     AxisSet flat = val->list ? layout_axes_split(&value_shape_at(v, val->shape)->layout, -1) : 0;
-    /* a parameter lives on one pipeline stage, or on two of which only one counts it */
+    /* a parameter is on one pipeline stage, or on two stages of which only one counts it */
     return (AxisSet)(flat | v->stages |
                      layout_axes_split(&value_shape_at(v, piece->shape)->layout, -1));
 }
@@ -133,8 +133,8 @@ static void explain_norm(Verifier *v, Pc pc, Hash128 is)
                   "the gradient norm does not count the gradient of each parameter once");
 }
 
-/* The scale must divide every gradient exactly once by the number of counted tokens: sums with a
- * full step's scale are multiplied with the full count and divided by the actual one. */
+/* Checks step_mean, which must divide every gradient exactly once by the number of counted tokens.
+ * Gradients have the scale of a full step, so the factor is the full count / the actual count. */
 void value_mean(Verifier *v, Pc pc)
 {
     static const char *const names[] = {"loss", "count of kept tokens"};
@@ -299,14 +299,15 @@ static void check_coefficient(Verifier *v, Pc pc, const Val *coefficient)
                       "reads a clip coefficient that is only one rank's part");
 }
 
-/* Updates each parameter in `param` with the gradient at the same place in `grad` (a bad gradient
+/* Updates each parameter in `param` with the gradient at the same offset in `grad` (a bad gradient
  * was reported before). Returns the new weights. */
 static Val update_pieces(Verifier *v, Pc pc, const Val *param, const Val *grad)
 {
     ValuePiece one, two;
     uint32_t n, m;
     const ValuePiece *p = value_pieces(v, param, &one, &n), *g = value_pieces(v, grad, &two, &m);
-    /* a vector that fills its unit and is scattered: both buffers are known to have equal shapes */
+    /* one vector fills its unit and was reduce-scattered as a whole; both buffers have equal
+     * shapes */
     if (param->list && !grad->list && n == 1 && p->lo == 0 &&
         p->n == (uint64_t)value_shape_at(v, grad->shape)->dim[0])
         two.n = p->n, two.shape = p->shape;
@@ -381,8 +382,8 @@ void value_update(Verifier *v, Pc pc)
 
 /* ---- what must hold when a step has ended ---- */
 
-/* A buffer that holds a unit's parameters when a step begins must hold all of them updated when the
- * step ends. This holds at rest, and for the copy that the next step reads. */
+/* Checks a buffer that held a unit's parameters at the beginning of the step, at rest or as a copy:
+ * it must hold all of them updated at the end. */
 static void end_of_parameters(Verifier *v, BufferId b)
 {
     const Buffer *at = &v->p->buffers.at[b];
@@ -428,8 +429,7 @@ static void unused_communications(Verifier *v)
     }
 }
 
-/* In a gather, each tensor that arrives on the host must be whole: its weights or one of its
- * moments. */
+/* Checks a gather program: each tensor on the host must be whole. */
 static void end_of_gather(Verifier *v)
 {
     const Program *p = v->p;

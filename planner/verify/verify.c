@@ -1,4 +1,4 @@
-/* The proofs in order; reports. */
+/* Runs the proofs in order. */
 #include "planner/verify/verify.h"
 
 #include <assert.h>
@@ -28,8 +28,9 @@ void verify_purity(Verifier *v)
             uint64_t offset;
             BufferId root = program_root(v->p, program_arg(v->p, in, i), &offset);
             const Buffer *at = &v->p->buffers.at[root];
-            bool place = at->category == CATEGORY_gathered && !at->unit; /* the buffer holds no
-                                                                          * value that lasts */
+            bool place =
+                at->category == CATEGORY_gathered &&
+                !at->unit; /* the buffer only lends its memory, and keeps no value between steps */
             if (at->persistent && !place)
                 verify_report(v, "verify-purity", pc,
                               "recomputation writes buffer %u, which lives between steps", root);
@@ -49,7 +50,7 @@ static void prove_program(Verifier *v, uint32_t program)
     if (v->proofs & VERIFY_layouts) verify_dtypes(v);
 }
 
-/* Proves one program beside the others, with memory and diagnostics of its own. */
+/* A verifier for one program that runs beside others, with its own memory and diagnostics. */
 typedef struct Apart {
     const Verifier *v;
     bool *faulty; /* [program] */
@@ -105,8 +106,8 @@ static const char *attributes_fault(Verifier *v, OpKind op, AttrsId attrs, bool 
     return NULL;
 }
 
-/* Comes last. If the proofs of values see the fault of a wrong attribute, their report is
- * clearer. */
+/* Comes last, because the proofs of values report a wrong attribute more clearly if they find
+ * it. */
 static void check_attributes(Verifier *v)
 {
     bool *fits = arena_array(v->arena, v->g->attrs.n, OP_COUNT * sizeof *fits);

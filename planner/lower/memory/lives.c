@@ -1,6 +1,6 @@
-/* Finds the time in which each buffer of a program is in use: the instructions that have finished
- * when another one starts, the first and last instruction that touches a buffer, and the buffers
- * that begin and end at each instruction. It does not use offsets. */
+/* Finds when each buffer of a program is in use: the instructions that have finished when another
+ * one starts, the first and the last instruction that touch a buffer, and the buffers that begin
+ * and end at each instruction. It does not use offsets. */
 #include "planner/lower/memory/lives.h"
 
 #include <assert.h>
@@ -144,8 +144,8 @@ static BufferId root_of(const Program *p, BufferId b)
 }
 
 /* out[0] may take the memory of in[0] if this instruction is the last that uses in[0]. Returns that
- * buffer; 0 if there is none. Another argument that lies in the same memory would be read after it
- * was overwritten. */
+ * buffer; 0 if there is none. Another argument in the same memory rules it out, because it would be
+ * read after it was overwritten. */
 BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out)
 {
     const Program *p = l->p;
@@ -178,8 +178,8 @@ static void list_steady(Lives *l)
     }
 }
 
-/* All steady instructions behind the first that knows the end know it, too. So steps of growing
- * size find an interval, and halving finds the place. */
+/* Every steady instruction after the first one that knows the end knows it, too. So steps of
+ * growing size find an interval, and halving finds the first one. */
 static End find_end(const Lives *l, BufferId b)
 {
     const Pc behind = (Pc)l->p->code.n;
@@ -225,7 +225,7 @@ static void list_lives(Lives *l)
     }
 }
 
-/* A buffer begins before the one that takes over its memory. */
+/* Walks buffers in order, because a buffer begins before the buffer that takes over its memory. */
 static void find_heirs(Lives *l)
 {
     for (Pc pc = l->p->code.n; pc-- > 1;)
@@ -242,14 +242,15 @@ void lives_of_space(Lives *l, Space space)
     find_heirs(l);
 }
 
-/* A buffer that has ended, and how many of its bytes nobody has taken yet. */
+/* A buffer that has ended, and the number of its bytes that no other buffer has taken yet. */
 typedef struct Ended {
     BufferId buffer;
     uint64_t bytes;
 } Ended;
 typedef LIST(Ended) EndedList;
 
-/* Takes up to `wanted` bytes of buffers that pc knows to be free. Returns how many. */
+/* Takes up to `wanted` bytes of buffers that pc knows to be free. Returns the number of bytes
+ * taken. */
 static uint64_t take_free(const Lives *l, EndedList *list, Pc pc, uint64_t wanted)
 {
     const Knowledge now = lives_knows(l, pc);

@@ -41,7 +41,8 @@ static void place_program(Program *p, bool unplaced, Arena *scratch)
 static void place_one(void *self, uint32_t i)
 {
     Job *job = self;
-    Arena *scratch = arena_new(); /* programs follow each other in the same pages */
+    Arena *scratch =
+        arena_new(); /* a thread plans its programs one after the other, in the same pages */
     place_program(&job->plan->programs.at[i], job->options.unplaced, scratch);
     arena_free(scratch);
 }

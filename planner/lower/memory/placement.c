@@ -19,20 +19,20 @@ typedef enum Fit {
 
 typedef struct PlacementWay {
     Fit fit;
-    /* FIT_around: buffers of at least 1/share of the most bytes in use are large. Counts those that
-     * live while at least `full` of these bytes are in use. */
+    /* FIT_around: a buffer is large if it has at least 1/share of the most bytes in use, and is in
+     * use while at least the fraction `full` of these bytes is in use. */
     uint32_t share;
     double full;
 } PlacementWay;
 
-/* Each is the best one for some of the plans of scripts/plans and of variations of them. The first
- * ones suffice for most. */
+/* Each method is the best one for some plans of scripts/plans or their variations. The first
+ * methods suffice for most plans. */
 static const PlacementWay ways[] = {{FIT_first, 0, 0},   {FIT_around, 128, 0}, {FIT_around, 256, 0},
                                     {FIT_around, 32, 0}, {FIT_around, 64, .9}, {FIT_around, 32, .9},
                                     {FIT_tightest, 0, 0}};
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
-/* A hole of 1/FINE of the arena is not worth another pass. */
+/* No further pass is made to save less than 1/FINE of the arena. */
 enum { FINE = 96 };
 
 typedef LIST(BufferId) BufferList;
@@ -81,17 +81,17 @@ static BufferId counterpart(const Program *p, const BufferList *model, uint32_t 
     return 0;
 }
 
-/* The number of an interior micro-batch whose places no longer change. It is the same for all steps
- * of more micro-batches, so further micro-batches do not change any place. */
+/* Returns the number of an interior micro-batch from which on offsets no longer change. It does not
+ * depend on the number of micro-batches, so further micro-batches do not change any offset. */
 static uint32_t settled(const Placing *m)
 {
     enum { SETTLED = 4 };
     return m->n_microbatches - 2 < SETTLED ? m->n_microbatches - 2 : SETTLED;
 }
 
-/* Interior micro-batches repeat. Each buffer first tries the place of its counterpart in the
- * previous micro-batch. In a later round it tries the counterpart's place in a settled micro-batch
- * of the previous round. */
+/* Returns the buffer whose offset `b` tries first, so that interior micro-batches repeat: its
+ * counterpart in the previous micro-batch. In a later round it is the counterpart in a settled
+ * micro-batch of the previous round. */
 static BufferId asks_like(Placing *m, uint32_t microbatch, BufferId b)
 {
     if (!m->periodic) return 0;

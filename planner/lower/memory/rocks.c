@@ -1,5 +1,5 @@
-/* Places large buffers first. Small buffers then fill the holes between them. Each one gets the
- * lowest place that no larger one needs at the same time. */
+/* Places large buffers first. Small buffers then fill the holes between them. Each large buffer
+ * gets the lowest place that no larger one needs at the same time. */
 #include "planner/lower/memory/rocks.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ typedef struct Placed {
     uint32_t rock;
 } Placed;
 
-/* True if the life of one ends before that of the other begins. */
+/* True if one of the two ends before the other begins. */
 static bool apart(const Rock *a, const Rock *b)
 {
     return a->begins < b->begins ? knows_passed(&b->knows, &a->end)
@@ -72,7 +72,8 @@ static void place_rocks(Rocks *r, uint64_t bottom)
     }
 }
 
-/* True if the buffer, or what takes over its memory, lives while memory is nearly full. */
+/* True if the buffer, or a buffer that takes over its memory, is in use while memory is nearly
+ * full. */
 static bool is_tight(const Lives *l, const uint32_t *tight, BufferId b, Pc first)
 {
     const Pc end = l->p->code.n - 1, last = lives_last(l, l->heir[b]);
@@ -111,7 +112,7 @@ bool rocks_find(Rocks *r, const Lives *l, const RocksWanted *wanted, uint64_t bo
     return true;
 }
 
-/* Lists the extents whose numbers are in the set, and empties it. */
+/* Lists the extents whose numbers are in the set, and empties the set. */
 static void list_extents(Rocks *r, uint64_t *set)
 {
     for (uint32_t word = 0; word <= r->list.n / 64; word++)
@@ -122,7 +123,7 @@ static void list_extents(Rocks *r, uint64_t *set)
 
 void rocks_ahead(Rocks *r, BufferId b)
 {
-    /* at most this many rocks may begin later but before b has surely ended */
+    /* the most rocks that may begin after b begins and before b has certainly ended */
     enum { DOUBTFUL = 8 };
     const Lives *l = r->l;
     const BufferId heir = l->heir[b];

@@ -60,8 +60,8 @@ Hash128 value_step_mean(const Verifier *v, uint32_t j)
     return value_of_op(OP_step_mean, 0, in, 2, j, 0, NULL);
 }
 
-/* Attributes that do not change a value are left out: its position, the part of it that is
- * meant, and whether the kernel sets it or adds to it. */
+/* Hashes attributes, except those that do not change a value: the position of a part, the part that
+ * is meant, and whether the kernel sets its output or adds to it. */
 static void hash_attrs(Verifier *v)
 {
     v->attrs_key = arena_array(v->arena, v->g->attrs.n + 1, sizeof *v->attrs_key);
@@ -169,7 +169,8 @@ static double loss_units(const Verifier *v)
     return step->group > 0 ? (double)step->global_batch / (double)step->group : 0;
 }
 
-/* The node must be of the kind that the step's denominator requires, and must count accordingly. */
+/* Checks that the loss node is of the kind that the step's denominator requires, and counts tokens
+ * accordingly. */
 static void check_denominator(Verifier *v, const Node *n)
 {
     const StepInfo *step = &v->plan->step;
@@ -187,8 +188,8 @@ static void check_denominator(Verifier *v, const Node *n)
                       (long long)a->group, (long long)step->group);
 }
 
-/* Checks one node that makes the loss or a piece of it: it counts its tokens with the scale of a
- * step. */
+/* Checks one node that makes the loss or a piece of it: its scale must be the step's. Adds its
+ * tokens to *tokens. */
 static void check_loss(Verifier *v, const Node *n, int64_t *tokens)
 {
     check_denominator(v, n);
@@ -206,7 +207,7 @@ static void check_loss(Verifier *v, const Node *n, int64_t *tokens)
     *tokens += points;
 }
 
-/* The loss must count each token of the step once (scale = 1 / tokens), or each group (1 /
+/* Checks that the loss counts each token of the step once (scale = 1 / tokens), or each group (1 /
  * groups). */
 static void check_loss_scale(Verifier *v)
 {
@@ -282,7 +283,8 @@ static void check_draw(Verifier *v, NodeId id, NodeId *drawn_by)
     *other = id;
 }
 
-/* Each place in the model has its own key, and its gradient has the same key. */
+/* Checks that each place in the model has its own random key, and that its gradient has the same
+ * key. */
 static void check_draws(Verifier *v)
 {
     NodeId *drawn_by = arena_array(v->arena, v->g->nodes.n + 1, sizeof *drawn_by);

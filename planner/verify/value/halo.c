@@ -161,7 +161,7 @@ void value_halo(Verifier *v, Pc pc)
     value_write(v, pc, to, val);
 }
 
-/* Returns row k of the rows that output row o reads. It may lie beyond an edge. */
+/* Returns row k of the rows that output row o reads. The row may be beyond an edge. */
 static int64_t row_read(const Window *w, int64_t o, int64_t k)
 {
     if (!w->from) return o * w->stride - w->before + k * w->dilation;
@@ -171,9 +171,9 @@ static int64_t row_read(const Window *w, int64_t o, int64_t k)
     return (twice >= 0 ? twice / (2 * w->to) : -1) + k;
 }
 
-/* Returns the rows of the grid that output rows [lo, hi) read, as one interval. The mode determines
- * the meaning of rows beyond an edge: the opposite edge's rows (which keep their index), mirrored
- * rows, the edge row, or zeros. */
+/* Returns the rows of the grid that output rows [lo, hi) read, as one interval. The mode gives the
+ * rows beyond an edge a meaning: rows of the opposite edge (which keep their index), mirrored rows,
+ * the edge row, or zeros. */
 static Interval rows_needed(const Window *w, int64_t size, Interval out)
 {
     Interval at = {0, 0};

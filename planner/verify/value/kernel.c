@@ -2,9 +2,8 @@
  * row over the same rows. No outside instruction waits for a part of the kernel, and only the first
  * part waits for others. Rows are processed in any order. Within a kernel, bytes may therefore pass
  * from one buffer to another only if both have exactly the same layout. A sum over rows is complete
- * only when the kernel ends, so no other part may read it. A kernel that begins with a product has
- * rules of its own (product.c). A quantising op may share a kernel with the transposed copy of its
- * output. */
+ * only when the kernel ends, so no other part may read it. For a kernel that begins with a product,
+ * see product.c. A quantising op may share a kernel with the transposed copy of its output. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-structure"
@@ -49,8 +48,8 @@ static bool turns(const Instr *in)
     return (op_info(in->op)->flags & OP_TURNS) != 0;
 }
 
-/* A transposed copy does not work by rows. It may only copy the output of the kernel's other part,
- * which quantises. */
+/* Checks a transposed copy, which does not work by rows: it may only copy the output of the
+ * kernel's other part, which quantises. */
 static void check_turn(Verifier *v, Pc pc, const Instr *before, bool is_second)
 {
     const Program *p = v->p;
@@ -65,7 +64,7 @@ static void check_turn(Verifier *v, Pc pc, const Instr *before, bool is_second)
                       in->fuse);
 }
 
-/* No other part may touch bytes that an earlier part sums over rows. */
+/* Checks that no other part touches bytes that an earlier part sums over rows. */
 static void check_sums(Verifier *v, Pc first, Pc pc)
 {
     const Program *p = v->p;
@@ -83,8 +82,8 @@ static void check_sums(Verifier *v, Pc first, Pc pc)
     }
 }
 
-/* An instruction that waits for a part waits for the whole kernel, so `after` may name only the
- * last part. */
+/* Checks that `after` names only last parts of kernels, because an instruction that waits for a
+ * part waits for the whole kernel. */
 static void check_waits(Verifier *v, const Pc *next)
 {
     const Program *p = v->p;

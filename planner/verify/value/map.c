@@ -1,5 +1,5 @@
-/* Address ranges in blocks of sorted arrays: two binary searches find one, unless it is still where
- * it was found last. */
+/* Address ranges in blocks of sorted arrays. Two binary searches find a range, unless it is still
+ * at the place of the last look-up. */
 #include "planner/verify/value/map.h"
 
 #include <assert.h>
@@ -25,8 +25,9 @@ void range_map_init(RangeMap *m, Arena *arena, size_t payload_size)
     list_push(arena, &m->starts, 0);
 }
 
-/* Returns the index of the last of n ascending addresses, n > 0, that is at most `address`; 0 if
- * all are above. Both halves are equally likely, so the choice is made without a branch. */
+/* Returns the index of the last of n > 0 ascending addresses that is at most `address`; 0 if all
+ * are above. It halves without a branch, because a branch would be mispredicted half of the
+ * time. */
 static uint32_t last_at_most(const uint64_t *at, uint32_t n, uint64_t address)
 {
     uint32_t first = 0;

@@ -1,5 +1,5 @@
 /* Moving data: the value stays the same, but its layout, place or dtype changes. Every collective
- * is one cell of the table of layout changes, over all axes of its group. */
+ * is one change of layout, over all axes of its group. */
 #include <assert.h>
 #include <string.h>
 
@@ -43,7 +43,7 @@ static bool moves_rows(const Move *m)
     return same || complain(m, "moves uneven rows without their counts");
 }
 
-/* Axes outside `axes` must keep their layout; axes inside must change from `from` to `to`. */
+/* Checks that axes in `axes` change from `from` to `to`, and that all others keep their layout. */
 static bool changes(const Move *m, AxisSet axes, int8_t from, int8_t to, const char *what)
 {
     for (uint32_t a = 0; a < m->v->plan->mesh.n_axes; a++) {
@@ -90,7 +90,8 @@ static bool in_order(const Move *m, const Shape *s, int d)
     return !s->deal[d] || deal_is_padded(&m->v->g->deals, s->deal[d]);
 }
 
-/* True if parts differ in size (the last are padded), or are not intervals. */
+/* True if the parts of dimension d differ in size (the last ones are padded), or are not
+ * intervals. */
 static bool uneven(const Move *m, const Shape *s, int d)
 {
     return s->deal[d] || s->dim[d] % shape_parts(s, &m->v->plan->mesh, d) != 0;
@@ -114,8 +115,8 @@ static bool nests(const Move *m, const Shape *whole, const Shape *cut, int d, Ax
 }
 
 /* Returns 2 if the parts of dimension d over `axes` are two chunks each, dealt out in a zigzag; 0
- * otherwise. Part p of n has chunks p and 2 n - 1 - p. Together, k consecutive parts consist of two
- * runs of k chunks: a part of a zigzag over n / k ranks, within which the k parts are a zigzag,
+ * otherwise. Part p of n has chunks p and 2 n - 1 - p. k consecutive parts together are two runs of
+ * k chunks: one part of a zigzag over n / k ranks. Inside this part, the k parts are a zigzag,
  * too. */
 static uint8_t chunks_of(const Move *m, const Shape *cut, const Shape *whole, int d, AxisSet axes)
 {
@@ -145,7 +146,7 @@ static bool check_slice(Move *m)
     return true;
 }
 
-/* The parts of all ranks, each among zeros, sum to the whole. */
+/* Checks `place`: the parts of all ranks, each among zeros, sum to the whole. */
 static bool check_place(Move *m)
 {
     const Attrs *attrs = verify_attrs(m->v, m->pc);
@@ -252,7 +253,8 @@ static bool check_scatter(Move *m)
     return true;
 }
 
-/* A mean may be taken only of values that all members hold alike; it changes nothing. */
+/* Checks a mean over ranks: all members must hold the same value, so the mean does not change
+ * it. */
 static bool check_mean(Move *m)
 {
     AxisSet axes = m->in->axes;
@@ -319,7 +321,7 @@ static bool check_all_to_all(Move *m)
     return true;
 }
 
-/* Each rank's part goes to the next rank of the group. */
+/* Checks `rotate`: each rank's part goes to the next rank of the group. */
 static bool check_rotate(Move *m)
 {
     const AxisSet axes = m->in->axes;
@@ -360,12 +362,13 @@ static bool check(Move *m)
     return check_same(m);
 }
 
-/* Programs that communicate must contribute the same value. */
+/* Checks that programs that meet in a communication contribute the same value. */
 static bool check_meeting(Move *m)
 {
     Verifier *v = m->v;
     if (!verify_is_comm(m->in) || v->plan->programs.n < 2) return true;
-    if (m->in->op == OP_all_reduce && (m->in->axes & v->stages)) return true; /* met already */
+    if (m->in->op == OP_all_reduce && (m->in->axes & v->stages))
+        return true; /* value_meet_stages has checked it */
     Transported *t = &v->transports[m->in->match];
     if (!t->there) {
         *t = (Transported){.val = m->val, .program = v->program, .pc = m->pc, .there = true};
@@ -381,7 +384,7 @@ static bool check_meeting(Move *m)
     return false;
 }
 
-/* Returns the number of programs that a group along `axes` contains. */
+/* Returns the number of programs whose ranks a group along `axes` contains. */
 static uint32_t n_programs_meeting(const Verifier *v, AxisSet axes)
 {
     AxisSet stages = (AxisSet)(axes & v->stages);

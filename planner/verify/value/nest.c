@@ -1,6 +1,6 @@
-/* Checks parts of parts, and parts of other ranks. A dimension is dealt out in intervals. To prove
- * that a rank's part is the right piece of its group's part, the proof compares the indices
- * themselves. */
+/* Checks parts of parts, and parts that moved to another rank. A deal gives each part intervals of
+ * the dimension. To prove that a rank's part is the right piece of its group's part, the proof
+ * compares the indices themselves. */
 #include "planner/verify/private.h"
 
 enum { MOST_INTERVALS = 2 }; /* with more intervals, equal ends could be a coincidence */

@@ -14,11 +14,11 @@ typedef struct OpStep {
     const Instr *in;
     uint32_t n_args; /* number of arguments without scratch */
     const Binding *b;
-    uint32_t shape[MAX_ARGS]; /* the shapes that the buffers claim; the inputs are known to have
-                               * exactly these */
-    bool has_part;            /* it works on one part of the keys; `hop` says which */
+    uint32_t shape[MAX_ARGS]; /* the shapes of the buffers; the values of the inputs have exactly
+                                 these shapes */
+    bool has_part;            /* the op works on one part of the keys, number hop.i */
     Hop hop;
-    bool in_rows; /* it computes the inner rows or the border */
+    bool in_rows; /* the op computes only the inner rows, or the border */
 } OpStep;
 
 static bool complain(const OpStep *s, uint32_t axis, uint32_t arg, const char *what)
@@ -40,7 +40,8 @@ static bool letter_in_inputs(const OpStep *s, char letter)
     return false;
 }
 
-/* Partial sums may be added, because add is linear in all its inputs. */
+/* True if all inputs are partial sums on this axis, which an op that is linear in all its inputs
+ * may add. */
 static bool all_partial(const OpStep *s, uint32_t axis)
 {
     if (!(op_info(s->in->op)->flags & OP_ADDS)) return false;
@@ -112,7 +113,8 @@ static bool deals_otherwise(const OpStep *s, uint32_t arg, int letter)
 static bool check_windows(const OpStep *s)
 {
     if (!(op_info(s->in->op)->flags & OP_WINDOWED)) return true;
-    if (s->in_rows && !op_is_border(s->in->op)) return true; /* true by its definition */
+    if (s->in_rows && !op_is_border(s->in->op))
+        return true; /* the inner rows are defined as those whose window is in the own rows */
     for (uint32_t i = 0; i < s->n_args; i++) {
         const Shape *at = value_shape_at(s->v, s->shape[i]);
         for (int d = 0; d < at->n_dims; d++) {
@@ -130,9 +132,8 @@ static bool check_windows(const OpStep *s)
     return true;
 }
 
-/* A whole dimension may have padding after its last index. It must then have it in all arguments
- * that have the index. Such ops read only the real elements, or zeros do not change their
- * result. */
+/* Checks padding of a dimension that no axis splits: all arguments with the index must have the
+ * same padding. Such ops read only the real elements, or zeros do not change their result. */
 static bool check_padding(const OpStep *s, uint32_t arg, int d, WholeDeals *whole)
 {
     const Shape *at = value_shape_at(s->v, s->shape[arg]);
@@ -154,7 +155,7 @@ static bool check_padding(const OpStep *s, uint32_t arg, int d, WholeDeals *whol
     return false;
 }
 
-/* An index must have the same deal in every argument that it splits. */
+/* Checks that an index has the same deal in every argument that it splits. */
 static bool check_deals(const OpStep *s)
 {
     DealId deal['z' + 1] = {0};
@@ -206,7 +207,7 @@ static bool check_deals(const OpStep *s)
     return true;
 }
 
-/* A mean of means needs whole groups: no rank may have only a part of a group. */
+/* Checks that each rank has whole groups, which a mean of means needs. */
 static bool check_groups(const OpStep *s)
 {
     int64_t group = graph_attrs_at(s->v->g, s->in->attrs)->group;
@@ -230,8 +231,8 @@ static bool check_layouts(const OpStep *s)
     return check_deals(s) && check_groups(s);
 }
 
-/* Random numbers belong to a place in the model and a micro-batch. It does not matter which rank
- * draws them, or how often. */
+/* Checks the random numbers of an op. They must belong to a place in the model and a micro-batch;
+ * the rank, and the number of draws, do not matter. */
 static bool check_draw(const OpStep *s, const Node *n, const Val *in)
 {
     Verifier *v = s->v;
@@ -255,8 +256,8 @@ static bool check_draw(const OpStep *s, const Node *n, const Val *in)
     return true;
 }
 
-/* A value that all ranks of some axes hold alike, divided by the number of these ranks: partial
- * sums of the value. */
+/* True if the op divides a value that all ranks of some axes hold alike by the number of these
+ * ranks, which gives partial sums of the value. */
 static bool shares_out(const OpStep *s)
 {
     if (!(op_info(s->in->op)->flags & OP_SCALES) || verify_accumulates(s->v, s->in, 0))
@@ -273,7 +274,7 @@ static bool shares_out(const OpStep *s)
     return verify_attrs(s->v, s->pc)->scale == 1.0 / mesh_size(&s->v->plan->mesh, axes);
 }
 
-/* If the instruction computes a graph node, its inputs and outputs must be the node's. */
+/* Checks an instruction that computes a graph node: its inputs and outputs must be the node's. */
 static bool check_origin(const OpStep *s, const Val *in, bool *is_node)
 {
     Verifier *v = s->v;

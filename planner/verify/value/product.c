@@ -1,4 +1,4 @@
-/* Checks kernels that begin with a product. The ops after it read only the element that the product
+/* Checks kernels that begin with a product. The ops after the product read only the element that it
  * has just computed, or sum one of its operands. The product reads its operands in any order, so no
  * part may overwrite them before the kernel ends. */
 #include "planner/verify/private.h"
@@ -22,7 +22,7 @@ static bool reads(const Verifier *v, const Instr *in, BufferId b)
     return false;
 }
 
-/* True if `in` writes one of them with an output or with its scratch. */
+/* True if `in` overwrites an operand of the product with an output or with its scratch. */
 static bool overwrites_operand(const Verifier *v, const Instr *product, const Instr *in)
 {
     for (uint32_t j = in->n_in; j < in->args.n; j++)

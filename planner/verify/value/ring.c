@@ -1,6 +1,6 @@
 /* Checks attention to a part of the keys: one hop of a ring. The deals of queries and keys
  * determine whose keys a hop uses. A node is complete if every rank has used every rank's keys
- * once. The values of all hops add up to the node's value; those of fewer hops do not. */
+ * once. The values of all hops add up to the node's value; the values of fewer hops do not. */
 #include "planner/verify/private.h"
 
 static bool complain(Verifier *v, Pc pc, const char *what)
@@ -9,8 +9,8 @@ static bool complain(Verifier *v, Pc pc, const char *what)
     return false;
 }
 
-/* Returns the shape of the same argument with all keys. Each rank's share of the gradient of all
- * keys is then a partial sum. */
+/* Returns the shape of the same argument with all keys. A gradient of keys becomes a partial sum
+ * over the ranks. */
 static uint32_t with_all_keys(Verifier *v, uint32_t shape, int d, AxisSet axes, bool is_output)
 {
     Shape s = *value_shape_at(v, shape);

@@ -1,6 +1,6 @@
 /* Checks a convolution in two parts: the output rows whose windows read only the rank's own rows,
- * and the border. The border has the neighbours' rows in strips. Each part is checked like the
- * whole op, with the rows that it has. The values of both parts add up to the node's value. */
+ * and the border. The border reads the neighbours' rows from strips. Each part is checked like the
+ * whole op, on its own rows. The values of both parts add up to the node's value. */
 #include "planner/verify/private.h"
 
 static bool complain(Verifier *v, Pc pc, const char *what)

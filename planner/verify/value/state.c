@@ -45,7 +45,7 @@ static void check_tensor(Verifier *v, TensorId id, NodeId by)
                       t->name);
 }
 
-/* It must read only weights and state, so that any micro-batch may run it. */
+/* Checks that the update reads only weights and state, so that any micro-batch may run it. */
 static void check_once(Verifier *v, NodeId id)
 {
     const Node *n = &v->g->nodes.at[id];
@@ -76,7 +76,8 @@ void verify_graph_state(Verifier *v)
         if (op_info(g->nodes.at[id].op)->flags & OP_ONCE) check_once(v, id);
 }
 
-/* Value numbers identify the state in a buffer. At the step's end it must be the next value. */
+/* Finds by value number which state a buffer held at the step's start, and checks that it holds the
+ * next value at the end. */
 void value_end_of_state(Verifier *v, BufferId b)
 {
     TensorId t = v->p->buffers.at[b].tensor;

@@ -38,7 +38,8 @@ bool value_has_strides(const Verifier *v, Pc pc)
            dim_with_strides(v, value_shape_at(v, shape_of(v, from)), in->axes) >= 0;
 }
 
-/* The bytes of one message for each rank: room for the most pieces that two ranks exchange. */
+/* Returns the bytes of the messages to all ranks. Each message has room for the most pieces that
+ * two ranks exchange. */
 static uint64_t message_bytes(const StridedStep *s, const Shape *strided, DType dtype)
 {
     const Deals *deals = &s->v->g->deals;

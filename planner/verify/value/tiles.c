@@ -14,7 +14,7 @@
 /* Tokens [lo, hi) of each sequence; hi 0: all tokens. */
 typedef struct Part {
     int64_t lo, hi;
-    uint32_t tile; /* 1 + the piece that its node states */
+    uint32_t tile; /* 1 + number of the piece that the node states; 0: none */
 } Part;
 
 /* One part's share of a tensor that covers all tokens; `made` says how it was made. */
@@ -31,7 +31,7 @@ typedef struct Tiles {
     Part *of;      /* [tensor] */
     Hash128 *made; /* [tensor]: how the part was made */
     LIST(TileShare) shares;
-    int64_t tokens;  /* of a sequence */
+    int64_t tokens;  /* tokens of a sequence */
     DimRoles *roles; /* [tensor] */
 } Tiles;
 
@@ -70,8 +70,8 @@ static bool find_part(const Tiles *t, NodeId id, Part *part)
             continue;
         return report(t, id, "reads several tensors that hold different tokens", *part, is);
     }
-    /* A mean needs all labels in order to count groups; `first` says where the part's labels
-     * begin. */
+    /* A mean reads all labels to count its groups; attribute `first` is the first label of the
+     * part. */
     const bool whole = n->n_in && op_reads_whole_labels(n->op, n->n_in - 1u) && part->hi;
     const Part taken = {a->first, a->first + (op_returns_piece(n->op) ? a->count : 0), n->tile};
     if (whole && (t->of[n->in[n->n_in - 1]].hi || a->first != part->lo))
@@ -93,7 +93,7 @@ static bool find_part(const Tiles *t, NodeId id, Part *part)
     return true;
 }
 
-/* Returns a hash of how output j is made, whatever tokens it covers. */
+/* Returns a hash of the way in which output j is made, without the tokens that it covers. */
 static Hash128 way_of(const Tiles *t, const Node *n, uint32_t j)
 {
     Hash128 in[MAX_IN];
@@ -140,7 +140,8 @@ static int by_way(const void *a, const void *b)
     return x->node < y->node ? -1 : 1;
 }
 
-/* Shares of one tensor that are made alike must cover [0, tokens) once, piece after piece. */
+/* Checks that the shares of one tensor that are made alike cover [0, tokens) once, piece after
+ * piece. Returns the index after these shares. */
 static uint32_t check_shares(const Tiles *t, uint32_t first)
 {
     const TileShare *at = &t->shares.at[first];

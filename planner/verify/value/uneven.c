@@ -15,7 +15,7 @@ const char *value_rows_fault(OpKind op, const Binding *b, uint32_t arg, int d)
     if (info->flags & OP_COUNTED && op_role(op, c) == INDEX_rooms &&
         d == op_dim(op, arg, INDEX_rooms))
         return NULL;
-    /* the op works element by element, wherever an element lies */
+    /* the op works element by element, without regard to the position */
     const bool places = info->flags & (OP_PLACED | OP_CHUNKED | OP_DRAWS | OP_MAGNITUDE);
     if (term->ellipsis >= 0 && term->n_dims == 0 && info->reduce == REDUCE_none && !places)
         return NULL;
@@ -43,7 +43,7 @@ static TensorId counts_of(const Verifier *v, TensorId t)
     return v->counts[at->role == ROLE_gradient && at->grad_of ? at->grad_of : t];
 }
 
-/* A sample has top_k rows for each token, which the deal must say. */
+/* True if the deal gives a sample top_k rows for each token. */
 static bool has_room(const Verifier *v, const Node *n, TensorId rows)
 {
     const Deal *d = &v->g->deals.deals.at[v->g->tensors.at[rows].deal[ROWS_DIMS - 1]];
@@ -57,7 +57,7 @@ static void check_node(Verifier *v, NodeId id, bool made)
     const int arg = op_counts_arg(n->op);
     TensorId counts = arg >= 0 ? n->in[arg] : 0;
     bool fine = true;
-    if (counts) { /* they must count the slots by which the rows are placed */
+    if (counts) { /* the counts must count the same slots that place the rows */
         const Node *by = &v->g->nodes.at[v->g->tensors.at[counts].producer];
         const TensorId slots = slots_of(n);
         fine = op_counts_rows(by->op) && (!slots || by->in[0] == slots);
@@ -137,7 +137,7 @@ static bool check_change(const UnevenExchange *r)
     return true;
 }
 
-/* Checks argument k: the counts of these rows, laid out as the rows are. */
+/* Checks argument k: it must be the counts of these rows, in the layout of the rows. */
 static bool check_counts(const UnevenExchange *r, uint32_t k, const Val *rows, const Shape *as)
 {
     Verifier *v = r->v;

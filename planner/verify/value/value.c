@@ -1,7 +1,7 @@
 /* Abstract memory: the value in each byte range of the arena, after instructions in array order.
  * (The race proof shows that every legal order gives the same values.) A buffer that is read must
- * hold one whole value of exactly the shape that it claims. A flat buffer may hold several values,
- * one for each parameter. */
+ * hold one whole value of exactly the buffer's shape. A flat buffer may hold several values, one
+ * for each parameter. */
 #include <assert.h>
 #include <string.h>
 
@@ -146,7 +146,7 @@ typedef struct Reading {
     const char *what;
     uint32_t arg;
     uint64_t lo, hi;
-    uint32_t shape; /* claimed */
+    uint32_t shape; /* of the buffer that is read */
     uint32_t esize;
     LIST(ValuePiece) pieces;
     const char *fault;
@@ -176,7 +176,7 @@ static bool strip(Verifier *v, uint32_t shape, uint32_t flat, uint32_t *stripped
     return true;
 }
 
-/* The inverse: the shape that a view of the piece must claim. */
+/* The inverse of strip: returns the shape that a view of the piece must have. */
 static uint32_t unstrip(Verifier *v, uint32_t shape, uint32_t flat)
 {
     Shape s = *value_shape_at(v, shape);
@@ -204,7 +204,7 @@ static void add_piece(Reading *r, ValuePiece piece)
         list_push(r->v->arena, &r->pieces, piece);
 }
 
-/* Adds the part of a flat value that lies in elements [from, to). Each piece must lie in that range
+/* Adds the elements [from, to) of a flat value. Each piece must be inside or outside of that range
  * as a whole. */
 static bool add_flat(Reading *r, const Val *x, uint64_t from, uint64_t to, uint64_t at)
 {
@@ -337,7 +337,8 @@ static const char *scan(Reading *r, bool *bad, RangeAt *first)
     return fault;
 }
 
-/* A value that only one stage has made counts as this stage's part of a sum over stages. */
+/* True if a value that only one stage has made is read as this stage's part of a sum over
+ * stages. */
 static bool is_part_of_stages(const Verifier *v, Pc pc, uint32_t held, uint32_t wanted)
 {
     const Instr *in = &v->p->code.at[pc];
@@ -349,7 +350,8 @@ static bool is_part_of_stages(const Verifier *v, Pc pc, uint32_t held, uint32_t 
     return shape_equal(&a, value_shape_at(v, wanted));
 }
 
-/* If one parameter fills a flat buffer to the last element, the buffer is that parameter. */
+/* Returns a flat value as the value of a parameter, if one parameter fills it to the last
+ * element. */
 static Val lone_piece(const Verifier *v, Val val)
 {
     if (!val.list || v->lists.at[val.list].n != 1) return val;
