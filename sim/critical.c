@@ -1,10 +1,10 @@
-/* Finds the chain of instructions that bounds a step. The chain is followed from the end back to
- * the beginning. An instruction began when another one of its rank ended (Timeline.by). A
- * communication began when its last member had arrived. Each interval of the step therefore has one
- * cause, and the intervals add up to the step exactly. If an instruction had to wait for the host
- * to issue it, the host is the cause of all the time back to the instruction for which the host
- * itself waited last, or to the step's beginning. The file also reports how each pipeline stage
- * uses its time, and how close each kind of op comes to the device's limits. */
+/* Finds the critical path of a step: the chain of instructions that determines its time, from the
+ * end back to the beginning. An instruction began when another instruction of its rank ended
+ * (Moment.by). A communication began when its last member had arrived. Each interval of the step
+ * therefore has one cause, and the intervals add up to the step exactly. If an instruction waited
+ * for the host to issue it, the host is the cause of all time back to the instruction for which the
+ * host itself waited last, or to the step's beginning. The file also reports how each pipeline
+ * stage uses its time, and how close each kind of op comes to the device's limits. */
 #include "sim/report.h"
 
 #include <assert.h>
@@ -41,8 +41,8 @@ static Pc last_to_end(const PathWalk *w, uint32_t class_)
     return last;
 }
 
-/* Returns the instruction of `class_` that took part in the communication at `match`; `at` is the
- * time when its turn came. */
+/* Returns the instruction of `class_` that took part in the communication `in`, and whose turn came
+ * at time `at`. */
 static Pc takes_part(const PathWalk *w, uint32_t class_, const Instr *in, Ps at)
 {
     const Program *p = program_of(w, class_);
@@ -92,8 +92,9 @@ static void add_part(const PathWalk *w, uint32_t class_, Pc pc, bool host, Ps fr
     list_push(w->arena, &w->report->path, part);
 }
 
-/* The host had not issued `pc` before *at. Moves *at back to when the host had last waited for the
- * end of an instruction, and returns that instruction; 0: it has not waited in this step. */
+/* For an instruction that the host issued only at *at. Moves *at back to the time when the host
+ * last ended a wait for an instruction, and returns that instruction; 0: it has not waited in this
+ * step. */
 static Pc follow_host(const PathWalk *w, uint32_t class_, Pc pc, Ps *at)
 {
     const HostLine *host = &w->result->host[class_];
@@ -118,7 +119,7 @@ static void follow(const PathWalk *w, uint32_t class_, Pc pc)
         const bool late = at > 0 && (by == 0 || moment_of(line, by)->end < at);
         pc = late ? follow_host(w, class_, pc, &at) : by;
     }
-    /* No other event moves time, so the chain reaches the step's beginning. */
+    /* no other event takes time, so the chain reaches the step's beginning */
     assert(at == 0);
 }
 

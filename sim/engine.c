@@ -1,5 +1,5 @@
-/* The event engine: it uses only programs and a clock. Cost models answer how long a kernel or a
- * transfer takes. planner/ir/plan.h alone defines when an instruction may begin. */
+/* The event engine: it uses only programs and a clock. Models give the time of a kernel or a
+ * transfer. The rules by which an instruction may begin are in planner/ir/plan.h. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -23,9 +23,9 @@ typedef struct Engine {
     uint32_t n_slots;
     LIST(Arrival) arrivals;
     uint32_t free_arrival;
-    LIST(Transit) transits; /* by id of a transfer */
+    LIST(Transit) transits; /* [id of a transfer] */
     uint32_t free_transit;
-    LIST(Arrival) jobs; /* by id of a compute instruction on a shared device */
+    LIST(Arrival) jobs; /* [id of a compute instruction on a shared device] */
     uint32_t free_job;
     bool changed, net_busy, device_busy; /* changed: the models must be called again */
     uint32_t net_id, device_id;
@@ -34,7 +34,8 @@ typedef struct Engine {
     uint64_t n_ended;
     Timeline *line;     /* [class] */
     HostLine *host;     /* [class]: the parts that have begun */
-    uint32_t **awaited; /* [class][part]: ends that the host still awaits before it */
+    uint32_t **awaited; /* [class][part]: number of instructions whose end the host still awaits
+                           before the part */
     Ps *end_ps;
     Arena *arena;
 } Engine;
@@ -86,7 +87,8 @@ static void start_transfer(Engine *e, const SimComm *comm, uint32_t arrivals, ui
     e->changed = true;
 }
 
-/* One member of a communication is ready. The last member to arrive starts the transfer. */
+/* Registers a member of a communication that is ready. The last member to arrive starts the
+ * transfer. */
 static void reach(Engine *e, uint32_t class_, Pc pc, const SimComm *comm)
 {
     const Fold *fold = e->fold;
@@ -112,7 +114,8 @@ static void reach(Engine *e, uint32_t class_, Pc pc, const SimComm *comm)
     start_transfer(e, comm, arrivals, sender, receiver);
 }
 
-/* Flag in an event's b: the host has issued the instruction. Without it: the instruction ended. */
+/* Flag in Event.b: the host has issued the instruction. Without the flag, the instruction has
+ * ended. */
 static const Pc ISSUE = UINT32_C(1) << 31;
 
 static void begin_issued(Engine *e, uint32_t class_, Pc head)
@@ -152,7 +155,7 @@ static void begin(Engine *e, uint32_t class_, Pc head, Pc by)
         begin_issued(e, class_, head);
 }
 
-/* The host begins the parts for which it no longer has to wait, now that `pc` has ended. */
+/* After the end of `pc`: lets the host begin the parts for which it need not wait any longer. */
 static void go_on(Engine *e, uint32_t class_, Pc pc)
 {
     const Code *code = e->code_of[class_];
@@ -220,8 +223,8 @@ static void end_job(Engine *e)
     end(e, job.class_, job.pc);
 }
 
-/* Handles all events of the models at this instant. The device is also called when the network has
- * changed, because both may be one resource. */
+/* Handles all events of the models at this instant. It also calls the device model if the network
+ * has changed, because both may be one resource. */
 static bool end_due(Engine *e)
 {
     NetModel *net = e->options->net;
@@ -339,7 +342,7 @@ static void make_hosts(Engine *e, Arena *arena)
     }
 }
 
-/* Before a step, no instruction has ended, and each host begins its first part. */
+/* Resets the state before a step: no instruction has ended, and each host begins its first part. */
 static void forget_ends(Engine *e)
 {
     for (uint32_t c = 0; c < e->fold->n_classes; c++) {

@@ -11,7 +11,7 @@ typedef struct MatchSlot {
     AxisSet axes;
     OpKind op;
     uint32_t slot;
-    uint8_t ends; /* send/recv: bit 0: the sender was seen in `program`; bit 1: the receiver */
+    uint8_t ends; /* send/recv: ends seen in `program`; bit 0: the sender, bit 1: the receiver */
 } MatchSlot;
 
 typedef struct Meetings {
@@ -135,8 +135,8 @@ static void count_edge(Code *code, Pc from, Pc to_head)
     code->need[to_head]++;
 }
 
-/* After counting, step[pc + 1].successors moves back to the start of pc's list while the list is
- * filled. */
+/* Adds a successor to the list of `from`, whose free place is step[from + 1].successors; that place
+ * then moves on. */
 static void fill_edge(Code *code, Pc from, Pc to_head)
 {
     code->successors[code->step[from + 1].successors++] = to_head;
@@ -176,7 +176,8 @@ static void link_successors(Compiler *c, const Program *p, Code *code)
     code->step[0].successors = 0;
 }
 
-/* A head behind the first part also waits until the host begins its part. */
+/* Lists the heads that wait for nothing. A head of a later part also waits until the host begins
+ * its part. */
 static void list_roots(Compiler *c, Code *code)
 {
     for (Pc pc = 1; pc < code->n; pc++) {
@@ -193,7 +194,7 @@ static void await(Code *code, Pc pc, uint32_t part)
     code->parts.at[part].n_awaited++;
 }
 
-/* True if a kernel reads a message that the host has not awaited. */
+/* True if a kernel reads a message for which the host has not waited. */
 static bool reads_message(const Program *p, const Code *code, const Instr *in)
 {
     for (uint32_t i = 0; i < in->after.n; i++) {
@@ -203,11 +204,11 @@ static bool reads_message(const Program *p, const Code *code, const Instr *in)
     return false;
 }
 
-/* The host as it issues a program: what precedes the next instruction. */
+/* The state of the host while it issues a program. */
 typedef struct Host {
     Pc kernel;  /* the last kernel */
-    Pc awaited; /* the last instruction whose result the host reads; 0: none since it waited */
-    bool sent;  /* messages were sent since it waited */
+    Pc awaited; /* the last instruction whose result the host reads; 0: none since its last wait */
+    bool sent;  /* messages were sent since its last wait */
 } Host;
 
 /* Begins a part of the host's work before the kernel `pc`, if the host must wait there. */
@@ -233,8 +234,8 @@ static bool begin_part(Compiler *c, const Program *p, Code *code, Pc pc, Host *h
     return true;
 }
 
-/* One process issues all instructions in program order; a launch group starts when its last member
- * is issued. */
+/* Computes when the host issues each instruction, in program order. A launch group starts when its
+ * last member is issued. */
 static void issue_all(Compiler *c, const Program *p, Code *code)
 {
     const CostModel *cost = c->options->cost;

@@ -39,7 +39,7 @@ static void tell_missing(const Stuck *s, uint32_t list, uint32_t class_, const I
     }
 }
 
-/* Reports the first instruction that a class has not reached, and the events that it waits for. */
+/* Reports the first instruction that a class has not reached, and the events for which it waits. */
 static void tell_unreached(const Stuck *s, uint32_t class_, Str *text)
 {
     uint32_t program = s->plan->program_of[s->fold->rank_of[class_]];

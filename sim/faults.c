@@ -1,17 +1,17 @@
-/* Failures and goodput: a closed form, and a simulation that draws failures. A run writes a
- * checkpoint after each interval of work. A failure loses the work since the last checkpoint. The
- * restart takes time, and can fail itself. The failures of a machine of n nodes are a Poisson
- * process with n times the rate of one node. Formulas: J. T. Daly, A higher order estimate of the
- * optimum checkpoint interval for restart dumps, 2006. */
+/* Computes goodput under failures: by a closed form, and by a simulation that draws failures. A run
+ * writes a checkpoint after each interval of work. A failure loses the work since the last
+ * checkpoint. The restart takes time, and can fail itself. The failures of a machine of n nodes are
+ * a Poisson process with n times the rate of one node. Formulas: J. T. Daly, A higher order
+ * estimate of the optimum checkpoint interval for restart dumps, 2006. */
 #include <assert.h>
 #include <math.h>
 
 #include "planner/base/rng.h"
 #include "sim/sim.h"
 
-/* The wall-clock time of work t is m e^(r/m) (e^((w + d)/m) - 1) t / w. Here w is the work between
- * checkpoints, d a checkpoint, r a restart, and m the mean time between failures, all in
- * seconds. */
+/* The wall-clock time of work t is m e^(r/m) (e^((w + d)/m) - 1) t / w, with the work w between
+ * checkpoints, the time d of a checkpoint, the time r of a restart and the mean time m between
+ * failures [seconds]. */
 double faults_goodput(const Faults *f, double interval_s)
 {
     assert(f->mtbf_s > 0);

@@ -14,8 +14,8 @@ typedef struct Need {
     AxisSet axes;
     int32_t hop; /* send/recv; 0 with `group` */
     bool group;
-    /* kind of the group; a tree also stands for a ring, because its size determines which one is
-     * used */
+    /* pattern of the group's messages; EDGE_tree also stands for a ring, because the size
+     * determines which one is used */
     EdgeKind kind;
 } Need;
 typedef LIST(Need) NeedList;
@@ -29,7 +29,7 @@ typedef struct Folder {
     uint32_t *group;             /* [axes index * n_ranks + rank]: smallest rank of its group */
     uint32_t *here;              /* [rank] */
     Colour *link;                /* [link of the network] */
-    bool networked;              /* some peers lie on different nodes */
+    bool networked;              /* some peers are on different nodes */
 } Folder;
 
 bool fold_peer(const Mesh *mesh, Rank rank, AxisSet axes, int32_t hop, Rank *peer)
@@ -132,9 +132,9 @@ static void find_edges(Folder *w)
     w->link = arena_array(w->scratch, f->routes->n_links, sizeof *w->link);
 }
 
-/* Finds how groups along the i-th axes lie on nodes (or pods). sum[leader] combines the numbers of
- * members on each node; here[r] is the number on r's own node. Members are in ascending order, so a
- * node's members are adjacent. */
+/* Finds the distribution of groups along the i-th axes over nodes (or pods). Sets sum[leader] to a
+ * combination of the numbers of members on each node, and here[r] to the number on r's own node.
+ * Members are in ascending order, so a node's members are adjacent. */
 static void find_patterns(Folder *w, uint32_t i, uint32_t (*place_of)(const Fold *f, Rank rank))
 {
     const Fold *f = w->fold;
@@ -294,8 +294,8 @@ static uint32_t number(const Folder *w, uint32_t *class_of)
     return n;
 }
 
-/* Finds the classes of nodes (or NICs, pods): places whose ranks have the same smallest class form
- * one class. `span`: number of consecutive ranks that contains a place's ranks. */
+/* Finds the classes of nodes (or NICs, pods). Places whose ranks have the same smallest class form
+ * one class. span: a place's ranks are within this many consecutive ranks. */
 static uint32_t number_places(const Folder *w, Key key, uint32_t span, uint32_t *of,
                               uint32_t *count)
 {

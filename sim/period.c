@@ -1,8 +1,8 @@
 /* A step repeats once its pipeline is full, or once its first micro-batches have passed. Two
  * periods are compared, because an instruction may run in both. All decisions of the engine depend
- * on the instructions in progress, and on time differences. So if one period equals the one before
- * it, further equal micro-batches prolong the step by that period each. The rest of the step after
- * them does not change. */
+ * on the instructions in progress, and on time differences. So if a period equals the previous one,
+ * each further group of equal micro-batches makes the step longer by this period. The rest of the
+ * step after them does not change. */
 #include "sim/period.h"
 
 #include <string.h>
@@ -31,7 +31,7 @@ static bool same_args(const Program *p, const Instr *x, const Instr *y)
     return true;
 }
 
-/* True if y does for a later micro-batch what x does. */
+/* True if instruction b does the same work as instruction a, for a later micro-batch. */
 static bool is_counterpart(const PeriodSearch *s, Pc a, Pc b)
 {
     const Instr *x = &s->p->code.at[a], *y = &s->p->code.at[b];
@@ -41,8 +41,8 @@ static bool is_counterpart(const PeriodSearch *s, Pc a, Pc b)
            x->unit == y->unit && (x->fuse != 0) == (y->fuse != 0) && same_args(s->p, x, y);
 }
 
-/* Each predecessor must have the same distance, or be an instruction of the step's start for which
- * all wait. */
+/* True if a and b wait for corresponding instructions: at the same distance, or the same
+ * instruction of the step's start. */
 static bool same_order(const PeriodSearch *s, Pc a, Pc b)
 {
     const Instr *x = &s->p->code.at[a], *y = &s->p->code.at[b];
@@ -62,8 +62,8 @@ static bool was_late(const Timeline *line, Pc pc)
     return at->reached > (at->by ? moment_of(line, at->by)->end : 0);
 }
 
-/* A time inside the period must occur again one period later. A later time needs only to occur
- * later. */
+/* True if `second` follows from `first`: a time inside the period must occur again one period
+ * later; a later time needs only to be later. */
 static bool follows(const PeriodSearch *s, Ps first, Ps second)
 {
     const Ps middle = s->from + s->length;
@@ -82,7 +82,7 @@ static bool repeats(const PeriodSearch *s, Pc pc)
            x->end - x->reached <= s->length;
 }
 
-/* The host issues `shift` instructions in each period. */
+/* Returns the host's time to issue the `shift` instructions of a period. */
 static Ps issue_time(const PeriodSearch *s, Pc first)
 {
     Ps sum = 0;
@@ -121,7 +121,8 @@ static bool host_keeps_pace(const PeriodSearch *s, Pc first)
     return each < s->length && !late && !late_behind;
 }
 
-/* A pass may put all forward work first. A period then lacks the backward work. */
+/* True if the period contains all instructions of its micro-batches. If a schedule does all forward
+ * work first, a period lacks the backward work. */
 static bool is_complete(const PeriodSearch *s, uint32_t microbatch)
 {
     uint32_t n = 0;

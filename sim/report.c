@@ -1,7 +1,7 @@
 /* The report of a simulated step. Exposed communication is the time that the slowest rank's compute
  * stream idles because its next instruction waits for a communication. Each wait is traced from
- * effect to cause. Each interval belongs to the communication that was in flight then, or that was
- * waited for. */
+ * effect to cause. An interval belongs to the communication that was in flight, or for which the
+ * stream waited. */
 #include "sim/report.h"
 
 #include <assert.h>
@@ -23,7 +23,7 @@ typedef struct Reporter {
     uint32_t *row_of;       /* [pc] 1 + its row in report->collectives */
 } Reporter;
 
-/* Returns how often the step runs this instruction. */
+/* Returns the number of times that the step runs this instruction. */
 static uint32_t times_of(const Reporter *r, Pc pc)
 {
     const Repeats *of = r->repeats;
@@ -105,15 +105,15 @@ static void count_communications(Reporter *r)
     }
 }
 
-/* The compute stream spent [from, to) waiting for `cause` to end, `times` times. Time in which a
- * communication moves data counts as exposed. Its wait for peers before that does not count: this
- * is a pipeline's bubble, or an uneven load. */
+/* Adds a wait of the compute stream during [from, to) for the end of `cause`, which occurs `times`
+ * times. Time in which a communication moves data counts as exposed. Its wait for peers before that
+ * does not count: this is a pipeline's bubble, or an uneven load. */
 static void blame(Reporter *r, Ps from, Ps to, Pc cause, uint32_t times)
 {
     while (cause != 0 && to > from) {
         const Instr *in = program_instr(r->program, cause);
         const Moment *at = moment_of(r->line, cause);
-        if (at->end < to) to = at->end; /* after that time, the host was late */
+        if (at->end < to) to = at->end; /* after at->end, the stream waited for the host */
         Ps since = at->reached > from ? at->reached : from;
         Ps wire = at->start > since ? at->start : since;
         if (is_comm(in) && to > wire) {
@@ -226,7 +226,7 @@ void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
     report_utilisation(plan, &step, cluster, arena, report);
 }
 
-/* What the ranks of each program hold. */
+/* The memory that the ranks of a program hold. */
 typedef struct ProgramHeld {
     uint64_t outside; /* bytes outside of the allocator */
     TorchStats stats;

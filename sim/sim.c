@@ -26,8 +26,8 @@ static bool has_cores(const Cluster *cluster)
     return cluster->is_local || cluster->intra == FABRIC_host;
 }
 
-/* Fills `out` for a step of options->microbatches. Returns false if the step is not certain to
- * repeat. */
+/* Fills `out` for a step of options->microbatches micro-batches. Returns false if no period was
+ * found. */
 static bool find_repeats(const Plan *plan, const Fold *fold, const CostModel *cost,
                          const EngineResult *result, const SimOptions *options, Arena *scratch,
                          Repeats *out)
@@ -51,7 +51,8 @@ static void fill_report(const Plan *plan, const Fold *fold, const EngineResult *
                         const SimOptions *options, Arena *arena, SimReport *report)
 {
     report_time(plan, fold, result, repeats, cluster, options->runtime, arena, report);
-    if (!runtime_is_own(options->runtime)) report->host_bound = false; /* the times contain it */
+    if (!runtime_is_own(options->runtime))
+        report->host_bound = false; /* the simulated times contain the host's time */
     if (!options->no_memory) report_memory(plan, cluster, options, arena, report);
     if (options->explain) report_explain(plan, fold, result, cluster, cost, arena, report);
     if (options->trace) report_trace(plan, fold, result, arena, &report->trace);

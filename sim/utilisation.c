@@ -41,9 +41,9 @@ static bool has_frozen(const Graph *g)
     return false;
 }
 
-/* FLOPs of one attention: 12 x (heads x width of a head) x keys for each query, times the share of
- * the keys that it sees. The share is half if it is causal, and less in a window. A third of that
- * is the forward pass. If only frozen parts precede, the forward pass is all. */
+/* Returns the factor of an attention's FLOPs for each query, which are factor x (heads x width of a
+ * head) x keys: 12 times the share of the keys that a query sees (half if it is causal, less in a
+ * window). A third is the forward pass, which is all if only frozen parts precede. */
 static double attention_factor(const Graph *g, const Node *n, const Binding *b, bool frozen)
 {
     const bool forward = frozen && !g->tensors.at[n->out[0]].grad;
@@ -51,9 +51,9 @@ static double attention_factor(const Graph *g, const Node *n, const Binding *b, 
 }
 
 typedef struct AttentionSum {
-    double flops; /* of all attention, for one token */
-    /* factor, width, keys: of the last attention. alike: all are equal, and each token of the
-     * sequence is a query. */
+    double flops; /* FLOPs of all attention, for one token */
+    /* factor, width, keys: of the newest attention. alike: all are equal, and each token of the
+     * sequence is a query */
     double factor;
     int64_t width, keys;
     uint32_t n;
@@ -89,8 +89,8 @@ static AttentionSum attention_sum(const Graph *g)
     return sum;
 }
 
-/* True if some product works on other tokens than the whole sequence, as an encoder's and a
- * decoder's products do. In that case not every weight works on every token. */
+/* True if some product does not work on all tokens of the sequence, as in an encoder or a decoder.
+ * Not every weight then works on every token. */
 static bool shares_out_tokens(const Graph *g)
 {
     const NodeId end = g->n_forward > 0 ? g->n_forward : g->nodes.n;
@@ -236,8 +236,9 @@ static double square_attention(const Graph *g)
     return sum;
 }
 
-/* Returns how many of the 6 FLOPs of a parameter are not needed in a model with frozen parts: 2 for
- * its own gradient, and 2 for that of its input where nothing before it is trained. */
+/* Returns the number of a parameter's 6 FLOPs that a model with frozen parts does not need: 2 for
+ * the parameter's own gradient, and 2 for the gradient of its input if nothing before it is
+ * trained. */
 static double spared(const Graph *g, const Node *n, uint32_t i)
 {
     const bool looks_up = op_info(n->op)->flags & OP_LOOKS_UP,

@@ -1,8 +1,8 @@
 /* Activation checkpointing: marks the regions that are recomputed. full: each block is a region,
  * and only its input is kept. selective: each attention module is a region. A list names the
- * modules by patterns. With `every`, only every n-th region is recomputed. `ops`: outputs of such
- * ops inside a region are kept, as if the ops stood outside. The lowering recomputes, when it is
- * needed, each value that a region's backward pass reads and that was not kept. Recomputation uses
+ * modules by patterns. With `every`, only every n-th region is recomputed. With `ops`, outputs of
+ * these ops are kept, as if the ops were outside of the region. The lowering recomputes each value
+ * that a region's backward pass reads and that was not kept, when it is needed. Recomputation uses
  * the same inputs and no state. */
 #include <assert.h>
 #include <string.h>
@@ -16,7 +16,8 @@ static ModuleId region_of(const Graph *g, const bool *is_region, ModuleId module
     return 0;
 }
 
-/* A region within another is recomputed with it: only the outer one counts. */
+/* Returns [module]: true for a region. Of nested regions only the outer one counts, because it
+ * recomputes the inner one, too. */
 static bool *regions(Job *job, const PassConfig *pass, uint32_t *n_regions)
 {
     const Graph *g = &job->plan->graph;
@@ -28,7 +29,8 @@ static bool *regions(Job *job, const PassConfig *pass, uint32_t *n_regions)
         if (pass->ac == AC_full) is_region[m] = at->is_block;
         if (pass->ac == AC_selective) is_region[m] = strcmp(at->class_, "attention") == 0;
     }
-    for (ModuleId m = g->modules.n; m-- > 1;) { /* inner modules come after outer ones */
+    for (ModuleId m = g->modules.n;
+         m-- > 1;) { /* backwards, because inner modules come after outer ones */
         if (is_region[m] && region_of(g, is_region, g->modules.at[m].parent)) is_region[m] = false;
         *n_regions += is_region[m];
     }

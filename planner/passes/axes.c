@@ -1,11 +1,10 @@
-/* Finds axes of the mesh that no pass uses, and passes whose axis has one rank. Either would
- * silently have no effect. */
+/* Reports axes of the mesh that no pass uses, because they would silently have no effect. */
 #include "planner/passes/pass.h"
 
-/* The facts about a plan's passes that the axes ask for. */
+/* The facts about a plan's passes that the check of an axis needs. */
 typedef struct Listed {
-    AxisNames own;   /* the axes of the passes */
-    uint32_t n_data; /* data passes */
+    AxisNames own;   /* the axes that the listed passes use */
+    uint32_t n_data; /* number of data passes */
     bool shards;     /* one of these passes shards units */
 } Listed;
 
@@ -25,7 +24,7 @@ static Listed passes_of(const Config *config)
     return is;
 }
 
-/* The axes that some pass of this version uses: "pp, dp_replicate and tp". */
+/* Returns the axes that some pass of this version uses: "pp, dp_replicate and tp". */
 static const char *used_axes(Arena *arena)
 {
     Str s = str_in(arena);
@@ -40,7 +39,8 @@ static const char *used_axes(Arena *arena)
     return str_text(&s);
 }
 
-/* Folded experts may be shared by ranks of other axes alone. */
+/* Returns the ranks along an axis. For ep it counts all ranks that share experts, because folded
+ * experts may be shared by ranks of other axes alone. */
 static uint32_t ranks_along(const Config *config, AxisName name)
 {
     return axis_info(name)->trades == INDEX_experts ? config_expert_ranks(config)

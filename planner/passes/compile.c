@@ -1,12 +1,12 @@
 /* compile: neighbouring row-by-row ops on the compute stream become one kernel, as torch.compile
- * would fuse them. Gradients of norms join such kernels, and so do the largest magnitudes (for
- * 8-bit products) of a kernel's outputs. A product is fused with the ops that its library call can
- * compute too (compile_product.c). The pass itself only checks its place in the list. Fusing is a
- * mark on the lowered program. A kernel ends where another stream waits for it, and where a
- * complete sum over rows is needed. Per block, it also ends at the block's end, because FSDP
- * gathers and frees there. The cross-entropy's sums over one row of logits are one library kernel,
- * so they are fused even without compile. The transposed copy of a quantised tensor is fused
- * without compile too. */
+ * would fuse them. Gradients of norms join such kernels, and so does the search for the largest
+ * magnitude of a kernel's output (for 8-bit products). A product is fused with the ops that its
+ * library call can also compute (compile_product.c). The pass itself only checks its place in the
+ * list. Fusing is a mark on the lowered program. A kernel ends where another stream waits for it,
+ * and where a complete sum over rows is needed. Per block, it also ends at the block's end, because
+ * FSDP gathers and frees there. The cross-entropy's sums over one row of logits are one library
+ * kernel, so they are fused even without compile. The transposed copy of a quantised tensor is
+ * fused without compile too. */
 #include <assert.h>
 
 #include "planner/passes/compile.h"
@@ -47,8 +47,8 @@ void compile_move(Graph *g, NodeId n, NodeId to)
             g->tensors.at[g->nodes.at[id].out[j]].producer = id;
 }
 
-/* In a gated feed-forward, the activation stands between two linears that do not use it. Such an
- * activation moves down to the row-wise op that reads it. */
+/* True if node n should move down to `reader`, the row-wise op that reads it. In a gated
+ * feed-forward, the activation comes between two linears that do not read it. */
 static bool sinks(const Graph *g, NodeId n, NodeId reader)
 {
     const Node *a = &g->nodes.at[n], *b = &g->nodes.at[reader];
@@ -85,8 +85,8 @@ static ModuleId block_of(const Graph *g, ModuleId module)
     return 0;
 }
 
-/* A block that is compiled before it is sharded is one piece of code, so no unit may begin inside
- * it. */
+/* Checks that no unit begins inside a block, because a block that is compiled before it is sharded
+ * is one piece of code. */
 static bool check_units(Job *job, const PassConfig *pass)
 {
     const Graph *g = &job->plan->graph;
@@ -121,7 +121,8 @@ static const Shape *row_shape(const Fuser *f, const Instr *in)
     return plan_shape_at(f->plan, f->p->buffers.at[program_arg(f->p, in, plan_rows_arg(in))].shape);
 }
 
-/* Both parts of a kernel must have the same rows and equal work in each row. */
+/* True if two instructions have the same rows and equal work in each row, as parts of one kernel
+ * must. */
 static bool same_rows(const Fuser *f, const Instr *a, const Instr *b)
 {
     const Shape *x = row_shape(f, a), *y = row_shape(f, b);
@@ -161,8 +162,9 @@ static bool finds_magnitude(OpKind op)
     return op_info(op)->flags & OP_MAGNITUDE && op_info(op)->flags & OP_IN_KERNEL;
 }
 
-/* A largest magnitude joins only the kernel that makes the numbers. Gradients of norms may only be
- * followed by such a magnitude. They visit rows in an order of their own, because they sum them. */
+/* True if `in` cannot follow `before` in one kernel. The search for a largest magnitude joins only
+ * the kernel that makes the numbers. Nothing else may follow gradients of norms, which sum rows and
+ * therefore visit them in another order. */
 static bool is_alone(const Fuser *f, const Instr *before, const Instr *in)
 {
     if (finds_magnitude(in->op)) return !is_made_here(f, program_arg(f->p, in, 0));
@@ -269,7 +271,7 @@ bool pass_fuse(Job *job)
         Fuser f = {.plan = job->plan, .p = p, .compiles = pass != NULL};
         if (pass) f.per = pass->compile;
         f.is_awaited = arena_array(job->scratch, p->code.n + 1, sizeof *f.is_awaited);
-        /* Another framework computes such ops in separate kernels after the product. */
+        /* other frameworks compute these ops in separate kernels after the product */
         const bool products = pass && !job->config->runtime.name;
         ProductFuser with = product_fuser(job->plan, p, f.per, f.is_awaited, job->scratch);
         fuse_program(&f, products ? &with : NULL);

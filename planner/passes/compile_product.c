@@ -1,8 +1,8 @@
-/* compile's part for products: a product becomes one kernel with the following ops that one library
- * call can compute too (kernels/epilogue.h). In the backward pass these ops are not neighbours of
- * the product. A bias's gradient comes before both products of its linear. The gradient of GELU's
- * output comes before the product for the next weight's gradient. Such nodes move down to the
- * product that computes them too. */
+/* The part of compile for products: a product becomes one kernel with following ops that its
+ * library call can also compute (kernels/epilogue.h). In the backward pass these ops are not
+ * neighbours of the product. A bias's gradient comes before both products of its linear. GELU's
+ * gradient comes before the product that makes the next weight's gradient. Such nodes move down to
+ * the product that can compute them. */
 #include "kernels/epilogue.h"
 #include "planner/passes/compile.h"
 
@@ -15,7 +15,7 @@ static bool reads(const Node *n, TensorId t)
     return false;
 }
 
-/* A tensor that an op passes on unchanged stays the same value. */
+/* Returns the tensor from which ops have passed t on unchanged; t itself if none has. */
 static TensorId value_of(const Graph *g, TensorId t)
 {
     NodeId producer = g->tensors.at[t].producer;
@@ -37,8 +37,8 @@ static bool sums_tokens(OpKind op)
     return is_product(op) && op_dim(op, op_info(op)->sig.n_in, INDEX_samples) < 0;
 }
 
-/* True if the result is a partial sum on some axis. A collective then follows at once and must not
- * be delayed. */
+/* True if the result is a partial sum on some axis. A collective then follows, which must not be
+ * delayed. */
 static bool is_partial(const Plan *plan, const Node *n)
 {
     Binding b;
@@ -149,8 +149,8 @@ static bool stays_inside(const ProductFuser *f, const Pc *run, uint32_t n, uint3
     return !b->parent && !b->persistent && !b->result && inside == f->n_touches[made];
 }
 
-/* Lists the product and the instructions after it on the compute stream that are compiled with
- * it. */
+/* Lists the product and the following instructions of the compute stream that are compiled with it.
+ * Returns their number. */
 static uint32_t find_run(const ProductFuser *f, Pc pc, Pc run[EPILOGUE_PARTS])
 {
     const Program *p = f->p;

@@ -1,4 +1,4 @@
-/* The user's options for a pass, and whether the mesh lets the pass act. */
+/* Look-ups: the user's options for a pass, and the ranks of its axes. */
 #include "planner/passes/pass.h"
 
 const PassConfig *pass_config(const Job *job, PassName name)

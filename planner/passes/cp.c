@@ -1,6 +1,6 @@
-/* Context parallelism: cp splits each sequence, SPLIT(seq), from the batch on. Only attention needs
- * the tokens of other ranks; every other op works token by token. Parameters are whole on cp. Their
- * gradients are therefore partial sums, as over ranks with samples of their own.
+/* Context parallelism: cp splits each sequence of the batch, SPLIT(seq). Only attention needs the
+ * tokens of other ranks; every other op works token by token. Parameters are whole on cp. Their
+ * gradients are therefore partial sums, as over ranks with different samples.
  *
  * A mixture of experts needs whole sequences, which are its routing groups, so its input is
  * gathered. Ranks share the rooms of each expert, so that no rank repeats another's work. The sums
@@ -68,13 +68,14 @@ static bool may_ring(const Job *job)
     return !scans(job);
 }
 
-/* A ring exchanges no heads, so their number does not limit it. */
+/* Returns an advice for hints: a ring exchanges no heads, so their number does not limit it. "" if
+ * the model cannot use a ring. */
 static const char *or_ring(const Job *job, const PassConfig *pass)
 {
     return pass->cp.mode == CP_all_to_all && may_ring(job) ? "; or use mode = \"ring\"" : "";
 }
 
-/* The number of KV heads of a node of attention. */
+/* Returns the number of KV heads of an attention node. */
 static int64_t kv_heads(const Job *job, const Node *n)
 {
     return job->plan->graph.tensors.at[n->in[1]].dim[op_dim(n->op, 1, INDEX_groups)];
@@ -92,7 +93,7 @@ static bool heads_divide(const Job *job, uint32_t n)
     return true;
 }
 
-/* Each rank of cp must get whole KV heads, each with all of its query heads. */
+/* Checks that each rank of cp gets whole KV heads, each with all of its query heads. */
 static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, uint32_t size)
 {
     const Graph *g = &job->plan->graph;
@@ -150,7 +151,7 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
                    "expert, but dropless experts have no fixed places",
                    pass_ranks(job->config, PASS_cp), path);
         const uint32_t ranks = pass_ranks(job->config, PASS_cp) * pass_ranks(job->config, PASS_tp);
-        /* An ep that is not folded is a factor of the mesh: to fold it would change the product. */
+        /* an ep that is not folded is a factor of the mesh's size, which folding would change */
         const bool folds = config_ranks(job->config, axes_trading(INDEX_experts)) == 1 &&
                            experts_common(&job->plan->graph) % ranks == 0;
         diag_hint(job->diag, "%scapacity_factor = \"all\" or a number%s",
@@ -181,15 +182,15 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
     return true;
 }
 
-/* Returns the number of ranks that exchange tokens for heads; 1: none do. */
+/* Returns the number of ranks that exchange tokens for heads; 1: there is no exchange. */
 static uint32_t n_exchanging(const Job *job, const PassConfig *pass)
 {
     if (pass->cp.mode == CP_all_to_all) return pass_ranks(job->config, PASS_cp);
     return pass->cp.mode == CP_ring && pass->cp.all_to_all > 1 ? pass->cp.all_to_all : 1;
 }
 
-/* A group of the ring has two chunks of the sequence: one early, one late. If an even number of
- * ranks share them, the tokens of each rank are contiguous. */
+/* True if a ring may go over groups of ranks. A group has an early and a late chunk of the
+ * sequence; if an even number of ranks share them, the tokens of each rank are contiguous. */
 static bool may_refine(const Job *job, const PassConfig *pass)
 {
     const uint32_t size = pass_ranks(job->config, PASS_cp), n = pass->cp.all_to_all;
@@ -209,10 +210,10 @@ void cp_refine(Job *job)
     if (n == 1 || pass_ranks(job->config, PASS_tp) == 1 || scans(job)) return;
     if (pass->cp.mode == CP_ring && !may_refine(job, pass)) return;
     mesh_nest_last(mesh, pass->cp.mode == CP_ring ? first + 1 : first);
-    config_nest_experts(job->config, mesh); /* experts nest inside of heads */
+    config_nest_experts(job->config, mesh); /* cuts by experts nest inside cuts by heads */
 }
 
-/* The ranks that exchange tokens for heads must be an even part of cp. */
+/* Checks that the number of ranks that exchange tokens for heads is even and divides cp. */
 static void check_groups(const Job *job, const PassConfig *pass)
 {
     const uint32_t size = pass_ranks(job->config, PASS_cp), n = pass->cp.all_to_all;
@@ -234,9 +235,9 @@ static void check_groups(const Job *job, const PassConfig *pass)
     diag_hint(job->diag, "all_to_all may be %s", legal.n ? str_text(&legal) : "1");
 }
 
-/* Heads are cut over tp first, and by the ranks that exchange them inside of that (cp_refine).
- * Tokens that tp cuts, too, would have to be cut the other way round. State-space layers exchange
- * heads of their own. */
+/* Refuses an exchange of heads over cp if tp cuts tokens, too. Heads are cut first over tp, then
+ * over cp (cp_refine); tokens would have to be cut the other way round. Also refuses it for
+ * state-space layers under tp, which exchange heads in every mode. */
 static void check_axes(const Job *job, const PassConfig *pass)
 {
     const uint32_t tp = pass_ranks(job->config, PASS_tp);

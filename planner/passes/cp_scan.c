@@ -1,9 +1,9 @@
 /* State-space layers under context parallelism. Each rank gets whole sequences for a part of the
  * heads: tokens are exchanged for heads before the convolutions, and back after the scan. Groups
- * are split first. If cp has more ranks than groups, several ranks share a group. Each has other
- * heads of the group and all of its B and C. The ranks share the convolutions of B and C by
- * features. cp does not split what tp has split. If tp splits groups, cp splits the heads of each
- * group, and the other way round. */
+ * are split first. If cp has more ranks than groups, several ranks share a group. Each of these
+ * ranks has different heads of the group, and all of the group's B and C. The ranks share the
+ * convolutions of B and C by features. cp does not split what tp has split. If tp splits groups, cp
+ * splits the heads of each group, and the other way round. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
@@ -12,7 +12,7 @@
 /* The numbers of groups and heads that cp may split, in local sizes; 1: none. */
 typedef struct ScanSizes {
     int64_t groups, heads;
-    bool tp; /* tp splits the other one */
+    bool tp; /* tp splits groups or heads, and cp the other of the two */
 } ScanSizes;
 
 static bool is_cut(const Job *job, const Tensor *t, int dim)
@@ -82,8 +82,7 @@ static bool may_refine(const Job *job)
     return pass_config(job, PASS_cp)->cp.mode != CP_ring && pass_ranks(job->config, PASS_tp) == 1;
 }
 
-/* Returns the number of ranks, of `ranks`, over which the groups of all state-space nodes divide
- * evenly. */
+/* Returns the largest divisor of `ranks` that also divides the groups of every state-space node. */
 static int64_t common_groups(const Job *job, int64_t ranks)
 {
     const Graph *g = &job->plan->graph;

@@ -1,7 +1,7 @@
 /* Spatial domain parallelism: domain splits the rows of each field, and domain_w its columns. The
- * batch is read in these parts, and the other layouts follow from that. A window that reads a
- * neighbour's rows needs them as a halo. The change of layout then becomes an exchange of strips.
- * The gradient sends the shares of these rows back to the rank that owns them. */
+ * batch is read in these parts, and all other layouts follow. If a window reads rows of a
+ * neighbour, these rows are a halo, and the change of layout is an exchange of strips. The gradient
+ * sends its shares for these rows back to the rank that owns them. */
 #include <assert.h>
 
 #include "planner/ir/window.h"
@@ -29,7 +29,7 @@ static int64_t rows_of(Interval at)
     return at.hi - at.lo;
 }
 
-/* Returns whether every part has a row. */
+/* True if every part has a row. */
 static bool divides(int64_t size, uint32_t n)
 {
     return rows_of(part_of(size, n, n - 1)) > 0;
@@ -97,8 +97,8 @@ static void check_window(const Cut *c, const Node *n, const Binding *b)
               c->axis, legal(c, &w, inputs, outputs), c->axis, c->n, sizes, c->lines);
 }
 
-/* Returns the index of the node that is split in one of its inputs, or in the output of a source;
- * 0: none. An index that the op needs whole is not split: its values are gathered. */
+/* Returns the letter of the node that is split in an input, or in the output of a source; 0: none.
+ * Also 0 if the op needs the index whole, because its values are then gathered. */
 static char cut_letter(const Cut *c, const Node *n, const Binding *b)
 {
     if (op_info(n->op)->flags & OP_SOURCE) return op_letter(n->op, c->role);
@@ -110,8 +110,8 @@ static char cut_letter(const Cut *c, const Node *n, const Binding *b)
     return 0;
 }
 
-/* An op that needs the index whole also makes its output whole. The output is split again at once,
- * so that the ranks share the work that follows. */
+/* For an op that needs the index whole, and so makes its output whole: splits the output again at
+ * once, so that ranks share the work that follows. */
 static void cut_again(const Cut *c, const Node *n)
 {
     bool was_cut = false;

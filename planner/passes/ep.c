@@ -1,9 +1,10 @@
 /* Expert parallelism: the experts of a layer are shared out over ep, SPLIT(expert). Nothing else is
- * assigned. The tokens for the experts are split by sequence, so the change of layout becomes an
- * exchange of tokens on the way in and back.
+ * assigned. The tokens are split by sequence, so the change of layout before and after the experts
+ * is an exchange of tokens.
  *
- * With ep_mode = "folded", ranks of cp and tp share experts too. They have the same sequences, so
- * each makes the rows of its own experts, and the sums of a token's rows are partial. */
+ * With ep_mode = "folded", ranks of cp and tp share experts too. These ranks have the same
+ * sequences, so each rank makes the rows of its own experts, and the sums of a token's rows are
+ * partial. */
 #include <assert.h>
 
 #include "planner/ir/experts.h"
@@ -28,8 +29,8 @@ static void refuse(Job *job, const Tensor *weight, int64_t experts, uint32_t siz
     diag_hint(job->diag, "ep may be %s", str_text(&legal));
 }
 
-/* Only experts that drop no token have memory that the bound limits. Plans that --verify makes
- * smaller use the largest bound, whatever the script says. */
+/* Warns if `bound` has no effect: it limits only the memory of experts that drop no token. (Plans
+ * that --verify makes smaller always use the largest bound.) */
 static void warn_of_bound(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -101,7 +102,7 @@ static void print(const PassConfig *pass, Str *out)
     if (pass->ep.bound != DEFAULT_BOUND) str_print(out, "(bound %.9g)", pass->ep.bound);
 }
 
-/* The fewer tokens there are, the more unevenly they choose experts. */
+/* Sets the largest bound, because few tokens choose experts very unevenly. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     (void)s;

@@ -1,10 +1,10 @@
 /* 8-bit matrix products: each covered linear reads quantised operands. The scale maps the largest
  * magnitude, of the whole tensor (tensorwise) or of each row (rowwise), to the largest number of
  * the type. mxfp8 has a power of two for each block of 32 numbers, which never leaves its rank. The
- * graph has a node for each step. Layouts make the largest magnitude of a split tensor the largest
- * over all its ranks. Weights at rest keep their dtype. These linears are not covered: heads,
- * unless requested, because their logits determine the loss; routers and experts; modules that the
- * user excludes; sizes that the hardware's 8-bit products cannot take. */
+ * graph has a node for each step. If a tensor is split, layouts make its largest magnitude a
+ * maximum over all its ranks. Weights at rest keep their dtype. These linears are not covered:
+ * heads, unless requested, because their logits determine the loss; routers and experts; modules
+ * that the user excludes; sizes that the hardware's 8-bit products cannot take. */
 #include "planner/passes/graph/float8.h"
 
 #include <assert.h>

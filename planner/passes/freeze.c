@@ -1,12 +1,12 @@
 /* Frozen parameters: the step reads them but does not train them. They get no gradient and no
- * optimizer state, and the backward pass stops where nothing upstream is trained. Frozen parameters
- * lie in units of their own, because a unit is reduced and updated as a whole. */
+ * optimizer state, and the backward pass stops if no parameter further up is trained. Frozen and
+ * trained parameters are in different units, because a unit is reduced and updated as a whole. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
 
-/* True if, of the modules around `module` that patterns name, the innermost one is in `frozen`, not
- * in `trained`. */
+/* True if the innermost module around `module` that a pattern names is in `frozen`, not in
+ * `trained`. */
 static bool is_frozen(const Graph *g, const bool *frozen, const bool *trained, ModuleId module)
 {
     for (ModuleId m = module; m; m = g->modules.at[m].parent) {

@@ -20,7 +20,8 @@ bool unit_is_root(const Job *job, UnitId unit)
     return unit_module(job, g->tensors.at[g->units.at[unit].params.at[0]].module) == 0;
 }
 
-/* Chooses the blocks and the modules that ask for it, unless the user lists units. */
+/* Chooses the modules that are units: the user's list or, without one, the blocks and the modules
+ * with fsdp2_shard. */
 static void choose_units(Job *job, const PassConfig *pass, const UnitRule *rule)
 {
     const Graph *g = &job->plan->graph;
@@ -33,7 +34,7 @@ static void choose_units(Job *job, const PassConfig *pass, const UnitRule *rule)
     job->sharding.is_unit = is_unit;
 }
 
-/* [tensor]: true if every reader reads it as a whole, in 8 bits. */
+/* Returns [tensor]: true if every reader reads the tensor as a whole, in 8 bits. */
 static bool *find_quantised(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -56,7 +57,7 @@ typedef struct Roots {
     UnitId *newest;     /* [pipeline rank] */
     uint64_t *elements; /* elements of the newest root unit of each rank */
     uint32_t *n_of;     /* [pipeline rank] */
-    uint32_t n;         /* also counts the units that are tied across stages */
+    uint32_t n;         /* number of all root units, with those of tied parameters */
 } Roots;
 
 static uint64_t elements_of(const Job *job, const Tensor *t)
@@ -86,7 +87,7 @@ static UnitId root_for(Job *job, TensorId t, const UnitRule *rule, Roots *roots)
 }
 
 /* ep already shares the experts, so they form a unit of their own beside the block's unit, sharded
- * over the other axes. In one unit with the block, they would make the block wait, between its two
+ * over the other axes. In the block's unit, they would make the block wait between its two
  * exchanges of tokens, for a reduction in which only some ranks take part. */
 static UnitId experts_unit(Job *job, ModuleId m, const UnitRule *rule, AxisSet own)
 {
@@ -121,7 +122,7 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
         ModuleId m = unit_module(job, g->tensors.at[t].module);
         uint32_t rank = param_rank(job, t);
         UnitId *bytes = &in_bytes[m * n_ranks + rank];
-        /* its bytes are gathered separately from the other parameters */
+        /* 8-bit parameters are gathered apart from the others */
         if (m && rule->shard && quantised[t]) {
             const char *path = g->modules.at[m].path;
             if (!*bytes)
@@ -155,7 +156,8 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
     return true;
 }
 
-/* Weights that stay gathered for the whole step cannot be freed within it. */
+/* Refuses keep_gathered together with resharding: weights that stay gathered for the whole step
+ * cannot be freed within it. */
 static void check_kept(Job *job, const PassConfig *pass)
 {
     const Fsdp2Options *o = &pass->fsdp2;
@@ -172,7 +174,8 @@ static void check_kept(Job *job, const PassConfig *pass)
               in_parts ? "reshard_after_forward" : "reshard_root");
 }
 
-/* Two stages that share one parameter exchange its reduced gradient on the device. */
+/* Refuses offload together with parameters tied across stages, which exchange their reduced
+ * gradients on the device. */
 static void check_offload(Job *job, const PassConfig *pass)
 {
     const Graph *g = &job->plan->graph;
@@ -190,7 +193,8 @@ static void check_offload(Job *job, const PassConfig *pass)
     }
 }
 
-/* float8{} sets the dtypes of the products that it covers, and has its own gather in 8 bits. */
+/* Refuses options that contradict float8{}, which sets the dtypes of the products that it covers
+ * and has its own 8-bit gather. */
 static void check_float8(Job *job, const PassConfig *pass)
 {
     const PassConfig *float8 = pass_config(job, PASS_float8);
@@ -306,7 +310,7 @@ static bool shards(const PassConfig *pass)
     return true;
 }
 
-/* A dp_shard that is resharded to a part of itself shrinks to 4, with parts of 2. */
+/* Shrinks a dp_shard that is resharded to a part of itself to 4, with parts of 2. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     Fsdp2Options *o = &pass->fsdp2;
@@ -320,8 +324,8 @@ static void shrink(PassConfig *pass, Shrink *s)
     o->reshard_to = 2;
 }
 
-/* Looks through the whole plan for a data pass. Without other data ranks, FSDP2's precision policy
- * does not apply either. */
+/* Warns if no rank shares parameters. With a single data rank, FSDP2's precision policy does not
+ * apply, either. */
 static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
 {
     const Fsdp2Options *o = &pass->fsdp2;

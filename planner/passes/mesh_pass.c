@@ -1,7 +1,6 @@
-/* Builds the mesh from the config. Refines an axis where only a part of it is needed: dp_shard
- * where reshard_after_forward names a number, tp where it has more ranks than there are KV
- * heads, cp where a ring goes over groups of ranks, and both where a part of their ranks share
- * experts. */
+/* Builds the mesh from the config. Refines an axis if only a part of it is needed: dp_shard if
+ * reshard_after_forward is a number, tp if it has more ranks than there are KV heads, cp if a ring
+ * goes over groups of ranks, tp or cp if a part of their ranks shares experts. */
 #include <assert.h>
 
 #include "planner/ir/experts.h"
@@ -40,7 +39,7 @@ static bool refine_for_reshard(Job *job, const PassConfig *fsdp2)
     return false;
 }
 
-/* True if ep ranks can share the experts where `mesh` is cut already. */
+/* True if `ep` ranks can share experts without a cut that crosses the earlier cuts of `mesh`. */
 static bool cuts_nest(const Job *job, Mesh mesh, uint32_t ep)
 {
     uint32_t lent[AXIS_NAMES];
@@ -68,8 +67,8 @@ static void refuse_cut(Job *job, const Mesh *mesh, AxisName name, uint32_t lent)
     diag_hint(job->diag, "ep may be %s", str_text(&legal));
 }
 
-/* Ranks of cp and tp that share experts are axes of their own. Heads and groups of a ring have cut
- * these axes before. */
+/* Splits off sub-axes for the ranks of cp and tp that share experts. Heads and groups of a ring may
+ * have cut these axes before. */
 static bool cut_for_experts(Job *job)
 {
     const Mesh uncut = job->plan->mesh;

@@ -1,6 +1,6 @@
 /* Meta materialisation. meta: the model is built without storage. materialize: each rank creates
  * the parts that it keeps, in place, after all passes that cut weights. Tandem's executor always
- * works in this way. The two passes only state it, so that their order can be checked. Every
+ * works in this way. The two passes only state this, so that their order can be checked. Every
  * created parameter must be initialised, because new memory has arbitrary content. */
 #include <assert.h>
 

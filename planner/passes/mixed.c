@@ -5,7 +5,8 @@
 
 #include "planner/passes/pass.h"
 
-/* The loss is computed outside the model, so outputs of units end there. */
+/* stands for the loss, which is outside the model, so that a unit's output is cast before the loss
+ * reads it */
 static const ModuleId outside = UINT32_MAX;
 
 typedef struct UnitCast { /* `from`, cast so that `unit` can read it */
@@ -79,7 +80,7 @@ static TensorId known_cast(const Mixed *m, TensorId from, ModuleId unit)
     return 0;
 }
 
-/* A unit's outputs have the policy's output dtype. */
+/* Returns an output of a unit, cast to the policy's output dtype. */
 static TensorId returned(Mixed *m, TensorId t, ModuleId maker)
 {
     DType to = m->policy->output;
@@ -93,7 +94,7 @@ static TensorId returned(Mixed *m, TensorId t, ModuleId maker)
     return out;
 }
 
-/* A unit's inputs have the dtype of its parameters. */
+/* Returns an input of a unit, cast to the dtype of the unit's parameters. */
 static TensorId given(Mixed *m, TensorId t, ModuleId reader, const Node *n)
 {
     if (!m->policy->cast_forward_inputs || m->g->tensors.at[t].dtype == m->param) return t;
@@ -115,7 +116,7 @@ static TensorId as_read(Mixed *m, TensorId t, const Node *n)
     return reader == outside ? t : given(m, t, reader, n);
 }
 
-/* All inputs of a node must have the same dtype, and its outputs get that dtype. */
+/* Gives the outputs of a node the dtype of its inputs. Reports inputs with different dtypes. */
 static bool settle(Mixed *m, NodeId id)
 {
     Graph *g = m->g;

@@ -16,7 +16,8 @@ static void warn_of_axis(const Config *config, const PassConfig *pass, Diag *d)
                  pass_word(pass->name), str_text(&names));
 }
 
-/* A pass that is listed twice is an error of its own; its warnings are reported once. */
+/* True if the pass is listed before, too. That is another error, so its warnings are reported only
+ * once. */
 static bool is_listed_before(const Config *config, uint32_t i)
 {
     for (uint32_t k = 0; k < i; k++)

@@ -9,8 +9,8 @@ static const char *why_in(const PassEdge *edges, PassName other)
     return NULL;
 }
 
-/* Returns why `then` must not stand before `first`; NULL if it may. The PassSpec of either pass may
- * hold the edge. */
+/* Returns the reason why `first` must come before `then`; NULL: it need not. The edge may be in the
+ * PassSpec of either pass. */
 static const char *why_first(PassName first, PassName then)
 {
     const char *why = why_in(pass_specs[first]->before, then);
@@ -33,8 +33,8 @@ static bool is_left_out(const Config *config, uint32_t i)
     return pass_specs[name]->is_data && i != best;
 }
 
-/* Reorders the user's list with as few moves as the edges allow. The next pass is always the first
- * one in the written order that waits for no other. */
+/* Reorders the user's list with as few moves as the edges allow. It always takes the first
+ * remaining pass, in the written order, that need not wait for another one. */
 static const char *right_list(const Config *config, Arena *arena)
 {
     Str s = str_in(arena);

@@ -1,5 +1,5 @@
 /* The passes from the configuration to a graph that is ready to be lowered, in the order in which
- * they run. Each pass is one idea in one file. planner/lower/compile.c runs them. */
+ * they run. planner/lower/compile.c runs them. */
 #include "planner/passes/passes.h"
 
 #include "planner/passes/pass.h"

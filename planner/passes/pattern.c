@@ -19,8 +19,8 @@ static bool part_fits(const char *pattern, const char *path)
     return n == part_length(path) && memcmp(pattern, path, n) == 0;
 }
 
-/* Returns how many leading parts match. *rest and *path_rest are the unmatched remainders, NULL at
- * an end. */
+/* Returns the number of leading parts that match. *rest and *path_rest are the remainders that do
+ * not match, NULL at an end. */
 static uint32_t parts_fit(const char *pattern, const char *path, const char **rest,
                           const char **path_rest)
 {

@@ -7,7 +7,8 @@
 #include "planner/passes/pass.h"
 #include "planner/passes/schedule/schedule.h"
 
-/* Returns the number of stages that have a block if the split is even; *from: the first of them. */
+/* Returns the number of stages that have a block if the split is even, and sets *from to the first
+ * of them. */
 static uint32_t filled_stages(uint32_t n_blocks, uint32_t n_stages, const PpOptions *o,
                               uint32_t *from)
 {
@@ -30,8 +31,8 @@ static uint32_t stage_of_block(uint32_t block, uint32_t n_blocks, uint32_t n_sta
     return n_stages - 1;
 }
 
-/* There are fewer blocks than the smallest number of stages that a schedule needs. More blocks in a
- * stage would not help. */
+/* Adds a hint for a model with fewer blocks than the schedule needs stages: fewer ranks, or
+ * 1f1b. */
 static void hint_fewer_ranks(Diag *d, uint32_t n_blocks, uint32_t p, const ScheduleTraits *t)
 {
     uint32_t most = n_blocks / t->least_chunks;
@@ -79,7 +80,7 @@ static void check_microbatches(Diag *d, const PassConfig *pass, uint32_t p, uint
     }
 }
 
-/* The built-in schedules have one placement of stages only. */
+/* Refuses `placement` for a built-in schedule, which has only one placement of stages. */
 static void check_placement(Diag *d, const PassConfig *pass)
 {
     const PpOptions *o = &pass->pp;
@@ -141,7 +142,7 @@ static bool make_greedy(Schedule *s, const PassConfig *pass, uint32_t p, uint32_
     return false;
 }
 
-/* Makes the schedule and plays it, under its cap if it has one, to prove that it ends. */
+/* Makes the schedule and plays it (under its cap, if it has one) to prove that it ends. */
 static bool make_schedule(Schedule *s, const PassConfig *pass, uint32_t p, uint32_t m, Arena *arena,
                           Diag *d)
 {
@@ -228,8 +229,9 @@ bool passes_pipeline(const Config *config, const Plan *plan, Arena *arena, Pipel
     return false;
 }
 
-/* A module of an earlier block that is called again runs in its caller's stage. Activations only
- * move to later stages, so its weight has two homes. */
+/* Gives each node its stage. If a later block calls a module of an earlier block, the module runs
+ * in the caller's stage, because activations only move to later stages; its weight then has two
+ * homes. */
 static void place_nodes(Job *job, uint32_t n_stages, uint32_t n_blocks, const PpOptions *o)
 {
     Graph *g = &job->plan->graph;
@@ -272,7 +274,8 @@ static bool place_param(Job *job, TensorId param, uint32_t stage, const PpOption
     return false;
 }
 
-/* The norm of a weight is computed on one stage, where its state lives. */
+/* Checks that a weight's norm is computed on the stage that reads it, because its state is on one
+ * stage. */
 static bool place_norm(Job *job, const Node *n, const Tensor *t)
 {
     const Node *made = &job->plan->graph.nodes.at[t->producer];
@@ -286,7 +289,8 @@ static bool place_norm(Job *job, const Node *n, const Tensor *t)
     return false;
 }
 
-/* Parameters belong to the ranks that read them. Activations cross to the next stage only. */
+/* Places parameters on the ranks that read them, and checks that activations cross only to the next
+ * stage. */
 static bool place_tensors(Job *job, const PpOptions *o, Loc loc)
 {
     Graph *g = &job->plan->graph;
@@ -309,7 +313,7 @@ static bool place_tensors(Job *job, const PpOptions *o, Loc loc)
     return true;
 }
 
-/* Puts everything on one stage if stages are unknown or if there are none. */
+/* Puts everything on one stage, if there are no stages or they are unknown. */
 static void one_stage(Job *job, uint32_t stage)
 {
     const Graph *g = &job->plan->graph;
@@ -419,7 +423,8 @@ static void print(const PassConfig *pass, Str *out)
     str_add(out, ")");
 }
 
-/* A schedule from a file fixes its ranks and micro-batches. */
+/* Shrinks the options, except for a schedule from a file, which fixes its ranks and
+ * micro-batches. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     PpOptions *o = &pass->pp;
@@ -435,7 +440,7 @@ static void shrink(PassConfig *pass, Shrink *s)
     s->fills_pipe = true;
     if (o->chunks > 2) o->chunks = 2;
     o->layers_per_stage = 0;
-    o->cap = 0; /* the cap was for the numbers before shrinking */
+    o->cap = 0; /* the cap belongs to the numbers before shrinking */
 }
 
 const PassSpec pass_spec_pp = {

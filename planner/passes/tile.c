@@ -16,8 +16,8 @@ typedef struct Tile {
     Job *job;
     Graph *g;
     const PassConfig *pass;
-    bool *inside;          /* [node]: it is in the region */
-    bool *wanted;          /* [tensor]: made inside the region */
+    bool *inside;          /* [node]: true in the region */
+    bool *wanted;          /* [tensor]: true if made in the region */
     TensorId *piece;       /* [tensor of the whole region]: the tensor that takes its place in the
                             * current piece */
     const DimRoles *roles; /* [tensor of the whole region] */
@@ -113,7 +113,8 @@ static bool find_region(Tile *t)
     return true;
 }
 
-/* If a mean counts labels, the node reads all labels, not only those of the piece. */
+/* True if input i of a node is cut to the piece's tokens. A mean that counts labels reads all
+ * labels instead. */
 static bool is_taken(const Tile *t, const Node *n, uint32_t i)
 {
     if (t->wanted[n->in[i]] || !has_tokens(t, n->in[i])) return false;
@@ -130,7 +131,7 @@ static bool cuts_tokens(const Tile *t, const Node *n, uint32_t arg, uint32_t a)
     return dim >= 0 && n->split[a] && n->split[a] == b.letter[arg][dim];
 }
 
-/* Pieces must be multiples of the number of parts into which ranks cut them. */
+/* Finds t->step: pieces must be multiples of the number of parts into which ranks cut them. */
 static bool find_step(Tile *t)
 {
     const Mesh *mesh = &t->job->plan->mesh;
@@ -169,7 +170,8 @@ static TensorId cut_tensor(Tile *t, TensorId id, uint32_t piece)
     const int dim = tokens_dim(t, id);
     /* the loss and its count: every piece adds to them */
     if (dim < 0) return id;
-    if (t->wanted[id] && piece == 0) return id; /* its dimensions change at the end */
+    if (t->wanted[id] && piece == 0)
+        return id; /* piece 0 reuses the tensor; its dimensions change at the end */
     part.dim[dim] = first_of(t, piece + 1) - first_of(t, piece);
     part.name = arena_print(t->job->arena, "%s.tile%u", part.name, piece);
     return (TensorId)list_push(t->job->arena, &g->tensors, part);
@@ -186,9 +188,9 @@ static NodeId add_node(Tile *t, Node n, uint32_t piece)
     return id;
 }
 
-/* Takes this piece's tokens of the tensor that node `reader` reads. On an axis that cuts those
- * tokens, the rank reads its part of the piece. The piece itself is taken out of the whole
- * tensor. */
+/* Adds the `tokens` node that takes this piece's tokens out of tensor `source`, for node `reader`.
+ * The piece is cut out of the whole tensor; on an axis that cuts tokens, a rank then reads its part
+ * of the piece. */
 static TensorId take(Tile *t, TensorId source, const Node *reader, uint32_t i, uint32_t piece)
 {
     Graph *g = t->g;
@@ -221,7 +223,7 @@ static TensorId take(Tile *t, TensorId source, const Node *reader, uint32_t i, u
     return out;
 }
 
-/* Takes all inputs of a piece before its first op, so that no `tokens` node stands between ops that
+/* Takes all inputs of a piece before its first op, so that no `tokens` node comes between ops that
  * may become one kernel. */
 static void take_all(Tile *t, const Node *whole, uint32_t piece)
 {

@@ -19,7 +19,8 @@ static uint64_t bucket_elements(const Job *job, const ZeroOptions *o)
     return by_ranks > least_bucket ? by_ranks : least_bucket;
 }
 
-/* megatron-fsdp's "parameter dtype" is our dtype of weights in use. */
+/* Sets the dtypes of units. megatron-fsdp's "parameter dtype" is Tandem's dtype of weights in
+ * use. */
 static void choose_dtypes(Job *job, const ZeroOptions *o)
 {
     Graph *g = &job->plan->graph;

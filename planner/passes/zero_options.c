@@ -18,7 +18,8 @@ static const char *strategy_name(ZeroStrategy s)
     return names[s];
 }
 
-/* Scaling is not configurable: the loss is always divided by the tokens of the whole step. */
+/* Refuses options of scaling that would have another effect: the loss is always divided by the
+ * tokens of the whole step. */
 static void check_scaling(const PassConfig *pass, Diag *d)
 {
     const ZeroOptions *o = &pass->zero;

@@ -1,5 +1,5 @@
 /* Computes the time of flash attention from its sizes. A block of the kernel keeps a tile of
- * queries (backward: of keys). It processes, tile by tile, those keys (backward: queries) that the
+ * queries (backward: of keys). It processes, tile by tile, the keys (backward: queries) that the
  * mask leaves for its tile. Blocks are assigned to multiprocessors. The backward kernel computes
  * the scores again. It therefore has five products for each score; forward has two. A kernel before
  * it sums the rows of the gradients. A kernel after it converts the gradients of queries, which
@@ -91,7 +91,7 @@ static double exponentials(const Device *device)
  * two published kernels, and close to the rate of large products. Tiles are 128 x 128. Forward
  * reads both operands of the first product and the values from shared memory. Backward reads both
  * operands of two products, and one of each of the others. It writes and reads the gradient of
- * scores, and the fp32 gradient of queries. The sums lie in a memory of their own. */
+ * scores, and the fp32 gradient of queries. The sums are in tensor memory. */
 static double blackwell_score_s(const Device *device, const AttentionWork *w)
 {
     static const double shared_bytes_per_clock = 128, tile = 128;
@@ -109,7 +109,7 @@ static double blackwell_score_s(const Device *device, const AttentionWork *w)
     return clocks * blackwell_flops_per_clock * fmax(device->sms, 1) / sixteen_bit_peak(device);
 }
 
-/* Seconds for one score on a fully occupied multiprocessor. */
+/* Returns the time of one score [s] on a fully occupied multiprocessor. */
 static double score_s(const Device *device, const AttentionWork *w, const AttentionFit *fit)
 {
     if (kernel_is_blackwell(device) && !is_old(w->kernel)) return blackwell_score_s(device, w);
@@ -122,7 +122,7 @@ static double score_s(const Device *device, const AttentionWork *w, const Attent
     return flops / rate + fit->softmax * sms / sixteen_bit_peak(device);
 }
 
-/* The blocks of one head: their number, the sum of their seconds, and the longest. */
+/* The blocks of one head: their number, the sum of their times [s], and the longest time. */
 typedef struct Blocks {
     double n, sum_s, longest_s;
 } Blocks;

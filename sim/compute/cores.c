@@ -3,8 +3,8 @@
  * share the cores evenly. A transfer is as fast as its slowest member.
  *
  * A collective was measured while all ranks of the machine took part. With fewer cores than ranks,
- * that time already includes the sharing. The work of the collective is then only the corresponding
- * fraction of the time. */
+ * that time already includes the sharing. Only the corresponding fraction of that time is then
+ * work. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -18,8 +18,8 @@ typedef struct Task {
     uint32_t next_free, version;
     uint32_t first, n, room; /* members[first..] are classes; a job has one */
     Ps since;
-    double left, speed; /* picoseconds left on a core of its own; the fraction of a core that it
-                         * gets */
+    double left,
+        speed; /* picoseconds left if it had a whole core; the fraction of a core that it gets */
 } Task;
 
 typedef struct Known {
@@ -42,7 +42,7 @@ struct Cores {
     LIST(uint32_t) active;
     LIST(uint32_t) members;
     LIST(Known) known;
-    uint32_t n_measured; /* the number of collectives whose time the store has */
+    uint32_t n_measured; /* number of collectives whose time came from the store */
     uint32_t *n_tasks;   /* [class]: number of tasks in which it takes part */
     uint32_t *n_busy;    /* [class of nodes]: number of ranks at work */
     Heap heap;           /* a: task, b: version */
@@ -139,7 +139,8 @@ static uint32_t add_task(Cores *c, uint32_t side, uint32_t id, Ps work, Ps now)
     return t;
 }
 
-/* A slot keeps its place in `members`, so that the next task that fits can reuse it. */
+/* Adds a member to a task. A task's slot keeps its room in `members`, so that the next task that
+ * fits can reuse it. */
 static void add_member(Cores *c, uint32_t t, uint32_t class_, uint32_t of)
 {
     Task *task = &c->tasks.at[t];

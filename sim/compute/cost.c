@@ -1,6 +1,7 @@
-/* The time of a compute instruction alone on its device: the measured one if the store has its key,
- * else a roofline. Sizes come from the plan, not from the op. Only contractions, convolutions,
- * attention and scans are treated separately, because their efficiency depends on their sizes. */
+/* Returns the time of a compute instruction alone on its device: the measured time if the store has
+ * its key, else a roofline. Sizes come from the plan, not from the op. Only contractions,
+ * convolutions, attention and scans are treated separately, because their efficiency depends on
+ * their sizes. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -14,7 +15,7 @@ typedef struct Cached {
     uint64_t hash;
     const Program *program;
     const Instr *instr; /* NULL: free */
-    bool compiled;      /* the profile's system compiles the op */
+    bool compiled;      /* the profile's framework compiles the op */
     Ps time_ps;
 } Cached;
 
@@ -79,9 +80,9 @@ const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena 
 
 /* ---- models ---- */
 
-/* Over the host's link: one H200 measured 55.4 GB/s on PCIe 5 x16 (63 by its rate). A device's
- * share of the host's memory bandwidth: an eighth of two sockets with 8 channels of DDR5-4800 (614
- * GB/s), at 0.7. */
+/* Time of an instruction on the host or over the host's link. One H200 measured 55.4 GB/s on PCIe 5
+ * x16 (63 by its rate). A device's share of the host's memory bandwidth: an eighth of two sockets
+ * with 8 channels of DDR5-4800 (614 GB/s), at 0.7. */
 static double host_s(const Cluster *cluster, const Plan *plan, const Program *p, const Instr *in)
 {
     double link = cluster->host_link_bytes_per_s, memory = cluster->host_bytes_per_s;
@@ -98,7 +99,7 @@ static double host_s(const Cluster *cluster, const Plan *plan, const Program *p,
  * it reads and writes one byte for each number, and clamps the scales. */
 static double turned_s(const Device *device, const Binding *b, const int64_t size['z' + 1])
 {
-    /* not on compute capability 12, which is another arch */
+    /* compute capability 12, which has another arch name, needs the transposition */
     bool turns = device->arch == NULL || strcmp(device->arch, "Blackwell") != 0;
     double bytes = 0;
     for (uint32_t arg = 0; arg < 2 && turns; arg++) {
@@ -181,8 +182,8 @@ static double convolution_s(const Device *device, DType dtype, OpKind op, double
     return fmin(as_product, flops / (.5 * kernel_peak(device, DT_f32)));
 }
 
-/* An op with a known kernel. Its rows are all but the last dimension of its first input. The
- * profile's kernel floor already includes the kernel's start. */
+/* Returns the time of an op with a known kernel. Its rows are all dimensions of its first input but
+ * the last. The profile's kernel floor already includes the kernel's start. */
 static double traffic_s(const Device *device, const Plan *plan, const Program *p, const Instr *in,
                         TrafficKernel kernel)
 {
@@ -195,8 +196,7 @@ static double traffic_s(const Device *device, const Plan *plan, const Program *p
     return kernel_traffic_s(device, &work, &fit);
 }
 
-/* A product for each expert, with the number of rows that it has if all experts are chosen equally
- * often. */
+/* Returns the time of a product for each expert, with equally many rows for each expert. */
 static double uneven_s(const Device *device, const Plan *plan, const Program *p, const Instr *in)
 {
     const Buffer *first = &p->buffers.at[program_arg(p, in, 0)];
@@ -245,7 +245,7 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
     int64_t *rows = &size[(int)op_letter(in->op, INDEX_height)];
     if (share < 1) *rows = (int64_t)ceil((double)*rows * share);
     if (info->class_ == OP_CLASS_contract) {
-        /* `passes` above 1 are those of other kernels, before and after the product itself */
+        /* `passes` above 1: passes of other kernels, before and after the product */
         floor_s += kernel_memory_s(device, fmax(as->passes - 1, 0) * bytes);
         memory = kernel_memory_s(device, fmin(as->passes, 1) * bytes);
         ProductWork work = work_of_product(&b, size);
@@ -359,9 +359,9 @@ static Ps alone_ps(Cost *c, const Plan *plan, const Program *p, const Instr *in,
     return c->table[at].time_ps;
 }
 
-/* A part of a kernel: the kernel is launched once, and values that stay in it cost no memory
- * traffic. Parts are added one by one, which gives slightly more than one roofline over all of
- * them. */
+/* Returns the time of a part of a kernel: the kernel is launched once, and values that stay in it
+ * cost no memory traffic. Parts are added one by one, which gives slightly more than one roofline
+ * over all of them. */
 static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in)
 {
     const Device *device = &c->cluster.device;
@@ -371,8 +371,8 @@ static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr
     return ps_of(s * (double)PS_PER_S);
 }
 
-/* An op fused with a product. Its memory traffic belongs to the product and overlaps with it. Its
- * arithmetic runs on other cores once the product's sums exist. */
+/* Returns the time of an op fused with a product. Its memory traffic belongs to the product and
+ * overlaps with it. Its arithmetic runs on other cores, after the product's sums are complete. */
 static Ps epilogue_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in)
 {
     double s = plan_flops(plan, p, in) / (.5 * kernel_peak(&c->cluster.device, DT_f32));
@@ -387,7 +387,8 @@ static double product_bytes(const Plan *plan, const Program *p, const Instr *in)
     return bytes;
 }
 
-/* A product with fused ops takes its own time, or the time of all their bytes if that is longer. */
+/* Returns the time of a product with fused ops: its own time, or the time of all their bytes if
+ * that is longer. */
 static Ps product_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in, Ps alone)
 {
     const Device *device = &c->cluster.device;
@@ -396,7 +397,8 @@ static Ps product_ps(const Cost *c, const Plan *plan, const Program *p, const In
     return alone > memory ? alone : memory;
 }
 
-/* Our CPU backends run the parts one after the other. */
+/* True if the instruction is part of a kernel. Tandem's CPU backends run the parts one after the
+ * other, so there it is false. */
 static bool is_fused(const Cost *c, const Instr *in, bool compiled)
 {
     bool joins = runtime_is_own(c->runtime) || compiled;

@@ -1,9 +1,9 @@
 /* Models experts that are chosen unevenly: the busiest ranks have `factor` times as many rows as
- * with even choices. All ranks wait for them in every layer, at the exchange back. The step
- * therefore takes as long as if every rank had that many rows, and ranks stay equivalent. The model
+ * with even choices. All ranks wait for these ranks in every layer, at the exchange back. The step
+ * therefore takes as long as if every rank had as many rows, and ranks stay equivalent. The model
  * multiplies the time of the computation on experts' rows and of the exchange of tokens, in which
- * the busiest rank gets that many times its share. It applies to systems that drop no tokens; with
- * a fixed capacity an expert cannot get more. */
+ * the busiest rank gets that many times its share. It applies to plans that drop no tokens; with a
+ * fixed capacity an expert cannot get more rows. */
 #include <assert.h>
 #include <math.h>
 
@@ -115,7 +115,7 @@ double imbalance_exchanged(const Plan *plan, const Runtime *runtime)
         const Attrs *a = graph_attrs_at(g, n->attrs);
         if (!op_sends_tokens(n->op) || a->experts < 1 || n->n_out < 1) continue;
         const Tensor *rows = &g->tensors.at[n->out[0]], *tokens = &g->tensors.at[n->in[0]];
-        /* of one sequence: the slots of all experts, and the choices of all tokens */
+        /* numbers for one sequence: slots of all experts, and choices of all tokens */
         const double rooms = size_without(rows, n->op, n->n_in);
         const double chosen = size_without(tokens, n->op, 0) * (double)a->top_k;
         most = fmax(most, fmin(1, chosen * ep / rooms));

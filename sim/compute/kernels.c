@@ -34,7 +34,7 @@ bool kernel_is_blackwell(const Device *device)
     return device->arch != NULL && strcmp(device->arch, "Blackwell") == 0;
 }
 
-/* Blackwell's products, by the design of their kernels. Sums lie in a memory of their own with room
+/* Blackwell's products, by the design of their kernels. Sums are in tensor memory, which has room
  * for two tiles. One tile is written while the next one is computed, so a tile takes no additional
  * time before and after its products. Two multiprocessors share operands, so a pair's tile of 256 x
  * 128 reads as little as one of 128 x 256. cuBLAS on a B200 agrees within 0.5 % (1,006, 1,532 and
@@ -65,14 +65,14 @@ const GemmFit *kernel_gemm_fit(const Device *device)
 }
 
 /* Tiles of cuBLAS and their relative efficiency; the fastest tile is used. A tile takes time for
- * its products, and for a start and an end, which a small K does not hide. Large products reach the
+ * its products and for its start and end, which matter if K is small. Large products reach the
  * device's gemm_efficiency of its peak. */
 static const struct {
     double m, n;
 } tiles[] = {{128, 256}, {256, 128}, {128, 128}, {64, 256}, {64, 128}, {64, 64}};
 enum { N_TILES = sizeof tiles / sizeof tiles[0] };
 
-/* Time of `n_tiles` tiles of the i-th size, if only their number is known. */
+/* Returns the time [s] of `n_tiles` tiles of the i-th size. */
 static double tiled_s(const Device *device, double peak, size_t i, double n_tiles, double k,
                       const GemmFit *fit)
 {
@@ -129,7 +129,7 @@ double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, 
     return best;
 }
 
-/* Tensor memory access needs rows at multiples of 16 bytes. Without it, cuBLAS uses a kernel of
+/* Tensor memory access needs rows at multiples of 16 bytes. For other rows, cuBLAS uses a kernel of
  * Ampere's kind on newer devices. One H200 was measured on the products of GPT-2's head in bf16,
  * with vocabularies of 50257 and 50304 (cublasLt 13.1 under PyTorch 2.11). 65536 x 768: 49.1, 35.8
  * and 33.5 ms against 8.2, 7.1 and 7.0. 16384 x 1600: 27.4, 20.7 and 18.8 ms against 3.9, 3.7 and

@@ -8,10 +8,10 @@
 #include "sim/sim.h"
 
 typedef struct RunningKernel {
-    /* next: the next of the same class, or in the free list; 0: the end */
+    /* next: next kernel of the same class, or next free element; 0: the end */
     uint32_t class_, next, version;
     Ps since;
-    double left, speed; /* picoseconds that it takes alone */
+    double left, speed; /* left: picoseconds of the rest if it ran alone */
 } RunningKernel;
 
 typedef struct Taker {

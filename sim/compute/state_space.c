@@ -20,25 +20,26 @@ static double product_s(const Chunked *s, double batch, double m, double n, doub
     return kernel_gemm_s(s->device, s->dtype, s->chunks * batch, m, n, k, NULL);
 }
 
-/* A product of states with L tokens: each of E, Q and L is summed once or not at all. */
+/* Time of `times` products of states with L tokens. */
 static double states_s(const Chunked *s, double times)
 {
     return times * product_s(s, s->heads, s->L, s->E, s->Q);
 }
 
-/* L x L scores with the features of each head, below the diagonal. */
+/* Time of the products of L x L scores, below the diagonal, with the features of each head. */
 static double weighed_s(const Chunked *s, double times)
 {
     return times * product_s(s, s->heads, s->L, s->E, s->L) / 2;
 }
 
-/* L x L scores with B or C, once for each group. */
+/* Time of the products that make L x L scores, or multiply them with B or C, once for each
+ * group. */
 static double scored_s(const Chunked *s, double times)
 {
     return times * product_s(s, s->groups, s->L, s->L, s->Q);
 }
 
-/* The traffic of states and scores, each written and read a given number of times. */
+/* Time to move states and scores the given numbers of times between kernels. */
 static double between_s(const Chunked *s, double states, double scores)
 {
     const double of_states = s->heads * s->E * s->Q, of_scores = s->groups * s->L * s->L;
@@ -60,13 +61,14 @@ double kernel_scan_s(const Device *device, const ScanWork *w)
                        .Q = w->state};
     const double floor_s = device->kernel_floor_s; /* the caller counts one kernel */
     switch (w->part) {
-    case SCAN_forward: /* kernels: steps; states; passing them on; scores; outputs */
+    case SCAN_forward: /* kernels: steps, states, passing states on, scores, outputs */
         return states_s(&s, 2) + weighed_s(&s, 1) + scored_s(&s, 1) + between_s(&s, 4, 2) +
                4 * floor_s;
-    case SCAN_backward: /* states and scores again; states' gradients, passed back; dx; decays */
+    case SCAN_backward: /* kernels: states and scores again, states' gradients, passing these back,
+                           dx, decays */
         return states_s(&s, 3) + weighed_s(&s, 2) + scored_s(&s, 1) + between_s(&s, 8, 2) +
                8 * floor_s;
-    case SCAN_shared: /* dB and dC of states; the scores' gradient, and dB and dC of it */
+    case SCAN_shared: /* dB and dC from states; the gradient of scores, and dB and dC from it */
         return states_s(&s, 2) + weighed_s(&s, 1) + scored_s(&s, 2) + between_s(&s, 2, 3) +
                4 * floor_s;
     }

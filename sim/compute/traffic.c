@@ -1,7 +1,7 @@
 /* Times of kernels that mostly move memory: a start, the fraction of the memory's rate that the
- * kernel reaches, and a time for each row if a block processes one row at a time. Part of the data
- * is still in the cache, where the previous kernel left it. The fewer bytes there are, the larger
- * that part. The model counts the bytes that must be moved. Repeated reads by the kernel are
+ * kernel reaches, and a time for each row if a block processes one row at a time. A part of the
+ * data is still in the cache, where the previous kernel left it. This part is larger if there are
+ * fewer bytes. The model counts the bytes that must be moved. Repeated reads by the kernel are
  * included in the fitted `part`. */
 #include <math.h>
 
@@ -22,11 +22,11 @@ const TrafficFit *kernel_traffic_fit(const Device *device, TrafficKernel kernel)
     };
     uint32_t arch = kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere;
     if (fits[arch][kernel].part <= 0)
-        arch = ARCH_Hopper; /* for a kernel that has fitted rows only for Hopper */
+        arch = ARCH_Hopper; /* the kernel has fitted rows only for Hopper */
     return &fits[arch][kernel];
 }
 
-/* Half of the last-level cache: 40 MB on an A100, 50 on Hopper. */
+/* Returns half of the last-level cache, which has 40 MB on an A100 and 50 MB on Hopper. */
 static double near_bytes(const Device *device)
 {
     return kernel_is_young(device) ? 25e6 : 20e6;

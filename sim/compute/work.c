@@ -13,8 +13,8 @@ Rank work_rank(const Plan *plan, const Program *p)
     return 0;
 }
 
-/* Returns the arguments of a contraction that have a letter. Bits 0 and 1: its operands, bit 2: its
- * result. The letters therefore fall into four groups. (Scales lie between the operands and the
+/* Returns which arguments of a contraction have the letter: bits 0 and 1 for its operands, bit 2
+ * for its result. So there are four groups of letters. (Scales come between the operands and the
  * result.) */
 static uint32_t group_of(const Binding *b, char letter)
 {
@@ -55,7 +55,7 @@ static bool has_index(const SigTerm *term, char letter)
 
 /* Indices fall into the groups of a product. Points of a window belong to the operand that has
  * windows: they are summed with its channels, or (for the weight's gradient) they are indices of
- * the result. The output's index counts points, whether or not the term reads rows of a window. */
+ * the result. An index counts the output's points, even if the term reads the rows of a window. */
 ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1])
 {
     const Signature *sig = &op_info(op)->sig;
@@ -169,7 +169,8 @@ static OpKind norm_of(OpKind op)
     return told_as[op];
 }
 
-/* Rows and width, or elements, are taken from the first argument. */
+/* Returns the key of a norm or an element-wise op. Rows and width, or elements, come from the first
+ * argument. */
 static const char *plain_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena)
 {
     const Buffer *first = argument(p, in, 0), *last = argument(p, in, in->args.n - 1u);
@@ -197,7 +198,8 @@ const char *work_key(const Plan *plan, const Program *p, const Instr *in, Arena 
         Binding b;
         int64_t size['z' + 1] = {0};
         if (!plan_bind(plan, p, in, work_rank(plan, p), &b, size, NULL, NULL)) return NULL;
-        const bool plain = op_is_plain_attention(in->op); /* in the form of traces */
+        const bool plain =
+            op_is_plain_attention(in->op); /* traces know only this form of attention */
         if (heads) return plain ? heads_key(p, in, size, attrs->causal != 0, arena) : NULL;
         ProductWork work = work_of_product(&b, size);
         return work_product_key(arena, argument(p, in, 0)->dtype, &work);

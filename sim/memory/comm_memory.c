@@ -1,12 +1,13 @@
-/* Device memory of a rank's communicators: NCCL's own buffers, which lie outside a plan's arena. A
+/* Device memory of a rank's communicators: NCCL's own buffers, outside of a plan's arena. A
  * connection on one channel has a buffer for each protocol at its receiving end (nccl.h), in memory
  * of 2 MiB pieces, and one such piece at its sending end. Through a NIC, LL128 and Simple have
- * buffers at both ends. NCCL allocates the buffers when an algorithm is first used. So only those
- * algorithms count that the plan's collectives choose.
+ * buffers at both ends. NCCL allocates the buffers of an algorithm at its first use, so only
+ * algorithms that the plan's collectives use count.
  *
  * The executor makes one communicator for each (axes, stream) of any program, on all ranks. It
  * warms each one up with a sum of one word (exec/cuda/comm.c). Other frameworks have one process
- * group for each axis of their mesh, whatever the stream. It is created at its first use.
+ * group for each axis of their mesh, whatever the stream. A process group is created at its first
+ * use.
  *
  * Not modelled: limits on CTAs, NICs that cannot reach device memory, buffers that users register,
  * libraries other than NCCL and RCCL. */
@@ -25,11 +26,12 @@ static const uint64_t sender_bytes = PIECE_BYTES;
 static const uint64_t receiver_bytes =
     IN_PIECES(NCCL_LL_BYTES + NCCL_LL128_BYTES + NCCL_SIMPLE_BYTES);
 static const uint64_t nic_end_bytes = NCCL_LL128_BYTES + NCCL_SIMPLE_BYTES;
-static const uint64_t nic_messages_bytes = NCCL_SHARED_STEPS * NCCL_NET_CHUNK_BYTES; /* a channel */
+static const uint64_t nic_messages_bytes =
+    NCCL_SHARED_STEPS * NCCL_NET_CHUNK_BYTES; /* bytes for a channel */
 /* bytes for one head and channel, in both directions */
 static const uint64_t switch_bytes = 2 * NCCL_STEPS * NCCL_SWITCH_CHUNK_BYTES;
 
-/* Finds how the ranks of a group lie: the number on `rank`'s own node, and the number of nodes. */
+/* Finds the number of ranks of a group on `rank`'s own node, and the number of nodes. */
 static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMemory *m,
                   uint32_t *here)
 {
@@ -38,7 +40,7 @@ static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMe
     m->n_ranks = mesh_size(&plan->mesh, m->axes);
     const uint32_t own = devices_per_node == 0 ? 0 : rank / devices_per_node;
     Rank outer = mesh_group(&plan->mesh, rank, m->axes);
-    uint32_t inner = MAX_AXES; /* the closest of the axes: its ranks lie at equal distances */
+    uint32_t inner = MAX_AXES; /* the axis with the smallest stride */
     for (uint32_t a = 0; a < plan->mesh.n_axes; a++)
         if (m->axes >> a & 1 &&
             (inner == MAX_AXES || plan->mesh.axis[a].stride < plan->mesh.axis[inner].stride))
@@ -61,8 +63,9 @@ static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMe
 /* Demands on a communicator by a program's communications and by its warm-up. */
 typedef struct GroupUse {
     bool ring, tree, nvls;
-    uint8_t *to, *from; /* [part]: a message goes to it; a message comes from it */
-    uint32_t here;      /* members on the rank's node */
+    uint8_t *to,
+        *from;     /* [part]: true if a message goes to the part; true if a message comes from it */
+    uint32_t here; /* members on the rank's node */
 } GroupUse;
 
 static void use_algorithm(GroupUse *use, const Plan *plan, const Cluster *cluster,
@@ -163,9 +166,9 @@ static void count_messages(const Plan *plan, Rank rank, uint32_t devices_per_nod
     m->message_bytes += channels * nic_messages_bytes * ((uint32_t)leaves + enters);
 }
 
-/* For each channel, one rank of a node has the outgoing connection and one the incoming one. The
- * edges of a tree carry both directions, those of a ring only one; a node has two tree edges on
- * average. */
+/* For each channel, one rank of a node has the outgoing connection and one rank the incoming
+ * connection. An edge of a tree carries both directions, an edge of a ring only one; a node has two
+ * tree edges on average. */
 static void count_collectives(const Plan *plan, const Cluster *cluster, const GroupUse *use,
                               CommMemory *m)
 {
@@ -206,7 +209,7 @@ static uint64_t bytes_of(const Plan *plan, uint32_t program, const Demands *dema
     *list = (CommMemories){NULL, 0, 0};
     for (uint32_t i = 0; i < plan->programs.n; i++)
         if (own || i == program) collect(plan, &demands[i], own, arena, list);
-    /* the work queue of each communicator of all ranks */
+    /* the work queue of the communicator of all ranks */
     uint64_t bytes = own && plan->mesh.n_ranks > 1 ? NCCL_FIFO_BYTES : 0;
     for (uint32_t i = 0; i < list->n; i++) {
         CommMemory *m = &list->at[i];

@@ -11,8 +11,8 @@ static bool is_root(const Program *p, BufferId id)
     return id != 0 && b->parent == 0 && b->space == SPACE_device && b->bytes > 0;
 }
 
-/* If an output begins where and when its input ends, it takes over the input's memory. During that
- * instruction the two count as one buffer. Returns the root of that input, or 0. */
+/* Returns the root of the input whose memory output `out` of pc takes over: the output begins at
+ * the input's offset when the input ends. During pc the two count as one buffer. 0: none. */
 static BufferId taken_over(const Program *p, Pc pc)
 {
     const Instr *in = program_instr(p, pc);
@@ -51,7 +51,7 @@ void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve 
 {
     (void)plan;
     uint32_t n = p->code.n == 0 ? 1 : p->code.n;
-    /* Unsigned differences may wrap around; the sums are right again. */
+    /* differences may wrap around below 0; their sums do not */
     curve->at = arena_array(arena, (size_t)n + 1, sizeof *curve->at);
     curve->n = n;
     curve->peak = 0;

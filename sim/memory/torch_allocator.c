@@ -1,6 +1,6 @@
 /* See torch_allocator.h. Blocks of a segment form a doubly linked list in the order of addresses.
- * The free blocks of a pool are two arrays sorted by (size, address): those with memory, and those
- * whose pages were given back. */
+ * The free blocks of a pool are in two arrays sorted by (size, address): blocks with memory, and
+ * blocks whose pages were given back. */
 #include "sim/memory/torch_allocator.h"
 
 #include <assert.h>
@@ -228,8 +228,8 @@ static void split(TorchAllocator *a, uint32_t id, uint64_t bytes)
 }
 
 /* Returns the size to which a free block can grow by itself. The last block of an expandable
- * segment can grow to the end of the addresses. A block in front of pages that were given back can
- * take those too. */
+ * segment can grow to the end of the addresses. A block before pages that were given back can also
+ * take these pages. */
 static uint64_t may_become(const TorchAllocator *a, const Pool *pool, uint32_t id)
 {
     const TorchBlock *b = &a->blocks.at[id];

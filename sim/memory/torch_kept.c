@@ -22,8 +22,8 @@ static void keep_until(const Keeper *k, BufferId id, Pc pc)
     if (k->kept->needed[id] < pc) k->kept->needed[id] = pc;
 }
 
-/* Finds how long a buffer is kept: to its last use. If its op is recomputed, to the last use
- * outside the backward pass. */
+/* Sets `needed` of each buffer to its last use or, if its op is recomputed, to the last use outside
+ * the backward pass. */
 static void find_needed(const Keeper *k)
 {
     const Program *p = k->program;
@@ -66,7 +66,7 @@ static void spare_inputs(const Keeper *k)
     }
 }
 
-/* Frozen weights: a tensor that only their gradients would read is not kept. */
+/* For frozen weights: does not keep a tensor that only their gradients would read. */
 static void forget_untrained(const Keeper *k)
 {
     const Program *p = k->program;
@@ -103,8 +103,8 @@ static void narrow_inputs(const Keeper *k)
         }
 }
 
-/* An autograd node releases its inputs when all of its gradients exist. In our plans each gradient
- * is an instruction of its own. Compiled code plans its own buffers. */
+/* An autograd node releases its inputs when all of its gradients exist. In Tandem's plans, separate
+ * instructions make these gradients. Compiled code plans its own buffers, so it is left out. */
 static void hold_nodes(const Keeper *k)
 {
     const Program *p = k->program;
@@ -112,7 +112,8 @@ static void hold_nodes(const Keeper *k)
     uint32_t n_micro = 1;
     for (Pc pc = 1; pc < p->code.n; pc++)
         if (p->code.at[pc].microbatch >= n_micro) n_micro = p->code.at[pc].microbatch + 1;
-    /* [forward node][micro-batch]: schedules that postpone weight gradients interleave them */
+    /* [forward node][micro-batch], because schedules that postpone weight gradients interleave
+     * micro-batches */
     Pc *last = arena_array(k->arena, (size_t)g->nodes.n * n_micro, sizeof *last);
     for (Pc pc = p->code.n; pc-- > 1;) {
         const Instr *in = &p->code.at[pc];
@@ -224,9 +225,9 @@ static bool *nodes_of_kept_graphs(const Keeper *k)
     return kept;
 }
 
-/* A graph that is differentiated releases its saved tensors step by step. A graph that is only
- * recomputed does not. Its tensors are read for the first graph, and every remaining reference to
- * it keeps them alive. */
+/* Keeps the tensors that recomputed graphs save if a module refers to them. A graph that is
+ * differentiated releases its saved tensors step by step. The graph of a recomputation is never
+ * differentiated, so every reference to it keeps its tensors alive. */
 static void keep_graphs(const Keeper *k)
 {
     const Program *p = k->program;

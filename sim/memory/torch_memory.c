@@ -7,7 +7,7 @@
 #include "sim/memory/torch_kept.h"
 #include "sim/memory/zero_memory.h"
 
-/* A tensor that is freed after an instruction; a list through `next`. */
+/* A tensor that is freed after an instruction; an element of a list. */
 typedef struct PendingFree {
     uint32_t block, next;
 } PendingFree;
@@ -18,7 +18,8 @@ typedef struct Replay {
     const Runtime *runtime;
     TorchAllocator *allocator;
     Arena *arena;
-    uint32_t *first; /* [pc]: 1 + first buffer allocated there; more through next_buffer */
+    /* [pc]: 1 + first buffer that is allocated at pc; next_buffer links the others */
+    uint32_t *first;
     uint32_t *next_buffer;
     uint32_t *last; /* [pc]: first Pending that is freed after it */
     TorchKept kept;
@@ -29,19 +30,18 @@ typedef struct Replay {
     LIST(uint64_t) returned;          /* sizes of which a tensor is kept */
     Pc update_first, update_last;     /* the optimizer's instructions; 0: it makes no temporary
                                        * tensors */
-    uint64_t update_bytes;            /* ... and the bytes that it allocates for all of them */
+    uint64_t update_bytes; /* bytes that the optimizer allocates for all its instructions */
 } Replay;
 
-/* True for a buffer of a weight that is not trained: its gradient, or the optimizer's state of
- * it. */
+/* True for the gradient or the optimizer state of a weight that is not trained. */
 static bool is_frozen(const Replay *r, const Buffer *b)
 {
     return r->runtime->frozen_base && b->unit != 0 &&
            (b->category == CATEGORY_gradient || b->category == CATEGORY_optimizer);
 }
 
-/* True for a rank's part of a gradient that lies in the buffer of the whole one: a reduction into
- * that buffer writes the part in place. */
+/* True for a rank's part of a gradient inside the buffer of the whole gradient, into which the
+ * reduction writes in place. */
 static bool is_part_of_held(const Replay *r, const Buffer *b)
 {
     return r->runtime->holds_gradients && b->category == CATEGORY_gradient &&
@@ -55,8 +55,8 @@ static bool is_had(const Replay *r, BufferId id)
     return b->parent == 0 && b->space == SPACE_device && b->bytes > 0 && !r->zero.replaced[id];
 }
 
-/* True if it lives as long as the process: it is neither used within one step only, nor a gradient
- * that each step makes anew. */
+/* True if the buffer lives as long as the process. Transient buffers, and gradients that each step
+ * makes anew, do not. */
 static bool stays(const Replay *r, const Buffer *b)
 {
     if (b->category == CATEGORY_gradient && r->runtime->holds_gradients)
@@ -78,9 +78,9 @@ static bool reads_buffer(const Program *p, Pc pc, const Buffer *b)
     return false;
 }
 
-/* Returns when the host issues the instruction that makes the buffer. Backward hooks gather the
- * units for the backward pass. The first hook runs after the loss has its gradient, however early
- * the plan gathers. */
+/* Returns the instruction at whose issue the buffer is allocated. Backward hooks gather the units
+ * for the backward pass. The first hook runs after the loss has its gradient, however early the
+ * plan gathers. */
 static Pc had_at(const Replay *r, const Buffer *b)
 {
     const Program *p = r->program;
@@ -92,7 +92,7 @@ static Pc had_at(const Replay *r, const Buffer *b)
 }
 
 /* Autograd makes the gradient of a received tensor beside it, and keeps it with the tensor until
- * the next step. In the plan, that gradient lies in the memory of the received gradient of the
+ * the next step. In the plan, this gradient is in the memory of the received gradient of the
  * output. */
 static void gradient_of_received(Replay *r, const Instr *in)
 {
@@ -179,7 +179,7 @@ static double most_elements(const Program *p, const Instr *in)
     return most;
 }
 
-/* Number of scores of an attention: sequences times heads, queries and keys. */
+/* Returns the number of scores of an attention: sequences x heads x queries x keys. */
 static double scores_of(const Plan *plan, const Program *p, const Instr *in)
 {
     if (!op_attends(in->op)) return 0;
@@ -199,7 +199,7 @@ static Pc last_of(const Program *p, const Instr *in, uint32_t arg)
     return p->buffers.at[program_root(p, program_arg(p, in, arg), &offset)].last;
 }
 
-/* Bytes that the profile's op saves in addition to its arguments. */
+/* Returns the bytes that the profile's op saves in addition to its arguments. */
 static double saved_of(const Replay *r, const Instr *in)
 {
     const Runtime *how = r->runtime;
@@ -296,10 +296,10 @@ static void have_buffers(Replay *r, Pc pc, const Instr *in)
 /* bytes of an element, in the activations' type, not the accumulator's */
 enum { RETURNED_BYTES = 2 };
 
-/* The tensor that a product of a weight's gradient makes in addition to the gradient's buffer.
- * Either a hook adds this tensor to the buffer and releases it. Or the product itself adds, and
- * autograd gets a tensor that no code reads: Transformer Engine keeps one for each size of a
- * block's weights (get_dummy_wgrad). */
+/* Allocates the tensor that the product for a weight's gradient makes in addition to the gradient's
+ * buffer. Either a hook adds this tensor to the buffer and releases it, or the product itself adds,
+ * and autograd gets a tensor that no code reads. Transformer Engine keeps one such tensor for each
+ * size of a block's weights (get_dummy_wgrad). */
 static void returned_gradient(Replay *r, Pc pc, const Instr *in)
 {
     if (!r->runtime->makes_gradients || in->args.n <= in->n_in || in->phase != PHASE_backward)
@@ -317,7 +317,7 @@ static void returned_gradient(Replay *r, Pc pc, const Instr *in)
     torch_allocate(r->allocator, bytes, STREAM_compute);
 }
 
-/* The temporaries of an optimizer that updates a list of tensors at once. */
+/* Allocates the temporaries of an optimizer that updates a list of tensors at once. */
 static void update_tensors(Replay *r)
 {
     const Program *p = r->program;
@@ -334,7 +334,7 @@ static void update_tensors(Replay *r)
     r->update_first = first, r->update_last = last, r->update_bytes = bytes;
 }
 
-/* The temporary product that an eager op makes before it is added to a weight's gradient. */
+/* Allocates the temporary product that an eager op adds to a weight's gradient. */
 static void added_product(Replay *r, Pc pc, const Instr *in)
 {
     if (r->runtime->added_bytes <= 0 || in->args.n <= in->n_in || in->phase != PHASE_backward)
@@ -408,7 +408,7 @@ TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runti
                    own = (uint64_t)runtime->workspace_bytes;
     const double n_workspaces = runtime->n_workspaces > 1 ? runtime->n_workspaces : 1;
     for (double i = 0; i < n_workspaces; i++)
-        torch_allocate(r.allocator, own > 0 ? own : usual, STREAM_compute); /* cuBLAS's */
+        torch_allocate(r.allocator, own > 0 ? own : usual, STREAM_compute); /* cuBLAS's workspace */
     if (runtime->library_bytes > 0)
         torch_allocate(r.allocator, (uint64_t)runtime->library_bytes, STREAM_compute);
     prepare(&r);

@@ -14,21 +14,22 @@ typedef struct ParamUse {
 } ParamUse;
 
 /* A fetch of parameters that are gathered together into one tensor. When the program waits for the
- * first of them, each is copied out of that tensor. */
+ * first of them, all are copied out of that tensor. */
 typedef struct Fetch {
     Pc at;
     uint64_t elements;
     uint32_t n;
-    TensorId params; /* the newest; the others through Param.next */
-    uint32_t tensor; /* the tensor into which they are gathered; 0: no use has waited for it yet */
+    TensorId params; /* the newest parameter; Param.next links the others */
+    uint32_t tensor; /* the tensor into which they are gathered; 0: no module has waited for the
+                        fetch yet */
 } Fetch;
 
 typedef struct Param {
-    bool available, kept; /* kept: it stays gathered for the whole step */
-    uint32_t counted_on;  /* the last of its uses in the trace that prefetching has passed */
-    uint32_t fetch;       /* the fetch that contains it and is not awaited yet; 0: none */
-    uint32_t tensor;      /* its ZeroTensor while it is gathered */
-    TensorId next;        /* the next parameter of its fetch */
+    bool available, kept; /* kept: stays gathered for the whole step */
+    uint32_t counted_on;  /* its last use in the trace that prefetching has passed */
+    uint32_t fetch; /* the fetch that contains it and for which no module has waited yet; 0: none */
+    uint32_t tensor; /* its ZeroTensor while it is gathered */
+    TensorId next;   /* the next parameter of its fetch */
     double elements;
 } Param;
 
@@ -42,7 +43,7 @@ typedef struct Zero {
     LIST(Fetch) fetches;  /* [0] none */
     Param *params;        /* [tensor] */
     double available;     /* elements */
-    uint32_t next;        /* index in the trace: the first use that is not prefetched yet */
+    uint32_t next;        /* index in `trace` of the first use that is not prefetched yet */
     double ranks;         /* number of ranks that share a unit */
     double elements;      /* elements of all units, without padding */
     bool partitioned;     /* stage 3: weights are partitioned too */
@@ -155,8 +156,8 @@ static uint32_t new_fetch(Zero *z, Pc at)
     return list_push(z->arena, &z->fetches, ((Fetch){.at = at}));
 }
 
-/* Parameters that were gathered together are all copied out of the one tensor when the first is
- * awaited. */
+/* Copies all parameters of a fetch out of their tensor, when a module waits for the first of
+ * them. */
 static void copy_out(Zero *z, uint32_t group, Pc at)
 {
     Fetch *f = &z->fetches.at[group];
@@ -166,8 +167,8 @@ static void copy_out(Zero *z, uint32_t group, Pc at)
             add_tensor(z, at, z->p->code.n - 1, 2. * z->params[id].elements, STREAM_dp_gather);
 }
 
-/* The module waits. A single parameter lies where it was gathered to. A tensor with several is
- * freed when the last of them has been awaited. */
+/* Makes a module wait for its parameter. A single parameter stays in the tensor of its fetch. A
+ * tensor with several parameters is freed when modules have waited for all of them. */
 static void wait_for(Zero *z, const ParamUse *use)
 {
     Param *param = &z->params[use->param];
@@ -213,7 +214,7 @@ static bool used_again_soon(const Zero *z, uint32_t i)
 
 /* Weights come from the pool of the gathers' stream. They are recorded for the compute stream, so
  * their bytes are not reused before the device has reached their release (free_param). The host
- * learns of that at its next wait. It waits where Hugging Face's attention checks whether a
+ * knows it only after its next wait. It waits where Hugging Face's attention checks whether a
  * sequence is packed (_is_packed_sequence), and where it reads a reduced gradient. */
 static void find_waits(Zero *z)
 {
@@ -331,8 +332,8 @@ static void stay(Zero *z, double bytes)
 }
 
 /* True for buffers of the plan that ZeRO's own tensors replace. These are gathered weights, the
- * buffers sent to gather them, gradients and their parts. With the optimizer on the host, its state
- * and fp32 weights belong to them, too. */
+ * buffers sent to gather them, gradients and their parts. With the optimizer on the host, ZeRO also
+ * replaces its state and the fp32 weights. */
 static bool is_replaced(const Zero *z, const Buffer *b)
 {
     bool of_state = b->category == CATEGORY_parameter || b->category == CATEGORY_optimizer;

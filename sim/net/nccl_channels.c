@@ -1,7 +1,7 @@
 /* The number of channels for messages (paths.cc, enqueue.cc). A communicator has a power of two of
- * them. Each peer gets as many channels as its path can use, or fewer if there are many peers. Each
- * round of an all-to-all begins at another channel. A channel is one block of the kernel, so it
- * occupies one SM. */
+ * channels. Each peer gets as many channels as its path can use, or fewer if there are many peers.
+ * Each round of an all-to-all begins at another channel. A channel is one block of the kernel, so
+ * it occupies one SM. */
 #include <math.h>
 
 #include "sim/net/nccl.h"

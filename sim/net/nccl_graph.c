@@ -6,7 +6,7 @@
 
 #include "sim/net/nccl.h"
 
-/* Speeds (GB/s per channel) that the search tries, inside a node and between nodes. */
+/* Speeds [GB/s of a channel] that the search tries, inside a node and between nodes. */
 static const double intra_old[] = {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 0};
 static const double intra_hopper[] = {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3, 0};
 static const double intra_blackwell[] = {90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18, 0};
@@ -104,8 +104,9 @@ static Rings doubled(const NcclCase *c, double channels, double speed)
     return (Rings){channels, speed, speed};
 }
 
-/* Some pairs of devices have several links. The cluster says how many rings of one link each they
- * form. Without a ring, the way back shares the links of the way there. */
+/* Returns the rings over direct links between devices. Some pairs have several links; the cluster
+ * states the number of rings of single links that they form. Without a ring, the way back shares
+ * the links of the way there. */
 static Rings rings_of_links(const NcclCase *c, double port)
 {
     uint32_t n = (uint32_t)c->per_node;
@@ -153,8 +154,8 @@ static Rings rings_between(const NcclCase *c, double port)
     return doubled(c, channels, best);
 }
 
-/* Trees between nodes: the search raises their speed inside a node to at most twice the speed
- * outside. */
+/* Returns the trees between nodes. The search raises their speed inside a node to at most twice the
+ * speed outside. */
 static Rings trees(const NcclCase *c, double port)
 {
     Rings r = c->ring;
@@ -165,7 +166,8 @@ static Rings trees(const NcclCase *c, double port)
     return r;
 }
 
-/* There is one head for each GPU; each GPU's port carries (heads + 1) times a channel's speed. */
+/* Returns the channels of switch reductions: one head for each GPU; each GPU's port carries (heads
+ * + 1) times a channel's speed. */
 static Rings switch_heads(const NcclCase *c, double port)
 {
     const double *speed = c->generation == GENERATION_blackwell ? intra_blackwell : intra_hopper;

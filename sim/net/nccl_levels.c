@@ -1,13 +1,14 @@
 /* The time to fill the pipeline of a tree of nodes. One chunk of each channel is in flight at a
  * time. On every level, all chunks of a node pass through its NICs before the next level has data
- * to send. So each level takes the time of one round of bytes over the NICs. The tuner counts only
- * the latency of a hop. Chunk sizes are those of enqueue.cc and transport/nvls.cc. */
+ * to send. So each level takes the time in which the NICs send one chunk of every channel. The
+ * tuner counts only the latency of a hop. Chunk sizes are those of enqueue.cc and
+ * transport/nvls.cc. */
 #include <math.h>
 
 #include "sim/net/nccl.h"
 
-/* Bytes of a chunk of NVLSTree. `at_once`: chunks under way in a node, one for each channel and
- * head. */
+/* Returns the bytes of a chunk of NVLSTree. at_once: number of chunks in flight in a node, one for
+ * each channel and head. */
 static double switch_chunk(const NcclCase *c, double at_once)
 {
     double chunk = c->n_nodes >= 4 ? 64 << 10 : NCCL_SWITCH_CHUNK_BYTES;
@@ -30,7 +31,7 @@ static double tree_chunk(const NcclCase *c, uint32_t protocol, double channels)
     return chunk;
 }
 
-/* Each level counts once up and once down, minus the hop that the time of the bytes already
+/* Counts each level once up and once down, minus the hop that the time of the bytes already
  * contains. */
 double nccl_levels_us(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol,
                       double channels, double hop_bytes_per_us)

@@ -1,5 +1,5 @@
-/* Buffers that are known to NCCL in advance. Registered buffers take fewer SMs. Windows that every
- * rank maps have kernels of their own (src/symmetric.cc), or need no SM at all (copy engines). */
+/* Buffers that are known to NCCL in advance. Registered buffers take fewer SMs. Buffers in windows
+ * that every rank maps use special kernels (src/symmetric.cc), or copy engines and no SM. */
 #include <math.h>
 
 #include "sim/net/nccl.h"
@@ -42,8 +42,8 @@ bool nccl_buffers_possible(const Cluster *cluster, const NcclQuestion *q)
     return false;
 }
 
-/* Kernels for windows by NCCL's own numbers: base in us, GB/s of one SM, and GB/s of the port at
- * most. */
+/* A kernel for windows, by NCCL's own numbers: base [us], rate of one SM [GB/s], largest rate of
+ * the port [GB/s]. */
 typedef struct WindowKernel {
     double base_us, low_latency_us, sm, sm_reduce, peak, peak_multicast;
 } WindowKernel;
@@ -74,8 +74,8 @@ static double window_us(const NcclCase *c, const WindowKernel *w, double sms, bo
     return (low_latency ? w->low_latency_us : w->base_us) + soft_plus(bytes / (1e3 * rate) - 1);
 }
 
-/* Takes the fewest SMs within 2.5 % of the best, where each SM counts as 2.5 % more time. Beyond
- * the latency, only the port limits the transfer. */
+/* Chooses the number of SMs as NCCL does, which counts 2.5 % more time for each SM. Beyond the
+ * latency, only the port limits the transfer. */
 static NcclChoice symmetric(const NcclCase *c)
 {
     const WindowKernel *w = c->generation == GENERATION_blackwell ? &blackwell : &hopper;
@@ -100,8 +100,8 @@ static NcclChoice symmetric(const NcclCase *c)
     return choice;
 }
 
-/* Copy engines: n - 1 copies to the other ranks, at the measured rate of a copy between two devices
- * (274 of 300, 376 of 450, 746 of 900 GB/s); 25 us to begin. */
+/* Returns the time with copy engines: 25 us to begin, then n - 1 copies to the other ranks at the
+ * measured rate of a copy between two devices (274 of 300, 376 of 450, 746 of 900 GB/s). */
 static NcclChoice copies(const NcclCase *c)
 {
     NcclChoice choice = {.algorithm = "CopyEngine", .protocol = "Simple", .channels = 0};

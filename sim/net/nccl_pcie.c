@@ -1,6 +1,6 @@
-/* PCIe boxes: devices behind switches, switches behind processors, and links between processors. A
- * flow between two devices uses every link on its way. A pattern is as fast as its busiest link
- * allows for each flow (search.cc's followPath counts the same way). */
+/* Nodes with PCIe links: devices behind switches, switches behind processors, and links between
+ * processors. A flow between two devices uses every link on its way. A pattern is as fast as its
+ * busiest link allows for each flow (search.cc's followPath counts the same way). */
 #include <assert.h>
 #include <math.h>
 
@@ -8,7 +8,7 @@
 
 enum { MOST_PARTS = 64 };
 
-/* Flows on each link: of devices, of switches' uplinks, between processors; and flows that pass
+/* Number of flows on each link (of devices, of switches' uplinks, between processors), and of flows
  * through host memory. */
 typedef struct Loads {
     double out[MOST_BOX_DEVICES], in[MOST_BOX_DEVICES];

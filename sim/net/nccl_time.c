@@ -1,6 +1,6 @@
 /* The time of a collective. It is the latency of the algorithm and protocol that NCCL's tuner
- * chooses, plus the time of the bytes on the links. The tuner leaves out the launch and the filling
- * of the pipeline, which are added. The tuner's bandwidths are used only to compare algorithms.
+ * chooses, plus the time of the bytes on the links. The launch and the filling of the pipeline,
+ * which the tuner leaves out, are added. The tuner's bandwidths serve only to compare algorithms.
  * Simple is limited by ports and NICs, at the measured part of their rates (nccl_fit.def, the
  * cluster's fabric).
  *
@@ -18,10 +18,10 @@ static const char *const algorithm_name[] = {
 #undef X
 };
 
-/* Additional time of a call that the caller waits for, or of calls for all devices by one process,
- * compared with one call in a stream of calls. Measured with nccl-tests and torch on 8 A100, H200,
- * B200: 20 to 25 us against 6 to 10 in graphs. If one process serves all devices, a group of sends
- * takes 8.2 us a device more (87 us for an empty all-to-all on 8 A100). */
+/* Additional time of a call for which the caller waits, and of calls for all devices by one
+ * process, compared with a call in a stream of calls. Measured with nccl-tests and torch on 8 A100,
+ * H200, B200: 20 to 25 us against 6 to 10 in graphs. If one process serves all devices, a group of
+ * sends takes 8.2 us more for each device (87 us for an empty all-to-all on 8 A100). */
 static const double blocking_us = 14, one_process_send_us = 8.2;
 
 /* Heads of the switch's reductions on one board; `nvls` and the filling were fitted to them. */
@@ -75,7 +75,7 @@ static Ps ps_of_us(double us)
     return ps_of(us * 1e6);
 }
 
-/* For a buffer of size 1: bytes that leave the NICs of the busiest node in trees of nodes. Two
+/* Returns the part of a buffer that leaves the NICs of the busiest node in trees of nodes. Two
  * trees carry half each, up and down. With two nodes, each is the other's root once. With three
  * nodes, a leaf of one tree has two children in the other. With more nodes, it also has a parent
  * there. */
@@ -121,8 +121,8 @@ static double nics_bytes_per_us(const NcclCase *c)
     return nccl_nics_used(c) * nccl_nic_rails(c->cluster) * nccl_nic_bytes_per_s(c->cluster) * 1e-6;
 }
 
-/* NVLS: all heads share a port, and each uses it (heads + 1) times; half of that for data that go
- * round once. */
+/* Returns the time of a reduction in the switch: all heads share a port, and each uses it (heads +
+ * 1) times; half as often for gathers and scatters. */
 static double nvls_us(const NcclCase *c, const NcclFit *fit)
 {
     double heads = c->nvls.channels, g = c->per_node;
@@ -147,7 +147,7 @@ static double part_left(const NcclCase *c, double channels)
     return most > 0 && most < channels ? most / channels : 1;
 }
 
-/* Time of the bytes with Simple: that of the busiest link. */
+/* Returns the time of the bytes with Simple: the time of the busiest link. */
 static double simple_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFit *fit,
                         const NcclChoice *choice)
 {
@@ -224,8 +224,8 @@ static double filled(double us, double at_bytes, double bytes)
     return us <= 0 ? 0 : us * bytes / (bytes + fmax(at_bytes, 1));
 }
 
-/* A fabric's ramp was fitted to all-reduces, which cross each boundary between nodes twice. Data
- * that go round once cross it once, and fill the pipeline once. */
+/* A fabric's ramp was fitted to all-reduces, which cross each boundary between nodes twice. Other
+ * collectives cross it once, and fill the pipeline once. */
 static double fabric_ramp_us(const NcclCase *c)
 {
     const NetworkFabric *fabric = &c->cluster->fabric;
@@ -235,9 +235,10 @@ static double fabric_ramp_us(const NcclCase *c)
                    filled(fabric->spread_s * 1e6, spread_bytes, c->bytes));
 }
 
-/* The filling time was fitted to 8 ranks; with fewer ranks a ring's is in proportion to its hops. A
- * reduction in the switch has one chunk in flight for each channel and head (enqueue.cc:
- * concurrentOps). A pipeline of 32 heads thus holds four times as many bytes as one of 8. */
+/* Returns the time to fill the pipeline, which was fitted to 8 ranks. With fewer ranks, a ring's
+ * filling time is in proportion to its hops. A reduction in the switch has one chunk in flight for
+ * each channel and head (enqueue.cc: concurrentOps). A pipeline of 32 heads thus holds four times
+ * as many bytes as a pipeline of 8 heads. */
 static double ramp_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFit *fit)
 {
     double hops = algorithm == NCCL_Ring ? fmin((c->n_ranks - 1) / 7, 1) : 1;
@@ -278,8 +279,9 @@ static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t p
     return e;
 }
 
-/* The algorithm is the tuner's choice. The sizes at which the tuner changes the protocol differ
- * between versions. All versions aim at the fastest protocol, so the fastest is used. */
+/* Returns the time of a collective with the tuner's algorithm and the fastest protocol. (The sizes
+ * at which the tuner changes the protocol differ between versions, but all versions aim at the
+ * fastest one.) */
 static NcclChoice collective(const NcclCase *c, const NcclFit *fit)
 {
     NcclAlgorithm algorithm = NCCL_Ring;
@@ -306,8 +308,8 @@ static NcclChoice collective(const NcclCase *c, const NcclFit *fit)
 }
 
 /* All to all: n sends and receives in one launch; 10.5 us below 4 KiB on 8 H20 (pipelined). A
- * gather or scatter is the same for its root alone. A NIC carries only the traffic of its own
- * ranks; the NICs of other ranks do not help. */
+ * gather or scatter is the part of an all to all that its root does. A NIC carries only the traffic
+ * of its own ranks; the NICs of other ranks do not help. */
 static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
 {
     double n = c->n_ranks, g = c->per_node, s = c->bytes;

@@ -16,7 +16,7 @@ static const double direct_hop_us = 3.7, direct_network_us = 31;
 static const double chain_hop_us = 2.8, chain_network_us = 30;
 static const double pat_base_us = 8, pat_network_us = 14;
 
-/* GB/s caps for 1, 2, more nodes. */
+/* Caps of the bandwidth [GB/s] for 1 node, 2 nodes and more nodes. */
 typedef struct Caps {
     double ll[3], ring_ll128[3], tree_ll128[3], tree[3], nvls_tree[3], nvls_efficiency;
 } Caps;
@@ -49,7 +49,8 @@ static uint32_t cap_index(const NcclCase *c)
     return c->n_nodes <= 1 ? 0 : c->n_nodes <= 2 ? 1 : 2;
 }
 
-/* Up to two nodes the tuner uses the speed inside a node, beyond that the speed between nodes. */
+/* Returns the bandwidth that the tuner uses: up to two nodes the speed inside a node, for more
+ * nodes the speed between nodes. */
 static double bus_of(const NcclCase *c, const Rings *r)
 {
     return r->channels * (c->n_nodes <= 2 ? r->intra : r->inter);
@@ -61,8 +62,8 @@ static bool goes_round(Collective kind)
            kind == COLLECTIVE_reduce_scatter;
 }
 
-/* A chain of all ranks that is filled once. All channels are equal, so the tuner counts each hop
- * once. */
+/* Returns the latency of a chain of all ranks that is filled once. All channels are equal, so the
+ * tuner counts each hop once. */
 static double chain_latency_us(const NcclCase *c, uint32_t protocol)
 {
     NcclAlgorithm row = protocol == SIMPLE ? NCCL_Tree : NCCL_Ring;

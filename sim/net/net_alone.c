@@ -1,5 +1,6 @@
-/* A network on which each transfer has all links to itself. No transfer is quicker than that, and a
- * program only waits longer if one takes longer. So a step on this network bounds the real one. */
+/* A network on which each transfer has all links to itself. No transfer is faster in reality, and
+ * slower transfers can only make a program wait longer. So a step on this network is a lower bound
+ * of the real step. */
 #include <assert.h>
 
 #include "sim/net/net_private.h"

@@ -1,5 +1,6 @@
 /* Progressive filling: all rates rise together until a link is full or a flow has its full speed.
- * The flows of that link, or that flow, keep their rate from then on. The others rise further.
+ * The flows of that link, or that flow, keep their rate from then on. The rates of the others rise
+ * further.
  *
  * Some links can carry all their flows at full speed. Such a link never fills: if another link
  * slows a flow, even more capacity is left. Only the remaining links, the overloaded ones, limit

@@ -1,5 +1,5 @@
-/* A network on which one kind of communication takes no time. It shows the largest possible gain of
- * a step if that communication were fully hidden. */
+/* A network on which one kind of communication takes no time. It shows how much shorter the step
+ * could be if that communication were fully hidden. */
 #include "sim/sim.h"
 
 #include <assert.h>

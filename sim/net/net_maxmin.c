@@ -1,7 +1,7 @@
 /* Concurrent transfers share links. A transfer is a latency, then a flow of bytes through each
  * member's port, its NIC and its node's uplink. It is at most as fast as NCCL's model lets it run
- * alone. If the flows of an instant need more than a link has, all rates rise together until a link
- * is full or a flow has all that it can use (progressive filling: max-min fair).
+ * alone. If the flows need more than a link has, all rates rise together until a link is full or a
+ * flow has its full rate (progressive filling: max-min fair).
  *
  * Demands are integers, so every sum over them is exact. The result therefore does not depend on
  * the order of flows, or on whether a folded flow stands for several. A flow is recomputed only
@@ -31,7 +31,7 @@ static uint32_t link_pod(const MaxMin *m, uint32_t class_, uint32_t in)
     return 2 * (f->n_classes + f->n_nic_classes + f->n_node_classes + f->pod_of[class_]) + in;
 }
 
-/* A millionth more than the link's rate, so that rates that were rounded up still fit. */
+/* Returns the link's rate and a millionth more, so that rates that were rounded up still fit. */
 static int64_t capacity_of(double bytes_per_s)
 {
     return (int64_t)ceil(bytes_per_s * (1 + 1e-6)) + 16;
@@ -63,7 +63,7 @@ MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena)
     double port = nccl_port_bytes_per_s(cluster), nic = nccl_nic_bytes_per_s(cluster);
     double nics = cluster->nics_per_node, devices = cluster->devices_per_node;
     double thinned = cluster->oversubscription > 1 ? cluster->oversubscription : 1;
-    /* several NICs for one device */
+    /* a device may have several NICs */
     double a_nic = nics > devices ? nic * floor(nics / devices) : nic;
     for (uint32_t c = 0; c < fold->n_classes; c++) {
         for (uint32_t in = 0; in < 2; in++) {
@@ -113,8 +113,8 @@ static void use_measured(MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes,
     choice->time_ps = measured;
 }
 
-/* A transfer alone runs at full speed, so one rank's rate never exceeds its link. Slower links are
- * the exception: on them even a lone flow may be slower than NCCL's model assumes. */
+/* Adds a link that the flow uses. A flow that runs alone has full speed, so a rank's rate never
+ * exceeds its link, except on links that are slower than NCCL's model assumes. */
 static void add_use(MaxMin *m, FlowShape *shape, uint32_t link, uint32_t count, double bytes,
                     bool thinned)
 {
@@ -129,8 +129,9 @@ static void add_use(MaxMin *m, FlowShape *shape, uint32_t link, uint32_t count, 
     shape->n++;
 }
 
-/* Bytes of each member that leave its pod. Rings and trees pass from pod to pod once, so a pod
- * sends as much as one of its nodes. An exchange sends to each rank in other pods. */
+/* Returns the bytes of each member that leave its pod. Rings and trees pass from pod to pod once,
+ * so a whole pod sends as much as one of its nodes. An exchange sends to each rank in other
+ * pods. */
 static double pod_bytes(const Transfer *t, const NcclChoice *choice)
 {
     const FoldGroup *g = t->group;
@@ -209,7 +210,7 @@ static void add_uses(MaxMin *m, FlowShape *shape, const NcclChoice *choice, uint
     }
 }
 
-/* Measurements on n ranks used as few nodes as possible. */
+/* True if the group uses as few nodes as possible, as measurements did. */
 static bool is_packed(const MaxMin *m, const FoldGroup *g)
 {
     uint32_t per_node = m->fold->devices_per_node;

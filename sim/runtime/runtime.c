@@ -29,7 +29,7 @@ static bool is_scale(const Plan *plan, const Program *p, const Instr *in)
            p->buffers.at[program_arg(p, in, 0)].bytes <= sizeof(float);
 }
 
-/* True if it makes or sums a weight's gradient, or updates a weight. */
+/* True if the instruction makes or sums a weight's gradient, or updates a weight. */
 static bool is_training(const Program *p, const Instr *in)
 {
     if (in->phase == PHASE_update) return true;

@@ -1,7 +1,8 @@
-/* Derives the gradient graph. A contraction's gradients follow from its signature, those of every
- * other op from its row of ops.def. Gradients take the activation's layout; backward nodes split
- * the same indices as their forward node. A gradient tensor is the sum of all that its nodes write.
- * A gradient of an 8-bit contraction takes several nodes: float8_backward.c. */
+/* Derives the gradient graph. The gradients of a contraction follow from its signature; the
+ * gradients of every other op follow from its row of ops.def. Gradients take the activation's
+ * layout; backward nodes split the same indices as their forward node. If several nodes write one
+ * gradient tensor, its value is their sum. A gradient of an 8-bit contraction takes several nodes:
+ * float8_backward.c. */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"
@@ -75,7 +76,7 @@ static bool add_backward(Job *job, NodeId forward_id, const Backward *w)
     return true;
 }
 
-/* needs[t]: true if the loss depends on a trained parameter through t. */
+/* Returns [tensor]: true if the loss depends on a trained parameter through the tensor. */
 static bool *find_needs(Job *job)
 {
     const Graph *g = &job->plan->graph;

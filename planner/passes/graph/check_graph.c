@@ -1,6 +1,7 @@
 /* Invariants of the graph after every pass: indices are in range; layouts name dimensions of their
- * tensor; split letters are ones that the op may split and fit the op's arguments. It takes linear
- * time. A node that is as it was at the last check, with tensors of the same sizes, still fits. */
+ * tensor; the op may split its split letters, and these fit its arguments. The check takes linear
+ * time. A node that has not changed since the last check, with tensors of the same sizes, is not
+ * checked again. */
 #include <assert.h>
 #include <string.h>
 
@@ -38,8 +39,8 @@ static bool node_fits(const Graph *g, const Node *n, uint32_t n_axes, Diag *d)
     return n->module < g->modules.n && n->attrs < g->attrs.n && n->forward < g->nodes.n;
 }
 
-/* Returns how many nodes of the last check still tell something about those of now: 0 if a tensor,
- * or a number that all nodes depend on, has changed. */
+/* Returns the number of nodes of the last check with which nodes can be compared: 0 if a tensor, or
+ * a number on which all nodes depend, has changed. */
 static uint32_t comparable(const CheckedGraph *last, const Graph *g, uint32_t n_axes)
 {
     if (last->n_axes != n_axes || g->nodes.n < last->nodes.n || g->tensors.n < last->dims.n ||

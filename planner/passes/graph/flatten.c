@@ -1,7 +1,7 @@
 /* Order and offsets of parameters in their flat units. Parameters that tp cuts come first. Then
  * come parameters whose gradients are partial sums on tp, so that one collective can sum them over
- * tp. The rest follows. If tp is refined, each class is sorted by axes: parameters summed over one
- * sub-axis must not lie among those summed over both. */
+ * tp. The rest follows. If tp is refined, each class is sorted by axes, so that parameters summed
+ * over one sub-axis do not come between parameters summed over both. */
 #include <assert.h>
 #include <string.h>
 
@@ -19,9 +19,9 @@ static uint64_t align_up(uint64_t n, uint64_t to)
 }
 
 /* Finds Tensor.partial of every parameter: the axes on which every contribution to its gradient is
- * partial. If one contribution is whole, the partial ones are summed at once. (A tied embedding
- * reads all tokens, its head only a part of them.) A later sum over all contributions would count
- * the whole one once for each rank. */
+ * partial. If one contribution is whole, the partial ones must be summed at once, because a later
+ * sum over all contributions would count the whole one once for each rank. (A tied embedding reads
+ * all tokens, its head only a part of them.) */
 static bool find_partial(Job *job)
 {
     Graph *g = &job->plan->graph;
@@ -47,7 +47,8 @@ static bool find_partial(Job *job)
     return true;
 }
 
-/* Parameters of one class and one key lie together. */
+/* Returns the key by which parameters of one class are sorted: the axes, except data axes, that
+ * split the parameter. */
 static AxisSet split_axes(const Tensor *t, AxisSet data)
 {
     return (AxisSet)(layout_axes_split(&t->use, -1) & ~data);
@@ -125,7 +126,7 @@ static bool same_update(const Job *job, TensorId a, TensorId b)
            mean_count(job, x) == mean_count(job, y);
 }
 
-/* Moves a bias that balances experts out of its unit, into one whose biases have the same
+/* Moves a bias that balances experts out of its unit, into a unit of biases with the same
  * update. */
 static void move_out(Job *job, TensorId t, UnitId *own)
 {
@@ -138,7 +139,8 @@ static void move_out(Job *job, TensorId t, UnitId *own)
     unit_take(job, *own, t);
 }
 
-/* Such biases have no optimizer, and their gradients do not count in the norm. */
+/* Gives biases that balance experts their own units, because no optimizer updates them and their
+ * gradients are not in the norm. */
 static void units_of_balance(Job *job)
 {
     Graph *g = &job->plan->graph;

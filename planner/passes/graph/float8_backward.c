@@ -2,7 +2,8 @@
  * gradient of an 8-bit operand is used as the gradient of the unquantised tensor (straight
  * through). Tensorwise, one quantised gradient (e5m2, for its range) serves both products, and both
  * forward operands are used again. Rowwise and in blocks, each product needs operands scaled along
- * the index that it sums. All four are made anew (e4m3, because a row covers less range). */
+ * the index that it sums. All four operands are quantised anew (e4m3, because a row covers less
+ * range). */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"
@@ -13,8 +14,8 @@ typedef struct Derive {
     NodeId forward;
 } Derive;
 
-/* Gives a node that is made after propagation the layouts that propagation would have assigned.
- * Each axis splits the same index as in the first input. */
+/* Gives a new node the layouts that propagation, which has already run, would have assigned. Each
+ * axis splits the same index as in the first input. */
 static bool place(const Derive *v, TensorId made)
 {
     Job *job = v->job;

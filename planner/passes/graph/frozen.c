@@ -1,4 +1,5 @@
-/* Units of frozen parameters. They lie apart from trained ones, in the type of their use. */
+/* Units of frozen parameters. These units hold no trained parameters, and have the dtype in which
+ * the parameters are used. */
 #include <string.h>
 
 #include "planner/passes/pass.h"
@@ -12,8 +13,8 @@ static bool stays_whole(const Job *job)
            (zero != NULL && zero->zero.strategy != ZERO_optim_grads_params);
 }
 
-/* Frozen parameters need no master copy: between steps they have the type in which they are
- * used. */
+/* Sets the dtype of a frozen unit between steps: the option's dtype, or else the dtype of use,
+ * because frozen parameters need no master copy. */
 static void settle(const Job *job, Unit *u)
 {
     Graph *g = &job->plan->graph;
@@ -28,8 +29,8 @@ static void settle(const Job *job, Unit *u)
     u->shard = 0;
 }
 
-/* Moves the frozen parameters of unit u to a new unit; returns it. If all parameters of u are
- * frozen, returns u. 0: none is. */
+/* Moves the frozen parameters of a unit to a new unit, which it returns. Returns the unit itself if
+ * all its parameters are frozen, 0 if none is. */
 static UnitId separate(Job *job, UnitId id)
 {
     Graph *g = &job->plan->graph;

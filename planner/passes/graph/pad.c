@@ -3,7 +3,7 @@
  * that is not a multiple of 16 bytes, which tensor memory access and 16-byte loads need.
  *
  * Padding is a deal: a part's buffer has more elements than indices. The sizes in the graph stay
- * the same. The weights behind the logits get the deal here. Propagation passes it on to
+ * the same. Here the weights that make the logits get the deal. Propagation passes it on to
  * activations, and the backward pass to gradients. Elements without an index are zero: weights
  * start as zeros there, and the gradient of the loss writes zeros there. */
 #include <assert.h>
@@ -37,8 +37,9 @@ typedef struct Pad {
     uint8_t *dim;
 } Pad;
 
-/* True for ops that keep zero padding zero, or do not count it. The scales of 8-bit products would
- * need padding, too, and 8-bit heads of odd vocabularies are refused on GPUs anyway. */
+/* True for ops that keep zero padding zero, or do not count it. 8-bit products are not among them,
+ * because their scales would need padding, too. (GPUs refuse 8-bit heads of odd vocabularies
+ * anyway.) */
 static bool keeps_padding(OpKind op)
 {
     const OpInfo *info = op_info(op);
@@ -112,8 +113,8 @@ static bool is_own(const Pad *p, DealId deal)
     return true;
 }
 
-/* If tp gave an uneven vocabulary a deal, that deal becomes the padded one. No deal then stays
- * without a tensor. */
+/* Gives a weight the padded deal. If tp gave an uneven vocabulary a deal, changes that deal in
+ * place, so that no deal stays without a tensor. */
 static void pad_weight(const Pad *p, Tensor *t, int dim)
 {
     Deals *deals = &p->g->deals;
@@ -128,7 +129,7 @@ static void pad_weight(const Pad *p, Tensor *t, int dim)
         t->deal[dim] = deal_padded(deals, p->job->arena, t->dim[dim], parts, (uint32_t)each);
 }
 
-/* Another framework lays its tensors out without this padding. */
+/* Pads nothing for another framework, whose tensors have no such padding. */
 bool pass_pad(Job *job)
 {
     Graph *g = &job->plan->graph;

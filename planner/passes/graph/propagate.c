@@ -1,6 +1,6 @@
 /* Layout propagation chooses, for every node and mesh axis, the index letter that the axis splits,
  * and for every activation its layout in use. A parameter's split wins. If no parameter is split,
- * the first split input determines the index, then an output whose layout was requested. */
+ * the first split input decides, and after the inputs an output whose layout was requested. */
 #include <assert.h>
 
 #include "planner/ir/layout/rows.h"
@@ -16,7 +16,7 @@ static char letter_of_inputs(const Graph *g, const Node *n, const Binding *b, ui
         if (!layout_is_split(on)) continue;
         char letter = b->letter[i][layout_dim(on)];
         if (op_may_split(n->op, letter) || !params) return op_may_split(n->op, letter) ? letter : 0;
-        return letter; /* the op needs a parameter whole that is split: refused below */
+        return letter; /* the op needs whole a parameter that is split, which is refused below */
     }
     return 0;
 }
@@ -32,9 +32,9 @@ static char letter_of_output(const Graph *g, const Node *n, const Binding *b, ui
     return 0;
 }
 
-/* True if a parameter determines the split of another part of the same axis. All ranks then do the
- * work that this parameter does not split. An activation split over both parts could not be
- * gathered over only one of them. */
+/* True if a parameter determines the split of another sub-axis of the same mesh axis. Ranks along
+ * this sub-axis then all do the same work, because an activation split over both sub-axes could not
+ * be gathered over only one of them. */
 static bool is_led_by_sibling(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Mesh *mesh = &job->plan->mesh;
@@ -64,8 +64,9 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     bool fixed = out->use_is_fixed &&
                  (info->flags & AXIS_WEIGHTS || (of_field && layout_is_split(out->use.on[axis])));
     const bool rows = op_dim(n->op, n->n_in + j, INDEX_experts) >= 0;
-    if (rows && job->context.lent_axes >> axis & 1) fixed = false; /* cut by experts there */
-    /* small, and it writes state: keep it whole */
+    if (rows && job->context.lent_axes >> axis & 1)
+        fixed = false; /* these axes cut rows by experts */
+    /* the op is small and writes state, so it stays whole */
     if (op_info(n->op)->flags & OP_ONCE) fixed = true;
     if (!fixed) out->use.on[axis] = layout_is_split(made) ? made : (int8_t)WHOLE;
     /* split even if the value is gathered at once, because each rank then makes only a part */
@@ -131,17 +132,17 @@ static void exchange(Job *job, TensorId t, AxisSet axes)
         int8_t on = wanted_by_all(job, t, a);
         if (layout_is_split(on)) at->use.on[a] = on;
     }
-    /* tokens that no axis splits any more keep their deal, because the tensor is made with split
-     * tokens */
+    /* the tensor is made with split tokens, so it keeps their deal even if no axis splits them any
+     * more */
     const Shape s = {.n_dims = at->n_dims, .layout = at->use};
     for (int d = 0; d < at->n_dims; d++)
         if (shape_parts(&s, &job->plan->mesh, d) == 1 && at->deal[d]) return;
     sequence_fit(job, at);
 }
 
-/* A tensor exchanged on its way to or from the experts, to attention or to a scan has the same size
- * before and after. It is therefore exchanged where it is made. The backward pass then finds it in
- * the layout that it needs, without another exchange. */
+/* Exchanges tensors at once where they are made, if all readers (experts, attention, a scan) need
+ * the exchanged layout. Their size stays the same, and the backward pass finds them in the layout
+ * that it needs. */
 static void exchange_at_once(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -157,7 +158,8 @@ static void exchange_at_once(Job *job)
     }
 }
 
-/* Each rank of a data axis has samples of its own, or its own part of all samples. */
+/* Returns the letter of the samples, or of another index of the batch, that `axis` splits; 0:
+ * none. */
 static char split_of_batch(const Job *job, const Node *n, uint32_t axis)
 {
     const IndexRole role = axis_info(job->plan->mesh.axis[axis].name)->cuts;
@@ -194,7 +196,8 @@ static char wanted_split(const Job *job, const Node *n, const Binding *b, uint32
     return leaves_ring(job, n, axis, letter) ? 0 : letter;
 }
 
-/* Strides of uneven pieces are not supported: such values are gathered. */
+/* Returns wanted_split, except 0 for strides of uneven pieces, which are not supported: such values
+ * are gathered. */
 static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Mesh *mesh = &job->plan->mesh;
@@ -212,7 +215,8 @@ static void put_back(const Job *job, const Node *n, uint32_t axis)
     if (!out->deal[d]) out->deal[d] = job->context.seq_deal;
 }
 
-/* If experts drop no token, only the rooms that tokens take are stored. */
+/* Gives the rows of experts that drop no token a deal, by which only rooms that tokens take are
+ * stored. */
 static void place_rows(Job *job, const Node *n)
 {
     const char rooms = op_whole_letter(n->op, INDEX_rooms);

@@ -8,9 +8,9 @@
 #include <assert.h>
 
 typedef struct SpectralNorm {
-    /* the weight; the vector over its first part; the vector over its second */
+    /* the weight; the vector over its first indices; the vector over its last indices */
     TensorId weight, of_rows, of_columns;
-    OpKind outer; /* the outer product of the two parts: by which index is one of them */
+    OpKind outer; /* the op that makes the outer product of the two vectors */
 } SpectralNorm;
 
 /* True for the products of the power iteration, which are sums that run once a step. */
@@ -28,7 +28,8 @@ static bool find_norm(const Graph *g, TensorId sigma, SpectralNorm *norm)
     const Node *project = &g->nodes.at[g->tensors.at[dot->in[0]].producer];
     if (!sums_once(project->op)) return false;
     const Signature *sig = &op_info(project->op)->sig;
-    /* "k...": the first index is the first part; "...n" and "kn...": index n is the second part */
+    /* "k...": index k belongs to the first vector. "...n" and "kn...": index n belongs to the
+     * second vector */
     const int before = sig->in[0].ellipsis;
     const bool keeps_rows = (sig->out[0].ellipsis >= 0) == (before != 1);
     norm->weight = project->in[0];
@@ -51,7 +52,8 @@ static Node *backward_node(Job *job, OpKind op, const TensorId *in, TensorId out
     return n;
 }
 
-/* Adds the sum of each token: [b,s], split like z, and partial where z's features are split. */
+/* Adds the node that sums over each token's features: [b,s], split like z, and partial on axes that
+ * split z's features. */
 static TensorId add_dot(Job *job, NodeId divide)
 {
     Graph *g = &job->plan->graph;
@@ -79,7 +81,8 @@ static TensorId add_dot(Job *job, NodeId divide)
     return out;
 }
 
-/* Split like the weight; on axes where the weight is whole, split over the tokens. */
+/* Adds the outer product: split like the weight, and over tokens on axes where the weight is
+ * whole. */
 static bool add_outer(Job *job, NodeId divide, TensorId dot, const SpectralNorm *norm)
 {
     Graph *g = &job->plan->graph;

@@ -1,9 +1,9 @@
 /* Transposed 8-bit operands. Except on compute capabilities 10 and 11 ("Blackwell"), 8-bit operands
  * must be contiguous along the summed index (cuBLAS' documentation, 8-bit data types). A product
- * whose operand is not contiguous takes the form of the op that reads contiguous operands. It reads
- * a transposed copy, which is made once for all readers. If the copy is made right after the 8-bit
- * numbers, pass_fuse makes both in one kernel. If no other op reads the untransposed form, it is
- * not written. Tensors that the backward pass reads transposed are kept transposed. If the backward
+ * with another operand becomes the form that reads contiguous operands, and reads a transposed
+ * copy, which is made once for all readers. If the copy is made right after the 8-bit numbers,
+ * pass_fuse makes both in one kernel. If no other op reads the untransposed form, it is not
+ * written. Tensors that the backward pass reads transposed are kept transposed. If the backward
  * pass gathers or recomputes them, they are transposed afterwards. The products of other frameworks
  * transpose their operands themselves, and their profiles charge for it. */
 #include <assert.h>
@@ -16,15 +16,16 @@ typedef struct Turned {
     TensorId of;
     Layout layout; /* layout of the tensor that is transposed */
     Node node;
-    uint32_t next_of, next_at; /* next copy of the same tensor; next copy at the same place */
+    uint32_t next_of, next_at; /* next copy of the same tensor; next copy at the same node */
 } Turned;
 
 typedef struct Turner {
     Job *job;
     Graph *g;
     LIST(Turned) turned;
-    uint32_t *of;              /* [tensor]: its copies */
-    uint32_t *before, *behind; /* [node]: copies made in front of it; copies made behind it */
+    uint32_t *of; /* [tensor]: its copies */
+    uint32_t *before,
+        *behind; /* [node]: first copy made before the node; first copy made after it */
 } Turner;
 
 static bool wants_along(const Job *job)
@@ -47,8 +48,8 @@ static bool is_made_again(const Graph *g, NodeId quantise, NodeId reader)
     return graph_is_made_again(g, g->nodes.at[quantise].out[0], g->nodes.at[reader].region);
 }
 
-/* For an operand whose summed indices stand in front of the others: the op that moves them to the
- * end. */
+/* For an operand whose summed indices come before the others: returns the op that moves the summed
+ * indices to the end. */
 static OpKind turning(const Node *reader, uint32_t i)
 {
     const Signature *sig = &op_info(reader->op)->sig;

@@ -55,7 +55,8 @@ static uint8_t effect(ActionKind kind)
     return 0;
 }
 
-/* Finds the action that `a` waits for, in another rank's list or its own; false: none. */
+/* Sets *what to the action for which `a` waits, in another rank's list or its own. Returns false if
+ * it waits for none. */
 static bool waits_for(const SchedulePlayer *p, const Action *a, Action *what)
 {
     const Schedule *s = p->s;
@@ -126,8 +127,7 @@ static Loc loc_of(const ScheduleLocs *locs, uint32_t rank)
     return locs->own && rank < locs->own->n ? locs->own->at[rank].loc : locs->loc;
 }
 
-/* Returns why an action is wrong by itself, or NULL. This is checked before asking whether the
- * action can start. */
+/* Returns the reason why an action is wrong, whatever has run before; NULL: it is not wrong. */
 static const char *mistake(const SchedulePlayer *p, uint32_t rank, const Action *a, Arena *arena)
 {
     const Schedule *s = p->s;
@@ -172,8 +172,8 @@ static bool report_stuck(const SchedulePlayer *p, const ScheduleLocs *locs, uint
     return false;
 }
 
-/* Plays until no rank can proceed; returns false if an action is wrong by itself, which it
- * reports. */
+/* Plays until no rank can proceed. Returns false after reporting an action that `mistake`
+ * refuses. */
 static bool play(SchedulePlayer *p, const ScheduleLocs *locs, Diag *d)
 {
     Action what;

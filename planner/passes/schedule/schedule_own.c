@@ -1,5 +1,5 @@
-/* A schedule from the script itself: its lists show which rank holds which stage. schedule_check
- * checks its order, as for every schedule. */
+/* A schedule from the script itself. Its lists show which rank holds which stage; schedule_check
+ * then checks their order. */
 #include "planner/passes/schedule/schedule.h"
 
 static Loc loc_of(const ScheduleLocs *locs, uint32_t rank)

@@ -4,7 +4,7 @@
 
 #include "planner/passes/schedule/schedule.h"
 
-/* One rank while its list is written. */
+/* The state of a rank while its list is written. */
 typedef struct RankWriter {
     Schedule *s;
     Arena *arena;
@@ -12,7 +12,7 @@ typedef struct RankWriter {
     uint32_t n_forward[2], n_backward[2]; /* of each chunk */
     Actions waiting;                      /* weight gradients */
     uint32_t n_taken;
-    uint32_t limit; /* micro-batches from this number on are left out */
+    uint32_t limit; /* actions of micro-batches from this number on are not written */
 } RankWriter;
 
 static RankWriter writer(Schedule *s, Arena *arena, uint32_t rank)
@@ -129,7 +129,7 @@ void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank)
         forward(&w, 1);
         backward(&w, 0);
     }
-    /* the second half of these 2 (rank + 1) backward actions postpone their weight gradients */
+    /* the second half of these 2 (rank + 1) backward actions postpones its weight gradients */
     for (uint32_t i = 0; i < 2 * (rank + 1); i++) (i > rank ? input : backward)(&w, (i + 1) % 2);
     for (uint32_t i = 0; i < behind; i++) {
         weight(&w);
@@ -150,7 +150,8 @@ typedef struct Greedy {
     uint32_t *forward_at; /* [stage * n_microbatches + microbatch]: 1 + its start; 0: not started */
     uint32_t *backward_at;
     uint32_t now, cap;
-    /* [rank]: activations of the way down, and the largest number allowed; NULL: no limit */
+    /* [rank]: activations of the way down that are alive, and their largest number; NULL: no
+     * limit */
     uint32_t *alive_down, *room_down;
 } Greedy;
 
@@ -160,7 +161,8 @@ static bool is_done(const Greedy *g, const uint32_t *at, uint32_t stage, uint32_
     return when && when <= g->now;
 }
 
-/* Actions of the way up come first, because they release activations. */
+/* Starts a forward action if possible: first one of the way up, because it leads to a release of
+ * activations. */
 static bool try_forward(Greedy *g, uint32_t rank)
 {
     RankWriter *w = &g->ranks[rank];
@@ -203,8 +205,9 @@ static bool try_weight(Greedy *g, uint32_t rank)
     return true;
 }
 
-/* Every action takes one unit of time. A forward goes before an input gradient, and both before the
- * weight gradients, which fill the gaps. A weight gradient releases its activation. */
+/* Writes the lists in units of one action's time. A rank prefers a forward, then an input gradient,
+ * then a weight gradient, which fills gaps and releases its activation. Returns false if no rank
+ * can proceed. */
 static bool run_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t *room_down,
                        uint32_t n_microbatches, Arena *arena, uint32_t *took)
 {

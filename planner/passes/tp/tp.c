@@ -1,6 +1,6 @@
 /* Tensor parallelism: column and row linears, vocabulary-parallel embedding, head and loss; with
- * `sequence` the activations between the pairs are SPLIT(seq). Only layouts are assigned. One rule
- * then inserts the collectives, including the easily forgotten sums of norm-weight gradients. A
+ * `sequence` the activations between the pairs are SPLIT(seq). It only assigns layouts. The
+ * lowering inserts the collectives, including the easily forgotten sums of norm-weight gradients. A
  * plan by path patterns overrides the styles that the model itself lists (tp_plan.c). */
 #include <assert.h>
 #include <string.h>
@@ -15,7 +15,8 @@ typedef struct Tp {
     const PassConfig *pass;
     const HeadDims *heads; /* [tensor] */
     const bool *experts;   /* [tensor]: a parameter of experts */
-    AxisSet of_experts;    /* the part of tp that cuts each expert; the rest shares experts */
+    AxisSet
+        of_experts; /* the part of tp that cuts each expert; ranks along the rest share experts */
     uint32_t n_matched;
     /* sizes that were refused; each size is reported once, not for each layer */
     int64_t reported[16];
@@ -158,7 +159,8 @@ static int row_dim_of(const Graph *g, const Node *n)
     return -1;
 }
 
-/* The PARTIAL output of a row linear or split embedding becomes SPLIT(seq) or WHOLE. */
+/* Assigns SPLIT(seq) or WHOLE to the outputs of row linears and split embeddings, which are made
+ * PARTIAL. */
 static void place_activations(Tp *tp)
 {
     Graph *g = &tp->job->plan->graph;
@@ -174,8 +176,8 @@ static void place_activations(Tp *tp)
         if (head && !tp->pass->tp.loss_parallel) out->use_is_fixed = true; /* logits WHOLE on tp */
         if (row_dim_of(g, n) < 0 || op_info(n->op)->flags & OP_ONCE) continue;
         out->use_is_fixed = true;
-        /* There are as many rows as tokens times experts of a token. So their sums are
-         * scattered by features, and gathered only where each token is one row again. */
+        /* Experts have several rows for each token. Sums of rows are therefore scattered by
+         * features, and gathered only where a token is one row again. */
         const bool rows = op_dim(n->op, n->n_in, INDEX_experts) >= 0;
         const int features = op_dim(n->op, n->n_in, INDEX_features);
         if (rows && out->dim[features] % mesh_size(&tp->job->plan->mesh, tp->of_experts) == 0)

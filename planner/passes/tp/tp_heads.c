@@ -1,6 +1,6 @@
 /* Heads over tp. Groups (KV heads) are cut first. If tp has more ranks than groups, the groups go
  * over the outer part of tp and the query heads of a group over the inner part. K and V are whole
- * on the inner part; the one rule then sums their gradients over it. */
+ * on the inner part, so their gradients are summed over it. */
 #include <assert.h>
 #include <string.h>
 
@@ -81,15 +81,15 @@ const HeadDims *tp_head_dims(Job *job)
     return of;
 }
 
-/* True if the parameter must be cut by its heads. If path patterns decide this, it is not known
- * yet. */
+/* True if the parameter may have to be cut by its heads. Path patterns, which may decide this, are
+ * not read yet. */
 static bool may_be_cut(const Job *job, const Tensor *t)
 {
     return t->tp == TP_column || t->tp == TP_row || pass_config(job, PASS_tp)->tp.plan.n > 0;
 }
 
-/* One refinement of tp serves every attention. If the numbers of groups nest, tp is cut by each in
- * turn (2 and 4 groups on 8 ranks: 2 x 2 x 2). Otherwise it is cut by their common divisor. */
+/* Refines tp for all attention nodes together. If the numbers of groups nest, tp is cut by each in
+ * turn (2 and 4 groups on 8 ranks: 2 x 2 x 2), otherwise by their common divisor. */
 void tp_refine(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -145,9 +145,9 @@ bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest)
     return repeat % *rest == 0;
 }
 
-/* On the inner part of tp, several ranks share the groups of a fused projection, so the projection
- * is whole there. Each rank computes all of it and takes its own query heads. If a plan asks for a
- * whole projection, it stays unchanged. */
+/* Several ranks along the inner part of tp share the groups of a fused projection, so the
+ * projection is whole on it. Each rank computes all of it and takes its own query heads. If a plan
+ * asks for a whole projection, it stays unchanged. */
 void tp_place_fused(Job *job)
 {
     Graph *g = &job->plan->graph;

@@ -1,6 +1,6 @@
-/* tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }: styles by path pattern. Each becomes
- * marks on parameters, and required layouts of activations. The usual rule inserts the
- * communication.
+/* tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }: styles by path pattern. Each style
+ * becomes marks on parameters and required layouts of activations, from which the lowering makes
+ * the communication.
  *
  *   colwise            weight cut by its outputs; the output stays split
  *   colwise_rep        ... the output whole
@@ -102,7 +102,8 @@ static void cut_weight(Asked *a, const Node *n, uint32_t pattern)
     }
 }
 
-/* The bias of a row linear is added after the sum. */
+/* Cuts the bias of a column linear. The bias of a row linear stays whole, because it is added after
+ * the sum. */
 static void cut_bias(Asked *a, const Node *n, uint32_t pattern)
 {
     Graph *g = &a->job->plan->graph;
@@ -111,7 +112,8 @@ static void cut_bias(Asked *a, const Node *n, uint32_t pattern)
     t->tp = !column ? TP_none : feeds_loss(g, n->out[0]) ? TP_vocab : TP_column;
     t->column_dim = 0;
     const Node *made = &g->nodes.at[graph_product(g, n->in[0])];
-    const int behind = g->tensors.at[n->in[0]].n_dims - t->n_dims; /* it has the trailing ones */
+    const int behind =
+        g->tensors.at[n->in[0]].n_dims - t->n_dims; /* the bias has the trailing dimensions */
     if (op_dim(made->op, made->n_in, INDEX_segments) == behind) t->column_dim = 1;
 }
 
@@ -152,7 +154,7 @@ static bool is_within(const Graph *g, ModuleId module, ModuleId outer)
     return false;
 }
 
-/* The output of the last node of a module is the module's output. */
+/* Returns the last node of a module, whose output is the module's output. */
 static NodeId last_node(const Graph *g, ModuleId module)
 {
     for (NodeId id = g->nodes.n; id-- > 1;)
@@ -171,7 +173,8 @@ static bool leaves_sequence(const Job *job, const DimRoles *roles, ModuleId modu
            roles_dim(&roles[g->nodes.at[last].out[0]], INDEX_tokens) >= 0;
 }
 
-/* A module to be cut must have a weight. One whose output stays split must have an output. */
+/* Checks the styles: a module that is cut must have a weight, and a module whose output stays split
+ * must have an output. */
 static void check_styles(Job *job, const Patterns *patterns, const TpPlan *plan)
 {
     const Graph *g = &job->plan->graph;
