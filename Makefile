@@ -1,5 +1,5 @@
-# A thin front for the CMake presets: what can be typed. `make demo` and `make test` install what is
-# missing themselves.
+# Short commands for the CMake presets. `make demo` and `make test` install what is missing
+# themselves.
 TANDEM = build/release/tandem
 PLAN_8B = scripts/plans/llama3_8b.lua
 PLAN_TINY = scripts/plans/tiny_text.lua
@@ -23,7 +23,7 @@ demo: build
 test:
 	@sh cmake/test.sh release asan
 
-# docs/reference and docs/tandem.svg, from the tables that the code uses.
+# Writes docs/reference and docs/tandem.svg from the tables that the code uses.
 docs: build
 	@sh cmake/deps.sh test
 	@cmake --preset release --log-level=NOTICE
@@ -45,28 +45,30 @@ bench: build
 	@cmake --build --preset release
 	@sh tests/bench/run.sh build/release
 
-# Other simulators on the same cases. CALCULON and SIMUMAX name clones of their repositories.
+# Runs other simulators on the same cases. CALCULON and SIMUMAX name clones of their repositories.
 peers: build
 	@python3 tests/bench/peers/peers.py build/release $(if $(CALCULON),--calculon $(CALCULON)) \
 	  $(if $(SIMUMAX),--simumax $(SIMUMAX))
 
-# Predictions against published measurements; other tables of the same columns: RUNS=..., KERNELS=...,
-# and of collectives COMM=... (none is among the samples)
+# Compares predictions with published measurements. RUNS=..., KERNELS=... and, for collectives,
+# COMM=... name other tables with the same columns. (No table of collectives is among the samples.)
 RUNS = tests/data/published_runs.csv
 KERNELS = tests/data/published_kernels.csv
 accuracy: build
 	$(TANDEM) accuracy --runs $(RUNS) --kernels $(KERNELS) $(if $(COMM),--comm $(COMM)) --plot build/accuracy.svg
 
-# The constants of step times, from the rows marked dev-cal of both tables, and their errors without each
-# source and each GPU: RUNS=... MORE=... (the second table). ONLY="Blackwell megatron_core": these alone.
+# Fits the constants of step times to the dev-cal rows of two tables, RUNS=... and MORE=..., and
+# prints their errors without each source and each GPU. ONLY="Blackwell megatron_core" fits only
+# these.
 fit: build
 	tests/bench/fit_runs.py $(TANDEM) $(RUNS) $(MORE) $(if $(ONLY),--only $(ONLY))
 	$(if $(ONLY),,tests/bench/leave_out.py $(TANDEM) $(RUNS) $(MORE))
 	tests/bench/constants.py
 
-# The error bars that predictions are printed with, and what test_error_bar holds them against: after
-# every change of predictions, with the whole tables: RUNS=..., MORE=... (a second table), COMM=.... It fails
-# where a bar covers fewer rows than it says. CHECK=TABLE: do the bars as they are cover what they say there?
+# Writes the error bars of predictions, and the rows with which test_error_bar compares them. Run it
+# after every change of predictions, with the whole tables: RUNS=..., MORE=... (a second table),
+# COMM=.... It fails if a bar covers fewer rows than it states. CHECK=TABLE only checks the present
+# bars against that table.
 error-bar: build
 ifdef CHECK
 	$(TANDEM) accuracy --runs $(CHECK) --json >build/error_bar.json
@@ -77,23 +79,24 @@ else
 	tests/bench/error_bar.py build/error_bar.json $(if $(MORE),build/error_bar_more.json)
 endif
 
-# What needs a GPU: correctness, and speed beside PyTorch's; each less than 8 minutes on one H200.
-# Neither installs anything: a machine with a GPU may have no network and no package manager.
+# Checks that need a GPU: correctness, and speed compared with PyTorch; each takes less than 8
+# minutes on one H200. Neither installs anything: a machine with a GPU may have no network and no
+# package manager.
 gpu-check gpu-bench:
 	@cmake --preset release --log-level=NOTICE
 	@cmake --build --preset release --target product gpu_programs
 	@if [ $@ = gpu-check ]; then sh tests/gpu/check.sh build/release; \
 	else python3 tests/bench/gpu_bench.py build/release; fi
 
-# One archive with what a machine needs that has a GPU, but no network and no compiler.
+# Packs an archive for a machine that has a GPU, but no network and no compiler.
 gpu-pack:
 	@cmake --preset release --log-level=NOTICE
 	@cmake --build --preset release --target product gpu_programs
 	@sh tests/gpu/pack.sh build/release
 
-# Mutants of the C code, drawn by seed: the tests that reach a changed line are run, the survivors
-# printed. FILES="sim/net planner/passes/cp.c:213 ..." draws from these alone, N=0 tries every mutant.
-# SLOW=20 leaves out tests that take longer than 20 s.
+# Tries mutants of the C code, drawn by seed: runs the tests that reach the changed line, and prints
+# the mutants that survive. FILES="sim/net planner/passes/cp.c:213 ..." draws only from these; N=0
+# tries every mutant. SLOW=20 leaves out tests that take longer than 20 s.
 SEED = 1
 N = 100
 JOBS = 2
@@ -104,22 +107,23 @@ mutants:
 	tests/mutants/mutants.py --faults
 	tests/mutants/mutants.py --seed $(SEED) --n $(N) --jobs $(JOBS) $(if $(SLOW),--slow $(SLOW)) $(FILES)
 
-# Which lines and branches of planner, sim and exec the tests run, by folder; LINES=1 lists the lines that
-# none runs. It uses the build of `make mutants`, and both keep what they measured.
+# Counts, by folder, the lines and branches of planner, sim and exec that the tests run; LINES=1
+# lists the lines that no test runs. It shares a build and measurements with `make mutants`.
 coverage:
 	@sh cmake/deps.sh test
 	@cmake --preset mutants --log-level=NOTICE
 	@cmake --build --preset mutants --target mutant_tests
 	tests/mutants/coverage.py $(if $(JOBS),--jobs $(JOBS)) $(if $(LINES),--lines)
 
-# Every mutant of the corpus's plans, and of the CUDA kernels; the tests run a seeded sample.
+# Tries every mutant of the corpus's plans and of the CUDA kernels, of which the tests try a seeded
+# sample.
 plan-mutants: build
 	@sh cmake/deps.sh test
 	@cmake --preset release --log-level=NOTICE && cmake --build --preset release
 	TANDEM_MUTANTS=all build/release/tests/exec_test_mutants
 	cd build/release/tests/run/cuda_test_mutants && TANDEM_MUTANTS=all ../../cuda_test_mutants
 
-# Each fuzz target for SECONDS; needs clang. The tests replay the corpora.
+# Runs each fuzz target for SECONDS; needs clang. The tests replay the corpora.
 SECONDS = 60
 fuzz:
 	@sh cmake/deps.sh test
@@ -127,8 +131,9 @@ fuzz:
 	@cmake --build --preset fuzz --target fuzz_targets
 	@sh tests/fuzz/run.sh build/fuzz $(SECONDS)
 
-# A cross build for 64-bit Arm, run by qemu-user: six plans give the numbers of this machine's build,
-# and the golden tests pass. Takes minutes, and installs an emulator and libraries of arm64.
+# Builds for 64-bit Arm and runs it by qemu-user: six plans must give the numbers of this machine's
+# build, and the golden tests must pass. Takes minutes, and installs an emulator and arm64
+# libraries.
 arm: build
 	@sh cmake/deps.sh arm
 	@sh cmake/test.sh arm

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The Debian packages that Tandem needs: the one list of them. Installs those that are missing.
+# The only list of the Debian packages that Tandem needs. Installs those that are missing.
 #     deps.sh build | test | bench | arm    test and bench include build; arm: for make arm alone
 # a|b: either will do, the first is what gets installed.
 set -eu

@@ -46,7 +46,7 @@ function(tandem_options name)
   endif()
 endfunction()
 
-# Gives the target all objects of a layer, also those that it does not call.
+# Links all objects of a layer into the target, also objects that it does not call.
 function(tandem_add_objects target name)
   tandem_has_code(${name} has_code)
   if(has_code)

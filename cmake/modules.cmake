@@ -1,6 +1,6 @@
-# The modules that the command loads at run time: one module for each MPI, one for CUDA. They lie beside the
-# command in the build tree and in lib/tandem when installed, and find the layers' code in the
-# command that loads them.
+# The modules that the command loads at run time: one module for each MPI, one for CUDA. They are
+# beside the command in the build tree, and in lib/tandem after installation. They use the layers'
+# code in the command that loads them.
 function(tandem_module name)
   add_library(${name} MODULE ${ARGN})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
@@ -27,7 +27,7 @@ function(tandem_mpi_modules)
     endif()
     tandem_module(tandem_mpi_${flavour} ${sources})
     target_compile_definitions(tandem_mpi_${flavour} PRIVATE TANDEM_MPI_FLAVOUR="${flavour}")
-    # MPI's headers count as system headers, so its macros need not pass our warnings.
+    # MPI's headers are system headers, so that its macros need not pass our warnings.
     target_include_directories(tandem_mpi_${flavour} SYSTEM PRIVATE
       ${MPI_${upper}_INCLUDE_DIRS})
     target_link_directories(tandem_mpi_${flavour} PRIVATE ${MPI_${upper}_LIBRARY_DIRS})
@@ -40,7 +40,7 @@ function(tandem_mpi_modules)
 endfunction()
 
 # -DTANDEM_CUDA_ARCHITECTURES=90a-real compiles for one GPU, in a third of the time. The test of the
-# kernels' registers needs all.
+# kernels' registers needs all architectures.
 set(TANDEM_CUDA_ARCHITECTURES "80-real;90a-real;100" CACHE STRING "architectures of the kernels")
 
 # Machine code for Ampere, Hopper (with its special instructions) and Blackwell, and PTX for later

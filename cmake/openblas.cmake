@@ -1,4 +1,4 @@
-# tandem_openblas: the serial library if it is installed, else the one that pkg-config names. (A
+# tandem_openblas: the serial library if it is installed, else the library that pkg-config names. (A
 # rank uses one core, and the threaded library starts its threads when it is loaded.)
 add_library(tandem_openblas INTERFACE)
 find_library(OPENBLAS_SERIAL NAMES openblas NO_DEFAULT_PATH

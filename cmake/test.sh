@@ -44,7 +44,7 @@ suite() {
     echo "$preset: built in $((built - start)) s, tested in $(($(date +%s) - built)) s"
 }
 
-# Without nvcc the kernels are not compiled, so the user must say that this is meant.
+# Without nvcc the kernels are not compiled, so the user must confirm this.
 if [ "$*" = arm ]; then
     cuda="CUDA: no part of the cross build"
 elif [ -n "${TANDEM_NO_CUDA:-}" ]; then

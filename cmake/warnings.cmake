@@ -1,5 +1,5 @@
-# How all of Tandem is compiled. Assertions stay in every build, and a * b + c is never contracted:
-# the same plan must compute the same bits wherever it is built.
+# The compiler options of all of Tandem. Assertions stay in every build. a * b + c is never
+# contracted, because the same plan must compute the same bits in every build.
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
@@ -29,8 +29,8 @@ if(CMAKE_C_COMPILER_ID MATCHES "Clang")
   add_compile_options($<$<COMPILE_LANGUAGE:C>:-Wno-pass-failed>)
 endif()
 
-# Warnings are errors in our own builds (the presets), never in a user's, whose compiler may have
-# other warnings.
+# Warnings are errors in the presets, but not in a user's build, whose compiler may have other
+# warnings.
 if(TANDEM_WERROR)
   add_compile_options($<$<COMPILE_LANGUAGE:C>:-Werror>)
 endif()

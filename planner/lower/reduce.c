@@ -1,5 +1,5 @@
-/* The gradients of a unit: where a micro-batch sums them, how the data axes reduce them, and where
- * they accumulate at rest. */
+/* The gradients of a unit: the buffers in which micro-batches sum them, their reduction over the
+ * data axes, and their accumulation at rest. */
 #include <assert.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* Activation checkpointing: marks the regions that are recomputed. full: each block is a region,
  * and only its input is kept. selective: each attention module is a region. A list names the
  * modules by patterns. With `every`, only every n-th region is recomputed. With `ops`, outputs of
- * these ops are kept, as if the ops were outside of the region. The lowering recomputes each value
- * that a region's backward pass reads and that was not kept, when it is needed. Recomputation uses
- * the same inputs and no state. */
+ * these ops are kept, as if the ops were outside of the region. If a region's backward pass reads a
+ * value that was not kept, the lowering recomputes it at that point. Recomputation uses the same
+ * inputs and no state. */
 #include <assert.h>
 #include <string.h>
 

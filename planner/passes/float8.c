@@ -295,7 +295,7 @@ static bool check_chunks(Float8 *f)
     return false;
 }
 
-/* Gathering in 8 bits needs one scale for each whole parameter. */
+/* Checks fsdp_gather, which needs one scale for each whole parameter. */
 static bool check_gather(Float8 *f)
 {
     const Float8Options *o = &f->pass->float8;

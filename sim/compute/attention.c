@@ -86,7 +86,7 @@ static double exponentials(const Device *device)
 
 /* Blackwell's kernels that use its own instructions: clocks of a multiprocessor for one score, from
  * their published design (FlashAttention-4). Products, exponentials and shared memory work in
- * parallel, and the slowest of them determines the time; they overlap almost fully. They are
+ * parallel, and the slowest of them determines the time; they overlap almost fully. Their times are
  * combined by a norm of order 3, which is assumed. It places the forward pass on a B200 between the
  * two published kernels, and close to the rate of large products. Tiles are 128 x 128. Forward
  * reads both operands of the first product and the values from shared memory. Backward reads both

@@ -77,7 +77,7 @@ double nccl_nics_used(const NcclCase *c)
     return fmax(fmin(c->per_node, nics), 1);
 }
 
-/* GB/s of a NIC that the search assumes: 24 of 25, 48 of 50. */
+/* Returns the rate of a NIC [GB/s] that the search assumes: 24 of 25, 48 of 50. */
 static double search_rate(const NcclCase *c)
 {
     return c->cluster->nic_bytes_per_s * .96e-9 * nccl_nic_rails(c->cluster);

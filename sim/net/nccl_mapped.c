@@ -11,7 +11,7 @@ static bool is_recent(const Cluster *cluster)
 }
 
 /* megatron-fsdp's table for user buffers, in SMs. Within a node through the switch: gather 4,
- * scatter 5. Across nodes: 16 with several ranks on each node; with one rank on each node 1 and 4.
+ * scatter 5. Across nodes: 16 if nodes have several ranks; if they have one rank each, 1 and 4.
  * Older devices, and nodes without a switch, copy as usual. */
 uint32_t nccl_registered_channels(const Cluster *cluster, OpKind op, uint32_t n_nodes,
                                   uint32_t ranks_per_node)

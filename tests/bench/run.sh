@@ -28,8 +28,9 @@ best() {
         END { print line }'
 }
 
-# Counts the instructions of the command, then those of the processes that it forked. Each of these
-# counts from the command's start, so it includes what the command had done when it forked.
+# Counts the instructions of the command, then those of the processes that it forked. The count of a
+# forked process starts at the command's start, so it includes the command's instructions up to the
+# fork.
 counts() {
     if ! command -v valgrind >/dev/null 2>&1; then
         echo "valgrind is not installed"
@@ -42,7 +43,7 @@ counts() {
     rm -f "$work"/callgrind.*
 }
 
-# Prints the most resident memory of a command, in MiB; GNU time knows it.
+# Prints the largest resident memory of a command, in MiB, as GNU time reports it.
 most_memory() {
     if [ ! -x /usr/bin/time ]; then
         echo "GNU time is not installed"

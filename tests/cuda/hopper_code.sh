@@ -1,9 +1,9 @@
 #!/bin/sh
-# Checks what ptxas makes of Hopper's attention and its gradient. There must be no spilled
-# registers, and as many registers as a block of three warpgroups begins with. No product may be
-# awaited earlier than in the source (its C75xx remarks). The intended instructions must be there.
-# In the machine code, exponentials must run while products do. Then it compiles kernels that read a
-# running product, which must be reported. Arguments: nvcc, a working folder.
+# Checks the code that ptxas makes of Hopper's attention and its gradient. There must be no spilled
+# registers, and exactly as many registers as a block of three warpgroups begins with. No product
+# may be awaited earlier than in the source (its C75xx remarks). The intended instructions must be
+# there. In the machine code, exponentials must run while products do. Then it compiles kernels that
+# read a running product, which must be reported. Arguments: nvcc, a working folder.
 set -u
 nvcc=$1
 work=$2
@@ -49,7 +49,8 @@ hasty()
 }
 
 # overlap NAME FIRST LAST: for each kernel, the number of exponentials between the wait that leaves
-# FIRST groups of products and the wait behind it that leaves LAST. These run beside products.
+# FIRST groups of products and the wait behind it that leaves LAST. These exponentials run beside
+# products.
 overlap()
 {
     "$dump" -sass "$work/$1.cubin" | awk -v first="$2" -v last="$3" '
@@ -94,7 +95,7 @@ product='wgmma\.mma_async\.sync\.aligned'
 look_at attention_hopper "$product\.m64n128k16\.f32\.bf16" "$product\.m64n64k16\.f32\.f16"
 look_at attention_hopper_queries "$product\.m64n128k16\.f32\.bf16" "$product\.m64n64k16\.f32\.f16"
 look_at attention_hopper_keys "$product\.m64n128k16\.f32\.bf16" "$product\.m64n64k16\.f32\.f16"
-# Not every toolkit has the disassembler; pip has it, as nvidia-cuda-cuobjdump and -nvdisasm.
+# Not every toolkit has the disassembler; pip offers it as nvidia-cuda-cuobjdump and -nvdisasm.
 find_dump()
 {
     command -v cuobjdump || command -v "$(dirname "$nvcc")/cuobjdump" && return
@@ -116,7 +117,7 @@ if dump=$(find_dump) &&
         fail "the softmax does not run beside the second product: $(cat "$work/attention_hopper.overlap")"
     overlaps attention_hopper_queries 2 1 32 ||
         fail "exponentials do not run beside the queries' products: $(cat "$work/attention_hopper_queries.overlap")"
-    # This compiler moves the wait up if nothing holds it back.
+    # Without a barrier, this compiler moves the wait up.
     if "$nvcc" --version | grep -q 'release 13\.0'; then
         sabotage attention_hopper eager '!/products_wait_behind/'
         ! overlaps eager 1 0 || fail "a wait that comes too early is not seen"

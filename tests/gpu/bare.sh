@@ -1,7 +1,7 @@
 #!/bin/sh
-# bare.sh MODULE CMAKE: what a machine with a driver, a toolkit and PyTorch alone must find. The CUDA
-# module names the folders of its libraries; NCCL is found as pip installs it; gpu-check,
-# gpu-bench and gpu-pack install nothing.
+# bare.sh MODULE CMAKE: checks a machine that has only a driver, a toolkit and PyTorch. The CUDA
+# module names the folders of its libraries; NCCL is found as pip installs it; gpu-check, gpu-bench
+# and gpu-pack install nothing.
 module=${1:?the CUDA module} cmake=${2:?the command cmake}
 source=$(realpath "$(dirname "$0")/../..")
 work=$(mktemp -d) || exit 1

@@ -19,7 +19,7 @@ program() {
     chmod +x "$work/build/$1"
 }
 # shellcheck disable=SC2016
-# A run must name a text that lies beside the sources.
+# A run must name a text that is beside the sources.
 program tandem 'case $1 in doctor) echo "ok gpu 0"; exit ;; esac
 while [ $# -gt 1 ] && [ "$1" != --data ]; do shift; done
 [ -f "$2" ] && case $(realpath "$2") in "'"$work"'"/*) echo "{ \"last_loss\": 2.5 }" ;; *) exit 4 ;; esac'
@@ -91,7 +91,7 @@ program tests/gpu_test_broken 'exit 3'
 program tests/gpu_test_fine 'exit 0'
 program tests/gpu_test_hangs 'sleep 600'
 
-# A check that all time ends was not run. It did not fail.
+# A check that ends because all time is used up counts as not run, not as failed.
 sed 's/^limit=450 most=120/limit=9 most=100/' "$here/check.sh" >"$work/tests/gpu/check.sh"
 said=$(PATH=$work/bin sh "$work/tests/gpu/check.sh" "$work/build" 2>&1)
 wants '^skipped .* hangs: not run: the time was up before it had ended$'

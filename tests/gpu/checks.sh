@@ -22,7 +22,7 @@ n_checks=0
 
 spare() { echo $((limit - ($(date +%s) - began))); }
 
-# seconds that a command may take now
+# Prints the seconds that a command may take now.
 left() {
     now=$(spare)
     if [ "$now" -lt "$most" ]; then echo "$now"; else echo "$most"; fi
@@ -99,7 +99,7 @@ beside() {
 }
 together() { wait; }
 
-# alone NAME COMMAND...: a check that no other check may disturb
+# alone NAME COMMAND...: runs a check while no other check runs.
 alone() {
     together
     next_folder "$1"
@@ -128,7 +128,7 @@ finish() {
     [ "$failures" -eq 0 ] && [ "$passed" -gt 0 ]
 }
 
-# refuse SCHEMA JSON WHY: there is nothing to check here.
+# refuse SCHEMA JSON WHY: reports that nothing can be checked here.
 refuse() {
     tool=${1#tandem.}
     echo "${tool%/*}: not run: $3" >&2
@@ -170,7 +170,8 @@ near() { # A B: within 1e-3 of each other
         exit !(d <= 1e-3 * b) }'
 }
 
-# over_tcp N PORT COMMAND...: N ranks of this machine that meet without an MPI, as torchrun starts them
+# over_tcp N PORT COMMAND...: starts N ranks on this machine that meet without MPI, as torchrun
+# does.
 over_tcp() {
     n=$1 port=$2 rank=0 fine=0
     shift 2

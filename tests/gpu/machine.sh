@@ -28,7 +28,7 @@ for folder in "$(pip_folders)" "$toolkit/lib64" "$toolkit/lib" "$driver/lib64"; 
 done
 export LD_LIBRARY_PATH
 
-# missing FILE...: the libraries that the loader does not find
+# missing FILE...: prints the libraries that the loader does not find.
 missing() {
     for file in "$@"; do ldd "$file" 2>/dev/null; done | awk '/not found/ { print $1 }' | sort -u
 }

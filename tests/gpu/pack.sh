@@ -17,7 +17,7 @@ trap 'rm -rf "$work"' EXIT
 top=$work/$name
 mkdir -p "$top/build/tests" "$top/lib" || exit 1
 
-# The GPU programs alone: a build folder holds more.
+# Only the programs for GPUs, because a build folder holds more.
 cp "$build/tandem" "$build"/tandem_*.so "$top/build/" || exit 1
 for program in "$build"/tests/gpu_*; do
     if [ -f "$program" ] && [ -x "$program" ]; then cp "$program" "$top/build/tests/"; fi
@@ -45,7 +45,8 @@ cp "$source/tests/gpu/command.sh" "$top/tandem" || exit 1
 cp "$source/LICENSE" "$top/" || exit 1
 chmod +x "$top/contact" "$top/tandem"
 
-# The programs hold the same kernels: a window as large as all of them finds what is equal.
+# The programs contain the same kernels, which the compressor finds with a window as large as all
+# programs.
 archive=$build/$name.tar.xz
 tar -C "$work" --sort=name --owner=0 --group=0 --mtime=@0 -cf - "$name" |
     xz -T1 --lzma2=preset=0,dict=256MiB >"$archive" || exit 1

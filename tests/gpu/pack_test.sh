@@ -43,7 +43,7 @@ done
 clean "$pack/contact" nothing >said.txt && fail 'a step that does not exist is carried out'
 grep -q 'bench8b' said.txt || fail 'it does not name its steps'
 
-# A loader that finds neither Lua nor gfortran's library on this machine, nor what that one needs.
+# A loader that finds neither Lua, nor gfortran's library, nor the libraries that the latter needs.
 real=$(command -v ldd)
 cat >"$work/bin/ldd" <<LDD
 #!/bin/sh

@@ -1,8 +1,8 @@
 #!/bin/sh
 # cycles.sh OBJECT...: files whose objects need each other's symbols are one knot: none of them can be
-# read, tested or linked without the others. No knot reaches over two folders; inside a folder a knot
-# has at most 10 files. Prints each knot that breaks this.
-# An object's name ends in DIR.dir/FOLDER/FILE.c.o, as CMake makes it.
+# read, tested or linked without the others. Prints each knot that includes files of two folders, or
+# more than 10 files of one folder. An object's name ends in DIR.dir/FOLDER/FILE.c.o, as CMake makes
+# it.
 most=10
 [ $# -gt 0 ] || { echo "cycles: no objects" >&2; exit 2; }
 nm -A "$@" | sed -nE 's|^.*\.dir/([^:]*)\.o:.* ([A-Za-z]) ([A-Za-z_0-9]+)$|\1 \2 \3|p' | awk -v most=$most '

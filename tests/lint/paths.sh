@@ -1,5 +1,6 @@
 #!/bin/sh
-# No path of one person's machine in the tree, and no script in its root: tests that run there leave one.
+# Finds paths of one person's machine in the tree, and scripts in its root, which tests that run
+# there would leave.
 lint=$(dirname "$(realpath "$0")")
 cd "${1:-.}" || exit 1
 sh "$lint/files.sh" '*.lua' | grep -v / | sed 's/$/: a test left it here/' | { grep . && exit 1; exit 0; } || exit 1

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A check that cannot fail is worthless: each gets a small tree with one fault in it, and must name
-# that file; and a tree without fault, and must say nothing.
+# Tests the lint checks: each must name the file with the fault in a small tree with one fault, and
+# report nothing in a tree without fault.
 lint=$(dirname "$(realpath "$0")")
 tree=$(mktemp -d) || exit 1
 trap 'rm -rf "$tree"' EXIT
@@ -32,7 +32,7 @@ accepts() {
     fi
 }
 
-# Objects of FOLDER/a.c and FOLDER/b.c that call each other, or a.c alone calls b.c.
+# Compiles FOLDER/a.c and FOLDER/b.c, which call each other, or of which only a.c calls b.c.
 knot() { # FOLDER_OF_A FOLDER_OF_B CODE_OF_B
     rm -rf "$tree/t.dir"
     mkdir -p "$tree/t.dir/$1" "$tree/t.dir/$2"

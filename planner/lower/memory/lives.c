@@ -144,8 +144,8 @@ static BufferId root_of(const Program *p, BufferId b)
 }
 
 /* out[0] may take the memory of in[0] if this instruction is the last that uses in[0]. Returns that
- * buffer; 0 if there is none. Another argument in the same memory rules it out, because it would be
- * read after it was overwritten. */
+ * buffer; 0 if there is none. Returns 0 if another argument is in the same memory, because it would
+ * be read after it was overwritten. */
 BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out)
 {
     const Program *p = l->p;

@@ -7,11 +7,11 @@
 
 /* Calls `visit` for each member. */
 void corpus_each(void (*visit)(void *self, const Tiny *t), void *self);
-/* Only members whose feed-forward is a mixture of experts. */
+/* Calls `visit` only for members whose feed-forward is a mixture of experts. */
 void corpus_experts(void (*visit)(void *self, const Tiny *t), void *self);
-/* Only members that split sequences over cp. */
+/* Calls `visit` only for members that split sequences over cp. */
 void corpus_context(void (*visit)(void *self, const Tiny *t), void *self);
-/* Only members in which some parameters are not trained. */
+/* Calls `visit` only for members in which some parameters are not trained. */
 void corpus_frozen(void (*visit)(void *self, const Tiny *t), void *self);
 /* "llama dp_shard 2 tp 2 sequence ac full ..." */
 const char *corpus_name(const Tiny *t, Arena *arena);
