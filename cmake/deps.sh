@@ -1,7 +1,7 @@
 #!/bin/sh
 # The only list of the Debian packages that Tandem needs. Installs those that are missing.
 #     deps.sh build | test | bench | arm    test and bench include build; arm: for make arm alone
-# a|b: either will do, the first is what gets installed.
+# a|b: either package will do; the first one is installed.
 set -eu
 
 packages() {

@@ -85,7 +85,7 @@ bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data
 
 /* Compares a plan in low precision by the sizes of its errors. `plan` and `one_rank` (the same
  * model on one rank, in the same precision) are each compared with `exact` (one rank, fp64). An
- * error is the root mean square of the differences, relative to that of the exact values. If
+ * error is the root mean square of the differences / the root mean square of the exact values. If
  * several ranks hold an element, its largest difference counts. Second moments are compared by
  * their roots, as Adam uses them. The plan passes if
  *   error of plan <= times * error of one_rank + 1e-3

@@ -1,6 +1,5 @@
-/* Counts how often each expert was chosen during a run, and how many choices were dropped. Backends
- * whose memory the host can read count the choices in the instructions that assign rooms to
- * tokens. */
+/* Counts the choices of each expert during a run, and the dropped choices. Backends whose memory
+ * the host can read count the choices in the instructions that assign rooms to tokens. */
 #ifndef TANDEM_EXEC_LOADS_H
 #define TANDEM_EXEC_LOADS_H
 

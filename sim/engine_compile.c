@@ -1,5 +1,5 @@
-/* Programs in the form that the engine walks: lists of successors instead of predecessors, launch
- * groups as units, durations and transfer sizes computed once, and a slot for every rendezvous. */
+/* Compiles programs for the engine: with lists of successors instead of predecessors, launch groups
+ * as units, durations and transfer sizes computed once, and a slot for every rendezvous. */
 #include <assert.h>
 #include <string.h>
 

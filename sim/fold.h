@@ -54,7 +54,8 @@ typedef struct Fold {
     uint32_t *size;             /* [class] ranks in it */
     uint32_t *node_of, *nic_of; /* [class] the class of its node, of its NIC */
     uint32_t *on_node, *on_nic; /* [class]: ranks of this class on one such node; on one such NIC */
-    uint32_t *pod_of, *on_pod;  /* [class] the same for pods */
+    uint32_t *pod_of,
+        *on_pod; /* [class] the class of its pod; ranks of this class on one such pod */
     uint32_t n_node_classes, n_nic_classes, n_pod_classes;
     LIST(FoldAxes) axes; /* all axis sets that some collective of the plan uses */
     const Mesh *mesh;

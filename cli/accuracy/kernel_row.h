@@ -47,8 +47,7 @@ typedef struct KernelRow {
     AttentionWork attention;  /* heads 0: none */
     bool forward, backward;   /* the passes of attention that the time includes */
     double times, times_full; /* number of attentions with this mask; number without a mask */
-    double full_keys;         /* keys without a mask, as a fraction of those of
-                               * `attention` */
+    double full_keys;         /* number of keys without a mask, as a fraction of attention.keys */
     TrafficWork traffic;      /* bytes 0: none */
     double bytes, n_kernels;  /* bytes and kernels of separate passes over memory */
 } KernelRow;

@@ -75,9 +75,8 @@ void meet_trace(ImportSink *sink, int64_t rank);
 void meet_add(ImportSink *sink, Collective kind, uint32_t n_ranks, uint64_t bytes,
               const char *group, double at, Ps duration);
 /* Turns the collectives of all traces into samples; call it after the last trace. If several ranks
- * saw a collective, its time is the shortest of theirs, which the rank that came last has. If only
- * one rank saw it, the sample is `alone`; it is dropped if there are better samples of this
- * size. */
+ * saw a collective, its time is the shortest one: the time of the rank that came last. If only one
+ * rank saw it, the sample is `alone`; it is dropped if there are better samples of this size. */
 void meet_all(ImportSink *sink);
 
 /* import_ops.c: an operator call of PyTorch with its operands, and the key of its work (work.h). */

@@ -24,8 +24,8 @@ uint32_t jobs_number(uint32_t wanted, uint32_t n_work);
 void jobs_on_interrupt(const char *kept);
 /* Calls work(self, worker) in n_jobs processes and waits for all of them. Sets file[i] to the data
  * that process i wrote, from their beginning, or to NULL. The caller closes the files. On a
- * terminal it shows how many of n_work pieces are done. Returns false after reporting diagnostics
- * if a process could not be started or failed. */
+ * terminal it shows the number of finished pieces out of n_work. Returns false after reporting
+ * diagnostics if a process could not be started or failed. */
 bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *self,
                FILE *file[MOST_JOBS]);
 

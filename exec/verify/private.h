@@ -67,8 +67,8 @@ bool verify_rounding_measure(Backend *made, const Plan *plan, const Plan *one_ra
 bool verify_rounding_report(const RoundingError *e, const char *more, Diag *d);
 
 /* Lower limit of the divisor of a gradient's error, as a fraction of the largest gradient of all
- * tensors. Some gradients, such as that of a bias of attention keys, are zero apart from rounding.
- * For second moments the limit is the square. */
+ * tensors. Some gradients are zero apart from rounding, such as the gradient of a bias of attention
+ * keys. For second moments the limit is the square. */
 #define GRADIENT_FLOOR 1e-4
 
 /* The learning rate of the step that is compared. */

@@ -1,7 +1,7 @@
 /* Everything that Tandem knows of one pass, in one constant: its options, its order constraints,
- * and how it is printed, shrunk, warned about and run. Each pass defines its own in its file under
- * planner/passes. Code that reads a plan, checks the order, prints or shrinks loops over these
- * constants. */
+ * and the functions that print, shrink, check and run it. Each pass defines its own in its file
+ * under planner/passes. Code that reads a plan, checks the order, prints or shrinks loops over
+ * these constants. */
 #ifndef TANDEM_FRONT_PASS_SPEC_H
 #define TANDEM_FRONT_PASS_SPEC_H
 
@@ -20,7 +20,7 @@ typedef struct PassOption {
      * stored */
     double preset;
     const char *open; /* the default in words, if preset is NAN */
-    FieldDoc doc;     /* its unit and its meaning; without a key it documents the field itself */
+    FieldDoc doc;     /* unit and meaning of the option; key NULL: the key is the field's path */
     size_t named;     /* offset of a bool in PassConfig that is set if the list is given; 0: no such
                          bool */
     const char *empty; /* hint for a list that is given but empty; NULL: it may be empty */

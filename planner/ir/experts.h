@@ -1,5 +1,5 @@
-/* Mixtures of experts in a graph: which tensors hold token rows sent to experts, and how many
- * parameters one token uses. */
+/* Mixtures of experts in a graph: the tensors with token rows for experts, and the number of
+ * parameters that one token uses. */
 #ifndef TANDEM_IR_EXPERTS_H
 #define TANDEM_IR_EXPERTS_H
 

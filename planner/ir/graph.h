@@ -102,7 +102,7 @@ typedef struct Module {
     const char *class_; /* constructor's name: "linear", "attention", "block", ... */
     ModuleId parent;
     bool is_block;    /* a unit of fsdp2 and of full checkpointing */
-    bool fsdp2_shard; /* the model asks that it be an FSDP unit of its own */
+    bool fsdp2_shard; /* the model asks for an FSDP unit with this module alone */
     uint32_t layer;   /* as Node.layer */
     Loc loc;
 } Module;
@@ -195,8 +195,9 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
                   const Attrs *attrs, ModuleId module, Loc loc, Diag *d);
 /* Sets each tensor's producer again, after nodes have moved. */
 void graph_find_producers(Graph *g);
-/* Returns how many tokens of each sequence the loss counts; 0 if it counts the points of fields.
- * This can be fewer tokens than a sequence has, because an encoder's tokens have no labels. */
+/* Returns the number of tokens of each sequence that the loss counts; 0 if it counts the points of
+ * fields. This can be fewer tokens than a sequence has, because an encoder's tokens have no
+ * labels. */
 int64_t graph_labels(const Graph *g);
 /* Returns the tensor that holds the number of tokens that the loss counts: the second output of the
  * loss node; 0 if there is no loss. */

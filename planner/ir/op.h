@@ -362,8 +362,8 @@ char op_looked_up(OpKind op, const Binding *b, uint32_t arg);
  * global or local. `seen` is the share of keys that attention computes (op_seen), or 1. */
 double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double seen);
 
-/* ---- attributes ---- one table of all attributes; each op reads only those that it uses. Zero is
- * the default. */
+/* ---- attributes ---- one table of all attributes; each op reads only the attributes that it uses.
+ * Zero is the default. */
 #define ATTRIBUTES(X)                                                                              \
     X(double, scale) /* multiplies the result (loss: 1 / all tokens that may count; attention:     \
                       * softmax scale) */                                                          \

@@ -165,7 +165,8 @@ static inline BufferId program_arg(const Program *p, const Instr *in, uint32_t i
     return p->args.at[in->args.first + i];
 }
 BufferId program_root(const Program *p, BufferId b,
-                      uint64_t *offset); /* the root that `b` lies in, and its absolute offset */
+                      uint64_t *offset); /* Returns the root that contains `b`, and sets *offset to
+                                            the absolute offset of `b`. */
 
 /* Bytes that the collective of `in` moves, in NCCL's convention (all_reduce: the buffer;
  * all_gather: the full output; reduce_scatter: the full input; all_to_all: a rank's whole send
@@ -204,7 +205,7 @@ static inline bool plan_is_state(const Plan *plan, const Buffer *b)
     return !b->parent && b->persistent && b->space == SPACE_device &&
            plan->graph.tensors.at[b->tensor].role == ROLE_state;
 }
-/* True if an argument of `in` lies in host memory. */
+/* True if an argument of `in` is in host memory. */
 bool plan_touches_host(const Program *p, const Instr *in);
 /* Writes the local size, the global start and the valid count of each index letter of a compute
  * instruction on `rank`. Each pointer may be NULL. Returns false, without a report, if the shapes

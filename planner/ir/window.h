@@ -60,7 +60,7 @@ Interval window_rows(const Window *w, int64_t size, Interval out);
 /* Returns the rows of `out` whose windows read only rows of `own`. They are contiguous: the part's
  * other output rows come before and after them. */
 Interval window_inner_rows(const Window *w, int64_t size, Interval own, Interval out);
-/* Returns the row of a grid of `size` rows that stands in for `row`, which may lie beyond an edge;
+/* Returns the row of a grid of `size` rows that stands in for `row`, which may be beyond an edge;
  * -1: a zero. */
 int64_t window_row(const Window *w, int64_t size, int64_t row);
 /* For every `~` index: sets the number of rows read from the number of rows written, or the other

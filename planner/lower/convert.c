@@ -209,7 +209,7 @@ static TensorId counts_of(const Lower *l, TensorId t)
 }
 
 /* Sends uneven rows to the ranks that hold their experts, or back. The counts of the rows, in both
- * layouts, determine how many rows go to each rank. */
+ * layouts, give the number of rows for each rank. */
 static BufferId exchange_rows(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
                               Category category)
 {

@@ -355,7 +355,7 @@ void lower_take_out(Lower *l, UnitId u, BufferId part, bool first);
 bool lower_copies(const Lower *l, UnitId u);
 /* Casts this rank's shard into a new buffer, from which the unit is gathered. */
 BufferId lower_copy_in(Lower *l, UnitId u);
-void lower_copy_out(Lower *l, UnitId u); /* copies each weight to a buffer of its own */
+void lower_copy_out(Lower *l, UnitId u); /* copies each weight to its own buffer */
 /* Returns the dtype in which gradients of the unit are computed. Gradients that are not sums over
  * micro-batches or pieces are cast later, when they are packed for the reduction. */
 DType lower_grad_dtype(const Lower *l, UnitId u);

@@ -2,8 +2,8 @@
  * heads: tokens are exchanged for heads before the convolutions, and back after the scan. Groups
  * are split first. If cp has more ranks than groups, several ranks share a group. Each of these
  * ranks has different heads of the group, and all of the group's B and C. The ranks share the
- * convolutions of B and C by features. cp does not split what tp has split. If tp splits groups, cp
- * splits the heads of each group, and the other way round. */
+ * convolutions of B and C by features. cp does not split a dimension that tp has split. If tp
+ * splits groups, cp splits the heads of each group, and the other way round. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"

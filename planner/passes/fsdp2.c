@@ -57,7 +57,7 @@ typedef struct Roots {
     UnitId *newest;     /* [pipeline rank] */
     uint64_t *elements; /* elements of the newest root unit of each rank */
     uint32_t *n_of;     /* [pipeline rank] */
-    uint32_t n;         /* number of all root units, with those of tied parameters */
+    uint32_t n;         /* number of all root units, including units of tied parameters */
 } Roots;
 
 static uint64_t elements_of(const Job *job, const Tensor *t)
@@ -86,9 +86,9 @@ static UnitId root_for(Job *job, TensorId t, const UnitRule *rule, Roots *roots)
     return roots->newest[rank];
 }
 
-/* ep already shares the experts, so they form a unit of their own beside the block's unit, sharded
- * over the other axes. In the block's unit, they would make the block wait between its two
- * exchanges of tokens, for a reduction in which only some ranks take part. */
+/* ep already shares the experts, so they form a second unit of the block, sharded over the other
+ * axes. In the block's unit, they would make the block wait between its two exchanges of tokens,
+ * for a reduction in which only some ranks take part. */
 static UnitId experts_unit(Job *job, ModuleId m, const UnitRule *rule, AxisSet own)
 {
     const char *path = m ? job->plan->graph.modules.at[m].path : "root";

@@ -1,6 +1,6 @@
 /* The passes, one file each, in the order of passes.c. A pass states its requirements and the
  * properties that hold afterwards; it returns false after reporting errors. Only passes.c and the
- * passes include this. */
+ * passes include this header. */
 #ifndef TANDEM_PASSES_PASS_H
 #define TANDEM_PASSES_PASS_H
 

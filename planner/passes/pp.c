@@ -1,7 +1,7 @@
 /* Pipeline split: a stage number on each node, and the schedule. Layers are assigned to stages in
  * order; if they do not divide evenly, the first stages take one more. Ops before the first block
- * belong to the first stage, ops after the last block to the last stage. With `split` these two may
- * have no block of their own. */
+ * belong to the first stage, ops after the last block to the last stage. With `split` these two
+ * stages may have no block. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"

@@ -1,5 +1,5 @@
-/* Checks what a plan states about itself: sizes of a step, names of axes, the micro-batch of a
- * communication, the category of a buffer, the length of a unit. No value depends on these, but
+/* Checks the statements of a plan about itself: sizes of a step, names of axes, the micro-batch of
+ * a communication, the category of a buffer, the length of a unit. No value depends on these, but
  * memory tables, periods and reports do, and somebody may have edited the plan's text. Each
  * statement is derived again from the instructions and the graph. (The seed is an input and cannot
  * be checked.) */
@@ -112,8 +112,8 @@ static WorkAxes work_along(const Verifier *v)
     return is;
 }
 
-/* Returns NULL if the axis cuts the index of the batch that its row names, and no other index. A
- * graph whose axes cut no samples at all need not cut them along this one. */
+/* Returns NULL if the axis cuts the index of the batch that its row names, and no other index. If
+ * no axis of the graph cuts samples, this axis need not cut them, either. */
 static const char *cut_fault(const WorkAxes *is, const AxisInfo *axis, AxisSet bit)
 {
     const char *fault = NULL;

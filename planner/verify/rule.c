@@ -1,4 +1,4 @@
-/* The rule of an update: its attributes must be those of its op and of the graph. */
+/* The rule of an update: checks that the attributes of an update fit its op and the graph. */
 #include <math.h>
 #include <string.h>
 

@@ -94,8 +94,8 @@ static bool structure(Verifier *v)
     return v->n_reported == 0;
 }
 
-/* Returns NULL, or what is wrong with these attributes. Equal instructions share them, so
- * `fits` [attributes x op] remembers which of them fit. */
+/* Returns NULL, or the fault of these attributes. Equal instructions share them, so `fits`
+ * [attributes x op] remembers which of them fit. */
 static const char *attributes_fault(Verifier *v, OpKind op, AttrsId attrs, bool *fits)
 {
     bool *known = &fits[(size_t)attrs * OP_COUNT + op];

@@ -12,7 +12,7 @@ enum {
     VERIFY_structure =
         1, /* indices, counts, bounds, dtypes, args match op rows, streams legal: always first */
     VERIFY_layouts =
-        2, /* every instruction computes what the graph says; nothing PARTIAL read as whole */
+        2, /* every instruction computes the graph's value; no PARTIAL value is read as whole */
     VERIFY_scale =
         4, /* every parameter's gradient: 1 / global tokens exactly once; norm counts once */
     VERIFY_races =

@@ -20,8 +20,8 @@ static bool is_old(AttentionKernel kernel)
     return kernel == ATTENTION_flash2 || kernel == ATTENTION_triton;
 }
 
-/* On Blackwell a block keeps two tiles of 128 queries, each with warps of its own. The time before
- * and after its steps is assumed to be that of cuDNN's kernel on Hopper. */
+/* On Blackwell a block keeps two tiles of 128 queries, each with its own warps. The time before and
+ * after its steps is assumed to be the same as for cuDNN's kernel on Hopper. */
 static const AttentionFit blackwell_fits[2] = {
     {.own = 256, .step = 128, .resident = 1, .part = 1, .wide = 1, .fill_us = 2.5, .alone = 1},
     {.own = 128, .step = 128, .resident = 1, .part = 1, .wide = 1, .fill_us = 6.45, .alone = 1}};
@@ -61,10 +61,10 @@ static double padded(AttentionKernel kernel, double width, double other)
     return is_old(kernel) ? 32 * ceil(fmax(width, other) / 32) : width;
 }
 
-/* FLOP/s of the products on one multiprocessor. An architecture without fitted rows uses those of a
- * related one, scaled by the ratio of their efficiencies in large products. FlashAttention-2 and
- * Triton's first kernels use only Ampere's instructions. A multiprocessor of Blackwell runs these
- * as fast as one of Hopper, whose peak for them is 7.5 TFLOP/s. */
+/* FLOP/s of the products on one multiprocessor. An architecture without fitted rows uses the rows
+ * of a related architecture, scaled by the ratio of their efficiencies in large products.
+ * FlashAttention-2 and Triton's first kernels use only Ampere's instructions. A multiprocessor of
+ * Blackwell runs these as fast as one of Hopper, whose peak for them is 7.5 TFLOP/s. */
 static double rate_of(const Device *device, const AttentionWork *w, const AttentionFit *fit)
 {
     static const double hopper = 989.4e12 / 132;

@@ -199,7 +199,7 @@ static void collect(const Plan *plan, const Demands *demands, bool by_stream, Ar
     }
 }
 
-/* `demands`: [program]; under another system's profile, only that of `program` is used. */
+/* `demands`: [program]; under another framework's profile, only demands[program] is used. */
 static uint64_t bytes_of(const Plan *plan, uint32_t program, const Demands *demands,
                          const Cluster *cluster, bool own, Arena *arena, CommMemories *list)
 {

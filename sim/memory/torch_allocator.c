@@ -186,7 +186,7 @@ static uint32_t grow(TorchAllocator *a, uint32_t pool, uint64_t bytes)
     uint64_t size = round_up(bytes, step), address = UINT64_C(1) << 44;
     reserve(a, size);
     last = a->pools.at[pool].last;
-    address *= pool + 1; /* segments of different pools lie far apart */
+    address *= pool + 1; /* addresses of different pools are far apart */
     if (last) address = a->blocks.at[last].address + a->blocks.at[last].bytes;
     uint32_t id = new_block(a, (TorchBlock){address, size, last, 0, pool, false, false});
     if (last)

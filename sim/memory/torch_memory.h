@@ -7,11 +7,11 @@
 #include "sim/memory/torch_allocator.h"
 #include "sim/runtime/runtime.h"
 
-/* Runs two steps of `p`. The peaks are those of the second step, or of the building of the whole
- * model. Weights and optimizer state exist from the start; gradients from their first use to the
- * end of the step, as with set_to_none. A buffer is allocated on the stream of the instruction that
- * first touches it, when the host issues that instruction. It is freed when the host has issued the
- * last instruction that touches it. limit_bytes: the limit for all segments together. */
+/* Runs two steps of `p`. The peaks are taken over the second step and over the building of the
+ * whole model. Weights and optimizer state exist from the start; gradients from their first use to
+ * the end of the step, as with set_to_none. A buffer is allocated on the stream of the instruction
+ * that first touches it, when the host issues that instruction. It is freed when the host has
+ * issued the last instruction that touches it. limit_bytes: the limit for all segments together. */
 TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runtime,
                         const Device *device, uint64_t limit_bytes);
 

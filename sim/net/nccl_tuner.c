@@ -142,8 +142,8 @@ static NcclEstimate nvls(const NcclCase *c, bool trees)
     return (NcclEstimate){latency, 1000 * channels * bus * c->n_ranks / nccl_steps(c)};
 }
 
-/* Reductions in the network's switches: each rank of a node sends to a head (direct), or along a
- * chain. */
+/* Estimates reductions in the network's switches: each rank of a node sends to a head (direct), or
+ * along a chain. */
 static NcclEstimate coll_net(const NcclCase *c, bool direct)
 {
     double g = c->per_node, channels = c->ring.channels;

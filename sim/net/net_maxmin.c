@@ -141,7 +141,7 @@ static double pod_bytes(const Transfer *t, const NcclChoice *choice)
     return choice->nic_bytes * g->max_per_node / here;
 }
 
-/* True if rank r is a sender that the transfer stands for. */
+/* True if rank r is a sender of the transfers that this one represents. */
 static bool stands_for(const Fold *f, const Transfer *t, Rank r)
 {
     uint32_t class_ = f->class_of[r];
@@ -172,7 +172,7 @@ static const FoldEdges *edges_of(const Fold *f, const Transfer *t, const NcclCho
     return NULL;
 }
 
-/* Adds the network's links, each with the bytes of all transfers that this one stands for. */
+/* Adds the network's links, each with the bytes of all transfers that this one represents. */
 static void add_routed(MaxMin *m, FlowShape *shape, const Transfer *t, const NcclChoice *choice)
 {
     const Fold *f = m->fold;

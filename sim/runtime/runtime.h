@@ -13,8 +13,8 @@ static inline bool runtime_is_own(const Runtime *runtime)
 
 bool runtime_is_loss(OpKind op);
 
-/* True if the framework compiles the instruction. Its kernel then differs from the one that `op`
- * suggests. */
+/* True if the framework compiles the instruction. The costs of `op` in the profile then do not
+ * apply. */
 bool runtime_compiles(const Runtime *runtime, const Plan *plan, const Instr *in);
 
 /* True if the framework does not run the instruction at all. With scales of past steps (`delayed`),

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # machine.sh: sourced by the scripts of the pack that pack.sh makes; `here` is the pack's folder. Finds
-# CUDA, NCCL and cuDNN: those of PyTorch's pip packages, else those of the toolkit. Of the libraries
-# in the pack, it adds only those that this machine lacks.
+# CUDA, NCCL and cuDNN: those of PyTorch's pip packages, else those of the toolkit. From the pack it
+# adds only libraries that this machine lacks.
 : "${here:?}"
 export TANDEM_SCRIPTS="$here/scripts" TANDEM_MODULE_DIR="$here/build" OPENBLAS_NUM_THREADS=1
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1

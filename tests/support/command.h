@@ -16,7 +16,7 @@ typedef struct CommandResult {
 } CommandResult;
 
 /* Runs the `tandem` of this build with arguments, which end with a NULL. Standard input is empty.
- * The environment and the working directory are those of the test. */
+ * The command runs in the test's environment and working directory. */
 CommandResult command_run(Arena *arena, double timeout_s, const char *const *arguments);
 /* Runs any program; argv[0] is searched in PATH if it has no slash. */
 CommandResult command_run_program(Arena *arena, double timeout_s, const char *const *argv);

@@ -8,7 +8,8 @@
 
 #include "planner/lower/pieces.h"
 
-/* Members of a launch group are neighbours on their stream. The first one stands for the group. */
+/* Members of a launch group are neighbours on their stream. The first member represents the
+ * group. */
 static void find_launches(Lives *l)
 {
     Pc last[STREAM_COUNT] = {0};
@@ -277,7 +278,7 @@ uint64_t lives_in_use(const Lives *l, uint64_t bottom, uint64_t *in_use, uint64_
         uint64_t begin = 0;
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b])
             if (!l->taken_over[b]) begin += bytes_of(l, b);
-        /* what a computation knows, all later ones know */
+        /* every later computation knows all that this one knows */
         const bool computes = l->p->code.at[pc].stream == STREAM_compute;
         if (waiting.n && (computes || begin)) {
             const uint64_t taken = take_free(l, &waiting, pc, computes ? UINT64_MAX : begin);

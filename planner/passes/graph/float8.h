@@ -27,8 +27,7 @@ Attrs float8_attrs(const Graph *g, OpKind op, TensorId a, TensorId b);
 /* Returns the tensor that `quantised` was made from, or `quantised` itself if it is not
  * quantised. */
 TensorId float8_source(const Graph *g, TensorId quantised);
-/* Adds the gradient nodes of a scaled contraction: that of its input and that of its weight.
- * again[forward tensor] is the quantised form that the backward pass has already made; all readers
- * share it. */
+/* Adds the gradient nodes of a scaled contraction, for its input and for its weight. again[forward
+ * tensor] is the quantised form that the backward pass has already made; all readers share it. */
 bool float8_backward(Job *job, NodeId forward, bool of_input, bool of_weight, Quantised *again);
 #endif

@@ -1,9 +1,9 @@
 /* Checks a region that is cut into pieces along the tokens: the pieces together must give the
  * result of the whole. The check shares no code with the pass. From the graph alone it derives, for
- * each value, the tokens that the value covers, and how it was made from values of the whole model.
- * Results that leave the pieces are the loss, its count, and gradients of weights and of the
- * region's input. Each must contain every token exactly once, and all tokens in the same way. Other
- * proofs show that programs compute what the graph specifies. */
+ * each value, the tokens that the value covers, and the way in which it was made from values of the
+ * whole model. Results that leave the pieces are the loss, its count, and gradients of weights and
+ * of the region's input. Each must contain every token exactly once, and all tokens in the same
+ * way. Other proofs show that programs compute the graph's values. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Seed cases: configurations of other systems, and their expected results in Tandem.
  * tests/data/seed_cases.csv has the rows (the behaviour of the systems). tests/seed_cases/ID.lua
- * and ID.NAME.lua are the scripts of a row. A script begins with comments that state what is
- * expected:
+ * and ID.NAME.lua are the scripts of a row. A script begins with comments that state the expected
+ * result:
  *
  *   -- expect: error[RULE] TEXT | TEXT      a diagnostic of that rule, with all of the texts in it
  *   -- expect: warning[RULE] TEXT           (warning and note likewise)
