@@ -65,8 +65,8 @@ function(tandem_cuda_kernels)
 endfunction()
 
 # This is a macro because a language must be enabled in the scope of the whole project. The kernels
-# are compiled wherever there is nvcc; the module also needs NCCL. The sanitizer builds use the
-# kernels as C instead.
+# are compiled if nvcc exists; the module also needs NCCL. The sanitizer builds use the kernels as C
+# instead.
 macro(tandem_cuda_module)
   file(GLOB cuda_c_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/exec/cuda/*.c)
   file(GLOB cuda_kernel_c_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.c

@@ -3,8 +3,8 @@
  * (Moment.by). A communication began when its last member had arrived. Each interval of the step
  * therefore has one cause, and the intervals add up to the step exactly. If an instruction waited
  * for the host to issue it, the host is the cause of all time back to the instruction for which the
- * host itself waited last, or to the step's beginning. The file also reports how each pipeline
- * stage uses its time, and how close each kind of op comes to the device's limits. */
+ * host itself waited last, or to the step's beginning. The file also reports the use of time in
+ * each pipeline stage, and the rates of each kind of op relative to the device's limits. */
 #include "sim/report.h"
 
 #include <assert.h>

@@ -91,7 +91,7 @@ static Ps issue_time(const PeriodSearch *s, Pc first)
     return sum;
 }
 
-/* True if the host waits for the device in a period. Its work then begins anew, and the next kernel
+/* True if the host waits for the device in a period. Its work then restarts, and the next kernel
  * waits for it, so equal times of the instructions show equal times of the host. */
 static bool host_waits(const PeriodSearch *s, Pc first)
 {

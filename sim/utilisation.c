@@ -178,7 +178,8 @@ void report_utilisation(const Plan *plan, const StepInfo *step, const Cluster *c
                     cluster->device.name == NULL ? "device" : cluster->device.name);
 }
 
-/* Products, convolutions, attention and scans of all ranks in a step, as the programs run them. */
+/* Returns the FLOPs of products, convolutions, attention and scans of all ranks in a step, as the
+ * programs run them. */
 static double executed_flops(const Plan *plan)
 {
     double sum = 0;

@@ -393,7 +393,7 @@ BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin,
     for (size_t k = 0; k < sizeof order / sizeof order[0];) {
         axes = axes_of(l, from, to, order[k], &key);
         if (axes) from = step(l, order[k], from, to, axes, key, origin, category);
-        k = axes ? 0 : k + 1; /* a change that had to wait may be possible now */
+        k = axes ? 0 : k + 1; /* a change earlier in `order` may be possible now */
     }
     assert(layout_equal(&lower_shape(l, from)->layout, to));
     return from;

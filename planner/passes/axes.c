@@ -5,7 +5,7 @@
 typedef struct Listed {
     AxisNames own;   /* the axes that the listed passes use */
     uint32_t n_data; /* number of data passes */
-    bool shards;     /* one of these passes shards units */
+    bool shards;     /* a data pass shards units */
 } Listed;
 
 static Listed passes_of(const Config *config)

@@ -313,7 +313,7 @@ static bool place_tensors(Job *job, const PpOptions *o, Loc loc)
     return true;
 }
 
-/* Puts everything on one stage, if there are no stages or they are unknown. */
+/* Puts all parameters on one stage, if there are no stages or the stages are unknown. */
 static void one_stage(Job *job, uint32_t stage)
 {
     const Graph *g = &job->plan->graph;

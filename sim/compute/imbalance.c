@@ -1,9 +1,8 @@
 /* Models experts that are chosen unevenly: the busiest ranks have `factor` times as many rows as
  * with even choices. All ranks wait for these ranks in every layer, at the exchange back. The step
  * therefore takes as long as if every rank had as many rows, and ranks stay equivalent. The model
- * multiplies the time of the computation on experts' rows and of the exchange of tokens, in which
- * the busiest rank gets that many times its share. It applies to plans that drop no tokens; with a
- * fixed capacity an expert cannot get more rows. */
+ * multiplies the times of computation on experts' rows, and of the exchange of tokens, by `factor`.
+ * It applies to plans that drop no tokens; with a fixed capacity an expert cannot get more rows. */
 #include <assert.h>
 #include <math.h>
 

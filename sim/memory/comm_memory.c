@@ -143,8 +143,8 @@ static void use_of(const Plan *plan, const Demands *demands, Rank rank, const Cl
     }
 }
 
-/* Messages use enough channels for a power of two to hold all of them
- * (ncclTopoComputeP2pChannels). */
+/* Counts the peers of a rank and the bytes of its messages. Their number of channels is a power of
+ * two (ncclTopoComputeP2pChannels). */
 static void count_messages(const Plan *plan, Rank rank, uint32_t devices_per_node,
                            const GroupUse *use, CommMemory *m)
 {

@@ -56,7 +56,7 @@ static bool is_had(const Replay *r, BufferId id)
 }
 
 /* True if the buffer lives as long as the process. Transient buffers, and gradients that each step
- * makes anew, do not. */
+ * makes again, do not. */
 static bool stays(const Replay *r, const Buffer *b)
 {
     if (b->category == CATEGORY_gradient && r->runtime->holds_gradients)

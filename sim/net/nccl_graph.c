@@ -175,8 +175,9 @@ static Rings switch_heads(const NcclCase *c, double port)
     for (; *speed > 0 && r.intra <= 0; speed++) {
         if (*speed <= port / (r.channels + 1) + 1e-9) r.intra = *speed;
     }
-    /* Inside a node, the search raises the other speed to at most twice this one. Measured bus
-     * bandwidths (5 and 6 H200, 8 B200) show that the largest entry of its list is not a limit. */
+    /* Inside a node, the search raises the speed between nodes to at most twice the speed inside
+     * Measured bus bandwidths (5 and 6 H200, 8 B200) show that the largest entry of its list is not
+     * a limit. */
     r.inter = 2 * r.intra;
     if (c->n_nodes > 1) r.inter = fmin(r.inter, search_rate(c));
     return r;

@@ -142,7 +142,7 @@ static NcclEstimate nvls(const NcclCase *c, bool trees)
     return (NcclEstimate){latency, 1000 * channels * bus * c->n_ranks / nccl_steps(c)};
 }
 
-/* Estimates reductions in the network's switches: each rank of a node sends to a head (direct), or
+/* Estimates reductions in the network's switches. The ranks of a node send to heads (direct), or
  * along a chain. */
 static NcclEstimate coll_net(const NcclCase *c, bool direct)
 {

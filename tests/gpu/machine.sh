@@ -33,8 +33,8 @@ missing() {
     for file in "$@"; do ldd "$file" 2>/dev/null; done | awk '/not found/ { print $1 }' | sort -u
 }
 
-# A library of the pack may need another one: look again until nothing more is found. MPI's module
-# alone may stay without its library: without an MPI there is nothing that it could run.
+# A library of the pack may need another one: look again until nothing more is found. Only MPI's
+# module may lack its library, because a machine without MPI does not use the module.
 added=''
 lacks=$(missing "$here/build/tandem" "$here/build/tandem_cuda.so" "$here"/build/tests/gpu_*)
 while [ -n "$lacks" ]; do

@@ -12,7 +12,7 @@ Diag *compile_diag(void);
 
 /* Compiles a tiny model. Ends the test if a pass refuses it. */
 Plan *compile(const Tiny *t);
-/* Returns the passes' first error for a config that they must refuse; compile_diag has all of
+/* Returns the first error of the passes for a config that they must refuse; compile_diag has all of
  * them. */
 const Diagnostic *compile_refused(const Tiny *t, void (*change)(Config *));
 

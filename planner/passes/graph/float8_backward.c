@@ -2,7 +2,7 @@
  * gradient of an 8-bit operand is used as the gradient of the unquantised tensor (straight
  * through). Tensorwise, one quantised gradient (e5m2, for its range) serves both products, and both
  * forward operands are used again. Rowwise and in blocks, each product needs operands scaled along
- * the index that it sums. All four operands are quantised anew (e4m3, because a row covers less
+ * the index that it sums. All four operands are quantised again (e4m3, because a row covers less
  * range). */
 #include <assert.h>
 

@@ -206,7 +206,7 @@ static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t a
     return letter && op_strides_over(b, letter, ranks) ? letter : 0;
 }
 
-/* Tokens that were gathered, or exchanged for heads, return to the ranks that hold them. */
+/* Splits the node's output by tokens again, after tokens were gathered or exchanged for heads. */
 static void put_back(const Job *job, const Node *n, uint32_t axis)
 {
     Tensor *out = &job->plan->graph.tensors.at[n->out[0]];

@@ -41,7 +41,8 @@ bool value_takes_strips(Verifier *v, Pc pc, const Val *strips, const Val *own)
                                 value_name(v, strips->vn), value_name(v, own->vn)));
 }
 
-/* Returns the inner part's value. The border's value is the node's value minus this one. */
+/* Returns the inner part's value. The value of the border is the node's value minus the inner
+ * part's value. */
 static Hash128 inner(const Verifier *v, Pc pc, const Val *in, uint32_t j)
 {
     const Instr *instr = &v->p->code.at[pc];
