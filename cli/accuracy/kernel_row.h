@@ -63,8 +63,8 @@ const char *kernel_row_composite(const Csv *csv, uint32_t row, const char *kerne
                                  bool *known);
 /* Returns the number after "name=" in the cell `shape`; `otherwise` if there is none. */
 double kernel_row_number(const char *shape, const char *name, double otherwise);
-/* Returns the row's time; if it has none, the time of `flops` at its rate or of `bytes` at its
- * bandwidth; NAN if it states none of these. */
+/* Returns the row's time. If the row states only a rate, returns the time of `flops` at this rate;
+ * if only a bandwidth, the time of `bytes` at this bandwidth. NAN if it states none of these. */
 double kernel_row_measured_s(const Csv *csv, uint32_t row, double flops, double bytes);
 
 #endif

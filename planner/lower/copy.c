@@ -1,7 +1,7 @@
 /* FSDP2 with the copies that PyTorch makes. A shard is cast and packed on a separate stream.
  * Gathered weights are copied to one buffer for each parameter. Gradients are made in such buffers
- * and packed again before they are reduced. A comparison with a plan of flat units shows how much
- * time and memory flat units save. Units at rest are flat here too. PyTorch cuts each parameter
+ * and packed again before they are reduced. A comparison with a plan of flat units shows the time
+ * and the memory that flat units save. Units at rest are flat here too. PyTorch cuts each parameter
  * along its first dimension, which moves the same bytes. */
 #include <assert.h>
 

@@ -166,7 +166,7 @@ static void count_messages(const Plan *plan, Rank rank, uint32_t devices_per_nod
     m->message_bytes += channels * nic_messages_bytes * ((uint32_t)leaves + enters);
 }
 
-/* For each channel, one rank of a node has the outgoing connection and one rank the incoming
+/* For each channel, one rank of a node has the outgoing connection, and one rank has the incoming
  * connection. An edge of a tree carries both directions, an edge of a ring only one; a node has two
  * tree edges on average. */
 static void count_collectives(const Plan *plan, const Cluster *cluster, const GroupUse *use,

@@ -200,7 +200,7 @@ static void prefetch(Zero *z, Pc at)
 }
 
 /* True if the parameter is used again before a given number of other parameters. Also true if
- * prefetching has skipped it since then because it was still gathered. */
+ * prefetching has skipped the parameter since then, because it was still gathered. */
 static bool used_again_soon(const Zero *z, uint32_t i)
 {
     double passed = 0;

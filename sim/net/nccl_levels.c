@@ -1,6 +1,6 @@
 /* The time to fill the pipeline of a tree of nodes. One chunk of each channel is in flight at a
  * time. On every level, all chunks of a node pass through its NICs before the next level has data
- * to send. So each level takes the time in which the NICs send one chunk of every channel. The
+ * to send. So each level takes the time in which the NICs send one chunk of every channel. NCCL's
  * tuner counts only the latency of a hop. Chunk sizes come from enqueue.cc and
  * transport/nvls.cc. */
 #include <math.h>

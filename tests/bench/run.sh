@@ -28,9 +28,9 @@ best() {
         END { print line }'
 }
 
-# Counts the instructions of the command, then those of the processes that it forked. The count of a
-# forked process starts at the command's start, so it includes the command's instructions up to the
-# fork.
+# Counts the instructions of the command, then the instructions of the processes that it forked. The
+# count of a forked process starts at the command's start, so it includes the command's instructions
+# up to the fork.
 counts() {
     if ! command -v valgrind >/dev/null 2>&1; then
         echo "valgrind is not installed"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# One name, one meaning: no type name of product code stands for more than one type. A type of one
-# file counts, too, because a reader meets both. Tests may use short names again.
+# One name, one meaning: no type name of product code stands for more than one type. Types that only
+# one file uses count, too, because they also confuse a reader. Tests may use short names again.
 lint=$(dirname "$(realpath "$0")")
 cd "${1:-.}" || exit 1
 sh "$lint/files.sh" '*.c' '*.h' '*.cu' '*.cuh' | grep -v '^tests/' | while read -r file; do

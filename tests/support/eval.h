@@ -39,7 +39,7 @@ KernelArgs eval_args(OpKind op, const Attrs *attrs, const Value *args, uint32_t 
 /* Calls the kernel of `op` on arguments (inputs, then outputs). Aborts if they do not fit it. */
 void eval_op(OpKind op, const Attrs *attrs, const Value *args, uint32_t n_in, uint32_t n_out,
              const Part *part, const Control *control, uint32_t microbatch);
-/* eval_op with scratch; NULL: none. */
+/* Does the work of eval_op with scratch memory for the kernel; scratch NULL: none. */
 void eval_op_scratch(OpKind op, const Attrs *attrs, const Value *args, uint32_t n_in,
                      uint32_t n_out, const Value *scratch, const Control *control);
 /* For RESHAPE ops: extents as in KernelArgs. */
