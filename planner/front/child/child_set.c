@@ -48,12 +48,6 @@ void child_push_value(lua_State *L, const char *value)
         lua_pushstring(L, value);
 }
 
-static void no_such(Child *c, const Setting *s, const char *where, const char *word, int list)
-{
-    const char *near = child_near(c->L, word, list);
-    child_raise(c->L, "unknown-key", s->place, near, "there is no '%s' in %s", word, where);
-}
-
 /* Pushes a list of the text keys of the table at `index`. */
 static int push_keys(lua_State *L, int index)
 {
@@ -78,19 +72,59 @@ static int push_keys(lua_State *L, int index)
     return lua_gettop(L);
 }
 
-/* model.layers = 2 changes the model's config; the key must already be there. The function leaves
- * the config on top of the stack. */
-static void enter_model(Child *c, Setting *s)
+/* Replaces the table on top of the stack by a copy. */
+static void copy_table(lua_State *L)
+{
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, -3) != 0;) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_rawset(L, -4);
+    }
+    lua_remove(L, -2);
+}
+
+/* The table on top of the stack has no entry `part`: reports the entries that it has. */
+static _Noreturn void no_such_entry(Child *c, const Setting *s, const char *where, const char *part)
+{
+    const lua_Integer n = (lua_Integer)lua_rawlen(c->L, -1);
+    const int keys = push_keys(c->L, -1);
+    const char *hint = n > 0 ? arena_print(c->arena, "it has entries 1 to %lld", (long long)n)
+                             : child_near_or_all(c->L, part, keys);
+    child_raise(c->L, "unknown-key", s->place, hint, "there is no '%s' in %s", part, where);
+}
+
+/* model.layers = 2 changes the model's config, and model.rope_scaling.length = 8192 changes a table
+ * in it. The key must already be there. Models may share such a table, so the config gets a copy.
+ * The function leaves the table that holds the key on top of the stack. */
+static void enter_model(Child *c, const Setting *s)
 {
     lua_State *L = c->L;
+    const char *where = "the model's config";
     if (lua_getfield(L, -1, "model") != LUA_TTABLE || lua_getfield(L, -1, "config") != LUA_TTABLE)
         child_raise(L, "unknown-key", s->place, NULL, "the plan's model has no config to change");
     lua_remove(L, -2);
-    push_part(L, s->part[1]);
-    lua_rawget(L, -2);
-    bool there = !lua_isnil(L, -1);
+    for (uint32_t i = 1;; i++) {
+        const char *part = s->part[i];
+        push_part(L, part);
+        const int type = lua_rawget(L, -2);
+        if (type == LUA_TNIL) {
+            lua_pop(L, 1);
+            no_such_entry(c, s, where, part);
+        }
+        if (i + 1 == s->n) break;
+        if (type != LUA_TTABLE)
+            child_raise(L, "unknown-key", s->place, NULL, "'%s' is a %s: it holds nothing", part,
+                        luaL_typename(L, -1));
+        copy_table(L);
+        push_part(L, part);
+        lua_pushvalue(L, -2);
+        lua_rawset(L, -4);
+        lua_remove(L, -2);
+        where = i == 1 ? arena_print(c->arena, "model.%s", part)
+                       : arena_print(c->arena, "%s.%s", where, part);
+    }
     lua_pop(L, 1);
-    if (!there) no_such(c, s, "the model's config", s->part[1], push_keys(L, -1));
 }
 
 /* Walks all parts of the path from `first` up to the last but one, and makes tables that are

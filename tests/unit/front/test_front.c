@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -130,6 +131,41 @@ static void set_changes_any_value(void **state)
     arena_free(l.arena);
 }
 
+/* Two models of a size share its tables. The setting reaches only the model of the plan. */
+static void sets_reach_tables_of_the_model_alone(void **state)
+{
+    (void)state;
+    const char *set[] = {"model.rope_scaling.length=4096", "model.rope_scaling.short.2=1.75"};
+    FrontOptions options = {.set = set, .n_set = sizeof set / sizeof *set};
+    Loaded l = load_text(
+        "local phi = require 'models.phi'\n"
+        "local mine, other = phi '3-128k-tiny', phi '3-128k-tiny'\n"
+        "local build = mine.build\n"
+        "mine.build = function(c)\n"
+        "  local own, shared = c.rope_scaling, other.config.rope_scaling\n"
+        "  if own.length ~= 4096 or own.short[2] ~= 1.75 then error 'the setting is lost' end\n"
+        "  if c.length ~= nil or c[2] ~= nil then error 'the setting is in the config' end\n"
+        "  if shared.length ~= 2048 or shared.short[2] ~= 1.5 then error 'both changed' end\n"
+        "  return build(c)\n"
+        "end\n"
+        "return plan { model = mine, batch = { global = 8, micro = 1, seq = 32 } }\n",
+        &options);
+    if (!l.fine) print_error("%s", l.errors);
+    assert_true(l.fine);
+    assert_int_equal(l.graph.info.n_layers, 2);
+    uint32_t n = 0;
+    for (NodeId id = 1; id < l.graph.nodes.n; id++) {
+        const Node *node = &l.graph.nodes.at[id];
+        if (node->op != OP_rope) continue;
+        const Attrs *attrs = graph_attrs_at(&l.graph, node->attrs);
+        assert_true(attrs->rope_pair[1] == 1.75);
+        assert_true(fabs(attrs->rope_gain - sqrt(2)) < 1e-12); /* 4096 = 64 x 64 */
+        n++;
+    }
+    assert_int_equal(n, 4);
+    arena_free(l.arena);
+}
+
 static Hash128 fingerprint(const Loaded *l)
 {
     Str text = str_in(l->arena);
@@ -219,6 +255,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_plan_says_its_configuration),
         cmocka_unit_test(defaults_are_this_machine_in_fp32),
         cmocka_unit_test(set_changes_any_value),
+        cmocka_unit_test(sets_reach_tables_of_the_model_alone),
         cmocka_unit_test(the_same_script_gives_the_same_bytes),
         cmocka_unit_test(a_cluster_can_be_named_alone),
     };
