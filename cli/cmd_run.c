@@ -26,10 +26,15 @@ bool run_check_ranks(Cli *cli, const Plan *plan)
     return false;
 }
 
+/* Returns the path of the file that the run trains on; NULL: it draws its data. */
+static const char *data_path(const Cli *cli, const PlanFile *file)
+{
+    return cli->options.run.data != NULL ? cli->options.run.data : file->config.data_file;
+}
+
 const DataSource *run_data(Cli *cli, const PlanFile *file)
 {
-    const char *path =
-        cli->options.run.data != NULL ? cli->options.run.data : file->config.data_file;
+    const char *path = data_path(cli, file);
     uint64_t seed = file->plan->step.seed;
     if (path != NULL && data_reads_fields(&file->plan->graph))
         return data_grid(path, &file->plan->graph, seed, cli->arena, &cli->diag);
@@ -316,7 +321,7 @@ static bool may_count(Cli *cli, const Plan *plan)
                       : !loads_new(plan, cli->arena) ? "the plan has no experts"
                                                      : NULL;
     if (!path || !why) return true;
-    return cli_error(cli, FAULT_usage, "option-value", "--loads %s: %s", path, why);
+    return cli_error(cli, FAULT_usage, "option-value", "--loads '%s': %s", path, why);
 }
 
 /* Trains in this process: as the only process, or as one of the ranks. */
@@ -341,7 +346,8 @@ static void run_here(Cli *cli, const PlanFile *file)
     Prediction prediction;
     memset(&prediction, 0, sizeof prediction);
     if (first) {
-        if (!predict_here(cli, file, &prediction)) return;
+        if (!predict_here(cli, file, &prediction) || !shares_writable(cli, data_path(cli, file)))
+            return;
         steps.predicted_ps = prediction.record.step_ps;
         cli_flush_diagnostics(cli);
         options.on_step = steps_add;
@@ -357,12 +363,11 @@ static void run_here(Cli *cli, const PlanFile *file)
         return;
     }
     if (!first) return;
-    if (cli->options.run.loads && result.experts.counts &&
-        !shares_write(cli, file->plan, result.experts.counts, cli->options.run.loads))
-        return;
     int64_t id = 0;
     if (store_measured(cli, file, &result, &prediction, &steps, &id))
         summary(cli, file, &steps, &result, id, &prediction);
+    if (cli->options.run.loads && result.experts.counts)
+        shares_write(cli, file->plan, result.experts.counts, cli->options.run.loads);
 }
 
 static void dry_run(Cli *cli, const PlanFile *file)
@@ -393,7 +398,9 @@ static void run_from_outside(Cli *cli, PlanFile *file)
         return;
     }
     /* Errors should be reported now, not on every rank or after all measurements. */
-    if (run_data(cli, file) == NULL || !store_ready(cli->options.db, &cli->diag)) return;
+    if (run_data(cli, file) == NULL || !store_ready(cli->options.db, &cli->diag) ||
+        !shares_writable(cli, data_path(cli, file)))
+        return;
     /* GPUs have cost models; measuring them needs an explicit `tandem calibrate --backend cuda`. */
     if (!run_on(cli, "cuda") && !run_calibrate(cli, file)) return;
     if (is_loopback(cli) || (run_on(cli, "cuda") && file->plan->mesh.n_ranks == 1)) {
@@ -425,14 +432,10 @@ void cmd_run(Cli *cli)
     }
     bool inside = run_is_inside() && !is_loopback(cli);
     bool silent = inside && !run_is_first();
-    if (!may_count(cli, NULL)) return;
-    if (cli->options.run.verify) {
-        if (silent)
-            run_silence(cli);
-        else
-            run_verify(cli);
-        return;
-    }
+    const bool counts = may_count(cli, NULL);
+    if (silent && (!counts || cli->options.run.verify)) run_silence(cli);
+    if (counts && cli->options.run.verify && !silent) run_verify(cli);
+    if (!counts || cli->options.run.verify) return;
     PlanOptions options = {.workspace = NULL};
     if (!run_plan_options(cli, &options)) return;
     PlanFile *file = plan_file_load(cli, cli->args[0], &options);

@@ -117,12 +117,30 @@ int cli_finish(Cli *cli)
     return code;
 }
 
-bool cli_write_file(Cli *cli, const char *path, const void *bytes, size_t n)
+/* Returns the path at which a file's bytes are written: `path` itself (*in_place) if it is a
+ * device, a pipe or a link, else that of a temporary file beside it. */
+static const char *part_of(Cli *cli, const char *path, bool *in_place)
 {
     struct stat there;
-    const bool in_place = lstat(path, &there) == 0 && !S_ISREG(there.st_mode);
-    const char *part =
-        in_place ? path : arena_print(cli->arena, "%s.tmp.%ld", path, (long)getpid());
+    *in_place = lstat(path, &there) == 0 && !S_ISREG(there.st_mode);
+    return *in_place ? path : arena_print(cli->arena, "%s.tmp.%ld", path, (long)getpid());
+}
+
+const char *cli_write_fault(Cli *cli, const char *path)
+{
+    bool in_place = false;
+    const char *part = part_of(cli, path, &in_place);
+    FILE *file = fopen(part, in_place ? "ab" : "wbx");
+    if (file == NULL) return strerror(errno);
+    fclose(file);
+    if (!in_place) remove(part);
+    return NULL;
+}
+
+bool cli_write_file(Cli *cli, const char *path, const void *bytes, size_t n)
+{
+    bool in_place = false;
+    const char *part = part_of(cli, path, &in_place);
     FILE *file = fopen(part, in_place ? "wb" : "wbx");
     bool fine = file != NULL && fwrite(bytes, 1, n, file) == n && fflush(file) == 0;
     if (fine && !in_place) fine = fsync(fileno(file)) == 0;

@@ -80,6 +80,9 @@ double imbalance_of(Cli *cli, const PlanFile *file);
 /* shares.c: writes how often each expert was chosen, a line for each layer, as `sim --imbalance`
  * reads it. */
 bool shares_write(Cli *cli, const Plan *plan, const LoadCounts *counts, const char *path);
+/* shares.c: returns false after reporting "option-value" if the file of --loads cannot be written,
+ * or if it holds something else than counts, which the run must not replace. */
+bool shares_writable(Cli *cli, const char *data);
 /* shares.c: the factor of --imbalance for experts that `ranks` ranks share. shares_drawn draws
  * choices from the plan's seed. shares_read reads counts from a file; it returns false after
  * reporting "option-value". */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/predict.h"
 #include "planner/base/rng.h"
@@ -130,6 +131,52 @@ bool shares_write(Cli *cli, const Plan *plan, const LoadCounts *counts, const ch
         str_print(&text, "  # %s\n", g->modules.at[g->nodes.at[id].module].path);
     }
     return cli_write_file(cli, path, str_text(&text), text.n);
+}
+
+/* Returns the first line of a file that holds anything but counts and comments; 0: none. */
+static uint32_t line_without_counts(const char *path)
+{
+    FILE *from = fopen(path, "r");
+    char *text = NULL;
+    size_t size = 0;
+    uint32_t line = 0, bad = 0;
+    double number = 0;
+    while (from != NULL && bad == 0 && getline(&text, &size, from) > 0) {
+        line++;
+        if (read_line(text, &number, 1) == UINT32_MAX) bad = line;
+    }
+    free(text);
+    if (from != NULL) fclose(from);
+    return bad;
+}
+
+bool shares_writable(Cli *cli, const char *data)
+{
+    const char *path = cli->options.run.loads;
+    const char *const used[] = {cli->args[0], cli->options.db, data};
+    struct stat there, other;
+    const char *why = NULL;
+    if (path == NULL) return true;
+    if (*path == 0) {
+        why = "a path is expected";
+    } else if (stat(path, &there) == 0) {
+        for (size_t k = 0; k < sizeof used / sizeof used[0]; k++)
+            if (used[k] != NULL && stat(used[k], &other) == 0 && other.st_ino == there.st_ino &&
+                other.st_dev == there.st_dev)
+                why = "the run reads or writes this file itself";
+        if (why == NULL && !S_ISREG(there.st_mode)) why = "it is not a regular file";
+        const uint32_t line = why == NULL ? line_without_counts(path) : 0;
+        if (line > 0)
+            why = arena_print(cli->arena,
+                              "line %" PRIu32 " holds no counts of experts, so the run does not "
+                              "replace the file",
+                              line);
+    }
+    if (why == NULL) why = cli_write_fault(cli, path);
+    if (why == NULL) return true;
+    cli_error(cli, FAULT_usage, "option-value", "--loads '%s': %s", path, why);
+    diag_hint(&cli->diag, "name a new file, in a folder that exists and may be written");
+    return false;
 }
 
 static bool refuse(Cli *cli, const char *path, uint32_t line, const char *why)

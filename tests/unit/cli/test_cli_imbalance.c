@@ -256,12 +256,62 @@ static void a_run_that_cannot_count_says_so(void **state)
     write_plan(arena, "1.0", "", "dp_shard = 4, ep = 2", "bound = 4");
     CommandResult r = COMMAND(arena, 60, "run", "imbalance.lua", "--verify", "--loads", "no.txt");
     assert_int_equal(r.exit_code, 2);
-    assert_non_null(strstr(r.err, "--loads no.txt: --verify trains no step"));
+    assert_non_null(strstr(r.err, "--loads 'no.txt': --verify trains no step"));
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1); /* as the second rank of a run: the first one tells */
+    setenv("OMPI_COMM_WORLD_RANK", "1", 1);
+    r = COMMAND(arena, 60, "run", "imbalance.lua", "--verify", "--loads", "no.txt");
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+    unsetenv("OMPI_COMM_WORLD_RANK");
+    assert_int_equal(r.exit_code, 2);
+    assert_string_equal(r.err, "");
     command_write_file("dense.lua", "return plan { model = require 'models.llama' 'tiny',\n"
                                     "  batch = { global = 1, micro = 1, seq = 8 } }\n");
     r = COMMAND(arena, 60, "run", "dense.lua", "--backend", "loopback", "--loads", "no.txt");
     assert_int_equal(r.exit_code, 2);
-    assert_non_null(strstr(r.err, "--loads no.txt: the plan has no experts"));
+    assert_non_null(strstr(r.err, "--loads 'no.txt': the plan has no experts"));
+    arena_free(arena);
+}
+
+/* A file that the run may not write, or that holds something else, is refused before step 0. */
+static void a_run_replaces_only_counts(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    write_plan(arena, "1.0", "", "dp_shard = 4, ep = 2", "bound = 4");
+    const char *folder = command_new_folder(arena);
+    const char *store = arena_print(arena, "%s/n.db", folder);
+    const char *notes = arena_print(arena, "%s/notes.txt", folder);
+    const char *data = arena_print(arena, "%s/data.txt", folder);
+    command_write_file(notes, "1 2 3 4\nmy notes\n");
+    command_write_file(data, "1 2 3 4 1 2 3 4 1 2 3 4 1 2 3 4 1 2 3 4 1 2 3 4 1 2 3 4 1 2 3 4\n");
+    const char *plan = command_read_file(arena, "imbalance.lua", NULL);
+    const struct {
+        const char *path, *why;
+    } bad[] = {{"", "a path is expected"},
+               {arena_print(arena, "%s/none/x.txt", folder), "No such file or directory"},
+               {folder, "not a regular file"},
+               {"/dev/full", "not a regular file"},
+               {"imbalance.lua", "the run reads or writes this file"},
+               {store, "the run reads or writes this file"},
+               {data, "the run reads or writes this file"},
+               {notes, "line 2 holds no counts of experts"}};
+    for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
+        CommandResult r =
+            COMMAND(arena, 60, "run", "imbalance.lua", "--backend", "loopback", "--steps", "1",
+                    "--db", store, "--data", data, "--loads", bad[k].path);
+        const char *named = arena_print(arena, "--loads '%s'", bad[k].path);
+        if (r.exit_code != 2 || !strstr(r.err, bad[k].why) || !strstr(r.err, named))
+            fail_msg("--loads %s: code %d\n%s%s", bad[k].path, r.exit_code, r.out, r.err);
+        assert_null(strstr(r.out, "step    0"));
+        assert_int_equal(COMMAND(arena, 60, "runs", "--db", store).exit_code, 0);
+    }
+    assert_string_equal(command_read_file(arena, "imbalance.lua", NULL), plan);
+    assert_string_equal(command_read_file(arena, notes, NULL), "1 2 3 4\nmy notes\n");
+    command_write_file(notes, "# earlier counts\n1 2 3 4 # layer 0\n");
+    CommandResult r = COMMAND(arena, 60, "run", "imbalance.lua", "--backend", "loopback", "--steps",
+                              "1", "--db", store, "--loads", notes);
+    if (r.exit_code != 0) fail_msg("%s%s", r.out, r.err);
+    assert_null(strstr(command_read_file(arena, notes, NULL), "earlier"));
     arena_free(arena);
 }
 
@@ -277,6 +327,7 @@ int main(void)
         cmocka_unit_test(a_run_beyond_the_bound_ends_at_its_line),
         cmocka_unit_test(a_run_writes_the_counts_that_sim_reads),
         cmocka_unit_test(a_run_that_cannot_count_says_so),
+        cmocka_unit_test(a_run_replaces_only_counts),
         cmocka_unit_test(a_bound_of_experts_with_a_capacity_is_not_applied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
