@@ -161,15 +161,16 @@ static bool within(const AttrBounds *b, double x)
     return (b->above_lo ? x > b->lo : x >= b->lo) && (b->below_hi ? x < b->hi : x <= b->hi);
 }
 
-/* The factors of pairs must be positive, and no other scaling may change the same frequencies. */
+/* The factors of pairs must keep frequencies finite, and no other scaling may change the same
+ * frequencies. */
 static const char *pairs_fault(OpKind op, const Attrs *a)
 {
     AttrBounds ignored;
     const uint32_t n = attr_rope_pairs(a);
     if (n > 0 && !op_attr_bounds(op, ATTR_rope_dims, &ignored)) return "has no attribute rope_pair";
     for (uint32_t i = 0; i < n; i++)
-        if (!(a->rope_pair[i] > 0 && a->rope_pair[i] <= 1e300))
-            return "rope_pair must be above 0 and at most 1e300";
+        if (!(a->rope_pair[i] >= 1e-3 && a->rope_pair[i] <= 1e6))
+            return "rope_pair must be between 0.001 and 1000000";
     if (n > 0 && a->rope_factor != 0) return "rope_pair and rope_factor exclude each other";
     return NULL;
 }

@@ -6,37 +6,59 @@ local check = require "tandem.check"
 local longrope = {}
 
 local keys = { kind = true, short = true, long = true, context = true, length = true, attention_factor = true }
-local most_pairs = 64
+local most_pairs, least_factor, most_factor = 64, 1e-3, 1e6
+
+local function read_factor(who, what, value)
+  local factor = check.number(who, what, value)
+  if not (factor >= least_factor and factor <= most_factor) then
+    core.fail("out-of-range", ("%s: %s of LongRoPE is %g"):format(who, what, factor), "factors are between 0.001 and 1000000")
+  end
+  return factor
+end
 
 local function read_factors(who, name, list)
-  if type(list) ~= "table" or #list == 0 then
+  if type(list) ~= "table" or next(list) == nil then
     core.fail("missing-key", ("%s: LongRoPE needs a list of %s factors"):format(who, name),
       "short = { 1.0, 1.1, ... }, long = { ... }: a number for each pair of elements that turns")
   end
-  if #list > most_pairs then
-    core.fail("out-of-range", ("%s: LongRoPE has %d %s factors"):format(who, #list, name),
-      ("at most %d pairs turn"):format(most_pairs))
+  local n = 0
+  for key in pairs(list) do
+    if math.type(key) ~= "integer" or key < 1 or key > most_pairs then
+      core.fail("out-of-range", ("%s: LongRoPE has a %s factor at '%s'"):format(who, name, tostring(key)),
+        ("a list of at most %d factors: { 1.0, 1.1, ... }"):format(most_pairs))
+    end
+    n = math.max(n, key)
   end
   local copy = {}
-  for i = 1, #list do
-    copy[i] = check.number(who, ("%s factor %d"):format(name, i), list[i])
-    if not (copy[i] > 0 and copy[i] < math.huge) then
-      core.fail("out-of-range", ("%s: %s factor %d of LongRoPE is %s"):format(who, name, i, copy[i]), "factors are above 0")
+  for i = 1, n do
+    if list[i] == nil then
+      core.fail("missing-key", ("%s: LongRoPE has %s factor %d, but not %s factor %d"):format(who, name, n, name, i),
+        "a number for each pair of elements that turns")
     end
+    copy[i] = read_factor(who, ("%s factor %d"):format(name, i), list[i])
   end
   return copy
 end
 
+-- Returns the lists of factors, the original context and the gain of queries and keys.
 function longrope.read(who, scaling)
   check.options(who .. " scaling", scaling, keys)
-  local own = { short = read_factors(who, "short", scaling.short), long = read_factors(who, "long", scaling.long),
-    context = check.count(who, "context", scaling.context) }
-  local length = check.count(who, "length", scaling.length, own.context)
+  local own = { short = read_factors(who, "short", scaling.short), long = read_factors(who, "long", scaling.long) }
+  if scaling.context == nil or scaling.length == nil then
+    core.fail("missing-key", who .. ": LongRoPE needs the original context and the new length",
+      "context = 4096, length = 131072: in tokens")
+  end
+  own.context = check.count(who, "context", scaling.context)
+  local length = check.count(who, "length", scaling.length)
+  if length < own.context then
+    core.fail("out-of-range", ("%s: LongRoPE to length = %d, below its original context = %d"):format(who, length, own.context),
+      ("length: at least %d"):format(own.context))
+  end
   if length > own.context and own.context == 1 then
     core.fail("out-of-range", who .. ": LongRoPE with an original context of 1 token", "context: at least 2")
   end
   local stretched = length > own.context and math.sqrt(1 + math.log(length / own.context) / math.log(own.context)) or 1.0
-  own.gain = check.number(who, "attention_factor", scaling.attention_factor, stretched)
+  own.gain = scaling.attention_factor == nil and stretched or read_factor(who, "attention_factor", scaling.attention_factor)
   return own
 end
 
@@ -44,12 +66,13 @@ end
 function longrope.attrs(who, attrs, shape)
   local own, size = attrs.by_length, shape[#shape]
   local turned = (attrs.rope_dims or 0) > 0 and attrs.rope_dims or size
-  local long = shape[2] > own.context
-  local pairs_of = long and own.long or own.short
-  if 2 * #pairs_of ~= turned then
-    core.fail("shape-mismatch", ("%s: LongRoPE has %d %s factors, and %d elements of a head turn"):format(who, #pairs_of,
-      long and "long" or "short", turned), ("%d factors: one for each pair of elements"):format(turned // 2))
+  for _, name in ipairs { "short", "long" } do
+    if 2 * #own[name] ~= turned then
+      core.fail("shape-mismatch", ("%s: LongRoPE has %d %s factors, and %d elements of a head turn"):format(who, #own[name],
+        name, turned), ("%d factors: one for each pair of elements"):format(turned // 2))
+    end
   end
+  local pairs_of = shape[2] > own.context and own.long or own.short
   return { theta = attrs.theta, rope_dims = attrs.rope_dims, rope_pair = pairs_of, rope_gain = own.gain ~= 1 and own.gain or nil }
 end
 

@@ -223,7 +223,9 @@ static void attributes_that_contradict_each_other_are_refused(void **state)
     a.theta = 0;
     assert_non_null(strstr(fault_of(OP_silu, a), "has no attribute rope_pair"));
     a = (Attrs){.theta = 1e4, .rope_pair = {1.5, 0, 2}};
-    assert_non_null(strstr(fault_of(OP_rope, a), "rope_pair must be above 0"));
+    assert_non_null(strstr(fault_of(OP_rope, a), "rope_pair must be between 0.001"));
+    a = (Attrs){.theta = 1e4, .rope_pair = {1e-310, 2}};
+    assert_non_null(strstr(fault_of(OP_rope, a), "rope_pair must be between 0.001"));
     a = yarn, a.rope_pair[0] = 2;
     assert_non_null(strstr(fault_of(OP_rope, a), "exclude each other"));
     a = (Attrs){.theta = 1e4, .rows = 4, .columns = 6, .hi = 2, .count = 2};
