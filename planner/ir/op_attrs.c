@@ -181,8 +181,8 @@ static const char *grid_fault(OpKind op, const Attrs *a)
 {
     if (op != OP_rope && op != OP_rope_grad) return NULL;
     if ((a->rows == 0) != (a->columns == 0)) return "rows and columns belong together";
-    if (a->rows == 0 && (a->first != 0 || a->count != 0))
-        return "first and count need rows and columns";
+    if (a->rows == 0 && (a->first != 0 || a->count != 0 || a->lo != 0 || a->hi != 0))
+        return "first, count, lo and hi need rows and columns";
     if (a->count != 0 && (a->rows % a->count != 0 || a->columns % a->count != 0))
         return "rows and columns must be whole blocks of count";
     if (a->count != 0 && (a->first != 0 || a->lo == a->hi))

@@ -32,18 +32,23 @@ function check.shape_text(shape) return "[" .. table.concat(shape, ", ") .. "]" 
 
 -- ---- checks of arguments
 
--- place: where the mistake was made; nil: at the calling line.
-function check.count(who, what, value, default, place)
-  if value == nil and default ~= nil then return default end
+-- An integer between two bounds. place: where the mistake was made; nil: at the calling line.
+function check.within(who, what, value, least, most, place)
   if math.type(value) == "float" and math.tointeger(value) then value = math.tointeger(value) end
   if math.type(value) ~= "integer" then
     core.fail("wrong-type", ("%s: %s must be an integer, not %s"):format(who, what, check.value_text(value)), nil,
       place)
   end
-  if value < 1 or value > 1 << 30 then
-    core.fail("out-of-range", ("%s: %s = %d must be between 1 and 2^30"):format(who, what, value), nil, place)
+  if value < least or value > most then
+    core.fail("out-of-range", ("%s: %s = %d must be between %d and %s"):format(who, what, value, least,
+      most == 1 << 30 and "2^30" or tostring(most)), nil, place)
   end
   return value
+end
+
+function check.count(who, what, value, default, place)
+  if value == nil and default ~= nil then return default end
+  return check.within(who, what, value, 1, 1 << 30, place)
 end
 
 function check.number(who, what, value, default)

@@ -6,16 +6,18 @@ local check = require "tandem.check"
 local rope_image = {}
 
 local keys = { rows = true, columns = true, first = true, sections = true, block = true }
+local most_side, most_block, most_first = 4096, 64, 1 << 30 -- as in planner/ir/attrs.def
 local example = "{ rows = 8, columns = 8, first = 5, sections = { 16, 24, 24 } }; an encoder: { rows = 16, columns = 16, block = 2 }"
 
 function rope_image.read(who, image)
   check.options(who .. " image", image, keys)
-  local own = { rows = check.count(who, "rows", image.rows), columns = check.count(who, "columns", image.columns) }
+  local own = { rows = check.within(who, "rows", image.rows, 1, most_side),
+    columns = check.within(who, "columns", image.columns, 1, most_side) }
   if (image.sections == nil) == (image.block == nil) then
-    core.fail("missing-key", who .. ": an image needs sections (decoder) or block (encoder)", example)
+    core.fail("missing-key", who .. ": an image needs either sections (decoder) or block (encoder)", example)
   end
   if image.block ~= nil then
-    own.block = check.count(who, "block", image.block)
+    own.block = check.within(who, "block", image.block, 1, most_block)
     if own.rows % own.block ~= 0 or own.columns % own.block ~= 0 then
       core.fail("shape-mismatch", ("%s: %d x %d patches are not whole blocks of %d x %d"):format(who, own.rows, own.columns,
         own.block, own.block))
@@ -23,8 +25,7 @@ function rope_image.read(who, image)
     if image.first ~= nil then core.fail("out-of-range", who .. ": the sequence of an encoder is its image", "leave first out") end
     return own
   end
-  own.first = math.tointeger(image.first or 0) or -1
-  if own.first < 0 then core.fail("out-of-range", who .. ": first counts tokens from 0") end
+  own.first = check.within(who, "first", image.first == nil and 0 or image.first, 0, most_first)
   if type(image.sections) ~= "table" or #image.sections ~= 3 then
     core.fail("wrong-type", who .. ": sections are the pairs that turn by time, by row and by column", example)
   end

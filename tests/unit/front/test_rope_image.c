@@ -68,7 +68,7 @@ static void images_that_do_not_fit_are_refused(void **state)
          "sections 2 + 3 + 4 are not the 8 pairs that turn"},
         {"{ rows = 4, columns = 6, first = 25, sections = { 2, 3, 3 } }", ENCODER,
          "4 x 6 tokens of an image from token 25 on, in a sequence of 48"},
-        {"{ rows = 4, columns = 6 }", ENCODER, "an image needs sections (decoder) or block"},
+        {"{ rows = 4, columns = 6 }", ENCODER, "an image needs either sections (decoder)"},
         {DECODER, "{ rows = 6, columns = 7, block = 2 }", "are not whole blocks of 2 x 2"},
         {DECODER, "{ rows = 6, columns = 6, block = 2 }", "48 tokens and 8 pairs for 6 x 6"},
     };

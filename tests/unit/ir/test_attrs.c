@@ -29,6 +29,7 @@ static Attrs sound_attrs(OpKind op)
             if (large[k] == i) x = b.hi;
         attr_set(&attrs, i, x);
     }
+    if (op == OP_rope || op == OP_rope_grad) attrs.rows = attrs.columns = 1; /* hi needs a grid */
     return attrs;
 }
 
@@ -235,7 +236,9 @@ static void attributes_that_contradict_each_other_are_refused(void **state)
     a.rows = 0;
     assert_non_null(strstr(fault_of(OP_rope, a), "rows and columns belong together"));
     a.columns = 0;
-    assert_non_null(strstr(fault_of(OP_rope, a), "count need rows and columns"));
+    assert_non_null(strstr(fault_of(OP_rope, a), "hi need rows and columns"));
+    a = (Attrs){.theta = 1e4, .lo = 1, .hi = 2};
+    assert_non_null(strstr(fault_of(OP_rope, a), "hi need rows and columns"));
     a = (Attrs){.theta = 1e4, .rows = 4, .columns = 6, .first = 1, .hi = 2, .count = 2};
     assert_non_null(strstr(fault_of(OP_rope, a), "first is 0"));
     a = (Attrs){.lo = 8, .hi = 7, .n_slots = 1};
