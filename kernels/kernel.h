@@ -91,6 +91,8 @@ enum { KERNEL_MOST_SPLIT_SEQ = 1 << 17 };
 Kernel kernel_cpu(OpKind op);
 /* Returns OpenBLAS' name of the processor whose kernels compute products. */
 const char *kernel_cpu_blas(void);
+/* Returns true if those kernels have no AVX. */
+bool kernel_cpu_blas_is_old(void);
 /* True if the CPU kernel of `op` accepts these dtypes (inputs, outputs, then scratch if any). Ids
  * are i32; tables of scalars (sumsq, clip_coef, the last input of adamw and sgd) are f64. The loss
  * may be f64 for any type of inputs. cast, fill and RESHAPE ops accept every dtype that they can

@@ -17,18 +17,18 @@ const char *kernel_cpu_blas(void)
     return openblas_get_corename();
 }
 
+bool kernel_cpu_blas_is_old(void)
+{
+    static const char *const old[] = {"Prescott", "Core2", "Nehalem", "Unknown", "Generic"};
+    for (size_t i = 0; i < sizeof old / sizeof old[0]; i++)
+        if (strcasecmp(kernel_cpu_blas(), old[i]) == 0) return true;
+    return false;
+}
+
 #if defined __x86_64__
 /* OpenBLAS calls these two at its own start and end, if it has kernels for several processors. */
 extern void gotoblas_dynamic_init(void) __attribute__((weak));
 extern void gotoblas_dynamic_quit(void) __attribute__((weak));
-
-static bool is_old(const char *kernels)
-{
-    static const char *const old[] = {"Prescott", "Core2", "Nehalem", "Unknown", "Generic"};
-    for (size_t i = 0; i < sizeof old / sizeof old[0]; i++)
-        if (strcasecmp(kernels, old[i]) == 0) return true;
-    return false;
-}
 
 /* An OpenBLAS that is older than the processor does not know its model, and takes kernels without
  * AVX: products are then several times slower. The environment's own choice stays. This runs before
@@ -38,7 +38,7 @@ __attribute__((constructor)) static void choose_kernels(void)
     static const char name[] = "OPENBLAS_CORETYPE";
     if (!gotoblas_dynamic_init || !gotoblas_dynamic_quit || getenv(name)) return;
     __builtin_cpu_init();
-    if (!is_old(openblas_get_corename()) || !__builtin_cpu_supports("avx2") ||
+    if (!kernel_cpu_blas_is_old() || !__builtin_cpu_supports("avx2") ||
         !__builtin_cpu_supports("fma"))
         return;
     const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
