@@ -377,8 +377,10 @@ static void dry_run(Cli *cli, const PlanFile *file)
     str_print(&cli->out, "would run   %" PRIu32 " ranks on %s; the first instructions of role 0:\n",
               plan->mesh.n_ranks, is_loopback(cli) ? "loopback, in one process" : run_backend(cli));
     const Program *p = &plan->programs.at[0];
-    for (Pc pc = 1; pc < p->code.n && pc <= 20; pc++)
+    for (Pc pc = 1; pc < p->code.n && pc <= 20; pc++) {
         text_instr(plan, p, pc, cli->arena, &cli->out);
+        str_add(&cli->out, "\n");
+    }
 }
 
 /* Facts known before the first step are printed above its line. */

@@ -133,7 +133,10 @@ static void a_dry_run_leaves_no_store(void **state)
     assert_int_equal(r.exit_code, 0);
     r = COMMAND(arena, 60, "run", tiny, "--db", db, "--dry-run");
     if (r.exit_code != 0) fail_msg("%s", r.err);
-    assert_non_null(strstr(r.out, "would run"));
+    const char *line = strchr(strstr(r.out, "would run"), '\n'); /* ends the line of "would run" */
+    for (long pc = 1; pc <= 20; pc++, line = strchr(line + 1, '\n'))
+        if (line == NULL || strtol(line + 1, NULL, 10) != pc) fail_msg("line %ld: %s", pc, r.out);
+    assert_string_equal(line, "\n");
     r = COMMAND(arena, 60, "calibrate", tiny, "--db", db, "--dry-run");
     if (r.exit_code != 0) fail_msg("%s", r.err);
     assert_non_null(strstr(r.out, "to measure"));
