@@ -21,7 +21,8 @@ enum { MULTIPLE = 16 };
     X(expert, "experts are grouped products, not linears")                                         \
     X(skipped, "float8.skip names it")                                                             \
     X(not_named, "float8.only does not name it")                                                   \
-    X(indivisible, "a local dimension is not a multiple of 16 (mxfp8: of 32)")
+    X(indivisible, "a local dimension is not a multiple of 16 (mxfp8: of 32)")                     \
+    X(split_tokens, "the text in Float8.split_tokens")
 typedef enum Reason {
 #define X(name, why) REASON_##name,
     REASONS(X)
@@ -60,7 +61,7 @@ typedef struct Float8 {
     /* local sizes that were refused; each size is reported once, not for each layer */
     int64_t refused[16][2];
     uint32_t n_refused;
-    bool refuses_tokens;
+    const char *split_tokens; /* the first sequence whose tokens are no whole blocks on a rank */
 } Float8;
 
 /* ---- which linears ---- */
@@ -151,28 +152,31 @@ static bool tokens_fit(Float8 *f, const Node *n)
     if (tp && (tp->tp.sequence || tp->tp.plan.n)) axes |= axes_with(AXIS_WEIGHTS);
     const int64_t ranks = config_ranks(c, axes), least = ranks * FLOAT8_BLOCK;
     if (f->scaling != SCALING_blocks || tokens % least == 0) return true;
+    if (f->split_tokens != NULL) return false;
+    f->split_tokens = arena_print(
+        f->job->scratch,
+        "%lld tokens of a sequence lie on %lld rank%s: recipe = \"%s\" needs blocks of %d "
+        "tokens on each",
+        (long long)tokens, (long long)ranks, ranks == 1 ? "" : "s", recipes[f->pass->float8.recipe],
+        FLOAT8_BLOCK);
     if (f->pass->float8.skip_indivisible) return false;
-    if (f->refuses_tokens) return false;
-    f->refuses_tokens = true;
-    diag_error(f->job->diag, FAULT_input, "float8-tokens", n->loc,
-               "%lld tokens of a sequence lie on %lld ranks: recipe = \"%s\" needs blocks of %d "
-               "tokens on each",
-               (long long)tokens, (long long)ranks, recipes[f->pass->float8.recipe], FLOAT8_BLOCK);
+    diag_error(f->job->diag, FAULT_input, "float8-tokens", n->loc, "%s", f->split_tokens);
     const long long below = tokens / least * least, above = below + least;
     diag_hint(f->job->diag, "sequences of %s%lld tokens would do; or recipe = \"rowwise\"",
               below > 0 ? arena_print(f->job->scratch, "%lld or ", below) : "", above);
     return false;
 }
 
-static bool sizes_fit(Float8 *f, const Node *n, const Tensor *w)
+static Reason reason_of_sizes(Float8 *f, const Node *n, const Tensor *w)
 {
     Binding b;
-    if (f->pass->float8.any_size) return true;
+    if (f->pass->float8.any_size) return REASON_covered;
     graph_bind(&f->job->plan->graph, n, &b, f->job->diag);
     const WeightSide k = side_of(f, w, true, &b), m = side_of(f, w, false, &b);
-    if (k.local % multiple_of(f) == 0 && m.local % multiple_of(f) == 0) return tokens_fit(f, n);
+    if (k.local % multiple_of(f) == 0 && m.local % multiple_of(f) == 0)
+        return tokens_fit(f, n) ? REASON_covered : REASON_split_tokens;
     if (!f->pass->float8.skip_indivisible) refuse_sizes(f, n, w, k, m);
-    return false;
+    return REASON_indivisible;
 }
 
 static Reason reason_of(Float8 *f, const Node *n)
@@ -186,7 +190,7 @@ static Reason reason_of(Float8 *f, const Node *n)
     if (strstr(path, "experts") || strstr(path, "shared_expert")) return REASON_expert;
     if (within(g, f->skip, n->module)) return REASON_skipped;
     if (f->pass->float8.only.n > 0 && !within(g, f->only, n->module)) return REASON_not_named;
-    return sizes_fit(f, n, w) ? REASON_covered : REASON_indivisible;
+    return reason_of_sizes(f, n, w);
 }
 
 static bool is_linear(const Graph *g, const Node *n)
@@ -255,11 +259,12 @@ static void rewrite(Float8 *f, const Reason *reasons)
 
 static void report(Float8 *f)
 {
-    static const char *const why[REASON_COUNT] = {
+    const char *why[REASON_COUNT] = {
 #define X(name, text) text,
         REASONS(X)
 #undef X
     };
+    why[REASON_split_tokens] = f->split_tokens;
     Diag *d = f->job->diag;
     bool shrunk = f->pass->float8.any_size;
     uint32_t n = 0;
