@@ -8,35 +8,35 @@
 #include "planner/front/fields.h"
 
 /* The values that each rule compares. A table such as `mesh` stands for all values in it that the
- * message names. */
+ * message names. `mended`: the one value that the hint mends; it is blamed before the others. */
 static const struct {
-    const char *rule, *values;
+    const char *rule, *values, *mended;
 } table[] = {
-    {"mesh-product", "mesh cluster.nodes cluster.devices_per_node"},
-    {"divides-batch", "batch.global batch.micro mesh.dp_shard mesh.dp_replicate mesh.ep"},
-    {"divides-seq", "batch.seq mesh parallel.tp"},
-    {"divides-heads", "model mesh parallel.tp parallel.cp"},
-    {"divides-features", "model mesh"},
-    {"divides-experts", "model mesh"},
-    {"divides-activation", "model mesh batch"},
-    {"dtype-unsupported", "precision gpu cluster.device parallel.float8"},
-    {"ep-fold", "mesh"},
-    {"cp-groups", "model mesh parallel.cp parallel.tp"},
-    {"cp-tp", "model mesh parallel.cp parallel.tp"},
-    {"cp-experts", "model mesh parallel.cp"},
-    {"cp-dropless", "model mesh parallel.cp"},
-    {"cp-ring", "model mesh parallel.cp"},
-    {"cp-scan", "model mesh parallel.cp"},
-    {"cp-span", "model mesh parallel.cp batch"},
-    {"pp-chunks", "mesh.pp parallel.pp"},
-    {"pp-interleaved", "mesh.pp parallel.pp"},
-    {"pp-layers", "mesh.pp parallel.pp model"},
-    {"pp-layers-per-stage", "mesh.pp parallel.pp model"},
-    {"pp-microbatches", "mesh.pp parallel.pp batch"},
-    {"pp-split", "mesh.pp parallel.pp model"},
-    {"reshard-divides", "parallel.fsdp2 mesh.dp_shard"},
-    {"fsdp2-conflict", "parallel.fsdp2 mesh"},
-    {"zero-option", "parallel.zero mesh precision"},
+    {"mesh-product", "mesh cluster.nodes cluster.devices_per_node", NULL},
+    {"divides-batch", "batch.global batch.micro mesh.dp_shard mesh.dp_replicate mesh.ep", NULL},
+    {"divides-seq", "batch.seq mesh parallel.tp", NULL},
+    {"divides-heads", "model mesh parallel.tp parallel.cp", NULL},
+    {"divides-features", "model mesh", NULL},
+    {"divides-experts", "model mesh", NULL},
+    {"divides-activation", "model mesh batch", NULL},
+    {"dtype-unsupported", "precision gpu cluster.device parallel.float8", NULL},
+    {"ep-fold", "mesh", "mesh.ep"},
+    {"cp-groups", "model mesh parallel.cp parallel.tp", NULL},
+    {"cp-tp", "model mesh parallel.cp parallel.tp", NULL},
+    {"cp-experts", "model mesh parallel.cp", NULL},
+    {"cp-dropless", "model mesh parallel.cp", NULL},
+    {"cp-ring", "model mesh parallel.cp", NULL},
+    {"cp-scan", "model mesh parallel.cp", NULL},
+    {"cp-span", "model mesh parallel.cp batch", NULL},
+    {"pp-chunks", "mesh.pp parallel.pp", NULL},
+    {"pp-interleaved", "mesh.pp parallel.pp", NULL},
+    {"pp-layers", "mesh.pp parallel.pp model", NULL},
+    {"pp-layers-per-stage", "mesh.pp parallel.pp model", NULL},
+    {"pp-microbatches", "mesh.pp parallel.pp batch", NULL},
+    {"pp-split", "mesh.pp parallel.pp model", NULL},
+    {"reshard-divides", "parallel.fsdp2 mesh.dp_shard", NULL},
+    {"fsdp2-conflict", "parallel.fsdp2 mesh", NULL},
+    {"zero-option", "parallel.zero mesh precision", NULL},
 };
 enum { N_RULES = sizeof table / sizeof *table };
 
@@ -115,7 +115,9 @@ void front_blame_settings(const char *const *set, uint32_t n, uint32_t first, Di
         if (item->severity != SEVERITY_error) continue;
         for (uint32_t r = 0; r < N_RULES; r++) {
             if (strcmp(table[r].rule, item->rule) != 0) continue;
-            const char *blamed = find(set, n, table[r].values, item);
+            const char *mended = table[r].mended, *blamed = NULL;
+            if (mended != NULL) blamed = find(set, n, mended, item);
+            if (blamed == NULL) blamed = find(set, n, table[r].values, item);
             if (blamed != NULL) item->loc = (Loc){arena_print(d->arena, "--set %s", blamed), 0};
         }
     }

@@ -121,6 +121,21 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
     return false;
 }
 
+/* Says how the ranks of cp can have sequences of their own. */
+static const char *or_data_ranks(const Job *job, uint32_t cp)
+{
+    const Config *c = job->config;
+    const AxisName units = axes_first(axes_with(AXIS_UNITS));
+    const uint32_t *size = c->ep_mode == EP_folded ? c->axis_before : c->axis_size;
+    const int64_t step = c->micro_batch * config_data_ranks(c) * cp;
+    const char *batch =
+        c->global_batch % step == 0
+            ? ""
+            : arena_print(job->scratch, " and global a multiple of %lld", (long long)step);
+    return arena_print(job->scratch, "; or mesh.cp = 1 with mesh.%s = %u%s", axis_name_text(units),
+                       size[units] * cp, batch);
+}
+
 /* Refuses ops other than attention that need all tokens of a sequence. */
 static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
 {
@@ -160,7 +175,7 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
                                       "experts; or ",
                                       ranks)
                         : "",
-                  folds ? "" : "; or make cp a part of dp_shard or of tp");
+                  folds ? "" : or_data_ranks(job, pass_ranks(job->config, PASS_cp)));
         return false;
     }
     if (op_takes_tokens(n->op)) {

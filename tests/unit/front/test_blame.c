@@ -56,6 +56,9 @@ static const Case cases[] = {
      {"precision.compute=fp4"},
      "precision.compute=fp4"},
     {"dtype-unsupported", "H100 has no fp4", AT, {"precision.reduce=fp32"}, NULL},
+    /* the value that the hint mends, also before a later setting of another value */
+    {"ep-fold", "mesh.ep = 3: dp_shard 8", AT, {"mesh.ep=3", "mesh.dp_shard=8"}, "mesh.ep=3"},
+    {"ep-fold", "mesh.ep = 3: dp_shard 8", AT, {"mesh.dp_shard=8"}, "mesh.dp_shard=8"},
     /* a rule without a row */
     {"unknown-key", "unknown key 'tq' in mesh", AT, {"mesh.tq=1"}, NULL},
 };
