@@ -216,16 +216,16 @@ static int64_t wanted_run(Cli *cli, Store *store)
     return number_of(cli, cli->args[0]);
 }
 
-/* Finds the prediction made for this run, or else the newest one of its plan. */
+/* Finds the prediction made for this run, or else the newest one of its plan as it is. */
 static int64_t find_prediction(Cli *cli, Store *store, const RunRecord *measured)
 {
     unsigned char plan[16];
     hash_to_bytes(measured->plan, plan);
-    DbStatement *st =
-        db_prepare(store_db(store), &cli->diag,
-                   "SELECT id FROM run WHERE kind = 'predicted' AND plan = ? AND "
-                   "backend = ? AND calibration = ? ORDER BY id DESC LIMIT 1",
-                   "bss", plan, sizeof plan, measured->backend, measured->calibration);
+    DbStatement *st = db_prepare(
+        store_db(store), &cli->diag,
+        "SELECT id FROM run WHERE kind = 'predicted' AND " STORE_IS_PLAIN " AND plan = ? AND "
+        "backend = ? AND calibration = ? ORDER BY id DESC LIMIT 1",
+        "bss", plan, sizeof plan, measured->backend, measured->calibration);
     int64_t id = db_step(st, &cli->diag) ? db_int(st, 0) : 0;
     db_reset(st);
     return id != 0 ? id : store_find_run(store, RUN_predicted, measured->plan, &cli->diag);

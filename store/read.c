@@ -49,11 +49,11 @@ int64_t store_find_run(Store *store, RunKind kind, Hash128 plan, Diag *d)
 {
     unsigned char bytes[STORE_HASH_BYTES];
     store_hash_bytes(plan, bytes);
-    return one_id(
-        db_prepare(store_db(store), d,
-                   "SELECT max(id) FROM run WHERE plan = ? AND kind = ? AND status <> 'failed'",
-                   "bs", bytes, sizeof bytes, store_kind(kind)),
-        d);
+    return one_id(db_prepare(store_db(store), d,
+                             "SELECT max(id) FROM run WHERE plan = ? AND kind = ? AND status <> "
+                             "'failed' AND " STORE_IS_PLAIN,
+                             "bs", bytes, sizeof bytes, store_kind(kind)),
+                  d);
 }
 
 int64_t store_latest_run(Store *store, RunKind kind, Diag *d)

@@ -147,7 +147,7 @@ static const char views[] =
     " round(r.peak_bytes / 1073741824.0, 3) AS peak_gib, r.peak_rank, r.steps_done,"
     " datetime(r.made_at, 'unixepoch') AS made_at"
     " FROM run r ORDER BY r.id;\n"
-    /* each measurement with the newest prediction of the same plan */
+    /* each measurement with the newest prediction of the same plan; plain_compare replaces it */
     "CREATE VIEW v_compare AS SELECT m.id AS measured, p.id AS predicted, m.name AS plan,"
     " round(p.step_ps / 1e9, 3) AS predicted_ms, round(m.step_ps / 1e9, 3) AS measured_ms,"
     " round(p.step_ps * 1.0 / nullif(m.step_ps, 0), 3) AS ratio,"
@@ -256,7 +256,20 @@ static const char digests[] = "ALTER TABLE plan ADD COLUMN digest INTEGER;\n"
                               "ALTER TABLE run ADD COLUMN step_sum INTEGER;\n"
                               "ALTER TABLE run ADD COLUMN trace_sum INTEGER;\n";
 
+/* Compares each measurement with the newest prediction of the plan as it is. A prediction with a
+ * slow rank or uneven experts is none. */
+static const char plain_compare[] =
+    "DROP VIEW v_compare;\n"
+    "CREATE VIEW v_compare AS SELECT m.id AS measured, p.id AS predicted, m.name AS plan,"
+    " round(p.step_ps / 1e9, 3) AS predicted_ms, round(m.step_ps / 1e9, 3) AS measured_ms,"
+    " round(p.step_ps * 1.0 / nullif(m.step_ps, 0), 3) AS ratio,"
+    " p.peak_bytes AS predicted_bytes, m.peak_bytes AS measured_bytes"
+    " FROM run m LEFT JOIN run p ON p.id ="
+    "  (SELECT max(id) FROM run q WHERE q.plan = m.plan AND q.kind = 'predicted'"
+    "  AND q.scenario IN ('', 'unfolded'))"
+    " WHERE m.kind = 'measured' ORDER BY m.id;\n";
+
 static const char *const migrations[] = {runs,  costs,       views,   choices, trust,
-                                         cores, cost_counts, recipes, digests};
+                                         cores, cost_counts, recipes, digests, plain_compare};
 const char *const *const store_migrations = migrations;
 const uint32_t store_n_migrations = sizeof migrations / sizeof migrations[0];

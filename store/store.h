@@ -85,7 +85,10 @@ bool store_has_run(Store *store, int64_t id, Diag *d);
  * same key exists, returns its id; it then stores only the trace, if the old prediction has
  * none. */
 int64_t store_run(Store *store, const RunRecord *run, Diag *d);
-/* Returns the newest run of `kind` for a plan that did not fail (0: none). */
+/* SQL that is true of runs of the plan as it is, without uneven ranks or experts. "unfolded" only
+ * says that each rank was simulated. */
+#define STORE_IS_PLAIN "scenario IN ('', 'unfolded')"
+/* Returns the newest run of `kind` for a plan as it is that did not fail (0: none). */
 int64_t store_find_run(Store *store, RunKind kind, Hash128 plan, Diag *d);
 int64_t store_latest_run(Store *store, RunKind kind, Diag *d);
 /* Loads run `id`. plan_text stays NULL (use store_plan_text); `trace` may be NULL. Rows are

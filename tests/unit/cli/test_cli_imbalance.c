@@ -315,6 +315,40 @@ static void a_run_replaces_only_counts(void **state)
     arena_free(arena);
 }
 
+/* The error of the store's predictions, as a prediction of the plain plan states it. */
+static const char *error_of_store(Arena *arena, const char *db)
+{
+    CommandResult r = COMMAND(arena, 60, "sim", "imbalance.lua", "--db", db, "--json");
+    const char *at = strstr(r.out, "\"error_p50\": ");
+    if (r.exit_code != 0 || at == NULL) fail_msg("%s%s", r.out, r.err);
+    return arena_copy(arena, at, strcspn(at, ",\n"));
+}
+
+/* Predictions under other circumstances say nothing about the error of a run that had none. */
+static void what_if_predictions_are_no_errors(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    command_write_file(
+        "imbalance.lua",
+        "return plan { model = require 'models.mixtral' { size = 'tiny', capacity_factor = "
+        "'dropless' },\n  cluster = require 'clusters.local_cpu' {}, batch = { micro = 1, seq = 64 "
+        "},\n  mesh = { dp_shard = 2, ep = 2 }, parallel = { ep { bound = 2 }, fsdp2 {} } }\n");
+    CommandResult r = COMMAND(arena, 60, "run", "imbalance.lua", "--backend", "loopback", "--steps",
+                              "1", "--db", db);
+    if (r.exit_code != 0) fail_msg("%s%s", r.out, r.err);
+    const char *own = error_of_store(arena, db);
+    assert_null(strstr(own, "null"));
+    const char *const others[][2] = {{"--straggler", "0:10"}, {"--imbalance", "1.5"}};
+    for (int k = 0; k < 2; k++) {
+        r = COMMAND(arena, 60, "sim", "imbalance.lua", "--db", db, others[k][0], others[k][1]);
+        if (r.exit_code != 0) fail_msg("%s%s", r.out, r.err);
+        assert_string_equal(error_of_store(arena, db), own);
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -329,6 +363,7 @@ int main(void)
         cmocka_unit_test(a_run_that_cannot_count_says_so),
         cmocka_unit_test(a_run_replaces_only_counts),
         cmocka_unit_test(a_bound_of_experts_with_a_capacity_is_not_applied),
+        cmocka_unit_test(what_if_predictions_are_no_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -263,6 +263,18 @@ static void views(void **state)
     assert_int_equal(number(f, "SELECT step_ms FROM v_run WHERE kind = 'measured'"), 4000);
     assert_int_equal(number(f, "SELECT measured FROM v_compare"), mid);
     assert_int_equal(number(f, "SELECT predicted FROM v_compare WHERE ratio = 1.25"), pid);
+    /* A run is not measured against a newer prediction of other circumstances. */
+    RunRecord what_if = p;
+    what_if.scenario = "experts x 2";
+    assert_true(store_run(f->store, &what_if, &f->diag) > mid);
+    assert_int_equal(number(f, "SELECT predicted FROM v_compare"), pid);
+    assert_int_equal(store_find_run(f->store, RUN_predicted, p.plan, &f->diag), pid);
+    RunRecord unfolded = p;
+    unfolded.scenario = "unfolded"; /* the same circumstances, simulated rank by rank */
+    int64_t uid = store_run(f->store, &unfolded, &f->diag);
+    assert_int_equal(number(f, "SELECT predicted FROM v_compare"), uid);
+    assert_int_equal(store_find_run(f->store, RUN_predicted, p.plan, &f->diag), uid);
+    assert_true(db_exec(store_db(f->store), "DELETE FROM run WHERE scenario <> ''", &f->diag));
     assert_int_equal(number(f, "SELECT count(*) FROM v_instruction"), 6); /* rows of both runs */
     assert_int_equal(number(f, "SELECT count(*) FROM v_instruction WHERE predicted_us > 2 * "
                                "measured_us"),
@@ -408,6 +420,31 @@ static void old_texts_are_packed(void **state)
     unlink(path);
 }
 
+/* The view of an older store, which compared with any prediction, is replaced. */
+static void old_views_are_replaced(void **state)
+{
+    Fixture *f = *state;
+    const char *path = "test_store_old.db";
+    remove_store(path);
+    Db *old = db_open(path, false, store_migrations, 9, &f->diag);
+    assert_non_null(old);
+    db_close(old);
+    Store *store = store_open(path, false, &f->diag);
+    no_errors(f);
+    assert_non_null(store);
+    RunRecord p = record(f, RUN_predicted, NULL), m = record(f, RUN_measured, NULL);
+    const int64_t pid = store_run(store, &p, &f->diag);
+    assert_true(pid > 0 && store_run(store, &m, &f->diag) > 0);
+    p.scenario = "unfolded, jitter 0.1, rank 0 x 2";
+    assert_true(store_run(store, &p, &f->diag) > pid);
+    DbStatement *st = db_prepare(store_db(store), &f->diag, "SELECT predicted FROM v_compare", "");
+    assert_true(db_step(st, &f->diag));
+    assert_int_equal(db_int(st, 0), pid);
+    db_reset(st);
+    store_close(store);
+    remove_store(path);
+}
+
 static Recipe recipe_of_two(const Fixture *f)
 {
     Recipe r = {.head = "path a.lua\nset mesh.tp=2\n"};
@@ -529,6 +566,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(on_disk, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_rows, setup, teardown),
         cmocka_unit_test_setup_teardown(old_texts_are_packed, setup, teardown),
+        cmocka_unit_test_setup_teardown(old_views_are_replaced, setup, teardown),
         cmocka_unit_test_setup_teardown(recipes_and_answers_come_back, setup, teardown),
         cmocka_unit_test_setup_teardown(stores_merge, setup, teardown),
     };
