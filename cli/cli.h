@@ -271,7 +271,6 @@ extern const uint32_t n_rules;
  * OpenBLAS>". */
 const char *machine_key(Arena *arena);
 const char *machine_cpu(Arena *arena);
-uint32_t machine_cores(void);
 uint64_t machine_memory(void);
 /* path of this command; NULL: unknown */
 const char *machine_own_path(Arena *arena);

@@ -10,6 +10,7 @@
 #include "exec/cuda/module.h"
 #include "exec/modules.h"
 #include "kernels/kernel.h"
+#include "planner/base/cores.h"
 #include "planner/front/front.h"
 
 typedef struct Finding {
@@ -123,7 +124,7 @@ void cmd_doctor(Cli *cli)
     Findings f = {{NULL, 0, 0}};
     add(cli, &f, "version", "ok", "tandem " TANDEM_VERSION);
     add(cli, &f, "cpu", "ok",
-        arena_print(cli->arena, "%s, %" PRIu32 " cores", machine_cpu(cli->arena), machine_cores()));
+        arena_print(cli->arena, "%s, %" PRIu32 " cores", machine_cpu(cli->arena), cores_online()));
     add(cli, &f, "memory", "ok", str_bytes(cli->arena, machine_memory()));
     find_mpi(cli, &f);
     find_scripts(cli, &f);

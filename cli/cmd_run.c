@@ -8,6 +8,7 @@
 
 #include "cli/run/run.h"
 #include "exec/data/data_field.h"
+#include "planner/base/cores.h"
 #include "planner/front/front.h"
 
 static bool is_loopback(const Cli *cli)
@@ -71,7 +72,7 @@ bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster)
     if (!front_cluster("local_cpu", 1, cli->arena, cluster, &cli->diag)) return false;
     /* Sets facts that the front sets only for plans of this machine. */
     if (cluster->devices_per_node < n_ranks) cluster->devices_per_node = n_ranks;
-    if (cluster->cores_per_node == 0) cluster->cores_per_node = machine_cores();
+    if (cluster->cores_per_node == 0) cluster->cores_per_node = cores_online();
     if (cluster->device.memory_bytes == 0)
         cluster->device.memory_bytes = machine_memory() / n_ranks;
     return true;

@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "exec/data/data_field.h"
+#include "planner/base/cores.h"
 #include "planner/base/parallel.h"
 #include "planner/front/fold.h"
 #include "planner/ir/experts.h"
@@ -41,7 +42,7 @@ PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
 
 PlanFile *plan_file_open(Cli *cli, const char *path)
 {
-    parallel_allow(machine_cores());
+    parallel_allow(cores_usable());
     if (!session_is_text(path)) cli->script = front_open(path, NULL, 0, cli->arena);
     const PlanOptions options = {.script = cli->script, .settles_later = true};
     return plan_file_load(cli, path, &options);

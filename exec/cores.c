@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "planner/base/clock.h"
+#include "planner/base/cores.h"
 #include "planner/base/str.h"
 
 /* The machine's counters advance in ticks of some 10 ms, so shorter periods cannot be measured. */
@@ -50,15 +51,14 @@ bool cores_now(CoreTime *now)
 CoreShare cores_share(const CoreTime *before, const CoreTime *after)
 {
     char host[256] = {0};
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
     CoreShare share;
     memset(&share, 0, sizeof share);
-    if (after->at - before->at < SHORTEST_NS || cores <= 0) return share;
+    if (after->at - before->at < SHORTEST_NS) return share;
     if (gethostname(host, sizeof host - 1) != 0) return share;
     share.time = (CoreTime){after->at - before->at, after->ran - before->ran,
                             after->waited - before->waited, after->busy - before->busy};
     share.host = hash_bytes(host, strlen(host)).lo;
-    share.cores = (uint64_t)cores;
+    share.cores = cores_online();
     return share;
 }
 

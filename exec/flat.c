@@ -5,10 +5,10 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include "kernels/kernel.h"
 #include "kernels/number.h"
+#include "planner/base/cores.h"
 #include "planner/ir/layout/padding.h"
 
 /* The part [lo, hi) of the flat order that the buffer holds. */
@@ -180,9 +180,9 @@ void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
     FlatRange all = window_of(plan, p, b, rank);
     DType dtype = p->buffers.at[b].dtype;
     InitPiece piece[MOST_THREADS];
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const uint32_t cores = cores_usable();
     uint64_t n = (all.hi - all.lo) / PIECE_ELEMENTS;
-    if (n > (uint64_t)cores) n = (uint64_t)cores;
+    if (n > cores) n = cores;
     if (n > MOST_THREADS) n = MOST_THREADS;
     if (n == 0) n = 1;
     (void)scratch;

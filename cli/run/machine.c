@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "kernels/kernel.h"
+#include "planner/base/cores.h"
 
 const char *machine_cpu(Arena *arena)
 {
@@ -24,12 +25,6 @@ const char *machine_cpu(Arena *arena)
     return model;
 }
 
-uint32_t machine_cores(void)
-{
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (uint32_t)n : 1;
-}
-
 uint64_t machine_memory(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
@@ -38,7 +33,7 @@ uint64_t machine_memory(void)
 
 const char *machine_key(Arena *arena)
 {
-    return arena_print(arena, "local:%s:%u:%s", machine_cpu(arena), (unsigned)machine_cores(),
+    return arena_print(arena, "local:%s:%u:%s", machine_cpu(arena), (unsigned)cores_online(),
                        kernel_cpu_blas());
 }
 

@@ -11,10 +11,11 @@
 #include <unistd.h>
 
 #include "cli/report/progress.h"
+#include "planner/base/cores.h"
 
 uint32_t jobs_number(uint32_t wanted, uint32_t n_work)
 {
-    uint32_t n = wanted > 0 ? wanted : machine_cores();
+    uint32_t n = wanted > 0 ? wanted : cores_usable();
     if (n > MOST_JOBS) n = MOST_JOBS;
     if (n > n_work) n = n_work;
     return n > 0 ? n : 1;

@@ -8,6 +8,7 @@
 #include "exec/groups.h"
 #include "exec/launch/launch.h"
 #include "exec/process/private.h"
+#include "planner/base/cores.h"
 #include "planner/base/str.h"
 
 typedef struct ProcessGroups {
@@ -126,18 +127,26 @@ static bool all_are_fine(Backend *self, bool fine, Diag *d)
     return fine;
 }
 
-/* True if this machine has more ranks than cores. All ranks call this. */
-static bool shares_cores(Backend *self, Diag *d)
+/* Sets *out: the ranks of this machine are more than the cores that they may use. All ranks call
+ * this. */
+static bool find_shared_cores(Backend *self, bool *out, Diag *d)
 {
+    typedef struct Place {
+        Hash128 host;
+        CoreSet cores;
+    } Place;
     Process *p = self->state;
     char host[256] = {0};
-    long ranks = 0;
+    uint32_t n = 0;
     if (gethostname(host, sizeof host - 1) != 0) host[0] = 0; /* ranks then seem to share one */
-    const Hash128 mine = hash_bytes(host, strlen(host));
-    Hash128 *all = arena_array(p->arena, p->n_ranks, sizeof *all);
-    if (!self->exchange(self, &mine, sizeof mine, all, d)) return true;
-    for (uint32_t r = 0; r < p->n_ranks; r++) ranks += memcmp(&all[r], &mine, sizeof mine) == 0;
-    return ranks > sysconf(_SC_NPROCESSORS_ONLN);
+    const Place mine = {hash_bytes(host, strlen(host)), cores_set()};
+    Place *all = arena_array(p->arena, p->n_ranks, sizeof *all);
+    CoreSet *here = arena_array(p->arena, p->n_ranks, sizeof *here);
+    if (!self->exchange(self, &mine, sizeof mine, all, d)) return false;
+    for (uint32_t r = 0; r < p->n_ranks; r++)
+        if (memcmp(&all[r].host, &mine.host, sizeof mine.host) == 0) here[n++] = all[r].cores;
+    *out = cores_are_short(here, n);
+    return true;
 }
 
 bool process_open(Backend *self, const Plan *plan, const BackendOptions *options, Diag *d)
@@ -165,7 +174,7 @@ bool process_open(Backend *self, const Plan *plan, const BackendOptions *options
     const ProgramInfo *info = program_info(plan, plan_program(plan, p->rank), p->arena);
     bool fine = rank_open(&p->state, plan, info, p->rank, &p->control, &p->options, p->arena, d);
     if (!all_are_fine(self, fine, d) || !transfers_open(p, d)) return false;
-    p->shares_cores = shares_cores(self, d);
+    if (!find_shared_cores(self, &p->shares_cores, d)) return false;
     order_streams(p);
     return true;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "planner/base/cores.h"
 #include "planner/front/parent.h"
 
 static void check_missing(Draft *draft)
@@ -434,9 +435,9 @@ static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
 static void fill_local(Config *c)
 {
     if (!c->cluster.is_local) return;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
+    long pages = sysconf(_SC_PHYS_PAGES);
     long page = sysconf(_SC_PAGESIZE);
-    if (c->cluster.cores_per_node == 0) c->cluster.cores_per_node = cores > 0 ? (uint32_t)cores : 1;
+    if (c->cluster.cores_per_node == 0) c->cluster.cores_per_node = cores_online();
     if (c->cluster.host_memory_bytes == 0 && pages > 0 && page > 0)
         c->cluster.host_memory_bytes = (uint64_t)pages * (uint64_t)page;
     if (c->cluster.device.memory_bytes == 0 && pages > 0 && page > 0)

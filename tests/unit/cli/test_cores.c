@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "exec/cores.h"
+#include "planner/base/cores.h"
 #include "tests/support/command.h"
 
 static void processes_are_summed_and_machines_counted_once(void **state)
@@ -43,7 +44,7 @@ enum { MOST_BUSY = 64 };
 
 static int keep_busy(pid_t child[MOST_BUSY])
 {
-    long n = 3 * sysconf(_SC_NPROCESSORS_ONLN);
+    long n = 3 * (long)cores_online();
     if (n > MOST_BUSY) n = MOST_BUSY;
     for (int i = 0; i < n; i++) {
         child[i] = fork();
