@@ -8,7 +8,7 @@
 -- is periodic in both. decoder: "transpose" (transposed convolutions), "resize" (bilinear, then a
 -- convolution; upsample_v_conv there), or "shuffle" (a convolution, then channels become points;
 -- upsample_with_ps there).
-local nn = require "tandem.nn"
+local nn, check = require "tandem.nn", require "tandem.check"
 
 local published = { levels = 16, channels = 4, surface_channels = 7, input_only_channels = 3, output_only_channels = 0,
   frames = 1, dim = { 128, 256, 512, 1024 }, depth = { 2, 2, 8, 2 }, dim_head = 32, local_window_size = 10,
@@ -165,18 +165,18 @@ local function counts(c)
 end
 
 -- A setting may have changed what the family was called with.
-local function check(c)
-  local function fail(text) error("models.wxformer_grid: " .. text) end
+local function check_config(c)
+  local who = "models.wxformer_grid"
   for _, key in ipairs { "dim", "depth", "global_window_size", "cross_embed_kernel_sizes", "cross_embed_strides" } do
-    if type(c[key]) ~= "table" or #c[key] ~= 4 then fail(key .. " needs four entries, one for each level") end
+    check.entries(who, key, c[key], 4, "one for each level")
   end
-  if math.type(c.dim_head) ~= "integer" or c.dim_head < 1 then fail("dim_head must be an integer of 1 or more") end
-  if not growing[c.decoder] then fail('decoder must be "transpose", "resize" or "shuffle"') end
-  if c.pad_mode ~= "earth" and c.pad_mode ~= "mirror" then fail('pad_mode must be "mirror" or "earth"') end
+  check.count(who, "dim_head", c.dim_head)
+  check.word(who, "decoder", c.decoder, { "transpose", "resize", "shuffle" })
+  check.word(who, "pad_mode", c.pad_mode, { "mirror", "earth" })
 end
 
 local function build(c)
-  check(c)
+  check_config(c)
   local n_in, n_out = counts(c)
   local last = c.dim[4]
   return nn.module {

@@ -62,6 +62,22 @@ function check.number(who, what, value, default)
   return value + 0.0
 end
 
+function check.word(who, what, value, words)
+  for _, word in ipairs(words) do
+    if value == word then return value end
+  end
+  core.fail("unknown-word", ("%s: %s may not be %s"):format(who, what, check.value_text(value)),
+    type(value) == "string" and core.near(value, words) or "one of: " .. table.concat(words, ", "))
+end
+
+-- A list with this number of entries. why: what the entries are for.
+function check.entries(who, what, value, n, why)
+  if type(value) ~= "table" or #value ~= n then
+    core.fail("wrong-type", ("%s: %s needs %d entries, %s"):format(who, what, n, why))
+  end
+  return value
+end
+
 function check.options(who, options, known)
   if options == nil then return {} end
   if type(options) ~= "table" or modules[options] or tensors[options] then
