@@ -466,6 +466,7 @@ bool draft_finish(Draft *draft)
         c->runtime.is_compiled = true;
         c->runtime.compiled = c->passes[i].compile;
     }
+    draft_find_scattered(c);
     draft_check_network(draft);
     if (knows_mesh) check_batch(draft);
     if (knows_mesh) fill_local(c);

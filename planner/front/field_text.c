@@ -114,6 +114,7 @@ void field_text(const Cluster *cluster, const Runtime *runtime, Str *out)
 {
     add_table("cluster", cluster, offsetof(Draft, config.cluster), out);
     add_table("runtime", runtime, offsetof(Draft, config.runtime), out);
-    /* These two members come from the plan's compile{}, not from fields of their own. */
+    /* These members come from the plan's passes, not from fields of their own. */
     if (runtime->is_compiled) str_print(out, "compile %d\n", (int)runtime->compiled);
+    if (runtime->holds_gradients && runtime->scatters_gradients) str_print(out, "scatters\n");
 }

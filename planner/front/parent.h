@@ -77,6 +77,7 @@ bool draft_finish(Draft *draft);
 void draft_take_named(Draft *draft);
 /* Chooses the kernel of attention for the plan's cluster, if runtime.attention is a table. */
 void draft_choose_attention(Draft *draft);
+void draft_find_scattered(Config *c);   /* sets runtime.scatters_gradients from the passes */
 void draft_check_network(Draft *draft); /* reports nodes without a network: "cluster-network" */
 /* Returns the product of the mesh's axes as written, except `axis`; -1 includes all. */
 uint64_t draft_other_axes(const Draft *draft, int axis);

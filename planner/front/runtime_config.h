@@ -138,9 +138,13 @@ typedef struct Runtime {
     /* a stage receives each micro-batch, in both directions, into a permanent tensor for that
      * micro-batch. The gradients that the stage sends live to the end of the step */
     bool keeps_received;
-    bool host_optimizer;  /* the optimizer's state and the fp32 weights are in host memory */
-    bool holds_gradients; /* gradients are in one buffer from the start of the run, also between
-                             steps */
+    bool host_optimizer; /* the optimizer's state and the fp32 weights are in host memory */
+    /* gradients that ranks keep whole are in one buffer from the start of the run, also between
+     * steps */
+    bool holds_gradients;
+    /* the plan's passes reduce gradients of sharded units in each micro-batch, so that ranks do not
+     * keep them whole; found from the passes */
+    bool scatters_gradients;
     /* bytes of cuBLAS's workspace, taken from the allocator; 0: PyTorch's default for the device */
     double workspace_bytes;
     double n_workspaces; /* number of workspaces: each thread that multiplies has its own; 0: one */

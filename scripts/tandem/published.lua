@@ -341,7 +341,7 @@ local function megatron(row)
   axes[stage > 0 and "dp_shard" or "dp_replicate"] = at.data // at.ep
   local shared, n_cp = at.data * at.cp, sharers(row)
   local how = { runtime = "megatron", is_megatron = true, lora = lora, param = lora and "bf16" or nil,
-    frees_gradients = stage > 1, ops = (row.transformer_impl or "") ~= "" and megatrons.ops(row) or nil,
+    ops = (row.transformer_impl or "") ~= "" and megatrons.ops(row) or nil,
     scores = (row.transformer_impl or "") ~= "" and megatrons.writes_scores(row), micro = at.micro, ep = at.ep, cp = at.cp,
     n_micro = count(row, "global_batch_seqs") // (at.micro * at.data), ring = at.cp < n_cp and n_cp or nil,
     reduce = half and "bf16" or nil, mesh = axes,
@@ -367,7 +367,7 @@ local function megatron_deepspeed(row)
   local multiple = 128 * count(row, "tp")
   local year = row.framework:match "20%d%d"
   local flash = has(row, "framework", "flash") or has(row, "flag", "flash") or has(row, "attention_backend", "flash")
-  return { runtime = (flash or year and tonumber(year) >= 2024) and "megatron_core" or "megatron2022", mesh = mesh(row, stage > 0), frees_gradients = stage > 1, vocab = -(-count(row, "vocab") // multiple) * multiple,
+  return { runtime = (flash or year and tonumber(year) >= 2024) and "megatron_core" or "megatron2022", mesh = mesh(row, stage > 0), vocab = -(-count(row, "vocab") // multiple) * multiple,
     data = data > 1 and (stage == 0 and ddp {} or zero(zero_names[stage])) or nil }
 end
 
@@ -442,7 +442,6 @@ local function profile(row, how)
     slower = gpus.host_factor(gpus.find(row.gpu))
   end
   own.host_factor = slower
-  if how.frees_gradients then own.holds_gradients = false end
   -- A profile's rank is the one whose log prints. Memory of a process comes from another tool, which sees all ranks.
   if has(row, "peak_mem_kind", "^process") then own.reports_rank = "most" end
   own.workspace_bytes = how.is_megatron and megatrons.workspace(row) or nil

@@ -40,12 +40,19 @@ static bool is_frozen(const Replay *r, const Buffer *b)
            (b->category == CATEGORY_gradient || b->category == CATEGORY_optimizer);
 }
 
+/* True for a gradient that lies in the framework's buffer of whole gradients. A gradient that is
+ * scattered in each micro-batch does not. */
+static bool is_held(const Replay *r, const Buffer *b)
+{
+    if (b->category != CATEGORY_gradient || !r->runtime->holds_gradients) return false;
+    return !r->runtime->scatters_gradients || r->plan->graph.units.at[b->unit].shard == 0;
+}
+
 /* True for a rank's part of a gradient inside the buffer of the whole gradient, into which the
  * reduction writes in place. */
 static bool is_part_of_held(const Replay *r, const Buffer *b)
 {
-    return r->runtime->holds_gradients && b->category == CATEGORY_gradient &&
-           r->program->code.at[b->first].op == OP_reduce_scatter;
+    return is_held(r, b) && r->program->code.at[b->first].op == OP_reduce_scatter;
 }
 
 static bool is_had(const Replay *r, BufferId id)
@@ -59,8 +66,7 @@ static bool is_had(const Replay *r, BufferId id)
  * makes again, do not. */
 static bool stays(const Replay *r, const Buffer *b)
 {
-    if (b->category == CATEGORY_gradient && r->runtime->holds_gradients)
-        return b->persistent || b->unit != 0;
+    if (is_held(r, b)) return b->persistent || b->unit != 0;
     return b->persistent && b->category != CATEGORY_gradient;
 }
 

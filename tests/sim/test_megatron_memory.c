@@ -1,0 +1,75 @@
+/* Memory under Megatron's profiles, by strategy, kind of experts and training. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/front/front.h"
+#include "planner/lower/compile.h"
+#include "sim/sim.h"
+
+/* Bytes that the profile allocates for a plan on eight H100. `values` replaces values of the
+ * profile r; `model` and `passes` are Lua expressions. */
+static uint64_t allocated(const char *profile, const char *values, const char *model,
+                          const char *passes)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Config config = {.n_passes = 0};
+    Graph graph;
+    memset(&graph, 0, sizeof graph);
+    const char *code = arena_print(
+        arena,
+        "local r = {} for k, v in pairs(require 'runtimes.%s') do r[k] = v end\n"
+        "local ops = {} for k, v in pairs(r.ops) do ops[k] = v end r.ops = ops\n"
+        "%s\n"
+        "return plan { model = %s, runtime = r, mesh = { dp_shard = 8 },\n"
+        "  cluster = require 'clusters.gpu' { gpu = 'H100', devices_per_node = 8 },\n"
+        "  batch = { global = 16, micro = 1, seq = 1024 }, precision = { compute = 'bf16' },\n"
+        "  parallel = { %s } }",
+        profile, values, model, passes);
+    const FrontOptions options = {.n_set = 0};
+    if (!front_load_text("plan", code, &options, arena, &config, &graph, &d))
+        fail_msg("%s", d.items.at[0].text);
+    const LowerOptions lower = lower_options_default();
+    const Plan *plan = plan_compile(&config, &graph, &lower, NULL, arena, &d);
+    assert_non_null(plan);
+    const uint64_t bytes = sim_held(plan, &config.cluster, &config.runtime).allocated_bytes;
+    arena_free(arena);
+    return bytes;
+}
+
+static const char dense[] = "require 'models.llama' { size = 'tiny', layers = 8, dim = 512,\n"
+                            "  heads = 8, kv_heads = 8, hidden = 2048, vocab = 1024 }";
+
+/* Each stage of ZeRO shards more. The buffer of whole gradients exists only in the first one, and
+ * under fsdp2 only if gradients are reduced once a step. */
+static void a_stage_that_shards_more_takes_less(void **state)
+{
+    (void)state;
+    static const char *const profiles[] = {"megatron", "megatron_core", "nanotron"};
+    /* weights of 8 layers: 4 of dim x dim, 3 of dim x hidden; gradients in fp32 */
+    const uint64_t gradients = UINT64_C(8) * (4 * 512 * 512 + 3 * 512 * 2048) * 4;
+    for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++) {
+        const char *p = profiles[i];
+        const uint64_t one = allocated(p, "", dense, "zero 'optim'"),
+                       two = allocated(p, "", dense, "zero 'optim_grads'"),
+                       three = allocated(p, "", dense, "zero 'optim_grads_params'"),
+                       fsdp = allocated(p, "", dense, "fsdp2 {}"),
+                       once = allocated(p, "", dense, "fsdp2 { defer_grad_sync = true }");
+        if (one < two + gradients / 2) fail_msg("%s: ZeRO-1 %zu, ZeRO-2 %zu", p, one, two);
+        if (two < three) fail_msg("%s: ZeRO-2 %zu, ZeRO-3 %zu", p, two, three);
+        if (once < fsdp + gradients / 2) fail_msg("%s: once %zu, each %zu", p, once, fsdp);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stage_that_shards_more_takes_less),
+    };
+    return cmocka_run_group_tests_name("Megatron's memory", tests, NULL, NULL);
+}
