@@ -392,7 +392,8 @@ static void plan_field(Draft *draft, const char *path, Loc loc, Value *v)
     } else if (v->kind == RECORD_table && strcmp(path, "runtime.attention") == 0) {
         draft->is_choice = true; /* one kernel for each architecture */
     } else if (f != NULL) {
-        draft_store(draft, path, f, loc, v, (char *)draft + f->offset);
+        if (draft_store(draft, path, f, loc, v, (char *)draft + f->offset))
+            draft_runtime_op(draft, path, loc, v);
     } else {
         const char *dot = strrchr(path, '.');
         const char *parent = arena_copy(draft->arena, path, dot != NULL ? (size_t)(dot - path) : 0);

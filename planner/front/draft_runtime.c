@@ -1,5 +1,43 @@
-/* Values of a framework's profile that follow from the plan's passes. */
+/* Values of a framework's profile that follow from other values: the costs of ops on uneven rows of
+ * experts, and whether the passes scatter gradients. */
+#include <assert.h>
+#include <string.h>
+
 #include "planner/front/draft.h"
+
+static const char ops[] = "runtime.ops.";
+
+/* Ops on uneven rows (dropless experts), and the op that does the same on even rows. A profile
+ * describes modules of a framework, which are the same for both. */
+static const struct {
+    const char *uneven, *even;
+} forms[] = {
+    {"dispatch_uneven", "dispatch"},
+    {"dispatch_uneven_grad", "dispatch_grad"},
+    {"combine_uneven", "combine"},
+    {"combine_uneven_grad", "combine_grad"},
+    {"combine_uneven_weights", "combine_weights"},
+    {"linear_uneven", "linear_experts"},
+    {"bias_uneven", "expert_bias"},
+    {"bias_uneven_grad", "expert_bias_grad"},
+};
+
+void draft_runtime_op(Draft *draft, const char *path, Loc loc, Value *v)
+{
+    if (strncmp(path, ops, sizeof ops - 1) != 0) return;
+    const char *op = path + sizeof ops - 1, *key = strchr(op, '.');
+    if (key == NULL) return;
+    const size_t n = (size_t)(key - op);
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (strlen(forms[i].even) != n || memcmp(forms[i].even, op, n) != 0) continue;
+        const char *other = arena_print(draft->arena, "%s%s%s", ops, forms[i].uneven, key);
+        const Field *f = field_of_plan(other);
+        assert(f != NULL);
+        /* a value of the profile's own stays, before or after this one */
+        if (!draft_has(draft, other))
+            draft_store(draft, other, f, loc, v, (char *)draft + f->offset);
+    }
+}
 
 void draft_find_scattered(Config *c)
 {

@@ -66,10 +66,42 @@ static void a_stage_that_shards_more_takes_less(void **state)
     }
 }
 
+#define MIXTRAL(capacity)                                                                          \
+    "require 'models.mixtral' { size = 'tiny', layers = 6, dim = 512, heads = 8, kv_heads = 8,\n"  \
+    "  hidden = 512, vocab = 1024, capacity_factor = " capacity " }"
+
+static const char keeps[] = "ops.combine_weights = { kernels = 1, passes = 1 }";
+/* The second product's output is not kept, whether rows are even or not. It has top_k rows for each
+ * token, in 16 bits. */
+static void experts_keep_no_output(void **state)
+{
+    (void)state;
+    static const char *const model[] = {MIXTRAL("1.0"), MIXTRAL("'dropless'")};
+    const uint64_t output = UINT64_C(1024) * 2 * 512 * 2;
+    for (size_t i = 0; i < sizeof model / sizeof *model; i++) {
+        const char *zero = "zero 'optim'";
+        const uint64_t all = allocated("megatron", keeps, model[i], zero) -
+                             allocated("megatron", "", model[i], zero);
+        if (all < 4 * output || all > 7 * output)
+            fail_msg("model %zu: %zu bytes of outputs, each has %zu", i, all, output);
+    }
+}
+
+/* A profile can give ops on uneven rows values of their own. */
+static void uneven_rows_can_differ(void **state)
+{
+    (void)state;
+    const char *own = "ops.combine_uneven_weights = { reads_none = false }";
+    assert_int_equal(allocated("megatron", own, MIXTRAL("'dropless'"), "zero 'optim'"),
+                     allocated("megatron", keeps, MIXTRAL("'dropless'"), "zero 'optim'"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stage_that_shards_more_takes_less),
+        cmocka_unit_test(experts_keep_no_output),
+        cmocka_unit_test(uneven_rows_can_differ),
     };
     return cmocka_run_group_tests_name("Megatron's memory", tests, NULL, NULL);
 }
