@@ -22,12 +22,23 @@ static const struct {
     {"bias_uneven_grad", "expert_bias_grad"},
 };
 
+/* Refuses `reads_none` of an op that computes no gradient: the op could not run without inputs. */
+static void check_reader(Draft *draft, const char *path, const char *op, size_t n, Loc loc)
+{
+    const char *name = arena_copy(draft->arena, op, n);
+    if (op_is_gradient(op_find(name))) return;
+    diag_error(draft->d, FAULT_input, "reads-none", loc,
+               "%s = true: %s computes no gradient, so its inputs are kept", path, name);
+    diag_hint(draft->d, "name the gradient op, such as combine_weights");
+}
+
 void draft_runtime_op(Draft *draft, const char *path, Loc loc, Value *v)
 {
     if (strncmp(path, ops, sizeof ops - 1) != 0) return;
     const char *op = path + sizeof ops - 1, *key = strchr(op, '.');
     if (key == NULL) return;
     const size_t n = (size_t)(key - op);
+    if (strcmp(key, ".reads_none") == 0 && v->integer != 0) check_reader(draft, path, op, n, loc);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         if (strlen(forms[i].even) != n || memcmp(forms[i].even, op, n) != 0) continue;
         const char *other = arena_print(draft->arena, "%s%s%s", ops, forms[i].uneven, key);

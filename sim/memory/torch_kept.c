@@ -58,6 +58,7 @@ static void spare_inputs(const Keeper *k)
     }
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
+        if (k->runtime->frozen_base && runtime_leaves_out(k->runtime, k->plan, p, in)) continue;
         for (uint32_t i = 0; !k->runtime->op[in->op].reads_none && i < in->args.n; i++) {
             const BufferId id = root_of(p, in, i);
             const bool remade = k->runtime->op[p->code.at[p->buffers.at[id].first].op].remade;
@@ -253,12 +254,12 @@ TorchKept torch_kept(const Plan *plan, const Program *p, const Runtime *runtime,
         .in_graph = arena_array(arena, (size_t)p->code.n + 1, sizeof *kept.in_graph),
     };
     const Keeper k = {plan, p, runtime, arena, &kept};
-    find_needed(&k);
-    spare_inputs(&k);
     if (runtime->frozen_base)
         forget_untrained(&k);
     else
-        hold_nodes(&k);
+        find_needed(&k);
+    spare_inputs(&k);
+    if (!runtime->frozen_base) hold_nodes(&k);
     narrow_inputs(&k);
     hold_arguments(&k);
     keep_what_is_sent(&k);

@@ -71,8 +71,12 @@ static void a_stage_that_shards_more_takes_less(void **state)
     "  hidden = 512, vocab = 1024, capacity_factor = " capacity " }"
 
 static const char keeps[] = "ops.combine_weights = { kernels = 1, passes = 1 }";
-/* The second product's output is not kept, whether rows are even or not. It has top_k rows for each
- * token, in 16 bits. */
+static const char frozen[] = "r.frozen_base = true";
+static const char frozen_keeps[] =
+    "r.frozen_base = true ops.combine_weights = { kernels = 1, passes = 1 }";
+
+/* The second product's output is not kept, whether rows are even or not, also beside a frozen
+ * base. It has top_k rows for each token, in 16 bits. */
 static void experts_keep_no_output(void **state)
 {
     (void)state;
@@ -82,8 +86,12 @@ static void experts_keep_no_output(void **state)
         const char *zero = "zero 'optim'";
         const uint64_t all = allocated("megatron", keeps, model[i], zero) -
                              allocated("megatron", "", model[i], zero);
+        const uint64_t base = allocated("megatron", frozen_keeps, model[i], zero) -
+                              allocated("megatron", frozen, model[i], zero);
         if (all < 4 * output || all > 7 * output)
             fail_msg("model %zu: %zu bytes of outputs, each has %zu", i, all, output);
+        if (base < 4 * output || base > 7 * output)
+            fail_msg("model %zu, frozen: %zu bytes, each output has %zu", i, base, output);
     }
 }
 
