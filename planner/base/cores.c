@@ -26,7 +26,7 @@ CoreSet cores_set(void)
 static uint32_t count(const CoreSet *set)
 {
     uint32_t n = 0;
-    for (int k = 0; k < CORE_SET_WORDS * 64; k++) n += set->word[k / 64] >> k % 64 & 1;
+    for (int k = 0; k < CORE_SET_WORDS * 64; k++) n += (uint32_t)(set->word[k / 64] >> k % 64 & 1);
     return n;
 }
 
