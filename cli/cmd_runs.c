@@ -1,20 +1,21 @@
 /* tandem runs: lists the runs in the store, newest first. */
 #include <inttypes.h>
 
-#include "cli/cli.h"
+#include "cli/predict.h"
 #include "store/seals.h"
 
 static const char query[] =
     "SELECT id, kind, lower(hex(plan)), name, cluster, backend, n_ranks, status, step_ps, "
-    "peak_bytes, mfu, " INTACT(SEALED_run) " FROM run ORDER BY id DESC LIMIT ?";
+    "peak_bytes, mfu, scenario, " INTACT(SEALED_run) " FROM run ORDER BY id DESC LIMIT ?";
 
 typedef struct RunRow {
     int64_t id, step_ps;
     uint64_t n_ranks, peak_bytes;
-    const char *kind, *plan, *name, *cluster, *backend, *status;
+    const char *kind, *plan, *name, *cluster, *backend, *status, *scenario;
     double mfu;
     bool has_mfu;
 } RunRow;
+typedef LIST(RunRow) RunRows;
 
 static RunRow read_row(Cli *cli, DbStatement *st)
 {
@@ -28,10 +29,11 @@ static RunRow read_row(Cli *cli, DbStatement *st)
     r.peak_bytes = (uint64_t)db_int(st, 9);
     r.has_mfu = !db_is_null(st, 10) && db_double(st, 10) > 0;
     r.mfu = r.has_mfu ? db_double(st, 10) : 0;
+    r.scenario = arena_dup(cli->arena, db_text(st, 11));
     return r;
 }
 
-static void row_text(Cli *cli, Table *t, const RunRow *r)
+static void row_text(Cli *cli, Table *t, const RunRow *r, bool scenarios)
 {
     table_cell(t, "%" PRId64, r->id);
     table_cell(t, "%s%s%s", r->kind, r->backend[0] != 0 ? " " : "", r->backend);
@@ -42,6 +44,20 @@ static void row_text(Cli *cli, Table *t, const RunRow *r)
     table_cell(t, "%s", str_bytes(cli->arena, r->peak_bytes));
     table_cell(t, "%s", r->has_mfu ? arena_print(cli->arena, "%.1f %%", r->mfu * 100) : "-");
     table_cell(t, "%s", r->name);
+    const char *scenario = r->scenario[0] != 0 ? scenario_said(cli->arena, r->scenario) : "-";
+    if (scenarios) table_cell(t, "%s", scenario);
+}
+
+/* The column of scenarios is left out if no run has one. */
+static void report_text(Cli *cli, const RunRows *rows)
+{
+    static const char *const heads[] = {">run",  "kind",  "plan id", ">ranks", "status",
+                                        ">step", ">peak", ">MFU",    "script", "scenario"};
+    bool scenarios = false;
+    for (uint32_t i = 0; i < rows->n; i++) scenarios = scenarios || rows->at[i].scenario[0] != 0;
+    Table t = table_in(cli->arena, scenarios ? 10 : 9, heads);
+    for (uint32_t i = 0; i < rows->n; i++) row_text(cli, &t, &rows->at[i], scenarios);
+    table_print(&t, &cli->out);
 }
 
 static json_t *row_json(const RunRow *r)
@@ -52,6 +68,7 @@ static json_t *row_json(const RunRow *r)
     json_text(row, "plan_id", r->plan);
     json_text(row, "name", r->name);
     json_text(row, "cluster", r->cluster);
+    json_text(row, "scenario", r->scenario);
     json_text(row, "backend", r->backend);
     json_count(row, "ranks", r->n_ranks);
     json_text(row, "status", r->status);
@@ -63,22 +80,20 @@ static json_t *row_json(const RunRow *r)
 
 void cmd_runs(Cli *cli)
 {
-    static const char *const heads[] = {">run",  "kind",  "plan id", ">ranks", "status",
-                                        ">step", ">peak", ">MFU",    "script"};
     Store *store = store_open(cli->options.db, true, &cli->diag);
     if (store == NULL) return;
     int64_t limit = cli->options.limit > 0 ? cli->options.limit : 20;
     DbStatement *st = db_prepare(store_db(store), &cli->diag, query, "i", limit);
-    Table t = table_in(cli->arena, 9, heads);
+    RunRows rows = {NULL, 0, 0};
     json_t *list = cli->json != NULL ? json_array() : NULL;
     while (db_step(st, &cli->diag)) {
         RunRow row = read_row(cli, st);
         const char *name = arena_print(cli->arena, "id = %" PRId64, row.id);
-        if (!seal_intact(st, 11, "run", name, &cli->diag)) continue; /* the other runs are listed */
-        row_text(cli, &t, &row);
+        if (!seal_intact(st, 12, "run", name, &cli->diag)) continue; /* the other runs are listed */
+        list_push(cli->arena, &rows, row);
         if (list != NULL) json_array_append_new(list, row_json(&row));
     }
     store_close(store);
-    table_print(&t, &cli->out);
+    report_text(cli, &rows);
     if (list != NULL) json_put(cli->json, "runs", list);
 }

@@ -99,12 +99,16 @@ void cmd_sim(Cli *cli)
         diag_hint(&cli->diag, "add --cluster dgx_h100, for example");
         return;
     }
+    /* A wrong option is reported alone, not above a report that looks like a success. */
+    if (is_sound(&cli->diag) &&
+        (!scenario_check(cli, file) || !what_if_check(cli, file) || !mfu_check(cli)))
+        return;
     plan_file_report(cli, file);
     plan_file_memory(cli, file);
     const bool dry = cli->options.dry_run;
     Whose *whose = ask(cli, file);
     session_settle(file, &cli->diag);
-    if (!is_sound(&cli->diag) || !what_if_check(cli, file) || !mfu_check(cli)) return;
+    if (!is_sound(&cli->diag)) return;
     Store *store = dry ? NULL : store_open(cli->options.db, false, &cli->diag);
     if (store == NULL && !dry) return;
     Repeat repeat = {.also = {.head = ""}};

@@ -77,6 +77,11 @@ double faults_report(Cli *cli, const PlanFile *file,
 bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out);
 /* Reads --imbalance; 1 if it is not given, or after diagnostics. */
 double imbalance_of(Cli *cli, const PlanFile *file);
+/* Reports the errors of --jitter, --straggler and --imbalance, without warnings. Returns false if
+ * there are any. */
+bool scenario_check(Cli *cli, const PlanFile *file);
+/* The stored text of a scenario for people: its numbers are rounded to five digits. */
+const char *scenario_said(Arena *arena, const char *scenario);
 /* shares.c: writes how often each expert was chosen, a line for each layer, as `sim --imbalance`
  * reads it. */
 bool shares_write(Cli *cli, const Plan *plan, const LoadCounts *counts, const char *path);

@@ -213,11 +213,13 @@ static void warn_of_bound(Cli *cli, const PlanFile *file, double factor)
 {
     const PassConfig *ep = config_pass(&file->config, PASS_ep);
     if (file->config.runtime.name != NULL || ep == NULL || factor <= ep->ep.bound) return;
+    double enough = round(factor * 100) / 100;
+    if (enough < factor) enough += .01; /* a rounded bound must suffice */
     diag_warning(&cli->diag, "rows-over-bound", ep->loc,
-                 "--imbalance %.9g: a rank gets %.9g times its mean share of rows and has "
-                 "memory for %.9g times; `run` would end with an error",
-                 factor, factor, ep->ep.bound);
-    diag_hint(&cli->diag, "bound may be %.9g", factor);
+                 "--imbalance %s: a rank gets %.4g times its mean share of rows and has memory for "
+                 "%.9g times; `run` would end with an error",
+                 cli->options.scenario.imbalance_text, factor, ep->ep.bound);
+    diag_hint(&cli->diag, "bound may be %.9g", enough);
 }
 
 /* Else the text is a word or the name of a file. */
@@ -268,4 +270,34 @@ double imbalance_of(Cli *cli, const PlanFile *file)
         return factor;
     }
     return 1;
+}
+
+bool scenario_check(Cli *cli, const PlanFile *file)
+{
+    Cli quiet = *cli; /* warnings come with the prediction */
+    quiet.diag = diag_in(cli->arena);
+    Unevenness uneven;
+    unevenness_of(&quiet, file->plan->mesh.n_ranks, &uneven);
+    imbalance_of(&quiet, file);
+    for (uint32_t i = 0; i < quiet.diag.items.n; i++)
+        if (quiet.diag.items.at[i].severity == SEVERITY_error)
+            diag_add(&cli->diag, quiet.diag.items.at[i]);
+    return quiet.diag.n_errors == 0;
+}
+
+const char *scenario_said(Arena *arena, const char *scenario)
+{
+    Str s = str_in(arena);
+    for (const char *at = scenario; *at != 0;) {
+        const size_t n = strcspn(at, " ,"), digits = strspn(at, "0123456789");
+        char *end = NULL;
+        const double number = strtod(at, &end);
+        if (n > 0 && end == at + n && digits < n)
+            str_print(&s, "%.5g", number);
+        else
+            str_print(&s, "%.*s", (int)n, at);
+        at += n;
+        if (*at != 0) str_print(&s, "%c", *at++);
+    }
+    return str_text(&s);
 }

@@ -141,7 +141,7 @@ static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
     step_text(cli, file, r);
     double per_device = r->tokens_per_s_per_device;
     if (r->scenario != NULL && r->scenario[0] != 0)
-        str_print(&cli->out, "scenario    %s\n", r->scenario);
+        str_print(&cli->out, "scenario    %s\n", scenario_said(arena, r->scenario));
     const char *counted = plan_file_counts(file);
     str_print(&cli->out, "throughput  %s %s/s, %s %s/s/%s\n",
               str_count(arena, (uint64_t)(per_device * r->n_ranks + 0.5)), counted,

@@ -45,6 +45,7 @@ static void refused(const char *runtime, const char *mesh, const char *factor, c
     CommandResult r = sim(arena, runtime, mesh, factor);
     if (r.exit_code != 2 || !strstr(r.err, why))
         fail_msg("--imbalance %s: code %d\n%s%s", factor, r.exit_code, r.out, r.err);
+    assert_string_equal(r.out, ""); /* no report that looks like a success */
     arena_free(arena);
 }
 
@@ -315,6 +316,44 @@ static void a_run_replaces_only_counts(void **state)
     arena_free(arena);
 }
 
+/* Factors of drawn or counted choices have many digits. A bound of the hint must suffice. */
+static void factors_are_rounded(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    write_plan(arena, "'dropless'", "", EIGHT, "bound = 1.2");
+    CommandResult r = COMMAND(arena, 60, "sim", "imbalance.lua", "--dry-run", "--imbalance",
+                              "1.7144444444444444");
+    if (r.exit_code || !strstr(r.out, "scenario    experts x 1.7144\n") ||
+        !strstr(r.err, "a rank gets 1.714 times its mean") || !strstr(r.err, "bound may be 1.72\n"))
+        fail_msg("code %d\n%s%s", r.exit_code, r.out, r.err);
+    write_plan(arena, "'dropless'", "", EIGHT, "bound = 1.72");
+    r = COMMAND(arena, 60, "sim", "imbalance.lua", "--dry-run", "--imbalance",
+                "1.7144444444444444");
+    assert_null(strstr(r.err, "rows-over-bound"));
+    arena_free(arena);
+}
+
+/* Wrong ranks and settings are told before any line of the report, too. */
+static void wrong_scenarios_are_told_alone(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    write_plan(arena, "'dropless'", "", EIGHT, "bound = 1.2");
+    const char *const bad[][2] = {
+        {"--straggler", "99:2"}, {"--jitter", "3"}, {"--what-if", "gpu=H300"}};
+    for (int k = 0; k < 3; k++) {
+        CommandResult r =
+            COMMAND(arena, 60, "sim", "imbalance.lua", "--dry-run", bad[k][0], bad[k][1]);
+        if (r.exit_code != 2 || !strstr(r.err, bad[k][1]))
+            fail_msg("%s: code %d\n%s", bad[k][0], r.exit_code, r.err);
+        const char *first = strstr(r.err, bad[k][0]);
+        assert_true(first != NULL && !strstr(first + 1, bad[k][0])); /* it is told once */
+        assert_string_equal(r.out, "");
+    }
+    arena_free(arena);
+}
+
 /* The error of the store's predictions, as a prediction of the plain plan states it. */
 static const char *error_of_store(Arena *arena, const char *db)
 {
@@ -346,6 +385,9 @@ static void what_if_predictions_are_no_errors(void **state)
         if (r.exit_code != 0) fail_msg("%s%s", r.out, r.err);
         assert_string_equal(error_of_store(arena, db), own);
     }
+    r = COMMAND(arena, 60, "runs", "--db", db);
+    if (!strstr(r.out, "imbalance.lua  unfolded, jitter 0, rank 0 x 10\n")) fail_msg("%s", r.out);
+    assert_non_null(strstr(r.out, "imbalance.lua  experts x 1.5\n"));
     arena_free(arena);
 }
 
@@ -364,6 +406,8 @@ int main(void)
         cmocka_unit_test(a_run_replaces_only_counts),
         cmocka_unit_test(a_bound_of_experts_with_a_capacity_is_not_applied),
         cmocka_unit_test(what_if_predictions_are_no_errors),
+        cmocka_unit_test(factors_are_rounded),
+        cmocka_unit_test(wrong_scenarios_are_told_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
