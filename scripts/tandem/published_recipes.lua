@@ -7,24 +7,7 @@ local m = {}
 
 -- kind: source; Megatron-Bridge's recipes (recompute_modules), by model, GPU and precision; the first match counts
 local recomputed = {
-  { "deepseek.*v3", "^H100", "", "selective(mla_up_proj mlp)" },
-  { "deepseek.*v3", "^B200", "mx", "selective(mla_up_proj mlp)" },
-  { "deepseek.*v3", "^B200", "fp4", "selective(mla_up_proj layernorm moe_act)" },
-  { "deepseek.*v3", "^GB200", "fp4", "selective(mlp)" },
-  { "deepseek.*v3", "^GB200", "cs", "selective(mlp)" },
-  { "deepseek.*v3", "^GB300", "bf16", "selective(moe_act)" },
-  { "gpt.?oss.?120b", "^H100", "", "selective(layernorm moe_act)" },
-  { "gpt.?oss.?120b", "^B200", "", "selective(layernorm moe_act)" },
-  { "gpt.?oss.?120b", "^GB200", "bf16", "selective(layernorm moe_act)" },
-  { "kimi", "^H100", "", "selective(mla_up_proj mlp)" },
-  { "llama3.?8b", "^H100", "fp8", "full block 5" },
   { "nemotron.?3.?nano", "^H100", "fp8", "selective(layernorm)" },
-  { "nemotron.?3.?nano", "", "", "selective(moe layernorm)" },
-  { "nemotron.?3.?super", "^B200", "bf16", "selective(moe_act moe layernorm core_attn)" },
-  { "nemotron.?3.?super", "^B200", "fp8", "selective(moe_act layernorm)" },
-  { "nemotron.?3.?super", "^B300", "bf16", "selective(moe_act layernorm)" },
-  { "nemotron.?3.?super", "^B300", "fp4", "selective(moe_act layernorm)" },
-  { "lightning", "^H100", "", "selective(moe_act layernorm)" },
 }
 
 -- Returns the layers that stay in 16 bits beside 4-bit ones; nil: none. torchtitan's "bf16 tail" converts the first 85 % of
