@@ -144,10 +144,10 @@ void show_mesh(Cli *cli, const Config *config, const Mesh *mesh)
     View v = {.cli = cli, .config = config, .mesh = mesh};
     v.per_node = config->cluster.devices_per_node;
     if (config_lends_experts(config)) v.fold = mesh_fold_ep(mesh, config_expert_ranks(config));
-    str_print(&cli->out, "mesh        %s = %" PRIu32 " ranks",
+    str_print(&cli->out, "mesh        %s = %" PRIu32 " rank%s",
               config->ep_mode == EP_folded ? config_mesh_text(cli->arena, config)
                                            : mesh_text(cli->arena, mesh),
-              mesh->n_ranks);
+              mesh->n_ranks, mesh->n_ranks == 1 ? "" : "s");
     if (config->cluster.name != NULL)
         str_print(&cli->out, " on %s, %" PRIu32 " x %" PRIu32, config->cluster.name,
                   config->cluster.nodes, config->cluster.devices_per_node);

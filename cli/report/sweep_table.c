@@ -320,8 +320,8 @@ static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
 {
     const uint32_t n_fit = count(rows, SWEEP_fits), n_large = count(rows, SWEEP_too_large);
     const uint32_t n_unmet = count_unmet(rows), n_good = n_fit - n_unmet;
-    str_print(&cli->out, "sweep       %" PRIu32 " plans of %s: %" PRIu32 " fit", rows->n,
-              cli->args[0], n_fit);
+    str_print(&cli->out, "sweep       %" PRIu32 " plan%s of %s: %" PRIu32 " fit", rows->n,
+              rows->n == 1 ? "" : "s", cli->args[0], n_fit);
     if (n_unmet > 0) str_print(&cli->out, " (%" PRIu32 " short of `require`)", n_unmet);
     str_print(&cli->out, ", %" PRIu32 " do not, %" PRIu32 " are refused; best by %s first\n",
               n_large, rows->n - n_fit - n_large,

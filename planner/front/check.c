@@ -234,8 +234,9 @@ static bool check_mesh(Draft *draft)
         c->cluster.devices_per_node = (uint32_t)product;
     } else if (product != (double)world && !fits_named(draft, product, world)) {
         diag_error(draft->d, FAULT_input, "mesh-product", c->mesh_loc,
-                   "mesh %s = %.0f ranks, but the cluster has %u nodes x %u = %llu devices",
-                   mesh_text(draft), product, c->cluster.nodes, c->cluster.devices_per_node,
+                   "mesh %s = %.0f rank%s, but the cluster has %u node%s x %u = %llu devices",
+                   mesh_text(draft), product, product == 1 ? "" : "s", c->cluster.nodes,
+                   c->cluster.nodes == 1 ? "" : "s", c->cluster.devices_per_node,
                    (unsigned long long)world);
         hint_mesh(draft, world);
     }

@@ -181,7 +181,7 @@ static void a_named_cluster_is_judged(void **state)
     CommandResult r = COMMAND(arena, 60, "check", llama, "--cluster", "dgx_a100", "--nodes", "1");
     assert_int_equal(r.exit_code, 3);
     assert_non_null(strstr(r.err, "error[mesh-product]"));
-    assert_non_null(strstr(r.err, "16 ranks, but the cluster has 1 nodes x 8 = 8 devices"));
+    assert_non_null(strstr(r.err, "16 ranks, but the cluster has 1 node x 8 = 8 devices"));
     r = COMMAND(arena, 60, "check", llama, "--cluster", "dgx_a100", "--nodes", "8");
     assert_int_equal(r.exit_code, 3);
     r = COMMAND(arena, 60, "check", llama, "--cluster", "dgx_a10", "--nodes", "2");
