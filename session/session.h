@@ -149,7 +149,7 @@ CostsOf session_costs(const Cluster *cluster, const char *here, const char *impo
                       const char *ran);
 
 /* ---- predict.c ---- */
-/* Returns the memory that the plan holds under its runtime, which must have a name. */
+/* Returns the memory that the plan holds under its runtime. The runtime must have a name. */
 Held session_held(const PlanFile *file);
 /* Simulates the plan on `cluster` under its own runtime profile. If the file's plan has fewer
  * micro-batches than its configuration, the report describes the configuration's step.

@@ -1,9 +1,22 @@
 /* The scan of a state-space layer (ops.def), token by token. A head has a state h of E x Q numbers:
- *   h(t) = p(t) h(t - 1) + step(t) x(t) B(t),  y(t) = C(t) h(t) + D x(t),  p(t) = exp(-step(t)
- * exp(a)) Its gradient G(t) = dL/dh(t) goes the other way: G(t) = C(t) dy(t) + p(t + 1) G(t + 1).
- * With the inner product <,>: dx = step G B + D dy, dB = step x G, dC = dy h, dD = dy x dL/dlog
- * p(t) = <G(t), p(t) h(t - 1)> = the sum over u >= t of dy(u) (y(u) - D x(u)) - step(u) x(u) G(u)
- * B(u) The sum needs no state but the two that run along, forth and back. */
+ *
+ *   h(t) = p(t) h(t - 1) + step(t) x(t) B(t),  p(t) = exp(-step(t) exp(a))
+ *   y(t) = C(t) h(t) + D x(t)
+ *
+ * The gradient G(t) = dL/dh(t) of the state goes from the last token to the first:
+ *
+ *   G(t) = C(t) dy(t) + p(t + 1) G(t + 1)
+ *
+ * The gradients of the inputs; <,> is the inner product:
+ *
+ *   dx(t) = step(t) <G(t), B(t)> + D dy(t)
+ *   dB(t) = step(t) <G(t), x(t)>
+ *   dC(t) = <dy(t), h(t)>
+ *   dD = the sum over t of dy(t) x(t)
+ *   dL/dlog p(t) = <G(t), p(t) h(t - 1)>
+ *                = the sum over u >= t of dy(u) (y(u) - D x(u)) - step(u) x(u) G(u) B(u)
+ *
+ * The last sum needs only two running states, one forward and one backward. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/state_scan.c"
 

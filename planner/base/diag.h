@@ -35,8 +35,8 @@ typedef struct Diagnostic {
     Fault fault;
     const char *rule;
     Loc loc;
-    /* If `loc` is the line of the user's script that asked for the wrong value: the line of the
-     * library script that made this value. file NULL: none */
+    /* The line of the library script that made the wrong value. Its file is NULL, unless `loc` is
+     * the line of the user's script that asked for this value. */
     Loc library;
     const char *text, *hint; /* hint: NULL or one line */
 } Diagnostic;

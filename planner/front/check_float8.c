@@ -6,14 +6,15 @@ static void check_blocks(Draft *draft, const PassConfig *pass)
 {
     const Device *device = &draft->config.cluster.device;
     if (pass->float8.recipe != FLOAT8_mxfp8 || device->peak_flops[DT_e8m0] > 0) return;
-    diag_error(
-        draft->d, FAULT_input, "dtype-unsupported", pass->loc,
-        "recipe = \"mxfp8\": %s has no products with a scale for each block (peak_flops.e8m0)",
-        device->name != NULL ? device->name : "the device");
+    diag_error(draft->d, FAULT_input, "dtype-unsupported", pass->loc,
+               "recipe = \"mxfp8\": %s cannot multiply mxfp8 operands",
+               device->name != NULL ? device->name : "the device");
     if (device->peak_flops[DT_e4m3] > 0)
-        diag_hint(draft->d, "recipe = \"rowwise\" is the nearest; Blackwell and CDNA4 have mxfp8");
+        diag_hint(
+            draft->d,
+            "recipe = \"rowwise\" works here; Blackwell has mxfp8, such as clusters.hgx_b200");
     else
-        diag_hint(draft->d, "leave float8{} out; Blackwell and CDNA4 have mxfp8");
+        diag_hint(draft->d, "leave float8{} out; Blackwell has mxfp8, such as clusters.hgx_b200");
 }
 
 /* float8{} computes in e4m3 and e5m2; the other types must not be wider than fp32. */

@@ -240,16 +240,15 @@ bool op_strides_over(const Binding *b, char letter, uint32_t n);
 /* ---- roles of indices, as the head of ops.def lists them ---- */
 /* Returns the role that the letter plays in the row; none if it has no role or stands for `...`. */
 IndexRole op_role(OpKind op, char letter);
-/* Return the row's letter with that role: op_letter an index that may be split, op_whole_letter an
- * index that must be whole. 0: the row has none. */
+/* Returns the row's letter for an index of that role that may be split; 0: the row has none. */
 char op_letter(OpKind op, IndexRole role);
+/* Returns the row's letter for an index of that role that must stay whole; 0: the row has none. */
 char op_whole_letter(OpKind op, IndexRole role);
 /* Returns the dimension of an argument (inputs, then outputs) with that role, in front of any
  * `...`; -1: none. */
 int op_dim(OpKind op, uint32_t arg, IndexRole role);
-bool op_is_whole(
-    /* True if the argument has an index of that role that must be whole. */
-    OpKind op, uint32_t arg, IndexRole role);
+/* True if the argument has an index of that role that must be whole. */
+bool op_is_whole(OpKind op, uint32_t arg, IndexRole role);
 /* True if each token reads all tokens of its sequence, head by head: attention and its gradient. */
 bool op_mixes_tokens(OpKind op);
 /* True if each token reads the tokens before it, group by group, so that the op needs whole

@@ -158,7 +158,7 @@ Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *optio
 {
     const uint32_t before = d->n_errors, first = d->items.n;
     order_check(config, arena, d);
-    passes_check_axes(config, d);
+    passes_check_axes(config, graph, d);
     Plan *plan = arena_alloc(arena, sizeof *plan);
     plan->arena = arena;
     plan->graph = *graph;

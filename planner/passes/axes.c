@@ -1,4 +1,7 @@
 /* Reports axes of the mesh that no pass uses, because they would silently have no effect. */
+#include <string.h>
+
+#include "planner/ir/experts.h"
 #include "planner/passes/pass.h"
 
 /* The facts about a plan's passes that the check of an axis needs. */
@@ -55,8 +58,65 @@ static void refuse(const Config *config, AxisName name, const char *rule, const 
     diag_hint(d, "%s", hint);
 }
 
+/* Returns how to do without the axis, as text: "remove ep from the mesh and set dp_shard = 8". It
+ * names the data axis that can take the ranks, unless the batch does not divide over them. */
+static const char *without_axis(const Config *config, AxisName name, Arena *arena)
+{
+    const char *word = axis_name_text(name);
+    if (config->ep_mode == EP_folded && axis_info(name)->trades == INDEX_experts)
+        return "remove ep and ep_mode from the mesh"; /* folded ranks are ranks of other axes */
+    const Listed listed = passes_of(config);
+    const AxisName to = listed.shards                   ? axes_first(axes_with(AXIS_UNITS))
+                        : config_pass(config, PASS_ddp) ? axes_first(axes_cutting(INDEX_samples))
+                                                        : AXIS_NAMES;
+    const int64_t size = config->axis_size[name],
+                  readers = axis_info(name)->cuts == INDEX_samples ? 1 : size,
+                  samples = config_data_ranks(config) * readers * config->micro_batch;
+    if (to == AXIS_NAMES || samples < 1 || config->global_batch % samples != 0)
+        return arena_print(arena, "remove %s from the mesh", word);
+    return arena_print(arena, "remove %s from the mesh and set %s = %lld", word, axis_name_text(to),
+                       (long long)(size * config->axis_size[to]));
+}
+
+/* True if the model has something that the axis can split, such as experts for ep. */
+static bool can_split(const Graph *g, AxisName name)
+{
+    const AxisInfo *axis = axis_info(name);
+    if (axis->lacks == NULL) return true;
+    if (axis->trades == INDEX_experts) return experts_most(g) > 0;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const OpKind op = g->nodes.at[id].op;
+        if (axis->cuts == INDEX_tokens
+                ? op_mixes_tokens(op) || op_scans_tokens(op)
+                : op_info(op)->flags & OP_SOURCE && op_letter(op, axis->cuts))
+            return true;
+    }
+    return false;
+}
+
+/* Reports an axis that no listed pass uses. The hint names the pass and its place, if the pass can
+ * work on the model, and how to do without the axis. */
+static void refuse_unused(const Config *config, const Graph *g, AxisName name, Diag *d)
+{
+    const AxisInfo *axis = axis_info(name);
+    const char *why = axis->unused, *hint = axis->use;
+    if (axis->pass != NULL) {
+        const char *without = without_axis(config, name, d->arena);
+        const PassConfig *next = NULL;
+        for (int p = 0; p < PASS_NAME_COUNT; p++)
+            if (strcmp(pass_word((PassName)p), axis->pass) == 0)
+                next = order_first_after(config, (PassName)p);
+        hint = next ? arena_print(d->arena, "%s, before %s{}; or %s", hint, pass_word(next->name),
+                                  without)
+                    : arena_print(d->arena, "%s, or %s", hint, without);
+        if (!can_split(g, name)) why = arena_print(d->arena, "but %s", axis->lacks), hint = without;
+    }
+    refuse(config, name, "axis-unused", why, hint, d);
+}
+
 /* Reports an axis of several ranks that no pass of the plan uses, with the texts of its row. */
-static void check_axis(const Config *config, AxisName name, const Listed *listed, Diag *d)
+static void check_axis(const Config *config, const Graph *g, AxisName name, const Listed *listed,
+                       Diag *d)
 {
     const AxisInfo *axis = axis_info(name);
     if (ranks_along(config, name) <= 1) return;
@@ -69,16 +129,16 @@ static void check_axis(const Config *config, AxisName name, const Listed *listed
         return;
     }
     const bool used = axis->flags & AXIS_UNITS ? listed->shards : axes_have(listed->own, name);
-    if (axis->unused && !used) refuse(config, name, "axis-unused", axis->unused, axis->use, d);
+    if (axis->unused && !used) refuse_unused(config, g, name, d);
     if (axis->apart && config->axis_size[name] > 1 && listed->n_data == 0)
         refuse(config, name, "data-none", axis->apart, axis->sum, d);
 }
 
-bool passes_check_axes(const Config *config, Diag *d)
+bool passes_check_axes(const Config *config, const Graph *g, Diag *d)
 {
     uint32_t before = d->n_errors;
     const Listed listed = passes_of(config);
-    for (uint32_t a = 0; a < AXIS_NAMES; a++) check_axis(config, (AxisName)a, &listed, d);
+    for (uint32_t a = 0; a < AXIS_NAMES; a++) check_axis(config, g, (AxisName)a, &listed, d);
     if (listed.n_data > 1) {
         diag_error(
             d, FAULT_input, "data-twice", config->mesh_loc,

@@ -17,6 +17,13 @@ static const char *why_first(PassName first, PassName then)
     return why ? why : why_in(pass_specs[then]->after, first);
 }
 
+const PassConfig *order_first_after(const Config *config, PassName pass)
+{
+    for (uint32_t i = 0; i < config->n_passes; i++)
+        if (why_first(pass, config->passes[i].name)) return &config->passes[i];
+    return NULL;
+}
+
 /* True if this pass is left out of the hint. The hint lists each pass once, and only one data pass:
  * the one that the mesh can use. */
 static bool is_left_out(const Config *config, uint32_t i)

@@ -18,10 +18,12 @@ uint32_t pass_ranks(const Config *config, PassName name);
 /* Checks the order of the user's list against the edges of the PassSpecs. Reports "pass-order",
  * "pass-twice". */
 bool order_check(const Config *config, Arena *arena, Diag *d);
+/* Returns the first pass of the user's list that must come after `pass`; NULL: none. */
+const PassConfig *order_first_after(const Config *config, PassName pass);
 
 /* Checks that every axis of more than one rank has a pass that uses it. Reports "axis-unused",
  * "axis-unsupported", "data-none", "data-twice", and warns of requests without effect. */
-bool passes_check_axes(const Config *config, Diag *d);
+bool passes_check_axes(const Config *config, const Graph *g, Diag *d);
 
 /* The INNER rows of passes.def; the other passes are in their PassSpecs. */
 bool pass_mesh(Job *job);       /* config -> plan->mesh, refined; job->data_axes */

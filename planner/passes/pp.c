@@ -394,8 +394,8 @@ static const PassOption options[] = {
     "it would be planned for the whole model, but the ranks of a stage hold only a part of it"
 static const PassEdge before[] = {
     {PASS_tp,
-     "tensor parallelism planned for the whole model before it is cut into stages ties the first "
-     "and last stage's vocabulary together across ranks that never meet"},
+     "tp{} before pp{} would tie the vocabulary of the first and the last stage across ranks that "
+     "never communicate"},
     {PASS_ac, "a region marked before the model is cut may span two stages: its saved "
               "inputs would lie on another rank"},
     {PASS_fsdp2, WHOLE_MODEL},

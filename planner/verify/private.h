@@ -9,18 +9,23 @@
  * The others:
  *   verify.c     the proofs in order, fit
  *   report.c     reports
+ *   fit.c        memory of the cluster's devices and hosts
  *   dtype.c      the dtype that each value must have
  *   bind.c       ops bound to shapes
  *   order.c      happens-before and races
  *   kernel.c     instructions that run as one kernel
+ *   product.c    kernels that begin with a product
  *   deadlock.c   rendezvous across roles
  *   graph.c      value numbers of the global graph
  *   scale.c      scales of 8-bit numbers
  *   tiles.c      regions in pieces along the tokens
  *   state.c      state between steps other than parameters
  *   start.c      the memory at the beginning of a step
+ *   run.c        all programs, which wait for each other's values
  *   value.c      abstract memory: the value in each byte range of the arena
  *   halo.c       strips of neighbours, and the rows that windows read
+ *   strides.c    contiguous rows exchanged for strided rows
+ *   uneven.c     rows of experts and their counts
  *   range.c      one parameter of a flat buffer, and its 8-bit form
  *   nest.c       parts of parts, and parts that moved to another rank
  *   ring.c       attention with a part of the keys
@@ -28,6 +33,7 @@
  *   op.c         computations
  *   move.c       copies and communication of data
  *   update.c     the end of the step
+ *   rule.c       attributes of an update
  *   metadata.c   statements of the plan about itself: the step, axes, units, uses of buffers
  *   stated.c     sizes and settings that other fields decide
  *   derived.c    fields that follow from others */
@@ -53,8 +59,9 @@ typedef struct HappensBefore {
 /* True if a has finished when b starts; requires a < b. */
 bool order_before(const HappensBefore *o, Pc a, Pc b);
 
-/* The state of a packed value. A strip of a halo, and a message between strided and contiguous
- * rows, also records whether it was sent. PACKED_zigzag is Attrs.chunks of such a packing. */
+/* The state of a packed value. For halo strips, and for messages between strided and contiguous
+ * rows, the state also says whether they were sent. PACKED_zigzag is Attrs.chunks of such a
+ * packing. */
 typedef enum Packing {
     PACKED_in_order,
     PACKED_zigzag = 2,

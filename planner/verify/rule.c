@@ -9,10 +9,10 @@
 const char *verify_rounding_fault(const Instr *in, const Attrs *a, DType param)
 {
     if (a->stochastic == 0)
-        return a->site == 0 ? NULL : "draws nothing, and has a site to draw for";
+        return a->site == 0 ? NULL : "does not round stochastically, but has a site for draws";
     if (a->stochastic != 1 || in->op != OP_adamw) return "has the attributes of another op";
-    if (param != DT_bf16) return "rounds parameters by draws that are not in bf16";
-    return a->site == (int64_t)in->unit ? NULL : "rounds by the draws of another unit";
+    if (param != DT_bf16) return "rounds stochastically, but its parameters are not bf16";
+    return a->site == (int64_t)in->unit ? NULL : "rounds with the draws of another unit";
 }
 
 /* Returns the fault in the attributes of an update, checked without the graph; NULL: none. */
@@ -23,10 +23,10 @@ const char *verify_rule_fault(const Instr *in, const Attrs *a)
     rest.stochastic = rest.site = 0;
     const Attrs none = {0};
     if (!(a->beta1 >= 0 && a->beta1 < 1 && a->beta2 >= 0 && a->beta2 < 1))
-        return "decays its moments by factors that are not in [0, 1)";
-    if (!(a->eps >= 0 && a->eps < INFINITY)) return "adds an eps that is negative or not finite";
+        return "has a decay factor of the moments that is not in [0, 1)";
+    if (!(a->eps >= 0 && a->eps < INFINITY)) return "has an eps that is negative or not finite";
     if (!(a->weight_decay >= 0 && a->weight_decay < INFINITY))
-        return "decays weights by a number that is negative or not finite";
+        return "has a weight decay that is negative or not finite";
     if (in->op == OP_sgd && (a->beta1 != 0 || a->beta2 != 0 || a->eps != 0))
         return "has the attributes of another rule";
     return memcmp(&rest, &none, sizeof rest) == 0 ? NULL : "has the attributes of another op";

@@ -133,11 +133,13 @@ static void a_domain_of_many_boards(void **state)
     arena_free(arena);
 }
 
-/* A communicator of 24 channels has 32 for messages. 8 ranks: 4 channels a peer, 7 rounds that
- * begin at 16, 8, 24, 4, 20, 12, 28: 28 channels. 4 ranks: 8 a peer, from 16, 8, 24: 24 channels.
- * Two ranks: 16 channels for one peer, all 32 for parts above 16 MiB. Between nodes 16 channels, of
- * which a NIC of 48 GB/s fills 4. 2 nodes are two batches of peers (from 0 and 8); 8 nodes use
- * all. */
+/* A communicator of 24 channels has 32 channels for messages. In one node:
+ *   8 ranks  a peer gets 4 channels; the 7 rounds start at channels 16, 8, 24, 4, 20, 12 and 28,
+ *            and together use 28
+ *   4 ranks  a peer gets 8 channels; the 3 rounds start at 16, 8 and 24, and together use 24
+ *   2 ranks  the peer gets 16 channels, or all 32 for parts above 16 MiB
+ * Between nodes there are 16 channels. A NIC of 48 GB/s fills 4 of them. On 2 nodes, peers form two
+ * batches, which start at channels 0 and 8. On 8 nodes the batches use all channels. */
 static void channels_of_messages(void **state)
 {
     (void)state;

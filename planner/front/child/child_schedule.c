@@ -156,7 +156,7 @@ static Cells fill_cells(const ScheduleCsv *csv)
     }
     if ((uint64_t)cells.n_stages * cells.n_microbatches > MOST_CELLS)
         child_raise(csv->c->L, "out-of-range", row_place(csv, 0), NULL,
-                    "%u stages of %u micro-batches are more than %d", cells.n_stages,
+                    "%u stages x %u micro-batches are too many (at most %d cells)", cells.n_stages,
                     cells.n_microbatches, MOST_CELLS);
     cells.at = arena_array(csv->c->arena, (size_t)cells.n_stages * cells.n_microbatches + 1,
                            sizeof *cells.at);

@@ -58,7 +58,7 @@ typedef struct AxisInfo {
     uint8_t chunks;   /* the largest number of pieces of a sequence that a rank may hold; 0:
                        * sequences are not cut */
     const char *pass; /* the pass that assigns the axis's layouts, as named in `parallel` */
-    const char *unused, *use, *apart, *sum; /* see axes.def */
+    const char *unused, *use, *lacks, *apart, *sum; /* see axes.def */
 } AxisInfo;
 
 const AxisInfo *axis_info(AxisName name);

@@ -155,7 +155,8 @@ static bool check_place(Move *m)
     if (!same_dims(m) || !keeps_deals(m, -1)) return false;
     if (!axes || !changes(m, axes, SPLIT(d), PARTIAL_SUM, "places no part")) return false;
     if (attrs->parts != mesh_size(&m->v->plan->mesh, axes))
-        return complain(m, "places one part of another number of parts than the group has ranks");
+        return complain(m,
+                        "has a number of parts that differs from the number of ranks in the group");
     if (!innermost(axes, layout_axes_split(&m->a.layout, d)) || uneven(m, &m->a, d))
         return complain(m, "places parts that do not nest or are uneven");
     return true;

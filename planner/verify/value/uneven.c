@@ -19,7 +19,8 @@ const char *value_rows_fault(OpKind op, const Binding *b, uint32_t arg, int d)
     const bool places = info->flags & (OP_PLACED | OP_CHUNKED | OP_DRAWS | OP_MAGNITUDE);
     if (term->ellipsis >= 0 && term->n_dims == 0 && info->reduce == REDUCE_none && !places)
         return NULL;
-    return "is uneven rows, which this op reads as if every room were stored";
+    return "has a different number of rows for each expert, but this op reads as if every room "
+           "were stored";
 }
 
 static bool is_rows(const Verifier *v, TensorId t)

@@ -325,9 +325,9 @@ static void run_staged(void *args)
     free(s->copy);
 }
 
-/* Synchronous calls use the default stream. It does not wait for nonblocking streams, nor they for
- * it; whether their work has run is random. A copy from pageable memory returns once it has been
- * read, possibly before it arrives. */
+/* Synchronous calls use the default stream. The default stream and nonblocking streams do not wait
+ * for each other. At random, work of the nonblocking streams has or has not run. A copy from
+ * pageable memory returns once it has been read, possibly before it arrives. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     CUDA_CALL(cudaMemcpy);

@@ -36,6 +36,7 @@ static void every_row_is_complete(void **state)
         assert_true(axis->doc[strlen(axis->doc) - 1] == '.');
         assert_int_equal(axis->stream != STREAM_none, axis->carries != CARRIES_nothing);
         assert_int_equal(axis->unused != NULL, axis->use != NULL);
+        if (axis->lacks) assert_true(axis->pass && axis->use && one_line(axis->lacks, 80));
         assert_int_equal(axis->apart != NULL, axis->sum != NULL);
         assert_true(one_line(axis->unused, 200) && one_line(axis->apart, 200));
         if (axis->pass) assert_true(is_pass(axis->pass));

@@ -148,10 +148,10 @@ static void optimizers_attributes(void **state)
         {with((Attrs){0}, 0.9, -3, 1e-8, 0), "not in [0, 1)"},
         {with((Attrs){0}, 0.9, 1, 1e-8, 0), "not in [0, 1)"},
         {with((Attrs){0}, nan, 0.9, 1e-8, 0), "not in [0, 1)"},
-        {with((Attrs){0}, 0.9, 0.9, -1e-8, 0), "adds an eps"},
-        {with((Attrs){0}, 0.9, 0.9, inf, 0), "adds an eps"},
-        {with((Attrs){0}, 0.9, 0.9, 1e-8, -0.1), "decays weights"},
-        {with((Attrs){0}, 0.9, 0.9, 1e-8, nan), "decays weights"},
+        {with((Attrs){0}, 0.9, 0.9, -1e-8, 0), "has an eps"},
+        {with((Attrs){0}, 0.9, 0.9, inf, 0), "has an eps"},
+        {with((Attrs){0}, 0.9, 0.9, 1e-8, -0.1), "has a weight decay"},
+        {with((Attrs){0}, 0.9, 0.9, 1e-8, nan), "has a weight decay"},
         {with((Attrs){.theta = 1e4}, 0.9, 0.9, 1e-8, 0), "another op"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
