@@ -119,7 +119,7 @@ static Axes draw_axes(Draw *d, const Family *f)
 {
     static const uint32_t sizes[] = {1, 1, 2, 2, 3, 4};
     Axes a;
-    a.cp = f->halves || draw(d, 2) ? 1 : 2 << (f->plain && draw(d, 2));
+    a.cp = f->halves || draw(d, 2) ? 1 : 2u << (f->plain && draw(d, 2));
     a.tp = 1u << draw(d, 3);
     /* tp cuts the two groups of a scan, and leaves their heads to cp */
     if (scans(f) && a.cp > 1 && a.tp > 2) a.tp = 2;

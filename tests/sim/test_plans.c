@@ -121,7 +121,18 @@ static void folded_equals_unfolded(void **state)
     }
 }
 
-static void same_bytes_ten_times(void **state)
+/* Compares fields, because a row has bytes of padding. */
+static void same_row(const TraceRow *a, const TraceRow *b)
+{
+    assert_int_equal(a->rank, b->rank);
+    assert_int_equal(a->step, b->step);
+    assert_int_equal(a->pc, b->pc);
+    assert_int_equal(a->start_ps, b->start_ps);
+    assert_int_equal(a->end_ps, b->end_ps);
+    assert_int_equal(a->bytes, b->bytes);
+}
+
+static void same_numbers_ten_times(void **state)
 {
     (void)state;
     Loaded l;
@@ -136,8 +147,8 @@ static void same_bytes_ten_times(void **state)
         assert_int_equal(again.step_ps, first.step_ps);
         if (i % 2 == 1) continue;
         assert_int_equal(again.trace.rows.n, first.trace.rows.n);
-        assert_memory_equal(again.trace.rows.at, first.trace.rows.at,
-                            first.trace.rows.n * sizeof *first.trace.rows.at);
+        for (uint32_t k = 0; k < first.trace.rows.n; k++)
+            same_row(&again.trace.rows.at[k], &first.trace.rows.at[k]);
         assert_memory_equal(again.memory, first.memory, sizeof first.memory);
     }
     arena_free(l.arena);
@@ -191,7 +202,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(folded_equals_unfolded),
-        cmocka_unit_test(same_bytes_ten_times),
+        cmocka_unit_test(same_numbers_ten_times),
         cmocka_unit_test(worse_hardware_is_slower),
         cmocka_unit_test(local_ranks_share_cores),
     };

@@ -212,7 +212,7 @@ static void a_deal_must_hold_its_indices(void **state)
     plan->graph.deals.deals.at[id].per_part = VOCAB - 1;
     is_rejected(plan, arena, "malformed");
     plan->graph.deals.deals.at[id].per_part = PADDED - 1;
-    is_rejected(plan, arena, "bytes, its shape needs");
+    is_rejected(plan, arena, "bytes, but its shape needs");
     arena_free(arena);
 }
 
@@ -230,7 +230,7 @@ static void all_arguments_have_the_padding(void **state)
     s.deal[2] = 0;
     logits->shape = plan_shape(plan, &s);
     logits->bytes = logits->bytes / PADDED * VOCAB;
-    is_rejected(plan, arena, "deals out index n otherwise");
+    is_rejected(plan, arena, "cuts index n differently");
     arena_free(arena);
 }
 
@@ -249,7 +249,8 @@ static void whole_indices_have_no_padding(void **state)
     for (TensorId i = 1; i < plan->graph.tensors.n; i++)
         for (int d = 0; d < plan->graph.tensors.at[i].n_dims; d++)
             if (plan->graph.tensors.at[i].dim[d] == t.dim) plan->graph.tensors.at[i].deal[d] = deal;
-    is_rejected(plan, arena, "padding behind index D, which layernorm reads to its end");
+    is_rejected(plan, arena,
+                "padding at the end of index D, and layernorm would read the padding as data");
     arena_free(arena);
 }
 

@@ -196,7 +196,7 @@ static void what_is_no_pair(void **state)
     Tiny t = with(FLOAT8_tensorwise);
     Case c = pair_of(&t); /* the copy alone */
     c.p->code.at[c.pair].fuse = 0;
-    rejected(&c, "behind nothing that quantises");
+    rejected(&c, "no part before it quantises");
     c = pair_of(&t); /* the next instruction too */
     c.p->code.at[c.pair + 2].fuse = c.p->code.at[c.pair].fuse;
     rejected(&c, "follows a transposed copy");
@@ -212,7 +212,7 @@ static void what_is_no_pair(void **state)
         if (plain && pair->fuse && turns(c.p->code.at[c.pair + 1].op)) break;
     }
     c.p->code.at[c.pair - 1].fuse = c.p->code.at[c.pair].fuse;
-    rejected(&c, "behind nothing that quantises");
+    rejected(&c, "no part before it quantises");
 }
 
 /* A product that reads the operand itself although its form needs the copy, or that reads the copy
