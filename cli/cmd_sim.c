@@ -88,21 +88,29 @@ static Whose *ask(Cli *cli, const PlanFile *file)
     return whose;
 }
 
+/* Refuses wrong options. They are reported alone, not above a report that looks like a success. */
+static bool options_fit(Cli *cli, const PlanFile *file)
+{
+    if (!file->has_cluster) {
+        cli_error(cli, FAULT_usage, "no-cluster", "%s is a plan's text and names no hardware",
+                  file->path);
+        diag_hint(&cli->diag, "add --cluster dgx_h100, for example");
+        return false;
+    }
+    return !is_sound(&cli->diag) ||
+           (scenario_check(cli, file) && what_if_check(cli, file) && mfu_check(cli));
+}
+
 void cmd_sim(Cli *cli)
 {
     if (repeat_answer(cli)) return;
     PlanFile *file = plan_file_open(cli, cli->args[0]);
     if (file == NULL) return;
-    if (!file->has_cluster) {
-        cli_error(cli, FAULT_usage, "no-cluster", "%s is a plan's text and names no hardware",
-                  file->path);
-        diag_hint(&cli->diag, "add --cluster dgx_h100, for example");
+    if (!options_fit(cli, file)) {
+        Diag ignored = diag_in(cli->arena);
+        session_settle(file, &ignored); /* its thread reads the plan */
         return;
     }
-    /* A wrong option is reported alone, not above a report that looks like a success. */
-    if (is_sound(&cli->diag) &&
-        (!scenario_check(cli, file) || !what_if_check(cli, file) || !mfu_check(cli)))
-        return;
     plan_file_report(cli, file);
     plan_file_memory(cli, file);
     const bool dry = cli->options.dry_run;
