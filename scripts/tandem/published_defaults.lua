@@ -4,7 +4,6 @@
 local _, core = ...
 local cells, catalog, gpus = require "tandem.published_cells", require "tandem.published_catalog", require "tandem.gpus"
 local count, has, is_open, refuse = cells.count, cells.has, cells.is_open, cells.refuse
-local recipes = require "tandem.published_recipes"
 local m = {}
 
 -- Documented defaults of frameworks. Megatron-LM shards the optimizer only on request
@@ -148,8 +147,7 @@ local function fill_states(row)
   local default = m.of(row)
   if cells.stage(row) == nil then assume(row, "zero_stage", default.zero_stage, "the framework's default") end
   if is_open(row.ac) or has(row, "ac", "^see recipe") or has(row, "ac", "^selective %(ratio") then
-    local recipe = recipes.ac(row)
-    assume(row, "ac", recipe or default.ac or "none", recipe and "Megatron-Bridge's recipe of this model" or "the framework's default")
+    assume(row, "ac", default.ac or "none", "the framework's default")
   end
 end
 

@@ -1,14 +1,9 @@
--- What Megatron-Bridge's recipes choose if a row names only the model, the GPU and the precision: recomputation, the
--- types of gradients and moments, the exchange between ranks of experts (src/megatron/bridge/recipes, perf_recipes).
--- And the layers that torchtitan keeps in 16 bits.
-local cells, gpus = require "tandem.published_cells", require "tandem.gpus"
+-- The choices of Megatron-Bridge's recipes for a row that names only the model, the GPU and the precision: the types of
+-- gradients and moments, and the exchange between ranks of experts (src/megatron/bridge/recipes, perf_recipes).
+-- Also the layers that torchtitan keeps in 16 bits.
+local cells = require "tandem.published_cells"
 local has = cells.has
 local m = {}
-
--- kind: source; Megatron-Bridge's recipes (recompute_modules), by model, GPU and precision; the first match counts
-local recomputed = {
-  { "nemotron.?3.?nano", "^H100", "fp8", "selective(layernorm)" },
-}
 
 -- Returns the layers that stay in 16 bits beside 4-bit ones; nil: none. torchtitan's "bf16 tail" converts the first 85 % of
 -- the layers (components/quantization/nvfp4.py, nvfp4_bf16_tail_fqns).
@@ -19,15 +14,6 @@ function m.tail(row)
 end
 
 local function is_bridge(row) return has(row, "framework", "^megatron%-bridge") end
-
--- Returns the recomputation of the row's recipe; nil: none is known.
-function m.ac(row)
-  local gpu = gpus.find(row.gpu or "") or ""
-  for _, known in ipairs(is_bridge(row) and recomputed or {}) do
-    if has(row, "model", known[1]) and gpu:find(known[2]) and has(row, "precision", known[3]) then return known[4] end
-  end
-  return nil
-end
 
 -- True if gradients are summed and reduced in bf16. All recipes for speed do so (perf_recipes/_common.py:
 -- grad_reduce_in_fp32 = False) but Kimi K2's.
