@@ -1,7 +1,8 @@
 /* Joins what a group shares with what each of its members has, and splits the gradient into both
  * again. In attention a row is a group and its heads are the members. Tokens of one sequence before
  * those of another are a group of one member. Tokens that lead every sequence are shared by a
- * single group, whose members are the sequences. */
+ * single group, whose members are the sequences. Neighbouring tokens that merge keep their places
+ * in memory: only the shape changes. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/join.c"
 #include "kernels/cpu/real.h"
@@ -14,6 +15,8 @@ BOTH(join_tokens_first)
 BOTH(join_tokens_last)
 BOTH(lead_tokens)
 BOTH(lead_tokens_grad)
+BOTH(merge_tokens)
+BOTH(merge_tokens_grad)
 
 #else
 
@@ -95,6 +98,22 @@ static void F(lead_tokens)(const KernelArgs *a)
 static void F(lead_tokens_grad)(const KernelArgs *a)
 {
     F(split_shared)(a, 1, a->size['b'], a->size['k']);
+}
+
+/* x [b,s I,D] -> y [b,s,I D] */
+static void F(merge_tokens)(const KernelArgs *a)
+{
+    const int64_t n = a->size['b'] * a->size['s'] * a->size['I'] * a->size['D'];
+    memcpy(a->ptr[1], a->ptr[0], (size_t)n * sizeof(REAL));
+}
+
+/* dy [b,s,I D] -> dx [b,s I,D] */
+static void F(merge_tokens_grad)(const KernelArgs *a)
+{
+    const int64_t n = a->size['b'] * a->size['s'] * a->size['I'] * a->size['D'];
+    const REAL *dy = a->ptr[0];
+    REAL *dx = F(summed)(a, 0, n);
+    for (int64_t i = 0; i < n; i++) dx[i] += dy[i];
 }
 
 #endif

@@ -135,3 +135,25 @@ bool cuda_lead_tokens_grad(const KernelArgs *args, const CudaContext *cuda, Cuda
 {
     return split_shared(of_leading(args), cuda, error);
 }
+
+/* Tokens that merge keep their places in memory, so that both ops copy: a member of its own, which
+ * shares nothing. */
+static JoinArgs of_merged(const KernelArgs *args)
+{
+    const int64_t *size = args->size;
+    JoinArgs a = join_args(args, 1, 1, 1);
+    a.X = 0, a.U = size['b'] * size['s'] * size['I'] * size['D'];
+    return a;
+}
+
+/* x [b,s I,D] -> y [b,s,I D] */
+bool cuda_merge_tokens(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return split_own(of_merged(args), cuda, error);
+}
+
+/* dy [b,s,I D] -> dx [b,s I,D] */
+bool cuda_merge_tokens_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return split_own(of_merged(args), cuda, error);
+}

@@ -430,6 +430,7 @@ static void known_sizes(OpKind op, const Attrs *attrs, int64_t size['z' + 1])
     if (sig_uses(sig, 'G')) size['G'] = attrs->group;
     if (op == OP_pixel_shuffle) size['I'] = attrs->h_kernel, size['J'] = attrs->w_kernel;
     if (op_info(op)->flags & OP_BLOCKS) size['B'] = attrs->group;
+    if (op == OP_merge_tokens || op == OP_merge_tokens_grad) size['I'] = attrs->count;
     if (op == OP_resize) size['h'] = attrs->rows, size['w'] = attrs->columns;
     if (!is_windowed_attention(op)) return;
     size['X'] = size['L'] = attrs->h_kernel, size['Y'] = size['M'] = attrs->w_kernel;

@@ -256,6 +256,7 @@ bool op_attrs_match(OpKind op, const Binding *b, const Attrs *attrs)
         if (attrs->rows > 0 && 2 * attrs->hi + (attrs->count > 0 ? 2 : 0) > turned) return false;
         return turned <= size['E'] && (pairs == 0 || 2 * pairs == turned);
     }
+    if (op == OP_merge_tokens || op == OP_merge_tokens_grad) return size['I'] == attrs->count;
     if (op == OP_segment || op == OP_segment_grad) return attrs->segment < size['F'];
     if (op == OP_turn_poles || op == OP_turn_poles_grad)
         return attrs->h_before + attrs->h_after <= size['h'];

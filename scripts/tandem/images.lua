@@ -54,6 +54,16 @@ function images.add(nn, known, standard)
     end
     return op("join_tokens", nil, first, last)
   end)
+
+  nn.merge_tokens = core.wrap(function(x, count)
+    local who = "nn.merge_tokens"
+    local id = check.tensor(who, "the input", x, 3)
+    count = check.within(who, "count", count, 1, 4096)
+    if x.shape[2] % count ~= 0 then
+      core.fail("shape-mismatch", ("%s: %d tokens are not whole groups of %d"):format(who, x.shape[2], count))
+    end
+    return op("merge_tokens", { count = count }, id)
+  end)
 end
 
 return images

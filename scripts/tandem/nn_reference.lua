@@ -200,6 +200,8 @@ local list = {
       { "init", "normal(0, 0.02)", "Initial values." } } },
   { name = "nn.join", call = "nn.join(a, b)", shape = "[b, s, k], [b, t, k] -> [b, s + t, k]",
     doc = "The tokens of b after those of a." },
+  { name = "nn.merge_tokens", call = "nn.merge_tokens(x, count)", shape = "[b, count x s, k] -> [b, s, count x k]",
+    doc = "Each `count` neighbouring tokens become one, which has the features of all of them (Qwen2-VL)." },
   { name = "nn.scale", call = "nn.scale(x, factor)", doc = "x times a constant. Sums and products of equal shapes are x + y and x * y." },
   { name = "nn.rope", call = "nn.rope(x, options)", shape = "[b, s, heads, d] -> [b, s, heads, d]",
     doc = "Rotates pairs of features by the token's position.", options = {

@@ -83,6 +83,8 @@ static const CudaCase cases[] = {
     CASE(join_tokens_last, "ff", 1),
     CASE(lead_tokens, "fff", 0),
     CASE(lead_tokens_grad, "ff", 1),
+    CASE(merge_tokens, "ff", 0),
+    CASE(merge_tokens_grad, "ff", 1),
     CASE(join_heads, "fff", 0),
     CASE(join_heads_shared, "ff", 1),
     CASE(join_heads_own, "ff", 1),
@@ -269,28 +271,30 @@ static const CudaCase cases[] = {
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
 static const Sizes odd = {
-    {['b'] = 2, ['s'] = 5, ['k'] = 9, ['D'] = 14, ['E'] = 6, ['v'] = 11, ['x'] = 701,
-     ['T'] = 5, ['F'] = 3, ['X'] = 2, ['g'] = 2,  ['r'] = 2, ['n'] = 7,  ['N'] = 5,
-     ['S'] = 5, ['K'] = 2, ['C'] = 3, ['m'] = 3,  ['e'] = 5, ['M'] = 2,  ['V'] = 7,
-     ['c'] = 3, ['f'] = 5, ['U'] = 3, ['Z'] = 5,  ['d'] = 3, ['Q'] = 5,  ['R'] = 3},
+    {['b'] = 2, ['s'] = 5, ['k'] = 9, ['D'] = 14, ['E'] = 6, ['v'] = 11, ['x'] = 701, ['T'] = 5,
+     ['F'] = 3, ['X'] = 2, ['g'] = 2, ['r'] = 2,  ['n'] = 7, ['N'] = 5,  ['S'] = 5,   ['K'] = 2,
+     ['C'] = 3, ['m'] = 3, ['e'] = 5, ['M'] = 2,  ['V'] = 7, ['c'] = 3,  ['f'] = 5,   ['U'] = 3,
+     ['Z'] = 5, ['d'] = 3, ['Q'] = 5, ['R'] = 3,  ['I'] = 3},
     {3, 5}};
-static const Sizes even = {
-    {['b'] = 2, ['s'] = 4,  ['k'] = 16, ['D'] = 64, ['E'] = 16, ['v'] = 40, ['x'] = 4096,
-     ['T'] = 4, ['F'] = 24, ['X'] = 16, ['g'] = 2,  ['r'] = 4,  ['n'] = 24, ['N'] = 3,
-     ['S'] = 4, ['K'] = 4,  ['C'] = 4,  ['m'] = 4,  ['e'] = 8,  ['M'] = 2,  ['V'] = 16,
-     ['c'] = 4, ['f'] = 24, ['U'] = 24, ['Z'] = 40, ['d'] = 8,  ['Q'] = 16, ['R'] = 2},
-    {2, 8}};
+static const Sizes even = {{['b'] = 2,    ['s'] = 4, ['k'] = 16, ['D'] = 64, ['E'] = 16, ['v'] = 40,
+                            ['x'] = 4096, ['T'] = 4, ['F'] = 24, ['X'] = 16, ['g'] = 2,  ['r'] = 4,
+                            ['n'] = 24,   ['N'] = 3, ['S'] = 4,  ['K'] = 4,  ['C'] = 4,  ['m'] = 4,
+                            ['e'] = 8,    ['M'] = 2, ['V'] = 16, ['c'] = 4,  ['f'] = 24, ['U'] = 24,
+                            ['Z'] = 40,   ['d'] = 8, ['Q'] = 16, ['R'] = 2,  ['I'] = 4},
+                           {2, 8}};
 static const Sizes wide = {
-    {['b'] = 1, ['s'] = 3,  ['k'] = 2056, ['D'] = 8200, ['E'] = 264, ['v'] = 4101, ['x'] = 9001,
-     ['T'] = 3, ['F'] = 4,  ['X'] = 2,    ['g'] = 2,    ['r'] = 2,   ['n'] = 1032, ['N'] = 40,
-     ['S'] = 3, ['K'] = 9,  ['C'] = 2,    ['m'] = 2,    ['e'] = 72,  ['M'] = 2,    ['V'] = 40,
-     ['c'] = 2, ['f'] = 40, ['U'] = 6,    ['Z'] = 8,    ['d'] = 33,  ['Q'] = 100,  ['R'] = 5},
+    {['b'] = 1,    ['s'] = 3,  ['k'] = 2056, ['D'] = 8200, ['E'] = 264, ['v'] = 4101,
+     ['x'] = 9001, ['T'] = 3,  ['F'] = 4,    ['X'] = 2,    ['g'] = 2,   ['r'] = 2,
+     ['n'] = 1032, ['N'] = 40, ['S'] = 3,    ['K'] = 9,    ['C'] = 2,   ['m'] = 2,
+     ['e'] = 72,   ['M'] = 2,  ['V'] = 40,   ['c'] = 2,    ['f'] = 40,  ['U'] = 6,
+     ['Z'] = 8,    ['d'] = 33, ['Q'] = 100,  ['R'] = 5,    ['I'] = 2},
     {3, 24}};
 static const Sizes tall = {
-    {['b'] = 13, ['s'] = 61, ['k'] = 8,  ['D'] = 24, ['E'] = 8, ['v'] = 300, ['x'] = 12000,
-     ['T'] = 73, ['F'] = 3,  ['X'] = 2,  ['g'] = 1,  ['r'] = 2, ['n'] = 8,   ['N'] = 3,
-     ['S'] = 61, ['K'] = 3,  ['C'] = 33, ['m'] = 33, ['e'] = 6, ['M'] = 2,   ['V'] = 12,
-     ['c'] = 9,  ['f'] = 8,  ['U'] = 5,  ['Z'] = 7,  ['d'] = 5, ['Q'] = 6,   ['R'] = 3},
+    {['b'] = 13,    ['s'] = 61, ['k'] = 8,  ['D'] = 24, ['E'] = 8,  ['v'] = 300,
+     ['x'] = 12000, ['T'] = 73, ['F'] = 3,  ['X'] = 2,  ['g'] = 1,  ['r'] = 2,
+     ['n'] = 8,     ['N'] = 3,  ['S'] = 61, ['K'] = 3,  ['C'] = 33, ['m'] = 33,
+     ['e'] = 6,     ['M'] = 2,  ['V'] = 12, ['c'] = 9,  ['f'] = 8,  ['U'] = 5,
+     ['Z'] = 7,     ['d'] = 5,  ['Q'] = 6,  ['R'] = 3,  ['I'] = 4},
     {1, 16}};
 
 static int64_t first_taken(const Sizes *sizes) /* attrs.first of ops that take a part */
@@ -355,6 +359,7 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
     if (op_keeps_state(c.op)) c.tolerance = 100;   /* each token decays by a rounded exponential */
     if (is_uneven_product(c.op)) c.tolerance = 32; /* sums of some hundred products */
     c.attrs.mean = 0.1;
+    if (c.op == OP_merge_tokens || c.op == OP_merge_tokens_grad) c.attrs.count = sizes->size['I'];
     if ((c.op == OP_topk || c.op == OP_topk_biased) &&
         c.attrs.experts % 2 == 0) { /* not of odd sizes: all groups are one there */
         c.attrs.expert_groups = c.attrs.experts / 2, c.attrs.sigmoid = 1;

@@ -71,6 +71,11 @@ static void counts_are_the_published_ones(void **state)
         {"vit", "l16", 304326632, 24, 1024, 16, 16, 64, 1000},
         {"vit", "h14", 632045800, 32, 1280, 16, 16, 80, 1000},
         {"llava", "1.5-7b", 7063427072 - 12596224 - 2048, 23 + 32, 4096, 16, 16, 64, 32064},
+        /* the shapes in config.json of huggingface.co/Qwen/Qwen2-VL-*-Instruct; their model cards
+         * say 2.21, 8.29 and 73.4 billion. Heads are those of the encoder. */
+        {"qwen2_vl", "2b", 2208985600, 32 + 28, 1536, 16, 16, 80, 151936},
+        {"qwen2_vl", "7b", 8291375616, 32 + 28, 3584, 16, 16, 80, 152064},
+        {"qwen2_vl", "72b", 73405560320, 32 + 80, 8192, 16, 16, 80, 152064},
         {"qwen", "2.5-0.5b", 494032768, 24, 896, 14, 2, 64, 151936},
         {"qwen", "2.5-1.5b", 1543714304, 28, 1536, 12, 2, 128, 151936},
         {"qwen", "2.5-3b", 3085938688, 36, 2048, 16, 2, 128, 151936},
@@ -407,6 +412,18 @@ static void models_of_images_compute_what_one_rank_does(void **state)
          "'optim_grads' }"},
         {"llava' '1.5-7b'", "seq = 64",
          "mesh = { pp = 2 }, parallel = { pp {}, freeze { modules = { 'encoder' } } }"},
+        {"qwen2_vl' '2b'", "seq = 64",
+         "mesh = { dp_shard = 2, tp = 2 }, parallel = { tp { sequence = true }, ac 'selective', "
+         "fsdp2 {} }"},
+        {"qwen2_vl' '7b'", "seq = 64",
+         "mesh = { dp_replicate = 2, dp_shard = 2 }, parallel = { freeze { modules = { 'encoder' } "
+         "}, fsdp2 {} }"},
+        {"qwen2_vl' { size = '7b', before = 2 }", "seq = 64",
+         "mesh = { dp_shard = 3 }, parallel = { freeze { modules = { 'encoder', 'layers' }, shard "
+         "= false }, fsdp2 {} }"},
+        {"qwen2_vl' '7b'", "seq = 64",
+         "mesh = { pp = 2, tp = 2 }, parallel = { pp {}, tp {}, freeze { modules = { 'encoder' } "
+         "} }"},
     };
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         Arena *arena = arena_new();

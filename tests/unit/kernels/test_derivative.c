@@ -59,7 +59,7 @@ static int64_t size_of(char letter, bool large)
                  {'z', 5, 5}, {'F', 3, 3},  {'f', 3, 2},  {'c', 3, 5},   {'S', 4, 9}, {'K', 2, 3},
                  {'C', 5, 9}, {'m', 5, 9},  {'N', 5, 7},  {'h', 4, 7},   {'w', 3, 6}, {'u', 2, 3},
                  {'t', 2, 1}, {'X', 2, 2},  {'d', 2, 3},  {'V', 3, 5},   {'U', 3, 4}, {'p', 3, 2},
-                 {'q', 3, 2}, {'Q', 5, 7},  {'R', 3, 2},  {'O', 6, 11}};
+                 {'q', 3, 2}, {'Q', 5, 7},  {'R', 3, 2},  {'O', 6, 11},  {'I', 2, 3}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].letter == letter) return large ? sizes[i].large : sizes[i].small;
     fail_msg("no size for index %c", letter);
@@ -128,6 +128,7 @@ static void make_case(Case *c, OpKind op, bool large, bool causal)
     attrs.capacity = size_of(uneven ? 'O' : 'm', large);
     attrs.normalise = causal;
     if (op_info(op)->flags & OP_TAKES) attrs.first = 1, attrs.count = op == OP_part_head ? 1 : 2;
+    if (op == OP_merge_tokens) attrs.count = size_of('I', large);
     if (fields_has(op)) {
         static const char given[] = "bcnghwut";
         for (const char *l = given; *l; l++) c->size[(int)*l] = size_of(*l, large);
@@ -291,26 +292,26 @@ static const OpKind without_gradient[] = {
     OP_group_spread_grad, OP_group_norm_grad, OP_group_norm_weight, OP_avg_pool2d_grad,
     OP_max_pool2d_grad, OP_turn_poles_grad, OP_resize_grad, OP_pixel_unshuffle, OP_concat_first,
     OP_concat_last, OP_mse_loss_grad, OP_offsets, OP_image, OP_join_tokens_first,
-    OP_join_tokens_last, OP_lead_tokens_grad, OP_sum_features_grad, OP_window_bias_grad,
-    OP_window_attention_grad, OP_strided_attention_grad, OP_channels_grad, OP_embed_grad,
-    OP_position_grad, OP_bias_grad, OP_relu2_grad, OP_expert_bias_grad, OP_clamp_gate_grad,
-    OP_clamp_up_grad, OP_soft_cap_grad, OP_attention_wide_grad, OP_attention_table_grad,
-    OP_step_size_grad, OP_conv_heads_grad, OP_conv_groups_grad, OP_state_scan_grad,
-    OP_state_scan_shared, OP_gated_norm_grad, OP_sink_grad, OP_join_heads_shared, OP_join_heads_own,
-    OP_rmsnorm_grad, OP_rmsnorm_heads_grad, OP_layernorm_grad, OP_rope_grad, OP_attention_grad,
-    OP_attention_part, OP_attention_part_grad, OP_silu_grad, OP_gelu_grad, OP_pass, OP_segment_grad,
-    OP_topk, OP_loads, OP_slots, OP_counts, OP_dispatch_uneven_grad, OP_combine_uneven_grad,
-    OP_combine_uneven_weights, OP_linear_uneven_rows, OP_linear_uneven_weight, OP_bias_uneven_grad,
-    OP_route_grad, OP_route_sigmoid_grad, OP_dispatch_grad, OP_combine_grad, OP_combine_weights,
-    OP_balance_grad, OP_router_z_grad, OP_charge_grad, OP_part_grad, OP_part_heads_grad,
-    OP_part_head_grad, OP_tokens_grad, OP_span_grad, OP_xent_max, OP_xent_loss_grad,
-    OP_xent_loss_mean_grad, OP_xent_smooth_grad, OP_xent_sumexp_grad, OP_xent_pick_grad, OP_amax,
-    OP_amax_of_tokens, OP_amax_over_tokens, OP_amax_of_first, OP_amax_over_first, OP_amax_of_last,
-    OP_amax_over_last, OP_quantise, OP_quantise_of_tokens, OP_quantise_over_tokens,
-    OP_quantise_of_first, OP_quantise_over_first, OP_quantise_of_last, OP_quantise_over_last,
-    OP_quantise_blocks_last, OP_quantise_blocks_first, OP_quantise_blocks_inner,
-    OP_quantise_blocks_tokens, OP_turn_tokens, OP_turn_first, OP_turn_last, OP_amax_range,
-    OP_quantise_range,
+    OP_join_tokens_last, OP_lead_tokens_grad, OP_merge_tokens_grad, OP_sum_features_grad,
+    OP_window_bias_grad, OP_window_attention_grad, OP_strided_attention_grad, OP_channels_grad,
+    OP_embed_grad, OP_position_grad, OP_bias_grad, OP_relu2_grad, OP_expert_bias_grad,
+    OP_clamp_gate_grad, OP_clamp_up_grad, OP_soft_cap_grad, OP_attention_wide_grad,
+    OP_attention_table_grad, OP_step_size_grad, OP_conv_heads_grad, OP_conv_groups_grad,
+    OP_state_scan_grad, OP_state_scan_shared, OP_gated_norm_grad, OP_sink_grad,
+    OP_join_heads_shared, OP_join_heads_own, OP_rmsnorm_grad, OP_rmsnorm_heads_grad,
+    OP_layernorm_grad, OP_rope_grad, OP_attention_grad, OP_attention_part, OP_attention_part_grad,
+    OP_silu_grad, OP_gelu_grad, OP_pass, OP_segment_grad, OP_topk, OP_loads, OP_slots, OP_counts,
+    OP_dispatch_uneven_grad, OP_combine_uneven_grad, OP_combine_uneven_weights,
+    OP_linear_uneven_rows, OP_linear_uneven_weight, OP_bias_uneven_grad, OP_route_grad,
+    OP_route_sigmoid_grad, OP_dispatch_grad, OP_combine_grad, OP_combine_weights, OP_balance_grad,
+    OP_router_z_grad, OP_charge_grad, OP_part_grad, OP_part_heads_grad, OP_part_head_grad,
+    OP_tokens_grad, OP_span_grad, OP_xent_max, OP_xent_loss_grad, OP_xent_loss_mean_grad,
+    OP_xent_smooth_grad, OP_xent_sumexp_grad, OP_xent_pick_grad, OP_amax, OP_amax_of_tokens,
+    OP_amax_over_tokens, OP_amax_of_first, OP_amax_over_first, OP_amax_of_last, OP_amax_over_last,
+    OP_quantise, OP_quantise_of_tokens, OP_quantise_over_tokens, OP_quantise_of_first,
+    OP_quantise_over_first, OP_quantise_of_last, OP_quantise_over_last, OP_quantise_blocks_last,
+    OP_quantise_blocks_first, OP_quantise_blocks_inner, OP_quantise_blocks_tokens, OP_turn_tokens,
+    OP_turn_first, OP_turn_last, OP_amax_range, OP_quantise_range,
     /* its gradient goes through the norm: test_spectral */
     OP_project_of_first, OP_project_over_first, OP_project_of_last, OP_project_over_last,
     OP_project_of_second, OP_project_over_second, OP_outer_second, OP_inner_product, OP_normalise,

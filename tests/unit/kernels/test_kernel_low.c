@@ -196,6 +196,8 @@ static const Case cases[] = {
     {OP_join_tokens_last, "ff", {{B, S + 3, K}, {B, 3, K}}, 1},
     {OP_lead_tokens, "fff", {{3, K}, {B, S, K}, {B, S + 3, K}}, 0},
     {OP_lead_tokens_grad, "ff", {{B, S + 3, K}, {3, K}}, 1},
+    {OP_merge_tokens, "ff", {{B, 2 * S, K}, {B, S, 2 * K}}, 0},
+    {OP_merge_tokens_grad, "ff", {{B, S, 2 * K}, {B, 2 * S, K}}, 1},
     {OP_relu2, "ff", {{B, S, K, N}, {B, S, K, N}}, 0},
     {OP_relu2_grad, "fff", {{B, S, K, N}, {B, S, K, N}, {B, S, K, N}}, 1},
     {OP_clamp_gate, "fff", {{B, S, K, N}, {B, S, K, N}, {B, S, K, N}}, 0},
@@ -449,6 +451,7 @@ static void check(const Case *c, DType low, uint32_t accumulate)
     int64_t size['z' + 1] = {0};
     if (fields_has(c->op)) field_sizes(c->op, size, &attrs);
     if (op_info(c->op)->flags & OP_BLOCKS) attrs.group = R;
+    if (c->op == OP_merge_tokens || c->op == OP_merge_tokens_grad) attrs.count = 2;
     assert_int_equal(n, n_in + op_info(c->op)->sig.n_out);
     for (uint32_t i = 0; i < n; i++) {
         DType t = type_of(c->types[i], low);

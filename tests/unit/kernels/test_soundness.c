@@ -174,6 +174,7 @@ static Attrs attrs_of(const Case *c, bool causal)
     if (c->op == OP_sumsq || op_info(c->op)->flags & OP_RANGE) a.lo = 2, a.hi = c->size['x'] - 1;
     if (c->op == OP_topk && causal) a.expert_groups = 2, a.top_groups = 1, a.sigmoid = 1;
     if (op_info(c->op)->flags & OP_BLOCKS) a.group = c->size['B'];
+    if (c->op == OP_merge_tokens || c->op == OP_merge_tokens_grad) a.count = c->size['I'];
     if (!(op_info(c->op)->flags & OP_TAKES)) return a;
     bool one = c->op == OP_part_head || c->op == OP_part_head_grad;
     bool heads = c->op == OP_part_heads || c->op == OP_part_heads_grad;
@@ -200,7 +201,7 @@ static void case_sizes(Case *c, char named, int64_t size)
                  {'S', 5},          {'K', 2}, {'C', 7}, {'m', 7},          {'h', 6},
                  {'w', 4},          {'u', 2}, {'t', 3}, {'d', 2},          {'p', 3},
                  {'q', 3},          {'V', 4}, {'U', 3}, {'Z', 5},          {'Q', 4},
-                 {'R', 3},          {'O', 7}, {'B', 2}};
+                 {'R', 3},          {'O', 7}, {'B', 2}, {'I', 3}};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         c->size[(unsigned char)small[i].letter] = small[i].size;
     if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9; /* more tokens than the op takes */
