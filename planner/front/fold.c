@@ -108,13 +108,16 @@ static void refuse_fold(const Draft *draft, uint32_t ep)
         if (c->axis_size[a] > 1 && !axes_have(axes_with(AXIS_STAGES), (AxisName)a))
             str_print(&axes, "%s%s %u", axes.n ? ", then " : "", axis_name_text((AxisName)a),
                       c->axis_size[a]);
+    const uint32_t experts = draft->experts;
     for (uint32_t k = 1; k <= stage; k++)
-        if (fold_could_be(c, k)) str_print(&legal, "%s%u", legal.n ? ", " : "", k);
+        if (fold_could_be(c, k) && experts % k == 0)
+            str_print(&legal, "%s%u", legal.n ? ", " : "", k);
     diag_error(draft->d, FAULT_input, "ep-fold", c->axis_loc[axes_first(axes_with(AXIS_FOLDS))],
                "mesh.ep = %u (folded) takes consecutive ranks, first of %s: %u ranks are not whole "
                "parts of these axes",
                ep, axes.n ? str_text(&axes) : "none", ep);
-    diag_hint(draft->d, "ep may be %s, if it divides the experts of each layer", str_text(&legal));
+    diag_hint(draft->d, "ep may be %s%s", str_text(&legal),
+              experts ? "" : ", if it divides the experts of each layer");
 }
 
 /* Folds ep into the ranks of a stage. Ranks of the data axes that share experts are the axis ep;

@@ -233,6 +233,7 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
         b->varied = shrink || draft->init == 1;
         can_shrink = get_u32(r) != 0;
         shares = get_u32(r) != 0;
+        draft->experts = get_u32(r);
         return reader_finished(r) && !*damaged && answer(s, draft, b, shrink, can_shrink, shares);
     case RECORD_field: fine = *asked && shrunk_field(draft, r, shrink); break;
     case RECORD_seq: fine = *asked && shrunk_seq(draft, r, shrink); break;

@@ -21,12 +21,20 @@ function experts.count(model)
   return math.type(n) == "integer" and n or nil
 end
 
+-- Returns the sizes of ep that divide both the ranks of a stage and the experts of the model, in
+-- words.
+function experts.sizes(d, s)
+  local a, b = s.dp * s.cp * s.tp, experts.count(d.config.model) or 0
+  while b > 0 do a, b = b, a % b end
+  return "ep_size may be " .. dialect.divisors(a, 64)
+end
+
 -- Options that exclude experts, and options that experts need. ep{} itself checks a user's own
 -- model.
 local function check_model(d, s, family, n)
   if n and n % s.ep ~= 0 then
     d:error("divides-experts", "distributed.ep_size", ("n_routed_experts %d must be divisible by expert_parallel_degree "
-      .. "%d"):format(n, s.ep), "ep_size may be " .. dialect.divisors(n, 64))
+      .. "%d"):format(n, s.ep), experts.sizes(d, s))
   elseif family and not n then
     d:error("ep-without-experts", "distributed.ep_size", ("ep_size = %d with %s, which has no experts"):format(s.ep,
       family.class), "ep_size = 1, or for example models.qwen \"3-30b-a3b\"")

@@ -415,6 +415,21 @@ static bool can_shrink(lua_State *L)
     return can;
 }
 
+/* Returns the experts of each layer that the configuration of the plan's model names; 0: none. */
+static uint32_t experts_named(lua_State *L)
+{
+    static const char *const path[] = {"model", "config", "experts"};
+    const int top = lua_gettop(L);
+    lua_pushvalue(L, -1);
+    for (size_t i = 0; i < sizeof path / sizeof path[0] && lua_istable(L, -1); i++) {
+        lua_pushstring(L, path[i]);
+        lua_rawget(L, -2);
+    }
+    const lua_Integer n = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
+    lua_settop(L, top);
+    return n >= 1 && n <= MOST_EXPERTS ? (uint32_t)n : 0;
+}
+
 /* True if the settings loaded a script of the user, whose functions may change anything. */
 static bool loaded_own(const Child *c)
 {
@@ -430,6 +445,7 @@ void child_ask(Child *c)
     record_begin(&c->out, RECORD_ask);
     put_u32(&c->out, can_shrink(c->L));
     put_u32(&c->out, c->shares && !loaded_own(c));
+    put_u32(&c->out, experts_named(c->L));
     record_end(&c->out);
     if (!writer_send(&c->out, c->fd)) _exit(1);
     unsigned char *at = (unsigned char *)&c->answer;
