@@ -118,10 +118,8 @@ local function build(c)
 end
 
 -- The smallest model of the same structure; if only a part of a head is rotated, half of it is here.
--- Its sequences are longer than the original context.
 local function shrink(c, mesh)
-  return nn.small(c, mesh, { rope_dims = c.rope_dims and 2,
-    rope_scaling = c.rope_scaling and { kind = "longrope", context = 2, length = 8, short = { 1.1, 2.0 }, long = { 1.5, 3.0 } } })
+  return nn.small(c, mesh, { rope_dims = c.rope_dims and 2 })
 end
 
 return function(what)

@@ -58,6 +58,7 @@ function longrope.read(who, scaling)
     core.fail("out-of-range", who .. ": LongRoPE with an original context of 1 token", "context: at least 2")
   end
   local stretched = length > own.context and math.sqrt(1 + math.log(length / own.context) / math.log(own.context)) or 1.0
+  own.length = length
   own.gain = scaling.attention_factor == nil and stretched or read_factor(who, "attention_factor", scaling.attention_factor)
   return own
 end
@@ -71,6 +72,10 @@ function longrope.attrs(who, attrs, shape)
       core.fail("shape-mismatch", ("%s: LongRoPE has %d %s factors, and %d elements of a head turn"):format(who, #own[name],
         name, turned), ("%d factors: one for each pair of elements"):format(turned // 2))
     end
+  end
+  if shape[2] > own.length then
+    core.fail("out-of-range", ("%s: a sequence of %d tokens; LongRoPE reaches length = %d"):format(who, shape[2], own.length),
+      ("seq may be up to %d"):format(own.length))
   end
   local pairs_of = shape[2] > own.context and own.long or own.short
   return { theta = attrs.theta, rope_dims = attrs.rope_dims, rope_pair = pairs_of, rope_gain = own.gain ~= 1 and own.gain or nil }

@@ -474,6 +474,10 @@ nn.small = core.wrap(function(c, mesh, changes)
     local heads, kv_heads = nn.small_heads(c.heads, c.kv_heads or c.heads, mesh)
     small.heads, small.kv_heads = heads, c.kv_heads and kv_heads
   end
+  if type(c.rope_scaling) == "table" and c.rope_scaling.kind == "longrope" then
+    -- a factor for each of two pairs; sequences are longer than the original context
+    small.rope_scaling = { kind = "longrope", context = 2, length = small.seq, short = { 1.1, 2.0 }, long = { 1.5, 3.0 } }
+  end
   if c.experts then -- two experts for each rank, and enough of them to choose from
     small.experts = 2 * math.max(mesh.ep, 2)
     small.top_k = math.min(c.top_k, 2)
