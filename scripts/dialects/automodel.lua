@@ -9,6 +9,7 @@ local tensor = require "dialects.automodel_tp"
 local experts = require "dialects.automodel_experts"
 local options_of = require "dialects.automodel_options"
 local hybrid = require "dialects.automodel_hybrid"
+local rope = require "dialects.automodel_rope"
 
 local top_keys = { as = true, name = true, seed = true, steps = true, data = true, cluster = true, model = true,
   hf = true, distributed = true, step_scheduler = true, seq_length = true, optimizer = true,
@@ -19,6 +20,7 @@ local hf_keys = { class = { "text" }, num_attention_heads = { "integer" }, num_k
   num_hidden_layers = { "integer" }, tie_word_embeddings = { "boolean" }, tp_plan = { "list" },
   remote_code = { "boolean", false }, torch_dtype = { "any" },
   num_nextn_predict_layers = { "integer", 0 } }
+for key, row in pairs(rope.hf_keys) do hf_keys[key] = row end
 
 local scheduler_keys = { global_batch_size = { "integer" }, local_batch_size = { "integer", 1 }, max_steps = { "integer" },
   ckpt_every_steps = { "integer" }, val_every_steps = { "integer" }, num_epochs = { "integer" }, gc_every_steps = { "integer" } }
@@ -137,8 +139,7 @@ local function check_data(d, s, world)
   local non_pp = s.dp * s.cp * s.tp
   if s.ep > 1 and non_pp % s.ep ~= 0 then
     d:error("ep-divides", "distributed.ep_size",
-      ("non_pp_size=%d must be a multiple of ep_size=%d"):format(non_pp, s.ep),
-      "ep_size may be " .. dialect.divisors(non_pp))
+      ("non_pp_size=%d must be a multiple of ep_size=%d"):format(non_pp, s.ep), experts.sizes(d, s))
   end
   return true
 end
@@ -301,6 +302,7 @@ return dialect.wrap(function(config)
   local s = read_sizes(d, given)
   local family = tensor.family(config.model)
   local hf = about_model(d, family)
+  local model = rope.model(d, hf, config.model)
   check_further_tokens(d, s, hf)
   hybrid.check_context(d, s, config.model)
   check_strategy(d, s, strategy)
@@ -323,7 +325,7 @@ return dialect.wrap(function(config)
   local early = s.cp > 1 or options.experts ~= nil
   d:stop()
   return plan {
-    name = config.name, model = config.model, cluster = config.cluster, batch = batch,
+    name = config.name, model = model, cluster = config.cluster, batch = batch,
     mesh = mesh_of(strategy, s, shards), precision = precision, optimizer = optimizer,
     parallel = values.passes(9, pp_options and pp(pp_options), early and tp_pass, options.experts and ep {}, context_of(s, heads),
       float8_pass, not early and tp_pass, ac_pass, data_pass, options.enable_compile and compile "block"),

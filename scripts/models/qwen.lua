@@ -29,7 +29,7 @@ for name, size in pairs(sizes) do
   if is_3 then size.head_dim = size.head_dim or 128 end
 end
 local fused_columns, defaults = { "attention.wqkv", "feed_forward.w13" }, { vocab = 151936, head_dim = false, theta = 1e6, eps = 1e-6, tied = false, fused = false,
-  experts = false, top_k = 8, capacity_factor = 1.25, aux_loss = 0.001 }
+  rope_scaling = false, experts = false, top_k = 8, capacity_factor = 1.25, aux_loss = 0.001 }
 
 local function feed_forward(c, out_init)
   if c.experts then
@@ -54,7 +54,7 @@ local function block(c)
     attention = nn.attention {
       dim = c.dim, heads = c.heads, kv_heads = c.kv_heads, head_dim = c.head_dim or nil,
       bias = c.qkv_bias, out_bias = false, qk_norm = c.qk_norm and { eps = c.eps },
-      rope_theta = c.theta, fused = c.fused, out_init = out_init,
+      rope_theta = c.theta, rope_scaling = c.rope_scaling or nil, fused = c.fused, out_init = out_init,
     },
     ffn_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
     feed_forward = feed_forward(c, out_init),

@@ -84,6 +84,10 @@ static const Section automodel[] = {
       {"num_hidden_layers", {"2", "4"}},
       {"tp_plan", {"{}", "{ lm_head = 'colwise_rep' }"}},
       {"remote_code", {"true"}},
+      {"rope_scaling",
+       {"{ rope_type = 'linear', factor = 2 }", "{ rope_type = 'dynamic', factor = 2 }",
+        "{ rope_type = 'llama3', factor = 8 }", "{ type = 'longrope', short_factor = { 1 } }",
+        "{ type = 'yarn', factor = 0.5, original_max_position_embeddings = 8 }", "{}"}},
       {"tie_word_embeddings", {"true", "false"}}}},
     {"optimizer",
      {{"lr", {"1e-3", "'fast'", "0"}},
@@ -255,6 +259,65 @@ static void automodel_plans_name_fused_projections(void **state)
     }
 }
 
+/* Returns the id of a plan whose model is `model`; hf: keys of Hugging Face's configuration. */
+static const char *rope_plan(Arena *arena, const char *model, const char *hf)
+{
+    command_write_file("rope.lua",
+                       arena_print(arena,
+                                   "return require 'dialects.automodel' { world_size = 2, "
+                                   "seq_length = 16, model = require 'models.%s,\n"
+                                   "hf = { torch_dtype = 'float32', %s } }\n",
+                                   model, hf));
+    CommandResult r = COMMAND(arena, 60, "check", "rope.lua");
+    if (r.exit_code != 0) fail_msg("%s, %s: %s%s", model, hf, r.out, r.err);
+    const char *id = strstr(r.out, "plan ");
+    assert_non_null(id);
+    id += strspn(id + 4, " ") + 4;
+    return arena_print(arena, "%.*s", (int)strcspn(id, " "), id);
+}
+
+/* Each kind of Hugging Face's rope_scaling gives the plan of the model that has the same scaling,
+ * and another plan than the model without it. */
+static void automodel_stretches_rotary_positions(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *hf, *scaling;
+    } cases[] = {
+        {"llama' { size = 'tiny', rope_scaling = ",
+         "{ rope_type = 'llama3', factor = 4.0, low_freq_factor = 1.0, high_freq_factor = 2.0, "
+         "original_max_position_embeddings = 512 }",
+         "{ factor = 4, low = 1, high = 2, context = 512 }"},
+        {"llama' { size = 'tiny', rope_scaling = ", "{ type = 'linear', factor = 2 }",
+         "{ factor = 2, low = 1e30, high = 1e30, context = 8192 }"},
+        {"qwen' { size = '2.5-tiny', rope_scaling = ",
+         "{ type = 'yarn', factor = 4.0 }, max_position_embeddings = 32",
+         "{ kind = 'yarn', factor = 4, context = 32 }"},
+        {"qwen' { size = '2.5-tiny', rope_scaling = ",
+         "{ rope_type = 'yarn', factor = 8, original_max_position_embeddings = 16, beta_fast = 16, "
+         "beta_slow = 2, truncate = false, mscale = 1.0, mscale_all_dim = 0.8 }",
+         "{ kind = 'yarn', factor = 8, context = 16, fast = 16, slow = 2, truncate = false, "
+         "mscale = 1, mscale_all_dim = 0.8 }"},
+        {"llama' { size = 'tiny', head_dim = 4, rope_scaling = ",
+         "{ type = 'longrope', short_factor = { 1.1, 2 }, long_factor = { 1.5, 3 } }, "
+         "original_max_position_embeddings = 8, max_position_embeddings = 64",
+         "{ kind = 'longrope', context = 8, length = 64, short = { 1.1, 2 }, long = { 1.5, 3 } }"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Arena *arena = arena_new();
+        const char *without = arena_print(arena, "%sfalse }", cases[i].model),
+                   *with = arena_print(arena, "%s%s }", cases[i].model, cases[i].scaling);
+        const char *by_keys =
+            rope_plan(arena, without, arena_print(arena, "rope_scaling = %s", cases[i].hf));
+        assert_string_equal(by_keys, rope_plan(arena, with, ""));
+        assert_string_not_equal(by_keys, rope_plan(arena, without, ""));
+        /* the configuration's word counts, also where it says that nothing is stretched */
+        assert_string_equal(rope_plan(arena, with, "rope_scaling = { rope_type = 'default' }"),
+                            rope_plan(arena, without, ""));
+        arena_free(arena);
+    }
+}
+
 static void credit_plans_or_refuses(void **state)
 {
     (void)state;
@@ -266,6 +329,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(automodel_plans_or_refuses),
         cmocka_unit_test(automodel_plans_name_fused_projections),
+        cmocka_unit_test(automodel_stretches_rotary_positions),
         cmocka_unit_test(credit_plans_or_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

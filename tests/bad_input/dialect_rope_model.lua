@@ -1,0 +1,6 @@
+-- A model that takes no scaling does not ignore it.
+return require "dialects.automodel" {
+  world_size = 8, seq_length = 64,
+  model = require "models.gpt2" "tiny",
+  hf = { torch_dtype = "float32", rope_scaling = { type = "linear", factor = 2.0 } },
+}
