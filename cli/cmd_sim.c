@@ -58,8 +58,9 @@ bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOption
                                 .trace = cli->options.sim.trace,
                                 .unfolded = cli->options.sim.unfolded || is_uneven,
                                 .uneven = is_uneven ? uneven : NULL,
-                                .imbalance = imbalance_of(cli, file),
                                 .keep = store != NULL && !cli->options.dry_run};
+    options->imbalance = imbalance_of(cli, file, &options->loads);
+    if (!loads_fit(options->loads, file->plan)) options->loads = NULL;
     return cli->diag.n_errors == n_before;
 }
 

@@ -5,6 +5,7 @@
 #include "cli/run/measure.h"
 #include "exec/loads.h"
 #include "session/session.h"
+#include "sim/compute/imbalance.h"
 
 typedef enum ErrorOf { ERROR_step, ERROR_allocated, ERROR_reserved, ERROR_COUNT } ErrorOf;
 
@@ -75,8 +76,9 @@ double faults_report(Cli *cli, const PlanFile *file,
                      const Prediction *p); /* returns the goodput; 0: none */
 /* Reads --jitter and --straggler; false if neither is given, or after diagnostics. */
 bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out);
-/* Reads --imbalance; 1 if it is not given, or after diagnostics. */
-double imbalance_of(Cli *cli, const PlanFile *file);
+/* Reads --imbalance; 1 if it is not given, or after diagnostics. *loads: the loads of each rank
+ * that were drawn or counted; NULL: only a factor is known. */
+double imbalance_of(Cli *cli, const PlanFile *file, const RowLoads **loads);
 /* Reports the errors of --jitter, --straggler and --imbalance, without warnings. Returns false if
  * there are any. */
 bool scenario_check(Cli *cli, const PlanFile *file);
@@ -88,11 +90,12 @@ bool shares_write(Cli *cli, const Plan *plan, const LoadCounts *counts, const ch
 /* shares.c: returns false after reporting "option-value" if the file of --loads cannot be written,
  * or if it holds something else than counts, which the run must not replace. */
 bool shares_writable(Cli *cli, const char *data);
-/* shares.c: the factor of --imbalance for experts that `ranks` ranks share. shares_drawn draws
- * choices from the plan's seed. shares_read reads counts from a file; it returns false after
- * reporting "option-value". */
-double shares_drawn(const PlanFile *file, uint32_t ranks, Arena *arena);
-bool shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t ranks, double *factor);
+/* shares.c: the loads of `ranks` ranks that share experts. They return the mean over layers of the
+ * busiest rank's load. shares_drawn draws choices from the plan's seed. shares_read reads counts
+ * from a file; it returns 0 after reporting "option-value". */
+double shares_drawn(const PlanFile *file, uint32_t ranks, Arena *arena, RowLoads *loads);
+double shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t ranks,
+                   RowLoads *loads);
 
 /* Fills in the source of costs and the differences between devices, from the command's options.
  * Returns false after diagnostics. `store` may be NULL. */

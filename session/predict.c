@@ -6,6 +6,7 @@
 
 #include "session/needs.h"
 #include "session/session.h"
+#include "sim/compute/imbalance.h"
 
 const char *cluster_text(Arena *arena, const Cluster *cluster)
 {
@@ -107,6 +108,7 @@ static bool simulate(const PlanFile *file, Store *store, const PredictOptions *o
                       .trace = options->trace,
                       .uneven = options->uneven,
                       .imbalance = options->imbalance,
+                      .loads = options->loads,
                       .seed = out->record.seed,
                       .store = options->machine ? store : NULL,
                       .machine = options->machine,
@@ -140,6 +142,12 @@ static const char *scenario_text(Arena *arena, const PredictOptions *options)
                   str_exact(arena, u->straggler_factor > 1 ? u->straggler_factor : 1.));
     if (options->imbalance > 1)
         str_print(&s, "%sexperts x %s", s.n > 0 ? ", " : "", str_exact(arena, options->imbalance));
+    const RowLoads *loads = options->loads;
+    if (loads != NULL) {
+        const size_t n = (size_t)loads->n_layers * loads->n_ranks;
+        const char *hash = hash_hex(arena, hash_bytes(loads->share, n * sizeof *loads->share));
+        str_print(&s, "%sby rank #%.8s", s.n > 0 ? " " : "", hash);
+    }
     return str_text(&s);
 }
 

@@ -160,11 +160,12 @@ bool session_simulate(const PlanFile *file, const Cluster *cluster, const SimOpt
 
 typedef struct PredictOptions {
     const Cluster *cluster;
-    const char *backend;        /* "", or the backend of this machine whose costs are used */
-    const char *machine;        /* the machine whose measured costs are used; NULL: only models */
-    bool trace, unfolded, keep; /* keep: store the prediction */
-    const Unevenness *uneven;   /* NULL: all devices are alike; otherwise ranks are not folded */
-    double imbalance;           /* unevenness of the experts' choices; 1: even */
+    const char *backend;          /* "", or the backend of this machine whose costs are used */
+    const char *machine;          /* the machine whose measured costs are used; NULL: only models */
+    bool trace, unfolded, keep;   /* keep: store the prediction */
+    const Unevenness *uneven;     /* NULL: all devices are alike; otherwise ranks are not folded */
+    double imbalance;             /* unevenness of the experts' choices; 1: even */
+    const struct RowLoads *loads; /* rows of experts on each rank; NULL: as `imbalance` says */
 } PredictOptions;
 
 typedef struct Predicted {

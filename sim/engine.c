@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "sim/compute/imbalance.h"
 #include "sim/engine_private.h"
 
 typedef struct Transit {
@@ -60,8 +61,12 @@ static void start_transfer(Engine *e, const SimComm *comm, uint32_t arrivals, ui
     else
         id = list_add(e->arena, &e->transits);
     e->transits.at[id].arrivals = arrivals;
-    Transfer t = {
-        .op = comm->op, .bytes = comm->bytes, .dtype = comm->dtype, .registered = comm->registered};
+    Transfer t = {.op = comm->op,
+                  .bytes = comm->bytes,
+                  .dtype = comm->dtype,
+                  .registered = comm->registered,
+                  .layer = comm->layer,
+                  .back = comm->back};
     if (comm->axes != UINT32_MAX) {
         const FoldAxes *axes = &e->fold->axes.at[comm->axes];
         t.group = &axes->groups[axes->group_of[sender]];
@@ -118,6 +123,13 @@ static void reach(Engine *e, uint32_t class_, Pc pc, const SimComm *comm)
  * ended. */
 static const Pc ISSUE = UINT32_C(1) << 31;
 
+/* Returns how long a kernel takes alone on this class of ranks. */
+static Ps alone_ps(const Engine *e, uint32_t class_, const Step *step)
+{
+    if (step->layer == 0) return step->duration;
+    return ps_of((double)step->duration * imbalance_share(e->options->uneven, step->layer, class_));
+}
+
 static void begin_issued(Engine *e, uint32_t class_, Pc head)
 {
     const Code *code = e->code_of[class_];
@@ -128,7 +140,7 @@ static void begin_issued(Engine *e, uint32_t class_, Pc head)
         if (step->comm != 0) {
             reach(e, class_, pc, &code->comms.at[step->comm]);
         } else if (e->options->device == NULL || (step->on_host && !e->options->device->is_host)) {
-            heap_add(&e->heap, e->arena, e->now + step->duration, class_, pc);
+            heap_add(&e->heap, e->arena, e->now + alone_ps(e, class_, step), class_, pc);
         } else {
             uint32_t id = e->free_job;
             if (id != 0)
@@ -136,7 +148,8 @@ static void begin_issued(Engine *e, uint32_t class_, Pc head)
             else
                 id = list_add(e->arena, &e->jobs);
             e->jobs.at[id] = (Arrival){class_, pc, 0};
-            e->options->device->start(e->options->device->self, id, class_, step->duration, e->now);
+            e->options->device->start(e->options->device->self, id, class_,
+                                      alone_ps(e, class_, step), e->now);
             e->changed = true;
         }
     }

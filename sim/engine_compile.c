@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "sim/compute/imbalance.h"
 #include "sim/engine_private.h"
 
 /* (match, axes, op) identifies a rendezvous; the two ends of a send/recv pair share one. */
@@ -103,6 +104,8 @@ static bool compile_comm(Compiler *c, uint32_t program, Pc pc, Code *code)
                     .bytes = (uint64_t)((double)plan_comm_bytes(c->plan, p, in) * waited),
                     .registered = graph_attrs_at(&c->plan->graph, in->attrs)->registered != 0,
                     .dtype = p->buffers.at[first].dtype};
+    if (c->options->uneven != NULL)
+        comm.layer = imbalance_layer(c->options->uneven, c->plan, p, in, &comm.back);
     code->step[pc].comm = code->comms.n;
     list_push(c->arena, &code->comms, comm);
     return true;
@@ -278,6 +281,9 @@ static bool compile_program(Compiler *c, uint32_t program, Code *code)
             code->step[pc].duration = cost->compute(cost->self, c->plan, p, in);
             assert(code->step[pc].duration >= 0);
             code->step[pc].on_host = plan_touches_host(p, in);
+            bool back = false;
+            if (c->options->uneven != NULL)
+                code->step[pc].layer = imbalance_layer(c->options->uneven, c->plan, p, in, &back);
         }
     }
     if (ok) link_successors(c, p, code);

@@ -8,7 +8,8 @@
 /* One instruction as the engine sees it. `head` is the first member of its launch group, or the
  * instruction itself if it starts alone. The members of a group wait and start together. */
 typedef struct Step {
-    Ps duration; /* compute */
+    Ps duration;    /* compute */
+    uint32_t layer; /* of experts on whose rows it computes, if ranks have loads of their own; 0 */
     /* earliest start, from the start of the host's `part`; in a head, of the whole launch group */
     Ps issued;
     uint32_t part; /* in Code.parts; in a head, the part that issues its last member */
@@ -29,7 +30,8 @@ typedef struct SimComm {
     uint32_t slot; /* slot of group 0 (send/recv: of sender class 0) */
     uint64_t bytes;
     DType dtype;
-    bool registered;
+    bool registered, back; /* back, layer: as in Transfer */
+    uint32_t layer;
 } SimComm;
 
 /* The host issues a program in parts. Before each part except the first, it waits for the end of

@@ -29,6 +29,7 @@ typedef struct Folder {
     uint32_t *group;             /* [axes index * n_ranks + rank]: smallest rank of its group */
     uint32_t *here;              /* [rank] */
     Colour *link;                /* [link of the network] */
+    const uint32_t *apart;       /* [rank], or NULL (FoldPlaces) */
     bool networked;              /* some peers are on different nodes */
 } Folder;
 
@@ -175,6 +176,8 @@ static void start_colours(Folder *w)
     for (Rank r = 0; r < f->n_ranks; r++) {
         uint32_t program = w->plan->program_of[r];
         w->colour[r] = colour_of(program, program);
+        if (w->apart != NULL)
+            w->colour[r] = colour_chain(w->colour[r], colour_of(w->apart[r], w->apart[r]));
     }
     uint32_t levels = !w->networked ? 0 : f->nodes_per_pod == 0 ? 1 : 2;
     for (uint32_t k = 0; k < f->axes.n * levels; k++) {
@@ -425,7 +428,7 @@ Fold *fold_ranks_on(const Plan *plan, FoldPlaces places, bool unfolded, Arena *a
     f->mesh = &plan->mesh;
     f->routes = places.routes != NULL && places.routes->n_links > 0 ? places.routes : NULL;
     f->class_of = arena_array(arena, f->n_ranks, sizeof *f->class_of);
-    Folder w = {.plan = plan, .fold = f, .arena = arena, .scratch = scratch};
+    Folder w = {.plan = plan, .fold = f, .arena = arena, .scratch = scratch, .apart = places.apart};
     w.needs = arena_array(scratch, plan->programs.n, sizeof *w.needs);
     w.colour = arena_array(scratch, f->n_ranks, sizeof *w.colour);
     w.next = arena_array(scratch, f->n_ranks, sizeof *w.next);
@@ -448,6 +451,6 @@ Fold *fold_ranks_on(const Plan *plan, FoldPlaces places, bool unfolded, Arena *a
 Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
                  Arena *arena)
 {
-    FoldPlaces places = {devices_per_node, nics_per_node, 0, NULL};
+    FoldPlaces places = {devices_per_node, nics_per_node, 0, NULL, NULL};
     return fold_ranks_on(plan, places, unfolded, arena);
 }

@@ -73,6 +73,7 @@ typedef struct FoldPlaces {
     uint32_t nics_per_node;    /* 0: one */
     uint32_t nodes_per_pod;    /* 0: one pod */
     const Routes *routes;      /* NULL, or n_links 0: the switches do not limit traffic */
+    const uint32_t *apart;     /* [rank] ranks of different numbers never fold; NULL: they may */
 } FoldPlaces;
 
 /* Folds the ranks of a plan. `unfolded`: every rank is its own class. */

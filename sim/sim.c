@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "planner/ir/experts.h"
+#include "sim/compute/imbalance.h"
 #include "sim/period.h"
 #include "sim/report.h"
 #include "sim/runtime/runtime.h"
@@ -58,6 +59,22 @@ static void fill_report(const Plan *plan, const Fold *fold, const EngineResult *
     if (options->trace) report_trace(plan, fold, result, arena, &report->trace);
 }
 
+/* Changes both models if experts have uneven rows, or exchange a part of their slots. Returns what
+ * changes them; NULL: nothing does. */
+static const Imbalance *add_imbalance(const Plan *plan, const SimOptions *options,
+                                      const RowLoads *loads, const Fold *fold, CostModel *model,
+                                      NetModel *net, Arena *scratch)
+{
+    const double uneven = options->imbalance > 1 ? options->imbalance : 1;
+    const double exchanged = imbalance_exchanged(plan, options->runtime);
+    if ((uneven == 1 && exchanged == 1 && loads == NULL) || !experts_rows(&plan->graph, scratch))
+        return NULL;
+    Imbalance *b = imbalance_new(plan, uneven, exchanged, loads, fold, *model, *net, scratch);
+    *model = imbalance_cost(b);
+    *net = imbalance_net(b);
+    return b;
+}
+
 bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options, Arena *arena,
              SimReport *report, Diag *d)
 {
@@ -67,8 +84,10 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
     Arena *scratch = arena_new();
     bool shared = has_cores(cluster);
     Routes routes = routes_of(cluster);
+    const RowLoads *loads = loads_fit(options->loads, plan) ? options->loads : NULL;
+    const uint32_t *apart = loads != NULL ? loads_places(plan, scratch) : NULL;
     FoldPlaces places = {cluster->devices_per_node, cluster->nics_per_node,
-                         cluster->nodes_per_group, &routes};
+                         cluster->nodes_per_group, &routes, apart};
     Fold *fold = fold_ranks_on(plan, places, options->unfolded || shared, scratch);
     Cost *cost = cost_new(cluster, options->runtime, options->store, options->machine, scratch, d);
     CostModel model = cost_model(cost);
@@ -96,21 +115,16 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
     }
     if (options->frees)
         net = net_free_model(net_free(net, options->free_op, options->free_axes, scratch));
-    const double uneven = options->imbalance > 1 ? options->imbalance : 1;
-    const double exchanged = imbalance_exchanged(plan, options->runtime);
-    if ((uneven > 1 || exchanged < 1) && experts_rows(&plan->graph, scratch)) {
-        Imbalance *b = imbalance_new(plan, uneven, exchanged, model, net, scratch);
-        model = imbalance_cost(b);
-        net = imbalance_net(b);
-    }
+    const Imbalance *b = add_imbalance(plan, options, loads, fold, &model, &net, scratch);
     EngineOptions engine = {.cost = &model,
                             .net = &net,
                             .device = options->alone ? NULL : &device,
                             .fold = fold,
+                            .uneven = b,
                             .steps = options->steps};
     EngineResult result;
-    bool ok = engine_run(plan, &engine, scratch, &result, d);
     Repeats repeats;
+    bool ok = engine_run(plan, &engine, scratch, &result, d);
     const bool longer = options->microbatches != 0;
     if (ok && longer)
         report->aperiodic =

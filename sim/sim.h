@@ -51,6 +51,12 @@ typedef struct Transfer {
     uint64_t bytes; /* plan_comm_bytes */
     DType dtype;
     bool registered; /* its buffers are registered with the network */
+    /* an exchange of experts' rows that differ from rank to rank (imbalance.h): its layer, from 1;
+     * 0: none. back: to the ranks of the tokens. out, in: [class] what a member sends and receives,
+     * relative to `bytes`; NULL: all of them */
+    uint32_t layer;
+    bool back;
+    const double *out, *in;
 } Transfer;
 
 /* A network model keeps state because transfers share links. `next` returns the transfer that ends
@@ -95,6 +101,8 @@ typedef struct SimOptions {
     OpKind free_op;
     const Unevenness *uneven; /* NULL: all devices are alike; needs `unfolded` */
     AxisSet free_axes;
+    /* rows of each rank (imbalance.h). NULL, or if they do not fit the plan: see `imbalance` */
+    const struct RowLoads *loads;
     double imbalance; /* unevenness of routing: the busiest rank's rows divided by the mean; <= 1:
                        * even */
     uint64_t seed;
@@ -280,7 +288,8 @@ typedef struct EngineOptions {
     NetModel *net;
     DeviceModel *device; /* NULL: every rank has its own device */
     const Fold *fold;
-    uint32_t steps; /* 0: one */
+    const struct Imbalance *uneven; /* NULL: all ranks have as many rows of experts */
+    uint32_t steps;                 /* 0: one */
 } EngineOptions;
 typedef struct EngineResult {
     Ps step_ps; /* last step */
@@ -407,16 +416,6 @@ double nccl_nic_bytes_per_s(const Cluster *cluster);
 typedef struct NetFree NetFree;
 NetFree *net_free(NetModel inner, OpKind op, AxisSet axes, Arena *arena);
 NetModel net_free_model(NetFree *net);
-
-/* Changes costs and transfers for uneven routing to experts; the plan must have experts. */
-typedef struct Imbalance Imbalance;
-/* Returns the fraction of an exchange's token slots that is really sent; below 1 only if the
- * profile has `pads_late`. */
-double imbalance_exchanged(const Plan *plan, const Runtime *runtime);
-Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, CostModel cost,
-                         NetModel net, Arena *arena);
-CostModel imbalance_cost(Imbalance *b);
-NetModel imbalance_net(Imbalance *b);
 
 /* A network in which NCCL's model limits the rate of each transfer, and transfers share ports, NICs
  * and uplinks by max-min fairness. */

@@ -37,6 +37,7 @@ static SimOptions options_of(const PlanFile *file, Store *store, const PredictOp
                         .backend = how->backend,
                         .uneven = how->uneven,
                         .imbalance = how->imbalance,
+                        .loads = how->loads,
                         .unfolded = how->unfolded};
 }
 

@@ -230,11 +230,13 @@ static bool is_number(const char *text)
     return end != text && *end == 0;
 }
 
-double imbalance_of(Cli *cli, const PlanFile *file)
+double imbalance_of(Cli *cli, const PlanFile *file, const RowLoads **loads)
 {
     const char *text = cli->options.scenario.imbalance_text;
     double factor = 1;
+    *loads = NULL;
     if (text == NULL) return 1;
+    RowLoads *own = arena_alloc(cli->arena, sizeof *own);
     const bool drawn = strcmp(text, "drawn") == 0, number = is_number(text);
     if (number && !positive(cli, "imbalance", text, false, &factor)) return 1;
     const Mesh *mesh = &file->plan->mesh;
@@ -255,10 +257,11 @@ double imbalance_of(Cli *cli, const PlanFile *file)
         cli_error(cli, FAULT_usage, "option-value",
                   "--imbalance %s: the plan has no experts that ranks share (ep = 1)", text);
     } else if (drawn) {
-        factor = fmin(shares_drawn(file, ep, cli->arena), most);
+        factor = fmin(shares_drawn(file, ep, cli->arena, own), most);
+        if (own->n_layers > 0) *loads = own;
         warn_of_bound(cli, file, factor);
         return factor;
-    } else if (!number && !shares_read(cli, file, text, ep, &factor)) {
+    } else if (!number && !((factor = shares_read(cli, file, text, ep, own)) > 0)) {
         return 1;
     } else if (!(factor >= 1 && factor <= most)) {
         cli_error(cli, FAULT_usage, "option-value",
@@ -266,6 +269,7 @@ double imbalance_of(Cli *cli, const PlanFile *file)
                   "to %g (one of %" PRIu32 " ranks receives all rows that it can) is expected",
                   text, most, ep);
     } else {
+        if (!number) *loads = own;
         warn_of_bound(cli, file, factor);
         return factor;
     }
@@ -277,8 +281,9 @@ bool scenario_check(Cli *cli, const PlanFile *file)
     Cli quiet = *cli; /* warnings come with the prediction */
     quiet.diag = diag_in(cli->arena);
     Unevenness uneven;
+    const RowLoads *loads;
     unevenness_of(&quiet, file->plan->mesh.n_ranks, &uneven);
-    imbalance_of(&quiet, file);
+    imbalance_of(&quiet, file, &loads);
     for (uint32_t i = 0; i < quiet.diag.items.n; i++)
         if (quiet.diag.items.at[i].severity == SEVERITY_error)
             diag_add(&cli->diag, quiet.diag.items.at[i]);

@@ -1,6 +1,7 @@
-/* Shares of experts: how many choices each expert gets, drawn by seed or measured. A layer's step
- * is as long as that of its busiest rank, so the factor of --imbalance is the mean over layers of
- * that rank's rows, relative to an even share. */
+/* Shares of experts: how many choices each expert gets, drawn by seed or measured, and thus how
+ * many rows each rank of a group gets in each layer. All ranks wait for the busiest one, so one
+ * factor says about as much: the mean over layers of that rank's rows, relative to an even share.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,18 +29,36 @@ static Senders senders_of(const Graph *g, Arena *arena)
     return s;
 }
 
-/* Returns the rows of the busiest of `ranks` ranks, relative to the mean. A rank has consecutive
- * experts. */
-static double busiest(const double *chosen, int64_t experts, uint32_t ranks)
+typedef struct Shares {
+    LIST(double) at; /* [layer][rank] */
+    uint32_t ranks, n_layers;
+    double sum; /* of the busiest rank's share in each layer */
+} Shares;
+
+/* Adds a layer, and returns the share of the busiest rank. A rank has consecutive experts. */
+static double add_layer(Shares *s, const double *chosen, int64_t experts, Arena *arena)
 {
+    const uint32_t first = s->at.n, ranks = s->ranks;
     double sum = 0, most = 0;
     for (uint32_t r = 0; r < ranks; r++) {
         double own = 0;
         for (int64_t e = r * experts / ranks; e < (r + 1) * experts / ranks; e++) own += chosen[e];
         sum += own;
         if (own > most) most = own;
+        list_push(arena, &s->at, own);
     }
-    return sum > 0 ? most * ranks / sum : 1;
+    for (uint32_t r = 0; r < ranks; r++)
+        s->at.at[first + r] = sum > 0 ? s->at.at[first + r] * ranks / sum : 1;
+    most = sum > 0 ? most * ranks / sum : 1;
+    s->sum += most;
+    s->n_layers++;
+    return most;
+}
+
+static double mean_of(const Shares *s, RowLoads *loads)
+{
+    *loads = (RowLoads){.n_layers = s->n_layers, .n_ranks = s->ranks, .share = s->at.at};
+    return s->sum / s->n_layers;
 }
 
 /* Returns the tokens of one exchange: those of all ranks that share the experts. */
@@ -55,11 +74,11 @@ static double tokens_of(const Plan *plan, const Node *n)
     return tokens / mesh_size(mesh, apart);
 }
 
-/* Each token chooses its experts with equal chances, none twice. Returns 0 if the layer needs
+/* Each token chooses its experts with equal chances, none twice. Returns false if the layer needs
  * more choices than are `left`: a part of its tokens is less even than all of them. The first layer
  * is then drawn in part. */
-static double draw_layer(const Plan *plan, const Node *n, uint64_t stream, uint64_t seed,
-                         uint32_t ranks, double *chosen, uint64_t *last, uint64_t *left)
+static bool draw_layer(const Plan *plan, const Node *n, uint64_t stream, uint64_t seed,
+                       double *chosen, uint64_t *last, uint64_t *left)
 {
     const Attrs *a = graph_attrs_at(&plan->graph, n->attrs);
     const uint64_t experts = (uint64_t)a->experts, top = (uint64_t)a->top_k;
@@ -68,7 +87,7 @@ static double draw_layer(const Plan *plan, const Node *n, uint64_t stream, uint6
     uint64_t index = 0;
     memset(chosen, 0, experts * sizeof *chosen);
     memset(last, 0, experts * sizeof *last);
-    if (tokens * top > *left && !is_first) return 0;
+    if (tokens * top > *left && !is_first) return false;
     for (uint64_t t = 1; t <= tokens && *left > 0; t++)
         for (uint64_t k = 0; k < top;) {
             const uint64_t e = rng_below(seed, stream, index++, experts);
@@ -78,26 +97,24 @@ static double draw_layer(const Plan *plan, const Node *n, uint64_t stream, uint6
             k++;
             *left -= *left > 0;
         }
-    return busiest(chosen, a->experts, ranks);
+    return true;
 }
 
-double shares_drawn(const PlanFile *file, uint32_t ranks, Arena *arena)
+double shares_drawn(const PlanFile *file, uint32_t ranks, Arena *arena, RowLoads *loads)
 {
     const Plan *plan = file->plan;
     const Senders s = senders_of(&plan->graph, arena);
     const size_t most = (size_t)experts_most(&plan->graph) + 1;
     double *chosen = arena_array(arena, most, sizeof *chosen);
     uint64_t *last = arena_array(arena, most, sizeof *last); /* [expert]: the newest token */
-    double sum = 0;
+    Shares shares = {.ranks = ranks};
     uint64_t left = MOST_DRAWS;
-    uint32_t n = 0;
-    for (; n < s.ids.n; n++) {
-        const double factor = draw_layer(plan, &plan->graph.nodes.at[s.ids.at[n]], n + 1,
-                                         file->config.seed, ranks, chosen, last, &left);
-        if (!(factor > 0)) break;
-        sum += factor;
+    for (uint32_t n = 0; n < s.ids.n; n++) {
+        const Node *node = &plan->graph.nodes.at[s.ids.at[n]];
+        if (!draw_layer(plan, node, n + 1, file->config.seed, chosen, last, &left)) break;
+        add_layer(&shares, chosen, graph_attrs_at(&plan->graph, node->attrs)->experts, arena);
     }
-    return n ? sum / n : 1;
+    return shares.n_layers ? mean_of(&shares, loads) : 1;
 }
 
 /* Reads the numbers of one line of a file: counts or shares, one for each expert. Returns how many
@@ -187,12 +204,14 @@ static bool refuse(Cli *cli, const char *path, uint32_t line, const char *why)
     return false;
 }
 
-bool shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t ranks, double *factor)
+double shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t ranks,
+                   RowLoads *loads)
 {
     const Graph *g = &file->plan->graph;
     const Senders s = senders_of(g, cli->arena);
     const uint32_t room = (uint32_t)experts_most(g);
-    double *numbers = arena_array(cli->arena, room + 1, sizeof *numbers), sum = 0;
+    double *numbers = arena_array(cli->arena, room + 1, sizeof *numbers);
+    Shares shares = {.ranks = ranks};
     char *text = NULL;
     size_t size = 0;
     uint32_t n_line = 0, n = 0;
@@ -220,7 +239,7 @@ bool shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t rank
         else if (all == 0)
             fine = refuse(cli, path, n_line, "all counts of the line are 0");
         else
-            sum += busiest(numbers, experts, ranks), n++;
+            add_layer(&shares, numbers, experts, cli->arena), n++;
     }
     free(text);
     if (ferror(from)) fine = refuse(cli, path, 0, strerror(errno));
@@ -232,6 +251,5 @@ bool shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t rank
                                   "the file ends with counts of %" PRIu32
                                   " layers; the model has %" PRIu32 " layers with experts",
                                   n, s.ids.n));
-    if (fine) *factor = sum / n;
-    return fine;
+    return fine ? mean_of(&shares, loads) : 0;
 }

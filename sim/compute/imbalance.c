@@ -1,12 +1,20 @@
-/* Models experts that are chosen unevenly: the busiest ranks have `factor` times as many rows as
- * with even choices. All ranks wait for these ranks in every layer, at the exchange back. The step
- * therefore takes as long as if every rank had as many rows, and ranks stay equivalent. The model
- * multiplies the times of computation on experts' rows, and of the exchange of tokens, by `factor`.
- * It applies to plans that drop no tokens; with a fixed capacity an expert cannot get more rows. */
+/* Models experts that are chosen unevenly, in one of two ways. It applies to plans that drop no
+ * tokens; with a fixed capacity an expert cannot get more rows.
+ *
+ * One factor: the busiest ranks have `factor` times as many rows as with even choices. All ranks
+ * wait for these ranks in every layer, at the exchange back. The step therefore takes as long as if
+ * every rank had as many rows, and ranks stay equivalent. The model multiplies the times of
+ * computation on experts' rows, and of the exchange of tokens, by `factor`.
+ *
+ * Loads: each rank has its own rows in each layer, and computes on no others. Tokens are spread
+ * evenly. Of n ranks, a rank with `share` times the mean rows therefore sends 1 - share / n of its
+ * choices to other ranks, and receives (n - 1) / n share. An exchange ends for all ranks when the
+ * busiest rank has received its rows, or sent them back. */
 #include <assert.h>
 #include <math.h>
 
 #include "planner/ir/experts.h"
+#include "sim/compute/imbalance.h"
 #include "sim/runtime/runtime.h"
 
 struct Imbalance {
@@ -14,8 +22,14 @@ struct Imbalance {
     double factor, exchanged;
     CostModel cost;
     NetModel net;
-    const NodeId *rows; /* [tensor] */
-    AxisSet ep;         /* the mesh axis ep, whose ranks exchange tokens */
+    const NodeId *rows;       /* [tensor] */
+    AxisSet ep;               /* the mesh axis ep, whose ranks exchange tokens */
+    const RowLoads *loads;    /* NULL: one factor */
+    const uint32_t *layer_of; /* [node]: the layer of experts, from 1 */
+    uint32_t n_classes;
+    const double *received, *sent; /* [layer][class]: rows of an exchange to the experts, relative
+                                    * to the busiest rank's */
+    const double *share;           /* [layer][class] */
 };
 
 static Ps longer(const Imbalance *b, Ps time)
@@ -76,7 +90,14 @@ static void start(void *self, uint32_t id, const Transfer *t, Ps now)
     const Imbalance *b = self;
     Transfer more = *t;
     const bool exchange = op_exchanges(t->op) && t->group && !(t->group->axes & ~b->ep);
-    if (exchange) more.bytes = (uint64_t)llround((double)t->bytes * b->factor * b->exchanged);
+    double factor = b->factor;
+    if (exchange && b->loads != NULL && t->layer > 0) {
+        const size_t row = (size_t)(t->layer - 1) * b->n_classes;
+        factor = loads_most(b->loads, (t->layer - 1) % b->loads->n_layers);
+        more.out = (t->back ? b->received : b->sent) + row;
+        more.in = (t->back ? b->sent : b->received) + row;
+    }
+    if (exchange) more.bytes = (uint64_t)llround((double)t->bytes * factor * b->exchanged);
     b->net.start(b->net.self, id, &more, now);
 }
 
@@ -122,15 +143,104 @@ double imbalance_exchanged(const Plan *plan, const Runtime *runtime)
     return most > 0 ? most : 1;
 }
 
-Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, CostModel cost,
-                         NetModel net, Arena *arena)
+double loads_most(const RowLoads *loads, uint32_t layer)
+{
+    double most = 0;
+    for (uint32_t r = 0; r < loads->n_ranks; r++)
+        most = fmax(most, loads->share[(size_t)layer * loads->n_ranks + r]);
+    return most;
+}
+
+static AxisSet axes_of_ep(const Plan *plan)
+{
+    return mesh_axes_of(&plan->mesh, axes_trading(INDEX_experts));
+}
+
+bool loads_fit(const RowLoads *loads, const Plan *plan)
+{
+    const AxisSet ep = axes_of_ep(plan);
+    return loads != NULL && ep != 0 && experts_axes(&plan->graph) == ep &&
+           mesh_size(&plan->mesh, ep) == loads->n_ranks;
+}
+
+uint32_t *loads_places(const Plan *plan, Arena *arena)
+{
+    uint32_t *place = arena_array(arena, plan->mesh.n_ranks, sizeof *place);
+    for (Rank r = 0; r < plan->mesh.n_ranks; r++)
+        place[r] = mesh_part(&plan->mesh, r, axes_of_ep(plan));
+    return place;
+}
+
+/* Numbers the layers of experts, and finds the share of each class of ranks in each of them. */
+static void find_shares(Imbalance *b, const Plan *plan, const Fold *fold, Arena *arena)
+{
+    const Graph *g = &plan->graph;
+    const RowLoads *loads = b->loads;
+    const NodeId end = g->n_forward > 0 ? g->n_forward + 1 : g->nodes.n;
+    uint32_t *layer_of = arena_array(arena, g->nodes.n + 1, sizeof *layer_of), n = 0;
+    for (NodeId id = 1; id < end; id++)
+        if (op_sends_tokens(g->nodes.at[id].op)) layer_of[id] = ++n;
+    const size_t cells = (size_t)n * fold->n_classes;
+    double *share = arena_array(arena, cells + 1, sizeof *share),
+           *received = arena_array(arena, cells + 1, sizeof *received),
+           *sent = arena_array(arena, cells + 1, sizeof *sent);
+    const uint32_t *place = loads_places(plan, arena);
+    const double ranks = loads->n_ranks;
+    for (uint32_t layer = 0; layer < n; layer++)
+        for (uint32_t c = 0; c < fold->n_classes; c++) {
+            const uint32_t row = layer % loads->n_layers;
+            const size_t cell = (size_t)layer * fold->n_classes + c;
+            const double most = loads_most(loads, row);
+            share[cell] = loads->share[(size_t)row * loads->n_ranks + place[fold->rank_of[c]]];
+            received[cell] = share[cell] / most;
+            sent[cell] = (ranks - share[cell]) / (ranks - 1) / most;
+        }
+    b->layer_of = layer_of, b->n_classes = fold->n_classes;
+    b->share = share, b->received = received, b->sent = sent;
+}
+
+Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, const RowLoads *loads,
+                         const Fold *fold, CostModel cost, NetModel net, Arena *arena)
 {
     Imbalance *b = arena_alloc(arena, sizeof *b);
-    *b = (Imbalance){.factor = factor, .exchanged = exchanged, .cost = cost, .net = net};
+    *b = (Imbalance){.factor = loads != NULL ? 1 : factor,
+                     .exchanged = exchanged,
+                     .loads = loads,
+                     .cost = cost,
+                     .net = net};
     b->rows = experts_rows(&plan->graph, arena);
-    b->ep = mesh_axes_of(&plan->mesh, axes_trading(INDEX_experts));
+    b->ep = axes_of_ep(plan);
     assert(b->rows && factor >= 1 && exchanged > 0 && exchanged <= 1);
+    if (loads != NULL) find_shares(b, plan, fold, arena);
     return b;
+}
+
+/* True if the first argument of an exchange is split over ep by its experts. */
+static bool is_back(const Imbalance *b, const Plan *plan, const Program *p, const Instr *in)
+{
+    const Shape *s = plan_shape_at(plan, p->buffers.at[program_arg(p, in, 0)].shape);
+    return (layout_axes_split(&s->layout, 0) & b->ep) != 0 && s->n_dims > 1 &&
+           (layout_axes_split(&s->layout, 1) & b->ep) == 0;
+}
+
+uint32_t imbalance_layer(const Imbalance *b, const Plan *plan, const Program *p, const Instr *in,
+                         bool *back)
+{
+    const bool exchange = op_exchanges(in->op) && in->axes && !(in->axes & ~b->ep);
+    if (b->loads == NULL || !(exchange || is_on_rows(b, p, in))) return 0;
+    for (uint32_t i = 0; i < in->args.n; i++) {
+        const TensorId t = p->buffers.at[program_arg(p, in, i)].tensor;
+        if (t == 0 || b->rows[t] == 0) continue;
+        *back = exchange && is_back(b, plan, p, in);
+        return b->layer_of[b->rows[t]];
+    }
+    return 0;
+}
+
+double imbalance_share(const Imbalance *b, uint32_t layer, uint32_t class_)
+{
+    assert(layer > 0 && class_ < b->n_classes);
+    return b->share[(size_t)(layer - 1) * b->n_classes + class_];
 }
 
 /* Each function of the wrapped model receives that model's `self`, so each needs a wrapper. */

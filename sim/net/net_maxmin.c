@@ -194,19 +194,22 @@ static void add_routed(MaxMin *m, FlowShape *shape, const Transfer *t, const Ncc
     }
 }
 
+/* out, in: the parts of the transfer's bytes that the class sends and receives. */
 static void add_uses(MaxMin *m, FlowShape *shape, const NcclChoice *choice, uint32_t class_,
-                     double pod, bool out, bool in)
+                     double pod, double out, double in)
 {
     const Fold *f = m->fold;
     for (uint32_t side = 0; side < 2; side++) {
-        if (!(side == 0 ? out : in)) continue;
-        add_use(m, shape, link_port(class_, side), 1, choice->port_bytes, false);
-        add_use(m, shape, link_nic(m, class_, side), f->on_nic[class_], choice->nic_bytes, false);
+        const double part = side == 0 ? out : in;
+        add_use(m, shape, link_port(class_, side), 1, choice->port_bytes * part, false);
+        add_use(m, shape, link_nic(m, class_, side), f->on_nic[class_], choice->nic_bytes * part,
+                false);
     }
     for (uint32_t side = 0; side < 2; side++) {
-        if (!(side == 0 ? out : in)) continue;
-        add_use(m, shape, link_node(m, class_, side), f->on_node[class_], choice->nic_bytes, true);
-        add_use(m, shape, link_pod(m, class_, side), f->on_pod[class_], pod, true);
+        const double part = side == 0 ? out : in;
+        add_use(m, shape, link_node(m, class_, side), f->on_node[class_], choice->nic_bytes * part,
+                true);
+        add_use(m, shape, link_pod(m, class_, side), f->on_pod[class_], pod * part, true);
     }
 }
 
@@ -230,8 +233,11 @@ static void fill_shape(MaxMin *m, FlowShape *shape, const Transfer *t)
         if (is_packed(m, g)) use_measured(m, t->op, g->n_ranks, t->bytes, &choice);
         shape->latency_ps = choice.latency_ps;
         shape->fluid_ps = choice.fluid_ps;
-        for (uint32_t i = 0; i < g->n_members; i++)
-            add_uses(m, shape, &choice, g->members[i].class_, pod_bytes(t, &choice), true, true);
+        for (uint32_t i = 0; i < g->n_members; i++) {
+            const uint32_t class_ = g->members[i].class_;
+            add_uses(m, shape, &choice, class_, pod_bytes(t, &choice), t->out ? t->out[class_] : 1,
+                     t->in ? t->in[class_] : 1);
+        }
     } else {
         uint32_t per_node = m->fold->devices_per_node;
         bool away = per_node != 0 && t->from_rank / per_node != t->to_rank / per_node;
@@ -243,8 +249,8 @@ static void fill_shape(MaxMin *m, FlowShape *shape, const Transfer *t)
         uint32_t per_pod = m->fold->nodes_per_pod * per_node;
         bool leaves = per_pod != 0 && t->from_rank / per_pod != t->to_rank / per_pod;
         double pod = leaves ? choice.nic_bytes : 0;
-        add_uses(m, shape, &choice, t->sender, pod, true, false);
-        add_uses(m, shape, &choice, t->receiver, pod, false, true);
+        add_uses(m, shape, &choice, t->sender, pod, 1, 0);
+        add_uses(m, shape, &choice, t->receiver, pod, 0, 1);
     }
     add_routed(m, shape, t, &choice);
     shape->channels = choice.channels;
@@ -258,7 +264,7 @@ static void fill_shape(MaxMin *m, FlowShape *shape, const Transfer *t)
 static bool shape_is(const FlowShape *s, const Transfer *t)
 {
     return s->op == t->op && s->group == t->group && s->sender == t->sender &&
-           s->receiver == t->receiver && s->bytes == t->bytes;
+           s->receiver == t->receiver && s->bytes == t->bytes && s->out == t->out && s->in == t->in;
 }
 
 /* Hashes sizes, operations and smallest ranks, none of which differs from run to run. */
@@ -293,7 +299,7 @@ static uint32_t find_shape(MaxMin *m, const Transfer *t)
         if (shape_is(&m->shapes.at[m->table[at]], t)) return m->table[at];
     }
     FlowShape shape = {.op = t->op, .group = t->group, .sender = t->sender, .bytes = t->bytes};
-    shape.receiver = t->receiver;
+    shape.receiver = t->receiver, shape.out = t->out, shape.in = t->in;
     fill_shape(m, &shape, t);
     m->table[at] = m->shapes.n;
     return list_push(m->arena, &m->shapes, shape);

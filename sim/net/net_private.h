@@ -21,6 +21,7 @@ typedef struct FlowShape {
     const FoldGroup *group;
     uint32_t sender, receiver;
     uint64_t bytes;
+    const double *out, *in; /* as in Transfer */
     Ps latency_ps, fluid_ps;
     int64_t rate;      /* the largest rate of its uses */
     uint32_t first, n; /* uses */

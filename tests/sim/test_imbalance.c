@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "planner/ir/experts.h"
+#include "sim/compute/imbalance.h"
 #include "sim/sim.h"
 #include "tests/support/plans/tiny.h"
 
@@ -126,6 +127,148 @@ static void an_uneven_exchange_has_its_closed_form(void **state)
     assert_true(uneven - even >= (Ps)least && uneven - even <= (Ps)(2 * least));
 }
 
+static Plan *four_ranks(int64_t width, Arena *arena)
+{
+    Tiny t = tiny_default();
+    Diag d = diag_in(arena);
+    t.experts = 8, t.top_k = 2, t.capacity = 512, t.ep = 4, t.groups = 1, t.head_dim = 2;
+    t.dim = width, t.hidden = 64, t.seq = 1024;
+    Plan *plan = tiny_plan(&t, false, arena, &d);
+    if (plan == NULL) fail_msg("%s", d.items.at[0].text);
+    return plan;
+}
+
+static SimReport simulate_loads(const Plan *plan, const RowLoads *loads, Arena *arena)
+{
+    const Cluster c = node();
+    const SimOptions options = {.trace = true, .unfolded = true, .loads = loads, .steps = 1};
+    SimReport report;
+    Diag d = diag_in(arena);
+    assert_true(sim_run(plan, &c, &options, arena, &report, &d));
+    return report;
+}
+
+/* Returns the time of a rank's kernels of this kind, or of its exchanges of tokens (OP_none). */
+static Ps rank_ps(const Plan *plan, const SimReport *r, Rank rank, OpKind op)
+{
+    Ps sum = 0;
+    for (uint32_t i = 0; i < r->trace.rows.n; i++) {
+        const TraceRow *row = &r->trace.rows.at[i];
+        const Instr *in = &plan->programs.at[plan->program_of[rank]].code.at[row->pc];
+        if (row->rank == rank && (op ? in->op == op : op_exchanges(in->op)))
+            sum += row->end_ps - row->start_ps;
+    }
+    return sum;
+}
+
+/* Each rank computes on its own rows, layer by layer, and on nothing else. */
+static void each_rank_has_its_own_rows(void **state)
+{
+    (void)state;
+    static const double share[] = {0.5, 1.5, 1, 1, 2, 0, 0.25, 1.75};
+    const RowLoads loads = {.n_layers = 2, .n_ranks = 4, .share = share};
+    Arena *arena = arena_new();
+    const Plan *plan = four_ranks(256, arena);
+    const SimReport even = simulate_loads(plan, NULL, arena),
+                    own = simulate_loads(plan, &loads, arena);
+    for (Rank r = 0; r < 4; r++) {
+        const double mean = (share[r] + share[4 + r]) / 2;
+        assert_true(rank_ps(plan, &even, r, OP_linear_experts) > 0);
+        assert_times(rank_ps(plan, &own, r, OP_linear_experts),
+                     rank_ps(plan, &even, r, OP_linear_experts), mean);
+        assert_times(rank_ps(plan, &own, r, OP_linear_experts_d1),
+                     rank_ps(plan, &even, r, OP_linear_experts_d1), mean);
+        assert_true(rank_ps(plan, &own, r, OP_linear_q) == rank_ps(plan, &even, r, OP_linear_q));
+    }
+    assert_int_equal(own.n_classes, 4);
+    arena_free(arena);
+}
+
+/* The time of the exchanges of both layers, forward and backward, with these loads. */
+static Ps exchanges_ps(int64_t width, const double *share)
+{
+    const RowLoads loads = {.n_layers = 1, .n_ranks = 4, .share = share};
+    Arena *arena = arena_new();
+    const Plan *plan = four_ranks(width, arena);
+    const SimReport r = simulate_loads(plan, share ? &loads : NULL, arena);
+    const Ps time = rank_ps(plan, &r, 0, OP_none);
+    for (Rank rank = 1; rank < 4; rank++) assert_true(rank_ps(plan, &r, rank, OP_none) == time);
+    arena_free(arena);
+    return time;
+}
+
+/* Of n ranks with even tokens, rank r receives the part (n - 1) / n share(r) of a mean rank's rows
+ * from the others, and sends them back. An exchange lasts until the busiest rank has them: as long
+ * as an even exchange of max share(r) times the bytes, whatever the other ranks receive. */
+static void exchanges_of_ranks_with_own_rows_have_their_closed_form(void **state)
+{
+    (void)state;
+    enum { WIDTH = 1024, ROWS = 8 * 512, EXCHANGES = 2 * 4 };
+    static const double one_idle[] = {2, 0, 1, 1}, two_idle[] = {0, 2, 0, 2},
+                        half[] = {1.5, 0.5, 1, 1}, same[] = {1, 1, 1, 1};
+    const Ps even = exchanges_ps(WIDTH, NULL), twice = exchanges_ps(2 * WIDTH, NULL);
+    assert_true(exchanges_ps(WIDTH, same) == even);
+    assert_true(exchanges_ps(WIDTH, one_idle) == exchanges_ps(WIDTH, two_idle));
+    assert_true(llabs((long long)(exchanges_ps(WIDTH, one_idle) - twice)) <= twice / 100);
+    /* beyond its latency an exchange is bytes by rate; a port has 18 links of 20.6 GB/s */
+    const double moved = EXCHANGES * (double)ROWS * WIDTH * 4 * 3 / 4,
+                 least = .5 * moved / (18 * 20.6e9) * 1e12;
+    const Ps longer = exchanges_ps(WIDTH, half) - even;
+    if (!(longer >= (Ps)least && longer <= (Ps)(2 * least)))
+        fail_msg("%lld ps longer, and at least %g expected", (long long)longer, least);
+}
+
+/* Tokens go to the experts and their results back, forward; gradients do the same. The plan has two
+ * layers. */
+static void exchanges_go_there_and_back(void **state)
+{
+    (void)state;
+    static const double share[] = {1, 1, 1, 1};
+    const RowLoads loads = {.n_layers = 1, .n_ranks = 4, .share = share};
+    Arena *arena = arena_new();
+    const Plan *plan = four_ranks(64, arena);
+    const Fold *fold = fold_ranks(plan, 8, 8, true, arena);
+    const Imbalance *b =
+        imbalance_new(plan, 1, 1, &loads, fold, (CostModel){0}, (NetModel){0}, arena);
+    const Program *p = &plan->programs.at[0];
+    uint32_t n = 0, layers[3] = {0};
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        bool back = false;
+        const Instr *in = &p->code.at[pc];
+        if (!op_exchanges(in->op)) continue;
+        const uint32_t layer = imbalance_layer(b, plan, p, in, &back);
+        assert_true(layer == 1 || layer == 2);
+        layers[layer]++;
+        assert_true(back == (n++ % 2 == 1));
+    }
+    assert_true(n == 8 && layers[1] == 4 && layers[2] == 4);
+    arena_free(arena);
+}
+
+/* Ranks with equal loads in all layers fold; ranks of one group do not. */
+static void ranks_of_equal_loads_fold(void **state)
+{
+    (void)state;
+    static const double share[] = {0.5, 1.5};
+    const RowLoads loads = {.n_layers = 1, .n_ranks = 2, .share = share};
+    Arena *arena = arena_new();
+    Tiny t = tiny_default();
+    Diag d = diag_in(arena);
+    t.experts = 4, t.top_k = 2, t.capacity = 64, t.seq = 64, t.dp_shard = 4, t.ep = 2;
+    const Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    const Cluster c = node();
+    SimReport report[2];
+    for (int i = 0; i < 2; i++) {
+        const SimOptions options = {.loads = &loads, .unfolded = i == 1, .steps = 1};
+        assert_true(sim_run(plan, &c, &options, arena, &report[i], &d));
+    }
+    assert_int_equal(report[0].n_classes, 2);
+    assert_int_equal(report[1].n_classes, 8);
+    assert_true(report[0].step_ps == report[1].step_ps);
+    arena_free(arena);
+}
+
 static void without_experts_nothing_changes(void **state)
 {
     (void)state;
@@ -182,6 +325,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(busiest_rank_sets_the_pace),
         cmocka_unit_test(an_uneven_exchange_has_its_closed_form),
+        cmocka_unit_test(each_rank_has_its_own_rows),
+        cmocka_unit_test(exchanges_of_ranks_with_own_rows_have_their_closed_form),
+        cmocka_unit_test(exchanges_go_there_and_back),
+        cmocka_unit_test(ranks_of_equal_loads_fold),
         cmocka_unit_test(without_experts_nothing_changes),
         cmocka_unit_test(padding_is_not_exchanged),
         cmocka_unit_test(a_token_meets_a_part_of_the_model),

@@ -19,7 +19,7 @@ static bool run_models(const Plan *plan, const Cluster *cluster, bool with_sms, 
     Routes *routes = arena_alloc(arena, sizeof *routes);
     *routes = routes_of(cluster);
     FoldPlaces places = {cluster->devices_per_node, cluster->nics_per_node,
-                         cluster->nodes_per_group, routes};
+                         cluster->nodes_per_group, routes, NULL};
     Fold *fold = fold_ranks_on(plan, places, unfolded, arena);
     MaxMin *maxmin = maxmin_new(cluster, fold, arena);
     Sms *sms = sms_new(cluster, fold, maxmin, arena);
@@ -82,6 +82,55 @@ static void two_share_a_port(void **state)
     double got = (double)result.step_ps / 1e12;
     assert_true(fabs(got / expected - 1) < 1e-4);
     assert_int_equal(moment_of(&result.line[0], 1)->end, moment_of(&result.line[0], 2)->end);
+    arena_free(arena);
+}
+
+/* A network whose exchanges carry all bytes for ranks 0 to 3, and none for the other ranks. */
+static void start_uneven(void *self, uint32_t id, const Transfer *t, Ps now)
+{
+    static const double part[] = {1, 1, 1, 1, 0, 0, 0, 0};
+    const NetModel *inner = self;
+    Transfer uneven = *t;
+    if (op_exchanges(t->op)) uneven.out = uneven.in = part;
+    inner->start(inner->self, id, &uneven, now);
+}
+
+static bool next_uneven(void *self, Ps now, bool settle, uint32_t *id, Ps *when)
+{
+    const NetModel *inner = self;
+    return inner->next(inner->self, now, settle, id, when);
+}
+
+static void finish_uneven(void *self, uint32_t id, Ps now)
+{
+    const NetModel *inner = self;
+    inner->finish(inner->self, id, now);
+}
+
+/* An exchange of all eight ranks beside gathers of ranks 0 to 3 and of ranks 4 to 7. The ports of
+ * ranks 4 to 7 carry no part of the exchange, so their gather is as fast as alone. */
+static void ranks_without_rows_leave_their_ports_free(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Cluster c = dgx_h100(1, 8);
+    Plan *plan = synthetic_plan(arena, 1, 2, 4, 1);
+    const AxisSet dp = synthetic_axis(plan, AXIS_dp_shard), tp = synthetic_axis(plan, AXIS_tp);
+    const uint64_t bytes = UINT64_C(1) << 30;
+    synthetic_comm(plan, 0, STREAM_ep, OP_all_to_all, (AxisSet)(dp | tp), 0, 1, 4 * bytes);
+    synthetic_comm(plan, 0, STREAM_tp, OP_all_gather, tp, 0, 2, bytes);
+    Fold *fold = fold_ranks(plan, 8, 8, true, arena);
+    NetModel inner = maxmin_net(maxmin_new(&c, fold, arena));
+    NetModel net = {start_uneven, next_uneven, finish_uneven, &inner};
+    EngineOptions options = {.cost = &synthetic_cost, .net = &net, .fold = fold};
+    EngineResult result;
+    assert_true(engine_run(plan, &options, arena, &result, &d));
+    const Ps alone = nccl_choose(&c, OP_all_gather, 1, 4, bytes).time_ps;
+    assert_int_equal(moment_of(&result.line[4], 2)->end, alone);
+    assert_true(moment_of(&result.line[0], 2)->end > alone + alone / 10);
+    /* the exchange ends for all ranks together */
+    assert_int_equal(moment_of(&result.line[0], 1)->end, moment_of(&result.line[4], 1)->end);
     arena_free(arena);
 }
 
@@ -324,7 +373,7 @@ static void folded_is_unfolded(void **state)
         EngineResult whole, folded;
         assert_true(run_models(plan, &c, seed % 2 == 0, true, arena, &whole, &d));
         assert_true(run_models(plan, &c, seed % 2 == 0, false, arena, &folded, &d));
-        FoldPlaces places = {s[3], s[4], c.nodes_per_group, NULL};
+        FoldPlaces places = {s[3], s[4], c.nodes_per_group, NULL, NULL};
         Fold *fold = fold_ranks_on(plan, places, false, arena);
         folded_away += ranks - fold->n_classes;
         assert_int_equal(folded.step_ps, whole.step_ps);
@@ -394,6 +443,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alone_is_the_model),
         cmocka_unit_test(two_share_a_port),
+        cmocka_unit_test(ranks_without_rows_leave_their_ports_free),
         cmocka_unit_test(what_is_freed_is_used),
         cmocka_unit_test(different_rails_do_not_disturb),
         cmocka_unit_test(pods_have_less_between_them),
