@@ -198,6 +198,8 @@ json_t *diagnostic_json(const Diagnostic *item);
 Diagnostic diagnostic_of(const json_t *row, Arena *arena);
 const char *format_time(Arena *arena, Ps ps);         /* "12.3 ms", three digits */
 const char *format_ratio(Arena *arena, double ratio); /* "+3.5 %" */
+/* Returns "error +3.5 %": a prediction's error is predicted / measured - 1, in every verb. */
+const char *format_error(Arena *arena, double predicted, double measured);
 
 /* A text table, whose columns are aligned when it is printed. */
 typedef struct Table {

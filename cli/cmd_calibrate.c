@@ -97,8 +97,8 @@ void cmd_calibrate(Cli *cli)
         run_measure_inside(cli, file);
         return;
     }
-    if (!cli->options.dry_run &&
-        (!store_ready(cli->options.db, &cli->diag) || !run_calibrate(cli, file)))
+    if (!cli->options.dry_run && (!store_ready(cli->options.db, &cli->diag) ||
+                                  !run_fits_here(cli, file->plan) || !run_calibrate(cli, file)))
         return;
     report(cli, file);
 }

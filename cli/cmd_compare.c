@@ -93,6 +93,12 @@ static double ratio(Ps predicted, Ps measured)
     return measured > 0 ? (double)predicted / (double)measured : 0;
 }
 
+/* The width fits errors below 10,000 %, so that the column has one width in nearly all tables. */
+static void error_cell(Cli *cli, Table *t, Ps predicted, Ps measured)
+{
+    table_cell(t, "%9s", measured > 0 ? format_ratio(cli->arena, ratio(predicted, measured)) : "-");
+}
+
 static void line_text(Cli *cli, Table *t, const char *name, const Line *line, uint32_t n_ranks)
 {
     uint32_t n = n_ranks > 0 ? n_ranks : 1;
@@ -100,7 +106,7 @@ static void line_text(Cli *cli, Table *t, const char *name, const Line *line, ui
     table_cell(t, "%s", str_count(cli->arena, line->n / n));
     table_cell(t, "%s", format_time(cli->arena, line->predicted_ps / n));
     table_cell(t, "%s", format_time(cli->arena, line->measured_ps / n));
-    table_cell(t, "%.2f", ratio(line->predicted_ps, line->measured_ps));
+    error_cell(cli, t, line->predicted_ps, line->measured_ps);
 }
 
 static const char *line_name(Arena *arena, const Plan *plan, const Line *line)
@@ -114,7 +120,7 @@ static void report_text(Cli *cli, const Plan *plan, const ComparedRun *predicted
                         const ComparedRun *measured, const Comparison *c, const CoreUse *cores)
 {
     static const char *const heads[] = {"a step, mean of the ranks", ">n", ">predicted",
-                                        ">measured", ">ratio"};
+                                        ">measured", ">error"};
     const RunRecord *m = &measured->record, *p = &predicted->record;
     Str *out = &cli->out;
     str_print(out,
@@ -134,18 +140,18 @@ static void report_text(Cli *cli, const Plan *plan, const ComparedRun *predicted
     table_cell(&t, "%" PRIu32, m->steps_done);
     table_cell(&t, "%s", format_time(cli->arena, p->step_ps));
     table_cell(&t, "%s", format_time(cli->arena, m->step_ps));
-    table_cell(&t, "%.2f", ratio(p->step_ps, m->step_ps));
+    error_cell(cli, &t, p->step_ps, m->step_ps);
     table_cell(&t, "memory of the worst rank");
     table_cell(&t, "1");
     table_cell(&t, "%s", str_bytes(cli->arena, p->peak_bytes));
     table_cell(&t, "%s", str_bytes(cli->arena, m->peak_bytes));
-    table_cell(&t, "%.2f", ratio((Ps)p->peak_bytes, (Ps)m->peak_bytes));
+    error_cell(cli, &t, (Ps)p->peak_bytes, (Ps)m->peak_bytes);
     table_print(&t, out);
     str_print(out, "joined      %s of %s measured rows, by rank and instruction\n",
               str_count(cli->arena, c->joined),
               str_count(cli->arena, c->joined + c->only_measured));
     str_add(out,
-            "ratio       predicted / measured; the time of a communication includes waiting\n");
+            "error       predicted / measured - 1; the time of a communication includes waiting\n");
     cores_text(cores, m->n_ranks, out);
 }
 

@@ -261,15 +261,16 @@ static void summary(Cli *cli, const PlanFile *file, Steps *s, const ExecResult *
               "last %" PRIu32 " (x %.2f)\n",
               s->progress.done, s->seconds, s->first_loss, last,
               s->progress.done < 10 ? s->progress.done : 10, last / s->first_loss);
-    str_print(out, "step        %s measured (median), %s predicted: %s\n",
+    str_print(out,
+              "step        %s measured (median), %s predicted: %s (predicted / measured - 1)\n",
               format_time(cli->arena, median), format_time(cli->arena, s->predicted_ps),
-              format_ratio(cli->arena, (double)median / (double)s->predicted_ps));
+              format_error(cli->arena, (double)s->predicted_ps, (double)median));
     tell_experts(cli, &file->plan->graph, &result->experts);
     cores_text(&result->cores, file->plan->mesh.n_ranks, out);
     str_print(out, "memory      %s measured (highest byte touched %s), %s predicted: %s\n",
               str_bytes(cli->arena, touched), str_count(cli->arena, touched),
               str_bytes(cli->arena, s->bytes),
-              format_ratio(cli->arena, (double)touched / (double)s->bytes));
+              format_error(cli->arena, (double)s->bytes, (double)touched));
     if (result->host_touched > 0)
         str_print(out, "host        %s measured (highest byte touched %s), %s predicted\n",
                   str_bytes(cli->arena, result->host_touched),
@@ -311,17 +312,19 @@ static void blame_bound(Cli *cli, const PlanFile *file)
     }
 }
 
-/* Only an executor whose memory the host reads counts choices, and only steps of training have any.
- */
+/* Checks --loads. Only an executor whose memory the host reads counts choices, and only steps of
+ * training have any. plan: NULL before it is loaded. */
 static bool may_count(Cli *cli, const Plan *plan)
 {
-    const char *path = cli->options.run.loads;
-    const char *why = cli->options.run.verify        ? "--verify trains no step of the whole plan"
-                      : run_on(cli, "cuda")          ? "the cuda backend does not count choices"
-                      : !plan                        ? NULL
-                      : !loads_new(plan, cli->arena) ? "the plan has no experts"
-                                                     : NULL;
-    if (!path || !why) return true;
+    const char *path = cli->options.run.loads, *why = NULL;
+    if (path == NULL) return true;
+    if (cli->options.run.verify)
+        why = "--verify trains no step of the whole plan";
+    else if (run_on(cli, "cuda"))
+        why = "the cuda backend does not count choices";
+    else if (plan != NULL && loads_new(plan, cli->arena) == NULL)
+        why = "the plan has no experts";
+    if (why == NULL) return true;
     return cli_error(cli, FAULT_usage, "option-value", "--loads '%s': %s", path, why);
 }
 
@@ -404,6 +407,7 @@ static void run_from_outside(Cli *cli, PlanFile *file)
     if (run_data(cli, file) == NULL || !store_ready(cli->options.db, &cli->diag) ||
         !shares_writable(cli, data_path(cli, file)))
         return;
+    if (!run_fits_here(cli, file->plan)) return;
     /* GPUs have cost models; measuring them needs an explicit `tandem calibrate --backend cuda`. */
     if (!run_on(cli, "cuda") && !run_calibrate(cli, file)) return;
     if (is_loopback(cli) || (run_on(cli, "cuda") && file->plan->mesh.n_ranks == 1)) {
@@ -420,7 +424,8 @@ static void run_from_outside(Cli *cli, PlanFile *file)
     if (run_launch(cli, file->plan->mesh.n_ranks, cli->argv, &end)) return;
     if (end.signal != 0)
         tell_interrupted(cli, file, &end);
-    else if (was_started(cli))
+    else if (cli->exit_code == FAULT_run && was_started(cli))
+        /* with any other code, the first rank has stored the run and failed later */
         store_failed(cli, file, end.stepped ? end.step : 0);
 }
 
@@ -435,10 +440,17 @@ void cmd_run(Cli *cli)
     }
     bool inside = run_is_inside() && !is_loopback(cli);
     bool silent = inside && !run_is_first();
-    const bool counts = may_count(cli, NULL);
-    if (silent && (!counts || cli->options.run.verify)) run_silence(cli);
-    if (counts && cli->options.run.verify && !silent) run_verify(cli);
-    if (!counts || cli->options.run.verify) return;
+    if (!may_count(cli, NULL)) {
+        if (silent) run_silence(cli);
+        return;
+    }
+    if (cli->options.run.verify) {
+        if (silent)
+            run_silence(cli);
+        else
+            run_verify(cli);
+        return;
+    }
     PlanOptions options = {.workspace = NULL};
     if (!run_plan_options(cli, &options)) return;
     PlanFile *file = plan_file_load(cli, cli->args[0], &options);

@@ -41,13 +41,13 @@ static bool is_measured(Cli *cli, Store *store, const char *machine)
     return false;
 }
 
-bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOptions *options)
+bool predict_options(Cli *cli, const PlanFile *file, Store *store, const Scenario *scenario,
+                     PredictOptions *options)
 {
     const Cluster *cluster = &file->config.cluster;
     const uint32_t n_before = cli->diag.n_errors;
-    Unevenness *uneven = arena_alloc(cli->arena, sizeof *uneven);
-    bool is_uneven = unevenness_of(cli, file->plan->mesh.n_ranks, uneven);
-    uneven->seed = file->config.seed;
+    for (uint32_t i = 0; i < scenario->told.items.n; i++)
+        diag_add(&cli->diag, scenario->told.items.at[i]);
     if (!cluster->is_local && cli->options.machine != NULL)
         is_measured(cli, store, cli->options.machine);
     const CostsOf costs = session_costs(cluster, cluster->is_local ? machine_key(cli->arena) : NULL,
@@ -56,10 +56,11 @@ bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOption
                                 .backend = costs.backend,
                                 .machine = costs.machine,
                                 .trace = cli->options.sim.trace,
-                                .unfolded = cli->options.sim.unfolded || is_uneven,
-                                .uneven = is_uneven ? uneven : NULL,
+                                .unfolded = cli->options.sim.unfolded || scenario->is_uneven,
+                                .uneven = scenario->is_uneven ? &scenario->uneven : NULL,
+                                .imbalance = scenario->imbalance,
+                                .loads = scenario->loads,
                                 .keep = store != NULL && !cli->options.dry_run};
-    options->imbalance = imbalance_of(cli, file, &options->loads);
     if (!loads_fit(options->loads, file->plan)) options->loads = NULL;
     return cli->diag.n_errors == n_before;
 }
@@ -90,7 +91,7 @@ static Whose *ask(Cli *cli, const PlanFile *file)
 }
 
 /* Refuses wrong options. They are reported alone, not above a report that looks like a success. */
-static bool options_fit(Cli *cli, const PlanFile *file)
+static bool options_fit(Cli *cli, const PlanFile *file, Scenario *scenario)
 {
     if (!file->has_cluster) {
         cli_error(cli, FAULT_usage, "no-cluster", "%s is a plan's text and names no hardware",
@@ -99,7 +100,7 @@ static bool options_fit(Cli *cli, const PlanFile *file)
         return false;
     }
     return !is_sound(&cli->diag) ||
-           (scenario_check(cli, file) && what_if_check(cli, file) && mfu_check(cli));
+           (scenario_read(cli, file, scenario) && what_if_check(cli, file) && mfu_check(cli));
 }
 
 void cmd_sim(Cli *cli)
@@ -107,7 +108,8 @@ void cmd_sim(Cli *cli)
     if (repeat_answer(cli)) return;
     PlanFile *file = plan_file_open(cli, cli->args[0]);
     if (file == NULL) return;
-    if (!options_fit(cli, file)) {
+    Scenario scenario;
+    if (!options_fit(cli, file, &scenario)) {
         Diag ignored = diag_in(cli->arena);
         session_settle(file, &ignored); /* its thread reads the plan */
         return;
@@ -125,7 +127,7 @@ void cmd_sim(Cli *cli)
     PredictOptions options;
     Prediction prediction;
     repeat.fresh_from = cli->diag.items.n;
-    if (predict_options(cli, file, store, &options) &&
+    if (predict_options(cli, file, store, &scenario, &options) &&
         predict(cli, file, store, &options, true, &prediction)) {
         repeat.fresh_end = cli->diag.items.n;
         report(cli, file, store, &options, &prediction);

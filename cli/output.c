@@ -245,6 +245,12 @@ const char *format_ratio(Arena *arena, double ratio)
     return isfinite(ratio) ? arena_print(arena, "%+.1f %%", (ratio - 1) * 100) : "-";
 }
 
+const char *format_error(Arena *arena, double predicted, double measured)
+{
+    return arena_print(arena, "error %s",
+                       measured > 0 ? format_ratio(arena, predicted / measured) : "-");
+}
+
 Table table_in(Arena *arena, uint32_t n_columns, const char *const *heads)
 {
     assert(n_columns > 0);

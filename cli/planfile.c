@@ -36,7 +36,8 @@ const char *plan_file_counts(const PlanFile *file)
 
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
 {
-    const PlanOptions o = plan_file_options(cli, options);
+    PlanOptions o = plan_file_options(cli, options);
+    o.tries_hints = true;
     return session_load(path, &o, cli->arena, &cli->diag);
 }
 

@@ -79,9 +79,16 @@ bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out);
 /* Reads --imbalance; 1 if it is not given, or after diagnostics. *loads: the loads of each rank
  * that were drawn or counted; NULL: only a factor is known. */
 double imbalance_of(Cli *cli, const PlanFile *file, const RowLoads **loads);
-/* Reports the errors of --jitter, --straggler and --imbalance, without warnings. Returns false if
- * there are any. */
-bool scenario_check(Cli *cli, const PlanFile *file);
+/* The values of --jitter, --straggler and --imbalance. */
+typedef struct Scenario {
+    bool is_uneven; /* devices differ, as `uneven` says */
+    Unevenness uneven;
+    double imbalance;
+    const RowLoads *loads; /* NULL: only a factor is known */
+    Diag told; /* warnings, which belong to the prediction */
+} Scenario;
+/* Reads the scenario once, because a file of counts may be a pipe. Returns false after errors. */
+bool scenario_read(Cli *cli, const PlanFile *file, Scenario *out);
 /* The stored text of a scenario for people: its numbers are rounded to five digits. */
 const char *scenario_said(Arena *arena, const char *scenario);
 /* shares.c: writes how often each expert was chosen, a line for each layer, as `sim --imbalance`
@@ -98,8 +105,9 @@ double shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t ra
                    RowLoads *loads);
 
 /* Fills in the source of costs and the differences between devices, from the command's options.
- * Returns false after diagnostics. `store` may be NULL. */
-bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOptions *options);
+ * Returns false after diagnostics. `store` may be NULL. The scenario must outlive the options. */
+bool predict_options(Cli *cli, const PlanFile *file, Store *store, const Scenario *scenario,
+                     PredictOptions *options);
 
 /* sim --explain: called after the prediction with the same options. */
 void explain_report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how);

@@ -258,7 +258,11 @@ static PlanFile *load_script(const char *path, const PlanOptions *o, Arena *aren
 {
     Config *config = arena_alloc(arena, sizeof *config);
     Graph graph;
-    if (!session_read(path, o, arena, config, &graph, d)) return NULL;
+    const uint32_t first = d->items.n;
+    if (!session_read(path, o, arena, config, &graph, d)) {
+        if (o->tries_hints && config->fills.n > 0) session_try_fillings(path, o, config, first, d);
+        return NULL;
+    }
     return session_finish(config, &graph, o, arena, d);
 }
 

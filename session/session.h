@@ -65,8 +65,9 @@ typedef struct PlanOptions {
     /* compile a step of only this many micro-batches (session_fewer). session_simulate computes the
      * time of the configuration's step from it. 0: the configuration's own number */
     uint32_t fewer;
-    bool unfitted;   /* skip the check that the plan fits its cluster */
-    Recipe *made_of; /* receives the recipe, even if the script is refused; may be NULL */
+    bool unfitted;    /* skip the check that the plan fits its cluster */
+    bool tries_hints; /* name only those sizes that fill the cluster and pass all other rules */
+    Recipe *made_of;  /* receives the recipe, even if the script is refused; may be NULL */
 } PlanOptions;
 
 bool session_is_text(const char *path); /* true for .plan and .txt, which hold a plan's text */
@@ -114,6 +115,13 @@ bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d);
 /* True if configurations `a` and `b` of one script, under different runtimes, certainly compile to
  * equal programs. `plan` is the plan of `a`. */
 bool session_same_program(const Config *a, const Plan *plan, const Config *b);
+
+/* ---- filling.c ---- */
+/* The cluster is not filled by the mesh of `config`, which is error number `first` of `d`, and its
+ * only one. Loads the plan with each of config->fills, and rewrites the error's hint: it names the
+ * settings with which a plan was made that fits. */
+void session_try_fillings(const char *path, const PlanOptions *options, const Config *config,
+                          uint32_t first, Diag *d);
 
 /* ---- proof.c ---- */
 /* Starts a thread that proves the plan and, unless `unfitted` is true, checks that it fits. Nobody

@@ -276,17 +276,18 @@ double imbalance_of(Cli *cli, const PlanFile *file, const RowLoads **loads)
     return 1;
 }
 
-bool scenario_check(Cli *cli, const PlanFile *file)
+bool scenario_read(Cli *cli, const PlanFile *file, Scenario *out)
 {
-    Cli quiet = *cli; /* warnings come with the prediction */
+    Cli quiet = *cli;
     quiet.diag = diag_in(cli->arena);
-    Unevenness uneven;
-    const RowLoads *loads;
-    unevenness_of(&quiet, file->plan->mesh.n_ranks, &uneven);
-    imbalance_of(&quiet, file, &loads);
-    for (uint32_t i = 0; i < quiet.diag.items.n; i++)
-        if (quiet.diag.items.at[i].severity == SEVERITY_error)
-            diag_add(&cli->diag, quiet.diag.items.at[i]);
+    out->told = diag_in(cli->arena);
+    out->is_uneven = unevenness_of(&quiet, file->plan->mesh.n_ranks, &out->uneven);
+    out->uneven.seed = file->config.seed;
+    out->imbalance = imbalance_of(&quiet, file, &out->loads);
+    for (uint32_t i = 0; i < quiet.diag.items.n; i++) {
+        const Diagnostic *item = &quiet.diag.items.at[i];
+        diag_add(item->severity == SEVERITY_error ? &cli->diag : &out->told, *item);
+    }
     return quiet.diag.n_errors == 0;
 }
 

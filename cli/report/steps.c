@@ -17,7 +17,7 @@ static const char *line_of(const Steps *s, const StepRow *row, uint64_t tokens)
               str_bytes(arena, s->bytes), format_time(arena, row->time_ps));
     if (s->predicted_ps > 0)
         str_print(&line, "  (predicted %s, %s)", format_time(arena, s->predicted_ps),
-                  format_ratio(arena, (double)row->time_ps / (double)s->predicted_ps));
+                  format_error(arena, (double)s->predicted_ps, (double)row->time_ps));
     return str_text(&line);
 }
 

@@ -250,11 +250,17 @@ static void report(WhatIf *w, const Row *rows, const double *factors, uint32_t n
         json_put(cli->json, "what_if", list);
         return;
     }
-    str_print(
-        &cli->out,
-        "pays up to  the price of a GPU hour, in USD, at which the same %s cost as much as before\n"
-        "enough      the least factor that gives 99 %% of the speed of any larger factor\n",
-        plan_file_counts(w->file));
+    if (price > 0)
+        str_print(
+            &cli->out,
+            "pays up to  the price of a GPU hour, in USD, at which the same %s cost as much as "
+            "before\n",
+            plan_file_counts(w->file));
+    else
+        str_add(&cli->out,
+                "pays up to  unknown: no price of a GPU hour is known; --price USD gives one\n");
+    str_add(&cli->out,
+            "enough      the least factor that gives 99 % of the speed of any larger factor\n");
     table_print(&t, &cli->out);
     for (uint32_t i = 0; i < n; i++)
         if (!rows[i].made)

@@ -80,6 +80,9 @@ void cores_text(const CoreUse *use, uint32_t n_ranks, Str *out);
 json_t *cores_json(const CoreUse *use);
 bool cores_store(Store *store, int64_t run, const CoreUse *use, Diag *d);
 bool cores_read(Store *store, int64_t run, CoreUse *use, Diag *d);
+/* fits_here.c: true if this machine has the memory of all ranks, or if the plan runs on GPUs.
+ * Otherwise reports "does-not-fit". */
+bool run_fits_here(Cli *cli, const Plan *plan);
 /* Measures the costs that the store lacks for this plan and this machine. Kernels run in this
  * process. For collectives it starts a run, whose ranks call run_measure_inside. */
 bool run_calibrate(Cli *cli, const PlanFile *file);

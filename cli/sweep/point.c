@@ -101,13 +101,15 @@ static bool predict_point(const Decider *decider, Cli *one, const Config *config
                           const PlanOptions *load, PlanFile **file, Prediction *prediction)
 {
     PredictOptions options;
+    Scenario scenario;
     *file = session_finish(config, graph, load, one->arena, &one->diag);
     if (*file != NULL && load->unproven) {
         session_fit(*file, one->arena, &one->diag);
         session_identify(*file);
     }
     return *file != NULL && first_error(&one->diag, false) == NULL &&
-           predict_options(one, *file, decider->store, &options) &&
+           scenario_read(one, *file, &scenario) &&
+           predict_options(one, *file, decider->store, &scenario, &options) &&
            predict(one, *file, decider->store, &options, true, prediction);
 }
 

@@ -86,6 +86,13 @@ static const char *mesh_text(const Draft *draft)
     return s.n > 0 ? str_text(&s) : "1";
 }
 
+static void add_filling(Draft *draft, Str *hint, const char *key, uint64_t size)
+{
+    const unsigned long long n = size;
+    list_push(draft->arena, &draft->config.fills, arena_print(draft->arena, "%s=%llu", key, n));
+    str_print(hint, "%s%s = %llu", hint->n > 0 ? ", or " : "", strchr(key, '.') + 1, n);
+}
+
 static void hint_mesh(Draft *draft, uint64_t world)
 {
     Str s = str_in(draft->arena);
@@ -96,14 +103,14 @@ static void hint_mesh(Draft *draft, uint64_t world)
     for (int a = 0; a < AXIS_NAMES; a++) {
         uint64_t rest = draft_other_axes(draft, a);
         if (draft->mesh[a] != 0 && is_factor(draft, a) && world % rest == 0)
-            str_print(&s, "%s%s = %llu", s.n > 0 ? ", or " : "", axis_name_text((AxisName)a),
-                      (unsigned long long)(world / rest));
+            add_filling(draft, &s,
+                        arena_print(draft->arena, "mesh.%s", axis_name_text((AxisName)a)),
+                        world / rest);
     }
     uint64_t all = draft_other_axes(draft, -1);
     const Cluster *c = &draft->config.cluster;
     if (c->devices_per_node > 0 && all % c->devices_per_node == 0)
-        str_print(&s, "%snodes = %llu", s.n > 0 ? ", or " : "",
-                  (unsigned long long)(all / c->devices_per_node));
+        add_filling(draft, &s, "cluster.nodes", all / c->devices_per_node);
     if (s.n > 0) diag_hint(draft->d, "these sizes fill the cluster: %s", str_text(&s));
 }
 

@@ -1,11 +1,13 @@
 /* Checks that the device has the products of float8{}. */
 #include "planner/front/parent.h"
 
-/* Products of blocks multiply with the blocks' scales, which few devices can do. */
+/* Products of blocks multiply with the blocks' scales, which few devices can do. A rate alone is
+ * not enough: a setting can give one to a device that lacks the instruction. */
 static void check_blocks(Draft *draft, const PassConfig *pass)
 {
     const Device *device = &draft->config.cluster.device;
-    if (pass->float8.recipe != FLOAT8_mxfp8 || device->peak_flops[DT_e8m0] > 0) return;
+    if (pass->float8.recipe != FLOAT8_mxfp8) return;
+    if (device->block_scales && device->peak_flops[DT_e8m0] > 0) return;
     diag_error(draft->d, FAULT_input, "dtype-unsupported", pass->loc,
                "recipe = \"mxfp8\": %s cannot multiply mxfp8 operands",
                device->name != NULL ? device->name : "the device");

@@ -306,6 +306,8 @@ typedef struct Device {
     uint64_t reserved_bytes;
     double hbm_bytes_per_s;
     double peak_flops[DT_COUNT]; /* dense; 0: not supported */
+    /* products multiply 8-bit blocks with a scale for each block (mxfp8), at peak_flops[DT_e8m0] */
+    bool block_scales;
     /* efficiency of products and of memory traffic in the wave model */
     double gemm_efficiency, memory_efficiency;
     double sustained;      /* share of gemm_efficiency that remains under the power limit; 0: all */
@@ -434,6 +436,9 @@ typedef struct Config {
     const char *file;         /* the script */
     LIST(ScriptFile) scripts; /* all files that were read, in this order; empty after a crash */
     uint64_t source_lines;
+    /* settings, each of which alone would fill the cluster: "mesh.tp=4". Only after the error
+     * mesh-product */
+    LIST(const char *) fills;
     uint32_t axis_size[AXIS_NAMES]; /* after -1 has been resolved; 1 = absent */
     EpMode ep_mode;                 /* default extra */
     /* EP_folded: the axis sizes before folding turned ranks of the data axes into the axis ep. The

@@ -21,8 +21,8 @@ enum { MULTIPLE = 16 };
     X(expert, "experts are grouped products, not linears")                                         \
     X(skipped, "float8.skip names it")                                                             \
     X(not_named, "float8.only does not name it")                                                   \
-    X(indivisible, "a local dimension is not a multiple of 16 (mxfp8: of 32)")                     \
-    X(split_tokens, "the text in Float8.split_tokens")
+    X(indivisible, NULL)  /* report() names the multiple */                                        \
+    X(split_tokens, NULL) /* report() names the sequence */
 typedef enum Reason {
 #define X(name, why) REASON_##name,
     REASONS(X)
@@ -264,6 +264,8 @@ static void report(Float8 *f)
         REASONS(X)
 #undef X
     };
+    why[REASON_indivisible] =
+        arena_print(f->job->scratch, "a local dimension is not a multiple of %d", multiple_of(f));
     why[REASON_split_tokens] = f->split_tokens;
     Diag *d = f->job->diag;
     bool shrunk = f->pass->float8.any_size;

@@ -183,6 +183,7 @@ function m.device(name, watts)
     hbm_bytes_per_s = g.hbm * GB,
     peak_flops = { bf16 = g.bf16 and half or nil, f16 = half, f32 = g.fp32 * 1e12, f64 = g.fp32 * 0.5e12,
       e4m3 = fp8, e5m2 = fp8, e8m0 = a.block_scales and fp8 or nil },
+    block_scales = a.block_scales,
     gemm_efficiency = (fitted_kernels[g.arch] or a).gemm_efficiency, memory_efficiency = g.mem or a.memory_efficiency,
     exponentials = g.exps, launch_s = 4e-6, kernel_floor_s = a.kernel_floor_s, watts = watts or g.watts,
     sustained = math.min(1, (fitted.sustained[g.arch] or a.sustained or 0.9) * ((watts or g.watts) / (g.full_watts or g.watts)) ^ fitted.power),

@@ -473,10 +473,57 @@ static void a_mesh_and_a_state_are_shown(void **state)
     arena_free(arena);
 }
 
+/* 256 ranks need some 2.7 TiB. Nothing is measured before that is said. */
+static void a_run_that_does_not_fit_measures_nothing(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char *const ways[] = {"run", "calibrate"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+        CommandResult r = COMMAND(arena, 60, ways[i],
+                                  TANDEM_SOURCE_DIR "/scripts/plans/llama3_70b.lua", "--db", db);
+        if (r.exit_code != 4 || strstr(r.err, "measuring") != NULL ||
+            strstr(r.err, "error[does-not-fit]: this machine has ") == NULL)
+            fail_msg("%s: code %d\n%s%s", ways[i], r.exit_code, r.out, r.err);
+    }
+    arena_free(arena);
+}
+
+/* Returns the text between the last `from` and the next `to`. */
+static const char *between(Arena *arena, const char *text, const char *from, const char *to)
+{
+    const char *at = strstr(text, from);
+    if (at == NULL) fail_msg("no '%s' in\n%s", from, text);
+    at += strlen(from);
+    const char *end = strstr(at, to);
+    assert_non_null(end);
+    return arena_copy(arena, at, (size_t)(end - at));
+}
+
+/* The error of a prediction has one sign in all verbs: predicted / measured - 1. */
+static void run_and_compare_print_the_same_error(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    CommandResult r =
+        COMMAND(arena, 120, "run", tiny, "--backend", "loopback", "--steps", "5", "--db", db);
+    if (r.exit_code != 0) fail_msg("%s%s", r.out, r.err);
+    CommandResult c = COMMAND(arena, 60, "compare", "--db", db);
+    const char *ran = between(arena, between(arena, r.out, "(median), ", "\n"), "error ", " (");
+    assert_non_null(strstr(c.out, "error       predicted / measured - 1;"));
+    const char *row = between(arena, c.out, "step time", "\n");
+    if (strstr(row, ran) == NULL) fail_msg("run: %s\ncompare: %s", ran, row);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_on_two_nodes_is_checked),
+        cmocka_unit_test(a_run_that_does_not_fit_measures_nothing),
+        cmocka_unit_test(run_and_compare_print_the_same_error),
         cmocka_unit_test(predictions_are_made_once),
         cmocka_unit_test(a_named_cluster_is_judged),
         cmocka_unit_test(what_does_not_fit_is_stored_all_the_same),

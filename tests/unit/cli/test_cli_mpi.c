@@ -154,6 +154,32 @@ static void a_run_that_dies_leaves_a_row(void **state)
     arena_free(arena);
 }
 
+/* The counts cannot be written after the last step, because a folder has taken the file's name. The
+ * store has one row, of a run that succeeded. */
+static void counts_that_cannot_be_written_add_no_row(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena), *plan = arena_print(arena, "%s/p.lua", folder);
+    command_write_file(plan, "return plan { model = require 'models.mixtral' 'tiny',\n"
+                             "  batch = { micro = 1, seq = 64 }, mesh = { dp_shard = 1, ep = 2 },\n"
+                             "  parallel = { ep {}, fsdp2 {} } }\n");
+    const char *script = arena_print(
+        arena,
+        "%s run %s --steps 300 -v --db %s/t.db --loads %s/late >%s/out & run=$!\n"
+        "until grep -q '^step    2 ' %s/out; do kill -0 $run || break; sleep 0.02; done\n"
+        "mkdir %s/late; wait $run",
+        TANDEM_COMMAND, plan, folder, folder, folder, folder, folder);
+    CommandResult r =
+        command_run_program(arena, 300, (const char *const[]){"sh", "-c", script, NULL});
+    if (r.exit_code != 1 || strstr(r.err, "error[output]: cannot write") == NULL)
+        fail_msg("code %d\n%s%s", r.exit_code, r.out, r.err);
+    r = COMMAND(arena, 60, "runs", "--db", arena_print(arena, "%s/t.db", folder));
+    assert_null(strstr(r.out, "failed"));
+    newest(arena, arena_print(arena, "%s/t.db", folder), "measured", "ok");
+    arena_free(arena);
+}
+
 static void mistakes_have_their_codes(void **state)
 {
     (void)state;
@@ -186,6 +212,7 @@ int main(void)
         cmocka_unit_test(domains_give_the_same_losses),
         cmocka_unit_test(both_backends_give_the_same_losses),
         cmocka_unit_test(a_run_that_dies_leaves_a_row),
+        cmocka_unit_test(counts_that_cannot_be_written_add_no_row),
         cmocka_unit_test(a_text_is_learnt_on_four_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

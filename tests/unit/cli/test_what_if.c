@@ -73,6 +73,22 @@ static void rows_name_the_gpu(void **state)
     assert_non_null(strstr(r.out, "  gpu=A100-SXM4-80GB "));
 }
 
+/* Without a price the column has no numbers, and the table says once why. */
+static void a_missing_price_is_said(void **state)
+{
+    (void)state;
+    static const char why[] = "pays up to  unknown: no price of a GPU hour is known; --price USD";
+    for (int priced = 0; priced < 2; priced++) {
+        CommandResult r = COMMAND(arena, 120, "sim", llama, "--set", "model.layers=2", "--db",
+                                  "none", "--what-if", "seq=2x", "--set",
+                                  "cluster.device.usd_per_hour=0", priced ? "--price" : NULL, "2");
+        assert_int_equal(r.exit_code, 0);
+        const char *said = strstr(r.out, why);
+        if ((said == NULL) != priced) fail_msg("%s", r.out);
+        assert_true(priced || strstr(said + 1, why) == NULL);
+    }
+}
+
 /* At the factor that `enough` names, the step is within 1 % of the step at a much larger factor. */
 static void enough_is_enough(void **state)
 {
@@ -129,8 +145,9 @@ static void a_change_of_ranks_frees_dp_shard(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(rows_are_simulations), TEST(rows_name_the_gpu),
-                                       TEST(enough_is_enough), TEST(mistakes_are_told),
-                                       TEST(a_change_of_ranks_frees_dp_shard)};
+    const struct CMUnitTest tests[] = {
+        TEST(rows_are_simulations),    TEST(rows_name_the_gpu),
+        TEST(a_missing_price_is_said), TEST(enough_is_enough),
+        TEST(mistakes_are_told),       TEST(a_change_of_ranks_frees_dp_shard)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,8 +166,44 @@ static void hints_work_when_they_are_followed(void **state)
     assert_true(n_applied > 50);
 }
 
+/* Each size that fills a cluster must lead to a plan without any error: 3 does not divide heads. */
+static void sizes_for_another_cluster_break_no_rule(void **state)
+{
+    (void)state;
+    static const char *const plans[] = {"llama3_8b", "gpt2_1558m", "mixtral_8x7b", "llava_7b"},
+                             *const nodes[] = {"1", "3", "16"}, fits[] = "fill the cluster: ";
+    uint32_t n_sizes = 0;
+    for (size_t i = 0; i < 12; i++) {
+        Arena *arena = arena_new();
+        const char *script =
+            arena_print(arena, TANDEM_SOURCE_DIR "/scripts/plans/%s.lua", plans[i / 3]);
+        const char *words[] = {"check",      script, "--cluster", "hgx_b200", "--nodes",
+                               nodes[i % 3], NULL,   NULL,        NULL};
+        const CommandResult wrong = command_run(arena, 60, words);
+        const char *at = strstr(wrong.err, fits);
+        for (at = at ? at + sizeof fits - 1 : ""; *at != 0; at += strcspn(at, ",\n")) {
+            at += strspn(at, ", ");
+            at += strncmp(at, "or ", 3) == 0 ? 3 : 0;
+            const size_t key = strcspn(at, " "), size = strspn(at + key + 3, "0123456789");
+            if (size == 0) break;
+            const char *value = arena_copy(arena, at + key + 3, size);
+            const bool is_nodes = strncmp(at, "nodes", 5) == 0;
+            words[5] = is_nodes ? value : nodes[i % 3];
+            words[6] = is_nodes ? NULL : "--set";
+            words[7] = arena_print(arena, "mesh.%.*s=%s", (int)key, at, value);
+            const CommandResult r = command_run(arena, 60, words);
+            if (r.exit_code != 0)
+                fail_msg("%s on %s nodes: %s\n%s", plans[i / 3], words[5], words[7], r.err);
+            n_sizes++;
+        }
+        arena_free(arena);
+    }
+    assert_true(n_sizes > 12);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(hints_work_when_they_are_followed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(hints_work_when_they_are_followed),
+                                       cmocka_unit_test(sizes_for_another_cluster_break_no_rule)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,61 @@
+/* Tries the sizes that a hint of the error mesh-product names. A size that fills the cluster may
+ * break another rule: 3 does not divide the heads, 12 does not divide the batch. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "session/session.h"
+
+static bool same_key(const char *a, const char *b)
+{
+    const size_t n = strcspn(a, "=") + 1;
+    return strncmp(a, b, n) == 0;
+}
+
+/* True if the plan with this setting is made, breaks no rule and fits. Proofs are left out: a plan
+ * that the passes made holds them. */
+static bool is_fine(const char *path, const PlanOptions *o, const char *setting)
+{
+    Arena *arena = arena_new();
+    const char **set = arena_array(arena, o->n_set + 1, sizeof *set);
+    Diag told = diag_in(arena);
+    PlanOptions trial = *o;
+    trial.tries_hints = false;
+    trial.unproven = true;
+    trial.made_of = NULL;
+    trial.set = set;
+    trial.n_set = 0;
+    for (uint32_t i = 0; i < o->n_set; i++)
+        if (!same_key(setting, o->set[i])) set[trial.n_set++] = o->set[i];
+    if (o->nodes > 0 && same_key(setting, "cluster.nodes="))
+        trial.nodes = (uint32_t)strtoul(strchr(setting, '=') + 1, NULL, 10);
+    else
+        set[trial.n_set++] = setting;
+    const PlanFile *file = session_load(path, &trial, arena, &told);
+    if (file != NULL && !o->unfitted && file->plan->programs.n > 0) session_fit(file, arena, &told);
+    const bool fine = file != NULL && told.n_errors == 0;
+    arena_free(arena);
+    return fine;
+}
+
+void session_try_fillings(const char *path, const PlanOptions *o, const Config *config,
+                          uint32_t first, Diag *d)
+{
+    Diagnostic *error = NULL;
+    for (uint32_t i = first; i < d->items.n; i++) {
+        if (d->items.at[i].severity != SEVERITY_error) continue;
+        if (error != NULL || strcmp(d->items.at[i].rule, "mesh-product") != 0) return;
+        error = &d->items.at[i];
+    }
+    if (error == NULL) return;
+    Str fine = str_in(d->arena);
+    for (uint32_t i = 0; i < config->fills.n; i++) {
+        const char *setting = config->fills.at[i], *equals = strchr(setting, '=');
+        if (!is_fine(path, o, setting)) continue;
+        const char *name = strchr(setting, '.') + 1;
+        str_print(&fine, "%s%.*s = %s", fine.n > 0 ? ", or " : "", (int)(equals - name), name,
+                  equals + 1);
+    }
+    error->hint = fine.n > 0
+                      ? arena_print(d->arena, "these sizes fill the cluster: %s", str_text(&fine))
+                      : "no single size fills the cluster and passes all other rules";
+}
