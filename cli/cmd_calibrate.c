@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/run/run.h"
+#include "planner/base/plural.h"
 #include "planner/front/front.h"
 
 static void list_needs(Cli *cli, const Plan *plan, const Needs *needs)
@@ -72,9 +73,10 @@ static void report(Cli *cli, const PlanFile *file)
     } else {
         str_print(&cli->out, "machine     %s\n", machine);
         list_needs(cli, file->plan, &needs);
-        str_print(&cli->out, "%s    %" PRIu32 " kernels, %" PRIu32 " collectives\n",
+        str_print(&cli->out, "%s    %" PRIu32 " kernel%s, %" PRIu32 " collective%s\n",
                   cli->options.dry_run ? "to measure" : "missing   ", needs.missing_kernels,
-                  needs.missing_collectives);
+                  str_s(needs.missing_kernels), needs.missing_collectives,
+                  str_s(needs.missing_collectives));
     }
     store_close(store);
 }

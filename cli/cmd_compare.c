@@ -6,6 +6,7 @@
 
 #include "cli/report/compare.h"
 #include "cli/run/run.h"
+#include "planner/base/plural.h"
 
 typedef struct ComparedRun {
     RunRecord record;
@@ -124,9 +125,9 @@ static void report_text(Cli *cli, const Plan *plan, const ComparedRun *predicted
     const RunRecord *m = &measured->record, *p = &predicted->record;
     Str *out = &cli->out;
     str_print(out,
-              "run %" PRId64 " (measured, %s, %" PRIu32 " ranks) against prediction %" PRId64
+              "run %" PRId64 " (measured, %s, %" PRIu32 " rank%s) against prediction %" PRId64
               " (%s)\nplan %s  %s\n",
-              measured->id, m->backend, m->n_ranks, predicted->id, p->cluster,
+              measured->id, m->backend, m->n_ranks, str_s(m->n_ranks), predicted->id, p->cluster,
               hash_short(cli->arena, m->plan), m->plan_name);
     Table t = table_in(cli->arena, 5, heads);
     for (uint32_t i = 0; i < c->lines.n; i++)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "planner/base/plural.h"
 #include "store/seals.h"
 
 static void db_path(Cli *cli)
@@ -191,7 +192,8 @@ static void export_run(Cli *cli, Store *store, int64_t run)
         if (!write_below(cli, s.shipped ? library : own, &s)) return;
     }
     const char *command = command_of(cli, recipe.head, folder, recipe.scripts.at[0].name + prefix);
-    str_print(&cli->out, "%s: %" PRIu32 " scripts\n%s\n", folder, recipe.scripts.n, command);
+    str_print(&cli->out, "%s: %" PRIu32 " script%s\n%s\n", folder, recipe.scripts.n,
+              str_s(recipe.scripts.n), command);
     if (cli->json == NULL) return;
     json_text(cli->json, "output", folder);
     json_text(cli->json, "command", command);

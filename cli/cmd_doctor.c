@@ -11,6 +11,7 @@
 #include "exec/modules.h"
 #include "kernels/kernel.h"
 #include "planner/base/cores.h"
+#include "planner/base/plural.h"
 #include "planner/front/front.h"
 
 typedef struct Finding {
@@ -124,7 +125,8 @@ void cmd_doctor(Cli *cli)
     Findings f = {{NULL, 0, 0}};
     add(cli, &f, "version", "ok", "tandem " TANDEM_VERSION);
     add(cli, &f, "cpu", "ok",
-        arena_print(cli->arena, "%s, %" PRIu32 " cores", machine_cpu(cli->arena), cores_online()));
+        arena_print(cli->arena, "%s, %" PRIu32 " core%s", machine_cpu(cli->arena), cores_online(),
+                    str_s(cores_online())));
     add(cli, &f, "memory", "ok", str_bytes(cli->arena, machine_memory()));
     find_mpi(cli, &f);
     find_scripts(cli, &f);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/import/import.h"
+#include "planner/base/plural.h"
 
 typedef enum ImportFormat {
     FORMAT_nccl_tests,
@@ -148,7 +149,8 @@ static void left_out_text(Cli *cli, ImportFormat format, const ImportSink *sink,
         str_print(out, "left out    %s collectives: nothing tells their bytes and ranks\n",
                   str_count(arena, sink->n_sizeless));
     if (stored->not_ops > 0)
-        str_print(out, "left out    %" PRIu32 " collectives that no plan has\n", stored->not_ops);
+        str_print(out, "left out    %" PRIu32 " collective%s that no plan has\n", stored->not_ops,
+                  str_s(stored->not_ops));
     if (sink->dropped > 0)
         str_print(out, "left out    %s measurements beyond what an import holds\n",
                   str_count(arena, sink->dropped));
@@ -176,10 +178,11 @@ static void use_text(Cli *cli, const char *machine, const ImportSink *sink, cons
     }
     str_print(out, "use         `tandem sim PLAN --machine %s` takes ", machine);
     if (stored->kernels > 0)
-        str_print(out, "the %" PRIu32 " kernels where an op has their shape and type%s",
-                  stored->kernels, stored->collectives > 0 ? ", and " : "");
+        str_print(out, "the %" PRIu32 " kernel%s where an op has the same shape and type%s",
+                  stored->kernels, str_s(stored->kernels), stored->collectives > 0 ? ", and " : "");
     if (stored->collectives > 0)
-        str_print(out, "the %" PRIu32 " collectives on groups of their size", stored->collectives);
+        str_print(out, "the %" PRIu32 " collective%s on groups of the same size",
+                  stored->collectives, str_s(stored->collectives));
     str_add(out, "; models for the rest\n");
 }
 
@@ -201,11 +204,11 @@ static void report(Cli *cli, ImportFormat format, const char *machine, const Imp
         json_count(cli->json, "dropped", sink->dropped);
         return;
     }
-    str_print(&cli->out, "%s    %s, %s measurements\n", "read    ", format_names[format],
-              str_count(cli->arena, sink->events));
-    str_print(&cli->out, "%s%" PRIu32 " kernels and %" PRIu32 " collectives of %s\n",
+    str_print(&cli->out, "%s    %s, %s measurement%s\n", "read    ", format_names[format],
+              str_count(cli->arena, sink->events), str_s(sink->events));
+    str_print(&cli->out, "%s%" PRIu32 " kernel%s and %" PRIu32 " collective%s of %s\n",
               cli->options.dry_run ? "would store " : "stored      ", stored->kernels,
-              stored->collectives, machine);
+              str_s(stored->kernels), stored->collectives, str_s(stored->collectives), machine);
     left_out_text(cli, format, sink, stored);
     use_text(cli, machine, sink, stored);
 }

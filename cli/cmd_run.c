@@ -9,6 +9,7 @@
 #include "cli/run/run.h"
 #include "exec/data/data_field.h"
 #include "planner/base/cores.h"
+#include "planner/base/plural.h"
 #include "planner/front/front.h"
 
 static bool is_loopback(const Cli *cli)
@@ -21,8 +22,8 @@ bool run_check_ranks(Cli *cli, const Plan *plan)
     uint32_t n = cli->options.n;
     if (n == 0 || n == plan->mesh.n_ranks) return true;
     cli_error(cli, FAULT_usage, "ranks-mesh",
-              "-n %" PRIu32 ": the plan's mesh is %s = %" PRIu32 " ranks", n,
-              mesh_text(cli->arena, &plan->mesh), plan->mesh.n_ranks);
+              "-n %" PRIu32 ": the plan's mesh is %s = %" PRIu32 " rank%s", n,
+              mesh_text(cli->arena, &plan->mesh), plan->mesh.n_ranks, str_s(plan->mesh.n_ranks));
     diag_hint(&cli->diag, "use -n %" PRIu32 ", or change the mesh with --set", plan->mesh.n_ranks);
     return false;
 }
@@ -257,9 +258,9 @@ static void summary(Cli *cli, const PlanFile *file, Steps *s, const ExecResult *
     }
     Str *out = &cli->out;
     str_print(out,
-              "done        %" PRIu32 " steps in %.1f s; loss %.4f at first, %.4f the mean of the "
+              "done        %" PRIu32 " step%s in %.1f s; loss %.4f at first, %.4f the mean of the "
               "last %" PRIu32 " (x %.2f)\n",
-              s->progress.done, s->seconds, s->first_loss, last,
+              s->progress.done, str_s(s->progress.done), s->seconds, s->first_loss, last,
               s->progress.done < 10 ? s->progress.done : 10, last / s->first_loss);
     str_print(out,
               "step        %s measured (median), %s predicted: %s (predicted / measured - 1)\n",
@@ -378,8 +379,10 @@ static void dry_run(Cli *cli, const PlanFile *file)
 {
     const Plan *plan = file->plan;
     plan_file_memory(cli, file);
-    str_print(&cli->out, "would run   %" PRIu32 " ranks on %s; the first instructions of role 0:\n",
-              plan->mesh.n_ranks, is_loopback(cli) ? "loopback, in one process" : run_backend(cli));
+    str_print(&cli->out,
+              "would run   %" PRIu32 " rank%s on %s; the first instructions of role 0:\n",
+              plan->mesh.n_ranks, str_s(plan->mesh.n_ranks),
+              is_loopback(cli) ? "loopback, in one process" : run_backend(cli));
     const Program *p = &plan->programs.at[0];
     for (Pc pc = 1; pc < p->code.n && pc <= 20; pc++) {
         text_instr(plan, p, pc, cli->arena, &cli->out);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "planner/base/plural.h"
 #include "planner/front/blame.h"
 #include "planner/front/fold.h"
 #include "planner/ir/layout/padding.h"
@@ -56,9 +57,10 @@ static void named_cluster(PlanFile *file, const PlanOptions *o, uint32_t n_ranks
     uint64_t world = (uint64_t)one.nodes * one.devices_per_node;
     if (nodes > 0 && !one.is_local && world != n_ranks) {
         diag_error(d, FAULT_input, "mesh-product", (Loc){NULL, 0},
-                   "the plan has %" PRIu32 " ranks, but the cluster has %" PRIu32
-                   " nodes x %" PRIu32 " = %" PRIu64 " devices",
-                   n_ranks, one.nodes, one.devices_per_node, world);
+                   "the plan has %" PRIu32 " rank%s, but the cluster has %" PRIu32
+                   " node%s x %" PRIu32 " = %" PRIu64 " devices",
+                   n_ranks, str_s(n_ranks), one.nodes, str_s(one.nodes), one.devices_per_node,
+                   world);
         diag_hint(d, "without --nodes there are as many nodes as the ranks need");
         return;
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/accuracy/accuracy.h"
+#include "planner/base/plural.h"
 
 enum { MOST_CSV_BYTES = 64 << 20, MOST_COLUMNS = 256 };
 
@@ -71,7 +72,8 @@ static bool record(const char **at, uint32_t *line, Arena *arena, Csv *csv, Diag
     (*line)++;
     if (n != csv->columns.n)
         return diag_error(d, FAULT_input, "csv-syntax", (Loc){csv->path, begin},
-                          "%u fields under %u columns", n, csv->columns.n);
+                          "%u field%s under %u column%s", n, str_s(n), csv->columns.n,
+                          str_s(csv->columns.n));
     if (!heads) csv->n_rows++;
     return true;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/accuracy/accuracy.h"
+#include "planner/base/plural.h"
 
 typedef struct Group {
     const char *what, *split, *source; /* source NULL: all sources of the split */
@@ -201,8 +202,8 @@ void scores_report(Cli *cli, const char *name, const char *path, const Scores *s
         json_report(cli, name, scores, &groups);
         return;
     }
-    str_print(&cli->out, "%s: %u of %u rows of %s predicted\n", name, scores->n_scored,
-              scores->n_rows, path);
+    str_print(&cli->out, "%s: %u of %u row%s of %s predicted\n", name, scores->n_scored,
+              scores->n_rows, str_s(scores->n_rows), path);
     Table t = table_in(cli->arena, sizeof heads / sizeof *heads, heads);
     for (uint32_t i = 0; i < groups.n; i++) table_row(&t, &groups.at[i]);
     if (groups.n > 0) table_print(&t, &cli->out);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/predict.h"
+#include "planner/base/plural.h"
 #include "planner/ir/experts.h"
 #include "planner/ir/state/state.h"
 
@@ -111,10 +112,10 @@ static void report(Cli *cli, const PlanFile *file, const Prediction *p, const Fa
         return;
     }
     Arena *arena = cli->arena;
-    str_print(&cli->out,
-              "faults      one in %s of %" PRIu32 " nodes; a checkpoint of %s every %s%s, ",
-              hours(arena, f->mtbf_s), file->config.cluster.nodes, hours(arena, f->checkpoint_s),
-              hours(arena, interval_s), best ? " (Daly's best)" : "");
+    str_print(
+        &cli->out, "faults      one in %s of %" PRIu32 " node%s; a checkpoint of %s every %s%s, ",
+        hours(arena, f->mtbf_s), file->config.cluster.nodes, str_s(file->config.cluster.nodes),
+        hours(arena, f->checkpoint_s), hours(arena, interval_s), best ? " (Daly's best)" : "");
     str_print(&cli->out, "a restart of %s\n", hours(arena, f->restart_s));
     if (bytes > 0)
         str_print(&cli->out, "checkpoint  %s at %s bytes a second; the training waits for it\n",

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "cli/predict.h"
+#include "planner/base/plural.h"
 #include "planner/base/rng.h"
 #include "planner/ir/experts.h"
 
@@ -234,8 +235,8 @@ double shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t ra
         else if (found != experts)
             fine =
                 refuse(cli, path, n_line,
-                       arena_print(cli->arena, "the line has %" PRIu32 " counts for %lld experts",
-                                   found, (long long)experts));
+                       arena_print(cli->arena, "the line has %" PRIu32 " count%s for %lld experts",
+                                   found, str_s(found), (long long)experts));
         else if (all == 0)
             fine = refuse(cli, path, n_line, "all counts of the line are 0");
         else
@@ -248,8 +249,8 @@ double shares_read(Cli *cli, const PlanFile *file, const char *path, uint32_t ra
     if (fine && n != 1 && n != s.ids.n)
         fine = refuse(cli, path, n_line,
                       arena_print(cli->arena,
-                                  "the file ends with counts of %" PRIu32
-                                  " layers; the model has %" PRIu32 " layers with experts",
-                                  n, s.ids.n));
+                                  "the file has counts of %" PRIu32
+                                  " layer%s; the model has %" PRIu32 " with experts",
+                                  n, str_s(n), s.ids.n));
     return fine ? mean_of(&shares, loads) : 0;
 }

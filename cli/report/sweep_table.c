@@ -1,6 +1,7 @@
 /* The rows of a sweep, ranked. Points that did not fit are sorted by how nearly they missed. If no
  * point fits, this list is the answer. */
 #include "cli/sweep/sweep.h"
+#include "planner/base/plural.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -466,7 +467,8 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
         if (rows->at[i].failed != FAULT_none) return; /* the failure was reported already */
     if (n_fit > 0) {
         cli_error(cli, FAULT_infeasible, "nothing-fits",
-                  "none of the %" PRIu32 " combinations that fit fulfils `require`", n_fit);
+                  "of %" PRIu32 " combination%s that fit%s, none fulfils `require`", n_fit,
+                  str_s(n_fit), n_fit == 1 ? "s" : "");
         return;
     }
     const SweepRow *alike = refused_alike(rows);
@@ -475,5 +477,5 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
         return;
     }
     cli_error(cli, count(rows, SWEEP_too_large) > 0 ? FAULT_infeasible : FAULT_input,
-              "nothing-fits", "none of %" PRIu32 " combinations fits", rows->n);
+              "nothing-fits", "of %" PRIu32 " combination%s none fits", rows->n, str_s(rows->n));
 }

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "cli/predict.h"
+#include "planner/base/plural.h"
 #include "sim/runtime/runtime.h"
 
 /* The rows of a class. They come from the `tandem accuracy` report that belongs to
@@ -344,7 +345,8 @@ void trust_report(Cli *cli, const Trust *trust)
              collectives = c->collectives_measured + c->collectives_modelled;
     if (kernels == 0) return; /* stored by a version that did not count */
     str_print(&cli->out,
-              "measured    %" PRIu32 " of the costs of %" PRIu32 " kernels, %" PRIu32 " of %" PRIu32
-              " communications; the others are modelled\n",
-              c->kernels_measured, kernels, c->collectives_measured, collectives);
+              "measured    %" PRIu32 " of the costs of %" PRIu32 " kernel%s, %" PRIu32
+              " of %" PRIu32 " communication%s; the others are modelled\n",
+              c->kernels_measured, kernels, str_s(kernels), c->collectives_measured, collectives,
+              str_s(collectives));
 }

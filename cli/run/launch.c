@@ -8,6 +8,7 @@
 
 #include "cli/run/run.h"
 #include "planner/base/log.h"
+#include "planner/base/plural.h"
 
 bool run_is_inside(void)
 {
@@ -102,16 +103,17 @@ static bool calibrate_kernels(Cli *cli, const PlanFile *file, const Needs *needs
 {
     if (needs->missing_kernels == 0) return true;
     bool cuda = run_on(cli, "cuda");
-    log_info("measuring %" PRIu32 " kernels on %s", needs->missing_kernels,
-             cuda ? run_costs(cli) : machine_cpu(cli->arena));
+    log_info("measuring %" PRIu32 " kernel%s on %s", needs->missing_kernels,
+             str_s(needs->missing_kernels), cuda ? run_costs(cli) : machine_cpu(cli->arena));
     return measure_here(cli, file, needs, cuda ? "cuda" : "loopback", true);
 }
 
 static bool calibrate_collectives(Cli *cli, const PlanFile *file, const Needs *needs)
 {
     if (needs->missing_collectives == 0) return true;
-    log_info("measuring %" PRIu32 " collectives on %" PRIu32 " ranks", needs->missing_collectives,
-             file->plan->mesh.n_ranks);
+    log_info("measuring %" PRIu32 " collective%s on %" PRIu32 " rank%s", needs->missing_collectives,
+             str_s(needs->missing_collectives), file->plan->mesh.n_ranks,
+             str_s(file->plan->mesh.n_ranks));
     TextList argv = {NULL, 0, 0};
     const char *const head[] = {"tandem", "calibrate", file->path, "--db", cli->options.db};
     for (uint32_t i = 0; i < 5; i++) list_push(cli->arena, &argv, head[i]);

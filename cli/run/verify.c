@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/run/run.h"
+#include "planner/base/plural.h"
 #include "planner/front/front.h"
 #include "planner/lower/compile.h"
 #include "planner/verify/verify.h"
@@ -296,15 +297,16 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, const 
         return;
     }
     Str *out = &cli->out;
-    str_print(out, "scaled      %" PRIu32 " layers, %s, %" PRIu32 " micro-batch%s, fp64\n",
-              plan->graph.info.n_layers, sizes_text(cli, file), plan->step.n_microbatches,
-              plan->step.n_microbatches == 1 ? "" : "es");
+    str_print(out, "scaled      %" PRIu32 " layer%s, %s, %" PRIu32 " micro-batch%s, fp64\n",
+              plan->graph.info.n_layers, str_s(plan->graph.info.n_layers), sizes_text(cli, file),
+              plan->step.n_microbatches, plan->step.n_microbatches == 1 ? "" : "es");
     str_print(
         out, "mesh        %s = %" PRIu32 " rank%s, against 1 rank; %s; %d orders of execution\n",
         plan_mesh_text(cli->arena, file), plan->mesh.n_ranks, plan->mesh.n_ranks == 1 ? "" : "s",
         passes_text(cli->arena, &file->config), ORDER_SEEDS);
-    str_print(out, "gradients   worst relative difference %.2e over %" PRIu32 " tensors (%s)\n",
-              r->worst_gradient, r->n_tensors, r->worst_tensor != NULL ? r->worst_tensor : "none");
+    str_print(out, "gradients   worst relative difference %.2e over %" PRIu32 " tensor%s (%s)\n",
+              r->worst_gradient, r->n_tensors, str_s(r->n_tensors),
+              r->worst_tensor != NULL ? r->worst_tensor : "none");
     str_print(out, "updates     worst relative difference %.2e of weights, %.2e of moments\n",
               r->worst_parameter, r->worst_state);
     str_print(out, "scalars     gradient norm %.2e, loss %.2e\n", r->norm_error, r->loss_error);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/sweep/space.h"
+#include "planner/base/plural.h"
 
 enum { N_WINNERS = N_BEST, MOST_REASONS = 32 };
 
@@ -150,18 +151,19 @@ static void report_text(const Search *s)
     LossReason reasons[MOST_REASONS];
     const uint32_t n = s->n_ranked < N_WINNERS ? s->n_ranked : N_WINNERS;
     str_print(&cli->out,
-              "search      %" PRIu32 " plans of %s on %" PRIu32 " ranks: %" PRIu32
+              "search      %" PRIu32 " plan%s of %s on %" PRIu32 " rank%s: %" PRIu32
               " rejected by memory bound, %" PRIu32 " by time bound, %" PRIu32
               " simulated (%" PRIu32 " fit), %" PRIu32 " refused\n",
-              s->rows.n, cli->args[0], s->space.n_ranks, count(s, SWEEP_bounded, "bound-memory"),
-              count(s, SWEEP_bounded, "bound-time"),
+              s->rows.n, str_s(s->rows.n), cli->args[0], s->space.n_ranks, str_s(s->space.n_ranks),
+              count(s, SWEEP_bounded, "bound-memory"), count(s, SWEEP_bounded, "bound-time"),
               count(s, SWEEP_fits, NULL) + count(s, SWEEP_too_large, NULL),
               count(s, SWEEP_fits, NULL), count(s, SWEEP_refused, NULL));
     if (s->space.n_left_out > 0)
         str_print(&cli->out,
-                  "left out    %" PRIu32 " plans, which were not tried; --set fixes a "
-                  "setting and makes the space smaller\n",
-                  s->space.n_left_out);
+                  "left out    %" PRIu32
+                  " plan%s, not tried; --set fixes a setting and makes the space "
+                  "smaller\n",
+                  s->space.n_left_out, str_s(s->space.n_left_out));
     if (n > 0) str_print(&cli->out, "best, proven in full\n");
     Table t = table_in(cli->arena, 5, heads), front = t;
     for (uint32_t i = 0; i < n; i++)
@@ -304,8 +306,8 @@ static bool make_space(Search *s)
     if (s->space.n > 0) return true;
     if (s->space.empty != NULL)
         return cli_error(cli, FAULT_input, "nothing-fits", "%s", s->space.empty);
-    return cli_error(cli, FAULT_usage, "option-value", "--where leaves none of %" PRIu32 " plans",
-                     n_proposed);
+    return cli_error(cli, FAULT_usage, "option-value", "--where leaves none of %" PRIu32 " plan%s",
+                     n_proposed, str_s(n_proposed));
 }
 
 void cmd_search(Cli *cli)
@@ -335,6 +337,6 @@ void cmd_search(Cli *cli)
     else
         report_text(&s);
     if (s.n_ranked == 0)
-        cli_error(cli, FAULT_infeasible, "nothing-fits", "none of %" PRIu32 " plans fits",
-                  s.rows.n);
+        cli_error(cli, FAULT_infeasible, "nothing-fits", "of %" PRIu32 " plan%s none fits",
+                  s.rows.n, str_s(s.rows.n));
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/sweep/space.h"
+#include "planner/base/plural.h"
 
 enum { MOST_PLANS = 10000, MOST_READ = 8, SLURM_JOBS = 4 };
 
@@ -152,8 +153,9 @@ static TextList *all_settings(Sweep *sweep)
         all[n++] = list;
     }
     if (n_kept == 0)
-        cli_error(cli, FAULT_usage, "option-value", "%s leaves none of %" PRIu32 " combinations",
-                  cli->options.sweep.where.n > 0 ? "--where" : "`where`", sweep->n_plans);
+        cli_error(cli, FAULT_usage, "option-value", "%s leaves none of %" PRIu32 " combination%s",
+                  cli->options.sweep.where.n > 0 ? "--where" : "`where`", sweep->n_plans,
+                  str_s(sweep->n_plans));
     sweep->n_plans = n;
     return n_kept > 0 ? all : NULL;
 }
@@ -177,8 +179,8 @@ static bool slurm_can_start(Cli *cli, const PointJob *job)
 {
     if (cli->options.sweep.slurm > job->n)
         return cli_error(cli, FAULT_usage, "option-value",
-                         "--slurm %" PRIu32 ": there are only %" PRIu32 " points",
-                         cli->options.sweep.slurm, job->n);
+                         "--slurm %" PRIu32 ": the sweep has only %" PRIu32 " point%s",
+                         cli->options.sweep.slurm, job->n, str_s(job->n));
     const TextList set = cli->options.set;
     Diag first = diag_in(cli->arena);
     bool fine = false;

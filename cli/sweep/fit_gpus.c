@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/sweep/fit.h"
+#include "planner/base/plural.h"
 
 enum { MOST_NUMBERS = 48 };
 static const uint32_t MOST_NODES = 16384;
@@ -88,8 +89,8 @@ static void report_table(const GpuQuestion *q)
     table_print(&t, &cli->out);
     for (uint32_t i = 0; i < q->n; i++)
         if (q->rows.at[i].status != SWEEP_fits)
-            str_print(&cli->out, "not         %" PRIu32 " nodes: %s\n", q->nodes[i],
-                      q->rows.at[i].error.text);
+            str_print(&cli->out, "not         %" PRIu32 " node%s: %s\n", q->nodes[i],
+                      str_s(q->nodes[i]), q->rows.at[i].error.text);
     energy_note(cli, &q->rows);
     if (cli->json != NULL)
         json_put(cli->json, "nodes", list);

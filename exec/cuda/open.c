@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "exec/cuda/private.h"
+#include "planner/base/plural.h"
 
 static const RankMachine machine = {kernel_cuda_accepts, kernel_cuda_workspace};
 
@@ -27,9 +28,10 @@ static bool meet(Cuda *c)
     if (c->n_ranks == c->plan->mesh.n_ranks) return true;
     c->failed = true;
     diag_error(c->d, FAULT_usage, "ranks-mismatch", nowhere,
-               "there are %u processes, but the plan's mesh has %u ranks", c->n_ranks,
-               c->plan->mesh.n_ranks);
-    diag_hint(c->d, "start %u processes, or change the mesh with --set", c->plan->mesh.n_ranks);
+               "%u process%s started, but the plan's mesh has %u rank%s", c->n_ranks,
+               c->n_ranks == 1 ? "" : "es", c->plan->mesh.n_ranks, str_s(c->plan->mesh.n_ranks));
+    diag_hint(c->d, "start %u process%s, or change the mesh with --set", c->plan->mesh.n_ranks,
+              c->plan->mesh.n_ranks == 1 ? "" : "es");
     return false;
 }
 

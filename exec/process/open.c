@@ -9,6 +9,7 @@
 #include "exec/launch/launch.h"
 #include "exec/process/private.h"
 #include "planner/base/cores.h"
+#include "planner/base/plural.h"
 #include "planner/base/str.h"
 
 typedef struct ProcessGroups {
@@ -166,9 +167,10 @@ bool process_open(Backend *self, const Plan *plan, const BackendOptions *options
     if (p->mpi == NULL) return diag_error(d, FAULT_run, "mpi", none, "MPI does not start: %s", why);
     if (p->n_ranks != plan->mesh.n_ranks) {
         diag_error(d, FAULT_usage, "ranks-mismatch", none,
-                   "there are %u processes, but the plan's mesh has %u ranks", p->n_ranks,
-                   plan->mesh.n_ranks);
-        diag_hint(d, "start %u processes, or change the mesh with --set", plan->mesh.n_ranks);
+                   "%u process%s started, but the plan's mesh has %u rank%s", p->n_ranks,
+                   p->n_ranks == 1 ? "" : "es", plan->mesh.n_ranks, str_s(plan->mesh.n_ranks));
+        diag_hint(d, "start %u process%s, or change the mesh with --set", plan->mesh.n_ranks,
+                  plan->mesh.n_ranks == 1 ? "" : "es");
         return false;
     }
     const ProgramInfo *info = program_info(plan, plan_program(plan, p->rank), p->arena);

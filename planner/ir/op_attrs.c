@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "planner/ir/op.h"
+#include "planner/ir/rope_pairs.h"
 
 enum { MOST_BOUNDS = 512 };
 
@@ -169,8 +170,7 @@ static const char *pairs_fault(OpKind op, const Attrs *a)
     const uint32_t n = attr_rope_pairs(a);
     if (n > 0 && !op_attr_bounds(op, ATTR_rope_dims, &ignored)) return "has no attribute rope_pair";
     for (uint32_t i = 0; i < n; i++)
-        if (!(a->rope_pair[i] >= 1e-3 && a->rope_pair[i] <= 1e6))
-            return "rope_pair must be between 0.001 and 1000000";
+        if (!rope_pair_fits(a->rope_pair[i])) return "rope_pair must be between 0.001 and 1000000";
     if (n > 0 && a->rope_factor != 0) return "rope_pair and rope_factor exclude each other";
     return NULL;
 }

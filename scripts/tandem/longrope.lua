@@ -6,12 +6,12 @@ local check = require "tandem.check"
 local longrope = {}
 
 local keys = { kind = true, short = true, long = true, context = true, length = true, attention_factor = true }
-local most_pairs, least_factor, most_factor = 64, 1e-3, 1e6
+local most_pairs, least_factor, most_factor = core.most_rope_pairs, core.least_rope_pair, core.most_rope_pair
 
 local function read_factor(who, what, value)
   local factor = check.number(who, what, value)
   if not (factor >= least_factor and factor <= most_factor) then
-    core.fail("out-of-range", ("%s: %s of LongRoPE is %g"):format(who, what, factor), "factors are between 0.001 and 1000000")
+    core.fail("out-of-range", ("%s: %s of LongRoPE is %g"):format(who, what, factor), ("factors are between %g and %d"):format(least_factor, most_factor))
   end
   return factor
 end

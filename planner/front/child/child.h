@@ -239,6 +239,8 @@ const char *child_kind(lua_State *L, int index, Place *place);
 
 /* ---- child_report.c: core functions that report several mistakes at once */
 void child_add_reports(lua_State *L); /* adds these functions to the table on top of the stack */
+/* child_bounds.c: adds the bounds of models and of attributes to the table on top of the stack. */
+void child_add_bounds(lua_State *L);
 
 /* ---- child_schedule.c: the plan's own pipeline schedule. A schedule file is read before the
  * request for the numbers of ranks and micro-batches is sent to the parent. A schedule function is

@@ -394,10 +394,7 @@ void child_push_core(Child *c)
     if (!luaL_newmetatable(L, core_key)) return;
     luaL_setfuncs(L, functions, 0);
     tracer_add_data(L);
-    lua_pushinteger(L, CHILD_MOST_NODES);
-    lua_setfield(L, -2, "most");
-    lua_pushinteger(L, MOST_EXPERTS);
-    lua_setfield(L, -2, "most_experts");
+    child_add_bounds(L);
     child_add_reports(L);
 }
 

@@ -161,7 +161,7 @@ static void where_nothing_fits_the_nearest_miss_is_told(void **state)
         COMMAND(arena, 120, "sweep", llama, "--db", "none", "--set", "mesh.dp_shard=-1", "--try",
                 "mesh.tp=1,2", "--set", "batch.micro=4", "--set", "batch.seq=16384");
     assert_int_equal(r.exit_code, 4);
-    assert_non_null(strstr(r.err, "error[nothing-fits]: none of 2 combinations"));
+    assert_non_null(strstr(r.err, "error[nothing-fits]: of 2 combinations none fits"));
     const char *nearest = strstr(r.out, "  mesh.tp=2: rank 0"),
                *far = strstr(r.out, "  mesh.tp=1: ");
     assert_true(nearest != NULL && far != NULL && nearest < far);

@@ -128,7 +128,7 @@ static void slurm_refuses_a_job_that_cannot_work(void **state)
     (void)state;
     CommandResult r = SWEEP("--slurm", "7");
     assert_int_equal(r.exit_code, 2);
-    assert_non_null(strstr(r.err, "--slurm 7: there are only 6 points"));
+    assert_non_null(strstr(r.err, "--slurm 7: the sweep has only 6 points"));
     r = SWEEP("--slurm", "2", "--shard", "1/2");
     assert_int_equal(r.exit_code, 2);
     assert_non_null(strstr(r.err, "--slurm makes the shards itself"));

@@ -126,7 +126,7 @@ static void score_ranks_and_require_sorts_out(void **state)
                               "require = function(r) return r.mfu > 2 end");
     r = SWEEP(none, "-q");
     assert_int_equal(r.exit_code, 4);
-    assert_non_null(strstr(r.err, "none of the 1 combinations that fit fulfils `require`"));
+    assert_non_null(strstr(r.err, "of 1 combination that fits, none fulfils `require`"));
 }
 
 /* A changed score ranks the stored points anew. */

@@ -1,0 +1,48 @@
+/* Bounds that the C side checks, for scripts that check them first to name the user's line. */
+#include <string.h>
+
+#include "planner/front/child/tracer.h"
+#include "planner/ir/rope_pairs.h"
+
+/* core.bounds(op, attribute): returns the least and the largest value that attrs.def allows. */
+static int core_bounds(lua_State *L)
+{
+    const OpKind op = op_find(luaL_checkstring(L, 1));
+    const char *name = luaL_checkstring(L, 2);
+    uint32_t attr = 0;
+    AttrBounds b;
+    while (attr < ATTRS && strcmp(attr_name(attr), name) != 0) attr++;
+    luaL_argcheck(L, op != OP_none, 1, "no op");
+    luaL_argcheck(L, attr < ATTRS && op_attr_bounds(op, attr, &b), 2,
+                  "the op has no such attribute");
+    for (int i = 0; i < 2; i++) {
+        const double bound = i == 0 ? b.lo : b.hi;
+        if (attr_is_int(attr))
+            lua_pushinteger(L, (lua_Integer)bound);
+        else
+            lua_pushnumber(L, bound);
+    }
+    return 2;
+}
+
+void child_add_bounds(lua_State *L)
+{
+    const struct {
+        const char *name;
+        double value;
+        bool is_int;
+    } bounds[] = {{"most", CHILD_MOST_NODES, true},
+                  {"most_experts", MOST_EXPERTS, true},
+                  {"most_rope_pairs", ROPE_PAIRS, true},
+                  {"least_rope_pair", ROPE_PAIR_LEAST, false},
+                  {"most_rope_pair", ROPE_PAIR_MOST, false}};
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+        if (bounds[i].is_int)
+            lua_pushinteger(L, (lua_Integer)bounds[i].value);
+        else
+            lua_pushnumber(L, bounds[i].value);
+        lua_setfield(L, -2, bounds[i].name);
+    }
+    lua_pushcfunction(L, core_bounds);
+    lua_setfield(L, -2, "bounds");
+}
