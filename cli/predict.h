@@ -85,7 +85,7 @@ typedef struct Scenario {
     Unevenness uneven;
     double imbalance;
     const RowLoads *loads; /* NULL: only a factor is known */
-    Diag told; /* warnings, which belong to the prediction */
+    Diag told;             /* warnings, which belong to the prediction */
 } Scenario;
 /* Reads the scenario once, because a file of counts may be a pipe. Returns false after errors. */
 bool scenario_read(Cli *cli, const PlanFile *file, Scenario *out);

@@ -91,7 +91,7 @@ static void counts_of_a_file_and_drawn_choices(void **state)
          ":1: error[option-value]: --imbalance: the line has a word that is not a count"},
         {"\n0 0 0 0\n", ":2: error[option-value]: --imbalance: all counts of the line are 0"},
         {"1 2 3 4\n1 2 3 4\n1 2 3 4\n",
-         "ends with counts of 3 layers; the model has 2 layers with experts"},
+         "the file has counts of 3 layers; the model has 2 with experts"},
         {"# none\n", "the file has no counts"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -270,7 +270,7 @@ static void counts_may_come_from_a_pipe(void **state)
     write_plan(arena, "'dropless'", "", "dp_shard = 2, ep = 4", "bound = 4");
     const char *script = arena_print(
         arena,
-        "printf '9 1 1 1\\n1 1 1 9\\n' | %s sim imbalance.lua --dry-run --imbalance /dev/stdin",
+        "printf '4 3 3 2\\n2 3 3 4\\n' | %s sim imbalance.lua --dry-run --imbalance /dev/stdin",
         TANDEM_COMMAND);
     CommandResult r =
         command_run_program(arena, 60, (const char *const[]){"sh", "-c", script, NULL});
