@@ -4,12 +4,15 @@
 #define TANDEM_EXEC_EXEC_H
 
 #include "exec/backend.h"
+#include "exec/checkpoint/checkpoint.h"
 #include "exec/cores.h"
 
 typedef struct ExecOptions {
     const char *backend; /* "loopback", "mpi" or "cuda" */
     Backend *made;       /* if not NULL, this backend is used instead; the run closes it */
+    /* the number of steps of the training; a run that loads a checkpoint does those that are left */
     uint32_t steps;
+    CheckpointOptions checkpoint;
     double lr;
     int64_t warmup_steps, total_steps;
     double min_lr_ratio;
@@ -35,6 +38,9 @@ typedef struct ExecResult {
     ExpertLoads experts;
     CoreUse cores; /* core use of all processes while the steps ran */
     bool is_first; /* this process is the first, which reports */
+    CheckpointInfo loaded, saved; /* path NULL: none; the last one saved */
+    uint32_t n_saves;
+    Ps save_ps; /* time of all saves */
 } ExecResult;
 
 /* Runs the plan. Every parameter is initialised in place from (seed, name, global element),

@@ -134,6 +134,20 @@ static bool initialise(const ExecRun *run)
     return fine;
 }
 
+/* Begins with the weights of a checkpoint, if one was named. */
+static bool load(ExecRun *run)
+{
+    const CheckpointOptions *checkpoint = &run->options->checkpoint;
+    CheckpointInfo *from = &run->result->loaded;
+    if (checkpoint->load == NULL) return true;
+    if (!checkpoint_load(checkpoint, run->plan, run->backend, run->arena, from, run->d))
+        return false;
+    if (from->step <= run->options->steps) return true;
+    return diag_error(run->d, FAULT_usage, "checkpoint-steps", (Loc){NULL, 0},
+                      "%s was saved after %llu steps, and the training has %u", from->path,
+                      (unsigned long long)from->step, run->options->steps);
+}
+
 static void find_reports(ExecRun *run)
 {
     const Program *p = plan_program(run->plan, run->first_rank);
@@ -244,6 +258,43 @@ static bool one_step(ExecRun *run, uint32_t index)
                       "step %u: the loss is %g, though the gradient is finite", index, row.loss);
 }
 
+static bool gather_cores(ExecRun *run, CoreShare mine)
+{
+    CoreShare *all = arena_array(run->arena, run->n_processes, sizeof *all);
+    if (!run->backend->exchange(run->backend, &mine, sizeof mine, all, run->d)) return false;
+    run->result->cores = cores_use(all, run->n_processes);
+    return true;
+}
+
+/* Saves a checkpoint between two steps, `done` of which are done. */
+static bool save(ExecRun *run, uint32_t done)
+{
+    const CheckpointOptions *checkpoint = &run->options->checkpoint;
+    ExecResult *result = run->result;
+    const bool due = checkpoint->every > 0 && done % checkpoint->every == 0;
+    if (checkpoint->save == NULL || (!due && done < run->options->steps)) return true;
+    const Ps start = clock_ps();
+    if (!checkpoint_save(checkpoint, run->plan, run->backend, done, run->arena, &result->saved,
+                         run->d))
+        return false;
+    result->n_saves++;
+    result->save_ps += clock_ps() - start;
+    return true;
+}
+
+static bool train(ExecRun *run)
+{
+    const uint32_t first = (uint32_t)run->result->loaded.step, steps = run->options->steps;
+    CoreTime before, after;
+    const bool counted = cores_now(&before);
+    for (uint32_t i = first; i < steps; i++)
+        if (!one_step(run, i) || !save(run, i + 1)) return false;
+    if (first == steps && !save(run, steps)) return false; /* the same state in other parts */
+    CoreShare share = {.cores = 0};
+    if (cores_now(&after) && counted) share = cores_share(&before, &after);
+    return gather_cores(run, share);
+}
+
 /* ---- after the last step ---- */
 
 static int by_rank(const void *a, const void *b)
@@ -299,14 +350,6 @@ static bool gather_memory(ExecRun *run)
     return true;
 }
 
-static bool gather_cores(ExecRun *run, CoreShare mine)
-{
-    CoreShare *all = arena_array(run->arena, run->n_processes, sizeof *all);
-    if (!run->backend->exchange(run->backend, &mine, sizeof mine, all, run->d)) return false;
-    run->result->cores = cores_use(all, run->n_processes);
-    return true;
-}
-
 static bool run_all(ExecRun *run)
 {
     const ExecOptions *options = run->options;
@@ -316,17 +359,13 @@ static bool run_all(ExecRun *run)
     run->n_processes = run->backend->processes(run->backend, &run->process);
     run->result->is_first = run->process == 0;
     run->verdicts = arena_array(run->arena, run->n_processes, sizeof *run->verdicts);
-    if (!agree(run)) return false;
-    if (!initialise(run)) return false;
+    if (!agree(run) || !initialise(run) || !load(run)) return false;
+    if (options->checkpoint.save != NULL &&
+        !checkpoint_begin(&options->checkpoint, run->plan, run->backend, run->arena, run->d))
+        return false;
     find_reports(run);
     reserve_rows(run);
-    CoreTime before, after;
-    bool counted = cores_now(&before);
-    for (uint32_t i = 0; i < options->steps; i++)
-        if (!one_step(run, i)) return false;
-    counted = cores_now(&after) && counted;
-    if (!gather_cores(run, counted ? cores_share(&before, &after) : (CoreShare){.cores = 0}))
-        return false;
+    if (!train(run)) return false;
     if (options->at_end && !options->at_end(options->self, run->backend, run->d)) return false;
     return gather_rows(run) && gather_memory(run) &&
            loads_gather(run->backend, run->plan, run->arena, &run->result->experts, run->d);

@@ -37,7 +37,8 @@ typedef struct StateWalk {
     int64_t local[MAX_DIMS];
     Interval box[MAX_DIMS]; /* local */
     Interval at[MAX_DIMS];  /* the box in global indices */
-    uint64_t written;       /* bytes of the rank's file so far */
+    Interval from[MAX_DIMS]; /* the box in local indices, after deals */
+    int64_t before;          /* index in the buffer of the local tensor's first element */
 } StateWalk;
 
 static void emit(StateWalk *w)
@@ -46,17 +47,25 @@ static void emit(StateWalk *w)
     uint64_t n = dtype_bytes(s->dtype);
     for (int d = 0; d < s->n_dims; d++) n *= (uint64_t)s->size[d];
     s->bytes = n;
-    s->at = s->writes ? w->written : 0;
-    if (s->writes) w->written += n;
     list_push(w->arena, w->slices, *s);
 }
 
-static void emit_features(StateWalk *w, int64_t lo, int64_t hi)
+/* Emits features [lo, hi) of the original order. They begin at group `group` and feature `feature`
+ * of the local tensor, and continue in the next group after `each` features. */
+static void emit_features(StateWalk *w, int64_t lo, int64_t hi, int64_t group, int64_t feature,
+                          int64_t each)
 {
     int d = w->t->order_dim;
-    w->base.offset[d] = lo;
-    w->base.size[d] = hi - lo;
+    StateSlice *s = &w->base;
+    const uint64_t first = s->first;
+    s->offset[d] = lo;
+    s->size[d] = hi - lo;
+    s->group_dim = (uint8_t)d;
+    s->group_size = each;
+    s->group_stride = w->local[d + 1] * s->stride[d];
+    s->first += (uint64_t)(group * s->group_stride + feature * s->stride[d]);
     emit(w);
+    s->first = first;
 }
 
 /* Emits features that are stored by groups, in the order of the segments. Whole pieces of a segment
@@ -66,27 +75,39 @@ static void emit_segments(StateWalk *w)
     const Deals *deals = &w->state->plan->graph.deals;
     const Deal *order = &deals->deals.at[w->t->order];
     Interval groups = w->at[w->t->order_dim], features = w->at[w->t->order_dim + 1], at;
+    /* features are whole on each rank, so their local and global indices are equal */
+    const int64_t group = w->from[w->t->order_dim].lo;
     int64_t before = 0;
     for (uint32_t k = 0; deal_interval(deals, w->t->order, order->size, order->n_parts, 0, k, &at);
          k++) {
         int64_t n = at.hi - at.lo, lo = features.lo - before, hi = features.hi - before;
+        const int64_t piece = before;
         lo = lo > 0 ? lo : 0, hi = hi < n ? hi : n;
         before += n;
         if (lo >= hi) continue;
-        if (hi - lo == n) emit_features(w, at.lo + groups.lo * n, at.lo + groups.hi * n);
+        if (hi - lo == n)
+            emit_features(w, at.lo + groups.lo * n, at.lo + groups.hi * n, group, piece, n);
         for (int64_t g = groups.lo; hi - lo < n && g < groups.hi; g++)
-            emit_features(w, at.lo + g * n + lo, at.lo + g * n + hi);
+            emit_features(w, at.lo + g * n + lo, at.lo + g * n + hi, group + g - groups.lo,
+                          piece + lo, hi - lo);
     }
 }
 
 static void emit_box(StateWalk *w)
 {
-    for (int d = 0; d < w->shape.n_dims; d++) {
+    int64_t stride = 1, first = w->before;
+    for (int d = w->shape.n_dims - 1; d >= 0; d--) {
         /* both dimensions are one in the original order */
         int to = w->t->order && d > w->t->order_dim ? d - 1 : d;
+        const bool is_group = w->t->order && d == w->t->order_dim;
+        const bool is_feature = w->t->order && d == w->t->order_dim + 1;
         w->base.offset[to] = w->at[d].lo;
         w->base.size[to] = w->at[d].hi - w->at[d].lo;
+        if (!is_group) w->base.stride[to] = stride;
+        if (!is_group && !is_feature) first += w->from[d].lo * stride; /* else: emit_features */
+        stride *= w->local[d];
     }
+    w->base.first = (uint64_t)first;
     if (w->t->order)
         emit_segments(w);
     else
@@ -114,6 +135,7 @@ static void place(StateWalk *w, int d)
         int64_t hi = w->box[d].hi < before + n ? w->box[d].hi : before + n;
         if (lo < hi) {
             w->at[d] = (Interval){at.lo + lo - before, at.lo + hi - before};
+            w->from[d] = (Interval){lo, hi};
             place(w, d + 1);
         }
         before += n;
@@ -159,6 +181,18 @@ static bool is_writer(const State *state, const StateWalk *w, AxisSet split)
            mesh_part(mesh, w->base.rank, others) == 0;
 }
 
+/* Writes the sizes of the tensor in its original order, and returns their number. */
+static uint8_t original_dims(const Tensor *t, int64_t dim[MAX_DIMS])
+{
+    uint8_t n = 0;
+    for (int d = 0; d < t->n_dims; d++) {
+        bool inner = t->order && d == t->order_dim + 1; /* it belongs to the dimension before it */
+        int to = inner ? n - 1 : n++;
+        dim[to] = inner ? dim[to] * t->dim[d] : t->dim[d];
+    }
+    return n;
+}
+
 /* Returns the number of elements of the tensor that the rank has in use. */
 static uint64_t begin_tensor(StateWalk *w, TensorId id)
 {
@@ -169,12 +203,8 @@ static uint64_t begin_tensor(StateWalk *w, TensorId id)
     w->base.name = t->name;
     w->base.tensor = id;
     w->t = t;
-    w->base.n_dims = 0;
-    for (int d = 0; d < t->n_dims; d++) {
-        bool inner = t->order && d == t->order_dim + 1; /* it belongs to the dimension before it */
-        int to = inner ? w->base.n_dims - 1 : w->base.n_dims++;
-        w->base.dim[to] = inner ? w->base.dim[to] * t->dim[d] : t->dim[d];
-    }
+    w->base.n_dims = original_dims(t, w->base.dim);
+    w->base.group_size = 0;
     for (int d = 0; d < t->n_dims; d++) {
         w->local[d] = shape_local_dim(&w->shape, &plan->mesh, &plan->graph.deals, d);
         n *= (uint64_t)w->local[d];
@@ -188,6 +218,7 @@ static void take_tensor(StateWalk *w, TensorId id, uint64_t lo, uint64_t hi, Axi
 {
     const Tensor *t = &w->state->plan->graph.tensors.at[id];
     uint64_t n = begin_tensor(w, id), from = t->flat_offset;
+    w->before = (int64_t)from - (int64_t)lo;
     w->base.lazy = w->base.kind != STATE_param && t->grad == 0;
     w->base.writes = is_writer(w->state, w, (AxisSet)(split | layout_axes_split(&t->use, -1)));
     lo = lo > from ? lo - from : 0;
@@ -202,6 +233,7 @@ static void take_buffer(StateWalk *w, BufferId b, const Buffer *at)
     w->base.dtype = at->dtype;
     w->base.buffer = b;
     uint64_t n = begin_tensor(w, at->tensor);
+    w->before = 0;
     w->base.lazy = false;
     w->base.writes = is_writer(w->state, w, 0);
     cut(w, 0, 0, n);
@@ -248,26 +280,87 @@ const Plan *state_plan(const State *state)
     return state->plan;
 }
 
+static void take_flat(StateWalk *w, BufferId b, const Buffer *at)
+{
+    const Plan *plan = w->state->plan;
+    const Unit *unit = &plan->graph.units.at[at->unit];
+    const Shape *flat = plan_shape_at(plan, at->shape);
+    assert(flat->n_dims == 1);
+    w->base.buffer = b;
+    w->base.dtype = at->dtype;
+    uint64_t n = (uint64_t)shape_local_dim(flat, &plan->mesh, &plan->graph.deals, 0);
+    uint64_t lo = shape_part(flat, &plan->mesh, 0, w->base.rank) * n;
+    AxisSet split = layout_axes_split(&flat->layout, 0);
+    for (uint32_t i = 0; i < unit->params.n; i++)
+        take_tensor(w, unit->params.at[i], lo, lo + n, split);
+}
+
+/* Places the slices that the rank writes in its file. Wide dtypes come first, so that each slice
+ * begins at a multiple of its dtype's size. */
+static void place_in_file(StateSlices *slices, uint32_t from)
+{
+    uint64_t end = 0;
+    for (uint64_t width = 8; width > 0; width /= 2)
+        for (uint32_t i = from; i < slices->n; i++) {
+            StateSlice *s = &slices->at[i];
+            if (!s->writes || dtype_bytes(s->dtype) != width) continue;
+            s->at = end;
+            end += s->bytes;
+        }
+}
+
 void state_of_rank(const State *state, Rank rank, Arena *arena, StateSlices *slices)
 {
-    const Plan *plan = state->plan;
-    const Program *p = plan_program(plan, rank);
+    const Program *p = plan_program(state->plan, rank);
     StateWalk w = {.state = state, .arena = arena, .slices = slices, .base = {.rank = rank}};
+    const uint32_t from = slices->n;
     UnitId moment = 0;
     for (BufferId b = 1; b < p->buffers.n; b++) {
         const Buffer *at = &p->buffers.at[b];
-        if (plan_is_state(plan, at)) take_buffer(&w, b, at);
-        if (!kind_of(at, &moment, &w.base.kind)) continue;
-        const Unit *unit = &plan->graph.units.at[at->unit];
-        const Shape *flat = plan_shape_at(plan, at->shape);
-        assert(flat->n_dims == 1);
-        w.base.buffer = b;
-        w.base.dtype = at->dtype;
-        uint64_t n = (uint64_t)shape_local_dim(flat, &plan->mesh, &plan->graph.deals, 0);
-        uint64_t lo = shape_part(flat, &plan->mesh, 0, rank) * n;
-        AxisSet split = layout_axes_split(&flat->layout, 0);
-        for (uint32_t i = 0; i < unit->params.n; i++)
-            take_tensor(&w, unit->params.at[i], lo, lo + n, split);
+        if (plan_is_state(state->plan, at)) take_buffer(&w, b, at);
+        if (kind_of(at, &moment, &w.base.kind)) take_flat(&w, b, at);
+    }
+    place_in_file(slices, from);
+}
+
+void state_copies_of_rank(const State *state, Rank rank, Arena *arena, StateSlices *slices)
+{
+    const Program *p = plan_program(state->plan, rank);
+    StateWalk w = {.state = state, .arena = arena, .slices = slices, .base = {.rank = rank}};
+    uint32_t from = slices->n;
+    w.base.kind = STATE_param;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        const bool lives = !at->parent && at->persistent && at->unit;
+        if (lives && at->category == CATEGORY_gathered) take_flat(&w, b, at);
+    }
+    for (; from < slices->n; from++) slices->at[from].writes = false;
+}
+
+void state_tensors(const State *state, Arena *arena, StateTensors *tensors)
+{
+    const Plan *plan = state->plan;
+    for (uint32_t i = 0; i < plan->programs.n; i++) {
+        const Program *p = &plan->programs.at[i];
+        UnitId moment = 0;
+        for (BufferId b = 1; b < p->buffers.n; b++) {
+            const Buffer *at = &p->buffers.at[b];
+            StateTensor s = {.kind = STATE_buffer, .dtype = at->dtype};
+            const TensorId *id = &at->tensor;
+            uint32_t n = plan_is_state(plan, at);
+            if (kind_of(at, &moment, &s.kind)) {
+                id = plan->graph.units.at[at->unit].params.at;
+                n = plan->graph.units.at[at->unit].params.n;
+            }
+            for (uint32_t k = 0; k < n; k++) {
+                if (state->home[id[k]] != 1 + i) continue;
+                const Tensor *t = &plan->graph.tensors.at[id[k]];
+                s.name = t->name;
+                s.tensor = id[k];
+                s.n_dims = original_dims(t, s.dim);
+                list_push(arena, tensors, s);
+            }
+        }
     }
 }
 

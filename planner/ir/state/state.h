@@ -31,14 +31,37 @@ typedef struct StateSlice {
     int64_t dim[MAX_DIMS], offset[MAX_DIMS], size[MAX_DIMS];
     BufferId buffer;    /* the buffer on this rank that contains it */
     uint64_t bytes, at; /* if this rank writes it: its size and start in the rank's file */
+    /* Element x of the box (counted from its first one) is element
+     *   first + sum of x[d] * stride[d]
+     * of the buffer. Dimension group_dim is stored in groups of group_size elements: its part of
+     * the sum is x / group_size * group_stride + x % group_size * stride. group_size 0: none is. */
+    uint64_t first;
+    int64_t stride[MAX_DIMS], group_size, group_stride;
+    uint8_t group_dim;
 } StateSlice;
 typedef LIST(StateSlice) StateSlices;
+
+/* A tensor of the state, as a checkpoint lists it. */
+typedef struct StateTensor {
+    const char *name;
+    TensorId tensor;
+    StateKind kind;
+    DType dtype;
+    uint8_t n_dims;
+    int64_t dim[MAX_DIMS];
+} StateTensor;
+typedef LIST(StateTensor) StateTensors;
 
 typedef struct State State; /* fields that are equal on all ranks */
 State *state_of(const Plan *plan, Arena *arena);
 const Plan *state_plan(const State *state);
 /* Appends the slices that `rank` holds, in the order of its program's buffers. */
 void state_of_rank(const State *state, Rank rank, Arena *arena, StateSlices *slices);
+/* Appends the slices of weights in the copies that `rank` keeps between steps beside its weights at
+ * rest: units that stay gathered. No rank writes them, and a loaded checkpoint fills them, too. */
+void state_copies_of_rank(const State *state, Rank rank, Arena *arena, StateSlices *slices);
+/* Appends every tensor of the state once, by the buffers of the programs that are its homes. */
+void state_tensors(const State *state, Arena *arena, StateTensors *tensors);
 
 typedef struct StateTotal {
     uint64_t n_slices, held_bytes, written_bytes;                /* summed over all ranks */

@@ -1,0 +1,45 @@
+/* Agreement of all processes on the result of a phase. An error that one process finds must end
+ * all of them, and the first process, which prints, must know its text. */
+#include <string.h>
+
+#include "exec/checkpoint/private.h"
+
+typedef struct Verdict {
+    uint32_t failed;
+    int32_t fault;
+    char rule[40], text[1200], hint[400];
+} Verdict;
+
+static void keep(char *to, size_t room, const char *text)
+{
+    if (text != NULL) strncpy(to, text, room - 1);
+}
+
+/* Texts in the exchanged verdicts live as long as `arena`. */
+bool checkpoint_agree(Backend *backend, const Diag *own, Arena *arena, Diag *d)
+{
+    uint32_t process;
+    const uint32_t n = backend->processes(backend, &process);
+    Verdict mine;
+    memset(&mine, 0, sizeof mine);
+    for (uint32_t i = 0; i < own->items.n && !mine.failed; i++) {
+        const Diagnostic *at = &own->items.at[i];
+        if (at->severity != SEVERITY_error) continue;
+        mine.failed = 1;
+        mine.fault = (int32_t)at->fault;
+        keep(mine.rule, sizeof mine.rule, at->rule);
+        keep(mine.text, sizeof mine.text, at->text);
+        keep(mine.hint, sizeof mine.hint, at->hint);
+    }
+    Verdict *all = arena_array(arena, n, sizeof *all);
+    if (!backend->exchange(backend, &mine, sizeof mine, all, d)) return false;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!all[i].failed) continue;
+        const char *rule = arena_print(d->arena, "%s", all[i].rule);
+        diag_error(d, (Fault)all[i].fault, rule, (Loc){NULL, 0}, "%s", all[i].text);
+        if (all[i].hint[0]) diag_hint(d, "%s", all[i].hint);
+        return false;
+    }
+    for (uint32_t i = 0; i < own->items.n; i++) diag_add(d, own->items.at[i]); /* warnings */
+    return true;
+}

@@ -1,0 +1,268 @@
+/* Loads a checkpoint under any plan of its model. All files are hashed, each by one process. Then
+ * every rank reads the intervals of its slices, wherever the ranks that wrote them put them. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "exec/checkpoint/private.h"
+#include "kernels/number.h"
+
+static const Loc none = {NULL, 0};
+
+enum { MOST_OPEN = 16 }; /* files at a time; a checkpoint may have more than a process may open */
+
+typedef struct Load {
+    const Plan *plan;
+    Backend *backend;
+    const char *folder;
+    Manifest manifest;
+    uint32_t *number; /* [tensor, kind] 1 + number in the manifest */
+    struct OpenFile {
+        FileReader reader;
+        uint32_t file;  /* 1 + its number; 0: not open */
+        uint64_t begin; /* its first byte behind the header */
+    } open[MOST_OPEN];
+    uint32_t next; /* the one that the next file replaces */
+    Arena *arena;
+    Diag *d;
+} Load;
+
+/* A slice of a rank, and the stored slice from which elements come. */
+typedef struct SliceReader {
+    Load *load;
+    const StoredSlice *from;
+    DType stored, held;
+    char *memory; /* of the buffer */
+} SliceReader;
+
+static bool find(const char *path, const Plan *plan, Arena *arena, const char **folder, Manifest *m,
+                 Diag *d)
+{
+    *folder = checkpoint_resolve(path, arena, d);
+    return *folder != NULL && manifest_read(*folder, arena, m, d) &&
+           manifest_fits(m, *folder, plan, arena, d);
+}
+
+bool checkpoint_find(const char *path, const Plan *plan, Arena *arena, CheckpointInfo *info,
+                     Diag *d)
+{
+    Manifest m;
+    if (!find(path, plan, arena, &info->path, &m, d)) return false;
+    info->step = m.step;
+    return true;
+}
+
+/* ---- files ---- */
+
+static bool check_hash(Load *l, const StoredFile *file)
+{
+    const char *path = arena_print(l->arena, "%s/%s", l->folder, file->name);
+    uint64_t bytes = 0;
+    Hash128 hash;
+    errno = 0;
+    if (!file_hash(path, l->arena, &bytes, &hash)) {
+        diag_error(l->d, FAULT_input, "checkpoint-file", none,
+                   "%s, which rank %" PRIu32 " wrote: %s", path, file->rank, strerror(errno));
+        diag_hint(l->d, "the files of all ranks belong in this folder");
+        return false;
+    }
+    if (bytes != file->bytes)
+        diag_error(l->d, FAULT_input, "checkpoint-damaged", none,
+                   "%s has %" PRIu64 " bytes, and the manifest says %" PRIu64, path, bytes,
+                   file->bytes);
+    else if (strcmp(hash_hex(l->arena, hash), file->hash) != 0)
+        diag_error(l->d, FAULT_input, "checkpoint-damaged", none,
+                   "%s has hash %s, and the manifest says %s", path, hash_hex(l->arena, hash),
+                   file->hash);
+    else
+        return true;
+    diag_hint(l->d, "load an older checkpoint");
+    return false;
+}
+
+static void check_files(Load *l)
+{
+    uint32_t process;
+    const uint32_t n = l->backend->processes(l->backend, &process);
+    Arena *long_lived = l->arena;
+    l->arena = arena_new();
+    for (uint32_t f = process; f < l->manifest.files.n && l->d->n_errors == 0; f += n) {
+        check_hash(l, &l->manifest.files.at[f]);
+        arena_reset(l->arena);
+    }
+    arena_free(l->arena);
+    l->arena = long_lived;
+}
+
+/* Returns the open file, after opening it in place of the one that was opened first. NULL after a
+ * diagnostic. */
+static struct OpenFile *open_file(Load *l, uint32_t file)
+{
+    for (uint32_t i = 0; i < MOST_OPEN; i++)
+        if (l->open[i].file == 1 + file) return &l->open[i];
+    struct OpenFile *o = &l->open[l->next++ % MOST_OPEN];
+    const char *path = arena_print(l->arena, "%s/%s", l->folder, l->manifest.files.at[file].name);
+    unsigned char head[8];
+    uint64_t n = 0;
+    if (o->file != 0) reader_close(&o->reader);
+    o->file = 0;
+    if (!reader_open(&o->reader, path, l->arena)) {
+        diag_error(l->d, FAULT_input, "checkpoint-file", none, "%s: %s", path, strerror(errno));
+        return NULL;
+    }
+    o->file = 1 + file;
+    if (reader_get(&o->reader, 0, head, sizeof head))
+        for (int i = 0; i < 8; i++) n |= (uint64_t)head[i] << 8 * i;
+    o->begin = 8 + n;
+    if (n > 0 && n <= o->reader.size - 8) return o;
+    diag_error(l->d, FAULT_input, "checkpoint-damaged", none,
+               "%s: its header of %" PRIu64 " bytes does not fit in the file", path, n);
+    return NULL;
+}
+
+/* ---- slices ---- */
+
+static bool read_run(void *self, const BoxRun *run)
+{
+    const SliceReader *s = self;
+    Load *l = s->load;
+    struct OpenFile *file = open_file(l, s->from->file);
+    const size_t wide = dtype_bytes(s->stored), held = dtype_bytes(s->held);
+    char room[4096];
+    if (file == NULL) return false;
+    const uint64_t at = file->begin + s->from->at + run->file * wide;
+    char *to = s->memory + run->buffer * held;
+    bool fine = true;
+    if (s->stored == s->held) fine = reader_get(&file->reader, at, to, (size_t)run->n * wide);
+    const uint64_t each = sizeof room / wide;
+    for (uint64_t i = 0, n; s->stored != s->held && fine && i < run->n; i += n) {
+        n = run->n - i < each ? run->n - i : each;
+        fine = reader_get(&file->reader, at + i * wide, room, (size_t)n * wide);
+        for (uint64_t k = 0; fine && k < n; k++)
+            number_write(s->held, to, i + k, number_read(s->stored, room, k));
+    }
+    return fine || diag_error(l->d, FAULT_input, "checkpoint-damaged", none,
+                              "%s/%s: bytes %" PRIu64 " to %" PRIu64 " cannot be read", l->folder,
+                              l->manifest.files.at[s->from->file].name, at, at + run->n * wide);
+}
+
+/* Reads a slice from all stored slices that have a part of it. */
+static bool read_slice(Load *l, const StateSlice *slice, char *memory)
+{
+    const uint32_t number = l->number[slice->tensor * STATE_KIND_COUNT + (uint32_t)slice->kind];
+    const StoredTensor *t = &l->manifest.tensors.at[number - 1];
+    bool fine = true;
+    for (uint32_t i = t->first; i < t->first + t->n && fine; i++) {
+        const StoredSlice *from = &l->manifest.slices.at[i];
+        SliceReader reader = {l, from, t->dtype, slice->dtype, memory};
+        fine = box_runs(slice, from->offset, from->size, read_run, &reader);
+    }
+    return fine;
+}
+
+/* Fills the slices [i, k), which lie in one buffer. What lies between them is padding, and keeps
+ * its value. */
+static bool read_buffer(Load *l, Rank rank, const StateSlices *slices, uint32_t i, uint32_t k)
+{
+    const BufferId b = slices->at[i].buffer;
+    const bool here = l->backend->memory != NULL;
+    Arena *copies = here ? NULL : arena_new();
+    char *memory = here ? l->backend->memory(l->backend, rank, b)
+                        : arena_alloc(copies, plan_program(l->plan, rank)->buffers.at[b].bytes);
+    bool fine = here || backend_read(l->backend, l->plan, rank, b, memory, l->d);
+    for (; i < k && fine; i++) fine = read_slice(l, &slices->at[i], memory);
+    if (!here && fine) fine = backend_write(l->backend, l->plan, rank, b, memory, l->d);
+    if (copies != NULL) arena_free(copies);
+    return fine;
+}
+
+static bool read_rank(Load *l, const State *state, Rank rank)
+{
+    Arena *scratch = arena_new();
+    StateSlices slices = {0};
+    bool fine = true;
+    state_of_rank(state, rank, scratch, &slices);
+    state_copies_of_rank(state, rank, scratch, &slices);
+    for (uint32_t i = 0, k; i < slices.n && fine; i = k) {
+        for (k = i + 1; k < slices.n && slices.at[k].buffer == slices.at[i].buffer;) k++;
+        fine = read_buffer(l, rank, &slices, i, k);
+    }
+    arena_free(scratch);
+    return fine;
+}
+
+static void read_ranks(Load *l)
+{
+    const State *state = state_of(l->plan, l->arena);
+    Rank first;
+    uint32_t n_ranks;
+    bool fine = true;
+    l->backend->ranks(l->backend, &first, &n_ranks);
+    for (Rank r = first; r < first + n_ranks && fine; r++) fine = read_rank(l, state, r);
+    for (uint32_t i = 0; i < MOST_OPEN; i++)
+        if (l->open[i].file != 0) reader_close(&l->open[i].reader);
+}
+
+/* ---- differences that change numbers, but are allowed ---- */
+
+static void warn_data(const Load *l, const CheckpointOptions *options)
+{
+    const Manifest *m = &l->manifest;
+    const StepInfo *step = &l->plan->step;
+    if (m->global_batch != step->global_batch || m->n_microbatches != step->n_microbatches ||
+        m->seq != step->seq)
+        diag_warning(l->d, "checkpoint-data", none,
+                     "%s was trained on %" PRId64 " samples of %" PRId64 " in %" PRId64
+                     " micro-batches a step, and the plan takes %" PRId64 " of %" PRId64
+                     " in %" PRIu32 ": it draws other samples",
+                     l->folder, m->global_batch, m->seq, m->n_microbatches, step->global_batch,
+                     step->seq, step->n_microbatches);
+    if (options->data != NULL && m->data[0] != 0 && strcmp(options->data, m->data) != 0)
+        diag_warning(l->d, "checkpoint-data", none,
+                     "%s was trained on %s, and this run trains on %s", l->folder, m->data,
+                     options->data);
+}
+
+/* Maps the plan's tensors to those of the manifest, and warns once if dtypes differ. */
+static void map_tensors(Load *l)
+{
+    StateTensors own = {0};
+    bool told = false;
+    l->number = arena_array(l->arena, (size_t)l->plan->graph.tensors.n * STATE_KIND_COUNT,
+                            sizeof *l->number);
+    state_tensors(state_of(l->plan, l->arena), l->arena, &own);
+    for (uint32_t i = 0; i < own.n; i++) {
+        const StateTensor *t = &own.at[i];
+        const uint32_t number = manifest_tensor(&l->manifest, t->name, t->kind);
+        const DType stored = l->manifest.tensors.at[number - 1].dtype;
+        l->number[t->tensor * STATE_KIND_COUNT + (uint32_t)t->kind] = number;
+        if (stored != t->dtype && !told)
+            diag_warning(l->d, "checkpoint-dtype", none,
+                         "%s holds %s as %s, and the plan as %s: its numbers are converted",
+                         l->folder, t->name, dtype_name(stored), dtype_name(t->dtype));
+        told = told || stored != t->dtype;
+    }
+}
+
+bool checkpoint_load(const CheckpointOptions *options, const Plan *plan, Backend *backend,
+                     Arena *arena, CheckpointInfo *info, Diag *d)
+{
+    Arena *scratch = arena_new();
+    Diag own = diag_in(d->arena);
+    Load l = {.plan = plan, .backend = backend, .arena = scratch, .d = &own};
+    bool fine = find(options->load, plan, scratch, &l.folder, &l.manifest, &own);
+    if (fine) {
+        map_tensors(&l);
+        warn_data(&l, options);
+        check_files(&l);
+    }
+    fine = checkpoint_agree(backend, &own, scratch, d);
+    if (fine) {
+        own = diag_in(d->arena);
+        read_ranks(&l);
+        fine = checkpoint_agree(backend, &own, scratch, d);
+    }
+    if (fine) *info = (CheckpointInfo){arena_print(arena, "%s", l.folder), l.manifest.step};
+    arena_free(scratch);
+    return fine;
+}

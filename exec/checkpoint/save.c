@@ -1,0 +1,313 @@
+/* Writes a checkpoint. Every process writes the files of its ranks into a folder with a temporary
+ * name. The first one then writes the manifest, gives the folder its name, and changes `latest`. */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "exec/checkpoint/private.h"
+
+static const Loc none = {NULL, 0};
+
+typedef struct Save {
+    const CheckpointOptions *options;
+    const Plan *plan;
+    Backend *backend;
+    uint64_t step;
+    Arena *arena, *scratch; /* scratch lives as long as the save */
+    const char *name, *folder, *final;
+    Rank first;
+    uint32_t n_ranks, process, n_processes;
+    const State *state;
+} Save;
+
+/* What a rank wrote. */
+typedef struct RankFile {
+    uint64_t bytes;
+    Hash128 hash;
+} RankFile;
+
+static bool cannot_write(Diag *d, const char *path, int error)
+{
+    diag_error(d, FAULT_internal, "checkpoint-write", none, "cannot write %s: %s", path,
+               strerror(error));
+    diag_hint(d, "the checkpoints before it are as they were");
+    return false;
+}
+
+static void begin(Save *s, const CheckpointOptions *options, const Plan *plan, Backend *backend)
+{
+    *s = (Save){.options = options, .plan = plan, .backend = backend};
+    s->scratch = arena_new();
+    backend->ranks(backend, &s->first, &s->n_ranks);
+    s->n_processes = backend->processes(backend, &s->process);
+}
+
+/* Ends a phase: every process learns whether all succeeded. */
+static bool agree(Save *s, Diag *own, Diag *d)
+{
+    const bool fine = checkpoint_agree(s->backend, own, s->scratch, d);
+    *own = diag_in(s->scratch);
+    return fine;
+}
+
+bool checkpoint_begin(const CheckpointOptions *options, const Plan *plan, Backend *backend,
+                      Arena *arena, Diag *d)
+{
+    Save s;
+    (void)arena;
+    begin(&s, options, plan, backend);
+    Diag own = diag_in(s.scratch);
+    int error = s.process == 0 ? folder_make(options->save) : 0;
+    if (error == 0 && s.process == 0 && access(options->save, W_OK | X_OK) != 0) error = errno;
+    if (error != 0) cannot_write(&own, options->save, error);
+    const bool fine = agree(&s, &own, d);
+    arena_free(s.scratch);
+    return fine;
+}
+
+/* ---- a rank's file ---- */
+
+typedef struct SliceWriter {
+    FileWriter *file;
+    const char *memory;
+    size_t width; /* bytes of an element */
+} SliceWriter;
+
+static bool write_run(void *self, const BoxRun *run)
+{
+    const SliceWriter *w = self;
+    writer_add(w->file, w->memory + run->buffer * w->width, (size_t)(run->n * w->width));
+    return w->file->error == 0;
+}
+
+/* Returns the memory of a buffer, or a copy of it; NULL: the device could not be read. */
+static const char *memory_of(Save *s, Rank rank, BufferId b, Arena *arena, Diag *d)
+{
+    if (s->backend->memory != NULL) return s->backend->memory(s->backend, rank, b);
+    char *copy = arena_alloc(arena, plan_program(s->plan, rank)->buffers.at[b].bytes);
+    return backend_read(s->backend, s->plan, rank, b, copy, d) ? copy : NULL;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const StateSlice *x = a, *y = b;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Returns the slices that the rank writes, in the order of its file. */
+static StateSlices written_by(const Save *s, Rank rank, Arena *arena)
+{
+    StateSlices all = {0}, written = {0};
+    state_of_rank(s->state, rank, arena, &all);
+    for (uint32_t i = 0; i < all.n; i++)
+        if (all.at[i].writes) list_push(arena, &written, all.at[i]);
+    if (written.n > 0) qsort(written.at, written.n, sizeof *written.at, by_place);
+    return written;
+}
+
+/* A buffer's slices follow each other in the file, but for those of another width. A device's
+ * buffer is copied once for each such run of slices. */
+static bool write_slices(Save *s, Rank rank, const StateSlices *slices, FileWriter *file, Diag *d)
+{
+    Arena *copies = arena_new();
+    BufferId held = 0;
+    const char *memory = NULL;
+    bool fine = true;
+    for (uint32_t i = 0; i < slices->n && fine; i++) {
+        const StateSlice *at = &slices->at[i];
+        if (at->buffer != held) {
+            arena_reset(copies);
+            memory = memory_of(s, rank, at->buffer, copies, d);
+            held = at->buffer;
+        }
+        SliceWriter to = {file, memory, dtype_bytes(at->dtype)};
+        fine = memory != NULL && box_runs(at, at->offset, at->size, write_run, &to);
+    }
+    arena_free(copies);
+    return fine;
+}
+
+static bool write_rank(Save *s, Rank rank, RankFile *result, Diag *d)
+{
+    const StateSlices slices = written_by(s, rank, s->scratch);
+    const char *path =
+        arena_print(s->scratch, "%s/%s", s->folder, checkpoint_rank_name(rank, s->scratch));
+    FileWriter file;
+    size_t n;
+    const StateSlice *last = slices.n > 0 ? &slices.at[slices.n - 1] : NULL;
+    if (last == NULL) return true; /* a replica: others write its state */
+    const char *header = safetensors_header(slices.at, slices.n, s->step, s->scratch, &n);
+    const uint64_t all = n + last->at + last->bytes;
+    const uint32_t errors = d->n_errors;
+    writer_open(&file, path, s->scratch);
+    writer_add(&file, header, n);
+    write_slices(s, rank, &slices, &file, d);
+    if (writer_close(&file) && d->n_errors == errors) {
+        *result = (RankFile){file.bytes, hasher_end(file.hasher)};
+        return true;
+    }
+    if (d->n_errors > errors) return false; /* the device could not be read */
+    diag_error(d, FAULT_internal, "checkpoint-write", none,
+               "rank %" PRIu32 " cannot write %s: %s; it needs %s", rank, path,
+               strerror(file.error), str_bytes(s->scratch, all));
+    diag_hint(d, "the checkpoints before it are as they were");
+    return false;
+}
+
+/* ---- the manifest ---- */
+
+static void add_tensors(const Save *s, Manifest *m, uint32_t *number)
+{
+    StateTensors all = {0};
+    state_tensors(s->state, s->scratch, &all);
+    for (uint32_t i = 0; i < all.n; i++) {
+        const StateTensor *t = &all.at[i];
+        StoredTensor stored = {
+            .name = t->name, .kind = t->kind, .dtype = t->dtype, .n_dims = t->n_dims};
+        memcpy(stored.dim, t->dim, sizeof stored.dim);
+        number[t->tensor * STATE_KIND_COUNT + (uint32_t)t->kind] = m->tensors.n;
+        list_push(s->scratch, &m->tensors, stored);
+    }
+}
+
+static void add_file(const Save *s, Manifest *m, Rank rank, const RankFile *written,
+                     const uint32_t *number)
+{
+    const StateSlices slices = written_by(s, rank, s->scratch);
+    if (slices.n == 0) return;
+    StoredFile file = {.name = checkpoint_rank_name(rank, s->scratch),
+                       .rank = rank,
+                       .bytes = written->bytes,
+                       .hash = hash_hex(s->scratch, written->hash)};
+    list_push(s->scratch, &m->files, file);
+    for (uint32_t i = 0; i < slices.n; i++) {
+        const StateSlice *at = &slices.at[i];
+        StoredSlice slice = {.tensor = number[at->tensor * STATE_KIND_COUNT + (uint32_t)at->kind],
+                             .file = m->files.n - 1,
+                             .at = at->at};
+        memcpy(slice.offset, at->offset, sizeof slice.offset);
+        memcpy(slice.size, at->size, sizeof slice.size);
+        list_push(s->scratch, &m->slices, slice);
+    }
+}
+
+static const char *manifest_of(const Save *s, const RankFile *written)
+{
+    const Plan *plan = s->plan;
+    Manifest m = {.step = s->step,
+                  .seed = plan->step.seed,
+                  .version = s->options->version,
+                  .optimizer = checkpoint_optimizer(plan),
+                  .data = s->options->data,
+                  .global_batch = plan->step.global_batch,
+                  .n_microbatches = plan->step.n_microbatches,
+                  .seq = plan->step.seq,
+                  .n_ranks = plan->mesh.n_ranks};
+    uint32_t *number = arena_array(
+        s->scratch, (size_t)plan->graph.tensors.n * STATE_KIND_COUNT, sizeof *number);
+    add_tensors(s, &m, number);
+    for (Rank r = 0; r < plan->mesh.n_ranks; r++) add_file(s, &m, r, &written[r], number);
+    return manifest_text(&m, s->scratch);
+}
+
+/* ---- the first process ---- */
+
+/* Removes all checkpoints but the newest ones. Failing to remove one is no error of the run: a
+ * later save tries again. */
+static void remove_old(const Save *s)
+{
+    LIST(uint64_t) steps = {0};
+    uint64_t step;
+    DIR *folder = s->options->keep > 0 ? opendir(s->options->save) : NULL;
+    if (folder == NULL) return;
+    for (struct dirent *at = readdir(folder); at != NULL; at = readdir(folder))
+        if (checkpoint_is_step(at->d_name, &step) && step != s->step)
+            list_push(s->scratch, &steps, step);
+    closedir(folder);
+    while (steps.n >= s->options->keep && steps.n > 0) {
+        uint32_t oldest = 0;
+        for (uint32_t i = 1; i < steps.n; i++)
+            if (steps.at[i] < steps.at[oldest]) oldest = i;
+        const char *name = checkpoint_step_name(steps.at[oldest], s->scratch);
+        folder_remove(arena_print(s->scratch, "%s/%s", s->options->save, name));
+        steps.at[oldest] = steps.at[--steps.n];
+    }
+}
+
+static bool prepare(Save *s, Diag *d)
+{
+    int error = folder_remove(s->folder); /* what a save that broke off has left */
+    if (error == 0) error = folder_make(s->folder);
+    return error == 0 || cannot_write(d, s->folder, error);
+}
+
+/* Gives the finished folder its name. A checkpoint of the same step, from an earlier run, gets
+ * another name before; readers know that name, too. */
+static int give_name(const Save *s)
+{
+    const char *old = arena_print(s->scratch, "%s%s", s->final, CHECKPOINT_OLD);
+    if (access(s->final, F_OK) == 0) {
+        const int error = folder_remove(old);
+        if (error != 0) return error;
+        if (rename(s->final, old) != 0) return errno;
+    }
+    if (rename(s->folder, s->final) != 0) return errno;
+    return folder_flush(s->options->save);
+}
+
+static bool commit(Save *s, const RankFile *written, Diag *d)
+{
+    const char *folder = s->options->save;
+    const char *listing = arena_print(s->scratch, "%s/%s", s->folder, CHECKPOINT_LISTING);
+    const char *latest = arena_print(s->scratch, "%s/%s", folder, CHECKPOINT_LATEST);
+    int error = text_replace(listing, manifest_of(s, written), s->scratch);
+    if (error == 0) error = folder_flush(s->folder);
+    if (error != 0) return cannot_write(d, listing, error);
+    error = give_name(s);
+    if (error != 0) return cannot_write(d, s->final, error);
+    error = text_replace(latest, arena_print(s->scratch, "%s\n", s->name), s->scratch);
+    if (error == 0) error = folder_flush(folder);
+    if (error != 0) return cannot_write(d, latest, error);
+    folder_remove(arena_print(s->scratch, "%s%s", s->final, CHECKPOINT_OLD));
+    remove_old(s);
+    return true;
+}
+
+static bool save_all(Save *s, Diag *d)
+{
+    Diag own = diag_in(s->scratch);
+    RankFile *mine = arena_array(s->scratch, s->n_ranks, sizeof *mine);
+    RankFile *all =
+        arena_array(s->scratch, (size_t)s->n_ranks * s->n_processes, sizeof *all);
+    if (s->process == 0) prepare(s, &own);
+    if (!agree(s, &own, d)) return false;
+    for (Rank r = 0; r < s->n_ranks && own.n_errors == 0; r++)
+        write_rank(s, s->first + r, &mine[r], &own);
+    if (!agree(s, &own, d)) return false;
+    if (!s->backend->exchange(s->backend, mine, s->n_ranks * sizeof *mine, all, d)) return false;
+    if (s->process == 0) commit(s, all, &own);
+    return agree(s, &own, d);
+}
+
+bool checkpoint_save(const CheckpointOptions *options, const Plan *plan, Backend *backend,
+                     uint64_t step, Arena *arena, CheckpointInfo *info, Diag *d)
+{
+    Save s;
+    begin(&s, options, plan, backend);
+    s.arena = arena;
+    s.step = step;
+    s.state = state_of(plan, s.scratch);
+    s.name = checkpoint_step_name(step, s.scratch);
+    s.final = arena_print(s.scratch, "%s/%s", options->save, s.name);
+    s.folder = arena_print(s.scratch, "%s%s", s.final, CHECKPOINT_SAVING);
+    const bool fine = save_all(&s, d);
+    if (fine)
+        *info = (CheckpointInfo){arena_print(arena, "%s", s.final), step};
+    else if (s.process == 0)
+        folder_remove(s.folder); /* frees the disk that is full */
+    arena_free(s.scratch);
+    return fine;
+}
