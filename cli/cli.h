@@ -56,7 +56,8 @@ typedef struct SimVerbOptions {
 
 typedef struct RunVerbOptions {
     const char *backend, *data, *steps_text, *every_text, *timeout_text;
-    uint32_t steps, every;
+    const char *save, *load, *save_every_text, *keep_text; /* checkpoints */
+    uint32_t steps, every, save_every, keep;
     double timeout_s;
     const char *loads; /* the file to which counts of experts are written; NULL: none */
     bool verify, poison, native;

@@ -104,17 +104,20 @@ static uint32_t steps_of(const Cli *cli, const PlanFile *file)
     return file->config.train_steps > 0 ? file->config.train_steps : 10;
 }
 
-static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
+/* Returns the number of the run's first step. */
+static uint32_t exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
 {
     const Optimizer *optimizer = &file->config.optimizer;
-    const uint32_t steps = steps_of(cli, file);
+    const uint32_t steps = steps_of(cli, file), from = run_checkpoint_step(cli, file);
+    const uint32_t first = from < steps ? from : steps, left = steps - first;
     *options = (ExecOptions){.backend = run_backend(cli),
                              .steps = steps,
+                             .checkpoint = run_checkpoint_options(cli, data_path(cli, file)),
                              .lr = optimizer->lr,
                              .warmup_steps = optimizer->warmup_steps,
                              .total_steps = optimizer->total_steps,
                              .min_lr_ratio = optimizer->min_lr_ratio,
-                             .trace_step = steps > 4 ? steps / 2 : steps - 1,
+                             .trace_step = left > 4 ? first + left / 2 : steps - 1,
                              .version = TANDEM_VERSION};
     options->backend_options.timeout_s =
         cli->options.run.timeout_s > 0 ? cli->options.run.timeout_s : 60;
@@ -122,6 +125,7 @@ static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
     options->backend_options.poison = cli->options.run.poison;
     options->backend_options.native_reductions = cli->options.run.native;
     run_backend_options(cli, &options->backend_options);
+    return first;
 }
 
 /* Returns the record of a run: what is known before its first step. */
@@ -191,8 +195,8 @@ static void tell_interrupted(Cli *cli, const PlanFile *file, const LaunchEnd *en
     if (end->stepped)
         cli_error(cli, FAULT_run, "run-interrupted",
                   "interrupted by %s at step %" PRIu32 " of %" PRIu32
-                  ": the ranks have ended and their weights are lost; %s",
-                  name, end->step, steps_of(cli, file), kept);
+                  ": the ranks have ended; %s; %s",
+                  name, end->step, steps_of(cli, file), run_checkpoint_kept(cli), kept);
     else
         cli_error(cli, FAULT_run, "run-interrupted",
                   "interrupted by %s before the first step: the ranks have ended; %s", name, kept);
@@ -296,7 +300,7 @@ static void drop_shared(Cli *cli)
     cli_forget_diagnostics(cli);
     for (uint32_t i = 0; i < all.items.n; i++) {
         const Diagnostic *one = &all.items.at[i];
-        bool told = false;
+        bool told = strncmp(one->rule, "checkpoint-", 11) == 0;
         for (size_t k = 0; k < sizeof shared / sizeof shared[0]; k++)
             told = told || strcmp(one->rule, shared[k]) == 0;
         if (!told) diag_add(&cli->diag, *one);
@@ -334,13 +338,14 @@ static void run_here(Cli *cli, const PlanFile *file)
 {
     bool first = run_is_first();
     ExecOptions options;
-    exec_options(cli, file, &options);
+    const uint32_t first_step = exec_options(cli, file, &options);
     options.data = run_data(cli, file);
     if (options.data == NULL) return;
     const char *counts = plan_file_counts(file);
     Steps steps = {.cli = cli,
                    .counts = strcmp(counts, "tokens") == 0 ? "tok" : counts,
-                   .progress = progress_by_lines(cli, options.steps),
+                   .progress = progress_by_lines(cli, options.steps - first_step),
+                   .first = first_step,
                    .traced = options.trace_step};
     for (uint32_t i = 0; i < file->plan->programs.n; i++) {
         const Program *program = &file->plan->programs.at[i];
@@ -368,6 +373,8 @@ static void run_here(Cli *cli, const PlanFile *file)
         return;
     }
     if (!first) return;
+    run_checkpoint_summary(cli, &result);
+    if (steps.progress.done == 0) return; /* it only wrote the state in other parts */
     int64_t id = 0;
     if (store_measured(cli, file, &result, &prediction, &steps, &id))
         summary(cli, file, &steps, &result, id, &prediction);
@@ -401,6 +408,7 @@ static void print_now(Cli *cli)
 /* The process that the user started: it measures missing costs, then starts the ranks. */
 static void run_from_outside(Cli *cli, PlanFile *file)
 {
+    if (!run_checkpoint_ready(cli, file, steps_of(cli, file))) return;
     if (cli->options.dry_run) {
         plan_file_report(cli, file);
         dry_run(cli, file);
@@ -434,7 +442,7 @@ static void run_from_outside(Cli *cli, PlanFile *file)
 
 void cmd_run(Cli *cli)
 {
-    if (!run_check_backend(cli)) return;
+    if (!run_check_backend(cli) || !run_check_checkpoint(cli)) return;
     if (session_is_text(cli->args[0])) {
         cli_error(cli, FAULT_usage, "needs-script", "%s is a plan's text: a run needs the script",
                   cli->args[0]);

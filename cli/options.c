@@ -129,9 +129,17 @@ static const Option option_table[] = {
      help},
 #include "exec/options.def"
     {"steps", 0, OPTION_text, "N", FIELD(run.steps_text), OPTIONS_run,
-     "the number of training steps, instead of the plan's"},
+     "the number of steps of the training, instead of the plan's"},
     {"data", 0, OPTION_text, "FILE", FIELD(run.data), OPTIONS_run,
      "train on the bytes of this text, instead of the plan's data"},
+    {"save", 0, OPTION_text, "DIR", FIELD(run.save), OPTIONS_run,
+     "write a checkpoint into this folder after the last step"},
+    {"save-every", 0, OPTION_text, "N", FIELD(run.save_every_text), OPTIONS_run,
+     "with --save: also after every N steps"},
+    {"keep", 0, OPTION_text, "N", FIELD(run.keep_text), OPTIONS_run,
+     "with --save: keep the newest N checkpoints of the folder (default: all)"},
+    {"load", 0, OPTION_text, "DIR", FIELD(run.load), OPTIONS_run,
+     "continue from a checkpoint, or from the newest one of this folder"},
     {"verify", 0, OPTION_flag, NULL, FIELD(run.verify), OPTIONS_run,
      "scale the plan down, run it in fp64, and compare each tensor with one rank"},
     {"every", 0, OPTION_text, "N", FIELD(run.every_text), OPTIONS_run,
@@ -336,6 +344,8 @@ static bool check_values(Cli *cli)
     fine = read_shard(cli, o->sweep.shard, &o->sweep.shard_index, &o->sweep.n_shards) && fine;
     fine = read_small(cli, "steps", o->run.steps_text, 1, &o->run.steps) && fine;
     fine = read_small(cli, "every", o->run.every_text, 1, &o->run.every) && fine;
+    fine = read_small(cli, "save-every", o->run.save_every_text, 1, &o->run.save_every) && fine;
+    fine = read_small(cli, "keep", o->run.keep_text, 1, &o->run.keep) && fine;
     fine = read_small(cli, "limit", o->limit_text, 1, &o->limit) && fine;
     fine = read_small(cli, "nodes", o->nodes, 1, &o->n_nodes) && fine;
     fine = read_small(cli, "per-node", o->net.per_node_text, 1, &o->net.per_node) && fine;

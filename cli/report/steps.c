@@ -25,7 +25,7 @@ void steps_add(void *self, const StepRow *row, uint64_t tokens)
 {
     Steps *s = self;
     const uint32_t done = s->progress.done;
-    assert(row->step == done);
+    assert(row->step == s->first + done);
     if (done == 0) s->first_loss = row->loss;
     s->last[done % 10] = row->loss;
     s->seconds += (double)row->time_ps / (double)PS_PER_S;
@@ -45,7 +45,7 @@ Ps steps_median(Steps *s)
     uint32_t from = s->times.n > 2 ? 2 : s->times.n - 1, n = 0;
     Ps *copy = arena_array(s->cli->arena, s->times.n, sizeof *copy);
     for (uint32_t i = from; i < s->times.n; i++)
-        if (i != s->traced) copy[n++] = s->times.at[i];
+        if (s->first + i != s->traced) copy[n++] = s->times.at[i];
     if (n == 0) copy[n++] = s->times.at[s->times.n - 1];
     qsort(copy, n, sizeof *copy, by_value);
     return copy[n / 2];
