@@ -74,6 +74,9 @@ typedef struct Backend {
     /* Gathers `bytes` bytes of every process into `all` [n_processes, bytes], in every process.
      * Serves verdicts and reports, and as a barrier. */
     bool (*exchange)(struct Backend *self, const void *mine, size_t bytes, void *all, Diag *d);
+    /* Lets the next exchanges wait this much longer than the timeout, because a process works on
+     * files meanwhile; 0: as usual. The function is NULL if exchanges never wait. */
+    void (*patience)(struct Backend *self, double more_s);
     /* Returns the number of processes; *mine is the index of this process. */
     uint32_t (*processes)(const struct Backend *self, uint32_t *mine);
     void (*close)(struct Backend *self);

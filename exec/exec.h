@@ -10,7 +10,8 @@
 typedef struct ExecOptions {
     const char *backend; /* "loopback", "mpi" or "cuda" */
     Backend *made;       /* if not NULL, this backend is used instead; the run closes it */
-    /* the number of steps of the training; a run that loads a checkpoint does those that are left */
+    /* the number of steps of the training; a run that loads a checkpoint does those that are left
+     */
     uint32_t steps;
     CheckpointOptions checkpoint;
     double lr;
@@ -36,8 +37,8 @@ typedef struct ExecResult {
     /* bytes that the backend holds outside the arena: the largest number of all ranks */
     uint64_t outside_bytes;
     ExpertLoads experts;
-    CoreUse cores; /* core use of all processes while the steps ran */
-    bool is_first; /* this process is the first, which reports */
+    CoreUse cores;                /* core use of all processes while the steps ran */
+    bool is_first;                /* this process is the first, which reports */
     CheckpointInfo loaded, saved; /* path NULL: none; the last one saved */
     uint32_t n_saves;
     Ps save_ps; /* time of all saves */

@@ -32,8 +32,9 @@ bool run_checkpoint_ready(Cli *cli, const PlanFile *file, uint32_t steps)
                   "%s was saved after %" PRIu64 " steps, and the training has %" PRIu32, from.path,
                   from.step, steps);
     if (over || none)
-        diag_hint(&cli->diag, "--steps counts from the first step of the training: add --steps %" PRIu64
-                              " or more",
+        diag_hint(&cli->diag,
+                  "--steps counts from the first step of the training: add --steps %" PRIu64
+                  " or more",
                   from.step + 1);
     return !over && !none;
 }

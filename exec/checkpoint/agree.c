@@ -4,15 +4,20 @@
 
 #include "exec/checkpoint/private.h"
 
-typedef struct Verdict {
+typedef struct PhaseVerdict {
     uint32_t failed;
     int32_t fault;
     char rule[40], text[1200], hint[400];
-} Verdict;
+} PhaseVerdict;
 
 static void keep(char *to, size_t room, const char *text)
 {
     if (text != NULL) strncpy(to, text, room - 1);
+}
+
+void checkpoint_wait_for(Backend *backend, uint64_t bytes)
+{
+    if (backend->patience != NULL) backend->patience(backend, (double)bytes / 10e6);
 }
 
 /* Texts in the exchanged verdicts live as long as `arena`. */
@@ -20,7 +25,7 @@ bool checkpoint_agree(Backend *backend, const Diag *own, Arena *arena, Diag *d)
 {
     uint32_t process;
     const uint32_t n = backend->processes(backend, &process);
-    Verdict mine;
+    PhaseVerdict mine;
     memset(&mine, 0, sizeof mine);
     for (uint32_t i = 0; i < own->items.n && !mine.failed; i++) {
         const Diagnostic *at = &own->items.at[i];
@@ -31,7 +36,7 @@ bool checkpoint_agree(Backend *backend, const Diag *own, Arena *arena, Diag *d)
         keep(mine.text, sizeof mine.text, at->text);
         keep(mine.hint, sizeof mine.hint, at->hint);
     }
-    Verdict *all = arena_array(arena, n, sizeof *all);
+    PhaseVerdict *all = arena_array(arena, n, sizeof *all);
     if (!backend->exchange(backend, &mine, sizeof mine, all, d)) return false;
     for (uint32_t i = 0; i < n; i++) {
         if (!all[i].failed) continue;

@@ -5,12 +5,13 @@
 
 typedef struct BoxWalk {
     const StateSlice *slice;
-    int64_t from[MAX_DIMS], n[MAX_DIMS]; /* the common part, counted from the slice's first element */
-    int64_t shift[MAX_DIMS];             /* ... and where it begins in the stored box */
-    int64_t stride[MAX_DIMS];            /* of the stored box */
-    int n_dims;                          /* dimensions that are not part of a run */
-    int64_t length;                      /* of a run, but see `groups` */
-    bool groups;                         /* a run ends where a group of the slice ends */
+    int64_t from[MAX_DIMS],
+        n[MAX_DIMS];          /* the common part, counted from the slice's first element */
+    int64_t shift[MAX_DIMS];  /* ... and where it begins in the stored box */
+    int64_t stride[MAX_DIMS]; /* of the stored box */
+    int n_dims;               /* dimensions that are not part of a run */
+    int64_t length;           /* of a run, but see `groups` */
+    bool groups;              /* a run ends where a group of the slice ends */
 } BoxWalk;
 
 static int64_t least(int64_t a, int64_t b)

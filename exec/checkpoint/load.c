@@ -203,6 +203,21 @@ static void read_ranks(Load *l)
         if (l->open[i].file != 0) reader_close(&l->open[i].reader);
 }
 
+/* The bytes that a process reads at most: its share of all files, to hash them, and its ranks'
+ * parts. */
+static uint64_t most_read(const Load *l)
+{
+    uint32_t process;
+    const uint32_t n = l->backend->processes(l->backend, &process);
+    uint64_t most = 0, largest = 0;
+    for (uint32_t f = 0; f < l->manifest.files.n; f++) {
+        const uint64_t bytes = l->manifest.files.at[f].bytes;
+        most += bytes;
+        if (bytes > largest) largest = bytes;
+    }
+    return most / n + largest + state_total(state_of(l->plan, l->arena)).most_held;
+}
+
 /* ---- differences that change numbers, but are allowed ---- */
 
 static void warn_data(const Load *l, const CheckpointOptions *options)
@@ -254,6 +269,7 @@ bool checkpoint_load(const CheckpointOptions *options, const Plan *plan, Backend
     if (fine) {
         map_tensors(&l);
         warn_data(&l, options);
+        checkpoint_wait_for(backend, most_read(&l));
         check_files(&l);
     }
     fine = checkpoint_agree(backend, &own, scratch, d);
@@ -262,6 +278,7 @@ bool checkpoint_load(const CheckpointOptions *options, const Plan *plan, Backend
         read_ranks(&l);
         fine = checkpoint_agree(backend, &own, scratch, d);
     }
+    checkpoint_wait_for(backend, 0);
     if (fine) *info = (CheckpointInfo){arena_print(arena, "%s", l.folder), l.manifest.step};
     arena_free(scratch);
     return fine;

@@ -114,8 +114,8 @@ const char *checkpoint_resolve(const char *path, Arena *arena, Diag *d)
     if (latest != NULL) {
         const char *found = in_folder(path, latest, arena);
         if (found != NULL) return found;
-        diag_error(d, FAULT_input, "checkpoint-missing", none,
-                   "%s/%s names %s, which is not there", path, CHECKPOINT_LATEST, latest);
+        diag_error(d, FAULT_input, "checkpoint-missing", none, "%s/%s names %s, which is not there",
+                   path, CHECKPOINT_LATEST, latest);
         diag_hint(d, "name another checkpoint of the folder");
         return NULL;
     }

@@ -34,7 +34,7 @@ typedef struct StoredTensor {
 typedef struct StoredFile {
     const char *name;
     Rank rank;
-    uint64_t bytes; /* of the whole file */
+    uint64_t bytes;   /* of the whole file */
     const char *hash; /* XXH3-128 of the whole file, as 32 hex digits */
 } StoredFile;
 
@@ -118,6 +118,9 @@ bool box_runs(const StateSlice *slice, const int64_t *offset, const int64_t *siz
 /* Processes exchange their errors: if one failed, all report the error of the first that did.
  * `own` holds this process's errors since the phase began. Returns true if none failed. */
 bool checkpoint_agree(Backend *backend, const Diag *own, Arena *arena, Diag *d);
+/* Lets the processes wait for each other while one of them moves `bytes` bytes to or from files. A
+ * process that moves fewer than 10 MB a second counts as one that hangs. 0: as usual. */
+void checkpoint_wait_for(Backend *backend, uint64_t bytes);
 
 /* ---- safetensors.c ---- */
 const char *safetensors_dtype(DType t); /* NULL: the format has none */

@@ -9,9 +9,9 @@
 static const struct {
     DType dtype;
     const char *name;
-} dtypes[] = {{DT_f64, "F64"},       {DT_f32, "F32"},       {DT_bf16, "BF16"}, {DT_f16, "F16"},
-              {DT_e4m3, "F8_E4M3"}, {DT_e5m2, "F8_E5M2"}, {DT_i64, "I64"},   {DT_i32, "I32"},
-              {DT_u8, "U8"}};
+} dtypes[] = {{DT_f64, "F64"}, {DT_f32, "F32"},      {DT_bf16, "BF16"},
+              {DT_f16, "F16"}, {DT_e4m3, "F8_E4M3"}, {DT_e5m2, "F8_E5M2"},
+              {DT_i64, "I64"}, {DT_i32, "I32"},      {DT_u8, "U8"}};
 
 const char *safetensors_dtype(DType t)
 {

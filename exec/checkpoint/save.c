@@ -206,8 +206,8 @@ static const char *manifest_of(const Save *s, const RankFile *written)
                   .n_microbatches = plan->step.n_microbatches,
                   .seq = plan->step.seq,
                   .n_ranks = plan->mesh.n_ranks};
-    uint32_t *number = arena_array(
-        s->scratch, (size_t)plan->graph.tensors.n * STATE_KIND_COUNT, sizeof *number);
+    uint32_t *number =
+        arena_array(s->scratch, (size_t)plan->graph.tensors.n * STATE_KIND_COUNT, sizeof *number);
     add_tensors(s, &m, number);
     for (Rank r = 0; r < plan->mesh.n_ranks; r++) add_file(s, &m, r, &written[r], number);
     return manifest_text(&m, s->scratch);
@@ -280,8 +280,7 @@ static bool save_all(Save *s, Diag *d)
 {
     Diag own = diag_in(s->scratch);
     RankFile *mine = arena_array(s->scratch, s->n_ranks, sizeof *mine);
-    RankFile *all =
-        arena_array(s->scratch, (size_t)s->n_ranks * s->n_processes, sizeof *all);
+    RankFile *all = arena_array(s->scratch, (size_t)s->n_ranks * s->n_processes, sizeof *all);
     if (s->process == 0) prepare(s, &own);
     if (!agree(s, &own, d)) return false;
     for (Rank r = 0; r < s->n_ranks && own.n_errors == 0; r++)
@@ -303,7 +302,9 @@ bool checkpoint_save(const CheckpointOptions *options, const Plan *plan, Backend
     s.name = checkpoint_step_name(step, s.scratch);
     s.final = arena_print(s.scratch, "%s/%s", options->save, s.name);
     s.folder = arena_print(s.scratch, "%s%s", s.final, CHECKPOINT_SAVING);
+    checkpoint_wait_for(backend, state_total(s.state).most_written);
     const bool fine = save_all(&s, d);
+    checkpoint_wait_for(backend, 0);
     if (fine)
         *info = (CheckpointInfo){arena_print(arena, "%s", s.final), step};
     else if (s.process == 0)

@@ -73,6 +73,11 @@ static bool exchange(Backend *self, const void *mine, size_t bytes, void *all, D
     return watch_exchange(c, mine, bytes, all) || watch_fail(c);
 }
 
+static void patience(Backend *self, double more_s)
+{
+    ((Cuda *)self->state)->watch.more_s = more_s;
+}
+
 static uint32_t processes(const Backend *self, uint32_t *mine)
 {
     const Cuda *c = self->state;
@@ -103,6 +108,7 @@ static Backend *backend(Arena *arena, const Transport *transport)
                    .highest_touched = highest_touched,
                    .outside_bytes = outside_bytes,
                    .exchange = exchange,
+                   .patience = patience,
                    .processes = processes,
                    .close = close,
                    .state = c};

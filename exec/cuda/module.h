@@ -6,7 +6,7 @@
 #include "exec/backend.h"
 #include "exec/process/transport.h"
 
-enum { CUDA_MODULE_VERSION = 4 };
+enum { CUDA_MODULE_VERSION = 5 };
 
 /* One line of `tandem doctor`. */
 typedef struct CudaFinding {

@@ -70,6 +70,7 @@ typedef struct CudaWatch {
      * within the timeout. Work on the host may take up to patience_s. */
     _Atomic bool watched;
     double patience_s;
+    double more_s; /* beyond patience_s, in exchanges; see Backend.patience */
     _Atomic uint64_t
         beat;          /* a counter that the issuing thread changes as long as it makes progress */
     pthread_t watcher; /* the thread that watches this counter */

@@ -247,11 +247,10 @@ void watch_arm(Cuda *c, bool on)
 
 bool watch_exchange(Cuda *c, const void *mine, size_t bytes, void *all)
 {
-    double start = clock_s();
-    if (c->meet->exchange(c->meet, mine, bytes, all, c->watch.patience_s)) return true;
+    double start = clock_s(), most = c->watch.patience_s + c->watch.more_s;
+    if (c->meet->exchange(c->meet, mine, bytes, all, most)) return true;
     double waited = clock_s() - start;
-    if (waited < c->watch.patience_s)
-        return cuda_fail(c, "rank-died", "rank %u: %s", c->rank, c->meet->why);
+    if (waited < most) return cuda_fail(c, "rank-died", "rank %u: %s", c->rank, c->meet->why);
     Ending e = ending_by_issuer(c);
     ending_timeout(&e, NULL, 0, waited);
 }

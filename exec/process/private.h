@@ -71,6 +71,7 @@ typedef struct Process {
     Trace *trace;
     BadNumber *bad;
     Ps step_start, last_event;
+    double more_s; /* beyond the timeout; see Backend.patience */
 } Process;
 
 /* ---- process_open.c ---- */

@@ -36,7 +36,7 @@ void process_end(const Process *p, const char *rule, const char *text)
 static void wait_a_little(Process *p, uint32_t *polls)
 {
     double waited = (double)(clock_ps() - p->last_event) / (double)PS_PER_S;
-    if (waited > p->options.timeout_s) {
+    if (waited > p->options.timeout_s + p->more_s) {
         Ending e = ending_of(p);
         const PreparedTransfer *w = p->n_active > 0 ? p->active[0] : NULL;
         ending_timeout(&e, w ? w->comm : NULL, w ? w->pc : 0, waited);
@@ -222,6 +222,11 @@ static bool exchange(Backend *self, const void *mine, size_t bytes, void *all, D
     }
 }
 
+static void patience(Backend *self, double more_s)
+{
+    ((Process *)self->state)->more_s = more_s;
+}
+
 static uint32_t processes(const Backend *self, uint32_t *mine)
 {
     const Process *p = self->state;
@@ -258,6 +263,7 @@ Backend *backend_process(Arena *arena, const Transport *transport)
                    .loads = loads,
                    .outside_bytes = outside_bytes,
                    .exchange = exchange,
+                   .patience = patience,
                    .processes = processes,
                    .close = close_process,
                    .state = p};

@@ -186,8 +186,8 @@ static void state_that_is_no_weight(void **state)
     Net n = net_default();
     n.spectral = true, n.domain = 2, n.dp_shard = 2;
     n.n_layers = 1;
-    n.layer[0] = (NetLayer){NET_conv, net_window(3, 1, 1, WINDOW_zero),
-                            net_window(3, 1, 1, WINDOW_zero)};
+    n.layer[0] =
+        (NetLayer){NET_conv, net_window(3, 1, 1, WINDOW_zero), net_window(3, 1, 1, WINDOW_zero)};
     Diag d = diag_in(arena);
     const Plan *plan = net_plan(&n, false, arena, &d);
     assert_non_null(plan);
@@ -292,18 +292,10 @@ static void any_mesh_of_spectral_norms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(one_rank),
-        TEST(every_kind_of_parallelism),
-        TEST(every_stage_of_zero),
-        TEST(low_precision),
-        TEST(experts_and_their_biases),
-        TEST(tied_weights_and_fused_ones),
-        TEST(frozen_weights),
-        TEST(state_that_is_no_weight),
-        TEST(any_mesh_of_llama),
-        TEST(any_mesh_of_gpt2),
-        TEST(any_mesh_of_experts),
-        TEST(any_mesh_of_spectral_norms),
+        TEST(one_rank),         TEST(every_kind_of_parallelism), TEST(every_stage_of_zero),
+        TEST(low_precision),    TEST(experts_and_their_biases),  TEST(tied_weights_and_fused_ones),
+        TEST(frozen_weights),   TEST(state_that_is_no_weight),   TEST(any_mesh_of_llama),
+        TEST(any_mesh_of_gpt2), TEST(any_mesh_of_experts),       TEST(any_mesh_of_spectral_norms),
     };
     return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
 }

@@ -35,8 +35,8 @@ typedef struct StateWalk {
     const Tensor *t;
     Shape shape; /* shape of the tensor in the rank's use layout */
     int64_t local[MAX_DIMS];
-    Interval box[MAX_DIMS]; /* local */
-    Interval at[MAX_DIMS];  /* the box in global indices */
+    Interval box[MAX_DIMS];  /* local */
+    Interval at[MAX_DIMS];   /* the box in global indices */
     Interval from[MAX_DIMS]; /* the box in local indices, after deals */
     int64_t before;          /* index in the buffer of the local tensor's first element */
 } StateWalk;
