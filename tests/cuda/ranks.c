@@ -86,6 +86,7 @@ static void run_here(RanksRun *run, Backend *made, RankReport *report, Arena *ar
                            .data = run->data,
                            .trace_step = run->trace ? 2 : 1000,
                            .version = "test",
+                           .checkpoint = run->checkpoint,
                            .backend_options = run->options,
                            .at_end = keep_bits,
                            .self = &keep};

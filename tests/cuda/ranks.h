@@ -32,6 +32,7 @@ typedef struct RanksRun {
     const char *script; /* the double's script */
     double lr;
     uint32_t steps; /* 0: 3 */
+    CheckpointOptions checkpoint;
     bool trace;
     double patience_s; /* time limit after which the ranks are killed; 0: 400 */
     RankReport *rank;  /* [RANKS_MOST]: results, as are the fields below */
