@@ -7,7 +7,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "exec/cuda/module.h"
 #include "tests/cuda/ranks.h"
@@ -151,6 +153,59 @@ static void a_checkpoint_that_is_not_there(void **state)
     }
 }
 
+/* Data that a rank reads in a step. From then on its process may write files up to a size only. */
+typedef struct Limited {
+    const DataSource *from;
+    uint64_t bytes;
+} Limited;
+
+static void fill_limited(void *self, int64_t step, uint32_t microbatch, int64_t first_sample,
+                         int64_t n_samples, int64_t seq, int32_t *tokens, int32_t *labels)
+{
+    const Limited *l = self;
+    const struct rlimit limit = {l->bytes, l->bytes};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    l->from->fill(l->from->self, step, microbatch, first_sample, n_samples, seq, tokens, labels);
+}
+
+/* The files of the second stage are larger than a file may be. The first stage could write its own,
+ * but all ranks end with the error, and the checkpoint before it is as it was. */
+static void a_rank_that_cannot_write(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.pp = 2, t.layers = 3, t.hidden = 400, t.microbatches = 2;
+    Plan *plan = plan_of(&t, tandem_cuda_module.workspace);
+    const char *folder = command_new_folder(arena);
+    run_to(plan, true, 1, NULL, folder);
+    uint64_t bytes[2];
+    for (int r = 0; r < 2; r++) {
+        size_t n;
+        const char *path = arena_print(arena, "%s/step-00000001/rank-%05d.safetensors", folder, r);
+        assert_non_null(command_read_file(arena, path, &n));
+        bytes[r] = n;
+    }
+    const Rank large = bytes[1] > bytes[0];
+    Limited limited = {data_synthetic(3, 29, 0.1, arena), (bytes[0] + bytes[1]) / 2};
+    const DataSource source = {.self = &limited, .fill = fill_limited};
+    assert_true(limited.bytes > bytes[1 - large] + 4096 && limited.bytes + 4096 < bytes[large]);
+    RanksRun run = {.plan = plan,
+                    .data = &source,
+                    .script = script,
+                    .steps = 3,
+                    .checkpoint = {.load = folder, .save = folder}};
+    signal(SIGXFSZ, SIG_IGN);
+    ranks_run(&run, arena);
+    const char *expected = arena_print(
+        arena, "error[checkpoint-write]: rank %u cannot write %s/step-00000003.saving/rank-0000%u",
+        large, folder, large);
+    for (Rank r = 0; r < 2; r++)
+        if (run.rank[r].fine || strstr(run.rank[r].said, expected) == NULL)
+            fail_msg("rank %u (code %d, signal %d): %s expected: %s%s", r, run.rank[r].exit_code,
+                     run.rank[r].signal, expected, run.rank[r].said, run.errors);
+    run_to(plan, true, 2, folder, NULL);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -160,6 +215,7 @@ int main(void)
         TEST(state_in_host_memory),
         TEST(from_one_backend_to_the_other),
         TEST(a_checkpoint_that_is_not_there),
+        TEST(a_rank_that_cannot_write),
     };
     return cmocka_run_group_tests_name("backend_checkpoint", tests, NULL, NULL);
 }
