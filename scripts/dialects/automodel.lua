@@ -232,6 +232,10 @@ end
 local function batch_of(d, s, pp_micro, stages)
   local b = d:section("step_scheduler", scheduler_keys)
   local micro, each = b.local_batch_size, b.local_batch_size * s.dp
+  if b.ckpt_every_steps then
+    d:note("dialect-differs", "step_scheduler.ckpt_every_steps", ("the plan saves no checkpoints: use "
+      .. "`tandem run --save DIR --save-every %d`"):format(b.ckpt_every_steps))
+  end
   if micro < 1 then
     d:error("out-of-range", "step_scheduler.local_batch_size", ("local_batch_size = %d must be positive"):format(micro))
     return nil

@@ -373,6 +373,10 @@ return dialect.wrap(function(config)
     d:warn("not-applied", "trainer.use_ema", "use_ema: the plan does not include the averaged weights, their "
       .. "memory (4 bytes a parameter) or their time")
   end
+  if trainer.load_weights == true then
+    d:warn("not-applied", "trainer.load_weights", "load_weights: the checkpoints of miles-credit are not read, so "
+      .. "the weights are new", "`tandem run --load DIR` continues from a checkpoint of its own")
+  end
   if spectral then model = normed(d, model, c) end
   d:stop()
   mesh.tp = p.tensor // repeated

@@ -296,7 +296,7 @@ local function refuse_later(d, job)
   if job.checkpoint.load_path then
     d:error("dialect-unsupported", "checkpoint.load_path", ("load_path = '%s': Tandem does not read KempnerForge's "
       .. "checkpoints, and the run would begin with new weights"):format(job.checkpoint.load_path),
-      "leave load_path out: memory and time of the plan do not depend on it")
+      "leave load_path out; `tandem run --load DIR` continues from a checkpoint of its own")
   end
   if is_moe(m) then refuse_experts(d, job) end
   if o.name ~= "adamw" then

@@ -226,6 +226,10 @@ end
 
 local function check_checkpoint(d, c)
   bounded(d, c, "checkpoint", { "interval" }, "positive")
+  if d.config.checkpoint and d.config.checkpoint.interval then
+    d:note("dialect-differs", "checkpoint.interval", ("the plan saves no checkpoints: use "
+      .. "`tandem run --save DIR --save-every %d`"):format(c.interval))
+  end
   local window = c.dyn_ckpt_window
   if not window then return end
   local start, stop = window.start or 0, window.stop or 512
