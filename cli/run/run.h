@@ -58,7 +58,7 @@ typedef struct Steps {
     Ps predicted_ps;    /* 0: no prediction */
     uint64_t bytes;     /* bytes of the arena */
     uint64_t written;   /* end of the part of the arena that every step writes */
-    uint32_t first; /* the number of the first step; above 0 after --load */
+    uint32_t first;     /* the number of the first step; above 0 after --load */
     double first_loss, last[10];
     double seconds;
     LIST(Ps) times;
