@@ -195,7 +195,7 @@ static void tell_interrupted(Cli *cli, const PlanFile *file, const LaunchEnd *en
     if (end->stepped)
         cli_error(cli, FAULT_run, "run-interrupted",
                   "interrupted by %s at step %" PRIu32 " of %" PRIu32
-                  ": the ranks have ended; %s; %s",
+                  ": the ranks have ended and %s; %s",
                   name, end->step, steps_of(cli, file), run_checkpoint_kept(cli), kept);
     else
         cli_error(cli, FAULT_run, "run-interrupted",

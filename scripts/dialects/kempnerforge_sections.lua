@@ -226,7 +226,7 @@ end
 
 local function check_checkpoint(d, c)
   bounded(d, c, "checkpoint", { "interval" }, "positive")
-  if d.config.checkpoint and d.config.checkpoint.interval then
+  if c.interval and d.config.checkpoint and d.config.checkpoint.interval then
     d:note("dialect-differs", "checkpoint.interval", ("the plan saves no checkpoints: use "
       .. "`tandem run --save DIR --save-every %d`"):format(c.interval))
   end
