@@ -6,10 +6,24 @@
 
 #include "planner/passes/pass.h"
 
+/* Refuses frozen modules: materialize{} would draw new values for them. Nothing trains these. */
+static bool check_frozen(Job *job, const PassConfig *pass)
+{
+    const PassConfig *freeze = pass_config(job, PASS_freeze);
+    if (freeze == NULL || freeze->freeze.modules.n == 0) return true;
+    diag_error(job->diag, FAULT_input, "meta-frozen", pass->loc,
+               "meta{} with frozen modules (%s): materialize{} would give them new random values, "
+               "and nothing trains these",
+               freeze->freeze.modules.at[0].path);
+    diag_hint(job->diag, "leave out meta{} and materialize{}: parts are created in place anyway");
+    return false;
+}
+
 static bool pass_meta(Job *job)
 {
     const PassConfig *pass = pass_config(job, PASS_meta);
     assert(pass);
+    if (!check_frozen(job, pass)) return false;
     if (pass_config(job, PASS_materialize)) return true;
     diag_error(job->diag, FAULT_input, "meta-materialize", pass->loc,
                "meta{} is listed without materialize{}: no parameter would ever get storage");
