@@ -260,9 +260,6 @@ local function refuse_experts(d, job)
   end
   if m.activation ~= "silu" then refuse("activation", "experts of " .. m.activation .. " are not supported: "
     .. "Tandem has SwiGLU experts") end
-  if m.moe_router_z_loss_weight > 0 then
-    refuse("moe_router_z_loss_weight", "moe_router_z_loss_weight: this version does not support a z-loss of the router")
-  end
   if m.moe_gradient_scale then
     refuse("moe_gradient_scale", "moe_gradient_scale is not supported: gradients are those of the unscaled loss")
   end

@@ -30,7 +30,7 @@ end
 local function mixture(c, init, out_init)
   local routed = nn.moe { dim = c.dim, hidden = c.expert_hidden, experts = c.num_experts, top_k = c.moe_top_k,
     capacity_factor = c.moe_capacity_factor > 0 and c.moe_capacity_factor or "all", aux_loss = c.moe_aux_loss_weight,
-    init = init, out_init = out_init }
+    z_loss = c.moe_router_z_loss_weight, init = init, out_init = out_init }
   if c.moe_shared_experts == 0 then return routed end
   return nn.module {
     routed = routed, shared_expert = swiglu(c, init, out_init),

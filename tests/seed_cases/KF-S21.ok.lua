@@ -1,7 +1,0 @@
--- expect: ok moe-layers 0,1
--- The z-loss of the logits is a different term.
-return require "dialects.kempnerforge" {
-  world = 1,
-  model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256, num_experts = 4, moe_router_z_loss_weight = 0.0 },
-  train = { batch_size = 1, seq_len = 64, z_loss_weight = 1e-4 },
-}
