@@ -11,7 +11,7 @@ local sizes = {
   ["2b"] = { dim = 1536, layers = 28, heads = 12, kv_heads = 2, hidden = 8960, tied = true },
   ["7b"] = { dim = 3584, layers = 28, heads = 28, kv_heads = 4, hidden = 18944, vocab = 152064 },
   ["72b"] = { dim = 8192, layers = 80, heads = 64, kv_heads = 8, hidden = 29568, vocab = 152064 },
-  ["tiny"] = { dim = 48, layers = 2, heads = 4, kv_heads = 2, hidden = 80, vocab = 64, rows = 4, columns = 6, sections = { 2, 2, 2 },
+  ["tiny"] = { dim = 48, layers = 2, heads = 4, kv_heads = 2, hidden = 80, vocab = 64, rows = 4, columns = 8, sections = { 2, 2, 2 },
     vision = { dim = 32, layers = 2, heads = 4, patch = 4, channels = 6, eps = 1e-6 } },
 }
 -- A still image is two equal frames: 6 numbers of a point

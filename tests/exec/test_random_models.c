@@ -43,6 +43,8 @@ static const Family families[] = {
     {"gpt_oss", "tiny", true, false, false, true},
     {"phi", "2-tiny", false, false, true, true},
     {"phi", "3-128k-tiny", false, false, true, true},
+    {"llava", "tiny", false, true, false, false},
+    {"qwen2_vl", "tiny", false, true, false, false},
     {"mamba2", "tiny", false, false, false, false},
     {"nemotron_h", "tiny", false, false, false, false},
 };
