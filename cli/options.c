@@ -229,7 +229,10 @@ static bool read_count(Cli *cli, const char *option, const char *text, uint64_t 
     errno = 0;
     unsigned long long n = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end != 0 || errno != 0 || n > most)
-        return bad_value(cli, option, text, "a whole number in range");
+        return bad_value(cli, option, text,
+                         text[0] < '0' || text[0] > '9'
+                             ? "a whole number"
+                             : arena_print(cli->arena, "a whole number up to %" PRIu64, most));
     *value = n;
     return true;
 }
@@ -394,10 +397,13 @@ static bool unknown_option(Cli *cli, const char *word)
     cli_error(cli, FAULT_usage, "unknown-option", "tandem %s has no option %s", cli->verb->name,
               word);
     const char *near = str_nearest(bare, names, n);
+    bool has_set = false;
+    for (size_t i = 0; i < n; i++) has_set = has_set || strcmp(names[i], "set") == 0;
     if (near != NULL)
         diag_hint(&cli->diag, "did you mean --%s?", near);
     else
-        diag_hint(&cli->diag, "`tandem %s --help` lists them", cli->verb->name);
+        diag_hint(&cli->diag, "`tandem %s --help` lists them%s", cli->verb->name,
+                  has_set ? "; --set KEY=VALUE changes a value of the plan" : "");
     return false;
 }
 

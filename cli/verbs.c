@@ -125,11 +125,29 @@ const Verb *verb_find(const char *name)
     return NULL;
 }
 
+/* Words of other tools, and the words of this one. */
+static const char *usual_word(const char *name)
+{
+    static const char *const words[][2] = {
+        {"predict", "sim"},    {"simulate", "sim"},     {"estimate", "sim"},
+        {"train", "run"},      {"verify", "check"},     {"validate", "check"},
+        {"prove", "check"},    {"plan", "check"},       {"diff", "compare"},
+        {"tune", "search"},    {"optimize", "search"},  {"list", "runs"},
+        {"ls", "runs"},        {"export", "db export"}, {"merge", "db merge"},
+        {"prune", "db prune"}, {"version", "--version"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i][0], name) == 0) return words[i][1];
+    return NULL;
+}
+
 static void unknown_verb(Cli *cli, const char *name)
 {
+    static const char *const options[] = {"--help", "--version"};
     const char **names = arena_array(cli->arena, n_verbs, sizeof *names);
     for (uint32_t i = 0; i < n_verbs; i++) names[i] = verbs[i].name;
-    const char *near = str_nearest(name, names, n_verbs);
+    const char *near = usual_word(name);
+    if (near == NULL && name[0] == '-') near = str_nearest(name, options, 2);
+    if (near == NULL) near = str_nearest(name, names, n_verbs);
     cli_error(cli, FAULT_usage, "unknown-verb", "tandem has no verb '%s'", name);
     if (near != NULL)
         diag_hint(&cli->diag, "did you mean `tandem %s`?", near);

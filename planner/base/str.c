@@ -3,6 +3,7 @@
 #include "planner/base/str.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -190,8 +191,9 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Returns the number of edits (insert, delete, replace, swap neighbours) that turn a into b. Both
- * are shorter than WORD_MAX. Optimal string alignment: no substring is edited twice. */
+/* Returns the number of edits (insert, delete, replace, swap neighbours) that turn a into b. Case
+ * does not count. Both are shorter than WORD_MAX. Optimal string alignment: no substring is edited
+ * twice. */
 static size_t distance(const char *a, size_t n_a, const char *b, size_t n_b)
 {
     size_t row[3][WORD_MAX + 1]; /* rows i - 2, i - 1, i of the table, in turn */
@@ -200,7 +202,8 @@ static size_t distance(const char *a, size_t n_a, const char *b, size_t n_b)
         size_t *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
         now[0] = i;
         for (size_t j = 1; j <= n_b; j++) {
-            size_t best = last[j - 1] + (a[i - 1] != b[j - 1]);
+            const bool same = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
+            size_t best = last[j - 1] + !same;
             best = smaller(best, smaller(last[j], now[j - 1]) + 1);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
                 best = smaller(best, before[j - 2] + 1);
@@ -215,6 +218,9 @@ const char *str_nearest(const char *word, const char *const *candidates, size_t 
     size_t length = strlen(word), limit = smaller(2, length / 3) + 1;
     const char *nearest = NULL;
     if (length > WORD_MAX) return NULL;
+    for (size_t i = 0; i < n && length == 2; i++) /* a third of "pt" is no edit at all */
+        if (candidates[i][0] == word[1] && candidates[i][1] == word[0] && candidates[i][2] == 0)
+            return candidates[i];
     for (size_t i = 0; i < n; i++) {
         size_t n_candidate = strlen(candidates[i]);
         if (n_candidate > WORD_MAX) continue;

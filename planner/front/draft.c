@@ -125,6 +125,13 @@ bool draft_wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, c
 {
     diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s must be %s, not %s",
                path[0] != 0 ? path : "the plan", expected(f->kind), draft_shown(draft->arena, v));
+    const bool is_whole = strcmp(expected(f->kind), "an integer") == 0;
+    const size_t n_digits = v->kind == RECORD_text ? strspn(v->text, "0123456789") : 0;
+    if (is_whole && n_digits > 0 && v->text[n_digits] != 0)
+        diag_hint(draft->d, "write digits alone, without a unit or commas: 4096");
+    if (f->kind == FIELD_table && v->kind == RECORD_text && path[0] != 0 &&
+        strcmp(path, "parallel") != 0)
+        diag_hint(draft->d, "a key of it is set as %s.KEY=VALUE", path);
     return false;
 }
 

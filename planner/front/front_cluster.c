@@ -1,23 +1,64 @@
 /* Reads a cluster of the library by its name: loads the smallest plan that uses it. */
+#define _GNU_SOURCE /* strcasestr */
 #include <dirent.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "planner/front/parent.h"
 
-static const char *nearest_cluster(const char *name, Arena *arena)
+typedef struct Names {
+    const char *at[64];
+    size_t n;
+} Names;
+
+static int by_name(const void *a, const void *b)
 {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static Names cluster_names(Arena *arena)
+{
+    Names names = {.n = 0};
     DIR *dir = opendir(arena_print(arena, "%s/clusters", front_scripts_dir()));
-    if (dir == NULL) return NULL;
-    const char *names[64];
-    size_t n = 0;
-    for (const struct dirent *e = readdir(dir); e != NULL && n < 64; e = readdir(dir)) {
+    if (dir == NULL) return names;
+    for (const struct dirent *e = readdir(dir); e != NULL && names.n < 64; e = readdir(dir)) {
         size_t length = strlen(e->d_name);
         if (length > 4 && strcmp(e->d_name + length - 4, ".lua") == 0)
-            names[n++] = arena_copy(arena, e->d_name, length - 4);
+            names.at[names.n++] = arena_copy(arena, e->d_name, length - 4);
     }
     closedir(dir);
-    return str_nearest(name, names, n);
+    qsort(names.at, names.n, sizeof *names.at, by_name);
+    return names;
+}
+
+/* Some scripts of that folder are only parts of clusters, so a name is proposed only if it loads.
+ */
+static bool loads(const char *name, uint32_t nodes, Arena *arena)
+{
+    Diag unseen = diag_in(arena);
+    Cluster other;
+    return name != NULL && front_cluster(name, nodes, arena, &other, &unseen);
+}
+
+/* Proposes the nearest name, or else all names that contain the word: "h100". */
+static void hint_cluster(const char *name, uint32_t nodes, Arena *arena, Diag *d)
+{
+    static const char prefix[] = "clusters.";
+    const Names all = cluster_names(arena);
+    const bool prefixed = strncmp(name, prefix, sizeof prefix - 1) == 0;
+    const char *word = prefixed ? name + sizeof prefix - 1 : name;
+    const char *near = str_nearest(word, all.at, all.n);
+    Str some = str_in(arena);
+    for (size_t i = 0; i < all.n && strlen(word) > 2; i++)
+        if (strcasestr(all.at[i], word) != NULL && loads(all.at[i], nodes, arena))
+            str_print(&some, "%s%s", some.n > 0 ? ", " : "", all.at[i]);
+    if (loads(near, nodes, arena))
+        diag_hint(d, "did you mean '%s'?", near);
+    else if (some.n > 0)
+        diag_hint(d, "these have it in their name: %s", str_text(&some));
+    else
+        diag_hint(d, "clusters lie in %s/clusters", front_scripts_dir());
 }
 
 /* Reads the cluster that a Lua expression makes. The plan around the cluster is as small as
@@ -51,15 +92,7 @@ bool front_read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *
     if (!fine || access(file, R_OK) != 0) {
         diag_error(d, FAULT_usage, "unknown-cluster", (Loc){NULL, 0}, "there is no cluster '%.64s'",
                    name);
-        /* Some scripts of that folder are only parts of clusters, so a name is proposed only if it
-         * loads. */
-        const char *near = nearest_cluster(name, arena);
-        Diag unseen = diag_in(arena);
-        Cluster other;
-        if (near != NULL && front_cluster(near, nodes, arena, &other, &unseen))
-            diag_hint(d, "did you mean '%s'?", near);
-        else
-            diag_hint(d, "clusters lie in %s/clusters", front_scripts_dir());
+        hint_cluster(name, nodes, arena, d);
         return false;
     }
     return read_cluster(name,

@@ -14,6 +14,11 @@
 enum { MOST_NAME = 200 };
 static const char loaded_key[] = "tandem.loaded";
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 /* Opens `path` beneath `dir`; -1 with errno. A link on the way gives ELOOP or ENOTDIR. */
 static int open_beneath(int dir, const char *path)
 {
@@ -111,12 +116,46 @@ static bool ours_to_read(int error)
     return error != EMFILE && error != ENFILE && error != ENOMEM && error != EIO;
 }
 
+/* Returns the script in the folder of `path` whose name is nearest to `name`; NULL: none is near.
+ */
+static const char *nearest_beside(const Child *c, const char *path, const char *name)
+{
+    const char *names[256], *folder = arena_copy(c->arena, path, (size_t)(name - path));
+    size_t n = 0;
+    DIR *dir = opendir(folder[0] != 0 ? folder : ".");
+    if (dir == NULL) return NULL;
+    for (const struct dirent *e = readdir(dir); e != NULL && n < 256; e = readdir(dir)) {
+        const size_t length = strlen(e->d_name);
+        if (length > 4 && strcmp(e->d_name + length - 4, ".lua") == 0)
+            names[n++] = arena_dup(c->arena, e->d_name);
+    }
+    closedir(dir);
+    qsort(names, n, sizeof *names, by_name);
+    const char *near = str_nearest(name, names, n);
+    return near != NULL ? arena_print(c->arena, "%s%s", folder, near) : NULL;
+}
+
+/* Returns a script that the user may have meant; NULL: none. */
+static const char *script_meant(const Child *c, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    const char *const tries[] = {arena_print(c->arena, "%s.lua", path),
+                                 arena_print(c->arena, "%s/plans/%s", c->library, name),
+                                 arena_print(c->arena, "%s/plans/%s.lua", c->library, name)};
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
+        if (*name != 0 && access(tries[i], R_OK) == 0) return tries[i];
+    return nearest_beside(c, path, name);
+}
+
 void child_load_file(Child *c, const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const int error = errno;
+    const char *meant = fd < 0 && error == ENOENT ? script_meant(c, path) : NULL;
     if (fd < 0)
-        child_raise(c->L, ours_to_read(errno) ? "script-open" : "script-read", (Place){0, 0}, NULL,
-                    "cannot open %s: %s", str_path(c->arena, path), strerror(errno));
+        child_raise(c->L, ours_to_read(error) ? "script-open" : "script-read", (Place){0, 0},
+                    meant != NULL ? arena_print(c->arena, "did you mean %s?", meant) : NULL,
+                    "cannot open %s: %s", str_path(c->arena, path), strerror(error));
     load_open_file(c, fd, (Source){.name = path});
 }
 
@@ -159,11 +198,6 @@ typedef struct Shipped {
     const char *name[MOST_HINTS];
     uint32_t n;
 } Shipped;
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
 
 /* Lists the scripts of a library folder in order, named as require names them. */
 static void add_shipped(Child *c, const char *folder, Shipped *all)
