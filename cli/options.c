@@ -230,7 +230,7 @@ static bool read_count(Cli *cli, const char *option, const char *text, uint64_t 
     unsigned long long n = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end != 0 || errno != 0 || n > most)
         return bad_value(cli, option, text,
-                         text[0] < '0' || text[0] > '9'
+                         text[0] < '0' || text[0] > '9' || *end != 0
                              ? "a whole number"
                              : arena_print(cli->arena, "a whole number up to %" PRIu64, most));
     *value = n;
