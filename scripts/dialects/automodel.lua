@@ -45,7 +45,8 @@ local function check_class(d, class, family)
     if class:find(kind[1], 1, true) then
       d:error("model-class", "hf.class", ("hf.class = '%s' is %s; this dialect only plans text "
         .. "decoders"):format(class, kind[2]),
-        "name the class of a decoder, or write a plan without the dialect: models.t5 is an encoder and a decoder")
+        "name the class of a decoder, or write a plan without the dialect: models.t5 is an encoder and a "
+          .. "decoder, models.llava and models.qwen2_vl read images")
       return
     end
   end
