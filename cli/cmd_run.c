@@ -28,7 +28,7 @@ bool run_check_ranks(Cli *cli, const Plan *plan)
     return false;
 }
 
-/* Returns the path of the file that the run trains on; NULL: it draws its data. */
+/* Returns the path of the file that the run trains on; NULL: the data are drawn at random. */
 static const char *data_path(const Cli *cli, const PlanFile *file)
 {
     return cli->options.run.data != NULL ? cli->options.run.data : file->config.data_file;
@@ -202,7 +202,7 @@ static void tell_interrupted(Cli *cli, const PlanFile *file, const LaunchEnd *en
                   "interrupted by %s before the first step: the ranks have ended; %s", name, kept);
 }
 
-/* Without a launcher, no rank was started. */
+/* Returns false if a diagnostic says that the launcher failed before it started any rank. */
 static bool was_started(const Cli *cli)
 {
     static const char *const before[] = {"mpirun-missing", "module-missing", "rank-status"};

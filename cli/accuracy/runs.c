@@ -159,8 +159,8 @@ static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, b
               (double)run->report.held.logged[of]);
 }
 
-/* Some rows state the memory that the model needs (parameters and optimizer, then activations)
- * without a run. Such a row fits if that need fits. */
+/* Some rows state the memory that the model needs (parameters and optimizer, then activations),
+ * without a run. The verdict of such a row is whether this memory fits. */
 static void score_need(const Csv *csv, const RowRun *run, const RowOut *out, bool assumed,
                        bool *fits)
 {

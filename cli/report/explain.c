@@ -126,9 +126,9 @@ static void path_text(Cli *cli, const PlanFile *file, const Explained *e)
     static const char *const heads[] = {"  what", ">n", ">time", ">share", ">if it took no time"};
     const SimReport *r = &e->report;
     str_print(&cli->out,
-              "critical path of %" PRIu32 " stretch%s, which add up to the step; it ends on rank "
+              "critical path of %s stretch%s, which add up to the step; it ends on rank "
               "%" PRIu32 "\n",
-              r->path.n, r->path.n == 1 ? "" : "es", r->slowest);
+              str_count(cli->arena, r->path.n), r->path.n == 1 ? "" : "es", r->slowest);
     Table t = table_in(cli->arena, 5, heads);
     for (uint32_t i = 0, n = 0; i < r->path_sums.n && i < 16; i++) {
         const PathSum *row = &r->path_sums.at[i];

@@ -223,7 +223,8 @@ static void warn_of_bound(Cli *cli, const PlanFile *file, double factor)
     diag_hint(&cli->diag, "bound may be %.9g", enough);
 }
 
-/* Else the text is a word or the name of a file. */
+/* True if the whole text is a number. Other texts of --imbalance are a word or the name of a file.
+ * */
 static bool is_number(const char *text)
 {
     char *end = NULL;

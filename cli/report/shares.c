@@ -1,7 +1,7 @@
-/* Shares of experts: how many choices each expert gets, drawn by seed or measured, and thus how
- * many rows each rank of a group gets in each layer. All ranks wait for the busiest one, so one
- * factor says about as much: the mean over layers of that rank's rows, relative to an even share.
- */
+/* Shares of experts: the number of choices that each expert gets, drawn by seed or measured. They
+ * give the number of rows of each rank in each layer. All ranks of a group wait for the busiest
+ * one. So one factor nearly describes a step: the mean over layers of the busiest rank's rows,
+ * relative to an even share. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -75,9 +75,9 @@ static double tokens_of(const Plan *plan, const Node *n)
     return tokens / mesh_size(mesh, apart);
 }
 
-/* Each token chooses its experts with equal chances, none twice. Returns false if the layer needs
- * more choices than are `left`: a part of its tokens is less even than all of them. The first layer
- * is then drawn in part. */
+/* Draws the experts of each token of a layer with equal chances, none twice. Returns false without
+ * drawing if the layer needs more than `left` choices, because a sample of its tokens would look
+ * less even than all its tokens. The first layer is drawn in part instead. */
 static bool draw_layer(const Plan *plan, const Node *n, uint64_t stream, uint64_t seed,
                        double *chosen, uint64_t *last, uint64_t *left)
 {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "cli/run/run.h"
+#include "planner/base/plural.h"
 
 bool run_check_checkpoint(Cli *cli)
 {
@@ -80,8 +81,8 @@ void run_checkpoint_summary(Cli *cli, const ExecResult *result)
         return;
     }
     if (from->path != NULL)
-        str_print(&cli->out, "loaded      %s: %" PRIu64 " steps were done\n", from->path,
-                  from->step);
+        str_print(&cli->out, "loaded      %s: after %" PRIu64 " step%s\n", from->path, from->step,
+                  str_s(from->step));
     if (to->path != NULL)
         str_print(&cli->out, "saved       %s: %" PRIu32 " save%s, %s each\n", to->path,
                   result->n_saves, result->n_saves == 1 ? "" : "s",

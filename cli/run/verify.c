@@ -21,10 +21,10 @@ static const char *precision_name(Arena *arena, DType t)
     return t == DT_bf16 ? "bf16" : arena_print(arena, "fp%s", dtype_name(t) + 1);
 }
 
-/* The same model and micro-steps on one rank. Its micro-batch takes the samples of all data ranks,
- * passes that need an axis are dropped, and nothing is recomputed. 8-bit products stay if their
- * loss of precision is measured, and so do the dtypes of FSDP2's policy. (With copied units,
- * gradients are made in the dtype in use.) */
+/* Loads the plan for one rank, with the same model and micro-steps. The rank's micro-batch holds
+ * the samples of all data ranks. Passes that need an axis are dropped, and nothing is recomputed.
+ * If the loss of 8-bit products is measured, they stay; so do the dtypes of FSDP2's policy. (With
+ * copied units, gradients are made in the dtype in use.) */
 static bool load_one(Cli *cli, const PlanFile *file, bool policy, Config *config, Graph *graph)
 {
     uint32_t n = cli->options.set.n;

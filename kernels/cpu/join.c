@@ -1,8 +1,8 @@
-/* Joins what a group shares with what each of its members has, and splits the gradient into both
- * again. In attention a row is a group and its heads are the members. Tokens of one sequence before
- * those of another are a group of one member. Tokens that lead every sequence are shared by a
- * single group, whose members are the sequences. Neighbouring tokens that merge keep their places
- * in memory: only the shape changes. */
+/* Joins a part that a group shares with a part of each member, and splits the gradient into both
+ * parts again. In attention a row is a group and its heads are the members. If the tokens of one
+ * sequence come before those of another, the two are a group of one member. Tokens that lead every
+ * sequence are shared by a single group, whose members are the sequences. Neighbouring tokens that
+ * merge keep their places in memory: only the shape changes. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/join.c"
 #include "kernels/cpu/real.h"

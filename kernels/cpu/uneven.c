@@ -1,6 +1,6 @@
-/* Uneven rows of experts (planner/ir/layout/rows.h): only rooms that tokens take are stored, expert
- * after expert, of each the sequences in order. counts [e,b] says how many rows each has. Memory
- * behind the last row is set to zero. */
+/* Uneven rows of experts (planner/ir/layout/rows.h): memory holds only the rows of tokens, without
+ * empty rooms. They are sorted by expert, and within an expert by sequence. counts [e,b] is the
+ * number of rows of expert e from sequence b. Memory behind the last row is set to zero. */
 #ifndef REAL
 #include <assert.h>
 
@@ -75,7 +75,7 @@ void cpu_counts(const KernelArgs *a)
 
 #else
 
-/* Sets what lies behind the last row to zero. `arg` has rows of `width` numbers. */
+/* Sets the memory behind the last row to zero. `arg` has rows of `width` numbers. */
 static void F(end_rows)(const KernelArgs *a, uint32_t arg, int64_t width)
 {
     const int32_t *counts = a->ptr[a->n_in - 1];

@@ -164,7 +164,7 @@ local function counts(c)
   return (state + c.input_only_channels) * c.frames, state + c.output_only_channels
 end
 
--- A setting may have changed what the family was called with.
+-- Checks the configuration again, because --set may have changed the values of the call.
 local function check_config(c)
   local who = "models.wxformer_grid"
   for _, key in ipairs { "dim", "depth", "global_window_size", "cross_embed_kernel_sizes", "cross_embed_strides" } do

@@ -1,5 +1,5 @@
-/* A product and its possible fused ops run as one call or one by one: whichever is faster, or the
- * choice of the first rank that has one, or the stored choice. */
+/* A product and the ops that can be fused with it run as one call or one by one. The stored choice
+ * decides, or the choice of the first rank that has one, or the times of both ways. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
-/* Damaged stores, damaged files to import, and abused command lines. Each case of a table makes its
- * files from sound ones by a recipe, and runs one command: its exit code and the first line of
- * standard error are in the table, and it neither crashes nor hangs. README.md in this folder has
- * the words of the recipes. TANDEM_UPDATE=1 writes the expectations anew; read the difference. */
+/* Damaged stores, damaged files to import, and abused command lines. Each case of a table damages
+ * sound files by a recipe and runs one command. The table holds the expected exit code and first
+ * line of standard error. The command must neither crash nor hang. README.md in this folder has the
+ * words of the recipes. TANDEM_UPDATE=1 writes the expectations anew; read the difference. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -119,10 +119,9 @@ static void prepare(Arena *arena, char *line)
     }
 }
 
-/* Returns the first line of standard error that tells an error, else the first of all; where there
- * is none, the line of an import that says how much it stored. Leaves out what differs between
- * machines.
- */
+/* Returns the first line of standard error with an error, or else its first line. If standard error
+ * is empty, returns the line of an import that names what it stored. Leaves out the parts that
+ * differ between machines. */
 static const char *first_line(Arena *arena, const CommandResult *r)
 {
     Str line = str_in(arena);

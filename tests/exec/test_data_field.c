@@ -180,8 +180,9 @@ static void other_files_are_refused(void **state)
     }
 }
 
-/* A wave goes round a circle of latitude 1, 2 or 3 times, is as high as the circle is wide beside
- * the equator, and moves east: the target is the input 24 steps a period later. */
+/* Along a circle of latitude, a wave has 1, 2 or 3 periods. Its height is the circle's length,
+ * relative to that of the equator. It moves east: the target is the input, moved by 1/24 of a
+ * period. */
 static void waves_go_round_and_move(void **state)
 {
     (void)state;

@@ -128,8 +128,8 @@ static void statistics_and_pools(void **state)
     }
 }
 
-/* The bias by position is the same on all ranks, and so are the gradients of its weights: each rank
- * gives a share of them to the sum over parts of the field. */
+/* All ranks have the same bias by position, so its weights have one gradient: a sum over the parts
+ * of the field, to which each rank adds its share. */
 static void attention_in_windows(void **state)
 {
     (void)state;

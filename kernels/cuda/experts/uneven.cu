@@ -128,7 +128,7 @@ KERNEL(uneven_weights, UnevenArgs, UNEVEN_THREADS, 4)
     }
 }
 
-/* Clears what lies behind the last row. */
+/* Sets the memory behind the last row to zero. */
 KERNEL(uneven_end, UnevenArgs, UNEVEN_THREADS, 4)
 {
     const int64_t first = rows_before(a.counts, a.experts * a.sequences) * a.width;

@@ -125,7 +125,8 @@ typedef struct SumexpGradArgs {
     bool accumulate;
 } SumexpGradArgs;
 
-/* A row without a gradient is 0 whatever its logits are; so is what lies beyond the vocabulary. */
+/* The gradient of a row is 0 if the row's loss does not count, whatever its logits are. Gradients
+ * of padding beyond the vocabulary are 0, too. */
 DEVICE void sumexp_grad_eight(const SumexpGradArgs *a, const Raw *raw, float top, float dsum,
                               int64_t at, int64_t v)
 {

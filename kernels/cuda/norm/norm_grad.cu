@@ -58,7 +58,7 @@ DEVICE Slopes slope_eight(const bool half, const NormGradArgs *a, const Slope *s
     return e;
 }
 
-/* g = dy weight. It is computed twice: to keep it would take too many registers. */
+/* g = dy weight. It is computed twice, because keeping it would take too many registers. */
 DEVICE void slope_weighted(const bool half, const NormGradArgs *a, const Slopes *s, int column,
                            int n, float g[EIGHT])
 {

@@ -46,8 +46,9 @@ typedef struct Tiny {
     int64_t micro; /* sequences of a data rank in a micro-step */
     uint32_t microbatches;
     uint32_t dp_shard, dp_replicate, cp, ep, tp, pp;
-    /* Experts folded over the mesh: this many ranks of tp and of cp share them, beside those of ep.
-     * 0 or 1: none. cp lends ranks only if all those of tp do, and ep is more than 1 only then. */
+    /* Experts folded over the mesh: the numbers of tp ranks and of cp ranks that share them, in
+     * addition to the ranks of ep. 0 or 1: none. cp may lend ranks only if tp lends all of its own,
+     * and ep may be more than 1 only if cp lends all of its own. */
     uint32_t tp_lent, cp_lent;
     /* ddp, also over ep and cp. Without it: fsdp2 if dp_shard, ep or cp > 1, else ddp */
     bool use_ddp;

@@ -1,5 +1,5 @@
-/* The cores that a process may use, before and after it is bound to one of them, and those that
- * several processes have together. */
+/* The cores that a process may use, before and after it is bound to one core, and the union of the
+ * cores of several processes. */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -62,8 +62,8 @@ static void attention_in_both_directions_counts_twice(void **state)
     arena_free(arena);
 }
 
-/* In a window of 16 a query sees 16 keys, the first ones fewer: 16 x 64 - 16 x 15 / 2 of the 64 x
- * 64 pairs, which is 0.2207; and 12 x 0.2207 = 2.648. */
+/* In a window of 16 a query sees 16 keys, and the first queries see fewer: 16 x 64 - 16 x 15 / 2 of
+ * the 64 x 64 pairs, a share of 0.2207. Then 12 x 0.2207 = 2.648. */
 static void attention_in_a_window_counts_what_it_sees(void **state)
 {
     (void)state;

@@ -264,9 +264,9 @@ static void a_ring_goes_over_groups(void **state)
     }
 }
 
-/* Ranks of tp have cut the heads. Groups of cp divide those of one rank of tp further, although tp
- * lies inside of them among the ranks: a rank has groups / (tp x all_to_all) KV heads, and no rank
- * of tp gathers heads for it. */
+/* Ranks of tp have cut the heads, and the groups of cp divide the heads of one tp rank further. A
+ * rank then has groups / (tp x all_to_all) KV heads. No rank of tp gathers heads for it, although
+ * tp lies inside cp in the mesh. */
 static void heads_of_tp_are_divided_further(void **state)
 {
     (void)state;

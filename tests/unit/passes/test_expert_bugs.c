@@ -1,6 +1,6 @@
-/* Faults of mixtures of experts that are shared over ranks, planted in good plans: tokens at the
- * wrong experts, gradients summed over the wrong ranks, and the two backward exchanges with a
- * reduction between them. Each fault must be reported. */
+/* Plants faults in good plans whose experts are shared over ranks: tokens reach the wrong experts,
+ * gradients are summed over the wrong ranks, or a reduction lies between the two backward
+ * exchanges. Each fault must be reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -122,8 +122,9 @@ static uint32_t count_op(const Plan *plan, OpKind op, DType from, DType to)
 }
 
 /* The policy decides the dtypes of gathers, reductions and computation, whatever `precision` says.
- * If output differs from param, every block's result is cast on its way out and into the next unit,
- * the logits are cast on their way into the loss, and all their gradients back. */
+ * If `output` differs from `param`, the result of every block is cast to `output`, and cast back at
+ * the next unit. So are the logits before the loss. The gradients are cast in the opposite order.
+ * */
 static void mixed_precision_policy(void **state)
 {
     (void)state;
