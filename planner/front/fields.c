@@ -230,6 +230,7 @@ static const Field plan_fields[] = {
     {"runtime.holds_logits", FIELD_bool, IN(config.runtime.holds_logits), 0, 0, NULL},
     {"runtime.expands_kv", FIELD_bool, IN(config.runtime.expands_kv), 0, 0, NULL},
     {"runtime.casts_gradients", FIELD_bool, IN(config.runtime.casts_gradients), 0, 0, NULL},
+    {"runtime.makes_states", FIELD_bool, IN(config.runtime.makes_states), 0, 0, NULL},
     {"runtime.starts_whole", FIELD_bool, IN(config.runtime.starts_whole), 0, 0, NULL},
     {"runtime.pads_late", FIELD_bool, IN(config.runtime.pads_late), 0, 0, NULL},
     {"runtime.keeps_outputs", FIELD_bool, IN(config.runtime.keeps_outputs), 0, 0, NULL},

@@ -128,6 +128,7 @@ typedef struct Runtime {
     bool expands_kv;
     /* a reduced gradient of a sharded unit is cast to the dtype of its parameters at rest */
     bool casts_gradients;
+    bool makes_states; /* the first step makes the optimizer's states, after its backward pass */
     bool starts_whole; /* without tp{} and pp{}, each device first holds the whole model */
     /* experts: rows are padded to the number of the fullest expert only for the product. Ranks
      * exchange only the chosen rows, and all of them may go to one rank */

@@ -9,5 +9,6 @@ return require "runtimes.eager" { name = "deepspeed", fitted = "fsdp1",
   live_elements = 1e9,      -- stage3_max_live_parameters
   reuse_elements = 1e9,     -- stage3_max_reuse_distance
   holds_arguments = true,
+  makes_states = false,     -- its first step is inside the constructor (initialize_optimizer_states)
   persist_elements = 1e5,   -- stage3_param_persistence_threshold
 }

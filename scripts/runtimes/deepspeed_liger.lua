@@ -12,7 +12,7 @@ local backward = { kernels = 1, passes = 1, in_place = "backward" }
 return require "runtimes.eager" { name = "deepspeed_liger", fitted = "fsdp1",
   bucket_elements = zero.bucket_elements, prefetch_elements = zero.prefetch_elements,
   live_elements = zero.live_elements, reuse_elements = zero.reuse_elements, persist_elements = zero.persist_elements,
-  head_outside = true, holds_arguments = true, added_bytes = 4,
+  head_outside = true, holds_arguments = true, added_bytes = 4, makes_states = zero.makes_states,
   ops = { rmsnorm = one, rmsnorm_grad = backward, rope = always, rope_grad = always, mul = backward,
     silu = { kernels = 1, passes = 1, remade = true, folded = true }, silu_grad = backward,
     xent_max = { kernels = 1, passes = 2 }, xent_pick = none, xent_sumexp = none,

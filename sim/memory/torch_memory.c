@@ -22,6 +22,8 @@ typedef struct Replay {
     uint32_t *first;
     uint32_t *next_buffer;
     uint32_t *last; /* [pc]: first Pending that is freed after it */
+    /* [pc], [buffer]: like first and next_buffer, for states that the first step makes */
+    uint32_t *first_state, *next_state;
     TorchKept kept;
     uint32_t *block; /* [buffer]: its tensor while it is allocated */
     ZeroMemory zero;
@@ -33,11 +35,22 @@ typedef struct Replay {
     uint64_t update_bytes; /* bytes that the optimizer allocates for all its instructions */
 } Replay;
 
+enum { LATER = UINT32_MAX }; /* in Replay.block: the first step makes this tensor */
+
 /* True for the gradient or the optimizer state of a weight that is not trained. */
 static bool is_frozen(const Replay *r, const Buffer *b)
 {
     return r->runtime->frozen_base && b->unit != 0 &&
            (b->category == CATEGORY_gradient || b->category == CATEGORY_optimizer);
+}
+
+/* True for the optimizer's state and fp32 weights if they are in host memory. DeepSpeed's own terms
+ * are in zero_memory. */
+static bool is_on_host(const Replay *r, const Buffer *b)
+{
+    if (!r->runtime->host_optimizer || !b->persistent || b->unit == 0) return false;
+    return b->category == CATEGORY_optimizer ||
+           (b->category == CATEGORY_parameter && b->dtype == DT_f32);
 }
 
 /* True for a gradient that lies in the framework's buffer of whole gradients. A gradient that is
@@ -58,7 +71,7 @@ static bool is_part_of_held(const Replay *r, const Buffer *b)
 static bool is_had(const Replay *r, BufferId id)
 {
     const Buffer *b = &r->program->buffers.at[id];
-    if (is_frozen(r, b) || is_part_of_held(r, b)) return false;
+    if (is_frozen(r, b) || is_part_of_held(r, b) || is_on_host(r, b)) return false;
     return b->parent == 0 && b->space == SPACE_device && b->bytes > 0 && !r->zero.replaced[id];
 }
 
@@ -147,6 +160,31 @@ static double weight_part(const Replay *r)
     return all > 0 ? (wide + all) / (2 * all) : 1;
 }
 
+/* Optimizers of PyTorch and Apex make their states in the first step, after its backward pass
+ * (torch.optim.Adam: _init_group; apex.optimizers.FusedAdam: step). The states then lie in memory
+ * that the allocator had for activations, which the next steps must place elsewhere. */
+static void prepare_states(Replay *r)
+{
+    const Program *p = r->program;
+    r->first_state = arena_array(r->arena, (size_t)p->code.n + 1, sizeof *r->first_state);
+    r->next_state = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *r->next_state);
+    bool *known = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *known);
+    for (Pc pc = p->code.n; r->runtime->makes_states && pc-- > 1;) {
+        const Instr *in = &p->code.at[pc];
+        if (in->op != OP_adamw && in->op != OP_sgd) continue;
+        for (uint32_t i = in->args.n; i-- > 0;) {
+            uint64_t offset;
+            BufferId id = program_root(p, program_arg(p, in, i), &offset);
+            const Buffer *b = &p->buffers.at[id];
+            if (known[id] || b->category != CATEGORY_optimizer || !b->persistent) continue;
+            known[id] = true;
+            r->next_state[id] = r->first_state[pc];
+            r->first_state[pc] = id;
+            r->block[id] = LATER;
+        }
+    }
+}
+
 static void prepare(Replay *r)
 {
     const Program *p = r->program;
@@ -155,13 +193,14 @@ static void prepare(Replay *r)
     r->last = arena_array(r->arena, (size_t)p->code.n + 1, sizeof *r->last);
     r->next_buffer = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *r->next_buffer);
     r->block = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *r->block);
+    prepare_states(r);
     list_reserve_none(r->arena, &r->pending);
     zero_memory(r->plan, p, r->runtime, r->arena, &r->zero);
     r->kept = torch_kept(r->plan, p, r->runtime, r->arena);
     prepare_zero(r);
     for (BufferId id = p->buffers.n; id-- > 1;) {
         const Buffer *b = &p->buffers.at[id];
-        if (!is_had(r, id)) continue;
+        if (!is_had(r, id) || r->block[id] == LATER) continue;
         if (stays(r, b) || r->kept.received[id]) {
             const bool weight = b->persistent && b->category == CATEGORY_parameter;
             torch_allocate(r->allocator, (uint64_t)((double)b->bytes * (weight ? part : 1)),
@@ -365,6 +404,9 @@ static void step(Replay *r, bool first)
             if (own->only_at_first && !first) continue;
             give_back_after(r, own->to, torch_allocate(r->allocator, own->bytes, own->stream));
         }
+        for (BufferId id = first ? r->first_state[pc] : 0; id != 0; id = r->next_state[id])
+            if (is_had(r, id))
+                torch_allocate(r->allocator, p->buffers.at[id].bytes, STREAM_compute);
         have_buffers(r, pc, in);
         added_product(r, pc, in);
         returned_gradient(r, pc, in);

@@ -217,6 +217,30 @@ static void gradients_become_of_the_parameters_type(void **state)
     arena_free(s.arena);
 }
 
+/* A segment of 64 MiB serves an activation. A state of 40 MiB that the first step makes takes this
+ * segment, so the second step needs another. A state from before the first step has its own. */
+static void the_first_step_makes_states(void **state)
+{
+    (void)state;
+    Short s = begin(3);
+    const BufferId a = tensor(&s, 64, 1, 2);
+    const BufferId m = synthetic_buffer(s.plan, 40 * MIB, 1, 3, CATEGORY_optimizer, true);
+    instr(&s, 1, OP_add, PHASE_forward, 0, IDS(0), IDS(a, 0));
+    instr(&s, 2, OP_add, PHASE_forward, 0, IDS(a, 0), IDS(0));
+    instr(&s, 3, OP_adamw, PHASE_update, 0, IDS(m, 0), IDS(m, 0));
+    const Device device = {.arch = "Ampere"};
+    const TorchStats before = torch_memory(s.plan, s.p, &s.runtime, &device, 0);
+    s.runtime.makes_states = true;
+    const TorchStats after = torch_memory(s.plan, s.p, &s.runtime, &device, 0);
+    assert_int_equal(after.peak_allocated, before.peak_allocated);
+    assert_int_equal(after.peak_reserved - before.peak_reserved, 24 * MIB);
+    s.runtime.host_optimizer = true; /* of a unit: neither on the device */
+    s.p->buffers.at[m].unit = list_add(s.arena, &s.plan->graph.units);
+    const TorchStats without = torch_memory(s.plan, s.p, &s.runtime, &device, 0);
+    assert_int_equal(after.peak_allocated - without.peak_allocated, 40 * MIB);
+    arena_free(s.arena);
+}
+
 /* 1024 x 512 x 100 parameters of bf16 are 100 MiB, of which this rank holds 10. */
 static void a_model_is_made_whole_first(void **state)
 {
@@ -251,6 +275,7 @@ int main(void)
         cmocka_unit_test(a_module_keeps_a_graph),
         cmocka_unit_test(copies_that_are_saved),
         cmocka_unit_test(gradients_become_of_the_parameters_type),
+        cmocka_unit_test(the_first_step_makes_states),
         cmocka_unit_test(a_model_is_made_whole_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
