@@ -49,26 +49,13 @@ local function checkpointing(row, how)
   return nil
 end
 
-local function is_float8(row)
-  return has(row, "precision", "float8") or has(row, "precision", "fp8") or has(row, "precision", "wise") or has(row, "precision", "e4m3")
-end
+local is_float8, is_float4 = cells.is_float8, cells.is_float4
 local function gathers_bytes(row)
-  return is_float8(row) and not has(row, "precision", "rowwise") and not has(row, "precision", "mxfp8") and not has(row, "precision", "bfloat16 all%-gather")
+  return is_float8(row) and not has(row, "precision", "rowwise") and not has(row, "precision", "mx") and not has(row, "precision", "bfloat16 all%-gather")
 end
-local function is_float4(row) return has(row, "precision", "fp4") end
--- NVFP4 has a scale for 16 elements. Its products are planned with rowwise 8-bit operands at the 4-bit peak
--- (`cluster`); memory counts twice the bytes of those operands.
-local function eight_bits(row, byte_gather)
-  if not is_float8(row) and not is_float4(row) then return nil end
-  -- MXFP8 has a scale for 32 elements of a row; rowwise scales stand for it. Its products are as fast, and its bytes 3 % more.
-  local by_row = is_float4(row) or has(row, "precision", "rowwise") or has(row, "precision", "mx")
-  return float8 { recipe = by_row and "rowwise" or "tensorwise", skip_indivisible = true, skip = recipes.tail(row),
-    fsdp_gather = byte_gather and gathers_bytes(row) or nil }
-end
-
--- Returns the 16-bit dtype of products. The other words name 8 or 4 bits beside bf16.
+-- Returns the dtype of products that have no 8 or 4 bits. TF32 is fp32 at another rate (published_cluster.lua).
 local function half_of(row, how)
-  if has(row, "precision", "^fp32") then refuse("precision is not known: %s", row.precision:sub(1, 40)) end
+  if has(row, "precision", "^t?fp?32") or has(row, "precision", "^float32") then return "fp32" end
   if has(row, "precision", "fp16") or how.half == "fp16" then return "fp16" end
   if not has(row, "precision", "bf16") and not has(row, "precision", "bfloat16") and not is_float8(row) and not is_float4(row) then
     cells.note("precision is not known (%s); bf16 is assumed", row.precision)
@@ -112,22 +99,61 @@ local function trades_heads(row)
   return has(row, "sp", "^ulysses") or scans and count(row, "n_kv_heads") % count(row, "cp") == 0
 end
 
+local function is_block_float8(row) return not is_float4(row) and (has(row, "precision", "mx") or has(row, "fp8_recipe", "^mx")) end
+
+-- Returns the kind of scales of 8-bit operands. NVFP4 has a scale for 16 elements; its products are planned with rowwise 8-bit
+-- operands at the 4-bit peak (`cluster`), and memory counts twice the bytes of those operands. Blocks of MXFP8 are planned
+-- where a plan can have them: on GPUs that multiply blocks, and on ranks with whole blocks of tokens.
+local function scales_of(row, how)
+  if not is_block_float8(row) then return (is_float4(row) or has(row, "precision", "rowwise")) and "rowwise" or "tensorwise" end
+  local name = gpus.find(row.gpu)
+  local shared, tokens = how.cp or sharers(row), megatrons.tokens(row) // (cells.sequence(row) and count(row, "tp") or 1)
+  local known = name and gpus.arch[gpus.gpus[name].arch].block_scales
+  if known and (shared == 1 or trades_heads(row)) and tokens // shared % 32 == 0 then return "mxfp8" end
+  cells.note("scales of rows stand for the blocks of MXFP8: %s", not known and "the GPU does not multiply blocks" or
+    shared > 1 and "ranks share sequences" or "a rank's tokens are not whole blocks")
+  return "rowwise"
+end
+
+local function eight_bits(row, how)
+  if not is_float8(row) and not is_float4(row) then return nil end
+  return float8 { recipe = scales_of(row, how), skip_indivisible = true, skip = recipes.tail(row),
+    fsdp_gather = how.byte_gather and gathers_bytes(row) or nil }
+end
+
+-- Returns the number of micro-batches of a step.
+local function micro_batches(row, how)
+  local data = (how.mesh.dp_shard or 1) * (how.mesh.dp_replicate or 1) * (how.mesh.ep or 1)
+  return count(row, "global_batch_seqs") // ((how.micro or count(row, "micro_batch")) * data)
+end
+
+-- Returns the most chunks of a rank, up to `vp`, each of which has experts. A plan adds up the losses of experts from stage
+-- to stage, and cannot leave one out (Llama 4 Maverick has experts in every second layer).
+local function chunks_with_experts(row, n_pp, vp)
+  local period, layers, most = math.tointeger(tonumber(row.moe_layer_freq)), count(row, "n_layers"), vp
+  if not period or cells.is_open(row.moe_experts) then return vp end
+  while vp > 1 and (most % vp ~= 0 or layers // (n_pp * vp) % period ~= 0) do vp = vp - 1 end
+  if vp ~= most then cells.note("%d chunks stand for %d, so that each has experts", vp, most) end
+  return vp
+end
+
 -- The passes that all frameworks have, in the order that the planner needs.
 local function passes(row, how)
   local list, n_tp, n_pp = {}, count(row, "tp"), count(row, "pp")
   if n_pp > 1 then
     local vp, split = count(row, "vp", 1), how.is_megatron and megatrons.split(row) or nil
-    local n_micro, own = how.n_micro or n_pp, how.is_megatron and vp > 1 and megatrons.schedule(row) or nil
+    local n_micro, own = how.n_micro or micro_batches(row, how), how.is_megatron and vp > 1 and megatrons.schedule(row) or nil
     -- With fewer blocks than stages, or micro-batch groups of another size than pp, one stage a rank stands for it.
     if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 and not own or not split and count(row, "n_layers") < n_pp * vp then vp = 1 end
     if split and #split ~= n_pp * vp then split = nil end
+    vp = chunks_with_experts(row, n_pp, vp)
     add(list, pp { schedule = vp > 1 and (own or "interleaved_1f1b") or "1f1b", chunks = vp > 1 and vp or nil, split = split })
   end
   if n_tp > 1 then add(list, tp { sequence = cells.sequence(row), keep_gathered = how.keep_gathered }) end
   if (how.ep or count(row, "ep", 1)) > 1 then add(list, ep {}) end
   if is_ring(row) then cells.note("a gather of keys and values stands for the ring over cp = %d", count(row, "cp")) end
   if (how.cp or sharers(row)) > 1 then add(list, cp { mode = trades_heads(row) and "all_to_all" or "all_gather" }) end
-  add(list, eight_bits(row, how.byte_gather))
+  add(list, eight_bits(row, how))
   if how.pieces and how.pieces > 1 then add(list, tile { pieces = how.pieces }) end
   add(list, how.ac ~= false and checkpointing(row, how) or nil)
   add(list, how.data)
@@ -146,10 +172,15 @@ end
 -- Puts all ranks that have different samples on the axis that shards, or divides them between the
 -- axes as the row says.
 local function mesh(row, sharded)
-  local data = ranks(row) // count(row, "ep", 1)
-  if data == 0 then refuse("ep = %d is more than the %d ranks that have different samples", count(row, "ep", 1), ranks(row)) end
+  local own = ranks(row)
+  local ep = megatrons.common_divisor(own, count(row, "ep", 1))
+  if ep ~= count(row, "ep", 1) then
+    cells.note("experts over ep = %d extend over tp or cp; %d ranks with different samples stand for them", count(row, "ep"), ep)
+    row.ep = tostring(ep)
+  end
+  local data = own // ep
   local shard, replicate = tonumber(row.dp_shard), tonumber(row.dp_replicate)
-  local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = sharers(row), ep = count(row, "ep", 1) > 1 and count(row, "ep") or nil }
+  local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = sharers(row), ep = ep > 1 and ep or nil }
   if not sharded then
     axes.dp_replicate = data
   elseif shard and replicate and shard * replicate == data then
@@ -187,62 +218,7 @@ end
 
 local m = {}
 
--- Returns a node's NICs and their GB/s from cells like "8x400Gb IB", "4x200Gb HDR", "400Gb/s per node"; else one a GPU.
-local function nics_of(row, per_node)
-  local text = row.interconnect or ""
-  local n, gbit = text:match "(%d+)x(%d+)Gb"
-  local whole = text:match "(%d+)Gb/s per node"
-  if n then return math.tointeger(tonumber(n)), tonumber(gbit) / 8 end
-  if whole then return per_node, tonumber(whole) / 8 / per_node end
-  return nil, nil
-end
-
--- Returns how many GPUs one set of NVLink switches connects. For GB200 and GB300 it is a rack (18
--- trays of 4), unless the row names another domain ("NVL36", "NVL4").
-local function domain_of(row, gpu, n, per_node)
-  local said = tonumber((row.interconnect or ""):match "NVL(%d+)")
-  if not said and not gpu:find "^GB[23]00" then return per_node end
-  local domain = math.tointeger(said or 72)
-  if n <= domain then return n end
-  for _, part in ipairs { domain, domain // 9 * 8, domain // 2, per_node } do
-    if part > 0 and n % part == 0 then return part end
-  end
-  return per_node
-end
-
--- Returns the limit of power in watts that the GPU's cell states ("H100 500W"); nil: the usual one.
-local function watts_of(row, gpu)
-  local watts = tonumber(row.gpu:match "(%d+)%s?W%f[%W]")
-  return watts and watts > 0 and watts <= 2 * gpus.gpus[gpu].watts and watts or nil
-end
-
--- Returns the cluster of `row`: its GPU by any name that the library knows, and its number of nodes.
-function m.cluster(row)
-  local name = gpus.find(row.gpu)
-  if not name then refuse("no such GPU in the library: %s", row.gpu) end
-  if has(row, "gpu", "power limit") and not watts_of(row, name) then
-    cells.note_time("the limit of power is not stated; the usual %d W are assumed", gpus.gpus[name].watts)
-  end
-  local n, per_node = count(row, "n_gpus"), count(row, "gpus_per_node", 8)
-  local nics, nic_gb_per_s = nics_of(row, per_node)
-  local domain = domain_of(row, name, n, per_node)
-  if domain > per_node then
-    if nics then nics = nics * (domain // per_node) end
-    per_node = domain
-  end
-  if n < per_node then per_node, nics = n, nil end
-  if n % per_node ~= 0 then
-    cells.note("%d GPUs do not fill nodes of %d; smaller nodes stand for them", n, per_node)
-    nics = nil
-    while n % per_node ~= 0 do per_node = per_node - 1 end
-  end
-  local cluster = require "clusters.gpu" { gpu = name, nodes = (n + per_node - 1) // per_node, devices_per_node = per_node,
-    nics_per_node = nics, nic_gb_per_s = nic_gb_per_s, watts = watts_of(row, name) }
-  local four = is_float4(row) and gpus.gpus[name].fp4
-  if four then cluster.device.peak_flops.e4m3 = four * 1e12 end
-  if megatrons.is_graph(row) then cluster.device.kernel_floor_s = math.max(2e-6, cluster.device.kernel_floor_s - 2e-6) end
-  return cluster
-end
+m.cluster = require "tandem.published_cluster"
 
 -- ---- frameworks, by the beginning of the cell `framework`
 
@@ -454,6 +430,11 @@ local function profile(row, how)
     megatrons.graph(row, own)
   end
   if how.is_megatron and not how.lora then megatrons.gradients(row, own) end
+  if how.is_megatron and megatrons.copies_logits(row) then
+    own.ops = copy_of(own.ops)
+    own.ops.xent_max = copy_of(own.ops.xent_max)
+    own.ops.xent_max.scratch = 4
+  end
   if how.scores then own.attention = "unfused" end
   if how.ops or how.ring then own.ops = copy_of(own.ops) end
   for name, op in pairs(how.ops or {}) do own.ops[name] = op end
@@ -483,7 +464,13 @@ function m.plan(row)
   local how, cluster = framework(row), m.cluster(row)
   how.per_node = cluster.devices_per_node
   if how.plan then return how.plan end
-  if cells.offloads(row) and not how.host_optimizer then refuse("offload to host memory (%s) is not modelled for this framework", cells.offloads(row)) end
+  local off = cells.offloads(row)
+  if off == "parameters" then refuse("offload to host memory (parameters) is not modelled for this framework") end
+  if off == "activations" then cells.note("activations that the row offloads to host memory stay on the device") end
+  if off == "optimizer" and not how.host_optimizer then
+    how.host_optimizer = true
+    cells.untimed("the host's update of the offloaded optimizer")
+  end
   local half = half_of(row, how)
   return plan {
     name = row.id, runtime = profile(row, how), model = model(row, how), cluster = cluster, mesh = how.mesh,

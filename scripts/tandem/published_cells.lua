@@ -10,6 +10,9 @@ function m.note(...) core.note("assumed-cell", string.format(...)) end
 -- Records that the row's time, and nothing else of it, depends on a value that it does not state.
 function m.note_time(...) core.note("assumed-time", string.format(...)) end
 
+-- Records that the row's step time is not scored.
+function m.untimed(why) core.note("untimed-row", ("the step time depends on %s, which the row does not state"):format(why)) end
+
 -- True if a cell is open: it is empty, or it says that the value is not known.
 function m.is_open(cell)
   local word = (cell or ""):lower():match "^%s*(.-)%s*$"
@@ -51,6 +54,13 @@ function m.stage(row)
   return nil
 end
 
+-- True if products have 8 bits; 4 bits.
+function m.is_float8(row)
+  return m.has(row, "precision", "float8") or m.has(row, "precision", "fp8") or m.has(row, "precision", "wise") or
+    m.has(row, "precision", "e4m3") or m.has(row, "precision", "mx.*8")
+end
+function m.is_float4(row) return m.has(row, "precision", "fp4") end
+
 -- True if weights are frozen, and small matrices in addition to them are trained.
 function m.is_lora(row) return m.has(row, "flag", "lora") or m.has(row, "model", "lora") or m.has(row, "framework", "lora") end
 
@@ -65,12 +75,15 @@ end
 -- Returns whether the row uses sequence parallelism with tp.
 function m.sequence(row) return m.switch(row.sp) == true end
 
--- Returns the state that the row keeps in host memory: "optimizer", "parameters", or nil.
+-- Returns what the row keeps in host memory: "optimizer", "parameters", "activations", or nil. Without further words
+-- DeepSpeed and Megatron offload the optimizer, and FSDP also offloads the parameters.
 function m.offloads(row)
+  local first = m.has(row, "framework", "deepspeed") or m.has(row, "framework", "megatron") or m.has(row, "framework", "nemo")
   for _, key in ipairs { "zero_stage", "flag", "framework" } do
     local cell = (row[key] or ""):lower()
     if cell:find "offload" and not cell:find "no[%s_-]*offload" and not cell:find "without[%s_-]*offload" then
-      return (cell:find "param" or cell:find "weights") and "parameters" or "optimizer"
+      if cell:find "activ" then return "activations" end
+      return (cell:find "optim" or first and not cell:find "param" and not cell:find "weights") and "optimizer" or "parameters"
     end
   end
   return nil

@@ -1,9 +1,9 @@
 -- Fills the cells that a row of published training runs leaves open: with the documented default of
 -- its framework, the public configuration of its model, or the least that its other cells allow.
 -- Each filled cell is a note of rule assumed-cell. Rows with such cells are scored apart.
-local _, core = ...
 local cells, catalog, gpus = require "tandem.published_cells", require "tandem.published_catalog", require "tandem.gpus"
 local count, has, is_open, refuse = cells.count, cells.has, cells.is_open, cells.refuse
+local recipes = require "tandem.published_recipes"
 local m = {}
 
 -- Documented defaults of frameworks. Megatron-LM shards the optimizer only on request
@@ -45,8 +45,8 @@ end
 -- ---- the model
 
 -- Layers with experts, as Megatron writes them.
-local function layers_with_experts(entry)
-  if entry.first then return ("([0]*%d+[1]*%d)"):format(entry.first, entry.l - entry.first) end
+local function layers_with_experts(entry, layers)
+  if entry.first then return ("([0]*%d+[1]*%d)"):format(entry.first, layers - entry.first) end
   return entry.every and tostring(entry.every) or nil
 end
 
@@ -74,7 +74,7 @@ local function fill_model(row)
       assume_open(row, key, entry[short], "the model's public configuration")
     end
     if is_open(row.moe_layer_freq) then row.moe_layer_freq = "" end
-    assume_open(row, "moe_layer_freq", layers_with_experts(entry), "the model's public configuration")
+    assume_open(row, "moe_layer_freq", layers_with_experts(entry, count(row, "n_layers")), "the model's public configuration")
     if entry.tied then assume_open(row, "untie_embeddings", 0, "the model's public configuration") end
   end
   if is_open(row.d_model) or is_open(row.n_layers) then
@@ -147,7 +147,8 @@ local function fill_states(row)
   local default = m.of(row)
   if cells.stage(row) == nil then assume(row, "zero_stage", default.zero_stage, "the framework's default") end
   if is_open(row.ac) or has(row, "ac", "^see recipe") or has(row, "ac", "^selective %(ratio") then
-    assume(row, "ac", default.ac or "none", "the framework's default")
+    local recipe = recipes.ac(row)
+    assume(row, "ac", recipe or default.ac or "none", recipe and "Megatron-Bridge's recipe of this model" or "the framework's default")
   end
 end
 
@@ -189,6 +190,17 @@ local function fill_gpu(row)
   for _, key in ipairs { "platform", "interconnect", "environment", "model", "source_path", "source" } do
     local name = gpus.find(row[key] or "")
     if name then return assume(row, "gpu", name, ("the cell %s names it"):format(key)) end
+  end
+  -- Recipes of Megatron-LM's tests run on dgx_a100 unless they say otherwise (tests/test_utils/recipes). Memory of other
+  -- frameworks depends little on the GPU, but time does.
+  if not has(row, "source_path", "^nvidia/megatron%-lm.*functional_tests") then row.no_time = "the GPU" end
+  assume(row, "gpu", "A100-SXM4-80GB", row.no_time and "the device is open" or "the default of its tests' recipes")
+end
+
+-- Ranks of experts are not for a model without experts.
+local function fill_experts(row)
+  if count(row, "ep", 1) > 1 and is_open(row.moe_experts) and not has(row, "hybrid_pattern", "^[^/]*e") then
+    assume(row, "ep", 1, "the model has no experts")
   end
 end
 
@@ -289,6 +301,7 @@ function m.fill(row)
     if not is_open(row[key]) then row[key] = tostring(count(row, key, 1)) end
   end
   fill_model(row)
+  fill_experts(row)
   fill_named_mesh(row)
   fill_precision(row)
   fill_states(row)
@@ -300,7 +313,7 @@ function m.fill(row)
     even_batch(row)
   end
   if open_seq and has(row, "flag", "variable") then row.no_time = "the length of its sequences" end
-  if row.no_time then core.note("untimed-row", ("the step time depends on %s, which the row does not state"):format(row.no_time)) end
+  if row.no_time then cells.untimed(row.no_time) end
   row.missing = ""
 end
 

@@ -68,6 +68,7 @@ end
 -- ---- the ranks of experts
 
 local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
+m.common_divisor = gcd
 
 -- Returns the ranks that cut each expert's matrices: as many as tp unless the row says otherwise.
 local function expert_tp(row) return count(row, "etp", count(row, "tp")) end
@@ -350,6 +351,13 @@ function m.ops(row)
   return ops
 end
 
+-- Until June 2024 (Megatron-Core 0.7) the loss subtracted into a second fp32 copy of the logits, while its caller held the
+-- first one (core/tensor_parallel/cross_entropy.py).
+function m.copies_logits(row)
+  local major, minor = row.framework:lower():match "core[%s_v%-]*(%d+)%.(%d+)"
+  return major ~= nil and tonumber(major) == 0 and tonumber(minor) < 8
+end
+
 -- Megatron can store the inputs of an MLP's activation in 8 bits (activation_func_fp8_input_store).
 -- NeMo's recipe for LoRA with 8-bit weights switches it on. With 8-bit attention (FP8_DPA), Transformer
 -- Engine also saves queries, keys and values in 8 bits.
@@ -405,7 +413,8 @@ function m.exchange_part(row, per_node, n_micro)
   local flex = has(row, "moe_dispatcher", "flex") or has(row, "moe_dispatcher", "deepep") or has(row, "moe_dispatcher", "hybridep") or
     cells.is_open(row.moe_dispatcher) and recipes.is_flex(row)
   if flex and nodes > 1 then part = math.min(1, (1 - (1 - 1 / nodes) ^ k) * nodes / k * 48 / 43) end
-  if flag(row, "overlap_ep") then part = part * math.max(0.05, 1 / math.max(1, n_micro)) end
+  local told = flag(row, "overlap_ep")
+  if told or told == nil and recipes.overlaps_ep(row) then part = part * math.max(0.05, 1 / math.max(1, n_micro)) end
   return part
 end
 

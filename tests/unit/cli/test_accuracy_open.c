@@ -257,7 +257,7 @@ static void a_name_selects_its_own_model(void **state)
     (void)state;
     Arena *arena = arena_new();
     static const char *const uncovered[] = {"llama-3.2-11b-vision", "deepseek-r1-distill-ours-8b",
-                                            "mistral-large-123b", "gemma-3n-2b"};
+                                            "qwen3-next-80b", "gemma-3n-2b"};
     assert_true(by_name(arena, "deepseek-r1-distill-llama-8b") == by_name(arena, "llama3-8b"));
     const double two = by_name(arena, "gemma-2-2b"), twelve = by_name(arena, "gemma-3-12b");
     assert_true(two > 0 && two != by_name(arena, "gemma-2b") && twelve > 2 * two);

@@ -1,0 +1,257 @@
+/* tandem accuracy: rows of frameworks, models and precisions that stand-ins and recipes let it
+ * predict. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/accuracy/accuracy.h"
+#include "tests/support/command.h"
+
+/* A row by its cells. */
+static const char *const columns[][2] = {{"id", "a"},
+                                         {"source", "s"},
+                                         {"model", "llama3-8b"},
+                                         {"params_b", ""},
+                                         {"n_layers", "4"},
+                                         {"d_model", "1024"},
+                                         {"n_heads", "8"},
+                                         {"n_kv_heads", "8"},
+                                         {"d_ff", "4096"},
+                                         {"vocab", "4096"},
+                                         {"gpu", "H100-SXM"},
+                                         {"n_gpus", "8"},
+                                         {"gpus_per_node", "8"},
+                                         {"tp", "2"},
+                                         {"sp", "1"},
+                                         {"pp", "1"},
+                                         {"vp", "1"},
+                                         {"cp", "1"},
+                                         {"ep", "1"},
+                                         {"dp_shard", ""},
+                                         {"dp_replicate", ""},
+                                         {"framework", "Megatron-Core 0.12"},
+                                         {"zero_stage", "1"},
+                                         {"micro_batch", "1"},
+                                         {"global_batch_seqs", "8"},
+                                         {"seq", "1024"},
+                                         {"precision", "bf16"},
+                                         {"ac", "none"},
+                                         {"compile", "no"},
+                                         {"step_time_s", "1"},
+                                         {"peak_mem", "1"},
+                                         {"peak_mem_kind", "peak_mem_alloc GiB"},
+                                         {"moe_experts", ""},
+                                         {"moe_topk", ""},
+                                         {"moe_dispatcher", ""},
+                                         {"overlap_ep", ""},
+                                         {"fp8_recipe", ""},
+                                         {"exp_avg_dtype", ""},
+                                         {"moe_layer_freq", ""},
+                                         {"source_path", ""},
+                                         {"interconnect", ""},
+                                         {"notes", ""},
+                                         {"flag", ""},
+                                         {"missing", ""},
+                                         {"split", "dev-val"}};
+enum { N_COLUMNS = sizeof columns / sizeof *columns };
+
+/* Returns the cell of a column: the last of `changes` ("tp=2;pp=4"), or the plain one. */
+static const char *cell_of(Arena *arena, int column, const char *changes)
+{
+    const char *key = arena_print(arena, ";%s=", columns[column][0]);
+    const char *at = strstr(arena_print(arena, ";%s", changes), key);
+    if (at == NULL) return columns[column][1];
+    at += strlen(key);
+    return arena_print(arena, "%.*s", (int)strcspn(at, ";"), at);
+}
+
+/* Returns the result of the plain row with these changes. */
+static json_t *result_of(Arena *arena, const char *changes)
+{
+    Str s = str_in(arena);
+    for (int i = 0; i < N_COLUMNS; i++) str_print(&s, "%s%s", i == 0 ? "" : ",", columns[i][0]);
+    str_add(&s, "\n");
+    for (int i = 0; i < N_COLUMNS; i++)
+        str_print(&s, "%s%s", i == 0 ? "" : ",", cell_of(arena, i, changes));
+    str_add(&s, "\n");
+    CommandResult r =
+        COMMAND(arena, 60, "accuracy", "--runs", command_table(arena, str_text(&s)), "--json");
+    assert_int_equal(r.exit_code, 0);
+    json_t *root = json_loads(r.out, 0, NULL);
+    assert_non_null(root);
+    return root;
+}
+
+/* Returns the prediction of `what`; 0: there is none. */
+static double predicted(Arena *arena, const char *changes, const char *what)
+{
+    json_t *root = result_of(arena, changes);
+    const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
+    double value = 0;
+    for (size_t i = 0; i < json_array_size(scores); i++) {
+        const json_t *s = json_array_get(scores, i);
+        if (strcmp(json_string_value(json_object_get(s, "what")), what) == 0)
+            value = json_number_value(json_object_get(s, "predicted"));
+    }
+    json_decref(root);
+    return value;
+}
+
+/* A row that every command can predict, with these changes; the score of its memory. */
+#define MEMORY(changes)  predicted(arena, changes, "memory allocated")
+#define ASSUMED(changes) predicted(arena, changes, "memory allocated, not all stated")
+
+/* Such a row is planned. */
+static void cells_that_have_a_stand_in_are_planned(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {
+        "ep=4", /* the model has no experts */
+        "gpu=", /* the device is open */
+        "framework=torchtitan 2026;moe_experts=8;moe_topk=2;tp=4;ep=4;zero_stage=3", /* ep over tp
+                                                                                      */
+        "framework=InternEvo;model=internlm2-1.8b;pp=2;vp=2;global_batch_seqs=6;n_gpus=4;tp=1",
+        "model=NemotronH_56B;n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=;vocab=;n_gpus=64;"
+        "global_batch_seqs=64;tp=8",
+        "moe_experts=4;moe_topk=1;moe_layer_freq=2;n_layers=8;pp=2;vp=4;tp=1", /* odd chunks */
+        "model=Falcon-7B;n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=;vocab=;tp=1",
+    };
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!(ASSUMED(rows[i]) > 0) && !(MEMORY(rows[i]) > 0))
+            fail_msg("no prediction of '%s'", rows[i]);
+    arena_free(arena);
+}
+
+/* The default of Megatron-LM's tests determines their device. Nothing determines another row's, so
+ * only its memory is scored. */
+static void an_open_device_has_no_time(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char step[] = "step time, not all stated";
+    static const char tests[] =
+        "gpu=;source_path=NVIDIA/Megatron-LM@HEAD:tests/functional_tests/test_cases/moe/a.json";
+    assert_true(predicted(arena, "gpu=", step) == 0);
+    assert_true(predicted(arena, tests, step) == predicted(arena, "gpu=A100-80GB", "step time"));
+    arena_free(arena);
+}
+
+/* TF32 multiplies at half the rate of 16-bit numbers, and fp32 at far less; both have 4 bytes. */
+static void products_may_have_32_bits(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char big[] = "tp=1;n_gpus=1;d_model=4096;n_heads=32;n_kv_heads=32;d_ff=16384;"
+                              "seq=4096;global_batch_seqs=1;zero_stage=0;framework=torchtitan";
+    double s[3];
+    static const char *const names[] = {"bf16", "tf32", "fp32"};
+    for (int i = 0; i < 3; i++)
+        s[i] = predicted(arena, arena_print(arena, "%s;precision=%s", big, names[i]), "step time");
+    assert_true(s[0] > 0 && s[1] > 1.4 * s[0] && s[1] < 3 * s[0] && s[2] > 2.5 * s[1]);
+    arena_free(arena);
+}
+
+/* Blocks of MXFP8 are planned as such where a GPU multiplies blocks. They need no pass that looks
+ * for the greatest element, so their step is shorter than that of rowwise scales. */
+static void mxfp8_has_scales_for_blocks(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char b200[] = "gpu=B200;framework=torchtitan 2026;tp=1;zero_stage=3;d_model=4096;"
+                               "n_heads=32;n_kv_heads=8;d_ff=14336;seq=8192;compile=yes";
+    const double rows =
+        predicted(arena, arena_print(arena, "%s;precision=float8 rowwise", b200), "step time");
+    const double blocks =
+        predicted(arena, arena_print(arena, "%s;precision=FP8-MX", b200), "step time");
+    assert_true(blocks > 0 && blocks < .99 * rows && blocks > .8 * rows);
+    assert_true(predicted(arena, arena_print(arena, "%s;precision=mxfp8", b200), "step time") ==
+                blocks);
+    /* An H100 multiplies no blocks: scales of rows stand for them, apart from stated rows. */
+    assert_true(ASSUMED("precision=MXFP8;framework=torchtitan 2026;tp=1;zero_stage=3") > 0);
+    assert_true(MEMORY("precision=MXFP8;framework=torchtitan 2026;tp=1;zero_stage=3") == 0);
+    arena_free(arena);
+}
+
+/* Megatron-Core 0.6 and 0.7 hold a second fp32 copy of the logits while the loss runs: 4 bytes for
+ * each of 16,384 x 32,768 / 2 logits. Here the loss is the peak. */
+static void an_old_loss_copies_its_logits(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char row[] = "n_layers=1;vocab=32768;micro_batch=16;global_batch_seqs=64";
+    const double young = MEMORY(arena_print(arena, "%s;framework=Megatron-Core 0.8.0", row));
+    const double old = MEMORY(arena_print(arena, "%s;framework=Megatron-Core core_v0.6.0", row));
+    const double copy = 4. * 16 * 1024 * 32768 / 2;
+    assert_true(young > 0 && fabs(old - young - copy) < .02 * copy);
+    arena_free(arena);
+}
+
+/* 12 bytes for each parameter, over 4 data ranks, leave the device. The host's time is not known.
+ */
+static void an_offloaded_optimizer_is_not_on_the_device(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char big[] = "d_model=4096;n_heads=32;n_kv_heads=32;d_ff=16384;n_layers=8";
+    const char *off = arena_print(arena, "%s;flag=optimizer offload to CPU", big);
+    const double parameters = 8 * (4. * 4096 * 4096 + 3. * 4096 * 16384);
+    const double less = MEMORY(big) - MEMORY(off);
+    assert_true(fabs(less - 12 * parameters / 2 / 4) < .1 * less);
+    assert_true(predicted(arena, big, "step time") > 0);
+    assert_true(predicted(arena, off, "step time") == 0);
+    arena_free(arena);
+}
+
+/* A table's column wins over Megatron-Bridge's recipe: moments in 16 bits take half the bytes. */
+static void a_column_wins_over_a_recipe(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char row[] =
+        "framework=Megatron-Bridge/"
+        "Megatron-Core;tp=1;n_gpus=1;zero_stage=0;global_batch_seqs=1;d_model=4096;"
+        "n_heads=32;n_kv_heads=32;d_ff=16384";
+    const double parameters = 4 * (4. * 4096 * 4096 + 3. * 4096 * 16384) + 2. * 4096 * 4096;
+    const double wide = MEMORY(row);
+    const double narrow = MEMORY(arena_print(arena, "%s;exp_avg_dtype=bf16", row));
+    assert_true(fabs(wide - narrow - 4 * parameters) < .02 * parameters * 4);
+    arena_free(arena);
+}
+
+/* A recipe gives the recomputation that a row leaves to it. */
+static void recipes_give_the_recomputation(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char row[] = "framework=Megatron-Bridge/Megatron-Core;tp=1;ac=see recipe;n_gpus=1;"
+                              "global_batch_seqs=1;zero_stage=0;precision=FP8-CS;d_model=4096;"
+                              "n_heads=32;d_ff=14336;n_layers=32;vocab=128256;seq=4096";
+    /* Llama 3 8B on H100 recomputes 5 of its 32 blocks, and Llama 3 70B none. */
+    const double some = ASSUMED(arena_print(arena, "%s;model=llama3-8b", row));
+    const double none = ASSUMED(arena_print(arena, "%s;model=ours", row));
+    /* a block saves some 30 bytes for each of 4096 x 4096 numbers */
+    assert_true(some > 0 && none - some > 5 * 15. * 4096 * 4096);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cells_that_have_a_stand_in_are_planned),
+        cmocka_unit_test(an_open_device_has_no_time),
+        cmocka_unit_test(products_may_have_32_bits),
+        cmocka_unit_test(mxfp8_has_scales_for_blocks),
+        cmocka_unit_test(an_old_loss_copies_its_logits),
+        cmocka_unit_test(an_offloaded_optimizer_is_not_on_the_device),
+        cmocka_unit_test(a_column_wins_over_a_recipe),
+        cmocka_unit_test(recipes_give_the_recomputation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
