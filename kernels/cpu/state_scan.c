@@ -63,7 +63,7 @@ static inline REAL F(kept)(const F(Head) * h, int64_t t)
     return exp(-h->step[t * h->step_row] * h->rate);
 }
 
-/* Takes token t into the state. */
+/* Updates the state with token t: from h(t - 1) to h(t). */
 static void F(advance)(const F(Head) * h, int64_t t, REAL *state)
 {
     const REAL keep = F(kept)(h, t), step = h->step[t * h->step_row];

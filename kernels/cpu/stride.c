@@ -1,5 +1,5 @@
-/* Rows for rows that lie apart: kernels put the pieces that each rank is to hold into a message of
- * its own, and put the pieces that arrived in order. */
+/* Rows that are dealt out at regular distances. Before an exchange, kernels collect the pieces for
+ * each rank into one message a rank. After it, they put the received pieces in order. */
 #include <assert.h>
 #include <string.h>
 
@@ -35,7 +35,8 @@ static void copy_all(const KernelArgs *a, char *part, char *messages, bool packs
         copy_pieces(a, part, messages + other * bytes, other, packs);
 }
 
-/* Ranks that have fewer pieces for each other than others leave zeros at the end of the message. */
+/* All messages have the size of the longest one. Two ranks with fewer pieces for each other leave
+ * zeros at the end of theirs. */
 void cpu_stride_pack(const KernelArgs *a)
 {
     memset(a->ptr[1], 0, (size_t)a->elements[1] * dtype_bytes(a->dtype[1]));

@@ -25,7 +25,8 @@ BOTH(span_grad)
 
 #else
 
-/* dy [b,X,...] -> dx [b,F,...]: zero in the other pieces, whose gradients are added separately */
+/* dy [b,X,...] -> dx [b,F,...]: zero outside this piece, because the gradients of the other pieces
+ * are added separately */
 static void F(tokens_grad)(const KernelArgs *a)
 {
     const int64_t all = a->size['F'] * a->rows, piece = a->size['X'] * a->rows;

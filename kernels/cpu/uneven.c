@@ -10,7 +10,7 @@
 typedef struct Uneven {
     const KernelArgs *a;
     const int32_t *counts;
-    int64_t before[MOST_EXPERTS]; /* rows before those of an expert's present sequence */
+    int64_t before[MOST_EXPERTS]; /* number of rows before those of the expert's current sequence */
 } Uneven;
 
 static inline int64_t uneven_rows(const KernelArgs *a, const int32_t *counts, int64_t e)
@@ -39,7 +39,7 @@ static inline void uneven_next(Uneven *u, int64_t b)
         u->before[e] += u->counts[e * u->a->size['b'] + b];
 }
 
-/* Returns the row of a slot of the present sequence; -1: its expert is another rank's. */
+/* Returns the row of a slot of the current sequence; -1: its expert is another rank's. */
 static inline int64_t uneven_row(const Uneven *u, int32_t slot)
 {
     const int64_t rooms = u->a->binding->size['O'], e = slot / rooms - u->a->start['e'];

@@ -82,9 +82,9 @@ local function over_norm(x, info, weight, in_dims, out_dims, each, outputs)
   return op("divide", nil, tensors[x], info.sigma)
 end
 
--- A linear map by one of the contractions. n_in: number of dimensions of x that it sums over.
--- column: the dimension of the weight that a column split cuts; also that of the bias, which has no
--- inputs. how.each: each group's share of each segment, if out_dims are groups and their features.
+-- A linear map by one of the contractions. n_in: the number of dimensions of x that it sums over.
+-- column: the dimension of the weight, and of the bias, that a column split cuts. how.each: the
+-- share of each group in each segment, if out_dims are groups and their features.
 local function linear(who, op_name, in_dims, out_dims, column, how)
   local dims, bias = {}, {}
   for _, n in ipairs(in_dims) do dims[#dims + 1] = n end

@@ -168,7 +168,7 @@ static void killed_at_any_time(void **state)
 {
     (void)state;
     const char *wish = getenv("TANDEM_KILLS");
-    const int kills = wish != NULL ? atoi(wish) : KILLS;
+    const int kills = wish != NULL ? (int)strtol(wish, NULL, 10) : KILLS;
     double *right = arena_array(arena, MOST_STEPS, sizeof *right);
     const char *folder = arena_print(arena, "%s/killed", base);
     Diag d = diag_in(arena);

@@ -30,8 +30,8 @@ static Planes planes_of(const KernelArgs *a)
     return p;
 }
 
-/* Returns where run r of group i begins. A sum over the field leaves out padding, and so does its
- * gradient: the last part of a field may be short. */
+/* Returns the first element of run r of group i. The last part of a field may be short; sums over
+ * the field and their gradients leave out its padding. */
 static int64_t run_at(const Planes *p, int64_t i, int64_t r)
 {
     return (i * p->each + r / p->runs) * p->points + r % p->runs * p->pitch;
