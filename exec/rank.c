@@ -135,7 +135,8 @@ bool rank_find_bad(const RankState *r, Pc pc, BadNumber *bad)
         BufferId b = program_arg(p, in, i);
         const Buffer *at = &p->buffers.at[b];
         if (!number_is_real(at->dtype)) continue;
-        if (!bad_in(rank_memory(r, b), at->dtype, at->bytes / dtype_bytes(at->dtype), bad))
+        if (!bad_in(rank_memory(r, b), at->dtype,
+                    at->bytes / dtype_bytes(at->dtype) * dtype_numbers(at->dtype), bad))
             continue;
         bad->rank = r->rank;
         bad->pc = pc;

@@ -123,6 +123,20 @@ static inline float widen_e8m0(uint8_t code)
     return float_of(code ? (uint32_t)code << FLOAT_MANTISSA : 0x400000);
 }
 
+/* The code of a 4-bit number, whose low three bits are the place of its magnitude in the list. */
+static inline uint8_t round_e2m1(float x)
+{
+    const uint32_t u = bits_of(x), a = u & 0x7fffffff, sign = u >> 28 & 8;
+    if (a > float_infinity) return 0;
+    const uint32_t code = nearest_code(a, 1, 1);
+    return (uint8_t)(sign | (code > 7 ? 7 : code));
+}
+
+static inline float widen_e2m1(uint8_t code)
+{
+    return float_of((code & 8u) << 28 | widened(code & 7, 1, 1, 8));
+}
+
 /* ---- arrays ---- */
 
 #define LOW_TYPES(X)                                                                               \
@@ -139,6 +153,17 @@ static inline float widen_e8m0(uint8_t code)
     }
 LOW_TYPES(ARRAYS)
 
+static void widen_pairs(const uint8_t *restrict x, float *restrict y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] = widen_e2m1(x[i / 2] >> (i % 2 * 4) & 15);
+}
+
+static void round_pairs(const float *restrict x, uint8_t *restrict y, int64_t n)
+{
+    for (int64_t i = 0; i + 1 < n; i += 2)
+        y[i / 2] = (uint8_t)(round_e2m1(x[i]) | round_e2m1(x[i + 1]) << 4);
+}
+
 void number_widen(DType from, const void *x, float *y, int64_t n)
 {
     assert(number_is_low(from));
@@ -146,6 +171,7 @@ void number_widen(DType from, const void *x, float *y, int64_t n)
     if (from == DT_##name) widen_all_##name(x, y, n);
     LOW_TYPES(CASE)
 #undef CASE
+    if (from == DT_e2m1x2) widen_pairs(x, y, n);
 }
 
 void number_round(DType to, const float *x, void *y, int64_t n)
@@ -155,6 +181,7 @@ void number_round(DType to, const float *x, void *y, int64_t n)
     if (to == DT_##name) round_all_##name(x, y, n);
     LOW_TYPES(CASE)
 #undef CASE
+    if (to == DT_e2m1x2) round_pairs(x, y, n);
 }
 
 /* Returns the float next to x towards zero, with its last bit set if x lies beyond. Rounding that
@@ -172,15 +199,22 @@ static float round_to_odd(double x)
 
 enum { TILE = 256 };
 
+/* Returns the bytes of n numbers, or where number n begins. */
+static uint64_t bytes_of(DType t, uint64_t n)
+{
+    assert(n % dtype_numbers(t) == 0);
+    return n / dtype_numbers(t) * dtype_bytes(t);
+}
+
 static void to_floats(DType from, const void *x, int64_t at, float *y, int64_t n, bool odd)
 {
     if (from == DT_f32) {
         memcpy(y, (const float *)x + at, (size_t)n * sizeof *y);
-    } else if (from == DT_f64) {
+    } else if (from == DT_f64 || from == DT_f64x2) {
         const double *wide = (const double *)x + at;
         for (int64_t i = 0; i < n; i++) y[i] = odd ? round_to_odd(wide[i]) : (float)wide[i];
     } else {
-        number_widen(from, (const char *)x + (uint64_t)at * dtype_bytes(from), y, n);
+        number_widen(from, (const char *)x + bytes_of(from, (uint64_t)at), y, n);
     }
 }
 
@@ -188,7 +222,7 @@ void number_cast(DType from, const void *x, DType to, void *y, int64_t n)
 {
     assert(number_is_real(from) && number_is_real(to));
     if (from == to) {
-        memmove(y, x, (size_t)n * dtype_bytes(from));
+        memmove(y, x, bytes_of(from, (uint64_t)n));
         return;
     }
     assert(n == 0 || x != y);
@@ -196,7 +230,7 @@ void number_cast(DType from, const void *x, DType to, void *y, int64_t n)
         float tile[TILE];
         int64_t count = n - at < TILE ? n - at : TILE;
         to_floats(from, x, at, tile, count, number_is_low(to));
-        char *out = (char *)y + (uint64_t)at * dtype_bytes(to);
+        char *out = (char *)y + bytes_of(to, (uint64_t)at);
         if (number_is_low(to))
             number_round(to, tile, out, count);
         else if (to == DT_f32)
@@ -209,15 +243,21 @@ void number_cast(DType from, const void *x, DType to, void *y, int64_t n)
 double number_read(DType t, const void *x, uint64_t i)
 {
     float y = 0;
-    if (t == DT_f64) return ((const double *)x)[i];
+    if (t == DT_f64 || t == DT_f64x2) return ((const double *)x)[i];
+    if (t == DT_e2m1x2) return (double)widen_e2m1(((const uint8_t *)x)[i / 2] >> (i % 2 * 4) & 15);
     to_floats(t, x, (int64_t)i, &y, 1, false);
     return (double)y;
 }
 
 void number_write(DType t, void *x, uint64_t i, double value)
 {
-    if (t == DT_f64)
+    if (t == DT_f64 || t == DT_f64x2) {
         ((double *)x)[i] = value;
-    else
+    } else if (t == DT_e2m1x2) {
+        uint8_t *byte = (uint8_t *)x + i / 2;
+        const int half = (int)(i % 2 * 4);
+        *byte = (uint8_t)((*byte & 0xf0 >> half) | round_e2m1(round_to_odd(value)) << half);
+    } else {
         number_cast(DT_f64, &value, t, (char *)x + i * dtype_bytes(t), 1);
+    }
 }

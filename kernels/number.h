@@ -9,9 +9,13 @@
  *   e5m2   5, 2 (E5M2 of the same); largest 57344, infinities
  *   e8m0   8, 0 (E8M0 of the OCP microscaling formats specification): powers of two from 2^-127 to
  *          2^127, without sign, zero or infinity; scales of blocks
+ *   e2m1x2 two numbers of 2, 1 bits (E2M1 of the same specification) in a byte, the first in its
+ * low half; 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives, no infinity, no NaN: larger values
+ *          become 6, and NaN becomes 0. f64x2 holds the same two numbers in fp64
  *
  * Rounding is to nearest, ties to even, subnormals included; in e8m0 it is up, to the next power of
- * two. NaNs stay NaNs. */
+ * two. NaNs stay NaNs, except in e2m1x2. Counts below are of numbers, of which a pair has two; a
+ * range of e2m1x2 begins at an even number and has an even count. */
 #ifndef TANDEM_KERNELS_NUMBER_H
 #define TANDEM_KERNELS_NUMBER_H
 
@@ -24,7 +28,7 @@ static inline bool number_is_low(DType t)
 
 static inline bool number_is_real(DType t)
 {
-    return t == DT_f32 || t == DT_f64 || number_is_low(t);
+    return t == DT_f32 || t == DT_f64 || t == DT_f64x2 || number_is_low(t);
 }
 
 /* y [n] = x [n] of a low-precision type. Exact. */

@@ -71,7 +71,7 @@ static void check_sizes(const ProductOperand *x, const ProductOperand *y, const 
 
 Product product_of(const Binding *b, const int64_t size['z' + 1])
 {
-    assert((b->n_in == 2 || b->n_in == 4) && b->n_out == 1);
+    assert((b->n_in == 2 || b->n_in == 4 || b->n_in == 6) && b->n_out == 1);
     ProductOperand in[2] = {operand_of(b, size, 0), operand_of(b, size, 1)};
     ProductOperand z = operand_of(b, size, b->n_in);
     check_sizes(&in[0], &in[1], &z);

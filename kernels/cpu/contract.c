@@ -79,7 +79,11 @@ static void scaled_product(const Scaled *s)
 
 void cpu_contract(const KernelArgs *a)
 {
-    assert((a->n_in == 2 || a->n_in == 4) && a->binding != NULL);
+    assert((a->n_in == 2 || a->n_in == 4 || a->n_in == 6) && a->binding != NULL);
+    if (a->n_in == 6) {
+        cpu_contract_pairs(a);
+        return;
+    }
     if (a->n_in == 4 && a->binding->size['B'] > 0) {
         cpu_contract_blocks(a);
         return;

@@ -54,6 +54,10 @@ static inline double cpu_block_scale(double most, double largest)
 /* The product of operands that have a scale for each block B. */
 void cpu_contract_blocks(const KernelArgs *a);
 
+/* ---- pairs.c ---- */
+/* The product of operands of 4-bit numbers. */
+void cpu_contract_pairs(const KernelArgs *a);
+
 /* ---- blas.c ---- */
 /* Prepares OpenBLAS for the products of one rank. */
 void cpu_blas_begin(void);

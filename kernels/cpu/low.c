@@ -47,14 +47,13 @@ static bool is_elementwise(OpKind op)
 static bool converts_itself(OpKind op)
 {
     return op_info(op)->class_ == OP_CLASS_reshape || op_info(op)->flags & OP_TURNS ||
-           op == OP_cast || op == OP_fill || op_takes_tokens(op);
+           op == OP_cast || op == OP_fill || op_takes_tokens(op) || op_has_pairs(op);
 }
 
 static bool is_scaled(OpKind op)
 {
     const OpInfo *info = op_info(op);
-    return info->flags & OP_QUANTISES || op == OP_quantise_range ||
-           (info->class_ == OP_CLASS_contract && info->sig.n_in == 4);
+    return info->flags & OP_QUANTISES || op == OP_quantise_range || info->scaling != SCALING_none;
 }
 
 bool cpu_in_double(OpKind op, const DType *dtype, uint32_t n_args)

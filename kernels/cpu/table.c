@@ -72,9 +72,10 @@ bool kernel_cpu_accepts(OpKind op, const DType *dtype, uint32_t n_args)
             if (dtype[i] != DT_f64) return false;
         } else if (kind != ARGUMENT_loss || dtype[i] != DT_f64) {
             if (!number_is_real(dtype[i])) return false;
-            has_double = has_double || dtype[i] == DT_f64;
+            const bool wide = dtype[i] == DT_f64 || dtype[i] == DT_f64x2;
+            has_double = has_double || wide;
             bool eight = dtype_is_eight_bits(dtype[i]);
-            has_other = has_other || (dtype[i] != DT_f64 && !(eight && in_double));
+            has_other = has_other || (!wide && !(eight && in_double));
         }
     }
     return !(has_double && has_other) && accepts_scratch(op, dtype, n, n_args);

@@ -11,4 +11,13 @@
 #define cuda_quantise_blocks_inner  NULL
 #define cuda_quantise_blocks_tokens NULL
 
+#define cuda_quantise_pairs_last    NULL
+#define cuda_quantise_pairs_first   NULL
+#define cuda_quantise_pairs_inner   NULL
+#define cuda_quantise_pairs_tokens  NULL
+#define cuda_quantise_squares_first NULL
+#define cuda_quantise_squares_last  NULL
+#define cuda_quantise_squares_inner NULL
+#define cuda_quantise_squares_outer NULL
+
 #endif

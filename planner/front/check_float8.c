@@ -6,17 +6,22 @@
 static void check_blocks(Draft *draft, const PassConfig *pass)
 {
     const Device *device = &draft->config.cluster.device;
-    if (pass->float8.recipe != FLOAT8_mxfp8) return;
-    if (device->block_scales && device->peak_flops[DT_e8m0] > 0) return;
+    const Float8Recipe recipe = pass->float8.recipe;
+    const bool in_four = recipe == FLOAT8_nvfp4;
+    const char *name = in_four ? "nvfp4" : "mxfp8";
+    if (recipe != FLOAT8_mxfp8 && !in_four) return;
+    if (in_four && device->peak_flops[DT_e2m1x2] > 0) return;
+    if (!in_four && device->block_scales && device->peak_flops[DT_e8m0] > 0) return;
     diag_error(draft->d, FAULT_input, "dtype-unsupported", pass->loc,
-               "recipe = \"mxfp8\": %s cannot multiply mxfp8 operands",
-               device->name != NULL ? device->name : "the device");
+               "recipe = \"%s\": %s cannot multiply %s operands", name,
+               device->name != NULL ? device->name : "the device", name);
     if (device->peak_flops[DT_e4m3] > 0)
-        diag_hint(
-            draft->d,
-            "recipe = \"rowwise\" works here; Blackwell has mxfp8, such as clusters.hgx_b200");
+        diag_hint(draft->d,
+                  "recipe = \"rowwise\" works here; Blackwell has %s, such as clusters.hgx_b200",
+                  name);
     else
-        diag_hint(draft->d, "leave float8{} out; Blackwell has mxfp8, such as clusters.hgx_b200");
+        diag_hint(draft->d, "leave float8{} out; Blackwell has %s, such as clusters.hgx_b200",
+                  name);
 }
 
 /* float8{} computes in e4m3 and e5m2; the other types must not be wider than fp32. */

@@ -127,7 +127,7 @@ typedef struct TpOptions {
     bool plan_only; /* default false; true: the model's own table is not read */
 } TpOptions;
 /* Options of float8{}: 8-bit matrix products. */
-#define FLOAT8_RECIPES(X) X(tensorwise) X(rowwise) X(mxfp8)
+#define FLOAT8_RECIPES(X) X(tensorwise) X(rowwise) X(mxfp8) X(nvfp4)
 typedef enum Float8Recipe {
 #define X(name) FLOAT8_##name,
     FLOAT8_RECIPES(X)

@@ -80,8 +80,8 @@ static void set_name(OpKind op, const char *of, const char *suffix)
  * those nodes. */
 static void derive_scaled(OpKind op)
 {
-    static const char *const suffix[] = {"",        "_tensorwise",       "_rowwise",
-                                         "_blocks", "_tensorwise_along", "_rowwise_along"};
+    static const char *const suffix[] = {"",       "_tensorwise",       "_rowwise",      "_blocks",
+                                         "_pairs", "_tensorwise_along", "_rowwise_along"};
     OpInfo *info = &table.info[op];
     for (int s = 1; s < SCALINGS; s++) info->scaled[s] = (OpKind)((int)op + 3 * s);
     for (int form = 1; form < N_FORMS; form++) {
@@ -96,12 +96,14 @@ static void derive_scaled(OpKind op)
         (void)snprintf(name, sizeof name, "%.*s%s", n, info->name, suffix[form]);
         set_name(scaled, name, info->name + n);
         sig_along(&info->sig, info->signature, lies_along, signature, MAX_TEXT);
-        if (to->scaling == SCALING_blocks)
-            sig_blocks(&info->sig, signature, table.signature[scaled], MAX_TEXT);
+        const bool in_pairs = to->scaling == SCALING_pairs;
+        if (to->scaling == SCALING_blocks || in_pairs)
+            sig_blocks(&info->sig, signature, in_pairs, table.signature[scaled], MAX_TEXT);
         else
             sig_scaled(&info->sig, signature, to->scaling == SCALING_rowwise,
                        table.signature[scaled], MAX_TEXT);
-        if (to->scaling == SCALING_blocks) to->flags |= OP_BLOCKS;
+        if (to->scaling == SCALING_blocks || in_pairs) to->flags |= OP_BLOCKS;
+        if (in_pairs) to->flops_per_point *= 2; /* a point is a pair of numbers */
         set_signature(to, table.signature[scaled]);
         to->along = scaled;
         if (!lies_along) continue;
@@ -431,6 +433,7 @@ static void known_sizes(OpKind op, const Attrs *attrs, int64_t size['z' + 1])
     if (op == OP_pixel_shuffle) size['I'] = attrs->h_kernel, size['J'] = attrs->w_kernel;
     if (op_info(op)->flags & OP_BLOCKS) size['B'] = attrs->group;
     if (op == OP_merge_tokens || op == OP_merge_tokens_grad) size['I'] = attrs->count;
+    if (op_has_pairs(op)) size['A'] = attrs->group / 2, size['C'] = attrs->group;
     if (op == OP_resize) size['h'] = attrs->rows, size['w'] = attrs->columns;
     if (!is_windowed_attention(op)) return;
     size['X'] = size['L'] = attrs->h_kernel, size['Y'] = size['M'] = attrs->w_kernel;

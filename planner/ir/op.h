@@ -24,7 +24,8 @@ enum { MAX_IN = 8, MAX_OUT = 4, MAX_ARGS = MAX_IN + MAX_OUT, MAX_LETTERS = 16 };
 #define CONTRACT_FORMS(X, name)                                                                    \
     X(name)                                                                                        \
     X(name##_tensorwise)                                                                           \
-    X(name##_rowwise) X(name##_blocks) X(name##_tensorwise_along) X(name##_rowwise_along)
+    X(name##_rowwise)                                                                              \
+    X(name##_blocks) X(name##_pairs) X(name##_tensorwise_along) X(name##_rowwise_along)
 
 typedef enum OpKind {
     OP_none,
@@ -97,7 +98,7 @@ enum {                     /* OpInfo.flags */
         * sum */
        OP_MERGES = 1 << 28,
        OP_COUNTED = 1 << 29, /* its last input counts the uneven rows that it reads or writes */
-       /* index B is a block of attrs.group neighbours, which share a scale */
+       /* index B is a block of attrs.group neighbours, which share a scale, or A is its pairs */
        OP_BLOCKS = 1 << 30
 };
 
@@ -143,12 +144,14 @@ enum { MAX_BACKWARD = 3 };
 
 /* The forms of a contraction: on plain numbers, or on 8-bit numbers with two more inputs that
  * hold scales. A scale belongs to a whole operand (tensorwise), to each index that is not
- * summed (rowwise), or to a block of neighbours along the last summed index (blocks). */
+ * summed (rowwise), or to a block of neighbours along the last summed index (blocks). pairs: 4-bit
+ * numbers, two in a byte, with scales for blocks and for whole operands. */
 typedef enum Scaling {
     SCALING_none,
     SCALING_tensorwise,
     SCALING_rowwise,
     SCALING_blocks,
+    SCALING_pairs,
     SCALINGS
 } Scaling;
 
@@ -322,6 +325,8 @@ int op_counts_arg(OpKind op);
 /* True for sums of products: contractions, convolutions and the products of uneven rows. False for
  * attention and scans. */
 bool op_is_product(OpKind op);
+/* True if the op makes or multiplies 4-bit numbers, two in an element. */
+bool op_has_pairs(OpKind op);
 /* True if the op counts how often each expert was chosen. */
 bool op_counts_choices(OpKind op);
 /* op_takes_piece: true if the op takes the tokens of a piece of tile{}. op_returns_piece: true if

@@ -128,10 +128,16 @@ static void build(void)
     const uint32_t scale = table.n, block = scale + 1;
     add_bounds((AttrBounds){find_attr("scale", strlen("scale")), true, false, 0, 1e300});
     add_bounds((AttrBounds){find_attr("group", strlen("group")), false, false, 1, 64});
+    const uint32_t pairs = table.n;
+    add_bounds((AttrBounds){find_attr("scale", strlen("scale")), true, false, 0, 1e300});
+    add_bounds((AttrBounds){find_attr("group", strlen("group")), false, false, 2, 64});
     for (int op = 0; op < OP_COUNT; op++) {
         const Scaling scaling = op_info((OpKind)op)->scaling;
         if (scaling == SCALING_none) continue;
-        table.of[op].first = scaling == SCALING_blocks ? block : scale, table.of[op].n = 1;
+        table.of[op].first = scaling == SCALING_blocks  ? block
+                             : scaling == SCALING_pairs ? pairs
+                                                        : scale;
+        table.of[op].n = scaling == SCALING_pairs ? 2 : 1;
     }
 }
 
@@ -248,6 +254,9 @@ bool op_attrs_fit(OpKind op, const Attrs *attrs, Str *why)
 bool op_attrs_match(OpKind op, const Binding *b, const Attrs *attrs)
 {
     const int64_t *size = b->size, side = attrs->h_kernel;
+    if (op_has_pairs(op)) /* only quantising has B, and only squares have C */
+        return 2 * size['A'] == attrs->group && (size['B'] == 0 || size['B'] == attrs->group) &&
+               (size['C'] == 0 || size['C'] == attrs->group);
     if (op_info(op)->flags & OP_BLOCKS) return size['B'] == attrs->group;
     if (op == OP_rope || op == OP_rope_grad) {
         const int64_t pairs = attr_rope_pairs(attrs);

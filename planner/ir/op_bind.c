@@ -188,9 +188,12 @@ bool sig_bind(const Signature *sig, const char *name, const char *text, const Di
             return wrong_rank(&k, a, MAX_DIMS + 1);
         name_dims(&k, a);
     }
+    if (!bind_all(&k, in, out, bind_composite)) return false;
+    if (b->size['B'] && !b->size['C'] && sig_uses(sig, 'C'))
+        b->size['C'] = b->size['B']; /* the other side of a square of numbers that share a scale */
     /* A second pass, because a size found late in the first pass may determine an earlier
      * dimension. */
-    return bind_all(&k, in, out, bind_composite) && bind_all(&k, in, out, bind_composite);
+    return bind_all(&k, in, out, bind_composite);
 }
 
 int sig_output_dims(const Signature *sig, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS])

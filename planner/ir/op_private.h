@@ -18,8 +18,9 @@ void sig_along(const Signature *sig, const char *signature, bool lies_along, cha
  * "bsk,kn->bsn" -> "bsk,kn,bs,n->bsn" */
 void sig_scaled(const Signature *sig, const char *signature, bool by_rows, char *out, size_t room);
 /* The same with a scale for each block B along the last summed index of each operand.
- * "bsk,kn->bsn" -> "bskB,kBn,bsk,kn->bsn" */
-void sig_blocks(const Signature *sig, const char *signature, char *out, size_t room);
+ * "bsk,kn->bsn" -> "bskB,kBn,bsk,kn->bsn". in_pairs: a block is A pairs of numbers, and each
+ * operand also has the largest magnitude of its tensor: "bskA,kAn,bsk,kn,,->bsn" */
+void sig_blocks(const Signature *sig, const char *signature, bool in_pairs, char *out, size_t room);
 /* Parses the backward column of ops.def into info; `find` looks up op names. A malformed row
  * aborts. */
 void sig_parse_backward(const char *text, OpInfo *info, OpKind (*find)(const char *name, size_t n));

@@ -194,3 +194,8 @@ int roles_dim(const DimRoles *roles, IndexRole role)
         if (roles->of[d] == role) return d;
     return -1;
 }
+
+bool op_has_pairs(OpKind op)
+{
+    return op_info(op)->flags & OP_BLOCKS && sig_uses(&op_info(op)->sig, 'A');
+}

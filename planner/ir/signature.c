@@ -193,12 +193,12 @@ void sig_scaled(const Signature *sig, const char *signature, bool by_rows, char 
     assert(n > 0 && (size_t)n < room);
 }
 
-void sig_blocks(const Signature *sig, const char *signature, char *out, size_t room)
+void sig_blocks(const Signature *sig, const char *signature, bool in_pairs, char *out, size_t room)
 {
     const char *arrow = strstr(signature, "->");
     char values[2][MAX_DIMS + 1] = {"", ""}, scales[2][MAX_DIMS + 1] = {"", ""},
                               blocked[2] = {0, 0};
-    assert(sig->n_in == 2 && arrow && !sig_uses(sig, 'B'));
+    assert(sig->n_in == 2 && arrow && !sig_uses(sig, in_pairs ? 'A' : 'B'));
     for (uint32_t i = 0; i < 2; i++) {
         const SigTerm *term = &sig->in[i];
         uint32_t n = 0;
@@ -207,11 +207,12 @@ void sig_blocks(const Signature *sig, const char *signature, char *out, size_t r
             if (!sig_term_uses(&sig->out[0], term->dim[d].letter)) blocked[i] = term->dim[d].letter;
         for (uint32_t d = 0; d < term->n_dims; d++) {
             values[i][n++] = scales[i][d] = term->dim[d].letter;
-            if (term->dim[d].letter == blocked[i]) values[i][n++] = 'B';
+            if (term->dim[d].letter == blocked[i]) values[i][n++] = in_pairs ? 'A' : 'B';
         }
     }
     assert(blocked[0] && blocked[0] == blocked[1]);
-    int n = snprintf(out, room, "%s,%s,%s,%s%s", values[0], values[1], scales[0], scales[1], arrow);
+    int n = snprintf(out, room, "%s,%s,%s,%s%s%s", values[0], values[1], scales[0], scales[1],
+                     in_pairs ? ",," : "", arrow);
     assert(n > 0 && (size_t)n < room);
 }
 

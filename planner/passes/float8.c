@@ -1,10 +1,11 @@
 /* 8-bit matrix products: each covered linear reads quantised operands. The scale maps the largest
  * magnitude, of the whole tensor (tensorwise) or of each row (rowwise), to the largest number of
- * the type. mxfp8 has a power of two for each block of 32 numbers, which never leaves its rank. The
- * graph has a node for each step. If a tensor is split, layouts make its largest magnitude a
- * maximum over all its ranks. Weights at rest keep their dtype. These linears are not covered:
- * heads, unless requested, because their logits determine the loss; routers and experts; modules
- * that the user excludes; sizes that the hardware's 8-bit products cannot take. */
+ * the type. mxfp8 has a power of two for each block of 32 numbers, which never leaves its rank.
+ * nvfp4 has 4-bit numbers, a scale for each block of 16 and one for the tensor. The graph has a
+ * node for each step. If a tensor is split, layouts make its largest magnitude a maximum over all
+ * its ranks. Weights at rest keep their dtype. These linears are not covered: heads, unless
+ * requested, because their logits determine the loss; routers and experts; modules that the user
+ * excludes; sizes that the hardware's 8-bit products cannot take. */
 #include "planner/passes/graph/float8.h"
 
 #include <assert.h>
@@ -38,7 +39,8 @@ static const char *const recipes[] = {
 
 static const Scaling scaling_of[FLOAT8_RECIPE_COUNT] = {[FLOAT8_tensorwise] = SCALING_tensorwise,
                                                         [FLOAT8_rowwise] = SCALING_rowwise,
-                                                        [FLOAT8_mxfp8] = SCALING_blocks};
+                                                        [FLOAT8_mxfp8] = SCALING_blocks,
+                                                        [FLOAT8_nvfp4] = SCALING_pairs};
 
 /* One quantised form of a tensor, shared by all nodes that read this form. */
 typedef struct QuantisedForm {
@@ -86,6 +88,11 @@ static void find_logits(Float8 *f)
     }
 }
 
+static bool has_blocks(const Float8 *f)
+{
+    return f->scaling == SCALING_blocks || f->scaling == SCALING_pairs;
+}
+
 /* Inputs or outputs of a weight. */
 typedef struct WeightSide {
     int64_t local, all;
@@ -104,7 +111,7 @@ static WeightSide side_of(const Float8 *f, const Tensor *t, bool summed, const B
         for (int k = 0; k < b->n_dims[2]; k++)
             in_output = in_output || b->letter[2][k] == b->letter[1][d];
         if (in_output == summed) continue;
-        if (f->scaling == SCALING_blocks) side = (WeightSide){1, 1};
+        if (has_blocks(f)) side = (WeightSide){1, 1};
         side.local *= shape_local_dim(&s, mesh, &f->job->plan->graph.deals, d);
         side.all *= t->dim[d];
     }
@@ -113,7 +120,7 @@ static WeightSide side_of(const Float8 *f, const Tensor *t, bool summed, const B
 
 static int multiple_of(const Float8 *f)
 {
-    return f->scaling == SCALING_blocks ? FLOAT8_BLOCK : MULTIPLE;
+    return has_blocks(f) ? FLOAT8_BLOCK : MULTIPLE; /* 32 4-bit numbers are 16 bytes */
 }
 
 static void refuse_sizes(Float8 *f, const Node *n, const Tensor *w, WeightSide inputs,
@@ -130,8 +137,7 @@ static void refuse_sizes(Float8 *f, const Node *n, const Tensor *w, WeightSide i
     bool is_cut = layout_axes_split(&w->use, -1) != 0;
     diag_error(d, FAULT_input, "float8-divides", n->loc,
                "%s is %lld x %lld on each rank%s%s: an 8-bit product needs multiples of %d",
-               w->name, (long long)k, (long long)m,
-               f->scaling == SCALING_blocks ? " along its blocks" : "",
+               w->name, (long long)k, (long long)m, has_blocks(f) ? " along its blocks" : "",
                is_cut ? arena_print(f->job->scratch, " (tp = %u)", tp) : "", multiple);
     const WeightSide *side = k % multiple ? &inputs : &outputs;
     const char *which = k % multiple ? "inputs" : "outputs";
@@ -151,12 +157,12 @@ static bool tokens_fit(Float8 *f, const Node *n)
     AxisNames axes = axes_cutting(INDEX_tokens);
     if (tp && (tp->tp.sequence || tp->tp.plan.n)) axes |= axes_with(AXIS_WEIGHTS);
     const int64_t ranks = config_ranks(c, axes), least = ranks * FLOAT8_BLOCK;
-    if (f->scaling != SCALING_blocks || tokens % least == 0) return true;
+    if (!has_blocks(f) || tokens % least == 0) return true;
     if (f->split_tokens != NULL) return false;
     f->split_tokens = arena_print(
         f->job->scratch,
-        "%lld tokens of a sequence lie on %lld rank%s: recipe = \"%s\" needs blocks of %d "
-        "tokens on each",
+        "%lld tokens of a sequence lie on %lld rank%s: recipe = \"%s\" needs a multiple of %d on "
+        "each",
         (long long)tokens, (long long)ranks, ranks == 1 ? "" : "s", recipes[f->pass->float8.recipe],
         FLOAT8_BLOCK);
     if (f->pass->float8.skip_indivisible) return false;
@@ -167,10 +173,30 @@ static bool tokens_fit(Float8 *f, const Node *n)
     return false;
 }
 
+/* True if the blocks of a plan made small have two numbers in each dimension that has blocks. */
+static bool has_small_blocks(const Float8 *f, const Node *n)
+{
+    const Graph *g = &f->job->plan->graph;
+    const Tensor *x = &g->tensors.at[n->in[0]], *w = &g->tensors.at[n->in[1]];
+    const SigTerm *of = &op_info(n->op)->sig.in[1], *out = &op_info(n->op)->sig.out[0];
+    int64_t size[3] = {x->dim[op_dim(n->op, 0, INDEX_tokens)]};
+    for (uint32_t d = 0; d < of->n_dims; d++) {
+        bool kept = false;
+        for (uint32_t k = 0; k < out->n_dims; k++)
+            kept = kept || out->dim[k].letter == of->dim[d].letter;
+        size[kept ? 1 : 2] = w->dim[d];
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        if (float8_block(f->pass, size[i]) < 2) return false;
+    return true;
+}
+
 static Reason reason_of_sizes(Float8 *f, const Node *n, const Tensor *w)
 {
     Binding b;
-    if (f->pass->float8.any_size) return REASON_covered;
+    if (f->pass->float8.any_size)
+        return f->scaling == SCALING_pairs && !has_small_blocks(f, n) ? REASON_indivisible
+                                                                      : REASON_covered;
     graph_bind(&f->job->plan->graph, n, &b, f->job->diag);
     const WeightSide k = side_of(f, w, true, &b), m = side_of(f, w, false, &b);
     if (k.local % multiple_of(f) == 0 && m.local % multiple_of(f) == 0)
@@ -209,11 +235,12 @@ static Quantised quantised(Float8 *f, const Node *reader, uint32_t i)
     for (uint32_t c = f->casts_of[x]; c; c = f->casts.at[c].next)
         if (f->casts.at[c].scale == scale && f->casts.at[c].stage == reader->stage)
             return f->casts.at[c].to;
-    QuantisedForm cast = {.of = x,
-                          .stage = reader->stage,
-                          .next = f->casts_of[x],
-                          .scale = scale,
-                          .to = float8_quantise(f->job, reader, i, x, DT_e4m3)};
+    QuantisedForm cast = {
+        .of = x,
+        .stage = reader->stage,
+        .next = f->casts_of[x],
+        .scale = scale,
+        .to = float8_quantise(f->job, reader, i, x, float8_type(reader->op, DT_e4m3), 0)};
     f->casts_of[x] = (uint32_t)list_push(f->job->scratch, &f->casts, cast);
     return cast.to;
 }
@@ -229,10 +256,9 @@ static void cover(Float8 *f, Node n)
 {
     Graph *g = &f->job->plan->graph;
     n.op = op_info(n.op)->scaled[f->scaling];
-    n.n_in = 4;
     Quantised x = quantised(f, &n, 0), w = quantised(f, &n, 1);
     Attrs attrs = float8_attrs(g, n.op, x.value, w.value);
-    n.in[0] = x.value, n.in[1] = w.value, n.in[2] = x.amax, n.in[3] = w.amax;
+    n.n_in = (uint8_t)float8_inputs(x, w, n.in);
     n.attrs = graph_attrs(g, f->job->arena, &attrs);
     append(f, n);
 }
@@ -292,7 +318,7 @@ static void report(Float8 *f)
 static bool check_chunks(Float8 *f)
 {
     Diag *d = f->job->diag;
-    if (f->scaling != SCALING_blocks || !f->job->context.seq_deal) return true;
+    if (!has_blocks(f) || !f->job->context.seq_deal) return true;
     diag_error(d, FAULT_input, "float8-blocks-chunks", f->pass->loc,
                "recipe = \"%s\" with cp = %u: each rank holds two chunks of a sequence, and blocks "
                "of tokens are not dealt out in chunks",
@@ -360,13 +386,14 @@ static bool pass_float8(Job *job)
 static const PassOption options[] = {
     OPTION_WORD(float8.recipe, recipes, FLOAT8_tensorwise, "",
                 "tensorwise: one scale for a tensor. rowwise: one scale for each row. mxfp8: one "
-                "power of two for each block of 32 numbers along the summed index, in e4m3."),
+                "power of two for each block of 32 numbers along the summed index, in e4m3. nvfp4: "
+                "4-bit numbers with a scale for each block of 16 and one for the tensor."),
     OPTION_FLAG(float8.fsdp_gather, 0, "",
                 "true: sharded weights are gathered in 8 bits. Only with tensorwise scales."),
     OPTION_FLAG(float8.head, 0, "", "true: the head's product is also computed in 8 bits."),
     OPTION_FLAG(float8.skip_indivisible, 0, "",
-                "true: a weight whose local size is not a multiple of 16 (mxfp8: 32) stays in its "
-                "type; false: it is an error."),
+                "true: a weight whose local size is not a multiple of 16 (mxfp8, nvfp4: 32) stays "
+                "in its type; false: it is an error."),
     OPTION_LIST("float8.skip", modules, float8.skip, 0, NULL, "none", "",
                 "Paths of modules that are not converted."),
     OPTION_LIST("float8.only", modules, float8.only, 0,
@@ -395,7 +422,7 @@ static void print(const PassConfig *pass, Str *out)
 static void shrink(PassConfig *pass, Shrink *s)
 {
     pass->float8.any_size = true;
-    if (pass->float8.recipe != FLOAT8_mxfp8) return;
+    if (pass->float8.recipe != FLOAT8_mxfp8 && pass->float8.recipe != FLOAT8_nvfp4) return;
     pass->float8.cuts = 1; /* until the mesh is known */
     s->block = FLOAT8_SMALL_BLOCK;
 }

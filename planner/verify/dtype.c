@@ -14,7 +14,7 @@ static void find_doubles(const Plan *plan, bool *all, bool *but_eight_bits)
     for (uint32_t i = 0; i < plan->programs.n; i++)
         for (BufferId b = 1; b < plan->programs.at[i].buffers.n; b++) {
             DType t = plan->programs.at[i].buffers.at[b].dtype;
-            if (!dtype_is_real(t) || t == DT_f64) continue;
+            if (!dtype_is_real(t) || t == DT_f64 || t == DT_f64x2) continue;
             *all = false;
             if (!dtype_is_eight_bits(t)) *but_eight_bits = false;
         }
@@ -29,7 +29,8 @@ typedef struct Typing {
 static DType mapped(const Typing *y, DType t)
 {
     bool is_double = y->all_double || (y->double_but_eight_bits && !dtype_is_eight_bits(t));
-    return is_double && dtype_is_real(t) ? DT_f64 : t;
+    if (!is_double || !dtype_is_real(t)) return t;
+    return dtype_numbers(t) == 2 ? DT_f64x2 : DT_f64;
 }
 
 static const Unit *unit_of(const Typing *y, BufferId b)

@@ -2,12 +2,13 @@
  * that connect quantise, amax and scaled contractions are stated here independently of the passes,
  * from the signatures of the op table alone. */
 #include <assert.h>
+#include <string.h>
 
 #include "planner/verify/private.h"
 
 static double largest_of(DType t)
 {
-    return t == DT_e4m3 ? 448 : t == DT_e5m2 ? 57344 : 0;
+    return t == DT_e4m3 ? 448 : t == DT_e5m2 ? 57344 : t == DT_e2m1x2 ? 6 : 0;
 }
 
 static const Node *producer(const Graph *g, TensorId t)
@@ -42,10 +43,32 @@ static const char *fault_of_quantise(const Verifier *v, const Node *n)
     return NULL;
 }
 
+/* 4-bit numbers have e4m3 scales, and the largest magnitude of their tensor. A weight has squares,
+ * so that both of its products read the same rounded numbers. */
+static const char *fault_of_pairs(const Verifier *v, const Node *n)
+{
+    const Attrs *attrs = graph_attrs_at(v->g, n->attrs);
+    const DType of_values = v->g->tensors.at[n->out[0]].dtype;
+    const DType of_scales = v->g->tensors.at[n->out[1]].dtype;
+    const Node *max = producer(v->g, n->in[1]);
+    if (!(op_info(max->op)->flags & OP_MAGNITUDE) || !op_scales_whole(max->op))
+        return "is scaled by a value that is not the largest magnitude of all";
+    if (max->in[0] != n->in[0]) return "is scaled by the largest magnitude of another tensor";
+    if ((v->g->tensors.at[n->in[0]].role == ROLE_param) !=
+        (strchr(op_info(n->op)->signature, 'C') != NULL))
+        return "has squares for another tensor than a weight, or a weight without squares";
+    if (of_values != DT_e2m1x2) return "does not make 4-bit numbers";
+    if (of_scales != DT_e4m3) return "has scales of another type than e4m3";
+    if (attrs->scale != largest_of(of_values) * largest_of(of_scales))
+        return "is not scaled to the largest number times the largest scale";
+    return NULL;
+}
+
 /* Blocks and their scales come from one node. */
 static const char *fault_of_blocks(const Verifier *v, const Node *n)
 {
     const Attrs *attrs = graph_attrs_at(v->g, n->attrs);
+    if (op_has_pairs(n->op)) return fault_of_pairs(v, n);
     if (attrs->scale != largest_of(v->g->tensors.at[n->out[0]].dtype))
         return "is not scaled to the largest number of its type";
     if (v->g->tensors.at[n->out[1]].dtype != DT_e8m0)
@@ -53,9 +76,11 @@ static const char *fault_of_blocks(const Verifier *v, const Node *n)
     return NULL;
 }
 
-/* A contraction in blocks must multiply each operand with its own scales. */
+/* A contraction in blocks must multiply each operand with its own scales. One of pairs must also
+ * undo the scales of whole tensors. */
 static const char *fault_of_block_product(const Verifier *v, const Node *n)
 {
+    double undone = graph_attrs_at(v->g, n->attrs)->scale;
     for (uint32_t i = 0; i < 2; i++) {
         const Node *from = producer(v->g, n->in[i]);
         if (!(op_info(from->op)->flags & OP_QUANTISES)) return "reads an operand that has no scale";
@@ -63,7 +88,13 @@ static const char *fault_of_block_product(const Verifier *v, const Node *n)
             return "divides by a scale that is not its operand's";
         if (graph_attrs_at(v->g, from->attrs)->group != graph_attrs_at(v->g, n->attrs)->group)
             return "has blocks of another length than its operands";
+        if (!op_has_pairs(n->op)) continue;
+        if (n->in[4 + i] != from->in[1])
+            return "multiplies with a largest magnitude that is not its operand's";
+        undone *= graph_attrs_at(v->g, from->attrs)->scale;
     }
+    if (op_has_pairs(n->op) && !(undone > 1 - 1e-12 && undone < 1 + 1e-12))
+        return "does not undo its operands' scales";
     return NULL;
 }
 

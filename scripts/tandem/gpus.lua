@@ -11,14 +11,15 @@ local MiB, GB = 1 << 20, 1e9
 -- fitted_kernels. CDNA's and Ada's are assumed. Blackwell's is cuBLAS' 1,610 TFLOP/s for 8192 cubed
 -- on a B200 (14 waves and 5 us); its sustained part is Hopper's. (SimuMax's machine sustained 1,100 under a power limit
 -- of its own.) block_scales: its products multiply 8-bit blocks with their scales (MXFP8), as fast as
--- other 8-bit numbers.
+-- other 8-bit numbers. nvfp4: they also multiply 4-bit numbers in blocks of 16 with e4m3 scales, at the rate `fp4`.
+-- (CDNA4's 4-bit products have blocks of 32 with scales of powers of two.)
 -- kind: assumed; by hand from dev-cal rows of published kernels, or the related architecture's
 local arch = {
   Volta = { gemm_efficiency = 0.75, memory_efficiency = 0.83, kernel_floor_s = 3e-6 },
   Ampere = { memory_efficiency = 0.78, kernel_floor_s = 3e-6 },
   Ada = { gemm_efficiency = 0.75, memory_efficiency = 0.85, kernel_floor_s = 3e-6 },
   Hopper = { memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
-  Blackwell = { gemm_efficiency = 0.73, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = fitted.sustained.Hopper, block_scales = true },
+  Blackwell = { gemm_efficiency = 0.73, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = fitted.sustained.Hopper, block_scales = true, nvfp4 = true },
   -- their sustained part was never fitted: Hopper's is used, whose chips take as much power
   CDNA3 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper },
   CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, block_scales = true },
@@ -182,7 +183,8 @@ function m.device(name, watts)
     reserved_bytes = 512 * MiB + (fabric and 32 * MiB or 8519680),
     hbm_bytes_per_s = g.hbm * GB,
     peak_flops = { bf16 = g.bf16 and half or nil, f16 = half, f32 = g.fp32 * 1e12, f64 = g.fp32 * 0.5e12,
-      e4m3 = fp8, e5m2 = fp8, e8m0 = a.block_scales and fp8 or nil },
+      e4m3 = fp8, e5m2 = fp8, e8m0 = a.block_scales and fp8 or nil,
+      e2m1x2 = a.nvfp4 and g.fp4 and g.fp4 * 1e12 or nil },
     block_scales = a.block_scales,
     gemm_efficiency = (fitted_kernels[g.arch] or a).gemm_efficiency, memory_efficiency = g.mem or a.memory_efficiency,
     exponentials = g.exps, launch_s = 4e-6, kernel_floor_s = a.kernel_floor_s, watts = watts or g.watts,

@@ -249,10 +249,11 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
         floor_s += kernel_memory_s(device, fmax(as->passes - 1, 0) * bytes);
         memory = kernel_memory_s(device, fmin(as->passes, 1) * bytes);
         ProductWork work = work_of_product(&b, size);
+        work.k *= dtype_numbers(dtype);
         if (info->scaling == SCALING_blocks) dtype = DT_e8m0; /* its own rate */
         compute = kernel_gemm_s(device, dtype, work.batch, work.m, work.n, work.k, NULL);
         if (!work_is_aligned(p, in, &b, size)) compute *= kernel_unaligned(device);
-        if (info->scaling != SCALING_none && info->scaling != SCALING_blocks &&
+        if (info->scaling != SCALING_none && !(info->flags & OP_BLOCKS) &&
             runtime_is_own(c->runtime) && !kernel_on_processor(device))
             floor_s += turned_s(device, &b, size);
         if (info->scaling == SCALING_rowwise && runtime_is_own(c->runtime) &&

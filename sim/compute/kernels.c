@@ -161,7 +161,8 @@ double kernel_grouped_gemm_s(const Device *device, DType dtype, uint32_t n_group
 double cost_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                    const GemmFit *fit)
 {
-    double size = dtype_bytes(dtype), out = fmax(size, 2); /* 8-bit operands give a 16-bit result */
+    const double size = dtype_bytes(dtype) / (double)dtype_numbers(dtype);
+    const double out = fmax(size, 2); /* 8-bit operands give a 16-bit result */
     double bytes = batch * (size * (m * k + k * n) + out * m * n);
     return device->kernel_floor_s +
            fmax(kernel_gemm_s(device, dtype, batch, m, n, k, fit), kernel_memory_s(device, bytes));

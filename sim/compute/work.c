@@ -100,8 +100,10 @@ const char *work_product_key(Arena *arena, DType dtype, const ProductWork *work)
 {
     double large = fmax(work->m, work->n), small = fmin(work->m, work->n);
     return arena_print(arena, "work product %s batch=%.0f sides=%.0fx%.0f k=%.0f",
-                       dtype_bytes(dtype) == 1 ? "8-bit" : dtype_name(dtype), work->batch, large,
-                       small, work->k);
+                       dtype_numbers(dtype) > 1  ? "4-bit"
+                       : dtype_bytes(dtype) == 1 ? "8-bit"
+                                                 : dtype_name(dtype),
+                       work->batch, large, small, work->k);
 }
 
 const char *work_heads_key(Arena *arena, DType dtype, const HeadsWork *work)
@@ -202,7 +204,9 @@ const char *work_key(const Plan *plan, const Program *p, const Instr *in, Arena 
             op_is_plain_attention(in->op); /* traces know only this form of attention */
         if (heads) return plain ? heads_key(p, in, size, attrs->causal != 0, arena) : NULL;
         ProductWork work = work_of_product(&b, size);
-        return work_product_key(arena, argument(p, in, 0)->dtype, &work);
+        const DType dtype = argument(p, in, 0)->dtype;
+        work.k *= dtype_numbers(dtype);
+        return work_product_key(arena, dtype, &work);
     }
     /* An op that accumulates also reads its output. */
     return attrs->accumulate != 0 ? NULL : plain_key(plan, p, in, arena);

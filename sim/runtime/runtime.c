@@ -47,10 +47,22 @@ bool runtime_quantises_weight(const Program *p, const Instr *in)
     return of == CATEGORY_parameter || of == CATEGORY_gathered;
 }
 
+/* True for the largest magnitude of a tensor of 4-bit numbers (nvfp4), and for its reduction. The
+ * node that quantises the tensor follows. Frameworks find it in every step, but each rank takes the
+ * maximum of its own part (Transformer Engine: all ranks of tp where sequences are gathered). */
+static bool finds_whole(const Plan *plan, const Instr *in)
+{
+    const Graph *g = &plan->graph;
+    return in->origin != 0 && in->origin + 1 < g->nodes.n &&
+           op_scales_whole(g->nodes.at[in->origin].op) &&
+           op_has_pairs(g->nodes.at[in->origin + 1].op);
+}
+
 bool runtime_leaves_out(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in)
 {
     if (runtime_is_own(runtime)) return false;
     if (runtime->frozen_base && is_training(p, in)) return true;
+    if (finds_whole(plan, in)) return is_scale(plan, p, in);
     if (!runtime->delayed) return false;
     const char *name = op_info(in->op)->name;
     if (strncmp(name, "amax", 4) == 0 || is_scale(plan, p, in)) return true;

@@ -78,17 +78,17 @@ static const int rows[][8] = {
 static void ranks_round_as_one_does(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < 4 * sizeof rows / sizeof rows[0]; i++) {
+    for (uint32_t i = 0; i < 5 * sizeof rows / sizeof rows[0]; i++) {
         static const Float8Recipe recipes[] = {FLOAT8_tensorwise, FLOAT8_rowwise, FLOAT8_tensorwise,
-                                               FLOAT8_mxfp8};
-        const int *r = rows[i / 4];
+                                               FLOAT8_mxfp8, FLOAT8_nvfp4};
+        const int *r = rows[i / 5];
         Tiny t = sizes();
         t.gpt2 = r[0], t.dp_shard = (uint32_t)r[1], t.dp_replicate = (uint32_t)r[2];
         t.tp = (uint32_t)r[3], t.tp_options.sequence = r[4], t.pp = (uint32_t)r[5];
         t.ac = (AcMode)r[6], t.microbatches = (uint32_t)r[7];
-        t.float8.recipe = recipes[i % 4];
+        t.float8.recipe = recipes[i % 5];
         /* with gathers of 8-bit weights, which need scales of whole tensors */
-        t.float8.fsdp_gather = i % 4 == 2;
+        t.float8.fsdp_gather = i % 5 == 2;
         check(&t, i + 1);
     }
 }

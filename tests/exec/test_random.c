@@ -245,7 +245,7 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     draw_experts(&d, &t);
     draw_context(&d, &t);
     draw_fold(&d, &t);
-    if (t.cp > 1 && t.cp_options.mode != CP_all_to_all && t.float8.recipe == FLOAT8_mxfp8)
+    if (t.cp > 1 && t.cp_options.mode != CP_all_to_all && t.float8.recipe >= FLOAT8_mxfp8)
         t.float8.recipe = FLOAT8_rowwise; /* refused together */
     if (draw(&d, 5) == 0 && !t.spectral) t.freeze = 1 + draw(&d, (1U << TINY_FROZEN) - 1);
     t.freeze_whole = t.freeze && draw(&d, 3) == 0;

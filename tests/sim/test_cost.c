@@ -261,6 +261,42 @@ static void blocks_in_closed_form(void **state)
     arena_free(arena);
 }
 
+/* A pair of 4-bit numbers is one element of a byte. Products have the rate of 4-bit numbers, of
+ * which a row of pairs has twice as many. */
+static void pairs_in_closed_form(void **state)
+{
+    (void)state;
+    enum { S = 2048, K = 4096, N = 8192 };
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
+    Cluster cluster = {.device = device_of(true)};
+    cluster.device.arch = "Blackwell";
+    cluster.device.peak_flops[DT_e4m3] = 2000e12;
+    cluster.device.peak_flops[DT_e2m1x2] = 3000e12;
+    const Shape values[] = {{.n_dims = 4, .dim = {1, S, K / 16, 8}},
+                            {.n_dims = 3, .dim = {K / 16, 8, N}},
+                            {.n_dims = 0}};
+    const ShapeId shapes[] = {plan_shape(plan, &values[0]), plan_shape(plan, &values[1]),
+                              shape_of(plan, 1, S, K / 16), shape_of(plan, K / 16, N, 0),
+                              plan_shape(plan, &values[2]), plan_shape(plan, &values[2]),
+                              shape_of(plan, 1, S, N)};
+    Pc pc = add_op(plan, OP_linear_pairs, 6, shapes, 7, DT_e2m1x2);
+    const Program *p = &plan->programs.at[0];
+    const Instr *in = program_instr(p, pc);
+    assert_int_equal(plan_hbm_bytes(plan, p, in),
+                     (S * K + K * N) / 16 * 9 + 2 + S * N); /* all of one byte in this program */
+    CostModel model = cost_model(cost_new(&cluster, NULL, NULL, NULL, arena, &d));
+    const double s =
+        cluster.device.kernel_floor_s + kernel_gemm_s(&cluster.device, DT_e2m1x2, 1, S, N, K, NULL);
+    const Ps is = model.compute(model.self, plan, p, in);
+    assert_in_range(is + 2, llround(s * 1e12), llround(s * 1e12) + 4);
+    cluster.device.peak_flops[DT_e2m1x2] = 6000e12;
+    model = cost_model(cost_new(&cluster, NULL, NULL, NULL, arena, &d));
+    assert_true(model.compute(model.self, plan, p, in) < is);
+    arena_free(arena);
+}
+
 /* Hopper's and Blackwell's fast products need rows at multiples of 16 bytes. The odd
  * index may be a column of the result, a summed index, or a column of the weight. */
 static void unaligned_rows_cost_more(void **state)
@@ -401,6 +437,7 @@ int main(void)
         cmocka_unit_test(named_kernels_in_closed_form),
         cmocka_unit_test(turned_operands_in_closed_form),
         cmocka_unit_test(blocks_in_closed_form),
+        cmocka_unit_test(pairs_in_closed_form),
         cmocka_unit_test(unaligned_rows_cost_more),
         cmocka_unit_test(rowwise_scales_in_closed_form),
         cmocka_unit_test(host_memory_in_closed_form),

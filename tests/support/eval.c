@@ -15,6 +15,11 @@ int64_t value_elements(const Value *v)
     return n;
 }
 
+int64_t value_numbers(const Value *v)
+{
+    return value_elements(v) * dtype_numbers(v->dtype);
+}
+
 Value value_new(Arena *arena, DType dtype, uint32_t n_dims, const int64_t *dim)
 {
     assert(n_dims <= MAX_DIMS);
@@ -27,7 +32,7 @@ Value value_new(Arena *arena, DType dtype, uint32_t n_dims, const int64_t *dim)
 
 double value_get(const Value *v, int64_t i)
 {
-    if (v->dtype == DT_f64) return ((const double *)v->at)[i];
+    if (v->dtype == DT_f64 || v->dtype == DT_f64x2) return ((const double *)v->at)[i];
     if (v->dtype == DT_f32) return (double)((const float *)v->at)[i];
     assert(v->dtype == DT_i32);
     return ((const int32_t *)v->at)[i];
@@ -35,7 +40,7 @@ double value_get(const Value *v, int64_t i)
 
 void value_set(Value *v, int64_t i, double x)
 {
-    if (v->dtype == DT_f64)
+    if (v->dtype == DT_f64 || v->dtype == DT_f64x2)
         ((double *)v->at)[i] = x;
     else if (v->dtype == DT_f32)
         ((float *)v->at)[i] = (float)x;

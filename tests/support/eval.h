@@ -26,8 +26,9 @@ typedef struct Part {
 } Part;
 
 int64_t value_elements(const Value *v);
+int64_t value_numbers(const Value *v); /* elements of pairs have two */
 Value value_new(Arena *arena, DType dtype, uint32_t n_dims, const int64_t *dim);
-double value_get(const Value *v, int64_t i);
+double value_get(const Value *v, int64_t i); /* number i */
 void value_set(Value *v, int64_t i, double x);
 /* Fills memory with NaN (floats) or -1, so that a read before the first write is visible. */
 void value_poison(Value *v);

@@ -209,7 +209,8 @@ static void append_along(char *name, size_t at, const GemmAlong *a)
 
 void gemm_name(const Gemm *g, char name[GEMM_NAME_BYTES])
 {
-    static const char *const scalings[SCALINGS] = {"", " tensorwise", " rowwise", " blocks"};
+    static const char *const scalings[SCALINGS] = {"", " tensorwise", " rowwise", " blocks",
+                                                   " pairs"};
     int n = snprintf(name, GEMM_NAME_BYTES, "%" PRId64 "x%" PRId64 "x%" PRId64 " batch %" PRId64,
                      g->m, g->n, g->k, g->batch);
     assert(n > 0 && n < GEMM_NAME_BYTES);
@@ -227,7 +228,7 @@ void gemm_name(const Gemm *g, char name[GEMM_NAME_BYTES])
 bool cuda_contract_accepts(OpKind op, const DType *dtype, uint32_t n_args)
 {
     uint32_t n_in = op_info(op)->sig.n_in;
-    if (op_info(op)->scaling == SCALING_blocks) return false;
+    if (op_info(op)->flags & OP_BLOCKS) return false;
     if (n_args < n_in + 1u || n_args > n_in + 2u) return false;
     for (uint32_t i = 0; i <= n_in; i++)
         if (dtype[i] == DT_f64 || !number_is_real(dtype[i])) return false;

@@ -59,6 +59,7 @@ DTypeMap dtype_map_all(DType real)
     DTypeMap map = dtype_map_identity();
     for (int t = 0; t < DT_COUNT; t++)
         if (dtype_is_real((DType)t)) map.to[t] = real;
+    if (real == DT_f64) map.to[DT_e2m1x2] = map.to[DT_f64x2] = DT_f64x2;
     return map;
 }
 

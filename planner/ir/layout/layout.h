@@ -10,7 +10,10 @@ enum { MAX_DIMS = 6 };
 
 #define DTYPES(X)                                                                                  \
     X(f64, 8)                                                                                      \
-    X(f32, 4) X(bf16, 2) X(f16, 2) X(e4m3, 1) X(e5m2, 1) X(e8m0, 1) X(i32, 4) X(i64, 8) X(u8, 1)
+    X(f32, 4)                                                                                      \
+    X(bf16, 2)                                                                                     \
+    X(f16, 2)                                                                                      \
+    X(e4m3, 1) X(e5m2, 1) X(e8m0, 1) X(e2m1x2, 1) X(f64x2, 16) X(i32, 4) X(i64, 8) X(u8, 1)
 typedef enum DType {
     DT_none,
 #define X(name, bytes) DT_##name,
@@ -19,14 +22,20 @@ typedef enum DType {
         DT_COUNT
 } DType;
 uint32_t dtype_bytes(DType t);
-/* True for floating-point types, also those that only scale others (e8m0). */
+/* True for floating-point types, also those that only scale others (e8m0) or hold pairs. */
 static inline bool dtype_is_real(DType t)
 {
-    return t >= DT_f64 && t <= DT_e8m0;
+    return t >= DT_f64 && t <= DT_f64x2;
 }
 static inline bool dtype_is_eight_bits(DType t)
 {
-    return t >= DT_e4m3 && t <= DT_e8m0;
+    return t >= DT_e4m3 && t <= DT_e2m1x2;
+}
+/* Returns the numbers in one element: 2 in e2m1x2 (two 4-bit numbers in a byte) and in the type
+ * that stands for it in fp64, f64x2. */
+static inline uint32_t dtype_numbers(DType t)
+{
+    return t == DT_e2m1x2 || t == DT_f64x2 ? 2 : 1;
 }
 const char *dtype_name(DType t);
 DType dtype_find(const char *name); /* "fp32" and "f32", "bf16", "fp64"...; DT_none if unknown */
@@ -35,8 +44,9 @@ typedef struct DTypeMap {
     DType to[DT_COUNT];
 } DTypeMap;
 DTypeMap dtype_map_identity(void);
-DTypeMap dtype_map_all(DType real);            /* every floating-point type becomes `real` */
-DTypeMap dtype_map_but_eight_bits(DType real); /* ... but e4m3, e5m2 and e8m0 stay */
+/* Every floating-point type becomes `real`, which is f64 if types of pairs are in use. */
+DTypeMap dtype_map_all(DType real);
+DTypeMap dtype_map_but_eight_bits(DType real); /* ... but e4m3, e5m2, e8m0 and e2m1x2 stay */
 
 enum { WHOLE = 0, PARTIAL_SUM = -1, PARTIAL_MAX = -2 };
 #define SPLIT(d) ((int8_t)((d) + 1))

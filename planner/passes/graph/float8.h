@@ -6,21 +6,28 @@
 
 typedef struct Quantised {
     TensorId value, amax; /* amax: largest magnitudes, or the scales of blocks */
+    TensorId whole;       /* nvfp4: the largest magnitude of the tensor, beside scales of blocks */
 } Quantised;
 
-/* Numbers that share a scale in MXFP8. */
-enum { FLOAT8_BLOCK = 32 };
+/* Numbers that share a scale in MXFP8, and in NVFP4. */
+enum { FLOAT8_BLOCK = 32, FLOAT8_BLOCK_OF_FOUR = 16 };
 /* Returns the length of the blocks along a dimension of that size. */
 int64_t float8_block(const PassConfig *pass, int64_t size);
 
-/* Returns the largest number of e4m3 or e5m2. */
+/* Returns the largest number of e4m3, e5m2 or e2m1x2. */
 double float8_largest(DType t);
 /* Returns the op that computes the scale of operand i of the scaled contraction `reader` from x.
  * Two readers that need the same op can share one quantised form. */
 OpKind float8_scale(const Graph *g, const Node *reader, uint32_t i, TensorId x);
+/* Returns the type of quantised operands: `to`, or that of 4-bit numbers. */
+DType float8_type(OpKind reader, DType to);
 /* Adds the nodes that make operand i of the scaled contraction `reader` from x. The nodes belong
- * to the same module and stage as the reader. */
-Quantised float8_quantise(Job *job, const Node *reader, uint32_t i, TensorId x, DType to);
+ * to the same module and stage as the reader. whole: x's largest magnitude, if a node has found it
+ * (nvfp4); 0: a node is added. */
+Quantised float8_quantise(Job *job, const Node *reader, uint32_t i, TensorId x, DType to,
+                          TensorId whole);
+/* Sets the inputs of a scaled contraction of a and b, and returns their number. */
+uint32_t float8_inputs(Quantised a, Quantised b, TensorId in[MAX_IN]);
 /* Returns the attributes of the scaled contraction `op` of a and b: it divides by the factors of
  * both, or has blocks. */
 Attrs float8_attrs(const Graph *g, OpKind op, TensorId a, TensorId b);

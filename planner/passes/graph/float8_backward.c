@@ -39,13 +39,16 @@ static bool place(const Derive *v, TensorId made)
     return true;
 }
 
+/* out->whole: x's largest magnitude if a node has found it (nvfp4). */
 static bool quantise(const Derive *v, OpKind reader, uint32_t i, TensorId x, DType to,
                      Quantised *out)
 {
     Node like = v->f;
     like.op = reader;
-    *out = float8_quantise(v->job, &like, i, x, to);
-    const bool at_once = op_info(reader)->scaling == SCALING_blocks; /* by one node */
+    const TensorId known = out->whole;
+    *out = float8_quantise(v->job, &like, i, x, float8_type(reader, to), known);
+    const bool at_once = op_info(reader)->flags & OP_BLOCKS; /* by one node */
+    if (out->whole && !known && !place(v, out->whole)) return false;
     return (at_once || place(v, out->amax)) && place(v, out->value);
 }
 
@@ -53,9 +56,10 @@ static void add_product(const Derive *v, OpKind op, Quantised a, Quantised b, Te
 {
     Job *job = v->job;
     Graph *g = &job->plan->graph;
-    TensorId in[4] = {a.value, b.value, a.amax, b.amax}, out = gradient_of(job, of);
+    TensorId in[MAX_IN], out = gradient_of(job, of);
+    const uint32_t n_in = float8_inputs(a, b, in);
     Attrs attrs = float8_attrs(g, op, a.value, b.value);
-    NodeId id = graph_node(g, job->arena, op, in, 4, &out, 1, &attrs, v->f.module, v->f.loc);
+    NodeId id = graph_node(g, job->arena, op, in, n_in, &out, 1, &attrs, v->f.module, v->f.loc);
     Node *n = &g->nodes.at[id];
     n->forward = v->forward;
     n->layer = v->f.layer;
@@ -99,7 +103,9 @@ bool float8_backward(Job *job, NodeId forward, bool of_input, bool of_weight, Qu
     TensorId y = g->tensors.at[v.f.out[0]].grad;
     TensorId x = float8_source(g, v.f.in[0]), w = float8_source(g, v.f.in[1]);
     if (!y) return true; /* no gradient reaches this output */
-    Quantised dy = {0, 0}, qx = {v.f.in[0], v.f.in[2]}, qw = {v.f.in[1], v.f.in[3]};
+    const bool in_pairs = v.f.n_in == 6;
+    Quantised dy = {0}, qx = {v.f.in[0], v.f.in[2], in_pairs ? v.f.in[4] : 0},
+              qw = {v.f.in[1], v.f.in[3], in_pairs ? v.f.in[5] : 0};
     if (!quantise(&v, of_input ? d0 : d1, of_input ? 0 : 1, y, to, &dy)) return false;
     if (of_input) {
         if (rows && !quantise(&v, d0, 1, w, DT_e4m3, &qw)) return false;

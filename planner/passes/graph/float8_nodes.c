@@ -1,6 +1,7 @@
 /* Makes the nodes in front of a scaled contraction. One node finds the largest magnitude of an
  * operand (over all of it, or along the index that the contraction sums). The other node makes the
- * 8-bit operand. For blocks, one node makes both the operand and its scales. */
+ * 8-bit operand. For blocks, one node makes both the operand and its scales; for 4-bit numbers it
+ * needs the largest magnitude, too. */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"
@@ -14,21 +15,38 @@ int64_t float8_block(const PassConfig *pass, int64_t size)
 {
     const int64_t cuts = pass->float8.cuts;
     int64_t block = cuts > 0 ? FLOAT8_SMALL_BLOCK : 1;
-    if (!pass->float8.any_size) return FLOAT8_BLOCK;
+    if (!pass->float8.any_size)
+        return pass->float8.recipe == FLOAT8_nvfp4 ? FLOAT8_BLOCK_OF_FOUR : FLOAT8_BLOCK;
     while (block > 1 && size % (block * cuts) != 0) block /= 2;
     return block;
 }
 
 double float8_largest(DType t)
 {
-    assert(t == DT_e4m3 || t == DT_e5m2);
-    return t == DT_e4m3 ? 448 : 57344;
+    assert(t == DT_e4m3 || t == DT_e5m2 || t == DT_e2m1x2);
+    return t == DT_e4m3 ? 448 : t == DT_e5m2 ? 57344 : 6;
+}
+
+DType float8_type(OpKind reader, DType to)
+{
+    return op_has_pairs(reader) ? DT_e2m1x2 : to;
+}
+
+uint32_t float8_inputs(Quantised a, Quantised b, TensorId in[MAX_IN])
+{
+    in[0] = a.value, in[1] = b.value, in[2] = a.amax, in[3] = b.amax;
+    in[4] = a.whole, in[5] = b.whole;
+    return a.whole ? 6 : 4;
 }
 
 Attrs float8_attrs(const Graph *g, OpKind op, TensorId a, TensorId b)
 {
-    if (op_info(op)->scaling == SCALING_blocks)
-        return (Attrs){.group = graph_attrs_at(g, made_by(g, a)->attrs)->group};
+    if (op_info(op)->flags & OP_BLOCKS) {
+        const Attrs *x = graph_attrs_at(g, made_by(g, a)->attrs),
+                    *y = graph_attrs_at(g, made_by(g, b)->attrs);
+        return (Attrs){.group = x->group,
+                       .scale = op_has_pairs(op) ? 1 / (x->scale * y->scale) : 0};
+    }
     DType x = g->tensors.at[a].dtype, y = g->tensors.at[b].dtype;
     return (Attrs){.scale = 1 / (float8_largest(x) * float8_largest(y))};
 }
@@ -88,10 +106,45 @@ static uint32_t blocked_dim(OpKind op, uint32_t i)
     return (uint32_t)d - 1;
 }
 
-static OpKind blocks_op(const Node *reader, uint32_t i)
+/* Returns the last dimension of operand i that the reader does not sum. */
+static uint32_t kept_dim(const Node *reader, uint32_t i)
+{
+    const Signature *sig = &op_info(reader->op)->sig;
+    const SigTerm *scales = &sig->in[2 + i];
+    uint32_t d = scales->n_dims;
+    while (d-- > 1)
+        if (has_letter(&sig->out[0], scales->dim[d].letter)) return d;
+    return 0;
+}
+
+/* A weight's numbers of one block of each of its two dimensions share a scale. */
+static OpKind squares_op(const Node *reader, uint32_t i)
+{
+    const uint32_t n_dims = op_info(reader->op)->sig.in[2 + i].n_dims;
+    const uint32_t d = blocked_dim(reader->op, i), other = kept_dim(reader, i);
+    if (d == 0) {
+        assert(other + 1 == n_dims);
+        return OP_quantise_squares_first;
+    }
+    if (d + 1 == n_dims && other == 0) return OP_quantise_squares_last;
+    assert(d + 1 == n_dims ? other + 1 == d : d + 2 == n_dims && other == d + 1);
+    return d + 1 == n_dims ? OP_quantise_squares_outer : OP_quantise_squares_inner;
+}
+
+static OpKind pairs_op(const Graph *g, const Node *reader, uint32_t i, TensorId x)
+{
+    const uint32_t d = blocked_dim(reader->op, i);
+    if (g->tensors.at[x].role == ROLE_param) return squares_op(reader, i);
+    if (d + 1 == op_info(reader->op)->sig.in[2 + i].n_dims) return OP_quantise_pairs_last;
+    if (d == 0) return OP_quantise_pairs_first;
+    return d == 1 ? OP_quantise_pairs_tokens : OP_quantise_pairs_inner;
+}
+
+static OpKind blocks_op(const Graph *g, const Node *reader, uint32_t i, TensorId x)
 {
     const Signature *sig = &op_info(reader->op)->sig;
     const uint32_t d = blocked_dim(reader->op, i), n_dims = sig->in[2 + i].n_dims;
+    if (op_has_pairs(reader->op)) return pairs_op(g, reader, i, x);
     if (d + 1 == n_dims) return OP_quantise_blocks_last;
     if (d == 0) return OP_quantise_blocks_first;
     if (d == 1 && op_role(reader->op, sig->in[i].dim[d].letter) == INDEX_tokens)
@@ -102,7 +155,7 @@ static OpKind blocks_op(const Node *reader, uint32_t i)
 
 OpKind float8_scale(const Graph *g, const Node *reader, uint32_t i, TensorId x)
 {
-    if (op_info(reader->op)->scaling == SCALING_blocks) return blocks_op(reader, i);
+    if (op_info(reader->op)->flags & OP_BLOCKS) return blocks_op(g, reader, i, x);
     return pairs[find_pair(g, reader, i, x)][0];
 }
 
@@ -120,26 +173,32 @@ static TensorId add(Job *job, const Node *reader, OpKind op, const TensorId *in,
     return out;
 }
 
-static Quantised quantise_blocks(Job *job, const Node *reader, uint32_t i, TensorId x, DType to)
+static Quantised quantise_blocks(Job *job, const Node *reader, uint32_t i, TensorId x, DType to,
+                                 TensorId whole)
 {
     Graph *g = &job->plan->graph;
     const uint32_t d = blocked_dim(reader->op, i);
-    const Attrs attrs = {.scale = float8_largest(to),
+    const bool in_pairs = op_has_pairs(reader->op);
+    const OpKind op = blocks_op(g, reader, i, x);
+    const Attrs attrs = {.scale = float8_largest(to) * (in_pairs ? float8_largest(DT_e4m3) : 1),
                          .group =
                              float8_block(pass_config(job, PASS_float8), g->tensors.at[x].dim[d])};
-    const TensorId value = add(job, reader, blocks_op(reader, i), &x, 1, to, &attrs);
+    if (in_pairs && !whole) whole = add(job, reader, OP_amax, &x, 1, DT_f32, NULL);
+    const TensorId in[2] = {x, whole};
+    const TensorId value = add(job, reader, op, in, in_pairs ? 2 : 1, to, &attrs);
     const TensorId scales = made_by(g, value)->out[1];
-    g->tensors.at[scales].dtype = DT_e8m0;
-    return (Quantised){value, scales};
+    g->tensors.at[scales].dtype = in_pairs ? DT_e4m3 : DT_e8m0;
+    return (Quantised){value, scales, in_pairs ? whole : 0};
 }
 
-Quantised float8_quantise(Job *job, const Node *reader, uint32_t i, TensorId x, DType to)
+Quantised float8_quantise(Job *job, const Node *reader, uint32_t i, TensorId x, DType to,
+                          TensorId whole)
 {
     Graph *g = &job->plan->graph;
     Node copy = *reader; /* the list of nodes may move when it grows */
-    if (op_info(copy.op)->scaling == SCALING_blocks) return quantise_blocks(job, &copy, i, x, to);
+    if (op_info(copy.op)->flags & OP_BLOCKS) return quantise_blocks(job, &copy, i, x, to, whole);
     uint32_t k = find_pair(g, &copy, i, x);
     Attrs attrs = {.scale = float8_largest(to)};
     TensorId in[2] = {x, add(job, &copy, pairs[k][0], &x, 1, DT_f32, NULL)};
-    return (Quantised){add(job, &copy, pairs[k][1], in, 2, to, &attrs), in[1]};
+    return (Quantised){add(job, &copy, pairs[k][1], in, 2, to, &attrs), in[1], 0};
 }

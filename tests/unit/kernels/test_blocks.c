@@ -318,7 +318,8 @@ static void products_of_blocks(void **state)
     static const DType out[] = {DT_f32, DT_bf16, DT_f64};
     uint32_t n = 0;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
-        if (op_info(op)->class_ != OP_CLASS_contract || !(op_info(op)->flags & OP_BLOCKS)) continue;
+        if (op_info(op)->class_ != OP_CLASS_contract || op_info(op)->scaling != SCALING_blocks)
+            continue;
         for (int k = 0; k < 3; k++) check_product(op, out[k], (n + (uint32_t)k) % 2);
         n++;
     }

@@ -310,8 +310,11 @@ static const OpKind without_gradient[] = {
     OP_amax_over_tokens, OP_amax_of_first, OP_amax_over_first, OP_amax_of_last, OP_amax_over_last,
     OP_quantise, OP_quantise_of_tokens, OP_quantise_over_tokens, OP_quantise_of_first,
     OP_quantise_over_first, OP_quantise_of_last, OP_quantise_over_last, OP_quantise_blocks_last,
-    OP_quantise_blocks_first, OP_quantise_blocks_inner, OP_quantise_blocks_tokens, OP_turn_tokens,
-    OP_turn_first, OP_turn_last, OP_amax_range, OP_quantise_range,
+    OP_quantise_blocks_first, OP_quantise_blocks_inner, OP_quantise_blocks_tokens,
+    OP_quantise_pairs_last, OP_quantise_pairs_first, OP_quantise_pairs_inner,
+    OP_quantise_pairs_tokens, OP_quantise_squares_first, OP_quantise_squares_last,
+    OP_quantise_squares_inner, OP_quantise_squares_outer, OP_turn_tokens, OP_turn_first,
+    OP_turn_last, OP_amax_range, OP_quantise_range,
     /* its gradient goes through the norm: test_spectral */
     OP_project_of_first, OP_project_over_first, OP_project_of_last, OP_project_over_last,
     OP_project_of_second, OP_project_over_second, OP_outer_second, OP_inner_product, OP_normalise,

@@ -538,6 +538,7 @@ static void none_is_forgotten(void **state)
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
         OpClass class_ = op_info(op)->class_;
         bool found = class_ != OP_CLASS_compute || is_of_fields(op);
+        found |= op_has_pairs(op); /* test_pairs */
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) found |= cases[i].op == op;
         for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) found |= others[i] == op;
         if (!found) fail_msg("%s", op_info(op)->name);

@@ -93,6 +93,8 @@ static bool is_table(OpKind op, uint32_t arg)
 static DType dtype_of(const Case *c, uint32_t arg)
 {
     if (is_ids(c->op, arg)) return DT_i32;
+    const bool values = op_info(c->op)->class_ == OP_CLASS_contract ? arg < 2 : arg == c->n_in;
+    if (op_has_pairs(c->op) && values) return DT_f64x2;
     return is_table(c->op, arg) || c->real == DT_none ? DT_f64 : c->real;
 }
 
@@ -129,7 +131,7 @@ static void fill_input(const Case *c, uint32_t arg, Value *v)
 {
     int64_t vocab = c->size['v'];
     if (choices_fill(c->op, arg, &c->attrs, v)) return;
-    for (int64_t i = 0; i < value_elements(v); i++) {
+    for (int64_t i = 0; i < value_numbers(v); i++) {
         double x = rng_normal(SEED, arg, (uint64_t)i);
         if (is_ids(c->op, arg)) {
             x = (double)rng_below(SEED, arg, (uint64_t)i, (uint64_t)vocab);
@@ -175,6 +177,7 @@ static Attrs attrs_of(const Case *c, bool causal)
     if (c->op == OP_topk && causal) a.expert_groups = 2, a.top_groups = 1, a.sigmoid = 1;
     if (op_info(c->op)->flags & OP_BLOCKS) a.group = c->size['B'];
     if (c->op == OP_merge_tokens || c->op == OP_merge_tokens_grad) a.count = c->size['I'];
+    if (op_has_pairs(c->op)) a.group = 2 * c->size['A'];
     if (!(op_info(c->op)->flags & OP_TAKES)) return a;
     bool one = c->op == OP_part_head || c->op == OP_part_head_grad;
     bool heads = c->op == OP_part_heads || c->op == OP_part_heads_grad;
@@ -204,7 +207,8 @@ static void case_sizes(Case *c, char named, int64_t size)
                  {'R', 3},          {'O', 7}, {'B', 2}, {'I', 3}};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         c->size[(unsigned char)small[i].letter] = small[i].size;
-    if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9; /* more tokens than the op takes */
+    if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9;      /* more tokens than the op takes */
+    if (op_has_pairs(c->op)) c->size['A'] = 1, c->size['C'] = 2; /* both are sides of B = 2 */
     if (size != 0) c->size[(unsigned char)named] = size;
     if (sees_whole_sequence(c->op)) c->size['S'] = c->size['s'];
 }
@@ -268,7 +272,7 @@ static bool has_windows(const Case *c, uint32_t arg, int d)
 
 static Cut cut_of(const Value *whole, int d, uint32_t n_parts, uint32_t i, int64_t runs)
 {
-    Cut c = {.outer = 1, .size = whole->dim[d], .inner = 1, .runs = runs};
+    Cut c = {.outer = 1, .size = whole->dim[d], .inner = dtype_numbers(whole->dtype), .runs = runs};
     for (int k = 0; k < d; k++) c.outer *= whole->dim[k];
     for (int k = d + 1; k < whole->n_dims; k++) c.inner *= whole->dim[k];
     c.part = (c.size + n_parts - 1) / n_parts;
@@ -320,7 +324,7 @@ static Value local_value(const Case *c, uint32_t arg, int8_t on, uint32_t part)
     v.dim[layout_dim(on)] = cut.part;
     v = new_output(c, v.n_dims, v.dim, v.dtype);
     if (!copy) return v;
-    for (int64_t i = 0; i < value_elements(&v); i++) {
+    for (int64_t i = 0; i < value_numbers(&v); i++) {
         int64_t from = whole_index(&cut, i);
         value_set(&v, i, from < 0 ? 0 : value_get(whole, from)); /* padding is zero */
     }
@@ -341,7 +345,7 @@ static void join(const Case *c, uint32_t arg, Value *joined, const Value *local,
     const bool adds = layout_is_split(on) && has_windows(c, arg, layout_dim(on));
     if (layout_is_split(on)) cut = cut_for(c, arg, joined, layout_dim(on), part);
     if (adds && part == 0) zero(joined);
-    for (int64_t i = 0; i < value_elements(local); i++) {
+    for (int64_t i = 0; i < value_numbers(local); i++) {
         double x = value_get(local, i);
         int64_t to = layout_is_split(on) ? whole_index(&cut, i) : i;
         if (to < 0) {
@@ -360,7 +364,7 @@ static void join(const Case *c, uint32_t arg, Value *joined, const Value *local,
 static double difference(const Value *a, const Value *b)
 {
     double worst = 0, top = 1e-30;
-    for (int64_t i = 0; i < value_elements(a); i++) {
+    for (int64_t i = 0; i < value_numbers(a); i++) {
         double x = value_get(a, i), y = value_get(b, i);
         if (!(fabs(x - y) <= worst)) worst = fabs(x - y); /* NaN stays */
         if (fabs(y) > top) top = fabs(y);
@@ -574,6 +578,7 @@ static void test_precisions(void **state)
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
         const OpInfo *info = op_info(op);
         if (info->class_ != OP_CLASS_compute && info->class_ != OP_CLASS_contract) continue;
+        if (op_has_pairs(op)) continue; /* they compute in fp64: test_pairs */
         Case wide = {.op = op, .arena = arena_new()}, narrow = {.op = op, .real = DT_f32};
         narrow.arena = wide.arena;
         case_sizes(&wide, 0, 0);
