@@ -23,7 +23,7 @@ typedef struct KernelFit {
     const TrafficFit *traffic;
 } KernelFit;
 
-/* Which constants predict a row, and may be fitted to it. */
+/* The kind of constants that predict a row; only these may be fitted to it. */
 typedef enum KernelRowKind {
     KERNEL_ROW_products,
     KERNEL_ROW_attention,

@@ -1,7 +1,7 @@
 /* tandem run --verify: compares the scaled-down plan on many ranks with one rank, in fp64, tensor
  * by tensor. A plan with 8-bit products is compared again with only these products rounded, because
- * values that are rounded alike still agree closely. A plan in low precision is also compared as it
- * is, by its distance from fp64. */
+ * values that are rounded alike still agree closely. A plan in low precision is also run in its own
+ * precision: many ranks may differ from fp64 only about as much as one rank does. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 -- Turns a row of published training runs into the plan that ran. `tandem accuracy --runs FILE`
--- calls this with the row's cells as texts. If the planner lacks a feature, or the row does not
--- state a number, that is an error of rule published-row; its text is the reason that is counted.
+-- calls this with the row's cells as texts. A feature that the planner lacks, or a number that the
+-- row does not state, is an error of rule published-row. Its text is the reason that is counted.
 local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published_cells", require "tandem.published_megatron"
 local fitted, trainers = require "tandem.fitted", require "tandem.published_trainer"
 local recipes = require "tandem.published_recipes"
@@ -73,7 +73,7 @@ local function sharers(row)
   -- overlaps equally well. It holds two parts of them at a time instead of all.
   if not has(row, "sp", "ulysses") then return n end
   local said = math.tointeger(tonumber(row.sp:match "(%d+)")) or n
-  -- DeepSpeed repeats KV heads for more ranks than it has.
+  -- DeepSpeed repeats KV heads if there are fewer heads than ranks.
   if count(row, "n_kv_heads") % said ~= 0 and count(row, "n_heads") % said == 0 then row.n_kv_heads = tostring(said) end
   return said
 end

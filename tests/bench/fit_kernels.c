@@ -167,7 +167,7 @@ static double predicted_s(const Group *g, const KernelRow *row)
     return kernel_row_predicted_s(row, &(KernelFit){.attention = {&fit[0], &fit[1]}});
 }
 
-/* Mean over sources: over all but one, or of one only. */
+/* Returns the mean over the sources: without source number `without`, or of source `only` alone. */
 static double loss(const Group *g, int without, int only)
 {
     double sum[MOST_SOURCES] = {0}, total = 0;

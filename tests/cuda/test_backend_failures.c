@@ -112,8 +112,8 @@ static uint32_t fail_at(RanksRun *run, const struct Call *c, uint32_t nth)
     if (run->rank[0].fine || strstr(said, arena_print(arena, "error[%s]", c->rule)) == NULL ||
         strstr(said, c->name) == NULL || strstr(said, "not released") != NULL)
         fail_msg("%s: %s", script, *said ? said : "it went well");
-    /* The place in the sources. A kernel's place is its instruction; that of initial values is
-     * their tensor. If a wait for the device fails, the step is named. */
+    /* The place in the sources. A kernel's place is its instruction. The place of initial values
+     * is their tensor. If a wait for the device fails, the step is named. */
     const char *place = strcmp(c->name, "kernel") == 0           ? "instruction"
                         : strcmp(c->name, "init") == 0           ? "initial values of "
                         : strcmp(c->name, "cudaEventQuery") == 0 ? "step "

@@ -149,9 +149,9 @@ static void attention_in_windows(void **state)
     }
 }
 
-/* Windows whose points lie apart. Each rank computes its share of them, with rows and columns from
- * all ranks: also where the points of a window do not divide by the ranks. Where the windows do
- * not, the field is gathered. */
+/* Windows whose points lie apart. Each rank computes a share of the windows and gets rows and
+ * columns from all ranks, even if the points of a window do not divide by the ranks. If the windows
+ * do not divide, the field is gathered. */
 static void attention_to_points_apart(void **state)
 {
     (void)state;

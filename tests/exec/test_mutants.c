@@ -57,8 +57,8 @@ static bool exec_rejects(const Tiny *t, const Plan *mutant)
     return rejected;
 }
 
-/* Whether programs that communicate come to an end does not depend on the interleaving, so one run
- * suffices. */
+/* One run of a mutant suffices: if its programs wait for each other forever, they do so under every
+ * interleaving. */
 static int judge(const Tiny *t, const Plan *plan, const Plan *mutant, uint32_t program,
                  Arena *arena)
 {

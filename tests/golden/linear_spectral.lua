@@ -1,5 +1,5 @@
--- Spectral norm over tensor pairs and FSDP2 over 4: the vectors advance in the first of two micro-batches, the
--- norm is that of the whole weight, and the recomputed block reads the vectors of that micro-batch.
+-- Spectral norm over tensor pairs and FSDP2 over 4. The norm is that of the whole weight. The vectors advance in
+-- the first of two micro-batches, and the recomputed block reads the vectors of its own micro-batch.
 local nn = require "tandem.nn"
 local function block()
   return nn.block {

@@ -291,8 +291,8 @@ static double gathered_most(const ZeroMemory *zero, const Program *p)
     return most;
 }
 
-/* A weight is read from a tensor of its own. Several that were gathered together are copied out of
- * the one that they were gathered into. Norms are too small to be cut. */
+/* Each weight is read from a tensor of its own. Weights that were gathered together are copied out
+ * of the gathered tensor. Norms are too small to be cut. */
 static void weights_are_read_from_their_own_tensors(void **state)
 {
     (void)state;

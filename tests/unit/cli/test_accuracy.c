@@ -362,7 +362,8 @@ static void the_sample_stays_in_its_bands(void **state)
     arena_free(arena);
 }
 
-/* 40 micro-batches on four stages: fewer of them tell the time of all, and their memory nearly. */
+/* 40 micro-batches on four stages. A few micro-batches give the exact time of all, and nearly their
+ * memory. */
 static void many_microbatches_follow_from_few(void **state)
 {
     (void)state;

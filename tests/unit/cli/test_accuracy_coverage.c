@@ -129,8 +129,8 @@ static void cells_that_have_a_stand_in_are_planned(void **state)
     arena_free(arena);
 }
 
-/* The default of Megatron-LM's tests determines their device. Nothing determines another row's, so
- * only its memory is scored. */
+/* The tests of Megatron-LM have a default device. The device of other open rows is unknown, so only
+ * their memory is scored. */
 static void an_open_device_has_no_time(void **state)
 {
     (void)state;

@@ -199,8 +199,8 @@ static double difference(Case *c, Value *x, int64_t i)
     return sum / (12 * STEP);
 }
 
-/* Gradients of all inputs by the table's wiring. With `accumulate` they start from random values,
- * which are subtracted again. */
+/* Computes the gradients of all inputs with the backward ops of the table. With `accumulate` they
+ * start from random values, which are subtracted again. */
 static void analytic(Case *c, bool accumulate, Value *gradient)
 {
     const Node *node = &c->graph.nodes.at[1];

@@ -191,7 +191,8 @@ static bool sees_whole_sequence(OpKind op)
     return op == OP_position || op == OP_position_grad || op == OP_balance || op == OP_balance_grad;
 }
 
-/* Small sizes, all different where that can matter; the index `named` gets `size`. */
+/* Chooses small sizes for the indices. They differ if equal sizes could hide an error. The index
+ * `named` gets `size`. */
 static void case_sizes(Case *c, char named, int64_t size)
 {
     static const struct {

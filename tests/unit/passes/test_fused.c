@@ -194,7 +194,7 @@ static void the_state_is_in_the_original_order(void **state)
     arena_free(c.arena);
 }
 
-/* Wherever shards cut it, each element is written once. */
+/* Each element of the state is written once, at whatever element the shards cut a weight. */
 static void each_element_of_the_state_is_written_once(void **state)
 {
     (void)state;
