@@ -185,6 +185,7 @@ static bool sample(const Sampler *s, uint32_t layers, Arena *arena, Sample *out)
     o.made_of = NULL;
     o.unproven = o.unplaced = true;
     o.fewer = s->fewer;
+    o.by_period = true;
     Diag told = diag_in(arena); /* the whole plan reports its own errors */
     Config *config = arena_alloc(arena, sizeof *config);
     Graph graph;

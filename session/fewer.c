@@ -1,7 +1,9 @@
 /* Derives a step of many micro-batches from a plan of a few. The plan of a few is lowered, proven,
  * placed and simulated like any other. In the plan of many, the micro-batches between the first and
- * the last ones do the same as the last but one does here. The proofs follow by induction, and
- * sim/period.c checks that times repeat. A test compares both ways on the corpus. */
+ * the last ones do the same as an earlier one does here. The proofs follow by induction, and
+ * sim/period.c checks that times repeat. Times of a pipeline need not repeat, so its programs are
+ * lengthened (plan_expand) and simulated whole. Tests compare both ways on the corpus. */
+#include "planner/lower/expand.h"
 #include "planner/lower/memory/placement.h"
 #include "session/session.h"
 
@@ -22,7 +24,10 @@ bool session_settled(const Plan *plan)
     bool settled = true;
     for (uint32_t i = 0; i < plan->programs.n && settled; i++) {
         const Program *p = &plan->programs.at[i];
-        settled = !placement_periodic(p) || placement_repeats(p, scratch);
+        if (plan->programs.n > 1)
+            settled = p->repeats;
+        else
+            settled = !placement_periodic(p) || placement_repeats(p, scratch);
     }
     arena_free(scratch);
     return settled;
@@ -38,11 +43,13 @@ static bool has_own_order(const Config *c)
     return false;
 }
 
-uint32_t session_fewer(const Config *c, bool timed)
+uint32_t session_fewer(const Config *c, bool by_period)
 {
     enum { WITHOUT_STAGES = 6, BEHIND_FILLING = 8 };
     const uint32_t stages = config_ranks(c, axes_with(AXIS_STAGES)), n = session_microbatches(c);
-    if (c->cluster.is_local || (stages > 1 && (!timed || has_own_order(c)))) return 0;
+    if (c->cluster.is_local) return 0;
+    if (stages > 1 && !by_period) return plan_expands_from(c, n);
+    if (stages > 1 && has_own_order(c)) return 0;
     /* some schedules need a multiple of the number of stages */
     const uint32_t piped = (2 * stages + BEHIND_FILLING + stages - 1) / stages * stages,
                    few = stages > 1 ? piped : WITHOUT_STAGES;

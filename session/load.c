@@ -10,6 +10,7 @@
 #include "planner/ir/layout/padding.h"
 #include "planner/ir/layout/rows.h"
 #include "planner/lower/compile.h"
+#include "planner/lower/expand.h"
 #include "planner/verify/fit.h"
 #include "session/session.h"
 
@@ -110,6 +111,15 @@ bool session_read(const char *path, const PlanOptions *o, Arena *arena, Config *
     return true;
 }
 
+/* Prepares a plan of a few micro-batches for its longer step. */
+static void lengthen(PlanFile *file, const PlanOptions *o, Arena *arena)
+{
+    file->unsettled = !o->unplaced && !session_settled(file->plan);
+    if (file->plan->programs.n < 2 || o->by_period || file->unsettled) return;
+    file->whole = plan_expand(file->plan, file->microbatches, arena);
+    file->unsettled = file->whole == NULL;
+}
+
 PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions *o, Arena *arena,
                           Diag *d)
 {
@@ -138,7 +148,7 @@ PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions 
     const uint32_t before = d->items.n;
     file->plan = plan_compile(&step, graph, &lower, o->stop_after, arena, d);
     front_blame_settings(o->set, o->n_set, before, d);
-    if (o->fewer > 0 && file->plan != NULL) file->unsettled = !session_settled(file->plan);
+    if (o->fewer > 0 && file->plan != NULL) lengthen(file, o, arena);
     return file->plan != NULL ? file : NULL;
 }
 
@@ -253,6 +263,7 @@ PlanFile *session_finish(const Config *config, Graph *graph, const PlanOptions *
     PlanFile *file = session_compile(config, graph, o, arena, d);
     if (file == NULL) return NULL;
     file->recipe = recipe_of(config, o, arena);
+    if (file->unsettled) return file; /* it says nothing about the whole plan */
     return judge(file, o, arena, d);
 }
 

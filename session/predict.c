@@ -27,11 +27,16 @@ const char *hash_short(Arena *arena, Hash128 id)
     return arena_copy(arena, hash_hex(arena, id), 12);
 }
 
+static const Plan *simulated(const PlanFile *file)
+{
+    return file->whole != NULL ? file->whole : file->plan;
+}
+
 Held session_held(const PlanFile *file)
 {
     KnownHeld *memory = file->memory;
     if (memory != NULL && memory->known) return memory->held;
-    const Held held = sim_held(file->plan, &file->config.cluster, &file->config.runtime);
+    const Held held = sim_held(simulated(file), &file->config.cluster, &file->config.runtime);
     if (memory != NULL) *memory = (KnownHeld){true, held};
     return held;
 }
@@ -40,20 +45,23 @@ bool session_simulate(const PlanFile *file, const Cluster *cluster, const SimOpt
                       Arena *arena, SimReport *report, Diag *d)
 {
     SimOptions sim = *how;
+    memset(report, 0, sizeof *report);
+    report->aperiodic = file->unsettled;
+    if (file->unsettled) return true;
     if (sim.runtime == NULL) sim.runtime = &file->config.runtime;
     if (sim.steps == 0) sim.steps = 1;
     if (sim.seed == 0) sim.seed = file->config.seed;
-    sim.microbatches = file->microbatches;
+    if (file->whole != NULL)
+        sim.placed = file->plan;
+    else
+        sim.microbatches = file->microbatches;
     Held held;
     if (sim.runtime == &file->config.runtime && sim.runtime->name != NULL && !sim.no_memory &&
         cluster == &file->config.cluster) {
         held = session_held(file);
         sim.held = &held;
     }
-    memset(report, 0, sizeof *report);
-    if (!sim_run(file->plan, cluster, &sim, arena, report, d)) return false;
-    report->aperiodic = report->aperiodic || file->unsettled;
-    return true;
+    return sim_run(simulated(file), cluster, &sim, arena, report, d);
 }
 
 static void fill_record(RunRecord *record, const SimReport *report, Arena *arena)

@@ -32,7 +32,12 @@ typedef struct PlanFile {
     /* if `plan` has fewer micro-batches than the configuration's step: the number of the step's;
      * otherwise 0 */
     uint32_t microbatches;
-    bool unsettled;    /* buffers have other offsets than in the plan of all micro-batches */
+    /* the programs of all micro-batches, without places of buffers: of a pipeline, whose times may
+     * have no period, if `plan` has fewer micro-batches. NULL: none */
+    const Plan *whole;
+    /* buffers have other offsets than in the plan of all micro-batches, or a pipeline's programs
+     * have no period */
+    bool unsettled;
     Recipe recipe;     /* makes the plan again; NULL for a plan loaded from text */
     KnownHeld *memory; /* NULL: it is computed at each request */
     Proof *proof;      /* a proof that runs beside other work; NULL: none */
@@ -65,6 +70,7 @@ typedef struct PlanOptions {
     /* compile a step of only this many micro-batches (session_fewer). session_simulate computes the
      * time of the configuration's step from it. 0: the configuration's own number */
     uint32_t fewer;
+    bool by_period;   /* with `fewer`: a pipeline's time, too, must come from a period */
     bool unfitted;    /* skip the check that the plan fits its cluster */
     bool tries_hints; /* name only those sizes that fill the cluster and pass all other rules */
     Recipe *made_of;  /* receives the recipe, even if the script is refused; may be NULL */
@@ -133,15 +139,14 @@ void session_settle(PlanFile *file, Diag *d);
 
 /* ---- fewer.c: derives a step of many micro-batches from a step of a few ---- */
 /* Returns a number of micro-batches that represents a longer step of this configuration: each
- * further micro-batch would do the same as the last but one. Returns 0 if the step itself has
- * hardly more, or if the cluster is this machine. timed: only the times must repeat. Otherwise the
- * places of buffers must repeat, too; those of a pipeline do not, so it gets 0. */
-uint32_t session_fewer(const Config *config, bool timed);
+ * further micro-batch would do the same as an earlier one. Returns 0 if the step itself has hardly
+ * more, or if the cluster is this machine. by_period: a pipeline's times must have a period, but
+ * its places need not repeat. Otherwise its programs and places must repeat (plan_expand). */
+uint32_t session_fewer(const Config *config, bool by_period);
 /* Changes the configuration's batch and the graph's divisor of the loss. */
 void session_set_microbatches(Config *config, Graph *graph, uint32_t n, Arena *arena);
 uint32_t session_microbatches(const Config *config);
-/* True if each buffer has the same place in all micro-batches between the first and the last one.
- * Further micro-batches then have the same places, too (placement.c). */
+/* True if further micro-batches have the same places as earlier ones (placement.c). */
 bool session_settled(const Plan *plan);
 
 /* ---- costs.c ---- */

@@ -286,9 +286,10 @@ Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime)
     return held;
 }
 
-void report_memory(const Plan *plan, const Cluster *cluster, const SimOptions *options,
+void report_memory(const Plan *simulated, const Cluster *cluster, const SimOptions *options,
                    Arena *arena, SimReport *report)
 {
+    const Plan *plan = options->placed != NULL ? options->placed : simulated;
     uint32_t worst = 0;
     for (uint32_t i = 0; i < plan->programs.n; i++) {
         const Program *p = &plan->programs.at[i];
@@ -327,7 +328,7 @@ void report_memory(const Plan *plan, const Cluster *cluster, const SimOptions *o
     report->fits = host_fits && report->total_bytes <= cluster->device.memory_bytes;
     if (runtime_is_own(options->runtime)) return;
     report->held =
-        options->held != NULL ? *options->held : sim_held(plan, cluster, options->runtime);
+        options->held != NULL ? *options->held : sim_held(simulated, cluster, options->runtime);
     report->total_bytes = report->held.process_bytes;
     report->fits = host_fits && report->held.fits;
 }

@@ -117,6 +117,9 @@ typedef struct SimOptions {
     /* report a longer step of the same plan, with this many micro-batches; 0: the plan's own step.
      * Not allowed with `trace`, `explain` and `uneven`. */
     uint32_t microbatches;
+    /* the plan whose arenas are reported: a shorter step of the same ranks, if the simulated plan
+     * has no places of buffers; NULL: the simulated plan */
+    const Plan *placed;
 } SimOptions;
 
 /* Device memory under another system's profile (SimOptions.runtime): the maximum over ranks, and

@@ -78,7 +78,7 @@ static bool compile_answer(const Question *q, const PlanOptions *o, const Config
     bool aperiodic = false;
     out->could = other != NULL;
     if (other == NULL) return true;
-    out->held = sim_held(other->plan, &config->cluster, &config->runtime);
+    out->held = session_held(other);
     if (q->timed) out->step_ps = step_of(other, &config->runtime, arena, &aperiodic);
     return !aperiodic;
 }

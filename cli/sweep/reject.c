@@ -102,7 +102,7 @@ static bool shorter_decides(Cli *one, const Config *config, Graph *graph, const 
 {
     PlanOptions shorter = *load;
     shorter.fewer = bound_microbatches(config);
-    shorter.unplaced = shorter.unproven = true;
+    shorter.by_period = shorter.unplaced = shorter.unproven = true;
     if (shorter.fewer == 0) return false;
     Diag told = diag_in(one->arena); /* the whole plan reports the same error */
     const PlanFile *file = session_compile(config, graph, &shorter, one->arena, &told);

@@ -156,8 +156,7 @@ static End join_ends(Pieces *m, End a, End b)
     return (End){both, a.known > b.known ? a.known : b.known};
 }
 
-/* Keeps the list short: joins adjacent pieces that are all free by now. */
-static void compact(Pieces *m, const Knowledge *now)
+void pieces_compact(Pieces *m, const Knowledge *now)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < m->list.n; i++) {
@@ -172,7 +171,7 @@ static void compact(Pieces *m, const Knowledge *now)
         }
     }
     m->list.n = n;
-    m->many = 2 * n + FEW_PIECES;
+    if (m->many != UINT32_MAX) m->many = 2 * n + FEW_PIECES;
 }
 
 void pieces_give(Pieces *m, uint64_t offset, uint64_t size, End end, const Knowledge *now)
@@ -189,5 +188,5 @@ void pieces_give(Pieces *m, uint64_t offset, uint64_t size, End end, const Knowl
     }
     memmove(&m->list.at[lo + 1], &m->list.at[lo], (m->list.n - 1 - lo) * sizeof(Piece));
     m->list.at[lo] = piece;
-    if (m->list.n > m->many) compact(m, now);
+    if (m->list.n > m->many) pieces_compact(m, now);
 }

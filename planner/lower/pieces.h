@@ -18,8 +18,10 @@ typedef struct Extent {
 typedef struct Pieces {
     Arena *arena;
     LIST(Piece) list; /* by offset */
-    uint32_t many;    /* with more pieces than this, pieces_give joins some of them */
-    uint64_t top;     /* end of the highest bytes that were ever taken */
+    /* with more pieces than this, pieces_give joins some of them; UINT32_MAX: only pieces_compact
+     * does */
+    uint32_t many;
+    uint64_t top; /* end of the highest bytes that were ever taken */
 } Pieces;
 
 /* rounds up to a multiple of 256, as all offsets are */
@@ -43,5 +45,7 @@ uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Knowledge *now);
 bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Knowledge *now);
 /* Gives bytes back. The clock of `end` must stay. */
 void pieces_give(Pieces *m, uint64_t offset, uint64_t size, End end, const Knowledge *now);
+/* Keeps the list short: joins adjacent pieces that are all free at `now`. */
+void pieces_compact(Pieces *m, const Knowledge *now);
 
 #endif

@@ -3,13 +3,14 @@
  * happens before the first one that touches the new buffer, by stream order and `after`. lives.c
  * finds when buffers are in use, and placement.c chooses their places. */
 #include "planner/base/parallel.h"
+#include "planner/lower/expand.h"
 #include "planner/lower/memory/placement.h"
 #include "planner/lower/pieces.h"
 #include "planner/passes/pass.h"
 
 /* Places persistent buffers at the bottom and transient ones above. Returns the end of the highest
  * buffer. */
-static uint64_t place_space(Lives *l, Space space)
+static uint64_t place_space(Lives *l, Space space, bool in_slots, bool *repeats)
 {
     Program *p = l->p;
     uint64_t bottom = 0;
@@ -20,13 +21,13 @@ static uint64_t place_space(Lives *l, Space space)
         bottom += pieces_round(at->bytes);
     }
     lives_of_space(l, space);
-    return placement_choose(l, bottom);
+    return placement_choose(l, bottom, in_slots, repeats);
 }
 
-static void place_program(Program *p, bool unplaced, Arena *scratch)
+static void place_program(Program *p, bool unplaced, bool in_slots, Arena *scratch)
 {
     Lives l;
-    bool host = false;
+    bool host = false, host_repeats = true;
     if (!p->code.n) return;
     if (unplaced) {
         lives_mark(p);
@@ -34,8 +35,9 @@ static void place_program(Program *p, bool unplaced, Arena *scratch)
     }
     lives_find(&l, p, scratch);
     for (BufferId b = 1; b < p->buffers.n; b++) host |= p->buffers.at[b].space == SPACE_host;
-    p->bytes = place_space(&l, SPACE_device);
-    p->host_bytes = host ? place_space(&l, SPACE_host) : 0;
+    p->bytes = place_space(&l, SPACE_device, in_slots, &p->repeats);
+    p->host_bytes = host ? place_space(&l, SPACE_host, in_slots, &host_repeats) : 0;
+    p->repeats = p->repeats && host_repeats;
 }
 
 static void place_one(void *self, uint32_t i)
@@ -43,7 +45,11 @@ static void place_one(void *self, uint32_t i)
     Job *job = self;
     Arena *scratch =
         arena_new(); /* a thread plans its programs one after the other, in the same pages */
-    place_program(&job->plan->programs.at[i], job->options.unplaced, scratch);
+    const uint32_t own = job->plan->step.n_microbatches, of = job->options.microbatches;
+    /* a program that gathers state has no configuration and no micro-batches */
+    const bool in_slots =
+        job->config != NULL && plan_expands_from(job->config, of > own ? of : own) > 0;
+    place_program(&job->plan->programs.at[i], job->options.unplaced, in_slots, scratch);
     arena_free(scratch);
 }
 

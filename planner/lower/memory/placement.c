@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "planner/lower/memory/rocks.h"
+#include "planner/lower/memory/slots.h"
 #include "planner/lower/pieces.h"
 
 typedef enum Fit {
@@ -35,6 +36,12 @@ enum { N_WAYS = sizeof ways / sizeof *ways };
 /* No further pass is made to save less than 1/FINE of the arena. */
 enum { FINE = 96 };
 
+/* Slots are not used if the arena would be larger than the bytes in use by more than this share. */
+enum { SLOTS_MAY_COST = 16 };
+
+/* From this micro-batch on, offsets no longer change. */
+enum { SETTLED = 4 };
+
 typedef LIST(BufferId) BufferList;
 
 typedef struct Placing {
@@ -44,9 +51,10 @@ typedef struct Placing {
     const PlacementWay *way;
     Pieces pieces;
     Rocks rocks;
-    /* held: the most bytes in use at once. fewest: the least bytes so far of a method in which
-     * micro-batches repeat */
-    uint64_t bottom, held, fewest;
+    Slots slots; /* place is NULL if there are none */
+    /* lowest: where slots begin. bottom: where they end. held: the most bytes in use at once.
+     * fewest: the least bytes so far of a method in which micro-batches repeat */
+    uint64_t lowest, bottom, held, fewest;
     uint64_t *in_use;   /* [pc]: bytes in use when it runs */
     uint32_t *tight;    /* [pc]: see RocksWanted */
     BufferList *of;     /* [micro-batch]: buffers in the order in which they begin */
@@ -58,23 +66,13 @@ typedef struct Placing {
     bool again; /* a later round */
 } Placing;
 
-/* True if two buffers have the same purpose in their micro-batches. */
-static bool same_part(const Program *p, BufferId a, BufferId b)
-{
-    const Buffer *x = &p->buffers.at[a], *y = &p->buffers.at[b];
-    const Instr *i = &p->code.at[x->first], *k = &p->code.at[y->first];
-    return x->shape == y->shape && x->bytes == y->bytes && x->tensor == y->tensor &&
-           x->unit == y->unit && x->category == y->category && i->op == k->op &&
-           i->stream == k->stream && i->origin == k->origin && i->phase == k->phase;
-}
-
 /* Returns the buffer of `model` with the same purpose as `b`; 0: none. Both lists have the same
  * order, apart from a few buffers that only some micro-batches have. */
 static BufferId counterpart(const Program *p, const BufferList *model, uint32_t *next, BufferId b)
 {
     enum { LOOK_AHEAD = 16 };
     for (uint32_t i = *next; i < model->n && i < *next + LOOK_AHEAD; i++) {
-        if (!same_part(p, model->at[i], b)) continue;
+        if (!slots_same_part(p, model->at[i], b)) continue;
         *next = i + 1;
         return model->at[i];
     }
@@ -85,7 +83,6 @@ static BufferId counterpart(const Program *p, const BufferList *model, uint32_t 
  * depend on the number of micro-batches, so further micro-batches do not change any offset. */
 static uint32_t settled(const Placing *m)
 {
-    enum { SETTLED = 4 };
     return m->n_microbatches - 2 < SETTLED ? m->n_microbatches - 2 : SETTLED;
 }
 
@@ -121,12 +118,19 @@ static uint64_t fit(Placing *m, BufferId b, const Knowledge *now)
 static uint64_t place(Placing *m, BufferId b, Pc pc)
 {
     const Knowledge now = lives_knows(m->l, pc);
+    if (m->slots.place && m->slots.place[b]) return m->slots.place[b] - 1;
     const BufferId like = asks_like(m, m->p->code.at[pc].microbatch, b);
     if (!like) return fit(m, b, &now);
     const uint64_t wish = m->again ? m->wish[like] : m->p->buffers.at[like].offset;
     const uint64_t size = pieces_round(m->p->buffers.at[b].bytes);
     if (pieces_take_at(&m->pieces, wish, size, &now)) return wish;
     return fit(m, b, &now);
+}
+
+/* Returns a number of the forward or the backward work of a micro-batch. */
+static uint32_t part_of(const Instr *in)
+{
+    return 2 * in->microbatch + (in->phase == PHASE_backward || in->phase == PHASE_recompute);
 }
 
 /* Returns false if the result does not need fewer bytes than the best so far. */
@@ -136,7 +140,16 @@ static bool place_all(Placing *m)
     Program *p = m->p;
     bool *handed_on = arena_array(m->scratch, p->buffers.n, sizeof *handed_on);
     bool *is_placed = arena_array(m->scratch, p->buffers.n, sizeof *is_placed);
+    uint32_t part = 0;
+    /* Holes are joined at the same places in each period, so that periods stay equal. */
+    if (m->slots.place) m->pieces.many = UINT32_MAX;
     for (Pc pc = 1; pc < p->code.n; pc++) {
+        const uint32_t of = part_of(&p->code.at[pc]);
+        if (m->slots.place && of != part) {
+            const Knowledge now = lives_knows(l, pc);
+            pieces_compact(&m->pieces, &now);
+        }
+        part = of;
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
             Buffer *at = &p->buffers.at[b];
             BufferId from = l->taken_over[b];
@@ -148,7 +161,7 @@ static bool place_all(Placing *m)
         if (m->pieces.top >= m->fewest) return false;
         const Knowledge now = lives_knows(l, pc);
         for (BufferId b = l->ends[pc]; b; b = l->next_end[b])
-            if (!handed_on[b] && p->buffers.at[b].bytes)
+            if (!handed_on[b] && p->buffers.at[b].bytes && p->buffers.at[b].offset >= m->bottom)
                 pieces_give(&m->pieces, p->buffers.at[b].offset,
                             pieces_round(p->buffers.at[b].bytes), l->end[b], &now);
     }
@@ -173,23 +186,63 @@ bool placement_periodic(const Program *p)
     return newest + 1 >= 4; /* two interior micro-batches */
 }
 
-bool placement_repeats(const Program *p, Arena *scratch)
+/* The offsets of the arguments of a part of a micro-batch. */
+typedef struct Offsets {
+    uint64_t sum;
+    uint32_t n;
+} Offsets;
+
+/* Sums up the offsets that each micro-batch uses in its forward work, and in its backward work.
+ * Offsets in [lo, hi) do not count. */
+static Offsets *sum_offsets(const Program *p, uint32_t n, uint64_t lo, uint64_t hi, Arena *scratch)
 {
-    const uint32_t n = placement_microbatches(p);
-    uint64_t *sum = arena_array(scratch, n, sizeof *sum);
-    uint32_t *count = arena_array(scratch, n, sizeof *count);
+    Offsets *all = arena_array(scratch, 2 * n, sizeof *all);
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
+        Offsets *of = &all[part_of(in)];
         for (uint32_t i = 0; i < in->args.n; i++) {
             uint64_t offset;
             program_root(p, program_arg(p, in, i), &offset);
-            sum[in->microbatch] = sum[in->microbatch] * UINT64_C(0x9e3779b97f4a7c15) + offset + 1;
-            count[in->microbatch]++;
+            if (offset >= lo && offset < hi) offset = 0;
+            of->sum = of->sum * UINT64_C(0x9e3779b97f4a7c15) + offset + 1;
+            of->n++;
         }
     }
-    for (uint32_t k = 1; k + 2 < n; k++)
-        if (count[k] == count[n - 2] && sum[k] != sum[n - 2]) return false;
+    return all;
+}
+
+bool placement_repeats(const Program *p, Arena *scratch)
+{
+    const uint32_t n = placement_microbatches(p);
+    if (n < 4) return true;
+    const Offsets *all = sum_offsets(p, n, 0, 0, scratch), *last = &all[2 * (n - 2)];
+    for (uint32_t k = 1; k + 2 < n; k++) {
+        const Offsets *of = &all[2 * k];
+        if (of[0].n + of[1].n == last[0].n + last[1].n &&
+            (of[0].sum != last[0].sum || of[1].sum != last[1].sum))
+            return false;
+    }
     return true;
+}
+
+/* True if all micro-batches use the same offsets while the pipeline is full, apart from slots. The
+ * first backward work of a program differs, as the first micro-batches of other programs do. */
+static bool repeats_full(const Placing *m)
+{
+    const uint32_t n = m->n_microbatches, most = m->slots.most;
+    const Offsets *all = sum_offsets(m->p, n, m->lowest, m->bottom, m->scratch);
+    const uint32_t first[2] = {most + 2, SETTLED}, last[2] = {n - 3, n - most - 2};
+    for (uint32_t part = 0; part < 2; part++)
+        for (uint32_t k = first[part]; k < last[part]; k++) {
+            const Offsets *a = &all[2 * k + part], *b = a + 2;
+            if (a->n != b->n || a->sum != b->sum) return false;
+        }
+    return true;
+}
+
+static bool repeats_now(const Placing *m)
+{
+    return m->slots.place ? repeats_full(m) : placement_repeats(m->p, m->scratch);
 }
 
 static bool find_rocks(Placing *m)
@@ -197,7 +250,9 @@ static bool find_rocks(Placing *m)
     const double full = m->way->full * (double)m->held;
     const RocksWanted wanted = {.least = m->held / m->way->share,
                                 .n_microbatches = m->periodic ? 3 : UINT32_MAX,
-                                .tight = m->way->full > 0 ? m->tight : NULL};
+                                .full = m->slots.place ? m->slots.most : 0,
+                                .tight = m->way->full > 0 ? m->tight : NULL,
+                                .placed = m->slots.place};
     for (Pc pc = 1; wanted.tight && pc < m->p->code.n; pc++)
         m->tight[pc] = m->tight[pc - 1] + ((double)m->in_use[pc] >= full);
     return rocks_find(&m->rocks, m->l, &wanted, m->bottom);
@@ -231,8 +286,9 @@ static bool try_way(Placing *m, bool *repeats)
         m->rocks.next = 0;
         for (BufferId b = 1; b < m->p->buffers.n; b++) m->wish[b] = m->p->buffers.at[b].offset;
         if (!place_all(m)) return false;
-        *repeats = !m->periodic || placement_repeats(m->p, m->scratch);
-        if (*repeats) return true;
+        *repeats = !m->periodic || repeats_now(m);
+        /* with slots, a second round would move the buffers of the filling pipeline */
+        if (*repeats || m->slots.place) return true;
     }
     return true;
 }
@@ -240,7 +296,12 @@ static bool try_way(Placing *m, bool *repeats)
 static void start(Placing *m, Lives *l, uint64_t bottom)
 {
     Program *p = l->p;
-    *m = (Placing){.l = l, .p = p, .scratch = l->scratch, .bottom = bottom, .fewest = UINT64_MAX};
+    *m = (Placing){.l = l,
+                   .p = p,
+                   .scratch = l->scratch,
+                   .lowest = bottom,
+                   .bottom = bottom,
+                   .fewest = UINT64_MAX};
     m->in_use = arena_array(l->scratch, p->code.n, sizeof *m->in_use);
     m->tight = arena_array(l->scratch, p->code.n, sizeof *m->tight);
     uint64_t alive;
@@ -257,23 +318,57 @@ static void start(Placing *m, Lives *l, uint64_t bottom)
     m->wish = arena_array(l->scratch, p->buffers.n, sizeof *m->wish);
 }
 
-uint64_t placement_choose(Lives *l, uint64_t bottom)
+/* Tries the methods, and keeps the best offsets in `best`. Returns the end of the highest buffer,
+ * or UINT64_MAX if `must_repeat` is true and micro-batches repeat in none. */
+static uint64_t try_ways(Placing *m, bool must_repeat, uint64_t *best)
+{
+    Program *p = m->p;
+    uint64_t fewest = UINT64_MAX;
+    m->fewest = UINT64_MAX;
+    for (uint32_t k = 0; k < N_WAYS; k++) {
+        bool repeats = true;
+        m->way = &ways[k];
+        if (!try_way(m, &repeats)) continue;
+        const uint64_t bytes = end_of_all(m->l);
+        if (!repeats && (must_repeat || m->fewest != UINT64_MAX || bytes >= fewest)) continue;
+        fewest = bytes;
+        if (repeats) m->fewest = bytes;
+        for (BufferId b = 1; b < p->buffers.n; b++) best[b] = p->buffers.at[b].offset;
+        if (repeats && bytes <= m->held + m->held / FINE) break;
+    }
+    return fewest;
+}
+
+/* True if the program is placed with slots. They need micro-batches behind the filling of the
+ * pipeline. */
+static bool takes_slots(Placing *m)
+{
+    enum { BEHIND_FILLING = 7 };
+    slots_find(&m->slots, m->l, m->n_microbatches, m->lowest);
+    if (m->n_microbatches >= m->slots.most + BEHIND_FILLING) return true;
+    m->slots.place = NULL;
+    return false;
+}
+
+uint64_t placement_choose(Lives *l, uint64_t bottom, bool in_slots, bool *repeats)
 {
     Program *p = l->p;
     Placing m;
     start(&m, l, bottom);
-    uint64_t *best = arena_array(l->scratch, p->buffers.n, sizeof *best), fewest = UINT64_MAX;
-    for (uint32_t k = 0; k < N_WAYS; k++) {
-        bool repeats = true;
-        m.way = &ways[k];
-        if (!try_way(&m, &repeats)) continue;
-        const uint64_t bytes = end_of_all(l);
-        if (!repeats && (m.fewest != UINT64_MAX || bytes >= fewest)) continue;
-        fewest = bytes;
-        if (repeats) m.fewest = bytes;
-        for (BufferId b = 1; b < p->buffers.n; b++) best[b] = p->buffers.at[b].offset;
-        if (repeats && bytes <= m.held + m.held / FINE) break;
+    uint64_t *best = arena_array(l->scratch, p->buffers.n, sizeof *best), bytes = UINT64_MAX;
+    if (in_slots && !m.periodic && takes_slots(&m)) {
+        m.periodic = true;
+        m.bottom = m.slots.end;
+        bytes = try_ways(&m, true, best);
+        if (bytes > m.held + m.held / SLOTS_MAY_COST) bytes = UINT64_MAX;
     }
+    if (bytes == UINT64_MAX) {
+        m.slots.place = NULL;
+        m.periodic = placement_periodic(p);
+        m.bottom = bottom;
+        bytes = try_ways(&m, false, best);
+    }
+    *repeats = m.periodic && m.fewest != UINT64_MAX;
     for (BufferId b = 1; b < p->buffers.n; b++) p->buffers.at[b].offset = best[b];
-    return fewest;
+    return bytes;
 }

@@ -13,8 +13,9 @@ bool placement_repeats(const Program *p, Arena *scratch);
 
 /* Places the buffers that l lists, from address `bottom` on. It tries several methods and keeps the
  * result that needs the fewest bytes. Results in which interior micro-batches repeat are preferred.
- * If none repeats, or if micro-batches overlap, all results are compared. Returns the end of the
- * highest buffer of the space. */
-uint64_t placement_choose(Lives *l, uint64_t bottom);
+ * If none repeats, or if micro-batches overlap, all results are compared. in_slots: overlapping
+ * micro-batches shall repeat, too (slots.h). Sets *repeats if more micro-batches would get the same
+ * places. Returns the end of the highest buffer of the space. */
+uint64_t placement_choose(Lives *l, uint64_t bottom, bool in_slots, bool *repeats);
 
 #endif

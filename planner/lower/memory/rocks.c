@@ -80,14 +80,24 @@ static bool is_tight(const Lives *l, const uint32_t *tight, BufferId b, Pc first
     return tight[last < end ? last : end] > tight[first - 1];
 }
 
+/* The forward work of later micro-batches shows what is in use while a pipeline is full. */
+static bool is_wanted(const RocksWanted *wanted, const Instr *in)
+{
+    const uint32_t k = in->microbatch, n = wanted->n_microbatches;
+    if (k < n) return true;
+    return wanted->full > 0 && in->phase == PHASE_forward && k >= wanted->full &&
+           k < wanted->full + n;
+}
+
 static bool collect(Rocks *r, const RocksWanted *wanted)
 {
     const Lives *l = r->l;
     for (Pc pc = 1; pc < l->p->code.n; pc++) {
-        if (l->p->code.at[pc].microbatch >= wanted->n_microbatches) continue;
+        if (!is_wanted(wanted, &l->p->code.at[pc])) continue;
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
             const Buffer *at = &l->p->buffers.at[b];
             if (at->bytes < wanted->least || !at->bytes) continue;
+            if (wanted->placed && wanted->placed[b]) continue;
             const BufferId from = l->taken_over[b];
             if (from && r->of[from]) {
                 r->of[b] = r->of[from];

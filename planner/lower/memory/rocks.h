@@ -28,10 +28,12 @@ typedef struct Rocks {
 /* A choice of buffers whose places are fixed first. */
 typedef struct RocksWanted {
     uint64_t least;          /* bytes */
-    uint32_t n_microbatches; /* they begin in one of this many first micro-batches */
+    uint32_t n_microbatches; /* they begin in one of this many first micro-batches ... */
+    uint32_t full;           /* ... or in one of as many from this one on */
     /* [pc]: number of instructions up to pc at which memory is nearly full. Only buffers that are
      * in use at such an instruction count; NULL: all count */
     const uint32_t *tight;
+    const uint64_t *placed; /* [buffer]: not 0 if it has a place already; NULL: none has */
 } RocksWanted;
 
 /* Places the wanted buffers, the largest first. Returns false if there are none or too many. */

@@ -16,23 +16,22 @@
 enum { MOST_SET = 8 };
 
 typedef struct Tally {
-    uint32_t compared, aperiodic;
+    uint32_t compared, aperiodic, lengthened;
 } Tally;
 
-static SimReport simulate(const Config *config, const Graph *graph, uint32_t fewer, bool placed,
-                          Arena *arena, const char *name)
+static PlanFile *simulate(const Config *config, const Graph *graph, const PlanOptions *o,
+                          Arena *arena, const char *name, SimReport *report)
 {
     Diag d = diag_in(arena);
-    Graph own = graph_copy(graph, arena);
-    const PlanOptions o = {.unproven = true, .unplaced = !placed, .fewer = fewer};
+    Graph *own = arena_alloc(arena, sizeof *own);
+    *own = graph_copy(graph, arena);
     const SimOptions how = {.steps = 1};
-    const PlanFile *file = session_compile(config, &own, &o, arena, &d);
-    SimReport report;
-    if (file == NULL || !session_simulate(file, &config->cluster, &how, arena, &report, &d))
+    PlanFile *file = session_compile(config, own, o, arena, &d);
+    if (file == NULL || !session_simulate(file, &config->cluster, &how, arena, report, &d))
         fail_msg("%s: %s", name, d.items.n > 0 ? d.items.at[0].text : "no plan");
-    if (placed && fewer > 0 && !report.aperiodic)
+    if (!o->unplaced && o->fewer > 0 && !report->aperiodic)
         assert_true(verify_plan(file->plan, VERIFY_all, false, &d));
-    return report;
+    return file;
 }
 
 static void same_collectives(const SimReport *a, const SimReport *b)
@@ -70,8 +69,66 @@ static void same_memory(const SimReport *a, const SimReport *b)
     assert_int_equal(a->held.process_bytes, b->held.process_bytes);
 }
 
-/* Compares both ways, unless the step has few micro-batches. */
-static void compare(const char *path, const char *const *set, uint32_t n_set, Tally *tally)
+/* The divisor of the loss is that of the shorter step. */
+static bool same_attrs(const Plan *a, AttrsId x, const Plan *b, AttrsId y)
+{
+    const Attrs *s = graph_attrs_at(&a->graph, x), *t = graph_attrs_at(&b->graph, y);
+    for (uint32_t i = 0; i < ATTRS; i++)
+        if (i != ATTR_scale && attr_get(s, i) != attr_get(t, i)) return false;
+    return true;
+}
+
+static bool same_instr(const Plan *a, const Program *p, const Plan *b, const Program *q, Pc pc)
+{
+    const Instr *x = &p->code.at[pc], *y = &q->code.at[pc];
+    for (uint32_t i = 0; i < x->args.n && x->args.n == y->args.n; i++)
+        if (program_arg(p, x, i) != program_arg(q, y, i)) return false;
+    for (uint32_t i = 0; i < x->after.n && x->after.n == y->after.n; i++)
+        if (p->after.at[x->after.first + i] != q->after.at[y->after.first + i]) return false;
+    return x->op == y->op && x->stream == y->stream && x->launch == y->launch &&
+           x->axes == y->axes && x->hop == y->hop && x->match == y->match &&
+           x->microbatch == y->microbatch && x->phase == y->phase && x->args.n == y->args.n &&
+           x->n_in == y->n_in && x->after.n == y->after.n && x->origin == y->origin &&
+           x->unit == y->unit && x->fuse == y->fuse && same_attrs(a, x->attrs, b, y->attrs);
+}
+
+/* Offsets of views count; roots have none in the longer programs. */
+static bool same_buffer(const Buffer *x, const Buffer *y)
+{
+    return x->shape == y->shape && x->dtype == y->dtype && x->category == y->category &&
+           x->space == y->space && x->bytes == y->bytes && x->parent == y->parent &&
+           (x->parent == 0 || x->offset == y->offset) && x->first == y->first &&
+           x->last == y->last && x->tensor == y->tensor && x->unit == y->unit &&
+           x->microbatch == y->microbatch && x->persistent == y->persistent &&
+           x->result == y->result && x->packed == y->packed;
+}
+
+/* The lengthened programs are those that the lowering makes for all micro-batches. */
+static void same_programs(const Plan *longer, const Plan *all, const char *name)
+{
+    assert_int_equal(longer->programs.n, all->programs.n);
+    assert_int_equal(longer->n_match, all->n_match);
+    assert_int_equal(longer->step.n_microbatches, all->step.n_microbatches);
+    assert_int_equal(longer->step.global_batch, all->step.global_batch);
+    assert_true(longer->step.global_tokens == all->step.global_tokens);
+    for (uint32_t i = 0; i < all->programs.n; i++) {
+        const Program *p = &longer->programs.at[i], *q = &all->programs.at[i];
+        if (p->code.n != q->code.n || p->buffers.n != q->buffers.n)
+            fail_msg("%s: program %u has %u instructions and %u buffers instead of %u and %u", name,
+                     i, p->code.n, p->buffers.n, q->code.n, q->buffers.n);
+        for (Pc pc = 1; pc < q->code.n; pc++)
+            if (!same_instr(longer, p, all, q, pc))
+                fail_msg("%s: program %u: instruction %u differs", name, i, pc);
+        for (BufferId b = 1; b < q->buffers.n; b++)
+            if (!same_buffer(&p->buffers.at[b], &q->buffers.at[b]))
+                fail_msg("%s: program %u: buffer %u differs", name, i, b);
+    }
+}
+
+/* Compares both ways, unless the step has few micro-batches. by_period: only the times are
+ * compared, and those of a pipeline come from its period. */
+static void compare(const char *path, const char *const *set, uint32_t n_set, bool by_period,
+                    Tally *tally)
 {
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
@@ -83,14 +140,25 @@ static void compare(const char *path, const char *const *set, uint32_t n_set, Ta
         snprintf(name + strlen(name), sizeof name - strlen(name), "%s ", set[i]);
     if (!session_read(path, &o, arena, &config, &graph, &d))
         fail_msg("%s %s: %s", path, name, d.items.at[0].text);
-    const bool placed = config_ranks(&config, axes_with(AXIS_STAGES)) == 1;
-    const uint32_t fewer = session_fewer(&config, !placed);
-    if (fewer == 0) {
+    const bool placed = !by_period;
+    PlanOptions how = {.unproven = true,
+                       .unplaced = by_period,
+                       .fewer = session_fewer(&config, by_period),
+                       .by_period = by_period};
+    if (how.fewer == 0) {
         arena_free(arena);
         return;
     }
-    const SimReport all = simulate(&config, &graph, 0, placed, arena, name);
-    const SimReport few = simulate(&config, &graph, fewer, placed, arena, name);
+    SimReport all, few;
+    const PlanFile *shorter = simulate(&config, &graph, &how, arena, name, &few);
+    how.fewer = 0;
+    const PlanFile *whole = simulate(&config, &graph, &how, arena, name, &all);
+    if (shorter->whole != NULL) {
+        same_programs(shorter->whole, whole->plan, name);
+        tally->lengthened++;
+        if (!verify_plan(whole->plan, VERIFY_all, false, &d))
+            fail_msg("%s: %s", name, d.items.at[0].text);
+    }
     tally->compared++;
     tally->aperiodic += few.aperiodic;
     if (!few.aperiodic) {
@@ -131,13 +199,13 @@ static void choose(uint64_t seed, uint64_t index, const char *texts, char into[6
 }
 
 static void compare_random(const char *path, const char *const *choices, uint64_t seed,
-                           Tally *tally)
+                           bool by_period, Tally *tally)
 {
     char text[MOST_SET][64];
     const char *set[MOST_SET];
     uint32_t n = 0;
     for (uint32_t i = 0; choices[i] != NULL; i++) choose(seed, i, choices[i], text[i], set, &n);
-    compare(path, set, n, tally);
+    compare(path, set, n, by_period, tally);
 }
 
 static void accumulated_gradients(void **state)
@@ -156,19 +224,22 @@ static void accumulated_gradients(void **state)
                                           "parallel.ac=none|parallel.ac=full", NULL};
     static const char *const gpt2[] = {"batch.global=1024|batch.global=2048",
                                        "batch.micro=4|batch.micro=8", NULL};
-    Tally tally = {0, 0};
+    Tally tally = {0, 0, 0};
     for (uint64_t seed = 1; seed <= 24; seed++)
-        compare_random(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", llama, seed, &tally);
+        compare_random(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", llama, seed, false,
+                       &tally);
     for (uint64_t seed = 1; seed <= 3; seed++) {
-        compare_random(TANDEM_SOURCE_DIR "/scripts/plans/mixtral_8x7b.lua", mixtral, seed, &tally);
-        compare_random(TANDEM_SOURCE_DIR "/scripts/plans/gpt2_1558m.lua", gpt2, seed, &tally);
+        compare_random(TANDEM_SOURCE_DIR "/scripts/plans/mixtral_8x7b.lua", mixtral, seed, false,
+                       &tally);
+        compare_random(TANDEM_SOURCE_DIR "/scripts/plans/gpt2_1558m.lua", gpt2, seed, false,
+                       &tally);
     }
     print_message("%u compared, %u of them aperiodic\n", tally.compared, tally.aperiodic);
     assert_true(tally.compared >= 25);
     assert_true(8 * tally.aperiodic <= tally.compared);
 }
 
-static void pipelines(void **state)
+static void periods_of_pipelines(void **state)
 {
     (void)state;
     static const char *const all[] = {
@@ -182,23 +253,68 @@ static void pipelines(void **state)
         NULL};
     static const char *const gpipe[] = {"mesh.dp_shard=-1", "mesh.pp=4", "mesh.tp=2",
                                         "batch.global=128", "parallel.pp=gpipe"};
-    Tally tally = {0, 0}, forward_first = {0, 0};
+    Tally tally = {0, 0, 0}, forward_first = {0, 0, 0};
     for (uint64_t seed = 1; seed <= 16; seed++)
-        compare_random(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", all, seed, &tally);
+        compare_random(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", all, seed, true, &tally);
     print_message("%u compared, %u of them aperiodic\n", tally.compared, tally.aperiodic);
     assert_true(tally.compared >= 12);
     assert_true(2 * tally.aperiodic <= tally.compared);
     /* a period of gpipe's forward work lacks the backward work */
-    compare(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", gpipe, 5, &forward_first);
+    compare(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", gpipe, 5, true, &forward_first);
     assert_int_equal(forward_first.compared, 1);
     assert_int_equal(forward_first.aperiodic, 1);
+}
+
+/* Whole reports: programs, times, and memory. */
+static void lengthened_pipelines(void **state)
+{
+    (void)state;
+    static const char *const llama[] = {
+        "mesh.dp_shard=-1",
+        "parallel.pp=1f1b",
+        "mesh.pp=2|mesh.pp=4|mesh.pp=8",
+        "mesh.tp=1|mesh.tp=2",
+        "batch.global=128|batch.global=192|batch.global=256",
+        "parallel.ac=none|parallel.ac=selective|parallel.ac=full",
+        "|parallel.fsdp2.reshard_after_forward=false|parallel.fsdp2.defer_grad_sync=true|"
+        "parallel.zero.strategy=optim|parallel.zero.strategy=optim_grads",
+        "|runtime=torchtitan|runtime=megatron|parallel.compile=true",
+        NULL};
+    static const char *const mixtral[] = {"mesh.dp_shard=-1",
+                                          "parallel.pp=1f1b",
+                                          "mesh.tp=1",
+                                          "mesh.pp=2|mesh.pp=4",
+                                          "batch.global=512|batch.global=1024",
+                                          "parallel.ac=none|parallel.ac=full",
+                                          NULL};
+    static const char *const gpt2[] = {"mesh.dp_shard=-1",
+                                       "parallel.pp=1f1b",
+                                       "mesh.pp=2|mesh.pp=4",
+                                       "batch.global=1024|batch.global=2048",
+                                       "batch.micro=4|batch.micro=8",
+                                       NULL};
+    Tally tally = {0, 0, 0};
+    for (uint64_t seed = 1; seed <= 24; seed++)
+        compare_random(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", llama, seed, false,
+                       &tally);
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        compare_random(TANDEM_SOURCE_DIR "/scripts/plans/mixtral_8x7b.lua", mixtral, seed, false,
+                       &tally);
+        compare_random(TANDEM_SOURCE_DIR "/scripts/plans/gpt2_1558m.lua", gpt2, seed, false,
+                       &tally);
+    }
+    print_message("%u compared, %u of them aperiodic\n", tally.compared, tally.aperiodic);
+    assert_true(tally.compared >= 15);
+    assert_int_equal(tally.lengthened, tally.compared - tally.aperiodic);
+    assert_true(2 * tally.aperiodic <= tally.compared);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accumulated_gradients),
-        cmocka_unit_test(pipelines),
+        cmocka_unit_test(periods_of_pipelines),
+        cmocka_unit_test(lengthened_pipelines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

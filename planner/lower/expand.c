@@ -1,0 +1,327 @@
+/* Repeats the period of a pipeline's programs. When a pipeline is full, a rank does the backward
+ * work of a micro-batch and the forward work of a later one in turn. Two neighbouring periods A and
+ * B of a short step show everything that further periods need: instructions of B are those of A for
+ * the next micro-batch, and so are their arguments and predecessors. Copies of A are inserted
+ * between both. All that follows is for a later micro-batch, too. */
+#include "planner/lower/expand.h"
+
+#include <string.h>
+
+#include "planner/lower/memory/lives.h"
+
+/* The pipeline is full after as many micro-batches as it has stages. Periods follow, places of
+ * buffers settle in a few of them, and the last micro-batches differ. */
+enum { BEHIND_FILLING = 8 };
+
+uint32_t plan_expands_from(const Config *c, uint32_t n)
+{
+    const uint32_t stages = config_ranks(c, axes_with(AXIS_STAGES)), few = stages + BEHIND_FILLING;
+    const PassConfig *pp = config_pass(c, PASS_pp);
+    if (stages < 2 || pp == NULL || pp->pp.is_own || pp->pp.schedule != SCHEDULE_1f1b) return 0;
+    return n > few + few / 4 ? few : 0;
+}
+
+typedef LIST(BufferId) Made;
+
+typedef struct Expander {
+    const Program *from;
+    Program *to;
+    Arena *arena, *scratch;
+    uint32_t n_few, n, more; /* micro-batches: of `from`, of `to`, and their difference */
+    Pc a, b, length;         /* the first instructions of periods A and B; instructions of each */
+    BufferId first_made;     /* the first buffer made in period A */
+    uint32_t n_made;         /* buffers made in each period */
+    uint32_t forward;        /* the micro-batch whose forward work is in period A */
+    Made *made;              /* [micro-batch]: its buffers */
+    uint32_t n_launches, n_fuses;
+} Expander;
+
+/* ---- the period */
+
+static bool is_fixed(const Program *p, BufferId b)
+{
+    const Buffer *at = &p->buffers.at[b];
+    return at->microbatch == 0 || (at->persistent && !at->parent);
+}
+
+static bool same_buffer(const Buffer *x, const Buffer *y)
+{
+    return x->shape == y->shape && x->dtype == y->dtype && x->category == y->category &&
+           x->space == y->space && x->bytes == y->bytes && x->tensor == y->tensor &&
+           x->unit == y->unit && x->result == y->result && x->packed == y->packed &&
+           !x->parent == !y->parent && (!x->parent || x->offset == y->offset);
+}
+
+static bool same_args(const Program *p, const Instr *x, const Instr *y)
+{
+    if (x->args.n != y->args.n || x->n_in != y->n_in) return false;
+    for (uint32_t i = 0; i < x->args.n; i++) {
+        const BufferId a = program_arg(p, x, i), b = program_arg(p, y, i);
+        const Buffer *s = &p->buffers.at[a], *t = &p->buffers.at[b];
+        if (is_fixed(p, a) || is_fixed(p, b)
+                ? a != b
+                : s->microbatch + 1 != t->microbatch || !same_buffer(s, t))
+            return false;
+    }
+    return true;
+}
+
+static bool same_after(const Program *p, const Instr *x, const Instr *y, Pc length)
+{
+    if (x->after.n != y->after.n) return false;
+    for (uint32_t i = 0; i < x->after.n; i++)
+        if (p->after.at[x->after.first + i] + length != p->after.at[y->after.first + i])
+            return false;
+    return true;
+}
+
+static bool is_next(const Program *p, Pc a, Pc length)
+{
+    const Instr *x = &p->code.at[a], *y = &p->code.at[a + length];
+    return y->microbatch == x->microbatch + 1 && x->op == y->op && x->stream == y->stream &&
+           !x->launch == !y->launch && x->axes == y->axes && x->hop == y->hop &&
+           x->phase == y->phase && x->attrs == y->attrs && x->origin == y->origin &&
+           x->unit == y->unit && !x->fuse == !y->fuse && !x->match == !y->match &&
+           same_args(p, x, y) && same_after(p, x, y, length);
+}
+
+static bool is_backward(const Instr *in)
+{
+    return in->stream == STREAM_compute &&
+           (in->phase == PHASE_backward || in->phase == PHASE_recompute);
+}
+
+static BufferId newest_touched(const Program *p, Pc from, Pc to)
+{
+    BufferId newest = 0;
+    for (Pc pc = from; pc < to; pc++)
+        for (uint32_t i = 0; i < p->code.at[pc].args.n; i++) {
+            const BufferId b = program_arg(p, &p->code.at[pc], i);
+            if (b > newest) newest = b;
+        }
+    return newest;
+}
+
+/* True if the instructions before period A are a period, too, which begins at `before`. So buffers
+ * that it makes for A have counterparts that A makes for B. */
+static bool follows_period(const Expander *e, Pc before)
+{
+    const Buffer *all = e->from->buffers.at;
+    if (!before || e->a - before != e->length || e->first_made <= e->n_made) return false;
+    const BufferId first = e->first_made - e->n_made;
+    if (newest_touched(e->from, 1, before) + 1 != first) return false;
+    for (BufferId b = first; b < e->first_made; b++)
+        if (!same_buffer(&all[b], &all[b + e->n_made])) return false;
+    return true;
+}
+
+/* Periods begin with the backward work of micro-batches `of` and `of` + 1. */
+static bool is_period(Expander *e, const Pc *begin, uint32_t of)
+{
+    const Program *p = e->from;
+    e->a = begin[of];
+    e->b = begin[of + 1];
+    if (!e->a || !e->b || !begin[of + 2]) return false;
+    e->length = e->b - e->a;
+    if (begin[of + 2] != e->b + e->length) return false;
+    e->forward = 0;
+    for (Pc pc = e->a; pc < e->b; pc++) {
+        if (!is_next(p, pc, e->length)) return false;
+        const Instr *in = &p->code.at[pc];
+        if (in->phase == PHASE_forward && in->stream == STREAM_compute && in->microbatch > of)
+            e->forward = in->microbatch;
+    }
+    e->first_made = newest_touched(p, 1, e->a) + 1;
+    const BufferId next = newest_touched(p, e->a, e->b) + 1,
+                   end = newest_touched(p, e->b, e->b + e->length) + 1;
+    e->n_made = next - e->first_made;
+    return e->forward != 0 && next > e->first_made && end - next == e->n_made &&
+           follows_period(e, begin[of - 1]);
+}
+
+static bool find_period(Expander *e)
+{
+    Pc *begin = arena_array(e->scratch, e->n_few + 2, sizeof *begin);
+    for (Pc pc = e->from->code.n; pc-- > 1;)
+        if (is_backward(&e->from->code.at[pc])) begin[e->from->code.at[pc].microbatch] = pc;
+    for (uint32_t of = e->n_few - 1; of > 0; of--)
+        if (of + 2 < e->n_few && is_period(e, begin, of)) return true;
+    return false;
+}
+
+/* ---- buffers */
+
+/* The buffer of micro-batch `microbatch` that has the purpose of b, among the buffers of the short
+ * step; 0: there is none. */
+static BufferId counterpart(const Expander *e, BufferId b, uint32_t microbatch)
+{
+    const Buffer *all = e->from->buffers.at;
+    const Made *own = &e->made[all[b].microbatch], *other = &e->made[microbatch];
+    uint32_t place = 0;
+    for (uint32_t i = 0; own->at[i] != b; i++) place += same_buffer(&all[own->at[i]], &all[b]);
+    for (uint32_t i = 0; i < other->n; i++)
+        if (same_buffer(&all[other->at[i]], &all[b]) && place-- == 0) return other->at[i];
+    return 0;
+}
+
+/* Returns the buffer to which `b` becomes when its instruction moves by `periods` periods. */
+static BufferId moved(const Expander *e, BufferId b, uint32_t periods)
+{
+    if (periods == 0 || b == 0) return b;
+    if (b + e->n_made >= e->first_made) return b + periods * e->n_made;
+    if (is_fixed(e->from, b)) return b;
+    const uint32_t microbatch = e->from->buffers.at[b].microbatch + periods;
+    if (microbatch <= e->forward) return counterpart(e, b, microbatch);
+    return counterpart(e, b, e->forward) + (microbatch - e->forward) * e->n_made;
+}
+
+static void add_buffers(Expander *e, BufferId first, BufferId end, uint32_t periods)
+{
+    for (BufferId b = first; b < end; b++) {
+        Buffer at = e->from->buffers.at[b];
+        if (b >= e->first_made || !is_fixed(e->from, b)) at.microbatch += periods;
+        at.parent = moved(e, at.parent, periods);
+        if (!at.parent) at.offset = 0;
+        list_push(e->arena, &e->to->buffers, at);
+    }
+}
+
+/* ---- instructions */
+
+static void add_instr(Expander *e, Pc pc, uint32_t periods, uint32_t *launch, uint32_t *fuse)
+{
+    const Program *p = e->from;
+    Instr in = p->code.at[pc];
+    const Span after = in.after, args = in.args;
+    in.microbatch += periods;
+    in.args.first = e->to->args.n;
+    for (uint32_t i = 0; i < args.n; i++)
+        list_push(e->arena, &e->to->args, moved(e, p->args.at[args.first + i], periods));
+    in.after.first = e->to->after.n;
+    for (uint32_t i = 0; i < after.n; i++) {
+        const Pc of = p->after.at[after.first + i];
+        list_push(e->arena, &e->to->after, of + e->length > e->a ? of + periods * e->length : of);
+    }
+    if (in.launch && in.launch != *launch) e->n_launches++;
+    if (in.launch) *launch = in.launch, in.launch = e->n_launches;
+    if (in.fuse && in.fuse != *fuse) e->n_fuses++;
+    if (in.fuse) *fuse = in.fuse, in.fuse = e->n_fuses;
+    list_push(e->arena, &e->to->code, in);
+}
+
+static void add_code(Expander *e, Pc first, Pc end, uint32_t periods)
+{
+    uint32_t launch = 0, fuse = 0; /* the newest numbers in `from` */
+    for (Pc pc = first; pc < end; pc++) add_instr(e, pc, periods, &launch, &fuse);
+}
+
+#define RESERVE(arena, list, wanted)                                                               \
+    (list)->at =                                                                                   \
+        list_grow((arena), (list)->at, (list)->n, &(list)->room, wanted, sizeof *(list)->at)
+
+/* Makes room for the whole program, because growing lists would be copied. */
+static void reserve(Expander *e)
+{
+    const Program *p = e->from;
+    const Instr *a = &p->code.at[e->a], *b = &p->code.at[e->b];
+    RESERVE(e->arena, &e->to->code, p->code.n + e->more * e->length);
+    RESERVE(e->arena, &e->to->buffers, p->buffers.n + e->more * e->n_made);
+    RESERVE(e->arena, &e->to->args, p->args.n + e->more * (b->args.first - a->args.first));
+    RESERVE(e->arena, &e->to->after, p->after.n + e->more * (b->after.first - a->after.first));
+}
+
+static bool expand(Expander *e)
+{
+    const Program *p = e->from;
+    e->made = arena_array(e->scratch, e->n_few, sizeof *e->made);
+    for (BufferId b = 1; b < p->buffers.n; b++)
+        list_push(e->scratch, &e->made[p->buffers.at[b].microbatch], b);
+    if (!find_period(e)) return false;
+    const BufferId next = e->first_made + e->n_made;
+    reserve(e);
+    list_push(e->arena, &e->to->buffers, p->buffers.at[0]);
+    list_push(e->arena, &e->to->code, p->code.at[0]);
+    add_buffers(e, 1, next, 0);
+    add_code(e, 1, e->b, 0);
+    for (uint32_t k = 1; k <= e->more; k++) {
+        add_buffers(e, e->first_made, next, k);
+        add_code(e, e->a, e->b, k);
+    }
+    add_buffers(e, next, p->buffers.n, e->more);
+    add_code(e, e->b, p->code.n, e->more);
+    e->to->purpose = p->purpose;
+    e->to->stage = p->stage;
+    lives_mark(e->to);
+    return true;
+}
+
+/* ---- matches */
+
+static bool is_transfer(const Instr *in)
+{
+    return in->op == OP_send || in->op == OP_recv;
+}
+
+/* Numbers matches as pass_lower does: first the transfers by boundary and micro-batch, then the
+ * scalars that all stages share, then all others in order. */
+static bool number_matches(const Plan *few, Plan *plan, uint32_t n_few, uint32_t n)
+{
+    uint32_t least = UINT32_MAX, others = 0;
+    for (uint32_t r = 0; r < few->programs.n; r++) {
+        const Program *p = &few->programs.at[r];
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            const Instr *in = &p->code.at[pc];
+            if (!in->match) continue;
+            if (is_transfer(in)) {
+                if ((in->match - 1) / 2 % n_few != in->microbatch) return false;
+                continue;
+            }
+            if (in->match < least) least = in->match;
+            if (!others) others = in->match;
+        }
+    }
+    const uint32_t boundaries = (least - 1) / (2 * n_few), more = boundaries * 2 * (n - n_few);
+    if (boundaries * 2 * n_few != least - 1) return false;
+    uint32_t next = others + more;
+    for (uint32_t r = 0; r < plan->programs.n; r++) {
+        Program *p = &plan->programs.at[r];
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            Instr *in = &p->code.at[pc];
+            if (!in->match) continue;
+            if (is_transfer(in)) {
+                const uint32_t boundary = (in->match - 1) / 2 / n_few,
+                               backward = (in->match - 1) % 2;
+                in->match = 1 + (boundary * n + in->microbatch) * 2 + backward;
+            } else {
+                in->match = in->match < others ? in->match + more : next++;
+            }
+        }
+    }
+    plan->n_match = next;
+    return true;
+}
+
+Plan *plan_expand(const Plan *few, uint32_t n, Arena *arena)
+{
+    Plan *plan = arena_alloc(arena, sizeof *plan);
+    *plan = *few;
+    memset(&plan->programs, 0, sizeof plan->programs);
+    const uint32_t n_few = few->step.n_microbatches;
+    plan->step.n_microbatches = n;
+    plan->step.global_batch = few->step.global_batch / n_few * n;
+    plan->step.global_tokens = few->step.global_tokens / n_few * n;
+    bool fine = n > n_few;
+    for (uint32_t r = 0; r < few->programs.n; r++) list_add(arena, &plan->programs);
+    for (uint32_t r = 0; r < few->programs.n && fine; r++) {
+        Expander e = {.from = &few->programs.at[r],
+                      .to = &plan->programs.at[r],
+                      .arena = arena,
+                      .scratch = arena_new(),
+                      .n_few = n_few,
+                      .n = n,
+                      .more = n - n_few};
+        fine = expand(&e);
+        arena_free(e.scratch);
+    }
+    return fine && number_matches(few, plan, n_few, n) ? plan : NULL;
+}

@@ -1,0 +1,94 @@
+/* Places buffers of overlapping micro-batches. In a pipeline, a rank runs the forward work of
+ * several micro-batches before the backward work of the first one. An activation of micro-batch k
+ * then lives together with the same activation of the next M - 1 micro-batches. These M activations
+ * get M places in turn. So the places do not depend on the number of micro-batches, and all other
+ * buffers can have the same places in each micro-batch. */
+#include "planner/lower/memory/slots.h"
+
+#include "planner/lower/pieces.h"
+
+typedef LIST(BufferId) Began;
+
+typedef struct Finder {
+    const Lives *l;
+    Began *of;       /* [micro-batch]: buffers, in the order in which they begin */
+    uint32_t n;      /* micro-batches */
+    BufferId *chain; /* [micro-batch]: the buffers of one purpose; 0: none */
+} Finder;
+
+bool slots_same_part(const Program *p, BufferId a, BufferId b)
+{
+    const Buffer *x = &p->buffers.at[a], *y = &p->buffers.at[b];
+    const Instr *i = &p->code.at[x->first], *k = &p->code.at[y->first];
+    return x->shape == y->shape && x->bytes == y->bytes && x->tensor == y->tensor &&
+           x->unit == y->unit && x->category == y->category && i->op == k->op &&
+           i->stream == k->stream && i->origin == k->origin && i->phase == k->phase;
+}
+
+static void list_began(Finder *f)
+{
+    const Lives *l = f->l;
+    for (Pc pc = 1; pc < l->p->code.n; pc++)
+        for (BufferId b = l->starts[pc]; b; b = l->next_start[b])
+            if (!l->taken_over[b] && l->p->buffers.at[b].bytes > 0 && !l->p->buffers.at[b].result)
+                list_push(l->scratch, &f->of[l->p->code.at[pc].microbatch], b);
+}
+
+/* Fills the chain of buffers with the same purpose as `b`, which begins in micro-batch 1. Returns
+ * false if an interior micro-batch has none. */
+static bool find_chain(const Finder *f, uint32_t *next, BufferId b)
+{
+    enum { LOOK_AHEAD = 16 };
+    for (uint32_t k = 0; k < f->n; k++) {
+        f->chain[k] = 0;
+        for (uint32_t i = next[k]; i < f->of[k].n && i < next[k] + LOOK_AHEAD; i++) {
+            if (!slots_same_part(f->l->p, f->of[k].at[i], b)) continue;
+            f->chain[k] = f->of[k].at[i];
+            next[k] = i + 1;
+            break;
+        }
+        if (f->chain[k] == 0 && k > 0 && k + 1 < f->n) return false;
+    }
+    return true;
+}
+
+/* True if the buffer of micro-batch k is free when the one of micro-batch k + m begins. */
+static bool passed(const Finder *f, uint32_t k, uint32_t m)
+{
+    const Lives *l = f->l;
+    if (!f->chain[k] || !f->chain[k + m]) return true;
+    const Knowledge now = lives_knows(l, lives_first(l, f->chain[k + m]));
+    return lives_passed(l, l->heir[f->chain[k]], &now);
+}
+
+/* Returns the number of buffers of the chain that are in use at the same time. */
+static uint32_t in_flight(const Finder *f)
+{
+    uint32_t m = 1;
+    for (uint32_t k = 0; k + m < f->n; k++)
+        while (k + m < f->n && !passed(f, k, m)) m++;
+    return m;
+}
+
+void slots_find(Slots *s, const Lives *l, uint32_t n_microbatches, uint64_t bottom)
+{
+    Finder f = {.l = l, .n = n_microbatches};
+    f.of = arena_array(l->scratch, f.n, sizeof *f.of);
+    f.chain = arena_array(l->scratch, f.n, sizeof *f.chain);
+    uint32_t *next = arena_array(l->scratch, f.n, sizeof *next);
+    *s = (Slots){.place = arena_array(l->scratch, l->p->buffers.n, sizeof *s->place),
+                 .end = bottom,
+                 .most = 1};
+    list_began(&f);
+    for (uint32_t i = 0; i < f.of[1].n; i++) {
+        const BufferId b = f.of[1].at[i];
+        const uint64_t size = pieces_round(l->p->buffers.at[b].bytes);
+        if (!find_chain(&f, next, b)) continue;
+        const uint32_t m = in_flight(&f);
+        if (m == 1) continue;
+        for (uint32_t k = 0; k < f.n; k++)
+            if (f.chain[k]) s->place[f.chain[k]] = 1 + s->end + k % m * size;
+        s->end += m * size;
+        if (m > s->most) s->most = m;
+    }
+}

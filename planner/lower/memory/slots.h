@@ -1,0 +1,21 @@
+/* Places of buffers that several micro-batches of a pipeline hold at the same time. */
+#ifndef TANDEM_LOWER_SLOTS_H
+#define TANDEM_LOWER_SLOTS_H
+
+#include "planner/lower/memory/lives.h"
+
+/* Buffers of the same purpose in successive micro-batches take M slots in turn: micro-batch k takes
+ * slot k modulo M. M is the number of these buffers that are in use at the same time. */
+typedef struct Slots {
+    uint64_t *place; /* [buffer]: 1 + its offset; 0: it has no slot */
+    uint64_t end;    /* of the last slot */
+    uint32_t most;   /* the largest M */
+} Slots;
+
+/* Finds the slots of a program, from address `bottom` on. */
+void slots_find(Slots *s, const Lives *l, uint32_t n_microbatches, uint64_t bottom);
+
+/* True if two buffers have the same purpose in their micro-batches. */
+bool slots_same_part(const Program *p, BufferId a, BufferId b);
+
+#endif
