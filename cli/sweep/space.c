@@ -224,12 +224,14 @@ static void add_points(Cli *cli, SearchSpace *space, const SpaceFacts *f, const 
     const int64_t data = ranks_of(way, axes_cutting(INDEX_samples));
     const uint32_t stages = ranks_of(way, axes_with(AXIS_STAGES));
     const int64_t batch = f->config->global_batch;
+    /* over one rank, all ways to shard are equal */
+    const uint32_t n_shardings = way->size[shards_axis()] > 1 ? 2 : 1;
     for (int64_t micro = 1; micro <= MOST_MICRO; micro *= 2) {
         if (batch % (micro * data) != 0) break;
         if (stages > 1 && batch / (micro * data) < stages)
             break; /* such a pipeline would be mostly idle */
         for (uint32_t r = 0; r < 3; r++)
-            for (uint32_t shard = 0; shard < 2; shard++) {
+            for (uint32_t shard = 0; shard < n_shardings; shard++) {
                 TextList list = {NULL, 0, 0};
                 add_mesh(cli, &list, f, way);
                 add_count(cli, &list, "batch.micro", micro);

@@ -26,14 +26,14 @@ Window window_of(const Attrs *a, char letter)
                     .mode = (WindowMode)a->w_mode};
 }
 
-static bool resizes(OpKind op)
+bool op_resizes(OpKind op)
 {
     return op == OP_resize || op == OP_resize_grad;
 }
 
 Window op_window(OpKind op, const Binding *b, const Attrs *attrs, char letter)
 {
-    if (!resizes(op)) return window_of(attrs, letter);
+    if (!op_resizes(op)) return window_of(attrs, letter);
     return (Window){.mode = WINDOW_edge,
                     .from = b->size[(int)window_reach(letter)],
                     .to = b->size[(int)letter],
@@ -173,7 +173,7 @@ bool op_windowed(OpKind op, Binding *b, const Attrs *attrs)
         for (uint32_t d = 0; d < sig_term(sig, a)->n_dims; d++) {
             const SigDim *dim = &sig_term(sig, a)->dim[d];
             if (!dim->reads) continue;
-            if (resizes(op)) { /* any size may become any other */
+            if (op_resizes(op)) { /* any size may become any other */
                 if (!b->size[(int)dim->letter] || !b->size[(int)window_reach(dim->letter)])
                     return false;
                 continue;

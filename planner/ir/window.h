@@ -44,6 +44,8 @@ static inline char window_reach(char letter)
 }
 /* The window of a node for letter h or w; the node must not be a resize. */
 Window window_of(const Attrs *attrs, char letter);
+/* True if the op has no kernel: its attributes name the size of the output. */
+bool op_resizes(OpKind op);
 /* The window of any op. b: bound to the global sizes. */
 Window op_window(OpKind op, const Binding *b, const Attrs *attrs, char letter);
 /* The number of output rows of `size` input rows; 0: the window does not fit. */

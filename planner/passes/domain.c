@@ -5,10 +5,13 @@
 #include <assert.h>
 
 #include "planner/ir/window.h"
+#include "planner/passes/graph/resize.h"
 #include "planner/passes/pass.h"
 
 typedef struct Cut {
     Job *job;
+    Graph *g;   /* the plan's, or that of a trial */
+    bool tries; /* a trial reports nothing and changes no layout */
     AxisName name;
     const char *axis; /* "domain" */
     uint32_t n;       /* number of ranks along it */
@@ -49,38 +52,73 @@ static bool fits(const Window *w, int64_t inputs, int64_t outputs, uint32_t n)
     return true;
 }
 
-/* Lists the numbers of ranks from 1 to 16 that fit the window. */
-static const char *legal(const Cut *c, const Window *w, int64_t inputs, int64_t outputs)
+/* ---- what would fit ---- */
+
+static bool cuts_all(Cut *c, uint32_t *n_cut);
+
+/* True if all ops of `g` may be split over n ranks. */
+static bool is_split_by(const Cut *c, Graph *g, uint32_t n, Arena *arena)
+{
+    uint32_t n_cut = 0;
+    Cut trial = *c;
+    trial.g = g;
+    trial.n = n;
+    trial.tries = true;
+    trial.cut_dim = arena_array(arena, g->tensors.n, sizeof *trial.cut_dim);
+    return cuts_all(&trial, &n_cut);
+}
+
+/* Lists the numbers of ranks from 1 to 16 over which the whole model may be split. */
+static const char *legal(const Cut *c)
 {
     Str s = str_in(c->job->scratch);
     for (uint32_t n = 1; n <= 16; n++)
-        if (fits(w, inputs, outputs, n)) str_print(&s, "%s%u", s.n ? ", " : "", n);
+        if (is_split_by(c, c->g, n, c->job->scratch)) str_print(&s, "%s%u", s.n ? ", " : "", n);
     return str_text(&s);
 }
 
-/* Names the nearest sizes that fit the window over c->n ranks; "" if none is near. */
-static const char *nearest(const Cut *c, const Window *w, int64_t inputs)
+/* Names the nearest sizes of the field with which the whole model may be split over c->n ranks; ""
+ * if none is near. */
+static const char *nearest(const Cut *c)
 {
     enum { FAR = 512 };
+    const int64_t size = graph_field_size(c->g, c->role);
     Str s = str_in(c->job->scratch);
-    for (int way = -1; way <= 1 && !w->from; way += 2)
-        for (int64_t away = 1; away <= FAR; away++) {
-            const int64_t size = inputs + way * away;
-            const int64_t made = size < 1 ? 0 : window_outputs(w, size);
-            if (made < 1 || !fits(w, size, made, c->n)) continue;
-            str_print(&s, "%s%lld", s.n ? " or " : "", (long long)size);
+    Arena *arena = arena_new();
+    for (int way = -1; way <= 1; way += 2)
+        for (int64_t away = 1; away <= FAR && size + way * away >= c->n; away++) {
+            Graph g;
+            arena_reset(arena);
+            if (!graph_resize(c->g, c->role, size + way * away, arena, &g) ||
+                !is_split_by(c, &g, c->n, arena))
+                continue;
+            str_print(&s, "%s%lld", s.n ? " or " : "", (long long)(size + way * away));
             break;
         }
+    arena_free(arena);
     return str_text(&s);
 }
 
-static void check_window(const Cut *c, const Node *n, const Binding *b)
+/* Says what would fit. All ops that do not fit have one cause, so only the first is reported. */
+static void hint(const Cut *c)
 {
-    const Attrs *attrs = graph_attrs_at(&c->job->plan->graph, n->attrs);
+    const char *sizes = nearest(c);
+    diag_hint(c->job->diag,
+              *sizes ? "%s may be %s; with %s = %u, fields of %s %s would fit the whole model"
+                     : "%s may be %s",
+              c->axis, legal(c), c->axis, c->n, sizes, c->lines);
+}
+
+/* ---- each op ---- */
+
+static bool check_window(const Cut *c, const Node *n, const Binding *b)
+{
+    const Attrs *attrs = graph_attrs_at(c->g, n->attrs);
     const char letter = op_letter(n->op, c->role);
     const Window w = op_window(n->op, b, attrs, letter);
     const int64_t inputs = b->size[(int)window_reach(letter)], outputs = b->size[(int)letter];
-    if (fits(&w, inputs, outputs, c->n)) return;
+    if (fits(&w, inputs, outputs, c->n)) return true;
+    if (c->tries) return false;
     const bool pads = w.kernel == 1 && w.stride == 1; /* a pooling of single points: nn.pad */
     const bool reaches = divides(inputs, c->n) && divides(outputs, c->n);
     diag_error(c->job->diag, FAULT_input, reaches ? "domain-halo" : "domain-divides", n->loc,
@@ -91,10 +129,23 @@ static void check_window(const Cut *c, const Node *n, const Binding *b)
                pads ? "padding" : op_info(n->op)->name, (long long)inputs, c->lines,
                (long long)outputs, c->axis, c->n, (long long)w.kernel, (long long)w.stride,
                (long long)w.dilation);
-    const char *sizes = nearest(c, &w, inputs);
-    diag_hint(c->job->diag,
-              *sizes ? "%s may be %s; with %s = %u, a size of %s %s would fit" : "%s may be %s",
-              c->axis, legal(c, &w, inputs, outputs), c->axis, c->n, sizes, c->lines);
+    hint(c);
+    return false;
+}
+
+/* Checks the output dimension d of (hI): index h has `size` pieces of several rows. No rank has a
+ * part of a piece, and all ranks have the same number. */
+static bool check_pieces(const Cut *c, const Node *n, int64_t rows, int64_t size)
+{
+    if (size % c->n == 0) return true;
+    if (c->tries) return false;
+    diag_error(c->job->diag, FAULT_input, "domain-windows", n->loc,
+               "%s of %lld %s over %s = %u: its %lld pieces of %lld %s stay whole, and cannot be "
+               "shared out evenly",
+               op_info(n->op)->name, (long long)rows, c->lines, c->axis, c->n, (long long)size,
+               (long long)(rows / size), c->lines);
+    hint(c);
+    return false;
 }
 
 /* Returns the letter of the node that is split in an input, or in the output of a source; 0: none.
@@ -118,18 +169,20 @@ static void cut_again(const Cut *c, const Node *n)
     for (uint32_t i = 0; i < n->n_in; i++) was_cut = was_cut || c->cut_dim[n->in[i]];
     const int d = op_dim(n->op, n->n_in, c->role);
     if (!was_cut || d < 0 || !op_is_whole(n->op, n->n_in, c->role)) return;
-    Tensor *out = &c->job->plan->graph.tensors.at[n->out[0]];
+    c->cut_dim[n->out[0]] = (int8_t)(d + 1);
+    if (c->tries) return;
+    Tensor *out = &c->g->tensors.at[n->out[0]];
     const Mesh *mesh = &c->job->plan->mesh;
     for (uint32_t a = 0; a < mesh->n_axes; a++)
         if (mesh->axis[a].name == c->name) out->use.on[a] = SPLIT(d);
     out->use_is_fixed = true;
-    c->cut_dim[n->out[0]] = (int8_t)(d + 1);
 }
 
+/* Returns false if the node cannot be split over c->n ranks, after a report. */
 static bool cut_node(const Cut *c, const Node *n, uint32_t *n_cut)
 {
     Binding b;
-    if (!graph_bind(&c->job->plan->graph, n, &b, c->job->diag)) return false;
+    if (!graph_bind(c->g, n, &b, c->job->diag)) return false;
     const char letter = cut_letter(c, n, &b);
     if (!letter) {
         cut_again(c, n);
@@ -140,17 +193,28 @@ static bool cut_node(const Cut *c, const Node *n, uint32_t *n_cut)
         for (int d = 0; d < b.n_dims[arg]; d++) {
             if (b.letter[arg][d] != letter) continue;
             windowed = windowed || b.reads[arg][d];
-            if (arg >= n->n_in) c->cut_dim[n->out[arg - n->n_in]] = (int8_t)(d + 1);
+            if (arg < n->n_in) continue;
+            const TensorId out = n->out[arg - n->n_in];
+            const int64_t rows = c->g->tensors.at[out].dim[d], size = b.size[(int)letter];
+            c->cut_dim[out] = (int8_t)(d + 1);
+            if (!b.reads[arg][d] && rows != size && !check_pieces(c, n, rows, size)) return false;
         }
-    if (windowed) check_window(c, n, &b);
     ++*n_cut;
+    return !windowed || check_window(c, n, &b);
+}
+
+static bool cuts_all(Cut *c, uint32_t *n_cut)
+{
+    for (NodeId id = 1; id < c->g->nodes.n; id++)
+        if (!cut_node(c, &c->g->nodes.at[id], n_cut)) return false;
     return true;
 }
 
 static bool cut_fields(Job *job, AxisName axis)
 {
-    const Graph *g = &job->plan->graph;
+    Graph *g = &job->plan->graph;
     Cut c = {.job = job,
+             .g = g,
              .name = axis,
              .axis = axis_name_text(axis),
              .n = mesh_size(&job->plan->mesh, mesh_axes(&job->plan->mesh, axis)),
@@ -158,10 +222,8 @@ static bool cut_fields(Job *job, AxisName axis)
              .lines = axis_info(axis)->cuts == INDEX_height ? "rows" : "columns",
              .cut_dim = arena_array(job->scratch, g->tensors.n, sizeof *c.cut_dim)};
     uint32_t n_cut = 0;
-    const uint32_t before = job->diag->n_errors;
     if (c.n == 1) return true;
-    for (NodeId id = 1; id < g->nodes.n; id++)
-        if (!cut_node(&c, &g->nodes.at[id], &n_cut)) return false;
+    if (!cuts_all(&c, &n_cut)) return false;
     if (n_cut == 0) {
         diag_error(job->diag, FAULT_input, "domain-matched-nothing",
                    pass_config(job, PASS_domain)->loc,
@@ -169,7 +231,7 @@ static bool cut_fields(Job *job, AxisName axis)
                    c.lines);
         diag_hint(job->diag, "make %s a part of dp_shard", c.axis);
     }
-    return job->diag->n_errors == before;
+    return n_cut > 0;
 }
 
 static bool pass_domain(Job *job)

@@ -331,12 +331,18 @@ return dialect.wrap(function(config)
   local d = dialect.new("miles-credit", config)
   d:known_keys(config, top_keys, "", "the configuration")
   local trainer = d:section("trainer", trainer_keys)
+  if d.n_errors > 0 and config.trainer ~= nil and type(config.trainer) ~= "table" then d:stop() end
   local p = parallelism_of(d, trainer)
   if not p then d:stop() end
   check_type(d, trainer)
   check_counts(d, trainer)
   local block, model, field = config.model, config.model, config.field
   local own = type(block) == "table" and rawget(block, "type") ~= nil and rawget(block, "build") == nil
+  if block == nil then
+    d:error("missing-key", "model", "model is missing: it is miles-credit's model block, or a model of your own",
+      "model = { type = \"wxformer\" }")
+    d:stop()
+  end
   if type(block) == "table" and not own and getmetatable(block) == nil and rawget(block, "build") == nil then
     d:error("missing-key", "model", "model.type is missing: it names the model", "type = \"wxformer\"")
     d:stop()
@@ -347,6 +353,7 @@ return dialect.wrap(function(config)
     if p.tensor > 1 then
       d:error("tp-switched-off", "trainer.parallelism.tensor", ("a %s has no _tp_plan: apply_tensor_parallel raises "
         .. "NotImplementedError (its issue #415)"):format(block.type), "tensor = 1, or a model of your own with tp{}")
+      d:stop()
     end
   end
   local c = type(model) == "table" and rawget(model, "config")
@@ -370,8 +377,10 @@ return dialect.wrap(function(config)
     d:error("dialect-unsupported", "trainer.ensemble_size", "ensembles are not supported", "ensemble_size = 1")
   end
   if trainer.use_ema then
-    d:warn("not-applied", "trainer.use_ema", "use_ema: the plan does not include the averaged weights, their "
-      .. "memory (4 bytes a parameter) or their time")
+    d:warn("not-applied", "trainer.use_ema", "use_ema: after each step miles-credit copies the weights that a rank "
+      .. "keeps to the CPU and averages them there, in fp32. The plan has neither this copy nor its time; "
+      .. "the step, the weights and the memory of the GPU stay the same",
+      "the host needs 4 bytes for each parameter that a rank keeps")
   end
   if trainer.load_weights == true then
     d:warn("not-applied", "trainer.load_weights", "load_weights: the checkpoints of miles-credit are not read, so "

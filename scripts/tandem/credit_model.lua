@@ -41,7 +41,9 @@ end
 local function check_entries(d, at, name, value)
   for i, entry in ipairs(value) do
     local own = ("%s[%d]"):format(name, i)
-    if type(entry) == "table" then check_entries(d, at, own, entry) else integer(d, at, entry, 1, own) end
+    if type(entry) == "table" and #entry == 0 then
+      d:error("out-of-range", at, ("%s is empty: it needs an entry"):format(own))
+    elseif type(entry) == "table" then check_entries(d, at, own, entry) else integer(d, at, entry, 1, own) end
   end
 end
 
@@ -63,12 +65,16 @@ local function four(d, block, key)
   return value
 end
 
--- { before, after } in each direction, and the mode; without padding_conf, model.pad_lat and pad_lon mirror.
+-- { before, after } in each direction (nil after an error), and the mode; without padding_conf, model.pad_lat and pad_lon mirror.
 local function padding(d, block)
   local conf, at = block.padding_conf, "model.padding_conf"
   if not conf then
     if not (block.pad_lat and block.pad_lon) then return { 0, 0 }, { 0, 0 }, "mirror" end
     conf, at = { activate = true, mode = "mirror", pad_lat = block.pad_lat, pad_lon = block.pad_lon }, "model"
+  end
+  if type(conf) ~= "table" then
+    d:error("wrong-type", at, ("%s must be a table, not %s"):format(at, tostring(conf)))
+    return nil, nil, "mirror"
   end
   if not conf.activate then return { 0, 0 }, { 0, 0 }, "mirror" end
   if conf.mode ~= "mirror" and conf.mode ~= "earth" then
@@ -76,10 +82,15 @@ local function padding(d, block)
       tostring(conf.mode)), "mode = \"earth\"")
   end
   local function pair(key)
-    local value = conf[key]
-    if type(value) ~= "table" then value = { value, value } end
-    local own = { integer(d, at .. "." .. key, value[1], 0), integer(d, at .. "." .. key, value[2], 0) }
-    if not (own[1] and own[2]) then return { 0, 0 } end
+    local value, own, name = conf[key], {}, at .. "." .. key
+    for i = 1, 2 do
+      if type(value) == "table" then
+        own[i] = integer(d, name, value[i], 0, ("%s[%d]"):format(name, i))
+      else
+        own[i] = i == 1 and integer(d, name, value, 0) or own[1]
+      end
+    end
+    if not (own[1] and own[2]) then return nil end
     if own[2] == 0 and own[1] > 0 then
       d:mistake("pad-one-sided", at .. "." .. key, ("%s = { %d, 0 }: miles-credit's slice [:-0] is empty, so its "
         .. "padding or cropping at that edge takes the whole field or none of it"):format(key, own[1]),
@@ -101,7 +112,14 @@ local function first_unfit(c, points)
   end
 end
 
-local function check_along(d, c, key, points, pad)
+local function check_along(d, c, key, size, points, pad)
+  if not pad then return end
+  local most = math.max(pad[1], pad[2])
+  if most > points then
+    d:error("out-of-range", "model.padding_conf", ("%s = %d: the padding repeats points of the grid, and model.%s = %d "
+      .. "has fewer"):format(key, most, size, points), ("%s may be up to %d"):format(key, points))
+    return
+  end
   local all = points + pad[1] + pad[2]
   local stage, left, window = first_unfit(c, all)
   if not stage then return end
@@ -119,6 +137,15 @@ end
 
 -- The group norms of the decoder have dim[1] groups; heads are whole.
 local function check_widths(d, c)
+  for i = 1, 4 do
+    local kernels = #c.cross_embed_kernel_sizes[i]
+    if c.dim[i] < 2 ^ (kernels - 1) then
+      d:error("out-of-range", "model.dim", ("dim[%d] = %d: each kernel of a stage takes half of the remaining channels, "
+        .. "and nothing would be left for one of %d"):format(i, c.dim[i], kernels),
+        ("dim[%d] = %d or more, or fewer kernels in cross_embed_kernel_sizes[%d]"):format(i, 2 ^ (kernels - 1) // 1 | 0, i))
+      return
+    end
+  end
   local narrow = c.dim[4] // 8
   if narrow == 0 or narrow % c.dim[1] ~= 0 then
     d:error("out-of-range", "model.dim", ("dim[1] = %d groups do not divide the narrowest up-block's %d channels"):format(
@@ -136,7 +163,13 @@ local function not_planned(d, block, c)
     refuse("patch_height", "this version has no patches of several points", "patch_height = 1, patch_width = 1")
   end
   if c.output_frames > 1 then refuse("output_frames", "this version has no models with several output frames", "output_frames = 1") end
-  if (block.attn_dropout or 0) > 0 then
+  for _, key in ipairs { "attn_dropout", "ff_dropout" } do
+    local p = block[key] or 0
+    if type(p) ~= "number" or p < 0 or p >= 1 then
+      d:error("out-of-range", "model." .. key, ("model.%s must be a number >= 0 and < 1, not %s"):format(key, tostring(p)))
+    end
+  end
+  if type(block.attn_dropout) == "number" and block.attn_dropout > 0 and block.attn_dropout < 1 then
     refuse("attn_dropout", "attention in windows has no dropout", "attn_dropout = 0")
   end
   local shuffles = types[block.type] == "shuffle"
@@ -191,12 +224,14 @@ function reader.read(d, block)
   end
   c.local_window_size = windows[1]
   for i, kernels in ipairs(c.cross_embed_kernel_sizes) do
-    if type(kernels) ~= "table" then c.cross_embed_kernel_sizes[i] = { kernels } end
+    if type(kernels) ~= "table" then kernels = { kernels } else kernels = dialect.copy(kernels) end
+    table.sort(kernels) -- as in miles-credit: the smallest has the most channels
+    c.cross_embed_kernel_sizes[i] = kernels
   end
   local lat, lon, mode = padding(d, block)
   check_widths(d, c)
-  check_along(d, c, "pad_lat", c.image_height, lat)
-  check_along(d, c, "pad_lon", c.image_width, lon)
+  check_along(d, c, "pad_lat", "image_height", c.image_height, lat)
+  check_along(d, c, "pad_lon", "image_width", c.image_width, lon)
   not_planned(d, block, c)
   if d.n_errors > 0 then return nil end
   local spectral = block.use_spectral_norm ~= false

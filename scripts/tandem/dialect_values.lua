@@ -58,7 +58,8 @@ function values.world(d)
   local cluster, world = d.config.cluster, d.config.world_size
   local devices = type(cluster) == "table" and (cluster.nodes or 1) * (cluster.devices_per_node or 0) or 0
   if world ~= nil and (math.type(world) ~= "integer" or world < 1) then
-    d:error("wrong-type", "world_size", ("world_size must be a positive integer, not %s"):format(tostring(world)))
+    d:error("wrong-type", "world_size", ("world_size must be a positive integer, not %s"):format(
+      type(world) == "string" and "'" .. world .. "'" or tostring(world)))
     return devices > 0 and devices or nil, true
   end
   if devices > 0 and world and world ~= devices then

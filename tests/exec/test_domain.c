@@ -284,6 +284,7 @@ static void what_does_not_fit_is_refused(void **state)
     const Window behind = {1, 1, 1, 8, 8, WINDOW_symmetric, 0, 0, false};
     const NetLayer globe[] = {{NET_earth, behind, net_window(1, 1, 1, WINDOW_zero)}};
     const NetLayer shuffled[] = {{NET_conv, same, same}, {NET_shuffle, half, half}};
+    const NetLayer windows[] = {{NET_conv, same, same}, {NET_attention, half, half}};
     Net n = with(5, 1, 1, conv); /* 12 rows over 5: parts of 3 leave none to the last */
     refused(&n, "domain-divides");
     n = with(4, 1, 1, far); /* 3 rows a rank, a halo of 4 */
@@ -296,7 +297,13 @@ static void what_does_not_fit_is_refused(void **state)
     refused(&n, "domain-divides");
     n = with(2, 1, 2, shuffled); /* 7 rows over 2, of which each becomes two */
     n.height = 14;
-    refused(&n, "divides-activation");
+    refused(&n, "domain-windows");
+    n = with(2, 1, 2, windows); /* 6 rows: 3 windows of 2 over 2 */
+    n.height = 6;
+    refused(&n, "domain-windows");
+    n = with(1, 2, 2, windows); /* columns likewise */
+    n.width = 6;
+    refused(&n, "domain-windows");
 }
 
 /* ---- drawn ---- */

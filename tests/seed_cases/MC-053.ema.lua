@@ -1,4 +1,4 @@
--- expect: warning[not-applied] use_ema | their memory
+-- expect: warning[not-applied] use_ema | to the CPU | memory of the GPU
 -- expect: ok mesh dp_shard=2
 return require "dialects.credit" {
   world_size = 2, seq_length = 16,

@@ -114,7 +114,14 @@ static void apply(const Case *c)
     static const struct {
         const char *words, *key;
     } values[] = {
-        {"tp may be ", "mesh.tp"}, {"ep may be ", "mesh.ep"}, {"seq may be ", "batch.seq"}};
+        {"tp may be ", "mesh.tp"},
+        {"ep may be ", "mesh.ep"},
+        {"seq may be ", "batch.seq"},
+        {"domain may be ", "mesh.domain"},
+    };
+    static const char fields[] = ", fields of ";
+    const char *rows = strstr(c->hint, fields);
+    if (rows != NULL) try_values(c, "batch.height", rows + strlen(fields));
     if (strncmp(c->hint, fits, strlen(fits)) == 0) try_fitting(c, c->hint + strlen(fits) - 1);
     if (strncmp(c->hint, word, strlen(word)) == 0) try_word(c, c->hint + strlen(word));
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
