@@ -158,6 +158,15 @@ static bool set_strips(const RankState *r, const Instr *in, KernelArgs *a)
     return a->elements[0] == row * own && a->elements[in->n_in - 1u] == 2 * row * a->halo.strip;
 }
 
+/* Fills in the rank's own columns, for the sides of a convolution in parts. */
+static bool set_own_columns(const RankState *r, const Instr *in, KernelArgs *a)
+{
+    const Shape *x = arg_shape(r, in, 0);
+    const int d = op_dim(in->op, 0, INDEX_width);
+    return deal_interval(&r->plan->graph.deals, 0, x->dim[d], shape_parts(x, &r->plan->mesh, d),
+                         shape_part(x, &r->plan->mesh, d, r->rank), 0, &a->own_columns);
+}
+
 static bool accepts(const RankState *r, Pc pc, const KernelArgs *a, Arena *arena, Diag *d)
 {
     const Instr *in = program_instr(r->info->p, pc);
@@ -215,6 +224,8 @@ static bool ready_compute(const RankState *r, Pc pc, const Control *control, Are
                           (long long)a->binding->size[tokens], KERNEL_MOST_SPLIT_SEQ);
     if (op_is_border(in->op) && !set_strips(r, in, a))
         return fail(r, pc, arena, d, "its strips and rows do not agree");
+    if (op_of_rows(in->op) && a->attrs.parts == ROWS_sides && !set_own_columns(r, in, a))
+        return fail(r, pc, arena, d, "it has no columns of its own");
     if (moves && in->op != OP_copy &&
         !(op_is_halo(in->op)     ? set_halo(r, in, a)
           : op_is_stride(in->op) ? set_pieces(r, in, a)

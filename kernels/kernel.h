@@ -66,6 +66,7 @@ typedef struct KernelArgs {
     /* halo_*: `middle` is the number of a rank's own rows in a buffer without a halo, `part_size`
      * the number of rows in a buffer with it. Strips are [2, outer, halo.strip, inner]. */
     Halo halo;
+    Interval own_columns; /* of the sides of a convolution: its first input also has their halo */
     /* stride_*: `middle` is the number of the part's rows. Messages are [ranks, outer,
      * strides.most, strides.rows, inner], one for each rank of the group. */
     Strides strides;

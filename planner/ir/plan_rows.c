@@ -21,25 +21,39 @@ static double taken_share(const Plan *plan, const Program *p, const Instr *in)
     return 1;
 }
 
-double plan_rows_share(const Plan *plan, const Program *p, const Instr *in)
+/* Returns the least share of the outputs along `letter` whose windows read only the own part, over
+ * all parts; 1: dimension d of the input is not split. */
+static double inner_share(const Plan *plan, const Shape *x, int d, const Binding *b,
+                          const Window *w, char letter)
 {
-    const OpKind whole = op_of_rows(in->op);
-    Binding b;
-    if (!whole) return taken_share(plan, p, in);
-    if (!plan_bind(plan, p, in, 0, &b, NULL, NULL, NULL)) return 1;
-    const int d = op_dim(in->op, 0, INDEX_height);
-    const Shape *x = plan_shape_at(plan, p->buffers.at[program_arg(p, in, 0)].shape);
+    const int out_of = letter, in_of = window_reach(letter);
     const uint32_t parts = shape_parts(x, &plan->mesh, d);
-    const Window w = op_window(in->op, &b, graph_attrs_at(&plan->graph, in->attrs), 'h');
     double least = 1;
     for (uint32_t part = 0; part < parts; part++) {
         Interval own, out;
-        if (!deal_interval(&plan->graph.deals, 0, b.size['h'], parts, part, 0, &out)) continue;
-        if (!deal_interval(&plan->graph.deals, 0, b.size['H'], parts, part, 0, &own))
+        if (!deal_interval(&plan->graph.deals, 0, b->size[out_of], parts, part, 0, &out)) continue;
+        if (!deal_interval(&plan->graph.deals, 0, b->size[in_of], parts, part, 0, &own))
             own = (Interval){0, 0};
-        const Interval inner = window_inner_rows(&w, b.size['H'], own, out);
+        const Interval inner = window_inner_rows(w, b->size[in_of], own, out);
         const double share = (double)(inner.hi - inner.lo) / (double)(out.hi - out.lo);
         least = share < least ? share : least;
     }
-    return in->op == op_in_rows(whole).inner ? least : 1 - least;
+    return least;
+}
+
+double plan_rows_share(const Plan *plan, const Program *p, const Instr *in)
+{
+    const OpKind whole = op_of_rows(in->op);
+    const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
+    Binding b;
+    if (!whole) return taken_share(plan, p, in);
+    if (!plan_bind(plan, p, in, 0, &b, NULL, NULL, NULL)) return 1;
+    const Shape *x = plan_shape_at(plan, p->buffers.at[program_arg(p, in, 0)].shape);
+    const Window h = op_window(in->op, &b, attrs, 'h'), w = op_window(in->op, &b, attrs, 'w');
+    const int rows = op_dim(in->op, 0, INDEX_height), columns = op_dim(in->op, 0, INDEX_width);
+    const double inner = inner_share(plan, x, rows, &b, &h, 'h');
+    if (in->op == op_in_rows(whole).border) return 1 - inner;
+    if (attrs->parts == ROWS_all) return inner;
+    const double centre = (inner < 1 ? inner / 2 : 1) * inner_share(plan, x, columns, &b, &w, 'w');
+    return attrs->parts == ROWS_centre ? centre : inner - centre;
 }

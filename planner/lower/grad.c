@@ -376,8 +376,8 @@ void lower_backward_node(Lower *l, NodeId id)
               .n_in = n.n_in,
               .n_out = n.n_out,
               .attrs = *graph_attrs_at(l->g, n.attrs)};
-    const bool in_rows = lower_in_rows(l, id);
-    const BufferId strips = in_rows ? lower_want_strips(l, id, &e.arg[0]) : 0;
+    RowsParts parts = lower_begin_parts(l, id, &e.arg[0]);
+    const bool in_rows = lower_has_parts(&parts);
     for (uint32_t i = in_rows; i < n.n_in; i++) e.arg[i] = lower_want_arg(l, id, i);
     used(l, &n); /* the node's outputs may overwrite its inputs only after this instruction */
     bool accumulate[MAX_OUT], temporary[MAX_OUT];
@@ -394,7 +394,7 @@ void lower_backward_node(Lower *l, NodeId id)
     e.after[0] = l->grad.after;
     l->grad.after = 0;
     if (in_rows)
-        lower_rows(l, &e, strips);
+        lower_parts(l, &e, &parts);
     else if (rings)
         lower_ring_backward(l, &e);
     else

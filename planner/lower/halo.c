@@ -197,7 +197,7 @@ static BufferId like(Lower *l, BufferId from, const Shape *shape)
     return b;
 }
 
-static HaloStep hold_begin(Lower *l, BufferId from, const DealId *around, int d, NodeId origin)
+HaloStep lower_hold_begin_along(Lower *l, BufferId from, const DealId *around, int d, NodeId origin)
 {
     HaloStep step = {.from = from, .held = *lower_shape(l, from), .d = d};
     step.held.deal[d] = around[d];
@@ -223,10 +223,10 @@ HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId 
     while (!around[first]) first++;
     for (int d = MAX_DIMS - 1; d > first; d--) {
         if (!around[d]) continue;
-        const HaloStep step = hold_begin(l, from, around, d, origin);
+        const HaloStep step = lower_hold_begin_along(l, from, around, d, origin);
         from = lower_hold_end(l, &step, origin);
     }
-    return hold_begin(l, from, around, first, origin);
+    return lower_hold_begin_along(l, from, around, first, origin);
 }
 
 HaloStep lower_fold_begin(Lower *l, BufferId from, NodeId origin)

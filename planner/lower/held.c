@@ -1,7 +1,7 @@
-/* Values with a halo: the exchange for each reader, which begins early, and convolutions in two
- * parts. The inner rows of such a convolution are computed while the halo is exchanged. Its border
- * reads the neighbours' rows where they arrive, so no copy joins the rank's rows and the halo.
- * Other ops with windows read such a copy. */
+/* Values with a halo: the exchange for each reader, which begins early, and convolutions in parts.
+ * The inner rows of such a convolution are computed while the halo is exchanged. Its border reads
+ * the neighbours' rows where they arrive, so no copy joins the rank's rows and the halo. Columns of
+ * neighbours are joined to a copy. Other ops with windows read such a copy, too. */
 #include <assert.h>
 
 #include "planner/ir/window.h"
@@ -116,14 +116,14 @@ BufferId lower_want_arg(Lower *l, NodeId id, uint32_t i)
     return copy;
 }
 
-/* ---- convolutions in two parts ---- */
+/* ---- convolutions in parts ---- */
 
-/* True if most output rows need no halo. Otherwise few rows could be computed during the
- * exchange. */
-static bool most_are_inner(const Lower *l, NodeId id, int d)
+/* True if most outputs along `role`, which is dimension d of the input, need no halo. Otherwise few
+ * could be computed during the exchange. */
+static bool most_are_inner(const Lower *l, NodeId id, IndexRole role, int d)
 {
     const Node *n = &l->g->nodes.at[id];
-    const char letter = op_letter(n->op, INDEX_height);
+    const char letter = op_letter(n->op, role);
     Binding b;
     if (!graph_bind(l->g, n, &b, NULL)) return false;
     const int64_t inputs = b.size[(int)window_reach(letter)], outputs = b.size[(int)letter];
@@ -141,36 +141,92 @@ static bool most_are_inner(const Lower *l, NodeId id, int d)
     return true;
 }
 
-bool lower_in_rows(const Lower *l, NodeId id)
+/* Finds the directions in which the node works in parts. An exchange of columns that has ended, or
+ * that another node began, needs no centre. */
+static RowsParts parts_of(Lower *l, NodeId id)
 {
     const Node *n = &l->g->nodes.at[id];
-    if (!l->job->interior_first || !op_in_rows(n->op).inner || !lower_arg_around(l, id, 0))
-        return false;
-    const int d = first_around(lower_arg_around(l, id, 0));
-    return d == op_dim(n->op, 0, INDEX_height) && most_are_inner(l, id, d);
+    const DealId *around = op_in_rows(n->op).inner ? lower_arg_around(l, id, 0) : NULL;
+    const int h = op_dim(n->op, 0, INDEX_height), w = op_dim(n->op, 0, INDEX_width);
+    RowsParts p = {.rows = false};
+    if (!l->job->interior_first || !around) return p;
+    const Shape held = lower_arg_shape(l, id, 0);
+    const TensorId t = n->in[0];
+    p.rows = around[h] && most_are_inner(l, id, INDEX_height, h);
+    p.columns = around[w] && (p.rows || !around[h]) && most_are_inner(l, id, INDEX_width, w) &&
+                !find_held(l, t, &held, false) && !find_held(l, t, &held, true) &&
+                !find_started(l, t, &held);
+    return p;
 }
 
-BufferId lower_want_strips(Lower *l, NodeId id, BufferId *rows)
+RowsParts lower_begin_parts(Lower *l, NodeId id, BufferId *x)
 {
+    RowsParts p = parts_of(l, id);
+    if (!lower_has_parts(&p)) return p;
+    const Node *n = &l->g->nodes.at[id];
+    if (p.columns) {
+        *x = lower_want(l, n->in[0], lower_arg_layout(l, id, 0), id);
+        p.sides = lower_hold_begin_along(l, *x, lower_arg_around(l, id, 0),
+                                         op_dim(n->op, 0, INDEX_width), id);
+        return p;
+    }
     const Shape held = lower_arg_shape(l, id, 0);
     const HaloStep step = take_strips(l, id, 0, &held);
-    *rows = step.from;
-    return step.strips;
+    *x = step.from;
+    p.strips = step.strips;
+    return p;
 }
 
-/* The border adds to the inner part's output. */
-void lower_rows(Lower *l, const Emit *e, BufferId strips)
+static void emit_part(Lower *l, Emit *part)
+{
+    lower_add_scratch(l, part);
+    lower_emit(l, part);
+}
+
+/* Emits the centre, then the sides with the columns that have arrived. Returns the input with these
+ * columns. The exchange of rows begins before the sides, because its strips have corners. */
+static BufferId centre_and_sides(Lower *l, const Emit *e, RowsParts *parts)
+{
+    const NodeId id = e->origin;
+    const TensorId t = l->g->nodes.at[id].in[0];
+    Emit part = *e;
+    part.op = op_in_rows(e->op).inner;
+    part.attrs.parts = ROWS_centre;
+    emit_part(l, &part);
+    const BufferId x = lower_hold_end(l, &parts->sides, id);
+    if (parts->rows) {
+        const DealId *around = lower_arg_around(l, id, 0);
+        const HaloStep step = lower_hold_begin_along(l, x, around, first_around(around), id);
+        parts->strips = step.strips;
+        lower_add_version(l, t, step.strips);
+        l->value.versions.at[l->value.versions_of[t]].rows = x;
+    } else {
+        lower_add_version(l, t, x);
+    }
+    start_branches(l, id, t);
+    part = *e;
+    part.op = op_in_rows(e->op).inner;
+    part.arg[0] = x;
+    part.attrs.parts = ROWS_sides;
+    part.attrs.accumulate = 1;
+    emit_part(l, &part);
+    return x;
+}
+
+/* Each part adds to the output of those before it. */
+void lower_parts(Lower *l, const Emit *e, RowsParts *parts)
 {
     const RowsOps ops = op_in_rows(e->op);
     Emit part = *e;
     part.op = ops.inner;
-    lower_add_scratch(l, &part);
-    lower_emit(l, &part);
-    part = *e;
+    if (parts->columns)
+        part.arg[0] = centre_and_sides(l, e, parts);
+    else
+        emit_part(l, &part);
+    if (!parts->rows) return;
     part.op = ops.border;
-    part.arg[part.n_in++] = strips;
+    part.arg[part.n_in++] = parts->strips;
     for (uint32_t j = 0; j < e->n_out; j++) part.arg[part.n_in + j] = e->arg[e->n_in + j];
     part.attrs.accumulate = 1;
-    lower_add_scratch(l, &part);
-    lower_emit(l, &part);
+    emit_part(l, &part);
 }

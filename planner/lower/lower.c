@@ -88,15 +88,15 @@ void lower_forward_node(Lower *l, NodeId id)
               .n_in = n.n_in,
               .n_out = n.n_out,
               .attrs = *graph_attrs_at(l->g, n.attrs)};
-    const bool in_rows = lower_in_rows(l, id);
-    const BufferId strips = in_rows ? lower_want_strips(l, id, &e.arg[0]) : 0;
+    RowsParts parts = lower_begin_parts(l, id, &e.arg[0]);
+    const bool in_rows = lower_has_parts(&parts);
     for (uint32_t i = in_rows; i < n.n_in; i++) e.arg[i] = lower_want_arg(l, id, i);
     for (uint32_t j = 0; j < n.n_out; j++)
         e.arg[n.n_in + j] =
             op_info(n.op)->flags & OP_UPDATES ? e.arg[j] : forward_output(l, id, j, &e.attrs);
     if (!in_rows) lower_add_workspace(l, id, &e);
     if (in_rows)
-        lower_rows(l, &e, strips);
+        lower_parts(l, &e, &parts);
     else if (lower_rings(l, id))
         lower_ring_forward(l, &e);
     else

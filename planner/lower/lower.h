@@ -425,16 +425,28 @@ bool lower_is_apart(const Lower *l, BufferId b);
 bool lower_shape_is_apart(const Lower *l, const Shape *s);
 /* Returns `from` with the halos that `around` names, in two calls like lower_fold. */
 HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId origin);
+/* The same, for the halo of dimension d alone. */
+HaloStep lower_hold_begin_along(Lower *l, BufferId from, const DealId *around, int d,
+                                NodeId origin);
 BufferId lower_hold_end(Lower *l, const HaloStep *step, NodeId origin);
 
 /* ---- held.c ---- */
-/* True if node n is a convolution whose inner rows are computed first. */
-bool lower_in_rows(const Lower *l, NodeId n);
-/* Returns the strips in which the halo of n's first input arrives. Sets *rows to the rank's own
- * rows. */
-BufferId lower_want_strips(Lower *l, NodeId n, BufferId *rows);
-/* Emits both parts of a convolution of lower_in_rows. `e` has the arguments of the whole op. */
-void lower_rows(Lower *l, const Emit *e, BufferId strips);
+/* A convolution that computes inner points while its halo is exchanged. If columns need a halo, it
+ * first computes the centre, then the sides. If rows need one, the border comes last. */
+typedef struct RowsParts {
+    bool rows, columns;
+    BufferId strips; /* those of the rows; with columns: set when the sides begin */
+    HaloStep sides;  /* the begun exchange of columns */
+} RowsParts;
+/* Finds out whether node n is computed in parts. If it is, begins the exchange of the halo of its
+ * first input and sets *x to the rank's own rows and columns. */
+RowsParts lower_begin_parts(Lower *l, NodeId n, BufferId *x);
+static inline bool lower_has_parts(const RowsParts *parts)
+{
+    return parts->rows || parts->columns;
+}
+/* Emits the parts. `e` has the arguments of the whole op. */
+void lower_parts(Lower *l, const Emit *e, RowsParts *parts);
 /* Begins the halo exchange of input i of node n, which is lowered soon. Does nothing if the input
  * needs no halo, or already has it. */
 void lower_start_halo(Lower *l, NodeId n, uint32_t i);

@@ -305,7 +305,7 @@ bool value_rows_part(Verifier *v, Pc pc, uint32_t *shape);
  * after a report. */
 bool value_takes_strips(Verifier *v, Pc pc, const Val *strips, const Val *own);
 /* Returns the value of output j of one part. The values of both parts add up to the graph's. */
-Hash128 value_of_rows(const Verifier *v, Pc pc, const Val *in, uint32_t j);
+Hash128 value_of_rows(Verifier *v, Pc pc, const Val *in, uint32_t j);
 /* True if the value consists of strips of dimension d that neighbours have sent. */
 bool value_is_received(const Val *val, int d);
 

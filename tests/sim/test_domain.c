@@ -144,7 +144,7 @@ typedef struct Shown {
 } Shown;
 
 /* Two convolutions on a large field: compute takes longer than an exchange. */
-static Shown shown_by(bool keep_halos, bool whole_rows)
+static Shown shown_over(uint32_t domain, uint32_t domain_w, bool keep_halos, bool whole_rows)
 {
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
@@ -152,7 +152,8 @@ static Shown shown_by(bool keep_halos, bool whole_rows)
     load_cluster(&config, arena, &d);
     const Window w = net_window(3, 1, 1, WINDOW_zero);
     Net n = net_default();
-    n.channels = 256, n.height = 512, n.width = 512, n.domain = 2;
+    n.channels = 256, n.height = 512, n.width = 512;
+    n.domain = domain, n.domain_w = domain_w;
     n.use_ddp = true;
     n.keep_halos = keep_halos;
     n.whole_rows = whole_rows;
@@ -187,6 +188,11 @@ static Shown shown_by(bool keep_halos, bool whole_rows)
     return shown;
 }
 
+static Shown shown_by(bool keep_halos, bool whole_rows)
+{
+    return shown_over(2, 1, keep_halos, whole_rows);
+}
+
 /* With whole rows, the input's halo is exchanged under the input's gradient in the backward pass.
  * The shares of that gradient are exchanged under the weight's gradient, which begins by joining
  * the halo. Kept halos are not exchanged again. */
@@ -217,6 +223,24 @@ static void exchanges_run_under_inner_rows(void **state)
     assert_int_equal(kept.n, 3);
     assert_int_equal(kept.under, 3);
     assert_true(again.step < whole.step && kept.step <= again.step);
+}
+
+/* Where columns are split, their halo is exchanged under the centre of the field. Where rows are
+ * split too, the halo of rows is exchanged under the other half of the inner rows. */
+static void exchanges_run_under_the_centre(void **state)
+{
+    (void)state;
+    for (uint32_t domain = 1; domain <= 2; domain++) {
+        const Shown whole = shown_over(domain, 2, false, true),
+                    parts = shown_over(domain, 2, false, false);
+        /* each direction: both inputs forward, both again for the weights, and one gradient */
+        assert_int_equal(parts.n, 5 * domain);
+        assert_int_equal(whole.n, parts.n);
+        assert_int_equal(parts.inner, 2 * domain);
+        assert_int_equal(whole.inner, 0);
+        assert_true(parts.under >= 4 * domain && whole.under < parts.under);
+        assert_true(parts.step < whole.step);
+    }
 }
 
 /* Samples, rows and columns of the output are the product's rows; channels and taps are summed. */
@@ -368,6 +392,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(an_exchange_takes_its_closed_form),
                                        cmocka_unit_test(exchanges_run_under_computations),
                                        cmocka_unit_test(exchanges_run_under_inner_rows),
+                                       cmocka_unit_test(exchanges_run_under_the_centre),
                                        cmocka_unit_test(parts_cost_their_rows),
                                        cmocka_unit_test(attention_is_shared_out),
                                        cmocka_unit_test(a_convolution_costs_its_product)};

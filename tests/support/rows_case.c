@@ -179,3 +179,28 @@ KernelArgs rows_case_args(const RowsCase *c, OpKind op, int part, DType t, void 
     if (border) a.halo = *h;
     return a;
 }
+
+void rows_case_columns(const RowsCase *c, OpKind op, Interval own, bool with_halo, KernelArgs *a)
+{
+    const Signature *sig = &op_info(op)->sig;
+    const int64_t n = own.hi - own.lo, held = n + 2 * with_halo;
+    a->start['w'] = own.lo, a->size['w'] = a->valid['w'] = n;
+    a->start['W'] = own.lo - with_halo, a->size['W'] = a->valid['W'] = held;
+    a->own_columns = own;
+    for (uint32_t i = 0; i < a->n_args; i++) {
+        const SigTerm *term = i < a->n_in ? &sig->in[i] : &sig->out[0];
+        if (term->dim[term->n_dims - 1].letter == 'J') continue; /* a weight */
+        a->elements[i] = a->elements[i] / c->columns * (i == 0 ? held : n);
+    }
+}
+
+void rows_case_take(const RowsCase *c, DType t, const void *from, int64_t n, Interval at, void *to)
+{
+    const int64_t wide = at.hi - at.lo;
+    for (int64_t line = 0; line < n / c->columns; line++)
+        for (int64_t i = 0; i < wide; i++)
+            number_write(
+                t, to, (uint64_t)(line * wide + i),
+                number_read(t, from,
+                            (uint64_t)(line * c->columns + (at.lo + i + c->columns) % c->columns)));
+}

@@ -35,5 +35,11 @@ void rows_case_part(const RowsCase *c, uint32_t part, DType t, void *x, void *st
  * output. */
 KernelArgs rows_case_args(const RowsCase *c, OpKind op, int part, DType t, void *const *ptr,
                           Binding *b);
+/* Restricts the arguments of an op for inner rows to output columns `own`. Its x has these columns,
+ * and with_halo the ones beside them. */
+void rows_case_columns(const RowsCase *c, OpKind op, Interval own, bool with_halo, KernelArgs *a);
+/* Copies columns [at.lo, at.hi) of `n` numbers in lines of all columns. Columns beyond an edge come
+ * from the other edge. */
+void rows_case_take(const RowsCase *c, DType t, const void *from, int64_t n, Interval at, void *to);
 
 #endif

@@ -14,7 +14,7 @@ typedef struct Conv {
     int64_t batch, groups, c, n, taps_h, taps_w;
     int64_t points, taps, plane; /* points of y; taps of a window; points of x */
     bool single;                 /* the columns are x itself */
-    OutputRows rows;             /* those to compute */
+    OutputPoints out;            /* those to compute */
     HeldRows held;
 } Conv;
 
@@ -34,7 +34,7 @@ static Conv conv_of(OpKind op, const KernelArgs *a)
               .n = a->size['n'],
               .taps_h = a->size['I'],
               .taps_w = a->size['J'],
-              .rows = strips_output_rows(op, a),
+              .out = strips_output(op, a),
               .held = strips_held_rows(a)};
     v.points = v.h.n * v.w.n;
     v.taps = v.c * v.taps_h * v.taps_w;
@@ -56,11 +56,23 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Begins the tiles of the k-th run of rows. */
-static ConvTile tiles_of(const Conv *v, int k)
+/* Returns the number of runs of neighbouring points in the k-th region. If it has whole rows, it is
+ * one run. */
+static int64_t runs_of(const Conv *v, int k)
 {
-    const Interval rows = v->rows.at[k];
-    return (ConvTile){.point = rows.lo * v->w.n, .end = rows.hi * v->w.n};
+    const Region *r = &v->out.at[k];
+    const int64_t rows = r->h.hi - r->h.lo, columns = r->w.hi - r->w.lo;
+    if (rows <= 0 || columns <= 0) return 0;
+    return columns == v->w.n ? 1 : rows;
+}
+
+/* Begins the tiles of the i-th run of the k-th region. */
+static ConvTile tiles_of(const Conv *v, int k, int64_t i)
+{
+    const Region *r = &v->out.at[k];
+    const int64_t first = (r->h.lo + i) * v->w.n;
+    if (r->w.hi - r->w.lo == v->w.n) return (ConvTile){.point = first, .end = r->h.hi * v->w.n};
+    return (ConvTile){.point = first + r->w.lo, .end = first + r->w.hi};
 }
 
 static bool next_tile(const Conv *v, ConvTile *t)
@@ -201,7 +213,7 @@ static void F(forward)(const Conv *v, ConvTile t, const F(ConvInput) * in, const
 static void F(transposed)(const Conv *v, const F(ConvInput) * x, const REAL *weight, const REAL *y)
 {
     REAL tile[TILE_TAPS * TILE_POINTS];
-    ConvTile t = tiles_of(v, 0);
+    ConvTile t = tiles_of(v, 0, 0);
     while (next_tile(v, &t)) {
         F(gemm)
         (true, false, t.n_taps, t.n_points, v->n, 1, weight + t.tap, v->taps, y + t.point,
@@ -235,9 +247,10 @@ static void F(convolve)(OpKind op, const KernelArgs *a)
     if (op_of_rows(op) != OP_none) F(summed)(a, 0, v.batch * v.groups * v.n * v.points);
     for (int64_t i = 0; i < v.batch * v.groups; i++) {
         const F(ConvInput) in = F(input_of)(&v, a, 0, i);
-        for (int k = 0; k < 2; k++) F(forward)
-        (&v, tiles_of(&v, k), &in, weight + i % v.groups * v.n * v.taps, y + i * v.n * v.points,
-         adds);
+        for (int k = 0; k < MOST_REGIONS; k++)
+            for (int64_t run = 0; run < runs_of(&v, k); run++) F(forward)
+        (&v, tiles_of(&v, k, run), &in, weight + i % v.groups * v.n * v.taps,
+         y + i * v.n * v.points, adds);
     }
 }
 
@@ -261,8 +274,10 @@ static void F(sum_weight)(OpKind op, const KernelArgs *a)
     REAL *weight = F(summed)(a, 0, v.groups * v.n * v.taps);
     for (int64_t i = 0; i < v.batch * v.groups; i++) {
         const F(ConvInput) in = F(input_of)(&v, a, 0, i);
-        for (int k = 0; k < 2; k++) F(of_weight)
-        (&v, tiles_of(&v, k), &in, y + i * v.n * v.points, weight + i % v.groups * v.n * v.taps);
+        for (int k = 0; k < MOST_REGIONS; k++)
+            for (int64_t run = 0; run < runs_of(&v, k); run++) F(of_weight)
+        (&v, tiles_of(&v, k, run), &in, y + i * v.n * v.points,
+         weight + i % v.groups * v.n * v.taps);
     }
 }
 

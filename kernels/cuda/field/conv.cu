@@ -9,7 +9,7 @@ DEVICE float conv(const FieldArgs *a, int64_t i, int64_t t)
     int64_t y = field_place(a, i), p = y % a->points, plane = y / a->points;
     int64_t g = plane / a->n % a->groups;
     int64_t at = field_tap(a, p, t % a->taps), b = plane / a->n / a->groups;
-    if (at < 0 || !field_computes(a, p / a->w.n)) return 0;
+    if (at < 0 || !field_computes(a, p)) return 0;
     return field_read(a, (b * a->groups + g) * a->c + t / a->taps, at) *
            read_one(a->in[1], plane % (a->groups * a->n) * a->terms + t);
 }
@@ -34,7 +34,7 @@ DEVICE float conv_weight(const FieldArgs *a, int64_t i, int64_t t)
     int64_t g = i / a->taps / a->c / a->n, here = a->n_rows * a->w.n;
     int64_t p = field_point(a, t % here), b = t / here;
     int64_t at = field_tap(a, p, tap);
-    if (at < 0 || !field_computes(a, p / a->w.n)) return 0;
+    if (at < 0 || !field_computes(a, p)) return 0;
     return field_read(a, (b * a->groups + g) * a->c + c, at) *
            read_one(a->in[1], ((b * a->groups + g) * a->n + n) * a->points + p);
 }

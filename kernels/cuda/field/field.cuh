@@ -34,8 +34,9 @@ typedef struct FieldArgs {
     int64_t batch, groups, c, n; /* channels: of x and of y, of one group */
     int64_t points, taps;        /* points of y; taps of a window */
     HeldRows held;
-    /* The output rows to compute: n_first from first[0] on, the others from first[1] on. */
+    /* Rows with output points to compute: n_first from first[0] on, the others from first[1] on. */
     int64_t first[2], n_first, n_rows;
+    OutputPoints chosen; /* the points to compute in these rows */
     double all; /* elements of a group on all ranks */
     double scale, eps;
     bool adds, nearest, latitude;
@@ -81,10 +82,13 @@ static inline void field_windows(OpKind op, const KernelArgs *args, FieldArgs *p
     p->w = field_along(op, args, 'w');
     p->taps = p->h.kernel * p->w.kernel;
     p->held = strips_held_rows(args);
-    const OutputRows rows = strips_output_rows(op, args);
-    p->first[0] = rows.at[0].lo, p->first[1] = rows.at[1].lo;
-    p->n_first = rows.at[0].hi - rows.at[0].lo;
-    p->n_rows = p->n_first + rows.at[1].hi - rows.at[1].lo;
+    p->chosen = strips_output(op, args);
+    const Interval *first = &p->chosen.at[0].h, *second = &p->chosen.at[1].h;
+    p->first[0] = first->lo, p->first[1] = second->lo;
+    p->n_first = first->hi - first->lo;
+    p->n_rows = p->n_first + second->hi - second->lo;
+    if (op_of_rows(op) != OP_none && args->attrs.parts != ROWS_all) /* parts of rows */
+        p->first[0] = 0, p->n_first = p->n_rows = p->h.n;
     p->nearest = args->attrs.nearest != 0;
 }
 
@@ -135,11 +139,14 @@ DEVICE int64_t field_point(const FieldArgs *a, int64_t p)
     return row * a->w.n + p % a->w.n;
 }
 
-DEVICE bool field_computes(const FieldArgs *a, int64_t row)
+DEVICE bool field_computes(const FieldArgs *a, int64_t p)
 {
-    int64_t behind = row - a->first[1];
-    return (row >= a->first[0] && row - a->first[0] < a->n_first) ||
-           (behind >= 0 && behind < a->n_rows - a->n_first);
+    int64_t row = p / a->w.n, column = p % a->w.n;
+    for (int k = 0; k < MOST_REGIONS; k++) {
+        const Region *r = &a->chosen.at[k];
+        if (row >= r->h.lo && row < r->h.hi && column >= r->w.lo && column < r->w.hi) return true;
+    }
+    return false;
 }
 
 /* Returns the element of y that the i-th output is. */

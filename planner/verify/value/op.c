@@ -113,13 +113,16 @@ static bool deals_otherwise(const OpStep *s, uint32_t arg, int letter)
 static bool check_windows(const OpStep *s)
 {
     if (!(op_info(s->in->op)->flags & OP_WINDOWED)) return true;
-    if (s->in_rows && !op_is_border(s->in->op))
-        return true; /* the inner rows are defined as those whose window is in the own rows */
+    const bool inner = s->in_rows && !op_is_border(s->in->op);
+    const bool centre = inner && verify_attrs(s->v, s->pc)->parts == ROWS_centre;
     for (uint32_t i = 0; i < s->n_args; i++) {
         const Shape *at = value_shape_at(s->v, s->shape[i]);
         for (int d = 0; d < at->n_dims; d++) {
             const char letter = s->b->letter[i][d];
             if (!s->b->reads[i][d] || !layout_axes_split(&at->layout, d)) continue;
+            /* the inner rows are defined as those whose window is in the own rows, and the centre
+             * likewise in both directions */
+            if (centre || (inner && op_role(s->in->op, letter) == INDEX_height)) continue;
             const Window w = op_window(s->in->op, s->b, verify_attrs(s->v, s->pc), letter);
             const char *fault =
                 value_window_fault(s->v, &w, at, d, s->b->size[(int)letter], i >= s->in->n_in);

@@ -1,12 +1,27 @@
-/* Checks a convolution in two parts: the output rows whose windows read only the rank's own rows,
- * and the border. The border reads the neighbours' rows from strips. Each part is checked like the
- * whole op, on its own rows. The values of both parts add up to the node's value. */
+/* Checks a convolution in parts: the output rows whose windows read only the rank's own rows, and
+ * the border. The border reads the neighbours' rows from strips. Where columns are split, the inner
+ * rows are again two parts: the centre, and the sides, which read the halo of columns. Each part is
+ * checked like the whole op, on its own points. The values of all parts add up to the node's. */
 #include "planner/verify/private.h"
 
 static bool complain(Verifier *v, Pc pc, const char *what)
 {
     verify_report(v, "verify-layout", pc, "%s", what);
     return false;
+}
+
+/* Checks the columns of the first input: the centre reads the rank's own ones, and the sides also
+ * those of a halo. */
+static bool columns_fit(Verifier *v, Pc pc, const Shape *x, int64_t part)
+{
+    const int d = op_dim(v->p->code.at[pc].op, 0, INDEX_width);
+    const DealKind kind = v->g->deals.deals.at[x->deal[d]].kind;
+    if (!layout_axes_split(&x->layout, d))
+        return complain(v, pc, "works in columns, but its columns are not parts of a field");
+    if (part == ROWS_centre ? x->deal[d] == 0 : x->deal[d] != 0 && kind == DEAL_halo) return true;
+    return complain(v, pc,
+                    part == ROWS_centre ? "reads other columns than the rank's own"
+                                        : "lacks the halo of its columns");
 }
 
 bool value_rows_part(Verifier *v, Pc pc, uint32_t *shape)
@@ -17,8 +32,10 @@ bool value_rows_part(Verifier *v, Pc pc, uint32_t *shape)
     const Shape *own = value_shape_at(v, shape[0]);
     if (!n || !verify_is_of_node(in, n))
         return complain(v, pc, "computes nothing that its graph node asks for");
-    if (!layout_axes_split(&own->layout, d) || own->deal[d])
+    const int64_t part = verify_attrs(v, pc)->parts;
+    if (own->deal[d] || (part == ROWS_all && !layout_axes_split(&own->layout, d)))
         return complain(v, pc, "works in rows, but its rows are not equal parts of a field");
+    if (part != ROWS_all) return columns_fit(v, pc, own, part);
     if (!op_is_border(in->op)) return true;
     const Shape *held = value_shape_at(v, shape[in->n_in - 1u]);
     Shape same = *own;
@@ -41,18 +58,16 @@ bool value_takes_strips(Verifier *v, Pc pc, const Val *strips, const Val *own)
                                 value_name(v, strips->vn), value_name(v, own->vn)));
 }
 
-/* Returns the inner part's value. The value of the border is the node's value minus the inner
- * part's value. */
-static Hash128 inner(const Verifier *v, Pc pc, const Val *in, uint32_t j)
+/* Returns the value of the inner rows, or of their centre. */
+static Hash128 inner(const Verifier *v, Pc pc, const Val *in, uint32_t j, int64_t which)
 {
     const Instr *instr = &v->p->code.at[pc];
     const OpKind whole = op_of_rows(instr->op);
     const uint32_t n = op_info(whole)->sig.n_in;
     Hash128 vn[MAX_IN];
     for (uint32_t k = 0; k < n; k++) vn[k] = in[k].vn;
-    const int64_t part = 0;
     return value_of_op(op_in_rows(whole).inner, value_key(v, instr->attrs, instr->microbatch), vn,
-                       n, j, 1, &part);
+                       n, j, 1, &which);
 }
 
 static Hash128 minus(Hash128 a, Hash128 b)
@@ -62,9 +77,27 @@ static Hash128 minus(Hash128 a, Hash128 b)
     return s;
 }
 
-Hash128 value_of_rows(const Verifier *v, Pc pc, const Val *in, uint32_t j)
+/* True if no window needs a row of another rank, so that there is no border. */
+static bool has_all_rows(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    const int d = op_dim(in->op, 0, INDEX_height);
+    const char letter = op_letter(in->op, INDEX_height);
+    const Shape *x = value_shape_at(v, v->canon[v->p->buffers.at[program_arg(v->p, in, 0)].shape]);
+    const Binding *b = &verify_bound(v, pc)->binding;
+    if (!layout_axes_split(&x->layout, d)) return true;
+    const Window w = op_window(in->op, b, verify_attrs(v, pc), letter);
+    return value_window_fault(v, &w, x, d, b->size[(int)letter], false) == NULL;
+}
+
+/* The border has the rest of the node's value, and the sides have the rest of the inner rows'. */
+Hash128 value_of_rows(Verifier *v, Pc pc, const Val *in, uint32_t j)
 {
     const Instr *instr = &v->p->code.at[pc];
-    if (!op_is_border(instr->op)) return inner(v, pc, in, j);
-    return minus(value_contribution(v, instr->origin, j, instr->microbatch), inner(v, pc, in, j));
+    const int64_t part = verify_attrs(v, pc)->parts;
+    const Hash128 all = value_contribution(v, instr->origin, j, instr->microbatch);
+    if (op_is_border(instr->op)) return minus(all, inner(v, pc, in, j, ROWS_all));
+    if (part != ROWS_sides) return inner(v, pc, in, j, part);
+    return minus(has_all_rows(v, pc) ? all : inner(v, pc, in, j, ROWS_all),
+                 inner(v, pc, in, j, ROWS_centre));
 }

@@ -1,5 +1,6 @@
-/* A convolution in two parts computes what the whole does: the inner rows from the rank's own rows,
- * and the border with the neighbours' rows in strips. */
+/* A convolution in parts computes what the whole does: the inner rows from the rank's own rows, and
+ * the border with the neighbours' rows in strips. Where columns are split, the centre and the sides
+ * compute what the inner rows do. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,9 +69,10 @@ static void check_case(const RowsCase *c, Arena *arena, Seen *seen)
         void *const ptr[] = {x, c->weight, strips, made};
         const OpKind border = rows_case_op(c, OP_conv2d_border);
         const KernelArgs args = rows_case_args(c, border, (int)p, DT_f64, ptr, &b);
-        const OutputRows rows = strips_output_rows(border, &args);
-        seen->no_inner += rows.at[0].hi == rows.at[1].lo;
-        seen->both_sides += rows.at[0].hi > 0 && rows.at[1].hi > rows.at[1].lo;
+        const OutputPoints rows = strips_output(border, &args);
+        const Interval before = rows.at[0].h, behind = rows.at[1].h;
+        seen->no_inner += before.hi == behind.lo;
+        seen->both_sides += before.hi > 0 && behind.hi > behind.lo;
         seen->uneven += c->halo[p].own.hi - c->halo[p].own.lo < c->own_rows;
     }
     for (int64_t i = 0; i < n.weight; i++)
@@ -94,8 +96,78 @@ static void two_parts_make_the_whole(void **state)
     assert_true(seen.no_inner > 10 && seen.both_sides > 50);
 }
 
+/* x has the columns of `own`, or those beside them, too. */
+static void run_columns(const RowsCase *c, OpKind dense, uint32_t part, Interval own, int64_t which,
+                        double *x, double *other, double *out)
+{
+    Binding binding;
+    const OpKind op = rows_case_op(c, dense);
+    void *const ptr[] = {x, other, out};
+    KernelArgs args = rows_case_args(c, op, (int)part, DT_f64, ptr, &binding);
+    rows_case_columns(c, op, own, which != ROWS_centre, &args);
+    args.attrs.parts = which;
+    args.attrs.accumulate = which == ROWS_sides;
+    kernel_cpu(op)(&args);
+}
+
+static double *take(const RowsCase *c, const double *from, int64_t n, Interval at, Arena *arena)
+{
+    double *to = poisoned(arena, n / c->columns * (at.hi - at.lo));
+    rows_case_take(c, DT_f64, from, n, at, to);
+    return to;
+}
+
+static void check_equal(const double *is, const double *want, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        assert_true(fabs(is[i] - want[i]) <= 1e-11 * (1 + fabs(want[i])));
+}
+
+static void check_columns(const RowsCase *c, uint32_t part, Interval own, Arena *arena,
+                          uint32_t *n_centres)
+{
+    const RowsCounts n = rows_case_counts(c);
+    double *rows = poisoned(arena, n.x), *strips = poisoned(arena, n.strips);
+    double *all = poisoned(arena, n.y);
+    rows_case_part(c, part, DT_f64, rows, strips, all);
+    const Interval held = {own.lo - 1, own.hi + 1};
+    double *x = take(c, rows, n.x, own, arena), *wide = take(c, rows, n.x, held, arena);
+    double *dy = take(c, all, n.y, own, arena);
+    const int64_t points = n.y / c->columns * (own.hi - own.lo);
+    double *want = poisoned(arena, points), *is = poisoned(arena, points);
+    run_columns(c, OP_conv2d_inner, part, own, ROWS_all, wide, c->weight, want);
+    run_columns(c, OP_conv2d_inner, part, own, ROWS_centre, x, c->weight, is);
+    for (int64_t i = 0; i < points; i++) *n_centres += is[i] != 0;
+    run_columns(c, OP_conv2d_inner, part, own, ROWS_sides, wide, c->weight, is);
+    check_equal(is, want, points);
+    double *weight = poisoned(arena, n.weight), *sum = poisoned(arena, n.weight);
+    run_columns(c, OP_conv2d_weight_inner, part, own, ROWS_all, wide, dy, weight);
+    run_columns(c, OP_conv2d_weight_inner, part, own, ROWS_centre, x, dy, sum);
+    run_columns(c, OP_conv2d_weight_inner, part, own, ROWS_sides, wide, dy, sum);
+    check_equal(sum, weight, n.weight);
+}
+
+static void centre_and_sides_make_the_inner_rows(void **state)
+{
+    (void)state;
+    uint32_t n_centres = 0;
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        Arena *arena = arena_new();
+        RowsCase c;
+        rows_case_draw(&c, arena, seed);
+        const int64_t middle = (c.columns + 1) / 2;
+        for (uint32_t p = 0; p < c.n_parts; p++) {
+            check_columns(&c, p, (Interval){0, middle}, arena, &n_centres);
+            check_columns(&c, p, (Interval){middle, c.columns}, arena, &n_centres);
+        }
+        arena_free(arena);
+    }
+    assert_true(n_centres > 1000);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(two_parts_make_the_whole)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(two_parts_make_the_whole),
+                                       cmocka_unit_test(centre_and_sides_make_the_inner_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,25 @@ static const Plan *right_plan(void)
     return plan;
 }
 
+/* Two convolutions whose rows and columns are split. */
+static const Plan *plan_of_columns(void)
+{
+    const Window same = net_window(3, 1, 1, WINDOW_zero),
+                 ring = net_window(3, 1, 1, WINDOW_periodic);
+    Net n = net_default();
+    n.height = 24;
+    n.width = 16;
+    n.domain = n.domain_w = 2;
+    n.use_ddp = true;
+    n.n_layers = 2;
+    n.layer[0] = n.layer[1] = (NetLayer){NET_conv, same, ring};
+    Diag d = diag_in(arena);
+    const Plan *plan = net_plan(&n, true, arena, &d);
+    assert_non_null(plan);
+    assert_true(verify_plan(plan, VERIFY_all, false, &d));
+    return plan;
+}
+
 static Instr *at(const Plan *plan, Pc pc)
 {
     return &plan->programs.at[0].code.at[pc];
@@ -179,6 +198,57 @@ static Plan *gradient_exchanged_as_a_value(const Plan *plan)
     return bad;
 }
 
+/* Finds the first convolution of inner rows that computes this part of them. */
+static Pc inner_part(const Plan *plan, int64_t which)
+{
+    for (Pc pc = 1; pc < plan->programs.at[0].code.n; pc++)
+        if (at(plan, pc)->op == OP_conv2d_inner &&
+            graph_attrs_at(&plan->graph, at(plan, pc)->attrs)->parts == which)
+            return pc;
+    fail_msg("no such part in the plan");
+    return 0;
+}
+
+/* The sides read the rank's own columns, with zeros or other columns beside them. */
+static Plan *sides_of_own_columns(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    *arg(bad, inner_part(plan, ROWS_sides), 0) = *arg(bad, inner_part(plan, ROWS_centre), 0);
+    return bad;
+}
+
+static Plan *with_attrs(const Plan *plan, Pc pc, int64_t which, int64_t accumulate)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    Instr *in = at(bad, pc);
+    Attrs a = *graph_attrs_at(&bad->graph, in->attrs);
+    a.parts = which;
+    a.accumulate = accumulate;
+    in->attrs = (AttrsId)list_push(arena, &bad->graph.attrs, a);
+    return bad;
+}
+
+/* The centre is added twice, and the sides never. */
+static Plan *centre_twice(const Plan *plan)
+{
+    const Pc sides = inner_part(plan, ROWS_sides);
+    Plan *bad = with_attrs(plan, sides, ROWS_centre, 1);
+    *arg(bad, sides, 0) = *arg(bad, inner_part(plan, ROWS_centre), 0);
+    return bad;
+}
+
+/* The sides take the centre's place. */
+static Plan *sides_alone(const Plan *plan)
+{
+    return with_attrs(plan, inner_part(plan, ROWS_sides), ROWS_sides, 0);
+}
+
+/* The sides compute all inner rows, and the centre is in the sum a second time. */
+static Plan *centre_in_the_sides(const Plan *plan)
+{
+    return with_attrs(plan, inner_part(plan, ROWS_sides), ROWS_all, 1);
+}
+
 static Plan *without(const Plan *plan, Pc pc)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -287,36 +357,45 @@ static const struct {
     const char *name, *where;
     Plan *(*plant)(const Plan *plan);
     const char *rule;
+    bool columns; /* in the plan of columns */
 } bugs[] = {
-    {"zero padding at interior edges", "NCAR/miles-credit#475", no_exchange, "verify-layout"},
+    {"zero padding at interior edges", "NCAR/miles-credit#475", no_exchange, "verify-layout",
+     false},
     {"halo of kernel 3, stride 2", "miles-credit 5e14b83, halo width", halo_too_narrow,
-     "verify-layout"},
+     "verify-layout", false},
     {"halo of an even kernel", "miles-credit 5e14b83, halo width", halo_of_even_kernel,
-     "verify-layout"},
+     "verify-layout", false},
     {"halo without dilation", "miles-credit 5e14b83, halo width", halo_without_dilation,
-     "verify-layout"},
-    {"adjoint lacks exchanges", "stfc/PSyclone#3005", backward_without_exchange, "verify-layout"},
-    {"own strips added", "distdl/distdl#35", own_strips_added, "verify-layout"},
-    {"a border of own strips", "distdl/distdl#35", border_of_own_strips, "verify-layout"},
-    {"a border without inner rows", "a sum of two parts", border_alone, "verify-layout"},
-    {"inner rows without a border", "NCAR/miles-credit#475", inner_rows_alone, "verify-layout"},
+     "verify-layout", false},
+    {"adjoint lacks exchanges", "stfc/PSyclone#3005", backward_without_exchange, "verify-layout",
+     false},
+    {"own strips added", "distdl/distdl#35", own_strips_added, "verify-layout", false},
+    {"a border of own strips", "distdl/distdl#35", border_of_own_strips, "verify-layout", false},
+    {"a border without inner rows", "a sum of two parts", border_alone, "verify-layout", false},
+    {"inner rows without a border", "NCAR/miles-credit#475", inner_rows_alone, "verify-layout",
+     false},
     {"gradient exchanged as a value", "NVIDIA/physicsnemo#1892", gradient_exchanged_as_a_value,
-     "verify-layout"},
-    {"group norm of local rows", "NVIDIA/physicsnemo#1393", local_statistics, "verify-layout"},
+     "verify-layout", false},
+    {"sides of own columns", "NCAR/miles-credit#475", sides_of_own_columns, "verify-layout", true},
+    {"a centre twice", "a sum of three parts", centre_twice, "verify-layout", true},
+    {"sides without a centre", "a sum of three parts", sides_alone, "verify-layout", true},
+    {"a centre in the sides", "a sum of three parts", centre_in_the_sides, "verify-layout", true},
+    {"group norm of local rows", "NVIDIA/physicsnemo#1393", local_statistics, "verify-layout",
+     false},
     {"group norm without its backward", "miles-credit 5e14b83, GroupNorm",
-     statistics_without_backward, "verify-layout"},
+     statistics_without_backward, "verify-layout", false},
     {"weight gradients not summed", "miles-credit 9251b4f, domain sync", weights_not_summed,
-     "verify-layout"},
+     "verify-layout", false},
     {"weight gradients averaged", "miles-credit 5e14b83, sync_domain_gradients", weights_averaged,
-     "verify-layout"},
+     "verify-layout", false},
     {"whole gradients summed", "bias by position, over parts of a field", whole_gradient_summed,
-     "verify-layout"},
+     "verify-layout", false},
     {"attention within own rows", "miles-credit 5e14b83, long-distance attention",
-     points_of_own_rows, "verify-layout"},
-    {"own pieces unpacked", "distdl/distdl#35", own_pieces_unpacked, "verify-layout"},
-    {"points not returned", "an exchange left out", points_not_returned, "verify-layout"},
+     points_of_own_rows, "verify-layout", false},
+    {"own pieces unpacked", "distdl/distdl#35", own_pieces_unpacked, "verify-layout", false},
+    {"points not returned", "an exchange left out", points_not_returned, "verify-layout", false},
     {"share of other ranks", "bias by position, over parts of a field", share_of_other_ranks,
-     "verify-layout"},
+     "verify-layout", false},
 };
 
 static void every_bug_is_named(void **state)
@@ -324,7 +403,7 @@ static void every_bug_is_named(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bugs / sizeof *bugs; i++) {
         arena = arena_new();
-        const Plan *bad = bugs[i].plant(right_plan());
+        const Plan *bad = bugs[i].plant(bugs[i].columns ? plan_of_columns() : right_plan());
         Diag d = diag_in(arena);
         if (verify_plan(bad, VERIFY_all, false, &d))
             fail_msg("%s (%s) passes", bugs[i].name, bugs[i].where);
