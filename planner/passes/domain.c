@@ -262,8 +262,8 @@ static const PassOption options[] = {
                 "second exchange of each halo."),
     OPTION_FLAG(
         domain.interior_first, 1, "",
-        "true: a convolution computes the rows that need no halo during the exchange of the halo, "
-        "and the border afterwards. false: rows and halo are first copied together."),
+        "true: a convolution computes the points that need no halo during the exchange of the "
+        "halo, and the other points afterwards. false: rows and halo are first copied together."),
     OPTION_END,
 };
 
