@@ -177,10 +177,10 @@ RowsParts lower_begin_parts(Lower *l, NodeId id, BufferId *x)
     return p;
 }
 
-static void emit_part(Lower *l, Emit *part)
+static void emit_part(Lower *l, Emit part)
 {
-    lower_add_scratch(l, part);
-    lower_emit(l, part);
+    lower_add_scratch(l, &part);
+    lower_emit(l, &part);
 }
 
 /* Emits the centre, then the sides with the columns that have arrived. Returns the input with these
@@ -192,7 +192,7 @@ static BufferId centre_and_sides(Lower *l, const Emit *e, RowsParts *parts)
     Emit part = *e;
     part.op = op_in_rows(e->op).inner;
     part.attrs.parts = ROWS_centre;
-    emit_part(l, &part);
+    emit_part(l, part);
     const BufferId x = lower_hold_end(l, &parts->sides, id);
     if (parts->rows) {
         const DealId *around = lower_arg_around(l, id, 0);
@@ -209,7 +209,7 @@ static BufferId centre_and_sides(Lower *l, const Emit *e, RowsParts *parts)
     part.arg[0] = x;
     part.attrs.parts = ROWS_sides;
     part.attrs.accumulate = 1;
-    emit_part(l, &part);
+    emit_part(l, part);
     return x;
 }
 
@@ -222,11 +222,11 @@ void lower_parts(Lower *l, const Emit *e, RowsParts *parts)
     if (parts->columns)
         part.arg[0] = centre_and_sides(l, e, parts);
     else
-        emit_part(l, &part);
+        emit_part(l, part);
     if (!parts->rows) return;
     part.op = ops.border;
     part.arg[part.n_in++] = parts->strips;
     for (uint32_t j = 0; j < e->n_out; j++) part.arg[part.n_in + j] = e->arg[e->n_in + j];
     part.attrs.accumulate = 1;
-    emit_part(l, &part);
+    emit_part(l, part);
 }

@@ -71,6 +71,7 @@ static void check_persistent(const Typing *y, BufferId b)
 static void check_node(const Typing *y, Pc pc, const Instr *in, const Node *n)
 {
     const Graph *g = y->v->g;
+    const bool border = op_is_border(in->op);
     for (uint32_t i = 0; i < (uint32_t)n->n_in + n->n_out && i < verify_n_args(in); i++) {
         bool reads = i < n->n_in;
         const Tensor *t = &g->tensors.at[reads ? n->in[i] : n->out[i - n->n_in]];
@@ -80,7 +81,13 @@ static void check_node(const Typing *y, Pc pc, const Instr *in, const Node *n)
             want = g->tensors.at[t->grad_of].reduce_dtype;
             other = g->tensors.at[t->grad_of].dtype;
         }
-        expect(y, pc, program_arg(y->p, in, i), reads ? "input" : "output", t->name, want, other);
+        const uint32_t arg = i + (!reads && border); /* its strips are behind the node's inputs */
+        expect(y, pc, program_arg(y->p, in, arg), reads ? "input" : "output", t->name, want, other);
+    }
+    if (border) {
+        const Tensor *x = &g->tensors.at[n->in[0]];
+        expect(y, pc, program_arg(y->p, in, in->n_in - 1u), "strips of", x->name, x->dtype,
+               DT_none);
     }
 }
 
