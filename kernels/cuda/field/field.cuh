@@ -37,7 +37,7 @@ typedef struct FieldArgs {
     /* Rows with output points to compute: n_first from first[0] on, the others from first[1] on. */
     int64_t first[2], n_first, n_rows;
     OutputPoints chosen; /* the points to compute in these rows */
-    double all; /* elements of a group on all ranks */
+    double all;          /* elements of a group on all ranks */
     double scale, eps;
     bool adds, nearest, latitude;
     bool some; /* the outputs are only those of the rows to compute */
