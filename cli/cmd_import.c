@@ -132,7 +132,7 @@ static const char *kernels_why(ImportFormat format, const ImportSink *sink)
     if (format == FORMAT_nsys)
         return "nsys records no shapes of operators; PyTorch's profiler does, with record_shapes";
     if (!sink->shapes) return "no operator has its shapes: profile with record_shapes=True";
-    return "their operators have no shapes here, or no op of a plan is the same";
+    return "the trace has no shapes of their operators, or no op of a plan does the same work";
 }
 
 static void left_out_text(Cli *cli, ImportFormat format, const ImportSink *sink,
@@ -146,13 +146,14 @@ static void left_out_text(Cli *cli, ImportFormat format, const ImportSink *sink,
                   100 * (double)sink->unused_ps / (double)(sink->unused_ps + sink->used_ps),
                   kernels_why(format, sink));
     if (sink->n_sizeless > 0)
-        str_print(out, "left out    %s collectives: nothing tells their bytes and ranks\n",
+        str_print(out,
+                  "left out    %s collectives: the file does not state their bytes and ranks\n",
                   str_count(arena, sink->n_sizeless));
     if (stored->not_ops > 0)
         str_print(out, "left out    %" PRIu32 " collective%s that no plan has\n", stored->not_ops,
                   str_s(stored->not_ops));
     if (sink->dropped > 0)
-        str_print(out, "left out    %s measurements beyond what an import holds\n",
+        str_print(out, "left out    %s measurements beyond the limit of an import\n",
                   str_count(arena, sink->dropped));
 }
 
@@ -162,28 +163,29 @@ static void use_text(Cli *cli, const char *machine, const ImportSink *sink, cons
     Arena *arena = cli->arena;
     Str *out = &cli->out;
     if (sink->n_met > 0)
-        str_print(out,
-                  "waiting     %s collectives are seen by several ranks: the last to come "
-                  "tells the time\n",
-                  str_count(arena, sink->n_met));
+        str_print(
+            out,
+            "waiting     several ranks recorded %s collectives: the rank that came last gives "
+            "the time\n",
+            str_count(arena, sink->n_met));
     if (stored->alone > 0)
         str_print(out,
-                  "waiting     %" PRIu32 " of the collectives are by one rank alone, which "
-                  "mostly waits for others: a low quantile; traces of all ranks, imported "
-                  "together, tell more\n",
+                  "waiting     only one rank recorded %" PRIu32 " of the collectives; its times "
+                  "include waits, so a low quantile is stored. Import the traces of all ranks "
+                  "together for better times\n",
                   stored->alone);
     if (stored->kernels + stored->collectives == 0) {
-        str_add(out, "use         none: no prediction will change by this import\n");
+        str_add(out, "use         none: this import changes no prediction\n");
         return;
     }
-    str_print(out, "use         `tandem sim PLAN --machine %s` takes ", machine);
+    str_print(out, "use         `tandem sim PLAN --machine %s` uses ", machine);
     if (stored->kernels > 0)
-        str_print(out, "the %" PRIu32 " kernel%s where an op has the same shape and type%s",
+        str_print(out, "the %" PRIu32 " kernel%s for ops of the same shape and type%s",
                   stored->kernels, str_s(stored->kernels), stored->collectives > 0 ? ", and " : "");
     if (stored->collectives > 0)
-        str_print(out, "the %" PRIu32 " collective%s on groups of the same size",
+        str_print(out, "the %" PRIu32 " collective%s for groups of the same size",
                   stored->collectives, str_s(stored->collectives));
-    str_add(out, "; models for the rest\n");
+    str_add(out, "; all other times come from models\n");
 }
 
 static void report(Cli *cli, ImportFormat format, const char *machine, const ImportSink *sink,

@@ -1,6 +1,6 @@
 /* tandem import: turns measurements of other tools into rows of the store. Readers add samples to a
  * sink of bounded size. A sample's key names the kernel or collective that was measured. Only
- * samples that a prediction can look up are kept. The others are counted, and the counts are
+ * samples that a prediction can look up are kept. All other samples are counted, and the counts are
  * reported. */
 #ifndef TANDEM_CLI_IMPORT_IMPORT_H
 #define TANDEM_CLI_IMPORT_IMPORT_H
@@ -16,7 +16,7 @@ enum { MOST_SAMPLES = 128, MOST_IMPORT_KEYS = 1 << 16, MOST_MEETINGS = 1 << 22 }
  * reservoir) is kept for the median. */
 typedef struct Samples {
     const char *key; /* work_key of a kernel; NULL: a collective */
-    Collective kind; /* kind, with group size and bytes as nccl-tests counts them */
+    Collective kind; /* the collective's kind; n_ranks and bytes count as in nccl-tests */
     uint32_t n_ranks;
     uint64_t bytes;
     /* only one rank's times are known; most of them include time in which it waited for peers */
@@ -49,7 +49,8 @@ typedef struct ImportSink {
     uint64_t n_used;         /* kernels stored under a key of their work */
     uint64_t n_unused;       /* kernels without such a key */
     uint64_t n_sizeless;     /* collectives whose bytes or ranks are unknown */
-    uint64_t n_met, n_alone; /* collectives that several ranks saw; that only one rank saw */
+    uint64_t n_met, n_alone; /* collectives that several ranks recorded; collectives that only one
+                              * rank recorded */
     Ps used_ps, unused_ps;   /* total time of these kernels */
 } ImportSink;
 
@@ -75,8 +76,9 @@ void meet_trace(ImportSink *sink, int64_t rank);
 void meet_add(ImportSink *sink, Collective kind, uint32_t n_ranks, uint64_t bytes,
               const char *group, double at, Ps duration);
 /* Turns the collectives of all traces into samples; call it after the last trace. If several ranks
- * saw a collective, its time is the shortest one: the time of the rank that came last. If only one
- * rank saw it, the sample is `alone`; it is dropped if there are better samples of this size. */
+ * recorded a collective, its time is the shortest of theirs: the time of the rank that came last.
+ * If only one rank recorded it, the sample is `alone`, and is dropped if there are better samples
+ * of this size. */
 void meet_all(ImportSink *sink);
 
 /* import_ops.c: an operator call of PyTorch with its operands, and the key of its work (work.h). */

@@ -1,6 +1,6 @@
 /* Reads JSON as a stream: a file of any length in memory of a fixed size. The reader calls a
- * function for each value, with the path of its keys. Longer strings are cut at MOST_JSON_TEXT
- * bytes, which is enough for all readers here. */
+ * function for each value, with the path of its keys. Strings are cut at MOST_JSON_TEXT bytes,
+ * which is enough for all readers here. */
 #ifndef TANDEM_CLI_IMPORT_JSON_STREAM_H
 #define TANDEM_CLI_IMPORT_JSON_STREAM_H
 

@@ -1,5 +1,6 @@
 /* Collectives in traces. Their kernels start when their own rank is ready, and end together. The
- * rank that came last therefore saw the time of the collective; the others also saw a wait. */
+ * rank that came last therefore recorded the collective's own time. The times of the other ranks
+ * include a wait. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ void meet_add(ImportSink *sink, Collective kind, uint32_t n_ranks, uint64_t byte
     TracedCollective m = {
         .kind = kind, .n_ranks = n_ranks, .bytes = bytes, .trace = trace, .at = at};
     m.duration = duration;
-    /* Messages of one group may have other ranks each time. */
+    /* Messages within one group may be between other ranks each time. */
     bool named = group != NULL && group[0] != 0 && kind != COLLECTIVE_sendrecv;
     m.group = named ? hash_bytes(group, strlen(group)).lo : 0;
     list_push(sink->arena, &sink->meetings, m);
@@ -53,8 +54,8 @@ static bool one_kind(const TracedCollective *x, const TracedCollective *y)
            x->n_ranks == y->n_ranks && x->bytes == y->bytes;
 }
 
-/* Returns the number of traces that contain it, if each contains it equally often. Otherwise
- * returns 0, because occurrences cannot be matched between traces. */
+/* Returns the number of traces that contain the collective, if each contains it equally often.
+ * Otherwise returns 0, because occurrences cannot be matched between traces. */
 static uint32_t traces_of(const TracedCollective *m, uint32_t n)
 {
     uint32_t n_traces = 1, each = 1;

@@ -117,7 +117,7 @@ bool nccl_tests_read(const char *path, Arena *arena, NcclTestText *out, Diag *d)
     *out = (NcclTestText){0};
     FILE *file = fopen(path, "rb");
     if (file == NULL)
-        return diag_error(d, FAULT_input, "import-open", (Loc){path, 0}, "cannot open it: %s",
+        return diag_error(d, FAULT_input, "import-open", (Loc){path, 0}, "cannot open the file: %s",
                           strerror(errno));
     char line[MOST_LINE];
     TableHeads heads = {0};
@@ -131,9 +131,9 @@ bool nccl_tests_read(const char *path, Arena *arena, NcclTestText *out, Diag *d)
     }
     fclose(file);
     if (fine && out->rows.n == 0)
-        fine =
-            diag_error(d, FAULT_input, "import-format", (Loc){path, 0},
-                       "it has no table of nccl-tests: a line \"# size count type ... time\" and "
-                       "rows of numbers");
+        fine = diag_error(
+            d, FAULT_input, "import-format", (Loc){path, 0},
+            "the file has no table of nccl-tests: a line \"# size count type ... time\" and "
+            "rows of numbers");
     return fine;
 }

@@ -79,7 +79,7 @@ typedef struct Ranges {
     int64_t thread;     /* the thread of these ranges */
     uint32_t n_waiting; /* collectives called since the last kernel */
     Collective kind;
-    /* values in the last range; values in the last collective */
+    /* the values that the last range stated; the values of the last collective */
     uint64_t said[SAID_COUNT], call[SAID_COUNT];
 } Ranges;
 
@@ -262,6 +262,6 @@ bool nsys_read(const char *path, ImportSink *sink, Arena *arena, Diag *d)
                           own.items.at[0].text);
     if (!tables || sink->events == 0)
         return diag_error(d, FAULT_input, "import-format", (Loc){path, 0},
-                          "it is a database, but no export of nsys with kernels in it");
+                          "the file is a database, but not an export of nsys with kernels");
     return true;
 }

@@ -115,8 +115,8 @@ Ps samples_median(const Samples *s)
     return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* Among equal ranks, each one is the last in one of n_ranks cases. This is the median of those
- * cases. */
+/* For samples of one rank alone, returns the median of the cases in which this rank came last.
+ * Among equal ranks, that is one of n_ranks cases. */
 Ps samples_time(const Samples *s)
 {
     if (!s->alone) return samples_median(s);

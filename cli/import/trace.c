@@ -186,7 +186,7 @@ static void argument(TraceEvent *e, const JsonValue *v)
     else if (strncmp(v->key, "Process Group ", 14) == 0 && text) {
         bool ranks = strcmp(v->key + 14, "Ranks") == 0, name = strcmp(v->key + 14, "Name") == 0;
         size_t half = sizeof e->group / 2, n = strlen(e->group);
-        /* Both go into one text, which all members write in the same order. */
+        /* Names and ranks go into one text. All members of a group write them in the same order. */
         if ((ranks || name) && n < half) snprintf(e->group + n, half, "%s ", v->text);
     } else if (strcmp(v->key, "In msg nelems") == 0)
         e->in_elements = v->number;
@@ -300,7 +300,7 @@ static bool read_events(TraceReader *t, const char *path, bool operators, Diag *
 {
     FILE *file = fopen(path, "rb");
     if (file == NULL)
-        return diag_error(d, FAULT_input, "import-open", (Loc){path, 0}, "cannot open it: %s",
+        return diag_error(d, FAULT_input, "import-open", (Loc){path, 0}, "cannot open the file: %s",
                           strerror(errno));
     t->operators = operators;
     t->events_depth = 0;
@@ -325,6 +325,6 @@ bool chrome_trace_read(const char *path, ImportSink *sink, Diag *d)
             sink_sample(sink, t->calls.table[i].samples, t->calls.table[i].sum);
     if (fine && sink->events == before)
         fine = diag_error(d, FAULT_input, "import-format", (Loc){path, 0},
-                          "it has no event of category \"kernel\" under \"traceEvents\"");
+                          "the file has no event of category \"kernel\" under \"traceEvents\"");
     return fine;
 }

@@ -31,15 +31,16 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DEF = os.path.join(ROOT, "cli/report/error_bar.def")
 ROWS = os.path.join(ROOT, "tests/data/predicted_runs.csv")
-HEAD = """/* Errors of predictions against published runs that no number was fitted to (dev-val), by profile and GPU: rows, median,
- * ninth decile. Each source of rows weighs the same. Bars of one source are widened by WIDER: what leaving a source out costs.
- * Written by tests/bench/error_bar.py from the scores of `tandem accuracy`. */
+HEAD = """/* Errors of predictions against published runs to which no number was fitted (dev-val), by profile and GPU: number of
+ * rows, median, ninth decile. Each source of rows has the same weight. WIDER gives the factors by which the bars of a
+ * single source are widened; they come from predicting each source by the bars of the others.
+ * tests/bench/error_bar.py writes this file from the scores of `tandem accuracy`. */
 """
 GRID = 20      # quantiles that stand for a source
 ENOUGH = 5     # rows of a class
 SLACK = .05    # of coverage
-NET_HEAD = """/* Errors of predicted times of collectives: in a node (dev-cal, most of them fitted to), between nodes
- * (dev-val, nothing was fitted to them): day, rows, median, ninth decile. By tests/bench/error_bar.py. */
+NET_HEAD = """/* Errors of predicted times of collectives: within a node (dev-cal; most rows were used in the fit), then between
+ * nodes (dev-val; no row was): day, number of rows, median, ninth decile. tests/bench/error_bar.py writes this file. */
 """
 KINDS = {"step time": "step", "memory allocated": "allocated", "memory reserved": "reserved"}
 # Rows that do not state their limit of power: a bar of their own, marked, where too few rows state it.
