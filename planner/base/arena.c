@@ -55,11 +55,11 @@ struct Arena {
     size_t handed, next_size;
     void (*release)(void *self);
     void *self;
-    ArenaScope *scope;    /* of the thread that made it; NULL: none */
-    Arena *older, *newer; /* in that scope */
+    ArenaScope *scope;    /* the scope in which the arena was made; NULL: none */
+    Arena *older, *newer; /* its neighbours in the scope's list */
 };
 
-/* ---- the end of memory ---- */
+/* ---- memory is exhausted ---- */
 
 static _Thread_local ArenaScope *innermost;
 static void (*process_on_full)(void *self);
@@ -132,7 +132,7 @@ static struct {
     size_t bytes;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Returns the list for blocks of this size; SIZES: they are not pooled. */
+/* Returns the list for blocks of this size, or SIZES if such blocks are not pooled. */
 static int pool_index(size_t size)
 {
     for (int i = 0; POOLS_BLOCKS && i < SIZES; i++)
@@ -248,7 +248,8 @@ static size_t room_for(size_t bytes) /* Returns the space that an allocation tak
     return (bytes + GAP + (ALIGN - 1)) & ~(size_t)(ALIGN - 1);
 }
 
-/* Makes `now` a block with `room` bytes free: the next kept block, or a new one inserted there. */
+/* Makes arena->now a block with `room` free bytes: the next kept block if it has them, else a new
+ * block. */
 static void next_block(Arena *arena, size_t room)
 {
     Block *now = arena->now;
@@ -273,7 +274,7 @@ static void next_block(Arena *arena, size_t room)
     arena->now = block;
 }
 
-/* Returns `bytes` bytes, of which those from `keep` on are zero. */
+/* Returns `bytes` bytes. The bytes from `keep` on are zero. */
 static unsigned char *alloc_from(Arena *arena, size_t bytes, size_t keep)
 {
     assert(arena != NULL && keep <= bytes);

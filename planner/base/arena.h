@@ -13,8 +13,8 @@ Arena *arena_new(void);
 void arena_free(Arena *arena); /* NULL is fine */
 /* Releases everything that was handed out, and keeps the blocks for the next allocations. */
 void arena_reset(Arena *arena);
-/* Calls release(self) when the arena is freed. An arena has at most one such owner of a resource
- * other than memory, such as an open file or a process. */
+/* Calls release(self) when the arena is freed. An arena has at most one such function. It releases
+ * a resource other than memory, such as an open file or a process. */
 void arena_at_end(Arena *arena, void (*release)(void *self), void *self);
 
 /* Returns `bytes` zeroed bytes, aligned for any type. `bytes` may be 0. */
@@ -27,8 +27,8 @@ char *arena_dup(Arena *arena, const char *text);
 char *arena_print(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 size_t arena_bytes(const Arena *arena); /* bytes handed out since the arena was made or reset */
 
-/* A caller that wants to survive the end of memory opens a scope. `on_full` does a longjmp to the
- * place that opened the scope; that place then unwinds the scope. A scope belongs to one thread. */
+/* A caller that wants to go on after memory is exhausted opens a scope. `on_full` does a longjmp to
+ * the caller, which then unwinds the scope. A scope belongs to one thread. */
 typedef struct ArenaScope {
     struct ArenaScope *outer;
     Arena *newest; /* the arenas that were made in the scope and are not freed yet */
@@ -42,8 +42,8 @@ void arena_scope_unwind(ArenaScope *scope); /* closes the scope and frees its ar
                                              * first */
 
 /* Never returns; arena functions call it when an allocation fails. Calls the `on_full` of this
- * thread's innermost scope or, without a scope, the one that arena_on_full has set for the process.
- * Neither may return. Aborts if there is none. */
+ * thread's innermost scope. Without a scope, calls the function that arena_on_full has set for the
+ * process. Neither may return. Aborts if there is none. */
 __attribute__((noreturn)) void arena_full(void); /* C++ reads this header, too */
 void arena_on_full(void (*on_full)(void *self), void *self);
 /* Forgets all scopes. A forked child calls it, because it cannot return to its parent's scopes. */

@@ -1,5 +1,5 @@
-/* The processor cores of this machine, and those that this process may use: taskset, a cpuset or
- * mpirun can bind it to a few. */
+/* The processor cores of this machine, and the cores that this process may use. taskset, a cpuset
+ * or mpirun can bind the process to a few cores. */
 #ifndef TANDEM_BASE_CORES_H
 #define TANDEM_BASE_CORES_H
 
@@ -14,10 +14,10 @@ typedef struct CoreSet {
 } CoreSet;
 
 uint32_t cores_online(void); /* all cores of this machine; at least 1 */
-uint32_t cores_usable(void); /* those that this process may use; at least 1 */
-CoreSet cores_set(void);     /* the set of them */
-/* Returns true if n processes of this machine have fewer than n cores together. If a set is empty,
- * every core of the machine counts. */
+uint32_t cores_usable(void); /* the cores that this process may use; at least 1 */
+CoreSet cores_set(void);     /* the set of the cores that this process may use */
+/* Given the core sets of n processes on this machine, returns true if the sets together hold fewer
+ * than n cores. If a set is empty, every core of the machine counts. */
 bool cores_are_short(const CoreSet *all, uint32_t n);
 
 #endif

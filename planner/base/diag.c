@@ -4,7 +4,10 @@
 #include <assert.h>
 #include <inttypes.h>
 
-enum { MOST_MESSAGE = 8 << 10 }; /* bytes: names in it come from scripts and files */
+enum {
+    MOST_MESSAGE = 8 << 10
+}; /* bytes; a message holds names from scripts and files, which may
+    * be long */
 
 Diag diag_in(Arena *arena)
 {

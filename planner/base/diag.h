@@ -2,7 +2,7 @@
  * search for others:
  *     llama.lua:14: error[divides-heads]: heads = 12 cannot be split over tp = 8
  *       hint: tp may be 1, 2, 3, 4, 6 or 12
- * Rule ids are kebab-case; `tandem explain RULE` tells their story. */
+ * Rule ids are kebab-case; `tandem explain RULE` explains a rule. */
 #ifndef TANDEM_BASE_DIAG_H
 #define TANDEM_BASE_DIAG_H
 
@@ -35,8 +35,8 @@ typedef struct Diagnostic {
     Fault fault;
     const char *rule;
     Loc loc;
-    /* The line of the library script that made the wrong value. Its file is NULL, unless `loc` is
-     * the line of the user's script that asked for this value. */
+    /* The line of the library script that made the wrong value. Set only where `loc` is the line of
+     * the user's script that asked for the value; elsewhere library.file is NULL. */
     Loc library;
     const char *text, *hint; /* hint: NULL or one line */
 } Diagnostic;

@@ -43,8 +43,8 @@ NORMAL_FUNCTION double normal_log(double x)
     return n * ln2_high + (2 * s + (2 * s * q * sum + n * ln2_low));
 }
 
-/* The cosine of `turn` turns, for turn in [0, 1). Subtracting the next multiple of a quarter is
- * exact. The remainder is at most an eighth, where both series converge fast. */
+/* Returns the cosine of `turn` turns, for turn in [0, 1). Subtracting the nearest multiple of a
+ * quarter is exact. The remainder is at most an eighth, where both series converge fast. */
 NORMAL_FUNCTION double normal_cos_turn(double turn)
 {
     const int quarter = (int)(4 * turn + 0.5);
@@ -72,13 +72,14 @@ NORMAL_FUNCTION double normal_cos_turn(double turn)
     return quarter == 3 ? odd : even;
 }
 
-/* The upper 53 bits as a fraction in [0, 1). */
+/* Returns the upper 53 bits as a fraction in [0, 1). */
 NORMAL_FUNCTION double normal_fraction(uint64_t bits)
 {
     return (double)(bits >> 11) * 0x1p-53;
 }
 
-/* Mean 0, deviation 1, by Box and Muller. 1 - u lies in (0, 1], so the logarithm is finite: at most
+/* Returns a normally distributed number (mean 0, deviation 1) from two random numbers, by the
+ * method of Box and Muller. The logarithm's argument is above 0, so the result is finite: at most
  * 8.6 deviations. */
 NORMAL_FUNCTION double normal_from(uint64_t radius, uint64_t turn)
 {

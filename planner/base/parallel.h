@@ -5,7 +5,8 @@
 
 #include <stdint.h>
 
-/* From now on, each parallel_for uses up to `n` threads. The caller's thread is one of them. */
+/* From now on, each parallel_for uses up to `n` threads. The caller's thread counts as one of
+ * these. */
 void parallel_allow(uint32_t n);
 /* Calls work(self, i) for each i below `n`, in any order and perhaps at once, and returns when all
  * calls have returned. No call may write memory that another call reads or writes. */

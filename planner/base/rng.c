@@ -58,7 +58,7 @@ double rng_normal(uint64_t seed, uint64_t stream, uint64_t index)
 uint64_t rng_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t n)
 {
     assert(n > 0);
-    /* The high half of a product needs one draw. Each value's probability is wrong by at most n /
-     * 2^64 of itself. */
+    /* Taking the high half of a product needs only one draw. The probability of each value has a
+     * relative error of at most n / 2^64. */
     return (uint64_t)((Wide)rng_u64(seed, stream, index) * n >> 64);
 }

@@ -35,10 +35,11 @@ void str_add_json(Str *s, const char *text);
 /* Returns the index of the first byte of text[n] that is a control character or not part of
  * well-formed UTF-8; n if there is none. text[n] must be 0. */
 size_t str_unreadable(const char *text, size_t n);
-/* Returns `text` with each such byte written as \xNN. A text longer than `most` bytes is cut and
- * ends in "...". Line ends and tabs stay. Returns `text` itself if nothing has to change. */
+/* Returns `text` with each unreadable byte (see str_unreadable) written as \xNN. A text longer than
+ * `most` bytes is cut and ends in "...". Line ends and tabs stay. Returns `text` itself if nothing
+ * has to change. */
 const char *str_readable(Arena *arena, const char *text, size_t most);
-/* Does the same for a path, where line ends and tabs are written as \xNN too. */
+/* Returns a path with its unreadable bytes, line ends and tabs written as \xNN. */
 const char *str_path(Arena *arena, const char *path);
 
 /* Returns the candidate nearest to `word` by Damerau-Levenshtein distance: at most 2 edits and at

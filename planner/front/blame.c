@@ -1,5 +1,5 @@
-/* An error of several values is reported at the line of one of them. If --set gave another of these
- * values, that line is not to blame: the script was fine before. */
+/* An error that involves several values is reported at the line of one value. If --set gave another
+ * of these values, the error is reported at --set instead, because the script was fine before. */
 #include "planner/front/blame.h"
 
 #include <ctype.h>
@@ -8,7 +8,8 @@
 #include "planner/front/fields.h"
 
 /* The values that each rule compares. A table such as `mesh` stands for all values in it that the
- * message names. `mended`: the one value that the hint mends; it is blamed before the others. */
+ * message names. `mended`: the value that the hint tells the user to change; it is blamed before
+ * the others. */
 static const struct {
     const char *rule, *values, *mended;
 } table[] = {
@@ -97,7 +98,7 @@ static bool is_open(const char *set)
 }
 
 /* Returns the setting to blame; NULL: none. A size of -1 follows from the others, so it is blamed
- * only if no other setting is. In a model of the user's own, the line of a module says more than
+ * only if no other setting is. If the model is the user's own, the line of a module says more than
  * the setting of the model. */
 static const char *find(const char *const *set, uint32_t n, const char *values,
                         const Diagnostic *item)

@@ -407,8 +407,8 @@ static void check_idle(Draft *draft, const PpOptions *pp, Loc loc)
     }
 }
 
-/* Fills in the number of stages on each rank if the user gave none; a schedule file names them
- * all. */
+/* Fills in the number of stages on each rank if the user gave none; a schedule file names all
+ * stages. */
 static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
 {
     check_idle(draft, pp, loc);

@@ -12,7 +12,8 @@ static bool is_setting(const Seen *seen)
     return seen->loc.file != NULL && strncmp(seen->loc.file, "--set ", 6) == 0;
 }
 
-/* Applies the command line's settings cluster.* to the named cluster; `script` holds them. */
+/* Copies the command line's settings cluster.* from `script`, the script's cluster, to the named
+ * cluster. */
 static void keep_settings(Draft *draft, const Cluster *script)
 {
     Cluster *c = &draft->config.cluster;

@@ -7,7 +7,7 @@ bool draft_has_fields(const Draft *draft)
            draft_has(draft, "batch.width");
 }
 
-/* A batch of fields must state all sizes. A sample has as many points as the grid. */
+/* A batch of fields must state all sizes. Its sequence length becomes the number of grid points. */
 void draft_check_fields(Draft *draft)
 {
     static const char *const needed[] = {"batch.channels", "batch.height", "batch.width"};

@@ -17,7 +17,8 @@ typedef enum PassName {
 } PassName;
 
 /* For each schedule: its name, the least and the greatest number of stages ("chunks") on a rank,
- * and the placement of stages. loop: rank r has r, r + p, ...; v: rank r has r and 2p - 1 - r. */
+ * and the placement of stages on p ranks. loop: rank r has stages r, r + p, ...; v: rank r has
+ * stages r and 2p - 1 - r. */
 #define SCHEDULES(X)                                                                               \
     X(gpipe, 1, 1, loop)                                                                           \
     X(1f1b, 1, 1, loop)                                                                            \
@@ -80,23 +81,22 @@ typedef struct PpOptions {
     /* most stage activations in flight on a rank; 0: no bound (greedy_v: 2 x pp) */
     uint32_t cap;
     uint32_t layers_per_stage; /* chunks is derived from it; 0: not given */
-    /* what to do if the number of stages is not a multiple of pp. 0: error; 1: round up; 2: round
-     * down */
+    /* used if the number of stages is not a multiple of pp. 0: error; 1: round up; 2: round down */
     uint32_t round;
     /* number of stages in an uneven split (blocks of each stage); 0: an even split */
     uint32_t n_split;
     uint32_t split[MAX_STAGES];
     bool has_split; /* the split was given, even as an empty list */
-    /* for a shrunk plan, whose split is even: the first (last) stage gets no block if the other
-     * stages have room for all blocks */
+    /* used in a shrunk plan, whose split is even: the first (or last) stage gets no block if the
+     * other stages have room for all blocks */
     bool empty_first, empty_last;
     bool is_own; /* the schedule is the script's own function, or the CSV file */
     const char *csv;
     OwnSchedule own;
     uint32_t placement; /* required placement of the user's own schedule: 0: any, else 1 +
                          * Placement */
-    uint32_t tied; /* for a parameter that two pipeline ranks need: 0: its gradients are summed; 1:
-                      an error */
+    uint32_t tied; /* what happens to a parameter that two pipeline ranks need. 0: its gradients are
+                    * summed; 1: it is an error */
 } PpOptions;
 
 /* A module's path in which `*` stands for any one part: "layers.*.attention.wo". */
@@ -141,8 +141,9 @@ typedef struct Float8Options {
     bool skip_indivisible; /* leave out modules whose sizes do not fit, instead of an error */
     Patterns skip, only;   /* modules to leave out; the only modules to cover */
     /* allows sizes that are not a multiple of 16, because the plan was scaled down for a comparison
-     * on CPUs. Its blocks fit dimensions cut into `cuts` parts, so that they are the same on one
-     * rank. 0: it has no blocks. */
+     * on CPUs. Blocks of numbers that share a scale are then so short that they fit a dimension cut
+     * into `cuts` parts. The plan on one rank has the same blocks. cuts 0: each block is one number
+     */
     bool any_size;
     uint32_t cuts;
 } Float8Options;
@@ -247,13 +248,13 @@ typedef enum CpMode {
 } CpMode;
 typedef struct CpOptions {
     CpMode mode;
-    uint32_t all_to_all; /* in a ring: groups of this many neighbours exchange tokens for heads; 1:
-                            no exchange */
+    uint32_t all_to_all; /* for a ring: size of the groups of neighbours that exchange tokens for
+                          * heads; 1: no exchange */
 } CpOptions;
 
 typedef struct EpOptions {
-    /* for experts that drop no token: a rank has memory for `bound` times its mean number of
-     * rows */
+    /* for experts that drop no token: a rank has memory for `bound` times the mean number of rows
+     * of a rank */
     double bound;
 } EpOptions;
 
@@ -358,7 +359,7 @@ typedef struct Topology {
     TopologyKind kind;
     uint32_t sizes[MOST_TORUS_AXES]; /* 0 and 1: no axis */
     uint32_t groups, routers, nodes; /* number of groups; routers of a group; nodes of a router */
-    /* links of a router to other groups, spread evenly over them */
+    /* links of a router to other groups, spread evenly over these groups */
     uint32_t ways_out;
     double link_bytes_per_s; /* torus; dragonfly: between two routers of a group */
     double way_out_bytes_per_s;
@@ -456,7 +457,8 @@ typedef struct Config {
     Denominator denominator;                  /* denominator of the loss; default kept */
     /* microbatch_mean: number of sequences averaged as one group; else 0 */
     int64_t group;
-    /* dtypes of parameters at rest; of computation; in which gradients are summed */
+    /* the dtype of parameters at rest; the dtype of computation; the dtype in which gradients are
+     * summed */
     DType param, compute, reduce;
     Optimizer optimizer;
     uint32_t n_passes;

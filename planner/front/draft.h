@@ -1,4 +1,4 @@
-/* Shared by the readers of a plan's values. */
+/* Declarations that the readers of a plan's values share. */
 #ifndef TANDEM_FRONT_DRAFT_H
 #define TANDEM_FRONT_DRAFT_H
 
@@ -23,8 +23,8 @@ bool draft_word(Draft *draft, const char *path, const Field *f, Loc loc, const V
 bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value *v, void *at);
 bool draft_is_attention(const char *path); /* "runtime.attention.Blackwell" */
 void draft_attention_field(Draft *draft, const char *path, Loc loc, Value *v);
-/* Called after a value of an op ("runtime.ops.combine.passes") is stored. Gives the value also to
- * the form of the op for uneven rows, unless the profile states that one. */
+/* Called after a value of an op ("runtime.ops.combine.passes") is stored. Also gives the value to
+ * the op's form for uneven rows, unless the profile states a value for that form. */
 void draft_runtime_op(Draft *draft, const char *path, Loc loc, Value *v);
 /* Reads "parallel.2", "parallel.2.kind", "parallel.2.sequence": items arrive in order, and the kind
  * of an item arrives first. */

@@ -168,7 +168,7 @@ bool draft_actions(Draft *draft, Reader *r)
     return reader_finished(r);
 }
 
-/* Reports an unknown key. Inside an unknown table, the table is already reported. */
+/* Reports an unknown key, unless it is in an unknown table, which was reported already. */
 static void unknown(Draft *draft, const char *key, const char *pass, Loc loc)
 {
     const char *dot = strrchr(key, '.');

@@ -8,7 +8,7 @@
 static const char ops[] = "runtime.ops.";
 
 /* Ops on uneven rows (dropless experts), and the op that does the same on even rows. A profile
- * describes modules of a framework, which are the same for both. */
+ * describes modules of a framework, and these are the same for even and uneven rows. */
 static const struct {
     const char *uneven, *even;
 } forms[] = {
@@ -44,7 +44,7 @@ void draft_runtime_op(Draft *draft, const char *path, Loc loc, Value *v)
         const char *other = arena_print(draft->arena, "%s%s%s", ops, forms[i].uneven, key);
         const Field *f = field_of_plan(other);
         assert(f != NULL);
-        /* a value of the profile's own stays, before or after this one */
+        /* a value that the profile itself gives stays, whichever comes first */
         if (!draft_has(draft, other))
             draft_store(draft, other, f, loc, v, (char *)draft + f->offset);
     }

@@ -1,5 +1,5 @@
-/* Writes a plan's hardware and framework as text. It loops over the table that also reads them, so
- * a new field cannot be forgotten here. */
+/* Writes a plan's hardware and framework as text. It loops over the table that also reads these
+ * values, so a new field cannot be forgotten here. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>

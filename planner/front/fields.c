@@ -381,7 +381,7 @@ const Field *field_at(bool of_pass, uint32_t i)
     return i + 1 < N_PLAN_FIELDS ? &plan_fields[i + 1] : NULL;
 }
 
-enum { N_SLOTS = 8192 }; /* of the index, a power of two */
+enum { N_SLOTS = 8192 }; /* slots of the index, a power of two */
 static_assert(2 * N_PLAN_FIELDS <= N_SLOTS, "the index would be slow");
 static uint16_t slots[N_SLOTS]; /* 1 + a field of the plan, by its path's hash; made once */
 static pthread_once_t indexed = PTHREAD_ONCE_INIT;

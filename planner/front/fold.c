@@ -5,8 +5,8 @@
 
 #include "planner/front/parent.h"
 
-/* Takes ranks of an axis for ep, the innermost first. Returns how many are still missing; 0: the
- * rest and the axis do not nest. */
+/* Takes ranks of an axis for ep, the innermost first. Returns the factor of ranks that is still
+ * missing (1: none). Returns 0 if the missing factor and the axis do not nest. */
 static uint32_t take(uint32_t size, uint32_t missing, uint32_t *taken)
 {
     *taken = size < missing ? size : missing;
@@ -14,8 +14,9 @@ static uint32_t take(uint32_t size, uint32_t missing, uint32_t *taken)
     return missing / *taken;
 }
 
-/* Takes the ranks of ep from tp, from cp, and then from the data axes, innermost first: a group is
- * consecutive ranks. Returns false if parts of these axes do not nest so. */
+/* Takes the ranks of ep from tp, then from cp, and then from the data axes, innermost first, so
+ * that a group is consecutive ranks. Returns false if parts of these axes do not nest in this way.
+ */
 static bool take_experts(const uint32_t size[AXIS_NAMES], uint32_t ep, uint32_t lent[AXIS_NAMES],
                          uint32_t carved[AXIS_NAMES])
 {
@@ -120,8 +121,8 @@ static void refuse_fold(const Draft *draft, uint32_t ep)
               experts ? "" : ", if it divides the experts of each layer");
 }
 
-/* Folds ep into the ranks of a stage. Ranks of the data axes that share experts are the axis ep;
- * those of cp and tp stay what they are, and share experts too. */
+/* Folds ep into the ranks of a stage. Ranks of the data axes that share experts become the axis ep.
+ * Ranks of cp and tp that share experts stay ranks of cp and tp. */
 void draft_fold_experts(Draft *draft)
 {
     Config *c = &draft->config;

@@ -84,7 +84,7 @@ void script_stop(void *self)
     if (s->words >= 0) close(s->words);
     channel_free(&s->channel);
     if (s->pid > 0) {
-        kill(s->pid, SIGKILL); /* it holds no data that is still needed */
+        kill(s->pid, SIGKILL); /* the process holds no data that is still needed */
         while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR) {
         }
     }
@@ -407,7 +407,8 @@ static bool load(const char *path, const char *code, const FrontOptions *options
     for (uint32_t i = 0; named != NULL && i < named->scripts.n; i++)
         list_push(draft->arena, &draft->config.scripts, named->scripts.at[i]);
     if (!heard) return false;
-    b.varied = options->shrink; /* only shrunk models have a limit */
+    b.varied = options->shrink; /* rebuild_finish limits the number of parameters only for shrunk
+                                 * models */
     if (!rebuild_finish(&b, draft->d))
         return diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){path, 0},
                           "the script's model is not complete");

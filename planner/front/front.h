@@ -39,8 +39,8 @@ void front_close(FrontScript *script); /* ends the process; NULL is fine */
  * graph, so a caller must change only a copy of it (graph_copy). */
 bool front_load_held(FrontScript *script, const FrontOptions *options, Arena *arena, Config *config,
                      Graph *graph, Diag *d);
-/* Sets the divisor of the graph's loss to the one that `config` asks for. Needed if the batch of
- * `config` has changed since the graph was made. */
+/* Sets the divisor of the graph's loss to the divisor that `config` asks for. Needed if the batch
+ * of `config` has changed since the graph was made. */
 void front_set_divisor(const Config *config, Graph *graph, Arena *arena);
 
 /* ---- sweep_script.c: a script that ends with `return sweep { ... }` ---- */

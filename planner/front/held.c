@@ -10,7 +10,7 @@
 
 #include "planner/front/parent.h"
 
-/* The inputs of a trace other than the script, and its graph. */
+/* The inputs of a trace, without the script, and the graph that the trace gave. */
 typedef struct TraceKey {
     int64_t batch, seq, channels, targets, height, width, global_batch;
     int64_t group;

@@ -68,8 +68,9 @@ void draft_check_lists(Draft *draft);
 bool draft_has_fields(const Draft *draft);
 /* Reports each missing size of a batch of fields. Sets the sequence length to the number of grid
  * points. */
-void draft_check_float8(Draft *draft);
 void draft_check_fields(Draft *draft);
+/* Checks that the device has the products of float8{}, and that the other dtypes fit them. */
+void draft_check_float8(Draft *draft);
 /* Reports missing keys, checks ranges that depend on each other, resolves mesh and batch, and
  * completes the configuration. */
 bool draft_finish(Draft *draft);
@@ -111,9 +112,10 @@ typedef struct Script {
     Channel channel;
     double cpu_s;
     bool done;      /* the last record of a request has come */
-    Traces *traces; /* of a script that is held open; NULL: it answers once and ends */
+    Traces *traces; /* traces of a script that is held open; NULL: the script answers once and ends
+                     */
     bool ended;     /* a script that is held open has ended the request */
-    int status;     /* ... and the exit status of the process that answered */
+    int status;     /* if `ended`: the exit status of the process that answered */
 } Script;
 
 /* Returns a script without a process. */

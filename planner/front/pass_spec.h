@@ -26,7 +26,7 @@ typedef struct PassOption {
     const char *empty; /* hint for a list that is given but empty; NULL: it may be empty */
 } PassOption;
 
-/* Another pass that must come before or after this one. `why` names the silent bug that the wrong
+/* Another pass that must come before or after this pass. `why` names the silent bug that the wrong
  * order causes. */
 typedef struct PassEdge {
     PassName other;

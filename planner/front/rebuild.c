@@ -178,7 +178,7 @@ static bool within(int64_t x, int64_t most)
     return x > 0 && x <= most;
 }
 
-/* The image of each of n samples, as patches. */
+/* Makes the tensor with the images of n samples, as patches. */
 static TensorId add_image(Rebuild *b, const Attrs *attrs, int64_t n, Loc loc)
 {
     if (!within(attrs->rows, IMAGE_MOST) || !within(attrs->columns, IMAGE_MOST) ||
@@ -247,7 +247,7 @@ static bool set_site(Rebuild *b, Attrs *attrs)
     return attrs->drop >= 0 && attrs->drop < 1;
 }
 
-/* Returns how many tokens of a sequence the loss reads: those that have labels. */
+/* Returns how many tokens of a sequence have labels, so that the loss reads them. */
 static int64_t sequence_of_loss(const Config *c, const Graph *g, OpKind op, const TensorId *in,
                                 uint32_t n_in)
 {
@@ -363,7 +363,7 @@ static void count_params(Graph *g)
     }
 }
 
-/* The size of a weight, in[1] of the op. */
+/* Returns the size of the dimension with role `role` of w, which is input 1 of the op. */
 static uint32_t weight_size(OpKind op, const Tensor *w, IndexRole role)
 {
     return (uint32_t)w->dim[op_dim(op, 1, role)];

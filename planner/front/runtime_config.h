@@ -99,7 +99,7 @@ typedef struct Runtime {
     AttentionKernel attention;
     double kernel_s;   /* time to issue a kernel of an eager op */
     double compiled_s; /* time to issue a kernel of a compiled region */
-    /* additional time for each op if tp > 1 (tensors that carry a layout) */
+    /* additional time for each op if tp > 1, because its tensors carry a layout */
     double tensor_s;
     double collective_s; /* time to issue a collective */
     double unit_s;       /* additional time for each gather and each reduction of sharded units */
@@ -130,8 +130,9 @@ typedef struct Runtime {
     bool casts_gradients;
     bool makes_states; /* the first step makes the optimizer's states, after its backward pass */
     bool starts_whole; /* without tp{} and pp{}, each device first holds the whole model */
-    /* experts: rows are padded to the number of the fullest expert only for the product. Ranks
-     * exchange only the chosen rows, and all of them may go to one rank */
+    /* experts: each expert gets as many rows as the fullest expert, but only in the product; the
+     * additional rows are padding. Ranks exchange only the chosen rows, and all of them may go to
+     * one rank */
     bool pads_late;
     /* the last stage keeps the output of each micro-batch to the end of the step */
     bool keeps_outputs;

@@ -1,6 +1,6 @@
 /* Makes a plan small for --verify: fewer ranks, micro-batches and stages. The small model is then
- * planned in the same way as the whole one. The only property of the model that matters here is
- * whether its sizes follow the mesh. */
+ * planned in the same way as the whole one. Of the model, only one property matters here: whether
+ * its sizes follow the mesh. */
 #include <assert.h>
 #include <string.h>
 
@@ -84,7 +84,8 @@ static void shrink_axes(Shrink *s, bool sizes_follow)
         n[a] = shrunk(axis_info((AxisName)a), n[a], sizes_follow, &s->stays[a]);
 }
 
-/* Five tokens, or blocks of tokens, for each piece of a sequence that a rank can hold. */
+/* Returns the fewest tokens of a sequence: five tokens, or blocks of tokens, for each piece that a
+ * rank can hold. */
 static int64_t least_tokens(const Config *c, uint32_t block)
 {
     int64_t tokens = 5 * (int64_t)block;
@@ -95,8 +96,8 @@ static int64_t least_tokens(const Config *c, uint32_t block)
     return tokens;
 }
 
-/* Experts stay shared by ranks of the same axes: by all of their ranks, or by a part. The ranks of
- * the axis ep come from the innermost data axis that gave some. */
+/* Ranks of the same axes as before share experts: all ranks of an axis, or a part. The ranks of the
+ * axis ep come from the innermost data axis that gave ranks to it. */
 static void shrink_experts(Config *c, const uint32_t was[AXIS_NAMES])
 {
     const AxisName folds = axes_first(axes_with(AXIS_FOLDS));

@@ -70,8 +70,8 @@ typedef enum StreamState { STREAM_record, STREAM_end, STREAM_late, STREAM_damage
 typedef struct Channel {
     int fd;
     unsigned char *at;
-    size_t n, room, used, total; /* bytes held; bytes consumed of them; bytes ever received */
-    int error;                   /* errno of a call that failed; 0: none */
+    size_t n, room, used, total; /* bytes held; held bytes that are consumed; bytes ever received */
+    int error;                   /* errno of a call that failed; 0: no call failed */
 } Channel;
 
 /* Waits for the next record, at most until `deadline_s` on the monotonic clock. */

@@ -1,4 +1,4 @@
-/* The keys of sweep{}, for the reader, for hints and for the documentation. */
+/* The keys of sweep{}. The code that reads them, hints and the documentation use this table. */
 #include "planner/front/front.h"
 
 const SweepKeyInfo front_sweep_keys[] = {

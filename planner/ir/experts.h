@@ -14,7 +14,7 @@ typedef struct ExpertsParam {
     NodeId node;
     uint32_t input; /* counts from 1 */
     TensorId tensor;
-    int dim; /* of the experts */
+    int dim; /* the dimension that counts the experts */
 } ExpertsParam;
 /* Moves `at` to the next such input, in node order; a zeroed `at` starts before the first. Returns
  * false if there is none left. A parameter that several nodes read occurs once for each of them. */

@@ -40,7 +40,8 @@ Graph graph_copy(const Graph *g, Arena *arena)
     COPY_LIST(arena, &copy.attrs);
     COPY_LIST(arena, &copy.deals.deals);
     COPY_LIST(arena, &copy.deals.intervals);
-    copy.attrs_index = (Intern){NULL, 0, 0}; /* it is rebuilt from the list when it is needed */
+    copy.attrs_index = (Intern){NULL, 0, 0}; /* the index is built from the list again when it is
+                                              * needed */
     return copy;
 }
 
@@ -123,7 +124,7 @@ bool graph_is_statistic(const Graph *g, TensorId t)
 {
     const Node *n = &g->nodes.at[g->tensors.at[t].producer];
     if (g->tensors.at[t].role != ROLE_activation || !n->op) return false;
-    /* sums of imbalances of several layers */
+    /* such a node adds the imbalances of several layers */
     if (n->op == OP_add) return g->tensors.at[t].n_dims == 1;
     return n->out[0] != t || op_info(n->op)->flags & (OP_ONCE | OP_WIDE);
 }
@@ -142,7 +143,7 @@ static const char *output_name(const Graph *g, Arena *arena, OpKind op, ModuleId
     return arena_print(arena, "%s%s%s.%u", path, dot, name, g->nodes.n);
 }
 
-/* The one index that no input has is the number of entries taken. */
+/* Sets the size of the one index that no input has: the number of entries taken. */
 static bool take_part(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Diag *d)
 {
     for (uint32_t i = 0; i < b->n_letters; i++) {
@@ -166,7 +167,7 @@ static bool size_indices(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Dia
         (long long)a->capacity);
 }
 
-/* The number of rows written follows from that of rows read, or the other way round. */
+/* Derives the number of rows written from the number of rows read, or the other way round. */
 static bool fit_windows(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Diag *d)
 {
     static const Attrs none;

@@ -47,14 +47,14 @@ typedef struct Tensor {
     uint8_t n_dims;
     int64_t dim[MAX_DIMS];  /* global */
     DealId deal[MAX_DIMS];  /* deals of split dimensions, while in use */
-    Layout use, kept;       /* while used; between forward and backward */
+    Layout use, kept;       /* layout while used; layout between forward and backward */
     bool use_is_fixed;      /* a pass set `use`, so propagation leaves it unchanged */
     NodeId producer;        /* 0: parameter or input */
     TensorId grad, grad_of; /* its gradient; the tensor of which it is the gradient */
     ModuleId module;
     Loc loc;
     /* parameters only */
-    DType rest_dtype, reduce_dtype; /* between steps; dtype in which its gradient is summed */
+    DType rest_dtype, reduce_dtype; /* dtype between steps; dtype in which its gradient is summed */
     TpStyle tp;
     /* dimensions that a column or row split cuts, set by the module kind */
     uint8_t column_dim, row_dim;
@@ -71,8 +71,8 @@ typedef struct Tensor {
     uint64_t flat_offset;
     AxisSet partial;      /* axes (without data axes) on which its gradient is a partial sum */
     bool input_embedding; /* not counted by the default MFU */
-    /* a parameter that is not trained. If a node makes its gradient together with another gradient,
-     * the program drops it */
+    /* a parameter that is not trained. Its gradient may come out of a node that also makes another
+     * gradient; the program then drops it */
     bool frozen;
 } Tensor;
 
@@ -109,8 +109,8 @@ typedef struct Module {
 
 /* An FSDP unit, a DDP bucket, or all parameters: a flat, padded buffer. Weights, gradients and
  * optimizer state have the same element order. Parameters whose gradients are PARTIAL on the same
- * axes are neighbours in the buffer. The axes of the unit's own reduction do not count here, so in
- * practice the axes are tp. */
+ * axes are neighbours in the buffer. (The axes of the unit's own reduction do not count. In
+ * practice, only tp remains.) */
 typedef struct Unit {
     const char *name;      /* "layers.3", "root", "bucket 2" */
     LIST(TensorId) params; /* in flat order */
@@ -159,7 +159,7 @@ static inline bool graph_is_param_gradient(const Graph *g, const Tensor *t)
 {
     return t->grad_of && tensor_trains(&g->tensors.at[t->grad_of]);
 }
-/* True for a unit of frozen parameters. A unit holds either frozen or trained ones. */
+/* True for a unit of frozen parameters. A unit holds either frozen or trained parameters. */
 static inline bool graph_is_frozen(const Graph *g, UnitId u)
 {
     const Unit *unit = &g->units.at[u];
@@ -172,8 +172,8 @@ static inline bool graph_balances(const Graph *g, const Tensor *t)
     const NodeId by = t->role == ROLE_param && t->grad ? g->tensors.at[t->grad].producer : 0;
     return by != 0 && op_counts_choices(g->nodes.at[by].op);
 }
-/* True for a unit of such biases. A unit holds either such biases or other parameters, never
- * both. */
+/* True for a unit of biases that balance experts. A unit holds either such biases or other
+ * parameters, never both. */
 static inline bool graph_is_balance(const Graph *g, UnitId u)
 {
     const Unit *unit = &g->units.at[u];

@@ -18,7 +18,7 @@ typedef struct OpTableRow {
     OpClass class_;
     Reduce reduce;
     uint32_t flags;
-    bool in_eight_bits; /* a contraction that has scaled forms */
+    bool in_eight_bits; /* a contraction that has forms for scaled 8-bit numbers */
 } OpTableRow;
 
 static const OpTableRow rows[] = {
@@ -212,8 +212,8 @@ typedef struct BoundShape {
 } BoundShape;
 enum { BOUNDS = 1024 };
 
-/* Returns this thread's stored bindings [BOUNDS]. They are allocated when a thread first binds. As
- * thread-local data, they would be zeroed at the start of every process and thread. */
+/* Returns this thread's stored bindings [BOUNDS]. Their memory is allocated when a thread first
+ * binds. Thread-local memory would be zeroed at the start of every process and thread. */
 static pthread_key_t bounds_key;
 static pthread_once_t bounds_once = PTHREAD_ONCE_INIT;
 static void bounds_make_key(void)
@@ -352,7 +352,7 @@ int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter)
             assert(reduce != REDUCE_none);
             return reduce == REDUCE_max ? PARTIAL_MAX : PARTIAL_SUM;
         }
-    return WHOLE; /* it has no input, so each rank makes all of it */
+    return WHOLE; /* the op has no input, so each rank makes the whole output */
 }
 
 static bool has_letter(const Binding *b, uint32_t arg, char letter)

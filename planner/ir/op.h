@@ -2,13 +2,14 @@
  * bytes and gradients of contractions are derived from its rows.
  *
  * Grammar of a signature: "in,in->out,out". A lower-case letter is an index that may be split over
- * ranks; an UPPER-CASE one must be whole on each rank; one missing on the right is reduced, so
- * splitting it leaves a partial result. `...` stands for any number (also 0) of splittable indices,
- * the same in every term. `(hp)` is one dimension made of two indices; the first, h, is outermost.
- * The first index carries the split, unless it is UPPER-CASE. Then the second index carries the
- * split, and the elements of a part are not contiguous (stride.h). `h~` is the dimension of the
- * input rows that output rows h read (window.h). Where h is split, each part of h~ has a halo: rows
- * that other parts own. Only h and w may have windows. Letters are local to the row. */
+ * ranks; an UPPER-CASE letter must be whole on each rank. A letter that is missing on the right is
+ * reduced, so splitting it leaves a partial result. `...` stands for any number (also 0) of
+ * splittable indices, the same in every term. `(hp)` is one dimension made of two indices; the
+ * first, h, is outermost. The first index carries the split, unless it is UPPER-CASE. Then the
+ * second index carries the split, and the elements of a part are not contiguous (stride.h). `h~` is
+ * the dimension of the input rows that output rows h read (window.h). Where h is split, each part
+ * of h~ has a halo: rows that other parts own. Only h and w may have windows. Letters are local to
+ * the row. */
 #ifndef TANDEM_IR_OP_H
 #define TANDEM_IR_OP_H
 
@@ -94,8 +95,8 @@ enum {                     /* OpInfo.flags */
        OP_OF_TILE = 1 << 26,      /* like OP_TAKES_TOKENS, for a piece made by tile{} */
        OP_IN_PRODUCT = 1 << 27,   /* the kernel of a product may compute it from the product's
                                    * result */
-       /* with attrs.accumulate it merges its result with attention over other keys, which is not a
-        * sum */
+       /* with attrs.accumulate, the op merges its result with attention over other keys; this is
+        * not a sum */
        OP_MERGES = 1 << 28,
        OP_COUNTED = 1 << 29, /* its last input counts the uneven rows that it reads or writes */
        /* index B is a block of attrs.group neighbours, which share a scale, or A is its pairs */
@@ -104,7 +105,7 @@ enum {                     /* OpInfo.flags */
 
 /* One term dimension after parsing. */
 typedef struct SigDim {
-    char letter; /* the index; for (hp) the outermost one, h; for h~ also h */
+    char letter; /* letter of the index; (hp) and h~ both have the letter h */
     char inner;  /* 0, or p of (hp) */
     bool reads;  /* h~ */
 } SigDim;
@@ -214,7 +215,8 @@ typedef struct Binding {
     int64_t size['z' + 1];     /* global size of each letter; 0: not in this op */
     uint8_t n_dims[MAX_ARGS];
     char letter[MAX_ARGS][MAX_DIMS];
-    bool reads[MAX_ARGS][MAX_DIMS]; /* the rows that the letter reads (h~): size['H'] is theirs */
+    bool reads[MAX_ARGS][MAX_DIMS]; /* the dimension has the rows that the letter reads (h~);
+                                     * size['H'] is their number */
     /* for (Xu) the letter X: each of size['X'] runs has every u once; 0 otherwise */
     char strides[MAX_ARGS][MAX_DIMS];
     char ellipsis[MAX_DIMS + 1]; /* the letters `...` stands for, 0-terminated */
@@ -230,8 +232,8 @@ typedef struct Dims {
 } Dims;
 bool op_bind(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t n_out, Binding *b,
              Loc loc, Diag *d);
-/* Dimensions of output j, after op_bind with or without outputs. Returns n_dims, or -1 when a size
- * is not determined by the inputs. */
+/* Writes the dimensions of output j, after op_bind with or without outputs. Returns their number,
+ * or -1 when the inputs do not determine a size. */
 int op_output_dims(OpKind op, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS]);
 
 /* True if `letter` may be split over ranks: a lower-case letter of the row that is the split index
@@ -262,7 +264,8 @@ bool op_keeps_state(OpKind op);
 /* True if the op's row has no backward, as with ops that compute gradients. For an op that does
  * part of another op's work (op_part, op_in_rows), returns the answer for that other op. */
 bool op_is_gradient(OpKind op);
-/* True if the op takes tokens of each sequence; its argument may be ids, too. */
+/* True if the op takes a part of the tokens of each sequence; its argument may also be token ids.
+ */
 bool op_takes_tokens(OpKind op);
 bool op_attends(OpKind op); /* attention of any kind, forward */
 /* IN_PARTS in ops.def pairs an op with a partial op, which does the same work for a part of the
@@ -380,7 +383,7 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double
     X(double, rope_factor) /* divides low frequencies (kernels/rope.h); 0: none */                 \
     X(double, rope_low)    /* pairs with at most this many turns in rope_context are divided */    \
     X(double, rope_high)   /* pairs with at least this many are kept */                            \
-    X(double, rope_gain)   /* multiplies the elements that turn; 0: as 1 */                        \
+    X(double, rope_gain)   /* multiplies the elements that turn; 0 means 1 */                      \
     X(double, beta1)                                                                               \
     X(double, beta2)                                                                               \
     X(double, weight_decay)                                                                        \
@@ -406,7 +409,7 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double
     X(int64_t, top_k)         /* number of experts of a token */                                   \
     X(int64_t, experts)       /* number of all experts */                                          \
     X(int64_t, capacity)      /* tokens of a sequence for which an expert has room */              \
-    X(int64_t, expert_groups) /* topk: groups of experts; 0: experts are chosen from all */        \
+    X(int64_t, expert_groups) /* topk: number of groups of experts; 0: no groups */                \
     X(int64_t, top_groups)    /* topk: groups that a token may choose from */                      \
     X(int64_t, sigmoid)       /* topk: the score of a group is the sum of its two best sigmoids */ \
     X(int64_t, normalise)     /* route: the weights of the chosen experts sum to 1 */              \
@@ -420,13 +423,13 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], double
     X(int64_t, reduce) /* Reduce of a collective */                                                \
     X(int64_t, slot)   /* which scalar of a scalar table (norm groups) */                          \
     X(int64_t, n_slots)                                                                            \
-    X(int64_t, h_kernel) /* the window of h~ (window.h), */                                        \
+    X(int64_t, h_kernel) /* the window of h~ (window.h) */                                         \
     X(int64_t, h_stride)                                                                           \
     X(int64_t, h_dilation)                                                                         \
     X(int64_t, h_before)                                                                           \
     X(int64_t, h_after)                                                                            \
     X(int64_t, h_mode)                                                                             \
-    X(int64_t, w_kernel) /* and of w~ */                                                           \
+    X(int64_t, w_kernel) /* the window of w~ */                                                    \
     X(int64_t, w_stride)                                                                           \
     X(int64_t, w_dilation)                                                                         \
     X(int64_t, w_before)                                                                           \
@@ -487,8 +490,8 @@ bool op_takes(OpKind op, const Binding *b, const Attrs *attrs);
 /* For OP_SIZED: true if the sizes fit the attributes. An index whose size no argument gives takes
  * its size from the attributes. */
 bool op_sized(Binding *b, const Attrs *attrs);
-/* op_bind for the inputs alone. Attributes give the sizes that no input has: groups of channels,
- * points of a window, rows of a resized field. */
+/* Does the work of op_bind for the inputs alone. Attributes give the sizes that no input has:
+ * groups of channels, points of a window, rows of a resized field. */
 bool op_infer(OpKind op, const Dims *in, uint32_t n_in, const Attrs *attrs, Binding *b, Loc loc,
               Diag *d);
 /* True if the numbers of channels, groups and window points fit the attributes. */

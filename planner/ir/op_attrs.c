@@ -87,7 +87,8 @@ static void add_bounds(AttrBounds bounds)
     table.bounds[table.n++] = bounds;
 }
 
-/* Adds "eps[0,1]" of a row, and returns the next one. */
+/* Records one attribute of a row with its bounds, such as "eps[0,1]", and returns the text behind
+ * it. */
 static const char *read_bounds(const char *at)
 {
     AttrBounds b = {.attr = ATTRS};
@@ -181,8 +182,8 @@ static const char *pairs_fault(OpKind op, const Attrs *a)
     return NULL;
 }
 
-/* A grid of an image has rows and columns. In an encoder both are whole blocks, and every part of
- * the pairs has some. */
+/* A grid of image patches has rows and columns. In an encoder, both are multiples of the block's
+ * side, and some pairs turn by row. */
 static const char *grid_fault(OpKind op, const Attrs *a)
 {
     if (op != OP_rope && op != OP_rope_grad) return NULL;
@@ -261,7 +262,7 @@ bool op_attrs_match(OpKind op, const Binding *b, const Attrs *attrs)
     if (op == OP_rope || op == OP_rope_grad) {
         const int64_t pairs = attr_rope_pairs(attrs);
         const int64_t turned = attrs->rope_dims ? attrs->rope_dims : size['E'];
-        /* in an encoder, pairs must be left that turn by column */
+        /* in an encoder, some pairs must be left to turn by column */
         if (attrs->rows > 0 && 2 * attrs->hi + (attrs->count > 0 ? 2 : 0) > turned) return false;
         return turned <= size['E'] && (pairs == 0 || 2 * pairs == turned);
     }

@@ -68,8 +68,8 @@ static bool bind_letter(const Binder *k, uint32_t arg, char letter, int64_t size
     return true;
 }
 
-/* Returns the term's dimension that corresponds to argument dimension `at`, or NULL for one of the
- * ellipsis. */
+/* Returns the term's dimension that corresponds to argument dimension `at`, or NULL if it belongs
+ * to the ellipsis. */
 static const SigDim *dim_at(const SigTerm *t, uint32_t n_ellipsis, uint32_t at, uint32_t *e)
 {
     const uint32_t start = t->ellipsis < 0 ? UINT32_MAX : (uint32_t)(int)t->ellipsis;

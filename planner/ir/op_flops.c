@@ -33,7 +33,7 @@ double op_seen(OpKind op, const Binding *b, const Attrs *attrs)
 }
 
 /* If values and keys differ in size, each product of attention has one of the two sizes. Three
- * products of the gradient have the size of keys, two have that of values. */
+ * products of the gradient have the size of keys, two have the size of values. */
 static double share_of_products(OpKind op, const int64_t size['z' + 1])
 {
     const char value = op_whole_letter(op, INDEX_value);

@@ -210,8 +210,8 @@ static uint64_t range_bytes(const Plan *plan, const Buffer *b, const Instr *in, 
     return (uint64_t)((double)bytes * (double)(a->hi - a->lo) / (double)s->dim[0]);
 }
 
-/* Strips are copied out of a buffer, of which the rest is not read. A part of a convolution moves
- * only its own rows. */
+/* Returns the bytes moved by ops on a part of the rows. Packing a strip reads only the strip. A
+ * part of a convolution moves only its own rows. */
 static uint64_t rows_bytes(const Plan *plan, const Program *p, const Instr *in, uint32_t i,
                            uint64_t bytes)
 {

@@ -8,9 +8,9 @@
  * - A communication starts when every member of its group has reached the same `match` (for send
  * and recv: both ends, keyed by sender, receiver and match). It finishes for all members together.
  * - Instructions with the same non-zero `fuse` follow each other on the compute stream and may run
- * as one kernel. Buffers that only they touch then need not reach memory. Either all of them work
- * row by row, or the first is a product, and the others work on its elements or sum one of its
- * operands. */
+ * as one kernel. Buffers that only these instructions touch then need not reach memory. Either all
+ * of them work row by row, or the first is a product, and the others work on its elements or sum
+ * one of its operands. */
 #ifndef TANDEM_IR_PLAN_H
 #define TANDEM_IR_PLAN_H
 
@@ -61,7 +61,7 @@ typedef struct Instr {
     uint32_t match;  /* rendezvous number; 0 for local instructions */
     uint32_t microbatch;
     Phase phase;
-    Span args; /* in Program.args: n_in inputs, then the outputs */
+    Span args; /* a range of Program.args: n_in inputs, then the outputs */
     uint8_t n_in;
     AttrsId attrs; /* in Plan.graph.attrs */
     Span after;    /* in Program.after */
@@ -145,7 +145,7 @@ typedef struct Plan {
     uint32_t n_match;
     StepInfo step;
     NcclSettings nccl; /* for backends and networks that have NCCL */
-    /* if --verify lowered a plan again to make this one: the id of that plan; zero: none */
+    /* if --verify made this plan from another plan: the id of that plan; zero: none */
     Hash128 parent;
 } Plan;
 

@@ -66,7 +66,8 @@ Interval window_reads(const Window *w, int64_t lo, int64_t hi)
     if (lo >= hi) return (Interval){0, 0};
     if (w->from && w->nearest)
         return (Interval){lo * w->from / w->to, (hi - 1) * w->from / w->to + 1};
-    if (w->from) /* from the lower row of the first to the upper one of the last */
+    if (w->from) /* from the lower row that output `lo` reads to the upper row that output hi - 1
+                  * reads */
         return (Interval){floor_div((2 * lo + 1) * w->from - w->to, 2 * w->to),
                           floor_div((2 * hi - 1) * w->from - w->to, 2 * w->to) + 2};
     return (Interval){lo * w->stride - w->before, (hi - 1) * w->stride - w->before + extent(w)};

@@ -25,10 +25,10 @@ enum { IMAGE_MOST = 1 << 12, IMAGE_MOST_PATCH = 512 };
 enum { WINDOW_MOST_POINTS = 144, WINDOW_MOST_FEATURES = 16384 };
 
 /* Output row o reads rows o * stride - before + k * dilation, k < kernel. `before` and `after` are
- * the rows of padding at the two edges. A negative number crops: no window reads so many of the
- * outermost rows. A resize of `from` rows to `to` has no kernel. If bilinear, output row o is made
- * of the two rows around (o + 1/2) from / to - 1/2. With the nearest point, output row o is row
- * floor(o from / to). */
+ * the rows of padding at the two edges. A negative number -n crops: no window reads the n outermost
+ * rows at that edge. A resize of `from` rows to `to` has no kernel. If bilinear, output row o is
+ * made of the two rows around (o + 1/2) from / to - 1/2. With the nearest point, output row o is
+ * row floor(o from / to). */
 typedef struct Window {
     int64_t kernel, stride, dilation, before, after;
     WindowMode mode;

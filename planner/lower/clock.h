@@ -29,7 +29,8 @@ static inline bool clock_passed(const Clock *busy, const Clock *now)
 }
 
 /* The instructions that are known to have finished when an instruction starts. A computation
- * without a launch number is steady: every later steady instruction knows all that it knows. */
+ * without a launch number is called steady. All steady instructions run in order, so each one knows
+ * all that an earlier one knows. */
 typedef struct Knowledge {
     const Clock *clock;
     Pc computed; /* for a steady instruction: its own pc; else the newest computation that has
@@ -37,9 +38,10 @@ typedef struct Knowledge {
     bool steady;
 } Knowledge;
 
-/* The end of the use of some bytes. */
+/* Tells when the use of some bytes ends. */
 typedef struct End {
-    const Clock *busy; /* their newest users; may be NULL if `known` is 0 */
+    const Clock *busy; /* the newest instruction of each stream that uses the bytes; may be NULL if
+                        * `known` is 0 */
     /* the first steady instruction that knows that all users have finished; a pc behind the program
      * if none does; 0: there are no users */
     Pc known;

@@ -59,8 +59,8 @@ static void step_info(const Config *config, const Graph *g, StepInfo *step)
     step->seed = config->seed;
 }
 
-/* Micro-batches are unrolled. A program that would not fit into memory is refused before it is
- * written. */
+/* Refuses a program that would not fit into memory before it is written. (Micro-batches are
+ * unrolled, so programs can be large.) */
 static void check_size(const Job *job, const char *after)
 {
     const Graph *g = &job->plan->graph;
@@ -116,8 +116,8 @@ static bool reports(const Pass *pass)
     return pass->spec ? pass->spec->reports : pass->reports;
 }
 
-/* Runs one pass. After another pass has failed, units are not kept, so that a second data pass can
- * make its own. Returns false if no further pass can run. */
+/* Runs one pass. If an earlier pass has failed, drops the units, so that a second data pass can
+ * make its own units. Returns false if no further pass can run. */
 static bool run_pass(Job *job, CheckedGraph *checked, const Pass *pass, bool failed)
 {
     uint32_t before = job->diag->n_errors;

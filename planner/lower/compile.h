@@ -1,4 +1,4 @@
-/* Config + Graph -> Plan: every pass in order. */
+/* Makes a Plan from a Config and a Graph by running every pass in order. */
 #ifndef TANDEM_LOWER_COMPILE_H
 #define TANDEM_LOWER_COMPILE_H
 

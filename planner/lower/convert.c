@@ -83,7 +83,8 @@ static AxisSet cutting_tokens(const Lower *l)
 }
 
 /* If tp cuts the tokens of one rank of cp, the parts are contiguous and in order. The parts of
- * several ranks of cp are not, so they are put in order after a gather and before a scatter. */
+ * several ranks of cp are not contiguous, so they are put in order after a gather and before a
+ * scatter. */
 static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
                        Category category)
 {
@@ -236,8 +237,9 @@ static BufferId exchange_rows(Lower *l, BufferId from, AxisSet axes, int d, Node
     return out;
 }
 
-/* SPLIT(c) -> SPLIT(d): every rank sends each peer its part of d, and receives its own part of all
- * of c. Uneven parts do not fit into equal messages, so they are gathered and cut instead. */
+/* SPLIT(c) -> SPLIT(d): every rank sends each peer the peer's part of d, and receives its own part
+ * of d for all of c. Uneven parts do not fit into equal messages, so they are gathered and cut
+ * instead. */
 static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, NodeId origin,
                          Category category)
 {
@@ -277,8 +279,8 @@ static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t 
     return false;
 }
 
-/* True if an inner axis also exchanges its tokens for another dimension. The inner axis then goes
- * first, because the parts that remain are a zigzag. */
+/* True if an inner axis also exchanges its tokens for another dimension. The inner axis is then
+ * exchanged first, because the remaining parts are a zigzag. */
 static bool leaves_later(const Lower *l, BufferId from, const Layout *b, uint32_t axis)
 {
     const Layout *a = &lower_shape(l, from)->layout;
@@ -436,7 +438,7 @@ BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout)
     return find_version(l, t, layout, 0);
 }
 
-/* A version in strips or messages is not a complete value yet. */
+/* Skips versions that are only strips or messages, because they are not complete values yet. */
 BufferId lower_find_apart(const Lower *l, TensorId t)
 {
     for (uint32_t i = l->value.versions_of[t]; i; i = l->value.versions.at[i].next) {

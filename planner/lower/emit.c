@@ -36,7 +36,7 @@ Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout)
     return s;
 }
 
-/* Returns the local elements of a shape, and counts them only once. */
+/* Returns the number of local elements of a shape. It is computed once for each shape. */
 static int64_t local_elements(Lower *l, ShapeId id)
 {
     while (l->emit.elements.n <= id) list_add(l->scratch, &l->emit.elements);
@@ -157,7 +157,7 @@ static void wait_for(Lower *l, Pc pc, Clock *clock)
     }
 }
 
-/* Adds those edges that the clock of the stream's predecessor does not imply, the newest first. */
+/* Adds the edges that the clock of the stream's predecessor does not imply, the newest first. */
 static void add_edges(Lower *l, Instr *in, Clock *clock, const Clock *dep)
 {
     in->after.first = l->p->after.n;
@@ -196,7 +196,7 @@ static void join_launch_group(const Lower *l, Stream stream, Clock *clock)
     }
 }
 
-/* Returns the attributes' id. In most cases they equal the node's, or those of the newest
+/* Returns the id of the attributes. They mostly equal the attributes of the node, or of the newest
  * instruction with this op, so no search is needed. */
 static AttrsId attrs_of(Lower *l, const Emit *e)
 {

@@ -36,8 +36,7 @@ static const Buffer *at_rest(const Program *p, UnitId u, StateKind kind)
     return NULL;
 }
 
-/* True if an earlier stage holds the unit, too: a tied unit is gathered from the first of its
- * stages. */
+/* True if an earlier stage holds the unit, too. A tied unit is gathered from its first stage. */
 static bool is_from_before(const Gather *g, UnitId u, uint32_t stage)
 {
     for (uint32_t s = 0; s < stage; s++)

@@ -9,8 +9,8 @@
 /* Returns a plan (PURPOSE_gather) that copies all of `train`'s weights, or one of their moments, to
  * the hosts of the first pipeline stage, where each tensor is whole. The plan gathers unit by unit,
  * with two whole units on a device at a time. Each of its persistent host buffers holds one tensor.
- * All ranks of that stage receive the state, because they run one program; the first rank writes
- * it. Returns NULL with diagnostics on failure. */
+ * All ranks of the first stage receive the state, because they run one program; the first rank
+ * writes it. Returns NULL with diagnostics on failure. */
 Plan *gather_plan(const Plan *train, StateKind kind, Arena *arena, Diag *d);
 
 #endif

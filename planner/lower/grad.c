@@ -163,9 +163,9 @@ static void used(Lower *l, const Node *n)
         if (l->g->tensors.at[n->in[i]].role == ROLE_gradient) l->grad.of[n->in[i]].n_uses--;
 }
 
-/* For a gradient that all ranks of an axis compute alike before a sum over these ranks: each rank
- * contributes an equal share. (An example is attention's bias by position, over ranks with parts of
- * a field.) */
+/* Used for a gradient that all ranks of an axis compute alike, and that is then summed over these
+ * ranks: each rank contributes an equal share. (Example: attention's bias by position, if ranks
+ * hold parts of a field.) */
 static BufferId share_out(Lower *l, BufferId from, const Layout *home, NodeId origin)
 {
     Shape s = *lower_shape(l, from);
@@ -189,8 +189,9 @@ static BufferId share_out(Lower *l, BufferId from, const Layout *home, NodeId or
     return out;
 }
 
-/* For a gradient of which each rank computes a part (for the heads that it got in exchange for
- * tokens) before a sum over these ranks: each rank contributes its part, and zeros elsewhere. */
+/* Used for a gradient of which each rank computes a part (for the heads that it got in exchange for
+ * tokens), and that is then summed over these ranks: each rank contributes its part, and zeros
+ * elsewhere. */
 static BufferId place_part(Lower *l, BufferId from, const Layout *home, NodeId origin)
 {
     Shape s = *lower_shape(l, from);
@@ -326,7 +327,7 @@ static bool reads(const Node *n, TensorId t)
 }
 
 /* Ends all exchanges that have begun. If `reader` is not 0, exchanges of strided rows go on, except
- * those whose gradient node `reader` reads. */
+ * exchanges of gradients that node `reader` reads. */
 static void end_returns(Lower *l, NodeId reader)
 {
     const uint32_t n = l->grad.returning.n;

@@ -1,8 +1,8 @@
-/* Halos and strides: forms of a split dimension with other rows than the rank's own. Halos: a rank
- * receives from its neighbours the rows that a window reads beyond its own rows, and sends back the
- * sums for these rows. The second dimension is exchanged after the first. Its strips include the
- * halo of the first dimension, so corners are included. Strides: a rank exchanges its own rows for
- * strided rows, and back. */
+/* Halos and strides: two forms of a split dimension in which a rank holds rows of other ranks.
+ * Halos: a rank receives from its neighbours the rows that a window reads beyond its own rows, and
+ * sends back the sums for these rows. The second dimension is exchanged after the first. Its strips
+ * include the halo of the first dimension, so corners are included. Strides: a rank exchanges its
+ * own rows for strided rows, and back. */
 #include <assert.h>
 
 #include "planner/ir/layout/halo.h"

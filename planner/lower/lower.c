@@ -244,9 +244,10 @@ static uint32_t end_of(const Schedule *s, const Action *a)
 }
 
 /* Two edges bound the memory of messages, because otherwise a receive could start and a send could
- * end at any time. A receive waits for the action before the newest one. An action waits for the
- * messages sent before the action before it. In the played schedule both have ended by then. So
- * transfers still run during an action, and no instruction waits for later work. */
+ * end at any time. After action k of a rank, a receive waits for the end of action k - 1. Action k
+ * waits for the messages that were sent before action k - 1 began. In the played schedule, the
+ * awaited actions and messages have ended by then. So transfers still run during an action, and no
+ * instruction waits for later work. */
 static void lower_actions(Lower *l)
 {
     const Schedule *s = l->job->pipe.schedule;

@@ -81,7 +81,7 @@ typedef struct StageTransfer {
     uint32_t when, stage, microbatch;
     bool backward, is_send;
 } StageTransfer;
-/* Two buffers at fixed places, which units of equal size use in turn. */
+/* Two buffers at fixed offsets, which units of equal size use in turn. */
 typedef struct Turns {
     BufferId buffer[2];
     UnitId holds[2]; /* the unit that uses the buffer now; 0: free */
@@ -101,12 +101,12 @@ typedef struct Emitter {
     LIST(Access) access;    /* [buffer]: root buffers only */
     LIST(int64_t) elements; /* [shape]: 1 + its local elements; 0: not counted yet */
     Pc stream_end[STREAM_COUNT];
-    Pc floor;         /* all later instructions wait for this one; 0: none */
+    Pc floor;         /* all later instructions wait for this instruction; 0: none */
     Pc compute_waits; /* the next computation waits for this instruction */
     Pc send_waits[2]; /* the next message forward and the next message backward wait for these */
     uint32_t match, launch;
-    AttrsId newest_attrs[OP_COUNT]; /* attributes of the newest instruction with this op, except
-                                       those of graph nodes */
+    AttrsId newest_attrs[OP_COUNT]; /* attributes of the newest instruction with this op that
+                                     * belongs to no graph node */
 } Emitter;
 
 /* halo.c: an exchange of halos between its beginning and its end. The local op that puts the
@@ -147,7 +147,7 @@ typedef struct Values {
     Layout *arg_layouts;   /* the layouts of all arguments of all nodes */
     uint32_t *arg_first;   /* [node]: its first entry in arg_layouts and in `around` */
     const DealId **around; /* the deals of the dimensions with a halo; NULL: no halo */
-    bool any_around;       /* some argument has a halo */
+    bool any_around;       /* true if some argument has a halo */
     uint64_t *workspace;   /* [node]: scratch bytes for the backend's kernel */
 } Values;
 
@@ -243,7 +243,7 @@ typedef struct Emit {
     UnitId unit;
     uint32_t n_in, n_out;
     BufferId arg[MAX_ARGS];
-    Pc after[4]; /* more dependences than those that follow from the buffers; 0: none */
+    Pc after[4]; /* dependences in addition to those that follow from the buffers; 0: none */
 } Emit;
 Pc lower_emit(Lower *l, const Emit *e);
 /* Emits an instruction that copies `from` to `to` (accumulate: adds it) and waits for instruction
@@ -276,7 +276,7 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin);
 BufferId lower_want_arg(Lower *l, NodeId n, uint32_t i);
 void lower_add_version(Lower *l, TensorId t, BufferId buffer);
 BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout); /* 0: none */
-/* A version whose rows are strided; 0: none. */
+/* Returns the buffer of a version of t whose rows are strided; 0: none. */
 BufferId lower_find_apart(const Lower *l, TensorId t);
 
 /* ---- ring.c ---- */
@@ -395,8 +395,8 @@ static inline const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t 
 typedef struct ActionWalk {
     ActionKind kind;
     uint32_t stage;
-    NodeId id, behind; /* id: newest node. behind: in a forward action, the newest backward node of
-                          a piece */
+    NodeId id, behind; /* id: the node that was visited last. behind: in a forward action, the last
+                        * visited backward node of a piece */
 } ActionWalk;
 NodeId lower_next(const Lower *l, ActionWalk *walk); /* 0: the end */
 void lower_find_mixed(Lower *l);

@@ -1,9 +1,10 @@
 /* FSDP2's CPU offload: parameters, reduced gradients and optimizer state live in host memory. A
  * shard is copied to the device before it is gathered. A reduced gradient is copied back as soon as
  * it exists. Sums over micro-batches, squared norms and the optimizer run on the host. Each
- * direction of copies has its own stream. Two edges bound the memory on the device. A shard is
- * fetched only after the release for which its gather waits. A reduction starts only after the copy
- * before the last one has emptied its buffer. */
+ * direction of copies has its own stream. Two edges bound the memory on the device. The gather of a
+ * unit waits until an earlier unit has been released, and the unit's shard is not fetched before
+ * this release either. A reduction starts only after the last copy but one has emptied its buffer.
+ */
 #include <assert.h>
 
 #include "planner/lower/lower.h"

@@ -20,8 +20,8 @@ static inline bool is_free(const Pieces *m, uint32_t piece, const Knowledge *now
     return knows_passed(now, &m->list.at[piece].end);
 }
 
-/* Removes the bytes [offset, offset + size) from the list. Usable pieces from piece i on cover
- * them. */
+/* Removes the bytes [offset, offset + size) from the list. Piece i and the pieces behind it cover
+ * these bytes and are usable. */
 static void take(Pieces *m, uint32_t i, uint64_t offset, uint64_t size)
 {
     Piece head = m->list.at[i];
@@ -78,7 +78,7 @@ static void take_from(Pieces *m, const PieceRun *run, uint64_t offset, uint64_t 
     take(m, i, offset, size);
 }
 
-/* Raises the top to `end`, and adds the bytes between as a free piece. */
+/* Raises the top to `end`, and adds the bytes between the old top and `end` as a free piece. */
 static void reach(Pieces *m, uint64_t end)
 {
     if (end <= m->top) return;

@@ -35,15 +35,16 @@ uint64_t extents_clear(const Extent *others, uint32_t n, uint64_t start, uint64_
 
 /* Frees everything from `bottom` on and forgets all earlier pieces. */
 void pieces_init(Pieces *m, uint64_t bottom, Arena *arena);
-/* Returns the lowest offset at which `size` bytes may be written at `now` without overlapping any
- * of `others` (by offset), which are taken later. The arena grows if necessary. */
+/* Takes `size` bytes at the lowest offset at which they may be written at `now`, and returns this
+ * offset. The bytes do not overlap `others`: extents, sorted by offset, that later calls will take.
+ * The arena grows if necessary. */
 uint64_t pieces_take(Pieces *m, uint64_t size, const Knowledge *now, const Extent *others,
                      uint32_t n);
 /* Like pieces_take, but takes the bytes from the smallest hole that fits. */
 uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Knowledge *now);
 /* Takes the bytes [offset, offset + size). Returns false if they are not free at `now`. */
 bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Knowledge *now);
-/* Gives bytes back. The clock of `end` must stay. */
+/* Gives bytes back. The clock of `end` must stay valid. */
 void pieces_give(Pieces *m, uint64_t offset, uint64_t size, End end, const Knowledge *now);
 /* Keeps the list short: joins adjacent pieces that are all free at `now`. */
 void pieces_compact(Pieces *m, const Knowledge *now);

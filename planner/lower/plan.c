@@ -164,7 +164,7 @@ void lower_find_kept(Lower *l)
         for (uint32_t i = 0; i < g->nodes.at[id].n_in && !g->nodes.at[id].tile; i++)
             need_from(l, needed, g->nodes.at[id].in[i], g->nodes.at[id].region);
     for (NodeId id = g->n_forward; id > 0;
-         id--) { /* in reverse, so that inputs of recomputed nodes are found, too */
+         id--) { /* in reverse order, so that inputs of recomputed nodes are found, too */
         const Node *n = &g->nodes.at[id];
         bool again = false;
         for (uint32_t j = 0; j < n->n_out; j++)
@@ -194,8 +194,8 @@ static void find_last_readers(Lower *l)
     }
 }
 
-/* Lists for each node the units of which it is the last reader in the forward or in the backward
- * action, so that no node has to search all units. */
+/* For each node, lists the units whose last reader it is in the forward or in the backward action,
+ * so that no node has to search all units. */
 static void list_ends(Lower *l)
 {
     const uint32_t n_nodes = l->g->nodes.n, n_units = l->g->units.n;
@@ -227,8 +227,9 @@ static bool is_block(const Lower *l, UnitId u)
     return l->g->modules.at[unit_module(l->job, first->module)].layer > 0;
 }
 
-/* Returns the block whose backward follows directly after its forward, so that FSDP may leave it
- * gathered. */
+/* Returns the module that makes up a unit; 0: the root unit. (find_last_blocks uses it: the
+ * backward of the last block follows directly after its forward, so FSDP may leave the block
+ * gathered.) */
 static ModuleId block_of(const Lower *l, UnitId u)
 {
     TensorId first = l->g->units.at[u].params.at[0];
@@ -303,8 +304,8 @@ static void count_node(Lower *l, const Node *n, GradState *grads)
     for (uint32_t j = 0; j < n->n_out; j++) grads[n->out[j]].n_expected++;
 }
 
-/* Counts, for each micro-batch, the contributions to every gradient on this rank (including those
- * from other stages) and the reads of it. */
+/* Counts, for each micro-batch, the contributions to every gradient on this rank (including
+ * contributions from other stages), and how often the gradient is read. */
 void lower_count_contributions(Lower *l)
 {
     const Graph *g = l->g;

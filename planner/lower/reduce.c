@@ -26,8 +26,8 @@ BufferId lower_grad_home(Lower *l, TensorId param, Layout *home)
         s->full_grad =
             lower_buffer(l, &whole, lower_dtype(l, unit->reduce_dtype), CATEGORY_gradient);
         l->p->buffers.at[s->full_grad].unit = t->unit;
-        /* the unit's own last reduction ended long ago; this edge only allows it to use the same
-         * bytes again */
+        /* the unit's own last reduction ended long ago; this edge only allows the next reduction to
+         * use the same bytes again */
         if (!lower_defers(l, t->unit))
             l->grad.after =
                 s->reduced > l->unit.previous_reduce ? s->reduced : l->unit.previous_reduce;

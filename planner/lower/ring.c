@@ -1,11 +1,11 @@
 /* Ring attention. A rank of the ring first works with the keys and values of its own tokens. Then
- * it works with the keys and values of the previous rank of the ring, then with those of the rank
- * before that, and so on. Each hop is a change of deal. The part for the next hop travels while a
- * rank works with the current one, so a rank holds two parts at a time.
+ * it works with the keys and values of the previous rank of the ring, then with the keys and values
+ * of the rank before that, and so on. Each hop is a change of deal. The part for the next hop
+ * travels while a rank works with the current one, so a rank holds two parts at a time.
  *
- *   forward   each hop merges its output with that of the hops before
- *   backward  the gradients of a part follow it, one hop behind. Every rank adds its share to
- *             them; one more hop brings them to their owner */
+ *   forward   each hop merges its output with the output of the hops before
+ *   backward  the gradients of a part travel one hop behind the part. Every rank adds its share to
+ *             them; one more hop brings them to the part's owner */
 #include <assert.h>
 
 #include "planner/lower/lower.h"

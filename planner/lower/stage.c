@@ -216,7 +216,7 @@ void lower_transfers(Lower *l, uint32_t when)
     }
 }
 
-/* ---- parameters with two homes ---- */
+/* ---- parameters on two stages ---- */
 
 static void exchange_tied(Lower *l, UnitId u, BufferId from, BufferId to)
 {
@@ -241,10 +241,10 @@ static void exchange_tied(Lower *l, UnitId u, BufferId from, BufferId to)
     lower_emit(l, &e);
 }
 
-/* At the end of the step, each home sends its stage's gradient to the other home and adds the one
- * that it receives. Both gradients are already reduced over the data axes and have the same layout,
- * so corresponding parts are added. A sum of two numbers does not depend on their order, so both
- * homes make the same update. */
+/* At the end of the step, each of the two ranks that hold a tied parameter sends its stage's
+ * gradient to the other and adds the gradient that it receives. Both gradients are already reduced
+ * over the data axes and have the same layout, so corresponding parts are added. A sum of two
+ * numbers does not depend on their order, so both ranks make the same update. */
 void lower_sum_tied(Lower *l)
 {
     BufferId *got = arena_array(l->scratch, l->g->units.n + 1, sizeof *got);

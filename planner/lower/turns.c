@@ -17,8 +17,8 @@ static bool may(const Lower *l, UnitId u)
            !graph_is_frozen(l->g, u);
 }
 
-/* Returns a unit of the set whose units have the most elements together; of several such sets, of
- * the first one. */
+/* Returns a unit of the set whose units have the most elements together. If several sets are
+ * equally large, the first one counts. */
 static UnitId largest_set(const Lower *l, uint32_t *size)
 {
     UnitId best = 0;

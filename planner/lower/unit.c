@@ -1,6 +1,6 @@
 /* Parameters during a step: gathered one unit ahead of their use, and released afterwards. Two
  * edges bound the memory. A prefetched gather waits for the release before it. The first write to a
- * gradient buffer waits for the reduction before the last one. */
+ * gradient buffer waits for the last reduction but one. */
 #include <assert.h>
 #include <string.h>
 
@@ -25,8 +25,8 @@ static bool has_gradient(const Lower *l, UnitId u)
     return false;
 }
 
-/* Returns the buffer of the reduced gradient. The bytes of a gradient that is written once a step
- * can serve activations before. */
+/* Returns the buffer of the reduced gradient. If the gradient is written once a step, activations
+ * can use its bytes before that. */
 static BufferId grad_at_rest(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -172,8 +172,8 @@ void lower_gather_updated(Lower *l, UnitId u)
     gather_from(l, u, in_use_dtype(l, u, CATEGORY_communication));
 }
 
-/* True if use k is the last use of a forward pass with several uses, so that it comes long after
- * the previous backward pass. */
+/* True if use k in the list of uses is the last use of a forward pass, and not the pass's only use.
+ * Such a use comes long after the previous backward pass. */
 static bool ends_forward(const Lower *l, uint32_t k)
 {
     const UnitUse *use = &l->unit.uses.at[k];

@@ -79,8 +79,8 @@ static void sum_unit(Lower *l, NormAccounts *norm, UnitId u)
     }
 }
 
-/* Only the first of the two homes of a tied parameter counts its squares. Frozen parameters have no
- * squares, and counts of choices are not gradients. */
+/* Of the two ranks that hold a tied parameter, only the first counts its squares. Frozen parameters
+ * have no squares, and counts of choices are not gradients. */
 static bool counts_norm(const Lower *l, UnitId u)
 {
     return !graph_is_frozen(l->g, u) && !graph_is_balance(l->g, u) &&
@@ -131,7 +131,8 @@ static void emit_zero(Lower *l, BufferId scalar)
     lower_emit(l, &e);
 }
 
-/* Stages must share the match numbers of scalars. Without stages any number is possible. */
+/* Sums a scalar over `axes`. Stages must use the same match number for it; without stages any
+ * number is possible. */
 static void sum_scalar(Lower *l, AxisSet axes, BufferId from, BufferId to, NodeId origin,
                        uint32_t k)
 {

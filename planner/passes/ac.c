@@ -16,8 +16,8 @@ static ModuleId region_of(const Graph *g, const bool *is_region, ModuleId module
     return 0;
 }
 
-/* Returns [module]: true for a region. Of nested regions only the outer one counts, because it
- * recomputes the inner one, too. */
+/* Returns [module]: true for a region. Of nested regions only the outermost counts, because it
+ * recomputes the inner regions, too. */
 static bool *regions(Job *job, const PassConfig *pass, uint32_t *n_regions)
 {
     const Graph *g = &job->plan->graph;

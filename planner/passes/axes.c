@@ -42,8 +42,8 @@ static const char *used_axes(Arena *arena)
     return str_text(&s);
 }
 
-/* Returns the ranks along an axis. For ep it counts all ranks that share experts, because folded
- * experts may be shared by ranks of other axes alone. */
+/* Returns the ranks along an axis. For ep, counts all ranks that share experts. If ep is folded,
+ * these may be ranks of other axes only. */
 static uint32_t ranks_along(const Config *config, AxisName name)
 {
     return axis_info(name)->trades == INDEX_experts ? config_expert_ranks(config)
@@ -58,8 +58,9 @@ static void refuse(const Config *config, AxisName name, const char *rule, const 
     diag_hint(d, "%s", hint);
 }
 
-/* Returns how to do without the axis, as text: "remove ep from the mesh and set dp_shard = 8". It
- * names the data axis that can take the ranks, unless the batch does not divide over them. */
+/* Returns a text that tells how to do without the axis: "remove ep from the mesh and set dp_shard =
+ * 8". It names the data axis that can take the ranks, unless the batch does not divide over them.
+ */
 static const char *without_axis(const Config *config, AxisName name, Arena *arena)
 {
     const char *word = axis_name_text(name);
@@ -94,8 +95,8 @@ static bool can_split(const Graph *g, AxisName name)
     return false;
 }
 
-/* Reports an axis that no listed pass uses. The hint names the pass and its place, if the pass can
- * work on the model, and how to do without the axis. */
+/* Reports an axis that no listed pass uses. If the pass can work on the model, the hint names the
+ * pass and its place in the list. The hint also tells how to do without the axis. */
 static void refuse_unused(const Config *config, const Graph *g, AxisName name, Diag *d)
 {
     const AxisInfo *axis = axis_info(name);

@@ -3,10 +3,10 @@
  * magnitude of a kernel's output (for 8-bit products). A product is fused with the ops that its
  * library call can also compute (compile_product.c). The pass itself only checks its place in the
  * list. Fusing is a mark on the lowered program. A kernel ends where another stream waits for it,
- * and where a complete sum over rows is needed. Per block, it also ends at the block's end, because
- * FSDP gathers and frees there. The cross-entropy's sums over one row of logits are one library
- * kernel, so they are fused even without compile. The transposed copy of a quantised tensor is
- * fused without compile too. */
+ * and where a complete sum over rows is needed. With `block`, a kernel also ends at the end of a
+ * block, because FSDP gathers and frees weights there. The cross-entropy's sums over one row of
+ * logits are one library kernel, so they are fused even without compile. The transposed copy of a
+ * quantised tensor is fused without compile too. */
 #include <assert.h>
 
 #include "planner/passes/compile.h"
@@ -16,7 +16,7 @@ static bool is_data_pass(PassName name)
     return name == PASS_fsdp2 || name == PASS_ddp || name == PASS_zero;
 }
 
-/* True if a pass after compile in the user's list shards or reduces. */
+/* True if the user lists a pass behind compile that shards parameters or reduces gradients. */
 static bool before_data(const Config *config)
 {
     bool seen = false, before = false;

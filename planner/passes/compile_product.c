@@ -15,7 +15,8 @@ static bool reads(const Node *n, TensorId t)
     return false;
 }
 
-/* Returns the tensor from which ops have passed t on unchanged; t itself if none has. */
+/* Follows t back through ops that pass their input on unchanged, and returns the tensor at the
+ * start; t itself if there is no such op. */
 static TensorId value_of(const Graph *g, TensorId t)
 {
     NodeId producer = g->tensors.at[t].producer;

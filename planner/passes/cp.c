@@ -1,10 +1,11 @@
 /* Context parallelism: cp splits each sequence of the batch, SPLIT(seq). Only attention needs the
  * tokens of other ranks; every other op works token by token. Parameters are whole on cp. Their
- * gradients are therefore partial sums, as over ranks with different samples.
+ * gradients are therefore partial sums, as they are on ranks with different samples.
  *
  * A mixture of experts needs whole sequences, which are its routing groups, so its input is
- * gathered. Ranks share the rooms of each expert, so that no rank repeats another's work. The sums
- * of a token's rows are then scattered to the ranks that hold the token.
+ * gathered. Each expert has rooms, each for one token. Ranks share these rooms, so that no rank
+ * repeats another's work. The sums of a token's rows are then scattered to the ranks that hold the
+ * token.
  *
  *   all_gather   sequences in a zigzag, so that all ranks have equal work under a causal mask;
  *                the keys and values of all tokens are gathered where attention is computed, and
@@ -68,8 +69,8 @@ static bool may_ring(const Job *job)
     return !scans(job);
 }
 
-/* Returns an advice for hints: a ring exchanges no heads, so their number does not limit it. "" if
- * the model cannot use a ring. */
+/* Returns a text for hints that advises a ring. A ring exchanges no heads, so the number of heads
+ * does not limit the ranks of cp. Returns "" if the model cannot use a ring. */
 static const char *or_ring(const Job *job, const PassConfig *pass)
 {
     return pass->cp.mode == CP_all_to_all && may_ring(job) ? "; or use mode = \"ring\"" : "";
@@ -121,7 +122,7 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
     return false;
 }
 
-/* Says how the ranks of cp can have sequences of their own. */
+/* Returns a text for hints that says how the ranks of cp can get sequences of their own. */
 static const char *or_data_ranks(const Job *job, uint32_t cp)
 {
     const Config *c = job->config;
@@ -166,7 +167,7 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
                    "expert, but dropless experts have no fixed places",
                    pass_ranks(job->config, PASS_cp), path);
         const uint32_t ranks = pass_ranks(job->config, PASS_cp) * pass_ranks(job->config, PASS_tp);
-        /* an ep that is not folded is a factor of the mesh's size, which folding would change */
+        /* if ep is not folded, the mesh has a factor ep; folding would change the mesh's size */
         const bool folds = config_ranks(job->config, axes_trading(INDEX_experts)) == 1 &&
                            experts_common(&job->plan->graph) % ranks == 0;
         diag_hint(job->diag, "%scapacity_factor = \"all\" or a number%s",
@@ -205,7 +206,8 @@ static uint32_t n_exchanging(const Job *job, const PassConfig *pass)
 }
 
 /* True if a ring may go over groups of ranks. A group has an early and a late chunk of the
- * sequence; if an even number of ranks share them, the tokens of each rank are contiguous. */
+ * sequence. If an even number of ranks share the two chunks, the tokens of each rank are
+ * contiguous. */
 static bool may_refine(const Job *job, const PassConfig *pass)
 {
     const uint32_t size = pass_ranks(job->config, PASS_cp), n = pass->cp.all_to_all;

@@ -12,7 +12,7 @@
 /* The numbers of groups and heads that cp may split, in local sizes; 1: none. */
 typedef struct ScanSizes {
     int64_t groups, heads;
-    bool tp; /* tp splits groups or heads, and cp the other of the two */
+    bool tp; /* true: tp splits groups or heads, and cp splits the other of the two */
 } ScanSizes;
 
 static bool is_cut(const Job *job, const Tensor *t, int dim)

@@ -1,7 +1,7 @@
 /* Spatial domain parallelism: domain splits the rows of each field, and domain_w its columns. The
  * batch is read in these parts, and all other layouts follow. If a window reads rows of a
- * neighbour, these rows are a halo, and the change of layout is an exchange of strips. The gradient
- * sends its shares for these rows back to the rank that owns them. */
+ * neighbour, these rows are a halo, and the change of layout is an exchange of strips. In the
+ * backward pass, the gradient of these rows is sent back to the rank that owns them. */
 #include <assert.h>
 
 #include "planner/ir/window.h"

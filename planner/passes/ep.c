@@ -1,6 +1,6 @@
-/* Expert parallelism: the experts of a layer are shared out over ep, SPLIT(expert). Nothing else is
- * assigned. The tokens are split by sequence, so the change of layout before and after the experts
- * is an exchange of tokens.
+/* Expert parallelism: the experts of a layer are divided among the ranks of ep, SPLIT(expert). The
+ * pass assigns no other layout. The tokens are split by sequence, so the change of layout before
+ * and after the experts is an exchange of tokens.
  *
  * With ep_mode = "folded", ranks of cp and tp share experts too. These ranks have the same
  * sequences, so each rank makes the rows of its own experts, and the sums of a token's rows are

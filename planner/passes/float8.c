@@ -75,8 +75,8 @@ static bool within(const Graph *g, const bool *named, ModuleId module)
     return false;
 }
 
-/* Finds tensors that become the logits: the input of the cross-entropy, also before a bias or a
- * norm. */
+/* Finds tensors that become the logits: the input of the cross-entropy and, if a bias or a norm
+ * makes it, also the input of the bias or norm. */
 static void find_logits(Float8 *f)
 {
     const Graph *g = &f->job->plan->graph;
@@ -93,13 +93,14 @@ static bool has_blocks(const Float8 *f)
     return f->scaling == SCALING_blocks || f->scaling == SCALING_pairs;
 }
 
-/* Inputs or outputs of a weight. */
+/* The number of inputs or of outputs of a weight: in the part that a rank holds, and in the whole
+ * weight. */
 typedef struct WeightSide {
     int64_t local, all;
 } WeightSide;
 
-/* Returns the inputs (summed) or outputs of weight t. Blocks lie along the last of its indices
- * alone. */
+/* Returns the inputs (summed) or outputs of weight t. Blocks lie only along the last of these
+ * indices. */
 static WeightSide side_of(const Float8 *f, const Tensor *t, bool summed, const Binding *b)
 {
     const Mesh *mesh = &f->job->plan->mesh;

@@ -1,6 +1,7 @@
 /* Frozen parameters: the step reads them but does not train them. They get no gradient and no
- * optimizer state, and the backward pass stops if no parameter further up is trained. Frozen and
- * trained parameters are in different units, because a unit is reduced and updated as a whole. */
+ * optimizer state, and the backward pass ends where no earlier layer has a trained parameter.
+ * Frozen and trained parameters are in different units, because a unit is reduced and updated as a
+ * whole. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"

@@ -87,8 +87,8 @@ static UnitId root_for(Job *job, TensorId t, const UnitRule *rule, Roots *roots)
 }
 
 /* ep already shares the experts, so they form a second unit of the block, sharded over the other
- * axes. In the block's unit, they would make the block wait between its two exchanges of tokens,
- * for a reduction in which only some ranks take part. */
+ * axes. If experts were in the block's unit, the block would wait between its two exchanges of
+ * tokens for a reduction in which only some ranks take part. */
 static UnitId experts_unit(Job *job, ModuleId m, const UnitRule *rule, AxisSet own)
 {
     const char *path = m ? job->plan->graph.modules.at[m].path : "root";
@@ -138,7 +138,7 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
             unit_take(job, *of, t);
             continue;
         }
-        /* a module may extend over several stages */
+        /* a module may have layers in several stages */
         UnitId *of = &of_module[m * n_ranks + rank];
         if (m && !*of) *of = unit_new(job, g->modules.at[m].path, rule->shard, rule->replicate);
         unit_take(job, m ? *of : root_for(job, t, rule, &roots), t);

@@ -96,5 +96,5 @@ bool pass_mesh(Job *job)
     ok = cut_for_experts(job) && ok;
     job->sample_axes = mesh_data_axes(&job->plan->mesh);
     job->data_axes = mesh_axes_of(&job->plan->mesh, axes_cutting_batch());
-    return ok; /* other passes still report when an axis could not be refined */
+    return ok; /* after a failure here, other passes still report their errors */
 }

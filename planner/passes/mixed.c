@@ -5,8 +5,8 @@
 
 #include "planner/passes/pass.h"
 
-/* stands for the loss, which is outside the model, so that a unit's output is cast before the loss
- * reads it */
+/* Stands for the unit of the loss. The loss is outside the model, so a unit's output is cast before
+ * the loss reads it. */
 static const ModuleId outside = UINT32_MAX;
 
 typedef struct UnitCast { /* `from`, cast so that `unit` can read it */

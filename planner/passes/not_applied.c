@@ -2,7 +2,7 @@
  * the rest of the plan never uses. Each pass checks its own options against the plan. */
 #include "planner/passes/pass.h"
 
-/* A pass whose axes have one rank each. */
+/* Warns of a pass whose axes have one rank each. */
 static void warn_of_axis(const Config *config, const PassConfig *pass, Diag *d)
 {
     const AxisNames axes = axes_of_pass(pass_word(pass->name));

@@ -24,8 +24,8 @@ const PassConfig *order_first_after(const Config *config, PassName pass)
     return NULL;
 }
 
-/* True if this pass is left out of the hint. The hint lists each pass once, and only one data pass:
- * the one that the mesh can use. */
+/* True if this pass is left out of the hint. The hint lists each pass once. Of the data passes, it
+ * lists only the pass that the mesh can use. */
 static bool is_left_out(const Config *config, uint32_t i)
 {
     PassName name = config->passes[i].name;
@@ -41,7 +41,7 @@ static bool is_left_out(const Config *config, uint32_t i)
 }
 
 /* Reorders the user's list with as few moves as the edges allow. It always takes the first
- * remaining pass, in the written order, that need not wait for another one. */
+ * remaining pass, in the written order, that need not wait for another pass. */
 static const char *right_list(const Config *config, Arena *arena)
 {
     Str s = str_in(arena);

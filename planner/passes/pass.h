@@ -112,15 +112,15 @@ bool tp_heads_fit(int64_t groups, int64_t repeat, uint32_t tp);
 ModuleId unit_module(const Job *job, ModuleId module);
 /* frozen.c: gives frozen parameters units of their own. */
 void units_of_frozen(Job *job);
-/* Returns the number of choices of an expert that leaves its bias unchanged: an even share of all
- * choices of a step. `counter` counts them. */
+/* Returns how often an expert must be chosen for its bias to stay unchanged: an even share of all
+ * choices of a step. Node `counter` counts the choices. */
 double mean_count(const Job *job, const Node *counter);
 bool unit_is_root(const Job *job, UnitId unit);
 /* Returns the pipeline rank that holds a parameter; 0 without pp. */
 uint32_t param_rank(const Job *job, TensorId param);
-/* A parameter that two pipeline ranks use (tied weights) has two homes and a unit of its own. Both
- * homes hold it, exchange their gradients and make the same update. Returns the rank of the second
- * home; UINT32_MAX: there is none. */
+/* A parameter that two pipeline ranks use (tied weights) has a unit of its own. Both ranks hold the
+ * parameter, exchange their gradients and make the same update. Returns the second of the two
+ * ranks; UINT32_MAX: there is none. */
 uint32_t param_second_rank(const Job *job, TensorId param);
 
 /* Makes units by block, FLAT over `shard`. Parameters outside of blocks form the root unit, or

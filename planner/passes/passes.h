@@ -51,7 +51,7 @@ typedef struct ContextJob {
     AxisSet ring_axes;
     AxisSet scan_axes;  /* like ring_axes, for state-space layers (cp_scan.c) */
     AxisSet rooms_axes; /* ranks share the rooms (slots for token rows) of each expert */
-    /* parts of cp and tp whose ranks share experts, beside those of ep */
+    /* parts of cp and tp whose ranks share experts, in addition to ep's ranks */
     AxisSet lent_axes;
     DealId seq_deal; /* how ranks of cp share a sequence; 0: equal parts */
 } ContextJob;
@@ -71,8 +71,10 @@ typedef struct Job {
                           */
     bool interior_first; /* set by domain: convolutions compute inner rows during an exchange */
     bool keep_halos;     /* set by domain: halos stay for the backward pass */
-    AxisSet sample_axes; /* dp_replicate, dp_shard, ep: their ranks read different samples */
-    AxisSet data_axes; /* sample_axes and cp: their ranks have different tokens and sum gradients */
+    AxisSet sample_axes; /* dp_replicate, dp_shard, ep: ranks along these axes read different
+                          * samples */
+    AxisSet data_axes;   /* sample_axes and cp: ranks along these axes have different tokens and sum
+                          * gradients */
 } Job;
 
 struct PassSpec;

@@ -1,14 +1,14 @@
 /* Pipeline split: a stage number on each node, and the schedule. Layers are assigned to stages in
- * order; if they do not divide evenly, the first stages take one more. Ops before the first block
- * belong to the first stage, ops after the last block to the last stage. With `split` these two
- * stages may have no block. */
+ * order. If the stages cannot have equally many layers, the first stages take one more. Ops before
+ * the first block belong to the first stage, ops after the last block to the last stage. With
+ * `split` these two stages may have no block. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
 #include "planner/passes/schedule/schedule.h"
 
 /* Returns the number of stages that have a block if the split is even, and sets *from to the first
- * of them. */
+ * such stage. */
 static uint32_t filled_stages(uint32_t n_blocks, uint32_t n_stages, const PpOptions *o,
                               uint32_t *from)
 {
@@ -230,8 +230,8 @@ bool passes_pipeline(const Config *config, const Plan *plan, Arena *arena, Pipel
 }
 
 /* Gives each node its stage. If a later block calls a module of an earlier block, the module runs
- * in the caller's stage, because activations only move to later stages; its weight then has two
- * homes. */
+ * in the caller's stage, because activations only move to later stages. Two pipeline ranks then
+ * hold its weight. */
 static void place_nodes(Job *job, uint32_t n_stages, uint32_t n_blocks, const PpOptions *o)
 {
     Graph *g = &job->plan->graph;
@@ -248,7 +248,8 @@ static void place_nodes(Job *job, uint32_t n_stages, uint32_t n_blocks, const Pp
     }
 }
 
-/* Places a parameter on the ranks that read it: one home, or two homes that sum their gradients. */
+/* Places a parameter on the ranks that read it: on one rank, or on two ranks that sum their
+ * gradients. */
 static bool place_param(Job *job, TensorId param, uint32_t stage, const PpOptions *o)
 {
     const Tensor *t = &job->plan->graph.tensors.at[param];

@@ -18,8 +18,8 @@ static const char *strategy_name(ZeroStrategy s)
     return names[s];
 }
 
-/* Refuses options of scaling that would have another effect: the loss is always divided by the
- * tokens of the whole step. */
+/* Refuses scaling options that ask for another divisor of the loss. Tandem always divides the loss
+ * by the tokens of the whole step. */
 static void check_scaling(const PassConfig *pass, Diag *d)
 {
     const ZeroOptions *o = &pass->zero;

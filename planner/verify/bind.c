@@ -1,5 +1,5 @@
-/* Layers repeat, so instructions of one op with arguments of the same shapes are bound only
- * once. */
+/* Binds ops to the shapes of their arguments. Layers repeat, so instructions of one op with
+ * arguments of the same shapes are bound only once. */
 #include <string.h>
 
 #include "planner/verify/private.h"

@@ -1,7 +1,7 @@
 /* Deadlock. Checks that all members of a communicator issue the same sequence. Then it replays the
  * plan without any buffering: every rank starts at the head of each of its streams, and must reach
  * the end of each. Along an axis on which programs do not differ, all ranks do the same at the same
- * time, so the replay has only one of them. */
+ * time, so the replay has only one of these ranks. */
 #include <assert.h>
 #include <string.h>
 
@@ -155,7 +155,7 @@ typedef struct DeadlockReplay {
     Verifier *v;
     AxisSet varying;
     Player *players;
-    uint32_t n, *player_of; /* [rank]: 1 + player, for ranks that stand for others */
+    uint32_t n, *player_of; /* [rank]: 1 + player, for ranks that represent others */
     LIST(Rendezvous) meetings;
     uint32_t *slots, n_slots;
     LIST(uint32_t) queue;
@@ -316,7 +316,8 @@ static bool find_missing(const DeadlockReplay *r, Waiting at, Waiting *missing)
     return false;
 }
 
-/* Moves `at` to the instruction for which it waits. Returns false if that is not known. */
+/* Moves `at` to the instruction for which it waits. Returns false if that instruction is not known.
+ */
 static bool follow_wait(const DeadlockReplay *r, Waiting *at)
 {
     const Player *own = &r->players[at->player];

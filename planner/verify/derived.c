@@ -17,7 +17,7 @@ static bool report(Verifier *v, TensorId t, const char *field, uint32_t is, uint
     return false;
 }
 
-/* The first node that writes a tensor is its producer. */
+/* Checks Tensor.producer: the first node that writes the tensor. */
 static void check_producers(Verifier *v)
 {
     const Graph *g = v->g;
@@ -32,7 +32,7 @@ static void check_producers(Verifier *v)
             report(v, t, "producer", g->tensors.at[t].producer, made_by[t]);
 }
 
-/* A tensor and its gradient name each other. */
+/* Checks that a tensor and its gradient name each other. */
 static void check_gradients(Verifier *v)
 {
     const Graph *g = v->g;
@@ -97,10 +97,10 @@ static bool reads(const Graph *g, const Node *n, TensorId t)
     return false;
 }
 
-/* True if a backward node whose op no row lists as a backward op belongs to `of`. Three kinds
- * belong to it: a node that reads the output of such a node; a node that makes only gradients of
- * inputs of `of`; a node that makes no gradient and reads an input or output of `of`. The 8-bit
- * forms of an input count as the input, because linears share them. */
+/* For a backward node whose op no row lists as a backward op: true if it belongs to forward node
+ * `of`. It belongs to `of` in three cases: it reads the output of a node that belongs to `of`; it
+ * makes only gradients of inputs of `of`; or it makes no gradient and reads an input or output of
+ * `of`. The 8-bit forms of an input count as the input, because linears share them. */
 static bool is_backward_of(const Graph *g, const Node *n, const Node *of)
 {
     bool makes = false, foreign = false, touches = false;
@@ -187,7 +187,7 @@ static void check_group(Verifier *v)
                       v->plan->step.group, group);
 }
 
-/* A program's stage is the place of its ranks along the axis of stages. */
+/* Checks each program's stage: it must be the coordinate of its ranks along the axis of stages. */
 static void check_stages(Verifier *v)
 {
     const Mesh *m = &v->plan->mesh;
@@ -266,7 +266,7 @@ static void check_args(Verifier *v, Pc pc, const Node *n)
 {
     const Instr *in = &v->p->code.at[pc];
     UnitId unit = 0;
-    bool room = false; /* memory that several units use in turn */
+    bool room = false; /* true: memory that several units use in turn */
     for (uint32_t i = 0; i < in->args.n; i++) {
         const BufferId b = program_arg(v->p, in, i);
         const Buffer *at = &v->p->buffers.at[b];

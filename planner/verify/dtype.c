@@ -6,8 +6,8 @@
 
 #define RULE "verify-dtype"
 
-/* Sets *all if every program has fp64 for all real numbers, and *but_eight_bits if for all except
- * 8-bit numbers. */
+/* Sets *all if every program has fp64 for all real numbers, and *but_eight_bits if every program
+ * has fp64 for all real numbers except 8-bit ones. */
 static void find_doubles(const Plan *plan, bool *all, bool *but_eight_bits)
 {
     *all = *but_eight_bits = true;
@@ -41,7 +41,8 @@ static const Unit *unit_of(const Typing *y, BufferId b)
     return u ? &y->v->g->units.at[u] : NULL;
 }
 
-/* Reports buffer b unless it has the graph's dtype `want`, or `other` if that is given. */
+/* Reports buffer b unless its dtype is the graph's dtype `want` or the dtype `other` (DT_none:
+ * there is no second dtype). */
 static void expect(const Typing *y, Pc pc, BufferId b, const char *what, const char *name,
                    DType want, DType other)
 {

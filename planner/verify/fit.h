@@ -6,8 +6,9 @@
 
 /* Settings that would save memory and that the plan does not use yet, as text: "a, b, or c". */
 typedef struct FitAdvice {
-    const char *state;  /* for memory that lives between steps; "": only more ranks would help */
-    const char *within; /* for memory used within a step */
+    const char *state;  /* settings that save memory between steps; "": only more ranks would help
+                         */
+    const char *within; /* settings that save memory within a step */
 } FitAdvice;
 /* Like verify_fit, but its hint names only settings of `advice`, which the plan does not use
  * yet. */

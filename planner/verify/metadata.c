@@ -57,7 +57,8 @@ static void check_microbatches(Verifier *v)
 
 /* ---- axes ---- */
 
-/* The name is dp_shard, or dp_shard.1 with a number among the axes of that name. */
+/* True if the axis has a valid name: dp_shard, or dp_shard.1 with its number among the axes of that
+ * name. */
 static bool is_named(const Mesh *m, uint32_t axis)
 {
     const Axis *a = &m->axis[axis];
@@ -185,8 +186,8 @@ static void check_units(Verifier *v)
 
 /* ---- micro-batches of communications ---- */
 
-/* Writes the micro-batches of the nearest computations before and after the instruction; where
- * there is none, the instruction's own. */
+/* Writes the micro-batches of the nearest computations before and after the instruction. If there
+ * is no such computation, writes the instruction's own micro-batch. */
 static void neighbours(const Program *p, Pc pc, uint32_t *before, uint32_t *behind)
 {
     *before = *behind = p->code.at[pc].microbatch;
@@ -202,8 +203,8 @@ static void neighbours(const Program *p, Pc pc, uint32_t *before, uint32_t *behi
         }
 }
 
-/* Returns the micro-batch to which a message belongs: that of the instruction that made its data,
- * or that reads it first. */
+/* Returns the micro-batch to which a message belongs: the micro-batch of the instruction that made
+ * the data, or of the first instruction that reads them. */
 static uint32_t of_message(const Verifier *v, const Pc *writer, Pc pc)
 {
     const Program *p = v->p;

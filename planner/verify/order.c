@@ -77,8 +77,9 @@ bool order_before(const HappensBefore *o, Pc a, Pc b)
     return clock[o->lane[a] - (MAX_LANES_PER_STREAM - 1)] > a; /* a later group has finished */
 }
 
-/* True if each lane's instruction has finished when b starts. Returns false without certainty if an
- * instruction is vague or is b itself; the caller then checks them one by one. */
+/* True if each lane's instruction has finished when b starts. Also returns false if it cannot be
+ * sure, because an instruction is vague or is b itself. The caller then checks the instructions one
+ * by one. */
 static bool all_before(const HappensBefore *o, const Pc *of_lane, Pc b)
 {
     const Pc *clock = o->clock + (size_t)b * o->n_lanes;
@@ -89,7 +90,7 @@ static bool all_before(const HappensBefore *o, const Pc *of_lane, Pc b)
 
 /* ---- races ---- */
 
-typedef struct Touch { /* payload of the map: the last writer; reader[lane] follow */
+typedef struct Touch { /* payload of the map: the last writer, followed by reader[lane] */
     uint32_t state;
     Pc writer;
     BufferId root; /* the root buffer that was written */
@@ -101,7 +102,7 @@ typedef struct ClockSweep {
     RangeMap map;
     unsigned char *fresh; /* a payload */
     Pc *newest;           /* [root * lanes]: the newest touch anywhere in a buffer */
-    BufferId *heir;       /* [root]: the buffer to which its bytes passed */
+    BufferId *heir;       /* [root]: the buffer that took over its bytes */
     uint64_t *lo;         /* [buffer]: its address */
     BufferId *root;       /* [buffer] */
 } ClockSweep;

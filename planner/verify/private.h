@@ -1,7 +1,7 @@
 /* Shared by the verifier's files.
  *
- * The first proofs check structure. Later proofs rely on them, so that no damaged plan can crash a
- * later proof:
+ * The first proofs check structure. Later proofs rely on this structure, so that no damaged plan
+ * can crash them:
  *   segments.c   fused projections
  *   structure.c  indices, shapes, deals, graph
  *   program.c    instructions and buffers
@@ -60,8 +60,8 @@ typedef struct HappensBefore {
 bool order_before(const HappensBefore *o, Pc a, Pc b);
 
 /* The state of a packed value. For halo strips, and for messages between strided and contiguous
- * rows, the state also says whether they were sent. PACKED_zigzag is Attrs.chunks of such a
- * packing. */
+ * rows, the state also says whether the data were sent. PACKED_zigzag equals the Attrs.chunks of a
+ * zigzag packing. */
 typedef enum Packing {
     PACKED_in_order,
     PACKED_zigzag = 2,
@@ -294,7 +294,7 @@ bool value_hop(Verifier *v, Pc pc, uint32_t *shape, Hop *hop);
 Hash128 value_of_hop(const Verifier *v, Pc pc, const Hop *hop, uint32_t i, const Val *in,
                      uint32_t j);
 /* Checks a hop that merges its output: `old`, the output so far, must hold exactly the hops before
- * this one. Returns false after a report. */
+ * this hop. Returns false after a report. */
 bool value_merges(Verifier *v, Pc pc, const Hop *hop, const Val *in, const Val *old);
 
 /* ---- rows.c ---- */
@@ -368,8 +368,8 @@ Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t byt
 /* Writes the value to b. Takes its shape, dtype and bytes from b. */
 void value_write(Verifier *v, Pc pc, BufferId b, Val val);
 void value_write_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, Val val);
-/* Returns the pieces of a value and their number *n. A value without a list is its only piece,
- * which is written to *single. */
+/* Returns the pieces of a value and their number *n. A value without a list has one piece, the
+ * value itself, which is written to *single. */
 const ValuePiece *value_pieces(const Verifier *v, const Val *val, ValuePiece *single, uint32_t *n);
 uint32_t value_add_list(Verifier *v, const ValuePiece *at, uint32_t n);
 /* Returns a + b for equal shapes; reports and returns a bad value if their pieces do not match. */
@@ -390,7 +390,7 @@ void value_compute(Verifier *v, Pc pc); /* op.c: ops of the graph */
 void value_move(Verifier *v, Pc pc);    /* move.c: pass, cast, fill, RESHAPE, COMM */
 /* move.c: for an all_reduce over stages. Contributes this program's part, once. Returns true when
  * every stage has contributed. */
-/* The newest pc whose part was contributed. */
+/* *brought is the newest pc whose part was contributed. */
 bool value_meet_stages(Verifier *v, Pc pc, Pc *brought);
 bool value_exchange(Verifier *v, Pc pc); /* send, recv; false: the peer has not reached the match
                                           * yet */

@@ -8,8 +8,8 @@ typedef struct ProgramState {
     RangeMap memory;
     Vals vals;
     uint32_t *present_slots, n_present_slots, *n_updates;
-    Pc brought; /* the all_reduce over stages to which the program has contributed, and in which it
-                   waits */
+    Pc brought; /* the all_reduce over stages to which the program has contributed, and whose end it
+                 * awaits */
     bool begun, ended;
 } ProgramState;
 

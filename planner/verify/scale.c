@@ -16,7 +16,8 @@ static const Node *producer(const Graph *g, TensorId t)
     return &g->nodes.at[g->tensors.at[t].producer];
 }
 
-/* Bit d: argument `arg` of the node has the first input's dimension d. */
+/* Returns a set of dimensions: bit d is set if argument `arg` of the node has the first input's
+ * dimension d. */
 static uint32_t dims_of_first(const Binding *b, uint32_t arg)
 {
     uint32_t set = 0;
@@ -64,7 +65,7 @@ static const char *fault_of_pairs(const Verifier *v, const Node *n)
     return NULL;
 }
 
-/* Blocks and their scales come from one node. */
+/* Returns the fault of operands in blocks: an operand and its scales must come from one node. */
 static const char *fault_of_blocks(const Verifier *v, const Node *n)
 {
     const Attrs *attrs = graph_attrs_at(v->g, n->attrs);

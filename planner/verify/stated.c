@@ -112,8 +112,8 @@ static void check_optimizer(Verifier *v)
 
 /* ---- flags of buffers ---- */
 
-/* Weights and moments live between steps. A gradient that an update reads lives as long, or is
- * marked as a result. The step does not reuse the memory of a result. */
+/* Weights and moments live between steps. A gradient that an update reads also lives between steps,
+ * or is marked as a result. The step does not reuse the memory of a result. */
 static const char *flag_fault(const Buffer *b, bool is_updated_from)
 {
     const bool lives = b->category == CATEGORY_parameter || b->category == CATEGORY_optimizer;
@@ -130,7 +130,7 @@ static const char *flag_fault(const Buffer *b, bool is_updated_from)
     return NULL;
 }
 
-/* A run reports the norm after the step. */
+/* Checks the buffer of the norm, which a run reports after the step. */
 static void check_scalars(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
@@ -150,8 +150,8 @@ static void check_flags(Verifier *v)
         const uint32_t flags = op_info(in->op)->flags;
         if (in->op == OP_clip_coef) check_scalars(v, pc);
         if (!(flags & OP_UPDATES) || flags & OP_ONCE) continue;
-        /* The last input holds the scalars of the step. All other inputs belong to the unit, and
-         * the last of them is the gradient. */
+        /* The last input holds the scalars of the step. All other inputs belong to the unit; the
+         * last of these inputs is the gradient. */
         for (uint32_t i = 0; i + 1u < in->n_in; i++) {
             const BufferId b = program_root(p, program_arg(p, in, i), NULL);
             if (p->buffers.at[b].unit != in->unit)

@@ -47,8 +47,8 @@ static int by_low(const void *a, const void *b)
     return x->hi < y->hi ? -1 : x->hi > y->hi;
 }
 
-/* True if the intervals follow each other from 0 to the end. With a check of their lengths alone,
- * one index could count twice and another never. */
+/* True if the intervals follow each other from 0 to the end. A check of their lengths alone would
+ * not do: one index could be in two intervals and another in none. */
 static bool tiles(const Verifier *v, const Deal *d)
 {
     Interval *at = arena_array(v->arena, d->n, sizeof *at);

@@ -1,6 +1,6 @@
 /* The end of a step. Squared norms must count each element once, and the clip coefficient must
- * follow from all of them. The optimizer must update each parameter once, with its whole gradient.
- * This file also contains the function that runs programs instruction by instruction. */
+ * follow from all these norms. The optimizer must update each parameter once, with its whole
+ * gradient. This file also contains the function that runs programs instruction by instruction. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -383,7 +383,7 @@ void value_update(Verifier *v, Pc pc)
 /* ---- what must hold when a step has ended ---- */
 
 /* Checks a buffer that held a unit's parameters at the beginning of the step, at rest or as a copy:
- * it must hold all of them updated at the end. */
+ * at the end it must hold the updated value of each parameter. */
 static void end_of_parameters(Verifier *v, BufferId b)
 {
     const Buffer *at = &v->p->buffers.at[b];

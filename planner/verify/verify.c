@@ -69,8 +69,8 @@ static void prove_apart(void *self, uint32_t program)
     arena_free(arena);
 }
 
-/* Proofs that look at one program alone. If one of them fails, all are done again in order, so that
- * reports do not depend on threads. */
+/* Runs the proofs that look at one program alone, each program in a thread. If a proof fails, runs
+ * all of them again in order, so that reports do not depend on threads. */
 static void each_program(Verifier *v)
 {
     const uint32_t n = v->plan->programs.n;
@@ -106,8 +106,8 @@ static const char *attributes_fault(Verifier *v, OpKind op, AttrsId attrs, bool 
     return NULL;
 }
 
-/* Comes last, because the proofs of values report a wrong attribute more clearly if they find
- * it. */
+/* Checks the attributes of all instructions. Comes last, because the proofs of values report a
+ * wrong attribute more clearly. */
 static void check_attributes(Verifier *v)
 {
     bool *fits = arena_array(v->arena, v->g->attrs.n, OP_COUNT * sizeof *fits);

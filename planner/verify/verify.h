@@ -13,13 +13,14 @@ enum {
         1, /* indices, counts, bounds, dtypes, args match op rows, streams legal: always first */
     VERIFY_layouts =
         2, /* every instruction computes the graph's value; no PARTIAL value is read as whole */
-    VERIFY_scale =
-        4, /* every parameter's gradient: 1 / global tokens exactly once; norm counts once */
-    VERIFY_races =
-        8, /* overlapping bytes, one writing: ordered by happens-before; no read before write */
-    VERIFY_deadlock = 16, /* same sequence per communicator on all members; wait graph acyclic */
-    VERIFY_coverage =
-        32, /* each logical element of weights, gradients, states, batch exactly once; purity */
+    VERIFY_scale = 4, /* every parameter's gradient is divided by the global tokens exactly once;
+                       * the norm counts each element once */
+    VERIFY_races = 8, /* instructions that touch overlapping bytes, one writing, are ordered; no
+                       * read before a write */
+    VERIFY_deadlock = 16, /* all members of a communicator issue the same sequence; no circle of
+                           * waits */
+    VERIFY_coverage = 32, /* each logical element of weights, gradients, states and batch is handled
+                           * exactly once; recomputation changes no state */
     VERIFY_redundant = 64, /* communication whose result is unused or already present (warning) */
     VERIFY_metadata = 128, /* the plan's statements about itself: step, axes, units, categories */
     VERIFY_all = 255
@@ -36,7 +37,8 @@ bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d);
  * all ranks of a node with the node's host memory. Reports FAULT_infeasible: "does-not-fit" with
  * the worst rank, "host-does-not-fit" with the worst node. */
 typedef struct Capacity {
-    uint64_t device_bytes, reserved_bytes; /* bytes of a device; bytes of it that no plan may use */
+    uint64_t device_bytes, reserved_bytes; /* bytes of a device; the part of these bytes that no
+                                            * plan may use */
     uint64_t host_bytes;                   /* host memory of a node; 0: unknown, no limit */
     uint32_t devices_per_node;             /* 0: all ranks on one node */
 } Capacity;

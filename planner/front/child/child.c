@@ -77,8 +77,8 @@ void child_put_place(Child *c, Place place)
     put_u32(&c->out, place.line);
 }
 
-/* Returns the line of the user's own scripts that asked for what a script of the library does at
- * `place`; source 0: the place is not a line of the library, or only the library runs. */
+/* For a line of a library script that is running, returns the line of the user's script that called
+ * it. Source 0: `place` is not a line of the library, or no script of the user is running. */
 static Place user_of(Child *c, Place place)
 {
     if (place.source == 0 || !c->source[place.source].shipped) return (Place){0, 0};
@@ -323,7 +323,8 @@ void child_load_text(Child *c, const Source *source)
                     "%s is compiled Lua; only text is read", source->name);
     char chunk[16];
     snprintf(chunk, sizeof chunk, "=%u", place.source);
-    static const char mark[] = "\xEF\xBB\xBF"; /* some editors begin a file with it */
+    static const char mark[] = "\xEF\xBB\xBF"; /* the byte-order mark, with which some editors begin
+                                                * a file */
     size_t skip = source->n >= 3 && memcmp(source->text, mark, 3) == 0 ? 3 : 0;
     if (luaL_loadbufferx(c->L, source->text + skip, source->n - skip, chunk, "t") == LUA_OK) return;
     if (is_error(c->L, -1)) { /* no syntax error: the parser itself ran into a limit */
@@ -351,7 +352,8 @@ void child_note_absent(Child *c, const char *name, bool shipped)
     for (uint32_t i = 0; i < c->n_absent; i++)
         if (c->absent[i].shipped == shipped && strcmp(c->absent[i].name, name) == 0) return;
     if (c->n_absent == CHILD_MOST_ABSENT) return;
-    /* too many: "." always exists, so the answer is not used again */
+    /* The list is full, so more files may be missing than it can name. "." always exists. Listed as
+     * missing, it keeps the answer from being used again. */
     const bool last = c->n_absent + 1 == CHILD_MOST_ABSENT;
     c->absent[c->n_absent++] = last ? (Absent){".", false} : (Absent){name, shipped};
 }

@@ -57,8 +57,8 @@ typedef struct Answer {
     uint32_t axis_size[AXIS_NAMES];
     uint32_t stages; /* stages of the pipeline: ranks times chunks */
     uint32_t microbatches;
-    uint32_t multiple; /* the features of a shrunk model must be a multiple of it: tp if a tp plan
-                        * may cut them */
+    uint32_t multiple; /* the number of features of a shrunk model must be a multiple of this: tp if
+                        * a tp plan may cut them */
     uint32_t block;    /* the sizes of all features must be multiples of it, for blocks that share
                         * a scale */
     uint32_t full_tp;  /* tp before the plan was shrunk */
@@ -217,7 +217,7 @@ Spot scan_any_call(const Child *c, Place place);
 /* Returns the line of `key =` in the table, and the constructor of its value if the value is a
  * table. */
 Spot scan_key(const Child *c, Spot table, const char *key);
-/* Does the same for the index-th positional value. */
+/* Does the same as scan_key for the index-th positional value. */
 Spot scan_item(const Child *c, Spot table, lua_Integer index);
 
 /* ---- child_plan.c, child_set.c */

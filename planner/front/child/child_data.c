@@ -7,7 +7,7 @@
 
 enum { MOST_SEQ = 1 << 30 };
 
-/* Makes a node without inputs; its outputs are given. */
+/* Makes a node without inputs, with the given outputs. */
 static void add_source(Child *c, OpKind op, const TensorId *out, uint32_t n, ModuleId module,
                        Place place, const Attrs *attrs)
 {
@@ -66,7 +66,7 @@ static int core_offsets(lua_State *L)
     const int64_t dim[] = {c->answer.batch, (2 * rows - 1) * (2 * columns - 1), 2};
     TensorId out = add_input(c, "offsets", DT_f32, 3, dim, place);
     add_source(c, OP_offsets, &out, 1, 0, place,
-               &attrs); /* it belongs to no block, so recomputation never makes it again */
+               &attrs); /* the node belongs to no block, so recomputation never repeats it */
     lua_pushinteger(L, out);
     return 1;
 }

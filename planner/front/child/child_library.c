@@ -1,6 +1,6 @@
-/* The functions that a script may call: Lua's own, except those for files, processes, code loading
- * and finalizers. Functions that can run long inside C code have bounds. Functions whose result
- * depends on addresses or clocks get fixed results. */
+/* The functions that a script may call: Lua's own functions, except for files, processes, code
+ * loading and finalizers. Functions that can run long inside C code have bounds. Functions whose
+ * result depends on addresses or clocks get fixed results. */
 #include <assert.h>
 #include <lualib.h>
 #include <string.h>

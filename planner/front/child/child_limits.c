@@ -16,7 +16,7 @@
 
 enum { STAGES_MOST = 12, TIGHT_MOST = 4 };
 
-/* When the limit is reached, Lua collects all of its garbage and asks again. If that frees next to
+/* True if memory is used up although Lua has collected all garbage. If a collection frees next to
  * nothing, Lua would collect at every allocation until the time is up. The reported cause must then
  * be memory, not time. */
 static bool is_spent(Child *c)

@@ -12,7 +12,7 @@ typedef struct PairKey {
     lua_Number number;
     const char *text; /* a list or a stack slot holds the Lua string */
     size_t n;
-    lua_Integer at; /* its place in that list */
+    lua_Integer at; /* its index in the list of keys */
 } PairKey;
 
 static int order_of_type(int type)

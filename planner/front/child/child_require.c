@@ -1,5 +1,6 @@
 /* require: loads other scripts of the plan, from the script's folder or else from the library, and
- * from nowhere else. Each part of the name is opened beneath the one before. Links are refused. */
+ * from nowhere else. Each part of the name is opened beneath the previous part. Links are refused.
+ */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>

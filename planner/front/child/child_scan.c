@@ -124,13 +124,13 @@ Spot scan_call(const Child *c, Place place, const char *callee)
     return spot;
 }
 
-/* Matches `name {`, `name ({` or `require "name" {`: the first one that begins on that line. */
+/* Finds the first `name {`, `name ({` or `require "name" {` that begins on that line. */
 Spot scan_any_call(const Child *c, Place place)
 {
     Spot spot = {place.source, place.line, 0};
     if (place.source == 0 || place.source > c->n_sources) return spot;
     TextScan s = scan_source(c, place.source);
-    /* the token before: a name or text; a `(` after such a token */
+    /* is_callee: the previous token is a name or a text. opened: it is a `(` behind such a token */
     bool is_callee = false, opened = false;
     for (ScanToken t = next_token(&s); t.kind != TOKEN_end; t = next_token(&s)) {
         if (t.line < place.line) continue;
@@ -163,8 +163,8 @@ static uint32_t line_of(const TextScan *s, size_t offset)
     return line;
 }
 
-/* Returns the constructor in the value that begins here: `{ ... }` itself, that of `word { ... }`,
- * or none. */
+/* Returns the constructor in the value that begins here. The value may be `{ ... }` or `word { ...
+ * }`; any other value has none. */
 static size_t value_open(TextScan s)
 {
     ScanToken t = next_token(&s);

@@ -1,5 +1,5 @@
-/* A script that is held open. It was run once, up to its plan. Each request names settings. It is
- * answered as if the script had been run again under them:
+/* A script that is held open. The script was run once, up to its plan. Each request names settings,
+ * and the answer is the same as if the script had been run again under them:
  *
  * - The settings change the plan's tables in place. After the answer every table of the plan gets
  *   its old content back.
@@ -96,8 +96,8 @@ static void restore_tables(Child *c)
 
 /* ---- the tables that the model can reach */
 
-/* Pops a value. Appends it to the values to be visited, unless it is there already or can hold no
- * other value. */
+/* Pops a value and appends it to the values to be visited. Leaves out a value that is in the list
+ * already, or that cannot refer to other values. */
 static void visit_later(lua_State *L, int visited, int queue)
 {
     const int type = lua_type(L, -1);

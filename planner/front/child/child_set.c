@@ -359,7 +359,8 @@ static void keep_price(lua_State *L)
     lua_setfield(L, -2, "usd_per_hour");
 }
 
-/* gpu=b200: puts another device into the same nodes. There the price of another GPU is not known.
+/* gpu=b200: puts another device into the same nodes. The price of another GPU in these nodes is not
+ * known.
  */
 static void set_gpu(Child *c, const Setting *s, const char *name)
 {

@@ -377,7 +377,7 @@ static int answer(lua_State *L)
 _Noreturn void child_serve_sweep(Child *c)
 {
     child_finish(c, LUA_OK);
-    Arena *own = c->arena = arena_new(); /* of one call */
+    Arena *own = c->arena = arena_new(); /* holds the memory of one call */
     Call call;
     while (read_call(c, &call)) {
         c->out.bytes.n = 0;

@@ -412,7 +412,8 @@ static bool can_shrink(lua_State *L)
     return can;
 }
 
-/* Returns the experts of each layer that the configuration of the plan's model names; 0: none. */
+/* Returns the number of experts in each layer, from the configuration of the plan's model; 0:
+ * unknown. */
 static uint32_t experts_named(lua_State *L)
 {
     static const char *const path[] = {"model", "config", "experts"};

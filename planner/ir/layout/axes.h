@@ -1,5 +1,5 @@
 /* The purpose of each axis of a mesh. axes.def is the only list of axes; the rest of the code asks
- * for axes with a property, never for one by its name. */
+ * for axes with a property, never for an axis by its name. */
 #ifndef TANDEM_IR_LAYOUT_AXES_H
 #define TANDEM_IR_LAYOUT_AXES_H
 
@@ -65,12 +65,15 @@ const AxisInfo *axis_info(AxisName name);
 const char *axis_name_text(AxisName name);
 
 /* Sets of axes by property. */
-AxisNames axes_with(uint32_t flags);      /* any of these flags */
-AxisNames axes_cutting(IndexRole role);   /* this index of the batch */
-AxisNames axes_cutting_batch(void);       /* any index of the batch: its ranks sum gradients */
-AxisNames axes_trading(IndexRole role);   /* for this index */
+AxisNames axes_with(uint32_t flags);    /* any of these flags */
+AxisNames axes_cutting(IndexRole role); /* the axis cuts this index of the batch */
+AxisNames axes_cutting_batch(void);     /* the axis cuts some index of the batch, so its ranks sum
+                                         * gradients */
+AxisNames
+axes_trading(IndexRole role); /* an all_to_all over the axis exchanges `cuts` for this index */
 AxisNames axes_of_pass(const char *pass); /* the pass assigns their layouts */
-AxisName axes_first(AxisNames names);     /* the outermost; AXIS_NAMES: there is none */
+AxisName axes_first(AxisNames names);     /* the outermost axis of the set; AXIS_NAMES: the set is
+                                           * empty */
 static inline bool axes_have(AxisNames names, AxisName name)
 {
     return names >> name & 1;

@@ -46,7 +46,7 @@ DealId deal_padded(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, u
 
 bool deal_is_padded(const Deals *deals, DealId id)
 {
-    if (deal_is_rows(deals, id)) return true; /* not all of its rooms are stored */
+    if (deal_is_rows(deals, id)) return true; /* not all of its rows are stored */
     return id && deals->deals.at[id].kind == DEAL_ceil && deals->deals.at[id].per_part > 0;
 }
 
@@ -127,7 +127,7 @@ bool deal_is_zigzag(const Deals *deals, DealId id)
     return true;
 }
 
-/* Takes elements [from, to) of a part, which has at most that many intervals. */
+/* Writes to `out` the intervals of elements [from, to) of a part: at most d->per_part intervals. */
 static void take(const Deals *deals, const Deal *d, uint32_t part, int64_t from, int64_t to,
                  Interval *out)
 {

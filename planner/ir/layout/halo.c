@@ -31,7 +31,7 @@ static Interval held_rows(const Deals *deals, int64_t size, uint32_t n_parts, ui
                                                                      : (Interval){own.lo, own.lo};
 }
 
-/* Halo rows on the two sides of a part, [0] before and [1] after. */
+/* Computes the number of halo rows on the two sides of a part: [0] before, [1] after. */
 static void sides(const Deals *deals, int64_t size, uint32_t n_parts, uint32_t part, DealId around,
                   int64_t rows[2])
 {

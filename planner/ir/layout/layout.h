@@ -77,10 +77,10 @@ const char *layout_text(Arena *arena, const Mesh *mesh, const Layout *l);
 
 /* ---- deals ---- interned; 0 is the equal deal (the part count divides the size). */
 typedef uint32_t DealId;
-/* rows: rooms for the rows of experts; only rooms that are taken are stored (rows.h). halo: parts
- * overlap. Each part holds its own indices and copies of its neighbours' (halo.h). overlap: parts
- * overlap, too, but each part holds only its share of a sum. strided: each part holds separate
- * pieces at equal distances (stride.h). */
+/* rows: rooms, each with space for one token that goes to an expert; only rooms that are taken are
+ * stored (rows.h). halo: parts overlap. Each part holds its own indices and copies of its
+ * neighbours' (halo.h). overlap: parts overlap, too, but each part holds only its share of a sum.
+ * strided: each part holds separate pieces at equal distances (stride.h). */
 typedef enum DealKind {
     DEAL_equal,
     DEAL_ceil,

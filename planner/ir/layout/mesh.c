@@ -6,8 +6,8 @@
 
 #include "planner/base/str.h"
 
-/* Places the axes that lie apart: the one that lies `stride` ranks apart, then one that encloses
- * it, and so on. */
+/* Places the axes whose ranks are not neighbours: first the axis with ranks `stride` apart, then an
+ * axis that encloses it, and so on. */
 static void place_apart(Mesh *mesh, uint64_t *stride, uint32_t *n_placed)
 {
     for (uint32_t a = 0; a < mesh->n_axes && *stride <= UINT32_MAX / 2;) {
@@ -84,7 +84,7 @@ AxisSet mesh_cut(Mesh *mesh, Arena *arena, AxisName name, uint32_t inner)
         if (inner % size != 0 && size % inner != 0) return 0;
         if (inner < size) {
             mesh_refine(mesh, arena, a, inner);
-            set = (AxisSet)(set << 1); /* the axes found before lie one place further on */
+            set = (AxisSet)(set << 1); /* axes found earlier have moved one place back */
             return (AxisSet)(set | 1u << (a + 1));
         }
         inner /= size;

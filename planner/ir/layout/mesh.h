@@ -15,14 +15,15 @@ enum { MAX_AXES = 16 };
 typedef uint32_t Rank;
 typedef uint16_t AxisSet; /* bit a: mesh axis a */
 
-/* An atomic axis. A user's axis consists of one or several of these. dp_shard = 8 refined as 2 x 4
- * for reshard_after_forward = 4 becomes dp_shard.0 (2) and dp_shard.1 (4). */
+/* An atomic axis. A user's axis consists of one or several atomic axes. dp_shard = 8 refined as 2 x
+ * 4 for reshard_after_forward = 4 becomes dp_shard.0 (2) and dp_shard.1 (4). */
 typedef struct Axis {
     const char *text; /* "tp", "dp_shard.1" */
     AxisName name;
     uint32_t size, stride; /* stride in ranks */
-    /* 0: among the ranks, the axis varies more slowly than the axes listed after it. Otherwise its
-     * stride: it also varies more slowly than some axes listed before it. */
+    /* 0: the stride follows from the order of the axes: the last axis has the smallest stride.
+     * Otherwise this is the stride itself, and it is larger than the strides of some axes listed
+     * before. */
     uint32_t apart;
 } Axis;
 
@@ -38,7 +39,7 @@ Mesh mesh_make(const uint32_t sizes[AXIS_NAMES]);
 void mesh_refine(Mesh *mesh, Arena *arena, uint32_t a, uint32_t inner);
 /* Refines the axis of that name so that its innermost atomic axes have `inner` ranks together.
  * Returns these atomic axes. Returns the empty set if earlier cuts of the axis do not nest with
- * this one. */
+ * this cut. */
 AxisSet mesh_cut(Mesh *mesh, Arena *arena, AxisName name, uint32_t inner);
 /* Moves atomic axis `a` to the end of the list, so that its parts nest inside the parts of all
  * other axes. Every rank keeps its coordinates. Axes listed after `a` move one place forward. */
@@ -58,8 +59,8 @@ uint32_t mesh_hop(uint32_t part, int32_t hop, uint32_t size);
 Rank mesh_member(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i);
 /* The member at place i among the group's ranks in rising order. */
 Rank mesh_rising(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i);
-/* Returns the next member after `member` in that order; after the last one, the first. A walk over
- * a large group costs one step for each member. */
+/* Returns the next member after `member` in rising order; after the last member, the first. A walk
+ * over a large group costs one step for each member. */
 Rank mesh_next(const Mesh *mesh, Rank member, AxisSet axes);
 /* Returns the smallest rank of rank's group along `axes`, which identifies the group. */
 Rank mesh_group(const Mesh *mesh, Rank rank, AxisSet axes);

@@ -1,5 +1,5 @@
 /* Views of a mesh: the position of each rank, the ranks that read the same samples, the submesh
- * that shards. */
+ * over which parameters are sharded. */
 #ifndef TANDEM_IR_MESH_VIEW_H
 #define TANDEM_IR_MESH_VIEW_H
 

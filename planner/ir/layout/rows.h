@@ -1,8 +1,9 @@
-/* Uneven rows: the tokens that each expert receives if no token is dropped. Such a tensor has
- * dimensions [experts, samples, rooms, ...]. In each sample every expert has as many rooms as the
- * sample has tokens. Only the rooms that are taken are stored: expert after expert, and for each
- * expert the samples in order. The numbers of rows [experts, samples] are known only while the
- * program runs. They are stored in a tensor of their own.
+/* Uneven rows: the tokens that each expert receives if no token is dropped. A tensor of uneven rows
+ * has dimensions [experts, samples, rooms, ...]. A room is space for one token. In each sample
+ * every expert has as many rooms as the sample has tokens. Only the rooms that are taken are
+ * stored: expert after expert, and for each expert the samples in order. The numbers of rows
+ * [experts, samples] are known only while the program runs. They are stored in a tensor of their
+ * own.
  *
  * The rooms have a deal of kind DEAL_rows. Deal.per_part is the number of experts that each token
  * chooses. Deal.bound is the number of rows that fit into a rank's memory, in thousandths of the

@@ -1,6 +1,7 @@
 /* The state that each rank of a plan holds between steps: parts of weights and of moments. Where
- * several ranks hold equal copies, exactly one of them writes its copy to a checkpoint. Both follow
- * from the plan's units, layouts and deals, so ranks need not communicate. */
+ * several ranks hold equal copies, exactly one of them writes its copy to a checkpoint. A rank's
+ * parts, and whether it writes them, follow from the plan's units, layouts and deals, so ranks need
+ * not communicate. */
 #ifndef TANDEM_IR_STATE_H
 #define TANDEM_IR_STATE_H
 
@@ -73,8 +74,8 @@ StateTotal state_total(const State *state);
 /* Checks that over all ranks each element of every weight and moment is written exactly once.
  * Reports "state-duplicate" and "state-gap" with tensor, part and ranks, once for each tensor. */
 bool state_check(const State *state, Diag *d);
-/* Does the work of state_check for slices from any source. The slices must cover the tensors of
- * `plan`; if `plan` is NULL, the tensors that the slices name. */
+/* Does the work of state_check for slices from any source. The slices must cover every tensor of
+ * `plan` or, if `plan` is NULL, every tensor that the slices name. */
 bool state_check_slices(const Plan *plan, const StateSlices *slices, Diag *d);
 
 #endif

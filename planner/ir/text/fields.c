@@ -83,7 +83,7 @@ static const TextField model_fields[] = {
 static const TextField axis_fields[] = {
     FIELD(Axis, text, text, proven), WORD("of", Axis, name, axis_names, proven),
     FIELD(Axis, size, u32, proven),
-    FIELD(Axis, apart, u32, given), /* another order of the ranks is another plan, and right */
+    FIELD(Axis, apart, u32, given), /* another order of the ranks gives another correct plan */
 };
 
 static const TextField deal_fields[] = {

@@ -1,8 +1,8 @@
-/* The id of a plan: a hash of its structure, made from the tables that also print it. Each record
- * is its kind, then a tag and a value for every field that is not zero, then a zero tag. A tag is a
- * hash of the field's key, and an enum counts by its name. So a new field, op or stream does not
- * change the ids of plans that do not use it. Values have a fixed width or a count, so equal bytes
- * mean equal plans. No pointer, padding or source location is hashed. */
+/* The id of a plan: a hash of its structure, made from the tables that also print it. A record is
+ * hashed as its kind, then a tag and a value for every field that is not zero, then a zero tag. A
+ * tag is a hash of the field's key, and an enum counts by its name. So a new field, op or stream
+ * does not change the ids of plans that do not use it. Values have a fixed width or a count, so
+ * equal bytes mean equal plans. No pointer, padding or source location is hashed. */
 #include <assert.h>
 #include <string.h>
 
@@ -16,7 +16,8 @@ typedef struct Hashed {
     const TextField *field;
     FieldType type;
     uint32_t tag, offset;
-    uint32_t words, n_words; /* hashes of its names in Coder.word; 0: it has none, or is a number */
+    uint32_t words, n_words; /* where Coder.word holds the hashes of its names; 0: it has no names,
+                              * or is a number */
     bool always;             /* hashed even if it is zero */
     bool plain;              /* 32 bits, a number or the place of a name */
 } Hashed;

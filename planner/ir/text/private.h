@@ -53,7 +53,7 @@ typedef enum TextTrust {
 typedef LIST(uint32_t) IdList;
 
 typedef struct TextField {
-    const char *key; /* NULL: a bare word at its place, always printed */
+    const char *key; /* NULL: the value is always printed, without a key, at a fixed place */
     FieldType type;
     uint16_t offset, count; /* byte offsets in the record */
     uint32_t room;          /* FIELD_word: number of names; FIELD_ids: size of the array */

@@ -55,7 +55,7 @@ static void show_attrs(const Attrs *attrs, Str *out)
     ATTRIBUTES(X)
 #undef X
     const uint32_t pairs = attr_rope_pairs(attrs);
-    if (pairs) /* a list of them would hide the rest of the line */
+    if (pairs) /* a list of all pairs would hide the rest of the line */
         str_print(out, " rope_pair %g to %g", attrs->rope_pair[0], attrs->rope_pair[pairs - 1]);
 }
 

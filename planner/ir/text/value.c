@@ -1,5 +1,5 @@
-/* Reads values of a plan's text from untrusted bytes. The type bounds every number, the room bounds
- * every list, and every name must be known. */
+/* Reads values of a plan's text from untrusted bytes. A number must fit its type, a list must fit
+ * its array, and every name must be known. */
 #include <stdlib.h>
 #include <string.h>
 

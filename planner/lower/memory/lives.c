@@ -1,6 +1,6 @@
 /* Finds when each buffer of a program is in use: the instructions that have finished when another
- * one starts, the first and the last instruction that touch a buffer, and the buffers that begin
- * and end at each instruction. It does not use offsets. */
+ * instruction starts; the first and the last instruction that touch a buffer; and the buffers that
+ * begin and end at each instruction. It does not use offsets. */
 #include "planner/lower/memory/lives.h"
 
 #include <assert.h>
@@ -25,9 +25,9 @@ static void find_launches(Lives *l)
     }
 }
 
-/* Members of a group end at different times. Only an instruction that waits for all of them knows
- * that every instruction on their stream up to the newest has finished. Returns the newest member,
- * or 0. */
+/* Members of a group end at different times. If `in` waits for all members of the group of
+ * `member`, returns the newest member: all earlier instructions of that stream have then finished.
+ * Otherwise returns 0. */
 static Pc finished(const Lives *l, const Instr *in, Pc member)
 {
     const Pc first = l->launches[member].first;
@@ -165,7 +165,7 @@ BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out)
     return fits && clock_passed(&others, &l->clocks[pc]) ? from : 0;
 }
 
-/* the bytes that it takes of an arena */
+/* returns the bytes that buffer b takes of an arena */
 static uint64_t bytes_of(const Lives *l, BufferId b)
 {
     return pieces_round(l->p->buffers.at[b].bytes);
@@ -179,8 +179,9 @@ static void list_steady(Lives *l)
     }
 }
 
-/* Every steady instruction after the first one that knows the end knows it, too. So steps of
- * growing size find an interval, and halving finds the first one. */
+/* Finds the first steady instruction that knows that all users of buffer b have finished. All later
+ * steady instructions know it, too. So steps of growing size find an interval, and halving finds
+ * the instruction. */
 static End find_end(const Lives *l, BufferId b)
 {
     const Pc behind = (Pc)l->p->code.n;

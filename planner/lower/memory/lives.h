@@ -17,8 +17,8 @@ typedef struct Lives {
     Clock *touched;     /* [buffer]: newest touch by each stream */
     LIST(Pc) steady;    /* the steady instructions (Knowledge), in order */
     uint32_t *n_steady; /* [pc]: number of steady instructions before it */
-    End *end;           /* [buffer]: of transient buffers of the space */
-    Clock never;        /* that of a result of the step, whose bytes are not reused */
+    End *end;           /* [buffer]: end of the use of a transient buffer of the space */
+    Clock never;        /* the end of a result of the step, whose bytes are not reused */
     Launch *launches;   /* [pc]: pc of the first member of its launch group; at that first pc: the
                            whole group */
     Pc *kernel, *kernel_end; /* [pc]: the first and the last part of its kernel */
@@ -41,9 +41,10 @@ void lives_read(Lives *l, const Program *p, Arena *scratch);
 /* Lists the buffers of one space that begin and end at each instruction. */
 void lives_of_space(Lives *l, Space space);
 /* Sets in_use[pc] to the bytes that are in use when pc runs, `bottom` persistent bytes among them.
- * A buffer is in use until an instruction that needs its bytes is sure to run after all of its
- * users. Returns the largest in_use; almost no placement needs less. `alive` receives the largest
- * sum of buffers that are between their first and last use. */
+ * A buffer stays in use until pc reaches an instruction that is sure to run after all users of the
+ * buffer, and so may take the bytes of the buffer. Returns the largest in_use. Nearly every
+ * placement needs at least so many bytes. `alive` receives the largest sum of buffers that are
+ * between their first and last use. */
 uint64_t lives_in_use(const Lives *l, uint64_t bottom, uint64_t *in_use, uint64_t *alive);
 /* Returns the buffer whose memory output `out` of instruction pc takes over: the first input, if pc
  * is its last user. 0: none. */

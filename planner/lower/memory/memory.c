@@ -1,7 +1,7 @@
 /* Memory: an offset in one arena for every root buffer. A program is static, so the allocator runs
  * before the program does. Bytes are reused only if every instruction that touched the old buffer
  * happens before the first one that touches the new buffer, by stream order and `after`. lives.c
- * finds when buffers are in use, and placement.c chooses their places. */
+ * finds when buffers are in use, and placement.c chooses their offsets. */
 #include "planner/base/parallel.h"
 #include "planner/lower/expand.h"
 #include "planner/lower/memory/placement.h"

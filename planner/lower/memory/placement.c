@@ -1,6 +1,6 @@
 /* Chooses offsets: an allocator runs in program order with several methods, and the best result is
  * kept. No method is the best for all programs. The holes that stay open depend on the buffers that
- * are alive when the large ones are placed. Each method is one pass over the program, so planning
+ * are alive when large buffers are placed. Each method is one pass over the program, so planning
  * takes linear time. */
 #include "planner/lower/memory/placement.h"
 

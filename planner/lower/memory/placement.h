@@ -5,7 +5,7 @@
 #include "planner/lower/memory/lives.h"
 
 uint32_t placement_microbatches(const Program *p);
-/* True if each micro-batch ends before the next begins, and there are interior ones. */
+/* True if each micro-batch ends before the next begins, and there are interior micro-batches. */
 bool placement_periodic(const Program *p);
 /* True if interior micro-batches (all but the first and the last) use the same offsets. Only
  * micro-batches with as many buffers as the last interior one are considered. */

@@ -1,12 +1,12 @@
 /* Places large buffers first. Small buffers then fill the holes between them. Each large buffer
- * gets the lowest place that no larger one needs at the same time. */
+ * gets the lowest offset at which no larger buffer is in use at the same time. */
 #include "planner/lower/memory/rocks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Every pair of rocks is compared, so their number is bounded. Later micro-batches ask for the same
- * places. */
+/* The limit on rocks, because every pair of rocks is compared. Buffers of later micro-batches ask
+ * for the same offsets. */
 enum { MOST_ROCKS = 2048 };
 
 typedef struct Sized {

@@ -11,7 +11,7 @@ typedef struct Rock {
     BufferId first, last;
     uint64_t offset, size;
     Pc begins;       /* the first pc of the kernel that touches `first` */
-    Knowledge knows; /* knowledge of that pc */
+    Knowledge knows; /* the instructions that are known to have finished at that pc */
     End end;         /* of `last` */
 } Rock;
 

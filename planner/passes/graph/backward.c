@@ -36,7 +36,7 @@ TensorId gradient_of(Job *job, TensorId id)
     return grad;
 }
 
-/* Returns the index of the backward op that corresponds to the forward node's index `letter`. */
+/* Returns the backward op's letter for the index that is `letter` in the forward node. */
 static char follow_letter(const Node *f, const Binding *forward, const Backward *w,
                           const Binding *backward, char letter)
 {

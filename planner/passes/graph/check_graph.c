@@ -1,7 +1,7 @@
 /* Invariants of the graph after every pass: indices are in range; layouts name dimensions of their
- * tensor; the op may split its split letters, and these fit its arguments. The check takes linear
- * time. A node that has not changed since the last check, with tensors of the same sizes, is not
- * checked again. */
+ * tensor; each split letter of a node is a letter that the op may split, and fits the layouts of
+ * the node's arguments. The check takes linear time. A node that has not changed since the last
+ * check, with tensors of the same sizes, is not checked again. */
 #include <assert.h>
 #include <string.h>
 
@@ -39,8 +39,8 @@ static bool node_fits(const Graph *g, const Node *n, uint32_t n_axes, Diag *d)
     return n->module < g->modules.n && n->attrs < g->attrs.n && n->forward < g->nodes.n;
 }
 
-/* Returns the number of nodes of the last check with which nodes can be compared: 0 if a tensor, or
- * a number on which all nodes depend, has changed. */
+/* Returns how many nodes of the last check can be compared with the nodes of this check: 0 if a
+ * tensor, or a number on which all nodes depend, has changed. */
 static uint32_t comparable(const CheckedGraph *last, const Graph *g, uint32_t n_axes)
 {
     if (last->n_axes != n_axes || g->nodes.n < last->nodes.n || g->tensors.n < last->dims.n ||

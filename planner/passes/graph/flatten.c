@@ -19,8 +19,8 @@ static uint64_t align_up(uint64_t n, uint64_t to)
 }
 
 /* Finds Tensor.partial of every parameter: the axes on which every contribution to its gradient is
- * partial. If one contribution is whole, the partial ones must be summed at once, because a later
- * sum over all contributions would count the whole contribution once for each rank. (A tied
+ * partial. If one contribution is whole, the partial contributions must be summed at once, because
+ * a later sum over all contributions would count the whole contribution once for each rank. (A tied
  * embedding reads all tokens, its head only a part of them.) */
 static bool find_partial(Job *job)
 {

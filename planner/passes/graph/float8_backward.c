@@ -1,9 +1,9 @@
 /* Gradients of a contraction of 8-bit numbers. The gradient of its output is quantised too. The
  * gradient of an 8-bit operand is used as the gradient of the unquantised tensor (straight
  * through). Tensorwise, one quantised gradient (e5m2, for its range) serves both products, and both
- * forward operands are used again. Rowwise and in blocks, each product needs operands scaled along
- * the index that it sums. All four operands are quantised again (e4m3, because a row covers less
- * range). */
+ * forward operands are used again. For rows and for blocks, each product needs operands scaled
+ * along the index that the product sums. So all four operands are quantised again (e4m3, because a
+ * row covers less range). */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"

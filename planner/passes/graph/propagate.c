@@ -1,6 +1,7 @@
 /* Layout propagation chooses, for every node and mesh axis, the index letter that the axis splits,
  * and for every activation its layout in use. A parameter's split wins. If no parameter is split,
- * the first split input decides, and after the inputs an output whose layout was requested. */
+ * the first split input decides. If no input is split either, an output whose layout was requested
+ * decides. */
 #include <assert.h>
 
 #include "planner/ir/layout/rows.h"
@@ -16,7 +17,7 @@ static char letter_of_inputs(const Graph *g, const Node *n, const Binding *b, ui
         if (!layout_is_split(on)) continue;
         char letter = b->letter[i][layout_dim(on)];
         if (op_may_split(n->op, letter) || !params) return op_may_split(n->op, letter) ? letter : 0;
-        return letter; /* the op needs whole a parameter that is split, which is refused below */
+        return letter; /* a parameter is split that the op needs whole, which is refused below */
     }
     return 0;
 }
@@ -34,7 +35,7 @@ static char letter_of_output(const Graph *g, const Node *n, const Binding *b, ui
 
 /* True if a parameter determines the split of another sub-axis of the same mesh axis. Ranks along
  * this sub-axis then all do the same work, because an activation split over both sub-axes could not
- * be gathered over only one of them. */
+ * be gathered over only one sub-axis. */
 static bool is_led_by_sibling(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Mesh *mesh = &job->plan->mesh;
@@ -196,8 +197,8 @@ static char wanted_split(const Job *job, const Node *n, const Binding *b, uint32
     return leaves_ring(job, n, axis, letter) ? 0 : letter;
 }
 
-/* Returns wanted_split, except 0 for strides of uneven pieces, which are not supported: such values
- * are gathered. */
+/* Returns wanted_split. For strided rows in uneven pieces, which are not supported, returns 0; such
+ * values are gathered. */
 static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Mesh *mesh = &job->plan->mesh;

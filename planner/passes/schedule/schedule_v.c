@@ -66,8 +66,9 @@ static void input_and_weight(RankWriter *w, int chunk, uint32_t *done)
     weights_of(w, chunk, done, w->n_backward[chunk]);
 }
 
-/* If there are too few micro-batches to fill the V, the list for the smallest sufficient number is
- * written without the surplus ones. A schedule that ends also ends with fewer micro-batches. */
+/* If there are too few micro-batches to fill the V, writes the list for the smallest sufficient
+ * number and leaves out the actions of the surplus micro-batches. A schedule that ends also ends
+ * with fewer micro-batches. */
 void schedule_zb_v(Schedule *s, Arena *arena, uint32_t rank)
 {
     RankWriter w = writer(s, arena, rank);
@@ -161,8 +162,8 @@ static bool is_done(const Greedy *g, const uint32_t *at, uint32_t stage, uint32_
     return when && when <= g->now;
 }
 
-/* Starts a forward action if possible: first one of the way up, because it leads to a release of
- * activations. */
+/* Starts a forward action if possible. An action on the way up is preferred, because it leads to a
+ * release of activations. */
 static bool try_forward(Greedy *g, uint32_t rank)
 {
     RankWriter *w = &g->ranks[rank];
@@ -250,10 +251,11 @@ static void make_room(uint32_t *room, uint32_t n_ranks, uint32_t cap, uint32_t l
     }
 }
 
-/* With half of the cap the greedy rule would get stuck: forward actions on their way down would
- * fill all ranks and leave no room for the way up. The way down therefore gets less than the whole
- * cap. Later ranks get less of it, because their activations of the way up live longer. A few
- * values of this reduction are tried in order, and the best one is kept. */
+/* With half of the cap the greedy rule would get stuck. Forward actions on the way down (stages
+ * below p) would fill all ranks and leave no room for forward actions on the way up. The way down
+ * therefore gets less than the whole cap. Later ranks get a smaller part of the cap, because they
+ * keep their activations of the way up for longer. A few values of this reduction are tried in
+ * order, and the best one is kept. */
 void schedule_v_half(Schedule *s, uint32_t n_ranks, uint32_t n_microbatches, Arena *arena)
 {
     uint32_t cap = schedule_v_half_cap(n_ranks), shortest = UINT32_MAX, took = 0;

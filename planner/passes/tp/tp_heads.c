@@ -88,8 +88,9 @@ static bool may_be_cut(const Job *job, const Tensor *t)
     return t->tp == TP_column || t->tp == TP_row || pass_config(job, PASS_tp)->tp.plan.n > 0;
 }
 
-/* Refines tp for all attention nodes together. If the numbers of groups nest, tp is cut by each in
- * turn (2 and 4 groups on 8 ranks: 2 x 2 x 2), otherwise by their common divisor. */
+/* Refines tp for all attention nodes together. If the numbers of groups divide each other, tp is
+ * cut by each number in turn (2 and 4 groups on 8 ranks: 2 x 2 x 2). Otherwise tp is cut by their
+ * common divisor. */
 void tp_refine(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -146,8 +147,8 @@ bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest)
 }
 
 /* Several ranks along the inner part of tp share the groups of a fused projection, so the
- * projection is whole on it. Each rank computes all of it and takes its own query heads. If a plan
- * asks for a whole projection, it stays unchanged. */
+ * projection is whole on this part. Each rank computes the whole projection and takes its own query
+ * heads. If a plan asks for a whole projection, it stays unchanged. */
 void tp_place_fused(Job *job)
 {
     Graph *g = &job->plan->graph;

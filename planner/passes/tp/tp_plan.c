@@ -3,9 +3,9 @@
  * the communication.
  *
  *   colwise            weight cut by its outputs; the output stays split
- *   colwise_rep        ... the output whole
+ *   colwise_rep        like colwise, but the output is whole
  *   rowwise            weight cut by its inputs (an embedding: by the vocabulary)
- *   rowwise_rep        ... its input whole
+ *   rowwise_rep        like rowwise, but the input is whole
  *   sequence_parallel  weights whole, output computed and kept split over the sequence */
 #include <assert.h>
 #include <string.h>

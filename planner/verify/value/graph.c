@@ -60,8 +60,8 @@ Hash128 value_step_mean(const Verifier *v, uint32_t j)
     return value_of_op(OP_step_mean, 0, in, 2, j, 0, NULL);
 }
 
-/* Hashes attributes, except those that do not change a value: the position of a part, the part that
- * is meant, and whether the kernel sets its output or adds to it. */
+/* Hashes attributes, except those that do not change a value: the position of a part, the number of
+ * the part, and whether the kernel sets its output or adds to it. */
 static void hash_attrs(Verifier *v)
 {
     v->attrs_key = arena_array(v->arena, v->g->attrs.n + 1, sizeof *v->attrs_key);

@@ -167,7 +167,7 @@ static int64_t row_read(const Window *w, int64_t o, int64_t k)
     if (!w->from) return o * w->stride - w->before + k * w->dilation;
     if (w->nearest) return o * w->from / w->to;
     const int64_t twice =
-        (2 * o + 1) * w->from - w->to; /* twice the position between two rows, times `to` */
+        (2 * o + 1) * w->from - w->to; /* the position among the input rows, times 2 * w->to */
     return (twice >= 0 ? twice / (2 * w->to) : -1) + k;
 }
 

@@ -1,9 +1,10 @@
 /* Instructions that may run as one kernel must be neighbours on the compute stream and work row by
  * row over the same rows. No outside instruction waits for a part of the kernel, and only the first
- * part waits for others. Rows are processed in any order. Within a kernel, bytes may therefore pass
- * from one buffer to another only if both have exactly the same layout. A sum over rows is complete
- * only when the kernel ends, so no other part may read it. For a kernel that begins with a product,
- * see product.c. A quantising op may share a kernel with the transposed copy of its output. */
+ * part waits for others. Rows are processed in any order. A buffer may therefore take over the
+ * bytes of another buffer of the kernel only if both have exactly the same layout. A sum over rows
+ * is complete only when the kernel ends, so no other part may read it. For a kernel that begins
+ * with a product, see product.c. A quantising op may share a kernel with the transposed copy of its
+ * output. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-structure"

@@ -26,8 +26,7 @@ void range_map_init(RangeMap *m, Arena *arena, size_t payload_size)
 }
 
 /* Returns the index of the last of n > 0 ascending addresses that is at most `address`; 0 if all
- * are above. It halves without a branch, because a branch would be mispredicted half of the
- * time. */
+ * are above. The search has no branch, because a branch would be mispredicted half of the time. */
 static uint32_t last_at_most(const uint64_t *at, uint32_t n, uint64_t address)
 {
     uint32_t first = 0;

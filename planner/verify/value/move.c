@@ -43,7 +43,8 @@ static bool moves_rows(const Move *m)
     return same || complain(m, "moves uneven rows without their counts");
 }
 
-/* Checks that axes in `axes` change from `from` to `to`, and that all others keep their layout. */
+/* Checks that axes in `axes` change from `from` to `to`, and that all other axes keep their layout.
+ */
 static bool changes(const Move *m, AxisSet axes, int8_t from, int8_t to, const char *what)
 {
     for (uint32_t a = 0; a < m->v->plan->mesh.n_axes; a++) {
@@ -84,13 +85,13 @@ static bool outermost(const Move *m, const Shape *s, int d)
 }
 
 /* True if parts follow each other in rank order; only a table of intervals can state another order.
- * (Shapes here name no other deals but padded ones: see value_shape.) */
+ * (The only other deals that shapes name here are padded: see value_shape.) */
 static bool in_order(const Move *m, const Shape *s, int d)
 {
     return !s->deal[d] || deal_is_padded(&m->v->g->deals, s->deal[d]);
 }
 
-/* True if the parts of dimension d differ in size (the last ones are padded), or are not
+/* True if the parts of dimension d differ in size (the last parts are padded), or are not
  * intervals. */
 static bool uneven(const Move *m, const Shape *s, int d)
 {

@@ -3,7 +3,7 @@
  * compares the indices themselves. */
 #include "planner/verify/private.h"
 
-enum { MOST_INTERVALS = 2 }; /* with more intervals, equal ends could be a coincidence */
+enum { MOST_INTERVALS = 2 }; /* with more intervals, parts could have equal ends by coincidence */
 
 static bool is_small(const Deals *deals, DealId id)
 {

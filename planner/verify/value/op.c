@@ -1,5 +1,5 @@
 /* Computations: binds the indices over the arguments, finds one index letter for each mesh axis,
- * and checks that values are those of the graph. */
+ * and checks that values equal the graph's values. */
 #include <assert.h>
 #include <ctype.h>
 #include <string.h>

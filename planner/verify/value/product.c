@@ -1,6 +1,6 @@
-/* Checks kernels that begin with a product. The ops after the product read only the element that it
- * has just computed, or sum one of its operands. The product reads its operands in any order, so no
- * part may overwrite them before the kernel ends. */
+/* Checks kernels that begin with a product. The ops after the product read only the element that
+ * the product has just computed, or sum one of its operands. The product reads its operands in any
+ * order, so no part may overwrite them before the kernel ends. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-structure"

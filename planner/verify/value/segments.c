@@ -1,8 +1,9 @@
 /* Checks fused projections of unequal segments. Their features are stored by groups. Tensor.order
  * says which features of a group belong to which segment. Initial weights and checkpoints use this
- * order. The ops that take a segment name its features by attributes. If the two differ, a rank
- * gets the features of another segment (for example q and half of k instead of q). Comparing ranks
- * does not show this, because all ranks are wrong in the same way. */
+ * order. The ops that take a segment name its features by attributes. If the order and the
+ * attributes differ, a rank gets the features of another segment (for example q and half of k
+ * instead of q). Comparing ranks does not show this, because all ranks are wrong in the same way.
+ */
 #include "planner/verify/private.h"
 
 #define RULE "verify-segments"

@@ -123,7 +123,7 @@ static bool check_change(const UnevenExchange *r)
             return complain(r, "exchanges over axes that are not those of its group");
         if (layout_is_partial(on)) return complain(r, "exchanges partial sums");
     }
-    /* the rows of a part are contiguous only if the group's parts are the inner ones */
+    /* the rows of a part are contiguous only if the group's parts are the innermost */
     for (int d = 0; d < 2; d++) {
         const Shape *cut = layout_axes_split(&a->layout, d) & r->in->axes ? a : b;
         const AxisSet all = layout_axes_split(&cut->layout, d),

@@ -146,7 +146,7 @@ typedef struct Reading {
     const char *what;
     uint32_t arg;
     uint64_t lo, hi;
-    uint32_t shape; /* of the buffer that is read */
+    uint32_t shape; /* the shape of the buffer that is read */
     uint32_t esize;
     LIST(ValuePiece) pieces;
     const char *fault;
@@ -322,8 +322,8 @@ static void report_reading(Reading *r, const char *fault)
                   r->buffer, value_shape_text(v, r->shape), fault, is);
 }
 
-/* Returns NULL if all bytes were written; sets *bad if one holds a value that is already
- * reported. */
+/* Returns NULL if all bytes were written, else the fault. Sets *bad if a byte holds a value that is
+ * already reported. */
 static const char *scan(Reading *r, bool *bad, RangeAt *first)
 {
     Verifier *v = r->v;
