@@ -41,8 +41,8 @@ static Pc last_to_end(const PathWalk *w, uint32_t class_)
     return last;
 }
 
-/* Returns the instruction of `class_` that took part in the communication `in`, and whose turn came
- * at time `at`. */
+/* Returns the instruction of `class_` that took part in the communication `in`, and that the class
+ * reached at time `at`. */
 static Pc takes_part(const PathWalk *w, uint32_t class_, const Instr *in, Ps at)
 {
     const Program *p = program_of(w, class_);
@@ -171,7 +171,7 @@ static void sum_path(const PathWalk *w)
         row->time_ps += part->to_ps - part->from_ps;
     }
     PathSum *at = w->report->path_sums.at;
-    /* the longest first; equal ones in the order of their first occurrence */
+    /* the longest first; sums of equal length in the order of their first occurrence */
     for (uint32_t i = 1; i < w->report->path_sums.n; i++) {
         for (uint32_t k = i; k > 0 && at[k - 1].time_ps < at[k].time_ps; k--) {
             PathSum swap = at[k];

@@ -168,7 +168,7 @@ static void begin(Engine *e, uint32_t class_, Pc head, Pc by)
         begin_issued(e, class_, head);
 }
 
-/* After the end of `pc`: lets the host begin the parts for which it need not wait any longer. */
+/* After the end of `pc`: lets the host begin the parts that need not wait for anything any more. */
 static void go_on(Engine *e, uint32_t class_, Pc pc)
 {
     const Code *code = e->code_of[class_];

@@ -138,8 +138,8 @@ static void count_edge(Code *code, Pc from, Pc to_head)
     code->need[to_head]++;
 }
 
-/* Adds a successor to the list of `from`, whose free place is step[from + 1].successors; that place
- * then moves on. */
+/* Adds a successor to the list of `from`. step[from + 1].successors is the next free place of this
+ * list; it then grows by one. */
 static void fill_edge(Code *code, Pc from, Pc to_head)
 {
     code->successors[code->step[from + 1].successors++] = to_head;
@@ -160,14 +160,15 @@ static void each_edge(const Program *p, Code *code, const Pc *before, Edge edge)
     }
 }
 
-/* step[pc].successors .. step[pc + 1].successors is pc's part of `successors`. */
+/* Fills `successors`: the part of pc goes from step[pc].successors to step[pc + 1].successors. */
 static void link_successors(Compiler *c, const Program *p, Code *code)
 {
     Pc *before = arena_array(c->scratch, code->n + 1, sizeof *before);
     find_launches(p, code, before);
     each_edge(p, code, before, count_edge);
-    /* Counts are stored one place too far. A running sum then makes step[pc + 1] the start of pc;
-     * filling moves it to the end of pc, which is the start of pc + 1. */
+    /* The number of successors of pc is in step[pc + 1]. After the running sum, the part of pc
+     * starts at step[pc + 1]. Filling the part moves this number to the part's end, which is the
+     * start of the part of pc + 1. */
     uint32_t total = 0;
     for (Pc pc = 0; pc <= code->n; pc++) {
         uint32_t n = code->step[pc].successors;

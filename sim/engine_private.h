@@ -9,7 +9,8 @@
  * instruction itself if it starts alone. The members of a group wait and start together. */
 typedef struct Step {
     Ps duration;    /* compute */
-    uint32_t layer; /* of experts on whose rows it computes, if ranks have loads of their own; 0 */
+    uint32_t layer; /* the layer whose experts' rows it computes; 0: none, or all ranks have the
+                     * same loads */
     /* earliest start, from the start of the host's `part`; in a head, of the whole launch group */
     Ps issued;
     uint32_t part; /* in Code.parts; in a head, the part that issues its last member */
@@ -73,8 +74,8 @@ typedef struct Stuck {
     const Fold *fold;
     const Code *codes;
     const Timeline *line;    /* [class] */
-    const Arrival *arrivals; /* the instructions in the lists of the slots have not begun; all
-                                others whose turn came have ended */
+    const Arrival *arrivals; /* the instructions in the lists of the slots have not begun; all other
+                              * instructions that were reached have ended */
     const uint32_t *slots;
     uint32_t n_slots;
 } Stuck;

@@ -1,7 +1,7 @@
 /* Computes goodput under failures: by a closed form, and by a simulation that draws failures. A run
  * writes a checkpoint after each interval of work. A failure loses the work since the last
- * checkpoint. The restart takes time, and can fail itself. The failures of a machine of n nodes are
- * a Poisson process with n times the rate of one node. Formulas: J. T. Daly, A higher order
+ * checkpoint. The restart takes time, and can fail as well. The failures of a machine of n nodes
+ * are a Poisson process with n times the rate of one node. Formulas: J. T. Daly, A higher order
  * estimate of the optimum checkpoint interval for restart dumps, 2006. */
 #include <assert.h>
 #include <math.h>

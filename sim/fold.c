@@ -15,7 +15,7 @@ typedef struct Need {
     int32_t hop; /* send/recv; 0 with `group` */
     bool group;
     /* pattern of the group's messages; EDGE_tree also stands for a ring, because the size
-     * determines which one is used */
+     * determines which of the two is used */
     EdgeKind kind;
 } Need;
 typedef LIST(Need) NeedList;
@@ -203,8 +203,8 @@ static void start_colours(Folder *w)
     }
 }
 
-/* Sums colours by key(r) over all ranks r, and chains the sum into next[r] for ranks that `wants`
- * selects. */
+/* For each value of key(r), sums the colours of all ranks r with this value. Then chains the sum
+ * into next[r] for the ranks that `wants` selects. */
 typedef uint32_t (*Key)(const Folder *w, uint32_t i, Rank r);
 
 static uint32_t key_group(const Folder *w, uint32_t i, Rank r)

@@ -2,8 +2,8 @@
  * them. Classes are refined until stable. Ranks stay in one class only if they agree in all of
  * these: their program; the classes of their peers along every axis set that the program uses; the
  * distribution of these groups over nodes; the classes that share their node and NICs; the network
- * links that they use and share. A group that straddles nodes unevenly is never folded with one
- * that does not. Time is not used here. */
+ * links that they use and share. A group that straddles nodes unevenly is never folded with another
+ * kind of group. Time is not used here. */
 #ifndef TANDEM_SIM_FOLD_H
 #define TANDEM_SIM_FOLD_H
 
@@ -53,9 +53,10 @@ typedef struct Fold {
     Rank *rank_of;              /* [class] its smallest rank */
     uint32_t *size;             /* [class] ranks in it */
     uint32_t *node_of, *nic_of; /* [class] the class of its node, of its NIC */
-    uint32_t *on_node, *on_nic; /* [class]: ranks of this class on one such node; on one such NIC */
-    uint32_t *pod_of,
-        *on_pod; /* [class] the class of its pod; ranks of this class on one such pod */
+    uint32_t *on_node, *on_nic; /* [class]: number of its ranks on each node that has such ranks;
+                                 * number on each NIC that serves such ranks */
+    uint32_t *pod_of, *on_pod; /* [class] the class of its pod; number of its ranks in each pod that
+                                * has such ranks */
     uint32_t n_node_classes, n_nic_classes, n_pod_classes;
     LIST(FoldAxes) axes; /* all axis sets that some collective of the plan uses */
     const Mesh *mesh;
@@ -73,7 +74,8 @@ typedef struct FoldPlaces {
     uint32_t nics_per_node;    /* 0: one */
     uint32_t nodes_per_pod;    /* 0: one pod */
     const Routes *routes;      /* NULL, or n_links 0: the switches do not limit traffic */
-    const uint32_t *apart;     /* [rank] ranks of different numbers never fold; NULL: they may */
+    const uint32_t *apart;     /* [rank]: a number; ranks with different numbers never fold. NULL:
+                                * no such numbers */
 } FoldPlaces;
 
 /* Folds the ranks of a plan. `unfolded`: every rank is its own class. */

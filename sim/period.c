@@ -100,10 +100,11 @@ static bool host_waits(const PeriodSearch *s, Pc first)
     return false;
 }
 
-/* A host that waits for the device in each period keeps pace with it. For another host there are
- * two cases. If instructions wait for the host, the period must equal its time to issue these
- * instructions. If the host is ahead, it stays ahead. In that case no instruction after the periods
- * may have waited for the host, because the host would be further ahead after more periods. */
+/* True if the host keeps its distance to the device. A host that waits for the device in each
+ * period keeps it. For another host there are two cases. If instructions wait for the host, the
+ * period must equal its time to issue these instructions. If the host is ahead, it stays ahead. In
+ * that case no instruction after the periods may have waited for the host, because the host would
+ * be further ahead after more periods. */
 static bool host_keeps_pace(const PeriodSearch *s, Pc first)
 {
     if (host_waits(s, first)) return true;
@@ -161,8 +162,8 @@ static bool class_repeats(PeriodSearch *s, uint32_t microbatch)
         const Ps at = moment_of(t, pc)->reached;
         if (at < middle && (at >= s->from || moment_of(t, pc)->end > s->from)) {
             if (!repeats(s, pc)) return false;
-        } else if (at >= middle && at < end) { /* it must be the counterpart of one in the first
-                                                * period */
+        } else if (at >= middle && at < end) { /* it must be the counterpart of an instruction in
+                                                * the first period */
             if (pc <= s->shift || moment_of(t, pc - s->shift)->reached != at - s->length)
                 return false;
         }

@@ -106,8 +106,8 @@ static void count_communications(Reporter *r)
 }
 
 /* Adds a wait of the compute stream during [from, to) for the end of `cause`, which occurs `times`
- * times. Time in which a communication moves data counts as exposed. Its wait for peers before that
- * does not count: this is a pipeline's bubble, or an uneven load. */
+ * times. Time in which a communication moves data counts as exposed. Its earlier wait for peers
+ * does not count, because such a wait is a pipeline's bubble or comes from an uneven load. */
 static void blame(Reporter *r, Ps from, Ps to, Pc cause, uint32_t times)
 {
     while (cause != 0 && to > from) {

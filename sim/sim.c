@@ -59,8 +59,8 @@ static void fill_report(const Plan *plan, const Fold *fold, const EngineResult *
     if (options->trace) report_trace(plan, fold, result, arena, &report->trace);
 }
 
-/* Changes both models if experts have uneven rows, or exchange a part of their slots. Returns what
- * changes them; NULL: nothing does. */
+/* Changes both models if experts have uneven rows, or exchange a part of their slots. Returns the
+ * model that changes them; NULL: they stay. */
 static const Imbalance *add_imbalance(const Plan *plan, const SimOptions *options,
                                       const RowLoads *loads, const Fold *fold, CostModel *model,
                                       NetModel *net, Arena *scratch)

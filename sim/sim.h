@@ -2,8 +2,8 @@
  * plan, models and seed give the same bytes.
  *
  * A step begins on all ranks at once and ends when the last rank's program ends. The next step
- * begins there, with an empty network: there is a barrier between steps, and within a step only the
- * plan orders ranks. All steps therefore take the same time, and no warm-up is needed. */
+ * begins at that time, with an empty network: there is a barrier between steps, and within a step
+ * only the plan orders ranks. All steps therefore take the same time, and no warm-up is needed. */
 #ifndef TANDEM_SIM_SIM_H
 #define TANDEM_SIM_SIM_H
 
@@ -26,8 +26,8 @@ typedef struct CostModel {
     double (*bytes)(const void *self, const Plan *plan, const Program *p, const Instr *in);
     /* True for a communication that the modelled system does not perform. NULL: it performs all. */
     bool (*leaves_out)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* The share of a communication for which later instructions wait, in (0, 1]. NULL: all of
-     * it. */
+    /* The share of a communication for which later instructions wait, in (0, 1]. NULL: they wait
+     * for the whole communication. */
     double (*waited)(const void *self, const Plan *plan, const Instr *in);
     Ps issue_from; /* start of issuing, from the start of the step */
     /* If true: before the host issues a kernel, it waits for the messages between stages that the
@@ -52,8 +52,8 @@ typedef struct Transfer {
     DType dtype;
     bool registered; /* its buffers are registered with the network */
     /* an exchange of experts' rows that differ from rank to rank (imbalance.h): its layer, from 1;
-     * 0: none. back: to the ranks of the tokens. out, in: [class] what a member sends and receives,
-     * relative to `bytes`; NULL: all of them */
+     * 0: none. back: the rows return to the ranks of their tokens. out, in: [class] the parts of
+     * `bytes` that a member sends and receives; NULL: all bytes */
     uint32_t layer;
     bool back;
     const double *out, *in;
@@ -61,9 +61,9 @@ typedef struct Transfer {
 
 /* A network model keeps state because transfers share links. `next` returns the transfer that ends
  * next if nothing else starts, or NET_RATES if rates change first. At that time the engine passes
- * the returned value to `finish`. The engine first asks for events due `now` (settle false; the
- * answer is false if there is none). It lets rates settle only at the end of an instant, so that
- * all events of one instant count together, whatever their order. */
+ * the returned value to `finish`. The engine first asks for events that are due `now` (with settle
+ * false; the answer is false if there is no such event). It lets rates settle only at the end of an
+ * instant, so that all events of one instant count together, whatever their order. */
 #define NET_RATES UINT32_MAX
 typedef struct NetModel {
     void (*start)(void *self, uint32_t id, const Transfer *t, Ps now);
@@ -73,7 +73,7 @@ typedef struct NetModel {
 } NetModel;
 
 /* A model of devices that share their arithmetic units with other work. Its functions are called
- * like those of NetModel. */
+ * like the functions of NetModel. */
 typedef struct DeviceModel {
     void (*start)(void *self, uint32_t id, uint32_t class_, Ps alone, Ps now);
     bool (*next)(void *self, Ps now, bool settle, uint32_t *id, Ps *when);
@@ -101,7 +101,8 @@ typedef struct SimOptions {
     OpKind free_op;
     const Unevenness *uneven; /* NULL: all devices are alike; needs `unfolded` */
     AxisSet free_axes;
-    /* rows of each rank (imbalance.h). NULL, or if they do not fit the plan: see `imbalance` */
+    /* rows of experts on each rank (imbalance.h). If NULL, or if they do not fit the plan,
+     * `imbalance` is used */
     const struct RowLoads *loads;
     double imbalance; /* unevenness of routing: the busiest rank's rows divided by the mean; <= 1:
                        * even */
@@ -183,7 +184,7 @@ typedef struct PathSum { /* a sum over intervals: compute by op, communication b
     uint32_t n;
     Ps time_ps;
 } PathSum;
-typedef struct StageRow { /* one role: times of its slowest rank, whose sum is the step's time */
+typedef struct StageRow { /* one role: times of its slowest rank; they add up to the step's time */
     uint32_t program;
     Rank rank;
     Ps compute_ps, exposed_ps, bubble_ps;
@@ -255,15 +256,17 @@ Ps sim_input_ps(const Plan *plan, const StepInfo *step, const Runtime *runtime);
 
 /* Times of an instruction of one simulated rank, from the start of the last step. */
 typedef struct Moment {
-    Ps reached, start, end; /* reached: its turn came; start: its group was complete */
-    Pc by; /* the instruction whose end allowed this one to begin; 0: it could begin with the step
+    Ps reached, start, end; /* reached: the instructions that it waits for had ended; start:
+                             * its group was complete */
+    Pc by; /* the instruction whose end allowed this instruction to begin; 0: it could begin with
+            * the step
             */
     uint32_t met; /* number of instructions that had to end first and have ended */
 } Moment;
 
 /* The times of one simulated rank's instructions. Ranks of one program run the same instruction at
- * about the same time. Memory therefore holds the times of one instruction for all ranks, then
- * those of the next instruction. */
+ * about the same time. Memory therefore holds the times of one instruction for all ranks, then the
+ * times of the next instruction for all ranks. */
 typedef struct Timeline {
     Moment *first;
     uint32_t stride; /* number of ranks that have this program */
@@ -455,7 +458,8 @@ DeviceModel slow_device_model(SlowDevice *device);
 
 typedef struct Faults {
     double mtbf_s;                  /* mean time between failures of the whole machine */
-    double checkpoint_s, restart_s; /* to write a checkpoint; to resume work after a failure */
+    double checkpoint_s, restart_s; /* time to write a checkpoint; time to resume work after a
+                                     * failure */
 } Faults;
 /* Returns the fraction of time that is useful work if a checkpoint follows every `interval_s` of
  * work. */

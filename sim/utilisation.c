@@ -42,8 +42,9 @@ static bool has_frozen(const Graph *g)
 }
 
 /* Returns the factor of an attention's FLOPs for each query, which are factor x (heads x width of a
- * head) x keys: 12 times the share of the keys that a query sees (half if it is causal, less in a
- * window). A third is the forward pass, which is all if only frozen parts precede. */
+ * head) x keys. The factor is 12 times the share of the keys that a query sees (half if it is
+ * causal, less in a window). If only frozen parts precede, only the forward pass counts, which is a
+ * third. */
 static double attention_factor(const Graph *g, const Node *n, const Binding *b, bool frozen)
 {
     const bool forward = frozen && !g->tensors.at[n->out[0]].grad;
@@ -218,7 +219,8 @@ bool mfu_convention_find(const char *name, MfuConvention *convention)
     return false;
 }
 
-/* 12 x (heads x width of a head) x keys of each attention, whatever its mask hides. */
+/* Returns 12 x (heads x width of a head) x keys, summed over all attention, without regard to
+ * masks. */
 static double square_attention(const Graph *g)
 {
     double sum = 0;
@@ -249,7 +251,8 @@ static double spared(const Graph *g, const Node *n, uint32_t i)
     return (frozen ? 2 : 0) + (needs_input ? 0 : 2);
 }
 
-/* FLOPs of a token that a model with frozen parts leaves out of 6 for each parameter. */
+/* A token takes 6 FLOPs for each parameter. Returns how many of them a model with frozen parts does
+ * not need. */
 static double flops_left_out(const Graph *g, bool with_embedding)
 {
     if (!has_frozen(g)) return 0;

@@ -1,10 +1,10 @@
 /* Computes the time of flash attention from its sizes. A block of the kernel keeps a tile of
  * queries (backward: of keys). It processes, tile by tile, the keys (backward: queries) that the
  * mask leaves for its tile. Blocks are assigned to multiprocessors. The backward kernel computes
- * the scores again. It therefore has five products for each score; forward has two. A kernel before
- * it sums the rows of the gradients. A kernel after it converts the gradients of queries, which
- * blocks accumulate in fp32. With a window, a tile of queries walks over at most the window plus
- * the tile's width. Biases are not modelled.
+ * the scores again. It therefore has five products for each score; forward has two. Before the
+ * backward kernel, another kernel sums the rows of the gradients. After it, a third kernel converts
+ * the gradients of queries, which blocks accumulate in fp32. With a window, a tile of queries walks
+ * over at most the window plus the tile's width. Biases are not modelled.
  *
  * Blackwell's kernels have no fitted rows. Their time follows from their published design. */
 #include <math.h>
@@ -63,8 +63,9 @@ static double padded(AttentionKernel kernel, double width, double other)
 
 /* FLOP/s of the products on one multiprocessor. An architecture without fitted rows uses the rows
  * of a related architecture, scaled by the ratio of their efficiencies in large products.
- * FlashAttention-2 and Triton's first kernels use only Ampere's instructions. A multiprocessor of
- * Blackwell runs these as fast as one of Hopper, whose peak for them is 7.5 TFLOP/s. */
+ * FlashAttention-2 and Triton's first kernels use only Ampere's instructions. For these
+ * instructions, a multiprocessor of Blackwell is as fast as a multiprocessor of Hopper, which has a
+ * peak of 7.5 TFLOP/s. */
 static double rate_of(const Device *device, const AttentionWork *w, const AttentionFit *fit)
 {
     static const double hopper = 989.4e12 / 132;
@@ -87,11 +88,11 @@ static double exponentials(const Device *device)
 /* Blackwell's kernels that use its own instructions: clocks of a multiprocessor for one score, from
  * their published design (FlashAttention-4). Products, exponentials and shared memory work in
  * parallel, and the slowest of them determines the time; they overlap almost fully. Their times are
- * combined by a norm of order 3, which is assumed. It places the forward pass on a B200 between the
- * two published kernels, and close to the rate of large products. Tiles are 128 x 128. Forward
- * reads both operands of the first product and the values from shared memory. Backward reads both
- * operands of two products, and one of each of the others. It writes and reads the gradient of
- * scores, and the fp32 gradient of queries. The sums are in tensor memory. */
+ * combined by a norm of order 3, which is assumed. This norm places the forward pass on a B200
+ * between the two published kernels, and close to the rate of large products. Tiles are 128 x 128.
+ * Forward reads both operands of the first product and the values from shared memory. Backward
+ * reads both operands of two products, and one operand of each other product. It writes and reads
+ * the gradient of scores, and the fp32 gradient of queries. The sums are in tensor memory. */
 static double blackwell_score_s(const Device *device, const AttentionWork *w)
 {
     static const double shared_bytes_per_clock = 128, tile = 128;

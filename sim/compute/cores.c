@@ -3,8 +3,8 @@
  * share the cores evenly. A transfer is as fast as its slowest member.
  *
  * A collective was measured while all ranks of the machine took part. With fewer cores than ranks,
- * that time already includes the sharing. Only the corresponding fraction of that time is then
- * work. */
+ * that time already includes the sharing of cores. Only the fraction cores / ranks of that time is
+ * then work. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -19,7 +19,8 @@ typedef struct Task {
     uint32_t first, n, room; /* members[first..] are classes; a job has one */
     Ps since;
     double left,
-        speed; /* picoseconds left if it had a whole core; the fraction of a core that it gets */
+        speed; /* picoseconds left if the task had a whole core; the fraction of a core that it gets
+                */
 } Task;
 
 typedef struct Known {

@@ -94,9 +94,9 @@ static double host_s(const Cluster *cluster, const Plan *plan, const Program *p,
     return crosses ? (double)last->bytes / link : (double)plan_hbm_bytes(plan, p, in) / memory;
 }
 
-/* Except on Blackwell, 8-bit products need operands that are contiguous along the summed index
- * (cuBLAS' documentation, 8-bit data types). For each other operand, a kernel first transposes it:
- * it reads and writes one byte for each number, and clamps the scales. */
+/* Returns the time of the kernels before an 8-bit product, which clamp the scales. Except on
+ * Blackwell, operands must be contiguous along the summed index (cuBLAS' documentation, 8-bit data
+ * types). So any other operand is transposed, which reads and writes one byte for each number. */
 static double turned_s(const Device *device, const Binding *b, const int64_t size['z' + 1])
 {
     /* compute capability 12, which has another arch name, needs the transposition */
@@ -169,9 +169,9 @@ static double scan_s(const Cost *c, DType dtype, const Instr *in, const Attrs *a
 
 /* cuDNN computes a convolution as the product that it equals, without writing the windows to
  * memory, and its rate follows that product's sizes (documented: NVIDIA, Convolutional Layers
- * User's Guide, docs.nvidia.com/deeplearning/performance/dl-performance-convolutional). So it has
- * the product's tiles and the device's gemm_efficiency. Groups of few channels do not fill a tile.
- * For these the general cores are faster, at half of their peak (assumed). */
+ * User's Guide, docs.nvidia.com/deeplearning/performance/dl-performance-convolutional). So the
+ * convolution has the product's tiles and the device's gemm_efficiency. Groups of few channels do
+ * not fill a tile. For these the general cores are faster, at half of their peak (assumed). */
 static double convolution_s(const Device *device, DType dtype, OpKind op, double flops,
                             const int64_t size['z' + 1])
 {
@@ -182,8 +182,9 @@ static double convolution_s(const Device *device, DType dtype, OpKind op, double
     return fmin(as_product, flops / (.5 * kernel_peak(device, DT_f32)));
 }
 
-/* Returns the time of an op with a known kernel. Its rows are all dimensions of its first input but
- * the last. The profile's kernel floor already includes the kernel's start. */
+/* Returns the time of an op with a known kernel. The number of rows is the product of all
+ * dimensions of its first input but the last. The profile's kernel floor already includes the
+ * kernel's start. */
 static double traffic_s(const Device *device, const Plan *plan, const Program *p, const Instr *in,
                         TrafficKernel kernel)
 {

@@ -8,15 +8,16 @@
 /* The rows that each rank receives in each layer with experts. Ranks that share experts form a
  * group; all groups have the same loads. */
 typedef struct RowLoads {
-    uint32_t n_layers;   /* in the order of the model; a plan with more layers begins again */
+    uint32_t n_layers;   /* in the order of the model; in a plan with more layers, the list is
+                          * repeated */
     uint32_t n_ranks;    /* of a group */
     const double *share; /* [layer][rank of the group]: its rows, relative to the mean */
 } RowLoads;
 
 /* Returns the largest share of a layer's ranks. */
 double loads_most(const RowLoads *loads, uint32_t layer);
-/* True if they are loads of this plan's groups, and only the axis ep divides its experts. NULL fits
- * no plan. */
+/* True if `loads` has a load for each rank of this plan's groups, and only the axis ep divides the
+ * plan's experts. NULL fits no plan. */
 bool loads_fit(const RowLoads *loads, const Plan *plan);
 /* Returns [rank]: the rank's number in its group. */
 uint32_t *loads_places(const Plan *plan, Arena *arena);

@@ -38,8 +38,9 @@ bool kernel_is_blackwell(const Device *device)
  * for two tiles. One tile is written while the next one is computed, so a tile takes no additional
  * time before and after its products. Two multiprocessors share operands, so a pair's tile of 256 x
  * 128 reads as little as one of 128 x 256. cuBLAS on a B200 agrees within 0.5 % (1,006, 1,532 and
- * 1,610 TFLOP/s for 2048, 4096 and 8192 cubed). `eight`: the rate of dev-cal's best 8-bit products
- * on B200, B300 and GB200, relative to 16-bit ones. Scales by blocks take no additional time. */
+ * 1,610 TFLOP/s for 2048, 4096 and 8192 cubed). `eight`: the rate of the fastest 8-bit products in
+ * dev-cal on B200, B300 and GB200, relative to 16-bit products. Scales by blocks take no additional
+ * time. */
 static const GemmFit blackwell = {.large = .73,
                                   .eight = .975,
                                   .block = .975,

@@ -33,8 +33,8 @@ double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, 
 double kernel_unaligned(const Device *device);
 
 /* Returns the time [seconds] of one kernel that multiplies several groups of rows, as for experts:
- * group i has m[i] rows, and all groups have the same n and k. Uneven groups cost more: partly
- * filled tiles and a partly filled last wave. */
+ * group i has m[i] rows, and all groups have the same n and k. Uneven groups cost more, because
+ * some tiles and the last wave are only partly filled. */
 double kernel_grouped_gemm_s(const Device *device, DType dtype, uint32_t n_groups, const double *m,
                              double n, double k, const GemmFit *fit);
 

@@ -11,7 +11,7 @@ typedef struct RunningKernel {
     /* next: next kernel of the same class, or next free element; 0: the end */
     uint32_t class_, next, version;
     Ps since;
-    double left, speed; /* left: picoseconds of the rest if it ran alone */
+    double left, speed; /* left: time that the rest of the kernel would take if it ran alone [ps] */
 } RunningKernel;
 
 typedef struct Taker {
@@ -48,7 +48,8 @@ Sms *sms_new(const Cluster *cluster, const Fold *fold, MaxMin *net, Arena *arena
     return s;
 }
 
-/* At least a quarter of the SMs remains; NCCL's own limit on channels leaves far more. */
+/* Returns the share of SMs that collectives leave. It is at least a quarter; NCCL's own limit on
+ * channels leaves far more. */
 static double speed_of(const Sms *s, uint32_t class_)
 {
     return fmax(1 - s->taken[class_] / s->n_sms, .25);

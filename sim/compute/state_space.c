@@ -1,4 +1,4 @@
-/* The time of a state-space scan as its published kernels compute it: in chunks of L tokens, by
+/* Computes the time of a state-space scan in its published kernels: in chunks of L tokens, by
  * products on tensor cores (SSD, arxiv.org/abs/2405.21060; github.com/state-spaces/mamba,
  * ops/triton). Data pass between these kernels through memory in fp32: the states of each chunk,
  * and the scores of each group. Each product has the efficiency of a product of its sizes
@@ -59,7 +59,7 @@ double kernel_scan_s(const Device *device, const ScanWork *w)
                        .L = L,
                        .E = w->head,
                        .Q = w->state};
-    const double floor_s = device->kernel_floor_s; /* the caller counts one kernel */
+    const double floor_s = device->kernel_floor_s; /* the caller adds the floor of one kernel */
     switch (w->part) {
     case SCAN_forward: /* kernels: steps, states, passing states on, scores, outputs */
         return states_s(&s, 2) + weighed_s(&s, 1) + scored_s(&s, 1) + between_s(&s, 4, 2) +

@@ -148,8 +148,8 @@ static const char *heads_key(const Program *p, const Instr *in, const int64_t si
     return work_heads_key(arena, argument(p, in, 0)->dtype, &work);
 }
 
-/* True if all arguments have one shape and one type. import_ops.c lists the ops that traces
- * have. */
+/* True if all arguments have one shape and one type, as in an element-wise op. import_ops.c lists
+ * the ops that traces have. */
 static bool goes_by_elements(const Program *p, const Instr *in)
 {
     const Buffer *first = argument(p, in, 0);

@@ -23,8 +23,9 @@ ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1]);
 bool work_is_aligned(const Program *p, const Instr *in, const Binding *b,
                      const int64_t size['z' + 1]);
 
-/* The key of a product. It does not depend on which operand is transposed, or on which side is
- * called m: the two sides are in order of size. For 8-bit types it names only the width. */
+/* Returns the key of a product. Transposed operands do not change it, and neither does swapping m
+ * and n, because the key lists the two in order of size. For 8-bit types the key names only the
+ * width. */
 const char *work_product_key(Arena *arena, DType dtype, const ProductWork *work);
 
 typedef struct HeadsWork {
@@ -38,7 +39,8 @@ const char *work_elements_key(Arena *arena, OpKind op, DType dtype, DType to, in
 
 Rank work_rank(const Plan *plan, const Program *p); /* the first rank that runs the program */
 
-/* The key of an instruction's work; NULL if no other system has one kernel for this work alone. */
+/* Returns the key of an instruction's work; NULL if no other system has a kernel for exactly this
+ * work. */
 const char *work_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena);
 
 /* Returns the time measured on `machine` for `key` (from cost_key) or, without such a measurement,

@@ -6,8 +6,7 @@
  *
  * The executor makes one communicator for each (axes, stream) of any program, on all ranks. It
  * warms each one up with a sum of one word (exec/cuda/comm.c). Other frameworks have one process
- * group for each axis of their mesh, whatever the stream. A process group is created at its first
- * use.
+ * group for each axis of their mesh, whatever the stream. They create it at its first use.
  *
  * Not modelled: limits on CTAs, NICs that cannot reach device memory, buffers that users register,
  * libraries other than NCCL and RCCL. */
@@ -79,8 +78,8 @@ static void use_algorithm(GroupUse *use, const Plan *plan, const Cluster *cluste
     use->nvls |= strstr(choice.algorithm, "NVLS") != NULL;
 }
 
-/* The distinct communications of a program. Each layer and micro-batch repeats the same few, so one
- * walk over the program finds them for all communicators. */
+/* The distinct communications of a program. Each layer and micro-batch repeats the same few
+ * communications, so one walk over the program finds them for all communicators. */
 typedef struct Demand {
     OpKind op;
     AxisSet axes;
@@ -143,8 +142,8 @@ static void use_of(const Plan *plan, const Demands *demands, Rank rank, const Cl
     }
 }
 
-/* Counts the peers of a rank and the bytes of its messages. Their number of channels is a power of
- * two (ncclTopoComputeP2pChannels). */
+/* Counts the peers of a rank and the bytes of its messages. Messages use a power of two of channels
+ * (ncclTopoComputeP2pChannels). */
 static void count_messages(const Plan *plan, Rank rank, uint32_t devices_per_node,
                            const GroupUse *use, CommMemory *m)
 {

@@ -26,7 +26,8 @@ static BufferId taken_over(const Program *p, Pc pc)
     return handed && is_root(p, input) && is_root(p, output) ? input : 0;
 }
 
-/* The memory pass has computed the same for its placement, unless the plan was read from a text. */
+/* Finds the bytes in use. The memory pass has already computed them for its placement, unless the
+ * plan was read from a text. */
 static void find_in_use(const Program *p, Arena *arena, MemoryCurve *curve)
 {
     Lives lives;

@@ -13,7 +13,7 @@ static const uint64_t ROUND = 512, SMALL_MOST = MIB, SMALL_SEGMENT = 2 * MIB,
 
 typedef struct TorchBlock {
     uint64_t address, bytes;
-    uint32_t previous, next; /* in the segment; 0: none */
+    uint32_t previous, next; /* neighbours in the segment; 0: none */
     uint32_t pool;
     /* unmapped: pages of an expandable segment that were given back to the device */
     bool used, unmapped;
@@ -73,7 +73,8 @@ static uint32_t new_block(TorchAllocator *a, TorchBlock block)
     return id;
 }
 
-/* Returns the index at which a free block of this size and address is, or would be. */
+/* Returns the index of a free block with this size and address in the sorted list, or the index
+ * where such a block belongs. */
 static uint32_t place_of(const TorchAllocator *a, const BlockIds *list, uint64_t bytes,
                          uint64_t address)
 {
@@ -276,7 +277,7 @@ uint32_t torch_allocate(TorchAllocator *a, uint64_t bytes, uint32_t stream)
     return id;
 }
 
-/* Joins `id` with its free neighbour behind it; neither is on a list. */
+/* Joins block `id` with the free block behind it; neither may be on a list. */
 static void join_next(TorchAllocator *a, uint32_t id, uint32_t next)
 {
     a->blocks.at[id].bytes += a->blocks.at[next].bytes;

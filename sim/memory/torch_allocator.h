@@ -1,12 +1,12 @@
 /* PyTorch's caching allocator on CUDA, after its documentation and published behaviour. It models
  * sizes and places and holds no memory. Requests are rounded up to 512 bytes. Requests up to 1 MiB
  * come from the small pool, whose segments have 2 MiB. Larger requests come from the large pool.
- * Its segments have 20 MiB for requests below 10 MiB; for others they have the size of the request,
- * rounded up to 2 MiB. Each stream has its own pools. The smallest free block that is large enough
- * is taken; among equals, the one with the lowest address. The remainder is split off if it has at
- * least 512 bytes (small) or more than 1 MiB (large). Free neighbours in a segment are merged. If
- * the device has no room for a segment, wholly free segments are given back and the request is
- * tried once more.
+ * Its segments have 20 MiB for requests below 10 MiB. For larger requests, a segment has the size
+ * of the request, rounded up to 2 MiB. Each stream has its own pools. The smallest free block that
+ * is large enough is taken. Among equal blocks, the block with the lowest address is taken. The
+ * remainder is split off if it has at least 512 bytes (small) or more than 1 MiB (large). Free
+ * neighbours in a segment are merged. If the device has no room for a segment, wholly free segments
+ * are given back and the request is tried once more.
  *
  * Expandable segments: each pool has one segment, which grows at its end in steps of 2 MiB (small)
  * or 20 MiB. */

@@ -158,8 +158,8 @@ static bool lies_in(const Plan *plan, const Instr *in, ModuleId module)
     return m == module;
 }
 
-/* Returns the module that `made`'s caller called with the output of `made`, and that reads this
- * output in `in`; 0: it was a function. */
+/* Instruction `in` reads the output of `made`. Returns the module to which the output was passed as
+ * an argument; 0: it was passed to a function. */
 static ModuleId called_with(const Plan *plan, const Instr *made, const Instr *in)
 {
     if (made->origin == 0 || in->origin == 0) return 0;
@@ -193,8 +193,8 @@ static void hold_arguments(const Keeper *k)
     }
 }
 
-/* The training loop's variable keeps the logits of a micro-batch until the next ones are
- * assigned. */
+/* A variable of the training loop keeps the logits of a micro-batch until it is assigned the next
+ * logits. */
 static void hold_logits(const Keeper *k)
 {
     const Program *p = k->program;

@@ -54,7 +54,7 @@ static bool is_on_host(const Replay *r, const Buffer *b)
 }
 
 /* True for a gradient that lies in the framework's buffer of whole gradients. A gradient that is
- * scattered in each micro-batch does not. */
+ * scattered in each micro-batch does not lie there. */
 static bool is_held(const Replay *r, const Buffer *b)
 {
     if (b->category != CATEGORY_gradient || !r->runtime->holds_gradients) return false;
@@ -75,8 +75,8 @@ static bool is_had(const Replay *r, BufferId id)
     return b->parent == 0 && b->space == SPACE_device && b->bytes > 0 && !r->zero.replaced[id];
 }
 
-/* True if the buffer lives as long as the process. Transient buffers, and gradients that each step
- * makes again, do not. */
+/* True if the buffer lives as long as the process. False for transient buffers, and for gradients
+ * that each step makes again. */
 static bool stays(const Replay *r, const Buffer *b)
 {
     if (is_held(r, b)) return b->persistent || b->unit != 0;
@@ -97,9 +97,9 @@ static bool reads_buffer(const Program *p, Pc pc, const Buffer *b)
     return false;
 }
 
-/* Returns the instruction at whose issue the buffer is allocated. Backward hooks gather the units
- * for the backward pass. The first hook runs after the loss has its gradient, however early the
- * plan gathers. */
+/* Returns the instruction at whose issue the buffer is allocated. For the backward pass, hooks
+ * gather the units. The first hook runs when the loss has its gradient, even if the plan gathers
+ * earlier. */
 static Pc had_at(const Replay *r, const Buffer *b)
 {
     const Program *p = r->program;
@@ -264,7 +264,7 @@ static double saved_of(const Replay *r, const Instr *in)
 }
 
 /* Allocates the profile's own tensors of this op. In the first pass through a recomputed region,
- * none of them stays. */
+ * none of these tensors stays. */
 static void own_tensors(Replay *r, Pc pc, const Instr *in)
 {
     const RuntimeOp *as = &r->runtime->op[in->op];

@@ -1,6 +1,6 @@
 /* See zero_memory.h. DeepSpeed records in its first step the order in which parameters are used;
- * here it is read from the program. The times at which it fetches, keeps and releases them follow
- * from that order. */
+ * here it is read from the program. The times at which DeepSpeed fetches, keeps and releases
+ * parameters follow from that order. */
 #include "sim/memory/zero_memory.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ typedef struct ParamUse {
 } ParamUse;
 
 /* A fetch of parameters that are gathered together into one tensor. When the program waits for the
- * first of them, all are copied out of that tensor. */
+ * first of these parameters, all are copied out of that tensor. */
 typedef struct Fetch {
     Pc at;
     uint64_t elements;
@@ -26,7 +26,7 @@ typedef struct Fetch {
 
 typedef struct Param {
     bool available, kept; /* kept: stays gathered for the whole step */
-    uint32_t counted_on;  /* its last use in the trace that prefetching has passed */
+    uint32_t counted_on;  /* its last use among the uses in `trace` that prefetching has passed */
     uint32_t fetch; /* the fetch that contains it and for which no module has waited yet; 0: none */
     uint32_t tensor; /* its ZeroTensor while it is gathered */
     TensorId next;   /* the next parameter of its fetch */
@@ -56,7 +56,7 @@ typedef struct Bucket {
     /* elements since the last reduction; the largest gradient among them */
     double elements, largest;
     uint32_t n;
-    uint32_t from; /* index in ZeroMemory.tensors: copies of a reduction no longer read anything
+    uint32_t from; /* index in ZeroMemory.tensors: copies of a reduction no longer read tensors
                     * before this index */
     Pc first;      /* the first gradient of the step */
 } Bucket;
@@ -117,7 +117,7 @@ static void read_trace(Zero *z)
  * until the model returns. */
 static void keep_head(Zero *z)
 {
-    TensorId head = 0; /* the parameter whose first read is last */
+    TensorId head = 0; /* the parameter that is first read after the first reads of all others */
     for (uint32_t i = 1; i < z->trace.n; i++)
         if (z->p->code.at[z->trace.at[i].from].phase == PHASE_forward) head = z->trace.at[i].param;
     if (!z->runtime->head_outside || head == 0) return;
@@ -214,7 +214,7 @@ static bool used_again_soon(const Zero *z, uint32_t i)
 
 /* Weights come from the pool of the gathers' stream. They are recorded for the compute stream, so
  * their bytes are not reused before the device has reached their release (free_param). The host
- * knows it only after its next wait. It waits where Hugging Face's attention checks whether a
+ * learns this only at its next wait. It waits where Hugging Face's attention checks whether a
  * sequence is packed (_is_packed_sequence), and where it reads a reduced gradient. */
 static void find_waits(Zero *z)
 {
@@ -252,8 +252,8 @@ static void fetch_and_release(Zero *z)
 
 /* Stage 3 copies a gradient into the bucket on the reduction stream and tells the allocator
  * (record_stream). The allocator then keeps the gradient's bytes until that stream has reached the
- * copy. The host does not wait for that. It waits for that stream where it reads a reduced part:
- * with the optimizer on the host, in each reduction. */
+ * copy. The host does not wait for the copy. It waits for the reduction stream only where it reads
+ * a reduced part: in each reduction, if the optimizer is on the host. */
 static void release_copied(Zero *z, const Bucket *b, Pc pc)
 {
     for (uint32_t i = b->from; i < z->out->tensors.n; i++) {
@@ -309,8 +309,8 @@ static Pc gradients(Zero *z, Bucket *b)
     return last;
 }
 
-/* The update needs gradients in fp32; in stages 1 and 2 they pass through a flat copy of the kept
- * ones. */
+/* The update needs gradients in fp32. In stages 1 and 2, the kept gradients are first copied to one
+ * flat tensor. */
 static void update(Zero *z, Pc first, Pc last)
 {
     const double part = z->elements / z->ranks;

@@ -21,8 +21,8 @@ typedef struct ZeroMemory {
     uint64_t resident_bytes[4]; /* bytes of permanent tensors; 0: none */
 } ZeroMemory;
 
-/* Finds ZeRO's tensors. If the profile has no buckets, there are none, and they replace no
- * buffer. */
+/* Finds ZeRO's tensors. If the profile has no buckets, there are no such tensors, and no buffer is
+ * replaced. */
 void zero_memory(const Plan *plan, const Program *p, const Runtime *runtime, Arena *arena,
                  ZeroMemory *zero);
 

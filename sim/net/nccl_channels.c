@@ -15,7 +15,8 @@ static uint32_t power_of_two(double n)
     return p;
 }
 
-/* Two channels for each NVLink; one for each 14 GB/s of a NIC; two over PCIe. */
+/* Returns the most channels of one peer: two for each NVLink, one for each 14 GB/s of a NIC, two
+ * over PCIe. */
 static uint32_t most_of_a_peer(const NcclCase *c, uint32_t all)
 {
     bool box = c->cluster->intra == FABRIC_pcie;

@@ -93,7 +93,8 @@ double nccl_crossings(const NcclCase *c)
     return c->kind == COLLECTIVE_all_reduce ? 2 * (c->n_nodes - 1) : c->n_nodes - 1;
 }
 
-/* search.cc doubles the channels at half the speed if a single channel would be a bottleneck. */
+/* If a single channel would be a bottleneck, search.cc uses twice as many channels at half the
+ * speed. */
 static Rings doubled(const NcclCase *c, double channels, double speed)
 {
     bool sm90 = c->generation == GENERATION_hopper || c->generation == GENERATION_blackwell;
@@ -105,8 +106,8 @@ static Rings doubled(const NcclCase *c, double channels, double speed)
 }
 
 /* Returns the rings over direct links between devices. Some pairs have several links; the cluster
- * states the number of rings of single links that they form. Without a ring, the way back shares
- * the links of the way there. */
+ * states the number of rings of single links that they form. If the links form no ring, data go
+ * forth and back over the same links. */
 static Rings rings_of_links(const NcclCase *c, double port)
 {
     uint32_t n = (uint32_t)c->per_node;
@@ -175,7 +176,7 @@ static Rings switch_heads(const NcclCase *c, double port)
     for (; *speed > 0 && r.intra <= 0; speed++) {
         if (*speed <= port / (r.channels + 1) + 1e-9) r.intra = *speed;
     }
-    /* Inside a node, the search raises the speed between nodes to at most twice the speed inside
+    /* Inside a node, the search raises the speed between nodes to at most twice the speed inside.
      * Measured bus bandwidths (5 and 6 H200, 8 B200) show that the largest entry of its list is not
      * a limit. */
     r.inter = 2 * r.intra;

@@ -117,7 +117,7 @@ NcclChoice nccl_answer_mapped(const NcclCase *c, NcclBuffers buffers, double lea
 {
     if (buffers == NCCL_copy_engine) return copies(c);
     NcclChoice choice = symmetric(c);
-    /* NCCL's rates serve only its choice: it assumes 515 GB/s for a Hopper port that has 450. The
+    /* NCCL uses its rates only to choose; it assumes 515 GB/s for a Hopper port that has 450. The
      * switch's rate was measured (NVLS of nccl_fit.def). */
     Ps least = c->kind == COLLECTIVE_all_reduce ? ps_of(least_us * 1e6) : 0;
     if (choice.fluid_ps < least) choice.fluid_ps = least;

@@ -8,8 +8,8 @@
 
 enum { MOST_PARTS = 64 };
 
-/* Number of flows on each link (of devices, of switches' uplinks, between processors), and of flows
- * through host memory. */
+/* The number of flows on each link (of devices, of switches' uplinks, between processors), and the
+ * number of flows through host memory. */
 typedef struct Loads {
     double out[MOST_BOX_DEVICES], in[MOST_BOX_DEVICES];
     double up[MOST_PARTS], down[MOST_PARTS];

@@ -20,8 +20,8 @@ static const char *const algorithm_name[] = {
 
 /* Additional time of a call for which the caller waits, and of calls for all devices by one
  * process, compared with a call in a stream of calls. Measured with nccl-tests and torch on 8 A100,
- * H200, B200: 20 to 25 us against 6 to 10 in graphs. If one process serves all devices, a group of
- * sends takes 8.2 us more for each device (87 us for an empty all-to-all on 8 A100). */
+ * H200, B200: 20 to 25 us against 6 to 10 in graphs. If one process calls for all devices, a group
+ * of sends takes 8.2 us more for each device (87 us for an empty all-to-all on 8 A100). */
 static const double blocking_us = 14, one_process_send_us = 8.2;
 
 /* Heads of the switch's reductions on one board; `nvls` and the filling were fitted to them. */
@@ -75,10 +75,10 @@ static Ps ps_of_us(double us)
     return ps_of(us * 1e6);
 }
 
-/* Returns the part of a buffer that leaves the NICs of the busiest node in trees of nodes. Two
- * trees carry half each, up and down. With two nodes, each is the other's root once. With three
- * nodes, a leaf of one tree has two children in the other. With more nodes, it also has a parent
- * there. */
+/* Returns the part of a buffer that leaves the NICs of the busiest node in trees of nodes. Each of
+ * the two trees carries half of the buffer, up and down. With two nodes, each node is the root of
+ * one tree. With three nodes, a leaf of one tree has two children in the other tree. With more
+ * nodes, it also has a parent there. */
 static double tree_leaves(double n_nodes)
 {
     return n_nodes <= 1 ? 0 : n_nodes <= 2 ? 1 : n_nodes <= 3 ? 1.5 : 2;
@@ -308,8 +308,8 @@ static NcclChoice collective(const NcclCase *c, const NcclFit *fit)
 }
 
 /* All to all: n sends and receives in one launch; 10.5 us below 4 KiB on 8 H20 (pipelined). A
- * gather or scatter is the part of an all to all that its root does. A NIC carries only the traffic
- * of its own ranks; the NICs of other ranks do not help. */
+ * gather or scatter does the part of an all to all that concerns its root. A NIC carries only the
+ * traffic of its own ranks; the NICs of other ranks do not help. */
 static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
 {
     double n = c->n_ranks, g = c->per_node, s = c->bytes;

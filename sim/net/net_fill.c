@@ -1,6 +1,6 @@
 /* Progressive filling: all rates rise together until a link is full or a flow has its full speed.
- * The flows of that link, or that flow, keep their rate from then on. The rates of the others rise
- * further.
+ * The flows of that link, or that flow, keep their rate from then on. The rates of all other flows
+ * rise further.
  *
  * Some links can carry all their flows at full speed. Such a link never fills: if another link
  * slows a flow, even more capacity is left. Only the remaining links, the overloaded ones, limit
@@ -50,7 +50,7 @@ static double lowest(const MaxMin *m, const FlowShape *shape)
     return rate;
 }
 
-/* Adds the flows of a link to the part that is filled. */
+/* Adds the flows of a link to the set of flows that is filled. */
 static void join(MaxMin *m, uint32_t link)
 {
     for (uint32_t at = m->on[link]; at != 0; at = m->places.at[at].next) {

@@ -99,7 +99,8 @@ void maxmin_counts(const MaxMin *m, CostCounts *counts)
     counts->collectives_modelled = m->shapes.n - 1 - m->n_measured; /* [0] none */
 }
 
-/* A measured time replaces the model's; its parts keep their shares. */
+/* Replaces the model's time by a measured time. Latency and bandwidth keep their shares of the
+ * time. */
 static void use_measured(MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes, NcclChoice *choice)
 {
     /* The times in the store were measured without any NCCL settings. */
@@ -141,7 +142,7 @@ static double pod_bytes(const Transfer *t, const NcclChoice *choice)
     return choice->nic_bytes * g->max_per_node / here;
 }
 
-/* True if rank r is a sender of the transfers that this one represents. */
+/* True if rank r is the sender of a transfer that `t` represents. */
 static bool stands_for(const Fold *f, const Transfer *t, Rank r)
 {
     uint32_t class_ = f->class_of[r];
@@ -172,7 +173,7 @@ static const FoldEdges *edges_of(const Fold *f, const Transfer *t, const NcclCho
     return NULL;
 }
 
-/* Adds the network's links, each with the bytes of all transfers that this one represents. */
+/* Adds the network's links, each with the bytes of all transfers that `t` represents. */
 static void add_routed(MaxMin *m, FlowShape *shape, const Transfer *t, const NcclChoice *choice)
 {
     const Fold *f = m->fold;

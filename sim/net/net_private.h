@@ -39,7 +39,7 @@ typedef struct Flow {
     double level;            /* the speed during the computation of rates; < 0: not yet known */
     double limit;            /* the rate to which a link limits the flow in this round */
     Ps ends;
-    uint32_t first, room; /* its elements of `places`, one for each use */
+    uint32_t first, room; /* its elements of `places`, one for each use of a link */
     uint32_t seen;        /* number of the last filling that the flow took part in */
 } Flow;
 

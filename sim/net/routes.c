@@ -27,8 +27,8 @@ Routes routes_of(const Cluster *cluster)
     return r;
 }
 
-/* Writes the path along one axis after the other, each the shorter way round. At exactly half way,
- * even places go up and odd places down. */
+/* Writes the path along one axis after the other, each the shorter way round. If both ways are
+ * equally long, even places go up and odd places go down. */
 static uint32_t torus_path(const Routes *r, uint32_t from, uint32_t to, uint32_t *links)
 {
     uint32_t n = 0, stride = 1, at = from;
@@ -49,8 +49,8 @@ static uint32_t torus_path(const Routes *r, uint32_t from, uint32_t to, uint32_t
 
 /* A group's outgoing links lead to the other groups in turn, so each pair of groups has equally
  * many. The routers of a group share their links to another group evenly. A path takes at most one
- * link to the router that has the outgoing link, and at most one link from the router at its other
- * end. */
+ * link to the router that has the outgoing link. In the other group it takes at most one link from
+ * the router where the outgoing link ends. */
 static uint32_t dragonfly_path(const Routes *r, uint32_t from, uint32_t to, uint32_t *links)
 {
     const Topology *t = &r->topology;
