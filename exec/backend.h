@@ -1,5 +1,6 @@
 /* The interface between the runtime and a real machine. The runtime walks the program; a backend
- * computes, communicates and measures time. One folder or file each: loopback, mpi, cuda. */
+ * computes, communicates and measures time. Each backend has a folder of its own: loopback, process
+ * (with mpi), cuda. */
 #ifndef TANDEM_EXEC_BACKEND_H
 #define TANDEM_EXEC_BACKEND_H
 

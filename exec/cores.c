@@ -23,8 +23,8 @@ static bool read_process(CoreTime *now)
     return n == 2;
 }
 
-/* The fields are user nice system idle iowait irq softirq steal. All but idle and iowait are busy
- * time. */
+/* Reads the machine's counters: user nice system idle iowait irq softirq steal. All but idle and
+ * iowait are busy time. */
 static bool read_machine(CoreTime *now)
 {
     int64_t t[8];

@@ -1,5 +1,5 @@
-/* Measures how much of the machine's cores other processes use during steps. Measured times mean
- * little if they use much. */
+/* Measures how much of the machine's cores other processes use during steps. If they use much,
+ * measured times mean little. */
 #ifndef TANDEM_EXEC_CORES_H
 #define TANDEM_EXEC_CORES_H
 
@@ -8,7 +8,8 @@
 
 /* Counters of this process and of its machine, in nanoseconds. */
 typedef struct CoreTime {
-    int64_t at, ran, waited; /* waited: time in which it was ready to run, but had no core */
+    int64_t at, ran, waited; /* waited: time in which this process was ready to run, but had no core
+                              */
     int64_t busy;            /* busy time of all cores of the machine, for any process */
 } CoreTime;
 

@@ -22,7 +22,7 @@ void ending_tell(const Ending *p, const char *rule, const char *text)
     if (p->record) p->record(p->record_self, rule, text);
     bool first = p->status == NULL || status_tell(p->status, rule, text);
     if (first && (p->status == NULL || p->prints)) fprintf(stderr, "error[%s]: %s\n", rule, text);
-    if (!first) pause_s(p->prints ? 0.2 : 5); /* another rank is about to end this one */
+    if (!first) pause_s(p->prints ? 0.2 : 5); /* another rank is about to end this rank */
     fflush(NULL);
     p->abort(p->self, EXIT_RUN_FAILED);
     abort();

@@ -19,11 +19,11 @@ typedef struct Ending {
     void *record_self;
 } Ending;
 
-/* Records why the run ends (the first rank to fail wins) and ends all ranks with code 6. */
+/* Records why the run ends, unless another rank has done so, and ends all ranks with code 6. */
 _Noreturn void ending_tell(const Ending *e, const char *rule, const char *text);
-/* Ends all ranks after one of them waited too long for instruction `pc`, which is communication `c`
- * (0 and NULL: an exchange outside the program). Reports the position of every rank, and the
- * position that the plan expects. */
+/* Ends all ranks after this rank has waited too long for instruction `pc`, which is communication
+ * `c`. (pc 0 and c NULL: an exchange outside the program.) Reports the position of every rank, and
+ * the position that the plan expects. */
 _Noreturn void ending_timeout(const Ending *e, const Comm *c, Pc pc, double waited_s);
 
 #endif

@@ -60,10 +60,10 @@ DataSource *data_bytes(const char *path, uint64_t seed, Arena *arena, Diag *d);
 /* A seeded synthetic source: tokens in [0, vocab), and labels in the same range, except a fraction
  * that is -1 (ignored). A model without a vocabulary (0) reads fields: a travelling wave. */
 DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction, Arena *arena);
-/* A seeded source like the one above, whose labels are missing as in padded texts. Every sequence
- * ends at a different place. Every fourth pair of sequences and every fourth micro-batch has no
- * label. The first two micro-batches always have labels, and (seq 2 or more) different numbers of
- * them. Fields are independent random numbers. */
+/* A seeded source like data_synthetic, in which labels are missing as in padded texts. Every
+ * sequence ends at a different place. Every fourth pair of sequences and every fourth micro-batch
+ * has no label. The first two micro-batches always have labels, and (seq 2 or more) different
+ * numbers of them. Fields are independent random numbers. */
 DataSource *data_ragged(uint64_t seed, int64_t vocab, Arena *arena);
 
 /* The oracle for parallelism. Runs `plan` and `reference` (the same model on one rank, same
@@ -81,7 +81,7 @@ typedef struct VerifyResult {
     uint32_t n_tensors; /* parameters that are trained */
     /* parameters whose gradient is zero everywhere in both runs; such a parameter proves nothing */
     uint32_t n_unmoved;
-    const char *unmoved; /* name of one of them; NULL: none */
+    const char *unmoved; /* name of one such parameter; NULL: none */
     uint64_t highest_touched,
         predicted_bytes; /* bytes of the rank on which these two numbers differ most */
     uint64_t host_touched, host_predicted; /* the same for host memory */
@@ -111,8 +111,8 @@ typedef struct RoundingResult {
     double gradient, gradient_of_one_rank; /* errors of the gradient as a whole */
     uint32_t n_tensors;
     uint64_t highest_touched, predicted_bytes; /* as in VerifyResult */
-    uint32_t draws; /* number of draws of data, whose median the other fields describe; 0: the given
-                       data alone */
+    uint32_t draws; /* The number of times that data were drawn. The other fields are of the median
+                     * draw. 0: nothing was drawn, and the given data were used */
 } RoundingResult;
 bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *exact,
                           const DataSource *data, const BackendOptions *options, Arena *arena,
@@ -120,9 +120,9 @@ bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *ex
 /* Does the comparison of exec_verify_rounding on one draw of data after another, until the verdict
  * is clear (draws.c). Seeds of the draws begin at the plan's seed. The effect of rounding on a
  * gradient depends on the data. On one draw, a legal plan may have twice the error of one rank,
- * because the two sum in different orders. A plan that rounds once too often has a larger error on
- * nearly every draw. The chance that a legal plan is refused is at most ROUNDING_ALARM. `result`
- * describes the median draw. */
+ * because the plan and the rank sum in different orders. A plan that rounds once too often has a
+ * larger error on nearly every draw. The chance that a legal plan is refused is at most
+ * ROUNDING_ALARM. `result` describes the median draw. */
 enum { ROUNDING_DRAWS = 32 }; /* at most */
 #define ROUNDING_ALARM 1e-4
 bool exec_verify_rounding_draws(const Plan *plan, const Plan *one_rank, const Plan *exact,

@@ -123,7 +123,8 @@ void flat_each(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
 
 typedef struct InitTo {
     const Plan *plan;
-    DType dtype, rest; /* a copy for use holds the weights rounded as they are at rest */
+    DType dtype, rest; /* rest: the dtype at rest; a copy for use holds weights that were rounded to
+                        * this dtype first */
     void *at;
 } InitTo;
 

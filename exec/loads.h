@@ -1,5 +1,5 @@
 /* Counts the choices of each expert during a run, and the dropped choices. Backends whose memory
- * the host can read count the choices in the instructions that assign rooms to tokens. */
+ * the host can read count the choices in the instructions that assign slots to tokens. */
 #ifndef TANDEM_EXEC_LOADS_H
 #define TANDEM_EXEC_LOADS_H
 
@@ -10,13 +10,13 @@ struct Backend;
 
 typedef struct LoadCounts {
     uint32_t n_layers, n_experts; /* layers with experts; the most experts of a layer */
-    const uint32_t *layer_of;     /* [node]: 1 + number of the layer; 0: the node assigns no
-                                   * rooms */
+    const uint32_t *layer_of;     /* [node]: 1 + number of the layer; 0: the node assigns no slots
+                                   */
     uint64_t *chosen;             /* [layer, n_experts] */
     uint64_t *dropped;            /* [layer] */
 } LoadCounts;
 
-/* Returns NULL if the model has no experts with rooms. */
+/* Returns NULL if the model has no experts with slots. */
 LoadCounts *loads_new(const Plan *plan, Arena *arena);
 /* Counts the choices of one instruction that was computed on `rank`. Among ranks that do the same
  * work, only one counts. */

@@ -4,9 +4,10 @@
 
 #include "exec/ready.h"
 
-/* Read as 64 bits it is a signalling NaN, as 32 bits two NaNs, and each half of those is a NaN in
- * both f16 and bf16. The last byte of each is 0x7f. No finite number below 1e38 has this byte in
- * its type (f16: no finite number at all). Every other byte is a NaN of 8 bits. */
+/* As an fp64 number, the pattern is a signalling NaN. As two fp32 numbers, both are NaN. Each
+ * 16-bit half of these is NaN in both f16 and bf16. The last byte of each is 0x7f. No finite number
+ * below 1e38 has this byte in its type (f16: no finite number at all). Every other byte is a NaN of
+ * 8 bits. */
 static const unsigned char pattern[8] = {0xa5, 0x7f, 0xa5, 0x7f, 0xa5, 0x7f, 0xf4, 0x7f};
 
 void poison_fill(void *at, uint64_t bytes)

@@ -16,7 +16,7 @@ void rank_begin(RankState *r)
     r->n_left = r->info->n_instr;
     r->not_finite = false;
     for (BufferId b = 1; r->poison && b < p->buffers.n; b++) {
-        /* its value is from the previous step, and was already read */
+        /* the buffer's value is from the previous step, and was already read */
         const Buffer *at = &p->buffers.at[b];
         char *arena = at->space == SPACE_host ? r->host : r->device;
         if (at->result && !at->parent) poison_fill(arena + at->offset, at->bytes);

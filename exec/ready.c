@@ -32,8 +32,8 @@ static bool fail(const RankState *r, Pc pc, Arena *arena, Diag *d, const char *w
 
 /* ---- local instructions ---- */
 
-/* Sets the extents that kernel.h describes: those of the buffer that is whole along attrs.dim, and
- * those of one part. */
+/* Sets the extents that kernel.h describes: the extents of the buffer that is whole along
+ * attrs.dim, and the extents of one part. */
 static bool set_extents(const RankState *r, const Instr *in, KernelArgs *a)
 {
     const Mesh *mesh = &r->plan->mesh;
@@ -71,7 +71,7 @@ static int64_t rows_of(const RankState *r, const Shape *s, int d)
     return shape_local_dim(s, &r->plan->mesh, &r->plan->graph.deals, d);
 }
 
-/* Fills in the same for halo_pack and the other local halo ops: both shapes of the dimension, and
+/* Sets the extents for halo_pack and the other local halo ops: both shapes of the dimension, and
  * this rank's rows. */
 static bool set_halo(const RankState *r, const Instr *in, KernelArgs *a)
 {
@@ -101,7 +101,7 @@ static bool set_halo(const RankState *r, const Instr *in, KernelArgs *a)
            a->elements[2] == (joins ? of_held : of_own);
 }
 
-/* Fills in the same for stride_pack and stride_unpack. The messages' buffer has the shape with
+/* Sets the extents for stride_pack and stride_unpack. The messages' buffer has the shape with
  * strides, in either direction. */
 static bool set_pieces(const RankState *r, const Instr *in, KernelArgs *a)
 {
@@ -136,7 +136,7 @@ static bool bind(const RankState *r, Pc pc, KernelArgs *a)
     a->rows = 1;
     for (const char *letter = b->ellipsis; letter < b->ellipsis + MAX_DIMS && *letter; letter++)
         a->rows *= a->size[(unsigned char)*letter];
-    /* On uneven rows, an op on single elements computes only those that are stored. */
+    /* On uneven rows, an op on single elements computes only the stored elements. */
     if (b->ellipsis[0] && rows_uneven(arg_shape(r, in, 0), &r->plan->graph.deals))
         a->rows = a->elements[0];
     return true;

@@ -1,6 +1,6 @@
 /* A program prepared to run. Every pointer, size, peer and wait is computed before the first step,
- * so that a step neither plans nor allocates. All backends share this; it depends on none of
- * them. */
+ * so that a step neither plans nor allocates. All backends share this file, which depends on no
+ * backend. */
 #ifndef TANDEM_EXEC_READY_H
 #define TANDEM_EXEC_READY_H
 
@@ -22,12 +22,13 @@ typedef struct ProgramInfo {
     const Binding **binding; /* [pc] NULL for communications and RESHAPE ops */
     uint64_t *bytes;         /* [pc] bytes shown in its trace row */
     uint32_t *n_touches;     /* [buffer] accesses to a root in one step, also through views */
-    /* [buffer]: the last user of the buffer writes its result into the same bytes */
+    /* [buffer]: true if the last instruction that reads the buffer writes its result into the same
+     * bytes */
     bool *passes_on;
     uint32_t n_instr; /* instructions are 1..n_instr */
 } ProgramInfo;
-/* Prepares a program. Communications with the same launch start together, so each waits for
- * every instruction that any of them waits for. */
+/* Prepares a program. Communications with the same launch start together, so each waits for all
+ * instructions for which any communication of the launch waits. */
 const ProgramInfo *program_info(const Plan *plan, const Program *p, Arena *arena);
 
 /* ---- one instruction on one rank ---- */
@@ -132,8 +133,9 @@ void collective_move(const Comm *const *member, uint32_t n_members);
 /* ---- uneven.c ---- the exchange of uneven rows of experts (planner/ir/layout/rows.h) */
 /* Returns the number of rows that this member receives. */
 int64_t uneven_rows_to(const Comm *c);
-/* Returns the number of rows of an expert in part `part` of its samples, from the counts of side 0
- * (sent) or 1 (received). samples: the number of samples of a part. */
+/* Returns the number of rows that the samples of part `part` have for an expert. side: the table of
+ * counts to read; 0: of sent rows, 1: of received rows. samples: the number of samples of a part.
+ */
 int64_t uneven_piece(const Comm *c, int side, int64_t expert, int64_t part, int64_t samples);
 bool uneven_to_experts(const Comm *c); /* true if rows go from samples to experts; false: back */
 int64_t uneven_room(const Comm *c);    /* the number of rows for which this member has memory */

@@ -81,7 +81,7 @@ static bool agree(ExecRun *run)
     return true;
 }
 
-/* State other than weights is whole on every rank and starts equal. */
+/* Initialises state other than weights, which is whole on every rank and starts equal. */
 static bool init_state(const ExecRun *run, Rank rank, BufferId b, Arena *scratch)
 {
     const Buffer *buffer = &plan_program(run->plan, rank)->buffers.at[b];

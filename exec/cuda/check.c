@@ -80,7 +80,8 @@ bool nccl_checked(Cuda *c, const ncclComm_t *of, ncclResult_t result, const char
     bool may_go_on = result == ncclInProgress || result == ncclSuccess;
     if (may_go_on && comm != NULL) result = settle(c, comm, &is_late);
     if (result == ncclSuccess) return true;
-    c->watch.dead = true; /* neither it nor communicators split from it can be used any more */
+    c->watch.dead = true; /* neither this communicator nor communicators split from it can be used
+                           * any more */
     if (is_late)
         return cuda_fail(c, "timeout", "rank %u, %s:%d: %s did not end within %g s", c->rank,
                          place(file), line, call, limit_s(c));

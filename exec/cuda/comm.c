@@ -1,9 +1,10 @@
-/* NCCL's communicators: one for each (axes, stream) of the plan. All are split from one, and all
- * ranks create and warm them up in the same order. Also issues an instruction's communication.
+/* NCCL's communicators: one for each (axes, stream) of the plan. All are split from one
+ * communicator, and all ranks create and warm them up in the same order. The file also issues
+ * communications.
  *
- * NCCL chooses the order of sums. Unlike the CPU's rank order, the order depends on the
- * communicator, the algorithm and the size. Each hop rounds to the dtype of the buffers. Equal runs
- * give equal bits (with NVLS only if NCCL_ALGO excludes it). Other backends differ in the last
+ * NCCL chooses the order of sums. This order depends on the communicator, the algorithm and the
+ * size; on the CPU it is the order of ranks. Each hop rounds to the dtype of the buffers. Equal
+ * runs give equal bits (with NVLS only if NCCL_ALGO excludes it). Other backends differ in the last
  * bits. Maxima are exact, and so are collectives that only move data. */
 #include <assert.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 #include "exec/cuda/private.h"
 #include "planner/base/clock.h"
 
-/* Time that libraries get to abort running operations after a run has failed. */
+/* Seconds that libraries get to abort running operations after a run has failed. */
 #define ABORT_S 3.0
 
 static ncclConfig_t config_of(const Cuda *c)
@@ -30,7 +31,8 @@ static ncclConfig_t config_of(const Cuda *c)
     return config;
 }
 
-/* Made before the others and never used for data; it only connects all ranks. */
+/* Opens the first communicator, from which the others are split. It connects all ranks and carries
+ * no data. */
 static bool open_world(Cuda *c)
 {
     ncclUniqueId id = {{0}}, *all = arena_array(c->arena, c->n_ranks, sizeof *all);
@@ -66,7 +68,8 @@ static bool split(Cuda *c, CudaComm *comm)
 
 enum { SENDS_TO = 1, RECEIVES_FROM = 2 };
 
-/* Marks the peers whose messages in `in`, as part `from`, involve this rank. */
+/* Marks the peers that exchange messages with this rank in instruction `in`, if the messages come
+ * from part `from` of the group. */
 static void add_peers(const Instr *in, uint32_t from, uint32_t n, uint32_t mine,
                       unsigned char *peers)
 {
@@ -76,8 +79,9 @@ static void add_peers(const Instr *in, uint32_t from, uint32_t n, uint32_t mine,
     if (to == mine) peers[from] |= sends ? RECEIVES_FROM : SENDS_TO;
 }
 
-/* Finds the ranks that exchange messages with this one on a communicator in any step. Every rank of
- * the group reads the half of the message list that its peer wrote. [members] */
+/* Returns an array [member]: 1 if this rank exchanges messages with the member on this communicator
+ * in some step, else 0. Every rank of the group reads the half of the message list that its peer
+ * wrote. */
 static const unsigned char *find_peers(const Cuda *c, const GroupKey *key)
 {
     const Mesh *mesh = &c->plan->mesh;
@@ -235,7 +239,7 @@ static bool is_idle(Cuda *c, double until)
 }
 
 /* NCCL's abort waits for its own threads and, in some versions, for the work that it should abort.
- * It runs in a thread of its own, which ends with the process. */
+ * So the abort runs in a thread of its own, which ends with the process. */
 bool comm_abort(Cuda *c)
 {
     pthread_t thread;

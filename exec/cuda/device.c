@@ -54,9 +54,9 @@ static void share_device(const Cuda *c)
 /* Sets variables that the driver reads at its first call. Variables that the user has set stay
  * unchanged. Streams that share a hardware queue wait for each other, although the plan does not
  * ask for it. There are 8 queues unless more are requested. If there are several ranks, NCCL's
- * connections are made at the start. Otherwise, at a collective's first use, the issuing thread
- * waits for those of other ranks, and they may be waiting in another collective. (Messages connect
- * when comm.c warms up.) */
+ * connections are made at the start. Without this, at a collective's first use, the issuing thread
+ * waits for the issuing threads of other ranks, and these may be waiting in another collective.
+ * (Messages connect when comm.c warms up.) */
 void device_environment(void)
 {
     uint32_t n = 0, mine = 0;
@@ -127,7 +127,7 @@ static void uuid_text(const Identity *id, char out[48])
              u[14], u[15]);
 }
 
-/* Every rank finds the same fault and reports it. */
+/* Compares the devices of two ranks. Every rank finds the same fault and reports it. */
 static bool compare(Cuda *c, Rank a, Rank b)
 {
     const Identity *x = &c->comms.all[a], *y = &c->comms.all[b];

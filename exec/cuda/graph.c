@@ -6,7 +6,7 @@
 
 #include "exec/cuda/private.h"
 
-/* A capture must be ended even after an error. */
+/* Captures one segment. A capture must be ended even after an error. */
 static bool capture(Cuda *c, const Segment *s, cudaGraphExec_t *exec)
 {
     cudaStream_t main = c->streams.of[STREAM_compute];

@@ -6,7 +6,7 @@
  * streams wait; the issuing thread and the communicating thread never do. (A host function in the
  * stream must not wait: CUDA may run host functions of all streams one after the other.)
  *
- * Only one thread calls MPI at a time: this one during a step, the main one between steps. */
+ * Only one thread calls MPI at a time: this thread during a step, the main thread between steps. */
 #include <assert.h>
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -27,8 +27,8 @@ enum { POLLS_BEFORE_SLEEP = 500, SLEEP_NS = 20000, ALIGN = 256, MEMORY_OPS_VERSI
  * order. */
 typedef struct HostedStart {
     uint32_t first, n; /* in Hosted.order */
-    uint32_t n_left;   /* under way */
-    bool is_posted;    /* until the request is withdrawn */
+    uint32_t n_left;   /* communications that have not finished */
+    bool is_posted;    /* true until the request is withdrawn */
 } HostedStart;
 
 struct Hosted {
@@ -137,8 +137,9 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Communications that start together need memory at the same time. All others of a stream use the
- * same memory in turn. `base` is the start of the memory; NULL only computes its size. */
+/* Communications that start together need memory at the same time. All other communications of a
+ * stream use the same memory in turn. `base` is the start of the memory; NULL only computes its
+ * size. */
 static uint64_t place(Cuda *c, Hosted *h, char *base)
 {
     uint64_t total = 0;
@@ -161,8 +162,8 @@ static uint64_t place(Cuda *c, Hosted *h, char *base)
     return total;
 }
 
-/* Appends the next communication to h->order; it starts together with the one before, or by
- * itself. */
+/* Appends the next communication to h->order. It starts by itself if `is_first`, else together with
+ * the previous one. */
 static void add(Hosted *h, uint32_t at, Pc pc, const Comm *comm, bool is_first)
 {
     const Comm *before = is_first ? NULL : h->process.state.at[h->order[at - 1]].comm;
@@ -173,7 +174,7 @@ static void add(Hosted *h, uint32_t at, Pc pc, const Comm *comm, bool is_first)
     h->order[at] = pc;
 }
 
-/* Lists the communications of this rank with their places in host memory. Communications of a
+/* Lists the communications of this rank with their addresses in host memory. Communications of a
  * single rank stay with CUDA. */
 static void collect(Cuda *c, Hosted *h)
 {
@@ -280,7 +281,7 @@ void hosted_close(Cuda *c)
 
 /* ---- issue ---- */
 
-/* Writes a word on the stream, which tells the host that pinned memory holds the data. */
+/* Lets the stream write a word. The word tells the host that pinned memory holds the data. */
 static bool set_word(Cuda *c, uint32_t *word, uint32_t value, cudaStream_t stream)
 {
     return CHECK_CUDA(

@@ -1,6 +1,6 @@
 /* Makes initial values of weights and of the optimizer's states on the device. The host would need
- * minutes for billions of weights, and memory for them. The host initialises a buffer if it lies in
- * host memory, if the kernel cannot write its type, or if a deal changes the order of its
+ * minutes for billions of weights, and memory for them. The host initialises a buffer if the buffer
+ * is in host memory, if the kernel cannot write its type, or if a deal changes the order of its
  * elements. */
 #include "kernels/cuda/init.h"
 

@@ -19,7 +19,7 @@ static const Instr *instr(const Cuda *c, Pc pc)
     return program_instr(c->state.info->p, pc);
 }
 
-/* An instruction's label in a profiler: its op and its module. */
+/* Begins an instruction's range in a profiler, labelled with its op and its module. */
 static void range_begin(const Cuda *c, Pc pc)
 {
 #ifdef HAS_NVTX
@@ -92,9 +92,10 @@ bool issue_open(Cuda *c)
     return true;
 }
 
-/* Returns the outputs of the part at `at` that no instruction touches except the n parts of its
- * chain, from `first` on. All accesses in the program count, also those through views. A single
- * access from outside the chain excludes an output. */
+/* Finds outputs that only the instructions of a chain touch. The chain has n parts, from place
+ * `first` on. Returns such outputs of the part at place `at` (bit j: output j). All accesses in the
+ * program count, also accesses through views. A single access from outside the chain excludes an
+ * output. */
 static uint32_t unread_outputs(const Cuda *c, uint32_t first, uint32_t n, uint32_t at)
 {
     const Program *p = c->state.info->p;
@@ -180,8 +181,8 @@ static bool check_product(Cuda *c, uint32_t at)
     return true;
 }
 
-/* A traced step issues each segment itself, but with the kernels of the graph that stands for the
- * segment. */
+/* Gives equal segments the same kernels. A traced step issues each segment itself, but with the
+ * kernels of the graph that represents the segment. */
 static void launch_alike(Cuda *c)
 {
     const IssueOrder *o = &c->launches.order;
@@ -194,7 +195,8 @@ static void launch_alike(Cuda *c)
         }
 }
 
-/* A segment that stands for others skips only outputs that none of them needs. */
+/* Finds outputs that need not be written. A segment that represents others skips only outputs that
+ * none of these segments needs. */
 static bool find_unread(Cuda *c)
 {
     const IssueOrder *o = &c->launches.order;
@@ -202,7 +204,7 @@ static bool find_unread(Cuda *c)
     for (uint32_t k = 0; k < o->n_segments; k++) {
         const Segment *s = &o->segment[k], *owner = &o->segment[s->same];
         for (uint32_t i = 0, n; i < s->n; i += n) {
-            n = c->launches.chain[o->pc[owner->first + i]]; /* as they will be launched */
+            n = c->launches.chain[o->pc[owner->first + i]]; /* instructions in this launch */
             for (uint32_t at = i; n > 1 && at < i + n; at++) {
                 uint32_t bits = unread_outputs(c, s->first + i, n, s->first + at);
                 uint32_t *mine = &c->launches.unread[o->pc[owner->first + at]];
@@ -332,7 +334,7 @@ static bool record(Cuda *c, cudaEvent_t event, Stream s, bool captures)
     return CHECK_CUDA(c, cudaEventRecordWithFlags, (event, c->streams.of[s], flags));
 }
 
-/* ---- a launch: one instruction, a chain that is one kernel, or communications that start
+/* ---- a launch: one instruction, a chain that runs as one kernel, or communications that start
  * together */
 
 typedef struct IssuedLaunch {

@@ -111,11 +111,12 @@ bool libraries_open(Cuda *c)
     return true;
 }
 
-/* The records that ranks report: those of all ranks, one rank after another, padded with zeroes to
- * equal length. If all ranks report the same records, they are stored once. */
+/* The records that all ranks report, one rank after another. Each rank's records are padded with
+ * zeroes to equal length. If all ranks report the same records, they are stored once. */
 typedef struct GatheredRecords {
     const void *all;
-    uint32_t n, n_before; /* own records; records of the ranks before this one */
+    uint32_t n, n_before; /* the number of own records; the number of records of the ranks before
+                           * this rank */
 } GatheredRecords;
 
 typedef struct Summary {

@@ -63,7 +63,7 @@ static bool load_one(Cuda *c, uint32_t at, uint32_t n, Arena *scratch, LaunchKin
     return issue_compute(c, c->launches.order.pc[at], n, false);
 }
 
-/* Waits for the launches. They ran on zeroes and may have reported faults, which are cleared. */
+/* Waits for the launches. They ran on zeroes and may have reported faults; clears these faults. */
 static bool loaded(Cuda *c)
 {
     const double until = clock_s() + c->watch.patience_s;

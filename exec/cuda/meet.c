@@ -1,5 +1,5 @@
-/* Lets ranks meet over MPI, or lets a rank run alone; chooses between MPI, TCP and alone. It does
- * not use CUDA. */
+/* Lets ranks exchange bytes before and between steps: over MPI, over TCP (meet_tcp.c), or with a
+ * single rank. It does not use CUDA. */
 #include "exec/cuda/meet.h"
 
 #include <sched.h>

@@ -1,8 +1,8 @@
 /* Meeting over TCP in a star around rank 0. Rank 0 listens at the address in MASTER_ADDR and
- * MASTER_PORT. TANDEM_PORT overrides the port. If torchrun's own store uses that port, the next one
- * is used. Every message has a head with its length. When a rank ends, its connection closes, and
- * rank 0 tells the others. Every message is checked against the expected one before any byte is
- * used. */
+ * MASTER_PORT. TANDEM_PORT overrides the port. If torchrun's own store uses that port, the next
+ * port is used. Every message has a head with its length. When a rank ends, its connection closes,
+ * and rank 0 tells the others. Every message must be the expected one; this is checked before any
+ * byte is used. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -29,7 +29,8 @@ typedef struct MessageHead {
 
 typedef struct Star {
     Meet *meet;
-    int *peer; /* [n_ranks]: rank 0 has all others; they have [0]. -1: none */
+    int *peer; /* [n_ranks] sockets; -1: none. Rank 0 has a socket to each other rank; any other
+                * rank has only [0], its socket to rank 0 */
     int listener;
     uint32_t sequence;
     double until_s;

@@ -8,8 +8,8 @@
 
 enum { BLOCK_BYTES = 1 << 22 };
 
-/* Stands for the arena's address until the arena exists. Choices of kernels depend only on an
- * address's alignment, up to ARENA_LEAST bytes. */
+/* A placeholder for the arena's address until the arena exists. Choices of kernels depend only on
+ * an address's alignment, up to ARENA_LEAST bytes. */
 #define PLACE_HOLDER UINT64_C(0x7000000000)
 enum { ARENA_LEAST = 256 };
 

@@ -1,7 +1,7 @@
-/* The CUDA backend: one process for each rank, one device for each process. It opens in an order in
- * which a failed rank does not keep any other rank waiting: first the local steps, then a check
- * that all ranks succeeded, then the steps in which all take part. Closing releases everything that
- * was opened so far. */
+/* The CUDA backend: one process for each rank, one device for each process. No rank may wait for a
+ * failed rank while the backend opens. So each rank first does its local work, then all ranks check
+ * that all succeeded, and then they do the work in which all take part. Closing releases everything
+ * that was opened so far. */
 #include <assert.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static const Loc nowhere = {NULL, 0};
 
 enum { WHOLE_LENGTH = 4000 };
 
-/* A time that suffices to choose kernels for the products of a large plan, or to start NCCL on many
+/* Seconds, enough to choose kernels for the products of a large plan, or to start NCCL on many
  * machines. */
 #define PATIENCE_S 120.0
 
@@ -48,7 +48,7 @@ static bool all_are_fine(Cuda *c, bool fine)
 /* Allocates the small blocks that a step needs in addition to the arenas. */
 static bool open_blocks(Cuda *c)
 {
-    /* comm.c warms up with the last of them */
+    /* comm.c warms up with the last of these words */
     uint32_t n = c->state.info->n_instr + 2 + c->n_ranks;
     uint32_t *numbers = arena_array(c->arena, n, sizeof *numbers);
     for (uint32_t i = 0; i < n; i++) numbers[i] = i;
@@ -125,7 +125,7 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
     if (!meet(c)) return false;
     c->watch.here = arena_array(c->arena, c->n_ranks, 1);
     /* The branches of a graph may run one after the other. In that case, one branch would wait for
-     * the host, the host for other ranks, and these for another branch of this graph. */
+     * the host, the host for other ranks, and the other ranks for another branch of this graph. */
     CudaGraphs *graphs = &c->own.graphs;
     if (c->own.via == CUDA_VIA_host && c->n_ranks > 1 && *graphs == CUDA_GRAPHS_auto)
         *graphs = CUDA_GRAPHS_none;

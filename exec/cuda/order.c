@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* A heap of pcs by (first of their launch, pc). */
+/* A heap of pcs, ordered by (first pc of the launch, pc). */
 typedef struct PcHeap {
     Pc *at, *leader;
     uint32_t n;

@@ -11,7 +11,7 @@ typedef struct Segment {
     /* index of an earlier segment that differs only in its micro-batch; the segment's own index if
      * there is none */
     uint32_t same;
-    bool shared; /* another segment names this one in its `same` */
+    bool shared; /* true if another segment names this segment in its `same` */
 } Segment;
 
 typedef struct IssueOrder {
@@ -22,9 +22,9 @@ typedef struct IssueOrder {
     uint32_t n_segments;
 } IssueOrder;
 
-/* Orders a program's instructions so that each comes after all instructions that it waits for,
- * on any stream. Of several that may come next, the smallest pc comes next, so ranks with the same
- * program get the same order. */
+/* Orders a program's instructions so that each comes after all instructions that it waits for, on
+ * any stream. If several instructions may come next, the instruction with the smallest pc comes
+ * next, so ranks with the same program get the same order. */
 void order_make(const ProgramInfo *info, Arena *arena, IssueOrder *order);
 /* Makes the whole order one segment. */
 void order_whole(IssueOrder *order, Arena *arena);

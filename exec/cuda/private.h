@@ -34,7 +34,7 @@ typedef struct CudaComm {
     bool has_window;
 } CudaComm;
 
-/* The data of one micro-batch, for one instruction. */
+/* The data of one micro-batch, for one batch instruction. */
 typedef struct Staged {
     Pc pc;
     KernelArgs host; /* arguments of the CPU's kernel, which writes to `back` */
@@ -46,8 +46,8 @@ typedef struct Staged {
 } Staged;
 
 /* Begin and end of each launch, while a step is traced. If a launch carries out several
- * instructions, the first one gets the launch's time; the others get no time, at the launch's
- * end. */
+ * instructions, the first one gets the launch's time. The others get an empty interval at the
+ * launch's end. */
 typedef struct CudaTrace {
     cudaEvent_t *begin, *end; /* [pc]; NULL: not traced */
     Pc *lead;                 /* [pc]: the first instruction of its launch */
@@ -79,7 +79,8 @@ typedef struct CudaWatch {
     const char *opens;   /* the operation for which watch_opening waits */
     unsigned char *here; /* [n_ranks] */
     bool dead;           /* communicators are broken and can only be aborted */
-    /* even aborting the communicators did not return, so nothing may wait for the device */
+    /* the calls that abort the communicators did not return either, so no code may wait for the
+     * device */
     bool stuck;
     _Atomic bool aborted;
     double last_progress_s;
@@ -242,8 +243,8 @@ void memory_close(Cuda *c);
 bool memory_settle(Cuda *c);
 bool memory_read(Cuda *c, BufferId b, void *to);
 bool memory_write(Cuda *c, BufferId b, const void *from);
-/* memory_poison fills memory that does not live between steps, before a step. memory_inspect then
- * finds writes beyond the arena. */
+/* Before a step, memory_poison fills the memory that holds no value between steps. memory_inspect
+ * then finds writes beyond the arena. */
 bool memory_poison(Cuda *c);
 bool memory_inspect(Cuda *c);
 uint64_t memory_highest(Cuda *c, Space space);
@@ -335,7 +336,7 @@ bool watch_together(Cuda *c);
 /* Waits until the device has reached c->streams.finished. If that does not happen in time, returns
  * false or ends the process. */
 bool watch_step(Cuda *c);
-/* Waits in the same way while something is opened; `what` names it in messages. */
+/* Waits in the same way while a library is opened; `what` names the operation in messages. */
 bool watch_opening(Cuda *c, const char *what);
 /* Handles an error in a step: ends all ranks if there are several, otherwise returns false. */
 bool watch_fail(Cuda *c);
@@ -352,7 +353,7 @@ bool record_open(Cuda *c);
 /* Writes this rank's state. rule NULL: there is no error yet. */
 void record_write(Cuda *c, const char *rule, const char *text);
 void record_look(
-    Cuda *c); /* does record_write without a rule, unless the state was written recently */
+    Cuda *c); /* calls record_write without a rule, unless the state was written recently */
 void record_close(Cuda *c);
 
 /* ---- step.c ---- */

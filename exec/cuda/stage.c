@@ -1,7 +1,7 @@
-/* Data comes from the host. Each batch instruction has pinned memory for its micro-batch of this
- * step, and ordinary memory that is filled with the next step's data while the device works. If
- * micro-batches share a graph, the instruction copies from a slot on the device, which is filled
- * before. */
+/* Brings data from the host to the device. Each batch instruction has pinned memory for its
+ * micro-batch of this step, and ordinary memory that is filled with the next step's data while the
+ * device works. If micro-batches share a graph, the instruction copies from a slot on the device,
+ * which is filled before. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

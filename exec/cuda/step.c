@@ -35,8 +35,8 @@ static bool check_fault(Cuda *c)
                      instr_text(c->plan, c->state.info->p, pc, c->arena));
 }
 
-/* The host's work before the device starts the step. If that may take long, the ranks wait for each
- * other. Otherwise the fastest rank would mistake the others' work for a hang. */
+/* Does the host's work before the device starts the step. If that may take long, the ranks wait for
+ * each other. Otherwise the fastest rank would mistake the others' work for a hang. */
 static bool prepare(Cuda *c, bool by_graphs, bool traced)
 {
     /* The first step runs without graphs, because libraries load during it. */

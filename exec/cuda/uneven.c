@@ -110,7 +110,8 @@ static bool message(Cuda *c, char *at, uint64_t bytes, bool sends, int64_t peer,
                  : CHECK_NCCL(c, &of, ncclRecv, (at, bytes, ncclInt8, (int)peer, of, stream));
 }
 
-/* One message for each expert and peer: its rows are contiguous on both sides. */
+/* Sends one message for each expert and peer; the rows of a message are contiguous on both sides.
+ */
 static bool send_rows(Cuda *c, const Sides *s, ncclComm_t of, cudaStream_t stream)
 {
     char *at = s->of_samples;

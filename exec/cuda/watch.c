@@ -14,7 +14,7 @@
 
 enum { POLLS_BEFORE_SLEEP = 2000, SLEEP_NS = 20000, POLLS_BETWEEN_LOOKS = 16 };
 
-/* The issuing thread reports first if it can. */
+/* Seconds by which the watching thread reports later than the issuing thread. */
 #define LATER_S 1.0
 
 /* Ranks that our launcher did not start share a status record of their own, if all are on one
@@ -86,9 +86,9 @@ static Ending ending_of(Cuda *c)
                     .record_self = c};
 }
 
-/* Called after the report. The communicating thread stops using MPI, so that this one can, and
- * communicators are aborted. Nothing is freed, because freeing waits for streams, which may never
- * end. Ending the process ends them. */
+/* Called after the report. Stops the communicating thread, so that this thread can use MPI, and
+ * aborts communicators. Nothing is freed, because freeing waits for streams, which may never end.
+ * Ending the process ends them. */
 static void end_ranks(void *self, int code)
 {
     Cuda *c = self;

@@ -16,7 +16,7 @@ enum {
     STREAM_LENGTH = 5
 };
 
-/* Each use, step and micro-batch has a random stream of its own. */
+/* Returns the random stream of a use, step and micro-batch; each combination has its own. */
 static uint64_t stream_of(uint64_t use, int64_t step, uint32_t microbatch)
 {
     assert(microbatch < 1u << 24);

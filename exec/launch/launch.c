@@ -21,9 +21,9 @@ extern char **environ;
 
 enum { EXIT_RUN_FAILED = 6, EXIT_OWN_MAX = 7, EXIT_NO_MPIRUN = 127, LOOK_NS = 20000000 };
 
-/* After a verdict, mpirun has this long to end the ranks; then this process ends them. */
+/* Seconds that mpirun has after a verdict to end the ranks; then this process ends them. */
 static const double patience_s = 4, kill_s = 2;
-/* After a death, the time in which other deaths may follow. */
+/* Seconds after the first death in which other ranks may still die before the report. */
 static const double died_s = 0.3;
 /* Ranks end a run by themselves after the timeout. This process ends it this much later. */
 static const double slack_s = 3;
@@ -130,7 +130,7 @@ static char **command_line(const Launcher *l, const char *const *argv, uint32_t 
     return list.at;
 }
 
-/* Our variables replace those of the same name in the environment. */
+/* Our variables replace environment variables of the same name. */
 static char **environment(const char *status_path, const Launcher *l, const LaunchOptions *o,
                           Arena *arena)
 {
@@ -161,8 +161,8 @@ typedef struct Watch {
     int signal;      /* a signal that this process received and passed on */
     bool is_dead_known;
     Str dead; /* "rank 2 (pid 123, step 7) died" */
-    /* last time when no rank was lost; last time when all ranks were present; last time when none
-     * was */
+    /* the last time when no rank was lost; the last time when all ranks were present; the last time
+     * when no rank was present */
     double lost_s, left_s, came_s;
     uint64_t count;    /* progress of all ranks together */
     double progress_s; /* when it last changed */
@@ -212,8 +212,8 @@ static bool name_first_dead(Watch *w)
 }
 
 /* If there are no supervisors, or one was killed too, finds a rank in the middle of a run whose
- * process is gone. A rank that has closed its backend may end, but not long before the others. All
- * ranks must have started. */
+ * process is gone. A rank that has closed its backend may end, but not long before the other ranks.
+ * The check requires that all ranks have started. */
 static void look_for_dead(Watch *w, bool is_over)
 {
     if (w->is_dead_known || name_first_dead(w)) return;
@@ -257,7 +257,7 @@ static void look_at_progress(Watch *w, double timeout_s)
     if (clock_s() - w->progress_s > timeout_s + slack_s) w->hung = true;
 }
 
-/* A rank that a signal has stopped cannot report, neither before the first step nor in it. */
+/* A rank that a signal has stopped cannot report, neither before the first step nor during it. */
 static void look_for_stopped(Watch *w, double timeout_s)
 {
     double now = clock_s();
@@ -382,7 +382,8 @@ static int verdict(Watch *w, Diag *d)
     return EXIT_RUN_FAILED;
 }
 
-/* If this process ends for any reason, mpirun gets SIGTERM, so that it ends the ranks. */
+/* Starts mpirun. If this process ends for any reason, mpirun gets SIGTERM, so that it ends the
+ * ranks. */
 static bool spawn(char **argv, char **env, const sigset_t *mask, pid_t *child, Diag *d)
 {
     pid_t self = getpid();

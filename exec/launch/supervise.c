@@ -21,12 +21,12 @@ static bool is_there(int32_t pid)
     return kill(pid, 0) == 0 || errno != ESRCH;
 }
 
-/* If the command is gone (for example by kill -9), no process reads the results of the run, so the
- * rank ends. */
+/* Ends the rank after the command has ended (for example by kill -9), because no process reads the
+ * results of the run any more. */
 static _Noreturn void end_without_launcher(pid_t child)
 {
     kill(child, SIGKILL);
-    unlink(getenv(STATUS_VARIABLE)); /* the command would have done it */
+    unlink(getenv(STATUS_VARIABLE)); /* the command would have removed the file */
     _exit(EXIT_RUN_FAILED);
 }
 
@@ -66,7 +66,7 @@ void launch_supervise(void)
     pid_t supervisor = getpid(), child = fork();
     if (child > 0) supervise(status, &status->slots[rank], child, &news);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (child < 0) return; /* then run without it */
+    if (child < 0) return; /* the rank then runs without a supervisor */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != supervisor) _exit(EXIT_RUN_FAILED);
     setenv(SUPERVISED_VARIABLE, "1", 1);

@@ -1,5 +1,5 @@
-/* All ranks in this process, as cooperative state machines. A seed selects the next event among
- * those that the plan's semantics allow: instructions that may start and communications that may
+/* All ranks in this process, as cooperative state machines. A seed selects the next event among the
+ * events that the plan's semantics allow: instructions that may start and communications that may
  * finish. A communication moves its bytes at any time between its start and its end. If the result
  * of a plan depends on the order of events, different seeds give different results. */
 #include <assert.h>
@@ -41,7 +41,8 @@ static void record(Loopback *l, Rank rank, Pc pc, Ps start, Ps end)
                                          l->ranks[rank].info->bytes[pc]};
 }
 
-/* The instruction may start. A local one becomes an event; a communication counts as arrived. */
+/* Notes that an instruction may start. A local instruction becomes an event; a communication counts
+ * as arrived. */
 static void may_start(Loopback *l, Rank rank, Pc pc)
 {
     RankState *r = &l->ranks[rank];

@@ -37,7 +37,8 @@ static bool agrees(const Comm *a, const Comm *b)
            a->in_bytes == b->in_bytes && a->out_bytes == b->out_bytes;
 }
 
-/* All members of a communication must do the same, and each part must occur at most once. */
+/* Checks that all members of a communication do the same, and that each part occurs at most once.
+ */
 static bool check_meeting(Loopback *l, const LoopbackMeeting *m, Diag *d)
 {
     const Member *first = &l->members[m->first];

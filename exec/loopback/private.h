@@ -22,7 +22,8 @@ typedef struct LoopbackMeeting {
 typedef struct LegalStep {
     Rank rank;
     Pc pc; /* a local instruction that may start */
-    /* or, if not 0, a communication whose members have all arrived; it may move its data, or end */
+    /* if not 0: instead of the instruction, a communication whose members have all arrived; it may
+     * move its data, or end */
     uint32_t meeting;
 } LegalStep;
 

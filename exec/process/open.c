@@ -55,8 +55,8 @@ static bool prepare_transfers(Process *p, const ProcessGroups *groups, Diag *d)
     return true;
 }
 
-/* Transfers of a launch group run at the same time, so each has a place of its own. All other
- * transfers of a stream use the same memory in turn. */
+/* Reserves staging memory. Transfers of a launch group run at the same time, so each has memory of
+ * its own. All other transfers of a stream use the same memory in turn. */
 static bool stage(Process *p, Diag *d)
 {
     uint64_t begin[STREAM_COUNT] = {0}, most[STREAM_COUNT] = {0}, total = 0;
@@ -115,7 +115,8 @@ static void order_streams(Process *p)
     p->next = arena_array(p->arena, (size_t)n + 1, sizeof *p->next);
 }
 
-/* All ranks take part in creating groups, so none begins to create them if any rank has failed. */
+/* Returns true if no rank has failed. All ranks take part in creating groups, so none may begin
+ * before. */
 static bool all_are_fine(Backend *self, bool fine, Diag *d)
 {
     Process *p = self->state;
@@ -128,7 +129,7 @@ static bool all_are_fine(Backend *self, bool fine, Diag *d)
     return fine;
 }
 
-/* Sets *out: the ranks of this machine are more than the cores that they may use. All ranks call
+/* Sets *out to true if this machine has more ranks than cores that they may use. All ranks call
  * this. */
 static bool find_shared_cores(Backend *self, bool *out, Diag *d)
 {
@@ -139,7 +140,8 @@ static bool find_shared_cores(Backend *self, bool *out, Diag *d)
     Process *p = self->state;
     char host[256] = {0};
     uint32_t n = 0;
-    if (gethostname(host, sizeof host - 1) != 0) host[0] = 0; /* ranks then seem to share one */
+    /* without their names, all machines count as one */
+    if (gethostname(host, sizeof host - 1) != 0) host[0] = 0;
     const Place mine = {hash_bytes(host, strlen(host)), cores_set()};
     Place *all = arena_array(p->arena, p->n_ranks, sizeof *all);
     CoreSet *here = arena_array(p->arena, p->n_ranks, sizeof *here);

@@ -36,7 +36,7 @@ typedef struct PreparedTransfer {
     /* [members] sizes and offsets, in elements, of the pieces that arrive in the staging memory */
     int *in_counts, *in_displs;
     char *staging;
-    const void **part; /* [members] their inputs in the staging memory, in rank order */
+    const void **part; /* [members] the members' inputs in the staging memory, in rank order */
     uint64_t staging_bytes;
     /* state while it runs */
     bool is_second; /* it is in its second phase, in which the sums are gathered */
@@ -89,7 +89,8 @@ void transfer_post(Process *p, PreparedTransfer *w);
 /* Advances a transfer; returns true when it has finished. may_continue: the value of
  * transfer_may_continue. */
 bool transfer_poll(Process *p, PreparedTransfer *w, bool may_continue);
-/* True if the transfers before p->active[i] on its stream are far enough for it to continue. */
+/* True if the earlier transfers on the stream of p->active[i] have advanced so far that this
+ * transfer may continue. */
 bool transfer_may_continue(const Process *p, uint32_t i);
 
 /* Ends the run: reports why and aborts all ranks. */

@@ -11,8 +11,9 @@
 #include "exec/process/process.h"
 #include "planner/base/clock.h"
 
-/* If there is no other work, a rank polls this often in a row, then sleeps between polls. If ranks
- * share cores, it sleeps at once: each poll would take time from the rank that it waits for. */
+/* A rank without other work polls POLLS_BEFORE_SLEEP times in a row, then sleeps between polls. If
+ * ranks share cores, it sleeps at once: each poll would take time from the rank that it waits for.
+ */
 enum { POLLS_BEFORE_SLEEP = 500, SLEEP_NS = 20000 };
 
 static Ending ending_of(const Process *p)

@@ -8,10 +8,11 @@
 #include "exec/process/private.h"
 #include "planner/base/clock.h"
 
-/* Up to this size, every rank gathers all inputs: one round of messages instead of two. */
+/* Up to this size, every rank of an all_reduce gathers all inputs, which takes one round of
+ * messages instead of two. */
 enum { SMALL_BYTES = 32768 };
 
-/* MPI has no sums of low-precision types, and no means. */
+/* True if MPI can do the reduction itself. It has no sums of low-precision types, and no means. */
 static bool is_native(const Process *p, const Comm *c)
 {
     return p->options.native_reductions && c->reduce != REDUCE_mean &&
@@ -76,8 +77,9 @@ static void turn(Process *p, PreparedTransfer *w)
     w->counts[(me + 1) % n] = w->in_counts[(me + n - 1) % n] = w->n;
 }
 
-/* Strip 0 goes to the next member and comes from the previous one. Strip 1 goes the other way. With
- * two members that wrap, both strips go to and come from the same peer. */
+/* Prepares a halo exchange. Strip 0 goes to the next member and comes from the previous one. Strip
+ * 1 goes the other way. With two members that wrap, both strips go to and come from the same peer.
+ */
 static void cut_strips(Process *p, PreparedTransfer *w, int strip)
 {
     const uint32_t n = w->comm->n_members, me = w->comm->part;
@@ -144,8 +146,8 @@ static void check(Process *p, const PreparedTransfer *w, bool fine)
         arena_print(p->arena, "rank %u, %s: %s", p->rank, what, p->transport->error(p->mpi)));
 }
 
-/* Moves the pieces between two orders: on the side of the experts, the pieces of one expert from
- * all members are contiguous; in the staging memory, all pieces of one member are. */
+/* Moves the pieces between two orders. On the side of the experts, the pieces of one expert from
+ * all members are contiguous. In the staging memory, all pieces of one member are contiguous. */
 static void stage_rows(const PreparedTransfer *w, char *side, bool to_staging)
 {
     const Comm *c = w->comm;
@@ -178,7 +180,8 @@ static void count_rows(PreparedTransfer *w)
         int *counts = side ? w->in_counts : w->counts, *displs = side ? w->in_displs : w->displs;
         int at = 0;
         for (int i = 0; i < n; i++) {
-            int64_t rows = 0; /* on the side of the samples, a member's experts lie together */
+            int64_t rows = 0; /* on the side of the samples, the rows of a member's experts are
+                               * contiguous */
             for (int64_t e = 0; e < experts; e++)
                 rows += side == of ? uneven_piece(c, side, e, i, samples)
                                    : uneven_piece(c, side, i * experts + e, 0, samples);
@@ -203,7 +206,7 @@ static bool post_rows(Process *p, PreparedTransfer *w)
                                     w->in_displs, w->bytes, &w->request);
 }
 
-/* The rows have arrived. */
+/* Copies the rows that have arrived to the output. */
 static void take_rows(const PreparedTransfer *w)
 {
     const Comm *c = w->comm;

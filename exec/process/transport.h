@@ -19,8 +19,8 @@ typedef struct TransportRequest {
 typedef struct Transport {
     uint32_t version;
     const char *flavour; /* "openmpi", "mpich" */
-    /* Starts MPI unless it runs already; process exit ends it. NULL on failure, with the reason
-     * in `why`. */
+    /* Starts MPI unless it runs already; process exit ends it. Returns NULL on failure, with the
+     * reason in `why`. */
     void *(*open)(uint32_t *rank, uint32_t *n_ranks, char *why, size_t room);
     void (*close)(void *self);           /* frees the groups */
     void (*abort)(void *self, int code); /* ends all ranks; does not return */

@@ -1,9 +1,11 @@
 /* Judges rounding on several draws of data, by a sequential test for each quantity.
  *
- * On a draw, a quantity exceeds its bound or it does not. Let p be the chance that it does.
+ * On each draw, a quantity either exceeds its bound or stays within it. Let p be the chance that it
+ * exceeds its bound.
  *   legal plan: p is at most MOST_LEGAL. The errors of the plan and of one rank come from roundings
- *     of the same kinds in another order. Each is as likely to be the larger one (p = 1/2 without a
- *     margin), and the bound allows half more. Measured on 28 legal plans with 40 draws each: at
+ *     of the same kinds in another order. Each of the two errors is as likely to be the larger one
+ *     (so p = 1/2 without a margin), and the bound allows half more. Measured on 28 legal plans
+ *     with 40 draws each: at
  *     the tests' sizes no excess in 1,120 draws; at the smallest sizes the worst quantity on 6 of
  *     40.
  *   plan that rounds too often: p is about LIKELY_WRONG, or more.
@@ -30,7 +32,7 @@ static const double MOST_LEGAL = 1. / 3, LIKELY_WRONG = .9, CLEARED = -3.5, GROS
 typedef enum Verdict { VERDICT_open, VERDICT_cleared, VERDICT_wrong } Verdict;
 
 typedef struct Quantity {
-    RoundingError first; /* of the first draw on which it exceeds the bound */
+    RoundingError first; /* the error on the first draw on which the quantity exceeds its bound */
     double s;
     uint32_t n; /* draws on which it exceeded its bound, while it was open */
     Verdict verdict;

@@ -2,7 +2,7 @@
  * rounding. So each is compared with fp64, and the two errors are compared with each other.
  * Gradients and moments are judged, but weights are not. Adam's first step moves every weight by
  * the same size, however small its gradient. If rounding changes a gradient's sign, the weight is
- * off by two such steps, which contains no further information. */
+ * off by two such steps, which says nothing about the size of the error. */
 #include <assert.h>
 #include <math.h>
 
@@ -10,9 +10,9 @@
 
 static const double most_more = 1e-3;
 
-/* With few elements the error varies more by chance, so the number added to 1.5 is larger for
- * tensors with fewer elements. (With 13 independent elements of one size, one plan in a million
- * exceeds the bound.) */
+/* Returns the factor for a tensor of n elements. With few elements the error varies more by chance,
+ * so the number added to 1.5 is larger for tensors with fewer elements. (With 13 independent
+ * elements of one size, one plan in a million exceeds the bound.) */
 static double times_of(uint64_t n)
 {
     return ROUNDING_TIMES + 10 / sqrt((double)n);
@@ -31,7 +31,7 @@ typedef struct RoundingCompare {
     RoundingResult *result;
     RoundingErrors *errors;
     double largest[KINDS]; /* root mean square of the largest tensor, for each kind */
-    double gradient;       /* sum of squares of the exact gradient, */
+    double gradient;       /* sum of squares of the exact gradient */
     double off[2];         /* sums of squares of the errors of the plan and of one rank */
 } RoundingCompare;
 
@@ -123,8 +123,8 @@ static bool note_all(RoundingCompare *r)
     for (TensorId t = 1; t < g->tensors.n; t++)
         if (r->plan.whole[t].name) note_tensor(r, t);
     /* On one rank a single number may be right by chance. Its error may therefore be as large as
-     * that of the gradient. (In fp64, where the same plan is compared to 1e-10, this hides
-     * nothing.) */
+     * the error of the gradient. (This hides no fault, because the same plan is also compared in
+     * fp64, to 1e-10.) */
     RoundingResult *result = r->result;
     double size = r->gradient > 0 ? sqrt(r->gradient) : 1, whole = sqrt(r->off[1]) / size;
     result->gradient = sqrt(r->off[0]) / size;

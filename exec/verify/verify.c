@@ -61,8 +61,8 @@ static void visit(void *self, const FlatRun *run)
     }
 }
 
-/* Returns the kind of values in a buffer; KINDS for none of them. A unit's first moment comes
- * before its second. */
+/* Returns the kind of values in a buffer; KINDS: it has none of these kinds. A unit's first moment
+ * comes before its second. */
 static Kind kind_of(const Plan *plan, const Buffer *buffer, UnitId *moment_of)
 {
     if (plan_is_state(plan, buffer)) return KIND_parameter;
@@ -230,8 +230,8 @@ bool verify_seen(const Verify *v, const Whole *w)
     return true;
 }
 
-/* A comparison without values would succeed, so the reference must have them, and they must not all
- * be zero. */
+/* Checks that the reference has values, and that not all of them are zero, because a comparison
+ * without values would succeed. */
 bool verify_says_something(const Verify *v)
 {
     const Graph *g = &v->reference.plan->graph;
@@ -259,7 +259,7 @@ bool verify_says_something(const Verify *v)
     return false;
 }
 
-/* Returns 0 if they are equal, also for two zeros. */
+/* Returns difference / divisor; 0 if the difference is 0, even if the divisor is 0, too. */
 static double ratio(double difference, double divisor)
 {
     return difference == 0 ? 0 : difference / divisor;
@@ -308,7 +308,8 @@ static double adam_noise(const Verify *v, const Whole *w, const double largest[K
     return 0;
 }
 
-/* The errors of gradients and moments are also measured relative to the largest of all tensors. */
+/* Judges one tensor. The errors of its gradients and moments are also measured relative to the
+ * largest tensor's values. */
 static void judge_tensor(Verify *v, const Whole *w, const double largest[KINDS], double *worst)
 {
     VerifyResult *result = v->result;
