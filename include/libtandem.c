@@ -1,5 +1,5 @@
 /* The public C interface: one handle, one arena. If memory is exhausted, the call unwinds to its
- * entry. That is safe because only the arena owns memory. */
+ * entry. The jump is safe because only the arena owns memory. */
 #include "include/tandem.h"
 
 #include <locale.h>
@@ -14,7 +14,7 @@
 struct TandemPlan {
     Arena *arena; /* NULL if memory ran out while the plan was loaded */
     Diag diag;
-    ArenaScope scope; /* of the call that runs */
+    ArenaScope scope; /* the scope of the call in progress */
     jmp_buf full;
     locale_t c; /* the locale with a decimal point */
     bool out_of_memory;
@@ -37,8 +37,8 @@ static void on_full(void *self)
     longjmp(plan->full, 1);
 }
 
-/* The body of every call. If memory is exhausted, all that the call has allocated is freed. Its
- * result is `failed`, and so is that of all later calls. Texts, hashes and scripts use decimal
+/* The body of every call. If memory is exhausted, all that the call has allocated is freed. The
+ * call then returns `failed`, and so do all later calls. Texts, hashes and scripts use decimal
  * points, whatever locale the calling program has chosen. Its locale is restored afterwards. */
 #define CALL(plan, type, failed, call)                                                             \
     do {                                                                                           \
@@ -150,7 +150,7 @@ bool tandem_check(TandemPlan *plan)
     CALL(plan, bool, false, check(plan));
 }
 
-/* True if a measured cost could not be read, so that another one was used in its place. */
+/* True if a measured cost could not be read, so that a modelled cost was used in its place. */
 static bool store_failed(const Diag *d, uint32_t from)
 {
     for (uint32_t i = from; i < d->items.n; i++)

@@ -61,8 +61,8 @@ typedef struct TandemSimOptions {
 bool tandem_simulate(TandemPlan *plan, const TandemSimOptions *options);
 
 /* Finds a number of the plan or, after tandem_simulate, of the prediction. Returns false if no
- * number has that name, or not yet. tandem_number_name(i) lists the names for i = 0, 1, ... until
- * NULL. */
+ * number has that name, or if the number exists only after tandem_simulate. tandem_number_name(i)
+ * lists the names for i = 0, 1, ... until NULL. */
 bool tandem_number(const TandemPlan *plan, const char *name, double *value);
 const char *tandem_number_name(size_t i);
 

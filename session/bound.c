@@ -76,7 +76,8 @@ static double param_elements(const Graph *g, bool blocks_only)
     return n;
 }
 
-/* Clipping by the norm needs all gradients at the same time. */
+/* Returns the bytes of a gradient for each parameter. Clipping by the norm needs all gradients at
+ * the same time. */
 static double gradient_of(const Config *c)
 {
     if (c->optimizer.clip_norm <= 0 || may_be_frozen(c)) return 0;
@@ -170,8 +171,8 @@ static bool may_alias(const Graph *g, TensorId t)
     return op->class_ == OP_CLASS_reshape || (op->flags & (OP_SCATTERS | OP_TAKES)) != 0;
 }
 
-/* Bytes that a micro-step keeps from forward to backward, on all ranks: the tensors that gradients
- * need, unless a region computes them again. */
+/* Returns the bytes that a micro-step keeps from forward to backward, on all ranks together: the
+ * tensors that gradients need, unless a region computes them again. */
 static double needed_bytes(const Config *c, const Graph *g, Arena *scratch)
 {
     bool *needed = arena_array(scratch, g->tensors.n + 1, sizeof *needed);
@@ -252,7 +253,7 @@ typedef struct Products {
     double attention; /* FLOPs of all attention, forward and backward */
 } Products;
 
-/* FLOPs of one node; 0: it is neither a product nor attention. */
+/* Returns the FLOPs of one node; 0: it is neither a product nor attention. */
 static double flops_of(const Graph *g, const Node *n)
 {
     Binding b;
@@ -300,8 +301,9 @@ static bool is_plain_pipeline(const Config *c, const Graph *g)
     return pp->pp.schedule == SCHEDULE_1f1b || pp->pp.schedule == SCHEDULE_gpipe;
 }
 
-/* The last rank of a pipeline waits until the first micro-batch has passed all other stages. The
- * first rank ends after the last micro-batch has come back. */
+/* Returns the FLOPs that all ranks together could do in the time of a pipeline's step. The last
+ * rank waits until the first micro-batch has passed all other stages. The first rank ends after the
+ * last micro-batch has come back. */
 static double pipeline_flops(const Config *c, const Graph *g, const Products *p, double steps)
 {
     const double stages = stages_of(c);

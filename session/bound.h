@@ -1,6 +1,6 @@
 /* Lower bounds of a plan's memory and step time, from its configuration and graph, before lowering.
  * A plan never needs less memory or time than its bounds, so a search may use them to reject
- * points. If a cost depends on the program, the bounds leave it out, so they are loose. */
+ * points. The bounds leave out every cost that depends on the program, so they are loose. */
 #ifndef TANDEM_SESSION_BOUND_H
 #define TANDEM_SESSION_BOUND_H
 
@@ -10,7 +10,7 @@
 
 typedef struct Bounds {
     uint64_t state_bytes; /* weights, gradients and moments between steps, of the fullest rank */
-    /* of the fullest rank: the inputs of blocks, kept from forward to backward */
+    /* the inputs of blocks that the fullest rank keeps from forward to backward */
     uint64_t kept_bytes;
 } Bounds;
 Bounds bounds_of(const Config *config, const Graph *graph);

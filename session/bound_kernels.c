@@ -70,8 +70,8 @@ static double attention_s(const Config *c, const Local *l, const Graph *g, const
     return kernel_attention_s(l->device, &work, NULL);
 }
 
-/* Times of the nodes that recomputation runs again. Gradients need the results of some of them; the
- * others lead to these inside a region. */
+/* Times of the nodes that recomputation runs again. Gradients need the results of some of these
+ * nodes; the other nodes compute inputs of these inside a region. */
 static double again_s(const Config *c, const Graph *g, const double *forward_s, Arena *scratch)
 {
     for (uint32_t i = 0; i < c->n_passes; i++) {
@@ -97,7 +97,7 @@ static double again_s(const Config *c, const Graph *g, const double *forward_s, 
     return sum;
 }
 
-/* True if only these passes and axes determine the sizes of kernels. */
+/* True if the plan has only passes and axes whose effect on the sizes of kernels is known here. */
 static bool applies(const Config *c)
 {
     const AxisNames known =

@@ -15,7 +15,7 @@ typedef struct KernelTimes {
     double head_s;    /* nodes behind the blocks, forward and backward */
 } KernelTimes;
 /* Returns the first node in [1, id] that does the same work as node `id`: the same op on inputs of
- * equal shapes. Layers mostly repeat the work of the first one. `seen` begins zeroed. */
+ * equal shapes. Most layers repeat the work of the first layer. The caller zeroes `seen` first. */
 enum { MOST_WORKS = 64 };
 typedef struct SeenWorks {
     NodeId first[MOST_WORKS];
@@ -24,7 +24,7 @@ typedef struct SeenWorks {
 NodeId bound_first_alike(SeenWorks *seen, const Graph *graph, NodeId id);
 
 /* Computes the times of `out`. Returns false if a pass, an axis or a profile changes the sizes or
- * times of kernels in a way that it cannot compute. */
+ * times of kernels in a way that is not known here. */
 bool bound_kernels(const Config *config, const Graph *graph, KernelTimes *out);
 
 #endif

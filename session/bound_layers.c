@@ -1,10 +1,10 @@
 /* Bounds from two plans of the same script, of few layers and of one layer more on each stage. On a
- * network and devices that nothing else uses, a step takes the longest path through its program.
- * Where all layers are equal, a longest path passes a layer in the same way as the next one. So the
- * same path with one layer more, and with one layer less, is also a path. Times of steps thus grow
- * with the number of layers at least as fast as between the first plans. The same holds for bytes
- * alive at one time, each of which grows by the same amount with each layer. A test compares the
- * bounds with whole plans. */
+ * network and devices that nothing else uses, a step takes the longest path through its program. If
+ * all layers are equal, a longest path passes each layer in the same way. So the same path with one
+ * layer more, or with one layer less, is also a path. Step times thus grow with each layer by at
+ * least the difference between the two plans. The bytes that are alive at one time also grow by the
+ * same amount with each layer, so the difference between the two plans bounds them, too. A test
+ * compares the bounds with whole plans. */
 #include "session/bound_layers.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 #include "planner/base/hash.h"
 #include "session/bound.h"
 
-/* Micro-batches of a plan without stages. Its step repeats from the second one on. */
+/* Micro-batches of a plan without stages. Its step repeats from the second micro-batch on. */
 enum { FEW_MICROBATCHES = 4 };
 
 /* ---- equal layers */
@@ -62,7 +62,8 @@ static Layers layers_of(const Graph *g, Arena *scratch)
     Layers l = {.n = g->info.n_layers};
     uint64_t *hash = arena_array(scratch, l.n + 1, sizeof *hash);
     uint32_t *n_nodes = arena_array(scratch, l.n + 1, sizeof *n_nodes);
-    uint32_t *place = arena_array(scratch, g->nodes.n, sizeof *place); /* of a node in its layer */
+    uint32_t *place = arena_array(scratch, g->nodes.n, sizeof *place); /* [node]: the node's place
+                                                                        * in its layer */
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const uint32_t layer = g->nodes.at[id].layer;
         if (layer > l.n) return (Layers){0};
@@ -100,8 +101,8 @@ static bool treats_layers_alike(const PassConfig *p)
 }
 
 /* True if no unit has parameters of two layers. A unit of many layers has one collective, which
- * takes less time than one for each layer would. Two small plans do not show how much less. Buckets
- * that end where a layer ends do so in each layer. */
+ * takes less time than one for each layer would. Two small plans do not show how much time this
+ * saves. If a bucket ends at the end of one layer, a bucket ends at the end of every layer. */
 static bool units_stay_in_layers(const Graph *g)
 {
     for (UnitId u = 1; u < g->units.n; u++) {
@@ -118,8 +119,9 @@ static bool units_stay_in_layers(const Graph *g)
 }
 
 /* Returns the layers of a stage in the smaller plan. The first and the last layer may differ from
- * the others. For memory, layers that are gathered ahead count too, and the one before, whose
- * gradients are still being reduced: all of them live at the same time. */
+ * the others. For memory, two more kinds of layers count, because they are in memory at the same
+ * time: layers that are gathered ahead, and the layer before, whose gradients are still being
+ * reduced. */
 static uint32_t few_layers(const Config *c, bool sized)
 {
     uint32_t ahead = 1;
@@ -148,7 +150,7 @@ typedef struct Sample {
 typedef struct Sampler {
     const char *path;
     const PlanOptions *load;
-    const Config *config; /* of the whole plan */
+    const Config *config; /* the configuration of the whole plan */
     const Layers *whole;
     uint32_t fewer;
     bool sized; /* the programs bound the memory, too */
@@ -174,7 +176,7 @@ static void measure(const Sampler *s, PlanFile *file, Arena *arena, Diag *told, 
     out->usable_bytes = usable_bytes(c.device_bytes, c.reserved_bytes);
 }
 
-/* Compiles the script with so many layers. Returns false if that is not the same model. */
+/* Compiles the script with `layers` layers. Returns false if that gives another model. */
 static bool sample(const Sampler *s, uint32_t layers, Arena *arena, Sample *out)
 {
     PlanOptions o = *s->load;

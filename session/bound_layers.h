@@ -12,9 +12,9 @@ typedef struct LayerBounds {
 } LayerBounds;
 
 /* Bounds the plan of `config` and `graph`, which session_read has made from this script and these
- * options. Returns false if there are no such bounds. Reasons: layers differ, there are few of
- * them, the model has no setting `layers`, a pass treats layers by their number, or a unit spans
- * layers. */
+ * options. Returns false if there are no such bounds. Possible reasons: layers differ, there are
+ * few layers, the model has no setting `layers`, a pass treats layers by their number, or a unit
+ * spans layers. */
 bool bound_layers(const char *path, const PlanOptions *load, const Config *config,
                   const Graph *graph, Arena *arena, LayerBounds *out);
 

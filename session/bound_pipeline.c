@@ -1,6 +1,6 @@
 /* A lower bound of a pipeline's memory from a plan of few micro-batches. Under 1f1b a program
  * begins in the same way for any number of micro-batches. Buffers that are alive at the same time
- * in this part are also alive at the same time in the whole plan, whatever their places are. */
+ * in this part are also alive at the same time in the whole plan, whatever their offsets are. */
 #include "session/bound.h"
 #include "session/session.h"
 
@@ -27,7 +27,7 @@ static bool is_counted(const Buffer *b)
     return b->parent == 0 && b->space == SPACE_device && (b->persistent || b->first != 0);
 }
 
-/* The first instruction of the last micro-batches. */
+/* Returns the first instruction of the last micro-batches. */
 static Pc end_of_start(const Program *p, uint32_t n_microbatches)
 {
     Pc pc = 1;

@@ -1,4 +1,4 @@
-/* Leads from a path to a plan that is compiled, proven and checked to fit. */
+/* Loads a plan from a path: compiles it, proves it and checks that it fits. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

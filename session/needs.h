@@ -9,10 +9,10 @@
 typedef struct KernelNeed {
     const char *key; /* cost_key */
     OpKind op;
-    uint32_t program,
-        n; /* program: that of `pc`. n: number of instructions with this key, over all programs */
-    Pc pc; /* one of these instructions */
-    Ps known_ps; /* -1: not in the store */
+    uint32_t program, n; /* program: the program of `pc`. n: the number of instructions with this
+                          * key in all programs */
+    Pc pc;               /* one of these instructions */
+    Ps known_ps;         /* -1: not in the store */
 } KernelNeed;
 
 typedef struct CollectiveNeed {

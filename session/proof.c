@@ -1,6 +1,6 @@
-/* Proofs beside other work: a second thread proves a plan. Meanwhile its caller goes on, and only
- * reads the plan. The layers below session/ have no state that threads share, so both threads may
- * read the plan at the same time. */
+/* Runs proofs beside other work: a second thread proves a plan. Meanwhile the first thread goes on,
+ * and only reads the plan. The layers below session/ have no state that threads share, so both
+ * threads may read the plan at the same time. */
 #include <pthread.h>
 
 #include "session/session.h"
@@ -30,7 +30,7 @@ void session_begin_proof(PlanFile *file, bool unfitted, Arena *arena)
     file->proof = p;
 }
 
-/* Only the texts of a diagnostic are copied: they lie in the thread's arena. */
+/* Copies the texts of diagnostics, because they are in the thread's arena. */
 void session_settle(PlanFile *file, Diag *d)
 {
     Proof *p = file->proof;

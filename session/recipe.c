@@ -55,7 +55,8 @@ Recipe recipe_of(const Config *config, const PlanOptions *o, Arena *arena)
     for (uint32_t i = 0; i < config->scripts.n; i++) {
         const ScriptFile *s = &config->scripts.at[i];
         RecipeScript script = {.name = s->name, .shipped = s->shipped, .hash = s->hash};
-        recipe_add(&recipe, &script, arena); /* those of a named cluster may also be the plan's */
+        recipe_add(&recipe, &script, arena); /* a named cluster may use scripts that the plan uses,
+                                              * too */
     }
     return recipe;
 }

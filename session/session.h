@@ -29,8 +29,8 @@ typedef struct PlanFile {
     Config config;    /* for a text: only the cluster, the seed and the file */
     Plan *plan;
     Hash128 id;
-    /* if `plan` has fewer micro-batches than the configuration's step: the number of the step's;
-     * otherwise 0 */
+    /* if `plan` has fewer micro-batches than the configuration's step: the number of micro-batches
+     * of the step; otherwise 0 */
     uint32_t microbatches;
     /* the programs of all micro-batches, without places of buffers: of a pipeline, whose times may
      * have no period, if `plan` has fewer micro-batches. NULL: none */
@@ -57,9 +57,9 @@ typedef struct PlanOptions {
     bool shrink;         /* scales the plan down, with all dtypes fp64 */
     bool unpadded;       /* odd vocabularies are not padded */
     const DTypeMap *dtypes; /* with shrink: these dtypes; NULL: fp64 */
-    /* the kernels whose scratch memory is planned; NULL: those of the cluster */
+    /* tells the scratch memory of kernels; NULL: the kernels of the cluster */
     WorkspaceBytes workspace;
-    Hash128 parent;         /* the plan that this one was scaled down from; zero: none */
+    Hash128 parent;         /* id of the plan from which this plan was scaled down; zero: none */
     const char *stop_after; /* the last pass to run; NULL: all passes run */
     bool unproven;          /* skip the proofs */
     /* prove and fit a script's plan in a thread, until session_settle */
@@ -68,7 +68,7 @@ typedef struct PlanOptions {
      * frameworks */
     bool unplaced;
     /* compile a step of only this many micro-batches (session_fewer). session_simulate computes the
-     * time of the configuration's step from it. 0: the configuration's own number */
+     * time of the configuration's step from this short step. 0: the configuration's own number */
     uint32_t fewer;
     bool by_period;   /* with `fewer`: a pipeline's time, too, must come from a period */
     bool unfitted;    /* skip the check that the plan fits its cluster */
@@ -82,7 +82,7 @@ bool session_is_text(const char *path); /* true for .plan and .txt, which hold a
  * the plan does not fit or a proof failed, returns the plan and adds errors to `d`. */
 PlanFile *session_load(const char *path, const PlanOptions *options, Arena *arena, Diag *d);
 
-/* The first half of session_load, for scripts: reads the configuration and the graph, before any
+/* The first half of session_load, for scripts: reads the configuration and the graph, and runs no
  * pass. With `options->script` other loads may share the graph, so only session_compile may change
  * it. */
 bool session_read(const char *path, const PlanOptions *options, Arena *arena, Config *config,
@@ -183,7 +183,7 @@ typedef struct PredictOptions {
 
 typedef struct Predicted {
     RunRecord record;
-    int64_t id;     /* in the store; 0: not stored */
+    int64_t id;     /* number of the run in the store; 0: not stored */
     bool found;     /* it was stored already; the fields below are then unset */
     bool aperiodic; /* the step's time cannot be computed from a few micro-batches; no other field
                        is set */
@@ -212,7 +212,7 @@ const char *hash_short(Arena *arena, Hash128 id); /* 12 hex digits */
 const char *recipe_head(const char *path, const PlanOptions *options, Arena *arena);
 /* Returns the recipe of a configuration, without the scripts' text. */
 Recipe recipe_of(const Config *config, const PlanOptions *options, Arena *arena);
-/* Adds a script that is not yet among the recipe's. */
+/* Adds a script to the recipe, unless the recipe has it already. */
 void recipe_add(Recipe *recipe, const RecipeScript *script, Arena *arena);
 /* Adds the scripts of a stored list, without their text. */
 void recipe_add_list(Recipe *recipe, const char *list, Arena *arena);

@@ -81,8 +81,9 @@ static DbStatement *statement_of(Db *db, Diag *d, const char *sql)
         sqlite3_reset(st->sqlite);
         return st;
     }
-    DbStatement *to = arena_alloc(db->arena, sizeof *to); /* first: memory that SQLite allocated is
-                                                           * not in the arena */
+    DbStatement *to = arena_alloc(db->arena, sizeof *to); /* allocated first, so that no statement
+                                                           * of SQLite stays open if memory ends
+                                                           * here */
     *to = (DbStatement){.db = db, .sql = arena_dup(db->arena, sql)};
     sqlite3_stmt *st = NULL;
     const char *rest = NULL;

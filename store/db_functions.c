@@ -16,9 +16,9 @@ static void pack_function(sqlite3_context *context, int n, sqlite3_value **value
     arena_free(arena);
 }
 
-/* A value enters a digest with its type and length, so that bytes cannot move between neighbouring
- * values unnoticed. Each step of the chain also hashes the step before it, so that the order
- * matters. */
+/* Adds a value to a digest together with its type and length, so that a move of bytes between
+ * neighbouring values changes the digest. Each step of the chain also hashes the step before it, so
+ * that the order matters. */
 static uint64_t add_value(uint64_t before, sqlite3_value *value)
 {
     struct {

@@ -1,7 +1,7 @@
 /* Opens a store: reads the header before SQLite may touch the file, refuses foreign files, then
  * migrates. A new store is built under a temporary name and linked to its own name when it is
- * complete. No process ever sees an incomplete store. If two processes create it at once, the first
- * one wins. */
+ * complete. No process ever sees an incomplete store. If two processes create it at once, the store
+ * of the first one stays. */
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
@@ -56,7 +56,7 @@ static uint32_t big_endian(const unsigned char *at, size_t n)
     return value;
 }
 
-/* A log with content may hold pages that the file lacks. */
+/* True if a log with content exists. It may hold pages that the file lacks. */
 static bool has_log(const Opening *o)
 {
     static const char *const ending[] = {"-wal", "-journal"};
@@ -102,7 +102,7 @@ static bool header_is_ours(const Opening *o)
 }
 
 /* WAL needs memory shared between all users of the file; network file systems have none. The
- * numbers are those of linux/magic.h and of the file systems' own sources. */
+ * numbers come from linux/magic.h and from the file systems' own sources. */
 static bool has_shared_memory(const char *path)
 {
     static const uint32_t without[] = {
@@ -138,8 +138,9 @@ static bool takes_a_log(const char *path, Arena *arena)
            access(folder_of(path, arena), W_OK) == 0;
 }
 
-/* SQLite would open a file that it cannot write, or beside which it cannot create a log. The error
- * would come only with the first row, after its values were measured. */
+/* Checks that the store can be written. SQLite would open a file even if it cannot write the file,
+ * or cannot create a log beside it. The error would come only with the first row, after the row's
+ * values were measured. */
 static bool may_be_written(const Opening *o)
 {
     Arena *arena = o->d->arena;
@@ -158,7 +159,7 @@ static bool may_be_written(const Opening *o)
 }
 
 /* A log is read through shared memory, which is a file beside the store. If that file cannot be
- * created and there is no log, no process can change the store, and it is read as it is. */
+ * created and there is no log, no process can change the store. It is then read without a log. */
 static const char *unchanging(const char *path, Arena *arena)
 {
     if (takes_a_log(path, arena)) return NULL;
@@ -328,13 +329,13 @@ static bool create(const Opening *o)
 {
     Arena *arena = arena_new();
     const char *draft = arena_print(arena, "%s.new-%ld", o->path, (long)getpid());
-    unlink(draft); /* left by a killed process with the same process id */
+    unlink(draft); /* a killed process with the same process id may have left this file */
     unlink(arena_print(arena, "%s-journal", draft));
     Db *db = connect(o, draft, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     bool is_built = db != NULL && set_up_new(db, draft, o);
     db_close(db);
     bool is_named = is_built && link(draft, o->path) == 0;
-    /* another process created it first */
+    /* another process has created the store first */
     if (is_built && !is_named && errno == EEXIST) is_named = true;
     /* this file system has no hard links */
     if (is_built && !is_named && rename(draft, o->path) == 0) is_named = true;

@@ -1,6 +1,6 @@
 /* Takes over the rows of another store. Plans, scripts and answers are keyed by their content, so
- * equal ones coincide. Runs get new numbers; the temporary table `moved` maps old numbers to new
- * ones. */
+ * equal rows have equal keys. Runs get new numbers; the temporary table `moved` maps old numbers to
+ * new ones. */
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -58,7 +58,7 @@ static const char details[] =
     "others FROM other.cores JOIN moved m"
     " ON m.old = run WHERE m.fresh;\n";
 
-/* Keeps the newer one of two measurements of one cost. */
+/* Keeps the newer of two measurements of one cost. */
 static const char costs[] =
     "INSERT INTO kernel_cost(machine, key, median_ps, spread, n, made_at) SELECT machine, key,"
     " median_ps, spread, n, made_at FROM other.kernel_cost WHERE true ON CONFLICT DO UPDATE SET"

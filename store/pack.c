@@ -1,4 +1,4 @@
-/* Compresses texts with zlib. The length stands in front, little-endian, because inflating needs
+/* Compresses texts with zlib. The length comes first, little-endian, because decompression needs
  * it. */
 #include "store/pack.h"
 
@@ -30,8 +30,7 @@ const char *unpack_text(Arena *arena, const void *packed, size_t n, size_t *byte
     if (from == NULL || n < LENGTH_BYTES) return NULL;
     for (int i = 0; i < LENGTH_BYTES; i++) length |= (uint64_t)from[i] << (8 * i);
     if (length > most_bytes || length / 1100 > n)
-        return NULL; /* zlib compresses at most 1,032
-                      * times */
+        return NULL; /* zlib makes a text at most 1,032 times shorter */
     char *text = arena_alloc(arena, (size_t)length + 1);
     uLongf got = (uLongf)length;
     if (uncompress((Bytef *)text, &got, from + LENGTH_BYTES, (uLong)(n - LENGTH_BYTES)) != Z_OK ||

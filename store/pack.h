@@ -7,7 +7,7 @@
 
 /* Returns the packed form of n bytes, in `arena`; *packed is its length. */
 const void *pack_bytes(Arena *arena, const void *bytes, size_t n, size_t *packed);
-/* Returns the text again; NULL if the bytes are damaged. */
+/* Returns the original text; NULL if the bytes are damaged. */
 const char *unpack_text(Arena *arena, const void *packed, size_t n, size_t *bytes);
 
 #endif

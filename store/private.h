@@ -5,8 +5,8 @@
 
 #include "store/store.h"
 
-/* SQL that brings a store from version i to i + 1. Published migrations never change; new ones
- * are appended. */
+/* SQL that brings a store from version i to i + 1. Published migrations never change; new
+ * migrations are appended. */
 extern const char *const *const store_migrations;
 extern const uint32_t store_n_migrations;
 

@@ -1,5 +1,5 @@
-/* Reads runs back. Unknown ops or categories, in a file that was edited elsewhere, are reported and
- * never used. */
+/* Reads runs back. A file that another program has edited may hold unknown ops or categories. These
+ * are reported and never used. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

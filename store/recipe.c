@@ -38,7 +38,8 @@ static uint64_t read_hex(const char *digits)
 bool store_script_line(const char *line, size_t n, Arena *arena, RecipeScript *s)
 {
     *s = (RecipeScript){.shipped = strncmp(line, "library ", 8) == 0};
-    const size_t at = s->shipped ? 8 : 4; /* of the hash's 32 digits, which a space follows */
+    const size_t at = s->shipped ? 8 : 4; /* where the hash's 32 digits begin; a space follows them
+                                           */
     if (n < at + 34) return false;
     s->hash.hi = read_hex(line + at);
     s->hash.lo = read_hex(line + at + 16);

@@ -147,7 +147,8 @@ static const char views[] =
     " round(r.peak_bytes / 1073741824.0, 3) AS peak_gib, r.peak_rank, r.steps_done,"
     " datetime(r.made_at, 'unixepoch') AS made_at"
     " FROM run r ORDER BY r.id;\n"
-    /* each measurement with the newest prediction of the same plan; plain_compare replaces it */
+    /* pairs each measurement with the newest prediction of the same plan; plain_compare replaces
+     * this view */
     "CREATE VIEW v_compare AS SELECT m.id AS measured, p.id AS predicted, m.name AS plan,"
     " round(p.step_ps / 1e9, 3) AS predicted_ms, round(m.step_ps / 1e9, 3) AS measured_ms,"
     " round(p.step_ps * 1.0 / nullif(m.step_ps, 0), 3) AS ratio,"
@@ -178,7 +179,7 @@ static const char views[] =
     " FROM sweep w JOIN sweep_point s ON s.sweep = w.id LEFT JOIN v_run v ON v.id = s.run"
     " ORDER BY w.id, v.step_ms;\n";
 
-/* When costs were measured, and the size of the errors of predictions that use them. */
+/* The date of each measured cost; and for each run the error that its prediction may have. */
 static const char trust[] =
     "ALTER TABLE kernel_cost ADD COLUMN made_at INTEGER NOT NULL DEFAULT 0;\n"
     "ALTER TABLE collective_cost ADD COLUMN made_at INTEGER NOT NULL DEFAULT 0;\n"
@@ -256,8 +257,8 @@ static const char digests[] = "ALTER TABLE plan ADD COLUMN digest INTEGER;\n"
                               "ALTER TABLE run ADD COLUMN step_sum INTEGER;\n"
                               "ALTER TABLE run ADD COLUMN trace_sum INTEGER;\n";
 
-/* Compares each measurement with the newest prediction of the plan as it is. A prediction with a
- * slow rank or uneven experts is none. */
+/* Compares each measurement with the newest prediction of the plan as it is. Predictions with a
+ * slow rank or with uneven experts do not count. */
 static const char plain_compare[] =
     "DROP VIEW v_compare;\n"
     "CREATE VIEW v_compare AS SELECT m.id AS measured, p.id AS predicted, m.name AS plan,"

@@ -63,7 +63,7 @@ static void add_sum(Str *sql, const Detail *t)
               t->columns, t->table, t->link, t->owner);
 }
 
-/* An existing sum is not replaced, because a new sum would hide a change. */
+/* Leaves an existing sum as it is, because a new sum would hide a change. */
 bool seal_details(Db *db, int64_t run, Diag *d)
 {
     bool fine = true;

@@ -49,7 +49,7 @@
 
 /* From now on, this connection seals each row that it writes to a table in SEALS. */
 bool seal_rows(Db *db, Diag *d);
-/* Seals those details of run `id` and of its plan that have no seal yet. Call it after the last
+/* Seals the details of run `run` and of its plan that have no seal yet. Call it after the last
  * detail is written, in the same transaction. */
 bool seal_details(Db *db, int64_t run, Diag *d);
 /* Reports "store-damaged" for each changed row of the store, at most 20 for each table. */

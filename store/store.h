@@ -85,8 +85,8 @@ bool store_has_run(Store *store, int64_t id, Diag *d);
  * same key exists, returns its id; it then stores only the trace, if the old prediction has
  * none. */
 int64_t store_run(Store *store, const RunRecord *run, Diag *d);
-/* SQL that is true of runs of the plan as it is, without uneven ranks or experts. "unfolded" only
- * says that each rank was simulated. */
+/* An SQL condition that is true for runs without uneven ranks or experts. "unfolded" only says that
+ * each rank was simulated. */
 #define STORE_IS_PLAIN "scenario IN ('', 'unfolded')"
 /* Returns the newest run of `kind` for a plan as it is that did not fail (0: none). */
 int64_t store_find_run(Store *store, RunKind kind, Hash128 plan, Diag *d);
@@ -129,7 +129,7 @@ bool store_prune(Store *store, const char *engine, const char *build, bool try_o
 typedef struct Merged {
     int64_t runs, known, costs, points;
 } Merged;
-/* Copies every row of the store `path` that this one lacks. Runs get new numbers. */
+/* Copies every row of the store `path` that this store lacks. Runs get new numbers. */
 bool store_merge(Store *store, const char *path, Merged *merged, Diag *d);
 /* Prints a table or view as CSV. Returns false after "option-value" if no table has that name. */
 bool store_csv(Store *store, const char *name, Str *out, Diag *d);
