@@ -101,8 +101,7 @@ typedef struct SimOptions {
     OpKind free_op;
     const Unevenness *uneven; /* NULL: all devices are alike; needs `unfolded` */
     AxisSet free_axes;
-    /* rows of experts on each rank (imbalance.h). If NULL, or if they do not fit the plan,
-     * `imbalance` is used */
+    /* rows of experts on each rank; if NULL, or if they do not fit the plan: see `imbalance` */
     const struct RowLoads *loads;
     double imbalance; /* unevenness of routing: the busiest rank's rows divided by the mean; <= 1:
                        * even */
@@ -458,8 +457,7 @@ DeviceModel slow_device_model(SlowDevice *device);
 
 typedef struct Faults {
     double mtbf_s;                  /* mean time between failures of the whole machine */
-    double checkpoint_s, restart_s; /* time to write a checkpoint; time to resume work after a
-                                     * failure */
+    double checkpoint_s, restart_s; /* time to write a checkpoint; time to resume after a failure */
 } Faults;
 /* Returns the fraction of time that is useful work if a checkpoint follows every `interval_s` of
  * work. */

@@ -7,9 +7,8 @@
  * splittable indices, the same in every term. `(hp)` is one dimension made of two indices; the
  * first, h, is outermost. The first index carries the split, unless it is UPPER-CASE. Then the
  * second index carries the split, and the elements of a part are not contiguous (stride.h). `h~` is
- * the dimension of the input rows that output rows h read (window.h). Where h is split, each part
- * of h~ has a halo: rows that other parts own. Only h and w may have windows. Letters are local to
- * the row. */
+ * the dimension of the input rows that output rows h read (window.h). Where h is split, parts of h~
+ * have a halo: rows of other parts. Only h and w may have windows. Letters belong to one row. */
 #ifndef TANDEM_IR_OP_H
 #define TANDEM_IR_OP_H
 
@@ -95,8 +94,7 @@ enum {                     /* OpInfo.flags */
        OP_OF_TILE = 1 << 26,      /* like OP_TAKES_TOKENS, for a piece made by tile{} */
        OP_IN_PRODUCT = 1 << 27,   /* the kernel of a product may compute it from the product's
                                    * result */
-       /* with attrs.accumulate, the op merges its result with attention over other keys; this is
-        * not a sum */
+       /* with attrs.accumulate, merges its result with attention over other keys; not a sum */
        OP_MERGES = 1 << 28,
        OP_COUNTED = 1 << 29, /* its last input counts the uneven rows that it reads or writes */
        /* index B is a block of attrs.group neighbours, which share a scale, or A is its pairs */
@@ -215,8 +213,7 @@ typedef struct Binding {
     int64_t size['z' + 1];     /* global size of each letter; 0: not in this op */
     uint8_t n_dims[MAX_ARGS];
     char letter[MAX_ARGS][MAX_DIMS];
-    bool reads[MAX_ARGS][MAX_DIMS]; /* the dimension has the rows that the letter reads (h~);
-                                     * size['H'] is their number */
+    bool reads[MAX_ARGS][MAX_DIMS]; /* the dimension has the size['H'] rows that h~ reads */
     /* for (Xu) the letter X: each of size['X'] runs has every u once; 0 otherwise */
     char strides[MAX_ARGS][MAX_DIMS];
     char ellipsis[MAX_DIMS + 1]; /* the letters `...` stands for, 0-terminated */
@@ -232,8 +229,8 @@ typedef struct Dims {
 } Dims;
 bool op_bind(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t n_out, Binding *b,
              Loc loc, Diag *d);
-/* Writes the dimensions of output j, after op_bind with or without outputs. Returns their number,
- * or -1 when the inputs do not determine a size. */
+/* Writes the dimensions of output j, after op_bind. Returns their number, or -1 when the inputs do
+ * not determine a size. */
 int op_output_dims(OpKind op, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS]);
 
 /* True if `letter` may be split over ranks: a lower-case letter of the row that is the split index
@@ -264,8 +261,7 @@ bool op_keeps_state(OpKind op);
 /* True if the op's row has no backward, as with ops that compute gradients. For an op that does
  * part of another op's work (op_part, op_in_rows), returns the answer for that other op. */
 bool op_is_gradient(OpKind op);
-/* True if the op takes a part of the tokens of each sequence; its argument may also be token ids.
- */
+/* True if the op takes a part of each sequence's tokens; its argument may also be token ids. */
 bool op_takes_tokens(OpKind op);
 bool op_attends(OpKind op); /* attention of any kind, forward */
 /* IN_PARTS in ops.def pairs an op with a partial op, which does the same work for a part of the
