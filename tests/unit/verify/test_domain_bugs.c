@@ -15,6 +15,19 @@
 
 static Arena *arena; /* arena of the running test */
 
+/* Returns the plan of the net, which the proofs must accept. */
+static const Plan *proven(const Net *n)
+{
+    Diag d = diag_in(arena);
+    const Plan *plan = net_plan(n, true, arena, &d);
+    assert_non_null(plan);
+    const bool holds = verify_plan(plan, VERIFY_all, false, &d);
+    Str said = str_in(arena);
+    diag_print(&d, &said);
+    if (!holds) fail_msg("%s", str_text(&said));
+    return plan;
+}
+
 /* Convolutions with strides, dilation and an even kernel, a group norm, domain 3. */
 static const Plan *right_plan(void)
 {
@@ -34,14 +47,7 @@ static const Plan *right_plan(void)
     n.layer[5] = (NetLayer){NET_transpose, back, back};
     n.layer[6] = (NetLayer){NET_attention, pair, pair};
     n.layer[7] = (NetLayer){NET_apart, pair, pair};
-    Diag d = diag_in(arena);
-    const Plan *plan = net_plan(&n, true, arena, &d);
-    assert_non_null(plan);
-    const bool holds = verify_plan(plan, VERIFY_all, false, &d);
-    Str said = str_in(arena);
-    diag_print(&d, &said);
-    if (!holds) fail_msg("%s", str_text(&said));
-    return plan;
+    return proven(&n);
 }
 
 /* Two convolutions whose rows and columns are split. */
@@ -56,11 +62,15 @@ static const Plan *plan_of_columns(void)
     n.use_ddp = true;
     n.n_layers = 2;
     n.layer[0] = n.layer[1] = (NetLayer){NET_conv, same, ring};
-    Diag d = diag_in(arena);
-    const Plan *plan = net_plan(&n, true, arena, &d);
-    assert_non_null(plan);
-    assert_true(verify_plan(plan, VERIFY_all, false, &d));
-    return plan;
+    return proven(&n);
+}
+
+/* A convolution with weights in shards, on two data ranks with two ranks of rows each. */
+static const Plan *plan_of_shards(void)
+{
+    Net n = net_default();
+    n.domain = n.dp_shard = 2;
+    return proven(&n);
 }
 
 static Instr *at(const Plan *plan, Pc pc)
@@ -353,49 +363,114 @@ static Plan *points_not_returned(const Plan *plan)
     return bad;
 }
 
+/* Finds the first sum of squares; the previous instruction must sum its gradient over domain. */
+static Pc squares_after_sum(const Plan *plan)
+{
+    const Pc pc = find(plan, OP_sumsq, OP_none, PHASE_update, 0);
+    const Instr *sum = at(plan, pc - 1);
+    assert_true(sum->op == OP_all_reduce && sum->unit == at(plan, pc)->unit);
+    assert_int_equal(sum->axes, mesh_axes(&plan->mesh, AXIS_domain));
+    return pc;
+}
+
+/* The squares are taken before the gradient is summed over domain: they leave out the other rank's
+ * rows. The gradient itself is right. */
+static Plan *norm_of_own_rows(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    const Pc pc = squares_after_sum(plan);
+    const Instr sum = *at(plan, pc - 1);
+    Program *p = &bad->programs.at[0];
+    *at(bad, pc - 1) = *at(plan, pc);
+    at(bad, pc - 1)->after = (Span){(uint32_t)list_push(arena, &p->after, pc - 2), 1};
+    *at(bad, pc) = sum;
+    at(bad, pc)->after = (Span){(uint32_t)list_push(arena, &p->after, pc - 1), 1};
+    return bad;
+}
+
+/* Ranks of a domain have equal gradients, but the sum of the squares also goes over them. It counts
+ * each element once for each rank. */
+static Plan *norm_of_every_copy(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    const AxisSet shards = mesh_axes(&plan->mesh, AXIS_dp_shard);
+    for (Pc pc = squares_after_sum(plan); pc < plan->programs.at[0].code.n; pc++) {
+        if (at(bad, pc)->op != OP_all_reduce || at(bad, pc)->axes != shards) continue;
+        at(bad, pc)->axes |= mesh_axes(&plan->mesh, AXIS_domain);
+        return bad;
+    }
+    fail_msg("the squares are not summed");
+    return bad;
+}
+
+/* The squares of the first bucket are in the sum twice, and those of the second are left out. */
+static Plan *norm_counts_twice(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    const Pc first = find(plan, OP_sumsq, OP_none, PHASE_update, 0);
+    const Pc second = find(plan, OP_sumsq, OP_none, PHASE_update, 1);
+    Attrs a = *graph_attrs_at(&bad->graph, at(plan, first)->attrs);
+    a.accumulate = graph_attrs_at(&bad->graph, at(plan, second)->attrs)->accumulate;
+    at(bad, second)->attrs = (AttrsId)list_push(arena, &bad->graph.attrs, a);
+    *arg(bad, second, 0) = *arg(bad, first, 0);
+    return bad;
+}
+
 static const struct {
     const char *name, *where;
     Plan *(*plant)(const Plan *plan);
     const char *rule;
-    bool columns; /* in the plan of columns */
+    const Plan *(*in)(void);
 } bugs[] = {
     {"zero padding at interior edges", "NCAR/miles-credit#475", no_exchange, "verify-layout",
-     false},
+     right_plan},
     {"halo of kernel 3, stride 2", "miles-credit 5e14b83, halo width", halo_too_narrow,
-     "verify-layout", false},
+     "verify-layout", right_plan},
     {"halo of an even kernel", "miles-credit 5e14b83, halo width", halo_of_even_kernel,
-     "verify-layout", false},
+     "verify-layout", right_plan},
     {"halo without dilation", "miles-credit 5e14b83, halo width", halo_without_dilation,
-     "verify-layout", false},
+     "verify-layout", right_plan},
     {"adjoint lacks exchanges", "stfc/PSyclone#3005", backward_without_exchange, "verify-layout",
-     false},
-    {"own strips added", "distdl/distdl#35", own_strips_added, "verify-layout", false},
-    {"a border of own strips", "distdl/distdl#35", border_of_own_strips, "verify-layout", false},
-    {"a border without inner rows", "a sum of two parts", border_alone, "verify-layout", false},
+     right_plan},
+    {"own strips added", "distdl/distdl#35", own_strips_added, "verify-layout", right_plan},
+    {"a border of own strips", "distdl/distdl#35", border_of_own_strips, "verify-layout",
+     right_plan},
+    {"a border without inner rows", "a sum of two parts", border_alone, "verify-layout",
+     right_plan},
     {"inner rows without a border", "NCAR/miles-credit#475", inner_rows_alone, "verify-layout",
-     false},
+     right_plan},
     {"gradient exchanged as a value", "NVIDIA/physicsnemo#1892", gradient_exchanged_as_a_value,
-     "verify-layout", false},
-    {"sides of own columns", "NCAR/miles-credit#475", sides_of_own_columns, "verify-layout", true},
-    {"a centre twice", "a sum of three parts", centre_twice, "verify-layout", true},
-    {"sides without a centre", "a sum of three parts", sides_alone, "verify-layout", true},
-    {"a centre in the sides", "a sum of three parts", centre_in_the_sides, "verify-layout", true},
+     "verify-layout", right_plan},
+    {"sides of own columns", "NCAR/miles-credit#475", sides_of_own_columns, "verify-layout",
+     plan_of_columns},
+    {"a centre twice", "a sum of three parts", centre_twice, "verify-layout", plan_of_columns},
+    {"sides without a centre", "a sum of three parts", sides_alone, "verify-layout",
+     plan_of_columns},
+    {"a centre in the sides", "a sum of three parts", centre_in_the_sides, "verify-layout",
+     plan_of_columns},
     {"group norm of local rows", "NVIDIA/physicsnemo#1393", local_statistics, "verify-layout",
-     false},
+     right_plan},
     {"group norm without its backward", "miles-credit 5e14b83, GroupNorm",
-     statistics_without_backward, "verify-layout", false},
+     statistics_without_backward, "verify-layout", right_plan},
     {"weight gradients not summed", "miles-credit 9251b4f, domain sync", weights_not_summed,
-     "verify-layout", false},
+     "verify-layout", right_plan},
     {"weight gradients averaged", "miles-credit 5e14b83, sync_domain_gradients", weights_averaged,
-     "verify-layout", false},
+     "verify-layout", right_plan},
     {"whole gradients summed", "bias by position, over parts of a field", whole_gradient_summed,
-     "verify-layout", false},
+     "verify-layout", right_plan},
     {"attention within own rows", "miles-credit 5e14b83, long-distance attention",
-     points_of_own_rows, "verify-layout", false},
-    {"own pieces unpacked", "distdl/distdl#35", own_pieces_unpacked, "verify-layout", false},
-    {"points not returned", "an exchange left out", points_not_returned, "verify-layout", false},
+     points_of_own_rows, "verify-layout", right_plan},
+    {"own pieces unpacked", "distdl/distdl#35", own_pieces_unpacked, "verify-layout", right_plan},
+    {"points not returned", "an exchange left out", points_not_returned, "verify-layout",
+     right_plan},
     {"share of other ranks", "bias by position, over parts of a field", share_of_other_ranks,
-     "verify-layout", false},
+     "verify-layout", right_plan},
+    {"norm of own rows", "miles-credit 9251b4f, domain sync", norm_of_own_rows, "verify-layout",
+     plan_of_shards},
+    {"norm of every copy", "a sum over replicas", norm_of_every_copy, "verify-layout",
+     plan_of_shards},
+    {"a bucket twice in the norm", "a sum over buckets", norm_counts_twice, "verify-scale",
+     right_plan},
 };
 
 static void every_bug_is_named(void **state)
@@ -403,7 +478,7 @@ static void every_bug_is_named(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bugs / sizeof *bugs; i++) {
         arena = arena_new();
-        const Plan *bad = bugs[i].plant(bugs[i].columns ? plan_of_columns() : right_plan());
+        const Plan *bad = bugs[i].plant(bugs[i].in());
         Diag d = diag_in(arena);
         if (verify_plan(bad, VERIFY_all, false, &d))
             fail_msg("%s (%s) passes", bugs[i].name, bugs[i].where);
