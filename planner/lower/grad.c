@@ -306,7 +306,8 @@ static bool has_sibling(const Lower *l, NodeId id)
 /* The gradients of a linear's input (dgrad) and weight (wgrad) follow each other. wgrad's gather is
  * issued before dgrad, so that it runs during dgrad. dgrad's own reduction runs during wgrad. The
  * same holds for a convolution: wgrad's halo is exchanged during dgrad, and the shares that dgrad
- * computed for neighbours are exchanged during wgrad. */
+ * computed for neighbours are exchanged during wgrad: those for rows during its first part, and
+ * those for columns during its second. */
 static void prepare_sibling(Lower *l, NodeId id)
 {
     if (!has_sibling(l, id)) return;
@@ -334,7 +335,7 @@ static void end_returns(Lower *l, NodeId reader)
     uint32_t n_left = 0;
     l->grad.returning.n = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const HaloReturn r = l->grad.returning.at[i];
+        HaloReturn r = l->grad.returning.at[i];
         const TensorId grad = l->g->nodes.at[r.node].out[r.output];
         if (reader && lower_is_apart(l, r.step.from) && !reads(&l->g->nodes.at[reader], grad))
             l->grad.returning.at[n_left++] = r;
@@ -348,6 +349,14 @@ static void end_returns(Lower *l, NodeId reader)
 void lower_end_returns(Lower *l)
 {
     end_returns(l, 0);
+}
+
+void lower_next_returns(Lower *l)
+{
+    for (uint32_t i = 0; i < l->grad.returning.n; i++) {
+        HaloReturn *r = &l->grad.returning.at[i];
+        lower_fold_next(l, &r->step, r->node);
+    }
 }
 
 /* Adds output j of a backward node to its gradient. Shares of neighbours' rows go to the neighbours

@@ -229,23 +229,26 @@ HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId 
     return lower_hold_begin_along(l, from, around, first, origin);
 }
 
+/* Returns the first dimension after d whose rows have other owners; -1: there is none. */
+static int next_moved(const Lower *l, const Shape *s, int d)
+{
+    while (++d < s->n_dims)
+        if (is_moved(l, s->deal[d])) return d;
+    return -1;
+}
+
 HaloStep lower_fold_begin(Lower *l, BufferId from, NodeId origin)
 {
-    HaloStep step = {.d = -1};
-    for (int d = 0; d < lower_shape(l, from)->n_dims; d++) {
-        const DealId deal = lower_shape(l, from)->deal[d];
-        if (!is_moved(l, deal)) continue;
-        if (step.d >= 0) from = lower_fold_end(l, &step, origin);
-        step = (HaloStep){.from = from, .held = *lower_shape(l, from), .d = d};
-        step.strips = deal_is_strided(&l->g->deals, deal)
-                          ? exchange_pieces(l, from, &step.held, d, origin)
-                          : exchange(l, OP_halo_cut, from, &step.held, d, origin);
-    }
+    HaloStep step = {.from = from, .held = *lower_shape(l, from)};
+    step.d = next_moved(l, &step.held, -1);
     assert(step.d >= 0);
+    step.strips = deal_is_strided(&l->g->deals, step.held.deal[step.d])
+                      ? exchange_pieces(l, from, &step.held, step.d, origin)
+                      : exchange(l, OP_halo_cut, from, &step.held, step.d, origin);
     return step;
 }
 
-BufferId lower_fold_end(Lower *l, const HaloStep *step, NodeId origin)
+static BufferId fold_one(Lower *l, const HaloStep *step, NodeId origin)
 {
     Shape own = step->held;
     own.deal[step->d] = 0;
@@ -256,8 +259,21 @@ BufferId lower_fold_end(Lower *l, const HaloStep *step, NodeId origin)
                  origin);
 }
 
+bool lower_fold_next(Lower *l, HaloStep *step, NodeId origin)
+{
+    if (next_moved(l, &step->held, step->d) < 0) return false;
+    *step = lower_fold_begin(l, fold_one(l, step, origin), origin);
+    return true;
+}
+
+BufferId lower_fold_end(Lower *l, HaloStep *step, NodeId origin)
+{
+    while (lower_fold_next(l, step, origin)) continue;
+    return fold_one(l, step, origin);
+}
+
 BufferId lower_fold(Lower *l, BufferId from, NodeId origin)
 {
-    const HaloStep step = lower_fold_begin(l, from, origin);
+    HaloStep step = lower_fold_begin(l, from, origin);
     return lower_fold_end(l, &step, origin);
 }

@@ -26,12 +26,57 @@ static HaloStarted *find_started(Lower *l, TensorId t, const Shape *held)
 {
     for (uint32_t i = 0; i < l->value.started.n; i++) {
         HaloStarted *s = &l->value.started.at[i];
-        if (s->tensor == t && s->microbatch == l->microbatch && shape_equal(&s->step.held, held))
+        if (s->tensor == t && s->microbatch == l->microbatch && shape_equal(&s->held, held))
             return s;
     }
     return NULL;
 }
 
+static int first_around(const DealId *around)
+{
+    int d = 0;
+    while (!around[d]) d++;
+    return d;
+}
+
+/* True if most outputs along `role`, which is dimension d of the input, need no halo. Otherwise few
+ * could be computed during the exchange. */
+static bool most_are_inner(const Lower *l, NodeId id, IndexRole role, int d)
+{
+    const Node *n = &l->g->nodes.at[id];
+    const char letter = op_letter(n->op, role);
+    Binding b;
+    if (!graph_bind(l->g, n, &b, NULL)) return false;
+    const int64_t inputs = b.size[(int)window_reach(letter)], outputs = b.size[(int)letter];
+    const Shape held = lower_arg_shape(l, id, 0);
+    const uint32_t parts = shape_parts(&held, &l->plan->mesh, d);
+    const Window w = op_window(n->op, &b, graph_attrs_at(l->g, n->attrs), letter);
+    for (uint32_t p = 0; p < parts; p++) {
+        Interval own, out;
+        if (!deal_interval(&l->g->deals, 0, inputs, parts, p, 0, &own) ||
+            !deal_interval(&l->g->deals, 0, outputs, parts, p, 0, &out))
+            return false;
+        const Interval inner = window_inner_rows(&w, inputs, own, out);
+        if (2 * (inner.hi - inner.lo) < out.hi - out.lo) return false;
+    }
+    return true;
+}
+
+/* Finds the directions in which the node can work in parts. */
+static RowsParts directions(const Lower *l, NodeId id)
+{
+    const Node *n = &l->g->nodes.at[id];
+    const DealId *around = op_in_rows(n->op).inner ? lower_arg_around(l, id, 0) : NULL;
+    const int h = op_dim(n->op, 0, INDEX_height), w = op_dim(n->op, 0, INDEX_width);
+    RowsParts p = {.rows = false};
+    if (!l->job->interior_first || !around) return p;
+    p.rows = around[h] && most_are_inner(l, id, INDEX_height, h);
+    p.columns = around[w] && (p.rows || !around[h]) && most_are_inner(l, id, INDEX_width, w);
+    return p;
+}
+
+/* If a node works in parts in both directions, its exchange begins with columns alone. The rows
+ * follow between the parts, because their strips have the columns' corners. */
 void lower_start_halo(Lower *l, NodeId id, uint32_t i)
 {
     const TensorId t = l->g->nodes.at[id].in[i];
@@ -40,8 +85,13 @@ void lower_start_halo(Lower *l, NodeId id, uint32_t i)
     if (find_held(l, t, &held, false) || find_held(l, t, &held, true) || find_started(l, t, &held))
         return;
     const BufferId from = lower_want(l, t, lower_arg_layout(l, id, i), id);
-    const HaloStarted s = {t, l->microbatch,
-                           lower_hold_begin(l, from, lower_arg_around(l, id, i), id)};
+    const RowsParts parts = i == 0 ? directions(l, id) : (RowsParts){.rows = false};
+    const DealId *around = lower_arg_around(l, id, i);
+    const int w = op_dim(l->g->nodes.at[id].op, i, INDEX_width);
+    const HaloStarted s = {t, l->microbatch, held,
+                           parts.rows && parts.columns
+                               ? lower_hold_begin_along(l, from, around, w, id)
+                               : lower_hold_begin(l, from, around, id)};
     list_push(l->scratch, &l->value.started, s);
 }
 
@@ -77,11 +127,12 @@ static void start_branches(Lower *l, NodeId id, TensorId t)
     }
 }
 
-static int first_around(const DealId *around)
+/* Takes an exchange off the list of those that have begun. */
+static HaloStep take_started(Lower *l, HaloStarted *s)
 {
-    int d = 0;
-    while (!around[d]) d++;
-    return d;
+    const HaloStep step = s->step;
+    *s = l->value.started.at[--l->value.started.n];
+    return step;
 }
 
 /* Returns the exchange whose strips node `id` reads. Begins it if it has not begun. */
@@ -89,15 +140,16 @@ static HaloStep take_strips(Lower *l, NodeId id, uint32_t i, const Shape *held)
 {
     const TensorId t = l->g->nodes.at[id].in[i];
     const Version *found = find_held(l, t, held, true);
-    if (found)
-        return (HaloStep){found->rows, found->buffer, *held,
-                          first_around(lower_arg_around(l, id, i))};
+    const DealId *around = lower_arg_around(l, id, i);
+    const int first = first_around(around);
+    if (found) return (HaloStep){found->rows, found->buffer, *held, first};
     lower_start_halo(l, id, i);
     start_branches(l, id, t);
     HaloStarted *own = find_started(l, t, held);
     assert(own);
-    const HaloStep step = own->step;
-    *own = l->value.started.at[--l->value.started.n];
+    HaloStep step = take_started(l, own);
+    if (step.d != first)
+        step = lower_hold_begin_along(l, lower_hold_end(l, &step, id), around, first, id);
     lower_add_version(l, t, step.strips);
     l->value.versions.at[l->value.versions_of[t]].rows = step.from;
     return step;
@@ -118,44 +170,24 @@ BufferId lower_want_arg(Lower *l, NodeId id, uint32_t i)
 
 /* ---- convolutions in parts ---- */
 
-/* True if most outputs along `role`, which is dimension d of the input, need no halo. Otherwise few
- * could be computed during the exchange. */
-static bool most_are_inner(const Lower *l, NodeId id, IndexRole role, int d)
+/* Returns the exchange for the first input of the node if only columns have begun; NULL: none. */
+static HaloStarted *started_columns(Lower *l, NodeId id)
 {
-    const Node *n = &l->g->nodes.at[id];
-    const char letter = op_letter(n->op, role);
-    Binding b;
-    if (!graph_bind(l->g, n, &b, NULL)) return false;
-    const int64_t inputs = b.size[(int)window_reach(letter)], outputs = b.size[(int)letter];
     const Shape held = lower_arg_shape(l, id, 0);
-    const uint32_t parts = shape_parts(&held, &l->plan->mesh, d);
-    const Window w = op_window(n->op, &b, graph_attrs_at(l->g, n->attrs), letter);
-    for (uint32_t p = 0; p < parts; p++) {
-        Interval own, out;
-        if (!deal_interval(&l->g->deals, 0, inputs, parts, p, 0, &own) ||
-            !deal_interval(&l->g->deals, 0, outputs, parts, p, 0, &out))
-            return false;
-        const Interval inner = window_inner_rows(&w, inputs, own, out);
-        if (2 * (inner.hi - inner.lo) < out.hi - out.lo) return false;
-    }
-    return true;
+    HaloStarted *s = find_started(l, l->g->nodes.at[id].in[0], &held);
+    return s && s->step.d != first_around(lower_arg_around(l, id, 0)) ? s : NULL;
 }
 
 /* Finds the directions in which the node works in parts. An exchange of columns that has ended, or
- * that another node began, needs no centre. */
+ * that began as a whole, needs no centre. */
 static RowsParts parts_of(Lower *l, NodeId id)
 {
-    const Node *n = &l->g->nodes.at[id];
-    const DealId *around = op_in_rows(n->op).inner ? lower_arg_around(l, id, 0) : NULL;
-    const int h = op_dim(n->op, 0, INDEX_height), w = op_dim(n->op, 0, INDEX_width);
-    RowsParts p = {.rows = false};
-    if (!l->job->interior_first || !around) return p;
+    RowsParts p = directions(l, id);
+    if (!p.columns) return p;
     const Shape held = lower_arg_shape(l, id, 0);
-    const TensorId t = n->in[0];
-    p.rows = around[h] && most_are_inner(l, id, INDEX_height, h);
-    p.columns = around[w] && (p.rows || !around[h]) && most_are_inner(l, id, INDEX_width, w) &&
-                !find_held(l, t, &held, false) && !find_held(l, t, &held, true) &&
-                !find_started(l, t, &held);
+    const TensorId t = l->g->nodes.at[id].in[0];
+    p.columns = !find_held(l, t, &held, false) && !find_held(l, t, &held, true) &&
+                (!find_started(l, t, &held) || started_columns(l, id));
     return p;
 }
 
@@ -164,6 +196,11 @@ RowsParts lower_begin_parts(Lower *l, NodeId id, BufferId *x)
     RowsParts p = parts_of(l, id);
     if (!lower_has_parts(&p)) return p;
     const Node *n = &l->g->nodes.at[id];
+    if (p.columns && started_columns(l, id)) {
+        p.sides = take_started(l, started_columns(l, id));
+        *x = p.sides.from;
+        return p;
+    }
     if (p.columns) {
         *x = lower_want(l, n->in[0], lower_arg_layout(l, id, 0), id);
         p.sides = lower_hold_begin_along(l, *x, lower_arg_around(l, id, 0),
@@ -204,6 +241,7 @@ static BufferId centre_and_sides(Lower *l, const Emit *e, RowsParts *parts)
         lower_add_version(l, t, x);
     }
     start_branches(l, id, t);
+    lower_next_returns(l);
     part = *e;
     part.op = op_in_rows(e->op).inner;
     part.arg[0] = x;
@@ -222,7 +260,7 @@ void lower_parts(Lower *l, const Emit *e, RowsParts *parts)
     if (parts->columns)
         part.arg[0] = centre_and_sides(l, e, parts);
     else
-        emit_part(l, part);
+        emit_part(l, part), lower_next_returns(l);
     if (!parts->rows) return;
     part.op = ops.border;
     part.arg[part.n_in++] = parts->strips;

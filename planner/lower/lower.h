@@ -117,10 +117,12 @@ typedef struct HaloStep {
     int d;
 } HaloStep;
 
-/* An exchange that begins before the node that reads it is lowered. */
+/* An exchange that begins before the node that reads it is lowered. The reader begins the exchange
+ * of rows if only columns have begun. */
 typedef struct HaloStarted {
     TensorId tensor;
     uint32_t microbatch;
+    Shape held; /* the shape that the reader requires */
     HaloStep step;
 } HaloStarted;
 
@@ -368,6 +370,9 @@ BufferId lower_chunk_cat(Lower *l, UnitId u); /* packs the unit's gradients into
 void lower_backward_node(Lower *l, NodeId n);
 /* Ends all exchanges of gradients that have begun. */
 void lower_end_returns(Lower *l);
+/* Ends the first exchange of each gradient that is exchanged in two dimensions, and begins the
+ * second. */
+void lower_next_returns(Lower *l);
 void lower_pass_node(Lower *l, NodeId n);
 /* Lowers the node that quantises an operand of the backward pass. */
 void lower_cast_node(Lower *l, NodeId n);
@@ -416,10 +421,12 @@ const DealId *lower_arg_around(const Lower *l, NodeId n, uint32_t arg);
 Shape lower_arg_shape(const Lower *l, NodeId n, uint32_t arg);
 /* Adds to the rank's own rows of `from` the shares of these rows that its neighbours computed, and
  * returns the sum. lower_fold_begin and lower_fold_end do the same in two calls; instructions
- * emitted between them overlap with the exchange. */
+ * emitted between them overlap with the exchange. If two dimensions are exchanged, lower_fold_next
+ * ends the first exchange and begins the second; it returns false if there is no second. */
 BufferId lower_fold(Lower *l, BufferId from, NodeId origin);
 HaloStep lower_fold_begin(Lower *l, BufferId from, NodeId origin);
-BufferId lower_fold_end(Lower *l, const HaloStep *step, NodeId origin);
+bool lower_fold_next(Lower *l, HaloStep *step, NodeId origin);
+BufferId lower_fold_end(Lower *l, HaloStep *step, NodeId origin);
 /* True if a buffer holds strided rows instead of the rank's own rows. */
 bool lower_is_apart(const Lower *l, BufferId b);
 bool lower_shape_is_apart(const Lower *l, const Shape *s);
