@@ -104,20 +104,17 @@ static uint32_t steps_of(const Cli *cli, const PlanFile *file)
     return file->config.train_steps > 0 ? file->config.train_steps : 10;
 }
 
-/* Returns the number of the run's first step. */
-static uint32_t exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
+static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
 {
     const Optimizer *optimizer = &file->config.optimizer;
-    const uint32_t steps = steps_of(cli, file), from = run_checkpoint_step(cli, file);
-    const uint32_t first = from < steps ? from : steps, left = steps - first;
     *options = (ExecOptions){.backend = run_backend(cli),
-                             .steps = steps,
+                             .steps = steps_of(cli, file),
                              .checkpoint = run_checkpoint_options(cli, data_path(cli, file)),
                              .lr = optimizer->lr,
                              .warmup_steps = optimizer->warmup_steps,
                              .total_steps = optimizer->total_steps,
                              .min_lr_ratio = optimizer->min_lr_ratio,
-                             .trace_step = left > 4 ? first + left / 2 : steps - 1,
+                             .trace_step = EXEC_TRACE_MIDDLE,
                              .version = TANDEM_VERSION};
     options->backend_options.timeout_s =
         cli->options.run.timeout_s > 0 ? cli->options.run.timeout_s : 60;
@@ -125,7 +122,6 @@ static uint32_t exec_options(Cli *cli, const PlanFile *file, ExecOptions *option
     options->backend_options.poison = cli->options.run.poison;
     options->backend_options.native_reductions = cli->options.run.native;
     run_backend_options(cli, &options->backend_options);
-    return first;
 }
 
 /* Returns the record of a run: what is known before its first step. */
@@ -338,15 +334,14 @@ static void run_here(Cli *cli, const PlanFile *file)
 {
     bool first = run_is_first();
     ExecOptions options;
-    const uint32_t first_step = exec_options(cli, file, &options);
+    exec_options(cli, file, &options);
     options.data = run_data(cli, file);
     if (options.data == NULL) return;
     const char *counts = plan_file_counts(file);
     Steps steps = {.cli = cli,
                    .counts = strcmp(counts, "tokens") == 0 ? "tok" : counts,
-                   .progress = progress_by_lines(cli, options.steps - first_step),
-                   .first = first_step,
-                   .traced = options.trace_step};
+                   .progress = progress_by_lines(cli, options.steps),
+                   .n_steps = options.steps};
     for (uint32_t i = 0; i < file->plan->programs.n; i++) {
         const Program *program = &file->plan->programs.at[i];
         const uint64_t written = plan_written_bytes(program);
@@ -373,6 +368,7 @@ static void run_here(Cli *cli, const PlanFile *file)
         return;
     }
     if (!first) return;
+    steps.traced = result.trace.step;
     run_checkpoint_summary(cli, &result);
     if (steps.progress.done == 0) return; /* it only wrote the state in other parts */
     int64_t id = 0;

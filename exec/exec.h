@@ -7,6 +7,9 @@
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/cores.h"
 
+/* As trace_step: a step in the middle of the steps that are left after loading. */
+#define EXEC_TRACE_MIDDLE UINT32_MAX
+
 typedef struct ExecOptions {
     const char *backend; /* "loopback", "mpi" or "cuda" */
     Backend *made;       /* if not NULL, this backend is used instead; the run closes it */
@@ -18,7 +21,8 @@ typedef struct ExecOptions {
     int64_t warmup_steps, total_steps;
     double min_lr_ratio;
     const DataSource *data;
-    /* the step whose rows are kept, at least 2, so that it is steady; beyond `steps`: none */
+    /* the step whose rows are kept, at least 2, so that it is steady; beyond `steps`: none;
+     * EXEC_TRACE_MIDDLE: chosen after loading */
     uint32_t trace_step;
     /* version of this command; ranks with different versions refuse to run; may be NULL */
     const char *version;

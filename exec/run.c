@@ -35,6 +35,7 @@ typedef struct ExecRun {
     Diag *d;
     Rank first_rank;
     uint32_t n_ranks, process, n_processes;
+    uint32_t trace_step;
     BufferId norm; /* {norm, coefficient} of the first local rank; 0: the plan has no norm */
     BufferId loss;
     double norm_value, loss_value;
@@ -148,6 +149,15 @@ static bool load(ExecRun *run)
                       (unsigned long long)from->step, run->options->steps);
 }
 
+/* Chooses the step whose rows are kept. The steps that are left are known only after loading. */
+static void choose_traced(ExecRun *run)
+{
+    const uint32_t steps = run->options->steps, first = (uint32_t)run->result->loaded.step;
+    run->trace_step = run->options->trace_step;
+    if (run->trace_step == EXEC_TRACE_MIDDLE)
+        run->trace_step = steps - first > 4 ? first + (steps - first) / 2 : steps - 1;
+}
+
 static void find_reports(ExecRun *run)
 {
     const Program *p = plan_program(run->plan, run->first_rank);
@@ -193,7 +203,7 @@ static void reserve_rows(ExecRun *run)
         list_grow(run->arena, t->rows.at, 0, &t->rows.room, (uint32_t)n, sizeof *t->rows.at);
     t->steps.at = list_grow(run->arena, t->steps.at, 0, &t->steps.room, run->options->steps + 1,
                             sizeof *t->steps.at);
-    t->step = run->options->trace_step;
+    t->step = run->trace_step;
 }
 
 /* ---- steps ---- */
@@ -231,7 +241,7 @@ static bool one_step(ExecRun *run, uint32_t index)
 {
     Control control = {index, exec_lr(run->options, index), run->options->data,
                        run->plan->step.seed};
-    bool traced = index == run->options->trace_step;
+    bool traced = index == run->trace_step;
     Ps start = clock_ps();
     Trace *trace = traced ? &run->result->trace : NULL;
     if (!run->backend->step(run->backend, &control, trace, NULL, run->d)) return false;
@@ -363,6 +373,7 @@ static bool run_all(ExecRun *run)
     if (options->checkpoint.save != NULL &&
         !checkpoint_begin(&options->checkpoint, run->plan, run->backend, run->arena, run->d))
         return false;
+    choose_traced(run);
     find_reports(run);
     reserve_rows(run);
     if (!train(run)) return false;

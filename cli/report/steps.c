@@ -25,8 +25,12 @@ void steps_add(void *self, const StepRow *row, uint64_t tokens)
 {
     Steps *s = self;
     const uint32_t done = s->progress.done;
+    if (done == 0) {
+        s->first = row->step;
+        s->first_loss = row->loss;
+        s->progress.n = s->n_steps - row->step;
+    }
     assert(row->step == s->first + done);
-    if (done == 0) s->first_loss = row->loss;
     s->last[done % 10] = row->loss;
     s->seconds += (double)row->time_ps / (double)PS_PER_S;
     list_push(s->cli->arena, &s->times, row->time_ps);

@@ -23,7 +23,7 @@ bool run_check_checkpoint(Cli *cli)
 
 bool run_checkpoint_ready(Cli *cli, const PlanFile *file, uint32_t steps)
 {
-    const RunVerbOptions *o = &cli->options.run;
+    RunVerbOptions *o = &cli->options.run;
     CheckpointInfo from;
     if (o->load == NULL) return true;
     if (!checkpoint_find(o->load, file->plan, cli->arena, &from, &cli->diag)) return false;
@@ -37,16 +37,8 @@ bool run_checkpoint_ready(Cli *cli, const PlanFile *file, uint32_t steps)
                   "--steps counts from the first step of the training: add --steps %" PRIu64
                   " or more",
                   from.step + 1);
+    o->load = from.path;
     return !over && !none;
-}
-
-uint32_t run_checkpoint_step(Cli *cli, const PlanFile *file)
-{
-    Diag own = diag_in(cli->arena); /* the run itself reports it, on all ranks together */
-    CheckpointInfo from = {NULL, 0};
-    const char *load = cli->options.run.load;
-    if (load == NULL || !checkpoint_find(load, file->plan, cli->arena, &from, &own)) return 0;
-    return from.step > UINT32_MAX ? UINT32_MAX : (uint32_t)from.step;
 }
 
 /* Names a file by its last name and size, so that it may lie elsewhere on another machine. */

@@ -50,6 +50,10 @@ bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv, LaunchEnd *
     if (is_own && (cli->verb->options & OPTIONS_run) != 0) {
         list_push(cli->arena, &words, "--every");
         list_push(cli->arena, &words, arena_print(cli->arena, "%" PRIu32, progress_every(cli)));
+        if (cli->options.run.load != NULL) { /* the checkpoint itself: `latest` may change */
+            list_push(cli->arena, &words, "--load");
+            list_push(cli->arena, &words, cli->options.run.load);
+        }
     }
     list_push(cli->arena, &words, NULL);
     double timeout_s = cli->options.run.timeout_s > 0 ? cli->options.run.timeout_s : 60;

@@ -39,10 +39,8 @@ void run_verify(Cli *cli);
 /* Checks that the options about checkpoints fit together; false after a diagnostic. */
 bool run_check_checkpoint(Cli *cli);
 /* Checks, before any rank starts, that the plan can load the checkpoint of --load, and that steps
- * are left. */
+ * are left. Replaces --load by the checkpoint that it found, so that all ranks load this one. */
 bool run_checkpoint_ready(Cli *cli, const PlanFile *file, uint32_t steps);
-/* Returns the number of steps that the checkpoint of --load has done; 0 if it cannot be loaded. */
-uint32_t run_checkpoint_step(Cli *cli, const PlanFile *file);
 /* data: the path of the run's data; NULL: they are drawn. */
 CheckpointOptions run_checkpoint_options(const Cli *cli, const char *data);
 void run_checkpoint_summary(Cli *cli, const ExecResult *result);
@@ -58,7 +56,8 @@ typedef struct Steps {
     Ps predicted_ps;    /* 0: no prediction */
     uint64_t bytes;     /* bytes of the arena */
     uint64_t written;   /* end of the part of the arena that every step writes */
-    uint32_t first;     /* the number of the first step; above 0 after --load */
+    uint32_t n_steps;   /* of the training, from its first step */
+    uint32_t first;     /* the number of the run's first step; above 0 after --load */
     double first_loss, last[10];
     double seconds;
     LIST(Ps) times;

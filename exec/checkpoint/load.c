@@ -35,20 +35,57 @@ typedef struct SliceReader {
     char *memory; /* of the buffer */
 } SliceReader;
 
-static bool find(const char *path, const Plan *plan, Arena *arena, const char **folder, Manifest *m,
-                 Diag *d)
-{
-    *folder = checkpoint_resolve(path, arena, d);
-    return *folder != NULL && manifest_read(*folder, arena, m, d) &&
-           manifest_fits(m, *folder, plan, arena, d);
-}
-
 bool checkpoint_find(const char *path, const Plan *plan, Arena *arena, CheckpointInfo *info,
                      Diag *d)
 {
     Manifest m;
-    if (!find(path, plan, arena, &info->path, &m, d)) return false;
+    info->path = checkpoint_resolve(path, arena, d);
+    if (info->path == NULL || !manifest_read(info->path, arena, &m, d)) return false;
     info->step = m.step;
+    return manifest_fits(&m, info->path, plan, arena, d);
+}
+
+/* ---- one checkpoint for all processes ---- */
+
+/* The choice of process 0. */
+typedef struct Chosen {
+    char name[64]; /* the part that follows the path of the option; "": the path itself */
+    Hash128 manifest;
+} Chosen;
+
+/* The process 0 finds the checkpoint, because `latest` may change between two looks. */
+static void choose(Load *l, const char *path, Chosen *mine)
+{
+    *mine = (Chosen){.name = ""};
+    l->folder = checkpoint_resolve(path, l->arena, l->d);
+    if (l->folder == NULL || !manifest_read(l->folder, l->arena, &l->manifest, l->d)) return;
+    mine->manifest = l->manifest.hash;
+    strncpy(mine->name, l->folder + strlen(checkpoint_trim(path, l->arena)), sizeof mine->name - 1);
+}
+
+/* Every other process reads the manifest, which must be that of process 0. */
+static void follow(Load *l, const char *path, const Chosen *chosen)
+{
+    l->folder = arena_print(l->arena, "%s%s", checkpoint_trim(path, l->arena), chosen->name);
+    if (!manifest_read(l->folder, l->arena, &l->manifest, l->d)) return;
+    if (memcmp(&l->manifest.hash, &chosen->manifest, sizeof chosen->manifest) == 0) return;
+    diag_error(l->d, FAULT_input, "checkpoint-file", none,
+               "%s/%s is not the one that process 0 read", l->folder, CHECKPOINT_LISTING);
+    diag_hint(l->d, "another run writes into this folder, or machines see different files");
+}
+
+/* Lets all processes open the same checkpoint. Errors go to l->d; returns false with errors in `d`
+ * if process 0 finds none. */
+static bool find_together(Load *l, const char *path, Diag *d)
+{
+    uint32_t process;
+    const uint32_t n = l->backend->processes(l->backend, &process);
+    Chosen mine = {.name = ""}, *all = arena_array(l->arena, n, sizeof *all);
+    if (process == 0) choose(l, path, &mine);
+    if (!checkpoint_agree(l->backend, l->d, l->arena, d)) return false;
+    if (!l->backend->exchange(l->backend, &mine, sizeof mine, all, d)) return false;
+    if (process != 0) follow(l, path, &all[0]);
+    if (l->d->n_errors == 0) manifest_fits(&l->manifest, l->folder, l->plan, l->arena, l->d);
     return true;
 }
 
@@ -63,7 +100,9 @@ static bool check_hash(Load *l, const StoredFile *file)
     if (!file_hash(path, l->arena, &bytes, &hash)) {
         diag_error(l->d, FAULT_input, "checkpoint-file", none,
                    "%s, which rank %" PRIu32 " wrote: %s", path, file->rank, strerror(errno));
-        diag_hint(l->d, "the files of all ranks belong in this folder");
+        diag_hint(
+            l->d,
+            "the files of all ranks belong in this folder; another run may have removed them");
         return false;
     }
     if (bytes != file->bytes)
@@ -265,14 +304,14 @@ bool checkpoint_load(const CheckpointOptions *options, const Plan *plan, Backend
     Arena *scratch = arena_new();
     Diag own = diag_in(d->arena);
     Load l = {.plan = plan, .backend = backend, .arena = scratch, .d = &own};
-    bool fine = find(options->load, plan, scratch, &l.folder, &l.manifest, &own);
-    if (fine) {
+    bool fine = find_together(&l, options->load, d);
+    if (fine && own.n_errors == 0) {
         map_tensors(&l);
         warn_data(&l, options);
         checkpoint_wait_for(backend, most_read(&l));
         check_files(&l);
     }
-    fine = checkpoint_agree(backend, &own, scratch, d);
+    fine = fine && checkpoint_agree(backend, &own, scratch, d);
     if (fine) {
         own = diag_in(d->arena);
         read_ranks(&l);

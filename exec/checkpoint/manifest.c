@@ -281,6 +281,7 @@ bool manifest_read(const char *folder, Arena *arena, Manifest *m, Diag *d)
     if (root == NULL)
         return damaged(path, arena_print(arena, "line %d: %s", error.line, error.text), d);
     ManifestRead r = {.arena = arena, .m = m};
+    m->hash = hash_bytes(text, n);
     const json_t *format = json_object_get(root, "format");
     bool fine = false;
     if (!json_is_string(format) || strcmp(json_string_value(format), CHECKPOINT_FORMAT) != 0)

@@ -96,11 +96,16 @@ static const char *unfinished(const char *path, Arena *arena, Diag *d)
     return NULL;
 }
 
-const char *checkpoint_resolve(const char *path, Arena *arena, Diag *d)
+const char *checkpoint_trim(const char *path, Arena *arena)
 {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
-    path = arena_print(arena, "%.*s", (int)n, path);
+    return arena_print(arena, "%.*s", (int)n, path);
+}
+
+const char *checkpoint_resolve(const char *path, Arena *arena, Diag *d)
+{
+    path = checkpoint_trim(path, arena);
     if (access(path, F_OK) != 0) {
         diag_error(d, FAULT_input, "checkpoint-missing", none, "%s: %s", path, strerror(errno));
         return NULL;

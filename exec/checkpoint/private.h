@@ -43,6 +43,7 @@ typedef struct Manifest {
     const char *version, *optimizer, *data;
     int64_t global_batch, n_microbatches, seq;
     uint32_t n_ranks;
+    Hash128 hash; /* of the text that was read */
     LIST(StoredTensor) tensors;
     LIST(StoredFile) files;
     LIST(StoredSlice) slices; /* sorted by tensor */
@@ -64,6 +65,7 @@ uint32_t manifest_tensor(const Manifest *m, const char *name, StateKind kind);
 /* ---- names.c ---- */
 /* Finds the checkpoint at `path`: a checkpoint, or a folder whose newest one is taken. Reports
  * checkpoint-missing, checkpoint-unfinished. */
+const char *checkpoint_trim(const char *path, Arena *arena); /* without slashes at its end */
 const char *checkpoint_resolve(const char *path, Arena *arena, Diag *d);
 const char *checkpoint_step_name(uint64_t step, Arena *arena);
 const char *checkpoint_rank_name(Rank rank, Arena *arena);
