@@ -1,6 +1,8 @@
 -- DeepSpeed ZeRO with Hugging Face's models: hooks gather the parameters of each module. Its sizes
 -- are the defaults of deepspeed/runtime/zero/config.py, under their names there; gradients are bf16
 -- like the weights. No row of it may be used for fitting, so it has FSDP1's host times.
+-- makes_states: the constructors of deepspeed/runtime/zero/stage3.py and stage_1_and_2.py call initialize_optimizer_states,
+-- which takes a step with zeros as gradients.
 
 -- kind: documented; defaults of deepspeed/runtime/zero/config.py
 return require "runtimes.eager" { name = "deepspeed", fitted = "fsdp1",
@@ -9,6 +11,6 @@ return require "runtimes.eager" { name = "deepspeed", fitted = "fsdp1",
   live_elements = 1e9,      -- stage3_max_live_parameters
   reuse_elements = 1e9,     -- stage3_max_reuse_distance
   holds_arguments = true,
-  makes_states = false,     -- its first step is inside the constructor (initialize_optimizer_states)
+  makes_states = false,
   persist_elements = 1e5,   -- stage3_param_persistence_threshold
 }

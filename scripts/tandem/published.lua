@@ -297,9 +297,6 @@ local function fms(row)
   return { runtime = "fms", mesh = mesh(row, true), reduce = "bf16", data = fsdp2 {}, compile = "block" }
 end
 
--- Megatron-Bridge's recipes reduce and sum gradients in bf16 (tandem/published_recipes.lua). So does NeMo's configuration of
--- Nemotron-4 340B (NeMo-Framework-Launcher, nemotron_340b.yaml: grad_sync_dtype). NeMo's other recipes of 2024 and
--- Megatron-LM use fp32.
 local zero_names = { "optim", "optim_grads", "optim_grads_params" }
 
 -- Its distributed optimizer shards over the ranks of dp x cp, which all hold the same weights. Stages 2 and 3 are those of
@@ -309,8 +306,7 @@ local function megatron(row)
   local lora = cells.is_lora(row)
   if lora then stage = 0 end
   local at = megatrons.place(row, ranks(row), sharers(row))
-  local half = recipes.half_gradients(row) or
-    has(row, "framework", "^nemo") and has(row, "model", "^nemotron%-340b")
+  local half = recipes.half_gradients(row) -- otherwise fp32, as in Megatron-LM
   local told = cells.flag(row, "grad_reduce_in_bf16")
   if told ~= nil then half = told end
   local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = at.cp, ep = at.ep > 1 and at.ep or nil }

@@ -6,7 +6,8 @@
 -- l: layers, d: width, h: heads, kv: KV heads, ff: width of an MLP, v: vocabulary, hd: width of a
 -- head, e / k: experts and experts a token, me: width of an expert, sh: width of shared experts,
 -- first: layers without experts, mla: DeepSeek's latent attention, tied: one matrix for embedding
--- and head (ties: the family's own model has one), hybrid: Megatron's letters of a hybrid's layers, mh: heads of its Mamba mixers.
+-- and head (ties: the family's own model has one), hybrid: Megatron's letters of a hybrid's layers, mh: heads of its Mamba
+-- mixers.
 local mla3 = "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 local mla2 = "q_lora=0 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"
 -- kind: documented; config.json of each model, or its paper
@@ -18,8 +19,8 @@ local known = {
   { "distill.*qwen.*%f[%d%.]7b", l = 28, d = 3584, h = 28, kv = 4, ff = 18944, v = 152064 },
   { "distill.*qwen.*%f[%d%.]14b", l = 48, d = 5120, h = 40, kv = 8, ff = 13824, v = 152064 },
   { "distill.*qwen.*%f[%d%.]32b", l = 64, d = 5120, h = 40, kv = 8, ff = 27648, v = 152064 },
-  { "distill" }, { "deepseek.*llama" }, { "deepseek.*qwen" }, { "vision" }, { "multimodal" }, { "qwen3%-next" }, { "qwen3%.%d" },
-  { "qwen2?%.?5?%-?vl" },
+  { "mistral.*minitron" }, { "distill" }, { "deepseek.*llama" }, { "deepseek.*qwen" }, { "vision" }, { "multimodal" }, { "qwen3%-next" }, { "qwen3%.%d" },
+  { "qwen2?%.?5?%-?vl" }, { "falcon%-?[3hm]" },
   { "deepseek.*v2.*lite", l = 27, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
   { "moonlight", l = 27, d = 2048, h = 16, kv = 16, ff = 11264, v = 163840, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
   { "deepseek.*v2", l = 60, d = 5120, h = 128, kv = 128, ff = 12288, v = 102400, e = 160, k = 6, me = 1536, sh = 3072, first = 1, mla = mla3 },
@@ -39,17 +40,18 @@ local known = {
   { "qwen2?%.?5?%-1%.5b", l = 28, d = 1536, h = 12, kv = 2, ff = 8960, v = 151936, tied = true },
   { "qwen2?%.?5?%-3b", l = 36, d = 2048, h = 16, kv = 2, ff = 11008, v = 151936, tied = true },
   { "qwen2%.?5?%-7b", l = 28, d = 3584, h = 28, kv = 4, ff = 18944, v = 152064 },
-  { "qwen2?%.?5?%-14b", l = 48, d = 5120, h = 40, kv = 8, ff = 13824, v = 152064 },
-  { "qwen2?%.?5?%-32b", l = 64, d = 5120, h = 40, kv = 8, ff = 27648, v = 152064 },
-  { "qwen2?%.?5?%-72b", l = 80, d = 8192, h = 64, kv = 8, ff = 29568, v = 152064 },
+  { "qwen2%.?5?%-%a*%-?14b", l = 48, d = 5120, h = 40, kv = 8, ff = 13824, v = 152064 },
+  { "qwen2%.?5?%-%a*%-?32b", l = 64, d = 5120, h = 40, kv = 8, ff = 27648, v = 152064 },
+  { "qwen2%.?5?%-%a*%-?72b", l = 80, d = 8192, h = 64, kv = 8, ff = 29568, v = 152064 },
   { "qwen%-7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 151936 },
   { "glm%-?4%.5.*air", l = 46, d = 4096, h = 96, kv = 8, ff = 10944, v = 151552, hd = 128, e = 128, k = 8, me = 1408, sh = 1408, first = 1 },
   { "glm%-?4%.5", l = 92, d = 5120, h = 96, kv = 8, ff = 12288, v = 151552, hd = 128, e = 160, k = 8, me = 1536, sh = 1536, first = 3 },
+  -- Hybrids of Mamba. Nemotron 3 Super's and Ultra's experts work on vectors of a quarter of the width (moe-latent-size); an
+  -- expert of the whole width with a quarter of the inner width has as many weights and products. Nemotron Nano 2 has 128
+  -- heads of 80; 160 of 64 stand for them. The mixers of the 47B and the 56B have a state of 256; 128 stands for it.
+  -- kind: documented; Megatron-LM d98e8a64: examples/post_training/modelopt/conf/nvidia; vocabulary of Nemotron Nano 2
   { "nemotron.*3.*nano", l = 52, d = 2688, h = 32, kv = 2, ff = 1856, v = 131072, hd = 128, e = 128, k = 6, me = 1856, sh = 3712, mh = 64,
     hybrid = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME" },
-  -- Hybrids of Mamba: Megatron-LM's examples/post_training/modelopt/conf/nvidia. Nemotron 3 Super's and Ultra's experts work
-  -- on vectors of a quarter of the width (moe-latent-size); an expert of the whole width with a quarter of the inner
-  -- width has as many weights and products.
   { "nemotron.*3.*super", l = 88, d = 4096, h = 32, kv = 2, ff = 2688, v = 131072, hd = 128, e = 512, k = 22, me = 672, sh = 5376, mh = 128,
     hybrid = "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME" },
   { "nemotron.*3.*ultra", l = 108, d = 8192, h = 64, kv = 2, ff = 5120, v = 131072, hd = 128, e = 512, k = 22, me = 1280, sh = 10240, mh = 256,
@@ -62,6 +64,7 @@ local known = {
     hybrid = "M-M-M-M-M-M-M-M-M*-M-M-M-M-M-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-M-M---MM---M-M*-M-M-M-M-M-" },
   { "nemotron.*h.*%f[%d%.]8b", l = 52, d = 4096, h = 32, kv = 8, ff = 21504, v = 131072, hd = 128, mh = 128,
     hybrid = "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-" },
+  -- kind: documented; config.json of each model, or its paper
   { "nemotron%-h" },
   { "nemotron.*%f[%d%.]15b", l = 32, d = 6144, h = 48, kv = 8, ff = 24576, v = 256000 },
   { "nemotron.*%f[%d%.]22b", l = 40, d = 6144, h = 48, kv = 48, ff = 24576, v = 256000 },
@@ -111,63 +114,84 @@ local known = {
   { "gpt%-?3.*%f[%d%.]175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200 },
   { "gpt%-?3.*%f[%d%.]20b", l = 44, d = 6144, h = 48, kv = 48, ff = 24576, v = 51200 },
   { "gpt%-?3.*%f[%d%.]5b", l = 24, d = 4096, h = 32, kv = 32, ff = 16384, v = 51200 },
+  -- kind: documented; Pai-Megatron-Patch a098ca5: examples/qwen, qwen1_5 and qwen2 (model sizes of the launch scripts)
   { "qwen1%.5.*moe", l = 24, d = 2048, h = 16, kv = 16, ff = 5632, v = 151936, e = 60, k = 4, me = 1408, sh = 5632 },
   { "qwen2.*57b", l = 28, d = 3584, h = 28, kv = 4, ff = 18944, v = 151936, e = 64, k = 8, me = 2560, sh = 20480 },
   { "qwen1%.5.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 151936 },
-  { "qwen.*%f[%d%.]14b", l = 40, d = 5120, h = 40, kv = 40, ff = 13696, v = 152064 },
+  { "qwen1?%.?5?%-14b", l = 40, d = 5120, h = 40, kv = 40, ff = 13696, v = 152064 },
   { "qwen1%.5.*%f[%d%.]32b", l = 64, d = 5120, h = 40, kv = 8, ff = 27392, v = 152064 },
-  { "qwen.*%f[%d%.]72b", l = 80, d = 8192, h = 64, kv = 64, ff = 24576, v = 152064 },
+  { "qwen1?%.?5?%-72b", l = 80, d = 8192, h = 64, kv = 64, ff = 24576, v = 152064 },
+  -- kind: documented; mlc-llm 79d603f0: python/mlc_llm/model/model_preset.py, which quotes each config.json
   { "deepseek.*moe.*16b", l = 28, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1 },
-  { "deepseek.*coder.*%f[%d%.]33b", l = 62, d = 7168, h = 56, kv = 8, ff = 19200, v = 32256 },
-  { "deepseek.*coder.*%f[%d%.]6%.7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32256 },
-  { "deepseek.*%f[%d%.]67b", l = 95, d = 8192, h = 64, kv = 8, ff = 22016, v = 102400 },
-  { "deepseek.*%f[%d%.]7b", l = 30, d = 4096, h = 32, kv = 32, ff = 11008, v = 102400 },
-  { "ministral.*%f[%d%.]8b", l = 36, d = 4096, h = 32, kv = 8, ff = 12288, v = 131072, hd = 128 },
-  { "mistral.*%f[%d%.]24b", l = 40, d = 5120, h = 32, kv = 8, ff = 32768, v = 131072, hd = 128 },
-  { "mistral.*%f[%d%.]22b", l = 56, d = 6144, h = 48, kv = 8, ff = 16384, v = 32768 },
-  { "mistral.*%f[%d%.]12[34]?b", l = 88, d = 12288, h = 96, kv = 8, ff = 28672, v = 32768 },
-  { "yi.*%f[%d%.]34b", l = 60, d = 7168, h = 56, kv = 8, ff = 20480, v = 64000 },
-  { "yi.*%f[%d%.]9b", l = 48, d = 4096, h = 32, kv = 4, ff = 11008, v = 64000 },
-  { "yi.*%f[%d%.]6b", l = 32, d = 4096, h = 32, kv = 4, ff = 11008, v = 64000 },
-  { "smollm3", l = 36, d = 2048, h = 16, kv = 4, ff = 11008, v = 128256, tied = true },
+  { "gpt%-?j", l = 28, d = 4096, h = 16, kv = 16, ff = 16384, v = 50400 },
   { "smollm.*1%.7b", l = 24, d = 2048, h = 32, kv = 32, ff = 8192, v = 49152, tied = true },
   { "smollm.*360m", l = 32, d = 960, h = 15, kv = 5, ff = 2560, v = 49152, tied = true },
   { "smollm.*135m", l = 30, d = 576, h = 9, kv = 3, ff = 1536, v = 49152, tied = true },
   { "chatglm[23]", l = 28, d = 4096, h = 32, kv = 2, ff = 13696, v = 65024 },
-  { "glm%-?4.*%f[%d%.]9b", l = 40, d = 4096, h = 32, kv = 2, ff = 13696, v = 151552 },
-  { "internlm2.*1[%._]8b", l = 24, d = 2048, h = 16, kv = 8, ff = 8192, v = 92544 },
-  { "aquila2?.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 100008 },
-  { "aquila2?.*%f[%d%.]34b", l = 60, d = 6144, h = 48, kv = 8, ff = 24576, v = 100008 },
-  { "aquila2?.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 100008 },
-  { "minitron.*%f[%d%.]8b", l = 32, d = 4096, h = 48, kv = 8, ff = 16384, v = 256000, hd = 128 },
-  { "minitron.*%f[%d%.]4b", l = 32, d = 3072, h = 24, kv = 8, ff = 9216, v = 256000, hd = 128 },
+  -- kind: documented; GenZ-LLM-Analyzer 091bdd0: GenZ/Models/Model_sets/mistral.py and misc.py, from each config.json
+  { "ministral.*%f[%d%.]8b", l = 36, d = 4096, h = 32, kv = 8, ff = 12288, v = 131072, hd = 128 },
+  { "mistral.*%f[%d%.]22b", l = 56, d = 6144, h = 48, kv = 8, ff = 16384, v = 32768 },
   { "dbrx", l = 40, d = 6144, h = 48, kv = 8, ff = 10752, v = 100352, e = 16, k = 4, me = 10752 },
-  { "grok%-?1", l = 64, d = 6144, h = 48, kv = 8, ff = 32768, v = 131072, e = 8, k = 2, me = 32768 },
+  -- kind: documented; Megatron-Bridge v0.2.0: src/megatron/bridge/models (mistral, olmoe, llama and nemotron providers)
+  { "mistral.*%f[%d%.]24b", l = 40, d = 5120, h = 32, kv = 8, ff = 32768, v = 131072, hd = 128 },
   { "olmoe", l = 16, d = 2048, h = 16, kv = 16, ff = 1024, v = 50304, e = 64, k = 8, me = 1024 },
-  { "command%-r", l = 40, d = 8192, h = 64, kv = 64, ff = 22528, v = 256000, tied = true },
   { "llama%-?4.*17b.*16e", l = 48, d = 5120, h = 40, kv = 8, ff = 8192, v = 202048, e = 16, k = 1, me = 8192, sh = 8192 },
   { "llama%-?4.*17b.*128e", l = 48, d = 5120, h = 40, kv = 8, ff = 16384, v = 202048, e = 128, k = 1, me = 8192, sh = 8192, every = 2 },
+  { "minitron.*%f[%d%.]4b", l = 32, d = 3072, h = 24, kv = 8, ff = 9216, v = 256000, hd = 128 },
+  -- kind: documented; litgpt 26857050: litgpt/config.py
+  { "mistral.*%f[%d%.]12[34]?b", l = 88, d = 12288, h = 96, kv = 8, ff = 28672, v = 32768 },
   { "falcon.*%f[%d%.]180b", l = 80, d = 14848, h = 232, kv = 8, ff = 59392, v = 65024, tied = true },
   { "falcon.*%f[%d%.]40b", l = 60, d = 8192, h = 128, kv = 8, ff = 32768, v = 65024, tied = true },
   { "falcon.*%f[%d%.]7b", l = 32, d = 4544, h = 71, kv = 1, ff = 18176, v = 65024, tied = true },
+  -- kind: documented; transformers: src/transformers/models/{smollm3,glm,cohere,gpt_neox}, defaults of the configuration classes
+  { "smollm3", l = 36, d = 2048, h = 16, kv = 4, ff = 11008, v = 128256, tied = true },
+  { "glm%-?4.*%f[%d%.]9b", l = 40, d = 4096, h = 32, kv = 2, ff = 13696, v = 151552 },
+  { "command%-r", l = 40, d = 8192, h = 64, kv = 64, ff = 22528, v = 256000, tied = true },
   { "neox.*20b", l = 44, d = 6144, h = 64, kv = 64, ff = 24576, v = 50432 },
-  { "gpt%-?j", l = 28, d = 4096, h = 16, kv = 16, ff = 16384, v = 50400 },
+  -- kind: documented; InternEvo c628a8c: configs/_base_/models/internlm2_1B.py
+  { "internlm2.*1[%._]8b", l = 24, d = 2048, h = 16, kv = 8, ff = 8192, v = 92544 },
+  -- kind: documented; InternEvo-HFModels: huggingface_model/yi/yi_6B/configuration_yi.py
+  { "yi.*%f[%d%.]6b", l = 32, d = 4096, h = 32, kv = 4, ff = 11008, v = 64000 },
+  -- kind: documented; FlagScale da4935ec: examples/aquila/conf/train (widths of the MLP from hidden_dim_multiplier, multiple_of)
+  { "aquila2?.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 100008 },
+  { "aquila2?.*%f[%d%.]34b", l = 60, d = 6144, h = 48, kv = 8, ff = 24576, v = 100008 },
+  { "aquila2?.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 100008 },
+  -- kind: documented; grok-1 7050ed2: run.py and model.py (ffn_size; InOutEmbed also decodes)
+  { "grok%-?1", l = 64, d = 6144, h = 48, kv = 8, ff = 32768, v = 131072, e = 8, k = 2, me = 32768, tied = true },
+  -- kind: documented; bigscience: train/tr11-176B-ml/tr11-176B-ml.slurm; its 7B from llm-analysis d841e40 (model_configs)
   { "bloom.*7b", l = 30, d = 4096, h = 32, kv = 32, ff = 16384, v = 250880, tied = true },
   { "bloom", l = 70, d = 14336, h = 112, kv = 112, ff = 57344, v = 250880, tied = true },
+  -- kind: documented; metaseq f7ffa5f: metaseq/launcher/opt_job_constants.py; the vocabulary from llm-analysis d841e40
   { "opt%-66b", l = 64, d = 9216, h = 72, kv = 72, ff = 36864, v = 50272, ties = true },
   { "opt%-30b", l = 48, d = 7168, h = 56, kv = 56, ff = 28672, v = 50272, ties = true },
   { "opt%-13b", l = 40, d = 5120, h = 40, kv = 40, ff = 20480, v = 50272, ties = true },
   { "opt%-6%.7b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 50272, ties = true },
   { "opt%-2%.7b", l = 32, d = 2560, h = 32, kv = 32, ff = 10240, v = 50272, ties = true },
   { "opt%-1%.3b", l = 24, d = 2048, h = 32, kv = 32, ff = 8192, v = 50272, ties = true },
-  { "mpt%-30b", l = 48, d = 7168, h = 64, kv = 64, ff = 28672, v = 50432, ties = true },
-  { "mpt%-7b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 50432, ties = true },
+  -- kind: documented; llm-foundry 8c8dd48f: scripts/train/yamls/pretrain/mpt-7b.yaml and mpt-30b.yaml
+  { "mpt%-30b", l = 48, d = 7168, h = 56, kv = 56, ff = 28672, v = 50368, ties = true },
+  { "mpt%-7b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 50368, ties = true },
+  -- kind: documented; nanoGPT 3adf61e: model.py (from_pretrained)
   { "gpt%-?2.*xl", l = 48, d = 1600, h = 25, kv = 25, ff = 6400, v = 50257, ties = true },
   { "gpt%-?2.*large", l = 36, d = 1280, h = 20, kv = 20, ff = 5120, v = 50257, ties = true },
   { "gpt%-?2.*medium", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50257, ties = true },
   { "gpt%-?2$", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50257, ties = true },
+  -- kind: documented; NeMo 8cfedd72: nemo/collections/llm/bert/model (bert.py, base.py); the vocabulary from llm-analysis d841e40
   { "bert.*large", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 30522, tied = true },
   { "bert.*base", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 30522, tied = true },
+}
+
+-- Shapes from memory, which were compared with no readable source. A row that takes one says so in the report.
+-- kind: assumed; no source was found
+local unread = {
+  { "deepseek.*coder.*%f[%d%.]33b", l = 62, d = 7168, h = 56, kv = 8, ff = 19200, v = 32256 },
+  { "deepseek.*coder.*%f[%d%.]6%.7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32256 },
+  -- Tables that quote config.json agree with the next three, but their repositories could not be named.
+  { "deepseek.*%f[%d%.]67b", l = 95, d = 8192, h = 64, kv = 8, ff = 22016, v = 102400 },
+  { "deepseek.*%f[%d%.]7b", l = 30, d = 4096, h = 32, kv = 32, ff = 11008, v = 102400 },
+  { "yi.*%f[%d%.]34b", l = 60, d = 7168, h = 56, kv = 8, ff = 20480, v = 64000 },
+  { "yi.*%f[%d%.]9b", l = 48, d = 4096, h = 32, kv = 4, ff = 11008, v = 64000 },
+  { "minitron.*%f[%d%.]8b", l = 32, d = 4096, h = 48, kv = 8, ff = 16384, v = 256000, hd = 128 },
 }
 
 -- Vocabularies of tokenizers, for rows that leave only the vocabulary open. MLPerf's 405B uses
@@ -184,13 +208,20 @@ local options = { hd = "head_dim", e = "moe_experts", k = "moe_topk", me = "moe_
 
 local m = { columns = column, options = options }
 
--- Returns the configuration of a model's name; nil: unknown. `take_defaults` fills cells from it.
-function m.find(name)
-  local plain = name:lower():gsub("[%s_]", "-")
-  for _, entry in ipairs(known) do
-    if plain:find(entry[1]) then return entry.l and entry or nil end
+local function first_of(list, plain)
+  for _, entry in ipairs(list) do
+    if plain:find(entry[1]) then return entry end
   end
   return nil
+end
+
+-- Returns the configuration of a model's name, and the words on where it is from; nil: unknown. `take_defaults` fills cells
+-- from it.
+function m.find(name)
+  local plain = name:lower():gsub("[%s_]", "-")
+  local entry = first_of(known, plain)
+  if entry then return entry.l and entry or nil, "the model's public configuration" end
+  return first_of(unread, plain), "a shape of the model that was compared with no source"
 end
 
 -- Families whose MLP has no gate.
@@ -213,17 +244,17 @@ function m.parameters(entry)
     matrices_of(entry) * dim * ((entry.l - experts) * entry.ff + experts * each)
 end
 
--- Returns the vocabulary that a name or the words on the tokenizer imply; nil: none.
+-- Returns the vocabulary that a name or the words on the tokenizer imply, and the words on where it is from; nil: none.
 function m.vocabulary(name, from)
-  local entry = m.find(name)
+  local entry, where = m.find(name)
   for _, known_one in ipairs(vocabularies) do
-    if known_one.of and from:lower():find(known_one.of) then return known_one.v end
+    if known_one.of and from:lower():find(known_one.of) then return known_one.v, "the vocabulary of its tokenizer" end
   end
-  if entry then return entry.v end
+  if entry then return entry.v, where end
   for _, known_one in ipairs(vocabularies) do
-    if not known_one.of and name:lower():find(known_one[1]) then return known_one.v end
+    if not known_one.of and name:lower():find(known_one[1]) then return known_one.v, "the vocabulary of its tokenizer" end
   end
-  return nil
+  return nil, "no tokenizer is named"
 end
 
 return m

@@ -1,5 +1,6 @@
 -- The cluster of a row of published training runs: its GPU by any name that the library knows, its nodes and their NICs.
 local cells, gpus, megatrons = require "tandem.published_cells", require "tandem.gpus", require "tandem.published_megatron"
+local recipes = require "tandem.published_recipes"
 
 -- Returns a node's NICs and their GB/s from cells like "8x400Gb IB", "4x200Gb HDR", "400Gb/s per node"; else one a GPU.
 local function nics_of(row, per_node)
@@ -30,6 +31,13 @@ local function watts_of(row, gpu)
   return watts and watts > 0 and watts <= 2 * gpus.gpus[gpu].watts and watts or nil
 end
 
+-- Returns the bytes of the exchange's buffers that are outside the framework's allocator.
+local function exchange_bytes(row, per_node)
+  if cells.is_open(row.moe_experts) then return 0 end
+  local sharers = cells.count(row, "cp", 1) * (cells.sequence(row) and cells.count(row, "tp", 1) or 1)
+  return recipes.exchange_bytes(row, cells.count(row, "micro_batch", 1) * megatrons.tokens(row) // sharers, cells.count(row, "ep", 1), per_node)
+end
+
 -- Returns the cluster of `row`: its GPU by any name that the library knows, and its number of nodes.
 return function(row)
   local name = gpus.find(row.gpu)
@@ -56,6 +64,7 @@ return function(row)
   if cells.has(row, "precision", "^tf32") and gpus.gpus[name].bf16 then cluster.device.peak_flops.f32 = gpus.gpus[name].bf16 / 2 * 1e12 end
   local four = cells.is_float4(row) and gpus.gpus[name].fp4
   if four then cluster.device.peak_flops.e4m3 = four * 1e12 end
+  cluster.device.reserved_bytes = cluster.device.reserved_bytes + exchange_bytes(row, per_node)
   if megatrons.is_graph(row) then cluster.device.kernel_floor_s = math.max(2e-6, cluster.device.kernel_floor_s - 2e-6) end
   return cluster
 end

@@ -62,20 +62,20 @@ end
 
 -- The options of a known model come from its configuration even if the table has no such column.
 local function fill_model(row)
-  local entry = catalog.find(row.model or "")
+  local entry, from = catalog.find(row.model or "")
   local shaped = not is_open(row.d_model) and not is_open(row.n_layers)
   local same = entry and (not shaped or tonumber(row.d_model) == entry.d)
   if same then
     if not shaped then check_size(row, entry) end
     for short, key in pairs(catalog.columns) do
-      if short ~= "v" then assume_open(row, key, entry[short], "the model's public configuration") end
+      if short ~= "v" then assume_open(row, key, entry[short], from) end
     end
     for short, key in pairs(catalog.options) do
-      assume_open(row, key, entry[short], "the model's public configuration")
+      assume_open(row, key, entry[short], from)
     end
     if is_open(row.moe_layer_freq) then row.moe_layer_freq = "" end
-    assume_open(row, "moe_layer_freq", layers_with_experts(entry, count(row, "n_layers")), "the model's public configuration")
-    if entry.tied then assume_open(row, "untie_embeddings", 0, "the model's public configuration") end
+    assume_open(row, "moe_layer_freq", layers_with_experts(entry, count(row, "n_layers")), from)
+    if entry.tied then assume_open(row, "untie_embeddings", 0, from) end
   end
   if is_open(row.d_model) or is_open(row.n_layers) then
     refuse("the model's width and layers are not stated, and no public configuration is known: %s", row.model or "")
@@ -91,8 +91,8 @@ end
 local function fill_vocabulary(row)
   if not is_open(row.vocab) then return end
   local from = row.vocab_from or ""
-  local size = tonumber(from:match "default (%d+)%)") or catalog.vocabulary(row.model or "", from)
-  local why = size and "the vocabulary of the model's public configuration or tokenizer" or "no tokenizer is named"
+  local size, why = tonumber(from:match "default (%d+)%)"), "the default of the row's configuration file"
+  if not size then size, why = catalog.vocabulary(row.model or "", from) end
   local multiple = (has(row, "framework", "megatron") or has(row, "framework", "nemo")) and 128 * count(row, "tp", 1) or 1
   assume(row, "vocab", -(-(size or 50257) // multiple) * multiple, why)
 end

@@ -403,18 +403,15 @@ end
 
 -- Returns the part of an exchange between the ranks of experts that products wait for. DeepEP and
 -- HybridEP (--moe-token-dispatcher-type flex) send a token once to each node that has one of its
--- experts, at 43 GB/s a NIC of 48 (DeepEP's README, EP16). Megatron-Bridge's recipes use them if the
--- row does not say. With --overlap-moe-expert-parallel-comm another micro-batch computes meanwhile,
--- except at the beginning and the end of a step.
+-- experts, at 43 GB/s a NIC of 48 (DeepEP's README, EP16). With
+-- --overlap-moe-expert-parallel-comm another micro-batch computes meanwhile, except at the
+-- beginning and the end of a step.
 function m.exchange_part(row, per_node, n_micro)
   local ep, k = count(row, "ep", 1), count(row, "moe_topk", 1)
   if ep == 1 then return nil end
   local nodes, part = math.max(1, count(row, "ep", 1) * expert_tp(row) // per_node), 1
-  local flex = has(row, "moe_dispatcher", "flex") or has(row, "moe_dispatcher", "deepep") or has(row, "moe_dispatcher", "hybridep") or
-    cells.is_open(row.moe_dispatcher) and recipes.is_flex(row)
-  if flex and nodes > 1 then part = math.min(1, (1 - (1 - 1 / nodes) ^ k) * nodes / k * 48 / 43) end
-  local told = flag(row, "overlap_ep")
-  if told or told == nil and recipes.overlaps_ep(row) then part = part * math.max(0.05, 1 / math.max(1, n_micro)) end
+  if recipes.is_flex(row) and nodes > 1 then part = math.min(1, (1 - (1 - 1 / nodes) ^ k) * nodes / k * 48 / 43) end
+  if recipes.overlaps_ep(row) then part = part * math.max(0.05, 1 / math.max(1, n_micro)) end
   return part
 end
 

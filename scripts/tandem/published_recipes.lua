@@ -1,38 +1,67 @@
--- What Megatron-Bridge's recipes choose if a row names only the model, the GPU and the precision: recomputation, the
--- types of gradients and moments, the exchange between ranks of experts (src/megatron/bridge/recipes, perf_recipes).
--- And the layers that torchtitan keeps in 16 bits.
+-- What recipes choose if a row names only the framework, the model, the GPU and the precision: recomputation, the types of
+-- gradients and moments, the exchange between ranks of experts. And the layers that torchtitan keeps in 16 bits.
 local cells, gpus = require "tandem.published_cells", require "tandem.gpus"
 local has = cells.has
 local m = {}
 
--- Columns: `ac`, the recomputation; `moments`, the type of the optimizer's moments (exp_avg_dtype) if it is not that of the
--- weights at rest; `gradients`, the type in which gradients are summed and reduced; `exchange`, the dispatcher of tokens;
--- `overlap_ep`, 1 if another micro-batch computes during exchanges. A column is open where a recipe has the default:
--- no recomputation, bf16 gradients (perf_recipes/_common.py), DeepEP or HybridEP (moe_token_dispatcher_type).
--- kind: source; Megatron-Bridge's perf_recipes, by model, GPU and precision; the first entry with a value counts
+-- Columns: `ac`, the recomputation (recompute_modules); `moments`, the type of the optimizer's moments (exp_avg_dtype) if it
+-- is not that of the weights at rest; `gradients`, the type in which gradients are summed and reduced (grad_reduce_in_fp32);
+-- `exchange`, the dispatcher of tokens (moe_token_dispatcher_type, moe_flex_dispatcher_backend); `overlap_ep`, 1 if another micro-batch computes during
+-- exchanges (overlap_moe_expert_parallel_comm). Entries have a model, a GPU and a precision; the first entry with a value in
+-- the column counts. `tp` entries hold only beside tp. Recipes named large_scale, dev, fsdp and hsdp are left out; for Qwen3
+-- 235B on B200 and B300, the recipes of 64 GPUs count.
+-- kind: source; Megatron-Bridge 067f987d: src/megatron/bridge/perf_recipes, and recipes/moonlight/h100/moonlight_16b.py
 local bridge = {
   { "deepseek.*v3", "^H100", "", ac = "selective(mla_up_proj mlp)" },
-  { "deepseek.*v3", "^B200", "mx", ac = "selective(mla_up_proj mlp)" },
-  { "deepseek.*v3", "^B200", "fp4", ac = "selective(mla_up_proj layernorm moe_act)" },
-  { "deepseek.*v3", "^GB200", "fp4", ac = "selective(mlp)" },
-  { "deepseek.*v3", "^GB200", "cs", ac = "selective(mlp)" },
+  { "deepseek.*v3", "^B200", "mx", ac = "selective(mla_up_proj mlp)", overlap_ep = "1", exchange = "flex deepep" },
+  { "deepseek.*v3", "^B200", "fp4", ac = "selective(mla_up_proj layernorm moe_act)", overlap_ep = "1", exchange = "flex deepep" },
+  { "deepseek.*v3", "^B300", "mx", overlap_ep = "1" },
+  { "deepseek.*v3", "^GB200", "mx", ac = "selective(mla_up_proj)", overlap_ep = "1" },
+  { "deepseek.*v3", "^GB200", "fp", ac = "selective(mlp)" },
   { "deepseek.*v3", "^GB300", "bf16", ac = "selective(moe_act)" },
-  { "deepseek.*v3", "", "", ac = "selective(mla_up_proj)", moments = "bf16" },
+  { "deepseek.*v3", "^GB300", "mx", ac = "none", overlap_ep = "1" },
+  { "deepseek.*v3", "", "", ac = "selective(mla_up_proj)", moments = "bf16", exchange = "flex hybridep" },
   { "moonlight", "", "", moments = "bf16" },
-  { "moonlight", "", "", tp = true, exchange = "alltoall" },
+  { "moonlight", "", "", tp = true, exchange = "alltoall", overlap_ep = "0" },
+  { "moonlight", "", "", exchange = "flex hybridep", overlap_ep = "1" },
   { "gpt.?oss.?120b", "^H100", "", ac = "selective(layernorm moe_act)" },
   { "gpt.?oss.?120b", "^B200", "", ac = "selective(layernorm moe_act)" },
   { "gpt.?oss.?120b", "^GB200", "bf16", ac = "selective(layernorm moe_act)" },
+  { "gpt.?oss.?120b", "^GB300", "mx", overlap_ep = "1" },
+  { "gpt.?oss.?120b", "^GB200", "", overlap_ep = "1" },
+  { "gpt.?oss.?120b", "^B300", "", exchange = "flex hybridep" },
+  { "gpt.?oss.?120b", "^GB", "mx", exchange = "flex hybridep" },
+  { "gpt.?oss.?20b", "", "", exchange = "flex hybridep" },
   { "kimi", "^H100", "", ac = "selective(mla_up_proj mlp)" },
-  { "kimi", "", "", ac = "selective(mla_up_proj)", gradients = "fp32" },
+  { "kimi", "", "", ac = "selective(mla_up_proj)" },
+  { "kimi", "^GB", "", exchange = "flex hybridep" },
   { "qwen3.*235b", "^H100", "", overlap_ep = "1" },
+  { "qwen3.*235b", "^GB", "mx", overlap_ep = "1" },
+  { "qwen3.*235b", "^[BG]B?300", "", exchange = "flex hybridep" },
+  { "qwen3.*235b", "^GB200", "", exchange = "flex hybridep" },
+  { "qwen3.*30b", "^H100", "bf16", overlap_ep = "1" },
+  { "qwen3.*30b", "^G?B", "mx", overlap_ep = "1" },
+  { "qwen3.*30b", "", "", exchange = "flex hybridep" },
   { "llama3.?8b", "^H100", "fp8", ac = "full block 5" },
   { "nemotron.?3.?nano", "^H100", "fp8", ac = "selective(layernorm)" },
-  { "nemotron.?3.?nano", "", "", ac = "selective(moe layernorm)" },
+  { "nemotron.?3.?nano", "^H100", "", ac = "selective(moe layernorm)" },
+  { "nemotron.?3.?super", "^H100", "", ac = "selective(moe_act moe layernorm core_attn)", moments = "bf16" },
   { "nemotron.?3.?super", "^B200", "bf16", ac = "selective(moe_act moe layernorm core_attn)" },
   { "nemotron.?3.?super", "^B200", "fp8", ac = "selective(moe_act layernorm)" },
   { "nemotron.?3.?super", "^B300", "bf16", ac = "selective(moe_act layernorm)" },
   { "nemotron.?3.?super", "^B300", "fp4", ac = "selective(moe_act layernorm)" },
+  { "nemotron.?3.?ultra", "^GB", "", ac = "selective(moe_act)" },
+  { "nemotron.?3", "", "", exchange = "flex hybridep" },
+  -- Defaults: _benchmark_common and _perf_precision in perf_recipes/_common.py. Other mixtures of experts are assumed to have
+  -- NCCL's exchange.
+  { "", "", "", gradients = "bf16", exchange = "alltoall" },
+}
+
+-- Recipes by the beginning of the cell `framework`. NeMo-Framework-Launcher has nemotron_340b.yaml: grad_sync_dtype; NeMo's
+-- other recipes of 2024 sum and reduce gradients in fp32.
+local frameworks = {
+  { "^megatron%-bridge", bridge },
+  { "^nemo", { { "^nemotron%-340b", "", "", gradients = "bf16" } } },
 }
 
 -- Returns the layers that stay in 16 bits beside 4-bit ones; nil: none. torchtitan's "bf16 tail" converts the first 85 % of
@@ -43,14 +72,14 @@ function m.tail(row)
   return #list > 0 and list or nil
 end
 
-local function is_bridge(row) return has(row, "framework", "^megatron%-bridge") end
-
--- Returns the value of this column in the row's recipe; nil: the default, or no such recipe.
+-- Returns the value of this column in the row's recipe; nil: the column is open, or no recipe is known.
 local function of(row, column)
   local gpu = gpus.find(row.gpu or "") or ""
-  for _, known in ipairs(is_bridge(row) and bridge or {}) do
-    if known[column] and has(row, "model", known[1]) and gpu:find(known[2]) and has(row, "precision", known[3]) and
-      (not known.tp or cells.count(row, "tp", 1) > 1) then return known[column] end
+  for _, framework in ipairs(frameworks) do
+    for _, known in ipairs(has(row, "framework", framework[1]) and framework[2] or {}) do
+      if known[column] and has(row, "model", known[1]) and gpu:find(known[2]) and has(row, "precision", known[3]) and
+        (not known.tp or cells.count(row, "tp", 1) > 1) then return known[column] end
+    end
   end
   return nil
 end
@@ -59,7 +88,7 @@ end
 function m.ac(row) return of(row, "ac") end
 
 -- True if gradients are summed and reduced in bf16.
-function m.half_gradients(row) return is_bridge(row) and of(row, "gradients") ~= "fp32" end
+function m.half_gradients(row) return of(row, "gradients") == "bf16" end
 
 -- Returns the type of the optimizer's moments if it is not that of the weights at rest. The cell exp_avg_dtype wins.
 function m.moments(row)
@@ -67,10 +96,38 @@ function m.moments(row)
   return of(row, "moments")
 end
 
--- True if exchanges between the ranks of experts use DeepEP or HybridEP.
-function m.is_flex(row) return is_bridge(row) and of(row, "exchange") == nil end
+-- Returns the words on the dispatcher of tokens, in lower case. The cell moe_dispatcher wins.
+local function exchange(row)
+  return (cells.is_open(row.moe_dispatcher) and of(row, "exchange") or row.moe_dispatcher or ""):lower()
+end
 
--- True if another micro-batch computes during exchanges.
-function m.overlaps_ep(row) return of(row, "overlap_ep") == "1" end
+-- True if exchanges between the ranks of experts use DeepEP or HybridEP.
+function m.is_flex(row)
+  local words = exchange(row)
+  return words:find "flex" ~= nil or words:find "deepep" ~= nil or words:find "hybridep" ~= nil
+end
+
+-- Returns the bytes of HybridEP's buffers on a rank that exchanges `tokens` with `ep` ranks on nodes of `per_node`; 0: another
+-- dispatcher. cudaMalloc makes them, so PyTorch's allocator does not count them. Tokens have 16 bits, probabilities and scales 32.
+-- Dispatch and combine share the buffers of a node (use_shared_buffer).
+-- kind: source; DeepEP 94a9f8f (branch hybrid-ep): csrc/hybrid_ep/buffer/intranode.cu and internode_doca.cu
+-- (allocate_dispatch_buffers, allocate_combine_buffers), config.cuh (max_num_of_tokens_per_rank)
+function m.exchange_bytes(row, tokens, ep, per_node)
+  if not exchange(row):find "hybridep" or ep == 1 then return 0 end
+  local dim, near = cells.count(row, "d_model"), math.min(ep, per_node)
+  local far, most = ep // near - 1, -(-math.max(tokens, 512) // 64) * 64
+  local token, chances, scales = 2 * dim, 4 * (cells.count(row, "moe_experts") // ep * near), 4 * (dim // 128)
+  local node = ep * (token + chances + scales)
+  local between = far > 0 and token + chances * (far + 1) + scales + far * (3 * (token + chances) + scales) or 0
+  return most * (node + between)
+end
+
+-- True if another micro-batch computes during exchanges. The cell overlap_ep wins. A row that names its dispatcher differs
+-- from its recipe, so the recipe says nothing about its overlap.
+function m.overlaps_ep(row)
+  local told = cells.flag(row, "overlap_ep")
+  if told ~= nil then return told end
+  return cells.is_open(row.moe_dispatcher) and of(row, "overlap_ep") == "1"
+end
 
 return m

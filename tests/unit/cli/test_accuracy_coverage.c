@@ -241,6 +241,72 @@ static void recipes_give_the_recomputation(void **state)
     arena_free(arena);
 }
 
+/* HybridEP allocates its buffers outside PyTorch's allocator. A rank's 8,192 tokens of 1,024
+ * numbers are exchanged with 8 ranks of a node, beside fp32 chances of 16 experts and 8 scales.
+ * Between two nodes, 8 ranks of each have 8 of the experts. Then a rank also has its own tokens,
+ * with the chances of all experts, and three more buffers for the other node. */
+static void buffers_of_hybridep_are_memory_of_the_process(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char row[] = "framework=Megatron-Bridge;tp=1;sp=0;moe_experts=16;moe_topk=2;"
+                              "micro_batch=8;peak_mem_kind=process GiB";
+    static const char what[] = "memory of process";
+    static const char one_node[] = "n_gpus=8;ep=8;global_batch_seqs=64";
+    static const char two_nodes[] = "n_gpus=16;ep=16;global_batch_seqs=128";
+    const double token = 2 * 1024, chance = 4, scales = 4 * 8;
+    const double expected[] = {8192 * 8 * (token + 16 * chance + scales),
+                               8192 * (16 * (token + 8 * chance + scales) + token + 16 * chance +
+                                       scales + 3 * (token + 8 * chance) + scales)};
+    for (int i = 0; i < 2; i++) {
+        const char *nodes = i == 0 ? one_node : two_nodes;
+        const double plain =
+            predicted(arena, arena_print(arena, "%s;%s;moe_dispatcher=alltoall", row, nodes), what);
+        const double hybrid = predicted(
+            arena, arena_print(arena, "%s;%s;moe_dispatcher=flex hybridep", row, nodes), what);
+        assert_true(plain > 0);
+        assert_true(hybrid - plain == expected[i]);
+    }
+    arena_free(arena);
+}
+
+/* A name with a later number or another word is another model. */
+static void names_of_other_models_take_no_shape(void **state)
+{
+    (void)state;
+    static const char *const known[] = {"Falcon-7B", "Qwen2.5-14B"};
+    static const char *const others[] = {"Falcon3-7B", "Qwen2.5-VL-14B"};
+    static const char row[] = "n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=;vocab=;tp=1";
+    Arena *arena = arena_new();
+    for (int i = 0; i < 2; i++) {
+        assert_true(ASSUMED(arena_print(arena, "%s;model=%s", row, known[i])) > 0);
+        assert_true(ASSUMED(arena_print(arena, "%s;model=%s", row, others[i])) == 0);
+    }
+    arena_free(arena);
+}
+
+/* A shape that was compared with no source says so in the row's notes. */
+static void shapes_without_a_source_say_so(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"Yi-9B", "Yi-6B"};
+    Arena *arena = arena_new();
+    for (int i = 0; i < 2; i++) {
+        const char *script = arena_print(
+            arena,
+            "return require('tandem.published').plan { id = 'a', model = '%s', n_layers = '4', "
+            "gpu = 'H100', n_gpus = '8', framework = 'Megatron-Core 0.12', tp = '2', pp = '1', "
+            "cp = '1', micro_batch = '1', global_batch_seqs = '8', seq = '1024', "
+            "precision = 'bf16' }\n",
+            models[i]);
+        CommandResult r = COMMAND(arena, 60, "sim", command_table(arena, script), "--db", "none");
+        assert_int_equal(r.exit_code, 0);
+        assert_non_null(strstr(r.err, "d_model is not stated"));
+        assert_int_equal(strstr(r.err, "compared with no source") != NULL, i == 0);
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +318,9 @@ int main(void)
         cmocka_unit_test(an_offloaded_optimizer_is_not_on_the_device),
         cmocka_unit_test(a_column_wins_over_a_recipe),
         cmocka_unit_test(recipes_give_the_recomputation),
+        cmocka_unit_test(buffers_of_hybridep_are_memory_of_the_process),
+        cmocka_unit_test(names_of_other_models_take_no_shape),
+        cmocka_unit_test(shapes_without_a_source_say_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
