@@ -1,5 +1,5 @@
-/* Counts the choices of each expert during a run, and the dropped choices. Backends whose memory
- * the host can read count the choices in the instructions that assign slots to tokens. */
+/* Counts the choices of each expert during a run, and the dropped choices. If the host can read the
+ * backend's memory, it counts the choices after each instruction that assigns slots to tokens. */
 #ifndef TANDEM_EXEC_LOADS_H
 #define TANDEM_EXEC_LOADS_H
 

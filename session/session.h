@@ -70,7 +70,7 @@ typedef struct PlanOptions {
     /* compile a step of only this many micro-batches (session_fewer). session_simulate computes the
      * time of the configuration's step from this short step. 0: the configuration's own number */
     uint32_t fewer;
-    bool by_period;   /* with `fewer`: a pipeline's time, too, must come from a period */
+    bool by_period;   /* with `fewer`: extrapolate a pipeline's time from a period, too */
     bool unfitted;    /* skip the check that the plan fits its cluster */
     bool tries_hints; /* name only those sizes that fill the cluster and pass all other rules */
     Recipe *made_of;  /* receives the recipe, even if the script is refused; may be NULL */

@@ -1,8 +1,8 @@
 /* A step repeats once its pipeline is full, or once its first micro-batches have passed. Two
- * periods are compared, because an instruction may run in both. All decisions of the engine depend
- * on the instructions in progress, and on time differences. So if a period equals the previous one,
- * each further group of equal micro-batches makes the step longer by this period. The rest of the
- * step after them does not change. */
+ * periods are compared, because an instruction may begin in one and end in the next. All decisions
+ * of the engine depend on the instructions in progress, and on time differences. So if a period
+ * equals the previous one, each further group of equal micro-batches makes the step longer by this
+ * period. The rest of the step after them does not change. */
 #include "sim/period.h"
 
 #include <string.h>

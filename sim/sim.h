@@ -178,8 +178,8 @@ typedef struct PathPart {
 typedef struct PathSum { /* a sum over intervals: compute by op, communication by op and axes */
     OpKind op;
     AxisSet axes;
-    bool comm, host, data; /* host, data: the sum over the intervals of the host, or of the loader;
-                              op is unset */
+    bool comm, host, data; /* host: the host's intervals; data: the data loader's; in both, `op` is
+                              OP_none */
     uint32_t n;
     Ps time_ps;
 } PathSum;

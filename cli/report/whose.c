@@ -84,8 +84,8 @@ static bool compile_answer(const Question *q, const PlanOptions *o, const Config
 }
 
 /* Answers by compiling and simulating the plan under another profile. A profile also sets defaults
- * of passes. If the program stays the same, as in most cases, it is used again. Otherwise a plan of
- * fewer micro-batches is enough where sweeps find it enough. */
+ * of passes. If the program stays the same, as in most cases, it is used again. Otherwise simulates
+ * a step of fewer micro-batches if session_fewer allows it, as sweeps do. */
 static void make_answer(const Question *q, const PlanOptions *o, Recipe *recipe,
                         FrameworkAnswer *out)
 {

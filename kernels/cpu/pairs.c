@@ -15,14 +15,14 @@
 
 static const double largest = 6; /* of the 4-bit numbers */
 
-/* Memory x [outer, slow, rows, fast, columns]. Numbers of one outer, slow and fast share a scale.
- * Pairs lie along the rows (down) or along the columns. */
+/* The shape of x: [outer, slow, rows, fast, columns]. The rows x columns numbers at one outer, slow
+ * and fast are a square and share a scale. Pairs lie along the rows (down) or along the columns. */
 typedef struct Squares {
     int64_t outer, slow, rows, fast, columns;
     bool down;
 } Squares;
 
-/* Sets where number (r, c) of a square lies: in x, among the numbers of pairs, among scales. */
+/* Sets `at` to the indices of number (r, c) of a square: in x, in the pairs, and in the scales. */
 static void places(const Squares *q, int64_t square, int64_t r, int64_t c, int64_t at[3])
 {
     const int64_t above = square / q->fast, width = q->fast * q->columns; /* above: outer, slow */
@@ -42,12 +42,11 @@ static void set(const KernelArgs *a, uint32_t arg, int64_t i, double x)
     number_write(a->dtype[arg], a->ptr[arg], (uint64_t)i, x);
 }
 
-/* Returns the scale of all numbers of a square, as its type holds it. */
+/* Sets the scale of a square. Returns it as rounded to its type. */
 static double set_scales(const KernelArgs *a, const Squares *q, int64_t square, double factor)
 {
     double most = 0;
-    int64_t at[3];
-    places(q, square, 0, 0, at);
+    int64_t at[3] = {0};
     for (int64_t r = 0; r < q->rows; r++)
         for (int64_t c = 0; c < q->columns; c++) {
             places(q, square, r, c, at);
@@ -124,7 +123,7 @@ void cpu_quantise_squares_outer(const KernelArgs *a)
 
 /* ---- products ---- */
 
-/* the tile of a product; TILE_PAIRS: summed pairs */
+/* the tile of a product; TILE_PAIRS: pairs summed in one call of BLAS */
 enum { TILE_ROWS = 32, TILE_COLUMNS = 64, TILE_PAIRS = 32 };
 
 /* An operand of a product: a matrix of pairs in memory, and the scales of its blocks. */
@@ -132,7 +131,8 @@ typedef struct PairsOperand {
     const KernelArgs *a;
     uint32_t arg;
     ProductMatrix is;
-    int64_t inner, run; /* pairs behind the block's index, and those of all of one block */
+    int64_t inner,
+        run; /* pairs between neighbours in a block, and pairs of a block times `inner` */
 } PairsOperand;
 
 static PairsOperand operand_of(const KernelArgs *a, uint32_t arg, ProductMatrix is)

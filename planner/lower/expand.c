@@ -2,15 +2,15 @@
  * work of a micro-batch and the forward work of a later one in turn. Two neighbouring periods A and
  * B of a short step show everything that further periods need: instructions of B are those of A for
  * the next micro-batch, and so are their arguments and predecessors. Copies of A are inserted
- * between both. All that follows is for a later micro-batch, too. */
+ * between both. Everything after the copies moves to later micro-batches. */
 #include "planner/lower/expand.h"
 
 #include <string.h>
 
 #include "planner/lower/memory/lives.h"
 
-/* The pipeline is full after as many micro-batches as it has stages. Periods follow, places of
- * buffers settle in a few of them, and the last micro-batches differ. */
+/* The pipeline is full after as many micro-batches as it has stages. In the periods that follow,
+ * the places of buffers settle. The last micro-batches differ again. */
 enum { BEHIND_FILLING = 8 };
 
 uint32_t plan_expands_from(const Config *c, uint32_t n)
@@ -102,8 +102,8 @@ static BufferId newest_touched(const Program *p, Pc from, Pc to)
     return newest;
 }
 
-/* True if the instructions before period A are a period, too, which begins at `before`. So buffers
- * that it makes for A have counterparts that A makes for B. */
+/* True if the instructions between `before` and period A are a period, too. Then each buffer that
+ * they make for A has a counterpart that A makes for B. */
 static bool follows_period(const Expander *e, Pc before)
 {
     const Buffer *all = e->from->buffers.at;
@@ -115,7 +115,8 @@ static bool follows_period(const Expander *e, Pc before)
     return true;
 }
 
-/* Periods begin with the backward work of micro-batches `of` and `of` + 1. */
+/* True if A and B are periods. A begins with the backward work of micro-batch `of`, and B with that
+ * of `of` + 1. */
 static bool is_period(Expander *e, const Pc *begin, uint32_t of)
 {
     const Program *p = e->from;
@@ -151,8 +152,8 @@ static bool find_period(Expander *e)
 
 /* ---- buffers */
 
-/* The buffer of micro-batch `microbatch` that has the purpose of b, among the buffers of the short
- * step; 0: there is none. */
+/* Returns the buffer that has the purpose of b in another micro-batch of the short step. 0: there
+ * is none. */
 static BufferId counterpart(const Expander *e, BufferId b, uint32_t microbatch)
 {
     const Buffer *all = e->from->buffers.at;
@@ -164,7 +165,8 @@ static BufferId counterpart(const Expander *e, BufferId b, uint32_t microbatch)
     return 0;
 }
 
-/* Returns the buffer to which `b` becomes when its instruction moves by `periods` periods. */
+/* Returns the buffer that takes the place of `b` when the instruction that uses `b` moves by
+ * `periods` periods. */
 static BufferId moved(const Expander *e, BufferId b, uint32_t periods)
 {
     if (periods == 0 || b == 0) return b;
@@ -211,7 +213,7 @@ static void add_instr(Expander *e, Pc pc, uint32_t periods, uint32_t *launch, ui
 
 static void add_code(Expander *e, Pc first, Pc end, uint32_t periods)
 {
-    uint32_t launch = 0, fuse = 0; /* the newest numbers in `from` */
+    uint32_t launch = 0, fuse = 0; /* the last numbers read from `from` */
     for (Pc pc = first; pc < end; pc++) add_instr(e, pc, periods, &launch, &fuse);
 }
 
@@ -219,7 +221,7 @@ static void add_code(Expander *e, Pc first, Pc end, uint32_t periods)
     (list)->at =                                                                                   \
         list_grow((arena), (list)->at, (list)->n, &(list)->room, wanted, sizeof *(list)->at)
 
-/* Makes room for the whole program, because growing lists would be copied. */
+/* Makes room for the whole program at once, because a list that grows is copied each time. */
 static void reserve(Expander *e)
 {
     const Program *p = e->from;

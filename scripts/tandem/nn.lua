@@ -360,7 +360,7 @@ local function check_drop(who, value)
   local drop = check.number(who, "p", value, 0.0)
   if not (drop >= 0 and drop < 1) then
     core.fail("out-of-range", ("%s: p = %s must be at least 0 and less than 1"):format(who, drop),
-      drop == 1 and "nothing would be left: leave the layer out" or "p is the part that is dropped: 0.1")
+      drop == 1 and "nothing would be left: leave the layer out" or "p is the fraction to drop, as in p = 0.1")
   end
   return drop
 end

@@ -17,9 +17,8 @@ static double switch_chunk(const NcclCase *c, double at_once)
     return chunk;
 }
 
-/* Bytes of a chunk of Tree. With LL128 the chunk is halved until there are enough chunks for the
- * depth of the tree.
- */
+/* Bytes of a chunk of Tree. With LL128 the chunk is halved until the chunks suffice for the depth
+ * of the tree. */
 static double tree_chunk(const NcclCase *c, uint32_t protocol, double channels)
 {
     if (protocol == SIMPLE) return (double)NCCL_SIMPLE_BYTES / NCCL_STEPS;

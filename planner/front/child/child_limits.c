@@ -43,7 +43,7 @@ void *child_allocate(void *self, void *at, size_t old, size_t size)
         bool over = size - old > (size_t)CHILD_MOST_LUA_BYTES - c->memory;
         if (is_spent(c) || over) {
             Place place = c->L != NULL ? child_place(c, true) : (Place){0, 0};
-            /* without a source, the stack is being unwound */
+            /* no source: Lua unwinds the stack; keep the place found before */
             if (place.source != 0) c->memory_place = place;
             c->memory_refused = c->collected = true;
             return NULL;

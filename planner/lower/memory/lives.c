@@ -227,7 +227,8 @@ static void list_lives(Lives *l)
     }
 }
 
-/* Walks buffers in order, because a buffer begins before the buffer that takes over its memory. */
+/* Walks from the last instruction to the first: the heir of a buffer must be known before the
+ * buffers whose memory it took over are reached. */
 static void find_heirs(Lives *l)
 {
     for (Pc pc = l->p->code.n; pc-- > 1;)

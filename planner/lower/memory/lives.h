@@ -42,9 +42,9 @@ void lives_read(Lives *l, const Program *p, Arena *scratch);
 void lives_of_space(Lives *l, Space space);
 /* Sets in_use[pc] to the bytes that are in use when pc runs, `bottom` persistent bytes among them.
  * A buffer stays in use until pc reaches an instruction that is sure to run after all users of the
- * buffer, and so may take the bytes of the buffer. Returns the largest in_use. Nearly every
- * placement needs at least so many bytes. `alive` receives the largest sum of buffers that are
- * between their first and last use. */
+ * buffer, and so may take the bytes of the buffer. Returns the largest in_use. A placement needs
+ * fewer bytes only if it gives a stream the bytes of other ended buffers than this function gives.
+ * `alive` receives the largest sum of buffers that are between their first and last use. */
 uint64_t lives_in_use(const Lives *l, uint64_t bottom, uint64_t *in_use, uint64_t *alive);
 /* Returns the buffer whose memory output `out` of instruction pc takes over: the first input, if pc
  * is its last user. 0: none. */

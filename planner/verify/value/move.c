@@ -141,7 +141,7 @@ static bool check_slice(Move *m)
         return complain(m, "takes one part of another number of parts than the group has ranks");
     if (nests(m, &m->a, &m->b, d, axes)) return true;
     if (!in_order(m, &m->a, d) || !in_order(m, &m->b, d))
-        return complain(m, "cuts out one interval where a part has several");
+        return complain(m, "takes one interval of a dimension, but the rank's part has several");
     if (before && (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !innermost(axes, before)))
         return complain(m, "cuts across the parts that the ranks hold");
     return true;

@@ -1,5 +1,6 @@
 /* The double of cublasLt on the double of CUDA. Products run when their stream reaches them, on the
- * double's view of device memory. All other functions that products.c calls are the CPU's. */
+ * double's view of device memory. For the other calls of products.c, the stream runs kernels of the
+ * CPU. */
 #include <string.h>
 
 #include "kernels/cuda/product/product.h"

@@ -490,7 +490,7 @@ static void a_run_that_does_not_fit_measures_nothing(void **state)
     arena_free(arena);
 }
 
-/* Returns the text between the last `from` and the next `to`. */
+/* Returns the text between the first `from` and the next `to`. */
 static const char *between(Arena *arena, const char *text, const char *from, const char *to)
 {
     const char *at = strstr(text, from);
