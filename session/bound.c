@@ -235,8 +235,11 @@ static uint64_t kept_bytes(const Config *c, const Graph *g)
     if (ac != NULL && ac->ac == AC_modules) return 0; /* a region may be larger than a block */
     if (may_be_frozen(c)) return 0;
     Arena *scratch = arena_new();
-    const bool eight = config_pass(c, PASS_float8) != NULL;
-    double bytes = kept_elements(c, g, scratch) * (eight ? 1 : dtype_bytes(c->compute));
+    const PassConfig *eight = config_pass(c, PASS_float8);
+    const bool in_four =
+        eight && eight->float8.recipe == FLOAT8_nvfp4 && eight->float8.keep_quantised;
+    const double size = in_four ? 0.5 : eight ? 1 : dtype_bytes(c->compute);
+    double bytes = kept_elements(c, g, scratch) * size;
     /* A profile's kernels, and passes that fuse or cut ops, may keep other tensors. */
     if (!eight && c->runtime.name == NULL && config_pass(c, PASS_compile) == NULL &&
         config_pass(c, PASS_tile) == NULL && config_pass(c, PASS_domain) == NULL)

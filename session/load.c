@@ -160,7 +160,8 @@ static bool is_padded(const Plan *plan)
     return false;
 }
 
-/* A profile sets keep_gathered if the plan does not (child_runtime_defaults). The passes float8,
+/* A profile sets keep_gathered and float8.keep_quantised if the plan does not
+ * (child_runtime_defaults). The passes float8,
  * compile and pad depend on whether the plan names a runtime. No other part of the planner reads
  * the runtime. */
 bool session_same_program(const Config *a, const Plan *plan, const Config *b)

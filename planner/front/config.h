@@ -139,6 +139,7 @@ typedef struct Float8Options {
     bool fsdp_gather;      /* default false; true: sharded weights are gathered in 8 bits */
     bool head;             /* default false: the product that makes the logits stays unquantised */
     bool skip_indivisible; /* leave out modules whose sizes do not fit, instead of an error */
+    bool keep_quantised;   /* keep inputs for the gradients of weights in their quantised form */
     Patterns skip, only;   /* modules to leave out; the only modules to cover */
     /* allows sizes that are not a multiple of 16, because the plan was scaled down for a comparison
      * on CPUs. Blocks of numbers that share a scale are then so short that they fit a dimension cut

@@ -247,6 +247,7 @@ static const Field plan_fields[] = {
     {"runtime.frozen_base", FIELD_bool, IN(config.runtime.frozen_base), 0, 0, NULL},
     {"runtime.overlaps_tp", FIELD_bool, IN(config.runtime.overlaps_tp), 0, 0, NULL},
     {"runtime.exchange_part", FIELD_f64, IN(config.runtime.exchange_part), 0, 1, NULL},
+    {"runtime.keeps_quantised", FIELD_bool, IN(config.runtime.keeps_quantised), 0, 0, NULL},
     {"runtime.keeps_gathered", FIELD_bool, IN(config.runtime.keeps_gathered), 0, 0, NULL},
     {"runtime.message_s", FIELD_f64, IN(config.runtime.message_s), 0, 1, NULL},
     {"runtime.pass_s", FIELD_f64, IN(config.runtime.pass_s), 0, 1, NULL},

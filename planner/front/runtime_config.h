@@ -162,9 +162,10 @@ typedef struct Runtime {
     bool overlaps_tp;
     /* products wait for this share of an exchange between ranks of experts; 0: for all of it */
     double exchange_part;
-    bool keeps_gathered; /* default of tp's keep_gathered if sequence is true */
-    double message_s;    /* additional host time for each message between stages */
-    double pass_s;       /* additional host time for each pass of a micro-batch through a stage */
+    bool keeps_gathered;  /* default of tp's keep_gathered if sequence is true */
+    bool keeps_quantised; /* default of float8's keep_quantised */
+    double message_s;     /* additional host time for each message between stages */
+    double pass_s;        /* additional host time for each pass of a micro-batch through a stage */
     /* the host waits for messages between stages, if each rank has one stage */
     bool waits_messages;
     double host_factor; /* multiplies the profile's host times, for another CPU; 0: 1 */

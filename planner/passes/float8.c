@@ -395,6 +395,11 @@ static const PassOption options[] = {
     OPTION_FLAG(float8.skip_indivisible, 0, "",
                 "true: a weight whose local size is not a multiple of 16 (mxfp8, nvfp4: 32) stays "
                 "in its type; false: it is an error."),
+    OPTION_FLAG(float8.keep_quantised, 0, "",
+                "true: an input is kept for its weight's gradient in quantised form, made in the "
+                "forward pass; false: it is quantised again in the backward pass. Inputs kept for "
+                "other gradients, and layers that ac recomputes, stay the same. tensorwise always "
+                "keeps the quantised form."),
     OPTION_LIST("float8.skip", modules, float8.skip, 0, NULL, "none", "",
                 "Paths of modules that are not converted."),
     OPTION_LIST("float8.only", modules, float8.only, 0,
@@ -416,8 +421,9 @@ static const PassEdge before[] = {
 
 static void print(const PassConfig *pass, Str *out)
 {
-    str_print(out, "float8(%s%s)", recipes[pass->float8.recipe],
-              pass->float8.fsdp_gather ? ", 8-bit gathers" : "");
+    str_print(out, "float8(%s%s%s)", recipes[pass->float8.recipe],
+              pass->float8.fsdp_gather ? ", 8-bit gathers" : "",
+              pass->float8.keep_quantised ? ", quantised inputs kept" : "");
 }
 
 static void shrink(PassConfig *pass, Shrink *s)

@@ -32,11 +32,13 @@ bool pass_units(Job *job);      /* adds every parameter without a unit to a unit
 bool pass_pad(Job *job);        /* deals with padding for the weights behind the logits */
 bool pass_propagate(Job *job);  /* Node.split, Tensor.use of every activation */
 bool pass_backward(Job *job);   /* gradient nodes */
-bool pass_turn(Job *job);       /* transposed copies of 8-bit operands */
-bool pass_flatten(Job *job);    /* order and offsets of parameters in their units */
-bool pass_lower(Job *job);      /* makes programs; one rule makes the collectives */
-bool pass_fuse(Job *job);       /* Instr.fuse, if compile is listed */
-bool pass_memory(Job *job);     /* offsets */
+/* Moves quantised inputs of weight gradients to the forward pass. */
+bool pass_keep_quantised(Job *job);
+bool pass_turn(Job *job);    /* transposed copies of 8-bit operands */
+bool pass_flatten(Job *job); /* order and offsets of parameters in their units */
+bool pass_lower(Job *job);   /* makes programs; one rule makes the collectives */
+bool pass_fuse(Job *job);    /* Instr.fuse, if compile is listed */
+bool pass_memory(Job *job);  /* offsets */
 
 /* pad.c: gives outputs the padding of their inputs along indices that no axis splits. Needs
  * layouts. */

@@ -6,7 +6,10 @@
 -- (core/tensor_parallel/cross_entropy.py). The gradient takes the softmax's memory. With 8 bits and
 -- delayed scaling, norms and swiglu already write three of a block's four operands in 8 bits. Four
 -- of seven gradients are quantised separately, some by swiglu, each with its transpose. That is half
--- of the plan's kernels and bytes.
+-- of the plan's kernels and bytes. A linear quantises its input for its weight's gradient in the forward
+-- pass and keeps only that form (Transformer Engine, pytorch/module/linear.py and layernorm_linear.py:
+-- _linear_forward_impl, _LayerNormLinear.forward). The projection behind the attention keeps attention's
+-- output itself, because attention keeps it too (core/transformer/attention.py: set_save_original_input).
 
 -- kind: source; the framework's modules and kernels, named at the head of the script
 local one, half = { kernels = 1, passes = 1 }, { kernels = 0.5, passes = 0.5 }
@@ -27,4 +30,4 @@ return require "runtimes.eager" { name = "megatron", attention = "cudnn",
     combine_weights = { kernels = 1, passes = 1, reads_none = true },
     xent_max = { kernels = 2, passes = 3, saved = 4 }, xent_pick = { kernels = 1, passes = 0, waits = true },
     xent_sumexp_grad = { kernels = 2, passes = 5, in_place = "backward" }, quantise = half }, delayed = true, waits_messages = true,
-  holds_gradients = true }  -- core/distributed/param_and_grad_buffer.py; it reduces in place
+  keeps_quantised = true, holds_gradients = true }  -- core/distributed/param_and_grad_buffer.py; it reduces in place

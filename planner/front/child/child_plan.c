@@ -246,26 +246,35 @@ static bool is_true(lua_State *L, int table, const char *key)
     return yes;
 }
 
-/* Gives tp{ sequence = true } the runtime's own default of keep_gathered, unless the plan sets it.
- */
+/* Sets an option of the pass on top of the stack to true, unless the plan sets it. */
+static void set_default(lua_State *L, const char *option)
+{
+    if (lua_getfield(L, -1, option) == LUA_TNIL) {
+        lua_pushboolean(L, true);
+        lua_setfield(L, -3, option);
+    }
+    lua_pop(L, 1);
+}
 
+/* Gives tp{ sequence = true } and float8{} the runtime's own defaults of keep_gathered and
+ * keep_quantised. */
 void child_runtime_defaults(Child *c)
 {
     lua_State *L = c->L;
     const int plan = lua_gettop(L);
-    const bool keeps = lua_getfield(L, plan, "runtime") == LUA_TTABLE &&
-                       is_true(L, lua_gettop(L), "keeps_gathered");
-    if (keeps && lua_getfield(L, plan, "parallel") == LUA_TTABLE) {
+    bool gathered = false, quantised = false;
+    if (lua_getfield(L, plan, "runtime") == LUA_TTABLE) {
+        gathered = is_true(L, lua_gettop(L), "keeps_gathered");
+        quantised = is_true(L, lua_gettop(L), "keeps_quantised");
+    }
+    if ((gathered || quantised) && lua_getfield(L, plan, "parallel") == LUA_TTABLE) {
         for (lua_Integer i = 1; lua_rawgeti(L, plan + 2, i) == LUA_TTABLE; i++, lua_pop(L, 1)) {
             Place place;
             const char *kind = child_kind(L, -1, &place);
-            if (kind == NULL || strcmp(kind, "tp") != 0 || !is_true(L, plan + 3, "sequence"))
-                continue;
-            if (lua_getfield(L, plan + 3, "keep_gathered") == LUA_TNIL) {
-                lua_pushboolean(L, true);
-                lua_setfield(L, plan + 3, "keep_gathered");
-            }
-            lua_pop(L, 1);
+            if (kind == NULL) continue;
+            if (gathered && strcmp(kind, "tp") == 0 && is_true(L, plan + 3, "sequence"))
+                set_default(L, "keep_gathered");
+            if (quantised && strcmp(kind, "float8") == 0) set_default(L, "keep_quantised");
         }
     }
     lua_settop(L, plan);

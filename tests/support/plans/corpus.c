@@ -269,6 +269,7 @@ static void each_float8(const Visit *v)
             t.use_float8 = true;
             t.float8.recipe = (Float8Recipe)recipe;
             t.float8.fsdp_gather = recipe == FLOAT8_tensorwise && bits >= 4;
+            t.float8.keep_quantised = recipe != FLOAT8_tensorwise && bits != 1 && bits != 2;
             t.layers = t.microbatches = bits & 1 ? 2 : 1;
             t.tp = bits & 2 ? 2 : 1;
             t.tp_options.sequence = bits & 1;
@@ -384,14 +385,16 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
     corpus_context(visit, self);
 }
 
-static const char *float8_words(const Tiny *t)
+static const char *float8_words(const Tiny *t, Arena *arena)
 {
     static const char *const words[] = {
 #define X(name) " float8 " #name,
         FLOAT8_RECIPES(X)
 #undef X
     };
-    return t->use_float8 ? words[t->float8.recipe] : "";
+    if (!t->use_float8) return "";
+    return arena_print(arena, "%s%s", words[t->float8.recipe],
+                       t->float8.keep_quantised ? " kept" : "");
 }
 
 static const char *head_words(const Tiny *t, Arena *arena)
@@ -469,7 +472,7 @@ const char *corpus_name(const Tiny *t, Arena *arena)
         (int)t->denominator, t->dropout, t->smoothing);
     return arena_print(
         arena, "%s%s%s%s%s%s%s", name, expert_words(t, arena), context_words(t, arena),
-        head_words(t, arena), float8_words(t),
+        head_words(t, arena), float8_words(t, arena),
         arena_print(arena, "%s%s",
                     t->freeze ? arena_print(arena, " frozen %x%s", t->freeze,
                                             t->freeze_whole ? " whole" : "")
