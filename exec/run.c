@@ -36,6 +36,7 @@ typedef struct ExecRun {
     Rank first_rank;
     uint32_t n_ranks, process, n_processes;
     uint32_t trace_step;
+    CheckpointRun saves;
     BufferId norm; /* {norm, coefficient} of the first local rank; 0: the plan has no norm */
     BufferId loss;
     double norm_value, loss_value;
@@ -284,7 +285,7 @@ static bool save(ExecRun *run, uint32_t done)
     const bool due = checkpoint->every > 0 && done % checkpoint->every == 0;
     if (checkpoint->save == NULL || (!due && done < run->options->steps)) return true;
     const Ps start = clock_ps();
-    if (!checkpoint_save(checkpoint, run->plan, run->backend, done, run->arena, &result->saved,
+    if (!checkpoint_save(&run->saves, run->plan, run->backend, done, run->arena, &result->saved,
                          run->d))
         return false;
     result->n_saves++;
@@ -371,7 +372,8 @@ static bool run_all(ExecRun *run)
     run->verdicts = arena_array(run->arena, run->n_processes, sizeof *run->verdicts);
     if (!agree(run) || !initialise(run) || !load(run)) return false;
     if (options->checkpoint.save != NULL &&
-        !checkpoint_begin(&options->checkpoint, run->plan, run->backend, run->arena, run->d))
+        !checkpoint_begin(&options->checkpoint, run->plan, run->backend, &run->result->loaded,
+                          run->arena, &run->saves, run->d))
         return false;
     choose_traced(run);
     find_reports(run);
@@ -398,6 +400,7 @@ bool exec_run(const Plan *plan, const ExecOptions *options, Arena *arena, ExecRe
                    .result = result,
                    .d = d};
     bool fine = run_all(&run);
+    checkpoint_end(&run.saves);
     backend->close(backend);
     return fine;
 }

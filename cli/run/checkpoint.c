@@ -24,10 +24,11 @@ bool run_check_checkpoint(Cli *cli)
 bool run_checkpoint_ready(Cli *cli, const PlanFile *file, uint32_t steps)
 {
     RunVerbOptions *o = &cli->options.run;
-    CheckpointInfo from;
-    if (o->load == NULL) return true;
-    if (!checkpoint_find(o->load, file->plan, cli->arena, &from, &cli->diag)) return false;
-    const bool over = from.step > steps, none = from.step == steps && o->save == NULL;
+    CheckpointInfo from = {.path = NULL};
+    if (o->load != NULL && !checkpoint_find(o->load, file->plan, cli->arena, &from, &cli->diag))
+        return false;
+    const bool over = from.step > steps, loads = o->load != NULL;
+    const bool none = loads && from.step == steps && o->save == NULL;
     if (over || none)
         cli_error(cli, FAULT_usage, "checkpoint-steps",
                   "%s was saved after %" PRIu64 " steps, and the training has %" PRIu32, from.path,
@@ -37,8 +38,9 @@ bool run_checkpoint_ready(Cli *cli, const PlanFile *file, uint32_t steps)
                   "--steps counts from the first step of the training: add --steps %" PRIu64
                   " or more",
                   from.step + 1);
-    o->load = from.path;
-    return !over && !none;
+    if (over || none) return false;
+    if (loads) o->load = from.path;
+    return o->save == NULL || checkpoint_may_save(o->save, &from, cli->arena, &cli->diag);
 }
 
 /* Names a file by its last name and size, so that it may lie elsewhere on another machine. */

@@ -5,6 +5,7 @@
  *     DIR/step-00000010/manifest.json
  *                       rank-00000.safetensors ...
  *     DIR/latest        the name of the newest checkpoint
+ *     DIR/lock          names the process that saves into DIR, and is locked by it
  *
  * A checkpoint is written under another name, flushed to the disk, and renamed. A save that breaks
  * off therefore leaves the checkpoints before it, and `latest`, as they were. */
@@ -16,7 +17,7 @@
 typedef struct CheckpointOptions {
     const char *save; /* the folder of checkpoints; NULL: nothing is saved */
     uint32_t every;   /* save after every so many steps, and after the last one; 0: only then */
-    uint32_t keep;    /* remove all checkpoints of the folder but this many newest ones; 0: none */
+    uint32_t keep;    /* remove all checkpoints of the training but this many newest; 0: none */
     const char *load; /* a checkpoint, or a folder of checkpoints; NULL: begin with new weights */
     const char *data; /* a text that names the data of the run; NULL: none */
     const char *version; /* of this command; NULL: none */
@@ -26,7 +27,15 @@ typedef struct CheckpointOptions {
 typedef struct CheckpointInfo {
     const char *path; /* the checkpoint's own folder */
     uint64_t step;    /* number of steps that were done */
+    const char *training;
 } CheckpointInfo;
+
+/* A run that saves checkpoints. */
+typedef struct CheckpointRun {
+    const CheckpointOptions *options;
+    const char *training; /* drawn for a run that loads nothing, otherwise that of its checkpoint */
+    int lock;             /* the locked file in the folder, on the first process; -1: none */
+} CheckpointRun;
 
 /* Finds the checkpoint at `path`, and checks that `plan` can load it. Reads its manifest, but none
  * of its files. Reports checkpoint-missing, -unfinished, -newer, -damaged, -model, -optimizer,
@@ -38,14 +47,19 @@ bool checkpoint_find(const char *path, const Plan *plan, Arena *arena, Checkpoin
  * local ranks hold. Also reports checkpoint-file; warns of checkpoint-data, -dtype. */
 bool checkpoint_load(const CheckpointOptions *options, const Plan *plan, Backend *backend,
                      Arena *arena, CheckpointInfo *info, Diag *d);
-/* Creates the folder options->save if there is none. All processes call it. Reports
- * checkpoint-write. */
+/* Checks that a run which loaded `from` (path NULL: nothing) may save into the folder: it replaces
+ * nothing but `from`, and all checkpoints there precede its own. Reports checkpoint-used. */
+bool checkpoint_may_save(const char *save, const CheckpointInfo *from, Arena *arena, Diag *d);
+/* Prepares the folder options->save: creates it, locks it, checks it as checkpoint_may_save() does,
+ * and removes leftovers. All processes call it, and checkpoint_end() later. Reports
+ * checkpoint-write, -busy, -used. */
 bool checkpoint_begin(const CheckpointOptions *options, const Plan *plan, Backend *backend,
-                      Arena *arena, Diag *d);
+                      const CheckpointInfo *from, Arena *arena, CheckpointRun *run, Diag *d);
 /* Writes a checkpoint after `step` steps. All processes call it; they agree on the result. Reports
- * checkpoint-write with the rank and its file. */
-bool checkpoint_save(const CheckpointOptions *options, const Plan *plan, Backend *backend,
-                     uint64_t step, Arena *arena, CheckpointInfo *info, Diag *d);
+ * checkpoint-write with the rank and its file; warns of checkpoint-left. */
+bool checkpoint_save(const CheckpointRun *run, const Plan *plan, Backend *backend, uint64_t step,
+                     Arena *arena, CheckpointInfo *info, Diag *d);
+void checkpoint_end(CheckpointRun *run); /* gives up the lock */
 
 /* The newest checkpoint in the folder `save`; NULL: there is none. */
 const char *checkpoint_newest(const char *save, Arena *arena);

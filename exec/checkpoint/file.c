@@ -75,15 +75,75 @@ int folder_make(const char *path)
     return S_ISDIR(is.st_mode) ? 0 : ENOTDIR;
 }
 
+bool folder_wrote(const char *name)
+{
+    static const char end[] = ".safetensors";
+    const size_t n = strlen(name);
+    if (strcmp(name, CHECKPOINT_LISTING) == 0) return true;
+    if (strcmp(name, CHECKPOINT_LISTING CHECKPOINT_SAVING) == 0) return true;
+    const size_t digits = strncmp(name, "rank-", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
+    return digits > 0 && n == 5 + digits + sizeof end - 1 && strcmp(name + 5 + digits, end) == 0;
+}
+
+/* Opens a folder. A symbolic link is not followed. */
+static DIR *open_own(const char *path, int *error)
+{
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
+    *error = folder == NULL ? errno : 0;
+    if (folder == NULL && fd >= 0) close(fd);
+    return folder;
+}
+
+static bool is_dots(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+const char *folder_foreign(const char *path, Arena *arena)
+{
+    int error = 0;
+    const char *found = NULL;
+    DIR *folder = open_own(path, &error);
+    for (struct dirent *at = folder ? readdir(folder) : NULL; at != NULL && found == NULL;
+         at = readdir(folder))
+        if (!is_dots(at->d_name) && !folder_wrote(at->d_name))
+            found = arena_print(arena, "%s", at->d_name);
+    if (folder != NULL) closedir(folder);
+    return found;
+}
+
+/* Checks all names of an open folder, and goes back to its first one. */
+static int check_names(DIR *folder)
+{
+    for (struct dirent *at = readdir(folder); at != NULL; at = readdir(folder))
+        if (!is_dots(at->d_name) && !folder_wrote(at->d_name)) return ENOTEMPTY;
+    rewinddir(folder);
+    return 0;
+}
+
+int folder_check(const char *path)
+{
+    int error = 0;
+    DIR *folder = open_own(path, &error);
+    if (folder == NULL) return error == ENOENT ? 0 : error;
+    error = check_names(folder);
+    closedir(folder);
+    return error;
+}
+
 int folder_remove(const char *path)
 {
-    DIR *folder = opendir(path);
-    if (folder == NULL) return errno == ENOENT ? 0 : errno;
     int error = 0;
-    for (struct dirent *at = readdir(folder); at != NULL; at = readdir(folder)) {
-        if (strcmp(at->d_name, ".") == 0 || strcmp(at->d_name, "..") == 0) continue;
-        if (unlinkat(dirfd(folder), at->d_name, 0) != 0 && errno != ENOENT) error = errno;
-    }
+    DIR *folder = open_own(path, &error);
+    if (folder == NULL) return error == ENOENT ? 0 : error;
+    error = check_names(folder);
+    /* Without its manifest, a folder that is removed in part is no checkpoint. */
+    if (error == 0 && unlinkat(dirfd(folder), CHECKPOINT_LISTING, 0) != 0 && errno != ENOENT)
+        error = errno;
+    for (struct dirent *at = error == 0 ? readdir(folder) : NULL; at != NULL; at = readdir(folder))
+        if (!is_dots(at->d_name) && unlinkat(dirfd(folder), at->d_name, 0) != 0 && errno != ENOENT)
+            error = errno;
     closedir(folder);
     if (error == 0 && rmdir(path) != 0 && errno != ENOENT) error = errno;
     return error;

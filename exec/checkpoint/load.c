@@ -42,6 +42,7 @@ bool checkpoint_find(const char *path, const Plan *plan, Arena *arena, Checkpoin
     info->path = checkpoint_resolve(path, arena, d);
     if (info->path == NULL || !manifest_read(info->path, arena, &m, d)) return false;
     info->step = m.step;
+    info->training = m.training;
     return manifest_fits(&m, info->path, plan, arena, d);
 }
 
@@ -318,7 +319,9 @@ bool checkpoint_load(const CheckpointOptions *options, const Plan *plan, Backend
         fine = checkpoint_agree(backend, &own, scratch, d);
     }
     checkpoint_wait_for(backend, 0);
-    if (fine) *info = (CheckpointInfo){arena_print(arena, "%s", l.folder), l.manifest.step};
+    if (fine)
+        *info = (CheckpointInfo){arena_print(arena, "%s", l.folder), l.manifest.step,
+                                 arena_print(arena, "%s", l.manifest.training)};
     arena_free(scratch);
     return fine;
 }

@@ -70,6 +70,7 @@ const char *manifest_text(const Manifest *m, Arena *arena)
     Str s = str_in(arena);
     str_print(&s, "{\"format\": \"%s\",\n \"format_version\": %d,\n \"step\": %" PRIu64,
               CHECKPOINT_FORMAT, CHECKPOINT_VERSION, m->step);
+    add_text(&s, "training", m->training);
     str_print(&s, ",\n \"seed\": \"%" PRIu64 "\"", m->seed); /* JSON numbers have no 64 bits */
     add_text(&s, "tandem", m->version);
     add_text(&s, "optimizer", m->optimizer);
@@ -209,6 +210,7 @@ static void read_all(ManifestRead *r, const json_t *root)
     const char *seed = text_of(r, root, "seed");
     m->seed = strtoull(seed, &end, 10);
     if (*seed == 0 || *end != 0) wrong(r, "seed");
+    m->training = text_of(r, root, "training");
     m->version = text_of(r, root, "tandem");
     m->optimizer = text_of(r, root, "optimizer");
     m->data = text_of(r, root, "data");
@@ -243,6 +245,22 @@ static const char *whole_text(const char *path, Arena *arena, size_t *n)
     text[r.size] = 0;
     reader_close(&r);
     return fine ? text : NULL;
+}
+
+/* The training is one of the first entries, so a whole manifest need not be read for it. */
+const char *manifest_training(const char *folder, Arena *arena)
+{
+    static const char key[] = "\"training\": \"";
+    char text[512] = {0};
+    FILE *f = fopen(arena_print(arena, "%s/%s", folder, CHECKPOINT_LISTING), "r");
+    const size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f != NULL) fclose(f);
+    text[n] = 0;
+    const char *at = strstr(text, key);
+    if (at == NULL) return "";
+    at += strlen(key);
+    const size_t length = strcspn(at, "\"");
+    return at[length] == '"' ? arena_print(arena, "%.*s", (int)length, at) : "";
 }
 
 static bool newer(const char *path, const json_t *root, Diag *d)

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "exec/checkpoint/private.h"
@@ -28,7 +29,7 @@ bool checkpoint_is_step(const char *name, uint64_t *step)
     return *end == 0;
 }
 
-static bool is_checkpoint(const char *folder, Arena *arena)
+bool checkpoint_is_whole(const char *folder, Arena *arena)
 {
     return access(arena_print(arena, "%s/%s", folder, CHECKPOINT_LISTING), F_OK) == 0;
 }
@@ -38,9 +39,9 @@ static bool is_checkpoint(const char *folder, Arena *arena)
 static const char *in_folder(const char *folder, const char *name, Arena *arena)
 {
     const char *path = arena_print(arena, "%s/%s", folder, name);
-    if (is_checkpoint(path, arena)) return path;
+    if (checkpoint_is_whole(path, arena)) return path;
     path = arena_print(arena, "%s%s", path, CHECKPOINT_OLD);
-    return is_checkpoint(path, arena) ? path : NULL;
+    return checkpoint_is_whole(path, arena) ? path : NULL;
 }
 
 static bool ends_in(const char *text, const char *end)
@@ -49,23 +50,72 @@ static bool ends_in(const char *text, const char *end)
     return n >= k && strcmp(text + n - k, end) == 0;
 }
 
-/* Returns the name that the text file `latest` holds; NULL: there is none. */
-static const char *latest_name(const char *folder, Arena *arena)
+/* Returns the name that the text file `latest` holds; NULL: none. *wrong says what it holds
+ * instead, and is NULL if there is no such file. */
+static const char *latest_name(const char *folder, Arena *arena, const char **wrong)
 {
     char text[64] = {0};
     uint64_t step;
+    *wrong = NULL;
     FILE *f = fopen(arena_print(arena, "%s/%s", folder, CHECKPOINT_LATEST), "r");
-    if (f == NULL) return NULL;
+    if (f == NULL) {
+        if (errno != ENOENT) *wrong = strerror(errno);
+        return NULL;
+    }
     const bool read = fgets(text, sizeof text, f) != NULL;
     fclose(f);
-    text[strcspn(text, "\n")] = 0;
-    return read && checkpoint_is_step(text, &step) ? arena_print(arena, "%s", text) : NULL;
+    text[strcspn(text, "\r\n")] = 0;
+    if (read && checkpoint_is_step(text, &step)) return arena_print(arena, "%s", text);
+    *wrong = "it is empty";
+    for (char *at = text; *at != 0; at++)
+        if (*at < ' ' || *at > '~') *at = '?';
+    if (text[0] != 0)
+        *wrong = arena_print(arena, "it holds '%s', which is no checkpoint's name", text);
+    return NULL;
+}
+
+/* Returns the newest whole checkpoint in the folder; NULL: none. training: only of this one, unless
+ * NULL. *mixed: set if there are checkpoints of several trainings. */
+static const FolderEntry *newest_in(const char *folder, const char *training, bool *mixed,
+                                    Arena *arena)
+{
+    const FolderEntries all = folder_entries(folder, arena);
+    const FolderEntry *newest = NULL;
+    const char *of_newest = NULL;
+    for (uint32_t i = 0; i < all.n; i++) {
+        const FolderEntry *at = &all.at[i];
+        if (!at->whole) continue;
+        const char *of = manifest_training(at->path, arena);
+        if (training != NULL && strcmp(of, training) != 0) continue;
+        if (of_newest != NULL && strcmp(of, of_newest) != 0) *mixed = true;
+        if (newest == NULL || at->step > newest->step || (at->step == newest->step && newest->old))
+            newest = at, of_newest = of;
+    }
+    return newest;
+}
+
+/* Returns the newest checkpoint of the training of that which `latest` names. A run may have been
+ * killed before it changed `latest`. */
+static const char *at_least(const char *found, const char *folder, Arena *arena)
+{
+    bool mixed = false;
+    uint64_t step = 0;
+    const char *training = manifest_training(found, arena);
+    const FolderEntry *newest =
+        training[0] != 0 ? newest_in(folder, training, &mixed, arena) : NULL;
+    const char *slash = strrchr(found, '/');
+    if (newest == NULL || !checkpoint_is_step(slash + 1, &step)) return found;
+    return newest->step > step ? newest->path : found;
 }
 
 const char *checkpoint_newest(const char *save, Arena *arena)
 {
-    const char *name = latest_name(save, arena);
-    return name != NULL ? in_folder(save, name, arena) : NULL;
+    const char *wrong = NULL, *name = latest_name(save, arena, &wrong);
+    const char *found = name != NULL ? in_folder(save, name, arena) : NULL;
+    bool mixed = false;
+    if (found != NULL) return at_least(found, save, arena);
+    const FolderEntry *newest = newest_in(save, NULL, &mixed, arena);
+    return newest != NULL ? newest->path : NULL;
 }
 
 /* True if the folder holds a save that did not end; *name is its name. */
@@ -103,31 +153,55 @@ const char *checkpoint_trim(const char *path, Arena *arena)
     return arena_print(arena, "%.*s", (int)n, path);
 }
 
+/* Returns the newest checkpoint of a folder. NULL, perhaps without an error: there is none. */
+static const char *found_in(const char *folder, Arena *arena, Diag *d)
+{
+    const char *wrong = NULL, *latest = latest_name(folder, arena, &wrong);
+    const char *found = latest != NULL ? in_folder(folder, latest, arena) : NULL;
+    bool mixed = false;
+    if (found != NULL) return at_least(found, folder, arena);
+    const FolderEntry *newest = newest_in(folder, NULL, &mixed, arena);
+    if (latest == NULL && wrong == NULL && !mixed) return newest != NULL ? newest->path : NULL;
+    if (latest != NULL)
+        wrong = arena_print(arena, "it names %s, which is not there", latest);
+    else if (wrong == NULL)
+        wrong = "there is none, and the folder has checkpoints of several trainings";
+    diag_error(d, FAULT_input, "checkpoint-missing", none, "%s/%s: %s", folder, CHECKPOINT_LATEST,
+               wrong);
+    if (newest != NULL)
+        diag_hint(d, "the newest whole checkpoint is %s: name it with --load", newest->path);
+    else
+        diag_hint(d, "there is no whole checkpoint beside it");
+    return NULL;
+}
+
 const char *checkpoint_resolve(const char *path, Arena *arena, Diag *d)
 {
+    const uint32_t errors = d->n_errors;
+    struct stat is;
     path = checkpoint_trim(path, arena);
     if (access(path, F_OK) != 0) {
         diag_error(d, FAULT_input, "checkpoint-missing", none, "%s: %s", path, strerror(errno));
         return NULL;
     }
+    if (stat(path, &is) == 0 && !S_ISDIR(is.st_mode)) {
+        diag_error(d, FAULT_input, "checkpoint-missing", none, "%s is a file, not a folder", path);
+        diag_hint(d, "name the folder in which it lies");
+        return NULL;
+    }
     if (ends_in(path, CHECKPOINT_SAVING)) return unfinished(path, arena, d);
-    if (is_checkpoint(path, arena)) return path;
+    if (checkpoint_is_whole(path, arena)) return path;
     const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
     uint64_t step;
     if (checkpoint_is_step(name, &step)) return unfinished(path, arena, d);
-    const char *latest = latest_name(path, arena);
-    if (latest != NULL) {
-        const char *found = in_folder(path, latest, arena);
-        if (found != NULL) return found;
-        diag_error(d, FAULT_input, "checkpoint-missing", none, "%s/%s names %s, which is not there",
-                   path, CHECKPOINT_LATEST, latest);
-        diag_hint(d, "name another checkpoint of the folder");
-        return NULL;
-    }
+    const char *found = found_in(path, arena, d);
+    if (found != NULL || d->n_errors > errors) return found;
     if (holds_unfinished(path, &name, arena))
         return unfinished(arena_print(arena, "%s/%s", path, name), arena, d);
-    diag_error(d, FAULT_input, "checkpoint-missing", none,
-               "%s: there is neither %s nor %s, so it is no checkpoint and no folder of them", path,
-               CHECKPOINT_LISTING, CHECKPOINT_LATEST);
+    diag_error(
+        d, FAULT_input, "checkpoint-missing", none,
+        "%s: there is neither %s nor a checkpoint in it, so it is no checkpoint and no folder "
+        "of them",
+        path, CHECKPOINT_LISTING);
     return NULL;
 }

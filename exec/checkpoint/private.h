@@ -12,6 +12,7 @@
 #define CHECKPOINT_OLD     ".replaced" /* ends the name of a checkpoint that a newer one replaces */
 #define CHECKPOINT_LATEST  "latest"
 #define CHECKPOINT_LISTING "manifest.json"
+#define CHECKPOINT_LOCK    "lock"
 enum { CHECKPOINT_VERSION = 1 };
 
 /* ---- manifest.c ---- */
@@ -40,6 +41,7 @@ typedef struct StoredFile {
 
 typedef struct Manifest {
     uint64_t step, seed;
+    const char *training; /* the same in all checkpoints of a training */
     const char *version, *optimizer, *data;
     int64_t global_batch, n_microbatches, seq;
     uint32_t n_ranks;
@@ -53,6 +55,9 @@ typedef struct Manifest {
 const char *manifest_text(const Manifest *m, Arena *arena);
 /* Reads a manifest. Reports checkpoint-damaged, checkpoint-newer. */
 bool manifest_read(const char *folder, Arena *arena, Manifest *m, Diag *d);
+
+/* Returns the training of the checkpoint in this folder; "": its manifest names none. */
+const char *manifest_training(const char *folder, Arena *arena);
 
 /* ---- fits.c ---- */
 /* Returns the name of the op that updates the weights: the name of the optimizer. */
@@ -69,7 +74,28 @@ const char *checkpoint_trim(const char *path, Arena *arena); /* without slashes 
 const char *checkpoint_resolve(const char *path, Arena *arena, Diag *d);
 const char *checkpoint_step_name(uint64_t step, Arena *arena);
 const char *checkpoint_rank_name(Rank rank, Arena *arena);
-bool checkpoint_is_step(const char *name, uint64_t *step); /* true for a finished save's name */
+bool checkpoint_is_step(const char *name, uint64_t *step);  /* true for a finished save's name */
+bool checkpoint_is_whole(const char *folder, Arena *arena); /* it has a manifest */
+
+/* ---- folder.c ---- */
+/* A folder in a folder of checkpoints that has the name of a checkpoint. */
+typedef struct FolderEntry {
+    const char *path;
+    uint64_t step;
+    bool saving, old; /* the name ends in CHECKPOINT_SAVING, or in CHECKPOINT_OLD */
+    bool whole;       /* it is a checkpoint */
+} FolderEntry;
+typedef LIST(FolderEntry) FolderEntries;
+FolderEntries folder_entries(const char *save, Arena *arena);
+/* Locks the folder for this process. Returns a file to close; -1: it failed with *error, or
+ * *holder, another process, has the lock. */
+int folder_lock(const char *save, Arena *arena, int *error, const char **holder);
+/* Removes the leftovers of saves that broke off. Both return 0, or errno and its folder. */
+int folder_sweep(const char *save, Arena *arena, const char **which);
+/* Removes all checkpoints of the training but the `keep` newest ones. Symbolic links, and folders
+ * with files that no checkpoint wrote, stay and do not count. */
+int folder_keep(const char *save, const char *training, uint32_t keep, Arena *arena,
+                const char **which);
 
 /* ---- file.c ---- */
 /* A file that is written once: buffered, hashed, and flushed to the disk at its end. */
@@ -86,8 +112,15 @@ void writer_add(FileWriter *w, const void *bytes, size_t n);
 bool writer_close(FileWriter *w);
 /* Flushes a folder's names to the disk; returns 0 or errno. */
 int folder_flush(const char *path);
-int folder_make(const char *path);   /* with the folders above it; returns 0 or errno */
-int folder_remove(const char *path); /* with the files in it; returns 0 or errno */
+int folder_make(const char *path); /* with the folders above it; returns 0 or errno */
+/* True if a checkpoint has files of this name. */
+bool folder_wrote(const char *name);
+/* Returns 0 if there is no such folder, or if it holds only files that a checkpoint wrote.
+ * Otherwise returns errno: ENOTEMPTY for other files, ELOOP or ENOTDIR for a symbolic link. */
+int folder_check(const char *path);
+const char *folder_foreign(const char *path, Arena *arena); /* the first other file; NULL: none */
+/* Removes a folder that folder_check() accepts, its manifest first; returns 0 or errno. */
+int folder_remove(const char *path);
 /* Replaces a small text file in one step; returns 0 or errno. */
 int text_replace(const char *path, const char *text, Arena *arena);
 

@@ -1,18 +1,20 @@
 /* Writes a checkpoint. Every process writes the files of its ranks into a folder with a temporary
  * name. The first one then writes the manifest, gives the folder its name, and changes `latest`. */
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "exec/checkpoint/private.h"
+#include "planner/base/clock.h"
 
 static const Loc none = {NULL, 0};
 
 typedef struct Save {
     const CheckpointOptions *options;
+    const CheckpointRun *run;
     const Plan *plan;
     Backend *backend;
     uint64_t step;
@@ -29,12 +31,25 @@ typedef struct RankFile {
     Hash128 hash;
 } RankFile;
 
-static bool cannot_write(Diag *d, const char *path, int error)
+/* Names the checkpoint that is left after a save failed, if there is one. */
+static bool hint_newest(const Save *s, Diag *d)
 {
-    diag_error(d, FAULT_internal, "checkpoint-write", none, "cannot write %s: %s", path,
-               strerror(error));
-    diag_hint(d, "the checkpoints before it are as they were");
+    const char *newest = checkpoint_newest(s->options->save, s->scratch);
+    if (newest != NULL) diag_hint(d, "the newest checkpoint is %s", newest);
     return false;
+}
+
+static bool cannot_write(const Save *s, Diag *d, const char *path, int error)
+{
+    struct stat is;
+    const char *why = strerror(error), *other = NULL;
+    if (error == ENOTEMPTY) other = folder_foreign(path, s->scratch);
+    if (other != NULL)
+        why = arena_print(s->scratch, "it holds %s, which no checkpoint wrote", other);
+    else if (lstat(path, &is) == 0 && S_ISLNK(is.st_mode))
+        why = arena_print(s->scratch, "it is a symbolic link (%s)", strerror(error));
+    diag_error(d, FAULT_internal, "checkpoint-write", none, "cannot write %s: %s", path, why);
+    return hint_newest(s, d);
 }
 
 static void begin(Save *s, const CheckpointOptions *options, const Plan *plan, Backend *backend)
@@ -53,19 +68,62 @@ static bool agree(Save *s, Diag *own, Diag *d)
     return fine;
 }
 
+/* Draws the name of a new training. */
+static const char *new_training(Arena *arena)
+{
+    struct {
+        Ps time;
+        int64_t process;
+        char host[128], noise[16];
+    } seed;
+    memset(&seed, 0, sizeof seed);
+    seed.time = clock_ps();
+    seed.process = (int64_t)getpid();
+    gethostname(seed.host, sizeof seed.host - 1);
+    FILE *f = fopen("/dev/urandom", "rb"); /* without it, time and process must do */
+    if (f != NULL && fread(seed.noise, 1, sizeof seed.noise, f) == 0) seed.noise[0] = 1;
+    if (f != NULL) fclose(f);
+    return hash_hex(arena, hash_bytes(&seed, sizeof seed));
+}
+
+/* Prepares the folder, on the first process. */
+static bool begin_folder(Save *s, const CheckpointInfo *from, CheckpointRun *run, Diag *d)
+{
+    const char *save = s->options->save, *holder = NULL, *which = save;
+    int error = folder_make(save);
+    if (error == 0 && access(save, W_OK | X_OK) != 0) error = errno;
+    if (error != 0) return cannot_write(s, d, save, error);
+    run->lock = folder_lock(save, s->scratch, &error, &holder);
+    if (holder != NULL) {
+        diag_error(d, FAULT_input, "checkpoint-busy", none, "%s saves into %s", holder, save);
+        diag_hint(d, "wait for its end, or save into another folder");
+        return false;
+    }
+    if (run->lock < 0)
+        return cannot_write(s, d, arena_print(s->scratch, "%s/" CHECKPOINT_LOCK, save), error);
+    if (!checkpoint_may_save(save, from, s->scratch, d)) return false;
+    error = folder_sweep(save, s->scratch, &which);
+    return error == 0 || cannot_write(s, d, which, error);
+}
+
 bool checkpoint_begin(const CheckpointOptions *options, const Plan *plan, Backend *backend,
-                      Arena *arena, Diag *d)
+                      const CheckpointInfo *from, Arena *arena, CheckpointRun *run, Diag *d)
 {
     Save s;
-    (void)arena;
     begin(&s, options, plan, backend);
+    *run = (CheckpointRun){.options = options, .training = from->training, .lock = -1};
+    if (from->path == NULL) run->training = new_training(arena);
     Diag own = diag_in(s.scratch);
-    int error = s.process == 0 ? folder_make(options->save) : 0;
-    if (error == 0 && s.process == 0 && access(options->save, W_OK | X_OK) != 0) error = errno;
-    if (error != 0) cannot_write(&own, options->save, error);
+    if (s.process == 0) begin_folder(&s, from, run, &own);
     const bool fine = agree(&s, &own, d);
     arena_free(s.scratch);
     return fine;
+}
+
+void checkpoint_end(CheckpointRun *run)
+{
+    if (run->options != NULL && run->lock >= 0) close(run->lock);
+    run->lock = -1;
 }
 
 /* ---- a rank's file ---- */
@@ -153,8 +211,7 @@ static bool write_rank(Save *s, Rank rank, RankFile *result, Diag *d)
     diag_error(d, FAULT_internal, "checkpoint-write", none,
                "rank %" PRIu32 " cannot write %s: %s; it needs %s", rank, path,
                strerror(file.error), str_bytes(s->scratch, all));
-    diag_hint(d, "the checkpoints before it are as they were");
-    return false;
+    return hint_newest(s, d);
 }
 
 /* ---- the manifest ---- */
@@ -198,6 +255,7 @@ static const char *manifest_of(const Save *s, const RankFile *written)
 {
     const Plan *plan = s->plan;
     Manifest m = {.step = s->step,
+                  .training = s->run->training,
                   .seed = plan->step.seed,
                   .version = s->options->version,
                   .optimizer = checkpoint_optimizer(plan),
@@ -215,33 +273,28 @@ static const char *manifest_of(const Save *s, const RankFile *written)
 
 /* ---- the first process ---- */
 
-/* Removes all checkpoints but the newest ones. Failing to remove one is no error of the run: a
- * later save tries again. */
-static void remove_old(const Save *s)
+/* Removes leftovers and checkpoints that --keep does not keep. The run goes on if that fails: a
+ * later save tries again. One warning is enough. */
+static void clean_up(const Save *s, Diag *own, const Diag *d)
 {
-    LIST(uint64_t) steps = {0};
-    uint64_t step;
-    DIR *folder = s->options->keep > 0 ? opendir(s->options->save) : NULL;
-    if (folder == NULL) return;
-    for (struct dirent *at = readdir(folder); at != NULL; at = readdir(folder))
-        if (checkpoint_is_step(at->d_name, &step) && step != s->step)
-            list_push(s->scratch, &steps, step);
-    closedir(folder);
-    while (steps.n >= s->options->keep && steps.n > 0) {
-        uint32_t oldest = 0;
-        for (uint32_t i = 1; i < steps.n; i++)
-            if (steps.at[i] < steps.at[oldest]) oldest = i;
-        const char *name = checkpoint_step_name(steps.at[oldest], s->scratch);
-        folder_remove(arena_print(s->scratch, "%s/%s", s->options->save, name));
-        steps.at[oldest] = steps.at[--steps.n];
-    }
+    const char *which = s->options->save;
+    int error = folder_sweep(s->options->save, s->scratch, &which);
+    if (error == 0 && s->options->keep > 0)
+        error =
+            folder_keep(s->options->save, s->run->training, s->options->keep, s->scratch, &which);
+    for (uint32_t i = 0; i < d->items.n; i++)
+        if (strcmp(d->items.at[i].rule, "checkpoint-left") == 0) return;
+    if (error != 0)
+        diag_warning(own, "checkpoint-left", none, "cannot remove %s: %s", which, strerror(error));
 }
 
 static bool prepare(Save *s, Diag *d)
 {
-    int error = folder_remove(s->folder); /* what a save that broke off has left */
+    int error = folder_check(s->final); /* it will be replaced */
+    if (error != 0) return cannot_write(s, d, s->final, error);
+    error = folder_remove(s->folder);
     if (error == 0) error = folder_make(s->folder);
-    return error == 0 || cannot_write(d, s->folder, error);
+    return error == 0 || cannot_write(s, d, s->folder, error);
 }
 
 /* Gives the finished folder its name. A checkpoint of the same step, from an earlier run, gets
@@ -258,21 +311,20 @@ static int give_name(const Save *s)
     return folder_flush(s->options->save);
 }
 
-static bool commit(Save *s, const RankFile *written, Diag *d)
+static bool commit(Save *s, const RankFile *written, Diag *d, const Diag *before)
 {
     const char *folder = s->options->save;
     const char *listing = arena_print(s->scratch, "%s/%s", s->folder, CHECKPOINT_LISTING);
     const char *latest = arena_print(s->scratch, "%s/%s", folder, CHECKPOINT_LATEST);
     int error = text_replace(listing, manifest_of(s, written), s->scratch);
     if (error == 0) error = folder_flush(s->folder);
-    if (error != 0) return cannot_write(d, listing, error);
+    if (error != 0) return cannot_write(s, d, listing, error);
     error = give_name(s);
-    if (error != 0) return cannot_write(d, s->final, error);
+    if (error != 0) return cannot_write(s, d, s->final, error);
     error = text_replace(latest, arena_print(s->scratch, "%s\n", s->name), s->scratch);
     if (error == 0) error = folder_flush(folder);
-    if (error != 0) return cannot_write(d, latest, error);
-    folder_remove(arena_print(s->scratch, "%s%s", s->final, CHECKPOINT_OLD));
-    remove_old(s);
+    if (error != 0) return cannot_write(s, d, latest, error);
+    clean_up(s, d, before);
     return true;
 }
 
@@ -287,15 +339,17 @@ static bool save_all(Save *s, Diag *d)
         write_rank(s, s->first + r, &mine[r], &own);
     if (!agree(s, &own, d)) return false;
     if (!s->backend->exchange(s->backend, mine, s->n_ranks * sizeof *mine, all, d)) return false;
-    if (s->process == 0) commit(s, all, &own);
+    if (s->process == 0) commit(s, all, &own, d);
     return agree(s, &own, d);
 }
 
-bool checkpoint_save(const CheckpointOptions *options, const Plan *plan, Backend *backend,
-                     uint64_t step, Arena *arena, CheckpointInfo *info, Diag *d)
+bool checkpoint_save(const CheckpointRun *run, const Plan *plan, Backend *backend, uint64_t step,
+                     Arena *arena, CheckpointInfo *info, Diag *d)
 {
     Save s;
+    const CheckpointOptions *options = run->options;
     begin(&s, options, plan, backend);
+    s.run = run;
     s.arena = arena;
     s.step = step;
     s.state = state_of(plan, s.scratch);
@@ -306,7 +360,7 @@ bool checkpoint_save(const CheckpointOptions *options, const Plan *plan, Backend
     const bool fine = save_all(&s, d);
     checkpoint_wait_for(backend, 0);
     if (fine)
-        *info = (CheckpointInfo){arena_print(arena, "%s", s.final), step};
+        *info = (CheckpointInfo){arena_print(arena, "%s", s.final), step, run->training};
     else if (s.process == 0)
         folder_remove(s.folder); /* frees the disk that is full */
     arena_free(s.scratch);

@@ -181,10 +181,10 @@ static void folders_and_latest(void **state)
     assert_int_equal(rename(saved, old), 0);
     loads(folder);
     assert_int_equal(rename(old, arena_print(arena, "%s/other", folder)), 0);
-    refused(plan, folder, "checkpoint-missing", "names step-00000002, which is not there");
+    refused(plan, folder, "checkpoint-missing", "it names step-00000002, which is not there");
     loads(arena_print(arena, "%s/other", folder));
     command_write_file(latest, "../../etc\n");
-    refused(plan, folder, "checkpoint-missing", "is no checkpoint");
+    refused(plan, folder, "checkpoint-missing", "it holds '../../etc', which is no checkpoint");
 }
 
 static void unfinished_saves(void **state)
@@ -344,15 +344,17 @@ static void only_the_newest_are_kept(void **state)
     for (int i = 1; i <= 5; i++)
         assert_int_equal(access(arena_print(arena, "%s/step-%08d", other, i), F_OK) == 0, i >= 4);
     assert_int_equal(access(arena_print(arena, "%s/step-notes", other), F_OK), 0);
-    /* A run that goes back replaces the checkpoint of an equal step. */
-    const char *fourth = arena_print(arena, "%s/step-00000004", other);
-    command_write_file(arena_print(arena, "%s/mark", fourth), "old\n");
-    const CheckpointOptions back = {.save = other, .load = saved};
-    assert_int_equal(run(plan, &back, 4).n_errors, 0);
-    assert_int_not_equal(access(arena_print(arena, "%s/mark", fourth), F_OK), 0);
-    assert_int_not_equal(access(arena_print(arena, "%s.replaced", fourth), F_OK), 0);
-    assert_string_equal(checkpoint_newest(other, arena), fourth);
-    assert_int_equal(run(plan, &(CheckpointOptions){.load = other}, 5).n_errors, 0);
+    /* A run without a step to do replaces the checkpoint that it loads. */
+    const char *fifth = arena_print(arena, "%s/step-00000005", other);
+    struct stat before, after;
+    assert_int_equal(stat(fifth, &before), 0);
+    const CheckpointOptions same = {.save = other, .load = other};
+    assert_int_equal(run(plan, &same, 5).n_errors, 0);
+    assert_int_equal(stat(fifth, &after), 0);
+    assert_int_not_equal(before.st_ino, after.st_ino);
+    assert_int_not_equal(access(arena_print(arena, "%s.replaced", fifth), F_OK), 0);
+    assert_string_equal(checkpoint_newest(other, arena), fifth);
+    assert_int_equal(run(plan, &(CheckpointOptions){.load = other}, 6).n_errors, 0);
 }
 
 static void folders_that_cannot_be_written(void **state)
