@@ -48,14 +48,19 @@ void session_try_fillings(const char *path, const PlanOptions *o, const Config *
     }
     if (error == NULL) return;
     Str fine = str_in(d->arena);
+    const char *last = NULL; /* the last setting that was fine */
     for (uint32_t i = 0; i < config->fills.n; i++) {
         const char *setting = config->fills.at[i], *equals = strchr(setting, '=');
         if (!is_fine(path, o, setting)) continue;
         const char *name = strchr(setting, '.') + 1;
-        str_print(&fine, "%s%.*s = %s", fine.n > 0 ? ", or " : "", (int)(equals - name), name,
-                  equals + 1);
+        if (last != NULL && same_key(setting, last))
+            str_print(&fine, ", %s", equals + 1);
+        else
+            str_print(&fine, "%s%.*s = %s", fine.n > 0 ? ", or " : "", (int)(equals - name), name,
+                      equals + 1);
+        last = setting;
     }
     error->hint = fine.n > 0
                       ? arena_print(d->arena, "these sizes fill the cluster: %s", str_text(&fine))
-                      : "no single size fills the cluster and passes all other rules";
+                      : arena_print(d->arena, "%s; each of them breaks another rule", error->hint);
 }

@@ -311,7 +311,12 @@ bool session_mesh(const char *path, const PlanOptions *o, Arena *arena, Config *
         *mesh = file->plan->mesh;
         return true;
     }
-    if (!session_read(path, o, arena, config, &graph, d)) return false;
+    const uint32_t first = d->items.n;
+    memset(config, 0, sizeof *config);
+    if (!session_read(path, o, arena, config, &graph, d)) {
+        if (o->tries_hints && config->fills.n > 0) session_try_fillings(path, o, config, first, d);
+        return false;
+    }
     *mesh = config_mesh(config);
     return true;
 }

@@ -8,6 +8,8 @@
 #include "planner/base/cores.h"
 #include "planner/front/parent.h"
 
+enum { MOST_TRIES = 8 }; /* each compiles a plan, which can take a second */
+
 static void check_missing(Draft *draft)
 {
     static const char *const needed[][2] = {
@@ -30,8 +32,9 @@ static void check_missing(Draft *draft)
         const char *path = needed[i][0], *dot = strrchr(path, '.');
         if (strcmp(path, "batch.seq") == 0 && draft_has_fields(draft)) continue;
         if (draft_has(draft, path)) continue;
-        if (dot != NULL && !draft_has(draft, arena_copy(draft->arena, path, (size_t)(dot - path))))
-            continue; /* the table itself is missing, which was already reported */
+        if (dot != NULL &&
+            !draft_has_table(draft, arena_copy(draft->arena, path, (size_t)(dot - path))))
+            continue; /* the table itself is missing or no table, which was already reported */
         diag_error(draft->d, FAULT_input, "missing-key", draft_loc(draft, path),
                    "the plan has no %s", path);
         if (needed[i][1] != NULL) diag_hint(draft->d, "%s", needed[i][1]);
@@ -86,10 +89,17 @@ static const char *mesh_text(const Draft *draft)
     return s.n > 0 ? str_text(&s) : "1";
 }
 
-static void add_filling(Draft *draft, Str *hint, const char *key, uint64_t size)
+/* Appends a setting that fills the cluster, for session_try_fillings. */
+static void propose(Draft *draft, const char *key, uint64_t size)
 {
     const unsigned long long n = size;
     list_push(draft->arena, &draft->config.fills, arena_print(draft->arena, "%s=%llu", key, n));
+}
+
+static void add_filling(Draft *draft, Str *hint, const char *key, uint64_t size)
+{
+    const unsigned long long n = size;
+    propose(draft, key, size);
     str_print(hint, "%s%s = %llu", hint->n > 0 ? ", or " : "", strchr(key, '.') + 1, n);
 }
 
@@ -115,7 +125,8 @@ static void hint_mesh(Draft *draft, uint64_t world)
 }
 
 /* Reports that axis `open` is -1 and the other axes do not divide the devices. The hint lists the
- * sizes of one axis that fit the rest. */
+ * sizes of one axis that fit the rest. If they are few, the session tries them, and names only the
+ * sizes with which a plan was made. */
 static void refuse_open(Draft *draft, int open, Loc loc, uint64_t world)
 {
     Str axes = str_in(draft->arena), legal = str_in(draft->arena);
@@ -125,10 +136,14 @@ static void refuse_open(Draft *draft, int open, Loc loc, uint64_t world)
         const char *name = axis_name_text((AxisName)a);
         const uint64_t rest = draft_other_axes(draft, a);
         str_print(&axes, "%s%s %lld", n++ > 0 ? " x " : "", name, (long long)draft->mesh[a]);
-        if (world % rest == 0)
-            str_print(&legal, "%s%s may be %s", legal.n > 0 ? ", or " : "", name,
-                      str_divisors(draft->arena, (int64_t)(world / rest)));
+        if (world % rest != 0) continue;
+        str_print(&legal, "%s%s may be %s", legal.n > 0 ? ", or " : "", name,
+                  str_divisors(draft->arena, (int64_t)(world / rest)));
+        for (uint64_t size = 1; size <= world / rest; size++)
+            if (world / rest % size == 0)
+                propose(draft, arena_print(draft->arena, "mesh.%s", name), size);
     }
+    if (draft->config.fills.n > MOST_TRIES) draft->config.fills.n = 0;
     const uint64_t product = draft_other_axes(draft, open);
     if (n > 1) str_print(&axes, " = %llu", (unsigned long long)product);
     diag_error(draft->d, FAULT_input, "mesh-product", loc,

@@ -10,8 +10,7 @@ static void check_blocks(Draft *draft, const PassConfig *pass)
     const bool in_four = recipe == FLOAT8_nvfp4;
     const char *name = in_four ? "nvfp4" : "mxfp8";
     if (recipe != FLOAT8_mxfp8 && !in_four) return;
-    if (in_four && device->peak_flops[DT_e2m1x2] > 0) return;
-    if (!in_four && device->block_scales && device->peak_flops[DT_e8m0] > 0) return;
+    if (device->block_scales && device->peak_flops[in_four ? DT_e2m1x2 : DT_e8m0] > 0) return;
     diag_error(draft->d, FAULT_input, "dtype-unsupported", pass->loc,
                "recipe = \"%s\": %s cannot multiply %s operands", name,
                device->name != NULL ? device->name : "the device", name);

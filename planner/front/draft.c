@@ -66,6 +66,13 @@ bool draft_has(const Draft *draft, const char *path)
     return false;
 }
 
+bool draft_has_table(const Draft *draft, const char *path)
+{
+    for (uint32_t i = 0; i < draft->seen.n; i++)
+        if (strcmp(draft->seen.at[i].path, path) == 0) return draft->seen.at[i].is_table;
+    return false;
+}
+
 Loc draft_loc(const Draft *draft, const char *path)
 {
     char at[256];
@@ -129,9 +136,14 @@ bool draft_wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, c
     const size_t n_digits = v->kind == RECORD_text ? strspn(v->text, "0123456789") : 0;
     if (is_whole && n_digits > 0 && v->text[n_digits] != 0)
         diag_hint(draft->d, "write digits alone, without a unit or commas: 4096");
-    if (f->kind == FIELD_table && v->kind == RECORD_text && path[0] != 0 &&
-        strcmp(path, "parallel") != 0)
+    if (strcmp(path, "cluster.device") == 0)
+        diag_hint(draft->d, "a GPU of the library: cluster = require \"clusters.gpu\" "
+                            "{ gpu = \"H200\", nodes = 1 }");
+    else if (f->kind == FIELD_table && v->kind == RECORD_text && path[0] != 0 &&
+             strcmp(path, "parallel") != 0)
         diag_hint(draft->d, "a key of it is set as %s.KEY=VALUE", path);
+    else if (strcmp(path, "batch") == 0)
+        diag_hint(draft->d, "batch = { global = 8, micro = 1, seq = 128 }");
     return false;
 }
 
@@ -199,10 +211,13 @@ bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool 
     }
     diag_error(draft->d, FAULT_input, "unknown-key", loc, "unknown key '%s' in %s{}", key, within);
     const char *elsewhere = parent[0] == 0 ? path_within(draft->arena, key) : NULL;
+    const char *meant = of_pass ? NULL : front_other_name(key);
     if (why_absent(within, key))
         diag_hint(draft->d, "%s", why_absent(within, key));
     else if (elsewhere != NULL)
         diag_hint(draft->d, "the key is %s", elsewhere);
+    else if (meant != NULL)
+        diag_hint(draft->d, "the key is %s", meant);
     else
         hint_words(draft, key, names, n, "keys");
     return false;
@@ -418,7 +433,7 @@ bool draft_field(Draft *draft, RecordKind kind, Reader *r)
     Loc loc = draft_place(draft, r);
     Value v;
     if (r->bad || strlen(path) > 240 || !read_value(draft, kind, r, &v)) return false;
-    Seen seen = {path, loc};
+    Seen seen = {path, loc, kind == RECORD_table};
     list_push(draft->arena, &draft->seen, seen);
     if (strncmp(path, "parallel.", 9) == 0)
         draft_pass_field(draft, path, loc, &v);

@@ -18,6 +18,9 @@ bool draft_whole(Value *v); /* true for an integer, also if it is written as 3.0
 /* Reports that a value is not of the field's type; returns false. */
 bool draft_wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v);
 bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc);
+/* Returns the plan's key for the name that another system gives to it, as "batch.micro" for
+ * "micro_batch_size"; NULL for any other name. */
+const char *front_other_name(const char *key);
 /* Checks the value and stores it at `at`. */
 bool draft_word(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v, void *at);
 bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value *v, void *at);

@@ -13,6 +13,7 @@ enum { MOST_RANKS = 131072 };
 typedef struct Seen {
     const char *path;
     Loc loc;
+    bool is_table;
 } Seen;
 
 /* A list of modules that the plan gives as an option of a pass. */
@@ -62,6 +63,7 @@ Loc draft_place(const Draft *draft, Reader *r); /* reads a record's place */
  * innermost table around it; the outermost table is the plan. */
 Loc draft_loc(const Draft *draft, const char *path);
 bool draft_has(const Draft *draft, const char *path);
+bool draft_has_table(const Draft *draft, const char *path);
 /* Reports empty lists of modules: "empty-list". */
 void draft_check_lists(Draft *draft);
 /* True if the plan names a size of a batch of fields. */

@@ -193,6 +193,9 @@ void child_open_pairs(lua_State *L);
 
 /* ---- child_require.c */
 void child_open_require(Child *c);
+/* Returns the library's clusters with `word` in their name, as "dgx_h100, pcie_h100"; "" if there
+ * are none. */
+const char *child_clusters_with(Child *c, const char *word);
 /* Loads the text of a file beneath `dir`, and leaves the compiled chunk on the stack. Files
  * elsewhere are refused. */
 void child_load_file(Child *c, const char *path);
@@ -219,6 +222,13 @@ Spot scan_any_call(const Child *c, Place place);
 Spot scan_key(const Child *c, Spot table, const char *key);
 /* Does the same as scan_key for the index-th positional value. */
 Spot scan_item(const Child *c, Spot table, lua_Integer index);
+
+/* ---- child_set_parts.c: settings that replace a part of the plan on top of the stack */
+void child_set_cluster(Child *c, const char *name);
+void child_set_gpu(Child *c, Place place, const char *name);
+void child_set_model(Child *c, const char *name);
+/* cluster.device=h200: reports that a device is a table, and names the settings that exist. */
+_Noreturn void child_refuse_device(Child *c, Place place, const char *name);
 
 /* ---- child_plan.c, child_set.c */
 void child_open_plan(Child *c);

@@ -1,6 +1,7 @@
 /* require: loads other scripts of the plan, from the script's folder or else from the library, and
  * from nowhere else. Each part of the name is opened beneath the previous part. Links are refused.
  */
+#define _GNU_SOURCE /* strcasestr */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -216,6 +217,18 @@ static void add_shipped(Child *c, const char *folder, Shipped *all)
     }
     closedir(dir);
     qsort(all->name + first, all->n - first, sizeof *all->name, by_name);
+}
+
+const char *child_clusters_with(Child *c, const char *word)
+{
+    static const char folder[] = "clusters.";
+    Shipped all = {.n = 0};
+    Str text = str_in(c->arena);
+    add_shipped(c, "clusters", &all);
+    for (uint32_t i = 0; i < all.n && word[0] != 0; i++)
+        if (strcasestr(all.name[i] + sizeof folder - 1, word) != NULL)
+            str_print(&text, "%s%s", text.n > 0 ? ", " : "", all.name[i] + sizeof folder - 1);
+    return str_text(&text);
 }
 
 static const char *profiles_hint(Child *c, const char *wanted)

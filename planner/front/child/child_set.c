@@ -300,120 +300,19 @@ static bool enter_parallel(Child *c, Setting *s, const char *value)
     return true;
 }
 
-/* Calls require for a script of the library folder. A name with a dot has its own folder. */
-static void push_script(Child *c, const char *folder, const char *name)
-{
-    lua_getglobal(c->L, "require");
-    lua_pushstring(c->L,
-                   strchr(name, '.') != NULL ? name : arena_print(c->arena, "%s.%s", folder, name));
-    lua_call(c->L, 1, 1);
-}
-
-static lua_Integer count_in(lua_State *L, const char *key)
-{
-    lua_getfield(L, -1, key);
-    const lua_Integer n = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
-    lua_pop(L, 1);
-    return n > 0 ? n : 1;
-}
-
-/* cluster=dgx_h200: sets a cluster of the library with as many devices as the plan's own. */
-static void set_cluster(Child *c, const char *name)
-{
-    lua_State *L = c->L;
-    const int plan = lua_gettop(L);
-    lua_Integer devices = 1, nodes = 1;
-    if (lua_getfield(L, plan, "cluster") == LUA_TTABLE) {
-        nodes = count_in(L, "nodes");
-        devices = nodes * count_in(L, "devices_per_node");
-    }
-    lua_settop(L, plan);
-    for (int again = 0; again < 2; again++) {
-        push_script(c, "clusters", name);
-        lua_createtable(L, 0, 1);
-        lua_pushinteger(L, nodes);
-        lua_setfield(L, -2, "nodes");
-        lua_call(L, 1, 1);
-        if (!lua_istable(L, -1))
-            break; /* a value of the wrong type is reported when the plan is
-                    * read */
-        const lua_Integer each = count_in(L, "devices_per_node");
-        if (nodes == (devices + each - 1) / each) break;
-        nodes = (devices + each - 1) / each;
-    }
-    lua_setfield(L, plan, "cluster");
-    lua_settop(L, plan);
-}
-
-/* Keeps the price of the plan's device (below the new device on the stack) if both are the same
- * GPU.
- */
-static void keep_price(lua_State *L)
-{
-    lua_getfield(L, -2, "name");
-    lua_getfield(L, -2, "name");
-    const bool same = lua_rawequal(L, -1, -2);
-    lua_pop(L, 2);
-    if (!same) return;
-    lua_getfield(L, -2, "usd_per_hour");
-    lua_setfield(L, -2, "usd_per_hour");
-}
-
-/* gpu=b200: puts another device into the same nodes. The price of another GPU in these nodes is not
- * known.
- */
-static void set_gpu(Child *c, const Setting *s, const char *name)
-{
-    lua_State *L = c->L;
-    const int plan = lua_gettop(L);
-    if (lua_getfield(L, plan, "cluster") != LUA_TTABLE)
-        child_raise(L, "unknown-key", s->place, NULL, "the plan has no cluster to change");
-    push_script(c, "tandem", "gpus");
-    lua_getfield(L, -1, "device");
-    lua_getfield(L, -2, "known");
-    lua_pushstring(L, name);
-    lua_call(L, 1, 2);
-    if (lua_isnil(L, -2))
-        child_raise(L, "unknown-word", s->place, lua_tostring(L, -1), "there is no GPU '%s'", name);
-    lua_pop(L, 1);
-    lua_call(L, 1, 1);
-    if (lua_getfield(L, plan + 1, "device") == LUA_TTABLE) {
-        lua_insert(L, -2);
-        keep_price(L);
-    } else {
-        lua_pop(L, 1);
-    }
-    lua_setfield(L, plan + 1, "device");
-    lua_settop(L, plan);
-}
-
-/* model=llama:3.1-8b: sets a model of the library, in one of its sizes. */
-static void set_model(Child *c, const char *name)
-{
-    lua_State *L = c->L;
-    const int plan = lua_gettop(L);
-    const char *colon = strchr(name, ':');
-    push_script(c, "models",
-                colon != NULL ? arena_copy(c->arena, name, (size_t)(colon - name)) : name);
-    if (colon != NULL || lua_isfunction(L, -1)) {
-        lua_pushstring(L, colon != NULL ? colon + 1 : NULL);
-        lua_call(L, 1, 1);
-    }
-    lua_setfield(L, plan, "model");
-    lua_settop(L, plan);
-}
-
 /* Applies the settings that replace a whole part of the plan. Returns false for any other
  * setting. */
 static bool set_whole(Child *c, const Setting *s, const char *value)
 {
     const char *key = s->part[0];
     if (s->n == 1 && strcmp(key, "cluster") == 0) {
-        set_cluster(c, value);
+        child_set_cluster(c, value);
     } else if (s->n == 1 && strcmp(key, "gpu") == 0) {
-        set_gpu(c, s, value);
+        child_set_gpu(c, s->place, value);
+    } else if (s->n == 2 && strcmp(key, "cluster") == 0 && strcmp(s->part[1], "device") == 0) {
+        child_refuse_device(c, s->place, value);
     } else if (s->n == 1 && strcmp(key, "model") == 0) {
-        set_model(c, value);
+        child_set_model(c, value);
     } else if (s->n == 1 && strcmp(key, "runtime") == 0 && strcmp(value, "none") == 0) {
         lua_pushnil(c->L); /* Tandem's own executor */
         lua_setfield(c->L, -2, "runtime");
