@@ -426,9 +426,12 @@ static void run_from_outside(Cli *cli, PlanFile *file)
     /* The first rank writes the document. This process prints its own only if the ranks cannot. */
     if (cli->json != NULL || !cli->options.quiet) plan_file_report(cli, file);
     print_now(cli);
-    cli_flush_diagnostics(cli);
+    const bool is_text = cli->json == NULL;
+    if (is_text) cli_flush_diagnostics(cli);
     LaunchEnd end;
-    if (run_launch(cli, file->plan->mesh.n_ranks, cli->argv, &end)) return;
+    const bool ran = run_launch(cli, file->plan->mesh.n_ranks, cli->argv, &end);
+    if (!is_text && cli->json == NULL) cli_forget_diagnostics(cli); /* the first rank's has them */
+    if (ran) return;
     if (end.signal != 0)
         tell_interrupted(cli, file, &end);
     else if (cli->exit_code == FAULT_run && was_started(cli))
@@ -465,6 +468,8 @@ void cmd_run(Cli *cli)
                 may_count(cli, file->plan) && run_check_ranks(cli, file->plan);
     if (silent) run_silence(cli); /* the first process reports these */
     if (!fine) return;
+    /* the process that started this rank has printed its warnings */
+    if (inside && cli->json == NULL && launch_is_supervised()) cli_forget_diagnostics(cli);
     if (!inside) {
         run_from_outside(cli, file);
     } else {

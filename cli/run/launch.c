@@ -167,7 +167,10 @@ void run_measure_inside(Cli *cli, const PlanFile *file)
 {
     Needs needs;
     bool first = run_is_first();
-    if (!first) run_silence(cli);
+    if (!first)
+        run_silence(cli);
+    else if (launch_is_supervised())
+        cli_forget_diagnostics(cli); /* the process that started this rank prints them */
     if (!find_needs(cli, file, &needs)) return;
     bool cuda = run_on(cli, "cuda");
     if (cuda && needs.missing_kernels > 0 && !measure_here(cli, file, &needs, "cuda", first))

@@ -16,6 +16,8 @@ bool launch_inside(uint32_t *n_ranks, uint32_t *rank, const char **flavour);
  * continues as the rank. The parent waits for it and, if it is the first rank to die, records the
  * cause. In any other process it does nothing. */
 void launch_supervise(void);
+/* True in a rank that exec_launch started. False in a rank of the user's own mpirun or srun. */
+bool launch_is_supervised(void);
 
 typedef struct LaunchOptions {
     uint32_t n_ranks;

@@ -52,6 +52,11 @@ static _Noreturn void supervise(Status *status, StatusSlot *slot, pid_t child, c
     _exit(died && code == 0 ? EXIT_RUN_FAILED : code);
 }
 
+bool launch_is_supervised(void)
+{
+    return getenv(SUPERVISED_VARIABLE) != NULL;
+}
+
 void launch_supervise(void)
 {
     uint32_t n_ranks = 0, rank = 0;

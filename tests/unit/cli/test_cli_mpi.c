@@ -180,6 +180,30 @@ static void counts_that_cannot_be_written_add_no_row(void **state)
     arena_free(arena);
 }
 
+static uint32_t times(const char *text, const char *word)
+{
+    uint32_t n = 0;
+    while ((text = strstr(text, word)) != NULL) n++, text++;
+    return n;
+}
+
+/* The command loads the plan, and so does the first rank. The first run also measures
+ * collectives on ranks of its own. */
+static void warnings_are_printed_once(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    for (int i = 0; i < 3; i++) {
+        CommandResult r = COMMAND(arena, 300, "run", tiny, "--set", "parallel.cp=true", "--steps",
+                                  "2", "--db", db, i == 2 ? "--json" : NULL);
+        if (r.exit_code != 0 || times(r.err, "warning[not-applied]") != 1)
+            fail_msg("run %d: code %d\n%s", i, r.exit_code, r.err);
+        if (i == 2) assert_int_equal(times(r.out, "not-applied"), 1);
+    }
+    arena_free(arena);
+}
+
 static void mistakes_have_their_codes(void **state)
 {
     (void)state;
@@ -213,6 +237,7 @@ int main(void)
         cmocka_unit_test(both_backends_give_the_same_losses),
         cmocka_unit_test(a_run_that_dies_leaves_a_row),
         cmocka_unit_test(counts_that_cannot_be_written_add_no_row),
+        cmocka_unit_test(warnings_are_printed_once),
         cmocka_unit_test(a_text_is_learnt_on_four_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
