@@ -251,6 +251,7 @@ Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, Store *store);
 /* Reports the answers, and stores new ones in `store`, which may be NULL. made_of: receives the
  * scripts of the answers; may be NULL. */
 void plan_file_tell(Cli *cli, Whose *whose, Store *store, Recipe *made_of);
+void plan_file_is_best(Whose *whose); /* the report says that it is about a sweep's best plan */
 
 /* Reads the configuration and the mesh of PLAN, before any pass; returns false after reporting
  * diagnostics. */

@@ -137,6 +137,13 @@ void energy_note(Cli *cli, const SweepRows *rows)
                   cli->options.pue);
 }
 
+void price_note(Cli *cli, const SweepRows *rows)
+{
+    if (has_energy(rows) && !rows_priced(rows))
+        str_add(&cli->out,
+                "price       unknown: no price of a GPU hour is known; --price USD gives one\n");
+}
+
 /* The columns that exist only in some sweeps. */
 typedef struct Columns {
     bool price, days, usd, joules, mwh, score;
@@ -225,6 +232,7 @@ static void ranking_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows,
     if (n_fit > limit)
         str_print(&cli->out, "  and %" PRIu32 " more (--limit, --csv)\n", n_fit - limit);
     if (columns.joules || columns.mwh) energy_note(cli, rows);
+    price_note(cli, rows);
 }
 
 /* Lists the points of one status. `unmet`: only those that fall short of `require`. */

@@ -51,8 +51,9 @@ typedef struct Question {
 
 struct Whose {
     Answers all;
-    bool asked;  /* the plan has such answers */
-    Ps own_step; /* of Tandem's own executor; 0: not requested */
+    bool asked;   /* the plan has such answers */
+    bool of_best; /* the plan is the best of a sweep */
+    Ps own_step;  /* of Tandem's own executor; 0: not requested */
 };
 
 /* `aperiodic` receives true if only the plan of all micro-batches tells the time; NULL: it is that
@@ -184,10 +185,11 @@ static FrameworkAnswer answer_of(Question *q, const char *name)
     return a;
 }
 
-static void print_answer(Cli *cli, const FrameworkAnswer *a)
+/* head: the words before the framework's name */
+static void print_answer(Cli *cli, const char *head, const FrameworkAnswer *a)
 {
     Arena *arena = cli->arena;
-    str_print(&cli->out, "under       %s: %s, %s", a->name, str_bytes(arena, a->held.process_bytes),
+    str_print(&cli->out, "%s%s: %s, %s", head, a->name, str_bytes(arena, a->held.process_bytes),
               a->held.fits ? paint(cli, PAINT_good, "fits")
                            : paint(cli, PAINT_bad, "DOES NOT FIT"));
     if (a->step_ps > 0) str_print(&cli->out, ", step %s", format_time(arena, a->step_ps));
@@ -226,6 +228,11 @@ Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, Store *store)
     return whose;
 }
 
+void plan_file_is_best(Whose *whose)
+{
+    whose->of_best = true;
+}
+
 static void tell_json(Cli *cli, const Whose *whose)
 {
     json_t *list = json_array();
@@ -247,9 +254,10 @@ void plan_file_tell(Cli *cli, Whose *whose, Store *store, Recipe *made_of)
         tell_json(cli, whose);
         return;
     }
+    const char *head = whose->of_best ? "best plan   under " : "under       ";
     if (whose->own_step > 0)
-        str_print(&cli->out, "under       Tandem's own executor: step %s\n",
+        str_print(&cli->out, "%sTandem's own executor: step %s\n", head,
                   format_time(cli->arena, whose->own_step));
     for (uint32_t i = 0; i < whose->all.n; i++)
-        if (whose->all.at[i].could) print_answer(cli, &whose->all.at[i]);
+        if (whose->all.at[i].could) print_answer(cli, head, &whose->all.at[i]);
 }

@@ -143,6 +143,15 @@ static void row_text(Cli *cli, Table *t, const SweepRow *row, const TextList *se
     table_cell(t, "%s", settings->n > 0 ? point_text(cli->arena, settings, "") : "the plan itself");
 }
 
+static void report_price(const Search *s, const SweepRow *best)
+{
+    const double usd = 1e6 * best->usd_per_token;
+    if (usd > 0)
+        str_print(&s->cli->out, "price       %.3g USD a million %s\n", usd, best->counts);
+    else
+        price_note(s->cli, &s->rows);
+}
+
 static void report_text(const Search *s)
 {
     Cli *cli = s->cli;
@@ -186,6 +195,7 @@ static void report_text(const Search *s)
     const TextList *best = &s->space.settings[s->ranked[0]];
     str_print(&cli->out, "best        %s\n",
               best->n > 0 ? point_text(cli->arena, best, "--set ") : "the plan itself");
+    report_price(s, &s->rows.at[s->ranked[0]]);
     str_print(&cli->out, "trust       %s\n", s->rows.at[s->ranked[0]].trust);
 }
 

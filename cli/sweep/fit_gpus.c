@@ -92,6 +92,7 @@ static void report_table(const GpuQuestion *q)
             str_print(&cli->out, "not         %" PRIu32 " node%s: %s\n", q->nodes[i],
                       str_s(q->nodes[i]), q->rows.at[i].error.text);
     energy_note(cli, &q->rows);
+    price_note(cli, &q->rows);
     if (cli->json != NULL)
         json_put(cli->json, "nodes", list);
     else

@@ -57,6 +57,8 @@ typedef LIST(SweepRow) SweepRows;
 
 /* Prints under a table the assumption behind its energies; prints nothing if the table has none. */
 void energy_note(Cli *cli, const SweepRows *rows);
+/* Prints under a table of real GPUs that their price is not known; prints nothing if it is. */
+void price_note(Cli *cli, const SweepRows *rows);
 /* ---- cli/report/sweep_traffic.c */
 /* Prints a line if schedules are compared that move different bytes of weights and gradients. */
 void traffic_note(Cli *cli, const SweepKeys *keys, const SweepRows *rows);

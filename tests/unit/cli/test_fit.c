@@ -126,6 +126,7 @@ static void questions_without_an_answer_are_refused(void **state)
     r = FIT("--tokens", "1T", "--usd", "1000", "--set", "gpu=MI300X");
     assert_int_equal(r.exit_code, 2);
     assert_non_null(strstr(r.err, "--usd: no price is known for these GPUs"));
+    assert_non_null(strstr(r.out, "price       unknown: no price of a GPU hour is known; "));
     r = COMMAND(arena, 60, "fit", TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua", "--db", "none",
                 "--tokens", "1T");
     assert_int_equal(r.exit_code, 2);

@@ -175,6 +175,30 @@ static void rows_without_a_price_come_last(void **state)
     assert_non_null(strstr(r.out, "no price is known"));
 }
 
+/* Without a price there is no column of prices, and the report says once why. */
+static void a_missing_price_is_said(void **state)
+{
+    (void)state;
+    static const char why[] = "price       unknown: no price of a GPU hour is known; --price USD";
+    for (int priced = 0; priced < 2; priced++) {
+        const char *option = priced ? "--price" : "--limit";
+        const CommandResult all[] = {
+            SWEEP("--where", "tp == 2", "--set", "model.layers=2", "--set", "gpu=MI300X", option,
+                  "2"),
+            COMMAND(arena, 120, "search", llama, "--set", "model.layers=2", "--set", "gpu=MI300X",
+                    "--set", "runtime=none", "--where", "tp == 2 and micro == 1", "--db", "none",
+                    priced ? "--price" : NULL, "2"),
+        };
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            const char *said = strstr(all[i].out, why);
+            if (all[i].exit_code != 0 || (said == NULL) != priced) fail_msg("%s", all[i].out);
+            assert_true(priced || strstr(said + 1, why) == NULL);
+        }
+        if (priced) assert_non_null(strstr(all[0].out, "USD/Mtoken"));
+        if (priced) assert_non_null(strstr(all[1].out, " USD a million tokens\n"));
+    }
+}
+
 static void tokens_give_days_and_dollars(void **state)
 {
     (void)state;
@@ -345,6 +369,7 @@ int main(void)
         TEST(an_empty_shard_is_no_error),
         TEST(equal_values_are_refused),
         TEST(rows_without_a_price_come_last),
+        TEST(a_missing_price_is_said),
         TEST(tokens_give_days_and_dollars),
         TEST(energy_is_power_times_time),
         TEST(fields_count_points),

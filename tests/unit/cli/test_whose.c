@@ -129,7 +129,7 @@ static void the_best_of_a_sweep_is_answered_for_all(void **state)
     assert_int_equal(r.exit_code, 0);
     const char *best = strstr(r.out, "best        --set mesh.tp=");
     assert_non_null(best);
-    assert_non_null(strstr(best, "under       torchtitan: "));
+    assert_non_null(strstr(best, "best plan   under torchtitan: "));
     arena_free(arena);
 }
 
