@@ -68,8 +68,11 @@ static const Verb verb_table[] = {
      "tandem compare", NEEDS_STORE, cmd_compare},
     {"calibrate", "[PLAN]", 0, 1,
      "Measure this machine's kernels and collectives, and store the times",
-     "Measures each kernel and each collective that the plan needs, with its sizes. The default\n"
-     "plan is plans/tiny_text.lua of the library.",
+     "Measures each kernel and each collective that the plan needs, with its sizes. Predictions "
+     "for\n"
+     "this machine then use the stored times, which the table shows as `known`. The default plan "
+     "is\n"
+     "plans/tiny_text.lua of the library.",
      "tandem calibrate scripts/plans/tiny_text.lua", OPTIONS_plan | OPTIONS_calibrate,
      cmd_calibrate},
     {"accuracy", "", 0, 0, "Score predictions against published measurements",

@@ -191,6 +191,12 @@ static void json_report(Cli *cli, const char *name, const Scores *scores, const 
     json_put(cli->json, name, section);
 }
 
+static const char legend[] =
+    "median, p90 and mean: of the error |predicted / measured - 1|\n"
+    "least, ratio and most: the least, median and largest predicted / measured\n"
+    "fits 4 of 5: 4 of the 5 plans that did fit were predicted to fit; not: of those that did not\n"
+    "dev-cal: rows that may shape the models' constants; dev-val: rows that no constant has seen\n";
+
 void scores_report(Cli *cli, const char *name, const char *path, const Scores *scores)
 {
     static const char *const heads[] = {"what", "split", "source", ">n",     ">median",
@@ -206,7 +212,10 @@ void scores_report(Cli *cli, const char *name, const char *path, const Scores *s
               scores->n_rows, str_s(scores->n_rows), path);
     Table t = table_in(cli->arena, sizeof heads / sizeof *heads, heads);
     for (uint32_t i = 0; i < groups.n; i++) table_row(&t, &groups.at[i]);
-    if (groups.n > 0) table_print(&t, &cli->out);
+    if (groups.n > 0) {
+        table_print(&t, &cli->out);
+        str_add(&cli->out, legend);
+    }
     Table r = table_in(cli->arena, sizeof reason_heads / sizeof *reason_heads, reason_heads);
     for (uint32_t i = 0; i < scores->reasons.n; i++) {
         const Unscored *u = &scores->reasons.at[i];

@@ -130,10 +130,10 @@ bool nccl_tests_read(const char *path, Arena *arena, NcclTestText *out, Diag *d)
         n += ends;
     }
     fclose(file);
-    if (fine && out->rows.n == 0)
-        fine = diag_error(
-            d, FAULT_input, "import-format", (Loc){path, 0},
-            "the file has no table of nccl-tests: a line \"# size count type ... time\" and "
-            "rows of numbers");
-    return fine;
+    if (!fine || out->rows.n > 0) return fine;
+    diag_error(d, FAULT_input, "import-format", (Loc){path, 0},
+               "the file has no table of nccl-tests: a line \"# size count type ... time\" and "
+               "rows of numbers");
+    diag_hint(d, "import also reads an SQLite export of nsys and a Chrome trace (JSON) of PyTorch");
+    return false;
 }
