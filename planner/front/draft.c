@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 #include "planner/front/draft.h"
 
@@ -212,6 +213,7 @@ bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool 
     diag_error(draft->d, FAULT_input, "unknown-key", loc, "unknown key '%s' in %s{}", key, within);
     const char *elsewhere = parent[0] == 0 ? path_within(draft->arena, key) : NULL;
     const char *meant = of_pass ? NULL : front_other_name(key);
+    if (meant != NULL && strcasecmp(meant, path) == 0) meant = NULL; /* mesh.TP */
     if (why_absent(within, key))
         diag_hint(draft->d, "%s", why_absent(within, key));
     else if (elsewhere != NULL)
