@@ -9,6 +9,7 @@
 #include "exec/exec.h"
 #include "exec/flat.h"
 #include "exec/ready.h"
+#include "exec/settings.h"
 #include "kernels/kernel.h"
 #include "kernels/number.h"
 #include "planner/base/clock.h"
@@ -36,6 +37,7 @@ typedef struct ExecRun {
     Rank first_rank;
     uint32_t n_ranks, process, n_processes;
     uint32_t trace_step;
+    CheckpointOptions checkpoint; /* with the settings of this plan */
     CheckpointRun saves;
     BufferId norm; /* {norm, coefficient} of the first local rank; 0: the plan has no norm */
     BufferId loss;
@@ -139,7 +141,7 @@ static bool initialise(const ExecRun *run)
 /* Begins with the weights of a checkpoint, if one was named. */
 static bool load(ExecRun *run)
 {
-    const CheckpointOptions *checkpoint = &run->options->checkpoint;
+    const CheckpointOptions *checkpoint = &run->checkpoint;
     CheckpointInfo *from = &run->result->loaded;
     if (checkpoint->load == NULL) return true;
     if (!checkpoint_load(checkpoint, run->plan, run->backend, run->arena, from, run->d))
@@ -280,7 +282,7 @@ static bool gather_cores(ExecRun *run, CoreShare mine)
 /* Saves a checkpoint between two steps, `done` of which are done. */
 static bool save(ExecRun *run, uint32_t done)
 {
-    const CheckpointOptions *checkpoint = &run->options->checkpoint;
+    const CheckpointOptions *checkpoint = &run->checkpoint;
     ExecResult *result = run->result;
     const bool due = checkpoint->every > 0 && done % checkpoint->every == 0;
     if (checkpoint->save == NULL || (!due && done < run->options->steps)) return true;
@@ -372,7 +374,7 @@ static bool run_all(ExecRun *run)
     run->verdicts = arena_array(run->arena, run->n_processes, sizeof *run->verdicts);
     if (!agree(run) || !initialise(run) || !load(run)) return false;
     if (options->checkpoint.save != NULL &&
-        !checkpoint_begin(&options->checkpoint, run->plan, run->backend, &run->result->loaded,
+        !checkpoint_begin(&run->checkpoint, run->plan, run->backend, &run->result->loaded,
                           run->arena, &run->saves, run->d))
         return false;
     choose_traced(run);
@@ -398,7 +400,9 @@ bool exec_run(const Plan *plan, const ExecOptions *options, Arena *arena, ExecRe
                    .arena = arena,
                    .backend = backend,
                    .result = result,
+                   .checkpoint = options->checkpoint,
                    .d = d};
+    run.checkpoint.settings = exec_settings(options, plan, arena);
     bool fine = run_all(&run);
     checkpoint_end(&run.saves);
     backend->close(backend);

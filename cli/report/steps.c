@@ -26,6 +26,7 @@ void steps_add(void *self, const StepRow *row, uint64_t tokens)
     Steps *s = self;
     const uint32_t done = s->progress.done;
     if (done == 0) {
+        run_checkpoint_warnings(s->cli);
         s->first = row->step;
         s->first_loss = row->loss;
         s->progress.n = s->n_steps - row->step;

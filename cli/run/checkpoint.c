@@ -1,7 +1,6 @@
 /* The options of `tandem run` about checkpoints, and its lines about them. */
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/run/run.h"
 #include "planner/base/plural.h"
@@ -15,8 +14,12 @@ bool run_check_checkpoint(Cli *cli)
     option = o->save != NULL ? "save" : o->load != NULL ? "load" : NULL;
     if (option != NULL && o->verify)
         return cli_error(cli, FAULT_usage, "option-value",
-                         "--%s: --verify runs a smaller plan for one step", option);
-    if (option != NULL && (*(o->save != NULL ? o->save : o->load) == 0))
+                         "--%s: --verify runs a smaller plan for one step; leave one of them out",
+                         option);
+    option = o->save != NULL && *o->save == 0   ? "save"
+             : o->load != NULL && *o->load == 0 ? "load"
+                                                : NULL;
+    if (option != NULL)
         return cli_error(cli, FAULT_usage, "option-value", "--%s: a folder is expected", option);
     return true;
 }
@@ -35,34 +38,38 @@ bool run_checkpoint_ready(Cli *cli, const PlanFile *file, uint32_t steps)
                   from.step, steps);
     if (over || none)
         diag_hint(&cli->diag,
-                  "--steps counts from the first step of the training: add --steps %" PRIu64
-                  " or more",
-                  from.step + 1);
+                  "--steps counts from the first step of the training: give --steps %" PRIu64
+                  " or more, or --save and --steps %" PRIu64 " to write the state again",
+                  from.step + 1, from.step);
     if (over || none) return false;
     if (loads) o->load = from.path;
     return o->save == NULL || checkpoint_may_save(o->save, &from, cli->arena, &cli->diag);
 }
 
-/* Names a file by its last name and size, so that it may lie elsewhere on another machine. */
-static const char *data_text(const Cli *cli, const char *path)
-{
-    struct stat is;
-    if (path == NULL) return "data drawn at random";
-    const char *slash = strrchr(path, '/');
-    if (stat(path, &is) != 0) return NULL;
-    return arena_print(cli->arena, "the %" PRIu64 " bytes of %s", (uint64_t)is.st_size,
-                       slash != NULL ? slash + 1 : path);
-}
-
 CheckpointOptions run_checkpoint_options(const Cli *cli, const char *data)
 {
     const RunVerbOptions *o = &cli->options.run;
+    /* The first process alone writes the manifest, and prints warnings. */
+    const bool named = (o->save != NULL || o->load != NULL) && run_is_first();
     return (CheckpointOptions){.save = o->save,
                                .every = o->save_every,
                                .keep = o->keep,
                                .load = o->load,
-                               .data = data_text(cli, data),
+                               .data = named ? checkpoint_data(data, cli->arena) : NULL,
                                .version = TANDEM_VERSION};
+}
+
+void run_checkpoint_warnings(Cli *cli)
+{
+    const Diag all = cli->diag;
+    Diag others = diag_in(cli->arena);
+    cli_forget_diagnostics(cli);
+    for (uint32_t i = 0; i < all.items.n; i++) {
+        const bool own = strncmp(all.items.at[i].rule, "checkpoint-", 11) == 0;
+        diag_add(own ? &cli->diag : &others, all.items.at[i]);
+    }
+    if (cli->diag.items.n > 0) cli_flush_diagnostics(cli);
+    for (uint32_t i = 0; i < others.items.n; i++) diag_add(&cli->diag, others.items.at[i]);
 }
 
 void run_checkpoint_summary(Cli *cli, const ExecResult *result)
@@ -87,6 +94,8 @@ const char *run_checkpoint_kept(const Cli *cli)
 {
     const char *save = cli->options.run.save;
     const char *newest = save != NULL ? checkpoint_newest(save, cli->arena) : NULL;
-    return newest != NULL ? arena_print(cli->arena, "the newest checkpoint is %s", newest)
-                          : "their weights are lost";
+    if (newest != NULL) return arena_print(cli->arena, "the newest checkpoint is %s", newest);
+    return save != NULL && cli->options.run.save_every == 0
+               ? "their weights are lost, because without --save-every only the end is saved"
+               : "their weights are lost";
 }

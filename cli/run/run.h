@@ -43,6 +43,8 @@ bool run_check_checkpoint(Cli *cli);
 bool run_checkpoint_ready(Cli *cli, const PlanFile *file, uint32_t steps);
 /* data: the path of the run's data; NULL: they are drawn. */
 CheckpointOptions run_checkpoint_options(const Cli *cli, const char *data);
+/* Prints the warnings about checkpoints now, before the training goes on. */
+void run_checkpoint_warnings(Cli *cli);
 void run_checkpoint_summary(Cli *cli, const ExecResult *result);
 /* Says what is left of the weights of a run that broke off. */
 const char *run_checkpoint_kept(const Cli *cli);

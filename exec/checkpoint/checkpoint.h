@@ -20,7 +20,9 @@ typedef struct CheckpointOptions {
     uint32_t keep;    /* remove all checkpoints of the training but this many newest; 0: none */
     const char *load; /* a checkpoint, or a folder of checkpoints; NULL: begin with new weights */
     const char *data; /* a text that names the data of the run; NULL: none */
-    const char *version; /* of this command; NULL: none */
+    const char *settings; /* a list of the numbers of the training, as in "lr 0.1, clip 1"; NULL:
+                             none */
+    const char *version;  /* of this command; NULL: none */
 } CheckpointOptions;
 
 /* The place of a checkpoint, and the step at which it was saved. */
@@ -44,7 +46,7 @@ bool checkpoint_find(const char *path, const Plan *plan, Arena *arena, Checkpoin
                      Diag *d);
 /* Loads options->load into the memory of every local rank, which was initialised before. All
  * processes call it; they agree on the result. Checks every file's hash, then reads the parts that
- * local ranks hold. Also reports checkpoint-file; warns of checkpoint-data, -dtype. */
+ * local ranks hold. Also reports checkpoint-file; warns of checkpoint-data, -dtype, -settings. */
 bool checkpoint_load(const CheckpointOptions *options, const Plan *plan, Backend *backend,
                      Arena *arena, CheckpointInfo *info, Diag *d);
 /* Checks that a run which loaded `from` (path NULL: nothing) may save into the folder: it replaces
@@ -61,6 +63,9 @@ bool checkpoint_save(const CheckpointRun *run, const Plan *plan, Backend *backen
                      Arena *arena, CheckpointInfo *info, Diag *d);
 void checkpoint_end(CheckpointRun *run); /* gives up the lock */
 
+/* Returns a text that names the data in a file by its size and its hash; NULL: it cannot be read.
+ * path NULL: data drawn at random. */
+const char *checkpoint_data(const char *path, Arena *arena);
 /* The newest checkpoint in the folder `save`; NULL: there is none. */
 const char *checkpoint_newest(const char *save, Arena *arena);
 

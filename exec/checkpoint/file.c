@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -230,4 +231,13 @@ bool file_hash(const char *path, Arena *arena, uint64_t *bytes, Hash128 *hash)
     reader_close(&r);
     *hash = hasher_end(h);
     return true;
+}
+
+const char *checkpoint_data(const char *path, Arena *arena)
+{
+    uint64_t bytes = 0;
+    Hash128 hash;
+    if (path == NULL) return "data drawn at random";
+    if (!file_hash(path, arena, &bytes, &hash)) return NULL;
+    return arena_print(arena, "%" PRIu64 " bytes with XXH3 hash %s", bytes, hash_hex(arena, hash));
 }

@@ -278,6 +278,33 @@ static void warn_data(const Load *l, const CheckpointOptions *options)
                      options->data);
 }
 
+/* Adds the entries of the list `a` that the list `b` lacks. Returns how many. */
+static uint32_t add_others(Str *s, const char *a, const char *b, Arena *arena)
+{
+    uint32_t n = 0;
+    const char *list = arena_print(arena, ", %s, ", b);
+    for (const char *at = a; *at != 0;) {
+        const char *end = strstr(at, ", ");
+        const int length = end != NULL ? (int)(end - at) : (int)strlen(at);
+        if (strstr(list, arena_print(arena, ", %.*s, ", length, at)) == NULL)
+            str_print(s, "%s%.*s", n++ > 0 ? ", " : "", length, at);
+        at += length + (end != NULL ? 2 : 0);
+    }
+    if (n == 0) str_add(s, "none of these");
+    return n;
+}
+
+static void warn_settings(const Load *l, const char *own)
+{
+    const char *saved = l->manifest.settings;
+    Str was = str_in(l->arena), is = str_in(l->arena);
+    if (own == NULL || saved[0] == 0) return;
+    const uint32_t n = add_others(&was, saved, own, l->arena);
+    if (n + add_others(&is, own, saved, l->arena) == 0) return;
+    diag_warning(l->d, "checkpoint-settings", none, "%s was trained with %s, and this run has %s",
+                 l->folder, str_text(&was), str_text(&is));
+}
+
 /* Maps the plan's tensors to those of the manifest, and warns once if dtypes differ. */
 static void map_tensors(Load *l)
 {
@@ -309,6 +336,7 @@ bool checkpoint_load(const CheckpointOptions *options, const Plan *plan, Backend
     if (fine && own.n_errors == 0) {
         map_tensors(&l);
         warn_data(&l, options);
+        warn_settings(&l, options->settings);
         checkpoint_wait_for(backend, most_read(&l));
         check_files(&l);
     }

@@ -74,6 +74,7 @@ const char *manifest_text(const Manifest *m, Arena *arena)
     str_print(&s, ",\n \"seed\": \"%" PRIu64 "\"", m->seed); /* JSON numbers have no 64 bits */
     add_text(&s, "tandem", m->version);
     add_text(&s, "optimizer", m->optimizer);
+    add_text(&s, "settings", m->settings);
     add_text(&s, "data", m->data);
     str_print(&s,
               ",\n \"global_batch\": %" PRId64 ",\n \"micro_batches\": %" PRId64
@@ -213,6 +214,7 @@ static void read_all(ManifestRead *r, const json_t *root)
     m->training = text_of(r, root, "training");
     m->version = text_of(r, root, "tandem");
     m->optimizer = text_of(r, root, "optimizer");
+    m->settings = text_of(r, root, "settings");
     m->data = text_of(r, root, "data");
     m->global_batch = count_of(r, root, "global_batch");
     m->n_microbatches = count_of(r, root, "micro_batches");

@@ -42,7 +42,7 @@ typedef struct StoredFile {
 typedef struct Manifest {
     uint64_t step, seed;
     const char *training; /* the same in all checkpoints of a training */
-    const char *version, *optimizer, *data;
+    const char *version, *optimizer, *data, *settings;
     int64_t global_batch, n_microbatches, seq;
     uint32_t n_ranks;
     Hash128 hash; /* of the text that was read */

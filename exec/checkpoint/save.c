@@ -260,6 +260,7 @@ static const char *manifest_of(const Save *s, const RankFile *written)
                   .version = s->options->version,
                   .optimizer = checkpoint_optimizer(plan),
                   .data = s->options->data,
+                  .settings = s->options->settings,
                   .global_batch = plan->step.global_batch,
                   .n_microbatches = plan->step.n_microbatches,
                   .seq = plan->step.seq,

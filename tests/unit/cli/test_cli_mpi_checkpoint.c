@@ -101,6 +101,8 @@ static void mistakes(void **state)
     expect(&r, 2, "", "--save-every 0: at least 1 is expected");
     r = RUN("--save", "", "--steps", "1");
     expect(&r, 2, "", "--save: a folder is expected");
+    r = RUN("--save", folder, "--load", "");
+    expect(&r, 2, "", "--load: a folder is expected");
     r = RUN("--verify", "--load", folder);
     expect(&r, 2, "", "--load: --verify runs a smaller plan for one step");
     r = RUN("--load", "nowhere");
@@ -109,11 +111,38 @@ static void mistakes(void **state)
     expect(&r, 0, "saved", "");
     r = RUN("--steps", "2", "--load", folder, "--dry-run");
     expect(&r, 2, "", "step-00000002 was saved after 2 steps, and the training has 2");
-    expect(&r, 2, "", "add --steps 3 or more");
+    expect(&r, 2, "", "give --steps 3 or more, or --save and --steps 2");
     r = RUN("--steps", "3", "--load", folder, "--dry-run", "--seed", "9");
     expect(&r, 3, "", "error[checkpoint-seed]");
     r = RUN("--steps", "3", "--load", folder, "--dry-run", "--set", "model.dim=128");
     expect(&r, 3, "", "error[checkpoint-model]");
+}
+
+/* Other numbers and other data are allowed, but not silently. The warning comes with the first
+ * step, and tells all that differs. A file is known by its bytes, not by its name or size. */
+static void other_settings_and_data(void **state)
+{
+    (void)state;
+    const char *data = arena_print(arena, "%s/data", command_new_folder(arena));
+    const char *text = arena_print(arena, "%0*d\n", 3000, 7);
+    command_write_file(data, text);
+    CommandResult r = RUN("--steps", "2", "--save", folder, "--data", data);
+    expect(&r, 0, "saved", "");
+    r = RUN("--steps", "3", "--load", folder, "--data", data, "--set", "mesh.tp=1");
+    if (strstr(r.err, "warning[checkpoint-") != NULL) fail_msg("%s", r.err);
+    r = RUN("--steps", "3", "--load", folder, "--data", data, "--set", "optimizer.lr=1.0", "--set",
+            "optimizer.warmup_steps=0");
+    expect(&r, 0, "loaded", "warning[checkpoint-settings]: ");
+    expect(&r, 0, "",
+           "was trained with lr 0.003, warmup_steps 10, and this run has lr 1, warmup_steps 0");
+    const char *other = arena_print(arena, "%s/data", command_new_folder(arena));
+    command_write_file(other, text);
+    r = RUN("--steps", "3", "--load", folder, "--data", other);
+    if (strstr(r.err, "warning[checkpoint-") != NULL) fail_msg("%s", r.err);
+    command_write_file(other, arena_print(arena, "%0*d\n", 3000, 8));
+    r = RUN("--steps", "3", "--load", folder, "--data", other, "--json");
+    expect(&r, 0, "\"checkpoint-data\"", "warning[checkpoint-data]: ");
+    expect(&r, 0, "", " was trained on 3001 bytes with XXH3 hash ");
 }
 
 /* The files of ranks are larger than a file may be; a full disk gives the same kind of error. */
@@ -146,10 +175,8 @@ static void a_rank_that_cannot_write(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_run_goes_on),
-        TEST(a_checkpoint_in_other_parts),
-        TEST(mistakes),
-        TEST(a_rank_that_cannot_write),
+        TEST(a_run_goes_on),           TEST(a_checkpoint_in_other_parts), TEST(mistakes),
+        TEST(other_settings_and_data), TEST(a_rank_that_cannot_write),
     };
     return cmocka_run_group_tests_name("cli_checkpoint", tests, NULL, NULL);
 }
