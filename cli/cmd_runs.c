@@ -44,7 +44,7 @@ static void row_text(Cli *cli, Table *t, const RunRow *r, bool scenarios)
     table_cell(t, "%s", str_bytes(cli->arena, r->peak_bytes));
     table_cell(t, "%s", r->has_mfu ? arena_print(cli->arena, "%.1f %%", r->mfu * 100) : "-");
     table_cell(t, "%s", r->name);
-    const char *scenario = r->scenario[0] != 0 ? scenario_said(cli->arena, r->scenario) : "-";
+    const char *scenario = r->scenario[0] != 0 ? scenario_said(cli->arena, r->scenario, NULL) : "-";
     if (scenarios) table_cell(t, "%s", scenario);
 }
 

@@ -89,8 +89,9 @@ typedef struct Scenario {
 } Scenario;
 /* Reads the scenario once, because a file of counts may be a pipe. Returns false after errors. */
 bool scenario_read(Cli *cli, const PlanFile *file, Scenario *out);
-/* The stored text of a scenario for people: its numbers are rounded to five digits. */
-const char *scenario_said(Arena *arena, const char *scenario);
+/* Returns words for the stored key of a scenario, with numbers of five digits. counts: how the rows
+ * of each rank were found; NULL: unknown. */
+const char *scenario_said(Arena *arena, const char *key, const char *counts);
 /* shares.c: writes how often each expert was chosen, a line for each layer, as `sim --imbalance`
  * reads it. */
 bool shares_write(Cli *cli, const Plan *plan, const LoadCounts *counts, const char *path);

@@ -292,20 +292,3 @@ bool scenario_read(Cli *cli, const PlanFile *file, Scenario *out)
     }
     return quiet.diag.n_errors == 0;
 }
-
-const char *scenario_said(Arena *arena, const char *scenario)
-{
-    Str s = str_in(arena);
-    for (const char *at = scenario; *at != 0;) {
-        const size_t n = strcspn(at, " ,"), digits = strspn(at, "0123456789");
-        char *end = NULL;
-        const double number = strtod(at, &end);
-        if (n > 0 && end == at + n && digits < n)
-            str_print(&s, "%.5g", number);
-        else
-            str_print(&s, "%.*s", (int)n, at);
-        at += n;
-        if (*at != 0) str_print(&s, "%c", *at++);
-    }
-    return str_text(&s);
-}

@@ -134,6 +134,16 @@ void run_report(Cli *cli, int64_t id, bool found, const char *calibration)
     cli->run_line_end = cli->out.n;
 }
 
+/* Tells how --imbalance found the rows of each rank. */
+static const char *counts_text(Cli *cli, const PlanFile *file)
+{
+    const char *text = cli->options.scenario.imbalance_text;
+    if (text == NULL) return NULL;
+    if (strcmp(text, "drawn") == 0)
+        return arena_print(cli->arena, "drawn with seed %" PRIu64, file->config.seed);
+    return arena_print(cli->arena, "counted in %s", str_path(cli->arena, text));
+}
+
 static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
 {
     const RunRecord *r = &p->record;
@@ -141,7 +151,8 @@ static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
     step_text(cli, file, r);
     double per_device = r->tokens_per_s_per_device;
     if (r->scenario != NULL && r->scenario[0] != 0)
-        str_print(&cli->out, "scenario    %s\n", scenario_said(arena, r->scenario));
+        str_print(&cli->out, "scenario    %s\n",
+                  scenario_said(arena, r->scenario, counts_text(cli, file)));
     const char *counted = plan_file_counts(file);
     str_print(&cli->out, "throughput  %s %s/s, %s %s/s/%s\n",
               str_count(arena, (uint64_t)(per_device * r->n_ranks + 0.5)), counted,

@@ -114,9 +114,9 @@ static void a_layer_is_drawn_to_its_end(void **state)
     write_plan(arena, "'dropless'", "", "dp_shard = 2, ep = 4", "bound = 4");
     CommandResult r = COMMAND(arena, 60, "sim", "imbalance.lua", "--db", "none", "--imbalance",
                               "drawn", "--set", "batch.micro=97656");
-    const char *factor = strstr(r.out, "experts x ");
+    const char *factor = strstr(r.out, "busiest rank ");
     if (factor == NULL) fail_msg("%s%s", r.out, r.err);
-    const double drawn = strtod(factor + strlen("experts x "), NULL);
+    const double drawn = strtod(factor + strlen("busiest rank "), NULL);
     assert_true(drawn > 1 && drawn < 1.001);
     arena_free(arena);
 }
@@ -150,10 +150,40 @@ static void a_prediction_says_so(void **state)
     Arena *arena = arena_new();
     CommandResult uneven = sim(arena, DROPS_NOBODY, EIGHT, "2"),
                   even = sim(arena, DROPS_NOBODY, EIGHT, "1");
-    if (uneven.exit_code || !strstr(uneven.out, "scenario    experts x 2\n"))
+    if (uneven.exit_code || !strstr(uneven.out, "scenario    experts: busiest rank 2 x the mean\n"))
         fail_msg("code %d\n%s%s", uneven.exit_code, uneven.out, uneven.err);
     assert_int_equal(even.exit_code, 0);
     assert_null(strstr(even.out, "scenario"));
+    arena_free(arena);
+}
+
+/* Parts of the store's key that change nothing, and its hash, are not printed. */
+static void only_given_options_are_said(void **state)
+{
+    (void)state;
+    static const char *const rows[][3] = {
+        {"--straggler", "3:2", "rank 3 takes 2 times as long"},
+        {"--jitter", "0.3", "kernel times scatter with sigma 0.3"},
+        {NULL, NULL, NULL}, /* --imbalance drawn */
+        {"--unfolded", NULL, "every rank simulated"},
+    };
+    Arena *arena = arena_new();
+    write_plan(arena, "'dropless'", "", EIGHT, "bound = 8");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const bool drawn = rows[i][2] == NULL;
+        CommandResult r =
+            drawn ? COMMAND(arena, 60, "sim", "imbalance.lua", "--dry-run", "--imbalance", "drawn",
+                            "--set", "seed=7")
+                  : COMMAND(arena, 60, "sim", "imbalance.lua", "--dry-run", rows[i][0], rows[i][1]);
+        const char *line = strstr(r.out, "scenario    ");
+        if (r.exit_code != 0 || line == NULL) fail_msg("%s%s", r.out, r.err);
+        line = arena_copy(arena, line + 12, strcspn(line + 12, "\n"));
+        if (!drawn) assert_string_equal(line, rows[i][2]);
+        if (drawn &&
+            (strncmp(line, "experts: busiest rank 1.", 24) != 0 ||
+             strstr(line, " x the mean, drawn with seed 7") == NULL || strchr(line, '#') != NULL))
+            fail_msg("%s", line);
+    }
     arena_free(arena);
 }
 
@@ -163,7 +193,7 @@ static void dropless_experts_may_be_uneven(void **state)
     (void)state;
     Arena *arena = arena_new();
     CommandResult r = sim_of(arena, "'dropless'", "", EIGHT, "1.5");
-    if (r.exit_code || !strstr(r.out, "scenario    experts x 1.5\n"))
+    if (r.exit_code || !strstr(r.out, "scenario    experts: busiest rank 1.5 x the mean\n"))
         fail_msg("code %d\n%s%s", r.exit_code, r.out, r.err);
     arena_free(arena);
 }
@@ -251,12 +281,13 @@ static void a_run_writes_the_counts_that_sim_reads(void **state)
             CommandResult same =
                 COMMAND(arena, 60, "sim", "imbalance.lua", "--db", "none", "--imbalance", factor);
             assert_int_equal(counted.exit_code, 0);
-            const char *by = strstr(counted.out, "scenario    experts x "),
-                       *of = strstr(same.out, "scenario    experts x ");
+            const char *by = strstr(counted.out, "scenario    experts: "),
+                       *of = strstr(same.out, "scenario    experts: ");
             assert_true(by != NULL && of != NULL);
             const size_t n = strcspn(of, "\n");
             assert_memory_equal(by, of, n);
-            assert_int_equal(strncmp(by + n, " by rank #", strlen(" by rank #")), 0);
+            static const char source[] = ", counted in loads.txt\n";
+            assert_int_equal(strncmp(by + n, source, strlen(source)), 0);
         }
         arena_free(arena);
     }
@@ -352,7 +383,7 @@ static void factors_are_rounded(void **state)
     write_plan(arena, "'dropless'", "", EIGHT, "bound = 1.2");
     CommandResult r = COMMAND(arena, 60, "sim", "imbalance.lua", "--dry-run", "--imbalance",
                               "1.7144444444444444");
-    if (r.exit_code || !strstr(r.out, "scenario    experts x 1.7144\n") ||
+    if (r.exit_code || !strstr(r.out, "scenario    experts: busiest rank 1.7144 x the mean\n") ||
         !strstr(r.err, "a rank gets 1.714 times its mean") || !strstr(r.err, "bound may be 1.72\n"))
         fail_msg("code %d\n%s%s", r.exit_code, r.out, r.err);
     write_plan(arena, "'dropless'", "", EIGHT, "bound = 1.72");
@@ -414,8 +445,8 @@ static void what_if_predictions_are_no_errors(void **state)
         assert_string_equal(error_of_store(arena, db), own);
     }
     r = COMMAND(arena, 60, "runs", "--db", db);
-    if (!strstr(r.out, "imbalance.lua  unfolded, jitter 0, rank 0 x 10\n")) fail_msg("%s", r.out);
-    assert_non_null(strstr(r.out, "imbalance.lua  experts x 1.5\n"));
+    if (!strstr(r.out, "imbalance.lua  rank 0 takes 10 times as long\n")) fail_msg("%s", r.out);
+    assert_non_null(strstr(r.out, "imbalance.lua  experts: busiest rank 1.5 x the mean\n"));
     arena_free(arena);
 }
 
@@ -426,6 +457,7 @@ int main(void)
         cmocka_unit_test(counts_of_a_file_and_drawn_choices),
         cmocka_unit_test(a_layer_is_drawn_to_its_end),
         cmocka_unit_test(a_prediction_says_so),
+        cmocka_unit_test(only_given_options_are_said),
         cmocka_unit_test(dropless_experts_may_be_uneven),
         cmocka_unit_test(a_run_beyond_the_bound_is_warned_of),
         cmocka_unit_test(a_run_beyond_the_bound_ends_at_its_line),
