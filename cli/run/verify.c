@@ -1,5 +1,5 @@
 /* tandem run --verify: compares the scaled-down plan on many ranks with one rank, in fp64, tensor
- * by tensor. A plan with 8-bit products is compared again with only these products rounded, because
+ * by tensor. A plan with the pass float8 is compared again with only its products rounded, because
  * values that are rounded alike still agree closely. A plan in low precision is also run in its own
  * precision: many ranks may differ from fp64 only about as much as one rank does. */
 #include <inttypes.h>
@@ -23,8 +23,8 @@ static const char *precision_name(Arena *arena, DType t)
 
 /* Loads the plan for one rank, with the same model and micro-steps. The rank's micro-batch holds
  * the samples of all data ranks. Passes that need an axis are dropped, and nothing is recomputed.
- * If the loss of 8-bit products is measured, they stay; so do the dtypes of FSDP2's policy. (With
- * copied units, gradients are made in the dtype in use.) */
+ * If the loss of float8's products is measured, they stay; so do the dtypes of FSDP2's policy.
+ * (With copied units, gradients are made in the dtype in use.) */
 static bool load_one(Cli *cli, const PlanFile *file, bool policy, Config *config, Graph *graph)
 {
     uint32_t n = cli->options.set.n;
@@ -186,13 +186,6 @@ static bool is_low(const Plan *plan)
     return false;
 }
 
-static bool has_float8(const Config *config)
-{
-    for (uint32_t i = 0; i < config->n_passes; i++)
-        if (config->passes[i].name == PASS_float8) return true;
-    return false;
-}
-
 /* The scaled-down plan in other dtypes than fp64, and one rank in the same dtypes. */
 static bool plans_in(Cli *cli, const DTypeMap *dtypes, const Plan **plan, const Plan **one)
 {
@@ -207,7 +200,7 @@ static bool plans_in(Cli *cli, const DTypeMap *dtypes, const Plan **plan, const 
     return *one != NULL && verify_plan(*one, VERIFY_all, false, &cli->diag);
 }
 
-static bool compare_eight_bits(Cli *cli, VerifyResult *result)
+static bool compare_float8(Cli *cli, VerifyResult *result)
 {
     const Plan *plan = NULL, *one = NULL;
     DTypeMap dtypes = dtype_map_but_eight_bits(DT_f64);
@@ -226,16 +219,22 @@ static bool compare_rounding(Cli *cli, const Plan *exact, RoundingResult *result
     return exec_verify_rounding_draws(plan, one, exact, &backend, cli->arena, result, &cli->diag);
 }
 
-static void report_eight_bits(Cli *cli, const VerifyResult *r)
+static void report_float8(Cli *cli, const Config *config, const VerifyResult *r)
 {
+    static const char *const recipes[] = {
+#define NAME(recipe) #recipe,
+        FLOAT8_RECIPES(NAME)
+#undef NAME
+    };
     double worst = fmax(r->worst_gradient, fmax(r->worst_parameter, r->worst_state));
     if (cli->json != NULL)
-        json_number(cli->json, "worst_with_8_bits", worst);
+        json_number(cli->json, "worst_with_float8", worst);
     else
-        str_print(&cli->out,
-                  "8 bits      worst relative difference %.2e with 8-bit products rounded and all "
-                  "else in fp64 (at most %g)\n",
-                  worst, tolerance);
+        str_print(
+            &cli->out,
+            "float8      worst relative difference %.2e with products in the recipe %s and all "
+            "else in fp64 (at most %g)\n",
+            worst, recipes[config_pass(config, PASS_float8)->float8.recipe], tolerance);
 }
 
 static void report_rounding(Cli *cli, const RoundingResult *r)
@@ -251,13 +250,14 @@ static void report_rounding(Cli *cli, const RoundingResult *r)
     }
     double one = r->gradient_of_one_rank;
     str_print(&cli->out,
-              "rounding    error of the gradient %.2e, of one rank in the same precision %.2e: "
-              "ratio %.2f (at most %g; of a tensor of n elements + 10 / sqrt(n); weights by fp64 "
-              "alone)%s\n",
-              r->gradient, one, one > 0 ? r->gradient / one : 0, ROUNDING_TIMES,
+              "rounding    error of the gradient %.2e, of one rank in the same precision %.2e; "
+              "ratio %.2f, at most %g\n"
+              "            a tensor of n elements: at most %g + 10 / sqrt(n); weights: compared in "
+              "fp64 only%s\n",
+              r->gradient, one, one > 0 ? r->gradient / one : 0, ROUNDING_TIMES, ROUNDING_TIMES,
               r->draws == 1
                   ? ""
-                  : arena_print(cli->arena, ", the median of %" PRIu32 " draws of data", r->draws));
+                  : arena_print(cli->arena, "; median of %" PRIu32 " draws of data", r->draws));
 }
 
 /* Returns the sizes of the scaled-down model: those of its fields, or of its words. */
@@ -272,8 +272,8 @@ static const char *sizes_text(Cli *cli, const PlanFile *file)
                        info->vocab);
 }
 
-static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, const VerifyResult *eight,
-                   const RoundingResult *rounding, bool passed)
+static void report(Cli *cli, const PlanFile *file, const VerifyResult *r,
+                   const VerifyResult *float8, const RoundingResult *rounding, bool passed)
 {
     const Plan *plan = file->plan;
     if (cli->json != NULL) {
@@ -292,7 +292,7 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, const 
         json_count(cli->json, "host_byte_touched", r->host_touched);
         json_count(cli->json, "host_predicted_bytes", r->host_predicted);
         json_text(cli->json, "plan_id", hash_hex(cli->arena, file->id));
-        if (eight->n_tensors > 0) report_eight_bits(cli, eight);
+        if (float8->n_tensors > 0) report_float8(cli, &file->config, float8);
         if (rounding != NULL) report_rounding(cli, rounding);
         return;
     }
@@ -315,7 +315,7 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, const 
     if (r->host_predicted > 0)
         str_print(out, "host        highest byte touched %s of %s predicted\n",
                   str_count(cli->arena, r->host_touched), str_count(cli->arena, r->host_predicted));
-    if (eight->n_tensors > 0) report_eight_bits(cli, eight);
+    if (float8->n_tensors > 0) report_float8(cli, &file->config, float8);
     if (rounding != NULL) report_rounding(cli, rounding);
     str_print(out, "verdict     %s (tolerance %g)\n",
               passed ? paint(cli, PAINT_good, "PASS") : paint(cli, PAINT_bad, "FAIL"), tolerance);
@@ -347,11 +347,12 @@ void run_verify(Cli *cli)
     warn_of_lost(cli, whole->plan, file->plan);
     bool passed = compare_orders(cli, file->plan, reference, &worst);
     warn_of_unmoved(cli, &worst);
-    VerifyResult eight = {.n_tensors = 0};
-    if (passed && has_float8(&file->config)) passed = compare_eight_bits(cli, &eight);
+    VerifyResult float8 = {.n_tensors = 0};
+    if (passed && config_pass(&file->config, PASS_float8) != NULL)
+        passed = compare_float8(cli, &float8);
     RoundingResult rounding = {.worst_tensor = NULL};
     bool low = is_low(whole->plan);
     if (low && passed) passed = compare_rounding(cli, reference, &rounding);
-    report(cli, file, &worst, &eight, low && rounding.worst_tensor != NULL ? &rounding : NULL,
+    report(cli, file, &worst, &float8, low && rounding.worst_tensor != NULL ? &rounding : NULL,
            passed);
 }

@@ -33,7 +33,7 @@ void draft_check_float8(Draft *draft)
         if (pass->name != PASS_float8) continue;
         if (c->compute == DT_f64) {
             diag_error(draft->d, FAULT_input, "dtype-unsupported", pass->loc,
-                       "float8{} with precision.compute = f64: an 8-bit product is summed in fp32");
+                       "float8{} with precision.compute = f64: its products are summed in fp32");
             diag_hint(draft->d, "precision.compute may be bf16, fp16 or fp32");
         }
         check_blocks(draft, pass);

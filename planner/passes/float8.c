@@ -137,9 +137,10 @@ static void refuse_sizes(Float8 *f, const Node *n, const Tensor *w, WeightSide i
         mesh_size(&f->job->plan->mesh, mesh_axes_of(&f->job->plan->mesh, axes_with(AXIS_WEIGHTS)));
     bool is_cut = layout_axes_split(&w->use, -1) != 0;
     diag_error(d, FAULT_input, "float8-divides", n->loc,
-               "%s is %lld x %lld on each rank%s%s: an 8-bit product needs multiples of %d",
-               w->name, (long long)k, (long long)m, has_blocks(f) ? " along its blocks" : "",
-               is_cut ? arena_print(f->job->scratch, " (tp = %u)", tp) : "", multiple);
+               "%s is %lld x %lld on each rank%s%s: recipe = \"%s\" needs multiples of %d", w->name,
+               (long long)k, (long long)m, has_blocks(f) ? " along its blocks" : "",
+               is_cut ? arena_print(f->job->scratch, " (tp = %u)", tp) : "",
+               recipes[f->pass->float8.recipe], multiple);
     const WeightSide *side = k % multiple ? &inputs : &outputs;
     const char *which = k % multiple ? "inputs" : "outputs";
     const long long below = side->local / multiple * multiple, above = below + multiple;
@@ -391,7 +392,7 @@ static const PassOption options[] = {
                 "4-bit numbers with a scale for each block of 16 and one for the tensor."),
     OPTION_FLAG(float8.fsdp_gather, 0, "",
                 "true: sharded weights are gathered in 8 bits. Only with tensorwise scales."),
-    OPTION_FLAG(float8.head, 0, "", "true: the head's product is also computed in 8 bits."),
+    OPTION_FLAG(float8.head, 0, "", "true: the head is converted, too."),
     OPTION_FLAG(float8.skip_indivisible, 0, "",
                 "true: a weight whose local size is not a multiple of 16 (mxfp8, nvfp4: 32) stays "
                 "in its type; false: it is an error."),
@@ -436,7 +437,7 @@ static void shrink(PassConfig *pass, Shrink *s)
 
 const PassSpec pass_spec_float8 = {
     .name = "float8",
-    .doc = {"float8", "", "Computes linears with 8-bit operands."},
+    .doc = {"float8", "", "Computes linears with operands of 8 or 4 bits."},
     .options = options,
     .short_key = "recipe",
     .before = before,

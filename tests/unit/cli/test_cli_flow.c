@@ -401,12 +401,17 @@ static void low_precision_is_verified(void **state)
          "fsdp2 { mp = { param = 'bf16', reduce = 'fp32' } }", ""},
         {"llama' { size = 'tiny', layers = 2 }", "dp_shard = 2", "fsdp2 {}",
          "optimizer = adamw { state = 'bf16' }"},
+        {"llama' { size = 'tiny', layers = 2 }", "dp_shard = 2",
+         "float8 { recipe = 'nvfp4', skip_indivisible = true }, fsdp2 {}", ""},
     };
     for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
         Arena *arena = arena_new();
         CommandResult r = verify_of(arena, plans[i][0], plans[i][1], plans[i][2], plans[i][3]);
         if (r.exit_code != 0 || strstr(r.out, "rounding    error") == NULL)
             fail_msg("%s %s: code %d\n%s%s", plans[i][2], plans[i][3], r.exit_code, r.out, r.err);
+        const bool rounds = strstr(r.out, "float8      worst relative difference") != NULL;
+        assert_true(rounds == (strstr(plans[i][2], "float8") != NULL));
+        assert_true(!rounds || strstr(r.out, " with products in the recipe nvfp4 and all else"));
         arena_free(arena);
     }
 }
