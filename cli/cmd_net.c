@@ -9,6 +9,7 @@
 
 #include "cli/import/import.h"
 #include "cli/predict.h"
+#include "planner/base/plural.h"
 #include "planner/front/front.h"
 
 enum { MOST_NET_ROWS = 256 };
@@ -74,11 +75,15 @@ static bool choose_per_node(Cli *cli, NetTable *t)
     if (cli->options.n > 0)
         return cli_error(cli, FAULT_usage, "option-value",
                          "--per-node and --gpus say the same thing twice");
-    if (members > c->devices_per_node || members * c->nodes < 2)
+    if (members > c->devices_per_node)
         return cli_error(cli, FAULT_usage, "option-value",
-                         "--per-node %" PRIu32 ": %" PRIu32 " nodes of %" PRIu32
-                         " devices, and at least 2 members",
-                         members, c->nodes, c->devices_per_node);
+                         "--per-node %" PRIu32 ": a node has %" PRIu32 " device%s", members,
+                         c->devices_per_node, str_s(c->devices_per_node));
+    if (members * c->nodes < 2)
+        return cli_error(cli, FAULT_usage, "option-value",
+                         "--per-node %" PRIu32 ": the group has 1 member on 1 node; at least 2 are "
+                         "needed",
+                         members);
     t->question.n_nodes = c->nodes;
     t->question.ranks_per_node = members;
     return true;
@@ -101,7 +106,8 @@ static bool choose_ranks(Cli *cli, NetTable *t)
                   "--gpus %" PRIu32 ": at least 2, and the same number on each node of %" PRIu32
                   " devices",
                   n, per_node);
-        diag_hint(&cli->diag, "%" PRIu32 " are %" PRIu32 " whole nodes", nodes * per_node, nodes);
+        diag_hint(&cli->diag, "%" PRIu32 " are %" PRIu32 " whole node%s", nodes * per_node, nodes,
+                  str_s(nodes));
         return false;
     }
     t->cluster.nodes = nodes;
@@ -152,9 +158,10 @@ static bool choose_manner(Cli *cli, NetTable *t)
     if (nccl_buffers_possible(&t->cluster, &t->question)) return true;
     return cli_error(
         cli, FAULT_input, "net-buffers",
-        "%s of %" PRIu32 " nodes of %s cannot use %s buffers: they need one NVLink "
+        "%s of %" PRIu32 " node%s of %s cannot use %s buffers: they need one NVLink "
         "domain with a switch, Hopper or later, and a collective that has such kernels",
-        collective_name(t->question.kind), t->question.n_nodes, t->cluster.name, buffer);
+        collective_name(t->question.kind), t->question.n_nodes, str_s(t->question.n_nodes),
+        t->cluster.name, buffer);
 }
 
 static void add_row(Cli *cli, NetTable *t, uint64_t bytes, double measured_us)

@@ -275,6 +275,8 @@ static void print_cell(const char *text, uint32_t width, bool right, bool last, 
     if (right) str_print(out, "%*s", (int)gap, "");
     str_add(out, text);
     if (!right && !last) str_print(out, "%*s", (int)gap, "");
+    while (last && out->n > 0 && out->at[out->n - 1] == ' ')
+        out->n--; /* a row's last cells are empty */
     str_add(out, last ? "\n" : "  ");
 }
 

@@ -119,12 +119,15 @@ static void report_text(Cli *cli, const PlanFile *file)
               str_readable(cli->arena, file->path, SIZE_MAX));
     str_print(out, "model       %s  %s parameters", info->name != NULL ? info->name : "unnamed",
               str_count(cli->arena, info->n_params));
-    str_print(out, " (%s without the input embedding",
-              str_count(cli->arena, info->n_params_no_embedding));
     const uint64_t active = experts_active_params(&plan->graph);
-    if (active < info->n_params_no_embedding)
-        str_print(out, ", %s of them for a token", str_count(cli->arena, active));
-    str_add(out, ")\n");
+    const bool mixes = active < info->n_params_no_embedding;
+    if (mixes || info->n_params_no_embedding < info->n_params)
+        str_print(out, " (%s without the input embedding%s)",
+                  str_count(cli->arena, info->n_params_no_embedding),
+                  mixes ? arena_print(cli->arena, ", %s of them for a token",
+                                      str_count(cli->arena, active))
+                        : "");
+    str_add(out, "\n");
     str_print(out, "mesh        %s = %" PRIu32 " rank%s", plan_mesh_text(cli->arena, file),
               plan->mesh.n_ranks, plan->mesh.n_ranks == 1 ? "" : "s");
     if (file->has_cluster)

@@ -26,6 +26,7 @@ typedef struct ErrorBar {
 typedef struct Trust {
     const char *basis; /* the measurements with which the predictions were compared */
     int64_t made_at;   /* date of the oldest cost, in seconds since 1970; 0: none was measured */
+    bool is_modelled;  /* no cost was measured; made_at is the date of the error bars */
     /* profile and GPU of the prediction; NULL: error bars do not depend on profile and GPU */
     const char *profile, *gpu;
     ErrorBar bar[ERROR_COUNT];

@@ -329,12 +329,16 @@ static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
 {
     const uint32_t n_fit = count(rows, SWEEP_fits), n_large = count(rows, SWEEP_too_large);
     const uint32_t n_unmet = count_unmet(rows), n_good = n_fit - n_unmet;
-    str_print(&cli->out, "sweep       %" PRIu32 " plan%s of %s: %" PRIu32 " fit", rows->n,
-              rows->n == 1 ? "" : "s", cli->args[0], n_fit);
+    str_print(&cli->out, "sweep       %" PRIu32 " plan%s of %s: %" PRIu32 " %s", rows->n,
+              str_s(rows->n), cli->args[0], n_fit, str_verb(n_fit, "fits", "fit"));
     if (n_unmet > 0) str_print(&cli->out, " (%" PRIu32 " short of `require`)", n_unmet);
-    str_print(&cli->out, ", %" PRIu32 " do not, %" PRIu32 " are refused; best by %s first\n",
-              n_large, rows->n - n_fit - n_large,
-              by == BY_tokens ? rows_count(rows) : by_names[by]);
+    const uint32_t n_refused = rows->n - n_fit - n_large;
+    str_print(&cli->out, ", %" PRIu32 " %s not, %" PRIu32 " %s refused", n_large,
+              str_verb(n_large, "does", "do"), n_refused, str_verb(n_refused, "is", "are"));
+    if (n_good > 0)
+        str_print(&cli->out, "; best by %s first",
+                  by == BY_tokens ? rows_count(rows) : by_names[by]);
+    str_add(&cli->out, "\n");
     if (n_good > 0) ranking_text(cli, keys, rows, n_good);
     losers_text(cli, keys, rows, SWEEP_fits, true, "fit, but fall short of `require`");
     losers_text(cli, keys, rows, SWEEP_too_large, false, "do not fit, the nearest miss first");
@@ -476,7 +480,7 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
     if (n_fit > 0) {
         cli_error(cli, FAULT_infeasible, "nothing-fits",
                   "of %" PRIu32 " combination%s that fit%s, none fulfils `require`", n_fit,
-                  str_s(n_fit), n_fit == 1 ? "s" : "");
+                  str_s(n_fit), str_verb(n_fit, "s", ""));
         return;
     }
     const SweepRow *alike = refused_alike(rows);

@@ -166,7 +166,9 @@ ErrorBar trust_bar(ErrorOf of, const char *profile, const char *gpu)
 
 static Trust trust_of_cluster(Cli *cli, const Cluster *cluster, const Runtime *runtime)
 {
-    Trust trust = {.basis = "runs of Tandem's own executor", .made_at = seconds_of_day(made)};
+    Trust trust = {.basis = "runs of Tandem's own executor",
+                   .made_at = seconds_of_day(made),
+                   .is_modelled = true};
     if (runtime_is_own(runtime)) return trust;
     trust.basis = "published runs";
     trust.profile = runtime->name;
@@ -183,7 +185,7 @@ Trust trust_of(Cli *cli, const Cluster *cluster, const Runtime *runtime, Store *
         Trust trust = trust_of_cluster(cli, cluster, runtime);
         if (machine != NULL && store != NULL) {
             int64_t at = oldest(cli, store, machine);
-            if (at > 0) trust.made_at = at;
+            if (at > 0) trust.made_at = at, trust.is_modelled = false;
         }
         return trust;
     }
@@ -220,7 +222,8 @@ Trust trust_of_net(const Cluster *cluster, const NcclQuestion *q)
     const TrustFit *bar = &bars[between_nodes];
     Trust trust = {.basis = between_nodes ? "published collectives that nothing was fitted to"
                                           : "published collectives, most of them fitted to,",
-                   .made_at = seconds_of_day(bar->made)};
+                   .made_at = seconds_of_day(bar->made),
+                   .is_modelled = true};
     const char *nobody = unmeasured(cluster, q);
     if (nobody != NULL)
         trust.basis = nobody;
@@ -319,19 +322,24 @@ static const char *bar_text(Arena *arena, const Trust *trust, ErrorOf of)
 const char *trust_text(Arena *arena, const Trust *trust)
 {
     const ErrorBar *bar = &trust->bar[ERROR_step];
-    const char *age = "never calibrated";
-    if (trust->made_at > 0) {
-        int64_t days = ((int64_t)time(NULL) - trust->made_at) / 86400;
-        age = arena_print(arena, "%" PRId64 " days old", days > 0 ? days : 0);
+    const char *age = trust->is_modelled ? "are modelled" : "never calibrated";
+    if (trust->made_at > 0 && !trust->is_modelled) {
+        const int64_t days = ((int64_t)time(NULL) - trust->made_at) / 86400,
+                      at_least = days > 0 ? days : 0;
+        age = arena_print(arena, "%" PRId64 " day%s old", at_least, str_s((uint64_t)at_least));
     }
     if (trust->profile != NULL)
         return arena_print(arena, "costs %s; %s", age, bar_text(arena, trust, ERROR_step));
     if (bar->n == 0)
         return arena_print(arena, "costs %s; error not known: no %s to compare with", age,
                            trust->basis);
-    return arena_print(arena,
-                       "costs %s; of %" PRIu32 " %s half within %.1f %%, 9 of 10 within %.1f %%",
-                       age, bar->n, trust->basis, 100 * bar->p50, 100 * bar->p90);
+    const bool own = !trust->is_modelled; /* the ninth decile of few own runs is their worst */
+    if (own && bar->n == 1)
+        return arena_print(arena, "costs %s; error of 1 earlier run of this store: %.1f %%", age,
+                           100 * bar->p50);
+    return arena_print(arena, "costs %s; of %" PRIu32 " %s half within %.1f %%, %s within %.1f %%",
+                       age, bar->n, trust->basis, 100 * bar->p50,
+                       own && bar->n < 10 ? "all" : "9 of 10", 100 * bar->p90);
 }
 
 void trust_report(Cli *cli, const Trust *trust)

@@ -213,6 +213,7 @@ static uint32_t report_changes(FitSearch *fit, const FitPoints *points, const ch
 typedef struct Most {
     const char *title, *key;
     int64_t from, to; /* to: inclusive */
+    bool other_model; /* values are different models, whose speeds say nothing of each other */
 } Most;
 
 /* Tries values of a setting on top of the settings `also`. */
@@ -248,6 +249,12 @@ static void enter(MostFound *found, const FitPoints *points, const int64_t *valu
     }
 }
 
+static const char *fastest_text(Cli *cli, const MostFound *found)
+{
+    return arena_print(cli->arena, "; fastest: %" PRId64 ", %s %s/s", found->fastest,
+                       str_count(cli->arena, (uint64_t)(found->speed + .5)), found->counts);
+}
+
 /* Reports the largest tried value that fits. First doubles the value. Then tries the eighths
  * between the largest value that fits and its double. A value counts as one that does not fit if
  * the plan refuses it, for example because it does not divide. */
@@ -274,9 +281,8 @@ static bool report_most(FitSearch *fit, const Most *ask, const TextList *also)
         str_print(&cli->out, "%s none from %" PRId64 " to %" PRId64 " fits\n", ask->title,
                   ask->from, ask->to);
     else
-        str_print(&cli->out, "%s %" PRId64 " fits; %" PRId64 " is the fastest, %s %s/s\n",
-                  ask->title, found.most, found.fastest,
-                  str_count(cli->arena, (uint64_t)(found.speed + .5)), found.counts);
+        str_print(&cli->out, "%s largest that fits: %" PRId64 "%s\n", ask->title, found.most,
+                  ask->other_model ? "" : fastest_text(cli, &found));
     if (cli->json == NULL) return true;
     json_t *out = json_object();
     json_count(out, "most", (uint64_t)found.most);
@@ -347,9 +353,10 @@ static uint32_t list_sizes(const FitSearch *fit, const Graph *graph, Most asked[
 {
     const Config *c = &fit->config;
     const int64_t micro = c->global_batch / config_data_ranks(c);
-    asked[0] = (Most){"micro-batch", "batch.micro", 1, micro < MOST_MICRO ? micro : MOST_MICRO};
-    asked[1] = (Most){"sequence   ", "batch.seq", c->seq, MOST_TOKENS};
-    asked[2] = (Most){"layers     ", "model.layers", graph->info.n_layers, MOST_LAYERS};
+    asked[0] =
+        (Most){"micro-batch", "batch.micro", 1, micro < MOST_MICRO ? micro : MOST_MICRO, false};
+    asked[1] = (Most){"sequence   ", "batch.seq", c->seq, MOST_TOKENS, false};
+    asked[2] = (Most){"layers     ", "model.layers", graph->info.n_layers, MOST_LAYERS, true};
     return c->height > 0 ? 1 : 3;
 }
 

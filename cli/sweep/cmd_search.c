@@ -162,11 +162,12 @@ static void report_text(const Search *s)
     str_print(&cli->out,
               "search      %" PRIu32 " plan%s of %s on %" PRIu32 " rank%s: %" PRIu32
               " rejected by memory bound, %" PRIu32 " by time bound, %" PRIu32
-              " simulated (%" PRIu32 " fit), %" PRIu32 " refused\n",
+              " simulated (%" PRIu32 " %s), %" PRIu32 " refused\n",
               s->rows.n, str_s(s->rows.n), cli->args[0], s->space.n_ranks, str_s(s->space.n_ranks),
               count(s, SWEEP_bounded, "bound-memory"), count(s, SWEEP_bounded, "bound-time"),
               count(s, SWEEP_fits, NULL) + count(s, SWEEP_too_large, NULL),
-              count(s, SWEEP_fits, NULL), count(s, SWEEP_refused, NULL));
+              count(s, SWEEP_fits, NULL), str_verb(count(s, SWEEP_fits, NULL), "fits", "fit"),
+              count(s, SWEEP_refused, NULL));
     if (s->space.n_left_out > 0)
         str_print(&cli->out,
                   "left out    %" PRIu32
@@ -206,8 +207,8 @@ static const char *why_lost(const Search *s, const SweepRow *row, uint32_t place
     if (place == UINT32_MAX) return "a proposed point makes the same plan";
     if (place < N_WINNERS) return "";
     const double best = (double)s->rows.at[s->ranked[0]].step_ps;
-    return arena_print(s->cli->arena, "%" PRIu32 " points are faster; the best by %.1f %%", place,
-                       100 * (1 - best / (double)row->step_ps));
+    return arena_print(s->cli->arena, "%" PRIu32 " point%s faster; the best by %.1f %%", place,
+                       str_verb(place, " is", "s are"), 100 * (1 - best / (double)row->step_ps));
 }
 
 static void csv_row(const Search *s, uint32_t index, uint32_t place)

@@ -1,4 +1,4 @@
-/* Endings of counted nouns. */
+/* Endings of counted nouns, and forms of their verbs. */
 #ifndef TANDEM_BASE_PLURAL_H
 #define TANDEM_BASE_PLURAL_H
 
@@ -8,6 +8,12 @@
 static inline const char *str_s(uint64_t n)
 {
     return n == 1 ? "" : "s";
+}
+
+/* Returns the form of a verb: "1 fits", "2 fit". */
+static inline const char *str_verb(uint64_t n, const char *one, const char *many)
+{
+    return n == 1 ? one : many;
 }
 
 #endif

@@ -438,6 +438,9 @@ static void what_if_predictions_are_no_errors(void **state)
     if (r.exit_code != 0) fail_msg("%s%s", r.out, r.err);
     const char *own = error_of_store(arena, db);
     assert_null(strstr(own, "null"));
+    r = COMMAND(arena, 60, "sim", "imbalance.lua", "--db", db);
+    if (!strstr(r.out, "costs 0 days old; error of 1 earlier run of this store: "))
+        fail_msg("%s%s", r.out, r.err);
     const char *const others[][2] = {{"--straggler", "0:10"}, {"--imbalance", "1.5"}};
     for (int k = 0; k < 2; k++) {
         r = COMMAND(arena, 60, "sim", "imbalance.lua", "--db", db, others[k][0], others[k][1]);

@@ -308,6 +308,10 @@ static void passes_and_runtimes_are_settings(void **state)
               "model.layers=2", "--try", "runtime=none,torchtitan", "-q");
     assert_non_null(strstr(r.out, "4 plans of "));
     assert_non_null(strstr(r.out, "4 fit, 0 do not, 0 are refused"));
+    r = SWEEP("--where", "tp == 2 and micro == 1", "--set", "model.layers=2", "-q");
+    assert_non_null(strstr(r.out, ": 1 fits, 0 do not, 0 are refused; best by tokens first\n"));
+    r = SWEEP("--where", "tp == 2 and micro == 1", "--set", "cluster.device.memory_bytes=1e9");
+    if (!strstr(r.out, ": 0 fit, 1 does not, 0 are refused\n")) fail_msg("%s%s", r.out, r.err);
 }
 
 /* A signal that ends the command says what is kept. The sweep has many points, so it is still at
