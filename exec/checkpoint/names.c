@@ -131,14 +131,19 @@ static bool holds_unfinished(const char *folder, const char **name, Arena *arena
     return *name != NULL;
 }
 
+/* Returns the newest checkpoint of the folder that a checkpoint's path names; NULL: none. */
+static const char *newest_beside(const char *path, Arena *arena)
+{
+    const char *slash = strrchr(path, '/');
+    return checkpoint_newest(
+        slash != NULL ? arena_print(arena, "%.*s", (int)(slash - path), path) : ".", arena);
+}
+
 static const char *unfinished(const char *path, Arena *arena, Diag *d)
 {
     diag_error(d, FAULT_input, "checkpoint-unfinished", none,
                "%s: this save did not end: it has no %s", path, CHECKPOINT_LISTING);
-    const char *slash = strrchr(path, '/');
-    const char *folder =
-        slash != NULL ? arena_print(arena, "%.*s", (int)(slash - path), path) : ".";
-    const char *newest = checkpoint_newest(folder, arena);
+    const char *newest = newest_beside(path, arena);
     if (newest != NULL)
         diag_hint(d, "the newest finished one is %s", newest);
     else
@@ -182,6 +187,9 @@ const char *checkpoint_resolve(const char *path, Arena *arena, Diag *d)
     path = checkpoint_trim(path, arena);
     if (access(path, F_OK) != 0) {
         diag_error(d, FAULT_input, "checkpoint-missing", none, "%s: %s", path, strerror(errno));
+        const char *newest = newest_beside(path, arena);
+        if (newest != NULL)
+            diag_hint(d, "the newest one is %s; another run may have removed this one", newest);
         return NULL;
     }
     if (stat(path, &is) == 0 && !S_ISDIR(is.st_mode)) {

@@ -209,6 +209,8 @@ static void a_damaged_latest(void **state)
         arena_print(arena, "the newest whole checkpoint is %s", in("step-00000003"));
     write_latest("step-00000003\r\n");
     works(&load, 4);
+    refused(&(CheckpointOptions){.load = in("step-00000009")}, 4, "checkpoint-missing",
+            "step-00000009: No such file", in("step-00000003; another run may have removed"));
     write_latest("garbage\n");
     refused(&load, 4, "checkpoint-missing", "latest: it holds 'garbage'", newest);
     write_latest("");
