@@ -115,7 +115,8 @@ bool session_read(const char *path, const PlanOptions *o, Arena *arena, Config *
 static void lengthen(PlanFile *file, const PlanOptions *o, Arena *arena)
 {
     file->unsettled = !o->unplaced && !session_settled(file->plan);
-    if (file->plan->programs.n < 2 || o->by_period || file->unsettled) return;
+    if (o->by_period || file->unsettled) return;
+    if (!plan_expands_from(&file->config, file->microbatches)) return; /* another schedule */
     file->whole = plan_expand(file->plan, file->microbatches, arena);
     file->unsettled = file->whole == NULL;
 }

@@ -65,7 +65,7 @@ static bool load(const RowOut *out, RowRun *run, Graph *graph)
 /* `fewer`: the number of micro-batches that stand for the row's; 0: the row's own. */
 static bool simulate(RowRun *run, Graph *graph, uint32_t fewer)
 {
-    const PlanOptions how = {.unproven = true, .unplaced = true, .fewer = fewer};
+    const PlanOptions how = {.unproven = true, .unplaced = true, .fewer = fewer, .by_period = true};
     const SimOptions once = {.steps = 1};
     const PlanFile *file = session_compile(&run->config, graph, &how, run->arena, &run->diag);
     return file != NULL && session_simulate(file, &run->config.cluster, &once, run->arena,
@@ -74,7 +74,7 @@ static bool simulate(RowRun *run, Graph *graph, uint32_t fewer)
 
 static bool hold(RowRun *run, Graph *graph, uint32_t n, Held *held)
 {
-    const PlanOptions how = {.unproven = true, .unplaced = true, .fewer = n};
+    const PlanOptions how = {.unproven = true, .unplaced = true, .fewer = n, .by_period = true};
     const PlanFile *file = session_compile(&run->config, graph, &how, run->arena, &run->diag);
     if (file != NULL) *held = session_held(file);
     return file != NULL;

@@ -309,12 +309,42 @@ static void lengthened_pipelines(void **state)
     assert_true(2 * tally.aperiodic <= tally.compared);
 }
 
+/* Programs of other schedules have no such period: copies of a part of them would wait for ever. */
+static void other_schedules_are_not_lengthened(void **state)
+{
+    (void)state;
+    static const char *const set[] = {"mesh.dp_shard=1",
+                                      "parallel.fsdp2=none",
+                                      "mesh.tp=8",
+                                      "mesh.pp=8",
+                                      "parallel.pp=interleaved_1f1b",
+                                      "parallel.pp.chunks=5",
+                                      "parallel.tp.sequence=true",
+                                      "batch.global=32"};
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Config config;
+    Graph graph;
+    PlanOptions o = {.set = set, .n_set = 8, .unproven = true, .unplaced = true};
+    const char *path = TANDEM_SOURCE_DIR "/scripts/plans/llama3_70b_pp.lua";
+    if (!session_read(path, &o, arena, &config, &graph, &d)) fail_msg("%s", d.items.at[0].text);
+    o.fewer = session_fewer(&config, true);
+    assert_true(o.fewer > 0);
+    assert_false(o.by_period);
+    SimReport report;
+    const PlanFile *file = simulate(&config, &graph, &o, arena, "interleaved", &report);
+    assert_null(file->whole);
+    assert_true(report.aperiodic || report.step_ps > 0);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accumulated_gradients),
         cmocka_unit_test(periods_of_pipelines),
         cmocka_unit_test(lengthened_pipelines),
+        cmocka_unit_test(other_schedules_are_not_lengthened),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
