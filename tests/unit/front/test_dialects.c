@@ -302,6 +302,10 @@ static void automodel_stretches_rotary_positions(void **state)
          "{ type = 'longrope', short_factor = { 1.1, 2 }, long_factor = { 1.5, 3 } }, "
          "original_max_position_embeddings = 8, max_position_embeddings = 64",
          "{ kind = 'longrope', context = 8, length = 64, short = { 1.1, 2 }, long = { 1.5, 3 } }"},
+        {"llama' { size = 'tiny', head_dim = 4, rope_scaling = ",
+         "{ type = 'su', rope_type = 'longrope', factor = 8, short_factor = { 1.1, 2 }, "
+         "long_factor = { 1.5, 3 } }, max_position_embeddings = 8",
+         "{ kind = 'longrope', context = 8, length = 64, short = { 1.1, 2 }, long = { 1.5, 3 } }"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Arena *arena = arena_new();
@@ -318,6 +322,36 @@ static void automodel_stretches_rotary_positions(void **state)
     }
 }
 
+/* The sections that models.qwen2_vl has are no scaling, in the two spellings of its
+ * configuration. Lengths without effect are named. */
+static void automodel_names_what_it_ignores(void **state)
+{
+    (void)state;
+    static const char *const sections[] = {
+        "rope_scaling = { type = 'mrope', mrope_section = { 2, 2, 2 } }",
+        "rope_scaling = { type = 'default', rope_type = 'default', mrope_section = { 2, 2, 2 } }"};
+    static const char *const lengths[][2] = {
+        {"max_position_embeddings = 10, original_max_position_embeddings = 10",
+         "it is read with hf.rope_scaling only"},
+        {"max_position_embeddings = 10, original_max_position_embeddings = 10, rope_scaling = { "
+         "type = 'linear', factor = 2 }",
+         "this rope_scaling does not read it"}};
+    Arena *arena = arena_new();
+    const char *plain = rope_plan(arena, "qwen2_vl' 'tiny'", "");
+    for (int i = 0; i < 2; i++)
+        assert_string_equal(rope_plan(arena, "qwen2_vl' 'tiny'", sections[i]), plain);
+    for (int i = 0; i < 2; i++) {
+        rope_plan(arena, "llama' 'tiny'", lengths[i][0]);
+        CommandResult r = COMMAND(arena, 60, "check", "rope.lua");
+        const char *first = strstr(r.err, "hf.max_position_embeddings = 10 has no effect: ");
+        const char *second =
+            strstr(r.err, "hf.original_max_position_embeddings = 10 has no effect");
+        if (first == NULL || second == NULL || strstr(second, lengths[i][1]) == NULL)
+            fail_msg("%s", r.err);
+    }
+    arena_free(arena);
+}
+
 static void credit_plans_or_refuses(void **state)
 {
     (void)state;
@@ -330,6 +364,7 @@ int main(void)
         cmocka_unit_test(automodel_plans_or_refuses),
         cmocka_unit_test(automodel_plans_name_fused_projections),
         cmocka_unit_test(automodel_stretches_rotary_positions),
+        cmocka_unit_test(automodel_names_what_it_ignores),
         cmocka_unit_test(credit_plans_or_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
