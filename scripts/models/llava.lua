@@ -13,9 +13,11 @@ local sizes = {
   ["1.5-7b"] = { dim = 4096, layers = 32, heads = 32, hidden = 11008 },
   ["1.5-13b"] = { dim = 5120, layers = 40, heads = 40, hidden = 13824 },
   ["tiny"] = { dim = 32, layers = 2, heads = 4, hidden = 48, vocab = 64,
-    vision = { dim = 24, layers = 3, heads = 4, image = 16, patch = 4, channels = 3, eps = 1e-5, clip = true } },
+    vision = { dim = 24, layers = 3, heads = 4, image = 16, patch = 4, channels = 3, eps = 1e-5, clip = true,
+      head_dim = false, hidden = false } },
 }
-local clip = { dim = 1024, layers = 24, heads = 16, image = 336, patch = 14, channels = 3, eps = 1e-5, clip = true }
+local clip = { dim = 1024, layers = 24, heads = 16, image = 336, patch = 14, channels = 3, eps = 1e-5, clip = true, head_dim = false,
+  hidden = false }
 local defaults = { vocab = 32064, head_dim = false, theta = 10000.0, eps = 1e-5, before = 0, vision = clip }
 
 local function block(c)
@@ -35,6 +37,7 @@ local function block(c)
 end
 
 local function build(c)
+  nn.within("llava", "before", c.before, 0, 1 << 30)
   local v = c.vision
   local patches = (v.image // v.patch) * (v.image // v.patch)
   return nn.module {
@@ -48,9 +51,7 @@ local function build(c)
     norm = nn.rmsnorm(c.dim, { eps = c.eps }), head = nn.linear(c.dim, c.vocab), tp_vocab = { "embed", "head" },
     forward = function(m, tokens, labels)
       local text, before = tokens.shape[2], c.before
-      if before >= text then
-        error(("models.llava: before = %d tokens of a text of %d"):format(before, text))
-      end
+      nn.within("llava", "before", before, 0, text - 1)
       local x = m.embed(tokens)
       local image = m.projector(nn.span(m.encoder(), 1, patches))
       if before == 0 then
@@ -70,6 +71,6 @@ local function shrink(c, mesh)
 end
 
 return function(what)
-  local name, config = nn.family("llava", what, sizes, defaults)
+  local name, config = nn.family("llava", what, sizes, defaults, { vision = true })
   return { name = name, config = config, build = build, shrink = shrink }
 end

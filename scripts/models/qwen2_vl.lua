@@ -3,7 +3,8 @@
 -- which turn by their row and column. Four neighbouring patches become one token of the text, with
 -- the decoder's features. The image's tokens precede the text, or follow its first `before` tokens;
 -- in the decoder, positions have a time, a row and a column. The loss counts the text alone.
--- batch.seq is the text's length.
+-- batch.seq is the text's length. Patches come square by square: the four of the first square, then
+-- those of the square to its right. `vision` changes parts of the encoder.
 local nn = require "tandem.nn"
 
 -- https://huggingface.co/Qwen/Qwen2-VL-2B-Instruct, -7B-Instruct and -72B-Instruct: config.json of each
@@ -12,10 +13,10 @@ local sizes = {
   ["7b"] = { dim = 3584, layers = 28, heads = 28, kv_heads = 4, hidden = 18944, vocab = 152064 },
   ["72b"] = { dim = 8192, layers = 80, heads = 64, kv_heads = 8, hidden = 29568, vocab = 152064 },
   ["tiny"] = { dim = 48, layers = 2, heads = 4, kv_heads = 2, hidden = 80, vocab = 64, rows = 4, columns = 8, sections = { 2, 2, 2 },
-    vision = { dim = 32, layers = 2, heads = 4, patch = 4, channels = 6, eps = 1e-6 } },
+    vision = { dim = 32, layers = 2, heads = 4, patch = 4, channels = 6, eps = 1e-6, head_dim = false, hidden = false } },
 }
 -- A still image is two equal frames: 6 numbers of a point
-local encoder_of_all = { dim = 1280, layers = 32, heads = 16, patch = 14, channels = 6, eps = 1e-6 }
+local encoder_of_all = { dim = 1280, layers = 32, heads = 16, patch = 14, channels = 6, eps = 1e-6, head_dim = false, hidden = false }
 local defaults = { vocab = 151936, head_dim = false, theta = 1e6, eps = 1e-6, tied = false, before = 0, rows = 32, columns = 32,
   sections = { 16, 24, 24 }, vision = encoder_of_all }
 local side = 2 -- of the square of patches that become one token
@@ -24,14 +25,14 @@ local function vision_block(c, image)
   local hidden, out_init = c.hidden or 4 * c.dim, nn.normal(0, 0.02 / math.sqrt(2 * c.layers))
   return nn.block {
     norm1 = nn.layernorm(c.dim, { eps = c.eps }),
-    attention = nn.attention { dim = c.dim, heads = c.heads, head_dim = c.head_dim, causal = false, bias = true, rope_theta = 10000.0,
+    attention = nn.attention { dim = c.dim, heads = c.heads, head_dim = c.head_dim or nil, causal = false, bias = true, rope_theta = 10000.0,
       rope_image = { rows = image.rows, columns = image.columns, block = side }, out_init = out_init },
     norm2 = nn.layernorm(c.dim, { eps = c.eps }),
     up = nn.linear(c.dim, hidden, { bias = true }), down = nn.linear(hidden, c.dim, { bias = true, init = out_init }),
     tp_col = { "attention.wq", "attention.wk", "attention.wv", "up" }, tp_row = { "attention.wo", "down" },
     forward = function(m, x)
       x = x + m.attention(m.norm1(x))
-      return x + m.down(nn.gelu(m.up(m.norm2(x))))
+      return x + m.down(nn.quick_gelu(m.up(m.norm2(x))))
     end,
   }
 end
@@ -76,9 +77,9 @@ local function block(c)
 end
 
 local function build(c)
-  if c.rows % side ~= 0 or c.columns % side ~= 0 then
-    error(("models.qwen2_vl: %d x %d patches are not whole squares of %d x %d"):format(c.rows, c.columns, side, side))
-  end
+  nn.within("qwen2_vl", "rows", c.rows, side, 4096, side)
+  nn.within("qwen2_vl", "columns", c.columns, side, 4096, side)
+  nn.within("qwen2_vl", "before", c.before, 0, 1 << 30)
   local embed, image_tokens = nn.embedding(c.vocab, c.dim), (c.rows // side) * (c.columns // side)
   return nn.module {
     encoder = encoder(c.vision, c), merger = merger(c.vision, c.dim),
@@ -86,7 +87,7 @@ local function build(c)
     head = nn.linear(c.dim, c.vocab, { weight = c.tied and embed or nil }), tp_vocab = { "embed", "head" },
     forward = function(m, tokens, labels)
       local text, before = tokens.shape[2], c.before
-      if before >= text then error(("models.qwen2_vl: before = %d tokens of a text of %d"):format(before, text)) end
+      nn.within("qwen2_vl", "before", before, 0, text - 1)
       local x, image = m.embed(tokens), m.merger(m.encoder())
       if before == 0 then
         x = nn.span(m.layers(nn.join(image, x)), image_tokens, text)
@@ -106,6 +107,6 @@ local function shrink(c, mesh)
 end
 
 return function(what)
-  local name, config = nn.family("qwen2_vl", what, sizes, defaults)
+  local name, config = nn.family("qwen2_vl", what, sizes, defaults, { vision = true })
   return { name = name, config = config, build = build, shrink = shrink }
 end

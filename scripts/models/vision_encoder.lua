@@ -1,18 +1,20 @@
--- The encoder of ViT and of CLIP: patches, a class token, learned positions, blocks that see all tokens.
+-- The encoder of ViT and of CLIP: patches, a class token, learned positions, blocks that see all tokens. ViT has GELU,
+-- CLIP QuickGELU.
 local nn = require "tandem.nn"
 
 local function block(c, cut)
+  local activation = c.clip and nn.quick_gelu or nn.gelu
   local out_init = nn.normal(0, 0.02 / math.sqrt(2 * c.layers))
   return nn.block {
     norm1 = nn.layernorm(c.dim, { eps = c.eps }),
-    attention = nn.attention { dim = c.dim, heads = c.heads, head_dim = c.head_dim, causal = false, bias = true, out_init = out_init },
+    attention = nn.attention { dim = c.dim, heads = c.heads, head_dim = c.head_dim or nil, causal = false, bias = true, out_init = out_init },
     norm2 = nn.layernorm(c.dim, { eps = c.eps }),
     up = nn.linear(c.dim, c.hidden or 4 * c.dim, { bias = true }),
     down = nn.linear(c.hidden or 4 * c.dim, c.dim, { bias = true, init = out_init }),
     tp_col = cut and { "attention.wq", "attention.wk", "attention.wv", "up" } or nil, tp_row = cut and { "attention.wo", "down" } or nil,
     forward = function(m, x)
       x = x + m.attention(m.norm1(x))
-      return x + m.down(nn.gelu(m.up(m.norm2(x))))
+      return x + m.down(activation(m.up(m.norm2(x))))
     end,
   }
 end

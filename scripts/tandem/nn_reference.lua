@@ -128,6 +128,7 @@ local list = {
       { "out_init", "init", "Initial values of w2." } } },
   { name = "nn.silu", call = "nn.silu(x)", doc = "x * sigmoid(x)." },
   { name = "nn.gelu", call = "nn.gelu(x)", doc = "GELU, in its tanh form." },
+  { name = "nn.quick_gelu", call = "nn.quick_gelu(x)", doc = "x * sigmoid(1.702 * x): the QuickGELU of CLIP and Qwen2-VL." },
   { name = "nn.sigmoid", call = "nn.sigmoid(x)", doc = "1 / (1 + exp(-x))." },
   { name = "nn.relu", call = "nn.relu(x)", doc = "max(x, 0), element by element." },
   { name = "nn.relu2", call = "nn.relu2(x)", doc = "The square of nn.relu(x)." },
@@ -226,8 +227,13 @@ local list = {
   { name = "nn.zeros", call = "nn.zeros", doc = "Initial values of 0." },
   { name = "nn.ones", call = "nn.ones", doc = "Initial values of 1." },
   { name = "nn.uninitialized", call = "nn.uninitialized", doc = "No initial values. A plan with such a parameter is refused (init-missing)." },
-  { name = "nn.family", call = "nn.family(name, what, sizes, defaults)",
-    doc = "For a model family: reads \"8b\" or { size = \"8b\", layers = 4 }, and returns the model's name and config." },
+  { name = "nn.family", call = "nn.family(name, what, sizes, defaults, parts)",
+    doc = "For a model family: reads \"8b\" or { size = \"8b\", layers = 4 }, and returns the model's name and config. A table "
+      .. "that the plan gives replaces the default one. With parts = { vision = true }, the table vision keeps the "
+      .. "defaults of the keys that the plan leaves out." },
+  { name = "nn.within", call = "nn.within(family, key, value, least, most, multiple)",
+    doc = "For a model family: returns the integer value of a config's key, or refuses the plan. multiple: the value must be "
+      .. "a multiple of it." },
   { name = "nn.with", call = "nn.with(config, changes)", doc = "A copy of a config with some keys changed." },
   { name = "nn.small", call = "nn.small(config, mesh, changes)",
     doc = "For shrink(config, mesh): the smallest decoder of the same structure, for `tandem run --verify`." },

@@ -1,0 +1,117 @@
+-- Families of models: one size's config with the plan's changes, the checks of its numbers, and smaller
+-- models of the same structure.
+local _, core = ...
+local check = require "tandem.check"
+local words = check.words
+local families = {}
+
+-- Returns the defaults of a part of a model with the plan's changes. false is the default of a key that
+-- may be left out.
+local function merged(family, part, given, defaults, place)
+  local who, config = ("models.%s: %s"):format(family, part), {}
+  if type(given) ~= "table" then
+    core.fail("wrong-type", ("%s must be a table, not %s"):format(who, check.value_text(given)), part .. " = { dim = 32 }", place)
+  end
+  for key, value in pairs(defaults) do config[key] = value end
+  for key, value in pairs(given) do
+    local default = defaults[key]
+    if default == nil then
+      core.fail("unknown-key", ("unknown key '%s' in %s of models.%s"):format(tostring(key), part, family),
+        core.near(tostring(key), words(defaults)) or "keys: " .. table.concat(words(defaults), ", "), place)
+    elseif default and type(value) ~= type(default) then
+      core.fail("wrong-type", ("%s.%s must be a %s, not %s"):format(who, key, type(default), check.value_text(value)), nil, place)
+    end
+    config[key] = value
+  end
+  return config
+end
+
+function families.add(nn)
+  -- A family of models: returns the config of one size with the plan's changes. what: "3.1-8b" or {
+  -- size = "3.1-8b", layers = 4 }. Mistakes are the plan's, so they are reported at its line.
+  -- parts: the keys whose tables merge with their defaults; the plan replaces all other tables.
+  nn.family = core.wrap(function(family, what, sizes, defaults, parts)
+    local place = core.place(true)
+    local options = type(what) == "table" and what or { size = what }
+    local size = options.size
+    if size == nil then
+      local all = words(sizes)
+      core.fail("unknown-word", ("models.%s needs a size"):format(family), ("name a size, as in model=%s:%s; sizes: %s"):format(
+        family, all[1], table.concat(all, ", ")), place)
+    end
+    if type(size) ~= "string" or not sizes[size] then
+      core.fail("unknown-word", ("models.%s has no size '%s'"):format(family, tostring(size)),
+        core.near(tostring(size), words(sizes)) or "sizes: " .. table.concat(words(sizes), ", "), place)
+    end
+    local config = {}
+    for key, value in pairs(defaults) do config[key] = value end
+    for key, value in pairs(sizes[size]) do config[key] = value end
+    for key, value in pairs(options) do
+      if key ~= "size" and config[key] == nil then
+        core.fail("unknown-key", ("unknown key '%s' in models.%s"):format(tostring(key), family),
+          core.near(tostring(key), words(config)) or "keys: " .. table.concat(words(config), ", "), place)
+      end
+      if parts and parts[key] then value = merged(family, key, value, config[key], place) end
+      if key ~= "size" then config[key] = value end
+    end
+    return family .. "-" .. size, config
+  end)
+
+  -- The numbers of heads in a shrunk model. There are as many KV heads as ranks of tp, or fewer if
+  -- the model has fewer, so that ranks share them as before. Each rank has one or two query heads.
+  nn.small_heads = core.wrap(function(heads, kv_heads, mesh)
+    local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
+    local tp, outer = mesh.tp, gcd(kv_heads, mesh.full_tp)
+    local sharing, repeats = mesh.full_tp // outer, heads // kv_heads
+    if repeats % sharing ~= 0 then
+      core.fail("divides-heads", ("heads = %d with kv_heads = %d cannot be split over tp = %d"):format(heads,
+        kv_heads, mesh.full_tp), "tandem check tells which tp can")
+    end
+    local groups = sharing == 1 and tp or math.min(outer, tp > 2 and tp % 2 == 0 and 2 or 1)
+    local parts = sharing == 1 and mesh.cp or 1 -- cp may share heads that tp leaves whole
+    return tp * math.min(repeats // sharing, 2) * parts, groups * parts
+  end)
+
+  -- Returns a copy of a config with some values changed.
+  nn.with = core.wrap(function(config, changes)
+    local copy = {}
+    for key, value in pairs(config) do copy[key] = value end
+    for key, value in pairs(changes) do copy[key] = value end
+    return copy
+  end)
+
+  -- For shrink(config, mesh): returns the smallest decoder of the same structure. Sizes are odd
+  -- unless a number must divide them.
+  nn.small = core.wrap(function(c, mesh, changes)
+    local small = nn.with(c, { layers = math.min(c.layers, 2 * mesh.stages), dim = 13 * mesh.multiple, vocab = 29,
+      head_dim = 4, hidden = mesh.tp * 7 * mesh.block, seq = 5 * mesh.block * mesh.tp * mesh.cp * (mesh.cp > 1 and 2 or 1) })
+    if not (changes and changes.heads) then
+      local heads, kv_heads = nn.small_heads(c.heads, c.kv_heads or c.heads, mesh)
+      small.heads, small.kv_heads = heads, c.kv_heads and kv_heads
+    end
+    if type(c.rope_scaling) == "table" and c.rope_scaling.kind == "longrope" then
+      -- a factor for each of two pairs; sequences are longer than the original context
+      small.rope_scaling = { kind = "longrope", context = 2, length = small.seq, short = { 1.1, 2.0 }, long = { 1.5, 3.0 } }
+    end
+    if c.experts then -- two experts for each rank, and enough of them to choose from
+      small.experts = 2 * math.max(mesh.ep, 2)
+      small.top_k = math.min(c.top_k, 2)
+    end
+    return nn.with(small, changes or {})
+  end)
+
+  -- Checks an integer of a model's config while the model is built.
+  nn.within = core.wrap(function(family, key, value, least, most, multiple)
+    local who = "models." .. family
+    value = check.within(who, key, value, least, most)
+    if multiple and value % multiple ~= 0 then
+      local below = value // multiple * multiple
+      core.fail("out-of-range", ("%s: %s = %d must be a multiple of %d"):format(who, key, value, multiple),
+        below < least and ("the next one is %d"):format(below + multiple)
+          or ("the nearest are %d and %d"):format(below, below + multiple))
+    end
+    return value
+  end)
+end
+
+return families

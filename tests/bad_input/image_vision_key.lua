@@ -1,0 +1,6 @@
+-- The parts of a model have keys of their own.
+return plan {
+  model = require "models.qwen2_vl" { size = "tiny", vision = { dimm = 16 } },
+  cluster = require "clusters.local_cpu" {}, batch = { micro = 1, seq = 16 }, mesh = { dp_shard = 2 },
+  parallel = { fsdp2 {} },
+}
