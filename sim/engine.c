@@ -124,10 +124,12 @@ static void reach(Engine *e, uint32_t class_, Pc pc, const SimComm *comm)
 static const Pc ISSUE = UINT32_C(1) << 31;
 
 /* Returns how long a kernel takes alone on this class of ranks. */
-static Ps alone_ps(const Engine *e, uint32_t class_, const Step *step)
+static Ps alone_ps(const Engine *e, uint32_t class_, Pc pc)
 {
+    const Step *step = &e->code_of[class_]->step[pc];
     if (step->layer == 0) return step->duration;
-    return ps_of((double)step->duration * imbalance_share(e->options->uneven, step->layer, class_));
+    const Program *p = &e->plan->programs.at[e->plan->program_of[e->fold->rank_of[class_]]];
+    return imbalance_compute(e->options->uneven, e->plan, p, &p->code.at[pc], step->layer, class_);
 }
 
 static void begin_issued(Engine *e, uint32_t class_, Pc head)
@@ -140,7 +142,7 @@ static void begin_issued(Engine *e, uint32_t class_, Pc head)
         if (step->comm != 0) {
             reach(e, class_, pc, &code->comms.at[step->comm]);
         } else if (e->options->device == NULL || (step->on_host && !e->options->device->is_host)) {
-            heap_add(&e->heap, e->arena, e->now + alone_ps(e, class_, step), class_, pc);
+            heap_add(&e->heap, e->arena, e->now + alone_ps(e, class_, pc), class_, pc);
         } else {
             uint32_t id = e->free_job;
             if (id != 0)
@@ -148,8 +150,8 @@ static void begin_issued(Engine *e, uint32_t class_, Pc head)
             else
                 id = list_add(e->arena, &e->jobs);
             e->jobs.at[id] = (Arrival){class_, pc, 0};
-            e->options->device->start(e->options->device->self, id, class_,
-                                      alone_ps(e, class_, step), e->now);
+            e->options->device->start(e->options->device->self, id, class_, alone_ps(e, class_, pc),
+                                      e->now);
             e->changed = true;
         }
     }

@@ -2,6 +2,7 @@
 #include "sim/sim.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "planner/ir/experts.h"
@@ -75,6 +76,23 @@ static const Imbalance *add_imbalance(const Plan *plan, const SimOptions *option
     return b;
 }
 
+/* Returns the loads of one factor on processors that ranks share: the first rank of each group is
+ * the busiest, and the others have equal rows. There ranks that wait leave their cores to busy
+ * ranks, so not all ranks may be as slow as the busiest. NULL: devices of their own, or even
+ * experts. */
+static const RowLoads *shared_loads(const Plan *plan, const SimOptions *options, bool shared,
+                                    Arena *arena)
+{
+    const uint32_t n = mesh_size(&plan->mesh, experts_axes(&plan->graph));
+    if (!shared || !(options->imbalance > 1) || n < 2) return NULL;
+    double *share = arena_array(arena, n, sizeof *share);
+    RowLoads *loads = arena_alloc(arena, sizeof *loads);
+    for (uint32_t r = 0; r < n; r++) share[r] = (n - fmin(options->imbalance, n)) / (n - 1);
+    share[0] = fmin(options->imbalance, n);
+    *loads = (RowLoads){.n_layers = 1, .n_ranks = n, .share = share};
+    return loads;
+}
+
 bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options, Arena *arena,
              SimReport *report, Diag *d)
 {
@@ -84,7 +102,9 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
     Arena *scratch = arena_new();
     bool shared = has_cores(cluster);
     Routes routes = routes_of(cluster);
-    const RowLoads *loads = loads_fit(options->loads, plan) ? options->loads : NULL;
+    const RowLoads *loads = options->loads;
+    if (loads == NULL) loads = shared_loads(plan, options, shared, scratch);
+    if (!loads_fit(loads, plan)) loads = NULL;
     const uint32_t *apart = loads != NULL ? loads_places(plan, scratch) : NULL;
     FoldPlaces places = {cluster->devices_per_node, cluster->nics_per_node,
                          cluster->nodes_per_group, &routes, apart};

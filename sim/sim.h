@@ -9,33 +9,34 @@
 
 #include "planner/front/config.h"
 #include "planner/ir/trace.h"
+#include "sim/compute/rows_share.h"
 #include "sim/fold.h"
 #include "store/store.h"
 
-#define SIM_ENGINE_VERSION "sim/10" /* increased by any change that alters results */
+#define SIM_ENGINE_VERSION "sim/11" /* increased by any change that alters results */
 
 /* Time of one compute instruction alone on its device. */
 typedef struct CostModel {
     Ps (*compute)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* The time that a host process takes to issue an instruction. The host issues all instructions
-     * in program order. An instruction cannot start before it was issued. NULL: all
-     * instructions are issued ahead of time. */
+    /* Like `compute`, for a rank with its own rows of experts (compute/rows_share.h). */
+    Ps (*compute_rows)(const void *self, const Plan *plan, const Program *p, const Instr *in,
+                       const RowsShare *rows);
+    /* The time that a host process takes to issue an instruction, in program order. No instruction
+     * starts before it was issued. NULL: all instructions are issued ahead of time. */
     Ps (*issue)(const void *self, const Plan *plan, const Program *p, const Instr *in);
     /* Bytes of device memory that the instruction moves as executed (fused, or in several passes).
      * NULL: its inputs and outputs once each. */
     double (*bytes)(const void *self, const Plan *plan, const Program *p, const Instr *in);
     /* True for a communication that the modelled system does not perform. NULL: it performs all. */
     bool (*leaves_out)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* The share of a communication for which later instructions wait, in (0, 1]. NULL: they wait
-     * for the whole communication. */
+    /* The share of a communication for which later instructions wait, in (0, 1]. NULL: 1. */
     double (*waited)(const void *self, const Plan *plan, const Instr *in);
     Ps issue_from; /* start of issuing, from the start of the step */
     /* If true: before the host issues a kernel, it waits for the messages between stages that the
      * kernel reads, and for all messages that it has sent. If there are such messages, it also
      * waits for the kernels before them. */
     bool waits_messages;
-    /* True if the host waits for the instruction's end before it issues the next one. NULL: for
-     * none. */
+    /* True if the host waits for the instruction's end before it issues the next. NULL: false. */
     bool (*waits)(const void *self, const Instr *in);
     const void *self;
 } CostModel;
@@ -72,8 +73,7 @@ typedef struct NetModel {
     void *self;
 } NetModel;
 
-/* A model of devices that share their arithmetic units with other work. Its functions are called
- * like the functions of NetModel. */
+/* Devices that share their arithmetic units with other work. It is called like a NetModel. */
 typedef struct DeviceModel {
     void (*start)(void *self, uint32_t id, uint32_t class_, Ps alone, Ps now);
     bool (*next)(void *self, Ps now, bool settle, uint32_t *id, Ps *when);

@@ -1,8 +1,11 @@
 /* tandem sim --mtbf ...: predicts the fraction of the speed that failures leave. */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/predict.h"
 #include "planner/base/plural.h"
@@ -232,6 +235,28 @@ static bool is_number(const char *text)
     return end != text && *end == 0;
 }
 
+/* Returns false after telling why the text of --imbalance is neither a number nor "drawn" nor the
+ * name of a file that can be read. It tells this before anything about the plan, so that a typing
+ * mistake is seen first. */
+static bool is_readable(Cli *cli, const char *text)
+{
+    static const char *const words[] = {"drawn"};
+    struct stat there;
+    const char *why = NULL;
+    if (*text == 0)
+        why = "the text is empty";
+    else if (stat(text, &there) != 0 || access(text, R_OK) != 0)
+        why = strerror(errno);
+    else if (S_ISDIR(there.st_mode))
+        why = "it is a folder";
+    if (why == NULL) return true;
+    cli_error(cli, FAULT_usage, "option-value",
+              "--imbalance '%s': a factor, `drawn` or a file of counts is expected (%s)", text,
+              why);
+    if (str_nearest(text, words, 1) != NULL) diag_hint(&cli->diag, "did you mean 'drawn'?");
+    return false;
+}
+
 double imbalance_of(Cli *cli, const PlanFile *file, const RowLoads **loads)
 {
     const char *text = cli->options.scenario.imbalance_text;
@@ -241,6 +266,7 @@ double imbalance_of(Cli *cli, const PlanFile *file, const RowLoads **loads)
     RowLoads *own = arena_alloc(cli->arena, sizeof *own);
     const bool drawn = strcmp(text, "drawn") == 0, number = is_number(text);
     if (number && !positive(cli, "imbalance", text, false, &factor)) return 1;
+    if (!number && !drawn && !is_readable(cli, text)) return 1;
     const Mesh *mesh = &file->plan->mesh;
     const uint32_t ep = mesh_size(mesh, experts_axes(&file->plan->graph));
     const double most = most_imbalance(file, ep, cli->arena);
@@ -270,6 +296,7 @@ double imbalance_of(Cli *cli, const PlanFile *file, const RowLoads **loads)
                   "--imbalance %s: a factor from 1 (all ranks receive the same number of rows) "
                   "to %g (one of %" PRIu32 " ranks receives all rows that it can) is expected",
                   text, most, ep);
+        if (number && access(text, F_OK) == 0) diag_hint(&cli->diag, "./%s names the file", text);
     } else {
         if (!number) *loads = own;
         warn_of_bound(cli, file, factor);

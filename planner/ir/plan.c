@@ -256,14 +256,6 @@ static void argument_bytes(const Plan *plan, const Program *p, const Instr *in,
     }
 }
 
-uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in)
-{
-    uint64_t moved[MAX_ARGS], sum = 0;
-    argument_bytes(plan, p, in, moved);
-    for (uint32_t i = 0; i < in->args.n; i++) sum += moved[i];
-    return sum;
-}
-
 /* Returns the part before `in` in the same kernel, or NULL if `in` is the first. */
 static const Instr *part_before(const Program *p, const Instr *in)
 {
@@ -325,20 +317,38 @@ uint64_t plan_written_bytes(const Program *p)
     return end;
 }
 
-uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in)
+void plan_moved(const Plan *plan, const Program *p, const Instr *in, bool part,
+                uint64_t moved[MAX_ARGS])
 {
     const int64_t accumulate = graph_attrs_at(&plan->graph, in->attrs)->accumulate;
-    uint64_t moved[MAX_ARGS], sum = 0;
     argument_bytes(plan, p, in, moved);
-    for (uint32_t i = 0; i < in->args.n; i++) {
+    for (uint32_t i = 0; i < in->args.n && part && in->fuse; i++) {
         BufferId b = program_arg(p, in, i);
-        const Buffer *at = &p->buffers.at[b];
-        const bool stays = stays_within(p, at, in->fuse);
+        const bool stays = stays_within(p, &p->buffers.at[b], in->fuse);
         const bool added = i >= in->n_in && accumulate >> (i - in->n_in) & 1;
-        if (in->fuse && (i < in->n_in ? at_hand(p, in, b) : stays)) continue;
-        sum += in->fuse && added && at_hand(p, in, b) ? moved[i] / 2 : moved[i];
+        if (i < in->n_in ? at_hand(p, in, b) : stays)
+            moved[i] = 0;
+        else if (added && at_hand(p, in, b))
+            moved[i] /= 2;
     }
+}
+
+static uint64_t all_moved(const Plan *plan, const Program *p, const Instr *in, bool part)
+{
+    uint64_t moved[MAX_ARGS], sum = 0;
+    plan_moved(plan, p, in, part, moved);
+    for (uint32_t i = 0; i < in->args.n; i++) sum += moved[i];
     return sum;
+}
+
+uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in)
+{
+    return all_moved(plan, p, in, false);
+}
+
+uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in)
+{
+    return all_moved(plan, p, in, true);
 }
 
 bool plan_touches_host(const Program *p, const Instr *in)

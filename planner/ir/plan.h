@@ -186,6 +186,9 @@ uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in);
  * earlier part read or made cost nothing. Values that only this kernel's parts touch are never
  * written. Needs Buffer.first and last. */
 uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in);
+/* Computes the bytes of each argument: plan_kernel_bytes with `part`, otherwise plan_hbm_bytes. */
+void plan_moved(const Plan *plan, const Program *p, const Instr *in, bool part,
+                uint64_t moved[MAX_ARGS]);
 /* Returns the end of the part of the device arena that a step always writes, in bytes. Unused
  * scratch, and buffers that only one kernel's parts touch, may stay unwritten. Needs Buffer.first
  * and last. */

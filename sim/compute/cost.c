@@ -8,6 +8,7 @@
 
 #include "planner/ir/layout/rows.h"
 #include "sim/compute/kernels.h"
+#include "sim/compute/rows_share.h"
 #include "sim/compute/work.h"
 #include "sim/runtime/runtime.h"
 
@@ -16,6 +17,8 @@ typedef struct Cached {
     const Program *program;
     const Instr *instr; /* NULL: free */
     bool compiled;      /* the profile's framework compiles the op */
+    uint32_t on_rows;   /* rows_args; 0: as many rows as other ranks */
+    double share;
     Ps time_ps;
 } Cached;
 
@@ -27,56 +30,8 @@ struct Cost {
     Arena *arena, *scratch;
     Diag *diag;
     Cached *table;
-    uint32_t room, n, n_measured;
+    uint32_t room, n, n_measured, n_uneven; /* uneven: entries with their own number of rows */
 };
-
-/* ---- keys ---- */
-
-static void add_dims(Str *s, const Plan *plan, const Buffer *b)
-{
-    const Shape *shape = plan_shape_at(plan, b->shape);
-    str_add(s, "[");
-    for (uint8_t i = 0; i < shape->n_dims; i++) {
-        int64_t n = shape_local_dim(shape, &plan->mesh, &plan->graph.deals, i);
-        str_print(s, "%s%lld", i == 0 ? "" : ",", (long long)n);
-    }
-    str_add(s, "]");
-}
-
-const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena)
-{
-    const OpInfo *info = op_info(in->op);
-    const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
-    Str s = str_in(arena);
-    str_add(&s, info->name);
-    DType last = DT_none;
-    for (uint32_t i = 0; i < in->args.n; i++) { /* consecutive equal dtypes are printed once */
-        DType dtype = p->buffers.at[program_arg(p, in, i)].dtype;
-        if (dtype != last) str_print(&s, " %s", dtype_name(dtype));
-        last = dtype;
-    }
-    Binding b;
-    int64_t size['z' + 1] = {0};
-    bool signed_ = info->class_ != OP_CLASS_reshape && in->args.n > 0;
-    if (signed_ && plan_bind(plan, p, in, work_rank(plan, p), &b, size, NULL, NULL)) {
-        str_print(&s, " %s", info->signature);
-        for (uint8_t i = 0; i < b.n_letters; i++) {
-            char letter = b.letters[i];
-            str_print(&s, " %c=%lld", letter, (long long)size[(int)letter]);
-        }
-    } else {
-        for (uint32_t i = 0; i < in->args.n; i++) {
-            str_add(&s, i == 0 ? " " : i == in->n_in ? "->" : ",");
-            add_dims(&s, plan, &p->buffers.at[program_arg(p, in, i)]);
-        }
-        if (attrs->dim != 0) str_print(&s, " dim=%lld", (long long)attrs->dim);
-    }
-    if (attrs->accumulate != 0) str_print(&s, " accumulate=%lld", (long long)attrs->accumulate);
-    if (attrs->causal != 0) str_add(&s, " causal");
-    if (attrs->chunk != 0) str_print(&s, " chunk=%lld", (long long)attrs->chunk);
-    if (attrs->window != 0) str_print(&s, " window=%lld", (long long)attrs->window);
-    return str_text(&s);
-}
 
 /* ---- models ---- */
 
@@ -186,10 +141,10 @@ static double convolution_s(const Device *device, DType dtype, OpKind op, double
  * dimensions of its first input but the last. The profile's kernel floor already includes the
  * kernel's start. */
 static double traffic_s(const Device *device, const Plan *plan, const Program *p, const Instr *in,
-                        TrafficKernel kernel)
+                        TrafficKernel kernel, const RowsShare *uneven)
 {
     const Shape *shape = plan_shape_at(plan, p->buffers.at[program_arg(p, in, 0)].shape);
-    TrafficWork work = {kernel, 1, (double)plan_hbm_bytes(plan, p, in)};
+    TrafficWork work = {kernel, rows_factor(uneven, p, in), rows_moved(uneven, plan, p, in, false)};
     for (uint8_t i = 0; i + 1 < shape->n_dims; i++)
         work.rows *= (double)shape_local_dim(shape, &plan->mesh, &plan->graph.deals, i);
     TrafficFit fit = *kernel_traffic_fit(device, kernel);
@@ -197,8 +152,10 @@ static double traffic_s(const Device *device, const Plan *plan, const Program *p
     return kernel_traffic_s(device, &work, &fit);
 }
 
-/* Returns the time of a product for each expert, with equally many rows for each expert. */
-static double uneven_s(const Device *device, const Plan *plan, const Program *p, const Instr *in)
+/* Returns the time of a product for each expert, with equally many rows for each expert of a rank.
+ */
+static double uneven_s(const Device *device, const Plan *plan, const Program *p, const Instr *in,
+                       const RowsShare *uneven)
 {
     const Buffer *first = &p->buffers.at[program_arg(p, in, 0)];
     const bool of_weight = op_dim(in->op, 1, INDEX_rooms) >= 0; /* sums over rows */
@@ -210,7 +167,7 @@ static double uneven_s(const Device *device, const Plan *plan, const Program *p,
     const uint32_t n = (uint32_t)shape_local_dim(weight, mesh, deals, 0);
     const double k = (double)shape_local_dim(weight, mesh, deals, 1),
                  f = (double)shape_local_dim(weight, mesh, deals, 2);
-    const double each = rows_mean(rows, mesh, deals) / n;
+    const double each = rows_mean(rows, mesh, deals) / n * rows_factor(uneven, p, in);
     const bool back = op_is_gradient(in->op);
     double m[MOST_EXPERTS];
     assert(n <= MOST_EXPERTS);
@@ -223,26 +180,30 @@ static double uneven_s(const Device *device, const Plan *plan, const Program *p,
 }
 
 static double model_s(const Cost *c, const Plan *plan, const Program *p, const Instr *in,
-                      const RuntimeOp *as)
+                      const RuntimeOp *as, const RowsShare *uneven)
 {
     const Device *device = &c->cluster.device;
     const OpInfo *info = op_info(in->op);
     double floor_s = device->kernel_floor_s * as->kernels, compute = 0;
-    const double bytes = (double)plan_hbm_bytes(plan, p, in);
+    const double bytes = rows_moved(uneven, plan, p, in, false);
     double memory = kernel_memory_s(device, as->passes * bytes);
     Binding b;
     int64_t size['z' + 1] = {0};
     if (plan_touches_host(p, in) && !kernel_on_processor(device))
         return floor_s + host_s(&c->cluster, plan, p, in);
     if (info->class_ == OP_CLASS_reshape || in->args.n == 0) return floor_s + memory;
-    if (as->kernel != TRAFFIC_any) return floor_s + traffic_s(device, plan, p, in, as->kernel);
+    if (rows_factor(uneven, p, in) == 0) return floor_s + memory;
+    if (as->kernel != TRAFFIC_any)
+        return floor_s + traffic_s(device, plan, p, in, as->kernel, uneven);
     if (!plan_bind(plan, p, in, work_rank(plan, p), &b, size, NULL, NULL)) {
         return floor_s + memory;
     }
     DType dtype = p->buffers.at[program_arg(p, in, 0)].dtype;
     const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
     const double share = plan_rows_share(plan, p, in);
-    double flops = op_flops(in->op, &b, size, op_seen(in->op, &b, attrs)) * share;
+    double flops =
+        op_flops(in->op, &b, size, op_seen(in->op, &b, attrs)) * share * rows_factor(uneven, p, in);
+    rows_sizes(uneven, p, in, &b, size);
     int64_t *rows = &size[(int)op_letter(in->op, INDEX_height)];
     if (share < 1) *rows = (int64_t)ceil((double)*rows * share);
     if (info->class_ == OP_CLASS_contract) {
@@ -261,7 +222,7 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
             !kernel_on_processor(device))
             floor_s += scaled_after_s(device, &work);
     } else if (op_counts_arg(in->op) >= 0 && op_is_product(in->op)) {
-        compute = uneven_s(device, plan, p, in);
+        compute = uneven_s(device, plan, p, in, uneven);
     } else if (work_is_convolution(in->op)) {
         compute = convolution_s(device, dtype, in->op, flops, size);
     } else if (is_attention(in->op)) {
@@ -329,72 +290,90 @@ static void cache_grow(Cost *c)
     }
 }
 
-static Ps work_out(Cost *c, const Plan *plan, const Program *p, const Instr *in, bool compiled)
+/* The number of rows changes a measured time as it changes the modelled one. */
+static Ps work_out(Cost *c, const Plan *plan, const Program *p, const Instr *in, bool compiled,
+                   const RowsShare *uneven)
 {
     static const RuntimeOp one = {.kernels = 1, .passes = 1};
     const RuntimeOp *as = compiled || runtime_is_own(c->runtime) ? &one : &c->runtime->op[in->op];
     if (c->store != NULL && c->machine != NULL) {
         const char *key = cost_key(plan, p, in, c->arena);
         Ps measured = work_measured(c->store, c->machine, key, plan, p, in, c->arena, c->diag);
+        if (measured >= 0 && uneven != NULL) {
+            const double even_s = model_s(c, plan, p, in, as, NULL);
+            return ps_of((double)measured * model_s(c, plan, p, in, as, uneven) /
+                         fmax(even_s, 1 / (double)PS_PER_S));
+        }
         if (measured >= 0) {
             c->n_measured++;
             return measured;
         }
     }
-    return ps_of(model_s(c, plan, p, in, as) * (double)PS_PER_S);
+    return ps_of(model_s(c, plan, p, in, as, uneven) * (double)PS_PER_S);
 }
 
-static Ps alone_ps(Cost *c, const Plan *plan, const Program *p, const Instr *in, bool compiled)
+static Ps alone_ps(Cost *c, const Plan *plan, const Program *p, const Instr *in, bool compiled,
+                   const RowsShare *rows)
 {
-    uint64_t hash = hash_instr(p, in);
+    const uint32_t on_rows = rows_args(rows, p, in);
+    const double share = on_rows != 0 ? rows->share : 1;
+    uint64_t hash = hash_instr(p, in) + on_rows * UINT64_C(0x9e3779b97f4a7c15);
     if (2 * c->n >= c->room) cache_grow(c);
     uint32_t at = (uint32_t)(hash >> 32) & (c->room - 1);
     for (; c->table[at].instr != NULL; at = (at + 1) & (c->room - 1)) {
         const Cached *have = &c->table[at];
-        if (have->hash == hash && have->compiled == compiled &&
-            same_work(p, in, have->program, have->instr)) {
+        if (have->hash == hash && have->compiled == compiled && have->on_rows == on_rows &&
+            have->share == share && same_work(p, in, have->program, have->instr)) {
             return have->time_ps;
         }
     }
-    c->table[at] = (Cached){hash, p, in, compiled, work_out(c, plan, p, in, compiled)};
+    const Ps time = work_out(c, plan, p, in, compiled, on_rows != 0 ? rows : NULL);
+    c->table[at] = (Cached){hash, p, in, compiled, on_rows, share, time};
     c->n++;
+    if (on_rows != 0) c->n_uneven++;
     return c->table[at].time_ps;
 }
 
 /* Returns the time of a part of a kernel: the kernel is launched once, and values that stay in it
  * cost no memory traffic. Parts are added one by one, which gives slightly more than one roofline
  * over all of them. */
-static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in)
+static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in,
+                  const RowsShare *rows)
 {
     const Device *device = &c->cluster.device;
-    double compute = plan_flops(plan, p, in) / (.5 * kernel_peak(device, DT_f32));
-    double s = fmax(compute, kernel_memory_s(device, (double)plan_kernel_bytes(plan, p, in)));
+    double flops = plan_flops(plan, p, in) * rows_factor(rows, p, in);
+    double s = fmax(flops / (.5 * kernel_peak(device, DT_f32)),
+                    kernel_memory_s(device, rows_moved(rows, plan, p, in, true)));
     if (plan_begins_kernel(p, in)) s += device->kernel_floor_s;
     return ps_of(s * (double)PS_PER_S);
 }
 
 /* Returns the time of an op fused with a product. Its memory traffic belongs to the product and
  * overlaps with it. Its arithmetic runs on other cores, after the product's sums are complete. */
-static Ps epilogue_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in)
+static Ps epilogue_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in,
+                      const RowsShare *rows)
 {
-    double s = plan_flops(plan, p, in) / (.5 * kernel_peak(&c->cluster.device, DT_f32));
+    double s = plan_flops(plan, p, in) * rows_factor(rows, p, in) /
+               (.5 * kernel_peak(&c->cluster.device, DT_f32));
     return ps_of(s * (double)PS_PER_S);
 }
 
-static double product_bytes(const Plan *plan, const Program *p, const Instr *in)
+static double product_bytes(const Plan *plan, const Program *p, const Instr *in,
+                            const RowsShare *rows)
 {
-    double bytes = (double)plan_kernel_bytes(plan, p, in);
+    double bytes = rows_moved(rows, plan, p, in, true);
     for (const Instr *part = plan_next_part(p, in); part; part = plan_next_part(p, part))
-        bytes += (double)plan_kernel_bytes(plan, p, part);
+        bytes += rows_moved(rows, plan, p, part, true);
     return bytes;
 }
 
 /* Returns the time of a product with fused ops: its own time, or the time of all their bytes if
  * that is longer. */
-static Ps product_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in, Ps alone)
+static Ps product_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in, Ps alone,
+                     const RowsShare *rows)
 {
     const Device *device = &c->cluster.device;
-    double s = device->kernel_floor_s + kernel_memory_s(device, product_bytes(plan, p, in));
+    double s = device->kernel_floor_s + kernel_memory_s(device, product_bytes(plan, p, in, rows));
     Ps memory = ps_of(s * (double)PS_PER_S);
     return alone > memory ? alone : memory;
 }
@@ -407,15 +386,21 @@ static bool is_fused(const Cost *c, const Instr *in, bool compiled)
     return in->fuse && joins && !kernel_on_processor(&c->cluster.device);
 }
 
-static Ps cost_compute(const void *self, const Plan *plan, const Program *p, const Instr *in)
+static Ps cost_compute_rows(const void *self, const Plan *plan, const Program *p, const Instr *in,
+                            const RowsShare *rows)
 {
     Cost *c = *(Cost *const *)self;
     bool compiled = runtime_compiles(c->runtime, plan, in);
-    if (!is_fused(c, in, compiled)) return alone_ps(c, plan, p, in, compiled);
+    if (!is_fused(c, in, compiled)) return alone_ps(c, plan, p, in, compiled, rows);
     const Instr *first = plan_kernel(p, in);
-    if (op_info(first->op)->class_ != OP_CLASS_contract) return part_ps(c, plan, p, in);
-    if (in != first) return epilogue_ps(c, plan, p, in);
-    return product_ps(c, plan, p, in, alone_ps(c, plan, p, in, compiled));
+    if (op_info(first->op)->class_ != OP_CLASS_contract) return part_ps(c, plan, p, in, rows);
+    if (in != first) return epilogue_ps(c, plan, p, in, rows);
+    return product_ps(c, plan, p, in, alone_ps(c, plan, p, in, compiled, rows), rows);
+}
+
+static Ps cost_compute(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    return cost_compute_rows(self, plan, p, in, NULL);
 }
 
 /* The bytes of ops fused with a product are counted at the product, like their time. */
@@ -427,7 +412,7 @@ static double cost_bytes(const void *self, const Plan *plan, const Program *p, c
         const Instr *first = plan_kernel(p, in);
         bool product = op_info(first->op)->class_ == OP_CLASS_contract;
         if (!product) return (double)plan_kernel_bytes(plan, p, in);
-        return in == first ? product_bytes(plan, p, in) : 0;
+        return in == first ? product_bytes(plan, p, in, NULL) : 0;
     }
     double bytes = (double)plan_hbm_bytes(plan, p, in);
     return compiled || runtime_is_own(c->runtime) ? bytes : bytes * c->runtime->op[in->op].passes;
@@ -463,6 +448,7 @@ CostModel cost_model(Cost *cost)
     *self = cost;
     bool own = runtime_is_own(cost->runtime);
     return (CostModel){.compute = cost_compute,
+                       .compute_rows = cost_compute_rows,
                        .bytes = cost_bytes,
                        .issue = own ? NULL : cost_issue,
                        .leaves_out = own ? NULL : cost_leaves_out,
@@ -475,5 +461,5 @@ CostModel cost_model(Cost *cost)
 void cost_counts(const Cost *cost, CostCounts *counts)
 {
     counts->kernels_measured = cost->n_measured;
-    counts->kernels_modelled = cost->n - cost->n_measured;
+    counts->kernels_modelled = cost->n - cost->n_uneven - cost->n_measured;
 }

@@ -3,8 +3,8 @@
  *
  * One factor: the busiest ranks have `factor` times as many rows as with even choices. All ranks
  * wait for these ranks in every layer, at the exchange back. The step therefore takes as long as if
- * every rank had as many rows, and ranks stay equivalent. The model multiplies the times of
- * computation on experts' rows, and of the exchange of tokens, by `factor`.
+ * every rank had as many rows, and ranks stay equivalent. The model multiplies the rows of each
+ * kernel, and the bytes of the exchange of tokens, by `factor`.
  *
  * Loads: each rank has its own rows in each layer, and computes on no others. Tokens are spread
  * evenly. Of n ranks, a rank with `share` times the mean rows therefore sends 1 - share / n of its
@@ -15,6 +15,7 @@
 
 #include "planner/ir/experts.h"
 #include "sim/compute/imbalance.h"
+#include "sim/compute/rows_share.h"
 #include "sim/runtime/runtime.h"
 
 struct Imbalance {
@@ -32,11 +33,6 @@ struct Imbalance {
     const double *share;           /* [layer][class] */
 };
 
-static Ps longer(const Imbalance *b, Ps time)
-{
-    return ps_of((double)time * b->factor);
-}
-
 static bool is_on_rows(const Imbalance *b, const Program *p, const Instr *in)
 {
     if (op_info(in->op)->class_ == OP_CLASS_comm || op_info(in->op)->flags & OP_SCATTERS)
@@ -51,8 +47,9 @@ static bool is_on_rows(const Imbalance *b, const Program *p, const Instr *in)
 static Ps compute(const void *self, const Plan *plan, const Program *p, const Instr *in)
 {
     const Imbalance *b = self;
-    Ps time = b->cost.compute(b->cost.self, plan, p, in);
-    return is_on_rows(b, p, in) ? longer(b, time) : time;
+    const RowsShare rows = {b->rows, b->factor};
+    if (b->factor == 1 || !is_on_rows(b, p, in)) return b->cost.compute(b->cost.self, plan, p, in);
+    return b->cost.compute_rows(b->cost.self, plan, p, in, &rows);
 }
 
 static Ps issue(const void *self, const Plan *plan, const Program *p, const Instr *in)
@@ -237,10 +234,12 @@ uint32_t imbalance_layer(const Imbalance *b, const Plan *plan, const Program *p,
     return 0;
 }
 
-double imbalance_share(const Imbalance *b, uint32_t layer, uint32_t class_)
+Ps imbalance_compute(const Imbalance *b, const Plan *plan, const Program *p, const Instr *in,
+                     uint32_t layer, uint32_t class_)
 {
     assert(layer > 0 && class_ < b->n_classes);
-    return b->share[(size_t)(layer - 1) * b->n_classes + class_];
+    const RowsShare rows = {b->rows, b->share[(size_t)(layer - 1) * b->n_classes + class_]};
+    return b->cost.compute_rows(b->cost.self, plan, p, in, &rows);
 }
 
 /* Each function of the wrapped model receives that model's `self`, so each needs a wrapper. */

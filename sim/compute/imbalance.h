@@ -35,10 +35,11 @@ NetModel imbalance_net(Imbalance *b);
 
 /* For the engine. imbalance_layer returns the layer of experts, from 1, whose rows the instruction
  * computes on or exchanges; 0: none, or all ranks have the same loads. *back: the exchange returns
- * rows to the ranks of their tokens. imbalance_share returns the rows of a class of ranks in this
- * layer, relative to the mean. */
+ * rows to the ranks of their tokens. imbalance_compute returns the time of the instruction on a
+ * class of ranks, with the rows that the class has in this layer. */
 uint32_t imbalance_layer(const Imbalance *b, const Plan *plan, const Program *p, const Instr *in,
                          bool *back);
-double imbalance_share(const Imbalance *b, uint32_t layer, uint32_t class_);
+Ps imbalance_compute(const Imbalance *b, const Plan *plan, const Program *p, const Instr *in,
+                     uint32_t layer, uint32_t class_);
 
 #endif

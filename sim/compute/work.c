@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <math.h>
 
+#include "sim/sim.h"
+
 Rank work_rank(const Plan *plan, const Program *p)
 {
     uint32_t index = (uint32_t)(p - plan->programs.at);
@@ -158,6 +160,52 @@ static bool goes_by_elements(const Program *p, const Instr *in)
         if (other->dtype != first->dtype || other->shape != first->shape) return false;
     }
     return in->args.n > 1;
+}
+
+static void add_dims(Str *s, const Plan *plan, const Buffer *b)
+{
+    const Shape *shape = plan_shape_at(plan, b->shape);
+    str_add(s, "[");
+    for (uint8_t i = 0; i < shape->n_dims; i++) {
+        int64_t n = shape_local_dim(shape, &plan->mesh, &plan->graph.deals, i);
+        str_print(s, "%s%lld", i == 0 ? "" : ",", (long long)n);
+    }
+    str_add(s, "]");
+}
+
+const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena)
+{
+    const OpInfo *info = op_info(in->op);
+    const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
+    Str s = str_in(arena);
+    str_add(&s, info->name);
+    DType last = DT_none;
+    for (uint32_t i = 0; i < in->args.n; i++) { /* consecutive equal dtypes are printed once */
+        DType dtype = p->buffers.at[program_arg(p, in, i)].dtype;
+        if (dtype != last) str_print(&s, " %s", dtype_name(dtype));
+        last = dtype;
+    }
+    Binding b;
+    int64_t size['z' + 1] = {0};
+    bool signed_ = info->class_ != OP_CLASS_reshape && in->args.n > 0;
+    if (signed_ && plan_bind(plan, p, in, work_rank(plan, p), &b, size, NULL, NULL)) {
+        str_print(&s, " %s", info->signature);
+        for (uint8_t i = 0; i < b.n_letters; i++) {
+            char letter = b.letters[i];
+            str_print(&s, " %c=%lld", letter, (long long)size[(int)letter]);
+        }
+    } else {
+        for (uint32_t i = 0; i < in->args.n; i++) {
+            str_add(&s, i == 0 ? " " : i == in->n_in ? "->" : ",");
+            add_dims(&s, plan, &p->buffers.at[program_arg(p, in, i)]);
+        }
+        if (attrs->dim != 0) str_print(&s, " dim=%lld", (long long)attrs->dim);
+    }
+    if (attrs->accumulate != 0) str_print(&s, " accumulate=%lld", (long long)attrs->accumulate);
+    if (attrs->causal != 0) str_add(&s, " causal");
+    if (attrs->chunk != 0) str_print(&s, " chunk=%lld", (long long)attrs->chunk);
+    if (attrs->window != 0) str_print(&s, " window=%lld", (long long)attrs->window);
+    return str_text(&s);
 }
 
 /* Returns the norm under whose name the op's work is stored; OP_none: it is not a norm. */

@@ -79,14 +79,21 @@ static void assert_times(Ps longer, Ps time, double factor)
 static void busiest_rank_sets_the_pace(void **state)
 {
     (void)state;
-    static const OpKind on_rows[] = {OP_linear_experts, OP_linear_experts_d0, OP_linear_experts_d1,
-                                     OP_silu,           OP_silu_grad,         OP_mul};
+    static const OpKind products[] = {OP_linear_experts, OP_linear_experts_d0,
+                                      OP_linear_experts_d1};
+    static const OpKind on_rows[] = {OP_silu, OP_silu_grad, OP_mul};
     static const OpKind others[] = {OP_linear_q, OP_dispatch, OP_combine, OP_route, OP_rmsnorm};
     Arena *arena = arena_new();
     const Plan *plan = mixture(4, arena);
     const SimReport even = simulate(plan, 1, arena), uneven = simulate(plan, 1.5, arena);
     for (size_t i = 0; i < sizeof on_rows / sizeof *on_rows; i++)
         assert_times(kernels_ps(&uneven, on_rows[i]), kernels_ps(&even, on_rows[i]), 1.5);
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+        /* weights and the number of tiles do not grow */
+        const double longer = (double)kernels_ps(&uneven, products[i]),
+                     before = (double)kernels_ps(&even, products[i]);
+        assert_true(longer >= before && longer < 1.45 * before);
+    }
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_true(kernels_ps(&uneven, others[i]) == kernels_ps(&even, others[i]));
     assert_true(stream_ps(&uneven, STREAM_ep) > stream_ps(&even, STREAM_ep));
@@ -161,7 +168,8 @@ static Ps rank_ps(const Plan *plan, const SimReport *r, Rank rank, OpKind op)
     return sum;
 }
 
-/* Each rank computes on its own rows, layer by layer, and on nothing else. */
+/* Each rank computes on its own rows, layer by layer, and on nothing else. The device has no time
+ * to launch, so kernels that only move rows take a time in proportion to the rows. */
 static void each_rank_has_its_own_rows(void **state)
 {
     (void)state;
@@ -173,14 +181,79 @@ static void each_rank_has_its_own_rows(void **state)
                     own = simulate_loads(plan, &loads, arena);
     for (Rank r = 0; r < 4; r++) {
         const double mean = (share[r] + share[4 + r]) / 2;
-        assert_true(rank_ps(plan, &even, r, OP_linear_experts) > 0);
-        assert_times(rank_ps(plan, &own, r, OP_linear_experts),
-                     rank_ps(plan, &even, r, OP_linear_experts), mean);
-        assert_times(rank_ps(plan, &own, r, OP_linear_experts_d1),
-                     rank_ps(plan, &even, r, OP_linear_experts_d1), mean);
+        assert_true(rank_ps(plan, &even, r, OP_silu) > 0);
+        assert_times(rank_ps(plan, &own, r, OP_silu), rank_ps(plan, &even, r, OP_silu), mean);
+        assert_times(rank_ps(plan, &own, r, OP_silu_grad), rank_ps(plan, &even, r, OP_silu_grad),
+                     mean);
         assert_true(rank_ps(plan, &own, r, OP_linear_q) == rank_ps(plan, &even, r, OP_linear_q));
     }
     assert_int_equal(own.n_classes, 4);
+    arena_free(arena);
+}
+
+/* With rows s times the mean, the bytes of a product are s times its rows and once its weights; a
+ * kernel is launched once. On this device all
+ * products are bound by memory. A rank without rows only
+ * launches; the weight's gradient is still written. */
+static void only_rows_scale_with_a_ranks_share(void **state)
+{
+    (void)state;
+    enum { WIDTH = 64, HIDDEN = 64, ROWS = 4 * 512, EXPERTS = 2, LAUNCH_PS = 3000000 };
+    static const double share[] = {0, 2, 0.5, 1.5};
+    const RowLoads loads = {.n_layers = 1, .n_ranks = 4, .share = share};
+    Arena *arena = arena_new();
+    const Plan *plan = four_ranks(WIDTH, arena);
+    Cluster c = node();
+    c.device.kernel_floor_s = LAUNCH_PS * 1e-12;
+    c.device.memory_efficiency = 1;
+    c.device.arch = "cpu"; /* no tiles */
+    const SimOptions options = {.trace = true, .unfolded = true, .loads = &loads, .steps = 1};
+    SimReport r;
+    Diag d = diag_in(arena);
+    assert_true(sim_run(plan, &c, &options, arena, &r, &d));
+    const Program *p = &plan->programs.at[0];
+    uint32_t n_products = 0;
+    for (uint32_t i = 0; i < r.trace.rows.n; i++) {
+        const TraceRow *row = &r.trace.rows.at[i];
+        const Instr *in = &p->code.at[row->pc];
+        const double took = (double)(row->end_ps - row->start_ps);
+        if (in->op == OP_linear_experts) {
+            const double weights = 4. * EXPERTS * WIDTH * HIDDEN,
+                         rows = 4. * EXPERTS * ROWS * (WIDTH + HIDDEN),
+                         bytes = share[row->rank] * rows + (share[row->rank] > 0 ? weights : 0),
+                         expected = LAUNCH_PS + bytes / 3.35e12 * 1e12;
+            if (!(fabs(took - expected) <= 2)) fail_msg("%g ps, %g expected", took, expected);
+            n_products++;
+        }
+        if (in->op == OP_silu && share[row->rank] == 0) assert_true(took == LAUNCH_PS);
+        if (in->op == OP_linear_experts_d1) assert_true(took > LAUNCH_PS);
+    }
+    assert_true(n_products >= 4 * 2);
+    arena_free(arena);
+}
+
+/* On cores that ranks share, one factor is the load of the first rank; the others have the rest. */
+static void a_factor_on_shared_cores_has_one_busiest_rank(void **state)
+{
+    (void)state;
+    static const double share[] = {2.5, 0.5, 0.5, 0.5};
+    const RowLoads loads = {.n_layers = 1, .n_ranks = 4, .share = share};
+    Arena *arena = arena_new();
+    const Plan *plan = four_ranks(256, arena);
+    Cluster c = {.name = "cores", .nodes = 1, .devices_per_node = 4, .cores_per_node = 2};
+    c.intra = FABRIC_host, c.intra_bytes_per_s = 5e9;
+    c.device = (Device){.name = "core", .arch = "cpu", .sms = 1, .hbm_bytes_per_s = 1e10};
+    for (int t = 1; t < DT_COUNT; t++) c.device.peak_flops[t] = 6e10;
+    c.device.memory_bytes = UINT64_C(8) << 30;
+    const SimOptions by_factor = {.imbalance = 2.5, .steps = 1},
+                     by_rank = {.loads = &loads, .steps = 1}, even = {.steps = 1};
+    SimReport r[3];
+    Diag d = diag_in(arena);
+    assert_true(sim_run(plan, &c, &by_factor, arena, &r[0], &d));
+    assert_true(sim_run(plan, &c, &by_rank, arena, &r[1], &d));
+    assert_true(sim_run(plan, &c, &even, arena, &r[2], &d));
+    assert_true(r[0].step_ps == r[1].step_ps);
+    assert_true(r[0].step_ps > r[2].step_ps);
     arena_free(arena);
 }
 
@@ -326,6 +399,8 @@ int main(void)
         cmocka_unit_test(busiest_rank_sets_the_pace),
         cmocka_unit_test(an_uneven_exchange_has_its_closed_form),
         cmocka_unit_test(each_rank_has_its_own_rows),
+        cmocka_unit_test(only_rows_scale_with_a_ranks_share),
+        cmocka_unit_test(a_factor_on_shared_cores_has_one_busiest_rank),
         cmocka_unit_test(exchanges_of_ranks_with_own_rows_have_their_closed_form),
         cmocka_unit_test(exchanges_go_there_and_back),
         cmocka_unit_test(ranks_of_equal_loads_fold),

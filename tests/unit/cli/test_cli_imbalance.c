@@ -293,22 +293,6 @@ static void a_run_writes_the_counts_that_sim_reads(void **state)
     }
 }
 
-/* A pipe can be read only once. */
-static void counts_may_come_from_a_pipe(void **state)
-{
-    (void)state;
-    Arena *arena = arena_new();
-    write_plan(arena, "'dropless'", "", "dp_shard = 2, ep = 4", "bound = 4");
-    const char *script = arena_print(
-        arena,
-        "printf '4 3 3 2\\n2 3 3 4\\n' | %s sim imbalance.lua --dry-run --imbalance /dev/stdin",
-        TANDEM_COMMAND);
-    CommandResult r =
-        command_run_program(arena, 60, (const char *const[]){"sh", "-c", script, NULL});
-    if (r.exit_code != 0) fail_msg("%s%s", r.out, r.err);
-    arena_free(arena);
-}
-
 static void a_run_that_cannot_count_says_so(void **state)
 {
     (void)state;
@@ -465,7 +449,6 @@ int main(void)
         cmocka_unit_test(a_run_beyond_the_bound_is_warned_of),
         cmocka_unit_test(a_run_beyond_the_bound_ends_at_its_line),
         cmocka_unit_test(a_run_writes_the_counts_that_sim_reads),
-        cmocka_unit_test(counts_may_come_from_a_pipe),
         cmocka_unit_test(a_run_that_cannot_count_says_so),
         cmocka_unit_test(a_run_replaces_only_counts),
         cmocka_unit_test(a_bound_of_experts_with_a_capacity_is_not_applied),

@@ -193,7 +193,8 @@ static void sizes_for_another_cluster_break_no_rule(void **state)
         const CommandResult wrong = command_run(arena, 60, words);
         const char *at = strstr(wrong.err, fits), *key = "";
         if (strstr(wrong.err, "each of them breaks another rule") != NULL) at = NULL;
-        for (at = at ? at + sizeof fits - 1 : ""; *at != 0; at += strcspn(at, ",\n")) {
+        for (at = at ? at + sizeof fits - 1 : ""; *at != 0 && *at != '\n';
+             at += strcspn(at, ",\n")) {
             at += strspn(at, ", ");
             at += strncmp(at, "or ", 3) == 0 ? 3 : 0;
             const size_t word = strcspn(at, " =,\n");
