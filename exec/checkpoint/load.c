@@ -116,8 +116,7 @@ static bool check_hash(Load *l, const StoredFile *file)
                    file->hash);
     else
         return true;
-    diag_hint(l->d, "load an older checkpoint");
-    return false;
+    return checkpoint_hint_older(l->folder, l->arena, l->d);
 }
 
 static void check_files(Load *l)

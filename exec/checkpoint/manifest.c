@@ -277,11 +277,11 @@ static bool newer(const char *path, const json_t *root, Diag *d)
     return true;
 }
 
-static bool damaged(const char *path, const char *what, Diag *d)
+static bool damaged(const char *folder, const char *what, Arena *arena, Diag *d)
 {
-    diag_error(d, FAULT_input, "checkpoint-damaged", none, "%s: %s", path, what);
-    diag_hint(d, "load an older checkpoint");
-    return false;
+    diag_error(d, FAULT_input, "checkpoint-damaged", none, "%s/%s: %s", folder, CHECKPOINT_LISTING,
+               what);
+    return checkpoint_hint_older(folder, arena, d);
 }
 
 bool manifest_read(const char *folder, Arena *arena, Manifest *m, Diag *d)
@@ -299,22 +299,23 @@ bool manifest_read(const char *folder, Arena *arena, Manifest *m, Diag *d)
     }
     json_t *root = json_loadb(text, n, 0, &error);
     if (root == NULL)
-        return damaged(path, arena_print(arena, "line %d: %s", error.line, error.text), d);
+        return damaged(folder, arena_print(arena, "line %d: %s", error.line, error.text), arena, d);
     ManifestRead r = {.arena = arena, .m = m};
     m->hash = hash_bytes(text, n);
     const json_t *format = json_object_get(root, "format");
     bool fine = false;
     if (!json_is_string(format) || strcmp(json_string_value(format), CHECKPOINT_FORMAT) != 0)
-        damaged(path, "its format is not \"" CHECKPOINT_FORMAT "\"", d);
+        damaged(folder, "its format is not \"" CHECKPOINT_FORMAT "\"", arena, d);
     else if (newer(path, root, d))
         fine = false;
     else if (!checksum_holds(text, n, arena))
-        damaged(path, "its text does not have the hash that its last line states", d);
+        damaged(folder, "its text does not have the hash that its last line states", arena, d);
     else
         fine = true;
     if (fine) read_all(&r, root);
     json_decref(root);
     if (fine && r.wrong != NULL)
-        return damaged(path, arena_print(arena, "a value of \"%s\" is out of range", r.wrong), d);
+        return damaged(folder, arena_print(arena, "a value of \"%s\" is out of range", r.wrong),
+                       arena, d);
     return fine;
 }

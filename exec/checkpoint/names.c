@@ -180,6 +180,29 @@ static const char *found_in(const char *folder, Arena *arena, Diag *d)
     return NULL;
 }
 
+bool checkpoint_hint_older(const char *path, Arena *arena, Diag *d)
+{
+    const char *slash = strrchr(path, '/'), *training = manifest_training(path, arena);
+    const char *folder =
+        slash != NULL ? arena_print(arena, "%.*s", (int)(slash - path), path) : ".";
+    const FolderEntries all = folder_entries(folder, arena);
+    const FolderEntry *newest = NULL;
+    uint64_t step = 0;
+    if (!checkpoint_is_step(slash != NULL ? slash + 1 : path, &step)) step = 0;
+    for (uint32_t i = 0; i < all.n; i++) {
+        const FolderEntry *at = &all.at[i];
+        const bool own =
+            training[0] == 0 || strcmp(manifest_training(at->path, arena), training) == 0;
+        if (at->whole && own && at->step < step && (newest == NULL || at->step > newest->step))
+            newest = at;
+    }
+    if (newest != NULL)
+        diag_hint(d, "the newest one before it is %s", newest->path);
+    else
+        diag_hint(d, "there is no older checkpoint beside it");
+    return false;
+}
+
 const char *checkpoint_resolve(const char *path, Arena *arena, Diag *d)
 {
     const uint32_t errors = d->n_errors;

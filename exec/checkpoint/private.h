@@ -77,6 +77,9 @@ const char *checkpoint_rank_name(Rank rank, Arena *arena);
 bool checkpoint_is_step(const char *name, uint64_t *step);  /* true for a finished save's name */
 bool checkpoint_is_whole(const char *folder, Arena *arena); /* it has a manifest */
 
+/* Adds a hint that names the newest checkpoint before a damaged one. Returns false. */
+bool checkpoint_hint_older(const char *path, Arena *arena, Diag *d);
+
 /* ---- folder.c ---- */
 /* A folder in a folder of checkpoints that has the name of a checkpoint. */
 typedef struct FolderEntry {

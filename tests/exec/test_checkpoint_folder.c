@@ -236,6 +236,24 @@ static void a_damaged_latest(void **state)
     refused(&(CheckpointOptions){.save = folder}, 1, "checkpoint-used", "latest is a folder", NULL);
 }
 
+/* A damaged checkpoint is refused, and the hint names the one before it. */
+static void a_damaged_one_has_an_older_one(void **state)
+{
+    (void)state;
+    const CheckpointOptions load = {.load = folder};
+    works(&(CheckpointOptions){.save = folder, .every = 1}, 3);
+    command_write_file(in("step-00000003/rank-00001.safetensors"), "other\n");
+    refused(&load, 4, "checkpoint-damaged", "step-00000003/rank-00001.safetensors has 6 bytes",
+            in("step-00000002"));
+    command_write_file(in("step-00000003/manifest.json"), "{}\n");
+    refused(&load, 4, "checkpoint-damaged", "its format is not", in("step-00000002"));
+    refused(&(CheckpointOptions){.load = in("step-00000003")}, 4, "checkpoint-damaged",
+            "its format is not", in("step-00000002"));
+    command_write_file(in("step-00000001/manifest.json"), "{}\n");
+    refused(&(CheckpointOptions){.load = in("step-00000001")}, 4, "checkpoint-damaged",
+            "its format is not", "there is no older checkpoint");
+}
+
 /* ---- removals that break off or fail */
 
 static void removals_that_break_off(void **state)
@@ -281,6 +299,7 @@ int main(void)
         TEST(foreign_files_stay),
         TEST(links_are_not_followed),
         TEST(a_damaged_latest),
+        TEST(a_damaged_one_has_an_older_one),
         TEST(removals_that_break_off),
         TEST(a_removal_that_fails),
     };

@@ -115,6 +115,41 @@ static void ranks_that_see_other_files(void **state)
     assert_null(strstr(r.out, "\nstep "));
 }
 
+/* ---- two commands at once */
+
+/* A run saves after each step. Others load from its folder meanwhile, and one wants to save there.
+ * The lock ends with its process. */
+static void a_run_beside_a_saver(void **state)
+{
+    (void)state;
+    static const char script[] =
+        "run() { \"$tandem\" run \"$plan\" --db \"$db\" --backend loopback \"$@\"; }\n"
+        "tandem=$0 plan=$1 k=$2/k db=$3; cd \"$2\"\n"
+        "\"$tandem\" run \"$plan\" --db \"$2/own.db\" --backend loopback --steps 5000 --save "
+        "\"$k\" "
+        "--save-every 1 >saver.txt 2>&1 & saver=$!\n"
+        "for i in $(seq 300); do [ -e \"$k/latest\" ] && break; sleep 0.1; done\n"
+        "step() { sed 's/step-0*//' \"$k/latest\"; }\n"
+        "for i in 1 2 3; do\n"
+        "  run --steps $(($(step) + 50)) --load \"$k\" >load.txt 2>&1 || { cat load.txt; exit 91; "
+        "}\n"
+        "done\n"
+        "run --steps 5000 --load \"$k\" --save \"$k\" >busy.txt 2>&1; code=$?\n"
+        "kill -9 $saver || exit 92\n"
+        "grep -q \"checkpoint-busy.: process $saver on .* saves into $k\" busy.txt || { cat "
+        "busy.txt; "
+        "exit 93; }\n"
+        "[ $code = 3 ] || exit 94\n"
+        "wait $saver\n"
+        "run --steps $(($(step) + 2)) --load \"$k\" --save \"$k\" >after.txt 2>&1 || { cat "
+        "after.txt; "
+        "exit 95; }\n"
+        "[ -z \"$(ls -d \"$k\"/*.saving \"$k\"/*.replaced 2>/dev/null)\" ] || exit 96\n"
+        "rm -r \"$k\"\n";
+    const CommandResult r = shell(script);
+    if (r.exit_code != 0) fail_msg("code %d\n%s\n%s", r.exit_code, r.out, r.err);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -123,6 +158,7 @@ int main(void)
         TEST(a_newer_one_appears_before_the_ranks_start),
         TEST(ranks_that_see_another_latest),
         TEST(ranks_that_see_other_files),
+        TEST(a_run_beside_a_saver),
     };
     return cmocka_run_group_tests_name("cli_checkpoint_folder", tests, NULL, NULL);
 }
