@@ -1,7 +1,8 @@
 /* Shares of experts: the number of choices that each expert gets, drawn by seed or measured. They
  * give the number of rows of each rank in each layer. All ranks of a group wait for the busiest
  * one. So one factor nearly describes a step: the mean over layers of the busiest rank's rows,
- * relative to an even share. */
+ * relative to an even share. Where ranks share cores, the other ranks' rows count, too
+ * (sim/sim.c). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
