@@ -23,7 +23,6 @@ static const char *part_said(Arena *arena, const char *part, const char *counts)
     static const char by_rank[] = " by rank #";
     const char *at = part;
     double number, factor;
-    if (strcmp(part, "unfolded") == 0) return ""; /* scenario_said */
     if (takes_number(&at, "jitter ", &number) && *at == 0)
         return number > 0 ? arena_print(arena, "kernel times scatter with sigma %.5g", number) : "";
     if (takes_number(&at, "rank ", &number) && takes_number(&at, " x ", &factor) && *at == 0)
@@ -40,13 +39,15 @@ static const char *part_said(Arena *arena, const char *part, const char *counts)
 
 const char *scenario_said(Arena *arena, const char *key, const char *counts)
 {
+    static const char all[] = "every rank simulated"; /* jitter and stragglers imply it */
     Str s = str_in(arena);
     for (const char *at = key; *at != 0;) {
         const char *comma = strstr(at, ", ");
         const size_t n = comma != NULL ? (size_t)(comma - at) : strlen(at);
         const char *said = part_said(arena, arena_copy(arena, at, n), counts);
+        if (strcmp(said, "unfolded") == 0) said = strstr(key, ", jitter ") ? "" : all;
         if (*said != 0) str_print(&s, "%s%s", s.n > 0 ? "; " : "", said);
         at += n + (comma != NULL ? 2 : 0);
     }
-    return s.n > 0 ? str_text(&s) : "every rank simulated";
+    return s.n > 0 ? str_text(&s) : all;
 }
