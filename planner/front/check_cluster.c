@@ -12,6 +12,39 @@ static bool is_setting(const Seen *seen)
     return seen->loc.file != NULL && strncmp(seen->loc.file, "--set ", 6) == 0;
 }
 
+static const char *last_setting(const FrontOptions *o, const char *key)
+{
+    const size_t n = strlen(key);
+    for (uint32_t i = o->n_set; i > 0; i--)
+        if (strncmp(o->set[i - 1], key, n) == 0 && o->set[i - 1][n] == '=')
+            return o->set[i - 1] + n + 1;
+    return NULL;
+}
+
+const char *front_named_cluster(const FrontOptions *o)
+{
+    const char *other = o->cluster != NULL ? last_setting(o, "cluster") : NULL;
+    return other != NULL ? other : o->cluster;
+}
+
+void draft_name_cluster(Draft *draft, const FrontOptions *o, const Cluster *named)
+{
+    draft->named = named;
+    draft->named_nodes = o->nodes;
+    draft->sets_gpu = last_setting(o, "gpu") != NULL;
+}
+
+/* Puts the GPU of --set gpu= into the named cluster. The script's process has put it into the
+ * script's cluster. The price of another GPU in these nodes is not known. */
+static void take_gpu(Draft *draft, const Cluster *script)
+{
+    Device *device = &draft->config.cluster.device;
+    const bool same = strcmp(device->name, script->device.name) == 0;
+    const double price = same ? device->usd_per_hour : 0;
+    *device = script->device;
+    device->usd_per_hour = price;
+}
+
 /* Copies the command line's settings cluster.* from `script`, the script's cluster, to the named
  * cluster. */
 static void keep_settings(Draft *draft, const Cluster *script)
@@ -36,6 +69,7 @@ void draft_take_named(Draft *draft)
     bool is_open = false;
     if (draft->named == NULL) return;
     *c = *draft->named;
+    if (draft->sets_gpu && script.device.name != NULL) take_gpu(draft, &script);
     keep_settings(draft, &script);
     if (draft->named_nodes > 0 || c->devices_per_node == 0) return;
     for (int a = 0; a < AXIS_NAMES; a++) is_open = is_open || draft->mesh[a] == -1;

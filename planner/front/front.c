@@ -388,13 +388,12 @@ static bool load(const char *path, const char *code, const FrontOptions *options
     graph_init(graph, draft->arena);
     draft->config.file = arena_dup(draft->arena, path);
     Config *named = NULL;
-    if (options->cluster != NULL) {
+    const char *cluster = front_named_cluster(options);
+    if (cluster != NULL) {
         uint32_t nodes = options->nodes > 0 ? options->nodes : 1;
         named = arena_alloc(draft->arena, sizeof *named);
-        if (!front_read_cluster(options->cluster, nodes, draft->arena, named, draft->d))
-            return false;
-        draft->named = &named->cluster;
-        draft->named_nodes = options->nodes;
+        if (!front_read_cluster(cluster, nodes, draft->arena, named, draft->d)) return false;
+        draft_name_cluster(draft, options, &named->cluster);
     }
     Arena *own = arena_new();
     Script *s = arena_alloc(own, sizeof *s);

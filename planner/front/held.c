@@ -137,14 +137,15 @@ void front_close(FrontScript *s)
 /* Returns the cluster that replaces the script's. Reads each cluster once. */
 static const Config *named_cluster(FrontScript *s, const FrontOptions *o, Diag *d)
 {
+    const char *name = front_named_cluster(o);
     const uint32_t nodes = o->nodes > 0 ? o->nodes : 1;
     for (uint32_t i = 0; i < s->clusters.n; i++) {
         const NamedCluster *c = &s->clusters.at[i];
-        if (c->nodes == nodes && strcmp(c->name, o->cluster) == 0) return c->config;
+        if (c->nodes == nodes && strcmp(c->name, name) == 0) return c->config;
     }
     Arena *arena = s->traces.arena;
-    NamedCluster c = {arena_dup(arena, o->cluster), nodes, arena_alloc(arena, sizeof *c.config)};
-    if (!front_read_cluster(o->cluster, nodes, arena, c.config, d)) return NULL;
+    NamedCluster c = {arena_dup(arena, name), nodes, arena_alloc(arena, sizeof *c.config)};
+    if (!front_read_cluster(name, nodes, arena, c.config, d)) return NULL;
     list_push(arena, &s->clusters, c);
     return c.config;
 }
@@ -192,8 +193,7 @@ static bool load(FrontScript *s, const FrontOptions *o, Draft *draft, Graph *gra
     if (o->cluster != NULL) {
         named = named_cluster(s, o, draft->d);
         if (named == NULL) return false;
-        draft->named = &named->cluster;
-        draft->named_nodes = o->nodes;
+        draft_name_cluster(draft, o, &named->cluster);
     }
     Rebuild b = {.graph = graph, .draft = draft, .arena = draft->arena};
     const uint32_t n_before = draft->d->items.n;

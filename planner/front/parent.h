@@ -40,6 +40,7 @@ typedef struct Draft {
     uint32_t n_errors_before;
     const Cluster *named; /* a cluster that replaces the script's; NULL: none */
     uint32_t named_nodes; /* 0: as many as the mesh needs */
+    bool sets_gpu;        /* --set gpu= gives the named cluster another device */
     bool unsure;          /* a value on which the mesh or the batch depends is missing or wrong */
     LIST(Seen) seen;
     LIST(NamedList) lists;
@@ -76,6 +77,11 @@ void draft_check_float8(Draft *draft);
 /* Reports missing keys, checks ranges that depend on each other, resolves mesh and batch, and
  * completes the configuration. */
 bool draft_finish(Draft *draft);
+/* Returns the name of the cluster that replaces the script's: --cluster, or the setting cluster=,
+ * which follows it; NULL: the script's cluster stays. */
+const char *front_named_cluster(const FrontOptions *options);
+/* Keeps `named`, the cluster of that name, for draft_take_named. */
+void draft_name_cluster(Draft *draft, const FrontOptions *options, const Cluster *named);
 /* Replaces the script's cluster by draft->named, then applies the command line's settings. If no
  * number of nodes was given, it follows from the mesh. */
 void draft_take_named(Draft *draft);

@@ -74,6 +74,29 @@ static void rows_name_the_gpu(void **state)
     assert_null(strstr(r.out, " \n")); /* empty cells at the end of a row print nothing */
 }
 
+/* Settings follow --cluster: another GPU in its nodes, or another cluster in its place. */
+static void a_named_cluster_takes_changes(void **state)
+{
+    (void)state;
+    static const char *const others[][3] = {{"dgx_h100", "gpu=B200", "B200-SXM-180GB"},
+                                            {"hgx_b200", "gpu=H100", "H100-SXM5-80GB"},
+                                            {"hgx_b200", "cluster=hgx_h200", "hgx_h200"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const char *const *o = others[i];
+        json_t *root = document_of(SIM("--cluster", o[0], "--what-if", o[1]), 0);
+        json_t *set = document_of(SIM("--cluster", o[0], "--set", o[1]), 0);
+        const double changed = document_number(row_of(root, o[1]), "step_ps");
+        if (changed == document_number(root, "step_ps"))
+            fail_msg("--cluster %s: %s changes nothing", o[0], o[1]);
+        assert_true(changed == document_number(set, "step_ps"));
+        json_decref(root);
+        json_decref(set);
+        const CommandResult r =
+            COMMAND(arena, 120, "check", llama, "--cluster", o[0], "--set", o[1]);
+        if (strstr(r.out, o[2]) == NULL) fail_msg("--cluster %s: %s\n%s", o[0], o[1], r.out);
+    }
+}
+
 /* Without a price the column has no numbers, and the table says once why. */
 static void a_missing_price_is_said(void **state)
 {
@@ -147,8 +170,8 @@ static void a_change_of_ranks_frees_dp_shard(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(rows_are_simulations),    TEST(rows_name_the_gpu),
-        TEST(a_missing_price_is_said), TEST(enough_is_enough),
-        TEST(mistakes_are_told),       TEST(a_change_of_ranks_frees_dp_shard)};
+        TEST(a_named_cluster_takes_changes),   TEST(rows_are_simulations), TEST(rows_name_the_gpu),
+        TEST(a_missing_price_is_said),         TEST(enough_is_enough),     TEST(mistakes_are_told),
+        TEST(a_change_of_ranks_frees_dp_shard)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
