@@ -245,9 +245,12 @@ void plan_file_memory(Cli *cli, const PlanFile *file);
 /* Computes the process memory under the plan's runtime. If the plan names no runtime, computes it
  * for each framework that could run it. `timed`: also step times. A plan's text and a plan for this
  * machine have no such answers. Looks up stored answers in `store`, which may be NULL. If the plan
- * names no runtime, `file` may hold only a configuration, without a plan. */
+ * names no runtime, `file` may hold only a configuration, without a plan. `scenario`: the step
+ * times are those of unlike ranks or experts; may be NULL. */
 typedef struct Whose Whose;
-Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, Store *store);
+struct Scenario;
+Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, const struct Scenario *scenario,
+                     Store *store);
 /* Reports the answers, and stores new ones in `store`, which may be NULL. made_of: receives the
  * scripts of the answers; may be NULL. */
 void plan_file_tell(Cli *cli, Whose *whose, Store *store, Recipe *made_of);

@@ -79,7 +79,7 @@ void cmd_check(Cli *cli)
     if (file == NULL) return;
     plan_file_report(cli, file);
     plan_file_memory(cli, file);
-    Whose *whose = plan_file_ask(cli, file, false, NULL);
+    Whose *whose = plan_file_ask(cli, file, false, NULL, NULL);
     session_settle(file, &cli->diag);
     plan_file_tell(cli, whose, NULL, NULL);
     plan_file_close(cli);

@@ -80,12 +80,12 @@ static void report(Cli *cli, const PlanFile *file, Store *store, const PredictOp
 }
 
 /* Asks the frameworks. Opens the store if it exists; `sim` creates one only after the proofs. */
-static Whose *ask(Cli *cli, const PlanFile *file)
+static Whose *ask(Cli *cli, const PlanFile *file, const Scenario *scenario)
 {
     Diag ignored = diag_in(cli->arena);
     const bool looks = !cli->options.dry_run && access(cli->options.db, F_OK) == 0;
     Store *store = looks ? store_open_brief(cli->options.db, &ignored) : NULL;
-    Whose *whose = plan_file_ask(cli, file, true, store);
+    Whose *whose = plan_file_ask(cli, file, true, scenario, store);
     store_close(store);
     return whose;
 }
@@ -108,7 +108,7 @@ void cmd_sim(Cli *cli)
     if (repeat_answer(cli)) return;
     PlanFile *file = plan_file_open(cli, cli->args[0]);
     if (file == NULL) return;
-    Scenario scenario;
+    Scenario scenario = {.imbalance = 1};
     if (!options_fit(cli, file, &scenario)) {
         Diag ignored = diag_in(cli->arena);
         session_settle(file, &ignored); /* its thread reads the plan */
@@ -117,7 +117,7 @@ void cmd_sim(Cli *cli)
     plan_file_report(cli, file);
     plan_file_memory(cli, file);
     const bool dry = cli->options.dry_run;
-    Whose *whose = ask(cli, file);
+    Whose *whose = ask(cli, file, &scenario);
     session_settle(file, &cli->diag);
     if (!is_sound(&cli->diag)) return;
     Store *store = dry ? NULL : store_open(cli->options.db, false, &cli->diag);

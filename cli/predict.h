@@ -86,7 +86,9 @@ typedef struct Scenario {
     Unevenness uneven;
     double imbalance;
     const RowLoads *loads; /* NULL: only a factor is known */
-    Diag told;             /* warnings, which belong to the prediction */
+    bool own_drops; /* Tandem's executor drops choices above the experts' capacity, so that all
+                     * ranks keep the same number of rows */
+    Diag told;      /* warnings, which belong to the prediction */
 } Scenario;
 /* Reads the scenario once, because a file of counts may be a pipe. Returns false after errors. */
 bool scenario_read(Cli *cli, const PlanFile *file, Scenario *out);

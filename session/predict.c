@@ -138,8 +138,7 @@ static bool simulate(const PlanFile *file, Store *store, const PredictOptions *o
     return true;
 }
 
-/* Describes in words how ranks are placed on devices; the text is part of the key. */
-static const char *scenario_text(Arena *arena, const PredictOptions *options)
+const char *session_scenario(Arena *arena, const PredictOptions *options)
 {
     const Unevenness *u = options->uneven;
     Str s = str_in(arena);
@@ -173,7 +172,7 @@ bool session_predict(const PlanFile *file, Store *store, const PredictOptions *o
     record->plan = file->id;
     record->plan_name = file->path;
     record->cluster = cluster_text(arena, options->cluster);
-    record->scenario = scenario_text(arena, options);
+    record->scenario = session_scenario(arena, options);
     record->backend = options->backend;
     record->engine = SIM_ENGINE_VERSION;
     record->calibration = calibration_id(options->cluster, &file->config.runtime, &needs, arena);

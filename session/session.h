@@ -181,6 +181,10 @@ typedef struct PredictOptions {
     const struct RowLoads *loads; /* rows of experts on each rank; NULL: as `imbalance` says */
 } PredictOptions;
 
+/* Describes in words how ranks and experts differ; "": they are alike. The text is part of a
+ * prediction's key. */
+const char *session_scenario(Arena *arena, const PredictOptions *options);
+
 typedef struct Predicted {
     RunRecord record;
     int64_t id;     /* number of the run in the store; 0: not stored */

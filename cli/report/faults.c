@@ -313,6 +313,7 @@ bool scenario_read(Cli *cli, const PlanFile *file, Scenario *out)
     out->is_uneven = unevenness_of(&quiet, file->plan->mesh.n_ranks, &out->uneven);
     out->uneven.seed = file->config.seed;
     out->imbalance = imbalance_of(&quiet, file, &out->loads);
+    out->own_drops = !drops_nobody(&file->plan->graph);
     for (uint32_t i = 0; i < quiet.diag.items.n; i++) {
         const Diagnostic *item = &quiet.diag.items.at[i];
         diag_add(item->severity == SEVERITY_error ? &cli->diag : &out->told, *item);

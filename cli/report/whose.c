@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/predict.h"
 #include "sim/sim.h"
 
 typedef struct Profile {
@@ -44,8 +44,9 @@ static bool could_run(const Config *c, const Profile *profile)
 typedef struct Question {
     Cli *cli;
     const PlanFile *file;
-    bool timed;   /* step times are wanted, too */
-    Store *store; /* the store of earlier answers; NULL: none */
+    bool timed;               /* step times are wanted, too */
+    const Scenario *scenario; /* NULL: all ranks and experts are alike */
+    Store *store;             /* the store of earlier answers; NULL: none */
     KnownScripts scripts;
 } Question;
 
@@ -56,13 +57,41 @@ struct Whose {
     Ps own_step;  /* of Tandem's own executor; 0: not requested */
 };
 
+/* Returns how the scenario's ranks and experts are simulated. */
+static SimOptions how_of(const Question *q)
+{
+    const Scenario *s = q->scenario;
+    SimOptions how = {.steps = 1, .no_memory = true};
+    if (s == NULL) return how;
+    how.imbalance = s->imbalance;
+    how.loads = s->loads;
+    how.unfolded = s->is_uneven;
+    how.uneven = s->is_uneven ? &s->uneven : NULL;
+    return how;
+}
+
+/* Returns the scenario's part of the key of an answer. */
+static const char *scenario_key(const Question *q)
+{
+    const SimOptions how = how_of(q);
+    const PredictOptions same = {
+        .uneven = how.uneven, .imbalance = how.imbalance, .loads = how.loads};
+    return session_scenario(q->cli->arena, &same);
+}
+
 /* `aperiodic` receives true if only the plan of all micro-batches tells the time; NULL: it is that
  * plan. */
-static Ps step_of(const PlanFile *file, const Runtime *runtime, Arena *arena, bool *aperiodic)
+static Ps step_of(const Question *q, const PlanFile *file, const Runtime *runtime, bool *aperiodic)
 {
+    Arena *arena = q->cli->arena;
     Diag ignored = diag_in(arena);
     SimReport report;
-    const SimOptions how = {.steps = 1, .runtime = runtime, .no_memory = true};
+    SimOptions how = how_of(q);
+    how.runtime = runtime;
+    if (runtime->name == NULL && how.imbalance > 1 && q->scenario->own_drops) {
+        how.imbalance = 1;
+        how.loads = NULL;
+    }
     if (!session_simulate(file, &file->config.cluster, &how, arena, &report, &ignored)) return 0;
     if (aperiodic != NULL) *aperiodic = report.aperiodic;
     return report.step_ps;
@@ -80,7 +109,7 @@ static bool compile_answer(const Question *q, const PlanOptions *o, const Config
     out->could = other != NULL;
     if (other == NULL) return true;
     out->held = session_held(other);
-    if (q->timed) out->step_ps = step_of(other, &config->runtime, arena, &aperiodic);
+    if (q->timed) out->step_ps = step_of(q, other, &config->runtime, &aperiodic);
     return !aperiodic;
 }
 
@@ -102,11 +131,12 @@ static void make_answer(const Question *q, const PlanOptions *o, Recipe *recipe,
         .path = q->file->path, .has_cluster = true, .config = *config, .plan = q->file->plan};
     if (q->file->plan != NULL && session_same_program(&q->file->config, q->file->plan, config)) {
         out->held = sim_held(same.plan, &config->cluster, &config->runtime);
-        out->step_ps = q->timed ? step_of(&same, &config->runtime, arena, NULL) : 0;
+        out->step_ps = q->timed ? step_of(q, &same, &config->runtime, NULL) : 0;
         out->could = true;
         return;
     }
-    own.fewer = q->timed ? session_fewer(config, false) : 0;
+    const bool uneven = q->scenario != NULL && q->scenario->is_uneven;
+    own.fewer = q->timed && !uneven ? session_fewer(config, false) : 0;
     if (compile_answer(q, &own, config, &graph, out)) return;
     own.fewer = 0;
     compile_answer(q, &own, config, &graph, out);
@@ -176,8 +206,8 @@ static FrameworkAnswer answer_of(Question *q, const char *name)
     o.n_set++;
     o.script = q->cli->script;
     const char *asked =
-        arena_print(arena, "%s\nwhose %s\n%s", build_name(arena), q->timed ? "time" : "memory",
-                    recipe_head(q->file->path, &o, arena));
+        arena_print(arena, "%s\nwhose %s\n%s\n%s", build_name(arena), q->timed ? "time" : "memory",
+                    scenario_key(q), recipe_head(q->file->path, &o, arena));
     a.key = hash_bytes(asked, strlen(asked));
     if (find_answer(q, &a)) return a;
     a.is_new = true;
@@ -215,16 +245,18 @@ static Answers answers(Question *q)
     return all;
 }
 
-Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, Store *store)
+Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, const Scenario *scenario,
+                     Store *store)
 {
     Whose *whose = arena_alloc(cli->arena, sizeof *whose);
     if (!file->has_cluster || file->is_text || file->config.cluster.is_local) return whose;
-    Question question = {.cli = cli, .file = file, .timed = timed, .store = store};
+    Question question = {
+        .cli = cli, .file = file, .timed = timed, .scenario = scenario, .store = store};
     const Runtime own = {.name = NULL};
     whose->asked = true;
     whose->all = answers(&question);
     if (timed && file->config.runtime.name != NULL)
-        whose->own_step = step_of(file, &own, cli->arena, NULL);
+        whose->own_step = step_of(&question, file, &own, NULL);
     return whose;
 }
 

@@ -287,7 +287,7 @@ static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
         fine = file != NULL;
     }
     if (fine) {
-        Whose *whose = plan_file_ask(cli, file, true, store);
+        Whose *whose = plan_file_ask(cli, file, true, NULL, store);
         plan_file_is_best(whose);
         plan_file_tell(cli, whose, store, NULL);
     }

@@ -11,7 +11,8 @@
 
 #include "tests/support/command.h"
 
-#define PLAN TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua"
+#define PLAN     TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua"
+#define DROPLESS TANDEM_SOURCE_DIR "/scripts/plans/mixtral_8x7b_dropless.lua"
 
 static json_t *document_of(CommandResult r)
 {
@@ -119,6 +120,44 @@ static void a_runtime_sets_defaults_of_passes(void **state)
     arena_free(arena);
 }
 
+/* The step that `sim` prints for torchtitan beside Tandem's own, and the one of a plan that names
+ * torchtitan, are both those of the scenario. */
+static void a_scenario_reaches_every_framework(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *plan, *option, *value, *runtime;
+    } cases[] = {
+        {PLAN, "--straggler", "3:2", "torchtitan"},
+        {PLAN, "--jitter", "0.1", "torchtitan"},
+        {DROPLESS, "--imbalance", "1.5", "automodel"},
+        {DROPLESS, "--imbalance", "drawn", "automodel"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Arena *arena = arena_new();
+        const char *set = arena_print(arena, "runtime=%s", cases[i].runtime);
+        const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+        for (int again = 0; again < 2; again++) { /* then the store has the answers */
+            json_t *plain = document_of(COMMAND(arena, 60, "sim", cases[i].plan, "--json", "--db",
+                                                db, "--set", "model.layers=4"));
+            json_t *tried =
+                document_of(COMMAND(arena, 60, "sim", cases[i].plan, "--json", "--db", db, "--set",
+                                    "model.layers=4", cases[i].option, cases[i].value));
+            json_t *named = document_of(COMMAND(arena, 60, "sim", cases[i].plan, "--json",
+                                                "--dry-run", "--set", "model.layers=4", "--set",
+                                                set, cases[i].option, cases[i].value));
+            const json_int_t step = bytes_of(framework(tried, cases[i].runtime), "step_ps");
+            if (step == bytes_of(framework(plain, cases[i].runtime), "step_ps"))
+                fail_msg("%s %s changes nothing", cases[i].option, cases[i].value);
+            assert_int_equal(step, bytes_of(named, "step_ps"));
+            json_decref(plain);
+            json_decref(tried);
+            json_decref(named);
+        }
+        arena_free(arena);
+    }
+}
+
 /* The best plan of a sweep is simulated for the frameworks, too. */
 static void the_best_of_a_sweep_is_answered_for_all(void **state)
 {
@@ -140,6 +179,7 @@ int main(void)
         cmocka_unit_test(frameworks_that_could_run_it_are_tried),
         cmocka_unit_test(a_tried_framework_is_as_a_named_one),
         cmocka_unit_test(a_framework_may_need_more_than_there_is),
+        cmocka_unit_test(a_scenario_reaches_every_framework),
         cmocka_unit_test(a_runtime_sets_defaults_of_passes),
     };
     return cmocka_run_group_tests_name("whose run", tests, NULL, NULL);
