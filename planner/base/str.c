@@ -274,6 +274,13 @@ const char *str_divisors(Arena *arena, int64_t size)
     return str_text(&s);
 }
 
+const char *str_multiples(Arena *arena, int64_t n, int64_t of)
+{
+    const int64_t below = n / of * of;
+    if (below == 0) return arena_print(arena, "%lld", (long long)of);
+    return arena_print(arena, "%lld or %lld", (long long)below, (long long)(below + of));
+}
+
 struct Hasher {
     XXH3_state_t state;
 };

@@ -54,6 +54,8 @@ const char *str_exact(Arena *arena, double number);
 
 /* Returns the divisors of `size` up to 1024, as hints list them: "1, 2, 3, 6". */
 const char *str_divisors(Arena *arena, int64_t size);
+/* Returns the multiples of `of` around n, as hints list them: "60 or 64". 0 is left out. */
+const char *str_multiples(Arena *arena, int64_t n, int64_t of);
 
 /* The XXH3-128 hash of bytes. hash_hex returns it as 32 hex digits. */
 typedef struct Hash128 {

@@ -33,7 +33,7 @@ static const char *const modes[] = {
 
 static void check_seq(const Job *job, const PassConfig *pass, int64_t parts)
 {
-    const int64_t seq = job->config->seq, below = seq / parts * parts;
+    const int64_t seq = job->config->seq;
     if (seq % parts == 0) return;
     diag_error(job->diag, FAULT_input, "divides-seq",
                job->config->batch_loc.file ? job->config->batch_loc : pass->loc,
@@ -43,11 +43,7 @@ static void check_seq(const Job *job, const PassConfig *pass, int64_t parts)
                : parts > 2 * (int64_t)pass_ranks(job->config, PASS_cp)
                    ? ", two chunks each, and of those over tp"
                    : ", two chunks each");
-    if (below)
-        diag_hint(job->diag, "seq may be %lld or %lld", (long long)below,
-                  (long long)(below + parts));
-    else
-        diag_hint(job->diag, "seq may be %lld", (long long)parts);
+    diag_hint(job->diag, "seq may be %s", str_multiples(job->scratch, seq, parts));
 }
 
 static bool scans(const Job *job)

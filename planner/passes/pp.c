@@ -68,8 +68,7 @@ static void check_microbatches(Diag *d, const PassConfig *pass, uint32_t p, uint
     if (!o->is_own && o->schedule == SCHEDULE_interleaved_1f1b && m % p != 0) {
         diag_error(d, FAULT_input, "pp-interleaved", pass->loc,
                    "interleaved_1f1b needs micro-batches (%u) that divide by pp = %u", m, p);
-        diag_hint(d, "use %u or %u micro-batches; or schedule = \"1f1b\"", m < p ? p : m - m % p,
-                  (m / p + 1) * p);
+        diag_hint(d, "use %s micro-batches; or schedule = \"1f1b\"", str_multiples(d->arena, m, p));
     }
     if (!o->is_own && o->schedule == SCHEDULE_dualpipe_v && m < 2 * p) {
         diag_error(d, FAULT_input, "pp-microbatches", pass->loc,

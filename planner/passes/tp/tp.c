@@ -47,6 +47,44 @@ static const char *segments(const Tp *tp, DealId order)
     return str_text(&s);
 }
 
+/* Returns the dimension of the parameter that tp cuts; -1: none. */
+static int cut_dim(const Tensor *t)
+{
+    if (t->tp == TP_row) return t->row_dim;
+    return t->tp == TP_column || t->tp == TP_vocab ? t->column_dim : -1;
+}
+
+/* True if the whole model can be cut over n ranks of tp. */
+static bool model_fits(const Tp *tp, uint32_t n)
+{
+    const Graph *g = &tp->job->plan->graph;
+    if (tp->pass->tp.sequence && tp->job->config->seq % n != 0) return false;
+    for (TensorId id = 1; id < g->tensors.n; id++) {
+        const Tensor *t = &g->tensors.at[id];
+        const HeadDims heads = tp->heads[id];
+        const int dim = t->role == ROLE_param ? cut_dim(t) : -1;
+        if (dim < 0) continue;
+        if (heads.groups == dim + 1) {
+            const int64_t repeat = heads.repeat ? t->dim[heads.repeat - 1] : heads.fused;
+            if (!tp_heads_fit(t->dim[dim], repeat, n)) return false;
+        } else if (t->tp != TP_vocab && t->dim[dim] % n != 0 &&
+                   (!tp->experts[id] || tp->of_experts == tp->axes)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Hints at the sizes of tp that all of the model allows: a list of one weight's sizes would name
+ * some that another weight, or the sequence, refuses. */
+static void hint_sizes(const Tp *tp)
+{
+    Str legal = str_in(tp->job->scratch);
+    for (uint32_t n = 1; n <= 1024; n++)
+        if (model_fits(tp, n)) str_print(&legal, "%s%u", legal.n ? ", " : "", n);
+    diag_hint(tp->job->diag, "tp may be %s", str_text(&legal));
+}
+
 static void refuse(Tp *tp, const Tensor *t, int dim, uint32_t parts)
 {
     Diag *d = tp->job->diag;
@@ -61,7 +99,7 @@ static void refuse(Tp *tp, const Tensor *t, int dim, uint32_t parts)
         diag_error(d, FAULT_input, "divides-features", loc,
                    "%s: dimension %d = %lld cannot be split over tp = %u", t->name, dim,
                    (long long)size, parts);
-    diag_hint(d, "tp may be %s", str_divisors(tp->job->scratch, size));
+    hint_sizes(tp);
 }
 
 /* True if the parameter is one of a state-space layer. */
@@ -100,10 +138,6 @@ static void refuse_heads(Tp *tp, const Tensor *t, HeadDims heads, uint32_t rest)
                    "each KV head, and %lld query heads of a KV head are not %u equal parts (%s)",
                    (long long)(groups * repeat), (long long)groups, tp->size, rest,
                    (long long)repeat, rest, t->name);
-    Str legal = str_in(tp->job->scratch);
-    for (uint32_t k = 1; k <= groups * repeat && k <= 1024; k++)
-        if (k != tp->size && tp_heads_fit(groups, repeat, k))
-            str_print(&legal, "%s%u", legal.n ? ", " : "", k);
     if (tp_heads_fit(groups, repeat, tp->size))
         diag_hint(d,
                   "other %s are cut over tp differently: give all of them numbers of %s that "
@@ -111,7 +145,7 @@ static void refuse_heads(Tp *tp, const Tensor *t, HeadDims heads, uint32_t rest)
                   of_scan ? "layers" : "attention modules",
                   of_scan ? "groups, or of KV heads," : "KV heads");
     else
-        diag_hint(d, "tp may be %s", str_text(&legal));
+        hint_sizes(tp);
 }
 
 static void split_on(const Tp *tp, AxisSet axes, Layout *layout, int dim)
@@ -122,10 +156,7 @@ static void split_on(const Tp *tp, AxisSet axes, Layout *layout, int dim)
 
 static void place_param(Tp *tp, Tensor *t)
 {
-    int dim = t->tp == TP_row      ? t->row_dim
-              : t->tp == TP_column ? t->column_dim
-              : t->tp == TP_vocab  ? t->column_dim
-                                   : -1;
+    const int dim = cut_dim(t);
     if (dim < 0) return;
     tp->n_matched++;
     HeadDims heads = tp->heads[t - tp->job->plan->graph.tensors.at];
@@ -218,9 +249,8 @@ static bool pass_tp(Job *job)
         diag_error(job->diag, FAULT_input, "divides-seq", job->config->batch_loc,
                    "seq = %lld cannot be split over tp = %u for sequence parallelism",
                    (long long)job->config->seq, tp.size);
-        diag_hint(job->diag, "seq may be %lld or %lld; or tp { sequence = false }",
-                  (long long)(job->config->seq / tp.size * tp.size),
-                  (long long)((job->config->seq / tp.size + 1) * tp.size));
+        diag_hint(job->diag, "seq may be %s; or tp { sequence = false }",
+                  str_multiples(job->scratch, job->config->seq, tp.size));
     }
     if (job->diag->n_errors > before) return false;
     place_activations(&tp);

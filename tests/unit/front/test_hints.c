@@ -219,9 +219,49 @@ static void sizes_for_another_cluster_break_no_rule(void **state)
     assert_true(n_sizes > 12);
 }
 
+/* A size that a hint names for tp must suit all weights and the sequence, not only the weight of
+ * its own error. */
+static void sizes_of_tp_suit_the_whole_model(void **state)
+{
+    (void)state;
+    static const char *const cases[][3] = {{"llama3_8b", "mesh.tp=3", "batch.seq=24"},
+                                           {"llama3_8b", "mesh.tp=3", "model.hidden=14340"},
+                                           {"gpt2_1558m", "mesh.tp=6", "batch.seq=1002"}};
+    static const char may[] = "hint: tp may be ";
+    uint32_t n_sizes = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Arena *arena = arena_new();
+        const char *script =
+            arena_print(arena, TANDEM_SOURCE_DIR "/scripts/plans/%s.lua", cases[i][0]);
+        const char *words[] = {"check", script,
+                               "--set", "mesh.dp_shard=-1",
+                               "--set", cases[i][2],
+                               "--set", "parallel.tp.sequence=true",
+                               "--set", "cluster.nodes=3",
+                               "--set", cases[i][1],
+                               NULL};
+        const CommandResult wrong = command_run(arena, 60, words);
+        const char *at = strstr(wrong.err, may);
+        if (at == NULL) fail_msg("%s: no hint\n%s", cases[i][0], wrong.err);
+        words[9] = "cluster.nodes=256";
+        for (at += sizeof may - 1; *at != '\n' && *at != 0; at += strspn(at, ", ")) {
+            const size_t n = strspn(at, "0123456789");
+            words[11] = arena_print(arena, "mesh.tp=%.*s", (int)n, at);
+            const CommandResult r = command_run(arena, 60, words);
+            if (n == 0 || strstr(r.err, "over tp") != NULL || strstr(r.err, "mesh-product") != NULL)
+                fail_msg("%s with %s: %s\n%s", cases[i][0], cases[i][2], words[11], r.err);
+            at += n;
+            n_sizes++;
+        }
+        arena_free(arena);
+    }
+    assert_true(n_sizes > 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(hints_work_when_they_are_followed),
+                                       cmocka_unit_test(sizes_of_tp_suit_the_whole_model),
                                        cmocka_unit_test(sizes_for_another_cluster_break_no_rule)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
