@@ -304,6 +304,29 @@ static void check_instructions(Verifier *v)
     }
 }
 
+/* Several units use the same memory for gradients in turn, so its parts name no unit. A fill of
+ * such a part belongs to the unit whose message or update touches the memory next. */
+static void check_fills(Verifier *v)
+{
+    UnitId *next = arena_array(v->arena, v->p->buffers.n, sizeof *next); /* [root] */
+    for (Pc pc = v->p->code.n; pc-- > 1;) {
+        const Instr *in = &v->p->code.at[pc];
+        const bool fills = in->op == OP_fill;
+        for (uint32_t i = 0; i < in->args.n; i++) {
+            const BufferId b = program_arg(v->p, in, i);
+            const Buffer *at = &v->p->buffers.at[b];
+            const BufferId root = at->parent ? at->parent : b;
+            if (!fills)
+                next[root] = in->unit;
+            else if (!at->unit && next[root] && in->unit != next[root])
+                verify_report(v, RULE, pc,
+                              "says unit=%" PRIu32 ", but unit %" PRIu32
+                              " uses the memory that it fills",
+                              in->unit, next[root]);
+        }
+    }
+}
+
 void verify_derived(Verifier *v)
 {
     check_producers(v);
@@ -319,7 +342,9 @@ void verify_derived(Verifier *v)
                 check_view(v, b);
             else
                 check_root(v, b);
-        if (v->p->purpose != PURPOSE_gather) check_instructions(v); /* it belongs to no step */
+        if (v->p->purpose == PURPOSE_gather) continue; /* it belongs to no step */
+        check_instructions(v);
+        check_fills(v);
     }
     v->p = NULL;
 }
