@@ -35,7 +35,8 @@ typedef struct Replay {
     uint64_t update_bytes; /* bytes that the optimizer allocates for all its instructions */
 } Replay;
 
-enum { LATER = UINT32_MAX }; /* in Replay.block: the first step makes this tensor */
+/* in Replay.block: the first step makes this tensor */
+static const uint32_t LATER = UINT32_MAX;
 
 /* True for the gradient or the optimizer state of a weight that is not trained. */
 static bool is_frozen(const Replay *r, const Buffer *b)
