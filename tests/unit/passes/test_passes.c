@@ -118,7 +118,7 @@ static void refusals(void **state)
     assert_int_equal(compile_diag()->n_errors, 2); /* tp and dp_shard, both at once */
     assert_string_equal(compile_refused(&t, with_cp)->rule, "axis-unused");
     t = tiny_default();
-    t.groups = 25, t.tp = 2;
+    t.groups = 25, t.seq = 50, t.hidden = 100, t.tp = 2;
     d = compile_refused(&t, NULL);
     assert_string_equal(d->rule, "divides-heads");
     assert_non_null(strstr(d->text, "heads = 25 cannot be split over tp = 2"));
