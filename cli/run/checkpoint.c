@@ -43,7 +43,7 @@ bool run_checkpoint_ready(Cli *cli, const PlanFile *file, uint32_t steps)
                   from.step + 1, from.step);
     if (over || none) return false;
     if (loads) o->load = from.path;
-    return o->save == NULL || checkpoint_may_save(o->save, &from, cli->arena, &cli->diag);
+    return o->save == NULL || checkpoint_can_save(o->save, &from, cli->arena, &cli->diag);
 }
 
 CheckpointOptions run_checkpoint_options(const Cli *cli, const char *data)

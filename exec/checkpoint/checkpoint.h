@@ -52,6 +52,8 @@ bool checkpoint_load(const CheckpointOptions *options, const Plan *plan, Backend
 /* Checks that a run which loaded `from` (path NULL: nothing) may save into the folder: it replaces
  * nothing but `from`, and all checkpoints there precede its own. Reports checkpoint-used. */
 bool checkpoint_may_save(const char *save, const CheckpointInfo *from, Arena *arena, Diag *d);
+/* Also checks that no other process saves there now. Reports checkpoint-busy, too. */
+bool checkpoint_can_save(const char *save, const CheckpointInfo *from, Arena *arena, Diag *d);
 /* Prepares the folder options->save: creates it, locks it, checks it as checkpoint_may_save() does,
  * and removes leftovers. All processes call it, and checkpoint_end() later. Reports
  * checkpoint-write, -busy, -used. */

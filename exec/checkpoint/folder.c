@@ -16,10 +16,36 @@ static const Loc none = {NULL, 0};
 
 /* ---- the lock ---- */
 
+static const char *holder_of(int fd, Arena *arena)
+{
+    char text[256] = {0};
+    const ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    text[n > 0 ? strcspn(text, "\n") : 0] = 0;
+    return text[0] != 0 ? arena_print(arena, "%s", text) : "another process";
+}
+
+bool folder_report_busy(const char *save, const char *holder, Diag *d)
+{
+    diag_error(d, FAULT_input, "checkpoint-busy", none, "%s saves into %s", holder, save);
+    diag_hint(d, "wait for its end, or save into another folder");
+    return false;
+}
+
+/* A run that saves goes on while the caller reads the folder, so only the lock tells of it. */
+static bool is_free(const char *save, Arena *arena, Diag *d)
+{
+    const char *path = arena_print(arena, "%s/%s", save, CHECKPOINT_LOCK), *holder = NULL;
+    const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return true;
+    if (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) holder = holder_of(fd, arena);
+    close(fd);
+    return holder == NULL || folder_report_busy(save, holder, d);
+}
+
 /* The file stays when the lock is given up: removing it could remove the lock of the next run. */
 int folder_lock(const char *save, Arena *arena, int *error, const char **holder)
 {
-    char text[256] = {0}, host[128] = {0};
+    char host[128] = {0};
     const char *path = arena_print(arena, "%s/%s", save, CHECKPOINT_LOCK);
     *holder = NULL;
     *error = 0;
@@ -29,9 +55,7 @@ int folder_lock(const char *save, Arena *arena, int *error, const char **holder)
         return -1;
     }
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-        const ssize_t n = pread(fd, text, sizeof text - 1, 0);
-        text[n > 0 ? strcspn(text, "\n") : 0] = 0;
-        *holder = text[0] != 0 ? arena_print(arena, "%s", text) : "another process";
+        *holder = holder_of(fd, arena);
         close(fd);
         return -1;
     }
@@ -128,6 +152,11 @@ bool checkpoint_may_save(const char *save, const CheckpointInfo *from, Arena *ar
         if (better) newest = at;
     }
     return newest == NULL || used(save, continues ? from->path : NULL, newest, d);
+}
+
+bool checkpoint_can_save(const char *save, const CheckpointInfo *from, Arena *arena, Diag *d)
+{
+    return is_free(save, arena, d) && checkpoint_may_save(save, from, arena, d);
 }
 
 int folder_sweep(const char *save, Arena *arena, const char **which)

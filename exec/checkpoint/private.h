@@ -93,6 +93,8 @@ FolderEntries folder_entries(const char *save, Arena *arena);
 /* Locks the folder for this process. Returns a file to close; -1: it failed with *error, or
  * *holder, another process, has the lock. */
 int folder_lock(const char *save, Arena *arena, int *error, const char **holder);
+/* Reports checkpoint-busy. Returns false. */
+bool folder_report_busy(const char *save, const char *holder, Diag *d);
 /* Removes the leftovers of saves that broke off. Both return 0, or errno and its folder. */
 int folder_sweep(const char *save, Arena *arena, const char **which);
 /* Removes all checkpoints of the training but the `keep` newest ones. Symbolic links, and folders

@@ -94,11 +94,7 @@ static bool begin_folder(Save *s, const CheckpointInfo *from, CheckpointRun *run
     if (error == 0 && access(save, W_OK | X_OK) != 0) error = errno;
     if (error != 0) return cannot_write(s, d, save, error);
     run->lock = folder_lock(save, s->scratch, &error, &holder);
-    if (holder != NULL) {
-        diag_error(d, FAULT_input, "checkpoint-busy", none, "%s saves into %s", holder, save);
-        diag_hint(d, "wait for its end, or save into another folder");
-        return false;
-    }
+    if (holder != NULL) return folder_report_busy(save, holder, d);
     if (run->lock < 0)
         return cannot_write(s, d, arena_print(s->scratch, "%s/" CHECKPOINT_LOCK, save), error);
     if (!checkpoint_may_save(save, from, s->scratch, d)) return false;
