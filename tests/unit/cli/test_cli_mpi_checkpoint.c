@@ -135,6 +135,11 @@ static void other_settings_and_data(void **state)
     expect(&r, 0, "loaded", "warning[checkpoint-settings]: ");
     expect(&r, 0, "",
            "was trained with lr 0.003, warmup_steps 10, and this run has lr 1, warmup_steps 0");
+    r = COMMAND(arena, 300, "run", tiny, "--db", db, "--steps", "3", "--load", folder, "--data",
+                data, "--set", "optimizer.lr=1.0"); /* mpi: one process warns for all */
+    expect(&r, 0, "loaded", "warning[checkpoint-settings]: ");
+    const char *warning = strstr(r.err, "warning[checkpoint-");
+    if (strstr(warning + 1, "warning[checkpoint-") != NULL) fail_msg("%s", r.err);
     const char *other = arena_print(arena, "%s/data", command_new_folder(arena));
     command_write_file(other, text);
     r = RUN("--steps", "3", "--load", folder, "--data", other);
