@@ -4,8 +4,8 @@
 
 #include "planner/verify/private.h"
 
-/* Returns the fault in the rounding of an update; NULL: none. Draws belong to a unit. If two units
- * shared their draws, they would be rounded alike. */
+/* Returns the fault in the rounding of an update; NULL: none. Each unit has draws of its own: with
+ * shared draws, the rounding errors of two units would not be independent. */
 const char *verify_rounding_fault(const Instr *in, const Attrs *a, DType param)
 {
     if (a->stochastic == 0)
