@@ -12,100 +12,11 @@
 
 #include "cli/accuracy/accuracy.h"
 #include "tests/support/command.h"
-
-/* A row by its cells. */
-static const char *const columns[][2] = {{"id", "a"},
-                                         {"source", "s"},
-                                         {"model", "llama3-8b"},
-                                         {"params_b", ""},
-                                         {"n_layers", "4"},
-                                         {"d_model", "1024"},
-                                         {"n_heads", "8"},
-                                         {"n_kv_heads", "8"},
-                                         {"d_ff", "4096"},
-                                         {"vocab", "4096"},
-                                         {"gpu", "H100-SXM"},
-                                         {"n_gpus", "8"},
-                                         {"gpus_per_node", "8"},
-                                         {"tp", "2"},
-                                         {"sp", "1"},
-                                         {"pp", "1"},
-                                         {"vp", "1"},
-                                         {"cp", "1"},
-                                         {"ep", "1"},
-                                         {"dp_shard", ""},
-                                         {"dp_replicate", ""},
-                                         {"framework", "Megatron-Core 0.12"},
-                                         {"zero_stage", "1"},
-                                         {"micro_batch", "1"},
-                                         {"global_batch_seqs", "8"},
-                                         {"seq", "1024"},
-                                         {"precision", "bf16"},
-                                         {"ac", "none"},
-                                         {"compile", "no"},
-                                         {"step_time_s", "1"},
-                                         {"peak_mem", "1"},
-                                         {"peak_mem_kind", "peak_mem_alloc GiB"},
-                                         {"moe_experts", ""},
-                                         {"moe_topk", ""},
-                                         {"moe_dispatcher", ""},
-                                         {"overlap_ep", ""},
-                                         {"fp8_recipe", ""},
-                                         {"exp_avg_dtype", ""},
-                                         {"moe_layer_freq", ""},
-                                         {"source_path", ""},
-                                         {"interconnect", ""},
-                                         {"notes", ""},
-                                         {"flag", ""},
-                                         {"missing", ""},
-                                         {"split", "dev-val"}};
-enum { N_COLUMNS = sizeof columns / sizeof *columns };
-
-/* Returns the cell of a column: the last of `changes` ("tp=2;pp=4"), or the plain one. */
-static const char *cell_of(Arena *arena, int column, const char *changes)
-{
-    const char *key = arena_print(arena, ";%s=", columns[column][0]);
-    const char *at = strstr(arena_print(arena, ";%s", changes), key);
-    if (at == NULL) return columns[column][1];
-    at += strlen(key);
-    return arena_print(arena, "%.*s", (int)strcspn(at, ";"), at);
-}
-
-/* Returns the result of the plain row with these changes. */
-static json_t *result_of(Arena *arena, const char *changes)
-{
-    Str s = str_in(arena);
-    for (int i = 0; i < N_COLUMNS; i++) str_print(&s, "%s%s", i == 0 ? "" : ",", columns[i][0]);
-    str_add(&s, "\n");
-    for (int i = 0; i < N_COLUMNS; i++)
-        str_print(&s, "%s%s", i == 0 ? "" : ",", cell_of(arena, i, changes));
-    str_add(&s, "\n");
-    CommandResult r =
-        COMMAND(arena, 60, "accuracy", "--runs", command_table(arena, str_text(&s)), "--json");
-    assert_int_equal(r.exit_code, 0);
-    json_t *root = json_loads(r.out, 0, NULL);
-    assert_non_null(root);
-    return root;
-}
-
-/* Returns the prediction of `what`; 0: there is none. */
-static double predicted(Arena *arena, const char *changes, const char *what)
-{
-    json_t *root = result_of(arena, changes);
-    const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
-    double value = 0;
-    for (size_t i = 0; i < json_array_size(scores); i++) {
-        const json_t *s = json_array_get(scores, i);
-        if (strcmp(json_string_value(json_object_get(s, "what")), what) == 0)
-            value = json_number_value(json_object_get(s, "predicted"));
-    }
-    json_decref(root);
-    return value;
-}
+#include "tests/support/published_row.h"
 
 /* A row that every command can predict, with these changes; the score of its memory. */
-#define MEMORY(changes)  predicted(arena, changes, "memory allocated")
-#define ASSUMED(changes) predicted(arena, changes, "memory allocated, not all stated")
+#define MEMORY(changes)  published_row_predicted(arena, changes, "memory allocated")
+#define ASSUMED(changes) published_row_predicted(arena, changes, "memory allocated, not all stated")
 
 /* Such a row is planned. */
 static void cells_that_have_a_stand_in_are_planned(void **state)
@@ -138,8 +49,9 @@ static void an_open_device_has_no_time(void **state)
     static const char step[] = "step time, not all stated";
     static const char tests[] =
         "gpu=;source_path=NVIDIA/Megatron-LM@HEAD:tests/functional_tests/test_cases/moe/a.json";
-    assert_true(predicted(arena, "gpu=", step) == 0);
-    assert_true(predicted(arena, tests, step) == predicted(arena, "gpu=A100-80GB", "step time"));
+    assert_true(published_row_predicted(arena, "gpu=", step) == 0);
+    assert_true(published_row_predicted(arena, tests, step) ==
+                published_row_predicted(arena, "gpu=A100-80GB", "step time"));
     arena_free(arena);
 }
 
@@ -153,7 +65,8 @@ static void products_may_have_32_bits(void **state)
     double s[3];
     static const char *const names[] = {"bf16", "tf32", "fp32"};
     for (int i = 0; i < 3; i++)
-        s[i] = predicted(arena, arena_print(arena, "%s;precision=%s", big, names[i]), "step time");
+        s[i] = published_row_predicted(arena, arena_print(arena, "%s;precision=%s", big, names[i]),
+                                       "step time");
     assert_true(s[0] > 0 && s[1] > 1.4 * s[0] && s[1] < 3 * s[0] && s[2] > 2.5 * s[1]);
     arena_free(arena);
 }
@@ -166,13 +79,13 @@ static void mxfp8_has_scales_for_blocks(void **state)
     Arena *arena = arena_new();
     static const char b200[] = "gpu=B200;framework=torchtitan 2026;tp=1;zero_stage=3;d_model=4096;"
                                "n_heads=32;n_kv_heads=8;d_ff=14336;seq=8192;compile=yes";
-    const double rows =
-        predicted(arena, arena_print(arena, "%s;precision=float8 rowwise", b200), "step time");
-    const double blocks =
-        predicted(arena, arena_print(arena, "%s;precision=FP8-MX", b200), "step time");
+    const double rows = published_row_predicted(
+        arena, arena_print(arena, "%s;precision=float8 rowwise", b200), "step time");
+    const double blocks = published_row_predicted(
+        arena, arena_print(arena, "%s;precision=FP8-MX", b200), "step time");
     assert_true(blocks > 0 && blocks < .99 * rows && blocks > .8 * rows);
-    assert_true(predicted(arena, arena_print(arena, "%s;precision=mxfp8", b200), "step time") ==
-                blocks);
+    assert_true(published_row_predicted(arena, arena_print(arena, "%s;precision=mxfp8", b200),
+                                        "step time") == blocks);
     /* An H100 multiplies no blocks: scales of rows stand for them, apart from stated rows. */
     assert_true(ASSUMED("precision=MXFP8;framework=torchtitan 2026;tp=1;zero_stage=3") > 0);
     assert_true(MEMORY("precision=MXFP8;framework=torchtitan 2026;tp=1;zero_stage=3") == 0);
@@ -204,8 +117,8 @@ static void an_offloaded_optimizer_is_not_on_the_device(void **state)
     const double parameters = 8 * (4. * 4096 * 4096 + 3. * 4096 * 16384);
     const double less = MEMORY(big) - MEMORY(off);
     assert_true(fabs(less - 12 * parameters / 2 / 4) < .1 * less);
-    assert_true(predicted(arena, big, "step time") > 0);
-    assert_true(predicted(arena, off, "step time") == 0);
+    assert_true(published_row_predicted(arena, big, "step time") > 0);
+    assert_true(published_row_predicted(arena, off, "step time") == 0);
     arena_free(arena);
 }
 
@@ -260,9 +173,9 @@ static void buffers_of_hybridep_are_memory_of_the_process(void **state)
                                        scales + 3 * (token + 8 * chance) + scales)};
     for (int i = 0; i < 2; i++) {
         const char *nodes = i == 0 ? one_node : two_nodes;
-        const double plain =
-            predicted(arena, arena_print(arena, "%s;%s;moe_dispatcher=alltoall", row, nodes), what);
-        const double hybrid = predicted(
+        const double plain = published_row_predicted(
+            arena, arena_print(arena, "%s;%s;moe_dispatcher=alltoall", row, nodes), what);
+        const double hybrid = published_row_predicted(
             arena, arena_print(arena, "%s;%s;moe_dispatcher=flex hybridep", row, nodes), what);
         assert_true(plain > 0);
         assert_true(hybrid - plain == expected[i]);

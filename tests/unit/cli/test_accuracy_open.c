@@ -12,96 +12,11 @@
 
 #include "cli/accuracy/accuracy.h"
 #include "tests/support/command.h"
-
-/* A row by its cells. */
-static const char *const columns[][2] = {{"id", "a"},
-                                         {"source", "s"},
-                                         {"model", "llama3-8b"},
-                                         {"params_b", ""},
-                                         {"n_layers", "4"},
-                                         {"d_model", "1024"},
-                                         {"n_heads", "8"},
-                                         {"n_kv_heads", "8"},
-                                         {"d_ff", "4096"},
-                                         {"vocab", "4096"},
-                                         {"gpu", "H100-SXM"},
-                                         {"n_gpus", "8"},
-                                         {"gpus_per_node", "8"},
-                                         {"tp", "2"},
-                                         {"sp", "1"},
-                                         {"pp", "1"},
-                                         {"vp", "1"},
-                                         {"cp", "1"},
-                                         {"ep", "1"},
-                                         {"dp_shard", ""},
-                                         {"dp_replicate", ""},
-                                         {"framework", "Megatron-Core 0.12"},
-                                         {"zero_stage", "1"},
-                                         {"micro_batch", "1"},
-                                         {"global_batch_seqs", "8"},
-                                         {"seq", "1024"},
-                                         {"precision", "bf16"},
-                                         {"ac", "none"},
-                                         {"compile", "no"},
-                                         {"step_time_s", "1"},
-                                         {"peak_mem", "1"},
-                                         {"peak_mem_kind", "peak_mem_alloc GiB"},
-                                         {"moe_experts", ""},
-                                         {"moe_topk", ""},
-                                         {"moe_dispatcher", ""},
-                                         {"overlap_ep", ""},
-                                         {"interconnect", ""},
-                                         {"notes", ""},
-                                         {"flag", ""},
-                                         {"missing", ""},
-                                         {"split", "dev-val"}};
-enum { N_COLUMNS = sizeof columns / sizeof *columns };
-
-/* Returns the cell of a column: the last of `changes` ("tp=2;pp=4"), or the plain one. */
-static const char *cell_of(Arena *arena, int column, const char *changes)
-{
-    const char *key = arena_print(arena, ";%s=", columns[column][0]);
-    const char *at = strstr(arena_print(arena, ";%s", changes), key);
-    if (at == NULL) return columns[column][1];
-    at += strlen(key);
-    return arena_print(arena, "%.*s", (int)strcspn(at, ";"), at);
-}
-
-/* Returns the result of the plain row with these changes. */
-static json_t *result_of(Arena *arena, const char *changes)
-{
-    Str s = str_in(arena);
-    for (int i = 0; i < N_COLUMNS; i++) str_print(&s, "%s%s", i == 0 ? "" : ",", columns[i][0]);
-    str_add(&s, "\n");
-    for (int i = 0; i < N_COLUMNS; i++)
-        str_print(&s, "%s%s", i == 0 ? "" : ",", cell_of(arena, i, changes));
-    str_add(&s, "\n");
-    CommandResult r =
-        COMMAND(arena, 60, "accuracy", "--runs", command_table(arena, str_text(&s)), "--json");
-    assert_int_equal(r.exit_code, 0);
-    json_t *root = json_loads(r.out, 0, NULL);
-    assert_non_null(root);
-    return root;
-}
-
-/* Returns the prediction of `what`; 0: there is none. */
-static double predicted(Arena *arena, const char *changes, const char *what)
-{
-    json_t *root = result_of(arena, changes);
-    const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
-    double value = 0;
-    for (size_t i = 0; i < json_array_size(scores); i++) {
-        const json_t *s = json_array_get(scores, i);
-        if (strcmp(json_string_value(json_object_get(s, "what")), what) == 0)
-            value = json_number_value(json_object_get(s, "predicted"));
-    }
-    json_decref(root);
-    return value;
-}
+#include "tests/support/published_row.h"
 
 static const char *reason(Arena *arena, const char *changes)
 {
-    json_t *root = result_of(arena, changes);
+    json_t *root = published_row_scored(arena, changes);
     const json_t *list = json_object_get(json_object_get(root, "runs"), "not_scored");
     assert_int_equal(json_array_size(list), 1);
     const char *text = json_string_value(json_object_get(json_array_get(list, 0), "reason"));
@@ -120,10 +35,10 @@ static void open_cells_are_filled_and_counted_apart(void **state)
     static const char *const filled[] = {"n_heads=",   "n_kv_heads=n/a", "d_ff=unknown",
                                          "vocab=",     "zero_stage=",    "ac=unstated",
                                          "precision=", "micro_batch=-",  "tp=;pp="};
-    assert_true(predicted(arena, "", stated) > 0);
+    assert_true(published_row_predicted(arena, "", stated) > 0);
     for (size_t i = 0; i < sizeof filled / sizeof *filled; i++) {
-        assert_true(predicted(arena, filled[i], stated) == 0);
-        assert_true(predicted(arena, filled[i], open) > 0);
+        assert_true(published_row_predicted(arena, filled[i], stated) == 0);
+        assert_true(published_row_predicted(arena, filled[i], open) > 0);
     }
     arena_free(arena);
 }
@@ -134,11 +49,11 @@ static void limits_of_power_are_read(void **state)
     (void)state;
     Arena *arena = arena_new();
     static const char large[] = "d_model=8192;n_heads=64;n_kv_heads=64;d_ff=28672;seq=8192;";
-    const double usual = predicted(arena, large, stated);
-    const double same =
-        predicted(arena, arena_print(arena, "%sgpu=H100-SXM-80GB-700W", large), stated);
-    const double less =
-        predicted(arena, arena_print(arena, "%sgpu=H100-SXM-80GB 350 W", large), stated);
+    const double usual = published_row_predicted(arena, large, stated);
+    const double same = published_row_predicted(
+        arena, arena_print(arena, "%sgpu=H100-SXM-80GB-700W", large), stated);
+    const double less = published_row_predicted(
+        arena, arena_print(arena, "%sgpu=H100-SXM-80GB 350 W", large), stated);
     assert_true(usual > 0 && same == usual && less > 1.1 * usual);
     arena_free(arena);
 }
@@ -150,8 +65,8 @@ static void nodes_that_are_not_full_are_smaller(void **state)
     Arena *arena = arena_new();
     static const char twelve[] = "n_gpus=12;global_batch_seqs=12";
     const double smaller =
-        predicted(arena, arena_print(arena, "%s;gpus_per_node=6", twelve), stated);
-    assert_true(smaller > 0 && predicted(arena, twelve, open) == smaller);
+        published_row_predicted(arena, arena_print(arena, "%s;gpus_per_node=6", twelve), stated);
+    assert_true(smaller > 0 && published_row_predicted(arena, twelve, open) == smaller);
     arena_free(arena);
 }
 
@@ -161,15 +76,21 @@ static void a_default_predicts_as_the_stated_value(void **state)
     (void)state;
     Arena *arena = arena_new();
     static const char nemo[] = "framework=NVIDIA NeMo Framework Release 25.04;";
-    assert_true(predicted(arena, "zero_stage=", open) == predicted(arena, "zero_stage=0", stated));
-    assert_true(predicted(arena, "ac=", open) == predicted(arena, "ac=none", stated));
-    assert_true(predicted(arena, "vocab=", open) == predicted(arena, "vocab=128256", stated));
-    assert_true(predicted(arena, "n_layers=4 (of 32)", stated) == predicted(arena, "", stated));
-    assert_true(predicted(arena, "seq=1k", stated) == predicted(arena, "", stated));
+    assert_true(published_row_predicted(arena, "zero_stage=", open) ==
+                published_row_predicted(arena, "zero_stage=0", stated));
+    assert_true(published_row_predicted(arena, "ac=", open) ==
+                published_row_predicted(arena, "ac=none", stated));
+    assert_true(published_row_predicted(arena, "vocab=", open) ==
+                published_row_predicted(arena, "vocab=128256", stated));
+    assert_true(published_row_predicted(arena, "n_layers=4 (of 32)", stated) ==
+                published_row_predicted(arena, "", stated));
+    assert_true(published_row_predicted(arena, "seq=1k", stated) ==
+                published_row_predicted(arena, "", stated));
     /* recipes of NeMo use sequence parallelism with tp; Megatron-LM's default is without */
-    assert_true(predicted(arena, "sp=", stated) == predicted(arena, "sp=0", stated));
-    assert_true(predicted(arena, arena_print(arena, "%ssp=", nemo), open) ==
-                predicted(arena, arena_print(arena, "%ssp=1", nemo), stated));
+    assert_true(published_row_predicted(arena, "sp=", stated) ==
+                published_row_predicted(arena, "sp=0", stated));
+    assert_true(published_row_predicted(arena, arena_print(arena, "%ssp=", nemo), open) ==
+                published_row_predicted(arena, arena_print(arena, "%ssp=1", nemo), stated));
     arena_free(arena);
 }
 
@@ -180,12 +101,13 @@ static void a_step_time_that_depends_on_an_open_cell_is_not_scored(void **state)
     Arena *arena = arena_new();
     static const char *const cells[] = {"n_gpus=", "global_batch_seqs="};
     for (size_t i = 0; i < 2; i++) {
-        assert_true(predicted(arena, cells[i], stated) == 0);
-        assert_true(predicted(arena, cells[i], open) == 0);
-        assert_true(predicted(arena, cells[i], "memory allocated") == 0);
-        assert_true(predicted(arena, cells[i], "memory allocated, not all stated") > 0);
-        assert_true(predicted(arena, cells[i], "fits") == 0);
-        assert_true(predicted(arena, cells[i], "fits, not all stated") > 0);
+        assert_true(published_row_predicted(arena, cells[i], stated) == 0);
+        assert_true(published_row_predicted(arena, cells[i], open) == 0);
+        assert_true(published_row_predicted(arena, cells[i], "memory allocated") == 0);
+        assert_true(published_row_predicted(arena, cells[i], "memory allocated, not all stated") >
+                    0);
+        assert_true(published_row_predicted(arena, cells[i], "fits") == 0);
+        assert_true(published_row_predicted(arena, cells[i], "fits, not all stated") > 0);
     }
     arena_free(arena);
 }
@@ -198,7 +120,8 @@ static void what_nothing_implies_is_refused_by_name(void **state)
     assert_non_null(strstr(reason(arena, "gpu=Gaudi 3"), "Gaudi 3"));
     assert_non_null(strstr(reason(arena, "model=rwkv-7b"), "rwkv"));
     assert_non_null(strstr(reason(arena, "model=ours;n_layers="), "ours"));
-    assert_true(predicted(arena, "n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=", open) > 0);
+    assert_true(
+        published_row_predicted(arena, "n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=", open) > 0);
     arena_free(arena);
 }
 
@@ -207,11 +130,13 @@ static void odd_cells_are_predicted(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
-    assert_true(predicted(arena, "global_batch_seqs=7", open) == predicted(arena, "", stated));
-    assert_true(predicted(arena, "ac=sometimes", open) > 0);
-    assert_true(predicted(arena, "cp=0;vp=None", stated) == predicted(arena, "", stated));
-    assert_true(predicted(arena, "gpu=;interconnect=DGX H100", open) ==
-                predicted(arena, "", stated));
+    assert_true(published_row_predicted(arena, "global_batch_seqs=7", open) ==
+                published_row_predicted(arena, "", stated));
+    assert_true(published_row_predicted(arena, "ac=sometimes", open) > 0);
+    assert_true(published_row_predicted(arena, "cp=0;vp=None", stated) ==
+                published_row_predicted(arena, "", stated));
+    assert_true(published_row_predicted(arena, "gpu=;interconnect=DGX H100", open) ==
+                published_row_predicted(arena, "", stated));
     arena_free(arena);
 }
 
@@ -229,10 +154,13 @@ static void a_row_with_a_stand_in_is_scored_apart(void **state)
                                        "model=gpt-oss-ours;moe_experts=8;moe_topk=2;tp=1;sp=0",
                                        "model=t5"};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (!(predicted(arena, rows[i], open) > 0)) fail_msg("%s is not predicted", rows[i]);
-        if (predicted(arena, rows[i], stated) != 0) fail_msg("%s counts as stated", rows[i]);
+        if (!(published_row_predicted(arena, rows[i], open) > 0))
+            fail_msg("%s is not predicted", rows[i]);
+        if (published_row_predicted(arena, rows[i], stated) != 0)
+            fail_msg("%s counts as stated", rows[i]);
     }
-    assert_true(predicted(arena, "precision=BF16", stated) == predicted(arena, "", stated));
+    assert_true(published_row_predicted(arena, "precision=BF16", stated) ==
+                published_row_predicted(arena, "", stated));
     arena_free(arena);
 }
 
@@ -241,8 +169,8 @@ static double by_name(Arena *arena, const char *name)
 {
     static const char rest[] =
         "n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=;vocab=128256;tp=8;n_gpus=8";
-    return predicted(arena, arena_print(arena, "model=%s;%s", name, rest),
-                     "memory allocated, not all stated");
+    return published_row_predicted(arena, arena_print(arena, "model=%s;%s", name, rest),
+                                   "memory allocated, not all stated");
 }
 
 static const char *reason_by_name(Arena *arena, const char *name)
@@ -280,8 +208,8 @@ static void the_embedding_and_the_loss_count_as_blocks(void **state)
     static const char what[] = "memory allocated";
     static const char rest[] =
         "framework=NVIDIA NeMo;n_layers=6;pp=4;tp=1;sp=0;global_batch_seqs=16";
-    const double even = predicted(arena, rest, what);
-    const double asymmetric = predicted(
+    const double even = published_row_predicted(arena, rest, what);
+    const double asymmetric = published_row_predicted(
         arena, arena_print(arena, "%s;notes=ASYM_PP_EMBED=True ASYM_PP_LOSS=True", rest), what);
     assert_true(asymmetric > 0 && asymmetric < .9 * even);
     arena_free(arena);
@@ -295,9 +223,9 @@ static void a_frozen_base_keeps_bytes(void **state)
     static const char rest[] =
         "framework=NVIDIA NeMo;flag=LoRA;precision=fp8;tp=1;sp=0;n_layers=16";
     const double tokens = 1024, more = 4096, weights = 3 * 1024 * more;
-    const double narrow = predicted(arena, rest, "memory allocated");
-    const double wide =
-        predicted(arena, arena_print(arena, "%s;d_ff=8192", rest), "memory allocated");
+    const double narrow = published_row_predicted(arena, rest, "memory allocated");
+    const double wide = published_row_predicted(arena, arena_print(arena, "%s;d_ff=8192", rest),
+                                                "memory allocated");
     const double wanted = 16 * (weights + 2 * tokens * more);
     assert_true(fabs(wide - narrow - wanted) < .12 * wanted);
     arena_free(arena);
@@ -319,13 +247,13 @@ static void an_exchange_sends_a_token_once_to_each_node(void **state)
     double s[2][2];
     for (int i = 0; i < 2; i++) {
         const char *rest = i == 0 ? two : one;
-        s[i][0] = predicted(arena, arena_print(arena, "%s;%s", rest, flex), stated);
-        s[i][1] = predicted(arena, arena_print(arena, "%s;%s", rest, nccl), stated);
+        s[i][0] = published_row_predicted(arena, arena_print(arena, "%s;%s", rest, flex), stated);
+        s[i][1] = published_row_predicted(arena, arena_print(arena, "%s;%s", rest, nccl), stated);
     }
     assert_true(s[0][0] > 0 && s[0][0] < .9 * s[0][1]);
     assert_true(s[1][0] > 0 && s[1][0] == s[1][1]);
-    assert_true(predicted(arena, arena_print(arena, "%s;%s;overlap_ep=1", two, nccl), stated) <
-                s[0][0]);
+    assert_true(published_row_predicted(arena, arena_print(arena, "%s;%s;overlap_ep=1", two, nccl),
+                                        stated) < s[0][0]);
     arena_free(arena);
 }
 
