@@ -296,7 +296,7 @@ static void drop_shared(Cli *cli)
     cli_forget_diagnostics(cli);
     for (uint32_t i = 0; i < all.items.n; i++) {
         const Diagnostic *one = &all.items.at[i];
-        bool told = strncmp(one->rule, "checkpoint-", 11) == 0;
+        bool told = run_is_of_checkpoint(one);
         for (size_t k = 0; k < sizeof shared / sizeof shared[0]; k++)
             told = told || strcmp(one->rule, shared[k]) == 0;
         if (!told) diag_add(&cli->diag, *one);

@@ -146,10 +146,7 @@ static bool load(ExecRun *run)
     if (checkpoint->load == NULL) return true;
     if (!checkpoint_load(checkpoint, run->plan, run->backend, run->arena, from, run->d))
         return false;
-    if (from->step <= run->options->steps) return true;
-    return diag_error(run->d, FAULT_usage, "checkpoint-steps", (Loc){NULL, 0},
-                      "%s was saved after %llu steps, and the training has %u", from->path,
-                      (unsigned long long)from->step, run->options->steps);
+    return checkpoint_has_steps(from, run->options->steps, checkpoint->save != NULL, run->d);
 }
 
 /* Chooses the step whose rows are kept. The steps that are left are known only after loading. */

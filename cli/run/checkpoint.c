@@ -30,19 +30,9 @@ bool run_checkpoint_ready(Cli *cli, const PlanFile *file, uint32_t steps)
     CheckpointInfo from = {.path = NULL};
     if (o->load != NULL && !checkpoint_find(o->load, file->plan, cli->arena, &from, &cli->diag))
         return false;
-    const bool over = from.step > steps, loads = o->load != NULL;
-    const bool none = loads && from.step == steps && o->save == NULL;
-    if (over || none)
-        cli_error(cli, FAULT_usage, "checkpoint-steps",
-                  "%s was saved after %" PRIu64 " steps, and the training has %" PRIu32, from.path,
-                  from.step, steps);
-    if (over || none)
-        diag_hint(&cli->diag,
-                  "--steps counts from the first step of the training: give --steps %" PRIu64
-                  " or more, or --save and --steps %" PRIu64 " to write the state again",
-                  from.step + 1, from.step);
-    if (over || none) return false;
-    if (loads) o->load = from.path;
+    if (o->load != NULL && !checkpoint_has_steps(&from, steps, o->save != NULL, &cli->diag))
+        return false;
+    if (o->load != NULL) o->load = from.path;
     return o->save == NULL || checkpoint_can_save(o->save, &from, cli->arena, &cli->diag);
 }
 
@@ -59,13 +49,19 @@ CheckpointOptions run_checkpoint_options(const Cli *cli, const char *data)
                                .version = TANDEM_VERSION};
 }
 
+bool run_is_of_checkpoint(const Diagnostic *item)
+{
+    static const char prefix[] = "checkpoint-";
+    return strncmp(item->rule, prefix, sizeof prefix - 1) == 0;
+}
+
 void run_checkpoint_warnings(Cli *cli)
 {
     const Diag all = cli->diag;
     Diag others = diag_in(cli->arena);
     cli_forget_diagnostics(cli);
     for (uint32_t i = 0; i < all.items.n; i++) {
-        const bool own = strncmp(all.items.at[i].rule, "checkpoint-", 11) == 0;
+        const bool own = run_is_of_checkpoint(&all.items.at[i]);
         diag_add(own ? &cli->diag : &others, all.items.at[i]);
     }
     if (cli->diag.items.n > 0) cli_flush_diagnostics(cli);
@@ -86,7 +82,7 @@ void run_checkpoint_summary(Cli *cli, const ExecResult *result)
                   str_s(from->step));
     if (to->path != NULL)
         str_print(&cli->out, "saved       %s: %" PRIu32 " save%s, %s each\n", to->path,
-                  result->n_saves, result->n_saves == 1 ? "" : "s",
+                  result->n_saves, str_s(result->n_saves),
                   format_time(cli->arena, result->save_ps / result->n_saves));
 }
 

@@ -36,17 +36,20 @@ const char *run_costs(Cli *cli);
 void run_verify(Cli *cli);
 
 /* ---- checkpoint.c */
-/* Checks that the options about checkpoints fit together; false after a diagnostic. */
+/* Returns false, after a diagnostic, if the options about checkpoints contradict each other. */
 bool run_check_checkpoint(Cli *cli);
-/* Checks, before any rank starts, that the plan can load the checkpoint of --load, and that steps
- * are left. Replaces --load by the checkpoint that it found, so that all ranks load this one. */
+/* Runs before any rank starts. Checks that the plan can load the checkpoint of --load, that steps
+ * are left, and that --save may write into its folder. Replaces the path of --load by the path of
+ * the checkpoint in it, so that all ranks load the same checkpoint. */
 bool run_checkpoint_ready(Cli *cli, const PlanFile *file, uint32_t steps);
-/* data: the path of the run's data; NULL: they are drawn. */
+/* Returns the executor's options. data: the path of the file with the run's data; NULL: the data
+ * are drawn at random. */
 CheckpointOptions run_checkpoint_options(const Cli *cli, const char *data);
+bool run_is_of_checkpoint(const Diagnostic *item); /* true if its rule is about checkpoints */
 /* Prints the warnings about checkpoints now, before the training goes on. */
 void run_checkpoint_warnings(Cli *cli);
 void run_checkpoint_summary(Cli *cli, const ExecResult *result);
-/* Says what is left of the weights of a run that broke off. */
+/* Returns words for a run that broke off: its newest checkpoint, or that the weights are lost. */
 const char *run_checkpoint_kept(const Cli *cli);
 
 /* ---- steps.c: the lines that the first process prints during a run, and the values that it

@@ -20,7 +20,6 @@ void checkpoint_wait_for(Backend *backend, uint64_t bytes)
     if (backend->patience != NULL) backend->patience(backend, (double)bytes / 10e6);
 }
 
-/* Texts in the exchanged verdicts live as long as `arena`. */
 bool checkpoint_agree(Backend *backend, const Diag *own, Arena *arena, Diag *d)
 {
     uint32_t process;

@@ -49,12 +49,14 @@ bool checkpoint_find(const char *path, const Plan *plan, Arena *arena, Checkpoin
  * local ranks hold. Also reports checkpoint-file; warns of checkpoint-data, -dtype, -settings. */
 bool checkpoint_load(const CheckpointOptions *options, const Plan *plan, Backend *backend,
                      Arena *arena, CheckpointInfo *info, Diag *d);
+/* Checks that a training of `steps` steps does a step after `from`. A run that saves may also do
+ * none: it then only writes the state in the parts of its plan. Reports checkpoint-steps. */
+bool checkpoint_has_steps(const CheckpointInfo *from, uint32_t steps, bool saves, Diag *d);
 /* Checks that a run which loaded `from` (path NULL: nothing) may save into the folder: it replaces
- * nothing but `from`, and all checkpoints there precede its own. Reports checkpoint-used. */
-bool checkpoint_may_save(const char *save, const CheckpointInfo *from, Arena *arena, Diag *d);
-/* Also checks that no other process saves there now. Reports checkpoint-busy, too. */
+ * nothing but `from`, all checkpoints there precede its own, and no other process saves there now.
+ * Reports checkpoint-used, -busy. */
 bool checkpoint_can_save(const char *save, const CheckpointInfo *from, Arena *arena, Diag *d);
-/* Prepares the folder options->save: creates it, locks it, checks it as checkpoint_may_save() does,
+/* Prepares the folder options->save: creates it, locks it, checks it as checkpoint_can_save() does,
  * and removes leftovers. All processes call it, and checkpoint_end() later. Reports
  * checkpoint-write, -busy, -used. */
 bool checkpoint_begin(const CheckpointOptions *options, const Plan *plan, Backend *backend,

@@ -102,13 +102,7 @@ FolderEntries folder_entries(const char *save, Arena *arena)
 static bool lies_in(const char *loaded, const char *save, Arena *arena)
 {
     struct stat of_loaded, of_save;
-    const char *slash = strrchr(loaded, '/'), *name = slash != NULL ? slash + 1 : loaded;
-    const char *parent = slash == NULL ? "."
-                         : slash == loaded
-                             ? "/"
-                             : arena_print(arena, "%.*s", (int)(slash - loaded), loaded);
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        parent = arena_print(arena, "%s/..", loaded);
+    const char *parent = checkpoint_parent(loaded, arena);
     return stat(parent, &of_loaded) == 0 && stat(save, &of_save) == 0 &&
            of_loaded.st_dev == of_save.st_dev && of_loaded.st_ino == of_save.st_ino;
 }
@@ -133,7 +127,7 @@ static bool used(const char *save, const char *loaded, const FolderEntry *newest
     return false;
 }
 
-bool checkpoint_may_save(const char *save, const CheckpointInfo *from, Arena *arena, Diag *d)
+bool folder_suits(const char *save, const CheckpointInfo *from, Arena *arena, Diag *d)
 {
     const FolderEntries all = folder_entries(save, arena);
     const bool continues = from->path != NULL && lies_in(from->path, save, arena);
@@ -156,7 +150,7 @@ bool checkpoint_may_save(const char *save, const CheckpointInfo *from, Arena *ar
 
 bool checkpoint_can_save(const char *save, const CheckpointInfo *from, Arena *arena, Diag *d)
 {
-    return is_free(save, arena, d) && checkpoint_may_save(save, from, arena, d);
+    return is_free(save, arena, d) && folder_suits(save, from, arena, d);
 }
 
 int folder_sweep(const char *save, Arena *arena, const char **which)

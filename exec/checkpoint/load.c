@@ -6,6 +6,7 @@
 
 #include "exec/checkpoint/private.h"
 #include "kernels/number.h"
+#include "planner/base/plural.h"
 
 static const Loc none = {NULL, 0};
 
@@ -44,6 +45,19 @@ bool checkpoint_find(const char *path, const Plan *plan, Arena *arena, Checkpoin
     info->step = m.step;
     info->training = m.training;
     return manifest_fits(&m, info->path, plan, arena, d);
+}
+
+bool checkpoint_has_steps(const CheckpointInfo *from, uint32_t steps, bool saves, Diag *d)
+{
+    if (from->step < steps || (from->step == steps && saves)) return true;
+    diag_error(d, FAULT_usage, "checkpoint-steps", none,
+               "%s was saved after %" PRIu64 " step%s, and the training has %" PRIu32, from->path,
+               from->step, str_s(from->step), steps);
+    diag_hint(d,
+              "--steps counts from the first step of the training: give --steps %" PRIu64
+              " or more, or --save and --steps %" PRIu64 " to write the state again",
+              from->step + 1, from->step);
+    return false;
 }
 
 /* ---- one checkpoint for all processes ---- */

@@ -1,5 +1,4 @@
 /* Names of checkpoints: how a path that the user gives becomes the folder of one checkpoint. */
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -42,6 +41,27 @@ static const char *in_folder(const char *folder, const char *name, Arena *arena)
     if (checkpoint_is_whole(path, arena)) return path;
     path = arena_print(arena, "%s%s", path, CHECKPOINT_OLD);
     return checkpoint_is_whole(path, arena) ? path : NULL;
+}
+
+const char *checkpoint_trim(const char *path, Arena *arena)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    return arena_print(arena, "%.*s", (int)n, path);
+}
+
+static const char *last_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+const char *checkpoint_parent(const char *path, Arena *arena)
+{
+    const char *slash = strrchr(path, '/'), *name = last_name(path);
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return arena_print(arena, "%s/..", path);
+    if (slash == NULL) return ".";
+    return slash == path ? "/" : arena_print(arena, "%.*s", (int)(slash - path), path);
 }
 
 static bool ends_in(const char *text, const char *end)
@@ -94,8 +114,8 @@ static const FolderEntry *newest_in(const char *folder, const char *training, bo
     return newest;
 }
 
-/* Returns the newest checkpoint of the training of that which `latest` names. A run may have been
- * killed before it changed `latest`. */
+/* Returns the newest checkpoint of the training to which `found` belongs, the one that `latest`
+ * names. A run may have been killed before it changed `latest`. */
 static const char *at_least(const char *found, const char *folder, Arena *arena)
 {
     bool mixed = false;
@@ -103,8 +123,7 @@ static const char *at_least(const char *found, const char *folder, Arena *arena)
     const char *training = manifest_training(found, arena);
     const FolderEntry *newest =
         training[0] != 0 ? newest_in(folder, training, &mixed, arena) : NULL;
-    const char *slash = strrchr(found, '/');
-    if (newest == NULL || !checkpoint_is_step(slash + 1, &step)) return found;
+    if (newest == NULL || !checkpoint_is_step(last_name(found), &step)) return found;
     return newest->step > step ? newest->path : found;
 }
 
@@ -118,44 +137,25 @@ const char *checkpoint_newest(const char *save, Arena *arena)
     return newest != NULL ? newest->path : NULL;
 }
 
-/* True if the folder holds a save that did not end; *name is its name. */
-static bool holds_unfinished(const char *folder, const char **name, Arena *arena)
+/* Returns a save in the folder that did not end; NULL: none. */
+static const char *unfinished_in(const char *folder, Arena *arena)
 {
-    DIR *all = opendir(folder);
-    *name = NULL;
-    for (struct dirent *at = all ? readdir(all) : NULL; at != NULL && *name == NULL;
-         at = readdir(all))
-        if (ends_in(at->d_name, CHECKPOINT_SAVING) && strncmp(at->d_name, "step-", 5) == 0)
-            *name = arena_print(arena, "%s", at->d_name);
-    if (all != NULL) closedir(all);
-    return *name != NULL;
-}
-
-/* Returns the newest checkpoint of the folder that a checkpoint's path names; NULL: none. */
-static const char *newest_beside(const char *path, Arena *arena)
-{
-    const char *slash = strrchr(path, '/');
-    return checkpoint_newest(
-        slash != NULL ? arena_print(arena, "%.*s", (int)(slash - path), path) : ".", arena);
+    const FolderEntries all = folder_entries(folder, arena);
+    for (uint32_t i = 0; i < all.n; i++)
+        if (all.at[i].saving) return all.at[i].path;
+    return NULL;
 }
 
 static const char *unfinished(const char *path, Arena *arena, Diag *d)
 {
     diag_error(d, FAULT_input, "checkpoint-unfinished", none,
                "%s: this save did not end: it has no %s", path, CHECKPOINT_LISTING);
-    const char *newest = newest_beside(path, arena);
+    const char *newest = checkpoint_newest(checkpoint_parent(path, arena), arena);
     if (newest != NULL)
         diag_hint(d, "the newest finished one is %s", newest);
     else
         diag_hint(d, "there is no finished one beside it");
     return NULL;
-}
-
-const char *checkpoint_trim(const char *path, Arena *arena)
-{
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/') n--;
-    return arena_print(arena, "%.*s", (int)n, path);
 }
 
 /* Returns the newest checkpoint of a folder. NULL, perhaps without an error: there is none. */
@@ -182,13 +182,11 @@ static const char *found_in(const char *folder, Arena *arena, Diag *d)
 
 bool checkpoint_hint_older(const char *path, Arena *arena, Diag *d)
 {
-    const char *slash = strrchr(path, '/'), *training = manifest_training(path, arena);
-    const char *folder =
-        slash != NULL ? arena_print(arena, "%.*s", (int)(slash - path), path) : ".";
-    const FolderEntries all = folder_entries(folder, arena);
+    const char *training = manifest_training(path, arena);
+    const FolderEntries all = folder_entries(checkpoint_parent(path, arena), arena);
     const FolderEntry *newest = NULL;
     uint64_t step = 0;
-    if (!checkpoint_is_step(slash != NULL ? slash + 1 : path, &step)) step = 0;
+    if (!checkpoint_is_step(last_name(path), &step)) step = 0;
     for (uint32_t i = 0; i < all.n; i++) {
         const FolderEntry *at = &all.at[i];
         const bool own =
@@ -210,7 +208,7 @@ const char *checkpoint_resolve(const char *path, Arena *arena, Diag *d)
     path = checkpoint_trim(path, arena);
     if (access(path, F_OK) != 0) {
         diag_error(d, FAULT_input, "checkpoint-missing", none, "%s: %s", path, strerror(errno));
-        const char *newest = newest_beside(path, arena);
+        const char *newest = checkpoint_newest(checkpoint_parent(path, arena), arena);
         if (newest != NULL)
             diag_hint(d, "the newest one is %s; another run may have removed this one", newest);
         return NULL;
@@ -222,13 +220,12 @@ const char *checkpoint_resolve(const char *path, Arena *arena, Diag *d)
     }
     if (ends_in(path, CHECKPOINT_SAVING)) return unfinished(path, arena, d);
     if (checkpoint_is_whole(path, arena)) return path;
-    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
     uint64_t step;
-    if (checkpoint_is_step(name, &step)) return unfinished(path, arena, d);
+    if (checkpoint_is_step(last_name(path), &step)) return unfinished(path, arena, d);
     const char *found = found_in(path, arena, d);
     if (found != NULL || d->n_errors > errors) return found;
-    if (holds_unfinished(path, &name, arena))
-        return unfinished(arena_print(arena, "%s/%s", path, name), arena, d);
+    const char *broken = unfinished_in(path, arena);
+    if (broken != NULL) return unfinished(broken, arena, d);
     diag_error(
         d, FAULT_input, "checkpoint-missing", none,
         "%s: there is neither %s nor a checkpoint in it, so it is no checkpoint and no folder "

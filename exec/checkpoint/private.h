@@ -68,9 +68,11 @@ bool manifest_fits(const Manifest *m, const char *folder, const Plan *plan, Aren
 uint32_t manifest_tensor(const Manifest *m, const char *name, StateKind kind);
 
 /* ---- names.c ---- */
+const char *checkpoint_trim(const char *path, Arena *arena); /* without slashes at its end */
+/* Returns the folder in which `path` lies. `path` has no slash at its end. */
+const char *checkpoint_parent(const char *path, Arena *arena);
 /* Finds the checkpoint at `path`: a checkpoint, or a folder whose newest one is taken. Reports
  * checkpoint-missing, checkpoint-unfinished. */
-const char *checkpoint_trim(const char *path, Arena *arena); /* without slashes at its end */
 const char *checkpoint_resolve(const char *path, Arena *arena, Diag *d);
 const char *checkpoint_step_name(uint64_t step, Arena *arena);
 const char *checkpoint_rank_name(Rank rank, Arena *arena);
@@ -93,6 +95,9 @@ FolderEntries folder_entries(const char *save, Arena *arena);
 /* Locks the folder for this process. Returns a file to close; -1: it failed with *error, or
  * *holder, another process, has the lock. */
 int folder_lock(const char *save, Arena *arena, int *error, const char **holder);
+/* Checks that the run may save into the folder, whose lock it has; see checkpoint_can_save().
+ * Reports checkpoint-used. */
+bool folder_suits(const char *save, const CheckpointInfo *from, Arena *arena, Diag *d);
 /* Reports checkpoint-busy. Returns false. */
 bool folder_report_busy(const char *save, const char *holder, Diag *d);
 /* Removes the leftovers of saves that broke off. Both return 0, or errno and its folder. */

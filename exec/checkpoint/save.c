@@ -97,7 +97,7 @@ static bool begin_folder(Save *s, const CheckpointInfo *from, CheckpointRun *run
     if (holder != NULL) return folder_report_busy(save, holder, d);
     if (run->lock < 0)
         return cannot_write(s, d, arena_print(s->scratch, "%s/" CHECKPOINT_LOCK, save), error);
-    if (!checkpoint_may_save(save, from, s->scratch, d)) return false;
+    if (!folder_suits(save, from, s->scratch, d)) return false;
     error = folder_sweep(save, s->scratch, &which);
     return error == 0 || cannot_write(s, d, which, error);
 }

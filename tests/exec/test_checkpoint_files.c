@@ -160,9 +160,17 @@ static void other_samples_and_dtypes(void **state)
 static void no_step_is_left(void **state)
 {
     (void)state;
-    const Diag d = run(plan, &(CheckpointOptions){.load = saved}, 1);
-    assert_int_equal(d.n_errors, 1);
-    assert_string_equal(d.items.at[0].rule, "checkpoint-steps");
+    const CheckpointOptions load = {.load = saved};
+    for (uint32_t steps = 1; steps <= 2; steps++) {
+        const Diag d = run(plan, &load, steps);
+        assert_int_equal(d.n_errors, 1);
+        assert_string_equal(d.items.at[0].rule, "checkpoint-steps");
+        assert_non_null(strstr(d.items.at[0].hint, "give --steps 3 or more"));
+    }
+    /* a run that saves may do no step: it writes the state in other parts */
+    const CheckpointOptions again = {.load = saved, .save = command_new_folder(arena)};
+    assert_int_equal(run(plan, &again, 2).items.n, 0);
+    assert_int_equal(run(plan, &again, 1).n_errors, 1);
 }
 
 /* ---- names */

@@ -218,9 +218,9 @@ static void a_damaged_latest(void **state)
     write_latest("step-00000009\n");
     refused(&load, 4, "checkpoint-missing", "latest: it names step-00000009, which is not", newest);
     write_latest("step-00000002\n"); /* killed after the save of step 3, before `latest` */
-    refused(&load, 2, "checkpoint-steps", in("step-00000003"), NULL);
+    refused(&load, 2, "checkpoint-steps", in("step-00000003"), "give --steps 4 or more");
     assert_int_equal(unlink(in("latest")), 0);
-    refused(&load, 2, "checkpoint-steps", in("step-00000003"), NULL);
+    refused(&load, 2, "checkpoint-steps", in("step-00000003"), "give --steps 4 or more");
     refused(&(CheckpointOptions){.load = in("step-00000003/manifest.json")}, 4,
             "checkpoint-missing", "is a file, not a folder", "name the folder");
     const char *other = command_new_folder(arena);
@@ -229,7 +229,7 @@ static void a_damaged_latest(void **state)
                      0);
     refused(&load, 5, "checkpoint-missing", "checkpoints of several trainings", "step-00000004");
     write_latest("step-00000002\n"); /* step 4 is of the other training */
-    refused(&load, 2, "checkpoint-steps", in("step-00000003"), NULL);
+    refused(&load, 2, "checkpoint-steps", in("step-00000003"), "give --steps 4 or more");
     assert_int_equal(unlink(in("latest")), 0);
     assert_int_equal(mkdir(in("latest"), 0777), 0);
     refused(&load, 5, "checkpoint-missing", "latest: ", "step-00000004");
