@@ -251,10 +251,10 @@ typedef struct Whose Whose;
 struct Scenario;
 Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, const struct Scenario *scenario,
                      Store *store);
-/* Reports the answers, and stores new ones in `store`, which may be NULL. made_of: receives the
- * scripts of the answers; may be NULL. */
-void plan_file_tell(Cli *cli, Whose *whose, Store *store, Recipe *made_of);
-void plan_file_is_best(Whose *whose); /* the report says that it is about a sweep's best plan */
+/* Reports the answers, and stores new ones in `store`, which may be NULL. head: words at the
+ * beginning of each line that name the plan, as in "best plan"; "": it is the command's plan.
+ * made_of: receives the scripts of the answers; may be NULL. */
+void plan_file_tell(Cli *cli, Whose *whose, const char *head, Store *store, Recipe *made_of);
 
 /* Reads the configuration and the mesh of PLAN, before any pass; returns false after reporting
  * diagnostics. */

@@ -81,7 +81,7 @@ void cmd_check(Cli *cli)
     plan_file_memory(cli, file);
     Whose *whose = plan_file_ask(cli, file, false, NULL, NULL);
     session_settle(file, &cli->diag);
-    plan_file_tell(cli, whose, NULL, NULL);
+    plan_file_tell(cli, whose, "", NULL, NULL);
     plan_file_close(cli);
     report_start(cli, file->plan);
     bool proven = only_infeasible(&cli->diag);

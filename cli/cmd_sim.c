@@ -123,7 +123,7 @@ void cmd_sim(Cli *cli)
     Store *store = dry ? NULL : store_open(cli->options.db, false, &cli->diag);
     if (store == NULL && !dry) return;
     Repeat repeat = {.also = {.head = ""}};
-    plan_file_tell(cli, whose, store, &repeat.also);
+    plan_file_tell(cli, whose, "", store, &repeat.also);
     PredictOptions options;
     Prediction prediction;
     repeat.fresh_from = cli->diag.items.n;

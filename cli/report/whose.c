@@ -52,9 +52,8 @@ typedef struct Question {
 
 struct Whose {
     Answers all;
-    bool asked;   /* the plan has such answers */
-    bool of_best; /* the plan is the best of a sweep */
-    Ps own_step;  /* of Tandem's own executor; 0: not requested */
+    bool asked;  /* the plan has such answers */
+    Ps own_step; /* of Tandem's own executor; 0: not requested */
 };
 
 /* Returns how the scenario's ranks and experts are simulated. */
@@ -260,11 +259,6 @@ Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, const Scenario 
     return whose;
 }
 
-void plan_file_is_best(Whose *whose)
-{
-    whose->of_best = true;
-}
-
 static void tell_json(Cli *cli, const Whose *whose)
 {
     json_t *list = json_array();
@@ -274,7 +268,7 @@ static void tell_json(Cli *cli, const Whose *whose)
     if (whose->own_step > 0) json_count(cli->json, "own_step_ps", (uint64_t)whose->own_step);
 }
 
-void plan_file_tell(Cli *cli, Whose *whose, Store *store, Recipe *made_of)
+void plan_file_tell(Cli *cli, Whose *whose, const char *head, Store *store, Recipe *made_of)
 {
     for (uint32_t i = 0; i < whose->all.n; i++) {
         FrameworkAnswer *a = &whose->all.at[i];
@@ -286,7 +280,7 @@ void plan_file_tell(Cli *cli, Whose *whose, Store *store, Recipe *made_of)
         tell_json(cli, whose);
         return;
     }
-    const char *head = whose->of_best ? "best plan   under " : "under       ";
+    head = head[0] != 0 ? arena_print(cli->arena, "%-12sunder ", head) : "under       ";
     if (whose->own_step > 0)
         str_print(&cli->out, "%sTandem's own executor: step %s\n", head,
                   format_time(cli->arena, whose->own_step));

@@ -286,11 +286,8 @@ static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
         file = session_finish(config, &graph, &options, cli->arena, &told);
         fine = file != NULL;
     }
-    if (fine) {
-        Whose *whose = plan_file_ask(cli, file, true, NULL, store);
-        plan_file_is_best(whose);
-        plan_file_tell(cli, whose, store, NULL);
-    }
+    if (fine)
+        plan_file_tell(cli, plan_file_ask(cli, file, true, NULL, store), "best plan", store, NULL);
     store_close(store);
     plan_file_close(cli);
 }
