@@ -62,6 +62,25 @@ static const char *scaled(Arena *arena, const char *key, double value, bool whol
     return arena_print(arena, "%s=%.17g", key, value);
 }
 
+/* Names the short keys, after `hint`, which may be NULL. If the key of a change looks like a short
+ * key, names only this one. */
+static void hint_short_keys(Cli *cli, const char *key, const char *hint)
+{
+    enum { N = sizeof short_keys / sizeof *short_keys };
+    const char *words[N];
+    Str all = str_in(cli->arena);
+    for (size_t i = 0; i < N; i++) {
+        words[i] = short_keys[i].word;
+        str_print(&all, "%s%s", i > 0 ? ", " : "", words[i]);
+    }
+    const char *near = str_nearest(key, words, N);
+    if (near != NULL)
+        diag_hint(&cli->diag, "did you mean '%s'?", near);
+    else
+        diag_hint(&cli->diag, "%s%sshort keys: %s", hint != NULL ? hint : "",
+                  hint != NULL ? "; " : "", str_text(&all));
+}
+
 /* Reads "nic=2x" or "parallel.ac=full". */
 static bool read_change(WhatIf *w, const char *text)
 {
@@ -86,9 +105,12 @@ static bool read_change(WhatIf *w, const char *text)
     if (end != equals + 1 && strcmp(end, "x") == 0) {
         bool whole = false;
         const bool known = field_number(&w->file->config, c.key, &c.value, &whole);
-        if (!known || !(c.value > 0 && factor > 0))
-            return cli_error(cli, FAULT_usage, "option-value",
-                             "--what-if %s: the plan has no number %s to multiply", text, c.key);
+        if (!known || !(c.value > 0 && factor > 0)) {
+            cli_error(cli, FAULT_usage, "option-value",
+                      "--what-if %s: the plan has no number %s to multiply", text, c.key);
+            hint_short_keys(cli, c.key, "give the value itself, as in mesh.tp=4");
+            return false;
+        }
         c.setting = scaled(cli->arena, c.key, c.value * factor, whole);
     }
     list_push(cli->arena, &w->changes, c);
@@ -291,7 +313,10 @@ static bool check_change(const WhatIf *w, const Other *change)
     const Diagnostic *error = first_error(&one.diag);
     if (error == NULL || !is_mistake(error)) return true;
     cli_error(w->cli, FAULT_usage, error->rule, "--what-if %s: %s", change->text, error->text);
-    if (error->hint != NULL) diag_hint(&w->cli->diag, "%s", error->hint);
+    if (strcmp(error->rule, "unknown-key") == 0 && strchr(change->key, '.') == NULL)
+        hint_short_keys(w->cli, change->key, error->hint);
+    else if (error->hint != NULL)
+        diag_hint(&w->cli->diag, "%s", error->hint);
     return false;
 }
 

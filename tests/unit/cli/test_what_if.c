@@ -147,6 +147,13 @@ static void mistakes_are_told(void **state)
     assert_non_null(strstr(r.out, "GPUs are A10, A100,"));
     assert_non_null(strstr(r.out, "--what-if nothing=3: unknown key 'nothing'"));
     assert_null(strstr(r.out, "step_ps"));
+    assert_non_null(strstr(r.out, "short keys: nic, nvlink, hbm, "));
+    r = SIM("--what-if", "hbn=2x");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.out, "did you mean 'hbm'?"));
+    r = SIM("--what-if", "mesh.tp=2x");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.out, "give the value itself, as in mesh.tp=4"));
     r = SIM("--what-if", "gpu=H1000");
     assert_int_equal(r.exit_code, 2);
     assert_non_null(strstr(r.out, "--what-if gpu=H1000: there is no GPU 'H1000'"));
