@@ -159,9 +159,10 @@ static void documents_are_as_described(void **state)
           OTHERS(ARGUMENTS("show", tiny, "--mesh"), ARGUMENTS("show", tiny, "--after", "all"),
                  ARGUMENTS("show", tiny, "--state", "--rank", "1")));
     const char *const experts = TANDEM_SOURCE_DIR "/tests/golden/moe_balance.lua";
-    check(
-        arena, ARGUMENTS("run", tiny, "--backend", "loopback", "--steps", "3", "--db", db),
-        OTHERS(ARGUMENTS("run", experts, "--backend", "loopback", "--steps", "1", "--db", other)));
+    check(arena, ARGUMENTS("run", tiny, "--backend", "loopback", "--steps", "3", "--db", db),
+          OTHERS(ARGUMENTS("run", experts, "--backend", "loopback", "--steps", "1", "--db", other),
+                 ARGUMENTS("run", tiny, "--verify", "--set", "precision.compute=bf16", "--set",
+                           "parallel.float8=rowwise")));
     check(arena, ARGUMENTS("compare", "--db", db),
           OTHERS(ARGUMENTS("compare", "1", "2", "--db", db)));
     CHECK(arena, "runs", "--db", db);
