@@ -82,12 +82,12 @@ bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out);
 double imbalance_of(Cli *cli, const PlanFile *file, const RowLoads **loads);
 /* The values of --jitter, --straggler and --imbalance. */
 typedef struct Scenario {
-    bool is_uneven; /* devices differ, as `uneven` says */
-    Unevenness uneven;
+    bool is_uneven;    /* true if --jitter or --straggler is given */
+    Unevenness uneven; /* meaningless unless is_uneven */
     double imbalance;
     const RowLoads *loads; /* NULL: only a factor is known */
-    bool own_drops; /* Tandem's executor drops choices above the experts' capacity, so that all
-                     * ranks keep the same number of rows */
+    bool own_drops; /* true if Tandem's executor drops choices above the experts' capacity, so that
+                     * all ranks keep the same number of rows */
     Diag told;      /* warnings, which belong to the prediction */
 } Scenario;
 /* Reads the scenario once, because a file of counts may be a pipe. Returns false after errors. */

@@ -115,8 +115,9 @@ Ps samples_median(const Samples *s)
     return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* For samples of one rank alone, returns the median of the cases in which this rank came last.
- * Among equal ranks, that is one of n_ranks cases. */
+/* Returns the median of the samples. Samples of one rank alone include waits for the other ranks,
+ * except where this rank came last. Each of n_ranks equal ranks comes last in one of n_ranks cases,
+ * so the shortest samples, one of n_ranks, count as those without a wait. Returns their median. */
 Ps samples_time(const Samples *s)
 {
     if (!s->alone) return samples_median(s);
