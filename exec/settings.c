@@ -13,10 +13,8 @@ typedef struct SettingRange {
 static bool is_setting(OpKind op, uint32_t attr)
 {
     AttrBounds bounds;
-    const uint32_t flags = op_info(op)->flags;
-    const bool updates = flags & OP_UPDATES && flags & OP_PLACED;
     if (op == OP_clip_coef) return attr == ATTR_clip;
-    return updates && attr != ATTR_site && attr != ATTR_stochastic &&
+    return op_is_optimizer(op) && attr != ATTR_site && attr != ATTR_stochastic &&
            op_attr_bounds(op, attr, &bounds);
 }
 

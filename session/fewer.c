@@ -45,13 +45,13 @@ static bool has_own_order(const Config *c)
 
 uint32_t session_fewer(const Config *c, bool by_period)
 {
-    enum { WITHOUT_STAGES = 6, BEHIND_FILLING = 8 };
+    enum { WITHOUT_STAGES = 6 };
     const uint32_t stages = config_ranks(c, axes_with(AXIS_STAGES)), n = session_microbatches(c);
     if (c->cluster.is_local) return 0;
     if (stages > 1 && !by_period) return plan_expands_from(c, n);
     if (stages > 1 && has_own_order(c)) return 0;
     /* some schedules need a multiple of the number of stages */
-    const uint32_t piped = (2 * stages + BEHIND_FILLING + stages - 1) / stages * stages,
+    const uint32_t piped = (2 * stages + PLAN_BEHIND_FILLING + stages - 1) / stages * stages,
                    few = stages > 1 ? piped : WITHOUT_STAGES;
-    return n > few + few / 4 ? few : 0;
+    return plan_saves_enough(few, n) ? few : 0;
 }

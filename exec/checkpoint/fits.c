@@ -12,8 +12,7 @@ const char *checkpoint_optimizer(const Plan *plan)
         const Program *p = &plan->programs.at[i];
         for (Pc pc = p->code.n; pc-- > 1;) {
             const OpKind op = p->code.at[pc].op;
-            const uint32_t flags = op_info(op)->flags;
-            if (flags & OP_UPDATES && flags & OP_PLACED) return op_info(op)->name;
+            if (op_is_optimizer(op)) return op_info(op)->name;
         }
     }
     return "none"; /* every parameter is frozen */

@@ -80,8 +80,7 @@ enum {                     /* OpInfo.flags */
        OP_CHUNKED = 65536,  /* like OP_PLACED, but a rank's tokens may be two chunks of the sequence
                                (KernelArgs.second) */
        OP_OF_LOSS = 262144, /* an op of the loss over logits, or of its gradient */
-       OP_AFFINE =
-           524288, /* multiplies each element of its first input by a number and adds a number */
+       OP_AFFINE = 1 << 19, /* multiplies each element of in[0] by a number and adds a number */
        OP_LOOKS_UP = 1 << 20,  /* looks up entries of a table of weights by id, or makes the table's
                                 * gradient */
        OP_MAGNITUDE = 1 << 21, /* its output is the largest magnitude: a scale */
@@ -258,6 +257,7 @@ bool op_mixes_tokens(OpKind op);
 bool op_scans_tokens(OpKind op);
 /* True for ops of op_scans_tokens that keep a state from token to token. */
 bool op_keeps_state(OpKind op);
+bool op_is_optimizer(OpKind op); /* updates a weight by its gradient */
 /* True if the op's row has no backward, as with ops that compute gradients. For an op that does
  * part of another op's work (op_part, op_in_rows), returns the answer for that other op. */
 bool op_is_gradient(OpKind op);

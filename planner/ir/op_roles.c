@@ -76,6 +76,13 @@ bool op_keeps_state(OpKind op)
     return op_scans_tokens(op) && op_whole_letter(op, INDEX_state);
 }
 
+/* Other ops that update state do not depend on where a rank's part of a weight lies. */
+bool op_is_optimizer(OpKind op)
+{
+    const uint32_t flags = op_info(op)->flags;
+    return flags & OP_UPDATES && flags & OP_PLACED;
+}
+
 bool op_is_gradient(OpKind op)
 {
     const OpKind whole = op_whole(op) ? op_whole(op) : op_of_rows(op);

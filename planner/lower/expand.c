@@ -9,16 +9,18 @@
 
 #include "planner/lower/memory/lives.h"
 
-/* The pipeline is full after as many micro-batches as it has stages. In the periods that follow,
- * the places of buffers settle. The last micro-batches differ again. */
-enum { BEHIND_FILLING = 8 };
+bool plan_saves_enough(uint32_t few, uint32_t n)
+{
+    return n > few + few / 4;
+}
 
 uint32_t plan_expands_from(const Config *c, uint32_t n)
 {
-    const uint32_t stages = config_ranks(c, axes_with(AXIS_STAGES)), few = stages + BEHIND_FILLING;
+    const uint32_t stages = config_ranks(c, axes_with(AXIS_STAGES));
+    const uint32_t few = stages + PLAN_BEHIND_FILLING;
     const PassConfig *pp = config_pass(c, PASS_pp);
     if (stages < 2 || pp == NULL || pp->pp.is_own || pp->pp.schedule != SCHEDULE_1f1b) return 0;
-    return n > few + few / 4 ? few : 0;
+    return plan_saves_enough(few, n) ? few : 0;
 }
 
 typedef LIST(BufferId) Made;

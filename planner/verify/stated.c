@@ -87,9 +87,8 @@ static void check_optimizer(Verifier *v)
         v->p = &v->plan->programs.at[v->program];
         for (Pc pc = 1; pc < v->p->code.n; pc++) {
             const Instr *in = &v->p->code.at[pc];
-            const uint32_t flags = op_info(in->op)->flags;
             const Attrs *now = settings_of(v->plan, in);
-            if (flags & OP_UPDATES && !(flags & OP_ONCE) && in->op != OP_sign_step) {
+            if (op_is_optimizer(in->op)) {
                 if (in->op == OP_adamw && !(now->eps > 0))
                     verify_report(v, RULE, pc, "divides by the root of a moment plus eps=%g",
                                   now->eps);

@@ -120,11 +120,15 @@ static double size_without(const Tensor *t, OpKind op, uint32_t arg)
     return n;
 }
 
+static AxisSet axes_of_ep(const Plan *plan)
+{
+    return mesh_axes_of(&plan->mesh, axes_trading(INDEX_experts));
+}
+
 double imbalance_exchanged(const Plan *plan, const Runtime *runtime)
 {
     const Graph *g = &plan->graph;
-    const double ep =
-        mesh_size(&plan->mesh, mesh_axes_of(&plan->mesh, axes_trading(INDEX_experts)));
+    const double ep = mesh_size(&plan->mesh, axes_of_ep(plan));
     double most = 0;
     if (runtime_is_own(runtime) || !runtime->pads_late) return 1;
     for (NodeId id = 1; id < g->nodes.n; id++) {
@@ -146,11 +150,6 @@ double loads_most(const RowLoads *loads, uint32_t layer)
     for (uint32_t r = 0; r < loads->n_ranks; r++)
         most = fmax(most, loads->share[(size_t)layer * loads->n_ranks + r]);
     return most;
-}
-
-static AxisSet axes_of_ep(const Plan *plan)
-{
-    return mesh_axes_of(&plan->mesh, axes_trading(INDEX_experts));
 }
 
 bool loads_fit(const RowLoads *loads, const Plan *plan)

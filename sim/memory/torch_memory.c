@@ -172,7 +172,7 @@ static void prepare_states(Replay *r)
     bool *known = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *known);
     for (Pc pc = p->code.n; r->runtime->makes_states && pc-- > 1;) {
         const Instr *in = &p->code.at[pc];
-        if (in->op != OP_adamw && in->op != OP_sgd) continue;
+        if (!op_is_optimizer(in->op)) continue;
         for (uint32_t i = in->args.n; i-- > 0;) {
             uint64_t offset;
             BufferId id = program_root(p, program_arg(p, in, i), &offset);
@@ -371,7 +371,7 @@ static void update_tensors(Replay *r)
     uint64_t bytes = 0;
     for (Pc pc = 1; r->runtime->update_bytes > 0 && pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
-        if (in->op != OP_adamw && in->op != OP_sgd) continue;
+        if (!op_is_optimizer(in->op)) continue;
         const Buffer *b = &p->buffers.at[program_arg(p, in, 0)];
         bytes += (uint64_t)((double)b->bytes / dtype_bytes(b->dtype) * r->runtime->update_bytes);
         if (first == 0) first = pc;

@@ -144,7 +144,7 @@ Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, 
         s = comm_s(runtime, in);
     } else if (runtime_compiles(runtime, plan, in)) {
         s = plan_begins_kernel(p, in) ? runtime->compiled_s : 0;
-    } else if (in->op == OP_adamw || in->op == OP_sgd || in->op == OP_sign_step) {
+    } else if (info->flags & OP_UPDATES && !(info->flags & OP_ONCE)) {
         s = runtime->update_s;
     } else {
         double kernels = runtime->op[in->op].kernels;

@@ -172,8 +172,8 @@ static void fill(Bench *b, uint32_t arg, char type, int64_t n_ids)
             value_set(v, i, id);
             value_set(x, i, id);
         } else {
-            number_write(v->dtype, v->at, (uint64_t)i, draw(type, arg, i));
-            value_set(x, i, number_read(v->dtype, v->at, (uint64_t)i));
+            value_set(v, i, draw(type, arg, i));
+            value_set(x, i, value_get(v, i));
         }
     }
 }
@@ -325,8 +325,7 @@ static void check_output(const Bench *b, uint32_t arg)
         if (e > most && isfinite(e)) most = e;
     }
     for (int64_t i = 0; i < value_elements(v); i++) {
-        bool is_id = v->dtype == DT_i32;
-        double got = is_id ? value_get(v, i) : number_read(v->dtype, v->at, (uint64_t)i);
+        double got = value_get(v, i);
         double expected = value_get(x, i);
         double room =
             unit * fabs(expected) + least + units * 0x1p-24 * (fabs(expected) + 0.25 * most);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/number.h"
+
 int64_t value_elements(const Value *v)
 {
     int64_t n = 1;
@@ -32,20 +34,16 @@ Value value_new(Arena *arena, DType dtype, uint32_t n_dims, const int64_t *dim)
 
 double value_get(const Value *v, int64_t i)
 {
-    if (v->dtype == DT_f64 || v->dtype == DT_f64x2) return ((const double *)v->at)[i];
-    if (v->dtype == DT_f32) return (double)((const float *)v->at)[i];
-    assert(v->dtype == DT_i32);
-    return ((const int32_t *)v->at)[i];
+    if (v->dtype == DT_i32) return ((const int32_t *)v->at)[i];
+    return number_read(v->dtype, v->at, (uint64_t)i);
 }
 
 void value_set(Value *v, int64_t i, double x)
 {
-    if (v->dtype == DT_f64 || v->dtype == DT_f64x2)
-        ((double *)v->at)[i] = x;
-    else if (v->dtype == DT_f32)
-        ((float *)v->at)[i] = (float)x;
-    else
+    if (v->dtype == DT_i32)
         ((int32_t *)v->at)[i] = (int32_t)x;
+    else
+        number_write(v->dtype, v->at, (uint64_t)i, x);
 }
 
 void value_poison(Value *v)

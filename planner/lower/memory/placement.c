@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "planner/lower/expand.h"
 #include "planner/lower/memory/rocks.h"
 #include "planner/lower/memory/slots.h"
 #include "planner/lower/pieces.h"
@@ -340,12 +341,12 @@ static uint64_t try_ways(Placing *m, bool must_repeat, uint64_t *best)
 }
 
 /* True if the program is placed with slots. They need micro-batches behind the filling of the
- * pipeline. */
+ * pipeline. A short step (plan_expands_from) has enough of them even if there is one slot more than
+ * stages, so it is placed as a long step is. */
 static bool takes_slots(Placing *m)
 {
-    enum { BEHIND_FILLING = 7 };
     slots_find(&m->slots, m->l, m->n_microbatches, m->lowest);
-    if (m->n_microbatches >= m->slots.most + BEHIND_FILLING) return true;
+    if (m->n_microbatches >= m->slots.most + PLAN_BEHIND_FILLING - 1) return true;
     m->slots.place = NULL;
     return false;
 }

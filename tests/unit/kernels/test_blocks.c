@@ -33,16 +33,6 @@ static int teardown(void **state)
     return 0;
 }
 
-static double get(const Value *v, int64_t i)
-{
-    return number_read(v->dtype, v->at, (uint64_t)i);
-}
-
-static void set(Value *v, int64_t i, double x)
-{
-    number_write(v->dtype, v->at, (uint64_t)i, x);
-}
-
 static void run(OpKind op, const Attrs *attrs, Value *value)
 {
     const Signature *sig = &op_info(op)->sig;
@@ -143,12 +133,13 @@ static int64_t place(const Quantise *q, int64_t i, int64_t j)
 static void check_block(const Quantise *q, int64_t i)
 {
     double most = 0;
-    for (int64_t j = 0; j < BLOCK; j++) most = fmax(most, fabs(get(&q->value[0], place(q, i, j))));
-    const double scale = get(&q->value[2], i);
+    for (int64_t j = 0; j < BLOCK; j++)
+        most = fmax(most, fabs(value_get(&q->value[0], place(q, i, j))));
+    const double scale = value_get(&q->value[2], i);
     assert_true(scale == obvious_scale(most));
     for (int64_t j = 0; j < BLOCK; j++) {
-        const double x = get(&q->value[0], place(q, i, j));
-        const double is = get(&q->value[1], place(q, i, j));
+        const double x = value_get(&q->value[0], place(q, i, j));
+        const double is = value_get(&q->value[1], place(q, i, j));
         assert_true(is == obvious_round(x / scale));
         /* half of the last of four bits, or of the smallest number */
         assert_true(fabs(is * scale - x) <= fabs(x) * 0x1p-4 + scale * 0x1p-10);
@@ -164,7 +155,7 @@ static void fill(Value *x, uint64_t draw)
         double y = ldexp(rng_normal(SEED, draw + 2, at), draw % 3 ? exponent / 8 : exponent);
         if (kind == 0) y = 0;
         if (kind == 1) y = ldexp(448, exponent / 8);
-        set(x, i, y);
+        value_set(x, i, y);
     }
 }
 
@@ -191,25 +182,26 @@ static void quantised_numbers_are_kept(void **state)
         Quantise once = quantise_of(&layouts[k], DT_f32), again = quantise_of(&layouts[k], DT_f32);
         Quantise moved = quantise_of(&layouts[k], DT_f32);
         const int64_t n = value_elements(&once.value[0]), blocks = value_elements(&once.value[2]);
-        for (int64_t i = 0; i < n; i++) set(&once.value[0], i, rng_normal(SEED, 9, (uint64_t)i));
+        for (int64_t i = 0; i < n; i++)
+            value_set(&once.value[0], i, rng_normal(SEED, 9, (uint64_t)i));
         run_quantise(&layouts[k], &once);
         for (int64_t i = 0; i < blocks; i++)
             for (int64_t j = 0; j < BLOCK; j++) {
                 const int64_t at = place(&once, i, j);
-                const double x = get(&once.value[1], at) * get(&once.value[2], i);
-                set(&again.value[0], at, x);
-                set(&moved.value[0], at, 0x1p-20 * get(&once.value[0], at));
+                const double x = value_get(&once.value[1], at) * value_get(&once.value[2], i);
+                value_set(&again.value[0], at, x);
+                value_set(&moved.value[0], at, 0x1p-20 * value_get(&once.value[0], at));
             }
         run_quantise(&layouts[k], &again);
         run_quantise(&layouts[k], &moved);
         assert_memory_equal(once.value[1].at, moved.value[1].at, (size_t)n);
         for (int64_t i = 0; i < blocks; i++) {
-            const double scale = get(&once.value[2], i);
-            assert_true(get(&moved.value[2], i) == scale * 0x1p-20);
+            const double scale = value_get(&once.value[2], i);
+            assert_true(value_get(&moved.value[2], i) == scale * 0x1p-20);
             for (int64_t j = 0; j < BLOCK; j++) {
                 const int64_t at = place(&once, i, j);
-                assert_true(get(&again.value[1], at) * get(&again.value[2], i) ==
-                            get(&once.value[1], at) * scale);
+                assert_true(value_get(&again.value[1], at) * value_get(&again.value[2], i) ==
+                            value_get(&once.value[1], at) * scale);
             }
         }
         arena_reset(arena);
@@ -220,11 +212,11 @@ static void quantised_numbers_are_kept(void **state)
 static double with_one(double x, DType from, double *is)
 {
     Quantise q = quantise_of(&layouts[0], from);
-    for (int64_t i = 0; i < value_elements(&q.value[0]); i++) set(&q.value[0], i, 0);
-    set(&q.value[0], 5, x);
+    for (int64_t i = 0; i < value_elements(&q.value[0]); i++) value_set(&q.value[0], i, 0);
+    value_set(&q.value[0], 5, x);
     run_quantise(&layouts[0], &q);
-    *is = get(&q.value[1], 5);
-    return get(&q.value[2], 0);
+    *is = value_get(&q.value[1], 5);
+    return value_get(&q.value[2], 0);
 }
 
 static void ends_of_the_range(void **state)
@@ -285,18 +277,18 @@ static void check_product(OpKind op, DType out, bool accumulate)
         v[i] = value_new(arena, i < 2 ? wide : i < 4 ? DT_e8m0 : out, term->n_dims, dim);
         for (int64_t e = 0; e < value_elements(&v[i]); e++) {
             const double x = 3 * rng_normal(SEED, i, (uint64_t)e);
-            set(&v[i], e, i < 2 || i == 4 ? x : ldexp(1, (int)(x * 2)));
+            value_set(&v[i], e, i < 2 || i == 4 ? x : ldexp(1, (int)(x * 2)));
         }
     }
     assert_true(op_bind(op, dims, 4, dims + 4, 1, &b, (Loc){0}, NULL));
     const int64_t n = value_elements(&v[4]);
     double *sum = arena_array(arena, (uint64_t)n, sizeof *sum),
            *size = arena_array(arena, (uint64_t)n, sizeof *size);
-    for (int64_t e = 0; accumulate && e < n; e++) sum[e] = get(&v[4], e);
+    for (int64_t e = 0; accumulate && e < n; e++) sum[e] = value_get(&v[4], e);
     int64_t at['z' + 1] = {0};
     for (int64_t i = 0; combination(&b, i, at); i++) {
         double x = 1;
-        for (uint32_t k = 0; k < 4; k++) x *= get(&v[k], element_at(&sig->in[k], at));
+        for (uint32_t k = 0; k < 4; k++) x *= value_get(&v[k], element_at(&sig->in[k], at));
         sum[element_at(&sig->out[0], at)] += x;
         size[element_at(&sig->out[0], at)] += fabs(x);
     }
@@ -305,7 +297,7 @@ static void check_product(OpKind op, DType out, bool accumulate)
     run(op, &attrs, v);
     const double unit = out == DT_f64 ? 1e-14 : out == DT_f32 ? 1e-5 : 5e-3;
     for (int64_t e = 0; e < n; e++) {
-        const double is = get(&v[4], e);
+        const double is = value_get(&v[4], e);
         if (!(fabs(is - sum[e]) <= unit * (size[e] + fabs(sum[e]))))
             fail_msg("%s: %g, not %g", op_info(op)->name, is, sum[e]);
     }

@@ -33,16 +33,6 @@ static int teardown(void **state)
     return 0;
 }
 
-static double get(const Value *v, int64_t i)
-{
-    return number_read(v->dtype, v->at, (uint64_t)i);
-}
-
-static void set(Value *v, int64_t i, double x)
-{
-    number_write(v->dtype, v->at, (uint64_t)i, x);
-}
-
 static void run(OpKind op, const Attrs *attrs, Value *value)
 {
     const Signature *sig = &op_info(op)->sig;
@@ -153,8 +143,8 @@ static double run_quantise(Quantise *q)
     const Attrs attrs = {.scale = largest * largest_scale, .group = BLOCK};
     double most = 0;
     for (int64_t i = 0; i < value_elements(&q->value[0]); i++)
-        most = fmax(most, fabs(get(&q->value[0], i)));
-    set(&q->value[1], 0, most);
+        most = fmax(most, fabs(value_get(&q->value[0], i)));
+    value_set(&q->value[1], 0, most);
     run(q->l->op, &attrs, q->value);
     return fmax(most, 1e-12);
 }
@@ -192,13 +182,13 @@ static bool share_a_scale(const PairsCase *l, int64_t i, int64_t j)
 static void check_number(const Quantise *q, double whole, int64_t i)
 {
     const bool rounds = q->value[3].dtype == DT_e4m3;
-    const double factor = largest * largest_scale / whole, x = get(&q->value[0], i);
+    const double factor = largest * largest_scale / whole, x = value_get(&q->value[0], i);
     double most = 0;
     for (int64_t j = 0; j < value_elements(&q->value[0]); j++)
-        if (share_a_scale(q->l, i, j)) most = fmax(most, fabs(get(&q->value[0], j)));
+        if (share_a_scale(q->l, i, j)) most = fmax(most, fabs(value_get(&q->value[0], j)));
     int64_t at_scale;
     const int64_t at = places(q->l, i, &at_scale);
-    const double scale = get(&q->value[3], at_scale), is = get(&q->value[2], at);
+    const double scale = value_get(&q->value[3], at_scale), is = value_get(&q->value[2], at);
     const double wanted = most / 6 * factor;
     assert_true(rounds ? scale == obvious_scale(wanted) : fabs(scale - wanted) <= 1e-12 * wanted);
     const double part = scale == 0 ? 0 : fmax(-6, fmin(6, x * factor / scale));
@@ -213,7 +203,7 @@ static void fill(Value *x, uint64_t draw)
         const int exponent = (int)rng_below(SEED, draw + 1, at, 24) - 12;
         double y = ldexp(rng_normal(SEED, draw + 2, at), draw % 2 ? exponent : 0);
         if (rng_below(SEED, draw, at, 8) == 0) y = 0;
-        set(x, i, y);
+        value_set(x, i, y);
     }
 }
 
@@ -246,8 +236,8 @@ static void squares_agree_in_both_directions(void **state)
         for (int64_t i = 0; i < value_elements(&a.value[0]); i++) {
             int64_t x, y;
             const int64_t at = places(a.l, i, &x), other = places(b.l, i, &y);
-            assert_true(get(&a.value[2], at) == get(&b.value[2], other));
-            assert_true(get(&a.value[3], x) == get(&b.value[3], y));
+            assert_true(value_get(&a.value[2], at) == value_get(&b.value[2], other));
+            assert_true(value_get(&a.value[3], x) == value_get(&b.value[3], y));
         }
         arena_reset(arena);
     }
@@ -257,11 +247,11 @@ static void squares_agree_in_both_directions(void **state)
 static double with_one(double x, double next, double *is)
 {
     Quantise q = quantise_of(&layouts[0], DT_f32, DT_e2m1x2, DT_e4m3);
-    for (int64_t i = 0; i < value_elements(&q.value[0]); i++) set(&q.value[0], i, 0);
-    set(&q.value[0], 5, x), set(&q.value[0], BLOCK, next);
+    for (int64_t i = 0; i < value_elements(&q.value[0]); i++) value_set(&q.value[0], i, 0);
+    value_set(&q.value[0], 5, x), value_set(&q.value[0], BLOCK, next);
     (void)run_quantise(&q);
-    *is = get(&q.value[2], 5);
-    return get(&q.value[3], 0);
+    *is = value_get(&q.value[2], 5);
+    return value_get(&q.value[3], 0);
 }
 
 static void ends_of_the_range(void **state)
@@ -274,12 +264,12 @@ static void ends_of_the_range(void **state)
     assert_true(with_one(0x1p-17, 1, &is) == 0x1p-8 && is == 6);
     (void)with_one((double)NAN, 1, &is);
     Quantise q = quantise_of(&layouts[0], DT_f32, DT_e2m1x2, DT_e4m3);
-    for (int64_t i = 0; i < value_elements(&q.value[0]); i++) set(&q.value[0], i, 1);
-    set(&q.value[0], 5, (double)NAN);
+    for (int64_t i = 0; i < value_elements(&q.value[0]); i++) value_set(&q.value[0], i, 1);
+    value_set(&q.value[0], 5, (double)NAN);
     const Attrs attrs = {.scale = largest * largest_scale, .group = BLOCK};
-    set(&q.value[1], 0, 1);
+    value_set(&q.value[1], 0, 1);
     run(q.l->op, &attrs, q.value);
-    assert_true(isnan(get(&q.value[3], 0)) && get(&q.value[3], 1) == 448);
+    assert_true(isnan(value_get(&q.value[3], 0)) && value_get(&q.value[3], 1) == 448);
 }
 
 /* ---- products ---- */
@@ -324,7 +314,7 @@ static void make_values(const Signature *sig, DType out, Value v[7], Dims dims[7
         const int64_t n = value_elements(&v[i]) * dtype_numbers(dtype);
         for (int64_t e = 0; e < n; e++) {
             const double x = 3 * rng_normal(SEED, i, (uint64_t)e);
-            set(&v[i], e, i < 2 || i == 6 ? x : fabs(x) + .5);
+            value_set(&v[i], e, i < 2 || i == 6 ? x : fabs(x) + .5);
         }
     }
 }
@@ -340,15 +330,15 @@ static void check_product(OpKind op, DType out, bool accumulate)
     const int64_t n = value_elements(&v[6]);
     double *sum = arena_array(arena, (uint64_t)n, sizeof *sum),
            *size = arena_array(arena, (uint64_t)n, sizeof *size);
-    for (int64_t e = 0; accumulate && e < n; e++) sum[e] = get(&v[6], e);
+    for (int64_t e = 0; accumulate && e < n; e++) sum[e] = value_get(&v[6], e);
     int64_t at['z' + 1] = {0};
     const Attrs attrs = {.group = BLOCK, .scale = .3, .accumulate = accumulate};
     for (int64_t i = 0; combination(&b, i, at); i++)
         for (int half = 0; half < 2; half++) {
-            double x = attrs.scale * get(&v[4], 0) * get(&v[5], 0);
+            double x = attrs.scale * value_get(&v[4], 0) * value_get(&v[5], 0);
             for (uint32_t k = 0; k < 4; k++) {
                 const int64_t e = element_at(&sig->in[k], at);
-                x *= get(&v[k], k < 2 ? 2 * e + half : e);
+                x *= value_get(&v[k], k < 2 ? 2 * e + half : e);
             }
             sum[element_at(&sig->out[0], at)] += x;
             size[element_at(&sig->out[0], at)] += fabs(x);
@@ -357,7 +347,7 @@ static void check_product(OpKind op, DType out, bool accumulate)
     run(op, &attrs, v);
     const double unit = out == DT_f64 ? 1e-14 : out == DT_f32 ? 1e-6 : 5e-3;
     for (int64_t e = 0; e < n; e++) {
-        const double is = get(&v[6], e);
+        const double is = value_get(&v[6], e);
         if (!(fabs(is - sum[e]) <= unit * (size[e] + fabs(sum[e]))))
             fail_msg("%s: %g, not %g", op_info(op)->name, is, sum[e]);
     }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "planner/base/rng.h"
+#include "planner/ir/text/private.h"
 #include "planner/verify/verify.h"
 #include "session/session.h"
 
@@ -338,9 +339,20 @@ static void other_schedules_are_not_lengthened(void **state)
     arena_free(arena);
 }
 
+/* The table of the text has each field of both records. A new field must be compared by same_instr
+ * or same_buffer here, by is_next or same_buffer of planner/lower/expand.c, and by slots_same_part
+ * of planner/lower/memory/slots.c, if it may differ between micro-batches. */
+static void all_fields_are_compared(void **state)
+{
+    (void)state;
+    assert_int_equal(text_record(RECORD_instr)->n_fields, 14);
+    assert_int_equal(text_record(RECORD_buffer)->n_fields, 15);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_fields_are_compared),
         cmocka_unit_test(accumulated_gradients),
         cmocka_unit_test(periods_of_pipelines),
         cmocka_unit_test(lengthened_pipelines),
