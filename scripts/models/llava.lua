@@ -5,7 +5,7 @@
 -- without the class token. The last block and the norm after it are never computed, and are not
 -- part of this model.
 local nn = require "tandem.nn"
-local encoder = require "models.vision_encoder"
+local encoder, image_text = require "models.vision_encoder", require "models.image_text"
 
 -- https://huggingface.co/llava-hf/llava-1.5-7b-hf, llava-1.5-13b-hf: config.json of each, and
 -- https://huggingface.co/openai/clip-vit-large-patch14-336: "vision_config"
@@ -20,22 +20,6 @@ local clip = { dim = 1024, layers = 24, heads = 16, image = 336, patch = 14, cha
   hidden = false }
 local defaults = { vocab = 32064, head_dim = false, theta = 10000.0, eps = 1e-5, before = 0, vision = clip }
 
-local function block(c)
-  local out_init = nn.normal(0, 0.02 / math.sqrt(2 * c.layers))
-  return nn.block {
-    attention_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
-    attention = nn.attention { dim = c.dim, heads = c.heads, head_dim = c.head_dim or nil, rope_theta = c.theta, out_init = out_init },
-    mlp_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
-    gate = nn.linear(c.dim, c.hidden), up = nn.linear(c.dim, c.hidden), down = nn.linear(c.hidden, c.dim, { init = out_init }),
-    tp_col = { "attention.wq", "attention.wk", "attention.wv", "gate", "up" }, tp_row = { "attention.wo", "down" },
-    forward = function(m, x)
-      x = x + m.attention(m.attention_norm(x))
-      local y = m.mlp_norm(x)
-      return x + m.down(nn.silu(m.gate(y)) * m.up(y))
-    end,
-  }
-end
-
 local function build(c)
   nn.within("llava", "before", c.before, 0, 1 << 30)
   local v = c.vision
@@ -47,19 +31,11 @@ local function build(c)
       fsdp2_shard = true,
       forward = function(m, x) return m.last(nn.gelu(m.first(x))) end,
     },
-    embed = nn.embedding(c.vocab, c.dim), layers = nn.list(c.layers, function() return block(c) end),
+    embed = nn.embedding(c.vocab, c.dim), layers = nn.list(c.layers, function() return image_text.block(c, {}) end),
     norm = nn.rmsnorm(c.dim, { eps = c.eps }), head = nn.linear(c.dim, c.vocab), tp_vocab = { "embed", "head" },
     forward = function(m, tokens, labels)
-      local text, before = tokens.shape[2], c.before
-      nn.within("llava", "before", before, 0, text - 1)
-      local x = m.embed(tokens)
-      local image = m.projector(nn.span(m.encoder(), 1, patches))
-      if before == 0 then
-        x = nn.span(m.layers(nn.join(image, x)), patches, text)
-      else
-        x = m.layers(nn.join(nn.join(nn.span(x, 0, before), image), nn.span(x, before, text - before)))
-        x = nn.join(nn.span(x, 0, before), nn.span(x, before + patches, text - before))
-      end
+      local x, image = m.embed(tokens), m.projector(nn.span(m.encoder(), 1, patches))
+      x = image_text.decode("llava", m.layers, x, image, c.before)
       return nn.cross_entropy(m.head(m.norm(x)), labels)
     end,
   }

@@ -5,7 +5,7 @@
 -- becomes one token, with the decoder's features. The image's tokens precede the text, or follow its
 -- first `before` tokens. In the decoder, positions have a time, a row and a column. The loss counts
 -- the text alone, and batch.seq is the text's length.
-local nn = require "tandem.nn"
+local nn, image_text = require "tandem.nn", require "models.image_text"
 
 -- https://huggingface.co/Qwen/Qwen2-VL-2B-Instruct, -7B-Instruct and -72B-Instruct: config.json of each
 local sizes = {
@@ -59,42 +59,21 @@ local function merger(c, dim)
 end
 
 local function block(c)
-  local out_init = nn.normal(0, 0.02 / math.sqrt(2 * c.layers))
-  return nn.block {
-    attention_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
-    attention = nn.attention { dim = c.dim, heads = c.heads, kv_heads = c.kv_heads, head_dim = c.head_dim or nil, bias = true,
-      out_bias = false, rope_theta = c.theta, rope_image = { rows = c.rows // side, columns = c.columns // side, first = c.before,
-        sections = c.sections }, out_init = out_init },
-    mlp_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
-    gate = nn.linear(c.dim, c.hidden), up = nn.linear(c.dim, c.hidden), down = nn.linear(c.hidden, c.dim, { init = out_init }),
-    tp_col = { "attention.wq", "attention.wk", "attention.wv", "gate", "up" }, tp_row = { "attention.wo", "down" },
-    forward = function(m, x)
-      x = x + m.attention(m.attention_norm(x))
-      local y = m.mlp_norm(x)
-      return x + m.down(nn.silu(m.gate(y)) * m.up(y))
-    end,
-  }
+  return image_text.block(c, { kv_heads = c.kv_heads, bias = true, out_bias = false, rope_image = { rows = c.rows // side,
+    columns = c.columns // side, first = c.before, sections = c.sections } })
 end
 
 local function build(c)
   nn.within("qwen2_vl", "rows", c.rows, side, 4096, side)
   nn.within("qwen2_vl", "columns", c.columns, side, 4096, side)
   nn.within("qwen2_vl", "before", c.before, 0, 1 << 30)
-  local embed, image_tokens = nn.embedding(c.vocab, c.dim), (c.rows // side) * (c.columns // side)
+  local embed = nn.embedding(c.vocab, c.dim)
   return nn.module {
     encoder = encoder(c.vision, c), merger = merger(c.vision, c.dim),
     embed = embed, layers = nn.list(c.layers, function() return block(c) end), norm = nn.rmsnorm(c.dim, { eps = c.eps }),
     head = nn.linear(c.dim, c.vocab, { weight = c.tied and embed or nil }), tp_vocab = { "embed", "head" },
     forward = function(m, tokens, labels)
-      local text, before = tokens.shape[2], c.before
-      nn.within("qwen2_vl", "before", before, 0, text - 1)
-      local x, image = m.embed(tokens), m.merger(m.encoder())
-      if before == 0 then
-        x = nn.span(m.layers(nn.join(image, x)), image_tokens, text)
-      else
-        x = m.layers(nn.join(nn.join(nn.span(x, 0, before), image), nn.span(x, before, text - before)))
-        x = nn.join(nn.span(x, 0, before), nn.span(x, before + image_tokens, text - before))
-      end
+      local x = image_text.decode("qwen2_vl", m.layers, m.embed(tokens), m.merger(m.encoder()), c.before)
       return nn.cross_entropy(m.head(m.norm(x)), labels)
     end,
   }
