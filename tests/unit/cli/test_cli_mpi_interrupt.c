@@ -86,11 +86,25 @@ static pid_t start(const Session *s, const char *more, const char *value)
     _exit(127);
 }
 
+/* Waits until `file` contains `word`. Fails if the command ends before, and after 300 s. */
+static void wait_for(const Session *s, pid_t child, const char *file, const char *word)
+{
+    siginfo_t end = {0};
+    for (int i = 0; i < 3000 && strstr(text_of(s, file), word) == NULL && end.si_pid == 0; i++) {
+        pause_ms(100);
+        waitid(P_PID, (id_t)child, &end, WEXITED | WNOHANG | WNOWAIT);
+    }
+    if (strstr(text_of(s, file), word) != NULL) return;
+    kill(child, SIGKILL);
+    fail_msg("no '%s'; the command %s\n%s\n%s", word, end.si_pid ? "ended" : "went on",
+             text_of(s, s->out), text_of(s, s->err));
+}
+
 /* Sends the signal when `file` contains `word`, and waits. */
 static void interrupt(Session *s, int number, const char *json, const char *file, const char *word)
 {
     pid_t child = start(s, json, NULL);
-    for (int i = 0; i < 3000 && strstr(text_of(s, file), word) == NULL; i++) pause_ms(100);
+    wait_for(s, child, file, word);
     assert_int_equal(kill(child, number), 0);
     int status = 0;
     pid_t ended = 0;
@@ -100,7 +114,6 @@ static void interrupt(Session *s, int number, const char *json, const char *file
     }
     if (ended == 0) kill(child, SIGKILL);
     s->code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    assert_non_null(strstr(text_of(s, file), word));
 }
 
 static Session session(void)
@@ -202,13 +215,6 @@ static void measuring_is_interrupted_too(void **state)
     arena_free(s.arena);
 }
 
-/* Waits until `file` says `word`, or 300 s. */
-static void wait_for(const Session *s, const char *file, const char *word)
-{
-    for (int i = 0; i < 3000 && strstr(text_of(s, file), word) == NULL; i++) pause_ms(100);
-    if (!strstr(text_of(s, file), word)) fail_msg("no '%s' in:\n%s", word, text_of(s, file));
-}
-
 static void nothing_outlives_a_killed_command(void **state)
 {
     (void)state;
@@ -219,7 +225,7 @@ static void nothing_outlives_a_killed_command(void **state)
         if (module_path(flavours[i], NULL, s.arena) == NULL) continue;
         setenv("TANDEM_MPI", flavours[i], 1);
         pid_t child = start(&s, NULL, NULL);
-        wait_for(&s, s.out, "step    2 ");
+        wait_for(&s, child, s.out, "step    2 ");
         assert_true(n_processes(&s) > 2);
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
