@@ -4,6 +4,7 @@
  * AddressSanitizer, all bytes that are not handed out are poisoned, with a gap behind each
  * allocation. AddressSanitizer then finds overruns, as it does with malloc. The pool stays empty.
  */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
 #include "planner/base/arena.h"
 
 #include <assert.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "planner/base/list.h"
 
@@ -47,6 +49,7 @@ typedef struct Block Block;
 struct Block {
     Block *next;
     size_t size, used, dirty; /* bytes of `data`; beyond `dirty` they are zero */
+    bool mapped;              /* it lies in a region of large pages, and is never freed */
     alignas(ALIGN) unsigned char data[];
 };
 
@@ -132,12 +135,57 @@ static struct {
     size_t bytes;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* Large blocks lie in large pages, if the system has them: 2 MiB then cost one page fault instead
+ * of 512. Smaller blocks do not, because a short command would have to clear such a page, too. */
+enum { LARGE_PAGE = 2 << 20, LEAST_LARGE = 1 << 18, REGION = 32 << 20 };
+static struct {
+    unsigned char *at, *end; /* memory that belongs to no block yet; guarded by the pool's lock */
+    size_t mapped;
+} region;
+
+/* Maps more memory. Returns false if there is none, or if regions have as much as the pool keeps.
+ */
+static bool region_grow(void)
+{
+    if (region.mapped >= MOST_POOLED) return false;
+    void *all = mmap(NULL, REGION + LARGE_PAGE, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED) return false;
+    const uintptr_t first = ((uintptr_t)all + LARGE_PAGE - 1) & ~(uintptr_t)(LARGE_PAGE - 1);
+    region.at = (unsigned char *)all + (first - (uintptr_t)all);
+    region.end = region.at + REGION;
+    region.mapped += REGION;
+    (void)madvise(region.at, REGION, MADV_HUGEPAGE); /* without it the pages are small */
+    return true;
+}
+
+/* Returns a block of a pooled size in large pages. NULL: such a block does not lie there. */
+static Block *region_block(size_t size)
+{
+    const size_t bytes = size + sizeof(Block);
+    if (bytes < LEAST_LARGE) return NULL;
+    if ((size_t)(region.end - region.at) < bytes && !region_grow()) return NULL;
+    Block *block = (Block *)(void *)region.at;
+    region.at += bytes;
+    block->size = size;
+    block->mapped = true;
+    return block;
+}
+
 /* Returns the list for blocks of this size, or SIZES if such blocks are not pooled. */
 static int pool_index(size_t size)
 {
     for (int i = 0; POOLS_BLOCKS && i < SIZES; i++)
         if (size + sizeof(Block) == (size_t)FIRST_BLOCK << i) return i;
     return SIZES;
+}
+
+/* Returns the least pooled size that has `room` bytes, or `room` if that is larger than all. */
+static size_t pooled_size(size_t room)
+{
+    size_t bytes = FIRST_BLOCK;
+    while (bytes < LARGEST_STEP && bytes - sizeof(Block) < room) bytes *= 2;
+    return POOLS_BLOCKS && bytes - sizeof(Block) >= room ? bytes - sizeof(Block) : room;
 }
 
 static void pool_lock(void)
@@ -171,6 +219,8 @@ static Block *block_get(size_t size)
         if (block != NULL) {
             pool.free[index] = block->next;
             pool.bytes -= size;
+        } else {
+            block = region_block(size);
         }
         pool_unlock();
     }
@@ -185,7 +235,7 @@ static void block_free(Block *block)
     const int index = pool_index(block->size);
     if (index < SIZES) {
         pool_lock();
-        const bool keeps = pool.bytes + block->size <= MOST_POOLED;
+        const bool keeps = block->mapped || pool.bytes + block->size <= MOST_POOLED;
         if (keeps) {
             if (block->used > block->dirty) block->dirty = block->used;
             block->used = 0;
@@ -260,7 +310,7 @@ static void next_block(Arena *arena, size_t room)
     }
     size_t size = arena->next_size - sizeof(Block);
     if (size < room)
-        size = room;
+        size = pooled_size(room);
     else if (arena->next_size < LARGEST_STEP)
         arena->next_size *= 2;
     Block *block = block_get(size);

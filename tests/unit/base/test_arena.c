@@ -61,6 +61,27 @@ static void a_new_arena_hides_what_a_freed_one_held(void **state)
     }
 }
 
+/* More blocks than large pages are mapped for. */
+static void many_large_blocks_are_apart(void **state)
+{
+    (void)state;
+    enum { ARENAS = 48, BYTES = 12 << 20 };
+    Arena *arena[ARENAS];
+    unsigned char *at[ARENAS];
+    for (unsigned i = 0; i < ARENAS; i++) {
+        arena[i] = arena_new();
+        at[i] = arena_alloc(arena[i], BYTES);
+        assert_int_equal((uintptr_t)at[i] % 16, 0);
+        assert_int_equal(at[i][0] | at[i][BYTES / 2] | at[i][BYTES - 1], 0);
+        at[i][0] = at[i][BYTES - 1] = (unsigned char)(i + 1);
+    }
+    for (unsigned i = 0; i < ARENAS; i++) {
+        assert_int_equal(at[i][0], i + 1);
+        assert_int_equal(at[i][BYTES - 1], i + 1);
+        arena_free(arena[i]);
+    }
+}
+
 static void allocations_do_not_overlap(void **state)
 {
     (void)state;
@@ -181,6 +202,23 @@ static void a_scope_is_unwound(void **state)
  * Under it the pool stays empty and its lock is never taken, so there is nothing to test.
  */
 #if !defined(__SANITIZE_ADDRESS__)
+/* A block of another size than the usual ones, too. */
+static void a_freed_block_is_used_again(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {100, 300000, 5000001};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        Arena *arena = arena_new();
+        unsigned char *first = arena_alloc(arena, sizes[i]);
+        memset(first, 0xA5, sizes[i]);
+        arena_free(arena);
+        arena = arena_new();
+        unsigned char *again = arena_alloc(arena, sizes[i]);
+        assert_ptr_equal(again, first);
+        assert_zero(again, sizes[i]);
+        arena_free(arena);
+    }
+}
 
 static atomic_bool is_over;
 
@@ -227,11 +265,13 @@ int main(void)
         cmocka_unit_test(is_zeroed_and_aligned),
         cmocka_unit_test(allocations_do_not_overlap),
         cmocka_unit_test(reset_keeps_the_memory),
+        cmocka_unit_test(many_large_blocks_are_apart),
         cmocka_unit_test(copies_text),
         cmocka_unit_test(calls_on_full),
         cmocka_unit_test(a_scope_is_unwound),
         cmocka_unit_test(a_new_arena_hides_what_a_freed_one_held),
 #if !defined(__SANITIZE_ADDRESS__)
+        cmocka_unit_test(a_freed_block_is_used_again),
         cmocka_unit_test(child_of_threads_has_memory),
 #endif
     };
