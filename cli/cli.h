@@ -217,6 +217,8 @@ void table_print(const Table *t, Str *out);
 /* Returns the name of the things that a step counts: "tokens", or the "points" of a grid. */
 const char *graph_counts(const Graph *graph);
 const char *plan_file_counts(const PlanFile *file);
+/* Returns "GPU"; "rank" if the ranks are processes of this machine. */
+const char *plan_file_device(const PlanFile *file);
 /* Calls session_load with `options` (may be NULL) and the options of the command line, which take
  * precedence. */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);

@@ -34,6 +34,11 @@ const char *plan_file_counts(const PlanFile *file)
     return graph_counts(&file->plan->graph);
 }
 
+const char *plan_file_device(const PlanFile *file)
+{
+    return file->config.cluster.is_local ? "rank" : "GPU";
+}
+
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
 {
     PlanOptions o = plan_file_options(cli, options);

@@ -156,8 +156,7 @@ static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
     const char *counted = plan_file_counts(file);
     str_print(&cli->out, "throughput  %s %s/s, %s %s/s/%s\n",
               str_count(arena, (uint64_t)(per_device * r->n_ranks + 0.5)), counted,
-              str_count(arena, (uint64_t)(per_device + 0.5)), counted,
-              file->config.cluster.is_local ? "rank" : "GPU");
+              str_count(arena, (uint64_t)(per_device + 0.5)), counted, plan_file_device(file));
     str_print(&cli->out, "MFU         %.1f %% = %s\n", r->mfu * 100, r->mfu_formula);
     if (cli->options.sim.mfu != NULL) mfu_report(cli, file, p);
     held_text(cli, file);

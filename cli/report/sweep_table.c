@@ -98,40 +98,9 @@ const char *point_text(Arena *arena, const TextList *settings, const char *befor
     return str_text(&text);
 }
 
-const char *rows_count(const SweepRows *rows)
-{
-    for (uint32_t i = 0; i < rows->n; i++)
-        if (rows->at[i].counts != NULL) return rows->at[i].counts;
-    return "tokens";
-}
-
-bool rows_priced(const SweepRows *rows)
-{
-    for (uint32_t i = 0; i < rows->n; i++)
-        if (rows->at[i].usd_per_token > 0) return true;
-    return false;
-}
-
-static bool has_energy(const SweepRows *rows)
-{
-    for (uint32_t i = 0; i < rows->n; i++)
-        if (rows->at[i].joules_per_token > 0) return true;
-    return false;
-}
-
-double row_days(const Cli *cli, const SweepRow *r)
-{
-    return r->tokens_per_s > 0 ? cli->options.tokens / r->tokens_per_s / 86400 : 0;
-}
-
-double row_usd(const Cli *cli, const SweepRow *r)
-{
-    return cli->options.tokens * r->usd_per_token;
-}
-
 void energy_note(Cli *cli, const SweepRows *rows)
 {
-    if (has_energy(rows))
+    if (rows_powered(rows))
         str_print(&cli->out,
                   "energy      if each board takes its power limit all the time; PUE %.4g\n",
                   cli->options.pue);
@@ -139,7 +108,7 @@ void energy_note(Cli *cli, const SweepRows *rows)
 
 void price_note(Cli *cli, const SweepRows *rows)
 {
-    if (has_energy(rows) && !rows_priced(rows))
+    if (rows_powered(rows) && !rows_priced(rows))
         str_add(&cli->out,
                 "price       unknown: no price of a GPU hour is known; --price USD gives one\n");
 }
@@ -151,7 +120,7 @@ typedef struct Columns {
 
 static Columns columns_of(const Cli *cli, const SweepRows *rows)
 {
-    const bool priced = rows_priced(rows), powered = has_energy(rows),
+    const bool priced = rows_priced(rows), powered = rows_powered(rows),
                days = cli->options.tokens > 0;
     return (Columns){.price = priced,
                      .days = days,
@@ -166,9 +135,10 @@ static uint32_t add_heads(Cli *cli, const SweepRows *rows, const Columns *column
 {
     Arena *arena = cli->arena;
     const char *counts = rows_count(rows);
-    const char *const always[] = {">ranks",   ">step", arena_print(arena, ">%s/s", counts),
-                                  ">per GPU", ">MFU",  ">exposed",
-                                  ">memory",  ">run"};
+    const char *const rate = arena_print(arena, ">%s/s", counts),
+                      *each = arena_print(arena, ">per %s", rows_device(rows));
+    const char *const always[] = {">ranks", ">step",    rate,      each,
+                                  ">MFU",   ">exposed", ">memory", ">run"};
     const int one = (int)strlen(counts) - 1; /* "token" */
     uint32_t n = 0;
     while (n < sizeof always / sizeof *always) heads[n] = always[n], n++;
@@ -179,11 +149,6 @@ static uint32_t add_heads(Cli *cli, const SweepRows *rows, const Columns *column
     if (columns->mwh) heads[n++] = ">MWh";
     if (columns->score) heads[n++] = arena_print(arena, ">%s", by_names[BY_score]);
     return n;
-}
-
-double row_mwh(const Cli *cli, const SweepRow *r)
-{
-    return cli->options.tokens * r->joules_per_token / 3.6e9;
 }
 
 /* Adds a number, or "-" if it is not known. */
@@ -447,7 +412,7 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
     /* Without a price the rows are still printed, because they took long to compute. */
     const uint32_t n_fit = count(rows, SWEEP_fits);
     const bool unpriced = sort_by == BY_usd && n_fit > 0 && !rows_priced(rows);
-    const bool unpowered = sort_by == BY_energy && n_fit > 0 && !has_energy(rows);
+    const bool unpowered = sort_by == BY_energy && n_fit > 0 && !rows_powered(rows);
     if (unpriced || unpowered) sort_by = BY_tokens;
     const RankBy by = sort_by;
     qsort(rows->at, rows->n, sizeof *rows->at, by_merit);

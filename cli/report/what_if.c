@@ -256,9 +256,10 @@ static void row_text(Cli *cli, Table *t, const Row *row, double price, double fa
 
 static void report(WhatIf *w, const Row *rows, const double *factors, uint32_t n)
 {
-    static const char *const heads[] = {"  what if", ">step",   ">per GPU",    ">change",
-                                        ">MFU",      ">memory", ">pays up to", ">enough"};
     Cli *cli = w->cli;
+    const char *const each = arena_print(cli->arena, ">per %s", plan_file_device(w->file));
+    const char *const heads[] = {"  what if", ">step",   each,          ">change",
+                                 ">MFU",      ">memory", ">pays up to", ">enough"};
     const double price = price_of(cli, &w->file->config.cluster);
     Table t = table_in(cli->arena, 8, heads);
     json_t *list = cli->json != NULL ? json_array() : NULL;

@@ -75,6 +75,7 @@ static void put_prediction(json_t *row, const Cli *cli, const PlanFile *file, co
     json_number(row, "joules_per_token",
                 joules_per_token_of(cli, &file->config.cluster, r->tokens_per_s_per_device));
     json_text(row, "counts", plan_file_counts(file));
+    json_text(row, "device", plan_file_device(file));
 }
 
 void point_status(json_t *row, SweepStatus status, const Diagnostic *error)
@@ -379,6 +380,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
                        .usd_per_token = real_of(line, "usd_per_token"),
                        .joules_per_token = real_of(line, "joules_per_token"),
                        .counts = text_of(line, "counts", arena),
+                       .device = text_of(line, "device", arena),
                        .proven = json_is_true(json_object_get(line, "proven")),
                        .close = json_is_true(json_object_get(line, "close")),
                        .unstored = text_of(line, "unstored", arena)};

@@ -46,6 +46,7 @@ typedef struct SweepRow {
     double usd_per_token;    /* 0: the price is unknown */
     double joules_per_token; /* 0: the power is unknown */
     const char *counts;      /* "tokens" or "points"; NULL: there are no numbers */
+    const char *device;      /* plan_file_device; NULL: there are no numbers */
     Fault failed; /* the system or the store failed (see `error`), so the row is no answer */
     const char *unstored; /* why the store refused the row; NULL: it is stored */
     double score;         /* the value of the script's `score` */
@@ -63,10 +64,14 @@ void price_note(Cli *cli, const SweepRows *rows);
 /* Prints a line if schedules are compared that move different bytes of weights and gradients. */
 void traffic_note(Cli *cli, const SweepKeys *keys, const SweepRows *rows);
 
-const char *rows_count(const SweepRows *rows); /* "tokens", or "points" if the first row with
-                                                * numbers counts points */
-
-bool rows_priced(const SweepRows *rows); /* true if any row has a price */
+/* ---- cli/report/sweep_rows.c */
+/* Both ask the first row that has numbers. rows_count returns "tokens" or "points", and rows_device
+ * returns "GPU" or "rank". */
+const char *rows_count(const SweepRows *rows);
+const char *rows_device(const SweepRows *rows);
+/* True if the price, or the power, of any row is known. */
+bool rows_priced(const SweepRows *rows);
+bool rows_powered(const SweepRows *rows);
 
 /* Return the days, USD and MWh of the training run of --tokens with this row's plan; 0: unknown. */
 double row_days(const Cli *cli, const SweepRow *r);

@@ -183,12 +183,11 @@ static void resolve_mesh(Draft *draft, uint64_t world)
     Loc loc = draft_loc(draft, arena_print(draft->arena, "mesh.%s", name));
     uint64_t rest = draft_other_axes(draft, open);
     if (draft->config.cluster.is_local) {
-        diag_error(
-            draft->d, FAULT_input, "mesh-free-axis", loc,
-            "mesh.%s = -1 needs a cluster: the local machine has as many devices as the mesh asks "
-            "for",
-            name);
-        diag_hint(draft->d, "write its size, or name a cluster");
+        diag_error(draft->d, FAULT_input, "mesh-free-axis", loc,
+                   "mesh.%s = -1 needs a cluster with a number of devices; on this machine, the "
+                   "mesh alone sets the number of ranks",
+                   name);
+        diag_hint(draft->d, "write its size, or name a cluster: --cluster dgx_h100 --nodes 1");
     } else if (rest > world || world % rest != 0) {
         refuse_open(draft, open, loc, world);
     } else {

@@ -41,7 +41,8 @@ static void usage_errors_are_two_and_say_what_was_meant(void **state)
     EXPECT(arena, 2, NULL, "KEY=VALUE is expected", "check", "a.lua", "--set", "mesh.tp");
     EXPECT(arena, 2, NULL, "a whole number", "run", "a.lua", "-n", "-3");
     EXPECT(arena, 2, NULL, "at least 1", "run", "a.lua", "-n", "0");
-    EXPECT(arena, 2, NULL, "a whole number", "run", "a.lua", "--steps", "99999999999999999999");
+    EXPECT(arena, 2, NULL, "a whole number up to 2147483647", "run", "a.lua", "--steps",
+           "99999999999999999999");
     EXPECT(arena, 2, NULL, "this version has loopback, mpi, cuda", "run", "a.lua", "--backend",
            "mpl");
     EXPECT(arena, 2, NULL, "auto, always or never", "runs", "--color=sometimes");

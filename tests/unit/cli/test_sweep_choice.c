@@ -260,7 +260,7 @@ static void energy_is_power_times_time(void **state)
     assert_non_null(strstr(r.err, "--by energy: no power is known for these GPUs"));
 }
 
-/* Every table names what a field model counts. */
+/* Tables name the things that a field model counts, and the devices of this machine: ranks. */
 static void fields_count_points(void **state)
 {
     (void)state;
@@ -275,9 +275,11 @@ static void fields_count_points(void **state)
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].exit_code != 0 || strstr(all[i].out, "token") != NULL ||
-            strstr(all[i].out, "points") == NULL)
+            strstr(all[i].out, "points") == NULL || strstr(all[i].out, "per GPU") != NULL)
             fail_msg("%zu: code %d\n%s\n%s", i, all[i].exit_code, all[i].out, all[i].err);
     assert_non_null(strstr(all[0].out, "USD/Mpoint"));
+    assert_non_null(strstr(all[0].out, "  per rank  "));
+    assert_non_null(strstr(all[4].out, "  per rank  "));
 }
 
 /* Every combination is the plan that a script would write: one data pass, the runtime or none. */
