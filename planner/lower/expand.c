@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "planner/lower/alike.h"
 #include "planner/lower/memory/lives.h"
 
 bool plan_saves_enough(uint32_t few, uint32_t n)
@@ -46,23 +47,14 @@ static bool is_fixed(const Program *p, BufferId b)
     return at->microbatch == 0 || (at->persistent && !at->parent);
 }
 
-static bool same_buffer(const Buffer *x, const Buffer *y)
-{
-    return x->shape == y->shape && x->dtype == y->dtype && x->category == y->category &&
-           x->space == y->space && x->bytes == y->bytes && x->tensor == y->tensor &&
-           x->unit == y->unit && x->result == y->result && x->packed == y->packed &&
-           !x->parent == !y->parent && (!x->parent || x->offset == y->offset);
-}
-
 static bool same_args(const Program *p, const Instr *x, const Instr *y)
 {
-    if (x->args.n != y->args.n || x->n_in != y->n_in) return false;
     for (uint32_t i = 0; i < x->args.n; i++) {
         const BufferId a = program_arg(p, x, i), b = program_arg(p, y, i);
         const Buffer *s = &p->buffers.at[a], *t = &p->buffers.at[b];
         if (is_fixed(p, a) || is_fixed(p, b)
                 ? a != b
-                : s->microbatch + 1 != t->microbatch || !same_buffer(s, t))
+                : s->microbatch + 1 != t->microbatch || !buffers_alike(s, t))
             return false;
     }
     return true;
@@ -70,7 +62,6 @@ static bool same_args(const Program *p, const Instr *x, const Instr *y)
 
 static bool same_after(const Program *p, const Instr *x, const Instr *y, Pc length)
 {
-    if (x->after.n != y->after.n) return false;
     for (uint32_t i = 0; i < x->after.n; i++)
         if (p->after.at[x->after.first + i] + length != p->after.at[y->after.first + i])
             return false;
@@ -80,11 +71,8 @@ static bool same_after(const Program *p, const Instr *x, const Instr *y, Pc leng
 static bool is_next(const Program *p, Pc a, Pc length)
 {
     const Instr *x = &p->code.at[a], *y = &p->code.at[a + length];
-    return y->microbatch == x->microbatch + 1 && x->op == y->op && x->stream == y->stream &&
-           !x->launch == !y->launch && x->axes == y->axes && x->hop == y->hop &&
-           x->phase == y->phase && x->attrs == y->attrs && x->origin == y->origin &&
-           x->unit == y->unit && !x->fuse == !y->fuse && !x->match == !y->match &&
-           same_args(p, x, y) && same_after(p, x, y, length);
+    return y->microbatch == x->microbatch + 1 && instrs_alike(x, y) && same_args(p, x, y) &&
+           same_after(p, x, y, length);
 }
 
 static bool is_backward(const Instr *in)
@@ -113,7 +101,7 @@ static bool follows_period(const Expander *e, Pc before)
     const BufferId first = e->first_made - e->n_made;
     if (newest_touched(e->from, 1, before) + 1 != first) return false;
     for (BufferId b = first; b < e->first_made; b++)
-        if (!same_buffer(&all[b], &all[b + e->n_made])) return false;
+        if (!buffers_alike(&all[b], &all[b + e->n_made])) return false;
     return true;
 }
 
@@ -161,9 +149,9 @@ static BufferId counterpart(const Expander *e, BufferId b, uint32_t microbatch)
     const Buffer *all = e->from->buffers.at;
     const Made *own = &e->made[all[b].microbatch], *other = &e->made[microbatch];
     uint32_t place = 0;
-    for (uint32_t i = 0; own->at[i] != b; i++) place += same_buffer(&all[own->at[i]], &all[b]);
+    for (uint32_t i = 0; own->at[i] != b; i++) place += buffers_alike(&all[own->at[i]], &all[b]);
     for (uint32_t i = 0; i < other->n; i++)
-        if (same_buffer(&all[other->at[i]], &all[b]) && place-- == 0) return other->at[i];
+        if (buffers_alike(&all[other->at[i]], &all[b]) && place-- == 0) return other->at[i];
     return 0;
 }
 

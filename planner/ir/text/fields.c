@@ -1,4 +1,5 @@
-/* The parts of a plan as tables: the one place that lists the fields of its text. */
+/* The records of a plan's text as tables. program.def lists the fields of buffers and instructions,
+ * and this file lists all others. */
 #include <assert.h>
 
 #include "planner/ir/text/private.h"
@@ -191,31 +192,18 @@ static const TextField program_fields[] = {
 };
 
 static const TextField buffer_fields[] = {
-    WORD(NULL, Buffer, dtype, dtypes, proven), WORD(NULL, Buffer, category, categories, open),
-    FIELD(Buffer, shape, u32, proven),         FIELD(Buffer, bytes, u64, proven),
-    FIELD(Buffer, offset, u64, free),          KEY("in", Buffer, parent, u32, proven),
-    FIELD(Buffer, first, u32, proven),         FIELD(Buffer, last, u32, proven),
-    FIELD(Buffer, tensor, u32, open),          FIELD(Buffer, unit, u32, proven),
-    KEY("mb", Buffer, microbatch, u32, label), WORD("space", Buffer, space, spaces, proven),
-    FIELD(Buffer, persistent, bool, proven),   FIELD(Buffer, result, bool, proven),
-    FIELD(Buffer, packed, bool, proven),
+/* not by KEY, which would expand `bool` before it is a part of FIELD_bool */
+#define BUFFER(key, field, form, trust, next)                                                      \
+    {key, FIELD_##form, AT(Buffer, field), 0, 0, NULL, TRUST_##trust},
+#define BUFFER_WORD(key, field, words, trust, next) WORD(key, Buffer, field, words, trust),
+#include "planner/ir/program.def"
 };
 
 static const TextField instr_fields[] = {
-    WORD(NULL, Instr, stream, streams, free),
-    {NULL, FIELD_op, AT(Instr, op), 0, 0, NULL, TRUST_proven},
-    KEY("args", Instr, args, args, proven),
-    KEY("after", Instr, after, after, free),
-    FIELD(Instr, axes, axes, proven),
-    FIELD(Instr, hop, i32, proven),
-    FIELD(Instr, match, u32, proven),
-    FIELD(Instr, launch, u32, free),
-    KEY("mb", Instr, microbatch, u32, open),
-    WORD("phase", Instr, phase, phases, open),
-    FIELD(Instr, attrs, u32, proven),
-    FIELD(Instr, origin, u32, open),
-    FIELD(Instr, unit, u32, proven),
-    FIELD(Instr, fuse, u32, free),
+#define INSTR(key, field, form, trust, next)                                                       \
+    {key, FIELD_##form, AT(Instr, field), 0, 0, NULL, TRUST_##trust},
+#define INSTR_WORD(key, field, words, trust, next) WORD(key, Instr, field, words, trust),
+#include "planner/ir/program.def"
 };
 
 _Static_assert(sizeof(Stream) == 4 && sizeof(OpKind) == 4,

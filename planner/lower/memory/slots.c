@@ -5,6 +5,7 @@
  * buffers can have the same places in each micro-batch. */
 #include "planner/lower/memory/slots.h"
 
+#include "planner/lower/alike.h"
 #include "planner/lower/pieces.h"
 
 typedef LIST(BufferId) Began;
@@ -19,10 +20,7 @@ typedef struct Finder {
 bool slots_same_part(const Program *p, BufferId a, BufferId b)
 {
     const Buffer *x = &p->buffers.at[a], *y = &p->buffers.at[b];
-    const Instr *i = &p->code.at[x->first], *k = &p->code.at[y->first];
-    return x->shape == y->shape && x->bytes == y->bytes && x->tensor == y->tensor &&
-           x->unit == y->unit && x->category == y->category && i->op == k->op &&
-           i->stream == k->stream && i->origin == k->origin && i->phase == k->phase;
+    return buffers_alike(x, y) && instrs_same(&p->code.at[x->first], &p->code.at[y->first]);
 }
 
 static void list_began(Finder *f)

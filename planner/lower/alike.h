@@ -1,0 +1,60 @@
+/* Comparisons of buffers and of instructions of two micro-batches: by the table program.def. */
+#ifndef TANDEM_LOWER_ALIKE_H
+#define TANDEM_LOWER_ALIKE_H
+
+#include "planner/ir/plan.h"
+
+#define SAME_SAME(field) &&x->field == y->field
+#define SAME_ZERO(field)
+#define SAME_LIST(field)
+#define SAME_OWN(field)
+#define SAME(key, field, form, trust, next) SAME_##next(field)
+#define ALIKE_SAME(field)                   &&x->field == y->field
+#define ALIKE_ZERO(field)                   &&!x->field == !y->field
+#define ALIKE_LIST(field)                   &&x->field.n == y->field.n
+#define ALIKE_OWN(field)
+#define ALIKE(key, field, form, trust, next) ALIKE_##next(field)
+
+/* True if y can be the buffer of a later micro-batch that has the purpose of x. */
+static inline bool buffers_alike(const Buffer *x, const Buffer *y)
+{
+#define BUFFER      ALIKE
+#define BUFFER_WORD ALIKE
+    return (!x->parent || x->offset == y->offset)
+#include "planner/ir/program.def"
+        ;
+}
+
+/* True if y can be the instruction of a later micro-batch that does the work of x. */
+static inline bool instrs_same(const Instr *x, const Instr *y)
+{
+#define INSTR      SAME
+#define INSTR_WORD SAME
+    return x->n_in == y->n_in
+#include "planner/ir/program.def"
+        ;
+}
+
+/* True if, in addition, y can stand in a later period of the same program: it communicates, waits
+ * and is fused like x. The caller compares the members of `args` and `after`. */
+static inline bool instrs_alike(const Instr *x, const Instr *y)
+{
+#define INSTR      ALIKE
+#define INSTR_WORD ALIKE
+    return x->n_in == y->n_in
+#include "planner/ir/program.def"
+        ;
+}
+
+#undef SAME
+#undef SAME_SAME
+#undef SAME_ZERO
+#undef SAME_LIST
+#undef SAME_OWN
+#undef ALIKE
+#undef ALIKE_SAME
+#undef ALIKE_ZERO
+#undef ALIKE_LIST
+#undef ALIKE_OWN
+
+#endif
