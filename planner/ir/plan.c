@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "planner/ir/layout/rows.h"
 #include "planner/ir/window.h"
 
 const char *stream_name(Stream s)
@@ -88,15 +89,21 @@ static uint64_t bytes_of(const Program *p, const Instr *in, uint32_t from, uint3
     return bytes;
 }
 
+/* Returns the bytes of the rows that a rank sends if all experts are chosen equally often. A rank
+ * that shares the experts of its own tokens with ranks of tp or cp has memory for more rows. */
+static uint64_t bytes_of_even_rows(const Plan *plan, const Program *p, const Instr *in)
+{
+    const Shape *rows = plan_shape_at(plan, p->buffers.at[program_arg(p, in, 0)].shape);
+    const uint64_t bytes = bytes_of(p, in, 0, 1);
+    if (!rows_uneven(rows, &plan->graph.deals)) return bytes; /* a damaged plan */
+    const double room = (double)rows_local(rows, &plan->mesh, &plan->graph.deals);
+    return (uint64_t)((double)bytes * rows_mean(rows, &plan->mesh, &plan->graph.deals) / room);
+}
+
 uint64_t plan_comm_bytes(const Plan *plan, const Program *p, const Instr *in)
 {
-    (void)plan;
     if (op_info(in->op)->class_ != OP_CLASS_comm) return 0;
-    if (in->op ==
-        OP_exchange_uneven) { /* the rows of each rank if all experts are chosen equally often */
-        const uint64_t a = bytes_of(p, in, 0, 1), b = bytes_of(p, in, 3, 4);
-        return a < b ? a : b;
-    }
+    if (in->op == OP_exchange_uneven) return bytes_of_even_rows(plan, p, in);
     const bool whole_is_output = in->op == OP_all_gather || in->op == OP_recv;
     return whole_is_output ? bytes_of(p, in, in->n_in, in->args.n) : bytes_of(p, in, 0, in->n_in);
 }

@@ -7,9 +7,11 @@
  * kernel, and the bytes of the exchange of tokens, by `factor`.
  *
  * Loads: each rank has its own rows in each layer, and computes on no others. Tokens are spread
- * evenly. Of n ranks, a rank with `share` times the mean rows therefore sends 1 - share / n of its
- * choices to other ranks, and receives (n - 1) / n share. An exchange ends for all ranks when the
- * busiest rank has received its rows, or sent them back. */
+ * evenly over the n ranks of ep that exchange rows. Such a rank therefore receives (n - 1) / n of
+ * its rows from the others, and sends them 1 / n of their rows. An exchange ends for all n ranks
+ * when the busiest of them has received its rows, or sent them back. Ranks of tp and cp may share
+ * experts, too. They have the same tokens and exchange no rows, so that each exchange carries the
+ * rows of other experts. */
 #include <assert.h>
 #include <math.h>
 
@@ -29,7 +31,8 @@ struct Imbalance {
     const uint32_t *layer_of; /* [node]: the layer of experts, from 1 */
     uint32_t n_classes;
     const double *received, *sent; /* [layer][class]: rows of an exchange to the experts, relative
-                                    * to the busiest rank's */
+                                    * to those of the busiest rank that takes part */
+    const double *most;            /* [layer][class]: that rank's share */
     const double *share;           /* [layer][class] */
 };
 
@@ -90,11 +93,12 @@ static void start(void *self, uint32_t id, const Transfer *t, Ps now)
     double factor = b->factor;
     if (exchange && b->loads != NULL && t->layer > 0) {
         const size_t row = (size_t)(t->layer - 1) * b->n_classes;
-        factor = loads_most(b->loads, (t->layer - 1) % b->loads->n_layers);
+        factor = b->most[row + t->group->members[0].class_];
         more.out = (t->back ? b->received : b->sent) + row;
         more.in = (t->back ? b->sent : b->received) + row;
     }
-    if (exchange) more.bytes = (uint64_t)llround((double)t->bytes * factor * b->exchanged);
+    /* an exchange of no rows is one of the least bytes */
+    if (exchange) more.bytes = (uint64_t)llround(fmax(1, (double)t->bytes * factor * b->exchanged));
     b->net.start(b->net.self, id, &more, now);
 }
 
@@ -144,27 +148,36 @@ double imbalance_exchanged(const Plan *plan, const Runtime *runtime)
     return most > 0 ? most : 1;
 }
 
-double loads_most(const RowLoads *loads, uint32_t layer)
-{
-    double most = 0;
-    for (uint32_t r = 0; r < loads->n_ranks; r++)
-        most = fmax(most, loads->share[(size_t)layer * loads->n_ranks + r]);
-    return most;
-}
-
 bool loads_fit(const RowLoads *loads, const Plan *plan)
 {
-    const AxisSet ep = axes_of_ep(plan);
-    return loads != NULL && ep != 0 && experts_axes(&plan->graph) == ep &&
-           mesh_size(&plan->mesh, ep) == loads->n_ranks;
+    const AxisSet axes = experts_axes(&plan->graph);
+    return loads != NULL && axes != 0 && mesh_size(&plan->mesh, axes) == loads->n_ranks;
 }
 
 uint32_t *loads_places(const Plan *plan, Arena *arena)
 {
+    const AxisSet axes = experts_axes(&plan->graph);
     uint32_t *place = arena_array(arena, plan->mesh.n_ranks, sizeof *place);
-    for (Rank r = 0; r < plan->mesh.n_ranks; r++)
-        place[r] = mesh_part(&plan->mesh, r, axes_of_ep(plan));
+    for (Rank r = 0; r < plan->mesh.n_ranks; r++) place[r] = mesh_part(&plan->mesh, r, axes);
     return place;
+}
+
+/* The rows of the ranks that exchange rows with each other: their sum, and the most of a rank. */
+typedef struct Exchanged {
+    double sum, most;
+} Exchanged;
+
+/* share, place: [rank] as in RowLoads and loads_places. */
+static Exchanged exchanged_with(const Plan *plan, AxisSet ep, Rank rank, const double *share,
+                                const uint32_t *place)
+{
+    Exchanged all = {0, 0};
+    for (uint32_t i = 0; i < mesh_size(&plan->mesh, ep); i++) {
+        const double rows = share[place[mesh_member(&plan->mesh, rank, ep, i)]];
+        all.sum += rows;
+        all.most = fmax(all.most, rows);
+    }
+    return all;
 }
 
 /* Numbers the layers of experts, and finds the share of each class of ranks in each of them. */
@@ -179,20 +192,23 @@ static void find_shares(Imbalance *b, const Plan *plan, const Fold *fold, Arena 
     const size_t cells = (size_t)n * fold->n_classes;
     double *share = arena_array(arena, cells + 1, sizeof *share),
            *received = arena_array(arena, cells + 1, sizeof *received),
-           *sent = arena_array(arena, cells + 1, sizeof *sent);
+           *sent = arena_array(arena, cells + 1, sizeof *sent),
+           *most = arena_array(arena, cells + 1, sizeof *most);
     const uint32_t *place = loads_places(plan, arena);
-    const double ranks = loads->n_ranks;
+    const double others = mesh_size(&plan->mesh, b->ep) - 1.;
     for (uint32_t layer = 0; layer < n; layer++)
         for (uint32_t c = 0; c < fold->n_classes; c++) {
-            const uint32_t row = layer % loads->n_layers;
+            const double *row = loads->share + (size_t)(layer % loads->n_layers) * loads->n_ranks;
             const size_t cell = (size_t)layer * fold->n_classes + c;
-            const double most = loads_most(loads, row);
-            share[cell] = loads->share[(size_t)row * loads->n_ranks + place[fold->rank_of[c]]];
-            received[cell] = share[cell] / most;
-            sent[cell] = (ranks - share[cell]) / (ranks - 1) / most;
+            const Exchanged all = exchanged_with(plan, b->ep, fold->rank_of[c], row, place);
+            share[cell] = row[place[fold->rank_of[c]]];
+            most[cell] = all.most;
+            if (others == 0 || all.most == 0) continue; /* no rows are exchanged */
+            received[cell] = share[cell] / all.most;
+            sent[cell] = (all.sum - share[cell]) / others / all.most;
         }
     b->layer_of = layer_of, b->n_classes = fold->n_classes;
-    b->share = share, b->received = received, b->sent = sent;
+    b->share = share, b->received = received, b->sent = sent, b->most = most;
 }
 
 Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, const RowLoads *loads,

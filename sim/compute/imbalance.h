@@ -14,10 +14,7 @@ typedef struct RowLoads {
     const double *share; /* [layer][rank of the group]: its rows, relative to the mean */
 } RowLoads;
 
-/* Returns the largest share of a layer's ranks. */
-double loads_most(const RowLoads *loads, uint32_t layer);
-/* True if `loads` has a load for each rank of this plan's groups, and only the axis ep divides the
- * plan's experts. NULL fits no plan. */
+/* True if `loads` has a load for each rank of this plan's groups. NULL fits no plan. */
 bool loads_fit(const RowLoads *loads, const Plan *plan);
 /* Returns [rank]: the rank's number in its group. */
 uint32_t *loads_places(const Plan *plan, Arena *arena);
