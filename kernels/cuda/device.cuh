@@ -98,10 +98,16 @@ DEVICE float device_exp2(float x)
 }
 
 /* NaN stays NaN. */
-DEVICE float device_clamp(float x, float least, float most)
+DEVICE float device_at_least(float x, float least)
 {
     float y;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(least));
+    return y;
+}
+
+DEVICE float device_clamp(float x, float least, float most)
+{
+    float y = device_at_least(x, least);
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(y), "f"(most));
     return y;
 }

@@ -21,6 +21,8 @@
 #include "tests/cuda/compare.h"
 #include "tests/cuda/emulator/mma_on_cpu.h"
 
+#include "kernels/cuda/attention/exp2.cuh"
+
 static const AttentionCase cases[] = {
     /* full and partial tiles; groups of heads; several sequences */
     {.dtype = DT_bf16, .b = 1, .s = 128, .T = 128, .g = 1, .r = 1, .E = 128, .causal = true},
@@ -106,6 +108,19 @@ static size_t out_bytes(const AttentionRun *run, uint32_t o)
     return (size_t)a->elements[run->n_in + o] * dtype_bytes(a->dtype[run->n_in + o]);
 }
 
+/* The log of sums is exact to its polynomials: scores of 16-bit inputs are sums in fp32, and the
+ * probabilities are added before they are rounded. */
+static void sums_are_near(const AttentionRun *run)
+{
+    if (run->op != OP_attention) return;
+    for (int64_t k = 0; k < run->cpu.elements[4]; k++) {
+        const double is = ((const double *)run->cpu.ptr[4])[k];
+        const double d = fabs(((const float *)run->device.ptr[4])[k] - is);
+        if (!(d <= 4e-6 + 1e-6 * fabs(is)))
+            fail_msg("log of sums %lld: %g is off by %g", (long long)k, is, d);
+    }
+}
+
 /* Runs four times from the same memory: the bits must be equal, and near the CPU's. */
 static void run_and_compare(const AttentionRun *run)
 {
@@ -131,6 +146,7 @@ static void run_and_compare(const AttentionRun *run)
         }
     }
     kernel_cpu(run->op)(&run->cpu);
+    sums_are_near(run);
     for (uint32_t i = run->n_in; i < run->n_in + run->n_out; i++)
         if (!attention_is_near(run, i, why))
             fail_msg("%lld queries, %lld keys, heads of %lld: %s", (long long)run->c->s,
@@ -229,6 +245,44 @@ static void scores_may_be_far_below_zero(void **state)
         launch(&back, 0, 0);
         assert_true(cuda_attention_grad(&other.device, &cuda, &error));
         for (uint32_t i = 6; i < 9; i++) compare_ways(&back, &other, i, 0);
+        compare_free();
+        arena_free(arena);
+    }
+}
+
+/* The largest relative error of 2^x, as its comment says; limits, whole powers and NaN. */
+static void powers_by_products(void **state)
+{
+    (void)state;
+    double worst = 0;
+    for (int i = -126 * 4096; i <= 4096; i++) {
+        const float x = (float)i / 4096, y = exp2_by_products(x, (float)(i & 1));
+        const double is = exp2((double)x);
+        if (i % 4096 == 0) assert_true(y == is);
+        worst = fmax(worst, fabs(y / is - 1));
+    }
+    assert_true(worst <= 6.3e-6);
+    assert_true(worst > 1e-6); /* and not exp2 itself */
+    for (float x = -126.f; x > -400; x -= 0.37f) {
+        const float y = exp2_by_products(x, 1);
+        assert_true(y >= 0 && y <= 1.2e-38f);
+    }
+    assert_true(exp2_by_products(-INFINITY, 0) == 0 && exp2_by_products(-1e30f, 0) == 0);
+    assert_true(isnan(exp2_by_products(NAN, 0)) && isnan(exp2_by_products(-1, NAN)));
+}
+
+/* A score of NaN is seen wherever its key stands. */
+static void nan_is_not_hidden(void **state)
+{
+    (void)state;
+    const AttentionCase c = {.dtype = DT_bf16, .b = 1, .s = 64, .T = 128, .g = 1, .r = 1, .E = 64};
+    for (int64_t key = 0; key < c.T; key++) {
+        Arena *arena = arena_new();
+        AttentionRun run = attention_run(arena, &c, NULL);
+        number_write(DT_bf16, run.device.ptr[1], (uint64_t)(key * c.E), NAN);
+        launch(&run, 0, 0);
+        for (int64_t k = 0; k < run.device.elements[3]; k++)
+            assert_true(isnan(number_read(DT_bf16, run.device.ptr[3], (uint64_t)k)));
         compare_free();
         arena_free(arena);
     }
@@ -411,6 +465,8 @@ int main(void)
         cmocka_unit_test(each_case),
         cmocka_unit_test(queries_may_see_nothing),
         cmocka_unit_test(scores_may_be_far_below_zero),
+        cmocka_unit_test(powers_by_products),
+        cmocka_unit_test(nan_is_not_hidden),
         cmocka_unit_test(others_are_refused),
         cmocka_unit_test(each_fault_is_seen),
     };

@@ -11,7 +11,7 @@
 
 /* Version of stored choices: raise it when our kernels change, so that they are timed and compared
  * again. */
-#define KERNELS "3"
+#define KERNELS "4"
 
 typedef struct TimedChoice {
     AttentionChoice choice;

@@ -198,6 +198,10 @@ static inline float device_exp2(float x)
 {
     return x < -126.0f ? 0.0f : exp2f(x);
 }
+static inline float device_at_least(float x, float least)
+{
+    return x < least ? least : x;
+}
 static inline float device_clamp(float x, float least, float most)
 {
     return x < least ? least : x > most ? most : x;

@@ -2,6 +2,7 @@
  * head size. */
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
 
+#include "kernels/cuda/attention/exp2.cuh"
 #include "kernels/cuda/attention/hopper/attention_hopper_block.cuh"
 
 typedef struct HopperForwardArgs {

@@ -6,7 +6,11 @@
  *
  *     wait for the turn; S(j) = Q K(j)^T and O += P(j-1) V(j-1) issued; pass the turn
  *     wait for S(j); K(j)'s slot is free; P(j) = exp(S(j) - top)
- *     wait for O; V(j-1)'s slot is free; O is rescaled to the new maximum */
+ *     wait for O; V(j-1)'s slot is free; O is rescaled to the new maximum
+ *
+ * With heads of 64, the unit for exponentials is as busy as the tensor cores: 128 x 128 scores take
+ * 1,024 cycles of each. So a quarter of the exponentials is computed by multiplications. With heads
+ * of 128, the tensor cores take twice as long, and the unit computes all of them. */
 #define F(name) NAME(name##_hopper)
 #define COLUMNS 128
 #include "kernels/cuda/attention/hopper/attention_hopper_tile.cuh"
@@ -34,6 +38,14 @@ DEVICE void F(produce)(const HopperForwardArgs *h, HopperShared s, const Attenti
     }
 }
 
+/* Returns how many of a row's tiles of 8 columns the unit for exponentials computes; row 0 or 1 of
+ * the thread. The other tiles are all in row 0, because multiplications for row 0 can run while the
+ * unit works on row 1. */
+DEVICE int F(by_unit)(int row)
+{
+    return HEAD == 64 && row == 0 ? COLUMNS / 16 : COLUMNS / 8;
+}
+
 /* Turns scores into probabilities of an unnormalised softmax; `shrink` rescales the sums so far to
  * the new maximum. */
 DEVICE void F(fold)(F(State) * state, float s[COLUMNS / 2], float scale, float shrink[2])
@@ -46,9 +58,12 @@ DEVICE void F(fold)(F(State) * state, float s[COLUMNS / 2], float scale, float s
         top = row_max(top);
         float base = top == -INFINITY ? 0 : top * scale;
         shrink[i] = device_exp2(fmaf(state->top[i], scale, -base));
+        const int by_unit = F(by_unit)(i);
         UNROLL for (int n = 0; n < COLUMNS / 8; n++) UNROLL for (int c = 0; c < 2; c++)
         {
-            float x = device_exp2(fmaf(s[n * 4 + i * 2 + c], scale, -base));
+            float x = fmaf(s[n * 4 + i * 2 + c], scale, -base);
+            x = n < by_unit ? device_exp2(x)
+                            : exp2_by_products(x, s[(n - by_unit) * 4 + i * 2 + c]);
             s[n * 4 + i * 2 + c] = x;
             sum += x;
         }
