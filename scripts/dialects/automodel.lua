@@ -37,10 +37,12 @@ local other_kinds = {
   { "Whisper", "a model of sound" }, { "RWKV", "a recurrent model" },
 }
 
--- A class that is no decoder is refused by name. A class that Tandem does not know is planned as the model
--- that the job names beside it, and the report says so.
+-- A class must be one of the library's model, if the job names such a model. Another class that is no decoder
+-- is refused by name. A class that Tandem does not know is planned as the model that the job names beside it, and
+-- the report says so.
 local function check_class(d, class, family)
-  if not class or (family and family.class == class) then return end
+  local own = tensor.classes(d.config.model)
+  if not class or (own and own[class]) then return end
   for _, kind in ipairs(other_kinds) do
     if class:find(kind[1], 1, true) then
       d:error("model-class", "hf.class", ("hf.class = '%s' is %s; this dialect only plans text "
@@ -50,7 +52,10 @@ local function check_class(d, class, family)
       return
     end
   end
-  if not tensor.knows(class) then
+  if own and tensor.knows(class) then
+    d:error("model-class", "hf.class", ("hf.class = '%s' is not a class of models.%s"):format(class,
+      tensor.library(d.config.model)), "leave hf.class out, or name the model of that class")
+  elseif not tensor.knows(class) then
     d:note("model-class", "hf.class", ("hf.class = '%s' is not known: it is planned as the decoder %s, and split "
       .. "as Automodel splits a class that has no plan"):format(class, family and family.class or "in model"))
   end
@@ -63,7 +68,8 @@ local function about_model(d, family)
   if type(config) ~= "table" then config = {} end
   local always_tied = tostring(d.config.model and rawget(d.config.model, "name")):match "^g[ep][mt][m2]"
   check_class(d, hf.class, family)
-  hf.class = hf.class or (family and family.class) or "a model of your own"
+  local library = tensor.library(d.config.model)
+  hf.class = hf.class or (family and family.class) or library and "models." .. library or "a model of your own"
   hf.num_attention_heads = hf.num_attention_heads or config.heads
   hf.num_key_value_heads = hf.num_key_value_heads or config.kv_heads or hf.num_attention_heads
   hf.num_hidden_layers = hf.num_hidden_layers or config.layers
@@ -277,6 +283,10 @@ local function pipeline_of(d, s, hf, given)
         .. "weight"):format(s.pp, s.pp - 1),
       "untie the head from the embedding, or pp_size = 1")
   end
+  if tensor.library(d.config.model) == "t5" then
+    d:error("dialect-unsupported", "distributed.pp_size", ("pp_size = %d: Automodel splits no model of an encoder and a "
+      .. "decoder into stages"):format(s.pp), "pp_size = 1")
+  end
   local block = values.section(d, "distributed.pipeline", given.pipeline or {}, pipeline.keys)
   local schedule = type(d.config.step_scheduler) == "table" and d.config.step_scheduler or {}
   local batch = math.tointeger(schedule.local_batch_size or 1) or 1
@@ -312,12 +322,15 @@ return dialect.wrap(function(config)
   hybrid.check_context(d, s, config.model)
   check_strategy(d, s, strategy)
   check_blocks(d, s, given)
-  if not check_data(d, s, values.world(d) or (s.dp or 1) * s.tp * s.cp * s.pp) then s.dp = 1 end
+  local world = values.world(d) or (s.dp or 1) * s.tp * s.cp * s.pp
+  s.left = world % (s.cp * s.pp) == 0 and world // (s.cp * s.pp) or world
+  s.hidden, s.experts = experts.sizes_of_model(config.model)
+  if not check_data(d, s, world) then s.dp = 1 end
   local heads = check_later_axes(d, s, given)
   options.experts = experts.options(d, s, given, options, family)
   local pp_options, pp_micro = pipeline_of(d, s, hf, given)
   local tp_options
-  if s.tp > 1 and strategy ~= "ddp" then tp_options = tensor.options(d, options, hf, family, s.tp) end
+  if s.tp > 1 and strategy ~= "ddp" then tp_options = tensor.options(d, options, hf, family, s) end
   local ac_pass = options_of.checkpointing(d, given, options, strategy, family)
   local data_pass, shards = options_of.data(d, strategy, options, s.pp)
   local precision = options_of.precision(d, strategy, options, hf)

@@ -21,12 +21,16 @@ function experts.count(model)
   return math.type(n) == "integer" and n or nil
 end
 
+-- Returns the features of an MLP, and the number of experts, of the library's model; nil: it does not state them.
+function experts.sizes_of_model(model)
+  local hidden = config_of(model).hidden
+  return math.type(hidden) == "integer" and hidden or nil, experts.count(model)
+end
+
 -- Returns the sizes of ep that divide both the ranks of a stage and the experts of the model, in
 -- words.
 function experts.sizes(d, s)
-  local a, b = s.dp * s.cp * s.tp, experts.count(d.config.model) or 0
-  while b > 0 do a, b = b, a % b end
-  return "ep_size may be " .. dialect.divisors(a, 64)
+  return "ep_size may be " .. dialect.divisors(dialect.common(s.dp * s.cp * s.tp, experts.count(d.config.model)), 64)
 end
 
 -- Options that exclude experts, and options that experts need. ep{} itself checks a user's own

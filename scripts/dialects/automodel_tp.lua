@@ -27,6 +27,31 @@ local families = {
 local phi2 = { class = "PhiForCausalLM", embed = "embed", head = "head", mlp = "mlp",
   ffn = { fc1 = "fc1", fc2 = "fc2" }, norms = { input_layernorm = "norm" } }
 
+-- Hugging Face's classes of the library's models.
+local classes = {
+  llama = { "LlamaForCausalLM", "MistralForCausalLM" },
+  qwen = { "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM" },
+  gemma = { "Gemma2ForCausalLM", "Gemma3ForCausalLM" }, phi = { "PhiForCausalLM", "Phi3ForCausalLM" },
+  mixtral = { "MixtralForCausalLM" }, gpt2 = { "GPT2LMHeadModel" }, gpt_oss = { "GptOssForCausalLM" },
+  deepseek = { "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM" }, nemotron_h = { hybrid.family.class },
+  mamba2 = { hybrid.mamba.class }, t5 = { "T5ForConditionalGeneration" }, vit = { "ViTForImageClassification" },
+  llava = { "LlavaForConditionalGeneration" }, qwen2_vl = { "Qwen2VLForConditionalGeneration" },
+}
+
+-- Returns the name of a library model's family; nil: it is the user's own model.
+function tensor.library(model)
+  local name = type(model) == "table" and rawget(model, "name")
+  local found = type(name) == "string" and name:match "^[^-]+"
+  return found and classes[found] and found or nil
+end
+
+-- Returns a set of the classes of a library model; nil: it is the user's own model.
+function tensor.classes(model)
+  local found, set = tensor.library(model), {}
+  for _, class in ipairs(found and classes[found] or {}) do set[class] = true end
+  return found and set
+end
+
 -- In a fused model these are one projection; in an unfused one, the fused name does not exist.
 local apart = { q_proj = true, k_proj = true, v_proj = true, gate_proj = true, up_proj = true }
 local together = { qkv_proj = true, gate_up_proj = true }
@@ -188,24 +213,24 @@ local function count(t)
   return n
 end
 
--- Heads are counted as validate_tp_mesh does: KV heads first.
-local function check_heads(d, tp, hf)
-  local heads, groups = hf.num_attention_heads, hf.num_key_value_heads
+-- Heads are counted as validate_tp_mesh does: KV heads first. The hint names sizes that divide both, the features of
+-- an MLP, and the ranks that the other axes leave to tp and dp.
+local function check_heads(d, s, hf)
+  local heads, groups, tp = hf.num_attention_heads, hf.num_key_value_heads, s.tp
   if not heads or heads == 0 then
     d:mistake("heads-unknown", "hf", ("the model's configuration does not give the number of heads: 0 %% %d is 0, "
       .. "so Automodel's check passes"):format(tp),
       "hf = { num_attention_heads = 32, num_key_value_heads = 8 }")
     return
   end
+  local legal = "tp_size may be " .. dialect.divisors(dialect.common(heads, groups, s.hidden, s.left))
   if groups % tp ~= 0 then
     d:error("divides-heads", "distributed.tp_size",
-      ("num_key_value_heads (%d) must be divisible by tp_size (%d)"):format(groups, tp),
-      "tp_size may be " .. dialect.divisors(groups))
+      ("num_key_value_heads (%d) must be divisible by tp_size (%d)"):format(groups, tp), legal)
   end
   if heads % tp ~= 0 then
     d:error("divides-heads", "distributed.tp_size",
-      ("num_attention_heads (%d) must be divisible by tp_size (%d)"):format(heads, tp),
-      "tp_size may be " .. dialect.divisors(heads))
+      ("num_attention_heads (%d) must be divisible by tp_size (%d)"):format(heads, tp), legal)
   end
 end
 
@@ -253,9 +278,25 @@ local function choose(d, family, options, hf, tp)
   return family and base or "own"
 end
 
--- Returns options of tp{}, nil after errors. "own": uses the notes of the model itself.
-function tensor.options(d, options, hf, family, tp)
-  check_heads(d, tp, hf)
+-- A model without a plan in Automodel is split as its own notes say, which the report states. Models of experts
+-- need a plan there.
+local function own_options(d, hf, tp, experts, sequence)
+  if experts then
+    d:error("tp-plan-missing", "distributed.tp_size", ("tp_size = %d: Automodel has no tensor-parallel plan for %s, a "
+      .. "model of experts"):format(tp, hf.class), "tp_size = 1, or distributed = { tp_plan = { ... } }")
+    return nil
+  end
+  d:note("model-class", "distributed.tp_size", ("tp_size = %d: this dialect has no plan for %s, so tp follows the model's "
+    .. "own notes (tp_col, tp_row)"):format(tp, hf.class))
+  -- torch keeps the gathered inputs of linears for the backward pass
+  return { sequence = sequence, share_gathers = false, keep_gathered = sequence }
+end
+
+-- Returns options of tp{}, nil after errors. s: the sizes of axes; s.left: the ranks for tp and dp together.
+-- s.hidden, s.experts: the MLP's features, and the number of experts, of a library model.
+function tensor.options(d, options, hf, family, s)
+  local tp = s.tp
+  check_heads(d, s, hf)
   hybrid.check_tensor(d, options, hf)
   local sequence = options.sequence_parallel
   if options.enable_async_tensor_parallel then
@@ -270,8 +311,7 @@ function tensor.options(d, options, hf, family, tp)
   end
   local chosen = choose(d, family, options, hf, tp)
   if not chosen then return nil end
-  -- torch keeps the gathered inputs of linears for the backward pass
-  if chosen == "own" then return { sequence = sequence, share_gathers = false, keep_gathered = sequence } end
+  if chosen == "own" then return own_options(d, hf, tp, s.experts, sequence) end
   if sequence and not chosen.explicit and not chosen[2] then
     d:warn("not-applied", "distributed.sequence_parallel",
       ("sequence_parallel: the plan of %s does not support it; activations stay whole"):format(hf.class))

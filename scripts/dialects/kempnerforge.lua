@@ -52,10 +52,14 @@ end
 -- True where activations between linears are split along the sequence.
 local function splits_sequence(c, m) return c.pp == 1 and not m.tie_embeddings and not is_moe(m) end
 
-local function common_divisor(a, b) return b == 0 and a or common_divisor(b, a % b) end
+-- Returns the ranks that the other axes leave to this one and dp_shard: its size divides them.
+local function left_for(c, axis, world)
+  local other = product_of(c) // c[axis]
+  return world % other == 0 and world // other or world
+end
 
--- Each size that tp cuts. The hint names values that fit all of them at once.
-local function check_tp(d, c, m, t)
+-- Each size that tp cuts. The hint names values that fit all of them, and the world, at once.
+local function check_tp(d, c, m, t, world)
   local sizes = { { "divides-heads", "n_heads", m.n_heads } }
   if m.n_kv_heads ~= m.n_heads then sizes[2] = { "divides-heads", "n_kv_heads", m.n_kv_heads } end
   if has_dense(m) then
@@ -63,8 +67,8 @@ local function check_tp(d, c, m, t)
     sizes[#sizes + 1] = { "divides-features", named, hidden_of(m) }
   end
   if splits_sequence(c, m) then sizes[#sizes + 1] = { "divides-seq", "train.seq_len", t.seq_len } end
-  local common = 0
-  for _, size in ipairs(sizes) do common = common_divisor(common, size[3]) end
+  local common = left_for(c, "tp", world)
+  for _, size in ipairs(sizes) do common = dialect.common(common, size[3]) end
   for _, size in ipairs(sizes) do
     if size[3] % c.tp ~= 0 then
       d:error(size[1], "distributed.tp", ("%s (%d) must be divisible by tp (%d)"):format(size[2], size[3], c.tp),
@@ -90,7 +94,7 @@ local function check_job(d, job)
     d:error("eval-without-data", "eval.enabled", "eval.enabled is true but no eval data source is configured",
       "set eval.dataset_path or eval.hf_dataset_name")
   end
-  if c.tp > 1 then check_tp(d, c, m, t) end
+  if c.tp > 1 then check_tp(d, c, m, t, job.world) end
   if c.pp > m.n_layers then
     d:error("pp-layers", "distributed.pp", ("pp (%d) is more than n_layers (%d): a stage would have no layer"):format(
       c.pp, m.n_layers), ("pp may be 1 to %d"):format(m.n_layers))
@@ -118,7 +122,8 @@ local function check_job(d, job)
       :format(c.ep, m.num_experts))
   elseif c.ep > 1 and m.num_experts % c.ep ~= 0 then
     d:error("divides-experts", "distributed.ep", ("num_experts (%d) must be divisible by ep (%d)"):format(
-      m.num_experts, c.ep), ("ep may be %s"):format(dialect.divisors(m.num_experts, 64)))
+      m.num_experts, c.ep), ("ep may be %s"):format(dialect.divisors(dialect.common(m.num_experts,
+      left_for(c, "ep", job.world)), 64)))
   end
   return shard
 end

@@ -121,6 +121,17 @@ function dialect.divisors(n, most)
   return table.concat(list, ", ")
 end
 
+-- Returns the greatest common divisor of all its numbers. Leaves out what is nil, false or 0.
+function dialect.common(...)
+  local common, numbers = 0, { n = select("#", ...), ... }
+  for i = 1, numbers.n do
+    local a, b = common, numbers[i] or 0
+    while b ~= 0 do a, b = b, a % b end
+    common = a
+  end
+  return common
+end
+
 function dialect.copy(t)
   local own = {}
   for key, value in pairs(t) do own[key] = value end

@@ -1,4 +1,4 @@
--- expect: error[divides-heads] n_heads (32) must be divisible by tp (3) | tp may be 1, 2
+-- expect: error[divides-heads] n_heads (32) must be divisible by tp (3) | tp may be 1
 return require "dialects.kempnerforge" {
   world = 3,
   model = { dim = 256, n_layers = 2, n_heads = 32, vocab_size = 256 },
