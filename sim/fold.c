@@ -97,6 +97,19 @@ static void collect_needs(Folder *w)
     }
 }
 
+/* Returns true if rank r sends to or receives from another rank by its program's need i, and sets
+ * *peer to that rank. */
+static bool meets_peer(const Folder *w, Rank r, uint32_t i, Rank *peer)
+{
+    const Need *need = &w->needs[w->plan->program_of[r]].at[i];
+    return !need->group && fold_peer(&w->plan->mesh, r, need->axes, need->hop, peer);
+}
+
+static uint32_t n_needs(const Folder *w, Rank r)
+{
+    return w->needs[w->plan->program_of[r]].n;
+}
+
 static void find_groups(Folder *w)
 {
     const Fold *f = w->fold;
@@ -109,13 +122,10 @@ static void find_groups(Folder *w)
         }
     }
     for (Rank r = 0; r < f->n_ranks; r++) {
-        const NeedList *needs = &w->needs[w->plan->program_of[r]];
-        for (uint32_t i = 0; i < needs->n; i++) {
-            Rank peer;
-            if (needs->at[i].group) continue;
-            if (!fold_peer(&w->plan->mesh, r, needs->at[i].axes, needs->at[i].hop, &peer)) continue;
-            if (fold_node_of(f, peer) != fold_node_of(f, r)) w->networked = true;
-        }
+        Rank peer;
+        for (uint32_t i = 0; i < n_needs(w, r); i++)
+            if (meets_peer(w, r, i, &peer) && fold_node_of(f, peer) != fold_node_of(f, r))
+                w->networked = true;
     }
 }
 
@@ -259,13 +269,9 @@ static void refine(Folder *w)
         }
     }
     for (Rank r = 0; r < f->n_ranks; r++) {
-        const NeedList *needs = &w->needs[w->plan->program_of[r]];
-        for (uint32_t i = 0; i < needs->n; i++) {
-            Rank peer;
-            if (needs->at[i].group) continue;
-            if (!fold_peer(&w->plan->mesh, r, needs->at[i].axes, needs->at[i].hop, &peer)) continue;
-            w->next[r] = colour_chain(w->next[r], w->colour[peer]);
-        }
+        Rank peer;
+        for (uint32_t i = 0; i < n_needs(w, r); i++)
+            if (meets_peer(w, r, i, &peer)) w->next[r] = colour_chain(w->next[r], w->colour[peer]);
     }
     if (f->edges.n > 0) {
         fold_colour_links(f, w->colour, w->link);

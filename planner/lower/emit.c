@@ -208,6 +208,17 @@ static AttrsId attrs_of(Lower *l, const Emit *e)
     return *newest;
 }
 
+Emit lower_emit_of(const Lower *l, NodeId node)
+{
+    const Node *n = &l->g->nodes.at[node];
+    return (Emit){.op = n->op,
+                  .stream = STREAM_compute,
+                  .origin = node,
+                  .n_in = n->n_in,
+                  .n_out = n->n_out,
+                  .attrs = *graph_attrs_at(l->g, n->attrs)};
+}
+
 Pc lower_emit(Lower *l, const Emit *e)
 {
     Clock dep = {{0}};

@@ -380,12 +380,7 @@ void lower_backward_node(Lower *l, NodeId id)
     const bool is_sibling = id > 1 && has_sibling(l, id - 1);
     if (!is_sibling) end_returns(l, id);
     prepare_sibling(l, id);
-    Emit e = {.op = n.op,
-              .stream = STREAM_compute,
-              .origin = id,
-              .n_in = n.n_in,
-              .n_out = n.n_out,
-              .attrs = *graph_attrs_at(l->g, n.attrs)};
+    Emit e = lower_emit_of(l, id);
     RowsParts parts = lower_begin_parts(l, id, &e.arg[0]);
     const bool in_rows = lower_has_parts(&parts);
     for (uint32_t i = in_rows; i < n.n_in; i++) e.arg[i] = lower_want_arg(l, id, i);

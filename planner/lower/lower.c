@@ -82,12 +82,7 @@ void lower_forward_node(Lower *l, NodeId id)
         lower_add_version(l, n.out[0], l->value.of_step[n.out[0]]);
         return;
     }
-    Emit e = {.op = n.op,
-              .stream = STREAM_compute,
-              .origin = id,
-              .n_in = n.n_in,
-              .n_out = n.n_out,
-              .attrs = *graph_attrs_at(l->g, n.attrs)};
+    Emit e = lower_emit_of(l, id);
     RowsParts parts = lower_begin_parts(l, id, &e.arg[0]);
     const bool in_rows = lower_has_parts(&parts);
     for (uint32_t i = in_rows; i < n.n_in; i++) e.arg[i] = lower_want_arg(l, id, i);

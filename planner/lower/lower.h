@@ -248,6 +248,8 @@ typedef struct Emit {
     Pc after[4]; /* dependences in addition to those that follow from the buffers; 0: none */
 } Emit;
 Pc lower_emit(Lower *l, const Emit *e);
+/* Returns the compute instruction of a node, without its arguments. */
+Emit lower_emit_of(const Lower *l, NodeId node);
 /* Emits an instruction that copies `from` to `to` (accumulate: adds it) and waits for instruction
  * `after`. */
 void lower_pass(Lower *l, BufferId from, BufferId to, bool accumulate, Pc after, NodeId origin);

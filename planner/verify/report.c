@@ -55,6 +55,15 @@ static const char *place(const Verifier *v, Pc pc, Loc *loc)
                        *path ? ", " : "", path);
 }
 
+/* Returns the message behind its place, and sets *loc. */
+static const char *placed(const Verifier *v, Pc pc, Loc *loc, const char *format, va_list args)
+{
+    Str text = str_in(v->d->arena);
+    str_print(&text, "%s", place(v, pc, loc));
+    str_vprint(&text, format, args);
+    return str_text(&text);
+}
+
 void verify_report(Verifier *v, const char *rule, Pc pc, const char *format, ...)
 {
     if (!verify_reports(v, rule)) return;
@@ -64,26 +73,22 @@ void verify_report(Verifier *v, const char *rule, Pc pc, const char *format, ...
     }
     v->n_reported++;
     Loc loc;
-    const char *where = place(v, pc, &loc);
-    Str text = str_in(v->d->arena);
     va_list args;
     va_start(args, format);
-    str_vprint(&text, format, args);
+    const char *text = placed(v, pc, &loc, format, args);
     va_end(args);
-    diag_error(v->d, v->fault, rule, loc, "%s%s", where, str_text(&text));
+    diag_error(v->d, v->fault, rule, loc, "%s", text);
 }
 
 void verify_warn(Verifier *v, Pc pc, const char *format, ...)
 {
     if (!(v->proofs & VERIFY_redundant) || v->n_warned++ >= MAX_WARNINGS) return;
     Loc loc;
-    const char *where = place(v, pc, &loc);
-    Str text = str_in(v->d->arena);
     va_list args;
     va_start(args, format);
-    str_vprint(&text, format, args);
+    const char *text = placed(v, pc, &loc, format, args);
     va_end(args);
-    diag_warning(v->d, "verify-redundant", loc, "%s%s", where, str_text(&text));
+    diag_warning(v->d, "verify-redundant", loc, "%s", text);
 }
 
 void verify_report_rest(Verifier *v)
