@@ -50,7 +50,8 @@ local data_keys = {
   dataset_path = { "text", "" }, file_pattern = { "text", "*.npy" }, tokenizer_path = { "text", "" },
   num_workers = { "integer", 4 }, pin_memory = { "boolean", true }, prefetch_factor = { "integer", 2 },
   hf_dataset_name = { "text" }, hf_dataset_config = { "text" }, hf_dataset_split = { "text", "train" },
-  hf_dataset_text_field = { "text", "text" }, hf_streaming = { "boolean", false },
+  hf_dataset_text_field = { "text", "text" }, hf_dataset_image_field = { "text", "image" },
+  hf_dataset_prompt_field = { "text", "" }, hf_image_size = { "integer", 224 }, hf_streaming = { "boolean", false },
   pack_sequences = { "boolean", false }, datasets = { "list", {} }, mix_temperature = { "number", 1.0 },
   phases = { "list", {} }, anneal_start_step = { "integer", 0 }, anneal_weights = { "list", {} },
 }
@@ -71,7 +72,7 @@ local checkpoint_keys = {
   dir = { "text", "checkpoints" }, interval = { "integer", 1000 }, keep_last_n = { "integer", 3 },
   async_mode = { "word", "disabled", { "disabled", "async", "async_with_pinned_mem" } },
   load_path = { "text" }, export_dtype = { "word", "bfloat16", { "float32", "bfloat16" } },
-  exclude_from_loading = { "list", {} }, dyn_ckpt_window = { "list" },
+  exclude_from_loading = { "list", {} }, dyn_ckpt_window = { "list" }, ignore_freeze_mismatch = { "boolean", false },
 }
 
 local metrics_keys = {

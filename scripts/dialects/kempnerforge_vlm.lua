@@ -3,7 +3,7 @@
 -- has no parameters: each image is a number of random tokens. Other encoders and architectures are
 -- refused by name.
 local dialect = require "tandem.dialect"
-local vlm = { keys = { "vlm", "vision_encoder", "adapter", "video" } }
+local vlm = { keys = { "vlm", "vision_encoder", "adapter", "video", "frame_selector" } }
 
 local pooling = { avgpool = true, attentional_pool = true }
 local vlm_keys = {
@@ -19,7 +19,7 @@ local vlm_keys = {
 local encoder_keys = { type = { "word", "random", { "random", "siglip2", "clip" } }, path = { "text", "" },
   feature_dim = { "integer", 0 }, num_tokens = { "integer", 0 } }
 local adapter_keys = { type = { "word", "mlp_2layer", { "mlp_2layer", "linear", "avgpool", "attentional_pool" } },
-  hidden_dim = { "integer", 0 }, activation = { "word", "gelu", { "gelu", "silu", "relu" } },
+  hidden_dim = { "integer", 0 }, activation = { "word", "gelu", { "gelu", "silu", "relu" } }, pre_norm = { "text", "" },
   pool_window = { "integer", 2 }, pool_heads = { "integer", 16 } }
 
 -- Returns the number of tokens that the adapter makes from `n` patches. A pooling adapter reads
@@ -106,6 +106,10 @@ function vlm.refuse(d, v, job)
       .. "configuration"):format(v.encoder.type), "models.llava has CLIP's encoder")
   end
   if pooling[v.adapter.type] then refuse("adapter.type", ("adapter.type = '%s': Tandem has mlp_2layer and linear"):format(v.adapter.type)) end
+  if v.adapter.pre_norm ~= "" then refuse("adapter.pre_norm", ("pre_norm = '%s': Tandem's adapters have no norm"):format(
+    v.adapter.pre_norm), "pre_norm = \"\"") end
+  if d.config.frame_selector ~= nil then refuse("frame_selector", "frame_selector chooses frames of a video: Tandem has "
+    .. "one image for each text") end
   if v.frames > 1 then refuse("video", ("video of up to %d frames is not supported: Tandem has one image for each "
     .. "text"):format(v.frames)) end
   if #v.freeze_schedule > 0 then refuse("vlm.freeze_schedule", "freeze_schedule is not supported: the set of "
