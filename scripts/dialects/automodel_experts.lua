@@ -93,6 +93,15 @@ local function options_of(d, given)
   return options
 end
 
+-- Automodel sends and computes the rows that tokens take, and drops none.
+local function check_capacity(d, factor)
+  if factor == "dropless" then return end
+  local text = factor == "all" and "with capacity_factor = all each expert has rooms for every token, so a step takes more "
+    .. "memory and time than in Automodel" or ("Automodel drops no token; with capacity_factor = %s the model drops "
+    .. "tokens above an expert's capacity"):format(tostring(factor))
+  d:note("dialect-differs", "model", text, "capacity_factor = \"dropless\" in the model")
+end
+
 -- Returns options for models of experts; nil if ep_size is 1. options: of the strategy.
 function experts.options(d, s, given, options, family)
   local n = experts.count(d.config.model)
@@ -102,11 +111,7 @@ function experts.options(d, s, given, options, family)
         "leave it out")
     end
   end
-  local factor = config_of(d.config.model).capacity_factor
-  if n and factor ~= "all" then
-    d:note("dialect-differs", "model", ("Automodel drops no token; with capacity_factor = %s the model drops "
-      .. "tokens above an expert's capacity"):format(tostring(factor)), "capacity_factor = \"all\" in the model")
-  end
+  if n then check_capacity(d, config_of(d.config.model).capacity_factor) end
   if s.ep <= 1 then return nil end
   check_model(d, s, family, n)
   if d.n_errors == 0 then check_fold(d, s) end

@@ -3,7 +3,7 @@
 -- expect: warning[not-applied] distributed.moe says what reshards
 return require "dialects.automodel" {
   world_size = 8, seq_length = 32,
-  model = require "models.qwen" { size = "3-moe-tiny", capacity_factor = "all" },
+  model = require "models.qwen" { size = "3-moe-tiny", capacity_factor = "dropless" },
   hf = { torch_dtype = "float32" },
   distributed = { ep_size = 2, activation_checkpointing = true, reshard_after_forward = true,
     moe = { activation_checkpointing_modules = { "attn" }, lm_head_precision = "bfloat16", wrap_outer_model = false } },
