@@ -50,6 +50,8 @@ static const AttentionCase cases[] = {
     {DT_f16, 1, 129, 129, 1, 2, 128, 0, true, 0, false, 0},
     {DT_bf16, 1, 70, 520, 1, 1, 64, 450, true, 0, false, 0},
     {DT_f16, 1, 70, 450, 1, 1, 128, 0, false, 0, false, 0},
+    /* heads in chunks of three groups (on the CPU's target) */
+    {DT_bf16, 2, 70, 40, 4, 2, 64, 0, false, 0, false, 0},
 };
 
 /* A library that accepts the cases of Hopper's kernel. */

@@ -39,31 +39,16 @@ static bool launch_delta(const KernelArgs *args, const AttentionArgs *a, const C
 
 /* ---- arguments ---- */
 
-/* Returns the number of heads whose operands fit in half of the cache. Other data pass through the
- * other half. `bytes`: of one head. A causal mask gives the last heads long blocks that begin late.
- * If a processor has few blocks, this costs more than the cache saves, so all heads are side by
- * side. (Measured on an H200: 12 % slower with 4 blocks for each processor, 15 % faster with 8.) */
-static uint32_t heads_beside(const CudaContext *cuda, int64_t bytes, int64_t all, bool causal,
-                             int64_t blocks)
-{
-    enum { MANY = 6 };
-    int64_t n = cuda->l2_bytes == 0 || bytes == 0 ? all : (int64_t)cuda->l2_bytes / 2 / bytes;
-    if (causal && blocks < MANY * (int64_t)cuda->n_sms) n = all;
-    n = n < 1 ? 1 : n < all ? n : all;
-    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
-}
-
 /* Blocks of queries read the keys and values of their group repeatedly. Blocks of keys read the
  * queries and output gradients of all heads of their group. */
 static void attention_order(AttentionArgs *a, const CudaContext *cuda, DType dtype)
 {
-    enum { TILE = 128 };
     const int64_t pair = 2 * a->E * (int64_t)dtype_bytes(dtype), groups = a->B * a->G;
-    const int64_t queries = groups * a->R * ceil_div(a->S, TILE),
-                  keys = groups * ceil_div(a->T, TILE);
+    const int64_t queries = groups * a->R * ceil_div(a->S, ORDER_ROWS),
+                  keys = groups * ceil_div(a->T, ORDER_ROWS);
     a->beside_queries =
-        heads_beside(cuda, a->T * pair, groups, a->causal, queries) * (uint32_t)a->R;
-    a->beside_keys = heads_beside(cuda, a->S * a->R * pair, groups, a->causal, keys);
+        order_beside(cuda, a->T * pair, groups, a->causal, queries) * (uint32_t)a->R;
+    a->beside_keys = order_beside(cuda, a->S * a->R * pair, groups, a->causal, keys);
 }
 
 static AttentionArgs attention_args(const KernelArgs *args, const CudaContext *cuda)

@@ -5,6 +5,7 @@
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 
+#include "kernels/cuda/attention/order.cuh"
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/product/mma.cuh"
@@ -27,8 +28,8 @@ typedef struct AttentionArgs {
     /* For a part in two chunks, queries from `half` on are `jump` further on in the whole sequence;
      * otherwise S and 0. Positions increase from query to query. */
     int64_t half, jump;
-    /* Number of heads, of all sequences, whose tiles of queries (or of keys) a Hopper visits side
-     * by side. Operands that their blocks share then stay in the cache. */
+    /* Number of heads, of all sequences, whose tiles of queries (or of keys) are visited side by
+     * side: see order_beside. */
     uint32_t beside_queries, beside_keys;
     DType dtype;
     float scale;
@@ -43,24 +44,25 @@ typedef struct AttentionArgs {
 enum { ATTENTION_THREADS = 128, ATTENTION_WARPS = ATTENTION_THREADS / WARP };
 #define LOG2_E 1.4426950408889634f
 
-/* The tile that a block works on. Tiles with the most keys come first, over all heads of all
- * sequences. */
+/* The tile that a block works on; see order_place. */
 typedef struct AttentionPlace {
     int64_t first, b, g, r; /* r: of keys, 0 */
     int64_t head;           /* g R + r */
 } AttentionPlace;
 
+/* `n` rows in tiles of `tile` rows. */
 DEVICE AttentionPlace attention_place(const AttentionArgs *a, int64_t n, int64_t tile,
-                                      int64_t heads_a_group, bool last_first)
+                                      int64_t heads_a_group, uint32_t beside, bool last_first)
 {
-    int64_t heads = a->G * heads_a_group, n_tiles = (n + tile - 1) / tile;
-    int64_t of_tile = (int64_t)blockIdx.x / (heads * a->B), rest = blockIdx.x % (heads * a->B);
+    const uint32_t r = (uint32_t)heads_a_group, heads = (uint32_t)a->G * r;
+    const OrderPlace o = order_place(blockIdx.x, heads * (uint32_t)a->B,
+                                     (uint32_t)((n + tile - 1) / tile), beside, last_first);
     AttentionPlace p;
-    p.first = (last_first ? n_tiles - 1 - of_tile : of_tile) * tile;
-    p.b = rest / heads;
-    p.head = rest % heads;
-    p.g = p.head / heads_a_group;
-    p.r = p.head % heads_a_group;
+    p.first = (int64_t)o.tile * tile;
+    p.b = o.head / heads;
+    p.head = o.head % heads;
+    p.g = o.head % heads / r;
+    p.r = o.head % r;
     return p;
 }
 

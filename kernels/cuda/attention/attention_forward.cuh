@@ -103,7 +103,7 @@ KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
     SHARED(unsigned char, shared);
     const Shared queries = shared_of(shared);
     const Shared pairs = queries + ROWS * HEAD * 2;
-    const AttentionPlace at = attention_place(&a, a.S, ROWS, a.R, true);
+    const AttentionPlace at = attention_place(&a, a.S, ROWS, a.R, a.beside_queries, true);
     const int row = (int)threadIdx.x / WARP * 16 * TILES;
     const int64_t heads = a.G * a.R;
     int64_t last = at.first + ROWS < a.S ? at.first + ROWS - 1 : a.S - 1;

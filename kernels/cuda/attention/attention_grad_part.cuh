@@ -96,7 +96,7 @@ KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
 {
     SHARED(unsigned char, shared);
     const Shared keys = shared_of(shared);
-    const AttentionPlace at = attention_place(&a, a.T, ROWS, 1, false);
+    const AttentionPlace at = attention_place(&a, a.T, ROWS, 1, a.beside_keys, false);
     const int row = (int)threadIdx.x / WARP * 16 * TILES;
     const int64_t offset = ((at.b * a.T + at.first) * a.G + at.g) * a.E, stride = a.G * a.E;
     const AttentionWalk walk = attention_walk(&a, &at, COLUMNS);

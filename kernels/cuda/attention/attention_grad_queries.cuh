@@ -49,7 +49,7 @@ KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
     SHARED(unsigned char, shared);
     const Shared queries = shared_of(shared);
     const Shared douts = queries + ROWS * HEAD * 2, pairs = douts + ROWS * HEAD * 2;
-    const AttentionPlace at = attention_place(&a, a.S, ROWS, a.R, true);
+    const AttentionPlace at = attention_place(&a, a.S, ROWS, a.R, a.beside_queries, true);
     const int row = (int)threadIdx.x / WARP * 16 * TILES, lane = (int)threadIdx.x % WARP;
     const int64_t heads = a.G * a.R, first = (at.b * a.S + at.first) * heads + at.head;
     int64_t last = at.first + ROWS < a.S ? at.first + ROWS - 1 : a.S - 1;

@@ -62,7 +62,8 @@ KERNEL(attention_plain_forward, PlainArgs, PLAIN_THREADS, 4)
 {
     SHARED(float, shared);
     const AttentionArgs *const at = &a.at;
-    const AttentionPlace p = attention_place(at, at->S, PLAIN_WARPS, at->R, true);
+    const AttentionPlace p =
+        attention_place(at, at->S, PLAIN_WARPS, at->R, at->beside_queries, true);
     const CudaDrawKey draw = attention_draw_key(at);
     const int64_t query = p.first + threadIdx.x / WARP, E = at->E;
     float *const sum = shared + threadIdx.x / WARP * E, total = 0, top = -INFINITY;
@@ -91,7 +92,8 @@ KERNEL(attention_plain_dq, PlainArgs, PLAIN_THREADS, 4)
 {
     SHARED(float, shared);
     const AttentionArgs *const at = &a.at;
-    const AttentionPlace p = attention_place(at, at->S, PLAIN_WARPS, at->R, true);
+    const AttentionPlace p =
+        attention_place(at, at->S, PLAIN_WARPS, at->R, at->beside_queries, true);
     const CudaDrawKey draw = attention_draw_key(at);
     const int64_t query = p.first + threadIdx.x / WARP, E = at->E;
     float *const sum = shared + threadIdx.x / WARP * E;
@@ -111,7 +113,7 @@ KERNEL(attention_plain_dkv, PlainArgs, PLAIN_THREADS, 4)
 {
     SHARED(float, shared);
     const AttentionArgs *const at = &a.at;
-    const AttentionPlace p = attention_place(at, at->T, PLAIN_WARPS, 1, false);
+    const AttentionPlace p = attention_place(at, at->T, PLAIN_WARPS, 1, at->beside_keys, false);
     const CudaDrawKey draw = attention_draw_key(at);
     const int64_t key = p.first + threadIdx.x / WARP, E = at->E;
     float *const dk = shared + threadIdx.x / WARP * 2 * E, *const dv = dk + E;

@@ -16,8 +16,13 @@
 
 static CudaControl control = {.step = 3, .lr = 0.01, .seed = 77};
 static uint32_t fault;
-static CudaContext context = {
-    .control = &control, .fault = &fault, .pc = 5, .n_sms = 2, .compute_capability = 80};
+static CudaContext context = {.control = &control,
+                              .fault = &fault,
+                              .pc = 5,
+                              .n_sms = 2,
+                              .compute_capability = 80,
+                              /* attention visits the heads of one case in several chunks */
+                              .l2_bytes = 64 * 1024};
 static uint64_t before;
 
 void *target_alloc(uint64_t bytes)

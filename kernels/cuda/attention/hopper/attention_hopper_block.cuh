@@ -9,7 +9,7 @@
 #include "kernels/cuda/attention/hopper/hopper.cuh"
 
 enum {
-    HOPPER_ROWS = 128,
+    HOPPER_ROWS = ORDER_ROWS,
     HOPPER_SLOTS = 4,
     HOPPER_THREADS = 3 * WARPGROUP,
     HOPPER_CONSUMER_WARPS = 8,
@@ -47,25 +47,6 @@ DEVICE HopperShared hopper_shared(Shared memory, int own_bytes)
 static inline size_t hopper_shared_bytes(int own_bytes, int slot_bytes)
 {
     return (size_t)(SWIZZLE_BYTES + HOPPER_BARRIER_BYTES + own_bytes + HOPPER_SLOTS * slot_bytes);
-}
-
-/* The tile that a block works on, as attention_place. Heads are visited some at a time, and among
- * these the tiles with the most keys come first. */
-DEVICE AttentionPlace hopper_place(const AttentionArgs *a, int64_t n, int64_t heads_a_group,
-                                   uint32_t beside, bool last_first)
-{
-    const uint32_t r = (uint32_t)heads_a_group, heads = (uint32_t)a->G * r, all = gridDim.x;
-    const uint32_t n_tiles = (uint32_t)((n + HOPPER_ROWS - 1) / HOPPER_ROWS);
-    const uint32_t begin = blockIdx.x / (beside * n_tiles) * beside, left = all / n_tiles - begin;
-    const uint32_t here = left < beside ? left : beside, block = blockIdx.x - begin * n_tiles;
-    const uint32_t of_tile = block / here, rest = begin + block % here;
-    AttentionPlace p;
-    p.first = (int64_t)(last_first ? n_tiles - 1 - of_tile : of_tile) * HOPPER_ROWS;
-    p.b = rest / heads;
-    p.head = rest % heads;
-    p.g = rest % heads / r;
-    p.r = rest % r;
-    return p;
 }
 
 typedef struct HopperSlot {

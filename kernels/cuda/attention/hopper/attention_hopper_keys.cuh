@@ -144,7 +144,7 @@ KERNEL_OF(F(attention), HopperKeysArgs, HOPPER_THREADS, 1)
     if (!HOPPER_CODE) return;
     SHARED(unsigned char, memory);
     const HopperShared shared = hopper_shared(shared_of(memory), 2 * F(own_bytes));
-    const AttentionPlace at = hopper_place(&a.a, a.a.T, 1, a.a.beside_keys, false);
+    const AttentionPlace at = attention_place(&a.a, a.a.T, HOPPER_ROWS, 1, a.a.beside_keys, false);
     const AttentionWalk walk = attention_walk(&a.a, &at, COLUMNS);
     const int group = (int)threadIdx.x / WARPGROUP;
     hopper_begin(shared, 2);

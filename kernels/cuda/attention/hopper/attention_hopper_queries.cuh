@@ -101,7 +101,8 @@ KERNEL_OF(F(attention), HopperQueriesArgs, HOPPER_THREADS, 1)
     if (!HOPPER_CODE) return;
     SHARED(unsigned char, memory);
     const HopperShared shared = hopper_shared(shared_of(memory), 2 * F(own_bytes));
-    const AttentionPlace at = hopper_place(&a.a, a.a.S, a.a.R, a.a.beside_queries, true);
+    const AttentionPlace at =
+        attention_place(&a.a, a.a.S, HOPPER_ROWS, a.a.R, a.a.beside_queries, true);
     const int group = (int)threadIdx.x / WARPGROUP;
     const int n_tiles = (int)((hopper_keys(&a.a, &at) + COLUMNS - 1) / COLUMNS);
     hopper_begin(shared, 1);
