@@ -127,6 +127,7 @@ PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions 
     PlanFile *file = arena_alloc(arena, sizeof *file);
     *file = (PlanFile){.path = config->file, .has_cluster = true, .config = *config};
     file->memory = arena_alloc(arena, sizeof *file->memory);
+    file->ahead = arena_alloc(arena, sizeof *file->ahead);
     LowerOptions lower = lower_options_default();
     if (o->workspace != NULL)
         lower.workspace = o->workspace;

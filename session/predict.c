@@ -41,10 +41,27 @@ Held session_held(const PlanFile *file)
     return held;
 }
 
+/* True if `how` asks for nothing but the default simulation. It has then only zero bytes, apart
+ * from fields that do not change the result. */
+static bool is_plain(const PlanFile *file, const SimOptions *how)
+{
+    static const SimOptions plain;
+    SimOptions rest = *how;
+    if (rest.imbalance <= 1) rest.imbalance = 0;
+    if (rest.seed == file->config.seed) rest.seed = 0;
+    if (rest.store == NULL) rest.backend = NULL; /* the backend of measured costs */
+    return memcmp(&rest, &plain, sizeof rest) == 0;
+}
+
 bool session_simulate(const PlanFile *file, const Cluster *cluster, const SimOptions *how,
                       Arena *arena, SimReport *report, Diag *d)
 {
     SimOptions sim = *how;
+    if (file->ahead != NULL && file->ahead->known && cluster == &file->config.cluster &&
+        is_plain(file, how)) {
+        *report = file->ahead->report;
+        return true;
+    }
     memset(report, 0, sizeof *report);
     report->aperiodic = file->unsettled;
     if (file->unsettled) return true;
@@ -62,6 +79,17 @@ bool session_simulate(const PlanFile *file, const Cluster *cluster, const SimOpt
         sim.held = &held;
     }
     return sim_run(simulated(file), cluster, &sim, arena, report, d);
+}
+
+void session_simulate_ahead(const PlanFile *file, Arena *arena)
+{
+    KnownReport *ahead = file->ahead;
+    Diag d = diag_in(arena);
+    SimOptions plain;
+    memset(&plain, 0, sizeof plain);
+    const bool fine =
+        session_simulate(file, &file->config.cluster, &plain, arena, &ahead->report, &d);
+    ahead->known = fine && d.items.n == 0; /* session_predict simulates again to report them */
 }
 
 static void fill_record(RunRecord *record, const SimReport *report, Arena *arena)
@@ -112,15 +140,17 @@ static bool find_stored(Store *store, bool trace, Arena *arena, Predicted *out, 
 static bool simulate(const PlanFile *file, Store *store, const PredictOptions *options,
                      Arena *arena, Predicted *out, Diag *d)
 {
-    SimOptions sim = {.unfolded = options->unfolded,
-                      .trace = options->trace,
-                      .uneven = options->uneven,
-                      .imbalance = options->imbalance,
-                      .loads = options->loads,
-                      .seed = out->record.seed,
-                      .store = options->machine ? store : NULL,
-                      .machine = options->machine,
-                      .backend = options->backend};
+    SimOptions sim;
+    memset(&sim, 0, sizeof sim);
+    sim.unfolded = options->unfolded;
+    sim.trace = options->trace;
+    sim.uneven = options->uneven;
+    sim.imbalance = options->imbalance;
+    sim.loads = options->loads;
+    sim.seed = out->record.seed;
+    sim.store = options->machine ? store : NULL;
+    sim.machine = options->machine;
+    sim.backend = options->backend;
     SimReport report;
     if (!session_simulate(file, options->cluster, &sim, arena, &report, d)) return false;
     out->aperiodic = report.aperiodic;
@@ -158,8 +188,14 @@ const char *session_scenario(Arena *arena, const PredictOptions *options)
     return str_text(&s);
 }
 
-bool session_predict(const PlanFile *file, Store *store, const PredictOptions *options,
-                     Arena *arena, Predicted *out, Diag *d)
+PredictOptions session_plain_options(const PlanFile *file)
+{
+    return (PredictOptions){.cluster = &file->config.cluster, .backend = "", .imbalance = 1};
+}
+
+/* Fills in the key of a prediction. */
+static void begin(const PlanFile *file, Store *store, const PredictOptions *options, Arena *arena,
+                  Predicted *out, Diag *d)
 {
     assert(options->cluster != NULL);
     memset(out, 0, sizeof *out);
@@ -178,6 +214,23 @@ bool session_predict(const PlanFile *file, Store *store, const PredictOptions *o
     record->calibration = calibration_id(options->cluster, &file->config.runtime, &needs, arena);
     record->seed = file->config.seed;
     record->n_ranks = file->plan->mesh.n_ranks;
+}
+
+bool session_has_prediction(const PlanFile *file, Store *store, const PredictOptions *options,
+                            Arena *arena)
+{
+    Predicted out;
+    Diag ignored = diag_in(arena);
+    if (store == NULL) return false;
+    begin(file, store, options, arena, &out, &ignored);
+    return find_stored(store, options->trace, arena, &out, &ignored);
+}
+
+bool session_predict(const PlanFile *file, Store *store, const PredictOptions *options,
+                     Arena *arena, Predicted *out, Diag *d)
+{
+    RunRecord *record = &out->record;
+    begin(file, store, options, arena, out, d);
     const uint32_t before = d->n_errors;
     if (store != NULL && find_stored(store, options->trace, arena, out, d)) return true;
     if (d->n_errors > before) return false; /* the stored prediction is damaged */

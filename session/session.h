@@ -20,6 +20,12 @@ typedef struct KnownHeld {
     Held held;
 } KnownHeld;
 
+/* The plain simulation of a plan, on its own cluster and under its own runtime. */
+typedef struct KnownReport {
+    bool known;
+    SimReport report;
+} KnownReport;
+
 typedef struct Proof Proof; /* proof.c */
 
 typedef struct PlanFile {
@@ -38,9 +44,10 @@ typedef struct PlanFile {
     /* buffers have other offsets than in the plan of all micro-batches, or a pipeline's programs
      * have no period */
     bool unsettled;
-    Recipe recipe;     /* makes the plan again; NULL for a plan loaded from text */
-    KnownHeld *memory; /* NULL: it is computed at each request */
-    Proof *proof;      /* a proof that runs beside other work; NULL: none */
+    Recipe recipe;      /* makes the plan again; NULL for a plan loaded from text */
+    KnownHeld *memory;  /* NULL: it is computed at each request */
+    KnownReport *ahead; /* NULL: nothing is simulated ahead */
+    Proof *proof;       /* a proof that runs beside other work; NULL: none */
 } PlanFile;
 
 /* The default of each field is zero. */
@@ -171,6 +178,11 @@ Held session_held(const PlanFile *file);
 bool session_simulate(const PlanFile *file, const Cluster *cluster, const SimOptions *how,
                       Arena *arena, SimReport *report, Diag *d);
 
+/* Simulates the plan as session_predict does with session_plain_options, and keeps the
+ * report, so that session_predict need not simulate. It may run beside other work that only reads
+ * the plan. */
+void session_simulate_ahead(const PlanFile *file, Arena *arena);
+
 typedef struct PredictOptions {
     const Cluster *cluster;
     const char *backend;          /* "", or the backend of this machine whose costs are used */
@@ -197,6 +209,12 @@ typedef struct Predicted {
     uint32_t n_classes;
 } Predicted;
 
+/* Returns the options of a plain prediction: on the plan's own cluster, with alike ranks and
+ * experts, and costs of models. */
+PredictOptions session_plain_options(const PlanFile *file);
+/* True if the store has the prediction with exactly this key. `store` may be NULL. */
+bool session_has_prediction(const PlanFile *file, Store *store, const PredictOptions *options,
+                            Arena *arena);
 /* Predicts, or finds the stored prediction with exactly the same key. With options->keep a new
  * prediction is stored. Returns false after reporting diagnostics if the plan deadlocks or the
  * store cannot be read, and without diagnostics if the result is `aperiodic`. If the store cannot

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/predict.h"
+#include "planner/base/parallel.h"
 #include "sim/sim.h"
 
 typedef struct Profile {
@@ -80,9 +81,9 @@ static const char *scenario_key(const Question *q)
 
 /* `aperiodic` receives true if only the plan of all micro-batches tells the time; NULL: it is that
  * plan. */
-static Ps step_of(const Question *q, const PlanFile *file, const Runtime *runtime, bool *aperiodic)
+static Ps step_of(const Question *q, const PlanFile *file, const Runtime *runtime, Arena *arena,
+                  bool *aperiodic)
 {
-    Arena *arena = q->cli->arena;
     Diag ignored = diag_in(arena);
     SimReport report;
     SimOptions how = how_of(q);
@@ -99,46 +100,78 @@ static Ps step_of(const Question *q, const PlanFile *file, const Runtime *runtim
 /* Compiles the plan under another profile, as session_compile does, and fills in the answer. With
  * `fewer` it may find that only the plan of all micro-batches has the answer: returns false. */
 static bool compile_answer(const Question *q, const PlanOptions *o, const Config *config,
-                           Graph *graph, FrameworkAnswer *out)
+                           Graph *graph, Arena *arena, FrameworkAnswer *out)
 {
-    Arena *arena = q->cli->arena;
     Diag ignored = diag_in(arena);
     const PlanFile *other = session_compile(config, graph, o, arena, &ignored);
     bool aperiodic = false;
     out->could = other != NULL;
     if (other == NULL) return true;
     out->held = session_held(other);
-    if (q->timed) out->step_ps = step_of(q, other, &config->runtime, &aperiodic);
+    if (q->timed) out->step_ps = step_of(q, other, &config->runtime, arena, &aperiodic);
     return !aperiodic;
 }
+
+/* An answer that is to be made. */
+typedef struct Missing {
+    FrameworkAnswer *to;
+    PlanOptions how;
+    Config config;
+    Graph graph;
+} Missing;
+typedef LIST(Missing) MissingList;
 
 /* Answers by compiling and simulating the plan under another profile. A profile also sets defaults
  * of passes. If the program stays the same, as in most cases, it is used again. Otherwise simulates
  * a step of fewer micro-batches if session_fewer allows it, as sweeps do. */
-static void make_answer(const Question *q, const PlanOptions *o, Recipe *recipe,
-                        FrameworkAnswer *out)
+static void make_answer(const Question *q, Missing *m, Arena *arena)
 {
-    Arena *arena = q->cli->arena;
-    Diag ignored = diag_in(arena);
-    Config *config = arena_alloc(arena, sizeof *config);
-    Graph graph;
-    PlanOptions own = *o;
-    own.unproven = own.unplaced = true;
-    own.made_of = recipe;
-    if (!session_read(q->file->path, &own, arena, config, &graph, &ignored)) return;
+    FrameworkAnswer *out = m->to;
+    const Config *config = &m->config;
     const PlanFile same = {
         .path = q->file->path, .has_cluster = true, .config = *config, .plan = q->file->plan};
     if (q->file->plan != NULL && session_same_program(&q->file->config, q->file->plan, config)) {
         out->held = sim_held(same.plan, &config->cluster, &config->runtime);
-        out->step_ps = q->timed ? step_of(q, &same, &config->runtime, NULL) : 0;
+        out->step_ps = q->timed ? step_of(q, &same, &config->runtime, arena, NULL) : 0;
         out->could = true;
         return;
     }
     const bool uneven = q->scenario != NULL && q->scenario->is_uneven;
-    own.fewer = q->timed && !uneven ? session_fewer(config, false) : 0;
-    if (compile_answer(q, &own, config, &graph, out)) return;
-    own.fewer = 0;
-    compile_answer(q, &own, config, &graph, out);
+    m->how.fewer = q->timed && !uneven ? session_fewer(config, false) : 0;
+    if (compile_answer(q, &m->how, config, &m->graph, arena, out)) return;
+    m->how.fewer = 0;
+    compile_answer(q, &m->how, config, &m->graph, arena, out);
+}
+
+/* Answers that are made at once: the scripts have run already, and the rest only reads the plan. */
+typedef struct Making {
+    const Question *q;
+    MissingList missing;
+} Making;
+
+/* The call behind the last answer simulates the plan itself. */
+static void make_one(void *self, uint32_t i)
+{
+    Making *all = self;
+    if (i == all->missing.n) {
+        session_simulate_ahead(all->q->file, all->q->cli->arena);
+        return;
+    }
+    Arena *arena = arena_new();
+    make_answer(all->q, &all->missing.at[i], arena);
+    arena_free(arena);
+}
+
+/* True if `sim` is going to simulate the plan without any options of its own. */
+static bool looks_ahead(const Question *q)
+{
+    const Options *o = &q->cli->options;
+    const Scenario *s = q->scenario;
+    if (!q->timed || s == NULL || q->file->plan == NULL || o->machine != NULL) return false;
+    if (s->is_uneven || s->imbalance > 1 || s->loads != NULL) return false;
+    if (o->sim.trace || o->sim.unfolded) return false;
+    const PredictOptions plain = session_plain_options(q->file);
+    return !session_has_prediction(q->file, q->store, &plain, q->cli->arena);
 }
 
 static json_t *answer_json(const FrameworkAnswer *a)
@@ -192,26 +225,29 @@ static void keep_answer(const Cli *cli, Store *store, FrameworkAnswer *a)
     json_decref(row);
 }
 
-/* Answers for one profile: finds the answer, or makes it. */
-static FrameworkAnswer answer_of(Question *q, const char *name)
+/* Finds the answer for one profile, or runs the script so that it can be made. */
+static void begin_answer(Question *q, FrameworkAnswer *a, MissingList *missing)
 {
     Arena *arena = q->cli->arena;
-    FrameworkAnswer a = {.name = name, .recipe = {.head = ""}};
-    PlanOptions o = plan_file_options(q->cli, NULL);
-    const char **set = arena_array(arena, o.n_set + 1, sizeof *set);
-    for (uint32_t i = 0; i < o.n_set; i++) set[i] = o.set[i];
-    set[o.n_set] = arena_print(arena, "runtime=%s", name);
-    o.set = set;
-    o.n_set++;
-    o.script = q->cli->script;
+    Diag ignored = diag_in(arena);
+    Missing m = {.to = a, .how = plan_file_options(q->cli, NULL)};
+    PlanOptions *o = &m.how;
+    const char **set = arena_array(arena, o->n_set + 1, sizeof *set);
+    for (uint32_t i = 0; i < o->n_set; i++) set[i] = o->set[i];
+    set[o->n_set] = arena_print(arena, "runtime=%s", a->name);
+    o->set = set;
+    o->n_set++;
+    o->script = q->cli->script;
     const char *asked =
         arena_print(arena, "%s\nwhose %s\n%s\n%s", build_name(arena), q->timed ? "time" : "memory",
-                    scenario_key(q), recipe_head(q->file->path, &o, arena));
-    a.key = hash_bytes(asked, strlen(asked));
-    if (find_answer(q, &a)) return a;
-    a.is_new = true;
-    make_answer(q, &o, &a.recipe, &a);
-    return a;
+                    scenario_key(q), recipe_head(q->file->path, o, arena));
+    a->key = hash_bytes(asked, strlen(asked));
+    if (find_answer(q, a)) return;
+    a->is_new = true;
+    o->unproven = o->unplaced = true;
+    o->made_of = &a->recipe;
+    if (session_read(q->file->path, o, arena, &m.config, &m.graph, &ignored))
+        list_push(arena, missing, m);
 }
 
 /* head: the words before the framework's name */
@@ -238,9 +274,13 @@ static Answers answers(Question *q)
         list_push(arena, &all, own);
         return all;
     }
-    for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++)
-        if (could_run(&file->config, &profiles[i]))
-            list_push(arena, &all, answer_of(q, profiles[i].name));
+    for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++) {
+        const FrameworkAnswer a = {.name = profiles[i].name, .recipe = {.head = ""}};
+        if (could_run(&file->config, &profiles[i])) list_push(arena, &all, a);
+    }
+    Making making = {.q = q};
+    for (uint32_t i = 0; i < all.n; i++) begin_answer(q, &all.at[i], &making.missing);
+    parallel_for(making.missing.n + looks_ahead(q), make_one, &making);
     return all;
 }
 
@@ -255,7 +295,7 @@ Whose *plan_file_ask(Cli *cli, const PlanFile *file, bool timed, const Scenario 
     whose->asked = true;
     whose->all = answers(&question);
     if (timed && file->config.runtime.name != NULL)
-        whose->own_step = step_of(&question, file, &own, NULL);
+        whose->own_step = step_of(&question, file, &own, cli->arena, NULL);
     return whose;
 }
 

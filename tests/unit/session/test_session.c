@@ -211,6 +211,39 @@ static void a_scenario_is_told_with_all_digits(void **state)
     store_close(store);
 }
 
+/* A report that was made ahead serves a plain prediction only. The test marks it by another time.
+ */
+static void a_simulation_ahead_serves_plain_predictions(void **state)
+{
+    (void)state;
+    static const char path[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+    Diag d = diag_in(arena);
+    const PlanOptions load = {.unproven = true, .unfitted = true, .unplaced = true};
+    PlanFile *file = session_load(path, &load, arena, &d);
+    assert_non_null(file);
+    const Cluster copy = file->config.cluster;
+    const PredictOptions plain = session_plain_options(file);
+    PredictOptions other[4] = {plain, plain, plain, plain};
+    other[0].trace = true;
+    other[1].unfolded = true;
+    other[2].imbalance = 2;
+    other[3].cluster = &copy;
+    Predicted before, after;
+    assert_true(session_predict(file, NULL, &plain, arena, &before, &d));
+    assert_false(session_has_prediction(file, NULL, &plain, arena));
+    session_simulate_ahead(file, arena);
+    assert_true(file->ahead->known);
+    assert_int_equal(file->ahead->report.step_ps, before.record.step_ps);
+    file->ahead->report.step_ps++;
+    assert_true(session_predict(file, NULL, &plain, arena, &after, &d));
+    assert_int_equal(after.record.step_ps, before.record.step_ps + 1);
+    assert_int_equal(after.n_events, before.n_events);
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        assert_true(session_predict(file, NULL, &other[i], arena, &after, &d));
+        assert_int_equal(after.record.step_ps, before.record.step_ps);
+    }
+}
+
 static Ps step_of(const char *script, const char *db, const char *setting)
 {
     CommandResult r = COMMAND(arena, 60, "sim", script, "--db", db, "--json", "--set", setting);
@@ -368,6 +401,7 @@ int main(void)
         TEST(whole_floats_have_the_bounds_of_integers),
         TEST(a_neighbouring_measurement_changes_the_key),
         TEST(a_scenario_is_told_with_all_digits),
+        TEST(a_simulation_ahead_serves_plain_predictions),
         TEST(a_store_tells_fields_apart),
         TEST(settings_go_over_a_named_cluster),
         TEST(rates_have_bounds),
