@@ -220,8 +220,8 @@ Trust trust_of_net(const Cluster *cluster, const NcclQuestion *q)
 #undef NET_FIT
     };
     const TrustFit *bar = &bars[between_nodes];
-    Trust trust = {.basis = between_nodes ? "published collectives that nothing was fitted to"
-                                          : "published collectives, most of them fitted to,",
+    Trust trust = {.basis = between_nodes ? "published collectives outside the fit"
+                                          : "published collectives, most of them in the fit",
                    .made_at = seconds_of_day(bar->made),
                    .is_modelled = true};
     const char *nobody = unmeasured(cluster, q);
@@ -310,10 +310,11 @@ static const char *bar_text(Arena *arena, const Trust *trust, ErrorOf of)
     const ErrorBar *bar = &trust->bar[of];
     if (bar->n > 0)
         return arena_print(arena,
-                           "%s half within %.1f %%, 9 of 10 within %.1f %% of %" PRIu32
-                           " published runs of %s on %s%s",
-                           names[of], 100 * bar->p50, 100 * bar->p90, bar->n, bar->profile,
-                           bar->gpu, bar->assumed ? ", whose limit of power is assumed" : "");
+                           "%s: errors of %" PRIu32 " published runs of %s on %s%s: half within "
+                           "%.1f %%, 9 of 10 within %.1f %%",
+                           names[of], bar->n, bar->profile, bar->gpu,
+                           bar->assumed ? " (with an assumed power limit)" : "", 100 * bar->p50,
+                           100 * bar->p90);
     return arena_print(arena, "%s error unknown: %s published runs of %s on %s; nearest: %s",
                        names[of], bar->n_both > 0 ? "too few" : "no", trust->profile, trust->gpu,
                        near_text(arena, bar));
@@ -337,7 +338,8 @@ const char *trust_text(Arena *arena, const Trust *trust)
     if (own && bar->n == 1)
         return arena_print(arena, "costs %s; error of 1 earlier run of this store: %.1f %%", age,
                            100 * bar->p50);
-    return arena_print(arena, "costs %s; of %" PRIu32 " %s half within %.1f %%, %s within %.1f %%",
+    return arena_print(arena,
+                       "costs %s; errors of %" PRIu32 " %s: half within %.1f %%, %s within %.1f %%",
                        age, bar->n, trust->basis, 100 * bar->p50,
                        own && bar->n < 10 ? "all" : "9 of 10", 100 * bar->p90);
 }
@@ -353,7 +355,7 @@ void trust_report(Cli *cli, const Trust *trust)
              collectives = c->collectives_measured + c->collectives_modelled;
     if (kernels == 0) return; /* stored by a version that did not count */
     str_print(&cli->out,
-              "measured    %" PRIu32 " of the costs of %" PRIu32 " kernel%s, %" PRIu32
+              "measured    costs of %" PRIu32 " of %" PRIu32 " kernel%s, and of %" PRIu32
               " of %" PRIu32 " communication%s; the others are modelled\n",
               c->kernels_measured, kernels, str_s(kernels), c->collectives_measured, collectives,
               str_s(collectives));

@@ -56,13 +56,13 @@ static bool fits_devices(const Plan *plan, const Capacity *capacity, const FitAd
     if (resident > usable)
         diag_hint(
             d,
-            "%s live between steps, most of it %s: shard over more ranks (larger dp_shard%s or "
+            "%s are kept between steps, most of it %s: shard over more ranks (larger dp_shard%s or "
             "tp)%s%s",
             str_bytes(d->arena, resident), category_name((Category)most),
             experts_most(&plan->graph) > 0 ? ", ep" : "", advice->state[0] ? ", or " : "",
             advice->state);
     else
-        diag_hint(d, "%s live between steps, the rest is used within one: %s",
+        diag_hint(d, "%s are kept between steps, the rest is needed only during a step: try %s",
                   str_bytes(d->arena, resident), advice->within);
     return false;
 }

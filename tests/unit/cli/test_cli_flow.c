@@ -113,7 +113,7 @@ static void what_does_not_fit_is_stored_all_the_same(void **state)
     r = COMMAND(arena, 60, "check", llama, "--set", "batch.micro=1", "--set", "parallel.ac=full",
                 "--set", "cluster.device.memory_bytes=16000000000");
     assert_int_equal(r.exit_code, 4);
-    assert_non_null(strstr(r.err, "used within one: a larger tp or a larger cp\n"));
+    assert_non_null(strstr(r.err, "needed only during a step: try a larger tp or a larger cp\n"));
     r = COMMAND(arena, 60, "check", llama, "--set", "parallel.fsdp2.offload=true", "--set",
                 "cluster.host_memory_bytes=60000000000");
     assert_int_equal(r.exit_code, 4); /* 8 ranks of a node: 62.2 GiB */
