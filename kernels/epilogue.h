@@ -50,8 +50,8 @@ typedef struct Epilogue {
 /* Returns how many leading parts can run in one call, and describes the call in *e. part[0] is
  * the contraction `p`. */
 uint32_t epilogue_of(const EpiloguePart *part, uint32_t n, const Product *p, Epilogue *e);
-/* True if part i's output is only passed on to the next part, so no other instruction may read it.
- * (GELU's input is written if another instruction reads it.) */
+/* True if only the next part reads the output of part i, so that it need not reach memory. (GELU's
+ * input is written if another instruction reads it.) */
 bool epilogue_passes_on(const Epilogue *e, uint32_t i);
 
 #ifdef __cplusplus

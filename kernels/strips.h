@@ -67,9 +67,9 @@ static inline OutputPoints strips_output(OpKind op, const KernelArgs *a)
     return p;
 }
 
-/* The numbers of rows, in the order of the rows held: in the strip of the previous part, of the
- * rank's own, and then in the strip of the next part. Without strips, all rows are the rank's own.
- * A plane of the first input has room for `room` rows: those of the largest part. */
+/* Three numbers of rows, in memory order: in the strip of the previous part, the rank's own, and in
+ * the strip of the next part. Without strips, all rows are the rank's own. A plane of the first
+ * input has room for `room` rows: those of the largest part. */
 typedef struct HeldRows {
     int64_t before, own, strip, room;
 } HeldRows;

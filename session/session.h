@@ -80,7 +80,8 @@ typedef struct PlanOptions {
     bool by_period;   /* with `fewer`: extrapolate a pipeline's time from a period, too */
     bool unfitted;    /* skip the check that the plan fits its cluster */
     bool tries_hints; /* name only those sizes that fill the cluster and pass all other rules */
-    Recipe *made_of;  /* receives the recipe, even if the script is refused; may be NULL */
+    Recipe *made_of;  /* receives the settings and scripts that make the plan again, even if the
+                         script is refused; may be NULL */
 } PlanOptions;
 
 bool session_is_text(const char *path); /* true for .plan and .txt, which hold a plan's text */
@@ -130,9 +131,9 @@ bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d);
 bool session_same_program(const Config *a, const Plan *plan, const Config *b);
 
 /* ---- filling.c ---- */
-/* The cluster is not filled by the mesh of `config`, which is error number `first` of `d`, and its
- * only one. Loads the plan with each of config->fills, and rewrites the error's hint: it names the
- * settings with which a plan was made that fits. */
+/* Called if the only error of a load is that the mesh of `config` does not fill the cluster; it is
+ * error number `first` of `d`. Loads the plan with each of config->fills, and rewrites the error's
+ * hint: it names the settings with which a plan was made that fits. */
 void session_try_fillings(const char *path, const PlanOptions *options, const Config *config,
                           uint32_t first, Diag *d);
 

@@ -1,5 +1,4 @@
-/* A plan script's contents as plain data. All code behind the front works on this and the graph.
- */
+/* A plan script's contents as plain data. All later code works on this data and the graph. / */
 #ifndef TANDEM_FRONT_CONFIG_H
 #define TANDEM_FRONT_CONFIG_H
 
@@ -88,7 +87,7 @@ typedef struct PpOptions {
     uint32_t split[MAX_STAGES];
     bool has_split; /* the split was given, even as an empty list */
     /* used in a shrunk plan, whose split is even: the first (or last) stage gets no block if the
-     * other stages have room for all blocks */
+     * other stages can take all blocks */
     bool empty_first, empty_last;
     bool is_own; /* the schedule is the script's own function, or the CSV file */
     const char *csv;
@@ -142,9 +141,8 @@ typedef struct Float8Options {
     bool keep_quantised;   /* keep inputs for the gradients of weights in their quantised form */
     Patterns skip, only;   /* modules to leave out; the only modules to cover */
     /* allows sizes that are not a multiple of 16, because the plan was scaled down for a comparison
-     * on CPUs. Blocks of numbers that share a scale are then so short that they fit a dimension cut
-     * into `cuts` parts. The plan on one rank has the same blocks. cuts 0: each block is one number
-     */
+     * on CPUs. A block of numbers with one scale then has the length that fits a dimension cut into
+     * `cuts` parts. The plan on one rank has the same blocks. cuts 0: each block is one number / */
     bool any_size;
     uint32_t cuts;
 } Float8Options;
@@ -233,8 +231,8 @@ typedef struct TileOptions {
 
 /* Parameters that are not trained. */
 typedef struct FreezeOptions {
-    Patterns modules, except; /* modules: frozen with all modules inside. except: trained although a
-                                 module around them is frozen */
+    Patterns modules, except; /* modules: frozen, with all modules inside them. except: trained,
+                                 although an enclosing module is frozen */
     bool shard;               /* false: every rank holds whole frozen parameters */
     DType dtype;              /* dtype between steps; DT_none: the dtype in which they are used */
 } FreezeOptions;
@@ -255,7 +253,7 @@ typedef struct CpOptions {
 
 typedef struct EpOptions {
     /* for experts that drop no token: a rank has memory for `bound` times the mean number of rows
-     * of a rank */
+     * on a rank */
     double bound;
 } EpOptions;
 
@@ -372,8 +370,9 @@ typedef struct NetworkFabric {
     double achieved;  /* usable part of a NIC's rate; 0: .96, as in NCCL's tuner */
     /* time to fill the pipeline for S bytes: ramp_s * S / (S + ramp_bytes) */
     double ramp_s, ramp_bytes;
-    /* time to post a message in as many parts as there are channels; charged from about 24 KiB
-     * on */
+    /* time to post a message in as many parts as there are channels; added to the time of messages
+     * from about 24 KiB on
+     */
     double spread_s;
     /* the network may split stores of 128 bytes, so NCCL uses neither LL nor LL128 */
     bool simple_only;

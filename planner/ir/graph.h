@@ -71,8 +71,8 @@ typedef struct Tensor {
     uint64_t flat_offset;
     AxisSet partial;      /* axes (without data axes) on which its gradient is a partial sum */
     bool input_embedding; /* not counted by the default MFU */
-    /* a parameter that is not trained. Its gradient may come out of a node that also makes another
-     * gradient; the program then drops it */
+    /* a parameter that is not trained. A node that computes another gradient may also compute its
+     * gradient; the program then drops the result */
     bool frozen;
 } Tensor;
 
@@ -109,8 +109,8 @@ typedef struct Module {
 
 /* An FSDP unit, a DDP bucket, or all parameters: a flat, padded buffer. Weights, gradients and
  * optimizer state have the same element order. Parameters whose gradients are PARTIAL on the same
- * axes are neighbours in the buffer. (The axes of the unit's own reduction do not count. In
- * practice, only tp remains.) */
+ * axes are neighbours in the buffer. (The axes over which the unit itself is reduced do not count;
+ * in practice only tp is left.) */
 typedef struct Unit {
     const char *name;      /* "layers.3", "root", "bucket 2" */
     LIST(TensorId) params; /* in flat order */

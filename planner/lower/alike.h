@@ -1,4 +1,4 @@
-/* Comparisons of buffers and of instructions of two micro-batches: by the table program.def. */
+/* Compares buffers, and instructions, of two micro-batches by the table program.def. */
 #ifndef TANDEM_LOWER_ALIKE_H
 #define TANDEM_LOWER_ALIKE_H
 

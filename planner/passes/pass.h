@@ -29,7 +29,7 @@ bool passes_check_axes(const Config *config, const Graph *g, Diag *d);
 bool pass_mesh(Job *job);       /* config -> plan->mesh, refined; job->data_axes */
 bool pass_initialise(Job *job); /* every parameter has an initialiser */
 bool pass_units(Job *job);      /* adds every parameter without a unit to a unit */
-bool pass_pad(Job *job);        /* deals with padding for the weights behind the logits */
+bool pass_pad(Job *job);        /* pads the deals of the weights that make the logits */
 bool pass_propagate(Job *job);  /* Node.split, Tensor.use of every activation */
 bool pass_backward(Job *job);   /* gradient nodes */
 /* Moves quantised inputs of weight gradients to the forward pass. */

@@ -61,7 +61,8 @@ void state_of_rank(const State *state, Rank rank, Arena *arena, StateSlices *sli
 /* Appends the slices of weights in the copies that `rank` keeps between steps beside its weights at
  * rest: units that stay gathered. No rank writes them, and a loaded checkpoint fills them, too. */
 void state_copies_of_rank(const State *state, Rank rank, Arena *arena, StateSlices *slices);
-/* Appends every tensor of the state once, by the buffers of the programs that are its homes. */
+/* Appends every tensor of the state once: the tensors that persistent buffers of the programs hold.
+ */
 void state_tensors(const State *state, Arena *arena, StateTensors *tensors);
 
 typedef struct StateTotal {

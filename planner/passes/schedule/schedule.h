@@ -25,8 +25,8 @@ typedef struct ScheduleLocs {
 /* `chunks` is the number of stages of a rank. Sources: GPipe (Huang 2019), 1F1B (Narayanan 2019),
  * interleaved (Narayanan 2021; n_microbatches % n_ranks == 0), ZB-H1 (Qi 2023: the oldest weight
  * gradient runs as soon as more than `rank` of them wait), ZB-V (Qi 2024), DualPipeV (DeepSeek
- * 2025: the bidirectional schedule cut in half, so that no rank holds a second copy of the
- * parameters; n_microbatches >= 2 n_ranks), V-Half's memory (Qi 2024b). */
+ * 2025: half of the bidirectional schedule, so that no rank holds a second copy of the parameters;
+ * n_microbatches >= 2 n_ranks), V-Half's memory (Qi 2024b). */
 void schedule_make(Schedule *s, ScheduleKind kind, uint32_t n_ranks, uint32_t chunks,
                    uint32_t n_microbatches, Arena *arena);
 /* schedule_v.c: writes one rank's list. */
@@ -58,8 +58,8 @@ static inline void schedule_add(Schedule *s, Arena *arena, uint32_t rank, Action
     list_push(arena, &s->of[rank], a);
 }
 
-/* Plays the schedule and sets the end times. Checks that every F and every backward happens exactly
- * once, on the rank that holds the stage, and that no rank waits for ever. Reports
+/* Simulates the schedule and sets the end times. Checks that every F and every backward happens
+ * exactly once, on the rank that holds the stage, and that no rank waits for ever. Reports
  * "schedule-incomplete", or "schedule-stuck" with the cycle of ranks and the action for which each
  * rank waits. */
 bool schedule_check(Schedule *s, const ScheduleLocs *locs, Arena *arena, Diag *d);
