@@ -1,7 +1,8 @@
-/* Runs of ops that `compile` fuses, as one launch. Either a family has a kernel for the run
- * (fused.h). Or the ops are element-wise and run one after the other on eight elements at a time,
- * with dropouts and the largest magnitudes of outputs among them. Values are in shared memory,
- * where each thread uses only its own. Between ops they are rounded as memory would round them. */
+/* Launches a run of ops that `compile` fuses as one kernel. If a family has a kernel for the run
+ * (fused.h), that kernel is launched. Otherwise the ops must be element-wise, dropouts, or the
+ * largest magnitudes of outputs. A thread computes them one after the other, on eight elements at a
+ * time. Values are in shared memory, where each thread uses only its own. Between ops they are
+ * rounded as memory would round them. */
 #include "kernels/cuda/amax.cuh"
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/fused.h"
@@ -245,8 +246,8 @@ static int chain_value(ChainArgs *p, const ChainHome *home, const KernelArgs *ar
     return fresh;
 }
 
-/* Adds a step that finds a largest magnitude. Only for values that the run makes: alone it would
- * read as much as a separate kernel. */
+/* Adds a step that finds a largest magnitude. Only for values that the run computes: for other
+ * values, the step would read as much as a separate kernel. */
 static bool chain_add_amax(ChainArgs *p, ChainHome *home, const CudaChainPart *part, ChainStep *s)
 {
     Amax amax = amax_of_part(part);

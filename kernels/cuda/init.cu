@@ -27,8 +27,8 @@ DEVICE double init_value(const InitArgs *a, uint64_t element)
     return a->a + (a->b - a->a) * normal_fraction(low);
 }
 
-/* Returns the float next to x towards zero, with its last bit set if x lies beyond: rounding that
- * again gives the same as rounding x once. */
+/* Returns the float next to x towards zero. If x is not that float, its last bit is set. Rounding
+ * the result to a narrower type then gives the same number as rounding x once. */
 DEVICE float init_round_to_odd(double x)
 {
     float near = (float)x;

@@ -136,8 +136,8 @@ bool cuda_lead_tokens_grad(const KernelArgs *args, const CudaContext *cuda, Cuda
     return split_shared(of_leading(args), cuda, error);
 }
 
-/* Tokens that merge keep their places in memory, so that both ops copy: a member of its own, which
- * shares nothing. */
+/* Merging tokens does not change the order in memory, so both ops only copy. They use the kernels
+ * above with one member, which shares no features. */
 static JoinArgs of_merged(const KernelArgs *args)
 {
     const int64_t *size = args->size;

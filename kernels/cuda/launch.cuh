@@ -9,8 +9,8 @@ static inline int64_t ceil_div(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-/* Returns the number of blocks that each process `each` of n, at most `most`; each block continues
- * where the grid ends. */
+/* Returns the number of blocks for n items if a block handles `each` items at a time, but at most
+ * `most`. A block that has handled its items goes on with those behind the whole grid. */
 static inline int64_t blocks_for(int64_t n, int64_t each, int64_t most)
 {
     int64_t blocks = ceil_div(n, each);

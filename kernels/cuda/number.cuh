@@ -1,6 +1,6 @@
 /* Arrays of fp32, bf16, fp16 and the two 8-bit types. They are read and written eight elements at a
- * time, 16 bytes at once if the array allows it. Loaded values are widened later, so that several
- * loads are under way before the first is awaited. */
+ * time, 16 bytes at once if the array allows it. Loaded values are widened later, so that a thread
+ * can issue several loads before it waits for the first. */
 #ifndef TANDEM_KERNELS_CUDA_NUMBER_CUH
 #define TANDEM_KERNELS_CUDA_NUMBER_CUH
 

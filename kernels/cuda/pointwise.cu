@@ -1,5 +1,5 @@
-/* Ops that go element by element. There is one kernel for each number of inputs. All loads of a
- * thread are under way before the first is awaited. */
+/* Ops that go element by element. There is one kernel for each number of inputs. A thread issues
+ * all its loads before it waits for the first. */
 #include "kernels/cuda/point_launch.cuh"
 
 enum { POINT_THREADS = 256, POINT_BLOCKS_PER_SM = 3 };

@@ -1,6 +1,6 @@
 /* Sums and maxima over a warp and a block, always in the same order. Every thread gets the result.
- * `held` is shared memory with one number for each warp. It may be used again only after the next
- * barrier. Blocks are whole warps. */
+ * `held` is shared memory with one number for each warp. The caller may use `held` again only after
+ * the next barrier. Blocks are whole warps. */
 #ifndef TANDEM_KERNELS_CUDA_REDUCE_CUH
 #define TANDEM_KERNELS_CUDA_REDUCE_CUH
 
@@ -20,8 +20,8 @@ DEVICE double warp_sum_double(double x)
     return x;
 }
 
-/* The larger magnitude, compared as bits: those of a NaN are larger than any number's, so it is
- * kept. */
+/* Returns the larger magnitude. Magnitudes are compared as bits; the bits of a NaN are larger than
+ * any number's, so a NaN is kept. */
 DEVICE uint32_t warp_largest(uint32_t x)
 {
     UNROLL for (int lanes = WARP / 2; lanes > 0; lanes /= 2)

@@ -1,5 +1,6 @@
 /* Element-wise ops in which an input is a single row, has one number for each row, or is a part of
- * longer rows: biases, charges, quantisation, segments of fused projections. */
+ * longer rows: biases, the balance loss that each token is charged, quantisation, segments of fused
+ * projections. */
 #include "kernels/cuda/point_launch.cuh"
 
 /* x [b,s,...], bias [...] -> y [b,s,...] */

@@ -1,7 +1,7 @@
-/* The scan of a state-space layer: kernels/cpu/state_scan.c defines these ops. Token by token; the
- * state of a head lies in shared memory. A block handles a head of a sample and a thread some of
- * its features; for the gradients of B and C, a group of heads and some numbers of the state. Sums
- * are in fp32, in a fixed order. */
+/* The scan of a state-space layer: kernels/cpu/state_scan.c defines these ops. They scan token by
+ * token, with the state of a head in shared memory. A block handles a head of a sample, and a
+ * thread some features of the head. For the gradients of B and C, a block handles a group of heads,
+ * and a thread some numbers of the state. Sums are in fp32, in a fixed order. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -53,8 +53,8 @@ DEVICE void scan_load(const ScanArgs *a, const StateToken *k, float *B, float *C
     }
 }
 
-/* Takes a token into the state of feature e. Returns C h. The states of a number lie side by side.
- */
+/* Adds a token to the state of feature e, and returns C h. One number of the states of all features
+ * is contiguous in memory. / */
 DEVICE float scan_advance(const ScanArgs *a, const StateToken *k, int64_t e, float x,
                           const float *B, const float *C, float *state)
 {

@@ -1,5 +1,6 @@
-/* Contiguous rows for strided rows: puts the pieces of each rank into its message, and puts the
- * pieces that arrived in order. An output element is one input element, or zero. */
+/* Exchanges contiguous rows for strided rows: copies the pieces for each rank into the message to
+ * that rank, and puts the pieces that arrived in order. An output element is one input element, or
+ * zero. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 

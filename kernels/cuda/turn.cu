@@ -1,7 +1,7 @@
-/* Transposed copies of 8-bit operands, for a tensor seen as a matrix. Numbers that the same kernel
- * quantises are read once and written in both orders, or only transposed if no instruction reads
- * the others. Existing 8-bit numbers are moved unchanged. Wider numbers occur if a plan's types are
- * mapped to fp32. A plain kernel transposes them. */
+/* Transposed copies of 8-bit operands, for a tensor seen as a matrix. A kernel that also quantises
+ * reads the numbers once and writes them in both orders, or only transposed if no instruction reads
+ * the other copy. Existing 8-bit numbers are moved unchanged. Wider numbers occur if a plan's types
+ * are mapped to fp32. A plain kernel transposes them. */
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/pointwise.cuh"
@@ -179,8 +179,8 @@ static TurnMatrix matrix(int64_t rows, int64_t columns, TurnScale scale)
     return m;
 }
 
-/* Returns the matrix as which the op reads its first input; rows 0: it neither quantises nor
- * transposes. */
+/* Returns the first input of the op as a matrix; rows 0: the op neither quantises nor transposes.
+ */
 static TurnMatrix matrix_of(const CudaChainPart *part)
 {
     const KernelArgs *args = part->args;

@@ -29,8 +29,8 @@ local fabrics = {
   -- RDMA over Ethernet. 4096-byte packets carry 66 bytes more of headers and gaps than
   -- InfiniBand's. A store-and-forward switch costs about 1 us more for each hop.
   roce = { achieved = .945, message_s = 2e-6 },
-  -- Elastic Fabric Adapter (SRD over Ethernet), fitted. The first generation cannot promise that 128-byte stores
-  -- arrive whole, so its plugin leaves only Simple.
+  -- Elastic Fabric Adapter (SRD over Ethernet), fitted. The first generation cannot promise that 128-byte stores arrive
+  -- whole, so its plugin allows only the protocol Simple.
   efa1 = with("efa1", { simple_only = true }),
   efa2 = with("efa2", {}),
   efa4 = with("efa4", {}),

@@ -37,9 +37,9 @@ local other_kinds = {
   { "Whisper", "a model of sound" }, { "RWKV", "a recurrent model" },
 }
 
--- A class must be one of the library's model, if the job names such a model. Another class that is no decoder
--- is refused by name. A class that Tandem does not know is planned as the model that the job names beside it, and
--- the report says so.
+-- If the job names a model of the library, the class must be a class of that model. Otherwise a class that is no
+-- decoder is refused by name. A class that Tandem does not know is planned as the model that the job names beside it,
+-- and the report says so.
 local function check_class(d, class, family)
   local own = tensor.classes(d.config.model)
   if not class or (own and own[class]) then return end

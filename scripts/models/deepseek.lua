@@ -1,10 +1,10 @@
 -- DeepSeek-V2 and V3: require "models.deepseek" "v3", or { size = "v3", layers = 4 } to change
 -- parts of it. Attention has latent keys and values. The first layers are dense. The others have
 -- experts: a token uses top_k of them, and every token uses the shared experts. Left out: the
--- modules that predict further tokens, and the small balance loss of V3. balance_rate = 0.001 adds
+-- modules for multi-token prediction, and the small balance loss of V3. balance_rate = 0.001 adds
 -- the bias that keeps V3's experts balanced. YaRN extends the rotary positions from 4096 tokens to
--- 163840, as in config.json. The published weights need it. The pre-training on 4096 tokens came
--- before that: rope_scaling = false.
+-- 163840, as in config.json. The published weights need it. For pre-training on 4096 tokens, which
+-- did not use YaRN, set rope_scaling = false.
 local nn, decoder = require "tandem.nn", require "models.decoder"
 
 local function yarn(mscale, context)

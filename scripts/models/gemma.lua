@@ -1,9 +1,9 @@
 -- Gemma 2 and 3 (text): require "models.gemma" "3-1b", or { size = "3-1b", layers = 4 } to change
 -- parts of it. A norm before and after attention and MLP, a gated GELU, a tied head, embeddings
--- times sqrt(dim); Gemma 3 normalises each query and key head. Norm weights start at 1 and are used
--- as they are: Gemma's w with 1 + w is the same function, but weight decay pulls to another place.
--- Local layers see a window of keys: every second layer of Gemma 2, five of six of Gemma 3. Gemma 2
--- also caps scores and logits.
+-- times sqrt(dim); Gemma 3 normalises each query and key head. Norm weights start at 1, and a norm
+-- multiplies by its weight w. Gemma multiplies by 1 + w, which is the same function, but weight
+-- decay then pulls the factor to 1 and not to 0. Local layers see a window of keys: every second
+-- layer of Gemma 2, five of six of Gemma 3. Gemma 2 also caps scores and logits.
 local nn = require "tandem.nn"
 
 -- https://huggingface.co/google: config.json of each. scalar: the scores are divided by its root.

@@ -26,7 +26,7 @@ return require "runtimes.eager" { name = "megatron", attention = "cudnn",
     state_scan = { kernels = 5, passes = 1 }, state_scan_grad = { kernels = 14, passes = 1 }, state_scan_shared = part,
     slots = { kernels = 1, passes = 1, waits = true },
     -- The activation between an expert's products multiplies by the router's weights (core/transformer/moe/experts.py),
-    -- so a sum over experts has no gradient for them, and the second product's output is not kept.
+    -- so the sum over experts computes no gradient for these weights, and the second product's output is not kept.
     combine_weights = { kernels = 1, passes = 1, reads_none = true },
     xent_max = { kernels = 2, passes = 3, saved = 4 }, xent_pick = { kernels = 1, passes = 0, waits = true },
     xent_sumexp_grad = { kernels = 2, passes = 5, in_place = "backward" }, quantise = half }, delayed = true, waits_messages = true,

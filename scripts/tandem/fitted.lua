@@ -1,9 +1,9 @@
 -- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/reference/fit.md is its report.
 return {
   -- kind: fitted; dev-cal rows by framework and GPU, as docs/reference/fit.md lists them
-  -- part of the peak of short measurements that lasts in a run, by architecture
+  -- the part of the peak of short measurements that a long run sustains, by architecture
   sustained = { Ampere = 0.9, Hopper = 0.78 },
-  -- sustained goes with (limit of power / the chip's usual limit) to this
+  -- sustained is multiplied by (power limit / the chip's usual limit) to the power of this number
   power = 0.408,
   -- how much longer a CPU takes to issue an op than the 8480C of a DGX H100: the EPYC 7742 of DGX A100, and Grace
   hosts = { epyc_7742 = 1.4, grace = 1.32 },

@@ -270,9 +270,9 @@ def kept(old, name):
 def write(fitted, sustained, power, hosts, old):
     lines = ["-- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/reference/fit.md is its report.", "return {",
              "  -- kind: fitted; dev-cal rows by framework and GPU, as docs/reference/fit.md lists them",
-             "  -- part of the peak of short measurements that lasts in a run, by architecture",
+             "  -- the part of the peak of short measurements that a long run sustains, by architecture",
              "  sustained = { %s }," % ", ".join(f"{k} = {v:g}" for k, v in sorted(sustained.items())),
-             "  -- sustained goes with (limit of power / the chip's usual limit) to this", f"  power = {power:.3g},",
+             "  -- sustained is multiplied by (power limit / the chip's usual limit) to the power of this number", f"  power = {power:.3g},",
              "  -- how much longer a CPU takes to issue an op than the 8480C of a DGX H100: the EPYC 7742 of DGX A100, and Grace",
              "  hosts = { %s }," % ", ".join(f"{k} = {v:.3g}" for k, v in hosts.items()),
              "  -- host times in seconds, by profile"]

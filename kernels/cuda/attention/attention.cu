@@ -60,7 +60,7 @@ static AttentionArgs attention_args(const KernelArgs *args, const CudaContext *c
     a.position = args->start['s'] - args->start['T'];
     a.half = a.S / 2;
     a.jump = args->second['s'] - args->start['s'] - a.half;
-    /* a tile skips the keys that all queries up to its last one must not see */
+    /* a tile skips the keys that none of its queries may see */
     assert(a.jump >= 0);
     if (a.jump == 0) a.half = a.S;
     a.scale = (float)args->attrs.scale;

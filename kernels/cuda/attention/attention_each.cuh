@@ -1,5 +1,5 @@
 /* Includes BODY, the kernel for one type and head size, once for each combination; NAME makes its
- * names. The existing tiles of 16-bit numbers are listed here and in ATTENTION_HEADS. */
+ * names. This file and ATTENTION_HEADS list the types and head sizes that exist. */
 #define NAME_4(name, type, head) name##_##type##_##head
 #define NAME_3(name, type, head) NAME_4(name, type, head)
 #define NAME(name)               NAME_3(name, TYPE, HEAD)

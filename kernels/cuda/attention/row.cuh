@@ -6,7 +6,7 @@
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
 
-/* Of row i of x and row j of y; one lane does it alone. */
+/* Returns the product of row i of x and row j of y. One lane computes it alone. */
 DEVICE float row_dot(Array x, int64_t i, Array y, int64_t j, int64_t n)
 {
     float sum = 0;

@@ -1,5 +1,5 @@
-/* All ranks must run the same call with the same algorithm, whatever each has measured: the choice
- * of the lowest rank that has one is followed. Choices are stored once that is settled. */
+/* All ranks must run the same call with the same algorithm, whatever each of them measured. So all
+ * use the choice of the lowest rank that has one. Choices are stored after that. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>

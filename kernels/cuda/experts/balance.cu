@@ -29,8 +29,8 @@ typedef struct BalanceArgs {
 
 /* ---- how often each expert was chosen ---- */
 
-/* Returns what all threads counted: thread k < EIGHT gets the sum of count[k], the others 0.
- * held [BALANCE_WARPS, EIGHT]; a barrier */
+/* Adds up the counts of all threads: thread k < EIGHT gets the sum of count[k], the others 0. held
+ * [BALANCE_WARPS, EIGHT]; a barrier */
 DEVICE float add_counts(const int32_t count[EIGHT], float *held)
 {
     float *mine = held + threadIdx.x / WARP * EIGHT, total = 0;

@@ -1,6 +1,6 @@
-/* Simple kernels of fields [b,c,h,w]. Each number of an output is a sum of terms: one thread adds
- * few terms in order, and one block adds many. Each file defines its terms. No two threads write
- * one number, so no sum depends on their order. */
+/* Simple kernels of fields [b,c,h,w]. Each output element is a sum of terms. One thread adds the
+ * terms in order if they are few; one block adds them if they are many. Each file defines its
+ * terms. No two threads write one number, so no sum depends on their order. */
 #ifndef TANDEM_KERNELS_CUDA_FIELD_CUH
 #define TANDEM_KERNELS_CUDA_FIELD_CUH
 
@@ -149,7 +149,7 @@ DEVICE bool field_computes(const FieldArgs *a, int64_t p)
     return false;
 }
 
-/* Returns the element of y that the i-th output is. */
+/* Returns the index in y of the i-th output. */
 DEVICE int64_t field_place(const FieldArgs *a, int64_t i)
 {
     int64_t here = a->n_rows * a->w.n;

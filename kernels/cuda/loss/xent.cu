@@ -79,7 +79,7 @@ static XentArgs xent_args(const KernelArgs *args, XentSum what, const CudaContex
     return p;
 }
 
-/* Threads for a row: no more than have work. */
+/* Returns the number of threads for a row, so that each thread has work. */
 static int64_t xent_threads(int64_t width)
 {
     int64_t threads = XENT_THREADS;

@@ -1,5 +1,5 @@
-/* RMSNorm and LayerNorm. A row is read once. The input may be a sum that is made at the same time,
- * that of a residual connection. The largest magnitude of the output may be found too. */
+/* RMSNorm and LayerNorm. A row is read once. The input may be the sum of a residual connection,
+ * which the kernel then computes, too. The largest magnitude of the output may be found too. */
 #include "kernels/cuda/norm/norm.cuh"
 
 #include "kernels/cuda/fused.h"
@@ -15,8 +15,9 @@ typedef struct NormArgs {
 } NormArgs;
 
 /* Loads the thread's groups of eight of the row from `base` on; adds the addend, rounded as if the
- * sum were written. All loads of 16-bit numbers are under way at once; in fp32 that would take too
- * many registers. */
+ * sum were written. All loads of 16-bit numbers are issued before the first number is used; in fp32
+ * that would take too many registers.
+ */
 DEVICE void norm_load(const bool half, const NormArgs *a, int64_t row, int base, int lane,
                       float x[HELD][EIGHT])
 {

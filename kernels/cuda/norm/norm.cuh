@@ -84,14 +84,14 @@ DEVICE int row_count(Rows rows, int64_t row, int column)
 }
 
 /* ---- kernels for 16-bit numbers alone: rows of whole eights in wide arrays. The compiler leaves
- * out what only other arrays need, and keeps the eights of a row in half of the registers. */
+ * out the code for other arrays, and keeps the eights of a row in half of the registers. */
 
 static inline bool norm_is_half(Array x)
 {
     return x.wide && (x.dtype == DT_bf16 || x.dtype == DT_f16);
 }
 
-/* Tells the compiler what norm_is_half said, if `half`. */
+/* If `half` is true, tells the compiler that the arrays are those that norm_is_half accepts. */
 DEVICE Array norm_array(const bool half, Array x)
 {
     if (!half) return x;

@@ -186,7 +186,8 @@ DEVICE void products_commit(void)
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory")
 
 /* Keeps the next products_wait behind the computation of x, which is never below zero. ptxas moves
- * a wait up, to the last instruction that has an effect. A store that never happens is one. */
+ * a wait up, to the last instruction that has an effect. A store under a condition that is never
+ * true counts as such an instruction. */
 DEVICE void products_wait_behind(float x, Shared spare)
 {
     asm volatile("{\n\t.reg .pred p;\n\tsetp.lt.f32 p, %1, 0f00000000;\n\t"
