@@ -222,8 +222,9 @@ static bool read_all(Cli *cli, ImportFormat *format, ImportSink *sink)
         ImportFormat this = detect(cli, cli->args[i]);
         if (this == FORMAT_unread) return false;
         if (i > 0 && this != *format)
-            return cli_error(cli, FAULT_input, "import-format", "%s is not what %s is: %s, not %s",
-                             cli->args[i], cli->args[0], format_names[this], format_names[*format]);
+            return cli_error(cli, FAULT_input, "import-format",
+                             "%s is of another format than %s: %s, not %s", cli->args[i],
+                             cli->args[0], format_names[this], format_names[*format]);
         *format = this;
         if (!read_any(cli, cli->args[i], this, sink)) return false;
     }

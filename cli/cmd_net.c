@@ -74,7 +74,7 @@ static bool choose_per_node(Cli *cli, NetTable *t)
     uint32_t members = cli->options.net.per_node;
     if (cli->options.n > 0)
         return cli_error(cli, FAULT_usage, "option-value",
-                         "--per-node and --gpus say the same thing twice");
+                         "--per-node and --gpus both give the size of the group: leave one out");
     if (members > c->devices_per_node)
         return cli_error(cli, FAULT_usage, "option-value",
                          "--per-node %" PRIu32 ": a node has %" PRIu32 " device%s", members,

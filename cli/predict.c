@@ -12,7 +12,7 @@ static void warn_of(Cli *cli, const PlanFile *file, const PredictOptions *option
         diag_warning(&cli->diag, "host-bound", (Loc){NULL, 0},
                      "issuing the instructions one by one takes the host longer than the step that "
                      "is predicted");
-        diag_hint(&cli->diag, "the prediction holds where steps are captured as graphs");
+        diag_hint(&cli->diag, "the prediction holds only if steps are captured as graphs");
     }
     const CostCounts *counts = &made->counts;
     const bool is_here = options->cluster->is_local || strcmp(options->backend, "cuda") == 0;

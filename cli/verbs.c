@@ -40,13 +40,13 @@ static const Verb verb_table[] = {
      "tandem sweep scripts/plans/llama3_8b.lua --set mesh.dp_shard=-1 --try mesh.tp=1,2,4,8",
      PLAN_GROUPS | OPTIONS_sweep, cmd_sweep},
     {"search", "PLAN", 1, 1, "Find the fastest layout of a model on its cluster",
-     "Proposes the space itself: ranks of every axis that the model can use, micro-batch,\n"
-     "recomputation and sharding, where sizes divide. Lower bounds reject points before they are\n"
+     "Tries combinations of the ranks on each axis that the model can use, the micro-batch,\n"
+     "recomputation and sharding, if sizes divide. Lower bounds reject points before they are\n"
      "compiled; the other points are simulated; the ten best are proven in full. --set fixes a "
      "setting.",
      "tandem search scripts/plans/llama3_8b.lua --set batch.micro=1", PLAN_GROUPS | OPTIONS_search,
      cmd_search},
-    {"fit", "PLAN", 1, 1, "Find the smallest change of a plan that fits its cluster",
+    {"fit", "PLAN", 1, 1, "Find changes that make a plan fit its cluster",
      "Tries single changes, then pairs: recomputation, micro-batch, sharding, tensor and pipeline\n"
      "ranks, moments in bf16, host memory. Prints the changes that fit, the fastest first, and "
      "the\n"

@@ -318,7 +318,8 @@ static bool refuses_stray_log(const Opening *o)
         if (!is_there(log) || is_there(o->path)) continue;
         refuse(o, "store-damaged",
                arena_print(o->d->arena, "the store is gone, but its log %s is there", log));
-        diag_hint(o->d, "bring the store back beside it, or remove the log to begin a new store");
+        diag_hint(o->d,
+                  "put the store back beside its log, or remove the log to begin a new store");
         return true;
     }
     return false;

@@ -109,7 +109,7 @@ bool csv_needs(const Csv *csv, const char *const *names, Diag *d)
         fine = diag_error(d, FAULT_input, "csv-column", (Loc){csv->path, 1},
                           "it has no column '%s'", names[i]);
         const char *near = str_nearest(names[i], csv->columns.at, csv->columns.n);
-        if (near != NULL) diag_hint(d, "is '%s' meant for it?", near);
+        if (near != NULL) diag_hint(d, "should '%s' be that column?", near);
     }
     return fine;
 }

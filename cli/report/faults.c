@@ -152,7 +152,8 @@ double faults_report(Cli *cli, const PlanFile *file, const Prediction *p)
                   " nodes one fails every %s",
                   o->scenario.mtbf_text, 100 * goodput, file->config.cluster.nodes,
                   hours(cli->arena, f.mtbf_s));
-        diag_hint(&cli->diag, "--interval, --checkpoint and --restart must be short against that");
+        diag_hint(&cli->diag,
+                  "--interval, --checkpoint and --restart must be much shorter than that");
         return 0;
     }
     report(cli, file, p, &f, interval_s, best, bytes);
@@ -275,11 +276,11 @@ double imbalance_of(Cli *cli, const PlanFile *file, const RowLoads **loads)
                   text);
     } else if (file->config.runtime.name == NULL && !drops_nobody(&file->plan->graph)) {
         cli_error(cli, FAULT_usage, "option-value",
-                  "--imbalance %s: Tandem's executor gives each expert the room of its capacity, "
-                  "for any choice: uneven choices drop tokens and take no longer",
+                  "--imbalance %s: under Tandem's executor each expert has a fixed number of "
+                  "slots, so uneven choices drop tokens but take no longer",
                   text);
         diag_hint(&cli->diag,
-                  "it is for experts that drop nobody: capacity_factor = \"dropless\", or "
+                  "it is for experts that drop no token: capacity_factor = \"dropless\", or "
                   "a plan with runtime = \"megatron\" and capacity_factor = 1.0");
     } else if (ep == 1) {
         cli_error(cli, FAULT_usage, "option-value",

@@ -1,4 +1,4 @@
-/* tandem fit: finds the smallest change with which a plan fits its cluster, and the largest
+/* tandem fit: finds changes with which a plan fits its cluster, and the largest
  * micro-batch and sequence. Each answer was simulated under the plan's own runtime. */
 #include <assert.h>
 #include <inttypes.h>

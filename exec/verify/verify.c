@@ -253,9 +253,11 @@ bool verify_says_something(const Verify *v)
     }
     if (largest > 0) return true;
     diag_error(v->d, FAULT_threshold, "verify-nothing", none,
-               "every gradient of the one-rank run is zero (loss %g): zeros agree with zeros",
+               "every gradient of the one-rank run is zero (loss %g): two runs without gradients "
+               "always agree",
                v->reference.loss);
-    diag_hint(v->d, "a batch in which labels count, and a loss that depends on the parameters");
+    diag_hint(v->d,
+              "use a batch with labels that count, and a loss that depends on the parameters");
     return false;
 }
 

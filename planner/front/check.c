@@ -276,8 +276,8 @@ static void check_batch(Draft *draft)
             DENOMINATOR_kept; /* all points count, so the mean of the means is the mean */
     if (c->denominator == DENOMINATOR_microbatch_mean) {
         diag_warning(draft->d, "mean-of-means", draft_loc(draft, "batch.denominator"),
-                     "the loss is the mean of %lld-sequence means: it differs from one large batch "
-                     "wherever micro-batches keep unequal numbers of tokens",
+                     "the loss is a mean of the means of %lld sequences each: it differs from the "
+                     "loss of one large batch if these keep unequal numbers of tokens",
                      (long long)c->micro_batch);
         diag_hint(draft->d, "denominator = \"kept\" divides by the kept tokens of the whole step");
     }
@@ -378,8 +378,7 @@ static void check_optimizer(Draft *draft)
     if (o->rounding == ROUNDING_stochastic && draft->config.param != DT_bf16) {
         diag_error(
             draft->d, FAULT_input, "rounding-dtype", draft_loc(draft, "optimizer.rounding"),
-            "rounding = \"stochastic\" with weights in %s: it is bf16 that small updates are "
-            "lost in",
+            "rounding = \"stochastic\" with weights in %s: only bf16 weights lose small updates",
             dtype_name(draft->config.param));
         diag_hint(draft->d, "set precision.param = \"bf16\", or leave rounding out");
     }
@@ -416,7 +415,7 @@ static void check_idle(Draft *draft, const PpOptions *pp, Loc loc)
         diag_hint(draft->d, "name layers_per_stage, or leave round out");
     }
     if (pp->has_split && !pp->n_split) {
-        diag_error(draft->d, FAULT_input, "pp-split", loc, "pp.split is a list of no stages");
+        diag_error(draft->d, FAULT_input, "pp-split", loc, "pp.split is an empty list");
         diag_hint(draft->d, "leave split out to get equal stages");
     }
 }

@@ -95,7 +95,7 @@ static bool schedule_field(Draft *draft, const char *key, Loc loc, const Value *
     bool twice = strcmp(key, "pp.schedule") == 0 && o->csv;
     if (twice) {
         diag_error(draft->d, FAULT_input, "pp-two-schedules", loc,
-                   "pp: both schedule and csv = \"%s\" say who does what when", o->csv);
+                   "pp: both schedule and csv = \"%s\" give the order of actions", o->csv);
         diag_hint(draft->d, "leave out one of them");
     }
     if (csv) o->csv = v->text;
@@ -209,9 +209,10 @@ void draft_check_lists(Draft *draft)
             empty = strncmp(draft->seen.at[i].path, list->path, n) != 0 ||
                     draft->seen.at[i].path[n] != '.';
         if (!empty) continue;
-        diag_error(draft->d, FAULT_input, "empty-list", list->loc,
-                   "%s = {}: an empty list names nothing, and without a list all would be meant",
-                   list->key);
+        diag_error(
+            draft->d, FAULT_input, "empty-list", list->loc,
+            "%s = {}: an empty list names no module; without the list, all modules are meant",
+            list->key);
         diag_hint(draft->d, "%s", list->without);
     }
 }

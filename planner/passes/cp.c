@@ -41,7 +41,7 @@ static void check_seq(const Job *job, const PassConfig *pass, int64_t parts)
                (long long)parts, (long long)pass_ranks(job->config, PASS_cp),
                parts % (2 * (int64_t)pass_ranks(job->config, PASS_cp)) ? ""
                : parts > 2 * (int64_t)pass_ranks(job->config, PASS_cp)
-                   ? ", two chunks each, and of those over tp"
+                   ? ", two chunks each, and again over tp"
                    : ", two chunks each");
     diag_hint(job->diag, "seq may be %s", str_multiples(job->scratch, seq, parts));
 }
@@ -139,11 +139,10 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
     const char *own = job->plan->graph.modules.at[n->module].path;
     const char *path = own && own[0] ? own : "the model";
     if (op_sends_tokens(n->op) && pass->cp.mode == CP_ring && pass->cp.all_to_all > 1) {
-        diag_error(
-            job->diag, FAULT_input, "cp-experts", pass->loc,
-            "cp { all_to_all = %u } with experts (%s): they need whole sequences, and tokens "
-            "of ranks that exchange heads do not follow each other",
-            pass->cp.all_to_all, path);
+        diag_error(job->diag, FAULT_input, "cp-experts", pass->loc,
+                   "cp { all_to_all = %u } with experts (%s): they need whole sequences, and the "
+                   "tokens of ranks that exchange heads are not contiguous",
+                   pass->cp.all_to_all, path);
         diag_hint(job->diag, "leave out all_to_all; mode may be \"ring\" or \"all_to_all\"");
         return false;
     }
@@ -151,7 +150,7 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
         diag_error(
             job->diag, FAULT_input, "cp-scan", pass->loc,
             "cp { all_to_all = %u } with state-space layers (%s): they need whole sequences, and "
-            "tokens of ranks that exchange heads do not follow each other",
+            "the tokens of ranks that exchange heads are not contiguous",
             pass->cp.all_to_all, path);
         diag_hint(job->diag, "leave out all_to_all; mode may be \"ring\" or \"all_to_all\"");
         return false;
@@ -159,8 +158,8 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
     const bool shares_experts = (pass_axes(job, PASS_cp) & ~job->context.lent_axes) == 0;
     if (op_sends_tokens(n->op) && op_whole_letter(n->op, INDEX_rooms) && !shares_experts) {
         diag_error(job->diag, FAULT_input, "cp-dropless", pass->loc,
-                   "cp = %u with dropless experts (%s): ranks of cp divide the places of an "
-                   "expert, but dropless experts have no fixed places",
+                   "cp = %u with dropless experts (%s): ranks of cp divide the slots of an expert, "
+                   "but dropless experts have no fixed slots",
                    pass_ranks(job->config, PASS_cp), path);
         const uint32_t ranks = pass_ranks(job->config, PASS_cp) * pass_ranks(job->config, PASS_tp);
         /* if ep is not folded, the mesh has a factor ep; folding would change the mesh's size */
@@ -259,8 +258,8 @@ static void check_axes(const Job *job, const PassConfig *pass)
     const bool tokens = tp > 1 && (options->tp.sequence || options->tp.plan.n > 0);
     if (n_exchanging(job, pass) > 1 && (tokens || (tp > 1 && scans(job)))) {
         diag_error(job->diag, FAULT_input, "cp-tp", pass->loc,
-                   "cp { %s } with tp = %u%s: both divide %s among ranks, and the two divisions do "
-                   "not nest",
+                   "cp { %s } with tp = %u%s: both divide %s among ranks, and the two divisions "
+                   "cannot be combined",
                    all ? "mode = \"all_to_all\"" : "all_to_all", tp,
                    !tokens                ? " and state-space layers"
                    : options->tp.sequence ? " and sequence parallelism"

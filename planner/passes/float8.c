@@ -323,7 +323,7 @@ static bool check_chunks(Float8 *f)
     if (!has_blocks(f) || !f->job->context.seq_deal) return true;
     diag_error(d, FAULT_input, "float8-blocks-chunks", f->pass->loc,
                "recipe = \"%s\" with cp = %u: each rank holds two chunks of a sequence, and blocks "
-               "of tokens are not dealt out in chunks",
+               "of tokens cannot be divided into such chunks",
                recipes[f->pass->float8.recipe],
                config_ranks(f->job->config, axes_cutting(INDEX_tokens)));
     diag_hint(d, "cp { mode = \"all_to_all\" }, or recipe = \"rowwise\"");

@@ -168,7 +168,7 @@ static void check_kept(Job *job, const PassConfig *pass)
                             : "reshard_root = true";
     diag_error(job->diag, FAULT_input, "fsdp2-conflict", pass->loc,
                "keep_gathered = true leaves every unit gathered until its last micro-batch, but %s "
-               "gives it back after each forward",
+               "frees it after each forward pass",
                other);
     diag_hint(job->diag, "leave out %s, or keep_gathered",
               in_parts ? "reshard_after_forward" : "reshard_root");
@@ -183,11 +183,10 @@ static void check_offload(Job *job, const PassConfig *pass)
     for (TensorId t = 1; t < g->tensors.n; t++) {
         if (g->tensors.at[t].role != ROLE_param || param_second_rank(job, t) == UINT32_MAX)
             continue;
-        diag_error(
-            job->diag, FAULT_input, "fsdp2-conflict", pass->loc,
-            "offload = true: %s is held by two pipeline ranks, which sum its gradient on the "
-            "device, and would have to sum it on the host",
-            g->tensors.at[t].name);
+        diag_error(job->diag, FAULT_input, "fsdp2-conflict", pass->loc,
+                   "offload = true: %s is held by two pipeline ranks, which sum its gradient on "
+                   "the device, not on the host",
+                   g->tensors.at[t].name);
         diag_hint(job->diag, "untie the head from the embedding, or leave out offload");
         return;
     }

@@ -133,7 +133,7 @@ static bool settle(Mixed *m, NodeId id)
                    op_info(n->op)->name, a->name, dtype_name(a->dtype), b->name,
                    dtype_name(b->dtype));
         diag_hint(m->job->diag,
-                  "cast_forward_inputs = true casts what a unit is given to %s; or "
+                  "cast_forward_inputs = true casts the inputs of a unit to %s; or "
                   "output = \"%s\"",
                   dtype_name(m->param), dtype_name(m->param));
         return false;

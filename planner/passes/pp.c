@@ -66,8 +66,10 @@ static void check_microbatches(Diag *d, const PassConfig *pass, uint32_t p, uint
 {
     const PpOptions *o = &pass->pp;
     if (!o->is_own && o->schedule == SCHEDULE_interleaved_1f1b && m % p != 0) {
-        diag_error(d, FAULT_input, "pp-interleaved", pass->loc,
-                   "interleaved_1f1b needs micro-batches (%u) that divide by pp = %u", m, p);
+        diag_error(
+            d, FAULT_input, "pp-interleaved", pass->loc,
+            "interleaved_1f1b: the number of micro-batches (%u) is not a multiple of pp = %u", m,
+            p);
         diag_hint(d, "use %s micro-batches; or schedule = \"1f1b\"", str_multiples(d->arena, m, p));
     }
     if (!o->is_own && o->schedule == SCHEDULE_dualpipe_v && m < 2 * p) {

@@ -66,9 +66,8 @@ static bool check_inside(const Tile *t, const Node *n)
 {
     if (is_head(n) && op_info(n->op)->scaling != SCALING_none)
         return refuse(t, n, "tile-float8",
-                      "multiplies numbers that float8 rounded: their scale must be that of all "
-                      "tokens, and a piece "
-                      "knows only its own",
+                      "multiplies numbers that float8 rounded: their scale comes from all tokens, "
+                      "and a piece has only some of the tokens",
                       "float8 { head = false } leaves the head as it is; or leave out tile");
     if (!is_head(n) && !may_be_inside(n->op))
         return refuse(t, n, "tile-region", "stands between the head and the loss",

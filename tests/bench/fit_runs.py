@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Fits the constants of scripts/tandem/fitted.lua to the dev-cal rows of a table of published runs, by
 `tandem accuracy --set`, and writes that file and the report docs/reference/fit.md. Rows of any other split are
-dropped before anything is predicted. One parameter at a time, along a fixed grid while it gets better, twice around; what is
-made least is the mean of |ln(predicted / measured)|, which no single bad row moves far.
+dropped before anything is predicted. It changes one parameter at a time along a fixed
+grid while the error falls, and goes through all parameters twice. The error is the mean of
+|ln(predicted / measured)|, which a single bad row moves little.
 
     tests/bench/fit_runs.py build/release/tandem RUNS.csv [MORE.csv] [--only NAME...]
 

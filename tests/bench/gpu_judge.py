@@ -1,5 +1,5 @@
-"""What gpu-bench makes of its numbers: time that is left, shares of ceilings, targets met or missed. Nothing
-here starts a program or looks at a GPU: test_gpu_judge.py runs it on made-up results."""
+"""Judges the numbers of gpu-bench: the time that is left, shares of ceilings, targets met or missed.
+This file starts no program and needs no GPU: test_gpu_judge.py runs it on made-up results."""
 import math
 import re
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the constants of step times are worth where nothing was fitted: each source of dev-cal rows is predicted by what
-the others give, and each GPU by what the other GPUs give. Writes the second part of docs/reference/fit.md.
+"""Tests the constants of step times on rows that were not fitted: each source of dev-cal rows is
+predicted with a fit to the other sources, and each GPU with a fit to the other GPUs. Writes the second part of docs/reference/fit.md.
 
     tests/bench/leave_out.py build/release/tandem RUNS.csv [MORE.csv]
     tests/bench/leave_out.py build/release/tandem --only-more MORE.csv
@@ -8,7 +8,7 @@ the others give, and each GPU by what the other GPUs give. Writes the second par
 MORE is the second table. Its parameters are the sustained fraction of Blackwell's peak, which is only reported, and Megatron-Core's
 host times. Lines of a table that is not given stay.
 
-Rows, grids and the way down are those of fit_runs.py. What lasts of a GPU's peak is fitted to the other rows of its
+Rows, grids and the search are those of fit_runs.py. What lasts of a GPU's peak is fitted to the other rows of its
 architecture, or taken from the other architecture where there are none; host times are fitted to the profile's other
 rows, or taken from the profile that a person would take (RELATIVE)."""
 import csv

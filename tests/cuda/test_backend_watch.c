@@ -1,6 +1,7 @@
-/* When a run ends for waiting, and when it must not. Work that only takes long (opening, poison,
- * capturing, data) is not a hang, however short the timeout. A hang is reported within the timeout
- * and some seconds, with the instruction, the communicator and the missing ranks. */
+/* When a run must end because ranks wait too long, and when it must not end. Work that only takes
+ * long (opening, poison, capturing, data) is not a hang, however short the timeout. A hang is
+ * reported within the timeout and some seconds, with the instruction, the communicator and the
+ * missing ranks. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

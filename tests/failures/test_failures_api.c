@@ -1,6 +1,6 @@
-/* Memory ends inside the library, at one allocation after the other. Each call returns and says so,
- * and with tandem_free everything is given back: memory, open files, processes. What is given back
- * too little shows when the same failure happens again: it adds up. */
+/* Each allocation of the library fails in turn. The call returns with an error, and tandem_free
+ * then releases all memory, open files and processes. The test repeats each failure, so that leaks
+ * add up and show. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Finds paths of one person's machine in the tree, and scripts in its root, which tests that run
-# there would leave.
+# Finds paths of one person's machine in the tree, and scripts in the tree's root that a test has
+# left there.
 lint=$(dirname "$(realpath "$0")")
 cd "${1:-.}" || exit 1
 sh "$lint/files.sh" '*.lua' | grep -v / | sed 's/$/: a test left it here/' | { grep . && exit 1; exit 0; } || exit 1

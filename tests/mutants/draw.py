@@ -1,4 +1,4 @@
-"""Where a C file can be changed by one small fault. Comments, strings, messages, assertions and the declarations of
+"""Finds the places in a C file at which one small fault can be made. Comments, strings, messages, assertions and the declarations of
 types are left alone. A change never moves a line."""
 import bisect
 import random

@@ -1,5 +1,5 @@
-"""Which tests reach a line, and how long each takes. Each test runs once with a library of all files compiled with
-gcc's --coverage, which stands where the library of a mutant does."""
+"""Finds the tests that reach a line, and the time of each test. Each test runs once with a library
+of all files compiled with gcc's --coverage, in place of the library of a mutant."""
 import glob
 import json
 import os

@@ -1,5 +1,6 @@
-/* A plan that holds less needs less. An arena is at least as large as what is in use at once, and
- * larger by holes. No placement is the best one for all plans, so this is what holds:
+/* A plan that holds fewer bytes needs less memory. An arena is at least as large as the most bytes
+ * in use at one time, and larger by the free bytes between buffers. No placement is the best one
+ * for all plans. These bounds hold:
  *
  *   shipped plans, and variations of them:  arena <= (1 + 1/32) x in use + 1 MiB
  *   drawn plans of a few kilobytes:         arena <= (1 + 1/10) x in use, and 1/100 in the mean

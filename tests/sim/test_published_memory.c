@@ -8,9 +8,9 @@
  *   gathered                 0                    ours: embedding, head; without tp a block too
  *   a block at work, holes   0.2 to 1.4 GiB       ours: computed separately
  *
- * With tp, logits are gathered from all ranks. They exist twice there: as received, and in order.
- * The peak is at the loss: reduced gradients (4 P / dp) take their bytes only after it.
- * P: parameters that a rank holds; tp does not cut the embedding. */
+ * With tp, logits are gathered from all ranks. Each rank holds them twice: as received, and in
+ * order. The peak is at the loss: reduced gradients (4 P / dp) take their bytes only after it. P:
+ * parameters that a rank holds; tp does not cut the embedding. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -82,8 +82,9 @@ static void cut_weight(Asked *a, const Node *n, uint32_t pattern)
         const Pattern *p = &a->options->plan.at[pattern];
         const Pattern *other = &a->options->plan.at[a->of_param[id] - 1];
         diag_error(a->job->diag, FAULT_input, "tp-plan-tied", p->loc,
-                   "'%s' cuts %s by dimension %d, and '%s' by dimension %d: they share it", p->path,
-                   t->name, dim, other->path, a->dim[id]);
+                   "'%s' cuts %s by dimension %d, and '%s' by dimension %d: both patterns name one "
+                   "shared weight",
+                   p->path, t->name, dim, other->path, a->dim[id]);
         diag_hint(a->job->diag,
                   "rowwise for an embedding and colwise for its head cut the same dimension");
         return;

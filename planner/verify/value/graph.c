@@ -249,10 +249,11 @@ static void check_draw(Verifier *v, NodeId id, NodeId *drawn_by)
                 *f = graph_attrs_at(v->g, v->g->nodes.at[n->forward].attrs);
     const char *name = op_info(n->op)->name;
     if ((a->drop > 0 || may_draw(n->op)) && !draws_for_its_forward(v, id)) {
-        verify_report(v, "verify-purity", 0,
-                      "graph node %u (%s) draws again for forward node %u, where it must for the "
-                      "node whose output's gradient it reads (in the forward pass: for none)",
-                      id, name, n->forward);
+        verify_report(
+            v, "verify-purity", 0,
+            "graph node %u (%s) repeats the draw of forward node %u, but should repeat the draw of "
+            "the node whose output gradient it reads (in the forward pass: no draw)",
+            id, name, n->forward);
         return;
     }
     if (n->forward && (a->drop != f->drop || a->site != f->site)) {

@@ -309,7 +309,7 @@ static bool is_float8(const CaseResult *r, const char *rest, Str *seen)
     return strcmp(str_text(seen), rest) == 0;
 }
 
-/* Finds the dtypes of the parameters that live between steps, on all ranks. */
+/* Finds the dtypes of the parameters between steps, on all ranks. */
 static bool is_rest(const CaseResult *r, const char *rest, Str *seen)
 {
     bool has[DT_COUNT] = {false};

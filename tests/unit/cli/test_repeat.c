@@ -1,5 +1,5 @@
-/* A repeated `sim` says what it said, without compiling the plan again, as long as nothing that the
- * output depends on has changed. */
+/* A repeated `sim` prints the same output without compiling the plan again, as long as nothing that
+ * the output depends on has changed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

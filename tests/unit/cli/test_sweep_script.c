@@ -1,5 +1,6 @@
 /* tandem sweep FILE.lua: a script of vary, where, require and score gives the points and the
- * ranking that the same values give on the command line; its mistakes are told with their line. */
+ * ranking that the same values give on the command line; and its mistakes are reported with their
+ * line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* Which --set an error of several values is told to come from. tests/bad_input/blame_* run whole
- * commands; here the settings of one rule are compared with each other. */
+/* If an error concerns several values: the --set that the message names as its cause.
+ * tests/bad_input/blame_* run whole commands; here the settings of one rule are compared with each
+ * other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Rotary positions of sequences with an image: plans of them compute what one rank does, and what
- * does not fit the sequence is refused. */
+/* Rotary positions of sequences with an image: their plans compute the result of one rank, and an
+ * image that does not fit the sequence is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

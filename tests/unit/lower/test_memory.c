@@ -1,7 +1,7 @@
 /* The memory pass against an independent oracle: happens-before as plain reachability. Two buffers
  * may share bytes only if every instruction that touches one of them ends before any that touches
  * the other begins. Parts of a kernel process rows in any order, so all of them run at once. A
- * result is read after the program, so nothing may follow it in its bytes. */
+ * result is read after the program, so no later buffer may use its bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

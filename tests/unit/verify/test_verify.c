@@ -1,5 +1,5 @@
-/* The classic silent bugs of where values lie, when they exist and how often, each planted in a
- * good plan; and the proof that must find it, with its message. */
+/* Plants the classic silent bugs of layouts, of lifetimes and of repeated work in good plans, one
+ * at a time. The named proof must find each, with the expected message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
