@@ -143,7 +143,7 @@ static bool make_greedy(Schedule *s, const PassConfig *pass, uint32_t p, uint32_
     return false;
 }
 
-/* Makes the schedule and plays it (under its cap, if it has one) to prove that it ends. */
+/* Makes the schedule and simulates it (under its cap, if it has one) to prove that it ends. */
 static bool make_schedule(Schedule *s, const PassConfig *pass, uint32_t p, uint32_t m, Arena *arena,
                           Diag *d)
 {
