@@ -1,7 +1,8 @@
-/* Repeats the period of a pipeline's programs. When a pipeline is full, a rank does the backward work of a micro-batch
- * and the forward work of a later one in turn. Two neighbouring periods A and B of a short step show everything that
- * further periods need: instructions of B are those of A for the next micro-batch, and so are their arguments and
- * predecessors. Copies of A are inserted between A and B. Everything after the copies moves to later micro-batches. */
+/* Repeats the period of a pipeline's programs. When a pipeline is full, a rank does the backward
+ * work of a micro-batch and the forward work of a later one in turn. Two neighbouring periods A and
+ * B of a short step show everything that further periods need: instructions of B are those of A for
+ * the next micro-batch, and so are their arguments and predecessors. Copies of A are inserted
+ * between A and B. Everything after the copies moves to later micro-batches. */
 #include "planner/lower/expand.h"
 
 #include <string.h>

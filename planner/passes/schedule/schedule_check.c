@@ -1,4 +1,5 @@
-/* Simulates a schedule to prove that it ends. If it does not end, reports the ranks that wait for each other. */
+/* Simulates a schedule to prove that it ends. If it does not end, reports the ranks that wait for
+ * each other. */
 #include <assert.h>
 
 #include "planner/passes/schedule/schedule.h"
@@ -171,7 +172,8 @@ static bool report_stuck(const SchedulePlayer *p, const ScheduleLocs *locs, uint
     return false;
 }
 
-/* Runs the schedule until no rank can proceed. Returns false after reporting an action that `mistake` refuses. */
+/* Runs the schedule until no rank can proceed. Returns false after reporting an action that
+ * `mistake` refuses. */
 static bool play(SchedulePlayer *p, const ScheduleLocs *locs, Diag *d)
 {
     Action what;

@@ -75,8 +75,8 @@ static bool model_fits(const Tp *tp, uint32_t n)
     return true;
 }
 
-/* Hints at the sizes of tp that the whole model allows. A list for one weight would name sizes that another weight, or
- * the sequence, refuses. */
+/* Hints at the sizes of tp that the whole model allows. A list for one weight would name sizes that
+ * another weight, or the sequence, refuses. */
 static void hint_sizes(const Tp *tp)
 {
     Str legal = str_in(tp->job->scratch);
