@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "planner/base/parallel.h"
+#include "sim/compute/even_rows.h"
 #include "sim/memory/torch_memory.h"
 #include "sim/utilisation.h"
 
@@ -258,6 +259,7 @@ Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime)
 {
     Held held = {.fits = true};
     Arena *scratch = arena_new();
+    plan = even_rows_plan(plan, scratch);
     HeldQuestion question = {plan, cluster, runtime, NULL};
     question.of = arena_array(scratch, plan->programs.n, sizeof *question.of);
     parallel_for(plan->programs.n, program_held, &question);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "planner/ir/experts.h"
+#include "sim/compute/even_rows.h"
 #include "sim/compute/imbalance.h"
 #include "sim/period.h"
 #include "sim/report.h"
@@ -48,14 +49,16 @@ static bool find_repeats(const Plan *plan, const Fold *fold, const CostModel *co
     return true;
 }
 
-static void fill_report(const Plan *plan, const Fold *fold, const EngineResult *result,
-                        const Repeats *repeats, const Cluster *cluster, const CostModel *cost,
-                        const SimOptions *options, Arena *arena, SimReport *report)
+/* whole: the plan with all its memory, of which `plan` may be a copy with fewer rows. */
+static void fill_report(const Plan *whole, const Plan *plan, const Fold *fold,
+                        const EngineResult *result, const Repeats *repeats, const Cluster *cluster,
+                        const CostModel *cost, const SimOptions *options, Arena *arena,
+                        SimReport *report)
 {
     report_time(plan, fold, result, repeats, cluster, options->runtime, arena, report);
     if (!runtime_is_own(options->runtime))
         report->host_bound = false; /* the simulated times contain the host's time */
-    if (!options->no_memory) report_memory(plan, cluster, options, arena, report);
+    if (!options->no_memory) report_memory(whole, cluster, options, arena, report);
     if (options->explain) report_explain(plan, fold, result, cluster, cost, arena, report);
     if (options->trace) report_trace(plan, fold, result, arena, &report->trace);
 }
@@ -93,13 +96,14 @@ static const RowLoads *shared_loads(const Plan *plan, const SimOptions *options,
     return loads;
 }
 
-bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options, Arena *arena,
+bool sim_run(const Plan *whole, const Cluster *cluster, const SimOptions *options, Arena *arena,
              SimReport *report, Diag *d)
 {
-    assert(plan->programs.n > 0);
+    assert(whole->programs.n > 0);
     *report = (SimReport){0};
-    if (!check_ranks(plan, cluster, d)) return false;
+    if (!check_ranks(whole, cluster, d)) return false;
     Arena *scratch = arena_new();
+    const Plan *plan = runtime_is_own(options->runtime) ? whole : even_rows_plan(whole, scratch);
     bool shared = has_cores(cluster);
     Routes routes = routes_of(cluster);
     const RowLoads *loads = options->loads;
@@ -155,8 +159,8 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
     else
         maxmin_counts(maxmin, &report->counts);
     if (ok && !report->aperiodic) {
-        fill_report(plan, fold, &result, longer ? &repeats : NULL, cluster, &model, options, arena,
-                    report);
+        fill_report(whole, plan, fold, &result, longer ? &repeats : NULL, cluster, &model, options,
+                    arena, report);
     }
     arena_free(scratch);
     return ok;

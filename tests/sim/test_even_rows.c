@@ -1,0 +1,95 @@
+/* Experts that drop no token, under another framework: it holds and computes the rows that arrive,
+ * whatever memory Tandem's executor keeps for them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "sim/compute/even_rows.h"
+#include "sim/runtime/runtime.h"
+#include "sim/sim.h"
+#include "tests/support/plans/tiny.h"
+
+static Cluster node(void)
+{
+    Cluster c = {.name = "node", .nodes = 1, .devices_per_node = 8, .intra = FABRIC_nvswitch};
+    c.intra_bytes_per_s = 450e9;
+    c.device = (Device){.name = "H100", .arch = "Hopper", .sms = 132, .hbm_bytes_per_s = 3.35e12};
+    for (int t = 1; t < DT_COUNT; t++) c.device.peak_flops[t] = 989e12;
+    c.device.memory_bytes = UINT64_C(80) << 30;
+    return c;
+}
+
+/* bound: times the mean rows that a rank has memory for. With few choices of many tokens, a bound
+ * of 1 is enough for no run; the simulator does not run it. */
+static Plan *plan_of(double bound, uint32_t tp_lent, Arena *arena)
+{
+    Tiny t = tiny_default();
+    Diag d = diag_in(arena);
+    t.experts = 8, t.top_k = 2, t.dropless = true, t.bound = bound;
+    t.ep = 2, t.tp = tp_lent, t.tp_lent = tp_lent, t.groups = 2;
+    t.dim = 128, t.hidden = 256, t.seq = 1024;
+    Plan *plan = tiny_plan(&t, false, arena, &d);
+    if (plan == NULL) fail_msg("%s", d.items.at[0].text);
+    return plan;
+}
+
+static Ps step_ps(const Plan *plan, const Runtime *runtime, Arena *arena)
+{
+    const Cluster c = node();
+    const SimOptions options = {.steps = 1, .runtime = runtime};
+    SimReport report;
+    Diag d = diag_in(arena);
+    assert_true(sim_run(plan, &c, &options, arena, &report, &d));
+    return report.step_ps;
+}
+
+static void a_framework_has_the_rows_that_arrive(void **state)
+{
+    (void)state;
+    const Runtime other = {.name = "test"};
+    const Cluster c = node();
+    for (uint32_t tp = 1; tp <= 2; tp++) {
+        Arena *arena = arena_new();
+        const Plan *even = plan_of(1, tp, arena), *more = plan_of(3, tp, arena);
+        const Held a = sim_held(even, &c, &other), b = sim_held(more, &c, &other);
+        assert_true(a.allocated_bytes == b.allocated_bytes);
+        assert_true(step_ps(even, &other, arena) == step_ps(more, &other, arena));
+        /* Tandem's executor has more memory, and computes on all of it */
+        assert_true(even->programs.at[0].bytes < more->programs.at[0].bytes);
+        assert_true(step_ps(even, NULL, arena) < step_ps(more, NULL, arena));
+        arena_free(arena);
+    }
+}
+
+/* The plan that is simulated for a framework is a copy, and no other plan is copied. */
+static void the_plan_itself_stays(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const Plan *more = plan_of(3, 1, arena);
+    const Program *p = &more->programs.at[0];
+    uint64_t before = 0, after = 0, copy = 0;
+    for (BufferId id = 1; id < p->buffers.n; id++) before += p->buffers.at[id].bytes;
+    const Plan *even = even_rows_plan(more, arena);
+    for (BufferId id = 1; id < p->buffers.n; id++) {
+        after += p->buffers.at[id].bytes;
+        copy += even->programs.at[0].buffers.at[id].bytes;
+    }
+    assert_true(even != more && after == before && copy < before);
+    assert_true(even_rows_plan(even, arena) == even);
+    const Plan *one = plan_of(1, 1, arena);
+    assert_true(even_rows_plan(one, arena) == one);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_framework_has_the_rows_that_arrive),
+        cmocka_unit_test(the_plan_itself_stays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
