@@ -155,15 +155,15 @@ static void find_patterns(Folder *w, uint32_t i, uint32_t (*place_of)(const Fold
     memset(w->sum, 0, f->n_ranks * sizeof *w->sum);
     for (Rank r = 0; r < f->n_ranks; r++) {
         if (leader[r] != r) continue;
+        Rank next = r;
         for (uint32_t k = 0, run = 0; k < n; k += run) {
-            uint32_t place = place_of(f, mesh_rising(&w->plan->mesh, r, axes, k));
-            run = 1;
-            while (k + run < n &&
-                   place_of(f, mesh_rising(&w->plan->mesh, r, axes, k + run)) == place) {
-                run++;
-            }
-            for (uint32_t j = k; j < k + run; j++) {
-                w->here[mesh_rising(&w->plan->mesh, r, axes, j)] = run;
+            const Rank first = next;
+            const uint32_t place = place_of(f, first);
+            for (run = 0; k + run < n && place_of(f, next) == place; run++)
+                next = mesh_next(&w->plan->mesh, next, axes);
+            for (Rank member = first, j = 0; j < run; j++) {
+                w->here[member] = run;
+                member = mesh_next(&w->plan->mesh, member, axes);
             }
             Colour c = colour_of(run, run);
             w->sum[r].a += c.a;

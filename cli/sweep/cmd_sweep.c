@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/sweep/jobs.h"
 #include "cli/sweep/space.h"
+#include "planner/base/parallel.h"
 #include "planner/base/plural.h"
 
 enum { MOST_PLANS = 10000, MOST_READ = 8, SLURM_JOBS = 4 };
@@ -271,6 +273,8 @@ static void whose_of_best(Cli *cli, const PointJob *job, const SweepRows *rows)
     if (rows->at[0].status != SWEEP_fits || rows->at[0].unmet) return;
     const TextList *own = &job->settings[rows->at[0].index];
     for (uint32_t i = 0; i < own->n; i++) list_push(cli->arena, &cli->options.set, own->at[i]);
+    /* the processes that decided the points have ended */
+    parallel_allow(jobs_number(cli->options.jobs, MOST_JOBS));
     cli->script = front_open(job->path, NULL, 0, cli->arena);
     const PlanOptions quick = {.unproven = true, .script = cli->script};
     const PlanOptions options = plan_file_options(cli, &quick);

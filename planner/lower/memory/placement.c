@@ -198,16 +198,19 @@ typedef struct Offsets {
 static Offsets *sum_offsets(const Program *p, uint32_t n, uint64_t lo, uint64_t hi, Arena *scratch)
 {
     Offsets *all = arena_array(scratch, 2 * n, sizeof *all);
+    uint64_t *offset = arena_array(scratch, p->buffers.n, sizeof *offset);
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        program_root(p, b, &offset[b]);
+        if (offset[b] >= lo && offset[b] < hi) offset[b] = 0;
+    }
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         Offsets *of = &all[part_of(in)];
         for (uint32_t i = 0; i < in->args.n; i++) {
-            uint64_t offset;
-            program_root(p, program_arg(p, in, i), &offset);
-            if (offset >= lo && offset < hi) offset = 0;
-            of->sum = of->sum * UINT64_C(0x9e3779b97f4a7c15) + offset + 1;
-            of->n++;
+            const uint64_t at = offset[program_arg(p, in, i)];
+            of->sum = of->sum * UINT64_C(0x9e3779b97f4a7c15) + at + 1;
         }
+        of->n += in->args.n;
     }
     return all;
 }
