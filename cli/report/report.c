@@ -71,7 +71,7 @@ static void memory_text(Cli *cli, const PlanFile *file, const RunRecord *record)
         for (uint32_t i = 0; i < plan->programs.n; i++)
             table_cell(&t, "%s", str_bytes(cli->arena, category_bytes(record, i, (Category)c)));
     }
-    table_cell(&t, "holes");
+    table_cell(&t, "unused");
     for (uint32_t i = 0; i < plan->programs.n; i++) {
         uint64_t live = 0;
         for (int c = 1; c < CATEGORY_COUNT; c++) live += category_bytes(record, i, (Category)c);

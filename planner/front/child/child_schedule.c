@@ -295,7 +295,7 @@ static ScheduleToken read_text(Child *c, Place place, const char *text, uint32_t
 static uint32_t count_list(Child *c, Place place, uint32_t rank)
 {
     lua_State *L = c->L;
-    static const char hint[] = "a rank's actions are one list without holes: { \"F0.0\", ... }";
+    static const char hint[] = "a rank's actions are one list without gaps: { \"F0.0\", ... }";
     lua_Integer n = 0, last = 0;
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
         lua_Integer key = lua_isinteger(L, -2) ? lua_tointeger(L, -2) : 0;
