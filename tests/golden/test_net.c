@@ -58,7 +58,7 @@ static void what_is_refused(void **state)
                 {2, "at least 2", {"net", "dgx_h100", "--gpus", "1"}},
                 {2, "at least 2", {"net", "dgx_h100", "--per-node", "1"}},
                 {2, "a node has 8 devices", {"net", "dgx_h100", "--nodes", "2", "--per-node", "9"}},
-                {2, "twice", {"net", "dgx_h100", "--per-node", "4", "--gpus", "4"}},
+                {2, "both give", {"net", "dgx_h100", "--per-node", "4", "--gpus", "4"}},
                 {2, "all_gather", {"net", "dgx_h100", "--collective", "all_gathr"}},
                 {2, "a size is expected", {"net", "dgx_h100", "--min", "1X"}},
                 {2, "a size is expected", {"net", "dgx_h100", "--max", "-5"}},
