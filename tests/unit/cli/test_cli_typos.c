@@ -45,6 +45,7 @@ static void each_mistake_gets_its_hint(void **state)
         {{"check", LLAMA, "--set", "tensor_parallel_size=4"}, "the key is mesh.tp"},
         {{"check", LLAMA, "--set", "batch.micro_batch=4"}, "the key is batch.micro"},
         {{"check", LLAMA, "--set", "cluster.device=h200"}, "--set gpu=h200 puts this GPU into"},
+        {{"check", LLAMA, "--set", "optimizer.weight=4"}, "did you mean 'weight_decay'?"},
         {{"check", LLAMA, "--set", "tp=4"}, "the key is mesh.tp"},
         {{"check", LLAMA, "--set", "seq=4096"}, "the key is batch.seq"},
         {{"check", LLAMA, "--set", "batch.seq=4k"}, "write digits alone"},

@@ -113,6 +113,22 @@ static Pc last_of(const Spoiled *c, OpKind op)
     return 0;
 }
 
+/* Parameters of a unit lie one behind the other, inside the unit. */
+static void parameters_lie_inside_their_unit(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        Spoiled c = spoiled_sharded();
+        const Unit *unit = &c.plan->graph.units.at[1];
+        const TensorId last = unit->params.at[unit->params.n - 1];
+        assert_true(unit->params.n > 1);
+        uint64_t *offset = &c.plan->graph.tensors.at[last].flat_offset;
+        *offset = k == 0 ? *offset - 1 : unit->elements;
+        spoiled_rejected(&c, "verify-coverage",
+                         k == 0 ? "overlaps the parameter before it" : "reaches beyond unit");
+    }
+}
+
 static void unit_not_updated(void **state)
 {
     (void)state;
@@ -269,6 +285,7 @@ int main(void)
         cmocka_unit_test(summed_over_the_wrong_ranks),
         cmocka_unit_test(wrong_weight_of_the_right_shape),
         cmocka_unit_test(maximum_of_sums),
+        cmocka_unit_test(parameters_lie_inside_their_unit),
         cmocka_unit_test(unit_not_updated),
         cmocka_unit_test(unit_updated_twice),
         cmocka_unit_test(states_exchanged),
