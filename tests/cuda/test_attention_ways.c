@@ -49,7 +49,7 @@ static void copied(void *self, void *stream, void *to, const void *from, uint64_
     if (from == NULL)
         memset(to, 0, bytes);
     else
-        memmove(to, from, bytes);
+        memcpy(to, from, bytes);
 }
 
 static CudaKernel_function *kernel_of(OpKind op)

@@ -125,20 +125,60 @@ static void a_copy_may_write_again(void **state)
     assert_true(once > 0 && again > 0);
 }
 
-static void the_host_cannot_touch_device_memory(void **state)
+/* Returns the signal that ends a process that does this; 0: none does. */
+static int signal_of(void (*what)(void))
 {
-    (void)state;
-    begin("");
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
         signal(SIGSEGV, SIG_DFL);
-        *(volatile int *)device = 1;
+        signal(SIGABRT, SIG_DFL);
+        (void)freopen("/dev/null", "w", stderr);
+        what();
         _exit(0);
     }
     int status = 0;
     waitpid(child, &status, 0);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void touch_device_memory(void)
+{
+    *(volatile int *)device = 1;
+}
+
+static void the_host_cannot_touch_device_memory(void **state)
+{
+    (void)state;
+    begin("");
+    assert_int_equal(signal_of(touch_device_memory), SIGSEGV);
+    end();
+}
+
+static void copy_neighbours(void)
+{
+    char *const at = (char *)device;
+    cudaMemcpyAsync(at, at + 16, 16, cudaMemcpyDeviceToDevice, stream[0]);
+    cudaMemcpy(at + 32, at + 16, 16, cudaMemcpyDeviceToDevice);
+}
+static void copy_overlapping_later(void)
+{
+    char *const at = (char *)device;
+    cudaMemcpyAsync(at, at + 15, 16, cudaMemcpyDeviceToDevice, stream[0]);
+}
+static void copy_overlapping(void)
+{
+    char *const at = (char *)device;
+    cudaMemcpy(at + 31, at + 16, 16, cudaMemcpyDeviceToDevice);
+}
+
+static void copies_must_not_overlap(void **state)
+{
+    (void)state;
+    begin("");
+    assert_int_equal(signal_of(copy_neighbours), 0);
+    assert_int_equal(signal_of(copy_overlapping_later), SIGABRT);
+    assert_int_equal(signal_of(copy_overlapping), SIGABRT);
     end();
 }
 
@@ -352,6 +392,7 @@ int main(void)
         cmocka_unit_test(the_default_stream_is_late),
         cmocka_unit_test(a_copy_may_write_again),
         cmocka_unit_test(the_host_cannot_touch_device_memory),
+        cmocka_unit_test(copies_must_not_overlap),
         cmocka_unit_test(captures),
         cmocka_unit_test(each_missing_wait_shows),
         cmocka_unit_test(branches_in_any_order_wait_for_each_other),

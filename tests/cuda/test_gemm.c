@@ -336,6 +336,36 @@ static void what_the_library_takes(void **state)
     }
 }
 
+/* The kernel that stores an operand's transpose reads words of four bytes. It makes an aligned
+ * copy, so the library would take the product although the kernel cannot read the operand. */
+static void transposed_operands_are_aligned_too(void **state)
+{
+    (void)state;
+    bool turned = false;
+    for (OpKind op = 0; op < OP_COUNT; op++) {
+        if (op_info(op)->class_ != OP_CLASS_contract || op_info(op)->scaling != SCALING_tensorwise)
+            continue;
+        Contraction c = contraction_of(op, 0, DT_e4m3, DT_bf16);
+        for (int l = 'a'; l <= 'z'; l++)
+            if (c.args.size[l]) c.args.size[l] = c.binding->size[l] = 32;
+        for (uint32_t i = 0; i < 2; i++)
+            for (int off = 0; off <= 4; off++) {
+                Gemm g;
+                char *const own = c.args.ptr[i];
+                c.args.ptr[i] = own + off;
+                gemm_of(op, &c.args, &hopper, &g);
+                c.args.ptr[i] = own;
+                const GemmMatrix *x = g.a.arg == i ? &g.a : &g.b;
+                if (x->turned) assert_int_equal(x->align, GEMM_ALIGN);
+                turned |= x->turned;
+                assert_int_equal(gemm_is_for_library(&g, &hopper),
+                                 off == 0 || (x->turned && off == 4));
+            }
+        contraction_free(&c);
+    }
+    assert_true(turned);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -346,6 +376,7 @@ int main(void)
         cmocka_unit_test(names_tell_calls_apart),
         cmocka_unit_test(rules_of_each_device),
         cmocka_unit_test(what_the_library_takes),
+        cmocka_unit_test(transposed_operands_are_aligned_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -218,6 +218,25 @@ static void refused_products_are_told(void **state)
 }
 
 /* The fastest repeatable algorithm is chosen; the one that is not repeatable is never run. */
+/* The library's workspace begins at a multiple of 256 bytes, as the planned scratch does. */
+static void the_workspace_is_aligned(void **state)
+{
+    (void)state;
+    for (int off = 0; off <= 256; off += 64) {
+        cublas_double_reset();
+        Session s = open_products(&hopper);
+        Contraction c = contraction_of(OP_linear, 0, DT_bf16, DT_bf16);
+        contraction_add_scratch(&c, cuda_contract_workspace);
+        const uint32_t last = c.args.n_args - 1;
+        c.args.ptr[last] = (char *)c.args.ptr[last] + off;
+        const bool fine = cuda_contract(OP_linear, &c.args, &s.cuda, &s.error);
+        c.args.ptr[last] = (char *)c.args.ptr[last] - off;
+        assert_int_equal(fine, off % 256 == 0);
+        contraction_free(&c);
+        close_products(&s);
+    }
+}
+
 static void fastest_is_kept_and_found(void **state)
 {
     (void)state;
@@ -429,6 +448,7 @@ int main(void)
         cmocka_unit_test(rowwise_on_every_device),
         cmocka_unit_test(blocks_are_refused),
         cmocka_unit_test(refused_products_are_told),
+        cmocka_unit_test(the_workspace_is_aligned),
         cmocka_unit_test(fastest_is_kept_and_found),
         cmocka_unit_test(choices_belong_to_their_device),
         cmocka_unit_test(bad_choices_are_refused),

@@ -43,17 +43,19 @@ static void describe(GemmMatrix *g, const KernelArgs *args, uint32_t arg, const 
     g->align = gemm_alignment(args->ptr[arg], x->batch_stride * (int64_t)dtype_bytes(g->dtype));
 }
 
-/* Describes a dense copy instead. */
+/* Describes a dense copy instead, of 8-bit numbers. */
 static void turn(GemmMatrix *g, int64_t batch)
 {
     int64_t rows = g->columns, columns = g->rows;
+    const uint32_t of_row = gemm_alignment(NULL, g->leading);
+    g->source_align = of_row < g->align ? of_row : g->align;
     g->turned = true;
     g->transposed = !g->transposed;
     g->rows = rows;
     g->columns = columns;
     g->leading = rows > 0 ? rows : 1;
     g->stride = batch > 1 ? g->leading * columns : 0;
-    g->align = GEMM_ALIGN;
+    g->align = gemm_alignment(NULL, g->stride);
     g->turned_bytes = (uint64_t)(rows * columns * batch);
 }
 
@@ -136,14 +138,20 @@ static bool has_types(const Gemm *g)
     return d == a || (d == DT_f32 && (a == DT_bf16 || a == DT_f16));
 }
 
+/* An 8-bit operand, or the aligned copy that a kernel makes of it. */
+static bool is_aligned(const GemmMatrix *x)
+{
+    return x->align >= EIGHT_BIT_MULTIPLE && x->leading % EIGHT_BIT_MULTIPLE == 0 &&
+           (!x->turned || x->source_align >= GEMM_TURN_WORD);
+}
+
 bool gemm_is_for_library(const Gemm *g, const GemmRules *rules)
 {
     if (!has_types(g)) return false;
     if (!is_eight_bit(g->a.dtype)) return g->scaling == SCALING_none;
     return rules->eight_bit && g->chunk > 0 && g->m % EIGHT_BIT_MULTIPLE == 0 &&
-           g->n % EIGHT_BIT_MULTIPLE == 0 && g->k % EIGHT_BIT_MULTIPLE == 0 &&
-           g->a.leading % EIGHT_BIT_MULTIPLE == 0 && g->b.leading % EIGHT_BIT_MULTIPLE == 0 &&
-           g->a.align >= EIGHT_BIT_MULTIPLE && g->b.align >= EIGHT_BIT_MULTIPLE;
+           g->n % EIGHT_BIT_MULTIPLE == 0 && g->k % EIGHT_BIT_MULTIPLE == 0 && is_aligned(&g->a) &&
+           is_aligned(&g->b);
 }
 
 GemmScratch gemm_scratch(const Gemm *g, const KernelArgs *args)

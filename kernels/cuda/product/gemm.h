@@ -19,6 +19,9 @@ enum { GEMM_ALIGN = 256 };
 /* bytes: the largest fp32 product that waits in the workspace for its scales */
 enum { GEMM_UNSCALED_BYTES = 64 << 20 };
 
+/* bytes: the kernel that stores an operand's transpose reads words of this size */
+enum { GEMM_TURN_WORD = 4 };
+
 /* As stored: column-major [rows, columns]; op says whether the product reads its transpose. */
 typedef struct GemmMatrix {
     int64_t rows, columns, leading, stride; /* elements; stride: between batches */
@@ -28,7 +31,9 @@ typedef struct GemmMatrix {
     /* the operand is first stored as its transpose in the workspace, from which the product reads
      * it */
     bool turned;
-    uint32_t align;        /* bytes that divide its address (and every batch's), up to GEMM_ALIGN */
+    uint32_t align; /* bytes that divide its address (and every batch's), up to GEMM_ALIGN */
+    /* bytes that divide the address of every row of the operand that the copy is made of */
+    uint32_t source_align;
     uint64_t turned_bytes; /* of that copy */
 } GemmMatrix;
 

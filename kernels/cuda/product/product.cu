@@ -89,7 +89,8 @@ static Turn turn_of(const GemmMatrix *x, const ProductMatrix *stored, int64_t ba
     t.stride = stored->batch_stride;
     t.batch = batch;
     t.tiles = ceil_div(t.rows, TURN_TILE) * ceil_div(t.columns, TURN_TILE) * batch;
-    assert(t.rows % 4 == 0 && t.columns % 4 == 0 && t.leading % 4 == 0 && t.stride % 4 == 0);
+    assert(t.rows % GEMM_TURN_WORD == 0 && t.columns % GEMM_TURN_WORD == 0);
+    assert(x->source_align >= GEMM_TURN_WORD);
     return t;
 }
 

@@ -5,6 +5,9 @@
 
 #include "tests/cuda/cublas/cublas_private.h"
 
+/* bytes: cublasLtMatmul's manual demands this of its workspace */
+enum { WORKSPACE_ALIGN = 256 };
+
 CublasDouble cublas_double;
 
 void cublas_double_reset(void)
@@ -340,6 +343,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (is.magic != magic || is.epilogue != o->epilogue) return CUBLAS_STATUS_INVALID_VALUE;
     if (!fits(o, &x.a, &x.b, &x.d)) return CUBLAS_STATUS_INVALID_VALUE;
     assert(C == D || x.old != 0);
+    if ((uintptr_t)scratch % WORKSPACE_ALIGN != 0) return CUBLAS_STATUS_INVALID_VALUE;
     assert(is.way != DOUBLE_WAY_atomic && scratch != NULL && scratch_bytes >= 1000);
     assert((uintptr_t)A % is.align == 0 && (uintptr_t)B % is.align == 0);
     assert((uintptr_t)C % is.align == 0 && (uintptr_t)D % is.align == 0);

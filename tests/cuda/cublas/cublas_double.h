@@ -4,7 +4,18 @@
  * unaligned sizes and addresses, and too little scratch. For epilogues these are a vector or GELU's
  * input that is missing, surplus, unaligned, in rows that are not a multiple of 8, or overlapping
  * memory that others read. runtime_double.c, or the backend's double, has the calls of the
- * runtime. */
+ * runtime.
+ *
+ * Refused with NOT_SUPPORTED by the heuristic, and with INVALID_VALUE by a check or a product: what
+ * is named above; an algorithm that belongs to another epilogue or is none; a workspace that does
+ * not begin at a multiple of 256 bytes. Addresses that are less aligned than the algorithm was
+ * asked for end the test: the library does not check them.
+ * Delayed: a product runs when its stream reaches it. The scales, vectors and the workspace must
+ * hold their numbers until then.
+ * Not imitated: sizes and leading dimensions beyond 32 bits; two products on different streams that
+ * share a workspace; the library's own memory; an empty list with status SUCCESS; limits of single
+ * algorithms; the order of bias and rounding within an epilogue; scales of blocks, which no plan
+ * uses here. */
 #ifndef TANDEM_TESTS_CUDA_CUBLAS_DOUBLE_H
 #define TANDEM_TESTS_CUDA_CUBLAS_DOUBLE_H
 

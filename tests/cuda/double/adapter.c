@@ -73,7 +73,7 @@ static void run(void *self)
                                   .fault = double_translate(l->fault),
                                   .pc = l->pc,
                                   .n_sms = 2,
-                                  .compute_capability = 80};
+                                  .compute_capability = (uint32_t)world()->capability};
         double_kernels.run(l->op, a, &cuda);
     }
     spoil_some(l->op, a);

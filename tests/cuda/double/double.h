@@ -1,7 +1,30 @@
 /* A test double of the CUDA runtime and of NCCL: the calls that the backend makes, with exactly the
  * guarantees of CUDA. Streams run as late as they may, in a legal order that a seed draws. Device
  * memory faults when the host touches it. Ranks are processes that share a file. Any call can be
- * made to fail. It includes no CUDA header. */
+ * made to fail. It includes no CUDA header.
+ *
+ * Refused in a capture, as CUDA's manual says: allocations, synchronous copies and fills, waits and
+ * queries of the host (they spoil the capture); a second capture; a stream that is not joined; an
+ * event of another graph.
+ *
+ * Refused elsewhere: allocations beyond the device's memory; a copy or fill whose direction the
+ * addresses contradict; freeing an address that no allocation returned; the time between events
+ * without timing or before they are recorded; a device that does not exist; a driver older than the
+ * runtime.
+ *
+ * Undefined by the manual, so the test ends: a copy between bytes that overlap; a kernel, product
+ * or collective on memory of the host; streams that wait for each other; a host that touches device
+ * memory.
+ *
+ * Delayed: all work of streams; the default stream's work beside nonblocking streams; copies from
+ * pageable memory, which return before they arrive. A copy may write a byte twice. cudaFree and
+ * cudaFreeHost wait for the device. The first launch of a kernel loads it, which waits for running
+ * work. nccl.c says which calls of NCCL are late.
+ *
+ * Not imitated: errors of earlier work that later calls return (except for a lost device); limits
+ * of graphs, and their memory; the alignment that kernels' accesses need (the emulator checks it);
+ * caches and clocks; several devices in one process. cuDNN has no double: test_cudnn asks the
+ * library itself. */
 #ifndef TANDEM_TESTS_CUDA_DOUBLE_H
 #define TANDEM_TESTS_CUDA_DOUBLE_H
 

@@ -221,13 +221,14 @@ typedef struct Copy {
 static void run_copy(void *args)
 {
     const Copy *c = args;
-    char *to = double_translate(c->to);
-    const char *from = double_translate(c->from);
-    /* The sanitizer's memmove goes byte by byte. */
-    if (to + c->bytes <= from || from + c->bytes <= to)
-        memcpy(to, from, c->bytes);
-    else
-        memmove(to, from, c->bytes);
+    memcpy(double_translate(c->to), double_translate(c->from), c->bytes);
+}
+
+/* CUDA leaves the result of a copy between overlapping bytes undefined. */
+static void check_copy(const void *to, const void *from, size_t bytes)
+{
+    const char *a = to, *b = from;
+    if (a < b + bytes && b < a + bytes) double_misuse("a copy between bytes that overlap");
 }
 
 typedef struct CopyTask {
@@ -253,6 +254,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     bool to_device = kind == cudaMemcpyHostToDevice, to_host = kind == cudaMemcpyDeviceToHost;
     if ((to_device && !double_is_device(to)) || (to_host && !double_is_device(from)))
         return world()->last = cudaErrorInvalidValue;
+    check_copy(to, from, bytes);
     CopyTask *c = double_task(sizeof *c, run_copy_task);
     c->task.state_bytes = sizeof(bool);
     c->copy = (Copy){to, from, bytes};
@@ -333,6 +335,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     CUDA_CALL(cudaMemcpy);
     if (double_is_capturing()) return double_spoil_capture();
     (void)kind;
+    check_copy(to, from, bytes);
     double_run_some();
     double_run_until(stream_is_empty, default_stream());
     if (double_is_device(to) && !double_is_device(from) && !double_is_pinned(from)) {

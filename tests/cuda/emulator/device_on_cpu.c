@@ -455,12 +455,17 @@ bool device_copy(void *to, const void *from, uint64_t bytes, const CudaContext *
 {
     (void)error;
     if (bytes == 0 || to == from) return true;
+    if (from != NULL && (char *)to < (const char *)from + bytes &&
+        (const char *)from < (char *)to + bytes) {
+        fprintf(stderr, "device: a copy between bytes that overlap\n");
+        abort();
+    }
     if (queue != NULL)
         queue->copy(queue->self, cuda->stream, to, from, bytes);
     else if (from == NULL)
         memset(to, 0, bytes);
     else
-        memmove(to, from, bytes);
+        memcpy(to, from, bytes);
     return true;
 }
 

@@ -223,7 +223,9 @@ void box_fetch(Shared to, const TensorMap *map, Shared barrier, int c0, int c1, 
 {
     struct Block *b = this_block();
     const Box box = {*map, to, barrier_at(barrier), {c0, c1, c2, c3}};
-    assert(shared_window(to) % 128 == 0 && b->n_boxes < MAX_BOXES);
+    assert(b->n_boxes < MAX_BOXES);
+    if (shared_window(to) % SWIZZLE_BYTES != 0)
+        hopper_broken("a box with a swizzle of 128 bytes that does not begin at 1024 bytes");
     if (!box.barrier->async) hopper_broken("a box for a barrier that no shared_to_async follows");
     watch_async(to, (uint64_t)map->box[0] * map->box[1] * map->box[2] * map->box[3] * 2, true);
     if (boxes_are_early)

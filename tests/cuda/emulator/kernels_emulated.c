@@ -1,5 +1,8 @@
 /* The double's kernels are the device's own, thread by thread (device_on_cpu.h). Contractions,
- * which a library computes on a device, are the CPU's. */
+ * which a library computes on a device, are the CPU's. On compute capability 9.0, attention uses
+ * Hopper's instructions wherever it can, as if its kernels had been timed and were the fastest. */
+#include "tests/cuda/emulator/kernels_emulated.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -23,12 +26,26 @@ static uint64_t scratch(OpKind op, const DType *dtype, const int64_t *elements, 
     return cuda_compute_workspace(op, dtype, elements, n_args);
 }
 
+EmulatedAttention emulated_attention;
+
+static bool by_hopper(OpKind op, const KernelArgs *args, const CudaContext *cuda)
+{
+    if (op != OP_attention && op != OP_attention_grad) return false;
+    const bool takes = cuda_attention_hopper_takes(op, args, cuda);
+    if (takes)
+        emulated_attention.hopper++;
+    else
+        emulated_attention.others++;
+    return takes;
+}
+
 static void run(OpKind op, const KernelArgs *args, const CudaContext *cuda)
 {
     CudaError error = {""};
     if (kernels[op] == NULL) {
         kernel_cpu(op)(args);
-    } else if (!kernels[op](args, cuda, &error)) {
+    } else if (!(by_hopper(op, args, cuda) ? cuda_attention_hopper(op, args, cuda, &error)
+                                           : kernels[op](args, cuda, &error))) {
         fprintf(stderr, "%s: %s\n", op_info(op)->name, error.text);
         abort();
     }

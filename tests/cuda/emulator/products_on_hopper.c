@@ -101,6 +101,9 @@ static void check_matrix(uint64_t matrix, bool columns)
                             UINT64_C(0x3ff) << 52 | UINT64_C(7) << 49;
     if (matrix & unused) hopper_broken("a descriptor with bits that are none, or a base offset");
     if (matrix >> 62 > 1) hopper_broken("a swizzle that is not 128 bytes");
+    /* The base offset is 0, so a pattern begins at 1024 bytes, and the matrix in its first row. */
+    if (matrix >> 62 == 1 && (matrix & 0x3fff) << 4 >> 7 & 7)
+        hopper_broken("a matrix with a swizzle of 128 bytes that does not begin at 1024 bytes");
     if (matrix >> 62 == 1 && !columns && (matrix << 4) % 128 > 96)
         hopper_broken("16 numbers that go over the end of a row");
 }
