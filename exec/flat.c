@@ -1,6 +1,6 @@
-/* Visits the parameters of a flat unit as one rank holds them. Tensor parallelism cuts them first
- * (deals give the global indices). Then they are laid out one after the other and cut again over
- * the shard axes. */
+/* Visits the elements of a flat unit's parameters that one rank holds. Tensor parallelism first
+ * cuts each parameter (deals give the global indices). The parts are then laid out one after the
+ * other, and cut again over the shard axes. */
 #include "exec/flat.h"
 
 #include <assert.h>
@@ -123,8 +123,8 @@ void flat_each(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
 
 typedef struct InitTo {
     const Plan *plan;
-    DType dtype, rest; /* rest: the dtype at rest; a copy for use holds weights that were rounded to
-                        * this dtype first */
+    DType dtype, rest; /* rest: the dtype of the weights between uses; a gathered copy holds weights
+                          that were first rounded to it */
     void *at;
 } InitTo;
 

@@ -40,7 +40,7 @@ static bool set_word(const BackendOption *option, const char *text, void *field)
 {
     for (uint32_t i = 0; option->words[i] != NULL; i++) {
         if (option->words[i][0] == 0 || strcmp(option->words[i], text) != 0) continue;
-        *(uint32_t *)field = i; /* enums are as wide as this */
+        *(uint32_t *)field = i; /* an enum field is as wide as uint32_t */
         return true;
     }
     return false;

@@ -4,10 +4,9 @@
 
 #include "exec/ready.h"
 
-/* As an fp64 number, the pattern is a signalling NaN. As two fp32 numbers, both are NaN. Each
- * 16-bit half of these is NaN in both f16 and bf16. The last byte of each is 0x7f. No finite number
- * below 1e38 has this byte in its type (f16: no finite number at all). Every other byte is a NaN of
- * 8 bits. */
+/* The pattern is one signalling NaN in fp64, two NaNs in fp32, and four NaNs in f16 and in bf16.
+ * The highest byte of each of these numbers is 0x7f. No finite number below 1e38 has this highest
+ * byte; in f16, no finite number has it. Every second byte is 0x7f, an 8-bit NaN. */
 static const unsigned char pattern[8] = {0xa5, 0x7f, 0xa5, 0x7f, 0xa5, 0x7f, 0xf4, 0x7f};
 
 void poison_fill(void *at, uint64_t bytes)

@@ -18,8 +18,8 @@ static bool same_launch(const Program *p, Pc a, Pc b)
     return x->launch != 0 && x->launch == y->launch && x->stream == y->stream;
 }
 
-/* Finds the first member of pc's launch group along the stream and the pc after the last member;
- * `group` collects the members. */
+/* Collects in b->before the instructions that pc's launch group waits for: all that its members
+ * name in `after`, and the previous launch group on the stream. */
 static void collect_before(InfoBuild *b, Pc pc, const Pc *next)
 {
     const Program *p = b->p;
@@ -78,8 +78,8 @@ static void count_touches(const Program *p, ProgramInfo *info)
         for (uint32_t i = 0; i < in->args.n; i++)
             info->n_touches[program_root(p, program_arg(p, in, i), &offset)]++;
     }
-    /* A result that takes the memory of an operand begins where the operand ends, so the bytes
-     * stay. */
+    /* A result may take the memory of an operand of the same instruction. The operand's bytes then
+     * stay in use after the instruction. */
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = program_instr(p, pc);
         for (uint32_t i = 0; i < in->n_in; i++)

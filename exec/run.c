@@ -276,7 +276,7 @@ static bool gather_cores(ExecRun *run, CoreShare mine)
     return true;
 }
 
-/* Saves a checkpoint between two steps, `done` of which are done. */
+/* Saves a checkpoint, if one is due after `done` steps. */
 static bool save(ExecRun *run, uint32_t done)
 {
     const CheckpointOptions *checkpoint = &run->checkpoint;

@@ -1,5 +1,5 @@
-/* The numbers of a training that its checkpoints record: the learning rate's schedule, and those of
- * the optimizer and of clipping, which the plan's instructions have. */
+/* Finds the settings of a training that its checkpoints record: the learning rate's schedule, and
+ * the attributes of the plan's optimizer and clipping instructions. */
 #include <inttypes.h>
 
 #include "exec/settings.h"

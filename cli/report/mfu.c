@@ -31,7 +31,7 @@ void mfu_report(Cli *cli, const PlanFile *file, const Prediction *p)
         const double flops = mfu_convention_flops(file->plan, c, &formula);
         const double share = of_model > 0 ? p->record.mfu * flops / of_model : 0;
         const bool known = flops > 0;
-        if (!known) formula = "it does not count a model of grids";
+        if (!known) formula = "this convention has no formula for models on grids";
         if (cli->json != NULL) {
             json_t *row = json_object();
             json_text(row, "convention", name);

@@ -28,7 +28,8 @@ static int by_speed(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
-/* True if a proposal makes the same plan as the plan itself, which then counts once. */
+/* True if `index` is the plan itself, and a proposed point makes an equal plan. Then only the
+ * proposed point is ranked. */
 static bool is_proposed(const Search *s, uint32_t index)
 {
     if (index != s->space.own) return false;
@@ -207,7 +208,8 @@ static const char *why_lost(const Search *s, const SweepRow *row, uint32_t place
     if (place == UINT32_MAX) return "a proposed point makes the same plan";
     if (place < N_WINNERS) return "";
     const double best = (double)s->rows.at[s->ranked[0]].step_ps;
-    return arena_print(s->cli->arena, "%" PRIu32 " point%s faster; the best by %.1f %%", place,
+    return arena_print(s->cli->arena,
+                       "%" PRIu32 " point%s faster; the best step is %.1f %% shorter", place,
                        str_verb(place, " is", "s are"), 100 * (1 - best / (double)row->step_ps));
 }
 

@@ -61,7 +61,8 @@ void energy_note(Cli *cli, const SweepRows *rows);
 /* Prints under a table of real GPUs that their price is not known; prints nothing if it is. */
 void price_note(Cli *cli, const SweepRows *rows);
 /* ---- cli/report/sweep_traffic.c */
-/* Prints a line if schedules are compared that move different bytes of weights and gradients. */
+/* Prints a line if the compared schedules move different numbers of bytes of weights and
+ * gradients. */
 void traffic_note(Cli *cli, const SweepKeys *keys, const SweepRows *rows);
 
 /* ---- cli/report/sweep_rows.c */

@@ -6,7 +6,7 @@
 
 #include "planner/base/diag.h"
 
-#define LAUNCH_TCP "tcp" /* flavour of torchrun and srun, which start ranks without MPI */
+#define LAUNCH_TCP "tcp" /* the flavour if torchrun or srun started the ranks without MPI */
 
 /* True if mpirun, srun or torchrun started this process. Writes the number of ranks, this rank, and
  * the flavour: "openmpi", "mpich" or LAUNCH_TCP. Pointers may be NULL. */

@@ -63,7 +63,7 @@ static void F(quantise_blocks_tokens)(const KernelArgs *a)
 typedef struct F(Blocks) {
     const REAL *values, *scales;
     ProductMatrix is;
-    int64_t inner, run; /* elements behind the block's index, and those of all of one block */
+    int64_t inner, run; /* distance between neighbours in a block; distance between blocks */
 } F(Blocks);
 
 static F(Blocks) F(blocks_of)(const KernelArgs *a, uint32_t arg, ProductMatrix is)

@@ -1,7 +1,7 @@
 /* Mixture of experts: routing (topk, route, slots), and the copies to the experts and back
  * (dispatch, combine). A slot is id * capacity + position in its sequence; -1: dropped. A rank
- * holds the experts from start['e'] on and their rooms from start['m'] on, and adds nothing for
- * those of other ranks. */
+ * holds the experts from start['e'] on and their rooms from start['m'] on, and adds nothing for the
+ * experts of other ranks. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/experts.c"
 #include "kernels/cpu/real.h"

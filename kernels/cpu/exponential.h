@@ -10,8 +10,9 @@
 #include <string.h>
 
 /* Lets the compiler choose between two floats without a branch, because no kernel reads exception
- * flags. Its threading of jumps is off: it would follow each bound to a result of its own, such as
- * x / (1 + exp(87)), and compute these tiny numbers for every element, at a tenth of the speed. */
+ * flags. Its jump threading is off. With jump threading, each bound would get code and a result of
+ * its own, such as x / (1 + exp(87)). These tiny numbers would be computed for every element, at a
+ * tenth of the speed. */
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC optimize("no-trapping-math", "no-thread-jumps")
 #endif

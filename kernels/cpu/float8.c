@@ -1,6 +1,6 @@
-/* The largest magnitude of a tensor or of its rows. Also numbers scaled so that this magnitude
+/* Finds the largest magnitude of a tensor or of its rows. Scales numbers so that this magnitude
  * becomes the largest number of a narrower type (attrs.scale). If the output's type is not
- * narrower, only the scaling remains. The contraction undoes it, so nothing is lost. */
+ * narrower, numbers are scaled but not rounded to it. The contraction undoes the scaling. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/float8.c"
 #include "kernels/cpu/real.h"

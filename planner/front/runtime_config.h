@@ -78,8 +78,7 @@ typedef struct RuntimeOp {
     bool stacks;
     bool remade;      /* its output is not saved: the backward ops that read it compute it again */
     bool keeps_bytes; /* its inputs are saved in 8 bits */
-    bool reads_none;  /* a gradient op: nothing is kept for it, because the framework has no such op
-                       */
+    bool reads_none;  /* the framework has no op for this gradient, so nothing is kept for it */
     /* its output is never a tensor: the op that reads it computes it inside its kernel */
     bool folded;
     /* a module keeps its output and the output's autograd graph until the next step. In a

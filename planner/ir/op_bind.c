@@ -112,7 +112,7 @@ static bool bind_plain(const Binder *k, uint32_t arg, const Dims *dims)
     return true;
 }
 
-/* Solves (hp) of `size`: if one of the two is known, the other follows. */
+/* A composite dimension, as (hp), has size h * p. If one of the two is known, sets the other. */
 static bool solve_composite(const Binder *k, uint32_t arg, const SigDim *dim, int64_t size)
 {
     int64_t *h = &k->b->size[(int)dim->letter], *p = &k->b->size[(int)dim->inner];

@@ -1,5 +1,5 @@
-/* The roles of indices, as the head of ops.def lists them. A pass, the verifier or an axis asks for
- * a role; the row says which letter plays it. */
+/* The roles of indices, as the head of ops.def lists them. Code that needs an index asks for its
+ * role; the op's row in ops.def says which letter has this role. */
 #ifndef TANDEM_IR_ROLES_H
 #define TANDEM_IR_ROLES_H
 

@@ -1,4 +1,4 @@
--- PyTorch's eager kernels for each op of ours. Fields of an op: `kernels`, the number of launched
+-- PyTorch's eager kernels for each op of Tandem. Fields of an op: `kernels`, the number of launched
 -- kernels; `passes`, the memory that they move, as a multiple of reading the inputs and writing the
 -- outputs once; `saved` and `scratch`, bytes per element of the largest argument that are kept for
 -- the backward pass, or only while the op runs. Profiles start from this table and override the

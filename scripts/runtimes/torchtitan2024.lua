@@ -1,4 +1,4 @@
--- torchtitan of 2024: compiling the blocks leaves the loss eager. PyTorch's pipeline stages of that
+-- torchtitan of 2024: if blocks are compiled, the loss stays eager. PyTorch's pipeline stages of that
 -- time keep all outputs. Every rank logs its memory; the page of that December reported the
 -- largest.
 

@@ -219,24 +219,24 @@ local list = {
     doc = "Drops each element with probability p. The draw depends on seed, step, micro-batch, place and global element, "
       .. "so every mesh drops the same elements." },
   { name = "nn.cross_entropy", call = "nn.cross_entropy(logits, labels, options)", shape = "[b, s, vocab], [b, s] -> loss",
-    doc = "The loss. A token with a negative label does not count.", options = {
-      { "label_smoothing", "0", "The part of the probability that is spread over all words." },
-      { "z_loss", "0", "The factor of the squared log-sum-exp, which is added to the loss." } } },
+    doc = "The cross-entropy loss. Tokens with a negative label do not count.", options = {
+      { "label_smoothing", "0", "The part of the label's probability that is spread evenly over the whole vocabulary." },
+      { "z_loss", "0", "This factor times the squared log-sum-exp of the logits is added to the loss." } } },
   { name = "nn.normal", call = "nn.normal(mean, deviation)", doc = "Initial values from a normal distribution. Defaults: 0 and 1." },
   { name = "nn.uniform", call = "nn.uniform(from, to)", doc = "Initial values between from and to, uniformly distributed. Defaults: 0 and 1." },
   { name = "nn.zeros", call = "nn.zeros", doc = "Initial values of 0." },
   { name = "nn.ones", call = "nn.ones", doc = "Initial values of 1." },
   { name = "nn.uninitialized", call = "nn.uninitialized", doc = "No initial values. A plan with such a parameter is refused (init-missing)." },
   { name = "nn.family", call = "nn.family(name, what, sizes, defaults, parts)",
-    doc = "For a model family: reads \"8b\" or { size = \"8b\", layers = 4 }, and returns the model's name and config. A table "
-      .. "that the plan gives replaces the default one. With parts = { vision = true }, the table vision keeps the "
-      .. "defaults of the keys that the plan leaves out." },
+    doc = "For a model family. what is \"8b\" or { size = \"8b\", layers = 4 }. Returns the model's name, and the config of "
+      .. "this size with the plan's changes. A table in the plan replaces the default table. With parts = { vision = true }, "
+      .. "only the keys that the plan's table vision states are replaced." },
   { name = "nn.within", call = "nn.within(family, key, value, least, most, multiple)",
-    doc = "For a model family: returns the integer value of a config's key, or refuses the plan. multiple: the value must be "
-      .. "a multiple of it." },
+    doc = "For a model family: returns the value of a config's key. Refuses the plan unless the value is an integer from least "
+      .. "to most, and a multiple of `multiple`." },
   { name = "nn.with", call = "nn.with(config, changes)", doc = "A copy of a config with some keys changed." },
   { name = "nn.small", call = "nn.small(config, mesh, changes)",
-    doc = "For shrink(config, mesh): the smallest decoder of the same structure, for `tandem run --verify`." },
+    doc = "For a family's shrink(config, mesh): returns the smallest decoder of the same structure, for `tandem run --verify`." },
   { name = "nn.small_heads", call = "nn.small_heads(heads, kv_heads, mesh)",
     doc = "The numbers of heads and KV heads of a shrunk model, which tp splits in the same way as the original's." },
   { name = "nn.layer_pattern", call = "nn.layer_pattern(family, config, letters)",

@@ -21,7 +21,8 @@
 #include "sim/runtime/runtime.h"
 
 struct Imbalance {
-    /* factor for the rows; the share of a plan's bytes that an exchange really sends */
+    /* the number that multiplies the rows; the part of the plan's bytes that an exchange really
+     * sends */
     double factor, exchanged;
     CostModel cost;
     NetModel net;

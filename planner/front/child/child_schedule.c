@@ -188,7 +188,7 @@ static void check_comm(const ScheduleCsv *csv, const Cells *cells, uint32_t i)
     const Cell *own = &cells->at[t->stage * cells->n_microbatches + t->microbatch];
     uint32_t compute = forward ? own->forward : own->backward;
     if (!compute || csv->tokens.at[compute - 1].row != t->row)
-        bad_comm(csv, t, "is not on the line of its stage's action");
+        bad_comm(csv, t, "is not on the line of the action of its stage and micro-batch");
     if (send && compute > i + 1) bad_comm(csv, t, "comes before the action that makes its data");
     if (!send && compute < i + 1) bad_comm(csv, t, "comes after the action that reads its data");
     bool up = forward == send; /* the peer is the next stage */

@@ -38,7 +38,7 @@ typedef enum FieldType {
  * Each field belongs to one of these classes. A test checks the class. */
 #define TRUSTS(X)                                                                                  \
     X(proven, "A change is refused.")                                                              \
-    X(given, "It states a part of the computation, and nothing else in the text contradicts it.")  \
+    X(given, "It alone states a part of the computation, so no other field contradicts a change.") \
     X(free, "A change gives another legal program with the same results. Its time may differ.")    \
     X(label, "A change affects no number of the executor or the simulator, and no proof.")         \
     X(open, "A change can pass. The executor then computes the same, but a prediction's tables "   \

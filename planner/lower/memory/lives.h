@@ -22,7 +22,7 @@ typedef struct Lives {
     Launch *launches;   /* [pc]: pc of the first member of its launch group; at that first pc: the
                            whole group */
     Pc *kernel, *kernel_end; /* [pc]: the first and the last part of its kernel */
-    Space space;             /* the space whose buffers the next lists hold */
+    Space space;             /* the space of the buffers in the lists below */
     uint32_t *starts,
         *next_start;           /* [pc], [buffer]: linked lists of transient buffers by first pc */
     uint32_t *ends, *next_end; /* the same by last pc; results of the step are in no list */

@@ -84,8 +84,8 @@ static bool outermost(const Move *m, const Shape *s, int d)
     return n == 1;
 }
 
-/* True if parts follow each other in rank order; only a table of intervals can state another order.
- * (The only other deals that shapes name here are padded: see value_shape.) */
+/* True if parts follow each other in rank order. Only a deal with a table of intervals can state
+ * another order: value_shape drops all other deals except padded ones. */
 static bool in_order(const Move *m, const Shape *s, int d)
 {
     return !s->deal[d] || deal_is_padded(&m->v->g->deals, s->deal[d]);
@@ -115,10 +115,10 @@ static bool nests(const Move *m, const Shape *whole, const Shape *cut, int d, Ax
            verify_nests(m->v, whole, cut, d, axes);
 }
 
-/* Returns 2 if the parts of dimension d over `axes` are two chunks each, dealt out in a zigzag; 0
- * otherwise. Part p of n has chunks p and 2 n - 1 - p. k consecutive parts together are two runs of
- * k chunks: one part of a zigzag over n / k ranks. Inside this part, the k parts are a zigzag,
- * too. */
+/* Returns PACKED_zigzag if each part of dimension d over `axes` is two chunks, dealt out in a
+ * zigzag, else PACKED_in_order. Part p of n has chunks p and 2 n - 1 - p. Together, k consecutive
+ * parts are two runs of k chunks: one part of a zigzag over n / k ranks. Inside this part, the k
+ * parts are a zigzag, too. */
 static uint8_t chunks_of(const Move *m, const Shape *cut, const Shape *whole, int d, AxisSet axes)
 {
     const AxisSet all = layout_axes_split(&cut->layout, d);
@@ -364,7 +364,7 @@ static bool check(Move *m)
     return check_same(m);
 }
 
-/* Checks that programs that meet in a communication contribute the same value. */
+/* Checks that all programs that take part in a communication contribute the same value. */
 static bool check_meeting(Move *m)
 {
     Verifier *v = m->v;

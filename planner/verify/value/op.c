@@ -120,8 +120,8 @@ static bool check_windows(const OpStep *s)
         for (int d = 0; d < at->n_dims; d++) {
             const char letter = s->b->letter[i][d];
             if (!s->b->reads[i][d] || !layout_axes_split(&at->layout, d)) continue;
-            /* the inner rows are defined as those whose window is in the own rows, and the centre
-             * likewise in both directions */
+            /* by definition, the window of an inner row reads only the rank's own rows, and the
+             * window of a point of the centre only its own rows and columns */
             if (centre || (inner && op_role(s->in->op, letter) == INDEX_height)) continue;
             const Window w = op_window(s->in->op, s->b, verify_attrs(s->v, s->pc), letter);
             const char *fault =
@@ -136,7 +136,8 @@ static bool check_windows(const OpStep *s)
 }
 
 /* Checks padding of a dimension that no axis splits: all arguments with the index must have the
- * same padding. Such ops read only the real elements, or zeros do not change their result. */
+ * same padding. Ops on a padded dimension read only the real elements, or zeros do not change their
+ * result. */
 static bool check_padding(const OpStep *s, uint32_t arg, int d, WholeDeals *whole)
 {
     const Shape *at = value_shape_at(s->v, s->shape[arg]);
@@ -176,8 +177,8 @@ static bool check_deals(const OpStep *s)
                 axes[c] = split;
                 continue;
             }
-            const int64_t pieces =
-                s->b->size[c]; /* index h of (hp) is split: ranks hold whole pieces of p */
+            const int64_t pieces = s->b->size[c]; /* h of (hp) is split, so a rank must hold whole
+                                                     pieces of p elements */
             if (!at->deal[d] && pieces && pieces < at->dim[d] &&
                 pieces % mesh_size(&s->v->plan->mesh, split))
                 return complain(s, (uint32_t)__builtin_ctz(split), i,
@@ -210,7 +211,8 @@ static bool check_deals(const OpStep *s)
     return true;
 }
 
-/* Checks that each rank has whole groups, which a mean of means needs. */
+/* Checks that each rank has whole groups. Otherwise the mean of the groups' means would be
+ * wrong. */
 static bool check_groups(const OpStep *s)
 {
     int64_t group = graph_attrs_at(s->v->g, s->in->attrs)->group;
@@ -259,8 +261,8 @@ static bool check_draw(const OpStep *s, const Node *n, const Val *in)
     return true;
 }
 
-/* True if the op divides a value that all ranks of some axes hold alike by the number of these
- * ranks, which gives partial sums of the value. */
+/* True if all ranks of some axes hold the same value, and the op divides it by the number of these
+ * ranks. The quotients are partial sums of the value. */
 static bool shares_out(const OpStep *s)
 {
     if (!(op_info(s->in->op)->flags & OP_SCALES) || verify_accumulates(s->v, s->in, 0))
@@ -368,8 +370,7 @@ void value_compute(Verifier *v, Pc pc)
     const bool shares = shares_out(&s);
     if (!bad && !shares && !bound->layouts_are_fine) bad = !check_layouts(&s);
     if (!bad && !shares) bound->layouts_are_fine = true;
-    if (!bad)
-        bad = !check_windows(&s); /* `bound` does not contain the windows, which are attributes */
+    if (!bad) bad = !check_windows(&s); /* windows are attributes, which `bound` does not contain */
     bool ok = bad || check_origin(&s, from, &is_node);
     if (bad && in->origin) is_node = v->g->nodes.at[in->origin].op == in->op;
     if (bad && (s.has_part || s.in_rows)) is_node = false;

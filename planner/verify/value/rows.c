@@ -10,8 +10,8 @@ static bool complain(Verifier *v, Pc pc, const char *what)
     return false;
 }
 
-/* Checks the columns of the first input: the centre reads the rank's own ones, and the sides also
- * those of a halo. */
+/* Checks the columns of the first input: the centre reads the rank's own columns, and the sides
+ * also read the columns of a halo. */
 static bool columns_fit(Verifier *v, Pc pc, const Shape *x, int64_t part)
 {
     const int d = op_dim(v->p->code.at[pc].op, 0, INDEX_width);
@@ -90,7 +90,9 @@ static bool has_all_rows(Verifier *v, Pc pc)
     return value_window_fault(v, &w, x, d, b->size[(int)letter], false) == NULL;
 }
 
-/* The border has the rest of the node's value, and the sides have the rest of the inner rows'. */
+/* Returns the value of a part of output j. The border's value is the node's value minus the value
+ * of the inner rows. The sides' value is the value of the inner rows (of all rows if there is no
+ * border) minus the value of the centre. */
 Hash128 value_of_rows(Verifier *v, Pc pc, const Val *in, uint32_t j)
 {
     const Instr *instr = &v->p->code.at[pc];

@@ -1,6 +1,6 @@
-/* Checks the exchange of contiguous rows for strided rows, and back: the messages and their
- * exchange. A packed value records the direction of the exchange, and whether its pieces were
- * sent. */
+/* Checks the ops that exchange contiguous rows for strided rows, and back. These ops pack the
+ * messages, exchange them, and unpack them. A packed value records the direction of the exchange,
+ * and whether its pieces were sent. */
 #include "planner/ir/layout/stride.h"
 #include "planner/verify/private.h"
 

@@ -10,8 +10,8 @@
 
 /* ---- shapes ---- */
 
-/* Deals differ if they have a table of intervals or more padding; equal parts and ceil with padding
- * follow one rule. */
+/* Writes to `plain` the shape with only the deals that matter: split dimensions keep a deal with a
+ * table of intervals or with padding. Returns the hash of `plain`. */
 static uint32_t hash_shape(const Verifier *v, const Shape *s, Shape *plain)
 {
     memset(plain, 0, sizeof *plain);
@@ -159,8 +159,8 @@ static Val *val_at(const Verifier *v, RangeAt at)
     return held->val ? &v->vals.at[held->val] : NULL;
 }
 
-/* Finds the shape of a value inside a flat range that is PARTIAL on the axes of `flat`; false if
- * the two contradict each other. */
+/* Removes from a piece's shape the axes on which its flat buffer is PARTIAL. Returns false if the
+ * layouts of piece and buffer contradict each other. */
 static bool strip(Verifier *v, uint32_t shape, uint32_t flat, uint32_t *stripped)
 {
     Shape s = *value_shape_at(v, shape);
@@ -322,8 +322,8 @@ static void report_reading(Reading *r, const char *fault)
                   r->buffer, value_shape_text(v, r->shape), fault, is);
 }
 
-/* Returns NULL if all bytes were written, else the fault. Sets *bad if a byte holds a value that is
- * already reported. */
+/* Returns NULL if all bytes were written, else the fault. Sets *bad if a byte holds a value whose
+ * fault is already reported. */
 static const char *scan(Reading *r, bool *bad, RangeAt *first)
 {
     Verifier *v = r->v;

@@ -33,7 +33,7 @@ static void csv_says_why_each_point_lost(void **state)
         const bool same = strstr(row, "a proposed point makes the same plan") != NULL;
         const bool fits = !same && strstr(row, ",fits,") != NULL;
         if (fits) assert_int_equal(strtoul(row, NULL, 10), ++n_fit);
-        if (n_fit > 10 && fits) assert_non_null(strstr(row, "points are faster; the best by"));
+        if (n_fit > 10 && fits) assert_non_null(strstr(row, "points are faster; the best step is"));
         n_bounded += strstr(row, ",bounded,,,,,bound-") != NULL;
         if (!fits) assert_null(strstr(row, ",,,,,,,"));
         assert_true(same || strstr(row, "mesh.") != NULL);

@@ -121,7 +121,7 @@ static Plan *gather_backward_is_a_slice(const Plan *plan)
     return bad;
 }
 
-/* Inserts it behind pc on the same stream. */
+/* Inserts `in` after pc, and corrects the references to later instructions. */
 static Instr *insert(Program *p, Pc pc, Instr in)
 {
     list_add(arena, &p->code);
