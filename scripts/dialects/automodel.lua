@@ -61,6 +61,9 @@ local function check_class(d, class, family)
   end
 end
 
+-- Returns a number of the model's configuration; nil: it has none, or a user's model has another thing of that name.
+local function number_of(config, key) return math.type(config[key]) == "integer" and config[key] or nil end
+
 -- The keys of Hugging Face's configuration. For models of the library they are known.
 local function about_model(d, family)
   local hf = d:section("hf", hf_keys)
@@ -70,9 +73,10 @@ local function about_model(d, family)
   check_class(d, hf.class, family)
   local library = tensor.library(d.config.model)
   hf.class = hf.class or (family and family.class) or library and "models." .. library or "a model of your own"
-  hf.num_attention_heads = hf.num_attention_heads or config.heads
-  hf.num_key_value_heads = hf.num_key_value_heads or config.kv_heads or hf.num_attention_heads
-  hf.num_hidden_layers = hf.num_hidden_layers or config.layers
+  hf.num_attention_heads = hf.num_attention_heads or number_of(config, "heads")
+  hf.num_key_value_heads = hf.num_key_value_heads or number_of(config, "kv_heads")
+    or hf.num_attention_heads
+  hf.num_hidden_layers = hf.num_hidden_layers or number_of(config, "layers")
   if hf.tie_word_embeddings == nil then hf.tie_word_embeddings = (config.tied or always_tied) and true or false end
   return hf
 end
