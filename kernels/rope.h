@@ -58,7 +58,7 @@ static inline RopeGrid rope_grid(const Attrs *attrs, int64_t turned)
 }
 
 /* Returns the fraction 2 k / E in the exponent of pair e's frequency. k counts the pairs that share
- * one set of frequencies. / */
+ * one set of frequencies. */
 ROPE_BOTH double rope_exponent(const RopeGrid *g, int64_t e)
 {
     if (g->rows == 0 || g->block == 0) return 2.0 * (double)e / (double)(2 * g->pairs);

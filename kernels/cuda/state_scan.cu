@@ -54,7 +54,7 @@ DEVICE void scan_load(const ScanArgs *a, const StateToken *k, float *B, float *C
 }
 
 /* Adds a token to the state of feature e, and returns C h. One number of the states of all features
- * is contiguous in memory. / */
+ * is contiguous in memory. */
 DEVICE float scan_advance(const ScanArgs *a, const StateToken *k, int64_t e, float x,
                           const float *B, const float *C, float *state)
 {

@@ -1,4 +1,4 @@
-/* A plan script's contents as plain data. All later code works on this data and the graph. / */
+/* A plan script's contents as plain data. All later code works on this data and the graph. */
 #ifndef TANDEM_FRONT_CONFIG_H
 #define TANDEM_FRONT_CONFIG_H
 
@@ -142,7 +142,7 @@ typedef struct Float8Options {
     Patterns skip, only;   /* modules to leave out; the only modules to cover */
     /* allows sizes that are not a multiple of 16, because the plan was scaled down for a comparison
      * on CPUs. A block of numbers with one scale then has the length that fits a dimension cut into
-     * `cuts` parts. The plan on one rank has the same blocks. cuts 0: each block is one number / */
+     * `cuts` parts. The plan on one rank has the same blocks. cuts 0: each block is one number */
     bool any_size;
     uint32_t cuts;
 } Float8Options;

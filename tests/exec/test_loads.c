@@ -1,5 +1,5 @@
 /* Loads of experts as `run` reports them: the same under every mesh, and equal to a count by hand.
- * / */
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Finds tables in comments whose columns the formatter has joined. Such a row begins at the column
 # of sentences and has a gap of several spaces, or has a closing brace without its opening one. Rows
-# that are indented by three spaces stay as they are written.
+# that are indented by three spaces stay as they are written. Finds also a slash that is left over
+# at the end of a comment.
 lint=$(dirname "$(realpath "$0")")
 cd "${1:-.}" || exit 1
 sh "$lint/files.sh" '*.c' '*.h' '*.cu' '*.cuh' | xargs -r awk '
@@ -9,6 +10,7 @@ sh "$lint/files.sh" '*.c' '*.h' '*.cu' '*.cuh' | xargs -r awk '
     {
         if ($0 ~ /^[ \t]*\/\*/) inside = 1
         if (!inside) next
+        if ($0 ~ / \/ \*\/$/) print FILENAME ":" FNR ": " $0
         text = $0
         sub(/\*\/.*/, "", text)
         if (text ~ /^[ \t]*\/?\*+ [A-Za-z].*[A-Za-z0-9_]  +[A-Za-z]/) print FILENAME ":" FNR ": " $0

@@ -83,6 +83,8 @@ accepts words planner/base/a.h '/* Says what a rank holds. */ const char *a = "W
 accepts words planner/base/a.c '/* What a rank holds. */\n'
 rejects comments planner/base/a.h '/* Files.\n * a.c  one\n * b.c */\n'
 rejects comments planner/base/a.h '/* Files.\n *   a.c  one  } first,\n *   b.c  two  } then */\n'
+rejects comments planner/base/a.h '/* What a plan holds.\n * It is data. / */\n'
+accepts comments planner/base/a.h 'int a = 4 /* of 8 */ / 2; /* of 2 / 3 */\n'
 accepts comments planner/base/a.h '/* Files, as in pp { csv = 1 } here.\n *   a.c  one\n *   b.c  two */\n'
 rejects names sim/a.c 'int a = AXIS_tp;\n'
 rejects names planner/passes/a.c 'bool is = n->split[a] == \047s\047;\n'

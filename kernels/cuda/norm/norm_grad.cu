@@ -24,7 +24,7 @@ typedef struct NormGradArgs {
 
 /* A thread's part of a row, as it was loaded: widened numbers would take too many registers. In
  * fp32, the loaded numbers would also take too many: a group of eight is loaded where it is used,
- * and again in the second pass. / */
+ * and again in the second pass. */
 typedef struct Slope {
     Raw dy[HELD], x[HELD];
 } Slope;
