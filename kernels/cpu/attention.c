@@ -18,15 +18,16 @@ enum { ROWS = 64, KEYS = 64 }; /* rows of a tile: queries; keys */
 
 /* Keys that are contiguous in the whole sequence. */
 typedef struct Keys {
-    int64_t first, n, start; /* index of the first one in this part, number, index in the whole */
+    int64_t first, n, start; /* of the first key: index in this part; number of keys; of the first
+                                key: index in the whole */
 } Keys;
 
 typedef struct AttentionTile {
-    int64_t position; /* global position of the first query, minus that of the first of the keys */
+    int64_t position; /* global position of the first query minus that of the first key */
     int64_t n_rows, first_key, n_keys;
     int64_t q_stride, k_stride; /* distance between neighbouring queries; keys */
     int64_t E;
-    int64_t place; /* index among all scores [b,s,g,r,T] of the first query with key 0 */
+    int64_t place; /* index of the first query's score for key 0 among scores [b,s,g,r,T] */
 } AttentionTile;
 
 /* Returns the start of the next tile of queries. A tile never contains queries of two chunks, so

@@ -30,9 +30,9 @@ bool kernel_cpu_blas_is_old(void)
 extern void gotoblas_dynamic_init(void) __attribute__((weak));
 extern void gotoblas_dynamic_quit(void) __attribute__((weak));
 
-/* An OpenBLAS that is older than the processor does not recognise it and falls back to kernels
- * without AVX. Products are then several times slower. A choice in the environment is kept. This
- * runs before main, because it changes the environment for a moment. */
+/* An OpenBLAS that is older than the processor does not recognise the processor and falls back to
+ * kernels without AVX. Products are then several times slower. A choice in the environment is kept.
+ * This runs before main, because it changes the environment for a moment. */
 __attribute__((constructor)) static void choose_kernels(void)
 {
     static const char name[] = "OPENBLAS_CORETYPE";

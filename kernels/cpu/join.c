@@ -1,8 +1,9 @@
-/* Joins a part that a group shares with a part of each member, and splits the gradient into both
- * parts again. In attention a row is a group and its heads are the members. If the tokens of one
- * sequence come before those of another, the two are a group of one member. Tokens that lead every
- * sequence are shared by a single group, whose members are the sequences. Neighbouring tokens that
- * merge keep their places in memory: only the shape changes. */
+/* Joins a part that all members of a group share with a part of each member, and splits the
+ * gradient into both parts again. join_heads: a token is a group, and its heads are the members.
+ * join_tokens: each sequence is a group of one member, and the tokens of x come before the tokens
+ * of y. lead_tokens: all sequences are members of one group, and the shared tokens come before each
+ * sequence. merge_tokens: neighbouring tokens become one; the shape changes, and the memory does
+ * not. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/join.c"
 #include "kernels/cpu/real.h"

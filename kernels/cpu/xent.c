@@ -8,15 +8,16 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* The weight of each kept token of a sequence, and its labels. */
+/* The labels of a sequence, and the weight of each kept token. */
 typedef struct TokenWeights {
     const int32_t *labels; /* [s]: labels of the local tokens; or of the whole sequence */
     bool of_whole;
     double weight;
 } TokenWeights;
 
-/* labels [b,s]: every kept token counts once. labels [b,T], whole sequences of which the other
- * arguments may hold a part: all kept tokens of a group of sequences together count once. */
+/* If labels are [b,s], every kept token has weight 1. If labels are [b,T], they are of whole
+ * sequences, and the other arguments may hold a part of the tokens. The weights of all kept tokens
+ * of a group of sequences then sum to 1. */
 static TokenWeights share_of(const KernelArgs *a, const int32_t *labels, int64_t b, bool mean)
 {
     if (!mean) return (TokenWeights){labels + b * a->size['s'], false, 1};
