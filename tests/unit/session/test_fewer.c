@@ -347,9 +347,52 @@ static void other_schedules_are_not_lengthened(void **state)
     arena_free(arena);
 }
 
+typedef struct Place { /* of a field in its record */
+    size_t at, size;
+} Place;
+
+/* The fields of the table fill the record, except for the bytes that align the next field or the
+ * record. So a field that is missing in the table leaves a gap, unless it fits into these bytes. */
+static void expect_filled(const Place *fields, size_t n, size_t size, size_t aligned)
+{
+    size_t end = 0;
+    for (size_t done = 0; done < n; done++) {
+        const Place *next = NULL;
+        for (size_t i = 0; i < n; i++)
+            if (fields[i].at >= end && (next == NULL || fields[i].at < next->at)) next = &fields[i];
+        assert_non_null(next);
+        const size_t gap = next->at - end;
+        if (gap > 0 && (gap >= next->size || next->at % next->size != 0))
+            fail_msg("%zu bytes at %zu belong to no field of program.def", gap, end);
+        end = next->at + next->size;
+    }
+    assert_true(size - end < aligned);
+}
+
+static void all_fields_are_in_the_table(void **state)
+{
+    (void)state;
+#define PLACE(type, field)      {offsetof(type, field), sizeof(((type *)0)->field)},
+#define BUFFER(key, field, ...) PLACE(Buffer, field)
+#define BUFFER_WORD             BUFFER
+    static const Place of_buffer[] = {
+#include "planner/ir/program.def"
+    };
+#define INSTR(key, field, ...) PLACE(Instr, field)
+#define INSTR_WORD             INSTR
+    static const Place of_instr[] = {
+        PLACE(Instr, n_in) /* the text derives it */
+#include "planner/ir/program.def"
+    };
+    expect_filled(of_buffer, sizeof of_buffer / sizeof *of_buffer, sizeof(Buffer),
+                  _Alignof(Buffer));
+    expect_filled(of_instr, sizeof of_instr / sizeof *of_instr, sizeof(Instr), _Alignof(Instr));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_fields_are_in_the_table),
         cmocka_unit_test(accumulated_gradients),
         cmocka_unit_test(periods_of_pipelines),
         cmocka_unit_test(lengthened_pipelines),
