@@ -56,7 +56,8 @@ static const char *place(const Verifier *v, Pc pc, Loc *loc)
 }
 
 /* Returns the message behind its place, and sets *loc. */
-static const char *placed(const Verifier *v, Pc pc, Loc *loc, const char *format, va_list args)
+__attribute__((format(printf, 4, 0))) static const char *placed(const Verifier *v, Pc pc, Loc *loc,
+                                                                const char *format, va_list args)
 {
     Str text = str_in(v->d->arena);
     str_print(&text, "%s", place(v, pc, loc));

@@ -103,18 +103,18 @@ static void gradient_without_its_forward(void **state)
     Node *n = &c.plan->graph.nodes.at[find_node(&c, OP_dropout, true)];
     n->attrs = edited(&c, n->attrs, (int64_t)c.plan->graph.nodes.n - 1, 0);
     n->forward = 0;
-    spoiled_rejected(&c, "verify-purity", "draws again for forward node 0");
+    spoiled_rejected(&c, "verify-purity", "repeats the draw of forward node 0");
     c = dropped();
     n = &c.plan->graph.nodes.at[find_node(&c, OP_attention_grad, true)];
     n->forward = 0;
-    spoiled_rejected(&c, "verify-purity", "draws again for forward node 0");
+    spoiled_rejected(&c, "verify-purity", "repeats the draw of forward node 0");
     c = dropped();
     NodeId other = find_node(&c, OP_dropout, false);
     n = &c.plan->graph.nodes.at[find_node(&c, OP_dropout, true)];
     assert_int_not_equal(other, n->forward);
     n->forward = other;
     n->attrs = c.plan->graph.nodes.at[other].attrs;
-    spoiled_rejected(&c, "verify-purity", "draws again for forward node");
+    spoiled_rejected(&c, "verify-purity", "repeats the draw of forward node");
 }
 
 static void no_initialiser(void **state)
