@@ -199,16 +199,27 @@ static const char *alternatives(Arena *arena, const char *const *word, uint32_t 
     return str_text(&s);
 }
 
-/* Returns the settings that save memory and that the plan does not have yet. */
-static FitAdvice fit_advice(const Config *c, Arena *arena)
+/* True if a rank of cp could hold a part of the tokens: fields have none, and dropless experts
+ * refuse cp (cp-dropless). */
+static bool may_use_cp(const PlanFile *file)
 {
+    const Graph *g = &file->plan->graph;
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (op_counts_arg(g->nodes.at[id].op) >= 0) return false;
+    return file->config.height == 0;
+}
+
+/* Returns the settings that save memory and that the plan does not have yet. */
+static FitAdvice fit_advice(const PlanFile *file, Arena *arena)
+{
+    const Config *c = &file->config;
     const PassConfig *ac = config_pass(c, PASS_ac), *fsdp2 = config_pass(c, PASS_fsdp2);
     const char *within[5], *state[2];
     uint32_t n = 0, m = 0;
     if (c->micro_batch > 1) within[n++] = "a smaller micro-batch";
     if (ac == NULL || ac->ac != AC_full || ac->ac_every > 1) within[n++] = "ac \"full\"";
     within[n++] = "a larger tp";
-    if (c->height == 0) within[n++] = "a larger cp";
+    if (may_use_cp(file)) within[n++] = "a larger cp";
     if (fsdp2 != NULL && fsdp2->fsdp2.reshard_after_forward != RESHARD_true)
         within[n++] = "reshard_after_forward = true";
     if (fsdp2 != NULL && !fsdp2->fsdp2.offload) state[m++] = "fsdp2 { offload = true }";
@@ -220,7 +231,7 @@ void session_fit(const PlanFile *file, Arena *arena, Diag *d)
 {
     if (file->plan->programs.n == 0 || !file->has_cluster) return;
     const Capacity capacity = session_capacity(file, arena);
-    const FitAdvice advice = fit_advice(&file->config, arena);
+    const FitAdvice advice = fit_advice(file, arena);
     if (file->is_text)
         verify_fit(file->plan, &capacity, d); /* the settings of such a plan are not known */
     else

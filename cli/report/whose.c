@@ -112,7 +112,7 @@ static bool compile_answer(const Question *q, const PlanOptions *o, const Config
     return !aperiodic;
 }
 
-/* An answer that is to be made. */
+/* What is needed to compute the answer for one profile. */
 typedef struct Missing {
     FrameworkAnswer *to;
     PlanOptions how;
@@ -143,7 +143,8 @@ static void make_answer(const Question *q, Missing *m, Arena *arena)
     compile_answer(q, &m->how, config, &m->graph, arena, out);
 }
 
-/* Answers that are made at once: the scripts have run already, and the rest only reads the plan. */
+/* Answers that several threads compute at the same time. Their scripts have run already, and the
+ * rest of the work only reads the plan. */
 typedef struct Making {
     const Question *q;
     MissingList missing;
@@ -225,7 +226,8 @@ static void keep_answer(const Cli *cli, Store *store, FrameworkAnswer *a)
     json_decref(row);
 }
 
-/* Finds the answer for one profile, or runs the script so that it can be made. */
+/* Looks for the stored answer for one profile. If there is none, runs the script under that
+ * profile, and adds what it returns to `missing`. */
 static void begin_answer(Question *q, FrameworkAnswer *a, MissingList *missing)
 {
     Arena *arena = q->cli->arena;

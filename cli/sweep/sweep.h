@@ -66,9 +66,9 @@ void price_note(Cli *cli, const SweepRows *rows);
 void traffic_note(Cli *cli, const SweepKeys *keys, const SweepRows *rows);
 
 /* ---- cli/report/sweep_rows.c */
-/* Both ask the first row that has numbers. rows_count returns "tokens" or "points", and rows_device
- * returns "GPU" or "rank". */
+/* Returns what the first row that has numbers counts: "tokens" or "points". */
 const char *rows_count(const SweepRows *rows);
+/* Returns what the first row that has numbers runs on: "GPU" or "rank". */
 const char *rows_device(const SweepRows *rows);
 /* True if the price, or the power, of any row is known. */
 bool rows_priced(const SweepRows *rows);

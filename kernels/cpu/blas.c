@@ -30,9 +30,9 @@ bool kernel_cpu_blas_is_old(void)
 extern void gotoblas_dynamic_init(void) __attribute__((weak));
 extern void gotoblas_dynamic_quit(void) __attribute__((weak));
 
-/* An OpenBLAS that is older than the processor does not recognise the processor and falls back to
- * kernels without AVX. Products are then several times slower. A choice in the environment is kept.
- * This runs before main, because it changes the environment for a moment. */
+/* An old OpenBLAS does not know a newer processor, and chooses kernels without AVX for it. Products
+ * are then several times slower. So this function chooses newer kernels, unless the user has chosen
+ * some by OPENBLAS_CORETYPE. It runs before main, because it sets that variable for a moment. */
 __attribute__((constructor)) static void choose_kernels(void)
 {
     static const char name[] = "OPENBLAS_CORETYPE";

@@ -228,8 +228,8 @@ local list = {
   { name = "nn.ones", call = "nn.ones", doc = "Initial values of 1." },
   { name = "nn.uninitialized", call = "nn.uninitialized", doc = "No initial values. A plan with such a parameter is refused (init-missing)." },
   { name = "nn.family", call = "nn.family(name, what, sizes, defaults, parts)",
-    doc = "For a model family. what is \"8b\" or { size = \"8b\", layers = 4 }. Returns the model's name, and the config of "
-      .. "this size with the plan's changes. A table in the plan replaces the default table. With parts = { vision = true }, "
+    doc = "For a file that describes a model family. Returns the model's name, and the config of one size with the "
+      .. "plan's changes. The argument `what` names the size, as in \"8b\" or { size = \"8b\", layers = 4 }. A table in the plan replaces the default table. With parts = { vision = true }, "
       .. "only the keys that the plan's table vision states are replaced." },
   { name = "nn.within", call = "nn.within(family, key, value, least, most, multiple)",
     doc = "For a model family: returns the value of a config's key. Refuses the plan unless the value is an integer from least "

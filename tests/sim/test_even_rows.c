@@ -10,17 +10,8 @@
 #include "sim/compute/even_rows.h"
 #include "sim/runtime/runtime.h"
 #include "sim/sim.h"
+#include "tests/sim/eight.h"
 #include "tests/support/plans/tiny.h"
-
-static Cluster node(void)
-{
-    Cluster c = {.name = "node", .nodes = 1, .devices_per_node = 8, .intra = FABRIC_nvswitch};
-    c.intra_bytes_per_s = 450e9;
-    c.device = (Device){.name = "H100", .arch = "Hopper", .sms = 132, .hbm_bytes_per_s = 3.35e12};
-    for (int t = 1; t < DT_COUNT; t++) c.device.peak_flops[t] = 989e12;
-    c.device.memory_bytes = UINT64_C(80) << 30;
-    return c;
-}
 
 /* bound: times the mean rows that a rank has memory for. With few choices of many tokens, a bound
  * of 1 is enough for no run; the simulator does not run it. */
@@ -38,7 +29,7 @@ static Plan *plan_of(double bound, uint32_t tp_lent, Arena *arena)
 
 static Ps step_ps(const Plan *plan, const Runtime *runtime, Arena *arena)
 {
-    const Cluster c = node();
+    const Cluster c = eight_h100();
     const SimOptions options = {.steps = 1, .runtime = runtime};
     SimReport report;
     Diag d = diag_in(arena);
@@ -50,7 +41,7 @@ static void a_framework_has_the_rows_that_arrive(void **state)
 {
     (void)state;
     const Runtime other = {.name = "test"};
-    const Cluster c = node();
+    const Cluster c = eight_h100();
     for (uint32_t tp = 1; tp <= 2; tp++) {
         Arena *arena = arena_new();
         const Plan *even = plan_of(1, tp, arena), *more = plan_of(3, tp, arena);

@@ -13,17 +13,8 @@
 #include "planner/ir/experts.h"
 #include "sim/compute/imbalance.h"
 #include "sim/sim.h"
+#include "tests/sim/eight.h"
 #include "tests/support/plans/tiny.h"
-
-static Cluster node(void)
-{
-    Cluster c = {.name = "node", .nodes = 1, .devices_per_node = 8, .intra = FABRIC_nvswitch};
-    c.intra_bytes_per_s = 450e9;
-    c.device = (Device){.name = "H100", .arch = "Hopper", .sms = 132, .hbm_bytes_per_s = 3.35e12};
-    for (int t = 1; t < DT_COUNT; t++) c.device.peak_flops[t] = 989e12;
-    c.device.memory_bytes = UINT64_C(80) << 30;
-    return c;
-}
 
 static Plan *mixture_of(int64_t experts, int64_t capacity, Arena *arena)
 {
@@ -44,7 +35,7 @@ static Plan *mixture(int64_t experts, Arena *arena)
 
 static SimReport simulate(const Plan *plan, double imbalance, Arena *arena)
 {
-    const Cluster c = node();
+    const Cluster c = eight_h100();
     const SimOptions options = {.explain = true, .imbalance = imbalance, .steps = 1};
     SimReport report;
     Diag d = diag_in(arena);
@@ -66,14 +57,6 @@ static Ps stream_ps(const SimReport *r, Stream stream)
         if (r->axes.at[i].stream == stream) return r->axes.at[i].total_ps;
     fail_msg("nothing on stream %s", stream_name(stream));
     return 0;
-}
-
-/* Rounding loses one picosecond for each kernel. */
-static void assert_times(Ps longer, Ps time, double factor)
-{
-    enum { KERNELS = 64 };
-    if (llabs((long long)longer - llround((double)time * factor)) > KERNELS)
-        fail_msg("%lld is not %g x %lld", (long long)longer, factor, (long long)time);
 }
 
 static void busiest_rank_sets_the_pace(void **state)
@@ -147,7 +130,7 @@ static Plan *four_ranks(int64_t width, Arena *arena)
 
 static SimReport simulate_loads(const Plan *plan, const RowLoads *loads, Arena *arena)
 {
-    const Cluster c = node();
+    const Cluster c = eight_h100();
     const SimOptions options = {.trace = true, .unfolded = true, .loads = loads, .steps = 1};
     SimReport report;
     Diag d = diag_in(arena);
@@ -203,7 +186,7 @@ static void only_rows_scale_with_a_ranks_share(void **state)
     const RowLoads loads = {.n_layers = 1, .n_ranks = 4, .share = share};
     Arena *arena = arena_new();
     const Plan *plan = four_ranks(WIDTH, arena);
-    Cluster c = node();
+    Cluster c = eight_h100();
     c.device.kernel_floor_s = LAUNCH_PS * 1e-12;
     c.device.memory_efficiency = 1;
     c.device.arch = "cpu"; /* no tiles */
@@ -330,7 +313,7 @@ static void ranks_of_equal_loads_fold(void **state)
     t.experts = 4, t.top_k = 2, t.capacity = 64, t.seq = 64, t.dp_shard = 4, t.ep = 2;
     const Plan *plan = tiny_plan(&t, false, arena, &d);
     assert_non_null(plan);
-    const Cluster c = node();
+    const Cluster c = eight_h100();
     SimReport report[2];
     for (int i = 0; i < 2; i++) {
         const SimOptions options = {.loads = &loads, .unfolded = i == 1, .steps = 1};
@@ -367,7 +350,7 @@ static void padding_is_not_exchanged(void **state)
     assert_true(imbalance_exchanged(plan, NULL) == 1);
     assert_true(imbalance_exchanged(mixture_of(8, 16, arena), &pads) == 1); /* never more */
     assert_true(imbalance_exchanged(mixture(0, arena), &pads) == 1);
-    const Cluster c = node();
+    const Cluster c = eight_h100();
     SimReport r[2];
     for (int i = 0; i < 2; i++) {
         const SimOptions options = {.explain = true, .steps = 1, .runtime = i ? &pads : &sends};

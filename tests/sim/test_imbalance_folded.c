@@ -11,20 +11,10 @@
 
 #include "sim/compute/imbalance.h"
 #include "sim/sim.h"
+#include "tests/sim/eight.h"
 #include "tests/support/plans/tiny.h"
 
 enum { EXPERTS = 8, TOP_K = 2, SEQ = 4096, WIDTH = 1024 };
-
-/* A device without launch times: kernels that only move rows take a time in proportion to them. */
-static Cluster node(void)
-{
-    Cluster c = {.name = "node", .nodes = 1, .devices_per_node = 8, .intra = FABRIC_nvswitch};
-    c.intra_bytes_per_s = 450e9;
-    c.device = (Device){.name = "H100", .arch = "Hopper", .sms = 132, .hbm_bytes_per_s = 3.35e12};
-    for (int t = 1; t < DT_COUNT; t++) c.device.peak_flops[t] = 989e12;
-    c.device.memory_bytes = UINT64_C(80) << 30;
-    return c;
-}
 
 typedef struct Lent {
     uint32_t ep, tp, cp; /* the ranks of each axis that share experts */
@@ -44,7 +34,7 @@ static Plan *folded(Lent lent, int64_t width, bool dropless, Arena *arena)
 
 static SimReport simulate(const Plan *plan, const RowLoads *loads, bool unfolded, Arena *arena)
 {
-    const Cluster c = node();
+    const Cluster c = eight_h100();
     const SimOptions options = {.trace = true, .unfolded = unfolded, .loads = loads, .steps = 1};
     SimReport report;
     Diag d = diag_in(arena);
@@ -65,14 +55,6 @@ static Ps rank_ps(const Plan *plan, const SimReport *r, Rank rank, OpKind op)
             sum += row->end_ps - row->start_ps;
     }
     return sum;
-}
-
-/* Rounding loses one picosecond for each kernel. */
-static void assert_times(Ps longer, Ps time, double factor)
-{
-    enum { KERNELS = 64 };
-    if (llabs((long long)longer - llround((double)time * factor)) > KERNELS)
-        fail_msg("%lld is not %g x %lld", (long long)longer, factor, (long long)time);
 }
 
 /* Of the rows that a rank's tokens take, the part 1 / (tp cp) goes to experts of its own ranks of

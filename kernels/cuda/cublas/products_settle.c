@@ -1,5 +1,5 @@
-/* All ranks must run the same call with the same algorithm, whatever each of them measured. So all
- * use the choice of the lowest rank that has one. Choices are stored after that. */
+/* All ranks must run the same call with the same algorithm, whatever each of them measured. So the
+ * lowest rank that has a choice decides, and that rank stores it. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>

@@ -114,6 +114,11 @@ static void what_does_not_fit_is_stored_all_the_same(void **state)
                 "--set", "cluster.device.memory_bytes=16000000000");
     assert_int_equal(r.exit_code, 4);
     assert_non_null(strstr(r.err, "needed only during a step: try a larger tp or a larger cp\n"));
+    /* dropless experts refuse cp */
+    r = COMMAND(arena, 60, "check", TANDEM_SOURCE_DIR "/scripts/plans/mixtral_8x7b_dropless.lua",
+                "--set", "batch.micro=8", "--set", "cluster.device.memory_bytes=36000000000");
+    assert_int_equal(r.exit_code, 4);
+    assert_non_null(strstr(r.err, "try a smaller micro-batch or a larger tp\n"));
     r = COMMAND(arena, 60, "check", llama, "--set", "parallel.fsdp2.offload=true", "--set",
                 "cluster.host_memory_bytes=60000000000");
     assert_int_equal(r.exit_code, 4); /* 8 ranks of a node: 62.2 GiB */

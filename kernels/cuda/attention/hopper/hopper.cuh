@@ -185,9 +185,9 @@ DEVICE void products_commit(void)
 #define products_wait(groups)                                                                      \
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory")
 
-/* Keeps the next products_wait behind the computation of x, which is never below zero. ptxas moves
- * a wait up, to the last instruction that has an effect. A store under a condition that is never
- * true counts as such an instruction. */
+/* Keeps the next products_wait behind the computation of x, which is never below zero. ptxas
+ * moves a wait to an earlier place, but not past a store. So this function stores x under a
+ * condition that is never true. */
 DEVICE void products_wait_behind(float x, Shared spare)
 {
     asm volatile("{\n\t.reg .pred p;\n\tsetp.lt.f32 p, %1, 0f00000000;\n\t"
