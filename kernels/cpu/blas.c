@@ -1,51 +1,110 @@
-/* OpenBLAS: one thread, and kernels for the vectors that the processor has. */
-#include <cblas.h>
+/* OpenBLAS: one thread, and kernels for the vectors that the processor has. The library is loaded
+ * when the first kernel is asked for, because to load it takes longer than a command that runs no
+ * kernel.
+ */
+#include "kernels/cpu/blas.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/kernel.h"
 
-void cpu_blas_begin(void)
+static CpuBlas blas;
+static const char *(*core_name)(void);
+
+/* Returns a function of the library, or ends the process if the library lacks it. A function does
+ * not fit into `void *` in C, so the caller copies the pointer. */
+static void *function(void *library, const char *name)
 {
-    /* a rank has one core, and a single thread always adds in the same order */
-    openblas_set_num_threads(1);
+    void *found = dlsym(library, name);
+    if (found == NULL) {
+        (void)fprintf(stderr, "tandem: OpenBLAS has no %s\n", name);
+        abort();
+    }
+    return found;
 }
 
-const char *kernel_cpu_blas(void)
-{
-    return openblas_get_corename();
-}
-
-bool kernel_cpu_blas_is_old(void)
+static bool is_old(void)
 {
     static const char *const old[] = {"Prescott", "Core2", "Nehalem", "Unknown", "Generic"};
     for (size_t i = 0; i < sizeof old / sizeof old[0]; i++)
-        if (strcasecmp(kernel_cpu_blas(), old[i]) == 0) return true;
+        if (strcasecmp(core_name(), old[i]) == 0) return true;
     return false;
 }
 
 #if defined __x86_64__
-/* OpenBLAS calls these two at its own start and end, if it has kernels for several processors. */
-extern void gotoblas_dynamic_init(void) __attribute__((weak));
-extern void gotoblas_dynamic_quit(void) __attribute__((weak));
-
 /* An old OpenBLAS does not know a newer processor, and chooses kernels without AVX for it. Products
  * are then several times slower. So this function chooses newer kernels, unless the user has chosen
- * some by OPENBLAS_CORETYPE. It runs before main, because it sets that variable for a moment. */
-__attribute__((constructor)) static void choose_kernels(void)
+ * some by OPENBLAS_CORETYPE. OpenBLAS calls the two functions found here at its own start and end,
+ * if it has kernels for several processors. */
+static void choose_kernels(void *library)
 {
     static const char name[] = "OPENBLAS_CORETYPE";
-    if (!gotoblas_dynamic_init || !gotoblas_dynamic_quit || getenv(name)) return;
+    void *found[2] = {dlsym(library, "gotoblas_dynamic_init"),
+                      dlsym(library, "gotoblas_dynamic_quit")};
+    void (*start)(void), (*end)(void);
+    if (found[0] == NULL || found[1] == NULL || getenv(name)) return;
     __builtin_cpu_init();
-    if (!kernel_cpu_blas_is_old() || !__builtin_cpu_supports("avx2") ||
-        !__builtin_cpu_supports("fma"))
-        return;
+    if (!is_old() || !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return;
     const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    memcpy(&start, &found[0], sizeof start);
+    memcpy(&end, &found[1], sizeof end);
     if (setenv(name, wide ? "SkylakeX" : "Haswell", 1) != 0) return;
-    gotoblas_dynamic_quit();
-    gotoblas_dynamic_init();
+    end();
+    start();
     (void)unsetenv(name);
 }
+#else
+static void choose_kernels(void *library)
+{
+    (void)library;
+}
 #endif
+
+/* Loads the library with which Tandem was built, else the one that the system's loader finds. */
+static void load(void)
+{
+    static const char *const names[] = {TANDEM_OPENBLAS, "libopenblas.so.0", "libopenblas.so"};
+    void *library = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && library == NULL; i++)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        (void)fprintf(stderr, "tandem: cannot load OpenBLAS: %s\n", dlerror());
+        abort();
+    }
+    void *found[] = {function(library, "cblas_dgemm"), function(library, "cblas_sgemm"),
+                     function(library, "openblas_get_corename"),
+                     function(library, "openblas_set_num_threads")};
+    void (*set_threads)(int);
+    memcpy(&blas.dgemm, &found[0], sizeof blas.dgemm);
+    memcpy(&blas.sgemm, &found[1], sizeof blas.sgemm);
+    memcpy(&core_name, &found[2], sizeof core_name);
+    memcpy(&set_threads, &found[3], sizeof set_threads);
+    choose_kernels(library);
+    /* a rank has one core, and a single thread always adds in the same order */
+    set_threads(1);
+}
+
+const CpuBlas *cpu_blas(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, load);
+    return &blas;
+}
+
+const char *kernel_cpu_blas(void)
+{
+    (void)cpu_blas();
+    return core_name();
+}
+
+bool kernel_cpu_blas_is_old(void)
+{
+    (void)cpu_blas();
+    return is_old();
+}

@@ -2,9 +2,9 @@
  * inputs of scaled forms were multiplied by largest / amax; the output is multiplied by amax /
  * largest of both. */
 #include <assert.h>
-#include <cblas.h>
 #include <limits.h>
 
+#include "kernels/cpu/blas.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/product.h"
 
@@ -27,11 +27,11 @@ static void gemm(const KernelArgs *a, const Product *p, const char *x, const cha
     CBLAS_TRANSPOSE tx = p->x.transposed ? CblasTrans : CblasNoTrans;
     CBLAS_TRANSPOSE ty = p->y.transposed ? CblasTrans : CblasNoTrans;
     if (a->dtype[0] == DT_f64)
-        cblas_dgemm(CblasRowMajor, tx, ty, m, n, k, 1, (const double *)x, of_x, (const double *)y,
-                    of_y, beta, z, to);
+        cpu_blas()->dgemm(CblasRowMajor, tx, ty, m, n, k, 1, (const double *)x, of_x,
+                          (const double *)y, of_y, beta, z, to);
     else
-        cblas_sgemm(CblasRowMajor, tx, ty, m, n, k, 1, (const float *)x, of_x, (const float *)y,
-                    of_y, (float)beta, z, to);
+        cpu_blas()->sgemm(CblasRowMajor, tx, ty, m, n, k, 1, (const float *)x, of_x,
+                          (const float *)y, of_y, (float)beta, z, to);
 }
 
 static double number_at(const KernelArgs *a, const void *x, int64_t i)

@@ -58,10 +58,6 @@ void cpu_contract_blocks(const KernelArgs *a);
 /* The product of operands of 4-bit numbers. */
 void cpu_contract_pairs(const KernelArgs *a);
 
-/* ---- blas.c ---- */
-/* Prepares OpenBLAS for the products of one rank. */
-void cpu_blas_begin(void);
-
 /* ---- low.c ---- */
 /* Runs an fp32 or fp64 kernel on arguments that may be of low precision. */
 void cpu_any_precision(OpKind op, Kernel kernel, const KernelArgs *a);

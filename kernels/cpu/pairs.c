@@ -6,9 +6,9 @@
  * the rounded scale, and rounded. These kernels compute in fp64 for every type of argument, and
  * round once. */
 #include <assert.h>
-#include <cblas.h>
 #include <math.h>
 
+#include "kernels/cpu/blas.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/number.h"
 #include "kernels/product.h"
@@ -176,9 +176,9 @@ static void multiply(const PairsOperand *x, const PairsOperand *y, const PairsTi
                 unscale(y, at + k, t->column + j, to, to + TILE_COLUMNS);
             }
         }
-        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)t->rows, (int)t->columns,
-                    (int)(2 * n), 1, left, 2 * TILE_PAIRS, right, TILE_COLUMNS, 1, sum,
-                    TILE_COLUMNS);
+        cpu_blas()->dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)t->rows, (int)t->columns,
+                          (int)(2 * n), 1, left, 2 * TILE_PAIRS, right, TILE_COLUMNS, 1, sum,
+                          TILE_COLUMNS);
     }
 }
 

@@ -12,11 +12,11 @@
  * Long sums run in eight fixed lanes. They vectorise without reordering by the compiler, so the
  * bits depend on the length alone. */
 #include <assert.h>
-#include <cblas.h>
 #include <limits.h>
 #include <string.h>
 #include <tgmath.h>
 
+#include "kernels/cpu/blas.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/exponential.h"
 
@@ -39,7 +39,7 @@
 
 #define REAL       float
 #define F(name)    name##_f32
-#define CBLAS_GEMM cblas_sgemm
+#define CBLAS_GEMM cpu_blas()->sgemm
 #include "kernels/cpu/real_tools.h"
 #include KERNEL_FILE
 #undef REAL
@@ -48,7 +48,7 @@
 
 #define REAL       double
 #define F(name)    name##_f64
-#define CBLAS_GEMM cblas_dgemm
+#define CBLAS_GEMM cpu_blas()->dgemm
 #include "kernels/cpu/real_tools.h"
 #include KERNEL_FILE
 #undef REAL
