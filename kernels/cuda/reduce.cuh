@@ -14,6 +14,13 @@ DEVICE float warp_sum(float x)
     return x;
 }
 
+/* The sum over groups of n neighbouring lanes; n is a power of two. */
+DEVICE float lanes_sum(float x, int n)
+{
+    for (int lanes = n / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(FULL, x, lanes);
+    return x;
+}
+
 DEVICE double warp_sum_double(double x)
 {
     UNROLL for (int lanes = WARP / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(FULL, x, lanes);

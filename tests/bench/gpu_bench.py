@@ -107,14 +107,14 @@ def batch_of(path):
         return {k: int(v) for k, v in re.findall(r"(global|micro|seq) = (\d+)", f.read())}
 
 
-def measure(row, path, tandem, db, ceilings, deadline):
-    sim, why = document(deadline, tandem, "sim", path, "--db", db, "--json", "--quiet")
+def measure(row, path, tandem, db, ceilings, settings, deadline):
+    sim, why = document(deadline, tandem, "sim", path, "--db", db, "--json", "--quiet", *settings)
     too_large = sim and too_large_for(ceilings.get("device_bytes"), sim)
     if too_large:
         row["skipped"] = too_large
         return
     run, why = document(deadline, tandem, "run", path, "--backend", "cuda", "--db", db, "--steps", str(STEPS),
-                        "--set", "optimizer.warmup_steps=1", "--json", "--quiet")  # so that few steps can learn
+                        "--set", "optimizer.warmup_steps=1", "--json", "--quiet", *settings)  # so that few steps can learn
     if run is None:
         row["why"] = why
         return
@@ -140,21 +140,30 @@ def measure(row, path, tandem, db, ceilings, deadline):
         row["mfu"] = sim["mfu"] * sim["step_ps"] / 1e12 / row["step_s"]
 
 
+def settings_of(gpu):
+    """The plans name an H200. The prediction for another GPU needs its name, which the driver's name holds."""
+    found = re.search(r"\b(H100|H200|H800|H20|B200|B300|GB200|GB300|A100)\b", gpu)
+    if not found or re.search(r"PCIe|NVL", gpu):
+        return []
+    return ["--set", "gpu=" + found.group(1)]
+
+
 def plan_path(source, plan):
     return os.path.join(source, "scripts/plans/one_gpu", plan + ".lua")
 
 
-def bench(tandem, source, out, plan, ceilings, deadline):
+def bench(tandem, source, out, plan, ceilings, settings, deadline):
     """Whatever a command of ours prints: a row, and the next plan."""
     row = {"plan": plan}
     try:
-        measure(row, plan_path(source, plan), tandem, os.path.join(out, "gpu-bench.db"), ceilings, deadline)
+        measure(row, plan_path(source, plan), tandem, os.path.join(out, "gpu-bench.db"), ceilings, settings,
+                deadline)
     except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
         row = {"plan": plan, "why": "what it printed is not as expected: %s: %s" % (type(error).__name__, error)}
     return row
 
 
-def bench_ours(tandem, source, out, plans, ceilings, deadline):
+def bench_ours(tandem, source, out, plans, ceilings, settings, deadline):
     for old in (".db", ".db-wal", ".db-shm"):
         if os.path.exists(os.path.join(out, "gpu-bench" + old)):
             os.remove(os.path.join(out, "gpu-bench" + old))
@@ -163,7 +172,7 @@ def bench_ours(tandem, source, out, plans, ceilings, deadline):
         if deadline.left() < LEAST_S:
             rows.append({"plan": plan, "why": "left out: the time is up"})
         else:
-            rows.append(bench(tandem, source, out, plan, ceilings, deadline))
+            rows.append(bench(tandem, source, out, plan, ceilings, settings, deadline))
         print(show(rows[-1]), flush=True)
         if rows[-1].get("fractions"):
             print("               " + ", ".join(
@@ -262,7 +271,7 @@ def main():
         rows, ceilings = earlier(o.out, plans)
     else:
         ceilings = ceilings_of(o.build, deadline)
-        rows = bench_ours(tandem, source, o.out, plans, ceilings, deadline)
+        rows = bench_ours(tandem, source, o.out, plans, ceilings, settings_of(gpu), deadline)
     if not o.ours:
         bench_torch(source, rows, deadline)
     targets = judge(rows)

@@ -2,27 +2,54 @@
 #include "kernels/cuda/attention/attention.h"
 
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
+#include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
 
-/* ---- delta [B,S,G,R] = rowsum(dO O): a warp computes each row */
+/* ---- delta [B,S,G,R] = rowsum(dO O): `lanes` lanes of a warp compute DELTA_EACH rows, each lane
+ * eight elements at a time. One row at a time would not keep the memory busy. */
 
 typedef struct DeltaArgs {
     Array dout, out;
     float *delta;
     int64_t rows, E;
+    uint32_t lanes; /* a power of two */
 } DeltaArgs;
 
-enum { DELTA_THREADS = 256, DELTA_ROWS = DELTA_THREADS / WARP };
+enum { DELTA_THREADS = 256, DELTA_EACH = 2 };
+
+DEVICE float delta_of(const Raw *dout, const Raw *out, const DeltaArgs *a, float sum)
+{
+    float x[EIGHT], y[EIGHT];
+    widen_any(KINDS_real, a->dout.dtype, dout, x);
+    widen_any(KINDS_real, a->out.dtype, out, y);
+    UNROLL for (int k = 0; k < EIGHT; k++) sum = fmaf(x[k], y[k], sum);
+    return sum;
+}
 
 KERNEL(attention_delta, DeltaArgs, DELTA_THREADS, 4)
 {
-    int64_t row = (int64_t)blockIdx.x * DELTA_ROWS + threadIdx.x / WARP;
-    float sum = 0;
-    if (row < a.rows)
-        for (int64_t e = threadIdx.x % WARP; e < a.E; e += WARP)
-            sum = fmaf(read_one(a.dout, row * a.E + e), read_one(a.out, row * a.E + e), sum);
-    sum = warp_sum(sum);
-    if (row < a.rows && threadIdx.x % WARP == 0) a.delta[row] = sum;
+    const int64_t at_once = DELTA_THREADS / a.lanes, lane = threadIdx.x % a.lanes;
+    const int64_t first = blockIdx.x * at_once * DELTA_EACH + threadIdx.x / a.lanes;
+    float sum[DELTA_EACH];
+    UNROLL for (int j = 0; j < DELTA_EACH; j++) sum[j] = 0;
+    for (int64_t e = EIGHT * lane; e < a.E; e += EIGHT * a.lanes) {
+        const int n = a.E - e < EIGHT ? (int)(a.E - e) : EIGHT;
+        Raw dout[DELTA_EACH], out[DELTA_EACH];
+        UNROLL for (int j = 0; j < DELTA_EACH; j++)
+        {
+            const int64_t row = first + j * at_once;
+            const int there = row < a.rows ? n : 0;
+            dout[j] = fetch_any(KINDS_real, a.dout, there ? row * a.E + e : 0, there);
+            out[j] = fetch_any(KINDS_real, a.out, there ? row * a.E + e : 0, there);
+        }
+        UNROLL for (int j = 0; j < DELTA_EACH; j++) sum[j] =
+            delta_of(&dout[j], &out[j], &a, sum[j]);
+    }
+    UNROLL for (int j = 0; j < DELTA_EACH; j++)
+    {
+        const float all = lanes_sum(sum[j], (int)a.lanes);
+        if (first + j * at_once < a.rows && lane == 0) a.delta[first + j * at_once] = all;
+    }
 }
 
 static bool launch_delta(const KernelArgs *args, const AttentionArgs *a, const CudaContext *cuda,
@@ -34,7 +61,9 @@ static bool launch_delta(const KernelArgs *args, const AttentionArgs *a, const C
     d.delta = a->delta;
     d.rows = a->B * a->S * a->G * a->R;
     d.E = a->E;
-    return LAUNCH(attention_delta, ceil_div(d.rows, DELTA_ROWS), DELTA_THREADS, 0, d, cuda, error);
+    for (d.lanes = 1; d.lanes < WARP && d.lanes * EIGHT < a->E;) d.lanes *= 2;
+    const int64_t rows = DELTA_EACH * DELTA_THREADS / d.lanes; /* of a block */
+    return LAUNCH(attention_delta, ceil_div(d.rows, rows), DELTA_THREADS, 0, d, cuda, error);
 }
 
 /* ---- arguments ---- */
