@@ -3,8 +3,8 @@
 -- two. Each option has its name, its default and its meaning.
 local list = {
   { name = "nn.module", call = "nn.module { fields, forward = function(m, ...) ... end }",
-    doc = "A module. Fields that are modules become its children, and m.field reads them in forward. "
-      .. "Notes for passes are fields, too: tp_col, tp_row and tp_vocab list paths below the module; "
+    doc = "A module. Fields that are modules become its children; forward reads them as m.field. "
+      .. "Other fields are notes for passes: tp_col, tp_row and tp_vocab list paths of modules inside this one; "
       .. "fsdp2_shard = true makes the module an FSDP unit." },
   { name = "nn.block", call = "nn.block { fields, forward = function(m, ...) ... end }",
     doc = "A module that repeats. It is a unit of FSDP2 and of full activation checkpointing, "
@@ -38,7 +38,8 @@ local list = {
       { "eps", "1e-5", "Added to the variance." }, { "init", "nn.ones", "Initial values of the weight." } } },
   { name = "nn.attention", call = "nn.attention { dim = ..., heads = ..., ... }", shape = "[b, s, dim] -> [b, s, dim]",
     doc = "Multi-head attention. Its children are wq, wk, wv and wo. "
-      .. "attention(x, { memory = y }) reads keys and values of y; { table = t } adds a table of distances to the scores.", options = {
+      .. "With attention(x, { memory = y }), keys and values come from y. With { table = t }, the distances in t "
+      .. "are added to the scores.", options = {
       { "dim", "required", "Features of the input." },
       { "heads", "required", "Query heads." },
       { "kv_heads", "heads", "The number of key and value heads; it must divide heads." },

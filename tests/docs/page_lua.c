@@ -97,9 +97,9 @@ static void add_folder(Str *out, const char *folder, const char *heading)
 const char *page_lua(Arena *arena)
 {
     Str out = page_begin(arena, "The Lua library", "scripts/tandem/nn_reference.lua and scripts/");
-    page_text(&out, "`local nn = require \"tandem.nn\"`. Modules are made once and called in a "
-                    "`forward`; calling them traces the model, and shapes are checked on the line "
-                    "that calls. Activations are `[b, s, features]`: batch, sequence, features.");
+    page_text(&out, "`local nn = require \"tandem.nn\"`. Make each module once, and call it in a "
+                    "`forward`. The call adds the module's ops to the model and checks their "
+                    "shapes. Activations are `[b, s, features]`: batch, sequence, features.");
     lua_State *L = luaL_newstate();
     luaL_openlibs(L);
     if (luaL_dofile(L, LIBRARY "/tandem/nn_reference.lua") != LUA_OK) abort();

@@ -37,9 +37,9 @@ const char *page_plan_text(Arena *arena)
     str_add(&out, "```\ntandem show PLAN --text > plan.txt\ntandem check plan.txt\n```\n\n");
     page_text(
         &out,
-        "The text is a list of records, one a line: a word, a number, then key=value for "
-        "every field that is not zero. Reading it gives the same plan. Anybody may have "
-        "edited it, so `check` proves it again. The table says what follows for a changed field:");
+        "The text is a list of records, one a line. A record has a word, a number, and key=value "
+        "for every field that is not zero. Reading the text gives the same plan. Somebody may have "
+        "changed the text, so `check` proves the plan again. Each field has one of these classes:");
     str_add(&out, "\n| | |\n|---|---|\n");
     for (int t = 0; t < TRUST_COUNT; t++)
         str_print(&out, "| %s | %s |\n", trusts[t].name, page_cell(arena, trusts[t].meaning));

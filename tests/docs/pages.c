@@ -165,14 +165,17 @@ const char *page_json(Arena *arena)
     Str out = page_begin(arena, "JSON documents", "cli/documents.def");
     page_text(&out,
               "With `--json` a verb prints one document to standard output. Its `schema` is "
-              "`tandem.VERB/1`; a change of the keys raises that number. Times end in `_ps` and "
-              "are picoseconds; sizes end in `_bytes`. A key with `{}` holds an object whose own "
+              "`tandem.VERB/1`. A change of the keys raises the number. Keys of times end in `_ps` "
+              "(picoseconds), keys of sizes in `_bytes`. A key with `{}` holds an object whose own "
               "keys are data, such as the names of axes.");
-    str_add(&out, "\n");
-    page_text(&out, "Every document has `schema`, `version` (of the command), `ok`, `exit_code` "
-                    "and `diagnostics`: a list of `severity`, `rule`, `file`, `line`, `text` and "
-                    "`hint`, and `library` where the message names a line of the library, too. A "
-                    "verb that does not exist prints `tandem.error/1`, which has only these keys.");
+    str_add(&out,
+            "\n| keys of every document | |\n|---|---|\n"
+            "| `schema` `version` | the kind of document, and the version of the command |\n"
+            "| `ok` `exit_code` | whether the command succeeded |\n"
+            "| `diagnostics` | a list of `severity`, `rule`, `file`, `line`, `text` and `hint`. "
+            "`library` is a line of the library, if the message names one |\n\n");
+    page_text(&out, "A verb that does not exist prints `tandem.error/1`, which has only these "
+                    "keys.");
     for (uint32_t v = 0; v < n_verbs; v++) {
         bool any = false;
         for (uint32_t i = 0; i < n_document_rows; i++) {
